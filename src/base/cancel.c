@@ -19,7 +19,7 @@ void ls_cancel_destroy(ls_cancel *cancel) {
   ls_release(ls_runtime_allocator(cancel->runtime), cancel);
 }
 
-// Wakes threads that wait for the host; nothing else waits. The lock keeps a
+// Wakes threads that wait for the host; no other thread waits. The lock keeps a
 // thread that has not seen the request from starting to wait.
 void ls_cancel_request(ls_cancel *cancel) {
   __atomic_store_n(&cancel->requested, true, __ATOMIC_RELEASE);

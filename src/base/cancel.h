@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cancels, as runs see them.
+// Cancel requests, as runs see them.
 #ifndef LS_BASE_CANCEL_H_
 #define LS_BASE_CANCEL_H_
 
@@ -11,10 +11,10 @@ struct ls_cancel {
   bool requested;  // Atomic.
 };
 
-// Cancels of a run: its thread's, and its caller's.
+// A run looks at two cancel requests: its thread's and its caller's.
 enum { LS_CANCELS = 2 };
 
-// Returns true if one of several, NULL where there is none, is requested.
+// Returns true if one of `cancels` is requested; entries may be NULL.
 static inline bool ls_cancel_any(ls_cancel *const *cancels) {
   for (int i = 0; i < LS_CANCELS; ++i)
     if (cancels[i] != NULL &&
@@ -23,7 +23,7 @@ static inline bool ls_cancel_any(ls_cancel *const *cancels) {
   return false;
 }
 
-// This thread's, or NULL.
+// Returns the cancel request of this thread, or NULL.
 ls_cancel *ls_cancel_current(void);
 
 #endif  // LS_BASE_CANCEL_H_

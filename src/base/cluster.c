@@ -5,7 +5,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 
-// A spec and its memory.
+// A cluster spec and the memory it points to.
 typedef struct cluster {
   ls_cluster_spec spec;
   ls_arena arena;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Debug switches: reading them.
+// Reads debug switches from the environment.
 #include "base/debug.h"
 
 #include <stdio.h>
@@ -45,7 +45,7 @@ const char *ls_debug_switches_help(void) {
 }
 
 // ---- Values ----------------------------------------------------------------
-// A decimal number from 0 to `limit` that is the whole of `size` bytes.
+// Reads a decimal number from 0 to `limit` that takes up all `size` bytes.
 static bool debug_read_number(const char *text, size_t size, uint64_t limit,
                               uint64_t *out_value) {
   uint64_t value = 0;
@@ -60,7 +60,7 @@ static bool debug_read_number(const char *text, size_t size, uint64_t limit,
   return size > 0 && value <= limit;
 }
 
-// One "area" or "area:level" of LS_DEBUG.
+// Reads one "area" or "area:level" of LS_DEBUG.
 static bool read_area(ls_debug *debug, const char *text, size_t size) {
   const char *colon = memchr(text, ':', size);
   const size_t name_size = colon == NULL ? size : (size_t)(colon - text);
@@ -135,20 +135,20 @@ bool ls_log_is_shown(ls_log_level level) {
   return (int)level < (int)debug.log_levels.value;
 }
 
-// Reads one switch into `debug`; false when the text is not of its form.
+// Reads one switch into `debug`; returns false if the text is malformed.
 static bool read_switch(ls_debug *debug, debug_switch which, const char *text) {
   uint64_t number = 0;
   switch (which) {
   case SWITCH_LOG:
     return read_log(debug, text);
   case SWITCH_DEBUG: {
-    ls_debug read = {0};  // All of it or nothing.
+    ls_debug read = {0};  // Becomes `*debug` only if all of the text is valid.
     if (!read_areas(&read, text)) return false;
     memcpy(debug->level, read.level, sizeof(read.level));
     return true;
   }
   case SWITCH_DUMP:
-    return true;  // Any text is a folder; copied by the caller.
+    return true;  // Any text is a valid folder; the caller copies it.
   case SWITCH_VERIFY:
     if (!debug_read_number(text, strlen(text), 1, &number)) return false;
     debug->verify = number == 1;

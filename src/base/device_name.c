@@ -9,7 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
-// The longest type leaves room for what a canonical name has around it.
+// A name that is as long as this leaves room for the other parts of a canonical
+// name.
 enum {
   MAX_PART = LS_MAX_DEVICE_PART,
   MAX_TYPE = MAX_PART - (int)sizeof("device::1073741824")
@@ -32,7 +33,8 @@ static ls_status parse_number(const char *name, const char *what,
   return ls_ok();
 }
 
-// cpu, gpu and tpu in any case are meant in capitals.
+// Returns true for cpu, gpu and tpu in any case; canonical names have them in
+// capitals.
 static bool is_short_type(const char *text) {
   return strcasecmp(text, "cpu") == 0 || strcasecmp(text, "gpu") == 0 ||
          strcasecmp(text, "tpu") == 0;
@@ -63,7 +65,8 @@ static ls_status refuse_empty(const char *name, const char *what,
                              name, what, example);
 }
 
-// "/device:TYPE:i": cpu and gpu are raised, other types stand in capitals.
+// Stores the type of "/device:TYPE:i": cpu and gpu are raised to capitals,
+// other types must be in capitals already.
 static ls_status set_long_type(const char *name, char *value,
                                ls_device_parts *out) {
   if (value[0] == '\0' || value[0] == ':')
@@ -80,7 +83,7 @@ static ls_status set_long_type(const char *name, char *value,
   return device_name_set_type(name, value, index, out);
 }
 
-// Attributes that a name has so far; of two types the second one is refused.
+// Parts seen so far in a name; a second type is refused.
 typedef struct attributes {
   bool job, replica, task;
 } attributes;
@@ -100,7 +103,7 @@ static ls_status parse_job(const char *name, const char *value,
   return ls_ok();
 }
 
-// One attribute: "job:worker", "device:CPU:0", or the short "cpu:0".
+// Parses one part: "job:worker", "device:CPU:0", or the short "cpu:0".
 static ls_status parse_part(const char *name, char *part, attributes *has,
                             ls_device_parts *out) {
   char *value = strchr(part, ':');
@@ -150,7 +153,7 @@ ls_status ls_device_parse(const char *name, ls_device_parts *out) {
 }
 
 // ---- Printing --------------------------------------------------------------
-// Parts that are left out come from `from`.
+// Takes parts that `name` leaves out from `from`.
 static void device_name_fill(ls_device_parts *name,
                              const ls_device_parts *from) {
   if (name->job[0] == '\0') memcpy(name->job, from->job, sizeof(name->job));
@@ -194,7 +197,7 @@ ls_status ls_device_canonical(const char *name, const char *fallback,
       .job = "localhost", .replica = 0, .task = 0, .type = "CPU", .index = 0};
   ls_device_parts own, around;
   const ls_status status = parse_both(__func__, name, fallback, &own, &around);
-  out_name->text[0] = '\0';  // It may be one of the two.
+  out_name->text[0] = '\0';  // `out_name` may be one of the arguments.
   LS_RETURN_IF_ERROR(status);
   device_name_fill(&own, &around);
   device_name_fill(&own, &local);
@@ -207,7 +210,7 @@ ls_status ls_device_merge(const char *name, const char *around,
   LS_REQUIRE(out_name);
   ls_device_parts own, outer;
   const ls_status status = parse_both(__func__, name, around, &own, &outer);
-  out_name->text[0] = '\0';  // It may be one of the two.
+  out_name->text[0] = '\0';  // `out_name` may be one of the arguments.
   LS_RETURN_IF_ERROR(status);
   device_name_fill(&own, &outer);
   ls_device_print(&own, out_name);
@@ -219,7 +222,7 @@ ls_status ls_device_host(const char *name, ls_device_name *out_name) {
   ls_device_parts own, nothing_around;
   const ls_status status =
       parse_both(__func__, name, NULL, &own, &nothing_around);
-  out_name->text[0] = '\0';  // It may be `name`.
+  out_name->text[0] = '\0';  // `out_name` may be `name`.
   LS_RETURN_IF_ERROR(status);
   snprintf(own.type, sizeof(own.type), "CPU");
   own.index = 0;

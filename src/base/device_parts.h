@@ -9,7 +9,7 @@
 
 enum { LS_MAX_DEVICE_PART = 64, LS_LEFT_OUT = -1 };
 
-// A part that a name leaves out is "" or LS_LEFT_OUT.
+// Parts of a device name; a missing part is "" or LS_LEFT_OUT.
 typedef struct ls_device_parts {
   char job[LS_MAX_DEVICE_PART];
   int replica, task;
@@ -17,11 +17,11 @@ typedef struct ls_device_parts {
   int index;
 } ls_device_parts;
 
-// NULL has no parts.
-//   LS_INVALID_ARGUMENT  as of ls_device_canonical.
+// Parses a name; NULL has no parts.
+//   LS_INVALID_ARGUMENT  malformed, as for ls_device_canonical.
 LS_MUST_USE ls_status ls_device_parse(const char *name,
                                       ls_device_parts *out_parts);
-// The name with these parts; "" for none.
+// Prints the name with these parts; "" if there are none.
 void ls_device_print(const ls_device_parts *parts, ls_device_name *out_name);
 
 #endif  // LS_BASE_DEVICE_PARTS_H_

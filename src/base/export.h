@@ -2,9 +2,9 @@
 #ifndef LS_BASE_EXPORT_H_
 #define LS_BASE_EXPORT_H_
 
-// Marks a private function that liblockstep exports for liblockstep-io alone.
+// Marks a private function that liblockstep exports for liblockstep-io only.
 // cmake/private.map.in lists them under a symbol version of the release, so
-// that no two releases mix.
+// that two releases cannot be mixed.
 #define LS_PRIVATE_API __attribute__((visibility("default")))
 
 #endif  // LS_BASE_EXPORT_H_

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system's files in parts: ranges read by any thread, folders listed, files
-// written piece by piece beside the place where they will stand.
+// The system's files in parts: reads ranges from any thread, lists folders, and
+// writes new files piece by piece beside their final path.
 //
-// Nothing is mapped: a file that another one cuts off is a short read here, not
-// a signal.
+// No file is mapped: a file that another process truncates is a short read
+// here, not a signal.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 // ---- Reading ---------------------------------------------------------------
 typedef struct open_file {
   int file;
-  char path[];  // For messages.
+  char path[];  // For error messages.
 } open_file;
 
 static int64_t nanos_of(struct timespec time) {
@@ -79,8 +79,8 @@ void ls_system_close(void *user, void *file) {
 }
 
 // ---- Folders ---------------------------------------------------------------
-// One that is neither folder nor regular file, or a link to nothing, is left
-// out. 0 or the system's error number.
+// Tells folders and regular files apart; any other entry, or a link to nothing,
+// is neither. Returns 0 or an errno value.
 static int kind_of(int folder, const struct dirent *found, bool *out_is_folder,
                    bool *out_is_file) {
   *out_is_folder = found->d_type == DT_DIR;
@@ -88,7 +88,7 @@ static int kind_of(int folder, const struct dirent *found, bool *out_is_folder,
   if (found->d_type != DT_UNKNOWN && found->d_type != DT_LNK) return 0;
   struct stat info;
   if (fstatat(folder, found->d_name, &info, 0) != 0) {
-    // It has just gone, or the link leads nowhere.
+    // The entry has just been removed, or its link leads nowhere.
     return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : errno;
   }
   *out_is_folder = S_ISDIR(info.st_mode);
@@ -96,8 +96,8 @@ static int kind_of(int folder, const struct dirent *found, bool *out_is_folder,
   return 0;
 }
 
-// The names, each after a byte for its kind, each with its zero. 0 or the
-// system's error number.
+// Appends each entry to `names`: a byte for its kind, the name, a zero byte.
+// Returns 0 or an errno value.
 static int read_names(DIR *folder, ls_text *names, size_t *count) {
   for (;;) {
     errno = 0;
@@ -158,7 +158,7 @@ ls_status ls_system_list(void *user, const char *path, ls_allocator *allocator,
   return status;
 }
 
-// Makes the entry of `path` in its folder last.
+// Syncs the folder of `path`, so that the entry survives a crash.
 static ls_status sync_place(const char *path) {
   const size_t room = strlen(path) + 8;
   char *buffer = ls_allocate(ls_allocator_system(), room);
@@ -183,15 +183,16 @@ ls_status ls_system_rename(void *user, const char *from, const char *to) {
 }
 
 // ---- Writing ---------------------------------------------------------------
-// A file that is written at `aside`, which is `path` and more.
+// A file that is written at `aside`, a path made from `path`, until it is
+// whole.
 //
-// Large pieces at whole pages go to the disk past the system's cache, where it
-// can: that takes half the processor's time, and leaves memory to others.
+// Large page-aligned pieces bypass the system's cache where possible: that
+// takes half the processor time and leaves memory to others.
 typedef struct new_file {
   int file;
-  int direct;  // The same, opened for that; -1: it cannot be.
+  int direct;  // The file opened with O_DIRECT; -1: unsupported.
   bool joined;
-  struct stat old;  // What stands at its place.
+  struct stat old;  // The file to be replaced.
   char *aside;
   char path[];
 } new_file;
@@ -255,7 +256,7 @@ ls_status ls_system_create(void *user, const char *path, bool join,
   return status;
 }
 
-// 0 or the system's error number.
+// Writes all bytes at `offset`. Returns 0 or an errno value.
 static int write_range(int file, int64_t offset, const char *data,
                        size_t size) {
   for (size_t done = 0; done < size;) {
@@ -268,7 +269,7 @@ static int write_range(int file, int64_t offset, const char *data,
   return 0;
 }
 
-// How many bytes of a piece can go past the cache.
+// Returns how many bytes of a piece can bypass the cache.
 static size_t direct_part(const new_file *made, int64_t offset,
                           const void *data, size_t size) {
   enum { PAGE = 4096, LEAST = 1 << 20 };
@@ -282,8 +283,8 @@ ls_status ls_system_write_at(void *user, void *file, int64_t offset,
   (void)user;
   const new_file *made = file;
   size_t done = direct_part(made, offset, data, size);
-  // What cannot be written so is written through the cache, which tells why it
-  // cannot be written at all.
+  // If the direct write fails, writes through the cache, which reports a real
+  // error.
   if (done > 0 && write_range(made->direct, offset, data, done) != 0) done = 0;
   const int error = write_range(made->file, offset + (int64_t)done,
                                 (const char *)data + done, size - done);
@@ -297,7 +298,7 @@ ls_status ls_system_sync(void *user, void *file) {
                                 : ls_system_status("write", made->path, errno);
 }
 
-// 0 or the system's error number.
+// Renames `aside` to `path`. Returns 0 or an errno value.
 static int move_to_place(const new_file *made) {
   const int error = ls_system_take_after(made->file, &made->old);
   if (error != 0) return error;
@@ -320,7 +321,7 @@ ls_status ls_system_finish(void *user, void *file, bool keep) {
     status = ls_system_sync(user, file);
   }
   if (made->direct >= 0) close(made->direct);
-  close(made->file);  // Ends the lock.
+  close(made->file);  // Releases the lock.
   ls_release(ls_allocator_system(), made);
   return status;
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are open while somebody reads them, and some more, those that were
-// read last. A file that is opened again must be the one that it was.
+// File pool: keeps open the files that are being read, and the most recently
+// read ones. A file that is reopened must be unchanged.
 #include "base/files.h"
 
 struct ls_file_pool {
   ls_object object;
   ls_allocator *allocator;
   int most;
-  ls_mutex lock;  // Of what follows, and of the files' own.
+  ls_mutex lock;  // Guards the fields below and the files' list fields.
   ls_file *newest, *oldest;
   int open;
 };
@@ -47,7 +47,7 @@ int ls_file_pool_open(ls_file_pool *pool) {
   return open;
 }
 
-// ---- The list, with the lock -----------------------------------------------
+// ---- The list of open files; the pool's lock is held -----------------------
 static void put_first(ls_file_pool *pool, ls_file *file) {
   file->newer = NULL;
   file->older = pool->newest;
@@ -74,7 +74,7 @@ static void close_file(ls_file_pool *pool, ls_file *file) {
   --pool->open;
 }
 
-// Closes those that nobody reads, the longest ago first, until one more fits.
+// Closes unused files, the least recently used first, until one more fits.
 static void file_pool_make_room(ls_file_pool *pool) {
   for (ls_file *file = pool->oldest;
        file != NULL && pool->open >= pool->most;) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The system's files.
 //
-// A file is replaced by writing another one beside it, syncing and renaming:
-// whoever reads sees the old content or the new, also after a crash. The one
-// beside has one name for each file and is locked while it is written, so what
-// a killed writer left is what the next one takes.
+// A file is replaced by writing a new one beside it, syncing and renaming: a
+// reader sees the old content or the new, also after a crash. The file beside
+// it has a fixed name per file and is locked while it is written, so that the
+// next writer reuses what a killed writer left.
 //
-// Only regular files are read and written: a fifo could make a program wait
-// where no signal ends it, a device has no end, and either would be replaced.
-// A link is read as what it names, but nothing is written through it: in a
-// stranger's folder it may name any file of the user's.
+// Only regular files are read and written: a fifo could block a program where
+// no signal ends it, a device has no end, and either would be replaced. Links
+// are followed for reading but not for writing: in another user's folder a link
+// may name any file of this user.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +57,8 @@ ls_status ls_system_open(const char *verb, const char *path, int flags,
   struct stat info;
   *out_file = -1;
   const bool follows = (flags & O_NOFOLLOW) == 0;
-  // Before, too: to open a device may do something, and a fifo may say no.
+  // Checks before opening, too: opening a device may have effects, and opening
+  // a fifo may fail.
   if ((follows ? stat(path, &info) : lstat(path, &info)) == 0)
     LS_RETURN_IF_ERROR(ls_system_check_regular(verb, path, info.st_mode));
   const int file = ls_system_open_any(path, flags);
@@ -77,8 +78,8 @@ static ls_status too_long(const char *path, size_t most) {
   return ls_invalid_argument("'%s' has more than %zu bytes", path, most);
 }
 
-// Reads from `file` to its end. The size that the system tells is a hint: files
-// grow, and some have none.
+// Reads `file` to its end. The size that the system reports is a hint: files
+// grow, and some have no size.
 static ls_status file_system_read_all(int file, const char *path, size_t most,
                                       ls_allocator *allocator, char **out_data,
                                       size_t *out_size) {
@@ -158,7 +159,7 @@ static ls_status system_is_link(void *user, const char *path,
 }
 
 // ---- Writing ---------------------------------------------------------------
-// 0 or the system's error number.
+// Writes all bytes. Returns 0 or an errno value.
 static int file_system_write_all(int file, const char *data, size_t size) {
   while (size > 0) {
     const ssize_t written = write(file, data, size);
@@ -177,15 +178,15 @@ int ls_system_sync_folder_of(const char *path, char *buffer, size_t size) {
            slash == NULL ? "." : (length == 0 ? "/" : ""));
   const int folder = ls_system_open_any(buffer, O_RDONLY | O_DIRECTORY);
   if (folder < 0) return errno;
-  // Some file systems cannot sync a folder and need not.
+  // Some file systems cannot sync a folder (EINVAL) and need not.
   const int error = fsync(folder) != 0 && errno != EINVAL ? errno : 0;
   close(folder);
   return error;
 }
 
-// Waits until no other writer has the file, or gives EWOULDBLOCK. A file system
-// without locks has no writers that wait for each other. 0 or the system's
-// error number.
+// Locks the file: waits for another writer, or returns EWOULDBLOCK if `wait` is
+// false. A file system without locks counts as locked. Returns 0 or an errno
+// value.
 static int lock_file(int file, bool wait) {
   while (flock(file, LOCK_EX | (wait ? 0 : LOCK_NB)) != 0) {
     if (errno == EINTR) continue;
@@ -202,7 +203,7 @@ bool ls_system_is_named(int file, const char *path) {
          open_one.st_ino == named_one.st_ino;
 }
 
-// Opens `aside`, making it if it is not there.
+// Opens `aside`; creates it if it does not exist.
 static int open_or_make(const char *aside, bool *out_made) {
   for (;;) {
     int file =
@@ -216,7 +217,9 @@ static int open_or_make(const char *aside, bool *out_made) {
       errno = EEXIST;
       return -1;
     }
-    if (file >= 0 || errno != ENOENT) return file;  // It was just renamed.
+    if (file >= 0 || errno != ENOENT)
+      return file;  // Another writer has just
+                    // renamed it: try again.
   }
 }
 
@@ -245,8 +248,8 @@ int ls_system_take_after(int file, const struct stat *old) {
   return fchmod(file, old->st_mode & 07777) == 0 ? 0 : errno;
 }
 
-// Writes a new file at `aside` and moves it to `path`, where `old` is; zeroed:
-// nothing.
+// Writes a new file at `aside` and renames it to `path`, replacing `old`
+// (zeroed if there is no old file).
 static int write_aside(const char *aside, const char *path,
                        const struct stat *old, const void *data, size_t size) {
   int file = -1;
@@ -257,14 +260,16 @@ static int write_aside(const char *aside, const char *path,
   if (error == 0 && fsync(file) != 0) error = errno;
   if (error == 0 && rename(aside, path) != 0) error = errno;
   if (error != 0) unlink(aside);
-  close(file);  // Ends the lock.
+  close(file);  // Releases the lock.
   return error;
 }
 
 ls_status ls_system_find_old(const char *path, struct stat *out_old) {
   *out_old = (struct stat){0};
   struct stat info;
-  if (lstat(path, &info) != 0) return ls_ok();  // Writing reports why.
+  if (lstat(path, &info) != 0)
+    return ls_ok();  // The write that follows
+                     // reports the error.
   *out_old = info;
   return ls_system_check_regular("write", path, info.st_mode);
 }
@@ -296,7 +301,7 @@ static ls_status system_append(void *user, const char *path, const void *data,
 }
 
 // ---- Folders ---------------------------------------------------------------
-// 0 or the system's error number; a folder that is there is fine.
+// Makes one folder; an existing one is fine. Returns 0 or an errno value.
 static int make_directory(const char *path) {
   if (mkdir(path, 0777) == 0) return 0;
   if (errno != EEXIST && errno != EISDIR) return errno;
@@ -330,7 +335,7 @@ static ls_status system_remove(void *user, const char *path) {
 }
 
 // ---- Locks -----------------------------------------------------------------
-// The file is there while the lock is held, with the holder's name in it.
+// A lock file: it exists while the lock is held and names the holder.
 typedef struct file_lock {
   int file;
   char path[];
@@ -350,11 +355,11 @@ static void write_holder(int file) {
   (void)!gethostname(host, sizeof(host) - 1);
   const int size =
       snprintf(text, sizeof(text), "process %ld on %s\n", (long)getpid(), host);
-  // Without room for it the lock holds as well.
+  // A failed write is ignored: the lock holds without the holder's name.
   if (ftruncate(file, 0) == 0) (void)!write(file, text, (size_t)size);
 }
 
-// Opens the file and locks it, or reports who has.
+// Opens the file and locks it, or names the process that holds the lock.
 static ls_status take_lock(const char *path, int *out_file) {
   for (;;) {
     int file = -1;
@@ -368,13 +373,14 @@ static ls_status take_lock(const char *path, int *out_file) {
       close(file);
       return status;
     }
-    // A file system without locks keeps nobody out.
+    // A file system without locks keeps no process out.
     if (error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP) error = 0;
     if (error == 0 && ls_system_is_named(file, path)) {
       *out_file = file;
       return ls_ok();
     }
-    // Either the one before has just taken it away, or nobody can lock it.
+    // Either the previous holder has just removed the file, or this file system
+    // cannot lock.
     if (error != 0) unlink(path);
     close(file);
     if (error != 0) return ls_system_status("lock", path, error);

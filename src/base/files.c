@@ -65,10 +65,10 @@ void ls_file_close(ls_file *file) {
   ls_release(file->allocator, file);
 }
 
-// Up to `size` bytes, from the system.
+// Reads up to `size` bytes from the system.
 static ls_status read_some(const ls_file *file, int64_t offset, void *data,
                            size_t size, size_t *got) {
-  // Readers of a file do not see its pool's changes.
+  // Casts const away: readers do not see the pool's bookkeeping.
   ls_file *pooled = (ls_file *)(uintptr_t)file;
   if (file->pool != NULL) LS_RETURN_IF_ERROR(ls_file_pool_hold(pooled));
   const ls_status status = file->files.read_at(file->files.user, file->handle,
@@ -124,8 +124,8 @@ ls_status ls_folder_make_own(ls_runtime *runtime, const char *path) {
 // ---- Patterns --------------------------------------------------------------
 bool ls_pattern_is(const char *text) { return strpbrk(text, "*?[") != NULL; }
 
-// Whether `c` is in the set that begins behind '['; `*at` goes behind its end.
-// Without an end the '[' is a plain character.
+// Returns true if `c` is in the set that begins after '['; moves `*at` past its
+// end. Without a closing ']' the '[' is a plain character.
 static bool fits_set(const char **at, char c) {
   const char *set = *at + 1;
   const bool others = *set == '!' || *set == '^';
@@ -147,7 +147,7 @@ static bool fits_set(const char **at, char c) {
   return in != others;
 }
 
-// The last star alone is ever tried again: what stood before it fits.
+// Backtracks to the last star only: everything before it already matches.
 bool ls_pattern_fits(const char *pattern, const char *name) {
   if (*name == '.' && *pattern != '.') return false;
   const char *star = NULL, *tried = NULL;
@@ -180,7 +180,8 @@ bool ls_pattern_fits(const char *pattern, const char *name) {
   return *pattern == '\0';
 }
 
-// One block: `count` paths of `folder` (with its slash) and a name each.
+// Makes one block: `count` pointers to paths, then the paths, each `folder`
+// (with its slash) and a name.
 static ls_status join_paths(ls_allocator *allocator, const char *folder,
                             size_t folder_size, const ls_file_entry *entries,
                             size_t count, const char *pattern,
@@ -214,7 +215,7 @@ static ls_status match_in_folder(ls_runtime *runtime, const char *pattern,
                                  const char ***out_paths, size_t *out_count) {
   const ls_file_system *files = ls_runtime_files(runtime);
   if (files->list == NULL) return no_parts(pattern);
-  const size_t folder_size = (size_t)(last - pattern);  // With its slash.
+  const size_t folder_size = (size_t)(last - pattern);  // Including the slash.
   char *folder = folder_size == 0
                      ? ls_copy_text(allocator, ".", 1)
                      : ls_copy_text(allocator, pattern,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open files, as readers of data in parts see them.
+// Open files, for readers of data in parts.
 //
-// A file is read in ranges, by any threads at the same time, and never mapped:
-// one that another process cuts off while it is read is DATA_LOSS, not a
-// signal. Bytes in memory are a file, too, so that whatever reads a file can be
-// tried on any bytes.
+// A file is read in ranges, by any thread, and never mapped: truncation by
+// another process is DATA_LOSS, not a signal. Bytes in memory are a file, too,
+// so that readers of files can be tested on any bytes.
 //
 // Threads: any number may read an open file at the same time.
 #ifndef LS_BASE_FILES_H_
@@ -18,17 +17,17 @@
 typedef struct ls_file_pool ls_file_pool;
 
 typedef struct ls_file {
-  const char *path;  // Or what messages call the bytes. The file's own.
+  const char *path;  // The path, or a name for bytes in memory. Owned.
   int64_t size;      // When it was opened.
   int64_t modified;  // Nanoseconds since 1970; 0 for bytes in memory.
-  // Private from here on.
+  // The fields below are private.
   ls_allocator *allocator;
-  ls_file_system files;  // As of the runtime it was opened under.
-  void *handle;          // NULL: not open now, its pool's affair.
-  const char *bytes;     // Not NULL: a file in memory.
+  ls_file_system files;  // The file system of the runtime.
+  void *handle;          // NULL: closed now by its pool.
+  const char *bytes;     // Not NULL: this file is bytes in memory.
   ls_file_pool *pool;
-  struct ls_file *newer, *older;  // By its last use, of the pool's that are
-  int readers;                    // open. How many read it now.
+  struct ls_file *newer, *older;  // Neighbours in the pool's list, by last use.
+  int readers;                    // Number of reads under way.
 } ls_file;
 
 // Opens a file through the runtime's file system. The caller closes it.
@@ -37,14 +36,14 @@ typedef struct ls_file {
 //   LS_UNIMPLEMENTED     the runtime's file system does not read in parts.
 LS_MUST_USE ls_status ls_file_open(ls_runtime *runtime, const char *path,
                                    ls_file **out_file);
-// The same of one of many: it is open while it is read and as long as the pool
-// has room for it. `pool` may be NULL.
-//   LS_DATA_LOSS  from reading: the file has another size or time now.
+// Opens a file that its pool opens and closes as needed; `pool` may be NULL.
+//   LS_DATA_LOSS  when reading: the file's size or time has changed.
 LS_PRIVATE_API LS_MUST_USE ls_status ls_file_open_in(ls_file_pool *pool,
                                                      ls_runtime *runtime,
                                                      const char *path,
                                                      ls_file **out_file);
-// Bytes of the caller's, lent, as a file. `data` may be NULL if there are none.
+// Makes a file of bytes that the caller lends. `data` may be NULL if `size` is
+// 0.
 LS_PRIVATE_API LS_MUST_USE ls_status ls_file_open_bytes(ls_allocator *allocator,
                                                         const char *name,
                                                         const void *data,
@@ -53,52 +52,52 @@ LS_PRIVATE_API LS_MUST_USE ls_status ls_file_open_bytes(ls_allocator *allocator,
 LS_PRIVATE_API void ls_file_close(ls_file *file);  // NULL is fine.
 LS_OWNED_POINTER(ls_file, ls_file_close)
 
-// All `size` bytes from `offset` on.
-//   LS_DATA_LOSS  the file ends before: names file and offset.
+// Reads all `size` bytes from `offset` on.
+//   LS_DATA_LOSS  the file ends earlier: names file and offset.
 LS_PRIVATE_API LS_MUST_USE ls_status ls_file_read(const ls_file *file,
                                                   int64_t offset, void *data,
                                                   size_t size);
 
-// A folder in a run folder.
-//   LS_INVALID_ARGUMENT  it is a link, which may lead to anybody's folder.
+// Checks that a folder in a run folder is no link.
+//   LS_INVALID_ARGUMENT  it is a link, which may lead to another user's folder.
 LS_MUST_USE ls_status ls_folder_check_own(ls_runtime *runtime,
                                           const char *path);
-// Makes it, too, and those above it. OK if it is there.
+// Makes the folder and its parents; OK if it exists.
 LS_MUST_USE ls_status ls_folder_make_own(ls_runtime *runtime, const char *path);
 
 // ---- Many files ------------------------------------------------------------
-// A system lets a program have some hundreds of files open at once; data sets
-// may have thousands.
+// Files that a pool keeps open by default: systems let a program have some
+// hundreds open at once, while data sets may have thousands.
 enum { LS_FILES_OPEN = 64 };
-// Keeps up to `most` of its files open. The caller owns a reference, each of
-// its files another one.
+// Creates a pool that keeps up to `most` files open. The caller owns a
+// reference, and each file of the pool another.
 LS_PRIVATE_API LS_MUST_USE ls_status
 ls_file_pool_create(ls_allocator *allocator, int most, ls_file_pool **out_pool);
 LS_PRIVATE_API void ls_file_pool_release(ls_file_pool *pool);  // NULL is fine.
 LS_OWNED_POINTER(ls_file_pool, ls_file_pool_release)
-int ls_file_pool_open(ls_file_pool *pool);  // How many are open now.
+int ls_file_pool_open(ls_file_pool *pool);  // Number of open files.
 
-// Between hold and drop a file is open.
+// Opens a file of a pool for reading; it stays open until the matching
+// ls_file_pool_drop.
 LS_MUST_USE ls_status ls_file_pool_hold(ls_file *file);
 void ls_file_pool_drop(ls_file *file);
-// Takes a file out that is closed for good.
+// Removes a file that is being destroyed.
 void ls_file_pool_forget(ls_file *file);
-// Adds one that has just been opened, and retains the pool for it.
+// Adds a file that has just been opened; it retains the pool.
 void ls_file_pool_add(ls_file_pool *pool, ls_file *file);
 
 // ---- Patterns --------------------------------------------------------------
-// Returns true if a name fits a pattern: `*` any characters, `?` one, `[a-z]`
-// and
-// `[!a-z]` one of a set (`[*]` is a star). A `*` or `?` at the start takes no
-// point, so that hidden files must be named.
+// Returns true if a name matches a pattern: `*` any characters, `?` one,
+// `[a-z]` and `[!a-z]` one of a set (`[*]` is a star). A `*` or `?` at the
+// start does not match a dot, so that hidden files must be named.
 bool ls_pattern_fits(const char *pattern, const char *name);
-// Returns true if a text has characters other than plain ones.
+// Returns true if a text has pattern characters.
 bool ls_pattern_is(const char *text);
 
-// The regular files that a path with a pattern as its last component names,
-// sorted: one block of the caller's, texts included. A path without a pattern
-// names itself, whether it is there or not.
-//   LS_NOT_FOUND         none fits; the message has pattern and folder.
+// Lists the regular files that match a path whose last component is a pattern,
+// sorted: one block that the caller owns, texts included. A path without a
+// pattern gives itself, existing or not.
+//   LS_NOT_FOUND         no match; the message has pattern and folder.
 //   LS_INVALID_ARGUMENT  a pattern in another component.
 LS_PRIVATE_API LS_MUST_USE ls_status ls_files_match(ls_runtime *runtime,
                                                     const char *pattern,
@@ -107,14 +106,14 @@ LS_PRIVATE_API LS_MUST_USE ls_status ls_files_match(ls_runtime *runtime,
                                                     size_t *out_count);
 
 // ---- Names -----------------------------------------------------------------
-// Users' names that become parts of paths: one that has a '/' or is ".." would
-// lead out of the folder that it is to stand in.
+// Checks names of users that become parts of paths: a name with a '/' or ".."
+// would lead out of the folder.
 
-// Checks a name; `noun` is how a message calls it: "the name of an exporter".
-//   LS_INVALID_ARGUMENT  it is no name of one file or folder: NULL, empty, ".",
+// Checks a name; messages call it `noun`, such as "the name of an exporter".
+//   LS_INVALID_ARGUMENT  not the name of a file or folder: NULL, empty, ".",
 //                        "..", or with a '/'.
 LS_MUST_USE ls_status ls_file_name_check(const char *noun, const char *name);
-// Checks a path inside of `folder`, whose parts all are such names.
+// Checks a path relative to `folder`: each of its parts must be such a name.
 LS_MUST_USE ls_status ls_inner_path_check(const char *noun, const char *folder,
                                           const char *path);
 

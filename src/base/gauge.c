@@ -6,7 +6,7 @@
 
 enum { MAX_KEY = 160 };
 
-// Gauge and cell as one text: no gauge has a '/' in its name.
+// Joins gauge and cell to one key: no gauge has a '/' in its name.
 static const char *gauge_key_of(const char *gauge, const char *cell,
                                 char key[MAX_KEY]) {
   ls_format(key, MAX_KEY, "%s/%s", gauge, cell);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log lines, where they go without a sink, and how often a line may come.
+// Log lines: the default sink on standard error, and limits on repeated lines.
 #define _GNU_SOURCE
 #include <stdio.h>
 
@@ -7,15 +7,15 @@
 #include "base/runtime_internal.h"
 
 // ---- Standard error --------------------------------------------------------
-// Returns true if a line of this source, level and text was noted before, else
-// notes it. A table of hashes without a lock or memory of its own: whoever logs
-// may hold any lock. A text that more than LS_LOG_SEEN others have followed may
-// be forgotten.
+// Returns true if a line with this source, level and text was noted before,
+// else notes it. Uses a table of hashes without lock or allocation, since the
+// caller may hold any lock. A line may be forgotten after LS_LOG_SEEN other
+// lines.
 static bool note_seen(ls_runtime *runtime, const ls_log_line *line) {
   enum { PROBES = 8 };
   uint64_t hash = ls_hash(line->source, strlen(line->source), line->level);
   hash = ls_hash(line->text, strlen(line->text), hash);
-  if (hash == 0) hash = 1;  // 0 is a free entry.
+  if (hash == 0) hash = 1;  // 0 marks a free entry.
   for (size_t i = 0; i < PROBES; ++i) {
     uint64_t *entry = &runtime->log_seen[(hash + i) % LS_LOG_SEEN];
     uint64_t found = 0;
@@ -29,8 +29,8 @@ static bool note_seen(ls_runtime *runtime, const ls_log_line *line) {
   return false;
 }
 
-// Writes a line, in one piece unless it is long. Control characters of names in
-// it do not rule the terminal.
+// Writes a line, with one system call unless it is long. Replaces control
+// characters, which could change the terminal.
 static void write_plain(const char *level, const ls_log_line *line) {
   char piece[1024];
   int head = snprintf(piece, sizeof(piece) / 2, "lockstep: %s: %s: ", level,
@@ -79,7 +79,7 @@ void ls_log_v(ls_runtime *runtime, ls_log_level level, const char *source,
     if (far != NULL) ls_format_v(far, (size_t)length + 1, format, again);
   }
   va_end(again);
-  // Without memory a long line is cut.
+  // Without memory a long line is truncated.
   log_write_line(runtime, level, source, far != NULL ? far : near);
   ls_release(ls_allocator_system(), far);
 }
@@ -92,8 +92,8 @@ void ls_runtime_log(ls_runtime *runtime, ls_log_level level, const char *source,
   va_end(arguments);
 }
 
-// Counts one more time for `key`, unless there were `limit` already. Without
-// memory to remember, a line comes rather than not.
+// Returns true and counts the line if `key` was logged fewer than `limit`
+// times. Without memory to count, returns true.
 static bool take_turn(ls_runtime *runtime, const char *key, int limit) {
   ls_runtime_lock(runtime);
   const uintptr_t times =

@@ -7,18 +7,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// One for all threads, for as long as the program runs.
+// The "C" locale, shared by all threads and never freed.
 static locale_t plain;
 
 static void make_plain(void) {
   plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
-// Returns what the end is given.
+// Switches the thread to plain numbers; returns the locale to restore.
 static locale_t plain_begin(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, make_plain);
-  return uselocale(plain);  // Without memory for one: stays as it is.
+  return uselocale(plain);  // Without memory for the locale, changes nothing.
 }
 
 int ls_format_v(char *buffer, size_t size, const char *format,

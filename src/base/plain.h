@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain numbers: in texts they have a point, whatever language the program has
+// Plain numbers: printed and read with a point, whatever locale the program has
 // chosen by setlocale.
 //
-// All numbers that this library prints and reads go through here. Thread-safe:
-// the language is changed for the calling thread only, while a call lasts.
+// The library prints and reads all numbers here. Thread-safe: the locale is
+// changed for the calling thread only, while a call lasts.
 #ifndef LS_BASE_PLAIN_H_
 #define LS_BASE_PLAIN_H_
 
@@ -18,7 +18,7 @@ LS_PRIVATE_API int ls_format(char *buffer, size_t size, const char *format, ...)
     LS_PRINTF(3, 4);
 int ls_format_v(char *buffer, size_t size, const char *format,
                 va_list arguments);
-// strtod and strtof of a plain number; `out_end` may be NULL.
+// strtod and strtof for plain numbers; `out_end` may be NULL.
 LS_PRIVATE_API double ls_read_f64(const char *text, char **out_end);
 float ls_read_f32(const char *text, char **out_end);
 

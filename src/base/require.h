@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// First lines of public calls that return a status. A result is empty from the
-// first line on, so that a refused call leaves nothing of an earlier one that
-// is then released, or run, once more; a NULL is refused by name.
+// Checks at the start of public calls that return a status. Results are emptied
+// first, so that a refused call leaves no stale result that a caller would
+// release again; a NULL argument is refused by name.
 #ifndef LS_BASE_REQUIRE_H_
 #define LS_BASE_REQUIRE_H_
 
@@ -10,8 +10,8 @@
 #include "base/export.h"
 #include "lockstep/status.h"
 
-// INVALID_ARGUMENT "ls_session_run: results is NULL", the names as in the
-// header.
+// Returns INVALID_ARGUMENT "ls_session_run: results is NULL"; names are those
+// of the header.
 LS_PRIVATE_API ls_status ls_null_argument(const char *function,
                                           const char *argument);
 
@@ -19,29 +19,29 @@ LS_PRIVATE_API ls_status ls_null_argument(const char *function,
   do {                                                                         \
     if ((argument) == NULL) return ls_null_argument(__func__, #argument);      \
   } while (0)
-// The items of a list: NULL is fine for none.
+// Requires a list, which may be NULL if it is empty.
 #define LS_REQUIRE_ITEMS(items, count)                                         \
   do {                                                                         \
     if ((items) == NULL && (count) > 0)                                        \
       return ls_null_argument(__func__, #items);                               \
   } while (0)
-// The place of a result, before anything else is looked at: becomes none, NULL
-// or zero. Not for a place that the call's arguments may lie in.
+// Requires the address of a result and sets the result to zero or NULL. Comes
+// first. Not for a result that may overlap the call's arguments.
 #define LS_REQUIRE_OUT(out)                                                    \
   do {                                                                         \
     LS_REQUIRE(out);                                                           \
     memset((out), 0, sizeof(*(out)));                                          \
   } while (0)
-// The same where NULL is fine.
+// Sets a result to zero or NULL; its address may be NULL.
 #define LS_CLEAR_OUT(out)                                                      \
   do {                                                                         \
     if ((out) != NULL) memset((out), 0, sizeof(*(out)));                       \
   } while (0)
-// "ls_run_config_replace: fields[1] is NULL", with the field if `field` is not
-// "".
+// Returns "ls_run_config_replace: fields[1] is NULL", with the field's name if
+// `field` is not "".
 ls_status ls_null_item(const char *function, const char *items, size_t index,
                        const char *field);
-// A list of pointers, none of them NULL.
+// Requires a list of pointers, none of them NULL.
 #define LS_REQUIRE_EACH(items, count)                                          \
   do {                                                                         \
     LS_REQUIRE_ITEMS(items, count);                                            \
@@ -49,7 +49,7 @@ ls_status ls_null_item(const char *function, const char *items, size_t index,
       if ((items)[ls_i] == NULL)                                               \
         return ls_null_item(__func__, #items, ls_i, "");                       \
   } while (0)
-// A list of structs, whose `field` is NULL in none of them.
+// Requires a list of structs whose `field` is never NULL.
 #define LS_REQUIRE_EACH_FIELD(items, count, field)                             \
   do {                                                                         \
     LS_REQUIRE_ITEMS(items, count);                                            \

@@ -15,7 +15,8 @@
 enum { MAX_THREADS = 4096, STALL_MS = 30000, NANOS_PER_MS = 1000000 };
 enum { INPUT_BYTES = 256 << 20 };
 
-// The default runtime. Guarded by the lock; read without it once it stands.
+// The default runtime. Guarded by the lock while it is made; read without the
+// lock afterwards.
 static ls_mutex default_lock = {PTHREAD_MUTEX_INITIALIZER, true};
 static ls_runtime *default_runtime;
 
@@ -29,7 +30,7 @@ static void complain(void *to, const char *line) {
   ls_runtime_log(to, LS_LOG_WARNING, "debug", "%s", line);
 }
 
-// Frees the runtime itself, also a half-built one.
+// Frees the runtime, also if it is only partly made.
 static void free_runtime(ls_runtime *runtime) {
   ls_workers_destroy(runtime->workers);
   ls_cores_destroy(runtime->cores);
@@ -45,7 +46,7 @@ static void free_runtime(ls_runtime *runtime) {
   ls_release(runtime->own, runtime);
 }
 
-// With LS_FAULT the runtime's memory comes through an allocator that fails.
+// With LS_FAULT, wraps the runtime's allocator in one that fails on request.
 static ls_status install_fault(ls_runtime *runtime) {
   if (runtime->debug.fault_at == 0) return ls_ok();
   LS_RETURN_IF_ERROR(
@@ -139,7 +140,8 @@ ls_status ls_runtime_create(const ls_runtime_options *options,
 }
 
 // ---- Destruction -----------------------------------------------------------
-// The highest layer goes first; who refuses stays, with all below.
+// Destroys the layers' state, the highest layer first; a layer that refuses
+// keeps its state and that of all layers below.
 static ls_status destroy_slots(ls_runtime *runtime) {
   for (int i = LS_SLOT_COUNT - 1; i >= 0; --i) {
     ls_runtime_slot_state *slot = &runtime->slots[i];
@@ -151,7 +153,7 @@ static ls_status destroy_slots(ls_runtime *runtime) {
   return ls_ok();
 }
 
-// Names the first kind of which something lives.
+// Refuses if objects made under the runtime are alive; names their kind.
 static ls_status check_made(const ls_runtime *runtime) {
   static const char *const kinds[] = {"function", "session", "graph"};
   _Static_assert(sizeof(kinds) / sizeof(kinds[0]) == LS_MADE_COUNT,
@@ -215,7 +217,7 @@ static ls_runtime *make_default(void) {
   ls_mutex_lock(&default_lock);
   ls_runtime *runtime = default_runtime;
   if (runtime == NULL) {
-    // No option of it can be wrong: what fails is memory.
+    // All options are valid, so that only memory can be missing.
     ls_status_free(ls_runtime_create(NULL, &runtime));
     __atomic_store_n(&default_runtime, runtime, __ATOMIC_RELEASE);
   }
@@ -241,7 +243,7 @@ ls_allocator *ls_current_allocator(void) {
   return runtime == NULL ? ls_allocator_system() : runtime->allocator;
 }
 
-// ---- What it has -----------------------------------------------------------
+// ---- Getters ---------------------------------------------------------------
 int ls_runtime_threads(const ls_runtime *runtime) { return runtime->threads; }
 int ls_runtime_input_threads(const ls_runtime *runtime) {
   return runtime->input_threads;

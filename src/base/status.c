@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Status: one object per failure.
 //
-// Its memory is the system's, never an injected allocator's, so that a test of
-// failing memory sees the same statuses. Without any memory there is the
-// static one.
+// Its memory comes from the system, never from an injected allocator, so that a
+// test of failing memory sees the same statuses. Without memory a static status
+// is used.
 #include "lockstep/status.h"
 
 #include "base/memory/allocator.h"
@@ -15,7 +15,7 @@ struct ls_status_object {
   ls_code code;
   int line;
   const char *file;  // Static text.
-  const char *text;  // Owned, but for the static status.
+  const char *text;  // Owned, except in the static status.
   ls_cause cause;
 };
 
@@ -67,14 +67,14 @@ int ls_status_line(ls_status status) {
   return status == NULL ? 0 : status->line;
 }
 
-// `prefix`, followed by the formatted text; NULL without memory.
+// Returns `prefix` followed by the formatted text; NULL without memory.
 static char *format_behind(const char *prefix, const char *format,
                            va_list arguments) {
   va_list again;
   va_copy(again, arguments);
   const int length = ls_format_v(NULL, 0, format, arguments);
   const size_t before = strlen(prefix);
-  // A format that cannot be printed is shown as it is.
+  // A format that cannot be printed is copied as it is.
   const size_t added = length < 0 ? strlen(format) : (size_t)length;
   char *text = ls_allocate(ls_allocator_system(), before + added + 1);
   if (text != NULL) {
@@ -89,7 +89,7 @@ static char *format_behind(const char *prefix, const char *format,
   return text;
 }
 
-// Takes `text` over.
+// Makes a status that owns `text`.
 static ls_status make_status(ls_code code, const char *file, int line,
                              char *text) {
   ls_allocator *system = ls_allocator_system();
@@ -163,7 +163,9 @@ ls_status ls_status_annotate(ls_status status, const char *format, ...) {
   if (status == NULL) return ls_ok();
   const size_t size = strlen(status->text);
   char *prefix = ls_copy_text(ls_allocator_system(), status->text, size + 1);
-  if (prefix == NULL) return status;  // Better without the note than lost.
+  if (prefix == NULL)
+    return status;  // Without memory, keeps the status
+                    // without the note.
   prefix[size] = '\n';
   va_list arguments;
   va_start(arguments, format);

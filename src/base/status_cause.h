@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cause of a failure, where its code does not name it and a caller has to
-// recognize it. Clones and annotated statuses keep it.
+// The cause of a failure, for a caller that has to recognize more than its
+// code. Clones and annotated statuses keep the cause.
 #ifndef LS_BASE_STATUS_CAUSE_H_
 #define LS_BASE_STATUS_CAUSE_H_
 
@@ -8,10 +8,11 @@
 
 typedef enum ls_cause {
   LS_CAUSE_UNKNOWN,
-  LS_CAUSE_NUMBERS,  // A check in a run has found numbers that are not finite.
+  LS_CAUSE_NUMBERS,  // A check in a run found numbers that are not finite.
 } ls_cause;
 
-// Marks a status, and returns it; the static one without memory stays.
+// Sets the cause of a status and returns it; the static out-of-memory status
+// stays as it is.
 LS_MUST_USE ls_status ls_status_because(ls_status status, ls_cause cause);
 ls_cause ls_status_cause(ls_status status);
 

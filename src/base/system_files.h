@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system's files: what whole files (file_system.c) and files in parts
-// (file_parts.c) have in common.
+// The system's files: helpers shared by file_system.c (whole files) and
+// file_parts.c (files in parts).
 #ifndef LS_BASE_SYSTEM_FILES_H_
 #define LS_BASE_SYSTEM_FILES_H_
 
@@ -8,37 +8,37 @@
 
 #include "base/runtime_internal.h"
 
-// The status for `error`, which befell what was `verb` to `path`.
+// Returns the status for errno value `error` of an attempt to `verb` `path`.
 ls_status ls_system_status(const char *verb, const char *path, int error);
-// Opens a regular file or, if the flags say so, makes one. Never
-// waits for the other end of a fifo. With O_NOFOLLOW a link is refused.
+// Opens or, if the flags say so, creates a regular file. Never blocks on a
+// fifo. With O_NOFOLLOW a link is refused.
 ls_status ls_system_open(const char *verb, const char *path, int flags,
                          int *out_file);
-// The same for anything. The file, or -1 with errno.
+// Opens anything. Returns the file, or -1 with errno.
 int ls_system_open_any(const char *path, int flags);
 
-// OK for a regular file, and for a folder, of which the system has words.
+// Returns OK for a regular file, and for a folder, which the system's own error
+// explains.
 ls_status ls_system_check_regular(const char *verb, const char *path,
                                   mode_t mode);
-// Looks at the file to be replaced: nothing, a regular file, or a folder, of
-// which the system has words. A link is refused.
+// Looks up the file to be replaced: nothing, a regular file, or a folder, which
+// the system's own error explains. Refuses a link.
 ls_status ls_system_find_old(const char *path, struct stat *out_old);
-// Opens the file beside, empty and locked; where another writes it, waits or
-// gives EWOULDBLOCK. 0 or the system's error number; the file may be open all
-// the same.
+// Opens the file beside, empty and locked. If another writer has locked it,
+// waits or gives EWOULDBLOCK. Returns 0 or an errno value; the file may be open
+// after an error, too.
 int ls_system_open_aside(const char *aside, bool wait, int *out_file);
-// Gives the new file the mode and, if it may be given away, the owner of the
-// one that it replaces. 0 or the system's error number.
+// Gives the new file the mode and, if permitted, the owner of the file it
+// replaces. Returns 0 or an errno value.
 int ls_system_take_after(int file, const struct stat *old);
-// Makes the renaming of `path` last: it is an entry of its folder, whose name
-// is put into `buffer`, of more than the path's length. 0 or the system's
-// error number.
+// Syncs the folder of `path`, so that a rename survives a crash. `buffer` must
+// be longer than the path. Returns 0 or an errno value.
 int ls_system_sync_folder_of(const char *path, char *buffer, size_t size);
-// Returns true if `path` still names the open file: its former writer may have
-// moved it.
+// Returns true if `path` still names the open file: its previous writer may
+// have renamed it.
 bool ls_system_is_named(int file, const char *path);
 
-// Files in parts: the calls of ls_file_system from `open` on.
+// The functions of ls_file_system for files in parts, from `open` on.
 ls_status ls_system_open_parts(void *user, const char *path, void **out_file,
                                ls_file_info *out_info);
 ls_status ls_system_read_at(void *user, void *file, int64_t offset, void *data,

@@ -19,7 +19,7 @@ void ls_text_clear(ls_text *text) {
   if (text->data != NULL) text->data[0] = '\0';
 }
 
-// Returns true if `more` bytes and a zero fit now.
+// Returns true if there is room for `more` bytes and a zero.
 static bool text_make_room(ls_text *text, size_t more) {
   size_t needed = 0;
   if (text->failed || __builtin_add_overflow(text->size, more, &needed) ||
@@ -50,7 +50,7 @@ void ls_text_append_format_v(ls_text *text, const char *format,
                              va_list arguments) {
   va_list again;
   va_copy(again, arguments);
-  // As a rule it fits as it is.
+  // First tries the room there is, which is usually enough.
   const size_t room = text->failed ? 0 : text->capacity - text->size;
   char *end = room > 0 ? text->data + text->size : NULL;
   const int length = ls_format_v(end, room, format, arguments);
@@ -61,7 +61,7 @@ void ls_text_append_format_v(ls_text *text, const char *format,
     ls_format_v(text->data + text->size, (size_t)length + 1, format, again);
     text->size += (size_t)length;
   } else if (room > 0) {
-    *end = '\0';  // What did fit is no piece.
+    *end = '\0';  // Drops the part that fit.
   }
   va_end(again);
 }
@@ -99,7 +99,8 @@ ls_status ls_text_status(const ls_text *text) {
 }
 
 char *ls_text_finish(ls_text *text) {
-  ls_text_append_bytes(text, "", 0);  // An empty text is a string too.
+  ls_text_append_bytes(text, "", 0);  // Makes the zero, so that an empty text
+                                      // is a string too.
   char *result = NULL;
   if (!text->failed) {
     result = text->data;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread that writes spans has a seat in the runtime, for as long as that
-// lives; the seat says whether it is just writing, and its number is that of
-// the thread's ring in every trace. Writers say that they write and then look
-// whether there is a trace; who ends one takes it away and then looks whether
-// somebody writes (both sequentially consistent, so that one sees the other).
+// Traces: spans of all threads.
+//
+// A thread that writes spans has a seat in the runtime until the runtime's end.
+// The seat's number is that of the thread's ring in every trace. A writer first
+// marks its seat as writing and then reads the trace pointer; the end of a
+// trace first clears the pointer and then waits for seats that are writing
+// (both sequentially consistent, so that one sees the other).
 #define _GNU_SOURCE
 #include "base/trace.h"
 
@@ -17,16 +19,18 @@
 typedef struct ls_span_seats ls_span_seats;
 
 typedef struct ls_span_seat {
-  const void *thread;  // Where its state is: no two living threads share that.
+  const void *thread;  // Address of the thread's state: unique among living
+                       // threads.
   size_t number;
-  bool writes;  // Atomic.
+  bool writes;  // The thread is writing a span. Atomic.
   char padding[LS_CACHE_LINE - 2 * sizeof(void *) - sizeof(bool)];
 } ls_span_seat;
 
 struct ls_span_seats {
-  uint64_t id;    // Of all seats that were ever made.
-  uint64_t lost;  // Spans of threads that got no seat. Atomic.
-  ls_mutex lock;  // Guards what follows, but for what a seat's owner writes.
+  uint64_t id;    // Unique among all seats ever made.
+  uint64_t lost;  // Spans of threads without a seat. Atomic.
+  ls_mutex lock;  // Guards the fields below, except those written by a seat's
+                  // owner.
   size_t count;
   ls_span_seat seats[LS_SPAN_THREADS];
 };
@@ -53,7 +57,7 @@ void ls_span_seats_destroy(ls_runtime *runtime) {
   ls_release(runtime->allocator, runtime->span_seats);
 }
 
-// A thread that comes where one was that has ended takes its seat over.
+// Returns a seat for this thread, also one of a thread that has ended.
 static ls_span_seat *take_seat(ls_span_seats *seats) {
   const void *thread = &ls_this_thread;
   ls_span_seat *seat = NULL;
@@ -69,7 +73,7 @@ static ls_span_seat *take_seat(ls_span_seats *seats) {
   return seat;
 }
 
-// The thread's seat. NULL: all are taken.
+// Returns the thread's seat. NULL: all are taken.
 static ls_span_seat *find_seat(ls_span_seats *seats) {
   if (ls_this_thread.spans.owner != seats->id) {
     ls_this_thread.spans.seat = take_seat(seats);
@@ -79,7 +83,7 @@ static ls_span_seat *find_seat(ls_span_seats *seats) {
 }
 
 // ---- Writing ---------------------------------------------------------------
-// Pages of it are there when they are written to.
+// Makes a ring. The system adds its pages as they are first written.
 static ls_span_ring *make_ring(ls_trace_log *log) {
   const size_t size =
       sizeof(ls_span_ring) + log->capacity * sizeof(ls_span_record);
@@ -92,7 +96,7 @@ static ls_span_ring *make_ring(ls_trace_log *log) {
   return ring;
 }
 
-// Keeps the end of a name, which differs more than its beginning.
+// Copies a name; of a long name keeps the end, where names differ most.
 static void copy_name(const char *name, char to[LS_SPAN_NAME]) {
   static const char cut[] = "...";
   const size_t size = strlen(name);
@@ -102,12 +106,12 @@ static void copy_name(const char *name, char to[LS_SPAN_NAME]) {
   }
   const char *from = name + size - (LS_SPAN_NAME - sizeof(cut));
   while ((*from & 0xc0) == 0x80)
-    ++from;  // Within a character.
+    ++from;  // Skips the rest of a UTF-8 character.
   memcpy(to, cut, sizeof(cut) - 1);
   memcpy(to + sizeof(cut) - 1, from, (size_t)(name + size - from) + 1);
 }
 
-// Into the ring of a seat that is marked.
+// Writes into the ring of a seat that is marked as writing.
 static void write_span(ls_trace_log *log, const ls_span_seat *seat,
                        const ls_span *span, int64_t now) {
   ls_span_ring *ring = log->rings[seat->number];
@@ -128,7 +132,7 @@ static void write_span(ls_trace_log *log, const ls_span_seat *seat,
 
 void ls_span_end(ls_runtime *runtime, const ls_span *span) {
   const int64_t now = ls_runtime_now(runtime);
-  ls_span_seats *seats = runtime->span_seats;  // Older than the span.
+  ls_span_seats *seats = runtime->span_seats;  // Made before the span began.
   ls_span_seat *seat = find_seat(seats);
   if (seat == NULL) {
     __atomic_fetch_add(&seats->lost, 1, __ATOMIC_RELAXED);
@@ -167,7 +171,7 @@ ls_status ls_trace_log_check(ls_runtime *runtime) {
                            seconds);
 }
 
-// With the runtime's lock held.
+// Begins a trace; the runtime's lock is held.
 static ls_status trace_begin(ls_runtime *runtime, ls_trace_log *log) {
   LS_RETURN_IF_ERROR(ls_trace_log_check(runtime));
   LS_RETURN_IF_ERROR(make_seats(runtime));

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who asks for an element that no thread has begun takes the task back and
-// makes it: so nobody waits for a thread that has not come, and no thread is
-// needed at all.
+// A caller that needs an element which no thread has begun takes its task back
+// and makes the element itself: so no caller waits for a thread that is not
+// there, and no thread is needed at all.
 //
-// To fall asleep and to be woken up takes as long as a small batch does. So who
-// asks makes other elements while he would wait, as one of the line's threads;
-// a thread is called where nobody else comes to what waits; and a line in which
-// somebody had nothing to do for want of slots gets more of them.
+// Falling asleep and waking up take as long as making a small batch. So a
+// caller that would wait makes other elements meanwhile, like one of the
+// queue's threads; a thread is woken only for tasks that no one else will
+// reach; and the queue gets more slots if a thread had nothing to do for lack
+// of slots.
 #include "base/memory/own.h"
 #include "data/ahead_slots.h"
 #include "data/making.h"
@@ -50,7 +51,7 @@ static ls_status ahead_at_end(const ls_ahead *self) {
   return ls_out_of_range("the end of '%s'", self->options.work->name);
 }
 
-// Without a slot, where the caller's element is.
+// Makes the next element into the caller's element, without a slot.
 static ls_status make_here(ls_ahead *self, ls_nest *element) {
   self->asks = true;
   ls_mutex_unlock(&self->lock);
@@ -87,12 +88,13 @@ static ls_status take_slot(ls_ahead *self, ls_nest *element) {
   it->element = ls_none();
   ls_ahead_free(self, it);
   ++self->next;
-  ls_ahead_top_up(self);  // First: what is begun now wants the memory.
+  ls_ahead_top_up(self);  // First, since its new tasks may take the memory.
   ls_ahead_give_spare(self, old);
   return status;
 }
 
-// Takes the next one's task back, or begins it: false, a thread has it.
+// Prepares to make the next element on this thread: takes its task back if it
+// was queued. Returns false if a thread has the task.
 static bool can_make_here(ls_ahead *self) {
   ls_input_threads *threads = self->options.work->threads;
   if (self->options.parallel) {
@@ -111,7 +113,8 @@ static bool can_make_here(ls_ahead *self) {
 }
 
 static ls_status next_here(ls_ahead *self, ls_nest *element) {
-  // It is as one of the threads: others are called if there may be more.
+  // The caller counts as one of the threads: wakes another only if there may be
+  // more.
   const int threads = ls_input_threads_count(self->options.work->threads);
   if (self->options.parallel && threads > 1) ls_ahead_call(self);
   ++self->helped;
@@ -122,8 +125,8 @@ static ls_status next_here(ls_ahead *self, ls_nest *element) {
   return status;
 }
 
-// Makes another one while the next is being made: whether there was one to
-// make, and not as many as there are threads are being made.
+// Makes a later element while a thread makes the next one. Returns false if no
+// element is queued or as many elements as there are threads are being made.
 static bool ahead_help(ls_ahead *self) {
   ls_input_threads *threads = self->options.work->threads;
   if (!self->options.parallel ||
@@ -217,8 +220,8 @@ bool ls_ahead_withdraw(ls_ahead *self) {
 int64_t ls_ahead_number(const ls_ahead *self) { return self->next; }
 
 // ---- Stopping --------------------------------------------------------------
-// With the lock held, which is left meanwhile: a function of the user's that
-// does not return is named.
+// Logs the user function that does not return. The lock is held, and released
+// meanwhile.
 static void tell_of_wait(ls_ahead *self) {
   char text[400];
   ls_work *work = self->options.work;
@@ -230,12 +233,12 @@ static void tell_of_wait(ls_ahead *self) {
   ls_mutex_lock(&self->lock);
 }
 
-// With the lock held: ends what threads do, and what waits for them.
+// Withdraws queued tasks and waits for those that run; the lock is held.
 static void pause_work(ls_ahead *self) {
   ls_input_threads *threads = self->options.work->threads;
   if (ls_ahead_is_alone(self)) return;
   self->pausing = true;
-  // Others are refused to wait for this thread meanwhile.
+  // Lets other threads detect a circular wait for this thread.
   const ls_status waits = ls_making_begin_wait(self->options.work);
   if (self->series_waits && ls_input_threads_withdraw(threads, &self->series))
     self->series_waits = false;
@@ -263,7 +266,7 @@ void ls_ahead_pause(ls_ahead *self) {
   ls_mutex_unlock(&self->lock);
 }
 
-// What was made becomes memory to be written anew.
+// Turns the elements made ahead into spares, whose memory is reused.
 static void drop_slots(ls_ahead *self) {
   for (int64_t n = self->next; n < self->queued; ++n) {
     ls_ahead_cell *it = ls_ahead_slot(self, n);

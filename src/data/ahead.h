@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ahead: a line of elements that are made before they are asked for, by input
-// threads, and by who asks where they have not come to it. Elements are numbers
-// in order: in parallel each is made on its own, in series one after another.
+// Ahead: a queue of elements that input threads make before a caller needs
+// them; the caller makes those that no thread has begun. Elements are numbered
+// in order: in parallel they are made independently, in series one after
+// another.
 //
-// One thread takes elements and stops the line; others make them.
+// One thread takes elements and stops the queue; others make them.
 #ifndef LS_DATA_AHEAD_H_
 #define LS_DATA_AHEAD_H_
 
@@ -13,41 +14,44 @@
 typedef struct ls_ahead ls_ahead;
 
 typedef struct ls_ahead_options {
-  // Makes element `number`, in-out. In parallel from any threads at the same
-  // time, in series from one at a time and in order.
+  // Makes element `number`, in-out. In parallel called by any number of threads
+  // at once, in series by one at a time and in order.
   ls_status (*make)(void *user, int64_t number, ls_nest *element);
   void *user;
   bool parallel;
-  int64_t capacity;  // Elements made before they are asked for. 0: none is.
-  int64_t most;      // What it may become, where it turns out to be too few.
+  int64_t capacity;  // Elements to make ahead. 0: none.
+  int64_t most;      // Limit to which the capacity may grow.
   ls_work *work;
-  const ls_dataset *dataset;  // Whose buffer it is.
+  const ls_dataset *dataset;  // The data set for whose buffer elements count.
 } ls_ahead_options;
 
 LS_MUST_USE ls_status ls_ahead_create(const ls_ahead_options *options,
                                       ls_ahead **out_ahead);
-void ls_ahead_destroy(ls_ahead *ahead);  // Stops it. NULL is fine.
+void ls_ahead_destroy(ls_ahead *ahead);  // Stops the queue and frees it.
+                                         // Accepts NULL.
 LS_OWNED_POINTER(ls_ahead, ls_ahead_destroy)
 
-// Drops what was made and goes to `number`; with `end`, not below 0, as the
-// number behind the last element: who asks for it is told OUT_OF_RANGE. A
-// series ends where `make` says so, until the next seek.
+// Drops the elements made ahead and continues at `number`. `end`, if not
+// negative, is the number after the last element, for which `next` returns
+// OUT_OF_RANGE. A series ends where `make` returns OUT_OF_RANGE, until the next
+// seek.
 void ls_ahead_seek(ls_ahead *ahead, int64_t number, int64_t end);
-// Ends all work ahead, so that what `make` uses may be changed; what was made
-// stays, and the next call of `next` goes on.
+// Stops all work ahead, so that data used by `make` may change; keeps elements
+// already made. The next call of `next` continues.
 void ls_ahead_pause(ls_ahead *ahead);
-int64_t ls_ahead_number(const ls_ahead *ahead);  // Of the next to be given.
+int64_t ls_ahead_number(const ls_ahead *ahead);  // Number of the next element.
 
-// The next element, in-out, as ls_iterator_next.
+// Gives the next element, in-out like ls_iterator_next.
 LS_MUST_USE ls_status ls_ahead_next(ls_ahead *ahead, ls_nest *element);
-// Whether `next` would not have to wait or make; if not, ready(user) is called
-// once, by the thread that has made it. False and `ready` NULL: just asks.
-// With no threads it is true: who asks makes it.
+// Returns true if `next` would neither wait nor make an element. If not, the
+// thread that makes the element calls ready(user) once; with `ready` NULL only
+// checks. Without threads returns true, as callers make elements themselves.
 bool ls_ahead_is_ready(ls_ahead *ahead, void (*ready)(void *user), void *user);
-// Whether somebody comes to what is to be made; if not, who has asked
+// Returns true if a thread will make queued elements; without one, a caller of
 // `is_ready` would wait for ever.
 bool ls_ahead_has_threads(const ls_ahead *ahead);
-// Takes the wish back: false if it was called, or is about to be.
+// Withdraws the `ready` of is_ready. Returns false if it was called or is about
+// to be.
 bool ls_ahead_withdraw(ls_ahead *ahead);
 
 #endif  // LS_DATA_AHEAD_H_

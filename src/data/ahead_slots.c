@@ -3,21 +3,23 @@
 
 #include "data/making.h"
 
-enum { SMALL = 8 << 20 };  // Bytes of a line that caches hold.
+enum { SMALL = 8 << 20 };  // Bytes of a queue's elements that fit caches.
 
 // ---- With the lock held ----------------------------------------------------
 static ls_nest ahead_slots_take_spare(ls_ahead *self) {
   return self->num_spares > 0 ? self->spares[--self->num_spares] : ls_none();
 }
 
-// Spares that no slot waits for: what a slot that waits counts for is the
-// memory of the one that it will be made in; in series one slot may.
+// Counts spares that no queued slot will use: a queued slot's guessed size
+// already counts for the spare that it will be made in. In series there is one
+// such slot.
 static int64_t count_unwanted(const ls_ahead *self) {
   const int64_t wanted = self->options.parallel ? self->waiting : 1;
   return self->num_spares > wanted ? self->num_spares - wanted : 0;
 }
 
-// At an end all are kept for the next start, if there is room.
+// Keeps an element's memory for reuse, if there is room. At the end all spares
+// are kept for the next start.
 void ls_ahead_give_spare(ls_ahead *self, ls_nest element) {
   if (element.kind == LS_KIND_NONE) return;
   const int64_t room = self->options.parallel ? self->capacity : 1;
@@ -28,15 +30,15 @@ void ls_ahead_give_spare(ls_ahead *self, ls_nest element) {
   ls_nest_release(self->spares[--self->num_spares]);
 }
 
-// Counts what others than slots hold.
+// Counts the memory of spares that no slot accounts for.
 void ls_ahead_count_spares(ls_ahead *self) {
   const int64_t bytes = count_unwanted(self) * self->allowance.guess;
   ls_allowance_count(&self->allowance, bytes - self->spare_bytes, true);
   self->spare_bytes = bytes;
 }
 
-// Gives number `queued` a slot, if it may be made ahead; the one to be given
-// next always may. Before it is known what an element takes there is one at a
+// Gives number `queued` a slot, if it may be made ahead; the next element to be
+// given always may. Until the size of an element is known, one is made at a
 // time.
 static ls_ahead_cell *begin_slot(ls_ahead *self, ls_ahead_state state) {
   if (self->pausing || (self->end >= 0 && self->queued >= self->end) ||
@@ -55,7 +57,7 @@ static ls_ahead_cell *begin_slot(ls_ahead *self, ls_ahead_state state) {
   return it;
 }
 
-// Wakes up who sleeps for that number.
+// Wakes the thread that waits for that number.
 static void ahead_slots_tell(ls_ahead *self, int64_t number) {
   if (self->awaited == LS_AHEAD_ANY || self->awaited == number)
     ls_condition_signal(&self->done);
@@ -83,7 +85,8 @@ static void set_done(ls_ahead *self, ls_ahead_cell *it, ls_nest element,
                      ls_status status) {
   const int64_t bytes = ls_element_bytes(element);
   if (ls_status_is_ok(status)) ls_allowance_measure(&self->allowance, bytes);
-  ls_allowance_count(&self->allowance, -it->bytes, true);  // The guess.
+  ls_allowance_count(&self->allowance, -it->bytes, true);  // Takes the guess
+                                                           // back.
   it->element = element;
   it->status = status;
   it->bytes = bytes;
@@ -112,7 +115,7 @@ bool ls_ahead_is_done(const ls_ahead *self) {
          ls_ahead_slot(self, self->next)->state == LS_AHEAD_DONE;
 }
 
-// The wish of who waits for the next one, if it can be given now.
+// A callback to make once the next element is done.
 typedef struct wish {
   void (*ready)(void *user);
   void *user;
@@ -126,7 +129,8 @@ static wish take_wish(ls_ahead *self) {
   return it;
 }
 
-// Whether a series may go on, as far as can be said without counting.
+// Returns true if a series may make another element, judged without counting
+// its memory.
 static bool has_room(const ls_ahead *self) {
   return !self->pausing && (self->end < 0 || self->queued < self->end) &&
          self->queued - self->next < self->capacity &&
@@ -162,7 +166,8 @@ void ls_ahead_call(ls_ahead *self) {
   if (must_be_called(self)) ls_input_threads_call(self->options.work->threads);
 }
 
-// Twice as many slots, up to so many, if that is not too much memory.
+// Doubles the number of slots, up to `most`, if that takes little of the memory
+// for input.
 static void grow_to(ls_ahead *self, int64_t most) {
   if (most > self->options.most) most = self->options.most;
   const int64_t wanted = 2 * self->capacity < most ? 2 * self->capacity : most;
@@ -176,8 +181,8 @@ void ls_ahead_call_in_time(ls_ahead *self) {
   const bool fixed = self->options.most == self->options.capacity;
   if (!fixed && there > (self->capacity < 8 ? 1 : self->capacity / 4)) return;
   if (!fixed && !must_be_called(self)) return;
-  // Whoever is called shall have something to do; but who asks and waits gains
-  // nothing by it.
+  // Grows and tops up first, so that the woken thread has enough to do. Not
+  // after the caller itself made elements: then a longer queue would not help.
   const bool waited = self->helped != self->helped_then;
   self->helped_then = self->helped;
   if (!fixed && !waited &&
@@ -188,7 +193,8 @@ void ls_ahead_call_in_time(ls_ahead *self) {
   ls_ahead_call(self);
 }
 
-// More would no longer be in caches while it is made and read.
+// Grows to two slots per thread: with more, elements would no longer stay in
+// caches.
 void ls_ahead_grow(ls_ahead *self) {
   const int64_t threads = ls_input_threads_count(self->options.work->threads);
   self->was_full = false;
@@ -204,7 +210,7 @@ ls_status ls_ahead_call_make(const ls_ahead *self, int64_t number,
       &making, self->options.make(self->options.user, number, element));
 }
 
-// The lock is held before and after.
+// The lock is held before and after, not meanwhile.
 void ls_ahead_make(ls_ahead *self, ls_ahead_cell *it) {
   it->state = LS_AHEAD_BEGUN;
   --self->waiting;
@@ -219,8 +225,8 @@ void ls_ahead_run_slot(ls_input_task *task) {
   ls_ahead_cell *it = (ls_ahead_cell *)(void *)task;
   ls_ahead *self = it->ahead;
   ls_mutex_lock(&self->lock);
-  // There is more to do, and not as many at work as there are threads: who asks
-  // counts, also where he will be back soon.
+  // Wakes another thread if tasks wait and not all threads are busy. A caller
+  // that makes elements, or did since the last check, counts as a busy thread.
   const bool counts =
       !self->helps && (self->asks || self->helped != self->seen);
   const int64_t at_work = ls_ahead_count_busy(self) + 1 + counts;
@@ -230,7 +236,7 @@ void ls_ahead_run_slot(ls_input_task *task) {
   self->seen = self->helped;
   ls_ahead_make(self, it);
   if (self->pending == 0)
-    ls_ahead_top_up(self);  // Now that it knows how large one is.
+    ls_ahead_top_up(self);  // Only now the size of an element is known.
   if (self->waiting == 0 && self->queued - self->next >= self->capacity)
     self->was_full = true;
   const wish wanted = take_wish(self);
@@ -238,7 +244,7 @@ void ls_ahead_run_slot(ls_input_task *task) {
   if (wanted.ready != NULL) wanted.ready(wanted.user);
 }
 
-// Makes number `queued`, if it may; the lock is held before and after.
+// Makes number `queued` if it may; the lock is held before and after.
 static bool make_next(ls_ahead *self) {
   ls_ahead_cell *it = begin_slot(self, LS_AHEAD_BEGUN);
   if (it == NULL) return false;
@@ -258,8 +264,8 @@ void ls_ahead_run_series(ls_input_task *task) {
   self->series_waits = false;
   self->series_runs = true;
   wish wanted = {0};
-  // Others have a turn before it goes on. Who waits is told last, as he may
-  // drop the whole line.
+  // Lets other tasks of the threads run in between. Calls `ready` last, since
+  // that may destroy the queue.
   while (make_next(self)) {
     wanted = take_wish(self);
     if (wanted.ready != NULL ||

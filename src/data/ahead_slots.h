@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slots of a line of elements that are made ahead: what is in them, who
-// makes them and in what memory. For ahead.c alone.
+// Slots of a queue of elements that are made ahead: their states, who makes
+// them, and their memory. Used by ahead.c only.
 //
-// Each number below `queued` has a slot, which is free, waits for a thread, is
-// being made, or is done. In series one task makes all; in parallel each slot
-// is a task.
+// Each number from `next` to `queued` has a slot, which is free, queued for a
+// thread, being made, or done. In series one task makes all elements; in
+// parallel each slot is a task.
 #ifndef LS_DATA_AHEAD_SLOTS_H_
 #define LS_DATA_AHEAD_SLOTS_H_
 
@@ -20,13 +20,13 @@ typedef enum ls_ahead_state {
 } ls_ahead_state;
 
 typedef struct ls_ahead_cell {
-  ls_input_task task;  // In parallel.
+  ls_input_task task;  // Used in parallel.
   ls_ahead *ahead;
   ls_ahead_state state;
   int64_t number;
-  ls_nest element;  // Once done.
+  ls_nest element;  // Valid in state DONE.
   ls_status status;
-  int64_t bytes;  // Counted in the runtime's; until it is done a guess.
+  int64_t bytes;  // Counted bytes; a guess until the element is done.
 } ls_ahead_cell;
 
 enum { LS_AHEAD_NOBODY = -1, LS_AHEAD_ANY = -2 };
@@ -34,27 +34,27 @@ enum { LS_AHEAD_NOBODY = -1, LS_AHEAD_ANY = -2 };
 struct ls_ahead {
   ls_ahead_options options;
   ls_allocator *allocator;
-  ls_mutex lock;  // Guards what follows; not held while elements are made.
+  ls_mutex lock;  // Guards the fields below; not held during `make`.
   ls_condition done;
-  int64_t awaited;       // The number that somebody sleeps for; NOBODY, ANY.
-  ls_ahead_cell *slots;  // `most`.
-  ls_nest *spares;  // Given back by who takes elements, to be written anew.
+  int64_t awaited;       // Number that a thread waits for, or NOBODY or ANY.
+  ls_ahead_cell *slots;  // `options.most` slots.
+  ls_nest *spares;       // Elements given back by takers, to be overwritten.
   int64_t num_spares;
-  int64_t spare_bytes;  // Counted, of spares that no slot waits for.
-  int64_t capacity;     // Of `most` slots, now.
-  int64_t next;         // To be given.
-  int64_t queued;       // The first number that is not in a slot.
-  int64_t end;          // Below 0: not known.
+  int64_t spare_bytes;  // Bytes counted for spares without a slot.
+  int64_t capacity;     // Slots in use now, at most `options.most`.
+  int64_t next;         // Number of the next element to give.
+  int64_t queued;       // The first number without a slot.
+  int64_t end;          // Number after the last; negative if unknown.
   int64_t waiting;      // Slots that wait for a thread.
-  int64_t pending;      // Those, and those that are being made.
-  bool was_full;        // A thread had nothing to do for want of slots.
-  bool asks;            // Somebody does: he is as one of the threads,
-  bool helps;           // ... and makes one in a slot.
-  int64_t helped;       // Times that who asks has made one,
-  int64_t seen;         // ... when a thread began one last,
-  int64_t helped_then;  // ... when he called one last.
+  int64_t pending;      // Slots that wait or are being made.
+  bool was_full;        // A thread had nothing to do for lack of slots.
+  bool asks;            // A caller is in `next`, and counts as a thread.
+  bool helps;           // The caller makes a later element in a slot.
+  int64_t helped;       // Elements that the caller has made itself,
+  int64_t seen;         // ... its value when a thread last began one,
+  int64_t helped_then;  // ... and when the caller last woke a thread.
   ls_allowance allowance;
-  ls_input_task series;  // In series.
+  ls_input_task series;  // The task used in series.
   bool series_waits, series_runs;
   bool pausing;
   void (*ready)(void *user);
@@ -70,40 +70,42 @@ static inline bool ls_ahead_is_alone(const ls_ahead *self) {
   return self->options.capacity == 0 || self->options.work->threads == NULL;
 }
 
-// On threads.
+// Tasks of input threads.
 void ls_ahead_run_slot(ls_input_task *task);
 void ls_ahead_run_series(ls_input_task *task);
 
-// With the lock held, from here on.
-// Memory to write elements into anew, from who takes them.
+// The functions below are called with the lock held. Gives a taken element's
+// memory back for reuse.
 void ls_ahead_give_spare(ls_ahead *self, ls_nest element);
 void ls_ahead_count_spares(ls_ahead *self);
-bool ls_ahead_is_done(const ls_ahead *self);  // The next to be given.
+bool ls_ahead_is_done(const ls_ahead *self);  // The next element is done.
 void ls_ahead_drop(ls_ahead *self,
-                   ls_ahead_cell *it);  // One that was not made.
+                   ls_ahead_cell *it);  // Frees a slot whose element was not
+                                        // made.
 void ls_ahead_free(ls_ahead *self, ls_ahead_cell *it);
-// Makes one that waits, without the lock meanwhile.
+// Makes the element of a queued slot; releases the lock meanwhile.
 void ls_ahead_make(ls_ahead *self, ls_ahead_cell *it);
-// Puts tasks in the threads' line, and calls nobody.
+// Queues tasks for the threads without waking one.
 void ls_ahead_top_up(ls_ahead *self);
-// Those that are being made in slots.
+// Returns the number of elements being made in slots.
 int64_t ls_ahead_count_busy(const ls_ahead *self);
-// Calls a thread to what waits, if none is there; for who goes away.
+// Wakes a thread if tasks wait and none is being made. For a caller that
+// leaves.
 void ls_ahead_call(ls_ahead *self);
-// The same, where nobody has said how many shall be there not before most of
-// what was is used up, and with more slots if elements are small: one call
-// serves for several of them then.
+// Wakes a thread, but if the capacity may grow only once most elements made
+// ahead are used up; small elements first get more slots: then one wake-up
+// serves several elements.
 void ls_ahead_call_in_time(ls_ahead *self);
-// More slots, where there have been too few: for each thread to begin the next
-// one before its last one is taken.
+// Adds slots if there were too few: enough for each thread to begin another
+// element before its last one is taken.
 void ls_ahead_grow(ls_ahead *self);
-// Makes an element, with the lock not held.
+// Makes an element; the lock is not held.
 LS_MUST_USE ls_status ls_ahead_call_make(const ls_ahead *self, int64_t number,
                                          ls_nest *element);
-// Sleeps until that one is done.
-//   LS_FAILED_PRECONDITION  that would be for ever: see ls_making_begin_wait.
+// Waits until that element is done.
+//   LS_FAILED_PRECONDITION  a circular wait: see ls_making_begin_wait.
 LS_MUST_USE ls_status ls_ahead_sleep(ls_ahead *self, int64_t number);
-// For at most so long, INT64_MAX for ever; false: that long.
+// Waits for at most `nanos`, INT64_MAX for ever; returns false after that time.
 bool ls_ahead_sleep_for(ls_ahead *self, int64_t number, int64_t nanos);
 
 #endif  // LS_DATA_AHEAD_SLOTS_H_

@@ -8,7 +8,8 @@ ls_allowance ls_allowance_of(ls_runtime *runtime, const ls_dataset *dataset) {
   return self;
 }
 
-// The guess follows at once where elements grow, slowly where they shrink.
+// The guess grows at once with larger elements and shrinks slowly with smaller
+// ones.
 void ls_allowance_measure(ls_allowance *self, int64_t bytes) {
   self->guess -= self->guess / 8;
   if (bytes > self->guess) self->guess = bytes;

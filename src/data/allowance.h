@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An allowance: what elements that are made ahead take of the memory that the
-// runtime gives to all of them (`input_bytes`). Before one is made it counts
-// for what it will probably take. Its owner's lock guards it.
+// Allowance: the memory for elements made ahead, counted against the runtime's
+// limit for all of them (`input_bytes`). Before an element is made its probable
+// size is counted. The owner's lock guards an allowance.
 #ifndef LS_DATA_ALLOWANCE_H_
 #define LS_DATA_ALLOWANCE_H_
 
@@ -9,21 +9,22 @@
 
 typedef struct ls_allowance {
   ls_runtime *runtime;
-  bool is_measured;  // Some element was made: what one takes is, in bytes, ...
-  int64_t guess;     // ... at most about this.
+  bool is_measured;  // `guess` comes from an element or the spec.
+  int64_t guess;     // Upper estimate of an element's bytes.
 } ls_allowance;
 
-// What an element takes is known at once where the data set's spec says so.
+// Makes an allowance. The size of an element is known at once if the data set's
+// spec has it.
 ls_allowance ls_allowance_of(ls_runtime *runtime, const ls_dataset *dataset);
-// An element was made.
+// Updates the guess with the size of an element.
 void ls_allowance_measure(ls_allowance *allowance, int64_t bytes);
-// Counts `bytes` more; `must`: even if it is too much, else false.
+// Counts `bytes` more; returns false beyond the limit, unless `must`.
 bool ls_allowance_count(const ls_allowance *allowance, int64_t bytes,
                         bool must);
-// Whether there is room for one more, as far as can be said without counting.
-// Before it is known what an element takes there is one at a time.
+// Returns true if one more element would fit, judged without counting it. False
+// as long as the size of an element is unknown.
 bool ls_allowance_has_room(const ls_allowance *allowance);
-// Whether so many may be there at once without taking all there is.
+// Returns true if that many elements take only a small part of the limit.
 bool ls_allowance_is_small(const ls_allowance *allowance, int64_t elements);
 
 #endif  // LS_DATA_ALLOWANCE_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch: elements stacked along a new dimension 0. Rows are read straight into
+// Batch: elements stacked along a new dimension 0. Rows are read directly into
 // the batch's arrays.
 #include "base/memory/own.h"
 #include "base/require.h"
@@ -13,7 +13,7 @@
 typedef ls_batch_dataset batch_dataset;
 
 // ---- Which -----------------------------------------------------------------
-// The first of a batch, and how many.
+// Returns the number of elements of a batch and stores the index of the first.
 static size_t batch_part_of(const batch_dataset *self, int64_t index,
                             int64_t *out_first) {
   const int64_t size = self->options.size;
@@ -38,7 +38,7 @@ typedef struct batch_work {
   void *const *rows;
 } batch_work;
 
-// The mask and the ids stand behind the elements' leaves.
+// Writes the mask and the ids, which are the leaves after the element's.
 static void write_notes(const batch_work *work, int64_t rows) {
   const batch_dataset *self = work->self;
   const ls_dataset *input = self->base.inputs[0];
@@ -67,13 +67,13 @@ static void measure_batch(const ls_dataset *dataset, int64_t index,
 }
 
 // ---- Helpers ---------------------------------------------------------------
-// Rows that a helper takes at a time, and the bytes from which on it is worth
-// while to call them.
+// Rows that a helper thread takes at a time, and the least bytes for which
+// helpers are called.
 enum { SHARED_ROWS = 16, SHARED_BYTES = 64 << 10 };
 
 typedef struct shared_work {
   const batch_work *work;
-  ls_status status;  // Guarded by the iterator's work.
+  ls_status status;  // Guarded by the iterator's lock.
 } shared_work;
 
 static ls_status read_some(const batch_work *work, ls_fetch *fetch,
@@ -107,7 +107,7 @@ static void batch_help(void *user, int worker, int64_t begin, int64_t end) {
   ls_mutex_unlock(&of->lock);
 }
 
-// Whether compute threads have read the batch's rows.
+// Returns true if compute threads have read the batch's rows.
 static bool batch_share(const batch_work *work, ls_status *out_status) {
   const ls_dataset *input = work->self->base.inputs[0];
   const ls_fetch *fetch = work->fetch;
@@ -122,11 +122,11 @@ static bool batch_share(const batch_work *work, ls_status *out_status) {
   const ls_status status =
       ls_workers_share(fetch->work->helpers, batch_help, &shared,
                        (int64_t)((work->count - 1) / SHARED_ROWS + 1));
-  // The helpers count what they do.
+  // Subtracts the helpers' time: they count it themselves.
   work->fetch->inner_nanos += ls_runtime_now(fetch->work->runtime) - began;
   *out_status = shared.status;
   const bool done = ls_status_is_ok(status);
-  ls_status_free(status);  // It was asked for within a run: nobody helps.
+  ls_status_free(status);  // Called within a run: no helpers are free.
   return done;
 }
 
@@ -219,8 +219,8 @@ static const ls_dataset_class batch_class = {BATCH_CLASS, .get = get_batch};
 static const ls_dataset_class batch_of_rows_class = {
     BATCH_CLASS, .measure = measure_batch, .fill = fill_rows};
 
-// Checks that a leaf's elements may have the shape that they are padded to;
-// where that is the longest of all alike, it is theirs.
+// Checks that a leaf's elements may be padded to its padded shape; if all
+// elements have the same shape, that becomes the padded one.
 static ls_status check_padding(batch_dataset *self, size_t leaf) {
   const ls_leaf_spec *spec = &self->base.inputs[0]->leaves[leaf];
   const ls_type *type = &spec->type;
@@ -273,7 +273,7 @@ ls_status ls_batch_copy_lists(batch_dataset *self) {
   return ls_ok();
 }
 
-// The shape of a batch of a leaf, as far as it is known.
+// Computes the shape of a batch of a leaf, as far as it is known.
 static ls_status batch_shape(const batch_dataset *self, size_t leaf,
                              int64_t rows, ls_leaf_spec *out) {
   *out = self->base.inputs[0]->leaves[leaf];
@@ -291,7 +291,7 @@ static ls_status batch_shape(const batch_dataset *self, size_t leaf,
   return ls_ok();
 }
 
-// As ls_batch_wrap does with values.
+// Wraps specs as ls_batch_wrap wraps values.
 ls_status ls_batch_set_spec(batch_dataset *self, int64_t rows) {
   ls_dataset *base = &self->base, *input = base->inputs[0];
   const bool pads = self->options.remainder == LS_REMAINDER_PAD;
@@ -303,7 +303,7 @@ ls_status ls_batch_set_spec(batch_dataset *self, int64_t rows) {
     LS_RETURN_IF_ERROR(batch_shape(self, i, rows, &spec));
     leaves.items[i] = ls_nest_spec_of(&spec);
   }
-  leaves.count = 0;  // The packed nest has them.
+  leaves.count = 0;  // The packed nest owns them.
   ls_nest made =
       ls_nest_pack(input->structure, leaves.items, input->num_leaves);
   if (pads)
@@ -362,7 +362,7 @@ static ls_dataset *remake_prefetch(const ls_dataset *dataset,
   return ls_dataset_prefetch(inputs[0], dataset->prefetch);
 }
 
-// How far ahead has no influence on what comes out, so it is not described.
+// Not described, as the number does not change the elements.
 static const ls_dataset_class prefetch_class = {.name = "prefetch",
                                                 .is_quick = true,
                                                 .remake = remake_prefetch,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several data sets as one: one after another, or side by side.
+// Combines data sets: one after another, or side by side.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "data/dataset.h"
@@ -14,7 +14,7 @@ static int64_t combine_sum(int64_t a, int64_t b) {
   return __builtin_add_overflow(a, b, &all) ? INT64_MAX : all;
 }
 
-// Finds the input that has an index, and the index there.
+// Returns which input has an index, and stores the index in that input.
 static size_t side_of(const ls_dataset *dataset, int64_t index,
                       int64_t *out_inner) {
   const int64_t first = dataset->inputs[0]->size;
@@ -30,7 +30,7 @@ static ls_status get_concatenated(const ls_dataset *dataset, ls_fetch *fetch,
   return ls_dataset_get(dataset->inputs[side], fetch, inner, element);
 }
 
-// Neighbours of one side together.
+// Reads neighbours from one input together.
 static ls_status read_concatenated(const ls_dataset *dataset, ls_fetch *fetch,
                                    const int64_t *indices, size_t count,
                                    void *const *rows) {
@@ -49,7 +49,7 @@ static ls_status read_concatenated(const ls_dataset *dataset, ls_fetch *fetch,
   return ls_ok();
 }
 
-// As numbers are read, neighbours of one side together.
+// Finds ids of neighbours from one input together.
 static void find_concatenated_ids(const ls_dataset *dataset,
                                   const ls_fetch *fetch, const int64_t *indices,
                                   size_t count, int64_t *out) {
@@ -81,7 +81,7 @@ static const ls_dataset_class concatenate_class = {CONCATENATE_CLASS,
 static const ls_dataset_class concatenate_rows_class = {
     CONCATENATE_CLASS, .read = read_concatenated};
 
-// What leaf `at` of `other` leaves of one that is as `leaf` is.
+// Merges leaf `at` of `other` into `leaf`: the result describes both.
 static ls_status merge_leaf(ls_leaf_spec *leaf, const ls_leaf_spec *other,
                             size_t at, const char *name) {
   ls_shape *shape = &leaf->type.shape;
@@ -153,7 +153,7 @@ static ls_status get_zipped(const ls_dataset *dataset, ls_fetch *fetch,
   for (size_t i = 0; i < dataset->num_inputs; ++i)
     LS_RETURN_IF_ERROR(
         ls_dataset_get(dataset->inputs[i], fetch, index, &parts.items[i]));
-  parts.count = 0;  // The packed nest has them.
+  parts.count = 0;  // The packed nest owns them.
   return ls_element_replace(ls_zip_pack(self, parts.items), element);
 }
 
@@ -168,7 +168,7 @@ static ls_status read_zipped(const ls_dataset *dataset, ls_fetch *fetch,
   return ls_ok();
 }
 
-// The structure: all others see the inputs' own.
+// Appends the structure only; everything else is described by the inputs.
 static void describe_zip(const ls_dataset *dataset, ls_text *text) {
   ls_structure_print(dataset->structure, NULL, text);
 }
@@ -195,7 +195,8 @@ static int64_t smaller(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
-// The inputs' specs in the places of the inputs.
+// Makes the spec: the zipped structure with each leaf replaced by its input's
+// spec.
 static ls_status join_specs(zip_dataset *self) {
   ls_dataset *base = &self->base;
   LS_OWN_ARRAY_OR_RETURN(base->allocator, ls_nest, specs, base->num_inputs);
@@ -231,7 +232,7 @@ static ls_nest drop_leaf(ls_nest leaf, void *user) {
   return ls_none();
 }
 
-// Finds the data sets of a nest's leaves, retained.
+// Collects the data sets in a nest's leaves, retained.
 static ls_status find_inputs(ls_nest datasets, ls_nest *leaves,
                              ls_dataset **inputs, size_t count) {
   ls_nest_flatten(datasets, leaves, count);
@@ -247,7 +248,7 @@ static ls_status find_inputs(ls_nest datasets, ls_nest *leaves,
   return count > 0 ? ls_ok() : ls_invalid_argument("zip of no data set");
 }
 
-// Makes the inputs, retained, of a nest of data sets.
+// Makes the array of inputs, retained, from a nest of data sets.
 static ls_status open_inputs(ls_nest datasets, ls_allocator *allocator,
                              size_t count, ls_dataset ***out_inputs) {
   LS_RETURN_IF_ERROR(ls_nest_status(datasets));

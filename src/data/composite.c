@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sparse and ragged leaves: what they are made of.
+// Sparse and ragged leaves: making and reading them.
 #include "data/composite.h"
 
 #include "base/plain.h"
@@ -32,7 +32,7 @@ const ls_composite *ls_nest_as_composite(ls_nest leaf) {
   return object->type == &composite_type ? (const ls_composite *)object : NULL;
 }
 
-// A leaf of these parts, which are taken over.
+// Makes a leaf of these parts, which it takes over.
 static ls_nest make_leaf(ls_leaf_kind kind, ls_dtype dtype, ls_shape shape,
                          ls_array *const *parts, size_t count) {
   ls_allocator *allocator = ls_current_allocator();
@@ -52,7 +52,7 @@ static ls_nest make_leaf(ls_leaf_kind kind, ls_dtype dtype, ls_shape shape,
 }
 
 // ---- Sparse ----------------------------------------------------------------
-// Whether the index is in the shape and behind the one before it.
+// Checks that the index is inside the shape and after the previous index.
 static ls_status check_index(const int64_t *index, bool first,
                              const ls_shape *shape, int64_t number) {
   bool behind = first || shape->rank == 0;
@@ -108,7 +108,7 @@ ls_nest ls_nest_sparse(ls_array *indices, ls_array *values,
 }
 
 // ---- Ragged ----------------------------------------------------------------
-// Splits of `split` things.
+// Checks splits of `split` items.
 static ls_status check_splits(const ls_array *splits, int64_t split,
                               size_t number) {
   if (splits == NULL || ls_array_dtype(splits) != LS_DTYPE_I64 ||
@@ -168,7 +168,7 @@ ls_nest ls_nest_ragged(ls_array *values, ls_array *const *row_splits,
                    num_splits + 1);
 }
 
-// ---- Looking in ------------------------------------------------------------
+// ---- Getters ---------------------------------------------------------------
 ls_status ls_nest_leaf_spec(ls_nest leaf, ls_leaf_spec *out_spec) {
   LS_REQUIRE_OUT(out_spec);
   const ls_array *array = ls_nest_as_array(leaf);

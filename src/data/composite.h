@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sparse and ragged leaves, as data sets see them.
+// Sparse and ragged leaves, for data sets.
 #ifndef LS_DATA_COMPOSITE_H_
 #define LS_DATA_COMPOSITE_H_
 
@@ -9,12 +9,12 @@
 typedef struct ls_composite {
   ls_object object;
   ls_allocator *allocator;
-  ls_leaf_spec spec;  // Its own: of a sparse one the dense shape.
+  ls_leaf_spec spec;  // The leaf's spec; of a sparse leaf with the dense shape.
   size_t count;
   ls_array *parts[];  // Sparse: indices, values. Ragged: values, splits.
 } ls_composite;
 
-// NULL: the leaf is none.
+// Returns the composite in a leaf; NULL if the leaf is not one.
 const ls_composite *ls_nest_as_composite(ls_nest leaf);
 
 // Parts of a ragged leaf under construction: values, then splits.
@@ -26,22 +26,25 @@ static inline void ls_composite_parts_release(const ls_composite_parts *parts) {
     ls_array_release(parts->arrays[i]);
 }
 LS_OWNED_STRUCT(ls_composite_parts, ls_composite_parts_release)
-// Makes a ragged leaf of the values and so many splits, which are taken.
+// Makes a ragged leaf of the values and `num_splits` splits, which it takes
+// over.
 static inline ls_nest ls_composite_ragged(ls_composite_parts *parts,
                                           size_t num_splits) {
   const ls_composite_parts given = ls_give(parts);
   return ls_nest_ragged(given.arrays[0], given.arrays + 1, num_splits);
 }
 
-// `count` leaves of one kind as one of `rows` along a new dimension 0; what is
-// behind the last is empty. Sparse ones may differ in size.
+// Stacks `count` leaves of one kind to one with `rows` rows along a new
+// dimension 0; rows after the last leaf are empty. Sparse leaves may differ in
+// size.
 LS_MUST_USE ls_status ls_composite_stack(const ls_nest *leaves, size_t count,
                                          int64_t rows, ls_nest *out);
 
-// `rows` rows from row `first` on.
+// Makes a leaf of `rows` rows from row `first` on.
 LS_MUST_USE ls_status ls_composite_rows(const ls_composite *leaf, int64_t first,
                                         int64_t rows, ls_nest *out);
-// One without rows of such a spec; of a sparse one what is not known is 0.
+// Makes a leaf without rows of this spec; unknown dimensions of a sparse one
+// become 0.
 LS_MUST_USE ls_status ls_composite_empty(const ls_leaf_spec *spec,
                                          ls_nest *out);
 

@@ -11,7 +11,8 @@ static const int64_t *splits_of(const ls_composite *self, size_t level) {
   return ls_array_data(self->parts[level + 1]);
 }
 
-// As large as it is: the longest of each ragged dimension.
+// Returns the smallest dense shape: each ragged dimension is as long as its
+// longest row.
 static ls_shape natural_shape(const ls_composite *self) {
   ls_shape shape = self->spec.type.shape;
   for (size_t k = 0; k + 1 < self->count && self->spec.kind == LS_LEAF_RAGGED;
@@ -61,11 +62,11 @@ static void copy_sparse(const ls_composite *self, const ls_shape *shape,
 typedef struct ragged_copy {
   const ls_composite *self;
   const char *values;
-  size_t row;  // Bytes of one of the values.
+  size_t row;  // Bytes of one value.
   size_t steps[LS_MAX_RANK + 1];
 } ragged_copy;
 
-// Row `index` of a level, 0: the outermost.
+// Copies row `index` of a level; level 0 is the outermost.
 static void copy_ragged(const ragged_copy *copy, size_t level, int64_t index,
                         char *to) {
   if (level + 1 == copy->self->count) {
@@ -78,8 +79,8 @@ static void copy_ragged(const ragged_copy *copy, size_t level, int64_t index,
                 to + (size_t)(i - at[index]) * copy->steps[level + 1]);
 }
 
-// Inner dimensions that are longer than the values' are not possible: they are
-// not ragged.
+// Inner dimensions of the target cannot be longer than those of the values:
+// they are not ragged.
 static ls_status copy_rows(const ls_composite *self, const ls_shape *shape,
                            char *to) {
   const ls_array *values = self->parts[0];
@@ -143,7 +144,7 @@ ls_nest ls_nest_to_dense(ls_nest leaf, double padding, const ls_shape *shape) {
 }
 
 // ---- Of data sets ----------------------------------------------------------
-// A map with this for its user.
+// User data of the map that makes leaves dense.
 typedef struct to_dense {
   ls_allocator *allocator;
   size_t leaf, count;
@@ -172,7 +173,8 @@ static ls_nest make_dense(ls_nest element, const ls_map_call *call,
   return ls_nest_pack(element, leaves, self->count);
 }
 
-// What elements are then; unknown where it depends on them.
+// Makes the spec of the dense elements; dimensions that depend on the element
+// are unknown.
 static ls_nest dense_spec(const ls_dataset *dataset, size_t leaf,
                           const ls_shape *shape) {
   LS_OWN_ARRAY(dataset->allocator, ls_nest, items, dataset->num_leaves);
@@ -211,7 +213,7 @@ ls_dataset *ls_dataset_to_dense(ls_dataset *dataset, int leaf, double padding,
     if (self == NULL) status = ls_out_of_memory();
   }
   if (!ls_status_is_ok(status)) {
-    // As a map that failed for that.
+    // Returns a failed map, to report the status in the usual way.
     ls_dataset *failed = ls_dataset_map(
         dataset, &(ls_map_options){.call = make_dense,
                                    .result = ls_fail(ls_status_clone(status))});

@@ -20,8 +20,8 @@ static ls_status rows_of_array(ls_array *array, int64_t first, int64_t rows,
   return take_array(leaf, out_array);
 }
 
-// ---- Sparse -----------------------------------------------------------------
-// The first value of row `row` or behind: values stand in row order.
+// ---- Sparse ----------------------------------------------------------------
+// Returns the first value in row `row` or a later one: values are in row order.
 static int64_t find_row(const ls_composite *leaf, int64_t row) {
   const int64_t *indices = numbers_of(leaf->parts[0]);
   const int32_t rank = leaf->spec.type.shape.rank;
@@ -63,9 +63,9 @@ static ls_status sparse_rows(const ls_composite *leaf, int64_t first,
       ls_nest_sparse(ls_give(&indices), ls_give(&values), shape), out);
 }
 
-// ---- Ragged -----------------------------------------------------------------
-// Splits first to first + rows, from 0 on; what they split in `*first` and
-// `*rows`.
+// ---- Ragged ----------------------------------------------------------------
+// Copies splits first to first + rows, rebased to 0; replaces `*first` and
+// `*rows` by the range of items that they split.
 static ls_status split_rows(const ls_array *splits, int64_t *first,
                             int64_t *rows, ls_array **out_splits) {
   LS_RETURN_IF_ERROR(
@@ -99,7 +99,7 @@ ls_status ls_composite_rows(const ls_composite *leaf, int64_t first,
              : ragged_rows(leaf, first, rows, out);
 }
 
-// ---- Without rows -----------------------------------------------------------
+// ---- Without rows ----------------------------------------------------------
 static ls_status empty_sparse(ls_type type, ls_nest *out) {
   LS_OWN(ls_array, indices) = NULL;
   LS_OWN(ls_array, values) = NULL;
@@ -110,7 +110,7 @@ static ls_status empty_sparse(ls_type type, ls_nest *out) {
       ls_nest_sparse(ls_give(&indices), ls_give(&values), type.shape), out);
 }
 
-// Splits go down to the last dimension that is not known.
+// Splits reach down to the last unknown dimension.
 static ls_status empty_ragged(ls_type type, ls_nest *out) {
   size_t count = 1;
   for (int d = 2; d < type.shape.rank; ++d)

@@ -4,7 +4,7 @@
 #include "base/values/array_internal.h"
 #include "data/composite.h"
 
-// Dimension 0 of arrays of one type, one behind the other.
+// Concatenates arrays of one type along dimension 0.
 static ls_status join_arrays(const ls_array *const *arrays, size_t count,
                              ls_array **out) {
   const ls_dtype dtype = ls_array_dtype(arrays[0]);
@@ -35,7 +35,7 @@ static ls_status join_arrays(const ls_array *const *arrays, size_t count,
   return lends ? ls_array_own(*out) : ls_ok();
 }
 
-// Part number `part` of all leaves.
+// Concatenates part number `part` of all leaves.
 static ls_status join_parts(const ls_nest *leaves, size_t count, size_t part,
                             ls_array **out) {
   ls_allocator *allocator = ls_current_allocator();
@@ -47,7 +47,7 @@ static ls_status join_parts(const ls_nest *leaves, size_t count, size_t part,
 }
 
 // ---- Sparse ----------------------------------------------------------------
-// The indices of all, with the number of the element before each.
+// Concatenates the indices of all leaves, each after the number of its element.
 static ls_status join_indices(const ls_nest *leaves, size_t count, int rank,
                               ls_array **out) {
   int64_t all = 0;
@@ -91,8 +91,8 @@ static ls_status stack_sparse(const ls_nest *leaves, size_t count, int64_t rows,
 }
 
 // ---- Ragged ----------------------------------------------------------------
-// Splits number `number` of all as one; of the new outermost ones, which say
-// how many rows each has, the number is 0.
+// Concatenates splits number `number` of all leaves; number 0 makes the new
+// outermost splits, which count the rows of each leaf.
 static ls_status join_splits(const ls_nest *leaves, size_t count, size_t number,
                              int64_t rows, ls_array **out) {
   int64_t all = 1;
@@ -123,7 +123,7 @@ static ls_status join_splits(const ls_nest *leaves, size_t count, size_t number,
     last += from[some - 1];
   }
   for (int64_t i = (int64_t)count; number == 0 && i < rows; ++i)
-    *to++ = last;  // Empty.
+    *to++ = last;  // Rows after the last leaf are empty.
   return ls_ok();
 }
 

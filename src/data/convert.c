@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convert: another type for a leaf, such as bytes as numbers from 0 to 1.
+// Convert: changes the type of a leaf, such as bytes to numbers from 0 to 1.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
@@ -11,11 +11,11 @@
 typedef struct convert_dataset {
   ls_dataset base;
   size_t leaf;
-  ls_convert_options options;  // `shape` is NULL: it is in the spec.
+  ls_convert_options options;  // `shape` is NULL: the spec has the shape.
 } convert_dataset;
 
 // ---- Numbers ---------------------------------------------------------------
-// The pairs that loaders of images and texts need.
+// Loops for the pairs of types that loaders of images and texts need.
 static void u8_to_f32(const uint8_t *from, float *to, size_t count, float scale,
                       float offset) {
   for (size_t i = 0; i < count; ++i)
@@ -38,7 +38,7 @@ static bool is_wide(ls_dtype dtype) {
          (ls_dtype_is_integer(dtype) && ls_dtype_size(dtype) >= 4);
 }
 
-// Any other pair, by way of doubles, or of i64 where both are integers.
+// Converts any other pair through doubles, or through i64 if both are integers.
 enum { SOME = 256 };
 
 static void convert_some(const convert_dataset *self, ls_dtype from_type,
@@ -108,7 +108,7 @@ static size_t convert_elements_of(const ls_type *type) {
   return (size_t)ls_shape_num_elements(type->shape);
 }
 
-// The input's rows of that leaf go through some memory in between.
+// Reads the input's rows of that leaf through a temporary buffer.
 static ls_status read_converted(const ls_dataset *dataset, ls_fetch *fetch,
                                 const int64_t *indices, size_t count,
                                 void *const *rows) {
@@ -170,7 +170,7 @@ static ls_status get_converted(const ls_dataset *dataset, ls_fetch *fetch,
 // ---- Streams ---------------------------------------------------------------
 typedef struct convert_stage {
   ls_stage stage;
-  ls_nest input;  // Used again for the input's elements.
+  ls_nest input;  // Reused for the input's elements.
 } convert_stage;
 
 static ls_status next_converted(ls_stage *stage, ls_nest *element) {

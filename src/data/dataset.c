@@ -88,7 +88,7 @@ static bool take_inputs(ls_dataset *self, ls_dataset *const *inputs,
   return true;
 }
 
-// What an input lacks, so that this one cannot be.
+// Returns a failure if the inputs rule out this data set.
 static ls_status input_status(const ls_dataset_class *kind,
                               ls_dataset *const *inputs, size_t count) {
   for (size_t i = 0; i < count; ++i) {
@@ -101,14 +101,15 @@ static ls_status input_status(const ls_dataset_class *kind,
   return ls_ok();
 }
 
-// A failed one needs none: makers may go on for ever on one that has failed.
+// Drops the inputs of a failed data set, so that a chain of makers after a
+// failure does not grow.
 static void drop_inputs(ls_dataset *self) {
   for (size_t i = 0; i < self->num_inputs; ++i)
     ls_dataset_release(self->inputs[i]);
   self->num_inputs = 0;
 }
 
-// Whatever goes through a pipeline goes down its tree, on stacks of any size.
+// Limits the tree's nodes: recursion over it must fit on stacks of any size.
 static ls_status count_nodes(ls_dataset *self) {
   uint64_t nodes = 1;
   for (size_t i = 0; i < self->num_inputs; ++i)
@@ -163,7 +164,7 @@ ls_dataset *ls_dataset_fail(ls_dataset *dataset, ls_status status) {
   return dataset;
 }
 
-// ---- The caller's own ------------------------------------------------------
+// ---- User data -------------------------------------------------------------
 static void destroy_user(ls_object *object) {
   ls_user *self = (ls_user *)object;
   if (self->release != NULL) self->release(self->user);
@@ -187,7 +188,7 @@ ls_user *ls_user_create(void *user, void (*release)(void *user)) {
   return self;
 }
 
-// ---- What it is made of ----------------------------------------------------
+// ---- Description -----------------------------------------------------------
 void ls_dataset_describe(const ls_dataset *dataset, ls_text *text) {
   if (dataset->num_inputs > 0) {
     if (dataset->num_inputs > 1) ls_text_append_char(text, '(');

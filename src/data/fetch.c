@@ -11,14 +11,14 @@ struct ls_fetch_block {
 
 enum { LEAST_BLOCK = 64 << 10 };
 
-// ---- Its memory as an allocator --------------------------------------------
+// ---- An allocator over a fetch's memory ------------------------------------
 static void *take_room(ls_allocator *self, size_t size, size_t alignment) {
   ls_fetch *fetch =
       (ls_fetch *)(void *)((char *)self - offsetof(ls_fetch, stack));
   return alignment <= LS_CACHE_LINE ? ls_fetch_room(fetch, size) : NULL;
 }
 
-// It goes with the mark.
+// Does nothing: the mark's end frees the memory.
 static void leave_room(ls_allocator *self, void *memory) {
   (void)self, (void)memory;
 }
@@ -54,7 +54,7 @@ ls_fetch_mark ls_fetch_begin(ls_fetch *fetch) {
   return (ls_fetch_mark){fetch, block, block == NULL ? 0 : block->used};
 }
 
-// The smallest of the spares that is large enough, taken out of their list.
+// Takes the smallest spare block that is large enough.
 static ls_fetch_block *fetch_take_spare(ls_fetch *fetch, size_t size) {
   ls_fetch_block **best = NULL;
   for (ls_fetch_block **at = &fetch->spares; *at != NULL; at = &(*at)->below) {
@@ -67,7 +67,7 @@ static ls_fetch_block *fetch_take_spare(ls_fetch *fetch, size_t size) {
   return block;
 }
 
-// Where no spare is large enough, one of them makes room for the new block.
+// Makes a block; if there are spares, all too small, releases one.
 static ls_fetch_block *new_block(ls_fetch *fetch, size_t size) {
   ls_fetch_block *least = fetch->spares;
   if (least != NULL) fetch->spares = least->below;
@@ -104,7 +104,7 @@ void *ls_fetch_room(ls_fetch *fetch, size_t size) {
   return room;
 }
 
-// Blocks that are not needed any more are kept for the next time.
+// Blocks that are not needed any more become spares.
 void ls_fetch_end(const ls_fetch_mark *mark) {
   ls_fetch *fetch = mark->fetch;
   while (fetch->blocks != mark->block) {
@@ -116,7 +116,7 @@ void ls_fetch_end(const ls_fetch_mark *mark) {
   if (mark->block != NULL) mark->block->used = mark->used;
 }
 
-// ---- What is kept ----------------------------------------------------------
+// ---- Kept nests ------------------------------------------------------------
 ls_fetch_kept *ls_fetch_keep(ls_fetch *fetch, const ls_dataset *dataset) {
   for (size_t i = 0; i < fetch->num_kept; ++i) {
     if (fetch->kept[i].dataset == dataset) return &fetch->kept[i];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// An iterator's op. With input threads it is called on the run's own thread: it
-// takes what has been made, or leaves word and goes on once it has been.
-// Without them elements are made on a thread of the host's, where functions of
-// users may run.
+// The op that gets an iterator's next element. With input threads it runs on
+// the run's own thread: it takes an element made ahead, or registers and
+// continues once there is one. Without input threads elements are made on a
+// host thread, which may run user functions.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -11,7 +11,8 @@
 #include "lockstep/ops.h"
 
 // ---- A call ----------------------------------------------------------------
-// In its room: the element and, in the line of those that wait, the next one.
+// A call's room holds the element and, while the call waits, the next waiting
+// call.
 enum { NEXT_CALL = 3 };
 _Static_assert(sizeof(ls_nest) <= NEXT_CALL * sizeof(void *),
                "an element fits a call's room");
@@ -20,7 +21,7 @@ static ls_nest *element_of(ls_host_call *call) {
   return (ls_nest *)(void *)&call->room[0];
 }
 
-// The arrays of an element, in `room` where there is enough.
+// Returns the arrays of an element, in `room` if they fit.
 enum { ROOM = 64 };
 static const ls_nest *arrays_of(const ls_iterator *self, ls_host_call *call,
                                 ls_nest room[ROOM]) {
@@ -36,7 +37,7 @@ static void drop_arrays(const ls_iterator *self, const ls_nest *leaves,
   if (leaves != room) ls_release(self->work.allocator, leaves);
 }
 
-// Whether the element is what the op promised.
+// Checks that the element has the types the op declared.
 static ls_status get_next_check_sizes(const ls_iterator *self,
                                       ls_host_call *call) {
   ls_nest room[ROOM];
@@ -54,7 +55,7 @@ static ls_status get_next_check_sizes(const ls_iterator *self,
   return status;
 }
 
-// With the lock of calls held.
+// Reads the element for a call; the lock of calls is held.
 static ls_status get_next_read_element(ls_iterator *self, ls_host_call *call) {
   *element_of(call) =
       self->num_returned > 0 ? self->returned[--self->num_returned] : ls_none();
@@ -67,7 +68,7 @@ static ls_status get_next_read_element(ls_iterator *self, ls_host_call *call) {
   return status;
 }
 
-// The run reads the element's arrays where they are.
+// Gives the run the element's arrays without a copy.
 static ls_status take_element(ls_host_call *call) {
   const ls_iterator *self = (const ls_iterator *)call->state;
   ls_nest room[ROOM];
@@ -99,11 +100,11 @@ static void get_next_tell(const ls_object *state, char *buffer, size_t size) {
   ls_work_tell((ls_work *)(uintptr_t)&self->work, buffer, size);
 }
 
-// ---- The line of calls -----------------------------------------------------
+// ---- Waiting calls ---------------------------------------------------------
 static void element_ready(void *user);
 
-// The first call, if there is an element for it, or will never be; with the
-// lock held.
+// Takes the first waiting call if its element is ready or no thread will ever
+// make it; the lock of calls is held.
 static ls_host_call *take_call(ls_iterator *self, bool *nobody_comes) {
   ls_host_call *call = self->first_call;
   if (call == NULL || self->wished) return NULL;
@@ -120,7 +121,7 @@ static ls_host_call *take_call(ls_iterator *self, bool *nobody_comes) {
   return call;
 }
 
-// A call that ends keeps its status, where it has no element, until it is told.
+// Stores the status of a call, instead of an element, until the call ends.
 static void keep_status(ls_host_call *call, ls_status status) {
   if (!ls_status_is_ok(status)) *element_of(call) = ls_none();
   if (!ls_status_is_ok(status)) call->room[1] = status;
@@ -133,7 +134,7 @@ static ls_status kept_status(ls_host_call *call) {
   return status;
 }
 
-// The calls that end now, in a list, each with its element or status.
+// Takes all calls that can end now, as a list, each with its element or status.
 static ls_host_call *take_calls(ls_iterator *self) {
   ls_host_call *first = NULL, *last = NULL, *call = NULL;
   ls_mutex_lock(&self->calls_lock);
@@ -158,8 +159,8 @@ static ls_host_call *take_calls(ls_iterator *self) {
   return first;
 }
 
-// Nothing of the iterator is touched from here on: once its last run has ended
-// and its user has released it, nobody else keeps it.
+// Does not touch the iterator: once its last run has ended and the user has
+// released it, it may be gone.
 static void end_calls(ls_host_call *call) {
   while (call != NULL) {
     ls_host_call *next = call->room[NEXT_CALL];
@@ -174,7 +175,7 @@ static void element_ready(void *user) {
   self->wished = false;
   ls_mutex_unlock(&self->calls_lock);
   ls_host_call *calls = take_calls(self);
-  ls_iterator_release(self);  // The wish's; the calls have theirs.
+  ls_iterator_release(self);  // The reference of `ready`; calls hold their own.
   end_calls(calls);
 }
 
@@ -193,7 +194,7 @@ static ls_status start_inline(ls_host_call *call) {
   return ls_ok();
 }
 
-// Takes a call out of the line. False: it is not there.
+// Removes a waiting call. Returns false if it does not wait any more.
 static bool leave_line(ls_iterator *self, ls_host_call *call) {
   ls_host_call *before = NULL, *it = self->first_call;
   while (it != NULL && it != call) {
@@ -223,7 +224,7 @@ static void cancel_call(ls_host_call *call) {
                LS_STATUS(LS_CANCELLED, "the run left '%s'", self->work.name));
 }
 
-// ---- Without threads -------------------------------------------------------
+// ---- Without input threads -------------------------------------------------
 static ls_status start_here(ls_host_call *call) {
   ls_iterator *self = (ls_iterator *)call->state;
   ls_mutex_lock(&self->calls_lock);
@@ -279,7 +280,8 @@ static ls_status get_next_check_static(const ls_dataset *dataset) {
   return ls_ok();
 }
 
-// Who reads in a loop while a graph is built gets an op each time.
+// Warns of a get-next op in a loop of the program that builds the graph: each
+// iteration adds an op.
 static void warn_of_many(ls_iterator *iterator) {
   enum { MOST = 32 };
   const ls_graph *graph = ls_graph_current();

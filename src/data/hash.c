@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-// Rounds as those of xxHash64, in four lanes.
+// Works in rounds like those of xxHash64, in four lanes.
 enum { LANES = 4 };
 static const uint64_t first_prime = UINT64_C(0x9E3779B185EBCA87);
 static const uint64_t second_prime = UINT64_C(0xC2B2AE3D27D4EB4F);

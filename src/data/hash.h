@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hashes of arrays: whether they hold the same, at the speed of memory. Equal
-// on every machine of one byte order; no help against who wants a collision.
+// Hashes of arrays' contents, at the speed of memory. Equal on all machines of
+// the same byte order; not safe against forged collisions.
 #ifndef LS_DATA_HASH_H_
 #define LS_DATA_HASH_H_
 
@@ -8,7 +8,7 @@
 
 #include "lockstep/array.h"
 
-// Type, shape and elements, and what was hashed before.
+// Hashes type, shape and elements; `before` chains a hash.
 uint64_t ls_hash_array(const ls_array *array, uint64_t before);
 
 #endif  // LS_DATA_HASH_H_

@@ -14,7 +14,7 @@ enum {
 };
 
 // ---- Elements --------------------------------------------------------------
-// On any thread.
+// Makes an element of an indexed data set; called by any thread.
 static ls_status get_indexed(ls_iterator *self, int64_t number,
                              ls_nest *element) {
   ls_fetch *fetch = ls_work_take_fetch(&self->work);
@@ -27,9 +27,9 @@ static ls_status get_indexed(ls_iterator *self, int64_t number,
   return ls_stage_no_end(status);
 }
 
-// Notes where the stream is.
+// Saves the stream's state as an anchor in place of the oldest one.
 static ls_status drop_anchor(ls_iterator *self, int64_t number) {
-  ls_anchor *anchor = &self->anchors[0];  // The oldest.
+  ls_anchor *anchor = &self->anchors[0];  // The oldest anchor.
   for (int i = 1; i < LS_ANCHORS; ++i) {
     if (self->anchors[i].number < anchor->number) anchor = &self->anchors[i];
   }
@@ -84,7 +84,7 @@ static void print_iterator(const ls_object *object, char *buffer, size_t size) {
 static const ls_object_type iterator_type = {
     .name = "iterator", .destroy = destroy_iterator, .print = print_iterator};
 
-// What it may become where nobody says.
+// Returns the limit of prefetched elements if the user sets none.
 static int64_t most_prefetch(const ls_iterator *self) {
   if (!self->may_grow || self->work.threads == NULL) return 0;
   if (self->stage != NULL) return LEAST_ANCHOR_DISTANCE;
@@ -92,7 +92,7 @@ static int64_t most_prefetch(const ls_iterator *self) {
   return 2 * threads > MOST_PREFETCH ? 2 * threads : MOST_PREFETCH;
 }
 
-// How many elements ahead the pipeline asks for; of several stages the last.
+// Returns the prefetch count of the last stage that sets one.
 static int64_t find_prefetch(const ls_dataset *dataset) {
   if (dataset->prefetch >= 0 || dataset->num_inputs == 0)
     return dataset->prefetch;
@@ -116,7 +116,8 @@ static ls_status choose_prefetch(ls_iterator *self, ls_opt wanted) {
   return ls_ok();
 }
 
-// The end; of endless ones where numbers end.
+// Returns the number after the last element; of an endless data set the largest
+// index.
 static int64_t end_of(const ls_iterator *self) {
   const ls_dataset *dataset = self->dataset;
   if (self->stage != NULL || dataset->size == LS_UNKNOWN_SIZE) return -1;
@@ -181,7 +182,7 @@ ls_dataset *ls_iterator_dataset(const ls_iterator *iterator) {
   return iterator->dataset;
 }
 
-// ---- Going through ---------------------------------------------------------
+// ---- Iteration -------------------------------------------------------------
 ls_status ls_iterator_next(ls_iterator *iterator, ls_nest *element) {
   LS_REQUIRE(element);
   LS_REQUIRE(iterator);
@@ -194,8 +195,8 @@ ls_status ls_iterator_next(ls_iterator *iterator, ls_nest *element) {
   return status;
 }
 
-// Waits until the maker of the element sets an event. False: `stops` did first.
-// Without memory for an event there is nothing to wait for.
+// Waits until the next element is made. Returns false if `stops` returned true
+// first. Without memory for an event does not wait.
 static bool wait_for_element(ls_ahead *ahead, bool (*stops)(void *user),
                              void *user) {
   enum { LOOK_NANOS = 5000000 };
@@ -207,7 +208,7 @@ static bool wait_for_element(ls_ahead *ahead, bool (*stops)(void *user),
   if (!ls_ahead_is_ready(ahead, ls_event_set, &ready)) {
     while (!stopped && !ls_event_wait_for(&ready, LOOK_NANOS))
       stopped = stops(user);
-    // One that cannot be taken back is being set just now.
+    // If the callback cannot be withdrawn, it is just being called.
     if (!stopped || !ls_ahead_withdraw(ahead)) ls_event_wait(&ready);
   }
   ls_event_deinit(&ready);
@@ -217,7 +218,7 @@ static bool wait_for_element(ls_ahead *ahead, bool (*stops)(void *user),
 bool ls_iterator_wait(ls_iterator *iterator, bool (*stops)(void *user),
                       void *user) {
   if (stops(user)) return false;
-  // Asking has threads begin.
+  // The check makes threads begin.
   if (ls_ahead_is_ready(iterator->ahead, NULL, NULL) ||
       !ls_ahead_has_threads(iterator->ahead))
     return true;
@@ -275,7 +276,7 @@ ls_status ls_iterator_seek(ls_iterator *iterator, int64_t position) {
 }
 
 // ---- Saving ----------------------------------------------------------------
-// A number for the text: what it is made of may be too long to be kept whole.
+// Hashes the pipeline's description, which may be too long to save.
 static int64_t hash_text(const char *text) {
   return (int64_t)ls_hash(text, strlen(text), 0);
 }
@@ -298,7 +299,7 @@ static ls_status save_identity(const ls_iterator *self, ls_record *record) {
   return ls_record_set_i64(record, "seed", (int64_t)self->work.seed);
 }
 
-// The newest anchor that is not behind what was given.
+// Returns the newest anchor not after `position`.
 static const ls_anchor *find_anchor(const ls_iterator *self, int64_t position) {
   const ls_anchor *found = NULL;
   for (int i = 0; i < LS_ANCHORS; ++i) {
@@ -316,7 +317,7 @@ static ls_status save_stream(ls_iterator *self, ls_record *record) {
   if (self->prefetch == 0) return ls_stage_save(self->stage, inner);
   ls_ahead_pause(self->ahead);
   const ls_anchor *anchor = find_anchor(self, position);
-  // Nothing was made yet, or it stands just there.
+  // The stage is at the position already, or has not started.
   if (anchor == NULL) return ls_stage_save(self->stage, inner);
   LS_RETURN_IF_ERROR(ls_record_copy(inner, anchor->record));
   return ls_record_set_i64(record, "again", position - anchor->number);
@@ -397,7 +398,8 @@ ls_status ls_iterator_restore(ls_iterator *iterator, const ls_record *record) {
     status = restore_stream(iterator, record, position);
   iterator->restores += ls_status_is_ok(status);
   if (ls_status_is_ok(status)) return status;
-  // Stages are where nobody knows.
+  // After the failure the stages' positions are undefined: goes back to an
+  // epoch's start.
   return ls_status_join(status, ls_iterator_seek_epoch(iterator, before));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An iterator, as its op sees it.
+// Iterators, for their op.
 #ifndef LS_DATA_ITERATOR_H_
 #define LS_DATA_ITERATOR_H_
 
@@ -7,9 +7,9 @@
 #include "data/stage.h"
 #include "lockstep/host.h"
 
-// Where a stream was, so that it can be read again from there.
+// A saved position of a stream, from which it can be read again.
 typedef struct ls_anchor {
-  int64_t number;  // Of the element that it gives next; -1: none yet.
+  int64_t number;  // Number of the next element; -1: empty.
   ls_record *record;
 } ls_anchor;
 
@@ -21,32 +21,32 @@ struct ls_iterator {
   ls_work work;
   ls_ahead *ahead;
   int64_t prefetch;
-  bool may_grow;  // It is nobody's wish.
+  bool may_grow;  // The user has not fixed `prefetch`.
   int64_t epoch;
-  int64_t restores;               // How often it was restored.
-  ls_stage *stage;                // Of a stream; else NULL.
-  ls_anchor anchors[LS_ANCHORS];  // The maker's; read while it pauses.
+  int64_t restores;               // Number of restores.
+  ls_stage *stage;                // NULL if the data set is indexed.
+  ls_anchor anchors[LS_ANCHORS];  // Written by the maker; read while it pauses.
   int64_t anchor_every;
   int64_t elements, waited_nanos;
-  ls_stage_stats *stats;  // One a stage.
-  // Calls of its op that wait for an element, first come, first served.
+  ls_stage_stats *stats;  // One per stage.
+  // Calls of the op that wait for an element, first come, first served.
   ls_mutex calls_lock;
   ls_host_call *first_call, *last_call;
-  bool wished;  // Somebody will be told of the next element.
-  // Elements that runs have read, to be written anew.
+  bool wished;  // `ready` of the next element is registered.
+  // Elements that runs have read, to be overwritten.
   ls_nest returned[LS_RETURNED];
   int num_returned;
-  int num_ops;  // Made while graphs are built. Atomic.
+  int num_ops;  // Ops made while graphs are built. Atomic.
 };
 
-// Compute threads help who reads, where nothing is made ahead and the data set
-// is quick. For a program that reads between its runs, never in one: a run may
-// hold them for as long as it waits for the element.
+// Lets compute threads help to read, if nothing is made ahead and the data set
+// is quick. For a program that reads between its runs, not within one: a run
+// may occupy the threads while it waits for the element.
 LS_MUST_USE ls_status ls_iterator_let_help(ls_iterator *iterator);
 
-// Waits until `next` has nothing to wait for: false, stops(user), which is
-// asked before and every few milliseconds, was true before that. What only the
-// caller can make is not waited for.
+// Waits until the next element is ready. Returns false if stops(user), called
+// first and then every few milliseconds, returned true before. Does not wait
+// for an element that only the caller can make.
 bool ls_iterator_wait(ls_iterator *iterator, bool (*stops)(void *user),
                       void *user);
 

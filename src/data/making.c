@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that wait while they make something are in one list. From it follows
-// which iterator waits for which: each that a thread makes an element for, for
-// the one that it waits for.
+// A list of threads that wait while they make an element. From it follows which
+// iterators wait for which: every iterator that the thread makes an element for
+// waits for the one that the thread waits for.
 #include "data/making.h"
 
 #include "base/runtime_internal.h"
@@ -9,9 +9,9 @@
 enum { MOST_NESTED = 64 };
 
 static ls_mutex waits_lock = {PTHREAD_MUTEX_INITIALIZER, true};
-static ls_making *waits;  // The innermost makings of threads that wait.
+static ls_making *waits;  // Innermost makings of the waiting threads.
 
-// ---- Of this thread --------------------------------------------------------
+// ---- This thread -----------------------------------------------------------
 void ls_making_enter(ls_making *making, const ls_work *work) {
   *making = (ls_making){.outer = ls_this_thread.work.making,
                         .work = work,
@@ -45,8 +45,9 @@ static int count_makings(void) {
 }
 
 // ---- Circles ---------------------------------------------------------------
-// With the lock held: follows waits from `work` to one that this thread makes
-// an element for, in `own` or outside of it. Each wait is followed once.
+// Follows waits from `work`; returns true if they lead to an iterator that this
+// thread makes an element for (`own` and its outer makings). Follows each wait
+// once. The lock is held.
 static bool comes_back(ls_making *own, const ls_work *work) {
   if (find_making(own, work) != NULL) return true;
   for (ls_making *at = waits; at != NULL; at = at->next_wait) {
@@ -57,7 +58,7 @@ static bool comes_back(ls_making *own, const ls_work *work) {
   return false;
 }
 
-// With the lock held.
+// Returns true if a wait for `work` would be circular; the lock is held.
 static bool is_circle(ls_making *own, const ls_work *work) {
   for (ls_making *at = waits; at != NULL; at = at->next_wait)
     at->is_followed = false;
@@ -102,9 +103,9 @@ bool ls_making_keeps(const ls_work *work) {
 }
 
 // ---- Waiting ---------------------------------------------------------------
-// Returns the making that waits for the work: the innermost one outside of all
-// that make an element for it. A stage's wait for its own work is that of who
-// uses the iterator. NULL: this thread makes nothing else.
+// Returns the making that waits for the work: the innermost one that is not of
+// the work itself (a stage may wait for its own work on behalf of its user).
+// NULL: this thread makes nothing else.
 static ls_making *find_waiting(const ls_work *work) {
   ls_making *found = ls_this_thread.work.making;
   for (ls_making *at = found; at != NULL; at = at->outer)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Map: a function of each element. On rows, elements are handed over as nests
-// of views that are made once a thread, so that an element costs two copies of
-// its bytes and no memory.
+// Map: a function of each element. Rows are handed over as nests of views that
+// each thread makes once, so that an element costs two copies of its bytes and
+// no allocation.
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/values/random.h"
@@ -23,7 +23,7 @@ ls_map_call ls_map_call_make(uint64_t seed, uint64_t stream, int64_t epoch,
       .id = id, .epoch = epoch, .key = (uint64_t)bits[0] << 32 | bits[1]};
 }
 
-// The same for many: all but the id is folded once.
+// Makes the random source of many calls: folds everything but the id once.
 static ls_random_source keys_of(const map_dataset *self,
                                 const ls_fetch *fetch) {
   return ls_random_source_make(
@@ -69,7 +69,7 @@ static ls_map_call call_of(const map_dataset *self, const ls_fetch *fetch,
                           ls_dataset_id(self->base.inputs[0], fetch, index));
 }
 
-// The element is kept for the next time, where nobody else holds it then.
+// Keeps the element for the next call, if nobody else holds it then.
 static ls_status get_mapped(const ls_dataset *dataset, ls_fetch *fetch,
                             int64_t index, ls_nest *element) {
   const map_dataset *self = (const map_dataset *)dataset;
@@ -88,7 +88,7 @@ static ls_status get_mapped(const ls_dataset *dataset, ls_fetch *fetch,
 }
 
 // ---- Rows ------------------------------------------------------------------
-// At most so many bytes of the input at once, so that they stay in a cache.
+// Bytes of the input that are read at a time, to stay in a cache.
 static const size_t most_bytes = 128 << 10;
 
 // Copies row `row` to or from the arrays of an element.
@@ -106,9 +106,9 @@ typedef struct row_work {
   const map_dataset *self;
   ls_fetch *fetch;
   ls_random_source keys;
-  int64_t *ids;     // Of the rows.
-  void **input;     // Rows of the input, in between.
-  ls_nest *leaves;  // Room for those of either.
+  int64_t *ids;     // Ids of the rows.
+  void **input;     // The input's rows, a temporary buffer.
+  ls_nest *leaves;  // Room for the leaves of input or result.
 } row_work;
 
 static ls_status map_row(row_work *work, size_t from, void *const *rows,
@@ -201,10 +201,10 @@ static ls_dataset *remake_map(const ls_dataset *dataset, ls_dataset **inputs);
   .name = "map", .destroy = destroy_map, .describe = describe_map,             \
   .remake = remake_map, .get = get_mapped, .stage = &ls_map_stage
 static const ls_dataset_class map_class = {MAP_CLASS};
-// From rows to rows.
+// Maps rows to rows.
 static const ls_dataset_class map_rows_class = {MAP_CLASS, .read = read_mapped};
 
-// Applies the function to the first element, to describe the results.
+// Applies the function to the first element, to find the results' spec.
 static ls_status map_first(map_dataset *self, ls_nest *mapped) {
   LS_OWN(ls_iterator, iterator) = NULL;
   LS_OWN(ls_nest, first) = ls_none();
@@ -219,7 +219,7 @@ static ls_status map_first(map_dataset *self, ls_nest *mapped) {
         self->name);
   }
   LS_RETURN_IF_ERROR(status);
-  // It is called without an iterator here.
+  // Runs without an iterator here, so uses the current runtime.
   ls_runtime *runtime = ls_runtime_current();
   ls_runtime_begin_callback(runtime);
   status = ls_map_apply(self, first, &(ls_map_call){0}, mapped);
@@ -233,7 +233,7 @@ static ls_status fill_map(map_dataset *self, const ls_map_options *options,
   if ((options->call == NULL) == (options->fill == NULL))
     return ls_invalid_argument("map '%s' needs one of `call` and `fill`",
                                self->name);
-  self->base.num_leaves = 0;  // Not known yet.
+  self->base.num_leaves = 0;  // Unknown until map_first.
   if (result.kind == LS_KIND_NONE && options->fill != NULL)
     return ls_invalid_argument("map '%s': `fill` needs the types of results",
                                self->name);

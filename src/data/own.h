@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What LS_OWN owns of data and of the layers below.
+// LS_OWN types of data and the layers below.
 #ifndef LS_DATA_OWN_H_
 #define LS_DATA_OWN_H_
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts: batches as what replicas take, PerReplicas of views of one array, in
-// replica order. A batch whose inputs are rows is written straight into the
-// parts of one that nobody else holds any more.
+// Parts: batches as replicas take them, PerReplicas of views of one array, in
+// replica order. If the input's elements are rows, a batch is written directly
+// into the parts of an earlier one that nobody else holds.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
@@ -15,7 +15,8 @@ typedef struct parts_dataset {
 } parts_dataset;
 
 // ---- Parts that may be written ---------------------------------------------
-// One behind the other in memory, of these rows in all.
+// Returns true if the parts are adjacent in memory and have these rows
+// together.
 static bool can_fill_leaf(const parts_dataset *self, ls_nest leaf,
                           const ls_type *whole) {
   if (leaf.kind != LS_KIND_DISTRIBUTED ||
@@ -90,7 +91,7 @@ static ls_status get_filled(const parts_dataset *self, ls_fetch *fetch,
         ls_nest_map(base->structure, new_leaf, &work), element));
   }
   ls_nest_flatten(*element, leaves, count);
-  // The first part is never empty, if there is a row at all.
+  // The first part is empty only if there are no rows.
   for (size_t i = 0; i < count; ++i)
     rows[i] = ls_nest_data(ls_distributed_component(leaves[i], 0), 0);
   return ls_dataset_fill(input, fetch, index, rows);
@@ -129,7 +130,7 @@ static ls_status get_parts(const ls_dataset *dataset, ls_fetch *fetch,
 
 static ls_status next_parts(ls_stage *stage, ls_nest *element) {
   LS_OWN(ls_nest, whole) = ls_none();
-  // A batch that fails may have taken memory.
+  // A batch that fails may still have been allocated.
   LS_RETURN_IF_ERROR(ls_stage_next(stage->inputs[0], &whole));
   return split_batch(stage->dataset, whole, element);
 }
@@ -143,14 +144,15 @@ static ls_dataset *remake_parts(const ls_dataset *dataset,
   return ls_dataset_parts(inputs[0], ((const parts_dataset *)dataset)->count);
 }
 
-// Not described by their number: with another one elements are the same.
+// The number of parts is not described: elements are the same with another
+// number.
 static const ls_dataset_class parts_class = {.name = "parts",
                                              .is_quick = true,
                                              .remake = remake_parts,
                                              .get = get_parts,
                                              .stage = &parts_stage};
 
-// Describes a replica's part.
+// Makes the spec of a replica's part.
 static ls_status set_parts_spec(parts_dataset *self) {
   ls_dataset *base = &self->base;
   LS_OWN_ARRAY_OR_RETURN(base->allocator, ls_leaf_spec, leaves,
@@ -169,7 +171,7 @@ static ls_status set_parts_spec(parts_dataset *self) {
   }
   const ls_status status = ls_dataset_set_leaves(
       base, ls_nest_retain(base->structure), leaves, base->num_leaves);
-  base->rows = false;  // Leaves are no arrays.
+  base->rows = false;  // Leaves are not arrays.
   return status;
 }
 

@@ -3,8 +3,8 @@
 
 #include "base/values/random.h"
 
-// One draw says which; the rounds' keys follow from it, as far apart as the
-// golden ratio takes them (SplitMix64).
+// One random draw gives the first key; the rounds' keys follow in steps of the
+// golden ratio (SplitMix64).
 ls_permutation ls_permutation_make(uint64_t size, uint64_t seed,
                                    uint64_t stream, uint64_t epoch) {
   ls_permutation self = {.size = size};
@@ -13,7 +13,7 @@ ls_permutation ls_permutation_make(uint64_t size, uint64_t seed,
     ++bits;
   self.low_bits = bits / 2;
   self.high_bits = bits - self.low_bits;
-  // Halves of a few bits have few functions to be mixed by.
+  // Halves of few bits have few mixing functions, and need more rounds.
   self.rounds = bits < 8 ? LS_PERMUTATION_ROUNDS : bits < 16 ? 12 : 8;
   uint32_t drawn[4];
   ls_random_bits(
@@ -32,15 +32,15 @@ ls_permutation ls_permutation_make(uint64_t size, uint64_t seed,
   return self;
 }
 
-// Bits that all bits of `x` have a part in: the upper ones of the second
-// product. One product alone favours some orders of a few elements.
+// Returns the upper bits of the second product, which depend on all bits of
+// `x`. A single product favours some orders of a few elements.
 static inline uint64_t mix(uint64_t x) {
   x *= UINT64_C(0xD6E8FEB86659FD93);
   x ^= x >> 32;
   return x * UINT64_C(0xD6E8FEB86659FD93) >> 32;
 }
 
-// Each half in turn is changed by what the other one says.
+// Changes each half in turn by a function of the other (Feistel rounds).
 static inline uint64_t encipher(const ls_permutation *self, uint64_t number) {
   const uint64_t low_mask = (UINT64_C(1) << self->low_bits) - 1;
   const uint64_t high_mask = (UINT64_C(1) << self->high_bits) - 1;
@@ -59,7 +59,7 @@ uint64_t ls_permutation_at(const ls_permutation *self, uint64_t index) {
   return index;
 }
 
-// Several numbers go side by side: each waits for its own products alone.
+// Numbers processed side by side, so that their multiplications overlap.
 enum { LANES = 4, BLOCK = 64 };
 
 static void encipher_lanes(const ls_permutation *self, uint64_t at[LANES]) {
@@ -81,7 +81,7 @@ static void encipher_lanes(const ls_permutation *self, uint64_t at[LANES]) {
     at[k] = high[k] << self->low_bits | low[k];
 }
 
-// Those that have not come to the end of their walk go on, closed up.
+// Keeps walking the numbers that are not yet below the size, compacted.
 static void map_block(const ls_permutation *self, const int64_t *indices,
                       size_t count, int64_t *out) {
   uint64_t at[BLOCK] = {0};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading of indexed data sets: what a class leaves out, done by what it has.
+// Reads indexed data sets: implements functions that a class leaves out by
+// those that it has.
 #include "base/values/array_internal.h"
 #include "data/composite.h"
 #include "data/work.h"
@@ -12,11 +13,10 @@ static bool can_fill(ls_nest leaf, const ls_type *type) {
          ls_shape_equal(ls_array_shape(array), type->shape);
 }
 
-// Whether nobody else holds the nest or a node or array of it. Its structure is
-// the one that it was made with.
+// The types that leaves must have.
 typedef struct leaf_types {
   const ls_type *types;
-  const ls_leaf_spec *leaves;  // If not NULL, instead.
+  const ls_leaf_spec *leaves;  // Used in place of `types` if not NULL.
 } leaf_types;
 
 static const ls_type *read_type_of(const leaf_types *types, int64_t leaf) {
@@ -115,11 +115,11 @@ ls_nest ls_copy_row(ls_nest leaf, void *row) {
 }
 
 // ---- Statistics ------------------------------------------------------------
-// Time is the stage's own: what its inputs take is theirs.
+// Measures a stage's own time, without that of its inputs.
 typedef struct stage_time {
   int stage;
   int64_t began, inner;
-  const ls_dataset *outer;  // The stage that waits for it.
+  const ls_dataset *outer;  // The stage that reads this one.
 } stage_time;
 
 static void set_stage(ls_fetch *fetch, const ls_dataset *at, int64_t since) {
@@ -145,7 +145,7 @@ static void end_stage(ls_fetch *fetch, stage_time time, int64_t elements) {
   fetch->counts[time.stage].nanos += all - fetch->inner_nanos;
   fetch->counts[time.stage].elements += elements;
   fetch->inner_nanos = time.inner + all;
-  // The outer one has not stood still for longer than since now.
+  // The outer stage continues now: it did not stall while this one worked.
   set_stage(fetch, time.outer, time.outer == NULL ? 0 : time.began + all);
   ls_runtime_note_input(fetch->work->runtime);
 }
@@ -215,7 +215,7 @@ ls_status ls_dataset_read(const ls_dataset *dataset, ls_fetch *fetch,
 }
 
 // ---- One element -----------------------------------------------------------
-// Makes an element whose arrays may be written, at `rows`.
+// Makes an element whose arrays may be written; their addresses go to `rows`.
 static ls_status reuse_element(const ls_dataset *self, ls_fetch *fetch,
                                int64_t index, ls_nest *element, void **rows) {
   const size_t count = self->num_leaves;

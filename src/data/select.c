@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Some of a data set's elements, or all in another order: of indexed ones a
-// function from indices to indices.
+// Selections of a data set's elements, or all in another order: for indexed
+// data sets a function from indices to indices.
 #include "base/require.h"
 #include "data/dataset.h"
 #include "data/permutation.h"
@@ -8,12 +8,12 @@
 
 static int64_t select_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Counts the elements that have a number.
+// Returns the number of elements that have an index.
 static int64_t most_of(const ls_dataset *dataset) {
   return dataset->size == LS_INFINITE ? dataset->most : dataset->size;
 }
 
-// `a` times `b`, or the largest there is.
+// Returns `a` times `b`, or the largest number if that overflows.
 static int64_t times(int64_t a, int64_t b) {
   int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
@@ -110,8 +110,9 @@ ls_dataset *ls_dataset_shard(ls_dataset *dataset, int64_t count,
 // ---- Repeat ----------------------------------------------------------------
 typedef ls_repeat_dataset repeat_dataset;
 
-// Finds the time that an index is of, and the index in it. Times go on counting
-// from epoch to epoch; those without end stop to differ after 2^31 of an epoch.
+// Finds the repetition that an index belongs to, and the index in it.
+// Repetitions are numbered across epochs; an endless repeat has 2^31 numbers
+// per epoch.
 static int64_t enter_time(const ls_dataset *dataset, const ls_fetch *fetch,
                           int64_t index, int64_t *out_inner) {
   const repeat_dataset *self = (const repeat_dataset *)dataset;
@@ -133,7 +134,7 @@ static ls_status get_repeated(const ls_dataset *dataset, ls_fetch *fetch,
   return status;
 }
 
-// The indices of one time together.
+// Reads indices of one repetition together.
 static ls_status read_repeated(const ls_dataset *dataset, ls_fetch *fetch,
                                const int64_t *indices, size_t count,
                                void *const *rows) {
@@ -216,7 +217,7 @@ ls_permutation ls_shuffle_order(const shuffle_dataset *self, uint64_t seed,
                              one_order ? 0 : (uint64_t)epoch);
 }
 
-// With a buffer, as many elements as it holds are one block after another.
+// With a buffer each block of its size is shuffled on its own.
 static void locate_shuffled(const ls_dataset *dataset, const ls_fetch *fetch,
                             const int64_t *indices, size_t count,
                             int64_t *out) {
@@ -236,7 +237,7 @@ static void locate_shuffled(const ls_dataset *dataset, const ls_fetch *fetch,
   }
 }
 
-// Block after block, all of which will be read.
+// Reads block by block, and announces that all of a block will be read.
 static ls_status read_blocks(const ls_dataset *dataset, ls_fetch *fetch,
                              const int64_t *indices, size_t count,
                              void *const *rows) {
@@ -294,7 +295,7 @@ static ls_status check_shuffle(shuffle_dataset *self) {
   if (options->buffer < 0)
     return ls_invalid_argument("a shuffle with a buffer of %lld elements",
                                (long long)options->buffer);
-  if (options->buffer > 0) {  // Whole blocks of an endless one have numbers.
+  if (options->buffer > 0) {  // An endless data set is cut to whole blocks.
     self->base.most -= self->base.most % options->buffer;
     return ls_ok();
   }

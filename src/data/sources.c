@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources that need no file: arrays, ranges, functions of an index.
+// Sources without files: arrays, ranges, functions of an index.
 #include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
@@ -18,9 +18,10 @@ static ls_dataset *new_source(const ls_dataset_class *kind, size_t bytes) {
 typedef struct arrays_dataset {
   ls_dataset base;
   ls_nest arrays;
-  const char **data;         // Of each leaf.
+  const char **data;         // Address of each leaf's data.
   const ls_array **columns;  // The leaves, lent.
-  uint64_t hash;             // Of what they hold; atomic. 0: not known yet.
+  uint64_t hash;             // Hash of the contents, 0: not computed yet.
+                             // Atomic.
 } arrays_dataset;
 
 static void destroy_arrays(ls_dataset *dataset) {
@@ -30,7 +31,7 @@ static void destroy_arrays(ls_dataset *dataset) {
   ls_release(dataset->allocator, self->columns);
 }
 
-// What the arrays hold, as a number; found once, when it is asked for.
+// Returns a hash of the arrays' contents, computed when first needed.
 static uint64_t contents_of(const ls_dataset *dataset) {
   const arrays_dataset *self = (const arrays_dataset *)dataset;
   uint64_t hash = __atomic_load_n(&self->hash, __ATOMIC_RELAXED);
@@ -92,11 +93,11 @@ static bool array_bounds(const ls_dataset *dataset, size_t leaf,
   .describe = describe_arrays, .bounds = array_bounds
 static const ls_dataset_class arrays_class = {ARRAYS_CLASS,
                                               .read = read_arrays};
-// With a leaf of strings, whose rows are copied one by one.
+// For leaves with strings, whose rows are copied one by one.
 static const ls_dataset_class string_arrays_class = {ARRAYS_CLASS,
                                                      .get = get_arrays};
 
-// The rows of a leaf, as an element's leaf; the first leaf says how many.
+// Makes the spec of a leaf's rows; the first leaf sets the number of rows.
 typedef struct row_count {
   int64_t rows;
   int64_t leaf;
@@ -122,7 +123,7 @@ static ls_nest row_spec(ls_nest leaf, void *user) {
   return ls_nest_spec(ls_array_dtype(array), ls_row_shape(shape));
 }
 
-// Finds the spec of elements and the address at which each leaf begins.
+// Finds the elements' spec and the address of each leaf's data.
 static ls_status find_data(arrays_dataset *self) {
   ls_dataset *base = &self->base;
   row_count count = {0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Specs: what elements of a data set have in common.
+// Specs: the types common to all elements of a data set.
 #include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
@@ -71,7 +71,7 @@ const ls_leaf_spec *ls_nest_as_spec(ls_nest leaf) {
 
 // ---- Of a data set ---------------------------------------------------------
 
-// Numbers a structure's leaves in the order of flattening.
+// Replaces a structure's leaves by their numbers in flattening order.
 static ls_nest number_leaves(ls_nest structure) {
   const size_t count = ls_nest_num_leaves(structure);
   ls_allocator *allocator = ls_current_allocator();
@@ -87,7 +87,7 @@ static bool is_plain(const ls_leaf_spec *leaf) {
          !ls_dtype_owns_elements(leaf->type.dtype);
 }
 
-// Whether elements are rows, and how long they are.
+// Finds out if elements are rows, and their sizes.
 static ls_status measure_rows(ls_dataset *self) {
   ls_release(self->allocator, self->row_sizes);
   self->rows = false;
@@ -157,7 +157,7 @@ ls_nest ls_spec_of_element(ls_nest element) {
   return ls_nest_map(element, spec_of_leaf, NULL);
 }
 
-// ---- Questions -------------------------------------------------------------
+// ---- Getters ---------------------------------------------------------------
 ls_status ls_dataset_spec(const ls_dataset *dataset,
                           ls_element_spec *out_spec) {
   LS_REQUIRE_OUT(out_spec);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacking: elements as one, along a new dimension 0, padded where they shall
-// be.
+// Stacks elements along a new dimension 0, padded if the options say so.
 #include "base/memory/own.h"
 #include "base/values/array_internal.h"
 #include "data/composite.h"
 #include "data/streams.h"
 
 // ---- Shapes ----------------------------------------------------------------
-// The shape of a leaf's elements in a batch: that of all, or with padding the
-// longest of each dimension, or what is asked for.
+// Computes the shape of a leaf's elements in a batch: their common shape, or
+// with padding the longest of each dimension or the padded shape of the
+// options.
 static ls_status common_shape(const ls_batch_dataset *self, size_t leaf,
                               const ls_nest *leaves, size_t count,
                               ls_shape *out) {
@@ -63,7 +63,7 @@ static void copy_corner(const char *from, ls_shape small, char *to,
                 large, dim + 1, size);
 }
 
-// Fills the first `count` elements' places; what fills up a batch stays zero.
+// Fills the first `count` elements with the padding; rows after them stay zero.
 static void fill_padding(ls_array *array, ls_shape each, size_t count,
                          double padding) {
   const int64_t all = ls_shape_num_elements(each) * (int64_t)count;
@@ -90,7 +90,7 @@ static ls_status copy_elements(ls_array *batch, ls_shape each,
   return lends ? ls_array_own(batch) : ls_ok();
 }
 
-// Leaf number `leaf` of all elements as one array.
+// Stacks leaf number `leaf` of all elements.
 static ls_status stack_leaf(const ls_batch_dataset *self, size_t leaf,
                             const ls_nest *leaves, size_t count, int64_t rows,
                             ls_nest *out) {
@@ -148,7 +148,7 @@ static ls_nest make_ids(int64_t rows, const int64_t *ids, size_t count) {
   return nest;
 }
 
-// (element, mask, ids), or what of it the options ask for.
+// Returns (element, mask, ids), or those of them that the options request.
 ls_nest ls_batch_wrap(const ls_batch_dataset *self, ls_nest element,
                       int64_t rows, const int64_t *ids, size_t count) {
   const bool pads = self->options.remainder == LS_REMAINDER_PAD;
@@ -158,7 +158,7 @@ ls_nest ls_batch_wrap(const ls_batch_dataset *self, ls_nest element,
   return LS_TUPLE(element, make_mask(rows, count), make_ids(rows, ids, count));
 }
 
-// ---- All of it -------------------------------------------------------------
+// ---- Whole batches ---------------------------------------------------------
 ls_status ls_batch_stack(const ls_batch_dataset *self, const ls_nest *elements,
                          size_t count, const int64_t *ids, ls_nest *batch) {
   const ls_dataset *input = self->base.inputs[0];
@@ -181,7 +181,7 @@ ls_status ls_batch_stack(const ls_batch_dataset *self, const ls_nest *elements,
         stack_leaf(self, k, column, count, rows, &stacked.items[k]));
   }
   const ls_nest packed = ls_nest_pack(input->structure, stacked.items, leaves);
-  stacked.count = 0;  // The packed nest has them.
+  stacked.count = 0;  // The packed nest owns them.
   return ls_element_replace(ls_batch_wrap(self, packed, rows, ids, count),
                             batch);
 }

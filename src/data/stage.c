@@ -57,8 +57,8 @@ void ls_stage_close(ls_stage *stage) {
 }
 
 // ---- What classes leave out ------------------------------------------------
-// For who looks on: what is at work. Where stages read ahead of others, some
-// one of them.
+// Stores the stage at work for progress reports. If stages read in parallel,
+// stores one of them.
 static void stage_look_at(ls_work *work, const ls_dataset *dataset,
                           int64_t since) {
   __atomic_store_n(&work->since, since, __ATOMIC_RELAXED);
@@ -75,7 +75,7 @@ ls_status ls_stage_next(ls_stage *stage, ls_nest *element) {
   const int64_t all = ls_runtime_now(work->runtime) - began;
   stage_look_at(work, outer, began + all);
   ls_runtime_note_input(work->runtime);
-  // Taken from the stage that waits for this one, whose time this is not.
+  // Subtracts the time from the stage that reads this one.
   ls_mutex_lock(&work->lock);
   if (number >= 0 && !stage->counts_itself) {
     work->counts[number].nanos += all - stage->inner_nanos;
@@ -141,7 +141,7 @@ ls_status ls_stage_skip(ls_stage *stage, int64_t count) {
     const ls_status status = ls_stage_next(stage, &element);
     const ls_code code = ls_status_code(status);
     if (code == LS_RESOURCE_EXHAUSTED) return status;
-    ls_status_free(status);  // Of one element, which is passed over.
+    ls_status_free(status);  // The failure of an element that is skipped.
     if (code == LS_OUT_OF_RANGE) break;
   }
   return ls_ok();
@@ -193,10 +193,10 @@ ls_status ls_stage_restore_input(ls_stage *stage, size_t i,
 }
 
 // ---- Of an indexed data set ------------------------------------------------
-// Goes through it, one element after the other.
+// A stage that reads an indexed data set, one element after the other.
 typedef struct index_stage {
   ls_stage base;
-  int64_t index;  // Of the next.
+  int64_t index;  // Index of the next element.
 } index_stage;
 
 static ls_status next_indexed(ls_stage *stage, ls_nest *element) {
@@ -267,7 +267,8 @@ static void set_around(ls_stage *stage, uint32_t around) {
     set_around(stage->inputs[i], around);
 }
 
-// Reading goes down all of them on one stack, as through one pipeline.
+// Counts data sets around it: reading recurses through all of them on one
+// stack.
 ls_status ls_stage_open_inner(const ls_dataset *dataset, const ls_stage *outer,
                               ls_stage **out_stage) {
   *out_stage = NULL;

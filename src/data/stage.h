@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stages: an iterator makes one of each data set that is read from the start to
-// the end. A stage belongs to one thread at a time.
+// Stages: an iterator makes one for each data set that is read sequentially.
+// One thread uses a stage at a time.
 //
-// Its state is small: counters, and its inputs' states. A stage that holds
-// elements does not save them, but the state of its input before it read them,
-// and how many to read again.
+// A stage's saved state is small: counters, and its inputs' states. A stage
+// that holds elements saves its input's state before it read them and how many
+// to read again.
 #ifndef LS_DATA_STAGE_H_
 #define LS_DATA_STAGE_H_
 
@@ -17,7 +17,8 @@
 
 typedef struct ls_stage ls_stage;
 
-// An int64_t of a stage: saved and restored under its name, 0 after a restart.
+// An int64_t field of a stage: saved and restored under its name, 0 after a
+// restart.
 typedef struct ls_stage_counter {
   const char *name;
   size_t offset;
@@ -26,33 +27,34 @@ typedef struct ls_stage_counter {
   { #field, offsetof(Type, field) }
 
 typedef struct ls_stage_class {
-  size_t size;                   // Of a stage. 0: ls_stage alone.
-  ls_stage_counter counters[3];  // Up to the first without a name.
-  bool keeps_inputs_closed;      // It does not read them as stages.
-  // Completes a new stage, zeroed, with its inputs open; `close` follows also
-  // where it fails. NULL: nothing.
+  size_t size;                   // Size of the stage's struct. 0: ls_stage.
+  ls_stage_counter counters[3];  // Ends at the first without a name.
+  bool keeps_inputs_closed;      // Inputs are not read as stages.
+  // Completes a new stage, zeroed, with open inputs; `close` is called even if
+  // it fails. NULL: nothing to do.
   ls_status (*open)(ls_stage *stage);
-  // Gives the next element, in-out as ls_iterator_next. OUT_OF_RANGE: the end,
-  // again and again. After another failure the next call gives the one after
-  // it.
+  // Gives the next element, in-out like ls_iterator_next. Returns OUT_OF_RANGE
+  // at the end and after it. After another failure the next call gives the
+  // following element.
   ls_status (*next)(ls_stage *stage, ls_nest *element);
   // Go to the start of an epoch; save the position into a record, after the
-  // counters; restore it, from anywhere, once the counters are. NULL: do so
+  // counters; restore it, after the counters, from any position. NULL: do so
   // with all inputs.
   ls_status (*restart)(ls_stage *stage, int64_t epoch);
   ls_status (*save)(ls_stage *stage, ls_record *record);
   ls_status (*restore)(ls_stage *stage, const ls_record *record);
-  // Goes past `count` elements, failed ones too, or to the end. NULL: by
+  // Skips `count` elements, failed ones included, or to the end. NULL: by
   // reading them.
   ls_status (*skip)(ls_stage *stage, int64_t count);
-  // The number in the source of the element that `next` has given last. NULL:
-  // that of the first input.
+  // Returns the number in the source of the element last given. NULL: the first
+  // input's.
   int64_t (*id)(const ls_stage *stage);
-  // Releases the class's own; inputs are closed after it. NULL: nothing.
+  // Releases the class's own fields; inputs are closed afterwards. NULL:
+  // nothing to do.
   void (*close)(ls_stage *stage);
 } ls_stage_class;
 
-// Every stage's first member.
+// First member of every stage.
 struct ls_stage {
   const ls_stage_class *kind;
   const ls_dataset *dataset;  // Lent by the iterator.
@@ -60,21 +62,20 @@ struct ls_stage {
   ls_stage **inputs;
   size_t num_inputs;
   int64_t epoch;  // Since the last restart.
-  // Data sets around the one that it was opened for, whose functions have given
-  // that one.
+  // Number of data sets around this one, whose functions returned it.
   uint32_t around;
-  // Statistics: what the inputs took of the call under way, and whose call it
-  // is that waits for this one.
+  // Statistics: the inputs' time in the current call, and the stage that reads
+  // this one.
   int64_t inner_nanos;
   ls_stage *outer;
-  bool counts_itself;  // A fetch does.
+  bool counts_itself;  // A fetch counts for this stage.
 };
 
-// Opens a data set: an indexed one by a stage that goes through it.
+// Opens a data set; for an indexed one the stage reads it in order.
 LS_MUST_USE ls_status ls_stage_open(const ls_dataset *dataset, ls_work *work,
                                     ls_stage **out_stage);
-// The same of a data set that a function of `outer` has given: one more below
-// those that are being read.
+// Opens a data set that a function of `outer` has returned: one more on the
+// recursion's path.
 //   LS_INVALID_ARGUMENT  more data sets than a pipeline may have.
 LS_MUST_USE ls_status ls_stage_open_inner(const ls_dataset *dataset,
                                           const ls_stage *outer,
@@ -82,22 +83,22 @@ LS_MUST_USE ls_status ls_stage_open_inner(const ls_dataset *dataset,
 void ls_stage_close(ls_stage *stage);  // NULL is fine.
 LS_OWNED_POINTER(ls_stage, ls_stage_close)
 
-// Calls the class, with statistics and its defaults.
+// Call the class's functions or their defaults, and keep statistics.
 LS_MUST_USE ls_status ls_stage_next(ls_stage *stage, ls_nest *element);
 LS_MUST_USE ls_status ls_stage_restart(ls_stage *stage, int64_t epoch);
 LS_MUST_USE ls_status ls_stage_save(ls_stage *stage, ls_record *record);
 LS_MUST_USE ls_status ls_stage_restore(ls_stage *stage,
                                        const ls_record *record);
 LS_MUST_USE ls_status ls_stage_skip(ls_stage *stage, int64_t count);
-// For classes whose elements are those of all inputs, one by one.
+// `skip` for classes whose elements pair up those of all inputs.
 LS_MUST_USE ls_status ls_stage_skip_inputs(ls_stage *stage, int64_t count);
 int64_t ls_stage_id(const ls_stage *stage);
 
-// Turns OUT_OF_RANGE of a user's function into another failure: it would be
-// taken for the end.
+// Turns OUT_OF_RANGE from a user function into another failure, since it would
+// be taken for the end.
 LS_MUST_USE ls_status ls_stage_no_end(ls_status status);
 
-// Finds a number in a record that is a count, and small enough to count on.
+// Reads a count from a record, and checks that it is not too large.
 LS_MUST_USE ls_status ls_stage_get_count(const ls_record *record,
                                          const char *name, int64_t *out_count);
 // Save and restore input number `i`, under "input0", "input1", ...

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Made-up examples. As numbers: class c has a fixed random pattern; example i
-// is of class i mod classes: half its pattern, half noise of its own. As texts:
-// each token has one that mostly follows it.
+// Synthetic examples. Numbers: class c has a fixed random pattern; example i is
+// of class i mod classes: half its pattern, half its own noise. Texts: most
+// tokens are followed by one fixed token.
 #include "base/memory/allocator.h"
 #include "base/values/random.h"
 #include "lockstep/data.h"
@@ -14,7 +14,7 @@ static uint32_t draw_bits(const ls_random_source *source, int64_t index) {
   return bits[index % 4];
 }
 
-// Number `index` of a source.
+// Draws number `index` of a source.
 static float synthetic_draw(const ls_random_source *source, int64_t index) {
   return ls_random_uniform_f32(draw_bits(source, index));
 }
@@ -45,8 +45,8 @@ static void fill_patterns(const ls_synthetic_options *options,
   }
 }
 
-// The token behind `before`: of four, three follow the language, which is the
-// source of patterns.
+// Returns the token after `before`: three of four times as the language, drawn
+// from the source of patterns, says.
 static int32_t next_token(const ls_synthetic_options *options,
                           const ls_random_source *language,
                           const ls_random_source *noise, int64_t place,
@@ -95,7 +95,7 @@ static ls_status synthetic_check(const ls_synthetic_options *options) {
       (long long)options->num_classes);
 }
 
-// The arrays of all examples and labels, as a tuple.
+// Makes the arrays of all examples and labels, as a tuple.
 static ls_nest draw_all(const ls_synthetic_options *options) {
   const bool texts = options->dtype == LS_DTYPE_I32;
   ls_shape shape = {.rank = options->shape.rank + 1, .dim = {options->size}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file as a text of bytes, cut in pieces.
+// A file as a text of bytes, cut into pieces.
 #include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
@@ -9,15 +9,15 @@
 
 static const int64_t default_length = 128;
 
-// The pieces of a part: `count` of them from number `first`.
+// A part of the pieces: `count` of them from number `first`.
 typedef struct pieces {
   int64_t length, first, count;
 } pieces;
 
-// The last tenth of the pieces is to test on, and at least one.
+// Chooses the pieces: the last tenth, at least one piece, is for tests.
 static ls_status text_file_choose(const char *path, size_t size, int64_t length,
                                   bool test, pieces *out) {
-  // The last byte is a label only.
+  // The last byte is only a label.
   const int64_t total = size > 0 ? ((int64_t)size - 1) / length : 0;
   if (total < 2)
     return ls_invalid_argument(
@@ -34,7 +34,7 @@ static ls_status text_file_choose(const char *path, size_t size, int64_t length,
 typedef struct text_file {
   ls_allocator *allocator;
   char *text;
-  uint64_t hash;  // Of the text.
+  uint64_t hash;  // Hash of the text.
   pieces part;
 } text_file;
 
@@ -87,7 +87,8 @@ ls_dataset *ls_dataset_text(const char *path, const ls_text_options *options) {
                    : open_text(path, options != NULL ? options : &none, &file);
   if (!ls_status_is_ok(status)) return ls_dataset_from_arrays(ls_fail(status));
   const ls_nest piece = ls_nest_spec(LS_DTYPE_U8, LS_SHAPE(file->part.length));
-  // Two that are called the same are taken for the same: by what they hold.
+  // The description includes the contents' hash, since equal descriptions count
+  // as the same data.
   char name[40];
   ls_format(name, sizeof(name), "text %016llx", (unsigned long long)file->hash);
   return ls_dataset_from_function(

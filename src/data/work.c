@@ -11,7 +11,7 @@ static size_t count_stages(const ls_dataset *dataset) {
   return count;
 }
 
-// Inputs first; one that is there twice counts once.
+// Lists inputs first; a data set that occurs twice is listed once.
 static void list_stages(ls_work *work, const ls_dataset *dataset) {
   for (size_t i = 0; i < dataset->num_inputs; ++i)
     list_stages(work, dataset->inputs[i]);
@@ -106,7 +106,7 @@ void ls_work_give_fetch(ls_work *work, ls_fetch *fetch) {
   ls_mutex_unlock(&work->lock);
 }
 
-// ---- Looking on ------------------------------------------------------------
+// ---- Progress reports ------------------------------------------------------
 typedef struct longest {
   const ls_dataset *at;
   int64_t since;
@@ -120,7 +120,8 @@ static void work_look(longest *self, const ls_dataset *const *at,
   *self = (longest){dataset, began};
 }
 
-// Where no fetch is at work, the streams' own work is.
+// Reports the stage of the fetch that is at work for longest, else the streams'
+// stage.
 void ls_work_tell(ls_work *work, char *buffer, size_t size) {
   longest found = {0};
   ls_mutex_lock(&work->lock);

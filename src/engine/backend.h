@@ -239,7 +239,7 @@ static inline ls_status ls_backend_run(const ls_backend *backend,
 // (slot LS_SLOT_ENGINE). engine/backends.c chooses it.
 ls_status ls_runtime_backend(ls_runtime *runtime, ls_backend **out_backend);
 
-// ---- Launches ---------------------------------------------------------------
+// ---- Launches --------------------------------------------------------------
 // Launches: the requests that a program with a replicated computation for the
 // cores of a system makes before it is compiled and before it runs. The layer
 // that keeps such systems installs the table (ls_runtime.launches).

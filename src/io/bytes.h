@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers in bytes of either order, at any alignment.
+// Reads and writes numbers in either byte order, at any alignment.
 #ifndef LS_IO_BYTES_H_
 #define LS_IO_BYTES_H_
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC-32C by the processor's instruction, which takes 3 cycles and can start in
-// each: three parts of the data are summed at the same time. The checksum of
-// the bytes before a part of n bytes is multiplied by x^(8n), which is one
-// carry-less multiplication.
+// CRC-32C by the processor's instruction, which has a latency of 3 cycles and a
+// throughput of one: three parts of the data are summed in parallel. Parts are
+// joined by multiplying the checksum of earlier bytes by x^(8n) for n later
+// bytes: one carry-less multiplication.
 #include "io/crc32c.h"
 
 #include <stdbool.h>
@@ -125,8 +125,9 @@ many_parts(uint64_t crc, const unsigned char **at, size_t *size) {
 }
 
 // Folds four vectors of 64 bytes over the bytes 256 further on, one carry-less
-// product per 16 bytes: some 20 ms per gibibyte on machines that have it. Pairs
-// of powers are x^(D + 32) and x^(D - 32) for a distance of D bits.
+// product per 16 bytes: some 20 ms per gibibyte on machines with the
+// instruction. Pairs of powers are x^(D + 32) and x^(D - 32) for a distance of
+// D bits.
 #define LS_CRC_WIDE_TARGET                                                     \
   __attribute__((target("avx512f,vpclmulqdq,sse4.2,pclmul")))
 enum { WIDE_LEAST = 1024 };
@@ -246,7 +247,7 @@ static uint32_t multiply_polynomials(uint32_t a, uint32_t b) {
 }
 
 uint32_t ls_crc32c_join(uint32_t first, uint32_t second, uint64_t second_size) {
-  // x^8, then its squares.
+  // Starts with x^8; each round squares the power.
   uint32_t power = UINT32_C(1) << 23;
   for (; second_size != 0; second_size >>= 1) {
     if ((second_size & 1) != 0) first = multiply_polynomials(power, first);

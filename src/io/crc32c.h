@@ -10,14 +10,14 @@
 
 #include "base/export.h"
 
-// Returns the checksum of bytes that follow others whose checksum is `crc`; 0:
-// none. Uses the processor's instruction if it has one.
+// Returns the checksum of bytes that follow others with checksum `crc` (0 if
+// there are none). Uses the processor's instruction if it has one.
 LS_PRIVATE_API uint32_t ls_crc32c(uint32_t crc, const void *data, size_t size);
-// Does the same by a table, on any processor.
+// Computes ls_crc32c by a table, on any processor.
 uint32_t ls_crc32c_portable(uint32_t crc, const void *data, size_t size);
 
-// Returns the checksum of concatenated bytes, from that of the first ones, and
-// that and the number of the second ones.
+// Returns the checksum of concatenated bytes, from the checksums of both pieces
+// and the size of the second.
 uint32_t ls_crc32c_join(uint32_t first, uint32_t second, uint64_t second_size);
 
 // Masks a checksum as TFRecord stores it: the checksum of bytes that hold their

@@ -12,8 +12,8 @@
 typedef struct ls_file_writer {
   ls_file_system files;
   void *handle;
-  int64_t written;  // Bytes so far.
-  bool failed;      // A write has; the file will not be kept.
+  int64_t written;  // Bytes written so far.
+  bool failed;      // A write has failed; the file will not be kept.
 } ls_file_writer;
 
 // Begins a file, which the caller ends.

@@ -6,8 +6,8 @@
 #include "base/plain.h"
 #include "io/json.h"
 
-// Limits of values: so many, and one more per so many bytes. So a text takes
-// memory in proportion to its length.
+// Limits: nesting, and the number of values: MAX_VALUES plus one per
+// BYTES_A_VALUE bytes, so that a text needs memory in proportion to its length.
 enum { MAX_DEPTH = 64, MAX_VALUES = 65536, BYTES_A_VALUE = 24 };
 
 typedef struct parser {
@@ -218,13 +218,12 @@ static ls_status parse_number(parser *p, ls_json *value) {
 // ---- Values ----------------------------------------------------------------
 static ls_status parse_value(parser *p, int depth, ls_json *value);
 
-// Reads the key of a member and the colon; `keys` are those before.
+// Reads the key of a member and the colon; `keys` has the earlier keys.
 static ls_status parse_key(parser *p, ls_map *keys, const char **out_key) {
   size_t size = 0;
   if (!accept_character(p, '"')) return fail_expecting(p, "a key in quotes");
   LS_RETURN_IF_ERROR(parse_string(p, out_key, &size));
-  if (strlen(*out_key) !=
-      size)  // Two keys with a zero inside could be equal as C strings.
+  if (strlen(*out_key) != size)  // By size: keys may contain zero bytes.
     return fail_expecting(p, "a key without \\u0000 before this");
   if (ls_map_has(keys, *out_key, size))
     return ls_status_annotate(fail_expecting(p, "every key once"),
@@ -248,7 +247,7 @@ static ls_status parse_items(parser *p, int depth, ls_json *value) {
   const bool object = value->kind == LS_JSON_OBJECT;
   const char close = object ? '}' : ']';
   if (accept_character(p, close)) return ls_ok();
-  LS_OWN(ls_map, keys) = {0};  // Detects keys given twice.
+  LS_OWN(ls_map, keys) = {0};  // To detect duplicate keys.
   ls_map_init(&keys, p->arena->allocator);
   ls_json **out = &value->first;
   do {
@@ -308,7 +307,7 @@ ls_status ls_json_parse(ls_arena *arena, const char *name, const char *text,
 }
 
 // ---- Members one by one ----------------------------------------------------
-// Reads one member: its key into `arena`, the rest into the parser's arena.
+// Reads one member: its key into `arena`, its value into the parser's arena.
 static ls_status visit_next(parser *p, ls_arena *arena, ls_map *keys,
                             ls_json_visitor visit, void *user) {
   ls_json member = {0};

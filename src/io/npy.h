@@ -15,9 +15,9 @@
 typedef struct ls_npy_header {
   ls_dtype dtype;  // String for NumPy's bytes ("S8").
   ls_shape shape;
-  size_t width;  // Bytes of an element in the file.
-  bool swapped;  // Their byte order is not this machine's.
-  bool fortran;  // The first index goes fastest, and that makes a difference.
+  size_t width;         // Bytes of an element in the file.
+  bool swapped;         // Elements have the other byte order.
+  bool fortran;         // Column-major order that differs from row-major.
   int64_t data_offset;  // Start of the elements in the file.
 } ls_npy_header;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header is a dict of Python's in one line:
+// Reads and writes the header, a Python dict in one line:
 //   {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
 #include "base/memory/own.h"
 #include "io/bytes.h"
@@ -121,7 +121,7 @@ static ls_status no_such_type(const words *in, ls_bytes descr) {
                     : "");
 }
 
-// Reads "<f4": the order, the kind, the width.
+// Reads a type such as "<f4": byte order, kind, width.
 static ls_status read_type(const words *in, ls_bytes descr,
                            ls_npy_header *header) {
   size_t width = 0;
@@ -290,7 +290,7 @@ ls_status ls_npy_print_header(ls_dtype dtype, ls_shape shape, ls_text *out) {
     if (i + 1 < shape.rank) ls_text_append(&text, " ");
   }
   ls_text_append(&text, "), }");
-  // Elements begin at a multiple of 64, after the end of a line.
+  // Pads so that elements begin at a multiple of 64, after a line end.
   LS_RETURN_IF_ERROR(ls_text_status(&text));
   const size_t padded_size = (PREFIX + text.size + 1 + 63) / 64 * 64;
   memset(dict, ' ', sizeof(dict));

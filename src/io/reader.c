@@ -39,7 +39,7 @@ static ls_status extend_buffer(ls_reader *reader, size_t num_bytes) {
       reader->buffer == NULL ? 0 : (size_t)(reader->data - reader->buffer);
   if (reader->capacity - at - reader->size >= num_bytes) return ls_ok();
   if (reader->capacity - reader->size >= num_bytes && at >= reader->size) {
-    // Rare: it moves no more bytes than were taken.
+    // The copy is rarely large: at most the bytes that were taken.
     if (reader->size > 0) memcpy(reader->buffer, reader->data, reader->size);
     reader->data = reader->buffer;
     return ls_ok();
@@ -74,8 +74,8 @@ static ls_status read_plain(ls_reader *reader, size_t size) {
   return ls_ok();
 }
 
-// Moves the packed bytes that were not used to the front, and reads the file's
-// next bytes after them.
+// Moves unused packed bytes to the front, and reads the file's next bytes after
+// them.
 static ls_status reader_read_packed(ls_reader *reader) {
   const size_t kept = reader->packed_size - reader->packed_at;
   if (kept > 0)
@@ -92,7 +92,7 @@ static ls_status reader_read_packed(ls_reader *reader) {
   return ls_ok();
 }
 
-// Unpacks up to `size` bytes, at least one unless they have ended.
+// Unpacks up to `size` bytes, at least one unless the data have ended.
 static ls_status unpack_some(ls_reader *reader, size_t size) {
   LS_RETURN_IF_ERROR(extend_buffer(reader, size));
   const size_t before = reader->size;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a file one after another, unpacked if they are packed: a window
-// that moves over them, so that a file may be larger than memory.
+// Reads the bytes of a file in order, unpacked if need be: a window moves over
+// them, so that a file may be larger than memory.
 //
 // A reader needs memory for the bytes that its caller requests at once and a
 // buffer of fixed size, however much packed data expand.
@@ -16,20 +16,20 @@
 
 typedef struct ls_reader {
   const ls_file *file;  // Lent.
-  // The window: bytes that were read and not yet taken.
+  // The window: bytes read and not yet taken.
   char *data;
   size_t size;
   int64_t position;  // Position of `data` in the unpacked bytes.
-  bool ended;        // Nothing follows the window.
-  // Bytes read at once; may be changed at any time.
+  bool ended;        // The window reaches the end of the data.
+  // Bytes per read; may be changed at any time.
   size_t chunk;
-  // Private from here on.
+  // The fields below are private.
   ls_allocator *allocator;
-  int64_t next, end;  // Range of the file that has not been read.
-  char *buffer;       // Holds the window.
+  int64_t next, end;  // Range of the file not read yet.
+  char *buffer;       // Memory of the window.
   size_t capacity;
-  ls_inflater *inflater;  // NULL: not packed.
-  unsigned char *packed;  // Bytes that were read and not unpacked.
+  ls_inflater *inflater;  // NULL: the file is not packed.
+  unsigned char *packed;  // Bytes read and not yet unpacked.
   size_t packed_at, packed_size;
 } ls_reader;
 
@@ -49,13 +49,13 @@ ls_reader_open(const ls_file *file, ls_allocator *allocator,
 LS_PRIVATE_API void ls_reader_close(ls_reader *reader);
 LS_OWNED_STRUCT(ls_reader, ls_reader_close)
 
-// Makes the window at least `size` bytes long, if so many are left.
+// Makes the window at least `size` bytes long, if that many are left.
 //   LS_DATA_LOSS  the file was cut off, or its packing is damaged.
 LS_PRIVATE_API LS_MUST_USE ls_status ls_reader_need(ls_reader *reader,
                                                     size_t size);
-// Extends the window by one chunk, unless it has ended.
+// Extends the window by one chunk, unless the data have ended.
 LS_PRIVATE_API LS_MUST_USE ls_status ls_reader_more(ls_reader *reader);
-// Drops the first `size` bytes of the window, which must have them.
+// Drops the first `size` bytes of the window, which must be that long.
 LS_PRIVATE_API void ls_reader_take(ls_reader *reader, size_t size);
 // Drops the next `size` bytes, also beyond the window; does not read them if
 // the file is not packed. Stops at the end; `position` shows where.

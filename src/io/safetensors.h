@@ -25,24 +25,24 @@ typedef struct ls_safetensor {
   ls_array *array;
 } ls_safetensor;
 
-// An array's position in a file, without its elements.
+// Name, type and position of an array in a file.
 typedef struct ls_safetensors_entry {
   const char *name;
   ls_dtype dtype;
   ls_shape shape;
   int64_t offset;  // Position of its elements in the file.
   size_t size;     // In bytes.
-  bool has_crc;    // Reading: the file has a checksum of the elements.
+  bool has_crc;    // Reading: the file has a checksum of this array.
   uint32_t crc;
 } ls_safetensors_entry;
 
-// A note in the header.
+// A note: a key and a text in the header.
 typedef struct ls_safetensors_note {
   const char *key, *value;
 } ls_safetensors_note;
 
 #define LS_SAFETENSORS_SUMS "ls.crc32c"
-// The start of a header with checksums, after its size, up to the first digit.
+// How a header with checksums starts after its size, up to the first digit.
 #define LS_SAFETENSORS_SUMS_BEGIN                                              \
   "{\"__metadata__\":{\"" LS_SAFETENSORS_SUMS "\":\""
 enum {
@@ -51,9 +51,10 @@ enum {
 };
 
 // ---- Where everything is ---------------------------------------------------
-// Fills in the offsets and sizes of entries, and appends the header, with its
-// size before it, to an empty text. `*out_size` is the size of the file. With
-// `sums` there is room for checksums, which ls_safetensors_seal fills in.
+// Lays out a file: fills in the offsets and sizes of entries, and appends the
+// header, with its size before it, to an empty text. `*out_size` is the size of
+// the file. With `sums` there is room for checksums, which ls_safetensors_seal
+// fills in.
 //   LS_INVALID_ARGUMENT  a name given twice or reserved, or a dtype that the
 //                        format does not have.
 LS_MUST_USE ls_status ls_safetensors_lay_out(ls_text *text,
@@ -73,21 +74,21 @@ void ls_safetensors_seal(char *header, size_t size,
 // visible when it is finished.
 typedef struct ls_safetensors_writer ls_safetensors_writer;
 
-// Begins a file with these entries, and fills in their offsets and sizes; they
-// are lent until it is finished, which writes the header with the checksums.
+// Begins a file with these entries, which are lent until the file is finished,
+// and fills in their offsets and sizes.
 //   LS_INVALID_ARGUMENT  a name given twice or reserved, or a dtype that the
 //                        format does not have.
 LS_MUST_USE ls_status ls_safetensors_create(
     ls_runtime *runtime, const char *path, ls_safetensors_entry *entries,
     size_t num_entries, const ls_safetensors_note *notes, size_t num_notes,
     ls_safetensors_writer **out_writer);
-// Writes the elements of one of these entries; `*out_crc`, if not NULL, is
-// their CRC-32C. Any threads may call it at the same time.
+// Writes the elements of an entry; `*out_crc`, if not NULL, is their CRC-32C.
+// Thread-safe.
 LS_MUST_USE ls_status ls_safetensors_put(ls_safetensors_writer *writer,
                                          const ls_safetensors_entry *entry,
                                          const void *data, uint32_t *out_crc);
-// Ends the writing, in any case; with `keep` the file is synced and moved into
-// place, otherwise removed. Accepts NULL.
+// Ends the file. With `keep` writes the header with the checksums, syncs the
+// file and moves it into place, otherwise removes it. Accepts NULL.
 LS_MUST_USE ls_status ls_safetensors_finish(ls_safetensors_writer *writer,
                                             bool keep);
 
@@ -105,34 +106,34 @@ typedef struct ls_safetensors_file {
   void *handle;     // The file system's handle.
 } ls_safetensors_file;
 
-// Fails like ls_safetensors_decode.
+// Opens a file; fails like ls_safetensors_decode.
 LS_MUST_USE ls_status ls_safetensors_open(ls_runtime *runtime, const char *path,
                                           ls_safetensors_file *out_file);
 void ls_safetensors_close(ls_safetensors_file *file);  // Accepts a zeroed file.
-// Reads an entry's elements; `*out_crc`, if not NULL, is their CRC-32C. Any
-// threads may call it at the same time.
+// Reads an entry's elements; `*out_crc`, if not NULL, is their CRC-32C.
+// Thread-safe.
 LS_OWNED_STRUCT(ls_safetensors_file, ls_safetensors_close)
-//   LS_DATA_LOSS  the file has been cut off meanwhile; the elements have
-//                 another checksum than the file says: names both.
+// LS_DATA_LOSS  the file has been cut off meanwhile, or the elements' checksum
+//                 differs from that in the file: names both.
 LS_MUST_USE ls_status ls_safetensors_get(const ls_safetensors_file *file,
                                          const ls_safetensors_entry *entry,
                                          void *data, uint32_t *out_crc);
-// Compares the checksum of elements that were read in pieces with that in the
-// file, if it has one.
+// Compares the checksum of elements read in pieces with that in the file, if it
+// has one.
 LS_MUST_USE ls_status ls_safetensors_check(const ls_safetensors_file *file,
                                            const ls_safetensors_entry *entry,
                                            uint32_t crc);
 // A request for one entry of a file.
 typedef struct ls_safetensors_wish {
   const ls_safetensors_entry *entry;
-  void *data;    // Destination of its elements. NULL: they are only read.
-  uint32_t crc;  // CRC-32C of its elements, with LS_SUMS_ALL.
+  void *data;    // Destination of the elements. NULL: only checked.
+  uint32_t crc;  // CRC-32C of the elements, with LS_SUMS_ALL.
 } ls_safetensors_wish;
 // Checksums to compute while entries are read.
 typedef enum ls_sums {
-  LS_SUMS_HELD,  // Compares the checksums in the file.
-  LS_SUMS_ALL,   // Also where the file holds none.
-  LS_SUMS_NONE,  // None: the entries were read and compared before.
+  LS_SUMS_HELD,  // Compares checksums that the file has.
+  LS_SUMS_ALL,   // Computes checksums of all entries.
+  LS_SUMS_NONE,  // None: entries were verified before.
 } ls_sums;
 // Reads many entries, piece by piece on all workers, or on the caller's thread
 // if `workers` is NULL or busy.
@@ -140,13 +141,13 @@ LS_MUST_USE ls_status ls_safetensors_get_many(const ls_safetensors_file *file,
                                               ls_workers *workers,
                                               ls_safetensors_wish *wishes,
                                               size_t count, ls_sums sums);
-// Returns the entry of this name; NULL without one.
+// Returns the entry of this name, or NULL.
 const ls_safetensors_entry *
 ls_safetensors_entry_of(const ls_safetensors_file *file, const char *name);
 
 // ---- Whole files -----------------------------------------------------------
-// Makes the bytes of a file, which the caller releases with ls_release.
-// Everything is lent.
+// Makes the bytes of a file, which the caller frees with ls_release. All
+// arguments are lent.
 //   LS_INVALID_ARGUMENT  a name given twice or reserved, or a dtype that the
 //                        format does not have.
 LS_MUST_USE ls_status ls_safetensors_encode(ls_allocator *allocator,
@@ -155,7 +156,7 @@ LS_MUST_USE ls_status ls_safetensors_encode(ls_allocator *allocator,
                                             const ls_safetensors_note *notes,
                                             size_t num_notes, char **out_bytes,
                                             size_t *out_size);
-// Writes a file, which is replaced atomically.
+// Writes a file, atomically replacing an old one.
 LS_MUST_USE ls_status ls_safetensors_write(
     ls_runtime *runtime, const char *path, const ls_safetensor *tensors,
     size_t num_tensors, const ls_safetensors_note *notes, size_t num_notes);
@@ -181,9 +182,9 @@ LS_MUST_USE ls_status ls_safetensors_decode(ls_allocator *allocator,
                                             ls_safetensors *out_file);
 LS_MUST_USE ls_status ls_safetensors_read(ls_runtime *runtime, const char *path,
                                           ls_safetensors *out_file);
-// Frees the list and its references to the arrays. Accepts a zeroed one.
+// Frees the list and its references to the arrays. Accepts a zeroed list.
 void ls_safetensors_deinit(ls_safetensors *file);
-// Returns the array of this name, lent; NULL without one.
+// Returns (lends) the array of this name, or NULL.
 LS_OWNED_STRUCT(ls_safetensors, ls_safetensors_deinit)
 ls_array *ls_safetensors_find(const ls_safetensors *file, const char *name);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of our dtypes in the format.
+// Names of dtypes in safetensors files.
 #ifndef LS_IO_SAFETENSORS_DTYPE_H_
 #define LS_IO_SAFETENSORS_DTYPE_H_
 
 #include "lockstep/shape.h"
 
-// Returns NULL if the format has no such type.
+// Returns the name of a dtype; NULL if the format does not have it.
 static inline const char *ls_safetensors_dtype_name(ls_dtype dtype) {
   static const char *const names[LS_DTYPE_COUNT] = {
       [LS_DTYPE_F64] = "F64",   [LS_DTYPE_F32] = "F32", [LS_DTYPE_F16] = "F16",

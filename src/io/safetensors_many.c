@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading of many entries of a file at once: pieces of all of them, in
-// parallel.
+// Reads many entries of a file in parallel, cut into pieces.
 #include "base/memory/own.h"
 #include "base/threads/threads.h"
 #include "io/crc32c.h"
 #include "io/safetensors.h"
 
-// Limits: the most bytes of a piece, which its checksum then finds in a core's
-// cache, and of the pieces of all workers; with fewer bytes in all no workers
+// Limits: bytes of a piece, which should stay in a core's cache for its
+// checksum; pieces of all workers together; total size below which no workers
 // are used.
 enum {
   LEAST_PIECE = 4096,
@@ -20,12 +19,12 @@ typedef struct job {
   const ls_safetensors_file *file;
   const ls_safetensors_wish *wishes;
   size_t count;
-  size_t piece;    // Bytes of each, except the last piece of a request.
+  size_t piece;    // Size of pieces, except the last of a request.
   int64_t *first;  // Number of each request's first piece, and of all pieces.
-  uint32_t *crcs;  // Per piece; NULL: not wanted.
-  char *scratch;   // A piece per worker; NULL: all pieces have a destination.
+  uint32_t *crcs;  // One per piece; NULL: not requested.
+  char *scratch;   // Room for a piece per worker; NULL: not needed.
   ls_mutex lock;   // Guards the fields below.
-  // Number of the first piece that failed, or that of all pieces.
+  // Number of the first piece that failed, or the number of pieces.
   int64_t failed;
   ls_status status;  // Status of that piece.
 } job;
@@ -64,7 +63,7 @@ static ls_status read_piece(const job *j, int worker, int64_t piece,
   ls_safetensors_entry part = *wish->entry;
   part.offset += (int64_t)at;
   part.size = left < j->piece ? left : j->piece;
-  // The checksum is that of the whole entry, not of the piece.
+  // Turns off the check against the entry's checksum, since this is a piece.
   part.has_crc = false;
   char *target = wish->data != NULL ? (char *)wish->data + at
                                     : j->scratch + (size_t)worker * j->piece;

@@ -15,9 +15,9 @@ static const uint64_t header_limit = 100 * 1000 * 1000;
 // State of reading a header.
 typedef struct reader {
   const char *name;
-  int64_t data_offset;  // Start of the elements,
+  int64_t data_offset;  // Offset of the elements,
   size_t data_size;     // and their number of bytes.
-  size_t covered;       // Bytes of arrays so far.
+  size_t covered;       // Bytes of the arrays read so far.
   ls_allocator *allocator;
   ls_arena *arena;
   ls_safetensors_entry *entries;
@@ -93,7 +93,7 @@ static ls_status parse_span(const reader *r, const ls_json *entry,
                      "elements, which are %zu",
                      r->name, entry->key, (long long)end->integer,
                      r->data_size);
-  // Bounds the total; overlaps are found at the end.
+  // Bounds the total size; overlaps are found at the end.
   if (wanted > r->data_size - r->covered)
     return LS_STATUS(LS_DATA_LOSS,
                      "'%s': array '%s' overlaps others: with it they have more "
@@ -123,7 +123,7 @@ static int compare_entries(const void *a, const void *b) {
   return (*x)->size < (*y)->size ? -1 : (*x)->size > (*y)->size;
 }
 
-// Checks that every byte of the elements belongs to one array.
+// Checks that arrays cover all bytes of the elements exactly once.
 static ls_status check_sorted(const reader *r,
                               const ls_safetensors_entry *const *sorted) {
   int64_t next = r->data_offset;
@@ -154,7 +154,7 @@ static ls_status check_spans(const reader *r) {
   return check_sorted(r, sorted);
 }
 
-// ---- The whole -------------------------------------------------------------
+// ---- Headers ---------------------------------------------------------------
 static ls_status parse_notes(reader *r, const ls_json *notes) {
   size_t count = 0;
   for (const ls_json *found = notes->first; found != NULL;
@@ -198,8 +198,8 @@ static ls_status header_damaged(const reader *r) {
       r->name);
 }
 
-// Verifies the checksum of a header with its size before it, and notes those of
-// its arrays. A header that does not begin like ours has none.
+// Verifies the checksum of a header with its size before it, and stores those
+// of its arrays. Other writers' headers have no checksums.
 static ls_status read_sums(reader *r, const unsigned char *bytes8,
                            const char *text, size_t size) {
   static const char begin[] = LS_SAFETENSORS_SUMS_BEGIN;
@@ -224,7 +224,7 @@ static ls_status read_sums(reader *r, const unsigned char *bytes8,
         read_digits(text + at + LS_SAFETENSORS_DIGITS * (i + 1), &found->crc);
     if (!found->has_crc) return header_damaged(r);
   }
-  // The checksums are not one of the file's notes.
+  // Removes the checksums from the file's notes.
   --r->num_notes;
   memmove(r->notes, r->notes + 1, r->num_notes * sizeof(*r->notes));
   return ls_ok();
@@ -250,8 +250,8 @@ static ls_status parse_member(void *user, const ls_json *member) {
                                                   : parse_entry(r, member);
 }
 
-// Reads the size of the header of a file of so many bytes; `bytes` are its
-// first 8.
+// Reads the header's size from the first 8 bytes of a file of `file_size`
+// bytes.
 static ls_status parse_size(const char *name, const unsigned char *bytes,
                             uint64_t file_size, uint64_t *out_size) {
   *out_size = 0;
@@ -338,7 +338,7 @@ safetensors_read_report_cut_off(const ls_safetensors_file *file,
                    file->path, (long long)offset);
 }
 
-// Reads bytes piece by piece, so that the checksum finds them in a cache.
+// Reads bytes piece by piece, so that they are in a cache for their checksum.
 static ls_status read_pieces_at(const ls_safetensors_file *file, int64_t offset,
                                 char *data, size_t size, uint32_t *crc) {
   enum { PIECE = 1 << 20 };
@@ -436,7 +436,7 @@ ls_safetensors_entry_of(const ls_safetensors_file *file, const char *name) {
 }
 
 // ---- Whole files -----------------------------------------------------------
-// Reads straight into the arrays.
+// Reads directly into the arrays.
 static ls_status read_tensors(const ls_safetensors_file *from,
                               ls_safetensors *file) {
   file->tensors =

@@ -8,7 +8,7 @@
 static const char reserved_name[] = "__metadata__";
 enum { DIGITS = LS_SAFETENSORS_DIGITS };
 // Alignment of the first element in the file: the system copies whole cache
-// lines faster, which matters if that is all that is done with them.
+// lines faster.
 enum { ALIGNMENT = 64 };
 
 // ---- Layout ----------------------------------------------------------------
@@ -74,7 +74,7 @@ static void safetensors_write_print_array(ls_json_writer *json,
   ls_json_end(json, '}');
 }
 
-// Writes zeros for the checksums of so many arrays, and of the header.
+// Writes zeros in place of the checksums of `count` arrays and of the header.
 static void print_sums(ls_json_writer *json, size_t count) {
   ls_json_key(json, LS_SAFETENSORS_SUMS);
   ls_json_string(json, "");
@@ -153,8 +153,8 @@ struct ls_safetensors_writer {
   void *file;
   const ls_safetensors_entry *entries;
   size_t num_entries;
-  uint32_t *crcs;  // One per entry that was written.
-  ls_text header;  // Written at the end.
+  uint32_t *crcs;  // One per written entry.
+  ls_text header;  // Written at the file's end.
 };
 
 static void drop_writer(ls_safetensors_writer *self) {
@@ -194,7 +194,7 @@ ls_status ls_safetensors_create(ls_runtime *runtime, const char *path,
   return ls_ok();
 }
 
-// Writes in pieces, so that the checksum leaves the bytes in a cache.
+// Writes in pieces, so that a piece is in a cache for its checksum.
 ls_status ls_safetensors_put(ls_safetensors_writer *writer,
                              const ls_safetensors_entry *entry,
                              const void *data, uint32_t *out_crc) {

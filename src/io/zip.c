@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of the file locates the directory; a file or member of 4 GiB and more
-// has its sizes in 64 bits in separate fields. The directory is authoritative,
-// except for the start of a member's bytes, which only the member's own header
-// gives.
+// Zip files. The end of the file locates the directory; files or members of 4
+// GiB and more have 64-bit sizes in separate fields. Only the directory is
+// trusted, except for the start of a member's bytes, which only the member's
+// own header gives.
 #include "io/zip.h"
 
 #include "io/bytes.h"
@@ -28,7 +28,7 @@ enum {
 
 // ---- The end ---------------------------------------------------------------
 typedef struct zip_end {
-  // Number of entries, size and position of the directory.
+  // Number of entries, size and offset of the directory.
   uint64_t count, size, offset;
 } zip_end;
 
@@ -38,7 +38,7 @@ static ls_status report_damage(const ls_file *file, int64_t at,
                    file->path, problem, (long long)at);
 }
 
-// Finds the end record, which only a comment may follow.
+// Finds the end record, which is followed by at most a comment.
 static ls_status find_end(const ls_file *file, unsigned char *tail, size_t size,
                           size_t *out_at) {
   LS_RETURN_IF_ERROR(
@@ -101,7 +101,7 @@ static ls_status read_end(const ls_file *file, ls_allocator *allocator,
 }
 
 // ---- The directory ---------------------------------------------------------
-// Reads sizes of 64 bits, each present only if its 32 bits say so.
+// Reads the 64-bit sizes that the 32-bit fields refer to.
 static ls_status read_extra(const ls_zip *zip, const unsigned char *entry,
                             int64_t at, ls_zip_entry *out) {
   const unsigned char *extra = entry + ENTRY_SIZE + ls_load_le16(entry + 28);
@@ -204,7 +204,8 @@ ls_status ls_zip_open(const ls_file *file, ls_allocator *allocator,
   zip_end end = {0};
   LS_RETURN_IF_ERROR(read_end(file, allocator, &end));
   LS_OWN(ls_zip, zip) = {.allocator = allocator, .file = file};
-  // An entry is longer than its name and a zero.
+  // Names fit in the directory's size, since an entry is longer than its name
+  // and a zero.
   LS_OWN_MEMORY(allocator, unsigned char, data) =
       ls_allocate(allocator, (size_t)end.size);
   zip.names = ls_allocate(allocator, (size_t)end.size);
@@ -267,7 +268,7 @@ static ls_status unpack_member(const ls_zip *zip, const ls_zip_entry *entry,
   while (true) {
     LS_RETURN_IF_ERROR(ls_reader_need(&reader, 1));
     const int64_t left = entry->size - done;
-    // None are left, or there are more than is declared.
+    // The data have ended, or are longer than declared.
     if (reader.size == 0 || (int64_t)reader.size > left) break;
     memcpy(out + done, reader.data, reader.size);
     done += (int64_t)reader.size;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Zip files, also of more than 4 GiB: the directory at their end, members that
-// are stored or deflated. Ranges of a stored member can be read directly.
+// Zip files, also of more than 4 GiB, with stored or deflated members. Ranges
+// of a stored member can be read directly.
 //
 // Thread-safe, but for writers.
 #ifndef LS_IO_ZIP_H_
@@ -11,7 +11,7 @@
 #include "base/memory/own.h"
 
 typedef struct ls_zip_entry {
-  const char *name;     // Ends with a zero; owned by the directory.
+  const char *name;     // Zero-terminated; owned by the directory.
   bool deflated;        // False: stored.
   uint32_t crc;         // CRC-32 of the unpacked bytes.
   int64_t packed_size;  // Size in the file.
@@ -36,8 +36,7 @@ LS_PRIVATE_API LS_MUST_USE ls_status ls_zip_open(const ls_file *file,
                                                  ls_allocator *allocator,
                                                  ls_zip *out_zip);
 LS_PRIVATE_API void ls_zip_close(ls_zip *zip);
-// Finds an entry by name; NULL: there is none. Of two of one name it returns
-// the last.
+// Finds an entry by name, the last one of a repeated name; NULL: there is none.
 LS_OWNED_STRUCT(ls_zip, ls_zip_close)
 const ls_zip_entry *ls_zip_find(const ls_zip *zip, const char *name);
 
@@ -46,9 +45,8 @@ LS_PRIVATE_API LS_MUST_USE ls_status ls_zip_locate(const ls_zip *zip,
                                                    const ls_zip_entry *entry,
                                                    int64_t *out_offset);
 // Reads a member's bytes, unpacked and with their checksum verified, into a
-// block of entry->size bytes that the caller releases. Fails if more or fewer
-// bytes come out than declared, and if deflate cannot make so many of the
-// packed ones.
+// block of entry->size bytes that the caller frees. Refuses sizes other than
+// declared, and sizes that deflate cannot reach.
 LS_PRIVATE_API LS_MUST_USE ls_status ls_zip_read(const ls_zip *zip,
                                                  const ls_zip_entry *entry,
                                                  ls_allocator *allocator,
@@ -61,7 +59,7 @@ typedef struct ls_zip_writer ls_zip_writer;
 // closes it.
 LS_PRIVATE_API LS_MUST_USE ls_status ls_zip_writer_open(
     ls_runtime *runtime, const char *path, ls_zip_writer **out_writer);
-// Adds a member of two concatenated pieces.
+// Adds a member whose contents are two pieces, concatenated.
 LS_PRIVATE_API LS_MUST_USE ls_status ls_zip_add(ls_zip_writer *writer,
                                                 const char *name, bool deflated,
                                                 const void *head,

@@ -14,7 +14,7 @@ struct ls_zip_writer {
 };
 
 enum { VERSION = 20, VERSION_64 = 45, UTF_8_NAMES = 0x0800 };
-// 1980-01-01, the first day of the format: files of equal content are equal.
+// 1980-01-01, the format's first day: equal contents give equal files.
 enum { FIRST_DAY = 1 << 5 | 1 };
 
 ls_status ls_zip_writer_open(ls_runtime *runtime, const char *path,
@@ -56,7 +56,7 @@ typedef struct zip_member {
   uint64_t packed_size, size, header;
 } zip_member;
 
-// Writes the fields that header and entry have in common.
+// Writes the fields common to header and directory entry.
 static void add_common(ls_text *text, const zip_member *member, bool wide) {
   add_16(text, wide ? VERSION_64 : VERSION);
   add_16(text, UTF_8_NAMES);
@@ -93,7 +93,7 @@ static void add_entry(ls_text *text, const zip_member *member) {
   add_common(text, member, wide);
   add_16(text, wide ? 28 : 0);
   add_16(text, 0);  // No comment,
-  add_16(text, 0);  // the first part,
+  add_16(text, 0);  // first disk,
   add_16(text, 0);  // no attributes.
   add_32(text, 0);
   add_32(text, wide ? UINT32_MAX : member->header);
@@ -147,7 +147,7 @@ static ls_status pack_pieces(ls_zip_writer *writer, const void *head,
                     both_pieces.size, out_packed, out_size);
 }
 
-// Writes the header and the bytes, and then the entry.
+// Writes the header and the bytes, then remembers the directory entry.
 static ls_status write_member(ls_zip_writer *writer, const zip_member *member,
                               const void *head, size_t head_size,
                               const void *data, size_t size) {

@@ -32,7 +32,7 @@ void ls_classifier_free(ls_classifier *self) {
   self->allocator->release(self->allocator, self);
 }
 
-// The rate falls in a line over options->decay_steps, or stays.
+// The learning rate falls linearly over options->decay_steps, or is constant.
 static ls_schedule schedule_of(const ls_model_options *options) {
   return (ls_schedule){.kind = options->decay_steps > 0 ? LS_SCHEDULE_LINEAR
                                                         : LS_SCHEDULE_CONSTANT,
@@ -71,7 +71,7 @@ ls_dtype ls_classifier_norm_dtype(const ls_model_options *options) {
   return is_16_bit(options->dtype) ? LS_DTYPE_F32 : options->dtype;
 }
 
-// ---- Using -----------------------------------------------------------------
+// ---- Training --------------------------------------------------------------
 ls_tensor ls_classifier_examples(const ls_classifier *self, ls_nest args) {
   return ls_convert(ls_nest_tensor(args, 0), self->dtype);
 }
@@ -79,7 +79,7 @@ ls_tensor ls_classifier_examples(const ls_classifier *self, ls_nest args) {
 ls_nest ls_classifier_step(const ls_classifier *self, ls_tensor logits,
                            ls_nest args) {
   const ls_tensor labels = ls_nest_tensor(args, 1);
-  // The mean of many rows needs more than 16 bits.
+  // Uses f32 for the loss, since the mean of many rows needs more than 16 bits.
   if (is_16_bit(self->dtype)) logits = ls_convert(logits, LS_DTYPE_F32);
   const ls_tensor loss = ls_mean_softmax_cross_entropy(logits, labels);
   ls_optimizer_minimize(self->optimizer, loss);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by classifiers: how they are made and what a step gives. A
-// classifier's struct begins with an ls_classifier.
+// Helpers for classifiers: creation and the training step. A classifier's
+// struct begins with an ls_classifier.
 #ifndef LS_MODELS_CLASSIFIER_H_
 #define LS_MODELS_CLASSIFIER_H_
 
@@ -15,38 +15,38 @@ typedef struct ls_classifier {
 } ls_classifier;
 
 // ---- Making ----------------------------------------------------------------
-// Makes a zeroed struct of this size, which `fill` completes; `destroy` takes
-// it back where that fails.
+// Makes a zeroed struct of `size` bytes, which `fill` completes; if `fill`
+// fails, `destroy` releases it.
 LS_MUST_USE ls_status ls_classifier_create(
     size_t size, const ls_model_options *options,
     ls_status (*fill)(void *self, const ls_model_options *options),
     void (*destroy)(void *self), void **out_self);
-// The end of a `destroy`: the optimizer and the struct. NULL is not fine.
+// Frees optimizer and struct, at the end of a `destroy`. Does not accept NULL.
 void ls_classifier_free(ls_classifier *self);
 
-// The optimizer of the options, or the model's own.
+// Sets the optimizer of the options, or SGD with this momentum.
 LS_MUST_USE ls_status ls_classifier_use_sgd(ls_classifier *self,
                                             const ls_model_options *options,
                                             double momentum);
 LS_MUST_USE ls_status ls_classifier_use_adam(ls_classifier *self,
                                              const ls_model_options *options);
 
-// Returns the type of variables of norms: they are f32 beside 16-bit weights.
+// Returns the dtype of normalization variables: f32 if weights have 16 bits.
 ls_dtype ls_classifier_norm_dtype(const ls_model_options *options);
 
 // ---- Using -----------------------------------------------------------------
-// The examples of a step's arguments, in the type that the model computes in.
+// Returns the examples among a step's arguments, in the dtype of the model.
 ls_tensor ls_classifier_examples(const ls_classifier *self, ls_nest args);
-// The result of a training step; see ls_model_type.train_step.
+// Returns the result of a training step; see ls_model_type.train_step.
 ls_nest ls_classifier_step(const ls_classifier *self, ls_tensor logits,
                            ls_nest args);
 // See ls_model_type.optimizer.
 ls_optimizer *ls_classifier_optimizer(void *self);
-// Copies as many of `all` as there is room for, and returns their number.
+// Copies up to `capacity` variables from `all`, and returns the number of all.
 size_t ls_classifier_list(ls_variable *const *all, size_t count,
                           ls_variable **variables, size_t capacity);
 
-// ---- The rows of the table of models ----------------------------------------
+// ---- The rows of the table of models ---------------------------------------
 extern const ls_model_type ls_model_tiny;
 extern const ls_model_type ls_model_mlp;
 extern const ls_model_type ls_model_cnn;

@@ -3,9 +3,9 @@
 // Adam.
 #include "models/classifier.h"
 
-// Height and width of the images, and of what is left behind the pool.
+// Height and width of the images, and after the pool.
 enum { SIDE = 28, POOLED = SIDE / 2 };
-// Channels behind each convolution, and units of the hidden dense layer.
+// Channels after each convolution, and units of the hidden dense layer.
 enum { FIRST = 32, SECOND = 64, HIDDEN = 128, CLASSES = 10 };
 enum { FEATURES = POOLED * POOLED * SECOND };
 
@@ -97,8 +97,8 @@ static size_t cnn_variables(void *self, ls_variable **out, size_t capacity) {
   return ls_classifier_list(all, count, out, capacity);
 }
 
-// The products of one example: forward and the weights' gradients of all
-// layers, and the inputs' gradients of all but the first.
+// Multiplications and additions of one example: forward and the weights'
+// gradients of all layers, and the inputs' gradients of all but the first.
 #define PRODUCTS                                                               \
   (2.0 * (2 * (SIDE * SIDE * 9 * FIRST) +                                      \
           3 * (SIDE * SIDE * 9 * FIRST * SECOND + FEATURES * HIDDEN +          \

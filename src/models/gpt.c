@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpt: a transformer that says the next token of a text, with layer norm in
-// front of each part (Radford et al., 2019) and an output tied to the
-// embedding; mean softmax cross-entropy over all tokens, Adam.
+// gpt: a transformer that predicts the next token of a text, with layer norm
+// before each part (Radford et al., 2019) and an output tied to the embedding;
+// mean softmax cross-entropy over all tokens, Adam.
 #include "models/classifier.h"
 
 enum { TOKENS = 128, VOCABULARY = 256, WIDTH = 256 };
@@ -114,7 +114,7 @@ static ls_status gpt_create(const ls_model_options *options, void **out_self) {
                               out_self);
 }
 
-// ---- Using -----------------------------------------------------------------
+// ---- Step ------------------------------------------------------------------
 static ls_tensor block_apply(const gpt_block *block, ls_tensor x) {
   ls_tensor y = ls_norm_layer_apply(block->norm1, x);
   x = ls_add(x, ls_attention_layer_apply(block->attention, y));
@@ -154,7 +154,7 @@ static size_t block_variables(const gpt_block *block, ls_variable **out) {
   return count + ls_dense_layer_variables(block->down, out + count, 1);
 }
 
-// A block has 8: two norms of 2, and 4 kernels.
+// A block has 8 variables: two norms of 2, and 4 kernels.
 enum { MOST_VARIABLES = 2 + 8 * BLOCKS + 2 };
 
 static size_t gpt_variables(void *self, ls_variable **out, size_t capacity) {
@@ -169,9 +169,9 @@ static size_t gpt_variables(void *self, ls_variable **out, size_t capacity) {
 }
 
 // ---- The row ---------------------------------------------------------------
-// The products of one token, forward: in a block those of the four kernels, and
-// its scores with all tokens and their weighted sum, as if none were masked;
-// then the logits. Backward, each operand's gradient costs as much again.
+// Products of one token, forward: in a block those of the four kernels, and its
+// scores with all tokens and their weighted sum, as if none were masked; then
+// the logits. Backward, each operand's gradient costs as much again.
 #define KERNELS (WIDTH * 3 * WIDTH + WIDTH * WIDTH + 2 * WIDTH * INNER)
 #define SCORES (2 * TOKENS * WIDTH)
 #define PER_TOKEN (BLOCKS * (KERNELS + SCORES) + WIDTH * VOCABULARY)

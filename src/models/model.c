@@ -25,7 +25,7 @@ const ls_model_type *ls_model_find(const char *name) {
   return NULL;
 }
 
-// OK unless the type is NULL, as ls_model_find gives it for an unknown name.
+// Refuses a NULL type, which ls_model_find returns for an unknown name.
 static ls_status model_check_type(const ls_model_type *type) {
   char names[200] = "";
   size_t at = 0;

@@ -20,7 +20,7 @@ static void perceptron_destroy(void *self) {
   ls_classifier_free(&net->base);
 }
 
-// `sizes`: the input's, then each layer's.
+// Completes the network; `sizes` has the input's size, then each layer's.
 static ls_status perceptron_fill(perceptron *net, const int64_t *sizes,
                                  size_t num_layers,
                                  const ls_model_options *options) {
@@ -69,8 +69,8 @@ static size_t perceptron_variables(void *self, ls_variable **out,
 }
 
 // ---- The two ---------------------------------------------------------------
-// The products of one example: forward and the weights' gradients of all
-// layers, and the inputs' gradients of all but the first.
+// Products of one example: forward and the weights' gradients of all layers,
+// and the inputs' gradients of all but the first.
 #define PRODUCTS(first, rest) (2.0 * (2 * ((first) + (rest)) + (rest)))
 
 static ls_status fill_tiny(void *self, const ls_model_options *options) {

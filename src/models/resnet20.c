@@ -10,7 +10,7 @@ enum { SIDE = 32, CLASSES = 10 };
 enum { STAGES = 3, BLOCKS = 3, NUM_BLOCKS = STAGES * BLOCKS };
 enum { FIRST_CHANNELS = 16, LAST_CHANNELS = FIRST_CHANNELS << (STAGES - 1) };
 
-// A convolution without bias and what normalizes its result.
+// A convolution without bias and its batch norm.
 typedef struct conv_unit {
   ls_conv_layer *conv;
   ls_batch_norm_layer *norm;
@@ -130,7 +130,7 @@ static ls_status resnet20_create(const ls_model_options *options,
                               resnet20_destroy, out_self);
 }
 
-// ---- Using -----------------------------------------------------------------
+// ---- Step ------------------------------------------------------------------
 static ls_tensor unit_apply(const conv_unit *unit, ls_tensor x, bool training) {
   return ls_batch_norm_layer_apply(
       unit->norm, ls_conv_layer_apply(unit->conv, x), training);
@@ -165,7 +165,7 @@ static size_t unit_variables(const conv_unit *unit, ls_variable **out) {
   return count + ls_batch_norm_layer_variables(unit->norm, out + count, 4);
 }
 
-// A unit has 5: kernel, scale, offset and the two averages.
+// A unit has 5 variables: kernel, scale, offset and the two averages.
 enum { MOST_VARIABLES = 5 * (1 + 2 * NUM_BLOCKS) + STAGES - 1 + 2 };
 
 static size_t resnet20_variables(void *self, ls_variable **out,

@@ -5,19 +5,19 @@
 //
 // An exchange is a rendezvous of all ranks under one name. The last rank to
 // arrive opens it; each rank then copies the others' pieces directly from their
-// memory, and none leaves before all have copied. The name is free again once
-// one rank has left: the next rendezvous under it is a new one.
+// memory, and none leaves before all have copied. Once a rank has left, its
+// next exchange under the same name is a new rendezvous.
 #include "base/memory/allocator.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/threads/worker.h"
 #include "lockstep/trunk.h"
 
-// One exchange. Guarded by the lock, except for the memory of the pieces.
+// One rendezvous. The lock guards it, except for the memory of the pieces.
 typedef struct meeting {
   struct meeting *next;
   ls_trunk_name name;
-  // Pieces of each rank; NULL: it has not arrived.
+  // Pieces of each rank; NULL before its arrival.
   const ls_trunk_piece **pieces;
   size_t count;
   int32_t arrived, copied, left;
@@ -42,15 +42,15 @@ struct standin {
   ls_allocator *allocator;
   int32_t ranks;
   rank_end *ends;
-  int64_t *waited_for;   // The same of all ranks.
+  int64_t *waited_for;   // `waited_for` of all ranks.
   ls_mutex lock;         // Guards the fields below.
   ls_condition changed;  // Signalled on every change that a rank may wait for.
-  meeting *meetings;     // Rendezvous that some rank has not left.
-  meeting *spare;        // Finished rendezvous, to be used again.
+  meeting *meetings;     // Rendezvous that some rank has not left yet.
+  meeting *spare;        // Finished rendezvous, for reuse.
   ls_status failure;     // First failure.
 };
 
-// ---- Meetings --------------------------------------------------------------
+// ---- Rendezvous ------------------------------------------------------------
 static bool has_name(const meeting *m, const ls_trunk_name *name) {
   return m->name.program[0] == name->program[0] &&
          m->name.program[1] == name->program[1] &&
@@ -83,8 +83,8 @@ static meeting *make_meeting(standin *self) {
   return NULL;
 }
 
-// Returns the rendezvous of this name that a rank has still to reach, or a new
-// one.
+// Returns the rendezvous of this name at which the rank has not arrived yet, or
+// a new one.
 static meeting *find_or_make_meeting(standin *self, const ls_trunk_name *name,
                                      size_t count) {
   for (meeting *m = self->meetings; m != NULL; m = m->next)
@@ -108,8 +108,7 @@ static void leave_meeting(standin *self, meeting *m) {
   self->spare = m;
 }
 
-// Returns the common failure, or one that names a rank which will not arrive
-// any more.
+// Returns the common failure, or a failure that names a rank which has ended.
 static ls_status check_other_ranks(const standin *self, const meeting *m,
                                    int32_t rank) {
   if (self->failure != NULL) return ls_status_clone(self->failure);
@@ -131,7 +130,7 @@ static ls_status arrive_at(rank_end *self, const ls_trunk_name *name,
                            meeting **out_meeting) {
   standin *shared = self->shared;
   const int32_t rank = self->trunk.rank;
-  // A rank that has left a failed rendezvous has withdrawn its pieces.
+  // After a failure, other ranks may have withdrawn their pieces.
   if (shared->failure != NULL) return ls_status_clone(shared->failure);
   meeting *m = find_or_make_meeting(shared, name, count);
   if (m == NULL) return ls_out_of_memory();
@@ -156,8 +155,8 @@ static ls_status arrive_at(rank_end *self, const ls_trunk_name *name,
   return ls_ok();
 }
 
-// Copies the pieces of the other ranks, which keep them unchanged until all
-// have left.
+// Copies the pieces of the other ranks, whose memory is valid until all have
+// left.
 static ls_status copy_pieces(const meeting *m, int32_t rank) {
   for (size_t i = 0; i < m->count; ++i) {
     const ls_trunk_piece *own_piece = &m->pieces[rank][i];

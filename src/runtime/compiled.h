@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Inside of a compiled program: program.c makes it, run.c runs it.
+// The inside of a compiled program: program.c makes it, run.c runs it.
 #ifndef LS_RUNTIME_COMPILED_H_
 #define LS_RUNTIME_COMPILED_H_
 
 #include "runtime/gate.h"
 #include "runtime/program.h"
 
-// A program bound to a store; a list of idle ones.
+// An instance of a program, bound to a store; instances form lists of idle
+// ones.
 typedef struct ls_bound {
   struct ls_bound *next;
   uint64_t store_id;
-  uint64_t moves;  // The store's when buffers were looked up last.
+  uint64_t moves;  // The store's `moves` at the last lookup of buffers.
   ls_instance *instance;
-  ls_place **places;    // One a use.
-  ls_buffer **buffers;  // Those of the uses, then those that are borrowed.
-  struct ls_padded_inputs *padded;  // NULL: the program pads none.
+  ls_place **places;                // One per variable use.
+  ls_buffer **buffers;              // Buffers of the uses, then borrowed ones.
+  struct ls_padded_inputs *padded;  // NULL: the program pads no inputs.
 } ls_bound;
 
 struct ls_compiled {
@@ -24,61 +25,62 @@ struct ls_compiled {
   ls_backend *backend;
   ls_program *program;
   ls_executable *executable;
-  char *key;  // In the runtime's program cache, which does not own it.
+  char *key;  // Key in the runtime's program cache, which does not own the
+              // program.
   size_t key_size;
-  bool distributed;   // Uses a distributed variable or a part of one.
-  bool draws;         // By the step.
-  ls_touch *touches;  // What it uses of a store, for the gate.
+  bool distributed;   // Uses a distributed variable or its component.
+  bool draws;         // Results depend on the step.
+  ls_touch *touches;  // The variables it uses, for the gate.
   size_t num_touches;
-  ls_bound *idle;    // One is taken and given back with an atomic exchange.
-  uint64_t settled;  // A store's changes as they were when all that is asked
-                     // before a run, and noted after it, was so. Atomic.
+  ls_bound *idle;    // Taken and given back by an atomic exchange.
+  uint64_t settled;  // The store's `changes` when all states checked before a
+                     // run and noted after a run were last up to date. Atomic.
 };
 
-// Room for a program's inputs with their padding: pad.c. NULL if it pads none.
+// Makes room for padded inputs (pad.c); NULL if the program pads none.
 ls_status ls_padded_inputs_create(const ls_program *program,
                                   ls_allocator *allocator,
                                   struct ls_padded_inputs **out);
 void ls_padded_inputs_destroy(struct ls_padded_inputs *padded);
-// Copies what a run is given there, with zeros behind it, and has the run take
-// that in its place, with the numbers of rows.
+// Copies a run's inputs to the padded ones, with zeros after them, and replaces
+// the run's inputs by these and their numbers of rows.
 ls_status ls_padded_inputs_fill(struct ls_padded_inputs *padded,
                                 ls_run_args *args);
 
 // Destroys a list of instances.
 void ls_compiled_drop_bound(const ls_compiled *compiled, ls_bound *list);
 
-// ---- Runs -------------------------------------------------------------------
-// Runs of programs on a store, as tasks: one that waits for the host can be
-// left and gone on with, so that one thread has several at a time.
+// ---- Runs ------------------------------------------------------------------
+// Runs of programs on a store, as tasks: a run that waits for the host can be
+// left and resumed, so that one thread drives several runs.
 
-// A run, on the stack of who has it run; stays where it is until it is over.
+// A run, on its driver's stack; must not move until it has ended.
 typedef struct ls_run {
   ls_compiled *compiled;
   ls_store *store;
   ls_run_args args;
   ls_access access;
   bool has_store, has_ended;
-  uint64_t changes;        // The store's, at the start.
-  struct ls_bound *bound;  // NULL: none yet.
+  uint64_t changes;        // The store's `changes` at the start.
+  struct ls_bound *bound;  // NULL: no instance yet.
 } ls_run;
 
-// Begins a run, in its turn at the store's gate; see ls_compiled_run. What args
-// point to stays until the run is finished. A run that could not be started is
-// over.
+// Starts a run, after waiting at the store's gate; see ls_compiled_run. Memory
+// that `args` refers to must stay until the run is finished. A run that fails
+// to start has ended.
 LS_MUST_USE ls_status ls_run_start(ls_run *run, ls_compiled *compiled,
                                    ls_store *store, const ls_run_args *args,
                                    bool *out_stale);
-// Goes on until the run has ended or waits for the host.
+// Continues the run until it ends or waits for the host.
 ls_run_state ls_run_advance(ls_run *run);
-// Has a run that waits or has ended fail.
+// Fails a run that waits or has ended.
 void ls_run_stop(ls_run *run, ls_status status);
-// Returns how a run that has ended went. Its new values are published, or, if
-// it has failed, none is.
+// Returns the status of a run that has ended. Publishes its new values, or none
+// if it has failed.
 LS_MUST_USE ls_status ls_run_finish(ls_run *run);
 
-// Drives runs to their ends, in turns, on this thread, and finishes them all.
-// If one fails so do the others; the first failure is told.
+// Drives runs in turns on this thread until all have ended, and finishes them.
+// If one fails the others are stopped; returns the first failure.
 LS_MUST_USE ls_status ls_runs_drive(ls_run *runs, size_t count);
 
 #endif  // LS_RUNTIME_COMPILED_H_

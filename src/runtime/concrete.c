@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Concrete functions: one graph, recorded or read from a text, copied wherever
-// it is called. To the rest of the library it is a function like any other,
-// whose callback copies.
+// Concrete functions: one graph, recorded or read from a text, copied at each
+// call. To the rest of the library it is an ordinary function whose callback
+// copies the graph.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -20,10 +20,11 @@
 
 typedef struct concrete {
   ls_allocator *allocator;
-  ls_function *original;  // Its name and parameters; what it holds lives on.
+  ls_function *original;  // Gives name and parameters; kept alive by this.
   ls_signature signature;
   ls_graph *graph;
-  ls_nest results;  // Of the trace: tensors of its graph, and other leaves.
+  ls_nest results;  // Results of the trace: tensors of its graph, and other
+                    // leaves.
 } concrete;
 
 static void destroy_concrete(void *user) {
@@ -66,12 +67,12 @@ static ls_status concrete_record(concrete *c, ls_nest args) {
 }
 
 // ---- Calling ---------------------------------------------------------------
-// The copies of one call.
+// State of copying the graph for one call.
 typedef struct copying {
   const concrete *function;
-  ls_tensor *args;     // One a slot of the signature.
-  ls_tensor *results;  // One a result of the graph,
-  size_t next;         //   of which this is the next.
+  ls_tensor *args;     // One per slot of the signature.
+  ls_tensor *results;  // One per result of the graph;
+  size_t next;         // index of the next one.
 } copying;
 
 static ls_status refuse_argument(const concrete *c, size_t leaf,
@@ -200,13 +201,13 @@ ls_status ls_function_make_concrete(ls_function *function, ls_nest args,
   c->allocator = allocator;
   c->original = ls_function_retain(function);
   LS_RETURN_IF_ERROR(concrete_make(c, args, out_function));
-  c = NULL;  // The function has it.
+  c = NULL;  // Owned by the function now.
   return ls_ok();
 }
 
-// ---- Functions from texts ---------------------------------------------------
-// The callback of a function that was loaded copies the graph that its text
-// describes.
+// ---- Functions from texts --------------------------------------------------
+// The callback data of a loaded function: the callback copies the graph that
+// the text describes.
 typedef struct loaded {
   ls_allocator *allocator;
   ls_graph *graph;
@@ -219,7 +220,7 @@ static void loaded_destroy(void *user) {
 }
 LS_OWNED_POINTER(loaded, loaded_destroy)
 
-// ---- Calling --------------------------------------------------------------
+// ---- Calling ---------------------------------------------------------------
 static ls_status loaded_take_arguments(const loaded *l, ls_nest args,
                                        ls_tensor *tensors) {
   const ls_graph *graph = l->graph;
@@ -263,8 +264,8 @@ static ls_nest loaded_call(ls_nest args, void *user) {
   return ls_nest_builder_finish(&leaves, LS_KIND_LIST);
 }
 
-// ---- Loading --------------------------------------------------------------
-// Returns a variable that an op uses, at any depth; NULL: none does.
+// ---- Loading ---------------------------------------------------------------
+// Returns a variable that an op uses, at any depth, or NULL.
 static const ls_variable *find_variable(const ls_graph *graph) {
   ls_graph_walk walk;
   for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
@@ -309,6 +310,6 @@ ls_status ls_function_load(const char *text,
                                                 .name = l->graph->name,
                                                 .release = loaded_destroy},
                          out_function));
-  l = NULL;  // The function has it.
+  l = NULL;  // Owned by the function now.
   return ls_ok();
 }

@@ -14,15 +14,15 @@
 
 // One trace: a function graph for one signature, and its program.
 typedef struct trace {
-  struct trace *next;  // Newest first. Stays: a search may stand here.
+  struct trace *next;  // Newest first. Not unlinked: a search may be at it.
   struct trace *next_dropped;
   uint64_t tracer_key;
   uint64_t options;
   int32_t replicas;
-  int32_t exporting;  // See graph/context.h.
+  int32_t exporting;  // The export being traced; see graph/context.h.
   ls_signature signature;
   ls_graph *graph;
-  ls_nest results;  // Structure of what a call returns.
+  ls_nest results;  // Structure of a call's results.
   ls_result_map result_map;
   size_t num_result_leaves;
   ls_compiled *compiled;
@@ -30,7 +30,7 @@ typedef struct trace {
 
 static const size_t RELEASED = ~(SIZE_MAX >> 1);
 
-// Memory of one call; kept between calls, one is taken at a time.
+// Temporary memory of a call. A function keeps one for reuse.
 typedef struct call_room {
   ls_nest *leaves;
   const void **inputs;
@@ -45,14 +45,14 @@ struct ls_function {
   ls_function_options options;
   char *name;
   ls_mutex lock;   // Guards adding and dropping traces.
-  trace *traces;   // Looked through without it.
-  trace *dropped;  // No call finds them; freed when none runs any more.
-  // Calls, and looks at a trace, that have not returned; and RELEASED, once the
-  // last reference has gone: then the last of these frees the function.
+  trace *traces;   // Read without the lock.
+  trace *dropped;  // Invisible to new calls; freed when no call runs.
+  // Number of running calls and of uses of a trace, plus RELEASED once the last
+  // reference is gone: then the last call frees the function.
   size_t running;
   size_t num_traces;
-  uint64_t step;    // Steps so far: what random ops draw by.
-  call_room *room;  // Taken and given back with an atomic exchange.
+  uint64_t step;    // Number of steps so far, for random ops.
+  call_room *room;  // Taken and given back by an atomic exchange.
 };
 
 // ---- Creating and destroying -----------------------------------------------
@@ -74,8 +74,8 @@ static void destroy_room(ls_function *function, call_room *room) {
   ls_release(function->allocator, room);
 }
 
-// Frees dropped traces unless a call runs, which may be of one of them: the
-// last to return frees them. Calls that begin later cannot find them.
+// Frees dropped traces unless a call runs, which may use one: then the last
+// call to return frees them. Later calls cannot find them.
 static void free_dropped(ls_function *function) {
   trace *list = NULL;
   ls_mutex_lock(&function->lock);
@@ -98,7 +98,7 @@ static void function_enter(ls_function *function) {
 
 static void free_function(ls_function *function);
 
-// The function may be gone afterwards.
+// Ends a call. May free the function.
 static void function_leave(ls_function *function) {
   const size_t left =
       __atomic_sub_fetch(&function->running, 1, __ATOMIC_SEQ_CST);
@@ -131,8 +131,8 @@ static void free_function(ls_function *function) {
   ls_release(function->allocator, function);
 }
 
-// Its own callback, or a function on the host that it runs, may give the last
-// reference back: the call goes on, and frees it at its end.
+// The function's callback or a host function that it runs may release the last
+// reference: the call continues, and frees the function at its end.
 static void destroy_function(ls_object *object) {
   ls_function *function = (ls_function *)object;
   if (__atomic_fetch_or(&function->running, RELEASED, __ATOMIC_SEQ_CST) == 0)
@@ -205,8 +205,8 @@ static ls_status compile_trace(ls_function *function, trace *t) {
                               1);
 }
 
-// Refuses a function that calls itself, or others in turns, without an end: a
-// callback that runs is a frame on the stack. Each that is let in leaves again.
+// Refuses endless recursion of functions: each running callback takes stack.
+// After an OK the caller must call end_callback.
 static ls_status begin_callback(const ls_function *function) {
   ls_runtime_work *work = ls_runtime_work_here();
   if (work->callbacks >= LS_MAX_NESTED_CALLS)
@@ -308,7 +308,7 @@ static trace *find_trace(ls_function *function, const ls_tracer *tracer,
   return NULL;
 }
 
-// Stale: the trace's program does not fit the store any more.
+// Runs a trace; `*out_stale`: its program no longer fits the store.
 static ls_status run_trace(ls_function *function, const trace *t,
                            call_room *room, ls_nest *results, bool *out_stale) {
   ls_runtime_state *state = NULL;
@@ -371,8 +371,8 @@ static ls_nest record_plain(const ls_function *function, ls_nest args) {
   return made;
 }
 
-// Makes the callback's ops part of the recorded graph: its own, or a
-// strategy's.
+// Records the callback's ops in the graph, traced by the function itself or by
+// a strategy.
 static ls_nest function_record(const ls_function *function,
                                const ls_tracer *tracer, ls_graph *graph,
                                ls_nest args) {
@@ -385,7 +385,7 @@ static ls_nest function_record(const ls_function *function,
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
-// Calls it in a graph being built, or under a tape.
+// Calls the callback inside a graph being built, or under a tape.
 static ls_status call_inline(ls_function *function, const ls_tracer *tracer,
                              ls_graph *graph, ls_nest args, ls_nest *results) {
   const size_t first = graph->num_nodes;
@@ -426,12 +426,12 @@ ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
       call_with_room(function, tracer, room, args, results);
   end_span(function, "call", began);
   room = __atomic_exchange_n(&function->room, room, __ATOMIC_ACQ_REL);
-  destroy_room(function, room);  // Another call's, at the same time.
+  destroy_room(function, room);  // A concurrent call has put its room there.
   function_leave(function);
   return status;
 }
 
-// ---- Looking in ------------------------------------------------------------
+// ---- Getters ---------------------------------------------------------------
 const ls_function_options *ls_function_options_of(const ls_function *function) {
   return &function->options;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls of functions with arguments as a user gives them, effects of calls in a
-// graph being built, and what a function's newest trace is and takes.
+// Calls of functions with a user's arguments, effects of calls in a graph being
+// built, and queries about a function's newest trace.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -18,7 +18,7 @@ bool ls_arguments_are_bound(const ls_parameters *parameters, ls_nest args,
          args.kind == LS_KIND_TUPLE && ls_nest_count(args) == parameters->count;
 }
 
-// Calls with arguments as a callback gets them.
+// Calls a function with arguments in the form that a callback gets.
 static ls_status call_bound(ls_function *function, ls_nest args, ls_nest named,
                             ls_nest *results) {
   static const ls_tracer alone;
@@ -47,11 +47,11 @@ ls_status ls_function_call_named(ls_function *function, ls_nest args,
   return call_bound(function, args, named, results);
 }
 
-// ---- Effects ----------------------------------------------------------------
-// A session runs what is fetched: fetching a result of a call that was made in
-// a graph being built runs the effects of the call. A variable that was made in
-// the call gets its first value when its initializer is run, and not with each
-// call.
+// ---- Effects ---------------------------------------------------------------
+// Returns true for initializers. A session runs only what is fetched: fetching
+// a result of a call made in a graph being built runs the call's effects,
+// except that a variable made in the call gets its first value only when its
+// initializer is run.
 static bool is_initializer(const ls_node *node) {
   if (!ls_node_assigns(node)) return false;
   const ls_variable *variable =
@@ -59,7 +59,8 @@ static bool is_initializer(const ls_node *node) {
   return variable->initializer.id == node->id;
 }
 
-// Groups the effects among the nodes from `first` on in one op; id 0: none.
+// Groups the effects among the nodes from `first` on in one op; id 0 if there
+// are none.
 static ls_status group_effects(const ls_graph *graph, size_t first,
                                ls_op *out_group) {
   ls_allocator *allocator = graph->allocator;
@@ -94,7 +95,7 @@ ls_nest ls_bring_effects(const ls_graph *graph, size_t first, ls_nest made) {
   return ordered;
 }
 
-// ---- Print and measure ------------------------------------------------------
+// ---- Print and measure -----------------------------------------------------
 static ls_status print_lowered(ls_compiled *compiled, ls_store *store,
                                void *out_text) {
   (void)store;
@@ -120,7 +121,7 @@ ls_status ls_function_print_plan(const ls_function *function, char **out_text) {
   return ls_function_look(function, print_plan, out_text);
 }
 
-// ---- What it takes ---------------------------------------------------------
+// ---- Measuring -------------------------------------------------------------
 static ls_status measure(ls_compiled *compiled, ls_store *store, void *on) {
   return ls_compiled_measure(compiled, store, *(const bool *)on);
 }

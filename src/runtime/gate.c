@@ -5,7 +5,7 @@
 #include "base/threads/thread_state.h"
 #include "base/trace.h"
 
-// The value of `who` while the list says who is there.
+// The value of `who` while accesses are on the list.
 static ls_access on_the_list;
 
 ls_status ls_gate_init(ls_gate *gate, ls_runtime *runtime) {
@@ -20,13 +20,13 @@ void ls_gate_deinit(ls_gate *gate) {
 }
 
 // ---- Conflicts -------------------------------------------------------------
-// Returns true if it keeps everybody away from what it writes, not only
-// writers.
+// Returns true if the access excludes readers, too, from variables that it
+// writes.
 static bool excludes(const ls_access *a) {
   return a->hold == LS_HOLD_SHORT || a->hold == LS_HOLD_GIVING;
 }
 
-// Returns true if it looks at values that are published.
+// Returns true if the access reads published values.
 static bool looks(const ls_access *a) {
   return a->hold == LS_HOLD_SHORT || a->hold == LS_HOLD_TAKING;
 }
@@ -38,7 +38,7 @@ static bool conflict_at(const ls_access *a, const ls_touch *x,
          (y->written && excludes(b) && looks(a));
 }
 
-// The touch of `a` over which two cannot be in at the same time, or NULL.
+// Returns a touch of `a` that conflicts with `b`, or NULL if both may be in.
 static const ls_touch *conflict(const ls_access *a, const ls_access *b) {
   const ls_touch *x = a->touches, *y = b->touches;
   const ls_touch *end_x = x + a->count, *end_y = y + b->count;
@@ -53,10 +53,10 @@ static const ls_touch *conflict(const ls_access *a, const ls_access *b) {
 }
 
 // ---- The list, with its lock held ------------------------------------------
-// Returns true if it may keep `access` waiting. Who waits may, if it came
-// before and insists, but not while it waits for a long one's end, which may
-// need `access`. A long one that gives its values out still has its place,
-// before all who wait.
+// Returns true if `other` may keep `access` waiting: if it is in, gives values
+// out, or came earlier and insists. It does not count while it waits for the
+// end of a long access, which in turn may need `access`; and a long access that
+// gives values out goes before all that wait.
 static bool counts(const ls_access *other, const ls_access *access,
                    bool is_before) {
   if (other->is_in || other->hold == LS_HOLD_GIVING) return true;
@@ -64,7 +64,7 @@ static bool counts(const ls_access *other, const ls_access *access,
          access->hold != LS_HOLD_GIVING;
 }
 
-// Returns true if nobody keeps it waiting.
+// Returns true if no other access keeps this one waiting.
 static bool may_enter(const ls_gate *gate, ls_access *access) {
   bool may = true, is_before = true;
   access->is_parked = false;
@@ -80,7 +80,7 @@ static bool may_enter(const ls_gate *gate, ls_access *access) {
   return may;
 }
 
-// Lets in who insists and may enter now. Others wake up and try.
+// Lets in insisting accesses that may enter now, and wakes the others to try.
 static void gate_settle(ls_gate *gate) {
   bool any = false;
   for (ls_access *at = gate->first; at != NULL; at = at->next) {
@@ -91,8 +91,9 @@ static void gate_settle(ls_gate *gate) {
   if (any) ls_condition_broadcast(&gate->moved);
 }
 
-// A waiter lets those pass who run while it wakes up: handing over to one that
-// sleeps would keep all of them idle. If it wakes up in vain it insists.
+// Waits. The first wake-up does not reserve entry: accesses that are running go
+// first, since handing over to a sleeping thread would keep all idle. After
+// waking up in vain an access insists.
 static void wait_until_in(ls_gate *gate, ls_access *access,
                           struct ls_cancel *const *cancels) {
   enum { LOOK_NANOS = 20 * 1000 * 1000 };
@@ -118,7 +119,7 @@ static void gate_append(ls_gate *gate, ls_access *access) {
   access->next = NULL;
 }
 
-// From now on the list says who is there.
+// Switches from the single `who` to the list.
 static void open_list(ls_gate *gate) {
   ls_access *seen = __atomic_load_n(&gate->who, __ATOMIC_ACQUIRE);
   while (seen != &on_the_list &&
@@ -137,7 +138,8 @@ static const ls_access *find_run(const ls_gate *gate, uint64_t run) {
   return at;
 }
 
-// A host call's access must not wait for the end of the run that waits for it.
+// Refuses an access of a host call that would wait for the end of the run that
+// waits for the call.
 static ls_status check_parents(const ls_gate *gate, const ls_access *access) {
   uint64_t run = access->parent;
   while (run != 0) {
@@ -189,7 +191,8 @@ static ls_status enter_crowd(ls_gate *gate, ls_access *access) {
   return status;
 }
 
-// Returns true if it is in, alone. One other who is in may be about to leave.
+// Enters if the gate is empty. Retries once if another access is in, which may
+// be about to leave.
 static bool enter_alone(ls_gate *gate, ls_access *access) {
   enum { SPINS = 500 };
   for (int i = 0; i < SPINS; ++i) {

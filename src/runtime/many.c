@@ -9,7 +9,7 @@ static int by_family(const void *a, const void *b) {
   return x->family < y->family ? -1 : x->family > y->family;
 }
 
-// Makes a touch a family, in ascending order.
+// Makes one touch per family, in ascending order; returns their number.
 static size_t list_touches(const ls_many *many) {
   for (size_t i = 0; i < many->count; ++i) {
     const ls_variable *variable = many->variables[i];
@@ -91,7 +91,7 @@ void ls_many_leave(ls_many *many, bool wrote) {
   many_drop(many);
 }
 
-// ---- Handles ----------------------------------------------------------------
+// ---- Handles ---------------------------------------------------------------
 ls_status ls_store_write_others(ls_store *store, const ls_variable *handle) {
   LS_OWN(ls_array, value) = NULL;
   if (handle->num_targets < 2 || !handle->rules->is_replicated) return ls_ok();

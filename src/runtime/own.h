@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What LS_OWN owns of runtime and of the layers below.
+// LS_OWN types of runtime and the layers below.
 #ifndef LS_RUNTIME_OWN_H_
 #define LS_RUNTIME_OWN_H_
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Inputs of a program for several sizes: what a run is given, with rows of
-// zeros behind it, and how many of them are real (lower/mask.h).
+// Padded inputs: a program for several sizes gets a run's inputs followed by
+// rows of zeros, and the numbers of real rows (lower/mask.h).
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "runtime/compiled.h"
@@ -9,9 +9,9 @@
 typedef struct ls_padded_inputs {
   const ls_program *program;
   ls_allocator *allocator;
-  const void **inputs;  // Of the program.
-  int32_t *rows;        // Of each that is padded.
-  ls_array **arrays;    // As many.
+  const void **inputs;  // All inputs of the program.
+  int32_t *rows;        // Real rows of each padded input.
+  ls_array **arrays;    // The padded inputs.
 } ls_padded_inputs;
 LS_OWNED_POINTER(ls_padded_inputs, ls_padded_inputs_destroy)
 

@@ -6,18 +6,18 @@
 
 enum { NONE = UINT32_MAX };
 
-// Positions of the graph's nodes, in sets that grow.
+// Finds the parts: disjoint sets of the graph's nodes, joined step by step.
 typedef struct finder {
   const ls_lower_request *request;
   const ls_graph *graph;
   bool *needed;
-  uint32_t *parent;  // Of a set: towards its root, which is its own.
-  uint32_t *effect;  // Of a node: one that it hangs together with; NONE.
-  bool *waits;       // Sets by their root.
-  ls_map variables;  // Family -> 1 + a position that uses it.
-  ls_map written;    // Families.
-  ls_map states;     // Of host kernels -> 1 + a position.
-  ls_map orders;     // As host kernels give them -> 1 + a position.
+  uint32_t *parent;  // Towards the root of a set; a root is its own parent.
+  uint32_t *effect;  // A node with effects that this node is tied to, or NONE.
+  bool *waits;       // By root: the set has a node that waits.
+  ls_map variables;  // Family -> 1 + position of a node that uses it.
+  ls_map written;    // Families that are written.
+  ls_map states;     // State of host kernels -> 1 + position of a node.
+  ls_map orders;     // Order key of host kernels -> 1 + position of a node.
 } finder;
 
 static uint32_t parts_root_of(const finder *f, uint32_t i) {
@@ -62,14 +62,14 @@ static void mark_needed(finder *f) {
   }
 }
 
-// ---- What hangs together ---------------------------------------------------
+// ---- Ties ------------------------------------------------------------------
 static bool waits(const ls_node *node) {
   if (node->type != LS_OP_HOST) return false;
   const ls_attr *kernel = ls_node_attr(node, LS_ATTR_ID_KERNEL);
   return (kernel->as.kernel->flags & LS_HOST_WAITS) != 0;
 }
 
-// Returns true if `visit` does for a node or one in its regions.
+// Returns true if `visit` returns true for the node or for one in its regions.
 static bool any_inside(finder *f, const ls_node *node, uint32_t at,
                        bool (*visit)(finder *f, const ls_node *node,
                                      uint32_t at)) {
@@ -85,14 +85,14 @@ static const ls_variable *variable_of(const ls_node *node) {
   return attr == NULL ? NULL : (const ls_variable *)attr->as.object;
 }
 
-// True: out of memory.
+// Returns true without memory.
 static bool visit_write(finder *f, const ls_node *node, uint32_t at) {
   (void)at;
   return ls_node_assigns(node) &&
          !ls_map_insert_u64(&f->written, variable_of(node)->family, f);
 }
 
-// Joins a node with the one that first had this key.
+// Joins a node with the first node of this key.
 static bool join_by(finder *f, ls_map *map, uint64_t key, uint32_t at) {
   const uintptr_t first = (uintptr_t)ls_map_find_u64(map, key);
   if (first != 0) parts_join(f, (uint32_t)first - 1, at);
@@ -121,8 +121,8 @@ static bool visit_state(finder *f, const ls_node *node, uint32_t at) {
          !join_by(f, &f->states, (uint64_t)(uintptr_t)state->as.object, at);
 }
 
-// Through values and control a node hangs together with all that has effects
-// and that it needs.
+// Ties a node to all nodes with effects that it needs through values and
+// control edges.
 static void join_inputs(finder *f, const ls_node *node, uint32_t at) {
   for (uint32_t k = 0; k < node->num_inputs + node->num_control; ++k) {
     const bool is_value = k < node->num_inputs;
@@ -164,8 +164,7 @@ static ls_status join_all(finder *f) {
 }
 
 // ---- Parts -----------------------------------------------------------------
-// The part of what a position hangs together with; all that waits for nothing
-// is of the first.
+// Returns the part of a node; all sets that do not wait are the first part.
 static uint32_t parts_part_of(const finder *f, uint64_t id, uint32_t *numbers,
                               size_t *count) {
   const size_t at = ls_graph_position(f->graph, id);

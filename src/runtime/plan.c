@@ -25,8 +25,8 @@ void ls_plan_destroy(ls_plan *plan) {
 }
 
 // ---- Compiling -------------------------------------------------------------
-// Chooses the fetches and targets of one part, and room for the outputs that
-// its fetches are.
+// Chooses the fetches and targets of one part, and its outputs among the
+// plan's.
 static ls_status plan_choose(const ls_lower_request *all,
                              const ls_program_parts *parts, uint32_t number,
                              ls_arena *memory, ls_lower_request *out_part) {
@@ -54,7 +54,7 @@ static ls_status compile(ls_plan *plan, const ls_lower_request *all,
   plan->parts = ls_new_array(plan->allocator, ls_compiled *, parts.count);
   if (plan->parts == NULL) return ls_out_of_memory();
   plan->num_parts = parts.count;
-  uint32_t first = 0;  // Of the part's outputs.
+  uint32_t first = 0;  // First output of the part.
   for (uint32_t number = 0; number < parts.count; ++number) {
     ls_lower_request part;
     LS_RETURN_IF_ERROR(plan_choose(all, &parts, number, memory, &part));
@@ -79,8 +79,8 @@ static bool has_cluster(const ls_graph *graph, const char *cluster) {
   return false;
 }
 
-// Compiles computations that the gathered graph asks for and does not hold, and
-// marks how that went.
+// Compiles computations whose compilation result the graph fetches without
+// running them, and stores the results.
 static ls_status report_compiled(ls_plan *plan, const ls_lower_request *all,
                                  ls_precompiled **precompiled,
                                  ls_graph *gathered, ls_arena *memory) {
@@ -100,7 +100,7 @@ static ls_status report_compiled(ls_plan *plan, const ls_lower_request *all,
   return ls_ok();
 }
 
-// Compiles it with its replicated computations gathered.
+// Compiles the request with replicated computations gathered into single ops.
 static ls_status compile_gathered(ls_plan *plan, const ls_lower_request *all,
                                   ls_precompiled **precompiled,
                                   ls_arena *memory) {
@@ -140,7 +140,8 @@ bool ls_plan_draws(const ls_plan *plan) {
   return false;
 }
 
-// All begin before one goes on, so that each sees the values of the beginning.
+// Begins all parts before continuing one, so that each sees the variables'
+// values of the beginning.
 static ls_status run_parts(const ls_plan *plan, ls_run_args args,
                            ls_arena *memory, bool *out_stale) {
   LS_ARENA_ARRAY_OR_RETURN(memory, ls_run, runs, plan->num_parts);
@@ -168,7 +169,7 @@ static ls_status plan_run(const ls_plan *plan, const ls_run_args *args,
   return ls_compiled_run(plan->parts[0], plan->store, args, out_stale);
 }
 
-// Outputs that nobody has asked for.
+// Arrays for outputs that the request does not fetch.
 typedef struct spare_outputs {
   ls_array **items;
   size_t count;
@@ -179,8 +180,8 @@ static void drop_spare(const spare_outputs *spare) {
 }
 LS_OWNED_STRUCT(spare_outputs, drop_spare)
 
-// Runs programs of a whole computation: inputs in their order, and outputs that
-// nobody has asked for.
+// Runs the programs of a precompiled computation: inputs in their order, with
+// spare arrays for outputs that are not fetched.
 static ls_status run_shared(const ls_plan *plan, ls_run_args args,
                             ls_arena *memory, bool *out_stale) {
   const ls_result_map *map = &plan->results;

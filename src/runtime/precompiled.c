@@ -20,13 +20,14 @@ void ls_precompiled_destroy(ls_precompiled *list) {
   }
 }
 
-// ---- What a computation gives ---------------------------------------------
+// ---- Outputs of a computation ----------------------------------------------
 static bool is_in_cluster(const ls_node *node, const char *cluster) {
   const char *mark = ls_node_mark(node, LS_MARK_REPLICATE);
   return mark != NULL && strcmp(mark, cluster) == 0;
 }
 
-// Returns true if it is a value of one replica: it reads a replicated output.
+// Returns true for an output of one replica: the node reads a replicated
+// output.
 static bool is_result(const ls_graph *graph, const ls_node *node,
                       const char *cluster) {
   if (node->type != LS_OP_IDENTITY ||
@@ -37,7 +38,7 @@ static bool is_result(const ls_graph *graph, const ls_node *node,
          is_in_cluster(ls_graph_node_of(graph, output->inputs[0]), cluster);
 }
 
-// Returns true if it has run when a replica has.
+// Returns true for a node that marks the end of a replica.
 static bool is_end(const ls_graph *graph, const ls_node *node,
                    const char *cluster) {
   if (node->type != LS_OP_NO_OP ||
@@ -64,7 +65,7 @@ static ls_status list_results(ls_precompiled *a, ls_graph *graph) {
   return ls_ok();
 }
 
-// ---- What it will be fed --------------------------------------------------
+// ---- Feeds of a computation ------------------------------------------------
 typedef struct needing {
   ls_precompiled *entry;
   const ls_graph *graph;
@@ -140,7 +141,7 @@ static ls_status list_feeds(ls_precompiled *a, const ls_lower_request *request,
   return ls_ok();
 }
 
-// ---- Compiling ------------------------------------------------------------
+// ---- Compiling -------------------------------------------------------------
 static bool is_feed_of(const ls_precompiled *a, const ls_lower_request *request,
                        size_t i, uint32_t *out_place) {
   for (size_t k = 0; k < a->num_feeds; ++k)
@@ -153,8 +154,8 @@ static bool is_feed_of(const ls_precompiled *a, const ls_lower_request *request,
   return false;
 }
 
-// Returns true if what is fed is what it was compiled with; all of it, if need
-// be.
+// Returns true if the request's feeds are those of the compilation; `all`: and
+// none is missing.
 static bool feeds_fit(const ls_precompiled *a, const ls_lower_request *request,
                       bool all) {
   uint32_t place;
@@ -163,7 +164,7 @@ static bool feeds_fit(const ls_precompiled *a, const ls_lower_request *request,
   return !all || a->num_feeds == request->num_feeds;
 }
 
-// Returns true if the failure says nothing about the computation.
+// Returns true for a failure that is not the computation's fault.
 static bool is_lack_of_memory(ls_status status) {
   const ls_status lack = ls_out_of_memory();
   const char *text = ls_status_message(lack);
@@ -171,7 +172,7 @@ static bool is_lack_of_memory(ls_status status) {
          strncmp(ls_status_message(status), text, strlen(text)) == 0;
 }
 
-// Makes the report of a failure, or of none.
+// Makes the serialized status of a compilation.
 static ls_status report_compilation(ls_status failure, ls_array **out_told) {
   LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_current_allocator());
@@ -224,7 +225,7 @@ ls_status ls_precompile(ls_precompiled **list, const ls_lower_request *request,
   return report_compilation(status, out_told);
 }
 
-// ---- Taking it ------------------------------------------------------------
+// ---- Plans from precompiled computations -----------------------------------
 static bool find_fetch(const ls_precompiled *a, uint64_t ref,
                        size_t *out_place) {
   for (*out_place = 0; *out_place < a->num_fetches; ++*out_place)
@@ -245,7 +246,8 @@ static bool gives(const ls_precompiled *a, const ls_lower_request *request) {
     if (!find_fetch(a, request->fetches[i], &place)) return false;
   for (size_t i = 0; i < request->num_targets; ++i)
     if (!has_target(a, request->targets[i])) return false;
-  // What nobody takes would be a text or object of nobody.
+  // Refuses results that lend strings or objects: outputs without a taker would
+  // have no owner for these.
   return feeds_fit(a, request, true) && !a->plan->results.lends &&
          ls_plan_fits(a->plan);
 }

@@ -10,7 +10,7 @@
 #include "runtime/eager/eager.h"
 #include "runtime/program.h"
 
-// Leaves the cache, unless another has taken the place meanwhile.
+// Removes the program from the cache, unless another one has replaced it.
 static void program_forget(ls_compiled *compiled) {
   if (compiled->key == NULL) return;
   ls_runtime *runtime = compiled->program->runtime;
@@ -38,9 +38,9 @@ static const ls_object_type compiled_type = {.name = "compiled program",
                                              .destroy = destroy_compiled};
 
 // ---- Compiling -------------------------------------------------------------
-// Adds host kernels, their states and resources, which the fingerprint knows by
-// type only. A program holds them, so while it is in the cache no other lies
-// there.
+// Adds host kernels, their states and resources, of which the fingerprint has
+// only types. A program holds references to them, so their addresses are unique
+// while it is in the cache.
 static void key_objects(const ls_graph *graph, ls_text *key) {
   ls_graph_walk walk;
   for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);)
@@ -57,9 +57,8 @@ static void key_objects(const ls_graph *graph, ls_text *key) {
     }
 }
 
-// Makes the cache's key: the body's fingerprint, and which variable and object
-// stands where. Uses differ between two models of equal shape, so they are part
-// of it.
+// Makes the cache's key: the body's fingerprint, and the variable and object of
+// each use. Two models of equal shape differ in these.
 static ls_status cache_key(const ls_program *program, ls_text *key) {
   ls_text_append_bytes(key, program->fingerprint, sizeof(program->fingerprint));
   for (size_t i = 0; i < program->num_uses; ++i) {
@@ -84,13 +83,13 @@ static ls_status cache_key(const ls_program *program, ls_text *key) {
   return ls_text_status(key);
 }
 
-// Returns true if it is a random op that the step counts for.
+// Returns true for a random op that depends on the step.
 static bool draws_by_step(const ls_node *node) {
   return (ls_node_info(node)->traits & LS_OP_RANDOM) != 0 &&
          ls_node_int(node, LS_ATTR_ID_FIXED) == 0;
 }
 
-// Notes a use, in the order of families; one that is there may become a write.
+// Adds a use, in the order of families; an existing one may become a write.
 static void touch(ls_compiled *compiled, const ls_variable *variable,
                   bool written) {
   ls_touch *touches = compiled->touches;
@@ -124,7 +123,7 @@ static ls_status list_touches(ls_compiled *compiled) {
   return ls_ok();
 }
 
-// Returns true if it is a call of the host that does not end at once.
+// Returns true for a host call that may wait.
 static bool waits_for_host(const ls_node *node) {
   enum { AT_ONCE = LS_HOST_INLINE, HOW = LS_HOST_INLINE | LS_HOST_WAITS };
   return node->type == LS_OP_HOST &&
@@ -132,8 +131,7 @@ static bool waits_for_host(const ls_node *node) {
              AT_ONCE;
 }
 
-// Returns true if a loop gives variables their new values: a run is of many
-// steps.
+// Returns true if a loop updates variables: then a run consists of many steps.
 static bool loops_over_variables(const ls_program *program) {
   const ls_graph *body = program->body;
   for (size_t i = program->num_outputs; i < body->num_results; ++i) {
@@ -143,14 +141,14 @@ static bool loops_over_variables(const ls_program *program) {
   return false;
 }
 
-// Returns true if a run may take its time. Then nobody waits for it.
+// Returns true if a run may take long. Other runs do not wait for such runs.
 static bool is_long(const ls_program *program) {
   return ls_graph_any(program->body, waits_for_host) ||
          loops_over_variables(program);
 }
 
-// Compiles. New values are kept apart in a long run, and where it may fail when
-// some are written: a failure leaves the old values.
+// Compiles. New values of variables are kept apart in a long run, and if the
+// program may fail after writing some: a failure leaves the old values.
 static ls_status make_executable(ls_compiled *compiled) {
   ls_backend *backend = compiled->backend;
   ls_program *program = compiled->program;
@@ -165,7 +163,7 @@ static ls_status make_executable(ls_compiled *compiled) {
   return backend->vtable->compile(backend, program, &compiled->executable);
 }
 
-// Checks its computations for cores.
+// Checks the program's computations for TPU cores.
 static ls_status check_launches(const ls_compiled *compiled) {
   const ls_program *program = compiled->program;
   if (program->num_launches == 0) return ls_ok();
@@ -193,8 +191,7 @@ static ls_status compile(ls_backend *backend, ls_program *program,
   return ls_ok();
 }
 
-// A program in the cache may be on its way out: its last reference has gone,
-// but it has not left yet. Then it is as if it were not there.
+// Retains a program from the cache; NULL if its last reference is already gone.
 static ls_compiled *retain_if_alive(ls_compiled *compiled) {
   if (compiled == NULL) return NULL;
   int *references = &compiled->object.references;
@@ -281,7 +278,7 @@ ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text) {
   return ls_print_end(&text, out_text);
 }
 
-// ---- State ------------------------------------------------------------------
+// ---- State -----------------------------------------------------------------
 void ls_runtime_state_drop_ops(ls_runtime_state *state) {
   ls_map_item item;
   for (size_t at = 0; ls_map_next(&state->eager_ops, &at, &item);)

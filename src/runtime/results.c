@@ -5,7 +5,7 @@
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 
-// ---- Which outputs ---------------------------------------------------------
+// ---- Outputs of values -----------------------------------------------------
 ls_status ls_result_map_init(ls_result_map *map, ls_allocator *allocator,
                              size_t num_values) {
   map->num_values = num_values;
@@ -40,22 +40,23 @@ ls_status ls_result_map_finish(ls_result_map *map, ls_allocator *allocator,
 }
 
 // ---- In place --------------------------------------------------------------
-// On its way through a structure's values. An output's array is in `arrays`
+// State of a walk over a structure's values. An output's array is in `arrays`
 // once its first value is found or made.
 typedef struct walk {
   const ls_result_map *map;
   void **arrays;
-  size_t next;  // Value.
+  size_t next;  // Index of the next value.
 } walk;
 
-// Takes a leaf for its output's array; false: it cannot be filled again.
+// Takes a leaf as its output's array; returns false if the array cannot be
+// overwritten.
 static bool takes_leaf(walk *w, ls_nest leaf) {
   ls_array *array = ls_nest_as_array(leaf);
   const uint32_t output = w->map->outputs[w->next++];
   const ls_type type = w->map->types[output];
   if (w->arrays[output] != NULL) return w->arrays[output] == array;
   w->arrays[output] = array;
-  // What an array owns is not overwritten.
+  // Elements that the array owns cannot be overwritten.
   if (ls_dtype_owns_elements(type.dtype)) return false;
   return ls_object_is_held(array, w->map->uses[output]) &&
          ls_array_dtype(array) == type.dtype &&
@@ -72,8 +73,8 @@ static bool leaf_fits(walk *w, ls_nest wanted, ls_nest have) {
   return true;
 }
 
-// Returns true if nobody else holds the nest: a holder of a nest holds its
-// arrays, whose own counts do not tell.
+// Returns true if nobody else holds the nest. Holding a nest holds its arrays,
+// whose own counts do not show it.
 static bool is_held_once(ls_nest nest) {
   if (!ls_nest_is_node(nest) && nest.kind != LS_KIND_DISTRIBUTED) return true;
   if (!ls_object_is_unique(nest.as.ref)) return false;
@@ -101,7 +102,7 @@ static bool can_be_refilled(walk *w, ls_nest structure, ls_nest *leaves,
 }
 
 // ---- New ones
-// ------------------------------------------------------------------
+// ---- New arrays ------------------------------------------------------------
 static ls_nest make_output(walk *w) {
   const uint32_t output = w->map->outputs[w->next++];
   const ls_type type = w->map->types[output];
@@ -156,7 +157,8 @@ ls_status ls_results_open(ls_nest structure, const ls_result_map *map,
   return ls_ok();
 }
 
-// Strings and objects in results are still the program's.
+// Makes arrays own their strings and objects, which until now belong to the
+// program.
 static ls_status own_all(ls_nest nest) {
   if (nest.kind == LS_KIND_ARRAY) return ls_array_own(ls_nest_as_array(nest));
   const size_t parts = ls_distributed_count(nest);

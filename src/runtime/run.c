@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Running a program on a store: an instance, bound to where values are, and its
-// turn at the gate.
+// Runs a program on a store: takes an instance, bound to the variables'
+// buffers, and waits at the gate.
 #include "base/cancel.h"
 #include "base/memory/own.h"
 #include "engine/backend.h"
@@ -59,7 +59,8 @@ static ls_status bind(ls_compiled *compiled, ls_store *store,
   return status;
 }
 
-// Takes the idle list whole, keeps the first of this store, puts the rest back.
+// Takes the whole idle list, keeps the first instance of this store, and puts
+// the others back.
 static ls_bound *take_idle(ls_compiled *compiled, uint64_t store_id) {
   ls_bound *list = __atomic_exchange_n(&compiled->idle, NULL, __ATOMIC_ACQ_REL);
   if (list == NULL || (list->next == NULL && list->store_id == store_id))
@@ -74,7 +75,7 @@ static ls_bound *take_idle(ls_compiled *compiled, uint64_t store_id) {
   }
   list = __atomic_exchange_n(&compiled->idle, list, __ATOMIC_ACQ_REL);
   ls_compiled_drop_bound(compiled,
-                         list);  // Another thread's, a moment's surplus.
+                         list);  // A concurrent run has put its list there.
   return found;
 }
 
@@ -92,7 +93,7 @@ static ls_status run_take(ls_compiled *compiled, ls_store *store,
 }
 
 // ---- Running ---------------------------------------------------------------
-// Checks that every variable that is read has a value.
+// Checks that all variables that are read have values.
 static ls_status run_check_values(const ls_compiled *compiled,
                                   const ls_store *store) {
   const ls_program *program = compiled->program;
@@ -107,14 +108,14 @@ static ls_status run_check_values(const ls_compiled *compiled,
   return ls_ok();
 }
 
-// Returns true if nothing that the program asks about or changes in the store's
-// states has changed since it ran, and its last run changed nothing.
+// Returns true if no state that the program depends on or changes has changed
+// since its last run, and that run changed nothing.
 static bool is_settled(const ls_compiled *compiled, const ls_store *store) {
   return __atomic_load_n(&compiled->settled, __ATOMIC_ACQUIRE) ==
          ls_store_changes(store);
 }
 
-// Returns true if what its computations are launched by still stands for it.
+// Returns true if the TPU systems of its computations are still the same.
 static bool can_launch(const ls_program *program) {
   for (size_t i = 0; i < program->num_launches; ++i)
     if (!program->runtime->launches->is_current(program->launches[i]))
@@ -122,7 +123,7 @@ static bool can_launch(const ls_program *program) {
   return true;
 }
 
-// Begins each of its computations for cores.
+// Passes each of its TPU computations to its cores' queues.
 static ls_status launch(const ls_program *program, bool *out_stale) {
   if (program->num_launches == 0) return ls_ok();
   *out_stale = !can_launch(program);
@@ -147,7 +148,7 @@ bool ls_compiled_fits(const ls_compiled *compiled, const ls_store *store) {
     const ls_variable *variable = (ls_variable *)use->variable;
     const ls_variable *container =
         variable->num_components > 0 ? variable : variable->container;
-    // A component that is given a buffer of its own says nothing by itself.
+    // A component with its own buffer has no effect on the container's state.
     if (container == NULL || (container != variable && !use->split_before))
       continue;
     if (ls_store_is_shared(store, container) == use->split_before) return false;
@@ -155,7 +156,8 @@ bool ls_compiled_fits(const ls_compiled *compiled, const ls_store *store) {
   return true;
 }
 
-// Notes what the run has left: values, and whether they are shared.
+// Stores the states after a run: which variables have values, and which are
+// shared.
 static void note_writes(const ls_compiled *compiled, ls_store *store) {
   const ls_program *program = compiled->program;
   for (size_t i = 0; i < program->num_uses; ++i) {
@@ -167,7 +169,7 @@ static void note_writes(const ls_compiled *compiled, ls_store *store) {
   }
 }
 
-// Ties the instance to the buffers where the values are now.
+// Binds the instance to the variables' current buffers.
 static ls_status update_buffers(ls_run *r) {
   const ls_compiled *compiled = r->compiled;
   const ls_program *program = compiled->program;
@@ -182,7 +184,7 @@ static ls_status update_buffers(ls_run *r) {
   return ls_ok();
 }
 
-// Takes a long run's values as they are, and buffers for new ones.
+// Holds the variables' values for a long run, and gets buffers for new values.
 static ls_status take_values(ls_run *r) {
   const ls_compiled *compiled = r->compiled;
   const ls_program *program = compiled->program;
@@ -199,7 +201,7 @@ static ls_status take_values(ls_run *r) {
   return ls_ok();
 }
 
-// Drops old values; new ones become the values, or nothing does.
+// Drops the old values held; publishes the new ones, or drops those.
 static void give_values(ls_run *r, bool publish) {
   const ls_program *program = r->compiled->program;
   ls_bound *b = r->bound;
@@ -242,8 +244,7 @@ static void leave_store(ls_run *r, bool succeeded) {
 }
 
 // ---- Runs ------------------------------------------------------------------
-// Takes what a run keeps of its store until it is over: nothing if it uses no
-// variable.
+// Begins a run: enters the gate, unless the program uses no variables.
 static ls_status run_begin(ls_run *r, bool *out_stale) {
   if (r->compiled->num_touches == 0)
     return run_take(r->compiled, r->store, &r->bound);
@@ -306,7 +307,7 @@ void ls_run_stop(ls_run *run, ls_status status) {
   run->compiled->backend->vtable->stop(run->bound->instance, status);
 }
 
-// Advances each that has not ended. Returns the one that has failed, or NULL.
+// Advances all runs that have not ended. Returns one that has failed, or NULL.
 static ls_run *advance_all(ls_run *runs, size_t count, ls_instance **waiting,
                            size_t *num_waiting) {
   *num_waiting = 0;
@@ -375,7 +376,7 @@ ls_status ls_compiled_fill(const ls_compiled *compiled, ls_buffer *buffer,
                                          &(ls_run_args){.step = step});
 }
 
-// Takes an instance to look at, which may be bound now.
+// Takes an instance for printing or measuring; binds one if need be.
 static ls_status take_to_look(ls_compiled *compiled, ls_store *store,
                               ls_bound **out_bound) {
   ls_access access = {.touches = compiled->touches,

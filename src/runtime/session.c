@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A session run is a function made of a pruned graph: fetches and feeds with
-// their types are the signature, and programs come from the same cache.
+// Sessions: a run is a function made of a pruned graph. Fetches and feeds with
+// their types are the signature, and programs come from the common cache.
 #include "lockstep/session.h"
 
 #include "base/cancel.h"
@@ -26,11 +26,11 @@ struct ls_session {
   ls_mutex lock;  // Guards the plans.
   ls_map plans;   // Key -> plan.
   ls_precompiled *precompiled;
-  uint64_t runs;  // So far; those of a loop that counts steps are as many.
-  // Closing: what ends the runs that are under way, how many they are (atomic),
-  // and word of the last one.
+  uint64_t runs;  // Runs so far; a loop that counts steps counts as many.
+  // For closing: the cancel of running runs, their number (atomic), and a
+  // signal of the last one.
   ls_cancel *closing;
-  uint32_t num_running;  // And DESTROYED: the last run frees the session.
+  uint32_t num_running;  // Plus DESTROYED: then the last run frees the session.
   ls_condition idle;
 };
 
@@ -79,7 +79,7 @@ static void free_session(ls_session *session) {
   ls_release(session->allocator, session);
 }
 
-// A function on the host may destroy the session that runs it.
+// A host function may destroy the session that runs it.
 void ls_session_destroy(ls_session *session) {
   if (session == NULL) return;
   if (__atomic_fetch_or(&session->num_running, DESTROYED, __ATOMIC_SEQ_CST) ==
@@ -90,11 +90,11 @@ void ls_session_destroy(ls_session *session) {
 ls_store *ls_session_store(const ls_session *session) { return session->store; }
 
 // ---- One run ---------------------------------------------------------------
-// A run's request, in the terms of lowering.
+// A run's request, in terms of lowering.
 typedef struct request {
   ls_session *session;
-  ls_nest fetches;  // Checked.
-  ls_nest *leaves;  // Of fetches, and as many again for the results.
+  ls_nest fetches;  // Checked by check_fetch.
+  ls_nest *leaves;  // Leaves of the fetches, and as many for the results.
   size_t num_leaves;
   uint64_t *refs;
   size_t num_refs;
@@ -108,7 +108,7 @@ typedef struct request {
   ls_arena memory;
 } request;
 
-// Checks that it is a tensor or op of this graph, and not a banned one.
+// Checks a fetch: a tensor or op of this graph, and not excluded.
 static ls_status check_fetch(const request *r, ls_nest leaf) {
   const bool is_tensor = leaf.kind == LS_KIND_TENSOR;
   ls_graph *graph = is_tensor ? leaf.as.tensor.graph : leaf.as.op.graph;
@@ -276,7 +276,7 @@ static ls_status plan_key(const request *r, ls_text *key) {
   return ls_text_status(key);
 }
 
-// With the session's lock held.
+// Finds or makes the plan; the session's lock is held.
 static ls_status find_or_make_plan(request *r, const ls_text *key,
                                    ls_plan **out_plan) {
   ls_session *session = r->session;
@@ -307,7 +307,7 @@ static ls_status find_plan(request *r, ls_plan **out_plan) {
   return status;
 }
 
-// Reads the graph's global step, if it has one: runs draw by it.
+// Reads the graph's global step, if it has one: random draws depend on it.
 static ls_status read_global_step(const ls_session *session, uint64_t *step) {
   const ls_graph *graph = session->graph;
   ls_nest leaf = ls_none();
@@ -325,7 +325,7 @@ static ls_status read_global_step(const ls_session *session, uint64_t *step) {
   return ls_ok();
 }
 
-// Runs a plan that fits. Stale: it does not any more.
+// Runs a plan; `*out_stale`: it no longer fits the store.
 static ls_status run_plan(request *r, ls_nest *results, bool *out_stale) {
   ls_plan *p = NULL;
   LS_RETURN_IF_ERROR(find_plan(r, &p));
@@ -365,8 +365,8 @@ static ls_status session_run(request *r, ls_nest fetches, const ls_feed *feeds,
 }
 
 // ---- Closing ---------------------------------------------------------------
-// Counts a run before it asks whether the session is closed; a close requests
-// the end of runs before it counts them.
+// Counts a run before checking if the session is closed; a close sets the
+// cancel before it reads the count. So one of them sees the other.
 static ls_status session_enter(ls_session *session) {
   __atomic_add_fetch(&session->num_running, 1, __ATOMIC_SEQ_CST);
   return ls_cancel_is_requested(session->closing)
@@ -374,10 +374,11 @@ static ls_status session_enter(ls_session *session) {
              : ls_ok();
 }
 
-// The session may be gone afterwards.
+// Ends a run. May free the session.
 static void session_leave(ls_session *session) {
   if (__atomic_load_n(&session->closing->requested, __ATOMIC_SEQ_CST)) {
-    // Under the lock, or the session might go before its lock is left.
+    // Signals under the lock, since the session may be freed once the lock is
+    // released.
     ls_mutex_lock(&session->lock);
     const uint32_t left =
         __atomic_sub_fetch(&session->num_running, 1, __ATOMIC_SEQ_CST);
@@ -399,7 +400,7 @@ ls_status ls_session_close(ls_session *session) {
   enum { LOOK_NANOS = 20 * 1000 * 1000 };
   LS_REQUIRE(session);
   ls_cancel_request(session->closing);
-  // A host function may be part of a run of this session.
+  // A host function may be part of a run of this session, so it must not wait.
   if (ls_this_thread.work.run != 0) return ls_ok();
   ls_mutex_lock(&session->lock);
   while ((__atomic_load_n(&session->num_running, __ATOMIC_SEQ_CST) &

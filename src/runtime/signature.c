@@ -10,8 +10,8 @@
 #include "lockstep/variable.h"
 #include "runtime/eager/eager.h"
 
-// The array of an array leaf or eager tensor; NULL for other leaves and for
-// eager tensors without value.
+// Returns the array of an array leaf or eager tensor; NULL for other leaves and
+// for eager tensors without a value.
 static ls_array *array_of(ls_nest leaf) {
   if (leaf.kind == LS_KIND_ARRAY) return leaf.as.ref;
   if (leaf.kind != LS_KIND_TENSOR || leaf.as.tensor.graph == NULL ||
@@ -60,7 +60,7 @@ static bool signature_key_of(ls_nest leaf, ls_leaf_key *key) {
   }
 }
 
-// Known by its address, so the signature holds it.
+// Returns true for kinds compared by address: the signature holds a reference.
 static bool is_object(ls_kind kind) {
   return kind == LS_KIND_VARIABLE || kind == LS_KIND_OBJECT;
 }
@@ -190,9 +190,8 @@ ls_status ls_signature_arrays(const ls_signature *signature,
   return ls_ok();
 }
 
-// ---- Values of a trace ------------------------------------------------------
-// ---- Arguments -------------------------------------------------------------
-// Turns the arguments' values into parameters.
+// ---- Values of a trace -----------------------------------------------------
+// User data of the map that turns arguments into parameters.
 typedef struct to_parameters {
   ls_graph *graph;
   const ls_signature *signature;
@@ -241,8 +240,8 @@ ls_nest ls_trace_constants(ls_nest args) {
 }
 
 // ---- Results ---------------------------------------------------------------
-// The refs of leaves that are tensors, or distributed ones. Returns how many
-// there are; `refs` may be NULL.
+// Lists the refs of tensor leaves, also distributed ones. Returns their number;
+// `refs` may be NULL.
 static size_t list_refs(const ls_nest *leaves, size_t num_leaves,
                         uint64_t *refs) {
   size_t count = 0;

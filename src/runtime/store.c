@@ -6,18 +6,18 @@
 #include "base/values/array_internal.h"
 #include "runtime/program.h"
 
-// Keyed by the variable's id, which is never reused, so a forgotten variable
-// leaves nothing behind.
+// A variable's entry in a store, keyed by the variable's id, which is never
+// reused.
 struct ls_place {
   ls_type type;
-  const char *name;   // The variable's.
-  ls_buffer *buffer;  // NULL: none was needed yet.
-  ls_buffer *spare;   // That a value can go to, unless somebody holds it.
+  const char *name;   // Lent by the variable.
+  ls_buffer *buffer;  // NULL: not needed yet.
+  ls_buffer *spare;   // A buffer for new values, unless it is held.
   bool written;
-  bool shared;  // Of a container: its buffer is that of all components.
+  bool shared;  // Of a container: all components use its buffer.
 };
 
-// Calls in other threads look at them meanwhile.
+// Reads a flag that other threads may change.
 static bool is_set(const bool *flag) {
   return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
 }
@@ -29,11 +29,11 @@ struct ls_store {
   ls_backend *backend;
   ls_gate gate;
   uint64_t changes, moves;  // Atomic.
-  ls_mutex lock;            // Guards the map, and who holds buffers.
+  ls_mutex lock;            // Guards the map, and the holders of buffers.
   ls_map places;
 };
 
-// Numbers of all stores come from here.
+// Returns numbers for all stores, never the same twice.
 static uint64_t next_number(void) {
   static uint64_t last;
   return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
@@ -133,7 +133,7 @@ ls_status ls_place_buffer(ls_store *store, ls_place *place,
                           ls_buffer **out_buffer) {
   *out_buffer = NULL;
   ls_status status = ls_ok();
-  // Two that only read may be the first to come here.
+  // Two readers may both be the first at a variable.
   ls_mutex_lock(&store->lock);
   if (place->buffer == NULL)
     status = create_buffer(store, place, &place->buffer);
@@ -204,7 +204,7 @@ ls_variable_states ls_store_states(const ls_store *store) {
 }
 
 // Finds where the value is: a component's in the container while that is
-// shared, a container's else in its first component.
+// shared; a container's, if not shared, in its first component.
 static ls_place *store_find(const ls_store *store,
                             const ls_variable *variable) {
   const ls_variable *at = variable;
@@ -242,7 +242,7 @@ void ls_store_set_shared(ls_store *store, const ls_variable *container,
   if (place != NULL) store_set(store, &place->shared, shared);
 }
 
-// ---- Values, for who is in -------------------------------------------------
+// ---- Values, for accesses inside the gate ----------------------------------
 ls_status ls_store_look(ls_store *store, const ls_variable *variable,
                         const ls_buffer **out_buffer) {
   const ls_place *place = store_find(store, variable);
@@ -268,7 +268,7 @@ static ls_status store_read_value(ls_store *store, const ls_variable *variable,
   return ls_ok();
 }
 
-// Finds a variable's own buffer, to be written.
+// Returns a variable's own buffer, for writing.
 static ls_status own_buffer(ls_store *store, ls_variable *variable,
                             ls_buffer **out_buffer) {
   ls_place *place = NULL;
@@ -294,7 +294,8 @@ static ls_status split_value(ls_store *store, const ls_variable *container) {
   return ls_ok();
 }
 
-// Finds the buffer for a new value of `type`. A component gets its own.
+// Returns the buffer for a new value of `type`. A component gets its own
+// buffer.
 ls_status ls_store_buffer_to_write(ls_store *store, ls_variable *variable,
                                    ls_type type, ls_buffer **out_buffer) {
   if (type.dtype != variable->type.dtype ||
@@ -325,7 +326,7 @@ static ls_status write_value(ls_store *store, ls_variable *variable,
 }
 
 // ---- From outside ----------------------------------------------------------
-// The use of one variable.
+// An access to one variable.
 typedef struct one {
   ls_touch touch;
   ls_access access;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A trace as a file: Chrome trace events, of which Perfetto shows "X", complete
-// spans, in rows that nest; "M", names; "b" and "e", spans that may overlap;
-// "i", marks.
+// Writes a trace as Chrome trace events. Perfetto shows "X", complete spans, in
+// rows that nest; "M", names; "b" and "e", spans that may overlap; "i", marks.
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,20 +20,20 @@ enum { SPANS = 32768, MOST_SPANS = 1 << 24 };
 struct ls_trace {
   ls_runtime *runtime;
   ls_allocator *allocator;
-  char *path;         // NULL: none.
-  ls_trace_log *log;  // NULL: it has not begun.
+  char *path;         // NULL: not written to a file.
+  ls_trace_log *log;  // NULL: not started.
 };
 
 // ---- Events ----------------------------------------------------------------
 typedef struct writer {
   ls_json_writer json;
-  const ls_trace_log *log;  // NULL: there are no spans.
+  const ls_trace_log *log;  // NULL: no spans.
   int64_t process;
   int64_t lost;
-  int64_t waits;  // Spans that stood in line so far: each has its number.
+  int64_t waits;  // Queued spans so far, which are numbered.
 } writer;
 
-// Up to its arguments or its end. Each event is a line.
+// Begins an event up to its arguments. Each event is a line.
 static void begin_event(writer *w, const char *phase, const char *name,
                         int64_t thread) {
   ls_json_writer *json = &w->json;
@@ -65,7 +64,7 @@ static void put_kind(writer *w, const char *kind) {
   ls_json_string(&w->json, kind);
 }
 
-// An event of the kind "M".
+// Writes an event of kind "M".
 static void write_name(writer *w, const char *what, int64_t thread,
                        const char *name) {
   begin_event(w, "M", what, thread);
@@ -77,7 +76,7 @@ static void write_name(writer *w, const char *what, int64_t thread,
   end_event(w);
 }
 
-// The time in line, which overlaps with that of others.
+// Writes the time a span was queued, as an overlapping span.
 static void write_wait(writer *w, const ls_span_record *span, int64_t thread) {
   ++w->waits;
   for (int end = 0; end < 2; ++end) {
@@ -116,16 +115,16 @@ static void write_span(writer *w, const ls_span_record *span, int64_t thread) {
 }
 
 // ---- Threads ---------------------------------------------------------------
-// Spans of a row nest. Those of fibers that took turns on a thread may not, so
-// a thread has as many rows as it takes.
+// Limits of rows. Spans in a row nest. Spans of fibers that took turns on a
+// thread may not, so a thread gets as many rows as it needs.
 enum { MOST_ROWS = 64, MOST_DEPTH = 64, ROW_STRIDE = 1 << 22 };
 
 typedef struct row {
-  int64_t ends[MOST_DEPTH];  // Of the spans that are open, the inmost last.
+  int64_t ends[MOST_DEPTH];  // Ends of the open spans, the innermost last.
   int depth;
 } row;
 
-// Whoever contains others comes before them, and has ended after them.
+// Orders containing spans before contained ones: earlier start, then later end.
 static int by_time(const void *left, const void *right) {
   const ls_span_record *a = *(const ls_span_record *const *)left;
   const ls_span_record *b = *(const ls_span_record *const *)right;
@@ -134,7 +133,7 @@ static int by_time(const void *left, const void *right) {
   return 0;
 }
 
-// Returns true if a span fits into a row, where it is placed then.
+// Returns true and places the span in the row if it fits.
 static bool enter_row(row *r, const ls_span_record *span) {
   while (r->depth > 0 && r->ends[r->depth - 1] <= span->began)
     --r->depth;
@@ -214,7 +213,7 @@ static ls_status write_events(writer *w, const ls_runtime *runtime) {
   for (size_t i = 0; w->log != NULL && i < LS_SPAN_THREADS; ++i)
     if (w->log->rings[i] != NULL)
       LS_RETURN_IF_ERROR(write_thread(w, w->log->rings[i]));
-  // Last, as no comma follows it.
+  // The process comes last, as no comma follows it.
   write_process(w, runtime);
   if (text->failed) return ls_out_of_memory();
   text->size -= sizeof(",\n") - 1;

@@ -34,7 +34,7 @@ ls_emitted ls_emit_activation(ls_emitter *e, ls_emitted x) {
   return ls_node_attr(e->node, LS_ATTR_ID_ACTIVATION) != NULL ? relu(e, x) : x;
 }
 
-// x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
+// Computes x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
 static ls_emitted gelu(ls_emitter *e, ls_emitted x) {
   const ls_emitted square = ls_emit_2(e, LS_OP_MUL, x, x);
   const ls_emitted inner =
@@ -48,14 +48,14 @@ static ls_emitted gelu(ls_emitter *e, ls_emitted x) {
   return ls_emit_2(e, LS_OP_MUL, x, ls_emit_1(e, LS_OP_SIGMOID, u));
 }
 
-// max(x, 0) + log(1 + e^-|x|).
+// Computes max(x, 0) + log(1 + e^-|x|).
 static ls_emitted softplus(ls_emitter *e, ls_emitted x) {
   const ls_emitted below = ls_emit_1(e, LS_OP_NEG, ls_emit_1(e, LS_OP_ABS, x));
   return ls_emit_2(e, LS_OP_ADD, relu(e, x),
                    ls_emit_1(e, LS_OP_LOG1P, ls_emit_1(e, LS_OP_EXP, below)));
 }
 
-// The sum of operands [begin, end) along the canonical tree.
+// Adds operands [begin, end) along the canonical tree.
 static ls_emitted add_range(ls_emitter *e, uint32_t begin, uint32_t end) {
   uint32_t split = 1;
   if (end - begin == 1) return ls_emit_wide(e, ls_operand(e, begin));
@@ -65,7 +65,7 @@ static ls_emitted add_range(ls_emitter *e, uint32_t begin, uint32_t end) {
   return ls_emit_2(e, LS_OP_ADD, left, add_range(e, begin + split, end));
 }
 
-// 16-bit floats are added in f32 and rounded once.
+// Adds all operands; 16-bit floats in f32, rounded once.
 static ls_emitted compose_add_all(ls_emitter *e) {
   return ls_emit_convert(e, add_range(e, 0, e->node->num_inputs),
                          e->node->outputs[0].dtype);
@@ -163,7 +163,7 @@ static ls_emitted emit_reverse(ls_emitter *e) {
   return out;
 }
 
-// Indices out of range are those at the ends.
+// Clamps indices that are out of range.
 static ls_emitted emit_gather(ls_emitter *e) {
   const ls_emitted x = ls_operand(e, 0);
   const int64_t axis = ls_node_int(e->node, LS_ATTR_ID_AXIS);
@@ -197,7 +197,7 @@ static void emit_barrier(ls_emitter *e) {
     ls_emit_bind(e, ls_ref(e->node->id, i), ls_operand(e, i));
 }
 
-// 1 where the index is that of the place.
+// Makes 1 where the index equals the position, else 0.
 static ls_emitted one_hot_of(ls_emitter *e, ls_emitted indices, ls_dim depth,
                              ls_dtype dtype) {
   ls_batch_dims column = ls_batch_dims_at(e, indices);
@@ -283,8 +283,8 @@ static void emit_softmax(ls_emitter *e, bool log) {
                          ls_dtype_at(e, x)));
 }
 
-// -log_softmax(x)[label] of each row: labels out of range are none. Others are
-// left out, not multiplied by 0: a class that cannot be is -inf.
+// Computes -log_softmax(x)[label] of each row; rows with labels out of range
+// give 0. Selects instead of multiplying by 0, as an impossible class has -inf.
 static ls_emitted cross_entropy(ls_emitter *e) {
   const ls_emitted x = ls_operand(e, 0);
   const ls_emitted rows = ls_emit_softmax(e, ls_emit_wide(e, x), true);
@@ -300,7 +300,7 @@ static ls_emitted cross_entropy(ls_emitter *e) {
                          e->node->outputs[0].dtype);
 }
 
-// The first place of the largest or least; a nan is one.
+// Finds the first position of the largest or least value; a NaN counts as such.
 static ls_emitted arg_extreme(ls_emitter *e) {
   const ls_emitted x = ls_operand(e, 0);
   const int64_t axis = ls_node_int(e->node, LS_ATTR_ID_AXIS);
@@ -323,7 +323,7 @@ static ls_emitted arg_extreme(ls_emitter *e) {
                         false);
 }
 
-// Sums and products of 16-bit floats are f32's.
+// Sums and products of 16-bit floats are computed in f32.
 static ls_emitted emit_reduction(ls_emitter *e) {
   size_t count = 0;
   const uint16_t op = e->node->type;
@@ -363,7 +363,7 @@ static bool compose_reduction(ls_emitter *e) {
 }
 
 // ---- Products --------------------------------------------------------------
-// All leading dimensions as one.
+// Merges all leading dimensions.
 static ls_emitted as_matrix(ls_emitter *e, ls_emitted x) {
   const ls_batch_dims dims = ls_batch_dims_at(e, x);
   ls_dim rows = ls_dim_of(1);

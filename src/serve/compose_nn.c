@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolutions, windows, norms and attention.
+// Emits convolutions, windows, norms and attention.
 #include <math.h>
 
 #include "serve/emit.h"
@@ -10,7 +10,7 @@ static ls_emitted scalar_like(ls_emitter *e, ls_emitted like, double value) {
 }
 
 // ---- Windows ---------------------------------------------------------------
-// The windows of the op at hand over x, of these taps.
+// Reads the windows of the current op over x, with these taps.
 static bool compose_nn_read_window(ls_emitter *e, ls_emitted x,
                                    const ls_dim *taps, ls_window *out) {
   const ls_batch_dims dims = ls_batch_dims_at(e, x);
@@ -53,7 +53,7 @@ static ls_emitted slide(ls_emitter *e, uint16_t op, ls_emitted x,
   return out;
 }
 
-// How many elements each window has: [1, spatial..., 1].
+// Counts the elements of each window: [1, spatial..., 1].
 static ls_emitted count_windows(ls_emitter *e, ls_emitted x,
                                 const ls_window *window) {
   ls_batch_dims dims = ls_batch_dims_at(e, x), result = ls_result_dims(e);
@@ -63,7 +63,7 @@ static ls_emitted count_windows(ls_emitter *e, ls_emitted x,
   return slide(e, LS_OP_REDUCE_SUM, ones, window, result);
 }
 
-// 1 / count, rounded as the type that is computed with rounds it.
+// Returns 1 / count, rounded like the type of the computation.
 static double reciprocal_of(const ls_emitter *e, ls_emitted like,
                             double count) {
   return ls_dtype_at(e, like) == LS_DTYPE_F64 ? 1 / count
@@ -101,7 +101,7 @@ static ls_emitted mean_of_last(ls_emitter *e, ls_emitted x) {
   return ls_emit_2(e, LS_OP_DIV, sum, scalar_like(e, x, (double)size));
 }
 
-// x times 1 / sqrt(square + epsilon).
+// Computes x times 1 / sqrt(square + epsilon).
 static ls_emitted normalized(ls_emitter *e, ls_emitted x, ls_emitted square) {
   const double epsilon = ls_node_real(e->node, LS_ATTR_ID_EPSILON);
   const ls_emitted sum =
@@ -137,7 +137,7 @@ static ls_emitted norm(ls_emitter *e) {
 }
 
 // ---- Attention -------------------------------------------------------------
-// Parts of the last dimension, which is q, k and v side by side.
+// Slices q, k or v out of the last dimension, where they are concatenated.
 static ls_emitted third(ls_emitter *e, ls_emitted x, int64_t part) {
   ls_batch_dims dims = ls_batch_dims_at(e, x);
   const int64_t width = ls_emit_size(e, dims.dim[2]) / 3;
@@ -149,8 +149,8 @@ static ls_emitted third(ls_emitter *e, ls_emitted x, int64_t part) {
   return out;
 }
 
-// [batch, tokens, heads * depth] as [batch, heads, tokens, depth], or with the
-// last two swapped.
+// Reshapes [batch, tokens, heads * depth] to [batch, heads, tokens, depth], or
+// with the last two swapped.
 static ls_emitted split_heads(ls_emitter *e, ls_emitted x, int64_t heads,
                               bool swap) {
   static const int64_t plain[] = {0, 2, 1, 3}, swapped[] = {0, 2, 3, 1};
@@ -163,7 +163,7 @@ static ls_emitted split_heads(ls_emitter *e, ls_emitted x, int64_t heads,
                            swap ? swapped : plain);
 }
 
-// Token i sees those up to i.
+// Masks scores: token i attends to tokens up to i.
 static ls_emitted hide_later(ls_emitter *e, ls_emitted scores) {
   const ls_batch_dims dims = ls_batch_dims_at(e, scores);
   const ls_batch_dims column = {.rank = 2, .dim = {dims.dim[2], ls_dim_of(1)}};

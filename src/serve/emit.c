@@ -13,7 +13,7 @@ void ls_emitter_init(ls_emitter *e, const ls_emit_language *language,
                     .status = ls_ok(),
                     .self = self};
   ls_map_init(&e->refs, memory->allocator);
-  // Number 0 stands for what failed: of a shape that all can look at.
+  // Value 0 stands for a failed one, with a shape on which all functions work.
   ls_batch_dims dims = {.rank = 4};
   for (int32_t i = 0; i < dims.rank; ++i)
     dims.dim[i] = ls_dim_of(1);
@@ -96,7 +96,7 @@ ls_emitted ls_emit_reshape(ls_emitter *e, ls_emitted x, ls_batch_dims dims) {
   return out;
 }
 
-// With ones in front.
+// Adds leading dimensions of size 1.
 static ls_emitted add_rank(ls_emitter *e, ls_emitted x, int32_t rank) {
   const ls_batch_dims from = ls_emit_look(e, x)->dims;
   ls_batch_dims dims = {.rank = rank};
@@ -129,7 +129,7 @@ ls_emitted ls_emit_transpose(ls_emitter *e, ls_emitted x,
 }
 
 // ---- Elementwise -----------------------------------------------------------
-// The shape that operands have together.
+// Returns the operands' common shape after broadcasting.
 static ls_batch_dims together(const ls_emitter *e, const ls_emitted *in,
                               size_t count) {
   ls_batch_dims dims = {0};
@@ -212,7 +212,7 @@ ls_emitted ls_emit_scalar(ls_emitter *e, ls_dtype dtype, double value) {
   return ls_emit_constant(e, array);
 }
 
-// ---- Others ----------------------------------------------------------------
+// ---- Reductions, products and windows --------------------------------------
 ls_emitted ls_emit_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
                           const int64_t *axes, size_t count, bool keep) {
   if (!is_ok(e)) return 0;
@@ -265,7 +265,7 @@ static bool is_element(const ls_node *node) {
          node->num_outputs == 1 && node->num_inputs <= LS_MAX_RANK;
 }
 
-// An elementwise op of the language's own.
+// Emits an elementwise op that the language has.
 static void emit_element(ls_emitter *e, const ls_node *node) {
   ls_emitted in[LS_MAX_RANK] = {0};
   for (uint32_t i = 0; i < node->num_inputs; ++i)

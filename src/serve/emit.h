@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lowered programs in other languages.
+// Translates lowered programs to other languages.
 //
-// A language (ONNX, StableHLO) is a table of what all of them have: elementwise
-// ops, shapes, reductions, products, convolutions, windows, lookups. What is
-// made of these, such as attention or norms, is written once (compose.c), so
-// that a language is small, and all of them compute the same.
+// A language (ONNX, StableHLO) is a table of basic operations: elementwise ops,
+// shapes, reductions, products, convolutions, windows, lookups. Ops composed of
+// these, such as attention or norms, are written once (compose.c), so that a
+// language is small, and all languages compute the same.
 #ifndef LS_SERVE_EMIT_H_
 #define LS_SERVE_EMIT_H_
 
@@ -16,12 +16,11 @@
 #include "serve/serving.h"
 
 // ---- Signatures as lowered programs (lowered.c) ----------------------------
-// A signature is lowered for several batch sizes, three side by side and one
-// far off, without anything for a back end; where these programs differ in
-// nothing but sizes that are `scale` times the batch size and `offset` more,
-// they are one for all sizes.
-//
 // A size: scale * batch + offset.
+//
+// A signature is lowered for several batch sizes, three close together and one
+// far away, without a back end's passes; if these programs differ only in sizes
+// that are linear in the batch size, they represent all sizes.
 typedef struct ls_dim {
   int64_t scale, offset;
 } ls_dim;
@@ -37,14 +36,15 @@ typedef struct ls_lowered_signature {
   ls_graph *gathered;  // NULL: there is nothing to gather.
   ls_program *programs[LS_LOWERED_SIZES];
   int64_t batch[LS_LOWERED_SIZES];
-  size_t count;       // Of programs; 1: sizes are what they are.
-  uint32_t *outputs;  // Of each output of the signature: the program's.
+  size_t count;       // Number of programs; 1: sizes are constant.
+  uint32_t *outputs;  // The program's output for each output of the signature.
 } ls_lowered_signature;
 
-// `batch`: the first dimension of inputs wherever it is not known; 0: any.
-// Deinit it also after a failure.
-//   LS_UNIMPLEMENTED  inputs of other unknown dimensions; an op that depends on
-//                     the batch size otherwise; variables that are written.
+// Lowers a signature. `batch` replaces an unknown first dimension of inputs; 0:
+// any size. Call deinit even after a failure.
+//   LS_UNIMPLEMENTED  other unknown dimensions of inputs; an op whose size is
+//   not
+//                     linear in the batch size; variables that are written.
 LS_MUST_USE ls_status ls_lower_signature(ls_graph *graph,
                                          const ls_serve_signature *signature,
                                          int64_t batch, ls_arena *memory,
@@ -52,21 +52,22 @@ LS_MUST_USE ls_status ls_lower_signature(ls_graph *graph,
 void ls_lowered_signature_deinit(ls_lowered_signature *self);
 LS_OWNED_STRUCT(ls_lowered_signature, ls_lowered_signature_deinit)
 
-// The first program's graph, and sizes in it, which stand at the same places in
-// the others.
+// Returns the first program's graph, and sizes in it, which correspond to those
+// in the other programs.
 static inline ls_graph *ls_lowered_body(const ls_lowered_signature *self) {
   return self->programs[0]->body;
 }
 ls_batch_dims ls_lowered_dims(const ls_lowered_signature *self, uint64_t ref);
-// "op 'name' (type)" and " (at file:line)", as the user made it, for messages.
+// Prints "op 'name' (type)" and " (at file:line)", as the user made the op, for
+// messages.
 const char *ls_lowered_describe(const ls_lowered_signature *self,
                                 const ls_node *node, char *buffer, size_t size);
 const char *ls_lowered_place(const ls_lowered_signature *self,
                              const ls_node *node, char *buffer, size_t size);
 
 // ---- Values ----------------------------------------------------------------
-// A value of the program that is written, from 1; 0: there is none, and the
-// emitter's status says why.
+// A value of the emitted program, from 1; 0: none, and the emitter's status is
+// a failure.
 typedef uint32_t ls_emitted;
 
 typedef struct ls_emitted_value {
@@ -78,29 +79,30 @@ typedef struct ls_emitted_value {
 typedef struct ls_emitter ls_emitter;
 typedef struct ls_emit_language {
   const char *name;
-  const char *prefix;  // Of names.
-  // Operands of elementwise ops must have the result's shape, rather than 1
-  // where they repeat.
+  const char *prefix;  // Prefix of names.
+  // Elementwise operands must have the result's shape: 1 does not broadcast.
   bool equal_shapes;
-  // Elementwise ops by their LS_OP_...; false: it has none such.
+  // Emits an elementwise op by its LS_OP_...; returns false if the language
+  // lacks it.
   bool (*element)(ls_emitter *e, uint16_t op, const ls_emitted *in,
                   size_t count, ls_emitted out);
   void (*constant)(ls_emitter *e, const ls_array *array, ls_emitted out);
   void (*reshape)(ls_emitter *e, ls_emitted x, ls_emitted out);
-  // Ranks are equal; sizes are, or are 1.
+  // Emits a broadcast between equal ranks.
   void (*broadcast)(ls_emitter *e, ls_emitted x, ls_emitted out);
   void (*transpose)(ls_emitter *e, ls_emitted x, const int64_t *permutation,
                     ls_emitted out);
-  // REDUCE_SUM, _MAX, _MIN, _PRODUCT, of numbers; AND, OR of bools. The axes
-  // go.
+  // Emits REDUCE_SUM, _MAX, _MIN or _PRODUCT of numbers, AND or OR of bools.
+  // Removes the axes.
   bool (*reduce)(ls_emitter *e, uint16_t op, ls_emitted x, const int64_t *axes,
                  size_t count, ls_emitted out);
-  // Matrices over equal leading dimensions.
+  // Emits a product of matrices with equal leading dimensions.
   void (*dot)(ls_emitter *e, ls_emitted a, ls_emitted b, ls_emitted out);
-  // [batch, spatial..., channels] by [spatial..., channels, output channels].
+  // Emits a convolution of [batch, spatial..., channels] by [spatial...,
+  // channels, output channels].
   bool (*convolve)(ls_emitter *e, ls_emitted x, ls_emitted w,
                    const ls_window *window, int64_t groups, ls_emitted out);
-  // REDUCE_SUM or REDUCE_MAX of windows; padding counts as nothing.
+  // Emits REDUCE_SUM or REDUCE_MAX over windows; padding does not count.
   bool (*slide)(ls_emitter *e, uint16_t op, ls_emitted x,
                 const ls_window *window, ls_emitted out);
   void (*slice)(ls_emitter *e, ls_emitted x, const int64_t *starts,
@@ -111,12 +113,13 @@ typedef struct ls_emit_language {
                       int64_t axis, ls_emitted out);
   void (*reverse)(ls_emitter *e, ls_emitted x, const int64_t *axes,
                   size_t count, ls_emitted out);
-  // Slices of x along an axis; all indices are there.
+  // Emits slices of x along an axis; all indices are in range.
   void (*gather)(ls_emitter *e, ls_emitted x, ls_emitted indices, int64_t axis,
                  ls_emitted out);
-  // 0, 1, 2, ... along an axis.
+  // Emits 0, 1, 2, ... along an axis.
   void (*iota)(ls_emitter *e, int64_t axis, ls_emitted out);
-  // The k largest of the last axis, equal ones by index, and their i32 indices.
+  // Emits the k largest of the last axis, equal ones by index, and their i32
+  // indices.
   void (*top_k)(ls_emitter *e, ls_emitted x, int64_t k, ls_emitted values,
                 ls_emitted indices);
 } ls_emit_language;
@@ -125,16 +128,16 @@ struct ls_emitter {
   const ls_emit_language *language;
   const ls_lowered_signature *program;
   ls_arena *memory;
-  ls_status status;  // The first that went wrong.
+  ls_status status;  // The first failure.
   ls_emitted_value *values;
   size_t num_values, capacity;
-  ls_map refs;          // Of the lowered body -> what it is here.
-  const ls_node *node;  // At hand, for messages.
-  void *self;           // The language's.
+  ls_map refs;          // Ref of the lowered body -> emitted value.
+  const ls_node *node;  // The current op, for messages.
+  void *self;           // State of the language.
 };
 
-// Writes all ops. The language has declared the body's parameters by
-// ls_emit_bind. Deinit it also after a failure.
+// Emits all ops. The language has declared the body's parameters with
+// ls_emit_bind. Call deinit even after a failure.
 void ls_emitter_init(ls_emitter *e, const ls_emit_language *language,
                      const ls_lowered_signature *program, ls_arena *memory,
                      void *self);
@@ -142,25 +145,26 @@ void ls_emitter_deinit(ls_emitter *e);
 LS_OWNED_STRUCT(ls_emitter, ls_emitter_deinit)
 ls_status ls_emit_program(ls_emitter *e);
 
-// Returns the emitted value of a value of the body, 0 if none.
+// Returns the emitted value of a value of the body, 0 if there is none.
 ls_emitted ls_emit_of(ls_emitter *e, uint64_t ref);
 void ls_emit_bind(ls_emitter *e, uint64_t ref, ls_emitted value);
-// A new value, to be written by the language.
+// Makes a new value, which the language writes.
 ls_emitted ls_emit_value(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
                          const char *name);
 static inline const ls_emitted_value *ls_emit_look(const ls_emitter *e,
                                                    ls_emitted value) {
-  return &e->values[value];  // Number 0 is one of no type.
+  return &e->values[value];  // Value 0 has no type.
 }
-// Its name.
+// Appends the value's name.
 void ls_emit_name(const ls_emitter *e, ls_emitted value, ls_text *out);
-// Takes over what went wrong, unless something did before.
+// Takes over a failure, unless there was one before.
 void ls_emit_fail(ls_emitter *e, ls_status status);
-// The op at hand cannot be written: says which, and why.
+// Refuses the current op with this reason.
 void ls_emit_refuse(ls_emitter *e, const char *why);
 
 // ---- Building --------------------------------------------------------------
-// Elementwise; operands are aligned from the last dimension, as NumPy's.
+// Builders. Elementwise operands are aligned at the last dimension, as in
+// NumPy.
 ls_emitted ls_emit_element(ls_emitter *e, uint16_t op, const ls_emitted *in,
                            size_t count);
 ls_emitted ls_emit_1(ls_emitter *e, uint16_t op, ls_emitted x);
@@ -178,7 +182,8 @@ ls_emitted ls_emit_dot(ls_emitter *e, ls_emitted a, ls_emitted b);
 ls_emitted ls_emit_iota(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
                         int64_t axis);
 
-// Writes the op at hand (compose.c), false where it is none that this knows.
+// Emits the current op from basic operations (compose.c); returns false for an
+// op that it does not know.
 bool ls_emit_composed(ls_emitter *e);
 
 static inline ls_dim ls_dim_of(int64_t size) {
@@ -193,7 +198,8 @@ static inline bool ls_dim_is(ls_dim a, int64_t size) {
 }
 
 // ---- Languages -------------------------------------------------------------
-// A whole file of a signature. `values` are those of the program's uses.
+// Writes a whole file for a signature. `values` are those of the variables it
+// uses.
 LS_MUST_USE ls_status ls_write_onnx(const ls_lowered_signature *program,
                                     ls_array *const *values, ls_arena *memory,
                                     ls_text *out);
@@ -201,7 +207,7 @@ LS_MUST_USE ls_status ls_write_stablehlo(const ls_lowered_signature *program,
                                          ls_arena *memory, ls_text *out);
 
 // ---- Lowered ops made of what a language has (compose.c) -------------------
-// Operand `i` of the op at hand, and its result.
+// Return operand `i` and result of the current op.
 static inline ls_emitted ls_operand(ls_emitter *e, uint32_t i) {
   return ls_emit_of(e, e->node->inputs[i]);
 }
@@ -218,18 +224,18 @@ static inline ls_batch_dims ls_batch_dims_at(const ls_emitter *e,
 static inline ls_dtype ls_dtype_at(const ls_emitter *e, ls_emitted value) {
   return ls_emit_look(e, value)->dtype;
 }
-// 16-bit floats as f32, in which what has sums of theirs is computed.
+// Converts 16-bit floats to f32, in which sums are computed.
 ls_emitted ls_emit_wide(ls_emitter *e, ls_emitted x);
-// 1 / x, by which our kernels multiply where a row has one divisor.
+// Emits 1 / x, by which our kernels multiply if a row has one divisor.
 ls_emitted ls_emit_reciprocal(ls_emitter *e, ls_emitted x);
-// Along the last axis; `log`: its logarithm.
+// Emits softmax along the last axis; `log`: its logarithm.
 ls_emitted ls_emit_softmax(ls_emitter *e, ls_emitted x, bool log);
-// relu(x) if the op at hand says so.
+// Emits relu(x) if the current op asks for it.
 ls_emitted ls_emit_activation(ls_emitter *e, ls_emitted x);
-// The size that does not depend on the batch; else it is refused.
+// Returns a size; refuses one that depends on the batch.
 int64_t ls_emit_size(ls_emitter *e, ls_dim dim);
 
-// The ops of each file, false: it is none of them.
+// Emit the ops of each file; return false for other ops.
 bool ls_compose_nn(ls_emitter *e);
 
 #endif  // LS_SERVE_EMIT_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The folder of an export: everything is checked and made before the folder
-// gets its name, and what failed leaves nothing.
+// Writes the folder of an export: everything is checked and made in a temporary
+// folder, which is then renamed; a failed export leaves nothing.
 #include <stdio.h>
 
 #include "base/files.h"
@@ -18,7 +18,7 @@ enum { TRIES = 10, NANOS = 1000000000 };
 
 // One graph, ready to be written.
 typedef struct part {
-  const char *name;  // serve+tpu
+  const char *name;  // Tags, such as serve+tpu.
   ls_graph *copy;
   ls_text text;
 } part;
@@ -29,12 +29,12 @@ typedef struct export {
   const ls_file_system *files;
   ls_arena memory;
   part *parts;
-  ls_variable **variables;  // Of all graphs but those that share.
+  ls_variable **variables;  // Variables of all graphs that have their own.
   size_t num_variables;
-  ls_serve_signatures first;  // Of the first graph.
-  // Where it is made.
+  ls_serve_signatures first;  // Signatures of the first graph.
+  // The folder while it is being made, and its final name.
   const char *temporary, *folder;
-  const char **made;  // Files and folders, to be taken away again.
+  const char **made;  // Files and folders to remove after a failure.
   size_t num_made, capacity;
 }
 export;
@@ -100,7 +100,7 @@ static ls_status exists(const export *e, const char *path, bool *out_exists) {
   return e->files->exists(e->files->user, path, out_exists);
 }
 
-// Finds a second that no export has.
+// Chooses a name, a time in seconds, that no other export has.
 static ls_status choose_folder(export *e) {
   const char *base = e->options->base;
   for (int i = 0; i < TRIES; ++i) {
@@ -147,7 +147,7 @@ static ls_status export_write_text(export *e, const part *p) {
                          p->text.size);
 }
 
-// The folders of a path below `temporary`.
+// Makes the folders of a path below `temporary`.
 static ls_status make_folders(export *e, const char *path) {
   for (const char *at = path + strlen(e->temporary) + 1;
        (at = strchr(at, '/')) != NULL; ++at) {
@@ -182,7 +182,7 @@ static ls_status copy_asset(export *e, const ls_serving_asset *asset) {
   return e->files->write(e->files->user, path, data, size);
 }
 
-// ---- For others ------------------------------------------------------------
+// ---- ONNX and StableHLO ----------------------------------------------------
 static ls_status of_file(void *user, ls_variable *variable,
                          ls_array **out_array) {
   const ls_safetensors_file *file = user;
@@ -199,8 +199,8 @@ static ls_status of_file(void *user, ls_variable *variable,
   return ls_ok();
 }
 
-// BEGIN.END, or with the key of another signature than the default
-// BEGIN.KEY.END
+// Makes a file name, BEGIN.END, or for a signature other than the default
+// BEGIN.KEY.END.
 static ls_status name_translation(export *e, const ls_serve_signature *s,
                                   const char *begin, const char *end,
                                   const char **out_path) {
@@ -257,7 +257,7 @@ static ls_status export_fill(export *e) {
   return o->stablehlo == LS_FLAG_ON ? write_stablehlo(e, first) : ls_ok();
 }
 
-// Removes a failed export; failures to remove are not the first.
+// Removes a failed export; keeps the first failure.
 static void take_away(const export *e) {
   for (size_t i = e->num_made; i-- > 0;)
     ls_status_free(e->files->remove(e->files->user, e->made[i]));
@@ -277,7 +277,7 @@ static ls_status export_make(export *e) {
   return status;
 }
 
-// A computation for TPUs is one for inference.
+// Checks that computations for TPUs are in inference mode.
 static ls_status export_check_mode(const export *e,
                                    const ls_serving_graph *graph) {
   const char *mode = e->options->mode;
@@ -291,7 +291,7 @@ static ls_status export_check_mode(const export *e,
   return ls_ok();
 }
 
-// ---- All of it -------------------------------------------------------------
+// ---- Export ----------------------------------------------------------------
 static ls_status export_check_options(const export *e) {
   const ls_serving_options *o = e->options;
   if (o->base == NULL || o->base[0] == '\0')

@@ -79,7 +79,7 @@ ls_status ls_serve_write_stablehlo(ls_graph *graph,
                             "signature '%s' as StableHLO", signature->key);
 }
 
-// ---- Of what was loaded ----------------------------------------------------
+// ---- From a loaded export --------------------------------------------------
 static ls_status of_session(void *user, ls_variable *variable,
                             ls_array **out_array) {
   return ls_session_variable_value(user, variable, out_array);

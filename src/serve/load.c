@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exports read back, and run.
+// Loads exports and runs their signatures.
 #include "serve/serving.h"
 
 #include "base/memory/own.h"
@@ -11,7 +11,7 @@
 #include "lockstep/shape_rules.h"
 
 // ---- Loading ---------------------------------------------------------------
-// No such file: names those there are.
+// Reports a missing file; names those that exist.
 static ls_status not_there(ls_serving *self, const char *folder,
                            const char *name) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
@@ -155,7 +155,7 @@ ls_status ls_serving_load(const char *folder,
   return ls_ok();
 }
 
-// ---- Looking ---------------------------------------------------------------
+// ---- Getters ---------------------------------------------------------------
 size_t ls_serving_num_signatures(const ls_serving *serving) {
   return serving->signatures.count;
 }

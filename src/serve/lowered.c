@@ -5,8 +5,9 @@
 
 #include "base/runtime_internal.h"
 
-// Large primes: no size of a model is one by chance. The last one is far from
-// the others: what grows other than along a line has left it by then.
+// Batch sizes to compare: large primes, which no model's own size equals by
+// chance. The last is far from the others, so that nonlinear sizes differ from
+// the line there.
 static const int64_t any_batch[LS_LOWERED_SIZES] = {10007, 10009, 10037,
                                                     1000003};
 
@@ -36,7 +37,7 @@ static bool has_value(const struct ls_store *store,
   return true;
 }
 
-// One that wants nothing changed, and computes nothing.
+// A back end that changes nothing and computes nothing.
 static const struct ls_backend_vtable no_backend = {.name = "export"};
 
 static ls_status feed_type(const ls_serve_value *input, int64_t batch,
@@ -99,7 +100,7 @@ static ls_status lower_all(ls_graph *graph, ls_arena *memory,
   return ls_ok();
 }
 
-// ---- Whether they are one --------------------------------------------------
+// ---- Comparing the programs ------------------------------------------------
 static ls_status differs(const ls_lowered_signature *self, const ls_node *node,
                          const char *noun) {
   char text[LS_MAX_FULL_NAME], place[LS_MAX_FULL_NAME];
@@ -110,7 +111,7 @@ static ls_status differs(const ls_lowered_signature *self, const ls_node *node,
       ls_lowered_place(self, node, place, sizeof(place)));
 }
 
-// The line through two sizes; whether all others lie on it.
+// Finds the line through two sizes; returns false if the others are not on it.
 static bool find_line(const ls_lowered_signature *self, const int64_t *sizes,
                       ls_dim *out) {
   const int64_t rise = sizes[1] - sizes[0];
@@ -148,7 +149,8 @@ static bool same_attr(const ls_lowered_signature *self,
         memcmp(&a->as.f, &b->as.f, sizeof(a->as.f)) != 0)
       return false;
   }
-  // Sizes, and limits of slices, follow from the result's shape.
+  // Attributes with sizes, and limits of slices, follow from the result's
+  // shape.
   if (a->kind != LS_ATTR_INTS || a->id == LS_ATTR_ID_LIMITS) return true;
   for (size_t i = 0; i < a->as.ints.count; ++i) {
     ls_dim line;

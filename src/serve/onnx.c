@@ -6,9 +6,9 @@
 #include "graph/variables/variable.h"
 #include "io/protobuf/protobuf.h"
 
-// Opset 17, which readers have known since 2022.
+// Opset 17, which readers have supported since 2022.
 enum { IR_VERSION = 8, OPSET = 17 };
-// Fields of messages.
+// Field numbers of messages.
 enum {
   MODEL_IR = 1,
   MODEL_PRODUCER = 2,
@@ -145,7 +145,7 @@ static ls_emitted batch(ls_onnx *o) {
   return o->batch;
 }
 
-// One size that depends on the batch, i64[1].
+// Makes an i64[1] tensor of a size that depends on the batch.
 static ls_emitted size_tensor(ls_onnx *o, ls_dim size) {
   ls_emitted value = batch(o);
   if (size.scale != 1)
@@ -215,7 +215,8 @@ static bool is_taken(const ls_serve_signature *s, const char *name) {
   return is_input(s, name);
 }
 
-// All names of a graph are of one kind: one that is there gets an end.
+// Inputs, outputs and values share one namespace: appends `end` to a name that
+// is taken.
 static const char *own_name(ls_onnx *o, const char *name, bool taken,
                             const char *end) {
   if (name[0] == '%') ls_emit_refuse(&o->e, "a name that begins with '%'");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ONNX's ops.
+// Emits ONNX's ops.
 #include "base/runtime_internal.h"
 #include "serve/onnx.h"
 
@@ -9,7 +9,7 @@ static ls_onnx *onnx_of(ls_emitter *e) { return e->self; }
 // ---- Elementwise -----------------------------------------------------------
 static const struct {
   uint16_t op;
-  bool of_bools;  // Of these alone.
+  bool of_bools;  // For bools only.
   const char *name;
 } names[] = {
     {LS_OP_NEG, false, "Neg"},
@@ -46,7 +46,7 @@ static const struct {
     {LS_OP_TAN, false, "Tan"},
 };
 
-// Emits ops that take an attribute, or two nodes.
+// Emits ops that need an attribute, or two nodes.
 static bool special(ls_emitter *e, uint16_t op, const ls_emitted *in,
                     ls_emitted out) {
   ls_onnx *o = onnx_of(e);
@@ -111,7 +111,8 @@ static void constant(ls_emitter *e, const ls_array *array, ls_emitted out) {
 }
 
 // ---- Shapes ----------------------------------------------------------------
-// The others tell one size that depends on the batch.
+// Reshapes; at most one size, the one that depends on the batch, is -1
+// (inferred).
 static void onnx_ops_reshape(ls_emitter *e, ls_emitted x, ls_emitted out) {
   ls_onnx *o = onnx_of(e);
   const ls_batch_dims dims = ls_emit_look(e, out)->dims;
@@ -156,8 +157,8 @@ static void slice(ls_emitter *e, ls_emitted x, const int64_t *starts,
   ls_onnx *o = onnx_of(e);
   const ls_batch_dims dims = ls_emit_look(e, out)->dims;
   int64_t axes[LS_MAX_RANK];
-  // Up to where the next one would be, beyond the end too: one behind the last
-  // is below 0, from the end, where there is none.
+  // The slice ends at start + size * stride: where the next element would be,
+  // possibly past the array.
   ls_dim ends[LS_MAX_RANK];
   for (int32_t i = 0; i < dims.rank; ++i) {
     const ls_dim size = dims.dim[i];
@@ -224,7 +225,7 @@ static void onnx_ops_gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
   ls_onnx_end(o);
 }
 
-// A line of numbers, repeated along the other axes.
+// Makes a line of numbers and repeats it along the other axes.
 static void iota(ls_emitter *e, int64_t axis, ls_emitted out) {
   ls_onnx *o = onnx_of(e);
   const ls_emitted_value value = *ls_emit_look(e, out);
@@ -262,7 +263,8 @@ static void top_k(ls_emitter *e, ls_emitted x, int64_t k, ls_emitted values,
 // ---- Sums and products -----------------------------------------------------
 static void reduce_by(ls_onnx *o, const char *op, ls_emitted x,
                       const int64_t *axes, size_t count, ls_emitted out) {
-  const bool is_sum = strcmp(op, "ReduceSum") == 0;  // Its axes are an operand.
+  const bool is_sum = strcmp(op, "ReduceSum") == 0;  // ReduceSum has its axes
+                                                     // as an operand.
   const ls_emitted list = is_sum ? ls_onnx_i64s(o, axes, count) : 0;
   ls_onnx_begin(o, op);
   ls_onnx_input(o, x);
@@ -298,7 +300,7 @@ static void dot(ls_emitter *e, ls_emitted a, ls_emitted b, ls_emitted out) {
   ls_onnx_node(onnx_of(e), "MatMul", (const ls_emitted[]){a, b}, 2, out);
 }
 
-// ---- Windows: channels come first ------------------------------------------
+// ---- Windows; ONNX puts channels first -------------------------------------
 static ls_emitted channels_first(ls_emitter *e, ls_emitted x) {
   int64_t permutation[LS_MAX_RANK] = {0};
   const int32_t rank = ls_emit_look(e, x)->dims.rank;
@@ -364,7 +366,7 @@ static bool convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
   return true;
 }
 
-// A sum is a mean, padding included, of as many.
+// Emits a sum as the mean, padding included, times the number of elements.
 static bool slide(ls_emitter *e, uint16_t op, ls_emitted x,
                   const ls_window *window, ls_emitted out) {
   ls_onnx *o = onnx_of(e);

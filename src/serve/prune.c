@@ -7,8 +7,8 @@
 #include "graph/walk.h"
 
 // ---- What is needed --------------------------------------------------------
-// Notes what one signature needs, computations whole. A placeholder must be one
-// of its inputs.
+// Marks the ops that a signature needs, and whole computations. A placeholder
+// must be one of the inputs.
 static ls_status prune_find_needed(ls_graph *graph, const ls_serve_signature *s,
                                    ls_arena *memory, bool *needed) {
   const size_t most = s->num_outputs + s->num_inputs;
@@ -50,7 +50,8 @@ static ls_status prune_find_all(ls_graph *graph, const ls_serve_signatures *all,
 }
 
 // ---- Copying ---------------------------------------------------------------
-// An object that another process does not have; NULL: there is none.
+// Returns an attribute with an object that other processes cannot have, or
+// NULL.
 static const ls_attr *find_object(const ls_node *node) {
   for (uint32_t i = 0; i < node->num_attrs; ++i) {
     const ls_attr *attr = &node->attrs[i];
@@ -87,7 +88,8 @@ static bool is_output(const ls_serve_signatures *all, uint64_t id) {
   return false;
 }
 
-// As an op, since its name is asked for.
+// Copies an op with a custom gradient as an identity, since its name is a
+// signature's output.
 static ls_status stand_in(ls_copying *c, ls_node *node) {
   if (node->num_outputs != 1)
     return ls_unimplemented(
@@ -112,7 +114,7 @@ static ls_status copy_one(ls_copying *c, ls_node *node,
   return ls_copy_node(c, node);
 }
 
-// The ops of a region, none of which gives what has a name outside.
+// Copies the ops of a region; their names are not visible outside.
 static ls_status copy_inside(ls_copying *c) {
   for (size_t i = 0; i < c->from->num_nodes; ++i) {
     ls_node *node = c->from->nodes[i];
@@ -139,7 +141,7 @@ static ls_status copy_needed(ls_graph *graph, const ls_serve_signatures *all,
   return ls_ok();
 }
 
-// An export is for any system: it is of none.
+// Exports are not bound to a TPU system: leaves the system's scope.
 static ls_status leave_system(const ls_graph *graph) {
   ls_graph_walk walk;
   for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
@@ -184,7 +186,7 @@ ls_status ls_serve_prune(ls_graph *graph, const ls_serve_signatures *signatures,
 // ---- Variables -------------------------------------------------------------
 typedef struct listing {
   ls_map seen;
-  ls_variable **list;  // NULL: they are counted.
+  ls_variable **list;  // NULL: only counts.
   size_t count;
 } listing;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exports: signatures of a graph, the parts of a folder, a loaded export.
+// Exports: signatures of a graph, parts of the export folder, loaded exports.
 #ifndef LS_SERVE_SERVING_H_
 #define LS_SERVE_SERVING_H_
 
@@ -26,8 +26,8 @@ typedef struct ls_serve_signatures {
   size_t count;
 } ls_serve_signatures;
 
-// Takes users' signatures, in `memory`, without those that do not fit their
-// kind.
+// Checks users' signatures and copies them to `memory`; drops those that do not
+// fit their kind.
 LS_MUST_USE ls_status ls_serve_check(const ls_serving_graph *given,
                                      ls_arena *memory,
                                      ls_serve_signatures *out);
@@ -35,7 +35,8 @@ LS_MUST_USE ls_status ls_serve_check(const ls_serving_graph *given,
 void ls_serve_write_head(const ls_serve_signatures *signatures,
                          const char *const *tags, size_t num_tags,
                          ls_text *out);
-// Reads it of a text whose graph has been parsed. `path` is for messages.
+// Reads the first line of a text whose graph has been parsed. `path` is for
+// messages.
 LS_MUST_USE ls_status ls_serve_read_head(const char *path, const char *text,
                                          ls_graph *graph, ls_arena *memory,
                                          ls_serve_signatures *out);
@@ -46,14 +47,14 @@ LS_MUST_USE ls_status ls_serve_find(const ls_serve_signatures *signatures,
                                     const char *key,
                                     const ls_serve_signature **out);
 
-// Names the file of these tags, without ".ls": serve+tpu.
-//   LS_INVALID_ARGUMENT  no tag, or one that cannot stand in a file's name.
+// Returns the file name for these tags, without ".ls": serve+tpu.
+//   LS_INVALID_ARGUMENT  no tag, or one that cannot be part of a file name.
 LS_MUST_USE ls_status ls_serve_tags_name(const char *const *tags,
                                          size_t num_tags, ls_arena *memory,
                                          const char **out_name);
 
 // ---- A loaded export -------------------------------------------------------
-// Files of an export's folder.
+// Names of files in an export's folder.
 #define LS_SERVE_VALUES_NAME "variables.safetensors"
 
 struct ls_serving {
@@ -64,33 +65,34 @@ struct ls_serving {
   ls_variable **variables;
   size_t num_variables;
   ls_serve_signatures signatures;
-  ls_serving_info *infos;  // Of each signature.
+  ls_serving_info *infos;  // One per signature.
 };
 
 // ---- Parts of a folder -----------------------------------------------------
-// Makes a build graph with copies of the ops that the signatures need, under
-// their names, and their inputs, but no initializers. It uses names of `graph`
-// and must go before it (ls_graph_free). Refuses what a text could not hold.
+// Makes a graph with copies of the ops that the signatures need, under their
+// names, and their inputs, but no initializers. The copy refers to names of
+// `graph` and must be freed first (ls_graph_free). Refuses ops that a text
+// cannot hold.
 LS_MUST_USE ls_status ls_serve_prune(ls_graph *graph,
                                      const ls_serve_signatures *signatures,
                                      ls_arena *memory, ls_graph **out_copy);
 
-// Lists the variables that a graph uses, at any depth, in order of their first
-// use: lent, in `memory`.
+// Lists (lends) the variables that a graph uses, at any depth, in order of
+// first use; the list is in `memory`.
 LS_MUST_USE ls_status ls_serve_variables(const ls_graph *graph,
                                          ls_arena *memory,
                                          ls_variable ***out_list,
                                          size_t *out_count);
 
-// Writes the values of these variables to a safetensors file at `path`: those
-// of options->checkpoint, else of options->session.
+// Writes the values of these variables to a safetensors file at `path`, taken
+// from options->checkpoint, else from options->session.
 LS_MUST_USE ls_status ls_serve_write_values(const ls_serving_options *options,
                                             ls_variable *const *variables,
                                             size_t count, ls_arena *memory,
                                             const char *path);
 
 // ---- Signatures as files for others (languages.c) --------------------------
-// Reads values of variables.
+// Reads the values of variables, for files in other languages (languages.c).
 typedef struct ls_serve_source {
   ls_status (*get)(void *user, ls_variable *variable, ls_array **out_array);
   void *user;

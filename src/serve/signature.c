@@ -16,7 +16,7 @@ static const char *export_kind_name(ls_export_kind kind) {
 }
 
 // ---- Checking --------------------------------------------------------------
-// Whose value it is, for messages.
+// Which value of which signature, for messages.
 typedef struct owner {
   ls_graph *graph;
   const char *key;
@@ -53,7 +53,8 @@ static ls_status signature_check_value(const owner *o, const char *name,
   return out->name != NULL ? ls_ok() : ls_out_of_memory();
 }
 
-// A dict, or one tensor that is called after what it is.
+// Lists a signature's values: a dict, or one tensor, which is named after its
+// role.
 static ls_status signature_list_values(const owner *o, ls_nest values,
                                        ls_serve_value **out,
                                        size_t *out_count) {
@@ -108,7 +109,7 @@ static bool value_fits(ls_export_kind kind, const ls_serve_value *value) {
   return strcmp(value->name, "classes") == 0 && dtype == LS_DTYPE_STRING;
 }
 
-// Returns true if it can be served; else warns.
+// Returns true if the signature fits its kind; else warns.
 static bool fits_kind(ls_runtime *runtime, const ls_serve_signature *s) {
   if (s->num_outputs == 0) {
     ls_runtime_log(runtime, LS_LOG_WARNING, "serve",
@@ -194,7 +195,7 @@ static void write_values(ls_json_writer *json, const char *key,
   ls_json_begin(json, '[');
   for (size_t i = 0; i < count; ++i) {
     const char *tensor = ls_tensor_name(values[i].tensor);
-    if (tensor[0] == '\0') json->text->failed = true;  // No memory for it.
+    if (tensor[0] == '\0') json->text->failed = true;  // Out of memory.
     ls_json_begin(json, '{');
     ls_json_key(json, "name");
     ls_json_string(json, values[i].name);
@@ -273,7 +274,7 @@ static const ls_json *signature_list_of(const ls_json *object, const char *key,
   return value;
 }
 
-// "op:0".
+// Finds a tensor by a name such as "op:0".
 static ls_status find_tensor(const reader *r, const char *name,
                              ls_tensor *out_tensor) {
   char *op_name = ls_arena_string(r->memory, name);

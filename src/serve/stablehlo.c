@@ -5,7 +5,7 @@
 #include "base/runtime_internal.h"
 #include "graph/variables/variable.h"
 
-// NULL: it has none.
+// Returns StableHLO's name of a dtype; NULL if it has none.
 static const char *dtype_name(ls_dtype dtype) {
   static const char *const names[LS_DTYPE_COUNT] = {
       [LS_DTYPE_F64] = "f64",  [LS_DTYPE_F32] = "f32",
@@ -143,10 +143,9 @@ ls_status ls_write_stablehlo(const ls_lowered_signature *program,
   return ls_text_status(out);
 }
 
-// ---- Stablehlo windows -----------------------------------------------------
-// StableHLO's convolutions and windows.
+// ---- Convolutions and windows ----------------------------------------------
 
-// "[b, 0, 1, f]"
+// Writes dimension labels: "[b, 0, 1, f]".
 static void places(ls_text *text, const char *first, int32_t rank,
                    const char *last) {
   ls_text_append_format(text, "[%s", first);
@@ -194,7 +193,7 @@ bool ls_hlo_convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
   return true;
 }
 
-// Numbers of the spatial dimensions, 1 around them.
+// Writes numbers of the spatial dimensions, with 1 before and after them.
 static void around(ls_text *text, const char *key, const int64_t *values,
                    int32_t rank) {
   int64_t all[LS_MAX_RANK];

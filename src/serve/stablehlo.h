@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StableHLO as text: one module with a function "main", whose arguments are a
-// signature's inputs and then its variables.
+// Writes StableHLO as text: one module with a function "main", whose arguments
+// are a signature's inputs and then its variables.
 #ifndef LS_SERVE_STABLEHLO_H_
 #define LS_SERVE_STABLEHLO_H_
 
@@ -14,32 +14,32 @@ typedef struct ls_hlo {
 
 extern const ls_emit_language ls_stablehlo_language;
 
-// tensor<8x10xf32>
+// Appends a type: tensor<8x10xf32>.
 void ls_hlo_type(ls_hlo *h, ls_emitted value);
-// %v3
+// Appends a name: %v3.
 void ls_hlo_name(ls_hlo *h, ls_emitted value);
 
 // ---- Lines -----------------------------------------------------------------
 static inline ls_hlo *ls_hlo_of(ls_emitter *e) { return (ls_hlo *)e->self; }
-// "    %v3 = OP"
+// Begins a line: " %v3 = OP".
 ls_text *ls_hlo_begin(ls_emitter *e, const char *op, ls_emitted out);
-// " : (types) -> type" and the line's end.
+// Ends a line: " : (types) -> type".
 void ls_hlo_finish(ls_emitter *e, const ls_emitted *in, size_t count,
                    ls_emitted out);
-// "[1, 2]"
+// Appends a list: "[1, 2]".
 void ls_hlo_list(ls_text *text, const int64_t *values, size_t count);
-// ", key = [1, 2]"
+// Appends a list attribute: ", key = [1, 2]".
 void ls_hlo_attr(ls_text *text, const char *key, const int64_t *values,
                  size_t count);
-// "key = array<i64: 1, 2>"
+// Appends an array attribute: "key = array<i64: 1, 2>".
 void ls_hlo_array(ls_text *text, const char *key, const int64_t *values,
                   size_t count);
 
-// Returns the op that reduces two values, or NULL; and its first value.
+// Returns the op that reduces two values, or NULL, and its initial value.
 const char *ls_hlo_reducer(uint16_t op);
 ls_emitted ls_hlo_first(ls_emitter *e, uint16_t op, ls_dtype dtype);
 
-// As in the table of a language.
+// Functions of the language's table.
 bool ls_hlo_convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
                      const ls_window *window, int64_t groups, ls_emitted out);
 bool ls_hlo_slide(ls_emitter *e, uint16_t op, ls_emitted x, const ls_window *w,

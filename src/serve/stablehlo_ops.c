@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StableHLO's ops.
+// Emits StableHLO's ops.
 #include <math.h>
 
 #include "base/memory/own.h"
@@ -8,7 +8,7 @@
 #include "serve/stablehlo.h"
 
 // ---- Pieces ----------------------------------------------------------------
-// "    %v3 = NAME"
+// Begins a line: " %v3 = NAME".
 ls_text *ls_hlo_begin(ls_emitter *e, const char *op, ls_emitted out) {
   ls_hlo *h = ls_hlo_of(e);
   ls_text_append(&h->body, "    ");
@@ -32,7 +32,7 @@ static void types(ls_emitter *e, const ls_emitted *in, size_t count) {
   }
 }
 
-// " : (types) -> type" and the line's end.
+// Ends a line: " : (types) -> type".
 void ls_hlo_finish(ls_emitter *e, const ls_emitted *in, size_t count,
                    ls_emitted out) {
   ls_text *text = &ls_hlo_of(e)->body;
@@ -52,14 +52,14 @@ void ls_hlo_list(ls_text *text, const int64_t *values, size_t count) {
   ls_text_append_char(text, ']');
 }
 
-// ", key = [1, 2]"
+// Appends a list attribute: ", key = [1, 2]".
 void ls_hlo_attr(ls_text *text, const char *key, const int64_t *values,
                  size_t count) {
   ls_text_append_format(text, ", %s = ", key);
   ls_hlo_list(text, values, count);
 }
 
-// "key = array<i64: 1, 2>"
+// Appends an array attribute: "key = array<i64: 1, 2>".
 void ls_hlo_array(ls_text *text, const char *key, const int64_t *values,
                   size_t count) {
   ls_text_append_format(text, "%s = array<i64: ", key);
@@ -75,7 +75,8 @@ static int32_t stablehlo_ops_rank_of(const ls_emitter *e, ls_emitted value) {
 }
 
 // ---- Constants -------------------------------------------------------------
-// Bools are made of bytes, as bits are packed here.
+// Writes a constant. Bools are converted from bytes, as StableHLO packs them
+// into bits.
 static void constant(ls_emitter *e, const ls_array *value, ls_emitted out) {
   const bool is_bool = ls_array_dtype(value) == LS_DTYPE_BOOL;
   const ls_batch_dims dims = ls_emit_look(e, out)->dims;
@@ -99,7 +100,7 @@ static void constant(ls_emitter *e, const ls_array *value, ls_emitted out) {
   ls_hlo_finish(e, &made, 1, out);
 }
 
-// The least or largest of a type.
+// Makes the least or largest value of a dtype.
 static ls_emitted extreme(ls_emitter *e, ls_dtype dtype, bool least) {
   if (ls_dtype_is_float(dtype))
     return ls_emit_scalar(e, dtype, least ? -INFINITY : INFINITY);
@@ -109,7 +110,7 @@ static ls_emitted extreme(ls_emitter *e, ls_dtype dtype, bool least) {
   const bool is_signed = dtype >= LS_DTYPE_I8 && dtype <= LS_DTYPE_I64;
   unsigned char *bytes = ls_array_mutable_data(value);
   const size_t size = ls_array_size(value);
-  memset(bytes, least ? 0 : 0xff, size);  // Little-endian, as all machines.
+  memset(bytes, least ? 0 : 0xff, size);  // Little-endian on all our machines.
   if (dtype == LS_DTYPE_BOOL) bytes[0] = !least;
   if (is_signed) bytes[size - 1] ^= 0x80;
   return ls_emit_constant(e, value);
@@ -158,7 +159,7 @@ static const struct {
     {LS_OP_COUNT_LEADING_ZEROS, "count_leading_zeros"},
 };
 
-// Ops whose results are of another type.
+// Ops whose results have another type.
 static const struct {
   uint16_t op;
   const char *name;

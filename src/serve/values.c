@@ -7,8 +7,8 @@
 #include "lockstep/saved_file.h"
 #include "state/saver_file.h"
 
-// Returns the variable by which files name it: all components of a distributed
-// variable are one entry.
+// Returns the variable by which files name it: a distributed variable with all
+// components is one entry.
 static ls_variable *whole(ls_variable *variable) {
   return variable->container != NULL ? variable->container : variable;
 }
@@ -29,7 +29,7 @@ typedef struct copying {
   ls_saved_file *file;
   ls_variable *const *variables;
   size_t count;
-  size_t *places;  // Of each variable, in the file.
+  size_t *places;  // Index of each variable's entry in the file.
 } copying;
 
 static ls_status values_find_entry(const copying *c, size_t number) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One checkpoint: its two files, written and read by one rank or several.
+// A checkpoint: its two files, written and read by one rank or several.
 #ifndef LS_STATE_CHECKPOINT_FILE_H_
 #define LS_STATE_CHECKPOINT_FILE_H_
 
@@ -13,21 +13,23 @@
 #include "state/snapshot.h"
 
 // ---- Ranks that save and restore together (ranks.c) ------------------------
-// All ranks make the same collectives in the same order; those of two threads
-// differ in their names. Zeroed: there is one rank.
+// Ranks that save and restore together (ranks.c). All ranks make the same
+// collectives in the same order; those of different threads have different
+// names. Zeroed: a single rank.
 typedef struct ls_ranks {
-  ls_trunk *trunk;  // NULL: there is one.
+  ls_trunk *trunk;  // NULL: a single rank.
   ls_allocator *allocator;
-  uint64_t name[2];  // Of their collectives.
+  uint64_t name[2];  // Part of the collectives' names.
   uint64_t num_collectives;
-  struct ls_rank_word *words;  // One a rank, to agree with.
-  ls_trunk_piece *pieces;      // The same number.
+  struct ls_rank_word *words;  // One per rank, for ls_ranks_agree.
+  ls_trunk_piece *pieces;      // One per rank.
 } ls_ranks;
 
-// `name` and `thread` tell these collectives from others'.
+// Initializes ranks; `name` and `thread` distinguish their collectives from
+// others.
 LS_MUST_USE ls_status ls_ranks_init(ls_ranks *ranks, ls_runtime *runtime,
                                     const char *name, uint64_t thread);
-void ls_ranks_deinit(ls_ranks *ranks);  // Zeroed is fine.
+void ls_ranks_deinit(ls_ranks *ranks);  // Accepts zeroed ranks.
 
 static inline size_t ls_ranks_count(const ls_ranks *ranks) {
   return ranks->trunk == NULL ? 1 : (size_t)ranks->trunk->ranks;
@@ -36,50 +38,52 @@ static inline size_t ls_ranks_own(const ls_ranks *ranks) {
   return ranks->trunk == NULL ? 0 : (size_t)ranks->trunk->rank;
 }
 
-// Waits for all and fails on all ranks if one failed, with the own failure
-// first. Alone it returns `own`.
+// Waits for all ranks, and fails on all if `own` is a failure on one; puts the
+// own failure first. A single rank returns `own`.
 LS_MUST_USE ls_status ls_ranks_agree(ls_ranks *ranks, ls_status own);
-// The same, and `number` must be equal on all ranks; messages call it `noun`.
-//   LS_FAILED_PRECONDITION  another rank has another one
+// Agrees as ls_ranks_agree does, and requires `number` to be equal on all
+// ranks; messages call it `noun`.
+//   LS_FAILED_PRECONDITION  another rank has another number
 LS_MUST_USE ls_status ls_ranks_agree_on(ls_ranks *ranks, ls_status own,
                                         uint64_t number, const char *noun);
 // Broadcasts the bytes of rank 0.
 LS_MUST_USE ls_status ls_ranks_send(ls_ranks *ranks, void *data, size_t size);
-// All-gathers `size` bytes a rank, one after another; the own ones are there.
+// All-gathers `size` bytes per rank, concatenated in rank order; the caller has
+// stored its own.
 LS_MUST_USE ls_status ls_ranks_gather(ls_ranks *ranks, void *all, size_t size);
-// Gathers the values of components that only their replicas' ranks know.
+// Gathers the values of components that exist only on their replicas' ranks.
 LS_MUST_USE ls_status ls_ranks_gather_parts(ls_ranks *ranks,
                                             const ls_saver *values);
 
 // ---- Two files -------------------------------------------------------------
 enum { LS_CHECKPOINT_FORMAT = 1, LS_CHECKPOINT_TAIL_SIZE = 21 };
-// The end of a .json: the checksum of all bytes before.
+// The end of a .json: the checksum of all earlier bytes.
 #define LS_CHECKPOINT_TAIL ",\"crc32c\":\"%08x\"}"
 
-// The file by which ranks find out whether they see the same folder.
+// The file with which ranks find out if they see the same folder.
 #define LS_CHECKPOINT_NONCE "checkpoint.ranks"
 
-// A checkpoint to be written: copies, so that a thread may write them.
+// Contents of a checkpoint to write: copies, so that a thread may write them.
 typedef struct ls_checkpoint_content {
   int64_t step;
   int64_t wall;  // Nanoseconds since 1970.
   ls_snapshot values;
-  ls_record *identity, *state;  // The caller's.
+  ls_record *identity, *state;  // Given by the caller.
   ls_checkpoint_metric *metrics;
   size_t num_metrics;
   ls_pause pause;
 } ls_checkpoint_content;
 
-// FOLDER/model.ckpt-<step>.EXTENSION
+// Appends the path FOLDER/model.ckpt-<step>.EXTENSION.
 void ls_checkpoint_path(ls_text *path, const char *folder, int64_t step,
                         const char *extension);
-// Returns the step that a file's name is of, or -1 if it is no "model.ckpt-N"
-// with this extension.
+// Returns the step N of a file name "model.ckpt-N" with this extension, else
+// -1.
 int64_t ls_checkpoint_step_of(const char *name, const char *extension);
 
-// Writes a checkpoint. If `is_there`, the one of this step counts until the new
-// one does. Of ranks that share the folder rank 0 writes and the others help:
-// each writes its part of the values.
+// Writes a checkpoint. If `is_there`, an existing one of this step stays valid
+// until it is replaced. If ranks share the folder, each writes its part of the
+// values, and rank 0 all else.
 LS_MUST_USE ls_status ls_checkpoint_file_write(
     ls_runtime *runtime, const char *folder,
     const ls_checkpoint_content *content, bool is_there, ls_ranks *ranks);
@@ -87,31 +91,32 @@ LS_MUST_USE ls_status
 ls_checkpoint_file_help(ls_runtime *runtime, const char *folder,
                         const ls_checkpoint_content *content, ls_ranks *ranks);
 
-// A checkpoint that was read and whose checksums were compared.
+// A checkpoint that was read and verified.
 typedef struct ls_checkpoint_file {
   ls_arena arena;
   const ls_json *root;
   ls_safetensors_file values;
-  char *path;  // Of the .json.
+  char *path;  // Path of the .json.
 } ls_checkpoint_file;
 
+// Reads a checkpoint and verifies all checksums.
 //   LS_DATA_LOSS  names the file and the entry
 LS_MUST_USE ls_status ls_checkpoint_file_read(ls_runtime *runtime,
                                               const char *folder, int64_t step,
                                               ls_checkpoint_file *out);
-// The same, but values are not read.
+// Opens a checkpoint without reading values.
 LS_MUST_USE ls_status ls_checkpoint_file_open(ls_runtime *runtime,
                                               const char *folder, int64_t step,
                                               ls_checkpoint_file *out);
-// Compares the checksums of some entries.
+// Verifies the checksums of some entries.
 LS_MUST_USE ls_status ls_checkpoint_file_check(const ls_checkpoint_file *self,
                                                size_t first, size_t count);
-// Reads entries' elements and compares their checksums.
+// Reads entries' elements and verifies their checksums.
 LS_MUST_USE ls_status ls_checkpoint_file_get(const ls_checkpoint_file *self,
                                              ls_workers *workers,
                                              ls_safetensors_wish *wishes,
                                              size_t count);
-// Reads the .json alone.
+// Reads only the .json.
 LS_MUST_USE ls_status ls_checkpoint_file_read_notes(ls_runtime *runtime,
                                                     const char *folder,
                                                     int64_t step,
@@ -120,24 +125,27 @@ LS_MUST_USE ls_status ls_checkpoint_file_read_notes(ls_runtime *runtime,
 LS_MUST_USE ls_status ls_checkpoint_file_parse(ls_checkpoint_file *self,
                                                const char *text, size_t size,
                                                int64_t step);
-void ls_checkpoint_file_deinit(ls_checkpoint_file *self);  // Zeroed is fine.
+void ls_checkpoint_file_deinit(ls_checkpoint_file *self);  // Accepts a zeroed
+                                                           // file.
 LS_OWNED_STRUCT(ls_checkpoint_file, ls_checkpoint_file_deinit)
 
 // ---- Damaged checkpoints ---------------------------------------------------
-// The newest checkpoints of a folder that are damaged and passed over for an
-// older one, with one warning. Zeroed: none.
+// The newest checkpoints of a folder that are damaged, so that an older one is
+// used; logs one warning for all. Zeroed: none.
 typedef struct ls_passed_over {
-  int64_t newest;  // Step of the newest.
+  int64_t newest;  // Step of the newest damaged one.
   size_t count;
-  ls_status failure;  // Of the newest.
+  ls_status failure;  // Failure of the newest damaged one.
 } ls_passed_over;
 
-// Adds one of an earlier step; takes `failure` over.
+// Adds a damaged checkpoint of an earlier step; takes `failure` over.
 void ls_passed_over_add(ls_passed_over *self, int64_t step, ls_status failure);
-// Logs the warning if one was passed over for the one of step `taken`. Resets.
+// Logs the warning, if any, that the checkpoint of step `taken` is used
+// instead. Resets.
 void ls_passed_over_log(ls_passed_over *self, ls_runtime *runtime,
                         const char *folder, int64_t taken);
-// Returns the failure of the newest, OK if none was passed over. Resets.
+// Returns the failure of the newest damaged checkpoint, OK if there is none.
+// Resets.
 LS_MUST_USE ls_status ls_passed_over_end(ls_passed_over *self,
                                          const char *folder);
 void ls_passed_over_deinit(ls_passed_over *self);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of the checkpoints in a folder, and the choice of those to keep.
+// The list of a folder's checkpoints, and the choice of those to keep.
 #include <math.h>
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ static ls_status remove_file(ls_checkpoints *self, const char *name) {
   return files->remove(files->user, ls_text_data(&path));
 }
 
-// Removes the .json first: without it the rest is no checkpoint.
+// Removes the .json first: values without it are no checkpoint.
 static ls_status remove_files(ls_checkpoints *self, int64_t step) {
   static const char *const extensions[] = {"json", "safetensors"};
   const ls_file_system *files = ls_runtime_files(self->runtime);
@@ -92,7 +92,7 @@ static double find_metric(const ls_json *root, const char *name) {
                                                         : (double)NAN;
 }
 
-// Reads what a .json says; of a damaged one only the step is known.
+// Reads a checkpoint's .json; of a damaged one only the step is known.
 static ls_status read_info(ls_checkpoints *self, int64_t step,
                            ls_checkpoint_info *out) {
   *out = (ls_checkpoint_info){.step = step, .metric = (double)NAN};
@@ -117,8 +117,8 @@ static bool has_name(const ls_file_entry *entries, size_t count, int64_t step,
   return false;
 }
 
-// Returns true of a file left by a killed writer: one aside, or values without
-// the rest.
+// Returns true for a file left by a killed writer: a temporary file, or values
+// without a .json.
 static bool is_left_over(const ls_file_entry *entries, size_t count,
                          const char *name) {
   const int64_t step = ls_checkpoint_step_of(name, "safetensors");
@@ -161,7 +161,7 @@ ls_status ls_checkpoint_list_open(ls_checkpoints *self) {
 }
 
 // ---- Keeping ---------------------------------------------------------------
-// Returns true if number `i` is among the best.
+// Returns true if checkpoint `i` is among the best.
 static bool is_best(const ls_checkpoints *self, size_t i) {
   const ls_checkpoint_list *list = &self->list;
   const bool high = self->options.best_is_high == LS_FLAG_ON;
@@ -172,14 +172,14 @@ static bool is_best(const ls_checkpoints *self, size_t i) {
   for (size_t k = 0; k < list->count; ++k) {
     const double other = list->items[k].metric;
     if (list->items[k].is_damaged) continue;
-    // Among equal ones the older is better.
+    // Among equal metrics the older checkpoint is better.
     better += !isnan(other) && (high ? other > own : other < own);
     better += k < i && other == own;
   }
   return better < self->options.keep_best.value;
 }
 
-// Returns true if number `i` is the first of its hours.
+// Returns true if checkpoint `i` is the first of its period of hours.
 static bool is_of_its_hours(const ls_checkpoints *self, size_t i) {
   const double hours = self->options.keep_every_hours;
   if (!(hours > 0)) return false;
@@ -190,7 +190,7 @@ static bool is_of_its_hours(const ls_checkpoints *self, size_t i) {
 
 static bool is_kept(const ls_checkpoints *self, size_t i) {
   const int64_t keep = self->options.keep.value;
-  size_t newer = 0;  // Damaged ones are no use.
+  size_t newer = 0;  // Damaged checkpoints do not count.
   for (size_t k = i + 1; k < self->list.count; ++k)
     newer += !self->list.items[k].is_damaged;
   return keep == 0 || newer < (size_t)keep || is_best(self, i) ||

@@ -11,7 +11,7 @@ static ls_status damaged(const char *path, const char *noun) {
 }
 
 // ---- The .json -------------------------------------------------------------
-// Its last bytes are the checksum of all before them.
+// Verifies the checksum at the end of a .json, which covers all earlier bytes.
 static ls_status check_sum(const char *path, const char *text, size_t size) {
   char tail[LS_CHECKPOINT_TAIL_SIZE + 1];
   if (size < LS_CHECKPOINT_TAIL_SIZE) return damaged(path, "it is cut off");
@@ -66,7 +66,7 @@ static ls_status read_notes(ls_runtime *runtime, const char *folder,
   return ls_checkpoint_file_parse(out, bytes, size, step);
 }
 
-// Drops what was read before a failure.
+// Releases what was read before a failure.
 static ls_status end_reading(ls_checkpoint_file *file, ls_status status) {
   if (!ls_status_is_ok(status)) ls_checkpoint_file_deinit(file);
   return status;
@@ -83,7 +83,7 @@ static const ls_json *sums_of(const ls_checkpoint_file *self) {
   return values == NULL ? NULL : ls_json_find(values, "crc32c");
 }
 
-// The checksum that an entry is to have.
+// Finds the expected checksum of an entry.
 static ls_status find_sum(const ls_checkpoint_file *self, const ls_json *sums,
                           const ls_safetensors_entry *entry, int64_t *out_sum) {
   if (get_i64(sums, entry->name, out_sum)) return ls_ok();
@@ -116,7 +116,7 @@ ls_status ls_checkpoint_file_get(const ls_checkpoint_file *self,
   return check_sums(self, wishes, count);
 }
 
-// Reads entries, of which only the checksums stay.
+// Reads entries only to verify their checksums.
 ls_status ls_checkpoint_file_check(const ls_checkpoint_file *self, size_t first,
                                    size_t count) {
   const ls_safetensors_file *file = &self->values;
@@ -138,7 +138,7 @@ static size_t count_members(const ls_json *object) {
   return count;
 }
 
-// Checks that the two files belong together, without looking at elements.
+// Checks that the two files belong together, without reading elements.
 static ls_status check_header(const ls_checkpoint_file *self) {
   const ls_json *values = ls_json_find(self->root, "values");
   const ls_json *sums = sums_of(self);
@@ -158,8 +158,8 @@ static ls_status check_values(const ls_checkpoint_file *self) {
   return ls_checkpoint_file_check(self, 0, self->values.num_entries);
 }
 
-// Finds the root that fits the values: a writer that replaced a checkpoint and
-// was killed may have left those of either of the two in the .json.
+// Finds the root that fits the values file: a writer that was killed while
+// replacing a checkpoint may leave the values of either root in the .json.
 static ls_status choose_root(ls_checkpoint_file *self) {
   for (const ls_json *older;
        (older = ls_json_find(self->root, "before")) != NULL;
@@ -194,7 +194,7 @@ static ls_status read_once(ls_runtime *runtime, const char *folder,
                      ls_checkpoint_file_check(out, 0, out->values.num_entries));
 }
 
-// Reads twice, as a failed read does not mean that the file is damaged.
+// Tries twice, as a failed read does not prove that the file is damaged.
 ls_status ls_checkpoint_file_read(ls_runtime *runtime, const char *folder,
                                   int64_t step, ls_checkpoint_file *out) {
   const ls_status status = read_once(runtime, folder, step, out);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Restoring a checkpoint: the newest that is whole, of the same run, and all
-// that is wanted of it or nothing.
+// Restores a checkpoint: the newest undamaged one, of the same run. Sets all
+// requested values and states, or none.
 #include "base/plain.h"
 #include "base/require.h"
 #include "state/checkpoint_file.h"
@@ -15,23 +15,24 @@ typedef struct restoring {
   const ls_restore_options *options;
   ls_restore_report *report;
   const ls_checkpoint_file *file;
-  ls_value_source source;     // Its values.
-  uint64_t started;           // By which number variables know it; 0: by none.
-  const ls_record **records;  // Of each state; NULL: it is let be.
-  ls_saver values;            // What is restored.
-  int64_t below;  // Only checkpoints of steps before this one are looked at.
-  ls_passed_over passed;  // On rank 0.
-  bool setting;           // All was found to fit, and is being set.
+  ls_value_source source;     // Reads the checkpoint's values.
+  uint64_t started;           // File number that lazily initialized variables
+                              // know; 0: none.
+  const ls_record **records;  // Record of each state; NULL: not restored.
+  ls_saver values;            // The variables to restore.
+  int64_t below;              // Considers only checkpoints of earlier steps.
+  ls_passed_over passed;      // Used on rank 0.
+  bool setting;               // Everything fits; values are being set.
 } restoring;
 
-// ---- Which -----------------------------------------------------------------
+// ---- Choosing a checkpoint -------------------------------------------------
 static ls_status read_whole(const ls_checkpoints *self, int64_t step,
                             ls_checkpoint_file *out) {
   return ls_checkpoint_file_read(self->runtime, ls_checkpoints_reads_from(self),
                                  step, out);
 }
 
-// Takes `failure` over.
+// Adds a damaged checkpoint; takes `failure` over.
 static void pass_over(restoring *self, int64_t step, ls_status failure) {
   ls_checkpoint_list *list = &self->checkpoints->list;
   ++self->report->damaged;
@@ -40,7 +41,7 @@ static void pass_over(restoring *self, int64_t step, ls_status failure) {
   ls_passed_over_add(&self->passed, step, failure);
 }
 
-// Reads that of a step; otherwise newer ones that are damaged are passed over.
+// Reads the checkpoint of the requested step, else the newest undamaged one.
 static ls_status checkpoint_restore_find(restoring *self,
                                          ls_checkpoint_file *out) {
   ls_checkpoints *checkpoints = self->checkpoints;
@@ -63,7 +64,7 @@ static ls_status checkpoint_restore_find(restoring *self,
                   : ls_not_found("'%s' has no checkpoint", checkpoints->folder);
 }
 
-// Rank 0 finds it, the others read the same one.
+// Rank 0 chooses a checkpoint, and the other ranks read the same one.
 static ls_status read_on_ranks(restoring *self, ls_checkpoint_file *out) {
   ls_checkpoints *checkpoints = self->checkpoints;
   ls_ranks *ranks = &checkpoints->ranks;
@@ -83,7 +84,7 @@ static ls_status read_on_ranks(restoring *self, ls_checkpoint_file *out) {
       ranks, leads ? ls_ok() : read_whole(checkpoints, found.step, out));
 }
 
-// ---- Does it fit -----------------------------------------------------------
+// ---- Checking it -----------------------------------------------------------
 static ls_status read_member(const ls_checkpoint_file *file, const char *key,
                              ls_record **out_record) {
   const ls_json *member = ls_json_find(file->root, key);
@@ -110,7 +111,7 @@ static bool checkpoint_restore_is_same(const ls_record_entry *a,
          a->size == b->size && memcmp(a->data, b->data, a->size) == 0;
 }
 
-// All that this run says of itself, the checkpoint says, too.
+// Checks that the checkpoint has each entry of this run's identity.
 static ls_status check_identity(const ls_checkpoints *self,
                                 const ls_checkpoint_file *file,
                                 const ls_record *saved) {
@@ -193,13 +194,13 @@ static ls_status restore_states(const restoring *self) {
 }
 
 // ---- All -------------------------------------------------------------------
-// Checks that all that is to be restored is there and fits.
+// Checks that everything to restore is there and fits.
 static ls_status prepare_restore(restoring *self, ls_record **states,
                                  ls_restore_plan *plan) {
   LS_RETURN_IF_ERROR(checkpoint_restore_check_run(
       self->checkpoints, self->file, self->options->inexact == LS_FLAG_ON,
       self->report));
-  // Values that replicas have each are for the same run alone.
+  // Values that differ between replicas fit only the same run.
   if (self->report->inexact) self->values.exact = false;
   LS_RETURN_IF_ERROR(read_member(self->file, "state", states));
   LS_RETURN_IF_ERROR(find_states(self, *states));
@@ -210,14 +211,15 @@ static ls_status prepare_restore(restoring *self, ls_record **states,
   return status;
 }
 
-// Restores states first: they may yet refuse, and variables are known to fit.
+// Restores states first, since they may still refuse; variables are known to
+// fit.
 static ls_status run_restore(restoring *self, const ls_restore_plan *plan) {
   LS_RETURN_IF_ERROR(restore_states(self));
   self->setting = true;
   return ls_restore_plan_run(plan);
 }
 
-// Returns true if the whole run is restored, and not only a part of it.
+// Returns true if the whole run is restored, not a part of it.
 static bool is_whole(const restoring *self) {
   const ls_restore_report *report = self->report;
   return report->variables ==
@@ -270,15 +272,15 @@ static ls_status checkpoint_restore_one(restoring *self) {
   if (ls_status_is_ok(status)) {
     self->file = &file;
     self->source = ls_value_source_of(&file.values);
-    self->source.check = NULL;  // They were all read.
+    self->source.check = NULL;  // All values were read and verified.
     status = restore_from(self);
   }
   ls_checkpoints_take_back(self->checkpoints, self->report->step);
   return status;
 }
 
-// Finds out, from rank 0, if one that was undamaged a moment ago cannot be read
-// any more, so that the one before it is taken.
+// Asks rank 0 whether a checkpoint that was undamaged a moment ago cannot be
+// read any more: then an older one is used.
 static ls_status ask_again(const restoring *self, ls_status status,
                            bool *out_again) {
   const ls_code code = ls_status_code(status);

@@ -29,11 +29,12 @@ int64_t ls_checkpoint_step_of(const char *name, const char *extension) {
 }
 
 // ---- Values ----------------------------------------------------------------
-// Checksums, beside the writing: they take a processor, it takes the disk.
+// Computes checksums on another thread while this one writes: checksums need
+// the processor, writing the disk.
 typedef struct summing {
   ls_worker worker;
   const ls_snapshot *values;
-  uint32_t *crcs;  // Of entries.
+  uint32_t *crcs;  // One per entry.
 } summing;
 
 static void sum_up(void *user) {
@@ -42,7 +43,7 @@ static void sum_up(void *user) {
   ls_snapshot_sum(self->values, self->crcs);
 }
 
-// ---- The rest --------------------------------------------------------------
+// ---- The .json -------------------------------------------------------------
 static void print_values(ls_json_writer *json, const uint32_t *crcs,
                          const ls_snapshot *values) {
   ls_json_key(json, "values");
@@ -66,7 +67,7 @@ static void print_record(ls_json_writer *json, const char *key,
   ls_record_write(record, json);
 }
 
-// `before`: the .json in whose place this comes; NULL: none.
+// Prints the .json; `before` is the .json that it replaces, or NULL.
 static void print_content(ls_text *text, const ls_checkpoint_content *content,
                           const uint32_t *crcs, const char *before) {
   ls_json_writer json = {.text = text};
@@ -91,22 +92,22 @@ static void print_content(ls_text *text, const ls_checkpoint_content *content,
     ls_json_key(&json, "before");
     ls_text_append(text, before);
   }
-  // The checksum is of all that stands before it.
+  // The checksum covers the text so far.
   const uint32_t crc = ls_crc32c(0, text->data, text->size);
   ls_text_append_format(text, LS_CHECKPOINT_TAIL, crc);
 }
 
-// ---- Both ------------------------------------------------------------------
+// ---- The files -------------------------------------------------------------
 typedef struct writing {
   ls_runtime *runtime;
   const ls_file_system *files;
   const ls_checkpoint_content *content;
   ls_text values_path, notes_path;
-  uint32_t *crcs;  // Of entries.
-  char *before;    // The .json of this step that is there; NULL: none.
-  void *file;      // The values, aside.
+  uint32_t *crcs;  // One per entry.
+  char *before;    // The existing .json of this step, or NULL.
+  void *file;      // Temporary file of the values.
   ls_ranks *ranks;
-  uint32_t *all;  // The checksums of all ranks' parts; NULL: there is one.
+  uint32_t *all;  // Checksums of all ranks' parts; NULL: a single rank.
 } writing;
 
 static ls_status write_notes(const writing *w, const char *before) {
@@ -124,14 +125,15 @@ static ls_status end_values(writing *w, bool keep) {
   return file == NULL ? ls_ok() : w->files->finish(w->files->user, file, keep);
 }
 
-// Values first: they are no checkpoint before the .json is there.
+// Writes the values first: they are no checkpoint without a .json.
 static ls_status write_new(writing *w) {
   LS_RETURN_IF_ERROR(end_values(w, true));
   return write_notes(w, NULL);
 }
 
-// Two files cannot be replaced at once. So there is, for a while, a .json that
-// fits the new values and, by what it has of the one before, the old ones.
+// Replaces a checkpoint. Since two files cannot be replaced at once, the .json
+// that is written first fits the new values and, by a copy of the old root, the
+// old ones.
 static ls_status write_over(writing *w) {
   LS_RETURN_IF_ERROR(w->files->sync(w->files->user, w->file));
   LS_RETURN_IF_ERROR(write_notes(w, w->before));
@@ -139,7 +141,7 @@ static ls_status write_over(writing *w) {
   return write_notes(w, NULL);
 }
 
-// Reads the .json of this step that is there, if it is undamaged.
+// Reads the existing .json of this step, if it is undamaged.
 static ls_status read_before(writing *w, const char *folder) {
   size_t size = 0;
   LS_OWN(ls_checkpoint_file, file) = {0};
@@ -150,7 +152,7 @@ static ls_status read_before(writing *w, const char *folder) {
 }
 
 // ---- Ranks -----------------------------------------------------------------
-// An entry's checksum from those of its parts on all ranks.
+// Joins the checksums of an entry's parts on all ranks.
 static uint32_t join_parts(const writing *w, size_t entry) {
   const ls_snapshot *values = &w->content->values;
   const size_t ranks = ls_ranks_count(w->ranks);
@@ -165,7 +167,7 @@ static uint32_t join_parts(const writing *w, size_t entry) {
   return crc;
 }
 
-// Waits until all have written, and knows the checksums of the whole.
+// Waits until all ranks have written, and collects their checksums.
 static ls_status meet_written(writing *w, ls_status own) {
   const size_t count = w->content->values.count;
   LS_RETURN_IF_ERROR(ls_ranks_agree(w->ranks, own));
@@ -179,7 +181,7 @@ static ls_status meet_written(writing *w, ls_status own) {
   return ls_ok();
 }
 
-// ---- The whole -------------------------------------------------------------
+// ---- Writing a checkpoint --------------------------------------------------
 static ls_status create_values(writing *w, bool join) {
   const char *path = ls_text_data(&w->values_path);
   if (w->files->create == NULL)
@@ -197,7 +199,7 @@ static ls_status write_and_sum(const writing *w) {
   const bool beside = values->end - values->begin >= LEAST_BESIDE;
   if (beside)
     failure = ls_worker_start(&sums.worker, "ls-sum", NULL, sum_up, &sums);
-  // Without a thread by this one.
+  // If no thread could be started, computes the checksums on this one.
   if (!beside || !ls_status_is_ok(failure)) ls_snapshot_sum(values, w->crcs);
   ls_status_free(failure);
   const ls_status status =
@@ -226,7 +228,7 @@ static ls_status begin_both(writing *w, const char *folder, bool is_there) {
   LS_RETURN_IF_ERROR(checkpoint_write_prepare(w, folder));
   const ls_status status = is_there ? read_before(w, folder) : ls_ok();
   if (ls_status_code(status) == LS_RESOURCE_EXHAUSTED) return status;
-  ls_status_free(status);  // One that cannot be read is no fallback.
+  ls_status_free(status);  // A checkpoint that cannot be read is no fallback.
   return create_values(w, false);
 }
 
@@ -243,7 +245,7 @@ static ls_status write_part(writing *w) {
 }
 
 static ls_status checkpoint_write_help(writing *w, const char *folder) {
-  // Rank 0 has made the file.
+  // Waits for rank 0 to make the file.
   LS_RETURN_IF_ERROR(
       ls_ranks_agree(w->ranks, checkpoint_write_prepare(w, folder)));
   return meet_written(w, write_part(w));

@@ -12,7 +12,7 @@ enum { DEFAULT_KEEP = 5, DEFAULT_SECONDS = 60 };
 // ---- Writing ---------------------------------------------------------------
 static void release_content(ls_checkpoints *self) {
   ls_checkpoint_content *content = &self->content;
-  // Its memory serves the next one.
+  // Keeps the snapshot's memory for the next save.
   const ls_snapshot values = content->values;
   ls_record_destroy(content->identity);
   ls_record_destroy(content->state);
@@ -22,7 +22,7 @@ static void release_content(ls_checkpoints *self) {
   *content = (ls_checkpoint_content){.values = values};
 }
 
-// The share of this rank.
+// Writes this rank's part.
 static ls_status write_share(ls_checkpoints *self) {
   ls_ranks alone = {0};
   ls_ranks *ranks = self->shares ? &self->writers : &alone;
@@ -31,7 +31,7 @@ static ls_status write_share(ls_checkpoints *self) {
     return self->shares ? ls_checkpoint_file_help(self->runtime, self->folder,
                                                   content, ranks)
                         : ls_ok();
-  // Other ranks come to write, whatever becomes of this.
+  // Continues after a failure: the other ranks wait for this one to write.
   const ls_status tidied =
       self->tidies ? ls_checkpoint_list_tidy(self) : ls_ok();
   self->tidies = false;
@@ -47,7 +47,7 @@ static ls_status write_content(ls_checkpoints *self) {
   return ls_status_join(status, ls_checkpoints_send_list(self, &self->writers));
 }
 
-// The writer's thread.
+// Runs on the writer thread.
 static void write_always(void *user) {
   ls_checkpoints *self = user;
   ls_worker_give_way();
@@ -60,7 +60,7 @@ static void write_always(void *user) {
   }
 }
 
-// Takes the failure of the last save, once.
+// Returns and forgets the failure of the last background save.
 static ls_status take_failure(ls_checkpoints *self) {
   const ls_status status = self->failure;
   self->failure = ls_ok();
@@ -128,7 +128,7 @@ static void checkpoints_with_defaults(ls_checkpoints_options *o) {
     o->every_seconds = LS_SOME(DEFAULT_SECONDS);
 }
 
-// Opens without other ranks.
+// Opens the folder on this rank alone.
 static ls_status open_own(ls_checkpoints *self) {
   const size_t length = strlen(self->options.folder) + 1;
   self->folder = ls_allocate(self->allocator, length);
@@ -150,7 +150,7 @@ static ls_status open_ranks(ls_checkpoints *self) {
 static ls_status open_folder(ls_checkpoints *self) {
   ls_trunk *trunk = ls_runtime_trunk(self->runtime);
   ls_status status = open_ranks(self);
-  // The others would wait for this one.
+  // Cancels the communicator, on which other ranks would wait for this one.
   if (!ls_status_is_ok(status) && trunk != NULL) trunk->cancel(trunk, status);
   LS_RETURN_IF_ERROR(status);
   LS_RETURN_IF_ERROR(ls_ranks_agree(&self->ranks, open_own(self)));
@@ -219,7 +219,7 @@ bool ls_checkpoints_are_due(const ls_checkpoints *self, int64_t step) {
           (double)nanos >= (double)o->every_seconds.value * 1e9);
 }
 
-// Where ranks cannot meet, the save will say why.
+// If ranks cannot exchange messages, the save will report it.
 bool ls_checkpoints_due(const ls_checkpoints *checkpoints, int64_t step) {
   ls_ranks *ranks = (ls_ranks *)(uintptr_t)&checkpoints->ranks;
   char due = (char)ls_checkpoints_are_due(checkpoints, step);
@@ -257,7 +257,7 @@ static ls_status save_states(const ls_checkpoints *self, ls_record *state) {
   return ls_ok();
 }
 
-// Copies of all that is to be written.
+// Copies everything that is to be written.
 static ls_status fill_content(ls_checkpoints *self, int64_t step,
                               const ls_checkpoint_metric *metrics,
                               size_t num_metrics) {
@@ -272,7 +272,7 @@ static ls_status fill_content(ls_checkpoints *self, int64_t step,
     LS_RETURN_IF_ERROR(
         ls_record_copy(content->identity, self->options.identity));
   }
-  // A rank without a part in the writing has an empty one.
+  // Ranks without a part in the writing take an empty part.
   const size_t parts = self->shares ? ls_ranks_count(&self->ranks) : 1;
   const size_t part = self->shares || ls_checkpoints_leads(self)
                           ? ls_ranks_own(&self->ranks)
@@ -281,7 +281,7 @@ static ls_status fill_content(ls_checkpoints *self, int64_t step,
                           NULL, 0, part, parts);
 }
 
-// All ranks have their part of the same values, or none of them saves.
+// Copies on all ranks; fails on all if it fails on one.
 static ls_status fill_all(ls_checkpoints *self, int64_t step,
                           const ls_checkpoint_metric *metrics,
                           size_t num_metrics) {
@@ -291,13 +291,13 @@ static ls_status fill_all(ls_checkpoints *self, int64_t step,
   LS_RETURN_IF_ERROR(ls_ranks_agree_on(
       &self->ranks, status, ls_status_is_ok(status) ? values->header_crc : 0,
       "variables"));
-  // Rank 0's clock counts.
+  // Uses the clock of rank 0.
   return ls_ranks_send(&self->ranks, &self->content.wall,
                        sizeof(self->content.wall));
 }
 
-// Steps that go on meanwhile have the machine for themselves now and then, as
-// long as nobody waits.
+// Pauses the writing now and then in favour of training steps, unless a thread
+// waits for it.
 static void pause_writing(void *user) {
   enum { PAUSE_NANOS = 3000000 };
   ls_checkpoints *self = user;

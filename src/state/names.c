@@ -22,13 +22,14 @@ bool ls_name_is_chosen(const ls_name_choice *choice, const char *name) {
 }
 
 // ---- Maps ------------------------------------------------------------------
-// Returns true of a name that stands for all names below it.
+// Returns true for a name that stands for all names below it.
 static bool is_folder(const char *name) {
   const size_t size = strlen(name);
   return size > 0 && name[size - 1] == '/';
 }
 
-// How much of a name is one side of a map; `*out_fits`: it is its beginning.
+// Returns how many bytes of `name` one side of a map covers; `*out_fits`:
+// `side` is a prefix of it.
 static size_t fit(const char *side, const char *name, bool *out_fits) {
   const size_t size = strcmp(side, "/") == 0 ? 0 : strlen(side);
   *out_fits = is_folder(side) ? strncmp(side, name, size) == 0
@@ -58,7 +59,7 @@ const char *ls_name_map_to(const ls_name_choice *choice, ls_arena *arena,
   return name;
 }
 
-// ---- Whether they mean something -------------------------------------------
+// ---- Checks ----------------------------------------------------------------
 static ls_status fits_none(const ls_name_choice *choice, const char *text,
                            const char *const *names, size_t count) {
   enum { MOST_SHOWN = 4 };

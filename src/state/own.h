@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What LS_OWN owns of state and of the layers below.
+// LS_OWN types of state and the layers below.
 #ifndef LS_STATE_OWN_H_
 #define LS_STATE_OWN_H_
 

@@ -8,7 +8,7 @@
 #include "state/checkpoints.h"
 #include "state/saver_file.h"
 
-// How it went on a rank.
+// The result of a rank.
 struct ls_rank_word {
   uint64_t number;
   int32_t code;
@@ -38,7 +38,7 @@ void ls_ranks_deinit(ls_ranks *ranks) {
 }
 
 // ---- Collectives -----------------------------------------------------------
-// No program has such a name.
+// Exchanges pieces under a name that no program uses.
 static ls_status ranks_exchange(ls_ranks *ranks, const ls_trunk_piece *pieces,
                                 size_t count) {
   const ls_trunk_name meeting = {
@@ -93,7 +93,7 @@ ls_status ls_ranks_agree_on(ls_ranks *ranks, ls_status own, uint64_t number,
 }
 
 // ---- Components ------------------------------------------------------------
-// Components that are not shared, one after the other.
+// Components that are not shared, concatenated.
 typedef struct parts {
   ls_allocator *allocator;
   ls_store *store;
@@ -163,7 +163,7 @@ LS_OWNED_STRUCT(parts, parts_deinit)
 ls_status ls_ranks_gather_parts(ls_ranks *ranks, const ls_saver *values) {
   if (ranks->trunk == NULL) return ls_ok();
   LS_OWN(parts, all) = {.allocator = ranks->allocator};
-  // The others would wait for one that could not.
+  // Agrees first: after a failure the other ranks would wait for this one.
   LS_RETURN_IF_ERROR(ls_ranks_agree(ranks, find_parts(ranks, values, &all)));
   LS_RETURN_IF_ERROR(ranks_exchange(ranks, all.pieces, all.count));
   return take_parts(ranks, &all);
@@ -173,10 +173,10 @@ bool ls_checkpoints_leads(const ls_checkpoints *self) {
   return ls_ranks_own(&self->ranks) == 0;
 }
 
-// ---- One folder? -----------------------------------------------------------
+// ---- Is the folder shared? -------------------------------------------------
 enum { NONCE_SIZE = 48 };
 
-// Something that is in no other folder.
+// Makes a text that no other folder has.
 static void make_nonce(const ls_checkpoints *self, char nonce[NONCE_SIZE]) {
   memset(nonce, 0, NONCE_SIZE);
   snprintf(nonce, NONCE_SIZE, "%llx %lx %llx",
@@ -198,7 +198,7 @@ static bool sees(const ls_checkpoints *self, const char *path,
   return same;
 }
 
-// Finds out whether all ranks see a file that rank 0 writes.
+// Finds out if all ranks see a file that rank 0 writes.
 static ls_status look_for_others(ls_checkpoints *self, const char *path) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
   ls_ranks *ranks = &self->ranks;
@@ -216,7 +216,8 @@ static ls_status look_for_others(ls_checkpoints *self, const char *path) {
   return ls_ok();
 }
 
-// Ranks of one host may have one folder that rank 0 does not see.
+// Chooses a folder for copies. Ranks of one host may share a folder that rank 0
+// does not see.
 static ls_status name_copies(ls_checkpoints *self) {
   const size_t room = strlen(self->folder) + 32;
   if (self->shares || ls_checkpoints_leads(self)) return ls_ok();
@@ -260,12 +261,12 @@ ls_status ls_checkpoints_send_list(ls_checkpoints *self, ls_ranks *ranks) {
 }
 
 // ---- Copies ----------------------------------------------------------------
-// A file of rank 0's folder that the others copy.
+// A file of rank 0's folder, which other ranks copy.
 typedef struct copy {
   ls_checkpoints *checkpoints;
   const ls_file_system *files;
   const char *path;
-  void *file;  // Open to be read on rank 0, aside on the others.
+  void *file;  // Rank 0: file to read; others: temporary file.
   int64_t size;
   char *piece;
 } copy;
@@ -287,8 +288,8 @@ static ls_status open_copy(copy *c) {
   return ls_ok();
 }
 
-// Copies a piece. A failure is reported at the end: all ranks come to all
-// pieces.
+// Copies a piece. Reports a failure at the end only, since all ranks must take
+// part in all pieces.
 static ls_status copy_piece(copy *c, int64_t at, size_t size, ls_status own) {
   ls_checkpoints *self = c->checkpoints;
   const bool leads = ls_checkpoints_leads(self);
@@ -351,7 +352,7 @@ ls_status ls_checkpoints_bring(ls_checkpoints *self, int64_t step) {
   return bring_file(self, step, "json");
 }
 
-// Folders too, if nothing else is in them.
+// Removes the copies, and folders that are empty then.
 void ls_checkpoints_take_back(ls_checkpoints *self, int64_t step) {
   static const char *const extensions[] = {"json", "safetensors"};
   const ls_file_system *files = ls_runtime_files(self->runtime);

@@ -56,7 +56,7 @@ static ls_status check_name(const char *name) {
   return ls_ok();
 }
 
-// Puts an entry with a copy of `size` bytes under the name, in place of an
+// Stores an entry with a copy of `size` bytes under the name, in place of an
 // earlier one.
 static ls_status record_put(ls_record *record, const char *name,
                             const ls_record_entry *like, const void *data) {
@@ -124,7 +124,7 @@ ls_status ls_record_add(ls_record *record, const char *name,
   return ls_ok();
 }
 
-// Adds what is in `from` to an empty record.
+// Copies all entries of `from` to an empty record.
 static ls_status record_add_all(ls_record *to, const ls_record *from) {
   ls_map_item item;
   for (size_t at = 0; ls_map_next(&from->entries, &at, &item);) {
@@ -143,7 +143,7 @@ static ls_status record_add_all(ls_record *to, const ls_record *from) {
 ls_status ls_record_copy(ls_record *to, const ls_record *from) {
   LS_REQUIRE(to);
   LS_REQUIRE(from);
-  // Aside, as one may be inside the other.
+  // Copies first, as one of the records may be inside the other.
   LS_OWN(ls_record, made) = new_record(to->allocator, to->depth);
   LS_RETURN_IF_NO_MEMORY(made);
   LS_RETURN_IF_ERROR(record_add_all(made, from));
@@ -153,7 +153,7 @@ ls_status ls_record_copy(ls_record *to, const ls_record *from) {
   return ls_ok();
 }
 
-// ---- Looking ---------------------------------------------------------------
+// ---- Getters ---------------------------------------------------------------
 static const char *kind_text(ls_entry_kind kind) {
   static const char *const texts[] = {"a number", "a text", "bytes",
                                       "a record"};
@@ -259,7 +259,7 @@ void ls_record_write(const ls_record *record, ls_json_writer *json) {
   ls_json_end(json, '}');
 }
 
-// Values of JSON that it becomes.
+// Returns the number of JSON values that a record becomes.
 static size_t record_json_count_values(const ls_record *record) {
   size_t count = 0;
   ls_map_item item;

@@ -49,7 +49,7 @@ static void add_fault(ls_restore_plan *plan, ls_status status) {
     ls_status_free(status);
 }
 
-// The first, and how many there are.
+// Returns the first fault, and says how many there are.
 static ls_status take_fault(ls_restore_plan *plan) {
   const ls_status first = plan->fault;
   plan->fault = ls_ok();
@@ -106,7 +106,7 @@ static void plan_variable(ls_restore_plan *plan, const ls_value_choice *choice,
   restore_plan_tell(plan, choice, &note);
 }
 
-// ---- What no variable takes ------------------------------------------------
+// ---- Entries without a variable --------------------------------------------
 static void plan_extras(ls_restore_plan *plan, const ls_value_choice *choice) {
   for (size_t i = 0; i < plan->source->num_entries; ++i) {
     const ls_safetensors_entry *entry = &plan->source->entries[i];
@@ -126,8 +126,8 @@ static void plan_extras(ls_restore_plan *plan, const ls_value_choice *choice) {
 }
 
 // ---- Values ----------------------------------------------------------------
-// Returns true if an entry is read: it is a variable's, or belongs to one that
-// is.
+// Returns true if an entry is read: for a variable, or as a component's entry
+// of one.
 static bool is_read(const ls_restore_plan *plan, size_t index) {
   const char *name = plan->source->entries[index].name;
   const size_t whole = plan->saver->exact ? ls_saver_part_of(name) : 0;
@@ -142,7 +142,7 @@ static bool is_read(const ls_restore_plan *plan, size_t index) {
   return false;
 }
 
-// All that is to be set can be read.
+// Checks that all values to set can be read.
 static ls_status restore_plan_check_values(ls_restore_plan *plan) {
   const ls_value_source *source = plan->source;
   ls_workers *workers = NULL;
@@ -159,7 +159,7 @@ static ls_status restore_plan_check_values(ls_restore_plan *plan) {
                             "while restoring '%s'", source->path);
 }
 
-// ---- The whole -------------------------------------------------------------
+// ---- Making the plan -------------------------------------------------------
 static ls_status allocate(ls_restore_plan *plan) {
   const size_t count = plan->saver->num_variables;
   plan->variables = ls_arena_new_array(&plan->arena, const char *, count);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contents of an open file of saved values, variables that start with them, and
-// copies of it.
+// Open files of saved values: their contents, variables initialized from them,
+// and copies of them.
 #include "base/memory/map.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
@@ -11,7 +11,7 @@
 #include "state/saved.h"
 #include "state/saver_file.h"
 
-// ---- What it is ------------------------------------------------------------
+// ---- Contents --------------------------------------------------------------
 void ls_saved_file_describe(const ls_saved_file *file,
                             ls_saved_info *out_info) {
   const bool is_checkpoint = file->checkpoint.root != NULL;
@@ -109,7 +109,7 @@ ls_status ls_saved_file_records(const ls_saved_file *file,
   return ls_ok();
 }
 
-// ---- Variables that start with it ------------------------------------------
+// ---- Variables initialized from it -----------------------------------------
 static ls_status saved_file_check_options(const ls_saved_file *file,
                                           const ls_safetensors_entry *entry,
                                           const ls_variable_options *options) {
@@ -176,12 +176,12 @@ ls_status ls_saved_file_restore(const ls_saved_file *file,
 typedef struct writing {
   const ls_saved_file *from;
   ls_arena *arena;
-  ls_safetensors_entry *entries;  // As they will be,
-  size_t *numbers, count;         // and which they are.
+  ls_safetensors_entry *entries;  // Entries of the new file,
+  size_t *numbers, count;         // and their numbers in this one.
 } writing;
 
 // ---- What is written -------------------------------------------------------
-// Files have as many arrays as they like: names are found, not compared.
+// Checks names in a map, since a file may have any number of arrays.
 static ls_status check_unique(const writing *w, const char *path) {
   LS_OWN(ls_map, names) = {0};
   ls_map_init(&names, ls_runtime_allocator(w->from->runtime));

@@ -12,13 +12,14 @@ ls_status ls_saved_npz_is(const ls_file *file, bool *out_is) {
   *out_is = false;
   if (file->size < (int64_t)sizeof(head)) return ls_ok();
   LS_RETURN_IF_ERROR(ls_file_read(file, 0, head, sizeof(head)));
-  // A member's header; the directory's end, if there is no member.
+  // A zip file starts with a member's header, or if empty with the directory's
+  // end.
   *out_is = memcmp(head, "PK\3\4", 4) == 0 || memcmp(head, "PK\5\6", 4) == 0;
   return ls_ok();
 }
 
 // ---- Members ---------------------------------------------------------------
-// A packed member's bytes as a file.
+// The bytes of a packed member as a file.
 typedef struct member {
   ls_allocator *allocator;
   char *data;
@@ -56,7 +57,7 @@ static ls_status read_header(const ls_saved_npz *npz, size_t index,
   return ls_npy_open(npz->file, entry->name, begin, entry->size, out);
 }
 
-// `known` are the arrays before this one, by name.
+// Reads a member's header; `known` has the earlier arrays by name.
 static ls_status read_member(ls_saved_npz *npz, size_t index, ls_map *known) {
   const char *name = npz->zip.entries[index].name;
   const size_t length = strlen(name);
@@ -120,7 +121,8 @@ void ls_saved_npz_close(ls_saved_npz *npz) {
 }
 
 // ---- Elements --------------------------------------------------------------
-// Straight from the file; the checksum is of what stands before, too.
+// Reads directly from the file; the checksum also covers the bytes before the
+// elements.
 static ls_status read_stored(const ls_saved_npz *npz,
                              const ls_safetensors_entry *entry, void *data) {
   const ls_zip_entry *stored = &npz->zip.entries[entry->offset];

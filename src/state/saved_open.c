@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding out what a path names, and opening it.
+// Opens saved values: finds out what a path names.
 #include <math.h>
 #include <stdlib.h>
 
@@ -56,7 +56,7 @@ ls_status ls_saved_steps(const char *folder, int64_t *steps, size_t capacity,
 }
 
 // ---- Checkpoints -----------------------------------------------------------
-// Takes the notes of its .json.
+// Copies the fields of the checkpoint's .json.
 static ls_status take_notes(ls_saved_file *self) {
   const ls_json *root = self->checkpoint.root;
   const ls_json *wall = ls_json_find(root, "wall");
@@ -112,8 +112,8 @@ static ls_status open_checkpoint(ls_saved_file *self, const char *folder,
   return take_notes(self);
 }
 
-// The newest of a folder that can be opened; with `tells` the log says which
-// are passed over for it.
+// Opens the newest undamaged checkpoint of a folder; with `tells` logs which
+// damaged ones it skips.
 static ls_status open_newest(ls_saved_file *self, const char *folder,
                              const int64_t *steps, size_t count, bool read,
                              bool tells) {
@@ -154,7 +154,7 @@ static ls_status check_npz(const void *self, ls_workers *workers,
   return ls_ok();
 }
 
-// `file` is taken over.
+// Opens an npz file; takes `file` over.
 static ls_status open_npz(ls_saved_file *self, ls_file *file) {
   LS_RETURN_IF_ERROR(ls_saved_npz_open(file, &self->npz));
   self->source = (ls_value_source){.runtime = self->runtime,
@@ -190,7 +190,8 @@ static bool saved_open_is_there(const ls_saved_file *self, const char *path) {
   return there;
 }
 
-// Finds the checkpoint that a path names, -1 if none, and its folder.
+// Finds the folder and step of the checkpoint that a path names; step -1 if
+// none.
 static ls_status saved_open_find_name(const ls_saved_file *self,
                                       const char *path, ls_text *folder,
                                       int64_t *out_step) {
@@ -206,7 +207,7 @@ static ls_status saved_open_find_name(const ls_saved_file *self,
   *out_step = ls_checkpoint_step_of(ls_text_data(&name), "json");
   if (*out_step < 0) *out_step = ls_checkpoint_step_of(last, "json");
   if (*out_step >= 0) return ls_ok();
-  // Values without a .json are a file like others.
+  // Values without a .json are an ordinary safetensors file.
   *out_step = ls_checkpoint_step_of(last, "safetensors");
   if (*out_step < 0) return ls_ok();
   LS_OWN(ls_text, json) = {0};
@@ -218,7 +219,7 @@ static ls_status saved_open_find_name(const ls_saved_file *self,
 }
 
 static ls_status open_values(ls_saved_file *self, const char *path) {
-  // A run's, and those of an export.
+  // Names used by runs and by exports.
   static const char *const names[] = {"model", "variables"};
   for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
     LS_OWN(ls_text, file) = {0};
@@ -245,7 +246,7 @@ static ls_status open_path(ls_saved_file *self, const char *path, bool read) {
       ls_saved_find_steps(self->runtime, path, &steps, &count);
   const ls_code code = ls_status_code(status);
   if (code == LS_NOT_FOUND || code == LS_UNIMPLEMENTED) {
-    ls_status_free(status);  // It is no folder.
+    ls_status_free(status);  // The path is not a folder.
     return open_file(self, path);
   }
   LS_RETURN_IF_ERROR(status);
@@ -265,7 +266,7 @@ static ls_status saved_open_begin(ls_saved_file **out_file) {
   return ls_ok();
 }
 
-// How it was opened.
+// Returns a number for an opened file, never the same twice.
 static uint64_t next_number(void) {
   static uint64_t last;
   return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
@@ -281,7 +282,7 @@ static ls_status open_with(const char *path, bool read,
   return ls_ok();
 }
 
-// A path that is no folder may be a file.
+// Lists steps; a path that is no folder may be a file, and has none.
 static ls_status find_steps(ls_runtime *runtime, const char *folder,
                             int64_t **out_steps, size_t *out_count) {
   const ls_file_system *files = ls_runtime_files(runtime);

@@ -9,7 +9,7 @@
 #include "state/saver_file.h"
 #include "state/snapshot.h"
 
-// ---- What both do ----------------------------------------------------------
+// ---- Common to saving and restoring ----------------------------------------
 const char *ls_saver_name(const ls_saver *saver, size_t index) {
   return saver->names != NULL ? saver->names[index]
                               : ls_variable_name(saver->variables[index]);
@@ -36,7 +36,7 @@ static ls_status saver_check_variable(const ls_saver *saver, size_t index) {
   return ls_ok();
 }
 
-// Checks the saver and finds whose values are meant.
+// Checks the saver and finds the store of its values.
 ls_status ls_saver_open(const ls_saver *saver, ls_store **out_store) {
   if (saver->variables == NULL && saver->num_variables > 0)
     return ls_invalid_argument("a saver of %zu variables at NULL",
@@ -55,7 +55,8 @@ ls_status ls_saver_open(const ls_saver *saver, ls_store **out_store) {
   return ls_ok();
 }
 
-// The entry of one component: a name that no variable has. NULL: no memory.
+// Returns the entry name of one component, which no variable has; NULL without
+// memory.
 const char *ls_saver_part_name(ls_arena *arena, const char *name, size_t part) {
   return ls_arena_format(arena, "%s:%zu", name, part);
 }
@@ -112,7 +113,7 @@ ls_status ls_saver_save(const ls_saver *saver, const char *path) {
 
 // ---- Reading ---------------------------------------------------------------
 
-// Makes the value of the components' values, by the rules of the container.
+// Computes a container's value from its components, by the container's rules.
 static ls_status read_made(ls_store *store, ls_variable *container,
                            ls_array **out_value) {
   const size_t count = container->num_components;

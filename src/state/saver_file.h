@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Savers, for the layers above, whose files hold more than variables, and for
+// Savers, for layers above whose files hold more than variables, and for
 // checkpoints.
 #ifndef LS_STATE_SAVER_FILE_H_
 #define LS_STATE_SAVER_FILE_H_
@@ -9,47 +9,46 @@
 #include "lockstep/saver.h"
 #include "runtime/store.h"
 
-// ls_saver_save, with notes in the file's header.
+// Does ls_saver_save, with notes in the file's header.
 LS_MUST_USE ls_status ls_saver_save_with(const ls_saver *saver,
                                          const char *path,
                                          const ls_safetensors_note *notes,
                                          size_t num_notes);
-// ls_saver_restore from a file that was opened already.
+// Does ls_saver_restore from an open file.
 LS_MUST_USE ls_status ls_saver_restore_from(const ls_saver *saver,
                                             const ls_safetensors_file *file);
 
 // ---- Where values come from ------------------------------------------------
-// A safetensors file, or another kind. All is lent.
+// A source of values: a safetensors file, or another kind. Everything is lent.
 typedef struct ls_value_source {
   ls_runtime *runtime;
   const char *path;                     // For messages.
-  const ls_safetensors_entry *entries;  // Their offsets are `get`'s.
+  const ls_safetensors_entry *entries;  // `offset` is interpreted by `get`.
   size_t num_entries;
   const void *self;
-  // Reads entries' elements, each to its wish's `data`, on all workers.
+  // Reads entries' elements, each to the `data` of its request, on all workers.
   ls_status (*get)(const void *self, ls_workers *workers,
                    ls_safetensors_wish *wishes, size_t count);
-  // Reads them and keeps nothing, to find what is damaged or cannot be read.
-  // NULL: that has been done.
+  // Reads entries only to find out if they are damaged or unreadable. NULL:
+  // done already.
   ls_status (*check)(const void *self, ls_workers *workers,
                      ls_safetensors_wish *wishes, size_t count);
-  // Reads as `get` does, without computing the checksums that `check` has just
-  // compared.
+  // Reads like `get`, without the checksums that `check` has just verified.
   ls_status (*get_checked)(const void *self, ls_workers *workers,
                            ls_safetensors_wish *wishes, size_t count);
 } ls_value_source;
 ls_value_source ls_value_source_of(const ls_safetensors_file *file);
-// The entry of this name; NULL without one.
+// Returns the entry of this name, or NULL.
 const ls_safetensors_entry *ls_value_source_find(const ls_value_source *source,
                                                  const char *name);
 // Reads one entry's elements.
 LS_MUST_USE ls_status ls_value_source_get(const ls_value_source *source,
                                           const ls_safetensors_entry *entry,
                                           void *data);
-// Returns true for a name such as "w:1" if there is an entry 'w'.
+// Returns true for a name such as "w:1" if there is an entry "w".
 bool ls_value_source_is_part(const ls_value_source *source, const char *name);
-// ls_saver_restore_part from it, but for variables that have started with what
-// the file of this number holds. `report` may be NULL.
+// Does ls_saver_restore_part, except for variables that were initialized from
+// file number `started`. `report` may be NULL.
 LS_MUST_USE ls_status ls_saver_restore_source(const ls_saver *saver,
                                               const ls_value_source *source,
                                               const ls_value_choice *choice,
@@ -58,88 +57,91 @@ LS_MUST_USE ls_status ls_saver_restore_source(const ls_saver *saver,
 
 // ---- Names -----------------------------------------------------------------
 const char *ls_saver_name(const ls_saver *saver, size_t index);
-// Checks the saver and finds whose values are meant.
+// Checks the saver and finds the store of its values.
 LS_MUST_USE ls_status ls_saver_open(const ls_saver *saver,
                                     ls_store **out_store);
-// The entry of one component: a name that no variable has. NULL: no memory.
+// Returns the entry name of one component, which no variable has; NULL without
+// memory.
 const char *ls_saver_part_name(ls_arena *arena, const char *name, size_t part);
-// Returns the length of the variable's part of such a name, 0 of another name.
+// Returns the length of the variable's part of such a name, 0 for another name.
 size_t ls_saver_part_of(const char *name);
 
-// Chooses names by patterns and maps them (names.c). All is lent.
+// Chooses names by patterns and maps them (names.c). Everything is lent.
 typedef struct ls_name_choice {
-  const char *const *only;  // NULL: all.
+  const char *const *only;  // Patterns; NULL: all names.
   size_t num_only;
   const char *const *except;
   size_t num_except;
   const ls_name_map *maps;
   size_t num_maps;
   bool back;         // Maps names of `to` to those of `from`.
-  const char *noun;  // The names are of, for messages: "variable".
+  const char *noun;  // Noun for messages: "variable".
 } ls_name_choice;
 
-// Checks that each pattern and each map fits one of these names at least.
+// Checks that each pattern and each map fits at least one of these names.
 //   LS_INVALID_ARGUMENT  names the one that does not, or is malformed
 LS_MUST_USE ls_status ls_name_choice_check(const ls_name_choice *choice,
                                            const char *const *names,
                                            size_t count);
 // Returns true if a name is chosen.
 bool ls_name_is_chosen(const ls_name_choice *choice, const char *name);
-// Maps a name by the first map that fits, else to itself. NULL: no memory.
+// Maps a name by the first map that fits, else to itself. NULL without memory.
 const char *ls_name_map_to(const ls_name_choice *choice, ls_arena *arena,
                            const char *name);
 
 // ---- Values of variables in a store ----------------------------------------
-// A file holds one value for all components, as the variable's rules say.
-//
-// Reads the value, an array of the caller's. NULL, and OK: nothing to save.
+// Returns a variable's value as an array that the caller owns; NULL with OK:
+// nothing to save. A file holds one value for all components, by the variable's
+// rules.
 LS_MUST_USE ls_status ls_state_read(ls_store *store, ls_variable *variable,
                                     ls_array **out_value);
 // Returns the first target of a handle, else the variable itself.
 ls_variable *ls_state_of(ls_variable *variable);
-// Returns true if the components of a variable make its value, else that lies
-// in the store as it is saved; and true if there is something to save, which is
-// not so of eager components without values. Not for handles.
+// Return true if the value is computed from components, rather than in the
+// store as it is saved; and if there is something to save, which eager
+// components without values do not have. Not for handles.
 bool ls_state_is_made(const ls_variable *variable);
 bool ls_state_is_saved(const ls_store *store, const ls_variable *variable);
-// Returns true if a restored value lies in the store as it was saved.
+// Returns true if the store holds a restored value in the form of the file.
 bool ls_state_is_stored(const ls_variable *variable);
 // Sets the variable, or all targets of a handle, to a value of its type.
 LS_MUST_USE ls_status ls_state_write(ls_store *store, ls_variable *variable,
                                      const ls_array *value);
-// Returns the number of components with values of their own, which may differ.
+// Returns the number of components that have their own values, which may
+// differ.
 size_t ls_state_parts(const ls_store *store, const ls_variable *variable);
 
 // ---- Plan of a restore -----------------------------------------------------
-// Chooses the entry of each variable before anything is set.
+// Plan of a restore: chooses the entry of each variable before anything is set.
 typedef struct ls_restore_plan {
   const ls_saver *saver;
   const ls_value_source *source;
-  uint64_t started;  // Variables that started with this file keep their values.
+  uint64_t started;  // Variables initialized from this file are skipped.
   ls_store *store;
   ls_arena arena;
-  // By variable: its name, its entry's name, and the entry, NULL if it keeps
-  // its value.
+  // Per variable: its name, its entry's name, and the entry, NULL if the
+  // variable keeps its value.
   const char **variables, **names;
   const ls_safetensors_entry **entries;
-  bool *taken;  // Of each entry.
+  bool *taken;  // One per entry: some variable takes it.
   ls_value_report report;
-  ls_status fault;  // The first.
+  ls_status fault;  // The first fault.
   size_t num_faults;
 } ls_restore_plan;
 
-// `choice` may be NULL; saver and source are lent for the plan's life.
-//   as ls_saver_restore_part says
+// Makes a plan. `choice` may be NULL; saver and source are lent for the plan's
+// life.
+//   errors as of ls_saver_restore_part
 LS_MUST_USE ls_status ls_restore_plan_make(const ls_saver *saver,
                                            const ls_value_source *source,
                                            const ls_value_choice *choice,
                                            uint64_t started,
                                            ls_restore_plan *out_plan);
 LS_MUST_USE ls_status ls_restore_plan_run(const ls_restore_plan *plan);
-void ls_restore_plan_deinit(ls_restore_plan *plan);  // Zeroed is fine.
+void ls_restore_plan_deinit(ls_restore_plan *plan);  // Accepts a zeroed plan.
 LS_OWNED_STRUCT(ls_restore_plan, ls_restore_plan_deinit)
 
-// Returns true if an entry has the type of the variable.
+// Returns true if an entry has the variable's type.
 bool ls_restore_fits(const ls_variable *variable,
                      const ls_safetensors_entry *entry);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Restoring: once everything in the file has been found to fit, each value is
-// read and set.
+// Restores values: once everything in the file is known to fit, reads and sets
+// each value.
 #include "base/require.h"
 #include "base/trace.h"
 #include "base/values/array_internal.h"
@@ -10,8 +10,8 @@
 #include "state/saver_file.h"
 
 // ---- Components ------------------------------------------------------------
-// The entries of all components, in `parts`, which has room for one more; false
-// where the file has another number of them, or of another type.
+// Finds the entries of all components in `parts`, which has room for one more;
+// false if the file has another number of them, or of another type.
 static ls_status find_parts(const ls_value_source *source, ls_arena *arena,
                             const ls_variable *variable, const char *name,
                             const ls_safetensors_entry **parts,
@@ -29,13 +29,13 @@ static ls_status find_parts(const ls_value_source *source, ls_arena *arena,
 }
 
 // ---- Setting ---------------------------------------------------------------
-// Values that are read to where they lie, all at once.
+// Values read directly into the store, all at once.
 typedef struct stored {
   ls_allocator *allocator;
   ls_variable **variables;
   ls_safetensors_wish *wishes;
   size_t count, variables_capacity, wishes_capacity;
-  // Others are read to arrays first, and set behind these.
+  // Other values are first read to arrays, and set afterwards.
   struct made {
     ls_variable *variable;
     ls_array *value;
@@ -56,7 +56,7 @@ static ls_status add_stored(stored *all, ls_variable *variable,
   return ls_ok();
 }
 
-// Reads what the plan's check, if there was one, has found whole.
+// Reads values that the plan's check, if there was one, has verified.
 static ls_status get_planned(const ls_value_source *source,
                              ls_safetensors_wish *wishes, size_t count) {
   ls_workers *workers = NULL;
@@ -74,7 +74,7 @@ static ls_status read_stored(const ls_restore_plan *plan, const stored *all) {
   for (size_t i = 0; i < all->count; ++i)
     all->wishes[i].data = many.data[i];
   ls_status status = get_planned(source, all->wishes, all->count);
-  // A failed read does not mean that the file is damaged.
+  // A failed read does not prove that the file is damaged.
   if (ls_status_code(status) == LS_UNAVAILABLE) {
     ls_status_free(status);
     status = get_planned(source, all->wishes, all->count);
@@ -83,7 +83,7 @@ static ls_status read_stored(const ls_restore_plan *plan, const stored *all) {
   return status;
 }
 
-// Reads the value of a variable that stands for others or keeps shares.
+// Reads the value of a handle, or of a variable made of components.
 static ls_status add_made(const ls_restore_plan *plan, stored *all,
                           ls_variable *variable,
                           const ls_safetensors_entry *entry) {
@@ -120,7 +120,7 @@ static ls_status add_parts(const ls_restore_plan *plan, stored *all,
   return ls_ok();
 }
 
-// Returns true if it started with the value of this file.
+// Returns true if the variable was initialized from this file.
 static bool has_started_with(const ls_variable *variable, const ls_store *store,
                              uint64_t started) {
   return started != 0 && variable->restored_from == started &&

@@ -6,19 +6,19 @@
 #include "runtime/store.h"
 #include "state/saver_file.h"
 
-// Bytes that a worker copies at least and to whose multiples parts are cut, and
-// below which the caller copies all.
+// CHUNK: the least bytes that a worker copies; parts are cut at its multiples.
+// Below LEAST_SHARED the caller copies alone.
 enum { CHUNK = 1 << 20, LEAST_SHARED = 2 << 20 };
-// Bytes that are written at a time.
+// Bytes written at a time.
 enum { PIECE = 4 << 20 };
 
-// Where entries come from, while a snapshot is taken.
+// Sources of the entries, while a snapshot is taken.
 typedef struct sources {
   ls_allocator *allocator;
   ls_store *store;
-  ls_variable **variables;  // Whose values are copied as they lie.
+  ls_variable **variables;  // Variables whose buffers are copied.
   size_t num_variables, variables_capacity;
-  // By entry: the number of its variable, or an array that was made for it.
+  // Source of an entry: the number of its variable, or an array.
   struct source {
     size_t variable;
     ls_array *array;
@@ -27,7 +27,7 @@ typedef struct sources {
   size_t items_capacity;
 } sources;
 
-// ---- What there is ---------------------------------------------------------
+// ---- Entries ---------------------------------------------------------------
 static ls_status add_entry(ls_snapshot *self, sources *from, const char *name,
                            ls_type type, struct source source) {
   const size_t count = self->count;
@@ -43,7 +43,7 @@ static ls_status add_entry(ls_snapshot *self, sources *from, const char *name,
   return ls_ok();
 }
 
-// A value that lies in a buffer.
+// Adds a variable whose value is in a buffer.
 static ls_status snapshot_add_variable(ls_snapshot *self, sources *from,
                                        const char *name,
                                        ls_variable *variable) {
@@ -56,7 +56,7 @@ static ls_status snapshot_add_variable(ls_snapshot *self, sources *from,
                    (struct source){.variable = number});
 }
 
-// Adds a value that its components make.
+// Adds a variable whose value is computed from components.
 static ls_status add_made(ls_snapshot *self, sources *from, const char *name,
                           ls_variable *variable) {
   LS_OWN(ls_array, array) = NULL;
@@ -88,7 +88,7 @@ static ls_status add_saved(ls_snapshot *self, sources *from,
 }
 
 // ---- Where it goes ---------------------------------------------------------
-// As files are laid out: wider elements first.
+// Orders entries as in the file: wider elements first.
 static ls_status put_in_order(ls_snapshot *self) {
   size_t *order = ls_arena_new_array(&self->names, size_t, self->count + 1);
   size_t done = 0;
@@ -108,7 +108,8 @@ size_t ls_snapshot_overlap(const ls_safetensors_entry *entry, size_t begin,
   return begin < end ? end - begin : 0;
 }
 
-// The place in the order of the first entry that ends behind byte `at`.
+// Returns the index, in file order, of the first entry that ends after byte
+// `at`.
 static size_t snapshot_find_entry(const ls_snapshot *self, size_t at) {
   size_t low = 0, high = self->count;
   while (low < high) {
@@ -122,7 +123,7 @@ static size_t snapshot_find_entry(const ls_snapshot *self, size_t at) {
   return low;
 }
 
-// At a whole chunk.
+// Cuts at a multiple of CHUNK.
 size_t ls_snapshot_begin_of(size_t size, size_t part, size_t parts) {
   if (part >= parts) return size;
   return (size_t)((double)size / (double)parts * (double)part) / CHUNK * CHUNK;
@@ -169,7 +170,7 @@ typedef struct copying {
   ls_backend *backend;
 } copying;
 
-// Chunks of the part, each of which has pieces of entries.
+// Copies chunks of the part, each made of pieces of entries.
 static void copy_chunks(void *user, int worker, int64_t first, int64_t last) {
   (void)worker;
   const copying *c = user;
@@ -203,7 +204,7 @@ static void copy_all(const ls_snapshot *self, const sources *from,
   if (size >= LEAST_SHARED) {
     const ls_status status = ls_workers_share(workers, copy_chunks, &c, chunks);
     if (ls_status_is_ok(status)) return;
-    // Inside of a run, or without threads.
+    // Workers are not available inside a run, or without threads.
     ls_status_free(status);
   }
   copy_chunks(&c, 0, 0, chunks);
@@ -228,7 +229,7 @@ static ls_status copy_values(const ls_snapshot *self, sources *from,
   return ls_ok();
 }
 
-// ---- The whole -------------------------------------------------------------
+// ---- Taking a snapshot -----------------------------------------------------
 static ls_status snapshot_take(ls_snapshot *self, ls_runtime *runtime,
                                const ls_saver *saver,
                                const ls_safetensors_note *notes,

@@ -5,7 +5,8 @@
 #include "base/trace.h"
 #include "lockstep/trunk.h"
 
-// Returns how long others than `rank` were waited for; 0: not known.
+// Returns how long this process waited for ranks other than `rank`; 0 if
+// unknown.
 static int64_t waited_for(const ls_runtime *runtime, int32_t rank) {
   const ls_trunk *trunk = ls_runtime_trunk(runtime);
   if (trunk == NULL || trunk->waited_for == NULL || rank >= trunk->ranks ||
@@ -23,7 +24,8 @@ void ls_budget_begin(const ls_runtime *runtime, const ls_spent *spent,
     budget->waited_for[k] = waited_for(runtime, k);
 }
 
-// Returns the rank that was waited for longest since then, where it is known.
+// Returns the rank that was waited for longest since the budget began, if
+// known.
 static ls_opt slowest_rank(const ls_runtime *runtime, const ls_budget *budget) {
   int64_t most = 0;
   ls_opt slowest = {0};
@@ -44,7 +46,7 @@ static double since(const ls_runtime *runtime, const ls_budget *budget,
 
 static double at_least_0(double seconds) { return seconds > 0 ? seconds : 0; }
 
-// Runs of others under the same runtime may wait, too: no part is below 0.
+// Clamps parts at 0: other runs under the same runtime add to the waits, too.
 ls_train_budget ls_budget_of(const ls_runtime *runtime, const ls_spent *spent,
                              const ls_budget *budget, ls_iterator *input) {
   ls_iterator_stats stats = {.slowest = ""};
@@ -72,7 +74,7 @@ typedef struct part {
   double seconds;
 } part;
 
-// Prints " (map)", the stage or the rank that took most of a part.
+// Prints " (map)": the stage or rank that took most of a part's time.
 static const char *print_why(const ls_train_budget *budget, const char *name,
                              char *buffer, size_t size) {
   buffer[0] = '\0';

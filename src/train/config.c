@@ -14,14 +14,14 @@
 #include "state/saved.h"
 #include "train/folder/run_folder.h"
 
-// A longer file is no config.
+// Largest size of a config file.
 static const size_t most_bytes = 1 << 20;
-// For a run that does not say.
+// Default number of checkpoints to keep.
 static const int64_t default_keep = 5;
 
 typedef enum entry_kind { TEXT, WHOLE, REAL } entry_kind;
 
-// The default of a TEXT, and the bounds of a number.
+// Rows of the table: the default of a TEXT, the bounds of a number.
 #define ENTRY_TEXT(name, text)                                                 \
   { #name, TEXT, offsetof(ls_train_config, name), text, 0, 0 }
 #define ENTRY_NUMBER(kind, name, least, most)                                  \
@@ -81,18 +81,18 @@ void ls_train_config_print(const ls_train_config *config, ls_text *text) {
       ls_json_string(&json, value != NULL ? value : entries[i].text);
     }
   }
-  // The checksum is of all that stands before it.
+  // The checksum covers the text so far.
   if (!ls_status_is_ok(ls_text_status(text))) return;
   const uint32_t crc = ls_crc32c(0, text->data + begin, text->size - begin);
   ls_text_append_format(text, LS_CHECKPOINT_TAIL "\n", crc);
 }
 
 // ---- Reading ---------------------------------------------------------------
-// The caller gets the first field.
+// State of reading; the caller gets the first field.
 typedef struct read_config {
   ls_train_config config;
   ls_allocator *allocator;
-  ls_arena arena;  // Of the texts.
+  ls_arena arena;  // Holds the texts.
 } read_config;
 
 void ls_train_config_destroy(ls_train_config *config) {
@@ -102,7 +102,7 @@ void ls_train_config_destroy(ls_train_config *config) {
   ls_release(read->allocator, read);
 }
 
-// Checks that a number is one that a flag or an option could have given.
+// Checks that a number is one that a flag or an option could have set.
 static ls_status check_bounds(const char *path, size_t entry, double number) {
   const double least = entries[entry].least, most = entries[entry].most;
   if (number >= least && number <= most) return ls_ok();
@@ -139,7 +139,8 @@ static ls_status read_entry(const char *path, size_t entry,
   return ls_ok();
 }
 
-// Checks that it is as it was written. One without a checksum is as intended.
+// Verifies the checksum. A file without one was written by hand and is
+// accepted.
 static ls_status check_sum(const char *path, const ls_json *json,
                            const char *bytes, size_t size) {
   enum { TAIL = LS_CHECKPOINT_TAIL_SIZE + 1 };
@@ -181,7 +182,7 @@ static ls_status read_entries(read_config *read, const char *path,
   return ls_ok();
 }
 
-// ---- In checkpoints --------------------------------------------------------
+// ---- Copies in checkpoints -------------------------------------------------
 static ls_status find_kept(const ls_checkpoint_file *file, ls_record *state,
                            const char **out_text) {
   const ls_record *run = NULL;
@@ -202,7 +203,7 @@ static ls_status read_kept(const ls_checkpoint_file *file, read_config *read) {
   return read_entries(read, file->path, json);
 }
 
-// Reads it from the newest checkpoint that has it, if any has.
+// Reads the config from the newest checkpoint that has one.
 static ls_status read_newest(ls_runtime *runtime, const char *run_folder,
                              read_config *read, int64_t *out_step) {
   LS_OWN_MEMORY(ls_runtime_allocator(runtime), int64_t, steps) = NULL;
@@ -222,7 +223,7 @@ static ls_status read_newest(ls_runtime *runtime, const char *run_folder,
   return status;
 }
 
-// `why` the file is none.
+// Reads the config from a checkpoint; `why` is the failure of reading the file.
 static ls_status take_kept(ls_runtime *runtime, const char *run_folder,
                            read_config *read, ls_status why) {
   int64_t step = 0;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Config: config.json, from one table of its entries, with a checksum at its
-// end. Checkpoints keep its text, which counts where the file is not as it was
-// written; one without a checksum, as somebody made it, is taken as it is.
+// config.json: written and read by one table of entries, with a checksum at its
+// end. Checkpoints keep a copy of the text, which is used if the file is
+// damaged; a file without a checksum was written by hand and is used as it is.
 #ifndef LS_TRAIN_CONFIG_H_
 #define LS_TRAIN_CONFIG_H_
 
 #include "base/text.h"
 #include "lockstep/train.h"
 
-// The state of a checkpoint that keeps the text, and what it is called there.
+// Names of the checkpoint state and entry that keep the text.
 #define LS_CONFIG_STATE "run"
 #define LS_CONFIG_ENTRY "config"
 
-// Appends the file's text.
+// Appends the text of config.json.
 void ls_train_config_print(const ls_train_config *config, ls_text *text);
 
 #endif  // LS_TRAIN_CONFIG_H_

@@ -10,20 +10,24 @@
 #include "tpu/own.h"
 #include "tpu/steps/step_loop.h"
 
-enum { ELEMENTS = 2, NUMBERS = 2 };  // Examples and labels; loss and accuracy.
+enum {
+  ELEMENTS = 2,
+  NUMBERS = 2
+};  // ELEMENTS: examples and labels; NUMBERS:
+    // loss and accuracy.
 static const char *const keys[NUMBERS] = {"loss", "accuracy"};
 
 struct ls_device_loop {
   ls_allocator *allocator;
   ls_device_loop_options options;
-  ls_type elements[ELEMENTS];  // Of a replica's part.
+  ls_type elements[ELEMENTS];  // Types of a replica's part.
   ls_dtype numbers[NUMBERS];
   ls_function *function;
   ls_feeder *feeder;  // NULL: batches are arguments.
-  ls_nest batch;      // That is copied to the arguments.
-  ls_nest args;       // How many steps and, as arguments, batches.
+  ls_nest batch;      // The batch last read, copied to the arguments.
+  ls_nest args;       // The number of steps, then any batches.
   ls_nest results;
-  ls_nest last;  // The numbers that were asked for last.
+  ls_nest last;  // The results last returned.
 };
 
 static size_t count_replicas(const ls_device_loop *self) {
@@ -33,10 +37,10 @@ static size_t count_replicas(const ls_device_loop *self) {
 // ---- Tracing ---------------------------------------------------------------
 typedef struct tracing {
   const ls_device_loop *loop;
-  ls_tensor batches[ELEMENTS];  // Where they are arguments.
+  ls_tensor batches[ELEMENTS];  // Batches that are arguments.
 } tracing;
 
-// Returns batch `i` of those that are arguments.
+// Returns batch `i` of the arguments.
 static ls_nest batch_at(const tracing *t, ls_tensor i) {
   ls_nest items[ELEMENTS];
   const ls_tensor zero = ls_scalar(LS_DTYPE_I64, 0);
@@ -63,7 +67,7 @@ static ls_status call_model(const ls_model *model, ls_nest elements,
   return ls_take_nest(made, out_made);
 }
 
-// The loop's state is what each step has given so far.
+// Makes one step; the loop's state is the results of all steps so far.
 static ls_status device_loop_make_step(ls_step *step, void *user) {
   const tracing *t = user;
   LS_OWN(ls_nest, elements) = ls_none();
@@ -84,7 +88,7 @@ static ls_status device_loop_make_step(ls_step *step, void *user) {
 static ls_status device_loop_make_queue(const ls_device_loop *self,
                                         ls_infeed_queue **out_queue) {
   ls_dtype dtypes[ELEMENTS];
-  ls_shape shapes[ELEMENTS];  // Of all replicas together.
+  ls_shape shapes[ELEMENTS];  // Shapes of whole batches.
   for (size_t e = 0; e < ELEMENTS; ++e) {
     dtypes[e] = self->elements[e].dtype;
     shapes[e] = self->elements[e].shape;
@@ -130,7 +134,7 @@ static ls_nest device_loop_part_of(ls_nest leaf, size_t replica) {
              : leaf;
 }
 
-// Makes room for a run's batches, of one leaf.
+// Makes room for one leaf of a run's batches.
 static ls_nest device_loop_make_room(const ls_device_loop *self,
                                      size_t element) {
   const size_t replicas = count_replicas(self);
@@ -180,7 +184,7 @@ static ls_status run_fed(ls_device_loop *self, int64_t steps,
   const ls_status status = device_loop_run(self, steps);
   ls_feeder_end(self->feeder, !ls_status_is_ok(status), out);
   if (ls_status_is_ok(status)) return status;
-  ls_status_free(out->status);  // Nobody has taken its batches.
+  ls_status_free(out->status);  // The loop takes no more batches.
   out->status = ls_ok();
   return status;
 }
@@ -188,7 +192,7 @@ static ls_status run_fed(ls_device_loop *self, int64_t steps,
 static ls_status run_given(ls_device_loop *self, int64_t steps,
                            ls_feeder_result *out) {
   const ls_status status = take_batches(self, steps, out);
-  out->status = status;  // Of the batch after those that are run.
+  out->status = status;  // Status of the batch after those that were run.
   if (out->batches == 0) return ls_ok();
   const ls_status ran = device_loop_run(self, out->batches);
   if (ls_status_is_ok(ran)) return ran;
@@ -205,7 +209,7 @@ ls_status ls_device_loop_run(ls_device_loop *self, int64_t steps,
                               : run_given(self, steps, out);
 }
 
-// Does as ls_train_mean of a step's own results, all of which have as many
+// Computes ls_train_mean of a step's results; all steps have equally many
 // examples.
 static ls_status find_mean(const ls_device_loop *self, size_t number, int64_t k,
                            double *out_mean) {

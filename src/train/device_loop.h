@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many steps in one run: a loop in the replicas, which get a batch for each
-// step.
+// Device loops: many steps in one run, as a loop in the replicas that gets a
+// batch for each step.
 #ifndef LS_TRAIN_DEVICE_LOOP_H_
 #define LS_TRAIN_DEVICE_LOOP_H_
 
 #include "base/memory/own.h"
 #include "train/feeder.h"
 
-// The means over the examples of a step.
+// Means over the examples of a step.
 typedef struct ls_step_numbers {
   double loss, accuracy;
 } ls_step_numbers;
 
 typedef struct ls_device_loop ls_device_loop;
 
-// Zero in a field means its default.
+// Options of a device loop. A zero field means its default.
 typedef struct ls_device_loop_options {
-  ls_feeder_options from;  // `like`: the arguments of a step.
-  ls_nest results;         // Of that step, lent.
+  ls_feeder_options from;  // `like`: a step's arguments.
+  ls_nest results;         // Results of such a step, lent.
   ls_model model;
   int64_t seed;
-  int64_t most;    // Steps in a run.
-  bool by_infeed;  // Else a run's batches are arguments, all of them.
+  int64_t most;    // Steps per run.
+  bool by_infeed;  // False: a run's batches are its arguments.
 } ls_device_loop_options;
 
 LS_MUST_USE ls_status ls_device_loop_create(
@@ -29,17 +29,18 @@ LS_MUST_USE ls_status ls_device_loop_create(
 void ls_device_loop_destroy(ls_device_loop *loop);  // NULL is fine.
 LS_OWNED_POINTER(ls_device_loop, ls_device_loop_destroy)
 
-// Makes so many steps, at most as many as a run has; random ops draw as in
-// steps from `step_number` on. `out->batches` is how many were made: after a
-// failure, none is known to have been.
+// Runs `steps` steps, at most `most`; random ops draw as in steps from
+// `step_number` on. `out->batches` is the number of steps made; 0 after a
+// failure.
 LS_MUST_USE ls_status ls_device_loop_run(ls_device_loop *loop, int64_t steps,
                                          uint64_t step_number,
                                          ls_feeder_result *out);
-// Gives the numbers of step `k` of that run.
+// Returns the numbers of step `k` of the last run.
 LS_MUST_USE ls_status ls_device_loop_numbers(const ls_device_loop *loop,
                                              int64_t k, ls_step_numbers *out);
 
-// Returns those that were asked for last, a dict as a step gives it; lent.
+// Returns (lends) the results of the step last asked for, in the form of a
+// single step's.
 ls_nest ls_device_loop_results(const ls_device_loop *loop);
 
 #endif  // LS_TRAIN_DEVICE_LOOP_H_

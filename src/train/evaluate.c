@@ -8,7 +8,7 @@
 #include "lockstep/train.h"
 #include "train/input.h"
 
-// Labels a call: enough to keep the products busy.
+// Labels per call, enough for efficient matrix products.
 static const int64_t evaluation_labels = 1000;
 
 LS_OWNED_POINTER(ls_evaluator, ls_evaluator_destroy)
@@ -26,7 +26,7 @@ static int64_t labels_of(const ls_model_type *type) {
 }
 
 // ---- Evaluation ------------------------------------------------------------
-// Sums over a batch, so that batches of any size can be added up.
+// Returns sums over a batch, so that batches of any size can be added up.
 static ls_nest evaluate_batch(ls_nest args, void *user) {
   const ls_model *model = user;
   const ls_nest result = model->type->logits(args, model->self);
@@ -85,7 +85,7 @@ ls_function *ls_evaluator_function(const ls_evaluator *evaluator) {
   return evaluator->function;
 }
 
-// Adds a batch's sums; false after the last.
+// Adds a batch's sums; `*out_has_batch` is false after the last batch.
 static ls_status add_batch(ls_evaluator *evaluator, bool *out_has_batch,
                            ls_evaluation *sums) {
   ls_status status = ls_iterator_next(evaluator->iterator, &evaluator->batch);
@@ -127,7 +127,8 @@ ls_status ls_evaluator_run(ls_evaluator *evaluator, const ls_train_stop *stop,
   const uint64_t calls = ls_function_steps(evaluator->function);
   const ls_status status = evaluate_add_all(evaluator, stop, &sums);
   if (!ls_status_is_ok(status)) {
-    // Where it is made again, its random ops draw the same.
+    // Restores the draw counter, so that a repeated evaluation draws the same
+    // numbers.
     ls_function_set_steps(evaluator->function, calls);
     return status;
   }

@@ -14,18 +14,19 @@
 struct ls_feeder {
   ls_allocator *allocator;
   ls_feeder_options options;
-  ls_core_queue **queues;  // One a replica.
-  // Batches on their way: arrays of one are written again once its tuples were
-  // taken.
+  ls_core_queue **queues;  // One per replica.
+  // Batches in use: a batch's arrays are reused once the cores have taken its
+  // tuples.
   ls_nest *batches;
   size_t num_batches, next;
   ls_cancel *cancel;
   ls_worker worker;
-  ls_feeder_result fed;  // Of the last job, once the worker waits.
+  ls_feeder_result fed;  // Result of the last job, valid once the worker waits.
 };
 
 // ---- Batches ---------------------------------------------------------------
-// Returns one part of a leaf; a leaf that is not sharded is the only one.
+// Returns one replica's part of a leaf; a leaf that is not sharded is its only
+// part.
 static const ls_array *feeder_part_of(ls_nest leaf, size_t replica) {
   return ls_nest_as_array(leaf.kind == LS_KIND_DISTRIBUTED
                               ? ls_distributed_component(leaf, replica)
@@ -102,8 +103,8 @@ static ls_status put_part(const ls_feeder *self, ls_nest args, int32_t r) {
   return ls_core_put(self->queues[r]->core, tuple);
 }
 
-// The last core's part first: it is the last that has room again, so that one
-// wait does for all, and cores are not stopped by as many wakes as there are.
+// Puts the last core's part first: its queue is the last to have room again, so
+// that one wait suffices, and the cores are not interrupted by a wake-up each.
 static ls_status feeder_put(const ls_feeder *self, ls_nest args) {
   const int32_t replicas = ls_strategy_num_replicas(self->options.strategy);
   for (int32_t r = replicas; r-- > 0;)
@@ -137,7 +138,7 @@ ls_status ls_feeder_begin(ls_feeder *self, int64_t batches) {
   return ls_worker_post(&self->worker, batches);
 }
 
-// Drops what is left in the queues.
+// Drops the tuples left in the queues.
 static void reset_queues(const ls_feeder *self) {
   const int32_t replicas = ls_strategy_num_replicas(self->options.strategy);
   for (int32_t r = 0; r < replicas; ++r)
@@ -167,7 +168,8 @@ static ls_status find_queues(ls_feeder *self) {
     if (!ls_status_is_ok(status)) ls_core_release(core);
     LS_RETURN_IF_ERROR(status);
   }
-  // Beside those that lie in a queue, one is taken, and one is dealt.
+  // Besides the batches in the queues, one is being taken and one is being
+  // made.
   self->num_batches = (size_t)self->queues[0]->core->pod->queue_depth + 2;
   self->batches = ls_new_array(self->allocator, ls_nest, self->num_batches);
   return self->batches == NULL ? ls_out_of_memory() : ls_ok();

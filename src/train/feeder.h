@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that feeds the cores of a strategy with batches, while a loop on
-// them takes them.
+// Feeder: a thread that feeds the cores of a strategy with batches, while a
+// loop on the cores takes them.
 #ifndef LS_TRAIN_FEEDER_H_
 #define LS_TRAIN_FEEDER_H_
 
@@ -11,8 +11,8 @@
 
 typedef struct ls_feeder ls_feeder;
 
-// Lent, but for `like`: a batch that is sharded over replicas, whose parts have
-// the shapes of all that will be fed.
+// Options of a feeder; all is lent. `like` is a sharded batch whose parts have
+// the shapes of all batches.
 typedef struct ls_feeder_options {
   ls_runtime *runtime;
   ls_strategy *strategy;
@@ -22,15 +22,15 @@ typedef struct ls_feeder_options {
   ls_nest like;
 } ls_feeder_options;
 
-// The result of a job.
+// Result of a job.
 typedef struct ls_feeder_result {
   int64_t batches;
-  bool asked;        // To stop; then there are fewer than were wanted.
-  bool stalls;       // And while it waited for a batch.
-  ls_status status;  // Of the next batch. The caller's.
+  bool asked;        // A stop was requested: fewer batches were fed.
+  bool stalls;       // ... while the feeder waited for a batch.
+  ls_status status;  // Status of the next batch. The caller owns it.
 } ls_feeder_result;
 
-// Returns whether a batch has parts of one shape, as a loop takes them.
+// Returns true if all parts of a batch have the same shape, as a loop requires.
 bool ls_batch_is_even(ls_nest args);
 
 LS_MUST_USE ls_status ls_feeder_create(const ls_feeder_options *options,
@@ -38,14 +38,15 @@ LS_MUST_USE ls_status ls_feeder_create(const ls_feeder_options *options,
 void ls_feeder_destroy(ls_feeder *feeder);  // NULL is fine.
 LS_OWNED_POINTER(ls_feeder, ls_feeder_destroy)
 
-// Begins to feed so many batches. Where it ends earlier, the first core's
-// infeed is closed, so that a loop ends, too.
+// Begins to feed `batches` batches. If it ends early it closes the first core's
+// infeed, so that the loop ends, too.
 LS_MUST_USE ls_status ls_feeder_begin(ls_feeder *feeder, int64_t batches);
-// Waits for the end of that. `fails`: nobody takes any more.
+// Waits for the job's end. `fails`: the loop has failed and takes no more
+// batches.
 void ls_feeder_end(ls_feeder *feeder, bool fails, ls_feeder_result *out_fed);
 
-// Takes the next batch, as a loop needs it, into `*args`; false: a stop was
-// requested or, as `out` says, it went wrong.
+// Takes the next batch for a loop into `*args`. Returns false if a stop was
+// requested or, as `out` says, the input failed.
 bool ls_feed_next(const ls_feeder_options *from, const ls_cancel *cancel,
                   ls_nest *args, ls_feeder_result *out);
 

@@ -10,8 +10,8 @@
 #include "runtime/function.h"
 
 // ---- Data ------------------------------------------------------------------
-// A file of at most WHOLE bytes is read; of a longer one PIECES, the first and
-// the last among them.
+// Limits of hashed files: up to WHOLE bytes a file is read entirely; of a
+// longer one PIECES pieces, including the first and the last.
 enum { WHOLE = 1 << 24, PIECE = 1 << 16, PIECES = 64, MOST_FILES = 64 };
 
 typedef struct reading {
@@ -48,8 +48,8 @@ static ls_status add_file(reading *self, const char *path) {
   return status;
 }
 
-// Adds some of the files, from the first to the last, where each element is
-// one.
+// Hashes some files of a data set with one file per element, spread from the
+// first to the last.
 static ls_status add_elements(reading *self, const ls_dataset *dataset) {
   const int64_t size = dataset->size;
   const int64_t files = size < MOST_FILES ? size : MOST_FILES;
@@ -119,6 +119,6 @@ void ls_train_identify_program(const ls_function *function,
   print_identity(identity, out->all);
   ls_graph_identify_ops(ls_function_graph(function), identity);
   print_identity(identity, out->ops);
-  // Without a program only what was built is known.
+  // Without a lowered program, identifies only the graph as built.
   ls_status_free(ls_function_look(function, identify_lowered, out));
 }

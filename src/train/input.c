@@ -12,7 +12,7 @@
 #include "lockstep/iterator.h"
 #include "lockstep/training_parts.h"
 
-// For a stream, which has no order of its own that could be computed.
+// Buffer for shuffling a stream, whose permutation cannot be computed.
 enum { SHUFFLE_BUFFER = 10000 };
 
 static ls_dtype input_dtype_of(const ls_model_type *type) {
@@ -21,7 +21,8 @@ static ls_dtype input_dtype_of(const ls_model_type *type) {
 }
 
 // ---- Checks ----------------------------------------------------------------
-// Prints "f32[16] of 4 classes", labels that are no scalars after the examples.
+// Prints "f32[16] of 4 classes"; for labels that are not scalars their type,
+// too.
 static void print_data(ls_dtype dtype, ls_shape example, ls_shape label,
                        int64_t classes, char *buffer, size_t size) {
   char suffix[40] = "";
@@ -32,7 +33,8 @@ static void print_data(ls_dtype dtype, ls_shape example, ls_shape label,
             label.rank > 0 ? LS_SHAPE_TEXT(LS_DTYPE_I32, label) : "", suffix);
 }
 
-// u8 examples are converted to what the model takes.
+// Returns true if examples of type `from` can become the model's: u8 is
+// converted.
 static bool can_be(ls_dtype from, ls_dtype to) {
   return from == to || from == LS_DTYPE_U8;
 }
@@ -94,8 +96,8 @@ ls_status ls_train_check_data(const ls_model_type *type,
                              type->name, takes, are);
 }
 
-// Returns the array of a leaf's first part, after which the other parts lie,
-// and how many rows all of them have. A leaf that is not sharded is one part.
+// Returns the first part of a leaf, in memory before its other parts, and the
+// number of rows of all parts. A leaf that is not sharded is one part.
 static const ls_array *input_first_part(ls_nest leaf, int64_t *out_rows) {
   const size_t parts = ls_distributed_count(leaf);
   *out_rows = 0;
@@ -125,7 +127,7 @@ ls_status ls_train_check_labels(const ls_model_type *type, ls_nest batch) {
   return ls_ok();
 }
 
-// ---- How many --------------------------------------------------------------
+// ---- Number of examples ----------------------------------------------------
 static ls_status no_example(void) {
   return ls_invalid_argument("the data have no example");
 }
@@ -212,7 +214,7 @@ ls_status ls_train_split(ls_strategy *strategy, ls_nest batch,
 }
 
 // ---- Means -----------------------------------------------------------------
-// Returns the first leaf with a component for each replica, or none.
+// Returns the first leaf with a component per replica, or an empty nest.
 static ls_nest find_distributed(ls_nest nest) {
   if (nest.kind == LS_KIND_DISTRIBUTED) return nest;
   ls_nest found = ls_none();
@@ -231,7 +233,7 @@ static ls_status split_number(ls_nest leaf, double *out_number) {
   return ls_ok();
 }
 
-// Returns how many examples replica `r` has; 1 where that is not known.
+// Returns the number of examples of replica `r`; 1 if unknown.
 static int64_t count_examples(ls_nest parts, size_t r) {
   if (parts.kind == LS_KIND_NONE) return 1;
   const ls_array *array = ls_nest_as_array(ls_distributed_component(parts, r));
@@ -263,7 +265,7 @@ ls_status ls_train_mean(ls_nest args, ls_nest value, double *out_mean) {
 }
 
 // ---- Stop requests ---------------------------------------------------------
-// One lock-free flag, so that a signal handler may set it.
+// Sets one lock-free flag, so that a signal handler may call this.
 void ls_train_stop_request(ls_train_stop *stop) {
   __atomic_store_n(&stop->requested, 1, __ATOMIC_RELAXED);
 }

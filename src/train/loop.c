@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run: how it begins in its folder or goes on there, its epochs, and its end.
+// Training runs: start or resume in a folder, epochs, end.
 #include "train/loop.h"
 
 #include "base/require.h"
@@ -12,11 +12,12 @@
 #include "train/input.h"
 
 // ---- Making ----------------------------------------------------------------
-// Quick input is made between steps by all threads, which have nothing else to
-// do then: making it ahead would take them from the steps.
+// Returns the prefetch count: 0 for quick input, which all threads make between
+// steps when they have nothing else to do; making it ahead would slow the steps
+// down.
 static ls_opt find_prefetch(const ls_loop *loop) {
   const ls_dataset *batches = loop->batches;
-  // While a loop of steps runs, another thread reads.
+  // With device loops another thread reads meanwhile.
   if (loop->plan.options.iterations_per_loop > 1) return (ls_opt){0};
   const bool is_quick = batches != NULL && ls_status_is_ok(batches->failure) &&
                         ls_dataset_is_quick(batches);
@@ -74,7 +75,7 @@ static ls_status loop_make(const ls_train_options *options, ls_loop *loop) {
                          : ls_ok();
 }
 
-// ---- In its folder ---------------------------------------------------------
+// ---- In a run folder -------------------------------------------------------
 static ls_status warm_up(ls_loop *loop) {
   const ls_train_options *o = &loop->plan.options;
   if (o->warm_start == NULL) return ls_ok();
@@ -93,7 +94,7 @@ static ls_status resume_in_folder(ls_loop *loop) {
     return ls_invalid_argument(
         "the run in '%s' is already at step %lld, beyond the requested %lld",
         loop->saves.folder, (long long)steps, (long long)loop->plan.num_steps);
-  // A run that has saved has its warm start in its checkpoints.
+  // A resumed run has its warm start in its checkpoints.
   if (loop->saves.saving.saved < 0) LS_RETURN_IF_ERROR(warm_up(loop));
   loop->continues = writes;
   loop->hooks.context.steps = loop->resumed = steps;
@@ -138,7 +139,7 @@ static ls_status begin_in_folder(ls_loop *loop) {
                                    : start_in_folder(loop);
 }
 
-// ---- Beginning -------------------------------------------------------------
+// ---- Start -----------------------------------------------------------------
 static void begin_epoch(ls_loop *loop, int64_t epoch) {
   const ls_run_plan *plan = &loop->plan;
   loop->epoch = epoch;
@@ -149,7 +150,7 @@ static void begin_epoch(ls_loop *loop, int64_t epoch) {
       left < plan->steps_per_epoch ? left : plan->steps_per_epoch;
 }
 
-// A run that goes on at the end of an epoch is at that epoch's end again.
+// Sets the epoch. A run that resumes at the end of an epoch repeats that end.
 static ls_status create_hooks(ls_loop *loop) {
   const int64_t steps = ls_loop_steps(loop), epoch = loop->plan.steps_per_epoch;
   loop->is_again =
@@ -196,7 +197,7 @@ static bool is_asked(const ls_loop *loop) {
   return loop->was_asked || ls_run_context_stop_requested(&loop->hooks.context);
 }
 
-// All ranks come here the same number of times, and go the same way.
+// Collective: all ranks call this equally often, and get the same result.
 bool ls_loop_stops(ls_loop *loop) {
   if (loop->is_stopped) return true;
   loop->was_asked =
@@ -207,7 +208,8 @@ bool ls_loop_stops(ls_loop *loop) {
   return loop->is_stopped;
 }
 
-// An evaluation may have been stopped after the last step.
+// Agrees on a stop once more: an evaluation may have been stopped after the
+// last step.
 static ls_status find_last_stop(ls_loop *loop) {
   bool stops = false;
   LS_RETURN_IF_ERROR(ls_run_ranks_stop(&loop->ranks, is_asked(loop), &stops));
@@ -216,7 +218,7 @@ static ls_status find_last_stop(ls_loop *loop) {
 }
 
 // ---- Epochs ----------------------------------------------------------------
-// Waits for a batch, or until a stop.
+// Waits for a batch or a stop.
 static void wait_for_input(ls_loop *loop) {
   const int64_t began = ls_runtime_now(loop->runtime);
   const ls_train_stop *stop = loop->plan.options.stop;
@@ -226,14 +228,14 @@ static void wait_for_input(ls_loop *loop) {
   if (loop->stalls) loop->was_asked = true;
 }
 
-// Returns whether there is another step to do, and its batch.
+// Returns true if there is another step, and gets its batch.
 static bool loop_goes_on(ls_loop *loop) {
   if (ls_loop_epoch_is_over(loop)) return false;
   wait_for_input(loop);
   return !ls_loop_stops(loop);
 }
 
-// A run that goes on is there already.
+// Moves the input to the epoch; a resumed run is there already.
 static ls_status seek_input(ls_loop *loop) {
   if (ls_iterator_epoch(loop->input) == loop->epoch &&
       ls_iterator_position(loop->input) == loop->epoch_first)
@@ -296,7 +298,8 @@ ls_status ls_train(const ls_train_options *options,
   if (!ls_status_is_ok(status) && out_result->steps == 0 && !options->resume)
     ls_run_folder_abandon(&loop.folder);
   loop_deinit(&loop);
-  // The loss is the same on all ranks.
+  // LS_OUT_OF_RANGE (a loss that is NaN) needs no report: all ranks have the
+  // same loss.
   if (ls_status_code(status) != LS_OUT_OF_RANGE)
     ls_strategy_tell_ranks(options->strategy, status);
   return status;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training run: epochs of steps, which its hooks count, and all that its own
-// hooks have to go by.
+// Training run: epochs of steps with hooks; and the state used by the run's own
+// hooks.
 #ifndef LS_TRAIN_LOOP_H_
 #define LS_TRAIN_LOOP_H_
 
@@ -19,86 +19,87 @@
 typedef struct ls_run_means {
   int64_t steps, examples;
   double loss, accuracy;  // Sums over examples.
-  ls_budget budget;       // Begun with it.
+  ls_budget budget;       // Begun with the means.
 } ls_run_means;
 
 typedef struct ls_loop {
   ls_runtime *runtime;
   ls_run_plan plan;
   ls_run_ranks ranks;
-  ls_function *function;  // A step.
-  bool is_checked;        // The first step was one.
-  bool is_guarded;        // A hook of the caller's checks the loss.
+  ls_function *function;  // The function of a step.
+  bool is_checked;        // The first step was checked.
+  bool is_guarded;        // One of the caller's hooks checks the loss.
   ls_dataset *batches;
   ls_iterator *input;
-  bool stalls;                  // It makes an element that is waited for.
-  ls_device_loop *device_loop;  // NULL: each step is a run.
+  bool stalls;                  // The input is making an element.
+  ls_device_loop *device_loop;  // NULL: each run is one step.
   ls_nest args, results;        // `args`: a batch, sharded over replicas.
   ls_named_result loss, accuracy;
-  ls_hook_list hooks;  // Their context counts the steps of the whole run.
+  ls_hook_list hooks;  // Its context counts the steps of the whole run.
 
-  // The last run: so many steps of so many examples each.
+  // Results of the last run: numbers of each step, number of steps, examples
+  // per step.
   ls_step_numbers *numbers;
   size_t numbers_capacity;
   int64_t made, examples;
   ls_spent spent;
 
-  int64_t began;  // Of the clock, as if the run had never paused.
-  // The epoch, from 0; the steps before it, its first step that is made here,
-  // and how many it has.
+  int64_t began;  // Start by the clock, as if the run had never paused.
+  // The epoch, counted from 0; steps before it; its first step in this process;
+  // steps per epoch.
   int64_t epoch, epoch_begin, epoch_first, steps_per_epoch;
-  bool was_asked;   // This rank was asked to stop,
-  bool is_stopped;  //   and the run has.
-  ls_status unmet;  // Ranks could not agree.
+  bool was_asked;   // A stop was requested on this rank,
+  bool is_stopped;  // and all ranks have stopped.
+  ls_status unmet;  // Failure to agree with other ranks.
 
   ls_run_folder folder;
-  // The folder still has lines of steps after those that it goes on from.
+  // The folder has metrics of steps after the resumed one.
   bool continues;
   int64_t resumed;
-  bool replaces;  // A former run is there, on rank 0, until the first step.
-  // It goes on at the end of an epoch, whose evaluation is done again.
+  bool replaces;  // On rank 0: a former run is in place until the first step.
+  // Resumed at the end of an epoch, whose evaluation is repeated.
   bool is_again;
 
-  // Lines and reports. (own_reports.c)
+  // State of lines and reports (own_reports.c).
   ls_run_events events;
   ls_run_means lines;    // Since the last line.
   ls_run_means reports;  // Of this epoch.
   ls_train_report report;
-  int64_t logged_test;  // The step of the last evaluation with a line; -1.
+  int64_t logged_test;  // Step of the last evaluation with a line; -1: none.
 
-  // Saves and evaluations. (own_saver.c)
+  // State of saves and evaluations (own_saver.c).
   ls_saves saves;
   ls_run_means saved;       // Since the last save.
-  bool save_is_due;         // As rank 0 sees it.
+  bool save_is_due;         // By rank 0's clock.
   bool save_has_failed;     // On some rank.
   ls_evaluator *evaluator;  // NULL: no test set.
-  ls_evaluation test;       // The last one,
-  int64_t tested;           //   and its step; -1: none.
-  uint64_t tested_from;     // So many calls of its function came before it.
+  ls_evaluation test;       // The last evaluation,
+  int64_t tested;           // and its step; -1: none.
+  uint64_t tested_from;     // Number of calls of its function before it.
 } ls_loop;
 
-// ---- Where it is -----------------------------------------------------------
+// ---- Position --------------------------------------------------------------
 static inline int64_t ls_loop_steps(const ls_loop *loop) {
   return loop->hooks.context.steps;
 }
-// Returns how many steps of the epoch there are up to here.
+// Returns the number of the epoch's steps so far.
 static inline int64_t ls_loop_epoch_steps(const ls_loop *loop) {
   return ls_loop_steps(loop) - loop->epoch_begin;
 }
-// Returns whether a step of the epoch was made here.
+// Returns true if this process has made a step of the epoch.
 static inline bool ls_loop_epoch_has_steps(const ls_loop *loop) {
   return ls_loop_epoch_steps(loop) > loop->epoch_first;
 }
 static inline bool ls_loop_epoch_is_over(const ls_loop *loop) {
   return ls_loop_epoch_steps(loop) >= loop->steps_per_epoch;
 }
-// Returns whether the run stops here, as all ranks agree, which all ask.
+// Returns true if the run stops here. Collective: all ranks call it.
 bool ls_loop_stops(ls_loop *loop);
 
 static inline double ls_loop_seconds(const ls_loop *loop, int64_t began) {
   return (double)(ls_runtime_now(loop->runtime) - began) * 1e-9;
 }
-// Ends a span of a step that `began`.
+// Ends the span of a step, which began at `began`.
 static inline void ls_loop_end_span(const ls_loop *loop, const char *kind,
                                     int64_t began, int64_t step) {
   if (began != LS_NO_SPAN)
@@ -111,31 +112,32 @@ static inline void ls_loop_end_span(const ls_loop *loop, const char *kind,
 // ---- Its steps (steps.c) ---------------------------------------------------
 // Checks the options of loops of steps.
 LS_MUST_USE ls_status ls_loop_check_options(const ls_loop *loop);
-// Makes a run, of one step or several: see ls_hooked_run.
+// Makes a run of one or several steps: see ls_hooked_run.
 LS_MUST_USE ls_status ls_loop_make_run(void *loop, bool *out_has_run);
 
-// Settles the run in its folder: what it takes the place of goes. (loop.c)
+// Commits the run in its folder, which moves a former run aside (loop.c).
 LS_MUST_USE ls_status ls_loop_settle(ls_loop *loop);
 
 // ---- Its own hooks: see the README -----------------------------------------
-// Adds them all and those of the caller to the loop's empty list.
+// Adds the run's own hooks (see the README) and the caller's to the loop's
+// list.
 LS_MUST_USE ls_status ls_loop_add_hooks(ls_loop *loop);
-// Adds step `k` of the last run to means.
+// Adds the numbers of step `k` of the last run to means.
 void ls_loop_add_means(const ls_loop *loop, int64_t k, ls_run_means *means);
-// Ends lines and events, also of a run that fails: writes a line of the steps
-// after the last line, and closes files.
+// Ends lines and events, also of a failed run: writes a line for the steps
+// since the last line, and closes files.
 LS_MUST_USE ls_status ls_loop_close_lines(ls_loop *loop);
 
-// The loop is their state.
+// Types of the run's own hooks; their state is the loop.
 extern const ls_hook_type ls_lines_of_steps;
 extern const ls_hook_type ls_lines_of_rest;  // After an epoch.
 extern const ls_hook_type ls_lines_of_tests;
 extern const ls_hook_type ls_reports_of_steps;
-extern const ls_hook_type ls_reports_at_end;     // Of an epoch,
-extern const ls_hook_type ls_reports_of_epochs;  //   and reported.
+extern const ls_hook_type ls_reports_at_end;     // At the end of an epoch.
+extern const ls_hook_type ls_reports_of_epochs;  // Calls the reporter.
 extern const ls_hook_type ls_reports_of_stop;
 extern const ls_hook_type ls_saver_of_steps;
-extern const ls_hook_type ls_saver_of_tests;  // And the end.
+extern const ls_hook_type ls_saver_of_tests;  // Also saves at the run's end.
 extern const ls_hook_type ls_tests_of_epochs;
 
 #endif  // LS_TRAIN_LOOP_H_

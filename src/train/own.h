@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owners of types of train and of the layers below.
+// LS_OWN types of train and the layers below.
 #ifndef LS_TRAIN_OWN_H_
 #define LS_TRAIN_OWN_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks that tell how a run goes: lines of metrics.jsonl, event files, and what
-// the caller hears.
+// Hooks that report progress: lines of metrics.jsonl, event files, and the
+// caller's reporter.
 #include "train/loop.h"
 
 // ---- Means -----------------------------------------------------------------
@@ -26,8 +26,8 @@ static void describe_steps(const ls_loop *loop, const ls_run_means *means,
       ls_budget_of(loop->runtime, &loop->spent, &means->budget, loop->input);
 }
 
-// Describes means as of `num_later` steps before the last one; NULL or empty:
-// only where the run is.
+// Describes means at `num_later` steps before the last one; without means only
+// the position.
 static ls_train_report describe(const ls_loop *loop, const ls_run_means *means,
                                 int64_t num_later) {
   ls_train_report r = {.epoch = loop->epoch + 1,
@@ -57,7 +57,7 @@ static ls_status log_report(ls_loop *loop, const ls_train_report *report) {
 static ls_status log_lines(ls_loop *loop) {
   if (loop->lines.steps == 0) return ls_ok();
   const ls_train_report report = describe(loop, &loop->lines, 0);
-  // Writes it once: a line that failed may be there by half.
+  // Never writes a line twice: a failed write may have left half of it.
   const ls_status status = log_report(loop, &report);
   loop->lines = (ls_run_means){0};
   ls_budget_begin(loop->runtime, &loop->spent, &loop->lines.budget);
@@ -156,7 +156,7 @@ static ls_status reports_after_steps(void *state, ls_run_context *context,
 const ls_hook_type ls_reports_of_steps = {.name = "",
                                           .after_run = reports_after_steps};
 
-// Ends the epoch's time before the evaluation, which is no part of it.
+// Stops the epoch's time before the evaluation, which does not count.
 static ls_status reports_after_end(void *state, ls_run_context *context,
                                    ls_nest results) {
   ls_loop *loop = state;
@@ -199,7 +199,7 @@ static ls_status reports_end_stop(void *state, ls_run_context *context) {
   ls_loop *loop = state;
   (void)context;
   if (!loop->is_stopped) return ls_ok();
-  // Nothing was reported of an epoch without a step.
+  // An epoch without a step has no report yet.
   if (loop->report.epoch != loop->epoch + 1)
     loop->report = describe(loop, NULL, 0);
   loop->report.stopped = true;

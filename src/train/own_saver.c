@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks that keep what a run comes to: its checkpoints, the model at the end,
-// and evaluations after epochs.
+// Hooks that keep results of a run: its checkpoints, the final model, and
+// evaluations after epochs.
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static size_t list_metrics(const ls_loop *loop, ls_checkpoint_metric *out) {
   return count;
 }
 
-// A run that this one overwrites is kept until it has a checkpoint itself.
+// Removes the run that this one overwrites, once this one has a checkpoint.
 static ls_status drop_former(ls_loop *loop, bool waits) {
   const ls_saving *saving = &loop->saves.saving;
   return loop->folder.keeps && saving->saved >= 0 &&
@@ -42,7 +42,7 @@ static ls_status save_run(ls_loop *loop) {
   ls_checkpoint_metric metrics[LS_RUN_METRICS];
   const size_t count = list_metrics(loop, metrics);
   const int64_t began = ls_span_begin(loop->runtime);
-  // A save waits for the earlier one anyway.
+  // Waits, which the next save would do anyway.
   LS_RETURN_IF_ERROR(drop_former(loop, true));
   saves->seconds = ls_loop_seconds(loop, loop->began);
   saves->input_stalls = loop->stalls;
@@ -58,7 +58,7 @@ static ls_status save_run(ls_loop *loop) {
   return status;
 }
 
-// Ranks have agreed on it beside the stop.
+// Saves if the ranks have agreed, together with the stop, that a save is due.
 static ls_status save_if_due(ls_loop *loop) {
   const ls_saving *saving = &loop->saves.saving;
   if (loop->ranks.trunk == NULL) {
@@ -74,7 +74,8 @@ static ls_status save_if_due(ls_loop *loop) {
 // ---- Saves of steps --------------------------------------------------------
 enum { DUE = 1, FAILED = 2 };
 
-// Says what this rank would do after the next step.
+// Returns as bits if a save is due after the next step, and if a save has
+// failed.
 static int64_t find_save_bits(void *state) {
   const ls_loop *loop = state;
   const ls_saving *saving = &loop->saves.saving;
@@ -121,7 +122,7 @@ const ls_hook_type ls_saver_of_steps = {.name = "",
                                         .after_run = saver_after_steps};
 
 // ---- Saves of evaluations, and at the end ----------------------------------
-// The best by an evaluation is one that was saved with it.
+// Saves after an evaluation, so that the best checkpoint has its metric.
 static ls_status save_test(ls_loop *loop, bool has_test) {
   const char *best = loop->plan.options.keep_best;
   return best != NULL && strncmp(best, "test_", 5) == 0 && has_test &&
@@ -130,7 +131,7 @@ static ls_status save_test(ls_loop *loop, bool has_test) {
              : ls_ok();
 }
 
-// Also by one of a run that goes on, as it was stopped before it.
+// Repeats the save of a resumed run that was stopped before it.
 static ls_status saver_create_tests(void *state, ls_run_context *context) {
   (void)context;
   return save_test(state, ((const ls_loop *)state)->is_again);
@@ -142,7 +143,7 @@ static ls_status saver_after_tests(void *state, ls_run_context *context,
   return save_test(state, ls_loop_epoch_is_over(state));
 }
 
-// A run without a single step is no run.
+// Saves at the end; a run without a step leaves nothing.
 static ls_status saver_end(void *state, ls_run_context *context) {
   ls_loop *loop = state;
   ls_saving *saving = &loop->saves.saving;
@@ -185,15 +186,14 @@ static ls_status run_test(ls_loop *loop, ls_run_context *context) {
   return ls_ok();
 }
 
-// A run that goes on at the end of an epoch may have been stopped before its
-// evaluation.
+// Repeats the evaluation of a run that was stopped at the end of an epoch.
 static ls_status tests_create(void *state, ls_run_context *context) {
   ls_loop *loop = state;
   return loop->evaluator != NULL && loop->is_again ? run_test(loop, context)
                                                    : ls_ok();
 }
 
-// All ranks ask whether they stop, also those without a test set.
+// Collective: ranks without a test set ask for the stop, too.
 static ls_status tests_after(void *state, ls_run_context *context,
                              ls_nest results) {
   ls_loop *loop = state;
@@ -205,7 +205,7 @@ static ls_status tests_after(void *state, ls_run_context *context,
 const ls_hook_type ls_tests_of_epochs = {
     .name = "", .after_create_session = tests_create, .after_run = tests_after};
 
-// ---- All of a run ----------------------------------------------------------
+// ---- All hooks of a run ----------------------------------------------------
 static ls_status lend_hooks(ls_loop *loop, const ls_hook_type *const *types,
                             size_t count) {
   for (size_t i = 0; i < count; ++i) {

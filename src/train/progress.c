@@ -14,8 +14,8 @@ struct ls_progress {
   ls_allocator *allocator;
   ls_runtime *runtime;
   ls_progress_options options;
-  int64_t next;    // When the next line is due.
-  bool line_open;  // On a terminal: the line is still being rewritten.
+  int64_t next;    // Time of the next line.
+  bool line_open;  // On a terminal: the line will be rewritten.
 };
 
 ls_status ls_progress_create(const ls_progress_options *options,
@@ -30,8 +30,8 @@ ls_status ls_progress_create(const ls_progress_options *options,
   progress->allocator = allocator;
   progress->runtime = runtime;
   progress->options = *options;
-  // On a terminal something shows at once; else a short run says one line an
-  // epoch.
+  // On a terminal shows a line at once; otherwise a short run prints one line
+  // per epoch.
   if (!options->terminal) progress->next = ls_runtime_now(runtime) + 5 * second;
   *out_progress = progress;
   return ls_ok();
@@ -45,17 +45,18 @@ void ls_progress_destroy(ls_progress *progress) {
 }
 
 // ---- Pieces ----------------------------------------------------------------
-// Seconds as 0:07, 12:34 or 1:02:03.
+// Prints seconds as 0:07, 12:34 or 1:02:03.
 static void print_duration(double seconds, char *buffer, size_t size) {
   long long s = seconds > 0 ? (long long)(seconds + 0.5) : 0;
-  if (s > 359999) s = 359999;  // 99:59:59 is "long" enough for anybody.
+  if (s > 359999) s = 359999;  // At most 99:59:59.
   if (s >= 3600)
     snprintf(buffer, size, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
   else
     snprintf(buffer, size, "%lld:%02lld", s / 60, s % 60);
 }
 
-// A bar of `width` columns with its brackets, `done` of `all` full.
+// Prints a bar of `width` columns with brackets, filled in proportion to `done`
+// of `all`.
 static void print_bar(int64_t done, int64_t all, int width, char *buffer) {
   const int inner = width - 2;
   const int full = all > 0 ? (int)(done * inner / all) : 0;
@@ -67,7 +68,7 @@ static void print_bar(int64_t done, int64_t all, int width, char *buffer) {
   *at = '\0';
 }
 
-// Where the epoch's time went, as much as there is room for.
+// Appends as much of the epoch's budget as fits.
 static void add_budget(const ls_train_report *report, int room, char tail[288],
                        int *out_room) {
   char budget[120];
@@ -100,7 +101,7 @@ static void print_line(const ls_train_report *report, int width, bool bar,
               report->examples_per_second, done ? "in" : "eta", time);
   }
   char drawn[64] = "";
-  // One column stays free: a full line would wrap.
+  // Leaves one column free, since a full line would wrap.
   int room = width - 1 - (int)strlen(head) - (int)strlen(tail);
   if (report->epoch_end) add_budget(report, bar ? room : 100, tail, &room);
   if (bar && room >= 6)
@@ -111,7 +112,7 @@ static void print_line(const ls_train_report *report, int width, bool bar,
   if (bar && width < (int)size) buffer[width - 1] = '\0';
 }
 
-// Returns those of the terminal now: it may have got another size.
+// Returns the terminal's current width, which may change.
 static int columns(const ls_progress_options *options) {
   const int width = options->width != NULL ? options->width(options->user) : 0;
   return width > 0 ? width : 80;
@@ -126,7 +127,7 @@ void ls_progress_show(void *user, const ls_train_report *report) {
   progress->next = now + (terminal ? second / 10 : 5 * second);
   char line[420], text[460];
   print_line(report, columns(&progress->options), terminal, line, sizeof(line));
-  // \r goes to the line's start, \033[K clears what a longer one left.
+  // \r moves to the line's start, \033[K clears the remains of a longer line.
   snprintf(text, sizeof(text), "%s%s%s%s", terminal ? "\r" : "", line,
            terminal ? "\033[K" : "",
            !terminal || report->epoch_end ? "\n" : "");

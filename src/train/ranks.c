@@ -32,7 +32,7 @@ bool ls_run_ranks_writes(const ls_run_ranks *ranks) {
 }
 
 // ---- Exchanges -------------------------------------------------------------
-// No program has this name.
+// Exchanges pieces under a name that no program uses.
 static ls_status exchange_pieces(ls_run_ranks *ranks,
                                  const ls_trunk_piece *pieces, size_t count) {
   const ls_trunk_name exchange = {

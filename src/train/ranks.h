@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of one run: their agreement around steps.
+// Ranks of a run: their agreement around steps.
 #ifndef LS_TRAIN_RANKS_H_
 #define LS_TRAIN_RANKS_H_
 
@@ -7,19 +7,19 @@
 #include "lockstep/strategy.h"
 #include "lockstep/trunk.h"
 
-// Sends bits to the other ranks beside a stop, and receives rank 0's and all of
-// theirs.
+// Bits to exchange with other ranks together with a stop: `send` returns own
+// bits, `receive` gets rank 0's and the union of all.
 typedef struct ls_rank_party {
   void *user;
-  int64_t (*send)(void *user);  // NULL: nothing is sent.
+  int64_t (*send)(void *user);  // NULL: sends nothing.
   void (*receive)(void *user, int64_t first, int64_t bits);
 } ls_rank_party;
 
-// Zeroed: the run is alone.
+// Zeroed: a single rank.
 typedef struct ls_run_ranks {
-  ls_trunk *trunk;  // NULL: alone.
+  ls_trunk *trunk;  // NULL: a single rank.
   ls_allocator *allocator;
-  int64_t *words;  // One a rank.
+  int64_t *words;  // One per rank.
   ls_trunk_piece *pieces;
   uint64_t num_exchanges;
   ls_rank_party party;
@@ -29,18 +29,19 @@ LS_MUST_USE ls_status ls_run_ranks_init(ls_run_ranks *ranks,
                                         ls_runtime *runtime,
                                         const ls_strategy *strategy);
 void ls_run_ranks_deinit(ls_run_ranks *ranks);
-// Returns whether this one writes the run's files.
+// Returns true on the rank that writes the run's files.
 bool ls_run_ranks_writes(const ls_run_ranks *ranks);
 
-// Sends a number to all, and gives rank 0's and the bits of all. Alone it is
-// its own.
+// All-gathers a number; returns rank 0's, and the bitwise or of all. A single
+// rank gets its own.
 LS_MUST_USE ls_status ls_run_ranks_exchange(ls_run_ranks *ranks, int64_t own,
                                             int64_t *out_first,
                                             int64_t *out_bits);
-// Finds out whether one of them requests a stop, with the party's exchange.
+// Returns true in `*out_stops` if a rank requests a stop; also exchanges the
+// party's bits.
 LS_MUST_USE ls_status ls_run_ranks_stop(ls_run_ranks *ranks, bool stops,
                                         bool *out_stops);
-// Waits until all is well on all of them. An error of one is reported to all.
+// Waits for all ranks; a failure on one is reported to all.
 LS_MUST_USE ls_status ls_run_ranks_agree(ls_run_ranks *ranks, ls_status own);
 
 #endif  // LS_TRAIN_RANKS_H_

@@ -12,7 +12,7 @@ enum { DEFAULT_KEEP = 5 };
 int64_t ls_train_count_steps(const ls_model_type *type, int64_t train_size,
                              int64_t batch_size, int64_t epochs,
                              int64_t steps) {
-  const ls_model_type none = {0};  // It has no defaults.
+  const ls_model_type none = {0};  // Has no defaults.
   if (type == NULL) type = &none;
   if (batch_size == 0) batch_size = type->batch_size;
   if (batch_size < 1 || train_size < 0) return 0;
@@ -65,7 +65,7 @@ static ls_status run_plan_check_options(const ls_train_options *o) {
   return ls_train_check_data(o->model->type, o->train);
 }
 
-// ---- What config.json says -------------------------------------------------
+// ---- config.json -----------------------------------------------------------
 static void fill_config(ls_runtime *runtime, ls_run_plan *plan) {
   const ls_train_options *o = &plan->options;
   ls_train_config *config = &plan->config;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of a run: its options with their defaults, and what follows.
+// Plan of a run: the options with defaults filled in, and values computed from
+// them.
 #ifndef LS_TRAIN_RUN_PLAN_H_
 #define LS_TRAIN_RUN_PLAN_H_
 
@@ -7,13 +8,14 @@
 #include "lockstep/train.h"
 
 typedef struct ls_run_plan {
-  ls_train_options options;  // With defaults.
-  ls_train_config config;    // The same, for the run folder.
-  int64_t examples;          // In an epoch.
+  ls_train_options options;  // Completed with defaults.
+  ls_train_config config;    // The same, for config.json.
+  int64_t examples;          // Examples per epoch.
   int64_t steps_per_epoch, num_steps;
 } ls_run_plan;
 
-//   LS_INVALID_ARGUMENT  options that cannot be: names them.
+// Makes a plan.
+//   LS_INVALID_ARGUMENT  invalid options: names them.
 LS_MUST_USE ls_status ls_run_plan_make(const ls_train_options *options,
                                        ls_runtime *runtime, ls_run_plan *out);
 

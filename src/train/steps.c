@@ -19,7 +19,7 @@
 #include "train/loop.h"
 
 // ---- Counting --------------------------------------------------------------
-// Such a step does not count.
+// Makes the failure of a step whose loss is NaN, which does not count.
 static ls_status no_number(const ls_loop *loop, double loss) {
   char rate[32] = "";
   if (loop->plan.config.learning_rate != 0)
@@ -29,9 +29,9 @@ static ls_status no_number(const ls_loop *loop, double loss) {
       (long long)ls_loop_steps(loop) + 1, rate);
 }
 
-// Counts so many steps, of so many examples each, which gave `numbers`, up to
-// the first whose loss is no number.
-//   LS_OUT_OF_RANGE  there is one.
+// Counts up to `steps` steps of `examples` examples each, with results in
+// `numbers`, up to the first whose loss is NaN.
+//   LS_OUT_OF_RANGE  a loss is NaN.
 static ls_status count_steps(ls_loop *loop, int64_t steps, int64_t examples) {
   loop->examples = examples;
   while (loop->made < steps &&
@@ -61,8 +61,8 @@ static ls_status check_results(const ls_model *model, ls_nest results) {
   return ls_ok();
 }
 
-// Returns whether one of them, or the variable of which it is a component, is
-// trained.
+// Returns true if one of them is trainable, or a component of a trainable
+// variable.
 static bool any_is_trained(ls_variable *const *written, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const ls_variable *container = written[i]->container;
@@ -86,8 +86,8 @@ static ls_status check_updates(const ls_model *model, const ls_function *step) {
   return ls_ok();
 }
 
-// Checks that the step is one as lockstep/models.h asks for: it gives "loss"
-// and "accuracy", and changes something that is trained.
+// Checks that a step is as lockstep/models.h requires: returns "loss" and
+// "accuracy", and changes a trainable variable.
 static ls_status check_step(const ls_loop *loop) {
   const ls_model *model = loop->plan.options.model;
   if (model->type->variables(model->self, NULL, 0) == 0)
@@ -99,7 +99,7 @@ static ls_status check_step(const ls_loop *loop) {
 }
 
 // ---- A step ----------------------------------------------------------------
-// Finds the mean over the batch of a scalar in the results; nan without it.
+// Finds the mean over the batch of a scalar result; NaN without one.
 static ls_status find_mean(const ls_loop *loop, ls_named_result *result,
                            double *out_value) {
   ls_nest leaf = ls_none();
@@ -109,7 +109,7 @@ static ls_status find_mean(const ls_loop *loop, ls_named_result *result,
              : ls_ok();
 }
 
-// The earlier batch goes back to be written again.
+// Takes a batch; gives the previous one back for reuse.
 static ls_status take_batch(ls_loop *loop) {
   LS_RETURN_IF_ERROR(ls_iterator_next(loop->input, &loop->args));
   return ls_train_check_labels(loop->plan.options.model->type, loop->args);
@@ -147,8 +147,8 @@ static ls_status run_step(ls_loop *loop) {
 }
 
 // ---- A loop of steps -------------------------------------------------------
-// Finds the pod whose infeeds the strategy's computations mean; NULL: there is
-// none, or several may be meant. The caller releases it.
+// Finds the pod to whose infeeds the strategy's computations refer, which the
+// caller releases. NULL: none, or more than one candidate.
 static ls_pod *find_pod(const ls_loop *loop) {
   const ls_tpu_strategy *strategy =
       ls_tpu_strategy_of(loop->plan.options.strategy);
@@ -161,7 +161,7 @@ static ls_pod *find_pod(const ls_loop *loop) {
   return pod;
 }
 
-// Returns whether all replicas are on cores of that pod.
+// Returns true if all replicas are on cores of that pod.
 static bool has_infeeds(const ls_loop *loop) {
   const ls_strategy *strategy = loop->plan.options.strategy;
   const int32_t replicas = ls_strategy_num_replicas(strategy);
@@ -194,8 +194,8 @@ ls_status ls_loop_check_options(const ls_loop *loop) {
 
 static int64_t smaller_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Returns how many steps a loop has at most, for which it has room: it ends at
-// a line of metrics.jsonl and at the end of an epoch, however many are allowed.
+// Returns the most steps of a loop: loops end at lines of metrics.jsonl and at
+// the end of an epoch.
 static int64_t most_steps(const ls_run_plan *plan) {
   const ls_train_options *o = &plan->options;
   const int64_t most = smaller_of(o->iterations_per_loop, o->log_every);
@@ -207,7 +207,7 @@ static bool is_by_infeed(const ls_loop *loop) {
   return flag == LS_FLAG_DEFAULT ? has_infeeds(loop) : flag == LS_FLAG_ON;
 }
 
-// Makes the loop on the device after a full batch, as which all of its own are.
+// Makes the device loop after a full batch, whose shapes all its batches have.
 static ls_status prepare_loop(ls_loop *loop) {
   const ls_train_options *o = &loop->plan.options;
   const int64_t most = most_steps(&loop->plan);
@@ -239,8 +239,8 @@ static ls_status prepare_loop(ls_loop *loop) {
       &loop->device_loop);
 }
 
-// Returns how many steps the next run can make, of what the epoch has, whose
-// last batch may not be full.
+// Returns the number of steps of the next run, within the epoch, whose last
+// batch may be partial.
 static int64_t find_length(const ls_loop *loop) {
   const ls_run_plan *plan = &loop->plan;
   if (loop->device_loop == NULL) return 1;
@@ -260,7 +260,7 @@ static ls_status take_numbers(ls_loop *loop, int64_t steps) {
   return count_steps(loop, steps, loop->plan.options.batch_size);
 }
 
-// Makes so many steps, or fewer where a stop is asked for.
+// Runs `steps` steps in a loop, or fewer if a stop is requested.
 static ls_status run_loop(ls_loop *loop, int64_t steps) {
   const int64_t first = ls_loop_steps(loop);
   const int64_t traced = ls_span_begin(loop->runtime);
@@ -270,7 +270,7 @@ static ls_status run_loop(ls_loop *loop, int64_t steps) {
       ls_device_loop_run(loop->device_loop, steps, (uint64_t)first, &fed));
   loop->spent.run += ls_runtime_now(loop->runtime) - began;
   ls_loop_end_span(loop, "loop", traced, first + fed.batches);
-  // Its random ops draw by steps.
+  // Random ops of the function continue after the loop's steps.
   ls_function_set_steps(loop->function, (uint64_t)(first + fed.batches));
   if (fed.asked) loop->was_asked = true;
   loop->stalls = fed.stalls;
@@ -278,7 +278,7 @@ static ls_status run_loop(ls_loop *loop, int64_t steps) {
 }
 
 // ---- A run -----------------------------------------------------------------
-// Some steps of a loop that went wrong may count.
+// Makes a run. Some steps of a failed loop may count.
 ls_status ls_loop_make_run(void *user, bool *out_has_run) {
   ls_loop *loop = user;
   ls_run_context *context = &loop->hooks.context;

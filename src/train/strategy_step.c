@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps as objects: input for each replica, a loss, and an optimizer.
+// Steps as objects: a loss and an optimizer on each replica, with their input.
 #include "lockstep/strategy_step.h"
 
 #include "base/memory/own.h"
@@ -18,14 +18,14 @@ struct ls_strategy_step {
   ls_object object;
   ls_allocator *allocator;
   ls_strategy *strategy;
-  ls_distributed_iterator *input;  // NULL: none.
-  bool in_graph;                   // That it was made in, and is started.
+  ls_distributed_iterator *input;  // NULL: no input.
+  bool in_graph;                   // Input made in and started by a graph.
   ls_single_loss_step_options
-      options;          // Of one that trains; without a loss none.
-  ls_function *traced;  // A replica's part, in eager.
+      options;          // Options of a training step; empty without a loss.
+  ls_function *traced;  // A replica's part as a function, in eager mode.
 };
 
-// ---- Life ------------------------------------------------------------------
+// ---- Object ----------------------------------------------------------------
 static void strategy_step_destroy(ls_object *object) {
   ls_strategy_step *self = (ls_strategy_step *)object;
   ls_function_release(self->traced);
@@ -117,13 +117,13 @@ static ls_nest descend(ls_nest args, void *user) {
   return ls_nest_op(ls_optimizer_minimize(options->optimizer, loss));
 }
 
-// In a function, whose updates run by themselves.
+// Used in a function, where updates run by themselves.
 static ls_nest descend_traced(ls_nest args, void *user) {
   ls_nest_release(descend(args, user));
   return ls_none();
 }
 
-// Across replicas, one step of the optimizer.
+// Builds an optimizer step across replicas.
 static ls_nest strategy_step_build_step(ls_step_context *context,
                                         ls_nest inputs, void *user) {
   ls_strategy_step *self = user;
@@ -217,7 +217,7 @@ ls_status ls_strategy_step_run(ls_strategy_step *step, ls_op *out_op) {
 struct ls_step_monitor {
   ls_allocator *allocator;
   ls_strategy_step *step;
-  ls_session *session;  // Lent; NULL in eager.
+  ls_session *session;  // Lent; NULL in eager mode.
   ls_op op;
 };
 

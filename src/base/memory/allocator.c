@@ -28,14 +28,15 @@ ls_allocator *ls_allocator_system(void) {
   return &system;
 }
 
-// ---- Huge pages -------------------------------------------------------------
+// ---- Huge pages ------------------------------------------------------------
 void *ls_allocate_large(ls_allocator *allocator, size_t size) {
   if (size < LS_HUGE_PAGE) {
     return allocator->allocate(allocator, size != 0 ? size : 1, LS_CACHE_LINE);
   }
   void *memory = allocator->allocate(allocator, size, LS_HUGE_PAGE);
 #if defined(MADV_HUGEPAGE)
-  // Only a hint. Whole pages of the block: no neighbour is meant.
+  // A hint to the kernel. Only whole pages of the block are advised, never a
+  // neighbour's.
   if (memory != NULL) {
     madvise(memory, size & ~(size_t)(LS_HUGE_PAGE - 1), MADV_HUGEPAGE);
   }
@@ -54,7 +55,8 @@ bool ls_grow(ls_allocator *allocator, void *array, size_t *capacity,
   void *grown = ls_allocate_zeroed(allocator, target, item_size);
   if (grown == NULL) return false;
   void *old = NULL;
-  memcpy(&old, array, sizeof(old));  // `array` may point to any T *.
+  memcpy(&old, array, sizeof(old));  // `array` may point to any type of
+                                     // pointer.
   if (*capacity > 0) memcpy(grown, old, *capacity * item_size);
   ls_release(allocator, old);
   memcpy(array, &grown, sizeof(grown));
@@ -71,17 +73,17 @@ char *ls_copy_text(ls_allocator *allocator, const char *text, size_t size) {
   return copy;
 }
 
-// ---- Counting --------------------------------------------------------------
+// ---- Counting allocator ----------------------------------------------------
 struct ls_counting_allocator {
-  ls_allocator base;  // First: what the functions below are given.
+  ls_allocator base;  // First member: the functions below get its address.
   ls_allocator *source;
-  ls_mutex lock;  // Guards what follows.
+  ls_mutex lock;  // Guards the fields below.
   ls_allocator_counts counts;
   uint64_t fail_at;  // Number of the request that fails; 0: none.
 };
 
-// In front of each block, so that a release knows its size. It takes up one
-// alignment, so that what follows is aligned too.
+// Precedes each block and stores its size for the release. It takes up one
+// alignment, so that the block stays aligned.
 typedef struct block_header {
   size_t size;
   size_t offset;  // From the start of the block to the user's memory.
@@ -166,7 +168,7 @@ ls_counting_allocator_allocator(ls_counting_allocator *allocator) {
 
 ls_allocator_counts
 ls_counting_allocator_counts(const ls_counting_allocator *allocator) {
-  // The lock is not part of what a caller sees as constant.
+  // Casts const away from the lock only, which is no visible state.
   ls_mutex *lock = (ls_mutex *)(uintptr_t)&allocator->lock;
   ls_mutex_lock(lock);
   const ls_allocator_counts counts = allocator->counts;

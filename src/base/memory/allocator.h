@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory requests as the library's own code makes them.
+// Allocators: all memory requests of the library.
 //
-// Everything goes through an ls_allocator; sizes are multiplied with a check.
-// Whatever is made here is given back with ls_release and the same allocator,
-// so an owner remembers the allocator it was made with.
+// Every request goes through an ls_allocator; sizes are multiplied with an
+// overflow check. Memory is given back with ls_release and the same allocator,
+// so an owner remembers its allocator.
 #ifndef LS_BASE_MEMORY_ALLOCATOR_H_
 #define LS_BASE_MEMORY_ALLOCATOR_H_
 
@@ -16,32 +16,33 @@
 
 #define LS_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-// Guards against our own mistakes, never against a caller's: a debug build
-// traps, a release build does not look.
+// Asserts an invariant of the library, never a caller's argument: traps in
+// debug builds, unchecked in release builds.
 #ifdef NDEBUG
 #define LS_ASSERT(condition) ((void)sizeof((condition) ? 1 : 0))
 #else
 #define LS_ASSERT(condition) ((condition) ? (void)0 : __builtin_trap())
 #endif
 
-// From this size on a block starts on a cache line, as vector kernels like it.
+// Blocks of at least this size start on a cache line, for vector kernels.
 enum { LS_LARGE_BLOCK = 4096, LS_CACHE_LINE = 64 };
 
-// `size` bytes, undefined, or NULL: aligned to 64 from 4 KiB on, else to 16. No
-// bytes are a block too: no allocator is asked for 0.
+// Allocates `size` uninitialized bytes, aligned to 64 from 4 KiB on, else to
+// 16. A size of 0 gives a valid block: allocators are never asked for 0 bytes.
+// Returns NULL without memory.
 static inline void *ls_allocate(ls_allocator *allocator, size_t size) {
   if (size == 0) size = 1;
   const size_t alignment = size >= LS_LARGE_BLOCK ? LS_CACHE_LINE : 16;
   return allocator->allocate(allocator, size, alignment);
 }
 
-// The same for what holds much data: from 2 MiB on a block starts on a huge
-// page's border and asks for such pages, and is always on a cache line.
+// ls_allocate_large is for big arrays: it always aligns to a cache line, and
+// from 2 MiB on to a huge page, which it asks the kernel for.
 enum { LS_HUGE_PAGE = 2 << 20 };
 void *ls_allocate_large(ls_allocator *allocator, size_t size);
 
-// Room for `count` items of `size` bytes each, zeroed; NULL without memory or
-// when the product does not fit.
+// Allocates `count` zeroed items of `size` bytes each; NULL without memory or
+// if the product overflows.
 static inline void *ls_allocate_zeroed(ls_allocator *allocator, size_t count,
                                        size_t size) {
   size_t bytes = 0;
@@ -51,35 +52,37 @@ static inline void *ls_allocate_zeroed(ls_allocator *allocator, size_t count,
   return memory;
 }
 
-// One zeroed Type, or NULL.
+// Allocates one zeroed Type, or NULL.
 #define ls_new(allocator, Type)                                                \
   ((Type *)ls_allocate_zeroed((allocator), 1, sizeof(Type)))
-// `count` zeroed items, or NULL. Zero items are a block too.
+// Allocates `count` zeroed items, or NULL. A count of 0 gives a valid block.
 #define ls_new_array(allocator, Type, count)                                   \
   ((Type *)ls_allocate_zeroed((allocator), (count), sizeof(Type)))
 
-// Gives memory back; NULL is fine.
+// Gives memory back; accepts NULL.
 static inline void ls_release(ls_allocator *allocator, const void *memory) {
   if (memory != NULL) allocator->release(allocator, (void *)(uintptr_t)memory);
 }
 
 // Makes room for at least `needed` items of `item_size` bytes in the growable
-// array `*array`, which holds `*capacity` (doubling it; new items are zero).
-// False without memory; then nothing has changed. `array` points to a pointer
-// of any object type: ls_grow(a, &items, &capacity, n, sizeof(*items)).
+// array `*array`, whose capacity is `*capacity` (doubles it; new items are
+// zero). Returns false without memory and then changes nothing. `array` points
+// to a pointer of any object type: ls_grow(a, &items, &capacity, n,
+// sizeof(*items)).
 LS_PRIVATE_API bool ls_grow(ls_allocator *allocator, void *array,
                             size_t *capacity, size_t needed, size_t item_size);
 
-// A copy of `size` bytes, followed by a zero byte, or NULL.
+// Copies `size` bytes and adds a zero byte; NULL without memory.
 LS_PRIVATE_API char *ls_copy_text(ls_allocator *allocator, const char *text,
                                   size_t size);
 
 // ---- Graveyard -------------------------------------------------------------
-// Keeps the newest blocks that plain handles point to after their things have
-// gone, and gives older ones back: a stale handle then reads what was left
-// there, which marks it as stale, and not memory of something else.
+// Number of released objects whose memory is kept: a stale handle then reads
+// the object's stale mark instead of another object's memory. Older blocks are
+// freed.
 enum { LS_GRAVES = 4096 };
-// Takes over memory of the system's allocator. NULL is fine. Thread-safe.
+// Takes over memory of the system's allocator and frees it later. Accepts NULL.
+// Thread-safe.
 void ls_bury(void *memory);
 
 // Returns out-of-memory from the enclosing function if `got` is NULL or false.
@@ -87,8 +90,8 @@ void ls_bury(void *memory);
   do {                                                                         \
     if (!(got)) return ls_out_of_memory();                                     \
   } while (0)
-// Appends to a growable array, for which see ls_grow, or returns out-of-memory.
-// The arguments but the last one are evaluated several times.
+// Appends to a growable array (see ls_grow), or returns out-of-memory. All
+// arguments but the last are evaluated several times.
 #define LS_PUSH_OR_RETURN(allocator, items, count, capacity, ...)              \
   do {                                                                         \
     LS_RETURN_IF_NO_MEMORY(ls_grow(allocator, &(items), &(capacity),           \

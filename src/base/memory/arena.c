@@ -7,14 +7,14 @@
 
 enum {
   FIRST_BLOCK = 1024,
-  LARGEST_STEP = 64 * 1024,  // Blocks double up to this size.
+  LARGEST_STEP = 64 * 1024,  // Block sizes double up to this one.
   ALIGNMENT = 16,
 };
 
-// 32 bytes, so that what follows is aligned to 16.
+// Takes 32 bytes, so that the data after it is aligned to 16.
 struct ls_arena_block {
   ls_arena_block *before;
-  size_t size;  // Of `data`.
+  size_t size;  // Bytes of `data`.
   size_t used;
   size_t padding;
   char data[];
@@ -23,7 +23,7 @@ struct ls_arena_block {
 _Static_assert(sizeof(ls_arena_block) % ALIGNMENT == 0, "data is aligned");
 
 // ---- For the address sanitizer ---------------------------------------------
-// Bytes not handed out may not be touched, nor the gap behind each piece.
+// Poisons bytes not yet handed out, and a gap after each piece.
 #if defined(LS_ADDRESS_SANITIZER)
 enum { GAP = 16 };
 static void forbid(const void *memory, size_t size) {
@@ -75,7 +75,7 @@ void ls_arena_reset(ls_arena *arena) {
   arena->top = kept;
 }
 
-// A new block on top with room for `size` bytes.
+// Puts a new block with room for `size` bytes on top.
 static bool push_block(ls_arena *arena, size_t size) {
   size_t room = arena->next_size - sizeof(ls_arena_block);
   if (room < size) room = size;
@@ -99,7 +99,9 @@ void *ls_arena_allocate(ls_arena *arena, size_t size) {
     return NULL;
   }
   rounded &= ~(size_t)(ALIGNMENT - 1);
-  if (rounded == 0) rounded = ALIGNMENT;  // Every address is one of its own.
+  if (rounded == 0)
+    rounded = ALIGNMENT;  // Distinct requests get distinct
+                          // addresses.
   const ls_arena_block *top = arena->top;
   if (top == NULL || top->size - top->used < rounded) {
     if (!push_block(arena, rounded)) return NULL;

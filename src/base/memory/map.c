@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Map: entries in order of insertion, and a table of their numbers.
+// Map: entries in order of insertion, and a hash table of their numbers.
 //
-// A removed entry stays as a hole until the slots are copied to a larger
-// array, so that the table needs no marks of its own for what was removed.
+// A removed entry stays as a hole until the slots are copied to a new array, so
+// that the table needs no tombstones.
 #include "base/memory/map.h"
 
 enum { FIRST_CAPACITY = 8, NEAR_SIZE = 16 };
 
-// Short keys stand in the slot itself, followed by a zero.
+// An entry. Short keys are stored in the slot itself, followed by a zero.
 struct ls_map_slot {
   uint64_t hash;
   size_t size;
@@ -20,8 +20,8 @@ struct ls_map_slot {
 };
 
 // ---- Hash ------------------------------------------------------------------
-// The two halves of the product, added without carry: each bit of the result
-// depends on all bits of both.
+// Multiplies and xors the product's two halves: each bit of the result depends
+// on all bits of both arguments.
 static uint64_t fold(uint64_t a, uint64_t b) {
   const unsigned __int128 product = (unsigned __int128)a * b;
   return (uint64_t)product ^ (uint64_t)(product >> 64);
@@ -34,7 +34,7 @@ static uint64_t load_u64(const char *bytes) {
 }
 
 uint64_t ls_hash(const void *data, size_t size, uint64_t seed) {
-  // Odd numbers with half their bits set: the fractions of pi and of e.
+  // Odd constants with half their bits set: the fractional bits of pi and of e.
   const uint64_t k0 = UINT64_C(0x243F6A8885A308D3);
   const uint64_t k1 = UINT64_C(0x13198A2E03707345);
   const uint64_t k2 = UINT64_C(0xB7E151628AED2A6B);
@@ -91,7 +91,7 @@ static ls_map_slot *find_slot(const ls_map *map, const void *key, size_t size,
   }
 }
 
-// Enters the last slot into the table, which has a free place.
+// Adds the last slot to the table, which has a free entry.
 static void enter_last(ls_map *map) {
   const size_t mask = map->table_size - 1;
   size_t i = (size_t)map->slots[map->num_slots - 1].hash & mask;
@@ -100,8 +100,9 @@ static void enter_last(ls_map *map) {
   map->table[i] = (uint32_t)map->num_slots;
 }
 
-// Copies the live slots to a larger array, or to one of the same size when
-// half of them are holes. The table is twice as long: at most half full.
+// Copies the live slots to a larger array, or to one of the same size if half
+// of them are holes. The table has twice as many entries: it is at most half
+// full.
 static bool map_rebuild(ls_map *map) {
   size_t capacity = map->capacity;
   if (capacity == 0) {

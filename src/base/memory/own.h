@@ -39,9 +39,10 @@
 // Makes LS_OWN(noun, name) an owner of a `noun *`, NULL for none.
 #define LS_OWNED_POINTER(noun, release)                                        \
   LS_OWNED_(noun, noun *, if (*ls_owned != NULL) release(*ls_owned))
-// Of a `noun`, released by value. Zeroed is none.
+// Makes LS_OWN(noun, name) an owner of a `noun` by value; zeroed means empty.
 #define LS_OWNED_VALUE(noun, release) LS_OWNED_(noun, noun, release(*ls_owned))
-// Of a struct `noun`, given to `deinit` by address. Zeroed is none.
+// Makes LS_OWN(noun, name) an owner of a struct `noun`, whose address is given
+// to `deinit`; zeroed means empty.
 #define LS_OWNED_STRUCT(noun, deinit) LS_OWNED_(noun, noun, deinit(ls_owned))
 
 // Declares the owner `name`. An initializer must follow: = NULL, = {0} or
@@ -49,7 +50,7 @@
 #define LS_OWN(noun, name)                                                     \
   ls_owned_##noun name __attribute__((cleanup(ls_owned_##noun##_end), unused))
 
-// Returns what the variable at `place` holds and empties it.
+// Returns the value of the variable at `place` and empties the variable.
 #define ls_give(place)                                                         \
   __extension__({                                                              \
     __typeof__(place) ls_given_from = (place);                                 \
@@ -63,20 +64,22 @@
 #define LS_NEW_OR_RETURN(allocator, Type, name)                                \
   Type *name = ls_new(allocator, Type);                                        \
   LS_RETURN_IF_NO_MEMORY(name)
-// The same for `count` zeroed items.
+// Declares `Type *name`, `count` zeroed items that nobody owns yet.
 #define LS_NEW_ARRAY_OR_RETURN(allocator, Type, name, count)                   \
   Type *name = ls_new_array(allocator, Type, count);                           \
   LS_RETURN_IF_NO_MEMORY(name)
 
-// The same, owned: `Type` has a line as above.
+// Declares an owner `name` of one zeroed Type, which needs an LS_OWNED_...
+// line.
 #define LS_OWN_NEW_OR_RETURN(allocator, Type, name)                            \
   LS_OWN(Type, name) = ls_new(allocator, Type);                                \
   LS_RETURN_IF_NO_MEMORY(name)
 
-// Where the owner of a block finds it: the variable may be given or grown.
+// Refers to the variable that holds a block: the variable may be given away or
+// its block may grow.
 typedef struct ls_owned_memory {
   ls_allocator *allocator;
-  const void *place;  // Of a pointer to any type.
+  const void *place;  // Address of a pointer to any type.
 } ls_owned_memory;
 static inline void ls_owned_memory_end(const ls_owned_memory *owned) {
   void *memory = NULL;
@@ -84,7 +87,8 @@ static inline void ls_owned_memory_end(const ls_owned_memory *owned) {
   ls_release(owned->allocator, memory);
 }
 
-// Declares `Type *name`, a block of the allocator. An initializer follows.
+// Declares `Type *name` as the owner of a block of the allocator. An
+// initializer follows.
 #define LS_OWN_MEMORY(allocator_, Type, name)                                  \
   Type *name = NULL;                                                           \
   const ls_owned_memory name##_owned                                           \
@@ -98,10 +102,11 @@ static inline void ls_owned_memory_end(const ls_owned_memory *owned) {
   const ls_owned_memory name                                                   \
       __attribute__((cleanup(ls_owned_memory_end), unused)) = {                \
           .allocator = (allocator_), .place = (const void *)&(place_)}
-// Declares `Type *name`, `count` zeroed items, or NULL.
+// Declares `Type *name` as the owner of `count` zeroed items, or NULL.
 #define LS_OWN_ARRAY(allocator, Type, name, count)                             \
   LS_OWN_MEMORY(allocator, Type, name) = ls_new_array(allocator, Type, count)
-// The same; returns without memory.
+// Declares `Type *name` as the owner of `count` zeroed items; returns
+// out-of-memory if there is none.
 #define LS_OWN_ARRAY_OR_RETURN(allocator, Type, name, count)                   \
   LS_OWN_ARRAY(allocator, Type, name, count);                                  \
   LS_RETURN_IF_NO_MEMORY(name)

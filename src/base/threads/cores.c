@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cores, from Linux's account of the processors that we may use.
+// Cores that this process may use, as Linux lists them.
 //
-// A container or a launcher may leave us few of the machine's: only those count
-// that the process is bound to now. The processors of a core are read in /sys,
-// a short file for each; a library that reads all of it would take longer than
-// the first step of a small model. Nothing here is an error, since an unbound
-// thread computes the same: without /sys each processor counts as a core.
+// A container or a launcher may grant few of the machine's cores: only those
+// that the process is bound to now count. A core's processors are read in /sys,
+// a short file for each; a library that reads all of /sys would take longer
+// than the first step of a small model. Nothing here is an error, since an
+// unbound thread computes the same: without /sys each processor counts as a
+// core.
 #define _GNU_SOURCE
 #include "base/threads/cores.h"
 
@@ -16,7 +17,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_PROCESSORS = 8192, MOST_THREADS = 64 };  // Threads of a core.
+enum {
+  MOST_PROCESSORS = 8192,
+  MOST_THREADS = 64
+};  // MOST_THREADS: hardware
+    // threads of a core.
 
 typedef struct processors {
   cpu_set_t part[MOST_PROCESSORS / CPU_SETSIZE];
@@ -24,10 +29,10 @@ typedef struct processors {
 
 struct ls_cores {
   ls_allocator *allocator;
-  processors usable;  // The process may run on them.
-  processors *cores;  // Of each core, those that are usable.
+  processors usable;  // Processors that the process may run on.
+  processors *cores;  // For each core, its usable processors.
   int count;
-  int here;  // The core that the one who listed them ran on.
+  int here;  // The core on which ls_cores_create ran.
 };
 
 // ---- Sets ------------------------------------------------------------------
@@ -57,7 +62,7 @@ int ls_parse_processors(const char *list, int *out, int most) {
 }
 
 // ---- Looking ---------------------------------------------------------------
-// The processors of a processor's core.
+// Reads the processors that share a core with `processor`.
 static void read_core(int processor, processors *core) {
   char path[96], list[256];
   snprintf(path, sizeof(path),
@@ -83,7 +88,7 @@ static int cores_core_of(const ls_cores *cores, int processor) {
   return at;
 }
 
-// Lists the cores of which these are. False without memory.
+// Groups the usable processors by core. Returns false without memory.
 static bool list_cores(ls_cores *cores, const processors *usable) {
   ls_release(cores->allocator, cores->cores);
   cores->usable = (processors){0};

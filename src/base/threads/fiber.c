@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fibers over stacks that are switched by hand.
+// Fibers: functions on stacks that are switched in user code.
 //
-// Address and thread sanitizers are told of each switch, so that both see a
-// fiber as a stack and a sequence of its own.
+// Address and thread sanitizers are notified of each switch, so that each
+// treats a fiber as a thread of its own.
 #define _GNU_SOURCE
 #include "base/threads/fiber.h"
 #include "base/memory/own.h"
@@ -28,7 +28,7 @@ ls_fiber *ls_fiber_current(void) { return ls_this_thread.work.fiber; }
 
 // ---- Stacks ----------------------------------------------------------------
 #if defined(LS_ADDRESS_SANITIZER) || defined(LS_THREAD_SANITIZER)
-// Sanitizers put space around what lies on a stack.
+// Sanitizers add padding around variables on a stack.
 enum { STACK_SIZE = 2 * LS_FIBER_STACK_SIZE };
 #else
 enum { STACK_SIZE = LS_FIBER_STACK_SIZE };
@@ -36,8 +36,8 @@ enum { STACK_SIZE = LS_FIBER_STACK_SIZE };
 
 typedef struct fiber_stack fiber_stack;
 struct fiber_stack {
-  fiber_stack *next;  // Among the free ones.
-  char *mapping;      // A guard page, then the stack.
+  fiber_stack *next;  // In the list of free stacks.
+  char *mapping;      // A guard page, followed by the stack.
   size_t guard;
 };
 
@@ -45,9 +45,9 @@ LS_OWNED_POINTER(ls_fiber_pool, ls_fiber_pool_destroy)
 
 struct ls_fiber_pool {
   ls_allocator *allocator;
-  ls_mutex lock;  // Guards what follows.
+  ls_mutex lock;  // Guards the fields below.
   fiber_stack *free;
-  size_t num_stacks;  // In use or not.
+  size_t num_stacks;  // All stacks, free or in use.
   size_t num_fibers;
 };
 
@@ -89,7 +89,7 @@ static ls_status map_stack(ls_allocator *allocator, fiber_stack **out_stack) {
   void *mapping =
       mmap(NULL, size, PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-  // Stacks grow down on every machine we run on.
+  // The guard page is at the low end: stacks grow down on all our machines.
   if (mapping == MAP_FAILED ||
       mprotect(mapping, stack->guard, PROT_NONE) != 0) {
     ls_status status =
@@ -121,7 +121,8 @@ static ls_status take_stack(ls_fiber_pool *pool, fiber_stack **out_stack) {
 
 static void give_stack(ls_fiber_pool *pool, fiber_stack *stack) {
 #if defined(LS_ADDRESS_SANITIZER)
-  // The frames of the fiber's end never return.
+  // The fiber's last frames never return, so that they never unpoison their
+  // memory.
   __asan_unpoison_memory_region(stack->mapping + stack->guard, STACK_SIZE);
 #endif
   ls_mutex_lock(&pool->lock);
@@ -135,17 +136,17 @@ struct ls_fiber {
   ls_fiber_pool *pool;
   ls_fiber_function fn;
   void *user;
-  fiber_stack *stack;  // From the first resume to the end.
+  fiber_stack *stack;  // Held from the first resume to the end.
   bool started;
   bool done;
   bool running;  // Resumed, and neither paused nor done.
   pthread_t thread;
-  ls_stack inside;   // Where it paused.
-  ls_stack outside;  // Where it was resumed.
-  ls_at_work own;    // While it does not run.
-  ls_at_work outer;  // What was at work there.
+  ls_stack inside;   // The fiber's stack while paused.
+  ls_stack outside;  // The resumer's stack while the fiber runs.
+  ls_at_work own;    // The fiber's state while paused.
+  ls_at_work outer;  // The resumer's state while the fiber runs.
 #if defined(LS_ADDRESS_SANITIZER)
-  void *fake_inside;  // The sanitizer's own stacks, and where the resumer's is.
+  void *fake_inside;  // Sanitizer: saved fake stacks and the resumer's bounds.
   void *fake_outside;
   const void *outer_bottom;
   size_t outer_size;
@@ -172,7 +173,7 @@ ls_status ls_fiber_create(ls_fiber_pool *pool, ls_fiber_function fn, void *user,
   return ls_ok();
 }
 
-// Frees what a fiber needs to run.
+// Releases the fiber's stack and thread sanitizer's record of it.
 static void end_fiber(ls_fiber *fiber) {
 #if defined(LS_THREAD_SANITIZER)
   __tsan_destroy_fiber(fiber->tsan_inside);
@@ -200,7 +201,7 @@ void ls_fiber_set_context(ls_fiber *fiber, struct ls_context *context) {
 bool ls_fiber_is_done(const ls_fiber *fiber) { return fiber->done; }
 bool ls_fiber_is_started(const ls_fiber *fiber) { return fiber->started; }
 
-// Called on the fiber's own stack, having come from the resumer's.
+// Completes a switch from the resumer's stack; runs on the fiber's stack.
 static void arrive_inside(ls_fiber *fiber) {
 #if defined(LS_ADDRESS_SANITIZER)
   __sanitizer_finish_switch_fiber(fiber->fake_inside, &fiber->outer_bottom,
@@ -209,10 +210,10 @@ static void arrive_inside(ls_fiber *fiber) {
   (void)fiber;
 }
 
-// Leaves the fiber's stack for the resumer's, and returns when resumed.
+// Switches to the resumer's stack; returns when the fiber is resumed.
 static void switch_outside(ls_fiber *fiber) {
 #if defined(LS_ADDRESS_SANITIZER)
-  // Without a place for it, the sanitizer drops its own stack of this fiber.
+  // A NULL tells the address sanitizer to free this fiber's fake stack.
   __sanitizer_start_switch_fiber(fiber->done ? NULL : &fiber->fake_inside,
                                  fiber->outer_bottom, fiber->outer_size);
 #endif
@@ -223,7 +224,8 @@ static void switch_outside(ls_fiber *fiber) {
   arrive_inside(fiber);
 }
 
-// Leaves the resumer's stack for the fiber's, and returns when it pauses.
+// Switches from the resumer's stack to the fiber's; returns when the fiber
+// pauses or ends.
 static void switch_inside(ls_fiber *fiber) {
 #if defined(LS_ADDRESS_SANITIZER)
   __sanitizer_start_switch_fiber(&fiber->fake_outside,
@@ -240,7 +242,7 @@ static void switch_inside(ls_fiber *fiber) {
 #endif
 }
 
-// The bottom of every fiber's stack; it never returns.
+// The outermost frame of each fiber's stack; never returns.
 static void run_fiber(void) {
   ls_fiber *fiber = ls_this_thread.work.fiber;
   arrive_inside(fiber);

@@ -40,9 +40,9 @@ static void run_jobs(void *user) {
     ls_host_job *job = take_first(self);
     const uint64_t number = self->num_started;
     ls_mutex_unlock(&self->lock);
-    job->fn(job);  // The job may be gone after this.
+    job->fn(job);  // The job's memory may be freed after this.
     ls_mutex_lock(&self->lock);
-    // Whoever was passed over is no longer the newest.
+    // Only the newest started job is `running`; a job passed over is not.
     if (self->num_started == number) self->running = NULL;
   }
   ls_mutex_unlock(&self->lock);
@@ -65,7 +65,7 @@ static ls_status start_thread(ls_host_threads *self) {
   return ls_ok();
 }
 
-// Has the next job started, if it may.
+// Starts a thread for the next job if the job may start.
 static ls_status start_next(ls_host_threads *self) {
   if (!can_start(self)) return ls_ok();
   if (self->num_idle == 0) return start_thread(self);
@@ -81,7 +81,7 @@ ls_status ls_host_threads_create(ls_allocator *allocator,
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
   LS_RETURN_IF_ERROR(ls_condition_init(&self->work));
   LS_RETURN_IF_ERROR(ls_condition_init(&self->event));
-  // The first thread now, so that runs allocate nothing.
+  // Starts the first thread now, so that runs allocate nothing.
   LS_RETURN_IF_ERROR(start_thread(self));
   *out_threads = ls_give(&self);
   return ls_ok();
@@ -141,7 +141,7 @@ void ls_host_threads_wait(ls_host_threads *self, int64_t nanos) {
   const bool woken = ls_condition_wait_for(&self->event, &self->lock, nanos);
   if (woken || !is_blocked || self->num_started != started) return;
   self->running = NULL;
-  // Without a thread the next jobs wait on: this one may come back yet.
+  // If no thread can be started, later jobs wait for this one to return.
   ls_status_free(start_next(self));
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host threads: where functions of users run, never a worker or a caller.
+// Host threads: run users' functions, which never run on a worker or a caller.
 //
-// Jobs start one after another, in the order they came, as none is meant to
-// wait. One that waits all the same is passed over: a thread that waits for
-// later jobs has some patience (ls_host_threads_wait), then another thread
-// takes the next. So a thread that never comes back costs nothing but itself.
+// Jobs start one after another, in order of submission, since no job should
+// block. If a job blocks all the same, a thread that waits for later jobs is
+// patient for a while (ls_host_threads_wait), then lets another thread take the
+// next job. So a job that never returns costs one thread.
 //
-// A job whose owner has given it up is an abandoned job: it is listed until it
-// ends, and all that it may touch stays.
+// An abandoned job is one that its owner gave up: it is listed until it ends,
+// and all memory it may use stays.
 //
 // Thread-safe.
 #ifndef LS_BASE_THREADS_HOST_THREADS_H_
@@ -18,47 +18,49 @@
 
 typedef struct ls_host_job {
   void (*fn)(struct ls_host_job *self);
-  const char *label;         // Names it, once abandoned. Lives as long.
-  struct ls_host_job *next;  // In its list; the threads' own.
+  const char *label;         // Names an abandoned job. Lives as long as the
+                             // job.
+  struct ls_host_job *next;  // Link of the list that holds the job. Private.
 } ls_host_job;
 
 typedef struct ls_host_threads {
   ls_allocator *allocator;
-  ls_mutex lock;       // Guards all that follows, and what owners of jobs like.
-  ls_condition work;   // A job may start, or the end.
-  ls_condition event;  // For owners: see ls_host_threads_wait.
-  ls_host_job *first, *last;  // Not started.
+  ls_mutex lock;       // Guards the fields below and state of jobs' owners.
+  ls_condition work;   // Signals that a job may start, or the end.
+  ls_condition event;  // For owners; see ls_host_threads_wait.
+  ls_host_job *first, *last;  // Jobs not started yet.
   ls_host_job *abandoned;
   size_t num_abandoned;
-  ls_host_job *running;  // The newest that started; NULL: it has returned.
-  uint64_t num_started;  // Jobs so far.
+  ls_host_job *running;  // The newest started job; NULL: it has returned.
+  uint64_t num_started;  // Number of jobs started so far.
   struct ls_host_thread *threads;
-  int num_idle;  // Threads without a job, new ones included.
+  int num_idle;  // Threads without a job, including new ones.
   bool stop;
 } ls_host_threads;
 
 LS_MUST_USE ls_status ls_host_threads_create(ls_allocator *allocator,
                                              ls_host_threads **out_threads);
-// Ends the threads. No job may be there, abandoned ones included.
+// Ends the threads. There must be no jobs left, abandoned ones included.
 void ls_host_threads_destroy(ls_host_threads *self);
 
-// Has fn(job) called on a host thread. The lock is not held.
+// Queues a job: a host thread calls fn(job) without the lock.
 //   LS_RESOURCE_EXHAUSTED  there is no thread and none can be started.
 LS_MUST_USE ls_status ls_host_threads_submit(ls_host_threads *self,
                                              ls_host_job *job);
 
 // ---- With the lock held ----------------------------------------------------
-// Takes a job back. False: it has started.
+// Withdraws a job. Returns false if it has started.
 bool ls_host_threads_cancel(ls_host_threads *self, ls_host_job *job);
-// Waits for `event`, for at most `nanos`, and passes over a job that keeps
-// others from starting for some 10 ms.
+// Waits for `event`, for at most `nanos`; after some 10 ms passes over a job
+// that keeps others from starting.
 void ls_host_threads_wait(ls_host_threads *self, int64_t nanos);
-// Lists a job that nobody waits for any more, until it is forgotten, which
-// also releases its memory: an allocation of the threads' allocator.
+// Lists a job that nobody waits for any more, until it ends; then frees it with
+// the threads' allocator.
 void ls_host_threads_abandon(ls_host_threads *self, ls_host_job *job);
 void ls_host_threads_forget(ls_host_threads *self, ls_host_job *job);
 
-// FAILED_PRECONDITION naming an abandoned job, if there is one. Takes the lock.
+// Returns FAILED_PRECONDITION naming an abandoned job, if there is one. Takes
+// the lock.
 LS_MUST_USE ls_status ls_host_threads_check(ls_host_threads *self);
 
 #endif  // LS_BASE_THREADS_HOST_THREADS_H_

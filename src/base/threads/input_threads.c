@@ -10,11 +10,11 @@ struct ls_input_threads {
   ls_allocator *allocator;
   struct ls_runtime *runtime;
   int count;
-  ls_mutex lock;  // Guards what follows.
+  ls_mutex lock;  // Guards the fields below.
   ls_condition work;
-  ls_input_task *first, *last;  // `first` is also looked at without it.
-  int started, sleeping;        // Not called yet.
-  int calls;                    // To sleepers, who have not woken up yet.
+  ls_input_task *first, *last;  // `first` is also read without the lock.
+  int started, sleeping;        // `sleeping`: threads asleep and not yet woken.
+  int calls;                    // Wake-ups sent to threads that still sleep.
   bool stop;
   ls_worker *threads;
 };
@@ -66,8 +66,8 @@ static void run_thread(void *user) {
   ls_mutex_unlock(&self->lock);
 }
 
-// With the lock held. One that cannot be started is tried again at the next
-// task; until then others, or the owners, do the work.
+// Starts one thread; the lock is held. A failure is retried at the next task;
+// until then other threads or the tasks' owners do the work.
 static void start_one(ls_input_threads *self) {
   const ls_status status =
       ls_worker_start(&self->threads[self->started], "ls-input", self->runtime,
@@ -111,7 +111,7 @@ void ls_input_threads_destroy(ls_input_threads *self) {
 int ls_input_threads_count(const ls_input_threads *self) { return self->count; }
 
 // ---- Tasks -----------------------------------------------------------------
-// With the lock held.
+// Wakes one thread; the lock is held.
 static void call_one(ls_input_threads *self) {
   if (self->sleeping > 0) {
     --self->sleeping;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Queue: a ring of nests under one lock.
 //
-// Every change collects under the lock the waiters that it makes ready, and
-// calls them after it was given back.
+// Each change collects the waiters that become ready under the lock, and calls
+// them after releasing it.
 #include "base/threads/queue.h"
 
 #include "base/memory/own.h"
@@ -11,23 +11,23 @@
 enum { DEFAULT_CAPACITY = 16 };
 LS_OWNED_POINTER(ls_queue, ls_queue_destroy)
 
-// Waiters in order of registration.
+// A list of waiters in order of registration.
 typedef struct waiter_list {
   ls_queue_waiter *first;
-  ls_queue_waiter **end;  // Where the next is linked; NULL: the list is empty.
+  ls_queue_waiter **end;  // Where to link the next; NULL if the list is empty.
 } waiter_list;
 
 struct ls_queue {
   ls_allocator *allocator;
   char *name;
   size_t capacity;
-  ls_mutex lock;  // Guards what follows.
+  ls_mutex lock;  // Guards the fields below.
   ls_nest *slots;
   size_t head;
   size_t count;
   bool closed;
-  uint64_t told;           // Calls of readers for another change.
-  waiter_list waiters[2];  // By ls_queue_side.
+  uint64_t told;           // Calls of ls_queue_tell.
+  waiter_list waiters[2];  // Indexed by ls_queue_side.
 };
 
 static ls_queue_options queue_with_defaults(const ls_queue_options *options) {
@@ -77,21 +77,23 @@ void ls_queue_destroy(ls_queue *queue) {
 }
 
 // ---- Waiters ---------------------------------------------------------------
-// Returns true if a try on that side would get an answer. With the lock held.
+// Returns true if a try on that side would succeed or fail for good. The lock
+// is held.
 static bool queue_is_ready(const ls_queue *queue, ls_queue_side side) {
   if (queue->closed) return true;
   return side == LS_QUEUE_POP ? queue->count > 0
                               : queue->count < queue->capacity;
 }
 
-// With the lock held: takes the whole list.
+// Takes the whole list of waiters; the lock is held.
 static ls_queue_waiter *take_waiters(ls_queue *queue, ls_queue_side side) {
   ls_queue_waiter *first = queue->waiters[side].first;
   queue->waiters[side] = (waiter_list){0};
   return first;
 }
 
-// Without the lock. A waiter may be gone or registered again after its call.
+// Calls waiters without the lock. After its call a waiter may be freed or
+// registered again.
 static void call_waiters(ls_queue_waiter *waiter) {
   while (waiter != NULL) {
     ls_queue_waiter *next = waiter->next;
@@ -100,7 +102,7 @@ static void call_waiters(ls_queue_waiter *waiter) {
   }
 }
 
-// With the lock held.
+// Appends a waiter; the lock is held.
 static void add_waiter(ls_queue *queue, ls_queue_side side,
                        ls_queue_waiter *waiter) {
   waiter_list *list = &queue->waiters[side];
@@ -159,14 +161,16 @@ bool ls_queue_withdraw(ls_queue *queue, ls_queue_side side,
 }
 
 // ---- Push and pop ----------------------------------------------------------
-// With the lock held and room. Returns whom to call without it.
+// Appends an item; the lock is held and there is room. Returns the waiters to
+// call without the lock.
 static ls_queue_waiter *queue_put(ls_queue *queue, ls_nest item) {
   queue->slots[(queue->head + queue->count) % queue->capacity] = item;
   ++queue->count;
   return take_waiters(queue, LS_QUEUE_POP);
 }
 
-// With the lock held and a nest inside.
+// Takes the first item; the lock is held and the queue is not empty. Returns
+// the waiters to call without the lock.
 static ls_queue_waiter *queue_take(ls_queue *queue, ls_nest *out_item) {
   *out_item = queue->slots[queue->head];
   queue->head = (queue->head + 1) % queue->capacity;
@@ -220,7 +224,7 @@ void ls_queue_close(ls_queue *queue) {
   call_waiters(writers);
 }
 
-// Keeps what writers that had waited put meanwhile.
+// Keeps items that waiting writers push during the reset.
 void ls_queue_reset(ls_queue *queue) {
   ls_mutex_lock(&queue->lock);
   queue->closed = false;

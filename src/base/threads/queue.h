@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bounded first-in-first-out hand-over of nests between threads.
+// Queue: a bounded first-in-first-out queue of nests between threads.
 //
-// Infeed and outfeed move their tuples of arrays through queues. Closing one
-// ends it: that calls every waiter, and readers drain what is left before they
-// get the end. Nobody waits inside: a task that was too early registers a
-// waiter, and a thread waits for an event (threads.h) that its waiter sets.
+// Infeed and outfeed move tuples of arrays through queues. Closing a queue
+// calls all waiters, and readers drain the remaining items before they get the
+// end. No call blocks: a task that came too early registers a waiter; a thread
+// waits for an event (threads.h) that its waiter sets.
 //
 // Thread-safe, except ls_queue_destroy. No user code runs under its lock.
 #ifndef LS_BASE_THREADS_QUEUE_H_
@@ -15,9 +15,9 @@
 
 typedef struct ls_queue ls_queue;
 
-// How to make a queue. Zero in a field means its default.
+// Options of a queue. A zero field means its default.
 typedef struct ls_queue_options {
-  size_t capacity;          // Nests held before it is full. Default 16.
+  size_t capacity;          // Number of items. Default 16.
   const char *name;         // Shown in errors. Copied. Default "queue".
   ls_allocator *allocator;  // Outlives the queue. Default: the system's.
 } ls_queue_options;
@@ -27,58 +27,58 @@ typedef struct ls_queue_options {
 //   LS_RESOURCE_EXHAUSTED  no memory for `capacity` slots.
 LS_MUST_USE ls_status ls_queue_create(const ls_queue_options *options,
                                       ls_queue **out_queue);
-// Releases the nests still inside. Nobody may be waiting. NULL is fine.
+// Destroys the queue and its items. Nobody may be waiting. Accepts NULL.
 void ls_queue_destroy(ls_queue *queue);
 
-// Puts a nest at the end and takes over the caller's reference. If the queue is
-// full or closed `*out_pushed` is false, and the reference stays the caller's.
+// Pushes a nest and takes over the caller's reference. If the queue is full or
+// closed `*out_pushed` is false, and the reference stays the caller's.
 //   LS_CANCELLED  the queue is closed.
 LS_MUST_USE ls_status ls_queue_try_push(ls_queue *queue, ls_nest item,
                                         bool *out_pushed);
-// Takes the head, which the caller then owns. If the queue is empty
+// Pops the first nest, which the caller then owns. If the queue is empty
 // `*out_popped` is false.
 //   LS_OUT_OF_RANGE  closed and drained: the end of the data, not a fault.
 LS_MUST_USE ls_status ls_queue_try_pop(ls_queue *queue, ls_nest *out_item,
                                        bool *out_popped);
 
-// Ends the queue: nothing more will come. Closing again does nothing.
+// Closes the queue for pushes. Closing again does nothing.
 void ls_queue_close(ls_queue *queue);
-// Releases what is inside and opens the queue again.
+// Releases all items and opens the queue again.
 void ls_queue_reset(ls_queue *queue);
 bool ls_queue_is_closed(ls_queue *queue);
-size_t ls_queue_count(ls_queue *queue);  // Nests inside now.
+size_t ls_queue_count(ls_queue *queue);  // Number of items now.
 const char *ls_queue_name(const ls_queue *queue);
 
-// The kinds of change that a task waits for.
+// The two sides of a queue that a task may wait on.
 typedef enum ls_queue_side {
-  LS_QUEUE_POP,   // There is a nest to take, or the end.
+  LS_QUEUE_POP,   // An item can be popped, or the end was reached.
   LS_QUEUE_PUSH,  // There is room, or the queue was closed.
 } ls_queue_side;
 
-// A task's request to be called. The storage is the caller's, and stays until
-// the waiter was called or withdrawn; registering takes no memory.
+// A task's request for a call. The caller owns its memory and keeps it until
+// the waiter was called or withdrawn; registering allocates nothing.
 typedef struct ls_queue_waiter ls_queue_waiter;
 struct ls_queue_waiter {
   void (*ready)(void *user);
   void *user;
-  ls_queue_waiter *next;  // The queue's.
+  ls_queue_waiter *next;  // Link of the queue's list. Private.
 };
 
-// Registers a waiter: waiter->ready(user) will be called once, by the thread
-// that makes a try on that side worth while. All waiters of a side are called,
-// in order of registration; one that finds another was faster registers again.
-// False when a try is worth while already: then nothing was registered.
+// Registers a waiter: the thread that makes a try on that side worthwhile calls
+// waiter->ready(user) once. All waiters of a side are called, in order of
+// registration; a waiter that finds another was faster registers again. Returns
+// false without registering if a try is worthwhile already.
 LS_MUST_USE bool ls_queue_on_ready(ls_queue *queue, ls_queue_side side,
                                    ls_queue_waiter *waiter);
-// Calls the readers that wait, though there is nothing to take: something else
-// has changed that they look at as well.
+// Calls the waiting readers although there is no new item: something else that
+// they look at has changed.
 void ls_queue_tell(ls_queue *queue);
-// For readers that do: how often they were called so, noted before they look,
-// and a registration that is refused if they were called since.
+// Lets such readers miss no call: read the number of calls before looking, then
+// register, which is refused if there was another call meanwhile.
 uint64_t ls_queue_told(ls_queue *queue);
 LS_MUST_USE bool ls_queue_on_told(ls_queue *queue, uint64_t told,
                                   ls_queue_waiter *waiter);
-// Withdraws a waiter. False when it was already called, or is about to be.
+// Withdraws a waiter. Returns false if its call was made or is about to be.
 bool ls_queue_withdraw(ls_queue *queue, ls_queue_side side,
                        ls_queue_waiter *waiter);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sanitizer that the library is built with, whatever the compiler: gcc
-// defines macros, clang has features.
+// Defines macros for the sanitizer of this build, for gcc (which has macros)
+// and clang (which has features).
 #ifndef LS_BASE_THREADS_SANITIZERS_H_
 #define LS_BASE_THREADS_SANITIZERS_H_
 

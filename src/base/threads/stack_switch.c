@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A switch pushes the registers that a call preserves, among them the float
-// mode, stores the stack pointer, loads the other one and pops. Other machines
-// use ucontext.
+// Switches stacks: pushes the registers that a call preserves, including the
+// float mode, saves the stack pointer, loads the other one and pops. Machines
+// other than x86-64 and AArch64 use ucontext.
 #define _GNU_SOURCE
 #include "base/threads/stack_switch.h"
 
@@ -24,7 +24,7 @@ void ls_stack_switch(ls_stack *from, ls_stack *to) {
 }
 
 #else
-// switch_stacks(from, to): stores the stack pointer at `from`, loads `to`.
+// Saves the stack pointer in `*from` and loads `to`.
 void ls_stack_switch_to(void **from, void *to)
     __attribute__((visibility("hidden")));
 
@@ -103,7 +103,7 @@ __asm__(
 #endif
 // clang-format on
 
-// The words that a switch pops, from the top of a stack down.
+// The words that a switch pops, in the order of their addresses.
 typedef struct first_frame {
 #if defined(__x86_64__)
   uint32_t mxcsr;
@@ -121,7 +121,8 @@ typedef struct first_frame {
 
 void ls_stack_init(ls_stack *stack, void *memory, size_t size,
                    void (*entry)(void)) {
-  // A call finds the stack at a multiple of 16, below it the return address.
+  // At a call the stack pointer is a multiple of 16; the return address is
+  // below it.
   const uintptr_t end = ((uintptr_t)memory + size) & ~(uintptr_t)15;
   first_frame frame = {.entry = entry};
 #if defined(__x86_64__)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Switches between stacks: what fibers need of the machine, without the C
-// library.
+// Stack switches: the machine-dependent part of fibers, without the C library.
 #ifndef LS_BASE_THREADS_STACK_SWITCH_H_
 #define LS_BASE_THREADS_STACK_SWITCH_H_
 
@@ -12,7 +11,7 @@
 #define LS_STACK_IS_CONTEXT 1
 #endif
 
-// A stack that does not run: its registers lie on it.
+// A stack that is not running: its registers are saved on it.
 typedef struct ls_stack {
 #if defined(LS_STACK_IS_CONTEXT)
   ucontext_t context;
@@ -25,7 +24,7 @@ typedef struct ls_stack {
 // `entry`, which never returns, with the float mode of the caller.
 void ls_stack_init(ls_stack *stack, void *memory, size_t size,
                    void (*entry)(void));
-// Leaves the running stack, which becomes `from`, for `to`; returns when
+// Saves the running stack in `from` and continues on `to`; returns when
 // something switches to `from`. Keeps registers and float mode, not the signal
 // mask.
 void ls_stack_switch(ls_stack *from, ls_stack *to);

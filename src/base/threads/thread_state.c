@@ -8,7 +8,8 @@ _Thread_local ls_thread_state ls_this_thread;
 static pthread_key_t end_key;
 static bool has_end_key;
 
-// Layers that end later may start such state again; then this is called again.
+// Calls the layers' functions, the highest first. A function that registers
+// again causes one more call of this.
 static void leave_thread(void *state) {
   ls_thread_state *self = state;
   for (int i = LS_THREAD_LAYERS - 1; i >= 0; --i) {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Per-thread state, of all layers.
+// Per-thread state of all layers.
 //
-// `work` belongs to the fiber that runs, and comes and goes with it; the rest
-// is the thread's own, whatever runs on it. The layers above have rooms of
-// their own: see LS_THREAD_PART. When a thread ends, each layer that requested
-// it releases its state, the uppermost first; after that the state is as of a
-// thread that begins.
+// `work` belongs to the running fiber and is swapped with it; the rest belongs
+// to the thread. Each layer above has its part: see LS_THREAD_PART. At a
+// thread's end each layer that registered releases its state, the highest layer
+// first; then the state is that of a new thread.
 #ifndef LS_BASE_THREADS_THREAD_STATE_H_
 #define LS_BASE_THREADS_THREAD_STATE_H_
 
@@ -16,30 +15,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// An iterator that makes an element on this thread, and those around it: the
-// functions of its data set may use other iterators.
+// An iterator that makes an element on this thread; `outer` links those around
+// it, since functions of its data set may use other iterators.
 typedef struct ls_making {
   struct ls_making *outer;
-  const struct ls_work *work;  // The iterator's.
+  const struct ls_work *work;  // The iterator's work.
   const struct ls_runtime *runtime;
-  // See data/making.h.
+  // The two below are explained in data/making.h.
   const struct ls_work *released;  // Refused to go meanwhile. NULL: none.
   const struct ls_work *awaits;    // While the thread waits, with the list.
   struct ls_making *next_wait;
   bool is_followed;
 } ls_making;
 
-// Of a fiber, else of the thread itself.
+// State of the running code: a fiber's, or the thread's own outside of fibers.
 typedef struct ls_at_work {
-  struct ls_fiber *fiber;      // NULL: none.
-  struct ls_context *context;  // Being built; NULL: the thread's own.
-  struct ls_runtime *runtime;  // NULL: the default one.
-  struct ls_cancel *cancel;    // See lockstep/cancel.h. NULL: none.
-  uint64_t run;                // Of this host call; see ls_run_args. 0: none's.
+  struct ls_fiber *fiber;      // The running fiber; NULL outside of fibers.
+  struct ls_context *context;  // Graph and scopes; NULL: the thread's own.
+  struct ls_runtime *runtime;  // NULL: the default runtime.
+  struct ls_cancel *cancel;    // See lockstep/cancel.h. May be NULL.
+  uint64_t run;                // The run of this host call, see ls_run_args; 0
+                               // outside.
   ls_making *making;           // NULL: none.
 } ls_at_work;
 
-// Layers that leave something, the lowest first.
+// Layers that have state to release at a thread's end, the lowest first.
 typedef enum ls_thread_layer {
   LS_THREAD_GRAPH,
   LS_THREAD_RUNTIME,
@@ -49,14 +49,16 @@ typedef enum ls_thread_layer {
 
 typedef struct ls_thread_state {
   ls_at_work work;
-  const struct ls_workers *workers;            // It is in their job.
-  const struct ls_host_threads *host_threads;  // It does their jobs.
+  const struct ls_workers *workers;            // The workers whose job this
+                                               // thread runs.
+  const struct ls_host_threads *host_threads;  // The host threads that this
+                                               // thread belongs to.
   struct {
-    uint64_t owner;  // Of the seat; 0: nobody's.
+    uint64_t owner;  // Id of the seats; 0: no seat.
     struct ls_span_seat *seat;
-  } spans;  // Where it notes what it does; see base/trace.h.
+  } spans;  // The thread's seat for spans; see base/trace.h.
   void (*leave[LS_THREAD_LAYERS])(void);
-  // Rooms, all zero when the thread begins.
+  // The layers' parts, all zero at the thread's start.
   _Alignas(max_align_t) unsigned char graph[256];
   _Alignas(max_align_t) unsigned char runtime[64];
   _Alignas(max_align_t) unsigned char distribute[128];
@@ -65,7 +67,7 @@ typedef struct ls_thread_state {
 extern _Thread_local ls_thread_state ls_this_thread
     __attribute__((visibility("hidden")));
 
-// The room of a layer as that layer's struct, which fits.
+// Returns a layer's part as that layer's struct, after checking that it fits.
 #define LS_THREAD_PART(Type, room)                                             \
   ((Type *)(void *)(ls_this_thread.room +                                      \
                     0 * sizeof(struct {                                        \
@@ -75,7 +77,7 @@ extern _Thread_local ls_thread_state ls_this_thread
                       char unused;                                             \
                     })))
 
-// Has `leave` called when this thread ends. False: there is no place for it.
+// Registers `leave` for this thread's end. Returns false without memory.
 bool ls_thread_at_end(ls_thread_layer layer, void (*leave)(void));
 
 #endif  // LS_BASE_THREADS_THREAD_STATE_H_

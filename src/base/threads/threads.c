@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locks and waits: pthread behind statuses. Asserts what cannot fail on a mutex
-// that was made.
+// Locks and waits: pthread calls with statuses. Failures that are impossible on
+// an initialized mutex are asserted.
 #define _GNU_SOURCE
 #include "base/threads/threads.h"
 
@@ -81,7 +81,7 @@ void ls_condition_broadcast(ls_condition *condition) {
   must_work(pthread_cond_broadcast(&condition->handle));
 }
 
-// ---- The gate --------------------------------------------------------------
+// ---- Waits -----------------------------------------------------------------
 enum { NANOS_PER_SECOND = 1000000000 };
 
 static struct timespec timespec_of(int64_t nanos) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locks, waits and counts: pthread, with statuses. Threads are workers
-// (base/threads/worker.h).
+// Locks, waits and reference counts: pthread with statuses. For threads see
+// base/threads/worker.h.
 //
-// Zeroed storage is a valid half-made mutex or condition: deinit accepts it, so
-// that a half-built owner can be destroyed.
+// Zeroed memory is a valid mutex or condition for deinit, so that a half-built
+// owner can be destroyed.
 #ifndef LS_BASE_THREADS_THREADS_H_
 #define LS_BASE_THREADS_THREADS_H_
 
@@ -18,7 +18,7 @@ typedef struct ls_mutex {
   bool made;
 } ls_mutex;
 
-// Waits measure time on the monotonic clock.
+// A condition variable whose timed waits use the monotonic clock.
 typedef struct ls_condition {
   pthread_cond_t handle;
   bool made;
@@ -32,7 +32,7 @@ typedef struct ls_event {
 } ls_event;
 
 LS_PRIVATE_API LS_MUST_USE ls_status ls_mutex_init(ls_mutex *mutex);
-// A mutex that its holder may lock again.
+// Initializes a recursive mutex.
 LS_MUST_USE ls_status ls_mutex_init_recursive(ls_mutex *mutex);
 LS_PRIVATE_API void ls_mutex_deinit(ls_mutex *mutex);
 LS_PRIVATE_API void ls_mutex_lock(ls_mutex *mutex);
@@ -44,40 +44,42 @@ void ls_condition_signal(ls_condition *condition);
 void ls_condition_broadcast(ls_condition *condition);
 
 // ---- The gate --------------------------------------------------------------
-// The only functions in which a thread of the library stops and another one
-// goes on, besides the lock of a mutex and a worker's join. Whoever wants to
-// decide which thread runs next does so here.
+// The only functions in which a thread of the library blocks, besides locking a
+// mutex and joining a worker. A scheduler that decides which thread runs next
+// would hook in here.
 
-// Spurious returns happen: wait in a loop that looks at what is waited for.
+// Waits for a signal. Wakes spuriously: call in a loop that checks the
+// condition.
 void ls_condition_wait(ls_condition *condition, ls_mutex *mutex);
-// The same for at most `nanos`. False when they have passed.
+// Waits for at most `nanos`; returns false when they have passed.
 bool ls_condition_wait_for(ls_condition *condition, ls_mutex *mutex,
                            int64_t nanos);
-// Sleeps by the system's clock. Code of the library asks its runtime's clock
-// (ls_runtime_sleep).
+// Sleeps by the system's clock. Use ls_runtime_sleep for the runtime's clock.
 void ls_thread_sleep(int64_t nanos);
-// Lets another thread have the processor, for loops that wait for moments.
+// Yields the processor, for loops with short waits.
 void ls_thread_yield(void);
 
-// Starts as not set. A failed one needs no deinit.
+// Initializes an event that is not set. After a failure deinit is not needed.
 LS_MUST_USE ls_status ls_event_init(ls_event *event);
 void ls_event_deinit(ls_event *event);
-// Sets it and wakes who waits for it. Takes an ls_event *, as callbacks do.
+// Sets an ls_event and wakes its waiters; a void * so that it can be a
+// callback.
 void ls_event_set(void *event);
 void ls_event_wait(ls_event *event);
-// The same for at most `nanos`. False: it is still not set.
+// Waits for at most `nanos`; returns false if the event is still not set.
 bool ls_event_wait_for(ls_event *event, int64_t nanos);
 
-// The status of what the system does not give: `error` is errno's.
+// Returns the status for a resource `noun` that the system refuses; `error` is
+// an errno value.
 LS_MUST_USE ls_status ls_thread_status(const char *noun, int error);
 
 // ---- Counts ----------------------------------------------------------------
-// References: adding needs no order, the last to drop sees all that the others
-// did before they dropped theirs.
+// Reference counts: retaining needs no order; the thread that drops the last
+// reference sees all writes made before the others dropped theirs.
 static inline void ls_count_retain(int *count) {
   __atomic_fetch_add(count, 1, __ATOMIC_RELAXED);
 }
-// True when the last reference went.
+// Drops a reference; returns true if it was the last.
 static inline bool ls_count_release(int *count) {
   return __atomic_fetch_sub(count, 1, __ATOMIC_ACQ_REL) == 1;
 }
@@ -85,7 +87,7 @@ static inline bool ls_count_is(const int *count, int wanted) {
   return __atomic_load_n(count, __ATOMIC_ACQUIRE) == wanted;
 }
 
-// Tells the core that this is a spin loop.
+// Hints to the core that this is a spin loop.
 static inline void ls_spin_pause(void) {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

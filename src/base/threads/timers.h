@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timers: calls at a time of the runtime's clock. No thread waits for them: a
-// thread that waits for something else looks here, too, and makes the calls
-// that are due.
+// Timers: calls at a given time of the runtime's clock. There is no timer
+// thread: threads that wait for something else also look here and make the
+// calls that are due.
 //
 // Thread-safe.
 #ifndef LS_BASE_THREADS_TIMERS_H_
@@ -10,30 +10,30 @@
 #include "base/threads/threads.h"
 #include "lockstep/runtime.h"
 
-// The owner keeps it until it is called or cleared.
+// A timer. Its owner keeps it until it was called or cleared.
 typedef struct ls_timer {
   void (*fn)(struct ls_timer *self);
-  int64_t due;            // The timers' own, as what follows.
-  struct ls_timer *next;  // By when they are due.
+  int64_t due;            // Private, like the fields below.
+  struct ls_timer *next;  // The list, by due time.
 } ls_timer;
 
 typedef struct ls_timers {
-  ls_mutex lock;  // Guards the list. Innermost: nothing is done with it held.
+  ls_mutex lock;  // Guards the list; no other lock is taken under it.
   ls_timer *first;
 } ls_timers;
 
-// Has fn called, once, when so much time has passed.
+// Sets a timer that calls fn once, after `nanos`.
 void ls_timer_set(ls_runtime *runtime, ls_timer *timer, int64_t nanos);
-// Takes it back. False: it was called, or is being called.
+// Clears a timer. Returns false if its call was made or is being made.
 bool ls_timer_clear(ls_runtime *runtime, ls_timer *timer);
 
-// Nanoseconds until the next one; INT64_MAX without one.
+// Returns nanoseconds until the next timer; INT64_MAX if there is none.
 int64_t ls_timers_left(ls_runtime *runtime);
-// Waits for the next one, for a moment, if the runtime's clock is a caller's:
-// then nobody need wait for real. False: there is none, or that clock stands
-// still.
+// If the runtime's clock is a caller's, waits a moment for the next timer, so
+// that nobody waits in real time. Returns false if there is no timer or that
+// clock stands still.
 bool ls_timers_skip(ls_runtime *runtime);
-// Makes the calls that are due, with no lock held.
+// Makes the calls that are due, without locks.
 void ls_timers_call(ls_runtime *runtime);
 
 #endif  // LS_BASE_THREADS_TIMERS_H_

@@ -23,7 +23,8 @@ static void *worker_main(void *argument) {
   return NULL;
 }
 
-// With every signal blocked, since a new thread has its maker's signal mask.
+// Starts the thread with all signals blocked, since a thread inherits its
+// maker's signal mask.
 static ls_status create_thread(ls_worker *self) {
   sigset_t all;
   sigset_t before;
@@ -91,14 +92,14 @@ bool ls_worker_is_stopped(const ls_worker *self) {
 
 void ls_worker_give_way(void) {
   enum { NICE = 19 };
-  // Linux keeps it by thread. Where it may not be, nothing is lost.
+  // Linux sets priorities by thread. A refusal does no harm.
   (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
 }
 
 // ---- Numbers ---------------------------------------------------------------
-// Makes room for one more. False without memory.
+// Makes room for one more number. Returns false without memory.
 static bool make_room(ls_worker *self) {
-  // Forgets the numbers that were read.
+  // Drops the numbers already read.
   if (self->first == self->count) self->first = self->count = 0;
   if (self->count < self->capacity) return true;
   const size_t capacity = 2 * self->capacity;
@@ -134,7 +135,7 @@ bool ls_worker_next(ls_worker *self, int64_t *out_number) {
   return has_number;
 }
 
-// With the lock held.
+// Returns true if the worker waits for numbers; the lock is held.
 static bool is_idle(const ls_worker *self) {
   return self->has_ended || (!self->is_busy && self->first == self->count);
 }
@@ -166,7 +167,8 @@ void ls_worker_rest(ls_worker *self, int64_t nanos) {
 }
 
 // ---- Every so many seconds -------------------------------------------------
-// Waits by the condition, not by the clock's sleep, so that a stop ends it.
+// Waits on the condition rather than sleep by the clock, so that a stop ends
+// the wait.
 static void wait_until(ls_worker *self, int64_t due) {
   enum { LOOK_NANOS = 1000 * 1000 };
   const ls_runtime *runtime = self->runtime;

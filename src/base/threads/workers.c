@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers: a generation counter starts a job, a count of the finished numbers
-// ends it. A worker spins on the first before it parks on a condition, after
-// noting so in a flag that the caller reads after its own write (both
-// sequentially consistent, so that one of them sees the other).
+// Workers: a generation counter starts a job, a count of finished numbers ends
+// it. A worker spins on the generation before it parks on a condition; it first
+// sets a flag that the caller reads after its own write (both sequentially
+// consistent, so that one of them sees the other's write).
 #include "base/threads/workers.h"
 
 #include "base/memory/own.h"
@@ -12,8 +12,8 @@
 
 #include <time.h>
 
-// Longer than a core takes to wake: were it shorter, each side of jobs that
-// follow one another would have given up when the other one comes.
+// SPIN_NANOS is longer than a core takes to wake up: otherwise each side of
+// back-to-back jobs would park just before the other arrives.
 enum { MAX_THREADS = 4096, SPIN_NANOS = 200000, PAUSES = 50 };
 
 LS_OWNED_POINTER(ls_workers, ls_workers_destroy)
@@ -23,8 +23,8 @@ typedef struct worker {
   int index;
   ls_worker thread;
   // Atomic: generation << 32 | the next number of this worker's part of the
-  // job. Claimed by compare-and-swap, so a late worker cannot take from a job
-  // that is over, and a job with a claimed number cannot be over.
+  // job. Claimed by compare-and-swap: a late worker cannot take a number of a
+  // finished job, and a job with a claimed number cannot finish.
   char padding0[LS_CACHE_LINE];
   uint64_t next;
   char padding1[LS_CACHE_LINE];
@@ -33,29 +33,29 @@ typedef struct worker {
 struct ls_workers {
   ls_allocator *allocator;
   int count;
-  worker *threads;  // Number 0 is the caller: no thread.
-  ls_cores *cores;  // While threads run, or given before.
-  bool bind;        // There is a core for each.
-  bool started;     // Atomic; written with `turn`, which guards the job.
+  worker *threads;  // Entry 0 is the caller and has no thread.
+  ls_cores *cores;  // While threads run, or as given by a caller.
+  bool bind;        // There is a core for each thread, so threads are bound.
+  bool started;     // Atomic; written under `turn`, which guards the job.
   ls_mutex turn;    // Held during a job.
   ls_share_function fn;
   void *user;
   int64_t num_numbers;    // Atomic.
-  bool stop;              // Atomic: a late worker may look early.
+  bool stop;              // Atomic, since a late worker may read it early.
   ls_mutex lock;          // Guards the condition and the idle function.
-  ls_idle_function idle;  // NULL: there is none.
+  ls_idle_function idle;  // NULL: no idle function.
   void *idle_user;
-  int in_idle;  // Workers that are in it.
+  int in_idle;  // Number of workers inside the idle function.
   ls_condition work;
 
-  // Atomic, each on a cache line of its own.
+  // The fields below are atomic, each on its own cache line.
   char padding0[LS_CACHE_LINE];
-  unsigned generation;  // Of the job under way or the last one.
+  unsigned generation;  // Of the current or latest job.
   char padding1[LS_CACHE_LINE];
   int parked_workers;
-  unsigned wakes;  // Without a job: there is something to do when idle.
+  unsigned wakes;  // Counts calls of ls_workers_wake.
   char padding2[LS_CACHE_LINE];
-  int64_t num_done;  // Numbers of the job that are finished.
+  int64_t num_done;  // Finished numbers of the job.
 };
 
 static int64_t nanos(void) {
@@ -64,8 +64,8 @@ static int64_t nanos(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-// Returns true if spinning goes on after spin number `spin` of those that began
-// at `*began`, 0 at first. Looks at the clock only now and then.
+// Returns true if the worker should go on spinning: `spin` counts its spins,
+// `*began` (0 at first) is when they began. Reads the clock only now and then.
 static bool spin_on(int spin, int64_t *began) {
   ls_spin_pause();
   if (spin % PAUSES != 0) return true;
@@ -75,7 +75,7 @@ static bool spin_on(int spin, int64_t *began) {
 }
 
 // ---- A worker's side -------------------------------------------------------
-// Calls the idle function once. False: there was nothing to do.
+// Calls the idle function once. Returns false if it had nothing to do.
 static bool do_idle(ls_workers *pool) {
   ls_mutex_lock(&pool->lock);
   const ls_idle_function fn = pool->idle;
@@ -90,8 +90,8 @@ static bool do_idle(ls_workers *pool) {
   return did;
 }
 
-// Waits until there is another generation than `seen` or another wake than
-// `woken`, and returns the generation.
+// Parks until the generation differs from `seen` or the wake counter from
+// `woken`; returns the generation.
 static unsigned park(ls_workers *pool, unsigned seen, unsigned woken) {
   unsigned now = seen;
   ls_mutex_lock(&pool->lock);
@@ -105,7 +105,7 @@ static unsigned park(ls_workers *pool, unsigned seen, unsigned woken) {
   return now;
 }
 
-// Waits until the generation is no longer `seen`, and returns it.
+// Spins, then parks, until the generation is no longer `seen`; returns it.
 static unsigned wait_for_work(ls_workers *pool, unsigned seen) {
   int64_t began = 0;
   int spin = 0;
@@ -127,9 +127,9 @@ static int64_t part_begin(const ls_workers *pool, int64_t count, int part) {
   return count * part / pool->count;
 }
 
-// Claims the next numbers of a part, half of what is left of it, so that work
-// on neighbours can be joined; returns the first and sets where they end. -1:
-// there are none, or the job is over.
+// Claims half of the remaining numbers of a part, so that work on neighbours
+// can be joined. Returns the first and stores the end of the range; -1: no
+// numbers are left, or the job is over.
 static int64_t claim(ls_workers *pool, uint32_t generation, int part,
                      int64_t *out_end) {
   uint64_t *next = &pool->threads[part].next;
@@ -190,7 +190,7 @@ static void stop_threads(ls_workers *pool) {
   }
   pool->stop = false;
   __atomic_store_n(&pool->started, false, __ATOMIC_RELEASE);
-  pool->generation = 0;  // As a new thread has seen.
+  pool->generation = 0;  // The generation that new threads expect.
   ls_cores_destroy(pool->cores);
   pool->cores = NULL;
 }
@@ -230,8 +230,9 @@ static void share_job(ls_workers *pool, ls_share_function fn, void *user,
                          (uint64_t)part_begin(pool, count, part),
                      __ATOMIC_RELEASE);
   }
-  // Only now: a worker that is late by a job must not see the new count beside
-  // a number of the old job, which it would take for one that is left.
+  // Written only now: a worker that is late by a job must not see the new count
+  // together with a number of the old job, which it would take for unfinished
+  // work.
   __atomic_store_n(&pool->num_numbers, count, __ATOMIC_RELEASE);
   announce_work(pool);
   do_share(pool, generation, 0);
@@ -292,7 +293,7 @@ ls_status ls_workers_wake(ls_workers *workers) {
   return status;
 }
 
-// ---- The pool --------------------------------------------------------------
+// ---- Creation and destruction ----------------------------------------------
 static ls_status init_pool(ls_workers *pool) {
   LS_RETURN_IF_ERROR(ls_mutex_init(&pool->turn));
   LS_RETURN_IF_ERROR(ls_mutex_init(&pool->lock));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays: header and elements in one block, the elements on a cache line.
 //
-// The bytes of strings stand behind the table of their places, in the same
-// block, or in one of their own if they came later. Elements of resource and
+// The bytes of strings follow the table of their addresses in the same block,
+// or are in a block of their own if they came later. Elements of resource and
 // variant arrays are NULL or an ls_object of which the array owns a reference;
 // a view owns none.
 #include "lockstep/array.h"
@@ -25,15 +25,16 @@ struct ls_array {
   size_t size;
   void *data;
   bool is_view;
-  bool is_lent;                 // Its elements are another's: see ls_array_own.
-  bool is_absent;               // Its elements are zeros and mean nothing.
-  char *bytes;                  // Of strings, if not behind the elements.
-  void (*release)(void *user);  // Of a view.
+  bool is_lent;                 // Its elements belong to another array: see
+                                // ls_array_own.
+  bool is_absent;               // Has no value: its elements are zeros.
+  char *bytes;                  // Bytes of strings, if in a block of their own.
+  void (*release)(void *user);  // Called at a view's end.
   void *user;
 };
 
-// What there is room for before the elements. The block need not begin on a
-// cache line: memory that must is not found again among what was freed.
+// Room before the elements. The allocator need not align the block to a cache
+// line: its aligned requests do not reuse freed memory.
 enum { HEAD_SIZE = sizeof(ls_array) + LS_CACHE_LINE - 1 };
 
 static void *allocate_block(ls_allocator *allocator, size_t size) {
@@ -86,8 +87,8 @@ static ls_status array_check_type(ls_dtype dtype, ls_shape shape) {
   return ls_ok();
 }
 
-// A block with room for `extra` bytes behind the header, which is filled in;
-// the elements are not.
+// Allocates an array with room for `extra` bytes after the header; fills in the
+// header only.
 static ls_status make_array(ls_dtype dtype, ls_shape shape, size_t extra,
                             ls_array **out_array) {
   ls_allocator *allocator = ls_current_allocator();
@@ -111,7 +112,7 @@ static ls_status make_array(ls_dtype dtype, ls_shape shape, size_t extra,
   return ls_ok();
 }
 
-// Bytes of the elements. At most 2^46 of 16: it fits.
+// Returns the elements' bytes. At most 2^46 elements of 16 bytes: no overflow.
 static size_t data_size(ls_dtype dtype, ls_shape shape) {
   return (size_t)ls_shape_num_elements(shape) * ls_dtype_size(dtype);
 }
@@ -243,7 +244,7 @@ ls_status ls_array_create_view(ls_dtype dtype, ls_shape shape, void *data,
   return ls_ok();
 }
 
-// ---- Looking in ------------------------------------------------------------
+// ---- Getters ---------------------------------------------------------------
 ls_array *ls_array_retain(ls_array *array) { return ls_object_retain(array); }
 void ls_array_release(ls_array *array) { ls_object_release(array); }
 bool ls_array_is_unique(const ls_array *array) {
@@ -260,7 +261,8 @@ const void *ls_array_data(const ls_array *array) { return array->data; }
 void *ls_array_mutable_data(ls_array *array) { return array->data; }
 
 // ---- Conversion ------------------------------------------------------------
-// As ls_odd_f32_of_f64, for 64 bits that do not fit a double.
+// Converts an i64 that does not fit a double, rounding as ls_odd_f32_of_f64
+// does.
 static double i64_to_odd(int64_t value) {
   uint64_t magnitude = value < 0 ? -(uint64_t)value : (uint64_t)value;
   const uint64_t dropped = (UINT64_C(1) << 11) - 1;
@@ -275,7 +277,7 @@ static bool is_inside(const ls_array *array, int64_t index) {
   return index >= 0 && index < array->num_elements;
 }
 
-// A pointer to element `index` as a T.
+// Point to element `index` as a T.
 #define AT(T) (&((T *)array->data)[index])
 #define CONST_AT(T) (((const T *)array->data)[index])
 

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Normals by Box and Muller, as one operation after the other without a branch,
-// so that a compiler can make several side by side: the bits are the same.
+// Normals by Box and Muller, without branches, so that a compiler can
+// vectorize: the bits do not depend on it.
 //
 // Logarithm, sine and cosine are written out, since those of the C library
-// differ in the last bit from one system to the next. Their series need no
-// fitted constants: after an exact reduction they converge in ten terms.
+// differ in the last bit between systems. Their series need no fitted
+// constants: after an exact reduction ten terms suffice.
 #ifndef LS_BASE_VALUES_BOX_MULLER_H_
 #define LS_BASE_VALUES_BOX_MULLER_H_
 
 #include <stdint.h>
 #include <string.h>
 
-// c[0] + c[1] z + ... by Horner's rule; `count` is known where this is inlined.
+// Evaluates c[0] + c[1] z + ... by Horner's rule; inlined, so that `count` is
+// constant.
 static inline __attribute__((always_inline)) double
 ls_series(const double *c, int count, double z) {
   double sum = c[count - 1];
@@ -21,17 +22,18 @@ ls_series(const double *c, int count, double z) {
   return sum;
 }
 
-// ln(u) for a normal u in (0, 2), relative error below 4e-16. u = m 2^e with m
-// between sqrt(1/2) and sqrt(2), and ln m = 2 atanh(s), s = (m - 1) / (m + 1):
-// s^2 < 0.0295, so the term after the last is below 2e-18 of the first.
+// Computes ln(u) for a normal u in (0, 2), relative error below 4e-16. u = m
+// 2^e with m between sqrt(1/2) and sqrt(2), and ln m = 2 atanh(s), s = (m - 1)
+// / (m + 1): s^2 < 0.0295, so the first term left out is below 2e-18 of the
+// first.
 static inline __attribute__((always_inline)) double ls_logarithm(double u) {
   static const double odd[] = {1.0 / 3,  1.0 / 5,  1.0 / 7,  1.0 / 9,
                                1.0 / 11, 1.0 / 13, 1.0 / 15, 1.0 / 17,
                                1.0 / 19, 1.0 / 21};
   uint64_t bits = 0;
   memcpy(&bits, &u, sizeof(bits));
-  // Moves the cut between exponents from 1 to sqrt(1/2), and makes them
-  // positive: some instruction sets can shift only zeros in.
+  // Makes exponents change at sqrt(1/2) instead of 1, and positive: some
+  // instruction sets can shift in only zeros.
   const uint64_t cut = UINT64_C(0x3FE6A09E667F3BCD), bias = 2048;
   const uint64_t exponent = (bits - cut + (bias << 52)) >> 52;
   bits -= (exponent - bias) << 52;
@@ -44,8 +46,8 @@ static inline __attribute__((always_inline)) double ls_logarithm(double u) {
   return e * 0.693147180559945309417232121458 + (2.0 * s + 2.0 * s * (z * sum));
 }
 
-// Cosine and sine of `turn` whole turns, 0 <= turn < 1; error below 3e-16.
-// The quarter is taken off exactly, and |x| <= pi / 4 is left.
+// Computes cosine and sine of `turn` whole turns, 0 <= turn < 1; error below
+// 3e-16. Exactly subtracting the nearest quarter leaves |x| <= pi / 4.
 static inline __attribute__((always_inline)) void
 ls_turn_to_circle(double turn, double *out_cos, double *out_sin) {
   static const double cosine[] = {1.0,
@@ -79,7 +81,8 @@ ls_turn_to_circle(double turn, double *out_cos, double *out_sin) {
   *out_sin = (quarter & 2) != 0 ? -b : b;
 }
 
-// Two normals from a radius in (0, 1] and a turn in [0, 1).
+// Computes two normals from u in (0, 1], which gives the radius, and a turn in
+// [0, 1).
 static inline __attribute__((always_inline)) void
 ls_box_muller(double u, double turn, double *out_first, double *out_second) {
   const double radius = __builtin_sqrt(-2.0 * ls_logarithm(u));
@@ -90,9 +93,9 @@ ls_box_muller(double u, double turn, double *out_first, double *out_second) {
 }
 
 // ---- f32 -------------------------------------------------------------------
-// The same in f32, from two words: what is taken off before a series begins is
-// taken off the word, exactly, so that f32 does for the rest. Words become
-// floats through int32_t, as not every instruction set has the other way.
+// The f32 version, from two random words: range reductions are exact operations
+// on the words, so that f32 suffices for the rest. Words are converted to float
+// as int32_t, since not every instruction set converts unsigned numbers.
 static inline __attribute__((always_inline)) float
 ls_series_f32(const float *c, int count, float z) {
   float sum = c[count - 1];
@@ -101,19 +104,19 @@ ls_series_f32(const float *c, int count, float z) {
   return sum;
 }
 
-// ln(u) for u = (word + 1) / 2^32, relative error below 3e-7. Near 1, where the
-// logarithm is small, 1 - u is known with all bits that count.
+// Computes ln(u) for u = (word + 1) / 2^32, relative error below 3e-7. Near 1,
+// where the logarithm is small, 1 - u is exact.
 static inline __attribute__((always_inline)) float
 ls_logarithm_f32(uint32_t word) {
   static const float odd[] = {1.0F / 3, 1.0F / 5, 1.0F / 7, 1.0F / 9};
   const uint32_t upper = word >> 31;
   const int32_t number = (int32_t)(word ^ -upper);
-  // u or 1 - u, whichever is less.
+  // The smaller one of u and 1 - u.
   const float least = ((float)number + (upper != 0 ? 0.0F : 1.0F)) * 0x1p-32F;
   const float u = upper != 0 ? 1.0F - least : least;
   uint32_t bits = 0;
   memcpy(&bits, &u, sizeof(bits));
-  const uint32_t cut = 0x3F3504F3U, bias = 256;  // As above.
+  const uint32_t cut = 0x3F3504F3U, bias = 256;  // As in ls_logarithm.
   const uint32_t exponent = (bits - cut + (bias << 23)) >> 23;
   bits -= (exponent - bias) << 23;
   float m = 0;
@@ -126,7 +129,7 @@ ls_logarithm_f32(uint32_t word) {
   return e * 0.693147181F + (2.0F * s + 2.0F * s * (z * sum));
 }
 
-// Cosine and sine of word / 2^32 turns, error below 1.2e-7.
+// Computes cosine and sine of word / 2^32 turns, error below 1.2e-7.
 static inline __attribute__((always_inline)) void
 ls_turn_to_circle_f32(uint32_t word, float *out_cos, float *out_sin) {
   static const float cosine[] = {1.0F,        -1.0F / 2,    1.0F / 24,

@@ -29,7 +29,7 @@ static void absorb(uint64_t v[4], uint64_t word) {
   v[0] ^= word;
 }
 
-// Little-endian everywhere.
+// Loads 8 bytes as a little-endian number on every machine.
 static uint64_t digest_load(const unsigned char *bytes) {
   uint64_t word = 0;
   for (int i = 0; i < 8; ++i)
@@ -38,7 +38,7 @@ static uint64_t digest_load(const unsigned char *bytes) {
 }
 
 void ls_digest_begin(ls_digest *digest) {
-  // The key 00 01 .. 0f, of the reference's test vectors.
+  // The key 00 01 .. 0f of the reference's test vectors.
   const uint64_t k0 = UINT64_C(0x0706050403020100);
   const uint64_t k1 = UINT64_C(0x0f0e0d0c0b0a0908);
   *digest = (ls_digest){.v = {k0 ^ UINT64_C(0x736f6d6570736575),
@@ -60,7 +60,7 @@ void ls_digest_add(ls_digest *digest, const void *data, size_t size) {
     size -= taken;
   }
   uint64_t v[4];
-  memcpy(v, digest->v, sizeof(v));  // In registers.
+  memcpy(v, digest->v, sizeof(v));  // Works on a copy, which fits registers.
   for (; size >= 8; size -= 8, bytes += 8)
     absorb(v, digest_load(bytes));
   memcpy(digest->v, v, sizeof(v));

@@ -13,7 +13,7 @@ struct ls_distributed {
   ls_allocator *allocator;
   ls_distributed_kind kind;
   size_t count;
-  const char **devices;  // NULL, or one a component; NULL: not known.
+  const char **devices;  // One per component, NULL if unknown; or NULL.
   ls_nest component[];
 };
 
@@ -50,7 +50,8 @@ static const ls_object_type distributed_type = {.name = "distributed",
                                                 .destroy = destroy_distributed,
                                                 .print = print_distributed};
 
-// Names of devices in one block, after their pointers. NULL without memory.
+// Copies names of devices to one block, after the pointers to them. NULL
+// without memory.
 static const char **copy_devices(ls_allocator *allocator,
                                  const char *const *devices, size_t count) {
   size_t size = count * sizeof(char *);
@@ -81,7 +82,7 @@ ls_nest ls_nest_distributed_on(ls_distributed_kind kind,
   ls_status failure = ls_ok();
   for (size_t i = 0; i < count && failure == NULL; ++i)
     failure = ls_nest_status(components[i]);
-  // A map may have had nothing to do, in all or on one device.
+  // A MapOutput may be empty: a map over no or few values.
   if (failure == NULL && count == 0 && devices == NULL && kind != LS_MAP_OUTPUT)
     failure =
         ls_invalid_argument("a distributed value needs at least one component");
@@ -146,7 +147,7 @@ const char *ls_distributed_device(ls_nest leaf, size_t replica) {
 // ---- Splitting -------------------------------------------------------------
 static void release_array(void *array) { ls_array_release(array); }
 
-// A view of `rows` rows from row `first` on, as a leaf.
+// Returns a leaf that is a view of `rows` rows from row `first` on.
 static ls_nest view_rows(ls_array *array, int64_t first, int64_t rows) {
   ls_shape shape = ls_array_shape(array);
   const size_t row =

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nests: leaves, inner nodes, looking in.
+// Nests: making leaves and inner nodes, and reading them.
 //
 // An inner node is one block: header, items, keys, their sorted order, and the
 // characters of tag and keys. A failed nest points to a counted holder of its
-// status, or to nothing when there was no memory even for that.
+// status, or to nothing if there was no memory for the holder.
 #include "lockstep/nest.h"
 #include "lockstep/object.h"
 
@@ -20,7 +20,7 @@ typedef struct nest_node {
   size_t count;
   const char *tag;
   const char **keys;  // NULL for a list and a plain tuple.
-  uint32_t *order;    // Positions of the keys in sorted order; with `keys`.
+  uint32_t *order;    // Key positions in sorted order; NULL without keys.
   ls_nest items[];
 } nest_node;
 
@@ -42,7 +42,7 @@ ls_nest ls_fail(ls_status status) {
   const ls_nest nest = {.kind = LS_KIND_FAILED};
   if (ls_status_is_ok(status))
     status = ls_internal("a nest failed without a status");
-  // As for statuses, memory is the system's.
+  // Uses the system's memory, as statuses do.
   failure *holder = ls_new(ls_allocator_system(), failure);
   if (holder == NULL) {
     ls_status_free(status);
@@ -55,8 +55,8 @@ ls_nest ls_fail(ls_status status) {
 
 static bool owns_reference(ls_nest nest);
 
-// A nest that no constructor gives: of a kind that refers to something, and of
-// nothing.
+// Returns true for a nest that no constructor makes: its kind needs a
+// reference, which is NULL.
 static bool lacks_reference(ls_nest nest) {
   return owns_reference(nest) && nest.as.ref == NULL;
 }
@@ -134,7 +134,7 @@ void ls_nest_deepen(ls_object *holder, ls_nest item) {
   if (held->depth >= holder->depth) holder->depth = held->depth + 1;
 }
 
-// The nest, taken over; a failed one if it is too deep.
+// Takes over a nest and returns it, or a failed nest if it is too deep.
 static ls_nest bounded(ls_nest nest) {
   const ls_object *object = nest.as.ref;
   if (object->depth <= LS_NEST_MAX_DEPTH) return nest;
@@ -180,7 +180,7 @@ static void destroy_node(ls_object *object) {
 static const ls_object_type node_type = {.name = "nest",
                                          .destroy = destroy_node};
 
-// Bytes of a node, or false when they do not fit.
+// Computes the bytes of a node; returns false on overflow.
 static bool node_size(const char *tag, const char *const *keys, size_t count,
                       size_t *out_chars, size_t *out_size) {
   const size_t per_item =
@@ -218,7 +218,7 @@ static void sift_down(const nest_node *node, size_t at, size_t count) {
   }
 }
 
-// Heap sort: in place, where the C library's qsort takes memory.
+// Sorts the keys by heap sort, in place: the C library's qsort may allocate.
 static void nest_sort_keys(nest_node *node) {
   for (uint32_t i = 0; i < node->count; ++i)
     node->order[i] = i;
@@ -232,7 +232,8 @@ static void nest_sort_keys(nest_node *node) {
   }
 }
 
-// A node whose items are all none. `keys` may be NULL. NULL without memory.
+// Makes a node whose items are all empty. `keys` may be NULL. NULL without
+// memory.
 static nest_node *make_node(const char *tag, const char *const *keys,
                             size_t count) {
   size_t chars = 0;
@@ -260,13 +261,14 @@ static nest_node *make_node(const char *tag, const char *const *keys,
   return node;
 }
 
-// Puts an item, taken over, where none stands.
+// Stores an item in an empty position and takes it over.
 static void fill_item(nest_node *node, size_t index, ls_nest item) {
   node->items[index] = item;
   ls_nest_deepen(&node->object, item);
 }
 
-// The nest of a filled node, taken over; a failed one if it is too deep.
+// Makes a nest of a filled node, which it takes over; a failed nest if it is
+// too deep.
 static ls_nest finish_node(ls_kind kind, nest_node *node) {
   return bounded((ls_nest){.kind = kind, .as.ref = node});
 }
@@ -279,7 +281,8 @@ static const ls_nest *find_failed(const ls_nest *items, size_t count) {
   return NULL;
 }
 
-// The one way to make a node of given items, which are taken over.
+// Makes a node of given items, which it takes over. All makers of nodes end
+// here.
 static ls_nest make_nest(ls_kind kind, const char *tag, const char *const *keys,
                          const ls_nest *items, size_t count) {
   if (items == NULL && count > 0)
@@ -320,7 +323,8 @@ ls_nest ls_nest_sequence(ls_kind kind, const ls_nest *items, size_t count) {
   return make_nest(kind, "", NULL, items, count);
 }
 
-// Without items there need be no keys; a node with names has some all the same.
+// Without items `keys` may be NULL; a node with names gets an empty list of
+// keys.
 static ls_nest make_with_keys(ls_kind kind, const char *tag,
                               const char *const *keys, const ls_nest *items,
                               size_t count) {
@@ -347,7 +351,7 @@ ls_nest ls_nest_dict(const char *type_tag, const char *const *keys,
   return make_with_keys(LS_KIND_DICT, type_tag, keys, items, count);
 }
 
-// ---- Looking in ------------------------------------------------------------
+// ---- Getters ---------------------------------------------------------------
 static const nest_node *nest_node_of(ls_nest nest) {
   return ls_nest_is_node(nest) ? nest.as.ref : NULL;
 }
@@ -408,7 +412,7 @@ const char *ls_nest_tag(ls_nest nest) {
   return node == NULL ? "" : node->tag;
 }
 
-// Item `index` of a node; of a leaf, itself.
+// Returns item `index` of a node, or the leaf itself.
 static ls_nest leaf_at(ls_nest nest, size_t index) {
   if (ls_nest_is_node(nest)) return ls_nest_item(nest, index);
   return index == 0 ? nest : ls_none();
@@ -462,8 +466,8 @@ double ls_nest_number(ls_nest nest) {
 }
 
 // ---- Remaking a tree -------------------------------------------------------
-// The tree of `nest` with fn's leaf in place of each. Stands here because it
-// fills nodes, which nobody else may.
+// Copies the tree of `nest` with fn's result in place of each leaf. Here
+// because only this file may fill nodes.
 ls_nest ls_nest_map(ls_nest nest, ls_leaf_function fn, void *user) {
   const nest_node *from = nest_node_of(nest);
   if (fn == NULL)

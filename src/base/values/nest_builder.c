@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The builder of nests: growing, and the failure that sticks.
+// The builder of nests: growth, and the sticky failure.
 #include "base/values/nest_builder.h"
 
 #include "base/runtime_internal.h"
@@ -63,7 +63,7 @@ ls_nest ls_nest_builder_finish(ls_nest_builder *builder, ls_kind kind) {
   if (!ls_nest_is_failed(made)) {
     made = make_nest(builder, kind);
     for (size_t i = 0; i < builder->count; ++i)
-      builder->items[i] = ls_none();  // Taken over.
+      builder->items[i] = ls_none();  // The finished nest owns the item.
   }
   ls_nest_builder_deinit(builder);
   return made;

@@ -7,7 +7,8 @@
 #include "base/values/nest_internal.h"
 
 // ---- Flattening and packing ------------------------------------------------
-// Writes the leaves of `nest` after the first `count`; gives the new count.
+// Writes the leaves of `nest` after the first `count` ones; returns the new
+// count.
 static size_t flatten(ls_nest nest, ls_nest *leaves, size_t capacity,
                       size_t count) {
   if (!ls_nest_is_node(nest)) {
@@ -50,7 +51,7 @@ ls_nest ls_nest_pack(ls_nest like, const ls_nest *leaves, size_t count) {
     result = LS_FAIL(LS_INVALID_ARGUMENT, "%zu leaves for a nest that has %zu",
                      count, wanted);
   }
-  // Releases the rest after a failure.
+  // After a failure, releases the leaves that remain.
   while (cursor.next < cursor.end)
     ls_nest_release(*cursor.next++);
   return result;
@@ -74,7 +75,7 @@ bool ls_nest_is_same(ls_nest a, ls_nest b) {
   }
 }
 
-// The way from the root to a place, the innermost step first.
+// The path from the root to a node, the innermost step first.
 typedef struct path {
   const struct path *up;
   ls_nest node;
@@ -94,7 +95,7 @@ static void append_path(ls_text *text, const path *step) {
   }
 }
 
-// "a list of 2", "a dict with keys a, b", "a leaf".
+// Appends "a list of 2", "a dict with keys a, b", or "a leaf".
 static void append_structure(ls_text *text, ls_nest nest) {
   if (!ls_nest_is_node(nest)) {
     ls_text_append(text, "a leaf");
@@ -133,7 +134,8 @@ static ls_status differ(const path *at, ls_nest a, ls_nest b) {
   return status;
 }
 
-// Returns true if two nodes are alike, but for their items.
+// Returns true if two nodes have the same kind, tag and keys; ignores their
+// items.
 static bool same_node(ls_nest a, ls_nest b) {
   if (a.kind != b.kind || ls_nest_count(a) != ls_nest_count(b) ||
       ls_nest_has_keys(a) != ls_nest_has_keys(b)) {

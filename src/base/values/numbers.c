@@ -9,12 +9,13 @@ float ls_odd_f32_of_f64(double value) {
   const double back = (double)result;
   if (back == value || value != value || __builtin_isinf(back)) return result;
   uint32_t bits = ls_float_bits(result);
-  // Away from zero by rounding: one step back, which also crosses exponents.
+  // Rounding went away from zero: steps back by one bit pattern, which also
+  // crosses exponents.
   if ((value > 0 && back > value) || (value < 0 && back < value)) --bits;
   return ls_float_of_bits(bits | 1);
 }
 
-// One loop a type: of T in memory, `x` at hand.
+// One loop for each type T in memory, whose element is `x`.
 #define READ(NAME, T, value)                                                   \
   case LS_DTYPE_##NAME:                                                        \
     for (size_t i = 0; i < count; ++i) {                                       \
@@ -107,10 +108,10 @@ void ls_values_from_i64(ls_dtype dtype, const int64_t *from, size_t count,
 }
 
 // ---- Floats of 16 bits -----------------------------------------------------
-// In integer arithmetic: independent of the rounding mode, and of flushing
-// denormals to zero.
+// Floats of 16 bits, in integer arithmetic: independent of the rounding mode
+// and of flushing denormals to zero.
 
-// `value` without its lowest `count` bits, to nearest, ties to even.
+// Drops the lowest `count` bits of `value`, rounding to nearest, ties to even.
 static uint32_t shift_rounding(uint32_t value, uint32_t count) {
   const uint32_t half = (UINT32_C(1) << (count - 1)) - 1;
   return (value + half + (value >> count & 1)) >> count;
@@ -127,11 +128,11 @@ uint16_t ls_f16_from_f32(float value) {
   } else if (exponent >= 143) {
     result = 0x7C00;  // From 2^16 on: infinite.
   } else if (exponent >= 113) {
-    // Normal: drop 13 bits and 112 from the exponent. A carry goes into the
-    // exponent, up to infinity, as it should.
+    // Normal: drops 13 bits and subtracts 112 from the exponent. A carry goes
+    // into the exponent, up to infinity, as it should.
     result = shift_rounding(magnitude - (UINT32_C(112) << 23), 13);
   } else if (exponent >= 102) {
-    // A denormal counts in steps of 2^-24; below half a step it is zero.
+    // A denormal is a multiple of 2^-24; below half of that it is zero.
     const uint32_t mantissa = (magnitude & 0x7FFFFF) | 0x800000;
     result = shift_rounding(mantissa, 126 - exponent);
   }
@@ -154,7 +155,7 @@ float ls_f16_to_f32(uint16_t bits) {
 uint16_t ls_bf16_from_f32(float value) {
   const uint32_t bits = ls_float_bits(value);
   if ((bits & 0x7FFFFFFF) > 0x7F800000) {
-    return (uint16_t)(bits >> 16 | 0x40);  // NaN stays one, made quiet.
+    return (uint16_t)(bits >> 16 | 0x40);  // Keeps a NaN but makes it quiet.
   }
   return (uint16_t)shift_rounding(bits, 16);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of any type, many at once: as doubles or as i64, and back by the
-// rules of ls_array_set_f64 and ls_array_set_i64.
+// Numbers: converts arrays of any type to doubles or i64, and back by the rules
+// of ls_array_set_f64 and ls_array_set_i64.
 #ifndef LS_BASE_VALUES_NUMBERS_H_
 #define LS_BASE_VALUES_NUMBERS_H_
 
@@ -15,7 +15,7 @@ static inline bool ls_is_half(ls_dtype dtype) {
   return dtype == LS_DTYPE_F16 || dtype == LS_DTYPE_BF16;
 }
 
-// A float as the bits that it is stored as, and back.
+// Converts a float to its bits, and back.
 static inline uint32_t ls_float_bits(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof(bits));
@@ -28,18 +28,18 @@ static inline float ls_float_of_bits(uint32_t bits) {
   return value;
 }
 
-// Floats, integers and bools.
+// Converts floats, integers and bools.
 void ls_values_to_f64(ls_dtype dtype, const void *from, size_t count,
                       double *to);
 void ls_values_from_f64(ls_dtype dtype, const double *from, size_t count,
                         void *to);
-// Integers; those that do not fit keep their low bits.
+// Converts integers, which keep their low bits if they do not fit.
 void ls_values_to_i64(ls_dtype dtype, const void *from, size_t count,
                       int64_t *to);
 void ls_values_from_i64(ls_dtype dtype, const int64_t *from, size_t count,
                         void *to);
 
-// Towards zero, to the nearest end where it does not fit; NaN gives 0.
+// Truncates; clamps a value that does not fit; NaN gives 0.
 static inline int64_t ls_i64_of_f64(double value, int64_t low, int64_t high) {
   if (value != value) return 0;
   if (value <= (double)low) return low;
@@ -52,8 +52,8 @@ static inline uint64_t ls_u64_of_f64(double value) {
   return value >= 0x1p64 ? UINT64_MAX : (uint64_t)value;
 }
 
-// The float next to `value` such that rounding it once more, to fewer bits,
-// gives what rounding `value` itself would: truncated, and odd if inexact.
+// Rounds to odd: truncates, and sets the last bit if inexact, so that rounding
+// the result again to fewer bits equals rounding `value` directly.
 float ls_odd_f32_of_f64(double value);
 
 #endif  // LS_BASE_VALUES_NUMBERS_H_

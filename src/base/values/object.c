@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects: counting references.
+// Objects: reference counts.
 #include "lockstep/object.h"
 
 #include "base/memory/allocator.h"

@@ -6,21 +6,21 @@
 #include "base/runtime_internal.h"
 #include "base/text.h"
 
-// What is bound: an item for each parameter, then those that it has no name
-// for.
+// The result of binding: an item for each parameter, then the items without a
+// parameter.
 typedef struct binding {
   const ls_parameters *parameters;
   const char *what;
   ls_nest args, named;
   ls_allocator *allocator;
-  ls_nest *items;     // Lent; of a parameter without argument none.
-  ls_nest *rest;      // Other names' items, lent,
-  const char **keys;  //   and their names.
+  ls_nest *items;     // Lent; empty for a parameter without argument.
+  ls_nest *rest;      // Lent items with other names,
+  const char **keys;  // and those names.
   size_t num_rest;
 } binding;
 
 // ---- Refusals --------------------------------------------------------------
-// "x, y, *more, **names".
+// Writes the parameters as "x, y, *more, **names".
 static void write_taken(const ls_parameters *p, ls_text *text) {
   const char *comma = "";
   for (size_t i = 0; i < p->count; ++i, comma = ", ") {
@@ -54,7 +54,7 @@ static ls_status too_many(const binding *b) {
 }
 
 // ---- Binding ---------------------------------------------------------------
-// The parameter of that name, or their number.
+// Returns the index of the parameter of that name, or the number of parameters.
 static size_t parameter_of(const ls_parameters *p, const char *name) {
   size_t i = p->num_positional_only;
   while (i < p->count && strcmp(p->names[i], name) != 0)
@@ -98,7 +98,7 @@ static ls_status bind_all(binding *b, bool *given) {
   return ls_ok();
 }
 
-// The bound items as one tuple.
+// Returns the bound items as one tuple.
 static ls_nest pack(const binding *b) {
   const ls_parameters *p = b->parameters;
   size_t count = p->count;
@@ -147,7 +147,8 @@ static ls_status bind_declared(binding *b, ls_nest *out_bound) {
   return status;
 }
 
-// Nothing is declared: as they are, and the names behind.
+// Binds without declared parameters: the arguments as they are, then the named
+// ones.
 static ls_status bind_plain(const binding *b, ls_nest *out_bound) {
   const size_t count = ls_nest_count(b->args);
   if (ls_nest_count(b->named) == 0) {

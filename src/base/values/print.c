@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nests as text: [a, b] lists, (a, b) tuples, name(field=a) named tuples,
-// {'key': a} dicts with their tag in front, keys in the order given.
+// {'key': a} dicts after their tag, keys in the order given.
 #include <stdio.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static void nest_print_put(printer *out, const char *text) {
 }
 
 // Prints the shortest of 15 to 17 digits that reads back as the same number,
-// always with a mark that it is no integer.
+// always marked as no integer.
 static void put_f64(printer *out, double value) {
   char text[40];
   for (int digits = 15; digits <= 17; ++digits) {
@@ -135,7 +135,7 @@ static void put_nest(printer *out, ls_nest nest) {
     if (key != NULL) nest_print_put(out, is_dict ? "': " : "=");
     put_nest(out, ls_nest_item(nest, i));
   }
-  // As in Python, a comma tells a tuple of one from parentheses.
+  // As in Python, a comma distinguishes a tuple of one from parentheses.
   const bool lone = nest.kind == LS_KIND_TUPLE && count == 1;
   if (lone && !ls_nest_has_keys(nest)) nest_print_put(out, ",");
   nest_print_put(out, is_dict ? "}" : (is_list ? "]" : ")"));
@@ -150,10 +150,10 @@ const char *ls_nest_print(ls_nest nest, char *buffer, size_t size) {
 }
 
 // ---- Arrays ----------------------------------------------------------------
-// The type, and the first elements.
+// Prints the type, and the first elements.
 enum { SHOWN = 6 };
 
-// The fewest digits that read back as the same number of this type.
+// Prints the fewest digits that read back as the same number of this type.
 static void print_float(ls_dtype dtype, double value, char *text, size_t size) {
   const bool is_double = dtype == LS_DTYPE_F64;
   for (int digits = 6; digits <= 17; ++digits) {

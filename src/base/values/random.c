@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers: folding a key, and normals.
+// Random numbers: folding of keys, and normals.
 #include "base/values/random.h"
 
 #include "base/values/box_muller.h"
 
-// Replaces `key` by 64 bits that depend on it, on `value`, and on `place`,
-// which tells one part of a key from another.
+// Replaces `key` by 64 bits that depend on `key`, on `value`, and on `place`,
+// the index of the value among a key's parts.
 static void fold_in(uint32_t key[2], uint64_t value, uint32_t place) {
   const uint32_t counter[4] = {(uint32_t)value, (uint32_t)(value >> 32), place,
-                               0x4C6F636BU};  // "Lock": not a drawn block.
+                               0x4C6F636BU};  // "Lock", which no drawn block
+                                              // has there.
   uint32_t out[4];
   ls_philox(counter, key, out);
   key[0] = out[0];

@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers that depend on what they are for, not on what was drawn
-// before: Philox 4x32-10 (Salmon et al., SC 2011).
+// Random numbers that depend on their use, not on earlier draws: Philox 4x32-10
+// (Salmon et al., SC 2011).
 //
 // A block of four 32-bit numbers is a function of seed, stream (which random
-// op), step, enclosing loops' iteration, example or replica id, and the
-// number of the block. Seed, stream, step and iteration are folded into the
-// 64-bit key, each by one Philox call; id and block are the 128-bit counter, so
-// that within one key no two counters meet.
+// op), step, iteration of enclosing loops, example or replica id, and the
+// block's number. Seed, stream, step and iteration are folded into the 64-bit
+// key, each by one Philox call; id and block are the 128-bit counter, so that
+// within one key no counter occurs twice.
 //
-// All of it is exact integer work, or double arithmetic in stated steps
-// without a library call but sqrt, which IEEE defines: the same bits on every
-// machine, given -ffp-contract=off.
+// Everything is exact integer arithmetic, or double arithmetic in fixed steps
+// with sqrt, which IEEE defines, as the only library call: the same bits on
+// every machine, given -ffp-contract=off.
 #ifndef LS_BASE_VALUES_RANDOM_H_
 #define LS_BASE_VALUES_RANDOM_H_
 
 #include <stdint.h>
 
-// The use of a random number.
+// Identifies the use of a random number.
 typedef struct ls_random_key {
   uint64_t seed;
   uint64_t stream;     // Index among the random ops of its function.
   uint64_t step;       // The function's saved counter, or the global step.
   uint64_t iteration;  // Counters of the enclosing loops, flattened.
-  uint64_t id;         // Of the example, or of the replica.
+  uint64_t id;         // Id of the example or replica.
 } ls_random_key;
 
-// A key ready to draw from. `id` may be changed from row to row.
+// A folded key to draw from. `id` may change from row to row.
 typedef struct ls_random_source {
   uint32_t key[2];
   uint64_t id;
 } ls_random_source;
 
-// Of Philox 4x32: what it multiplies by, and what is added to the key.
+// Constants of Philox 4x32: the factors, and the numbers added to the key.
 #define LS_PHILOX_FACTOR_0 0xD2511F53U
 #define LS_PHILOX_FACTOR_2 0xCD9E8D57U
 #define LS_PHILOX_STEP_0 0x9E3779B9U
 #define LS_PHILOX_STEP_1 0xBB67AE85U
 enum { LS_PHILOX_ROUNDS = 10 };
 
-// Ten rounds of Philox 4x32.
+// Runs ten rounds of Philox 4x32.
 static inline void ls_philox(const uint32_t counter[4], const uint32_t key[2],
                              uint32_t out[4]) {
   uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
@@ -61,10 +61,10 @@ static inline void ls_philox(const uint32_t counter[4], const uint32_t key[2],
   out[3] = c3;
 }
 
-// Folds the key: once per op and step, three Philox calls.
+// Folds a key: once per op and step, three Philox calls.
 ls_random_source ls_random_source_make(const ls_random_key *key);
 
-// Block number `block`.
+// Draws block number `block`.
 static inline void ls_random_source_bits(const ls_random_source *source,
                                          uint64_t block, uint32_t out[4]) {
   const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32),
@@ -73,24 +73,24 @@ static inline void ls_random_source_bits(const ls_random_source *source,
   ls_philox(counter, source->key, out);
 }
 
-// The same in one call, for a single block.
+// Folds a key and draws a single block.
 void ls_random_bits(const ls_random_key *key, uint64_t block, uint32_t out[4]);
 
-// Uniform in [0, 1): the upper 24 bits.
+// Returns a number uniform in [0, 1) from the upper 24 bits.
 static inline float ls_random_uniform_f32(uint32_t bits) {
   return (float)(bits >> 8) * 0x1p-24F;
 }
-// Uniform in [0, 1): the upper 53 of 64 bits.
+// Returns a number uniform in [0, 1) from the upper 53 of 64 bits.
 static inline double ls_random_uniform_f64(uint32_t high, uint32_t low) {
   const uint64_t bits = (uint64_t)high << 32 | low;
   return (double)(bits >> 11) * 0x1p-53;
 }
 
-// Four standard normals from one block, by Box and Muller from the pairs (0, 1)
-// and (2, 3): sqrt(-2 ln u) times cos and sin of a turn. |x| <= 6.67.
+// Makes four standard normals of one block, by Box and Muller from the pairs
+// (0, 1) and (2, 3): sqrt(-2 ln u) times cos and sin of a turn. |x| <= 6.67.
 void ls_random_normals_f32(const uint32_t bits[4], float out[4]);
-// Two from one block, in double: 0 and 1 give the radius, 2 and 3 the turn.
-// |x| <= 8.58.
+// Makes two normals of one block, in double: words 0 and 1 give the radius, 2
+// and 3 the turn. |x| <= 8.58.
 void ls_random_normals_f64(const uint32_t bits[4], double out[2]);
 
 #endif  // LS_BASE_VALUES_RANDOM_H_

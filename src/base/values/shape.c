@@ -34,7 +34,7 @@ bool ls_shape_compatible(ls_shape a, ls_shape b) {
   return true;
 }
 
-// "[2,?]": a shape in a message, without a dtype in front of it.
+// Prints a shape for a message, without a dtype: "[2,?]".
 static const char *print_dims(ls_shape shape, char *buffer, size_t size) {
   ls_shape_print(LS_DTYPE_NONE, shape, buffer, size);
   return buffer + strlen(ls_dtype_name(LS_DTYPE_NONE));
@@ -56,8 +56,8 @@ ls_status ls_shape_merge(ls_shape a, ls_shape b, ls_shape *out_shape) {
   return ls_ok();
 }
 
-// The dimension of both; false when they do not fit. An unknown one beside
-// another than 1 is that one, or 1.
+// Broadcasts two dimensions; returns false if they do not fit. Unknown with 1
+// stays unknown; unknown with any other gives that one.
 static bool broadcast_dim(int64_t a, int64_t b, int64_t *out_dim) {
   if (a == b || b == 1) {
     *out_dim = a;
@@ -90,7 +90,7 @@ ls_status ls_shape_broadcast(ls_shape a, ls_shape b, ls_shape *out_shape) {
   return ls_ok();
 }
 
-// The product of the known dimensions but those of 0, saturating.
+// Multiplies the known dimensions that are not 0; saturates.
 static int64_t product_of_others(ls_shape shape) {
   int64_t product = 1;
   for (int i = 0; i < shape.rank; ++i) {
@@ -122,7 +122,8 @@ ls_status ls_shape_check(ls_shape shape) {
           DIMS_TEXT(shape), (long long)max_elements, LS_UNKNOWN_DIM);
     }
   }
-  // Also without those of 0: strides are products of some dimensions.
+  // Refuses the product without zero dimensions, too: strides are products of
+  // some dimensions.
   if (product_of_others(shape) > max_elements) {
     return ls_invalid_argument("%s has more than %lld elements",
                                DIMS_TEXT(shape), (long long)max_elements);
@@ -131,7 +132,7 @@ ls_status ls_shape_check(ls_shape shape) {
 }
 
 // ---- Text ------------------------------------------------------------------
-// Adds a piece, cut to what fits.
+// Appends a piece, truncated to what fits.
 static void shape_put(char *buffer, size_t size, size_t *used,
                       const char *piece) {
   for (; *piece != '\0' && *used + 1 < size; ++piece) {
@@ -165,7 +166,7 @@ static ls_status wrong_place(const char *text, const char *place,
       place - text + 1);
 }
 
-// Reads "?" or a number without a leading zero; moves `*place` behind it.
+// Reads "?" or a number without a leading zero; moves `*place` past it.
 static ls_status parse_dim(const char *text, const char **place,
                            int64_t *out_dim) {
   const char *start = *place;
@@ -191,7 +192,7 @@ static ls_status parse_dim(const char *text, const char **place,
   return ls_ok();
 }
 
-// Reads the sizes after "[", to the end of the text.
+// Reads the sizes after "[", up to the end of the text.
 static ls_status parse_dims(const char *text, const char *place,
                             ls_shape *out_shape) {
   ls_shape shape = {0};

@@ -41,7 +41,8 @@ ls_status ls_anchors_keep(ls_anchors *anchors) {
   const size_t count = anchors->count;
   if (count == 0) return add_place(anchors);
   if (anchors->read - anchors->items[count - 1].at >= anchors->every)
-    ls_status_free(add_place(anchors));  // The one before does, and next time.
+    ls_status_free(add_place(anchors));  // If it fails, the previous anchor
+                                         // suffices.
   return ls_ok();
 }
 
@@ -54,9 +55,10 @@ ls_status ls_anchors_read(ls_anchors *anchors, ls_nest *element) {
   return status;
 }
 
-// The number of the last anchor at or before `at`; anchors->count: none.
+// Returns the index of the last anchor at or before `at`, or anchors->count.
 static size_t anchors_find(const ls_anchors *anchors, int64_t at) {
-  size_t low = 0, high = anchors->count;  // The first behind `at` is in here.
+  size_t low = 0, high = anchors->count;  // The first anchor after `at` is in
+                                          // this range.
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
     if (anchors->items[middle].at <= at)
@@ -89,7 +91,7 @@ void ls_anchors_use(ls_anchors *anchors, int64_t at, int64_t uses) {
 void ls_anchors_sweep(ls_anchors *anchors) {
   size_t kept = 0;
   for (size_t i = 0; i < anchors->count; ++i) {
-    // The last one is for what is read next.
+    // Keeps the last anchor for the elements that are read next.
     if (anchors->items[i].uses > 0 || i + 1 == anchors->count)
       anchors->items[kept++] = anchors->items[i];
     else
@@ -101,7 +103,7 @@ void ls_anchors_sweep(ls_anchors *anchors) {
 ls_status ls_anchors_save(ls_anchors *anchors, int64_t at, ls_record *record) {
   const size_t i = anchors_find(anchors, at);
   ls_record *inner = NULL;
-  if (i == anchors->count) {  // Nothing has been read.
+  if (i == anchors->count) {  // No element was read yet.
     LS_RETURN_IF_ERROR(ls_record_add(record, "input0", &inner));
     LS_RETURN_IF_ERROR(ls_stage_save(anchors->input, inner));
     return ls_record_set_i64(record, "again", 0);
@@ -121,7 +123,7 @@ ls_status ls_anchors_restore(ls_anchors *anchors, const ls_record *record) {
   return ls_stage_skip(anchors->input, again);
 }
 
-// ---- All of them -----------------------------------------------------------
+// ---- Saving all anchors ----------------------------------------------------
 static ls_status save_place(const ls_anchor_place *place, size_t number,
                             ls_record *places) {
   char name[32];
@@ -144,7 +146,7 @@ ls_status ls_anchors_save_all(ls_anchors *anchors, ls_record *record) {
   return ls_stage_save(anchors->input, places);
 }
 
-// False: there is no such place.
+// Restores one anchor; `*out_found` is false if there is no such anchor.
 static ls_status restore_place(ls_anchors *anchors, const ls_record *places,
                                bool *out_found) {
   char name[32];
@@ -182,7 +184,7 @@ ls_status ls_anchors_begin_all(ls_anchors *anchors, const ls_record *record) {
   LS_RETURN_IF_ERROR(ls_record_find(record, "places", &places));
   while (found)
     LS_RETURN_IF_ERROR(restore_place(anchors, places, &found));
-  anchors->read = -1;  // Nowhere yet.
+  anchors->read = -1;  // The input has no position yet.
   return ls_ok();
 }
 

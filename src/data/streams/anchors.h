@@ -1,58 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-// Anchors: where the input of a stage was, for one that reads ahead of what it
-// has given.
+// Anchors: saved positions of the input, for a stage that reads ahead.
 //
-// Every so many elements the input's state is kept. To save a place is to name
-// the last anchor before it and how many elements to read again from there.
+// The input's state is kept every so many elements. A position is saved as the
+// last anchor before it and the number of elements to read again from there.
 #ifndef LS_DATA_STREAMS_ANCHORS_H_
 #define LS_DATA_STREAMS_ANCHORS_H_
 
 #include "data/stage.h"
 
 typedef struct ls_anchor_place {
-  int64_t at;         // Elements that had been read.
-  int64_t uses;       // Of elements behind it, by ls_anchors_use.
-  ls_record *record;  // Of the input.
+  int64_t at;         // Number of elements read until then.
+  int64_t uses;       // Number of later elements in use, by ls_anchors_use.
+  ls_record *record;  // The input's state.
 } ls_anchor_place;
 
 typedef struct ls_anchors {
   ls_allocator *allocator;
   ls_stage *input;
   int64_t every;  // Elements between anchors.
-  int64_t read;   // Elements since the start, or since it was restored.
-  bool ended;     // The input has.
+  int64_t read;   // Elements read since the start or the restore.
+  bool ended;     // The input has ended.
   ls_anchor_place *items;
   size_t count, capacity;
 } ls_anchors;
 
-// The input is lent.
+// Initializes anchors for `input`, which is lent.
 void ls_anchors_init(ls_anchors *anchors, ls_stage *input, int64_t every);
 void ls_anchors_deinit(ls_anchors *anchors);
-// Forgets all, as of one whose input was just restarted or restored.
+// Drops all anchors, after the input was restarted or restored.
 void ls_anchors_reset(ls_anchors *anchors);
 
-// Keeps the input's state, if it is time to. Call it before each read; it fails
-// only before the first.
+// Keeps the input's state if it is time to. Call before each read; fails only
+// before the first.
 LS_MUST_USE ls_status ls_anchors_keep(ls_anchors *anchors);
-// The input's next element, counted whether it fails or not.
+// Reads the input's next element, and counts it even if it fails.
 LS_MUST_USE ls_status ls_anchors_read(ls_anchors *anchors, ls_nest *element);
-// Elements before number `at` will not be read again.
+// Drops anchors needed only for elements before number `at`.
 void ls_anchors_drop(ls_anchors *anchors, int64_t at);
 
-// For a stage that holds elements for long: element number `at` will be read
-// again (1), or not any more (-1); and what has no use goes.
+// For a stage that holds elements for long: notes that element number `at` will
+// (`uses` 1) or will not (-1) be read again, and drops anchors without uses.
 void ls_anchors_use(ls_anchors *anchors, int64_t at, int64_t uses);
 void ls_anchors_sweep(ls_anchors *anchors);
 
-// Where the input was behind `at` elements: its state under "input0" and how
-// many elements to read from there under "again"; and back.
+// Save and restore the input's position after `at` elements: its state under
+// "input0" and the number of elements to read from there under "again".
 LS_MUST_USE ls_status ls_anchors_save(ls_anchors *anchors, int64_t at,
                                       ls_record *record);
 LS_MUST_USE ls_status ls_anchors_restore(ls_anchors *anchors,
                                          const ls_record *record);
 
-// All anchors, with their uses not counted. Back in steps: begin, go to each
-// element that is to be read again, in rising order, and read it; end.
+// Saves all anchors without their uses. To restore: begin, go to each element
+// to be read again in rising order and read it, end.
 LS_MUST_USE ls_status ls_anchors_save_all(ls_anchors *anchors,
                                           ls_record *record);
 LS_MUST_USE ls_status ls_anchors_begin_all(ls_anchors *anchors,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buckets: batches of elements that are about as long.
+// Buckets: batches of elements of similar lengths.
 //
-// An element may wait in its bucket for long. To save a place is to save, for
-// those that wait, how far the input was some elements before each.
+// An element may wait in its bucket for long. A saved position has, for each
+// waiting element, the input's state some elements before it.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@
 #include "lockstep/streams.h"
 
 typedef struct bucket_dataset {
-  ls_batch_dataset batch;  // What is the same for all buckets.
+  ls_batch_dataset batch;  // The batch options of all buckets.
   ls_user *user;
   int leaf;
   int64_t (*length)(ls_nest element, void *user);
@@ -25,7 +25,7 @@ typedef struct bucket_dataset {
 
 typedef struct waiting {
   ls_nest *elements;
-  int64_t *ids, *at;  // Their numbers in the source, and as anchors count.
+  int64_t *ids, *at;  // Numbers in the source, and by the anchors' count.
   size_t count;
   size_t capacity[3];
 } waiting;
@@ -34,7 +34,7 @@ typedef struct bucket_stage {
   ls_stage stage;
   ls_anchors anchors;
   waiting *buckets;
-  ls_nest input;  // Used again for the input's elements.
+  ls_nest input;  // Reused for the input's elements.
   int64_t given;
 } bucket_stage;
 
@@ -45,7 +45,7 @@ static const bucket_dataset *bucket_of(const bucket_stage *self) {
 }
 
 // ---- Waiting ---------------------------------------------------------------
-// The array of a leaf, in the order of flattening.
+// Returns the array of a leaf, counted in flattening order.
 static const ls_array *find_leaf(ls_nest nest, int *leaf) {
   if (!ls_nest_is_node(nest))
     return (*leaf)-- == 0 ? ls_nest_as_array(nest) : NULL;
@@ -78,7 +78,7 @@ static ls_status bucket_choose(const bucket_dataset *of, ls_nest element,
   return ls_ok();
 }
 
-// Room for one more; nothing is read before there is.
+// Makes room for one more element before it is read.
 static bool bucket_make_room(bucket_stage *self, waiting *it) {
   ls_allocator *allocator = self->stage.work->allocator;
   const size_t count = it->count + 1;
@@ -89,7 +89,7 @@ static bool bucket_make_room(bucket_stage *self, waiting *it) {
          ls_grow(allocator, &it->at, &it->capacity[2], count, sizeof(*it->at));
 }
 
-// Moves the element that was read last into its bucket.
+// Moves the element just read into its bucket.
 static ls_status bucket_put(bucket_stage *self, size_t *out_bucket) {
   LS_RETURN_IF_ERROR(bucket_choose(bucket_of(self), self->input, out_bucket));
   waiting *it = &self->buckets[*out_bucket];
@@ -105,7 +105,7 @@ static ls_status bucket_put(bucket_stage *self, size_t *out_bucket) {
   return ls_ok();
 }
 
-// Empties a bucket, whose arrays are used again.
+// Empties a bucket but keeps its arrays for reuse.
 static void clear(bucket_stage *self, waiting *it) {
   for (size_t i = 0; i < it->count; ++i) {
     ls_work_hold(self->stage.work, self->stage.dataset, -1,
@@ -168,7 +168,7 @@ static int bucket_compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// The numbers of all elements that wait, rising.
+// Saves the numbers of all waiting elements in rising order.
 static ls_status save_waiting(const bucket_stage *self, ls_record *record) {
   ls_allocator *allocator = self->stage.work->allocator;
   const size_t buckets = bucket_of(self)->num_buckets;
@@ -189,7 +189,7 @@ static ls_status bucket_save(ls_stage *stage, ls_record *record) {
   return ls_anchors_save_all(&self->anchors, record);
 }
 
-// Reads what waits again, and the input up to where it was.
+// Reads the waiting elements again, and the input up to the saved position.
 static ls_status bucket_restore(ls_stage *stage, const ls_record *record) {
   bucket_stage *self = (bucket_stage *)stage;
   const void *data = NULL;
@@ -333,7 +333,7 @@ static ls_status bucket_check(const bucket_dataset *self,
   return ls_ok();
 }
 
-// Where nobody says, each dimension that differs is padded to the longest.
+// Without given shapes, pads each dimension that differs to the longest.
 static ls_status set_shapes(bucket_dataset *self, const ls_bucket_options *o) {
   ls_batch_options *options = &self->batch.options;
   const ls_dataset *input = self->batch.base.inputs[0];

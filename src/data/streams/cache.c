@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Caches: elements that are made once, as an iterator with seed 0 gives them in
-// epoch 0, so that all who read find the same, whoever comes first.
+// Caches: elements made once, as an iterator with seed 0 gives them in epoch 0,
+// so that all readers get the same elements in any order of reading.
 //
-// Of an indexed data set each is made when it is first asked for, in memory; a
-// stream is read as far as somebody has asked. A file is made whole by who asks
-// first, while others wait.
+// In memory, an element of an indexed data set is made when first requested,
+// and a stream is read up to the largest request. A file is written whole by
+// the first reader, while others wait.
 #include "base/require.h"
 #include "base/values/digest.h"
 #include "data/own.h"
@@ -14,18 +14,18 @@
 #include "lockstep/streams.h"
 
 typedef struct kept {
-  ls_nest element;   // None: not made yet.
-  ls_status status;  // Of the read, in a stream.
+  ls_nest element;   // Empty: not made yet.
+  ls_status status;  // Of reading it from a stream.
 } kept;
 
 typedef struct cache {
   ls_dataset dataset;
-  char *path;     // NULL: in memory.
-  ls_mutex lock;  // Guards what follows.
+  char *path;     // NULL: cached in memory.
+  ls_mutex lock;  // Guards the fields below.
   kept *items;
-  size_t count, capacity;  // Of a stream: read so far.
-  ls_iterator *source;     // Of a stream.
-  bool ended;              // It has.
+  size_t count, capacity;  // Elements read so far from a stream.
+  ls_iterator *source;     // Iterator on a stream.
+  bool ended;              // The stream has ended.
   ls_cache_file *file;
 } cache;
 
@@ -37,7 +37,7 @@ static ls_status cache_make_element(const cache *self, int64_t index,
   return ls_dataset_get(self->dataset.inputs[0], &fetch, index, element);
 }
 
-// Two that come at once make the same, and one of them is kept.
+// Two threads may make the same element; one copy is kept.
 static ls_status get_indexed(cache *self, int64_t index, ls_nest *element) {
   kept *item = &self->items[index];
   ls_mutex_lock(&self->lock);
@@ -53,7 +53,7 @@ static ls_status get_indexed(cache *self, int64_t index, ls_nest *element) {
   return ls_element_replace(found, element);
 }
 
-// With the lock held: reads one more element of a stream.
+// Reads one more element of a stream; the lock is held.
 static ls_status read_more(cache *self) {
   if (self->source == NULL)
     LS_RETURN_IF_ERROR(
@@ -75,7 +75,7 @@ static ls_status read_more(cache *self) {
   return ls_ok();
 }
 
-// With the lock held: finds element `index` of a stream, retained.
+// Finds element `index` of a stream, retained; the lock is held.
 static ls_status find_streamed(cache *self, int64_t index, ls_nest *found) {
   while (!self->ended && (int64_t)self->count <= index)
     LS_RETURN_IF_ERROR(read_more(self));
@@ -121,7 +121,7 @@ static ls_status cache_build(const cache *self, ls_runtime *runtime,
                              self->dataset.allocator, source);
 }
 
-// With the lock held.
+// Opens the file, or writes it first; the lock is held.
 static ls_status open_file(cache *self) {
   uint64_t digest[2];
   ls_runtime *runtime = ls_runtime_current();
@@ -152,7 +152,7 @@ static ls_status get_filed(cache *self, int64_t index, ls_nest *element) {
 }
 
 // ---- Reading ---------------------------------------------------------------
-// Element `index`; behind the end OUT_OF_RANGE.
+// Reads element `index`; OUT_OF_RANGE after the end.
 static ls_status cache_read_element(const ls_dataset *dataset, int64_t index,
                                     ls_nest *element) {
   cache *self = (cache *)(uintptr_t)dataset;
@@ -215,7 +215,7 @@ static void cache_destroy(ls_dataset *dataset) {
   ls_release(dataset->allocator, self->path);
 }
 
-// Where it is kept changes nothing of what is read.
+// Not described, as the path does not change the elements.
 static ls_dataset *cache_remake(const ls_dataset *dataset,
                                 ls_dataset **inputs) {
   return ls_dataset_cache(inputs[0], ((const cache *)dataset)->path);

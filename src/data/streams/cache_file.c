@@ -24,8 +24,8 @@ _Static_assert(sizeof(header) == HEADER, "a header has no holes");
 typedef struct writer {
   const ls_file_system *files;
   void *handle;
-  ls_text buffer;  // What is not written yet.
-  int64_t at;      // Where it goes.
+  ls_text buffer;  // Bytes not written yet.
+  int64_t at;      // Their offset in the file.
   int64_t *offsets;
   size_t count, capacity;
 } writer;
@@ -67,8 +67,7 @@ static ls_status write_leaf(ls_text *text, ls_nest leaf) {
   return ls_ok();
 }
 
-// Leaves in the order of flattening are those of a walk by sorted keys, which
-// is what the reader's structure has.
+// Writes leaves in flattening order (sorted keys), which the reader uses too.
 static ls_status write_element(writer *self, ls_allocator *allocator,
                                ls_nest element) {
   const size_t count = ls_nest_num_leaves(element);
@@ -231,7 +230,7 @@ static bool take_bytes(reader *self, void *to, size_t size) {
   return true;
 }
 
-// The strings of an array that lends them from the element's bytes.
+// Reads the strings of an array, lent from the element's bytes.
 static bool take_strings(reader *self, ls_bytes *strings, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     int64_t size = 0;
@@ -258,7 +257,7 @@ static ls_status read_leaf(reader *self, const ls_leaf_spec *spec,
     return LS_STATUS(LS_DATA_LOSS, "a leaf is of another type");
   LS_RETURN_IF_ERROR(ls_shape_check(shape));
   const int64_t count = ls_shape_num_elements(shape);
-  // Each element takes a byte at least: the file bounds the memory.
+  // Each element takes at least a byte: the file's size bounds the allocation.
   if (!ls_shape_is_known(shape) || count > self->end - self->at)
     return LS_STATUS(LS_DATA_LOSS, "a leaf is longer than the element");
   LS_OWN(ls_array, array) = NULL;
@@ -288,7 +287,7 @@ static ls_status read_element(reader *self, const ls_dataset *like,
     LS_RETURN_IF_ERROR(read_leaf(self, &like->leaves[i], &leaves.items[i]));
   if (self->at != self->end)
     return LS_STATUS(LS_DATA_LOSS, "there is more than its leaves");
-  leaves.count = 0;  // The packed nest has them.
+  leaves.count = 0;  // The packed nest owns them.
   return ls_element_replace(ls_nest_pack(like->structure, leaves.items, count),
                             element);
 }

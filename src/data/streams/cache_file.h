@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that keep the elements of a data set: a header that says of which, the
-// elements, each with its checksum, and where they are.
+// Cache files, which hold the elements of a data set: a header that identifies
+// the pipeline, the elements, each with its checksum, and their offsets.
 //
 //   "LSCACHE1", digest u64[2], count i64, index i64, crc u32, 0 u32, 0 u64[2]
 //   elements: of each leaf dtype i32, rank i32, dim i64[rank], bytes (of each
@@ -19,13 +19,13 @@
 typedef struct ls_cache_file {
   ls_allocator *allocator;
   ls_file *file;
-  int64_t count;  // Elements.
+  int64_t count;  // Number of elements.
   int64_t *offsets;
 } ls_cache_file;
 
 // Opens a file that was built for this digest of a pipeline.
-//   LS_NOT_FOUND         there is none.
-//   LS_INVALID_ARGUMENT  it is something else, or another pipeline's.
+//   LS_NOT_FOUND         no such file.
+//   LS_INVALID_ARGUMENT  not a cache file, or of another pipeline.
 //   LS_DATA_LOSS         it is damaged.
 LS_MUST_USE ls_status ls_cache_file_open(ls_runtime *runtime, const char *path,
                                          const uint64_t digest[2],
@@ -33,12 +33,13 @@ LS_MUST_USE ls_status ls_cache_file_open(ls_runtime *runtime, const char *path,
                                          ls_cache_file **out_file);
 void ls_cache_file_close(ls_cache_file *file);  // NULL is fine.
 LS_OWNED_POINTER(ls_cache_file, ls_cache_file_close)
-// Writes all that the iterator gives; nobody sees the file before it is whole.
+// Writes all elements of the iterator; the file appears once it is whole.
 LS_MUST_USE ls_status ls_cache_file_build(ls_runtime *runtime, const char *path,
                                           const uint64_t digest[2],
                                           ls_allocator *allocator,
                                           ls_iterator *source);
-// Element `index`, as those of `like`, in-out. From any thread.
+// Reads element `index` with the structure of those of `like`, in-out. Any
+// thread.
 //   LS_DATA_LOSS  names file and element.
 LS_MUST_USE ls_status ls_cache_file_read(const ls_cache_file *file,
                                          int64_t index, const ls_dataset *like,

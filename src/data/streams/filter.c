@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements that a function keeps.
+// Filter: keeps the elements for which a function returns true.
 #include "base/plain.h"
 #include "base/require.h"
 #include "data/streams.h"
@@ -76,7 +76,8 @@ static ls_dataset *filter_make(ls_dataset *input, const ls_filter_options *o,
             o->name != NULL ? o->name : "filter");
   self->options.name = self->name;
   self->dataset.indexed = false;
-  // Of none nothing is kept; of an endless one nobody knows how many.
+  // An empty data set stays empty; any other, even an endless one, gets an
+  // unknown size.
   if (self->dataset.size != 0) self->dataset.size = LS_UNKNOWN_SIZE;
   return &self->dataset;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources of the caller's that are read from the start to the end.
+// Generators: users' sources that are read sequentially.
 #include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
@@ -17,7 +17,7 @@ typedef struct generator_stage {
   ls_stage stage;
   void *state;
   bool is_open;
-  int64_t position;  // Elements given.
+  int64_t position;  // Elements given so far.
   int64_t ended;
 } generator_stage;
 
@@ -76,7 +76,7 @@ static ls_status generator_next(ls_stage *stage, ls_nest *element) {
 }
 
 static ls_status generator_restart(ls_stage *stage, int64_t epoch) {
-  (void)epoch;  // Is the stage's by now.
+  (void)epoch;  // The stage has stored it already.
   close_state((generator_stage *)stage);
   return ls_ok();
 }
@@ -94,7 +94,7 @@ static ls_status generator_save(ls_stage *stage, ls_record *record) {
   return status;
 }
 
-// Reads and drops the elements that were given.
+// Reads and drops the elements given before the position.
 static ls_status read_again(generator_stage *self, int64_t position) {
   LS_OWN(ls_nest, element) = ls_none();
   LS_RETURN_IF_ERROR(open_state(self));
@@ -102,7 +102,7 @@ static ls_status read_again(generator_stage *self, int64_t position) {
     const ls_status status = generator_next(&self->stage, &element);
     const ls_code code = ls_status_code(status);
     if (code == LS_RESOURCE_EXHAUSTED) return status;
-    ls_status_free(status);  // Was reported when the element was given.
+    ls_status_free(status);  // Reported already when the element was given.
     if (code == LS_OUT_OF_RANGE)
       return LS_STATUS(LS_DATA_LOSS,
                        "the generator ends after %lld elements; when the "
@@ -122,7 +122,8 @@ static ls_status generator_restore(ls_stage *stage, const ls_record *record) {
   self->position = 0;
   if (options->restore == NULL) return read_again(self, position);
   ls_status status = ls_record_find(record, "generator", &inner);
-  if (ls_status_code(status) == LS_NOT_FOUND) {  // It was not open.
+  if (ls_status_code(status) == LS_NOT_FOUND) {  // The generator was not open
+                                                 // when saved.
     ls_status_free(status);
     return ls_ok();
   }
@@ -194,7 +195,7 @@ ls_dataset *ls_dataset_from_generator(const ls_generator_options *options) {
     return ls_dataset_new(
         &kind, sizeof(generator), NULL, 0,
         ls_null_argument("ls_dataset_from_generator", "options"));
-  // Whatever becomes of it, what it is given is taken over.
+  // Takes the user data over, also on failure.
   ls_user *user = ls_user_create(options->user, options->release);
   generator *self = LS_DATASET_NEW(generator, &kind, NULL, 0,
                                    user == NULL ? ls_out_of_memory()

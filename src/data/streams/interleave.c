@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets that elements become: one after another, or several in turn.
+// Flat map and interleave: a function makes a data set of each element; they
+// are read one after another, or several in turn.
 //
-// Some slots each have a data set that is read. To save a place is to save, for
-// each slot, where the input was before the element that it is of, so that the
-// function can be called again, and where the data set is.
+// Each slot has one open data set. A saved position has, for each slot, the
+// input's state before the slot's element, so that the function can be called
+// again, and the data set's state.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -18,22 +19,22 @@ typedef struct interleave {
   ls_dataset dataset;
   char name[64];
   ls_user *user;
-  ls_flat_options options;  // `result` is none.
+  ls_flat_options options;  // `result` is empty.
 } interleave;
 
 typedef struct slot {
-  ls_record *before;  // The input, before this one's element.
+  ls_record *before;  // The input's state before this slot's element.
   ls_dataset *dataset;
-  ls_stage *stage;  // NULL: free.
+  ls_stage *stage;  // NULL: the slot is free.
 } slot;
 
 typedef struct interleave_stage {
   ls_stage stage;
   slot *slots;
-  int64_t at, turn;  // The slot that is read, and elements of it in this turn.
-  int64_t ended;     // The input has.
+  int64_t at, turn;  // Slot being read; elements read in this turn.
+  int64_t ended;     // The input has ended.
   int64_t id;
-  ls_nest outer;  // Used again for the input's elements.
+  ls_nest outer;  // Reused for the input's elements.
 } interleave_stage;
 
 static const interleave *interleave_of(const interleave_stage *self) {
@@ -55,7 +56,7 @@ static void free_slots(interleave_stage *self) {
 }
 
 // ---- Slots -----------------------------------------------------------------
-// Calls the function with the element, and opens what it gives.
+// Calls the function with the element, and opens the data set it returns.
 static ls_status open_inner(interleave_stage *self, slot *opened) {
   const interleave *of = interleave_of(self);
   ls_work *work = self->stage.work;
@@ -74,8 +75,7 @@ static ls_status open_inner(interleave_stage *self, slot *opened) {
   return ls_stage_restart(opened->stage, self->stage.epoch);
 }
 
-// Reads the input's next element into a free slot. Where that fails, it stays
-// free.
+// Reads the input's next element into a free slot, which stays free on failure.
 static ls_status fill_slot(interleave_stage *self, slot *filled) {
   ls_stage *input = self->stage.inputs[0];
   LS_OWN(slot, made) = {0};
@@ -305,7 +305,7 @@ static ls_dataset *interleave_remake(const ls_dataset_class *kind,
   const interleave *self = (const interleave *)dataset;
   const ls_nest result = ls_dataset_spec_nest(dataset);
   ls_flat_options options = self->options;
-  options.result = result;  // Just for the check.
+  options.result = result;  // Set for the check only.
   if (kind == &flat_map_class) options.cycle = options.block = 0;
   return interleave_make(kind, inputs[0], &options,
                          ls_object_retain(self->user), result);

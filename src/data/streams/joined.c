@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams one after another, and side by side.
+// Concatenate and zip of streams.
 #include "data/streams.h"
 
 // ---- Concatenate -----------------------------------------------------------
 typedef struct concatenate_stage {
   ls_stage stage;
-  int64_t side;   // The input that is read.
-  int64_t given;  // Elements of the first.
+  int64_t side;   // The input being read.
+  int64_t given;  // Elements given by the first input.
 } concatenate_stage;
 
 static ls_status next_concatenated(ls_stage *stage, ls_nest *element) {
@@ -40,7 +40,7 @@ static ls_status restore_concatenated(ls_stage *stage,
   return ls_stage_restore_input(stage, (size_t)self->side, record);
 }
 
-// The second's numbers follow the first's.
+// Numbers of the second input follow those of the first.
 static int64_t id_concatenated(const ls_stage *stage) {
   const concatenate_stage *self = (const concatenate_stage *)stage;
   const int64_t size = stage->dataset->inputs[0]->size;
@@ -62,11 +62,11 @@ const ls_stage_class ls_concatenate_stage = {
 // ---- Zip -------------------------------------------------------------------
 typedef struct zip_stage {
   ls_stage stage;
-  int64_t ended;   // One of them has.
+  int64_t ended;   // An input has ended.
   ls_nest *parts;  // Room for the inputs' elements.
 } zip_stage;
 
-// Reads all inputs also where one fails, so that they stay side by side.
+// Reads all inputs even after a failure, so that they stay aligned.
 static ls_status next_zipped(ls_stage *stage, ls_nest *element) {
   zip_stage *self = (zip_stage *)stage;
   const size_t count = stage->num_inputs;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Map of streams.
 //
-// Elements are read in order by the caller, become results on input threads,
-// some at the same time, and are given in order. A caller that needs one that
-// no thread has begun makes it, so that nobody waits for a thread that has not
-// come.
+// The caller reads elements in order; input threads map them, several at a
+// time; results are given in order. A caller that needs a result which no
+// thread has begun computes it, so that it never waits for a thread that is not
+// there.
 #include "base/runtime_internal.h"
 #include "data/making.h"
 #include "data/streams.h"
@@ -15,23 +15,23 @@ enum { MOST_SLOTS = 64, ANCHOR_DISTANCE = 64 };
 typedef struct map_slot {
   ls_input_task task;
   struct map_stage *owner;
-  bool queued;  // The stage's thread alone looks at it.
+  bool queued;  // Accessed by the stage's thread only.
   bool done;
   ls_nest input, result;
   ls_map_call call;
   ls_status status;
-  int64_t bytes;  // Of the result, as they are counted.
+  int64_t bytes;  // Counted bytes of the result.
 } map_slot;
 
 typedef struct map_stage {
   ls_stage stage;
   ls_anchors anchors;
   int64_t capacity;  // 0: no threads.
-  map_slot *slots;   // One at least.
-  int64_t next;      // To be given, as the anchors count.
+  map_slot *slots;   // At least one.
+  int64_t next;      // Number of the next result, as anchors count.
   int64_t id;
   int64_t last_bytes;
-  ls_mutex lock;  // Of `done`.
+  ls_mutex lock;  // Guards `done`.
   ls_condition made;
 } map_stage;
 
@@ -79,8 +79,8 @@ static ls_status read_slot(map_stage *self, map_slot *slot) {
   return ls_ok();
 }
 
-// Returns true if one more may be read ahead; the one to be given next always
-// may.
+// Returns true if one more element may be read ahead; the next one to be given
+// always may.
 static bool may_read(const map_stage *self) {
   const int64_t ahead = self->anchors.read - self->next;
   if (self->anchors.ended || ahead >= self->capacity) return false;
@@ -91,8 +91,8 @@ static bool may_read(const map_stage *self) {
   return held + self->last_bytes <= runtime->input_bytes;
 }
 
-// Reads ahead and sets threads to work. A failure is of the one to be given
-// next; others come up again.
+// Reads ahead and queues tasks. Reports a failure for the next element to be
+// given only; others will recur when their turn comes.
 static ls_status top_up(map_stage *self) {
   while (may_read(self)) {
     const int64_t number = self->anchors.read;
@@ -119,7 +119,7 @@ static void wait_for_slot(map_stage *self, const map_slot *slot) {
   ls_mutex_unlock(&self->lock);
 }
 
-// Takes a slot back from the threads, if none has begun with it.
+// Takes a slot's task back from the threads, if none has begun it.
 static bool withdraw_slot(const map_stage *self, map_slot *slot) {
   return ls_input_threads_withdraw(self->stage.work->threads, &slot->task);
 }
@@ -129,7 +129,8 @@ static void end_slot(map_stage *self, map_slot *slot) {
   ls_work_buffer(self->stage.work, self->stage.dataset, -1, -slot->bytes);
 }
 
-// Waits for a slot, or makes it here. A refused wait leaves it as it is.
+// Waits for a slot's result, or computes it here. A refused wait leaves the
+// slot unchanged.
 static ls_status finish_slot(map_stage *self, map_slot *slot) {
   if (slot->queued && withdraw_slot(self, slot)) {
     make_result(slot);
@@ -157,7 +158,7 @@ static ls_status give_result(map_stage *self, map_slot *slot,
   if (!ls_status_is_ok(status)) return status;
   const ls_nest old = *element;
   *element = slot->result;
-  slot->result = old;  // To be written again.
+  slot->result = old;  // Its memory is reused.
   self->last_bytes = ls_element_bytes(*element);
   return ls_ok();
 }
@@ -180,7 +181,7 @@ static ls_status next_mapped(ls_stage *stage, ls_nest *element) {
 }
 
 // ---- State -----------------------------------------------------------------
-// Drops what was read ahead.
+// Drops results and elements read ahead.
 static void drain_slots(map_stage *self) {
   for (; self->next < self->anchors.read && self->capacity > 0; ++self->next) {
     drop_slot(self, slot_of(self, self->next));
@@ -204,7 +205,7 @@ static ls_status restore_mapped(ls_stage *stage, const ls_record *record) {
   return ls_anchors_restore(&((map_stage *)stage)->anchors, record);
 }
 
-// Elements that nobody will see are not mapped.
+// Skips elements without mapping them.
 static ls_status skip_mapped(ls_stage *stage, int64_t count) {
   map_stage *self = (map_stage *)stage;
   for (; count > 0 && self->next < self->anchors.read && self->capacity > 0;

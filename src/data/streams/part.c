@@ -4,7 +4,7 @@
 
 typedef struct part_stage {
   ls_stage stage;
-  int64_t done;  // Of take: elements given. Of others: 1 once it has begun.
+  int64_t done;  // Take: elements given. Others: 1 after the first read.
 } part_stage;
 
 static const ls_part_dataset *part_of(const ls_stage *stage) {
@@ -57,7 +57,7 @@ const ls_stage_class ls_skip_stage = {PART_STAGE, .next = next_skipped,
                                       .skip = skip_skipped};
 
 // ---- Shard -----------------------------------------------------------------
-// Goes to its next element, past `more` others of it.
+// Goes to the shard's next element, past `more` others of the shard.
 static ls_status go_to_element(ls_stage *stage, int64_t more) {
   part_stage *self = (part_stage *)stage;
   const ls_part_dataset *part = part_of(stage);
@@ -84,15 +84,15 @@ const ls_stage_class ls_shard_stage = {PART_STAGE, .next = next_sharded,
 // Repeats its input: each repetition is an epoch of the input.
 typedef struct repeat_stage {
   ls_stage stage;
-  int64_t time;   // The one that is read.
-  int64_t given;  // Elements of it: one without any is the last.
+  int64_t time;   // The repetition being read.
+  int64_t given;  // Elements read of it; a repetition without any is the last.
 } repeat_stage;
 
 static int64_t times_of(const ls_stage *stage) {
   return ((const ls_repeat_dataset *)stage->dataset)->times;
 }
 
-// Numbers epochs as those of indexed data sets.
+// Numbers epochs as repeats of indexed data sets do.
 static ls_status enter_time(ls_stage *stage, int64_t time) {
   const int64_t times = times_of(stage);
   const uint64_t each = times > 0 ? (uint64_t)times : INT32_MAX;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prefetch within a pipeline of streams: elements are read ahead by an input
-// thread. At its end the iterator does that.
+// Prefetch within a pipeline of streams: an input thread reads elements ahead.
+// A prefetch at the end of a pipeline is done by the iterator.
 #include "data/ahead.h"
 #include "data/streams.h"
 #include "data/streams/anchors.h"
@@ -9,16 +9,16 @@ enum { ANCHOR_DISTANCE = 64 };
 
 typedef struct prefetch_stage {
   ls_stage stage;
-  ls_anchors anchors;  // The maker's; looked at while it pauses.
-  ls_ahead *ahead;     // NULL: it hands elements on.
+  ls_anchors anchors;  // Used by the maker; read while it pauses.
+  ls_ahead *ahead;     // NULL: elements are passed through.
   int64_t capacity;
-  int64_t *ids;   // Of the elements in between, by their numbers.
-  int64_t begun;  // Calls that failed before anything was read.
-  int64_t given;  // Elements, for the maker.
+  int64_t *ids;   // Ids of elements in the queue, by number.
+  int64_t begun;  // Makes that failed before reading an element.
+  int64_t given;  // Elements that the maker has given.
   int64_t id;
 } prefetch_stage;
 
-// On any thread, one at a time.
+// Reads one element; called by any thread, one at a time.
 static ls_status prefetched_make(void *user, int64_t number, ls_nest *element) {
   prefetch_stage *self = user;
   ls_anchors *anchors = &self->anchors;
@@ -50,7 +50,7 @@ static ls_status prefetched_next(ls_stage *stage, ls_nest *element) {
   return status;
 }
 
-// Forgets what is ahead of an input whose position is about to change.
+// Drops elements read ahead, before the input's position changes.
 static void drain_ahead(prefetch_stage *self) {
   if (self->ahead == NULL) return;
   ls_ahead_seek(self->ahead, 0, -1);
@@ -66,7 +66,8 @@ static ls_status prefetched_restart(ls_stage *stage, int64_t epoch) {
 static ls_status prefetched_save(ls_stage *stage, ls_record *record) {
   prefetch_stage *self = (prefetch_stage *)stage;
   if (self->ahead == NULL)
-    return ls_anchors_save(&self->anchors, 0, record);  // It has none.
+    return ls_anchors_save(&self->anchors, 0, record);  // Nothing is read
+                                                        // ahead.
   ls_ahead_pause(self->ahead);
   const int64_t at = ls_ahead_number(self->ahead) - self->begun;
   return ls_anchors_save(&self->anchors, at > 0 ? at : 0, record);
@@ -96,7 +97,7 @@ static ls_status prefetched_open(ls_stage *stage) {
   const bool is_last = work->stages[work->num_stages - 1] == stage->dataset;
   self->capacity = stage->dataset->prefetch;
   if (is_last || work->threads == NULL || self->capacity == 0) return ls_ok();
-  stage->inputs[0]->outer = NULL;  // Its time is another thread's.
+  stage->inputs[0]->outer = NULL;  // Another thread spends its time.
   self->ids =
       ls_new_array(work->allocator, int64_t, (size_t)self->capacity + 2);
   if (self->ids == NULL) return ls_out_of_memory();

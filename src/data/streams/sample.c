@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random choice among data sets.
+// Sample: chooses at random among data sets.
 #include <math.h>
 
 #include "base/values/random.h"
@@ -10,15 +10,15 @@ typedef struct sample {
   ls_dataset dataset;
   uint64_t seed;
   bool stop_at_first;
-  double *weights;  // One an input.
+  double *weights;  // One per input.
 } sample;
 
 typedef struct sample_stage {
   ls_stage stage;
   int64_t position;  // Elements given.
-  size_t last;       // The input that the last one came from.
+  size_t last;       // The input of the last element.
   int64_t ended;
-  bool *gone;  // Inputs that have ended.
+  bool *gone;  // Which inputs have ended.
 } sample_stage;
 
 static const sample *sample_of(const ls_stage *stage) {
@@ -26,8 +26,9 @@ static const sample *sample_of(const ls_stage *stage) {
 }
 
 // ---- Choosing --------------------------------------------------------------
-// The input for the element at this position, among those that go on, a
-// function of seeds, epoch and position; the number of inputs: none is left.
+// Chooses the input for the element at this position among those that have not
+// ended: a function of seeds, epoch and position. Returns the number of inputs
+// if all have ended.
 static size_t sample_choose(const sample_stage *self) {
   const sample *of = sample_of(&self->stage);
   const size_t count = self->stage.num_inputs;
@@ -171,7 +172,8 @@ static ls_dataset *sample_remake(const ls_dataset *dataset,
                                                                : LS_FLAG_OFF});
 }
 
-// Without end if one goes on for ever, whichever is drawn when; else their sum.
+// Returns infinite if an input is endless, whatever is drawn, else the sum of
+// sizes.
 static int64_t size_of(const sample *self) {
   int64_t sum = 0;
   if (self->stop_at_first) return LS_UNKNOWN_SIZE;

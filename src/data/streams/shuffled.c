@@ -1,37 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shuffle of streams, by blocks of as many elements as the buffer holds: a
-// block is dealt in the order that its number says, as of an indexed data set.
+// Shuffle of streams, by blocks as large as the buffer: a block is given in the
+// order of a permutation chosen by the block's number, as for an indexed data
+// set.
 //
-// Slot by slot, what is dealt makes room for an element of the next block. To
-// save a place is to say where the input was at the start of the block and how
-// many of it were dealt: then the block is read again, and the next one catches
-// up by and by.
+// Each given element frees its slot for an element of the next block. A saved
+// position has the input's state at the start of the block and how many of it
+// were given: a restore reads the block again, and the next block catches up
+// gradually.
 #include "data/own.h"
 #include "data/streams.h"
 
 typedef struct shuffle_slot {
   ls_nest element;
-  ls_status status;  // Of the read.
+  ls_status status;  // Result of reading it.
   int64_t id;
-  int64_t bytes;  // As they are counted.
+  int64_t bytes;  // Counted bytes.
   bool full;
 } shuffle_slot;
 
-// Elements as they came.
+// The elements of a block, in the order in which they were read.
 typedef struct arrivals {
-  ls_record *start;  // The input, before the first. NULL: none was read.
-  int64_t *slots;    // Of each.
+  ls_record *start;  // The input's state before the first element; or NULL.
+  int64_t *slots;    // The slot of each element.
   int64_t count;
 } arrivals;
 
 typedef struct shuffle_stage {
   ls_stage stage;
   shuffle_slot *slots;  // As many as the buffer holds.
-  arrivals now, then;   // Of the block that is dealt, of the one behind it.
+  arrivals now, then;   // Of the block being given, and of the next one.
   ls_permutation order;
   int64_t block, dealt;
-  bool filled;  // Else the block is to be read, and `dealt` of it dropped.
-  bool ended;   // The input has.
+  bool filled;  // If false: read the block, then drop `dealt` of it.
+  bool ended;   // The input has ended.
   int64_t id;
 } shuffle_stage;
 
@@ -61,8 +62,7 @@ static ls_status save_start(ls_stage *input, ls_record **start) {
   return ls_ok();
 }
 
-// Reads the input's next element into a free slot. A failure is one before the
-// read.
+// Reads the input's next element into a free slot. Fails only before the read.
 static ls_status read_into(shuffle_stage *self, arrivals *to, int64_t number) {
   ls_stage *input = self->stage.inputs[0];
   shuffle_slot *slot = &self->slots[number];
@@ -80,8 +80,7 @@ static ls_status read_into(shuffle_stage *self, arrivals *to, int64_t number) {
   return ls_ok();
 }
 
-// Reads up to `count` elements of the block behind this one into slots that
-// were dealt.
+// Reads up to `count` elements of the next block into freed slots.
 static ls_status read_behind(shuffle_stage *self, int64_t count) {
   for (; count > 0 && !self->ended && self->then.count < self->dealt; --count) {
     const uint64_t from =
@@ -97,12 +96,12 @@ static void set_order(shuffle_stage *self) {
                        self->stage.epoch, self->block, self->now.count);
 }
 
-// Reads the block that is to be dealt, and drops what was dealt of it.
+// Reads the current block, and drops the elements already given.
 static ls_status fill_block(shuffle_stage *self) {
   while (self->now.count < capacity_of(self) && !self->ended)
     LS_RETURN_IF_ERROR(read_into(self, &self->now, self->now.count));
   self->filled = true;
-  // A source may have less than it had.
+  // The source may be shorter than when it was saved.
   if (self->dealt > self->now.count) self->dealt = self->now.count;
   if (self->now.count == 0) return ls_ok();
   set_order(self);
@@ -116,7 +115,7 @@ static ls_status fill_block(shuffle_stage *self) {
   return ls_ok();
 }
 
-// Goes to the block behind this one, which is all dealt.
+// Moves on to the next block once this one is used up.
 static ls_status shuffled_go_on(shuffle_stage *self) {
   LS_RETURN_IF_ERROR(read_behind(self, capacity_of(self)));
   const arrivals last = self->now;
@@ -129,7 +128,7 @@ static ls_status shuffled_go_on(shuffle_stage *self) {
   return ls_ok();
 }
 
-// ---- Dealing ---------------------------------------------------------------
+// ---- Giving elements -------------------------------------------------------
 static ls_status shuffled_next(ls_stage *stage, ls_nest *element) {
   shuffle_stage *self = (shuffle_stage *)stage;
   if (!self->filled) LS_RETURN_IF_ERROR(fill_block(self));
@@ -146,10 +145,10 @@ static ls_status shuffled_next(ls_stage *stage, ls_nest *element) {
   if (ls_status_is_ok(status)) {
     const ls_nest old = *element;
     *element = slot->element;
-    slot->element = old;  // To be written again.
+    slot->element = old;  // Its memory is reused.
   }
   ++self->dealt;
-  // One, and one to catch up; what cannot be read now is read later.
+  // Reads one element, and one more to catch up; failures are retried later.
   ls_status_free(read_behind(self, 2));
   return status;
 }
@@ -171,7 +170,7 @@ static ls_status shuffled_restart(ls_stage *stage, int64_t epoch) {
   return ls_stage_restart(stage->inputs[0], epoch);
 }
 
-// A place behind all of a block is the start of the one behind it.
+// A position at a block's end is saved as the start of the next block.
 static ls_status shuffled_save(ls_stage *stage, ls_record *record) {
   shuffle_stage *self = (shuffle_stage *)stage;
   const bool behind =

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches of streams.
+// Batch of streams.
 #include "data/streams.h"
 
 typedef struct batch_stage {
   ls_stage stage;
-  int64_t given;      // Batches.
-  ls_nest *elements;  // Room for those of a batch, used again.
+  int64_t given;      // Batches given.
+  ls_nest *elements;  // Elements of a batch, reused for the next.
   int64_t *ids;
   size_t capacity, ids_capacity;
 } batch_stage;
@@ -14,8 +14,8 @@ static const ls_batch_dataset *batch_of(const ls_stage *stage) {
   return (const ls_batch_dataset *)stage->dataset;
 }
 
-// Reads the elements of a batch. One that fails is the batch's failure, and
-// takes its place in it, as it does in a batch of an indexed data set.
+// Reads the elements of a batch. An element that fails makes its batch fail and
+// still takes its position, as in a batch of an indexed data set.
 static ls_status read_elements(batch_stage *self, size_t *out_count,
                                size_t *out_failed) {
   ls_stage *stage = &self->stage;

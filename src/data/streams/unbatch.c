@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unbatch: the rows of dimension 0 of all leaves, each an element.
+// Unbatch: the rows of dimension 0 of all leaves become elements.
 #include "base/memory/own.h"
 #include "base/values/array_internal.h"
 #include "data/streams.h"
@@ -8,11 +8,11 @@
 
 typedef struct unbatch {
   ls_dataset dataset;
-  int64_t rows;  // Of each element of the input; below 0: they differ.
+  int64_t rows;  // Rows of each of the input's elements; negative: they differ.
 } unbatch;
 
 // ---- Rows ------------------------------------------------------------------
-// Counts the rows, which all leaves have.
+// Counts the rows, which must be the same for all leaves.
 static ls_status unbatch_count_rows(ls_nest batch, int64_t *rows,
                                     size_t *leaf) {
   for (size_t i = 0; i < ls_nest_count(batch); ++i)
@@ -32,7 +32,8 @@ static ls_status unbatch_count_rows(ls_nest batch, int64_t *rows,
 }
 
 // ---- Of indexed data sets --------------------------------------------------
-// The batch of an index, which the fetch keeps: neighbours are read together.
+// Gets the batch of an index; the fetch keeps it, since neighbours are read
+// together.
 static ls_status get_batch(const ls_dataset *dataset, ls_fetch *fetch,
                            int64_t number, ls_nest *out_batch) {
   ls_fetch_kept *kept = ls_fetch_keep(fetch, dataset);
@@ -56,7 +57,7 @@ static ls_status get_batch(const ls_dataset *dataset, ls_fetch *fetch,
       note = ls_none();
     }
   }
-  kept = ls_fetch_keep(fetch, dataset);  // It is there.
+  kept = ls_fetch_keep(fetch, dataset);  // Cannot fail: it exists.
   kept->nests[0] = batch;
   kept->nests[1] = note;
   *out_batch = batch;
@@ -97,7 +98,7 @@ typedef struct unbatch_stage {
   ls_stage stage;
   ls_anchors anchors;
   ls_nest batch;
-  bool has;  // It is one that is read.
+  bool has;  // `batch` is being read.
   int64_t row, rows;
   int64_t given;
 } unbatch_stage;
@@ -106,7 +107,7 @@ static ls_status read_batch(unbatch_stage *self) {
   size_t leaf = 0;
   const int64_t row = self->row;
   LS_RETURN_IF_ERROR(ls_anchors_keep(&self->anchors));
-  self->row = 0;  // Of none.
+  self->row = 0;  // There is no current row.
   LS_RETURN_IF_ERROR(ls_anchors_read(&self->anchors, &self->batch));
   self->rows = -1;
   LS_RETURN_IF_ERROR(unbatch_count_rows(self->batch, &self->rows, &leaf));
@@ -159,7 +160,7 @@ static void unbatch_close(ls_stage *stage) {
 }
 
 static ls_status unbatch_open(ls_stage *stage) {
-  // Before each batch: to read one again may cost much.
+  // Keeps an anchor before each batch: reading a batch again may be slow.
   ls_anchors_init(&((unbatch_stage *)stage)->anchors, stage->inputs[0], 1);
   return ls_ok();
 }
@@ -190,7 +191,7 @@ static const ls_dataset_class unbatch_class = {UNBATCH_CLASS, .get = get_row};
 static const ls_dataset_class unbatch_rows_class = {UNBATCH_CLASS,
                                                     .read = unbatch_read_rows};
 
-// Describes the rows, and counts them.
+// Makes the rows' spec, and counts the rows.
 static ls_status find_rows(unbatch *self, ls_leaf_spec *leaves) {
   const ls_dataset *input = self->dataset.inputs[0];
   self->rows = LS_UNKNOWN_DIM;

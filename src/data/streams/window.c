@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows over elements, stacked: element i has elements i * shift, i * shift +
-// stride, ... of the input.
+// Window: stacks elements i * shift, i * shift + stride, ... of the input to
+// element i.
 #include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
@@ -9,9 +9,9 @@
 #include "lockstep/streams.h"
 
 typedef struct window {
-  ls_batch_dataset batch;  // Of `size` elements, as far as stacking goes.
+  ls_batch_dataset batch;  // Batch options: batches of `size` elements.
   ls_dataset_window_options options;
-  int64_t span;  // From the first element to behind the last.
+  int64_t span;  // Input elements from the first up to and including the last.
 } window;
 
 // Counts the elements of a window that come before `end`.
@@ -42,15 +42,15 @@ static ls_status get_window(const ls_dataset *dataset, ls_fetch *fetch,
 // ---- Of streams ------------------------------------------------------------
 typedef struct held {
   ls_nest element;
-  ls_status status;  // Of its read.
+  ls_status status;  // Result of reading it.
 } held;
 
-// Elements are numbered as the anchors count; held are those from `first` on,
-// or as many of them as were read.
+// Elements are numbered by the anchors' count; the stage holds those from
+// `first` on that were read.
 typedef struct window_stage {
   ls_stage stage;
   ls_anchors anchors;
-  held *items;  // A ring of `span`.
+  held *items;  // A ring of `span` items.
   int64_t first, from;
   int64_t given;
 } window_stage;
@@ -74,7 +74,7 @@ static void drop_before(window_stage *self, int64_t number) {
   ls_anchors_drop(&self->anchors, number);
 }
 
-// Reads what the window needs, or up to the end.
+// Reads the elements of the window, or up to the end.
 static ls_status read_window(window_stage *self) {
   const window *of = window_of(&self->stage);
   ls_anchors *anchors = &self->anchors;
@@ -86,7 +86,7 @@ static ls_status read_window(window_stage *self) {
       ls_status_free(status);
     else
       item->status = status;
-    drop_before(self, self->first);  // Those between two windows.
+    drop_before(self, self->first);  // Drops the elements between two windows.
   }
   return ls_ok();
 }

@@ -15,7 +15,7 @@ typedef enum csv_state {
   FIELD_START,
   PLAIN,
   QUOTED,
-  BEHIND_QUOTE,   // After a quote that ends the field, or is the first of two.
+  BEHIND_QUOTE,   // After a quote: it ends the field or is the first of two.
   BEHIND_RETURN,  // After a closing quote and CR: LF must follow.
 } csv_state;
 
@@ -47,7 +47,7 @@ static csv_state begin_field(csv_scan *scan, char c, int64_t at) {
 static ls_status scan_character(csv_scan *scan, char c, int64_t at) {
   switch (scan->state) {
   case ROW_START:
-    // Empty lines belong to the previous row.
+    // Counts empty lines to the previous row.
     if (c == '\n' || c == '\r') return ls_ok();
     LS_RETURN_IF_ERROR(ls_offsets_add(scan->offsets, at));
     scan->state = begin_field(scan, c, at);
@@ -93,7 +93,7 @@ static ls_status scan_window(csv_scan *scan, const ls_reader *reader) {
   const char *data = reader->data;
   const char delimiter = scan->delimiter;
   for (size_t i = 0; i < reader->size && !has_enough(scan); ++i) {
-    // Fast path: most characters end nothing.
+    // Fast path: most characters end neither field nor row.
     if (scan->state == PLAIN) {
       while (i < reader->size && data[i] != delimiter && data[i] != '\n')
         ++i;
@@ -140,7 +140,8 @@ ls_status ls_csv_scan(const ls_file *file, char delimiter, int64_t most,
 }
 
 // ---- Fields ----------------------------------------------------------------
-// Removes the quotes from the field at `at`; returns its end in the row.
+// Removes the quotes from the field at `at`; returns the field's end in the
+// row.
 static size_t take_quoted(char *row, size_t size, size_t at,
                           ls_csv_field *out) {
   char *out_text = row + at;
@@ -236,8 +237,8 @@ static bool read_integer(ls_bytes text, ls_dtype dtype, void *out) {
   return true;
 }
 
-// Reads up to 19 digits with a point, which are exact in f64 if they make less
-// than 2^53, times or divided by a power of ten that is exact: one rounding.
+// Reads up to 19 digits with a point. They are exact in f64 if they make less
+// than 2^53; multiplying or dividing by an exact power of ten then rounds once.
 static bool read_short(ls_bytes text, double *out) {
   static const double powers[] = {
       1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
@@ -302,7 +303,7 @@ bool ls_csv_read(const ls_csv_field *field, ls_dtype dtype, void *out) {
   if (dtype == LS_DTYPE_BOOL) return read_bool(text, out);
   if (ls_dtype_is_integer(dtype)) return read_integer(text, dtype, out);
   if (!read_float(text, &value)) return false;
-  // Narrower floats are converted by way of f64.
+  // Converts narrower floats through f64.
   const float narrow = (float)value;
   switch (dtype) {
   case LS_DTYPE_F64:

@@ -29,12 +29,12 @@ typedef struct ls_csv_field {
   const char *text;
   size_t size;
   bool quoted;
-  size_t at;  // Its start in the row.
+  size_t at;  // The field's start in the row.
 } ls_csv_field;
 
-// Splits a row in place: texts are in `row`. Writes at most `room` fields;
-// `*out_count` is the number of all. Rows found by ls_csv_scan are valid; in
-// others the quotes are taken as they come.
+// Splits a row in place: the fields' texts are in `row`. Writes at most `room`
+// fields; `*out_count` is the number of all fields. The row should come from
+// ls_csv_scan; misplaced quotes of other rows are kept.
 void ls_csv_split(char *row, size_t size, char delimiter, ls_csv_field *fields,
                   size_t room, size_t *out_count);
 
@@ -43,7 +43,8 @@ void ls_csv_split(char *row, size_t size, char delimiter, ls_csv_field *fields,
 // spaces around it. Not for strings. Returns false if it is no such value.
 bool ls_csv_read(const ls_csv_field *field, ls_dtype dtype, void *out);
 
-// Returns the type of a text: i64, f32 or string; NONE for no value.
+// Returns the narrowest type that reads the field: i64, f32 or string; NONE for
+// a missing value.
 ls_dtype ls_csv_kind(const ls_csv_field *field);
 
 #endif  // LS_FORMATS_BYTES_CSV_H_

@@ -16,7 +16,7 @@ const char *ls_feature_kind_name(ls_feature_kind kind) {
 }
 
 // ---- Fields ----------------------------------------------------------------
-// The unread rest of a message.
+// A message whose fields are not all read yet.
 typedef struct message {
   ls_proto_input left;
   const ls_record_place *place;

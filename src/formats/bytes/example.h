@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // tf.Example: features by name, each a list of bytes, of 32-bit floats or of
-// 64-bit integers, encoded as protobuf. Wanted features are found in a record's
-// bytes in one pass; nothing is built.
+// 64-bit integers, encoded as protobuf. One pass over a record finds the wanted
+// features without building a message.
 //
 // Of two features of one name the last counts, as in protobuf. A feature whose
-// list comes in several messages, which no writer makes, is refused.
+// list is split over several messages, which no writer makes, is refused.
 //
 // Thread-safe, but for builders.
 #ifndef LS_FORMATS_BYTES_EXAMPLE_H_
@@ -27,7 +27,7 @@ const char *ls_feature_kind_name(ls_feature_kind kind);
 // A feature within an example's bytes.
 typedef struct ls_feature {
   ls_feature_kind kind;
-  const unsigned char *list;  // Message of its list.
+  const unsigned char *list;  // The message of the feature's list.
   size_t size;
 } ls_feature;
 
@@ -47,7 +47,7 @@ typedef struct ls_feature_place {
 } ls_feature_place;
 
 // Reads the values of a feature of that kind, at most `room` of them;
-// `*out_count` is the number of all. Bytes are lent from the record.
+// `*out_count` is the number of all values. Bytes are lent from the record.
 //   LS_INVALID_ARGUMENT  the feature is of another kind.
 //   LS_DATA_LOSS         its bytes are damaged.
 LS_MUST_USE ls_status ls_feature_bytes(const ls_feature_place *place,

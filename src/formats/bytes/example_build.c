@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Construction of tf.Examples from the inside out, because a message's size
-// precedes it.
+// Builds tf.Examples from the innermost message outwards, because a message's
+// size precedes it.
 #include "formats/bytes/example.h"
 #include "io/bytes.h"
 
-enum { BYTES_FIELD = 2 };  // Wire type of a field with a size.
+enum { BYTES_FIELD = 2 };  // Wire type of a field that starts with its size.
 
 void ls_example_init(ls_example_builder *builder, ls_allocator *allocator) {
   ls_text_init(&builder->features, allocator);
@@ -42,13 +42,13 @@ static void add_field(ls_text *text, unsigned number, const void *data,
   if (size > 0) ls_text_append_bytes(text, data, size);
 }
 
-// Passes a failure of `inner` on.
+// Appends `inner` as a field; a failure of `inner` becomes one of `text`.
 static void add_message(ls_text *text, unsigned number, const ls_text *inner) {
   add_field(text, number, inner->data, inner->size);
   text->failed |= inner->failed;
 }
 
-// Turns the current list into a feature of this name.
+// Wraps the current list in a feature of this name.
 static void add_feature(ls_example_builder *builder, const char *name,
                         ls_feature_kind kind) {
   unsigned char sizes[10];
@@ -98,7 +98,7 @@ void ls_example_add_ints(ls_example_builder *builder, const char *name,
   add_feature(builder, name, LS_FEATURE_INTS);
 }
 
-// The features are in builder->features; the example goes to `list`.
+// Wraps builder->features in an example, which goes to `list`.
 ls_status ls_example_end(ls_example_builder *builder, ls_bytes *out_example) {
   ls_text_clear(&builder->list);
   add_message(&builder->list, 1, &builder->features);

@@ -137,8 +137,8 @@ static ls_status decode_plain(const char *name, const void *bytes, size_t size,
   return ls_ok();
 }
 
-// Unpacks as many bytes as the header says and one more, which detects a longer
-// file.
+// Unpacks the bytes that the header promises and one more, which detects a
+// longer file.
 static ls_status inflate_file(ls_allocator *allocator, const char *name,
                               const void *bytes, size_t size, size_t wanted,
                               ls_array **out_array) {
@@ -152,7 +152,7 @@ static ls_status inflate_file(ls_allocator *allocator, const char *name,
   return decode_plain(name, inflated, got, out_array);
 }
 
-// Reads the header first: it says how much there may be.
+// Reads the header first, which gives the size to unpack.
 static ls_status decode_gzip(ls_allocator *allocator, const char *name,
                              const void *bytes, size_t size,
                              ls_array **out_array) {

@@ -17,7 +17,7 @@ ls_status ls_lines_scan(const ls_file *file, ls_offsets *offsets) {
     ls_reader_take(&reader, reader.size);
   }
   ls_reader_close(&reader);
-  // Stores the end once: the last line may end before the file or with it.
+  // Adds the end of the file, unless the last line ends there already.
   if (ls_status_is_ok(status) &&
       offsets->items[offsets->size - 1] != file->size)
     status = ls_offsets_add(offsets, file->size);
@@ -32,7 +32,8 @@ ls_bytes ls_line_trim(const char *data, size_t size) {
   return (ls_bytes){data, size};
 }
 
-// A few packed bytes may become a line without an end.
+// Refuses a long line of packed data: a few packed bytes may unpack to an
+// endless line.
 static ls_status too_long(const ls_reader *reader) {
   return ls_invalid_argument(
       "'%s' has a line of more than %d bytes from byte %lld of what is "

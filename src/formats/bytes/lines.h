@@ -15,9 +15,10 @@ LS_MUST_USE ls_status ls_lines_scan(const ls_file *file, ls_offsets *offsets);
 // Returns a line without its line end.
 ls_bytes ls_line_trim(const char *data, size_t size);
 
-// Reads the next line of a reader, in its window until its next use.
+// Reads the next line of a reader into its window, valid until the reader's
+// next use.
 //   LS_OUT_OF_RANGE      there is none.
-//   LS_INVALID_ARGUMENT  packed data with a line longer than about that.
+//   LS_INVALID_ARGUMENT  packed data with a line longer than about this.
 enum { LS_LINE_PACKED_MOST = 1 << 26 };
 LS_MUST_USE ls_status ls_lines_next(ls_reader *reader, ls_bytes *out_line);
 

@@ -11,7 +11,7 @@
 
 typedef struct ls_offsets {
   ls_allocator *allocator;
-  int64_t *items;  // One more than there are records: the last is the end.
+  int64_t *items;  // Ends with the end of the last record.
   size_t size, capacity;
 } ls_offsets;
 

@@ -5,7 +5,7 @@
 #include "io/protobuf/tfrecord.h"
 
 // ---- Reading ---------------------------------------------------------------
-// With long records only the heads are read.
+// Reads only the heads of records longer than this, in chunks.
 enum { LONG_RECORD = 16 << 10, HEADS_CHUNK = 4 << 10 };
 
 ls_status ls_tfrecord_scan(const ls_file *file, ls_offsets *offsets) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TFRecord files as a whole: where their records start, and how they are
-// written. io/protobuf/tfrecord.h has the records themselves.
+// TFRecord files: finds where their records start, and writes them.
+// io/protobuf/tfrecord.h reads single records.
 //
 // Thread-safe, but for writers.
 #ifndef LS_FORMATS_BYTES_TFRECORD_FILE_H_

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays in files, whose rows are elements: a column of each. Elements lie in a
-// file as they are needed, or are in memory because they are few, or packed.
+// Data sets whose elements are rows of arrays in files, one column per array.
+// Rows are read from the file when needed, or are loaded if they are few or
+// packed.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/nest_internal.h"
@@ -15,13 +16,13 @@ typedef struct column {
   ls_source_file *file;
   ls_npy_header header;
   size_t row_size;
-  ls_array *loaded;  // NULL: they are in the file.
+  ls_array *loaded;  // NULL: rows are read from the file.
 } column;
 
 typedef struct columns_dataset {
   ls_dataset base;
   const char *format;
-  column *columns;  // By leaf.
+  column *columns;  // One per leaf.
   size_t count;
 } columns_dataset;
 
@@ -66,7 +67,7 @@ static ls_status read_rows(const column *self, int64_t from, size_t count,
   return ls_ok();
 }
 
-// Rows that follow one another are read at once, to where they are wanted.
+// Reads neighbouring rows together, directly to their destination.
 static ls_status read_columns(const ls_dataset *dataset, ls_fetch *fetch,
                               const int64_t *indices, size_t count,
                               void *const *rows) {
@@ -87,7 +88,8 @@ static ls_status read_columns(const ls_dataset *dataset, ls_fetch *fetch,
 }
 
 // ---- Files -----------------------------------------------------------------
-// All columns have the same rows, so to shards of files they are one.
+// To sharding by files all columns are one file, as an element needs a row of
+// each.
 static size_t one_file(const ls_dataset *dataset) {
   (void)dataset;
   return 1;
@@ -119,7 +121,8 @@ static ls_status load_column(column *self) {
   return ls_npy_read_elements(self->file->file, &self->header, &self->loaded);
 }
 
-// `*loaded` is what has been loaded for the data set.
+// Loads the column if the options say so; `*loaded` counts the bytes loaded for
+// the data set.
 static ls_status load_if(column *self, const ls_columns_options *options,
                          int64_t *loaded) {
   const int64_t size =
@@ -143,7 +146,7 @@ typedef struct column_list {
   ls_allocator *allocator;
   column *items;
   size_t count;
-  ls_nest like;    // A nest with a leaf per column, in their order.
+  ls_nest like;    // A nest with one leaf per column, in column order.
   int64_t loaded;  // Bytes loaded for the data set so far.
 } column_list;
 
@@ -162,7 +165,7 @@ static ls_status add_columns(column_list *list, size_t count) {
   return ls_ok();
 }
 
-// Describes the rows of a column.
+// Computes the spec of a column's rows.
 static ls_status describe_rows(const columns_dataset *self, size_t i,
                                ls_type *out) {
   column *described = &self->columns[i];
@@ -182,7 +185,7 @@ static ls_status describe_rows(const columns_dataset *self, size_t i,
   return ls_ok();
 }
 
-// Completes the data set of its columns; `like` is taken over.
+// Completes the data set from its columns; takes `like` over.
 static ls_status begin_columns(columns_dataset *self, ls_nest like) {
   LS_OWN(ls_nest, owned) = like;
   ls_dataset *base = &self->base;
@@ -201,7 +204,7 @@ static bool has_strings(const column_list *list) {
   return false;
 }
 
-// Makes a nest of all columns, loaded.
+// Makes a nest of all columns' arrays, which are loaded.
 static ls_nest load_columns(const column_list *list) {
   LS_OWN_ARRAY(list->allocator, ls_nest, items, list->count);
   ls_status status = items == NULL ? ls_out_of_memory() : ls_ok();
@@ -213,10 +216,10 @@ static ls_nest load_columns(const column_list *list) {
   return ls_nest_pack(list->like, items, list->count);
 }
 
-// Makes the data set of the columns, which it takes from the list. `status`,
-// taken over, is what went wrong with them.
+// Makes the data set of the list's columns, which it takes. `status`, taken
+// over, is the failure of making them, if any.
 static ls_dataset *make_columns(column_list *list, ls_status status) {
-  // Strings are arrays of their own.
+  // Columns of strings are read by the array source.
   if (ls_status_is_ok(status) && has_strings(list))
     return ls_dataset_from_arrays(load_columns(list));
   columns_dataset *self = (columns_dataset *)ls_dataset_new(
@@ -302,7 +305,7 @@ ls_dataset *ls_dataset_npy(const char *path,
   return make_columns(&list, open_npy(path, options, &list));
 }
 
-// A packed member is loaded whole.
+// Loads a packed member whole.
 static ls_status unpack_member(const ls_zip *zip, const ls_zip_entry *entry,
                                const char *name, column *out) {
   ls_allocator *allocator = zip->allocator;
@@ -332,8 +335,8 @@ static ls_status open_member(const ls_zip *zip, const ls_zip_entry *entry,
   return load_if(out, options, loaded);
 }
 
-// Finds the member that holds an array of this name: with ".npy" after it, or
-// as it is.
+// Finds the member of an array: its name with ".npy" appended, or else the
+// plain name.
 static ls_status find_member(const ls_zip *zip, const char *name,
                              const ls_zip_entry **out) {
   *out = NULL;
@@ -357,14 +360,14 @@ static ls_status find_member(const ls_zip *zip, const char *name,
                       name, ls_text_data(&known));
 }
 
-// An array's name is its member's without ".npy"; a copy of the caller's.
+// Returns a member's name without ".npy", a copy that the caller owns.
 static char *name_of_array(const ls_zip *zip, const char *member) {
   const size_t length = strlen(member);
   const bool is_npy = length > 4 && strcmp(member + length - 4, ".npy") == 0;
   return ls_copy_text(zip->allocator, member, length - (is_npy ? 4 : 0));
 }
 
-// Names of arrays, each of which is owned.
+// A list of owned array names.
 typedef struct key_list {
   ls_allocator *allocator;
   char **items;
@@ -378,8 +381,8 @@ static void drop_keys(key_list *keys) {
 }
 LS_OWNED_STRUCT(key_list, drop_keys)
 
-// Opens the chosen members and names them. Columns stand by the leaves of the
-// dict, which go by sorted name.
+// Opens the chosen members and names them. Columns are in the order of the
+// dict's leaves, which are sorted by name.
 static ls_status open_members(const ls_zip *zip, ls_source_file *file,
                               const char *const *names, size_t count,
                               const ls_columns_options *options,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CSV files: columns with types, given or seen in the first rows.
+// CSV files as data sets. Types of columns are given or guessed from the first
+// rows.
 #include "base/memory/map.h"
 #include "base/memory/own.h"
 #include "base/require.h"
@@ -12,11 +13,12 @@
 typedef struct csv_column {
   const char *name;
   ls_dtype dtype;
-  const char *missing;    // NULL: an empty field is refused.
-  size_t field;           // Its place in a row.
-  bool guessed;           // Nobody said what it is.
-  bool stacked;           // One of those that are one array.
-  size_t item, leaf, at;  // In elements: which ones, its first byte there.
+  const char *missing;    // Value of an empty field; NULL: refuse it.
+  size_t field;           // Index of the column in a row.
+  bool guessed;           // Its type is guessed.
+  bool stacked;           // Belongs to the stacked columns, which make one
+                          // array.
+  size_t item, leaf, at;  // Item and leaf of elements; first byte in the leaf.
 } csv_column;
 
 typedef struct csv_decoder {
@@ -25,12 +27,13 @@ typedef struct csv_decoder {
   bool header;
   csv_column *columns;
   size_t count;
-  const char **keys;              // Of the items of elements.
-  size_t num_items, num_stacked;  // Some columns may be one of them,
-  char *stack;                    // which has this name.
-  size_t num_fields;              // Of every row.
-  char *texts;  // Names and what is missing, each with a zero.
-  // The first file's line of names, as it stands.
+  const char **keys;              // Names of the elements' items.
+  size_t num_items, num_stacked;  // Number of items; columns stacked to one of
+                                  // them,
+  char *stack;                    // and the name of that item.
+  size_t num_fields;              // Number of fields of every row.
+  char *texts;  // Column names and missing values, zero-terminated.
+  // The first file's header line, unparsed.
   char *names;
   ls_csv_field *fields;
 } csv_decoder;
@@ -56,13 +59,13 @@ static void describe_csv(const ls_record_decoder *decoder, ls_text *text) {
 }
 
 // ---- Rows ------------------------------------------------------------------
-// Splits a row into all of its fields; the caller's.
+// Splits a row into all of its fields, which the caller owns.
 static ls_status split_row(const csv_decoder *self, char *row, size_t size,
                            ls_csv_field **out_fields, size_t *out_count) {
   ls_allocator *allocator = self->base.allocator;
   size_t room = 16;
   *out_fields = NULL;
-  // Taking a row apart changes it: once to count, on a copy.
+  // Splitting changes the row, so the count uses a copy.
   LS_OWN_MEMORY(allocator, char, copy) = ls_copy_text(allocator, row, size);
   LS_RETURN_IF_NO_MEMORY(copy);
   ls_csv_split(copy, size, self->delimiter, NULL, 0, &room);
@@ -72,7 +75,7 @@ static ls_status split_row(const csv_decoder *self, char *row, size_t size,
   return ls_ok();
 }
 
-// Reads the bytes of a file from `from` to `to`; the caller's.
+// Reads the bytes from `from` to `to` of a file; the caller owns them.
 static ls_status read_bytes(const csv_decoder *self, const ls_file *file,
                             int64_t from, int64_t to, char **out) {
   const size_t size = (size_t)(to - from);
@@ -91,7 +94,7 @@ static bool same_names(const csv_decoder *self, const ls_csv_field *fields,
   return true;
 }
 
-// All files have the first one's names.
+// Checks that a file has the first file's header line.
 static ls_status check_csv(const ls_record_decoder *decoder,
                            const ls_source_file *source) {
   const csv_decoder *self = (const csv_decoder *)decoder;
@@ -118,7 +121,7 @@ static ls_status scan_csv(const ls_record_decoder *decoder,
   ls_offsets *offsets = &file->offsets;
   LS_RETURN_IF_ERROR(ls_csv_scan(file->file, self->delimiter, 0, offsets));
   if (self->header && ls_offsets_count(offsets) > 0) {
-    // The line of names is no element.
+    // Does not count the header line.
     --offsets->size;
     memmove(offsets->items, offsets->items + 1,
             offsets->size * sizeof(*offsets->items));
@@ -154,7 +157,7 @@ static ls_status read_field(const csv_column *column, const ls_record_at *at,
   return bad_field(column, at, field);
 }
 
-// Splits a row into its fields, in room of the fetch.
+// Splits a row into its fields, in the fetch's room.
 static ls_status split_fields(const csv_decoder *self, ls_fetch *fetch,
                               const ls_record_at *at, char *bytes, size_t size,
                               ls_csv_field **out) {
@@ -222,7 +225,7 @@ static ls_status make_csv(const ls_record_decoder *decoder, ls_fetch *fetch,
       *item = ls_nest_array(array);
       continue;
     }
-    if (column->at == 0) {  // The first of those that are stacked.
+    if (column->at == 0) {  // The first stacked column makes the array for all.
       LS_RETURN_IF_ERROR(ls_array_create(
           column->dtype, LS_SHAPE((int64_t)self->num_stacked), &array));
       *item = ls_nest_array(array);
@@ -230,7 +233,7 @@ static ls_status make_csv(const ls_record_decoder *decoder, ls_fetch *fetch,
     LS_RETURN_IF_ERROR(read_field(column, at, field,
                                   (char *)ls_nest_data(*item, 0) + column->at));
   }
-  items.count = 0;  // The dict has them.
+  items.count = 0;  // The dict owns them.
   return ls_element_replace(
       ls_nest_dict("", self->keys, items.items, self->num_items), element);
 }
@@ -245,7 +248,7 @@ static const ls_record_format csv_format = {.name = "csv",
                                             .destroy = destroy_csv};
 
 // ---- Columns ---------------------------------------------------------------
-// Adds a column of this name, which need not end with a zero.
+// Adds a column; `name` need not be zero-terminated.
 static void add_column(csv_decoder *self, const char *name, size_t size,
                        const ls_csv_column *wanted, size_t place, char **room) {
   csv_column *column = &self->columns[self->count];
@@ -263,8 +266,8 @@ static void add_column(csv_decoder *self, const char *name, size_t size,
   *room += length;
 }
 
-// Maps names to positions of columns, from 1 on; of two of one name to the
-// first.
+// Maps names to column numbers, counted from 1; a repeated name to its first
+// column.
 static ls_status map_fields(const csv_decoder *self, ls_map *places) {
   for (size_t i = 0; i < self->num_fields; ++i) {
     const ls_csv_field *field = &self->fields[i];
@@ -303,7 +306,7 @@ static ls_status check_column(const ls_csv_column *column) {
                              column->name, ls_dtype_name(dtype));
 }
 
-// Adds the columns that are wanted, by default all.
+// Adds the requested columns, by default all.
 static ls_status choose_columns(csv_decoder *self, const ls_map *places,
                                 const char *path,
                                 const ls_csv_options *options) {
@@ -347,7 +350,7 @@ static ls_dtype join_dtypes(ls_dtype a, ls_dtype b) {
                                                       : LS_DTYPE_F32;
 }
 
-// Widens the types that are guessed by a row.
+// Widens the guessed types to fit a row.
 static ls_status guess_by_row(csv_decoder *self, const ls_file *file,
                               int64_t from, int64_t end) {
   ls_allocator *allocator = self->base.allocator;
@@ -366,7 +369,7 @@ static ls_status guess_by_row(csv_decoder *self, const ls_file *file,
   return ls_ok();
 }
 
-// Guesses types that are not given, by the rows that were found.
+// Guesses the types that are not given from the first rows.
 static ls_status guess_types(csv_decoder *self, const ls_file *file,
                              const ls_offsets *offsets) {
   for (size_t i = 0; i < self->count; ++i)
@@ -380,7 +383,7 @@ static ls_status guess_types(csv_decoder *self, const ls_file *file,
   return ls_ok();
 }
 
-// The line of names, which the fields lie in.
+// Reads the header line, to which the fields point.
 static ls_status read_names(csv_decoder *self, const ls_file *file,
                             const ls_offsets *offsets) {
   if (ls_offsets_count(offsets) == 0)
@@ -392,7 +395,7 @@ static ls_status read_names(csv_decoder *self, const ls_file *file,
                    &self->num_fields);
 }
 
-// Numbers the items: one for each column, one for all that are stacked.
+// Numbers the items: one per column, and one for all stacked columns.
 static ls_status number_items(csv_decoder *self) {
   const csv_column *first = NULL;
   for (size_t i = 0; i < self->count; ++i) {
@@ -412,14 +415,14 @@ static ls_status number_items(csv_decoder *self) {
   return ls_ok();
 }
 
-// A dict of all items, and which leaf each of them is: dicts are flattened by
-// sorted key.
+// Makes the spec, a dict of all items, and finds each item's leaf: a dict's
+// leaves are sorted by key.
 static ls_status make_spec(csv_decoder *self) {
   LS_RETURN_IF_ERROR(number_items(self));
   const size_t count = self->num_items;
   ls_allocator *allocator = self->base.allocator;
   LS_OWN_ARRAY(allocator, ls_nest, items, count);
-  LS_OWN_ARRAY(allocator, size_t, leaves, count);  // By item.
+  LS_OWN_ARRAY(allocator, size_t, leaves, count);  // Leaf of each item.
   if (items == NULL || leaves == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
     items[i] = ls_nest_i64((int64_t)i);
@@ -433,7 +436,7 @@ static ls_status make_spec(csv_decoder *self) {
   for (size_t i = 0; i < self->count; ++i) {
     const csv_column *column = &self->columns[i];
     const ls_shape all = LS_SHAPE((int64_t)self->num_stacked);
-    if (column->at == 0)  // Of those that are stacked the first.
+    if (column->at == 0)  // Only the first stacked column has an item.
       items[column->item] =
           ls_nest_spec(column->dtype, column->stacked ? all : LS_SCALAR);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fashion-MNIST (Xiao, Rasul, Vollgraf 2017), from the files it comes in.
+// Fashion-MNIST (Xiao, Rasul, Vollgraf 2017), read from its original files.
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 static const char debian_directory[] = "/usr/share/datasets/fashion-mnist";
 
-// Names the file, and for a folder that is the caller's own the folder, too.
+// Reports a missing file; names the folder, too, if the caller chose it.
 static ls_status fashion_mnist_missing(ls_runtime *runtime,
                                        const char *directory,
                                        const char *name) {
@@ -59,7 +59,7 @@ static ls_status fashion_mnist_check(const char *directory, const char *name,
                                        : "images u8[n,height,width]");
 }
 
-// Both files of a part, as a tuple of arrays.
+// Reads both files of a part as a tuple of arrays.
 static ls_status fashion_mnist_read_part(ls_runtime *runtime,
                                          const char *directory,
                                          const char *part,

@@ -8,9 +8,9 @@
 #include "lockstep/shape_rules.h"
 
 typedef struct feature {
-  ls_tfrecord_feature wanted;  // Its name is in `names`.
-  int64_t count;               // Values of an example; -1: any number.
-  size_t leaf;                 // Its number in elements.
+  ls_tfrecord_feature wanted;  // `wanted.name` points into `names`.
+  int64_t count;               // Values per example; -1: any number.
+  size_t leaf;                 // Number of its leaf.
 } feature;
 
 struct ls_features {
@@ -45,7 +45,7 @@ static ls_status features_check(const ls_tfrecord_feature *wanted,
   return ls_ok();
 }
 
-// Which leaf each feature is: dicts are flattened by sorted key.
+// Finds the leaf of each feature: a dict's leaves are sorted by key.
 static ls_status number_leaves(ls_features *self) {
   LS_OWN_ARRAY_OR_RETURN(self->allocator, ls_nest, items, self->count);
   for (size_t i = 0; i < self->count; ++i)
@@ -139,7 +139,7 @@ static ls_status wrong(const feature *self, const ls_record_place *place,
       found, what, wanted);
 }
 
-// Stores an integer; false if it is out of bounds.
+// Stores an integer; returns false if it is out of bounds.
 static bool store_integer(ls_dtype dtype, int64_t value, void *to) {
   const size_t size = ls_dtype_size(dtype);
   if (dtype == LS_DTYPE_BOOL) {
@@ -179,7 +179,7 @@ static void store_missing(const feature *self, size_t count, char *to) {
   }
 }
 
-// A read of one feature.
+// A feature of an example about to be read.
 typedef struct reading {
   const feature *self;
   const ls_record_place *place;
@@ -188,7 +188,7 @@ typedef struct reading {
   ls_fetch *fetch;
 } reading;
 
-// Reads one bytes value, which is the elements themselves.
+// Reads a single bytes value as the raw elements.
 static ls_status read_raw(const reading *in, size_t count, char *to) {
   const ls_dtype dtype = in->self->wanted.dtype;
   ls_bytes bytes = {0};
@@ -258,7 +258,7 @@ static ls_status read_numbers(const reading *in, size_t count, char *to) {
 }
 
 // ---- Examples --------------------------------------------------------------
-// Finds all features of an example, as reads, in room of the fetch.
+// Finds all features of an example, in the fetch's room.
 static ls_status find_features(const ls_features *features, ls_fetch *fetch,
                                const ls_record_place *place, ls_bytes example,
                                reading **out) {
@@ -293,7 +293,7 @@ ls_status ls_features_read(const ls_features *features, ls_fetch *fetch,
   return ls_ok();
 }
 
-// Counts the values of a feature of any number, as elements of its type.
+// Counts the elements of a feature without fixed count.
 static ls_status count_values(const reading *in, size_t *out) {
   const ls_dtype dtype = in->self->wanted.dtype;
   ls_bytes raw = {0};
@@ -357,7 +357,7 @@ ls_status ls_features_make(const ls_features *features, ls_fetch *fetch,
   LS_RETURN_IF_ERROR(find_features(features, fetch, place, example, &reads));
   for (size_t i = 0; i < features->count; ++i)
     LS_RETURN_IF_ERROR(make_array(&reads[i], &items.items[i]));
-  items.count = 0;  // The dict has them.
+  items.count = 0;  // The dict owns them.
   return ls_element_replace(
       ls_nest_dict("", features->keys, items.items, features->count), element);
 }

@@ -12,7 +12,7 @@ typedef struct example {
   ls_bytes bytes;
   char **keys;
   ls_nest *items;
-  size_t count, room;  // `room`: features, also those that stand twice.
+  size_t count, room;  // Features so far (with repeated names), and capacity.
 } example;
 
 static ls_status count_feature(void *user, ls_bytes name,
@@ -44,7 +44,7 @@ static ls_status make_values(const example *self, ls_bytes name,
   *out = ls_none();
   if (feature->kind == LS_FEATURE_ABSENT) return ls_ok();
   LS_RETURN_IF_ERROR(read_values(&place, feature, NULL, 0, &count));
-  // Bytes are lent from the record, and copied by the array.
+  // The record lends the bytes; the array copies them.
   LS_OWN_ARRAY_OR_RETURN(self->allocator, char, values,
                          ls_dtype_size(dtype) * count + 1);
   ls_array *array = NULL;
@@ -55,7 +55,7 @@ static ls_status make_values(const example *self, ls_bytes name,
   return ls_ok();
 }
 
-// Of a name that stands twice the last counts.
+// Of features with one name the last counts.
 static ls_status take_feature(void *user, ls_bytes name,
                               const ls_feature *feature) {
   example *self = user;
@@ -96,13 +96,14 @@ static ls_status read_example(const char *file, ls_bytes bytes, ls_nest *out) {
       ls_example_visit(&place, bytes.data, bytes.size, take_feature, &self));
   *out =
       ls_nest_dict("", (const char *const *)self.keys, self.items, self.count);
-  memset(self.items, 0, self.count * sizeof(*self.items));  // The dict's.
+  memset(self.items, 0, self.count * sizeof(*self.items));  // The dict owns
+                                                            // them.
   return ls_nest_status(*out);
 }
 
 static ls_status read_first(const char *const *paths, size_t num_paths,
                             ls_nest *out) {
-  // Only the first is read: nothing is scanned.
+  // Reads only the first record; scans no file.
   LS_OWN(ls_dataset, dataset) = ls_dataset_tfrecords(paths, num_paths, NULL);
   LS_OWN(ls_iterator, iterator) = NULL;
   LS_OWN(ls_nest, record) = ls_none();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images in one folder a class. What is kept of a file is its name.
+// Image folders: images in one folder per class. Keeps only the files' names.
 #include <inttypes.h>
 #include <strings.h>
 
@@ -15,18 +15,18 @@
 
 typedef struct image_class {
   char *name;
-  int64_t first;  // Of the elements; the next class begins where it ends.
+  int64_t first;  // First element of the class; the next class follows.
 } image_class;
 
 typedef struct image_folder {
   ls_dataset base;
   ls_image_folder_options options;
-  ls_file_system files;  // Of the runtime that it was made under.
+  ls_file_system files;  // The file system of the maker's runtime.
   char *folder;
   image_class *classes;
   size_t num_classes, classes_capacity;
-  ls_text names;   // Of all files, each with its zero.
-  size_t *starts;  // Of each element's.
+  ls_text names;   // All file names, zero-terminated.
+  size_t *starts;  // Start of each element's file name in `names`.
   size_t starts_capacity;
 } image_folder;
 
@@ -40,7 +40,7 @@ static void image_folder_destroy(ls_dataset *dataset) {
   if (self->names.allocator != NULL) ls_text_deinit(&self->names);
 }
 
-// Names of classes and files, not the folder's, so that it may move.
+// Names classes and files, not the folder, so that the folder may move.
 static void image_folder_describe(const ls_dataset *dataset, ls_text *text) {
   const image_folder *self = (const image_folder *)dataset;
   uint32_t sum = ls_crc32c(0, ls_text_data(&self->names), self->names.size);
@@ -61,7 +61,8 @@ static void image_folder_describe(const ls_dataset *dataset, ls_text *text) {
 
 // ---- One image -------------------------------------------------------------
 static int64_t label_of(const image_folder *self, int64_t index) {
-  size_t low = 0, high = self->num_classes;  // It begins at `low` or behind.
+  size_t low = 0, high = self->num_classes;  // The class begins at `low` or
+                                             // later.
   while (high - low > 1) {
     const size_t middle = low + (high - low) / 2;
     if (self->classes[middle].first <= index)
@@ -72,9 +73,9 @@ static int64_t label_of(const image_folder *self, int64_t index) {
   return (int64_t)low;
 }
 
-// The file of an element. Its path and its bytes are the fetch's: memory that
-// is given back after each image goes to the system and comes back page by
-// page.
+// Reads the file of an element. Path and bytes are in the fetch's room: large
+// blocks freed after each image would return to the system and come back page
+// by page.
 static ls_status image_folder_read_file(const image_folder *self,
                                         ls_fetch *fetch, int64_t index,
                                         const char **out_path, char **out_bytes,
@@ -91,7 +92,7 @@ static ls_status image_folder_read_file(const image_folder *self,
                           out_bytes, out_size);
 }
 
-// The part of an image that is of the shape's proportions.
+// Crops to the largest part with the proportions of `to`.
 static void cut_to(const ls_raster *to, ls_raster *from) {
   int64_t height = from->height, width = from->width;
   if (width * to->height > height * to->width)
@@ -118,7 +119,7 @@ static ls_pixels image_folder_pixels_of(const ls_raster *raster) {
                      .bits = 8};
 }
 
-// Decodes into a raster of any size.
+// Decodes into a raster of a given size.
 static ls_status decode_to_size(const image_folder *self, ls_fetch *fetch,
                                 const ls_image_file *file,
                                 const ls_image_header *header,
@@ -192,7 +193,7 @@ static ls_status read_images(const ls_dataset *dataset, ls_fetch *fetch,
   return ls_ok();
 }
 
-// Makes `*element` an image of its own size, with its label.
+// Makes `*element` an image of its file's size, with its label.
 static ls_status make_element(const image_folder *self, ls_fetch *fetch,
                               int64_t index, const ls_image_file *file,
                               const ls_image_header *header, ls_nest *element) {
@@ -232,7 +233,7 @@ static void image_folder_name_file(const ls_dataset *dataset, int64_t index,
   .destroy = image_folder_destroy, .describe = image_folder_describe
 static const ls_dataset_class sized_class = {IMAGE_FOLDER_CLASS,
                                              .read = read_images};
-// Of images as they are.
+// For images of any size.
 static const ls_dataset_class any_size_class = {IMAGE_FOLDER_CLASS,
                                                 .get = get_image};
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records that files say nothing of: lines, bytes of one size, and the names of
-// files themselves.
+// Data sets of lines, of records of one size, and of file names.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "formats/bytes/lines.h"
@@ -69,7 +68,8 @@ typedef struct fixed_decoder {
   ls_records_options options;
 } fixed_decoder;
 
-// Offsets are computed, but there: 8 bytes a record, as for all formats.
+// Offsets are stored although they are computable, so that all formats work
+// alike.
 static ls_status scan_records(const ls_record_decoder *decoder,
                               ls_source_file *file) {
   const ls_records_options *o = &((const fixed_decoder *)decoder)->options;

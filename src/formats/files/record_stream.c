@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are read from the start to the end, as packed ones must be. Where
-// it is: the file, and how many of its records have been given; to go there,
-// the file is read from its start.
+// Reads files sequentially, as packed ones must be. A position is the file and
+// the number of its records given so far; to restore it the file is read from
+// its start.
 #include "data/stage.h"
 #include "formats/files/source.h"
 
 typedef struct record_stage {
   ls_stage base;
-  int64_t file;    // After the last one: the end.
-  int64_t record;  // In it, the next.
-  int64_t id;      // Of the next, among all.
+  int64_t file;    // Number of files: the end.
+  int64_t record;  // Number of the next record in the file.
+  int64_t id;      // Number of the next record among all.
   bool is_open;
   ls_reader reader;
 } record_stage;
@@ -32,7 +32,8 @@ static ls_status open_reader(record_stage *self) {
   return ls_ok();
 }
 
-// The next record's bytes, of whatever file. OUT_OF_RANGE: the end.
+// Reads the next record's bytes, in this or a later file; OUT_OF_RANGE at the
+// end.
 static ls_status next_bytes(record_stage *self, ls_record_at *at, char **bytes,
                             size_t *size) {
   const ls_record_source *source = source_of(self);
@@ -45,7 +46,7 @@ static ls_status next_bytes(record_stage *self, ls_record_at *at, char **bytes,
         source->decoder, &self->reader, at, bytes, size);
     if (ls_status_is_ok(status)) return status;
     close_reader(self);
-    // A file that is damaged has no more.
+    // A damaged file ends here.
     ++self->file;
     self->record = 0;
     if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;

@@ -60,7 +60,7 @@ bool ls_source_loads(ls_flag load, int64_t size, int64_t *loaded) {
   return loads;
 }
 
-// Appends the names that a path stands for to `text`, each with its zero.
+// Appends the files that a path names to `text`, zero-terminated.
 static ls_status add_paths(const char *path, ls_allocator *allocator,
                            ls_text *text, size_t *count) {
   LS_OWN_MEMORY(allocator, const char *, found) = NULL;
@@ -133,7 +133,7 @@ ls_status ls_element_of_bytes(const void *data, size_t size, ls_nest *element) {
   return ls_element_replace(ls_nest_array(array), element);
 }
 
-// As rows of one element.
+// Writes a record as the only row of a new element.
 static ls_status fill_element(const ls_record_source *self, ls_fetch *fetch,
                               const ls_record_at *at, char *bytes, size_t size,
                               ls_nest *element) {
@@ -162,7 +162,7 @@ ls_status ls_record_source_element(const ls_record_source *self,
                                      element);
 }
 
-// The file that element `index` is in.
+// Returns the file that has element `index`.
 static size_t file_of(const ls_record_source *self, int64_t index) {
   size_t low = 0, high = self->num_files;
   while (high - low > 1) {
@@ -175,10 +175,10 @@ static size_t file_of(const ls_record_source *self, int64_t index) {
   return low;
 }
 
-// Elements that lie one after another are read at once, up to this much.
+// The most bytes of neighbouring elements that are read together.
 enum { READ_MOST = 1 << 20 };
 
-// Counts the indices that follow one another in a file from record `record` on.
+// Counts the indices that are consecutive in a file, from record `record` on.
 static size_t run_of(const ls_source_file *file, int64_t record,
                      const int64_t *indices, size_t count) {
   const int64_t *at = file->offsets.items + record;
@@ -190,16 +190,16 @@ static size_t run_of(const ls_source_file *file, int64_t record,
   return run;
 }
 
-// Finds bytes of a file in memory, in all of it or in a window; NULL: they are
-// not there.
+// Returns bytes of a file from memory: the loaded file or a window. NULL if
+// they are not in memory.
 static char *bytes_at(const ls_source_file *file, const ls_file_window *window,
                       int64_t offset, size_t size) {
   return file->bytes != NULL ? file->bytes + offset
                              : ls_file_window_find(window, offset, size);
 }
 
-// Finds the bytes of `run` records in memory, else reads them into room of the
-// fetch.
+// Returns the bytes of `run` records from memory, or reads them into the
+// fetch's room.
 static ls_status read_run(const ls_record_source *self,
                           const ls_source_file *file,
                           const ls_file_window *window, ls_fetch *fetch,
@@ -218,8 +218,8 @@ static ls_status read_run(const ls_record_source *self,
   return ls_ok();
 }
 
-// Has the processor fetch a record that will be read next, from anywhere in
-// memory.
+// Prefetches into the processor's cache a record that is in memory and will be
+// read next.
 static void look_ahead(const ls_record_source *self,
                        const ls_file_window *window, int64_t index) {
   const size_t number = file_of(self, index);
@@ -233,7 +233,7 @@ static void look_ahead(const ls_record_source *self,
     __builtin_prefetch(bytes + byte);
 }
 
-// The window of those elements in a file that will be read soon; NULL: none.
+// Returns the window for records that will be read soon; NULL: none.
 static ls_file_window *enter_window(const ls_record_source *self, size_t number,
                                     const ls_fetch *fetch, size_t count) {
   const ls_fetch_soon *soon = &fetch->soon;
@@ -247,8 +247,8 @@ static ls_file_window *enter_window(const ls_record_source *self, size_t number,
                           (int64_t)count);
 }
 
-// Reads `run` elements that lie one after another, as the `k`th and those after
-// it; `next` is the index of the one after them, -1 for none.
+// Reads `run` neighbouring elements to rows `k` and up; `next` is the index
+// that follows, -1 for none.
 static ls_status read_neighbours(const ls_record_source *self, size_t number,
                                  const ls_file_window *window, ls_fetch *fetch,
                                  int64_t record, size_t run, int64_t next,
@@ -343,8 +343,8 @@ static const char *file_path(const ls_dataset *dataset, size_t i) {
   return ((const ls_record_source *)dataset)->files[i]->file->path;
 }
 
-// Makes the data set of open files, taken over with their list, the decoder and
-// `status`, which is what went wrong with them.
+// Makes the data set of open files; takes over their list, the decoder and
+// `status`, the failure of opening them, if any.
 static ls_dataset *new_source(ls_source_file **files, size_t num_files,
                               ls_record_decoder *decoder, ls_status status);
 
@@ -415,7 +415,8 @@ static ls_dataset *new_source(ls_source_file **files, size_t num_files,
 }
 
 // ---- Opening ---------------------------------------------------------------
-// Finds where the records of a file are, as kept beside it or by a scan.
+// Finds the records of a file, from the index saved beside the file or by a
+// scan.
 static ls_status find_records(const ls_record_decoder *decoder,
                               ls_source_file *file) {
   ls_runtime *runtime = ls_runtime_current();
@@ -452,8 +453,8 @@ static ls_status open_file(const char *path, const ls_record_decoder *decoder,
   return ls_ok();
 }
 
-// Opens the files that paths name; those that were opened are the caller's,
-// also after a failure.
+// Opens the files that paths name. The caller owns the opened ones, also after
+// a failure.
 static ls_status open_files(const char *const *paths, size_t num_paths,
                             const ls_record_decoder *decoder,
                             ls_allocator *allocator,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TFRecord files: their records as they are, or features of the tf.Examples in
+// TFRecord files as data sets: plain records, or features of the tf.Examples in
 // them.
 #include "base/require.h"
 #include "formats/bytes/tfrecord_file.h"
@@ -12,11 +12,12 @@
 typedef struct tfrecord_decoder {
   ls_record_decoder base;
   bool check;
-  ls_features *features;  // NULL: records as they are.
+  ls_features *features;  // NULL: elements are plain records.
 } tfrecord_decoder;
 
 // ---- Files -----------------------------------------------------------------
-// A gzip file's first bytes could be a record's length; its checksum tells.
+// A gzip file's first bytes could be a record's length; the record's checksum
+// decides.
 static ls_status find_packing(ls_source_file *file) {
   unsigned char head[LS_TFRECORD_HEAD] = {0};
   const size_t size = file->file->size < LS_TFRECORD_HEAD

@@ -25,9 +25,9 @@ static ls_file_window *windows_find(ls_windows *self,
   return NULL;
 }
 
-// A window for others: an empty one, or the one of which most has been read.
-// One that is half unread stays, as it would soon be read again; but not
-// forever, as who began it may have gone elsewhere.
+// Chooses a window to reuse: an empty one, or the one from which most records
+// were read. A window that is less than half read is kept, as it would soon be
+// needed again, but not forever, as its readers may have moved on.
 static ls_file_window *windows_make_room(ls_windows *self, int64_t wanted) {
   ls_file_window *best = NULL;
   double most = 0;
@@ -46,7 +46,7 @@ static ls_file_window *windows_make_room(ls_windows *self, int64_t wanted) {
 }
 
 // ---- Reading ---------------------------------------------------------------
-// Makes it one for these records; false: there is no memory.
+// Reassigns the window to these records; returns false without memory.
 static bool windows_begin(ls_windows *self, ls_file_window *it,
                           const ls_source_file *file, int64_t first,
                           int64_t count) {
@@ -68,8 +68,8 @@ static bool windows_begin(ls_windows *self, ls_file_window *it,
   return fresh.bytes != NULL;
 }
 
-// Reads a part; the lock is held before and after. One that cannot be read is
-// not there: who reads a record of it says why.
+// Reads a part; the lock is held before and after. A part that fails counts as
+// missing: the reader of its records reports the error.
 static void windows_read_part(ls_windows *self, ls_file_window *it) {
   const int part = it->parts_begun++;
   const size_t begin = (size_t)part * LS_FILE_WINDOW_PART;
@@ -88,7 +88,7 @@ static void windows_read_part(ls_windows *self, ls_file_window *it) {
 
 ls_file_window *ls_windows_enter(ls_windows *self, const ls_source_file *file,
                                  int64_t first, int64_t count, int64_t wanted) {
-  enum { LEAST = 128 };  // Below, a window is more work than it saves.
+  enum { LEAST = 128 };  // For fewer records a window is not worthwhile.
   const int64_t *at = file->offsets.items + first;
   if (count < LEAST || at[count] - at[0] > LS_FILE_WINDOW_MOST) return NULL;
   ls_mutex_lock(&self->lock);
@@ -103,7 +103,7 @@ ls_file_window *ls_windows_enter(ls_windows *self, const ls_source_file *file,
     it->taken += wanted;
     while (it->parts_begun < parts)
       windows_read_part(self, it);
-    // Where a part is missing others try again, in another one.
+    // If a part is missing, later readers try again in another window.
     const uint64_t there = __atomic_load_n(&it->there, __ATOMIC_RELAXED);
     if (it->parts_done == parts)
       it->state = __builtin_popcountll(there) == parts ? LS_FILE_WINDOW_READ

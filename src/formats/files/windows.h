@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows: parts of files in memory, for elements that will all be read soon,
-// in any order, as by a shuffle by blocks. Who comes while one is being read
-// helps to read it, part by part; who finds no window, or not yet what he wants
-// of it, reads for himself. So nobody waits for anybody.
+// Windows: ranges of files in memory, for elements that will all be read soon,
+// in any order, as by a shuffle by blocks. Threads that need the same window
+// read its parts in parallel; a thread that finds no window, or not yet the
+// bytes it needs, reads for itself. So no thread waits for another.
 #ifndef LS_FORMATS_FILES_WINDOWS_H_
 #define LS_FORMATS_FILES_WINDOWS_H_
 
@@ -10,9 +10,10 @@
 #include "formats/files/source.h"
 
 enum {
-  LS_WINDOWS = 4,                  // That a data set has at most,
-  LS_FILE_WINDOW_MOST = 16 << 20,  // of so many bytes each,
-  LS_FILE_WINDOW_PART = 256 << 10  // read in such parts: at most 64.
+  LS_WINDOWS = 4,                  // Number of windows per data set.
+  LS_FILE_WINDOW_MOST = 16 << 20,  // Largest size of a window.
+  LS_FILE_WINDOW_PART = 256 << 10  // Size of the parts in which it is read; at
+                                   // most 64.
 };
 
 typedef enum ls_file_window_state {
@@ -24,13 +25,13 @@ typedef enum ls_file_window_state {
 typedef struct ls_file_window {
   ls_file_window_state state;
   const ls_source_file *file;
-  int64_t first, count;  // Records of the file.
-  char *bytes;           // From where record `first` begins.
-  size_t size;           // Of these records.
-  size_t capacity;       // Of `bytes`, which is kept for the next records.
+  int64_t first, count;  // Range of records of the file.
+  char *bytes;           // Bytes from record `first` on.
+  size_t size;           // Size of these records.
+  size_t capacity;       // Capacity of `bytes`, which is reused.
   int parts_begun, parts_done;
-  uint64_t there;  // Parts that were read, a bit each. Atomic.
-  int64_t taken;   // Records that were read from it.
+  uint64_t there;  // A bit for each part that was read. Atomic.
+  int64_t taken;   // Number of records read from the window.
   int users;
 } ls_file_window;
 
@@ -44,15 +45,14 @@ LS_MUST_USE ls_status ls_windows_init(ls_windows *windows,
                                       ls_allocator *allocator);
 void ls_windows_deinit(ls_windows *windows);
 
-// The window of these records, to read some from it, `wanted` about; it stays
-// until it is left. What nobody has begun to read of it is read now. A new one
-// needs room: that of one most of whose records have been read. NULL: there is
-// none, for whatever reason.
+// Returns the window of these records, to read about `wanted` of them; call
+// ls_windows_leave afterwards. Reads the parts that no thread has begun. A new
+// window replaces one whose records have mostly been read. NULL: none is free,
+// or there is no memory.
 ls_file_window *ls_windows_enter(ls_windows *windows,
                                  const ls_source_file *file, int64_t first,
                                  int64_t count, int64_t wanted);
-// Where bytes of the file are in a window; NULL: they are not there, or not
-// yet.
+// Returns bytes of the file in a window; NULL if they are not there (yet).
 char *ls_file_window_find(const ls_file_window *window, int64_t offset,
                           size_t size);
 void ls_windows_leave(ls_windows *windows,

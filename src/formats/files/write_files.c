@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays written to files, so that these makers and others' programs read them.
+// Writes arrays to files that our makers and other programs read.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "formats/bytes/example.h"
@@ -13,7 +13,7 @@ static ls_status no_array(const char *what, const char *key) {
 }
 
 // ---- npy and npz -----------------------------------------------------------
-// Appends an array as an npy file has it.
+// Appends an array in npy format.
 static ls_status print_npy(const ls_array *array, ls_text *text) {
   LS_RETURN_IF_ERROR(
       ls_npy_print_header(ls_array_dtype(array), ls_array_shape(array), text));
@@ -106,7 +106,7 @@ ls_status ls_tfrecord_writer_write(ls_tfrecord_writer *writer, const void *data,
   return ls_tfrecord_output_add(writer->output, data, size);
 }
 
-// Numbers of other types than a list's own, converted.
+// Adds numbers of other types, converted to the list's type.
 static ls_status add_floats(ls_tfrecord_writer *writer, const char *key,
                             const ls_array *array, size_t count) {
   const float *values = ls_array_data(array);
@@ -170,7 +170,7 @@ ls_status ls_tfrecord_writer_write_example(ls_tfrecord_writer *writer,
        ++i)
     status = add_feature(writer, ls_nest_key(features, i),
                          ls_nest_as_array(ls_nest_item(features, i)));
-  // Also after a failure: the next example begins anew.
+  // Ends the example even after a failure, so that the next one starts empty.
   ls_bytes example;
   status = ls_status_join(status, ls_example_end(&writer->builder, &example));
   return ls_status_is_ok(status)

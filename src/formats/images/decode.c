@@ -93,7 +93,7 @@ ls_status ls_decode_image(const void *bytes, size_t size,
   return ls_ok();
 }
 
-// What the array says where the options do not.
+// Fills options that are not set from the array.
 static ls_status decode_options_of(const ls_array *image,
                                    const ls_image_options *options,
                                    ls_image_options *out) {

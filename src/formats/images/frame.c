@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images of another size or turned about: the public calls.
+// Resize, crop and flip of images: the public calls.
 #include <inttypes.h>
 
 #include "base/require.h"
@@ -19,7 +19,7 @@ static ls_raster raster_of(const ls_array *image) {
                      .dtype = dtype};
 }
 
-// Two images that differ in height and width at most.
+// Checks that two images differ only in height and width.
 static ls_status frame_check_pair(const char *function, const ls_array *image,
                                   const ls_array *out) {
   const ls_shape from = ls_array_shape(image), to = ls_array_shape(out);
@@ -43,7 +43,7 @@ static ls_status check_other(const char *function, const ls_array *image,
 }
 
 // ---- Resize ----------------------------------------------------------------
-// The part of the image that the options say.
+// Cuts the raster to the part given by the options.
 static ls_status cut_part(const ls_resize_options *part, ls_raster *raster) {
   if (part->top == 0 && part->left == 0 && part->height == 0 &&
       part->width == 0)
@@ -94,8 +94,8 @@ ls_status ls_resize_image(const ls_array *image,
 }
 
 // ---- Crop ------------------------------------------------------------------
-// How the pixels of an axis of the result lie: `before` of fill, `count` from
-// pixel `first` of the image, the rest of fill.
+// How an axis of the result is filled: `before` pixels of padding, `count`
+// pixels of the image from pixel `first` on, padding after them.
 typedef struct overlap {
   int64_t before, first, count;
 } overlap;
@@ -103,7 +103,7 @@ typedef struct overlap {
 static overlap overlap_of(ls_opt start, int64_t from, int64_t to) {
   const int64_t first = start.set ? start.value : (from - to) / 2;
   overlap it = {0};
-  // All of the image is before the result or behind it.
+  // The image is entirely outside of the result.
   if (first >= from || first <= -to) return it;
   it.first = first > 0 ? first : 0;
   it.before = first < 0 ? -first : 0;
@@ -146,7 +146,8 @@ ls_status ls_crop_image(const ls_array *image, const ls_crop_options *options,
 }
 
 // ---- Flip ------------------------------------------------------------------
-// Both ends are read before they are written, so that the rows may be one.
+// Reads a pixel at each end before writing them, so that the rows may be the
+// same.
 static inline __attribute__((always_inline)) void
 flip_row(const unsigned char *from, size_t width, size_t pixel,
          unsigned char *to) {

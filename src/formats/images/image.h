@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Image files: the parts that the readers of all formats share, and one reader
-// for all.
+// Image files: parts shared by the readers of all formats, and one reader for
+// all.
 //
 // Reading takes two steps: the header gives the size of the image, then the
-// caller has the pixels written to its own memory. No step allocates memory
-// because a header promises it: a file too small to hold its pixels, however
-// well they are packed, is refused first.
+// caller has the pixels written to its own memory. No allocation trusts a
+// header: a file too small for its pixels, however well they are packed, is
+// refused first.
 #ifndef LS_FORMATS_IMAGES_IMAGE_H_
 #define LS_FORMATS_IMAGES_IMAGE_H_
 
 #include "io/png_write.h"
 
-// A whole file's bytes.
+// The bytes of a whole image file.
 typedef struct ls_image_file {
   const char *name;  // Name of the file in messages.
   const unsigned char *bytes;
   size_t size;
-  int64_t most_pixels;  // More are refused.
-  bool allow_damaged;   // Accept what can be read of a damaged JPEG.
+  int64_t most_pixels;  // Images with more pixels are refused.
+  bool allow_damaged;   // Accepts the readable part of a damaged JPEG.
 } ls_image_file;
 
 typedef struct ls_image_header {
@@ -36,16 +36,16 @@ bool ls_image_is(const void *bytes, size_t size);
 LS_MUST_USE ls_status ls_image_parse(const ls_image_file *file,
                                      ls_image_header *out_header);
 
-// Writes the image into `out`, which has its width and height, and any number
-// of channels and bits; bytes between the pixels of two rows stay unchanged.
+// Writes the image into `out`, which has the image's width and height, and any
+// number of channels and bits; padding between rows stays unchanged.
 //   LS_UNIMPLEMENTED  this build has no library for the format.
 LS_MUST_USE ls_status ls_image_decode(ls_allocator *allocator,
                                       const ls_image_file *file,
                                       const ls_pixels *out);
 
-// Checks a header, for readers: refuses more pixels than are wanted, and more
-// than a file of this size can hold, given that every `pixels_a_byte` pixels
-// take at least a byte (0: no limit).
+// Checks a header: refuses more pixels than `most_pixels`, and more than a file
+// of this size can hold if `pixels_a_byte` pixels take at least a byte (0: no
+// limit).
 LS_MUST_USE ls_status ls_image_check(const ls_image_file *file,
                                      const char *format,
                                      const ls_image_header *header,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files as options say how to read them.
+// Applies options of image files.
 #ifndef LS_FORMATS_IMAGES_IMAGE_FILE_H_
 #define LS_FORMATS_IMAGES_IMAGE_FILE_H_
 

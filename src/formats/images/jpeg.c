@@ -15,10 +15,10 @@ bool ls_jpeg_is(const void *bytes, size_t size) {
 enum { END_OF_IMAGE = 0xd9, START_OF_SCAN = 0xda, ADOBE = 0xee };
 
 typedef struct jpeg_kind {
-  int frame;  // The marker with the size and the kind; 0: none found yet.
+  int frame;  // Marker of the frame header; 0: not found yet.
   int bits, components;
   int64_t width, height;
-  bool adobe;   // An Adobe file: in CMYK, larger numbers mean less ink.
+  bool adobe;   // An Adobe file: CMYK values are inverted.
   size_t scan;  // Start of the pixels.
 } jpeg_kind;
 
@@ -63,7 +63,7 @@ static int next_marker(const ls_image_file *file, size_t *at) {
   return 0;
 }
 
-// Returns true for a marker without a segment: TEM and RST0 to RST7.
+// Returns true for a marker without data: TEM and RST0 to RST7.
 static bool stands_alone(int marker) {
   return marker == 0x01 || (marker >= 0xd0 && marker <= 0xd7);
 }
@@ -94,7 +94,8 @@ static ls_status read_jpeg_kind(const ls_image_file *file, jpeg_kind *kind) {
 static ls_status check_jpeg_kind(const ls_image_file *file,
                                  const jpeg_kind *kind,
                                  ls_image_header *out_header) {
-  // Baseline, extended, progressive; the last two with arithmetic coding.
+  // Frames are baseline, extended or progressive; 0xc9 and 0xca use arithmetic
+  // coding.
   const bool arithmetic = kind->frame == 0xc9 || kind->frame == 0xca;
   if (kind->frame == 0) {
     return LS_STATUS(LS_DATA_LOSS, "'%s' is a damaged JPEG: it has no header",
@@ -120,8 +121,7 @@ static ls_status check_jpeg_kind(const ls_image_file *file,
                                   .height = kind->height,
                                   .channels = kind->components == 1 ? 1 : 3,
                                   .bits = 8};
-  // A block of 64 pixels takes at least a bit, unless bits are coded in
-  // fractions.
+  // Without arithmetic coding a block of 64 pixels takes at least one bit.
   LS_RETURN_IF_ERROR(
       ls_image_check(file, "JPEG", &header, arithmetic ? 0 : 64 * 8));
   *out_header = header;
@@ -141,7 +141,8 @@ ls_status ls_jpeg_parse(const ls_image_file *file,
 
 #include <turbojpeg.h>
 
-// Returns true if the file has the end's marker. Pixels contain no such bytes.
+// Returns true if the file has an end marker, whose bytes cannot occur in pixel
+// data.
 static bool has_end(const ls_image_file *file, const jpeg_kind *kind) {
   for (size_t at = file->size; at >= kind->scan + 2; --at) {
     if (file->bytes[at - 1] == END_OF_IMAGE && file->bytes[at - 2] == 0xff)
@@ -150,9 +151,9 @@ static bool has_end(const ls_image_file *file, const jpeg_kind *kind) {
   return false;
 }
 
-// Returns true if `text` begins with one of the words. TurboJPEG may report an
-// error as a warning if a warning preceded it: the text tells them apart, as it
-// is that of the error, else of the first warning.
+// Returns true if `text` begins with one of the prefixes. TurboJPEG may report
+// an error as a warning if a warning preceded it; then only the text
+// distinguishes them.
 static bool begins_with_any(const char *text, const char *const *with,
                             size_t count) {
   for (size_t i = 0; i < count; ++i)
@@ -160,7 +161,7 @@ static bool begins_with_any(const char *text, const char *const *with,
   return false;
 }
 
-// Returns true for a warning that does no harm: all pixels were there.
+// Returns true for a harmless warning: all pixels were decoded.
 static bool is_harmless(const char *text) {
   static const char *const known[] = {
       "Warning: ", "Unknown Adobe color transform", "Invalid SOS parameters"};
@@ -169,7 +170,7 @@ static bool is_harmless(const char *text) {
           strstr(text, "extraneous bytes before") != NULL);
 }
 
-// Returns true for a warning about pixels that differ from the packed ones.
+// Returns true for a warning that pixels were guessed.
 static bool is_guess(const char *text) {
   static const char *const known[] = {"Corrupt JPEG data",
                                       "Premature end of JPEG file",
@@ -181,7 +182,7 @@ static ls_status check_result(const ls_image_file *file, tjhandle decoder,
                               int result) {
   if (result == 0) return ls_ok();
   const bool warning = tjGetErrorCode(decoder) == TJERR_WARNING;
-  // The call also clears the error.
+  // Getting the text also clears the error.
   const char *text = tjGetErrorStr2(decoder);
   if (warning && (is_harmless(text) || (file->allow_damaged && is_guess(text))))
     return ls_ok();
@@ -210,7 +211,7 @@ static uint32_t multiply_bytes(uint32_t a, uint32_t b) {
   return (t + (t >> 8)) >> 8;
 }
 
-// Converts inks to light: to what white paper reflects.
+// Converts CMYK to RGB.
 static void convert_inks(const ls_pixels *inks, bool adobe,
                          const ls_pixels *out) {
   const unsigned char flip = adobe ? 0 : 255;
@@ -249,7 +250,8 @@ static ls_status unpack_inks(ls_allocator *allocator, const ls_image_file *file,
   return status;
 }
 
-// Goes from the last sample to the first, as each becomes two bytes.
+// Widens from the last sample to the first, since each grows to two bytes in
+// place.
 static void widen_samples(const ls_pixels *out) {
   for (int64_t y = 0; y < out->height; ++y) {
     unsigned char *row = (unsigned char *)out->data + (size_t)y * out->stride;
@@ -278,7 +280,7 @@ static ls_status decode_jpeg(ls_allocator *allocator, const ls_image_file *file,
                      "marker ff d9",
                      file->name, file->size);
   }
-  // Making one takes a thousandth of the time of an image.
+  // Making a decoder takes a thousandth of the time of decoding an image.
   tjhandle decoder = tjInitDecompress();
   if (decoder == NULL) return ls_out_of_memory();
   static const int formats[] = {0, TJPF_GRAY, TJPF_GRAY, TJPF_RGB, TJPF_RGBA};

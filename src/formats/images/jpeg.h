@@ -12,13 +12,13 @@
 
 bool ls_jpeg_is(const void *bytes, size_t size);
 
-// See ls_image_parse and ls_image_decode (io/images/image.h). Gray is the
-// file's brightness; there is no alpha, so a requested one is opaque; 8 bits
-// become 16 by multiplying with 257.
+// As ls_image_parse and ls_image_decode (formats/images/image.h). Gray is the
+// image's luminance; a requested alpha is opaque; 8 bits become 16 by
+// multiplying with 257.
 LS_MUST_USE ls_status ls_jpeg_parse(const ls_image_file *file,
                                     ls_image_header *out_header);
-// LS_DATA_LOSS  also where the decoder guesses pixels, unless damaged files are
-//               allowed: then a file that is cut off is gray after its end.
+// LS_DATA_LOSS  also if the decoder guesses pixels, unless damaged files are
+//                allowed: then a truncated file is gray after its end.
 LS_MUST_USE ls_status ls_jpeg_decode(ls_allocator *allocator,
                                      const ls_image_file *file,
                                      const ls_pixels *out);

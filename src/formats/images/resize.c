@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizing goes along rows, then along columns. The weights of each place are
-// worked out once an axis; which pixels they are for lie side by side.
+// Resizes along rows, then along columns. The weights of each output pixel are
+// computed once per axis; the input pixels they apply to are adjacent.
 #include "formats/images/resize.h"
 
 #include <math.h>
@@ -9,9 +9,9 @@
 
 // ---- Weights ---------------------------------------------------------------
 typedef struct axis {
-  int64_t from, to;  // Pixels.
+  int64_t from, to;  // Numbers of pixels before and after.
   double scale, reach;
-  size_t most;  // Weights a place.
+  size_t most;  // Most weights of an output pixel.
   ls_tap *taps;
   void *weights;
 } axis;
@@ -112,7 +112,7 @@ static void resize_rows(const axis *it, const ls_raster *from,
 }
 
 // ---- Columns ---------------------------------------------------------------
-// A part of a row at a time, whose sums stay near.
+// Works on a part of a row at a time, whose sums stay in the cache.
 enum { SPAN = 256 };
 
 static void column_f32(const ls_tap *place, const ls_raster *from, size_t at,
@@ -150,7 +150,7 @@ static void resize_columns(const axis *it, const ls_raster *from,
   }
 }
 
-// ---- Both ------------------------------------------------------------------
+// ---- Rows and columns ------------------------------------------------------
 static void copy_rows(const ls_raster *from, const ls_raster *to) {
   const size_t bytes =
       (size_t)(to->width * to->channels) * ls_dtype_size(to->dtype);

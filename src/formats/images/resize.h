@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizing of pixels wherever they lie; see ls_resize_image.
+// Resizes pixels at any strides; see ls_resize_image.
 #ifndef LS_FORMATS_IMAGES_RESIZE_H_
 #define LS_FORMATS_IMAGES_RESIZE_H_
 
 #include "base/memory/allocator.h"
 #include "lockstep/shape.h"
 
-// Rows of samples of u8 or f32.
+// Rows of u8 or f32 samples.
 typedef struct ls_raster {
   void *data;
-  size_t stride;  // Bytes from row to row.
+  size_t stride;  // Bytes between starts of rows.
   int64_t height, width, channels;
   ls_dtype dtype;
 } ls_raster;
 
-// From one raster into another of the same channels and dtype, each of at least
-// a pixel; they do not overlap.
+// Resizes from one raster into another of the same channels and dtype, neither
+// empty; they must not overlap.
 LS_MUST_USE ls_status ls_raster_resize(ls_allocator *allocator,
                                        const ls_raster *from, bool antialias,
                                        const ls_raster *to);

@@ -8,12 +8,12 @@
 
 enum { HALF = 1 << (LS_TAP_BITS - 1) };
 
-// Samples and sums of four channels.
+// Vectors with samples and sums of four channels.
 typedef unsigned char bytes16 __attribute__((vector_size(16)));
 typedef int32_t sums4 __attribute__((vector_size(16)));
 
-// Four bytes as four numbers: zeros are put behind each, which compilers know
-// an instruction for.
+// Widens four bytes to four numbers by interleaving zeros, for which compilers
+// know an instruction.
 static ALWAYS_INLINE sums4 load4(const unsigned char *at) {
   int32_t four;
   memcpy(&four, at, sizeof(four));
@@ -29,12 +29,14 @@ static ALWAYS_INLINE sums4 load4(const unsigned char *at) {
 }
 
 static ALWAYS_INLINE unsigned char round_u8(int32_t sum) {
-  const int32_t value = sum >> LS_TAP_BITS;  // Of weights of at least 0.
+  const int32_t value = sum >> LS_TAP_BITS;  // Negative weights make sums below
+                                             // 0.
   return (unsigned char)(value > 255 ? 255 : value);
 }
 
 // ---- Rows ------------------------------------------------------------------
-// One place, whose channels are known where it is called, or one by one.
+// Computes one output pixel: `channels` is a constant after inlining, or the
+// loop runs channel by channel.
 static ALWAYS_INLINE void place_u8(const ls_tap *tap, const unsigned char *from,
                                    int64_t channels, unsigned char *to) {
   const int32_t *weights = tap->weights;
@@ -56,8 +58,8 @@ static ALWAYS_INLINE void place_u8(const ls_tap *tap, const unsigned char *from,
     to[c] = round_u8(sums[c]);
 }
 
-// Three or four channels at once. With three a byte behind each pixel is read,
-// so that places at the row's end are not for it.
+// Computes three or four channels at once. With three channels reads a byte
+// after each pixel, so not for pixels at the row's end.
 static ALWAYS_INLINE void place4_u8(const ls_tap *tap,
                                     const unsigned char *from, int64_t channels,
                                     unsigned char *to) {
@@ -70,7 +72,7 @@ static ALWAYS_INLINE void place4_u8(const ls_tap *tap,
     to[c] = round_u8(sums[c]);
 }
 
-// `wide`: there are instructions for four sums at once.
+// `wide`: the processor has vectors for four sums.
 static ALWAYS_INLINE void row_u8(const ls_tap *taps, int64_t count,
                                  const unsigned char *from, int64_t width,
                                  int64_t channels, bool wide,
@@ -99,7 +101,7 @@ static ALWAYS_INLINE void any_row_u8(const ls_tap *taps, int64_t count,
 }
 
 // ---- Columns ---------------------------------------------------------------
-// A part of a row at a time, whose sums stay near.
+// Works on a part of a row at a time, whose sums stay in the cache.
 enum { SPAN = 256 };
 
 static ALWAYS_INLINE void column_u8(const ls_tap *tap,

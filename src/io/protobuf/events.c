@@ -172,7 +172,7 @@ void ls_events_add_tensor(ls_text *out, ls_event_time at, const char *tag,
   end_value(out, made);
 }
 
-// ---- Summaries of others ---------------------------------------------------
+// ---- Values of serialized summaries ----------------------------------------
 static ls_proto_input events_message_in(const ls_proto_field *field) {
   return (ls_proto_input){field->at, field->at + field->value};
 }

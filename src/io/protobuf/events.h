@@ -22,15 +22,15 @@ typedef struct ls_event_time {
 
 // Appends the first record of a file.
 void ls_events_add_version(ls_text *out, ls_event_time at);
-// Appends the start, or the continuation, of a run: earlier records of this
-// step and later ones are void.
+// Appends the start or resumption of a run: it voids earlier records of this
+// and later steps.
 void ls_events_add_start(ls_text *out, ls_event_time at);
 
 void ls_events_add_scalar(ls_text *out, ls_event_time at, const char *tag,
                           double value);
 
 // Counts of values in `count` ranges of equal width, from `least` to `most`.
-// With a single distinct value, or none, `count` is 1.
+// `count` is 1 if there are fewer than two distinct values.
 enum { LS_HISTOGRAM_RANGES = 30 };
 typedef struct ls_histogram {
   double least, most, values, sum, sum_squares;
@@ -45,19 +45,19 @@ void ls_events_add_histogram(ls_text *out, ls_event_time at, const char *tag,
 void ls_events_add_images(ls_text *out, ls_event_time at, const char *tag,
                           int64_t width, int64_t height, const ls_bytes *files,
                           size_t count);
-// Appends texts in Markdown, a table of that shape.
+// Appends texts in Markdown, as a table of that shape.
 void ls_events_add_texts(ls_text *out, ls_event_time at, const char *tag,
                          ls_shape shape, const ls_bytes *texts);
 
-// Appends an array of any shape, whose elements readers fetch unchanged.
+// Appends an array of any shape, which readers get unchanged.
 void ls_events_add_tensor(ls_text *out, ls_event_time at, const char *tag,
                           const ls_array *array);
-// Returns the number of a type in TensorFlow's messages.
+// Returns TensorFlow's number of a dtype.
 int64_t ls_events_type_of(ls_dtype dtype);
 
 // Appends the values of a serialized Summary, unchanged except for their tags:
-// TAG/I, where I counts from `first`. Returns how many there are; 0: the bytes
-// are no summary with content, and nothing is appended.
+// TAG/I, where I counts from `first`. Returns their number; 0 if the bytes are
+// no summary with values, and then appends nothing.
 size_t ls_events_add_summary(ls_text *out, ls_event_time at, const char *tag,
                              int64_t first, ls_bytes summary);
 
@@ -66,7 +66,7 @@ void ls_events_add_graph(ls_text *out, ls_event_time at, const void *graph,
                          size_t size);
 
 // ---- Reading ---------------------------------------------------------------
-// Callbacks for the contents of a record: a scalar under a tag, which is lent;
+// Callbacks for a record's contents: a scalar with its tag, which is lent; and
 // the start of a run, see ls_events_add_start.
 typedef struct ls_events_visitor {
   void (*scalar)(void *user, ls_event_time at, ls_bytes tag, double value);
@@ -75,8 +75,8 @@ typedef struct ls_events_visitor {
 } ls_events_visitor;
 
 // Reads a record's bytes and calls the visitor; ignores other contents. Returns
-// NULL on success, else static text that says what is wrong, without having
-// called the visitor.
+// NULL on success, else static text that describes the error; then the visitor
+// was not called.
 const char *ls_events_visit(ls_bytes record, const ls_events_visitor *visitor);
 
 #endif  // LS_IO_PROTOBUF_EVENTS_H_

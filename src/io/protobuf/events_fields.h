@@ -12,7 +12,7 @@ enum {
   EVENT_SESSION = 7,
   EVENT_WRITER = 10,
   SESSION_STATUS = 1,
-  SESSION_START = 1,  // A status.
+  SESSION_START = 1,  // Value of the status field.
   WRITER_NAME = 1,
   SUMMARY_VALUE = 1,
   VALUE_TAG = 1,

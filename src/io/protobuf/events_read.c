@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads a record in two passes, so that the visitor never sees part of a
+// Reads event records, in two passes, so that the visitor never sees part of a
 // damaged one.
 #include "io/protobuf/events.h"
 #include "io/protobuf/events_fields.h"
@@ -77,7 +77,7 @@ static const char *read_session(const visit *self, ls_proto_input in) {
   return NULL;
 }
 
-// The time may follow the contents: the first pass finds it.
+// The first pass finds the time, which may follow the contents.
 static const char *read_event(visit *self, ls_proto_input in) {
   while (in.at < in.end) {
     ls_proto_field field = {0};

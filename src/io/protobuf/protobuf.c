@@ -97,7 +97,7 @@ size_t ls_proto_begin(ls_text *out, unsigned field) {
   return out->size;
 }
 
-// Inserts the size before the message, which moves back.
+// Inserts the size in front of the message, which moves up.
 void ls_proto_end(ls_text *out, size_t began) {
   unsigned char buffer[MOST_VARINT];
   if (out->failed) return;

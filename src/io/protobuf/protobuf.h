@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protobuf's wire format, written: fields, and messages in messages. The text
+// Writes protobuf's wire format: fields, and messages in messages. The text
 // reports a lack of memory.
 //
 // Thread-compatible.
@@ -8,19 +8,19 @@
 
 #include "base/text.h"
 
-// Writes an integer, enum or bool; negative ones take 10 bytes.
+// Writes an integer, enum or bool; negative numbers take 10 bytes.
 void ls_proto_i64(ls_text *out, unsigned field, int64_t value);
 void ls_proto_f32(ls_text *out, unsigned field, float value);
 void ls_proto_f64(ls_text *out, unsigned field, double value);
 void ls_proto_bytes(ls_text *out, unsigned field, const void *data,
                     size_t size);
-// Writes a string. Bytes that are not UTF-8, for which a reader would refuse
-// the whole message, become U+FFFD.
+// Writes a string. Invalid UTF-8, for which a reader would refuse the whole
+// message, becomes U+FFFD.
 void ls_proto_string(ls_text *out, unsigned field, const char *text);
-// Writes a list of doubles, packed; nothing if there are none.
+// Writes a packed list of doubles; nothing if it is empty.
 void ls_proto_f64s(ls_text *out, unsigned field, const double *values,
                    size_t count);
-// Writes a list of integers, likewise.
+// Writes a packed list of integers; nothing if it is empty.
 void ls_proto_i32s(ls_text *out, unsigned field, const int32_t *values,
                    size_t count);
 

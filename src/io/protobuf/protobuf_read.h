@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protobuf's wire format, read: a message is fields, each a number with a wire
-// type, and a value. The reader decides what a field means.
+// Reads protobuf's wire format: a message is fields, each a number with a wire
+// type, and a value. The caller decides what a field means.
 //
-// Thread-safe: the bytes are lent, and nothing is kept.
+// Thread-safe: the bytes are lent, and there is no state.
 #ifndef LS_IO_PROTOBUF_PROTOBUF_READ_H_
 #define LS_IO_PROTOBUF_PROTOBUF_READ_H_
 
@@ -19,7 +19,7 @@ typedef enum ls_proto_type {
   LS_PROTO_FIXED_32
 } ls_proto_type;
 
-// The unread rest of a message, or of packed numbers.
+// The unread part of a message, or of packed numbers.
 typedef struct ls_proto_input {
   const unsigned char *at, *end;
 } ls_proto_input;
@@ -28,10 +28,10 @@ typedef struct ls_proto_field {
   uint32_t number;
   ls_proto_type type;
   uint64_t value;           // Value of a varint or a fixed-size number.
-  const unsigned char *at;  // Bytes: their address; `value` is their number.
+  const unsigned char *at;  // Address of bytes, whose number is `value`.
 } ls_proto_field;
 
-// Returns false if it is cut off or longer than 10 bytes.
+// Reads a varint; returns false if it is cut off or longer than 10 bytes.
 static inline bool ls_proto_read_varint(ls_proto_input *in, uint64_t *out) {
   if (in->at < in->end && *in->at < 0x80) {
     *out = *in->at++;
@@ -51,7 +51,7 @@ static inline bool ls_proto_read_varint(ls_proto_input *in, uint64_t *out) {
 }
 
 // Reads the next field of a message that is not at its end. Returns NULL, or
-// static text that says what is wrong.
+// static text that describes the error.
 static inline const char *ls_proto_read_field(ls_proto_input *in,
                                               ls_proto_field *out) {
   uint64_t tag = 0;

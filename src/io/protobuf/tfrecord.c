@@ -9,8 +9,8 @@ static uint32_t masked_crc(const void *data, size_t size) {
 }
 
 // ---- Frames ----------------------------------------------------------------
-// Reads the size from a head; `left` is how many bytes of the file follow it,
-// -1: unknown.
+// Reads the size from a record's head; `left` is the number of bytes of the
+// file after the head, -1 if unknown.
 static ls_status read_head(const ls_record_place *place,
                            const unsigned char *head, int64_t left, bool check,
                            size_t *out_size) {

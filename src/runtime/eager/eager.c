@@ -9,7 +9,7 @@
 #include "graph/compare/compare.h"
 #include "graph/context.h"
 
-// Operands or results that need no memory of their own while an op runs.
+// FEW: operands or results of an op for which no memory is allocated.
 enum { FEW = 16, MAX_CACHED_OPS = 4096 };
 
 // ---- Values ----------------------------------------------------------------
@@ -33,7 +33,7 @@ ls_status ls_eager_value(const ls_graph *graph, uint64_t ref,
 ls_op ls_eager_fail(ls_graph *graph, ls_status status) {
   const ls_op_spec spec = {.type = LS_OP_CONSTANT};
   ls_node *node = ls_graph_append(graph, &spec, NULL, 1);
-  if (node == NULL) {  // The graph tells when the handle is used.
+  if (node == NULL) {  // The graph reports the error when the handle is used.
     ls_graph_fail(graph, status);
     return (ls_op){0};
   }
@@ -69,14 +69,15 @@ static ls_status annotate_op(ls_status status, uint16_t type) {
 }
 
 // ---- Compiling one op ------------------------------------------------------
-// Makes a function graph of this one op on parameters of the operands' types.
+// Makes a function graph of a single op whose parameters have the operands'
+// types.
 static ls_status one_op_graph(ls_runtime *runtime, const ls_op_spec *spec,
                               const ls_type *in, const ls_type *out,
                               size_t num_out, ls_graph **out_graph) {
   ls_graph *graph = NULL;
   LS_RETURN_IF_ERROR(ls_graph_make(
       LS_GRAPH_FUNCTION, ls_op_table[spec->type].name, runtime, NULL, &graph));
-  *out_graph = graph;  // The caller frees it whatever happens.
+  *out_graph = graph;  // The caller frees it, also after a failure.
   LS_ARENA_ARRAY_OR_RETURN(&graph->arena, uint64_t, inputs, spec->num_inputs);
   LS_ARENA_ARRAY_OR_RETURN(&graph->arena, uint64_t, refs, num_out);
   for (size_t i = 0; i < spec->num_inputs; ++i) {
@@ -126,8 +127,8 @@ static ls_status op_key(const ls_op_spec *spec, const ls_type *in,
   return ls_text_status(key);
 }
 
-// Finds it in the cache, or compiles it, with the runtime's lock held. The
-// caller owns a reference.
+// Finds the op's program in the cache, or compiles it; the runtime's lock is
+// held. The caller owns a reference.
 static ls_status find_or_compile_op(ls_runtime_state *state, const ls_text *key,
                                     const ls_op_spec *spec, const ls_type *in,
                                     const ls_type *out, size_t num_out,
@@ -144,7 +145,7 @@ static ls_status find_or_compile_op(ls_runtime_state *state, const ls_text *key,
   LS_RETURN_IF_NO_MEMORY(
       ls_map_insert(&state->eager_ops, key->data, key->size, made));
   *out_compiled = ls_compiled_retain(made);
-  made = NULL;  // The cache has it.
+  made = NULL;  // Owned by the cache now.
   return ls_ok();
 }
 
@@ -185,7 +186,7 @@ static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
     ls_array_lend(out[i]);
     outputs[i] = ls_array_mutable_data(out[i]);
   }
-  bool is_stale = false;  // Never: it uses no variables.
+  bool is_stale = false;  // Stays false: the program uses no variables.
   LS_RETURN_IF_ERROR(ls_compiled_run(compiled, state->store,
                                      &(ls_run_args){.inputs = inputs,
                                                     .outputs = outputs,
@@ -197,7 +198,8 @@ static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
   return ls_ok();
 }
 
-// Returns the step of an op that draws: others between them change no draw.
+// Returns the step for an op that draws. Only such ops advance the step, so
+// that others change no draw.
 static uint64_t next_step(ls_runtime_state *state, uint16_t type) {
   if ((ls_op_table[type].traits & LS_OP_RANDOM) == 0) return 0;
   return __atomic_fetch_add(&state->eager_random, 1, __ATOMIC_RELAXED);
@@ -231,7 +233,8 @@ static bool can_be_late(const ls_graph *graph, const ls_op_spec *spec) {
           spec->type == LS_OP_RANDOM_NORMAL ||
           spec->type == LS_OP_RANDOM_TRUNCATED_NORMAL) &&
          spec->num_inputs == 0 && !ls_eager_is_recording(graph) &&
-         ls_context_replica() == 0;  // It may be looked at elsewhere.
+         ls_context_replica() == 0;  // Other replicas' values may be read
+                                     // elsewhere.
 }
 
 static ls_status keep_late(ls_graph *graph, const ls_op_spec *spec,
@@ -261,8 +264,8 @@ void ls_eager_catch_up(const ls_graph *graph, ls_node *node) {
   ls_runtime_state *state = ls_eager_of(graph)->state;
   ls_runtime_lock(state->runtime);
   ls_late_draw *late = (ls_late_draw *)node->late;
-  if (late != NULL) {  // Nobody was faster.
-    // The op was made before whatever is cancelled now.
+  if (late != NULL) {  // No other thread has drawn it.
+    // A cancel requested now must not affect an op made earlier.
     ls_cancel *cancel = ls_cancel_make_current(NULL);
     const ls_status status = run_compiled(state, late->compiled, late->step, 0,
                                           NULL, 0, node->values, 1);
@@ -279,13 +282,13 @@ static const ls_attr *find_attr(const ls_op_spec *spec, ls_attr_id id) {
   return ls_attr_find(spec->attrs, spec->num_attrs, id);
 }
 
-// A write that is a function of the value there is, and of the operands.
+// A write whose new value depends on the old one and on operands.
 typedef struct variable_change {
   ls_graph *graph;
   const ls_op_spec *spec;
   ls_array *const *in;
   const ls_type *in_types;
-  ls_type type;  // The variable's.
+  ls_type type;  // Type of the variable.
 } variable_change;
 
 static ls_status change_variable(ls_array *before, void *user,
@@ -312,7 +315,7 @@ static ls_status change_variable(ls_array *before, void *user,
                       out_after);
 }
 
-// Reads and writes variables in the store: no program has them.
+// Reads and writes variables in the store, without a program.
 static ls_status run_variable_op(ls_graph *graph, const ls_op_spec *spec,
                                  ls_array *const *in, const ls_type *in_types,
                                  ls_array **values) {
@@ -349,7 +352,7 @@ static ls_status run_on(ls_graph *graph, const ls_op_spec *spec,
     values[0] = ls_array_retain(in[0]);
     return ls_ok();
   case LS_OP_BARRIER:
-  case LS_OP_CUSTOM_GRADIENT:  // Its last operands.
+  case LS_OP_CUSTOM_GRADIENT:  // Returns its last operands.
   case LS_OP_MEETING:
     for (size_t i = 0; i < num_out; ++i)
       values[i] = ls_array_retain(in[spec->num_inputs - num_out + i]);
@@ -432,8 +435,7 @@ ls_status ls_tensor_status(ls_tensor tensor) {
       tensor.graph->kind != LS_GRAPH_EAGER)
     return refuse_built(tensor);
   ls_node *node = ls_graph_node_of(tensor.graph, tensor.ref);
-  if (node == NULL)
-    return refuse_stale();  // An op without outputs has a status too.
+  if (node == NULL) return refuse_stale();  // For ops without outputs, too.
   ls_eager_catch_up(tensor.graph, node);
   return ls_status_clone(node->failure);
 }

@@ -2,12 +2,12 @@
 //
 // The eager graph: ops run as they are added.
 //
-// An eager op is a function of one op in the program cache. Its node keeps the
+// An eager op is a program of one op in the program cache. Its node keeps the
 // values; operands and attributes are kept only while a tape records. Nodes
-// live in frames: a frame is a mark in the graph, and its end drops what came
-// after, but what is kept. Each thread has its own eager graph, and each
-// replica that runs on it opens and closes frames of its own there, whatever
-// those that run in turns with it do.
+// live in frames: a frame is a mark in the graph, and its end drops all later
+// nodes, except the kept ones. Each thread has its own eager graph. Each
+// replica on the thread opens and closes its own frames there, independently of
+// replicas that run in turns with it.
 #ifndef LS_RUNTIME_EAGER_EAGER_H_
 #define LS_RUNTIME_EAGER_EAGER_H_
 
@@ -16,29 +16,29 @@
 #include "lockstep/eager.h"
 #include "runtime/program.h"
 
-// A frame: where the graph was when it began.
+// A frame: the position in the graph at which it began.
 typedef struct ls_frame {
-  struct ls_frame *outer;  // The one begun before it, by whomever.
-  int32_t replica;         // Whose it is, as in ls_context.
-  uint64_t first_id;       // Of the values made since.
+  struct ls_frame *outer;  // The frame begun before it, by any replica.
+  int32_t replica;         // The replica that began it, as in ls_context.
+  uint64_t first_id;       // The first id of values made in it.
   ls_arena_mark_point arena;
 } ls_frame;
 
-// Fields of an eager graph beyond those of a graph; `graph->owner` points to
-// it.
+// Fields of an eager graph besides those of a graph; `graph->owner` points
+// here.
 typedef struct ls_eager {
   ls_runtime_state *state;
-  ls_frame *frame;          // The newest.
-  ls_tape *tape;            // Innermost open or ended tape, not yet released.
-  uint64_t replicas_since;  // Where replicas began that run now; 0: none do.
-  ls_graph *next_idle;      // Of a thread that has ended.
+  ls_frame *frame;          // The newest frame.
+  ls_tape *tape;            // Innermost tape not yet released, open or ended.
+  uint64_t replicas_since;  // The id at which the running replicas began, or 0.
+  ls_graph *next_idle;      // Links graphs of threads that have ended.
 } ls_eager;
 
 static inline ls_eager *ls_eager_of(const ls_graph *graph) {
   return (ls_eager *)(uintptr_t)graph->owner;
 }
 
-// The table of runtimes, and its functions.
+// The table by which lower layers call eager functions.
 extern const ls_eager_vtable ls_runtime_eager
     __attribute__((visibility("hidden")));
 ls_graph *ls_eager_graph(ls_runtime *runtime);
@@ -53,72 +53,74 @@ ls_status ls_eager_initialize(ls_variable *variable, ls_tensor value);
 ls_status ls_eager_initialize_zero(ls_variable *variable);
 ls_status ls_eager_reserve(ls_variable *variable);
 void ls_eager_forget(ls_variable *variable);
-// The container takes over the value of its first component, for all of them.
+// Makes the value of the first component the value of all components.
 ls_status ls_eager_join(ls_variable *container);
 
-// Returns true if eager ops of this thread are recorded now.
+// Returns true if a tape records this thread's eager ops now.
 bool ls_eager_is_recording(const ls_graph *graph);
 
-// A draw that waits until somebody looks at its value. What becomes of most is
-// a variable's first value, which the engine draws where it belongs and when it
-// has time.
+// A random draw that is delayed until its value is read. Most draws become a
+// variable's first value, which the engine then draws directly into the
+// variable's buffer, when it has time.
 typedef struct ls_late_draw {
-  ls_object object;  // What a node's `late` is.
+  ls_object object;  // What node->late points to.
   ls_allocator *allocator;
   ls_compiled *compiled;
   uint64_t step;
 } ls_late_draw;
 
-// A tape that a replica has begun records that replica's ops, and what is done
-// for all in merge calls. One begun outside of replicas records all ops.
+// A tape. Begun by a replica it records that replica's ops and merge calls;
+// begun outside of replicas it records all ops.
 struct ls_tape {
   ls_graph *graph;
   struct ls_tape *outer;
-  int32_t replica;            // Whose it is, its id + 1; 0: begun outside.
-  ls_frame *frame;            // The frame it was begun in.
-  uint64_t first_id, end_id;  // Recorded: from first_id, before end_id, which
-                              // is 0 while it is open.
-  uint64_t *watched;          // Refs.
+  int32_t replica;            // Id of its replica + 1; 0: begun outside of
+                              // replicas.
+  ls_frame *frame;            // The frame in which it was begun.
+  uint64_t first_id, end_id;  // Range of recorded ids; end_id is 0 while the
+                              // tape is open.
+  uint64_t *watched;          // Refs of watched tensors.
   size_t num_watched, watched_capacity;
 };
 
-// A backward pass over a tape, which does not record it. On the C stack of its
-// thread or fiber, whose context it is in.
+// A backward pass over a tape, which must not record it. Allocated on the C
+// stack of its thread or fiber.
 typedef struct ls_tape_walk {
   const struct ls_tape_walk *outer;
   const ls_tape *tape;
 } ls_tape_walk;
 
-// The eager graphs of a runtime.
+// Initialize and free the eager graphs of a runtime.
 void ls_eager_graphs_init(ls_runtime_state *state);
 void ls_eager_graphs_deinit(ls_runtime_state *state);
-// The innermost frame where this thread or replica is, its own or the one it
-// was started in; NULL: none.
+// Returns the innermost frame of this thread or replica, which may be the one
+// in which the replica was started; NULL: none.
 ls_frame *ls_eager_frame(const ls_eager *eager);
-// Around a run of replicas, which have values and frames of their own. Behind
-// it all they made is the thread's, and frames they have left open are closed.
+// Bracket a run of replicas, which have their own values and frames. At the end
+// their values pass to the thread, and frames they left open are closed.
 uint64_t ls_eager_begin_replicas(ls_graph *graph);
 void ls_eager_end_replicas(ls_graph *graph, uint64_t before);
-// The value of a ref of an eager graph, lent.
+// Returns (lends) the value of a ref of an eager graph.
 ls_status ls_eager_value(const ls_graph *graph, uint64_t ref,
                          ls_array **out_array);
-// A new value that holds `array`, retained.
+// Makes a node with these values, which it retains.
 ls_op ls_eager_keep(ls_graph *graph, const ls_op_spec *spec,
                     const uint64_t *input_refs, ls_array *const *values,
                     size_t count);
 
-// The status of a tensor that was just made: why it failed.
+// Returns the failure of a tensor that was just made, or OK.
 ls_status ls_made_status(ls_tensor tensor);
 
-// ---- Context ----------------------------------------------------------------
-// This layer's rooms in the context (graph/context.h).
+// ---- Context ---------------------------------------------------------------
+// This layer's part of the context (graph/context.h).
 typedef struct ls_runtime_scoped {
-  bool unrecorded;  // No tape records eager ops.
+  bool unrecorded;  // Tapes do not record eager ops here.
 } ls_runtime_scoped;
 
 typedef struct ls_runtime_work {
-  const struct ls_tape_walk *walks;  // Backward passes here, innermost first.
-  // Callbacks of functions that run inside of each other here.
+  const struct ls_tape_walk *walks;  // Backward passes in progress, innermost
+                                     // first.
+  // Depth of nested function callbacks.
   int32_t callbacks;
 } ls_runtime_work;
 

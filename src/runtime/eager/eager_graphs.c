@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Eager graphs by thread. A graph is its thread's, by a number that no other
-// thread has, and empty once that has ended; another thread may get it then.
-// Ids go on, so handles of the one that ended are stale.
+// Eager graphs by thread. A graph belongs to a thread, identified by a number
+// that is never reused. When the thread ends the graph is emptied, and another
+// thread may get it. Ids continue, so that handles of the ended thread are
+// stale.
 #include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
 #include "runtime/eager/eager.h"
 
-// Guards the graphs of all states, and the list of these. Taken last.
+// Guards the graphs of all runtime states, and the list of states. The last
+// lock in the order of locks.
 static ls_mutex graphs_lock = {PTHREAD_MUTEX_INITIALIZER, true};
 static ls_condition graphs_left = {PTHREAD_COND_INITIALIZER, true};
 static ls_runtime_state *states;
 
-// ---- A graph ---------------------------------------------------------------
+// ---- Single graphs ---------------------------------------------------------
 static ls_graph *make_graph(ls_runtime_state *state) {
   ls_graph *graph = NULL;
   const ls_status status =
@@ -29,7 +31,7 @@ static ls_graph *make_graph(ls_runtime_state *state) {
   return NULL;
 }
 
-// Drops what a thread has left: values, frames, tapes, its last error.
+// Drops what an ended thread has left: values, frames, tapes, its last error.
 static void empty_graph(ls_graph *graph) {
   ls_eager *eager = ls_eager_of(graph);
   while (eager->frame != NULL) {
@@ -37,7 +39,7 @@ static void empty_graph(ls_graph *graph) {
     ls_release(graph->allocator, eager->frame);
     eager->frame = outer;
   }
-  // Tapes are their owner's to release; they hold nothing any more.
+  // Closes tapes, which their owners release later.
   for (; eager->tape != NULL; eager->tape = eager->tape->outer)
     if (eager->tape->end_id == 0) eager->tape->end_id = graph->next_id;
   eager->replicas_since = 0;
@@ -54,7 +56,8 @@ static void free_graph(ls_graph *graph) {
 }
 
 // ---- Ends of threads -------------------------------------------------------
-// Takes a graph of the thread out of some runtime, which then waits for it.
+// Takes one of the thread's graphs out of its runtime, whose destruction waits
+// until it is emptied.
 static ls_graph *take_graph_of(uint64_t thread) {
   ls_graph *graph = NULL;
   ls_mutex_lock(&graphs_lock);
@@ -77,10 +80,10 @@ static void give_idle(ls_graph *graph) {
   ls_mutex_unlock(&graphs_lock);
 }
 
-// Per-thread state; `graph` is checked before use.
+// Per-thread state; `graph` is verified before use.
 typedef struct thread_place {
-  uint64_t number;  // Never that of another thread, even of one that has ended.
-  ls_graph *graph;  // The one it used last, and whose it is.
+  uint64_t number;  // Never reused by another thread.
+  ls_graph *graph;  // The graph used last, and its runtime.
   const ls_runtime_state *state;
   uint64_t state_serial;
 } thread_place;
@@ -104,13 +107,13 @@ static uint64_t thread_number(void) {
   thread_place *here = this_thread();
   if (here->number == 0) {
     here->number = __atomic_add_fetch(&last_number, 1, __ATOMIC_RELAXED);
-    // Without a place for it the graphs wait for the runtime's end.
+    // Without memory to register, the graphs stay until the runtime's end.
     (void)ls_thread_at_end(LS_THREAD_RUNTIME, leave_graphs);
   }
   return here->number;
 }
 
-// ---- Of a runtime ----------------------------------------------------------
+// ---- All graphs of a runtime -----------------------------------------------
 void ls_eager_graphs_init(ls_runtime_state *state) {
   ls_map_init(&state->eager_graphs, state->allocator);
   ls_mutex_lock(&graphs_lock);

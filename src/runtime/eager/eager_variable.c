@@ -7,8 +7,8 @@
 #include "base/values/array_internal.h"
 #include "runtime/eager/eager.h"
 
-// Returns what a value waits for, the caller's to release; NULL: it is there.
-// Another thread may look at the value meanwhile, which ends the wait.
+// Returns the delayed draw of a value, which the caller releases; NULL if the
+// value exists. Another thread may read the value meanwhile, which draws it.
 static ls_late_draw *late_draw_of(ls_tensor value) {
   if (value.graph == NULL || value.graph->kind != LS_GRAPH_EAGER) return NULL;
   ls_runtime *runtime = ls_eager_of(value.graph)->state->runtime;
@@ -53,7 +53,7 @@ ls_status ls_eager_reserve(ls_variable *variable) {
 void ls_eager_forget(ls_variable *variable) {
   ls_runtime_state *state = ls_runtime_slot(variable->runtime, LS_SLOT_RUNTIME);
   if (state == NULL) return;
-  // A component that somebody else holds keeps its value.
+  // Components that are still referenced keep their values.
   bool lives_on = false;
   for (size_t i = 0; i < variable->num_components; ++i)
     lives_on |= !ls_object_is_unique(variable->components[i]);
@@ -67,7 +67,7 @@ ls_status ls_eager_join(ls_variable *container) {
   return ls_store_join(state->store, container);
 }
 
-// A value that is not stored as one, read where the thread is.
+// Reads a value made of several components, on the current device.
 static ls_status read_parts(ls_variable *container, ls_array **out_array) {
   const ls_graph *graph = ls_graph_current();
   if (graph == NULL) return ls_out_of_memory();

@@ -43,7 +43,7 @@ void ls_eager_drop_since(ls_graph *graph, size_t num_nodes,
   ls_arena_rollback(&graph->arena, memory);
 }
 
-// A value that outlives its frame, while the arena is rolled back.
+// A value that outlives its frame, saved while the arena is rolled back.
 typedef struct survivor {
   uint64_t id;
   size_t count;
@@ -101,7 +101,7 @@ static ls_status note_survivors(const ls_nest *keep, survivors *list) {
   return ls_ok();
 }
 
-// Puts a survivor back under its old id.
+// Restores a survivor under its old id.
 static ls_status put_back(ls_graph *graph, const survivor *kept) {
   const uint64_t next = graph->next_id;
   const ls_op_spec spec = {.type = LS_OP_CONSTANT};
@@ -134,8 +134,8 @@ static void drop_survivors(survivors *list) {
 }
 
 // ---- Ending ----------------------------------------------------------------
-// Returns true if what has this mark is of the replica that began the frame. Of
-// replicas whose run has ended it is the thread's.
+// Returns true if the mark `replica` is that of the frame's owner. Values of
+// replicas whose run has ended belong to the thread.
 static bool is_own(const ls_graph *graph, const ls_frame *frame, uint64_t id,
                    int32_t replica) {
   const uint64_t since = ls_eager_of(graph)->replicas_since;
@@ -143,7 +143,7 @@ static bool is_own(const ls_graph *graph, const ls_frame *frame, uint64_t id,
          (frame->replica == 0 && (since == 0 || id < since));
 }
 
-// Returns true if all that came after the frame's begin is of who began it.
+// Returns true if all nodes since the frame's begin belong to its owner.
 static bool is_alone(const ls_graph *graph, const ls_frame *frame) {
   if (ls_eager_of(graph)->frame != frame) return false;
   size_t i = ls_graph_first_position(graph, frame->first_id);
@@ -153,7 +153,7 @@ static bool is_alone(const ls_graph *graph, const ls_frame *frame) {
   return i == graph->num_nodes;
 }
 
-// Brings the graph and its memory back to the frame's begin.
+// Rolls the graph and its memory back to the frame's begin.
 static ls_status drop_all(ls_graph *graph, const ls_frame *frame,
                           const survivors *list) {
   ls_graph_rollback_point back = ls_graph_mark(graph);
@@ -183,7 +183,7 @@ static bool is_own_to_drop(const ls_node *node, void *user) {
 static ls_status drop_values(ls_graph *graph, const ls_frame *frame,
                              const survivors *kept) {
   if (is_alone(graph, frame)) return drop_all(graph, frame, kept);
-  // Replicas run in turns: values of others lie between, in memory too.
+  // Replicas run in turns: values of others lie in between, also in memory.
   own_nodes own = {graph, frame, kept};
   ls_graph_drop_nodes(graph, ls_graph_first_position(graph, frame->first_id),
                       is_own_to_drop, &own);
@@ -214,7 +214,7 @@ ls_status ls_frame_end(const ls_nest *keep) {
       return ls_failed_precondition(
           "a tape that was begun in this frame has not been released");
   ls_status status = ls_ok();
-  if (eager->tape == NULL) {  // Else the tape holds what was recorded.
+  if (eager->tape == NULL) {  // An open tape keeps the recorded nodes.
     survivors kept = {.graph = graph, .first_id = frame->first_id};
     status = note_survivors(keep, &kept);
     const bool noted = ls_status_is_ok(status);

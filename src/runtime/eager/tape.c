@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tapes: recorded intervals of the eager graph. While one is open, nodes keep
-// operands and attributes; its gradient is the ordinary backward pass over
-// them, whose ops run as they are made.
+// Tapes: recorded intervals of the eager graph. While a tape is open, nodes
+// keep operands and attributes; its gradient is the ordinary backward pass over
+// these nodes, whose ops run as they are made.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "grad/grad.h"
 #include "runtime/eager/eager.h"
 
-// Replicas run in turns on one graph: another one's tape records nothing here.
+// Returns true if the tape records here. Replicas run in turns on one graph, so
+// a replica's tape does not record other replicas.
 static bool records(const ls_tape *tape, const ls_context *context) {
   if (tape->end_id != 0) return false;
   if (tape->replica != 0 && context->replica != 0 &&
@@ -45,7 +46,7 @@ ls_status ls_tape_begin(ls_tape **out_tape) {
   tape->frame = ls_eager_frame(eager);
   tape->first_id = graph->next_id;
   eager->tape = tape;
-  graph->losses.reduction = NULL;  // A loss of before is none of this tape's.
+  graph->losses.reduction = NULL;  // A loss scaled earlier is not on this tape.
   *out_tape = tape;
   return ls_ok();
 }
@@ -88,8 +89,8 @@ void ls_tape_release(ls_tape *tape) {
   ls_release(tape->graph->allocator, tape);
 }
 
-// Only what is watched has a gradient: variables by themselves, tensors by
-// ls_tape_watch or when they were made on the tape.
+// Returns true if `x` has a gradient: variables always, tensors after
+// ls_tape_watch or if made on the tape.
 static bool is_watched(const ls_tape *tape, ls_nest x) {
   if (x.kind == LS_KIND_VARIABLE) return true;
   if (x.kind != LS_KIND_TENSOR || x.as.tensor.graph != tape->graph)
@@ -112,7 +113,7 @@ ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
   size_t count = 0;
   for (size_t i = 0; i < num_xs; ++i)
     if (is_watched(tape, xs[i])) watched[count++] = xs[i];
-  // What the backward pass itself computes is not recorded on this tape.
+  // Keeps the tape from recording the backward pass itself.
   ls_runtime_work *work = ls_runtime_work_here();
   const ls_tape_walk walk = {work->walks, tape};
   work->walks = &walk;
@@ -126,7 +127,7 @@ ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
   return status;
 }
 
-// Returns the variable that is read: of a component the variable it belongs to.
+// Returns the variable that is read; for a component its container.
 static const ls_variable *whole_of(const ls_node *read) {
   const ls_variable *variable =
       (const ls_variable *)ls_node_attr(read, LS_ATTR_ID_VARIABLE)->as.object;
@@ -153,7 +154,7 @@ static bool was_read_before(const ls_tape *tape, size_t position) {
 size_t ls_tape_variables(const ls_tape *tape, ls_variable **variables,
                          size_t capacity) {
   const ls_graph *graph = tape->graph;
-  // In a replica the whole variable is watched, else its components.
+  // In a replica the whole variable is watched, elsewhere its components.
   const bool in_replica = ls_context_current()->hooks != NULL;
   size_t count = 0;
   for (size_t i = 0; i < graph->num_nodes; ++i) {

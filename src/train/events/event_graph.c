@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A node of the message is an op: its name with all scopes, its operands by
-// their ops' names, and what it has as attributes that are shown in text. A
-// graph that an op holds is a scope of the op's name, "while/while_body/add";
-// its parameters come from what they stand for, and its results go to the op.
+// Prints graphs as GraphDef messages.
+//
+// Each op is a node: its name with all scopes, its operands by their ops'
+// names, and attributes that the text form shows. A graph that an op holds
+// becomes a scope of the op's name, "while/while_body/add"; its parameters have
+// as inputs the values they stand for, and the op has its results as inputs.
 #include <math.h>
 
 #include "graph/graph.h"
@@ -34,21 +36,21 @@ enum {
   SHAPE_SIZE = 2,
   SHAPE_RANK_UNKNOWN = 3,
   SIZE_SIZE = 1,
-  PRODUCER = 1882,  // Of 2024: what readers hold against what they know.
+  PRODUCER = 1882,  // A version of 2024, checked by readers.
   LONGEST_VALUE = 512,
 };
 
-// Where nodes of a graph stand: in the scope of the op that holds it.
+// Position of a graph: the scope of the op that holds it.
 typedef struct place {
-  const struct place *outer;  // Of the graph around. NULL: there is none.
+  const struct place *outer;  // The enclosing graph's place, or NULL.
   const ls_graph *graph;
-  const ls_node *holder;  // The op that holds it.
+  const ls_node *holder;  // The op that holds the graph.
   const char *scope;      // "" or "while/body/".
 } place;
 
 typedef struct printer {
   ls_text *out;
-  ls_text name;  // What is being put together.
+  ls_text name;  // Name being composed.
   ls_allocator *allocator;
 } printer;
 
@@ -80,7 +82,7 @@ static void end_attr(ls_text *out, attr_place attr) {
   ls_proto_end(out, attr.attr);
 }
 
-// A variable's name, or what else it is.
+// Appends a variable's name, or the type of another object.
 static void append_object(ls_text *out, const ls_object *object) {
   if (object == NULL) return;
   ls_text_append(out, object->type == &ls_variable_object_type
@@ -88,7 +90,7 @@ static void append_object(ls_text *out, const ls_object *object) {
                           : object->type->name);
 }
 
-// As the text form has it, if that is not long; arrays by their type alone.
+// Adds the attribute as in the text form, unless long; arrays by type only.
 static void add_text_value(printer *p, const ls_attr *attr) {
   ls_text_clear(&p->name);
   if (attr->kind == LS_ATTR_ARRAY) {
@@ -150,7 +152,7 @@ static void add_attrs(printer *p, const ls_node *node) {
   attr_place begun = begin_attr(out, "T");
   ls_proto_i64(out, VALUE_TYPE, ls_events_type_of(node->outputs[0].dtype));
   end_attr(out, begun);
-  // Labels of edges.
+  // TensorBoard labels edges with these shapes.
   begun = begin_attr(out, "_output_shapes");
   const size_t list = ls_proto_begin(out, VALUE_LIST);
   for (uint32_t i = 0; i < node->num_outputs; ++i)
@@ -160,9 +162,8 @@ static void add_attrs(printer *p, const ls_node *node) {
 }
 
 // ---- Names -----------------------------------------------------------------
-// Appends "scope/op" to p->name. An op without a name has its number. The
-// graph's own copy of a name is not asked for, as that may lack the scope where
-// there is no memory.
+// Appends "scope/op" to p->name; an op without a name has its number. Does not
+// use the graph's cached name, which lacks the scope if memory ran out.
 static void append_name(printer *p, const place *at, const ls_node *node) {
   char scope[LS_MAX_FULL_NAME];
   ls_text_append(&p->name, at->scope);
@@ -193,8 +194,8 @@ static void event_graph_add_input(printer *p, const place *at, uint64_t ref) {
   add_name(p, NODE_INPUT);
 }
 
-// A parameter stands for a value of a graph around, or an operand of the op
-// that holds the graph.
+// Adds the value that a parameter stands for: a captured value of an enclosing
+// graph, or an operand of the op that holds this graph.
 static void add_source(printer *p, const place *at, const ls_node *node) {
   const ls_graph *graph = at->graph;
   const uint64_t ref = ls_ref(node->id, 0);
@@ -232,7 +233,7 @@ static ls_status name_scope(printer *p, const place *at, const ls_node *node,
   return ls_text_status(&p->name);
 }
 
-// The graphs that an op holds, each in its scope; `run` is called for each.
+// Calls `run` for each graph that an op holds, with its scope.
 static ls_status for_regions(printer *p, const place *at, const ls_node *node,
                              ls_status (*run)(printer *p, const place *inner)) {
   for (uint32_t i = 0; i < node->num_regions; ++i) {
@@ -302,7 +303,7 @@ ls_status ls_event_graph_print(const ls_graph *graph, ls_text *out) {
   return ls_status_join(status, ls_text_status(out));
 }
 
-// Elements are taken this many at once.
+// Number of elements converted at once.
 enum { CHUNK = 1024 };
 
 static size_t histogram_load(const ls_array *values, int64_t from,
@@ -367,7 +368,7 @@ static void histogram_deal(const ls_array *values, ls_histogram *out) {
 
 void ls_histogram_of(const ls_array *values, ls_histogram *out) {
   histogram_measure(values, out);
-  // A width so small or so large that it is no number is that of one range.
+  // A scale that is not finite puts everything in one range.
   const double scale = LS_HISTOGRAM_RANGES / (out->most - out->least);
   if (isfinite(scale) && scale > 0) {
     histogram_deal(values, out);

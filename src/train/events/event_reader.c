@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers of event files: all files of a folder in the order of their names,
-// each as far as it is whole.
+// Reads the scalars of a folder's event files, in the order of the files'
+// names, each up to its first incomplete record.
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,27 +17,27 @@
 
 typedef struct number {
   ls_event_number number;
-  size_t order;  // In which they were read.
+  size_t order;  // Position in the files.
 } number;
 
 typedef struct numbers {
-  ls_event_numbers numbers;  // What the caller sees.
+  ls_event_numbers numbers;  // The caller's view.
   ls_allocator *allocator;
-  ls_arena memory;  // Of the tags.
-  const char *tag;  // The one that is wanted; NULL: any. While it reads.
+  ls_arena memory;  // Memory of the tags.
+  const char *tag;  // Only this tag; NULL: all. During reading.
   number *items;
   size_t count, capacity;
-  int64_t last_step;  // At most.
-  bool failed;        // No memory.
+  int64_t last_step;  // The last step wanted.
+  bool failed;        // Out of memory.
 } numbers;
 
-// ---- What a record says ----------------------------------------------------
+// ---- Records ---------------------------------------------------------------
 static bool is_text(ls_bytes bytes, const char *text) {
   return bytes.size == strlen(text) &&
          (bytes.size == 0 || memcmp(bytes.data, text, bytes.size) == 0);
 }
 
-// Most are under the tag of one that was before.
+// Returns a copy of the tag; usually one that exists already.
 static const char *tag_of(numbers *self, ls_bytes tag) {
   enum { LOOK_BACK = 32 };
   for (size_t i = 1; i <= LOOK_BACK && i <= self->count; ++i) {
@@ -66,7 +66,7 @@ static void add_scalar(void *user, ls_event_time at, ls_bytes tag,
   if (at.step > self->last_step) self->last_step = at.step;
 }
 
-// Events of this step and later ones no longer count.
+// Drops events of this and later steps.
 static void begin_again(void *user, ls_event_time at) {
   numbers *self = user;
   size_t kept = 0;
@@ -96,8 +96,8 @@ static ls_status read_records(numbers *self, const ls_file *file,
   }
 }
 
-// A file that is being written may end in half of a record, and one may be
-// taken away while the folder is looked at.
+// Accepts a file that ends within a record, as it may be being written, and a
+// file that was deleted meanwhile.
 static ls_status end_of_file(ls_runtime *runtime, const char *path,
                              ls_status status) {
   const ls_code code = ls_status_code(status);
@@ -170,7 +170,7 @@ static int event_reader_compare(const void *a, const void *b) {
   return x->order < y->order ? -1 : x->order > y->order;
 }
 
-// By step and tag; of those that are said twice the last.
+// Sorts by step and tag; of duplicates keeps the last.
 static ls_status arrange(numbers *self) {
   ls_event_number *sorted =
       ls_arena_new_array(&self->memory, ls_event_number, self->count + 1);

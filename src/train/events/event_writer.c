@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Records are put together in memory under the writer's lock and appended to
-// the file some at a time. A file that could not be appended to may end in half
-// of a record, behind which nothing would be read: it is left behind.
+// Writes event files. Records collect in memory under the writer's lock, and
+// are appended to the file from time to time. After a failed append the file
+// may end within a record, and readers would ignore anything after that: a new
+// file is begun.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,15 +29,15 @@ struct ls_event_writer {
   int64_t flush_nanos;
   int64_t max_queue;
   ls_text suffix;
-  ls_mutex lock;  // Guards what follows.
-  ls_text path;   // Of the folder, and of the file in it, if there is one.
-  size_t folder;  // The folder's part.
+  ls_mutex lock;  // Guards the fields below.
+  ls_text path;   // The folder, followed by the file's name if open.
+  size_t folder;  // Length of the folder's part.
   bool has_file;
-  ls_text records;   // Not yet written,
-  int64_t queued;    // so many.
-  ls_text graph;     // Being printed.
-  int64_t flushed;   // When they were last written, of the clock.
-  ls_status status;  // Of what was recorded.
+  ls_text records;   // Records not written yet,
+  int64_t queued;    // and their number.
+  ls_text graph;     // Graph being printed.
+  int64_t flushed;   // Time of the last write.
+  ls_status status;  // First failure of recording.
 };
 
 // ---- The file --------------------------------------------------------------
@@ -45,8 +46,8 @@ static ls_event_time event_writer_now(const ls_event_writer *writer,
   return (ls_event_time){(double)ls_runtime_wall(writer->runtime) * 1e-9, step};
 }
 
-// Readers go through files in the order of their names: the seconds in that of
-// a new one are later than those of all that are there.
+// Chooses the seconds in a new file's name, later than those of all files
+// there: readers go through files in the order of their names.
 static ls_status choose_seconds(ls_event_writer *writer, int64_t *out_seconds) {
   const ls_file_system *files = ls_runtime_files(writer->runtime);
   *out_seconds = ls_runtime_wall(writer->runtime) / 1000000000;
@@ -59,14 +60,14 @@ static ls_status choose_seconds(ls_event_writer *writer, int64_t *out_seconds) {
     if (strncmp(entries[i].name, prefix, sizeof(prefix) - 1) != 0) continue;
     const long long found =
         strtoll(entries[i].name + sizeof(prefix) - 1, NULL, 10);
-    // Ten digits are compared as texts are.
+    // Numbers of ten digits sort like texts.
     if (found >= *out_seconds && found < 9999999999) *out_seconds = found + 1;
   }
   return ls_ok();
 }
 
 static ls_status make_file(ls_event_writer *writer) {
-  static int made;  // No two of a process have the same name.
+  static int made;  // Makes names unique within the process.
   const ls_file_system *files = ls_runtime_files(writer->runtime);
   ls_text *path = &writer->path;
   path->data[writer->folder] = '\0';
@@ -86,7 +87,7 @@ static ls_status make_file(ls_event_writer *writer) {
   LS_OWN(ls_text, head) = {0};
   ls_text_init(&head, writer->allocator);
   ls_events_add_version(&head, event_writer_now(writer, 0));
-  // One that follows a file of this writer goes on where that ended.
+  // A file that follows another of this writer continues at its step.
   if (writer->first_step != INT64_MAX)
     ls_events_add_start(&head, event_writer_now(writer, writer->first_step));
   LS_RETURN_IF_ERROR(ls_text_status(&head));
@@ -188,7 +189,7 @@ static ls_status event_writer_flush(ls_event_writer *writer) {
   return status;
 }
 
-// Joins the kept failure of records with `status`.
+// Joins the stored failure of recording with `status`.
 static ls_status with_kept(ls_event_writer *writer, ls_status status) {
   const ls_status kept = writer->status;
   writer->status = ls_ok();
@@ -211,7 +212,7 @@ ls_status ls_event_writer_close(ls_event_writer *writer) {
 }
 
 // ---- Adding ----------------------------------------------------------------
-// Ends a record that was added.
+// Finishes a record that was added.
 static ls_status end_record(ls_event_writer *writer) {
   if (!writer->records.failed && writer->records.size < MOST_BUFFERED &&
       ++writer->queued < writer->max_queue &&
@@ -281,7 +282,7 @@ ls_status ls_event_writer_summary(ls_event_writer *writer, const char *tag,
   return status;
 }
 
-// Texts of a table, or one.
+// Adds one text, or a table of texts.
 static ls_status add_texts(ls_event_writer *writer, const char *tag,
                            int64_t step, ls_shape shape,
                            const ls_bytes *texts) {
@@ -325,7 +326,7 @@ typedef struct images {
   const ls_array *array;
   int64_t count, height, width;
   int channels;
-  size_t bytes;  // Of a packed image's pixels.
+  size_t bytes;  // Bytes of an image's unpadded pixels.
 } images;
 
 static bool event_writer_is_image(ls_shape shape) {
@@ -359,11 +360,11 @@ static ls_status event_writer_look_at(const ls_array *array, const char *tag,
 }
 
 static unsigned char byte_of(double x) {
-  if (!(x > 0)) return 0;  // NaN, too.
+  if (!(x > 0)) return 0;  // True for NaN, too.
   return x >= 1 ? 255 : (unsigned char)(x * 255 + 0.5);
 }
 
-// The pixels of an image; `room` takes those of floats.
+// Returns the pixels of an image as bytes; `room` takes converted floats.
 static void *event_writer_pixels_of(const images *set, int64_t index,
                                     unsigned char *room) {
   if (room == NULL)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writers of event files in graphs: an op says when one begins, an op when what
-// it holds is written.
+// Writers of event files for graphs: one op begins a file, another flushes it.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/nest_internal.h"
@@ -15,12 +14,12 @@ typedef struct file_writer {
   ls_allocator *allocator;
   ls_runtime *runtime;
   ls_event_writer *events;
-  ls_op initializer, flusher;  // Of a build graph.
+  ls_op initializer, flusher;  // Made in a build graph.
   bool ready;                  // Atomic.
   char folder[];
 } file_writer;
 
-// ---- A kind of writers -----------------------------------------------------
+// ---- The class of writers --------------------------------------------------
 static void file_writer_record(void *user, const ls_summary_record *record) {
   ls_event_writer_record(((file_writer *)user)->events, record);
 }
@@ -89,7 +88,7 @@ static ls_status file_writer_add_op(ls_summary_writer *writer,
                                     const ls_host_kernel *kernel,
                                     const char *collection, ls_op *out_op) {
   *out_op = ls_host_call_add(kernel, &writer->object, NULL, 0);
-  // The trial around has the reason.
+  // The enclosing trial reports the reason.
   if (ls_op_is_failed(*out_op)) return ls_ok();
   return ls_graph_add_to_collection(out_op->graph, collection,
                                     ls_nest_op(*out_op));
@@ -104,7 +103,7 @@ static ls_status add_ops(ls_summary_writer *writer) {
                             LS_COLLECTION_SUMMARY_WRITER_FLUSH, &self->flusher);
 }
 
-// Where what is made for good is made: outside of functions and computations.
+// Adds the ops outside of functions and computations.
 static ls_status add_outside(ls_summary_writer *writer) {
   LS_INIT_SCOPE;
   if (ls_graph_is_eager(ls_graph_current())) {
@@ -116,14 +115,14 @@ static ls_status add_outside(ls_summary_writer *writer) {
   return ls_trial_end(&trial, add_ops(writer));
 }
 
-// ---- Making one ------------------------------------------------------------
+// ---- Creation --------------------------------------------------------------
 static ls_status open_events(file_writer *self,
                              const ls_file_writer_options *options) {
   const ls_opt queue = options->max_queue, seconds = options->flush_seconds;
   return ls_event_writer_open(
       &(ls_event_writer_options){
           .folder = self->folder,
-          .first_step = INT64_MAX,  // Says nothing of what is there.
+          .first_step = INT64_MAX,  // Does not void existing events.
           .flush_seconds = seconds.set ? seconds : LS_SOME(120),
           .max_queue = queue.set ? queue : LS_SOME(10),
           .suffix = options->suffix},
@@ -160,7 +159,7 @@ ls_status ls_file_writer_create(const ls_file_writer_options *options,
   return status;
 }
 
-// ---- Asking ----------------------------------------------------------------
+// ---- Getters ---------------------------------------------------------------
 ls_op ls_file_writer_initializer(const ls_summary_writer *writer) {
   const file_writer *self = files_of(writer);
   return self != NULL ? self->initializer : (ls_op){0};

@@ -18,7 +18,7 @@ static bool is_in_run_folder(const ls_train_options *options) {
   return options->events == NULL || options->events[0] == '\0';
 }
 
-// A folder of event files.
+// Prints the path of a folder of event files.
 static ls_status run_events_print_path(const ls_train_options *options,
                                        const char *name, ls_text *path) {
   ls_text_clear(path);
@@ -29,14 +29,14 @@ static ls_status run_events_print_path(const ls_train_options *options,
   return ls_text_status(path);
 }
 
-// Sets `path` to a folder of event files. In a run folder neither it nor the
-// one around it is a link.
+// Sets `path` to a folder of event files. In a run folder neither that folder
+// nor its parent may be a link.
 static ls_status name_folder(ls_runtime *runtime,
                              const ls_train_options *options, const char *name,
                              ls_text *path) {
   if (is_in_run_folder(options)) {
     LS_RETURN_IF_ERROR(run_events_print_path(options, "", path));
-    path->data[--path->size] = '\0';  // Its slash would go through a link.
+    path->data[--path->size] = '\0';  // A trailing slash would follow a link.
     LS_RETURN_IF_ERROR(ls_folder_check_own(runtime, ls_text_data(path)));
     LS_RETURN_IF_ERROR(run_events_print_path(options, name, path));
     return ls_folder_check_own(runtime, ls_text_data(path));
@@ -47,10 +47,11 @@ static ls_status name_folder(ls_runtime *runtime,
 static ls_status open_writers(ls_run_events *events,
                               const ls_train_options *options, int64_t steps,
                               bool tests_again, ls_text *path) {
-  // The last step's value is still shown.
+  // Keeps the last step's value.
   const int64_t first = steps == 0 ? 0 : steps + 1;
   LS_RETURN_IF_ERROR(name_folder(events->runtime, options, train_name, path));
-  // A run that goes on has its graph there, if it had events before.
+  // Writes the graph unless there are events of the resumed run, which has
+  // written it.
   const ls_file_system *files = ls_runtime_files(events->runtime);
   if (steps > 0)
     LS_RETURN_IF_ERROR(
@@ -92,7 +93,7 @@ bool ls_run_events_owns(const char *name) {
 }
 
 // ---- Numbers ---------------------------------------------------------------
-// The schedule's factor at a step.
+// Computes the schedule's factor at a step.
 static ls_status factor_at(const ls_schedule *schedule, int64_t step,
                            double *out_factor) {
   LS_RETURN_IF_ERROR(ls_frame_begin());
@@ -102,7 +103,8 @@ static ls_status factor_at(const ls_schedule *schedule, int64_t step,
   return ls_status_join(status, ls_frame_end(NULL));
 }
 
-// The rate of the last step. False: the model has no optimizer.
+// Finds the learning rate of the last step; `*out_known` is false without an
+// optimizer.
 static ls_status last_rate(const ls_model *model, bool *out_known,
                            double *out_rate) {
   const ls_optimizer *optimizer = model->type->optimizer != NULL
@@ -138,7 +140,7 @@ static ls_status run_events_add_numbers(ls_event_writer *writer, int64_t step,
   return ls_ok();
 }
 
-// Its parts as shares of the whole.
+// Adds the budget's parts as shares of the whole.
 static ls_status add_budget(ls_event_writer *writer, int64_t step,
                             const ls_train_budget *budget) {
   const number parts[] = {

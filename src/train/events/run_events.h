@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The event files of a run, for TensorBoard.
 //
-// Two folders, so that both have the same tags and are drawn over each other:
-// `train` with values of steps, `test` with evaluations.
+// There are two folders, so that both can have the same tags and are drawn in
+// one chart: `train` with values of steps, `test` with evaluations.
 #ifndef LS_TRAIN_EVENTS_RUN_EVENTS_H_
 #define LS_TRAIN_EVENTS_RUN_EVENTS_H_
 
@@ -12,7 +12,7 @@
 #include "lockstep/graph.h"
 #include "lockstep/train.h"
 
-// Zeroed: none are written, and every call does nothing.
+// Zeroed: writes no events; all calls do nothing.
 typedef struct ls_run_events {
   ls_runtime *runtime;
   const ls_model *model;
@@ -20,39 +20,40 @@ typedef struct ls_run_events {
   bool has_graph;
 } ls_run_events;
 
-// Where the options say, if they do. The run goes on behind `steps`; if
-// `tests_again`, it evaluates at that step once more. Nothing is written yet.
-//   LS_INVALID_ARGUMENT  they should be in the run folder, but there is none.
+// Opens the folders given by the options, if any; writes nothing yet. The run
+// continues after step `steps`; if `tests_again`, it first repeats that step's
+// evaluation.
+//   LS_INVALID_ARGUMENT  events in the run folder, but there is none.
 LS_MUST_USE ls_status ls_run_events_open(ls_run_events *events,
                                          ls_runtime *runtime,
                                          const ls_train_options *options,
                                          int64_t steps, bool tests_again);
-// Writes what is left.
+// Writes what is left and closes the files.
 LS_MUST_USE ls_status ls_run_events_close(ls_run_events *events);
 
-// Returns whether a file in a folder of events is an event file.
+// Returns true for the name of an event file.
 bool ls_run_events_owns(const char *name);
 
-// Logs values of some steps, or of an evaluation; the graph of the step, the
-// first time.
+// Logs values of some steps, or of an evaluation; the first time also the
+// step's graph.
 LS_MUST_USE ls_status ls_run_events_log(ls_run_events *events,
                                         const ls_train_report *report,
                                         const ls_function *step);
-// How the weights are spread at the end of an epoch.
+// Logs histograms of the weights at the end of an epoch.
 LS_MUST_USE ls_status ls_run_events_log_weights(ls_run_events *events,
                                                 int64_t step);
 
 // ---- Event graph -----------------------------------------------------------
-// A graph as TensorFlow's GraphDef, for TensorBoard to draw.
+// Prints graphs as TensorFlow's GraphDef, which TensorBoard draws.
 
-// Appends the message. LS_FAILED_PRECONDITION: the eager graph.
+// Appends the message. LS_FAILED_PRECONDITION for the eager graph.
 LS_MUST_USE ls_status ls_event_graph_print(const ls_graph *graph, ls_text *out);
 
 // ---- Histogram -------------------------------------------------------------
-// How the elements of an array are spread.
+// Histograms of arrays' elements.
 
-// Makes a histogram of floats, integers or bool; leaves out numbers that are
-// not finite.
+// Makes a histogram of floats, integers or bools; leaves out NaN and
+// infinities.
 void ls_histogram_of(const ls_array *values, ls_histogram *out);
 
 #endif  // LS_TRAIN_EVENTS_RUN_EVENTS_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Summaries with steps of their own: host calls of a value and its step, which
-// see for themselves whether the step is recorded.
+// Summaries with explicit steps: host calls of a value and its step, which
+// decide on the host whether that step is recorded.
 #include "lockstep/summary_ops.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "lockstep/hook.h"
 
 // ---- Recording -------------------------------------------------------------
-// Steps of summaries that are recorded; 0: none are.
+// Returns the context's recording interval in steps; 0: nothing is recorded.
 static int64_t *records_every_in(ls_context *context) {
   return LS_CONTEXT_ROOM(int64_t, &context->scoped, train);
 }
@@ -48,7 +48,8 @@ static void summary_ops_destroy(ls_object *object) {
   ls_release(s->allocator, s);
 }
 
-// Summaries of other replicas mean the same as replica 0's.
+// Returns true if two summaries record the same; replicas' summaries equal
+// those of replica 0.
 static bool summary_ops_is_same(const ls_object *a, const ls_object *b) {
   const summary *x = (const summary *)a, *y = (const summary *)b;
   return x->writer == y->writer && x->kind == y->kind && x->every == y->every &&
@@ -129,7 +130,7 @@ static ls_status summary_ops_check_value(ls_summary_kind kind, const char *tag,
                                     LS_SHAPE_TEXT(dtype, shape), wanted[kind]);
 }
 
-// The step as i64; where none is given, the global step.
+// Converts the step to i64; without one takes the global step.
 static ls_status find_step(const char *tag, ls_tensor *step) {
   if (step->ref != 0) {
     const ls_dtype dtype = ls_tensor_dtype(*step);

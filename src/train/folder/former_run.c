@@ -16,10 +16,10 @@ static const char phase_name[] = "/phase";
 typedef enum phase { PHASE_NONE, PHASE_MOVING, PHASE_WHOLE, PHASE_DONE } phase;
 static const char *const phase_texts[] = {"", "moving\n", "whole\n", "done\n"};
 
-// Folders of a run's files, each after the one around it.
+// Folders of a run's files, each after its parent.
 static const struct {
   const char *path;
-  bool (*owns)(const char *name);  // NULL: it has only folders.
+  bool (*owns)(const char *name);  // NULL: contains only folders.
 } parts[] = {{"", ls_run_folder_owns},
              {"/events", NULL},
              {"/events/train", ls_run_events_owns},
@@ -29,7 +29,7 @@ typedef struct mover {
   ls_runtime *runtime;
   const ls_file_system *files;
   const char *folder;
-  ls_text from, to;  // The paths in hand.
+  ls_text from, to;  // Paths being composed.
 } mover;
 
 // ---- Paths -----------------------------------------------------------------
@@ -52,7 +52,7 @@ static ls_status append_name(ls_text *path, const char *name) {
   return ls_text_status(path);
 }
 
-// Removes a folder if nothing is in it; links are never followed.
+// Removes a folder if it is empty; never follows a link.
 static void remove_empty(mover *self, const char *where, const char *part) {
   ls_status status = former_run_print_path(self, where, part, &self->from);
   if (ls_status_is_ok(status))
@@ -74,8 +74,8 @@ static ls_status move_file(mover *self, const char *name, const char *from,
                              ls_text_data(&self->to));
 }
 
-// Makes the folder that files of a part are moved to. The run folder itself is
-// there, and may be a link.
+// Makes the folder that a part's files are moved to. The run folder itself
+// exists, and may be a link.
 static ls_status make_part(mover *self, const char *to, const char *part) {
   if (to == NULL || (to[0] == '\0' && part[0] == '\0')) return ls_ok();
   LS_RETURN_IF_ERROR(former_run_print_path(self, to, part, &self->to));
@@ -112,8 +112,8 @@ static ls_status move_part(mover *self, size_t part, const char *from,
   return parts[part].owns == NULL ? ls_ok() : move_files(self, part, from, to);
 }
 
-// Moves the files of a run, or removes them, and the folders of events that are
-// empty then.
+// Moves the files of a run, or removes them; also removes event folders that
+// are empty then.
 static ls_status move_run(mover *self, const char *from, const char *to) {
   for (size_t i = 0; i < LS_COUNT_OF(parts); ++i)
     LS_RETURN_IF_ERROR(move_part(self, i, from, to));
@@ -152,8 +152,8 @@ static ls_status write_phase(mover *self, phase next) {
                             strlen(text));
 }
 
-// Removes what is left in there. The phase is written always, as that takes
-// away what a write that was cut off has left beside it.
+// Removes the remaining files of the former run. Always writes the phase, which
+// also removes the temporary file of an interrupted write.
 static ls_status former_run_drop(mover *self) {
   LS_RETURN_IF_ERROR(write_phase(self, PHASE_DONE));
   LS_RETURN_IF_ERROR(move_run(self, aside_name, NULL));
@@ -166,7 +166,8 @@ static ls_status former_run_drop(mover *self) {
 }
 
 // ---- Settling --------------------------------------------------------------
-// A run whose saves failed may have a model all the same, at its end.
+// Finds out if the new run has a checkpoint, or a final model without one, if
+// its saves failed.
 static ls_status has_result(mover *self, bool *out_has) {
   ls_saved_file *file = NULL;
   const ls_status status = ls_saved_newest_open(self->folder, false, &file);
@@ -178,7 +179,7 @@ static ls_status has_result(mover *self, bool *out_has) {
   return *out_has ? ls_ok() : has_path(self, "", "/model.safetensors", out_has);
 }
 
-// Decides for the one run or the other, and begins to do so.
+// Decides which of the two runs to keep, and stores the decision.
 static ls_status former_run_choose(mover *self, phase *out_phase) {
   bool stands = false;
   LS_RETURN_IF_ERROR(has_result(self, &stands));
@@ -209,7 +210,7 @@ static ls_status former_run_settle(mover *self, bool *out_is_back) {
   return former_run_drop(self);
 }
 
-// ---- Keeping ---------------------------------------------------------------
+// ---- Moving aside ----------------------------------------------------------
 static ls_status former_run_keep(mover *self) {
   if (self->files->rename == NULL || self->files->list == NULL)
     return ls_unimplemented("the run in '%s' cannot be overwritten: the file "

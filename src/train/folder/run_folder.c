@@ -26,7 +26,7 @@ void ls_run_folder_init(ls_run_folder *folder, ls_runtime *runtime,
   ls_text_init(&folder->text, allocator);
 }
 
-// ---- Keeping others out ----------------------------------------------------
+// ---- Locking ---------------------------------------------------------------
 static ls_status run_folder_name_file(ls_run_folder *folder, const char *name);
 
 static ls_status run_folder_take(ls_run_folder *folder) {
@@ -60,7 +60,7 @@ void ls_run_folder_deinit(ls_run_folder *folder) {
 }
 
 // ---- Files of the folder ---------------------------------------------------
-// Sets `folder->file` to a file of the folder.
+// Sets `folder->file` to the path of a file in the folder.
 static ls_status run_folder_name_file(ls_run_folder *folder, const char *name) {
   ls_text_clear(&folder->file);
   ls_text_append_format(&folder->file, "%s/%s", folder->path, name);
@@ -74,7 +74,7 @@ static ls_status has_file(ls_run_folder *folder, const char *name,
   return files->exists(files->user, ls_text_data(&folder->file), out_exists);
 }
 
-// Writes `folder->text` to a file of the folder.
+// Writes `folder->text` to a file in the folder.
 static ls_status run_folder_write_text(ls_run_folder *folder,
                                        const char *name) {
   const ls_file_system *files = ls_runtime_files(folder->runtime);
@@ -102,7 +102,7 @@ bool ls_run_folder_owns(const char *name) {
 }
 
 // ---- A former run ----------------------------------------------------------
-// The folder is held.
+// Settles a former run; the folder is locked.
 static ls_status run_folder_settle(ls_run_folder *folder, bool *out_is_back) {
   LS_RETURN_IF_ERROR(
       ls_former_run_settle(folder->runtime, folder->path, out_is_back));
@@ -110,7 +110,7 @@ static ls_status run_folder_settle(ls_run_folder *folder, bool *out_is_back) {
   return ls_ok();
 }
 
-// Also tells who did not ask for it.
+// Settles what a killed process left, and logs it.
 static ls_status settle_killed(ls_run_folder *folder) {
   bool is_back = false;
   LS_RETURN_IF_ERROR(run_folder_settle(folder, &is_back));
@@ -185,7 +185,7 @@ static ls_status remove_file(ls_run_folder *folder, const char *name) {
                 : ls_ok();
 }
 
-// Ends the hold, and removes the folder if nothing else is in it.
+// Unlocks the folder, and removes it if it is empty.
 static void run_folder_leave(ls_run_folder *folder) {
   const ls_file_system *files = ls_runtime_files(folder->runtime);
   give_back(folder);
@@ -211,7 +211,7 @@ ls_status ls_run_folder_start(ls_run_folder *folder,
                               const ls_train_config *config, bool overwrite) {
   if (folder->path == NULL) return ls_ok();
   const ls_file_system *files = ls_runtime_files(folder->runtime);
-  // Once more when nobody else can begin a run there.
+  // Looks again under the lock: nobody else can begin a run now.
   LS_RETURN_IF_ERROR(find_run(folder, overwrite));
   LS_RETURN_IF_ERROR(files->make_directories(files->user, folder->path));
   ls_status status = take_over(folder, overwrite);
@@ -242,9 +242,9 @@ void ls_run_folder_abandon(ls_run_folder *folder) {
 }
 
 // ---- Resuming --------------------------------------------------------------
-// Counts the bytes of the lines of a metrics.jsonl before `step`, and of `step`
-// if they are no evaluation, which the resumed run repeats. A foreign or
-// truncated line ends them.
+// Returns the bytes of the lines of metrics.jsonl that a run resumed at `step`
+// keeps: those before `step`, and those of `step` except an evaluation, which
+// is repeated. Stops at a malformed or truncated line.
 static size_t lines_until(const char *text, int64_t step) {
   static const char head[] = "{\"step\":", key[] = "\"test_loss\"";
   const char *at = text, *test = text;  // The next evaluation; NULL: none.
@@ -296,7 +296,7 @@ ls_status ls_run_folder_enter(ls_run_folder *folder) {
     return ls_invalid_argument("there is no run folder to resume from");
   LS_RETURN_IF_ERROR(run_folder_check_run(folder));
   LS_RETURN_IF_ERROR(run_folder_take(folder));
-  // Nobody else can begin to overwrite it now.
+  // Under the lock, so that nobody else can begin to overwrite the run.
   LS_RETURN_IF_ERROR(settle_killed(folder));
   return run_folder_check_run(folder);
 }
@@ -314,7 +314,7 @@ static void write_seconds(ls_json_writer *json, const char *key,
   ls_json_f64(json, round(seconds * 1e6) / 1e6);
 }
 
-// Its parts in seconds, which are the whole.
+// Writes the parts in seconds; their sum is the total.
 static void write_budget(ls_json_writer *json, const ls_train_budget *budget) {
   ls_json_key(json, "budget");
   ls_json_begin(json, '{');
@@ -370,7 +370,8 @@ ls_status ls_run_folder_save_model(ls_run_folder *folder, const ls_model *model,
                              model, step);
 }
 
-// A run that was stopped by force has newer checkpoints than it has a model.
+// Loads the newest checkpoint if it is newer than the model, as in a run that
+// was killed.
 static ls_status run_folder_load(ls_run_folder *folder, const ls_model *model) {
   bool saved = false;
   LS_RETURN_IF_ERROR(ls_run_folder_recover(folder->runtime, folder->path));

@@ -64,7 +64,7 @@ static ls_status check_model(const char *path, const char *has,
                              has != NULL ? has : "", model->type->name);
 }
 
-// ---- The model alone -------------------------------------------------------
+// ---- The model's variables -------------------------------------------------
 ls_status ls_model_file_write(ls_runtime *runtime, const char *path,
                               const ls_model *model, int64_t steps) {
   char step[32];
@@ -116,13 +116,13 @@ ls_status ls_model_checkpoint_read(ls_runtime *runtime, const char *folder,
              : restore_checkpoint(runtime, file, model);
 }
 
-// ---- Former checkpoints ----------------------------------------------------
+// ---- Checkpoints of earlier versions ---------------------------------------
 enum { MOST_SECONDS = 1000000000 };
 
-// The notes that are whole numbers.
+// Notes that are integers.
 static const struct {
   const char *key;
-  const char *text;  // For messages; NULL: may differ.
+  const char *text;  // For messages; NULL: need not agree.
   size_t offset;
 } counts[] = {
     {"replicas", "replicas", offsetof(ls_former_notes, replicas)},
@@ -148,7 +148,7 @@ static ls_status read_count(const ls_safetensors_file *file, const char *path,
   return damaged_note(path, key, text);
 }
 
-// How long the run has taken; never so long that nanoseconds would overflow.
+// Reads the run's time, bounded so that nanoseconds do not overflow.
 static ls_status read_seconds(const ls_safetensors_file *file, const char *path,
                               double *out_seconds) {
   const char *text = find_note(file, "seconds");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's saved variables except checkpoints: the model alone, and the one file
-// from which former versions went on.
+// Saved variables of a run other than checkpoints: the model, and the
+// checkpoint file of earlier versions.
 #ifndef LS_TRAIN_FOLDER_SAVED_VALUES_H_
 #define LS_TRAIN_FOLDER_SAVED_VALUES_H_
 
@@ -8,46 +8,47 @@
 #include "lockstep/saver.h"
 #include "lockstep/train.h"
 
-// The model's variables and, with `all`, its optimizer's. The caller releases
-// them with the runtime's allocator.
+// Lists the model's variables and, with `all`, its optimizer's. The caller
+// frees the list with the runtime's allocator.
 LS_MUST_USE ls_status ls_train_variables(ls_runtime *runtime,
                                          const ls_model *model, bool all,
                                          ls_variable ***out_variables,
                                          size_t *out_count);
 
-// The optimizer's are made, so that there is something to set or save; the
-// first step would have made the same ones.
+// Makes the optimizer's variables, as the first step would, so that they can be
+// restored or saved.
 LS_MUST_USE ls_status ls_train_prepare_optimizer(ls_runtime *runtime,
                                                  const ls_model *model);
 
-// Writes the model's variables at `steps`, as model.safetensors has them.
+// Writes the model's variables after `steps` steps to a file like
+// model.safetensors.
 LS_MUST_USE ls_status ls_model_file_write(ls_runtime *runtime, const char *path,
                                           const ls_model *model, int64_t steps);
-// Sets them to what such a file holds.
+// Sets the model's variables from such a file.
 //   LS_DATA_LOSS         damaged.
 //   LS_NOT_FOUND         no such file, or a variable is missing.
-//   LS_INVALID_ARGUMENT  of another model.
+//   LS_INVALID_ARGUMENT  another model's.
 LS_MUST_USE ls_status ls_model_file_read(ls_runtime *runtime, const char *path,
                                          const ls_model *model);
-// Sets them to what the newest whole checkpoint in a folder holds, which a run
-// may be writing to.
+// Sets the model's variables from the newest undamaged checkpoint in a folder,
+// to which a run may be writing.
 //   LS_NOT_FOUND  there is none, or a variable is missing.
-//   as above
+//   other errors as of ls_model_file_read
 LS_MUST_USE ls_status ls_model_checkpoint_read(ls_runtime *runtime,
                                                const char *folder,
                                                const ls_model *model);
 
-// The notes of a checkpoint.safetensors.
+// Notes in the header of a checkpoint.safetensors.
 typedef struct ls_former_notes {
-  // Must agree, unless `inexact`.
+  // Must agree with the run, unless it is `inexact`.
   int64_t replicas, batch_size, seed, examples;
   bool inexact;
-  // Where the run is.
+  // Position of the run.
   int64_t steps;
   double seconds;
 } ls_former_notes;
-// Sets all variables to what it holds. What the notes must agree in is given,
-// the rest is filled in.
+// Sets all variables from the file. `notes` has the values that must agree; the
+// other notes are filled in.
 LS_MUST_USE ls_status ls_former_checkpoint_read(ls_runtime *runtime,
                                                 const char *path,
                                                 const ls_model *model,

@@ -18,7 +18,7 @@
 static const char former_name[] = "checkpoint.safetensors";
 static const char model_name[] = "model.safetensors";
 
-// ---- The identity of runs that go on from each other -----------------------
+// ---- Identity of resumable runs --------------------------------------------
 static ls_status set_hash(ls_record *record, const char *name, uint64_t hash) {
   char text[17];
   snprintf(text, sizeof(text), "%016llx", (unsigned long long)hash);
@@ -100,7 +100,7 @@ static ls_status save_run(void *self, ls_record *record) {
       record, "steps", known ? saves->plan->num_steps : saves->wanted_steps);
 }
 
-// Unknown in checkpoints of a former version.
+// Missing in checkpoints of earlier versions: then unknown.
 static ls_status restore_lowered(const ls_record *record, const char *name,
                                  char out[33]) {
   const char *text = "";
@@ -128,7 +128,7 @@ static ls_status restore_run(void *self, const ls_record *record) {
                          saves->wanted.lowered_ops);
 }
 
-// Saves the counts by which random ops draw.
+// Saves the functions' call counts, on which random draws depend.
 static ls_status save_functions(void *self, ls_record *record) {
   const ls_saves *saves = self;
   ls_runtime_state *state = NULL;
@@ -170,7 +170,7 @@ static ls_status save_input(void *self, ls_record *record) {
   return ls_iterator_save(saves->input, place);
 }
 
-// Reads a stream up to there.
+// Reads a stream up to the saved position.
 static ls_status seek_input(const ls_saves *saves, const ls_record *record) {
   int64_t epoch = 0, position = 0;
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "epoch", &epoch));
@@ -179,7 +179,7 @@ static ls_status seek_input(const ls_saves *saves, const ls_record *record) {
   return ls_iterator_seek(saves->input, position);
 }
 
-// The loop puts an inexact run's input where its steps say.
+// The loop sets the input's position of an inexact run from its steps.
 static ls_status restore_input(void *self, const ls_record *record) {
   const ls_saves *saves = self;
   const ls_record *place = NULL;
@@ -274,7 +274,7 @@ ls_status ls_saves_open(ls_saves *saves, const ls_run_ranks *ranks) {
   return ls_saving_open(&saves->saving, &options);
 }
 
-// ---- Another run's ---------------------------------------------------------
+// ---- Other runs' files -----------------------------------------------------
 bool ls_saves_owns(const char *name) {
   static const char *const extensions[] = {"json", "safetensors", "json.tmp",
                                            "safetensors.tmp"};
@@ -283,7 +283,7 @@ bool ls_saves_owns(const char *name) {
   return strcmp(name, "checkpoint") == 0 || strcmp(name, former_name) == 0;
 }
 
-// ---- Going on --------------------------------------------------------------
+// ---- Resuming --------------------------------------------------------------
 static ls_status look_for(const ls_saves *saves, const char *name,
                           ls_text *path, bool *out_exists) {
   const ls_file_system *files = ls_runtime_files(saves->runtime);
@@ -293,7 +293,8 @@ static ls_status look_for(const ls_saves *saves, const char *name,
   return files->exists(files->user, ls_text_data(path), out_exists);
 }
 
-// Its place is in its steps; where they end, the iterator is put by the loop.
+// Reads an earlier version's file. Its position is its number of steps; the
+// loop sets the iterator from that.
 static ls_status read_former(ls_saves *saves, const char *path,
                              int64_t *out_steps) {
   const ls_train_config *config = &saves->plan->config;
@@ -310,7 +311,7 @@ static ls_status read_former(ls_saves *saves, const char *path,
   return ls_ok();
 }
 
-// Reads the file of a former version once, and takes it away when there is a
+// Reads the file of an earlier version once, and removes it when there is a
 // checkpoint of the same step.
 static ls_status take_over(ls_saves *saves, ls_run_ranks *ranks,
                            const char *path, bool read, int64_t *out_steps) {
@@ -337,7 +338,7 @@ static ls_status saves_restore(ls_saves *saves, int64_t *out_steps) {
   return ls_ok();
 }
 
-// Contents of rank 0's folder besides checkpoints.
+// Files in rank 0's folder besides checkpoints.
 enum { HAS_MODEL = 1, HAS_FORMER = 2 };
 static ls_status saves_look(const ls_saves *saves, ls_text *path,
                             int64_t *out_has) {
@@ -376,16 +377,17 @@ ls_status ls_saves_resume(ls_saves *saves, ls_run_ranks *ranks,
   return saves_resume(saves, ranks, &path, out_steps);
 }
 
-// ---- The program -----------------------------------------------------------
+// ---- The step's program ----------------------------------------------------
 static ls_status compare_programs(const ls_saves *saves) {
-  // A run to another end has other numbers in its schedule.
+  // A run with another number of steps has other constants in its schedule.
   const bool all = saves->wanted_steps == saves->plan->num_steps;
   const char *was = all ? saves->wanted.all : saves->wanted.ops;
   const char *current = all ? saves->program.all : saves->program.ops;
   const char *ran = all ? saves->wanted.lowered : saves->wanted.lowered_ops;
   const char *runs = all ? saves->program.lowered : saves->program.lowered_ops;
   if (was[0] == '\0' || strcmp(current, was) == 0) return ls_ok();
-  // A strategy of another kind may build the same otherwise.
+  // Strategies of different kinds may build different graphs that lower to the
+  // same program.
   if (ran[0] != '\0' && strcmp(runs, ran) == 0) return ls_ok();
   return ls_invalid_argument("the run in '%s' has another program: that of its "
                              "step is %s, here it is %s",
@@ -410,7 +412,8 @@ ls_status ls_saves_check_program(ls_saves *saves, int64_t examples) {
   return ls_ok();
 }
 
-// A checkpoint may be of another program until the run's own is known.
+// Returns true if the run may be saved: its program is known, or need not be
+// that of a checkpoint.
 bool ls_saves_are_known(const ls_saves *saves) {
   return saves->program.all[0] != '\0' || saves->wanted.all[0] == '\0';
 }

@@ -39,7 +39,7 @@ static ls_status make_state(const ls_hook_type *type, const void *initial,
   LS_OWN_ARRAY_OR_RETURN(allocator, char, state, type->size);
   LS_RETURN_IF_ERROR(ls_hook_lend(type, state, out_hook));
   if (initial != NULL) memcpy(state, initial, type->size);
-  state = NULL;  // It is the hook's.
+  state = NULL;  // Owned by the hook now.
   return ls_ok();
 }
 
@@ -253,7 +253,7 @@ static ls_status make_step(ls_graph *graph, const char *name,
   return ls_ok();
 }
 
-// Finds those that are there: none, one, or two and more.
+// Finds the step variables in a collection: returns 0, 1, or 2 for several.
 static size_t find_steps(const ls_graph *graph, const char *collection,
                          ls_variable **out_variable) {
   ls_nest leaves[2] = {ls_none(), ls_none()};

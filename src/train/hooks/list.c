@@ -58,7 +58,7 @@ static ls_status begin_hook(ls_hook_list *list, const ls_hook *hook) {
   return hook->type->begin != NULL ? hook->type->begin(hook->state) : ls_ok();
 }
 
-// Lets hooks ask for the step that do not count, if the graph does.
+// Provides the step also to hooks that do not need it, if the graph has one.
 static ls_status offer_step(ls_hook_list *list) {
   const ls_graph *graph = list->context.graph;
   ls_nest leaf = ls_none();

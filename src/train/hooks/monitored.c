@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Monitored sessions: how they come by a session, by a checkpoint or the
-// initial values, and once everything has a value; and their runs.
+// Monitored sessions: creates sessions, restores a checkpoint or initializes,
+// until all variables have values; and makes their runs.
 #include "train/hooks/monitored.h"
 
 #include "base/memory/own.h"
@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "base/values/nest_internal.h"
 
-enum { CALLERS, STEP, FIRST_OF_HOOKS };  // A run's fetches, in their order.
+enum { CALLERS, STEP, FIRST_OF_HOOKS };  // Order of a run's fetches.
 
 // ---- Checkpoints -----------------------------------------------------------
 static ls_status restore_newest(ls_checkpoints *checkpoints,
@@ -133,7 +133,7 @@ static ls_status reopen_session(ls_monitored_session *self) {
     if (!ls_loses_session(status) || waited >= seconds ||
         ls_monitored_session_should_stop(self))
       return status;
-    // The log says so at first, and then each minute.
+    // Logs the failure the first time, and then each minute.
     if (tries++ % 60 == 0)
       ls_runtime_log(runtime, LS_LOG_WARNING, "train",
                      "a session could not begin: %s: %s; it is tried again for "
@@ -200,7 +200,7 @@ ls_status ls_monitored_session_create(const ls_monitored_options *options,
   return status;
 }
 
-// ---- Stopping --------------------------------------------------------------
+// ---- Stop ------------------------------------------------------------------
 bool ls_monitored_session_should_stop(const ls_monitored_session *session) {
   return session == NULL ||
          ls_run_context_stop_requested(&session->hooks.context) ||
@@ -227,7 +227,7 @@ static ls_status add_feeds(ls_monitored_session *self, const ls_feed *feeds,
   return ls_ok();
 }
 
-// Gathers the caller's fetches, and all that hooks wish for.
+// Gathers the caller's fetches and the hooks' requests.
 static ls_status gather_wishes(ls_monitored_session *self, ls_nest fetches) {
   const ls_hook_list *hooks = &self->hooks;
   self->wanted[CALLERS] = fetches;
@@ -246,7 +246,7 @@ static ls_status gather_wishes(ls_monitored_session *self, ls_nest fetches) {
   return ls_ok();
 }
 
-// Returns true for a leaf of the same tensor or op, or for one list.
+// Returns true for leaves of the same tensor or op, or the same list.
 static bool monitored_is_same(ls_nest a, ls_nest b) {
   if (a.kind != b.kind) return false;
   switch (a.kind) {
@@ -261,7 +261,7 @@ static bool monitored_is_same(ls_nest a, ls_nest b) {
   }
 }
 
-// Makes `fetches` the list of what is wanted, unless it already is.
+// Makes `fetches` the list of all that is wanted, unless it already is.
 static ls_status gather_fetches(ls_monitored_session *self) {
   const size_t count = FIRST_OF_HOOKS + self->hooks.count;
   bool is_same = self->fetches.kind != LS_KIND_NONE;
@@ -304,8 +304,8 @@ static ls_status monitored_run(ls_monitored_session *self, ls_nest fetches,
 }
 
 // ---- Losses ----------------------------------------------------------------
-// Counts losses anew at a step that is the first to come so far: then it is not
-// always the same one that is lost.
+// Resets the count of losses at a step that was never reached before: sessions
+// make progress between losses.
 static void note_step(ls_monitored_session *self) {
   const int64_t steps = self->hooks.context.steps;
   if (steps <= self->furthest) return;
@@ -313,7 +313,7 @@ static void note_step(ls_monitored_session *self) {
   self->losses = 0;
 }
 
-// Returns OK if another session may be made.
+// Returns OK if another session may be created.
 static ls_status count_loss(ls_monitored_session *self, ls_status status) {
   enum { MOST = 3 };
   const ls_opt most = self->options.most_losses;
@@ -356,7 +356,7 @@ ls_status ls_monitored_session_run(ls_monitored_session *session,
   }
 }
 
-// ---- The end ---------------------------------------------------------------
+// ---- Close -----------------------------------------------------------------
 ls_status ls_monitored_session_close(ls_monitored_session *session,
                                      ls_status how) {
   if (session == NULL) return how;

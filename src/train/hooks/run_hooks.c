@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks that add to runs: summaries, feeds, ops at the end, a trace.
+// Hooks that add to runs: summaries, feeds, final ops, a trace.
 #include "base/require.h"
 #include "base/text.h"
 #include "lockstep/ops.h"
@@ -11,10 +11,10 @@ typedef struct summaries {
   ls_summary_hook_options options;
   ls_op *ops;
   ls_step_timer timer;
-  ls_nest all;   // What is fetched when they are due.
-  int64_t step;  // That the run at hand makes.
+  ls_nest all;   // The fetch made when summaries are due.
+  int64_t step;  // The step that this run makes.
   bool is_due;
-  bool holds_back;  // The writer, until they are.
+  bool holds_back;  // Keeps the writer from writing until they are due.
 } summaries;
 
 static ls_status summary_begin(void *state) {
@@ -28,8 +28,8 @@ static ls_status summary_begin(void *state) {
   return ls_ok();
 }
 
-// A step that writes summaries is a run of its own: they are written wherever
-// it runs, if the writer does not hold them back.
+// Makes a step with summaries a run of its own. Other runs record no summaries
+// while the writer is paused.
 static void choose_steps(summaries *self, ls_run_wish *wish) {
   const ls_step_timer *timer = &self->timer;
   self->holds_back = true;
@@ -63,7 +63,7 @@ static ls_status summary_after_run(void *state, ls_run_context *context,
   return ls_ok();
 }
 
-// Lets the writer write again.
+// Resumes the writer.
 static void summary_lost(void *state) {
   summaries *self = state;
   if (self->holds_back) ls_summary_writer_set_every(self->options.writer, 1);
@@ -104,7 +104,7 @@ ls_status ls_summary_hook(const ls_summary_hook_options *options,
   return ls_ok();
 }
 
-// ---- The end ---------------------------------------------------------------
+// ---- Final ops -------------------------------------------------------------
 typedef struct final_ops {
   ls_nest fetches;
   const ls_feed *feeds;

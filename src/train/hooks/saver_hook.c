@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saves checkpoints of a session, or of what functions train.
+// The hook that saves checkpoints of a session, or of training functions.
 #include <string.h>
 
 #include "base/require.h"
@@ -14,8 +14,8 @@ typedef struct saver {
   ls_save_listener *listeners;
   size_t num_listeners, capacity;
   ls_saved_values values;
-  ls_saving saving;  // Of the session at hand.
-  bool has_graph;    // It is written.
+  ls_saving saving;  // Of the current session.
+  bool has_graph;    // The graph has been written.
 } saver;
 
 // ---- Listeners -------------------------------------------------------------
@@ -41,7 +41,8 @@ static ls_status notify_after(const saver *self, ls_run_context *context,
 }
 
 // ---- Saving ----------------------------------------------------------------
-// A full disk is no lost session: another one would not help.
+// Keeps a failed save, such as on a full disk, from counting as a lost session:
+// a new session would not help.
 static ls_status for_good(const ls_run_context *context, ls_status status) {
   return context->session != NULL
              ? ls_keep_session(status, "a checkpoint cannot be saved")
@@ -53,13 +54,13 @@ static ls_status saver_hook_save(saver *self, ls_run_context *context,
   LS_RETURN_IF_ERROR(notify_before(self, context->session, step));
   LS_RETURN_IF_ERROR(
       for_good(context, ls_saving_save(&self->saving, step, NULL, 0)));
-  // Listeners may look at the file.
+  // Waits, since listeners may read the file.
   if (self->num_listeners > 0)
     LS_RETURN_IF_ERROR(for_good(context, ls_saving_wait(&self->saving)));
   return notify_after(self, context, step);
 }
 
-// Returns the graph that is run; a function has one once it was called.
+// Returns the graph that is run; a function has one after its first call.
 static const ls_graph *find_graph(const ls_run_context *context) {
   return context->graph != NULL ? context->graph
                                 : ls_function_graph(context->called.step);
@@ -88,7 +89,7 @@ static bool has_ranks(const ls_run_context *context) {
   return context->called.num_ranks > 1;
 }
 
-// All ranks come to a save, or none.
+// Checks that all ranks take part in the save.
 static ls_status check_ranks(const saver *self, const ls_run_context *context) {
   const ls_opt every = self->options.every_steps;
   return !has_ranks(context) || (every.set && every.value > 0)
@@ -127,7 +128,7 @@ static ls_status saver_begin(void *state) {
   return ls_ok();
 }
 
-// A checkpoint that a lost session was writing is complete, or is not there.
+// Forgets the save of a lost session, which is complete or absent.
 static void saver_lost(void *state) {
   ls_status_free(ls_saving_close(&((saver *)state)->saving));
 }
@@ -146,7 +147,7 @@ static ls_status saver_before_run(void *state, ls_run_context *context,
   return ls_ok();
 }
 
-// An error on one of several ranks is reported to all by the next save.
+// Reports a failed save. With several ranks the next save reports it to all.
 static ls_status check_save(const saver *self, const ls_run_context *context) {
   return has_ranks(context)
              ? ls_ok()
@@ -154,8 +155,8 @@ static ls_status check_save(const saver *self, const ls_run_context *context) {
                         ls_checkpoints_check(self->saving.checkpoints));
 }
 
-// The step that was read in the run may be from before its own: the true one is
-// read only when a save would be due then.
+// The step read in a run may be from before the run's own update; reads the
+// current step only if a save would be due then.
 static ls_status saver_after_run(void *state, ls_run_context *context,
                                  ls_nest results) {
   saver *self = state;
@@ -251,7 +252,7 @@ ls_status ls_saver_hook(const ls_saver_hook_options *options,
 }
 
 // ---- Savers in a list ------------------------------------------------------
-// Returns how many of the hooks save, and the first of them.
+// Returns the number of saver hooks, and the first.
 static size_t find_savers(ls_hook *const *hooks, size_t count,
                           saver **out_first) {
   size_t num_savers = 0;
@@ -301,7 +302,7 @@ ls_status ls_session_check_save(const ls_run_context *context,
       ls_graph_name(context->graph));
 }
 
-// Saves what the session would begin with, if it were a new one.
+// Saves everything that a new session would restore.
 static ls_status save_in_folder(const ls_run_context *context,
                                 const char *folder, int64_t step) {
   const ls_monitored_session *session = context->of;

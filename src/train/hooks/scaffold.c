@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a graph's variables get their values.
+// Scaffolds: how a graph's variables are initialized.
 #include <string.h>
 
 #include "base/memory/own.h"
@@ -13,7 +13,7 @@
 #include "train/hooks/saved.h"
 
 // ---- Collections -----------------------------------------------------------
-// Finds the one entry of a collection; none if there is none.
+// Finds the only entry of a collection; empty if there is none.
 static ls_status scaffold_look(const ls_graph *graph, const char *name,
                                ls_nest *out_leaf) {
   ls_nest leaves[2] = {ls_none(), ls_none()};
@@ -45,7 +45,7 @@ static ls_status look_for_tensor(const ls_graph *graph, const char *name,
 }
 
 // ---- Which have no value ---------------------------------------------------
-// The variables' names.
+// Names of variables.
 typedef struct names {
   ls_object object;
   size_t count;
@@ -110,7 +110,8 @@ static const ls_host_kernel kernel = {.name = "report_uninitialized_variables",
                                       .infer = infer,
                                       .start = ready_op_start};
 
-// Makes an op that gives the names of those without a value, "" for others.
+// Makes an op that returns the names of variables without a value, "" for
+// others.
 static ls_tensor report_uninitialized(ls_variable *const *variables,
                                       size_t count, const char *name) {
   LS_OWN_ARRAY(ls_current_allocator(), ls_tensor, inputs, count + 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks that go by steps: stopping at one, waiting for one, counting them; and
-// the timers by which hooks are due.
+// Hooks about steps: stopping at a step, waiting for one, counting; and the
+// timers that say when hooks are due.
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -57,7 +57,7 @@ typedef struct stop_at {
   int64_t last;  // -1: not known yet.
 } stop_at;
 
-// Counts so many steps from the first session on, also in a later one.
+// Computes the last step in the first session; later sessions keep it.
 static ls_status stop_after_create(void *state, ls_run_context *context) {
   stop_at *self = state;
   if (self->last < 0)
@@ -71,8 +71,8 @@ static ls_status stop_before_run(void *state, ls_run_context *context,
   return ls_ok();
 }
 
-// The step that was read in the run may be from before its own, so where that
-// would be the last one it is read again.
+// The step read in a run may be from before the run's own update, so reads the
+// current one if that could be the last.
 static ls_status stop_after_run(void *state, ls_run_context *context,
                                 ls_nest results) {
   const stop_at *self = state;
@@ -144,7 +144,7 @@ ls_status ls_wait_for_step_hook(int64_t step, ls_hook **out_hook) {
 typedef struct counter {
   ls_counter_hook_options options;
   ls_step_timer timer;
-  int64_t last;  // The step that the last run has read; -1: none.
+  int64_t last;  // The step read by the last run; -1: none.
   int num_warnings;
   char tag[80];
 } counter;

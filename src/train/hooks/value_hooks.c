@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks that look at values: a guard of the loss, and lines in the log.
+// Hooks that look at values: a NaN guard of the loss, and a logger.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +10,10 @@
 #include "base/values/nest_internal.h"
 #include "train/hooks/hook.h"
 
-// ---- No number -------------------------------------------------------------
+// ---- NaN guard -------------------------------------------------------------
 typedef struct nan_guard {
-  ls_tensor loss;  // Of a graph; or
-  char *name;      //   what the caller gets by this name.
+  ls_tensor loss;  // The loss in a graph, or
+  char *name;      // the name of the caller's result.
   ls_named_result result;
   bool fails;
 } nan_guard;
@@ -84,16 +84,16 @@ bool ls_hook_guards_loss(const ls_hook *hook) {
   return hook->type == &nan_type;
 }
 
-// ---- Lines -----------------------------------------------------------------
+// ---- Logger ----------------------------------------------------------------
 typedef struct logger {
   ls_log_hook_options options;
   const char **names;  // Copies.
-  ls_nest fetches;     // The list of values; none: the caller's, by name.
+  ls_nest fetches;     // The list of values; empty: the caller's, by name.
   ls_named_result *found;
   ls_nest *results;
   ls_step_timer timer;
   int64_t num_runs;
-  bool is_due;  // After this run.
+  bool is_due;  // Logs after this run.
 } logger;
 
 static void log_destroy(void *state) {
@@ -204,7 +204,7 @@ static int compare_names(const void *a, const void *b) {
   return strcmp(((const named *)a)->name, ((const named *)b)->name);
 }
 
-// Keeps them in their order; names are copied.
+// Keeps the names in order, as copies.
 static ls_status keep_sorted(logger *self, const named *all) {
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = self->options.num_values;

@@ -88,14 +88,14 @@ typedef struct ls_cpu_extra {
 
 void ls_cpu_emit_extra(ls_cpu_compiler *compiler, const ls_cpu_extra *e);
 
-// ---- batching_classes.c -----------------------------------------------------
+// ---- batching_classes.c ----------------------------------------------------
 // Decides whether the replicas of each class can run as one batch, and how:
 // fills in `out` except the storages of arguments. Without memory the compiler
 // fails and the result is false; the plan never depends on memory.
 bool ls_cpu_plan_classes(ls_cpu_compiler *compiler, ls_cpu_region *region,
                          ls_cpu_classes *out);
 
-// ---- batching_merges.c ------------------------------------------------------
+// ---- batching_merges.c -----------------------------------------------------
 // Chooses the contribution of each class to merge `m`, and fills in
 // `is_merged`; `uses` counts the uses of each node, per class.
 void ls_cpu_find_addends(ls_cpu_classes *self, uint32_t *const *uses,
@@ -115,7 +115,7 @@ uint32_t ls_cpu_merge_steps(ls_cpu_classes *self, uint32_t m,
                             const ls_cpu_range *of, const ls_cpu_merge *steps,
                             uint32_t result);
 
-// ---- batching_ranks.c -------------------------------------------------------
+// ---- batching_ranks.c ------------------------------------------------------
 // Emits merge `m` over the replicas of all ranks, to `result`.
 void ls_cpu_merge_on_ranks(ls_cpu_classes *self, uint32_t m, uint32_t result);
 // Emits the exchange of per-replica results, and makes storages for those of

@@ -136,11 +136,11 @@ typedef struct ls_cpu_compiler {
   const char *name;
 } ls_cpu_compiler;
 
-// ---- compile.c --------------------------------------------------------------
+// ---- compile.c -------------------------------------------------------------
 // Returns the share of an op of so many replicas.
 ls_cpu_share ls_cpu_share_of(const ls_executable *executable, int64_t replicas);
 
-// ---- stream.c ---------------------------------------------------------------
+// ---- stream.c --------------------------------------------------------------
 // Takes ownership of a failure; the compiler keeps its first one.
 void ls_cpu_fail(ls_cpu_compiler *self, ls_status status);
 // Does the same, and adds the op's name and source position.
@@ -196,7 +196,7 @@ uint32_t ls_cpu_wide_storage(ls_cpu_compiler *self, const ls_cpu_scope *scope,
 void ls_cpu_bind_ref(ls_cpu_compiler *self, ls_cpu_scope *scope, uint64_t ref,
                      uint32_t storage);
 
-// ---- emit.c -----------------------------------------------------------------
+// ---- emit.c ----------------------------------------------------------------
 // Emit one node, or all nodes of a graph.
 void ls_cpu_emit_node(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       const ls_node *node);
@@ -219,7 +219,7 @@ ls_status ls_cpu_prepare_use(ls_cpu_compiler *self, const ls_graph *graph,
 void ls_cpu_emit_use(ls_cpu_compiler *self, ls_cpu_scope *scope,
                      const ls_cpu_use *use);
 
-// ---- flow.c -----------------------------------------------------------------
+// ---- flow.c ----------------------------------------------------------------
 void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node);
 void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
@@ -233,11 +233,11 @@ ls_status ls_cpu_check_host(const ls_node *node);
 void ls_cpu_emit_stack(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node);
 
-// ---- replicate.c ------------------------------------------------------------
+// ---- replicate.c -----------------------------------------------------------
 void ls_cpu_emit_replicate(ls_cpu_compiler *self, ls_cpu_scope *scope,
                            const ls_node *node);
 
-// ---- lane_merges.c ----------------------------------------------------------
+// ---- lane_merges.c ---------------------------------------------------------
 // Makes a merge: its slot, the stack of its partial results and its result.
 ls_cpu_lane_merge ls_cpu_make_lane_merge(ls_cpu_compiler *self,
                                          const ls_graph *graph,
@@ -250,13 +250,13 @@ void ls_cpu_emit_post(ls_cpu_compiler *self, const ls_graph *graph,
 void ls_cpu_emit_merge(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node);
 
-// ---- parts.c ----------------------------------------------------------------
+// ---- parts.c ---------------------------------------------------------------
 // Decides whether threads run parts of the lanes, whose code is [begin, end),
 // and how large the parts are.
 void ls_cpu_choose_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
                          uint32_t begin, uint32_t end);
 
-// ---- batching.c -------------------------------------------------------------
+// ---- batching.c ------------------------------------------------------------
 typedef struct ls_cpu_region ls_cpu_region;
 // Emits the op with its replicas as one batch; returns false, with nothing
 // emitted, if that is impossible. Binds nothing of `outer`, but makes the
@@ -264,7 +264,7 @@ typedef struct ls_cpu_region ls_cpu_region;
 bool ls_cpu_emit_batched(ls_cpu_compiler *self, ls_cpu_region *region,
                          const ls_cpu_scope *outer);
 
-// ---- storage.c --------------------------------------------------------------
+// ---- storage.c -------------------------------------------------------------
 // Collect the accesses of all storages, or drop them.
 void ls_cpu_collect_accesses(ls_cpu_compiler *self);
 void ls_cpu_forget_accesses(ls_cpu_compiler *self);
@@ -272,7 +272,7 @@ void ls_cpu_forget_accesses(ls_cpu_compiler *self);
 // roots.
 void ls_cpu_share_storages(ls_cpu_compiler *self);
 
-// ---- given.c ----------------------------------------------------------------
+// ---- given.c ---------------------------------------------------------------
 // Finds results of host calls that can be read in the kernel's memory. Called
 // by share_storages once copies are removed.
 void ls_cpu_find_given(ls_cpu_compiler *self);
@@ -282,11 +282,11 @@ uint32_t ls_cpu_root(const ls_cpu_compiler *self, uint32_t storage);
 bool ls_cpu_extent(const ls_cpu_compiler *self, uint32_t root,
                    ls_cpu_stretch *out_extent);
 
-// ---- calls.c ----------------------------------------------------------------
+// ---- calls.c ---------------------------------------------------------------
 // Moves the starts of host calls up, and their ends down.
 void ls_cpu_overlap_calls(ls_cpu_compiler *self);
 
-// ---- trips.c ----------------------------------------------------------------
+// ---- trips.c ---------------------------------------------------------------
 // Returns true if an instruction gives a variable its new value. After it a
 // failure should be impossible: of the loop's trip, or of the run where old and
 // new values are not kept apart.
@@ -294,22 +294,22 @@ bool ls_cpu_commits(const ls_cpu_compiler *self, uint32_t position);
 // Records in the executable which values a failed run leaves. Moves nothing.
 void ls_cpu_find_failure_values(ls_cpu_compiler *self);
 
-// ---- updates.c --------------------------------------------------------------
+// ---- updates.c -------------------------------------------------------------
 // Moves updates of variables up to the instructions that make their operands.
 void ls_cpu_advance_updates(ls_cpu_compiler *self);
 
-// ---- fuse.c -----------------------------------------------------------------
+// ---- fuse.c ----------------------------------------------------------------
 // Fuses adjacent elementwise instructions.
 void ls_cpu_fuse(ls_cpu_compiler *self);
 // Returns, per position, whether an instruction jumps there; NULL without
 // memory.
 bool *ls_cpu_targets(ls_cpu_compiler *self);
 
-// ---- plan.c -----------------------------------------------------------------
+// ---- plan.c ----------------------------------------------------------------
 // Gives every storage its place and the executable its sizes.
 void ls_cpu_plan_memory(ls_cpu_compiler *self);
 
-// ---- finish.c ---------------------------------------------------------------
+// ---- finish.c --------------------------------------------------------------
 // Writes instructions, places and constants into the executable.
 void ls_cpu_finish(ls_cpu_compiler *self);
 

@@ -282,7 +282,7 @@ void ls_cpu_emit_graph(ls_cpu_compiler *self, ls_cpu_scope *scope) {
   }
 }
 
-// ---- Stacks -----------------------------------------------------------------
+// ---- Stacks ----------------------------------------------------------------
 // Storages hold pointers to stacks, and a push or pop changes the stack itself,
 // so each stack value may be used only once; lowering guarantees that.
 

@@ -55,7 +55,7 @@ ls_status ls_conv_depthwise(ls_kernel_plan *plan, const ls_conv *conv,
 ls_status ls_conv_depthwise_weights(ls_kernel_plan *plan, const ls_conv *conv,
                                     const ls_conv_types *types);
 
-// ---- Bands ------------------------------------------------------------------
+// ---- Bands -----------------------------------------------------------------
 // Views in place of panels. Where the taps of a line are adjacent in the input,
 // the panel of a band of output lines is a view of the input's lines, each
 // value stored once, which ls_cpu_product reads. Where taps reach the padding

@@ -39,7 +39,7 @@ ls_status ls_conv_read_pooled(const ls_kernel_plan *plan, ls_shape x,
 // Returns the number of windows of an image.
 int64_t ls_conv_windows(const ls_conv *conv);
 
-// ---- Pools ------------------------------------------------------------------
+// ---- Pools -----------------------------------------------------------------
 // Maxima of windows of 2 by 2, and their positions.
 
 // Numbers of channels must be multiples of this.

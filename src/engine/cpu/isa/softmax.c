@@ -11,7 +11,7 @@
 // Rows whose logarithms are computed together.
 #define GROUP VF_LANES
 
-// ---- The passes over a row --------------------------------------------------
+// ---- The passes over a row -------------------------------------------------
 LS_INLINE float row_max(const float *x, size_t n) {
   vf top = vf_set1(-INFINITY);
   size_t j = 0;
@@ -55,7 +55,7 @@ LS_INLINE void scale_row(float *x, size_t n, float factor, float second) {
   }
 }
 
-// ---- Softmax ----------------------------------------------------------------
+// ---- Softmax ---------------------------------------------------------------
 // Computes the softmax of a row of at most VF_LANES columns, followed by zeros:
 // the same operations, without leaving the registers.
 LS_INLINE vf short_softmax(const float *x, size_t n) {

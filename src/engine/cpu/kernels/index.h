@@ -53,7 +53,7 @@ static inline int64_t ls_index_clamp(int64_t index, int64_t last) {
 // none.
 ls_status ls_check_indexed(const ls_kernel_plan *plan, int32_t axis);
 
-// ---- Moves ------------------------------------------------------------------
+// ---- Moves -----------------------------------------------------------------
 // Moving of elements: a result written in row order from an operand that has a
 // stride along each of the result's dimensions.
 

@@ -190,7 +190,7 @@ ls_span ls_float_span(uint16_t op, ls_dtype dtype,
 ls_span ls_binary_span(uint16_t op, ls_dtype dtype,
                        const ls_cpu_kernels *kernels);
 
-// ---- Lines along an axis ----------------------------------------------------
+// ---- Lines along an axis ---------------------------------------------------
 // Work on whole lines along an axis, each line separately.
 //
 // An array is [outer, size, inner]; a line is [o, all, i]. Adjacent lines are
@@ -236,7 +236,7 @@ static inline ls_lines_unit ls_lines_at(const ls_lines *lines, int64_t unit) {
                          ls_min_i64(lines->columns, lines->inner - column)};
 }
 
-// ---- Streaming stores -------------------------------------------------------
+// ---- Streaming stores ------------------------------------------------------
 // Streaming stores: for results that leave the caches before anything reads
 // them.
 //

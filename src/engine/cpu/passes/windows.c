@@ -134,7 +134,7 @@ ls_status ls_cpu_go_before_windows(ls_graph *graph, bool *out_changed) {
   return go_before(graph, false, out_changed);
 }
 
-// ---- All passes -------------------------------------------------------------
+// ---- All passes ------------------------------------------------------------
 ls_status ls_cpu_prepare(ls_backend *backend, ls_program *program) {
   ls_graph *body = program->body;
   ls_runtime *runtime = backend->runtime;

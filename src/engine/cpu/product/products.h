@@ -37,7 +37,7 @@ typedef struct ls_cpu_products {
 ls_status ls_cpu_products_prepare(const ls_cpu_products *products,
                                   ls_kernel_plan *plan);
 
-// ---- Parts ------------------------------------------------------------------
+// ---- Parts -----------------------------------------------------------------
 // Products with sums so long, for columns so few, that units of the result
 // alone would be inefficient: each would rearrange all of an operand for few
 // multiply-adds.

@@ -49,7 +49,7 @@ void ls_cpu_copy(ls_buffer *target, const ls_buffer *from);
 ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
                            const ls_run_args *args);
 
-// ---- Deferred fills ---------------------------------------------------------
+// ---- Deferred fills --------------------------------------------------------
 // Deferred fills: initial values of buffers that a program computes, such as
 // random weights.
 //

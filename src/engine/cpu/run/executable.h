@@ -330,7 +330,7 @@ ls_status ls_cpu_print_plan(const ls_executable *executable, ls_text *text);
 // Returns the kernels of the back end.
 const ls_cpu_kernels *ls_cpu_backend_kernels(const ls_backend *backend);
 
-// ---- Code names -------------------------------------------------------------
+// ---- Code names ------------------------------------------------------------
 const char *ls_cpu_code_name(ls_cpu_code code);
 
 #endif  // LS_ENGINE_CPU_RUN_EXECUTABLE_H_

@@ -63,7 +63,7 @@ struct ls_cpu_site {
   uint32_t taken;
 };
 
-// ---- host_record.c ----------------------------------------------------------
+// ---- host_record.c ---------------------------------------------------------
 // Makes missing records, one per call that may be under way at a time, and
 // drops the strings of the previous run.
 ls_status ls_cpu_init_host(ls_instance *self);
@@ -89,7 +89,7 @@ ls_status ls_cpu_give(ls_host_call *call, size_t output, const void *data);
 void ls_cpu_return_lent(ls_cpu_host_record *record);
 void ls_cpu_return_all_lent(ls_instance *self);
 
-// ---- host_call.c ------------------------------------------------------------
+// ---- host_call.c -----------------------------------------------------------
 // Starts the call, or calls, of an instruction.
 void ls_cpu_start_host(ls_instance *self, ls_cpu_stream *stream,
                        const ls_cpu_instruction *instruction,
@@ -109,7 +109,7 @@ bool ls_cpu_close_record(ls_cpu_host_record *record);
 // replicas' calls have not ended; OK: none has.
 ls_status ls_cpu_failed_call(ls_instance *self);
 
-// ---- host_wait.c ------------------------------------------------------------
+// ---- host_wait.c -----------------------------------------------------------
 // Returns the number of calls that have ended.
 uint64_t ls_cpu_host_events(ls_instance *self);
 // Returns true if no call is under way.

@@ -146,13 +146,13 @@ void ls_cpu_stop(ls_instance *instance, ls_status status);
 ls_status ls_cpu_measure(ls_instance *instance, bool on);
 ls_status ls_cpu_print_cost(const ls_instance *instance, ls_text *text);
 
-// ---- execute.c --------------------------------------------------------------
+// ---- execute.c -------------------------------------------------------------
 // Runs a stream until it parks, ends or the worker has failed. Returns true if
 // it progressed.
 bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
                        ls_cpu_stream *stream);
 
-// ---- whereabouts.c ----------------------------------------------------------
+// ---- whereabouts.c ---------------------------------------------------------
 // Prints the position of every stream, one per line. Callable from any thread,
 // also while the instance runs.
 void ls_cpu_print_whereabouts(const ls_instance *self, ls_text *text);
@@ -164,7 +164,7 @@ ls_status ls_cpu_deadlock(const ls_instance *self);
 ls_status ls_cpu_stalled(const ls_instance *self, ls_instance *const *parts,
                          size_t count);
 
-// ---- backend.c: the list of instances ---------------------------------------
+// ---- backend.c: the list of instances --------------------------------------
 void ls_cpu_backend_add(ls_instance *instance);
 // Prints the positions of all other running instances except `parts`.
 void ls_cpu_backend_print_others(const ls_instance *self,

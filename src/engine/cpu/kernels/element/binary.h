@@ -23,7 +23,7 @@
 #define LS_MAX_FLOAT(T, W, x, y) ((((x) > (y)) | ((x) != (x))) ? (x) : (y))
 #define LS_MIN_FLOAT(T, W, x, y) ((((x) < (y)) | ((x) != (x))) ? (x) : (y))
 
-// ---- Bits -------------------------------------------------------------------
+// ---- Bits ------------------------------------------------------------------
 // Numbers as unsigned integers of the same bits.
 
 // The number of bits of a T, and x's bits in W.

@@ -59,7 +59,7 @@ bool ls_chain_steps(ls_arena *arena, const ls_cpu_chains *chains,
                     ls_fused_step *steps, uint32_t num_steps,
                     uint32_t registers);
 
-// ---- Fused steps ------------------------------------------------------------
+// ---- Fused steps -----------------------------------------------------------
 // Elementwise steps that run tile by tile; made by compile/fuse.c.
 
 enum { LS_FUSED_STEPS = 24, LS_FUSED_SLOTS = 32 };  // Limits.
