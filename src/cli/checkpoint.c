@@ -63,7 +63,7 @@ int cli_checkpoint(int argc, char **argv) {
   return CLI_USAGE;
 }
 
-// ---- For all of them -------------------------------------------------------
+// ---- Helpers of all subcommands --------------------------------------------
 const char **cli_checkpoint_paths(int argc) {
   return cli_allocate(((size_t)argc + 1) * sizeof(const char *));
 }
@@ -78,7 +78,8 @@ ls_status cli_checkpoint_steps(const char *folder, int64_t **out_steps,
   size_t count = 0;
   LS_RETURN_IF_ERROR(ls_saved_steps(folder, steps, room, &count));
   *out_steps = cli_give(&steps);
-  *out_count = count < room ? count : room;  // A run may write another.
+  *out_count = count < room ? count : room;  // Keeps within `room`, as a run
+                                             // may write another.
   return ls_ok();
 }
 

@@ -14,7 +14,7 @@ int cli_checkpoint_verify(int argc, char **argv);
 int cli_checkpoint_convert(int argc, char **argv);
 
 // ---- For all of them -------------------------------------------------------
-// Allocates an array for the operands of `argc` words; NULL if memory runs out.
+// Allocates an array for the operands of `argc` words; NULL without memory.
 // Free it with cli_release.
 const char **cli_checkpoint_paths(int argc);
 // Lists the steps of a folder's checkpoints. Free the list with cli_release.

@@ -20,9 +20,9 @@ enum {
 // Makes SIGINT, SIGTERM and, unless it is ignored, SIGHUP end the program with
 // a line and code CLI_SIGNAL plus their number. Called first in main.
 void cli_signals_begin(void);
-// Makes the first of them request a run to stop instead, through the returned
-// stop. The next one, or `grace` seconds (0: no limit), end the program with
-// CLI_LATE; once the run is saved, with the code of the first one.
+// Makes the first of these signals set the returned stop, which runs check. A
+// second one, or `grace` seconds (0: no limit), ends the program with CLI_LATE
+// or, once the run is saved, with the first signal's code.
 const ls_train_stop *cli_signals_defer(unsigned grace);
 // Records that the run is saved.
 void cli_signals_saved(void);
@@ -58,7 +58,7 @@ typedef enum cli_kind {
   CLI_COUNT,  // int64_t: a whole number from `least` on.
   CLI_REAL,   // double: a number above 0.
   CLI_TEXT,   // const char *: lent from argv.
-  CLI_MAYBE,  // The same, optional: "" unless a word that is no flag follows.
+  CLI_MAYBE,  // CLI_TEXT whose value may be left out: then "".
 } cli_kind;
 
 typedef struct cli_option {
@@ -77,11 +77,11 @@ typedef struct cli_syntax {
   const cli_option *options;
   size_t num_options;
   const char *operand_form;  // "MODEL"; NULL: the command takes none.
-  const char **operand;      // Required if there is a form. Several are
-  size_t *num_operands;      // stored if this is not NULL.
+  const char **operand;      // A required operand; if there may be several,
+  size_t *num_operands;      // this gets their number.
 } cli_syntax;
 
-// Two fields of cli_syntax, of a table of flags.
+// Initializes two fields of cli_syntax from a table of flags.
 #define CLI_OPTIONS(table)                                                     \
   .options = (table), .num_options = sizeof(table) / sizeof((table)[0])
 
@@ -108,14 +108,14 @@ ls_status cli_open_file(const char *path, FILE **out_file);
 // Limits the log of runtimes created later to warnings and errors.
 void cli_show_warnings_alone(void);
 
-// Prints a number as JSON, with so many digits: null where it is not finite.
+// Prints a number as JSON with `digits` digits; null if it is not finite.
 void cli_print_real(double value, int digits);
-// Prints a text as JSON, with its quotes, to standard output.
+// Prints a text as a JSON string to standard output.
 void cli_print_json(const char *text);
 void cli_print_json_bytes(const char *bytes, size_t size);
 
-// Print arrays, and nests of them, as JSON; and one row of a dict of arrays,
-// without the closing brace.
+// Print nests of arrays as JSON, and one row of a dict of arrays without its
+// closing brace.
 void cli_print_values(ls_nest values);
 void cli_print_row(ls_nest values, int64_t row);
 
@@ -127,12 +127,12 @@ ls_status cli_runtime_open_input(int64_t threads, ls_runtime **out_runtime);
 ls_status cli_runtime_open(int64_t threads, const char *math,
                            ls_runtime **out_runtime);
 // Opens a runtime for the run in a folder, with the run's math if `math` is
-// NULL. The caller owns the configuration and the runtime, also after a
+// NULL. The caller owns the configuration and the runtime, even after a
 // failure.
 ls_status cli_run_open(const char *run_folder, int64_t threads,
                        const char *math, ls_runtime **out_runtime,
                        ls_train_config **out_config);
-// Calls `body` with a runtime that reads, by all threads. Reports what failed;
+// Calls `body` with a runtime for reading, on all threads. Reports a failure;
 // returns an exit code.
 int cli_with_runtime(const char *command, ls_status (*body)(void *user),
                      void *user);
@@ -140,11 +140,11 @@ int cli_with_runtime(const char *command, ls_status (*body)(void *user),
 typedef struct cli_run {
   const char *command, *folder;
   int64_t threads;
-  const char *math;   // As cli_run_open says.
-  const char *model;  // As it was named, or NULL; then that of the run.
+  const char *math;   // As in cli_run_open.
+  const char *model;  // The model named by the user or NULL; then the run's.
 } cli_run;
-// Calls `body` with the run's configuration and model, under a runtime.
-// Reports what failed; returns an exit code.
+// Calls `body` with the run's configuration and model, under a runtime. Reports
+// a failure; returns an exit code.
 int cli_with_run(cli_run *run,
                  ls_status (*body)(void *user, const ls_train_config *config,
                                    const ls_model_type *type),
@@ -161,9 +161,10 @@ const char *cli_math_name(const ls_runtime *runtime);
 // still running.
 int cli_runtime_close(const char *command, ls_runtime *runtime, int code);
 
-// Makes Ctrl-\ (SIGQUIT) print the table of the runtime's runs, which continue,
-// to standard error, until the watch ends. One watch at a time, begun before
-// any thread is started. Ending one that never began is fine.
+// Makes Ctrl-\ (SIGQUIT) print the table of the runtime's runs to standard
+// error until the watch ends; the runs continue. There is one watch at a time,
+// begun before any thread is started. Ending a watch that never began does
+// nothing.
 ls_status cli_watch_begin(ls_runtime *runtime);
 void cli_watch_end(void);
 
@@ -202,7 +203,8 @@ bool cli_choose(const char *command, const char *flag, const char *value,
 bool cli_check_precision(const char *command, const char *precision);
 // Returns true if --math has a valid value or is not given (NULL).
 bool cli_check_math(const char *command, const char *math);
-// Checks both, where either may be NULL. Precision bf16 is a math.
+// Checks --precision and --math, either of which may be NULL. Precision bf16 is
+// a math.
 bool cli_check_arithmetic(const char *command, const char *precision,
                           const char **math);
 // Rows of flags shared by several commands.
@@ -237,7 +239,7 @@ bool cli_check_arithmetic(const char *command, const char *precision,
         "algorithm; direct: they always sum over the taps",                    \
         0                                                                      \
   }
-// For commands that have another table of flags with it.
+// A flag also listed in other commands' own tables.
 #define CLI_AS_ESTIMATOR_OPTION(place)                                         \
   {                                                                            \
     "estimator", CLI_FLAG, (place), NULL,                                      \
@@ -255,7 +257,7 @@ bool cli_check_arithmetic(const char *command, const char *precision,
    "flags of its own: add --help to list them",                                \
    0},                                                                         \
       CLI_AS_ESTIMATOR_OPTION(estimator_place)
-// Three rows; cli_check_export checks them.
+// Rows of three flags, which cli_check_export checks.
 #define CLI_EXPORT_OPTIONS(onnx_place, stablehlo_place, batch_place)           \
   {"onnx",                                                                     \
    CLI_FLAG,                                                                   \
@@ -290,7 +292,7 @@ ls_status cli_precision(const char *precision, ls_dtype *out_dtype);
 // Classes of text labels.
 typedef struct cli_classes {
   const char *names;  // One per line; NULL or "": unknown.
-  bool may_find;      // Then finds those in the data.
+  bool may_find;      // If names are unknown, finds them in the data.
   char *found;        // The names found, which the caller owns (cli_release).
 } cli_classes;
 
@@ -298,19 +300,20 @@ typedef struct cli_classes {
 typedef struct cli_data {
   const char *data;      // Required.
   const char *test;      // Test data.
-  const char *features;  // Parts that are examples and labels.
+  const char *features;  // Which parts are examples and labels.
   double split;          // Fraction held out for the test.
-  bool whole;            // Tests on all of `data` if it has no test set.
-  bool kept;             // The features belong to the run's own data.
+  bool whole;            // Uses all of `data` as test set if it has none.
+  bool kept;             // `features` describes the run's own data, not these
+                         // files.
   const char *command;   // Command that reports resizing. NULL: silent.
   cli_classes *classes;  // NULL: labels are numbers.
 } cli_data;
-// Opens the data, or a part: `train` and `test` may be NULL. The caller owns
-// the opened sets, also after a failure.
+// Opens training and test data; `train` or `test` may be NULL. The caller owns
+// the opened sets, even after a failure.
 ls_status cli_open_data(const cli_data *data, const ls_model_type *type,
                         ls_dataset **train, ls_dataset **test);
-// Opens the test set for a run: of other data, all of what has none of its own;
-// of the run's where `data` is NULL. `features` is NULL where not given.
+// Opens a run's test set: that of `data`, or all of `data` if it has none; that
+// of the run's data if `data` is NULL. `features` may be NULL.
 ls_status cli_open_run_test(const ls_train_config *config, const char *data,
                             const char *features, const char *command,
                             const ls_model_type *type, ls_dataset **test);
@@ -333,7 +336,7 @@ typedef struct cli_step {
   ls_function *function;
   ls_nest args;  // Split among the replicas.
 } cli_step;
-// Zero in a field means its default.
+// Options of cli_step. A zero field means its default.
 typedef struct cli_step_options {
   int64_t replicas;       // Required.
   int64_t batch_size;     // Default: the model's.

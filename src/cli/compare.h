@@ -9,11 +9,11 @@
 // and NaN equals itself.
 typedef struct cli_difference {
   int64_t count, first;  // Elements that differ, and the first.
-  // Largest differences, over elements that are numbers on both sides.
+  // Largest differences, over elements that are numbers in both arrays.
   double absolute;
   double relative;  // Relative to the larger of the two.
   uint64_t ulp;     // Distance in representable numbers.
-  int64_t nans;     // Elements where at least one side is NaN.
+  int64_t nans;     // Elements that are NaN in an array or both.
 } cli_difference;
 cli_difference cli_compare(const ls_array *a, const ls_array *b);
 
@@ -25,7 +25,7 @@ void cli_print_index(ls_shape shape, int64_t index, char *text, size_t size);
 
 typedef struct cli_compare_options {
   const cli_words *only;  // Patterns of arrays.
-  const char *heading;    // Heading, if any differs. NULL: none.
+  const char *heading;    // Printed before the first difference. NULL: none.
   size_t most;            // Number of arrays to list.
   bool json;              // One line of JSON per array.
 } cli_compare_options;
@@ -34,12 +34,12 @@ ls_status cli_compare_files(const ls_saved_file *a, const ls_saved_file *b,
                             const cli_compare_options *options,
                             size_t *out_different);
 
-// Prints a line for each member in which two JSON objects differ, with `json`
-// one of JSON: in, member, values, with null for a missing one.
+// Prints a line for each member in which two JSON objects differ; with `json` a
+// line of JSON: the object, the member, both values, null for a missing one.
 void cli_compare_members(const char *what, const char *a, const char *b,
                          bool json);
-// Does so for the run identities of two checkpoints and, with `states`, for
-// their states.
+// Prints differences of the run identities of two checkpoints and, with
+// `states`, of their states.
 ls_status cli_compare_notes(const ls_saved_file *a, const ls_saved_file *b,
                             bool states, bool json);
 

@@ -6,7 +6,7 @@
 #include "cli/compare.h"
 
 // ---- Records ---------------------------------------------------------------
-// First bytes of a member's value, for a line.
+// Most bytes of a member's value that are printed.
 enum { MOST_VALUE = 60 };
 static int shown_size(size_t size) {
   return (int)(size < MOST_VALUE ? size : MOST_VALUE);
@@ -15,7 +15,7 @@ static const char *cut_mark(size_t size) {
   return size > MOST_VALUE ? "..." : "";
 }
 
-// Prints one of JSON; a NULL side has no such member.
+// Prints a difference as JSON; a side without the member is NULL.
 static void print_member_json(const char *what, const char *key,
                               const cli_member *one, const cli_member *other) {
   const cli_member *const both[] = {one, other};
@@ -55,7 +55,7 @@ static void compare_members(const char *what, const char *a, const char *b,
   char key[200];
   for (const char *at = a; cli_json_next(&at, &one);) {
     snprintf(key, sizeof(key), "%.*s", (int)one.key_size, one.key);
-    // The file's own checksum differs with its content.
+    // The file's own checksum differs whenever its content does.
     if (depth == 1 && strcmp(key, "crc32c") == 0) continue;
     if (!cli_json_find(b, key, &other)) {
       print(what, key, &one, NULL);

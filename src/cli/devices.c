@@ -38,8 +38,7 @@ static void print_devices(const ls_runtime *runtime, const char *kernels) {
 }
 
 // ---- Replicas --------------------------------------------------------------
-// Prints one line per replica. Threads are assigned while running: each begins
-// with a part of the replicas, or shares the work of each, and helps others.
+// Prints one line per replica. Threads are assigned to replicas while running.
 static void print_replicas(const ls_runtime *runtime,
                            const char *const *devices, size_t count) {
   const int threads = ls_runtime_threads(runtime);
@@ -70,7 +69,7 @@ static ls_status draw_pod(const char *name, char **out_text) {
   return ls_pod_print(pod, out_text);
 }
 
-// Shows all that was requested, or nothing; the text of a pod is the caller's.
+// Shows all requested parts, or nothing; the caller frees the text in `*pod`.
 static ls_status show_with_pod(ls_runtime *runtime, const devices_flags *flags,
                                char **pod) {
   const char *kernels = NULL;

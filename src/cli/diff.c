@@ -15,13 +15,13 @@ static const char *const times[] = {"seconds", "examples_per_second", "budget",
 
 typedef struct comparing {
   const char *folders[2];
-  int64_t lines, checkpoints;  // Compared and equal.
+  int64_t lines, checkpoints;  // Numbers compared so far without a difference.
   bool different, json;
 } comparing;
 
 // ---- Files -----------------------------------------------------------------
-// Reads a file of a folder completely; free it with cli_release. NULL if it
-// does not exist.
+// Reads a whole file of a folder; NULL if it does not exist. Free it with
+// cli_release.
 static ls_status read_text(const char *folder, const char *name,
                            char **out_text) {
   char path[PATH_MAX];
@@ -72,7 +72,7 @@ static ls_status compare_configs(comparing *c) {
       return ls_not_found("'%s' is no run folder: it has no config.json",
                           c->folders[i]);
   }
-  // Requests may differ where the results do not.
+  // Reports differences in configurations, but goes on: results may be equal.
   cli_compare_members("config.json", configs.texts[0], configs.texts[1],
                       c->json);
   return ls_ok();
@@ -81,8 +81,8 @@ static ls_status compare_configs(comparing *c) {
 // ---- Metrics ---------------------------------------------------------------
 // A line of metrics.jsonl.
 typedef struct line {
-  const char *text;      // NULL: no more lines.
-  int64_t step, before;  // Step of the previous line of training.
+  const char *text;      // NULL: there are no more lines.
+  int64_t step, before;  // `before`: step of the previous training line.
   bool tested;
 } line;
 
@@ -92,7 +92,7 @@ static void next_line(char **at, line *it) {
   if (it->text != NULL && !it->tested) it->before = it->step;
   it->text = NULL;
   char *text = *at, *end = text == NULL ? NULL : strchr(text, '\n');
-  if (end == NULL) return;  // The last line is complete, or truncated.
+  if (end == NULL) return;  // The last line may be truncated.
   *end = '\0';
   *at = end + 1;
   if (!cli_json_find(text, "step", &member)) return;
@@ -101,7 +101,7 @@ static void next_line(char **at, line *it) {
   it->tested = cli_json_find(text, "test_loss", &member);
 }
 
-// Orders lines by step; a test follows the step's own line.
+// Orders lines by step; a test's line follows the training line of its step.
 static int diff_order(const line *a, const line *b) {
   if (a->step != b->step) return a->step < b->step ? -1 : 1;
   return (int)a->tested - (int)b->tested;
@@ -116,7 +116,7 @@ static void print_number(const cli_member *member) {
   printf("%s (0x%016llx)", text, (unsigned long long)bits);
 }
 
-// Prints the same as JSON, with its bits.
+// Prints a difference as JSON, with bits.
 static void print_members(const line *a, const char *key, const cli_member *one,
                           const cli_member *other) {
   printf("{\"in\":\"metrics.jsonl\",\"step\":%lld,\"member\":",
@@ -129,7 +129,7 @@ static void print_members(const line *a, const char *key, const cli_member *one,
   printf("\"]}\n");
 }
 
-// Prints the first member in which two lines differ.
+// Compares two lines, and prints the first member that differs.
 static bool lines_are_equal(const comparing *c, const line *a, const line *b) {
   cli_member one, other;
   for (const char *at = a->text; cli_json_next(&at, &one);) {
@@ -157,8 +157,8 @@ static bool lines_are_equal(const comparing *c, const line *a, const line *b) {
   return true;
 }
 
-// A line of training covers the steps since the previous line: lines with other
-// previous lines have means over other steps.
+// Returns true if two training lines cover the same steps, i.e. follow the same
+// line: else their means are over other steps.
 static bool can_be_compared(const line *a, const line *b) {
   return a->tested || a->before == b->before;
 }
@@ -258,7 +258,7 @@ static ls_status compare_step(comparing *c, int64_t step) {
   return compare_values(c, a, b, what);
 }
 
-// Compares checkpoints that both have, up to the first that differs.
+// Compares checkpoints that both runs have, up to the first that differs.
 static ls_status compare_checkpoints(comparing *c) {
   CLI_OWN_MEMORY(int64_t, steps) = NULL;
   CLI_OWN_MEMORY(int64_t, others) = NULL;
@@ -283,7 +283,7 @@ static ls_status open_model(const char *folder, ls_saved_file **out) {
   return ls_saved_file_open(path, out);
 }
 
-// Compares the models at the end of runs without a checkpoint of one step.
+// Compares the final models, for runs without checkpoints of equal steps.
 static ls_status compare_models(comparing *c) {
   CLI_OWN(ls_saved_file, a) = NULL;
   CLI_OWN(ls_saved_file, b) = NULL;

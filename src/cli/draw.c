@@ -7,7 +7,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-// ---- What the terminal shows -----------------------------------------------
+// ---- Capabilities of the terminal ------------------------------------------
 static const char *variable(const ls_runtime *runtime, const char *name) {
   const char *value = ls_runtime_environment(runtime, name);
   return value != NULL ? value : "";
@@ -110,10 +110,11 @@ static ls_status scale_image(const ls_array *image, range all, int64_t step,
   return ls_ok();
 }
 
-// Limits the width to `most` columns; a row of letters covers two of pixels.
+// Reduces the width to `most` columns; a row of letters shows two rows of
+// pixels.
 static ls_status make_picture(const ls_array *image, range all, int64_t most,
                               cli_paint paint, picture *out) {
-  enum { FINE = 16 };  // Samples for a column are enough.
+  enum { FINE = 16 };  // Samples per column that suffice.
   CLI_OWN(ls_array, whole) = NULL;
   int64_t height = ls_array_shape(image).dim[0];
   int64_t width = ls_array_shape(image).dim[1];
@@ -134,7 +135,7 @@ static ls_status make_picture(const ls_array *image, range all, int64_t most,
 
 // ---- Cells -----------------------------------------------------------------
 typedef struct color {
-  int rgb[3];  // 0 to 255; -1: the terminal's own.
+  int rgb[3];  // 0 to 255; -1: the terminal's default.
 } color;
 
 static const color none = {{-1, -1, -1}};
@@ -144,7 +145,7 @@ static int byte_of(float value) {
   return value >= 1 ? 255 : (int)(value * 255 + 0.5f);
 }
 
-// NaN gets a color that stands out.
+// Shows NaN in a color that stands out.
 static color color_at(const picture *it, int64_t y, int64_t x) {
   if (y >= it->height) return none;
   const float *at = (const float *)ls_array_data(it->pixels) +
@@ -168,12 +169,12 @@ static char letter_at(const picture *it, int64_t y, int64_t x) {
   return isnan(value) ? '?' : shades[(byte_of(value) * 9 + 127) / 255];
 }
 
-// Returns the nearest level of the 6 by 6 by 6 colors.
+// Returns the nearest level in the cube of 6 by 6 by 6 colors.
 static int level_of(int byte) {
   return byte < 48 ? 0 : byte < 115 ? 1 : (byte - 35) / 40;
 }
 
-// 16 to 231 are those colors, 232 to 255 grays from 8 to 238.
+// Colors 16 to 231 are that cube, 232 to 255 grays from 8 to 238.
 static int number_of_color(color it) {
   const int r = it.rgb[0], g = it.rgb[1], b = it.rgb[2];
   if (r == g && g == b && r >= 4 && r < 247)
@@ -208,18 +209,19 @@ static void draw_row(const picture *it, int64_t row, cli_paint paint,
       choose_color(out, paint, 48, below);
     upper = above;
     lower = below;
-    // Draws an upper half block: the lower half shows the background color.
+    // Draws an upper half block in the upper pixel's color; the background is
+    // the lower's.
     fputs(above.rgb[0] < 0 ? " " : "\xe2\x96\x80", out);
   }
   fputs("\x1b[0m", out);
 }
 
-// ---- Lines of images -------------------------------------------------------
+// ---- Rows of images --------------------------------------------------------
 static int64_t count_rows(const picture *it, cli_paint paint) {
   return paint == CLI_PAINT_LETTERS ? it->height : (it->height + 1) / 2;
 }
 
-// Foreign texts must not send control characters to the terminal.
+// Replaces control characters of texts from files.
 static void write_caption(const char *text, int64_t width, bool last,
                           FILE *out) {
   int64_t written = 0;
@@ -249,7 +251,7 @@ static void draw_line(const picture *pictures, size_t count,
   }
 }
 
-// Counts the pictures that fit in a line; at least one.
+// Counts the pictures that fit side by side; at least one.
 static size_t count_fitting(const picture *pictures, size_t count,
                             int64_t width) {
   size_t fit = 1;

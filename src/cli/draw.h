@@ -12,22 +12,22 @@ typedef enum cli_paint {
   CLI_PAINT_TRUE,     // The same in 24-bit colors.
 } cli_paint;
 
-// Returns the colors of the terminal of a file descriptor, by TERM, COLORTERM,
+// Returns how a file descriptor's terminal can paint, by TERM, COLORTERM,
 // NO_COLOR and the locale's variables. Letters if it is no terminal.
 cli_paint cli_paint_of(const ls_runtime *runtime, int descriptor);
 
-// Options for drawing. Zero in a field means its default.
+// Options for drawing. A zero field means its default.
 typedef struct cli_draw_options {
   cli_paint paint;
   int width;  // Columns of the terminal. Default 80.
-  int most;   // Columns of an image; it shrinks to them. Default: the width.
-  // A line above each image, cut to its width; as many as images. NULL: none.
+  int most;   // Most columns of an image. Default: the width.
+  // Captions above the images, cut to their widths, one per image. NULL: none.
   const char *const *captions;
 } cli_draw_options;
 
 // Draws arrays [h, w] or [h, w, 1 to 4] of numbers: gray, gray and alpha, RGB,
-// RGB and alpha, where alpha is ignored. u8 are from 0 to 255; others from the
-// least to the largest of all images, without those that are not finite.
+// RGB and alpha (alpha is ignored). The range of u8 is 0 to 255; that of other
+// types is from the least to the largest finite number of all images.
 //   LS_INVALID_ARGUMENT  an array that is no image: names its type.
 LS_MUST_USE ls_status cli_draw(const ls_array *const *images, size_t count,
                                const cli_draw_options *options, FILE *out);

@@ -9,8 +9,8 @@
 #include <string.h>
 
 // ---- Flags -----------------------------------------------------------------
-// Parses "12" as a whole number, "0.5" as a real one; a none leaf if it is
-// neither.
+// Parses "12" as an integer, "0.5" as a real number; returns an empty nest for
+// other texts.
 static ls_nest parse_number(const char *text) {
   char *end = NULL;
   errno = 0;
@@ -70,7 +70,7 @@ bool cli_estimator_parse(const cli_syntax *syntax, const estimator_flags *flags,
 }
 
 // ---- Opening ---------------------------------------------------------------
-// All lists were checked before: a failure here is of memory.
+// Parses parameters, which were checked before: fails only without memory.
 static ls_status read_params(const char *command, const char *text,
                              ls_nest *params) {
   CLI_OWN(cli_words, words) = {0};
@@ -134,7 +134,7 @@ static ls_status make_estimator(const estimator_flags *flags,
   ls_opt *const batch = mode == LS_MODE_TRAIN  ? &options.train_batch_size
                         : mode == LS_MODE_EVAL ? &options.eval_batch_size
                                                : &options.predict_batch_size;
-  // For an export it is that of StableHLO.
+  // In an export --batch-size belongs to --stablehlo.
   if (flags->batch_size > 0 && !flags->stablehlo)
     *batch = optional(flags->batch_size);
   options.config = e->config;
@@ -149,7 +149,8 @@ ls_status cli_estimator_open(const char *command, const estimator_flags *flags,
                              const ls_estimator_type *type,
                              ls_estimator_mode mode, cli_estimator *out) {
   *out = (cli_estimator){.type = type};
-  cli_show_warnings_alone();  // The progress line shows the rest.
+  cli_show_warnings_alone();  // The progress line shows other messages'
+                              // content.
   LS_RETURN_IF_ERROR(
       cli_runtime_open(flags->threads, flags->math, &out->runtime));
   LS_RETURN_IF_ERROR(cli_trace_begin(out->runtime, flags->trace, &out->trace));
@@ -181,7 +182,7 @@ int cli_estimator_close(const char *command, cli_estimator *e, int code) {
   return cli_runtime_close(command, e->runtime, code);
 }
 
-// ---- What was trained ------------------------------------------------------
+// ---- Trained runs ----------------------------------------------------------
 ls_status cli_estimator_has_run(const cli_estimator *e, bool *out_has) {
   size_t count = 0;
   const ls_status status =

@@ -11,21 +11,21 @@
 typedef struct estimator_flags {
   const char *model, *folder, *tpu, *params, *math, *trace;
   int64_t threads, replicas, batch_size, steps, seed;
-  // For trainings.
+  // Flags of `train`.
   const char *run_folder, *resume, *iterations;
   const char *warm_start, *warm_only, *warm_map;
   int64_t save_seconds, save_steps, keep, grace, eval_seconds;
   bool quiet;
-  // For the other commands.
+  // Flags of the other commands.
   const char *checkpoint, *name, *keys, *out;
-  // For estimators of the library's models.
+  // Flag of estimators made from the library's models.
   bool estimator;
   cli_data data;
   int64_t limit;
   bool json, onnx, stablehlo;
 } estimator_flags;
 
-// Rows of flags.
+// Rows of flag tables.
 #define CLI_ESTIMATOR_MODEL_OPTION(place)                                      \
   {                                                                            \
     "model", CLI_TEXT, (place), "PATH",                                        \
@@ -33,7 +33,7 @@ typedef struct estimator_flags {
         "./mine.so:NAME",                                                      \
         0                                                                      \
   }
-// For estimators of the library's models.
+// Flags of estimators made from the library's models.
 #define CLI_LINKED_OPTION(place)                                               \
   {                                                                            \
     "estimator", CLI_FLAG, (place), NULL,                                      \
@@ -97,34 +97,34 @@ typedef struct cli_estimator {
   ls_estimator *estimator;
 } cli_estimator;
 // Opens an estimator by the flags, with `folder` as its model folder and a
-// batch size for `mode`. Close it also after a failure.
+// batch size for `mode`. Close it even after a failure.
 ls_status cli_estimator_open(const char *command, const estimator_flags *flags,
                              const ls_estimator_type *type,
                              ls_estimator_mode mode, cli_estimator *out);
-// Adds the given --batch-size to an out-of-memory error.
+// Adds the value of --batch-size to an out-of-memory error.
 ls_status cli_estimator_note_batch(const estimator_flags *flags,
                                    ls_status status);
 // Closes an estimator. Returns `code`, or CLI_FAILED if something in it was
 // still running.
 int cli_estimator_close(const char *command, cli_estimator *estimator,
                         int code);
-// Returns true if its folder has a checkpoint, intact or not.
+// Finds out if the model folder has a checkpoint, damaged or not.
 ls_status cli_estimator_has_run(const cli_estimator *estimator, bool *out_has);
 // Returns FAILED_PRECONDITION if the folder has no checkpoint to use.
 ls_status cli_estimator_was_trained(const cli_estimator *estimator);
 
-// Reads a command's words. Returns false if it must exit with `*out_code`.
+// Parses a command's words. Returns false if it must exit with `*out_code`.
 bool cli_estimator_parse(const cli_syntax *syntax, const estimator_flags *flags,
                          const ls_estimator_type *type, int argc, char **argv,
                          int *out_code);
 
-// Checks --data and related flags, for an estimator of the library. Returns
-// false if they are not for this one, which is reported.
+// Checks that --data and related flags are only given for estimators made from
+// the library's models. Returns false, and reports it, if not.
 bool cli_linked_data(const char *command, const ls_estimator_type *type,
                      const cli_data *data);
 bool cli_is_linked(const ls_estimator_type *type);
-// Returns true if an estimator of the library has a parameter of that name
-// (others may have any); reports it if not.
+// Returns true if estimators made from the library's models have a parameter of
+// that name (other estimators may have any); reports it if not.
 bool cli_linked_takes(const char *command, const ls_estimator_type *type,
                       const char *param);
 

@@ -11,10 +11,10 @@
 typedef struct training {
   cli_estimator e;
   const estimator_flags *flags;
-  int64_t steps;  // Total; 0: as many as the input has.
+  int64_t steps;  // Total; 0: until the input's end.
   char chosen[PATH_MAX];
   cli_ticker ticker;
-  int64_t first;  // Step at which it began; -1: not begun.
+  int64_t first;  // First step; -1: not started.
   ls_train_and_evaluation end;
 } training;
 
@@ -58,7 +58,8 @@ static ls_status make_progress(training *run, ls_hook **out_hook) {
 }
 
 // ---- Training --------------------------------------------------------------
-// Refuses to begin a run where one exists, and to continue one where none does.
+// Refuses to start a run in a folder that has one, and to resume in one that
+// has none.
 static ls_status check_folder(const training *run) {
   bool has_run = false;
   const char *folder = ls_estimator_model_dir(run->e.estimator);

@@ -8,8 +8,8 @@
 typedef struct use {
   const char *command;
   ls_estimator_mode mode;
-  bool is_there;      // The type has what it needs,
-  const char *needs;  // which is called so.
+  bool is_there;      // The type has the needed function,
+  const char *needs;  // whose name for messages is this.
   ls_status (*run)(const estimator_flags *flags, cli_estimator *e);
   bool exports;
 } use;
@@ -45,7 +45,7 @@ static int run_use(const use *used, const cli_syntax *syntax,
   return cli_estimator_close(used->command, &e, code);
 }
 
-// Nothing needs saving: a signal ends the call as soon as possible.
+// Lets a signal end the call as soon as possible: there is nothing to save.
 static const ls_train_stop *stop_at_once(void) {
   const ls_train_stop *stop = cli_signals_defer(0);
   cli_signals_saved();

@@ -7,7 +7,7 @@ typedef struct eval_flags {
   cli_run run;
   const char *data, *features;
   bool json;
-  bool estimator;  // Never here: cli_find_estimator reads it.
+  bool estimator;  // Ignored here: cli_find_estimator reads it.
 } eval_flags;
 
 static ls_status evaluate(const eval_flags *flags,

@@ -9,7 +9,7 @@ typedef struct export_flags {
   const char *out;
   bool onnx, stablehlo;
   int64_t batch_size;
-  bool estimator;  // Never here: cli_find_estimator reads it.
+  bool estimator;  // Ignored here: cli_find_estimator reads it.
 } export_flags;
 
 // Makes a dict with one tensor.
@@ -18,7 +18,7 @@ static ls_nest make_dict(const char *name, ls_tensor tensor) {
   return ls_nest_dict("", &name, &leaf, 1);
 }
 
-// Builds the model in a graph of its own, as it is used.
+// Builds the model for inference in a graph of its own.
 static ls_status build_graph(const ls_train_config *config,
                              const ls_model_type *type, ls_graph *graph,
                              ls_model *model, ls_nest *inputs,

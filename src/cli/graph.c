@@ -16,9 +16,9 @@ static ls_status run_once(cli_step *step) {
                          &results);
 }
 
-// Runs steps for one to two seconds, two at least.
+// Runs steps for one to two seconds, at least two steps.
 static ls_status measure_steps(cli_step *step) {
-  LS_RETURN_IF_ERROR(run_once(step));  // Memory is touched, threads are awake.
+  LS_RETURN_IF_ERROR(run_once(step));  // Warms up memory and threads.
   LS_RETURN_IF_ERROR(ls_function_measure(step->function, true));
   const time_t begin = time(NULL);
   for (int i = 0; i < 2 || time(NULL) < begin + 2; ++i)
@@ -51,7 +51,7 @@ static ls_status print_graph(const graph_flags *flags,
                                         .precision = flags->precision,
                                         .tpu = flags->tpu || flags->gathered},
                     &step));
-  LS_RETURN_IF_ERROR(run_once(&step));  // Compiles it.
+  LS_RETURN_IF_ERROR(run_once(&step));  // Compiles the step.
   LS_RETURN_IF_ERROR(print_step(flags, &step, &text));
   fputs(text, stdout);
   return ls_ok();

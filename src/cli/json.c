@@ -17,7 +17,7 @@ static void print_text(const ls_bytes *text) {
   cli_print_json_bytes(text->data, text->size);
 }
 
-// Prints a list of the real and the imaginary part, of `size` bytes each.
+// Prints a complex number as a list of two parts of `size` bytes each.
 static void print_complex(const char *parts, size_t size) {
   putchar('[');
   for (int i = 0; i < 2; ++i) {
@@ -53,7 +53,7 @@ static void json_print_element(const ls_array *array, int64_t index) {
     printf("%lld", (long long)ls_array_i64(array, index));
 }
 
-// Prints nested lists, from dimension `at` on; advances `*index`.
+// Prints nested lists, starting at dimension `at`; advances `*index`.
 static void json_print_array(const ls_array *array, int at, int64_t *index) {
   const ls_shape shape = ls_array_shape(array);
   if (at == shape.rank) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Users' shared libraries, with tables of models and of estimators.
+// Users' shared libraries: loads their tables of models and of estimators.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -35,7 +35,7 @@ const char *cli_full_model(const char *text, char *buffer, size_t size) {
 }
 
 // ---- Tables ----------------------------------------------------------------
-// Both kinds of tables have a common beginning, and so have their rows: a name.
+// The common beginning of both kinds of tables; rows begin with a name.
 typedef struct table {
   uint32_t size, version, type_size, count;
   const void *const *types;
@@ -63,7 +63,8 @@ static const char *estimator_lacks(const void *row) {
   return type->options.model_fn.call == NULL ? "options.model_fn" : NULL;
 }
 
-// Returns the name of a field that it sets although the command sets it itself.
+// Returns the name of a field that the row sets although the command sets it,
+// or NULL.
 static const char *estimator_oversteps(const void *row) {
   const ls_estimator_options *options =
       &((const ls_estimator_type *)row)->options;
@@ -79,7 +80,8 @@ static const struct {
   uint32_t version;
   size_t size, type_size;
   const char *(*lacks)(const void *row);
-  const char *(*oversteps)(const void *row);  // May be NULL.
+  const char *(*oversteps)(const void *row);  // Checks fields that rows may not
+                                              // set; may be NULL.
 } kinds[] = {
     {"model", "ls_exported_models", LS_MODEL_TABLE_VERSION,
      sizeof(ls_model_table), sizeof(ls_model_type), model_lacks, NULL},
@@ -91,7 +93,7 @@ enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), MODELS = 0, ESTIMATORS = 1 };
 _Static_assert(sizeof(table) == sizeof(ls_model_table), "they begin alike");
 _Static_assert(sizeof(table) == sizeof(ls_estimator_table), "they begin alike");
 
-// Returns false if the row cannot be used, which is reported.
+// Checks a row; reports a problem and returns false.
 static bool check_row(const char *command, const char *path, size_t kind,
                       uint32_t number, const void *type) {
   const char *missing = "type", *extra = NULL;
@@ -111,7 +113,7 @@ static bool check_row(const char *command, const char *path, size_t kind,
   return missing == NULL && extra == NULL;
 }
 
-// Returns false if the table cannot be used, which is reported.
+// Copies and checks a table; reports a problem and returns false.
 static bool read_table(const char *command, const char *path, size_t kind,
                        const void *from, table *out) {
   uint32_t head[2];
@@ -123,7 +125,7 @@ static bool read_table(const char *command, const char *path, size_t kind,
         path, kinds[kind].noun, head[1], kinds[kind].version);
     return false;
   }
-  // Does not read beyond a table that is too small.
+  // Reads no further than the table's own size.
   const bool whole = head[0] >= sizeof(*out);
   if (whole) memcpy(out, from, sizeof(*out));
   if (!whole || out->type_size < kinds[kind].type_size) {
@@ -141,7 +143,7 @@ static bool read_table(const char *command, const char *path, size_t kind,
 }
 
 // ---- Loading ---------------------------------------------------------------
-// Loads a library, until the program ends. A missing table is empty.
+// Loads a library for the rest of the program. A missing table counts as empty.
 static bool library_load(const char *command, const char *path,
                          table tables[KINDS]) {
   struct stat info;
@@ -177,7 +179,7 @@ static bool library_load(const char *command, const char *path,
 }
 
 // ---- Finding ---------------------------------------------------------------
-// Finds a row by name; "": the only one of all.
+// Finds a row by name; "" finds the only row of both tables.
 static const void *library_find(const table tables[KINDS], const char *name,
                                 size_t *out_kind) {
   const bool only =

@@ -6,7 +6,7 @@
 
 #include "cli/estimator.h"
 
-// The estimator of the command.
+// The estimator of this command.
 static struct {
   ls_estimator_type type;
   const ls_model_type *model;
@@ -14,7 +14,7 @@ static struct {
 } linked;
 
 // ---- Input -----------------------------------------------------------------
-// Refuses a given batch size larger than the number of examples.
+// Refuses a given batch size that is larger than the number of examples.
 static ls_status linked_check_size(int64_t size, const ls_dataset *data) {
   int64_t examples = 0;
   if (size <= linked.model->batch_size) return ls_ok();
@@ -53,8 +53,7 @@ static ls_nest make_input(void *user, ls_input_call *call) {
 }
 
 // ---- The model -------------------------------------------------------------
-// Makes the model's own optimizer, for gradients of all replicas, from a
-// separate model.
+// Makes the model's own optimizer by creating a second model.
 static ls_status make_optimizer(double rate, ls_optimizer **out_optimizer) {
   CLI_OWN(ls_graph, graph) = NULL;
   LS_RETURN_IF_ERROR(ls_graph_create("optimizer", &graph));
@@ -79,7 +78,8 @@ static ls_status make_model(const ls_model_call *call, ls_model *out) {
                          out);
 }
 
-// Runs all ops of a model's step with its train op, as in a function.
+// Groups all ops of a model's step with its train op, as a function would run
+// them.
 static ls_status group_from(const ls_graph *graph, size_t first,
                             ls_op *out_op) {
   const size_t count = ls_graph_num_ops(graph) - first;

@@ -60,7 +60,7 @@ static int main_run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   cli_signals_begin();
-  // Numbers have a decimal point, whatever locale a library of models sets.
+  // Numbers keep a decimal point, whatever locale a loaded library sets.
   const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   if (plain != (locale_t)0) uselocale(plain);
   int code = main_run(argc, argv);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds models by name, of the library and of users' shared libraries.
+// Finds models by name, in the library and in users' shared libraries.
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static const char *value_at(int argc, char **argv, int at, const char *flag) {
   return argv[at][size] == '\0' && at + 1 < argc ? argv[at + 1] : NULL;
 }
 
-// Returns true if it is the run folder of a model, not of an estimator: its
+// Returns true for the run folder of a model, not of an estimator: then the
 // model is checked before a library is loaded.
 static bool is_model_run(const char *folder) {
   char path[PATH_MAX];
@@ -64,7 +64,7 @@ bool cli_find_estimator(const char *command, int argc, char **argv,
     if (model != NULL) text = model;
     is_linked |= strcmp(argv[i], "--estimator") == 0;
     if (resumed != NULL) is_run = is_model_run(resumed);
-    // Commands other than `train` have their run as an operand.
+    // Commands other than `train` have the run folder as an operand.
     if (argv[i][0] != '-' && strcmp(command, "train") != 0)
       is_run |= is_model_run(argv[i]);
   }

@@ -14,8 +14,8 @@ enum { MAX_WORD = 32 };
 static int options_least(int a, int b) { return a < b ? a : b; }
 
 // Returns the number of letters to add, drop, change or swap with their
-// neighbour to convert one word to the other (Damerau and Levenshtein); words
-// have at most MAX_WORD letters.
+// neighbour to convert one word to the other (Damerau-Levenshtein); words have
+// at most MAX_WORD letters.
 static int distance(const char *a, const char *b) {
   const int m = (int)strlen(a), n = (int)strlen(b);
   int rows[MAX_WORD + 1][MAX_WORD + 1];
@@ -40,9 +40,9 @@ const char *cli_nearest(const char *text, const char *const *names,
   const size_t length = strlen(text);
   if (length > MAX_WORD) return NULL;
   const char *nearest = NULL;
-  int best = 2 + (int)length / 8;  // More distant ones are other words.
+  int best = 2 + (int)length / 8;  // The largest distance of a similar word.
   for (size_t i = 0; i < count; ++i) {
-    // A prefix of a name is similar, too.
+    // A prefix of a name counts as similar, too.
     const int d = length >= 2 && strncmp(text, names[i], length) == 0
                       ? 1
                       : distance(text, names[i]);
@@ -70,7 +70,7 @@ static void print_help(const cli_syntax *syntax) {
              it->kind == CLI_FLAG ? "" : " ",
              it->kind == CLI_FLAG ? "" : it->form);
     printf("  %-18s  ", head);
-    // Further lines of a help are indented like its first.
+    // Indents further lines of a help text like its first.
     for (const char *at = it->help; *at != '\0'; ++at) {
       if (*at == '\n')
         printf("\n%22s", "");
@@ -82,10 +82,10 @@ static void print_help(const cli_syntax *syntax) {
 }
 
 // ---- Values ----------------------------------------------------------------
-// Larger than any sensible count; sums of such values cannot overflow.
+// Largest count: above any sensible one, and sums of a few do not overflow.
 static const long long most = INT32_MAX;
 
-// Returns the expected value, for messages; NULL if there is none.
+// Returns what the option expects, for messages; NULL if the value is fine.
 static const char *expectation(const cli_option *option, const char *value,
                                char *buffer, size_t size) {
   if (option->kind == CLI_COUNT && value != NULL && atof(value) > (double)most)
@@ -138,7 +138,7 @@ static const cli_option *find_option(const cli_syntax *syntax, const char *name,
   return NULL;
 }
 
-// Flags of other programs for features that are missing.
+// Recognizes GPU flags of other programs, to explain what is missing.
 static bool says_gpu(const char *flag, size_t size) {
   static const char *const names[] = {"gpu", "gpus", "cuda", "device"};
   for (size_t i = 0; i < sizeof(names) / sizeof(*names); ++i)

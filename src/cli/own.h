@@ -26,7 +26,7 @@
 #define CLI_OWNED_POINTER(noun, release)                                       \
   CLI_OWNED_(noun, noun *, if (*cli_owned != NULL)(void) release(*cli_owned))
 // Makes CLI_OWN(noun, name) an owner of a struct `noun`, released by value or
-// passed to `close` by address. Zeroed is none.
+// passed to `close` by address. Zeroed means empty.
 #define CLI_OWNED_VALUE(noun, release)                                         \
   CLI_OWNED_(noun, noun, release(*cli_owned))
 #define CLI_OWNED_STRUCT(noun, close) CLI_OWNED_(noun, noun, close(cli_owned))
@@ -35,7 +35,7 @@
 #define CLI_OWN(noun, name)                                                    \
   cli_owned_##noun name __attribute__((cleanup(cli_owned_##noun##_end), unused))
 
-// Returns what the variable at `place` holds and empties it.
+// Returns the value of the variable at `place` and empties the variable.
 #define cli_give(place)                                                        \
   __extension__({                                                              \
     __typeof__(place) cli_given_from = (place);                                \
@@ -44,8 +44,8 @@
     cli_given;                                                                 \
   })
 
-// Allocate zeroed memory, NULL if it runs out, and free it, NULL is fine. On
-// any thread.
+// Allocate zeroed memory (NULL if there is none) and free it (accepts NULL).
+// Any thread.
 void *cli_allocate(size_t size);
 void cli_release(void *memory);
 
@@ -57,7 +57,8 @@ static inline void cli_owned_memory_end(void *place) {
 // Declares `Type *name`, a block of cli_allocate; an initializer follows.
 #define CLI_OWN_MEMORY(Type, name)                                             \
   Type *name __attribute__((cleanup(cli_owned_memory_end), unused))
-// Declares `Type *name`, `count` zeroed items; returns without memory.
+// Declares `Type *name`, `count` zeroed items; returns out-of-memory if there
+// is none.
 #define CLI_OWN_ARRAY_OR_RETURN(Type, name, count)                             \
   CLI_OWN_MEMORY(Type, name) = cli_allocate((count) * sizeof(Type));           \
   if (name == NULL) return ls_out_of_memory()
@@ -83,7 +84,7 @@ CLI_OWNED_STRUCT(ls_bag, ls_bag_empty)
 CLI_OWNED_STRUCT(ls_model, ls_model_destroy)
 CLI_OWNED_VALUE(ls_nest, ls_nest_release)
 CLI_OWNED_VALUE(ls_status, ls_status_free)
-// CLI_OWN(text, name): a char * of ls_text_release.
+// CLI_OWN(text, name): a char * to be freed by ls_text_release.
 CLI_OWNED_(text, char *, ls_text_release(*cli_owned))
 
 #endif  // LS_CLI_OWN_H_

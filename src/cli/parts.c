@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the parts of a run from its configuration: optimizer, model.
+// Makes a run's optimizer and model from its configuration.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ bool cli_check_precision(const char *command, const char *precision) {
 }
 
 ls_status cli_precision(const char *precision, ls_dtype *out_dtype) {
-  *out_dtype = LS_DTYPE_F32;  // Only products use bf16.
+  *out_dtype = LS_DTYPE_F32;  // Only matrix products use bf16.
   if (strcmp(precision, "bf16") == 0) return ls_ok();
   return ls_dtype_parse(precision, out_dtype);
 }
@@ -38,7 +38,7 @@ static ls_status create_optimizer(const ls_train_config *config, int64_t steps,
   if (config->optimizer[0] == '\0') return ls_ok();
   const bool changes = strcmp(config->schedule, "constant") != 0;
   const bool cosine = strcmp(config->schedule, "cosine") == 0;
-  // Schedules count the optimizer's steps.
+  // Schedules count steps of the optimizer, one for `accumulate` batches.
   if (config->accumulate > 1) steps /= config->accumulate;
   const int64_t rest = steps > config->warmup ? steps - config->warmup : 1;
   return ls_optimizer_create(
@@ -56,7 +56,7 @@ static ls_status create_optimizer(const ls_train_config *config, int64_t steps,
       out_optimizer);
 }
 
-// Refuses a user's model that ignores options.
+// Refuses a user's model that has ignored options.
 static ls_status check_model(const ls_model *model, ls_dtype dtype,
                              const ls_optimizer *optimizer) {
   ls_variable *first = NULL;

@@ -8,12 +8,12 @@ typedef struct predict_flags {
   cli_run run;
   const char *data, *features;
   int64_t limit;
-  bool estimator;  // Never here: cli_find_estimator reads it.
+  bool estimator;  // Ignored here: cli_find_estimator reads it.
 } predict_flags;
 
 enum { BATCH = 256 };
 
-// A run's predictions, as they are printed.
+// State of printing a run's predictions.
 typedef struct predictor {
   ls_iterator *iterator;
   ls_function *function;
@@ -30,8 +30,7 @@ static void end_predictor(predictor *p) {
 }
 CLI_OWNED_STRUCT(predictor, end_predictor)
 
-// Gives the class of each example, or of each of its positions, and how sure
-// that is.
+// Returns the class of each example, or of each position, and its probability.
 static ls_nest predict_batch(ls_nest args, void *user) {
   const ls_model *model = user;
   const ls_nest result = model->type->logits(args, model->self);

@@ -2,7 +2,7 @@
 //
 // Locates the model and the data of a run: by its folder, or by the user's
 // flags, since files may have moved. A run folder may be untrusted, and a
-// library is code: only a library that the user names is loaded.
+// shared library is code: only a library that the user names is loaded.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -19,7 +19,7 @@ static const char *quote(const char *text, char *buffer, size_t size) {
   if (text[0] != '\0' && text[strspn(text, plain)] == '\0') return text;
   size_t used = 0;
   buffer[used++] = '\'';
-  // Another quote takes four bytes, and the end two.
+  // Leaves room for an escaped quote (four bytes) and the end (two).
   for (const char *at = text; *at != '\0' && used + 6 < size; ++at) {
     if (*at == '\'') {
       memcpy(buffer + used, "'\\''", 4);
@@ -61,7 +61,7 @@ bool cli_run_model(const char *command, const char *run_folder,
   return false;
 }
 
-// ---- Where a run is kept ---------------------------------------------------
+// ---- Run folders -----------------------------------------------------------
 static ls_status make_folder(const char *path, bool *out_made) {
   *out_made = mkdir(path, 0777) == 0;
   if (*out_made || errno == EEXIST) return ls_ok();

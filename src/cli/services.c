@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Services shared by the commands: messages, the runtime, a step to time or to
+// Services for all commands: messages, the runtime, and a step to time or
 // print.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "cli/terminal.h"
 
 // ---- Messages --------------------------------------------------------------
-// Writes a foreign text, such as a path, without its control characters; leaves
+// Writes an untrusted text, such as a path, without control characters; leaves
 // out the middle of a long one.
 static void put_clean(const char *text, size_t size, char except) {
   enum { MOST = 4096, END = 256 };
@@ -50,7 +50,7 @@ void cli_say(const char *command, const char *format, ...) {
   funlockfile(stderr);
 }
 
-// Prints a status on one line, its notes in parentheses; a table keeps its
+// Prints a status on one line, with its notes in parentheses; tables keep their
 // lines.
 int cli_report(const char *command, ls_status status) {
   const char *text = ls_status_message(status);
@@ -135,7 +135,7 @@ static ls_log_level shown = LS_LOG_DEBUG;
 
 void cli_show_warnings_alone(void) { shown = LS_LOG_WARNING; }
 
-// Writes a line between those of the progress, cleaned as messages are.
+// Writes a log line without breaking the progress line, cleaned like messages.
 static void write_log(void *user, const ls_log_line *line) {
   static const char *const levels[] = {"error", "warning", "info", "debug"};
   (void)user;
@@ -180,7 +180,9 @@ ls_status cli_runtime_open(int64_t threads, const char *math,
                            ls_runtime **out_runtime) {
   *out_runtime = NULL;
   ls_math wanted = LS_MATH_FAST;
-  if (math != NULL) (void)find_math(math, &wanted);  // Checked before.
+  if (math != NULL)
+    (void)find_math(math, &wanted);  // Cannot fail: checked
+                                     // before.
   LS_RETURN_IF_ERROR(ls_runtime_create(
       &(ls_runtime_options){
           .log = write_log, .threads = (int)threads, .math = wanted},
@@ -208,7 +210,7 @@ ls_status cli_recover_run(const char *path) {
   const int size =
       snprintf(phase, sizeof(phase), "%s/.overwritten/phase", path);
   if (size >= (int)sizeof(phase) || lstat(phase, &info) != 0) return ls_ok();
-  // Reading config.json does so.
+  // Reading config.json settles an overwritten run.
   return ls_train_config_read(path, &config);
 }
 
@@ -230,7 +232,7 @@ ls_status cli_note_saved(const char *run_folder, ls_status status) {
   return status;
 }
 
-// Adds a hint if a path is no run folder: a checkpoint of one, or an
+// Adds a hint if a path is not a run folder but a run's checkpoint, or an
 // estimator's folder, which has checkpoints and no config.json.
 static ls_status hint_run(const char *path, ls_status status) {
   size_t count = 0;
@@ -264,8 +266,7 @@ ls_status cli_run_open(const char *run_folder, int64_t threads,
         "'%s/config.json': \"math\" is '%s', expected fast, direct, bf16 or "
         "bf16-direct",
         run_folder, kept);
-  // The math of the run is known only after a runtime has read its file, so a
-  // second runtime is created.
+  // Only a runtime can read the run's math, so makes a second runtime with it.
   ls_train_config_destroy(*out_config);
   *out_config = NULL;
   ls_runtime_make_current(NULL);
@@ -292,7 +293,7 @@ int cli_with_runtime(const char *command, ls_status (*body)(void *user),
   return cli_runtime_close(command, runtime, code);
 }
 
-// The exit code of a command whose run is open.
+// Calls `body` for an open run; returns an exit code.
 static int use_run(cli_run *run, const ls_train_config *config,
                    ls_status (*body)(void *user, const ls_train_config *config,
                                      const ls_model_type *type),
@@ -321,7 +322,7 @@ int cli_with_run(cli_run *run,
 }
 
 // ---- A step ----------------------------------------------------------------
-// On a row of cores of one host.
+// Makes a strategy on a row of TPU cores of one host.
 static ls_status create_tpu_strategy(int32_t replicas,
                                      ls_strategy **out_strategy) {
   const int32_t mesh[LS_MESH_RANK] = {replicas, 1, 1, 1};

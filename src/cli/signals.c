@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ctrl-C (SIGINT), SIGTERM and SIGHUP. A handler may do little: it requests a
-// run to stop and sets an alarm, or writes a line and ends the program.
+// Handles Ctrl-C (SIGINT), SIGTERM and SIGHUP. Signal handlers may do little:
+// ours request a stop and set an alarm, or write a line and end the program.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <string.h>
@@ -20,7 +20,8 @@ static const struct {
 enum { NUM_SIGNALS = sizeof(signals) / sizeof(signals[0]) };
 
 static ls_train_stop stop;
-static volatile sig_atomic_t deferred;  // A run checks `stop`.
+static volatile sig_atomic_t deferred;  // Signals only set `stop`, which a run
+                                        // checks.
 static volatile sig_atomic_t first;
 
 static volatile sig_atomic_t saved;
@@ -36,7 +37,7 @@ static void end_program(int number) {
   _exit(CLI_SIGNAL + number);
 }
 
-// Ends a run that has not ended itself.
+// Ends the program if a run has not stopped in time.
 static void end_run(const char *why) {
   if (saved) _exit(CLI_SIGNAL + first);
   say(why);

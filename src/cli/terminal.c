@@ -22,13 +22,14 @@ int cli_columns(void) {
 }
 
 // ---- Progress --------------------------------------------------------------
-// True while standard error's line is open. Guarded by its lock.
+// True while the line on standard error has no newline yet. Guarded by stderr's
+// lock.
 static bool is_open;
 
 void cli_show_progress(const char *text) {
   const size_t size = strlen(text);
   flockfile(stderr);
-  // A line that was cleared meanwhile need not be ended.
+  // If the line was cleared meanwhile, does not print its newline.
   if (is_open || strcmp(text, "\n") != 0) fwrite(text, 1, size, stderr);
   is_open = size > 0 && text[size - 1] != '\n';
   funlockfile(stderr);
@@ -59,7 +60,7 @@ bool cli_ticker_due(const cli_ticker *ticker) {
 
 // Formats seconds as 0:07 or 1:02:03.
 static void print_left(double seconds, char *text, size_t size) {
-  const double most = 359999;  // 99:59:59 is long enough for anybody.
+  const double most = 359999;  // At most 99:59:59.
   const long s = (long)(seconds < most ? seconds + 0.5 : most);
   if (s >= 3600)
     snprintf(text, size, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
@@ -75,14 +76,14 @@ void cli_ticker_show(cli_ticker *ticker, const cli_place *place) {
   if (all > 0) snprintf(end, sizeof(end), "/%lld", (long long)all);
   if (all > step && rate > 0)
     print_left((double)(all - step) / rate, left, sizeof(left));
-  // A diverged loss may have hundreds of digits.
+  // Uses another format for a diverged loss, which may have hundreds of digits.
   snprintf(loss, sizeof(loss), fabs(place->loss) < 1e9 ? "%.4f" : "%.4g",
            place->loss);
   snprintf(line, sizeof(line), "step %lld%s, loss %s, %.*f steps/s%s%s",
            (long long)step, end, loss, rate < 10 ? 2 : 0, rate,
            left[0] != '\0' ? ", eta " : "", left);
   const int columns = cli_columns();
-  // One column stays free: a full line would wrap.
+  // Leaves one column free, since a full line would wrap.
   if (ticker->terminal && columns > 1 && strlen(line) >= (size_t)columns)
     line[columns - 1] = '\0';
   char text[sizeof(line) + 8];

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Progress line on standard error.
+// The progress line on standard error.
 #ifndef LS_CLI_TERMINAL_H_
 #define LS_CLI_TERMINAL_H_
 
 #include "cli/cli.h"
 
-// Returns true if a line can be rewritten there, on a capable terminal.
+// Returns true if standard error is a terminal that can rewrite a line.
 bool cli_can_rewrite(const ls_runtime *runtime);
-// Returns its current width; 0: unknown.
+// Returns the terminal's current width; 0 if unknown.
 int cli_columns(void);
 
-// Writes progress to standard error: a text without a newline at its end leaves
-// its line open, to be rewritten. Thread-safe, as the next one.
+// Writes progress to standard error: a text without newline leaves the line
+// open, to be rewritten. Thread-safe, like cli_clear_progress.
 void cli_show_progress(const char *text);
 // Clears an open line, so that the next output has a line of its own.
 void cli_clear_progress(void);
 
-// "step 120/1000, loss 0.5120, 340 steps/s, eta 0:03", at most ten times a
-// second on a terminal, where the line is rewritten, else each 5 seconds.
-// Zeroed but for `terminal`.
+// Prints "step 120/1000, loss 0.5120, 340 steps/s, eta 0:03": on a terminal
+// rewrites the line up to ten times a second, else prints a line every 5
+// seconds. Initialize to zero except `terminal`.
 typedef struct cli_ticker {
   bool terminal;
   bool line_open;
@@ -33,7 +33,7 @@ typedef struct cli_place {
   double loss;
 } cli_place;
 void cli_ticker_show(cli_ticker *ticker, const cli_place *place);
-// Ends the line, if there is one.
+// Ends the line if one is open.
 void cli_ticker_end(cli_ticker *ticker);
 
 #endif  // LS_CLI_TERMINAL_H_

@@ -18,9 +18,9 @@ typedef struct session {
   ls_runtime *runtime;
   ls_train_config config;
   ls_train_config *resumed;  // Configuration of a resumed run; NULL: a new one.
-  const char *data;          // As given,
+  const char *data;          // As the user gave it,
   const char *test_data;     // likewise; "": not given.
-  const char *run_folder;    // As given, or `chosen`.
+  const char *run_folder;    // As the user gave it, or `chosen`.
   char chosen[PATH_MAX];
   ls_strategy *strategy;
   ls_model model;
@@ -50,13 +50,13 @@ static ls_status open_progress(session *run) {
       &run->progress);
 }
 
-// ---- What the model takes --------------------------------------------------
+// ---- Learning rate ---------------------------------------------------------
 static bool near_to(double a, double b) {
   return fabs(a - b) <= 1e-6 * fabs(b);
 }
 
-// A user's model may ignore the rate and its schedule: config.json must record
-// the real ones. A flag that would be ignored is refused.
+// Refuses rate flags that the model ignores: a user's model may ignore the rate
+// and its schedule, and config.json must record the real ones.
 static ls_status check_rate(const train_flags *flags, int64_t steps,
                             session *run) {
   ls_train_config *config = &run->config;
@@ -89,7 +89,7 @@ static ls_status check_rate(const train_flags *flags, int64_t steps,
   return ls_ok();
 }
 
-// Opens data, model and everything else before creating any file of the run.
+// Opens data, model and everything else before creating files of the run.
 static ls_status train_prepare(const train_flags *flags,
                                const ls_model_type *type, session *run) {
   const ls_train_config *config = &run->config;
@@ -131,7 +131,7 @@ static void train_tell(void *user, const ls_train_report *report) {
   if (run->progress != NULL) ls_progress_show(run->progress, report);
 }
 
-// A run with events in its folder continues them.
+// Returns true if the run folder has events, which a resumed run continues.
 static bool has_events(const char *run_folder) {
   char path[PATH_MAX];
   struct stat info;
@@ -180,7 +180,8 @@ static bool open_words(const char *flag, const char *text, const char *map,
   return cli_words_open("train", flag, text[0] != '\0' ? text : NULL, map, out);
 }
 
-// The lists were checked, unless they come from config.json.
+// Warm-starts the model; lists from flags were checked, lists from config.json
+// are now.
 static ls_status train_warm(const train_flags *flags,
                             const ls_train_config *config,
                             const ls_train_stop *stop, session *run) {
@@ -279,7 +280,7 @@ static int run_session(const train_flags *flags, session *run) {
 static ls_status open_tpu(train_flags *flags, session *run) {
   if (flags->tpu == NULL) return ls_ok();
   CLI_OWN(ls_tpu_resolver, resolver) = NULL;
-  // A batch or two in advance keep the cores busy.
+  // A queue of two batches keeps the cores busy.
   LS_RETURN_IF_ERROR(ls_tpu_resolver_connect(
       &(ls_tpu_resolver_options){.name = flags->tpu, .queue_depth = 2},
       &resolver));

@@ -16,12 +16,12 @@ static ptrdiff_t train_flags_place_of(const cli_option *option,
   return at >= first && at < first + sizeof(flags->asked) ? at - first : -1;
 }
 
-// Returns true if a flag names files.
+// Returns true for flags that name files.
 static bool is_data(const cli_option *option) {
   return strcmp(option->name, "data") == 0 || strcmp(option->name, "test") == 0;
 }
 
-// Prints a flag's value in a configuration; "" if not given.
+// Prints a flag's value; "" if it was not given.
 static void print_value(const cli_option *option, const void *value, char *text,
                         size_t size) {
   text[0] = '\0';
@@ -73,8 +73,8 @@ bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
   return true;
 }
 
-// The model's own optimizer supports only a learning rate and a linear
-// schedule.
+// Refuses optimizer flags for the model's own optimizer, which supports only a
+// learning rate and a linear schedule.
 static bool check_optimizer(const ls_train_config *asked) {
   const char *kinds[32];
   size_t count = 0;
@@ -98,7 +98,7 @@ static bool check_optimizer(const ls_train_config *asked) {
   return false;
 }
 
-// Flags of warm starts go together, and with new runs only.
+// Checks flags of warm starts, which need each other and a new run.
 static bool check_warm_start(const train_flags *flags) {
   const ls_train_config *asked = &flags->asked;
   const struct {
@@ -191,7 +191,7 @@ ls_train_config cli_train_resumed(const cli_syntax *syntax,
     if (place < 0 || !takes) continue;
     print_value(option, option->value, asked, sizeof(asked));
     if (asked[0] == '\0') continue;
-    // Numbers and pointers alike.
+    // Copies 8 bytes: a number or a pointer.
     memcpy((char *)&config + place, option->value, sizeof(int64_t));
   }
   config.model = model;

@@ -11,14 +11,14 @@ typedef struct train_flags {
   const char *run_folder, *resume, *trace, *events, *tpu;
   int64_t save_seconds, save_steps, grace, iterations;
   bool overwrite, quiet, inexact;
-  bool estimator;  // Read by cli_find_estimator only.
+  bool estimator;  // Used by cli_find_estimator only.
 } train_flags;
 
 // Returns true if the flags are compatible; reports a conflict.
 bool cli_train_check(train_flags *flags);
-// Returns true if the flags match the run; reports a difference. A run may
-// become longer and have other threads, and its data may have moved.
-// cli_run_model checks its model.
+// Returns true if the flags match the run's configuration; reports a
+// difference. Allowed differences are a later end, other threads, and moved
+// data. cli_run_model checks the model.
 bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
                       const ls_train_config *config);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ctrl-\: a thread waits for SIGQUIT, which all others block, and prints the
-// table of runs. No signal handler runs, so it may use any function.
+// Ctrl-\: a thread waits for SIGQUIT, which all other threads block, and prints
+// the table of runs. As no signal handler runs, it may call any function.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 static struct {
   ls_runtime *runtime;
   pthread_t thread;
-  sigset_t before;  // Previously blocked signals.
+  sigset_t before;  // The signal mask before the watch.
   bool running;
   bool ends;  // Atomic.
 } watch;

@@ -12,7 +12,7 @@ static size_t count_words(const char *text) {
   return count;
 }
 
-// Splits a word of the form `form`, "OLD=NEW", in two.
+// Splits a word such as "OLD=NEW" in two; `form` is shown in messages.
 static bool cut_map(const char *command, const char *flag, const char *form,
                     char *word, ls_name_map *out) {
   char *equals = strchr(word, '=');

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists in one word, "a,b", maps in one, "old=new,x/=y/", and members of JSON.
+// Parses lists, "a,b", and lists of maps, "old=new,x/=y/"; and finds members in
+// JSON text.
 #ifndef LS_CLI_WORDS_H_
 #define LS_CLI_WORDS_H_
 
@@ -12,15 +13,15 @@ typedef struct cli_words {
   ls_name_map *maps;   // For a list of maps.
   size_t count;
 } cli_words;
-// Reads the value of a flag; NULL: not given. `map` is the form of a word in a
-// list of maps, "OLD=NEW"; NULL: a list of names. Returns false after an error,
-// which is reported, or if memory runs out.
+// Reads the value of a flag; NULL: not given. `map` is the form of a map for
+// messages, "OLD=NEW"; NULL: a list of names. Reports an error, or lack of
+// memory, and returns false.
 bool cli_words_open(const char *command, const char *flag, const char *text,
                     const char *map, cli_words *out);
-// Returns true if it can be read.
+// Returns true if the value is valid, without keeping it.
 bool cli_words_read(const char *command, const char *flag, const char *text,
                     const char *map);
-void cli_words_close(cli_words *words);  // Zeroed is fine.
+void cli_words_close(cli_words *words);  // Accepts zeroed words.
 CLI_OWNED_STRUCT(cli_words, cli_words_close)
 // The first returns true if a name matches one of the patterns, or there are
 // none; the second returns OK if each pattern matches an array of one of the
@@ -37,13 +38,13 @@ ls_status cli_words_check(const cli_words *words, const ls_saved_file *a,
   }
 
 // ---- JSON ------------------------------------------------------------------
-// A member of an object, in the text.
+// A member of an object in the text.
 typedef struct cli_member {
   const char *key, *value;
   size_t key_size, value_size;
 } cli_member;
 // Advances `*at`, which starts at the object's brace, past its next member.
-// Returns false if there is none, or at invalid JSON.
+// Returns false at the end, or for invalid JSON.
 bool cli_json_next(const char **at, cli_member *out);
 // Finds the member with this key. Returns false if there is none.
 bool cli_json_find(const char *object, const char *key, cli_member *out);

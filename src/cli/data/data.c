@@ -168,7 +168,7 @@ static bool can_be_stacked(const ls_element_spec *spec) {
   return spec->count > 0;
 }
 
-// Makes the pipeline to time, of a data set that is lent.
+// Makes the pipeline to time from a data set, which is lent.
 static ls_dataset *make_pipeline(data_flags *flags, ls_dataset *dataset,
                                  const ls_element_spec *spec) {
   ls_dataset *made = ls_dataset_retain(dataset);
@@ -217,7 +217,8 @@ static ls_status data_show(ls_runtime *runtime, data_flags *flags,
     printf("%s%s: %s, %s of %s\n", files->text, more, format_name(files), count,
            text);
     LS_RETURN_IF_ERROR(cli_show_elements(runtime, dataset));
-    fflush(stdout);  // Reading all of them takes a while.
+    fflush(stdout);  // Shows this before the data are read, which takes a
+                     // while.
   }
   return data_measure(flags, dataset, files, text, &spec);
 }
@@ -226,7 +227,8 @@ static ls_status data_open(data_flags *flags, ls_runtime **out_runtime) {
   LS_RETURN_IF_ERROR(cli_runtime_open_input(flags->threads, out_runtime));
   CLI_OWN(cli_files, files) = {0};
   CLI_OWN(ls_dataset, dataset) = NULL;
-  // A list with commas is one word; a shell makes several of a pattern.
+  // A list with commas is one word; a pattern becomes several words in the
+  // shell.
   LS_RETURN_IF_ERROR(
       flags->num_files == 1
           ? cli_files_open(flags->files[0], &files)

@@ -15,7 +15,7 @@ typedef struct cli_format cli_format;
 typedef struct cli_files {
   const char *text;    // As given. Lent.
   char *copy;          // The same, cut into paths.
-  const char **paths;  // Patterns as they are.
+  const char **paths;  // Patterns are not expanded.
   size_t count;
   char first[PATH_MAX];      // The first file or folder that exists.
   const cli_format *format;  // Its format; NULL: unknown.
@@ -53,8 +53,9 @@ ls_status cli_features_parse(const char *text, cli_features *out);
 typedef struct cli_class_list cli_class_list;
 // Makes a list of names, one per line.
 ls_status cli_class_list_make(const char *names, cli_class_list **out);
-void cli_class_list_release(cli_class_list *list);  // NULL is fine.
+void cli_class_list_release(cli_class_list *list);  // Accepts NULL.
 CLI_OWNED_POINTER(cli_class_list, cli_class_list_release)
+// Finds the number of a class.
 //   LS_INVALID_ARGUMENT  there is no such class.
 ls_status cli_class_number(const cli_class_list *list, ls_bytes name,
                            int64_t *out);
@@ -69,8 +70,8 @@ int64_t cli_classes_count(const char *names);
 typedef struct cli_pairing {
   // Items of an element that are the example and the label.
   size_t first, label;
-  ls_type example, labels;  // Their types, after the mapping.
-  bool decode;              // The example is a string, an image file.
+  ls_type example, labels;  // Types after the mapping.
+  bool decode;              // The example is the bytes of an image file.
   cli_class_list *classes;  // Classes of text labels.
 } cli_pairing;
 // Maps elements to pairs. Takes over the data set and the classes.
@@ -85,8 +86,8 @@ bool cli_image_shape(const ls_model_type *type, int64_t height, int64_t width,
 // silent.
 ls_dataset *cli_fit(ls_dataset *pairs, const ls_model_type *type,
                     const char *name, const char *command);
-// Splits a data set, lent, into two disjoint parts; the part of an element
-// depends only on its number. Either may be NULL.
+// Splits a data set, lent, into two disjoint parts by a hash of each element's
+// number. `train` or `test` may be NULL.
 ls_status cli_hold_out(ls_dataset *dataset, double split, const char *name,
                        ls_dataset **train, ls_dataset **test);
 
@@ -94,26 +95,30 @@ ls_status cli_hold_out(ls_dataset *dataset, double split, const char *name,
 // Request for pairs of examples and labels from files.
 typedef struct cli_pair_request {
   const cli_features *features;  // Never NULL; may name nothing.
-  const ls_model_type *type;     // NULL: examples are as the files have them.
+  const ls_model_type *type;     // NULL: keeps the types and shapes of the
+                                 // files.
   cli_classes *classes;          // Classes of text labels; NULL: refused.
   const char *command;           // Reports classes and sizes; NULL: silent.
-  bool test;                     // The test set of files that have one.
+  bool test;                     // Requests the test set, if the files have
+                                 // one.
 } cli_pair_request;
 
 enum { CLI_MOST_ENDS = 3 };
-// A row of the table in data_formats.c. Zero in a field means none.
+// A row of the table in data_formats.c. A zero field means none.
 struct cli_format {
   const char *name;  // "CSV".
-  const char *kind;  // In lists of files to give: ".csv". NULL: folders.
-  // Files are of the format whose name ends so, in any case and with .gz after
-  // it; else of the first one whose magic or test their first bytes pass.
+  const char *kind;  // File ending for messages: ".csv". NULL: a folder.
+  // Names of the format's files end so, in any case and perhaps with .gz added.
+  // If no format's ending matches, the file has the first format whose magic or
+  // test fits its first bytes.
   const char *ends[CLI_MOST_ENDS], *magics[2];
   bool (*is_head)(const unsigned char *head, size_t size, int64_t file_size);
   bool (*is_folder)(const char *path);
-  bool has_features;  // --features names parts of it.
+  bool has_features;  // --features may name parts of it.
   bool has_test;      // It may have a test set.
-  bool is_complete;   // It has both sets: no flag says more.
-  // Has arrays of tokens. To a model of texts other files are texts of bytes.
+  bool is_complete;   // Has training and test set without flags.
+  // Has arrays of tokens. For a text model, files of other formats are plain
+  // text.
   bool has_tokens;
   // Opens elements unchanged. NULL: pairs only.
   ls_status (*open)(const cli_files *files, ls_dataset **out);

@@ -3,8 +3,8 @@
 #define _GNU_SOURCE
 #include "cli/data/data.h"
 
-// Makes tuples of two items of elements, which are arrays, as they are. Takes
-// over the data set.
+// Makes tuples of two items of each element, unchanged arrays. Takes over the
+// data set.
 static ls_status pair_items(ls_dataset *dataset, size_t example, size_t label,
                             ls_dataset **out) {
   CLI_OWN(ls_dataset, items) = dataset;
@@ -21,8 +21,8 @@ static ls_status pair_items(ls_dataset *dataset, size_t example, size_t label,
 }
 
 // ---- IDX and npy -----------------------------------------------------------
-// Makes pairs of two arrays of a data set, taken over; returns NULL if it has
-// one.
+// Makes pairs from a data set of two arrays, which it takes over; returns NULL
+// if it has one.
 static ls_status pair_columns(const cli_files *files, ls_dataset *dataset,
                               ls_dataset **out) {
   CLI_OWN(ls_dataset, columns) = dataset;

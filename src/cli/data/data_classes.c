@@ -68,7 +68,7 @@ static ls_status insert_name(cli_class_list *list, size_t at, ls_bytes name) {
   return ls_ok();
 }
 
-// ---- Finding them ----------------------------------------------------------
+// ---- Finding classes -------------------------------------------------------
 static ls_status add_label(cli_class_list *list, const char *column,
                            int64_t row, ls_bytes name) {
   bool found = false;
@@ -161,7 +161,7 @@ int64_t cli_classes_count(const char *names) {
   return count;
 }
 
-// ---- As numbers ------------------------------------------------------------
+// ---- Classes as numbers ----------------------------------------------------
 ls_status cli_class_list_make(const char *names, cli_class_list **out) {
   *out = NULL;
   CLI_OWN(cli_class_list, list) = cli_allocate(sizeof(*list));
@@ -169,7 +169,7 @@ ls_status cli_class_list_make(const char *names, cli_class_list **out) {
   for (const char *at = names; *at != '\0';) {
     const ls_bytes name = {at, strcspn(at, "\n")};
     bool found = false;
-    // An edited config.json may have them in another order.
+    // Names in an edited config.json may be in another order.
     const size_t place = find_name(list, name, &found);
     if (found || place != list->count)
       return ls_invalid_argument("the stored classes are not sorted: '%.*s'",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CSV files as examples and labels: a column of labels, numbers in the others.
+// CSV files as examples and labels: one column has the label, the others
+// numbers.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,14 +9,14 @@
 
 #include "cli/data/data.h"
 
-// Columns of a file, as its first rows have them.
+// Columns of a file, guessed from its first rows.
 typedef struct csv_table {
   char delimiter;
   bool header;
   size_t count;            // Columns,
   ls_csv_column *columns;  // and their names, in their order in the file.
   char (*names)[24];       // Names for files without a header.
-  ls_dataset *guessed;     // With the types of the first rows.
+  ls_dataset *guessed;     // With the types guessed from the first rows.
 } csv_table;
 
 enum { LOOK_AT = 100, LOOK_BYTES = 1 << 20 };
@@ -47,8 +48,8 @@ static const char *skip_field(const char *at, char delimiter,
   return at;
 }
 
-// Detects a header: the first row has no number where the second has some. A
-// row of texts alone is a header too.
+// Detects a header: the first row has no number in a column where the second
+// has one. A row that has only texts is a header, too.
 static bool is_header(const char *first, const char *second, char delimiter) {
   bool any = false, a = false, b = false;
   while (true) {
@@ -130,7 +131,7 @@ static ls_status open_table(const cli_files *files, csv_table *out) {
   return ls_ok();
 }
 
-// ---- Which column is what --------------------------------------------------
+// ---- Choosing columns ------------------------------------------------------
 static ls_status find_column(const cli_files *files, const csv_table *table,
                              const char *name, size_t *out) {
   char names[400] = "";
@@ -154,7 +155,8 @@ static size_t guess_label(const csv_table *table) {
   return table->count - 1;
 }
 
-// Lists the columns of an example in `items`, by the flag or all but the label.
+// Lists the columns of an example in `items`: those of the flag, or all but the
+// label.
 static ls_status choose_columns(const cli_files *files,
                                 const cli_features *features, csv_table *table,
                                 size_t *items, size_t *out_count,
@@ -191,7 +193,7 @@ bool cli_are_pixels(int64_t least, int64_t most) {
   return least >= 0 && most <= 255 && most >= 128;
 }
 
-// Checks whether the first rows of columns of whole numbers are pixels.
+// Finds out if the first rows of integer columns are pixels.
 static ls_status look_for_pixels(const csv_table *table, const size_t *items,
                                  size_t count, bool *out) {
   CLI_OWN(ls_iterator, iterator) = NULL;
@@ -215,7 +217,7 @@ static ls_status look_for_pixels(const csv_table *table, const size_t *items,
   return ls_ok();
 }
 
-// Chooses the type of examples: the flag's; bytes of pixels; f32.
+// Chooses the type of examples: the flag's, u8 for pixels, else f32.
 static ls_status choose_dtype(const cli_files *files, const csv_table *table,
                               const size_t *items, size_t count,
                               const cli_feature *type, ls_dtype *out) {
@@ -241,7 +243,7 @@ static ls_status choose_dtype(const cli_files *files, const csv_table *table,
 }
 
 // ---- Labels ----------------------------------------------------------------
-// Returns the classes of a text column: the known ones, or all that it has.
+// Returns the classes of a text column: the known ones, or all in the column.
 static ls_status find_classes(const cli_files *files, const csv_table *table,
                               size_t label, cli_classes *classes,
                               const char *command) {
@@ -298,7 +300,7 @@ static ls_status stack_columns(const cli_files *files, csv_table *table,
   return ls_ok();
 }
 
-// Opens rows with an example and a label, and gets the positions of both.
+// Opens rows with an example and a label, and stores the items of both.
 static ls_status read_pairs(const cli_files *files, const csv_table *table,
                             const size_t *items, size_t count, size_t label,
                             ls_dataset **out, size_t *out_example,
@@ -307,14 +309,14 @@ static ls_status read_pairs(const cli_files *files, const csv_table *table,
   *out_label = 1;
   if (!table->header) {
     *out = read_as(files, table, table->columns, table->count);
-    // The first of the example's columns has the options of the stack.
+    // The options of the stacked columns are in the first.
     *out_example = items[0];
     *out_label = label;
     for (size_t i = 1; i < count; ++i)
       *out_label -= items[i] < label;
     return ls_ok();
   }
-  // Others need not be readable.
+  // Reads only the chosen columns, since others may be malformed.
   CLI_OWN_ARRAY_OR_RETURN(ls_csv_column, chosen, count + 1);
   for (size_t i = 0; i < count; ++i)
     chosen[i] = table->columns[items[i]];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --features: selects examples and labels in the data.
+// Parses --features, which selects examples and labels in the data.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static ls_status parse_type(char *text, cli_feature *out) {
                             "image=image, image=u8[28,28] and label=i64");
 }
 
-// Returns the end of the entry: a comma outside brackets.
+// Returns the end of the entry: a comma outside of brackets.
 static char *find_end(char *at) {
   int depth = 0;
   for (; *at != '\0' && (*at != ',' || depth > 0); ++at)

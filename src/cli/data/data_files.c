@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that a text names.
+// Opens the files that a text names.
 #define _GNU_SOURCE
 #include <glob.h>
 #include <string.h>
@@ -11,7 +11,7 @@ static ls_status find_first(cli_files *files) {
   glob_t found = {0};
   struct stat info;
   const char *path = files->paths[0];
-  // An existing path with a star in its name is that file.
+  // If a file has a star in its name, the path means that file.
   if (stat(path, &info) == 0)
     snprintf(files->first, sizeof(files->first), "%s", path);
   else if (glob(path, 0, NULL, &found) == 0)

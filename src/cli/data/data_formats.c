@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of formats: recognition of files, and their readers.
+// The table of formats: recognizes files, and opens them.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <string.h>
@@ -68,7 +68,7 @@ static bool has_folders(const char *folder) {
   return found;
 }
 
-// ---- As they are -----------------------------------------------------------
+// ---- Elements as they are --------------------------------------------------
 static ls_status open_mnist(const cli_files *files, ls_dataset **out) {
   *out = ls_dataset_fashion_mnist(files->first, true);
   return ls_ok();
@@ -109,8 +109,8 @@ static ls_status open_lines(const cli_files *files, ls_dataset **out) {
 
 // ---- The table -------------------------------------------------------------
 static const cli_format formats[] = {
-    // The first row is that of folders of which nothing is known: opening one
-    // reports what is missing.
+    // The first row is also used for unrecognized folders: opening one reports
+    // what is missing.
     {.name = "IDX folder",
      .is_folder = has_mnist,
      .has_test = true,
@@ -214,8 +214,7 @@ const cli_format *cli_format_find(const char *path) {
   struct stat info;
   if (stat(path, &info) != 0) return NULL;
   if (S_ISDIR(info.st_mode)) return find_by_folder(path);
-  // Other kinds of files are unknown before they are read, which may take for
-  // ever.
+  // Does not read devices or fifos, which may block for ever.
   if (!S_ISREG(info.st_mode)) return NULL;
   const size_t size = strlen(path);
   const bool is_packed = size > 3 && strcasecmp(path + size - 3, ".gz") == 0;
@@ -225,7 +224,7 @@ const cli_format *cli_format_find(const char *path) {
 }
 
 // ---- Messages --------------------------------------------------------------
-// Lists the kinds of rows that fit, with `last` before the last one.
+// Lists the kinds of rows that fit, with `last` before the last kind.
 static void list_kinds(bool (*fits)(const cli_format *), const char *last,
                        char text[200]) {
   size_t used = 0;
@@ -301,7 +300,7 @@ ls_status cli_open_shown(const cli_files *files, const char *features_text,
   const cli_format *format = files->format;
   *out = NULL;
   if (format == NULL || !format->has_features) {
-    // Two files without names for their parts are examples and labels.
+    // Without --features two files are examples and labels.
     const bool paired =
         format != NULL && format->open_pairs != NULL &&
         (format->open == NULL || (files->count == 2 && features.count == 0));
@@ -310,7 +309,8 @@ ls_status cli_open_shown(const cli_files *files, const char *features_text,
     return open_as_it_is(files, out);
   }
   ls_status status = format->open_pairs(files, &request, out);
-  // A request by --features fails; without one the file is shown as it is.
+  // If --features was given, reports the failure; else shows the file's
+  // elements unchanged.
   if (ls_status_is_ok(status) || features.count > 0) return status;
   ls_dataset_release(*out);
   *out = NULL;

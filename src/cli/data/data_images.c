@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images: files of them as they are, and folders of them, by class, as examples
-// and labels.
+// Images: single files, and folders with one folder per class as examples and
+// labels.
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdlib.h>
@@ -77,7 +77,8 @@ bool cli_image_shape(const ls_model_type *type, int64_t height, int64_t width,
   } else if (takes.rank == 3 && takes.dim[2] <= 4) {
     *out_shape = takes;
   } else if (takes.rank == 1) {
-    // A vector: images unchanged, or a square, gray if possible.
+    // For a model that takes vectors: keeps an image of that many numbers, or
+    // resizes to a square, gray if possible.
     for (int64_t channels = 1; channels <= 3; channels += 2) {
       const int64_t pixels = count % channels == 0 ? count / channels : 0;
       const int64_t side = find_root(pixels);
@@ -154,7 +155,7 @@ static ls_status open_folder(const char *path, const cli_pair_request *request,
   return ls_dataset_status(*out);
 }
 
-// A model has as many classes as it was made with.
+// Checks that the model has as many classes as the folder.
 static ls_status check_count(const char *path, const ls_model_type *type,
                              const ls_dataset *folder) {
   const int64_t classes = count_classes(folder);
@@ -171,7 +172,7 @@ static ls_status open_counted(const char *path, const cli_pair_request *request,
   return check_count(path, request->type, *out);
 }
 
-// The classes of two parts are the same.
+// Checks that both parts have the same classes.
 static ls_status check_classes(const char *train, const ls_dataset *a,
                                const char *test, const ls_dataset *b) {
   for (int64_t i = 0;; ++i) {

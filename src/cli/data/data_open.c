@@ -24,7 +24,7 @@ bool cli_is_place(const char *data) {
 const char *cli_full_data(const char *data, char *buffer) {
   if (!cli_is_place(data) || data[0] == '\0') return data;
   if (realpath(data, buffer) != NULL) return buffer;
-  // A pattern, or several: prefix each with the folder.
+  // Prefixes each path of a pattern or list with the current folder.
   char here[PATH_MAX];
   size_t used = 0;
   if (getcwd(here, sizeof(here)) == NULL) return data;
@@ -40,7 +40,7 @@ const char *cli_full_data(const char *data, char *buffer) {
   return buffer;
 }
 
-// ---- What needs no file of the user's --------------------------------------
+// ---- Data without files ----------------------------------------------------
 static ls_status check_alone(const cli_data *data, const char *what) {
   const char *flag = data->test[0] != '\0'                      ? "test"
                      : data->split != 0                         ? "split"
@@ -86,14 +86,14 @@ static ls_status open_mnist(const cli_data *data, const char *folder,
 }
 
 // ---- Files -----------------------------------------------------------------
-// Opens pairs of one of the two parts; `*out` stays NULL where files have no
-// test set.
+// Opens pairs of the training or test set; `*out` stays NULL if the files have
+// no test set.
 static ls_status open_part(const cli_data *data, const cli_files *files,
                            const ls_model_type *type, bool test,
                            ls_dataset **out) {
   cli_features features;
   LS_RETURN_IF_ERROR(cli_features_parse(data->features, &features));
-  // Names of a run's other data are not of these files.
+  // The run's --features does not apply to files of a format without names.
   const bool has_names = files->format != NULL && files->format->has_features;
   if (!has_names && data->kept) features.count = 0;
   return cli_open_pairs(files,
@@ -113,12 +113,12 @@ static ls_status fit_pairs(const cli_data *data, const cli_files *files,
                             files->first);
 }
 
-// Opens the test set of files that --test names: their own, else all of them.
+// Opens the test set for --test: that of the files it names, else all of them.
 static ls_status open_test(const cli_data *data, const char *text,
                            const ls_model_type *type, ls_dataset **out) {
   CLI_OWN(cli_files, files) = {0};
   cli_data part = *data;
-  // Files of another kind need no names.
+  // Does not require --features for files of another kind.
   part.kept |= text != data->data;
   LS_RETURN_IF_ERROR(cli_files_open(text, &files));
   LS_RETURN_IF_ERROR(open_part(&part, &files, type, true, out));
@@ -133,7 +133,7 @@ static ls_status open_named_test(const cli_data *data, const cli_files *files,
   if (data->split != 0)
     return ls_invalid_argument(
         "--split cannot be given with --test, which names the test set");
-  // The set to learn from comes first: it has the classes.
+  // Opens the training set first, which defines the classes.
   if (train != NULL) {
     LS_RETURN_IF_ERROR(open_part(data, files, type, false, train));
     LS_RETURN_IF_ERROR(fit_pairs(data, files, type, train));

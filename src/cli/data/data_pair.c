@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts elements to tuples of an example and its label, and these for a
-// model.
+// Converts elements to pairs of an example and its label, and pairs to a
+// model's types.
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -75,7 +75,7 @@ ls_dataset *cli_pair(ls_dataset *dataset, const cli_pairing *pairing) {
 }
 
 // ---- Images ----------------------------------------------------------------
-// Makes an array of the same elements that has channels.
+// Makes an array with a channel dimension and the same elements.
 static ls_status view_image(const ls_array *array, ls_array **out) {
   const ls_shape shape = ls_array_shape(array);
   return ls_array_create_view(
@@ -98,8 +98,7 @@ static ls_status resize_pair(ls_nest element, ls_nest out,
   return ls_resize_image(from, NULL, resized);
 }
 
-// Returns true if these examples are images of another size than the model
-// takes.
+// Returns true if the examples are images of a size other than the model's.
 static bool is_other_size(const ls_type *example, const ls_shape *takes) {
   const ls_shape *has = &example->shape;
   const bool numbers =
@@ -113,7 +112,7 @@ static bool is_other_size(const ls_type *example, const ls_shape *takes) {
          (has->dim[0] != takes->dim[0] || has->dim[1] != takes->dim[1]);
 }
 
-// ---- What the model takes --------------------------------------------------
+// ---- Converting for a model ------------------------------------------------
 ls_dataset *cli_fit(ls_dataset *made, const ls_model_type *type,
                     const char *name, const char *command) {
   ls_element_spec spec;
@@ -156,7 +155,8 @@ typedef struct part {
   bool test;
 } part;
 
-// Returns a number in [0, 1) for each element (SplitMix64).
+// Hashes an element's number to [0, 1) (SplitMix64), and compares that with the
+// part.
 static ls_status is_of_part(ls_nest element, const ls_map_call *call,
                             void *user, bool *out_keep) {
   (void)element;

@@ -104,7 +104,7 @@ static void print_array(const ls_array *array, char *text, size_t size) {
   }
 }
 
-// "image: [0, 0, 3, ...]  label: 9"
+// Prints "image: [0, 0, 3, ...] label: 9".
 static void print_element(int64_t number, ls_nest element) {
   enum { MOST_ITEMS = 12 };
   const size_t count = ls_nest_is_node(element) ? ls_nest_count(element) : 1;
@@ -125,7 +125,7 @@ static void print_element(int64_t number, ls_nest element) {
   printf("%s\n", shown < count ? " ..." : "");
 }
 
-// Reads the first elements, fewer where images are not to be drawn.
+// Reads the first elements, fewer if they are not images to draw.
 static ls_status read_first(ls_dataset *dataset, ls_nest *elements,
                             size_t *out_count, bool *out_images) {
   CLI_OWN(ls_iterator, iterator) = NULL;

@@ -16,7 +16,7 @@ static const cli_feature *feature_of(ls_nest found, const cli_feature *named,
   return NULL;
 }
 
-// "image: 1 bytes of 784, label: 1 integers"
+// Prints "image: 1 bytes of 784, label: 1 integers".
 static void print_found(ls_nest found, char *buffer, size_t size) {
   buffer[0] = '\0';
   for (size_t i = 0; i < ls_nest_count(found); ++i) {
@@ -41,8 +41,8 @@ static bool data_sources_is_image(const ls_bytes *bytes) {
                              memcmp(bytes->data, "\377\330\377", 3) == 0);
 }
 
-// Chooses the type of a feature without a given one, from its values in the
-// first record. `elements`: the model's number of inputs; 0: unknown.
+// Guesses the type of a feature from its values in the first record.
+// `elements`: the model's number of inputs; 0: unknown.
 static void guess_type(const ls_array *values, int64_t elements,
                        cli_feature *it) {
   const int64_t count = ls_array_num_elements(values);
@@ -54,7 +54,7 @@ static void guess_type(const ls_array *values, int64_t elements,
     const ls_bytes *bytes = ls_array_data(values);
     const int64_t size = (int64_t)bytes->size;
     it->image = data_sources_is_image(bytes);
-    // Numbers as their bytes.
+    // The bytes are raw numbers: of f32 if their size fits that, else u8.
     it->dtype =
         elements > 0 && size == 4 * elements ? LS_DTYPE_F32 : LS_DTYPE_U8;
     it->shape = LS_SHAPE(it->dtype == LS_DTYPE_F32 ? elements : size);
@@ -90,7 +90,7 @@ static ls_status complete(const cli_files *files, ls_nest found,
     guess_type(values, i == 0 ? elements : 0, &guess);
     if (both[i]->typed && both[i]->dtype != LS_DTYPE_NONE &&
         guess.dtype != both[i]->dtype) {
-      // A string's bytes hold as many numbers of the given type.
+      // The bytes of a string are an array of the given type.
       const bool bytes = ls_array_dtype(values) == LS_DTYPE_STRING;
       const int64_t size = ls_shape_num_elements(guess.shape) *
                            (int64_t)ls_dtype_size(guess.dtype);
@@ -103,7 +103,7 @@ static ls_status complete(const cli_files *files, ls_nest found,
     guess.image = guess.image && !both[i]->typed;
     *both[i] = guess;
   }
-  // A label of one byte is a number.
+  // A label of one byte is a scalar.
   if (!label->typed && label->dtype == LS_DTYPE_U8 && label->shape.rank == 1 &&
       label->shape.dim[0] == 1)
     label->shape = LS_SCALAR;
@@ -114,7 +114,7 @@ static ls_status complete(const cli_files *files, ls_nest found,
   return ls_ok();
 }
 
-// Chooses the shape of encoded images: the model's, or the first one's.
+// Chooses the shape of encoded images: the model's, or the first image's.
 static ls_status shape_of_image(const cli_files *files, ls_nest found,
                                 const ls_model_type *type,
                                 cli_feature *example) {
