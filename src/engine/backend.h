@@ -23,14 +23,14 @@ typedef struct ls_use {
   ls_type type;
   bool read;  // The program reads the value that the variable has at the start.
   bool written;
-  // True if the distributed variable that this is, or is a component of, has a
-  // buffer per component before and after the run. Back ends ignore it: it is
-  // for the store.
+  // For stores only, ignored by back ends: true if the distributed variable
+  // (the use's, or its container) has a buffer per component before and after
+  // the run.
   bool split_before, split_after;
 } ls_use;
 
-// An assumption of a program that asks whether a variable is initialized. A run
-// that finds it wrong needs another program.
+// What a program assumes about a variable: initialized or not. If the
+// assumption is wrong at a run, another program is needed.
 typedef struct ls_expectation {
   ls_object *variable;
   bool initialized;
@@ -81,14 +81,14 @@ typedef struct ls_program {
   ls_use *uses;
   ls_expectation *expects;
   size_t num_expects, expects_capacity;
-  ls_object **launches;  // One per computation for cores: engine/backend.h.
+  ls_object **launches;  // One per computation for TPU cores, see below.
   size_t num_launches, launches_capacity;
   // Indices of the inputs that have padding rows. The true number of rows of
   // each follows the other inputs, as an i32 scalar, so one program serves
   // several sizes.
   uint32_t *padded;
   size_t num_padded;
-  bool apart;  // Writes new values to separate buffers; see `rebind`.
+  bool apart;  // Keeps new values in separate buffers; see `rebind`.
   uint64_t fingerprint[2];  // Hash of the body; see graph/compare/identity.h.
 } ls_program;
 
@@ -109,8 +109,8 @@ typedef struct ls_instance ls_instance;
 typedef struct ls_run_args {
   const void *const *inputs;  // Data of each input, dense.
   // Types of the inputs as the caller gave them, for a program that pads some.
-  // Read by the runtime alone, which also appends the true numbers of rows.
-  // NULL: no input is padded.
+  // Used by the runtime, which also appends the numbers of rows. NULL: no input
+  // is padded.
   const ls_type *given;
   void *const *outputs;  // Destination of each output; NULL: not wanted.
   uint64_t step;         // For random ops.
@@ -254,8 +254,8 @@ typedef struct ls_launch_type {
   // Appends to `key` whatever tells this launch from others: programs with
   // different keys are compiled separately.
   void (*identify)(const ls_object *launch, ls_text *key);
-  // Returns true if a program compiled with it may still run; otherwise it must
-  // be compiled again.
+  // Returns true if a program compiled with this launch may still run; else it
+  // must be compiled again.
   bool (*is_current)(const ls_object *launch);
   // Checks a compiled program against the launch; an error rejects the program.
   ls_status (*check)(ls_object *launch, const ls_program *program,

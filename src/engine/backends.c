@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of back ends: the only file above them that names one.
+// The table of back ends: the only file outside of a back end that names one.
 #include "base/runtime_internal.h"
 #include "engine/backend.h"
 #include "engine/cpu/cpu.h"
@@ -10,7 +10,7 @@ typedef struct backend_row {
   ls_status (*destroy)(void *backend);
 } backend_row;
 
-// A runtime computes with the first one.
+// Back ends; a runtime uses the first.
 static const backend_row backends[] = {
     {ls_cpu_backend_create, ls_cpu_backend_destroy},
 };

@@ -19,7 +19,7 @@
 typedef struct cpu_backend {
   ls_backend base;
   const ls_cpu_kernels *kernels;
-  ls_cpu_kernels bf16_kernels;  // Target of `kernels` where products are bf16.
+  ls_cpu_kernels bf16_kernels;  // The `kernels` if products use bf16.
   char numerics_id[LS_CPU_NUMERICS_ID_SIZE];
   ls_mutex lock;           // Guards `instances`.
   ls_instance *instances;  // List of all bound instances.
@@ -122,8 +122,8 @@ static const char *numerics_id(ls_backend *self) {
 ls_status ls_cpu_backend_check_ranks(ls_backend *backend, ls_trunk *trunk) {
   cpu_backend *self = (cpu_backend *)backend;
   ls_status status = ls_ok();
-  // The id also names the way replicas run: lanes exchange other pieces than
-  // replicas that run as one batch.
+  // The id also contains how replicas run: replicas as lanes exchange other
+  // pieces with other ranks than replicas as one batch.
   const bool is_laned = ls_debug_lanes(backend->runtime) != LS_LANES_TOGETHER;
   char id[LS_CPU_NUMERICS_ID_SIZE];
   ls_format(id, sizeof(id), "%s%s", is_laned ? "lanes, " : "",
@@ -177,9 +177,9 @@ static const ls_cpu_kernels *choose_kernels(const ls_runtime *runtime) {
   return best;
 }
 
-// Builds the id. Kernels give the same bits on every machine, instruction set
-// and C library, and cut work by shapes alone, so none of these is part of it.
-// The number grows with any change of their arithmetic.
+// Makes the id. Kernels give the same bits on every machine, instruction set
+// and C library, and divide work by shapes alone, so the id contains none of
+// these. Its number must grow with any change of their arithmetic.
 static void make_numerics_id(cpu_backend *self) {
   snprintf(self->numerics_id, sizeof(self->numerics_id), "lockstep-8 %s",
            ls_math_name(ls_runtime_math(self->base.runtime)));

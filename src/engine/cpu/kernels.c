@@ -7,8 +7,8 @@
 #include "base/memory/allocator.h"
 
 #if defined(LS_HOLDS_V3) || defined(LS_HOLDS_V4)
-// Each asks the processor, and the system for saving the registers. Features
-// are asked for one by one because not all compilers know the levels by name.
+// Ask the processor, and the system for saving the registers. Features are
+// checked one by one because not all compilers know the levels by name.
 static bool has_v3(void) {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
          __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");

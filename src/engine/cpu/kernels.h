@@ -64,7 +64,7 @@ typedef struct ls_cpu_block {
 typedef void ls_cpu_product_fn(const ls_cpu_product *product,
                                const ls_cpu_block *block, void *scratch);
 
-// Rows that are a multiple of so many bytes apart share few sets of a cache.
+// Rows whose distance is a multiple of this share few sets of a cache.
 enum { LS_CPU_FEW_SETS = 4096 };
 
 // Returns the bytes of scratch that a call for any block of `product` needs: a
@@ -89,23 +89,23 @@ typedef void ls_cpu_rows_fn(float *dst, const float *src, size_t rows,
 // any number; of equal numbers, and of NaNs, the first one counts. Tap numbers
 // are floats too.
 typedef struct ls_cpu_windows {
-  // best[i] = x[i] where that is larger.
+  // Sets best[i] = x[i] where that is larger.
   void (*max)(void *best, const void *x, int64_t n);
   // Takes the largest of four rows, compared in this order.
   void (*max_of_four)(void *dst, const void *const *x, int64_t n);
-  // best[i] = x[i], at[i] = tap where x[i] is larger.
+  // Sets best[i] = x[i] and at[i] = tap where x[i] is larger.
   void (*compare)(void *best, void *at, const void *x, int64_t tap, int64_t n);
-  // dx[i] += at[i] == tap ? dy[i] : 0.
+  // Adds dx[i] += at[i] == tap ? dy[i] : 0.
   void (*give)(void *dx, const void *at, int64_t tap, const void *dy,
                int64_t n);
-  // dx[k][i] = dy[i] where x[k][i] is the largest of four, else 0.
+  // Sets dx[k][i] = dy[i] where x[k][i] is the largest of four, else 0.
   void (*give_four)(void *const *dx, const void *const *x, const void *dy,
                     int64_t n);
   // Sets max[i] to the largest of four rows and place[i] to its number. `n` is
   // a multiple of 16.
   void (*place_of_four)(float *max, uint8_t *place, const float *const *x,
                         size_t n);
-  // acc[i] += x[i] * y[i], the product rounded first.
+  // Adds acc[i] += x[i] * y[i], the product rounded first.
   void (*add_products)(void *acc, const void *x, const void *y, int64_t n);
 } ls_cpu_windows;
 
@@ -139,7 +139,7 @@ typedef struct ls_cpu_winograd_planes {
   // are [rows / values, columns].
   void (*weights)(float *planes, const float *taps, size_t rows, size_t columns,
                   size_t row);
-  // Does the same with the taps rotated by 180 degrees; planes are [columns /
+  // Computes U of the taps rotated by 180 degrees; planes are [columns /
   // values, rows].
   void (*turned_weights)(float *planes, const float *taps, size_t rows,
                          size_t columns, size_t row);
@@ -262,7 +262,7 @@ typedef struct ls_cpu_kernels {
   // every table. A's lines along k are of an even length.
   ls_cpu_product_fn *product_bf16;
   ls_cpu_product_scratch_fn *product_bf16_scratch;
-  // The product of floats by default: product_f32, unless it was changed.
+  // The product of floats in use: product_f32, unless changed to another one.
   ls_cpu_product_fn *product;
   ls_cpu_product_scratch_fn *product_scratch;
   ls_cpu_product_fn *product_f64;
@@ -271,8 +271,8 @@ typedef struct ls_cpu_kernels {
 
   // dst[i] = dy[i] gelu'(x[i]).
   void (*gelu_grad)(float *dst, const float *dy, const float *x, size_t n);
-  // Does the same, and sets y[i] = gelu(x[i]). `dx` may be `dy`, and `y` may be
-  // `x`.
+  // Computes gelu_grad, and sets y[i] = gelu(x[i]). `dx` may be `dy`, and `y`
+  // may be `x`.
   ls_cpu_gelu_again_fn *gelu_again;
   void (*gelu_again_f64)(double *dx, double *y, const double *dy,
                          const double *x, size_t n);
@@ -287,9 +287,9 @@ typedef struct ls_cpu_kernels {
   // adds. `dst` may be `src`, or NULL.
   double (*exp_above)(double *dst, const double *src, double max, size_t n);
 
-  // e^(x - max) / sum of these.
+  // Computes e^(x - max) / sum of these.
   ls_cpu_rows_fn *softmax;
-  // (x - max) - log(sum of e^(x - max)).
+  // Computes (x - max) - log(sum of e^(x - max)).
   ls_cpu_rows_fn *log_softmax;
 
   // Computes the cross-entropy of softmax(logits) against one class per row:
@@ -298,8 +298,8 @@ typedef struct ls_cpu_kernels {
   void (*label_loss)(float *loss, const float *logits, const int32_t *labels,
                      size_t rows, size_t columns);
 
-  // Computes its gradient: (softmax(x) - onehot(label)) * scale[i *
-  // scale_stride] for row i, so stride 0 is one scale for all. A label outside
+  // Computes the gradient of label_loss: (softmax(x) - onehot(label)) * scale[i
+  // * scale_stride] for row i; stride 0 is one scale for all. A label outside
   // [0, columns) makes its row NaN. `grad` may be `logits`.
   void (*label_loss_grad)(float *grad, const float *logits,
                           const int32_t *labels, const float *scale,
@@ -312,8 +312,8 @@ typedef struct ls_cpu_kernels {
 
   // dst[i] = a[i] + b[i].
   void (*add)(float *dst, const float *a, const float *b, size_t n);
-  // Add 4 or 8 operands along the canonical tree. `is_streamed`: they are in
-  // memory, not in a cache, and the sum is best stored past the caches.
+  // Add 4 or 8 operands along the canonical tree. `is_streamed`: operands are
+  // in memory, not in a cache, and the sum is best stored past the caches.
   void (*add4)(float *dst, const void *const *in, size_t n, bool is_streamed);
   void (*add8)(float *dst, const void *const *in, size_t n, bool is_streamed);
 
@@ -357,13 +357,13 @@ typedef struct ls_cpu_kernels {
   const ls_cpu_attention *attention;
   const ls_cpu_windows *windows;
   const ls_cpu_winograd *winograd;
-  // `winograd_planes` is the one that matches `product`.
+  // `winograd_planes` is the one of the two that matches `product`.
   const ls_cpu_winograd_planes *winograd_f32, *winograd_bf16, *winograd_planes;
   const ls_cpu_zeros *zeros;
   const ls_cpu_sparse *sparse;
-  // The first of each line matches `product`; the second is for values rounded
-  // to bf16, where the second value of each two of a place or a list is added
-  // before the first.
+  // In each line the first matches `product`; the second is for values rounded
+  // to bf16, where of each two values of a position or list the second is added
+  // first.
   const ls_cpu_sparse_input *sparse_input, *sparse_input_bf16;
   const ls_cpu_sparse_weights *sparse_weights, *sparse_weights_bf16;
 } ls_cpu_kernels;
@@ -371,8 +371,8 @@ typedef struct ls_cpu_kernels {
 // Returns the fastest table that this machine and its operating system can run.
 const ls_cpu_kernels *ls_cpu_kernels_best(void);
 
-// Makes `product` the one that rounds to bf16. It uses the bf16 instruction if
-// the table is v4 and the machine has it.
+// Makes `product` the one that rounds to bf16; uses the bf16 instruction if the
+// table is v4 and the machine has it.
 void ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels);
 
 // Returns the table of that name; NULL if there is none or this machine cannot

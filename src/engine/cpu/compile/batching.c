@@ -2,20 +2,21 @@
 //
 // Replicas as one batch.
 //
-// Where all replicas do the same, nothing parks between merges and no branch
+// If all replicas do the same, nothing parks between merges and no branch
 // depends on a replica, lanes are not needed: one stream goes through the body
-// once, and each instruction computes its value for all replicas, whose parts
-// lie one after the other. Most ops compute rows independently (a row has one
-// index in dimension 0); for these the replicas' rows are simply more rows, and
-// the program is that of one replica with the whole batch. Other ops run their
-// kernel once per replica, as blocks of one instruction. A merge is an
-// instruction like any other; a gradient of weights that is merged at once is
-// multiplied and added up in one instruction (product/products.h).
+// once, and each instruction computes its value for all replicas, concatenated.
+// Most ops compute rows independently (a row has one index in dimension 0); for
+// these the replicas' rows are simply more rows, and the program is that of one
+// replica with the whole batch. Other ops run their kernel once per replica, as
+// blocks of one instruction. A merge is an ordinary instruction; a gradient of
+// weights that is merged at once is multiplied and added up in one instruction
+// (product/products.h).
 //
-// Replicas whose arguments have other shapes are of other classes: each class
-// is a batch of its own, and all contribute to the merges (batching_classes.c).
+// Replicas whose arguments have different shapes are of different classes: each
+// class is its own batch, and all contribute to the merges
+// (batching_classes.c).
 //
-// The bits are those of lanes: no kernel's rows depend on how many there are.
+// The bits equal those of lanes: no kernel's rows depend on the number of rows.
 #include "engine/cpu/compile/batching.h"
 
 #include "engine/cpu/kernels/batched.h"
@@ -40,7 +41,7 @@ void ls_cpu_emit_extra(ls_cpu_compiler *compiler, const ls_cpu_extra *e) {
   note->flops = e->flops;
 }
 
-// Copies of `size` bytes, one block per replica.
+// Copies `size` bytes per replica; a block is a replica.
 typedef struct copies {
   const char *kind;
   ls_kernel_loop loop;
@@ -71,7 +72,7 @@ static void emit_copies(ls_cpu_batched *self, const ls_node *node,
                                     .num_out = c->num_out});
 }
 
-// Copies a value that all lanes share once for each lane.
+// Copies a value common to all lanes once for each lane.
 static uint32_t repeat_value(ls_cpu_batched *self, const ls_node *node,
                              uint64_t ref) {
   const size_t size = ls_cpu_ref_size(self->graph, ref);
@@ -105,9 +106,9 @@ uint32_t ls_cpu_batched_storage(ls_cpu_batched *self, uint64_t ref) {
 }
 
 // ---- Rows ------------------------------------------------------------------
-// Operands of a node that are split into independent rows: `count` of them from
-// `first` on; every row uses the other operands whole. Count 0: the op has no
-// independent rows. The op's row in ops.def decides.
+// The range of a node's operands that are split into independent rows: `count`
+// operands from `first` on; each row uses the other operands whole. Count 0:
+// the op has no independent rows. Determined by the op's row in ops.def.
 typedef struct rows {
   uint32_t first, count;
 } rows;
@@ -129,7 +130,7 @@ static rows rows_of_product(const ls_cpu_batched *self, const ls_node *node) {
     const bool alike = value_rank(self, node->inputs[0]) == right;
     return (rows){0, alike ? node->num_inputs : 0};
   }
-  // A vector's dimension 0 is the one that is summed over.
+  // For a vector, dimension 0 is summed over, so it has no independent rows.
   const bool apart = value_rank(self, node->inputs[0]) > 1 &&
                      !ls_node_int(node, LS_ATTR_ID_TRANSPOSE_A);
   return (rows){0, apart ? 1 : 0};
@@ -174,8 +175,8 @@ static void join_rows(const ls_cpu_batched *self, ls_type *type) {
   type->shape.dim[0] *= self->lanes;
 }
 
-// Fills in the types with the rows of all replicas; returns false if the op's
-// result would not have that type.
+// Sets the types with the rows of all replicas; returns false if the op's
+// result would have another type.
 static bool join_types(const ls_cpu_batched *self, const ls_node *node,
                        const rows *r, ls_type *in, ls_type *out) {
   if (r->count == 0) return false;
@@ -304,8 +305,7 @@ static void scatter_results(ls_cpu_batched *self) {
   }
 }
 
-// Binds wide results to the storages in which they were computed, one replica's
-// part after the other.
+// Binds wide results to the storages of the parts, which are concatenated.
 static void find_wide_results(ls_cpu_batched *self) {
   const ls_cpu_region *region = self->region;
   for (uint32_t g = region->num_gathered; g < region->num_given; ++g) {
@@ -316,7 +316,8 @@ static void find_wide_results(ls_cpu_batched *self) {
   }
 }
 
-// Binds a node to the value that shared code has computed from the first class.
+// Binds a node to the value of an equal node that shared code has computed from
+// the first class.
 static void bind_twin(ls_cpu_classes *classes, ls_cpu_batched *self,
                       const ls_node *node, uint32_t twin) {
   const ls_cpu_batched *first = &classes->items[0];

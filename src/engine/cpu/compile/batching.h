@@ -19,20 +19,20 @@ typedef struct ls_cpu_batched {
   // Number of parts in each value: `replicas`, or 1 if all replicas compute the
   // same.
   uint32_t lanes;
-  // Per node: varies: it has a value for each lane; is_merged: the merge that
-  // alone uses the node computes it; needs: a node of this body needs the
-  // node's value from shared code.
+  // Per node. varies: the node has a value for each lane; is_merged: the node
+  // is computed by the only merge that uses it; needs: a node of this body uses
+  // the node's value from shared code.
   bool *varies, *is_merged, *needs;
   // Per argument: the storages of its parts, one per lane, and whether they
-  // have been copied into one storage. Wide arguments are in one storage
-  // already.
+  // have been concatenated in one storage, as wide arguments are from the
+  // start.
   uint32_t **parts;
   bool *is_concatenated;
   uint32_t emitted;  // Number of emitted nodes.
 } ls_cpu_batched;
 
-// Contribution of a class to a merge: a value; a product, times a number, that
-// is summed while it is multiplied; or -0, which changes no sum.
+// What a class contributes to a merge: a value; a product times a number,
+// summed while it is multiplied; or -0, which changes no sum.
 typedef enum ls_cpu_comes_with {
   LS_CPU_COMES_VALUE,
   LS_CPU_COMES_PRODUCT,
@@ -54,10 +54,10 @@ typedef struct ls_cpu_classes {
   ls_cpu_batched *items;
   uint32_t count;
   ls_cpu_addend *addends;  // Per merge and class.
-  uint32_t *order;         // Merges in the order of emission.
+  uint32_t *order;         // Merge numbers in the order of emission.
 } ls_cpu_classes;
 
-// A range of replicas, whose values lie one after the other.
+// A range of replicas, whose values are concatenated.
 typedef struct ls_cpu_range {
   uint32_t first, end;
 } ls_cpu_range;
@@ -67,13 +67,13 @@ static inline bool ls_cpu_batched_varies(const ls_cpu_batched *self,
   return self->varies[ls_graph_position(self->graph, ls_ref_id(ref))];
 }
 
-// Returns the number of the argument that a value is, or NONE.
+// Returns the number of an argument's value, or NONE for other values.
 uint32_t ls_cpu_batched_argument(const ls_cpu_batched *self, uint64_t ref);
-// Returns the storage of a value. The parts of an argument are copied into one
-// storage at its first use.
+// Returns the storage of a value. Concatenates the parts of an argument at its
+// first use.
 uint32_t ls_cpu_batched_storage(ls_cpu_batched *self, uint64_t ref);
 
-// Description of an instruction that no node asked for.
+// Describes an instruction that does not correspond to a node.
 typedef struct ls_cpu_extra {
   const ls_node *node;
   const char *kind;  // NULL: the node's op.
@@ -101,15 +101,15 @@ bool ls_cpu_plan_classes(ls_cpu_compiler *compiler, ls_cpu_region *region,
 void ls_cpu_find_addends(ls_cpu_classes *self, uint32_t *const *uses,
                          uint32_t m);
 // Emits merge `m` of the replicas' contributions and binds its result. A merge
-// of products stands where the products would, earlier than the merge: their
-// operands need not be kept until then.
+// of products is emitted at the position of the products, earlier than the
+// merge, so that their operands need not be kept until then.
 void ls_cpu_merge_batched(ls_cpu_classes *self, uint32_t m);
-// Emits the partial sum of merge `m` over some replicas that form a subtree,
-// and returns a storage that begins with the sum, in the type in which `steps`
-// add.
+// Emits the partial sum of merge `m` over a range of replicas that forms a
+// subtree. Returns a storage that begins with the sum, in the type of the
+// additions in `steps`.
 uint32_t ls_cpu_merge_range(ls_cpu_classes *self, uint32_t m,
                             const ls_cpu_range *of, const ls_cpu_merge *steps);
-// Emits merge `m` of these replicas addition by addition, to `result`; returns
+// Emits merge `m` of these replicas, addition by addition, to `result`; returns
 // the storage of its stack.
 uint32_t ls_cpu_merge_steps(ls_cpu_classes *self, uint32_t m,
                             const ls_cpu_range *of, const ls_cpu_merge *steps,

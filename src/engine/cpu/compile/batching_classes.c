@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The decision whether replicas can run as one batch. Those of one class can;
-// several classes run one after the other up to each merge, to which all of
-// them contribute.
+// Decides if replicas can run as one batch. Replicas of one class can; several
+// classes run one after the other up to each merge, to which all contribute.
 #include "base/runtime_internal.h"
 #include "engine/cpu/compile/batching.h"
 #include "engine/cpu/kernels/batched.h"
 
-// Limit: more classes are rare, and threads share lanes better.
+// Most classes: more are rare, and are faster as lanes shared by threads.
 enum { MOST_CLASSES = 4 };
 
 // ---- Nodes -----------------------------------------------------------------
@@ -35,8 +34,8 @@ static bool depends_on_replica(const ls_node *node) {
           !ls_node_int(node, LS_ATTR_ID_SAME_ON_ALL_REPLICAS));
 }
 
-// Returns true if all replicas of a class compute the same: they have no
-// examples, and no other values of their own.
+// Returns true if all replicas of a class compute the same: they have neither
+// examples nor other values of their own.
 static bool are_alike(const ls_cpu_region *region, const ls_graph *graph) {
   for (uint32_t s = 0; s < region->num_split; ++s)
     if (ls_shape_num_elements(
@@ -48,8 +47,8 @@ static bool are_alike(const ls_cpu_region *region, const ls_graph *graph) {
   return true;
 }
 
-// Marks the nodes that have a value for each lane: with one class, those that
-// differ between replicas; otherwise, those that differ within the class.
+// Marks the nodes that have a value per lane: with one class all nodes that
+// vary between replicas, otherwise those that vary within the class.
 static void mark_varying(ls_cpu_batched *self) {
   const ls_graph *graph = self->graph;
   const bool alone = self->region->num_bodies == 1;
@@ -103,7 +102,7 @@ static ls_status init_class(ls_cpu_classes *classes, uint32_t k) {
   return ls_ok();
 }
 
-// Marks the shared code's values that the class reads.
+// Marks values of shared code that the class uses.
 static void find_needs(ls_cpu_batched *self) {
   const ls_graph *graph = self->graph;
   const ls_cpu_region *region = self->region;
@@ -162,8 +161,8 @@ static ls_status find_merges(ls_cpu_classes *self) {
   return ls_ok();
 }
 
-// Returns true if nodes `from` to `node_end` of class k find their operands
-// when they are emitted: merges, and the values of shared code, of which
+// Returns true if the operands of nodes `from` to `node_end` of class k exist
+// when the nodes are emitted: merges, and values of shared code, of which
 // `shared` nodes have been emitted.
 static bool can_emit_all(const ls_cpu_classes *self, uint32_t k, size_t from,
                          size_t node_end, size_t shared, const bool *is_done) {

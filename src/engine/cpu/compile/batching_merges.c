@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Merges of replicas that run as one batch: of values that lie one after the
-// other, of the parts of an argument, or of products that no replica stores.
+// Merges of replicas that run as one batch: of concatenated values, of the
+// parts of an argument, or of products that are never stored per replica.
 #include <math.h>
 
 #include "engine/cpu/compile/batching.h"
 #include "engine/cpu/kernels/batched.h"
 #include "engine/cpu/product/products.h"
 
-// Least elements of a product that is summed while it is multiplied, and the
-// most elements of its operands, as a multiple of that.
+// Limits of a product that is summed while it is multiplied: LEAST_ELEMENTS of
+// the result; MOST_OPERANDS: elements of its operands relative to the result's.
 enum { LEAST_ELEMENTS = 4096, MOST_OPERANDS = 2 };
 
 static const ls_node *merge_of(const ls_cpu_batched *self, uint32_t m) {
@@ -36,7 +36,7 @@ static bool is_sum(const ls_node *merge, bool *out_mean) {
 }
 
 // ---- What classes come with ------------------------------------------------
-// Returns true if a node is a scalar constant, and its value.
+// Returns true, and the value, if a node is a scalar constant.
 static bool is_scalar_constant(const ls_node *node, double *out_value) {
   if (node->type != LS_OP_CONSTANT || node->outputs[0].shape.rank != 0)
     return false;
@@ -44,7 +44,7 @@ static bool is_scalar_constant(const ls_node *node, double *out_value) {
   return true;
 }
 
-// Returns true if a node is -0 everywhere: the contribution of replicas without
+// Returns true if a node is -0 everywhere, as contributed by replicas without
 // examples.
 static bool is_nothing(const ls_cpu_batched *self, const ls_node *node) {
   double value = 0;
@@ -54,7 +54,7 @@ static bool is_nothing(const ls_cpu_batched *self, const ls_node *node) {
 }
 
 // Returns true if a node is a product of the replicas' values whose operands
-// are small enough beside it.
+// are small relative to the result.
 static bool is_product(const ls_cpu_batched *self, const ls_node *node) {
   if (node->type != LS_OP_MATMUL ||
       !ls_node_int(node, LS_ATTR_ID_TRANSPOSE_A) ||
@@ -211,15 +211,15 @@ static void emit_products(ls_cpu_classes *self, uint32_t m,
 }
 
 // ---- Other merges ----------------------------------------------------------
-// Contributions of the replicas: operands, and for each replica the part of its
-// operand.
+// Contributions of replicas to a merge: the operands, and for each replica its
+// part of an operand.
 typedef struct sources {
   uint32_t *operands;
   uint32_t count;
   ls_cpu_merge_part *parts;  // One per replica of the range.
 } sources;
 
-// Appends the contributions of a class.
+// Appends a class's contributions.
 static void add_sources(ls_cpu_batched *self, uint64_t ref,
                         const ls_cpu_range *range, sources *target) {
   const ls_cpu_range some = intersect_range(self, range);
@@ -319,7 +319,7 @@ static void find_strides(const ls_cpu_classes *self, uint32_t m,
   }
 }
 
-// Handles every merge that has no special kernel.
+// Emits merges that have no special kernel.
 uint32_t ls_cpu_merge_steps(ls_cpu_classes *self, uint32_t m,
                             const ls_cpu_range *range,
                             const ls_cpu_merge *steps, uint32_t result) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Merges of replicas that run as one batch where other ranks host replicas too:
-// this rank's replicas are the batch. They add up the maximal subtrees that
-// they form, ranks exchange these sums, and each rank adds them up to the whole
-// tree; so the additions are those of one rank.
+// Merges of replicas that run as one batch if other ranks host replicas, too:
+// this rank's replicas are the batch. Each rank adds up the maximal subtrees of
+// its replicas, ranks exchange these sums, and each rank adds them up to the
+// whole tree: so the additions equal those on a single rank.
 #include "engine/cpu/compile/batching.h"
 #include "engine/cpu/run/ranks.h"
 

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Early starts and late ends of host calls.
+// Starts host calls early and waits for them late.
 //
-// A call that runs on a thread of its own starts as soon as its inputs are
-// computed, and is waited for where its results are needed first, so that
-// everything else is computed meanwhile. Two instructions that use one storage,
-// which one of them writes, keep their order; no instruction moves past a jump,
-// a park, a jump target or another host call. So a run computes the same
-// values, and calls start in the order of the program, each when the previous
-// ones have ended.
+// A call on a host thread starts as soon as its inputs are computed, and is
+// waited for where its results are first needed, so that the rest is computed
+// meanwhile. Two instructions that use one storage, which one of them writes,
+// keep their order; no instruction moves across a jump, a park, a jump target
+// or another host call. So a run computes the same values, and calls start in
+// program order, each after the previous ones have ended.
 //
 // Elementwise instructions whose results are needed only after the call stay
-// with their user, with which they are fused: elsewhere they would be written
-// to memory and read again.
+// next to their user, with which they are fused: moved away, their results
+// would be written to memory and read again.
 //
-// Instructions that may fail (a call, a check of labels) end before the first
-// variable gets its new value, or that of the loop's trip, wherever that is
-// possible; those that read new values start after the last. See trips.c.
+// Instructions that may fail (a call, a check of labels) end, where possible,
+// before the first variable gets its new value, or its value of a loop's trip;
+// instructions that read new values start after the last. See trips.c.
 #include "engine/cpu/compile/compile.h"
 #include "engine/cpu/kernels/element/chain.h"
 
@@ -30,8 +29,9 @@ static uint32_t count_operands(const ls_cpu_instruction *at) {
   return at->code == LS_CPU_NOTHING ? 0 : at->num_in + at->num_out;
 }
 
-// Instructions that must stay on their side of a call, or of its end: the start
-// set, and everything that depends on one that stays.
+// Sorts instructions beside a call (or its end) into those that must stay on
+// their side, because they or their dependents are needed there, and those that
+// may pass to the other side.
 typedef struct side {
   ls_cpu_compiler *self;
   const bool *is_target;
@@ -76,8 +76,8 @@ static void clear_marks(side *s) {
   s->num_stay = s->num_pass = 0;
 }
 
-// Puts an instruction into one of the lists. With `keeps_values`, instructions
-// that give a variable its value of the trip stay too.
+// Adds an instruction to one of the lists. With `keeps_values`, instructions
+// that give a variable its value of a trip stay, too.
 static void place_instruction(side *s, uint32_t i, bool keeps_values) {
   if (s->is_kept[i] || depends_on_stay(s, i) ||
       (keeps_values && ls_cpu_commits(s->self, i)))
@@ -120,8 +120,8 @@ static bool any_commits(const side *s) {
   return false;
 }
 
-// Writes the instructions of one list, then those of the other, to `position`
-// and after.
+// Writes the instructions of the first list, then those of the second, to
+// `position` and after.
 static bool write_lists(side *s, uint32_t position, const uint32_t *first,
                         uint32_t num_first, const uint32_t *second,
                         uint32_t num_second) {
@@ -135,15 +135,15 @@ static bool write_lists(side *s, uint32_t position, const uint32_t *first,
   return write_instructions_at(s, position, order, num_first + num_second);
 }
 
-// Moves the instructions that the call at `begin` to `end` does not need to
-// after it. Does not move them if they read a variable's new value.
+// Moves instructions that the call at `begin` to `end` does not need after the
+// call; leaves them if they read a variable's new value.
 static bool start_early(side *s, uint32_t begin, uint32_t end,
                         bool *out_looks) {
   uint32_t first = begin;
   for (uint32_t i = end + 1; i-- > begin;)
     add_stay(s, i);
   while (first > 0 && !s->is_target[first] && is_passed(s->self, first - 1)) {
-    // The first of several failed checks must report its failure.
+    // Checks keep their order, as the first failure is the one to report.
     if (s->self->instructions[--first].code == LS_CPU_LABELS)
       add_stay(s, first);
     else
@@ -159,7 +159,7 @@ static bool start_early(side *s, uint32_t begin, uint32_t end,
   return write_lists(s, first, s->stay, s->num_stay, s->pass, s->num_pass);
 }
 
-// Returns true if all results are read by instructions that stay, and by no
+// Returns true if all results are read by instructions that stay and by no
 // others.
 static bool is_part(const side *s, uint32_t i) {
   const ls_cpu_compiler *self = s->self;

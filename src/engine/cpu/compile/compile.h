@@ -19,7 +19,7 @@ enum { LS_CPU_NONE = UINT32_MAX };
 
 typedef enum ls_cpu_home {
   LS_CPU_ARENA,     // Planned memory: shared, frame or scratch.
-  LS_CPU_CONSTANT,  // This one and all below are bases, numbered by `index`.
+  LS_CPU_CONSTANT,  // The homes from here on are bases with an `index`.
   LS_CPU_INPUT,
   LS_CPU_OUTPUT,
   LS_CPU_VARIABLE,
@@ -28,7 +28,7 @@ typedef enum ls_cpu_home {
   LS_CPU_GIVEN,  // Result that a host call lends in its own memory.
   LS_CPU_SPLIT,
   LS_CPU_GATHERED,
-  LS_CPU_CONTRIBUTION,  // Scratch, but on some lanes the stack of a merge.
+  LS_CPU_CONTRIBUTION,  // Scratch, or on some lanes the stack of a merge.
 } ls_cpu_home;
 
 typedef struct ls_cpu_stretch {
@@ -38,10 +38,10 @@ typedef struct ls_cpu_stretch {
 typedef struct ls_cpu_storage {
   ls_cpu_home home;
   bool is_lane;     // True if each lane has its own.
-  bool in_frame;    // Arena storage of a lane: lives across a park.
-  bool by_host;     // True if a host call writes it.
+  bool in_frame;    // For lanes: lives across a park, so is in the frame.
+  bool by_host;     // Written by a host call.
   uint32_t index;   // Number of the input, output, ...
-  uint32_t merged;  // The storage that it became a part of, or itself.
+  uint32_t merged;  // The storage it was merged into, or itself.
   size_t size;
   const void *data;       // CONSTANT: the bytes.
   uint32_t first_access;  // First element of its list in `accesses`.
@@ -83,7 +83,7 @@ typedef struct ls_cpu_fork {
   ls_cpu_stretch branches[2];
 } ls_cpu_fork;
 
-// Storages of the refs of a graph.
+// Storages of a graph's refs, while the graph is emitted.
 typedef struct ls_cpu_scope {
   const ls_graph *graph;
   uint32_t *first;     // Per node: index of its output 0 in `storages`.
@@ -119,18 +119,18 @@ typedef struct ls_cpu_compiler {
   size_t num_parks, parks_capacity;
   ls_cpu_lane_merge *lane_merges;  // Merges inside lane code.
   size_t num_meetings, meetings_capacity;
-  size_t num_reached;    // Number of those that the current class has reached.
+  size_t num_reached;    // Merges that the current class has reached.
   bool *endless_stacks;  // Per stack_new: true if it is endless.
   size_t endless_stacks_capacity;
 
-  // The current position of emission.
-  // Share of the enclosing replicate op; one replica outside.
+  // State at the current position of emission. Replicas of the enclosing
+  // replicate op; one replica outside.
   ls_cpu_share share;
   bool in_lane;        // True inside lane code.
   uint32_t replicate;  // Index of the enclosing replicate op; NONE outside.
   // Lanes reach this position in order of replica, on which posts rely.
   bool in_order;
-  // Runs of this position in one run of the program, to count flops.
+  // How often this position runs per run of the program, for flops.
   double trips;
   const ls_node *named;  // The last node whose name was printed, and that name.
   const char *name;
@@ -141,9 +141,9 @@ typedef struct ls_cpu_compiler {
 ls_cpu_share ls_cpu_share_of(const ls_executable *executable, int64_t replicas);
 
 // ---- stream.c --------------------------------------------------------------
-// Takes ownership of a failure; the compiler keeps its first one.
+// Takes over a failure; the compiler keeps its first one.
 void ls_cpu_fail(ls_cpu_compiler *self, ls_status status);
-// Does the same, and adds the op's name and source position.
+// Does ls_cpu_fail, and adds the op's name and source position.
 void ls_cpu_fail_at(ls_cpu_compiler *self, const ls_graph *graph,
                     const ls_node *node, ls_status status);
 static inline bool ls_cpu_failed(const ls_cpu_compiler *self) {
@@ -169,7 +169,7 @@ static inline ls_cpu_instruction *ls_cpu_at(ls_cpu_compiler *self,
   return &self->instructions[position];
 }
 
-// Raises the kernels' scratch to so many bytes.
+// Raises the kernels' scratch to at least `bytes`.
 static inline void ls_cpu_need_scratch(ls_cpu_compiler *self, size_t bytes) {
   if (bytes > self->out->kernel_scratch) self->out->kernel_scratch = bytes;
 }
@@ -206,8 +206,8 @@ void ls_cpu_emit_graph(ls_cpu_compiler *self, ls_cpu_scope *scope);
 typedef struct ls_cpu_use {
   ls_kernel_plan plan;     // Prepared, with the types of its operands.
   const uint32_t *inputs;  // Storages of its operands.
-  // More than 1 lane: the kernel runs for so many replicas from `first` on,
-  // each with its part of every storage, except for inputs that are shared.
+  // If lanes > 1 the kernel runs for that many replicas from `first` on, each
+  // with its part of every storage; inputs that are shared are used whole.
   uint32_t lanes, first;
   const bool *is_whole;  // Per input: true if it is shared.
 } ls_cpu_use;
@@ -242,8 +242,8 @@ void ls_cpu_emit_replicate(ls_cpu_compiler *self, ls_cpu_scope *scope,
 ls_cpu_lane_merge ls_cpu_make_lane_merge(ls_cpu_compiler *self,
                                          const ls_graph *graph,
                                          const ls_node *node);
-// Emits the post of a lane's contribution; before it, where lanes do not arrive
-// in order, an instruction that waits for the lower lanes.
+// Emits the post of a lane's contribution; if lanes may arrive out of order,
+// precedes it by a wait for the lower lanes.
 void ls_cpu_emit_post(ls_cpu_compiler *self, const ls_graph *graph,
                       const ls_cpu_lane_merge *merge, uint32_t value);
 // Emits a merge that is not at the top level of lane code.
@@ -251,16 +251,16 @@ void ls_cpu_emit_merge(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node);
 
 // ---- parts.c ---------------------------------------------------------------
-// Decides whether threads run parts of the lanes, whose code is [begin, end),
-// and how large the parts are.
+// Decides if threads run parts of the lanes, whose code is [begin, end), and
+// the size of these parts.
 void ls_cpu_choose_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
                          uint32_t begin, uint32_t end);
 
 // ---- batching.c ------------------------------------------------------------
 typedef struct ls_cpu_region ls_cpu_region;
 // Emits the op with its replicas as one batch; returns false, with nothing
-// emitted, if that is impossible. Binds nothing of `outer`, but makes the
-// storages of gathered results.
+// emitted, if that is impossible. Does not bind values in `outer`, but makes
+// the storages of gathered results.
 bool ls_cpu_emit_batched(ls_cpu_compiler *self, ls_cpu_region *region,
                          const ls_cpu_scope *outer);
 
@@ -268,13 +268,13 @@ bool ls_cpu_emit_batched(ls_cpu_compiler *self, ls_cpu_region *region,
 // Collect the accesses of all storages, or drop them.
 void ls_cpu_collect_accesses(ls_cpu_compiler *self);
 void ls_cpu_forget_accesses(ls_cpu_compiler *self);
-// Removes copies and lets kernels work in place. From then on operands are
-// roots.
+// Removes copies and lets kernels work in place. Afterwards operands refer to
+// root storages.
 void ls_cpu_share_storages(ls_cpu_compiler *self);
 
 // ---- given.c ---------------------------------------------------------------
 // Finds results of host calls that can be read in the kernel's memory. Called
-// by share_storages once copies are removed.
+// by ls_cpu_share_storages after the removal of copies.
 void ls_cpu_find_given(ls_cpu_compiler *self);
 uint32_t ls_cpu_root(const ls_cpu_compiler *self, uint32_t storage);
 // Finds the first and last position at which a root storage is live; returns
@@ -287,11 +287,12 @@ bool ls_cpu_extent(const ls_cpu_compiler *self, uint32_t root,
 void ls_cpu_overlap_calls(ls_cpu_compiler *self);
 
 // ---- trips.c ---------------------------------------------------------------
-// Returns true if an instruction gives a variable its new value. After it a
-// failure should be impossible: of the loop's trip, or of the run where old and
-// new values are not kept apart.
+// Returns true if an instruction gives a variable its new value. Later
+// instructions of the loop's trip should not fail, nor those of the run if new
+// values are written in place.
 bool ls_cpu_commits(const ls_cpu_compiler *self, uint32_t position);
-// Records in the executable which values a failed run leaves. Moves nothing.
+// Records in the executable which values a failed run leaves in variables.
+// Moves nothing.
 void ls_cpu_find_failure_values(ls_cpu_compiler *self);
 
 // ---- updates.c -------------------------------------------------------------

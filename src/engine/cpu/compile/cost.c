@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cost of a program: its memory by life time and, once measured, the time of
+// Cost of a program: its memory by lifetime and, once measured, the time of
 // each kind of instruction beside the machine's limit.
 //
 // The bound of an instruction is the longer of two times: its flops at the rate
-// of a product that stays in the first caches, and its bytes at the rate of a
-// copy that goes through the last cache, on all threads. Both rates are
-// measured when the table is printed. Data in a nearer cache may be faster than
-// the bound.
+// of a product within the first caches, and its bytes at the rate of a copy
+// through the last cache, on all threads. Both rates are measured when the
+// table is printed. Data in a nearer cache may be faster than the bound.
 #include <stdlib.h>
 
 #include "base/runtime_internal.h"

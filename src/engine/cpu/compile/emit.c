@@ -86,7 +86,7 @@ static size_t line_up(size_t size) {
 }
 
 // Turns the step into one for all replicas of a batch: its blocks are those of
-// each replica in turn.
+// all replicas.
 static void spread_step(ls_cpu_compiler *self, const ls_cpu_use *use,
                         const kernel_step *step, uint32_t position) {
   const ls_kernel_plan *plan = &use->plan;

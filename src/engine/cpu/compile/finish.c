@@ -55,8 +55,9 @@ static void write_constants(ls_cpu_compiler *self) {
   }
 }
 
-// Gives each output spare memory for runs that do not want it: other results
-// may be computed from it. Memory that no run touches costs only address space.
+// Gives each output spare memory for runs that do not want the output, as other
+// results may be computed from it. Memory that no run touches costs only
+// address space.
 static void place_spares(ls_cpu_compiler *self) {
   ls_executable *out = self->out;
   const ls_graph *body = self->program->body;

@@ -40,8 +40,8 @@ static void enter_region(ls_cpu_compiler *self, const ls_cpu_scope *outer,
 }
 
 // ---- Loops -----------------------------------------------------------------
-// Copies the body's results into the loop-carried storages, as if all at once:
-// a carried storage that is still the source of another copy is saved first.
+// Copies the body's results into the loop-carried storages, as if
+// simultaneously: a storage that is the source of a later copy is saved first.
 static void emit_carry(ls_cpu_compiler *self, const ls_node *node,
                        const ls_cpu_scope *body, const uint32_t *carried,
                        uint32_t count) {
@@ -94,9 +94,9 @@ static void add_loop(ls_cpu_compiler *self, uint32_t begin, uint32_t end) {
   self->loops[self->num_loops++] = (ls_cpu_stretch){begin, end};
 }
 
-// Checks a loop in lanes that counts steps: each lane counts its own trips, and
-// a rank knows only those of its own lanes, so all must make the same number,
-// as they do if each trip has a collective.
+// Checks a loop in lanes that counts steps: all lanes must make the same number
+// of trips, since a rank knows only its own lanes' trips. A collective in each
+// trip guarantees this.
 static void count_steps_in_lanes(ls_cpu_compiler *self,
                                  const ls_cpu_scope *scope,
                                  const ls_node *node) {
@@ -206,8 +206,8 @@ void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
   self->in_order = was_in_order;
   emit_branch(self, scope, node, 1, results);
   add_fork(self, branch + 1, otherwise, ls_cpu_here(self));
-  // Lanes are in order afterwards only if they are in order on both branches,
-  // and neither calls the host.
+  // Lanes remain in order only if they are in order on both branches, and
+  // neither branch calls the host.
   self->in_order = was_in_order && !calls_host(node->regions[0]) &&
                    !calls_host(node->regions[1]);
   if (ls_cpu_failed(self)) return;
@@ -309,8 +309,8 @@ static ls_status make_host(ls_cpu_compiler *self, const ls_graph *graph,
   return make_types(&self->out->arena, graph, node, host);
 }
 
-// Emits one of the two instructions of a call. Inputs are in use until they are
-// copied, or to the end of the call; outputs from where they are written.
+// Emits one of a call's two instructions. Inputs are in use until they are
+// copied, or to the call's end; outputs from where they are written.
 static uint32_t emit_host_part(ls_cpu_compiler *self, const ls_node *node,
                                ls_cpu_code code, const ls_cpu_host *host,
                                const uint32_t *storages) {

@@ -15,8 +15,8 @@
 #include "engine/cpu/kernels/element/chain.h"
 #include "engine/cpu/run/team.h"
 
-// Limits: how many instructions are moved before a group, and the bytes that
-// each of them may touch.
+// Limits: instructions moved before a group, and bytes that each of them may
+// touch.
 enum { MOST_MOVED = 24, SMALL_BYTES = 64 };
 
 typedef struct group {
@@ -25,7 +25,7 @@ typedef struct group {
   int64_t count;  // Number of elements.
 } group;
 
-// ---- What may be together --------------------------------------------------
+// ---- What may be fused -----------------------------------------------------
 static const ls_elementwise *elementwise_of(const ls_cpu_instruction *at) {
   if (at->code != LS_CPU_KERNEL || at->loop != ls_elementwise_loop) return NULL;
   return at->params;
@@ -73,7 +73,7 @@ static bool can_move_before(const ls_cpu_compiler *self, const group *g,
 }
 
 // Returns true if an instruction can join the group. An element of one step may
-// depend only on the same element of the others: no step may read as a scalar
+// depend only on the same element of other steps: no step may read as a scalar
 // what another step writes.
 static bool can_join(const ls_cpu_compiler *self, const group *g,
                      uint32_t position) {
@@ -98,7 +98,7 @@ static bool can_join(const ls_cpu_compiler *self, const group *g,
 }
 
 // ---- Operands of a group ---------------------------------------------------
-// The location of a step's operand: an input or output of the group, or a
+// Where a step's operand is: among the group's inputs or outputs, or in a
 // register.
 typedef enum place_kind { INPUT, OUTPUT, REGISTER } place_kind;
 typedef struct place {

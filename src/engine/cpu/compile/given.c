@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lent results: results of host calls that are read in the kernel's memory. A
-// storage qualifies if nothing else is ever written to it. Results of the
-// program, variables and loop-carried values have memory of their own, so their
-// values are copied; so are wide values, of which each replica's call writes a
-// part.
+// Lent results: results of host calls that are read in the kernel's memory.
+// Only for storages that nothing else writes. Results of the program, variables
+// and loop-carried values have their own memory, so their values are copied; so
+// are wide values, of which each replica's call writes a part.
 #include "engine/cpu/compile/compile.h"
 
-enum { LEAST_BYTES = 1024 };  // A copy of fewer bytes costs nothing.
+enum { LEAST_BYTES = 1024 };  // Copies of fewer bytes are cheap.
 
-// Returns true for an instruction that may run while lanes run: lanes see the
-// bases of their launch.
+// Returns true for an instruction that may run at the same time as lanes, which
+// see the bases of their launch.
 static bool is_beside_lanes(const ls_cpu_compiler *self, uint32_t position) {
   if (self->origins[position].replicate != LS_CPU_NONE) return true;
   for (size_t i = 0; i < self->num_replicates; ++i) {

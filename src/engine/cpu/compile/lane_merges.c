@@ -68,8 +68,8 @@ static ls_cpu_lane_merge next_lane_merge(ls_cpu_compiler *self,
   }
   made = ls_cpu_make_lane_merge(self, graph, node);
   if (ls_cpu_failed(self)) return made;
-  // Inside a loop a lane may post the next trip's rows before other lanes have
-  // read those of this trip.
+  // In a loop a lane may post the next trip's rows before other lanes have read
+  // those of this trip: so rows are staged.
   if (made.merge->offsets != NULL)
     made.staging = ls_cpu_new_shared(self, ls_cpu_type_size(node->outputs[0]));
   if (!ls_grow(self->allocator, &self->lane_merges, &self->meetings_capacity,
@@ -102,7 +102,7 @@ static void emit_meet(ls_cpu_compiler *self, ls_cpu_scope *scope,
   ls_cpu_at(self, meet)->size = (int64_t)size;
 }
 
-// Emits the merge of a value that is the same on every replica: no lane takes
+// Emits the merge of a value that is equal on all replicas: lanes do not take
 // part.
 static void emit_equal(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node, uint32_t value) {

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Division of work among threads: each takes parts of the lanes, or all share
-// the blocks of each instruction.
+// Division of work among threads: either each thread takes parts of the lanes,
+// or all threads share the blocks of each instruction.
 //
-// With parts a thread waits for the others only where lanes do, and small
-// instructions run in parallel too; but each thread reads all of the weights
-// and their sums, where with blocks it keeps to its share of them. So parts pay
-// if there are many instructions for the size of the merged values, and the
-// lanes divide evenly. Both ways give the same bits.
+// With parts a thread waits for others only where lanes do, and small
+// instructions run in parallel, too; but each thread reads all weights and
+// their sums, while with blocks it reads only its share. So parts pay if there
+// are many instructions relative to the size of merged values, and the lanes
+// divide evenly. Both ways give the same bits.
 #include "base/runtime_internal.h"
 #include "engine/cpu/compile/compile.h"
 #include "engine/cpu/run/ranks.h"
 #include "engine/cpu/run/team.h"
 #include "lockstep/runtime_settings.h"
 
-// Time of a round on one core that is worth waking threads; cost of sharing an
-// instruction's blocks; and bytes of merged values that a core processes per
-// nanosecond, over all their uses. Measured on two cores: resnet20 and gpt on 8
-// replicas take 15% and 10% less with parts, cnn on 64 takes 12% more, mlp and
-// cnn on 8 are even.
+// Estimates: time of a round on one core that is worth waking threads; cost of
+// sharing an instruction's blocks; and bytes of merged values that a core
+// processes per nanosecond, over all their uses. Measured on two cores:
+// resnet20 and gpt on 8 replicas take 15% and 10% less with parts, cnn on 64
+// takes 12% more, mlp and cnn on 8 are even.
 enum { WORTH_NANOS = 40000, SHARE_NANOS = 5000, MERGED_BYTES_PER_NANO = 10 };
 
 // Estimated nanoseconds of all lanes: on one core from one park to the next,

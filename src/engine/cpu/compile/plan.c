@@ -11,18 +11,19 @@
 
 enum { LINE = 64, STAGGERED = 2048, STAGGER = 192 };
 
-// Least size of a sum that kernels add to directly. A smaller one is still on
-// its way to the cache when the next lane comes, and reading it back in the
-// middle of a product takes longer than a separate addition.
+// Least size of a sum that kernels add to directly. A smaller sum is still on
+// its way to the cache when the next lane starts, and reading it back within a
+// product takes longer than a separate addition.
 enum { LEAST_ADDED = 16384 };
 
-// A buffer that is live at the current position of the scan, or was planned.
+// A buffer that is live at the scan's current position, or is planned already.
 typedef struct block {
   size_t offset, size;
   uint32_t end;
 } block;
 
-// One arena while its buffers are placed. `blocks` are ordered by offset.
+// State of an arena while its buffers are placed. `blocks` are ordered by
+// offset.
 typedef struct arena_plan {
   uint32_t base;
   block *blocks;
@@ -117,7 +118,7 @@ static ls_status init_scan(ls_cpu_compiler *self, scan_state *out) {
     return ls_out_of_memory();
   }
   memset(out->first, 0xff, positions * sizeof(*out->first));
-  // Goes from the last to the first, so that lists are in order of creation.
+  // Goes from last to first, so that lists are in order of creation.
   for (uint32_t i = (uint32_t)count; i-- > 0;) {
     ls_cpu_storage *storage = &self->storages[i];
     ls_cpu_stretch *life = &out->lives[i];
@@ -152,8 +153,8 @@ static void place_storages(ls_cpu_compiler *self, scan_state *scan) {
 
 // ---- Contributions ---------------------------------------------------------
 // Returns true if the operand of a post may be a contribution: it is live from
-// its computation to the post with no park between, so lanes that only push it
-// can compute it on the merge's stack.
+// its computation to the post without a park between, so lanes that only push
+// can compute it directly on the merge's stack.
 static bool is_contribution(const ls_cpu_compiler *self, const scan_state *scan,
                             uint32_t position) {
   const ls_cpu_instruction *post = &self->instructions[position];
@@ -166,7 +167,7 @@ static bool is_contribution(const ls_cpu_compiler *self, const scan_state *scan,
 }
 
 // Returns the position of the kernel that can add a contribution to the partial
-// sum while it computes it: nothing else reads the value, and no jump lies
+// sum while computing it: nothing else reads the value, and there is no jump
 // between kernel and post. Else NONE.
 static uint32_t adder_of(const ls_cpu_compiler *self, const scan_state *scan,
                          uint32_t root) {
@@ -194,7 +195,7 @@ static uint32_t adder_of(const ls_cpu_compiler *self, const scan_state *scan,
 }
 
 // Finds the contributions of one replicate op. Its posts are in its lane code,
-// which follows its join.
+// after its join.
 static void find_contributions(ls_cpu_compiler *self, const scan_state *scan,
                                uint32_t replicate) {
   const ls_cpu_stretch *stretch = &self->replicates[replicate];

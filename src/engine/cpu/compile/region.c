@@ -98,7 +98,7 @@ static void find_gathered(ls_cpu_region *self, uint64_t *refs) {
     self->is_gathered[g] = true;
 }
 
-// ---- Who goes where --------------------------------------------------------
+// ---- Division of the nodes -------------------------------------------------
 // Notes that a lane uses a value.
 static void use_value(ls_cpu_region *self, const ls_cpu_body *body,
                       uint64_t ref) {
@@ -150,7 +150,7 @@ static void classify_nodes(ls_cpu_region *self) {
 }
 
 // ---- The order of posts ----------------------------------------------------
-// Progress of a lane when it reaches a post.
+// How far a lane is when it reaches a post.
 typedef struct post_place {
   uint32_t posts;   // Posts before it.
   uint32_t waited;  // Last published value that the lane has waited for.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The division of a replicate op: which values lanes compute, and which shared
-// code computes before, beside or after them.
+// Division of a replicate op: which values lanes compute, and which shared code
+// computes before, beside or after the lanes.
 //
-// Replicas may be of several classes, each with a body of its own. Values that
-// are equal in all bodies are computed once, from the first body; for the other
-// bodies only lane code is emitted, which finds such values by their equal
-// nodes in the first one (graph/passes/passes.h).
+// Replicas may be of several classes, each with its own body. Values that are
+// equal in all bodies are computed once, from the first body; for other bodies
+// only lane code is emitted, which finds such values through the equal nodes of
+// the first body (graph/passes/passes.h).
 #ifndef LS_ENGINE_CPU_COMPILE_REGION_H_
 #define LS_ENGINE_CPU_COMPILE_REGION_H_
 
@@ -31,19 +31,19 @@ struct ls_cpu_region {
   ls_cpu_body *bodies;
   uint32_t num_bodies;
   uint32_t *classes;  // Per replica: index of its body.
-  // Arguments are narrow ones, then wide ones; so are the results of replicas.
-  // A wide one is a single value of the outer graph.
+  // Narrow arguments come first, then wide ones; likewise results. A wide
+  // argument or result is a single value of the outer graph.
   uint32_t num_split, num_arguments, num_gathered, num_given;
   // Per node of the first body:
-  bool *after_merge;  // Shared code computes it, and it depends on a merge,
-  bool *needed;       // and a lane depends on it.
+  bool *after_merge;  // Computed by shared code after a merge,
+  bool *needed;       // and used by a lane.
   // Number under which it is published if a lane uses it, else 0.
   uint32_t *published;
   bool *is_lane_merge;        // A merge that lanes post to.
   ls_cpu_lane_merge *merges;  // Merges at the top level.
   uint32_t num_merges;
   // Lanes post as soon as the operand is computed; otherwise at the merge,
-  // where each waits for the lower lanes.
+  // where each lane waits for the lower ones.
   bool posts_early;
   uint32_t *gathered;  // Per result and replica: the outer value's storage.
   uint32_t *wide;      // Per wide result: the outer value's storage.
@@ -55,8 +55,8 @@ struct ls_cpu_region {
 ls_status ls_cpu_region_init(ls_cpu_compiler *compiler, const ls_node *op,
                              ls_cpu_region *self);
 
-// Returns the input that argument `argument` of replica `replica` is, or is a
-// part of.
+// Returns the input of which argument `argument` of replica `replica` is the
+// value or a part.
 static inline uint64_t ls_cpu_argument_of(const ls_cpu_region *self,
                                           uint32_t replicas, uint32_t argument,
                                           uint32_t replica) {

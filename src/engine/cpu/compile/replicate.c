@@ -132,8 +132,8 @@ static void emit_early_posts(ls_cpu_compiler *compiler,
   }
 }
 
-// Emits at a merge the post that could not be made early, as the value is the
-// same for all replicas of this class, or other classes reach the merge in
+// Emits, at a merge, a post that could not be made early, because the value is
+// equal on all replicas of this class, or other classes reach the merge in
 // another order.
 static void emit_late_post(ls_cpu_compiler *compiler, const ls_cpu_region *self,
                            ls_cpu_body *body, const ls_node *node) {

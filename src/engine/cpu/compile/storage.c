@@ -2,9 +2,9 @@
 //
 // Sharing of memory between storages.
 //
-// Every storage knows its accesses. A copy T = S is removed if S can be
-// computed in T from the start, and a kernel works in place if its operand is
-// not used later. So results are computed in the caller's arrays, new values of
+// Each storage lists its accesses. A copy T = S is removed if S can be computed
+// in T from the start, and a kernel works in place if its operand is not used
+// later. So results are computed directly in the caller's arrays, new values of
 // variables in their buffers, and all values of a loop-carried variable in one
 // place.
 #include "engine/cpu/compile/compile.h"
@@ -18,8 +18,8 @@ static void extend_span(ls_cpu_storage *storage, uint32_t low, uint32_t high) {
     storage->span.end = high;
 }
 
-// Adds an access. An access by lanes to a shared storage may happen at any time
-// between launch and join; so may one by the launch for its lanes.
+// Adds an access. Lanes may access a shared storage at any time between launch
+// and join; so may the launch on their behalf.
 static void add_access(ls_cpu_compiler *self, uint32_t position,
                        uint32_t operand, bool is_write) {
   ls_cpu_storage *storage = &self->storages[self->operands[operand]];
@@ -127,8 +127,7 @@ static bool works_in_place(ls_cpu_code code) {
          code == LS_CPU_STACK_POP;
 }
 
-// Returns the index of the instruction's output that lies on `root`, if one
-// does.
+// Returns the index of the instruction's output on `root`, if there is one.
 static uint32_t output_on(const ls_cpu_compiler *self, uint32_t position,
                           uint32_t root) {
   const ls_cpu_instruction *instruction = &self->instructions[position];
@@ -148,9 +147,9 @@ static bool takes_place(const ls_cpu_compiler *self, uint32_t position,
          (self->origins[position].in_place[output] >> input & 1U) != 0;
 }
 
-// Returns true if the output that lies on `output` may lie on `root`, as far as
-// the instruction's other operands are concerned: each operand on `root` must
-// be one that may be overwritten.
+// Returns true if the output on `output` could be on `root` with regard to the
+// instruction's other operands: each operand on `root` must be one that may be
+// overwritten.
 static bool may_overwrite(const ls_cpu_compiler *self, uint32_t position,
                           uint32_t output, uint32_t root) {
   const ls_cpu_instruction *instruction = &self->instructions[position];
@@ -197,7 +196,7 @@ static bool is_unchanged(const ls_cpu_compiler *self, uint32_t root,
 }
 
 // Returns true if a run that reaches one of the positions does not reach the
-// other, in one trip of the loops around both.
+// other, in one trip of the common loops.
 static bool exclude_each_other(const ls_cpu_compiler *self, uint32_t p,
                                uint32_t q) {
   for (size_t i = 0; i < self->num_forks; ++i) {
@@ -232,7 +231,7 @@ static bool leads_to(const ls_cpu_compiler *self, uint32_t p, uint32_t q) {
   return p < q && same_loops(self, p, q);
 }
 
-// Returns true if the read of T sees a value that another branch than the
+// Returns true if the read of T sees a value that a branch other than the
 // copy's has written since S began.
 static bool reads_new(const ls_cpu_compiler *self, const ls_cpu_access *a,
                       uint32_t t, uint32_t begin, uint32_t copy) {
@@ -247,9 +246,10 @@ static bool reads_new(const ls_cpu_compiler *self, const ls_cpu_access *a,
 }
 
 // Returns true if an access of T between S's beginning and the copy sees the
-// same T if S lies there. Either it is in a branch that excludes the copy, or
-// it copies T's value to S, as a branch does that leaves the value unchanged;
-// and nothing that leads to it has written S, or uses S after T is written.
+// same T if S shares T's memory. Either the access is in a branch that excludes
+// the copy, or it copies T's value to S, as a branch does that leaves the value
+// unchanged; and nothing that leads to it has written S, or uses S after T is
+// written.
 static bool passes_by(const ls_cpu_compiler *self, const ls_cpu_access *a,
                       uint32_t s, uint32_t t, uint32_t begin, uint32_t copy) {
   const bool moves = is_copy_between(self, a->position, s, t) ||
@@ -287,7 +287,7 @@ static bool is_free(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
   return true;
 }
 
-// Returns true if S may lie in T, which makes the copy T = S at `copy`
+// Returns true if S may share T's memory, which makes the copy T = S at `copy`
 // unnecessary: T must be free from the beginning of S up to the copy, and
 // afterwards neither may change while the other is in use.
 static bool may_share(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
@@ -299,10 +299,10 @@ static bool may_share(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
       !ls_cpu_extent(self, s, &life) || !ls_cpu_extent(self, t, &other)) {
     return false;
   }
-  // A host call that fails may have written half of the variable.
+  // A failed host call may leave a variable half written.
   if (target->home == LS_CPU_VARIABLE && from->by_host) return false;
-  // The value of T from before the loop is still needed if the copy is never
-  // reached.
+  // If the copy is never reached, T's value from before the loop is still
+  // needed.
   if (!in_same_loops(self, life.begin, copy)) return false;
   // A result of the program is in use to the end.
   const uint32_t end = target->home == LS_CPU_ARENA ? other.end : UINT32_MAX;
@@ -321,8 +321,8 @@ static void drop_copies(ls_cpu_compiler *self) {
     if (from != target && may_share(self, from, target, i))
       join_storages(self, from, target);
   }
-  // Removes copies from a storage to itself, including those that became so by
-  // an earlier removal.
+  // Removes copies from a storage to itself, also those created by removing
+  // others.
   for (uint32_t i = 0; i < self->num_instructions; ++i) {
     ls_cpu_instruction *instruction = &self->instructions[i];
     if (instruction->code != LS_CPU_COPY) continue;
@@ -334,7 +334,7 @@ static void drop_copies(ls_cpu_compiler *self) {
   }
 }
 
-// Puts an output on an operand that is used for the last time.
+// Puts an output on an operand's storage that is not used afterwards.
 static void work_in_place(ls_cpu_compiler *self, uint32_t position,
                           uint32_t number) {
   const ls_cpu_instruction *instruction = &self->instructions[position];

@@ -4,11 +4,11 @@
 //
 // In a program that updates variables in place nothing should fail after the
 // first update; if something may, the program is flagged and compiled again
-// with old and new values apart. Such a program then leaves the values of whole
-// trips: at certain positions the new values of all variables carried by a loop
-// are those of one trip. That holds if one outermost loop computes them and no
+// with separate new values. Such a program then leaves the values of whole
+// trips: at certain positions the new values of all loop-carried variables are
+// those of the same trip. That holds if one outermost loop computes them and no
 // instruction after it: from the loop's head to the first instruction that
-// gives a variable its value of the trip, and after the last one.
+// gives a variable its value of the trip, and after the last such instruction.
 #include "engine/cpu/compile/compile.h"
 
 static bool is_in_stretch(const ls_cpu_stretch *stretch, uint32_t position) {
@@ -39,15 +39,15 @@ bool ls_cpu_commits(const ls_cpu_compiler *self, uint32_t i) {
              : writes_to(self, i, LS_CPU_VARIABLE);
 }
 
-// ---- Programs that write variables where they are --------------------------
+// ---- Programs that update variables in place -------------------------------
 static bool may_fail(ls_cpu_code code) {
   return code == LS_CPU_HOST_START || code == LS_CPU_HOST_FINISH ||
          code == LS_CPU_LABELS || code == LS_CPU_STACK_PUSH ||
          code == LS_CPU_STACK_POP;
 }
 
-// Returns the positions during which an instruction may run: for lanes, from
-// launch to join.
+// Returns the range of positions during which an instruction may run; for lanes
+// from launch to join.
 static ls_cpu_stretch time_of(const ls_cpu_compiler *self, uint32_t i) {
   const uint32_t replicate = self->origins[i].replicate;
   ls_cpu_stretch time = {i, i};
@@ -73,7 +73,7 @@ static bool may_tear_variables(const ls_cpu_compiler *self) {
   return first_write < last_failure;
 }
 
-// ---- Programs that keep new values apart -----------------------------------
+// ---- Programs with separate new values -------------------------------------
 
 // Returns the outermost loop around an instruction; NULL: none.
 static const ls_cpu_stretch *loop_around(const ls_cpu_compiler *self,
@@ -95,7 +95,7 @@ static void extend_stretch(ls_cpu_stretch *stretch, uint32_t begin,
 }
 
 // Extends `writes` by an instruction. One in an inner loop or among lanes may
-// write at any time from the beginning to the end of that.
+// write at any time of the loop or launch.
 static void cover_write(const ls_cpu_compiler *self, const ls_cpu_stretch *loop,
                         uint32_t i, ls_cpu_stretch *writes) {
   extend_stretch(writes, i, i);

@@ -3,16 +3,16 @@
 // Early updates of variables: they move up to the instructions that make their
 // operands.
 //
-// An optimizer comes after all gradients. There it would read each of them from
+// An optimizer follows all gradients. There it would read each gradient from
 // memory; right after the product that makes it, a gradient is still in a
-// cache, and the next gradient is written to the same place. Also, updates of
-// arrays of one size are then no longer adjacent, where fuse.c would group them
+// cache, and the next gradient can reuse its memory. Also, updates of equally
+// large arrays are then no longer adjacent, where fuse.c would group them
 // arbitrarily.
 //
-// Elementwise and small instructions move whose results only go into variables.
-// Two that use one storage, which one of them writes, keep their order, and
-// none moves past a jump, a park or a jump target. So a run computes the same
-// values.
+// Elementwise and small instructions move if their results only go into
+// variables. Two that use one storage, which one of them writes, keep their
+// order, and none moves across a jump, a park or a jump target. So a run
+// computes the same values.
 #include "engine/cpu/compile/compile.h"
 #include "engine/cpu/kernels/loops.h"
 
@@ -24,7 +24,7 @@ typedef struct slots {
   const bool *is_target;
   // Per position: the slot of an update; NONE: the instruction stays.
   uint32_t *slot;
-  // State of a scan, per root: slots of the last write and of the last use.
+  // State of a scan per root: slots of the last write and the last use.
   uint32_t *write, *use;
   bool goes_down;  // The scan goes from the end to the beginning.
 } slots;
@@ -57,8 +57,8 @@ static uint32_t operand_root(const ls_cpu_compiler *self, uint32_t i,
   return self->operands[self->instructions[i].operand + operand];
 }
 
-// Returns true if each result goes to a variable or is read by updates only
-// (not `wanted`).
+// Returns true if each result goes to a variable or is read only by updates (is
+// not `wanted`).
 static bool is_update(const ls_cpu_compiler *self, const bool *wanted,
                       uint32_t i) {
   if (!is_light(self, i)) return false;
@@ -120,8 +120,9 @@ static void move_up(const ls_cpu_compiler *self, slots *s) {
   }
 }
 
-// Moves operands of updates down to their users: what is computed from old
-// values alone could run far ahead of the gradient that it is added to.
+// Moves operands of updates down to their users: instructions that use only old
+// values could otherwise run far ahead of the gradient that they are combined
+// with.
 static void move_down(const ls_cpu_compiler *self, slots *s) {
   uint32_t wall = LS_CPU_NONE;
   s->goes_down = true;

@@ -6,7 +6,8 @@ enum { Z, Y, X };
 // Bytes of copied lines that stay in the second cache.
 enum { MOST_BYTES = 384 << 10 };
 
-// Return the input lines and columns under a band of `lines` lines of a phase.
+// Return the numbers of input lines and columns that `lines` lines of a phase
+// use.
 static int64_t height_of(const ls_conv_phase *phase, int64_t lines) {
   const ls_conv_axis *y = &phase->axis[Y];
   return (lines - 1) * y->move + (y->taps - 1) * y->start_step + 1;
@@ -49,7 +50,8 @@ bool ls_conv_cut_bands(const ls_conv *conv, const ls_conv_types *types,
   return true;
 }
 
-// The input's rows and columns that are copied; those outside are zeros.
+// The range of input rows and columns to copy; positions outside of the input
+// are zeros.
 typedef struct window {
   int64_t top, left, height, width;
 } window;

@@ -214,13 +214,14 @@ int64_t ls_conv_output_at(const ls_conv_phase *phase,
 }
 
 // ---- Panels ----------------------------------------------------------------
-// Taps that are adjacent in the input and in the panel. Numbers are bytes.
+// Taps that are adjacent in the input and in the panel. All numbers are in
+// bytes.
 typedef struct piece {
   int64_t taps;
   int64_t width;      // Positions along the innermost dimension.
   int64_t channels;   // Bytes of one tap's channels.
   int64_t pixel;      // Distance of two positions in the input.
-  int64_t low, high;  // The range of the piece that is wanted.
+  int64_t low, high;  // The requested range of the piece.
   int64_t pitch;      // Distance of two rows of the panel.
 } piece;
 
@@ -260,7 +261,7 @@ static void zero_rows(char *target, int64_t pitch, int64_t size,
     memset(target + i * pitch, 0, (size_t)size);
 }
 
-// Writes one row, part of which may be outside of the input.
+// Writes one row, parts of which may be outside of the input.
 static void edge_row(const piece *p, char *target, const char *row,
                      int64_t place) {
   const int64_t inside = ls_min_i64(p->width - place, p->taps) * p->channels;
@@ -280,7 +281,7 @@ static void piece_rows(const piece *p, char *target, const char *row,
   int64_t i = 0;
   for (; i < count && place + i * move < 0; ++i)
     edge_row(p, target + i * p->pitch, row, place + i * move);
-  // Last position at which the piece is inside.
+  // The last position at which the piece is inside the input.
   const int64_t last = p->width - p->taps - place;
   const int64_t num_inside = last < 0 ? 0 : ls_min_i64(count, last / move + 1);
   if (num_inside > i) {
@@ -293,7 +294,7 @@ static void piece_rows(const piece *p, char *target, const char *row,
     edge_row(p, target + i * p->pitch, row, place + i * move);
 }
 
-// The wanted columns of a line of pixels.
+// The requested columns of a line of pixels.
 typedef struct line_work {
   const ls_conv_phase *phase;
   const ls_conv_source *source;
@@ -352,7 +353,7 @@ void ls_conv_panel(const ls_conv_phase *phase, const ls_conv_source *source,
   char *target = panel;
   for (int64_t m = m0; m < m1 && k0 < k1; m += w.line.count) {
     w.line = ls_conv_line_at(phase, m, m1);
-    // Visits only tap rows that have wanted columns.
+    // Visits only tap rows that contain requested columns.
     const int64_t last = (w.end - 1) / row;
     for (int64_t r = w.begin / row; r <= last; ++r)
       tap_row(&w, r / axis[1].taps, r % axis[1].taps, r * row, target);

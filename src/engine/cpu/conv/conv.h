@@ -75,7 +75,7 @@ static inline void ls_conv_taps_inside(const ls_conv_dim *dim, int64_t at,
   if (*out_end < *out_begin) *out_end = *out_begin;
 }
 
-// Returns the number of phases, at least 1 unless there are no outputs.
+// Returns the number of phases: at least 1, or 0 without outputs.
 int64_t ls_conv_phases(const ls_conv *conv);
 // Returns true if there is one phase, with every tap.
 bool ls_conv_is_dense(const ls_conv *conv);
@@ -87,8 +87,8 @@ int64_t ls_conv_outputs(const ls_conv *conv);
 
 // One dimension of a phase.
 typedef struct ls_conv_axis {
-  int64_t first, period, count;  // Outputs of the phase.
-  // Taps of the phase, in order of the input.
+  int64_t first, period, count;  // The phase's outputs along this dimension.
+  // The phase's taps, in order of their input positions.
   int64_t taps, first_tap, tap_step;
   int64_t start, start_step;  // Their positions in the input for output 0.
   int64_t move;  // Distance of these positions from output to output.
@@ -106,11 +106,11 @@ ls_conv_phase ls_conv_phase_of(const ls_conv *conv, int64_t phase);
 // alone. Returns false if there is none.
 bool ls_conv_phase_of_tap(const ls_conv *conv, int64_t tap,
                           ls_conv_phase *out_phase);
-// Returns the number in row order of a phase's tap (numbered in panel order).
+// Returns the row-order number of a phase's tap, given its panel-order number.
 int64_t ls_conv_tap_at(const ls_conv_phase *phase, int64_t tap);
 
-// A run of outputs along the innermost dimension, from `pixel` on, up to `end`
-// at most.
+// A run of outputs along the innermost dimension, from `pixel` on, ending at
+// `end` or earlier.
 typedef struct ls_conv_line {
   int64_t image, at[LS_WINDOW_DIMS];  // Position in the phase.
   int64_t count;

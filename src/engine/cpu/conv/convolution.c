@@ -34,7 +34,7 @@ typedef struct conv_params {
   bool plain;           // The input is the panel.
   bool packs;           // The first step rearranges the weights.
   bool scatters;        // Results go to scratch before they are stored.
-  // Stores the maxima of the results instead; or NULL.
+  // If not NULL, stores only the maxima of the results.
   const ls_cpu_windows *pools;
   int64_t phases, bands, band;
   int64_t columns;  // Columns of the widest panel.
@@ -67,7 +67,7 @@ static size_t weights_at(const conv_params *self, int64_t phase,
 }
 
 // Writes a phase's weights of one group as [taps, in channels, out channels];
-// stored are the same, or [taps, out channels, in channels].
+// they are stored in that order or as [taps, out channels, in channels].
 static void pack_weights(const conv_params *self, const ls_conv_phase *phase,
                          int64_t group, const void *stored, char *weights) {
   const ls_conv *conv = &self->conv;
@@ -138,8 +138,8 @@ static void scatter_results(const conv_params *self, const ls_conv_phase *phase,
   }
 }
 
-// Stores the maxima of the pixels [m0, m1): lines of one image from an even one
-// on.
+// Stores the maxima of the pixels [m0, m1), which are whole lines of one image
+// starting at an even line.
 static void pool_results(const conv_params *self, int64_t m0, int64_t m1,
                          const ls_kernel_call *call) {
   const ls_conv *conv = &self->conv;
@@ -156,7 +156,7 @@ static void pool_results(const conv_params *self, int64_t m0, int64_t m1,
 }
 
 // ---- Loop ------------------------------------------------------------------
-// State that stays the same from unit to unit.
+// State that does not change from unit to unit.
 typedef struct conv_state {
   const ls_kernel_call *call;
   ls_conv_phase phase;
@@ -244,7 +244,8 @@ static void run_panel(const conv_params *self, const conv_state *s,
   multiply_panel(self, s, m0, m1, &product);
 }
 
-// Returns true if zeros of dy may be skipped: they change no result.
+// Returns true if products with zeros of dy may be skipped without changing a
+// result.
 static bool may_leave_out(const conv_params *self, const conv_state *s) {
   return self->zeros.kernels != NULL && s->weights[self->is_finite] != 0;
 }

@@ -71,7 +71,7 @@ double ls_conv_flops(const ls_conv *conv) {
                  (double)conv->in_channels * (double)conv->out_channels;
   for (int i = 0; i < LS_WINDOW_DIMS; ++i) {
     const ls_conv_dim *dim = &conv->dim[i];
-    // On average one of `spread` adjacent taps uses an element.
+    // On average one of `spread` adjacent taps meets an element.
     flops *= ceil((double)dim->out * (double)dim->taps / (double)dim->spread);
   }
   return flops;

@@ -26,7 +26,7 @@ void ls_conv_widen(const ls_conv_types *types, void *target, const void *from,
                    int64_t count);
 void ls_conv_narrow(const ls_conv_types *types, void *target, const void *from,
                     int64_t count);
-// Does the same to elements that are `pitch` apart.
+// Convert elements that are `pitch` apart.
 void ls_conv_widen_column(const ls_conv_types *types, void *target,
                           int64_t pitch, const void *from, int64_t count);
 
@@ -37,8 +37,8 @@ static inline size_t ls_conv_place(size_t *end, size_t size) {
   return begin;
 }
 
-// Returns 2 x the multiply-adds of all outputs, including those with the
-// padding, but not those between elements of a dilated input.
+// Returns 2 x the multiply-adds of all outputs; counts the padding, but not the
+// gaps of a dilated input.
 double ls_conv_flops(const ls_conv *conv);
 
 // Returns the number of parts, each with sums of its own, to which `pieces` of
@@ -56,11 +56,11 @@ ls_status ls_conv_depthwise_weights(ls_kernel_plan *plan, const ls_conv *conv,
                                     const ls_conv_types *types);
 
 // ---- Bands -----------------------------------------------------------------
-// Views in place of panels. Where the taps of a line are adjacent in the input,
-// the panel of a band of output lines is a view of the input's lines, each
+// Views in place of panels. If the taps of a line are adjacent in the input,
+// the panel of a band of output lines is a view of the input's lines with each
 // value stored once, which ls_cpu_product reads. Where taps reach the padding
-// the lines are copied first, with zeros around them, which costs a small part
-// of a panel.
+// the lines are first copied with zeros around them, which costs a small part
+// of making a panel.
 
 // The division of each image's output lines into bands. Zero-initialized:
 // panels are used.

@@ -10,11 +10,11 @@
 #include "engine/cpu/kernels/kernel.h"
 
 enum { Y = LS_WINDOW_DIMS - 2, X = LS_WINDOW_DIMS - 1 };
-// Wanted number of blocks, and least lines of one, as it computes up to four
+// Number of blocks to aim at; least lines of a block, as it computes up to four
 // more; lines of windows of a group, which use the taps while they are in the
 // first cache.
 enum { WANTED_BLOCKS = 16, LEAST_LINES = 8, GROUP = 4 };
-// Lines of dx that a line of windows changes, and a group.
+// Lines of dx changed by one line of windows, and by a group.
 enum { NEAR = LS_SPARSE_SIDE + 1, GROUP_LINES = 2 * GROUP + 2 };
 
 // ---- Shared with the weights' gradient -------------------------------------
@@ -118,7 +118,7 @@ static void add_group(const band *b, int64_t k0, int64_t k1) {
     }
 }
 
-// Returns true if dy, which is 0 outside, is not 0 there.
+// Returns true if dy at a position, which may be outside, is not 0.
 static bool has_gradient(const band *b, int64_t y, int64_t x, int64_t o) {
   const ls_conv *conv = &b->self->conv;
   const int64_t height = conv->dim[Y].out / 2, width = conv->dim[X].out / 2;
@@ -127,8 +127,8 @@ static bool has_gradient(const band *b, int64_t y, int64_t x, int64_t o) {
   return b->places[at] == y % 2 * 2 + x % 2 && b->d[at] != 0;
 }
 
-// Returns true if a skipped product is one of 0 and a value that is not finite:
-// a weight of dx's channel, by some tap.
+// Returns true if a skipped product is 0 times a value that is not finite: a
+// weight of dx's channel, by some tap.
 static bool meets_infinity(const band *b, int64_t y, int64_t x, int64_t c) {
   const ls_conv *conv = &b->self->conv;
   const int64_t in = conv->in_channels, out = conv->out_channels;
@@ -142,7 +142,7 @@ static bool meets_infinity(const band *b, int64_t y, int64_t x, int64_t c) {
   return false;
 }
 
-// Writes NaN to such elements of line y of dx, sliced. Slow, and rare.
+// Writes NaN to these elements of line y of dx, sliced. Slow, and rare.
 static void add_infinities(const band *b, int64_t y, float *line) {
   const ls_conv *conv = &b->self->conv;
   for (int64_t k = 0; k < conv->dim[X].out + 2; ++k)
@@ -166,7 +166,7 @@ static void store_line(const band *b, int64_t y, float *from) {
   const ls_conv_dim *x = &conv->dim[X];
   const int64_t line = y * x->in;
   if (b->w != NULL) {
-    if (from == NULL) {  // The line is not in use.
+    if (from == NULL) {  // No window changes this line.
       from = b->lines + 2 * b->self->line;
       memset(from, 0, b->self->line * sizeof(float));
     }
@@ -209,7 +209,7 @@ static void run_band(band *b) {
     store_line(b, y, NULL);
   memset(b->lines, 0, GROUP_LINES * b->self->line * sizeof(float));
   for (int64_t k = from, next; k < end; k = next) {
-    // Groups do not depend on the band.
+    // Groups start at fixed lines, independent of the band.
     next = ls_min_i64((k / GROUP + 1) * GROUP, end);
     add_group(b, k, next);
     store_lines(b, 2 * (next - k));
@@ -273,7 +273,7 @@ ls_status kernel_conv_pool_grad_input(ls_kernel_plan *plan) {
                  self->input->taps * sizeof(float);
   plan->scratch = GROUP_LINES * self->line * sizeof(float);
   plan->flops = ls_conv_flops(conv) / LS_SPARSE_PLACES;
-  // Read at the position at which dx is written.
+  // Each element is read at the position where dx is then written.
   if (self->masks) plan->in_place = 1 << 2;
   plan->loop = input_loop;
   plan->params = self;

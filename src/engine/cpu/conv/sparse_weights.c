@@ -84,16 +84,16 @@ static void slice_input(const group *g, const float *image, int64_t first,
   }
 }
 
-// The lines of windows [first, end) of an image, and the lines of the output
-// that the group covers: the last group also covers lines without windows.
+// The lines of windows [first, end) of an image, and the lines of output of the
+// group; an image's last group includes lines without windows.
 typedef struct stretch {
-  // Parts of the image; d and places start at the band's channels.
+  // The image's x and d, starting at the band's channels.
   const float *x, *d;
   const uint8_t *places;
   int64_t first, end, end_line;
 } stretch;
 
-// Returns true if dy is not 0 there.
+// Returns true if dy at a position is not 0.
 static bool has_gradient(const group *g, const stretch *s, int64_t y, int64_t x,
                          int64_t o) {
   const ls_conv *conv = &g->self->conv;
@@ -103,8 +103,8 @@ static bool has_gradient(const group *g, const stretch *s, int64_t y, int64_t x,
   return s->places[at] == y % 2 * 2 + x % 2 && s->d[at] != 0;
 }
 
-// Adds a value of x that is not finite: multiplied with a 0 of dy, which the
-// lists leave out, it makes the sums NaN.
+// Adds a value of x that is not finite: its product with a 0 of dy, which the
+// lists leave out, makes the sums NaN.
 static void add_infinity(const group *g, const stretch *s, int64_t y, int64_t x,
                          int64_t c, float *sums) {
   const ls_conv *conv = &g->self->conv;

@@ -109,8 +109,8 @@ static int64_t add_panel(const weights_params *self, const part *p,
   return m1;
 }
 
-// Does the same with a view, which has the rows of all parts. `product` is the
-// part's.
+// Adds the chain of a part from pixel m0 on with a view, whose rows are those
+// of all parts; returns its end. `product` is the part's.
 static int64_t add_view(const weights_params *self, const part *p,
                         const ls_kernel_call *call, int64_t m0,
                         const ls_cpu_product *of_part) {
@@ -171,7 +171,7 @@ static void run_part(const weights_params *self, const part *p,
                    wide + r * channels, channels);
 }
 
-// ---- By parts --------------------------------------------------------------
+// ---- Parts of the bands ----------------------------------------------------
 static int64_t num_bands(const weights_params *self) {
   return self->conv.images * self->views.per_image;
 }
@@ -248,7 +248,7 @@ static bool cut_parts(weights_params *self) {
   return self->parts > 0;
 }
 
-// ---- By rows ---------------------------------------------------------------
+// ---- Parts of the rows -----------------------------------------------------
 static void weight_rows_loop(const ls_kernel_call *call, int64_t begin_block,
                              int64_t end_block) {
   const weights_params *self = call->params;

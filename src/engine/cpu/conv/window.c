@@ -20,7 +20,7 @@ typedef struct window_rows {
   void (*four)(void *acc, const void *const *x, int64_t count);
 } window_rows;
 
-// A NaN wins; the first of equals stays.
+// A NaN is larger than any number; among equals the first is kept.
 #define LARGER(a, b) ((b) > (a) || (b) != (b) ? (b) : (a))
 #define SUM(T, W, a, b) ((T)((W)(a) + (W)(b)))
 #define MAX(T, W, a, b) LARGER(a, b)
@@ -87,7 +87,7 @@ static const window_rows maxima[LS_DTYPE_COUNT] = {
   }
 LS_EACH_FLOAT(SCALED_ROWS, scaled)
 
-// ---- What the loops share --------------------------------------------------
+// ---- Parameters ------------------------------------------------------------
 typedef struct window_params {
   ls_conv conv;     // Geometry; for the gradient, that of the gradient.
   ls_conv counted;  // Geometry of the forward op, for counts.

@@ -8,7 +8,8 @@
 // Bytes of the planes of a unit's inputs and outputs; least and most tiles of a
 // unit.
 enum { UNIT_BYTES = 384 << 10, LEAST_TILES = 24, MOST_TILES = 96 };
-// Tiles that registers hold at once, and the step in which that number shrinks.
+// Most tiles whose sums fit registers, and the step in which this number
+// shrinks.
 enum { ROWS = 12, STEP = 4 };
 
 // ---- Tiles -----------------------------------------------------------------
@@ -203,7 +204,7 @@ bool ls_winograd_fits(const ls_kernel_plan *plan, const ls_conv *conv) {
     if (dim->taps != (there ? 3 : 1) || dim->stride != 1 || dim->spread != 1 ||
         (dim->step != 1 && dim->step != -1))
       return false;
-    // With fewer outputs tiles are mostly empty.
+    // With few outputs most of a tile would be empty.
     if (there ? dim->out < LS_WINOGRAD_OUT : dim->out != 1 || dim->in != 1)
       return false;
   }

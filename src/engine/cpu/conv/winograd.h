@@ -33,12 +33,12 @@ bool ls_winograd_fits(const ls_kernel_plan *plan, const ls_conv *conv);
 ls_status ls_winograd_convolution(ls_kernel_plan *plan, const ls_conv *conv,
                                   bool turned, ls_cpu_activation activation);
 
-// Does the same for the weights' gradient; `conv` is the convolution's
-// geometry.
+// Returns true if Winograd may be used, and is faster, for the weights'
+// gradient; `conv` is the convolution's geometry.
 bool ls_winograd_weights_fit(const ls_kernel_plan *plan, const ls_conv *conv);
 ls_status ls_winograd_weights(ls_kernel_plan *plan, const ls_conv *conv);
 
-// ---- Shared by both --------------------------------------------------------
+// ---- Tiles -----------------------------------------------------------------
 enum {
   LS_WINOGRAD_OUT = 4,  // Outputs of a tile along a side,
   LS_WINOGRAD_IN = 6,   // inputs,
@@ -62,8 +62,8 @@ static inline int64_t ls_winograd_pitch(int64_t channels) {
   return LS_WINOGRAD_PLANES * channels + 16;
 }
 
-// Find the pixels of tile `tile`: the inputs under it, or its outputs;
-// `outside` for those that do not exist. A pixel has `channels` floats.
+// Find the pixels of tile `tile`: its inputs, or its outputs; `outside`
+// replaces missing ones. A pixel has `channels` floats.
 void ls_winograd_inputs(const ls_winograd_tiles *tiles, int64_t tile,
                         const float *x, int64_t channels, const float *outside,
                         const float **out_pixels);

@@ -33,7 +33,7 @@ static void transform_unit(const weights_params *self,
   float *outside = (float *)(scratch + self->outside);
   const float *sources[LS_WINOGRAD_PLANES];
   float *targets[LS_WINOGRAD_OUTPUTS];
-  // Inputs are only read.
+  // Casts const away: inputs are only read.
   float *dy = (float *)(uintptr_t)call->in[1];
   for (int64_t t = 0; t < count; ++t) {
     ls_winograd_inputs(&self->tiles, first + t, call->in[0], in, outside,

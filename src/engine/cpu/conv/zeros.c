@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Products with lists of the nonzero values of dy. Each pixel of dy is a row of
-// a list. From a line of them a tap row adds to a line of results, 16 channels
-// at a time, whose sums stay in registers from pixel to pixel.
+// a list. A tap row adds a line of rows to a line of results, 16 channels at a
+// time, whose sums stay in registers from pixel to pixel.
 #include "engine/cpu/conv/zeros.h"
 
 enum { Y = LS_WINDOW_DIMS - 2, X = LS_WINDOW_DIMS - 1 };

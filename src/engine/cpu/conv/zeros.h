@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Gradients of convolutions where dy is mostly zeros, like the gradient of
-// maxima: three positions of four in a window of 2 by 2 get none. Lists of
-// nonzero values take the place of dy, and products by 0 are skipped.
+// maxima, which is zero in three positions of four in a window of 2 by 2. Lists
+// of nonzero values replace dy, and products by 0 are skipped.
 //
 // Each element has the same chain as otherwise (convolution.c, weights.c)
-// except for the products by 0, which change no bit: next to values that are
-// not finite they would, so there they are not skipped. (A chain whose products
-// all underflow can be -0 where it would be +0.) So each band decides by
-// counting, when it is multiplied, which way to go.
+// except for the products by 0, which change no bit unless a factor is not
+// finite: then they are not skipped. (A chain whose products all underflow can
+// be -0 instead of +0.) Each band counts its zeros to decide which way to
+// compute.
 #ifndef LS_ENGINE_CPU_CONV_ZEROS_H_
 #define LS_ENGINE_CPU_CONV_ZEROS_H_
 
 #include "engine/cpu/conv/plan.h"
 
-// A band is mostly zeros if at most one in so many values is nonzero.
+// A band counts as mostly zeros if at most one in this many values is nonzero.
 enum { LS_ZEROS_SPARSE = 3 };
 // Bytes that may be read past the weights, which are read 16 floats at a time,
 // and written past a list.

@@ -5,16 +5,16 @@
 // The right operands of products are transposed once, for all rows, or read in
 // place; queries go in groups of a tile's rows, from scores to results without
 // leaving the first cache. With causal attention each row ends with the last
-// key that its query sees. The gradient keeps a band of probabilities, and of
-// the scores' gradients, for the gradients of keys and values.
+// key that its query attends to. The gradient keeps a band of probabilities,
+// and of the scores' gradients, for the gradients of keys and values.
 
 #include "engine/cpu/isa/attention_rows.h"
 #include "engine/cpu/isa/attention_tile.h"
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/product_turn.h"
 
-// Queries, or keys, that go through the passes together: as many in every
-// table, because bands are made of them, and in whole quads.
+// Queries, or keys, that are processed together: equally many in every table,
+// because bands are made of them, and whole quads.
 #define GROUP ((size_t)12)
 
 // Most scores of a band, and its most and least queries.
@@ -34,8 +34,8 @@ static size_t panels_size(size_t rows, size_t columns) {
   return rows * rounded_up(columns, PANEL);
 }
 
-// Returns true if tiles can read rows in place: the rows are whole lines, in
-// many sets of the caches, and a panel has at least two.
+// Returns true if tiles can read rows in place: rows are whole lines, spread
+// over many sets of the caches, and a panel has at least two.
 static bool is_fit_in_place(ls_cpu_head_rows rows, size_t columns) {
   return LS_TILE_VECTORS > 1 && columns % VF_LANES == 0 &&
          rows.pitch % VF_LANES == 0 &&
@@ -57,7 +57,7 @@ static panels panels_of(ls_cpu_head_rows from, size_t begin, size_t rows,
   return (panels){room, PANEL, PANEL * rows};
 }
 
-// Returns panels in which the rows are columns.
+// Returns transposed panels: the rows are columns.
 static panels turned_panels(ls_cpu_head_rows from, size_t rows, size_t columns,
                             float *room) {
   for (size_t i = 0; i < rows; i += PANEL)
@@ -121,7 +121,7 @@ static size_t scratch_size(const ls_cpu_head *head, bool gradient) {
 }
 
 // ---- Groups ----------------------------------------------------------------
-// Some queries, and the keys up to the last one that they see. Scores of later
+// Some queries, and the keys up to the last one they attend to. Scores of later
 // keys are undefined and never read.
 typedef struct {
   size_t begin, rows, keys;
@@ -150,15 +150,15 @@ static quad visible_quad(const work *w, const group *g, size_t row,
                 .step = causal};
 }
 
-// Counts the group's first rows that see no key from number `key` on.
+// Counts the group's first rows that attend to no key from number `key` on.
 static size_t rows_before(const work *w, const group *g, size_t key) {
   if (key >= g->keys) return g->rows;
   return w->head->causal && key > g->begin ? key - g->begin : 0;
 }
 
 // Computes C = factor A B' for the group's rows of A; `b` has transposed B.
-// Keys that a row does not see are computed only in the vector of the last one
-// that it sees.
+// Keys that a row does not attend to are computed only in the vector of its
+// last key.
 static void compute_scores(const work *w, const group *g, ls_cpu_head_rows a,
                            size_t k, const panels *b, float factor, float *c) {
   const product p = {.rows = g->rows,

@@ -56,7 +56,7 @@ typedef struct {
   size_t next;   // and from one panel to the next.
 } panels;
 
-// C = A B factor; with `goes_on` chains start from the values of C.
+// C = A B factor; with `goes_on` chains continue from the values of C.
 typedef struct {
   size_t rows, columns, k;
   const float *a;
@@ -66,9 +66,9 @@ typedef struct {
   size_t c_pitch;
   float factor;
   bool turned;  // A is stored transposed.
-  // Each of A's last rows has one value less than the next: the last one has k.
-  // If A is stored transposed its first rows do, from the other end: row i
-  // begins at value i.
+  // Each of A's last rows has one value less than the following row; the last
+  // one has k. If A is stored transposed, its first rows do, from the other
+  // end: row i begins at value i.
   bool triangle;
   bool goes_on;
   ahead *ahead;
@@ -130,7 +130,7 @@ LS_EXPAND void scale_tile(vf sum[][LS_TILE_VECTORS], const size_t rows,
   }
 }
 
-// `lanes`: those of the last vector.
+// Stores the tile; `lanes` are those of the last vector.
 LS_EXPAND void store_tile(const tile *t, vf sum[][LS_TILE_VECTORS],
                           const size_t rows, const size_t vectors,
                           const size_t lanes) {
@@ -144,8 +144,8 @@ LS_EXPAND void store_tile(const tile *t, vf sum[][LS_TILE_VECTORS],
   }
 }
 
-// A's values at one of k. Rows go in threes, as an address can be a register
-// plus once or twice another one: an offset for each row would take more
+// Values of A at one k. Rows are addressed in threes, as an address can be a
+// register plus once or twice another one: an offset per row would take more
 // registers than there are. In a stored transpose all rows follow the first.
 #define THREES (LS_TILE_ROWS / 3)
 typedef struct {

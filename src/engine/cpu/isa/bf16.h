@@ -68,17 +68,17 @@ LS_INLINE void store_rounded(void *target, vf x) {
 }
 
 #if defined(__AVX512BF16__)
-// Rounds both, four lanes of `first` and four of `second` alternating, so that
-// alternating halves of two such vectors make pairs of the lanes of `first` and
-// of those of `second`.
+// Rounds both to bf16, four lanes of `first` and four of `second` alternating,
+// so that alternating halves of two such vectors make pairs of the lanes of
+// `first` and of those of `second`.
 LS_INLINE vf round_two(vf first, vf second) {
   const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
   const __m512i pairs = (__m512i)_mm512_cvtne2ps_pbh(second, first);
   return vi_as_float(_mm512_permutexvar_epi64(order, pairs));
 }
 
-// Adds the pairs of the first vectors of a and b, results of round_two, to one
-// sum, and those of their second ones to another, unless it is NULL.
+// Adds the pairs of the first vectors of a and b (results of round_two) to one
+// sum, and those of their second vectors to another, unless it is NULL.
 LS_INLINE void add_pairs(vf *first, vf *second, vf a, vf b, vf by) {
 #if !defined(__clang__)
   // Keeps them in registers: gcc would load them once for each use.

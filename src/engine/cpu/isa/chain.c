@@ -21,7 +21,7 @@ enum { VECTOR = 16 };
 
 typedef float lanes __attribute__((vector_size(VECTOR)));
 typedef int32_t mask __attribute__((vector_size(VECTOR)));
-// The same, anywhere in memory.
+// A vector at any address.
 typedef float array __attribute__((vector_size(VECTOR), aligned(4), may_alias));
 
 _Static_assert(LS_CHAIN_ELEMENTS % (4 * sizeof(lanes) / sizeof(float)) == 0,
@@ -113,7 +113,7 @@ LS_INLINE lanes sqrt_of_all(lanes x) {
 #endif
 }
 
-// Match the spans of span.c.
+// Equal to the spans of span.c.
 UNARY(negate, -x)
 UNARY(absolute, select_lanes((mask){0} + INT32_MAX, x))
 UNARY(root, sqrt_of_all(x))
@@ -149,7 +149,7 @@ BINARY(larger, select_by((x > y) | (x != x), x, y))
 BINARY(smaller, select_by((x < y) | (x != x), x, y))
 BINARY(where_positive, (lanes)((mask)x &(y > 0)))
 
-// ---- Products and what follows ---------------------------------------------
+// ---- Products followed by an operation -------------------------------------
 #define PRODUCT_OF(end, ONE, TWO)                                              \
   static void product_##end##_##ONE##_##TWO(MACHINE) {                         \
     a0 = end(product(a0, ONE(0, 0)), TWO(0, 1));                               \

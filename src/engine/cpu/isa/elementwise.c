@@ -55,8 +55,8 @@ LS_INLINE vf add_tree_8(const void *const *in, size_t at, bool is_whole,
                 add_tree_4(in + 4, at, is_whole, lanes));
 }
 
-// Distance by which the sums prefetch to the second cache: the processor alone
-// does not follow nine streams through memory.
+// Distance by which sums prefetch into the second cache: the processor by
+// itself does not follow nine streams through memory.
 enum { AHEAD = 512 };
 
 LS_INLINE void fetch_ahead(const void *const *in, int operands, size_t at) {
@@ -182,7 +182,7 @@ float LS_ISA_NAME(ls_cpu_sum)(const float *src, size_t n) {
   for (; i + VF_LANES <= n; i += VF_LANES) {
     sums = vf_add(sums, vf_load(src + i));
   }
-  // Adding the +0 of an absent lane changes no sum, as none is ever -0.
+  // An absent lane adds +0, which changes no sum, as none is ever -0.
   if (i < n) sums = vf_add(sums, vf_load_n(src + i, n - i));
   return vf_sum(sums);
 }
@@ -202,7 +202,7 @@ float LS_ISA_NAME(ls_cpu_max)(const float *src, size_t n) {
   if (i < n) {
     top = max_or_nan(top, vf_first_n(n - i, vf_load_n(src + i, n - i), least));
   }
-  // The order matters only for zeros of both signs, and next to a NaN.
+  // The order matters only for zeros of different signs, and beside a NaN.
   const vf nan = vf_select(vf_is_nan(top), vf_set1(1.0f), vf_zero());
   const float largest = vf_max_lane(top);
   if (vf_max_lane(nan) == 0.0f && largest != 0.0f) return largest;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Conversions of 16-bit floats to f32 and back: those of base/, written without
-// branches so that they vectorize.
+// Conversions of 16-bit floats to f32 and back: as in base/, but without
+// branches, so that they vectorize.
 
 #include "base/values/numbers.h"
 #include "engine/cpu/isa/isa.h"
@@ -53,7 +53,8 @@ static inline uint32_t narrow_bf16(uint32_t bits) {
 void LS_ISA_NAME(ls_cpu_widen_f16)(float *dst, const uint16_t *src, size_t n) {
   size_t i = 0;
 #if defined(__F16C__)
-  // Ignores the flush mode: denormals of f16 are numbers here too.
+  // This instruction ignores the flush mode: denormals of f16 are numbers here,
+  // too.
   for (; i + 8 <= n; i += 8) {
     const __m128i half =
         _mm_loadu_si128((const __m128i *)(const void *)(src + i));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The product of floats that are rounded to bf16 first. Two neighbours along k
+// The product of floats that are first rounded to bf16. Two neighbours along k
 // make a pair of 32 bits, the even one in the lower half, when panels are
-// copied; the rest is the product of product_body.h on pairs: half as many
-// values of k, and an addition of both products of a pair, the odd one first,
-// each exact and each sum rounded, like vdpbf16ps; without that instruction the
-// same bits are computed in two steps.
+// copied; everything else is product_body.h on pairs: half as many values of k,
+// and an addition of both products of a pair, the odd one first, each exact and
+// each sum rounded, like vdpbf16ps; without that instruction the same bits are
+// computed in two steps.
 
 #include <string.h>
 
@@ -67,7 +67,7 @@ static void copy_pairs(float *dst, size_t width, const float *src,
     zip_rows(dst, width, src, stride, k, columns);
 }
 
-// ... or of src[j * stride + value].
+// Sets dst to the values 2 p and 2 p + 1 of src[j * stride + value].
 static void transpose_pairs(float *dst, size_t width, const float *src,
                             size_t stride, size_t k, size_t columns) {
   enum { SIDE = VF_LANES, MOST = LS_TILE_VECTORS * VF_LANES };

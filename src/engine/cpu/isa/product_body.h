@@ -44,9 +44,9 @@
 #define TURNED_STRIP ((size_t)96)  // Rows: whole lines of the cache.
 #define N_BLOCK ((size_t)1024)     // Bounds the scratch for chains.
 
-// Numbers of uses from which on a copy pays, measured on Zen 4. If A is stored
-// transposed, its rows are side by side for a tile, and the copy pays only if
-// all values of k are in few sets of the caches.
+// Least numbers of uses for which a copy pays, measured on Zen 4. If A is
+// stored transposed, its rows are adjacent for a tile, and the copy pays only
+// if all values of k are in few sets of the caches.
 #define PACK_A_COLUMNS ((size_t)256)
 #define PACK_TURNED_A_COLUMNS ((size_t)128)
 #define PACK_B_ROWS ((size_t)48)
@@ -68,7 +68,7 @@ typedef struct {
   size_t left;       // ... and the lines of its row from there on.
   size_t lines;      // Lines of a row.
   ptrdiff_t skip;    // Bytes from the end of a row's lines to the next row.
-  ptrdiff_t in_all;  // Lines that are left in all.
+  ptrdiff_t in_all;  // Total number of lines left.
 } walk;
 
 // One tile's work.
@@ -250,7 +250,7 @@ LS_INLINE void copy_rows(ELEM *dst, const size_t width, const ELEM *src,
     memcpy(dst + p * width, src + p * stride, columns * sizeof(ELEM));
 }
 
-// dst[p * width + j] = src[p * stride + j] for p < k, j < columns.
+// Copies: dst[p * width + j] = src[p * stride + j] for p < k, j < columns.
 static void copy_panel(ELEM *dst, size_t width, const ELEM *src, size_t stride,
                        size_t k, size_t columns) {
   // A constant size needs no call.
@@ -324,7 +324,7 @@ static const ELEM *b_at(const step *s, size_t n) {
   return p->b_transposed ? b + n * p->ldb + k : b + k * p->ldb + n;
 }
 
-// Returns the tile at row m: as many rows as there are, of one line.
+// Returns the tile size at row m: as many rows as there are on one line.
 static const tile_size *tile_at(const step *s, size_t m) {
   const size_t rows = line_end(s->product->m_line, m, s->m1) - m;
   const tile_size *size = tile_sizes;
@@ -350,7 +350,7 @@ static ELEM *a_copy(const step *s, size_t m) {
   return s->a + (m - (is_one_group ? s->strip : s->m0)) * (s->k1 - s->k0);
 }
 
-// Copies few values of k at a time if A is stored transposed: each takes a
+// Copies few values of k at a time if A is stored transposed: each value uses a
 // page, and a way of the first cache.
 static void pack_a_strip(const step *s) {
   const ls_cpu_product *product = s->product;
@@ -398,7 +398,7 @@ static void run_row(step *s, const tile_size *size, size_t m, size_t n0,
     chains_stride = s->n1 - s->n0;
     chains = s->chains + (m - s->m0) * chains_stride + (n0 - s->n0);
   }
-  // Without values to multiply A and B may be NULL.
+  // A and B may be NULL if there is nothing to multiply.
   tile_work work = {
       .a = s->packs_a ? a_copy(s, m)
            : k > 0    ? a_at(s, m, s->k0 * VALUES)
@@ -456,9 +456,9 @@ static void run_step(step *s) {
   }
 }
 
-// Returns true if many tiles can read a matrix with a row for each value of k
-// in place: rows are in many sets, and those of a panel are at least two lines,
-// as narrower tiles would be too many.
+// Returns true if many tiles can read, in place, a matrix with a row for each
+// value of k: rows are in many sets, and those of a panel are at least two
+// lines, as narrower tiles would be too many.
 static bool is_fit_in_place(size_t stride) {
   return PANEL * sizeof(ELEM) >= 2 * LINE &&
          stride * sizeof(ELEM) % LS_CPU_FEW_SETS != 0;

@@ -20,8 +20,8 @@ static void unslice_line(float *line, const float *slices, size_t plane,
 }
 
 // ---- For the weights -------------------------------------------------------
-// Windows by which prefetching is ahead: they are too far apart for the
-// processor's own; includes the next group.
+// Number of windows to prefetch ahead, which are too far apart for the
+// processor's own prefetch; includes the next group.
 enum { AHEAD = 2 * VF_LANES };
 
 // Lists 16 windows by 16 channels; `lists` begins at the first of these. `at`
@@ -42,7 +42,7 @@ static void collect_square(const ls_cpu_nonzeros *lists, const float *d,
   }
 }
 
-// Does the same for up to 16 windows.
+// Lists up to 16 windows by 16 channels.
 static void collect_windows(const ls_cpu_nonzeros *lists, const float *d,
                             const uint8_t *places, size_t pitch,
                             const int32_t *pixels, size_t count) {

@@ -62,9 +62,8 @@ LS_EACH_FLOAT(CLAMP, clamp, CLAMP_FLOAT)
 // ---- Counts of bits --------------------------------------------------------
 #define UNARY(name, E, D, T, W) LS_SPAN_OF_ONE(name, E, D, T, T, W)
 
-// Counts the ones of 64 bits by the instruction where there is one for numbers,
-// but not for vectors; otherwise sums neighbours: of bits, pairs, nibbles,
-// bytes.
+// Counts the ones of 64 bits by an instruction if there is one for scalars but
+// not for vectors; otherwise sums neighbours: of bits, pairs, nibbles, bytes.
 static inline uint32_t ones_32(uint32_t x) {
   x -= x >> 1 & 0x55555555U;
   x = (x & 0x33333333U) + (x >> 2 & 0x33333333U);
@@ -86,7 +85,7 @@ static inline uint64_t ones_64(uint64_t x) {
 #endif
 }
 
-// Sets every bit below one that is set.
+// Sets all bits below the highest one that is set.
 static inline uint32_t filled_32(uint32_t x) {
   x |= x >> 1;
   x |= x >> 2;

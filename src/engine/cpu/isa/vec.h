@@ -86,7 +86,7 @@
 #include "engine/cpu/isa/vec_avx2.h"
 #endif
 
-// ---- Where no instruction does it ------------------------------------------
+// ---- Replacements for missing instructions ---------------------------------
 #if !defined(__AVX2__)
 LS_INLINE uint32_t vf_nonzero(vf a) {
   float lanes[VF_LANES];
@@ -149,9 +149,9 @@ LS_INLINE uint32_t vb_equal(const uint8_t *p, uint8_t which) {
 #endif
 }
 
-// ---- The same everywhere ---------------------------------------------------
-// Returns the same pointer, but keeps the compiler from computing sums with it
-// ahead: offsets become parts of instructions.
+// ---- Common to all levels --------------------------------------------------
+// Returns the same pointer, but keeps the compiler from precomputing sums with
+// it: offsets become parts of instructions.
 LS_INLINE const float *vf_fixed(const float *p) {
   __asm__("" : "+r"(p));
   return p;

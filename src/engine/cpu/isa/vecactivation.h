@@ -11,9 +11,9 @@
 
 #include "engine/cpu/isa/vecmath.h"
 
-// The approximation of gelu by tanh, x (1 + tanh u) / 2, is x s with
-// s = sigmoid(2u) = 1 / (1 + e^-2u) and 2u = x (A + B x^2): one exponential,
-// and nothing cancels for negative x.
+// gelu by tanh, x (1 + tanh u) / 2, is x s with s = sigmoid(2u) = 1 / (1 +
+// e^-2u) and 2u = x (A + B x^2): one exponential, and no cancellation for
+// negative x.
 #define LS_GELU_A 1.59576912f    // 2 sqrt(2 / pi)
 #define LS_GELU_B 0.0713548163f  // A times 0.044715
 // At -10 gelu is -1e-37; beyond, the sigmoid is no normal number. At 10 it is
@@ -24,7 +24,7 @@ typedef struct {
   vf x;         // At least -10.
   vf near;      // At most 10 too,
   vf square;    // its square,
-  vf s, other;  // s of it, and 1 - s.
+  vf s, other;  // s of `near`, and 1 - s.
 } ls_vf_gelu_parts;
 
 LS_INLINE ls_vf_gelu_parts ls_vf_gelu_begin(vf x) {
@@ -42,7 +42,7 @@ LS_INLINE ls_vf_gelu_parts ls_vf_gelu_begin(vf x) {
 
 LS_INLINE vf ls_vf_gelu_end(ls_vf_gelu_parts g) { return vf_mul(g.x, g.s); }
 
-// s + x s (1 - s) (2u)'.
+// Computes s + x s (1 - s) (2u)'.
 LS_INLINE vf ls_vf_gelu_slope(ls_vf_gelu_parts g) {
   const vf inner =
       vf_fma(g.square, vf_set1(3.0f * LS_GELU_B), vf_set1(LS_GELU_A));

@@ -22,7 +22,7 @@
 // then in the low bits of the sum.
 #define LS_ROUNDER 12582912.0f  // 1.5 * 2^23
 
-// x split as n * ln(2) + r with |r| <= 0.347.
+// A split of x: n * ln(2) + r with |r| <= 0.347.
 typedef struct {
   vf r, n_as_float;
   vi n;  // The same as `n_as_float`.
@@ -41,7 +41,7 @@ LS_INLINE ls_vf_reduced ls_vf_reduce_exp(vf x) {
   };
 }
 
-// e^r - 1 for |r| <= 0.347.
+// Computes e^r - 1 for |r| <= 0.347.
 LS_INLINE vf ls_vf_expm1_small(vf r) {
   vf p = vf_set1(0.00019914248f);
   p = vf_fma(p, r, vf_set1(0.00139411027f));
@@ -60,7 +60,7 @@ LS_INLINE vf ls_vf_exp(vf x) {
   return vf_ldexp(vf_add(ls_vf_expm1_small(s.r), ones), s.n_as_float, s.n);
 }
 
-// log(1 + f) + e ln(2) for 1 + f in [sqrt(1/2), sqrt(2)).
+// Computes log(1 + f) + e ln(2) for 1 + f in [sqrt(1/2), sqrt(2)).
 LS_INLINE vf ls_vf_log_reduced(vf f, vf e) {
   // log(1 + f) = f - f^2 / 2 + f^3 q(f)
   const vf f2 = vf_mul(f, f);
@@ -121,7 +121,7 @@ LS_INLINE vf ls_vf_erf(vf x) {
   q = vf_fma(q, t, vf_set1(0.128533989f));
   const vf minus_t = vf_sub(vf_zero(), t), exponent = vf_fnma(q, t, minus_t);
   ls_vf_reduced s = ls_vf_reduce_exp(exponent);
-  // Adds what the exponent rounds off.
+  // Adds back the part that rounding took from the exponent.
   s.r = vf_add(s.r, vf_fnma(q, t, vf_sub(minus_t, exponent)));
   const vf power = vi_as_float(vi_shl(vi_add(s.n, vi_set1(127)), 23));
   const vf tail = vf_fma(power, ls_vf_expm1_small(s.r), power);
@@ -130,7 +130,7 @@ LS_INLINE vf ls_vf_erf(vf x) {
   return vf_select(is_large, large, small);
 }
 
-// 1 / (1 + e^-x).
+// Computes 1 / (1 + e^-x).
 LS_INLINE vf ls_vf_sigmoid(vf x) {
   // Uses the form whose exponential does not overflow.
   const vf ones = vf_set1(1.0f);
@@ -139,7 +139,7 @@ LS_INLINE vf ls_vf_sigmoid(vf x) {
   return vf_div(numerator, vf_add(ones, e));
 }
 
-// Computes 1 / sqrt(x), each of the two rounded.
+// Computes 1 / sqrt(x); both operations are rounded.
 LS_INLINE vf ls_vf_rsqrt(vf x) { return vf_div(vf_set1(1.0f), vf_sqrt(x)); }
 
 #endif  // LS_ENGINE_CPU_ISA_VECMATH_H_

@@ -110,8 +110,8 @@ void ls_cpu_tree_mean(ls_dtype dtype, void *target, const void *sum,
     mean_f64(target, sum, count, replicas);
 }
 
-// Elements of a block, and of a chunk that is added up at a time: with the
-// partial sums it stays in the first cache.
+// Elements of a block, and of a chunk that is added up at a time: partial sums
+// of a chunk stay in the first cache.
 enum { BLOCK = 4096, STRETCH = 512 };
 
 int64_t ls_cpu_tree_blocks(const ls_cpu_tree *tree) {
@@ -138,21 +138,21 @@ static const char *find_contribution(const stretch *s, uint32_t replica) {
   return (const char *)s->in[part.operand] + part.index * size + s->offset;
 }
 
-// Returns true if so many operands have a kernel that adds them at once, which
+// Returns true if there is a kernel that adds this many operands at once, which
 // reads memory along as many lines.
 static bool at_once(const ls_cpu_tree *tree, uint32_t replicas) {
   return tree->dtype == LS_DTYPE_F32 && (replicas == 4 || replicas == 8);
 }
 
-// Counts the contributions among `replicas` replicas from `lo` on.
+// Counts the replicas from `lo` on, `replicas` of them, that contribute.
 static uint32_t count_there(const ls_cpu_tree *tree, uint32_t lo,
                             uint32_t replicas) {
   return tree->there[lo + replicas] - tree->there[lo];
 }
 
-// Returns the sum of the contributions of `replicas` replicas from `lo` on, of
-// which there is at least one: at `target`, or where a single one lies. `room`
-// has space for two chunks per level of the tree.
+// Returns the sum of the contributions of `replicas` replicas from `lo` on, at
+// least one of which contributes: at `target`, or a single contribution where
+// it is. `room` has space for two chunks per level of the tree.
 static const void *sum_range(const stretch *s, uint32_t lo, uint32_t replicas,
                              char *room, void *target) {
   const ls_cpu_tree *tree = s->tree;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels that run for all replicas at once, whose values lie one after the
-// other.
+// Kernels that run for all replicas at once, whose values are concatenated.
 #ifndef LS_ENGINE_CPU_KERNELS_BATCHED_H_
 #define LS_ENGINE_CPU_KERNELS_BATCHED_H_
 
@@ -59,7 +58,7 @@ typedef struct ls_cpu_tree {
   bool mean;
   const ls_cpu_kernels *kernels;
   const ls_cpu_merge_part *parts;  // One per replica.
-  // Per replica, and at the end: number of contributions of lower replicas.
+  // Per replica, and at the end: number of lower replicas that contribute.
   const uint32_t *there;
 } ls_cpu_tree;
 
@@ -68,15 +67,15 @@ size_t ls_cpu_tree_scratch(const ls_cpu_tree *tree);
 void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block);
 
-// Building blocks of such trees, f32 or f64: `count` sums of two, and means,
-// which are sums times 1 / replicas. `target` may be an operand.
+// Steps of such sums, f32 or f64: adding `count` elements of two operands, and
+// multiplying by 1 / replicas for a mean. `target` may be an operand.
 void ls_cpu_tree_add(const ls_cpu_kernels *kernels, ls_dtype dtype,
                      void *target, const void *a, const void *b, int64_t count);
 void ls_cpu_tree_mean(ls_dtype dtype, void *target, const void *sum,
                       int64_t count, uint32_t replicas);
 
 // Any merge, in one block. Outputs: the result, and room for the stack and a
-// widened value. A merge of only some replicas puts their rows into the result,
+// widened value. A merge of only some replicas writes their rows to the result,
 // or leaves their sum at the bottom of the stack.
 typedef struct ls_cpu_merge_all {
   const ls_cpu_merge *merge;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels and their parameters, of which instructions are made.
+// Kernels and their parameters, from which instructions are made.
 //
 // `kernel_<name>`, named in the last column of ops.def, prepares a lowered
 // node: it chooses a loop for the types and shapes and stores the loop's
-// parameters in the arena. The loop then runs without a look-up. Work is cut
+// parameters in the arena. The loop then runs without look-ups. Work is cut
 // into blocks of outputs whose number is a function of the shapes alone; blocks
 // may run on any thread, in any order, with the same bits.
 #ifndef LS_ENGINE_CPU_KERNELS_KERNEL_H_
@@ -21,13 +21,13 @@ typedef struct ls_kernel_call {
   void *const *out;
   void *scratch;  // plan.scratch bytes per thread, aligned to 64.
   const void *params;
-  // For random ops. Iteration: the flattened counters of the enclosing loops.
+  // For random ops. `iteration` combines the counters of the enclosing loops.
   uint64_t step, seed, iteration;
   int32_t replica;
   const ls_cpu_team *team;  // Opaque to kernels.
-  // Add the result to output 0, as the right operand. Used when this kernel
+  // Adds the result to output 0, as the right operand. Set when this kernel
   // makes a lane's contribution and the addition is the first step of a merge
-  // (compile/plan.c). Only if the kernel's plan allows it.
+  // (compile/plan.c), and only if the plan's `adds` allows it.
   bool adds;
 } ls_kernel_call;
 
@@ -53,18 +53,18 @@ typedef struct ls_kernel_plan {
   size_t scratch;          // Bytes per thread.
   uint32_t in_place;       // Bit i: output 0 may be exactly input i,
   uint32_t next_in_place;  // and the same for output 1.
-  // Two steps, if `first` is set: it runs to its end in blocks of its own
+  // Two steps, if `first` is set: `first` runs to its end in blocks of its own
   // before `loop` begins, and leaves `shared` bytes, aligned to 64, which are
-  // its last output and `loop`'s last input. Of the outputs it writes the
-  // leading `first_outputs`, `loop` the rest. in_place is about the step that
-  // writes output 0; only the other step may read that input too.
+  // its last output and `loop`'s last input. `first` writes the leading
+  // `first_outputs` outputs, `loop` the others. in_place refers to the step
+  // that writes output 0; only the other step may read that input, too.
   ls_kernel_loop first;
   int64_t first_blocks;
   size_t shared;
   uint32_t first_outputs;
   bool only_shared;  // `loop` reads no other input.
-  // Output 0 has the bytes of input 0 (reshape): no work if they share storage;
-  // `loop` copies otherwise.
+  // Output 0 has the bytes of input 0 (reshape): nothing to do if they share
+  // storage; otherwise `loop` copies.
   bool alias;
   bool adds;     // `loop` supports the call's `adds`.
   double flops;  // 2 per multiply-add of products; 0 for other ops.

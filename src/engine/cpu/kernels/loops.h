@@ -37,8 +37,8 @@
   X(__VA_ARGS__, 4, uint32_t)                                                  \
   X(__VA_ARGS__, 8, uint64_t)
 
-// Goes before a loop whose output is exactly an input or does not overlap it:
-// no element depends on an earlier one.
+// For loops whose output is exactly an input or does not overlap it: no element
+// depends on an earlier one.
 #if defined(__clang__)
 // A body that calls a function cannot be vectorized; no warning is needed.
 #pragma clang diagnostic ignored "-Wpass-failed"
@@ -82,8 +82,8 @@ ls_status ls_kernel_unsupported(const ls_kernel_plan *plan, ls_dtype dtype);
 void ls_widen(ls_dtype half, float *out, const uint16_t *in, int64_t count);
 void ls_narrow(ls_dtype half, uint16_t *out, const float *in, int64_t count);
 
-// Round to f32, to odd: a further rounding to fewer bits then gives the same as
-// one rounding of the original.
+// Round to f32, to odd: rounding the result again to fewer bits equals one
+// rounding of the original.
 float ls_odd_f32(double value);
 float ls_odd_f32_of_i64(int64_t value);
 float ls_odd_f32_of_u64(uint64_t value);
@@ -127,13 +127,13 @@ struct ls_elementwise {
   // Not NULL: writes the result with this table's streaming stores
   // (see below).
   const ls_cpu_kernels *streams;
-  // Function of a span that calls one.
+  // The function called by spans that use one.
   void (*binary)(float *dst, const float *a, const float *b, size_t n);
 };
 
 // Defines the span name_D of one operand, or of two: elements of type O from
-// those of type T by the macro E, which also gets W. Of two operands one may be
-// a scalar: its value is read first, so that the output may lie on the other.
+// those of type T by the macro E, which also gets W. One of two operands may be
+// a scalar, which is read first, so that the output may be on the other.
 #define LS_SPAN_OF_ONE(name, E, D, O, T, W)                                    \
   static void name##_##D(const ls_elementwise *self, void *out,                \
                          const void *const *in, int64_t count) {               \
@@ -174,8 +174,8 @@ void ls_elementwise_loop(const ls_kernel_call *call, int64_t begin_block,
 // Fills the plan: applies `span` to all elements. Derives sizes, scalars and
 // in-place operands from the plan's types; with `half` it computes in f32.
 ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work);
-// Does the same with the span for operand 0's dtype, taken from `spans` or the
-// kernel table.
+// Does so with the span for operand 0's dtype, taken from `spans` or the kernel
+// table.
 //   LS_UNIMPLEMENTED  there is none.
 ls_status ls_elementwise_plan_by_dtype(ls_kernel_plan *plan,
                                        const ls_span spans[LS_DTYPE_COUNT],
@@ -250,13 +250,13 @@ static inline ls_lines_unit ls_lines_at(const ls_lines *lines, int64_t unit) {
 // Bytes that exceed the last cache of most machines; and bytes of a tile.
 enum { LS_STREAM_BYTES = 32 << 20, LS_STREAM_TILE = 1024 };
 
-// Returns true if `bytes`, read and written by a kernel, are so many that the
+// Returns true if a kernel that reads and writes `bytes` is so large that the
 // beginning of its result has left the caches when it ends.
 static inline bool ls_cpu_is_streamed(size_t bytes) {
   return bytes > LS_STREAM_BYTES;
 }
 
-// Returns true if such a kernel gains from streaming stores.
+// Returns true if streaming stores make such a kernel faster.
 static inline bool ls_cpu_streams(const ls_cpu_kernels *kernels, size_t bytes) {
   return kernels->stream != NULL && ls_cpu_is_streamed(bytes);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel column of ops.def as a table.
+// The column `kernel` of ops.def as a table.
 #include "engine/cpu/kernels/kernel.h"
 
 // Ops that the compiler handles itself, and ops that lowering replaces.

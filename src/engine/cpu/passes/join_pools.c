@@ -53,7 +53,8 @@ static bool is_convolution(const ls_node *node, ls_shape w) {
 }
 
 // ---- Changing --------------------------------------------------------------
-// Turns the node into one that also takes the maxima and returns their places.
+// Turns the node into one that also takes the maxima and returns their
+// positions.
 static ls_status become_pool(ls_rewrite *r, ls_node *node) {
   const ls_type y = ls_graph_type(r->graph, node->inputs[0]);
   ls_type outputs[] = {y, y};
@@ -107,7 +108,7 @@ static ls_node *maxima_before(const ls_rewrite *r, const ls_node *grad) {
   return NULL;
 }
 
-// Returns true if all users of a gradient of maxima can take the places
+// Returns true if all users of a gradient of maxima can take the positions
 // instead.
 static bool all_take(const ls_rewrite *r, const ls_node *grad) {
   const ls_node_use *use = ls_rewrite_first_use(r, grad->id);
@@ -127,7 +128,7 @@ static ls_status join_gradient(ls_rewrite *r, ls_node *grad) {
   if (maxima == NULL) maxima = grad;
   if (maxima->type != LS_OP_POOL_MAX)
     LS_RETURN_IF_ERROR(become_pool(r, maxima));
-  // Users of `grad` itself come after the others.
+  // Users of `grad` itself are changed after the others.
   for (uint32_t i = 0; i < takers; ++i)
     LS_RETURN_IF_ERROR(take_places(r, ls_rewrite_first_use(r, grad->id)->user,
                                    d, ls_ref(maxima->id, 1)));

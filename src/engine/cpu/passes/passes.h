@@ -7,7 +7,7 @@
 
 #include "engine/backend.h"
 
-// Applies all of them, in order; `prepare` of engine/backend.h.
+// Applies all rewrites, in order; it is `prepare` of engine/backend.h.
 ls_status ls_cpu_prepare(ls_backend *backend, ls_program *program);
 
 // Moves a relu's gradient, and sums over positions, of the gradient of window

@@ -82,7 +82,7 @@ static bool is_pure(const ls_node *node) {
            (LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_MERGE | LS_OP_LINEAR));
 }
 
-// ---- What gives what -------------------------------------------------------
+// ---- Gradients that can compute again --------------------------------------
 static const again_row *row_of(const ls_node *op) {
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     if (rows[i].op == op->type) return &rows[i];
@@ -93,9 +93,8 @@ static bool is_same_type(ls_type a, ls_type b) {
   return a.dtype == b.dtype && ls_shape_equal(a.shape, b.shape);
 }
 
-// Returns true if `node` is the gradient of `op` by its operand 0. A varying
-// node cannot compute again a value that is the same on all replicas, nor the
-// reverse.
+// Returns true if `node` is the gradient of `op` for operand 0. A varying node
+// cannot recompute a value that is the same on all replicas, nor the reverse.
 static bool is_gradient(const plan *p, const again_row *row, const ls_node *op,
                         const ls_node *node) {
   if (node->type != row->gradient || node->id <= op->id ||
@@ -111,7 +110,7 @@ static bool is_gradient(const plan *p, const again_row *row, const ls_node *op,
   return true;
 }
 
-// Searches the users of the operand that has the fewest.
+// Searches the users of the operand with the fewest users.
 static void find_gradient(plan *p, const ls_node *op) {
   const again_row *row = row_of(op);
   if (row == NULL || p->of[op->id].fixed) return;
@@ -161,8 +160,9 @@ static ls_status find_fates(plan *p) {
   return ls_ok();
 }
 
-// ---- Who can wait ----------------------------------------------------------
-// Returns true if `id` comes after the gradient, by itself or because it waits.
+// ---- Nodes that can wait ---------------------------------------------------
+// Returns true if `id` comes after the gradient, by its position or because it
+// waits.
 static bool is_behind(const plan *p, uint64_t id) {
   const uint64_t at = p->of[id].giver != 0 ? p->of[id].giver : id;
   return at >= p->gradient && id != p->gradient;
@@ -177,7 +177,7 @@ static bool lives_on(const plan *p) {
 
 // Visits all dependents of `user` that come before the gradient. Returns false
 // if one of them must stay: then so must all nodes that led there, and neither
-// they nor the visited ones are searched again.
+// these nor the visited ones are searched again.
 static bool can_wait(plan *p, uint64_t user) {
   const size_t before = p->num_waiting;
   size_t depth = 0;
@@ -202,7 +202,7 @@ static bool can_wait(plan *p, uint64_t user) {
   return true;
 }
 
-// Finds the nodes that shall wait: users of y after the last one that cannot,
+// Finds the nodes that are to wait: users of y after the last one that cannot,
 // and their dependents. Returns true if there are any.
 static bool find_waiting(plan *p) {
   p->num_waiting = 0;
@@ -227,7 +227,7 @@ static void decide(plan *p, const ls_node *op) {
     at->taken = ls_ref(op->id, 0);
     at->fixed = true;
   }
-  // The nodes that make operands of the op alone must stay before it.
+  // Nodes that make operands for the op only must stay before it.
   for (uint32_t i = own->row->shared; i < op->num_inputs; ++i)
     p->of[ls_ref_id(op->inputs[i])].fixed = true;
   p->of[p->gradient].gives = p->of[p->gradient].fixed = true;
@@ -235,7 +235,7 @@ static void decide(plan *p, const ls_node *op) {
   p->changed = true;
 }
 
-// ---- Writing it down -------------------------------------------------------
+// ---- Applying the decisions ------------------------------------------------
 static ls_status become_giver(const plan *p, const ls_node *op) {
   const again_row *row = p->of[op->id].row;
   ls_node *node = node_at(p, p->of[op->id].gradient);
@@ -250,8 +250,8 @@ static ls_status become_giver(const plan *p, const ls_node *op) {
   return ls_rewrite_set_inputs(p->r, node, inputs, count);
 }
 
-// Writes the decisions: nodes that wait take y from the gradient and follow it,
-// in their previous order.
+// Applies the decisions: nodes that wait take y from the gradient and follow
+// it, in their previous order.
 static ls_status write_down(plan *p) {
   const uint64_t count = p->r->graph->num_nodes;
   for (uint64_t id = 1; id <= count; ++id)

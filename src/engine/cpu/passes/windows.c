@@ -65,8 +65,8 @@ static ls_status relu_before(ls_rewrite *r, ls_node *relu) {
   return ls_rewrite_set_inputs(r, relu, given, LS_COUNT_OF(given));
 }
 
-// Returns the operand of a sum over all but the last dimension, also where
-// these were reshaped into one; else none.
+// Returns the operand of a sum over all but the last dimension, even if these
+// were reshaped to one; else none.
 static uint64_t summed_places(const ls_graph *graph, const ls_node *sum) {
   const uint64_t input = sum->inputs[0];
   const ls_attr *axes = ls_node_attr(sum, LS_ATTR_ID_AXES);
@@ -90,7 +90,7 @@ static ls_status sum_before(ls_rewrite *r, ls_node *sum) {
       sum->type == LS_OP_REDUCE_SUM ? summed_places(r->graph, sum) : 0;
   const ls_node *grad =
       places != 0 ? ls_rewrite_match(r, places, LS_OP_WINDOW_MAX_GRAD) : NULL;
-  // With explicit padding a window may be empty, and gives nothing.
+  // With explicit padding a window may be empty, and then contributes nothing.
   if (grad == NULL || ls_node_attr(grad, LS_ATTR_ID_PADDING) != NULL)
     return ls_ok();
   const uint64_t windows = grad->inputs[1];

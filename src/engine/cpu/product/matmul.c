@@ -2,28 +2,28 @@
 //
 // Matrix products: matmul and dense.
 //
-// Every output is one chain of multiply-adds over k, in order, but for long
-// ones of f32 (products.h); then comes the bias, then the activation. f32
-// and f64 are the kernel table's product; 16-bit floats are widened and go the
-// same way, rounded once at the end; integers are a plain loop and wrap around.
+// Every output is one chain of multiply-adds over k, in order, except long ones
+// of f32 (products.h); then comes the bias, then the activation. f32 and f64
+// use the kernel table's product; 16-bit floats are widened, use that product,
+// and are rounded once at the end; integers are a plain loop and wrap around.
 //
 // The work is cut into units of a band of rows by a panel of columns. The bits
-// do not depend on cuts, so neighbouring units of one call are joined, and they
-// are numbered so that a part of them cuts the longer side of the result.
+// do not depend on cuts, so neighbouring units of one call are joined; units
+// are numbered so that a range of them cuts the longer side of the result.
 //
-// Each call copies what it uses of B unless tiles can read it where it is. For
-// many bands a first step brings B into such rows once.
+// Each call copies the part of B it uses unless tiles can read it in place. For
+// many bands a first step rearranges B once.
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 #include "engine/cpu/product/products.h"
 
-// Size of a unit: big enough that rearranging its parts of A and B is cheap
-// beside the work, and halved if there would be few of them.
+// Size of a unit: large enough that rearranging its parts of A and B is cheap
+// relative to the product; halved if there would be few units.
 enum { PANEL = 256, BAND = 128, LEAST_SIDE = 32, ENOUGH_UNITS = 6 };
 // Least multiply-adds of a block.
 enum { BLOCK_WORK = 1 << 19 };
-// Least bands and elements of B that are worth a step of their own; and floats
-// of a cache line, by which a block of that step takes B's columns or rows.
+// Least bands and elements of B that are worth a separate first step; and
+// floats of a cache line, the columns or rows of B in a block of that step.
 enum { MANY_BANDS = 4, LARGE_B = 1 << 14, LINE = 16 };
 
 typedef struct matmul_params {
@@ -246,7 +246,7 @@ static void read_sizes(const ls_kernel_plan *plan, matmul_params *self) {
 }
 
 // Returns true if the kernel can add the product to C without more scratch,
-// which it needs where chains are cut.
+// which cut chains would need.
 static bool can_add(const matmul_params *self,
                     ls_cpu_product_scratch_fn *scratch) {
   ls_cpu_product product = self->product;
@@ -301,7 +301,7 @@ static void cut_units(matmul_params *self) {
   self->units_per_block = ls_max_i64(1, BLOCK_WORK / ls_max_i64(1, work));
 }
 
-// Returns true if calls would copy B again and again.
+// Returns true if calls would copy the same part of B repeatedly.
 static bool is_worth_arranging(const matmul_params *self,
                                const ls_cpu_kernels *kernels) {
   const ls_cpu_product *p = &self->product;
@@ -312,7 +312,8 @@ static bool is_worth_arranging(const matmul_params *self,
          (p->b_transposed || p->ldb * sizeof(float) % LS_CPU_FEW_SETS == 0);
 }
 
-// Rows an odd number of cache lines apart use all sets of a cache.
+// Chooses a pitch of an odd number of cache lines: such rows use all sets of a
+// cache.
 static void plan_arranging(matmul_params *self, ls_kernel_plan *plan) {
   const ls_cpu_product *p = &self->product;
   self->arranged_ldb = ((p->n + LINE - 1) / LINE | 1) * LINE;
@@ -336,7 +337,7 @@ ls_status kernel_matmul(ls_kernel_plan *plan) {
                               activation->as.string);
     self->product.activation = LS_CPU_ACTIVATION_RELU;
   }
-  // Leading dimensions are rows only if B has none.
+  // Leading dimensions count as rows only if B has none.
   if (self->dtype == LS_DTYPE_F32 && plan->in[1].shape.rank == 2 &&
       ls_product_has_parts(&self->product))
     return ls_product_parts_prepare(&self->product, self->has_bias, plan);

@@ -9,8 +9,8 @@ enum { LONG_K = 4096, FEW_COLUMNS = 256 };
 enum { PART_K = 1024, LINE = 16, MOST_PARTS = 8 };
 // Rows of a block of the first step, elements of a block of the second.
 enum { BAND = 384, STRETCH = 4096 };
-// If the parts' sums have more bytes there is one step; and the rows of its
-// blocks: enough blocks to share without cutting along k.
+// If the parts' sums have more than MANY_BYTES there is one step, with blocks
+// of TALL_BAND rows: enough blocks to share without cutting along k.
 enum { MANY_BYTES = 4 << 20, TALL_BAND = 128 };
 
 typedef struct parts_params {

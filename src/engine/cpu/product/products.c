@@ -24,7 +24,7 @@ typedef struct products_params {
 enum { MOST_LEVELS = 33 };
 
 // A block of the result and its complete subtrees, which wait for their
-// sibling: each in a buffer of its own, or in none if none of its replicas
+// siblings: each in its own buffer, or in none if none of its replicas
 // contributes.
 typedef struct block {
   int64_t m0, n0, rows, columns;
@@ -119,7 +119,7 @@ static void multiply_scaled(const products_params *self,
   }
 }
 
-// Makes a replica's product a subtree of its own, or adds it to the last one.
+// Makes a replica's product a new subtree, or adds it to the last one.
 static void add_contribution(const products_params *self,
                              const ls_kernel_call *call, block *b,
                              uint32_t part, uint32_t lane, bool adds) {

@@ -12,11 +12,11 @@
 
 #include "engine/cpu/kernels/kernel.h"
 
-// Replicas whose operands lie one after the other: for each, [k, m] transposed,
-// times [k, n], times `scale` if that is wanted.
+// Replicas whose operands are concatenated: for each, [k, m] transposed, times
+// [k, n], times `scale` if given.
 typedef struct ls_cpu_product_part {
   uint32_t first, replicas;
-  uint32_t skipped;  // Replicas in the operands that come before the first one.
+  uint32_t skipped;  // Replicas in the operands before the first one used.
   int64_t k;
   double scale;
   bool scales;
@@ -38,7 +38,7 @@ ls_status ls_cpu_products_prepare(const ls_cpu_products *products,
                                   ls_kernel_plan *plan);
 
 // ---- Parts -----------------------------------------------------------------
-// Products with sums so long, for columns so few, that units of the result
+// Products with such long sums, and so few columns, that units of the result
 // alone would be inefficient: each would rearrange all of an operand for few
 // multiply-adds.
 //

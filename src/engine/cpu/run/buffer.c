@@ -5,9 +5,9 @@
 #include "engine/cpu/run/instance.h"
 #include "lockstep/shape_rules.h"
 
-// Sizes of a slab, and of the buffers that share one: smaller buffers share
-// pages anyway, larger ones have huge pages of their own. Buffers in a slab are
-// not a multiple of a page apart, to avoid aliasing where several are read and
+// Size of a slab, and of the largest buffer that shares one: tiny buffers share
+// pages anyway, large ones have their own huge pages. Buffers in a slab are not
+// a multiple of a page apart, to avoid aliasing where several are read and
 // written side by side.
 enum {
   SLAB_BYTES = 8 << 20,
@@ -216,7 +216,7 @@ void ls_cpu_write_zeros(ls_cpu_slabs *slabs, ls_buffer *const *buffers,
                         size_t count, const ls_cpu_team *team) {
   const ls_kernel_call call = {.params = buffers};
   size_t num_bytes = 0;
-  // Serializes the binding of programs that share variables.
+  // Programs that share variables are bound one at a time.
   ls_mutex_lock(&slabs->lock);
   for (size_t i = 0; i < count; ++i)
     if (buffers[i] != NULL && is_blank((const cpu_buffer *)buffers[i]))

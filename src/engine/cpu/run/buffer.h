@@ -2,13 +2,13 @@
 //
 // Buffers: the memory of variables.
 //
-// A model has many variables of a middling size. In pages of 4 KiB the page
-// faults of their first touch cost more than drawing their values, so they
-// share slabs in huge pages. A slab lives as long as one of its buffers, and
-// while it is being filled.
+// A model has many variables of medium size. In pages of 4 KiB the page faults
+// of their first touch cost more than drawing their values, so they share slabs
+// in huge pages. A slab lives as long as one of its buffers, and while it is
+// being filled.
 //
 // The zeros of a new buffer are written when a program is bound to it, by all
-// threads: most buffers are given a value before that.
+// threads: most buffers get a value before that.
 //
 // Thread-safe.
 #ifndef LS_ENGINE_CPU_RUN_BUFFER_H_
@@ -23,7 +23,7 @@ typedef struct ls_cpu_slab ls_cpu_slab;
 
 typedef struct ls_cpu_slabs {
   ls_mutex lock;
-  ls_cpu_slab *open;  // The slab being filled, or NULL. Guarded.
+  ls_cpu_slab *open;  // The slab being filled, or NULL. Under the lock.
 } ls_cpu_slabs;
 
 ls_status ls_cpu_slabs_init(ls_cpu_slabs *slabs);
@@ -54,9 +54,9 @@ ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
 // random weights.
 //
 // A model's weights are made one after another, and nobody reads them before a
-// step is bound to them. So fills are deferred: idle workers compute them, in
-// their order, while the caller builds, traces and compiles; a thread that
-// needs a value helps until all fills are done.
+// step is bound to them. So idle workers compute them, in order, while the
+// caller builds, traces and compiles; a thread that needs a value helps until
+// all fills are done.
 //
 // Thread-safe.
 
@@ -66,7 +66,7 @@ typedef struct ls_cpu_fill {
   ls_executable *executable;  // Retained; NULL once all blocks are done.
   void *data;
   uint64_t step, seed;
-  // Number of blocks that were started, and that are not done.
+  // Numbers of blocks that were started, and that are not finished.
   int64_t begun, left;
 } ls_cpu_fill;
 

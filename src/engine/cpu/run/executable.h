@@ -2,11 +2,10 @@
 //
 // The result of compiling: flat instruction streams and a memory plan.
 //
-// One array holds every stream. The shared stream starts at 0; each replicate
-// op has a lane stream of its own, which all its lanes run. The state of a
-// stream is {pc, bases}: an operand is a place, `bases[place.base]` + 64
-// `place.line`. Only a few bases differ from lane to lane, so one set of
-// instructions serves all lanes.
+// One array holds all streams. The shared stream starts at 0; each replicate op
+// has a lane stream, which all its lanes run. The state of a stream is {pc,
+// bases}: an operand is a place, `bases[place.base]` + 64 `place.line`. Only a
+// few bases differ between lanes, so one set of instructions serves all lanes.
 //
 // An executable is immutable and may be used from any thread.
 #ifndef LS_ENGINE_CPU_RUN_EXECUTABLE_H_
@@ -19,23 +18,23 @@
 
 typedef enum ls_cpu_code {
   LS_CPU_NOTHING,  // Removed when compiling ends.
-  LS_CPU_KERNEL,   // Calls `loop` over all blocks; `number`: by a thread team.
+  LS_CPU_KERNEL,   // Calls `loop` on all blocks; `number`: by a thread team.
   LS_CPU_COPY,     // Copies `size` bytes.
-  LS_CPU_LABELS,   // Fails unless in 0 holds classes; params: ls_cpu_labels.
-  LS_CPU_BRANCH,   // Jumps to `target` unless in 0 holds.
+  LS_CPU_LABELS,   // Fails unless input 0 is classes; params: ls_cpu_labels.
+  LS_CPU_BRANCH,   // Jumps to `target` unless input 0 is true.
   LS_CPU_JUMP,
   // Loops: out 0 is a ls_cpu_loop_state.
   LS_CPU_LOOP_BEGIN,
-  // Counts; jumps to `target` once `size` trips are done, if > 0. `number` 1,
+  // Counts trips; jumps to `target` after `size` trips, if > 0. `number` 1,
   // also of END: trips are steps.
   LS_CPU_LOOP_NEXT,
   LS_CPU_LOOP_END,
-  // Stacks: operands and results as the op's; see stack.h.
+  // Stacks: operands and results of the ops; see stack.h.
   LS_CPU_STACK_NEW,   // Makes the empty stack of site `number`.
   LS_CPU_STACK_PUSH,  // Pushes `size` bytes.
   LS_CPU_STACK_POP,   // Pops `size` bytes; `number` 1: they are a stack.
   // Host calls: params is a ls_cpu_host. START has the inputs, FINISH the
-  // outputs; each has both where the kernel works on the operands themselves.
+  // outputs; each has both if the kernel works on the operands themselves.
   LS_CPU_HOST_START,
   LS_CPU_HOST_FINISH,  // Parks until the call is done.
   // Instructions of the shared stream for a replicate op.
@@ -54,7 +53,7 @@ typedef enum ls_cpu_code {
   LS_CPU_SELECT,
   LS_CPU_WAIT,  // Parks until value `number` is published.
   LS_CPU_TURN,  // Parks until all lower lanes have posted to slot `number`.
-  LS_CPU_POST,  // Adds in 0 to slot `number`; params: ls_cpu_merge.
+  LS_CPU_POST,  // Adds input 0 to slot `number`; params: ls_cpu_merge.
   // After a POST in a loop or branch: parks until the slot has its value, then
   // copies it into the lane.
   LS_CPU_MEET,
@@ -75,7 +74,7 @@ enum {
   LS_CPU_BASE_CONSTANTS,
   LS_CPU_BASE_SHARED,
   LS_CPU_BASE_FRAME,    // Per lane: values that live across a park.
-  LS_CPU_BASE_SCRATCH,  // Per worker: values that do not.
+  LS_CPU_BASE_SCRATCH,  // Per worker: other values.
   LS_CPU_BASE_FIXED,    // Number of the bases above.
 };
 
@@ -117,7 +116,7 @@ typedef struct ls_cpu_labels {
 ls_status ls_cpu_check_labels(const ls_cpu_labels *self, const void *labels);
 
 // The replicas of an op on all ranks, and the range of them that this rank
-// hosts: all of them without other ranks, and where there is one replica.
+// hosts: all of them with a single rank or a single replica.
 typedef struct ls_cpu_share {
   int32_t replicas;
   int32_t first, end;
@@ -143,7 +142,7 @@ typedef struct ls_cpu_host {
   uint32_t num_in, num_out;
   // Types of the inputs, then of the outputs, for one replica.
   const ls_type *types;
-  const size_t *sizes;  // The same, in bytes.
+  const size_t *sizes;  // Bytes of each operand, for one replica.
   // Bytes from one replica's operand to the next; 0: shared.
   const size_t *strides;
   // is_for_all: one instruction makes the calls of all replicas; each takes its
@@ -169,7 +168,7 @@ typedef struct ls_cpu_host {
 // Upper bound of the memory that the record of a host call needs.
 typedef struct ls_cpu_host_room {
   uint32_t operands;
-  size_t bytes;  // Each operand on lines of its own.
+  size_t bytes;  // Each operand is aligned to lines.
 } ls_cpu_host_room;
 
 // Returns the bytes of an operand in one call.
@@ -194,7 +193,7 @@ typedef struct ls_cpu_subtree {
 // The exchange of replicas that run as one batch. A merge exchanges the sums of
 // all subtrees, in order, which add up to the last operand, the result; a
 // gather exchanges the rows of the result; otherwise `num_results` results of
-// each replica, ordered as LAUNCH has them.
+// each replica are exchanged, ordered as in LAUNCH.
 typedef struct ls_cpu_exchange {
   ls_cpu_share share;
   const ls_cpu_merge *merge;  // NULL: exchanges results.
@@ -202,9 +201,9 @@ typedef struct ls_cpu_exchange {
   uint32_t num_subtrees, num_results;
 } ls_cpu_exchange;
 
-// A merge operand that its kernel writes straight into the partial sums on the
-// lanes where that saves a copy. On other lanes the kernel writes it into
-// `staging`, or adds to the partial sums if it can.
+// A merge operand that its kernel writes directly into the partial sums, on
+// lanes where that saves a copy. On other lanes the kernel writes it to
+// `staging`, or adds it to the partial sums if it can.
 typedef struct ls_cpu_contribution {
   const ls_cpu_merge *merge;
   ls_cpu_place partials, staging;
@@ -242,7 +241,7 @@ typedef struct ls_cpu_trips {
 typedef struct ls_cpu_note {
   const ls_node *node;
   const char *name;  // Name of the user's op.
-  const char *kind;  // Description, if it is not the op of `node`.
+  const char *kind;  // Description, if not that of `node`'s op.
   // "op 'a/b' (f.c:12)", for instructions that park or fail.
   const char *label;
   double flops;  // Floating-point operations of one run of the kernel.

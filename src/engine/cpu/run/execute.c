@@ -44,7 +44,7 @@ static bool use_stack(ls_instance *self, ls_cpu_worker *worker,
   return false;
 }
 
-// Returns false if the run has failed.
+// Checks labels. Returns false if the run has failed.
 static bool check_labels(ls_instance *self, ls_cpu_worker *worker, uint32_t pc,
                          void *const *operands) {
   const ls_executable *executable = self->executable;
@@ -77,7 +77,7 @@ static void meter_move(meter *m, ls_cpu_cost *next) {
   m->since = now_ns;
 }
 
-// Returns false if the run has failed.
+// Runs an EXCHANGE. Returns false if the run has failed.
 static bool run_exchange(ls_instance *self, ls_cpu_worker *worker, uint32_t pc,
                          ls_kernel_call *call) {
   const ls_executable *executable = self->executable;
@@ -263,7 +263,8 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
                            resolve_all(executable, worker, at));
       break;
     case LS_CPU_MEET:
-      // The last lane to post waits for the next round too, to keep the order.
+      // The lane that posts last also waits for the next round, to keep the
+      // order.
       parks = self->slots[at->number].generation == stream->generation ||
               self->round == stream->round;
       if (parks) break;
@@ -317,7 +318,7 @@ static ls_status set_bases(ls_instance *self, const ls_run_args *args) {
   const ls_program *program = executable->program;
   char **inputs = self->workers[0].bases + ls_cpu_base_inputs();
   for (size_t i = 0; i < program->num_inputs; ++i) {
-    // Inputs are never written.
+    // Casts const away: inputs are never written.
     inputs[i] = (char *)(uintptr_t)args->inputs[i];
   }
   char **outputs = self->workers[0].bases + ls_cpu_base_outputs(executable);
@@ -332,7 +333,7 @@ static ls_status set_bases(ls_instance *self, const ls_run_args *args) {
 
 // Initializes the state of a run.
 static ls_status init_run(ls_instance *self, const ls_run_args *args) {
-  // Replaces records that a failed run has abandoned.
+  // Makes records in place of those that a failed run has abandoned.
   LS_RETURN_IF_ERROR(ls_cpu_init_host(self));
   LS_RETURN_IF_ERROR(set_bases(self, args));
   LS_CPU_SET(self->step, args->step);
@@ -393,8 +394,7 @@ void ls_cpu_stop(ls_instance *self, ls_status status) {
   ls_cpu_worker_fail(&self->workers[0], status);
 }
 
-// Returns true if the variables hold values of whole trips at the current
-// position.
+// Returns true if variables hold values of whole trips at the current position.
 static bool is_between_trips(const ls_instance *self) {
   const ls_cpu_trips *trips = &self->executable->trips;
   const uint32_t pc = self->main.pc;

@@ -28,9 +28,8 @@ static void close_with_lock(ls_cpu_host_record *record) {
   if (is_over) ls_cpu_free_abandoned(record);
 }
 
-// Ends the call. May be called on any thread, even before the kernel's start
-// returns. After the lock is released the call, and with it the run, may be
-// gone.
+// Ends the call. May run on any thread, even before the kernel's start returns.
+// After the lock is released the call, and with it the run, may be freed.
 static void record_done(ls_host_call *call, ls_status status) {
   ls_cpu_host_record *record =
       (void *)((char *)call->engine - offsetof(ls_cpu_host_record, engine));
@@ -42,7 +41,7 @@ static void record_done(ls_host_call *call, ls_status status) {
   if (ls_status_is_ok(status) && host->kernel->take == NULL)
     status =
         ls_cpu_copy_strings(record, host->num_in, host->num_in + host->num_out);
-  // Read only after close_with_lock has ended the call.
+  // Readers wait until the record is closed below.
   record->status = status;
   if (!host->ends_at_once) close_with_lock(record);
 }
@@ -69,15 +68,15 @@ static void run_call(ls_host_job *job) {
 // ---- Starting --------------------------------------------------------------
 static size_t round_to_line(size_t size) { return (size + 63) & ~(size_t)63; }
 
-// Returns the index of a replica's part in a wide value; each rank stores only
-// its own parts.
+// Returns the index of a replica's part in a wide value, which has this rank's
+// parts only.
 static size_t part_index(const ls_cpu_host *host, int32_t replica) {
   return (size_t)(replica - host->share.first);
 }
 
-// Sets the operands that the kernel sees: copies of them, with the inputs
-// filled, or the operands themselves if the instruction has them. Wide ones
-// start at part `part`. Strings start out empty.
+// Sets the operands that the kernel sees: copies, with the inputs filled in, or
+// the instruction's operands themselves. Wide ones start at part `part`.
+// Strings start empty.
 static ls_status set_arguments(ls_cpu_host_record *record,
                                const ls_cpu_host *host, void *const *operands,
                                size_t part) {
@@ -161,8 +160,8 @@ static void call_here(ls_cpu_host_record *record) {
   close_with_lock(record);
 }
 
-// Starts the call, or ends it at once if `status`, that of its arguments, is an
-// error.
+// Starts the call, or ends it at once if `status`, the result of setting its
+// arguments, is a failure.
 static void start_call(ls_instance *self, ls_cpu_host_record *record,
                        ls_status status) {
   ls_host_threads *threads = self->host_threads;
@@ -236,7 +235,7 @@ void ls_cpu_start_host(ls_instance *self, ls_cpu_stream *stream,
   }
 }
 
-// ---- Taking ----------------------------------------------------------------
+// ---- Taking results --------------------------------------------------------
 static ls_status annotate_call(const ls_cpu_host_record *record,
                                ls_status status) {
   return ls_status_annotate(status, "in %s, replica %d", record->host->label,

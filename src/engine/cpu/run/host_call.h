@@ -4,9 +4,9 @@
 // later instruction waits until they end and takes the results.
 //
 // Kernels run on the runtime's host threads and work on copies of their
-// arguments, including the bytes of strings, so that a call which never ends
+// arguments, including the bytes of strings, so that a call that never ends
 // keeps only its own record of the run alive. Strings that a call returns are
-// copied when it is done; the copies live until the next run. A call has ended
+// copied when it ends; the copies live until the next run. A call has ended
 // when its kernel's start has returned and ls_host_done was called, in either
 // order. A failed run abandons a call that it cannot wait for: the record, and
 // the executable that the record retains, live until the call ends, and a new
@@ -15,7 +15,7 @@
 // Inline kernels are called on the run's thread, with the operands themselves;
 // those that end at once need no lock, and one record for all replicas.
 //
-// Calls of the shared stream have a record each, so several may be under way; a
+// Calls of the shared stream have a record each, so several may be running; a
 // lane has one call at a time.
 #ifndef LS_ENGINE_CPU_RUN_HOST_CALL_H_
 #define LS_ENGINE_CPU_RUN_HOST_CALL_H_
@@ -41,14 +41,14 @@ struct ls_cpu_host_record {
   uint64_t float_mode;  // The caller's mode, for the kernel's arithmetic.
   uint64_t run;         // See ls_run_args.
   int64_t queued;       // Time of submission, while a trace is recorded.
-  // Number of events still missing: the return of start, and ls_host_done.
+  // Number of missing end events: the return of start, and ls_host_done.
   int open;
   bool is_done;     // Atomic.
   bool needs_take;  // The kernel's `take` has not been called.
-  // The kernel has lent results that are read in its memory until `end`.
+  // The kernel has lent results, which are read in its memory until `end`.
   bool is_lent;
-  // Copies of lent outputs that cannot be read where they are (not aligned);
-  // made when first needed. NULL: none yet.
+  // Copies of lent outputs that are not aligned; made when first needed. NULL:
+  // none yet.
   char **copies;
   bool *is_out;  // Set while the call is under way, for other threads. Atomic.
   ls_status status;
@@ -74,11 +74,11 @@ void ls_cpu_deinit_host(ls_instance *self);
 ls_cpu_host_record **ls_cpu_record_at(ls_instance *self, size_t i);
 // Frees an abandoned record when its call has ended.
 void ls_cpu_free_abandoned(ls_cpu_host_record *record);
-// Copies the strings of operands `begin` to `end`, whose bytes the record does
-// not own, into the record.
+// Copies the strings of operands `begin` to `end`, whose bytes belong to
+// others, into the record.
 ls_status ls_cpu_copy_strings(ls_cpu_host_record *record, size_t begin,
                               size_t end);
-// Calls the kernel's take: writes the results to `outputs` and copies their
+// Calls the kernel's `take`: writes the results to `outputs` and copies their
 // strings, or drops the results if `outputs` is NULL.
 ls_status ls_cpu_take_results(ls_cpu_host_record *record, void *const *outputs);
 

@@ -19,8 +19,7 @@ static void destroy_record(ls_allocator *allocator,
   ls_release(allocator, record);
 }
 
-// The executable is released before the job is forgotten, and the label with
-// it.
+// Releases the executable, which owns the label, before the job is forgotten.
 void ls_cpu_free_abandoned(ls_cpu_host_record *record) {
   ls_host_threads *threads = record->threads;
   ls_allocator *allocator = threads->allocator;
@@ -55,7 +54,7 @@ ls_status ls_cpu_take_results(ls_cpu_host_record *record,
   return status;
 }
 
-// ---- What is given ---------------------------------------------------------
+// ---- Lent results ----------------------------------------------------------
 // Copies an unaligned lent result into the record.
 static ls_status copy_given(ls_cpu_host_record *record, size_t output,
                             const void **data) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Waiting for host calls: of the runs that one thread drives, and of a run that
-// has failed.
+// Waits for host calls: of the runs that one thread drives, and of a failed
+// run.
 #include "base/cancel.h"
 #include "base/runtime_internal.h"
 #include "engine/cpu/run/host_call.h"
@@ -24,8 +24,8 @@ bool ls_cpu_host_is_idle(ls_instance *self) {
   return is_idle;
 }
 
-// Returns true if a call made for all replicas has failed on one of them; that
-// is reported once the others have ended or stalled. Requires the lock.
+// Returns true if a call made for all replicas has failed on one of them; the
+// failure is reported once the others have ended or stalled. Requires the lock.
 static bool has_failed(const ls_instance *self) {
   for (uint32_t k = 0; self->sites != NULL && k < self->executable->num_sites;
        ++k)
@@ -54,7 +54,7 @@ static bool any_failed(ls_instance *const *instances, size_t count) {
   return false;
 }
 
-// Calls expired timers, or moves a simulated clock to the next one, in small
+// Calls expired timers, or moves a simulated clock to the next timer, in small
 // steps while a host function runs, because its time is real. Returns true if
 // timers were called or the clock has moved. Requires the lock, and releases it
 // meanwhile.
@@ -99,8 +99,8 @@ static bool wait_for_any(ls_instance *const *instances, size_t count) {
   return true;
 }
 
-// Returns the reason why a stalled run ends; the report lists the other runs
-// for the first one only.
+// Returns the reason why a stalled run ends; only the first run's report lists
+// the other runs.
 static ls_status find_stall_reason(ls_instance *self,
                                    ls_instance *const *instances,
                                    size_t count) {

@@ -2,10 +2,10 @@
 //
 // An instance: an executable with memory, on which runs work.
 //
-// A worker holds everything that a thread needs for itself: bases, operands,
-// scratch. The instance holds what streams share: slots, published values,
-// lanes. Worker 0 is the caller, who runs shared code; the others exist if some
-// launch of the executable has parts.
+// A worker holds all that one thread needs: bases, operands, scratch. The
+// instance holds what streams share: slots, published values, lanes. Worker 0
+// is the caller, which runs shared code; the others exist if some launch of the
+// executable has parts.
 #ifndef LS_ENGINE_CPU_RUN_INSTANCE_H_
 #define LS_ENGINE_CPU_RUN_INSTANCE_H_
 
@@ -82,7 +82,7 @@ struct ls_instance {
   ls_buffer **buffers;  // Retained; see rebind in engine/backend.h.
   ls_cpu_worker *workers;
   int num_workers;
-  ls_cpu_team team;  // Its scratch is owned by the instance.
+  ls_cpu_team team;  // With scratch that the instance owns.
   char *shared, *frames, *spares;
   size_t frame_stride;
 
@@ -106,14 +106,14 @@ struct ls_instance {
   bool is_at_end;       // The run failed with the end of data.
   uint64_t runs;        // Number of measured runs.
 
-  ls_host_threads *host_threads;  // The runtime's. NULL: no host calls.
-  bool host_is_ready;             // Every call has its record.
+  ls_host_threads *host_threads;  // Owned by the runtime. NULL: no host calls.
+  bool host_is_ready;             // All calls have their records.
   ls_cpu_site *sites;             // One per site of the executable.
   // Host calls that have ended; guarded by the host threads' lock.
   uint64_t host_done;
   // Host calls that have not ended; guarded by the host threads' lock.
   uint32_t host_running;
-  // The value of `host_done` that the run has seen before it waits.
+  // The value of `host_done` that the run has seen before waiting.
   uint64_t host_seen;
   uint64_t *steps;  // See ls_run_args.
   ls_cancel *cancels[LS_CANCELS];
@@ -127,7 +127,7 @@ static inline void *ls_cpu_resolve(const ls_cpu_worker *worker,
                   (uintptr_t)place.line * 64);
 }
 
-// Takes ownership of a failure; the worker keeps its first one.
+// Takes over a failure; the worker keeps its first one.
 void ls_cpu_worker_fail(ls_cpu_worker *worker, ls_status status);
 
 // Functions of the back end's table.

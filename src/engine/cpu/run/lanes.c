@@ -116,8 +116,8 @@ bool ls_cpu_post(ls_instance *self, ls_cpu_worker *worker, ls_cpu_stream *lane,
   return true;
 }
 
-// Adds up the values that all parts have posted to a slot, or places the
-// gathered rows.
+// Adds up the values that all parts have posted to a slot, or copies the
+// gathered rows to the result.
 static ls_status merge_parts(ls_instance *self,
                              const ls_cpu_instruction *post) {
   const ls_cpu_worker *caller = &self->workers[0];
@@ -179,7 +179,7 @@ static void merge_completed(ls_instance *self) {
   }
 }
 
-// ---- Sweeps ----------------------------------------------------------------
+// ---- Rounds ----------------------------------------------------------------
 // Sets the destination of a lane's contributions: on the stack, the partial sum
 // that the kernel adds to, or staging.
 static void place_contributions(const ls_instance *self, ls_cpu_worker *worker,
@@ -204,7 +204,7 @@ static void place_contributions(const ls_instance *self, ls_cpu_worker *worker,
 }
 
 // Sets the bases of a lane's values: `narrow` values have a place per lane,
-// `wide` ones hold one lane's part after the other. Returns the next place.
+// `wide` ones are concatenated. Returns the next place.
 static const ls_cpu_place *
 find_values(const ls_executable *executable, const ls_cpu_worker *worker,
             const ls_cpu_share *share, uint32_t replica,

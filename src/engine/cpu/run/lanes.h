@@ -2,13 +2,12 @@
 //
 // Lanes: how they start, run and merge the values that they post.
 //
-// A round runs every lane once, part by part: in each part in order of replica,
-// the parts at the same time if there are several. So lanes reach a merge in
-// their order within the part, on which its stack relies; where a host call
-// could change that order, the compiler has put a TURN instruction. After the
-// round all threads merge the slots that are complete in all parts, and only
-// then do lanes see the values: during a round nothing changes that two parts
-// read.
+// A round runs every lane once, part by part: within a part in order of
+// replica, several parts at the same time. So lanes reach a merge in order
+// within their part, on which its stack relies; where a host call could change
+// that order, the compiler has inserted a TURN instruction. After the round all
+// threads merge the slots that are complete in all parts, and only then do
+// lanes see the values: during a round nothing changes that two parts read.
 #ifndef LS_ENGINE_CPU_RUN_LANES_H_
 #define LS_ENGINE_CPU_RUN_LANES_H_
 

@@ -10,8 +10,8 @@ typedef struct preparation {
   size_t scratch;
 } preparation;
 
-// Prepares a kernel that no node asked for: op `type` from `num_in` operands to
-// one result.
+// Prepares a kernel without a node: op `type` from `num_in` operands to one
+// result.
 static ls_status prepare_step(preparation *self, uint16_t type,
                               const ls_type *in, size_t num_in, ls_type out,
                               ls_cpu_step *step) {
@@ -41,7 +41,7 @@ static ls_status prepare_step(preparation *self, uint16_t type,
   const ls_kernel_prepare prepare = ls_kernel_prepare_of(type);
   if (prepare == NULL) return ls_internal("op %u has no kernel", type);
   LS_RETURN_IF_ERROR(prepare(&plan));
-  // The merge needs kernels that can write the result over an operand.
+  // The merge needs kernels that may write the result over an operand.
   const uint32_t all_operands = type == LS_OP_CONVERT ? 0 : num_in == 2 ? 3 : 1;
   const bool scalar =
       num_in == 2 && in[1].shape.rank == 0 && in[0].shape.rank != 0;
@@ -110,8 +110,7 @@ static ls_status prepare_mean(preparation *self, ls_type wide,
   return prepare_step(self, LS_OP_MUL, in, 2, wide, &merge->scale);
 }
 
-// Prepares a gather: the rows of the replicas one after the other, without
-// partial results.
+// Prepares a gather: concatenates the replicas' rows, without partial results.
 static ls_status prepare_gather(ls_arena *arena, const ls_node *node,
                                 ls_type type, ls_cpu_merge *merge) {
   const ls_attr *rows = ls_node_attr(node, LS_ATTR_ID_ROWS);

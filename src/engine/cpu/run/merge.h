@@ -97,11 +97,10 @@ static inline void *ls_cpu_merge_left(const ls_cpu_merge *self, char *stack,
   return stack + (leaf->waiting - 1) * self->stride;
 }
 
-// Adds the contribution of a replica; those of all lower replicas come before
-// it. A value that lies in the buffer of ls_cpu_merge_left has been added to it
-// already. `wide` is a free buffer of `bytes` if there is a widen step. After
-// the last contribution the sum is in `sum`, or at the bottom of the stack if
-// `sum` is NULL.
+// Adds a replica's contribution, after those of all lower replicas. A value in
+// the buffer of ls_cpu_merge_left has been added to it already. `wide` is a
+// free buffer of `bytes` if there is a widen step. After the last contribution
+// the sum is in `sum`, or at the bottom of the stack if `sum` is NULL.
 void ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
                       const ls_cpu_leaf *leaf, const void *value, char *stack,
                       void *sum, void *wide);

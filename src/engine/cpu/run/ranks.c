@@ -45,7 +45,7 @@ size_t ls_cpu_ranks_pieces(const ls_executable *executable) {
   if (executable->trunk == NULL) return 0;
   const size_t results =
       (size_t)executable->num_gathered * (size_t)executable->replicas;
-  // Subtrees are at least as many as ranks.
+  // There are at least as many subtrees as ranks.
   const size_t subtrees = executable->num_subtrees;
   return results > subtrees ? results : subtrees;
 }
@@ -158,15 +158,15 @@ ls_status ls_cpu_exchange_results(ls_instance *self) {
       self, &launch->share, instruction->operand + instruction->num_in,
       launch->num_gathered);
   // Launches are numbered after the slots. Positions of instructions would not
-  // do: they differ between ranks.
+  // do, as they differ between ranks.
   const uint32_t number = executable->num_slots + launch->index;
   return ls_status_annotate(exchange_pieces(self, number, 0, count),
                             "with the results of replicas");
 }
 
-// ---- Side by side ----------------------------------------------------------
+// ---- Batched replicas ------------------------------------------------------
 // Returns how many complete subtrees wait for their sibling after the replicas
-// before `end`: the ones of that number; 1 after the last replica.
+// before `end`: the number of ones of `end`; 1 after the last replica.
 static uint32_t count_waiting(uint32_t end, uint32_t replicas) {
   return end == replicas ? 1 : (uint32_t)__builtin_popcount(end);
 }
@@ -231,7 +231,7 @@ ls_status ls_cpu_ranks_agree(ls_instance *self,
       host->label);
 }
 
-// ---- Meeting ---------------------------------------------------------------
+// ---- Comparing ids ---------------------------------------------------------
 static ls_status check_same_ids(const ls_trunk *trunk, const char *ids) {
   for (int32_t k = 1; k < trunk->ranks; ++k) {
     const char *id = ids + k * LS_CPU_NUMERICS_ID_SIZE;
@@ -250,7 +250,7 @@ static ls_status exchange_ids(ls_trunk *trunk, const char *id, char *ids,
     pieces[k] = (ls_trunk_piece){ids + k * LS_CPU_NUMERICS_ID_SIZE,
                                  LS_CPU_NUMERICS_ID_SIZE, k};
   memcpy(pieces[trunk->rank].data, id, LS_CPU_NUMERICS_ID_SIZE);
-  // Identifies no program.
+  // A name that no program uses.
   const ls_trunk_name name = {.merge = UINT32_MAX};
   LS_RETURN_IF_ERROR(
       trunk->exchange(trunk, &name, pieces, (size_t)trunk->ranks));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The flight recorder: the last events of each worker.
+// Flight recorder: the last events of each worker.
 //
-// Always on, so it must cost next to nothing: no lock, no clock, two stores an
-// event, and few events: a stream ran from here to there, a host call, the
-// start of a step. The pc of a stream is its current position. Another thread
-// that reads the events sees each half of an event whole, but the halves may
-// belong to an old and a new event.
+// It is always on, so it must cost next to nothing: no lock, no clock, two
+// stores per event, and few events: a range of instructions that a stream ran,
+// a host call, the start of a step. The pc of a stream is its current position.
+// Another thread that reads the events sees each half of an event whole, but
+// the halves may belong to an old and a new event.
 #ifndef LS_ENGINE_CPU_RUN_RECORDER_H_
 #define LS_ENGINE_CPU_RUN_RECORDER_H_
 
@@ -28,7 +28,7 @@ enum { LS_CPU_EVENTS = 32, LS_CPU_MAIN = -1 };
 
 typedef struct ls_cpu_event {
   uint64_t path;  // Positions of instructions: from << 32 | to.
-  uint64_t who;   // kind << 32 | replica, as 32 bits; LS_CPU_MAIN: shared code.
+  uint64_t who;   // kind << 32 | replica; LS_CPU_MAIN: shared code.
 } ls_cpu_event;
 
 // The newest LS_CPU_EVENTS of a worker.

@@ -14,8 +14,8 @@ static inline int64_t ls_cpu_span_begin(const ls_instance *self) {
   return ls_span_begin(self->executable->backend->runtime);
 }
 
-// Ends the span of a stream that ran from an instruction to where it parks or
-// ends.
+// Ends the span of a stream that ran from an instruction to its current
+// position.
 void ls_cpu_span_stream(const ls_instance *self, const ls_cpu_stream *stream,
                         uint32_t pc, int64_t began);
 // Ends the span of a round over all lanes of a launch.

@@ -37,7 +37,7 @@ void ls_cpu_stacks_reset(ls_cpu_stacks *self) {
   if (self->taken == 0) return;
   for (size_t i = 0; i < self->num_pools; ++i) {
     ls_cpu_stack_pool *pool = &self->pools[i];
-    // The newest is pushed first, so the oldest is taken first again.
+    // Pushes the newest first, so that the oldest is taken first again.
     pool->free = NULL;
     for (ls_cpu_stack *at = pool->made; at != NULL; at = at->next_made) {
       at->count = 0;

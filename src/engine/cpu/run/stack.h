@@ -42,8 +42,8 @@ typedef struct ls_cpu_stacks {
 ls_status ls_cpu_stacks_init(ls_cpu_stacks *self, ls_allocator *allocator,
                              uint32_t num_sites, size_t num_streams);
 void ls_cpu_stacks_deinit(ls_cpu_stacks *self);
-// Returns stacks to their pools that a failed run, or one that dropped stacks,
-// has left; call it before a run.
+// Returns stacks to their pools, which a failed run may have left outside; call
+// before a run.
 void ls_cpu_stacks_reset(ls_cpu_stacks *self);
 
 static inline ls_cpu_stack_pool *ls_cpu_stacks_of(const ls_cpu_stacks *self,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/run/team.h"
 
-// Rates of the machine these were measured on: a core does 100 flops and moves
-// 30 bytes of cached data a nanosecond; waking a parked thread takes 15 to 90
-// us, a spinning one 0.4.
+// Measured on machines where a core does 100 flops and moves 30 bytes of cached
+// data per nanosecond, and waking takes 15 to 90 us for a parked thread, 0.4
+// for a spinning one.
 enum { FLOPS_PER_NS = 100, BYTES_PER_NS = 30, WORTH_NS = 20000 };
 
 double ls_cpu_team_nanos(double flops, size_t bytes) {

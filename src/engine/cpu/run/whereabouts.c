@@ -11,7 +11,7 @@
 #include "engine/cpu/run/host_call.h"
 #include "engine/cpu/run/lanes.h"
 
-// ---- Places ----------------------------------------------------------------
+// ---- Positions -------------------------------------------------------------
 static void print_place(const ls_instance *self, uint32_t pc, ls_text *text) {
   const ls_executable *executable = self->executable;
   const ls_cpu_note *note = &executable->notes[pc];
@@ -31,7 +31,7 @@ static void print_place(const ls_instance *self, uint32_t pc, ls_text *text) {
   }
 }
 
-// Returns the activity of a stream that stands at an instruction.
+// Describes the activity of a stream at an instruction.
 static const char *activity_at(const ls_cpu_instruction *at) {
   switch (at->code) {
   case LS_CPU_WAIT:
@@ -301,7 +301,7 @@ static void print_places(const ls_instance *self, ls_text *text) {
     print_host_time(self, pc, text);
   }
   ls_text_append_char(text, '\n');
-  // The lanes are those of this launch: a running program may reach the next.
+  // Uses one launch throughout: a running program may reach the next meanwhile.
   const ls_cpu_instruction *launch = LS_CPU_SEEN(self->launch);
   if (LS_CPU_SEEN(self->num_running) > 0 && launch != NULL) {
     print_all_lanes(self, launch->params, text);
@@ -320,7 +320,9 @@ static ls_status make_report(const ls_instance *self, ls_code code,
   ls_text text;
   ls_text_init(&text, self->allocator);
   ls_cpu_print_whereabouts(self, &text);
-  if (text.size > 0) text.data[text.size - 1] = '\0';  // The last newline.
+  if (text.size > 0)
+    text.data[text.size - 1] = '\0';  // Removes the last
+                                      // newline.
   ls_status status = LS_STATUS(code, "%s\n%s", summary, ls_text_data(&text));
   ls_text_deinit(&text);
   return status;
@@ -335,7 +337,9 @@ ls_status ls_cpu_deadlock(const ls_instance *self) {
 void ls_cpu_print_other(const ls_instance *self, ls_text *text) {
   ls_text_append(text, "\nand another run in ");
   print_places(self, text);
-  if (text->size > 0) text->data[--text->size] = '\0';  // The last newline.
+  if (text->size > 0)
+    text->data[--text->size] = '\0';  // Removes the last
+                                      // newline.
 }
 
 // Appends the positions of the other runs that the same thread drives, and of
@@ -348,7 +352,9 @@ static ls_status add_others(ls_status status, const ls_instance *self,
     if (parts[i] == self) continue;
     ls_text_append(&text, "\nand another part in ");
     print_places(parts[i], &text);
-    if (text.size > 0) text.data[--text.size] = '\0';  // The last newline.
+    if (text.size > 0)
+      text.data[--text.size] = '\0';  // Removes the last
+                                      // newline.
   }
   ls_cpu_backend_print_others(self, parts, count, &text);
   ls_status with_others = status;

@@ -32,8 +32,8 @@ static ls_cpu_head_place find_head_place(uint32_t operand, ls_shape shape,
                              shape.dim[2]};
 }
 
-// Finds q, k and v in the operands from number `first` on: three operands, or
-// all three side by side in one.
+// Finds q, k and v among the operands from number `first` on: three operands,
+// or one in which they are concatenated.
 static void find_qkv(ls_cpu_attention_params *self, const ls_kernel_plan *plan,
                      uint32_t first) {
   ls_cpu_head_place *const places[] = {&self->q, &self->k, &self->v};
@@ -124,7 +124,7 @@ static ls_status plan_attention(ls_kernel_plan *plan, uint32_t first,
   return ls_ok();
 }
 
-// Counts the scores of a head that are computed.
+// Counts the scores of a head that are actually computed.
 static double scores_of(const ls_cpu_attention_params *self) {
   const double rows = (double)self->q.rows, keys = (double)self->k.rows;
   if (!self->causal) return rows * keys;

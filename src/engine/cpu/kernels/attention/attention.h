@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of attention for one head of floats. Like those of kernels.h they
+// Kernels of attention for one head of floats. Like those of kernels.h they
 // exist once per instruction set and give the same bits in each.
 //
 // Every product is one chain of fused multiply-adds over its inner size from
-// +0, of keys in order; with causal attention only of keys that the query sees,
-// whatever the others hold. The gradients of keys and values add up bands of
-// queries from the last one, each in order. Softmax is that of kernels.h.
+// +0, in order of keys; with causal attention only of keys that the query
+// attends to, whatever the others hold. The gradients of keys and values add up
+// bands of queries from the last one, each in order. Softmax is that of
+// kernels.h.
 #ifndef LS_ENGINE_CPU_KERNELS_ATTENTION_ATTENTION_H_
 #define LS_ENGINE_CPU_KERNELS_ATTENTION_ATTENTION_H_
 
 #include <stdbool.h>
 #include <stddef.h>
 
-// Rows that lie `pitch` elements apart.
+// Rows whose starts are `pitch` elements apart.
 typedef struct ls_cpu_head_rows {
   float *data;  // Read-only for operands.
   size_t pitch;

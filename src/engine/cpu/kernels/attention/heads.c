@@ -202,7 +202,8 @@ static query_band band_at(const ls_cpu_attention_params *self, int64_t begin) {
   return b;
 }
 
-// Returns how many keys a query of the band uses; the rest of its row is 0.
+// Returns the number of keys that a query of the band attends to; the rest of
+// its row is 0.
 static int64_t count_seen_keys(const ls_cpu_attention_params *self,
                                const query_band *b, int64_t row) {
   return self->causal ? b->begin + row + 1 : b->keys;

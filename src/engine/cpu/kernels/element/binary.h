@@ -8,7 +8,8 @@
 #define LS_ADD_INTEGER(T, W, x, y) ((T)((W)(x) + (W)(y)))
 #define LS_SUB_INTEGER(T, W, x, y) ((T)((W)(x) - (W)(y)))
 #define LS_MUL_INTEGER(T, W, x, y) ((T)((W)(x) * (W)(y)))
-// x / 0 is all bits set (-1 if signed), and the least number over -1 is itself.
+// Division: x / 0 has all bits set (-1 if signed), and the least number / -1 is
+// itself.
 #define LS_DIV_SIGNED(T, W, x, y)                                              \
   ((T)((y) == 0 ? (T)-1 : (y) == -1 ? (T)(0 - (W)(x)) : (T)((x) / (y))))
 #define LS_DIV_UNSIGNED(T, W, x, y) ((T)((y) == 0 ? (T) ~(W)0 : (T)((x) / (y))))
@@ -19,7 +20,8 @@
 #define LS_SUB_FLOAT(T, W, x, y) ((x) - (y))
 #define LS_MUL_FLOAT(T, W, x, y) ((x) * (y))
 #define LS_DIV_FLOAT(T, W, x, y) ((x) / (y))
-// A NaN on the left is tested; one on the right makes the comparison false.
+// Maxima and minima: a NaN on the left is tested; one on the right makes the
+// comparison false.
 #define LS_MAX_FLOAT(T, W, x, y) ((((x) > (y)) | ((x) != (x))) ? (x) : (y))
 #define LS_MIN_FLOAT(T, W, x, y) ((((x) < (y)) | ((x) != (x))) ? (x) : (y))
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/kernels/element/chain.h"
 
-// Two steps are no faster as three stages than as spans that find their
-// operands in the first cache.
+// Shorter chains are no faster than spans, which find their operands in the
+// first cache.
 enum { LEAST_STEPS = 3 };
 
 // Builds the stages of steps [begin, end). `held` is the slot whose value is in
@@ -42,8 +42,8 @@ static bool has_stage(const ls_cpu_chains *chains, const ls_fused_step *step) {
   return chains->unary[op] != NULL || chains->binary[op][0][0] != NULL;
 }
 
-// Returns true if the result of step `i` must be stored in its slot: something
-// reads it that does not find it in the accumulator.
+// Returns true if the result of step `i` must be stored in its slot: a later
+// step reads it from there, not from the accumulator.
 static bool must_store(const chain *self, uint32_t i) {
   const uint8_t slot = result_of(&self->steps[i]);
   for (uint32_t j = i + 1; j < self->num_steps; ++j) {
@@ -55,7 +55,7 @@ static bool must_store(const chain *self, uint32_t i) {
 }
 
 // Chooses the array to keep in registers: the one that the chain reads most
-// often, at least three times, and never writes. Fewer reads are as cheap from
+// often, at least three times, and never writes. Fewer reads cost no more from
 // memory.
 static uint8_t choose_kept(const chain *self) {
   uint32_t reads[LS_FUSED_SLOTS] = {0};

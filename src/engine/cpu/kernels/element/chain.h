@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Chains: elementwise steps on f32 that pass their results on in registers.
+// Chains: elementwise steps on f32 that pass results on in registers.
 //
 // A chain is a list of stages of a machine with one accumulator, a few vectors
 // wide. A stage loads it, combines it with an operand, or stores it, and calls
 // the next stage with the accumulator as arguments: where the compiler makes
-// that a jump, only the operands that a stage names go through memory. Beside
-// the accumulator the machine keeps one array that is read often.
+// that a jump, only the stage's operands go through memory. Besides the
+// accumulator the machine keeps one array that is read often.
 //
 // Each element sees the operations of the steps, in their order, each rounded,
 // so the bits are those of the spans (kernels/loops.h).
@@ -35,7 +35,7 @@ enum { LS_CHAIN_KEPT, LS_CHAIN_ARRAY, LS_CHAIN_NUMBER, LS_CHAIN_SOURCES };
 // it.
 enum { LS_CHAIN_PLUS, LS_CHAIN_MINUS, LS_CHAIN_FROM, LS_CHAIN_ENDS };
 
-// The stages of an instruction set. NULL: the op has none.
+// The stages for one instruction set. NULL: no stage for the op.
 struct ls_cpu_chains {
   // Runs stages, the last being `store_last`, on a multiple of
   // LS_CHAIN_ELEMENTS elements. slots[i] points to the start of an array, or to
@@ -51,8 +51,8 @@ struct ls_cpu_chains {
 
 typedef struct ls_fused_step ls_fused_step;
 
-// Gives stages to the steps that can be chained. Slots from `registers` on are
-// not read after the last step. Where two slots are one array, only one is
+// Assigns stages to the steps that can be chained. Slots from `registers` on
+// are not read after the last step. If two slots are one array, only one is
 // written, and from then on the other is not read. Returns false without
 // memory.
 bool ls_chain_steps(ls_arena *arena, const ls_cpu_chains *chains,

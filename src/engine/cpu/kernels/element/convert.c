@@ -110,7 +110,8 @@ typedef struct half_convert {
   int64_t count;
   ls_dtype from, to;
   size_t from_size, to_size;
-  // To f32 and from it; NULL: that side is f32 itself, or the 16-bit float.
+  // To f32 and from it; NULL: no conversion on that side but that of the 16-bit
+  // float.
   ls_span before, after;
 } half_convert;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/kernels/element/chain.h"
 
-// Elements of a tile. With fewer the cost of a step shows, more leave the first
-// cache. Registers are 48 floats further apart than they are long, so that no
-// two alias.
+// Elements of a tile. Smaller tiles pay more per step, larger ones leave the
+// first cache. Registers are 48 floats further apart than they are long, so
+// that no two alias.
 enum { TILE = 512, REGISTER_BYTES = TILE * 8 + 48 * 4 };
 
 size_t ls_fused_scratch(const ls_fused *fused) {
@@ -52,7 +52,8 @@ void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,
   char *slots[LS_FUSED_SLOTS];
   uint32_t n = 0;
   for (uint32_t i = 0; i < self->num_in; ++i)
-    slots[n++] = (char *)(uintptr_t)call->in[i];  // Inputs are only read.
+    slots[n++] = (char *)(uintptr_t)call->in[i];  // Casts const away: inputs
+                                                  // are only read.
   for (uint32_t i = 0; i < self->num_out - self->num_streamed; ++i)
     slots[n++] = call->out[i];
   const uint32_t num_arrays = n;

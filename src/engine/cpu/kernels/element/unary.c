@@ -2,7 +2,7 @@
 //
 // Elementwise ops of one operand.
 //
-// Integers wrap around. Those of floats are in isa/span.c and isa/elementary.c.
+// Integers wrap around. Float versions are in isa/span.c and isa/elementary.c.
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 

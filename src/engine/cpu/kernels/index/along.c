@@ -13,7 +13,7 @@
 typedef struct along_params {
   ls_lines lines;  // Lines of x.
   int64_t picks;   // Size of the indices along the axis.
-  int64_t across;  // 1, or 0 if lines are not side by side.
+  int64_t across;  // 1; or 0 if lines are not adjacent columns.
   ls_dtype index;
   size_t element;
   void (*row)(const struct along_params *self, void *out, const void *in,
@@ -36,7 +36,7 @@ typedef struct along_params {
   }
 LS_EACH_SIZE(TAKE, take)
 
-// `out` is the first row of the result, `in` a row of the updates.
+// Adds updates: `out` is the first row of the result, `in` a row of updates.
 #define ADD_NUMBER(D, T, W, x, y) ((T)((W)(x) + (W)(y)))
 #define ADD_F16(D, T, W, x, y)                                                 \
   ls_f16_from_f32(ls_f16_to_f32(x) + ls_f16_to_f32(y))

@@ -3,7 +3,7 @@
 // Ops that only move elements: copy, broadcast, transpose. The result is
 // written in row order; the operand has a stride along each of its dimensions.
 //
-// Where the innermost stride is 0 a row is filled, where it is 1 copied.
+// If the innermost stride is 0 a row is filled, if it is 1 the row is copied.
 // Otherwise some other dimension has stride 1 (or none, then elements are
 // gathered): those two dimensions are cut into tiles, so that both arrays are
 // used by whole cache lines.

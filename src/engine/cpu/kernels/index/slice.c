@@ -69,7 +69,7 @@ static int64_t offset_at(const place *at, const void *const *starts) {
   return offset;
 }
 
-// ---- Dynamic slice: a move of what begins at the place ---------------------
+// ---- Dynamic slice ---------------------------------------------------------
 typedef struct dynamic_slice_params {
   place at;
   size_t element;

@@ -2,7 +2,7 @@
 //
 // Sort and top_k.
 //
-// Each element becomes a key, an unsigned number whose order is the wanted one;
+// Each element becomes a key, an unsigned number with the requested order;
 // pairs of key and position are sorted stably, by insertion if they are few,
 // else digit by digit. A NaN is larger than any number; -0 and 0 are equal.
 #include "engine/cpu/kernels/index.h"
@@ -15,7 +15,7 @@ typedef struct keyed {
 } keyed;
 
 enum {
-  FEW = 32,  // Up to so many are sorted by insertion.
+  FEW = 32,  // Most elements sorted by insertion.
   DIGITS = 256,
   MAX_DIGITS = 8,  // Bytes of a key.
 };
@@ -230,7 +230,8 @@ typedef struct top_params {
   size_t element;
 } top_params;
 
-// Puts the `k` first keys in order in front. Most keys come after the k-th.
+// Moves the `k` first keys to the front, in order. Most other keys are larger
+// than the k-th.
 static void select_few(keyed *keys, int64_t count, int64_t k) {
   sort_few(keys, k);
   for (int64_t i = k; i < count; ++i) {

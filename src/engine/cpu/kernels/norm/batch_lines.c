@@ -3,7 +3,7 @@
 
 enum { LINE = 64, TILE = 256, RUN = 256, CHUNKS = 64, VECTOR = 16 };
 
-// ---- The cut ---------------------------------------------------------------
+// ---- Division --------------------------------------------------------------
 void ls_batch_measure(ls_batch_lines *self, ls_shape shape) {
   const int32_t last = shape.rank - 1;
   self->channels = shape.dim[last];

@@ -63,7 +63,7 @@ static inline void ls_batch_set(const ls_batch_lines *self, void *array,
     ((float *)array)[i] = (float)value;
 }
 
-// Returns a value as it is after storing and loading it.
+// Returns a value rounded as by storing and loading it.
 static inline double ls_batch_stored(const ls_batch_lines *self, double value) {
   return self->wide == LS_DTYPE_F64 ? value : (double)(float)value;
 }
@@ -88,7 +88,7 @@ bool ls_batch_stretch_of(const ls_batch_work *work, int64_t chunk,
 // Returns the elements of a run of x or dy, widened into `room` if necessary.
 const void *ls_batch_load(const ls_batch_lines *self, const void *array,
                           const ls_batch_stretch *from, float *room);
-// Returns the layout of a loaded run.
+// Returns the shape and pitch of a loaded run.
 ls_cpu_columns ls_batch_size(const ls_batch_lines *self,
                              const ls_batch_stretch *from);
 // Returns the memory in which the results of a run are computed: `room`, or the

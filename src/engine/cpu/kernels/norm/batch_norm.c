@@ -48,9 +48,8 @@ static void moments_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-// Finds factor and shift of a channel, z = x factor + shift, in the same way
-// for training, its gradient and inference: from the mean and variance as
-// stored.
+// Finds factor and shift of a channel, z = x factor + shift, equally for
+// training, its gradient and inference: from the mean and variance as stored.
 static double set_line(const ls_batch_work *work, int64_t j, double scale,
                        double offset, double mean, double variance) {
   const double inverse = 1.0 / sqrt(variance + work->self->epsilon);
@@ -60,7 +59,7 @@ static double set_line(const ls_batch_work *work, int64_t j, double scale,
   return inverse;
 }
 
-// Computes the moments from the sums; writes them if they are wanted.
+// Computes the moments from the sums; writes them if `wanted`.
 static void find_moments(const ls_batch_work *work, const ls_kernel_call *call,
                          bool wanted) {
   const ls_batch_lines *self = work->self;

@@ -37,12 +37,12 @@ typedef struct ls_cpu_row_norm {
 } ls_cpu_row_norm;
 
 typedef struct ls_cpu_norms {
-  // For each column, with t = x - center: adds the sum of t to sums[j], that
-  // of t t to squares[j]. Each sum is one chain over the rows from +0, in
-  // elements, and widened then; t t is not rounded.
+  // For each column, with t = x - center: adds the sum of t to sums[j], and
+  // that of t t to squares[j]. Each sum is one chain over the rows from +0, in
+  // elements, and then widened; t t is not rounded.
   void (*moments)(double *sums, double *squares, const void *x,
                   const void *center, ls_cpu_columns size);
-  // Does the same for d and d (x - mean), with d as above.
+  // Sums d and d (x - mean) of each column likewise, with d as above.
   void (*gradient_moments)(double *sums, double *products, const void *dy,
                            const void *x, const ls_cpu_batch_norm *norm,
                            ls_cpu_columns size);

@@ -24,9 +24,9 @@ typedef struct rows_params {
   bool again;            // The gradient computes y again too, as output 1.
   int64_t rows, columns, rows_per_block;
   int64_t group;  // Rows widened at a time.
-  // Rows of a chunk of the gradient, and number of chunks.
+  // Rows per chunk of the gradient, and number of chunks.
   int64_t chunk, chunks;
-  // Elements of a chunk's sums: scale, and offset if there is one.
+  // Elements of a chunk's sums: those of scale, and of offset if there is one.
   int64_t sums;
 } rows_params;
 

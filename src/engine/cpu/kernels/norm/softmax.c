@@ -2,10 +2,9 @@
 //
 // Softmax along the last axis, and the cross-entropy built on it.
 //
-// The kernel table computes f32 rows, and 16-bit ones too, widened a group at a
-// time. f64 rows follow the same steps and the same order of addition. A label
-// that is no column makes its row NaN; a run with one
-// fails earlier.
+// The kernel table computes f32 rows, and 16-bit ones, widened a group at a
+// time. f64 rows follow the same steps and the same order of addition. An
+// invalid label makes its row NaN, but a run with one fails earlier.
 #include <math.h>
 #include <stdio.h>
 

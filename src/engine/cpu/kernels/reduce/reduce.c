@@ -25,7 +25,8 @@
 #include "engine/cpu/kernels/reduce/short_rows.h"
 
 enum { LANES = 16, CHAIN = 512, COLUMNS = 128 };
-// A reduction of fewer blocks and at least so many chains takes two steps.
+// A reduction with fewer blocks than FEW_BLOCKS and at least MANY_CHAINS chains
+// takes two steps.
 enum { FEW_BLOCKS = 8, MANY_CHAINS = 8 };
 
 // Declares room for `count` accumulators of any type.
