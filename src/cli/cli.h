@@ -300,7 +300,7 @@ typedef struct cli_classes {
 typedef struct cli_data {
   const char *data;      // Required.
   const char *test;      // Test data.
-  const char *features;  // Which parts are examples and labels.
+  const char *features;  // Parts that are examples and labels.
   double split;          // Fraction held out for the test.
   bool whole;            // Uses all of `data` as test set if it has none.
   bool kept;             // `features` describes the run's own data, not these

@@ -12,7 +12,7 @@
 typedef struct ls_part_dataset {
   ls_dataset base;
   int64_t first, stride;
-  int64_t count;  // Of take and skip: the count of the options.
+  int64_t count;  // Take and skip: the count of the options.
 } ls_part_dataset;
 
 typedef struct ls_repeat_dataset {

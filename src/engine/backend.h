@@ -29,8 +29,8 @@ typedef struct ls_use {
   bool split_before, split_after;
 } ls_use;
 
-// What a program assumes about a variable: initialized or not. If the
-// assumption is wrong at a run, another program is needed.
+// A program's assumption that a variable is initialized, or not. If it is wrong
+// at a run, another program is needed.
 typedef struct ls_expectation {
   ls_object *variable;
   bool initialized;

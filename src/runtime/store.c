@@ -14,7 +14,7 @@ struct ls_place {
   ls_buffer *buffer;  // NULL: not needed yet.
   ls_buffer *spare;   // A buffer for new values, unless it is held.
   bool written;
-  bool shared;  // Of a container: all components use its buffer.
+  bool shared;  // Container: all components use its buffer.
 };
 
 // Reads a flag that other threads may change.

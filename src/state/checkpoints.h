@@ -24,7 +24,7 @@ struct ls_checkpoints {
   ls_allocator *allocator;
   ls_checkpoints_options options;  // Completed with defaults.
   char *folder;
-  int64_t saved_step, saved_nanos;  // Of the last save, else of opening.
+  int64_t saved_step, saved_nanos;  // From the last save, else from opening.
   ls_checkpoint_list list;          // Used by the writer while it writes.
   ls_ranks ranks, writers;          // For collectives of callers and of writer
                                     // threads.
@@ -39,7 +39,7 @@ struct ls_checkpoints {
   ls_worker worker;  // The writer thread, to which steps are posted.
   // Used by the writer thread until it is idle.
   ls_checkpoint_content content;  // Contents to write.
-  ls_status failure;  // Of the last background save, until reported.
+  ls_status failure;  // Last background save's failure, until reported.
 };
 
 // Begin and end a save or restore. `call` is its name.

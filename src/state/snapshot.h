@@ -24,7 +24,7 @@ typedef struct ls_snapshot {
   // The fields below are private.
   ls_allocator *allocator;
   ls_arena names;
-  size_t capacity;         // Of `entries`.
+  size_t capacity;         // Capacity of `entries`.
   const size_t *in_order;  // Numbers of entries in file order.
   char *bytes;             // The bytes from `begin` to `end`.
   size_t room;

@@ -63,7 +63,7 @@ typedef struct ls_loop {
   // State of lines and reports (own_reports.c).
   ls_run_events events;
   ls_run_means lines;    // Since the last line.
-  ls_run_means reports;  // Of this epoch.
+  ls_run_means reports;  // Means of this epoch.
   ls_train_report report;
   int64_t logged_test;  // Step of the last evaluation with a line; -1: none.
 

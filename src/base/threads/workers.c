@@ -50,7 +50,7 @@ struct ls_workers {
 
   // The fields below are atomic, each on its own cache line.
   char padding0[LS_CACHE_LINE];
-  unsigned generation;  // Of the current or latest job.
+  unsigned generation;  // Generation of the current or latest job.
   char padding1[LS_CACHE_LINE];
   int parked_workers;
   unsigned wakes;  // Counts calls of ls_workers_wake.

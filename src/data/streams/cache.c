@@ -15,7 +15,7 @@
 
 typedef struct kept {
   ls_nest element;   // Empty: not made yet.
-  ls_status status;  // Of reading it from a stream.
+  ls_status status;  // Result of reading it from a stream.
 } kept;
 
 typedef struct cache {

@@ -18,7 +18,7 @@ typedef struct sample_stage {
   int64_t position;  // Elements given.
   size_t last;       // The input of the last element.
   int64_t ended;
-  bool *gone;  // Which inputs have ended.
+  bool *gone;  // True for inputs that have ended.
 } sample_stage;
 
 static const sample *sample_of(const ls_stage *stage) {

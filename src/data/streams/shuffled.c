@@ -28,7 +28,7 @@ typedef struct arrivals {
 typedef struct shuffle_stage {
   ls_stage stage;
   shuffle_slot *slots;  // As many as the buffer holds.
-  arrivals now, then;   // Of the block being given, and of the next one.
+  arrivals now, then;   // Blocks: the one being given, and the next.
   ls_permutation order;
   int64_t block, dealt;
   bool filled;  // If false: read the block, then drop `dealt` of it.

@@ -55,7 +55,7 @@ static ls_status make_values(const example *self, ls_bytes name,
   return ls_ok();
 }
 
-// Of features with one name the last counts.
+// Among features with one name the last counts.
 static ls_status take_feature(void *user, ls_bytes name,
                               const ls_feature *feature) {
   example *self = user;

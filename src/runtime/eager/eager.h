@@ -63,7 +63,7 @@ bool ls_eager_is_recording(const ls_graph *graph);
 // variable's first value, which the engine then draws directly into the
 // variable's buffer, when it has time.
 typedef struct ls_late_draw {
-  ls_object object;  // What node->late points to.
+  ls_object object;  // node->late points to this.
   ls_allocator *allocator;
   ls_compiled *compiled;
   uint64_t step;

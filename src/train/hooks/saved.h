@@ -6,7 +6,7 @@
 #include "train/hooks/hook.h"
 
 typedef struct ls_saved_values {
-  ls_saver saver;  // Of variables in the session, exact.
+  ls_saver saver;  // Saves variables in the session, exact.
   ls_variable **variables;
 } ls_saved_values;
 

@@ -14,7 +14,7 @@ typedef struct saver {
   ls_save_listener *listeners;
   size_t num_listeners, capacity;
   ls_saved_values values;
-  ls_saving saving;  // Of the current session.
+  ls_saving saving;  // Saves of the current session.
   bool has_graph;    // The graph has been written.
 } saver;
 

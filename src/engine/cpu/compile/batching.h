@@ -31,8 +31,8 @@ typedef struct ls_cpu_batched {
   uint32_t emitted;  // Number of emitted nodes.
 } ls_cpu_batched;
 
-// What a class contributes to a merge: a value; a product times a number,
-// summed while it is multiplied; or -0, which changes no sum.
+// A class's contribution to a merge: a value; a product times a number, summed
+// while it is multiplied; or -0, which changes no sum.
 typedef enum ls_cpu_comes_with {
   LS_CPU_COMES_VALUE,
   LS_CPU_COMES_PRODUCT,
