@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "grad/reach.h"
+#include "grad/walk.h"
 
 #include "graph/variables/variable.h"
 #include "graph/walk.h"

@@ -4,7 +4,6 @@
 // forward arguments and every replica's gradients of the results, computes the
 // forward values again, and walks back over them.
 #include "base/runtime_internal.h"
-#include "grad/reach.h"
 #include "grad/rules.h"
 #include "grad/walk.h"
 #include "graph/context.h"

@@ -3,7 +3,6 @@
 
 #include "base/runtime_internal.h"
 #include "base/text.h"
-#include "grad/reach.h"
 #include "lockstep/shape_rules.h"
 
 // ---- Variables -------------------------------------------------------------

@@ -6,7 +6,7 @@
 
 #include "base/runtime_internal.h"
 #include "graph/passes/passes.h"
-#include "lower/replicas.h"
+#include "lower/cut.h"
 
 // ---- Classes ---------------------------------------------------------------
 static ls_shape split_shape(const ls_lower_replicas *self, size_t s, size_t r) {

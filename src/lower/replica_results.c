@@ -3,7 +3,7 @@
 // Lists the results of replicas' bodies: results and values of variables, each
 // replica's own or one for all.
 #include "base/memory/own.h"
-#include "lower/replicas.h"
+#include "lower/cut.h"
 
 // Refuses stacks among a body's parameters and results.
 static ls_status check_stacks(const ls_graph *body) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lowers replicate ops.
-#include "lower/replicas.h"
+#include "lower/cut.h"
 
 // ---- The op ----------------------------------------------------------------
 static ls_status replicas_append(ls_lower_replicas *self) {

@@ -1,10 +1,160 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers that normalize each example separately.
-#include "nn/layer.h"
-
+// Batch norm, and layers that normalize each example separately.
 #include "base/require.h"
 #include "graph/make/make.h"
+#include "nn/layer.h"
+#include "nn/shares.h"
 
+// ---- Batch norm ------------------------------------------------------------
+struct ls_batch_norm_layer {
+  ls_layer base;
+  ls_variable *scale, *offset;  // NULL: 1 and 0.
+  ls_variable *moving_mean, *moving_variance;
+  ls_dtype dtype;
+  int64_t channels;
+  double momentum, epsilon;
+  ls_activation activation;
+  bool over_replicas;
+};
+
+static ls_status
+batch_norm_create_variables(const ls_batch_norm_options *options,
+                            ls_batch_norm_layer *layer) {
+  const struct {
+    const char *name;
+    ls_variable **variable;
+    double value;
+    bool left_out, moving;
+  } rows[] = {
+      {"scale", &layer->scale, 1, options->no_scale, false},
+      {"offset", &layer->offset, 0, options->no_offset, false},
+      {"moving_mean", &layer->moving_mean, 0, false, true},
+      {"moving_variance", &layer->moving_variance, 1, false, true},
+  };
+  {
+    LS_NAME_SCOPE(layer->base.name);
+    for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+      if (rows[i].left_out) continue;
+      LS_RETURN_IF_ERROR(ls_layer_weight(
+          &layer->base,
+          &(ls_weight_options){.name = rows[i].name,
+                               .shape = LS_SHAPE(options->channels),
+                               .dtype = layer->dtype,
+                               .initializer = ls_init_constant(rows[i].value),
+                               .trainable =
+                                   rows[i].moving ? LS_FLAG_OFF : LS_FLAG_ON},
+          rows[i].variable));
+    }
+  }
+  return ls_ok();
+}
+
+ls_status ls_batch_norm_layer_create(const ls_batch_norm_options *options,
+                                     ls_batch_norm_layer **out_layer) {
+  LS_REQUIRE_OUT(out_layer);
+  LS_REQUIRE(options);
+  const char *name = options->name != NULL ? options->name : "batch_norm";
+  if (options->channels < 1 || !(options->epsilon >= 0) ||
+      !(options->momentum >= 0 && options->momentum < 1))
+    return ls_invalid_argument(
+        "batch norm '%s' needs at least one channel, an epsilon above 0 and a "
+        "momentum below 1, got %lld, %g and %g",
+        name, (long long)options->channels, options->epsilon,
+        options->momentum);
+  ls_batch_norm_layer *layer = ls_layer_make(sizeof(*layer), name);
+  if (layer == NULL) return ls_out_of_memory();
+  layer->dtype =
+      options->dtype != LS_DTYPE_NONE ? options->dtype : LS_DTYPE_F32;
+  layer->channels = options->channels;
+  layer->momentum = options->momentum != 0 ? options->momentum : 0.99;
+  layer->epsilon = options->epsilon != 0 ? options->epsilon : 1e-5;
+  layer->activation = options->activation;
+  layer->over_replicas = options->over_replicas;
+  return ls_layer_finish(&layer->base, "batch norm",
+                         batch_norm_create_variables(options, layer),
+                         out_layer);
+}
+
+void ls_batch_norm_layer_destroy(ls_batch_norm_layer *layer) {
+  ls_layer_free((ls_layer *)layer);
+}
+
+// Computes the mean over all dimensions but the last.
+static ls_tensor mean_by_channel(ls_tensor x) {
+  int axes[LS_MAX_RANK];
+  const int rank = ls_tensor_shape(x).rank;
+  for (int i = 0; i + 1 < rank; ++i)
+    axes[i] = i;
+  return ls_reduce_mean(
+      x, (ls_axes){.items = axes, .count = rank > 0 ? (size_t)rank - 1 : 0});
+}
+
+static void move(const ls_batch_norm_layer *layer, ls_variable *average,
+                 ls_tensor value) {
+  const ls_tensor behind =
+      ls_sub(ls_stop_gradient(value), ls_variable_read(average));
+  ls_update_ops_add(ls_variable_assign_add(
+      average, ls_mul_scalar(behind, 1 - layer->momentum)));
+}
+
+// Normalizes by the mean and the mean of squares over all replicas.
+static ls_tensor normalize_together(const ls_batch_norm_layer *layer,
+                                    ls_tensor x, ls_tensor scale,
+                                    ls_tensor offset) {
+  const ls_tensor wide =
+      ls_dtype_size(ls_tensor_dtype(x)) < 4 ? ls_convert(x, LS_DTYPE_F32) : x;
+  const ls_shares shares = ls_shares_find(true);
+  const ls_tensor mean = ls_shares_statistic(&shares, mean_by_channel(wide));
+  const ls_tensor squares =
+      ls_shares_statistic(&shares, mean_by_channel(ls_square(wide)));
+  // Rounding can make a variance of 0 negative.
+  const ls_tensor variance = ls_relu(ls_sub(squares, ls_square(mean)));
+  move(layer, layer->moving_mean, mean);
+  move(layer, layer->moving_variance, variance);
+  return ls_batch_norm_inference(x, scale, offset, mean, variance,
+                                 layer->epsilon, layer->activation);
+}
+
+static ls_tensor normalize_alone(const ls_batch_norm_layer *layer, ls_tensor x,
+                                 ls_tensor scale, ls_tensor offset) {
+  const ls_op op =
+      ls_batch_norm(x, scale, offset, layer->epsilon, layer->activation);
+  const ls_shares shares = ls_shares_find(true);
+  move(layer, layer->moving_mean, ls_shares_mean(&shares, ls_op_output(op, 1)));
+  move(layer, layer->moving_variance,
+       ls_shares_mean(&shares, ls_op_output(op, 2)));
+  return ls_op_output(op, 0);
+}
+
+ls_tensor ls_batch_norm_layer_apply(const ls_batch_norm_layer *layer,
+                                    ls_tensor x, bool training) {
+  LS_MAKE_REQUIRE(layer);
+  ls_tensor y = ls_failed_tensor();
+  {
+    LS_NAME_SCOPE(layer->base.name);
+    const ls_tensor scale =
+        ls_layer_read_or(layer->scale, layer->dtype, layer->channels, 1);
+    const ls_tensor offset =
+        ls_layer_read_or(layer->offset, layer->dtype, layer->channels, 0);
+    if (!training)
+      y = ls_batch_norm_inference(x, scale, offset,
+                                  ls_variable_read(layer->moving_mean),
+                                  ls_variable_read(layer->moving_variance),
+                                  layer->epsilon, layer->activation);
+    else if (layer->over_replicas && ls_num_replicas() > 1)
+      y = normalize_together(layer, x, scale, offset);
+    else
+      y = normalize_alone(layer, x, scale, offset);
+  }
+  return y;
+}
+
+size_t ls_batch_norm_layer_variables(const ls_batch_norm_layer *layer,
+                                     ls_variable **variables, size_t capacity) {
+  return ls_layer_list(&layer->base, variables, capacity);
+}
+
+// ---- Layer norm ------------------------------------------------------------
 struct ls_norm_layer {
   ls_layer base;
   ls_norm_kind kind;

@@ -5,7 +5,7 @@
 #include "base/runtime_internal.h"
 #include "base/trace.h"
 #include "engine/backend.h"
-#include "graph/text/print.h"
+#include "graph/text/text.h"
 #include "graph/walk.h"
 #include "runtime/eager/eager.h"
 #include "runtime/program.h"

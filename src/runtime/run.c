@@ -5,7 +5,7 @@
 #include "base/cancel.h"
 #include "base/memory/own.h"
 #include "engine/backend.h"
-#include "graph/text/print.h"
+#include "graph/text/text.h"
 #include "runtime/compiled.h"
 
 void ls_compiled_drop_bound(const ls_compiled *compiled, ls_bound *b) {

@@ -8,7 +8,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "graph/text/print.h"
+#include "graph/text/text.h"
 #include "graph/variables/variable.h"
 #include "io/safetensors.h"
 #include "serve/serving.h"

@@ -3,7 +3,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "graph/text/print.h"
+#include "graph/text/text.h"
 #include "io/base64.h"
 #include "state/own.h"
 

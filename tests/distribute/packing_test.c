@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Packing the tensors of a batch, and putting them back.
-#include "distribute/cross_device/packing.h"
+#include "distribute/cross_device/cross_device.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory/own.h"
-#include "estimator/config/params.h"
+#include "estimator/config/config.h"
 #include "support/programs.h"
 
 // ---- Functions that note what they are given -------------------------------

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "estimator/calls/eval_results.h"
+#include "estimator/calls/estimator.h"
 #include "lockstep/estimator_export.h"
 #include "lockstep/events.h"
 #include "lockstep/metrics.h"

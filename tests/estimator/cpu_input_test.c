@@ -3,7 +3,7 @@
 // Input on CPUs: what becomes features and labels, and how a session reads it.
 #include <string.h>
 
-#include "estimator/input/cpu_input.h"
+#include "estimator/input/input.h"
 #include "lockstep/monitored_session.h"
 #include "lockstep/ops.h"
 #include "support/fed.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Threads beside a program that get counts of steps.
-#include "estimator/device/device_threads.h"
+#include "estimator/device/device.h"
 
 #include <stdio.h>
 #include <string.h>

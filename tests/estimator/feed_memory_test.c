@@ -5,8 +5,7 @@
 
 #include "data/dataset.h"
 #include "distribute/input/feed.h"
-#include "estimator/input/cpu_input.h"
-#include "estimator/input/input_feed.h"
+#include "estimator/input/input.h"
 #include "lockstep/ops.h"
 #include "support/fault.h"
 #include "support/fed.h"

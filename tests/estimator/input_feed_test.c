@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory/own.h"
-#include "estimator/input/enqueue.h"
+#include "estimator/input/input.h"
 #include "lockstep/monitored_session.h"
 #include "lockstep/ops.h"
 #include "lockstep/streams.h"

@@ -3,7 +3,7 @@
 // Names and numbers that are an estimator's own.
 #include <string.h>
 
-#include "estimator/config/params.h"
+#include "estimator/config/config.h"
 #include "estimator/loop/program.h"
 #include "lockstep/cross_replica.h"
 #include "lockstep/estimator_hooks.h"

@@ -6,7 +6,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
-#include "estimator/config/params.h"
+#include "estimator/config/config.h"
 #include "estimator/config/plan.h"
 #include "support/counted.h"
 #include "support/fault.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers that must be positive are refused in one way, wherever they stand.
-#include "estimator/config/params.h"
+#include "estimator/config/config.h"
 
 #include <stdio.h>
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/values/nest_internal.h"
-#include "estimator/input/recorder.h"
+#include "estimator/input/input.h"
 #include "lockstep/ops.h"
 #include "support/fed.h"
 #include "support/spec.h"

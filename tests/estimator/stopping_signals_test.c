@@ -5,7 +5,7 @@
 
 #include "data/dataset.h"
 #include "distribute/input/feed.h"
-#include "estimator/input/prediction_rows.h"
+#include "estimator/input/input.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/session.h"
 #include "support/fed.h"

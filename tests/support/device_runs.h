@@ -8,7 +8,7 @@
 
 #include "base/memory/own.h"
 #include "estimator/config/plan.h"
-#include "estimator/device/device_hook.h"
+#include "estimator/device/device.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/host.h"
 #include "lockstep/infeed.h"

@@ -5,8 +5,7 @@
 #define LS_TESTS_SUPPORT_FED_H_
 
 #include "base/memory/own.h"
-#include "estimator/input/input_feed.h"
-#include "estimator/input/recorder.h"
+#include "estimator/input/input.h"
 #include "support/counted.h"
 #include "support/expect.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "estimator/input/input_feed.h"
+#include "estimator/input/input.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/tpu_system.h"
 #include "runtime/own.h"

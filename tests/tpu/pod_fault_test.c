@@ -8,7 +8,7 @@
 #include "support/fault.h"
 #include "support/function.h"
 #include "support/pod_runs.h"
-#include "tpu/pod/pod_fault.h"
+#include "tpu/pod/pod.h"
 
 // A clock that nobody waits for, and the last warning.
 static int64_t now;

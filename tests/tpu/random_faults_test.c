@@ -27,7 +27,7 @@
 #include "support/pod_runs.h"
 #include "support/thread_count.h"
 #include "support/values.h"
-#include "tpu/pod/pod_fault.h"
+#include "tpu/pod/pod.h"
 
 enum { FEW = 40, WIDE = 3, MOST_HOSTS = 4, MOST_CORES = 8 };
 

@@ -10,7 +10,6 @@
 #include "base/runtime_internal.h"
 #include "base/values/numbers.h"
 #include "distribute/cross_device/cross_device.h"
-#include "distribute/cross_device/packing.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
 #include "runtime/eager/eager.h"

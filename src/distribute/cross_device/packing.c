@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distribute/cross_device/packing.h"
+#include "distribute/cross_device/cross_device.h"
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "distribute/cross_device/cross_device.h"
 #include "runtime/eager/eager.h"
 
 ls_tensor_row *ls_tensor_rows(ls_allocator *allocator, size_t num_rows,

@@ -3,7 +3,7 @@
 // Summaries are host calls. While replicas run op by op, only replica 0 makes
 // them; in a trace all replicas have the same ops, and the call checks which
 // replica it is.
-#include "distribute/values/summary.h"
+#include "distribute/values/values.h"
 
 #include <stdio.h>
 

@@ -11,7 +11,7 @@
 #include "engine/cpu/run/buffer.h"
 #include "engine/cpu/run/host_call.h"
 #include "engine/cpu/run/ranks.h"
-#include "graph/text/print.h"
+#include "graph/text/text.h"
 #include "lockstep/device.h"
 #include "lockstep/runs.h"
 #include "lockstep/runtime_settings.h"

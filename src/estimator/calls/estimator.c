@@ -7,9 +7,9 @@
 
 #include "base/require.h"
 #include "base/text.h"
-#include "estimator/config/params.h"
+#include "estimator/config/config.h"
 #include "estimator/own.h"
-#include "graph/text/print.h"
+#include "graph/text/text.h"
 #include "state/own.h"
 #include "state/saved.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "estimator/calls/eval_results.h"
+#include "estimator/calls/estimator.h"
 
 #include <string.h>
 
 #include "base/files.h"
 #include "base/memory/own.h"
-#include "estimator/config/params.h"
+#include "estimator/config/config.h"
 #include "lockstep/distributed.h"
 #include "lockstep/events.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/text.h"
-#include "estimator/config/params.h"
+#include "estimator/config/config.h"
 
 enum {
   SECOND = 1000000000,

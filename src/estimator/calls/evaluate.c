@@ -6,7 +6,6 @@
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "estimator/calls/estimator.h"
-#include "estimator/calls/eval_results.h"
 #include "estimator/calls/job.h"
 #include "estimator/own.h"
 #include "lockstep/estimator_hooks.h"

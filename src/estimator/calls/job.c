@@ -2,7 +2,7 @@
 // Begins and ends a call of an estimator, and makes its session.
 #include "estimator/calls/job.h"
 
-#include "estimator/config/params.h"
+#include "estimator/config/config.h"
 
 // ---- The system ------------------------------------------------------------
 // A core has one program and one pair of queues, so a system has one user at a

@@ -6,9 +6,8 @@
 #define LS_ESTIMATOR_CALLS_JOB_H_
 
 #include "estimator/calls/estimator.h"
-#include "estimator/calls/eval_results.h"
-#include "estimator/device/device_hook.h"
-#include "estimator/input/cpu_input.h"
+#include "estimator/device/device.h"
+#include "estimator/input/input.h"
 #include "estimator/loop/program.h"
 #include "lockstep/monitored_session.h"
 #include "train/hooks/list.h"

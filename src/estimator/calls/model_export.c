@@ -6,7 +6,7 @@
 
 #include "base/require.h"
 #include "estimator/calls/job.h"
-#include "estimator/config/params.h"
+#include "estimator/config/config.h"
 #include "estimator/own.h"
 #include "lockstep/estimator_export.h"
 

@@ -6,7 +6,7 @@
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "estimator/calls/job.h"
-#include "estimator/input/prediction_rows.h"
+#include "estimator/input/input.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"

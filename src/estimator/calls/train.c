@@ -4,7 +4,7 @@
 
 #include "base/require.h"
 #include "base/values/nest_internal.h"
-#include "distribute/values/summary.h"
+#include "distribute/values/values.h"
 #include "estimator/calls/job.h"
 #include "estimator/hooks/progress_hooks.h"
 #include "lockstep/estimator_hooks.h"

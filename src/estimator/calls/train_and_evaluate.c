@@ -7,7 +7,6 @@
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "estimator/calls/estimator.h"
-#include "estimator/calls/eval_results.h"
 #include "train/hooks/hook.h"
 
 enum { SECOND = 1000000000, WORKER_STEP = 5, MOST_WORKER_DELAY = 60 };

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "estimator/config/run_config.h"
+#include "estimator/config/config.h"
 #include "lockstep/runtime_settings.h"
 
 static const char variable[] = "TF_CONFIG";

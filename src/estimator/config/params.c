@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters of user functions: a dict.
-#include "estimator/config/params.h"
+#include "estimator/config/config.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 //
 // Configurations of estimators: defaults, checks, and copies with changed
 // fields.
-#include "estimator/config/run_config.h"
+#include "estimator/config/config.h"
 
 #include "base/require.h"
 #include "base/text.h"

@@ -2,8 +2,7 @@
 //
 // Options of an estimator on a TPU system: checks and defaults.
 #include "base/require.h"
-#include "estimator/config/params.h"
-#include "estimator/config/run_config.h"
+#include "estimator/config/config.h"
 #include "tpu/system/resolver.h"
 
 // ---- Lengths of loops ------------------------------------------------------

@@ -2,7 +2,7 @@
 //
 // The context that user functions receive.
 #include "base/require.h"
-#include "estimator/config/params.h"
+#include "estimator/config/config.h"
 #include "estimator/config/plan.h"
 
 // ---- Contexts as parameters ------------------------------------------------

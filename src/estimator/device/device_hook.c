@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "estimator/device/device_hook.h"
+#include "estimator/device/device.h"
 
 #include <string.h>
 
@@ -8,9 +8,7 @@
 #include "base/threads/timers.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
-#include "estimator/config/params.h"
-#include "estimator/device/device_system.h"
-#include "estimator/device/device_threads.h"
+#include "estimator/config/config.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/shutdown_hooks.h"
 #include "lockstep/summary_ops.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "estimator/device/device_system.h"
+#include "estimator/device/device.h"
 
 #include "base/values/nest_builder.h"
 #include "io/protobuf/protobuf_read.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "estimator/device/device_threads.h"
+#include "estimator/device/device.h"
 
 #include "train/hooks/hook.h"
 

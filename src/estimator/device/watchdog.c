@@ -4,7 +4,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/threads/worker.h"
-#include "estimator/config/params.h"
+#include "estimator/config/config.h"
 #include "lockstep/shutdown_hooks.h"
 #include "tpu/system/resolver.h"
 

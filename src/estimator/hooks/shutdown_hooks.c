@@ -8,7 +8,7 @@
 
 #include "base/require.h"
 #include "base/threads/worker.h"
-#include "estimator/config/params.h"
+#include "estimator/config/config.h"
 #include "tpu/system/resolver.h"
 #include "train/hooks/hook.h"
 

@@ -3,7 +3,7 @@
 // Input on CPUs. Programs are compiled for sizes: batches of unknown sizes and
 // the replicas' shares are fed to placeholders, with a program for each size. A
 // hook feeds them from a data set of whole batches.
-#include "estimator/input/cpu_input.h"
+#include "estimator/input/input.h"
 
 #include <string.h>
 
@@ -11,7 +11,6 @@
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
 #include "distribute/input/feed.h"
-#include "estimator/input/begin_hook.h"
 #include "estimator/spec/calls.h"
 #include "graph/region.h"
 #include "lockstep/distributed.h"

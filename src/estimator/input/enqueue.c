@@ -2,7 +2,7 @@
 // Enqueue functions: put the elements of a source into infeed queues, in one of
 // five ways: one call per core, one element cut over a host's replicas or over
 // all, one element per replica, or the same element for all.
-#include "estimator/input/enqueue.h"
+#include "estimator/input/input.h"
 
 #include <stdio.h>
 #include <string.h>

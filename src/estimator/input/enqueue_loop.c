@@ -2,13 +2,12 @@
 // Loops on hosts: each iteration reads and feeds an element, or those of all
 // hosts if one host's data may end before the others'. Also the variable with
 // the number of iterations.
-#include "estimator/input/enqueue.h"
+#include "estimator/input/input.h"
 
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/text.h"
 #include "base/values/nest_internal.h"
-#include "estimator/input/prediction_rows.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/host.h"

@@ -2,14 +2,12 @@
 //
 // Feeds of cores: the enqueue functions of all hosts, in loops if they read
 // data sets, and the program's infeed queue.
-#include "estimator/input/input_feed.h"
+#include "estimator/input/input.h"
 
 #include <stdio.h>
 
 #include "base/values/nest_internal.h"
-#include "estimator/config/params.h"
-#include "estimator/input/begin_hook.h"
-#include "estimator/input/enqueue.h"
+#include "estimator/config/config.h"
 #include "graph/make/make.h"
 #include "tpu/feeds/infeed_queue.h"
 #include "tpu/own.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The structure of the tuples that are fed to cores.
-#include "estimator/input/recorder.h"
+#include "estimator/input/input.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors that steps send to their hosts, and the functions called with them.
-#include "estimator/loop/host_calls.h"
+#include "estimator/loop/program.h"
 
 #include <string.h>
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Programs: a loop of a model's steps on the cores of a system, and the work of
-// their hosts on the steps' outputs.
+// Programs of cores: the loop of steps, and the work of the hosts.
 #ifndef LS_ESTIMATOR_LOOP_PROGRAM_H_
 #define LS_ESTIMATOR_LOOP_PROGRAM_H_
 
-#include "estimator/input/input_feed.h"
+#include "base/memory/own.h"
+#include "estimator/config/plan.h"
+#include "estimator/input/input.h"
 #include "estimator/spec/calls.h"
+#include "lockstep/estimator_spec.h"
+#include "tpu/steps/step_loop.h"
 
 // Limit of the size of a run's predictions, in bytes.
 #define LS_ONE_GIGABYTE 1073741824
@@ -49,5 +51,113 @@ typedef struct ls_estimator_program {
 LS_MUST_USE ls_status ls_program_build(const ls_program_options *options,
                                        ls_estimator_program *out_program);
 void ls_program_drop(ls_estimator_program *program);  // May be zeroed.
+
+// ---- Host calls ------------------------------------------------------------
+// Tensors that steps send to their hosts. Each replica's first core sends them
+// as one tuple a step; the hosts join them and call functions with them.
+
+enum { LS_MOST_HOST_CALLS = 3 };
+
+typedef struct ls_recorded_call {
+  const char *name;           // Static text.
+  ls_host_function function;  // Holds references to its tensors in the step.
+  size_t first, count;        // Range of its elements in the tuple.
+} ls_recorded_call;
+
+typedef struct ls_host_calls {
+  ls_allocator *allocator;
+  // The plan: replicas' parts are joined, or one replica's is taken if each has
+  // the whole batch.
+  const ls_plan *plan;
+  ls_recorded_call calls[LS_MOST_HOST_CALLS];
+  size_t num_calls;
+  ls_tensor *tensors;  // Tensors of a step; later those on the hosts.
+  size_t count, capacity;
+  ls_op taken;  // Waits until the hosts have a step's tuples.
+} ls_host_calls;
+
+void ls_host_calls_init(ls_host_calls *calls, const ls_plan *plan);
+void ls_host_calls_deinit(ls_host_calls *calls);  // May be zeroed.
+
+// In a step: records a function under a name. Without a `call` its result is
+// the tensors themselves. A zeroed function is ignored.
+//   LS_FAILED_PRECONDITION  a scalar, where replicas' parts are joined
+LS_MUST_USE ls_status ls_host_calls_record(ls_host_calls *calls,
+                                           const char *name,
+                                           const ls_host_function *function);
+// In a step, after all functions: if none has tensors, sends an element that no
+// function sees, so that hosts call the functions once a step and notice the
+// end.
+LS_MUST_USE ls_status ls_host_calls_pace(ls_host_calls *calls);
+// In a step: sends everything that was recorded; no op (id 0) if that is
+// nothing.
+LS_MUST_USE ls_status ls_host_calls_enqueue(const ls_host_calls *calls,
+                                            ls_op *out_op);
+
+// On the hosts: takes each replica's tuple on its host, and joins them on
+// replica 0's host. `*out_ops`: a list of the dequeues.
+LS_MUST_USE ls_status ls_host_calls_take(ls_host_calls *calls,
+                                         ls_nest *out_ops);
+// Closes the replicas' outfeeds. `*out_ops`: a list of ops.
+LS_MUST_USE ls_status ls_host_calls_close(const ls_host_calls *calls,
+                                          ls_nest *out_ops);
+// On the hosts: calls the function of this name; the result is none if none was
+// recorded.
+LS_MUST_USE ls_status ls_host_calls_call(const ls_host_calls *calls,
+                                         const char *name, ls_nest *out_made);
+
+// ---- Steps -----------------------------------------------------------------
+// Steps of a program: a loop on each replica's core, and its state.
+
+// Indices of the loop's state. In a prediction: true if this step was the last.
+// Else: the loss; with batches of any size, its number of examples, an i64; and
+// then the cache.
+//
+// The loss is stored as an f64, which holds all float types exactly. Arithmetic
+// with it is in the model's type, or in f32 if that has 16 bits.
+enum { LS_STATE_STOPPING = 0, LS_STATE_LOSS = 0, LS_STATE_EXAMPLES = 1 };
+
+// Steps being built.
+typedef struct ls_model_steps {
+  const ls_program_options *options;
+  ls_allocator *allocator;
+  ls_estimator_mode mode;
+  int64_t num_replicas;
+  ls_variable *iterations;  // Number of steps of a run; borrowed.
+  ls_captured spec;         // Spec of the model function; holds a reference.
+  ls_dtype loss_dtype;      // Set after the first loss.
+  ls_host_calls host;
+  ls_summary_writer *summaries;  // Training: skips the model's summaries,
+  bool has_left_out;             // and has logged that.
+  size_t cache_size;
+} ls_model_steps;
+
+LS_MUST_USE ls_status ls_model_steps_init(ls_model_steps *steps,
+                                          const ls_program_options *options);
+void ls_model_steps_deinit(ls_model_steps *steps);  // May be zeroed.
+LS_OWNED_STRUCT(ls_model_steps, ls_model_steps_deinit)
+
+static inline bool ls_model_steps_predict(const ls_model_steps *steps) {
+  return steps->mode == LS_MODE_PREDICT;
+}
+static inline bool ls_model_steps_count_examples(const ls_model_steps *steps) {
+  return !ls_model_steps_predict(steps) && steps->options->any_batch;
+}
+
+// Builds the computation of each replica, as a callback of ls_replicate: the
+// loop, and the results from its last state, a list: the number of steps and,
+// except in a prediction, the loss to report.
+ls_nest ls_model_steps_compute(ls_nest args, void *steps);
+
+// ---- Losses: reported_loss.c -----------------------------------------------
+// Stores a step's loss in the state; an evaluation adds it to the earlier ones.
+LS_MUST_USE ls_status ls_model_steps_add_loss(ls_model_steps *steps,
+                                              ls_tensor loss,
+                                              ls_tensor examples,
+                                              ls_tensor *state);
+// Returns the loss of all replicas, from the last state and the number of
+// steps.
+ls_tensor ls_reported_loss(const ls_model_steps *steps, const ls_tensor *state,
+                           ls_tensor count);
 
 #endif  // LS_ESTIMATOR_LOOP_PROGRAM_H_

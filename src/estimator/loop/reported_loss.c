@@ -3,7 +3,7 @@
 // steps; the replicas' sums are added once, at the end of a run, along the
 // canonical tree.
 #include "base/values/numbers.h"
-#include "estimator/loop/steps.h"
+#include "estimator/loop/program.h"
 #include "lockstep/flow.h"
 #include "nn/shares.h"
 

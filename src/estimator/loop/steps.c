@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps on a replica's core: each takes a tuple from the infeed, calls the
 // model function, and sends tensors to the hosts.
-#include "estimator/loop/steps.h"
+#include "estimator/loop/program.h"
 
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
-#include "distribute/values/summary.h"
-#include "estimator/input/prediction_rows.h"
-#include "estimator/input/recorder.h"
+#include "distribute/values/values.h"
+#include "estimator/input/input.h"
 #include "graph/region.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/flow.h"

@@ -6,8 +6,8 @@
 #include <math.h>
 
 #include "base/require.h"
-#include "estimator/config/params.h"
-#include "estimator/input/input_feed.h"
+#include "estimator/config/config.h"
+#include "estimator/input/input.h"
 #include "lockstep/estimator_hooks.h"
 #include "train/hooks/hook.h"
 

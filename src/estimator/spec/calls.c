@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
-#include "estimator/config/params.h"
+#include "estimator/config/config.h"
 #include "estimator/own.h"
 #include "graph/graph.h"
 #include "lockstep/ops.h"

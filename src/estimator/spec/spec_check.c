@@ -5,7 +5,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "distribute/base/strategy.h"
-#include "distribute/values/summary.h"
+#include "distribute/values/values.h"
 #include "estimator/spec/calls.h"
 #include "graph/context.h"
 #include "graph/trial.h"

@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "base/memory/own.h"
 #include "base/text.h"
-#include "estimator/config/params.h"
+#include "estimator/config/config.h"
 
 static const char variable[] = "TENSOR_TRACER_FLAGS";
 static const char blanks[] = " \t\r\n";

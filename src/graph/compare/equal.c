@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "base/values/array_internal.h"
 #include "graph/make/make.h"
-#include "graph/text/print.h"
+#include "graph/text/text.h"
 #include "graph/variables/variable.h"
 
 static bool same_sizes(const ls_attr *a, const ls_attr *b) {

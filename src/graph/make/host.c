@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "graph/callbacks.h"
 #include "graph/make/make.h"
-#include "graph/text/print.h"
+#include "graph/text/text.h"
 #include "lockstep/shape_rules.h"
 
 ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,

@@ -13,7 +13,7 @@
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "graph/make/make.h"
-#include "graph/text/print.h"
+#include "graph/text/text.h"
 
 // ---- Shapes ----------------------------------------------------------------
 static bool is_scalar(ls_type type) { return type.shape.rank == 0; }

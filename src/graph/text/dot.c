@@ -3,7 +3,7 @@
 // Prints a graph as a DOT drawing: ops are boxes, values are arrows with their
 // types, control inputs are dashed arrows, and regions are frames inside their
 // op's frame.
-#include "graph/text/print.h"
+#include "graph/text/text.h"
 
 #include "base/require.h"
 

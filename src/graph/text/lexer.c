@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/text/lexer.h"
+#include "graph/text/text.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 //
 // For any bytes the result is a graph that passes the verifier, or one status;
 // memory is bounded by a multiple of the text's length.
-#include "graph/text/parse.h"
+#include "graph/text/text.h"
 
 #include "base/require.h"
 #include "base/runtime_internal.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Parses types, attributes and their values.
-#include "graph/text/parse.h"
+#include "graph/text/text.h"
 #include "lockstep/host.h"
 #include "lockstep/shape_rules.h"
 

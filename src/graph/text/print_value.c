@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/plain.h"
-#include "graph/text/print.h"
+#include "graph/text/text.h"
 #include "io/base64.h"
 #include "lockstep/half.h"
 #include "lockstep/host.h"

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Accessors of variables.
+#include <stdio.h>
+
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
 #include "base/require.h"
+#include "base/runtime_internal.h"
+#include "graph/flow.h"
+#include "graph/layers.h"
 #include "graph/make/make.h"
+#include "graph/own.h"
 #include "graph/variables/variable.h"
 
 // ---- Current variable -----------------------------------------------------
@@ -203,4 +208,177 @@ ls_op ls_global_initializer(void) {
     if (variable->num_components == 0) ops[count++] = variable->initializer;
   }
   return ls_group(ops, count, "init");
+}
+
+// ---- Reads and writes ------------------------------------------------------
+// Reads and writes of variables: plain ops, or calls of a variable's rules.
+
+static ls_tensor no_variable(const char *what) {
+  return ls_make_failed(what, ls_invalid_argument("the variable is NULL"));
+}
+
+ls_tensor ls_variable_op(uint16_t type, ls_variable *variable,
+                         const ls_tensor *value) {
+  const ls_attr attr = LS_OWN_O(VARIABLE, &variable->object);
+  return ls_make(type, value, value == NULL ? 0 : 1, &attr, 1);
+}
+
+ls_tensor ls_variable_scatter_op(ls_variable *variable, ls_scatter_op op,
+                                 ls_tensor indices, ls_tensor updates) {
+  const ls_attr attrs[] = {LS_OWN_O(VARIABLE, &variable->object),
+                           LS_OWN_S(COMBINE, ls_scatter_name(op))};
+  return ls_make(LS_OP_ASSIGN_SCATTER, (const ls_tensor[]){indices, updates}, 2,
+                 attrs, LS_COUNT_OF(attrs));
+}
+
+ls_tensor ls_variable_read(ls_variable *variable) {
+  if (variable == NULL) return no_variable("read_variable");
+  variable = ls_variable_meant(variable);
+  const ls_tensor given = ls_flow_read(variable);
+  if (!ls_tensor_is_failed(given)) return given;
+  const ls_status status = ls_variable_settle(variable);
+  if (!ls_status_is_ok(status)) return ls_make_failed("read_variable", status);
+  return variable->rules != NULL ? variable->rules->read(variable)
+                                 : ls_variable_op(LS_OP_READ, variable, NULL);
+}
+
+ls_tensor ls_variable_as_tensor(ls_variable *variable) {
+  if (variable == NULL) return no_variable("read_variable");
+  variable = ls_variable_meant(variable);
+  const ls_tensor given = ls_flow_read(variable);
+  if (!ls_tensor_is_failed(given)) return given;
+  return variable->rules != NULL ? variable->rules->as_tensor(variable)
+                                 : ls_variable_op(LS_OP_READ, variable, NULL);
+}
+
+ls_tensor ls_variable_sparse_read(ls_variable *variable, ls_tensor indices) {
+  if (variable == NULL) return no_variable("gather");
+  variable = ls_variable_meant(variable);
+  if (variable->num_targets > 0) variable = ls_variable_here(variable);
+  return ls_gather(ls_variable_read(variable), indices, 0);
+}
+
+static ls_tensor write_any(uint16_t type, ls_variable *variable,
+                           ls_tensor value, const char *what) {
+  if (variable == NULL) return no_variable(what);
+  variable = ls_variable_meant(variable);
+  const ls_status status = ls_variable_settle(variable);
+  if (!ls_status_is_ok(status)) return ls_make_failed(what, status);
+  return variable->rules != NULL ? variable->rules->write(variable, type, value)
+                                 : ls_variable_op(type, variable, &value);
+}
+
+ls_tensor ls_variable_assign(ls_variable *variable, ls_tensor value) {
+  return write_any(LS_OP_ASSIGN, variable, value, "assign");
+}
+
+ls_tensor ls_variable_assign_add(ls_variable *variable, ls_tensor delta) {
+  return write_any(LS_OP_ASSIGN_ADD, variable, delta, "assign_add");
+}
+
+ls_tensor ls_variable_assign_sub(ls_variable *variable, ls_tensor delta) {
+  return write_any(LS_OP_ASSIGN_SUB, variable, delta, "assign_sub");
+}
+
+ls_tensor ls_variable_scatter(ls_variable *variable, ls_scatter_op op,
+                              ls_tensor indices, ls_tensor updates) {
+  if (variable == NULL) return no_variable("assign_scatter");
+  if (ls_scatter_name(op) == NULL)
+    return ls_make_failed("assign_scatter", ls_no_scatter(op));
+  variable = ls_variable_meant(variable);
+  return variable->rules != NULL
+             ? variable->rules->scatter(variable, op, indices, updates)
+             : ls_variable_scatter_op(variable, op, indices, updates);
+}
+
+ls_tensor ls_variable_scatter_update(ls_variable *variable, ls_tensor indices,
+                                     ls_tensor updates) {
+  return ls_variable_scatter(variable, LS_SCATTER_UPDATE, indices, updates);
+}
+
+ls_tensor ls_variable_scatter_add(ls_variable *variable, ls_tensor indices,
+                                  ls_tensor updates) {
+  return ls_variable_scatter(variable, LS_SCATTER_ADD, indices, updates);
+}
+
+// ---- Object ----------------------------------------------------------------
+// Variables as objects: creation, sharing, printing and destruction.
+
+ls_variable *ls_variable_retain(ls_variable *variable) {
+  return ls_object_retain(variable);
+}
+
+void ls_variable_release(ls_variable *variable) { ls_object_release(variable); }
+
+static void destroy_variable(ls_object *object) {
+  ls_variable *variable = (ls_variable *)object;
+  if (variable->graph == NULL) ls_library_layers.eager->forget(variable);
+  for (size_t i = 0; i < variable->num_components; ++i) {
+    variable->components[i]->container = NULL;
+    ls_variable_release(variable->components[i]);
+  }
+  for (size_t i = 0; i < variable->num_components; ++i) {
+    ls_variable *seen =
+        variable->replicated != NULL ? variable->replicated[i] : NULL;
+    if (seen != NULL) seen->container = NULL;
+    ls_variable_release(seen);
+  }
+  ls_release(variable->allocator, variable->replicated);
+  ls_release(variable->allocator, variable->components);
+  ls_release(variable->allocator, variable->own);
+  ls_release(variable->allocator, variable->policy);
+  for (size_t i = 0; i < variable->num_targets; ++i)
+    ls_variable_release(variable->targets[i]);
+  ls_release(variable->allocator, variable->targets);
+  ls_object_release(variable->kept);
+  ls_variable_release(variable->packed);
+  ls_release(variable->allocator, variable->slice);
+  ls_object_release(variable->strategy);
+  ls_release(variable->allocator, variable->device);
+  ls_release(variable->allocator, variable->name);
+  ls_release(variable->allocator, variable);
+}
+
+static void print_variable(const ls_object *object, char *buffer, size_t size) {
+  const ls_variable *variable = (const ls_variable *)object;
+  if (variable->num_components == 0) {
+    snprintf(buffer, size, "variable '%s' %s", variable->name,
+             LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape));
+    return;
+  }
+  int at = snprintf(buffer, size, "%s:{", variable->class_name);
+  for (size_t i = 0;
+       i < variable->num_components && at > 0 && (size_t)at < size; ++i) {
+    char text[LS_MAX_NAME];
+    print_variable(&ls_variable_seen(variable, i)->object, text, sizeof(text));
+    at += snprintf(buffer + at, size - (size_t)at, "%s\n  %zu: %s",
+                   i == 0 ? "" : ",", i, text);
+  }
+  if (at > 0 && (size_t)at < size)
+    snprintf(buffer + at, size - (size_t)at, "\n}");
+}
+
+const ls_object_type ls_variable_object_type = {
+    .name = "variable", .destroy = destroy_variable, .print = print_variable};
+
+ls_status ls_variable_make(ls_runtime *runtime, const char *name, ls_type type,
+                           bool trainable, ls_variable **out_variable) {
+  static uint64_t last_id;
+  *out_variable = NULL;
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  LS_NEW_OR_RETURN(allocator, ls_variable, variable);
+  variable->name = ls_copy_text(allocator, name, strlen(name));
+  if (variable->name == NULL) {
+    ls_release(allocator, variable);
+    return ls_out_of_memory();
+  }
+  ls_object_init(&variable->object, &ls_variable_object_type);
+  variable->allocator = allocator;
+  variable->runtime = runtime;
+  variable->type = type;
+  variable->trainable = trainable;
+  variable->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
+  variable->family = variable->id;
+  *out_variable = variable;
+  return ls_ok();
 }

@@ -14,7 +14,7 @@
 #include "lockstep/host.h"
 #include "lockstep/topology.h"
 #include "tpu/pod/core_queues.h"
-#include "tpu/pod/pod_fault.h"
+#include "tpu/pod/pod.h"
 
 // ---- Pieces ----------------------------------------------------------------
 // Values partitioned over the logical cores of a replica, in a number of parts

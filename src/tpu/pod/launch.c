@@ -5,7 +5,7 @@
 #include "graph/variables/variable.h"
 #include "graph/walk.h"
 #include "tpu/own.h"
-#include "tpu/pod/pod_fault.h"
+#include "tpu/pod/pod.h"
 #include "tpu/pod/system_id.h"
 #include "tpu/pod/topology.h"
 

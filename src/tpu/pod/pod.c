@@ -5,7 +5,7 @@
 
 #include "base/device_parts.h"
 #include "tpu/own.h"
-#include "tpu/pod/pod_fault.h"
+#include "tpu/pod/pod.h"
 #include "tpu/pod/topology.h"
 
 // ---- The table -------------------------------------------------------------

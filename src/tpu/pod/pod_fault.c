@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tpu/pod/pod_fault.h"
+#include "tpu/pod/pod.h"
 
 #include <ctype.h>
 

@@ -5,7 +5,6 @@
 #include "base/require.h"
 #include "base/text.h"
 #include "tpu/pod/pod.h"
-#include "tpu/pod/pod_fault.h"
 
 // State of the parser.
 typedef struct reader {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Outputs of steps: sets them, splits them into plain values and builds them
 // again.
-#include "tpu/steps/step_context.h"
+#include "tpu/steps/steps.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 // current graph, and joins its results.
 #include "lockstep/slices.h"
 #include "tpu/own.h"
-#include "tpu/pod/pod_fault.h"
+#include "tpu/pod/pod.h"
 #include "tpu/pod/topology.h"
 #include "tpu/replicate/context.h"
 #include "tpu/replicate/replicate.h"

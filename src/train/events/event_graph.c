@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "graph/graph.h"
-#include "graph/text/print.h"
+#include "graph/text/text.h"
 #include "graph/variables/variable.h"
 #include "io/protobuf/events.h"
 #include "io/protobuf/protobuf.h"

@@ -3,7 +3,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/nest_internal.h"
-#include "distribute/values/summary.h"
+#include "distribute/values/values.h"
 #include "graph/trial.h"
 #include "lockstep/events.h"
 #include "lockstep/nest.h"

@@ -7,7 +7,7 @@
 
 #include "base/require.h"
 #include "distribute/base/strategy.h"
-#include "distribute/values/summary.h"
+#include "distribute/values/values.h"
 #include "graph/make/make.h"
 #include "lockstep/hook.h"
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Convolution, dense and embedding layers.
 #include "base/require.h"
 #include "graph/make/make.h"
 #include "nn/layer.h"
 
+// ---- Convolution -----------------------------------------------------------
 struct ls_conv_layer {
   ls_layer base;
   ls_variable *kernel;
@@ -14,7 +16,6 @@ struct ls_conv_layer {
   ls_activation activation;
 };
 
-// ---- Creating --------------------------------------------------------------
 static ls_status conv_check(const char *name, const ls_conv_options *options,
                             int64_t groups) {
   if (options->channels < 1 || options->filters < 1)
@@ -86,7 +87,6 @@ void ls_conv_layer_destroy(ls_conv_layer *layer) {
   ls_layer_free((ls_layer *)layer);
 }
 
-// ---- Applying --------------------------------------------------------------
 static int64_t size_or(ls_shape list, int i, int64_t fallback) {
   return list.rank > 0 ? list.dim[i] : fallback;
 }
@@ -154,5 +154,144 @@ ls_tensor ls_conv_layer_apply(const ls_conv_layer *layer, ls_tensor x) {
 
 size_t ls_conv_layer_variables(const ls_conv_layer *layer,
                                ls_variable **variables, size_t capacity) {
+  return ls_layer_list(&layer->base, variables, capacity);
+}
+
+// ---- Dense -----------------------------------------------------------------
+struct ls_dense_layer {
+  ls_layer base;
+  ls_variable *kernel;
+  ls_variable *bias;  // NULL: none.
+  ls_activation activation;
+};
+
+static ls_status dense_create_variables(const ls_dense_options *options,
+                                        ls_dense_layer *layer) {
+  const ls_product_weights weights = {
+      .scope = layer->base.name,
+      .kernel = LS_SHAPE(options->inputs, options->units),
+      .outputs = options->units,
+      .no_bias = options->no_bias,
+      .dtype = options->dtype,
+      .kernel_initializer = options->kernel_initializer,
+      .bias_initializer = options->bias_initializer,
+      .seed = options->seed};
+  return ls_layer_product_weights(&layer->base, &weights, &layer->kernel,
+                                  &layer->bias);
+}
+
+ls_status ls_dense_layer_create(const ls_dense_options *options,
+                                ls_dense_layer **out_layer) {
+  LS_REQUIRE_OUT(out_layer);
+  LS_REQUIRE(options);
+  const char *name = options->name != NULL ? options->name : "dense";
+  if (options->inputs < 1 || options->units < 1)
+    return ls_invalid_argument(
+        "dense layer '%s' needs at least one input and one unit, got %lld and "
+        "%lld",
+        name, (long long)options->inputs, (long long)options->units);
+  ls_dense_layer *layer = ls_layer_make(sizeof(*layer), name);
+  if (layer == NULL) return ls_out_of_memory();
+  layer->activation = options->activation;
+  return ls_layer_finish(&layer->base, "dense layer",
+                         dense_create_variables(options, layer), out_layer);
+}
+
+void ls_dense_layer_destroy(ls_dense_layer *layer) {
+  ls_layer_free((ls_layer *)layer);
+}
+
+ls_tensor ls_dense_layer_apply(const ls_dense_layer *layer, ls_tensor x) {
+  LS_MAKE_REQUIRE(layer);
+  ls_tensor result = ls_failed_tensor();
+  {
+    LS_NAME_SCOPE(layer->base.name);
+    const ls_tensor bias = ls_layer_read(layer->bias);
+    result =
+        ls_dense(x, ls_variable_read(layer->kernel), bias, layer->activation);
+  }
+  return result;
+}
+
+size_t ls_dense_layer_variables(const ls_dense_layer *layer,
+                                ls_variable **variables, size_t capacity) {
+  return ls_layer_list(&layer->base, variables, capacity);
+}
+
+ls_variable *ls_dense_layer_kernel(const ls_dense_layer *layer) {
+  return layer->kernel;
+}
+
+ls_variable *ls_dense_layer_bias(const ls_dense_layer *layer) {
+  return layer->bias;
+}
+
+// ---- Embedding -------------------------------------------------------------
+struct ls_embedding_layer {
+  ls_layer base;
+  ls_variable *table;
+};
+
+static ls_status create_table(const ls_embedding_options *options,
+                              ls_embedding_layer *layer) {
+  {
+    LS_NAME_SCOPE(layer->base.name);
+    return ls_layer_weight(
+        &layer->base,
+        &(ls_weight_options){.name = "table",
+                             .shape = LS_SHAPE(options->rows, options->width),
+                             .dtype = options->dtype,
+                             .initializer = ls_init_or(options->initializer,
+                                                       ls_init_normal(0, 0.02)),
+                             .seed = options->seed},
+        &layer->table);
+  }
+  return ls_ok();
+}
+
+ls_status ls_embedding_layer_create(const ls_embedding_options *options,
+                                    ls_embedding_layer **out_layer) {
+  LS_REQUIRE_OUT(out_layer);
+  LS_REQUIRE(options);
+  const char *name = options->name != NULL ? options->name : "embedding";
+  if (options->rows < 1 || options->width < 1)
+    return ls_invalid_argument(
+        "embedding '%s' needs at least one row and a width of 1, got %lld and "
+        "%lld",
+        name, (long long)options->rows, (long long)options->width);
+  ls_embedding_layer *layer = ls_layer_make(sizeof(*layer), name);
+  if (layer == NULL) return ls_out_of_memory();
+  return ls_layer_finish(&layer->base, "embedding",
+                         create_table(options, layer), out_layer);
+}
+
+void ls_embedding_layer_destroy(ls_embedding_layer *layer) {
+  ls_layer_free((ls_layer *)layer);
+}
+
+ls_tensor ls_embedding_layer_apply(const ls_embedding_layer *layer,
+                                   ls_tensor indices) {
+  LS_MAKE_REQUIRE(layer);
+  ls_tensor y = ls_failed_tensor();
+  {
+    LS_NAME_SCOPE(layer->base.name);
+    y = ls_gather(ls_variable_read(layer->table), indices, 0);
+  }
+  return y;
+}
+
+ls_tensor ls_embedding_layer_logits(const ls_embedding_layer *layer,
+                                    ls_tensor x) {
+  LS_MAKE_REQUIRE(layer);
+  ls_tensor y = ls_failed_tensor();
+  {
+    LS_NAME_SCOPE(layer->base.name);
+    y = ls_matmul_transposed(x, false, ls_variable_read(layer->table), true);
+  }
+  return y;
+}
+
+size_t ls_embedding_layer_variables(const ls_embedding_layer *layer,
+                                    ls_variable **variables, size_t capacity) {
   return ls_layer_list(&layer->base, variables, capacity);
 }

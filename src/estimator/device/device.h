@@ -1,5 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//
+// The device side of a job: its threads, the hook that runs them, its system.
+#ifndef LS_ESTIMATOR_DEVICE_DEVICE_H_
+#define LS_ESTIMATOR_DEVICE_DEVICE_H_
+
+#include "base/runtime_internal.h"
+#include "base/threads/worker.h"
+#include "estimator/config/plan.h"
+#include "lockstep/cancel.h"
+#include "lockstep/hook.h"
+#include "lockstep/rendezvous.h"
+
+// ---- Threads ---------------------------------------------------------------
 // The two threads beside a program on cores: one feeds it, the other takes its
 // outputs. Each gets a count before a run of the program.
 //
@@ -11,13 +22,6 @@
 // One thread, the session's, starts, posts to and ends both. It does a single
 // round of work itself if the thread is idle and `helped`, because waking the
 // thread takes longer.
-#ifndef LS_ESTIMATOR_DEVICE_DEVICE_THREADS_H_
-#define LS_ESTIMATOR_DEVICE_DEVICE_THREADS_H_
-
-#include "base/runtime_internal.h"
-#include "base/threads/worker.h"
-#include "lockstep/cancel.h"
-#include "lockstep/rendezvous.h"
 
 typedef enum ls_device_thread_id {
   LS_INFEED_THREAD,
@@ -92,4 +96,54 @@ LS_MUST_USE ls_status ls_device_threads_unkept(const ls_device_threads *self);
 // Returns true if the calling thread is to end.
 bool ls_device_threads_should_end(const ls_device_threads *self);
 
-#endif  // LS_ESTIMATOR_DEVICE_DEVICE_THREADS_H_
+// ---- The hook --------------------------------------------------------------
+// The hook that feeds a program on cores and takes its outputs, by two threads,
+// while the program runs.
+
+// Options of the hook. It borrows nests, rendezvous and plan.
+typedef struct ls_device_hook_options {
+  const ls_plan *plan;
+  // Lists of ops: to feed; to take outputs, once a step; and to tell all cores
+  // that the input has ended.
+  ls_nest enqueue_ops, dequeue_ops, close_ops;
+  // See ls_split_compile_and_replicate; failed if there is none.
+  ls_tensor compile_status;
+  bool each_step;  // A run of the enqueue ops feeds one step, not a loop.
+  bool predicts;   // Predicts: the ops run once, together with the program.
+  // Record the end of the input in the rendezvous as an error.
+  bool input_end_fails;
+  ls_rendezvous *rendezvous;
+  // Set when the input ends, after which no run follows. The caller may read it
+  // when the loop has ended.
+  bool *input_ended;
+} ls_device_hook_options;
+
+LS_MUST_USE ls_status ls_device_hook(const ls_device_hook_options *options,
+                                     ls_hook **out_hook);
+// Waits until all posted steps have been fed, so that iterators are at the
+// position after the steps made. No effect on other hooks.
+void ls_device_hook_settle(ls_hook *hook);
+// Returns why the program does not compile, if the environment's
+// TPU_SPLIT_COMPILE_AND_EXECUTE is 1, so that this was checked before the first
+// run (which is then not made). NULL if it compiles. Borrowed from the hook.
+const char *ls_device_hook_compile_error(const ls_hook *hook);
+
+// ---- The system ------------------------------------------------------------
+// Starts, clears and ends an estimator's system, each in a graph and session of
+// its own.
+
+// Connects to the system and initializes it.
+LS_MUST_USE ls_status ls_device_system_begin(const ls_plan *plan);
+// Empties and reopens the queues of a system that others initialized.
+void ls_device_system_clear(const ls_plan *plan);
+// Shuts the system down.
+LS_MUST_USE ls_status ls_device_system_end(const ls_plan *plan);
+// Closes the system's outfeeds: after the remaining tuples a dequeue fails with
+// OUT_OF_RANGE.
+LS_MUST_USE ls_status ls_device_system_close_outfeeds(const ls_plan *plan);
+// Copies the error text of a compile status; "" if it compiled.
+//   LS_INTERNAL  not a compile status
+LS_MUST_USE ls_status ls_device_system_compile_error(const ls_array *status,
+                                                     char **out_text);
+
+#endif  // LS_ESTIMATOR_DEVICE_DEVICE_H_
