@@ -95,7 +95,7 @@ bool ls_gradient_walk_reads(const ls_gradient_walk *walk, const ls_node *node);
 ls_status ls_gradient_walk_contribute(ls_gradient_walk *walk, size_t goal,
                                       ls_tensor gradient);
 
-// ---- Start values (grad_ys.c) ---------------------------------------------
+// ---- Start values (gradients.c) -------------------------------------------
 // Makes the gradients of ys: the given ones, or ones. `grad_ys` NULL: none is
 // given. Of the context it uses `colocate` and the uid, which may be unset.
 ls_status ls_gradient_fill(const ls_gradient_context *context,

@@ -417,7 +417,7 @@ static inline ls_op ls_node_source(ls_graph *graph, const ls_node *node) {
   ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_OBJECT,               \
              .as.object = (v)})
 
-// Table by which nests print tensors and ops: text/tensor_print.c.
+// Table by which nests print tensors and ops: text/print.c.
 extern const ls_tensor_vtable ls_graph_tensors
     __attribute__((visibility("hidden")));
 

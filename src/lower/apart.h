@@ -112,10 +112,8 @@ ls_status ls_apart_mask_plain(ls_apart *a, ls_apart_level *l, size_t first,
 // Copies a step; each replica's ops in it become a branch by its mask.
 ls_status ls_apart_mask_step(ls_apart *a, ls_apart_level *l, ls_node *node);
 
-// ---- apart_loop.c -----------------------------------------------------------
-ls_status ls_apart_take_loop(ls_apart *a, ls_apart_level *l, ls_node *node);
-
 // ---- apart.c ----------------------------------------------------------------
+ls_status ls_apart_take_loop(ls_apart *a, ls_apart_level *l, ls_node *node);
 // Maps the captures of a region to the copies of their outer values.
 ls_status ls_apart_map_captures(ls_copying *inner, ls_copying *around);
 // Copies a region into `to`: `args` replace its declared parameters, and

@@ -235,15 +235,16 @@ ls_status ls_cut_emit(ls_cut_graph *g) {
   LS_RETURN_IF_ERROR(ls_cut_plan(g));
   ls_cut_find_wanted(g);
   for (uint32_t level = 0; level <= g->num_levels; ++level) {
-    ls_node *leaving = NULL;
+    ls_node *leaving_node = NULL;
     for (size_t i = 0; i < g->from->num_nodes; ++i) {
       if (g->level[i] != level) continue;
       if (g->kind[i] == LS_CUT_OUTER)
         LS_RETURN_IF_ERROR(emit_outer(g, g->from->nodes[i]));
-      if (g->kind[i] == LS_CUT_LEAVES) leaving = g->from->nodes[i];
+      if (g->kind[i] == LS_CUT_LEAVES) leaving_node = g->from->nodes[i];
     }
-    LS_RETURN_IF_ERROR(ls_cut_emit_segment(g, level, leaving));
-    if (leaving != NULL) LS_RETURN_IF_ERROR(ls_cut_emit_leaving(g, leaving));
+    LS_RETURN_IF_ERROR(ls_cut_emit_segment(g, level, leaving_node));
+    if (leaving_node != NULL)
+      LS_RETURN_IF_ERROR(ls_cut_emit_leaving(g, leaving_node));
   }
   return ls_ok();
 }

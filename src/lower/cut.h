@@ -131,7 +131,7 @@ ls_status ls_cut_ref(ls_cut_graph *g, uint64_t ref, ls_cut_role role,
 ls_status ls_cut_emit_segment(ls_cut_graph *g, uint32_t level,
                               const ls_node *leaving);
 
-// ---- cut_flow.c -------------------------------------------------------------
+// ---- cut.c ------------------------------------------------------------------
 // Appends a leaving op: a loop, a branch or a host call.
 ls_status ls_cut_emit_leaving(ls_cut_graph *g, ls_node *node);
 

@@ -62,7 +62,7 @@ ls_tensor ls_layer_zeros(ls_tensor x, const ls_size *sizes, size_t rank);
 // Returns the initializer, or the default if it is not set.
 ls_initializer ls_init_or(ls_initializer given, ls_initializer fallback);
 
-// ---- update_ops.c -----------------------------------------------------------
+// ---- layer.c ----------------------------------------------------------------
 // Updates that a layer makes in addition to its result, such as moving
 // averages. In eager mode and in functions all effects run by themselves; in a
 // build graph nobody fetches these updates, so they run with a training step.

@@ -121,8 +121,8 @@ typedef struct ls_input_feed {
   size_t num_iterators;
 } ls_input_feed;
 
-// Calls the input function for all hosts or cores. Modes that run on CPUs use
-// cpu_input.h.
+// Calls the input function for all hosts or cores. Modes that run on CPUs
+// use ls_cpu_input.
 LS_MUST_USE ls_status ls_input_feed_make(const ls_estimator_calls *calls,
                                          const ls_input_feed_options *options,
                                          ls_input_feed *out_feed);

@@ -42,7 +42,7 @@ LS_MUST_USE ls_status ls_tracer_flags_read(ls_arena *memory,
 bool ls_tracer_flags_take(const ls_tracer_flags *flags, const char *name,
                           const char *type);
 
-// ---- Lines of the log about tensors: an op on the host (trace_line.c) -------
+// ---- Lines of the log about tensors: an op on the host (tensor_tracer.c)----
 // Makes the state of an op that logs tensors: the mode, and the tensors' names.
 // The caller releases `*out`.
 LS_MUST_USE ls_status ls_trace_lines_create(ls_trace_mode mode,

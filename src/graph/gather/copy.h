@@ -65,8 +65,8 @@ ls_status ls_find_host_steps(ls_copying *c);
 // copies the step as a merge call.
 ls_status ls_copy_host_step(ls_copying *c, size_t place, bool *out_is_one);
 
-// Finds the hosts of an outside compiled op's `count` copies, one per replica
-// (places.c). NULL: all on one host.
+// Finds the hosts of an outside compiled op's `count` copies, one per replica.
+// NULL: all on one host.
 ls_status ls_copy_places(ls_copying *c, const ls_node *node, size_t count,
                          const char ***out_places);
 

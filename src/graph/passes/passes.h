@@ -15,7 +15,7 @@ ls_status ls_drop_unused(ls_graph *graph);
 ls_status ls_watch_pass(ls_runtime *runtime, const ls_graph *graph,
                         const char *pass, bool is_last);
 
-// ---- twins.c ----------------------------------------------------------------
+// ---- passes.c ---------------------------------------------------------------
 // Finds common nodes of two bodies of one replicate op.
 //
 // Replicas whose arguments have different shapes run different bodies, lowered

@@ -110,8 +110,7 @@ ls_status ls_parse_collections(ls_parser *parser, ls_graph *graph);
 ls_status ls_parse_variable(ls_parser *parser, ls_variable **out_variable);
 
 // ---- Printer ---------------------------------------------------------------
-// Printing of the parts of the text form. README.md has the grammar; parse.h
-// has the parser.
+// Prints the parts of the text form. README.md has the grammar.
 
 // Arrays up to this size are printed as numbers, larger ones in base64.
 enum { LS_PRINT_INLINE_BYTES = 64 };

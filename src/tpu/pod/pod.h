@@ -68,7 +68,7 @@ struct ls_pod {
   // Number of queues closed so far. Atomic: read without the lock.
   uint64_t closings;
   const ls_core_queues *queues;        // NULL: no core has a queue.
-  struct ls_planned_fault *faults;     // See pod_fault.h.
+  struct ls_planned_fault *faults;     // The faults planned so far.
   size_t num_faults, faults_capacity;  // The number is also atomic.
   int64_t watched;                     // See ls_pod_watch. Atomic.
   int64_t *asked;  // Last health check of each host; NULL: never watched.

@@ -48,7 +48,7 @@ ls_status ls_replicate_at(ls_system_id *system, const char *const *devices,
 // Checks the inputs and takes their values (inputs.c).
 ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs);
 // Lists the hosts of all cores, replica by replica; empty if all are on one
-// host (hosts.c).
+// host.
 ls_status ls_replication_hosts(ls_replication *r, const char *const **out_hosts,
                                size_t *out_count);
 

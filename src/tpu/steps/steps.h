@@ -74,7 +74,7 @@ struct ls_steps_build {
 LS_MUST_USE ls_status ls_steps_build_all(ls_steps_build *build, bool is_loop);
 
 // Steps that call the replicas themselves, built in the strategy's
-// cross-replica context (steps_across.c).
+// cross-replica context.
 extern const ls_steps_kind ls_steps_across;
 
 #endif  // LS_TPU_STEPS_STEPS_H_
