@@ -91,13 +91,15 @@ ls_status ls_forward_remember(ls_forward *f, const ls_graph *in,
   return ls_ok();
 }
 
-// recall and remember look values up and note them for the current graph.
-static bool recall(const ls_forward *f, ls_tensor value, ls_tensor *out_value) {
+// recall_value looks a value up in the current graph; remember_value records it.
+static bool recall_value(const ls_forward *f, ls_tensor value,
+                         ls_tensor *out_value) {
   return ls_forward_recall(f, ls_graph_resolve(ls_graph_current()), value,
                            out_value);
 }
 
-static ls_status remember(ls_forward *f, ls_tensor value, ls_tensor found) {
+static ls_status remember_value(ls_forward *f, ls_tensor value,
+                                ls_tensor found) {
   return ls_forward_remember(f, ls_graph_resolve(ls_graph_current()), value,
                              found);
 }
@@ -249,7 +251,7 @@ static bool is_computed_again(const ls_forward *f, const ls_node *node,
 static ls_status find_at_once(ls_forward *f, ls_tensor value, bool *out_found,
                               ls_tensor *out_value) {
   *out_found = true;
-  if (recall(f, value, out_value)) return ls_ok();
+  if (recall_value(f, value, out_value)) return ls_ok();
   if (f->home != NULL && ls_forward_recall(f, f->home, value, out_value))
     return ls_ok();
   const ls_node *node = ls_graph_node_of(f->graph, value.ref);
@@ -268,7 +270,8 @@ static ls_status find_at_once(ls_forward *f, ls_tensor value, bool *out_found,
     *out_found = false;
     return ls_ok();
   }
-  return ls_status_is_ok(status) ? remember(f, value, *out_value) : status;
+  return ls_status_is_ok(status) ? remember_value(f, value, *out_value)
+                                 : status;
 }
 
 // Finds a call's value inside its body, which is computed again op by op.
@@ -283,18 +286,18 @@ static ls_status find_in_call(ls_forward *f, ls_tensor value,
   return ls_forward_value(body, (ls_tensor){body->graph, ref}, out_value);
 }
 
-static ls_status compute(ls_forward *f, const ls_node *node, ls_tensor value,
-                         const ls_tensor *inputs) {
+static ls_status compute_node(ls_forward *f, const ls_node *node,
+                              ls_tensor value, const ls_tensor *inputs) {
   if (node->type == LS_OP_CALL) {
     ls_tensor found;
     LS_RETURN_IF_ERROR(find_in_call(f, value, &found));
-    return remember(f, value, found);
+    return remember_value(f, value, found);
   }
   ls_op copy;
   LS_RETURN_IF_ERROR(ls_graph_copy_op(f->graph, node, inputs, NULL, 0, &copy));
   for (unsigned i = 0; i < node->num_outputs; ++i)
-    LS_RETURN_IF_ERROR(remember(f, (ls_tensor){f->graph, ls_ref(node->id, i)},
-                                ls_op_output(copy, i)));
+    LS_RETURN_IF_ERROR(remember_value(
+        f, (ls_tensor){f->graph, ls_ref(node->id, i)}, ls_op_output(copy, i)));
   return ls_ok();
 }
 
@@ -318,7 +321,7 @@ static bool forward_push(agenda *todo, ls_allocator *allocator,
 static ls_status advance(ls_forward *f, agenda *todo) {
   const ls_tensor value = todo->items[todo->count - 1];
   ls_tensor found;
-  if (recall(f, value, &found)) {
+  if (recall_value(f, value, &found)) {
     --todo->count;
     return ls_ok();
   }
@@ -336,7 +339,7 @@ static ls_status advance(ls_forward *f, agenda *todo) {
   }
   if (!ready) return ls_ok();
   --todo->count;
-  return compute(f, node, value, inputs);
+  return compute_node(f, node, value, inputs);
 }
 
 ls_status ls_forward_value(ls_forward *forward, ls_tensor value,
@@ -358,7 +361,7 @@ ls_status ls_forward_compute(ls_forward *forward, ls_tensor value,
   LS_RETURN_IF_NO_MEMORY(forward_push(&todo, forward->graph->allocator, value));
   while (todo.count != 0)
     LS_RETURN_IF_ERROR(advance(forward, &todo));
-  return recall(forward, value, out_value)
+  return recall_value(forward, value, out_value)
              ? ls_ok()
              : ls_internal("'%s' was computed again and not found",
                            ls_tensor_name(value));

@@ -41,18 +41,18 @@ ls_status gradient_read(ls_gradient *g) {
 static bool kept_its_shape(ls_shape x, ls_shape other) {
   if (x.rank < 0 || other.rank < 0 || other.rank > x.rank) return false;
   for (int i = 1; i <= other.rank; ++i) {
-    const int64_t mine = x.dim[x.rank - i], its = other.dim[other.rank - i];
-    if (its != 1 && mine <= 1) return false;
+    const int64_t size = x.dim[x.rank - i];
+    if (other.dim[other.rank - i] != 1 && size <= 1) return false;
   }
   return true;
 }
 
 ls_tensor ls_gradient_sum_to(ls_gradient *g, ls_tensor term, size_t index,
                              size_t other) {
-  const ls_tensor mine = ls_op_input(g->op, index);
-  const ls_tensor its = ls_op_input(g->op, other);
-  if (ls_tensor_equal(mine, its) ||
-      kept_its_shape(ls_tensor_shape(mine), ls_tensor_shape(its)))
+  const ls_tensor x = ls_op_input(g->op, index);
+  const ls_tensor y = ls_op_input(g->op, other);
+  if (ls_tensor_equal(x, y) ||
+      kept_its_shape(ls_tensor_shape(x), ls_tensor_shape(y)))
     return term;
   return ls_sum_to_like(term, ls_gradient_input(g, index));
 }

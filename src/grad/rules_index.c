@@ -168,7 +168,7 @@ ls_status gradient_reverse(ls_gradient *g) {
 // ---- Lookups ---------------------------------------------------------------
 // Converts indices to i64, or keeps u64, and the number of slices, a scalar, to
 // the same type.
-static ls_tensor widened(ls_tensor indices, ls_tensor *size) {
+static ls_tensor widened_indices(ls_tensor indices, ls_tensor *size) {
   const ls_dtype dtype =
       ls_tensor_dtype(indices) == LS_DTYPE_U64 ? LS_DTYPE_U64 : LS_DTYPE_I64;
   *size = ls_convert(*size, dtype);
@@ -176,7 +176,7 @@ static ls_tensor widened(ls_tensor indices, ls_tensor *size) {
 }
 
 static ls_tensor in_range(ls_tensor indices, ls_tensor size) {
-  indices = widened(indices, &size);
+  indices = widened_indices(indices, &size);
   const ls_tensor zero = ls_scalar(ls_tensor_dtype(indices), 0);
   const ls_tensor begun = ls_greater_equal(indices, zero);
   return ls_and(begun, ls_less(indices, size));
@@ -185,7 +185,7 @@ static ls_tensor in_range(ls_tensor indices, ls_tensor size) {
 // Clamps the indices, as the lookup did.
 static ls_tensor clamped_indices(ls_gradient *g, int axis) {
   ls_tensor size = ls_dim_size(ls_gradient_input(g, 0), axis);
-  const ls_tensor indices = widened(ls_gradient_input(g, 1), &size);
+  const ls_tensor indices = widened_indices(ls_gradient_input(g, 1), &size);
   const ls_dtype dtype = ls_tensor_dtype(indices);
   return ls_clamp(ls_scalar(dtype, 0), indices,
                   ls_sub(size, ls_scalar(dtype, 1)));

@@ -123,15 +123,15 @@ static bool is_saved_followed(const loop *l, size_t saved) {
 }
 
 static void find_useful(const loop *l) {
-  for (bool more = true; more;) {
-    more = false;
+  for (bool changed = true; changed;) {
+    changed = false;
     for (size_t i = 0; i < l->num_carried; ++i) {
       if (rules_loop_has(l->useful, i) ||
           !is_trainable(l, l->body->results[i]) ||
           !leads_on(l, sources_of(l, l->body->results[i])))
         continue;
       rules_loop_add(l->useful, i);
-      more = true;
+      changed = true;
     }
   }
 }
@@ -143,15 +143,15 @@ static void find_turning(const loop *l) {
     if (is_saved_followed(l, i))
       rules_loop_join(l, l->turning,
                       sources_of(l, l->body->results[l->num_carried + i]));
-  for (bool more = true; more;) {
-    more = false;
+  for (bool changed = true; changed;) {
+    changed = false;
     for (size_t i = 0; i < l->num_carried; ++i) {
       if (!rules_loop_has(l->turning, i)) continue;
       const uint64_t *from = sources_of(l, l->body->results[i]);
       for (size_t k = 0; k < l->num_carried; ++k)
         if (rules_loop_has(from, k) && !rules_loop_has(l->turning, k)) {
           rules_loop_add(l->turning, k);
-          more = true;
+          changed = true;
         }
     }
   }
@@ -387,7 +387,7 @@ static ls_status build_trip(const loop *l, ls_nest values, ls_nest *leaves) {
   return ls_ok();
 }
 
-static ls_nest trip(ls_nest values, void *user) {
+static ls_nest backward_trip(ls_nest values, void *user) {
   const loop *l = user;
   ls_nest *leaves = ls_arena_new_array(l->g->walk->context->arena, ls_nest,
                                        1 + l->num_results);
@@ -451,7 +451,7 @@ static ls_status run_back(loop *l) {
   LS_RETURN_IF_ERROR(list_initial(l, leaves));
   LS_RETURN_IF_ERROR(ls_graph_error(ls_graph_current()));
   LS_OWN(ls_nest, made) =
-      ls_while(has_trips_left, trip, l,
+      ls_while(has_trips_left, backward_trip, l,
                ls_nest_sequence(LS_KIND_LIST, leaves, 1 + l->num_results),
                ls_node_int(l->g->node, LS_ATTR_ID_MAX_TRIPS));
   LS_RETURN_IF_ERROR(ls_nest_status(made));

@@ -267,7 +267,7 @@ static ls_tensor of_first_replica(ls_tensor gradient) {
   return ls_select(first, gradient, ls_gradient_zeros(gradient));
 }
 
-static ls_status differentiate(merge_gradient *m) {
+static ls_status differentiate_merge(merge_gradient *m) {
   ls_gradient *g = m->g;
   ls_op op = {0};
   LS_RETURN_IF_ERROR(build_body(m));
@@ -311,5 +311,5 @@ ls_status gradient_merge_call(ls_gradient *g) {
     return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, "merge_gradient",
                                    graph->runtime, graph, &m.made));
-  return differentiate(&m);
+  return differentiate_merge(&m);
 }

@@ -33,7 +33,7 @@ static grouping group_axes(ls_tensor x, bool by_channel) {
   return g;
 }
 
-static ls_axes together(const grouping *g) {
+static ls_axes normalized_axes(const grouping *g) {
   return (ls_axes){.items = g->together, .count = g->num_together};
 }
 
@@ -51,7 +51,7 @@ static ls_tensor rules_norm_count_of(const grouping *g, ls_tensor x) {
 // Computes the mean of the elements normalized together, with their dimensions
 // kept as size 1. x has the wide type.
 static ls_tensor mean_of(const grouping *g, ls_tensor x) {
-  const ls_tensor sum = ls_reduce_sum_keep(x, together(g));
+  const ls_tensor sum = ls_reduce_sum_keep(x, normalized_axes(g));
   return ls_div(sum, rules_norm_count_of(g, x));
 }
 

@@ -158,8 +158,8 @@ static ls_tensor join_slices(const ls_gradient_context *context,
   for (size_t i = 0; mixed && i < count; ++i)
     indices[i] = ls_convert(indices[i], LS_DTYPE_I64);
   const ls_tensor where = ls_concatenate(indices, count, 0);
-  const ls_tensor what = ls_concatenate(values, count, 0);
-  return ls_indexed_slices(where, what, terms[0]);
+  const ls_tensor joined = ls_concatenate(values, count, 0);
+  return ls_indexed_slices(where, joined, terms[0]);
 }
 
 ls_tensor ls_gradient_sum(const ls_gradient_context *context,

@@ -207,8 +207,8 @@ static ls_status apply_rule(ls_gradient *g) {
 }
 
 // Calls the op's rule, and passes its results to the operands.
-static ls_status differentiate(ls_gradient_walk *walk, size_t index, ls_op op,
-                               const ls_node *node) {
+static ls_status differentiate_op(ls_gradient_walk *walk, size_t index,
+                                  ls_op op, const ls_node *node) {
   ls_arena *arena = walk->context->arena;
   const ls_gradient_entry *entry = &walk->entries[index];
   LS_ARENA_ARRAY_OR_RETURN(arena, ls_tensor, dout, entry->num_slots);
@@ -297,7 +297,7 @@ static ls_status visit_with_gradients(ls_gradient_walk *walk, size_t index,
     if (behind != SIZE_MAX) return refuse_initial(walk, op, behind);
   }
   if (ls_gradient_table[node->type] == gradient_none) return ls_ok();
-  return differentiate(walk, index, op, node);
+  return differentiate_op(walk, index, op, node);
 }
 
 static ls_status visit_sums(ls_gradient_walk *walk, size_t index, ls_op op,
@@ -307,7 +307,7 @@ static ls_status visit_sums(ls_gradient_walk *walk, size_t index, ls_op op,
   return rule_error(walk, op, NULL);
 }
 
-static ls_status visit(ls_gradient_walk *walk, size_t index) {
+static ls_status visit_op(ls_gradient_walk *walk, size_t index) {
   const ls_op op = ls_gradient_op_at(walk, index);
   ls_graph *graph = ls_graph_resolve(op.graph);
   const ls_node *node = ls_graph_node(graph, op.id);
@@ -375,6 +375,6 @@ ls_status ls_gradient_walk_run(ls_gradient_walk *walk) {
     enqueue_if_ready(walk,
                      ls_gradient_index(walk, ls_tensor_op(walk->seeds[i].y)));
   while (walk->queue_head != walk->queue_tail)
-    LS_RETURN_IF_ERROR(visit(walk, walk->queue[walk->queue_head++]));
+    LS_RETURN_IF_ERROR(visit_op(walk, walk->queue[walk->queue_head++]));
   return answer(walk);
 }

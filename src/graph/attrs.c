@@ -105,14 +105,14 @@ ls_status ls_attrs_resolve(ls_arena *arena, uint16_t type, const ls_attr *attrs,
 static ls_status attrs_check_number(const ls_attr_info *info, int64_t value,
                                     size_t at) {
   if (value >= info->least && value <= info->most) return ls_ok();
-  char what[32] = "", range[64];
-  if (at != SIZE_MAX) snprintf(what, sizeof(what), "number %zu of ", at);
+  char prefix[32] = "", range[64];
+  if (at != SIZE_MAX) snprintf(prefix, sizeof(prefix), "number %zu of ", at);
   if (info->most == INT64_MAX)
     snprintf(range, sizeof(range), "at least %lld", (long long)info->least);
   else
     snprintf(range, sizeof(range), "%lld to %lld", (long long)info->least,
              (long long)info->most);
-  return ls_invalid_argument("%s'%s' is %lld, must be %s", what, info->name,
+  return ls_invalid_argument("%s'%s' is %lld, must be %s", prefix, info->name,
                              (long long)value, range);
 }
 

@@ -19,7 +19,7 @@ static collection *collection_find(const ls_graph *graph, const char *name) {
   return ls_map_find_text(&graph->collections, name);
 }
 
-static size_t position(const collection *c, ls_nest leaf) {
+static size_t position_of_leaf(const collection *c, ls_nest leaf) {
   size_t at = 0;
   while (at < c->count && !ls_nest_is_same(c->leaves[at], leaf))
     ++at;
@@ -39,7 +39,7 @@ ls_status ls_graph_add_to_collection(ls_graph *graph, const char *name,
       return ls_out_of_memory();
     }
   }
-  if (position(c, leaf) < c->count) return ls_ok();
+  if (position_of_leaf(c, leaf) < c->count) return ls_ok();
   if (!ls_grow(graph->allocator, &c->leaves, &c->capacity, c->count + 1,
                sizeof(*c->leaves)))
     return ls_out_of_memory();
@@ -55,7 +55,7 @@ void ls_graph_remove_from_collection(ls_graph *graph, const char *name,
                                      ls_nest leaf) {
   collection *c = collection_find(graph, name);
   if (c == NULL) return;
-  const size_t at = position(c, leaf);
+  const size_t at = position_of_leaf(c, leaf);
   if (at == c->count) return;
   // A removal that could not be noted for lack of memory is not undone.
   (void)!ls_graph_note(graph, (ls_graph_undo){.kind = LS_UNDO_REMOVED,

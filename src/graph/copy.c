@@ -177,7 +177,8 @@ static ls_status append_copy(ls_copying *c, ls_node *node, ls_graph **regions,
 }
 
 // Gives the copy its original's name; both graphs live equally long.
-static void dress(const ls_copying *c, const ls_node *node, ls_node *copy) {
+static void copy_properties(const ls_copying *c, const ls_node *node,
+                            ls_node *copy) {
   memcpy(copy->outputs, node->outputs,
          node->num_outputs * sizeof(*node->outputs));
   copy->scope = node->scope;
@@ -192,7 +193,7 @@ static void dress(const ls_copying *c, const ls_node *node, ls_node *copy) {
 }
 
 ls_status ls_copying_take(ls_copying *c, ls_node *node, ls_node *copy) {
-  dress(c, node, copy);
+  copy_properties(c, node, copy);
   if (c->policy != NULL && c->policy->finish != NULL)
     LS_RETURN_IF_ERROR(c->policy->finish(c, node, copy));
   LS_RETURN_IF_ERROR(ls_copying_set_op(c, node->id, copy->id));

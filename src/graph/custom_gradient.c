@@ -155,7 +155,7 @@ static bool same_structure(ls_nest a, ls_nest b) {
   return same;
 }
 
-static bool equal(const ls_object *a, const ls_object *b) {
+static bool gradients_are_equal(const ls_object *a, const ls_object *b) {
   const ls_custom_gradient_object *x = (const ls_custom_gradient_object *)a;
   const ls_custom_gradient_object *y = (const ls_custom_gradient_object *)b;
   return x->gradient == y->gradient && x->user == y->user &&
@@ -166,4 +166,4 @@ static bool equal(const ls_object *a, const ls_object *b) {
 const ls_object_type ls_custom_gradient_type = {.name = "custom_gradient",
                                                 .destroy =
                                                     custom_gradient_destroy,
-                                                .equal = equal};
+                                                .equal = gradients_are_equal};

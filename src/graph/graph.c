@@ -89,7 +89,7 @@ static void release_nodes(ls_graph *graph, size_t from) {
 
 // Turns a destroyed graph into an empty one that refuses ops, for stale
 // handles. Lowered graphs have no handles.
-static void bury(ls_graph *graph) {
+static void empty_destroyed(ls_graph *graph) {
   const bool has_handles = graph->kind != LS_GRAPH_LOWERED;
   *graph = (ls_graph){.head = {&ls_graph_tensors},
                       .kind = LS_GRAPH_LOWERED,
@@ -126,7 +126,7 @@ void ls_graph_free(ls_graph *graph) {
   ls_release(graph->allocator, graph->variables);
   ls_arena_deinit(&graph->arena);
   ls_arena_deinit(&graph->names_arena);
-  bury(graph);
+  empty_destroyed(graph);
 }
 
 void ls_graph_forward(ls_graph *graph, ls_graph *to) {

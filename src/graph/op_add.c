@@ -176,8 +176,8 @@ static ls_status apply_scopes(addition *a) {
                                          : ls_flow_admit(&a->spec, &a->memory);
 }
 
-static ls_status dress(addition *a, ls_node *node, const ls_op *outside,
-                       size_t num_outside) {
+static ls_status set_properties(addition *a, ls_node *node,
+                                const ls_op *outside, size_t num_outside) {
   const ls_scope_state *scoped = &a->context->scoped;
   memcpy(node->outputs, a->out, a->num_out * sizeof(*a->out));
   node->device = scoped->device;
@@ -223,7 +223,7 @@ static ls_status op_add_append(addition *a, ls_node **out_node) {
       ls_control_split(a->graph, &a->spec, &a->memory, &outside, &num_outside));
   ls_node *node = ls_graph_append(a->graph, &a->spec, a->refs, a->num_out);
   if (node == NULL) return ls_out_of_memory();
-  const ls_status status = dress(a, node, outside, num_outside);
+  const ls_status status = set_properties(a, node, outside, num_outside);
   if (!ls_status_is_ok(status)) {
     node->num_regions = 0;  // The caller keeps the regions.
     ls_graph_rollback(a->graph, before);

@@ -145,7 +145,7 @@ static const ls_graph *trial_root_of(const ls_graph *graph) {
 
 // Returns true if the trial has not marked a graph yet: one that existed before
 // and belongs to the same outermost graph.
-static bool lacks(const ls_trial *trial, const ls_graph *graph) {
+static bool trial_lacks(const ls_trial *trial, const ls_graph *graph) {
   if (trial == NULL || graph == trial->graph || graph == trial->around ||
       graph->id > trial->last_graph ||
       trial_root_of(graph) != trial_root_of(trial->graph))
@@ -158,7 +158,7 @@ static bool lacks(const ls_trial *trial, const ls_graph *graph) {
 
 ls_status ls_trial_join(ls_graph *graph) {
   ls_trial *trial = ls_context_current()->trial;
-  if (!lacks(trial, graph)) return ls_ok();
+  if (!trial_lacks(trial, graph)) return ls_ok();
   LS_NEW_OR_RETURN(graph->allocator, ls_joined_graph, joined);
   *joined = (ls_joined_graph){trial->joined, graph, ls_graph_mark(graph)};
   trial->joined = joined;
@@ -212,7 +212,7 @@ static void end_in_joined(ls_trial *trial, bool undo) {
   while (trial->joined != NULL) {
     ls_joined_graph *joined = trial->joined;
     trial->joined = joined->next;
-    if (!undo && lacks(trial->outer, joined->graph)) {
+    if (!undo && trial_lacks(trial->outer, joined->graph)) {
       joined->next = trial->outer->joined;
       trial->outer->joined = joined;
       continue;

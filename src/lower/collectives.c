@@ -20,9 +20,10 @@ ls_status lower_replica_id(ls_lower_scope *scope, ls_node *node) {
 // ---- Shapes ----------------------------------------------------------------
 ls_type ls_lower_operand_on(const ls_lower_scope *scope, const ls_node *node,
                             uint32_t input, int32_t replica) {
-  const ls_lower_scope *of =
+  const ls_lower_scope *replica_scope =
       scope->bodies == NULL ? scope : &scope->bodies[scope->classes[replica]];
-  return ls_lowered_type(of, ls_lowered(of, node->inputs[input]));
+  return ls_lowered_type(replica_scope,
+                         ls_lowered(replica_scope, node->inputs[input]));
 }
 
 ls_status ls_lower_check_operand(const ls_lower_scope *scope,

@@ -52,7 +52,7 @@ static ls_status marks_of(ls_common_values *self, const ls_graph *graph,
   return ls_ok();
 }
 
-static bool *at(const marks *m, uint64_t ref) {
+static bool *varies_at(const marks *m, uint64_t ref) {
   return &m->varies[m->first[ls_graph_position(m->graph, ls_ref_id(ref))] +
                     ls_ref_output(ref)];
 }
@@ -64,7 +64,7 @@ static void mark_outputs(const marks *m, size_t place) {
 }
 
 static void mark_parameter(marks *m, size_t index) {
-  bool *varies = at(m, m->graph->parameters[index]);
+  bool *varies = varies_at(m, m->graph->parameters[index]);
   if (*varies) return;
   *varies = true;
   m->done = false;
@@ -89,7 +89,7 @@ bool ls_node_has_stack(const ls_graph *graph, const ls_node *node) {
 
 static bool takes_varying(const marks *m, const ls_node *node) {
   for (uint32_t i = 0; i < node->num_inputs; ++i)
-    if (*at(m, node->inputs[i])) return true;
+    if (*varies_at(m, node->inputs[i])) return true;
   return false;
 }
 
@@ -106,7 +106,8 @@ static ls_status mark_region(ls_common_values *self, const marks *m,
   const uint64_t *captured = node->inputs + ls_node_captures(node, r);
   LS_RETURN_IF_ERROR(marks_of(self, region, out));
   for (size_t i = 0; i < region->num_captures; ++i)
-    if (*at(m, captured[i])) mark_parameter(*out, region->num_declared + i);
+    if (*varies_at(m, captured[i]))
+      mark_parameter(*out, region->num_declared + i);
   return ls_ok();
 }
 
@@ -118,7 +119,7 @@ static ls_status mark_loop(ls_common_values *self, marks *m, size_t place) {
   LS_RETURN_IF_ERROR(mark_region(self, m, node, 0, &condition));
   LS_RETURN_IF_ERROR(mark_region(self, m, node, 1, &body));
   for (uint32_t i = 0; i < count; ++i)
-    round[i] |= *at(m, node->inputs[i]);
+    round[i] |= *varies_at(m, node->inputs[i]);
   for (bool more = true; more;) {
     for (uint32_t i = 0; i < count; ++i) {
       if (!round[i]) continue;
@@ -127,13 +128,13 @@ static ls_status mark_loop(ls_common_values *self, marks *m, size_t place) {
     }
     LS_RETURN_IF_ERROR(mark_graph(self, condition));
     LS_RETURN_IF_ERROR(mark_graph(self, body));
-    if (*at(condition, condition->graph->results[0])) {
+    if (*varies_at(condition, condition->graph->results[0])) {
       mark_outputs(m, place);
       return ls_ok();
     }
     more = false;
     for (uint32_t i = 0; i < count; ++i) {
-      if (round[i] || !*at(body, body->graph->results[i])) continue;
+      if (round[i] || !*varies_at(body, body->graph->results[i])) continue;
       round[i] = more = true;
     }
   }
@@ -142,7 +143,7 @@ static ls_status mark_loop(ls_common_values *self, marks *m, size_t place) {
 
 static ls_status mark_branches(ls_common_values *self, marks *m, size_t place) {
   const ls_node *node = m->graph->nodes[place];
-  if (*at(m, node->inputs[0])) {
+  if (*varies_at(m, node->inputs[0])) {
     mark_outputs(m, place);
     return ls_ok();
   }
@@ -151,7 +152,8 @@ static ls_status mark_branches(ls_common_values *self, marks *m, size_t place) {
     LS_RETURN_IF_ERROR(mark_region(self, m, node, r, &branch));
     LS_RETURN_IF_ERROR(mark_graph(self, branch));
     for (uint32_t i = 0; i < node->num_outputs; ++i)
-      m->varies[m->first[place] + i] |= *at(branch, branch->graph->results[i]);
+      m->varies[m->first[place] + i] |=
+          *varies_at(branch, branch->graph->results[i]);
   }
   return ls_ok();
 }
@@ -177,7 +179,7 @@ static bool mark_stacks(const marks *m) {
     if (node->num_outputs == 0 || !m->varies[m->first[i - 1]]) continue;
     for (uint32_t k = 0; k < node->num_inputs; ++k) {
       const uint64_t ref = node->inputs[k];
-      if (!is_stack(m->graph, ref) || *at(m, ref) ||
+      if (!is_stack(m->graph, ref) || *varies_at(m, ref) ||
           ls_graph_node_of(m->graph, ref)->type == LS_OP_PARAMETER)
         continue;
       mark_outputs(m, ls_graph_position(m->graph, ls_ref_id(ref)));
@@ -209,7 +211,7 @@ ls_status ls_find_common_values(ls_common_values *self, const ls_graph *body,
 
 bool ls_value_varies(const ls_common_values *self, const ls_graph *graph,
                      uint64_t ref) {
-  return *at(common_values_find(self, graph), ref);
+  return *varies_at(common_values_find(self, graph), ref);
 }
 
 // Returns true if a region has a value that differs, or a merge.
@@ -223,7 +225,7 @@ static bool concerns_replicas(const ls_common_values *self,
     if (m == NULL || m->graph != walk.graph)
       m = common_values_find(self, walk.graph);
     for (uint32_t k = 0; m != NULL && k < node->num_outputs; ++k)
-      if (*at(m, ls_ref(node->id, k))) return true;
+      if (*varies_at(m, ls_ref(node->id, k))) return true;
   }
   return false;
 }

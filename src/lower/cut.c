@@ -284,7 +284,7 @@ static ls_status cut_give_results(ls_cut_graph *g) {
   return ls_ok();
 }
 
-static ls_status cut(ls_cut_graph *g) {
+static ls_status cut_replicate(ls_cut_graph *g) {
   LS_ARENA_ARRAY_OR_RETURN(g->memory, uint8_t, roles, g->from->num_results + 1);
   for (size_t i = 0; i < g->from->num_results; ++i)
     roles[i] = i < g->request->num_gathered ? LS_CUT_NARROW : LS_CUT_COMMON;
@@ -300,5 +300,5 @@ ls_status ls_cut_replicas(const ls_cut_request *request) {
   ls_cut_graph g;
   LS_RETURN_IF_ERROR(
       ls_cut_graph_init(&g, request, &memory, request->body, request->to));
-  return cut(&g);
+  return cut_replicate(&g);
 }

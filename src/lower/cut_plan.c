@@ -84,7 +84,7 @@ static bool is_made_at_its_use(const ls_node *node) {
 }
 
 // Moves such nodes to the level of their first use.
-static ls_status sink(const ls_cut_graph *g) {
+static ls_status sink_nodes(const ls_cut_graph *g) {
   const ls_graph *from = g->from;
   LS_ARENA_ARRAY_OR_RETURN(g->memory, uint32_t, first_use, from->num_nodes + 1);
   for (size_t i = 0; i < from->num_nodes; ++i)
@@ -126,7 +126,7 @@ ls_status ls_cut_plan(ls_cut_graph *g) {
       g->kind[i] = is_outer(g, i) ? LS_CUT_OUTER : LS_CUT_SEGMENT;
     }
   }
-  LS_RETURN_IF_ERROR(sink(g));
+  LS_RETURN_IF_ERROR(sink_nodes(g));
   join_segments(g);
   return ls_ok();
 }
@@ -142,8 +142,8 @@ ls_cut_role ls_cut_operand_role(const ls_cut_graph *g, const ls_node *node,
 }
 
 // Notes that a value is needed in this role outside of its segment.
-static void want(const ls_cut_graph *g, uint64_t ref, uint32_t level,
-                 ls_cut_role role) {
+static void want_value(const ls_cut_graph *g, uint64_t ref, uint32_t level,
+                       ls_cut_role role) {
   const size_t place = ls_cut_place(g, ref);
   if (g->kind[place] != LS_CUT_SEGMENT) return;
   ls_cut_value *value = ls_cut_value_of(g, ref);
@@ -161,10 +161,10 @@ static void want_operand(const ls_cut_graph *g, size_t user, uint32_t input) {
   const uint64_t ref = node->inputs[input];
   const size_t place = ls_cut_place(g, ref);
   if (g->kind[user] == LS_CUT_LEAVES)
-    want(g, ref, g->level[user], ls_cut_operand_role(g, node, input));
+    want_value(g, ref, g->level[user], ls_cut_operand_role(g, node, input));
   else if (g->kind[user] == LS_CUT_OUTER || g->level[place] != g->level[user])
-    want(g, ref, g->level[user],
-         ls_cut_varies(g, ref) ? LS_CUT_WIDE : LS_CUT_COMMON);
+    want_value(g, ref, g->level[user],
+               ls_cut_varies(g, ref) ? LS_CUT_WIDE : LS_CUT_COMMON);
 }
 
 void ls_cut_find_wanted(ls_cut_graph *g) {
@@ -173,7 +173,7 @@ void ls_cut_find_wanted(ls_cut_graph *g) {
     for (uint32_t k = 0; k < from->nodes[i]->num_inputs; ++k)
       want_operand(g, i, k);
   for (size_t i = 0; i < from->num_results; ++i)
-    want(g, from->results[i], g->num_levels, (ls_cut_role)g->roles[i]);
+    want_value(g, from->results[i], g->num_levels, (ls_cut_role)g->roles[i]);
 }
 
 // ---- Check the cut ---------------------------------------------------------

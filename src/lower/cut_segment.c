@@ -49,7 +49,7 @@ ls_status ls_cut_ref(ls_cut_graph *g, uint64_t ref, ls_cut_role role,
 }
 
 // ---- Arguments -------------------------------------------------------------
-static uint64_t inside(const segment *s, uint64_t ref) {
+static uint64_t value_inside(const segment *s, uint64_t ref) {
   return (uint64_t)(uintptr_t)ls_map_find_u64(&s->inside, ref);
 }
 
@@ -67,7 +67,7 @@ static bool is_mine(const segment *s, uint64_t ref) {
 static ls_status cut_segment_need(segment *s, uint64_t ref) {
   const ls_cut_graph *g = s->g;
   if (is_mine(s, ref) || g->kind[ls_cut_place(g, ref)] == LS_CUT_FREE ||
-      !ls_cut_varies(g, ref) || inside(s, ref) != 0)
+      !ls_cut_varies(g, ref) || value_inside(s, ref) != 0)
     return ls_ok();
   LS_RETURN_IF_ERROR(set_inside(s, ref, UINT64_MAX));  // Until it is declared.
   const bool is_wide = ls_cut_value_of(g, ref)->wide != 0;
@@ -89,7 +89,7 @@ static ls_status cut_segment_declare(segment *s, const ls_ref_list *list) {
 static ls_status cut_segment_enter(segment *s, uint64_t ref,
                                    uint64_t *out_ref) {
   ls_cut_graph *g = s->g;
-  *out_ref = inside(s, ref);
+  *out_ref = value_inside(s, ref);
   if (*out_ref != 0) return ls_ok();
   const size_t place = ls_cut_place(g, ref);
   if (g->kind[place] == LS_CUT_FREE) {
@@ -133,7 +133,7 @@ static bool cut_segment_has(const ls_ref_list *list, uint64_t ref) {
 }
 
 // Lists a value that the segment must convert to another role for later users.
-static ls_status bring(segment *s, uint64_t ref, ls_cut_role role) {
+static ls_status bring_value(segment *s, uint64_t ref, ls_cut_role role) {
   const ls_cut_value *value = ls_cut_value_of(s->g, ref);
   if (role == LS_CUT_COMMON ||
       (role == LS_CUT_WIDE ? value->wide != 0 : value->narrow != NULL))
@@ -147,9 +147,10 @@ static ls_status cut_segment_list_results(segment *s, const ls_node *leaving) {
   LS_RETURN_IF_ERROR(list_own_results(s));
   for (uint32_t k = 0; leaving != NULL && k < leaving->num_inputs; ++k)
     LS_RETURN_IF_ERROR(
-        bring(s, leaving->inputs[k], ls_cut_operand_role(g, leaving, k)));
+        bring_value(s, leaving->inputs[k], ls_cut_operand_role(g, leaving, k)));
   for (size_t i = 0; leaving == NULL && i < g->from->num_results; ++i)
-    LS_RETURN_IF_ERROR(bring(s, g->from->results[i], (ls_cut_role)g->roles[i]));
+    LS_RETURN_IF_ERROR(
+        bring_value(s, g->from->results[i], (ls_cut_role)g->roles[i]));
   return ls_ok();
 }
 

@@ -43,21 +43,21 @@ void ls_lower_flow_end(ls_lower_flow *f) {
   ls_release(f->scope->all->allocator, f->written);
 }
 
-// Replaces those containers by their components among the written variables.
+// Replaces the containers in `apart` by their components in f->written.
 static ls_status flow_take_apart(ls_lower_flow *f, const ls_lower_own *apart) {
   for (size_t k = 0; k < apart->count; ++k) {
     const ls_variable *container = apart->items[k];
-    const size_t more = container->num_components;
+    const size_t num_components = container->num_components;
     size_t count = 0;
     for (size_t i = 0; i < f->num_written; ++i)
       if (f->written[i] != container && f->written[i]->container != container)
         f->written[count++] = f->written[i];
     if (!ls_grow(f->scope->all->allocator, &f->written, &f->written_capacity,
-                 count + more, sizeof(*f->written)))
+                 count + num_components, sizeof(*f->written)))
       return ls_out_of_memory();
     memcpy(f->written + count, container->components,
-           more * sizeof(*f->written));
-    f->num_written = count + more;
+           num_components * sizeof(*f->written));
+    f->num_written = count + num_components;
   }
   return ls_ok();
 }

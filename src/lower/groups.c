@@ -17,7 +17,7 @@ typedef struct groups {
   int64_t *entries;        // Scratch: one number per replica.
 } groups;
 
-static int64_t member(const groups *g, int32_t index) {
+static int64_t group_member(const groups *g, int32_t index) {
   return g->members == NULL ? index : g->members[index];
 }
 
@@ -90,7 +90,7 @@ static ls_status groups_concatenate(const groups *g, const uint64_t *refs,
 static int32_t place_by_id(const groups *g, int32_t first, int32_t index) {
   int32_t place = 0;
   for (int32_t k = 0; k < g->size; ++k)
-    place += member(g, first + k) < member(g, first + index);
+    place += group_member(g, first + k) < group_member(g, first + index);
   return place;
 }
 
@@ -140,8 +140,8 @@ static ls_status groups_reduce(const groups *g, const char *how, uint64_t *refs,
 static ls_status reduce_group(const groups *g, int32_t first, uint64_t *refs,
                               uint64_t *out_ref) {
   for (int32_t i = 0; i < g->size; ++i)
-    LS_RETURN_IF_ERROR(
-        value_of(g, member(g, first + i), &refs[place_by_id(g, first, i)]));
+    LS_RETURN_IF_ERROR(value_of(g, group_member(g, first + i),
+                                &refs[place_by_id(g, first, i)]));
   return groups_reduce(g, ls_node_attr(g->node, LS_ATTR_ID_REDUCE)->as.string,
                        refs, out_ref);
 }
@@ -157,7 +157,7 @@ static ls_status own_sum(const groups *g, uint64_t *out_ref) {
     LS_RETURN_IF_ERROR(ls_lower_reshape(g->scope, sums[q], in_front(g->shape),
                                         g->node, &sums[q]));
     for (int32_t i = 0; i < g->size; ++i)
-      g->entries[member(g, q * g->size + i)] = q;
+      g->entries[group_member(g, q * g->size + i)] = q;
   }
   const ls_attr axis = LS_OWN_I(AXIS, 0);
   LS_RETURN_IF_ERROR(ls_lower_make(g->scope, LS_OP_CONCATENATE, sums,
@@ -177,7 +177,7 @@ static ls_status from_member(const groups *g, int32_t i, bool by_id,
     int32_t from = first + i;
     for (int32_t k = 0; by_id && k < g->size; ++k)
       if (place_by_id(g, first, k) == i) from = first + k;
-    g->entries[member(g, at)] = member(g, from);
+    g->entries[group_member(g, at)] = group_member(g, from);
   }
   LS_RETURN_IF_ERROR(ls_lower_own_entry(g->scope, g->entries, g->node, &index));
   return pick(g, g->stack, index, out_ref);
@@ -190,7 +190,7 @@ static void note_starts(const groups *g, bool by_id, int64_t size) {
     const int32_t first = at - at % g->size;
     const int32_t place =
         by_id ? place_by_id(g, first, at - first) : at - first;
-    g->entries[member(g, at)] = place * size;
+    g->entries[group_member(g, at)] = place * size;
   }
 }
 

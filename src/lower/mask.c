@@ -286,7 +286,7 @@ static ls_status reduction(rule *r, const uint64_t **inputs) {
 }
 
 // Determines from the op's sizes if the result has padded rows.
-static ls_status sized(rule *r) {
+static ls_status mask_sized(rule *r) {
   const ls_masks *masks = r->scope->masks;
   const ls_mask *from = r->spec->num_inputs == 0 ? NULL : mask_of(r, 0);
   const ls_mask *wanted = masks->has_sizes ? masks->sized : NULL;
@@ -365,7 +365,7 @@ ls_status ls_mask_operands(ls_lower_scope *scope, const ls_op_spec *spec,
     return mask_refuse(&r);
   ls_status status = ls_ok();
   if (traits & LS_OP_SIZED)
-    status = sized(&r);
+    status = mask_sized(&r);
   else if (traits & LS_OP_ELEMENTWISE)
     status = elementwise(&r);
   else

@@ -192,21 +192,21 @@ ls_status lower_stack_push(ls_lower_scope *scope, ls_node *node) {
 // Finds the element type for a pop: that of pushed values, or the op's.
 static ls_status find_element(ls_lower_scope *scope, const ls_node *node,
                               ls_lower_stack *stack) {
-  const ls_type said = {ls_node_attr(node, LS_ATTR_ID_DTYPE)->as.dtype,
-                        ls_node_attr(node, LS_ATTR_ID_SHAPE)->as.shape};
+  const ls_type op_type = {ls_node_attr(node, LS_ATTR_ID_DTYPE)->as.dtype,
+                           ls_node_attr(node, LS_ATTR_ID_SHAPE)->as.shape};
   if (!stack->is_known) {
-    if (ls_shape_is_known(said.shape))
-      return set_element(scope->all, stack, said);
+    if (ls_shape_is_known(op_type.shape))
+      return set_element(scope->all, stack, op_type);
     return ls_invalid_argument(
         "a value %s is popped from a stack whose element type is not known yet",
-        LS_SHAPE_TEXT(said.dtype, said.shape));
+        LS_SHAPE_TEXT(op_type.dtype, op_type.shape));
   }
-  if (said.dtype == stack->element.dtype &&
-      ls_shape_compatible(said.shape, stack->element.shape))
+  if (op_type.dtype == stack->element.dtype &&
+      ls_shape_compatible(op_type.shape, stack->element.shape))
     return ls_ok();
   return ls_invalid_argument(
       "a value %s is taken from a stack of %s",
-      LS_SHAPE_TEXT(said.dtype, said.shape),
+      LS_SHAPE_TEXT(op_type.dtype, op_type.shape),
       LS_SHAPE_TEXT(stack->element.dtype, stack->element.shape));
 }
 

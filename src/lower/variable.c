@@ -8,8 +8,8 @@
 #include "base/runtime_internal.h"
 #include "lower/ops.h"
 
-static uint64_t known(const ls_lower_scope *scope,
-                      const ls_variable *variable) {
+static uint64_t known_value(const ls_lower_scope *scope,
+                            const ls_variable *variable) {
   return (uint64_t)(uintptr_t)ls_map_find_u64(&scope->variables,
                                               (uintptr_t)variable);
 }
@@ -18,7 +18,7 @@ static uint64_t known(const ls_lower_scope *scope,
 static bool variable_is_known(const ls_lower_scope *scope,
                               const ls_variable *variable) {
   for (; scope != NULL; scope = scope->outer)
-    if (known(scope, variable) != 0) return true;
+    if (known_value(scope, variable) != 0) return true;
   return false;
 }
 
@@ -147,7 +147,7 @@ static bool is_own_component(const ls_lower_scope *scope,
 // scope, or at the start.
 static ls_status read_itself(ls_lower_scope *scope, ls_variable *variable,
                              uint64_t *out_ref) {
-  *out_ref = known(scope, variable);
+  *out_ref = known_value(scope, variable);
   if (*out_ref != 0) return note_met(scope, variable, *out_ref);
   if (scope->outer == NULL) {
     LS_RETURN_IF_ERROR(variable_add_use(scope, variable, out_ref));
@@ -261,8 +261,8 @@ static ls_status write_once(ls_lower_scope *scope, ls_variable *container,
 static ls_status write_each(ls_lower_scope *scope, ls_variable *container) {
   for (size_t i = 0; i < container->num_components; ++i) {
     ls_variable *component = container->components[i];
-    uint64_t ref = known(scope, component), unused = 0;
-    if (ref == 0) ref = known(scope, container);
+    uint64_t ref = known_value(scope, component), unused = 0;
+    if (ref == 0) ref = known_value(scope, container);
     LS_RETURN_IF_ERROR(variable_add_use(scope, component, &unused));
     ls_use *use = find_use(scope, component);
     use->written = true;
@@ -285,8 +285,8 @@ ls_status ls_lower_containers(ls_lower_scope *scope) {
     for (size_t i = 0; i < container->num_components; ++i) {
       const ls_variable *component = container->components[i];
       const ls_use *use = find_use(scope, component);
-      uint64_t ref = known(scope, component);
-      if (was_shared && ref == 0) ref = known(scope, container);
+      uint64_t ref = known_value(scope, component);
+      if (was_shared && ref == 0) ref = known_value(scope, container);
       // An unwritten component keeps its old value.
       if (!was_shared && (use == NULL || !use->written)) ref = 0;
       if (i == 0) one = ref;
@@ -312,8 +312,8 @@ static bool is_written(const ls_program *program, const ls_variable *variable) {
   return false;
 }
 
-static ls_status expect(ls_lowering *all, ls_variable *variable,
-                        bool initialized) {
+static ls_status expect_state(ls_lowering *all, ls_variable *variable,
+                              bool initialized) {
   ls_program *program = all->program;
   LS_PUSH_OR_RETURN(
       all->allocator, program->expects, program->num_expects,
@@ -331,7 +331,7 @@ ls_status lower_is_initialized(ls_lower_scope *scope, ls_node *node) {
     const ls_variable_states *states = all->variables;
     has_value =
         states->has_value != NULL && states->has_value(states->store, variable);
-    LS_RETURN_IF_ERROR(expect(all, variable, has_value));
+    LS_RETURN_IF_ERROR(expect_state(all, variable, has_value));
   }
   uint64_t ref = 0;
   LS_RETURN_IF_ERROR(

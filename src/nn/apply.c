@@ -371,9 +371,9 @@ ls_status ls_optimizer_gradients(const ls_optimizer *optimizer, ls_tensor loss,
                         count, gradients);
 }
 
-static ls_status descend(ls_optimizer *optimizer, ls_tape *tape, ls_tensor loss,
-                         ls_variable *const *variables, size_t count,
-                         ls_op *out_moved) {
+static ls_status minimize_loss(ls_optimizer *optimizer, ls_tape *tape,
+                               ls_tensor loss, ls_variable *const *variables,
+                               size_t count, ls_op *out_moved) {
   if (count == 0) return ls_optimizer_nothing_to_train(loss);
   LS_OWN_ARRAY_OR_RETURN(optimizer->allocator, ls_nest, gradients, count);
   LS_RETURN_IF_ERROR(
@@ -389,8 +389,9 @@ static ls_status minimize(ls_optimizer *optimizer, ls_tensor loss,
   LS_RETURN_IF_ERROR(ls_optimizer_check_loss(loss));
   LS_RETURN_IF_ERROR(
       ls_reads_find(optimizer->allocator, loss, &variables, &count));
-  return descend(optimizer, NULL, ls_optimizer_scale_loss(optimizer, loss),
-                 variables, count, out_moved);
+  return minimize_loss(optimizer, NULL,
+                       ls_optimizer_scale_loss(optimizer, loss), variables,
+                       count, out_moved);
 }
 
 ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
@@ -416,6 +417,7 @@ ls_status ls_optimizer_minimize_tape(ls_optimizer *optimizer, ls_tape *tape,
   LS_OWN_ARRAY_OR_RETURN(optimizer->allocator, ls_variable *, variables, count);
   ls_tape_variables(tape, variables, count);
   ls_op moved = {0};
-  LS_RETURN_IF_ERROR(descend(optimizer, tape, loss, variables, count, &moved));
+  LS_RETURN_IF_ERROR(
+      minimize_loss(optimizer, tape, loss, variables, count, &moved));
   return ls_tensor_status(ls_op_output(moved, 0));
 }

@@ -11,7 +11,7 @@ typedef struct ls_bag_item {
   void (*release)(void *thing);
 } ls_bag_item;
 
-static void fail(ls_bag *bag, ls_status status) {
+static void keep_failure(ls_bag *bag, ls_status status) {
   if (bag->error == NULL)
     bag->error = status;
   else
@@ -25,7 +25,7 @@ void *ls_bag_keep(ls_bag *bag, ls_status status, void *thing,
   ls_bag_item *item =
       ls_status_is_ok(status) ? ls_new(allocator, ls_bag_item) : NULL;
   if (item == NULL) {
-    fail(bag, ls_status_is_ok(status) ? ls_out_of_memory() : status);
+    keep_failure(bag, ls_status_is_ok(status) ? ls_out_of_memory() : status);
     if (thing != NULL) release(thing);
     return NULL;
   }
@@ -52,7 +52,7 @@ ls_nest *ls_nest_in(ls_bag *bag, ls_nest nest) {
   kept_nest *kept =
       ls_status_is_ok(status) ? ls_new(allocator, kept_nest) : NULL;
   if (kept == NULL) {
-    fail(bag, ls_status_is_ok(status) ? ls_out_of_memory() : status);
+    keep_failure(bag, ls_status_is_ok(status) ? ls_out_of_memory() : status);
     ls_nest_release(nest);
     return NULL;
   }

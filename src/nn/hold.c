@@ -13,15 +13,15 @@ bool ls_optimizer_holds(const ls_optimizer *optimizer) {
 }
 
 // ---- Sums ------------------------------------------------------------------
-static ls_variable *held(const ls_optimizer *optimizer,
-                         ls_variable *const *slots) {
+static ls_variable *held_sum(const ls_optimizer *optimizer,
+                             ls_variable *const *slots) {
   return slots[optimizer->rule.num_slots];
 }
 
 // Weights a gradient by the call's examples; without examples the result is -0
 // for any gradient.
-static ls_tensor weighted(const ls_held_call *call, ls_tensor gradient,
-                          ls_dtype dtype) {
+static ls_tensor weighted_gradient(const ls_held_call *call, ls_tensor gradient,
+                                   ls_dtype dtype) {
   const ls_tensor x =
       ls_update_scale(ls_convert(gradient, dtype), call->weight);
   return ls_select(ls_greater(call->weight, ls_scalar(LS_DTYPE_F64, 0)), x,
@@ -31,14 +31,15 @@ static ls_tensor weighted(const ls_held_call *call, ls_tensor gradient,
 ls_tensor ls_hold_gradient(const ls_optimizer *optimizer,
                            const ls_held_call *call, ls_variable *const *slots,
                            ls_tensor gradient) {
-  ls_variable *slot = held(optimizer, slots);
+  ls_variable *slot = held_sum(optimizer, slots);
   const ls_dtype dtype = ls_variable_dtype(slot);
   ls_update_rows rows;
   if (ls_update_find_rows(gradient, &rows))
     return ls_variable_scatter(slot, LS_SCATTER_ADD, rows.indices,
-                               weighted(call, rows.gradient, dtype));
+                               weighted_gradient(call, rows.gradient, dtype));
   return ls_variable_assign(
-      slot, ls_add(ls_variable_read(slot), weighted(call, gradient, dtype)));
+      slot,
+      ls_add(ls_variable_read(slot), weighted_gradient(call, gradient, dtype)));
 }
 
 ls_tensor ls_held_mean(ls_tensor sum, ls_tensor share, ls_dtype dtype) {
@@ -47,7 +48,7 @@ ls_tensor ls_held_mean(ls_tensor sum, ls_tensor share, ls_dtype dtype) {
 
 ls_op ls_hold_nothing(const ls_optimizer *optimizer,
                       ls_variable *const *slots) {
-  ls_variable *slot = held(optimizer, slots);
+  ls_variable *slot = held_sum(optimizer, slots);
   return ls_tensor_op(ls_variable_assign(
       slot, ls_fill(ls_variable_dtype(slot), ls_variable_shape(slot), 0)));
 }

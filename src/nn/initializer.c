@@ -125,7 +125,7 @@ static ls_nest with_product(ls_tensor x) {
   return LS_TUPLE(ls_leaf(x), ls_leaf(ls_matmul_transposed(x, !wide, x, wide)));
 }
 
-static ls_tensor better(ls_nest values) {
+static ls_tensor improved(ls_nest values) {
   const ls_tensor x = ls_nest_tensor(values, 0);
   const ls_tensor product = ls_nest_tensor(values, 1);
   const ls_shape shape = ls_tensor_shape(x);
@@ -134,9 +134,9 @@ static ls_tensor better(ls_nest values) {
   return ls_sub(ls_mul_scalar(x, 1.5), ls_mul_scalar(cube, 0.5));
 }
 
-static ls_nest improve(ls_nest values, void *user) {
+static ls_nest improve_step(ls_nest values, void *user) {
   (void)user;
-  return with_product(better(values));
+  return with_product(improved(values));
 }
 
 // Returns true if the product is not the identity yet. The step after the loop
@@ -167,10 +167,10 @@ static ls_tensor draw_orthogonal(const ls_initializer *self, ls_dtype dtype,
   const ls_tensor start =
       ls_random_normal(inner, LS_SHAPE(rows, columns), 0, deviation, random);
   LS_OWN(ls_nest, near) =
-      ls_while(is_far, improve, NULL, with_product(start), 100);
+      ls_while(is_far, improve_step, NULL, with_product(start), 100);
   const ls_status status = ls_nest_status(near);
   const ls_tensor x = ls_status_is_ok(status)
-                          ? better(near)
+                          ? improved(near)
                           : ls_make_failed("orthogonal initializer", status);
   return ls_convert(ls_reshape(ls_mul_scalar(x, self->a), shape), dtype);
 }
@@ -197,8 +197,8 @@ typedef struct weight_draw {
 // has that name.
 static ls_nest draw(ls_nest args, void *user) {
   (void)args;
-  const weight_draw *it = user;
-  const char *name = it->eager_name;
+  const weight_draw *drawn = user;
+  const char *name = drawn->eager_name;
   size_t size = strlen(name);
   char scope[LS_MAX_FULL_NAME];
   if (!ls_graph_is_eager(ls_graph_current())) {
@@ -207,7 +207,7 @@ static ls_nest draw(ls_nest args, void *user) {
     size = strlen(scope);
     if (size > 0 && scope[size - 1] == '/') --size;
   }
-  const ls_weight_options *options = it->options;
+  const ls_weight_options *options = drawn->options;
   // The text form needs a positive stream.
   const uint64_t stream = ls_hash(name, size, 0) & INT64_MAX;
   const ls_random_options random = {.seed = options->seed,
@@ -241,14 +241,14 @@ ls_status ls_weight_create(const ls_weight_options *options,
   char scope[LS_MAX_FULL_NAME], name[2 * LS_MAX_FULL_NAME];
   print_scope(scope, sizeof(scope));
   snprintf(name, sizeof(name), "%s%s", scope, opts.name);
-  weight_draw it = {.options = &opts, .eager_name = name};
+  weight_draw drawn = {.options = &opts, .eager_name = name};
   return ls_variable_create(
       &(ls_variable_options){.name = opts.name,
                              .dtype = opts.dtype,
                              .shape = opts.shape,
                              .initializer =
                                  is_zeros(&opts.initializer) ? NULL : draw,
-                             .initializer_user = &it,
+                             .initializer_user = &drawn,
                              .trainable = opts.trainable},
       out_variable);
 }

@@ -156,27 +156,27 @@ typedef struct needs {
 } needs;
 enum { STEP = UINT32_MAX };
 
-static void update_ops_push(needs *n, uint64_t id, uint32_t who) {
+static void update_ops_push(needs *n, uint64_t id, uint32_t visitor) {
   const size_t at = ls_graph_position(n->graph, id);
-  if (at == SIZE_MAX || n->seen[at] == STEP || n->seen[at] == who) return;
-  n->seen[at] = who;
+  if (at == SIZE_MAX || n->seen[at] == STEP || n->seen[at] == visitor) return;
+  n->seen[at] = visitor;
   n->stack[n->depth++] = at;
 }
 
 // Walks back from an op, except through nodes that the step needs. Returns
-// false if that reaches a placeholder or a host op.
-static bool walk(needs *n, uint64_t id, uint32_t who) {
+// false if the walk reaches a placeholder or a host op.
+static bool walk(needs *n, uint64_t id, uint32_t visitor) {
   bool inside = true;
   n->depth = 0;
-  update_ops_push(n, id, who);
+  update_ops_push(n, id, visitor);
   while (n->depth > 0) {
     const ls_node *node = n->graph->nodes[n->stack[--n->depth]];
     inside &= node->type != LS_OP_PLACEHOLDER &&
               (ls_node_info(node)->traits & LS_OP_ON_HOST) == 0;
     for (uint32_t i = 0; i < node->num_inputs; ++i)
-      update_ops_push(n, ls_ref_id(node->inputs[i]), who);
+      update_ops_push(n, ls_ref_id(node->inputs[i]), visitor);
     for (uint32_t i = 0; i < node->num_control; ++i)
-      update_ops_push(n, node->control[i], who);
+      update_ops_push(n, node->control[i], visitor);
   }
   return inside;
 }

@@ -93,7 +93,7 @@ static int64_t size_or(ls_shape list, int i, int64_t fallback) {
 
 // Returns the size along spatial dimension i of a transposed convolution's
 // result for input size n.
-static int64_t larger(const ls_conv_layer *layer, int i, int64_t n) {
+static int64_t transposed_size(const ls_conv_layer *layer, int i, int64_t n) {
   const ls_convolution_options *how = &layer->how;
   const int64_t stride = size_or(how->strides, i, 1);
   if (how->padding == LS_PADDING_SAME) return n * stride;
@@ -112,7 +112,8 @@ static ls_tensor like_result(const ls_conv_layer *layer, ls_tensor x) {
   bool known = shape.rank == rank;
   for (int i = 1; i < rank - 1 && known; ++i) {
     known = shape.dim[i] >= 0;
-    sizes[i] = (ls_size){LS_SIZE_CONSTANT, larger(layer, i - 1, shape.dim[i])};
+    sizes[i] = (ls_size){LS_SIZE_CONSTANT,
+                         transposed_size(layer, i - 1, shape.dim[i])};
   }
   if (!known)
     return ls_make_failed(

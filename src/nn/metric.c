@@ -10,18 +10,18 @@
 
 // ---- One batch -------------------------------------------------------------
 // Returns 1 for each row whose largest logit is the label's, else 0.
-static ls_tensor hits(ls_tensor logits, ls_tensor labels) {
+static ls_tensor count_hits(ls_tensor logits, ls_tensor labels) {
   const ls_tensor guess = ls_argmax(logits, -1);
   return ls_convert(ls_equal(guess, ls_convert(labels, LS_DTYPE_I64)),
                     LS_DTYPE_F32);
 }
 
 ls_tensor ls_accuracy(ls_tensor logits, ls_tensor labels) {
-  return ls_reduce_mean(hits(logits, labels), LS_ALL_AXES);
+  return ls_reduce_mean(count_hits(logits, labels), LS_ALL_AXES);
 }
 
 ls_tensor ls_count_correct(ls_tensor logits, ls_tensor labels) {
-  return ls_reduce_sum(hits(logits, labels), LS_ALL_AXES);
+  return ls_reduce_sum(count_hits(logits, labels), LS_ALL_AXES);
 }
 
 // Appends a dimension of size 1.
@@ -90,7 +90,7 @@ size_t ls_running_mean_variables(const ls_running_mean *mean,
   return 2;
 }
 
-static ls_tensor everywhere(ls_tensor x) {
+static ls_tensor sum_of_all(ls_tensor x) {
   return ls_num_replicas() > 1 ? ls_all_reduce(LS_REDUCE_SUM, x) : x;
 }
 
@@ -107,9 +107,9 @@ ls_op ls_running_mean_update(ls_running_mean *mean, ls_tensor values) {
     const ls_tensor sum =
         ls_convert(ls_reduce_sum(values, LS_ALL_AXES), LS_DTYPE_F64);
     const ls_tensor number = ls_reduce_sum(ones, LS_ALL_AXES);
-    ops[0] = ls_tensor_op(ls_variable_assign_add(mean->total, everywhere(sum)));
+    ops[0] = ls_tensor_op(ls_variable_assign_add(mean->total, sum_of_all(sum)));
     ops[1] =
-        ls_tensor_op(ls_variable_assign_add(mean->count, everywhere(number)));
+        ls_tensor_op(ls_variable_assign_add(mean->count, sum_of_all(number)));
     result = ls_join_ops(ops, 2, "update");
   }
   return result;

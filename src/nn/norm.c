@@ -89,8 +89,8 @@ static ls_tensor mean_by_channel(ls_tensor x) {
       x, (ls_axes){.items = axes, .count = rank > 0 ? (size_t)rank - 1 : 0});
 }
 
-static void move(const ls_batch_norm_layer *layer, ls_variable *average,
-                 ls_tensor value) {
+static void move_average(const ls_batch_norm_layer *layer, ls_variable *average,
+                         ls_tensor value) {
   const ls_tensor behind =
       ls_sub(ls_stop_gradient(value), ls_variable_read(average));
   ls_update_ops_add(ls_variable_assign_add(
@@ -109,8 +109,8 @@ static ls_tensor normalize_together(const ls_batch_norm_layer *layer,
       ls_shares_statistic(&shares, mean_by_channel(ls_square(wide)));
   // Rounding can make a variance of 0 negative.
   const ls_tensor variance = ls_relu(ls_sub(squares, ls_square(mean)));
-  move(layer, layer->moving_mean, mean);
-  move(layer, layer->moving_variance, variance);
+  move_average(layer, layer->moving_mean, mean);
+  move_average(layer, layer->moving_variance, variance);
   return ls_batch_norm_inference(x, scale, offset, mean, variance,
                                  layer->epsilon, layer->activation);
 }
@@ -120,9 +120,10 @@ static ls_tensor normalize_alone(const ls_batch_norm_layer *layer, ls_tensor x,
   const ls_op op =
       ls_batch_norm(x, scale, offset, layer->epsilon, layer->activation);
   const ls_shares shares = ls_shares_find(true);
-  move(layer, layer->moving_mean, ls_shares_mean(&shares, ls_op_output(op, 1)));
-  move(layer, layer->moving_variance,
-       ls_shares_mean(&shares, ls_op_output(op, 2)));
+  move_average(layer, layer->moving_mean,
+               ls_shares_mean(&shares, ls_op_output(op, 1)));
+  move_average(layer, layer->moving_variance,
+               ls_shares_mean(&shares, ls_op_output(op, 2)));
   return ls_op_output(op, 0);
 }
 

@@ -51,16 +51,16 @@ void ls_optimizer_release(ls_optimizer *optimizer) {
 }
 
 // Returns a cross-shard optimizer's inner one; else the optimizer.
-static const ls_optimizer *inside(const ls_optimizer *optimizer) {
+static const ls_optimizer *inner_optimizer(const ls_optimizer *optimizer) {
   return optimizer->inner != NULL ? optimizer->inner : optimizer;
 }
 
 double ls_optimizer_learning_rate(const ls_optimizer *optimizer) {
-  return inside(optimizer)->learning_rate;
+  return inner_optimizer(optimizer)->learning_rate;
 }
 
 ls_schedule ls_optimizer_schedule(const ls_optimizer *optimizer) {
-  return inside(optimizer)->schedule;
+  return inner_optimizer(optimizer)->schedule;
 }
 
 // ---- Options ---------------------------------------------------------------
@@ -207,7 +207,7 @@ ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
   LS_REQUIRE(optimizer);
   LS_REQUIRE(variable);
   LS_REQUIRE(name);
-  optimizer = inside(optimizer);
+  optimizer = inner_optimizer(optimizer);
   const ls_variable *whole =
       variable->container != NULL ? variable->container : variable;
   ls_variable **slots = known_slots(optimizer, whole);
@@ -279,7 +279,7 @@ ls_status ls_optimizer_prepare(ls_optimizer *optimizer,
 size_t ls_optimizer_variables(const ls_optimizer *optimizer,
                               ls_variable **variables, size_t capacity) {
   size_t count = 0;
-  optimizer = inside(optimizer);
+  optimizer = inner_optimizer(optimizer);
   ls_variable *const counts[] = {optimizer->step, optimizer->calls,
                                  optimizer->examples,
                                  optimizer->first_examples};
@@ -378,7 +378,7 @@ bool ls_schedule_changes(const ls_schedule *schedule) {
 }
 
 // Computes the factor `i` steps (an f64 scalar) after the warm-up.
-static ls_tensor curve(const ls_schedule *schedule, ls_tensor i) {
+static ls_tensor schedule_factor(const ls_schedule *schedule, ls_tensor i) {
   const double end = schedule->end;
   const double factor = schedule->factor != 0 ? schedule->factor : 0.1;
   const ls_tensor at = ls_div(i, schedule_number((double)schedule->steps));
@@ -417,7 +417,7 @@ ls_tensor ls_schedule_factor(const ls_schedule *schedule, ls_tensor step) {
   const ls_tensor factor =
       schedule->custom != NULL
           ? schedule->custom(after, schedule->user)
-          : curve(schedule, ls_convert(after, LS_DTYPE_F64));
+          : schedule_factor(schedule, ls_convert(after, LS_DTYPE_F64));
   if (schedule->warmup == 0) return factor;
   const ls_tensor rising = ls_div(ls_add_scalar(ls_convert(i, LS_DTYPE_F64), 1),
                                   schedule_number((double)schedule->warmup));

@@ -41,7 +41,7 @@ static void begin_with_rate(const ls_optimizer *optimizer, ls_tensor t,
 
 // Updates the moments, and returns the direction, times the learning rate for
 // Adam.
-static ls_tensor direction(const ls_update *update) {
+static ls_tensor step_direction(const ls_update *update) {
   const ls_optimizer *optimizer = update->optimizer;
   const ls_tensor g = update->gradient;
   ls_tensor m = g;
@@ -60,11 +60,11 @@ static ls_tensor direction(const ls_update *update) {
 }
 
 static void update_adam(const ls_update *update) {
-  ls_update_move(update, direction(update));
+  ls_update_move(update, step_direction(update));
 }
 
 static void update_adamw(const ls_update *update) {
-  ls_tensor delta = direction(update);
+  ls_tensor delta = step_direction(update);
   if (ls_update_decays(update))
     delta = ls_add(delta, ls_update_rate(update, ls_update_decay(update)));
   ls_update_move(update, delta);
@@ -75,7 +75,7 @@ static ls_tensor norm(ls_tensor x) {
 }
 
 static void update_lamb(const ls_update *update) {
-  ls_tensor d = direction(update);
+  ls_tensor d = step_direction(update);
   if (ls_update_decays(update)) d = ls_add(d, ls_update_decay(update));
   const ls_dtype dtype = ls_variable_dtype(update->variable);
   const ls_tensor zero = ls_scalar(dtype, 0), one = ls_scalar(dtype, 1);

@@ -23,7 +23,7 @@ typedef struct walk {
   size_t count, capacity;
 } walk;
 
-static ls_status see(walk *w, const void *address, bool *out_new) {
+static ls_status mark_seen(walk *w, const void *address, bool *out_new) {
   const uint64_t key = (uintptr_t)address;
   *out_new = ls_map_find_u64(w->seen, key) == NULL;
   if (!*out_new || ls_map_insert_u64(w->seen, key, w)) return ls_ok();
@@ -35,7 +35,7 @@ static ls_status reads_push(walk *w, ls_graph *graph, uint64_t id) {
   ls_node *node = ls_graph_node(graph, id);
   bool is_new = false;
   if (node == NULL) return ls_ok();
-  LS_RETURN_IF_ERROR(see(w, node, &is_new));
+  LS_RETURN_IF_ERROR(mark_seen(w, node, &is_new));
   if (!is_new) return ls_ok();
   LS_PUSH_OR_RETURN(w->allocator, w->stack, w->depth, w->stack_capacity,
                     (place){graph, node});
@@ -54,7 +54,7 @@ static ls_status add_read(walk *w, const ls_node *node) {
   if (variable == NULL || !variable->trainable ||
       !ls_dtype_is_trainable(variable->type.dtype))
     return ls_ok();
-  LS_RETURN_IF_ERROR(see(w, variable, &is_new));
+  LS_RETURN_IF_ERROR(mark_seen(w, variable, &is_new));
   if (!is_new) return ls_ok();
   LS_PUSH_OR_RETURN(w->allocator, w->variables, w->count, w->capacity,
                     variable);
@@ -72,7 +72,7 @@ static ls_status push_outer(walk *w, const place *at) {
   return ls_ok();
 }
 
-static ls_status visit(walk *w, const place *at) {
+static ls_status visit_node(walk *w, const place *at) {
   const ls_node *node = at->node;
   if (node->type == LS_OP_READ) return add_read(w, node);
   if (node->type == LS_OP_PARAMETER) return push_outer(w, at);
@@ -105,7 +105,7 @@ ls_status ls_reads_find(ls_allocator *allocator, ls_tensor value,
   LS_RETURN_IF_ERROR(reads_push(&w, value.graph, ls_ref_id(value.ref)));
   while (w.depth > 0) {
     const place at = w.stack[--w.depth];
-    LS_RETURN_IF_ERROR(visit(&w, &at));
+    LS_RETURN_IF_ERROR(visit_node(&w, &at));
   }
   if (w.count > 0) qsort(w.variables, w.count, sizeof(*w.variables), by_id);
   *out_variables = ls_give(&w.variables);

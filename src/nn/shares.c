@@ -31,18 +31,18 @@ ls_tensor ls_shares_examples(const ls_shares *shares,
 
 // Returns x if there are examples, else -0, because y + -0 is y for every y, -0
 // included.
-static ls_tensor present(const ls_shares *shares, ls_tensor x) {
+static ls_tensor if_present(const ls_shares *shares, ls_tensor x) {
   const ls_tensor none = ls_scalar(ls_tensor_dtype(shares->count), 0);
   return ls_select(ls_greater(shares->count, none), x,
                    ls_scalar(ls_tensor_dtype(x), -0.0));
 }
 
 // Returns what a replica contributes to a mean by examples.
-static ls_tensor weighted(const ls_shares *shares, ls_tensor x) {
+static ls_tensor weighted_share(const ls_shares *shares, ls_tensor x) {
   const ls_dtype dtype = ls_tensor_dtype(x);
   const ls_dtype wide = ls_is_half(dtype) ? LS_DTYPE_F32 : dtype;
-  return present(shares,
-                 ls_mul(ls_convert(x, wide), ls_convert(shares->count, wide)));
+  return if_present(
+      shares, ls_mul(ls_convert(x, wide), ls_convert(shares->count, wide)));
 }
 
 ls_tensor ls_shares_divided(ls_tensor total, ls_tensor sum, ls_dtype dtype) {
@@ -53,15 +53,16 @@ ls_tensor ls_shares_divided(ls_tensor total, ls_tensor sum, ls_dtype dtype) {
 
 ls_tensor ls_shares_sum(const ls_shares *shares, ls_tensor x) {
   if (shares->replicas == 1) return x;
-  return ls_all_reduce(LS_REDUCE_SUM, shares->differ ? present(shares, x) : x);
+  return ls_all_reduce(LS_REDUCE_SUM,
+                       shares->differ ? if_present(shares, x) : x);
 }
 
 ls_tensor ls_shares_mean(const ls_shares *shares, ls_tensor x) {
   if (shares->replicas == 1) return x;
   if (!shares->differ) return ls_all_reduce(LS_REDUCE_MEAN, x);
-  return ls_shares_divided(shares->total,
-                           ls_all_reduce(LS_REDUCE_SUM, weighted(shares, x)),
-                           ls_tensor_dtype(x));
+  return ls_shares_divided(
+      shares->total, ls_all_reduce(LS_REDUCE_SUM, weighted_share(shares, x)),
+      ls_tensor_dtype(x));
 }
 
 // ---- Forward pass ----------------------------------------------------------
@@ -100,7 +101,7 @@ ls_tensor ls_shares_statistic(const ls_shares *shares, ls_tensor x) {
 // ---- Contributions to sums -------------------------------------------------
 ls_tensor ls_shares_given(const ls_shares *shares, bool mean, ls_tensor x) {
   if (!shares->differ) return x;
-  return mean ? weighted(shares, x) : present(shares, x);
+  return mean ? weighted_share(shares, x) : if_present(shares, x);
 }
 
 bool ls_shares_has_own_ops(const ls_shares *shares) {

@@ -61,7 +61,7 @@ const char *ls_cross_device_name(const ls_cross_device *ops) {
 }
 
 // ---- Checks ----------------------------------------------------------------
-static ls_status lacks(const ls_cross_device *ops, const char *noun) {
+static ls_status refuse_lack(const ls_cross_device *ops, const char *noun) {
   return ls_unimplemented("the cross-device ops '%s' have no %s",
                           ls_cross_device_name(ops), noun);
 }
@@ -98,7 +98,7 @@ ls_status ls_cross_device_reduce(ls_cross_device *ops, ls_reduce_op op,
   LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(ops);
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
-  if (ops->table->reduce == NULL) return lacks(ops, "reduce");
+  if (ops->table->reduce == NULL) return refuse_lack(ops, "reduce");
   LS_RETURN_IF_ERROR(cross_device_check_pair(value, where, "reduce"));
   ls_trial trial;
   ls_trial_begin(&trial);
@@ -126,7 +126,7 @@ ls_status ls_cross_device_batch_reduce(ls_cross_device *ops, ls_reduce_op op,
   LS_REQUIRE_ITEMS(values, count);
   LS_REQUIRE_ITEMS(where, count);
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
-  if (ops->table->batch_reduce == NULL) return lacks(ops, "batch_reduce");
+  if (ops->table->batch_reduce == NULL) return refuse_lack(ops, "batch_reduce");
   if (count == 0 || values == NULL || where == NULL)
     return ls_invalid_argument("value_destination_pairs of batch_reduce are "
                                "empty");
@@ -171,7 +171,7 @@ ls_status ls_cross_device_gather(ls_cross_device *ops, ls_nest value, int axis,
                                  ls_destinations where, ls_nest *out_value) {
   LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(ops);
-  if (ops->table->gather == NULL) return lacks(ops, "gather");
+  if (ops->table->gather == NULL) return refuse_lack(ops, "gather");
   if (ls_nest_has_slices(value))
     return ls_unimplemented("gather of IndexedSlices");
   LS_RETURN_IF_ERROR(cross_device_check_pair(value, where, "gather"));

@@ -65,7 +65,7 @@ static void log_unused(const ls_device_set *set, const ls_machine *machine) {
   }
 }
 
-static bool warn(const char *why, const char *device) {
+static bool warn_of_device(const char *why, const char *device) {
   ls_runtime_log(ls_runtime_current(), LS_LOG_WARNING, "distribute",
                  "device %s %s: values are reduced to one device", device, why);
   return false;
@@ -75,10 +75,10 @@ static bool all_are_visible_gpus(const ls_device_set *set,
                                  const ls_machine *machine) {
   for (size_t i = 0; i < set->count; ++i)
     if (find_visible(machine, set->names[i].text) == machine->num_devices)
-      return warn("is not visible", set->names[i].text);
+      return warn_of_device("is not visible", set->names[i].text);
   for (size_t i = 0; i < set->count; ++i)
     if (!device_links_is_of(set->names[i].text, "/device:GPU:"))
-      return warn("is no GPU", set->names[i].text);
+      return warn_of_device("is no GPU", set->names[i].text);
   return true;
 }
 

@@ -89,8 +89,8 @@ static ls_status take_reported(ls_distributed_iterator *self, size_t replica,
 }
 
 // Decides for all ranks if the step has values, and which.
-static ls_status decide(ls_distributed_iterator *self, const int64_t *words,
-                        size_t size) {
+static ls_status decide_step(ls_distributed_iterator *self,
+                             const int64_t *words, size_t size) {
   const ls_distributed_dataset *data = self->data;
   size_t have = 0;
   int64_t all = -1, any = 0;
@@ -131,7 +131,7 @@ static ls_status exchange_reports(ls_distributed_iterator *self,
   };
   LS_RETURN_IF_ERROR(
       trunk->exchange(trunk, &name, pieces, (size_t)trunk->ranks));
-  return decide(self, words, size);
+  return decide_step(self, words, size);
 }
 
 ls_status ls_input_exchange(ls_distributed_iterator *self, ls_status own) {

@@ -121,7 +121,7 @@ static ls_nest merge_gradient_part_of(ls_nest leaf, size_t replica) {
 
 // Returns the operand that a copy or a collective passes on, else a failed
 // tensor. Unrecorded ops have no operands.
-static ls_tensor behind(ls_tensor x) {
+static ls_tensor passed_operand(ls_tensor x) {
   const ls_op op = ls_tensor_op(x);
   const ls_node *node = ls_graph_node(op.graph, op.id);
   if (node == NULL || node->num_inputs == 0) return ls_failed_tensor();
@@ -141,7 +141,7 @@ static bool merge_gradient_is_given(const walk_back *w, ls_tensor x) {
 // itself be a result of an earlier merge.
 static ls_tensor origin_of(const walk_back *w, ls_tensor x) {
   while (!merge_gradient_is_given(w, x)) {
-    const ls_tensor next = behind(x);
+    const ls_tensor next = passed_operand(x);
     if (ls_graph_node_of(next.graph, next.ref) == NULL) break;
     x = next;
   }

@@ -80,7 +80,7 @@ static bool is_whole(ls_nest value) {
   return value.kind != LS_KIND_DISTRIBUTED && num_components(value) == 0;
 }
 
-static ls_nest component(ls_nest value, size_t index) {
+static ls_nest component_at(ls_nest value, size_t index) {
   const ls_variable *variable = ls_nest_as_variable(value);
   return variable != NULL
              ? (ls_nest){.kind = LS_KIND_VARIABLE,
@@ -100,7 +100,7 @@ static const char *destinations_device_of(ls_nest leaf) {
 
 static ls_status device_of_component(ls_nest value, size_t index,
                                      ls_device_name *out_name) {
-  const ls_nest item = is_whole(value) ? value : component(value, index);
+  const ls_nest item = is_whole(value) ? value : component_at(value, index);
   if (!is_whole(value) && item.kind != LS_KIND_SLICES)
     return ls_component_device(value, index, out_name);
   const char *device = ls_distributed_device(value, index);
@@ -166,7 +166,7 @@ static ls_status fill_components(ls_components *parts, ls_nest value) {
   parts->items = ls_new_array(parts->devices.allocator, ls_nest, count);
   LS_RETURN_IF_NO_MEMORY(parts->items);
   for (size_t i = 0; i < count; ++i) {
-    parts->items[i] = is_whole(value) ? value : component(value, i);
+    parts->items[i] = is_whole(value) ? value : component_at(value, i);
     LS_RETURN_IF_ERROR(device_of_component(value, i, &parts->devices.names[i]));
     ++parts->devices.count;
   }

@@ -341,7 +341,7 @@ static bool update_results_is_value(ls_nest leaf) {
 
 // Makes an identity of component i, colocated with it, that waits for the
 // group.
-static ls_nest after(ls_nest component, ls_op group) {
+static ls_nest after_group(ls_nest component, ls_op group) {
   ls_tensor made = ls_failed_tensor();
   const char *device = ls_leaf_device(component);
   {
@@ -389,7 +389,7 @@ static ls_nest wrap_grouped(const ls_nest *components, size_t count,
   const ls_op group = ls_group_by_device(ops, count, NULL);
   if (!values) return ls_nest_op(group);
   for (size_t i = 0; i < count; ++i)
-    items[i] = after(components[i], group);
+    items[i] = after_group(components[i], group);
   return ls_nest_distributed(LS_MIRRORED, items, count);
 }
 

@@ -121,7 +121,7 @@ static bool same_parts(ls_nest a, ls_nest b) {
 
 // Replaces the replicas' distributed values by one, if each replica passed the
 // same parts.
-static ls_status unite(const ls_writing *w, ls_nest *value) {
+static ls_status unite_values(const ls_writing *w, ls_nest *value) {
   const ls_nest first = ls_distributed_component(*value, 0);
   if (first.kind != LS_KIND_DISTRIBUTED) return ls_ok();
   for (size_t r = 1; r < ls_distributed_count(*value); ++r)
@@ -152,7 +152,8 @@ ls_status ls_write_aggregate(const ls_writing *w, ls_nest value,
                              ls_nest *out_value) {
   *out_value = value;
   if (!ls_value_has_parts(value)) return ls_write_check_one(w, value);
-  if (value.kind == LS_KIND_DISTRIBUTED) LS_RETURN_IF_ERROR(unite(w, &value));
+  if (value.kind == LS_KIND_DISTRIBUTED)
+    LS_RETURN_IF_ERROR(unite_values(w, &value));
   LS_RETURN_IF_ERROR(ls_write_check_count(w, value));
   if (w->variable->aggregation != LS_AGGREGATION_ONLY_FIRST_REPLICA)
     return combine_parts(w->variable, value, out_value);

@@ -14,7 +14,7 @@ static double rounded(const ls_eval_losses *self, double x) {
   return self->is_wide ? x : (double)(float)x;
 }
 
-static const ls_array *component(ls_nest leaf, size_t replica) {
+static const ls_array *component_of(ls_nest leaf, size_t replica) {
   return ls_nest_as_array(ls_distributed_count(leaf) > 0
                               ? ls_distributed_component(leaf, replica)
                               : leaf);
@@ -23,7 +23,7 @@ static const ls_array *component(ls_nest leaf, size_t replica) {
 static ls_status eval_losses_begin(ls_eval_losses *self, ls_nest losses) {
   const size_t replicas = ls_distributed_count(losses);
   self->count = replicas > 0 && !self->of_first ? replicas : 1;
-  self->is_wide = ls_array_dtype(component(losses, 0)) == LS_DTYPE_F64;
+  self->is_wide = ls_array_dtype(component_of(losses, 0)) == LS_DTYPE_F64;
   self->sums = ls_new_array(ls_current_allocator(), double, self->count);
   return self->sums != NULL ? ls_ok() : ls_out_of_memory();
 }
@@ -34,10 +34,10 @@ ls_status ls_eval_losses_add(ls_eval_losses *self, ls_nest losses,
   self->by_examples = examples.kind != LS_KIND_NONE;
   ++self->steps;
   for (size_t r = 0; r < self->count; ++r) {
-    const double loss = ls_array_f64(component(losses, r), 0);
+    const double loss = ls_array_f64(component_of(losses, r), 0);
     self->sums[r] = rounded(self, self->sums[r] + loss);
     if (self->by_examples)
-      self->examples += ls_array_i64(component(examples, r), 0);
+      self->examples += ls_array_i64(component_of(examples, r), 0);
   }
   return ls_ok();
 }

@@ -118,7 +118,7 @@ ls_status ls_eval_rounds_run(ls_eval_rounds *self, bool *out_is_new) {
 }
 
 // ---- Rounds ----------------------------------------------------------------
-static void warn(ls_eval_rounds *self) {
+static void warn_of_checkpoint(ls_eval_rounds *self) {
   ls_runtime *runtime = self->estimator->runtime;
   const int64_t now = ls_runtime_now(runtime);
   if (self->has_warned && now - self->warned < (int64_t)WARN_EACH * SECOND)
@@ -142,7 +142,7 @@ ls_status ls_eval_rounds_go_on(ls_eval_rounds *self) {
     bool is_new = false;
     LS_RETURN_IF_ERROR(ls_eval_rounds_run(self, &is_new));
     if (is_new && is_final(self)) return ls_ok();
-    if (!is_new) warn(self);
+    if (!is_new) warn_of_checkpoint(self);
     wait = throttle - (ls_runtime_now(runtime) - began);
     // Waits at least a second for a new checkpoint, even without throttling.
     if (!is_new && wait < SECOND) wait = SECOND;

@@ -153,7 +153,8 @@ static ls_status take_metrics(const ls_job *job, eval_run *e, ls_nest values,
                        ls_nest_f64(ls_eval_losses_mean(&e->losses)));
 }
 
-static ls_status evaluate(ls_job *job, eval_run *e, ls_nest *out_metrics) {
+static ls_status evaluate_checkpoint(ls_job *job, eval_run *e,
+                                     ls_nest *out_metrics) {
   ls_monitored_session *session = NULL;
   LS_OWN(ls_nest, wanted) = ls_none();
   LS_OWN(ls_nest, values) = ls_none();
@@ -177,7 +178,8 @@ static ls_status evaluate_from(ls_estimator *self,
                 .checkpoint = checkpoint,
                 .steps_wanted = evaluation->steps};
   ls_status status = ls_job_begin(&job, self, LS_MODE_EVAL, &evaluation->input);
-  if (ls_status_is_ok(status)) status = evaluate(&job, &e, out_metrics);
+  if (ls_status_is_ok(status))
+    status = evaluate_checkpoint(&job, &e, out_metrics);
   ls_nest_release(e.fetches);
   ls_eval_losses_drop(&e.losses);
   return ls_job_end(&job, "evaluation_loop", status);

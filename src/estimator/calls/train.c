@@ -219,8 +219,8 @@ static ls_status add_last_step(ls_job *job, ls_nest *step) {
   return ls_hook_list_add(&job->hooks, last);
 }
 
-static ls_status train(ls_job *job, const ls_estimator_training *t,
-                       int64_t saved, ls_training_end *end) {
+static ls_status train_model(ls_job *job, const ls_estimator_training *t,
+                             int64_t saved, ls_training_end *end) {
   ls_monitored_session *session = NULL;
   LS_OWN(ls_nest, fetches) = ls_none();
   LS_OWN(ls_nest, step) = ls_none();
@@ -249,7 +249,7 @@ static ls_status train_once(ls_estimator *self, const ls_estimator_training *t,
                 .steps_wanted = t->steps,
                 .max_steps = t->max_steps};
   ls_status status = ls_job_begin(&job, self, LS_MODE_TRAIN, &t->input);
-  if (ls_status_is_ok(status)) status = train(&job, t, saved, end);
+  if (ls_status_is_ok(status)) status = train_model(&job, t, saved, end);
   end->input_ended = job.input_ended;
   end->stopped = ls_train_stop_requested(t->stop);
   *again = !afresh && job.restored && job.input_ended && !end->has_loss;

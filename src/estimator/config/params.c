@@ -14,7 +14,7 @@
 
 // Returns the items of `params` with `key` set to `value`, which is taken over;
 // a new key comes last.
-static ls_nest with(ls_nest params, const char *key, ls_nest value) {
+static ls_nest with_param(ls_nest params, const char *key, ls_nest value) {
   LS_OWN(ls_nest_builder, made) = {.tag = ""};
   for (size_t i = 0; i < ls_nest_count(params); ++i)
     if (strcmp(ls_nest_key(params, i), key) != 0)
@@ -31,7 +31,8 @@ ls_status ls_params_set(ls_nest *params, const char *key, ls_nest value) {
   if (params->kind != LS_KIND_NONE && params->kind != LS_KIND_DICT)
     return ls_invalid_argument("parameters are a dict");
   ls_nest made = ls_none();
-  LS_RETURN_IF_ERROR(ls_take_nest(with(*params, key, ls_give(&owned)), &made));
+  LS_RETURN_IF_ERROR(
+      ls_take_nest(with_param(*params, key, ls_give(&owned)), &made));
   ls_nest_release(*params);
   *params = made;
   return ls_ok();

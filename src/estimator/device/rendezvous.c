@@ -112,9 +112,9 @@ void ls_rendezvous_record(ls_rendezvous *self, const char *name,
   const bool closes =
       session != NULL && ls_status_cause(status) != LS_CAUSE_NUMBERS;
   ls_mutex_lock(&self->lock);
-  source *of = entry_of(self, name);
-  const ls_status replaced = of != NULL ? of->status : status;
-  if (of != NULL) of->status = status;
+  source *entry = entry_of(self, name);
+  const ls_status replaced = entry != NULL ? entry->status : status;
+  if (entry != NULL) entry->status = status;
   const bool begins = closes && self->session == NULL;
   if (begins) {
     self->session = session;
@@ -123,7 +123,7 @@ void ls_rendezvous_record(ls_rendezvous *self, const char *name,
   }
   ls_mutex_unlock(&self->lock);
   // Without memory for the entry, the failure goes to the log only.
-  if (of == NULL)
+  if (entry == NULL)
     ls_runtime_log(self->runtime, LS_LOG_ERROR, "estimator", "%s: %s", name,
                    ls_status_message(status));
   ls_status_free(replaced);
@@ -151,7 +151,7 @@ static size_t count_sources(ls_rendezvous *self) {
   return count;
 }
 
-static ls_status best(const ls_rendezvous *self) {
+static ls_status first_failure(const ls_rendezvous *self) {
   ls_status cancelled = ls_ok();
   for (size_t i = 0; i < self->num_sources; ++i) {
     const ls_status status = self->sources[i].status;
@@ -173,7 +173,7 @@ ls_status ls_rendezvous_status(ls_rendezvous *self, double seconds) {
          ls_runtime_now(self->runtime) < until)
     ls_runtime_sleep(self->runtime, LOOK_NANOS);
   ls_mutex_lock(&self->lock);
-  const ls_status status = best(self);
+  const ls_status status = first_failure(self);
   ls_mutex_unlock(&self->lock);
   return status;
 }

@@ -20,7 +20,7 @@ typedef struct ls_watchdog {
 } ls_watchdog;
 
 // ---- One watchdog ----------------------------------------------------------
-static bool ping(void *user) {
+static bool ping_watchdog(void *user) {
   const ls_watchdog *self = user;
   if (ls_pod_is_gone(self->pod)) return false;
   for (int32_t i = 0; i < ls_pod_num_hosts(self->pod); ++i) {
@@ -65,8 +65,8 @@ static ls_status watchdog_make(ls_runtime *runtime, ls_tpu_resolver *resolver,
   LS_RETURN_IF_ERROR(ls_pod_watch(self->pod, timeout_nanos));
   LS_RETURN_IF_ERROR(ls_worker_every(
       &self->worker, "watchdog", runtime,
-      tenth < MOST_SECONDS * SECOND ? tenth : MOST_SECONDS * SECOND, ping,
-      self));
+      tenth < MOST_SECONDS * SECOND ? tenth : MOST_SECONDS * SECOND,
+      ping_watchdog, self));
   *out = ls_give(&self);
   return ls_ok();
 }

@@ -110,7 +110,8 @@ static bool is_better(const eval_rule *rule, double value, double than) {
   return wants_higher(rule->rule) ? value > than : value < than;
 }
 
-static bool crosses(const eval_rule *rule, const ls_event_number *number) {
+static bool crosses_threshold(const eval_rule *rule,
+                              const ls_event_number *number) {
   if (!is_better(rule, number->value, rule->threshold)) return false;
   ls_runtime_log(ls_runtime_current(), LS_LOG_INFO, "estimator",
                  "at step %lld metric '%s' is %g, %s than %g: stopping",
@@ -167,7 +168,7 @@ static ls_status eval_rule_ask(const eval_rule *rule, bool *out_stop) {
     if (strcmp(number->tag, rule->metric) != 0) continue;
     is_there = true;
     if (number->step < rule->min_steps) continue;
-    *out_stop = has_threshold(rule->rule) ? crosses(rule, number)
+    *out_stop = has_threshold(rule->rule) ? crosses_threshold(rule, number)
                                           : stands_still(rule, number, &best);
   }
   if (!is_there && numbers->count > 0) warn_of_name(rule, numbers);

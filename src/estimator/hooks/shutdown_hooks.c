@@ -130,7 +130,7 @@ static ls_status shut_down(const graceful *self, bool all) {
   return ls_ok();
 }
 
-static ls_status act(graceful *self, ls_run_context *context) {
+static ls_status save_and_stop(graceful *self, ls_run_context *context) {
   const lame_text lame = print_lame(self);
   const bool all = self->mode == LS_SHUTDOWN_COMPUTATION;
   int64_t step = -1;
@@ -180,7 +180,7 @@ static ls_status graceful_after_run(void *state, ls_run_context *context,
   (void)results;
   if (self->pod == NULL || !ls_status_is_ok(self->ends)) return ls_ok();
   LS_RETURN_IF_ERROR(find_lame(self, &count));
-  return count > 0 ? act(self, context) : ls_ok();
+  return count > 0 ? save_and_stop(self, context) : ls_ok();
 }
 
 static ls_status graceful_end(void *state, ls_run_context *context) {

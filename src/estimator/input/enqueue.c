@@ -30,7 +30,7 @@ static const enqueue_way *enqueue_way_of(const ls_enqueue *self) {
   return &ways[self->plan->input.way];
 }
 
-static bool predicts(const ls_enqueue *self) {
+static bool is_prediction(const ls_enqueue *self) {
   return self->plan->mode == LS_MODE_PREDICT;
 }
 
@@ -63,10 +63,11 @@ static ls_status check_axes(const ls_enqueue *self) {
 
 static ls_status check_source(const ls_enqueue *self, bool is_dataset) {
   const enqueue_way *way = enqueue_way_of(self);
-  if (predicts(self) && !is_dataset)
+  if (is_prediction(self) && !is_dataset)
     return ls_invalid_argument("input_fn must give a Dataset to predict with "
                                "on TPUs");
-  if (predicts(self) && way->by_axes && self->options.feed->batch_axis != NULL)
+  if (is_prediction(self) && way->by_axes &&
+      self->options.feed->batch_axis != NULL)
     return ls_invalid_argument(
         "batch_axis is ignored in predictions: leave it unset");
   if (way->takes_each && !is_dataset)
@@ -89,7 +90,7 @@ static ls_even_options choose_even(const ls_enqueue *self) {
                                      .num_axes = feed->num_batch_axes},
                           .at_once = way->takes_each ? self->num_replicas : 1,
                           .goes_on = self->options.ends_differ};
-  if (predicts(self)) {
+  if (is_prediction(self)) {
     even.rule = LS_END_SIGNALLED;
     even.shares = (ls_row_shares){.parts = 1, .room = parts * rows};
     even.pads = true;

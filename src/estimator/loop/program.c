@@ -247,8 +247,8 @@ static ls_status take_signals(ls_nest signals, ls_estimator_program *out) {
 
 // Collects a prediction's results. The stop signal waits for `host_ops`, so
 // that a run that fetches it also runs the hosts' functions.
-static ls_status predict(ls_model_steps *steps, ls_nest ops,
-                         ls_estimator_program *out) {
+static ls_status predict_rows(ls_model_steps *steps, ls_nest ops,
+                              ls_estimator_program *out) {
   LS_OWN(ls_nest, signals) = ls_none();
   ls_op host_ops = {0};
   LS_RETURN_IF_ERROR(
@@ -272,7 +272,7 @@ static ls_status call_hosts(ls_model_steps *steps, ls_estimator_program *out) {
   LS_RETURN_IF_ERROR(append_ops(steps->allocator, out->host_results, &ops));
   LS_RETURN_IF_ERROR(
       ls_take_nest(ls_nest_builder_finish(&ops, LS_KIND_LIST), &out->host_ops));
-  return ls_model_steps_predict(steps) ? predict(steps, out->host_ops, out)
+  return ls_model_steps_predict(steps) ? predict_rows(steps, out->host_ops, out)
                                        : ls_ok();
 }
 

@@ -344,7 +344,7 @@ static ls_status begin_state(const ls_model_steps *steps, ls_nest cache,
   return ls_ok();
 }
 
-static ls_status compute(ls_model_steps *steps, ls_nest *out_results) {
+static ls_status compute_results(ls_model_steps *steps, ls_nest *out_results) {
   const bool predicts = ls_model_steps_predict(steps);
   ls_step_loop loop = {.step = make_step,
                        .goes_on = predicts ? predicts_on : NULL,
@@ -372,6 +372,6 @@ static ls_status compute(ls_model_steps *steps, ls_nest *out_results) {
 ls_nest ls_model_steps_compute(ls_nest args, void *steps) {
   ls_nest results = ls_none();
   (void)args;
-  const ls_status status = compute(steps, &results);
+  const ls_status status = compute_results(steps, &results);
   return ls_status_is_ok(status) ? results : ls_fail(status);
 }

@@ -19,7 +19,7 @@
 // ---- Declared arguments ----------------------------------------------------
 // Returns true if a function accepts an argument; one that declares none
 // accepts all.
-static bool takes(const ls_parameters *arguments, const char *name) {
+static bool takes_argument(const ls_parameters *arguments, const char *name) {
   if (arguments == NULL || arguments->any_names) return true;
   for (size_t i = 0; i < arguments->count; ++i)
     if (strcmp(arguments->names[i], name) == 0) return true;
@@ -48,11 +48,11 @@ ls_status ls_check_model_function(const ls_model_function *model,
                                       "config"};
   if (model->call == NULL)
     return ls_invalid_argument("an estimator needs a model_fn");
-  if (!takes(model->arguments, "features"))
+  if (!takes_argument(model->arguments, "features"))
     return ls_invalid_argument("model_fn must take features");
   LS_RETURN_IF_ERROR(check_known(model->arguments, "model_fn", known, 5,
                                  "features, labels, mode, params and config"));
-  const bool takes_params = takes(model->arguments, "params");
+  const bool takes_params = takes_argument(model->arguments, "params");
   if (has_params && !takes_params)
     return ls_invalid_argument(
         "there are params, but model_fn does not take params");
@@ -64,7 +64,7 @@ ls_status ls_check_model_function(const ls_model_function *model,
 
 static ls_status needs_params(const ls_parameters *arguments,
                               const char *noun) {
-  return takes(arguments, "params")
+  return takes_argument(arguments, "params")
              ? ls_ok()
              : ls_invalid_argument("%s does not declare params, in which it "
                                    "gets params[\"batch_size\"]",
@@ -121,8 +121,8 @@ ls_status ls_call_input(const ls_estimator_calls *calls,
   LS_RETURN_IF_ERROR(input_params(calls, place, &params));
   // The user's function may replace it.
   ls_input_call call = {.params = ls_give(&params)};
-  if (takes(arguments, "mode")) call.mode = calls->plan->mode;
-  if (takes(arguments, "config")) call.config = calls->config;
+  if (takes_argument(arguments, "mode")) call.mode = calls->plan->mode;
+  if (takes_argument(arguments, "config")) call.config = calls->config;
   const ls_status status =
       call_there(calls, place == NULL ? "/device:CPU:0" : place->host.text,
                  &call, out_value);
@@ -191,7 +191,8 @@ static ls_status calls_check_inputs(const ls_estimator_calls *calls,
   if (!calls->plan->on_cpu)
     LS_RETURN_IF_ERROR(
         ls_returned_check_static(inputs->features, inputs->labels));
-  if (inputs->labels.kind != LS_KIND_NONE && !takes(arguments, "labels"))
+  if (inputs->labels.kind != LS_KIND_NONE &&
+      !takes_argument(arguments, "labels"))
     return ls_invalid_argument("model_fn does not take labels, but input_fn "
                                "returns labels");
   return needs_params(arguments, "model_fn");
@@ -277,8 +278,8 @@ static ls_status calls_call_model(const ls_estimator_calls *calls,
       .mask = inputs->mask,
       .params = ls_nest_retain(params),
   };
-  if (takes(arguments, "mode")) call.mode = calls->plan->mode;
-  if (takes(arguments, "config")) call.config = calls->config;
+  if (takes_argument(arguments, "mode")) call.mode = calls->plan->mode;
+  if (takes_argument(arguments, "config")) call.config = calls->config;
   const ls_status status =
       calls->model->call(calls->model->user, &call, out_spec);
   ls_nest_release(call.params);

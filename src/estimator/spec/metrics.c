@@ -168,12 +168,13 @@ ls_nest ls_metric_rmse(ls_tensor labels, ls_tensor predictions,
 // ---- Positives -------------------------------------------------------------
 // Makes a metric from two sums: of elements where both bools hold, and where
 // the first holds.
-static ls_nest share_metric(ls_tensor of, ls_tensor that, ls_tensor weights,
-                            const char *both, const char *one) {
+static ls_nest share_metric(ls_tensor selected, ls_tensor matching,
+                            ls_tensor weights, const char *both,
+                            const char *one) {
   const char *const names[] = {both, one};
-  const ls_tensor each = weights_like(weights, of);
-  const ls_tensor hit = add_up(ls_and(of, that), each);
-  const ls_tensor batch[] = {hit, add_up(of, each)};
+  const ls_tensor each = weights_like(weights, selected);
+  const ls_tensor hit = add_up(ls_and(selected, matching), each);
+  const ls_tensor batch[] = {hit, add_up(selected, each)};
   return make_metric(names, batch, 2, mean_of);
 }
 

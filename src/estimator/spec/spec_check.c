@@ -115,15 +115,16 @@ ls_nest ls_host_function_call(const ls_host_function *function,
 }
 
 // ---- Values ----------------------------------------------------------------
-static ls_status check_graph(const char *field, const ls_graph *of,
+static ls_status check_graph(const char *field, const ls_graph *value_graph,
                              const char *name) {
   const ls_graph *graph = ls_graph_current();
-  return of == graph
+  return value_graph == graph
              ? ls_ok()
              : ls_invalid_argument(
                    "%s '%s' is of graph '%s', and must be of the "
                    "current one, '%s'",
-                   field, name, of != NULL ? ls_graph_name(of) : "(none)",
+                   field, name,
+                   value_graph != NULL ? ls_graph_name(value_graph) : "(none)",
                    ls_graph_name(graph));
 }
 

@@ -341,7 +341,7 @@ static void trace_line_destroy(ls_object *object) {
 }
 
 // Returns true if two replicas' ops are for the same tensors.
-static bool same(const ls_object *a, const ls_object *b) {
+static bool traces_are_equal(const ls_object *a, const ls_object *b) {
   const lines *x = (const lines *)a, *y = (const lines *)b;
   bool same = x->mode == y->mode && x->count == y->count;
   for (size_t i = 0; i < x->count && same; ++i)
@@ -349,8 +349,9 @@ static bool same(const ls_object *a, const ls_object *b) {
   return same;
 }
 
-static const ls_object_type type = {
-    .name = "tensor trace", .destroy = trace_line_destroy, .equal = same};
+static const ls_object_type type = {.name = "tensor trace",
+                                    .destroy = trace_line_destroy,
+                                    .equal = traces_are_equal};
 
 ls_status ls_trace_lines_create(ls_trace_mode mode, const ls_tensor *tensors,
                                 size_t count, ls_object **out) {

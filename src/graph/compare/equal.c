@@ -64,7 +64,7 @@ typedef struct comparison {
 } comparison;
 
 LS_PRINTF(2, 3)
-static bool differ(const comparison *c, const char *format, ...) {
+static bool report_difference(const comparison *c, const char *format, ...) {
   va_list args;
   va_start(args, format);
   ls_format_v(c->text, c->size, format, args);
@@ -76,9 +76,10 @@ static bool differ(const comparison *c, const char *format, ...) {
 static bool differ_in(const comparison *c, ls_node *a, ls_node *b,
                       const char *what) {
   char x[160], y[160];
-  return differ(c, "%s against %s%s%s", ls_node_describe(c->a, a, x, sizeof(x)),
-                ls_node_describe(c->b, b, y, sizeof(y)),
-                what[0] == '\0' ? "" : ": ", what);
+  return report_difference(c, "%s against %s%s%s",
+                           ls_node_describe(c->a, a, x, sizeof(x)),
+                           ls_node_describe(c->b, b, y, sizeof(y)),
+                           what[0] == '\0' ? "" : ": ", what);
 }
 
 static void value_text(const ls_attr *attr, char *buffer, size_t size) {
@@ -215,8 +216,9 @@ static bool differ_in_capture(const comparison *c, ls_tensor a, ls_tensor b) {
   if (x->type == LS_OP_CONSTANT && y->type == LS_OP_CONSTANT)
     attr_difference(ls_node_attr(x, LS_ATTR_ID_VALUE),
                     ls_node_attr(y, LS_ATTR_ID_VALUE), what, sizeof(what));
-  return differ(c, "it captures '%s' against '%s'%s%s", ls_tensor_name(a),
-                ls_tensor_name(b), what[0] == '\0' ? "" : ": ", what);
+  return report_difference(c, "it captures '%s' against '%s'%s%s",
+                           ls_tensor_name(a), ls_tensor_name(b),
+                           what[0] == '\0' ? "" : ": ", what);
 }
 
 // Compares the outer values of captures by their refs, also for regions of two
@@ -224,8 +226,8 @@ static bool differ_in_capture(const comparison *c, ls_tensor a, ls_tensor b) {
 static bool same_captures(const comparison *c) {
   const ls_graph *a = c->a, *b = c->b;
   if (a->num_captures != b->num_captures)
-    return differ(c, "%zu captured values against %zu", a->num_captures,
-                  b->num_captures);
+    return report_difference(c, "%zu captured values against %zu",
+                             a->num_captures, b->num_captures);
   for (size_t i = 0; i < a->num_captures; ++i)
     if (a->captures[i].inner != b->captures[i].inner ||
         a->captures[i].outer.ref != b->captures[i].outer.ref)
@@ -240,18 +242,20 @@ static bool same_waits(const comparison *c) {
   for (size_t i = 0; same && i < a->num_waits_outside; ++i)
     same = a->waits_outside[i].id == b->waits_outside[i].id &&
            a->waits_outside[i].outer.id == b->waits_outside[i].outer.id;
-  return same || differ(c, "other control inputs from around");
+  return same || report_difference(c, "other control inputs from around");
 }
 
 static bool same_results(const comparison *c) {
   const ls_graph *a = c->a, *b = c->b;
   if (a->num_results != b->num_results)
-    return differ(c, "%zu results against %zu", a->num_results, b->num_results);
+    return report_difference(c, "%zu results against %zu", a->num_results,
+                             b->num_results);
   for (size_t i = 0; i < a->num_results; ++i)
     if (a->results[i] != b->results[i])
-      return differ(c, "result %zu is '%s' against '%s'", i,
-                    ls_tensor_name((ls_tensor){c->a, a->results[i]}),
-                    ls_tensor_name((ls_tensor){c->b, b->results[i]}));
+      return report_difference(
+          c, "result %zu is '%s' against '%s'", i,
+          ls_tensor_name((ls_tensor){c->a, a->results[i]}),
+          ls_tensor_name((ls_tensor){c->b, b->results[i]}));
   return true;
 }
 
@@ -267,7 +271,7 @@ bool ls_graph_equal_inside(ls_graph *a, ls_graph *b, char *difference,
   if (a->num_nodes != b->num_nodes) {
     ls_graph *longer = a->num_nodes > common ? a : b;
     char more[160];
-    return differ(
+    return report_difference(
         &c, "%zu ops against %zu: only one has %s", a->num_nodes, b->num_nodes,
         ls_node_describe(longer, longer->nodes[common], more, sizeof(more)));
   }

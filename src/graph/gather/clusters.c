@@ -23,8 +23,8 @@ ls_cluster *ls_cluster_named(const ls_copying *c, const char *name) {
   return NULL;
 }
 
-static ls_status broken(const ls_copying *c, ls_node *node, const char *name,
-                        const char *what) {
+static ls_status broken_cluster(const ls_copying *c, ls_node *node,
+                                const char *name, const char *what) {
   char text[LS_MAX_FULL_NAME];
   return ls_internal("%s has '%s' = '%s', %s",
                      ls_node_describe(c->from, node, text, sizeof(text)),
@@ -45,10 +45,11 @@ static ls_status list_clusters(ls_copying *c) {
     if (node->type != LS_OP_TPU_REPLICATE_METADATA) continue;
     const char *name = ls_node_mark(node, LS_MARK_REPLICATE);
     if (name == NULL || name[0] == '\0')
-      return broken(c, node, name != NULL ? name : "",
-                    "which is no name of a computation");
+      return broken_cluster(c, node, name != NULL ? name : "",
+                            "which is no name of a computation");
     if (ls_cluster_named(c, name) != NULL)
-      return broken(c, node, name, "which is another computation's name");
+      return broken_cluster(c, node, name,
+                            "which is another computation's name");
     ls_cluster *cluster = &c->level->clusters[c->level->num_clusters++];
     *cluster = (ls_cluster){
         .name = name,
@@ -63,7 +64,7 @@ static ls_status list_clusters(ls_copying *c) {
 static ls_status check_inside(const ls_copying *c, ls_node *node,
                               const char *name) {
   if (strcmp(name, c->level->inside->name) == 0) return ls_ok();
-  return broken(c, node, name, "and is in another computation");
+  return broken_cluster(c, node, name, "and is in another computation");
 }
 
 static ls_status check_mark(const ls_copying *c, ls_node *node,
@@ -72,10 +73,11 @@ static ls_status check_mark(const ls_copying *c, ls_node *node,
   if (attr == NULL) return ls_ok();
   const char *text = ls_node_mark(node, name);
   if (text != NULL && text[0] != '\0') return ls_ok();
-  char who[LS_MAX_FULL_NAME];
-  return ls_internal("%s has '%s', which is %s",
-                     ls_node_describe(c->from, node, who, sizeof(who)), name,
-                     text == NULL ? "no text" : "empty");
+  char node_text[LS_MAX_FULL_NAME];
+  return ls_internal(
+      "%s has '%s', which is %s",
+      ls_node_describe(c->from, node, node_text, sizeof(node_text)), name,
+      text == NULL ? "no text" : "empty");
 }
 
 ls_status ls_find_clusters(ls_copying *c) {
@@ -93,7 +95,8 @@ ls_status ls_find_clusters(ls_copying *c) {
     }
     ls_cluster *cluster = ls_cluster_named(c, name);
     if (cluster == NULL)
-      return broken(c, node, name, "which no replicated computation has");
+      return broken_cluster(c, node, name,
+                            "which no replicated computation has");
     cluster->last = i;
     c->level->cluster_of[i] = (uint32_t)(cluster - c->level->clusters) + 1;
   }

@@ -108,7 +108,7 @@ static ls_status copy_at(ls_copying *c, size_t place) {
 }
 
 // ---- All ops ---------------------------------------------------------------
-static ls_status circle(const ls_copying *c, size_t place) {
+static ls_status circular_order(const ls_copying *c, size_t place) {
   char text[LS_MAX_FULL_NAME];
   ls_node *node = c->from->nodes[place];
   const ls_cluster *cluster = ls_cluster_at(c, place);
@@ -130,7 +130,7 @@ ls_status ls_copy_level(ls_copying *c, const ls_gather_request *request) {
   if (c->level->done == NULL) return ls_out_of_memory();
   // After a cluster, tries the ops that waited for it again.
   for (size_t i = 0, waiting = SIZE_MAX; i < count || waiting < count;) {
-    if (i == count) return circle(c, waiting);
+    if (i == count) return circular_order(c, waiting);
     const bool to_do = c->level->needed[i] && !c->level->done[i];
     if (to_do && order_is_ready(c, i)) {
       const bool again = ls_cluster_at(c, i) != NULL && waiting < i;

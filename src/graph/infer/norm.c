@@ -117,9 +117,11 @@ ls_status infer_rms_norm_grad(ls_infer *infer) {
 }
 
 // ---- Attention -------------------------------------------------------------
-static bool agree(int64_t a, int64_t b) { return a < 0 || b < 0 || a == b; }
+static bool sizes_agree(int64_t a, int64_t b) {
+  return a < 0 || b < 0 || a == b;
+}
 
-static int64_t known(int64_t a, int64_t b) { return a < 0 ? b : a; }
+static int64_t known_size(int64_t a, int64_t b) { return a < 0 ? b : a; }
 
 // Checks that `count` operands from `first` on have rank 3, and writes their
 // `shapes`; an unknown rank becomes 3 with unknown sizes.
@@ -154,16 +156,18 @@ static ls_status attention_shape(const ls_infer *infer, size_t first,
     *out_shape = s[0];
     out_shape->dim[2] = width < 0 ? width : width / 3;
   } else if (fits) {
-    const int64_t tokens = known(s[1].dim[1], s[2].dim[1]);
+    const int64_t tokens = known_size(s[1].dim[1], s[2].dim[1]);
     for (int i = 0; i < 3; ++i)
-      fits = fits && agree(s[i].dim[0], s[(i + 1) % 3].dim[0]) &&
+      fits = fits && sizes_agree(s[i].dim[0], s[(i + 1) % 3].dim[0]) &&
              (s[i].dim[2] < 0 || s[i].dim[2] % heads == 0);
-    fits = fits && agree(s[0].dim[2], s[1].dim[2]) &&
-           agree(s[1].dim[1], s[2].dim[1]) &&
-           (!causal || agree(s[0].dim[1], tokens));
-    const int64_t batch = known(known(s[0].dim[0], s[1].dim[0]), s[2].dim[0]);
-    *out_shape = LS_SHAPE(
-        batch, causal ? known(s[0].dim[1], tokens) : s[0].dim[1], s[2].dim[2]);
+    fits = fits && sizes_agree(s[0].dim[2], s[1].dim[2]) &&
+           sizes_agree(s[1].dim[1], s[2].dim[1]) &&
+           (!causal || sizes_agree(s[0].dim[1], tokens));
+    const int64_t batch =
+        known_size(known_size(s[0].dim[0], s[1].dim[0]), s[2].dim[0]);
+    *out_shape =
+        LS_SHAPE(batch, causal ? known_size(s[0].dim[1], tokens) : s[0].dim[1],
+                 s[2].dim[2]);
   }
   if (fits) return ls_ok();
   return ls_invalid_argument(

@@ -116,7 +116,7 @@ static ls_nest flow_failed(const char *what, ls_status status) {
 }
 
 // ---- Loops -----------------------------------------------------------------
-static ls_status truth(ls_nest nest, bool *out_truth) {
+static ls_status truth_of(ls_nest nest, bool *out_truth) {
   const ls_tensor t = ls_nest_tensor(nest, 0);
   ls_node *node = ls_graph_node_of(t.graph, t.ref);
   if (node != NULL) ls_library_layers.eager->catch_up(t.graph, node);
@@ -137,7 +137,7 @@ static ls_status test_condition(ls_flow_callback condition, ls_nest values,
                                 void *user, bool *out_holds) {
   LS_OWN(ls_nest, holds) = condition(values, user);
   LS_RETURN_IF_ERROR(ls_nest_status(holds));
-  return truth(holds, out_holds);
+  return truth_of(holds, out_holds);
 }
 
 static ls_nest eager_while(ls_flow_callback condition, ls_flow_callback body,
@@ -270,7 +270,7 @@ ls_nest ls_cond(ls_tensor predicate, ls_flow_callback then_branch,
   if (graph == NULL) return ls_fail(ls_out_of_memory());
   if (graph->kind == LS_GRAPH_EAGER) {
     bool holds = false;
-    const ls_status status = truth(ls_leaf(predicate), &holds);
+    const ls_status status = truth_of(ls_leaf(predicate), &holds);
     if (!ls_status_is_ok(status)) return ls_fail(status);
     if (then_branch == NULL || else_branch == NULL)
       return ls_fail(no_branch(then_branch));

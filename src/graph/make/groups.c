@@ -57,7 +57,7 @@ static size_t find_group(const group_list *list, int64_t me,
   return at - *out_place;
 }
 
-static int64_t member(const group_list *list, size_t index) {
+static int64_t group_member(const group_list *list, size_t index) {
   return list->members == NULL ? (int64_t)index : list->members[index];
 }
 
@@ -91,10 +91,10 @@ static ls_tensor *values_of(const stack *s, bool by_id) {
   ls_tensor *items = ls_new_array(groups->allocator, ls_tensor, groups->size);
   if (items == NULL) return NULL;
   for (size_t i = 0; i < groups->size; ++i) {
-    const int64_t own = member(groups, s->first + i);
+    const int64_t own = group_member(groups, s->first + i);
     size_t place = 0;
     for (size_t k = 0; by_id && k < groups->size; ++k)
-      place += member(groups, s->first + k) < own;
+      place += group_member(groups, s->first + k) < own;
     items[by_id ? place : i] = value_of(s, own);
   }
   return items;
@@ -137,7 +137,7 @@ static ls_tensor own_part(const ls_replica_hooks *hooks, ls_tensor x, int axis,
   const size_t first = find_group(groups, me, &place);
   place = 0;  // Order by id.
   for (size_t k = 0; k < groups->size; ++k)
-    place += member(groups, first + k) < me;
+    place += group_member(groups, first + k) < me;
   return ls_slice_axis(x, axis, (int64_t)place * rows,
                        ((int64_t)place + 1) * rows);
 }

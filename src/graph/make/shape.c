@@ -4,7 +4,7 @@
 #include "graph/make/make.h"
 
 // ---- Reshaping -------------------------------------------------------------
-static ls_tensor sized(uint16_t type, ls_tensor x, ls_shape shape) {
+static ls_tensor make_sized(uint16_t type, ls_tensor x, ls_shape shape) {
   ls_size sizes[LS_MAX_RANK];
   if (shape.rank < 0 || shape.rank > LS_MAX_RANK)
     return ls_make_failed(ls_op_table[type].name,
@@ -28,7 +28,7 @@ static ls_tensor sized_like(uint16_t type, ls_tensor x, ls_tensor like) {
                            ls_tensor_name(like)));
     return ls_add(like, like);  // Passes a failure on.
   }
-  if (ls_shape_is_known(shape)) return sized(type, x, shape);
+  if (ls_shape_is_known(shape)) return make_sized(type, x, shape);
   ls_size sizes[LS_MAX_RANK];
   for (int i = 0; i < shape.rank; ++i)
     sizes[i] = shape.dim[i] >= 0 ? (ls_size){LS_SIZE_CONSTANT, shape.dim[i]}
@@ -38,7 +38,7 @@ static ls_tensor sized_like(uint16_t type, ls_tensor x, ls_tensor like) {
 }
 
 ls_tensor ls_reshape(ls_tensor x, ls_shape shape) {
-  return sized(LS_OP_RESHAPE, x, shape);
+  return make_sized(LS_OP_RESHAPE, x, shape);
 }
 
 ls_tensor ls_reshape_like(ls_tensor x, ls_tensor like) {
@@ -46,7 +46,7 @@ ls_tensor ls_reshape_like(ls_tensor x, ls_tensor like) {
 }
 
 ls_tensor ls_broadcast(ls_tensor x, ls_shape shape) {
-  return sized(LS_OP_BROADCAST, x, shape);
+  return make_sized(LS_OP_BROADCAST, x, shape);
 }
 
 ls_tensor ls_broadcast_like(ls_tensor x, ls_tensor like) {

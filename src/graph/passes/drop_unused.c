@@ -22,7 +22,7 @@ typedef struct dropper {
 LS_OWNED_(dropper, dropper, ls_rewrite_deinit(&ls_owned->r))
 
 // Returns true if a node stays although it is unused.
-static bool stays(const ls_node *node, bool keeps_merges) {
+static bool node_stays(const ls_node *node, bool keeps_merges) {
   return ls_node_any_trait(node,
                            LS_OP_EFFECT | (keeps_merges ? LS_OP_MERGE : 0u));
 }
@@ -79,7 +79,7 @@ static bool is_marked(const need *n, uint64_t ref) {
 static void mark_operands(need *n) {
   for (size_t i = n->graph->num_nodes; i > 0; --i) {
     const ls_node *node = n->graph->nodes[i - 1];
-    if (stays(node, n->keeps_merges)) n->nodes[node->id] = true;
+    if (node_stays(node, n->keeps_merges)) n->nodes[node->id] = true;
     for (uint32_t k = 0; n->nodes[node->id] && k < node->num_inputs; ++k)
       drop_unused_mark(n, node->inputs[k]);
   }
@@ -337,7 +337,7 @@ static bool is_declared(const ls_graph *graph, const ls_node *node) {
 
 static ls_status drop_node(dropper *d, ls_node *node) {
   if (ls_rewrite_count_uses(&d->r, node->id) == 0 &&
-      !stays(node, d->keeps_merges) && !is_declared(d->r.graph, node)) {
+      !node_stays(node, d->keeps_merges) && !is_declared(d->r.graph, node)) {
     ls_rewrite_erase(&d->r, node);
     return ls_ok();
   }

@@ -12,29 +12,29 @@ typedef struct ls_rewrite_node {
 
 // ---- Lists -----------------------------------------------------------------
 static void rewrite_add_use(ls_rewrite *r, uint32_t use, uint64_t ref) {
-  ls_rewrite_node *of = &r->nodes[ls_ref_id(ref)];
-  r->uses[use].before = of->last;
+  ls_rewrite_node *used = &r->nodes[ls_ref_id(ref)];
+  r->uses[use].before = used->last;
   r->uses[use].behind = 0;
-  if (of->last != 0)
-    r->uses[of->last].behind = use;
+  if (used->last != 0)
+    r->uses[used->last].behind = use;
   else
-    of->first = use;
-  of->last = use;
-  ++of->num_uses;
+    used->first = use;
+  used->last = use;
+  ++used->num_uses;
 }
 
 static void drop_use(ls_rewrite *r, uint32_t use, uint64_t ref) {
-  ls_rewrite_node *of = &r->nodes[ls_ref_id(ref)];
-  const ls_node_use *it = &r->uses[use];
-  if (it->before != 0)
-    r->uses[it->before].behind = it->behind;
+  ls_rewrite_node *used = &r->nodes[ls_ref_id(ref)];
+  const ls_node_use *node_use = &r->uses[use];
+  if (node_use->before != 0)
+    r->uses[node_use->before].behind = node_use->behind;
   else
-    of->first = it->behind;
-  if (it->behind != 0)
-    r->uses[it->behind].before = it->before;
+    used->first = node_use->behind;
+  if (node_use->behind != 0)
+    r->uses[node_use->behind].before = node_use->before;
   else
-    of->last = it->before;
-  --of->num_uses;
+    used->last = node_use->before;
+  --used->num_uses;
 }
 
 // Adds the operands of a node as uses.
@@ -237,10 +237,10 @@ void ls_rewrite_take_attrs(ls_rewrite *r, ls_node *node, const ls_node *from) {
 static void tell_users(ls_rewrite *r, const ls_node *node, const uint32_t *to) {
   for (uint32_t use = r->nodes[node->id].first; use != 0;
        use = r->uses[use].behind) {
-    const ls_node_use *it = &r->uses[use];
-    uint64_t *ref = &it->user->inputs[it->input];
+    const ls_node_use *node_use = &r->uses[use];
+    uint64_t *ref = &node_use->user->inputs[node_use->input];
     *ref = ls_ref(node->id, to[ls_ref_output(*ref)]);
-    ls_capture *capture = captured_by(it->user, it->input);
+    ls_capture *capture = captured_by(node_use->user, node_use->input);
     if (capture != NULL) capture->outer.ref = *ref;
   }
   r->changed = true;
@@ -287,10 +287,10 @@ ls_status ls_rewrite_keep_outputs(ls_rewrite *r, ls_node *node,
 void ls_rewrite_replace(ls_rewrite *r, uint64_t from, uint64_t to) {
   const uint64_t id = ls_ref_id(from);
   for (uint32_t use = r->nodes[id].first, next; use != 0; use = next) {
-    const ls_node_use *it = &r->uses[use];
-    next = it->behind;
-    if (it->user->inputs[it->input] == from)
-      ls_rewrite_set_input(r, it->user, it->input, to);
+    const ls_node_use *node_use = &r->uses[use];
+    next = node_use->behind;
+    if (node_use->user->inputs[node_use->input] == from)
+      ls_rewrite_set_input(r, node_use->user, node_use->input, to);
   }
   if (r->nodes[id].num_leaving == 0) return;
   for (size_t i = 0; i < r->graph->num_results; ++i) {

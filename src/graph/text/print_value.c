@@ -55,7 +55,7 @@ static bool reads_back(ls_dtype dtype, const char *text, double value) {
 }
 
 // Prints the fewest digits that read back as `value`, into `buffer`.
-static void shortest(ls_dtype dtype, double value, char buffer[32]) {
+static void format_shortest(ls_dtype dtype, double value, char buffer[32]) {
   if (isinf(value)) {
     snprintf(buffer, 32, "%s", value < 0 ? "-inf" : "inf");
     return;
@@ -85,7 +85,7 @@ static void print_f64(ls_text *out, double value) {
     print_nan(out, bits, 0x7ff8000000000000u);
     return;
   }
-  shortest(LS_DTYPE_F64, value, buffer);
+  format_shortest(LS_DTYPE_F64, value, buffer);
   ls_text_append(out, buffer);
 }
 
@@ -104,7 +104,7 @@ static void print_small_float(ls_text *out, ls_dtype dtype, uint32_t bits,
     print_nan(out, bits, usual_nan);
     return;
   }
-  shortest(dtype, (double)value, buffer);
+  format_shortest(dtype, (double)value, buffer);
   ls_text_append(out, buffer);
 }
 

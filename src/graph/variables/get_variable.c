@@ -49,7 +49,7 @@ static ls_nest initial_value(const ls_variable_options *options, ls_nest args) {
 }
 
 // Makes the initial value in f32, for the initializer.
-static ls_nest widened(ls_nest args, void *user) {
+static ls_nest widened_value(ls_nest args, void *user) {
   const ls_nest made = initial_value(user, args);
   return made.kind == LS_KIND_TENSOR
              ? ls_leaf(ls_convert(made.as.tensor, LS_DTYPE_F32))
@@ -79,7 +79,7 @@ static void widen(const ls_variable_options *options,
   out_wide->initial_of = NULL;
   out_wide->initial_array = NULL;
   out_wide->initial_value = (ls_tensor){0};
-  out_wide->initializer = widened;
+  out_wide->initializer = widened_value;
   out_wide->initializer_user = (void *)(uintptr_t)options;
 }
 

@@ -145,7 +145,7 @@ static ls_status verify_check_types(ls_verifier *v) {
   return ls_ok();
 }
 
-static ls_status verify(const ls_graph *graph, ls_graph *holder);
+static ls_status verify_graph(const ls_graph *graph, ls_graph *holder);
 
 static ls_status verify_check_op(ls_verifier *v) {
   const ls_node *node = v->node;
@@ -155,7 +155,8 @@ static ls_status verify_check_op(ls_verifier *v) {
   LS_RETURN_IF_ERROR(check_stage(v));
   LS_RETURN_IF_ERROR(check_attrs(v));
   for (uint32_t i = 0; i < node->num_regions; ++i)
-    LS_RETURN_IF_ERROR(verify(ls_graph_resolve(node->regions[i]), v->graph));
+    LS_RETURN_IF_ERROR(
+        verify_graph(ls_graph_resolve(node->regions[i]), v->graph));
   LS_RETURN_IF_ERROR(ls_verify_regions(v));
   const ls_arena_mark_point mark = ls_arena_mark(&v->scratch);
   const ls_status status = verify_check_types(v);
@@ -262,7 +263,7 @@ static ls_status check_ops(ls_verifier *v) {
 
 // Verifies a graph; `holder` is the graph whose op has it as a region, NULL for
 // the outermost.
-static ls_status verify(const ls_graph *graph, ls_graph *holder) {
+static ls_status verify_graph(const ls_graph *graph, ls_graph *holder) {
   // Only caches of composed names are written, so the cast is safe.
   LS_OWN(ls_verifier, v) = {.graph = (ls_graph *)(uintptr_t)graph};
   ls_arena_init(&v.scratch, graph->allocator);
@@ -276,5 +277,5 @@ ls_status ls_graph_verify(const ls_graph *graph) {
   if (graph->kind == LS_GRAPH_EAGER)
     return ls_failed_precondition(
         "the eager graph has no rules to check: its ops run as they are added");
-  return verify(graph, NULL);
+  return verify_graph(graph, NULL);
 }

@@ -103,7 +103,7 @@ static ls_status find_targets(ls_feed_call *self) {
 
 // ---- Continue a call -------------------------------------------------------
 // Fails the call. Always returns true.
-static bool fail(ls_feed_call *self, ls_status status) {
+static bool set_failure(ls_feed_call *self, ls_status status) {
   ls_status_free(self->status);
   self->status = status;
   return true;
@@ -114,9 +114,10 @@ const char *ls_feed_word(const ls_feed_state *feed) {
 }
 
 static bool fail_cancelled(ls_feed_call *self) {
-  return fail(self, LS_STATUS(LS_CANCELLED, "%s was cancelled",
-                              ls_feed_is_outfeed(self->feed->kind) ? "Outfeed"
-                                                                   : "Infeed"));
+  return set_failure(
+      self,
+      LS_STATUS(LS_CANCELLED, "%s was cancelled",
+                ls_feed_is_outfeed(self->feed->kind) ? "Outfeed" : "Infeed"));
 }
 
 static bool feed_call_step(ls_feed_call *self);
@@ -129,7 +130,7 @@ static void feed_call_go_on(ls_feed_call *self) {
 
 // Continues the call when the queue reports a change. The thread that
 // registered the waiter has let go of the call by then.
-static void told(void *user) {
+static void on_queue_change(void *user) {
   ls_feed_call *self = user;
   ls_mutex_lock(&self->lock);
   ls_mutex_unlock(&self->lock);
@@ -168,7 +169,7 @@ static outcome wait_here(ls_feed_call *self, ls_queue_side side,
   ls_mutex_lock(&self->lock);
   if (!self->is_cancelled) {
     self->waits_for = queue;
-    self->waiter = (ls_queue_waiter){.ready = told, .user = self};
+    self->waiter = (ls_queue_waiter){.ready = on_queue_change, .user = self};
     const bool waits = times == NULL
                            ? ls_queue_on_ready(queue, side, &self->waiter)
                            : ls_queue_on_told(queue, *times, &self->waiter);
@@ -280,7 +281,7 @@ static bool step_take(ls_feed_call *self) {
     if (next == WAITS) return false;
     if (next == ENDS)
       return drained == NULL ? fail_cancelled(self)
-                             : fail(self, end_of(drained));
+                             : set_failure(self, end_of(drained));
     for (size_t i = 0; i < self->count && self->at == self->count; ++i) {
       bool popped =
           self->tuples[i].kind != LS_KIND_NONE || !ls_feed_is_used(self, i);
@@ -293,7 +294,7 @@ static bool step_take(ls_feed_call *self) {
     for (size_t i = 0; i < self->count; ++i) {
       if (!ls_feed_is_used(self, i)) continue;
       const ls_status status = check_tuple(self, i);
-      if (!ls_status_is_ok(status)) return fail(self, status);
+      if (!ls_status_is_ok(status)) return set_failure(self, status);
     }
     return true;
   }
@@ -359,10 +360,10 @@ static bool step_put(ls_feed_call *self) {
     if (tuple->kind == LS_KIND_NONE) {
       status = ls_core_queue_make_tuple(queue, call->input_types,
                                         call->num_inputs, tuple);
-      if (!ls_status_is_ok(status)) return fail(self, status);
+      if (!ls_status_is_ok(status)) return set_failure(self, status);
       feed_call_fill(call, self->at, *tuple);
       status = pass_put(self, queue);
-      if (!ls_status_is_ok(status)) return fail(self, status);
+      if (!ls_status_is_ok(status)) return set_failure(self, status);
       if (self->passing.nanos > 0)
         return !park(self, self->passing.nanos) && fail_cancelled(self);
     }
@@ -373,8 +374,9 @@ static bool step_put(ls_feed_call *self) {
       status = ls_queue_try_push(queue->tuples, *tuple, &pushed);
     if (!ls_status_is_ok(status)) {
       ls_status_free(status);
-      return fail(self, ls_failed_precondition("the %s was closed",
-                                               ls_core_queue_name(queue)));
+      return set_failure(self,
+                         ls_failed_precondition("the %s was closed",
+                                                ls_core_queue_name(queue)));
     }
     if (pushed) {
       *tuple = ls_none();
@@ -400,14 +402,15 @@ static bool is_over(const ls_feed_call *self) {
 
 static bool feed_call_step(ls_feed_call *self) {
   if (is_over(self))
-    return fail(self, ls_failed_precondition(
-                          "the TPU system '%s' was %s while a run waited for "
-                          "its %s",
-                          self->targets->pod->name,
-                          ls_pod_is_initialized(self->targets->pod)
-                              ? "initialized again"
-                              : "shut down",
-                          ls_feed_word(self->feed)));
+    return set_failure(self,
+                       ls_failed_precondition(
+                           "the TPU system '%s' was %s while a run waited for "
+                           "its %s",
+                           self->targets->pod->name,
+                           ls_pod_is_initialized(self->targets->pod)
+                               ? "initialized again"
+                               : "shut down",
+                           ls_feed_word(self->feed)));
   switch (self->feed->kind) {
   case LS_INFEED_DEQUEUE:
   case LS_OUTFEED_DEQUEUE:

@@ -298,8 +298,8 @@ ls_status ls_infeed_queue_tensors(const ls_infeed_queue *queue, ls_nest inputs,
   return ls_ok();
 }
 
-static ls_status configure(const ls_infeed_queue *queue,
-                           ls_infeed_element *copy, ls_nest inputs) {
+static ls_status set_from_tensors(const ls_infeed_queue *queue,
+                                  ls_infeed_element *copy, ls_nest inputs) {
   LS_OWN_ARRAY_OR_RETURN(queue->allocator, ls_tensor, tensors, queue->count);
   LS_RETURN_IF_ERROR(ls_infeed_queue_tensors(queue, inputs, tensors));
   for (size_t i = 0; i < queue->count; ++i) {
@@ -316,7 +316,7 @@ ls_status ls_infeed_queue_configure_from(ls_infeed_queue *queue,
   LS_REQUIRE(queue);
   LS_OWN_MEMORY(queue->allocator, ls_infeed_element, copy) = NULL;
   LS_RETURN_IF_ERROR(infeed_queue_begin(queue, &copy));
-  LS_RETURN_IF_ERROR(configure(queue, copy, inputs));
+  LS_RETURN_IF_ERROR(set_from_tensors(queue, copy, inputs));
   return replace_elements(queue, &copy);
 }
 

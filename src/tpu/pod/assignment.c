@@ -202,10 +202,11 @@ ls_device_assignment_replicas_on(const ls_device_assignment *assignment,
   const bool has_core = core >= 0 && core < assignment->cores_per_replica;
   for (int32_t r = 0; has_core && r < assignment->num_replicas; ++r) {
     ls_coordinate place;
-    int32_t of = 0;
+    int32_t place_task = 0;
     LS_RETURN_IF_ERROR(ls_device_assignment_place(assignment, r, core, &place));
-    LS_RETURN_IF_ERROR(ls_topology_task_at(assignment->topology, place, &of));
-    if (of != task) continue;
+    LS_RETURN_IF_ERROR(
+        ls_topology_task_at(assignment->topology, place, &place_task));
+    if (place_task != task) continue;
     if (*out_count < capacity) replicas[*out_count] = r;
     ++*out_count;
   }

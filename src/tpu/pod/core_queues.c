@@ -286,7 +286,8 @@ static ls_status hand_over_put(const place *at, ls_event *ready, ls_nest list) {
 }
 
 // Passes the pod's fault point. Takes over `*list`, which a fault may replace.
-static ls_status pass(ls_core *core, ls_nest *list, ls_pod_passing *passing) {
+static ls_status pass_fault_point(ls_core *core, ls_nest *list,
+                                  ls_pod_passing *passing) {
   LS_RETURN_IF_ERROR(ls_pod_pass(core, LS_DOOR_ENQUEUE, passing));
   if (passing->nanos > 0) ls_runtime_sleep(core->pod->runtime, passing->nanos);
   if (!passing->changes) return ls_ok();
@@ -299,7 +300,7 @@ static ls_status pass_and_put(const place *at, ls_nest tuple) {
   LS_OWN(ls_nest, list) = ls_none();
   ls_pod_passing passing = {0};
   LS_RETURN_IF_ERROR(as_list(tuple, &list));
-  LS_RETURN_IF_ERROR(pass(at->queue->core, &list, &passing));
+  LS_RETURN_IF_ERROR(pass_fault_point(at->queue->core, &list, &passing));
   if (!passing.loses) {
     LS_OWN(ls_event, ready) = {0};
     LS_RETURN_IF_ERROR(ls_event_init(&ready));

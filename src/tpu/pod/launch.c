@@ -321,7 +321,7 @@ static ls_status launch_check(ls_object *object, const ls_program *program,
   return ls_ok();
 }
 
-static ls_status pass(ls_object *object) {
+static ls_status pass_fault_points(ls_object *object) {
   const launch *self = (const launch *)object;
   int64_t nanos = 0;
   if (self->pod == NULL || ls_pod_is_undisturbed(self->pod)) return ls_ok();
@@ -339,4 +339,4 @@ const ls_launch_type ls_tpu_launches = {.make = launch_make,
                                         .identify = identify,
                                         .is_current = is_current,
                                         .check = launch_check,
-                                        .pass = pass};
+                                        .pass = pass_fault_points};

@@ -134,8 +134,8 @@ void ls_pod_restart_faults(ls_pod *pod) {
 
 // ---- Pass ------------------------------------------------------------------
 // Returns true if the fault happens to this core now. Requires the pod's lock.
-static bool happens(struct ls_planned_fault *planned, const ls_core *core,
-                    ls_pod_door door) {
+static bool fault_happens(struct ls_planned_fault *planned, const ls_core *core,
+                          ls_pod_door door) {
   const ls_pod_fault *fault = &planned->fault;
   const fault_row *row = &fault_rows[fault->kind];
   if (((row->doors | row->felt) & 1u << door) == 0 ||
@@ -159,7 +159,7 @@ typedef struct effect {
   ls_pod_passing passing;
 } effect;
 
-static ls_status gone(const ls_core *core, ls_pod_fault_kind kind) {
+static ls_status core_is_gone(const ls_core *core, ls_pod_fault_kind kind) {
   const char *job = core->pod->job[0] != '\0' ? core->pod->job : "localhost";
   ls_device_name name;
   if (kind == LS_POD_HOST_PREEMPTED)
@@ -181,7 +181,7 @@ static void pod_fault_apply(const struct ls_planned_fault *planned,
   switch (fault->kind) {
   case LS_POD_HOST_PREEMPTED:
   case LS_POD_CORE_LOST:
-    out->status = ls_status_join(out->status, gone(core, fault->kind));
+    out->status = ls_status_join(out->status, core_is_gone(core, fault->kind));
     break;
   case LS_POD_TUPLE_LOST:
     out->passing.loses = true;
@@ -235,7 +235,7 @@ ls_status ls_pod_pass_slowly(ls_core *core, ls_pod_door door,
   LS_RETURN_IF_ERROR(ls_pod_check_watch(pod, core->host));
   ls_mutex_lock(&pod->lock);
   for (size_t i = 0; i < pod->num_faults; ++i)
-    if (happens(&pod->faults[i], core, door))
+    if (fault_happens(&pod->faults[i], core, door))
       pod_fault_apply(&pod->faults[i], core, &all);
   ls_mutex_unlock(&pod->lock);
   *out_passing = all.passing;

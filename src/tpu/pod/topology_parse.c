@@ -38,8 +38,8 @@ static bool add_number(proto *in, numbers *list, uint64_t value) {
   return true;
 }
 
-static ls_status wrong(const ls_proto_field *field, const char *name,
-                       const char *wanted) {
+static ls_status wrong_field(const ls_proto_field *field, const char *name,
+                             const char *wanted) {
   return ls_invalid_argument("topology: field %u, %s, is no %s", field->number,
                              name, wanted);
 }
@@ -51,12 +51,12 @@ static ls_status topology_parse_read_numbers(proto *in,
   if (field->type == LS_PROTO_VARINT)
     return add_number(in, list, field->value) ? ls_ok() : ls_out_of_memory();
   if (field->type != LS_PROTO_BYTES)
-    return wrong(field, name, "list of integers");
+    return wrong_field(field, name, "list of integers");
   ls_proto_input packed = {field->at, field->at + field->value};
   while (packed.at < packed.end) {
     uint64_t value = 0;
     if (!ls_proto_read_varint(&packed, &value))
-      return wrong(field, name, "list of integers: one is cut off");
+      return wrong_field(field, name, "list of integers: one is cut off");
     if (!add_number(in, list, value)) return ls_out_of_memory();
   }
   return ls_ok();
@@ -64,7 +64,8 @@ static ls_status topology_parse_read_numbers(proto *in,
 
 static ls_status topology_parse_read_number(const ls_proto_field *field,
                                             const char *name, int32_t *out) {
-  if (field->type != LS_PROTO_VARINT) return wrong(field, name, "integer");
+  if (field->type != LS_PROTO_VARINT)
+    return wrong_field(field, name, "integer");
   *out = (int32_t)(uint32_t)field->value;
   return ls_ok();
 }
@@ -83,7 +84,7 @@ static ls_status read_field(proto *in, const ls_proto_field *field) {
                                        &in->coordinates);
   case 5:
     if (field->type != LS_PROTO_BYTES)
-      return wrong(field, "tpu_hardware_feature", "message");
+      return wrong_field(field, "tpu_hardware_feature", "message");
     ls_text_append_bytes(&in->hardware, field->at, field->value);
     return ls_text_status(&in->hardware);
   default:

@@ -25,7 +25,7 @@ typedef struct inference {
   size_t num_reads, capacity;
 } inference;
 
-static ls_tensor guarantee(ls_variable *variable) {
+static ls_tensor guarantee_constant(ls_variable *variable) {
   LS_CONTROL_SCOPE(NULL, 0);
   const ls_tensor value = ls_variable_read(variable);
   char name[LS_MAX_NAME + 2];
@@ -53,7 +53,7 @@ static ls_status note_made(const ls_creator *next,
   LS_RETURN_IF_ERROR(ls_creator_create(next, options, out_variable));
   if (ls_grow(ls_current_allocator(), &self->reads, &self->capacity,
               self->num_reads + 1, sizeof(*self->reads))) {
-    self->reads[self->num_reads++] = guarantee(*out_variable);
+    self->reads[self->num_reads++] = guarantee_constant(*out_variable);
     if (ls_map_insert_u64(&self->made, (uint64_t)(uintptr_t)*out_variable,
                           (void *)(uintptr_t)self->num_reads))
       return ls_ok();

@@ -162,8 +162,8 @@ ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs) {
 }
 
 // Describes a wrong number of arguments; returns NULL if the number is right.
-static const char *complaint(const ls_parameters *parameters, size_t given,
-                             size_t *out_number) {
+static const char *describe_count(const ls_parameters *parameters, size_t given,
+                                  size_t *out_number) {
   const size_t least = parameters->count - parameters->num_optional;
   const bool is_exact = parameters->num_optional == 0 && !parameters->variadic;
   *out_number = least;
@@ -185,7 +185,7 @@ static void append_names(ls_text *text, ls_nest inputs) {
   if (ls_nest_count(inputs) > 0) ls_text_append(text, ")");
 }
 
-static const char *plural(size_t count) { return count == 1 ? "" : "s"; }
+static const char *plural_end(size_t count) { return count == 1 ? "" : "s"; }
 
 ls_status ls_check_arity(const ls_parameters *parameters, const char *noun,
                          ls_nest inputs, const ls_infeed_queue *queue,
@@ -195,21 +195,22 @@ ls_status ls_check_arity(const ls_parameters *parameters, const char *noun,
   const size_t elements =
       queue == NULL ? 0 : ls_infeed_queue_num_elements(queue);
   size_t number = 0;
-  const char *wrong =
-      complaint(parameters, count + (takes_infeed ? elements : 0), &number);
+  const char *wrong = describe_count(
+      parameters, count + (takes_infeed ? elements : 0), &number);
   if (wrong == NULL) return ls_ok();
   LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_current_allocator());
-  ls_text_append_format(&text, "it is given %zu input%s", count, plural(count));
+  ls_text_append_format(&text, "it is given %zu input%s", count,
+                        plural_end(count));
   append_names(&text, inputs);
   if (queue != NULL && takes_infeed)
     ls_text_append_format(&text, " and %zu element%s of infeed queue '%s'",
-                          elements, plural(elements),
+                          elements, plural_end(elements),
                           ls_infeed_queue_name(queue));
   else if (queue != NULL)
     ls_text_append_format(&text, "; the infeed is not passed to the condition");
   return ls_invalid_argument("%s takes %s %zu argument%s; %s", noun, wrong,
-                             number, plural(number), ls_text_data(&text));
+                             number, plural_end(number), ls_text_data(&text));
 }
 
 // ---- Hosts of cores --------------------------------------------------------

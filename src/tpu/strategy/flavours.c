@@ -26,8 +26,8 @@ static ls_status set_number(ls_runtime *runtime, const char *gauge,
 }
 
 // Publishes the kind of strategy in the runtime's gauges.
-static ls_status publish(const ls_strategy *strategy,
-                         const ls_tpu_flavour *flavour) {
+static ls_status publish_kind(const ls_strategy *strategy,
+                              const ls_tpu_flavour *flavour) {
   ls_runtime *runtime = strategy->runtime;
   LS_RETURN_IF_ERROR(ls_gauge_set(runtime, "strategy", flavour->version,
                                   &(ls_gauge_value){.text = "TPUStrategy"}));
@@ -51,7 +51,7 @@ static ls_status flavours_create(const ls_tpu_options *options,
   LS_RETURN_IF_ERROR(ls_tpu_strategy_make(options != NULL ? options : &defaults,
                                           flavour, steps_per_run, &made));
   made->is_v1 = flavour == &v1;
-  LS_RETURN_IF_ERROR(publish(made, flavour));
+  LS_RETURN_IF_ERROR(publish_kind(made, flavour));
   *out_strategy = ls_give(&made);
   return ls_ok();
 }

@@ -117,14 +117,15 @@ static ls_status strategy_place(ls_tpu_strategy *self, const char *name) {
 // topology names no system is accepted.
 static ls_status check_assignment(const ls_device_assignment *assignment,
                                   const ls_tpu_resolver *resolver) {
-  const ls_system_id *of =
+  const ls_system_id *system =
       assignment != NULL ? assignment->topology->system : NULL;
-  if (of == NULL || ls_system_id_equal(of, resolver->id)) return ls_ok();
+  if (system == NULL || ls_system_id_equal(system, resolver->id))
+    return ls_ok();
   return ls_invalid_argument(
       "a TPU strategy with a device assignment of TPU system '%s' of job %s, "
       "and a resolver of '%s' of job %s: give it the resolver of the system "
       "that the assignment is of",
-      of->name, ls_job_text(of->job), resolver->id->name,
+      system->name, ls_job_text(system->job), resolver->id->name,
       ls_job_text(resolver->id->job));
 }
 

@@ -118,7 +118,7 @@ static ls_status infer_topology(const ls_object *state, const ls_type *in,
   return ls_ok();
 }
 
-static ls_status configure(ls_host_call *call) {
+static ls_status configure_system(ls_host_call *call) {
   LS_OWN(ls_pod, pod) = NULL;
   bool again = false;
   LS_RETURN_IF_ERROR(system_ops_find_pod(call, &pod));
@@ -162,7 +162,7 @@ static ls_status shut_down(ls_host_call *call) {
 static const ls_host_kernel configure_kernel = {.name =
                                                     "configure_distributed_tpu",
                                                 .infer = infer_topology,
-                                                .start = configure,
+                                                .start = configure_system,
                                                 .flags = LS_HOST_INLINE,
                                                 .take = take_topology,
                                                 .end = end_topology};
