@@ -13,6 +13,7 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
+#include "base/values/nest_builder.h"
 #include "data/fetch.h"
 #include "lockstep/dataset.h"
 
@@ -200,18 +201,6 @@ LS_PRIVATE_API LS_MUST_USE ls_status ls_element_reuse(ls_nest structure,
 // Does the same for a data set of known shapes.
 LS_MUST_USE ls_status ls_element_reuse_row(const ls_dataset *dataset,
                                            ls_nest *element);
-// A list of nests, empty at first, that are released together.
-typedef struct ls_nests {
-  ls_allocator *allocator;
-  ls_nest *items;
-  size_t count;
-} ls_nests;
-LS_PRIVATE_API LS_MUST_USE ls_status ls_nests_init(ls_nests *nests,
-                                                   ls_allocator *allocator,
-                                                   size_t count);
-LS_PRIVATE_API void ls_nests_deinit(ls_nests *nests);
-LS_OWNED_STRUCT(ls_nests, ls_nests_deinit)
-
 // Replaces `*element` by `made`, which it takes over.
 LS_PRIVATE_API LS_MUST_USE ls_status ls_element_replace(ls_nest made,
                                                         ls_nest *element);

@@ -53,20 +53,6 @@ static ls_nest new_leaf(ls_nest leaf, void *user) {
   return ls_status_is_ok(status) ? ls_nest_array(array) : ls_fail(status);
 }
 
-ls_status ls_nests_init(ls_nests *nests, ls_allocator *allocator,
-                        size_t count) {
-  *nests = (ls_nests){.allocator = allocator,
-                      .items = ls_new_array(allocator, ls_nest, count),
-                      .count = count};
-  return nests->items != NULL ? ls_ok() : ls_out_of_memory();
-}
-
-void ls_nests_deinit(ls_nests *nests) {
-  for (size_t i = 0; nests->items != NULL && i < nests->count; ++i)
-    ls_nest_release(nests->items[i]);
-  ls_release(nests->allocator, nests->items);
-}
-
 ls_status ls_element_replace(ls_nest made, ls_nest *element) {
   ls_status status = ls_nest_status(made);
   ls_nest_release(ls_status_is_ok(status) ? *element : made);

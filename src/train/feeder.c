@@ -5,6 +5,7 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/threads/worker.h"
+#include "base/values/nest_builder.h"
 #include "data/iterator.h"
 #include "distribute/base/strategy.h"
 #include "lockstep/infeed.h"
@@ -17,8 +18,8 @@ struct ls_feeder {
   ls_core_queue **queues;  // One per replica.
   // Batches in use: a batch's arrays are reused once the cores have taken its
   // tuples.
-  ls_nest *batches;
-  size_t num_batches, next;
+  ls_nests batches;
+  size_t next;
   ls_cancel *cancel;
   ls_worker worker;
   ls_feeder_result fed;  // Result of the last job, valid once the worker waits.
@@ -115,7 +116,7 @@ static ls_status feeder_put(const ls_feeder *self, ls_nest args) {
 static ls_feeder_result feed(ls_feeder *self, int64_t wanted) {
   ls_feeder_result fed = {0};
   while (fed.batches < wanted) {
-    ls_nest *batch = &self->batches[self->next++ % self->num_batches];
+    ls_nest *batch = &self->batches.items[self->next++ % self->batches.count];
     if (!ls_feed_next(&self->options, self->cancel, batch, &fed)) break;
     fed.status = feeder_put(self, *batch);
     if (ls_status_is_ok(fed.status)) continue;
@@ -170,9 +171,8 @@ static ls_status find_queues(ls_feeder *self) {
   }
   // Besides the batches in the queues, one is being taken and one is being
   // made.
-  self->num_batches = (size_t)self->queues[0]->core->pod->queue_depth + 2;
-  self->batches = ls_new_array(self->allocator, ls_nest, self->num_batches);
-  return self->batches == NULL ? ls_out_of_memory() : ls_ok();
+  return ls_nests_init(&self->batches, self->allocator,
+                       (size_t)self->queues[0]->core->pod->queue_depth + 2);
 }
 
 ls_status ls_feeder_create(const ls_feeder_options *options,
@@ -194,11 +194,9 @@ void ls_feeder_destroy(ls_feeder *self) {
   if (self == NULL) return;
   ls_worker_join(&self->worker);
   ls_status_free(self->fed.status);
-  for (size_t i = 0; self->batches != NULL && i < self->num_batches; ++i)
-    ls_nest_release(self->batches[i]);
   ls_cancel_destroy(self->cancel);
   ls_nest_release(self->options.like);
-  ls_release(self->allocator, self->batches);
+  ls_nests_deinit(&self->batches);
   const int32_t replicas = ls_strategy_num_replicas(self->options.strategy);
   for (int32_t r = 0; self->queues != NULL && r < replicas; ++r)
     if (self->queues[r] != NULL) ls_core_release(self->queues[r]->core);

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "base/values/nest_internal.h"
@@ -179,17 +180,13 @@ ls_status ls_array_split(ls_array *array, int64_t parts, ls_nest *out_value) {
   const ls_shape shape = ls_array_shape(array);
   if (shape.rank < 1)
     return ls_invalid_argument("a scalar cannot be split over replicas");
-  ls_allocator *allocator = ls_current_allocator();
-  ls_nest *items = ls_new_array(allocator, ls_nest, (size_t)parts);
-  if (items == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(ls_current_allocator(), ls_nest, items, (size_t)parts);
   int64_t first = 0;
   for (int64_t i = 0; i < parts; ++i) {
     const int64_t rows = ls_part_rows(shape.dim[0], parts, i);
     items[i] = view_rows(array, first, rows);
     first += rows;
   }
-  const ls_nest made =
-      ls_nest_distributed(LS_PER_REPLICA, items, (size_t)parts);
-  ls_release(allocator, items);
-  return ls_take_nest(made, out_value);
+  return ls_take_nest(ls_nest_distributed(LS_PER_REPLICA, items, (size_t)parts),
+                      out_value);
 }

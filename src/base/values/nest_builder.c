@@ -81,3 +81,18 @@ void ls_nest_builder_deinit(ls_nest_builder *builder) {
   ls_nest_release(builder->failed);
   *builder = (ls_nest_builder){0};
 }
+
+// ---- Lists -----------------------------------------------------------------
+ls_status ls_nests_init(ls_nests *nests, ls_allocator *allocator,
+                        size_t count) {
+  *nests = (ls_nests){.allocator = allocator,
+                      .items = ls_new_array(allocator, ls_nest, count),
+                      .count = count};
+  return ls_memory_status(nests->items != NULL);
+}
+
+void ls_nests_deinit(ls_nests *nests) {
+  for (size_t i = 0; nests->items != NULL && i < nests->count; ++i)
+    ls_nest_release(nests->items[i]);
+  if (nests->items != NULL) ls_release(nests->allocator, nests->items);
+}

@@ -43,4 +43,17 @@ void ls_nest_builder_deinit(ls_nest_builder *builder);
 
 LS_OWNED_STRUCT(ls_nest_builder, ls_nest_builder_deinit)
 
+// A list of nests, empty at first, that are released together.
+typedef struct ls_nests {
+  ls_allocator *allocator;
+  ls_nest *items;
+  size_t count;
+} ls_nests;
+LS_PRIVATE_API LS_MUST_USE ls_status ls_nests_init(ls_nests *nests,
+                                                   ls_allocator *allocator,
+                                                   size_t count);
+// Releases the nests. Accepts a zeroed list.
+LS_PRIVATE_API void ls_nests_deinit(ls_nests *nests);
+LS_OWNED_STRUCT(ls_nests, ls_nests_deinit)
+
 #endif  // LS_BASE_VALUES_NEST_BUILDER_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/parameters.h"
 
-#include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
@@ -102,23 +102,19 @@ static ls_status bind_all(binding *b, bool *given) {
 static ls_nest pack(const binding *b) {
   const ls_parameters *p = b->parameters;
   size_t count = p->count;
-  ls_nest tail = ls_none(), names = ls_none();
   if (p->variadic) {
     const size_t given = ls_nest_count(b->args);
     const size_t more = given > p->count ? given - p->count : 0;
-    ls_nest *items = ls_new_array(b->allocator, ls_nest, more + 1);
+    LS_OWN_ARRAY(b->allocator, ls_nest, items, more + 1);
     if (items == NULL) return ls_fail(ls_out_of_memory());
     for (size_t i = 0; i < more; ++i)
       items[i] = ls_nest_retain(ls_nest_item(b->args, p->count + i));
-    tail = ls_nest_sequence(LS_KIND_LIST, items, more);
-    ls_release(b->allocator, items);
-    b->items[count++] = tail;
+    b->items[count++] = ls_nest_sequence(LS_KIND_LIST, items, more);
   }
   if (p->any_names) {
     for (size_t i = 0; i < b->num_rest; ++i)
       b->rest[i] = ls_nest_retain(b->rest[i]);
-    names = ls_nest_dict("", b->keys, b->rest, b->num_rest);
-    b->items[count++] = names;
+    b->items[count++] = ls_nest_dict("", b->keys, b->rest, b->num_rest);
   }
   for (size_t i = 0; i < p->count; ++i)
     b->items[i] = ls_nest_retain(b->items[i]);
@@ -128,23 +124,16 @@ static ls_nest pack(const binding *b) {
 static ls_status bind_declared(binding *b, ls_nest *out_bound) {
   const size_t count = b->parameters->count;
   const size_t named = ls_nest_count(b->named);
-  b->items = ls_new_array(b->allocator, ls_nest, count + 2);
-  b->rest = ls_new_array(b->allocator, ls_nest, named + 1);
-  b->keys = ls_new_array(b->allocator, const char *, named + 1);
-  bool *given = ls_new_array(b->allocator, bool, count + 1);
-  ls_status status = ls_out_of_memory();
-  if (b->items != NULL && b->rest != NULL && b->keys != NULL && given != NULL) {
-    status = bind_all(b, given);
-    if (ls_status_is_ok(status)) {
-      *out_bound = pack(b);
-      status = ls_nest_status(*out_bound);
-    }
-  }
-  ls_release(b->allocator, b->items);
-  ls_release(b->allocator, b->rest);
-  ls_release(b->allocator, b->keys);
-  ls_release(b->allocator, given);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(b->allocator, ls_nest, items, count + 2);
+  LS_OWN_ARRAY_OR_RETURN(b->allocator, ls_nest, rest, named + 1);
+  LS_OWN_ARRAY_OR_RETURN(b->allocator, const char *, keys, named + 1);
+  LS_OWN_ARRAY_OR_RETURN(b->allocator, bool, given, count + 1);
+  b->items = items;
+  b->rest = rest;
+  b->keys = keys;
+  LS_RETURN_IF_ERROR(bind_all(b, given));
+  *out_bound = pack(b);
+  return ls_nest_status(*out_bound);
 }
 
 // Binds without declared parameters: the arguments as they are, then the named
@@ -155,13 +144,11 @@ static ls_status bind_plain(const binding *b, ls_nest *out_bound) {
     *out_bound = ls_nest_retain(b->args);
     return ls_ok();
   }
-  ls_nest *items = ls_new_array(b->allocator, ls_nest, count + 1);
-  if (items == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(b->allocator, ls_nest, items, count + 1);
   for (size_t i = 0; i < count; ++i)
     items[i] = ls_nest_retain(ls_nest_item(b->args, i));
   items[count] = ls_nest_retain(b->named);
   *out_bound = ls_nest_sequence(LS_KIND_TUPLE, items, count + 1);
-  ls_release(b->allocator, items);
   return ls_nest_status(*out_bound);
 }
 

@@ -63,44 +63,42 @@ const ls_stage_class ls_concatenate_stage = {
 typedef struct zip_stage {
   ls_stage stage;
   int64_t ended;   // An input has ended.
-  ls_nest *parts;  // Room for the inputs' elements.
+  ls_nests parts;  // The inputs' elements.
 } zip_stage;
 
 // Reads all inputs even after a failure, so that they stay aligned.
 static ls_status next_zipped(ls_stage *stage, ls_nest *element) {
   zip_stage *self = (zip_stage *)stage;
-  const size_t count = stage->num_inputs;
+  ls_nest *parts = self->parts.items;
   ls_status first = ls_ok();
-  for (size_t i = 0; i < count; ++i)
-    self->parts[i] = ls_none();
-  for (size_t i = 0; i < count && !self->ended; ++i) {
-    ls_status status = ls_stage_next(stage->inputs[i], &self->parts[i]);
+  for (size_t i = 0; i < stage->num_inputs && !self->ended; ++i) {
+    ls_status status = ls_stage_next(stage->inputs[i], &parts[i]);
     self->ended = ls_status_code(status) == LS_OUT_OF_RANGE;
     if (self->ended)
       ls_status_free(status);
     else
       first = ls_status_join(first, status);
   }
-  if (!self->ended && ls_status_is_ok(first))
-    return ls_element_replace(
-        ls_zip_pack((const ls_zip_dataset *)stage->dataset, self->parts),
-        element);
-  for (size_t i = 0; i < count; ++i)
-    ls_nest_release(self->parts[i]);
+  if (!self->ended && ls_status_is_ok(first)) {
+    const ls_nest packed =
+        ls_zip_pack((const ls_zip_dataset *)stage->dataset, parts);
+    memset(parts, 0, self->parts.count * sizeof(*parts));  // Owned by `packed`.
+    return ls_element_replace(packed, element);
+  }
+  for (size_t i = 0; i < self->parts.count; ++i)
+    ls_nest_release(ls_give(&parts[i]));
   if (!self->ended) return first;
   ls_status_free(first);
   return ls_out_of_range("one of the zipped data sets has ended");
 }
 
 static void close_zipped(ls_stage *stage) {
-  ls_release(stage->work->allocator, ((zip_stage *)stage)->parts);
+  ls_nests_deinit(&((zip_stage *)stage)->parts);
 }
 
 static ls_status open_zipped(ls_stage *stage) {
-  zip_stage *self = (zip_stage *)stage;
-  self->parts =
-      ls_new_array(stage->work->allocator, ls_nest, stage->num_inputs);
-  return self->parts != NULL ? ls_ok() : ls_out_of_memory();
+  return ls_nests_init(&((zip_stage *)stage)->parts, stage->work->allocator,
+                       stage->num_inputs);
 }
 
 const ls_stage_class ls_zip_stage = {

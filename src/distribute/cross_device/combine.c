@@ -264,12 +264,10 @@ ls_status ls_reduce_tensors(ls_reduce_op op, const ls_tensor *items,
                             size_t count, ls_tensor *out_tensor) {
   ls_allocator *allocator = ls_current_allocator();
   *out_tensor = ls_failed_tensor();
-  ls_components parts = {.items = ls_new_array(allocator, ls_nest, count)};
-  LS_OWN_FIELD(allocator, parts.items);
-  if (parts.items == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count);
   for (size_t i = 0; i < count; ++i)
-    parts.items[i] = ls_leaf(items[i]);
-  parts.devices.count = count;
+    leaves[i] = ls_leaf(items[i]);
+  const ls_components parts = {.items = leaves, .devices.count = count};
   terms t = {.allocator = allocator};
   LS_OWN_FIELD(allocator, t.items);
   LS_RETURN_IF_ERROR(fill_terms(&t, op, &parts, false));

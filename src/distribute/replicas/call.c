@@ -8,6 +8,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/rounds.h"
@@ -20,7 +21,7 @@ typedef struct replica_call {
   ls_callback callback;
   void *user;
   ls_nest args;   // Arguments for all replicas.
-  ls_nest *each;  // Arguments of each replica.
+  ls_nests each;  // Arguments of each replica.
   ls_nest rows;   // Borrowed: the argument whose rows are the examples.
   ls_graph *graph;
   ls_losses losses;  // Record of the graph before the call.
@@ -34,7 +35,7 @@ static void call_run_replica(void *user) {
     LS_DEVICE_SCOPE(
         ls_strategy_device(task->rounds->strategy, task->replica->id));
     const ls_nest made =
-        call->callback(call->each[task->replica->id], call->user);
+        call->callback(call->each.items[task->replica->id], call->user);
     task->status = ls_take_nest(made, &task->result);
   }
   // An op maker's failure is the replica's, and the root cause.
@@ -184,11 +185,10 @@ static ls_status gather_results(const ls_rounds *call, ls_nest *out_results) {
 // Selects every replica's arguments before any callback runs.
 static ls_status select_args(ls_strategy *strategy, replica_call *call) {
   const size_t count = (size_t)strategy->num_replicas;
-  call->each = ls_new_array(strategy->allocator, ls_nest, count);
-  if (call->each == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_nests_init(&call->each, strategy->allocator, count));
   for (size_t r = 0; r < count; ++r)
     LS_RETURN_IF_ERROR(
-        ls_select_for(strategy, (int32_t)r, call->args, &call->each[r]));
+        ls_select_for(strategy, (int32_t)r, call->args, &call->each.items[r]));
   return ls_ok();
 }
 
@@ -216,9 +216,7 @@ ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
   if (call.graph == NULL) return ls_out_of_memory();
   call.losses = call.graph->losses;
   const ls_status status = run_call(strategy, &call, results);
-  for (int32_t r = 0; call.each != NULL && r < strategy->num_replicas; ++r)
-    ls_nest_release(call.each[r]);
-  ls_release(strategy->allocator, call.each);
+  ls_nests_deinit(&call.each);
   return status;
 }
 

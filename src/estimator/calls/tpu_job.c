@@ -3,6 +3,7 @@
 // around it.
 #include <string.h>
 
+#include "base/values/nest_builder.h"
 #include "estimator/calls/job.h"
 #include "estimator/hooks/progress_hooks.h"
 #include "estimator/spec/calls.h"
@@ -125,16 +126,12 @@ static ls_status tpu_job_take_losses(const ls_job *job, ls_nest fetched,
 // Appends the program to the ops that feed it, so that one run does both.
 static ls_status finish_prediction(ls_job *job) {
   job->predictions = job->program.predictions;
-  ls_allocator *allocator = ls_current_allocator();
-  const size_t count = ls_nest_count(job->feed.ops);
-  ls_nest *items = ls_new_array(allocator, ls_nest, count + 1);
-  if (items == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < count; ++i)
-    items[i] = ls_nest_item(job->feed.ops, i);
-  items[count] = ls_nest_op(job->program.run);
+  LS_OWN(ls_nest_builder, ops) = {0};
+  for (size_t i = 0; i < ls_nest_count(job->feed.ops); ++i)
+    ls_nest_builder_append(&ops, ls_nest_item(job->feed.ops, i));
+  ls_nest_builder_append(&ops, ls_nest_op(job->program.run));
   ls_nest_release(job->feed.ops);
-  job->feed.ops = ls_nest_sequence(LS_KIND_LIST, items, count + 1);
-  ls_release(allocator, items);
+  job->feed.ops = ls_nest_builder_finish(&ops, LS_KIND_LIST);
   return ls_nest_status(job->feed.ops);
 }
 

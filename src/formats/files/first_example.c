@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The features of the first tf.Example of TFRecord files.
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "data/own.h"
 #include "formats/bytes/example.h"
 #include "lockstep/files.h"
@@ -11,7 +12,7 @@ typedef struct example {
   const ls_record_place *place;
   ls_bytes bytes;
   char **keys;
-  ls_nest *items;
+  ls_nests values;
   size_t count, room;  // Features so far (with repeated names), and capacity.
 } example;
 
@@ -68,17 +69,15 @@ static ls_status take_feature(void *user, ls_bytes name,
     if (self->keys[at] == NULL) return ls_out_of_memory();
     ++self->count;
   }
-  ls_nest_release(self->items[at]);
-  return make_values(self, name, feature, &self->items[at]);
+  ls_nest_release(self->values.items[at]);
+  return make_values(self, name, feature, &self->values.items[at]);
 }
 
 static void end_example(example *self) {
   for (size_t i = 0; i < self->count; ++i)
     ls_release(self->allocator, self->keys[i]);
-  for (size_t i = 0; self->items != NULL && i < self->count; ++i)
-    ls_nest_release(self->items[i]);
   ls_release(self->allocator, self->keys);
-  ls_release(self->allocator, self->items);
+  ls_nests_deinit(&self->values);
 }
 LS_OWNED_STRUCT(example, end_example)
 
@@ -89,15 +88,14 @@ static ls_status read_example(const char *file, ls_bytes bytes, ls_nest *out) {
   LS_RETURN_IF_ERROR(
       ls_example_visit(&place, bytes.data, bytes.size, count_feature, &self));
   self.keys = ls_new_array(self.allocator, char *, self.room + 1);
-  self.items = ls_new_array(self.allocator, ls_nest, self.room + 1);
   LS_RETURN_IF_NO_MEMORY(self.keys);
-  LS_RETURN_IF_NO_MEMORY(self.items);
+  LS_RETURN_IF_ERROR(
+      ls_nests_init(&self.values, self.allocator, self.room + 1));
   LS_RETURN_IF_ERROR(
       ls_example_visit(&place, bytes.data, bytes.size, take_feature, &self));
-  *out =
-      ls_nest_dict("", (const char *const *)self.keys, self.items, self.count);
-  memset(self.items, 0, self.count * sizeof(*self.items));  // The dict owns
-                                                            // them.
+  *out = ls_nest_dict("", (const char *const *)self.keys, self.values.items,
+                      self.count);
+  self.values.count = 0;  // The dict owns them.
   return ls_nest_status(*out);
 }
 

@@ -5,23 +5,13 @@
 #include "lockstep/graph_ops.h"
 #include "train/folder/saved_values.h"
 
-// Lists the entries of a collection, with room for one more.
-static ls_status list_entries(const ls_graph *graph, const char *name,
-                              ls_nest **out_leaves, size_t *out_count) {
-  *out_count = ls_graph_collection(graph, name, NULL, 0);
-  *out_leaves = ls_new_array(ls_current_allocator(), ls_nest, *out_count + 1);
-  LS_RETURN_IF_NO_MEMORY(*out_leaves);
-  (void)ls_graph_collection(graph, name, *out_leaves, *out_count);
-  return ls_ok();
-}
-
 ls_status ls_collection_variables(const ls_graph *graph, const char *name,
                                   ls_variable ***out_variables,
                                   size_t *out_count) {
   ls_allocator *allocator = ls_current_allocator();
-  size_t count = 0;
-  LS_OWN_MEMORY(allocator, ls_nest, leaves) = NULL;
-  LS_RETURN_IF_ERROR(list_entries(graph, name, &leaves, &count));
+  const size_t count = ls_graph_collection(graph, name, NULL, 0);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count + 1);
+  (void)ls_graph_collection(graph, name, leaves, count);
   LS_NEW_ARRAY_OR_RETURN(allocator, ls_variable *, found, count + 1);
   *out_count = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -47,9 +37,10 @@ static ls_status saved_op_of(const char *name, ls_nest leaf, ls_op *out_op) {
 ls_status ls_collection_ops(const ls_graph *graph, const char *name,
                             ls_op **out_ops, size_t *out_count) {
   ls_allocator *allocator = ls_current_allocator();
-  LS_OWN_MEMORY(allocator, ls_nest, leaves) = NULL;
   *out_ops = NULL;
-  LS_RETURN_IF_ERROR(list_entries(graph, name, &leaves, out_count));
+  *out_count = ls_graph_collection(graph, name, NULL, 0);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, *out_count + 1);
+  (void)ls_graph_collection(graph, name, leaves, *out_count);
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_op, ops, *out_count + 1);
   for (size_t i = 0; i < *out_count; ++i)
     LS_RETURN_IF_ERROR(saved_op_of(name, leaves[i], &ops[i]));
