@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "formats/bytes/example.h"
-#include "formats/bytes/tfrecord_file.h"
+#include "formats/bytes/offsets.h"
 #include "io/bytes.h"
 #include "io/crc32c.h"
 #include "lockstep/full.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "formats/bytes/csv.h"
-#include "formats/bytes/lines.h"
+#include "formats/bytes/offsets.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

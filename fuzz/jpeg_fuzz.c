@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/images/jpeg.h"
+#include "formats/images/image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "formats/bytes/example.h"
-#include "formats/bytes/tfrecord_file.h"
+#include "formats/bytes/offsets.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -49,7 +49,7 @@ LS_PRIVATE_API LS_MUST_USE ls_status ls_file_open_bytes(ls_allocator *allocator,
                                                         const void *data,
                                                         size_t size,
                                                         ls_file **out_file);
-LS_PRIVATE_API void ls_file_close(ls_file *file);  // NULL is fine.
+LS_PRIVATE_API void ls_file_close(ls_file *file);  // Accepts NULL.
 LS_OWNED_POINTER(ls_file, ls_file_close)
 
 // Reads all `size` bytes from `offset` on.
@@ -73,7 +73,7 @@ enum { LS_FILES_OPEN = 64 };
 // reference, and each file of the pool another.
 LS_PRIVATE_API LS_MUST_USE ls_status
 ls_file_pool_create(ls_allocator *allocator, int most, ls_file_pool **out_pool);
-LS_PRIVATE_API void ls_file_pool_release(ls_file_pool *pool);  // NULL is fine.
+LS_PRIVATE_API void ls_file_pool_release(ls_file_pool *pool);  // Accepts NULL.
 LS_OWNED_POINTER(ls_file_pool, ls_file_pool_release)
 int ls_file_pool_open(ls_file_pool *pool);  // Number of open files.
 
@@ -116,5 +116,29 @@ LS_MUST_USE ls_status ls_file_name_check(const char *noun, const char *name);
 // Checks a path relative to `folder`: each of its parts must be such a name.
 LS_MUST_USE ls_status ls_inner_path_check(const char *noun, const char *folder,
                                           const char *path);
+
+// ---- Writing ---------------------------------------------------------------
+// A file that is written from its start to its end, and becomes visible when it
+// is whole. Thread-compatible.
+typedef struct ls_file_writer {
+  ls_file_system files;
+  void *handle;
+  int64_t written;  // Bytes written so far.
+  bool failed;      // A write has failed; the file will not be kept.
+} ls_file_writer;
+
+// Begins a file, which the caller ends.
+//   LS_UNIMPLEMENTED  the runtime's file system does not write in parts.
+LS_PRIVATE_API LS_MUST_USE ls_status ls_file_writer_begin(
+    ls_file_writer *writer, ls_runtime *runtime, const char *path);
+// Appends bytes.
+LS_PRIVATE_API LS_MUST_USE ls_status ls_file_writer_add(ls_file_writer *writer,
+                                                        const void *data,
+                                                        size_t size);
+// Ends the file; it becomes visible if `keep`, `status` is OK and no write has
+// failed. Returns the first failure; takes over `status`.
+LS_PRIVATE_API LS_MUST_USE ls_status ls_file_writer_end(ls_file_writer *writer,
+                                                        bool keep,
+                                                        ls_status status);
 
 #endif  // LS_BASE_FILES_H_

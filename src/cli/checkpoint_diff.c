@@ -2,7 +2,6 @@
 // lockstep checkpoint diff.
 #include <stdio.h>
 
-#include "cli/checkpoint.h"
 #include "cli/compare.h"
 
 typedef struct diff_flags {

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/checkpoint.h"
+#include "cli/compare.h"
 
 // ---- Times and numbers -----------------------------------------------------
 static void print_age(int64_t wall, char *text, size_t size) {

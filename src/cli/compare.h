@@ -3,6 +3,7 @@
 #ifndef LS_CLI_COMPARE_H_
 #define LS_CLI_COMPARE_H_
 
+#include "cli/cli.h"
 #include "cli/words.h"
 
 // Difference of two arrays of one dtype and shape, bit by bit: 0 and -0 differ,
@@ -42,5 +43,22 @@ void cli_compare_members(const char *what, const char *a, const char *b,
 // `states`, of their states.
 ls_status cli_compare_notes(const ls_saved_file *a, const ls_saved_file *b,
                             bool states, bool json);
+
+// ---- Commands of `lockstep checkpoint` -------------------------------------
+enum { LS_CLI_CHECKPOINT_COMMANDS = 5 };
+int cli_checkpoint_list(int argc, char **argv);
+int cli_checkpoint_show(int argc, char **argv);
+int cli_checkpoint_diff(int argc, char **argv);
+int cli_checkpoint_verify(int argc, char **argv);
+int cli_checkpoint_convert(int argc, char **argv);
+
+// Allocates an array for the operands of `argc` words; NULL without memory.
+// Free it with cli_release.
+const char **cli_checkpoint_paths(int argc);
+// Lists the steps of a folder's checkpoints. Free the list with cli_release.
+ls_status cli_checkpoint_steps(const char *folder, int64_t **out_steps,
+                               size_t *out_count);
+// Formats a size, such as "1.5 MB".
+void cli_print_bytes(double bytes, char *text, size_t size);
 
 #endif  // LS_CLI_COMPARE_H_

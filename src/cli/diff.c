@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/checkpoint.h"
 #include "cli/compare.h"
 
 static const char command[] = "diff";

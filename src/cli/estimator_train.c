@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "cli/cli.h"
 #include "cli/estimator.h"
-#include "cli/terminal.h"
 
 // A training and its progress line.
 typedef struct training {

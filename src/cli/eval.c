@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdio.h>
 
-#include "cli/models.h"
+#include "cli/estimator.h"
 
 typedef struct eval_flags {
   cli_run run;

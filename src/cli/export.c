@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/models.h"
+#include "cli/estimator.h"
 
 typedef struct export_flags {
   cli_run run;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/models.h"
+#include "cli/estimator.h"
 
 // ---- Names -----------------------------------------------------------------
 // Returns the length of the file's name in "dir/mine.so" or "dir/mine.so:name";

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/models.h"
+#include "cli/estimator.h"
 
 static const ls_model_type *find_own(const char *command, const char *name) {
   const ls_model_type *type = ls_model_find(name);

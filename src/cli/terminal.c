@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
-#include "cli/terminal.h"
+#include "cli/cli.h"
 
 #include <math.h>
 #include <stdio.h>

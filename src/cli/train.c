@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/models.h"
-#include "cli/terminal.h"
+#include "cli/cli.h"
+#include "cli/estimator.h"
 #include "cli/train_flags.h"
 #include "cli/words.h"
 

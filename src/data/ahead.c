@@ -10,7 +10,7 @@
 // of slots.
 #include "base/memory/own.h"
 #include "data/ahead_slots.h"
-#include "data/making.h"
+#include "data/work.h"
 
 // ---- Making ----------------------------------------------------------------
 ls_status ls_ahead_create(const ls_ahead_options *options,

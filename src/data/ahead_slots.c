@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/ahead_slots.h"
 
-#include "data/making.h"
+#include "data/work.h"
 
 enum { SMALL = 8 << 20 };  // Bytes of a queue's elements that fit caches.
 

@@ -10,7 +10,7 @@
 
 #include "base/runtime_internal.h"
 #include "data/ahead.h"
-#include "data/allowance.h"
+#include "data/work.h"
 
 typedef enum ls_ahead_state {
   LS_AHEAD_FREE,

@@ -9,12 +9,15 @@
 #ifndef LS_DATA_DATASET_H_
 #define LS_DATA_DATASET_H_
 
+#include <stdint.h>
+
 #include "base/export.h"
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "base/values/nest_builder.h"
 #include "data/fetch.h"
+#include "lockstep/array.h"
 #include "lockstep/dataset.h"
 
 struct ls_stage_class;
@@ -221,5 +224,12 @@ static inline ls_shape ls_row_shape(ls_shape shape) {
 }
 // Copies row `*(const int64_t *)row` of an array; for ls_nest_map.
 ls_nest ls_copy_row(ls_nest array, void *row);
+
+// ---- Hashes ----------------------------------------------------------------
+// Hashes of arrays are equal on all machines of the same byte order, and not
+// safe against forged collisions.
+//
+// Hashes type, shape and elements; `before` chains a hash.
+uint64_t ls_hash_array(const ls_array *array, uint64_t before);
 
 #endif  // LS_DATA_DATASET_H_

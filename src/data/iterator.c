@@ -2,8 +2,8 @@
 #include "data/iterator.h"
 
 #include "base/require.h"
-#include "data/making.h"
 #include "data/own.h"
+#include "data/work.h"
 #include "lockstep/runtime_settings.h"
 
 enum {

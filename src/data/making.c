@@ -2,7 +2,7 @@
 // A list of threads that wait while they make an element. From it follows which
 // iterators wait for which: every iterator that the thread makes an element for
 // waits for the one that the thread waits for.
-#include "data/making.h"
+#include "data/work.h"
 
 #include "base/runtime_internal.h"
 

@@ -80,7 +80,7 @@ LS_MUST_USE ls_status ls_stage_open(const ls_dataset *dataset, ls_work *work,
 LS_MUST_USE ls_status ls_stage_open_inner(const ls_dataset *dataset,
                                           const ls_stage *outer,
                                           ls_stage **out_stage);
-void ls_stage_close(ls_stage *stage);  // NULL is fine.
+void ls_stage_close(ls_stage *stage);  // Accepts NULL.
 LS_OWNED_POINTER(ls_stage, ls_stage_close)
 
 // Call the class's functions or their defaults, and keep statistics.

@@ -264,4 +264,9 @@ typedef struct ls_launch_type {
   ls_status (*pass)(ls_object *launch);
 } ls_launch_type;
 
+// ---- Rows of the table of back ends ----------------------------------------
+// Create and destroy the CPU engine (engine/cpu/backend.c) of a runtime.
+ls_status ls_cpu_backend_create(ls_runtime *runtime, ls_backend **out_backend);
+ls_status ls_cpu_backend_destroy(void *backend);
+
 #endif  // LS_ENGINE_BACKEND_H_

@@ -3,7 +3,6 @@
 // The table of back ends: the only file outside of a back end that names one.
 #include "base/runtime_internal.h"
 #include "engine/backend.h"
-#include "engine/cpu/cpu.h"
 
 typedef struct backend_row {
   ls_status (*create)(ls_runtime *runtime, ls_backend **out_backend);

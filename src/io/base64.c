@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/base64.h"
+#include "io/bytes.h"
 
 void ls_base64_append(ls_text *text, const void *data, size_t size) {
   static const char digits[] =

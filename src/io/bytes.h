@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "base/text.h"
+
 static inline uint16_t ls_load_le16(const void *at) {
   const unsigned char *b = at;
   return (uint16_t)(b[0] | b[1] << 8);
@@ -43,5 +45,16 @@ static inline void ls_store_le64(void *at, uint64_t value) {
   for (int i = 0; i < 8; ++i)
     b[i] = (unsigned char)(value >> (8 * i));
 }
+
+// ---- Base64 ----------------------------------------------------------------
+// Base64 (RFC 4648, section 4). Bytes have one text: padded, without spaces,
+// unused bits zero.
+void ls_base64_append(ls_text *text, const void *data, size_t size);
+// Returns the number of bytes that `length` characters encode, from their
+// number and padding; SIZE_MAX: they cannot be base64.
+size_t ls_base64_size(const char *text, size_t length);
+// Decodes a text into the number of bytes that ls_base64_size returns; returns
+// false if it is not base64.
+bool ls_base64_decode(const char *text, void *out, size_t size);
 
 #endif  // LS_IO_BYTES_H_

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "base/plain.h"
-#include "io/base64.h"
+#include "io/bytes.h"
 #include "io/json.h"
 
 static void before_value(ls_json_writer *json) {

@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "base/threads/workers.h"
 #include "lockstep/array.h"
+#include "lockstep/shape.h"
 
 typedef struct ls_safetensor {
   const char *name;
@@ -187,5 +188,17 @@ void ls_safetensors_deinit(ls_safetensors *file);
 // Returns (lends) the array of this name, or NULL.
 LS_OWNED_STRUCT(ls_safetensors, ls_safetensors_deinit)
 ls_array *ls_safetensors_find(const ls_safetensors *file, const char *name);
+
+// Returns the name of a dtype; NULL if the format does not have it.
+static inline const char *ls_safetensors_dtype_name(ls_dtype dtype) {
+  static const char *const names[LS_DTYPE_COUNT] = {
+      [LS_DTYPE_F64] = "F64",   [LS_DTYPE_F32] = "F32", [LS_DTYPE_F16] = "F16",
+      [LS_DTYPE_BF16] = "BF16", [LS_DTYPE_I8] = "I8",   [LS_DTYPE_I16] = "I16",
+      [LS_DTYPE_I32] = "I32",   [LS_DTYPE_I64] = "I64", [LS_DTYPE_U8] = "U8",
+      [LS_DTYPE_U16] = "U16",   [LS_DTYPE_U32] = "U32", [LS_DTYPE_U64] = "U64",
+      [LS_DTYPE_BOOL] = "BOOL",
+  };
+  return names[dtype];
+}
 
 #endif  // LS_IO_SAFETENSORS_H_

@@ -6,7 +6,6 @@
 #include "io/crc32c.h"
 #include "io/json.h"
 #include "io/safetensors.h"
-#include "io/safetensors_dtype.h"
 #include "lockstep/shape_rules.h"
 
 // The format's limit: longer headers are damaged.

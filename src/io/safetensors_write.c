@@ -3,7 +3,6 @@
 #include "io/crc32c.h"
 #include "io/json.h"
 #include "io/safetensors.h"
-#include "io/safetensors_dtype.h"
 
 static const char reserved_name[] = "__metadata__";
 enum { DIGITS = LS_SAFETENSORS_DIGITS };

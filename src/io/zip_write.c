@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/files.h"
 #include "base/memory/own.h"
 #include "base/text.h"
 #include "io/bytes.h"
-#include "io/file_writer.h"
 #include "io/inflate.h"
 #include "io/zip.h"
 

@@ -27,7 +27,7 @@ typedef struct ls_store ls_store;
 struct ls_compiled;  // Defined in runtime/program.h.
 
 ls_status ls_store_create(ls_runtime *runtime, ls_store **out_store);
-void ls_store_destroy(ls_store *store);  // NULL is fine.
+void ls_store_destroy(ls_store *store);  // Accepts NULL.
 LS_OWNED_POINTER(ls_store, ls_store_destroy)
 // Returns (lends) a session's store.
 ls_store *ls_session_store(const ls_session *session);

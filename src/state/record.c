@@ -4,7 +4,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/text/text.h"
-#include "io/base64.h"
+#include "io/bytes.h"
 #include "state/own.h"
 
 static ls_record *new_record(ls_allocator *allocator, int depth) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/config.h"
+#include "train/run_plan.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/feeder.h"
+#include "train/device_loop.h"
 
 #include "base/cancel.h"
 #include "base/memory/own.h"

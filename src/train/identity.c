@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/identity.h"
+#include "train/folder/saves.h"
 
 #include <stdio.h>
 

@@ -8,7 +8,7 @@
 #include "distribute/base/strategy.h"
 #include "lockstep/iterator.h"
 #include "lockstep/train.h"
-#include "train/folder/warm_start.h"
+#include "train/folder/saved_values.h"
 #include "train/input.h"
 
 // ---- Making ----------------------------------------------------------------

@@ -5,6 +5,7 @@
 #define LS_TRAIN_RUN_PLAN_H_
 
 #include "base/runtime_internal.h"
+#include "base/text.h"
 #include "lockstep/train.h"
 
 typedef struct ls_run_plan {
@@ -18,5 +19,17 @@ typedef struct ls_run_plan {
 //   LS_INVALID_ARGUMENT  invalid options: names them.
 LS_MUST_USE ls_status ls_run_plan_make(const ls_train_options *options,
                                        ls_runtime *runtime, ls_run_plan *out);
+
+// ---- config.json -----------------------------------------------------------
+// config.json is written and read by one table of entries, with a checksum at
+// its end. Checkpoints keep a copy of the text, which is used if the file is
+// damaged; a file without a checksum was written by hand and is used as it is.
+//
+// Names of the checkpoint state and entry that keep the text.
+#define LS_CONFIG_STATE "run"
+#define LS_CONFIG_ENTRY "config"
+
+// Appends the text of config.json.
+void ls_train_config_print(const ls_train_config *config, ls_text *text);
 
 #endif  // LS_TRAIN_RUN_PLAN_H_

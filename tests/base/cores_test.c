@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/threads/cores.h"
+#include "base/threads/workers.h"
 
 #include "base/threads/worker.h"
 #include "support/expect.h"

@@ -6,7 +6,6 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "base/threads/cores.h"
 #include "base/threads/worker.h"
 #include "support/fault.h"
 

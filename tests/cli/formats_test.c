@@ -14,7 +14,7 @@
 
 #include "base/runtime_internal.h"
 #include "formats/bytes/example.h"
-#include "formats/bytes/tfrecord_file.h"
+#include "formats/bytes/offsets.h"
 #include "io/inflate.h"
 #include "io/npy.h"
 #include "io/png_write.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/bytes/lines.h"
+#include "formats/bytes/offsets.h"
 #include "support/fault.h"
 
 static ls_allocator *memory(void) { return ls_current_allocator(); }

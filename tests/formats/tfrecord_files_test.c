@@ -7,7 +7,7 @@
 #include "base/runtime_internal.h"
 #include "data/dataset.h"
 #include "formats/bytes/example.h"
-#include "formats/bytes/tfrecord_file.h"
+#include "formats/bytes/offsets.h"
 #include "io/inflate.h"
 #include "lockstep/files.h"
 #include "lockstep/record.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "formats/bytes/example.h"
-#include "formats/bytes/tfrecord_file.h"
+#include "formats/bytes/offsets.h"
 #include "io/npy.h"
 #include "io/zip.h"
 #include "lockstep/full.h"

@@ -6,7 +6,7 @@
 
 #include "base/memory/own.h"
 #include "base/text.h"
-#include "formats/bytes/tfrecord_file.h"
+#include "formats/bytes/offsets.h"
 #include "io/bytes.h"
 #include "io/crc32c.h"
 #include "support/fault.h"

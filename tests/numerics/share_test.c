@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "base/threads/cores.h"
 #include "base/threads/worker.h"
 #include "base/threads/workers.h"
 #include "support/sanitizer.h"

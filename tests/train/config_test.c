@@ -7,7 +7,7 @@
 #include "base/runtime_internal.h"
 #include "support/fault.h"
 #include "support/resumable.h"
-#include "train/config.h"
+#include "train/run_plan.h"
 
 static void write_config(const char *text) {
   const ls_file_system *files = ls_file_system_system();

@@ -8,7 +8,7 @@
 // unbound thread computes the same: without /sys each processor counts as a
 // core.
 #define _GNU_SOURCE
-#include "base/threads/cores.h"
+#include "base/threads/workers.h"
 
 #include <fcntl.h>
 #include <sched.h>

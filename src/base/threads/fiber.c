@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/threads/sanitizers.h"
-#include "base/threads/stack_switch.h"
 #include "base/threads/thread_state.h"
 #include "base/threads/threads.h"
 

@@ -4,7 +4,7 @@
 // float mode, saves the stack pointer, loads the other one and pops. Machines
 // other than x86-64 and AArch64 use ucontext.
 #define _GNU_SOURCE
-#include "base/threads/stack_switch.h"
+#include "base/threads/fiber.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 #include "base/threads/workers.h"
 
 #include "base/memory/own.h"
-#include "base/threads/cores.h"
 #include "base/threads/thread_state.h"
 #include "base/threads/worker.h"
 

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/terminal.h"
+#include "cli/cli.h"
 
 typedef struct data_flags {
   const char **files;

@@ -31,7 +31,7 @@ LS_MUST_USE ls_status ls_cache_file_open(ls_runtime *runtime, const char *path,
                                          const uint64_t digest[2],
                                          ls_allocator *allocator,
                                          ls_cache_file **out_file);
-void ls_cache_file_close(ls_cache_file *file);  // NULL is fine.
+void ls_cache_file_close(ls_cache_file *file);  // Accepts NULL.
 LS_OWNED_POINTER(ls_cache_file, ls_cache_file_close)
 // Writes all elements of the iterator; the file appears once it is whole.
 LS_MUST_USE ls_status ls_cache_file_build(ls_runtime *runtime, const char *path,

@@ -6,9 +6,9 @@
 // thread has begun computes it, so that it never waits for a thread that is not
 // there.
 #include "base/runtime_internal.h"
-#include "data/making.h"
 #include "data/streams.h"
 #include "data/streams/anchors.h"
+#include "data/work.h"
 
 enum { MOST_SLOTS = 64, ANCHOR_DISTANCE = 64 };
 

@@ -6,7 +6,7 @@
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "engine/cpu/cpu.h"
+#include "engine/backend.h"
 #include "engine/cpu/passes/passes.h"
 #include "engine/cpu/run/buffer.h"
 #include "engine/cpu/run/host_call.h"

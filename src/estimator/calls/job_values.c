@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "estimator/calls/job.h"
 #include "lockstep/saved_file.h"
-#include "train/hooks/saved.h"
+#include "train/hooks/saving.h"
 
 static ls_status users_init(const ls_job *job, ls_session *session) {
   return job->init_fn == NULL ? ls_ok() : job->init_fn(job->init_user, session);

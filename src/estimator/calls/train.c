@@ -10,7 +10,7 @@
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"
-#include "train/hooks/saved.h"
+#include "train/hooks/saving.h"
 
 // ---- Checks ----------------------------------------------------------------
 static ls_status train_check_count(ls_opt count, const char *name) {

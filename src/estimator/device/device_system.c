@@ -2,7 +2,7 @@
 #include "estimator/device/device.h"
 
 #include "base/values/nest_builder.h"
-#include "io/protobuf/protobuf_read.h"
+#include "io/protobuf/protobuf.h"
 #include "lockstep/infeed.h"
 #include "lockstep/session.h"
 #include "runtime/own.h"

@@ -12,7 +12,7 @@
 #include "lockstep/events.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"
-#include "train/hooks/saved.h"
+#include "train/hooks/saving.h"
 
 // ---- Rules over a metric ---------------------------------------------------
 // A rule over the metrics that evaluations have written to event files.

@@ -15,7 +15,7 @@
 #include "lockstep/ops.h"
 #include "lockstep/replicate.h"
 #include "tpu/feeds/infeed_queue.h"
-#include "train/hooks/saved.h"
+#include "train/hooks/saving.h"
 
 void ls_program_drop(ls_estimator_program *program) {
   ls_estimator_spec_release(program->spec);

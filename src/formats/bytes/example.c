@@ -7,7 +7,7 @@
 //   a list { repeated value = 1 }, numbers one by one or packed into one field.
 #include "formats/bytes/example.h"
 
-#include "io/protobuf/protobuf_read.h"
+#include "io/protobuf/protobuf.h"
 
 const char *ls_feature_kind_name(ls_feature_kind kind) {
   static const char *const names[] = {"no values", "bytes", "floats",

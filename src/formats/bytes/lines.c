@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/bytes/lines.h"
+#include "formats/bytes/offsets.h"
 
 ls_status ls_lines_scan(const ls_file *file, ls_offsets *offsets) {
   ls_reader reader;

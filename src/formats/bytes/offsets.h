@@ -8,6 +8,8 @@
 
 #include "base/files.h"
 #include "base/memory/own.h"
+#include "io/reader.h"
+#include "lockstep/array.h"
 
 typedef struct ls_offsets {
   ls_allocator *allocator;
@@ -33,5 +35,49 @@ LS_MUST_USE ls_status ls_offsets_load(ls_runtime *runtime, const char *path,
 LS_MUST_USE ls_status ls_offsets_save(ls_runtime *runtime, const char *path,
                                       const ls_file *file, uint32_t kind,
                                       const ls_offsets *offsets);
+
+// ---- Lines -----------------------------------------------------------------
+// Lines end with LF or CR LF; the last one need not.
+//
+// Fills `offsets` with the starts of a file's lines.
+LS_MUST_USE ls_status ls_lines_scan(const ls_file *file, ls_offsets *offsets);
+
+// Returns a line without its line end.
+ls_bytes ls_line_trim(const char *data, size_t size);
+
+// Reads the next line of a reader into its window, valid until the reader's
+// next use.
+//   LS_OUT_OF_RANGE      there is none.
+//   LS_INVALID_ARGUMENT  packed data with a line longer than about this.
+enum { LS_LINE_PACKED_MOST = 1 << 26 };
+LS_MUST_USE ls_status ls_lines_next(ls_reader *reader, ls_bytes *out_line);
+
+// Returns the number of the line, from 1, that contains byte `offset` of a
+// file, for messages; 0 if the file cannot be read any more.
+int64_t ls_lines_number(const ls_file *file, int64_t offset);
+
+// ---- TFRecord files --------------------------------------------------------
+// Finds where records start, and writes files; io/protobuf/tfrecord.h reads
+// single records. Thread-safe, but for writers.
+//
+// Fills `offsets` with the starts of a plain file's records. Checks lengths,
+// but does not read the records' bytes.
+//   LS_DATA_LOSS  names file, record and byte.
+LS_MUST_USE ls_status ls_tfrecord_scan(const ls_file *file,
+                                       ls_offsets *offsets);
+
+// ---- Writing ---------------------------------------------------------------
+typedef struct ls_tfrecord_output ls_tfrecord_output;
+
+// Begins a file, which becomes visible when the writer is closed; the caller
+// closes it.
+LS_MUST_USE ls_status ls_tfrecord_output_open(ls_runtime *runtime,
+                                              const char *path,
+                                              ls_tfrecord_output **out_writer);
+LS_MUST_USE ls_status ls_tfrecord_output_add(ls_tfrecord_output *writer,
+                                             const void *data, size_t size);
+// Ends the file; it becomes visible if `keep` and nothing failed. Accepts NULL.
+LS_MUST_USE ls_status ls_tfrecord_output_close(ls_tfrecord_output *writer,
+                                               bool keep);
 
 #endif  // LS_FORMATS_BYTES_OFFSETS_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/bytes/tfrecord_file.h"
+#include "formats/bytes/offsets.h"
 
-#include "io/file_writer.h"
+#include "base/files.h"
 #include "io/protobuf/tfrecord.h"
 
 // ---- Reading ---------------------------------------------------------------

@@ -6,7 +6,7 @@
 #include "base/require.h"
 #include "base/values/array_internal.h"
 #include "formats/bytes/csv.h"
-#include "formats/bytes/lines.h"
+#include "formats/bytes/offsets.h"
 #include "formats/files/source.h"
 #include "lockstep/element_spec.h"
 

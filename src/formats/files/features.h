@@ -14,7 +14,7 @@ typedef struct ls_features ls_features;
 //                        unsupported type or shape.
 LS_MUST_USE ls_status ls_features_create(const ls_tfrecord_feature *features,
                                          size_t count, ls_features **out);
-void ls_features_destroy(ls_features *features);  // NULL is fine.
+void ls_features_destroy(ls_features *features);  // Accepts NULL.
 LS_OWNED_POINTER(ls_features, ls_features_destroy)
 // Returns the spec of elements: a dict of ls_nest_spec leaves.
 ls_nest ls_features_spec(const ls_features *features);

@@ -7,7 +7,7 @@
 #include "base/plain.h"
 #include "base/require.h"
 #include "data/dataset.h"
-#include "formats/images/image_file.h"
+#include "formats/images/image.h"
 #include "formats/images/resize.h"
 #include "io/crc32c.h"
 #include "lockstep/element_spec.h"

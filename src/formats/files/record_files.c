@@ -2,7 +2,7 @@
 // Data sets of lines, of records of one size, and of file names.
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "formats/bytes/lines.h"
+#include "formats/bytes/offsets.h"
 #include "formats/files/source.h"
 #include "io/gzip.h"
 #include "lockstep/element_spec.h"

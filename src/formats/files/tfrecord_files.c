@@ -2,7 +2,7 @@
 // TFRecord files as data sets: plain records, or features of the tf.Examples in
 // them.
 #include "base/require.h"
-#include "formats/bytes/tfrecord_file.h"
+#include "formats/bytes/offsets.h"
 #include "formats/files/features.h"
 #include "io/bytes.h"
 #include "io/crc32c.h"

@@ -56,6 +56,6 @@ ls_file_window *ls_windows_enter(ls_windows *windows,
 char *ls_file_window_find(const ls_file_window *window, int64_t offset,
                           size_t size);
 void ls_windows_leave(ls_windows *windows,
-                      ls_file_window *window);  // NULL is fine.
+                      ls_file_window *window);  // Accepts NULL.
 
 #endif  // LS_FORMATS_FILES_WINDOWS_H_

@@ -3,7 +3,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "formats/bytes/example.h"
-#include "formats/bytes/tfrecord_file.h"
+#include "formats/bytes/offsets.h"
 #include "io/npy.h"
 #include "io/zip.h"
 #include "lockstep/files.h"

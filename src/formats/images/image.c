@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 
-#include "formats/images/jpeg.h"
 #include "formats/images/png.h"
 
 bool ls_image_is(const void *bytes, size_t size) {

@@ -10,6 +10,7 @@
 #define LS_FORMATS_IMAGES_IMAGE_H_
 
 #include "io/png_write.h"
+#include "lockstep/image.h"
 
 // The bytes of a whole image file.
 typedef struct ls_image_file {
@@ -56,5 +57,31 @@ LS_MUST_USE ls_status ls_image_check(const ls_image_file *file,
 static inline uint32_t ls_image_gray(uint32_t r, uint32_t g, uint32_t b) {
   return (19595 * r + 38470 * g + 7471 * b + 0x8000) >> 16;
 }
+
+// Checks the options (NULL: defaults) of `function` and applies them.
+LS_MUST_USE ls_status ls_image_open(const char *function, const void *bytes,
+                                    size_t size,
+                                    const ls_image_options *options,
+                                    ls_image_file *file);
+
+// ---- JPEG ------------------------------------------------------------------
+// JPEG (ITU T.81), baseline and progressive, of 8 bits: gray, YCbCr, RGB, and
+// CMYK, which becomes RGB.
+//
+// libjpeg-turbo unpacks them, through its TurboJPEG API (only jpeg.c includes
+// turbojpeg.h), with the methods that are its own default and Pillow's: exact
+// integer cosine transform, smooth upsampling. So the pixels are the same.
+bool ls_jpeg_is(const void *bytes, size_t size);
+
+// As ls_image_parse and ls_image_decode (formats/images/image.h). Gray is the
+// image's luminance; a requested alpha is opaque; 8 bits become 16 by
+// multiplying with 257.
+LS_MUST_USE ls_status ls_jpeg_parse(const ls_image_file *file,
+                                    ls_image_header *out_header);
+// LS_DATA_LOSS  also if the decoder guesses pixels, unless damaged files are
+//                allowed: then a truncated file is gray after its end.
+LS_MUST_USE ls_status ls_jpeg_decode(ls_allocator *allocator,
+                                     const ls_image_file *file,
+                                     const ls_pixels *out);
 
 #endif  // LS_FORMATS_IMAGES_IMAGE_H_

@@ -5,8 +5,6 @@
 
 #include <math.h>
 
-#include "formats/images/taps.h"
-
 // ---- Weights ---------------------------------------------------------------
 typedef struct axis {
   int64_t from, to;  // Numbers of pixels before and after.

@@ -5,7 +5,7 @@
 
 #include "base/plain.h"
 #include "graph/text/text.h"
-#include "io/base64.h"
+#include "io/bytes.h"
 #include "lockstep/half.h"
 #include "lockstep/host.h"
 #include "lockstep/shape_rules.h"

@@ -6,7 +6,6 @@
 #include "base/memory/own.h"
 #include "io/protobuf/events_fields.h"
 #include "io/protobuf/protobuf.h"
-#include "io/protobuf/protobuf_read.h"
 #include "io/protobuf/tfrecord.h"
 
 // ---- Records ---------------------------------------------------------------

@@ -4,7 +4,7 @@
 // damaged one.
 #include "io/protobuf/events.h"
 #include "io/protobuf/events_fields.h"
-#include "io/protobuf/protobuf_read.h"
+#include "io/protobuf/protobuf.h"
 
 typedef struct visit {
   ls_event_time at;

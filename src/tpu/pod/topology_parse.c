@@ -7,7 +7,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
-#include "io/protobuf/protobuf_read.h"
+#include "io/protobuf/protobuf.h"
 #include "tpu/pod/topology.h"
 
 typedef struct numbers {

@@ -9,9 +9,9 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "io/json.h"
-#include "train/config.h"
 #include "train/folder/saved_values.h"
 #include "train/folder/saves.h"
+#include "train/run_plan.h"
 
 static const char config_name[] = "config.json";
 static const char metrics_name[] = "metrics.jsonl";

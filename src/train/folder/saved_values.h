@@ -54,4 +54,11 @@ LS_MUST_USE ls_status ls_former_checkpoint_read(ls_runtime *runtime,
                                                 const ls_model *model,
                                                 ls_former_notes *notes);
 
+// ---- Warm starts -----------------------------------------------------------
+// Sets the model's variables, not the optimizer's, and logs it. NULL does
+// nothing.
+LS_MUST_USE ls_status ls_warm_start_apply(ls_runtime *runtime,
+                                          const ls_model *model,
+                                          const ls_warm_start *warm_start);
+
 #endif  // LS_TRAIN_FOLDER_SAVED_VALUES_H_

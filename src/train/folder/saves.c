@@ -12,8 +12,8 @@
 #include "state/checkpoint_file.h"
 #include "state/checkpoints.h"
 #include "state/record.h"
-#include "train/config.h"
 #include "train/folder/saved_values.h"
+#include "train/run_plan.h"
 
 static const char former_name[] = "checkpoint.safetensors";
 static const char model_name[] = "model.safetensors";

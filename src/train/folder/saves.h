@@ -7,13 +7,34 @@
 #ifndef LS_TRAIN_FOLDER_SAVES_H_
 #define LS_TRAIN_FOLDER_SAVES_H_
 
+#include "base/runtime_internal.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/iterator.h"
+#include "lockstep/train.h"
 #include "train/hooks/saving.h"
-#include "train/identity.h"
 #include "train/ranks.h"
 #include "train/run_plan.h"
 
+// ---- Identity --------------------------------------------------------------
+// Identity of runs that may resume each other: their data, and the step's
+// program.
+// Hashes the contents of a data set as far as that is cheap: its description,
+// which covers arrays in memory, and the bytes of files (parts of large ones).
+LS_MUST_USE ls_status ls_train_identify_data(ls_runtime *runtime,
+                                             const ls_dataset *dataset,
+                                             uint64_t *out_contents);
+
+// Identity of a function's newest trace, as built and as lowered: strategies of
+// different kinds build different graphs that lower to the same program.
+typedef struct ls_program_identity {
+  char all[33];  // Hexadecimal; "": unknown.
+  char ops[33];  // Without numeric constants, such as rates.
+  char lowered[33], lowered_ops[33];
+} ls_program_identity;
+void ls_train_identify_program(const ls_function *function,
+                               ls_program_identity *out);
+
+// ---- Checkpoints -----------------------------------------------------------
 enum { LS_RUN_STATES = 3, LS_RUN_METRICS = 4 };
 
 // Zeroed: saves nothing.

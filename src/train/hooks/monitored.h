@@ -5,7 +5,7 @@
 
 #include "lockstep/monitored_session.h"
 #include "train/hooks/list.h"
-#include "train/hooks/saved.h"
+#include "train/hooks/saving.h"
 
 struct ls_monitored_session {
   ls_monitored_options options;

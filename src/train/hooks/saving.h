@@ -5,6 +5,7 @@
 #define LS_TRAIN_HOOKS_SAVING_H_
 
 #include "lockstep/checkpoint.h"
+#include "train/hooks/hook.h"
 
 // Zeroed: saves nothing.
 typedef struct ls_saving {
@@ -35,5 +36,32 @@ LS_MUST_USE ls_status ls_saving_wait(const ls_saving *self);
 // Returns true if there is a complete checkpoint on disk. A save in progress is
 // waited for with `waits`, else it does not count.
 bool ls_saving_has_checkpoint(const ls_saving *self, bool waits);
+
+// ---- Saved variables -------------------------------------------------------
+typedef struct ls_saved_values {
+  ls_saver saver;  // Saves variables in the session, exact.
+  ls_variable **variables;
+} ls_saved_values;
+
+// Sets `values` to these variables, lent; without any, to all in the graph's
+// "variables" or, for functions, to those of the model and its optimizer.
+// Replaces former contents; accepts zeroed `values`.
+LS_MUST_USE ls_status ls_saved_values_take(ls_saved_values *values,
+                                           const ls_run_context *context,
+                                           ls_variable *const *variables,
+                                           size_t count);
+void ls_saved_values_drop(ls_saved_values *values);
+LS_OWNED_STRUCT(ls_saved_values, ls_saved_values_drop)
+
+// Lists (lends) the variables in a collection; the caller owns the list.
+LS_MUST_USE ls_status ls_collection_variables(const ls_graph *graph,
+                                              const char *name,
+                                              ls_variable ***out_variables,
+                                              size_t *out_count);
+// Lists the ops in a collection, including those of its tensors; the caller
+// owns the list.
+//   LS_INVALID_ARGUMENT  it contains something else.
+LS_MUST_USE ls_status ls_collection_ops(const ls_graph *graph, const char *name,
+                                        ls_op **out_ops, size_t *out_count);
 
 #endif  // LS_TRAIN_HOOKS_SAVING_H_

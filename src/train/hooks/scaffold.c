@@ -10,7 +10,7 @@
 #include "lockstep/monitored_session.h"
 #include "lockstep/ops.h"
 #include "lockstep/variable_parts.h"
-#include "train/hooks/saved.h"
+#include "train/hooks/saving.h"
 
 // ---- Collections -----------------------------------------------------------
 // Finds the only entry of a collection; empty if there is none.

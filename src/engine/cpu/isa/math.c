@@ -3,7 +3,6 @@
 // Elementary functions over arrays.
 
 #include "engine/cpu/isa/isa.h"
-#include "engine/cpu/isa/vecactivation.h"
 #include "engine/cpu/isa/vecmath.h"
 
 #define LS_UNARY(name)                                                         \

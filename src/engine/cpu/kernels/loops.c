@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/values/numbers.h"
+#include "engine/cpu/kernels/kernel.h"
 
 ls_status ls_kernel_unsupported(const ls_kernel_plan *plan, ls_dtype dtype) {
   return ls_unimplemented("op '%s' has no CPU kernel for %s",
@@ -177,4 +178,21 @@ ls_status ls_elementwise_plan_by_dtype(ls_kernel_plan *plan,
   work.out_is_half = half && ls_is_half(plan->out[0].dtype);
   if (work.span == NULL) return ls_kernel_unsupported(plan, dtype);
   return ls_elementwise_plan(plan, work);
+}
+
+// ---- The column `kernel` of ops.def ----------------------------------------
+// Ops that the compiler handles itself, and ops that lowering replaces.
+#define kernel_engine NULL
+#define kernel_none NULL
+
+static const ls_kernel_prepare prepare_of[LS_OP_TABLE_COUNT] = {
+#define LS_OP(id, name, inputs, traits, shape, gradient, lower, kernel, ...)   \
+  [LS_OP_##id] = kernel_##kernel,
+#include "graph/lowered_ops.def"
+#include "lockstep/ops.def"
+#undef LS_OP
+};
+
+ls_kernel_prepare ls_kernel_prepare_of(uint16_t op_type) {
+  return op_type < LS_OP_TABLE_COUNT ? prepare_of[op_type] : NULL;
 }
