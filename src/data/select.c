@@ -3,7 +3,6 @@
 // data sets a function from indices to indices.
 #include "base/require.h"
 #include "data/dataset.h"
-#include "data/permutation.h"
 #include "data/streams.h"
 
 static int64_t select_least(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/budget.h"
+#include "train/loop.h"
 
 #include "base/plain.h"
 #include "base/trace.h"

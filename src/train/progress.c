@@ -6,7 +6,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "lockstep/training_parts.h"
-#include "train/budget.h"
+#include "train/loop.h"
 
 static const int64_t second = 1000000000;
 

@@ -2,7 +2,7 @@
 //
 // Computed permutations: each number once, and no order more likely than
 // another one.
-#include "data/permutation.h"
+#include "data/streams.h"
 
 #include <stdlib.h>
 #include <string.h>

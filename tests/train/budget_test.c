@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where a run's time goes: parts that add up to the whole.
-#include "train/budget.h"
+#include "train/loop.h"
 
 #include <math.h>
 #include <string.h>

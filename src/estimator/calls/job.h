@@ -10,7 +10,7 @@
 #include "estimator/input/input.h"
 #include "estimator/loop/program.h"
 #include "lockstep/monitored_session.h"
-#include "train/hooks/list.h"
+#include "train/hooks/hook.h"
 
 // A job's use of a system, stored in the job. Zeroed: uses none.
 typedef struct ls_system_use {

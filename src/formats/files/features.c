@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/files/features.h"
+#include "formats/files/source.h"
 
 #include "base/memory/own.h"
 #include "base/values/array_internal.h"

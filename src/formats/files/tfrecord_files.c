@@ -3,7 +3,7 @@
 // them.
 #include "base/require.h"
 #include "formats/bytes/offsets.h"
-#include "formats/files/features.h"
+#include "formats/files/source.h"
 #include "io/bytes.h"
 #include "io/crc32c.h"
 #include "io/gzip.h"

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/memory/own.h"
-#include "io/protobuf/events_fields.h"
 #include "io/protobuf/protobuf.h"
 #include "io/protobuf/tfrecord.h"
 

@@ -3,7 +3,6 @@
 // Reads event records, in two passes, so that the visitor never sees part of a
 // damaged one.
 #include "io/protobuf/events.h"
-#include "io/protobuf/events_fields.h"
 #include "io/protobuf/protobuf.h"
 
 typedef struct visit {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/hooks/list.h"
 #include "lockstep/graph_ops.h"
+#include "train/hooks/hook.h"
 
 ls_status ls_hook_list_add(ls_hook_list *list, ls_hook *hook) {
   ls_allocator *allocator = ls_current_allocator();

@@ -4,7 +4,7 @@
 #define LS_TRAIN_HOOKS_MONITORED_H_
 
 #include "lockstep/monitored_session.h"
-#include "train/hooks/list.h"
+#include "train/hooks/hook.h"
 #include "train/hooks/saving.h"
 
 struct ls_monitored_session {

@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "engine/cpu/isa/isa.h"
-#include "engine/cpu/kernels/element/binary.h"
 #include "engine/cpu/kernels/loops.h"
 
 // ---- Two operands ----------------------------------------------------------

@@ -3,7 +3,6 @@
 // Spans of all types: clamp, min(max(x, low), high), NaN if one of them is; and
 // counts of bits.
 #include "engine/cpu/isa/isa.h"
-#include "engine/cpu/kernels/element/binary.h"
 #include "engine/cpu/kernels/loops.h"
 
 // ---- Clamp -----------------------------------------------------------------

@@ -8,9 +8,9 @@
 #include "base/runtime_internal.h"
 #include "base/threads/workers.h"
 #include "engine/cpu/run/host_call.h"
+#include "engine/cpu/run/instance.h"
 #include "engine/cpu/run/lanes.h"
 #include "engine/cpu/run/ranks.h"
-#include "engine/cpu/run/spans.h"
 
 // ---- Streams ---------------------------------------------------------------
 static inline void **resolve_all(const ls_executable *executable,

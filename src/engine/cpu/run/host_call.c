@@ -5,8 +5,8 @@
 
 #include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
+#include "engine/cpu/run/instance.h"
 #include "engine/cpu/run/ranks.h"
-#include "engine/cpu/run/spans.h"
 
 // ---- Ends ------------------------------------------------------------------
 bool ls_cpu_close_record(ls_cpu_host_record *record) {

@@ -5,7 +5,7 @@
 #include "base/cancel.h"
 #include "base/runtime_internal.h"
 #include "engine/cpu/run/host_call.h"
-#include "engine/cpu/run/spans.h"
+#include "engine/cpu/run/instance.h"
 
 uint64_t ls_cpu_host_events(ls_instance *self) {
   if (self->host_threads == NULL) return 0;

@@ -9,12 +9,57 @@
 #ifndef LS_ENGINE_CPU_RUN_INSTANCE_H_
 #define LS_ENGINE_CPU_RUN_INSTANCE_H_
 
+#include <stdint.h>
+
 #include "base/cancel.h"
 #include "base/threads/host_threads.h"
+#include "base/trace.h"
 #include "engine/cpu/run/executable.h"
-#include "engine/cpu/run/recorder.h"
 #include "engine/cpu/run/stack.h"
 #include "engine/cpu/run/team.h"
+
+// ---- Flight recorder -------------------------------------------------------
+// Records the last events of each worker.
+//
+// It is always on, so it must cost next to nothing: no lock, no clock, two
+// stores per event, and few events: a range of instructions that a stream ran,
+// a host call, the start of a step. The pc of a stream is its current position.
+// Another thread that reads the events sees each half of an event whole, but
+// the halves may belong to an old and a new event.
+//
+// Store and load variables that other threads read, without any order.
+#define LS_CPU_SET(place, value)                                               \
+  __atomic_store_n(&(place), (value), __ATOMIC_RELAXED)
+#define LS_CPU_SEEN(place) __atomic_load_n(&(place), __ATOMIC_RELAXED)
+
+typedef enum ls_cpu_event_kind {
+  LS_CPU_EVENT_NONE,
+  LS_CPU_EVENT_STEP,  // A run began; from: low bits of its step.
+  LS_CPU_EVENT_RUN,   // A stream ran and parked, or ended.
+  LS_CPU_EVENT_HOST,  // It started a host call at `from`.
+} ls_cpu_event_kind;
+
+enum { LS_CPU_EVENTS = 32, LS_CPU_MAIN = -1 };
+
+typedef struct ls_cpu_event {
+  uint64_t path;  // Positions of instructions: from << 32 | to.
+  uint64_t who;   // kind << 32 | replica; LS_CPU_MAIN: shared code.
+} ls_cpu_event;
+
+// The newest LS_CPU_EVENTS of a worker.
+typedef struct ls_cpu_recorder {
+  ls_cpu_event events[LS_CPU_EVENTS];
+  uint32_t count;  // Events recorded in total.
+} ls_cpu_recorder;
+
+static inline void ls_cpu_record(ls_cpu_recorder *self, ls_cpu_event_kind kind,
+                                 int32_t replica, uint32_t from,
+                                 uint32_t target) {
+  ls_cpu_event *event = &self->events[self->count % LS_CPU_EVENTS];
+  LS_CPU_SET(event->path, (uint64_t)from << 32 | target);
+  LS_CPU_SET(event->who, (uint64_t)kind << 32 | (uint32_t)replica);
+  LS_CPU_SET(self->count, self->count + 1);
+}
 
 // Record of a host call: see host_call.c.
 typedef struct ls_cpu_host_record ls_cpu_host_record;
@@ -173,5 +218,25 @@ void ls_cpu_backend_print_others(const ls_instance *self,
 void ls_cpu_backend_remove(ls_instance *instance);
 // Compares the numerics ids of all ranks, once; see ls_cpu_ranks_compare.
 ls_status ls_cpu_backend_check_ranks(ls_backend *backend, ls_trunk *trunk);
+
+// ---- Spans -----------------------------------------------------------------
+// Spans of a traced run (base/trace.h): execution of streams, rounds over the
+// lanes, host calls, and waits for them. Each function takes the result of
+// ls_span_begin at the start of the work, and does nothing if that is
+// LS_NO_SPAN.
+static inline int64_t ls_cpu_span_begin(const ls_instance *self) {
+  return ls_span_begin(self->executable->backend->runtime);
+}
+
+// Ends the span of a stream that ran from an instruction to its current
+// position.
+void ls_cpu_span_stream(const ls_instance *self, const ls_cpu_stream *stream,
+                        uint32_t pc, int64_t began);
+// Ends the span of a round over all lanes of a launch.
+void ls_cpu_span_round(const ls_instance *self, int64_t began);
+// Ends the span of a host kernel's call; `queued` is the time of submission, or
+// LS_NO_SPAN for inline calls.
+void ls_cpu_span_call(const ls_cpu_host_record *record, int64_t queued,
+                      int64_t began);
 
 #endif  // LS_ENGINE_CPU_RUN_INSTANCE_H_

@@ -3,8 +3,8 @@
 
 #include "base/runtime_internal.h"
 #include "base/threads/workers.h"
+#include "engine/cpu/run/instance.h"
 #include "engine/cpu/run/ranks.h"
-#include "engine/cpu/run/spans.h"
 
 // ---- Launching -------------------------------------------------------------
 // Copies the bases of this run from the caller to the other workers; the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/cpu/run/spans.h"
+#include "engine/cpu/run/instance.h"
 
 #include "engine/cpu/run/host_call.h"
 #include "graph/graph.h"

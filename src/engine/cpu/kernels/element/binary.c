@@ -3,7 +3,6 @@
 // Elementwise ops of two operands of one type.
 //
 // Floats are computed by isa/span.c and isa/elementary.c. Integers wrap around.
-#include "engine/cpu/kernels/element/binary.h"
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 

@@ -4,7 +4,6 @@
 //
 // Bits are counted by isa/typed_span.c. A shift by at least the number of bits,
 // or by a negative amount, moves all bits out.
-#include "engine/cpu/kernels/element/binary.h"
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 

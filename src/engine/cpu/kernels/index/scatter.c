@@ -5,9 +5,9 @@
 // Each block owns a part of the result and applies all updates to it in the
 // order of the indices; consecutive blocks of a thread are handled as one.
 // Slices of one element are updated in a loop of their type.
-#include "engine/cpu/kernels/element/binary.h"
 #include "engine/cpu/kernels/index.h"
 #include "engine/cpu/kernels/kernel.h"
+#include "engine/cpu/kernels/loops.h"
 
 // The result is [outer, size, inner]; a block owns some rows of one outer, or
 // some outers.
