@@ -217,9 +217,7 @@ static int open_or_make(const char *aside, bool *out_made) {
       errno = EEXIST;
       return -1;
     }
-    if (file >= 0 || errno != ENOENT)
-      return file;  // Another writer has just
-                    // renamed it: try again.
+    if (file >= 0 || errno != ENOENT) return file;  // Just renamed: retry.
   }
 }
 
@@ -267,9 +265,7 @@ static int write_aside(const char *aside, const char *path,
 ls_status ls_system_find_old(const char *path, struct stat *out_old) {
   *out_old = (struct stat){0};
   struct stat info;
-  if (lstat(path, &info) != 0)
-    return ls_ok();  // The write that follows
-                     // reports the error.
+  if (lstat(path, &info) != 0) return ls_ok();  // The write reports it.
   *out_old = info;
   return ls_system_check_regular("write", path, info.st_mode);
 }

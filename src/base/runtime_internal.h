@@ -56,8 +56,7 @@ enum { LS_LOG_SEEN = 512 };
 
 struct ls_runtime {
   ls_allocator *allocator;          // The caller's allocator, or `counting`.
-  ls_counting_allocator *counting;  // Wraps the caller's allocator with
-                                    // LS_FAULT.
+  ls_counting_allocator *counting;  // With LS_FAULT, else NULL.
   ls_allocator *own;                // The allocator of this struct.
   void (*log)(void *user, const ls_log_line *line);  // NULL: no log.
   void *log_user;
@@ -80,8 +79,7 @@ struct ls_runtime {
   // How to launch programs of TPU systems; see engine/backend.h. NULL: there
   // was no system yet.
   const struct ls_launch_type *launches;
-  int callbacks;               // Number of user callbacks running now, without
-                               // host calls.
+  int callbacks;               // User callbacks running, not host calls.
   int made[LS_MADE_COUNT];     // Number of live objects by kind. Atomic.
   uint64_t progress;           // See "Progress" below.
   int waiting_runs;            // Runs that wait for the host. Atomic.
@@ -92,8 +90,7 @@ struct ls_runtime {
   ls_timers timers;
 
   ls_mutex lock;    // Recursive. Guards the fields below.
-  ls_cores *cores;  // Found for the number of threads, then given to the
-                    // workers.
+  ls_cores *cores;  // Cores to bind worker threads to.
   ls_workers *workers;
   ls_host_threads *host_threads;
   ls_input_threads *inputs;

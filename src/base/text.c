@@ -99,8 +99,7 @@ ls_status ls_text_status(const ls_text *text) {
 }
 
 char *ls_text_finish(ls_text *text) {
-  ls_text_append_bytes(text, "", 0);  // Makes the zero, so that an empty text
-                                      // is a string too.
+  ls_text_append_bytes(text, "", 0);  // Makes the final zero.
   char *result = NULL;
   if (!text->failed) {
     result = text->data;

@@ -19,8 +19,7 @@
 typedef struct ls_span_seats ls_span_seats;
 
 typedef struct ls_span_seat {
-  const void *thread;  // Address of the thread's state: unique among living
-                       // threads.
+  const void *thread;  // Thread's state: unique while it lives.
   size_t number;
   bool writes;  // The thread is writing a span. Atomic.
   char padding[LS_CACHE_LINE - 2 * sizeof(void *) - sizeof(bool)];

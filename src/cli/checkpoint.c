@@ -78,8 +78,7 @@ ls_status cli_checkpoint_steps(const char *folder, int64_t **out_steps,
   size_t count = 0;
   LS_RETURN_IF_ERROR(ls_saved_steps(folder, steps, room, &count));
   *out_steps = cli_give(&steps);
-  *out_count = count < room ? count : room;  // Keeps within `room`, as a run
-                                             // may write another.
+  *out_count = count < room ? count : room;  // A run may write more.
   return ls_ok();
 }
 

@@ -303,8 +303,7 @@ typedef struct cli_data {
   const char *features;  // Parts that are examples and labels.
   double split;          // Fraction held out for the test.
   bool whole;            // Uses all of `data` as test set if it has none.
-  bool kept;             // `features` describes the run's own data, not these
-                         // files.
+  bool kept;             // `features` is only for the run's own data.
   const char *command;   // Command that reports resizing. NULL: silent.
   cli_classes *classes;  // NULL: labels are numbers.
 } cli_data;

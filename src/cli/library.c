@@ -80,8 +80,7 @@ static const struct {
   uint32_t version;
   size_t size, type_size;
   const char *(*lacks)(const void *row);
-  const char *(*oversteps)(const void *row);  // Checks fields that rows may not
-                                              // set; may be NULL.
+  const char *(*oversteps)(const void *row);  // Checks fields. May be NULL.
 } kinds[] = {
     {"model", "ls_exported_models", LS_MODEL_TABLE_VERSION,
      sizeof(ls_model_table), sizeof(ls_model_type), model_lacks, NULL},

@@ -180,9 +180,7 @@ ls_status cli_runtime_open(int64_t threads, const char *math,
                            ls_runtime **out_runtime) {
   *out_runtime = NULL;
   ls_math wanted = LS_MATH_FAST;
-  if (math != NULL)
-    (void)find_math(math, &wanted);  // Cannot fail: checked
-                                     // before.
+  if (math != NULL) (void)find_math(math, &wanted);  // Checked before.
   LS_RETURN_IF_ERROR(ls_runtime_create(
       &(ls_runtime_options){
           .log = write_log, .threads = (int)threads, .math = wanted},

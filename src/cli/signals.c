@@ -20,8 +20,7 @@ static const struct {
 enum { NUM_SIGNALS = sizeof(signals) / sizeof(signals[0]) };
 
 static ls_train_stop stop;
-static volatile sig_atomic_t deferred;  // Signals only set `stop`, which a run
-                                        // checks.
+static volatile sig_atomic_t deferred;  // A run checks `stop`.
 static volatile sig_atomic_t first;
 
 static volatile sig_atomic_t saved;

@@ -27,8 +27,7 @@ typedef struct ls_ahead_options {
 
 LS_MUST_USE ls_status ls_ahead_create(const ls_ahead_options *options,
                                       ls_ahead **out_ahead);
-void ls_ahead_destroy(ls_ahead *ahead);  // Stops the queue and frees it.
-                                         // Accepts NULL.
+void ls_ahead_destroy(ls_ahead *ahead);  // Accepts NULL.
 LS_OWNED_POINTER(ls_ahead, ls_ahead_destroy)
 
 // Drops the elements made ahead and continues at `number`. `end`, if not

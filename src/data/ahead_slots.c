@@ -85,8 +85,7 @@ static void set_done(ls_ahead *self, ls_ahead_cell *it, ls_nest element,
                      ls_status status) {
   const int64_t bytes = ls_element_bytes(element);
   if (ls_status_is_ok(status)) ls_allowance_measure(&self->allowance, bytes);
-  ls_allowance_count(&self->allowance, -it->bytes, true);  // Takes the guess
-                                                           // back.
+  ls_allowance_count(&self->allowance, -it->bytes, true);  // The guess.
   it->element = element;
   it->status = status;
   it->bytes = bytes;

@@ -65,8 +65,7 @@ LS_MUST_USE ls_status ls_work_init(ls_work *work, const ls_dataset *dataset,
 void ls_work_deinit(ls_work *work);
 
 // Lends a fetch to a thread, and takes it back and adds up its counts.
-LS_PRIVATE_API ls_fetch *ls_work_take_fetch(ls_work *work);  // NULL without
-                                                             // memory.
+LS_PRIVATE_API ls_fetch *ls_work_take_fetch(ls_work *work);  // May be NULL.
 LS_PRIVATE_API void ls_work_give_fetch(ls_work *work, ls_fetch *fetch);
 
 // Writes in one line which stage has been at work for longest.

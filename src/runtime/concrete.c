@@ -23,8 +23,7 @@ typedef struct concrete {
   ls_function *original;  // Gives name and parameters; kept alive by this.
   ls_signature signature;
   ls_graph *graph;
-  ls_nest results;  // Results of the trace: tensors of its graph, and other
-                    // leaves.
+  ls_nest results;  // Tensors of the graph, and other leaves.
 } concrete;
 
 static void destroy_concrete(void *user) {

@@ -19,8 +19,7 @@ typedef struct ls_plan {
   ls_result_map results;
   uint32_t *feeds;  // Feed of each input; NULL: input i is feed i.
   size_t num_feeds;
-  bool tells_failure;  // Returns a compilation's status, which may differ next
-                       // time: do not cache.
+  bool tells_failure;  // Returns a compilation's status: do not cache.
 } ls_plan;
 
 typedef struct ls_precompiled ls_precompiled;  // Defined below.

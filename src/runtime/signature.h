@@ -32,8 +32,7 @@ typedef struct ls_signature {
 // be an argument.
 ls_status ls_signature_init(ls_signature *signature, ls_allocator *allocator,
                             ls_nest args);
-void ls_signature_deinit(ls_signature *signature);  // Accepts a zeroed
-                                                    // signature.
+void ls_signature_deinit(ls_signature *signature);  // Accepts zeroed.
 LS_OWNED_STRUCT(ls_signature, ls_signature_deinit)
 
 // Returns true if the arguments have this signature. `leaves` has room for

@@ -263,8 +263,7 @@ static void top_k(ls_emitter *e, ls_emitted x, int64_t k, ls_emitted values,
 // ---- Sums and products -----------------------------------------------------
 static void reduce_by(ls_onnx *o, const char *op, ls_emitted x,
                       const int64_t *axes, size_t count, ls_emitted out) {
-  const bool is_sum = strcmp(op, "ReduceSum") == 0;  // ReduceSum has its axes
-                                                     // as an operand.
+  const bool is_sum = strcmp(op, "ReduceSum") == 0;  // Takes axes as operand.
   const ls_emitted list = is_sum ? ls_onnx_i64s(o, axes, count) : 0;
   ls_onnx_begin(o, op);
   ls_onnx_input(o, x);

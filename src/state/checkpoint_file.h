@@ -125,8 +125,7 @@ LS_MUST_USE ls_status ls_checkpoint_file_read_notes(ls_runtime *runtime,
 LS_MUST_USE ls_status ls_checkpoint_file_parse(ls_checkpoint_file *self,
                                                const char *text, size_t size,
                                                int64_t step);
-void ls_checkpoint_file_deinit(ls_checkpoint_file *self);  // Accepts a zeroed
-                                                           // file.
+void ls_checkpoint_file_deinit(ls_checkpoint_file *self);  // Accepts zeroed.
 LS_OWNED_STRUCT(ls_checkpoint_file, ls_checkpoint_file_deinit)
 
 // ---- Damaged checkpoints ---------------------------------------------------

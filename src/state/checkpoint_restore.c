@@ -16,8 +16,7 @@ typedef struct restoring {
   ls_restore_report *report;
   const ls_checkpoint_file *file;
   ls_value_source source;     // Reads the checkpoint's values.
-  uint64_t started;           // File number that lazily initialized variables
-                              // know; 0: none.
+  uint64_t started;           // File number for lazy variables; 0: none.
   const ls_record **records;  // Record of each state; NULL: not restored.
   ls_saver values;            // The variables to restore.
   int64_t below;              // Considers only checkpoints of earlier steps.

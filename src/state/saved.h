@@ -14,8 +14,7 @@ typedef struct ls_saved_npz {
   ls_file *file;  // NULL: no npz file.
   ls_zip zip;
   ls_safetensors_entry *entries;  // `offset` is the number of the member.
-  ls_npy_header *headers;         // One per entry; offsets are in the file if
-                                  // the member is stored.
+  ls_npy_header *headers;         // One per entry, with file offsets if stored.
   size_t num_entries;
   ls_arena names;
 } ls_saved_npz;

@@ -55,8 +55,7 @@ bool ls_grow(ls_allocator *allocator, void *array, size_t *capacity,
   void *grown = ls_allocate_zeroed(allocator, target, item_size);
   if (grown == NULL) return false;
   void *old = NULL;
-  memcpy(&old, array, sizeof(old));  // `array` may point to any type of
-                                     // pointer.
+  memcpy(&old, array, sizeof(old));  // `array` may be any T **.
   if (*capacity > 0) memcpy(grown, old, *capacity * item_size);
   ls_release(allocator, old);
   memcpy(array, &grown, sizeof(grown));

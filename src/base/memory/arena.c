@@ -99,9 +99,7 @@ void *ls_arena_allocate(ls_arena *arena, size_t size) {
     return NULL;
   }
   rounded &= ~(size_t)(ALIGNMENT - 1);
-  if (rounded == 0)
-    rounded = ALIGNMENT;  // Distinct requests get distinct
-                          // addresses.
+  if (rounded == 0) rounded = ALIGNMENT;  // Addresses are unique.
   const ls_arena_block *top = arena->top;
   if (top == NULL || top->size - top->used < rounded) {
     if (!push_block(arena, rounded)) return NULL;

@@ -18,8 +18,7 @@
 
 typedef struct ls_host_job {
   void (*fn)(struct ls_host_job *self);
-  const char *label;         // Names an abandoned job. Lives as long as the
-                             // job.
+  const char *label;         // Names an abandoned job. Lent.
   struct ls_host_job *next;  // Link of the list that holds the job. Private.
 } ls_host_job;
 

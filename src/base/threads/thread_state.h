@@ -34,8 +34,7 @@ typedef struct ls_at_work {
   struct ls_context *context;  // Graph and scopes; NULL: the thread's own.
   struct ls_runtime *runtime;  // NULL: the default runtime.
   struct ls_cancel *cancel;    // See lockstep/cancel.h. May be NULL.
-  uint64_t run;                // The run of this host call, see ls_run_args; 0
-                               // outside.
+  uint64_t run;                // Run of this host call; 0 outside.
   ls_making *making;           // NULL: none.
 } ls_at_work;
 
@@ -49,10 +48,8 @@ typedef enum ls_thread_layer {
 
 typedef struct ls_thread_state {
   ls_at_work work;
-  const struct ls_workers *workers;            // The workers whose job this
-                                               // thread runs.
-  const struct ls_host_threads *host_threads;  // The host threads that this
-                                               // thread belongs to.
+  const struct ls_workers *workers;            // Their job runs here.
+  const struct ls_host_threads *host_threads;  // Own this thread.
   struct {
     uint64_t owner;  // Id of the seats; 0: no seat.
     struct ls_span_seat *seat;

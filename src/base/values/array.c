@@ -25,8 +25,7 @@ struct ls_array {
   size_t size;
   void *data;
   bool is_view;
-  bool is_lent;                 // Its elements belong to another array: see
-                                // ls_array_own.
+  bool is_lent;                 // Elements of another array: ls_array_own.
   bool is_absent;               // Has no value: its elements are zeros.
   char *bytes;                  // Bytes of strings, if in a block of their own.
   void (*release)(void *user);  // Called at a view's end.

@@ -8,8 +8,7 @@
 // the index of the value among a key's parts.
 static void fold_in(uint32_t key[2], uint64_t value, uint32_t place) {
   const uint32_t counter[4] = {(uint32_t)value, (uint32_t)(value >> 32), place,
-                               0x4C6F636BU};  // "Lock", which no drawn block
-                                              // has there.
+                               0x4C6F636BU};  // "Lock": no block draws it.
   uint32_t out[4];
   ls_philox(counter, key, out);
   key[0] = out[0];

@@ -217,8 +217,7 @@ static ls_status data_show(ls_runtime *runtime, data_flags *flags,
     printf("%s%s: %s, %s of %s\n", files->text, more, format_name(files), count,
            text);
     LS_RETURN_IF_ERROR(cli_show_elements(runtime, dataset));
-    fflush(stdout);  // Shows this before the data are read, which takes a
-                     // while.
+    fflush(stdout);  // The reads below take a while.
   }
   return data_measure(flags, dataset, files, text, &spec);
 }

@@ -95,12 +95,10 @@ ls_status cli_hold_out(ls_dataset *dataset, double split, const char *name,
 // Request for pairs of examples and labels from files.
 typedef struct cli_pair_request {
   const cli_features *features;  // Never NULL; may name nothing.
-  const ls_model_type *type;     // NULL: keeps the types and shapes of the
-                                 // files.
+  const ls_model_type *type;     // NULL: keeps types and shapes.
   cli_classes *classes;          // Classes of text labels; NULL: refused.
   const char *command;           // Reports classes and sizes; NULL: silent.
-  bool test;                     // Requests the test set, if the files have
-                                 // one.
+  bool test;                     // Asks for the test set, if any.
 } cli_pair_request;
 
 enum { CLI_MOST_ENDS = 3 };

@@ -41,8 +41,7 @@ ls_status ls_anchors_keep(ls_anchors *anchors) {
   const size_t count = anchors->count;
   if (count == 0) return add_place(anchors);
   if (anchors->read - anchors->items[count - 1].at >= anchors->every)
-    ls_status_free(add_place(anchors));  // If it fails, the previous anchor
-                                         // suffices.
+    ls_status_free(add_place(anchors));  // The previous one suffices.
   return ls_ok();
 }
 
@@ -57,8 +56,7 @@ ls_status ls_anchors_read(ls_anchors *anchors, ls_nest *element) {
 
 // Returns the index of the last anchor at or before `at`, or anchors->count.
 static size_t anchors_find(const ls_anchors *anchors, int64_t at) {
-  size_t low = 0, high = anchors->count;  // The first anchor after `at` is in
-                                          // this range.
+  size_t low = 0, high = anchors->count;  // Range of the result.
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
     if (anchors->items[middle].at <= at)

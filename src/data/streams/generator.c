@@ -122,8 +122,7 @@ static ls_status generator_restore(ls_stage *stage, const ls_record *record) {
   self->position = 0;
   if (options->restore == NULL) return read_again(self, position);
   ls_status status = ls_record_find(record, "generator", &inner);
-  if (ls_status_code(status) == LS_NOT_FOUND) {  // The generator was not open
-                                                 // when saved.
+  if (ls_status_code(status) == LS_NOT_FOUND) {  // Was not open.
     ls_status_free(status);
     return ls_ok();
   }

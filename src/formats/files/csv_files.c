@@ -16,8 +16,7 @@ typedef struct csv_column {
   const char *missing;    // Value of an empty field; NULL: refuse it.
   size_t field;           // Index of the column in a row.
   bool guessed;           // Its type is guessed.
-  bool stacked;           // Belongs to the stacked columns, which make one
-                          // array.
+  bool stacked;           // One of the columns stacked to one array.
   size_t item, leaf, at;  // Item and leaf of elements; first byte in the leaf.
 } csv_column;
 
@@ -28,8 +27,7 @@ typedef struct csv_decoder {
   csv_column *columns;
   size_t count;
   const char **keys;              // Names of the elements' items.
-  size_t num_items, num_stacked;  // Number of items; columns stacked to one of
-                                  // them,
+  size_t num_items, num_stacked;  // Items; columns stacked to an item,
   char *stack;                    // and the name of that item.
   size_t num_fields;              // Number of fields of every row.
   char *texts;  // Column names and missing values, zero-terminated.

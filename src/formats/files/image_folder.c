@@ -61,8 +61,7 @@ static void image_folder_describe(const ls_dataset *dataset, ls_text *text) {
 
 // ---- One image -------------------------------------------------------------
 static int64_t label_of(const image_folder *self, int64_t index) {
-  size_t low = 0, high = self->num_classes;  // The class begins at `low` or
-                                             // later.
+  size_t low = 0, high = self->num_classes;  // Range of the class.
   while (high - low > 1) {
     const size_t middle = low + (high - low) / 2;
     if (self->classes[middle].first <= index)

@@ -84,8 +84,7 @@ typedef struct ls_record_format {
                     ls_record_at *at, char **bytes, size_t *size);
   // Appends the options to a data set's description.
   void (*describe)(const struct ls_record_decoder *decoder, ls_text *text);
-  void (*destroy)(struct ls_record_decoder *decoder);  // NULL: nothing to
-                                                       // release.
+  void (*destroy)(struct ls_record_decoder *decoder);  // May be NULL.
 } ls_record_format;
 
 // A record format with its options; immutable once it is in a data set. First

@@ -12,8 +12,7 @@
 enum {
   LS_WINDOWS = 4,                  // Number of windows per data set.
   LS_FILE_WINDOW_MOST = 16 << 20,  // Largest size of a window.
-  LS_FILE_WINDOW_PART = 256 << 10  // Size of the parts in which it is read; at
-                                   // most 64.
+  LS_FILE_WINDOW_PART = 256 << 10  // Size of a part; at most 64 parts.
 };
 
 typedef enum ls_file_window_state {

@@ -29,8 +29,7 @@ static ALWAYS_INLINE sums4 load4(const unsigned char *at) {
 }
 
 static ALWAYS_INLINE unsigned char round_u8(int32_t sum) {
-  const int32_t value = sum >> LS_TAP_BITS;  // Negative weights make sums below
-                                             // 0.
+  const int32_t value = sum >> LS_TAP_BITS;  // Weights may be negative.
   return (unsigned char)(value > 255 ? 255 : value);
 }
 

@@ -233,8 +233,7 @@ static bool can_be_late(const ls_graph *graph, const ls_op_spec *spec) {
           spec->type == LS_OP_RANDOM_NORMAL ||
           spec->type == LS_OP_RANDOM_TRUNCATED_NORMAL) &&
          spec->num_inputs == 0 && !ls_eager_is_recording(graph) &&
-         ls_context_replica() == 0;  // Other replicas' values may be read
-                                     // elsewhere.
+         ls_context_replica() == 0;  // Others read elsewhere.
 }
 
 static ls_status keep_late(ls_graph *graph, const ls_op_spec *spec,

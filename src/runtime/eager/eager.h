@@ -74,11 +74,9 @@ typedef struct ls_late_draw {
 struct ls_tape {
   ls_graph *graph;
   struct ls_tape *outer;
-  int32_t replica;            // Id of its replica + 1; 0: begun outside of
-                              // replicas.
+  int32_t replica;            // Replica's id + 1; 0: outside of replicas.
   ls_frame *frame;            // The frame in which it was begun.
-  uint64_t first_id, end_id;  // Range of recorded ids; end_id is 0 while the
-                              // tape is open.
+  uint64_t first_id, end_id;  // Recorded ids; end_id 0: open.
   uint64_t *watched;          // Refs of watched tensors.
   size_t num_watched, watched_capacity;
 };
@@ -118,8 +116,7 @@ typedef struct ls_runtime_scoped {
 } ls_runtime_scoped;
 
 typedef struct ls_runtime_work {
-  const struct ls_tape_walk *walks;  // Backward passes in progress, innermost
-                                     // first.
+  const struct ls_tape_walk *walks;  // Running, innermost first.
   // Depth of nested function callbacks.
   int32_t callbacks;
 } ls_runtime_work;

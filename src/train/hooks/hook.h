@@ -24,8 +24,7 @@ typedef struct ls_hook_type {
   ls_status (*after_run)(void *state, ls_run_context *context, ls_nest results);
   ls_status (*run_failed)(void *state, ls_status status);
   ls_status (*end)(void *state, ls_run_context *context);
-  void (*destroy)(void *state);  // Drops the state's contents, even if
-                                 // incomplete.
+  void (*destroy)(void *state);  // Also of a partial state.
 } ls_hook_type;
 
 struct ls_hook {

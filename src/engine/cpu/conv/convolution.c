@@ -29,8 +29,7 @@ typedef struct conv_params {
   ls_conv_types types;
   ls_cpu_activation activation;
   bool has_bias;
-  bool swaps_channels;  // Gradient: inputs and outputs are swapped in the
-                        // weights.
+  bool swaps_channels;  // Gradient: weights are [taps, out, in].
   bool plain;           // The input is the panel.
   bool packs;           // The first step rearranges the weights.
   bool scatters;        // Results go to scratch before they are stored.

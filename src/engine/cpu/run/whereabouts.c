@@ -320,9 +320,7 @@ static ls_status make_report(const ls_instance *self, ls_code code,
   ls_text text;
   ls_text_init(&text, self->allocator);
   ls_cpu_print_whereabouts(self, &text);
-  if (text.size > 0)
-    text.data[text.size - 1] = '\0';  // Removes the last
-                                      // newline.
+  if (text.size > 0) text.data[text.size - 1] = '\0';  // A newline.
   ls_status status = LS_STATUS(code, "%s\n%s", summary, ls_text_data(&text));
   ls_text_deinit(&text);
   return status;
@@ -337,9 +335,7 @@ ls_status ls_cpu_deadlock(const ls_instance *self) {
 void ls_cpu_print_other(const ls_instance *self, ls_text *text) {
   ls_text_append(text, "\nand another run in ");
   print_places(self, text);
-  if (text->size > 0)
-    text->data[--text->size] = '\0';  // Removes the last
-                                      // newline.
+  if (text->size > 0) text->data[--text->size] = '\0';  // A newline.
 }
 
 // Appends the positions of the other runs that the same thread drives, and of
@@ -352,9 +348,7 @@ static ls_status add_others(ls_status status, const ls_instance *self,
     if (parts[i] == self) continue;
     ls_text_append(&text, "\nand another part in ");
     print_places(parts[i], &text);
-    if (text.size > 0)
-      text.data[--text.size] = '\0';  // Removes the last
-                                      // newline.
+    if (text.size > 0) text.data[--text.size] = '\0';  // A newline.
   }
   ls_cpu_backend_print_others(self, parts, count, &text);
   ls_status with_others = status;
