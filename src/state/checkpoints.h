@@ -26,7 +26,7 @@ struct ls_checkpoints {
   char *folder;
   int64_t saved_step, saved_nanos;  // From the last save, else from opening.
   ls_checkpoint_list list;          // Used by the writer while it writes.
-  ls_ranks ranks, writers;          // Of callers; of writer threads.
+  ls_ranks ranks, writers;          // For callers; for writer threads.
   bool shares;                      // All ranks see this folder.
   // Folder for copies of rank 0's files during a restore, on a rank that does
   // not see them. NULL: not needed.
