@@ -29,8 +29,8 @@ static void print_overview(void) {
       "Nothing there is changed, even while a run is writing.\n"
       "\n"
       "commands:\n");
-  for (const cli_command *it = commands; it->name != NULL; ++it)
-    printf("  %-8s  %s\n", it->name, it->about);
+  for (const cli_command *row = commands; row->name != NULL; ++row)
+    printf("  %-8s  %s\n", row->name, row->about);
   printf(
       "\n"
       "'lockstep checkpoint COMMAND --help' lists the flags of a command.\n");
@@ -48,9 +48,9 @@ int cli_checkpoint(int argc, char **argv) {
   }
   const char *names[LS_CLI_CHECKPOINT_COMMANDS];
   size_t count = 0;
-  for (const cli_command *it = commands; it->name != NULL; ++it) {
-    if (strcmp(argv[0], it->name) == 0) return it->run(argc - 1, argv + 1);
-    names[count++] = it->name;
+  for (const cli_command *row = commands; row->name != NULL; ++row) {
+    if (strcmp(argv[0], row->name) == 0) return row->run(argc - 1, argv + 1);
+    names[count++] = row->name;
   }
   const char *nearest = cli_nearest(argv[0], names, count);
   if (nearest != NULL)

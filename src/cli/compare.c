@@ -137,20 +137,20 @@ void cli_print_index(ls_shape shape, int64_t index, char *text, size_t size) {
 
 static void print_difference(const char *indent, const char *name,
                              const ls_array *a, const ls_array *b,
-                             const cli_difference *it) {
+                             const cli_difference *d) {
   char index[128], one[64], other[64];
   const ls_dtype dtype = ls_array_dtype(a);
   const ls_shape shape = ls_array_shape(a);
-  cli_print_index(shape, it->first, index, sizeof(index));
-  cli_print_element(a, it->first, one, sizeof(one));
-  cli_print_element(b, it->first, other, sizeof(other));
+  cli_print_index(shape, d->first, index, sizeof(index));
+  cli_print_element(a, d->first, one, sizeof(one));
+  cli_print_element(b, d->first, other, sizeof(other));
   printf("%s%s: %lld of %lld elements of %s; first %s%s is %s and %s", indent,
-         name, (long long)it->count, (long long)ls_array_num_elements(a),
+         name, (long long)d->count, (long long)ls_array_num_elements(a),
          LS_SHAPE_TEXT(dtype, shape), name, index, one, other);
-  printf("; at most %.6g apart, relative %.3g", it->absolute, it->relative);
+  printf("; at most %.6g apart, relative %.3g", d->absolute, d->relative);
   if (ls_dtype_is_float(dtype))
-    printf(", %llu ulp", (unsigned long long)it->ulp);
-  if (it->nans > 0) printf("; %lld are no numbers", (long long)it->nans);
+    printf(", %llu ulp", (unsigned long long)d->ulp);
+  if (d->nans > 0) printf("; %lld are no numbers", (long long)d->nans);
   printf("\n");
 }
 
@@ -160,23 +160,23 @@ static void print_real(const char *key, double value) {
 }
 
 static void compare_print_json(const char *name, const ls_array *a,
-                               const ls_array *b, const cli_difference *it) {
+                               const ls_array *b, const cli_difference *d) {
   char index[128], one[64], other[64];
   const ls_shape shape = ls_array_shape(a);
-  cli_print_index(shape, it->first, index, sizeof(index));
-  cli_print_element(a, it->first, one, sizeof(one));
-  cli_print_element(b, it->first, other, sizeof(other));
+  cli_print_index(shape, d->first, index, sizeof(index));
+  cli_print_element(a, d->first, one, sizeof(one));
+  cli_print_element(b, d->first, other, sizeof(other));
   printf("{\"array\":");
   cli_print_json(name);
   printf(",\"type\":\"%s\",\"elements\":%lld,\"different\":%lld,\"first\":%s,"
          "\"values\":[\"%s\",\"%s\"]",
          LS_SHAPE_TEXT(ls_array_dtype(a), shape),
-         (long long)ls_array_num_elements(a), (long long)it->count,
+         (long long)ls_array_num_elements(a), (long long)d->count,
          shape.rank > 0 ? index : "[]", one, other);
-  print_real("absolute", it->absolute);
-  print_real("relative", it->relative);
-  printf(",\"ulp\":%llu,\"no_numbers\":%lld}\n", (unsigned long long)it->ulp,
-         (long long)it->nans);
+  print_real("absolute", d->absolute);
+  print_real("relative", d->relative);
+  printf(",\"ulp\":%llu,\"no_numbers\":%lld}\n", (unsigned long long)d->ulp,
+         (long long)d->nans);
 }
 
 // ---- Files -----------------------------------------------------------------

@@ -25,9 +25,10 @@ static void print_member_json(const char *what, const char *key,
   cli_print_json(key);
   printf(",\"values\":[");
   for (int i = 0; i < 2; ++i) {
-    const cli_member *it = both[i];
-    printf("%s%.*s", i == 0 ? "" : ",", it != NULL ? (int)it->value_size : 4,
-           it != NULL ? it->value : "null");
+    const cli_member *member = both[i];
+    printf("%s%.*s", i == 0 ? "" : ",",
+           member != NULL ? (int)member->value_size : 4,
+           member != NULL ? member->value : "null");
   }
   printf("]}\n");
 }

@@ -86,18 +86,18 @@ typedef struct line {
 } line;
 
 // Reads the next line at `at`, replacing its newline by a zero.
-static void next_line(char **at, line *it) {
+static void next_line(char **at, line *out) {
   cli_member member;
-  if (it->text != NULL && !it->tested) it->before = it->step;
-  it->text = NULL;
+  if (out->text != NULL && !out->tested) out->before = out->step;
+  out->text = NULL;
   char *text = *at, *end = text == NULL ? NULL : strchr(text, '\n');
   if (end == NULL) return;  // The last line may be truncated.
   *end = '\0';
   *at = end + 1;
   if (!cli_json_find(text, "step", &member)) return;
-  it->text = text;
-  it->step = strtoll(member.value, NULL, 10);
-  it->tested = cli_json_find(text, "test_loss", &member);
+  out->text = text;
+  out->step = strtoll(member.value, NULL, 10);
+  out->tested = cli_json_find(text, "test_loss", &member);
 }
 
 // Orders lines by step; a test's line follows the training line of its step.
@@ -135,8 +135,8 @@ static bool lines_are_equal(const comparing *c, const line *a, const line *b) {
     char key[64];
     bool is_time = false;
     snprintf(key, sizeof(key), "%.*s", (int)one.key_size, one.key);
-    for (const char *const *it = times; *it != NULL; ++it)
-      is_time |= strcmp(*it, key) == 0;
+    for (const char *const *time = times; *time != NULL; ++time)
+      is_time |= strcmp(*time, key) == 0;
     if (is_time || !cli_json_find(b->text, key, &other)) continue;
     if (one.value_size == other.value_size &&
         memcmp(one.value, other.value, one.value_size) == 0)

@@ -146,24 +146,24 @@ static int byte_of(float value) {
 }
 
 // Shows NaN in a color that stands out.
-static color color_at(const picture *it, int64_t y, int64_t x) {
-  if (y >= it->height) return none;
-  const float *at = (const float *)ls_array_data(it->pixels) +
-                    (y * it->width + x) * it->channels;
+static color color_at(const picture *p, int64_t y, int64_t x) {
+  if (y >= p->height) return none;
+  const float *at = (const float *)ls_array_data(p->pixels) +
+                    (y * p->width + x) * p->channels;
   color result;
   for (int64_t c = 0; c < 3; ++c) {
-    const float value = at[it->channels == 3 ? c : 0];
+    const float value = at[p->channels == 3 ? c : 0];
     if (isnan(value)) return (color){{255, 0, 255}};
     result.rgb[c] = byte_of(value);
   }
   return result;
 }
 
-static char letter_at(const picture *it, int64_t y, int64_t x) {
+static char letter_at(const picture *p, int64_t y, int64_t x) {
   static const char shades[] = " .:-=+*#%@";
-  const float *at = (const float *)ls_array_data(it->pixels) +
-                    (y * it->width + x) * it->channels;
-  const float value = it->channels == 3
+  const float *at = (const float *)ls_array_data(p->pixels) +
+                    (y * p->width + x) * p->channels;
+  const float value = p->channels == 3
                           ? 0.299f * at[0] + 0.587f * at[1] + 0.114f * at[2]
                           : at[0];
   return isnan(value) ? '?' : shades[(byte_of(value) * 9 + 127) / 255];
@@ -175,34 +175,34 @@ static int level_of(int byte) {
 }
 
 // Colors 16 to 231 are that cube, 232 to 255 grays from 8 to 238.
-static int number_of_color(color it) {
-  const int r = it.rgb[0], g = it.rgb[1], b = it.rgb[2];
+static int number_of_color(color c) {
+  const int r = c.rgb[0], g = c.rgb[1], b = c.rgb[2];
   if (r == g && g == b && r >= 4 && r < 247)
     return 232 + (r < 8 ? 0 : r > 238 ? 23 : (r - 8 + 5) / 10);
   return 16 + 36 * level_of(r) + 6 * level_of(g) + level_of(b);
 }
 
 // Sets a color for the next characters: 38 foreground, 48 background.
-static void choose_color(FILE *out, cli_paint paint, int where, color it) {
-  if (it.rgb[0] < 0)
+static void choose_color(FILE *out, cli_paint paint, int where, color c) {
+  if (c.rgb[0] < 0)
     fprintf(out, "\x1b[%dm", where + 1);
   else if (paint == CLI_PAINT_256)
-    fprintf(out, "\x1b[%d;5;%dm", where, number_of_color(it));
+    fprintf(out, "\x1b[%d;5;%dm", where, number_of_color(c));
   else
-    fprintf(out, "\x1b[%d;2;%d;%d;%dm", where, it.rgb[0], it.rgb[1], it.rgb[2]);
+    fprintf(out, "\x1b[%d;2;%d;%d;%dm", where, c.rgb[0], c.rgb[1], c.rgb[2]);
 }
 
-static void draw_row(const picture *it, int64_t row, cli_paint paint,
+static void draw_row(const picture *p, int64_t row, cli_paint paint,
                      FILE *out) {
   if (paint == CLI_PAINT_LETTERS) {
-    for (int64_t x = 0; x < it->width; ++x)
-      fputc(row < it->height ? letter_at(it, row, x) : ' ', out);
+    for (int64_t x = 0; x < p->width; ++x)
+      fputc(row < p->height ? letter_at(p, row, x) : ' ', out);
     return;
   }
   color upper = none, lower = none;
-  for (int64_t x = 0; x < it->width; ++x) {
-    const color above = color_at(it, 2 * row, x);
-    const color below = color_at(it, 2 * row + 1, x);
+  for (int64_t x = 0; x < p->width; ++x) {
+    const color above = color_at(p, 2 * row, x);
+    const color below = color_at(p, 2 * row + 1, x);
     if (memcmp(&above, &upper, sizeof(above)) != 0)
       choose_color(out, paint, 38, above);
     if (memcmp(&below, &lower, sizeof(below)) != 0)
@@ -217,8 +217,8 @@ static void draw_row(const picture *it, int64_t row, cli_paint paint,
 }
 
 // ---- Rows of images --------------------------------------------------------
-static int64_t count_rows(const picture *it, cli_paint paint) {
-  return paint == CLI_PAINT_LETTERS ? it->height : (it->height + 1) / 2;
+static int64_t count_rows(const picture *p, cli_paint paint) {
+  return paint == CLI_PAINT_LETTERS ? p->height : (p->height + 1) / 2;
 }
 
 // Replaces control characters of texts from files.

@@ -28,8 +28,8 @@ const cli_command cli_commands[] = {
 static void print_overview(void) {
   printf("lockstep trains models in lock step on many replicas.\n\n"
          "usage: lockstep COMMAND [FLAG...]\n\ncommands:\n");
-  for (const cli_command *it = cli_commands; it->name != NULL; ++it)
-    printf("  %-10s  %s\n", it->name, it->about);
+  for (const cli_command *row = cli_commands; row->name != NULL; ++row)
+    printf("  %-10s  %s\n", row->name, row->about);
   printf("\nmodels:\n");
   size_t count = 0;
   const ls_model_type *const *types = ls_model_types(&count);
@@ -64,9 +64,9 @@ int cli_help(int argc, char **argv) {
     fputs(ls_debug_switches_help(), stdout);
     return CLI_OK;
   }
-  for (const cli_command *it = cli_commands; it->name != NULL; ++it) {
+  for (const cli_command *row = cli_commands; row->name != NULL; ++row) {
     char flag[] = "--help";
-    if (strcmp(topic, it->name) == 0) return it->run(1, (char *[]){flag});
+    if (strcmp(topic, row->name) == 0) return row->run(1, (char *[]){flag});
   }
   cli_say("help", "there is no command '%s'; see 'lockstep help'", topic);
   return CLI_USAGE;
@@ -76,8 +76,8 @@ int cli_help(int argc, char **argv) {
 static int unknown(const char *name) {
   const char *names[sizeof(cli_commands) / sizeof(cli_commands[0])];
   size_t count = 0;
-  for (const cli_command *it = cli_commands; it->name != NULL; ++it)
-    names[count++] = it->name;
+  for (const cli_command *row = cli_commands; row->name != NULL; ++row)
+    names[count++] = row->name;
   const char *nearest = cli_nearest(name, names, count);
   if (strcmp(name, "-V") == 0 || strcmp(name, "-v") == 0 ||
       strcmp(name, "version") == 0)
@@ -101,8 +101,8 @@ static int main_run(int argc, char **argv) {
     printf("lockstep %s\n", ls_version());
     return CLI_OK;
   }
-  for (const cli_command *it = cli_commands; it->name != NULL; ++it) {
-    if (strcmp(name, it->name) == 0) return it->run(argc - 2, argv + 2);
+  for (const cli_command *row = cli_commands; row->name != NULL; ++row) {
+    if (strcmp(name, row->name) == 0) return row->run(argc - 2, argv + 2);
   }
   return unknown(name);
 }

@@ -64,14 +64,14 @@ static void print_help(const cli_syntax *syntax) {
     printf("\n%s: %s\n", syntax->subject, syntax->description);
   if (syntax->num_options > 0) printf("\nflags:\n");
   for (size_t i = 0; i < syntax->num_options; ++i) {
-    const cli_option *it = &syntax->options[i];
+    const cli_option *option = &syntax->options[i];
     char head[64];
-    snprintf(head, sizeof(head), "--%s%s%s", it->name,
-             it->kind == CLI_FLAG ? "" : " ",
-             it->kind == CLI_FLAG ? "" : it->form);
+    snprintf(head, sizeof(head), "--%s%s%s", option->name,
+             option->kind == CLI_FLAG ? "" : " ",
+             option->kind == CLI_FLAG ? "" : option->form);
     printf("  %-18s  ", head);
     // Indents further lines of a help text like its first.
-    for (const char *at = it->help; *at != '\0'; ++at) {
+    for (const char *at = option->help; *at != '\0'; ++at) {
       if (*at == '\n')
         printf("\n%22s", "");
       else
@@ -131,8 +131,8 @@ static bool options_read_value(const cli_option *option, const char *text) {
 static const cli_option *find_option(const cli_syntax *syntax, const char *name,
                                      size_t size) {
   for (size_t i = 0; i < syntax->num_options; ++i) {
-    const char *it = syntax->options[i].name;
-    if (strlen(it) == size && memcmp(it, name, size) == 0)
+    const char *known = syntax->options[i].name;
+    if (strlen(known) == size && memcmp(known, name, size) == 0)
       return &syntax->options[i];
   }
   return NULL;

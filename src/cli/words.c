@@ -145,21 +145,21 @@ static const char *skip_value(const char *at) {
 }
 
 bool cli_json_next(const char **at, cli_member *out) {
-  const char *it = skip_space(*at);
-  if (*it != '{' && *it != ',') return false;
-  it = skip_space(it + 1);
-  if (*it != '"') return false;
-  const char *end = skip_string(it);
+  const char *text = skip_space(*at);
+  if (*text != '{' && *text != ',') return false;
+  text = skip_space(text + 1);
+  if (*text != '"') return false;
+  const char *end = skip_string(text);
   if (end == NULL) return false;
-  out->key = it + 1;
-  out->key_size = (size_t)(end - it) - 2;
-  it = skip_space(end);
-  if (*it != ':') return false;
-  it = skip_space(it + 1);
-  end = skip_value(it);
-  if (end == NULL || end == it) return false;
-  out->value = it;
-  out->value_size = (size_t)(end - it);
+  out->key = text + 1;
+  out->key_size = (size_t)(end - text) - 2;
+  text = skip_space(end);
+  if (*text != ':') return false;
+  text = skip_space(text + 1);
+  end = skip_value(text);
+  if (end == NULL || end == text) return false;
+  out->value = text;
+  out->value_size = (size_t)(end - text);
   *at = end;
   return true;
 }

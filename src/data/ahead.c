@@ -70,23 +70,23 @@ static ls_status make_here(ls_ahead *self, ls_nest *element) {
 }
 
 static ls_status take_slot(ls_ahead *self, ls_nest *element) {
-  ls_ahead_cell *it = ls_ahead_slot(self, self->next);
-  const ls_status status = it->status;
-  it->status = ls_ok();
+  ls_ahead_cell *cell = ls_ahead_slot(self, self->next);
+  const ls_status status = cell->status;
+  cell->status = ls_ok();
   if (ls_status_code(status) == LS_OUT_OF_RANGE && !self->options.parallel) {
-    ls_ahead_give_spare(self, it->element);
-    it->element = ls_none();
-    ls_ahead_free(self, it);
+    ls_ahead_give_spare(self, cell->element);
+    cell->element = ls_none();
+    ls_ahead_free(self, cell);
     self->queued = self->next;
     return status;
   }
-  ls_nest old = it->element;
+  ls_nest old = cell->element;
   if (ls_status_is_ok(status)) {
     old = *element;
-    *element = it->element;
+    *element = cell->element;
   }
-  it->element = ls_none();
-  ls_ahead_free(self, it);
+  cell->element = ls_none();
+  ls_ahead_free(self, cell);
   ++self->next;
   ls_ahead_top_up(self);  // First, since its new tasks may take the memory.
   ls_ahead_give_spare(self, old);
@@ -98,11 +98,11 @@ static ls_status take_slot(ls_ahead *self, ls_nest *element) {
 static bool can_make_here(ls_ahead *self) {
   ls_input_threads *threads = self->options.work->threads;
   if (self->options.parallel) {
-    ls_ahead_cell *it = ls_ahead_slot(self, self->next);
-    if (it->state != LS_AHEAD_QUEUED ||
-        !ls_input_threads_withdraw(threads, &it->task))
+    ls_ahead_cell *cell = ls_ahead_slot(self, self->next);
+    if (cell->state != LS_AHEAD_QUEUED ||
+        !ls_input_threads_withdraw(threads, &cell->task))
       return false;
-    ls_ahead_drop(self, it);
+    ls_ahead_drop(self, cell);
     return true;
   }
   if (self->series_runs) return false;
@@ -137,13 +137,13 @@ static bool ahead_help(ls_ahead *self) {
     ls_ahead_top_up(self);
   }
   for (int64_t n = self->next + 1; n < self->queued; ++n) {
-    ls_ahead_cell *it = ls_ahead_slot(self, n);
-    if (it->state != LS_AHEAD_QUEUED ||
-        !ls_input_threads_withdraw(threads, &it->task))
+    ls_ahead_cell *cell = ls_ahead_slot(self, n);
+    if (cell->state != LS_AHEAD_QUEUED ||
+        !ls_input_threads_withdraw(threads, &cell->task))
       continue;
     ++self->helped;
     self->helps = true;
-    ls_ahead_make(self, it);
+    ls_ahead_make(self, cell);
     self->helps = false;
     return true;
   }
@@ -243,11 +243,11 @@ static void pause_work(ls_ahead *self) {
   if (self->series_waits && ls_input_threads_withdraw(threads, &self->series))
     self->series_waits = false;
   while (self->options.parallel && self->queued > self->next) {
-    ls_ahead_cell *it = ls_ahead_slot(self, self->queued - 1);
-    if (it->state != LS_AHEAD_QUEUED ||
-        !ls_input_threads_withdraw(threads, &it->task))
+    ls_ahead_cell *cell = ls_ahead_slot(self, self->queued - 1);
+    if (cell->state != LS_AHEAD_QUEUED ||
+        !ls_input_threads_withdraw(threads, &cell->task))
       break;
-    ls_ahead_drop(self, it);
+    ls_ahead_drop(self, cell);
     --self->queued;
   }
   while (self->pending > 0 || self->series_waits || self->series_runs)
@@ -269,13 +269,13 @@ void ls_ahead_pause(ls_ahead *self) {
 // Turns the elements made ahead into spares, whose memory is reused.
 static void drop_slots(ls_ahead *self) {
   for (int64_t n = self->next; n < self->queued; ++n) {
-    ls_ahead_cell *it = ls_ahead_slot(self, n);
-    if (it->state != LS_AHEAD_DONE) continue;
-    ls_ahead_give_spare(self, it->element);
-    it->element = ls_none();
-    ls_status_free(it->status);
-    it->status = ls_ok();
-    ls_ahead_free(self, it);
+    ls_ahead_cell *cell = ls_ahead_slot(self, n);
+    if (cell->state != LS_AHEAD_DONE) continue;
+    ls_ahead_give_spare(self, cell->element);
+    cell->element = ls_none();
+    ls_status_free(cell->status);
+    cell->status = ls_ok();
+    ls_ahead_free(self, cell);
   }
 }
 

@@ -48,13 +48,13 @@ static ls_ahead_cell *begin_slot(ls_ahead *self, ls_ahead_state state) {
   if (!must && !self->allowance.is_measured) return NULL;
   if (!ls_allowance_count(&self->allowance, self->allowance.guess, must))
     return NULL;
-  ls_ahead_cell *it = ls_ahead_slot(self, self->queued);
-  it->number = self->queued++;
-  it->state = state;
-  it->bytes = self->allowance.guess;
+  ls_ahead_cell *cell = ls_ahead_slot(self, self->queued);
+  cell->number = self->queued++;
+  cell->state = state;
+  cell->bytes = self->allowance.guess;
   self->waiting += state == LS_AHEAD_QUEUED;
   ++self->pending;
-  return it;
+  return cell;
 }
 
 // Wakes the thread that waits for that number.
@@ -81,32 +81,32 @@ bool ls_ahead_sleep_for(ls_ahead *self, int64_t number, int64_t nanos) {
   return told;
 }
 
-static void set_done(ls_ahead *self, ls_ahead_cell *it, ls_nest element,
+static void set_done(ls_ahead *self, ls_ahead_cell *cell, ls_nest element,
                      ls_status status) {
   const int64_t bytes = ls_element_bytes(element);
   if (ls_status_is_ok(status)) ls_allowance_measure(&self->allowance, bytes);
-  ls_allowance_count(&self->allowance, -it->bytes, true);  // The guess.
-  it->element = element;
-  it->status = status;
-  it->bytes = bytes;
-  it->state = LS_AHEAD_DONE;
+  ls_allowance_count(&self->allowance, -cell->bytes, true);  // The guess.
+  cell->element = element;
+  cell->status = status;
+  cell->bytes = bytes;
+  cell->state = LS_AHEAD_DONE;
   --self->pending;
   ls_work_buffer(self->options.work, self->options.dataset, 1, bytes);
-  ahead_slots_tell(self, it->number);
+  ahead_slots_tell(self, cell->number);
 }
 
-void ls_ahead_drop(ls_ahead *self, ls_ahead_cell *it) {
-  ls_allowance_count(&self->allowance, -it->bytes, true);
-  self->waiting -= it->state == LS_AHEAD_QUEUED;
+void ls_ahead_drop(ls_ahead *self, ls_ahead_cell *cell) {
+  ls_allowance_count(&self->allowance, -cell->bytes, true);
+  self->waiting -= cell->state == LS_AHEAD_QUEUED;
   --self->pending;
-  it->state = LS_AHEAD_FREE;
-  it->bytes = 0;
+  cell->state = LS_AHEAD_FREE;
+  cell->bytes = 0;
 }
 
-void ls_ahead_free(ls_ahead *self, ls_ahead_cell *it) {
-  ls_work_buffer(self->options.work, self->options.dataset, -1, -it->bytes);
-  it->state = LS_AHEAD_FREE;
-  it->bytes = 0;
+void ls_ahead_free(ls_ahead *self, ls_ahead_cell *cell) {
+  ls_work_buffer(self->options.work, self->options.dataset, -1, -cell->bytes);
+  cell->state = LS_AHEAD_FREE;
+  cell->bytes = 0;
 }
 
 bool ls_ahead_is_done(const ls_ahead *self) {
@@ -123,9 +123,9 @@ typedef struct wish {
 static wish take_wish(ls_ahead *self) {
   const wish none = {0};
   if (self->ready == NULL || !ls_ahead_is_done(self)) return none;
-  const wish it = {self->ready, self->ready_user};
+  const wish wanted = {self->ready, self->ready_user};
   self->ready = NULL;
-  return it;
+  return wanted;
 }
 
 // Returns true if a series may make another element, judged without counting
@@ -146,9 +146,9 @@ void ls_ahead_top_up(ls_ahead *self) {
     ls_input_threads_add(threads, &self->series);
     return;
   }
-  ls_ahead_cell *it = NULL;
-  while ((it = begin_slot(self, LS_AHEAD_QUEUED)) != NULL)
-    ls_input_threads_add(threads, &it->task);
+  ls_ahead_cell *cell = NULL;
+  while ((cell = begin_slot(self, LS_AHEAD_QUEUED)) != NULL)
+    ls_input_threads_add(threads, &cell->task);
 }
 
 int64_t ls_ahead_count_busy(const ls_ahead *self) {
@@ -210,19 +210,19 @@ ls_status ls_ahead_call_make(const ls_ahead *self, int64_t number,
 }
 
 // The lock is held before and after, not meanwhile.
-void ls_ahead_make(ls_ahead *self, ls_ahead_cell *it) {
-  it->state = LS_AHEAD_BEGUN;
+void ls_ahead_make(ls_ahead *self, ls_ahead_cell *cell) {
+  cell->state = LS_AHEAD_BEGUN;
   --self->waiting;
   ls_nest element = ahead_slots_take_spare(self);
   ls_mutex_unlock(&self->lock);
-  const ls_status status = ls_ahead_call_make(self, it->number, &element);
+  const ls_status status = ls_ahead_call_make(self, cell->number, &element);
   ls_mutex_lock(&self->lock);
-  set_done(self, it, element, status);
+  set_done(self, cell, element, status);
 }
 
 void ls_ahead_run_slot(ls_input_task *task) {
-  ls_ahead_cell *it = (ls_ahead_cell *)(void *)task;
-  ls_ahead *self = it->ahead;
+  ls_ahead_cell *cell = (ls_ahead_cell *)(void *)task;
+  ls_ahead *self = cell->ahead;
   ls_mutex_lock(&self->lock);
   // Wakes another thread if tasks wait and not all threads are busy. A caller
   // that makes elements, or did since the last check, counts as a busy thread.
@@ -233,7 +233,7 @@ void ls_ahead_run_slot(ls_input_task *task) {
   if (self->waiting > 1 && at_work < ls_input_threads_count(threads))
     ls_input_threads_call(threads);
   self->seen = self->helped;
-  ls_ahead_make(self, it);
+  ls_ahead_make(self, cell);
   if (self->pending == 0)
     ls_ahead_top_up(self);  // Only now the size of an element is known.
   if (self->waiting == 0 && self->queued - self->next >= self->capacity)
@@ -245,14 +245,14 @@ void ls_ahead_run_slot(ls_input_task *task) {
 
 // Makes number `queued` if it may; the lock is held before and after.
 static bool make_next(ls_ahead *self) {
-  ls_ahead_cell *it = begin_slot(self, LS_AHEAD_BEGUN);
-  if (it == NULL) return false;
+  ls_ahead_cell *cell = begin_slot(self, LS_AHEAD_BEGUN);
+  if (cell == NULL) return false;
   ls_nest element = ahead_slots_take_spare(self);
   ls_mutex_unlock(&self->lock);
-  const ls_status status = ls_ahead_call_make(self, it->number, &element);
+  const ls_status status = ls_ahead_call_make(self, cell->number, &element);
   ls_mutex_lock(&self->lock);
-  if (ls_status_code(status) == LS_OUT_OF_RANGE) self->end = it->number;
-  set_done(self, it, element, status);
+  if (ls_status_code(status) == LS_OUT_OF_RANGE) self->end = cell->number;
+  set_done(self, cell, element, status);
   return true;
 }
 

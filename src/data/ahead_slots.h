@@ -80,10 +80,10 @@ void ls_ahead_give_spare(ls_ahead *self, ls_nest element);
 void ls_ahead_count_spares(ls_ahead *self);
 bool ls_ahead_is_done(const ls_ahead *self);  // The next element is done.
 void ls_ahead_drop(ls_ahead *self,
-                   ls_ahead_cell *it);  // Not made.
-void ls_ahead_free(ls_ahead *self, ls_ahead_cell *it);
+                   ls_ahead_cell *cell);  // Not made.
+void ls_ahead_free(ls_ahead *self, ls_ahead_cell *cell);
 // Makes the element of a queued slot; releases the lock meanwhile.
-void ls_ahead_make(ls_ahead *self, ls_ahead_cell *it);
+void ls_ahead_make(ls_ahead *self, ls_ahead_cell *cell);
 // Queues tasks for the threads without waking one.
 void ls_ahead_top_up(ls_ahead *self);
 // Returns the number of elements being made in slots.

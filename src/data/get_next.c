@@ -196,12 +196,12 @@ static ls_status start_inline(ls_host_call *call) {
 
 // Removes a waiting call. Returns false if it does not wait any more.
 static bool leave_line(ls_iterator *self, ls_host_call *call) {
-  ls_host_call *before = NULL, *it = self->first_call;
-  while (it != NULL && it != call) {
-    before = it;
-    it = it->room[NEXT_CALL];
+  ls_host_call *before = NULL, *found = self->first_call;
+  while (found != NULL && found != call) {
+    before = found;
+    found = found->room[NEXT_CALL];
   }
-  if (it == NULL) return false;
+  if (found == NULL) return false;
   if (before == NULL)
     self->first_call = call->room[NEXT_CALL];
   else

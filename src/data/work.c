@@ -125,8 +125,8 @@ static void work_look(longest *self, const ls_dataset *const *at,
 void ls_work_tell(ls_work *work, char *buffer, size_t size) {
   longest found = {0};
   ls_mutex_lock(&work->lock);
-  for (const ls_fetch *it = work->all; it != NULL; it = it->other)
-    work_look(&found, &it->at, &it->since);
+  for (const ls_fetch *fetch = work->all; fetch != NULL; fetch = fetch->other)
+    work_look(&found, &fetch->at, &fetch->since);
   ls_mutex_unlock(&work->lock);
   if (found.at == NULL) work_look(&found, &work->at, &work->since);
   if (found.at == NULL) {

@@ -123,12 +123,13 @@ static void print_rates(const reading *read) {
   printf("%-16s %12s %10s %12s %6s\n", "stage", "elements", "time", "each",
          "share");
   for (size_t i = 0; i < read->stats.num_stages; ++i) {
-    const ls_stage_stats *it = &read->stats.stages[i];
-    const double each =
-        it->elements > 0 ? (double)it->nanos / (double)it->elements : 0;
-    printf("%-16s %12lld %8.3f s %9.2f us %5.1f%%\n", it->name,
-           (long long)it->elements, (double)it->nanos * 1e-9, each * 1e-3,
-           all > 0 ? 100 * (double)it->nanos / all : 0);
+    const ls_stage_stats *stats = &read->stats.stages[i];
+    const double each = stats->elements > 0
+                            ? (double)stats->nanos / (double)stats->elements
+                            : 0;
+    printf("%-16s %12lld %8.3f s %9.2f us %5.1f%%\n", stats->name,
+           (long long)stats->elements, (double)stats->nanos * 1e-9, each * 1e-3,
+           all > 0 ? 100 * (double)stats->nanos / all : 0);
   }
 }
 
@@ -151,11 +152,11 @@ static void data_print_json(const cli_files *files, const char *spec,
          read->seconds, rate((double)read->elements, read->seconds),
          rate(read->bytes, read->seconds) * 1e-6);
   for (size_t i = 0; i < read->stats.num_stages; ++i) {
-    const ls_stage_stats *it = &read->stats.stages[i];
+    const ls_stage_stats *stats = &read->stats.stages[i];
     printf("%s{\"name\":", i > 0 ? "," : "");
-    cli_print_json(it->name);
-    printf(",\"elements\":%lld,\"seconds\":%.6f}", (long long)it->elements,
-           (double)it->nanos * 1e-9);
+    cli_print_json(stats->name);
+    printf(",\"elements\":%lld,\"seconds\":%.6f}", (long long)stats->elements,
+           (double)stats->nanos * 1e-9);
   }
   printf("]}\n");
 }

@@ -48,14 +48,14 @@ ls_status cli_features_parse(const char *text, cli_features *out) {
     if (out->count == CLI_MOST_FEATURES)
       return ls_invalid_argument("--features has more than %d names",
                                  CLI_MOST_FEATURES);
-    cli_feature *it = &out->items[out->count++];
-    it->name = at;
+    cli_feature *feature = &out->items[out->count++];
+    feature->name = at;
     char *type = strchr(at, '=');
     if (type != NULL) {
       *type++ = '\0';
-      LS_RETURN_IF_ERROR(parse_type(type, it));
+      LS_RETURN_IF_ERROR(parse_type(type, feature));
     }
-    if (it->name[0] == '\0')
+    if (feature->name[0] == '\0')
       return ls_invalid_argument("--features is '%s': name %zu is empty", text,
                                  out->count);
   }

@@ -44,20 +44,20 @@ static bool data_sources_is_image(const ls_bytes *bytes) {
 // Guesses the type of a feature from its values in the first record.
 // `elements`: the model's number of inputs; 0: unknown.
 static void guess_type(const ls_array *values, int64_t elements,
-                       cli_feature *it) {
+                       cli_feature *feature) {
   const int64_t count = ls_array_num_elements(values);
   const ls_dtype has = ls_array_dtype(values);
-  it->shaped = true;
-  it->shape = count == 1 ? LS_SCALAR : LS_SHAPE(count);
-  it->dtype = has;
+  feature->shaped = true;
+  feature->shape = count == 1 ? LS_SCALAR : LS_SHAPE(count);
+  feature->dtype = has;
   if (has == LS_DTYPE_STRING && count == 1) {
     const ls_bytes *bytes = ls_array_data(values);
     const int64_t size = (int64_t)bytes->size;
-    it->image = data_sources_is_image(bytes);
+    feature->image = data_sources_is_image(bytes);
     // The bytes are raw numbers: of f32 if their size fits that, else u8.
-    it->dtype =
+    feature->dtype =
         elements > 0 && size == 4 * elements ? LS_DTYPE_F32 : LS_DTYPE_U8;
-    it->shape = LS_SHAPE(it->dtype == LS_DTYPE_F32 ? elements : size);
+    feature->shape = LS_SHAPE(feature->dtype == LS_DTYPE_F32 ? elements : size);
   } else if (has == LS_DTYPE_I64 && count > 1) {
     int64_t least = INT64_MAX, most = INT64_MIN;
     for (int64_t i = 0; i < count; ++i) {
@@ -65,7 +65,7 @@ static void guess_type(const ls_array *values, int64_t elements,
       if (number < least) least = number;
       if (number > most) most = number;
     }
-    if (cli_are_pixels(least, most)) it->dtype = LS_DTYPE_U8;
+    if (cli_are_pixels(least, most)) feature->dtype = LS_DTYPE_U8;
   }
 }
 

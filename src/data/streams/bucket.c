@@ -79,52 +79,53 @@ static ls_status bucket_choose(const bucket_dataset *of, ls_nest element,
 }
 
 // Makes room for one more element before it is read.
-static bool bucket_make_room(bucket_stage *self, waiting *it) {
+static bool bucket_make_room(bucket_stage *self, waiting *slot) {
   ls_allocator *allocator = self->stage.work->allocator;
-  const size_t count = it->count + 1;
-  return ls_grow(allocator, &it->elements, &it->capacity[0], count,
-                 sizeof(*it->elements)) &&
-         ls_grow(allocator, &it->ids, &it->capacity[1], count,
-                 sizeof(*it->ids)) &&
-         ls_grow(allocator, &it->at, &it->capacity[2], count, sizeof(*it->at));
+  const size_t count = slot->count + 1;
+  return ls_grow(allocator, &slot->elements, &slot->capacity[0], count,
+                 sizeof(*slot->elements)) &&
+         ls_grow(allocator, &slot->ids, &slot->capacity[1], count,
+                 sizeof(*slot->ids)) &&
+         ls_grow(allocator, &slot->at, &slot->capacity[2], count,
+                 sizeof(*slot->at));
 }
 
 // Moves the element just read into its bucket.
 static ls_status bucket_put(bucket_stage *self, size_t *out_bucket) {
   LS_RETURN_IF_ERROR(bucket_choose(bucket_of(self), self->input, out_bucket));
-  waiting *it = &self->buckets[*out_bucket];
-  if (!bucket_make_room(self, it)) return ls_out_of_memory();
-  const ls_nest old = it->elements[it->count];
-  it->elements[it->count] = self->input;
+  waiting *slot = &self->buckets[*out_bucket];
+  if (!bucket_make_room(self, slot)) return ls_out_of_memory();
+  const ls_nest old = slot->elements[slot->count];
+  slot->elements[slot->count] = self->input;
   self->input = old;
-  it->ids[it->count] = ls_stage_id(self->stage.inputs[0]);
-  it->at[it->count++] = self->anchors.read - 1;
+  slot->ids[slot->count] = ls_stage_id(self->stage.inputs[0]);
+  slot->at[slot->count++] = self->anchors.read - 1;
   ls_anchors_use(&self->anchors, self->anchors.read - 1, 1);
   ls_work_hold(self->stage.work, self->stage.dataset, 1,
-               ls_element_bytes(it->elements[it->count - 1]));
+               ls_element_bytes(slot->elements[slot->count - 1]));
   return ls_ok();
 }
 
 // Empties a bucket but keeps its arrays for reuse.
-static void clear(bucket_stage *self, waiting *it) {
-  for (size_t i = 0; i < it->count; ++i) {
+static void clear(bucket_stage *self, waiting *slot) {
+  for (size_t i = 0; i < slot->count; ++i) {
     ls_work_hold(self->stage.work, self->stage.dataset, -1,
-                 -ls_element_bytes(it->elements[i]));
-    ls_anchors_use(&self->anchors, it->at[i], -1);
+                 -ls_element_bytes(slot->elements[i]));
+    ls_anchors_use(&self->anchors, slot->at[i], -1);
   }
-  it->count = 0;
+  slot->count = 0;
   ls_anchors_sweep(&self->anchors);
 }
 
 static ls_status bucket_give(bucket_stage *self, size_t bucket,
                              ls_nest *element) {
   const bucket_dataset *of = bucket_of(self);
-  waiting *it = &self->buckets[bucket];
+  waiting *slot = &self->buckets[bucket];
   ls_batch_dataset batch = of->batch;
   batch.options.size = of->sizes[bucket];
   const ls_status status =
-      ls_batch_stack(&batch, it->elements, it->count, it->ids, element);
-  clear(self, it);
+      ls_batch_stack(&batch, slot->elements, slot->count, slot->ids, element);
+  clear(self, slot);
   ++self->given;
   return status;
 }
@@ -222,12 +223,12 @@ static void bucket_close(ls_stage *stage) {
   if (self->buckets == NULL) return;
   bucket_forget(self);
   for (size_t i = 0; i < bucket_of(self)->num_buckets; ++i) {
-    waiting *it = &self->buckets[i];
-    for (size_t k = 0; k < it->capacity[0]; ++k)
-      ls_nest_release(it->elements[k]);
-    ls_release(allocator, it->elements);
-    ls_release(allocator, it->ids);
-    ls_release(allocator, it->at);
+    waiting *slot = &self->buckets[i];
+    for (size_t k = 0; k < slot->capacity[0]; ++k)
+      ls_nest_release(slot->elements[k]);
+    ls_release(allocator, slot->elements);
+    ls_release(allocator, slot->ids);
+    ls_release(allocator, slot->at);
   }
   ls_nest_release(self->input);
   ls_anchors_deinit(&self->anchors);

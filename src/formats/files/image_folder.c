@@ -45,9 +45,9 @@ static void image_folder_describe(const ls_dataset *dataset, ls_text *text) {
   const image_folder *self = (const image_folder *)dataset;
   uint32_t sum = ls_crc32c(0, ls_text_data(&self->names), self->names.size);
   for (size_t i = 0; i < self->num_classes; ++i) {
-    const image_class *it = &self->classes[i];
-    sum = ls_crc32c(sum, it->name, strlen(it->name) + 1);
-    sum = ls_crc32c(sum, &it->first, sizeof(it->first));
+    const image_class *entry = &self->classes[i];
+    sum = ls_crc32c(sum, entry->name, strlen(entry->name) + 1);
+    sum = ls_crc32c(sum, &entry->first, sizeof(entry->first));
   }
   ls_text_append_format(text, "%lld images of %zu classes, names %08x, ",
                         (long long)dataset->size, self->num_classes,

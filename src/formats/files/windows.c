@@ -17,10 +17,10 @@ static ls_file_window *windows_find(ls_windows *self,
                                     const ls_source_file *file, int64_t first,
                                     int64_t count) {
   for (size_t i = 0; i < LS_WINDOWS; ++i) {
-    ls_file_window *it = &self->all[i];
-    if (it->state != LS_FILE_WINDOW_EMPTY && it->file == file &&
-        it->first == first && it->count == count)
-      return it;
+    ls_file_window *window = &self->all[i];
+    if (window->state != LS_FILE_WINDOW_EMPTY && window->file == file &&
+        window->first == first && window->count == count)
+      return window;
   }
   return NULL;
 }
@@ -32,12 +32,13 @@ static ls_file_window *windows_make_room(ls_windows *self, int64_t wanted) {
   ls_file_window *best = NULL;
   double most = 0;
   for (size_t i = 0; i < LS_WINDOWS; ++i) {
-    ls_file_window *it = &self->all[i];
-    if (it->users > 0 || it->state == LS_FILE_WINDOW_BEING_READ) continue;
-    if (it->state == LS_FILE_WINDOW_EMPTY) return it;
-    const double share = (double)it->taken / (double)it->count;
+    ls_file_window *window = &self->all[i];
+    if (window->users > 0 || window->state == LS_FILE_WINDOW_BEING_READ)
+      continue;
+    if (window->state == LS_FILE_WINDOW_EMPTY) return window;
+    const double share = (double)window->taken / (double)window->count;
     if (best != NULL && share <= most) continue;
-    best = it;
+    best = window;
     most = share;
   }
   if (best == NULL || most >= 0.5) return best;
@@ -47,7 +48,7 @@ static ls_file_window *windows_make_room(ls_windows *self, int64_t wanted) {
 
 // ---- Reading ---------------------------------------------------------------
 // Reassigns the window to these records; returns false without memory.
-static bool windows_begin(ls_windows *self, ls_file_window *it,
+static bool windows_begin(ls_windows *self, ls_file_window *window,
                           const ls_source_file *file, int64_t first,
                           int64_t count) {
   const int64_t *at = file->offsets.items + first;
@@ -55,35 +56,36 @@ static bool windows_begin(ls_windows *self, ls_file_window *it,
                           .file = file,
                           .first = first,
                           .count = count,
-                          .bytes = it->bytes,
+                          .bytes = window->bytes,
                           .size = (size_t)(at[count] - at[0]),
-                          .capacity = it->capacity};
+                          .capacity = window->capacity};
   if (fresh.size > fresh.capacity) {
     ls_release(self->allocator, fresh.bytes);
     fresh.bytes = ls_allocate(self->allocator, fresh.size);
     fresh.capacity = fresh.bytes == NULL ? 0 : fresh.size;
   }
   if (fresh.bytes == NULL) fresh.state = LS_FILE_WINDOW_EMPTY;
-  *it = fresh;
+  *window = fresh;
   return fresh.bytes != NULL;
 }
 
 // Reads a part; the lock is held before and after. A part that fails counts as
 // missing: the reader of its records reports the error.
-static void windows_read_part(ls_windows *self, ls_file_window *it) {
-  const int part = it->parts_begun++;
+static void windows_read_part(ls_windows *self, ls_file_window *window) {
+  const int part = window->parts_begun++;
   const size_t begin = (size_t)part * LS_FILE_WINDOW_PART;
-  const size_t left = it->size - begin;
+  const size_t left = window->size - begin;
   const size_t size = left < LS_FILE_WINDOW_PART ? left : LS_FILE_WINDOW_PART;
-  const int64_t at = it->file->offsets.items[it->first] + (int64_t)begin;
+  const int64_t at =
+      window->file->offsets.items[window->first] + (int64_t)begin;
   ls_mutex_unlock(&self->lock);
   const ls_status status =
-      ls_file_read(it->file->file, at, it->bytes + begin, size);
+      ls_file_read(window->file->file, at, window->bytes + begin, size);
   if (ls_status_is_ok(status))
-    __atomic_fetch_or(&it->there, (uint64_t)1 << part, __ATOMIC_RELEASE);
+    __atomic_fetch_or(&window->there, (uint64_t)1 << part, __ATOMIC_RELEASE);
   ls_status_free(status);
   ls_mutex_lock(&self->lock);
-  ++it->parts_done;
+  ++window->parts_done;
 }
 
 ls_file_window *ls_windows_enter(ls_windows *self, const ls_source_file *file,
@@ -92,36 +94,38 @@ ls_file_window *ls_windows_enter(ls_windows *self, const ls_source_file *file,
   const int64_t *at = file->offsets.items + first;
   if (count < LEAST || at[count] - at[0] > LS_FILE_WINDOW_MOST) return NULL;
   ls_mutex_lock(&self->lock);
-  ls_file_window *it = windows_find(self, file, first, count);
-  if (it == NULL && (it = windows_make_room(self, wanted)) != NULL &&
-      !windows_begin(self, it, file, first, count))
-    it = NULL;
-  if (it != NULL) {
+  ls_file_window *window = windows_find(self, file, first, count);
+  if (window == NULL && (window = windows_make_room(self, wanted)) != NULL &&
+      !windows_begin(self, window, file, first, count))
+    window = NULL;
+  if (window != NULL) {
     const int parts =
-        (int)((it->size + LS_FILE_WINDOW_PART - 1) / LS_FILE_WINDOW_PART);
-    ++it->users;
-    it->taken += wanted;
-    while (it->parts_begun < parts)
-      windows_read_part(self, it);
+        (int)((window->size + LS_FILE_WINDOW_PART - 1) / LS_FILE_WINDOW_PART);
+    ++window->users;
+    window->taken += wanted;
+    while (window->parts_begun < parts)
+      windows_read_part(self, window);
     // If a part is missing, later readers try again in another window.
-    const uint64_t there = __atomic_load_n(&it->there, __ATOMIC_RELAXED);
-    if (it->parts_done == parts)
-      it->state = __builtin_popcountll(there) == parts ? LS_FILE_WINDOW_READ
-                                                       : LS_FILE_WINDOW_EMPTY;
+    const uint64_t there = __atomic_load_n(&window->there, __ATOMIC_RELAXED);
+    if (window->parts_done == parts)
+      window->state = __builtin_popcountll(there) == parts
+                          ? LS_FILE_WINDOW_READ
+                          : LS_FILE_WINDOW_EMPTY;
   }
   ls_mutex_unlock(&self->lock);
-  return it;
+  return window;
 }
 
-char *ls_file_window_find(const ls_file_window *it, int64_t offset,
+char *ls_file_window_find(const ls_file_window *window, int64_t offset,
                           size_t size) {
-  if (it == NULL || size == 0) return NULL;
-  const size_t begin = (size_t)(offset - it->file->offsets.items[it->first]);
+  if (window == NULL || size == 0) return NULL;
+  const size_t begin =
+      (size_t)(offset - window->file->offsets.items[window->first]);
   const size_t first = begin / LS_FILE_WINDOW_PART;
   const size_t last = (begin + size - 1) / LS_FILE_WINDOW_PART;
   const uint64_t parts = (~(uint64_t)0 >> (63 - (last - first))) << first;
-  const uint64_t there = __atomic_load_n(&it->there, __ATOMIC_ACQUIRE);
-  return (there & parts) == parts ? it->bytes + begin : NULL;
+  const uint64_t there = __atomic_load_n(&window->there, __ATOMIC_ACQUIRE);
+  return (there & parts) == parts ? window->bytes + begin : NULL;
 }
 
 void ls_windows_leave(ls_windows *self, ls_file_window *window) {

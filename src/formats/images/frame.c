@@ -102,14 +102,14 @@ typedef struct overlap {
 
 static overlap overlap_of(ls_opt start, int64_t from, int64_t to) {
   const int64_t first = start.set ? start.value : (from - to) / 2;
-  overlap it = {0};
+  overlap result = {0};
   // The image is entirely outside of the result.
-  if (first >= from || first <= -to) return it;
-  it.first = first > 0 ? first : 0;
-  it.before = first < 0 ? -first : 0;
-  it.count = to - it.before;
-  if (it.count > from - it.first) it.count = from - it.first;
-  return it;
+  if (first >= from || first <= -to) return result;
+  result.first = first > 0 ? first : 0;
+  result.before = first < 0 ? -first : 0;
+  result.count = to - result.before;
+  if (result.count > from - result.first) result.count = from - result.first;
+  return result;
 }
 
 static void fill_all(ls_array *out, double fill) {

@@ -29,46 +29,46 @@ static ls_status make_axis(ls_allocator *allocator, int64_t from, int64_t to,
                                                    : ls_out_of_memory();
 }
 
-static void free_axis(ls_allocator *allocator, const axis *it) {
-  ls_release(allocator, it->taps);
-  ls_release(allocator, it->weights);
+static void free_axis(ls_allocator *allocator, const axis *self) {
+  ls_release(allocator, self->taps);
+  ls_release(allocator, self->weights);
 }
 
-static double weight_at(const axis *it, int64_t pixel, double middle) {
+static double weight_at(const axis *self, int64_t pixel, double middle) {
   const double distance =
-      fabs(((double)pixel - middle + 0.5) * (1 / it->reach));
+      fabs(((double)pixel - middle + 0.5) * (1 / self->reach));
   return distance < 1 ? 1 - distance : 0;
 }
 
-static void weigh(const axis *it, ls_dtype dtype) {
+static void weigh(const axis *self, ls_dtype dtype) {
   _Static_assert(sizeof(int32_t) == sizeof(float), "they share their room");
-  for (int64_t i = 0; i < it->to; ++i) {
-    const double middle = ((double)i + 0.5) * it->scale;
-    int64_t first = (int64_t)(middle - it->reach + 0.5);
-    int64_t end = (int64_t)(middle + it->reach + 0.5);
+  for (int64_t i = 0; i < self->to; ++i) {
+    const double middle = ((double)i + 0.5) * self->scale;
+    int64_t first = (int64_t)(middle - self->reach + 0.5);
+    int64_t end = (int64_t)(middle + self->reach + 0.5);
     if (first < 0) first = 0;
-    if (end > it->from) end = it->from;
+    if (end > self->from) end = self->from;
     double sum = 0;
     for (int64_t j = first; j < end; ++j)
-      sum += weight_at(it, j, middle);
-    int32_t *whole = (int32_t *)it->weights + (size_t)i * it->most;
-    float *real = (float *)it->weights + (size_t)i * it->most;
+      sum += weight_at(self, j, middle);
+    int32_t *whole = (int32_t *)self->weights + (size_t)i * self->most;
+    float *real = (float *)self->weights + (size_t)i * self->most;
     for (int64_t j = first; j < end; ++j) {
-      const double weight = weight_at(it, j, middle) / sum;
+      const double weight = weight_at(self, j, middle) / sum;
       if (dtype == LS_DTYPE_U8)
         whole[j - first] = (int32_t)(0.5 + weight * (1 << LS_TAP_BITS));
       else
         real[j - first] = (float)weight;
     }
-    it->taps[i] = (ls_tap){first, (int32_t)(end - first), whole};
+    self->taps[i] = (ls_tap){first, (int32_t)(end - first), whole};
   }
 }
 
 // ---- Rows ------------------------------------------------------------------
 static inline __attribute__((always_inline)) void
-row_f32(const axis *it, const float *from, int64_t channels, float *to) {
-  for (int64_t i = 0; i < it->to; ++i, to += channels) {
-    const ls_tap place = it->taps[i];
+row_f32(const axis *self, const float *from, int64_t channels, float *to) {
+  for (int64_t i = 0; i < self->to; ++i, to += channels) {
+    const ls_tap place = self->taps[i];
     const float *weights = place.weights;
     const float *at = from + place.first * channels;
     for (int64_t c = 0; c < channels; ++c) {
@@ -80,30 +80,30 @@ row_f32(const axis *it, const float *from, int64_t channels, float *to) {
   }
 }
 
-static void any_row_f32(const axis *it, const float *from, int64_t channels,
+static void any_row_f32(const axis *self, const float *from, int64_t channels,
                         float *to) {
   switch (channels) {
   case 1:
-    row_f32(it, from, 1, to);
+    row_f32(self, from, 1, to);
     break;
   case 3:
-    row_f32(it, from, 3, to);
+    row_f32(self, from, 3, to);
     break;
   default:
-    row_f32(it, from, channels, to);
+    row_f32(self, from, channels, to);
   }
 }
 
-static void resize_rows(const axis *it, const ls_raster *from,
+static void resize_rows(const axis *self, const ls_raster *from,
                         const ls_raster *to) {
   for (int64_t y = 0; y < from->height; ++y) {
     const char *row = (const char *)from->data + (size_t)y * from->stride;
     char *out = (char *)to->data + (size_t)y * to->stride;
     if (from->dtype == LS_DTYPE_U8) {
-      ls_taps_row_u8(it->taps, it->to, (const unsigned char *)row, from->width,
-                     from->channels, (unsigned char *)out);
+      ls_taps_row_u8(self->taps, self->to, (const unsigned char *)row,
+                     from->width, from->channels, (unsigned char *)out);
     } else {
-      any_row_f32(it, (const float *)(const void *)row, from->channels,
+      any_row_f32(self, (const float *)(const void *)row, from->channels,
                   (float *)(void *)out);
     }
   }
@@ -130,18 +130,18 @@ static void column_f32(const ls_tap *place, const ls_raster *from, size_t at,
   memcpy(to + at, sums, count * sizeof(*sums));
 }
 
-static void resize_columns(const axis *it, const ls_raster *from,
+static void resize_columns(const axis *self, const ls_raster *from,
                            const ls_raster *to) {
   const size_t samples = (size_t)(to->width * to->channels);
   for (int64_t y = 0; y < to->height; ++y) {
     char *out = (char *)to->data + (size_t)y * to->stride;
     if (from->dtype == LS_DTYPE_U8) {
-      ls_taps_column_u8(&it->taps[y], from->data, from->stride, samples,
+      ls_taps_column_u8(&self->taps[y], from->data, from->stride, samples,
                         (unsigned char *)out);
       continue;
     }
     for (size_t at = 0; at < samples; at += SPAN) {
-      column_f32(&it->taps[y], from, at,
+      column_f32(&self->taps[y], from, at,
                  samples - at < SPAN ? samples - at : SPAN,
                  (float *)(void *)out);
     }
