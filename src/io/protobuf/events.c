@@ -7,6 +7,38 @@
 #include "io/protobuf/protobuf.h"
 #include "io/protobuf/tfrecord.h"
 
+// ---- Fields ----------------------------------------------------------------
+// Field numbers of TensorFlow's event.proto, summary.proto and tensor.proto.
+enum {
+  EVENT_SECONDS = 1,
+  EVENT_STEP = 2,
+  EVENT_VERSION = 3,
+  EVENT_GRAPH = 4,
+  EVENT_SUMMARY = 5,
+  EVENT_SESSION = 7,
+  EVENT_WRITER = 10,
+  SESSION_STATUS = 1,
+  SESSION_START = 1,  // Value of the status field.
+  WRITER_NAME = 1,
+  SUMMARY_VALUE = 1,
+  VALUE_TAG = 1,
+  VALUE_SCALAR = 2,
+  VALUE_HISTOGRAM = 5,
+  VALUE_TENSOR = 8,
+  VALUE_METADATA = 9,
+  METADATA_PLUGIN = 1,
+  METADATA_CLASS = 4,
+  CLASS_TENSOR = 2,  // Classes of data.
+  CLASS_BLOBS = 3,
+  PLUGIN_NAME = 1,
+  TENSOR_TYPE = 1,
+  TENSOR_SHAPE = 2,
+  TENSOR_CONTENT = 4,
+  TENSOR_STRINGS = 8,
+  SHAPE_SIZE = 2,
+  SIZE_SIZE = 1,
+};
+
 // ---- Records ---------------------------------------------------------------
 // Starts a record, with room for its head; returns where its bytes begin.
 static size_t begin_record(ls_text *out, ls_event_time at) {
@@ -264,4 +296,103 @@ void ls_events_add_graph(ls_text *out, ls_event_time at, const void *graph,
   const size_t record = begin_record(out, at);
   ls_proto_bytes(out, EVENT_GRAPH, graph, size);
   end_record(out, record);
+}
+
+// ---- Reading ---------------------------------------------------------------
+// Reads records in two passes, so that the visitor never sees part of a damaged
+// one.
+typedef struct visit {
+  ls_event_time at;
+  const ls_events_visitor *visitor;  // NULL in the first pass.
+} visit;
+
+static bool field_is(const ls_proto_field *field, uint32_t number,
+                     ls_proto_type type) {
+  return field->number == number && field->type == type;
+}
+
+static double field_number(uint64_t bits) {
+  double number;
+  memcpy(&number, &bits, sizeof(number));
+  return number;
+}
+
+static double small_number_of(uint64_t bits) {
+  const uint32_t low = (uint32_t)bits;
+  float number;
+  memcpy(&number, &low, sizeof(number));
+  return (double)number;
+}
+
+static const char *read_summary_value(const visit *self, ls_proto_input in) {
+  ls_bytes tag = {"", 0};
+  double scalar = 0;
+  bool has_scalar = false;
+  while (in.at < in.end) {
+    ls_proto_field field = {0};
+    const char *wrong = ls_proto_read_field(&in, &field);
+    if (wrong != NULL) return wrong;
+    if (field_is(&field, VALUE_TAG, LS_PROTO_BYTES))
+      tag = (ls_bytes){(const char *)field.at, (size_t)field.value};
+    if (field_is(&field, VALUE_SCALAR, LS_PROTO_FIXED_32)) {
+      scalar = small_number_of(field.value);
+      has_scalar = true;
+    }
+  }
+  if (has_scalar && self->visitor != NULL)
+    self->visitor->scalar(self->visitor->user, self->at, tag, scalar);
+  return NULL;
+}
+
+static const char *read_summary(const visit *self, ls_proto_input in) {
+  while (in.at < in.end) {
+    ls_proto_field field = {0};
+    const char *wrong = ls_proto_read_field(&in, &field);
+    if (wrong == NULL && field_is(&field, SUMMARY_VALUE, LS_PROTO_BYTES))
+      wrong = read_summary_value(self, events_message_in(&field));
+    if (wrong != NULL) return wrong;
+  }
+  return NULL;
+}
+
+static const char *read_session(const visit *self, ls_proto_input in) {
+  while (in.at < in.end) {
+    ls_proto_field field = {0};
+    const char *wrong = ls_proto_read_field(&in, &field);
+    if (wrong != NULL) return wrong;
+    if (self->visitor != NULL &&
+        field_is(&field, SESSION_STATUS, LS_PROTO_VARINT) &&
+        field.value == SESSION_START)
+      self->visitor->start(self->visitor->user, self->at);
+  }
+  return NULL;
+}
+
+// The first pass finds the time, which may follow the contents.
+static const char *read_event(visit *self, ls_proto_input in) {
+  while (in.at < in.end) {
+    ls_proto_field field = {0};
+    const char *wrong = ls_proto_read_field(&in, &field);
+    if (wrong != NULL) return wrong;
+    if (field_is(&field, EVENT_SECONDS, LS_PROTO_FIXED_64))
+      self->at.seconds = field_number(field.value);
+    if (field_is(&field, EVENT_STEP, LS_PROTO_VARINT))
+      self->at.step = (int64_t)field.value;
+    if (field_is(&field, EVENT_SUMMARY, LS_PROTO_BYTES))
+      wrong = read_summary(self, events_message_in(&field));
+    if (field_is(&field, EVENT_SESSION, LS_PROTO_BYTES))
+      wrong = read_session(self, events_message_in(&field));
+    if (wrong != NULL) return wrong;
+  }
+  return NULL;
+}
+
+const char *ls_events_visit(ls_bytes record, const ls_events_visitor *visitor) {
+  const unsigned char *data = (const unsigned char *)record.data;
+  const ls_proto_input in = {data, data + record.size};
+  visit self = {.visitor = NULL};
+  const char *wrong = read_event(&self, in);
+  if (wrong != NULL) return wrong;
+  self.visitor = visitor;
+  return read_event(&self, in);
 }
