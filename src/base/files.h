@@ -18,7 +18,7 @@ typedef struct ls_file_pool ls_file_pool;
 
 typedef struct ls_file {
   const char *path;  // The path, or a name for bytes in memory. Owned.
-  int64_t size;      // When it was opened.
+  int64_t size;      // Size when the file was opened.
   int64_t modified;  // Nanoseconds since 1970; 0 for bytes in memory.
   // The fields below are private.
   ls_allocator *allocator;

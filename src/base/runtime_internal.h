@@ -56,7 +56,7 @@ enum { LS_LOG_SEEN = 512 };
 
 struct ls_runtime {
   ls_allocator *allocator;          // The caller's allocator, or `counting`.
-  ls_counting_allocator *counting;  // With LS_FAULT, else NULL.
+  ls_counting_allocator *counting;  // Set with LS_FAULT, else NULL.
   ls_allocator *own;                // The allocator of this struct.
   void (*log)(void *user, const ls_log_line *line);  // NULL: no log.
   void *log_user;

@@ -163,7 +163,7 @@ ls_status ls_status_annotate(ls_status status, const char *format, ...) {
   if (status == NULL) return ls_ok();
   const size_t size = strlen(status->text);
   char *prefix = ls_copy_text(ls_allocator_system(), status->text, size + 1);
-  if (prefix == NULL) return status;  // No memory: drop the note.
+  if (prefix == NULL) return status;  // Drops the note.
   prefix[size] = '\n';
   va_list arguments;
   va_start(arguments, format);

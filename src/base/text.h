@@ -14,7 +14,7 @@
 typedef struct ls_text {
   ls_allocator *allocator;
   char *data;       // Zero-terminated after the first piece, else NULL.
-  size_t size;      // Without the zero.
+  size_t size;      // Size without the final zero.
   size_t capacity;  // Including the zero.
   bool failed;      // A piece was dropped for lack of memory.
 } ls_text;

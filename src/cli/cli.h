@@ -62,7 +62,7 @@ typedef enum cli_kind {
 } cli_kind;
 
 typedef struct cli_option {
-  const char *name;  // Without its dashes.
+  const char *name;  // Name without dashes.
   cli_kind kind;
   void *value;       // Destination; holds the default.
   const char *form;  // Placeholder of the value in the help: "N".
@@ -140,7 +140,7 @@ int cli_with_runtime(const char *command, ls_status (*body)(void *user),
 typedef struct cli_run {
   const char *command, *folder;
   int64_t threads;
-  const char *math;   // As in cli_run_open.
+  const char *math;   // See cli_run_open.
   const char *model;  // The model named by the user or NULL; then the run's.
 } cli_run;
 // Calls `body` with the run's configuration and model, under a runtime. Reports

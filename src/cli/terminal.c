@@ -60,7 +60,7 @@ bool cli_ticker_due(const cli_ticker *ticker) {
 
 // Formats seconds as 0:07 or 1:02:03.
 static void print_left(double seconds, char *text, size_t size) {
-  const double most = 359999;  // At most 99:59:59.
+  const double most = 359999;  // Prints at most 99:59:59.
   const long s = (long)(seconds < most ? seconds + 0.5 : most);
   if (s >= 3600)
     snprintf(text, size, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);

@@ -18,9 +18,9 @@ typedef struct session {
   ls_runtime *runtime;
   ls_train_config config;
   ls_train_config *resumed;  // Configuration of a resumed run; NULL: a new one.
-  const char *data;          // As the user gave it,
+  const char *data;          // The user's --data,
   const char *test_data;     // likewise; "": not given.
-  const char *run_folder;    // As the user gave it, or `chosen`.
+  const char *run_folder;    // The user's folder, or `chosen`.
   char chosen[PATH_MAX];
   ls_strategy *strategy;
   ls_model model;

@@ -235,7 +235,7 @@ void ls_ahead_run_slot(ls_input_task *task) {
   self->seen = self->helped;
   ls_ahead_make(self, cell);
   if (self->pending == 0)
-    ls_ahead_top_up(self);  // Only now the size of an element is known.
+    ls_ahead_top_up(self);  // The size of an element is known now.
   if (self->waiting == 0 && self->queued - self->next >= self->capacity)
     self->was_full = true;
   const wish wanted = take_wish(self);

@@ -80,7 +80,7 @@ void ls_ahead_give_spare(ls_ahead *self, ls_nest element);
 void ls_ahead_count_spares(ls_ahead *self);
 bool ls_ahead_is_done(const ls_ahead *self);  // The next element is done.
 void ls_ahead_drop(ls_ahead *self,
-                   ls_ahead_cell *cell);  // Not made.
+                   ls_ahead_cell *cell);  // Frees a slot that was not made.
 void ls_ahead_free(ls_ahead *self, ls_ahead_cell *cell);
 // Makes the element of a queued slot; releases the lock meanwhile.
 void ls_ahead_make(ls_ahead *self, ls_ahead_cell *cell);

@@ -27,7 +27,7 @@ typedef struct ls_dataset_class {
   // Works in memory only and calls no user function, so that compute threads
   // may share the work.
   bool is_quick;
-  bool is_last;  // No other data set may be made of it.
+  bool is_last;  // Cannot be the input of another data set.
   // Releases the class's own fields; inputs and spec are released by the
   // caller.
   void (*destroy)(ls_dataset *dataset);  // NULL: nothing to release.
@@ -201,7 +201,7 @@ LS_PRIVATE_API LS_MUST_USE ls_status ls_element_reuse(ls_nest structure,
                                                       const ls_type *types,
                                                       size_t count,
                                                       ls_nest *element);
-// Does the same for a data set of known shapes.
+// Makes `*element` writable for a data set whose shapes are known.
 LS_MUST_USE ls_status ls_element_reuse_row(const ls_dataset *dataset,
                                            ls_nest *element);
 // Replaces `*element` by `made`, which it takes over.

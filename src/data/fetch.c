@@ -18,7 +18,7 @@ static void *take_room(ls_allocator *self, size_t size, size_t alignment) {
   return alignment <= LS_CACHE_LINE ? ls_fetch_room(fetch, size) : NULL;
 }
 
-// Does nothing: the mark's end frees the memory.
+// A release that does nothing: the mark's end frees the memory.
 static void leave_room(ls_allocator *self, void *memory) {
   (void)self, (void)memory;
 }

@@ -77,7 +77,7 @@ ls_nest ls_zip_pack(const ls_zip_dataset *self, const ls_nest *elements);
 
 typedef struct ls_batch_dataset {
   ls_dataset base;
-  ls_batch_options options;  // Its lists are copies owned by the data set.
+  ls_batch_options options;  // The data set owns copies of its lists.
   ls_shape *padded_shapes;   // NULL: no padding.
   double *padding;
 } ls_batch_dataset;

@@ -223,7 +223,8 @@ static ls_status parse_key(parser *p, ls_map *keys, const char **out_key) {
   size_t size = 0;
   if (!accept_character(p, '"')) return fail_expecting(p, "a key in quotes");
   LS_RETURN_IF_ERROR(parse_string(p, out_key, &size));
-  if (strlen(*out_key) != size)  // By size: keys may contain zero bytes.
+  if (strlen(*out_key) != size)  // Compares sizes, since keys may contain
+                                 // zeros.
     return fail_expecting(p, "a key without \\u0000 before this");
   if (ls_map_has(keys, *out_key, size))
     return ls_status_annotate(fail_expecting(p, "every key once"),
@@ -247,7 +248,7 @@ static ls_status parse_items(parser *p, int depth, ls_json *value) {
   const bool object = value->kind == LS_JSON_OBJECT;
   const char close = object ? '}' : ']';
   if (accept_character(p, close)) return ls_ok();
-  LS_OWN(ls_map, keys) = {0};  // To detect duplicate keys.
+  LS_OWN(ls_map, keys) = {0};  // Detects duplicate keys.
   ls_map_init(&keys, p->arena->allocator);
   ls_json **out = &value->first;
   do {

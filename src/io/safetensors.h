@@ -32,7 +32,7 @@ typedef struct ls_safetensors_entry {
   ls_dtype dtype;
   ls_shape shape;
   int64_t offset;  // Position of its elements in the file.
-  size_t size;     // In bytes.
+  size_t size;     // Size in bytes.
   bool has_crc;    // Reading: the file has a checksum of this array.
   uint32_t crc;
 } ls_safetensors_entry;

@@ -25,7 +25,7 @@ struct ls_compiled {
   ls_backend *backend;
   ls_program *program;
   ls_executable *executable;
-  char *key;  // In the program cache, which does not own this.
+  char *key;  // Key in the program cache, which owns no programs.
   size_t key_size;
   bool distributed;   // Uses a distributed variable or its component.
   bool draws;         // Results depend on the step.

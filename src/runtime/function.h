@@ -12,8 +12,8 @@
 // A way of tracing. Zeroed: the callback is called once.
 typedef struct ls_tracer {
   uint64_t key;      // Part of a trace's key: the strategy's id, never 0.
-  int32_t replicas;  // Also part of the key. 0 means 1.
-  uint64_t options;  // Also part of the key: options of `self`.
+  int32_t replicas;  // Number of replicas, part of the key; 0 means 1.
+  uint64_t options;  // Options of `self`, part of the key.
   // Traces `function` into `graph`: a function graph that is not yet current,
   // or a current graph being built. In `args` arrays and tensors have become
   // tensors of the graph; distributed leaves are distributed tensors.

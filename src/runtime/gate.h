@@ -46,7 +46,7 @@ typedef struct ls_access {
   ls_hold hold;                      // SHORT or TAKING at first.
   struct ls_cancel *const *cancels;  // Requests that end its wait; NULL: none.
   // The fields below belong to the gate.
-  bool is_crowded;  // Is on the list, because others were there.
+  bool is_crowded;  // Listed, because other accesses were in.
   bool is_in;
   bool insists;     // Has waited enough: nobody may overtake it any more.
   bool is_parked;   // A long access keeps it waiting.

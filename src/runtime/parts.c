@@ -13,7 +13,7 @@ typedef struct finder {
   bool *needed;
   uint32_t *parent;  // Towards the root of a set; a root is its own parent.
   uint32_t *effect;  // A node with effects that this node is tied to, or NONE.
-  bool *waits;       // By root: the set has a node that waits.
+  bool *waits;       // Indexed by root: the set has a node that waits.
   ls_map variables;  // Family -> 1 + position of a node that uses it.
   ls_map written;    // Families that are written.
   ls_map states;     // State of host kernels -> 1 + position of a node.

@@ -52,7 +52,7 @@ LS_MUST_USE ls_status ls_plan_run(const ls_plan *plan, const ls_run_args *args,
 // by the state of a host kernel that does not wait, by an order key of host
 // kernels. An op without effects goes to each part that uses it.
 typedef struct ls_program_parts {
-  size_t count;       // At least 1.
+  size_t count;       // Number of parts, at least 1.
   uint32_t *fetches;  // The part of each fetch,
   uint32_t *targets;  // and of each target.
 } ls_program_parts;

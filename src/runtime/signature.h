@@ -93,7 +93,7 @@ ls_status ls_result_map_finish(ls_result_map *map, ls_allocator *allocator,
 typedef struct ls_former_results {
   ls_nest nest;
   bool replaced;
-  bool lends;  // As in ls_result_map.
+  bool lends;  // From the map.
 } ls_former_results;
 ls_status ls_results_open(ls_nest structure, const ls_result_map *map,
                           ls_nest *leaves, ls_nest *results, void **outputs,

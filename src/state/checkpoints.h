@@ -15,7 +15,7 @@ typedef struct ls_checkpoint_info {
 } ls_checkpoint_info;
 
 typedef struct ls_checkpoint_list {
-  ls_checkpoint_info *items;  // In ascending order of steps.
+  ls_checkpoint_info *items;  // Sorted by step.
   size_t count, capacity;
 } ls_checkpoint_list;
 
@@ -24,7 +24,7 @@ struct ls_checkpoints {
   ls_allocator *allocator;
   ls_checkpoints_options options;  // Completed with defaults.
   char *folder;
-  int64_t saved_step, saved_nanos;  // From the last save, else from opening.
+  int64_t saved_step, saved_nanos;  // Last save, else the opening.
   ls_checkpoint_list list;          // Used by the writer while it writes.
   ls_ranks ranks, writers;          // For callers; for writer threads.
   bool shares;                      // All ranks see this folder.

@@ -9,12 +9,12 @@
 #include "lockstep/saver.h"
 #include "runtime/store.h"
 
-// Does ls_saver_save, with notes in the file's header.
+// Saves like ls_saver_save, with notes in the file's header.
 LS_MUST_USE ls_status ls_saver_save_with(const ls_saver *saver,
                                          const char *path,
                                          const ls_safetensors_note *notes,
                                          size_t num_notes);
-// Does ls_saver_restore from an open file.
+// Restores like ls_saver_restore, from an open file.
 LS_MUST_USE ls_status ls_saver_restore_from(const ls_saver *saver,
                                             const ls_safetensors_file *file);
 
@@ -47,8 +47,8 @@ LS_MUST_USE ls_status ls_value_source_get(const ls_value_source *source,
                                           void *data);
 // Returns true for a name such as "w:1" if there is an entry "w".
 bool ls_value_source_is_part(const ls_value_source *source, const char *name);
-// Does ls_saver_restore_part, except for variables that were initialized from
-// file number `started`. `report` may be NULL.
+// Restores like ls_saver_restore_part, except for variables that were
+// initialized from file number `started`. `report` may be NULL.
 LS_MUST_USE ls_status ls_saver_restore_source(const ls_saver *saver,
                                               const ls_value_source *source,
                                               const ls_value_choice *choice,

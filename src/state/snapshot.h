@@ -15,7 +15,7 @@
 // A snapshot. Zeroed: empty, without memory.
 typedef struct ls_snapshot {
   bool sums;                      // The file gets checksums; set before taking.
-  ls_safetensors_entry *entries;  // In the order of the variables.
+  ls_safetensors_entry *entries;  // One per variable, in their order.
   size_t count;
   size_t size;        // Size of the file,
   size_t header;      // and of its header.

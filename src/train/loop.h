@@ -102,7 +102,7 @@ typedef struct ls_loop {
   // State of saves and evaluations (own_saver.c).
   ls_saves saves;
   ls_run_means saved;       // Since the last save.
-  bool save_is_due;         // By rank 0's clock.
+  bool save_is_due;         // A save is due by rank 0's clock.
   bool save_has_failed;     // On some rank.
   ls_evaluator *evaluator;  // NULL: no test set.
   ls_evaluation test;       // The last evaluation,
@@ -162,14 +162,16 @@ LS_MUST_USE ls_status ls_loop_close_lines(ls_loop *loop);
 
 // Types of the run's own hooks; their state is the loop.
 extern const ls_hook_type ls_lines_of_steps;
-extern const ls_hook_type ls_lines_of_rest;  // After an epoch.
+extern const ls_hook_type ls_lines_of_rest;  // Lines after an epoch.
 extern const ls_hook_type ls_lines_of_tests;
 extern const ls_hook_type ls_reports_of_steps;
-extern const ls_hook_type ls_reports_at_end;     // At the end of an epoch.
+extern const ls_hook_type ls_reports_at_end;     // Reports at the end of an
+                                                 // epoch.
 extern const ls_hook_type ls_reports_of_epochs;  // Calls the reporter.
 extern const ls_hook_type ls_reports_of_stop;
 extern const ls_hook_type ls_saver_of_steps;
-extern const ls_hook_type ls_saver_of_tests;  // Also saves at the run's end.
+extern const ls_hook_type ls_saver_of_tests;  // Saves after evaluations and at
+                                              // the run's end.
 extern const ls_hook_type ls_tests_of_epochs;
 
 #endif  // LS_TRAIN_LOOP_H_

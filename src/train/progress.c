@@ -48,7 +48,7 @@ void ls_progress_destroy(ls_progress *progress) {
 // Prints seconds as 0:07, 12:34 or 1:02:03.
 static void print_duration(double seconds, char *buffer, size_t size) {
   long long s = seconds > 0 ? (long long)(seconds + 0.5) : 0;
-  if (s > 359999) s = 359999;  // At most 99:59:59.
+  if (s > 359999) s = 359999;  // Prints at most 99:59:59.
   if (s >= 3600)
     snprintf(buffer, size, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
   else

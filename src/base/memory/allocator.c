@@ -85,7 +85,7 @@ struct ls_counting_allocator {
 // alignment, so that the block stays aligned.
 typedef struct block_header {
   size_t size;
-  size_t offset;  // From the start of the block to the user's memory.
+  size_t offset;  // From the block's start to the user's bytes.
 } block_header;
 
 static bool count_request(ls_counting_allocator *counting) {

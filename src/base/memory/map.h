@@ -20,7 +20,7 @@ typedef struct ls_map_slot ls_map_slot;
 
 typedef struct ls_map {
   ls_allocator *allocator;
-  ls_map_slot *slots;  // In order of insertion, holes included.
+  ls_map_slot *slots;  // Entries in order of insertion, with holes.
   size_t num_slots;
   size_t capacity;    // Number of slots.
   size_t count;       // Number of entries, without holes.

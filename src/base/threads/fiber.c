@@ -35,7 +35,7 @@ enum { STACK_SIZE = LS_FIBER_STACK_SIZE };
 
 typedef struct fiber_stack fiber_stack;
 struct fiber_stack {
-  fiber_stack *next;  // In the list of free stacks.
+  fiber_stack *next;  // Link in the list of free stacks.
   char *mapping;      // A guard page, followed by the stack.
   size_t guard;
 };

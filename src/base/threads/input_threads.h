@@ -19,7 +19,7 @@ struct ls_runtime;
 typedef struct ls_input_task {
   void (*run)(struct ls_input_task *self);  // Called without locks.
   struct ls_input_task *next, *before;      // Links of the queue. Private.
-  bool queued;                              // In the queue. Private.
+  bool queued;                              // True while queued. Private.
 } ls_input_task;
 
 typedef struct ls_input_threads ls_input_threads;

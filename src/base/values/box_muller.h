@@ -116,7 +116,7 @@ ls_logarithm_f32(uint32_t word) {
   const float u = upper != 0 ? 1.0F - least : least;
   uint32_t bits = 0;
   memcpy(&bits, &u, sizeof(bits));
-  const uint32_t cut = 0x3F3504F3U, bias = 256;  // As in ls_logarithm.
+  const uint32_t cut = 0x3F3504F3U, bias = 256;  // Explained in ls_logarithm.
   const uint32_t exponent = (bits - cut + (bias << 23)) >> 23;
   bits -= (exponent - bias) << 23;
   float m = 0;

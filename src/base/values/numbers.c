@@ -126,7 +126,7 @@ uint16_t ls_f16_from_f32(float value) {
   if (magnitude > 0x7F800000) {
     result = 0x7E00;  // NaN.
   } else if (exponent >= 143) {
-    result = 0x7C00;  // From 2^16 on: infinite.
+    result = 0x7C00;  // Numbers from 2^16 on are infinite.
   } else if (exponent >= 113) {
     // Normal: drops 13 bits and subtracts 112 from the exponent. A carry goes
     // into the exponent, up to infinity, as it should.

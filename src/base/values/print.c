@@ -14,7 +14,7 @@
 typedef struct printer {
   char *buffer;
   size_t size;
-  size_t used;  // Without the zero; below `size`.
+  size_t used;  // Characters written, below `size`.
 } printer;
 
 static void nest_print_put(printer *out, const char *text) {

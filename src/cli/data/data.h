@@ -13,7 +13,7 @@ typedef struct cli_format cli_format;
 // Files named by a text: a path, with or without a pattern, or several with
 // commas between them.
 typedef struct cli_files {
-  const char *text;    // As given. Lent.
+  const char *text;    // The text given by the user. Lent.
   char *copy;          // The same, cut into paths.
   const char **paths;  // Patterns are not expanded.
   size_t count;
@@ -94,7 +94,7 @@ ls_status cli_hold_out(ls_dataset *dataset, double split, const char *name,
 // ---- Formats ---------------------------------------------------------------
 // Request for pairs of examples and labels from files.
 typedef struct cli_pair_request {
-  const cli_features *features;  // Never NULL; may name nothing.
+  const cli_features *features;  // Not NULL, but may name no parts.
   const ls_model_type *type;     // NULL: keeps types and shapes.
   cli_classes *classes;          // Classes of text labels; NULL: refused.
   const char *command;           // Reports classes and sizes; NULL: silent.
@@ -113,7 +113,7 @@ struct cli_format {
   bool (*is_head)(const unsigned char *head, size_t size, int64_t file_size);
   bool (*is_folder)(const char *path);
   bool has_features;  // --features may name parts of it.
-  bool has_test;      // It may have a test set.
+  bool has_test;      // Files may include a test set.
   bool is_complete;   // Has training and test set without flags.
   // Has arrays of tokens. For a text model, files of other formats are plain
   // text.

@@ -16,7 +16,7 @@ typedef struct csv_table {
   size_t count;            // Columns,
   ls_csv_column *columns;  // and their names, in their order in the file.
   char (*names)[24];       // Names for files without a header.
-  ls_dataset *guessed;     // With the types guessed from the first rows.
+  ls_dataset *guessed;     // A data set with types guessed from the first rows.
 } csv_table;
 
 enum { LOOK_AT = 100, LOOK_BYTES = 1 << 20 };

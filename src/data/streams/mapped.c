@@ -27,7 +27,7 @@ typedef struct map_stage {
   ls_stage stage;
   ls_anchors anchors;
   int64_t capacity;  // 0: no threads.
-  map_slot *slots;   // At least one.
+  map_slot *slots;   // At least one slot.
   int64_t next;      // Number of the next result, as anchors count.
   int64_t id;
   int64_t last_bytes;
@@ -158,7 +158,7 @@ static ls_status give_result(map_stage *self, map_slot *slot,
   if (!ls_status_is_ok(status)) return status;
   const ls_nest old = *element;
   *element = slot->result;
-  slot->result = old;  // Its memory is reused.
+  slot->result = old;  // Reuses its memory.
   self->last_bytes = ls_element_bytes(*element);
   return ls_ok();
 }

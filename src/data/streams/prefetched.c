@@ -66,7 +66,7 @@ static ls_status prefetched_restart(ls_stage *stage, int64_t epoch) {
 static ls_status prefetched_save(ls_stage *stage, ls_record *record) {
   prefetch_stage *self = (prefetch_stage *)stage;
   if (self->ahead == NULL)
-    return ls_anchors_save(&self->anchors, 0, record);  // Not ahead.
+    return ls_anchors_save(&self->anchors, 0, record);  // Passes through.
   ls_ahead_pause(self->ahead);
   const int64_t at = ls_ahead_number(self->ahead) - self->begun;
   return ls_anchors_save(&self->anchors, at > 0 ? at : 0, record);

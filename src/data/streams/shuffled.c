@@ -27,7 +27,7 @@ typedef struct arrivals {
 
 typedef struct shuffle_stage {
   ls_stage stage;
-  shuffle_slot *slots;  // As many as the buffer holds.
+  shuffle_slot *slots;  // One slot per element of the buffer.
   arrivals now, then;   // Blocks: the one being given, and the next.
   ls_permutation order;
   int64_t block, dealt;
@@ -145,7 +145,7 @@ static ls_status shuffled_next(ls_stage *stage, ls_nest *element) {
   if (ls_status_is_ok(status)) {
     const ls_nest old = *element;
     *element = slot->element;
-    slot->element = old;  // Its memory is reused.
+    slot->element = old;  // Reuses its memory.
   }
   ++self->dealt;
   // Reads one element, and one more to catch up; failures are retried later.

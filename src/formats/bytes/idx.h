@@ -22,8 +22,8 @@ typedef struct ls_idx_header {
 LS_MUST_USE ls_status ls_idx_parse(const char *name, const void *bytes,
                                    size_t size, ls_idx_header *out_header);
 
-// Does the same given only the first `size` bytes of a file of `file_size`: all
-// of them, or 36.
+// Parses a header like ls_idx_parse, given only the first `size` bytes of a
+// file of `file_size` bytes: all of them, or 36.
 LS_MUST_USE ls_status ls_idx_parse_head(const char *name, const void *bytes,
                                         size_t size, int64_t file_size,
                                         ls_idx_header *out_header);

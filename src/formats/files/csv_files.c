@@ -15,7 +15,7 @@ typedef struct csv_column {
   ls_dtype dtype;
   const char *missing;    // Value of an empty field; NULL: refuse it.
   size_t field;           // Index of the column in a row.
-  bool guessed;           // Its type is guessed.
+  bool guessed;           // True if the type is guessed.
   bool stacked;           // One of the columns stacked to one array.
   size_t item, leaf, at;  // Item and leaf of elements; first byte in the leaf.
 } csv_column;

@@ -73,7 +73,7 @@ LS_MUST_USE ls_status ls_image_open(const char *function, const void *bytes,
 // integer cosine transform, smooth upsampling. So the pixels are the same.
 bool ls_jpeg_is(const void *bytes, size_t size);
 
-// As ls_image_parse and ls_image_decode (formats/images/image.h). Gray is the
+// The parser and decoder behind ls_image_parse and ls_image_decode. Gray is the
 // image's luminance; a requested alpha is opaque; 8 bits become 16 by
 // multiplying with 257.
 LS_MUST_USE ls_status ls_jpeg_parse(const ls_image_file *file,

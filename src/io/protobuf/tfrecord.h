@@ -22,7 +22,7 @@ enum {
 typedef struct ls_record_place {
   const char *file;
   int64_t record;  // Counts from 0.
-  int64_t offset;  // Its start in the file.
+  int64_t offset;  // Offset of the record in the file.
 } ls_record_place;
 
 // Returns the bytes of a complete record `frame`, lent; verifies the checksums

@@ -233,7 +233,8 @@ static bool can_be_late(const ls_graph *graph, const ls_op_spec *spec) {
           spec->type == LS_OP_RANDOM_NORMAL ||
           spec->type == LS_OP_RANDOM_TRUNCATED_NORMAL) &&
          spec->num_inputs == 0 && !ls_eager_is_recording(graph) &&
-         ls_context_replica() == 0;  // Others read elsewhere.
+         ls_context_replica() == 0;  // Other replicas' values may be read
+                                     // elsewhere.
 }
 
 static ls_status keep_late(ls_graph *graph, const ls_op_spec *spec,
@@ -263,7 +264,7 @@ void ls_eager_catch_up(const ls_graph *graph, ls_node *node) {
   ls_runtime_state *state = ls_eager_of(graph)->state;
   ls_runtime_lock(state->runtime);
   ls_late_draw *late = (ls_late_draw *)node->late;
-  if (late != NULL) {  // No other thread has drawn it.
+  if (late != NULL) {  // Not drawn by another thread yet.
     // A cancel requested now must not affect an op made earlier.
     ls_cancel *cancel = ls_cancel_make_current(NULL);
     const ls_status status = run_compiled(state, late->compiled, late->step, 0,

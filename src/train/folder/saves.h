@@ -28,7 +28,7 @@ LS_MUST_USE ls_status ls_train_identify_data(ls_runtime *runtime,
 // different kinds build different graphs that lower to the same program.
 typedef struct ls_program_identity {
   char all[33];  // Hexadecimal; "": unknown.
-  char ops[33];  // Without numeric constants, such as rates.
+  char ops[33];  // Digest without numeric constants, such as rates.
   char lowered[33], lowered_ops[33];
 } ls_program_identity;
 void ls_train_identify_program(const ls_function *function,

@@ -15,7 +15,7 @@ typedef struct ls_hook_type {
   const char *name;    // For messages; "": messages do not name the hook.
   size_t size;         // Size of the state; 0: the state is lent.
   bool counts;         // Needs the step of each run.
-  bool needs_session;  // Not for functions, unless a hook says otherwise.
+  bool needs_session;  // Refused for functions, unless a hook says otherwise.
   ls_status (*begin)(void *state);
   ls_status (*after_create_session)(void *state, ls_run_context *context);
   void (*session_lost)(void *state);
@@ -24,7 +24,7 @@ typedef struct ls_hook_type {
   ls_status (*after_run)(void *state, ls_run_context *context, ls_nest results);
   ls_status (*run_failed)(void *state, ls_status status);
   ls_status (*end)(void *state, ls_run_context *context);
-  void (*destroy)(void *state);  // Also of a partial state.
+  void (*destroy)(void *state);  // Drops the state, even if partly made.
 } ls_hook_type;
 
 struct ls_hook {
@@ -52,7 +52,7 @@ typedef struct ls_called_step {
   ls_function *step;
   ls_nest args;       // Arguments of the last call, lent.
   int32_t rank;       // This rank among those that call the function.
-  int32_t num_ranks;  // At least 1.
+  int32_t num_ranks;  // Number of ranks, at least 1.
 } ls_called_step;
 
 struct ls_run_context {

@@ -11,7 +11,7 @@
 typedef struct ls_saving {
   ls_checkpoints *checkpoints;  // NULL: not open.
   int64_t every_steps;          // 0: not by steps.
-  bool yields;                  // By time: not due while a save is in progress.
+  bool yields;                  // Saves by time wait for the last one.
   int64_t saved;                // Step of the last save; -1: none yet.
 } ls_saving;
 

@@ -46,7 +46,7 @@ typedef struct ls_cpu_storage {
   const void *data;       // CONSTANT: the bytes.
   uint32_t first_access;  // First element of its list in `accesses`.
   uint32_t last_access;
-  ls_cpu_stretch span;  // From the first to the last access, if there is one.
+  ls_cpu_stretch span;  // First to last access, if any.
   ls_cpu_place place;   // Assigned by plan.c.
 } ls_cpu_storage;
 
@@ -143,7 +143,7 @@ ls_cpu_share ls_cpu_share_of(const ls_executable *executable, int64_t replicas);
 // ---- stream.c --------------------------------------------------------------
 // Takes over a failure; the compiler keeps its first one.
 void ls_cpu_fail(ls_cpu_compiler *self, ls_status status);
-// Does ls_cpu_fail, and adds the op's name and source position.
+// Fails like ls_cpu_fail, and adds the op's name and source position.
 void ls_cpu_fail_at(ls_cpu_compiler *self, const ls_graph *graph,
                     const ls_node *node, ls_status status);
 static inline bool ls_cpu_failed(const ls_cpu_compiler *self) {

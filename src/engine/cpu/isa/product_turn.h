@@ -8,7 +8,7 @@
 
 #include "engine/cpu/isa/transpose.h"
 
-// Does turn_floats() for 4 values of k.
+// Transposes 4 values of k for transpose_floats.
 LS_INLINE void transpose_four(float *dst, size_t width, const float *src,
                               size_t stride, size_t columns) {
   size_t j = 0;
@@ -21,7 +21,8 @@ LS_INLINE void transpose_four(float *dst, size_t width, const float *src,
   }
 }
 
-// Does turn_floats() for 16 values of k: a cache line of each row of src.
+// Transposes 16 values of k for transpose_floats: a cache line of each row of
+// src.
 LS_INLINE void transpose_line(float *dst, size_t width, const float *src,
                               size_t stride, size_t columns) {
 #if defined(__AVX512F__)

@@ -139,7 +139,7 @@ static void slice_rounded(float *slices, size_t plane, const float *line,
                vi_as_float(round_bf16(vf_load(line + i * channels + c))));
 }
 
-// Does the same as for f32, but takes the second value of each pair first.
+// Adds rounded values as for f32, but the second value of each pair first.
 static void add_rounded(float *sums, const float *x, size_t line, size_t plane,
                         size_t in, const int32_t *places, const float *values,
                         size_t count) {

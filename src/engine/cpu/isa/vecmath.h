@@ -152,13 +152,13 @@ LS_INLINE vf ls_vf_rsqrt(vf x) { return vf_div(vf_set1(1.0f), vf_sqrt(x)); }
 // negative x.
 #define LS_GELU_A 1.59576912f    // 2 sqrt(2 / pi)
 #define LS_GELU_B 0.0713548163f  // A times 0.044715
-// At -10 gelu is -1e-37; beyond, the sigmoid is no normal number. At 10 it is
-// 1.
+// Bound of x: at -10 gelu is -1e-37, and below that the sigmoid is no normal
+// number. At 10 the sigmoid is 1.
 #define LS_GELU_END 10.0f
 
 typedef struct {
-  vf x;         // At least -10.
-  vf near;      // At most 10 too,
+  vf x;         // x, raised to at least -10.
+  vf near;      // x, limited to [-10, 10],
   vf square;    // its square,
   vf s, other;  // s of `near`, and 1 - s.
 } ls_vf_gelu_parts;

@@ -49,7 +49,7 @@ typedef struct ls_kernel_plan {
   // Filled by the prepare function.
   ls_kernel_loop loop;
   const void *params;      // Allocated in the arena.
-  int64_t blocks;          // At least 1. A function of the shapes alone.
+  int64_t blocks;          // At least 1; a function of the shapes alone.
   size_t scratch;          // Bytes per thread.
   uint32_t in_place;       // Bit i: output 0 may be exactly input i,
   uint32_t next_in_place;  // and the same for output 1.

@@ -122,7 +122,7 @@ struct ls_elementwise {
   uint32_t in_size[3];  // Bytes per element.
   uint32_t out_size;
   uint16_t f32_op;   // The op, if the span is that of ls_cpu_spans for f32.
-  ls_dtype half;     // Not NONE: inputs are of this type, computed in f32.
+  ls_dtype half;     // f16 or bf16 of the inputs (computed in f32), else NONE.
   bool out_is_half;  // True if the output is of that type too.
   // Not NULL: writes the result with this table's streaming stores
   // (see below).

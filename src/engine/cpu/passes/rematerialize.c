@@ -50,15 +50,15 @@ typedef struct fate {
   // Row of the gradient that can compute it again; NULL: none.
   const again_row *row;
   uint64_t gradient;
-  uint64_t limit;  // Its first dependent that must stay, or computes again.
+  uint64_t limit;  // First dependent that must stay, or computes again.
   uint64_t giver;  // The node that it waits for and takes y from; 0: none.
   uint64_t taken;  // The y that it takes.
   uint64_t seen;   // Number of the last search that visited it.
   bool fixed;      // Cannot wait: not pure, or fixed by a decision.
   bool stays;      // Cannot wait: a search failed there.
-  bool may_give;   // It is a gradient that could compute an op's result again,
+  bool may_give;   // A gradient that could compute an op's result again,
   bool gives;      // and does so.
-  bool is_given;   // Its gradient computes it again.
+  bool is_given;   // The gradient computes this op's result again.
 } fate;
 
 typedef struct plan {

@@ -27,7 +27,7 @@ enum { BLOCK_WORK = 1 << 19 };
 enum { MANY_BANDS = 4, LARGE_B = 1 << 14, LINE = 16 };
 
 typedef struct matmul_params {
-  ls_cpu_product product;  // Its arrays are set per call.
+  ls_cpu_product product;  // Arrays are set per call.
   ls_cpu_product_fn *run;
   ls_dtype dtype;
   int64_t batch;

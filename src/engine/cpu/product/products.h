@@ -29,7 +29,7 @@ typedef struct ls_cpu_products {
   bool mean;
   // Ascending. Replicas in no part contribute nothing.
   ls_cpu_product_part *parts;
-  uint32_t num_parts;  // At least one.
+  uint32_t num_parts;  // At least 1.
 } ls_cpu_products;
 
 // Fills in the plan. The kernel's inputs are, for each part, all left operands

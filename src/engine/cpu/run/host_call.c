@@ -35,7 +35,7 @@ static void record_done(ls_host_call *call, ls_status status) {
       (void *)((char *)call->engine - offsetof(ls_cpu_host_record, engine));
   const ls_cpu_host *host = record->host;
   if (__atomic_exchange_n(&record->is_done, true, __ATOMIC_ACQ_REL)) {
-    ls_status_free(status);  // Only the first of several calls counts.
+    ls_status_free(status);  // Ignores all calls but the first.
     return;
   }
   if (ls_status_is_ok(status) && host->kernel->take == NULL)

@@ -36,7 +36,7 @@ typedef enum ls_cpu_event_kind {
   LS_CPU_EVENT_NONE,
   LS_CPU_EVENT_STEP,  // A run began; from: low bits of its step.
   LS_CPU_EVENT_RUN,   // A stream ran and parked, or ended.
-  LS_CPU_EVENT_HOST,  // It started a host call at `from`.
+  LS_CPU_EVENT_HOST,  // A stream started a host call at `from`.
 } ls_cpu_event_kind;
 
 enum { LS_CPU_EVENTS = 32, LS_CPU_MAIN = -1 };
@@ -127,7 +127,7 @@ struct ls_instance {
   ls_buffer **buffers;  // Retained; see rebind in engine/backend.h.
   ls_cpu_worker *workers;
   int num_workers;
-  ls_cpu_team team;  // With scratch that the instance owns.
+  ls_cpu_team team;  // The thread team; the instance owns its scratch.
   char *shared, *frames, *spares;
   size_t frame_stride;
 

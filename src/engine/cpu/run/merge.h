@@ -30,7 +30,7 @@ typedef struct ls_cpu_step {
 } ls_cpu_step;
 
 typedef struct ls_cpu_merge {
-  int32_t replicas;     // At least 2.
+  int32_t replicas;     // Number of replicas, at least 2.
   ls_cpu_step widen;    // Converts 16-bit floats to f32 before they are added.
   ls_cpu_step combine;  // Adds two subtrees.
   ls_cpu_step scale;    // Mean: multiplies by `reciprocal`.

@@ -43,7 +43,7 @@ struct ls_cpu_chains {
   void (*run)(const ls_chain_stage *stages, char *const *slots, int64_t count);
   ls_chain_stage_fn *load, *keep, *store, *store_last;
   ls_chain_stage_fn *unary[LS_OP_COUNT];
-  // By the source of the second operand; [1]: it is on the left.
+  // Stages [op][second operand is on the left][source of the second operand].
   ls_chain_stage_fn *binary[LS_OP_COUNT][2][LS_CHAIN_SOURCES];
   // A product with one operand, followed by an operation with another.
   ls_chain_stage_fn *product[LS_CHAIN_ENDS][LS_CHAIN_SOURCES][LS_CHAIN_SOURCES];

@@ -52,7 +52,7 @@ void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,
   char *slots[LS_FUSED_SLOTS];
   uint32_t n = 0;
   for (uint32_t i = 0; i < self->num_in; ++i)
-    slots[n++] = (char *)(uintptr_t)call->in[i];  // Only read.
+    slots[n++] = (char *)(uintptr_t)call->in[i];  // Inputs are only read.
   for (uint32_t i = 0; i < self->num_out - self->num_streamed; ++i)
     slots[n++] = call->out[i];
   const uint32_t num_arrays = n;

@@ -18,7 +18,7 @@ typedef struct padding {
 typedef struct pad_params {
   int64_t count;
   size_t element;
-  int64_t run, row_size;  // In elements.
+  int64_t run, row_size;  // Sizes in elements.
   padding row;
   int32_t num_outer;
   padding outer[LS_MAX_RANK];

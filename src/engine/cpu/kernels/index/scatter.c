@@ -25,7 +25,7 @@ struct scatter_params {
   int64_t outers;       // Outers of a block, if it owns whole ones.
   size_t element;
   ls_dtype index, half;
-  ls_elementwise combine;  // No span: the update is copied.
+  ls_elementwise combine;  // Without a span the update is copied.
   apply apply;
 };
 

@@ -26,8 +26,9 @@ typedef struct ls_batch_lines {
   double epsilon;
   int64_t rows, channels;
   int64_t repeat, lines, width;  // `width` is the number of elements of a line.
-  int64_t tile, tiles;           // In columns.
-  int64_t run, chunk, chunks;    // In lines.
+  int64_t tile, tiles;           // Columns of a tile; number of tiles.
+  int64_t run, chunk, chunks;    // Lines of a run and of a chunk; number of
+                                 // chunks.
   int64_t units, units_per_block;
 } ls_batch_lines;
 

@@ -20,7 +20,7 @@ typedef struct rows_params {
   const ls_cpu_norms *norms;
   ls_dtype dtype;  // Type of x; `wide` is that of scale and offset.
   ls_dtype wide;
-  ls_cpu_row_norm norm;  // Its arrays are set per call.
+  ls_cpu_row_norm norm;  // Arrays are set per call.
   bool again;            // The gradient computes y again too, as output 1.
   int64_t rows, columns, rows_per_block;
   int64_t group;  // Rows widened at a time.

@@ -18,7 +18,7 @@ typedef enum random_kind { UNIFORM, NORMAL, TRUNCATED, BITS } random_kind;
 
 typedef struct random_params {
   int64_t count;
-  int64_t width, rows_per_block;  // With a key per example: elements of a row.
+  int64_t width, rows_per_block;  // Elements of a row that has its own key.
   ls_draw draw;
   random_kind kind;
   ls_dtype dtype;
