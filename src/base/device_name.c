@@ -20,14 +20,14 @@ static const ls_device_parts nothing = {
     .replica = LS_LEFT_OUT, .task = LS_LEFT_OUT, .index = LS_LEFT_OUT};
 
 // ---- Parsing ---------------------------------------------------------------
-static ls_status parse_number(const char *name, const char *what,
+static ls_status parse_number(const char *name, const char *noun,
                               const char *text, int *out_number) {
   *out_number = LS_LEFT_OUT;
   if (strcmp(text, "*") == 0) return ls_ok();
   char *end = NULL;
   const long number = strtol(text, &end, 10);
   if (!isdigit((unsigned char)text[0]) || *end != '\0' || number > 1 << 30)
-    return ls_invalid_argument("device '%s': %s '%s' is no number", name, what,
+    return ls_invalid_argument("device '%s': %s '%s' is no number", name, noun,
                                text);
   *out_number = (int)number;
   return ls_ok();
@@ -58,11 +58,11 @@ static ls_status device_name_set_type(const char *name, const char *type,
                        : parse_number(name, "index", index, &out->index);
 }
 
-static ls_status refuse_empty(const char *name, const char *what,
+static ls_status refuse_empty(const char *name, const char *noun,
                               const char *example) {
   return ls_invalid_argument("device '%.80s' has an empty %s: write one, as in "
                              "'%s', or leave it out",
-                             name, what, example);
+                             name, noun, example);
 }
 
 // Stores the type of "/device:TYPE:i": cpu and gpu are raised to capitals,
@@ -88,10 +88,10 @@ typedef struct attributes {
   bool job, replica, task;
 } attributes;
 
-static ls_status note_attribute(const char *name, const char *what, bool *has) {
+static ls_status note_attribute(const char *name, const char *noun, bool *has) {
   if (*has)
     return ls_invalid_argument("device '%s' names two %ss: leave one out", name,
-                               what);
+                               noun);
   *has = true;
   return ls_ok();
 }

@@ -145,14 +145,14 @@ void ls_span_end(ls_runtime *runtime, const ls_span *span) {
 }
 
 // ---- Waits -----------------------------------------------------------------
-void ls_wait_end(ls_runtime *runtime, ls_wait what, int64_t began) {
+void ls_wait_end(ls_runtime *runtime, ls_wait kind, int64_t began) {
   static const char *const names[LS_WAITS] = {"host", "ranks", "variables"};
-  __atomic_fetch_add(&runtime->waited[what], ls_runtime_now(runtime) - began,
+  __atomic_fetch_add(&runtime->waited[kind], ls_runtime_now(runtime) - began,
                      __ATOMIC_RELAXED);
   if (__atomic_load_n(&runtime->trace, __ATOMIC_ACQUIRE) != NULL)
     ls_span_end(
         runtime,
-        &(ls_span){.kind = "wait", .name = names[what], .began = began});
+        &(ls_span){.kind = "wait", .name = names[kind], .began = began});
 }
 
 // ---- Traces ----------------------------------------------------------------

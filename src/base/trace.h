@@ -54,11 +54,11 @@ void ls_span_end(ls_runtime *runtime, const ls_span *span);
 // ---- Waits -----------------------------------------------------------------
 // Records a run's wait since `began` (runtime's clock): as a span "wait", and
 // in the runtime's total, which is kept without a trace, too.
-void ls_wait_end(ls_runtime *runtime, ls_wait what, int64_t began);
+void ls_wait_end(ls_runtime *runtime, ls_wait kind, int64_t began);
 // Returns the total nanoseconds of waits.
 static inline int64_t ls_runtime_waited(const ls_runtime *runtime,
-                                        ls_wait what) {
-  return __atomic_load_n(&runtime->waited[what], __ATOMIC_RELAXED);
+                                        ls_wait kind) {
+  return __atomic_load_n(&runtime->waited[kind], __ATOMIC_RELAXED);
 }
 
 // ---- Traces ----------------------------------------------------------------

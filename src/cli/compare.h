@@ -37,7 +37,7 @@ ls_status cli_compare_files(const ls_saved_file *a, const ls_saved_file *b,
 
 // Prints a line for each member in which two JSON objects differ; with `json` a
 // line of JSON: the object, the member, both values, null for a missing one.
-void cli_compare_members(const char *what, const char *a, const char *b,
+void cli_compare_members(const char *title, const char *a, const char *b,
                          bool json);
 // Prints differences of the run identities of two checkpoints and, with
 // `states`, of their states.

@@ -16,11 +16,11 @@ static const char *cut_mark(size_t size) {
 }
 
 // Prints a difference as JSON; a side without the member is NULL.
-static void print_member_json(const char *what, const char *key,
+static void print_member_json(const char *title, const char *key,
                               const cli_member *one, const cli_member *other) {
   const cli_member *const both[] = {one, other};
   printf("{\"in\":");
-  cli_print_json(what);
+  cli_print_json(title);
   printf(",\"member\":");
   cli_print_json(key);
   printf(",\"values\":[");
@@ -33,23 +33,24 @@ static void print_member_json(const char *what, const char *key,
   printf("]}\n");
 }
 
-static void print_member_text(const char *what, const char *key,
+static void print_member_text(const char *title, const char *key,
                               const cli_member *one, const cli_member *other) {
   if (one == NULL || other == NULL)
-    printf("%s %s: only in the %s\n", what, key,
+    printf("%s %s: only in the %s\n", title, key,
            other == NULL ? "first" : "second");
   else
-    printf("%s %s: %.*s%s and %.*s%s\n", what, key, shown_size(one->value_size),
-           one->value, cut_mark(one->value_size), shown_size(other->value_size),
-           other->value, cut_mark(other->value_size));
+    printf("%s %s: %.*s%s and %.*s%s\n", title, key,
+           shown_size(one->value_size), one->value, cut_mark(one->value_size),
+           shown_size(other->value_size), other->value,
+           cut_mark(other->value_size));
 }
 
-typedef void (*member_printer)(const char *what, const char *key,
+typedef void (*member_printer)(const char *title, const char *key,
                                const cli_member *one, const cli_member *other);
 
 // Prints lines of `what`, recursing into members that are objects on both
 // sides.
-static void compare_members(const char *what, const char *a, const char *b,
+static void compare_members(const char *title, const char *a, const char *b,
                             int depth, member_printer print) {
   enum { DEEPEST = 8 };
   cli_member one, other;
@@ -59,37 +60,37 @@ static void compare_members(const char *what, const char *a, const char *b,
     // The file's own checksum differs whenever its content does.
     if (depth == 1 && strcmp(key, "crc32c") == 0) continue;
     if (!cli_json_find(b, key, &other)) {
-      print(what, key, &one, NULL);
+      print(title, key, &one, NULL);
     } else if (one.value_size == other.value_size &&
                memcmp(one.value, other.value, one.value_size) == 0) {
       continue;
     } else if (*one.value == '{' && *other.value == '{' && depth < DEEPEST) {
       char inner[400];
-      snprintf(inner, sizeof(inner), "%s %s", what, key);
+      snprintf(inner, sizeof(inner), "%s %s", title, key);
       compare_members(inner, one.value, other.value, depth + 1, print);
     } else {
-      print(what, key, &one, &other);
+      print(title, key, &one, &other);
     }
   }
   for (const char *at = b; cli_json_next(&at, &other);) {
     snprintf(key, sizeof(key), "%.*s", (int)other.key_size, other.key);
-    if (!cli_json_find(a, key, &one)) print(what, key, NULL, &other);
+    if (!cli_json_find(a, key, &one)) print(title, key, NULL, &other);
   }
 }
 
-void cli_compare_members(const char *what, const char *a, const char *b,
+void cli_compare_members(const char *title, const char *a, const char *b,
                          bool json) {
-  compare_members(what, a, b, 1, json ? print_member_json : print_member_text);
+  compare_members(title, a, b, 1, json ? print_member_json : print_member_text);
 }
 
-static ls_status compare_records(const char *what, const ls_record *a,
+static ls_status compare_records(const char *title, const ls_record *a,
                                  const ls_record *b, bool json) {
   CLI_OWN(text, one) = NULL;
   CLI_OWN(text, other) = NULL;
   size_t size = 0;
   LS_RETURN_IF_ERROR(ls_record_to_text(a, &one, &size));
   LS_RETURN_IF_ERROR(ls_record_to_text(b, &other, &size));
-  cli_compare_members(what, one, other, json);
+  cli_compare_members(title, one, other, json);
   return ls_ok();
 }
 

@@ -219,13 +219,13 @@ static ls_status compare_metrics(comparing *c) {
 
 // ---- Checkpoints -----------------------------------------------------------
 static ls_status compare_values(comparing *c, const ls_saved_file *a,
-                                const ls_saved_file *b, const char *what) {
+                                const ls_saved_file *b, const char *title) {
   enum { MOST_NAMED = 8 };
   static const cli_words all;
   char heading[80];
   size_t different = 0;
   snprintf(heading, sizeof(heading),
-           c->json ? "{\"different\":\"%s\"}" : "%s differs:", what);
+           c->json ? "{\"different\":\"%s\"}" : "%s differs:", title);
   LS_RETURN_IF_ERROR(cli_compare_files(
       a, b,
       &(cli_compare_options){.only = &all,
@@ -248,13 +248,13 @@ static ls_status open_step(const char *folder, int64_t step,
 static ls_status compare_step(comparing *c, int64_t step) {
   CLI_OWN(ls_saved_file, a) = NULL;
   CLI_OWN(ls_saved_file, b) = NULL;
-  char what[64];
-  snprintf(what, sizeof(what), "checkpoint of step %lld", (long long)step);
+  char title[64];
+  snprintf(title, sizeof(title), "checkpoint of step %lld", (long long)step);
   LS_RETURN_IF_ERROR(open_step(c->folders[0], step, &a));
   LS_RETURN_IF_ERROR(open_step(c->folders[1], step, &b));
   if (c->checkpoints == 0)
     LS_RETURN_IF_ERROR(cli_compare_notes(a, b, false, c->json));
-  return compare_values(c, a, b, what);
+  return compare_values(c, a, b, title);
 }
 
 // Compares checkpoints that both runs have, up to the first that differs.

@@ -90,21 +90,21 @@ static void batch_help(void *user, int worker, int64_t begin, int64_t end) {
   (void)worker;
   shared_work *shared = user;
   const batch_work *work = shared->work;
-  ls_work *of = work->fetch->work;
+  ls_work *pipeline = work->fetch->work;
   const size_t first = (size_t)begin * SHARED_ROWS;
   const size_t last = (size_t)end * SHARED_ROWS;
-  ls_fetch *fetch = ls_work_take_fetch(of);
+  ls_fetch *fetch = ls_work_take_fetch(pipeline);
   ls_status status = fetch == NULL ? ls_out_of_memory() : ls_ok();
   if (fetch != NULL) {
     fetch->epoch = work->fetch->epoch;
     status =
         read_some(work, fetch, first, last < work->count ? last : work->count);
   }
-  ls_work_give_fetch(of, fetch);
+  ls_work_give_fetch(pipeline, fetch);
   if (ls_status_is_ok(status)) return;
-  ls_mutex_lock(&of->lock);
+  ls_mutex_lock(&pipeline->lock);
   shared->status = ls_status_join(shared->status, status);
-  ls_mutex_unlock(&of->lock);
+  ls_mutex_unlock(&pipeline->lock);
 }
 
 // Returns true if compute threads have read the batch's rows.

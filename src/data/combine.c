@@ -85,18 +85,18 @@ static const ls_dataset_class concatenate_rows_class = {
 static ls_status merge_leaf(ls_leaf_spec *leaf, const ls_leaf_spec *other,
                             size_t at, const char *name) {
   ls_shape *shape = &leaf->type.shape;
-  const ls_shape *theirs = &other->type.shape;
-  const bool ranks = shape->rank >= 0 && theirs->rank >= 0;
+  const ls_shape *other_shape = &other->type.shape;
+  const bool ranks = shape->rank >= 0 && other_shape->rank >= 0;
   if (leaf->type.dtype != other->type.dtype || leaf->kind != other->kind ||
-      (ranks && shape->rank != theirs->rank))
+      (ranks && shape->rank != other_shape->rank))
     return ls_invalid_argument(
         "%s needs data sets of one kind: leaf %zu is %s in the first and %s in "
         "another",
         name, at, LS_SHAPE_TEXT(leaf->type.dtype, *shape),
-        LS_SHAPE_TEXT(other->type.dtype, *theirs));
+        LS_SHAPE_TEXT(other->type.dtype, *other_shape));
   if (!ranks) *shape = (ls_shape){.rank = LS_UNKNOWN_RANK};
   for (int k = 0; k < shape->rank; ++k) {
-    if (shape->dim[k] != theirs->dim[k]) shape->dim[k] = LS_UNKNOWN_DIM;
+    if (shape->dim[k] != other_shape->dim[k]) shape->dim[k] = LS_UNKNOWN_DIM;
   }
   return ls_ok();
 }

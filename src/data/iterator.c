@@ -103,10 +103,10 @@ static ls_status choose_prefetch(ls_iterator *self, ls_opt wanted) {
   if (wanted.set && (wanted.value < 0 || wanted.value > 1 << 20))
     return ls_invalid_argument("%lld elements ahead: 0 to %d are possible",
                                wanted.value, 1 << 20);
-  const int64_t said = find_prefetch(self->dataset);
-  self->prefetch = said >= 0 ? said : DEFAULT_PREFETCH;
+  const int64_t prefetch = find_prefetch(self->dataset);
+  self->prefetch = prefetch >= 0 ? prefetch : DEFAULT_PREFETCH;
   if (wanted.set) self->prefetch = wanted.value;
-  self->may_grow = said < 0 && !wanted.set;
+  self->may_grow = prefetch < 0 && !wanted.set;
   if (self->work.threads == NULL) self->prefetch = 0;
   self->anchor_every = self->prefetch > LEAST_ANCHOR_DISTANCE
                            ? self->prefetch

@@ -92,13 +92,14 @@ static ls_status get_mapped(const ls_dataset *dataset, ls_fetch *fetch,
 static const size_t most_bytes = 128 << 10;
 
 // Copies row `row` to or from the arrays of an element.
-static void move_row(const ls_dataset *of, ls_nest element, void *const *rows,
-                     size_t row, bool to_rows, ls_nest *leaves) {
-  ls_nest_flatten(element, leaves, of->num_leaves);
-  for (size_t i = 0; i < of->num_leaves; ++i) {
-    char *at = (char *)rows[i] + row * of->row_sizes[i];
+static void move_row(const ls_dataset *dataset, ls_nest element,
+                     void *const *rows, size_t row, bool to_rows,
+                     ls_nest *leaves) {
+  ls_nest_flatten(element, leaves, dataset->num_leaves);
+  for (size_t i = 0; i < dataset->num_leaves; ++i) {
+    char *at = (char *)rows[i] + row * dataset->row_sizes[i];
     char *data = ls_array_mutable_data(ls_nest_as_array(leaves[i]));
-    memcpy(to_rows ? at : data, to_rows ? data : at, of->row_sizes[i]);
+    memcpy(to_rows ? at : data, to_rows ? data : at, dataset->row_sizes[i]);
   }
 }
 

@@ -65,9 +65,9 @@ static void put_kind(writer *w, const char *kind) {
 }
 
 // Writes an event of kind "M".
-static void write_name(writer *w, const char *what, int64_t thread,
+static void write_name(writer *w, const char *kind, int64_t thread,
                        const char *name) {
-  begin_event(w, "M", what, thread);
+  begin_event(w, "M", kind, thread);
   ls_json_key(&w->json, "args");
   ls_json_begin(&w->json, '{');
   ls_json_key(&w->json, "name");

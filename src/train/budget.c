@@ -39,8 +39,8 @@ static ls_opt slowest_rank(const ls_runtime *runtime, const ls_budget *budget) {
 }
 
 static double since(const ls_runtime *runtime, const ls_budget *budget,
-                    ls_wait what) {
-  return (double)(ls_runtime_waited(runtime, what) - budget->waited[what]) *
+                    ls_wait kind) {
+  return (double)(ls_runtime_waited(runtime, kind) - budget->waited[kind]) *
          1e-9;
 }
 

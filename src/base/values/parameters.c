@@ -104,12 +104,12 @@ static ls_nest pack(const binding *b) {
   size_t count = p->count;
   if (p->variadic) {
     const size_t given = ls_nest_count(b->args);
-    const size_t more = given > p->count ? given - p->count : 0;
-    LS_OWN_ARRAY(b->allocator, ls_nest, items, more + 1);
+    const size_t extra = given > p->count ? given - p->count : 0;
+    LS_OWN_ARRAY(b->allocator, ls_nest, items, extra + 1);
     if (items == NULL) return ls_fail(ls_out_of_memory());
-    for (size_t i = 0; i < more; ++i)
+    for (size_t i = 0; i < extra; ++i)
       items[i] = ls_nest_retain(ls_nest_item(b->args, p->count + i));
-    b->items[count++] = ls_nest_sequence(LS_KIND_LIST, items, more);
+    b->items[count++] = ls_nest_sequence(LS_KIND_LIST, items, extra);
   }
   if (p->any_names) {
     for (size_t i = 0; i < b->num_rest; ++i)

@@ -107,8 +107,8 @@ static ls_status read_through(const data_flags *flags, int64_t size,
 }
 
 // ---- Printing --------------------------------------------------------------
-static double rate(double what, double seconds) {
-  return seconds > 0 ? what / seconds : 0;
+static double rate(double amount, double seconds) {
+  return seconds > 0 ? amount / seconds : 0;
 }
 
 static void print_rates(const reading *read) {

@@ -41,14 +41,14 @@ const char *cli_full_data(const char *data, char *buffer) {
 }
 
 // ---- Data without files ----------------------------------------------------
-static ls_status check_alone(const cli_data *data, const char *what) {
+static ls_status check_alone(const cli_data *data, const char *noun) {
   const char *flag = data->test[0] != '\0'                      ? "test"
                      : data->split != 0                         ? "split"
                      : data->features[0] != '\0' && !data->kept ? "features"
                                                                 : NULL;
   if (flag == NULL) return ls_ok();
   return ls_invalid_argument("--%s cannot be given with --data %s, %s", flag,
-                             data->data, what);
+                             data->data, noun);
 }
 
 static ls_status open_synthetic(const cli_data *data, const ls_model_type *type,

@@ -196,11 +196,11 @@ ls_status ls_anchors_go_to(ls_anchors *anchors, int64_t at) {
     LS_RETURN_IF_ERROR(ls_stage_restore(anchors->input, place->record));
     anchors->read = place->at;
   }
-  const int64_t more = at - anchors->read;
-  if (more < 0)
+  const int64_t left = at - anchors->read;
+  if (left < 0)
     return ls_invalid_argument("the position's element %lld is after %lld",
                                (long long)at, (long long)anchors->read);
-  if (more > 0) LS_RETURN_IF_ERROR(ls_stage_skip(anchors->input, more));
+  if (left > 0) LS_RETURN_IF_ERROR(ls_stage_skip(anchors->input, left));
   anchors->read = at;
   return ls_ok();
 }

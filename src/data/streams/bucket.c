@@ -57,12 +57,12 @@ static const ls_array *find_leaf(ls_nest nest, int *leaf) {
   return NULL;
 }
 
-static ls_status bucket_choose(const bucket_dataset *of, ls_nest element,
+static ls_status bucket_choose(const bucket_dataset *dataset, ls_nest element,
                                size_t *out_bucket) {
-  int leaf = of->leaf;
+  int leaf = dataset->leaf;
   int64_t length = -1;
-  if (of->length != NULL) {
-    length = of->length(element, of->user->user);
+  if (dataset->length != NULL) {
+    length = dataset->length(element, dataset->user->user);
   } else {
     const ls_array *array = find_leaf(element, &leaf);
     if (array != NULL && ls_array_shape(array).rank > 0)
@@ -72,7 +72,8 @@ static ls_status bucket_choose(const bucket_dataset *of, ls_nest element,
     return ls_invalid_argument("bucket: the length of an element is %lld",
                                (long long)length);
   size_t bucket = 0;
-  while (bucket + 1 < of->num_buckets && length >= of->boundaries[bucket])
+  while (bucket + 1 < dataset->num_buckets &&
+         length >= dataset->boundaries[bucket])
     ++bucket;
   *out_bucket = bucket;
   return ls_ok();
@@ -119,10 +120,10 @@ static void clear(bucket_stage *self, waiting *slot) {
 
 static ls_status bucket_give(bucket_stage *self, size_t bucket,
                              ls_nest *element) {
-  const bucket_dataset *of = bucket_of(self);
+  const bucket_dataset *dataset = bucket_of(self);
   waiting *slot = &self->buckets[bucket];
-  ls_batch_dataset batch = of->batch;
-  batch.options.size = of->sizes[bucket];
+  ls_batch_dataset batch = dataset->batch;
+  batch.options.size = dataset->sizes[bucket];
   const ls_status status =
       ls_batch_stack(&batch, slot->elements, slot->count, slot->ids, element);
   clear(self, slot);
@@ -132,7 +133,7 @@ static ls_status bucket_give(bucket_stage *self, size_t bucket,
 
 static ls_status bucket_next(ls_stage *stage, ls_nest *element) {
   bucket_stage *self = (bucket_stage *)stage;
-  const bucket_dataset *of = bucket_of(self);
+  const bucket_dataset *dataset = bucket_of(self);
   while (!self->anchors.ended) {
     size_t bucket = 0;
     LS_RETURN_IF_ERROR(ls_anchors_keep(&self->anchors));
@@ -143,11 +144,11 @@ static ls_status bucket_next(ls_stage *stage, ls_nest *element) {
     }
     if (ls_status_is_ok(status)) status = bucket_put(self, &bucket);
     if (!ls_status_is_ok(status)) return status;
-    if ((int64_t)self->buckets[bucket].count == of->sizes[bucket])
+    if ((int64_t)self->buckets[bucket].count == dataset->sizes[bucket])
       return bucket_give(self, bucket, element);
   }
-  const bool drops = of->batch.options.remainder == LS_REMAINDER_DROP;
-  for (size_t i = 0; i < of->num_buckets && !drops; ++i)
+  const bool drops = dataset->batch.options.remainder == LS_REMAINDER_DROP;
+  for (size_t i = 0; i < dataset->num_buckets && !drops; ++i)
     if (self->buckets[i].count > 0) return bucket_give(self, i, element);
   return ls_out_of_range("no elements are left for a batch");
 }

@@ -146,11 +146,11 @@ ls_status ls_cache_file_build(ls_runtime *runtime, const char *path,
 }
 
 // ---- Opening ---------------------------------------------------------------
-static ls_status damaged(const char *path, const char *what) {
+static ls_status damaged(const char *path, const char *problem) {
   return LS_STATUS(LS_DATA_LOSS,
                    "the cache file '%s' is damaged: %s; remove it, and it is "
                    "made again",
-                   path, what);
+                   path, problem);
 }
 
 static ls_status read_index(ls_cache_file *self, const header *head) {

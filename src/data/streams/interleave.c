@@ -58,18 +58,19 @@ static void free_slots(interleave_stage *self) {
 // ---- Slots -----------------------------------------------------------------
 // Calls the function with the element, and opens the data set it returns.
 static ls_status open_inner(interleave_stage *self, slot *opened) {
-  const interleave *of = interleave_of(self);
+  const interleave *dataset = interleave_of(self);
   ls_work *work = self->stage.work;
   const ls_map_call call =
-      ls_map_call_make(work->seed, of->options.stream, self->stage.epoch,
+      ls_map_call_make(work->seed, dataset->options.stream, self->stage.epoch,
                        ls_stage_id(self->stage.inputs[0]));
   ls_runtime_begin_callback(work->runtime);
-  opened->dataset = of->options.call(self->outer, &call, of->options.user);
+  opened->dataset =
+      dataset->options.call(self->outer, &call, dataset->options.user);
   ls_runtime_end_callback(work->runtime);
   if (opened->dataset == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_status_annotate(
       ls_dataset_status(opened->dataset), "%s '%s' of element %lld",
-      self->stage.dataset->kind->name, of->name, (long long)call.id));
+      self->stage.dataset->kind->name, dataset->name, (long long)call.id));
   LS_RETURN_IF_ERROR(
       ls_stage_open_inner(opened->dataset, &self->stage, &opened->stage));
   return ls_stage_restart(opened->stage, self->stage.epoch);
@@ -96,8 +97,8 @@ static void interleave_go_on(interleave_stage *self) {
 
 static ls_status interleave_next(ls_stage *stage, ls_nest *element) {
   interleave_stage *self = (interleave_stage *)stage;
-  const interleave *of = interleave_of(self);
-  for (int64_t free = 0; free < of->options.cycle;) {
+  const interleave *dataset = interleave_of(self);
+  for (int64_t free = 0; free < dataset->options.cycle;) {
     slot *current = &self->slots[self->at];
     ls_status status = ls_ok();
     if (current->stage == NULL && !self->ended) {
@@ -119,7 +120,7 @@ static ls_status interleave_next(ls_stage *stage, ls_nest *element) {
       continue;
     }
     self->id = ls_stage_id(current->stage);
-    if (++self->turn >= of->options.block) interleave_go_on(self);
+    if (++self->turn >= dataset->options.block) interleave_go_on(self);
     return ls_status_is_ok(status)
                ? ls_dataset_check_element(stage->dataset, *element)
                : status;

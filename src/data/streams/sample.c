@@ -30,24 +30,24 @@ static const sample *sample_of(const ls_stage *stage) {
 // ended: a function of seeds, epoch and position. Returns the number of inputs
 // if all have ended.
 static size_t sample_choose(const sample_stage *self) {
-  const sample *of = sample_of(&self->stage);
+  const sample *dataset = sample_of(&self->stage);
   const size_t count = self->stage.num_inputs;
   double total = 0;
   size_t last = count;
   for (size_t i = 0; i < count; ++i)
-    if (!self->gone[i]) total += of->weights[i];
+    if (!self->gone[i]) total += dataset->weights[i];
   uint32_t bits[4];
   ls_random_bits(&(ls_random_key){.seed = self->stage.work->seed,
-                                  .stream = of->seed,
+                                  .stream = dataset->seed,
                                   .step = (uint64_t)self->stage.epoch,
                                   .id = (uint64_t)self->position},
                  0, bits);
   double left = ls_random_uniform_f64(bits[0], bits[1]) * total;
   for (size_t i = 0; i < count; ++i) {
-    if (self->gone[i] || !(of->weights[i] > 0)) continue;
+    if (self->gone[i] || !(dataset->weights[i] > 0)) continue;
     last = i;
-    if (left < of->weights[i]) break;
-    left -= of->weights[i];
+    if (left < dataset->weights[i]) break;
+    left -= dataset->weights[i];
   }
   return last;
 }

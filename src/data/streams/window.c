@@ -76,9 +76,9 @@ static void drop_before(window_stage *self, int64_t number) {
 
 // Reads the elements of the window, or up to the end.
 static ls_status read_window(window_stage *self) {
-  const window *of = window_of(&self->stage);
+  const window *dataset = window_of(&self->stage);
   ls_anchors *anchors = &self->anchors;
-  while (!anchors->ended && anchors->read < self->first + of->span) {
+  while (!anchors->ended && anchors->read < self->first + dataset->span) {
     LS_RETURN_IF_ERROR(ls_anchors_keep(anchors));
     held *item = item_of(self, anchors->read);
     ls_status status = ls_anchors_read(anchors, &item->element);
@@ -93,27 +93,29 @@ static ls_status read_window(window_stage *self) {
 
 static ls_status stack_window(window_stage *self, size_t count,
                               ls_nest *element) {
-  const window *of = window_of(&self->stage);
+  const window *dataset = window_of(&self->stage);
   ls_allocator *allocator = self->stage.work->allocator;
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, elements, count);
   for (size_t i = 0; i < count; ++i) {
     const held *item =
-        item_of(self, self->first + (int64_t)i * of->options.stride);
+        item_of(self, self->first + (int64_t)i * dataset->options.stride);
     LS_RETURN_IF_ERROR(ls_status_clone(item->status));
     elements[i] = item->element;
   }
-  return ls_batch_stack(&of->batch, elements, count, NULL, element);
+  return ls_batch_stack(&dataset->batch, elements, count, NULL, element);
 }
 
 static ls_status window_next(ls_stage *stage, ls_nest *element) {
   window_stage *self = (window_stage *)stage;
-  const window *of = window_of(stage);
+  const window *dataset = window_of(stage);
   LS_RETURN_IF_ERROR(read_window(self));
-  const size_t count = window_count_of(of, self->first, self->anchors.read);
-  if (count == 0 || (of->options.drop && count < (size_t)of->options.size))
+  const size_t count =
+      window_count_of(dataset, self->first, self->anchors.read);
+  if (count == 0 ||
+      (dataset->options.drop && count < (size_t)dataset->options.size))
     return ls_out_of_range("no elements are left for a window");
   const ls_status status = stack_window(self, count, element);
-  self->first += of->options.shift;
+  self->first += dataset->options.shift;
   ++self->given;
   drop_before(self, self->first);
   return status;

@@ -130,13 +130,13 @@ void ls_features_describe(const ls_features *features, ls_text *text) {
 
 // ---- Numbers ---------------------------------------------------------------
 static ls_status wrong(const feature *self, const ls_record_place *place,
-                       const char *what, long long found, long long wanted) {
+                       const char *noun, long long found, long long wanted) {
   return ls_invalid_argument(
       "'%s' record %lld at byte %lld: feature '%s', read as %s, has %lld %s, "
       "expected %lld",
       place->file, (long long)place->record, (long long)place->offset,
       self->wanted.name, LS_SHAPE_TEXT(self->wanted.dtype, self->wanted.shape),
-      found, what, wanted);
+      found, noun, wanted);
 }
 
 // Stores an integer; returns false if it is out of bounds.

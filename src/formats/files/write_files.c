@@ -8,8 +8,8 @@
 #include "io/zip.h"
 #include "lockstep/files.h"
 
-static ls_status no_array(const char *what, const char *key) {
-  return ls_invalid_argument("item '%s' of %s is no array", key, what);
+static ls_status no_array(const char *noun, const char *key) {
+  return ls_invalid_argument("item '%s' of %s is no array", key, noun);
 }
 
 // ---- npy and npz -----------------------------------------------------------

@@ -251,10 +251,10 @@ static size_t lines_until(const char *text, int64_t step) {
   for (;;) {
     const size_t size = strcspn(at, "\n");
     if (at[size] == '\0' || strncmp(at, head, sizeof(head) - 1) != 0) break;
-    const long long of = strtoll(at + sizeof(head) - 1, NULL, 10);
+    const long long line_step = strtoll(at + sizeof(head) - 1, NULL, 10);
     if (test != NULL && test <= at) test = strstr(at, key);
     const bool tested = test != NULL && test < at + size;
-    if (of > step || (of == step && tested)) break;
+    if (line_step > step || (line_step == step && tested)) break;
     at += size + 1;
   }
   return (size_t)(at - text);

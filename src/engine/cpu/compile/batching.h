@@ -108,12 +108,13 @@ void ls_cpu_merge_batched(ls_cpu_classes *self, uint32_t m);
 // subtree. Returns a storage that begins with the sum, in the type of the
 // additions in `steps`.
 uint32_t ls_cpu_merge_range(ls_cpu_classes *self, uint32_t m,
-                            const ls_cpu_range *of, const ls_cpu_merge *steps);
+                            const ls_cpu_range *range,
+                            const ls_cpu_merge *steps);
 // Emits merge `m` of these replicas, addition by addition, to `result`; returns
 // the storage of its stack.
 uint32_t ls_cpu_merge_steps(ls_cpu_classes *self, uint32_t m,
-                            const ls_cpu_range *of, const ls_cpu_merge *steps,
-                            uint32_t result);
+                            const ls_cpu_range *range,
+                            const ls_cpu_merge *steps, uint32_t result);
 
 // ---- batching_ranks.c ------------------------------------------------------
 // Emits merge `m` over the replicas of all ranks, to `result`.

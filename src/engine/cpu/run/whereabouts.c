@@ -250,10 +250,10 @@ static void print_merges(const ls_instance *self, const ls_cpu_launch *launch,
 static void print_event(const ls_instance *self, const ls_cpu_event *event,
                         ls_text *text) {
   const uint64_t path = LS_CPU_SEEN(event->path);
-  const uint64_t who = LS_CPU_SEEN(event->who);
+  const uint64_t stream = LS_CPU_SEEN(event->who);
   const uint32_t from = (uint32_t)(path >> 32), target = (uint32_t)path;
-  const int32_t replica = (int32_t)(uint32_t)who;
-  const ls_cpu_event_kind kind = (ls_cpu_event_kind)(who >> 32);
+  const int32_t replica = (int32_t)(uint32_t)stream;
+  const ls_cpu_event_kind kind = (ls_cpu_event_kind)(stream >> 32);
   const size_t most = self->executable->num_instructions;
   if (kind == LS_CPU_EVENT_STEP) {
     ls_text_append_format(text, "    step %u began\n", from);
