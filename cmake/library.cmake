@@ -180,7 +180,7 @@ target_link_options(lockstep PRIVATE
 set_property(TARGET lockstep APPEND PROPERTY
              LINK_DEPENDS "${PROJECT_BINARY_DIR}/private.map")
 target_link_libraries(lockstep_static
-  INTERFACE $<INSTALL_INTERFACE:ZLIB::ZLIB>
+  INTERFACE $<$<BOOL:${ZLIB_FOUND}>:$<INSTALL_INTERFACE:ZLIB::ZLIB>>
             $<INSTALL_INTERFACE:Threads::Threads> $<INSTALL_INTERFACE:m>)
 
 ls_add_library(lockstep_io lockstep-io)

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/inflate.h"
 
-#include <limits.h>
-#include <zlib.h>
-
 #include "base/memory/own.h"
 #include "io/gzip.h"
+
+#ifdef LS_HAVE_ZLIB
+
+#include <limits.h>
+#include <zlib.h>
 
 struct ls_inflater {
   ls_allocator *allocator;
@@ -27,6 +29,7 @@ static void inflater_release(void *allocator, void *memory) {
 // Returns zlib's window: 15 is the largest; 16 more: a gzip header; negative:
 // no header.
 static int window_of(ls_packing packing) {
+  if (packing == LS_PACKING_ZLIB) return 15;
   return packing == LS_PACKING_GZIP ? 15 + 16 : -15;
 }
 
@@ -186,3 +189,61 @@ ls_status ls_deflate(ls_allocator *allocator, ls_packing packing,
 uint32_t ls_crc32(uint32_t crc, const void *data, size_t size) {
   return size == 0 ? crc : (uint32_t)crc32_z(crc, data, size);
 }
+
+#else  // Without zlib
+
+struct ls_inflater {
+  ls_allocator *allocator;
+};
+
+static ls_status no_zlib(const char *action) {
+  return LS_STATUS(LS_UNIMPLEMENTED,
+                   "%s is not possible: liblockstep was built without zlib "
+                   "(zlib1g-dev)",
+                   action);
+}
+
+ls_status ls_inflater_create(ls_allocator *allocator, ls_packing packing,
+                             ls_inflater **out_inflater) {
+  (void)allocator, (void)packing;
+  *out_inflater = NULL;
+  return no_zlib("reading compressed data");
+}
+
+void ls_inflater_destroy(ls_inflater *inflater) {
+  if (inflater != NULL) ls_release(inflater->allocator, inflater);
+}
+
+ls_status ls_inflater_run(ls_inflater *inflater, ls_inflation *progress,
+                          bool *out_ended) {
+  (void)inflater, (void)progress;
+  *out_ended = false;
+  return no_zlib("reading compressed data");
+}
+
+ls_status ls_deflate(ls_allocator *allocator, ls_packing packing,
+                     const void *data, size_t size, char **out_data,
+                     size_t *out_size) {
+  (void)allocator, (void)packing, (void)data, (void)size;
+  *out_data = NULL;
+  *out_size = 0;
+  return no_zlib("compressing data");
+}
+
+// Sums four bits at a time: archives of a build without zlib are few.
+uint32_t ls_crc32(uint32_t crc, const void *data, size_t size) {
+  static const uint32_t table[16] = {
+      0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
+      0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
+      0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
+  const unsigned char *at = data;
+  crc = ~crc;
+  for (size_t i = 0; i < size; ++i) {
+    crc ^= at[i];
+    crc = crc >> 4 ^ table[crc & 15];
+    crc = crc >> 4 ^ table[crc & 15];
+  }
+  return ~crc;
+}
+
+#endif

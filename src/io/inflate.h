@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed data unpacked piece by piece, and buffers packed.
+// Packed data unpacked piece by piece, and buffers packed, by zlib. A build
+// without zlib fails with LS_UNIMPLEMENTED; ls_crc32 works there too.
 //
 // Thread-compatible.
 #ifndef LS_IO_INFLATE_H_
@@ -12,6 +13,7 @@ typedef enum ls_packing {
   LS_PACKING_NONE,
   LS_PACKING_GZIP,     // One or more members.
   LS_PACKING_DEFLATE,  // Without a header, as in zip files.
+  LS_PACKING_ZLIB,     // With zlib's own header, as in PNG files; ls_deflate.
 } ls_packing;
 
 typedef struct ls_inflater ls_inflater;

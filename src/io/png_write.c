@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A PNG writer with zlib alone: each row is stored as differences by whichever
-// of the five filters leaves the smallest, and the whole is deflated.
+// Stores each row as differences by whichever of the five filters leaves the
+// smallest ones, and deflates the whole.
 #include "io/png_write.h"
 
 #include <stdlib.h>
-#include <zlib.h>
 
 #include "base/memory/own.h"
-
-static void *encoder_allocate(void *allocator, unsigned count, unsigned size) {
-  return ls_allocate_zeroed(allocator, count, size);
-}
-
-static void encoder_release(void *allocator, void *memory) {
-  ls_release(allocator, memory);
-}
+#include "io/inflate.h"
 
 static unsigned char *put_32(unsigned char *at, uint32_t value) {
   for (int i = 0; i < 4; ++i)
@@ -27,7 +19,7 @@ static unsigned char *put_frame(unsigned char *at, const char *type,
                                 size_t size) {
   put_32(at, (uint32_t)size);
   memcpy(at + 4, type, 4);
-  return put_32(at + 8 + size, (uint32_t)crc32_z(0, at + 4, size + 4));
+  return put_32(at + 8 + size, ls_crc32(0, at + 4, size + 4));
 }
 
 // ---- Filters ---------------------------------------------------------------
@@ -61,7 +53,6 @@ typedef struct packing {
   unsigned char *current_row,
       *previous_row;          // Rows in the file's order of bytes.
   unsigned char *row, *best;  // Filtered, with the filter's type in front.
-  z_stream stream;
 } packing;
 
 static void load_row(packing *self, int64_t y) {
@@ -107,27 +98,17 @@ static void filter_row(packing *self) {
 }
 
 // ---- The file --------------------------------------------------------------
-static ls_status deflate_rows(packing *self, unsigned char *out, size_t room,
-                              size_t *out_size) {
-  self->stream.next_out = out;
-  self->stream.avail_out = (unsigned)room;
-  int result = Z_OK;
-  for (int64_t y = 0; y < self->image->height && result == Z_OK; ++y) {
+static void filter_rows(packing *self, unsigned char *out) {
+  for (int64_t y = 0; y < self->image->height; ++y) {
     load_row(self, y);
     filter_row(self);
-    self->stream.next_in = self->best;
-    self->stream.avail_in = (unsigned)(self->row_bytes + 1);
-    const bool last = y == self->image->height - 1;
-    result = deflate(&self->stream, last ? Z_FINISH : Z_NO_FLUSH);
+    memcpy(out, self->best, self->row_bytes + 1);
+    out += self->row_bytes + 1;
   }
-  *out_size = room - self->stream.avail_out;
-  return result == Z_STREAM_END
-             ? ls_ok()
-             : ls_internal("deflate gives %d for a PNG", result);
 }
 
-static ls_status write_png(packing *self, size_t room, unsigned char *out,
-                           size_t *out_size) {
+static size_t write_png(const packing *self, const char *packed,
+                        size_t packed_size, unsigned char *out) {
   static const unsigned char signature[] = {0x89, 'P',  'N',  'G',
                                             '\r', '\n', 0x1a, '\n'};
   // Indexed by channels.
@@ -140,35 +121,10 @@ static ls_status write_png(packing *self, size_t room, unsigned char *out,
   at[17] = colors[self->image->channels];
   memset(at + 18, 0, 3);
   at = put_frame(at, "IHDR", 13);
-  size_t size = 0;
-  LS_RETURN_IF_ERROR(deflate_rows(self, at + 8, room, &size));
-  at = put_frame(at, "IDAT", size);
+  memcpy(at + 8, packed, packed_size);
+  at = put_frame(at, "IDAT", packed_size);
   at = put_frame(at, "IEND", 0);
-  *out_size = (size_t)(at - out);
-  return ls_ok();
-}
-
-static ls_status encode_png(ls_allocator *allocator, packing *self,
-                            unsigned char **out_bytes, size_t *out_size) {
-  const size_t row = self->row_bytes;
-  const size_t room =
-      deflateBound(&self->stream, (row + 1) * (size_t)self->image->height);
-  enum { FRAMES = 8 + 25 + 12 + 12 };
-  if (room > UINT32_MAX / 2) {
-    return ls_invalid_argument("a PNG of %zu bytes is more than 2 GiB",
-                               row * (size_t)self->image->height);
-  }
-  LS_OWN_ARRAY_OR_RETURN(allocator, unsigned char, rows, 4 * (row + 1));
-  LS_OWN_MEMORY(allocator, unsigned char, bytes) =
-      ls_allocate(allocator, room + FRAMES);
-  LS_RETURN_IF_NO_MEMORY(bytes);
-  self->current_row = rows;
-  self->previous_row = rows + row + 1;
-  self->row = rows + 2 * (row + 1);
-  self->best = rows + 3 * (row + 1);
-  LS_RETURN_IF_ERROR(write_png(self, room, bytes, out_size));
-  *out_bytes = ls_give(&bytes);
-  return ls_ok();
+  return (size_t)(at - out);
 }
 
 ls_status ls_png_encode(ls_allocator *allocator, const ls_pixels *image,
@@ -176,14 +132,28 @@ ls_status ls_png_encode(ls_allocator *allocator, const ls_pixels *image,
   *out_bytes = NULL;
   *out_size = 0;
   packing self = {.image = image,
-                  .pixel_bytes = (size_t)(image->channels * image->bits / 8),
-                  .stream = {.zalloc = encoder_allocate,
-                             .zfree = encoder_release,
-                             .opaque = allocator}};
+                  .pixel_bytes = (size_t)(image->channels * image->bits / 8)};
   self.row_bytes = (size_t)image->width * self.pixel_bytes;
-  if (deflateInit(&self.stream, Z_DEFAULT_COMPRESSION) != Z_OK)
-    return ls_out_of_memory();
-  const ls_status status = encode_png(allocator, &self, out_bytes, out_size);
-  deflateEnd(&self.stream);
-  return status;
+  const size_t row = self.row_bytes + 1;
+  const size_t size = row * (size_t)image->height;
+  if (size > UINT32_MAX / 2) {
+    return ls_invalid_argument("a PNG of %zu bytes is more than 2 GiB", size);
+  }
+  LS_OWN_ARRAY_OR_RETURN(allocator, unsigned char, rows, 4 * row);
+  LS_OWN_ARRAY_OR_RETURN(allocator, unsigned char, filtered, size);
+  self.current_row = rows;
+  self.previous_row = rows + row;
+  self.row = rows + 2 * row;
+  self.best = rows + 3 * row;
+  filter_rows(&self, filtered);
+  size_t packed_size = 0;
+  LS_OWN_MEMORY(allocator, char, packed) = NULL;
+  LS_RETURN_IF_ERROR(ls_deflate(allocator, LS_PACKING_ZLIB, filtered, size,
+                                &packed, &packed_size));
+  enum { FRAMES = 8 + 25 + 12 + 12 };
+  unsigned char *bytes = ls_allocate(allocator, packed_size + FRAMES);
+  LS_RETURN_IF_NO_MEMORY(bytes);
+  *out_size = write_png(&self, packed, packed_size, bytes);
+  *out_bytes = bytes;
+  return ls_ok();
 }

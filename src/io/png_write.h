@@ -14,8 +14,8 @@ typedef struct ls_pixels {
   int bits;      // 8, or 16 in the machine's order.
 } ls_pixels;
 
-// Packs an image, with zlib alone. The caller releases the bytes with
-// ls_release.
+// Packs an image; the caller releases the bytes with ls_release.
+//   LS_UNIMPLEMENTED  built without zlib.
 LS_MUST_USE ls_status ls_png_encode(ls_allocator *allocator,
                                     const ls_pixels *image,
                                     unsigned char **out_bytes,

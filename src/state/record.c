@@ -68,7 +68,7 @@ static ls_status record_put(ls_record *record, const char *name,
       ls_allocate(allocator, sizeof(*entry) + size + 1);
   LS_RETURN_IF_NO_MEMORY(entry);
   *entry = *like;
-  if (size > 0) memcpy(entry->data, data, size);
+  if (size > 0 && data != NULL) memcpy(entry->data, data, size);
   entry->data[size] = '\0';
   ls_record_entry *former = ls_map_find(&record->entries, name, strlen(name));
   LS_RETURN_IF_NO_MEMORY(ls_map_insert_text(&record->entries, name, entry));

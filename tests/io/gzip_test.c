@@ -77,7 +77,7 @@ TEST(damage_is_data_loss) {
   expect_refused(data, size, "damaged gzip data");
   data[size - 6] ^= 1;
   data[size] = 'x';
-  expect_refused(data, size + 1, "1 bytes after its gzip data");
+  expect_refused(data, size + 1, "other data after its gzip data");
   expect_refused((const unsigned char *)"plain", 5, "no gzip file");
   expect_refused(data, 0, "no gzip file");
 }
