@@ -94,31 +94,31 @@ ls_status ls_train_identify_data(ls_runtime *runtime, const ls_dataset *dataset,
 }
 
 // ---- Programs --------------------------------------------------------------
-static void print_identity(const uint64_t identity[2], char out[33]) {
-  snprintf(out, 33, "%016llx%016llx", (unsigned long long)identity[0],
-           (unsigned long long)identity[1]);
+// Prints the identities of a graph with and without its constants.
+static ls_status print_identities(const ls_graph *graph, char all[33],
+                                  char ops[33]) {
+  for (int i = 0; i < 2; ++i) {
+    uint64_t identity[2];
+    LS_RETURN_IF_ERROR(ls_graph_identify_values(graph, i == 0, identity));
+    snprintf(i == 0 ? all : ops, 33, "%016llx%016llx",
+             (unsigned long long)identity[0], (unsigned long long)identity[1]);
+  }
+  return ls_ok();
 }
 
 static ls_status identify_lowered(ls_compiled *compiled, ls_store *store,
                                   void *user) {
   ls_program_identity *out = user;
-  const ls_graph *body = ls_compiled_program(compiled)->body;
-  uint64_t identity[2];
   (void)store;
-  ls_graph_identify(body, identity);
-  print_identity(identity, out->lowered);
-  ls_graph_identify_ops(body, identity);
-  print_identity(identity, out->lowered_ops);
-  return ls_ok();
+  return print_identities(ls_compiled_program(compiled)->body, out->lowered,
+                          out->lowered_ops);
 }
 
-void ls_train_identify_program(const ls_function *function,
-                               ls_program_identity *out) {
-  uint64_t identity[2];
-  ls_graph_identify(ls_function_graph(function), identity);
-  print_identity(identity, out->all);
-  ls_graph_identify_ops(ls_function_graph(function), identity);
-  print_identity(identity, out->ops);
+ls_status ls_train_identify_program(const ls_function *function,
+                                    ls_program_identity *out) {
+  LS_RETURN_IF_ERROR(
+      print_identities(ls_function_graph(function), out->all, out->ops));
   // Without a lowered program, identifies only the graph as built.
   ls_status_free(ls_function_look(function, identify_lowered, out));
+  return ls_ok();
 }

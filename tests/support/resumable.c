@@ -34,6 +34,7 @@ typedef struct net {
   ls_variable *total;  // Of this replica's examples.
   double rate;
   int64_t inputs;  // Of the last layer.
+  bool ops_reordered, writes_reordered;
 } net;
 
 static void destroy_net(void *self) {
@@ -76,6 +77,8 @@ static ls_status create_layers(net *n, const resumable *r) {
 static ls_status create_net(const ls_model_options *options, void **out_self) {
   net *n = *out_self = calloc(1, sizeof(*n));
   n->optimizer = ls_optimizer_retain(options->optimizer);
+  n->ops_reordered = making->ops_reordered;
+  n->writes_reordered = making->writes_reordered;
   LS_RETURN_IF_ERROR(create_layers(n, making));
   LS_RETURN_IF_ERROR(ls_variable_create(
       &(ls_variable_options){.name = "taken",
@@ -114,14 +117,22 @@ static ls_nest train_net(ls_nest args, void *self) {
   const ls_tensor ids = ls_convert(
       ls_slice(x, LS_SHAPE(0, 0), LS_SHAPE(-1, 1), LS_SCALAR), LS_DTYPE_I32);
   const ls_tensor hot = ls_one_hot(ids, RESUMABLE_EXAMPLES, LS_DTYPE_F32);
-  ls_variable_assign_add(
-      n->taken, ls_reduce_sum(ls_reduce_sum(hot, LS_AXES(0)), LS_AXES(0)));
-  ls_variable_assign_add(n->total, ls_reduce_sum(x, LS_ALL_AXES));
+  const ls_tensor early = ls_reduce_sum(x, LS_ALL_AXES);
+  const ls_tensor taken =
+      ls_reduce_sum(ls_reduce_sum(hot, LS_AXES(0)), LS_AXES(0));
+  const ls_tensor sum =
+      n->ops_reordered ? early : ls_reduce_sum(x, LS_ALL_AXES);
+  if (n->writes_reordered) ls_variable_assign_add(n->total, sum);
+  ls_variable_assign_add(n->taken, taken);
+  if (!n->writes_reordered) ls_variable_assign_add(n->total, sum);
   const ls_tensor logits = apply(n, x, true);
+  ls_tensor accuracy = ls_failed_tensor();
+  if (n->ops_reordered) accuracy = ls_accuracy(logits, labels);
   const ls_tensor loss = ls_mean_softmax_cross_entropy(logits, labels);
   ls_optimizer_minimize(n->optimizer, loss);
+  if (!n->ops_reordered) accuracy = ls_accuracy(logits, labels);
   const char *const keys[] = {"loss", "accuracy"};
-  const ls_nest items[] = {ls_leaf(loss), ls_leaf(ls_accuracy(logits, labels))};
+  const ls_nest items[] = {ls_leaf(loss), ls_leaf(accuracy)};
   return ls_nest_dict("", keys, items, 2);
 }
 

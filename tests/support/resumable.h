@@ -38,6 +38,9 @@ typedef struct resumable {
   ls_flag loop_infeed;
   bool convolves;  // The first layer is a convolution.
   int64_t units;   // Of the first layer, or its filters. Default 5.
+  // The step makes its ops in another order, as another compiler may.
+  bool ops_reordered;
+  bool writes_reordered;  // The step writes its variables in another order.
   bool with_test;
   bool stream;  // The data are read from the start to the end.
   // From this example on, counted as they are made, the input hangs until the

@@ -138,6 +138,8 @@ TEST(another_run_is_refused_by_name) {
        "its number of replicas is 2, here it is 1; its batch size is 8, here "
        "it is 4"},
       {{.replicas = 2, .rate = 0.25}, "'another' has another program: that "},
+      {{.replicas = 2, .writes_reordered = true},
+       "'another' has another program: that "},
   };
   ls_train_result result;
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
@@ -164,6 +166,17 @@ TEST(another_run_is_refused_by_name) {
     assert_int_equal(result.steps, RESUMABLE_STEPS);
     expect_contains(kept.text, "results will differ");
     expect_contains(kept.text, rows[i].wanted);
+  }
+}
+
+// Compilers choose the order in which arguments of a call make their ops.
+TEST(a_step_whose_ops_are_made_in_another_order_is_the_same) {
+  for (int64_t iterations = 1; iterations <= 3; iterations += 2) {
+    resumable r = {.replicas = 2, .iterations = iterations}, then = r;
+    run_whole(r, "whole", NULL);
+    then.ops_reordered = true;
+    run_in_two(r, then, 14);
+    expect_same_file("whole", "two", model);
   }
 }
 

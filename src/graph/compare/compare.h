@@ -26,13 +26,19 @@ bool ls_attr_equal(const ls_attr *a, const ls_attr *b);
 void ls_attr_append_key(ls_text *key, const ls_attr *attr);
 
 // ---- identity.c -------------------------------------------------------------
-// Hashes a graph in 128 bits: its nodes with their attributes and constants.
-// Lowered graphs with equal hashes compute the same. Variables are identified
-// by name, other objects and host kernels by type only: a caller that needs
-// more adds it.
+// Hashes a graph in 128 bits: its nodes in order, with their attributes and
+// constants. Lowered graphs with equal hashes compute the same. Variables are
+// identified by name, other objects and host kernels by type only: a caller
+// that needs more adds it.
 void ls_graph_identify(const ls_graph *graph, uint64_t out_identity[2]);
-// Hashes a graph without the numbers in its constants.
-void ls_graph_identify_ops(const ls_graph *graph, uint64_t out_identity[2]);
+// Hashes the results of a graph and the ops with effects, in order, each with
+// the values that it depends on. The order of other ops does not matter: where
+// arguments of a call make ops, compilers choose it. Without constants, the
+// numbers in them are left out.
+//   LS_RESOURCE_EXHAUSTED  no memory.
+LS_MUST_USE ls_status ls_graph_identify_values(const ls_graph *graph,
+                                               bool with_constants,
+                                               uint64_t out_identity[2]);
 
 // ---- Values that are the same on all replicas -------------------------------
 // Values of a replica that are the same on all: collectives and merge calls

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/compare/compare.h"
 
+#include "base/memory/own.h"
 #include "base/values/digest.h"
 #include "graph/gather/gather.h"
 #include "graph/variables/variable.h"
@@ -88,13 +89,10 @@ static void add_refs(ls_digest *d, const uint64_t *refs, size_t count) {
     ls_digest_add_u64(d, refs[i]);
 }
 
-static void add_graph(ls_digest *d, const ls_graph *graph, bool numbers);
-
-static void add_node(ls_digest *d, const ls_node *node, bool numbers) {
-  ls_digest_add_u64(d, node->id);
+// Adds a node without its operands and regions.
+static void add_op(ls_digest *d, const ls_node *node, bool numbers) {
   ls_digest_add_u64(d, (uint64_t)node->type << 2 |
                            (uint64_t)node->varying << 1 | (uint64_t)node->once);
-  add_refs(d, node->inputs, node->num_inputs);
   ls_digest_add_u64(d, node->num_outputs);
   for (uint32_t i = 0; i < node->num_outputs; ++i)
     add_type(d, node->outputs[i].dtype, node->outputs[i].shape);
@@ -107,16 +105,21 @@ static void add_node(ls_digest *d, const ls_node *node, bool numbers) {
     if (!ls_attr_is_of_system(&node->attrs[i]))
       identity_add_attr(d, &node->attrs[i], numbers);
   ls_digest_add_u64(d, node->num_regions);
-  for (uint32_t i = 0; i < node->num_regions; ++i)
-    add_graph(d, ls_graph_resolve(node->regions[i]), numbers);
 }
 
-static void add_graph(ls_digest *d, const ls_graph *graph, bool numbers) {
+// ---- Op by op --------------------------------------------------------------
+static void add_graph(ls_digest *d, const ls_graph *graph) {
   ls_digest_add_text(d, graph->name);
   ls_digest_add_u64(d, graph->is_while_body);
   ls_digest_add_u64(d, graph->num_nodes);
-  for (size_t i = 0; i < graph->num_nodes; ++i)
-    add_node(d, graph->nodes[i], numbers);
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    ls_digest_add_u64(d, node->id);
+    add_op(d, node, true);
+    add_refs(d, node->inputs, node->num_inputs);
+    for (uint32_t k = 0; k < node->num_regions; ++k)
+      add_graph(d, ls_graph_resolve(node->regions[k]));
+  }
   ls_digest_add_u64(d, graph->num_declared);
   ls_digest_add_u64(d, graph->num_captures);
   for (size_t i = 0; i < graph->num_captures; ++i) {
@@ -129,13 +132,108 @@ static void add_graph(ls_digest *d, const ls_graph *graph, bool numbers) {
 void ls_graph_identify(const ls_graph *graph, uint64_t out_identity[2]) {
   ls_digest d;
   ls_digest_begin(&d);
-  add_graph(&d, graph, true);
+  add_graph(&d, graph);
   ls_digest_end(&d, out_identity);
 }
 
-void ls_graph_identify_ops(const ls_graph *graph, uint64_t out_identity[2]) {
+// ---- By what is computed ---------------------------------------------------
+typedef struct digest_pair {
+  uint64_t half[2];
+} digest_pair;
+
+// A graph on the way through it: digests of its nodes, by position.
+typedef struct value_level {
+  const ls_graph *graph;
+  digest_pair *nodes;
+  // The op that holds the graph as its region `region`, and the level of that
+  // op's graph; NULL at the top.
+  const struct value_level *parent;
+  const ls_node *holder;
+  uint32_t region;
+  bool numbers;
+  uint64_t num_effects;  // Ops with effects so far, those around included.
+} value_level;
+
+static void add_value(ls_digest *d, const value_level *level, uint64_t ref) {
+  const size_t at = ls_graph_position(level->graph, ls_ref_id(ref));
+  ls_digest_add(d, &level->nodes[at], sizeof(level->nodes[at]));
+  ls_digest_add_u64(d, ls_ref_output(ref));
+}
+
+// Adds a captured value's parameter as the value. False: it is another node.
+static bool add_captured(ls_digest *d, const value_level *level,
+                         const ls_node *node) {
+  if (node->type != LS_OP_PARAMETER || level->parent == NULL) return false;
+  const size_t index = (size_t)ls_node_int(node, LS_ATTR_ID_INDEX);
+  const size_t num_declared = level->graph->num_declared;
+  if (index < num_declared) return false;
+  const size_t first = ls_node_captures(level->holder, level->region);
+  add_value(d, level->parent,
+            level->holder->inputs[first + index - num_declared]);
+  return true;
+}
+
+// Returns true if the value depends on the effects before it.
+static bool reads_state(const ls_node *node) {
+  for (uint32_t i = 0; i < node->num_attrs; ++i)
+    if (node->attrs[i].kind == LS_ATTR_OBJECT) return true;
+  return false;
+}
+
+static ls_status add_values(ls_digest *d, value_level *level);
+
+static ls_status add_value_node(ls_digest *d, value_level *level,
+                                const ls_node *node) {
+  if (add_captured(d, level, node)) return ls_ok();
+  add_op(d, node, level->numbers);
+  const uint32_t num_own = ls_node_captures(node, 0);
+  ls_digest_add_u64(d, num_own);
+  for (uint32_t i = 0; i < num_own; ++i)
+    add_value(d, level, node->inputs[i]);
+  const bool has_effects = ls_node_has_effects(node);
+  if (has_effects || reads_state(node))
+    ls_digest_add_u64(d, level->num_effects);
+  for (uint32_t i = 0; i < node->num_regions; ++i) {
+    value_level inner = {.graph = ls_graph_resolve(node->regions[i]),
+                         .parent = level,
+                         .holder = node,
+                         .region = i,
+                         .numbers = level->numbers,
+                         .num_effects = level->num_effects};
+    LS_RETURN_IF_ERROR(add_values(d, &inner));
+  }
+  level->num_effects += has_effects;
+  return ls_ok();
+}
+
+// Adds a graph as its results and its ops with effects, in their order.
+static ls_status add_values(ls_digest *d, value_level *level) {
+  const ls_graph *graph = level->graph;
+  LS_OWN_ARRAY_OR_RETURN(graph->allocator, digest_pair, nodes,
+                         graph->num_nodes + 1);
+  level->nodes = nodes;
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    ls_digest node;
+    ls_digest_begin(&node);
+    LS_RETURN_IF_ERROR(add_value_node(&node, level, graph->nodes[i]));
+    ls_digest_end(&node, nodes[i].half);
+    if (ls_node_has_effects(graph->nodes[i]))
+      ls_digest_add(d, &nodes[i], sizeof(nodes[i]));
+  }
+  ls_digest_add_u64(d, graph->is_while_body);
+  ls_digest_add_u64(d, graph->num_declared);
+  ls_digest_add_u64(d, graph->num_results);
+  for (size_t i = 0; i < graph->num_results; ++i)
+    add_value(d, level, graph->results[i]);
+  return ls_ok();
+}
+
+ls_status ls_graph_identify_values(const ls_graph *graph, bool with_constants,
+                                   uint64_t out_identity[2]) {
   ls_digest d;
   ls_digest_begin(&d);
-  add_graph(&d, graph, false);
+  value_level level = {.graph = graph, .numbers = with_constants};
+  const ls_status status = add_values(&d, &level);
   ls_digest_end(&d, out_identity);
+  return status;
 }

@@ -402,7 +402,7 @@ ls_status ls_saves_check_program(ls_saves *saves, int64_t examples) {
   if (saves->folder == NULL || saves->program.all[0] != '\0' ||
       examples != full)
     return ls_ok();
-  ls_train_identify_program(saves->step, &saves->program);
+  LS_RETURN_IF_ERROR(ls_train_identify_program(saves->step, &saves->program));
   const ls_status status = compare_programs(saves);
   if (ls_status_is_ok(status) || !plan->options.inexact) return status;
   ls_runtime_log(saves->runtime, LS_LOG_WARNING, "train",

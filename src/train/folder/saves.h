@@ -31,8 +31,8 @@ typedef struct ls_program_identity {
   char ops[33];  // Digest without numeric constants, such as rates.
   char lowered[33], lowered_ops[33];
 } ls_program_identity;
-void ls_train_identify_program(const ls_function *function,
-                               ls_program_identity *out);
+LS_MUST_USE ls_status ls_train_identify_program(const ls_function *function,
+                                                ls_program_identity *out);
 
 // ---- Checkpoints -----------------------------------------------------------
 enum { LS_RUN_STATES = 3, LS_RUN_METRICS = 4 };
