@@ -4,9 +4,12 @@
 // double, are from the exact value; and that every table gives the same bytes.
 //
 // The reference is GNU MPFR with 160 bits. Each row draws numbers from its
-// ranges. Set LS_TEST_TABLE to print the errors, LS_TEST_NUMBERS to draw more.
+// ranges. Set LS_TEST_TABLE to print the errors, LS_TEST_NUMBERS to draw more,
+// LS_TEST_STRIDE=1 to compare functions of floats with those of doubles for
+// every float (half a minute a function).
 #include "support/expect.h"
 
+#include <float.h>
 #include <math.h>
 #include <mpfr.h>
 #include <stdio.h>
@@ -277,6 +280,87 @@ TEST(elementary_functions_of_doubles_have_the_special_values_of_libm) {
     }
   }
   sample_free(s);
+}
+
+// ---- Every float ------------------------------------------------------------
+enum { BLOCK = 4096 };
+typedef struct float_bound {
+  uint16_t op;
+  double most_ulp;
+} float_bound;
+
+// Returns how many ulp of a float `got` is from `want`, a function's value for
+// doubles, whose own error is below 2^-28 of that.
+static double float_error(float got, double want) {
+  const float rounded = (float)want;
+  if (isnan(rounded)) return isnan(got) ? 0 : 1e9;
+  if (isinf(rounded))
+    return got == rounded || got == copysignf(FLT_MAX, rounded) ? 0 : 1e9;
+  if (isinf(got)) return fabs(want) >= (double)FLT_MAX ? 0 : 1e9;
+  uint64_t bits = 0;
+  memcpy(&bits, &want, sizeof(bits));
+  const int exponent = (int)(bits >> 52 & 0x7ff) - 1023;
+  const int unit = exponent < -126 ? -149 : exponent - 23;
+  return fabs((double)got - want) * ldexp(1, -unit);
+}
+
+// Checks a block of floats; returns the largest error.
+static double check_floats(const function *f, double most_ulp, const float *x) {
+  static float got[BLOCK];
+  static double wide[BLOCK], want[BLOCK];
+  const ls_cpu_kernels *table =
+      kernel_tables_here.at[kernel_tables_here.count - 1];
+  for (int i = 0; i < BLOCK; ++i)
+    wide[i] = (double)x[i];
+  const function of_floats = {.op = f->op, .dtype = LS_DTYPE_F32};
+  run_span(&of_floats, table, got, x, NULL, BLOCK);
+  run_span(f, table, want, wide, NULL, BLOCK);
+  double worst = 0;
+  for (int i = 0; i < BLOCK; ++i) {
+    const double error = float_error(got[i], want[i]);
+    if (error > worst) worst = error;
+    if (error > most_ulp)
+      fail_msg("%s of the float %a is %a, %g ulp from %a", f->name,
+               (double)x[i], (double)got[i], error, want[i]);
+  }
+  return worst;
+}
+
+static double check_all_floats(const function *f, double most_ulp,
+                               uint64_t stride) {
+  static float x[BLOCK];
+  double worst = 0;
+  uint64_t bits = 0;
+  while (bits <= UINT32_MAX) {
+    for (int i = 0; i < BLOCK; ++i, bits += stride) {
+      const uint32_t pattern = (uint32_t)bits;
+      memcpy(&x[i], &pattern, sizeof(pattern));
+    }
+    worst = fmax(worst, check_floats(f, most_ulp, x));
+  }
+  return worst;
+}
+
+TEST(functions_of_floats_agree_with_those_of_doubles) {
+  static const float_bound bounds[] = {
+      {LS_OP_EXP, 1},     {LS_OP_EXPM1, 0.56}, {LS_OP_TANH, 0.56},
+      {LS_OP_LOG, 1},     {LS_OP_LOG1P, 0.56}, {LS_OP_SIN, 0.56},
+      {LS_OP_COS, 0.56},  {LS_OP_TAN, 0.56},   {LS_OP_ERF, 1},
+      {LS_OP_ERFC, 0.56}, {LS_OP_CBRT, 0.56}};
+  const char *text = getenv("LS_TEST_STRIDE");
+  const long given = text != NULL ? strtol(text, NULL, 10) : 0;
+  const uint64_t stride = given > 0 ? (uint64_t)given : 16381;
+  for (size_t k = 0; k < LS_COUNT_OF(functions); ++k) {
+    const function *f = &functions[k];
+    if (f->dtype != LS_DTYPE_F64 || f->binary != NULL) continue;
+    double most_ulp = 0;
+    for (size_t b = 0; b < LS_COUNT_OF(bounds); ++b)
+      if (bounds[b].op == f->op) most_ulp = bounds[b].most_ulp;
+    const double worst = check_all_floats(f, most_ulp, stride);
+    if (getenv("LS_TEST_TABLE") != NULL)
+      printf("%-6s f32 %.3f ulp, every %llu floats\n", f->name, worst,
+             (unsigned long long)stride);
+  }
 }
 
 // ---- Remainders ------------------------------------------------------------

@@ -3,7 +3,8 @@
 #
 # liblockstep and programs of it alone need no library of images; the private
 # functions that liblockstep exports are those that liblockstep-io calls, no
-# more and no less.
+# more and no less; and no library takes a function that rounds from libm, whose
+# last bits differ from release to release.
 
 set -eu
 work=$(mktemp -d)
@@ -61,4 +62,23 @@ LC_ALL=C comm -23 "$work/open" "$work/public" >"$work/undeclared"
 [ ! -s "$work/undeclared" ] ||
   fail "exported, and neither public nor in cmake/private.map.in:" \
     "$(cat "$work/undeclared")"
+
+# Functions of libm that are exact, or rounded once, are the same everywhere.
+exact='fma fmax fmin fmod nextafter floor ceil trunc rint nearbyint round sqrt
+       fabs copysign ldexp scalbn frexp lrint'
+for name in $exact; do
+  echo "$name"
+  echo "${name}f"
+done | LC_ALL=C sort >"$work/exact"
+libm=$(ldd "$build/liblockstep.so" | awk '/libm\.so/ { print $3 }')
+if [ -n "$libm" ]; then
+  nm -D --defined-only "$libm" | sed 's/.* \([a-z0-9_]*\)@.*/\1/' |
+    LC_ALL=C sort -u >"$work/libm"
+  for library in liblockstep.so liblockstep-io.so; do
+    rounding=$(nm -D --undefined-only "$build/$library" |
+      sed 's/.* \([a-z0-9_]*\)@.*/\1/' | LC_ALL=C sort -u |
+      LC_ALL=C comm -12 - "$work/libm" | LC_ALL=C comm -23 - "$work/exact")
+    [ -z "$rounding" ] || fail "$library takes from libm:" $rounding
+  done
+fi
 exit $failed
