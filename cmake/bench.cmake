@@ -38,9 +38,10 @@ foreach(bench IN LISTS benches)
   target_link_libraries(bench_${name} PRIVATE bench_machine)
 endforeach()
 
-# Our side of bench/compare, bench/all_reduce and bench/data: users of the shared
-# library, in a folder of their own, for they wait for orders.
-foreach(contestant serve reduce feed)
+# Our side of bench/compare, bench/all_reduce, bench/data and bench/functions:
+# users of the shared library, in a folder of their own, for they wait for
+# orders.
+foreach(contestant serve reduce feed functions)
   add_executable(bench_${contestant}
                  "${PROJECT_SOURCE_DIR}/bench/contestants/${contestant}.c")
   set_target_properties(bench_${contestant} PROPERTIES
