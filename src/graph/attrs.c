@@ -57,7 +57,8 @@ static ls_attr_id attrs_find_name(uint16_t type, const char *name) {
 
 ls_attr_id ls_attr_resolve(uint16_t type, uint16_t met_as,
                            const ls_attr *attr) {
-  // An id set by the table comes with the table's own name pointer.
+  // An id is valid if the name is the table's own text: ls_attr_set_id sets
+  // both.
   const bool has_id =
       attr->id < LS_ATTR_ID_COUNT && attr->name == ls_attr_table[attr->id].name;
   if (has_id && ls_op_owns(type, attr->id)) return (ls_attr_id)attr->id;
@@ -100,8 +101,8 @@ ls_status ls_attrs_resolve(ls_arena *arena, uint16_t type, const ls_attr *attrs,
 }
 
 // ---- Bounds ----------------------------------------------------------------
-// Checks a number against the row's bounds. `at` is its index in a list;
-// SIZE_MAX if it is alone.
+// Checks a number against the attribute's bounds. `at` is its index in a list;
+// SIZE_MAX for a number that is not in a list.
 static ls_status attrs_check_number(const ls_attr_info *info, int64_t value,
                                     size_t at) {
   if (value >= info->least && value <= info->most) return ls_ok();
@@ -249,7 +250,7 @@ static ls_status check_needed(uint16_t type, const bool *is_there) {
   return ls_ok();
 }
 
-// Returns true if an earlier attribute has the same name as number `end`.
+// Returns true if an attribute before number `end` has the same name.
 static bool is_there_before(const ls_attr *attrs, size_t end) {
   for (size_t i = 0; i < end; ++i)
     if (attrs[i].id == LS_ATTR_ID_NONE &&

@@ -23,21 +23,21 @@ typedef enum ls_attr_id {
   LS_ATTR_ID_COUNT,
 } ls_attr_id;
 
-// Bounds of attributes. LS_MAX_REPLICAS is also the limit of a strategy.
+// Largest number of replicas in an attribute, and of a strategy.
 enum { LS_MAX_REPLICAS = 1 << 16 };
-// Bound of dimensions and paddings, small enough that sums cannot overflow.
+// Largest dimension or padding, small enough that sums cannot overflow.
 #define LS_MAX_SIZE (INT64_C(1) << 46)
-// Bounds of the numbers of a window, and of its dimensions.
+// Largest number in a window's attributes, and most dimensions of a window.
 #define LS_MAX_WINDOW (INT64_C(1) << 31)
 enum { LS_WINDOW_DIMS = 3 };
 
 typedef struct ls_attr_info {
   const char *name;
   ls_attr_kind kind;
-  int64_t least, most;  // Bounds of a number, or of each of a list.
-  size_t count;         // Largest length of a list.
+  int64_t least, most;  // Bounds of the number, or of each number of a list.
+  size_t count;         // Most numbers in a list.
   double least_real;
-  const char *words;  // Accepted values of a string.
+  const char *words;  // Accepted values of a string, separated by commas.
   // Type of an object; NULL: any type, or no object.
   const ls_object_type *object;
   union {
@@ -74,27 +74,28 @@ static inline int64_t ls_attr_int(const ls_attr *attrs, size_t count,
 // records: the op may then have that collective's attributes, too. LS_OP_NONE
 // for merge calls and other ops.
 uint16_t ls_attrs_met_as(uint16_t type, const ls_attr *attrs, size_t count);
-// Returns which attribute of the op `attr` is, found by id if set, else by
-// name; LS_ATTR_ID_NONE for a mark.
+// Returns the id of `attr` in an op of this type; LS_ATTR_ID_NONE for a mark.
+// An attribute without an id is found by name.
 ls_attr_id ls_attr_resolve(uint16_t type, uint16_t met_as, const ls_attr *attr);
-// Sets the id of `attr` in the op, and the table's name pointer.
+// Sets the attribute's id in an op of this type, and replaces its name by the
+// table's text.
 void ls_attr_set_id(uint16_t type, uint16_t met_as, ls_attr *attr);
 // Resolves the ids of attributes; copies the list to `arena` unless all are
 // resolved.
-//   LS_INVALID_ARGUMENT  one has no name or kind
+//   LS_INVALID_ARGUMENT  an attribute has no name or kind
 ls_status ls_attrs_resolve(ls_arena *arena, uint16_t type, const ls_attr *attrs,
                            size_t count, const ls_attr **out_attrs);
-// Returns true if a resolved attribute is a mark: not in the op's row, and
-// without effect on what the op computes.
+// Returns true if a resolved attribute is a mark: the op's row does not list
+// it, and it has no effect on what the op computes.
 static inline bool ls_attr_is_mark(const ls_attr *attr) {
   return attr->id == LS_ATTR_ID_NONE;
 }
 // Returns true if the op's row has the attribute.
 bool ls_op_owns(uint16_t type, uint16_t id);
 
-// Checks resolved attributes of an op with `num_inputs` operands: all required
-// ones are given, none twice, with the right kinds, within bounds, and without
-// NULL pointers.
+// Checks the resolved attributes of an op with `num_inputs` operands: the
+// required ones are given, none is given twice, kinds and values are allowed,
+// and no pointer is NULL.
 //   LS_INVALID_ARGUMENT  names the attribute, its value and what is accepted
 ls_status ls_attrs_check(uint16_t type, const ls_attr *attrs, size_t count,
                          size_t num_inputs);

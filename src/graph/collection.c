@@ -57,7 +57,8 @@ void ls_graph_remove_from_collection(ls_graph *graph, const char *name,
   if (c == NULL) return;
   const size_t at = position_of_leaf(c, leaf);
   if (at == c->count) return;
-  // A removal that could not be noted for lack of memory is not undone.
+  // If memory for the undo entry is missing, a refused call does not undo this
+  // removal.
   (void)!ls_graph_note(graph, (ls_graph_undo){.kind = LS_UNDO_REMOVED,
                                               .text = name,
                                               .before = at,
@@ -70,7 +71,7 @@ void ls_graph_remove_from_collection(ls_graph *graph, const char *name,
 
 void ls_graph_restore_to_collection(ls_graph *graph, const char *name,
                                     ls_nest leaf, size_t position) {
-  // There is room: all later additions have been undone by now.
+  // The list has room: all additions after the removal have been undone by now.
   collection *c = collection_find(graph, name);
   for (size_t i = c->count++; i > position; --i)
     c->leaves[i] = c->leaves[i - 1];
@@ -150,8 +151,8 @@ void ls_graph_note_training(ls_graph *graph) {
 }
 
 // ---- Exports ----------------------------------------------------------------
-// Changes that an export makes: the variable that an access refers to, and
-// reasons why a graph traced earlier cannot be exported.
+// Information for exports: the variable that an access refers to, and why a
+// graph that was traced earlier cannot be exported.
 static bool is_packed_handle(const ls_variable *variable) {
   const ls_variable *container =
       variable->num_targets > 0 ? variable->targets[0]->container : NULL;

@@ -35,7 +35,8 @@ bool ls_context_is_inside(const ls_graph *graph) {
   if (at == NULL) return graph == NULL;
   for (; at != NULL; at = ls_graph_resolve(at->parent)) {
     if (at == graph) return true;
-    // A function's root has no parent: state entered in eager mode holds in it.
+    // The root of a function's graphs has no parent: state entered in eager
+    // mode applies to it.
     if (at->kind == LS_GRAPH_EAGER ||
         (at->parent == NULL && at->kind != LS_GRAPH_BUILD))
       return graph == NULL;
@@ -90,7 +91,7 @@ ls_status ls_scope_status(void) {
   return context->refused == NULL ? ls_ok() : ls_status_clone(context->refusal);
 }
 
-// Frees the refusal when a thread ends inside a refused scope.
+// Frees the reason of a refusal when a thread ends inside a refused scope.
 static void leave_scopes(void) {
   forget_refusal(LS_THREAD_PART(ls_context, graph));
 }
@@ -162,8 +163,8 @@ void ls_device_scope_begin(ls_scope *scope, const char *device) {
   ls_context_open(scope, &ls_graph_scopes.device)->scoped.device = merged;
 }
 
-// Returns the device of the nearest colocated op that has one; enclosing device
-// scopes do not count.
+// Returns the device of the innermost colocated op that has one; enclosing
+// device scopes do not count.
 static const char *device_beside(const ls_open_scope *scope) {
   for (; scope != NULL; scope = scope->before.colocate) {
     const ls_op beside = scope->own.colocate.beside;
@@ -224,8 +225,8 @@ void ls_init_scope_begin(ls_scope *scope) {
   context->scoped.shards = 0;
   if (!leaves) return;
   context->scoped.names = NULL;
-  // The device's name belongs to the graph that is left, which may be destroyed
-  // first.
+  // Interns the device's name in the new graph, because the graph that owns the
+  // name may be destroyed first.
   ls_graph *there = ls_graph_current();
   if (context->scoped.device == NULL || there == NULL) return;
   context->scoped.device = ls_graph_intern(there, context->scoped.device);

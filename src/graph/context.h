@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The context of a thread or fiber: its current graph, and the scopes that
-// apply to new ops. Each thread and fiber has one context, which is swapped
-// with it; callers borrow it and never keep it.
+// apply to new ops. Each thread and fiber has one context, and switching fibers
+// switches contexts. Callers borrow a context and never keep it.
 //
 // Scopes are entries on the C stack of the code that opened them, linked
-// outward. An entry saves the state it replaced, so leaving needs no look-up.
-// The scope state has room for structs of the layers above.
+// outward. An entry saves the state it replaced, so that leaving a scope needs
+// no look-up. The scope state has room for structs of the layers above.
 #ifndef LS_GRAPH_CONTEXT_H_
 #define LS_GRAPH_CONTEXT_H_
 
@@ -30,26 +30,26 @@ typedef struct ls_scope_types {
 extern const ls_scope_types ls_graph_scopes
     __attribute__((visibility("hidden")));
 
-// A creator of variables, in force in the graph it was set for and in graphs
-// inside that (NULL: eager).
+// A user's or strategy's creator of variables. It applies in the graph where it
+// was set (NULL: eager) and in graphs inside that.
 typedef struct ls_creator_entry {
   const struct ls_creator_entry *outer;
   const ls_graph *graph;
   ls_variable_creator create;
   void *user;
-  bool is_strategy;  // True if it makes distributed variables.
+  bool is_strategy;  // True if the creator makes distributed variables.
 } ls_creator_entry;
 
-// Implements the ops about replicas while a replica's callback runs op by op:
-// the replica pauses until all others get there.
+// Implements ops across replicas while a replica's callback runs op by op: the
+// replica pauses until all other replicas make the same call.
 typedef struct ls_replica_hooks {
   ls_tensor (*all_reduce)(ls_reduce_op op, ls_tensor x);
   ls_tensor (*all_gather)(ls_tensor x, int axis);
   // Sums the numbers of rows of the replicas with lower ids.
   int64_t (*rows_before)(int64_t rows);
   ls_tensor (*replica_id)(void);
-  // Computes gradients of a merge call's arguments (`given`) from those of its
-  // results (`got`); a zeroed tensor means none.
+  // Computes the gradients of a merge call's arguments (`given`) from the
+  // gradients of its results (`got`); a zeroed tensor means no gradient.
   ls_status (*merge_gradient)(const ls_tensor *given, size_t num_given,
                               const ls_tensor *got, const ls_tensor *gradients,
                               size_t num_got, ls_tensor *out_gradients);
@@ -57,49 +57,50 @@ typedef struct ls_replica_hooks {
 
 typedef struct ls_open_scope ls_open_scope;
 
-// State of scopes. An open scope saves the whole state from outside.
+// The state that scopes set. An open scope keeps the state before it was
+// opened.
 typedef struct ls_scope_state {
   ls_graph *graph;  // NULL: the runtime's eager graph.
   const ls_name_scope *names;
   const char *device;
   const ls_open_scope *control;   // Innermost control scope of this graph.
   const ls_open_scope *colocate;  // Innermost colocation scope of this graph.
-  const ls_creator_entry *creators;  // Innermost first.
-  const struct ls_flow_entry *flow;  // Innermost; see graph/flow.h.
-  // Entries of numbers of examples; see below.
+  const ls_creator_entry *creators;  // Creators of variables, innermost first.
+  const struct ls_flow_entry *flow;  // Innermost flow; see graph/flow.h.
+  // Innermost number of examples; see ls_examples_entry.
   const struct ls_examples_entry *examples;
-  // Policy of the export in progress, plus 1; 0: none.
+  // Policy of the export in progress, plus 1; 0: no export.
   int8_t exporting;
-  // In such an export, a distributed variable is its first component.
+  // True if the export replaces a distributed variable by its first component.
   bool primaries_only : 1;
-  bool stores_f32 : 1;  // Store new bf16 variables in f32: get_variable.c.
+  bool stores_f32 : 1;  // True if new bf16 variables are stored in f32.
   // Number of shards of a replicated computation; 0: not sharded.
   int32_t shards;
-  // Room for layers above, zero by default: see LS_CONTEXT_ROOM.
+  // Structs of layers above, zero by default: see LS_CONTEXT_ROOM.
   uint64_t runtime[1], distribute[5], train[1];
 } ls_scope_state;
 
 // Contents of an ls_scope.
 struct ls_open_scope {
-  const ls_scope_type *type;  // NULL: not open.
+  const ls_scope_type *type;  // NULL: the scope is not open.
   ls_open_scope *outer;
-  ls_scope_state before;  // State to restore.
-  // Data of the kind of scope.
+  ls_scope_state before;  // State to restore when the scope is left.
+  // Data of the scope, by type.
   union {
     struct {
       const ls_op *ops;
       size_t count;
-      // Control group of nodes made in the scope.
+      // Control group of the nodes made in the scope.
       const ls_control_group *group;
     } control;
     struct {
       ls_op beside;
-      // Flow that was told of the gradient and must be told of its end. NULL:
-      // none.
+      // Flow whose enter_gradient the scope has called; leaving the scope calls
+      // its leave_gradient. NULL: none.
       struct ls_flow *flow;
       const char *uid;
     } colocate;
-    uint64_t entry[11];  // See LS_SCOPE_ENTRY.
+    uint64_t entry[11];  // Entry of a layer above: see LS_SCOPE_ENTRY.
   } own;
 };
 _Static_assert(sizeof(ls_open_scope) <= sizeof(ls_scope),
@@ -108,7 +109,7 @@ _Static_assert(sizeof(ls_open_scope) <= sizeof(ls_scope),
 static inline ls_open_scope *ls_scope_opened(ls_scope *scope) {
   return (ls_open_scope *)(void *)scope;
 }
-// Returns a layer's room in a scope state or context as that layer's struct,
+// Returns a layer's part of a scope state or context as the layer's struct,
 // which must fit.
 #define LS_CONTEXT_ROOM(Type, in, layer)                                       \
   ((Type *)(void *)((in)->layer + 0 * sizeof(struct {                          \
@@ -117,8 +118,8 @@ static inline ls_open_scope *ls_scope_opened(ls_scope *scope) {
                                         "a context has room for it");          \
                                     char unused;                               \
                                   })))
-// Returns a scope's room for an entry of its kind, as a struct that must fit; a
-// layer above links it into the scope state.
+// Returns the room in a scope for an entry of the scope's kind, as a struct,
+// which must fit; a layer above links the entry into the scope state.
 #define LS_SCOPE_ENTRY(Type, scope)                                            \
   ((Type *)(void *)(ls_scope_opened(scope)->own.entry +                        \
                     0 * sizeof(struct {                                        \
@@ -134,18 +135,21 @@ typedef struct ls_context {
   ls_open_scope *top;      // Innermost scope of any kind.
   ls_open_scope *refused;  // Outermost refused scope: no op can be made inside.
   ls_status refusal;       // Reason of the refusal.
-  const ls_replica_hooks *hooks;  // NULL: such ops go into the graph.
+  // NULL: ops across replicas are added to the graph.
+  const ls_replica_hooks *hooks;
   // State of a replica's fiber, else all 0.
-  int32_t replicas;  // Number of replicas; 1 also in the trace of a single one.
-  int32_t replica;   // The replica's id + 1.
-  // Pauses so far: other replicas ran meanwhile and may have added ops.
+  // Number of replicas; 1 also if only one replica is traced.
+  int32_t replicas;
+  int32_t replica;  // The replica's id + 1.
+  // Number of pauses so far. In each pause other replicas ran and may have
+  // added ops.
   uint64_t meetings;
-  // Reduces by the user's cross-device table, if the strategy has one.
+  // Reduces with the strategy's user-defined cross-device ops; NULL: none.
   ls_tensor (*table_reduce)(ls_reduce_op op, ls_tensor x);
-  struct ls_trial *trial;  // Innermost; NULL if none is open.
+  struct ls_trial *trial;  // Innermost trial; NULL if none is open.
   struct ls_same_values
       *same;  // Values equal on all replicas: graph/compare/compare.h.
-  // Room for layers above.
+  // Structs of layers above.
   uint64_t runtime[2], distribute[3];
 } ls_context;
 
@@ -156,8 +160,8 @@ static inline int32_t ls_context_replica(void) {
   const int32_t replica = ls_context_current()->replica;
   return replica > 0 ? replica - 1 : 0;
 }
-// Returns the number of replicas that the running code is for: those of its
-// strategy, or of the replicated computation that is being built; 0 if neither.
+// Returns the number of replicas for which the running code is executed: of its
+// strategy, or of the replicated computation being built; 0 if neither exists.
 static inline int32_t ls_context_replicas_here(void) {
   const ls_context *context = ls_context_current();
   return context->replicas > 0 ? context->replicas : context->scoped.shards;
@@ -174,16 +178,16 @@ void ls_context_fork(ls_context *context);
 // Makes a graph of any kind current, with no names, device or control
 // dependencies. Ends with ls_scope_end.
 void ls_context_enter_graph(ls_scope *scope, ls_graph *graph);
-// Returns the graph that new scope state belongs to: the current one, NULL in
-// eager mode.
+// Returns the graph in which new scope state applies: the current graph; NULL
+// in eager mode.
 const ls_graph *ls_context_graph(void);
-// Returns true if state entered for `graph` holds in the current graph: it is
-// that graph or inside it.
+// Returns true if scope state that was entered in `graph` applies in the
+// current graph: the current graph is `graph` or inside it.
 bool ls_context_is_inside(const ls_graph *graph);
-// Opens a scope that changes nothing yet, for layers above.
+// Opens a scope of a layer above, without changing the state yet.
 ls_context *ls_context_open(ls_scope *scope, const ls_scope_type *type);
-// Puts a creator in force, innermost, for the current graph. The caller owns
-// the entry, and takes it out or leaves its scope.
+// Makes a creator the innermost one, for the current graph. The caller owns the
+// entry, and removes it or leaves the scope in which it was pushed.
 void ls_creator_entry_push(ls_creator_entry *entry, ls_creator_entry made);
 // Opens a refused scope: every op inside fails with `status`, which it takes
 // over.
@@ -208,38 +212,40 @@ ls_status ls_control_gather(const ls_graph *graph, const ls_op_info *info,
                             const ls_open_scope *innermost, ls_op_spec *spec,
                             ls_arena *memory);
 
-// Moves the ops of enclosing graphs from the collected list to `*out_outside`.
+// Moves ops of enclosing graphs from the collected control inputs to
+// `*out_outside`.
 ls_status ls_control_split(const ls_graph *graph, ls_op_spec *spec,
                            ls_arena *memory, const ls_op **out_outside,
                            size_t *out_count);
 
 // ---- Numbers of examples ----------------------------------------------------
-// Numbers of examples that code processes: a list of entries, innermost first,
-// each on the C stack of the code that entered it.
+// Numbers of examples that code processes: a list of entries, innermost first.
+// Each entry is on the C stack of the code that entered it.
 // distribute/replicas/examples.c finds the entry that applies.
 typedef enum ls_examples_source {
-  LS_EXAMPLES_GIVEN,  // Given by a scope: `count`.
-  LS_EXAMPLES_ALIKE,  // Rows of `rows`, the same number on all replicas.
-  // Rows of `rows`, an argument, unless a replica knows better.
+  LS_EXAMPLES_GIVEN,  // The scope gives the number in `count`.
+  LS_EXAMPLES_ALIKE,  // Number of rows of `rows`, the same on all replicas.
+  // Number of rows of `rows`, an argument, unless the replica knows its own
+  // number of rows.
   LS_EXAMPLES_ARGUMENTS,
 } ls_examples_source;
 
 typedef struct ls_examples_entry {
   const struct ls_examples_entry *outer;
-  const ls_graph *graph;  // Graph it was entered in; NULL: eager.
+  const ls_graph *graph;  // Graph in which the entry applies; NULL: eager.
   ls_examples_source source;
   ls_tensor count;
-  ls_nest rows;  // Borrowed; none if not known.
+  ls_nest rows;  // Borrowed; none if the rows are not known.
 } ls_examples_entry;
 
 // Returns the first leaf of `args` that is a tensor or array with rows,
 // borrowed, or none.
 ls_nest ls_examples_rows(ls_nest args);
 
-// Makes the rows of `args` the number of examples until the entry is left.
-// Holds in the graph where it is entered and in its regions, not in functions
-// called there, which have arguments of their own. The caller keeps the entry
-// and `args` until then.
+// Makes the rows of `args` the number of examples until the entry is left. It
+// applies in the graph where it is entered and in the graph's regions, not in
+// called functions, which have arguments of their own. The caller keeps the
+// entry and `args` until the entry is left.
 void ls_examples_enter(ls_examples_entry *entry, ls_examples_source source,
                        ls_nest args);
 void ls_examples_push(ls_context *context, ls_examples_entry *entry);

@@ -122,8 +122,8 @@ static void copy_wait_for(const ls_copying *c, uint64_t id, ls_op *control,
   if (copy != 0) control[(*count)++] = (ls_op){c->to, copy};
 }
 
-// Lists the copy's control inputs. Metadata ops may have no copy: the ops that
-// they wait for take their place.
+// Lists the copy's control inputs. Where a metadata op has no copy, the ops
+// that it waits for take its place.
 static ls_status copy_control(const ls_copying *c, const ls_node *node,
                               ls_op_spec *spec) {
   size_t most = node->num_control;
@@ -142,8 +142,8 @@ static ls_status copy_control(const ls_copying *c, const ls_node *node,
   return ls_ok();
 }
 
-// Lists the copy's operands: those before the captures, then the captures of
-// the new regions.
+// Lists the copy's operands: the copies of the operands before the captures,
+// then the captures of the new regions.
 static ls_status copy_inputs(ls_copying *c, ls_node *node, ls_op_spec *spec,
                              uint64_t **out_inputs) {
   const size_t leading = ls_node_captures(node, 0);
@@ -176,7 +176,8 @@ static ls_status append_copy(ls_copying *c, ls_node *node, ls_graph **regions,
   return ls_ok();
 }
 
-// Gives the copy its original's name; both graphs live equally long.
+// Gives the copy its original's name, device and source position. The texts are
+// shared, because both graphs live equally long.
 static void copy_properties(const ls_copying *c, const ls_node *node,
                             ls_node *copy) {
   memcpy(copy->outputs, node->outputs,
@@ -226,7 +227,7 @@ ls_status ls_copy_without_gradient(ls_copying *c, ls_node *node) {
 }
 
 // ---- Lowered ops -----------------------------------------------------------
-// Makes the regions capture the new node's operands.
+// Makes the regions capture the operands of the new node.
 static ls_status move_regions(const ls_node *node, ls_graph *to,
                               const uint64_t *inputs) {
   for (uint32_t r = 0; r < node->num_regions; ++r) {

@@ -64,8 +64,8 @@ static ls_nest take_output(ls_nest leaf, void *user) {
   return ls_leaf(ls_op_output(all->op, (unsigned)all->next++));
 }
 
-// Refuses a trainable variable that the forward callback reads itself: no
-// gradient would reach it.
+// Refuses a trainable variable that the forward callback reads itself, because
+// the variable would get no gradient.
 static ls_status check_read(const ls_node *node) {
   // Ops that eager mode does not record have no attributes.
   const ls_attr *attr =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/flow.h"
 
-// Finds the innermost entry, from `entry` outward, that holds in the current
+// Finds the innermost flow, from `entry` outward, that applies in the current
 // graph.
 static const ls_flow_entry *find_here(const ls_flow_entry *entry) {
   while (entry != NULL && !ls_context_is_inside(entry->graph))
@@ -80,7 +80,7 @@ ls_status ls_flow_mark(ls_op op) {
 }
 
 // ---- Gradients -------------------------------------------------------------
-// Notifies the innermost flow with an enter_gradient function of the scope.
+// Calls enter_gradient of the innermost flow that has this function.
 static void enter_gradient(ls_scope *scope, ls_op op, const char *uid) {
   ls_open_scope *opened = ls_scope_opened(scope);
   const ls_flow_entry *at = find_here(ls_context_current()->scoped.flow);

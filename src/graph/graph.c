@@ -180,8 +180,8 @@ ls_graph_rollback_point ls_graph_mark(const ls_graph *graph) {
 }
 
 void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to) {
-  // Frees no arena memory: refusals are rare, and interned names may lie
-  // between.
+  // The arena keeps the memory of removed nodes: refusals are rare, and
+  // interned names may lie in between.
   ls_graph_undo_to(graph, to.num_undo);
   release_nodes(graph, to.num_nodes);
   while (graph->num_variables > to.num_variables) {
@@ -259,7 +259,8 @@ static bool copy_attr(ls_arena *arena, uint16_t type, uint16_t met_as,
   }
 }
 
-// Copies the attributes; takes references only after nothing can fail.
+// Copies the attributes of a spec. References are taken last, when nothing can
+// fail any more.
 static bool copy_attrs(ls_arena *arena, const ls_op_spec *spec, ls_node *node) {
   if (spec->num_attrs == 0) return true;
   ls_attr *attrs = ls_arena_new_array(arena, ls_attr, spec->num_attrs);
@@ -429,7 +430,7 @@ ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
     *out_ref = graph->captures[found - 1].inner;
     return ls_ok();
   }
-  // The graphs in between capture the value, too.
+  // Makes the graphs in between capture the value, too.
   LS_RETURN_IF_ERROR(ls_trial_join(graph));
   if (!ls_grow(graph->allocator, &graph->captures, &graph->captures_capacity,
                graph->num_captures + 1, sizeof(*graph->captures)) ||
@@ -517,8 +518,8 @@ ls_status ls_graph_create(const char *name, ls_graph **out_graph) {
   return ls_ok();
 }
 
-// Destroys a user's graph; those of runtimes, functions and ops belong to the
-// library.
+// Destroys a user's graph; does nothing for graphs that belong to runtimes,
+// functions or ops.
 void ls_graph_destroy(ls_graph *graph) {
   if (graph == NULL || !graph->is_users) return;
   if (__atomic_fetch_or(&graph->num_sessions, LS_GRAPH_DESTROYED,

@@ -30,20 +30,20 @@ typedef enum ls_graph_kind {
   LS_GRAPH_LOWERED,   // A program's body, or a region of one.
 } ls_graph_kind;
 
-// Limit of nesting of graphs, because all code that walks them is recursive,
-// also on a fiber's stack.
+// Most levels of nested graphs. Code that walks graphs is recursive, and must
+// fit on a fiber's stack.
 enum { LS_MAX_GRAPH_DEPTH = 64 };
 
-// Limits of a name within its scope, and with all scopes.
+// Largest lengths of a name in its scope, and of a name with all scopes.
 enum { LS_MAX_NAME = 256, LS_MAX_FULL_NAME = 2048 };
 
-// A name scope, written as its parent's text + name + "/".
+// A name scope. Its full name is its parent's full name + name + "/".
 typedef struct ls_name_scope {
   const struct ls_name_scope *parent;
   const char *name;  // Unique within the parent.
 } ls_name_scope;
 
-// The ops of a control scope and of those around it. Lives as long as the
+// The ops of a control scope and of the enclosing ones. Lives as long as the
 // graph.
 typedef struct ls_control_group {
   const struct ls_control_group *outer;
@@ -55,8 +55,8 @@ typedef struct ls_node {
   uint32_t num_outputs, num_inputs, num_control, num_attrs, num_regions;
   uint64_t *inputs;  // Refs of the same graph, see ls_ref.
   ls_type *outputs;
-  uint64_t *control;  // Ids. Build stage only.
-  // Innermost control scope when it was made, or NULL.
+  uint64_t *control;  // Ids of control inputs. Build stage only.
+  // Innermost control scope when the node was made, or NULL.
   const ls_control_group *made_in;
   ls_attr *attrs;
   ls_graph **regions;
@@ -64,23 +64,23 @@ typedef struct ls_node {
   const char *base;
   uint32_t number;
   bool not_fed, not_fetched;  // See ls_op_prevent_feeding.
-  // Lowered, in a replicate region: the value differs by replica.
+  // Lowered, in a replicate region: true if the value differs by replica.
   bool varying;
-  bool once;             // Lowered, from a merge: runs once for all replicas.
-  const char *rendered;  // Full name, once it was requested.
+  bool once;             // Lowered: true if it runs once for all replicas.
+  const char *rendered;  // Full name, composed at the first request; else NULL.
   const char *device;    // NULL: none.
   const char *file;      // Source position in user code; static text.
   int line;
-  ls_op origin;       // Lowered or gathered: the op that this is a copy of.
+  ls_op origin;       // Lowered or gathered: the op of which this is a copy.
   ls_array **values;  // Eager: one value per output; see ls_eager_catch_up.
   ls_status failure;  // Eager: the reason if there is no value.
-  // Eager: id + 1 of the replica whose callback made it, else 0.
+  // Eager: id + 1 of the replica whose callback made the node, else 0.
   int32_t replica;
-  // Eager: object that will make the values; NULL: they exist.
+  // Eager: the object that will compute the values; NULL: they are computed.
   ls_object *late;
 } ls_node;
 
-// A value of an enclosing graph, and the parameter that stands for it.
+// A value of an enclosing graph, and the parameter by which this graph uses it.
 typedef struct ls_capture {
   ls_tensor outer;
   uint64_t inner;  // Ref of the parameter.
@@ -92,12 +92,12 @@ typedef struct ls_wait_outside {
   ls_op outer;
 } ls_wait_outside;
 
-// Facts about the losses in a graph; see collection.c.
+// Facts about the losses in a graph; collection.c keeps them.
 typedef struct ls_losses {
-  // How the last loss was reduced; NULL: there was none.
+  // How the last loss was reduced; NULL: there was no loss.
   const char *reduction;
-  bool scaled;  // An optimizer has scaled the loss.
-  bool summed;  // An optimizer takes the sum of the replicas' gradients.
+  bool scaled;  // True if an optimizer has scaled the loss.
+  bool summed;  // True if an optimizer sums the replicas' gradients.
 } ls_losses;
 
 // Key of a captured outer value.
@@ -109,7 +109,7 @@ typedef struct ls_capture_key {
 typedef struct ls_graph_undo ls_graph_undo;
 
 struct ls_graph {
-  // First member: the table by which nests print its tensors.
+  // First member: the functions by which nests print the graph's tensors.
   ls_graph_head head;
   ls_graph_kind kind;
   uint64_t id;  // Never reused.
@@ -120,13 +120,15 @@ struct ls_graph {
   ls_arena names_arena;  // Name scopes; outlives eager frames.
   ls_graph *parent;      // Enclosing graph of a function or region, else NULL.
   int depth;             // Number of enclosing graphs.
-  // If set, this replica's segment equals `forward`, ref for ref, and has no
-  // nodes of its own.
+  // If set, this replica's segment has the same ops as `forward`, with the same
+  // refs, and has dropped its own nodes.
   ls_graph *forward;
-  bool is_while_body;  // Region of a loop: random streams count iterations.
-  bool is_replica;     // Region of a replicate op: each replica runs it.
-  // While a loop's region is traced: initial values of the declared parameters,
-  // else NULL.
+  // True for regions of loops, whose random streams count iterations.
+  bool is_while_body;
+  // True for the region of a replicate op, which each replica runs.
+  bool is_replica;
+  // While a loop's region is traced: the initial values of the declared
+  // parameters; else NULL.
   const ls_tensor *initial;
 
   ls_node **nodes;  // By ascending id.
@@ -135,7 +137,8 @@ struct ls_graph {
   // which leaves gaps.
   uint64_t next_id;
 
-  uint64_t *parameters;  // Refs of parameter nodes: declared ones, then
+  // Refs of the parameter nodes: declared parameters, then
+  uint64_t *parameters;
   size_t num_parameters, parameters_capacity;  // captures, in order.
   size_t num_declared;
   ls_capture *captures;
@@ -154,36 +157,40 @@ struct ls_graph {
   ls_map collections;     // Build graph: name -> list.
   ls_object **variables;  // Build graph: all variables, in order of creation.
   size_t num_variables, variables_capacity;
-  ls_status error;      // First error, kept until taken.
-  bool error_unplaced;  // The error still lacks the user's source line.
-  // Ops up to this id have had a chance to get a source position.
+  ls_status error;      // The first error, kept until it is taken.
+  bool error_unplaced;  // True if the error lacks the user's source line.
+  // Ops up to this id have their source position, if it is known.
   uint64_t placed;
-  uint32_t num_random;  // Number of random ops so far: the next stream.
-  int64_t seed;         // Graph seed, combined with each random op's own.
-  ls_graph **stubs;     // Forwarded segments that handles may still refer to.
+  // Number of random ops so far, the stream of the next one.
+  uint32_t num_random;
+  int64_t seed;      // Graph seed, combined with each random op's own.
+  ls_graph **stubs;  // Replicas' segments that handles may still refer to.
   size_t num_stubs, stubs_capacity;
-  const void *owner;  // Function, replica: the object that traces it.
+  const void *owner;  // The function or replica that traces this graph.
   ls_losses losses;
-  bool frozen;            // True once no more ops may be added.
-  bool is_users;          // Must be destroyed with ls_graph_destroy.
-  uint32_t num_sessions;  // Number of sessions, and LS_GRAPH_DESTROYED. Atomic.
-  bool trains;            // It contains an optimizer's step, at any depth.
-  // Reason why it cannot be exported, or NULL; see ls_graph_note_unsaveable.
+  bool frozen;    // True once no more ops may be added.
+  bool is_users;  // True if only ls_graph_destroy may free the graph.
+  // Number of sessions, plus LS_GRAPH_DESTROYED. Atomic.
+  uint32_t num_sessions;
+  bool trains;  // True if the graph or a region has a step of an optimizer.
+  // Why the graph cannot be exported, or NULL; see ls_graph_note_unsaveable.
   const char *unsaveable;
   uint32_t num_trials;  // Open trials; see graph/trial.h.
-  ls_graph_undo *undo;  // Kept while there are any.
+  ls_graph_undo *undo;  // Changes to undo, kept while trials are open.
   size_t num_undo, undo_capacity;
 };
 
 // ---- Making ----------------------------------------------------------------
-// Creates a graph. `parent` is for functions and regions (else NULL).
-//   LS_UNIMPLEMENTED  it would be nested deeper than LS_MAX_GRAPH_DEPTH
+// Creates a graph. `parent` is the enclosing graph of a function or region,
+// else NULL.
+//   LS_UNIMPLEMENTED  the graph would be nested deeper than LS_MAX_GRAPH_DEPTH
 ls_status ls_graph_make(ls_graph_kind kind, const char *name,
                         ls_runtime *runtime, ls_graph *parent,
                         ls_graph **out_graph);
 // Returns the id of the newest graph.
 uint64_t ls_graph_last_id(void);
-// Makes the user the owner, who destroys it. Its runtime then outlives it.
+// Makes the user the owner, who destroys the graph. The graph's runtime then
+// outlives it.
 void ls_graph_give_to_user(ls_graph *graph);
 // Counts a session on a user's graph. A graph destroyed while it has sessions
 // is freed when the last one ends.
@@ -192,24 +199,24 @@ void ls_graph_begin_session(ls_graph *graph);
 void ls_graph_end_session(ls_graph *graph);
 // Destroys any graph with its regions. NULL is allowed.
 void ls_graph_free(ls_graph *graph);
-// Allows LS_OWN(ls_held_graph, graph), for graphs that are not a user's.
+// Makes LS_OWN(ls_held_graph, graph) free a graph that is not a user's.
 LS_OWNED_(ls_held_graph, ls_graph *, ls_graph_free(*ls_owned))
 void ls_graph_drop_collections(ls_graph *graph);
 // Returns the leaves of a collection; `value` is an item of `collections`.
 const ls_nest *ls_collection_leaves(const void *value, size_t *out_count);
-// Notes that an optimizer takes a step in `graph`, and so in the enclosing
-// graphs.
+// Records that `graph`, and so the enclosing graphs, contain a step of an
+// optimizer.
 void ls_graph_note_training(ls_graph *graph);
-// Notes if the last optimizer sums the replicas' gradients of a loss that is
-// not scaled for that.
+// Records if the last optimizer sums the replicas' gradients of a loss that was
+// not scaled for a sum.
 void ls_graph_set_gradients_summed(ls_graph *graph, bool summed);
 bool ls_graph_sums_gradients(const ls_graph *graph);
-// Notes why a graph cannot be exported as built; the first reason is kept. No
+// Records why a graph cannot be exported as built; the first reason is kept. No
 // effect during an export.
 LS_MUST_USE ls_status ls_graph_note_unsaveable(ls_graph *graph,
                                                const char *why);
-// Returns the reason noted for the graph or one inside it, borrowed; NULL if
-// there is none.
+// Returns the reason recorded for the graph or a graph inside it, borrowed;
+// NULL if there is none.
 const char *ls_graph_unsaveable(const ls_graph *graph);
 // Drops the nodes of a replica's segment and redirects its handles to `to`.
 void ls_graph_forward(ls_graph *graph, ls_graph *to);
@@ -235,8 +242,8 @@ typedef struct ls_graph_rollback_point {
 } ls_graph_rollback_point;
 ls_graph_rollback_point ls_graph_mark(const ls_graph *graph);
 void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to);
-// Drops the nodes from position `from` on for which `drops` returns true; no
-// other node may use them.
+// Drops the nodes from position `from` on for which `drops` returns true; the
+// remaining nodes must not use them.
 void ls_graph_drop_nodes(ls_graph *graph, size_t from,
                          bool (*drops)(const ls_node *node, void *user),
                          void *user);
@@ -248,20 +255,22 @@ void ls_graph_drop_nodes(ls_graph *graph, size_t from,
 void ls_op_prevent_feeding(ls_op op);
 void ls_op_prevent_fetching(ls_op op);
 
-// Sets the graph's error to `status`, which it takes over, unless it has one.
+// Sets the graph's error to `status`, which is taken over, unless the graph has
+// an error already.
 void ls_graph_fail(ls_graph *graph, ls_status status);
 
 // Adds a declared parameter to a function, region or lowered graph. Must
 // precede all captures.
 ls_status ls_graph_add_parameter(ls_graph *graph, ls_type type,
                                  const char *name, ls_tensor *out_tensor);
-// Returns the value of this graph for `value`, which is of this or an enclosing
-// graph; captures it if necessary. Else INVALID_ARGUMENT naming both graphs.
+// Returns the ref in this graph of `value`, a value of this or an enclosing
+// graph, which is captured if necessary.
+//   LS_INVALID_ARGUMENT  a value of another graph: names both graphs
 ls_status ls_graph_import(ls_graph *graph, ls_tensor value, uint64_t *out_ref);
 // Adds a capture: a parameter for `outer`, a value of the parent.
 ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
                                uint64_t *out_ref);
-// Notes that a node waits for ops of enclosing graphs. Returns false without
+// Records that a node waits for ops of enclosing graphs. Returns false without
 // memory.
 LS_MUST_USE bool ls_graph_wait_outside(ls_graph *graph, const ls_node *node,
                                        const ls_op *ops, size_t count);
@@ -274,7 +283,8 @@ ls_status ls_graph_set_results(ls_graph *graph, const uint64_t *refs,
 ls_status ls_graph_keep_nodes(ls_graph *graph, const bool *keep);
 
 // ---- Looking up ------------------------------------------------------------
-// Parts of a ref. A graph's ids fit into the bits that a ref leaves for them.
+// The parts of a ref: a node's id, which fits into the upper bits, and an
+// output.
 enum { LS_MAX_OUTPUTS = 1 << LS_TENSOR_OUTPUT_BITS };
 static inline uint64_t ls_ref(uint64_t id, unsigned output) {
   return id << LS_TENSOR_OUTPUT_BITS | output;
@@ -285,18 +295,20 @@ static inline uint64_t ls_ref_id(uint64_t ref) {
 static inline unsigned ls_ref_output(uint64_t ref) {
   return ref & (LS_MAX_OUTPUTS - 1);
 }
-// Returns the position of a node by id; SIZE_MAX if stale.
+// Returns the position of a node by id; SIZE_MAX if the node does not exist any
+// more.
 size_t ls_graph_position(const ls_graph *graph, uint64_t id);
 // Returns the position of the first node with this id or a later one.
 size_t ls_graph_first_position(const ls_graph *graph, uint64_t id);
-// Returns the node of an id, or of a ref (ls_graph_node_of); NULL if stale.
+// Returns the node of an id or, with ls_graph_node_of, of a ref; NULL if the
+// node does not exist any more.
 ls_node *ls_graph_node(const ls_graph *graph, uint64_t id);
 static inline ls_node *ls_graph_node_of(const ls_graph *graph, uint64_t ref) {
   return ls_graph_node(graph, ls_ref_id(ref));
 }
-// Returns the type of a ref; zeros if stale.
+// Returns the type of a ref; zeros if its node does not exist any more.
 ls_type ls_graph_type(const ls_graph *graph, uint64_t ref);
-// Returns the graph that holds the nodes of a handle: follows `forward`.
+// Returns the graph that has the nodes of a handle's graph: follows `forward`.
 static inline ls_graph *ls_graph_resolve(ls_graph *graph) {
   while (graph != NULL && graph->forward != NULL)
     graph = graph->forward;
@@ -323,19 +335,19 @@ ls_status ls_graph_name_scope(ls_graph *graph, const ls_name_scope *parent,
 // Returns the scope of a path such as "a/b/", without making it unique.
 ls_status ls_graph_name_scope_path(ls_graph *graph, const char *path,
                                    const ls_name_scope **out_scope);
-// Writes the path, such as "a/b/", into `buffer`.
+// Writes the scope's path, such as "a/b/", into `buffer`.
 void ls_name_scope_print(const ls_name_scope *scope, char *buffer, size_t size);
-// Sets or replaces an attribute, which becomes the last one. The old array is
-// left unchanged.
+// Sets or replaces an attribute, which becomes the last one. The node gets a
+// new array; the old array is left unchanged.
 ls_status ls_node_set_attr(ls_graph *graph, ls_node *node, const ls_attr *attr);
 // Removes a mark if the node has it.
 void ls_node_drop_mark(ls_node *node, const char *name);
 void ls_node_retain_attrs(const ls_node *node);
-// Returns an own attribute of the node, or NULL.
+// Returns the node's attribute with this id, or NULL.
 static inline const ls_attr *ls_node_attr(const ls_node *node, ls_attr_id id) {
   return ls_attr_find(node->attrs, node->num_attrs, id);
 }
-// Returns a number, flag or (ls_node_real) real number, or its default.
+// Returns a number or flag, or its default. ls_node_real returns a real number.
 static inline int64_t ls_node_int(const ls_node *node, ls_attr_id id) {
   return ls_attr_int(node->attrs, node->num_attrs, id);
 }
@@ -349,8 +361,8 @@ const ls_attr *ls_node_attr_named(const ls_node *node, const char *name);
 // each replica the index of the component on its core. Without it components
 // are in the order of the variable's strategy.
 #define LS_MARK_CORE_COPIES "_core_copies"
-// Returns true if the op or one in its regions writes variables or has effects
-// on the host.
+// Returns true if the op or an op in its regions writes variables or has
+// effects on the host.
 bool ls_node_has_effects(const ls_node *node);
 // Returns true if the node writes a variable.
 static inline bool ls_node_assigns(const ls_node *node) {
@@ -381,13 +393,13 @@ static inline const ls_op_info *ls_node_info(const ls_node *node) {
   return &ls_op_table[node->type];
 }
 
-// Returns the op that the user made: this node, or the one that it is a copy
-// of.
+// Returns the op that the user made: this node, or the node of which it is a
+// copy.
 static inline ls_op ls_node_source(ls_graph *graph, const ls_node *node) {
   return node->origin.graph != NULL ? node->origin : (ls_op){graph, node->id};
 }
 
-// Own attributes in op makers, such as LS_OWN_I(AXIS, 1).
+// Makes attributes for op makers, such as LS_OWN_I(AXIS, 1).
 #define LS_OWN_KEY(id_) .name = ls_attr_table[id_].name, .id = (id_)
 #define LS_OWN_I(n, v)                                                         \
   ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_INT, .as.i = (v)})
@@ -417,7 +429,7 @@ static inline ls_op ls_node_source(ls_graph *graph, const ls_node *node) {
   ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_OBJECT,               \
              .as.object = (v)})
 
-// Table by which nests print tensors and ops: text/print.c.
+// The functions by which nests print tensors and ops: text/print.c.
 extern const ls_tensor_vtable ls_graph_tensors
     __attribute__((visibility("hidden")));
 

@@ -24,8 +24,8 @@ bool ls_node_writes(const ls_node *node, const ls_object *variable) {
 }
 
 // ---- Regions ---------------------------------------------------------------
-// Copies `region` into a new graph inside the current one, with `captured` as
-// the values of its captures.
+// Copies `region` into a new graph inside the current one. `captured` replace
+// the captured values.
 static ls_status copy_region(ls_graph *region, const ls_tensor *captured,
                              ls_arena *memory, ls_graph **out_graph) {
   ls_graph *current = ls_graph_resolve(ls_graph_current());
@@ -169,13 +169,13 @@ static ls_status copy_named(ls_graph *body, const ls_node *node,
 }
 
 // Lists the copies of a node's control inputs. Ops outside the body are kept if
-// they enclose the copy, too; elsewhere they have run already.
+// their graph encloses the copy, too; otherwise they have run already.
 static size_t copy_control(const ls_graph *body, const ls_node *node,
                            const copies *made, ls_op *control) {
   size_t count = 0;
   for (uint32_t i = 0; i < node->num_control; ++i) {
     const ls_op copy = made->ops[ls_graph_position(body, node->control[i])];
-    if (copy.id != 0) control[count++] = copy;  // A parameter has none.
+    if (copy.id != 0) control[count++] = copy;  // A parameter has no copy.
   }
   for (size_t i = 0; i < body->num_waits_outside; ++i) {
     const ls_wait_outside *wait = &body->waits_outside[i];
@@ -238,7 +238,7 @@ ls_status ls_graph_inline_part(ls_graph *body, const ls_tensor *args,
   for (size_t i = 0; i < body->num_parameters; ++i)
     made.parameters[i] =
         i < num_args ? args[i] : body->captures[i - body->num_declared].outer;
-  // The body may be the current graph, which grows.
+  // The number before copying: the body may be the current graph, which grows.
   const size_t num_nodes = body->num_nodes;
   for (size_t i = 0; i < num_nodes; ++i)
     if (is_copied(body, part, i))

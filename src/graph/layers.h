@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables set by layers above, for calls that cannot pass one. src/layers.c,
+// Tables of functions of layers above that this layer calls. src/layers.c,
 // which belongs to no layer, sets them.
 #ifndef LS_GRAPH_LAYERS_H_
 #define LS_GRAPH_LAYERS_H_
@@ -9,8 +9,8 @@
 #include "graph/graph.h"
 #include "lockstep/variable.h"
 
-// Functions of the eager graph, which is current if no graph is open. It needs
-// an engine to run ops, so it is implemented in runtime/.
+// Functions of the eager graph, the current graph while no other graph is. They
+// need an engine to run ops, and are implemented in runtime/.
 typedef struct ls_eager_vtable {
   // Returns the thread's eager graph, made on first use. NULL without memory.
   ls_graph *(*graph)(ls_runtime *runtime);
@@ -18,8 +18,8 @@ typedef struct ls_eager_vtable {
   // `input_refs` are valid. Never fails: a failed op has failed values.
   ls_op (*run)(ls_graph *graph, const ls_op_spec *spec,
                const uint64_t *input_refs, const ls_type *out, size_t num_out);
-  // Runs pending random ops: call this before reading a node's values.
-  // Afterwards the values exist, or the failure is set.
+  // Runs delayed random ops up to a node: called before the node's values are
+  // read. Afterwards the values exist, or the failure is set.
   void (*catch_up)(const ls_graph *graph, ls_node *node);
   // Frees the eager values made since the graph had `num_nodes` and its arena
   // was at `memory`, except those a tape may need. Their handles become stale.
@@ -27,9 +27,9 @@ typedef struct ls_eager_vtable {
                      ls_arena_mark_point memory);
   // Makes a failed eager value; takes over `status`.
   ls_op (*fail)(ls_graph *graph, ls_status status);
-  // Initial states of an eager variable: a value; zeros, without making them
-  // anywhere else first; storage without a value. `forget` is called when the
-  // variable is freed.
+  // Sets the first state of an eager variable: to a value; to zeros, without a
+  // temporary tensor; or to storage without a value. `forget` is called when
+  // the variable is freed.
   ls_status (*initialize)(ls_variable *variable, ls_tensor value);
   ls_status (*initialize_zero)(ls_variable *variable);
   ls_status (*reserve)(ls_variable *variable);
@@ -38,7 +38,7 @@ typedef struct ls_eager_vtable {
 
 typedef struct ls_layers {
   const ls_eager_vtable *eager;
-  // The strategy in force outside all others.
+  // The strategy class outside of all strategies.
   const struct ls_strategy_class *default_strategy;
 } ls_layers;
 

@@ -13,8 +13,8 @@
 #include "lockstep/host.h"
 
 // ---- Names -----------------------------------------------------------------
-// A full name, scope + base [+ "_" + number], is composed on demand. The graph
-// keeps the next number for each (scope, base).
+// The key of a name's counter: the graph keeps the next number for each (scope,
+// base). A full name, scope + base [+ "_" + number], is composed on demand.
 typedef struct name_key {
   const ls_name_scope *scope;
   char base[LS_MAX_NAME];
@@ -40,7 +40,7 @@ static ls_status take_number(ls_graph *graph, const ls_name_scope *scope,
   uintptr_t next = (uintptr_t)ls_map_find(&graph->names, &key, size);
   uint32_t number = (uint32_t)next;
   name_key numbered;
-  while (number != 0) {  // A name such as "relu_1" may be in use already.
+  while (number != 0) {  // Names such as "relu_1" may be taken already.
     char text[LS_MAX_NAME];
     const int n = snprintf(text, sizeof(text), "%s_%u", base, number);
     const size_t s = make_key(&numbered, scope, text, (size_t)n);
@@ -81,7 +81,7 @@ const char *ls_graph_intern(ls_graph *graph, const char *text) {
 }
 
 // Caches merged names by both names, joined by a zero byte, so that a device
-// scope in a loop parses nothing.
+// scope in a loop parses no names.
 ls_status ls_graph_merge_device(ls_graph *graph, const char *around,
                                 const char *name, const char **out_device) {
   char key[2 * LS_MAX_DEVICE_NAME];
@@ -123,7 +123,8 @@ static ls_status check_alive(const ls_graph *graph) {
              : ls_failed_precondition("the graph has been destroyed");
 }
 
-// Refuses long names instead of cutting them, because two could become one.
+// Refuses long names. Names are not cut, because two of them could become the
+// same.
 static ls_status check_scope(const ls_name_scope *parent, const char *name) {
   const size_t most = LS_MAX_FULL_NAME - LS_MAX_NAME - 1;
   const size_t length = strlen(name);
@@ -190,7 +191,8 @@ ls_status ls_graph_name_scope_path(ls_graph *graph, const char *path,
   return ls_ok();
 }
 
-// Writes scopes outermost first; returns the number of characters.
+// Writes the names of a scope and its parents, outermost first; returns the
+// number of characters.
 static size_t render_scope(const ls_name_scope *scope, char *buffer,
                            size_t size) {
   if (scope == NULL) return 0;
@@ -296,7 +298,8 @@ ls_status ls_op_attr(ls_op op, const char *name, const ls_attr **out_attr) {
                       ls_node_info(node)->name, name);
 }
 
-// Checks that the node can have `attr`, which may replace one of that name.
+// Checks that the node can have `attr`, which may replace an attribute of the
+// same name.
 static ls_status check_attr(ls_arena *memory, const ls_node *node,
                             const ls_attr *attr) {
   ls_node with = *node;
@@ -374,7 +377,7 @@ const char *ls_tensor_name(ls_tensor tensor) {
   char text[LS_MAX_FULL_NAME + 8];
   snprintf(text, sizeof(text), "%s:%u", ls_node_name(graph, node),
            ls_ref_output(tensor.ref));
-  // Returns an interned text, because eager nodes and their memory are freed.
+  // Keeps an interned copy, because eager nodes and their memory are freed.
   const char *kept = ls_graph_intern(graph, text);
   return kept != NULL ? kept : "";
 }
@@ -448,7 +451,7 @@ ls_status ls_graph_lookup_op(const ls_graph *graph, const char *name,
   LS_REQUIRE_OUT(out_op);
   LS_REQUIRE(graph);
   LS_REQUIRE(name);
-  // Composing the name caches its text.
+  // The cast is needed because composing a name caches its text.
   ls_graph *writable = (ls_graph *)graph;
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     if (strcmp(ls_node_name(writable, graph->nodes[i]), name) != 0) continue;
@@ -459,7 +462,7 @@ ls_status ls_graph_lookup_op(const ls_graph *graph, const char *name,
 }
 
 void ls_node_drop_mark(ls_node *node, const char *name) {
-  // The graph owns the attributes.
+  // The cast is safe because the graph owns the attributes.
   ls_attr *attrs = (ls_attr *)(uintptr_t)node->attrs;
   uint32_t count = 0;
   for (uint32_t i = 0; i < node->num_attrs; ++i)

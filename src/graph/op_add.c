@@ -14,7 +14,8 @@
 
 // An op being added, on the stack; long lists are in `memory`.
 typedef struct addition {
-  ls_op_spec spec;  // Completed by attributes, scopes and flows.
+  // The op's spec, completed with attributes, scopes and flows.
+  ls_op_spec spec;
   const ls_op_info *info;
   ls_graph *graph;
   ls_context *context;
@@ -38,7 +39,7 @@ static ls_op failed_op(addition *a, ls_status status) {
   return (ls_op){0};
 }
 
-// Appends "op, scope" to an error.
+// Appends the op's name and its scope to an error.
 static ls_status with_scope(const addition *a, ls_status status) {
   char scope[LS_MAX_FULL_NAME];
   ls_name_scope_print(a->context->scoped.names, scope, sizeof(scope));
@@ -168,7 +169,7 @@ static ls_status mark_colocated(addition *a, ls_node *node) {
                                      .as.strings = {groups, count}});
 }
 
-// Collects the op's control inputs; enclosing flows may change them.
+// Collects the op's control inputs, which enclosing flows may change.
 static ls_status apply_scopes(addition *a) {
   LS_RETURN_IF_ERROR(ls_control_gather(
       a->graph, a->info, a->context->scoped.control, &a->spec, &a->memory));
@@ -263,7 +264,8 @@ static ls_op graph_add(addition *a) {
     return failed_op(a, ls_status_clone(a->context->refusal));
   if (a->graph->kind == LS_GRAPH_LOWERED)
     return failed_op(a, ls_internal("an op maker in a lowered graph"));
-  // Ops that use a failed op fail without an error: the graph keeps the first.
+  // An op that uses a failed op fails without setting the graph's error, which
+  // has the first failure.
   if (a->graph->error != NULL)
     for (size_t i = 0; a->spec.inputs != NULL && i < a->spec.num_inputs; ++i)
       if (a->spec.inputs[i].ref == 0) return (ls_op){0};

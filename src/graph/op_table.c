@@ -16,7 +16,7 @@
   LS_ATTRS_WINDOW, HAS(INPUT_DILATIONS), HAS(CHANNEL_GROUPS)
 #define LS_ATTRS_GROUPS HAS(GROUPS), HAS(GROUP_SIZE)
 
-// Starts with an empty entry, because a row may have no attribute.
+// The list starts with an empty entry, because a row may have no attribute.
 #define NEEDS(id)                                                              \
   { LS_ATTR_ID_##id, true }
 #define HAS(id)                                                                \

@@ -73,7 +73,7 @@ typedef struct result_state {
 
 static ls_nest take_result(ls_nest leaf, void *user);
 
-// Takes a value that has a component for each replica.
+// Takes a value with a component for each replica as results of the region.
 static ls_nest take_components(ls_nest leaf, result_state *state) {
   const size_t count = ls_distributed_count(leaf);
   LS_OWN_ARRAY(state->graph->allocator, ls_nest, items, count);
@@ -127,7 +127,7 @@ ls_status ls_region_trace(ls_graph *graph, ls_flow_callback callback,
   LS_OWN(ls_nest, result) = ls_status_is_ok(status)
                                 ? ls_nest_map(made, take_result, &state)
                                 : ls_fail(status);
-  // An op maker's failure inside the callback is the root cause.
+  // If an op maker failed inside the callback, its failure is the root cause.
   status = ls_nest_status(result);
   if (graph->error != NULL) {
     ls_status_free(status);
@@ -157,8 +157,9 @@ static bool find_constant(const ls_graph *graph, const ls_capture_key *key,
          ls_node_attr(node, LS_ATTR_ID_VALUE)->as.array == array;
 }
 
-// Makes an eager value a constant of a function: a trace keeps the value it
-// read. All uses share one constant, so that replicas' traces are equal.
+// Makes an eager value a constant of a function, which keeps the value it had
+// in the trace. All uses share one constant, so that replicas' traces are
+// equal.
 static ls_status import_eager(ls_graph *graph, ls_tensor value,
                               uint64_t *out_ref) {
   ls_node *node = ls_graph_node_of(value.graph, value.ref);
@@ -203,7 +204,8 @@ ls_status ls_graph_import(ls_graph *graph, ls_tensor value, uint64_t *out_ref) {
         "'%s', which is not inside it",
         ls_tensor_name(value), value.graph->name, graph->name);
   if (graph->parent != value.graph) {
-    uint64_t outer = 0;  // Capture it in each graph on the way in.
+    // Every graph between the value's graph and this one captures the value.
+    uint64_t outer = 0;
     LS_RETURN_IF_ERROR(ls_graph_import(graph->parent, value, &outer));
     return ls_graph_add_capture(graph, (ls_tensor){graph->parent, outer},
                                 out_ref);

@@ -8,7 +8,8 @@
 #include "lockstep/ops.h"
 #include "lockstep/variable.h"
 
-// Returns the graph that a region belongs to, which numbers random streams.
+// Returns the graph to which a region belongs, directly or through other
+// regions; it numbers random streams.
 static inline ls_graph *ls_graph_whole(ls_graph *graph) {
   while (graph->kind == LS_GRAPH_REGION)
     graph = graph->parent;
@@ -18,8 +19,8 @@ static inline ls_graph *ls_graph_whole(ls_graph *graph) {
 // Runs `callback` with `graph` current. `*out_result` (the caller's) is the
 // nest it returned; its tensors become the results of `graph`, in order of
 // flattening. Host scalars and arrays among the leaves become constants; other
-// leaves are kept. If the callback or an op maker in it fails, returns that
-// status, with no result.
+// leaves are kept. If the callback or an op maker in it fails, returns the
+// failure, with no result.
 ls_status ls_region_trace(ls_graph *graph, ls_flow_callback callback,
                           ls_nest args, void *user, ls_nest *out_result);
 

@@ -66,7 +66,7 @@ ls_status ls_slices_parts_of(ls_nest leaf, ls_slices_parts *out_parts) {
         (ls_slices_parts){s->indices, s->values.as.tensor, s->dense_shape};
     return ls_ok();
   }
-  // The inner indices select from the outer ones.
+  // The indices of the inner slices select from those of the outer slices.
   ls_slices_parts inner;
   LS_RETURN_IF_ERROR(ls_slices_parts_of(s->values, &inner));
   *out_parts = (ls_slices_parts){ls_gather(s->indices, inner.indices, 0),

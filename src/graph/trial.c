@@ -32,7 +32,7 @@ static ls_nest held_by(const ls_attr *attr) {
              : ls_none();
 }
 
-// Removes the last attribute and puts the one it replaced back.
+// Removes the last attribute and restores the attribute that it replaced.
 static void unset_attr(const ls_graph_undo *entry) {
   ls_node *node = entry->node;
   ls_nest_release(held_by(&node->attrs[node->num_attrs - 1]));
@@ -42,7 +42,7 @@ static void unset_attr(const ls_graph_undo *entry) {
 
 void ls_graph_undo_to(ls_graph *graph, size_t count) {
   const uint32_t trials = graph->num_trials;
-  graph->num_trials = 0;  // Does not note the undoing itself.
+  graph->num_trials = 0;  // Undoing is not recorded.
   while (graph->num_undo > count) {
     const ls_graph_undo *entry = &graph->undo[--graph->num_undo];
     switch (entry->kind) {
@@ -71,7 +71,7 @@ void ls_graph_undo_to(ls_graph *graph, size_t count) {
   graph->num_trials = trials;
 }
 
-// Drops the list when the last trial has ended.
+// Drops the list of changes when the last trial has ended.
 static void trial_forget(ls_graph *graph) {
   for (size_t i = 0; i < graph->num_undo; ++i)
     if (holds_leaf(&graph->undo[i])) ls_nest_release(graph->undo[i].leaf);
@@ -107,8 +107,8 @@ void ls_trial_begin(ls_trial *trial) {
   ++trial->around->num_trials;
 }
 
-// Combines errors at the end. If other replicas have built here meanwhile
-// (`met`), an error that they left stays.
+// Combines the errors when a trial ends. If other replicas have built ops in
+// the graph meanwhile (`met`), their error stays.
 static ls_status join_error(ls_trial *trial, ls_graph *graph, bool met,
                             ls_status status) {
   if (met) {
@@ -119,7 +119,7 @@ static ls_status join_error(ls_trial *trial, ls_graph *graph, bool met,
   if (ls_status_is_ok(status))
     status = graph->error;
   else
-    ls_status_free(graph->error);  // The caller's status says more.
+    ls_status_free(graph->error);  // The caller's status has more details.
   // If the graph had an error before the trial, that is the root cause.
   if (!ls_status_is_ok(status) && trial->error != NULL) {
     ls_status_free(status);
@@ -143,8 +143,8 @@ static const ls_graph *trial_root_of(const ls_graph *graph) {
   return graph;
 }
 
-// Returns true if the trial has not marked a graph yet: one that existed before
-// and belongs to the same outermost graph.
+// Returns true if the trial must list the graph as changed: it existed before
+// the trial, belongs to the same outermost graph, and is not listed yet.
 static bool trial_lacks(const ls_trial *trial, const ls_graph *graph) {
   if (trial == NULL || graph == trial->graph || graph == trial->around ||
       graph->id > trial->last_graph ||
@@ -180,7 +180,8 @@ ls_status ls_trial_set_attr(ls_graph *graph, ls_node *node,
   if (!ls_graph_note(graph, entry)) return ls_out_of_memory();
   const ls_status status = ls_node_set_attr(graph, node, attr);
   if (!ls_status_is_ok(status) && graph->num_undo > noted) {
-    ls_nest_release(entry.leaf);  // The attribute was not replaced.
+    // The attribute was not set, so that nothing can be undone.
+    ls_nest_release(entry.leaf);
     graph->num_undo = noted;
   }
   return status;
@@ -207,7 +208,7 @@ static void end_in(ls_graph *graph, ls_graph_rollback_point mark, bool undo) {
   if (--graph->num_trials == 0) trial_forget(graph);
 }
 
-// Hands kept changes to the enclosing trial, which may still undo them.
+// Moves the kept changes to the enclosing trial, which may still undo them.
 static void end_in_joined(ls_trial *trial, bool undo) {
   while (trial->joined != NULL) {
     ls_joined_graph *joined = trial->joined;

@@ -22,23 +22,25 @@ typedef struct ls_joined_graph ls_joined_graph;
 
 typedef struct ls_trial {
   struct ls_trial *outer;  // Enclosing trial of this thread or fiber.
-  ls_graph *graph;         // NULL: eager, or no memory for one.
-  // Enclosing build graph, which gets variables; NULL: `graph` is it.
+  ls_graph *graph;  // The current graph; NULL: eager, or no memory for a graph.
+  // Enclosing build graph, to which variables are added; NULL: `graph` is the
+  // build graph.
   ls_graph *around;
   ls_graph_rollback_point here, there;
   ls_status error;  // Error of `graph` before the trial.
   bool unplaced;
   uint64_t meetings;
-  uint64_t last_graph;      // Newer graphs are freed with their ops.
+  // Id of the newest graph; newer ones are freed with their ops.
+  uint64_t last_graph;
   ls_joined_graph *joined;  // Other existing graphs that were changed.
 } ls_trial;
 
 void ls_trial_begin(ls_trial *trial);
-// Returns `status`, or the first failure of an op maker since the beginning. A
-// failure undoes the changes; if the graph had an error before, that is
+// Returns `status`, or the first failure of an op maker since ls_trial_begin. A
+// failure undoes the changes. If the graph had an error before, that error is
 // returned.
 LS_MUST_USE ls_status ls_trial_end(ls_trial *trial, ls_status status);
-// Ends the trial of a call with a result, which becomes none on failure.
+// Ends the trial of a call that returns a nest, which becomes none on failure.
 LS_MUST_USE ls_status ls_trial_end_with(ls_trial *trial, ls_status status,
                                         ls_nest *out_value);
 
@@ -46,15 +48,16 @@ LS_MUST_USE ls_status ls_trial_end_with(ls_trial *trial, ls_status status,
 // Announces changes of `graph`, which need not be the current one: a region of
 // an existing op, or an enclosing graph. The open trial undoes them.
 LS_MUST_USE ls_status ls_trial_join(ls_graph *graph);
-// Joins `graph`, and sets an attribute of an op in it; or announces one more
-// output of an op or result of the graph, which the caller appends.
+// Joins `graph`, and sets an attribute of an op in it. ls_trial_add_output
+// announces another output of an op, ls_trial_add_result another result of the
+// graph; the caller then appends it.
 LS_MUST_USE ls_status ls_trial_set_attr(ls_graph *graph, ls_node *node,
                                         const ls_attr *attr);
 LS_MUST_USE ls_status ls_trial_add_output(ls_graph *graph, ls_node *node);
 LS_MUST_USE ls_status ls_trial_add_result(ls_graph *graph);
 
 // ---- Undo list -------------------------------------------------------------
-// How to undo one change.
+// Kinds of changes, with the state to restore.
 typedef enum ls_undo_kind {
   LS_UNDO_NAME,   // The next number of a name was `before`.
   LS_UNDO_ADDED,  // `leaf` was not in the collection.
@@ -69,22 +72,24 @@ typedef enum ls_undo_kind {
 struct ls_graph_undo {
   ls_undo_kind kind;
   const ls_name_scope *scope;
-  const char *text;  // Interned name of a node or collection; NULL: none.
+  const char *text;  // Interned name of a node or collection; NULL: no name.
   size_t before;
   ls_nest leaf;
   ls_node *node;
   ls_attr *attrs;
 };
-// Notes a change if a trial is open; copies the text. Returns false without
+// Records a change if a trial is open; copies the text. Returns false without
 // memory.
 LS_MUST_USE bool ls_graph_note(ls_graph *graph, ls_graph_undo entry);
-// Undoes the entries after the first `count`.
+// Undoes the recorded changes after the first `count`.
 void ls_graph_undo_to(ls_graph *graph, size_t count);
 
-// Resets the next number of a name; 0 removes it. Needs no memory, for undoing.
+// Resets the next number of a name; 0 removes the counter. Needs no memory, so
+// that undoing cannot fail.
 void ls_graph_reset_name(ls_graph *graph, const ls_name_scope *scope,
                          const char *base, uint32_t next);
-// Puts a leaf back at its position and takes over the reference.
+// Puts a leaf back at its position in a collection and takes over the
+// reference.
 void ls_graph_restore_to_collection(ls_graph *graph, const char *name,
                                     ls_nest leaf, size_t position);
 

@@ -9,8 +9,8 @@ static void enter_graph(ls_graph_walk *walk, const ls_graph *graph,
       .holder = holder};
 }
 
-// Sets levels only when they are entered: there is room for many, and few are
-// used.
+// Begins a walk. Levels are initialized only when they are entered, because
+// there is room for many, and few are used.
 void ls_graph_walk_begin(ls_graph_walk *walk, const ls_graph *graph) {
   walk->graph = NULL;
   walk->node = NULL;

@@ -18,8 +18,8 @@
 // A graph that encloses the current op.
 typedef struct ls_graph_walk_level {
   ls_graph *graph;
-  ls_node *holder;  // Op whose region it is; NULL for the outermost.
-  uint32_t region;  // Index of that region.
+  ls_node *holder;  // Op whose region the graph is; NULL for the outermost.
+  uint32_t region;  // Index of the region among the op's.
   size_t next;      // Position of the next op.
 } ls_graph_walk_level;
 
@@ -33,7 +33,8 @@ typedef struct ls_graph_walk {
 
 // Begins before the first op of a graph.
 void ls_graph_walk_begin(ls_graph_walk *walk, const ls_graph *graph);
-// Begins before an op, which comes first, then the ops of its regions.
+// Begins before an op: the walk visits the op first, then the ops of its
+// regions.
 void ls_graph_walk_begin_at(ls_graph_walk *walk, const ls_node *node);
 // Advances to the next op. Returns false if there is none.
 bool ls_graph_walk_next(ls_graph_walk *walk);
@@ -42,14 +43,14 @@ static inline void ls_graph_walk_skip_regions(ls_graph_walk *walk) {
   walk->enters = false;
 }
 
-// Calls `visit` with a graph, then with the regions of its ops (those it has by
-// then), until a call fails.
+// Calls `visit` with a graph, then with the regions of the graph's ops (also
+// regions that `visit` has added), until a call fails.
 ls_status ls_graph_each(ls_graph *graph,
                         ls_status (*visit)(ls_graph *graph, void *user),
                         void *user);
 
-// Return true if `test` is true for an op of the graph (ls_graph_any), or for
-// the op (ls_node_any), at any depth.
+// Returns true if `test` is true for an op of the graph, or, with ls_node_any,
+// for the op or an op in its regions.
 bool ls_graph_any(const ls_graph *graph, bool (*test)(const ls_node *node));
 bool ls_node_any(const ls_node *node, bool (*test)(const ls_node *node));
 // Returns true if the op or one in its regions has one of these traits.

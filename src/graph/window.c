@@ -59,7 +59,7 @@ ls_status ls_window_read(const char *op_name, const ls_attr *attrs,
   return read_padding(w, ls_attr_find(attrs, num_attrs, LS_ATTR_ID_PADDING));
 }
 
-// Returns (count - 1) * distance + 1, or -1 if that is too large.
+// Returns (count - 1) * distance + 1, or -1 if the result is too large.
 static int64_t span_of(int64_t count, int64_t distance) {
   int64_t span;
   if (count == 0) return 0;

@@ -16,7 +16,7 @@
 typedef struct ls_window {
   const char *op_name;  // For messages.
   int32_t rank;         // Spatial dimensions: 1 to LS_WINDOW_DIMS.
-  bool same;            // Derive `low` and `high` from the input's size.
+  bool same;            // True: `low` and `high` depend on the input's size.
   int64_t taps[LS_WINDOW_DIMS];  // -1: not known.
   int64_t strides[LS_WINDOW_DIMS];
   int64_t dilations[LS_WINDOW_DIMS];

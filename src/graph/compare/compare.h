@@ -15,21 +15,23 @@
 // `difference`.
 bool ls_graph_equal(ls_graph *a, ls_graph *b, char *difference, size_t size);
 
-// Compares regions like ls_graph_equal but ignores which values they capture.
+// Compares regions as ls_graph_equal does but ignores which values they
+// capture.
 bool ls_graph_equal_inside(ls_graph *a, ls_graph *b, char *difference,
                            size_t size);
 
 // Returns true if two attributes have the same name, kind and value.
 bool ls_attr_equal(const ls_attr *a, const ls_attr *b);
 
-// Appends an attribute's name and value to a key; objects by their identity.
+// Appends an attribute's name and value to a key; of an object, its address.
 void ls_attr_append_key(ls_text *key, const ls_attr *attr);
 
 // ---- identity.c -------------------------------------------------------------
 // Hashes a graph in 128 bits: its nodes in order, with their attributes and
-// constants. Lowered graphs with equal hashes compute the same. Variables are
-// identified by name, other objects and host kernels by type only: a caller
-// that needs more adds it.
+// constants.
+// Lowered graphs with equal hashes compute the same. Variables are hashed by
+// name, other objects and host kernels by type only; a caller that must tell
+// them apart adds more.
 void ls_graph_identify(const ls_graph *graph, uint64_t out_identity[2]);
 // Hashes the results of a graph and the ops with effects, in order, each with
 // the values that it depends on. The order of other ops does not matter: where
@@ -41,22 +43,23 @@ LS_MUST_USE ls_status ls_graph_identify_values(const ls_graph *graph,
                                                uint64_t out_identity[2]);
 
 // ---- Values that are the same on all replicas -------------------------------
-// Values of a replica that are the same on all: collectives and merge calls
-// made them. Needed where replicas run op by op, because eager graphs keep no
-// record of ops.
+// A replica's values that are the same on all replicas, because collectives or
+// merge calls made them. Used where replicas run op by op, because eager graphs
+// keep no record of ops.
 typedef struct ls_same_values {
   ls_allocator *allocator;
-  const ls_graph *graph;  // The replica's graph: only its values are noted.
+  // The replica's graph; values of other graphs are not noted.
+  const ls_graph *graph;
   uint64_t *refs;
   size_t count, capacity;
 } ls_same_values;
 
 void ls_same_values_deinit(ls_same_values *values);
-// Notes a value. Returns false without memory.
+// Adds a value to the list. Returns false without memory.
 LS_MUST_USE bool ls_same_values_add(ls_same_values *values, ls_tensor value);
 
-// Notes a value for the current replica, if there is one. Returns the value, or
-// a failed tensor without memory.
+// Adds a value to the current replica's list, if a replica is current. Returns
+// the value, or a failed tensor without memory.
 ls_tensor ls_same_note(ls_tensor value);
 bool ls_same_is_noted(ls_tensor value);
 

@@ -72,7 +72,7 @@ static bool report_difference(const comparison *c, const char *format, ...) {
   return false;
 }
 
-// Describes a difference between two nodes.
+// Describes the difference between two nodes in the buffer.
 static bool differ_in(const comparison *c, ls_node *a, ls_node *b,
                       const char *what) {
   char x[160], y[160];
@@ -117,7 +117,7 @@ static int64_t first_difference(const ls_array *a, const ls_array *b) {
   return i < count ? i : -1;
 }
 
-// Describes two different attributes so that the texts differ.
+// Describes two different attributes so that their texts differ.
 static void attr_difference(const ls_attr *a, const ls_attr *b, char *buffer,
                             size_t size) {
   char x[60], y[60];
@@ -207,8 +207,8 @@ static bool same_node(const comparison *c, ls_node *a, ls_node *b) {
 }
 
 // ---- Graphs ----------------------------------------------------------------
-// Describes different captures; for constants, such as eager values, also the
-// element that differs.
+// Describes two different captures; if both are constants, such as eager
+// values, names the first different element.
 static bool differ_in_capture(const comparison *c, ls_tensor a, ls_tensor b) {
   char what[200] = "";
   const ls_node *x = ls_graph_node_of(a.graph, a.ref);
@@ -221,7 +221,7 @@ static bool differ_in_capture(const comparison *c, ls_tensor a, ls_tensor b) {
                            what[0] == '\0' ? "" : ": ", what);
 }
 
-// Compares the outer values of captures by their refs, also for regions of two
+// Compares the refs of the captured values, for regions of one graph or of two
 // equal graphs.
 static bool same_captures(const comparison *c) {
   const ls_graph *a = c->a, *b = c->b;
@@ -345,7 +345,7 @@ static bool same_is_of(const ls_same_values *values, ls_tensor value) {
          ls_graph_resolve(value.graph) == values->graph;
 }
 
-// Drops notes of eager values that are gone with their frame.
+// Removes eager values from the list that were freed with their frame.
 static void drop_stale(ls_same_values *values) {
   size_t kept = 0;
   for (size_t i = 0; i < values->count; ++i)
@@ -357,8 +357,8 @@ static void drop_stale(ls_same_values *values) {
 bool ls_same_values_add(ls_same_values *values, ls_tensor value) {
   if (!same_is_of(values, value)) return true;
   if (values->count == values->capacity) drop_stale(values);
-  // Grows to twice the number of valid notes, so that scans for stale ones stay
-  // rare.
+  // Grows to twice the number of valid entries, so that scans for freed values
+  // stay rare.
   if (values->count >= values->capacity / 2 &&
       !ls_grow(values->allocator, &values->refs, &values->capacity,
                2 * values->count + 1, sizeof(*values->refs)))

@@ -7,8 +7,8 @@
 #include "graph/variables/variable.h"
 #include "lockstep/host.h"
 
-// Adds a type. In the functions below, `numbers` tells whether arrays count
-// with their numbers or their types only.
+// Adds a type. In the functions below, `numbers` is true if the numbers in
+// arrays count, false if only the arrays' types count.
 static void add_type(ls_digest *d, ls_dtype dtype, ls_shape shape) {
   ls_digest_add_u64(d, (uint64_t)dtype);
   ls_digest_add_u64(d, (uint64_t)(int64_t)shape.rank);
@@ -96,7 +96,7 @@ static void add_op(ls_digest *d, const ls_node *node, bool numbers) {
   ls_digest_add_u64(d, node->num_outputs);
   for (uint32_t i = 0; i < node->num_outputs; ++i)
     add_type(d, node->outputs[i].dtype, node->outputs[i].shape);
-  // Excludes marks of the system that a computation runs on.
+  // Excludes marks about the TPU system of a computation.
   uint64_t num_attrs = 0;
   for (uint32_t i = 0; i < node->num_attrs; ++i)
     num_attrs += !ls_attr_is_of_system(&node->attrs[i]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks a replicated computation when it is complete.
+// Checks a replicated computation after it was built completely.
 #include <stdlib.h>
 
 #include "base/runtime_internal.h"
@@ -12,8 +12,8 @@
 #include "graph/walk.h"
 #include "lockstep/host.h"
 
-// Visits an op of the computation, at any depth, with its outside compiled
-// cluster (NULL: none).
+// Visits an op of the computation, in regions too; the second text is the op's
+// outside compiled cluster (NULL: none).
 typedef ls_status (*visitor)(void *self, ls_graph *graph, ls_node *node,
                              const char *outside);
 
@@ -184,11 +184,11 @@ static ls_status check_ops(const ls_copying *c, const ls_cluster *cluster) {
 }
 
 // ---- Variables -------------------------------------------------------------
-// Checks that compiled ops and ops outside use different variables: nothing
-// orders the two.
+// Checks that compiled ops and outside ops of a computation use different
+// variables, because the order of their accesses is not defined.
 typedef struct variable_check {
   const ls_cluster *cluster;
-  ls_map compiled;  // Variable families that compiled ops use.
+  ls_map compiled;  // Variables (by family) that compiled ops use.
 } variable_check;
 LS_OWNED_(variable_check, variable_check, ls_map_deinit(&ls_owned->compiled))
 
@@ -299,8 +299,8 @@ ls_status ls_check_clusters(const ls_copying *c) {
 
 // ---- Bans -------------------------------------------------------------------
 // Bans feeds and fetches of a computation's ops, except outside compiled ops of
-// computations with one replica. The op's marks decide, so a graph read from
-// text has the bans of the printed one.
+// computations with one replica. Only the op's marks decide, so that a graph
+// read from its text has the same bans.
 bool ls_marks_ban(const ls_node *node, int64_t replicas) {
   return ls_node_mark(node, LS_MARK_REPLICATE) != NULL &&
          (replicas > 1 || ls_node_mark(node, LS_MARK_OUTSIDE) == NULL);

@@ -5,10 +5,10 @@
 #include "graph/gather/copy.h"
 
 typedef struct body {
-  ls_copying *c;  // Copying of the graph around.
+  ls_copying *c;  // Copying of the enclosing graph.
   ls_cluster *cluster;
   ls_copying inner;
-  uint64_t *split;  // Outer values that each replica has its own of.
+  uint64_t *split;  // Outer values with a value for each replica.
   size_t num_split;
   uint64_t *results;
   size_t num_results;
@@ -27,7 +27,7 @@ static bool is_one_value(const ls_node *input) {
   return true;
 }
 
-// Returns true if the input gives each replica its own id.
+// Returns true if `input` is the input that gives each replica its id.
 static bool is_replica_id(const ls_graph *graph, const ls_node *input) {
   for (uint32_t r = 0; r < input->num_inputs; ++r) {
     const ls_node *node = ls_graph_node_of(graph, input->inputs[r]);
@@ -57,14 +57,15 @@ static ls_status cluster_declare(body *b, uint64_t ref) {
   return ls_copying_set(&b->inner, ref, made.ref);
 }
 
-// Returns true if another computation makes the value; it has as many replicas.
+// Returns true if another computation makes the value. Both computations then
+// have the same number of replicas.
 static bool is_of_other(const body *b, uint64_t ref) {
   const ls_cluster *cluster = ls_cluster_of_ref(b->c, ref);
   return cluster != NULL && cluster != b->cluster;
 }
 
-// Declares the members' arguments, each once: split arguments, or with `of_ids`
-// the inputs that are replica ids.
+// Declares the arguments of the cluster's ops, each once: split arguments or,
+// with `of_ids`, the inputs that are replica ids.
 static ls_status list_arguments(body *b, bool of_ids) {
   const ls_graph *from = b->c->from;
   for (size_t i = 0; i < from->num_nodes; ++i) {
@@ -98,8 +99,7 @@ static ls_status list_arguments(body *b, bool of_ids) {
   return ls_ok();
 }
 
-// Captures inputs that have one value for all replicas, where they are first
-// used.
+// Captures the inputs that have one value for all replicas, at their first use.
 static ls_status take_common(body *b, const ls_node *node) {
   for (uint32_t k = 0; k < node->num_inputs; ++k) {
     const uint64_t ref = node->inputs[k];
@@ -193,7 +193,8 @@ static ls_status cluster_list_inputs(body *b, uint64_t **out_inputs,
   return ls_ok();
 }
 
-// Lists the outside ops that any member waits for: the whole op waits for them.
+// Lists the outside ops for which a member waits: the replicate op waits for
+// them.
 static ls_status list_control(body *b, ls_op_spec *spec) {
   const ls_graph *from = b->c->from;
   LS_ARENA_ARRAY_OR_RETURN(b->c->memory, ls_op, control, from->num_nodes + 1);
@@ -229,7 +230,8 @@ static ls_status infer(body *b, const ls_op_spec *spec, const uint64_t *inputs,
   return ls_infer_run(out);
 }
 
-// Appends the op. It takes the metadata's attributes, name and source position.
+// Appends the replicate op. It takes the attributes, name and source position
+// of the metadata op.
 static ls_status cluster_append(body *b) {
   const ls_node *metadata = b->cluster->metadata;
   const size_t num_own = 3;
@@ -264,8 +266,8 @@ static ls_status cluster_append(body *b) {
   return ls_ok();
 }
 
-// Maps the members to the op: an op that waits for a member waits for the whole
-// computation.
+// Maps the members to the replicate op: an op that waits for a member then
+// waits for the whole computation.
 static ls_status note_members(const body *b) {
   for (size_t i = 0; i < b->c->from->num_nodes; ++i)
     if (ls_cluster_at(b->c, i) == b->cluster)

@@ -52,7 +52,8 @@ static ls_status copy_into(ls_copying *outer, ls_node *holder, ls_graph *from,
 static ls_status copy_all(ls_copying *c) { return ls_copy_level(c, NULL); }
 
 // ---- Ops -------------------------------------------------------------------
-// Marks an outside op with its copies, one per replica, and the host of each.
+// Marks an outside op with the name and the host of each of its copies, one per
+// replica.
 static ls_status show_copies(ls_copying *c, ls_node *node, ls_node *copy) {
   const size_t count = c->level->shows_copies;
   if (count == 0 || ls_node_mark(node, LS_MARK_OUTSIDE) == NULL) return ls_ok();
@@ -62,7 +63,7 @@ static ls_status show_copies(ls_copying *c, ls_node *node, ls_node *copy) {
   const char **places = NULL;
   if (names == NULL || ids == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_copy_places(c, node, count, &places));
-  // The op is a copy for one replica.
+  // True if the op is copied for one replica.
   const bool is_one = c->level->replica >= 0;
   if (places != NULL)
     LS_RETURN_IF_ERROR(ls_node_set_attr(
@@ -89,8 +90,8 @@ static ls_status show_copies(ls_copying *c, ls_node *node, ls_node *copy) {
                                      .as.strings = {names, count}});
 }
 
-// Marks the copy for one replica with its id: host calls report it, and random
-// ops draw that replica's numbers.
+// Marks the copy for one replica with the replica's id: host calls report the
+// id, and random ops draw the replica's numbers.
 static ls_status set_replica(ls_copying *c, ls_node *copy) {
   const int64_t replica = c->level->replica;
   LS_RETURN_IF_ERROR(ls_node_set_attr(c->to, copy,
@@ -176,8 +177,8 @@ static const ls_node *metadata_of(const ls_copying *c, const char *name) {
   return NULL;
 }
 
-// Returns the core of a cluster's entry; gradient clusters use their forward
-// cluster's.
+// Returns the core whose entry in the metadata's list names the cluster; a
+// gradient cluster has the core of its forward cluster.
 static size_t places_core_of(const ls_node *metadata, const char *outside) {
   const ls_attr *attr = ls_node_attr_named(metadata, LS_MARK_HOST_CORES);
   if (attr == NULL || attr->kind != LS_ATTR_STRINGS) return 0;

@@ -34,9 +34,10 @@
 #define LS_MARK_HOSTS "_hosts"
 
 // Marks of metadata, if the computation's system is known: its name; its job,
-// unless local; its mesh (x, y, z, cores of a chip) and number of hosts when
-// built. They say where a computation runs, not what it computes, and are no
-// part of a graph's identity (graph/compare/compare.h).
+// unless local; and the mesh (x, y, z, cores of a chip) and number of hosts
+// that it had then. The marks tell where a computation runs, not what it
+// computes, so that they do not count in a graph's identity
+// (graph/compare/compare.h).
 #define LS_MARK_SYSTEM "_tpu_system"
 #define LS_MARK_JOB "_tpu_job"
 #define LS_MARK_MESH "_tpu_mesh"
@@ -48,7 +49,7 @@ typedef struct ls_gather_request {
   ls_graph *graph;
   const uint64_t *fetches;
   size_t num_fetches;
-  const uint64_t *feeds;  // In a function, its parameters.
+  const uint64_t *feeds;  // Fed values; in a function its parameters.
   size_t num_feeds;
   const ls_op *targets;
   size_t num_targets;
@@ -58,17 +59,18 @@ typedef struct ls_gather_request {
   bool shows_copies;
 } ls_gather_request;
 
-// The gathered copy, and the request translated to it.
+// The gathered copy of a graph, and the request with refs of the copy.
 typedef struct ls_gathered {
-  // The caller's (ls_graph_free). NULL: there are no clusters.
+  // Owned by the caller (ls_graph_free). NULL: the graph has no clusters.
   ls_graph *graph;
   uint64_t *fetches, *feeds;
-  ls_op *targets;  // Includes the effects of needed one-replica computations.
+  // Include ops with effects in needed one-replica computations.
+  ls_op *targets;
   size_t num_targets;
 } ls_gathered;
 
 // Gathers a graph. `memory` holds the lists and temporary data. The copy uses
-// the graph's names, so it must be freed first.
+// the graph's names, so that the copy must be freed first.
 //   LS_INVALID_ARGUMENT  a value leaves a cluster without being its output, or
 //                        clusters need each other in a cycle
 //   LS_INTERNAL          marks that belong to no cluster

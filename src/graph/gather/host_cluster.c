@@ -13,9 +13,9 @@ typedef struct host_step {
   ls_copying *around;  // The level of the step.
   const ls_host_step *step;
   uint32_t number;
-  uint64_t *args;  // Values that the step uses.
+  uint64_t *args;  // Outside values that the step uses.
   size_t num_args;
-  uint64_t *results;  // Values of the step that others use.
+  uint64_t *results;  // Values of the step that ops outside use.
   size_t num_results;
   uint64_t *parameters;  // [argument][replica]
   uint64_t *made;        // [result][replica]
@@ -54,7 +54,7 @@ static bool needs_step(const ls_copying *c, const ls_node *node,
   return false;
 }
 
-// Cuts the cluster whose first op is at position `first` into steps.
+// Cuts a cluster, whose first op is at position `first`, into steps.
 static void cut_cluster(ls_copying *c, const char *name, size_t first) {
   bool is_needed = true;
   for (size_t i = first; i < c->from->num_nodes; ++i) {
@@ -193,7 +193,7 @@ static ls_status make_body(host_step *h) {
   return ls_graph_set_results(h->body, h->made, h->num_results * replicas);
 }
 
-// Appends the merge call; its results are the step's values.
+// Appends the merge call that runs the step; its results are the step's values.
 static ls_status host_cluster_append(host_step *h) {
   ls_copying *c = h->around;
   const size_t count = h->num_args + h->body->num_captures;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Orders the ops of one level: by creation, except that a cluster of several
-// replicas comes where its last op was, followed by the ops that need it.
+// Orders the ops of one level by creation, but puts a cluster of several
+// replicas at the position of its last op, followed by the ops that need the
+// cluster.
 #include "graph/gather/copy.h"
 
 static bool is_done(const ls_copying *c, uint64_t id) {
@@ -9,8 +10,8 @@ static bool is_done(const ls_copying *c, uint64_t id) {
   return place == SIZE_MAX || c->level->done[place];
 }
 
-// Returns true if an op's operands and control inputs are copied, apart from
-// ops of its own cluster.
+// Returns true if an op's operands and control inputs have been copied, apart
+// from ops of the op's own cluster.
 static bool has_all(const ls_copying *c, const ls_node *node,
                     const ls_cluster *cluster) {
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
@@ -41,7 +42,7 @@ static bool order_is_ready(const ls_copying *c, size_t place) {
 }
 
 // ---- One op or cluster -----------------------------------------------------
-// Maps the output of a one-replica computation to its operand.
+// Maps the output of a one-replica computation to the copy of its operand.
 static ls_status pass_on(ls_copying *c, ls_node *node) {
   uint64_t ref = 0;
   LS_RETURN_IF_ERROR(ls_copied(c, node, node->inputs[0], &ref));
@@ -49,8 +50,8 @@ static ls_status pass_on(ls_copying *c, ls_node *node) {
   return ls_copying_set_op(c, node->id, ls_ref_id(ref));
 }
 
-// Keeps a one-replica computation as it was built if the copy is printed: its
-// ops alone would not describe it.
+// Returns true if one-replica computations keep all their ops, because the copy
+// is printed.
 static bool stays_flat(const ls_copying *c) {
   return c->level->shows_copies > 0;
 }

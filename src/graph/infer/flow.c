@@ -23,7 +23,8 @@ static ls_status flow_take_results(ls_infer *infer, const ls_graph *graph) {
   return ls_ok();
 }
 
-// Finds the type of a loop value that fits before, in and after the loop.
+// Finds a type for a loop value that includes the initial value, the body's
+// result and the loop's output.
 static ls_status carried_type(const ls_infer *infer, size_t i,
                               const ls_graph *body, ls_type *out) {
   const ls_type after = result_type(body, i);
@@ -38,8 +39,8 @@ static ls_status carried_type(const ls_infer *infer, size_t i,
   return ls_ok();
 }
 
-// Sets the additional outputs of a loop that saves values of its body: the
-// number of trips, and a stack for each value.
+// Sets the further outputs of a loop that saves values of its body: the number
+// of trips, and a stack for each value.
 static void saved_types(ls_infer *infer, size_t carried, size_t saved) {
   infer->out[carried] = (ls_type){LS_DTYPE_I64, LS_SCALAR};
   for (size_t i = 0; i < saved; ++i)
@@ -267,8 +268,8 @@ static ls_status check_wide(const ls_infer *infer, const ls_attr *wide) {
   return ls_ok();
 }
 
-// Lists the operand types for the kernel; in a call for all replicas those of
-// one.
+// Lists the operand types for the kernel; in a call for all replicas, those of
+// one replica.
 static ls_status host_operands(const ls_infer *infer, const ls_type **out) {
   const ls_attr *replicas = ls_infer_attr(infer, LS_ATTR_ID_REPLICAS);
   const ls_attr *wide = ls_infer_attr(infer, LS_ATTR_ID_WIDE);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shape rules, named in the `shape` column of ops.def. Each rule runs twice:
-// while building, when unknown sizes are allowed in its answer, and while
-// lowering, when all inputs are known and the answer must be, too.
+// Shape rules, which the column `shape` of ops.def names. Each rule runs twice:
+// while building, when sizes may be unknown, and while lowering, when all types
+// of the inputs are known and those of the results must be, too.
 #ifndef LS_GRAPH_INFER_INFER_H_
 #define LS_GRAPH_INFER_INFER_H_
 
@@ -36,7 +36,8 @@ static inline bool ls_infer_is_number(ls_dtype dtype) {
   return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype);
 }
 
-// Returns the variable of the attribute, and sets output 0 to its type.
+// Returns the variable in the op's attributes, and sets the type of output 0 to
+// its type.
 ls_status ls_infer_variable(ls_infer *infer, ls_variable **out_variable);
 
 // Prints the type of operand `i`, such as "f32[2,3]", for messages.

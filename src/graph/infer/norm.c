@@ -46,7 +46,7 @@ static ls_type with_channels(ls_type x, ls_type channels) {
   return x;
 }
 
-// Sets the outputs: one like x, and `count` with one number per channel.
+// Sets the output types: one like x, and `count` with one number per channel.
 static ls_status norm_give(ls_infer *infer, ls_type x, ls_type channels,
                            size_t count) {
   LS_RETURN_IF_ERROR(ls_infer_outputs(infer, count + 1));
@@ -83,8 +83,8 @@ ls_status infer_rms_norm(ls_infer *infer) {
   return ls_ok();
 }
 
-// Infers a gradient. Operands: dy, x, and `first` to `end` with one number per
-// channel.
+// Infers a gradient's outputs. Operands: dy, x, and `first` to `end` with one
+// number per channel.
 static ls_status infer_gradient(ls_infer *infer, size_t end, size_t count) {
   ls_type channels;
   LS_RETURN_IF_ERROR(check_channels(infer, 1, 2, end, &channels));
@@ -138,7 +138,8 @@ static bool take_shapes(const ls_infer *infer, size_t first, size_t count,
   return ls_dtype_is_float(infer->in[first].dtype);
 }
 
-// Infers the result's shape from one or three operands, from `first` on.
+// Infers the result's shape from the operands from `first` on: one, or three
+// with query, key and value.
 static ls_status attention_shape(const ls_infer *infer, size_t first,
                                  ls_shape *out_shape) {
   const int64_t heads = ls_infer_int(infer, LS_ATTR_ID_NUM_HEADS);

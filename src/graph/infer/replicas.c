@@ -69,7 +69,7 @@ ls_status infer_all_reduce(ls_infer *infer) {
 }
 
 // Infers an all-gather. Each replica's number of rows is known only when
-// lowered; until then the known sizes of one replica hold for all.
+// lowered; until then one replica's sizes, if known, count for all.
 ls_status infer_all_gather(ls_infer *infer) {
   const ls_attr *rows = ls_infer_attr(infer, LS_ATTR_ID_ROWS);
   int64_t axis = 0, size = 0;
@@ -104,7 +104,7 @@ ls_status infer_reduce_scatter(ls_infer *infer) {
 }
 
 // Infers a merge call. A result that differs between replicas has one output
-// per replica, whose types have the known sizes in common.
+// per replica; the types of these outputs have the same known sizes.
 ls_status infer_merge_call(ls_infer *infer) {
   if (infer->spec->num_regions != 1)
     return ls_invalid_argument("merge needs one child graph, got %zu",
@@ -185,8 +185,8 @@ ls_status infer_permute(ls_infer *infer) {
 ls_status infer_replica_broadcast(ls_infer *infer) { return infer_same(infer); }
 
 // ---- Replicated computations ------------------------------------------------
-// Infers a replicated input: merges the known sizes of all replicas' values. A
-// variable's handle has no operands.
+// Infers a replicated input: merges the known sizes of all replicas' values.
+// The input of a variable's handle has no operands.
 static ls_status infer_handle(ls_infer *infer) {
   ls_variable *variable = NULL;
   LS_RETURN_IF_ERROR(ls_infer_variable(infer, &variable));
@@ -280,7 +280,7 @@ static ls_status check_padded(const ls_infer *infer, const ls_attr *axes,
   return ls_ok();
 }
 
-// Outputs: the padded values, then the real sizes for each axis.
+// Sets the output types: the padded values, then the real sizes for each axis.
 ls_status infer_padded_input(ls_infer *infer) {
   const ls_attr *axes = ls_infer_attr(infer, LS_ATTR_ID_AXES);
   const ls_attr *maxima = ls_infer_attr(infer, LS_ATTR_ID_MAXIMA);
@@ -304,8 +304,8 @@ ls_status infer_padded_input(ls_infer *infer) {
   return ls_ok();
 }
 
-// Cuts the padding off: the real size of a padded axis is known only at run
-// time.
+// Infers the value without its padding: the real size of a padded axis is known
+// only at run time.
 ls_status infer_real_part(ls_infer *infer) {
   const ls_attr *axes = ls_infer_attr(infer, LS_ATTR_ID_AXES);
   if (axes->as.ints.count != infer->num_in - 1)
@@ -327,7 +327,8 @@ ls_status infer_real_part(ls_infer *infer) {
   return ls_ok();
 }
 
-// Infers replicated outputs: sizes unknown when built may differ by replica.
+// Infers replicated outputs: a size that is unknown when built may differ by
+// replica.
 ls_status infer_replicated_output(ls_infer *infer) {
   const size_t count = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_REPLICAS);
   LS_RETURN_IF_ERROR(ls_infer_outputs(infer, count));

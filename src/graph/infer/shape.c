@@ -5,7 +5,7 @@
 #include "lockstep/shape_rules.h"
 
 // ---- Reshaping -------------------------------------------------------------
-// Computes the one size given as -1, if the other sizes are known.
+// Computes the size that is given as -1, if the other sizes are known.
 static ls_status fill_rest(const ls_infer *infer, ls_shape *shape) {
   const ls_attr *sizes = ls_infer_attr(infer, LS_ATTR_ID_SIZES);
   int rest = -1;

@@ -73,7 +73,7 @@ ls_status infer_slice(ls_infer *infer) {
 }
 
 // Infers the gradient of a slice: operand 0 has the shape of a slice of operand
-// 1, and the result operand 1's.
+// 1; the result has operand 1's shape.
 ls_status infer_slice_grad(ls_infer *infer) {
   ls_shape slice;
   LS_RETURN_IF_ERROR(slice_shape(infer, infer->in[1], &slice));
@@ -102,7 +102,8 @@ static ls_status check_starts(const ls_infer *infer, size_t first,
   return ls_ok();
 }
 
-// Returns true if no dimension of `part` is larger than that of `whole`.
+// Returns true if no dimension of `part` is larger than the same dimension of
+// `whole`.
 static bool fits_in(ls_shape part, ls_shape whole) {
   if (part.rank < 0 || whole.rank < 0) return true;
   if (part.rank != whole.rank) return false;

@@ -21,7 +21,7 @@ static bool channels_fit(int64_t x, int64_t c, int64_t o, int64_t groups) {
   return x < 0 || c < 0 || x / groups == c;
 }
 
-// Infers the result of convolving x by w; their sizes may be unknown.
+// Infers the result of convolving x by w, both of which may have unknown sizes.
 static ls_status convolved(const ls_infer *infer, ls_type x, ls_type w,
                            ls_shape *out_shape) {
   *out_shape = LS_SHAPE_UNKNOWN;
@@ -83,8 +83,8 @@ ls_status infer_conv_bias_act(ls_infer *infer) {
                              LS_OPERAND_TEXT(infer, 2));
 }
 
-// Checks dy against the convolution of x by w, of which one is the gradient's
-// result and has its type from `sizes`.
+// Checks dy against the convolution of x by w. The gradient computes x or w,
+// whose type comes from `sizes`.
 static ls_status check_result(const ls_infer *infer, ls_type x, ls_type w,
                               size_t dy) {
   ls_shape y;
@@ -245,8 +245,8 @@ ls_status infer_conv_pool_max(ls_infer *infer) {
   return maxima_and_places(infer, y);
 }
 
-// Checks the gradient of the maxima, operand number `dy`, and the positions of
-// the maxima, the next operand.
+// Checks the gradient of the maxima, operand number `dy`, and the next operand,
+// the positions of the maxima.
 static ls_status check_pooled(const ls_infer *infer, ls_type x, ls_type w,
                               size_t dy) {
   ls_type y, maxima;

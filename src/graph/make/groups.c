@@ -11,7 +11,8 @@
 #include "graph/make/make.h"
 
 // ---- Groups ----------------------------------------------------------------
-// Groups in attribute form; members NULL: all replicas form one group.
+// Groups as the attributes list them; members NULL: all replicas form one
+// group.
 typedef struct group_list {
   ls_allocator *allocator;
   int64_t *members;
@@ -85,7 +86,8 @@ static ls_tensor value_of(const stack *s, int64_t replica) {
   return ls_gather(s->all, ls_scalar_i64(LS_DTYPE_I32, replica), 0);
 }
 
-// Lists the values of the group's members, by id or in listed order.
+// Lists the values of the group's members, in order of their ids or in listed
+// order.
 static ls_tensor *values_of(const stack *s, bool by_id) {
   const group_list *groups = &s->groups;
   ls_tensor *items = ls_new_array(groups->allocator, ls_tensor, groups->size);
@@ -157,8 +159,8 @@ static ls_tensor groups_exchange(const ls_replica_hooks *hooks, ls_tensor x,
 }
 
 // ---- Makers ----------------------------------------------------------------
-// Makes the collective op or, with `got`, records the values that replicas
-// received. The op's shape rule checks the operands in each case.
+// Makes the collective op or, with `got`, a meeting op for the values that
+// replicas received. Both ways the op's shape rule checks the operands.
 static ls_tensor make_grouped(uint16_t type, ls_tensor x,
                               const group_list *groups, const ls_attr *own,
                               size_t num_own, const ls_tensor *got) {

@@ -6,7 +6,8 @@
 #include "graph/make/make.h"
 #include "lockstep/host.h"
 
-// The function of an op. The leaves of `structure` are empty.
+// The function of an op. `structure` is the structure of its results, with
+// empty leaves.
 typedef struct function {
   ls_object object;
   ls_allocator *allocator;
@@ -33,7 +34,7 @@ static const ls_object_type function_type = {.name = "host function",
 LS_OWNED_POINTER(function, ls_object_release)
 
 // ---- A call ----------------------------------------------------------------
-// Copies all inputs into `leaves`; none if that fails.
+// Copies all inputs into `leaves`; on failure frees all copies.
 static ls_status copy_inputs(const ls_host_call *call, ls_nest *leaves) {
   for (size_t i = 0; i < call->num_inputs; ++i) {
     ls_array *copy = NULL;

@@ -4,8 +4,7 @@
 #include "base/memory/own.h"
 #include "graph/make/make.h"
 
-// Fails because `x` has no known rank; if `x` has failed, passes its failure
-// on.
+// Fails because `x` has no known rank; if `x` has failed, returns its failure.
 static ls_tensor unknown_rank(const char *op_name, ls_tensor x) {
   if (ls_tensor_is_failed(x)) return ls_identity(x);
   return ls_make_failed(
@@ -13,8 +12,8 @@ static ls_tensor unknown_rank(const char *op_name, ls_tensor x) {
                                 ls_tensor_name(x)));
 }
 
-// Makes an attribute of `values`, stored in `items`. Rank 0 means `fallback`
-// for each of `rank` axes.
+// Makes an attribute from `values`, stored in `items`. If their rank is 0, the
+// attribute has `fallback` for each of `rank` axes.
 static ls_attr numbers(ls_attr_id id, ls_shape values, int32_t rank,
                        int64_t fallback, int64_t items[LS_MAX_RANK]) {
   int32_t count = values.rank < 0 ? 0 : values.rank;

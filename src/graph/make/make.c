@@ -25,8 +25,8 @@ int ls_make_axis(ls_tensor x, int axis) {
 }
 
 // ---- Sources ---------------------------------------------------------------
-// Copies small data, so that the caller may change its array; shares large
-// data.
+// Constants up to this size are copied, so that the caller may change the
+// array; larger arrays are shared.
 enum { COPIED_BYTES = 64 };
 
 ls_tensor ls_constant(ls_array *array) {
@@ -110,8 +110,9 @@ ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis) {
 
 enum { MAX_RANDOM_ATTRS = 9 };
 
-// Combines an op's seed with its graph's, which regions and replicas share; the
-// same formula combines an op's and a function's seed at run time.
+// Combines an op's seed with the seed of its whole graph, which regions and
+// replicas share. The same formula combines an op's and a function's seed at
+// run time.
 static int64_t seed_of(const ls_random_options *options, ls_graph *graph) {
   const uint64_t whole =
       graph != NULL ? (uint64_t)ls_graph_whole(graph)->seed : 0;
@@ -139,8 +140,8 @@ static size_t random_attrs(ls_dtype dtype, ls_attr sizes, const ls_attr *own,
   return count;
 }
 
-// Draws by example ids. Sizes may be dimensions of `like` (NULL: none), which
-// is the operand after the ids.
+// Draws numbers by example ids. Sizes may be dimensions of `like` (NULL: none),
+// the operand after the ids.
 static ls_tensor random_by_example(uint16_t type, ls_dtype dtype, ls_attr sizes,
                                    const ls_tensor *like, const ls_attr *own,
                                    size_t num_own,
@@ -165,13 +166,13 @@ static ls_tensor random_by_example(uint16_t type, ls_dtype dtype, ls_attr sizes,
   ls_attr attrs[MAX_RANDOM_ATTRS];
   size_t count = random_attrs(dtype, sizes, own, num_own, options, attrs);
   attrs[count++] = LS_OWN_S(DISTRIBUTION, distribution);
-  // Equal ids get equal numbers on all replicas.
+  // Equal ids give equal numbers on all replicas.
   attrs[count++] = LS_OWN_B(SAME_ON_ALL_REPLICAS, true);
   return ls_make(LS_OP_RANDOM_BY_EXAMPLE, inputs, like != NULL ? 2 : 1, attrs,
                  count);
 }
 
-// Returns the id + 1 of the replica that an op of a build graph is made for; 0
+// Returns the id + 1 of the replica for which an op of a build graph is made; 0
 // elsewhere, where the engine knows the replica.
 static int32_t replica_of_op(void) {
   const ls_graph *graph = ls_graph_current();

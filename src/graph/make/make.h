@@ -26,7 +26,8 @@ ls_tensor ls_make(uint16_t type, const ls_tensor *inputs, size_t num_inputs,
   }
 // Makes a reduction over some axes.
 ls_tensor ls_make_reduce(uint16_t type, ls_tensor x, ls_axes axes, bool keep);
-// Makes a random op of this shape, with up to two attributes of its own.
+// Makes a random op of this shape, with up to two attributes in addition to the
+// common ones.
 ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,
                          const ls_attr *own, size_t num_own,
                          const ls_random_options *options);
@@ -34,43 +35,44 @@ ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,
 ls_tensor ls_make_random_like(uint16_t type, ls_dtype dtype, ls_tensor like,
                               const ls_attr *own, size_t num_own,
                               const ls_random_options *options);
-// Records the values that a replica received (`got`) from a collective or merge
-// call on `given`, as an op `meeting`. If `op` is a collective, its gradient
-// rule is used.
+// Adds an op `meeting` that records the values (`got`) that a replica received
+// from a collective or merge call on `given`. If `op` is a collective, its
+// gradient rule is used.
 ls_op ls_add_meeting(uint16_t op, const ls_tensor *given, size_t num_given,
                      const ls_attr *attrs, size_t num_attrs,
                      const ls_tensor *got, size_t num_got);
-// Records a single received value.
+// Adds an op `meeting` for a single received value.
 ls_tensor ls_make_meeting(uint16_t op, ls_tensor given, const ls_attr *attrs,
                           size_t num_attrs, ls_tensor got);
-// Records the result of an all-reduce, so that it gets its gradient.
+// Adds an op `meeting` for the result of an all-reduce, so that the result has
+// a gradient.
 ls_tensor ls_make_reduced(ls_reduce_op op, ls_tensor given, ls_tensor got);
 // Returns the type of a mean over replicas; integers give floats.
 ls_dtype ls_mean_dtype(ls_dtype dtype);
-// ls_divides_integers returns true if a reduction of x in a replica is such a
-// mean of integers; ls_divide_integers computes it from the sum over `count`
-// replicas.
+// Returns true if a reduction of x in a replica is a mean of integers.
+// ls_divide_integers computes such a mean from the sum over `count` replicas.
 bool ls_divides_integers(ls_reduce_op op, ls_tensor x);
 ls_tensor ls_divide_integers(ls_tensor sum, int64_t count);
-// Reduces like ls_all_reduce, but uses the strategy's table if it is a user's.
+// Reduces as ls_all_reduce does, but with the strategy's user-defined
+// cross-device ops if it has any.
 ls_tensor ls_all_reduce_met(ls_reduce_op op, ls_tensor x);
-// Makes a host call with a text as state, which its kernel reads with
+// Makes a host call whose state is a text; the kernel reads the text with
 // ls_label_text.
 ls_op ls_make_labelled_call(const ls_host_kernel *kernel, const char *text,
                             const ls_tensor *inputs, size_t num_inputs);
 const char *ls_label_text(const ls_object *state);
-// Asserts that numbers are finite, as ls_assert_true does; its failure has the
+// Asserts that numbers are finite, as ls_assert_true does; a failure has the
 // cause LS_CAUSE_NUMBERS.
 ls_op ls_make_check_of_numbers(ls_tensor finite, const char *message);
 // Fails the current graph with `status`, taken over; returns a failed tensor.
 ls_tensor ls_make_failed(const char *op_name, ls_status status);
-// Fails a maker whose object is NULL; for the first line of makers.
+// Returns a failure from a maker whose object is NULL; for its first line.
 #define LS_MAKE_REQUIRE(object)                                                \
   do {                                                                         \
     if ((object) == NULL)                                                      \
       return ls_make_failed(__func__, ls_null_argument(__func__, #object));    \
   } while (0)
-// Fails a maker of ops whose object is NULL.
+// Returns a failed op from a maker of ops whose object is NULL.
 #define LS_MAKE_REQUIRE_FOR_OP(object)                                         \
   do {                                                                         \
     if ((object) == NULL)                                                      \
@@ -81,8 +83,8 @@ ls_tensor ls_make_failed(const char *op_name, ls_status status);
 // such op.
 const char *ls_scatter_name(ls_scatter_op op);
 ls_status ls_no_scatter(ls_scatter_op op);
-// Prints a reduction, such as "MAX", or "reduce op 7" for an unknown one;
-// LS_REDUCE_OP_TEXT does so in a temporary buffer, for messages.
+// Prints a reduction, such as "MAX", or "reduce op 7" for an unknown one.
+// LS_REDUCE_OP_TEXT prints into a temporary buffer, for messages.
 const char *ls_reduce_op_print(ls_reduce_op op, char *buffer, size_t size);
 #define LS_REDUCE_OP_TEXT(op) ls_reduce_op_print((op), (char[32]){0}, 32)
 // Resolves a negative axis; returns axes that are out of range, or of unknown

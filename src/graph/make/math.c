@@ -37,8 +37,8 @@ ls_tensor ls_bitcast(ls_tensor x, ls_dtype dtype) {
 // ---- Activations -----------------------------------------------------------
 ls_tensor ls_silu(ls_tensor x) { return ls_mul(x, ls_sigmoid(x)); }
 
-// Takes the exponential of min(x, 0): an infinity in the unused branch would
-// make the gradient NaN.
+// Takes the exponential of min(x, 0), because an infinity in the branch that is
+// not used would make the gradient NaN.
 ls_tensor ls_elu(ls_tensor x, double alpha) {
   const ls_tensor zero = ls_scalar(ls_tensor_dtype(x), 0);
   const ls_tensor positive = ls_greater(x, zero);
@@ -94,7 +94,7 @@ ls_tensor ls_random_permutation(ls_dtype dtype, int64_t count,
 }
 
 // ---- Barriers --------------------------------------------------------------
-// One operand for each leaf that is a tensor.
+// Gathers one operand for each leaf that is a tensor.
 typedef struct gathering {
   ls_tensor *items;
   size_t count;

@@ -14,8 +14,9 @@ static ls_op norm_add_op(uint16_t type, const ls_tensor *inputs,
                                  .num_attrs = num_attrs});
 }
 
-// Writes the attributes epsilon and, if there is one, activation; returns their
-// number. An unknown activation becomes a word that the shape rule refuses.
+// Writes the attribute epsilon and, if there is an activation, that attribute;
+// returns their number. An unknown activation becomes a word that the shape
+// rule refuses.
 static size_t norm_attrs(ls_attr attrs[2], double epsilon,
                          ls_activation activation) {
   attrs[0] = LS_OWN_F(EPSILON, epsilon);
@@ -84,8 +85,8 @@ ls_op ls_rms_norm_grad(ls_tensor dy, ls_tensor x, ls_tensor scale,
 static ls_tensor in_groups(ls_tensor x, int64_t groups) {
   const ls_shape shape = ls_tensor_shape(x);
   const int64_t channels = shape.dim[shape.rank - 1];
-  // Computes the number of positions if the sizes are known: with 0 examples a
-  // reshape could not infer it.
+  // Computes the number of positions if the sizes are known, because a reshape
+  // could not infer it from 0 examples.
   int64_t positions = 1;
   for (int32_t i = 1; i < shape.rank - 1 && positions >= 0; ++i)
     positions = shape.dim[i] < 0 ? -1 : positions * shape.dim[i];

@@ -149,8 +149,8 @@ ls_tensor ls_all_gather(ls_tensor x, int axis) {
 }
 
 // ---- Parts -----------------------------------------------------------------
-// Slices a replica's part. Run op by op, the number of replicas and the
-// replica's id are plain numbers.
+// Slices a replica's part of the total. Where replicas run op by op, the number
+// of replicas and the replica's id are plain numbers.
 static ls_tensor own_part(const ls_replica_hooks *hooks, ls_tensor total,
                           int axis, ls_tensor like) {
   const ls_shape shape = ls_tensor_shape(total);

@@ -16,8 +16,8 @@ static ls_tensor make_sized(uint16_t type, ls_tensor x, ls_shape shape) {
   return ls_make(type, &x, 1, &attr, 1);
 }
 
-// Gives x the shape of `like`: by constants where known, else by its
-// dimensions.
+// Gives x the shape of `like`: by constants where sizes are known, else by the
+// dimensions of `like`.
 static ls_tensor sized_like(uint16_t type, ls_tensor x, ls_tensor like) {
   const ls_shape shape = ls_tensor_shape(like);
   if (ls_tensor_is_failed(like) || shape.rank == LS_UNKNOWN_RANK) {
@@ -26,7 +26,7 @@ static ls_tensor sized_like(uint16_t type, ls_tensor x, ls_tensor like) {
           ls_op_table[type].name,
           ls_unimplemented("the rank of '%s' is not known while building",
                            ls_tensor_name(like)));
-    return ls_add(like, like);  // Passes a failure on.
+    return ls_add(like, like);  // If `like` has failed, so does the sum.
   }
   if (ls_shape_is_known(shape)) return make_sized(type, x, shape);
   ls_size sizes[LS_MAX_RANK];

@@ -46,7 +46,7 @@ static ls_status need_strings(const ls_type *in, size_t num_in) {
   return ls_ok();
 }
 
-// Infers one output of that dtype from string operands.
+// Infers one output of dtype `dtype` from string operands.
 static ls_status infer_of(const ls_type *in, size_t num_in, ls_dtype dtype,
                           ls_type *out, size_t *num_out) {
   LS_RETURN_IF_ERROR(need_strings(in, num_in));
@@ -167,8 +167,8 @@ ls_tensor ls_as_string(ls_tensor x) {
   return ls_op_output(ls_host_call_add(&as_string_kernel, NULL, &x, 1), 0);
 }
 
-// Parses a number into element `index`; returns false if it is not a number of
-// the dtype.
+// Parses a number into element `index`; returns false if the text is not a
+// number of the array's dtype.
 static bool string_read_number(ls_bytes text, ls_array *out, size_t index) {
   const ls_dtype dtype = ls_array_dtype(out);
   char *end = NULL;
@@ -291,7 +291,7 @@ ls_tensor ls_string_length(ls_tensor x) {
   return ls_op_output(ls_host_call_add(&length_kernel, NULL, &x, 1), 0);
 }
 
-// Avoids <ctype.h>, which depends on the locale.
+// Converts by hand, because <ctype.h> depends on the locale.
 static ls_status write_lower(const ls_host_call *call, size_t index, void *with,
                              ls_text *text) {
   (void)with;

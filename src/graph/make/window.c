@@ -4,8 +4,8 @@
 #include "graph/window.h"
 #include "graph/make/make.h"
 
-// Attributes being collected, and the numbers they point to. Defaults are
-// omitted.
+// Attributes that are being collected, and the numbers to which they point.
+// Defaults are omitted.
 enum { MOST_ATTRS = 8 };
 
 typedef struct attr_list {
@@ -18,8 +18,8 @@ static void window_add_attr(attr_list *attrs, ls_attr attr) {
   attrs->items[attrs->count++] = attr;
 }
 
-// Adds a list of numbers unless it is empty or all are 1. The shape rule checks
-// it.
+// Adds a list of numbers, which the shape rule checks, unless the list is empty
+// or all are 1.
 static void window_add_numbers(attr_list *attrs, ls_attr_id id,
                                ls_shape numbers) {
   const int32_t rank = numbers.rank < LS_MAX_RANK ? numbers.rank : LS_MAX_RANK;
@@ -62,8 +62,8 @@ static ls_status add_padding(attr_list *attrs, ls_padding padding, ls_shape low,
   return ls_ok();
 }
 
-// Makes an op whose result has the shape of the last of `inputs`: `sizes` has
-// constants where that is known, else its dimensions.
+// Makes an op whose result has the shape of the last input: `sizes` has
+// constants where sizes are known, else dimensions of that input.
 static ls_tensor make_like(uint16_t type, const ls_tensor *inputs,
                            size_t num_inputs, attr_list *attrs) {
   const ls_tensor like = inputs[num_inputs - 1];

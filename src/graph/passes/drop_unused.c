@@ -14,21 +14,22 @@
 // State of dropping in one graph.
 typedef struct dropper {
   ls_rewrite r;
-  // Keeps all merges inside a replicate op with several bodies, because all
-  // bodies must have the same merges, even if only some use them.
+  // True if all merges inside a replicate op with several bodies are kept,
+  // because all bodies must have the same merges, even if only some bodies use
+  // them.
   bool keeps_merges;
-  bool shrunk;  // A node lost outputs or operands, at any depth.
+  bool shrunk;  // True if a node lost outputs or operands, in regions too.
 } dropper;
 LS_OWNED_(dropper, dropper, ls_rewrite_deinit(&ls_owned->r))
 
-// Returns true if a node stays although it is unused.
+// Returns true if an unused node is kept.
 static bool node_stays(const ls_node *node, bool keeps_merges) {
   return ls_node_any_trait(node,
                            LS_OP_EFFECT | (keeps_merges ? LS_OP_MERGE : 0u));
 }
 
 // ---- Loop values -----------------------------------------------------------
-// The node outputs of a region that some of its results need. Ids of a lowered
+// The node outputs of a region that the wanted results need. Ids of a lowered
 // graph are dense.
 typedef struct need {
   const ls_graph *graph;
@@ -85,8 +86,8 @@ static void mark_operands(need *n) {
   }
 }
 
-// Sets `kept` for the loop values in use: after the loop, by its condition, or
-// to compute a used value of the next iteration.
+// Sets `kept` for the loop values that are used: after the loop, by its
+// condition, or to compute a used value of the next iteration.
 static ls_status find_round(const dropper *d, const ls_node *node, size_t count,
                             bool *kept) {
   const ls_graph *body = node->regions[1];
@@ -195,8 +196,8 @@ static ls_status shrink_branches(dropper *d, ls_node *node, const bool *used) {
 }
 
 // ---- Replicas --------------------------------------------------------------
-// Used parts of a replicate op: arguments, narrow ones before wide ones, and
-// results, gathered ones before wide and uniform ones.
+// The used parts of a replicate op. Arguments: narrow ones, then wide ones.
+// Results: gathered ones, then wide and uniform ones.
 typedef struct replicate {
   ls_node *node;
   size_t replicas, split, wide_split, gathered, wide_gathered;
@@ -263,8 +264,8 @@ static ls_status keep_arguments(dropper *d, const replicate *r) {
   return ls_rewrite_keep_inputs(&d->r, node, operands);
 }
 
-// Drops unused results. `outputs` flags used outputs; a result in use by any
-// replica keeps the outputs of all.
+// Drops unused results. `outputs` flags used outputs; a result that one
+// replica's user needs keeps the outputs of all replicas.
 static ls_status keep_results(dropper *d, const replicate *r, bool *outputs) {
   ls_node *node = r->node;
   const bool *used = r->used_results;
@@ -374,8 +375,8 @@ static ls_status passes_drop(ls_graph *graph, bool keeps_merges,
   return ls_rewrite_end(&d.r);
 }
 
-// Repeats, because a value dropped from an inner loop may make one of an outer
-// loop unused.
+// Repeats until nothing changes, because a value dropped from an inner loop may
+// make a value of an outer loop unused.
 ls_status ls_drop_unused(ls_graph *graph) {
   bool shrunk = true;
   while (shrunk) {

@@ -100,7 +100,8 @@ ls_status ls_find_twins(ls_graph *first, ls_graph *body, uint32_t *twins) {
       twins[i] = (uint32_t)merge - 1;
       continue;
     }
-    // Starts after the last match: both bodies have nearly the same order.
+    // The search starts after the last match, because both bodies have nearly
+    // the same order.
     for (size_t k = 0; k < count; ++k) {
       const size_t place = at + k < count ? at + k : at + k - count;
       if (!are_twins(&s, first->nodes[place], node)) continue;
@@ -114,15 +115,15 @@ ls_status ls_find_twins(ls_graph *first, ls_graph *body, uint32_t *twins) {
 }
 
 // ---- Debug switches --------------------------------------------------------
-// Obeys the debug switches for passes: after each pass over a program's graph
-// logs a line, verifies the graph, and writes a file.
+// Implements the debug switches for passes: after each pass over a program's
+// graph logs a line, verifies the graph, or writes it to a file.
 
 static const char *name_of(const ls_graph *graph) {
   return graph->name != NULL ? graph->name : "";
 }
 
-// Prints "<folder>/<number>-<graph>-<pass>.ls", with '_' for characters unfit
-// for file names.
+// Prints the path of a file: "<folder>/<number>-<graph>-<pass>.ls", with '_'
+// for characters that are unfit for file names.
 static void print_path(ls_text *path, ls_runtime *runtime, const char *folder,
                        const ls_graph *graph, const char *pass) {
   ls_text_append_format(path, "%s/%04llu-", folder,

@@ -20,9 +20,9 @@ ls_status ls_watch_pass(ls_runtime *runtime, const ls_graph *graph,
 //
 // Replicas whose arguments have different shapes run different bodies, lowered
 // from one source. Nodes that depend on no argument compute the same in all
-// bodies and should run once for all: such nodes are twins. They are found by
+// bodies and should run once for all: such nodes are twins. Twins are found by
 // what they compute, because lowering may have dropped or merged different
-// ones.
+// nodes in the two bodies.
 enum { LS_NO_TWIN = UINT32_MAX };
 
 // For each node of `body` finds the index of its twin in `first`, a node with

@@ -5,8 +5,8 @@
 
 typedef struct ls_rewrite_node {
   uint64_t before, behind;  // Neighbours in the order of nodes; 0: none.
-  uint32_t inputs;          // Index of its first operand's use; others follow.
-  uint32_t first, last;     // List of uses of its results.
+  uint32_t inputs;  // Index of the use by its first operand; others follow.
+  uint32_t first, last;  // List of uses of its results.
   uint32_t num_uses, num_leaving;
 } ls_rewrite_node;
 
@@ -53,7 +53,8 @@ static ls_status rewrite_list_inputs(ls_rewrite *r, ls_node *node) {
   return ls_ok();
 }
 
-// Inserts a node between two neighbours, of which 0 stands for an end.
+// Inserts a node between two neighbours; 0 means that there is none on that
+// side.
 static void put_between(ls_rewrite *r, uint64_t id, uint64_t before,
                         uint64_t behind) {
   r->nodes[id].before = before;
@@ -88,7 +89,7 @@ ls_status ls_rewrite_begin(ls_rewrite *r, ls_graph *graph) {
   return ls_ok();
 }
 
-// Sorts the nodes into their order; erased ones, which the graph still owns,
+// Sorts the nodes into their order; erased nodes, which the graph still owns,
 // come last.
 static ls_status put_in_order(ls_rewrite *r) {
   ls_graph *graph = r->graph;
@@ -157,7 +158,8 @@ ls_node *ls_rewrite_match(const ls_rewrite *r, uint64_t ref, uint16_t type) {
 }
 
 // ---- Changes ---------------------------------------------------------------
-// Returns the capture that operand `input` of a node stands for, else NULL.
+// Returns the capture of a region that gets its value from operand `input` of a
+// node, else NULL.
 static ls_capture *captured_by(const ls_node *node, uint32_t input) {
   for (uint32_t r = node->num_regions; r > 0; --r) {
     const uint32_t first = ls_node_captures(node, r - 1);
@@ -233,7 +235,8 @@ void ls_rewrite_take_attrs(ls_rewrite *r, ls_node *node, const ls_node *from) {
   r->changed = true;
 }
 
-// Renumbers the results in their uses: `to` maps outputs to new outputs.
+// Renumbers a node's results in all their uses: `to` maps outputs to new
+// outputs.
 static void tell_users(ls_rewrite *r, const ls_node *node, const uint32_t *to) {
   for (uint32_t use = r->nodes[node->id].first; use != 0;
        use = r->uses[use].behind) {

@@ -3,12 +3,12 @@
 // Changes a lowered graph.
 //
 // A rewrite keeps lists of the uses of each node's results, updated while nodes
-// get other operands, are inserted, moved and erased. Nodes keep their ids and
-// are found by them until the rewrite ends; then nodes are in their new order
-// and ids ascend again without gaps. Its cost grows with the number of changes,
-// not the size of the graph.
+// get other operands, are inserted, moved and erased. Nodes keep their ids
+// until the rewrite ends; then nodes are in their new order and ids ascend
+// again without gaps. Its cost grows with the number of changes, not the size
+// of the graph.
 //
-//   LS_OWN(ls_rewrite, r) = {0};
+// ¶ |  LS_OWN(ls_rewrite, r) = {0};
 //   LS_RETURN_IF_ERROR(ls_rewrite_begin(&r, graph));
 //   LS_RETURN_IF_ERROR(change(&r));
 //   return ls_rewrite_end(&r);
@@ -35,12 +35,12 @@ typedef struct ls_rewrite {
   size_t nodes_capacity, num_uses, uses_capacity;
   uint64_t first, last;  // Ids of the first and last node.
   bool changed;
-  bool moved;  // Nodes were moved, inserted or erased.
+  bool moved;  // True if nodes were moved, inserted or erased.
 } ls_rewrite;
 
 ls_status ls_rewrite_begin(ls_rewrite *r, ls_graph *graph);
-// Brings the nodes into order and renumbers them. If this fails or is never
-// called, the graph must be discarded.
+// Sorts and renumbers the nodes. If this fails or is never called, the graph
+// must be discarded.
 ls_status ls_rewrite_end(ls_rewrite *r);
 void ls_rewrite_deinit(ls_rewrite *r);
 LS_OWNED_STRUCT(ls_rewrite, ls_rewrite_deinit)
@@ -54,11 +54,11 @@ const ls_node_use *ls_rewrite_next_use(const ls_rewrite *r,
                                        const ls_node_use *use);
 const ls_node_use *ls_rewrite_previous_use(const ls_rewrite *r,
                                            const ls_node_use *use);
-// Counts how often results of a node are among the graph's results, and
-// (count_uses) all uses.
+// Counts how often results of a node are among the graph's results.
+// ls_rewrite_count_uses counts all uses.
 uint32_t ls_rewrite_count_leaving(const ls_rewrite *r, uint64_t id);
 uint32_t ls_rewrite_count_uses(const ls_rewrite *r, uint64_t id);
-// Returns the node of a value if it has this type, else NULL.
+// Returns the node of a value if the node has this type, else NULL.
 ls_node *ls_rewrite_match(const ls_rewrite *r, uint64_t ref, uint16_t type);
 
 // ---- Changes ---------------------------------------------------------------
@@ -67,25 +67,25 @@ ls_status ls_rewrite_set_inputs(ls_rewrite *r, ls_node *node,
                                 const uint64_t *inputs, uint32_t count);
 void ls_rewrite_set_input(ls_rewrite *r, ls_node *node, uint32_t input,
                           uint64_t ref);
-// Drops operands whose flag is not set; the regions must have lost these
-// captures.
+// Drops the operands whose flag is not set; for a dropped capture, the regions
+// must have lost it already.
 ls_status ls_rewrite_keep_inputs(ls_rewrite *r, ls_node *node,
                                  const bool *kept);
 // Changes a node's type and results; results in use must keep their positions.
 ls_status ls_rewrite_retype(ls_rewrite *r, ls_node *node, uint16_t type,
                             const ls_type *outputs, uint32_t num_outputs);
-// Takes over another node's attributes.
+// Moves another node's attributes to `node`.
 void ls_rewrite_take_attrs(ls_rewrite *r, ls_node *node, const ls_node *from);
-// Inserts a new result at `output`; later ones move up by one.
+// Inserts a new result at `output`; later results move up by one.
 ls_status ls_rewrite_add_output(ls_rewrite *r, ls_node *node, uint32_t output,
                                 ls_type type);
-// Drops unused results: those whose flag is not set.
+// Drops the results whose flag is not set; they must be unused.
 ls_status ls_rewrite_keep_outputs(ls_rewrite *r, ls_node *node,
                                   const bool *kept);
 // Makes all users of value `from` use `to`.
 void ls_rewrite_replace(ls_rewrite *r, uint64_t from, uint64_t to);
-// Inserts a node with one result before `before`, whose source position and
-// replicas it takes.
+// Inserts a node with one result before the node `before`; it gets the source
+// position and replicas of `before`.
 ls_status ls_rewrite_insert(ls_rewrite *r, ls_node *before,
                             const ls_op_spec *spec, const uint64_t *inputs,
                             ls_type output, ls_node **out_node);

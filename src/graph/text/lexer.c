@@ -36,7 +36,7 @@ static size_t word_size(const ls_lexer *lexer, size_t from) {
   return from;
 }
 
-// Returns the length of anything like a number; the reader checks it.
+// Returns the length of a text that looks like a number; the parser checks it.
 static size_t number_size(const ls_lexer *lexer) {
   size_t n = peek(lexer, 0) == '-' || peek(lexer, 0) == '+' ? 1 : 0;
   for (;; ++n) {
@@ -92,7 +92,7 @@ void ls_lexer_next(ls_lexer *lexer) {
     const bool known = c != '\0' && strchr("=(){}[],:#@%^?", c) != NULL;
     lexer->token.kind = known ? LS_TOKEN_MARK : LS_TOKEN_BAD;
     lexer->token.size = 1;
-    if (!known) return;  // An unknown character stays the next token.
+    if (!known) return;  // Does not advance.
   }
   lexer->token.size = size;
   lexer->at += size;

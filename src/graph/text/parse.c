@@ -27,20 +27,22 @@ typedef struct op_text {
   ls_parse_list types;    // List of ls_type.
   char *name, *device;
   bool varying;
-  ls_tensor captured;  // Its graph is NULL if the text does not show it.
+  // The captured value; its graph is NULL for `captures (outer ...)`.
+  ls_tensor captured;
   bool captures;
 } op_text;
 
 static ls_status parse_graph(ls_parser *parser, ls_graph *parent,
                              ls_graph **out_graph);
 
-// Adds the line to an error of another part of the library.
+// Adds the line to an error that another module returned.
 static ls_status at_line(int line, ls_status status) {
   return ls_status_annotate(status, "line %d of the graph text", line);
 }
 
 // ---- Variables -------------------------------------------------------------
-// Parses @"name" or @"name"#2, also as the variable's key.
+// Parses a variable's name, @"name" or @"name"#2; `out_key` is its key in the
+// parser's table.
 static ls_status parse_variable_key(ls_parser *parser, char **out_name,
                                     const char **out_key) {
   ls_lexer *lexer = &parser->lexer;
@@ -201,7 +203,7 @@ static ls_status parse_head(ls_parser *parser, const ls_graph *graph,
   op->line = lexer->token.line;
   op->num_outputs = -1;
   LS_RETURN_IF_ERROR(ls_lexer_expect(lexer, "%"));
-  // Ids ascend; ids of refused ops are missing.
+  // Ids ascend, but not without gaps: ids of refused ops are missing.
   LS_RETURN_IF_ERROR(ls_lexer_integer(lexer, "an op's number",
                                       (int64_t)graph->next_id, LS_PARSE_MAX_ID,
                                       &op->id));
@@ -326,7 +328,8 @@ static ls_status add_parameter(ls_graph *graph, const op_text *op) {
   return ls_ok();
 }
 
-// Counts the node's stream, so that random ops added later get other streams.
+// Counts the node's random stream, so that random ops added later get other
+// streams.
 static void count_random(ls_graph *graph, const ls_node *node) {
   ls_graph *whole = graph;
   while (whole->parent != NULL)
@@ -422,7 +425,7 @@ static ls_status parse_body(ls_parser *parser, ls_graph *graph) {
   while (ls_lexer_at(lexer, "%"))
     LS_RETURN_IF_ERROR(parse_op(parser, graph));
   LS_RETURN_IF_ERROR(parse_results(parser, graph));
-  // Ops of a text have a source position: their line.
+  // Ops that were read have a source position, their line in the text.
   graph->placed = graph->next_id - 1;
   if (ls_lexer_accept(lexer, "}")) return ls_ok();
   return ls_lexer_wanted(lexer, "'%', 'return' or '}'");
@@ -445,7 +448,7 @@ static ls_status parse_graph(ls_parser *parser, ls_graph *parent,
   return ls_ok();
 }
 
-// Verifies the graph; a broken rule is the caller's fault, not an internal
+// Verifies the graph; a broken rule is the fault of the text, not an internal
 // error.
 static ls_status parse_check(const ls_graph *graph) {
   ls_status fault = ls_graph_verify(graph);

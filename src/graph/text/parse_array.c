@@ -110,7 +110,7 @@ static ls_status parse_integer(ls_parser *parser, ls_dtype dtype, void *out) {
     uint64_t value = 0;
     LS_RETURN_IF_ERROR(parse_unsigned(parser, "an unsigned integer", 10,
                                       UINT64_MAX >> (64 - bits), &value));
-    memcpy(out, &value, (size_t)bits / 8);  // Assumes a little-endian machine.
+    memcpy(out, &value, (size_t)bits / 8);  // The machine is little-endian.
     return ls_ok();
   }
   int64_t value = 0;

@@ -18,8 +18,8 @@ typedef struct printer {
 } printer;
 
 // ---- Texts with their allocator --------------------------------------------
-// The allocator's address is stored before the text, which stays aligned and
-// can be released without other data.
+// Size of the text's prefix, which holds the allocator's address. With it the
+// text stays aligned and can be released without other data.
 enum { LS_PRINT_PREFIX = 16 };
 
 void ls_print_begin(ls_text *out, ls_allocator *allocator) {
@@ -48,7 +48,7 @@ static const ls_variable *as_variable(const ls_object *object) {
   return (const ls_variable *)(const void *)object;
 }
 
-// Numbers a variable among those of its name, from 1 on.
+// Gives a variable a number among variables of its name, from 1 on.
 static bool print_add_variable(printer *p, const ls_object *object) {
   const ls_variable *variable = as_variable(object);
   if (variable == NULL || ls_map_has(&p->variables, &object, sizeof(object)))
@@ -63,9 +63,9 @@ static bool print_add_variable(printer *p, const ls_object *object) {
   return ls_map_insert(&p->variables, &object, sizeof(object), (void *)number);
 }
 
-// Returns the variable that a collection's leaf is printed as, NULL if it is
-// not a variable. A distributed variable is printed as its first component,
-// because the text has no containers.
+// Returns the variable as which a collection's leaf is printed, NULL if the
+// leaf is not a variable. A distributed variable is printed as its first
+// component, because the text has no containers.
 static const ls_variable *collected(ls_nest leaf) {
   if (leaf.kind != LS_KIND_VARIABLE) return NULL;
   const ls_variable *variable = leaf.as.ref;
@@ -184,8 +184,8 @@ static void print_name(printer *p, const ls_graph *graph, ls_node *node) {
   ls_print_string(p->out, name, strlen(name));
 }
 
-// Prints the captured value of a parameter. Without the word `outer` it is a
-// value of the enclosing graph as the text shows it.
+// Prints the captured value of a parameter. Without the word `outer`, the value
+// is one of the enclosing graph in the same text.
 static void print_capture(printer *p, const ls_graph *graph,
                           const ls_graph *holder, const ls_node *node) {
   if (node->type != LS_OP_PARAMETER) return;

@@ -37,7 +37,7 @@ void ls_print_string(ls_text *out, const char *text, size_t size) {
 }
 
 // ---- Numbers ---------------------------------------------------------------
-// Returns true if the text reads back as the value. 16-bit floats round by
+// Returns true if the text reads back as the same value. 16-bit floats round by
 // their own rules.
 static bool reads_back(ls_dtype dtype, const char *text, double value) {
   switch (dtype) {
@@ -64,12 +64,12 @@ static void format_shortest(ls_dtype dtype, double value, char buffer[32]) {
     ls_format(buffer, 32, "%.*g", digits, value);
     if (reads_back(dtype, buffer, value)) break;
   }
-  // Prints 100 rather than 1e+02.
+  // Chooses 100 rather than 1e+02.
   if (strchr(buffer, 'e') != NULL && fabs(value) < 1e7 && value == trunc(value))
     ls_format(buffer, 32, "%.0f", value);
 }
 
-// Prints a nan, with its bits unless they are the usual ones.
+// Prints a nan, with its bits unless they are the usual bits.
 static void print_nan(ls_text *out, uint64_t bits, uint64_t usual) {
   if (bits == usual)
     ls_text_append(out, "nan");
@@ -161,7 +161,8 @@ static void print_value_print_array(ls_text *out, const ls_array *array) {
   ls_print_type(out, (ls_type){dtype, ls_array_shape(array)});
   ls_text_append_char(out, ' ');
   if (dtype == LS_DTYPE_RESOURCE || dtype == LS_DTYPE_VARIANT) {
-    ls_text_append(out, "opaque");  // Pointers mean nothing elsewhere.
+    // Pointers have no meaning in another process.
+    ls_text_append(out, "opaque");
     return;
   }
   if (ls_dtype_is_complex(dtype) || has_odd_bools(array) ||

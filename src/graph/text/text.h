@@ -58,12 +58,12 @@ LS_MUST_USE ls_status ls_lexer_expect(ls_lexer *lexer, const char *text);
 LS_MUST_USE ls_status ls_lexer_wanted(const ls_lexer *lexer,
                                       const char *wanted);
 
-// Takes an integer within the limits.
+// Takes an integer from `least` to `most`; `what` names it in messages.
 LS_MUST_USE ls_status ls_lexer_integer(ls_lexer *lexer, const char *what,
                                        int64_t least, int64_t most,
                                        int64_t *out_value);
-// Takes a string and resolves its escapes, in `arena`, zero-terminated. If
-// `out_size` is NULL it must not contain a zero byte.
+// Takes a string and resolves its escapes. The text is in `arena` and ends with
+// a zero; if `out_size` is NULL, a zero byte inside is refused.
 LS_MUST_USE ls_status ls_lexer_string(ls_lexer *lexer, const char *what,
                                       ls_arena *arena, char **out_text,
                                       size_t *out_size);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// New variables returned as their values; bf16 variables are stored in f32
-// where a scope says so.
+// Makes variables and returns their values; stores bf16 variables in f32 where
+// a scope demands it.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -35,7 +35,7 @@ static ls_nest constant_of(const ls_array *array) {
   return ls_leaf(ls_constant(copy));
 }
 
-// Makes the variable's initial value in its own type.
+// Makes the variable's initial value in the variable's own type.
 static ls_nest initial_value(const ls_variable_options *options, ls_nest args) {
   const ls_variable *from = options->initial_of;
   if (from != NULL)
@@ -66,7 +66,7 @@ static ls_shape get_variable_shape_of(const ls_variable_options *options) {
              : options->shape;
 }
 
-// Makes the options of the same variable in f32.
+// Makes options for the same variable in f32.
 static void widen(const ls_variable_options *options,
                   ls_variable_options *out_wide) {
   *out_wide = *options;

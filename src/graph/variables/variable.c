@@ -139,8 +139,8 @@ static ls_status add_to_collections(ls_variable *variable,
 // How a variable gets its first value.
 typedef enum start {
   START_VALUE,  // From a tensor.
-  START_ZERO,   // Eager: zeros, the initial state of its memory.
-  START_JOINS,  // Eager: shares other components' value, stored once for all.
+  START_ZERO,   // Eager: zeros, as fresh memory has them.
+  START_JOINS,  // Eager: the value of the other components, stored once.
   START_NONE,   // Eager: without a value.
 } start;
 
@@ -276,12 +276,12 @@ static ls_status create_named(const ls_variable_options *options,
     const ls_arena_mark_point memory = ls_arena_mark(&graph->arena);
     snprintf(name + at, sizeof(name) - at, "%s", base);
     const ls_status status = variable_create(options, name, out_variable);
-    // The store holds the initial value now, so the values it was computed from
-    // are freed.
+    // Frees the tensors from which the initial value was computed; the store
+    // holds the value now.
     ls_library_layers.eager->drop_since(graph, num_nodes, memory);
     return status;
   }
-  // Takes the variable's name as a scope for its ops.
+  // Uses the variable's name as the name scope of its ops.
   const ls_name_scope *scope = NULL, *parent = NULL;
   if (at > 0)
     LS_RETURN_IF_ERROR(ls_graph_name_scope_path(graph, name, &parent));
@@ -321,7 +321,7 @@ static ls_status create_plain(const ls_variable_options *options,
 }
 
 // ---- Creators --------------------------------------------------------------
-// The creators that are left to call.
+// The creators of variables that are still to be called, from the innermost on.
 struct ls_creator {
   const ls_creator_entry *entry;
 };

@@ -47,7 +47,7 @@ ls_variable_aggregation_of(const ls_variable *variable) {
 }
 
 const char *ls_variable_device(const ls_variable *variable) {
-  // Among handles, only that of a core has a device of its own.
+  // Only a handle of a core has a device of its own.
   const bool is_core = variable->num_targets > 0 && variable->device != NULL;
   const ls_variable *here = is_core ? variable : ls_variable_here(variable);
   return here->device != NULL ? here->device : "";

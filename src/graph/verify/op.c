@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Verifies regions: how many an op has, and the values passed in and out.
+// Verifies the regions of ops: their number, and the values passed in and out.
 #include "graph/verify/verify.h"
 
 #include "graph/op_table.h"
@@ -115,7 +115,7 @@ static ls_status op_check_split(const ls_verifier *v, const replicate *op) {
   return ls_ok();
 }
 
-// Returns true if a host op calls once for all replicas.
+// Returns true if a host op makes one call for all replicas.
 static bool calls_for_all(const ls_node *node) {
   return node->type == LS_OP_HOST &&
          ls_node_attr(node, LS_ATTR_ID_REPLICAS) != NULL;

@@ -48,7 +48,8 @@ static bool verify_is_value(const ls_graph *graph, uint64_t ref,
          ls_ref_output(ref) < node->num_outputs;
 }
 
-// Adds graph and op to another part's error, and takes the status over.
+// Adds the names of the graph and op to an error of another module, which is
+// taken over.
 static ls_status broken_by(const ls_verifier *v, ls_status status) {
   if (ls_status_is_ok(status) ||
       ls_status_code(status) == LS_RESOURCE_EXHAUSTED)
@@ -216,7 +217,7 @@ static ls_status verify_check_captures(const ls_verifier *v, ls_graph *holder) {
       return ls_verify_broken(v, "capture %zu is not parameter %zu", i,
                               graph->num_declared + i);
     const ls_graph *outer = ls_graph_resolve(capture->outer.graph);
-    // The enclosing graph is not verified here.
+    // Skips captures of the graph around, which is not verified here.
     if (outer == NULL || outer != holder) continue;
     const ls_type from = ls_graph_type(outer, capture->outer.ref);
     const ls_type to = ls_graph_type(graph, capture->inner);

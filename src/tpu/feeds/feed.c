@@ -67,8 +67,8 @@ static bool same_feed(const ls_object *a, const ls_object *b) {
 static const ls_object_type feed_type = {
     .name = "feed", .destroy = destroy_feed, .equal = same_feed};
 
-// Reads a core's op's position from its device. Only a TPU device names a core:
-// replicas of a CPU strategy use the system's first cores.
+// Reads the core's position from the device of an op on a core. Only a TPU
+// device names a core: replicas of a CPU strategy use the system's first cores.
 static ls_status set_device(ls_feed_state *feed, const char *device) {
   LS_RETURN_IF_ERROR(ls_device_parse(device, &feed->device));
   ls_device_parts *parts = &feed->device;
@@ -282,7 +282,7 @@ ls_status ls_feed_find(ls_feed_state *feed, ls_runtime *runtime, int64_t first,
     return ls_invalid_argument("%s: there is no TPU with ordinal %" PRId64,
                                names[feed->kind], first);
   ls_status status = ls_ok();
-  // True if the system was initialized again meanwhile.
+  // True if the system was initialized again since the queues were found.
   bool is_known = false, is_lost = false;
   do {
     ls_mutex_lock(&feed->lock);

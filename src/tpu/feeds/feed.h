@@ -17,10 +17,11 @@
 #include "tpu/pod/pod.h"
 
 // ---- Pieces ----------------------------------------------------------------
-// Values partitioned over the logical cores of a replica, in a number of parts
-// along each dimension; rank -1 means that each core has the whole value. Each
-// dimension is cut greedily: pieces of ceil(size / parts), then the remainder,
-// then empty pieces. Pieces are numbered row by row.
+// `parts` describes a value partitioned over the logical cores of a replica:
+// the number of parts along each dimension; rank -1 means that each core has
+// the whole value. Each dimension is cut greedily: pieces of ceil(size /
+// parts), then the remainder, then empty pieces. Pieces are numbered row by
+// row.
 static inline bool ls_components_are_whole(ls_shape parts) {
   return parts.rank == LS_UNKNOWN_RANK;
 }
@@ -28,8 +29,8 @@ static inline bool ls_components_are_whole(ls_shape parts) {
 // value.
 int64_t ls_components_count(ls_shape parts);
 
-// Checks that a value of this shape can be partitioned like this over the cores
-// of a replica.
+// Checks that a value of this shape can be cut into `parts` for the cores of a
+// replica.
 LS_MUST_USE ls_status ls_components_check(ls_shape shape, ls_shape parts,
                                           int64_t cores);
 // Checks the number of parts alone, where no shape is known.
@@ -89,14 +90,17 @@ typedef struct ls_feed_state {
   ls_allocator *allocator;
   ls_feed_kind kind;
   ls_device_parts device;  // Device of the op.
-  int64_t ordinal;   // Core of a host op; below 0: its device names the core.
-  bool is_declared;  // True if an enqueue's values must have `types`.
-  ls_system_id *system;  // The system; NULL: the device names it.
+  // Core of a host op; below 0: the op's device names the core.
+  int64_t ordinal;
+  // True if enqueued values must have the element types `types`.
+  bool is_declared;
+  // The op's system; NULL: the op's device names the system.
+  ls_system_id *system;
   // Assignment of replicas; NULL: replicas take cores in order.
   ls_device_assignment *assignment;
   int32_t logical_core;
   int32_t num_cores;  // Cores of a replica if values are partitioned, else 1.
-  size_t count;       // Number of elements, if known.
+  size_t count;       // Number of elements of a tuple, if known.
   ls_type *types;
   ls_shape *parts;  // Parts of each element; NULL: none is partitioned.
   ls_mutex lock;    // Guards the fields below.
@@ -106,12 +110,13 @@ typedef struct ls_feed_state {
 
 typedef struct ls_feed_options {
   ls_feed_kind kind;
-  const char *device;  // "" and NULL: not given.
+  const char *device;  // Device of the op. "" and NULL: not given.
   int64_t ordinal;
   ls_system_id *system;  // NULL: the current system.
   const ls_device_assignment *assignment;
-  const ls_type *types;   // NULL: not known.
-  const ls_shape *parts;  // NULL: no value is partitioned.
+  const ls_type *types;  // NULL: not known.
+  // Parts of each element; NULL: no value is partitioned.
+  const ls_shape *parts;
   size_t count;
 } ls_feed_options;
 
@@ -119,16 +124,16 @@ LS_MUST_USE ls_status ls_feed_create(const ls_feed_options *options,
                                      ls_feed_state **out_feed);
 
 // Finds the queues of `count` replicas from `first` on, or of as many cores of
-// a host. They live as long as the feed; `*out_targets` has at least `first +
-// count`.
+// a host. The queues live as long as the feed; `*out_targets` has at least
+// `first + count`.
 //   LS_NOT_FOUND            there is no system, or it has no such host
-//   LS_FAILED_PRECONDITION  it is not initialized, or several systems match
-//   LS_INVALID_ARGUMENT     it has no such core
+//   LS_FAILED_PRECONDITION  not initialized, or several systems match
+//   LS_INVALID_ARGUMENT     the host has no such core
 LS_MUST_USE ls_status ls_feed_find(ls_feed_state *feed, ls_runtime *runtime,
                                    int64_t first, size_t count,
                                    ls_feed_targets **out_targets);
 LS_OWNED_POINTER(ls_feed_state, ls_object_release)
-// Returns true if this core of a replica gets a piece of any element.
+// Returns true if the core `core` of a replica gets a piece of any element.
 bool ls_feed_uses(const ls_feed_state *feed, int64_t core);
 // Returns a host op's core, from the attribute or from the device it is placed
 // on.
@@ -146,9 +151,9 @@ void ls_feed_calls_destroy(ls_feed_state *feed);
 // Returns the system of an infeed or outfeed op, borrowed; NULL if not known.
 ls_system_id *ls_feed_op_system(ls_op op);
 
-// Makes named ops on queues: a replica's dequeue, the op that reports if a
-// tuple is left, and a host's enqueue. Options other than types and partitions
-// come from the context in which they are made.
+// Makes three named ops on queues: a replica's dequeue, the op that reports if
+// a tuple is left, and a host's enqueue. The context in which an op is made
+// gives all options except types and partitions.
 ls_op ls_feed_dequeue(ls_feed_kind kind, const char *name,
                       const ls_feed_options *options, const ls_tensor *inputs,
                       size_t num_inputs);
@@ -157,9 +162,10 @@ ls_op ls_feed_enqueue(ls_system_id *system, const char *name,
                       size_t count, int64_t ordinal);
 
 // ---- Calls -----------------------------------------------------------------
-// A call of an op. It tries its queues again whenever one of them reports a
-// change, until all tuples have passed. It belongs to the feed's pool, reports
-// its status when its results are taken, and can be cancelled until then.
+// A call of an infeed or outfeed op. A call tries its queues again whenever one
+// of them reports a change, until all tuples have passed. The call belongs to
+// the feed's pool, reports its status when its results are taken, and can be
+// cancelled until then.
 struct ls_feed_call {
   ls_feed_call *next;
   ls_feed_state *feed;
@@ -172,11 +178,11 @@ struct ls_feed_call {
   ls_queue *waits_for;  // Queue that the waiter is or was registered with.
   bool is_cancelled, is_parked;
   ls_timer timer;  // Set while the call is parked; wakes it.
-  // Fields of the thread that tries, or that has found the call waiting and has
-  // withdrawn its waiter.
+  // Fields of the thread that currently tries the queues.
   uint64_t closings;  // Queue closings seen so far; see wait_for_tuple.
-  bool has_tuples;    // Result of INFEED_READY.
-  // True once an enqueue has put everything and let other calls run.
+  // Result of the op INFEED_READY: true if each queue has a tuple.
+  bool has_tuples;
+  // True once an enqueue has put all its tuples and let other calls run.
   bool has_yielded;
   ls_nest *tuples;  // Tuples taken; for enqueues the first is the next to put.
   ls_pod_passing passing;  // Fault injected into this call.

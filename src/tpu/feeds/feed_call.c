@@ -160,8 +160,9 @@ static bool park(ls_feed_call *self, int64_t nanos) {
 
 typedef enum outcome { WAITS, TRIES, ENDS } outcome;
 
-// Waits for the current queue, or ends if the call is cancelled. `times` is a
-// result of ls_queue_told; with NULL only readiness counts.
+// Waits for the current queue, or ends the call if it is cancelled. The call
+// continues when the queue reports its next change after `*times` changes
+// (ls_queue_told); with NULL when the queue is ready.
 static outcome wait_here(ls_feed_call *self, ls_queue_side side,
                          const uint64_t *times) {
   ls_queue *queue = ls_feed_queue_at(self, self->at)->tuples;
@@ -393,8 +394,8 @@ static bool step_put(ls_feed_call *self) {
   return !park(self, 0) && fail_cancelled(self);
 }
 
-// Returns true if the queue that the call waited for belongs to another system
-// by now.
+// Returns true if the queue's system was shut down or initialized again since
+// the call found the queue.
 static bool is_over(const ls_feed_call *self) {
   const ls_feed_targets *targets = self->targets;
   return ls_pod_generation(targets->pod) != targets->generation;

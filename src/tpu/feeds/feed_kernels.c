@@ -31,11 +31,11 @@ static ls_status start_take(ls_host_call *call) {
   if (ls_status_is_ok(status))
     ls_feed_call_go_on(self, nanos);
   else
-    ls_status_free(ls_feed_call_end(self, 0));  // It holds no tuples yet.
+    ls_status_free(ls_feed_call_end(self, 0));  // The call holds no tuples yet.
   return status;
 }
 
-// Begins the readiness op. A false condition answers at once.
+// Begins the readiness op. If its condition is false, it answers at once.
 static ls_status start_ready(ls_host_call *call) {
   ls_feed_call *self = NULL;
   const bool is_wanted =
@@ -157,7 +157,7 @@ static ls_status infer_ready(const ls_object *state, const ls_type *in,
   return ls_ok();
 }
 
-// Names the first queue that the op may wait for.
+// Prints the name of the first queue that the op may wait for.
 static void feed_kernels_tell(const ls_object *state, char *buffer,
                               size_t size) {
   ls_feed_state *feed = (ls_feed_state *)(uintptr_t)state;

@@ -15,8 +15,8 @@
 #include "tpu/pod/topology.h"
 
 // ---- Shared by both ends ---------------------------------------------------
-// Enters the scope "NAME/WORD" below the current one, the same scope each time.
-// The word is empty or ends with a slash.
+// Enters the scope "NAME/WORD" below the current scope, the same one on each
+// call. `word` is empty or ends with a slash.
 static void infeed_scope_begin(ls_scope *scope, const ls_infeed_queue *queue,
                                const char *word) {
   char name[LS_MAX_FULL_NAME];
@@ -37,8 +37,8 @@ static ls_status check_first(const ls_infeed_queue *queue, ls_nest before,
                                 queue->name, noun);
 }
 
-// Checks that both ends use one system; an end that names none takes the other
-// end's.
+// Checks that both ends use one system; an end without a system takes the other
+// end's system.
 static ls_status check_ends(const ls_infeed_queue *queue,
                             const ls_system_id *dequeued,
                             const ls_system_id *enqueued) {
@@ -103,9 +103,9 @@ ls_status ls_infeed_attempt_end(ls_infeed_attempt *self, ls_status status,
 }
 
 // Returns the result of a call that builds an end of a queue; `own` is the
-// result of the last such call. A refused call has no result, unless the
-// caller's variable still holds `own`: those ops still feed the cores, and only
-// this list runs them.
+// result of the previous such call. A refused call returns none, unless the
+// caller's variable still holds `own`: its ops still feed the cores, and only
+// the caller's list runs them.
 static ls_status give_end(ls_status status, ls_nest made, ls_nest *own,
                           ls_nest *out) {
   if (ls_status_is_ok(status)) {
@@ -140,9 +140,9 @@ static void print_parts(ls_shape parts, char *buffer, size_t size) {
   snprintf(buffer + used, size - used, "] on 0..%" PRId64, count - 1);
 }
 
-// Annotates how a value is laid out on a replica's logical cores. Rank -1: each
-// core has all of it. Otherwise `parts` counts the parts along each dimension,
-// row by row on core 0 and up; one part is on core 0.
+// Annotates the layout of a value on a replica's logical cores. Rank -1: each
+// core has the whole value. Otherwise `parts` counts the parts along each
+// dimension; the parts are numbered row by row, and part k is on core k.
 static ls_tensor tag_sharding(ls_tensor value, ls_shape parts) {
   char text[300];
   print_parts(parts, text, sizeof(text));
@@ -299,7 +299,8 @@ static const char *infeed_ends_device_of(ls_tensor tensor) {
   return ls_op_device(ls_tensor_op(tensor));
 }
 
-// Checks a shard's device. Without one the inputs name it.
+// Checks that the inputs of a shard are on one device, where the shard has none
+// of its own.
 static ls_status check_devices(const enqueues *e, size_t s) {
   const ls_tensor *inputs = e->shards[s].inputs;
   const char *first = infeed_ends_device_of(inputs[0]);
@@ -389,7 +390,7 @@ static ls_status enqueue_shards(ls_infeed_queue *queue, ls_nest shards,
   return enqueue_all(&e, out_ops);
 }
 
-// Returns the system of the first op; NULL if not known.
+// Returns the system of the first op in the list; NULL if not known.
 static ls_system_id *system_of(ls_nest ops) {
   return ls_nest_count(ops) > 0 ? ls_feed_op_system(ls_nest_item(ops, 0).as.op)
                                 : NULL;
@@ -414,8 +415,8 @@ static ls_status enqueue(ls_infeed_queue *queue, ls_nest shards,
 }
 
 // ---- Split -----------------------------------------------------------------
-// Counts the cores of a host of the system that dequeues, or else of the
-// current system.
+// Counts the cores per host of the system that dequeues; without such a system,
+// those of the current system.
 static ls_status cores_per_host(const enqueues *e, int64_t *out_count) {
   if (e->places->cores_per_host.set) {
     *out_count = e->places->cores_per_host.value;

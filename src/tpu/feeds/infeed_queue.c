@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The common part of both ends of an infeed: types, shapes, and sharding. Each
-// change is made to a copy, which replaces the elements if all of it is valid.
+// The part shared by both ends of an infeed: types, shapes and sharding. Each
+// change is made to a copy of the elements, which replaces them only if the
+// whole change is valid.
 #include "tpu/feeds/infeed_queue.h"
 
 #include <inttypes.h>

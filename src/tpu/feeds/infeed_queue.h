@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Infeed queues, for the code that builds with them: training loops and
-// partitioned queues.
+// Infeed queues, private part: used by training loops and partitioned queues.
 #ifndef LS_TPU_FEEDS_INFEED_QUEUE_H_
 #define LS_TPU_FEEDS_INFEED_QUEUE_H_
 
@@ -10,7 +9,7 @@
 #include "lockstep/shape.h"
 #include "tpu/feeds/feed.h"
 
-// One element of the tuples.
+// The type and shape of one element of the tuples.
 typedef struct ls_infeed_element {
   ls_dtype dtype;  // LS_DTYPE_NONE: not set.
   bool has_shape;
@@ -29,17 +28,17 @@ struct ls_infeed_queue {
   // not built yet.
   ls_nest dequeued, enqueued;
   ls_op dequeue;  // The last dequeue.
-  // Systems of the two ends; NULL if not made or not known.
+  // Systems of the dequeue and of the enqueue; NULL if not built or not known.
   ls_system_id *dequeue_system, *enqueue_system;
   // The assignment of a partitioned queue, else NULL.
   ls_device_assignment *assignment;
   int32_t host;
-  // Partitioned queue: parts of each element over a replica's cores.
+  // In a partitioned queue: parts of each element over a replica's cores.
   ls_shape *parts;
 };
 
-// Saved state, of the queue (may be NULL) and the graph, which a refused call
-// restores.
+// The state of a queue (may be NULL) and of the graph before a call; restored
+// if the call is refused.
 typedef struct ls_infeed_attempt {
   ls_infeed_queue *queue, before;
   ls_infeed_element *elements;
@@ -54,18 +53,18 @@ LS_MUST_USE ls_status ls_infeed_attempt_end(ls_infeed_attempt *self,
 LS_MUST_USE ls_status ls_infeed_queue_make(const ls_infeed_options *options,
                                            const char *default_name,
                                            ls_infeed_queue **out_queue);
-// Makes one tensor per element; `out` has room for the queue's number of
-// elements.
+// Writes one tensor per element of the nest to `out`, which has room for the
+// queue's number of elements.
 LS_MUST_USE ls_status ls_infeed_queue_tensors(const ls_infeed_queue *queue,
                                               ls_nest inputs, ls_tensor *out);
 // Returns the type of element `i` of one shard.
 LS_MUST_USE ls_status ls_infeed_queue_shard_type(const ls_infeed_queue *queue,
                                                  size_t i, ls_type *out_type);
-// Writes a dequeue's types, one per element, of all partitions together.
+// Writes the element types of a dequeue, where each element joins the parts of
+// all partitions.
 LS_MUST_USE ls_status
 ls_infeed_queue_dequeue_types(const ls_infeed_queue *queue, ls_type *types);
-// Checks that the elements of a partitioned queue can be partitioned over the
-// cores. ls_partitioned_enqueue makes its enqueues.
+// Checks that the elements of a partitioned queue can be cut over the cores.
 LS_MUST_USE ls_status ls_partitioned_check(const ls_infeed_queue *queue);
 LS_MUST_USE ls_status ls_partitioned_enqueue(ls_infeed_queue *queue,
                                              ls_nest shards, ls_nest *out_ops);

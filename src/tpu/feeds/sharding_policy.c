@@ -134,8 +134,7 @@ ls_status ls_sharding_policy_shard_shape(const ls_sharding_policy *policy,
   return ls_ok();
 }
 
-// Multiplies the sharded dimension of a shard's shape: the size of all shards
-// together.
+// Multiplies the sharded dimension of a shard's shape by the number of shards.
 static ls_status multiply(const ls_sharding_policy *policy, ls_shape *shape) {
   LS_RETURN_IF_ERROR(check_dimension(policy, *shape));
   int64_t *size = &shape->dim[policy->dimension.value];

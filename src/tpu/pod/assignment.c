@@ -38,7 +38,7 @@ static ls_status used_twice(const ls_device_assignment *assignment,
       second % cores, second / cores);
 }
 
-// Checks that each coordinate is that of a device and is used once.
+// Checks that each coordinate has a device and is used once.
 static ls_status check_places(const ls_device_assignment *assignment) {
   const ls_topology *topology = assignment->topology;
   const int32_t count =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Assigns cores to replicas: as a grid of blocks, as a ring of blocks, or from
-// the devices that are left.
+// a list of the unused devices.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -9,13 +9,13 @@
 enum { CORE = LS_MESH_RANK - 1 };
 
 // ---- Rings -----------------------------------------------------------------
-// Rings: chips of a mesh in an order in which each is a neighbour of the one
-// before, and the last of the first.
-//
-// A writer appends chips, with axes renamed.
+// A ring is an order of the chips of a mesh in which each chip is a neighbour
+// of the previous one, and the last of the first. A writer appends chips to a
+// ring and renames their axes.
 typedef struct writer {
   ls_coordinate *next;
-  int axis[3];  // Axis of the mesh that coordinate a, b or c stands for.
+  // The axis of the mesh for each of the writer's axes a, b and c.
+  int axis[3];
 } writer;
 
 static void ring_put(writer *out, int32_t a, int32_t b, int32_t c) {
@@ -54,8 +54,8 @@ static void ring_reverse(ls_coordinate *first, ls_coordinate *end) {
   }
 }
 
-// Writes the layers in turn, every other one backwards. Column (0, 0) closes
-// the ring from the top down.
+// Writes the layers one after another, every other one backwards. At the end
+// the column (0, 0) leads back from the last layer to the first.
 static void put_layers(writer *out, const int32_t sizes[3]) {
   ring_put(out, 0, 0, 0);
   for (int32_t z = 0; z < sizes[2]; ++z) {
@@ -74,9 +74,9 @@ static void put_plain(writer *out, const int32_t sizes[3]) {
         ring_put(out, x, y, z);
 }
 
-// Lists core 0 of all chips of a mesh, in ring order. Odd sizes allow no ring:
-// then the chips are sorted by z, y and x, and a line is logged. The caller
-// frees `*out_chips` with the runtime's allocator.
+// Lists core 0 of all chips of a mesh, in ring order. A mesh with an odd size
+// has no ring: its chips are sorted by z, y and x, and a line is logged. The
+// caller frees `*out_chips` with the runtime's allocator.
 static ls_status make_ring(ls_runtime *runtime, const int32_t sizes[3],
                            ls_coordinate **out_chips) {
   int wide = 0, flat = 2,
@@ -192,8 +192,9 @@ static int64_t ceil_of_root(int64_t value, int degree) {
   }
 }
 
-// Chooses a grid as near to a cube as possible: fixes the axis with the fewest
-// choices first; among equal ones the core axis, then x, y and z.
+// Chooses a grid as near to a cube as possible. The axis with the fewest
+// choices is fixed first; of axes with as many choices, the core axis first,
+// then x, y and z.
 static void choose_grid(build *b) {
   int order[LS_MESH_RANK] = {CORE, 0, 1, 2};
   for (int i = 1; i < LS_MESH_RANK; ++i)  // Insertion sort is stable.
@@ -212,8 +213,8 @@ static void choose_grid(build *b) {
   }
 }
 
-// Returns the first core of a replica. The core counts fastest, then x, y and
-// z.
+// Returns the first core of a replica. Replicas are numbered along the core
+// axis first, then along x, y and z.
 static ls_coordinate first_core(const build *b, int64_t replica) {
   static const int order[LS_MESH_RANK] = {CORE, 0, 1, 2};
   ls_coordinate first;

@@ -147,7 +147,8 @@ ls_status ls_core_queue_make_tuple(ls_core_queue *queue, const ls_type *types,
   if (out_tuple->kind == LS_KIND_TUPLE &&
       core_queues_is_of(*out_tuple, types, count))
     return ls_ok();
-  ls_nest_release(*out_tuple);  // A tuple of an earlier element type.
+  // The spare has the types of an earlier element.
+  ls_nest_release(*out_tuple);
   *out_tuple = ls_none();
   // Arrays are allocated by the thread's current runtime.
   ls_runtime *before = ls_runtime_make_current(queue->core->pod->runtime);
@@ -205,8 +206,8 @@ static ls_status hand_over_find(const char *device, bool is_outfeed,
   return ls_ok();
 }
 
-// Checks that the system was not initialized again: its tuples would never
-// come.
+// Checks that the system was not initialized again since the call began: no
+// tuple would ever come.
 static ls_status check_system(const place *at) {
   const ls_pod *pod = at->queue->core->pod;
   if (ls_pod_generation(pod) == at->generation) return ls_ok();
@@ -244,7 +245,8 @@ static ls_status cancelled(const ls_core_queue *queue) {
 }
 
 // ---- Putting ---------------------------------------------------------------
-// Makes a list of the elements, a copy that nobody else can fill.
+// Makes a list of the elements of a tuple, with copies that no queue fills
+// again.
 static ls_status as_list(ls_nest tuple, ls_nest *out_list) {
   const bool is_node = ls_nest_is_node(tuple);
   const size_t count = is_node ? ls_nest_num_leaves(tuple) : 1;
@@ -285,7 +287,8 @@ static ls_status hand_over_put(const place *at, ls_event *ready, ls_nest list) {
   }
 }
 
-// Passes the pod's fault point. Takes over `*list`, which a fault may replace.
+// Passes the pod's fault point for an enqueue. Takes over `*list`, which a
+// fault may replace.
 static ls_status pass_fault_point(ls_core *core, ls_nest *list,
                                   ls_pod_passing *passing) {
   LS_RETURN_IF_ERROR(ls_pod_pass(core, LS_DOOR_ENQUEUE, passing));

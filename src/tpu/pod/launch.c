@@ -9,8 +9,8 @@
 #include "tpu/pod/system_id.h"
 #include "tpu/pod/topology.h"
 
-// A launch on one initialization of a pod; `pod` is NULL for a system outside
-// this process.
+// A run of replicated computations on the cores of a pod, for one
+// initialization of the pod; `pod` is NULL for a system outside this process.
 typedef struct launch {
   ls_object object;
   ls_allocator *allocator;
@@ -57,8 +57,8 @@ static ls_status refuse_core(const ls_pod *pod, size_t i) {
       i, pod->name, ls_pod_num_cores(pod));
 }
 
-// Collects the cores. An assignment for a system of another machine has no
-// cores here, and no faults.
+// Collects the launch's cores. If the assignment is for a system outside this
+// process, there are no cores, and no faults.
 static ls_status launch_fill(launch *self, const ls_attr *numbers) {
   const size_t wanted = self->count;
   self->count = 0;
@@ -71,8 +71,8 @@ static ls_status launch_fill(launch *self, const ls_attr *numbers) {
   return ls_ok();
 }
 
-// Checks the pod's sizes: another system may have taken the name since the
-// computation was built.
+// Checks that the pod has the sizes for which the computation was built:
+// another system may have taken the name since.
 static ls_status launch_check_sizes(const ls_pod *pod, const ls_node *node) {
   const ls_attr *built = ls_node_attr_named(node, LS_MARK_MESH);
   return built != NULL && built->kind == LS_ATTR_INTS &&
@@ -92,8 +92,8 @@ static ls_status read_id(ls_runtime *runtime, const ls_node *node,
                                             job != NULL ? job : "", out_id);
 }
 
-// Returns an attribute of the metadata by name. In graphs read from text it may
-// have any kind: NULL if the kind is wrong.
+// Returns an attribute of the metadata by name; NULL if its kind is wrong,
+// which is possible in graphs read from text.
 static const ls_attr *metadata_attr(const ls_node *node, ls_attr_id id) {
   const ls_attr *attr = ls_node_attr_named(node, ls_attr_table[id].name);
   return attr != NULL && attr->kind == ls_attr_table[id].kind ? attr : NULL;
@@ -185,8 +185,8 @@ static bool is_current(const ls_object *object) {
 }
 
 // ---- Memory of a core ------------------------------------------------------
-// Memory of a core: its program takes the variables it uses, its constants, and
-// a share of the working memory.
+// The memory of a core: a program needs room for its variables, its constants,
+// and a share of the working memory.
 typedef struct core_memory {
   const ls_program *program;
   const ls_plan_facts *facts;
@@ -203,8 +203,8 @@ static int64_t core_memory_bytes(const core_memory *memory) {
   int64_t bytes = (int64_t)facts->constant_bytes;
   for (size_t i = 0; i < program->num_uses; ++i)
     bytes += bytes_of(program->uses[i].type);
-  // Replicas split the memory that they share; a replica's cores split its
-  // frame.
+  // Replicas split the memory that they share, and the cores of a replica split
+  // its memory evenly.
   const int64_t shared = (int64_t)facts->shared_bytes / memory->replicas +
                          (int64_t)facts->frame_bytes;
   return bytes + shared / memory->cores_per_replica;
@@ -215,8 +215,8 @@ enum { LARGEST = 3 };
 
 typedef struct large_value {
   int64_t bytes;
-  const ls_variable *variable;  // A variable, or
-  const ls_node *node;          // a node of this graph.
+  const ls_variable *variable;  // The variable; NULL: the value is a node's.
+  const ls_node *node;          // The node in `graph`; NULL: a variable.
   const ls_graph *graph;
 } large_value;
 

@@ -9,7 +9,7 @@
 #include "tpu/pod/topology.h"
 
 // ---- The table -------------------------------------------------------------
-// The functions of this section require the runtime's lock.
+// The functions of this section must be called with the runtime's lock held.
 static ls_pod *find_in(const ls_tpu_state *state, const char *name,
                        const char *job) {
   for (size_t i = 0; state != NULL && i < state->num_pods; ++i)
@@ -59,8 +59,8 @@ static bool is_candidate(const ls_pod *pod, const char *job,
          (topology == NULL || pod_has_topology(pod, topology));
 }
 
-// Finds the only pod of a job with a topology (NULL: any); `*out_other` is a
-// second match.
+// Finds the only pod of a job with this topology (NULL: any topology);
+// `*out_other` is a second such pod.
 static void find_only(ls_runtime *runtime, const char *job,
                       const ls_topology *topology, ls_pod **out_pod,
                       ls_pod **out_other) {
@@ -254,7 +254,7 @@ static ls_status check_shape(const char *name, const ls_pod_shape *shape) {
   return ls_ok();
 }
 
-// Plans the faults of the name's ",fault=" parts.
+// Plans the faults listed as ",fault=..." in the pod's name.
 static ls_status plan_faults(ls_pod *pod) {
   for (const char *at = pod->planned; *at != '\0';) {
     ls_pod_fault fault;
@@ -313,7 +313,8 @@ static ls_status add_pod(ls_runtime *runtime, const char *name, const char *job,
   return ls_ok();
 }
 
-// Checks a shape against the pod; unset fields match anything.
+// Checks that the pod has the requested shape; unset fields of the shape match
+// anything.
 static ls_status check_same(const ls_pod *pod, const ls_pod_shape *shape) {
   char there[LS_COORDINATE_TEXT], wanted[LS_COORDINATE_TEXT];
   if (memcmp(pod->mesh, shape->mesh, sizeof(pod->mesh)) != 0 ||
@@ -358,7 +359,7 @@ ls_status ls_pod_open(ls_runtime *runtime, const char *name, const char *job,
 void ls_pod_initialize(ls_pod *pod) {
   ls_runtime_lock(pod->runtime);
   ls_tpu_state *state = ls_tpu_state_find(pod->runtime);
-  // Initializes only a pod that is still in the table.
+  // Initializes the pod only if it is still in the table.
   if (find_in(state, pod->name, pod->job) == pod) {
     __atomic_store_n(&pod->generation, ++state->generations, __ATOMIC_RELEASE);
     if (state->first == NULL) state->first = ls_object_retain(pod->id);

@@ -2,8 +2,8 @@
 // A pod: hosts and their cores, as one table. No thread belongs to it.
 //
 // A runtime keeps its pods in a table by job and name; a name means one pod
-// until that is shut down. A user of a pod retains it; after a shutdown the pod
-// stays valid, but lookups no longer find it.
+// until the pod is shut down. A user of a pod retains it; after a shutdown the
+// pod stays valid, but lookups no longer find it.
 //
 // Thread-safe after ls_pod_open: the fields that change later are guarded by
 // the pod's lock.
@@ -31,15 +31,16 @@ struct ls_core_queue;  // Defined in core_queues.h.
 struct ls_core {
   ls_pod *pod;
   int32_t host, ordinal;     // The task, and the core's index in it.
-  int32_t at[LS_MESH_RANK];  // Coordinates in the mesh.
-  // Made on demand under the pod's lock; the maker also sets pod->queues.
+  int32_t at[LS_MESH_RANK];  // Coordinates of the core in the mesh.
+  // The core's queues, made on demand under the pod's lock; their maker also
+  // sets pod->queues.
   struct ls_core_queue *infeed, *outfeed;
 };
 
 // Callbacks of the code that owns the pod's queues.
 typedef struct ls_core_queues {
-  // Frees the queues when the pod is destroyed, also partly built ones. No
-  // thread waits by then.
+  // Frees the core's queues when the pod is destroyed, even if they are partly
+  // built. No thread waits for them by then.
   void (*destroy)(ls_core *core);
   // Empties and reopens the queues and wakes their waiters. Called without the
   // pod's lock.
@@ -51,14 +52,14 @@ struct ls_pod {
   ls_runtime *runtime;  // Borrowed.
   ls_allocator *allocator;
   ls_system_id *id;
-  const char *name, *job;  // For example "virtual:4x4,hosts=2" and "worker".
+  const char *name, *job;      // Such as "virtual:4x4,hosts=2" and "worker".
   int32_t mesh[LS_MESH_RANK];  // Chips along x, y and z, and cores of a chip.
   int32_t num_hosts, cores_per_host;
   int32_t queue_depth;  // Number of tuples in a queue.
   int64_t core_bytes;   // Memory of a core; 0: no limit.
   ls_core *cores;       // Ordered by host, then by ordinal.
   ls_topology *topology;
-  char *planned;  // The text of its planned faults; "" for none.
+  char *planned;  // The text of the pod's planned faults; "" for none.
 
   ls_mutex lock;  // Guards the fields below and the cores' queues.
   // Number of the current initialization; 0 if not initialized. Larger than all
@@ -69,12 +70,14 @@ struct ls_pod {
   uint64_t closings;
   const ls_core_queues *queues;        // NULL: no core has a queue.
   struct ls_planned_fault *faults;     // The faults planned so far.
-  size_t num_faults, faults_capacity;  // The number is also atomic.
-  int64_t watched;                     // See ls_pod_watch. Atomic.
+  size_t num_faults, faults_capacity;  // num_faults is atomic.
+  // Time limit between health checks; see ls_pod_watch. Atomic.
+  int64_t watched;
   int64_t *asked;  // Last health check of each host; NULL: never watched.
 };
 
-// Length of a mark LS_MARK_MESH: the mesh's sizes and the number of hosts.
+// Number of values of a mark LS_MARK_MESH: the mesh's sizes and the number of
+// hosts.
 enum { LS_POD_SIZES = LS_MESH_RANK + 1 };
 static inline void ls_topology_sizes(const ls_topology *topology,
                                      int64_t sizes[LS_POD_SIZES]) {
@@ -91,22 +94,23 @@ static inline void ls_pod_sizes(const ls_pod *pod,
 // The shape of a new pod.
 typedef struct ls_pod_shape {
   int32_t mesh[LS_MESH_RANK];  // Each at least 1.
-  int32_t hosts;               // Divides mesh[0]: hosts split x.
-  int32_t queue_depth;         // Number of tuples in a queue; 0: the default.
-  int64_t core_bytes;          // Memory of a core; 0: no limit.
-  const char *faults;          // ",fault=...,fault=..."; NULL or "": none.
+  int32_t hosts;        // Number of hosts, a divisor of mesh[0]: hosts split x.
+  int32_t queue_depth;  // Number of tuples in a queue; 0: the default.
+  int64_t core_bytes;   // Memory of a core; 0: no limit.
+  // Planned faults: ",fault=...,fault=..."; NULL or "": none.
+  const char *faults;
 } ls_pod_shape;
 
-// Reads "4x4x2,cores=2,hosts=4", the part of `name` after "virtual:". The
-// shape's faults point into `text`.
+// Reads the sizes and options of a virtual pod from the part of `name` after
+// "virtual:", such as "4x4x2,cores=2,hosts=4". out->faults points into `text`.
 //   LS_INVALID_ARGUMENT  names the text, the part and what is accepted
 LS_MUST_USE ls_status ls_pod_shape_parse(const char *name, const char *text,
                                          ls_pod_shape *out_shape);
 
-// Returns the pod of this name and job; makes it if there is none. The caller
+// Returns the pod of this name and job; makes one if there is none. The caller
 // releases it.
-//   LS_INVALID_ARGUMENT     more than LS_MAX_POD_CORES cores, or hosts that do
-//                           not divide them
+//   LS_INVALID_ARGUMENT     more than LS_MAX_POD_CORES cores, or a number of
+//                           hosts that does not divide them
 //   LS_FAILED_PRECONDITION  the existing pod has another shape
 LS_MUST_USE ls_status ls_pod_open(ls_runtime *runtime, const char *name,
                                   const char *job, const ls_pod_shape *shape,
@@ -115,8 +119,8 @@ LS_MUST_USE ls_status ls_pod_open(ls_runtime *runtime, const char *name,
 // releases it.
 ls_pod *ls_pod_find(ls_runtime *runtime, const char *name, const char *job);
 ls_pod *ls_pod_of_id(ls_runtime *runtime, const ls_system_id *id);
-// Returns the pod that devices of this job name: the initialized one (a job has
-// one at most), else the one made last; NULL if there is none. The caller
+// Returns the pod on which the devices of a job are: the initialized pod (a job
+// has at most one), else the pod made last; NULL if there is none. The caller
 // releases it.
 ls_pod *ls_pod_of_job(ls_runtime *runtime, const char *job);
 // Finds the only initialized pod of a job (NULL: of any), or else the only pod;
@@ -124,22 +128,22 @@ ls_pod *ls_pod_of_job(ls_runtime *runtime, const char *job);
 // caller releases both.
 void ls_pod_only(ls_runtime *runtime, const char *job, ls_pod **out_pod,
                  ls_pod **out_other);
-// Finds the only pod with this topology like ls_pod_only; prefers the local
-// system.
+// Finds the local pod if it has this topology; otherwise the only pod with it,
+// as ls_pod_only does.
 void ls_pod_of_topology(ls_runtime *runtime, const ls_topology *topology,
                         ls_pod **out_pod, ls_pod **out_other);
 // Takes a pod out of the table for good: devices no longer name it.
 void ls_pod_shut_down(ls_pod *pod);
 
-// The pod on which a system's computations run now, and the number by which a
-// later call sees that it is still the same; `id` NULL means the local system.
-// The local system can run computations without being initialized, until it is
-// shut down. A system outside this process has no pod.
+// The pod on which a system's computations run now, and a number by which a
+// later call sees if the pod is still the same. The local system can run
+// computations without being initialized, until it is shut down. A system
+// outside this process has no pod.
 typedef struct ls_pod_of_now {
-  ls_pod *pod;          // NULL if there is none. The caller releases it.
+  ls_pod *pod;          // NULL if the system has none. The caller releases it.
   uint64_t generation;  // Generation of the pod, else of the table of systems.
 } ls_pod_of_now;
-// Finds the pod of a system.
+// Finds the pod of a system; `id` NULL means the local system.
 //   LS_FAILED_PRECONDITION  the system is not initialized: names it
 LS_MUST_USE ls_status ls_pod_ready(ls_runtime *runtime, const ls_system_id *id,
                                    ls_pod_of_now *out_now);
@@ -148,7 +152,8 @@ LS_MUST_USE ls_status ls_pod_ready(ls_runtime *runtime, const ls_system_id *id,
 // Begins a new generation: programs compiled for the previous one no longer
 // run, and queues are empty and open again.
 void ls_pod_initialize(ls_pod *pod);
-// Resets the queues alone; their waiters fail.
+// Empties and reopens the queues without a new generation; calls that wait for
+// them fail.
 void ls_pod_reset_queues(ls_pod *pod);
 static inline uint64_t ls_pod_generation(const ls_pod *pod) {
   return __atomic_load_n(&pod->generation, __ATOMIC_ACQUIRE);
@@ -171,7 +176,7 @@ static inline ls_core *ls_pod_core(ls_pod *pod, int64_t host, int64_t ordinal) {
   return &pod->cores[host * pod->cores_per_host + ordinal];
 }
 // Checks that the pod has the sizes that a computation was built for.
-//   LS_FAILED_PRECONDITION  names both
+//   LS_FAILED_PRECONDITION  names both sizes
 LS_MUST_USE ls_status ls_pod_check_sizes(const ls_pod *pod,
                                          const int64_t sizes[LS_POD_SIZES]);
 // Finds the core that a device names, such as
@@ -183,7 +188,7 @@ LS_MUST_USE ls_status ls_pod_check_sizes(const ls_pod *pod,
 LS_MUST_USE ls_status ls_pod_lookup_core(ls_runtime *runtime,
                                          const char *device,
                                          ls_core **out_core);
-// Releases the pod of a core found so; NULL is allowed.
+// Releases the pod of a core that ls_pod_lookup_core found; NULL is allowed.
 void ls_core_release(ls_core *core);
 LS_OWNED_POINTER(ls_core, ls_core_release)
 // Returns true if a device is a core of an initialized pod.
@@ -195,7 +200,7 @@ ls_core *ls_pod_core_at(ls_pod *pod, const char *device);
 void ls_core_device(const ls_core *core, ls_device_name *out_name);
 
 // ---- Log -------------------------------------------------------------------
-// Writes a line of this layer to the runtime's log.
+// Writes a line of the layer "tpu" to the runtime's log.
 LS_PRINTF(3, 4)
 static inline void ls_tpu_log(ls_runtime *runtime, ls_log_level level,
                               const char *format, ...) {
@@ -206,8 +211,8 @@ static inline void ls_tpu_log(ls_runtime *runtime, ls_log_level level,
 }
 
 // ---- State -----------------------------------------------------------------
-// Per-runtime state of this layer: pods and initialized systems. The runtime's
-// lock guards it.
+// The runtime's tables of pods and initialized systems. The runtime's lock
+// guards them.
 typedef struct ls_tpu_state {
   ls_allocator *allocator;
   ls_pod **pods;  // In order of creation; the table holds references.
@@ -221,9 +226,10 @@ typedef struct ls_tpu_state {
   // as long as others are initialized. NULL if none is initialized. Holds a
   // reference.
   ls_system_id *first;
-  // Initialized systems, with or without pods. The state
+  // Initialized systems, with or without pods. Each entry owns its texts and
+  // its topology.
   ls_tpu_system *systems;
-  size_t num_systems, systems_capacity;  // owns their texts and topologies.
+  size_t num_systems, systems_capacity;
 } ls_tpu_state;
 
 // Returns the state, NULL if none was made.
@@ -234,7 +240,7 @@ static inline ls_tpu_state *ls_tpu_state_find(const ls_runtime *runtime) {
 // runtime's lock.
 ls_tpu_system *ls_tpu_state_system(const ls_tpu_state *state, const char *name,
                                    const char *job);
-// Releases the contents of a table entry.
+// Frees the contents of a table entry.
 void ls_tpu_system_deinit(ls_allocator *allocator, ls_tpu_system *system);
 static inline void ls_tpu_state_note_change(ls_tpu_state *state) {
   __atomic_fetch_add(&state->changes, 1, __ATOMIC_ACQ_REL);
@@ -268,9 +274,9 @@ typedef enum ls_pod_door {
 typedef struct ls_pod_passing {
   int64_t nanos;        // Delay.
   bool loses, changes;  // The tuple is lost or altered.
-  bool closes;          // The infeed closes afterwards.
-  int64_t bytes;        // Available memory; 0: enough.
-  // Host health: slow, unresponsive, or announces its end.
+  bool closes;          // True if the infeed closes after this call.
+  int64_t bytes;        // Available memory of the core; 0: no limit.
+  // True if the host is slow, unresponsive, or about to end.
   bool lame, silent, tells;
 } ls_pod_passing;
 
@@ -279,8 +285,9 @@ static inline bool ls_pod_is_undisturbed(const ls_pod *pod) {
   return __atomic_load_n(&pod->num_faults, __ATOMIC_ACQUIRE) == 0 &&
          __atomic_load_n(&pod->watched, __ATOMIC_RELAXED) == 0;
 }
-// Counts one step of a core through a fault point. The caller waits for the
-// delay itself. With no fault planned the cost is one load.
+// Counts one pass of a core through a fault point, and finds the effect of its
+// faults. The caller waits for the delay itself. With no fault planned the cost
+// is one load.
 //   LS_UNAVAILABLE       the host or core is gone
 //   LS_ABORTED           the outfeed fails
 //   LS_INVALID_ARGUMENT  the program does not compile
@@ -293,21 +300,21 @@ static inline ls_status ls_pod_pass(ls_core *core, ls_pod_door door,
              ? ls_ok()
              : ls_pod_pass_slowly(core, door, out_passing);
 }
-// Passes the fault point of each listed core in parallel, and waits for the
+// Passes the fault point for each listed core in parallel, and waits for the
 // longest delay.
 LS_MUST_USE ls_status ls_pod_pass_all(ls_pod *pod, const char *const *devices,
                                       int32_t count, ls_pod_door door);
 
-// Restarts the faults when the system is initialized again: lost hosts are back
-// and steps count from 0.
+// Restarts the planned faults when the system is initialized again: lost hosts
+// are back and steps count from 0.
 void ls_pod_restart_faults(ls_pod *pod);
 
-// Checks a host of a watched pod. A real host ends itself when its health
-// checks stop; here callers that pass a fault point check if that time has
-// passed, and then fail the host.
+// Fails a host of a watched pod if its health checks have stopped for too long.
+// Calls that pass a fault point do this check, because a host here has no
+// thread that could end itself.
 LS_MUST_USE ls_status ls_pod_check_watch(ls_pod *pod, int32_t host);
 void ls_pod_note_asked(ls_pod *pod, int32_t host);
-// Counts now as a health check of all hosts.
+// Sets the time of the last health check of all hosts to now.
 void ls_pod_restart_watch(ls_pod *pod);
 
 // Parses a fault such as "preempt@host1:step40", the part after "fault=".

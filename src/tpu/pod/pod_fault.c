@@ -7,12 +7,13 @@
 
 // ---- Kinds -----------------------------------------------------------------
 typedef struct fault_row {
-  const char *name;  // In names of pods.
-  unsigned doors;  // Bits: the fault points where it happens and counts steps.
-  // Bits: the fault points where it still acts once it has happened.
+  const char *name;  // The fault's name in the names of pods.
+  // Bits: the fault points at which the fault begins and counts steps.
+  unsigned doors;
+  // Bits: the fault points that the fault still affects once it has begun.
   unsigned felt;
-  bool of_host;  // Affects all cores of its host.
-  bool stays;    // Lasts until the system is initialized again.
+  bool of_host;  // True if the fault affects all cores of its host.
+  bool stays;  // True if the fault lasts until the system is initialized again.
   bool needs_nanos, needs_bytes;
 } fault_row;
 
@@ -47,8 +48,9 @@ static const fault_row fault_rows[NUM_KINDS] = {
 
 // A planned fault.
 struct ls_planned_fault {
-  ls_pod_fault fault;  // The pod owns its text.
-  // The core whose steps count; for a host the first core that passes.
+  ls_pod_fault fault;  // The fault; the pod owns the text in it.
+  // The core whose steps count: for a fault of a host, the first core that
+  // passes.
   const ls_core *counted;
   int64_t steps[LS_POD_DOORS];
   bool happened;
@@ -332,8 +334,8 @@ typedef struct unit {
   int64_t size;
 } unit;
 
-// Reads an amount with its unit, such as "5ms". `units` ends with a nameless
-// one.
+// Reads an amount with its unit, such as "5ms". The list `units` ends with a
+// unit without a name.
 static bool read_amount(const char **at, const char *end, const unit *units,
                         int64_t *out) {
   const char *next = *at;

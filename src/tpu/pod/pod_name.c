@@ -8,7 +8,7 @@
 
 // State of the parser.
 typedef struct reader {
-  const char *name;  // The whole text, for messages.
+  const char *name;  // The whole name, for messages.
   const char *at;
 } reader;
 
@@ -24,8 +24,8 @@ static ls_status pod_name_refuse(const reader *in, const char *part,
 // Returns the length up to the next comma.
 static size_t part_length(const char *part) { return strcspn(part, ","); }
 
-// Reads a number of at least 1 that ends before a character of `ends` or a
-// comma.
+// Reads a number of at least 1 which is followed by a comma or one of the
+// characters `ends`.
 static ls_status read_size(reader *in, const char *ends, int32_t *out) {
   const size_t length = strcspn(in->at, ends);
   int64_t value = 0;
@@ -124,7 +124,7 @@ ls_status ls_pod_shape_parse(const char *name, const char *text,
 }
 
 // ---- Print a pod -----------------------------------------------------------
-// Prints pods as pictures.
+// Prints pods as text pictures.
 
 // Returns the number of digits of numbers below `count`.
 static int digits(int32_t count) {
@@ -146,7 +146,8 @@ static void print_chip(ls_text *out, const ls_pod *pod, int32_t x, int32_t y,
   if (cores == 1) return;
   const int32_t last = first + cores - 1;
   ls_text_append_format(out, "%c%d", cores == 2 ? ',' : '-', last);
-  if (x + 1 < pod->mesh[0])  // Pads the column to its widest entry.
+  // Pads the column to the width of its widest entry.
+  if (x + 1 < pod->mesh[0])
     ls_text_append_format(out, "%*s", width - digits(last + 1), "");
 }
 

@@ -78,8 +78,8 @@ static ls_status refuse_choice(const char *noun, const ls_pod *a,
       ls_job_text(a->job));
 }
 
-// Checks a call that names no system: it refuses to move from the first system
-// to another one.
+// Checks a call that names no system: refuses it if the first system is gone
+// and the call would use another one.
 static ls_status check_first(ls_runtime *runtime, const char *noun,
                              const ls_pod *pod) {
   ls_runtime_lock(runtime);
@@ -118,7 +118,7 @@ ls_status ls_system_of_job(ls_runtime *runtime, const char *noun,
   return status;
 }
 
-// Finds the only system, where nothing names one.
+// Finds the only system, for a call in which nothing names one.
 static ls_status find_only(ls_runtime *runtime, const char *noun,
                            ls_pod **out_pod) {
   ls_pod *other = NULL;

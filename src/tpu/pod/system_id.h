@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The identity of a TPU system: its name and its job. Topologies, strategies,
-// computations and infeed and outfeed ops carry it and find their pod by it:
-// after a shutdown the next pod of the same name, never another system's.
-//
+// computations and feed ops keep an identity and find their pod by it. After a
+// shutdown they find the next pod of the same name, never another system's.
 // Reference-counted and immutable.
 #ifndef LS_TPU_POD_SYSTEM_ID_H_
 #define LS_TPU_POD_SYSTEM_ID_H_
@@ -22,7 +21,7 @@ typedef struct ls_system_id {
   ls_object object;
   ls_allocator *allocator;
   const char *name;  // For example "virtual:2x2" or "local".
-  const char *job;   // "": the local system.
+  const char *job;   // The job's name; "": the local system.
   char text[];       // Holds name and job.
 } ls_system_id;
 LS_OWNED_POINTER(ls_system_id, ls_object_release)
@@ -45,8 +44,8 @@ static inline const char *ls_job_text(const char *job) {
 
 // ---- Current system --------------------------------------------------------
 // A flow that names a system: a scope of a system, or a replicated computation,
-// whose context (tpu/replicate/context.h) begins with one. Lives as long as its
-// scope is open.
+// whose context (tpu/replicate/context.h) begins with an ls_system_flow. A flow
+// lives as long as its scope is open.
 typedef struct ls_system_flow {
   ls_flow flow;
   ls_system_id *id;  // Borrowed; NULL: not known.
@@ -61,7 +60,7 @@ ls_system_flow *ls_computation_around(void);
 typedef struct ls_strategy_cores {
   ls_system_id *system;              // Borrowed.
   ls_device_assignment *assignment;  // NULL: one replica on each core.
-  // The assignment that is always set, for computations; NULL if the system is
+  // The assignment for computations, which is always set; NULL if the system is
   // outside this process.
   ls_device_assignment *all_cores;
   char job[LS_MAX_DEVICE_PART];
@@ -80,9 +79,9 @@ ls_system_id *ls_system_around(void);
 // any). Otherwise the system of that job; without a job the local system, even
 // after its shutdown, or the only one. NULL if there is none. The caller
 // releases it.
-//   LS_FAILED_PRECONDITION  there are several, or the first one was shut down,
-// and
-//                         nothing names one: the message names two
+//   LS_FAILED_PRECONDITION  there are several systems, or the first one was
+//   shut
+//                           down, and nothing names one: the message names two
 LS_MUST_USE ls_status ls_system_here(ls_runtime *runtime, const char *noun,
                                      const char *job, ls_system_id **out_id);
 // Returns the pod of a job: the initialized one, or else the only connected

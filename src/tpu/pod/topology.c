@@ -26,8 +26,8 @@ const char *ls_coordinate_text(ls_coordinate place,
   return topology_list(place.at, LS_MESH_RANK, "()", text);
 }
 
-// Prints sizes. A list too long for the text comes from a wrong count, and is
-// cut.
+// Prints sizes. If the list is too long for the text, its count is wrong, and
+// the text is cut off.
 const char *ls_sizes_text(const int32_t *sizes, size_t count,
                           char text[LS_COORDINATE_TEXT]) {
   if (count <= 2 * (size_t)LS_MESH_RANK)
@@ -77,7 +77,8 @@ static ls_status count_mesh(const int32_t mesh[LS_MESH_RANK],
   return ls_ok();
 }
 
-// Returns a coordinate's row-by-row index, below 0 if it is outside the mesh.
+// Returns a coordinate's row-by-row index; -1 if the coordinate is outside the
+// mesh.
 static int64_t position_of(const ls_topology *topology, ls_coordinate place) {
   int64_t position = 0;
   for (int k = 0; k < LS_MESH_RANK; ++k) {

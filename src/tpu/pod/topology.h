@@ -16,20 +16,22 @@ struct ls_topology {
   int32_t mesh[LS_MESH_RANK];
   int32_t num_tasks, per_task;
   ls_coordinate *places;  // Ordered by task, then by device.
-  int32_t *owners;  // Per coordinate, row by row: its device's number, or -1.
+  // For each coordinate, row by row: the number of its device, or -1.
+  int32_t *owners;
   char *serialized, *hardware;
   size_t serialized_size, hardware_size;
-  // The system; NULL: not known. Set only while it is made.
+  // The system of the topology; NULL: not known. Does not change.
   ls_system_id *system;
 };
 
-// Parts of a new topology. It copies bytes, and takes over the coordinates even
-// if it fails.
+// The parts of a new topology. The topology copies the bytes; its maker takes
+// over the coordinates even on failure.
 typedef struct ls_topology_parts {
   int32_t mesh[LS_MESH_RANK];
   int32_t num_tasks, per_task;
   ls_coordinate *places;
-  const void *serialized, *hardware;  // NULL: to be written, and none.
+  // NULL: serialized is written, hardware is empty.
+  const void *serialized, *hardware;
   size_t serialized_size, hardware_size;
   ls_system_id *system;  // NULL: not known.
 } ls_topology_parts;
@@ -47,18 +49,19 @@ LS_MUST_USE ls_status ls_topology_owner(const ls_topology *topology,
                                         ls_coordinate place,
                                         int32_t *out_owner);
 
-// Reads an array of [a, b, 4] integers; `shape` is its type for messages, such
-// as "i32[2,3,4]" . The caller frees the coordinates. An integer beyond 32 bits
-// is clamped.
+// Returns true if the array has integers and the shape [a, b, 4].
+// ls_coordinates_read reads such an array; the caller frees the coordinates. An
+// integer beyond 32 bits is clamped.
 bool ls_coordinates_fit(const ls_array *coordinates);
 ls_coordinate *ls_coordinates_read(ls_allocator *allocator,
                                    const ls_array *coordinates);
 
-// Room for "(0, 1, 0, 1)", for messages.
+// Size of a buffer for a coordinate's text, such as "(0, 1, 0, 1)".
 enum { LS_COORDINATE_TEXT = 64 };
 const char *ls_coordinate_text(ls_coordinate place,
                                char text[LS_COORDINATE_TEXT]);
-// Prints "[2, 2, 1, 2]"; leaves out what does not fit.
+// Prints sizes as text, such as "[2, 2, 1, 2]"; leaves out sizes that do not
+// fit.
 const char *ls_sizes_text(const int32_t *sizes, size_t count,
                           char text[LS_COORDINATE_TEXT]);
 

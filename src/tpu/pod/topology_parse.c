@@ -44,7 +44,7 @@ static ls_status wrong_field(const ls_proto_field *field, const char *name,
                              name, wanted);
 }
 
-// Reads a repeated field, packed or not.
+// Reads a repeated field in packed or unpacked form.
 static ls_status topology_parse_read_numbers(proto *in,
                                              const ls_proto_field *field,
                                              const char *name, numbers *list) {
@@ -108,7 +108,7 @@ static ls_status topology_parse_check(const proto *in) {
     return ls_invalid_argument(
         "topology: num_tpu_devices_per_task %d must not be negative",
         in->per_task);
-  // The product fits: two 31-bit numbers and a factor of 4.
+  // The product fits into 64 bits: two 31-bit numbers and a factor of 4.
   const uint64_t wanted =
       (uint64_t)in->num_tasks * (uint64_t)in->per_task * LS_MESH_RANK;
   if (in->coordinates.count != wanted)

@@ -34,8 +34,8 @@ static bool is_internal(const ls_tpu_context *self, ls_op op) {
   return mark != NULL && strcmp(mark, self->name) == 0;
 }
 
-// Copies a value without control inputs, because ops added by the computation
-// itself wait for nothing.
+// Copies a value that is made without control inputs, because ops added by the
+// computation itself wait for nothing.
 static ls_op bring_in(ls_op op) {
   ls_scope alone = {0};
   ls_flow_alone_begin(&alone);
@@ -44,8 +44,8 @@ static ls_op bring_in(ls_op op) {
   return ls_tensor_op(value);
 }
 
-// Notes that the computation waits for `op`, once, and not if the pivot already
-// waits for it.
+// Adds `op` to the ops that the computation waits for, unless the list has it
+// or the pivot already waits for it.
 static ls_status context_wait_for(ls_tpu_context *self, ls_op op) {
   for (size_t i = 0; i < self->num_waits; ++i)
     if (context_is_same(self->waits[i], op)) return ls_ok();
@@ -154,7 +154,7 @@ static ls_status context_mark(ls_flow *flow, ls_op op) {
     return ls_invalid_argument("TPU computations cannot be nested: op '%s' of "
                                "computation '%s' is being made in '%s'",
                                ls_op_name(op), there, self->name);
-  // A copied op has its marks already.
+  // A copied op has its marks already, so only other ops are marked.
   if (there == NULL) {
     LS_RETURN_IF_ERROR(set_mark(op, LS_MARK_REPLICATE, self->name));
     if (self->outside != NULL)
@@ -232,7 +232,7 @@ ls_status ls_tpu_context_exit_outside(ls_tpu_context *self) {
 }
 
 // ---- Gradients -------------------------------------------------------------
-// Returns true if a cluster belongs to this very call of gradients.
+// Returns true if a cluster belongs to the call of gradients with this uid.
 static bool is_of_call(const char *cluster, const char *uid) {
   const size_t length = strlen(cluster), end = strlen(uid);
   return length > end && cluster[length - end - 1] == '.' &&

@@ -35,15 +35,16 @@ typedef struct ls_tpu_context {
   bool was_entered;
   const char *outer_device;  // The graph's device at the first entry.
 
-  // Outside compilation: the cluster that ops go to (NULL: none), the device
-  // scope to restore afterwards, and the number of clusters numbered so far.
+  // Outside compilation: the cluster to which ops are added (NULL: none), the
+  // device scope to restore afterwards, and the number of clusters that were
+  // numbered so far.
   char *outside;
   const char *inner_device;
   uint32_t outside_counter;
   bool maps;  // True if outside ops belong to a mapped function: see outside.c.
 
-  // Gradients that are being built: the stack of ops they are colocated with,
-  // and the one that opened the current cluster (id 0: none).
+  // Gradients being built: the stack of ops with which they are colocated, and
+  // the op that opened the current cluster (id 0: none).
   ls_op *gradients;
   size_t num_gradients, gradients_capacity;
   ls_op colocated;
@@ -58,7 +59,7 @@ typedef struct ls_tpu_context {
   size_t num_handles, handles_capacity;
 } ls_tpu_context;
 
-// Makes a context of the current graph. `pivot` may be an empty op for now.
+// Makes a context of the current graph. `pivot` may be an empty op at first.
 ls_status ls_tpu_context_init(ls_tpu_context *context, const char *name,
                               int32_t num_replicas, ls_op pivot);
 void ls_tpu_context_deinit(ls_tpu_context *context);
@@ -69,7 +70,7 @@ void ls_tpu_context_enter(ls_scope *scope, ls_tpu_context *context);
 ls_tpu_context *ls_tpu_context_current(void);
 
 // Puts ops into an outside compiled cluster until it is exited. `name` NULL:
-// the cluster's number is its name.
+// the cluster is named by its number.
 //   LS_UNIMPLEMENTED  entered twice, or exited without an entry
 ls_status ls_tpu_context_enter_outside(ls_tpu_context *context,
                                        const char *name);
@@ -93,8 +94,8 @@ ls_status ls_tpu_context_exit_gradient(ls_tpu_context *context, ls_op op,
 //   LS_INVALID_ARGUMENT  no copy is on a core of some replica: names it
 ls_status ls_tpu_context_handle(ls_tpu_context *context, ls_variable *variable,
                                 const ls_tpu_handle **out_handle);
-// Refuses a write that would leave some copies of an ON_WRITE variable
-// unchanged.
+// Refuses a write that would leave some copies of a variable with ON_WRITE
+// synchronization unchanged.
 ls_status ls_tpu_context_check_write(const ls_tpu_context *context,
                                      const ls_tpu_handle *handle);
 #define LS_MARK_HANDLE "_handle"
@@ -102,7 +103,7 @@ ls_status ls_tpu_context_check_write(const ls_tpu_context *context,
 // it uses none.
 ls_variable *ls_tpu_handled_variable(const ls_attr *attrs, size_t count);
 
-// Logs the ops that no core runs.
+// Logs the ops of the computation that no core can run.
 void ls_tpu_context_report(const ls_tpu_context *context);
 
 #endif  // LS_TPU_REPLICATE_CONTEXT_H_

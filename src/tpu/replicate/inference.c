@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Computations for serving. They read their variables once, outside, assuming
-// that nobody writes them. Also cleans up a graph before it is exported.
+// Computations for serving. They read their variables once, outside of the
+// computation, because nobody writes them while serving. Also cleans up a graph
+// before it is exported.
 #include <stdio.h>
 
 #include "base/memory/map.h"
@@ -20,7 +21,7 @@ typedef struct inference {
   ls_flow flow;
   ls_callback fn;
   void *user;
-  ls_map made;  // Number of each variable's read, plus 1.
+  ls_map made;  // Variable -> number of its read, plus 1.
   ls_tensor *reads;
   size_t num_reads, capacity;
 } inference;

@@ -58,8 +58,8 @@ static const char *types_of(ls_replication *r, size_t replica) {
   return text == NULL ? "" : text;
 }
 
-// Takes a replica's inputs. They must have the structure of replica 0's; where
-// that has none, no replica may have a value.
+// Takes a replica's inputs, which must have the structure of replica 0's. A
+// leaf that is none in replica 0 must be none in all replicas.
 static ls_status take_replica(ls_replication *r, ls_nest own, size_t replica) {
   ls_nest *leaves = ls_arena_new_array(&r->memory, ls_nest, r->num_inputs + 1);
   if (leaves == NULL) return ls_out_of_memory();
@@ -109,8 +109,8 @@ static ls_status check_arity(const ls_replication *r) {
                         r->options->infeed, true);
 }
 
-// Checks the number of replicas: the assignment's if there is one, else the
-// system's number of cores, or one.
+// Checks the number of replicas. It must be the assignment's; without an
+// assignment, the number of the system's cores, or one.
 static ls_status inputs_check_cores(const ls_replication *r) {
   const ls_device_assignment *assignment = r->options->assignment;
   if (assignment != NULL) {
@@ -216,7 +216,7 @@ ls_status ls_check_arity(const ls_parameters *parameters, const char *noun,
 // ---- Hosts of cores --------------------------------------------------------
 // Finds the hosts of a computation's cores, if there are several.
 
-// Finds the job of the devices, as far as it is known.
+// Finds the job of the devices on which the cores are, if known.
 static ls_status find_job(const ls_replication *r, ls_device_parts *out) {
   *out = (ls_device_parts){0};
   if (r->devices != NULL) return ls_device_parse(r->devices[0], out);

@@ -107,7 +107,7 @@ ls_status ls_outputs_take(ls_replication *r, ls_nest made, ls_outputs *out) {
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(take_leaf(r, out, i, flat));
   LS_RETURN_IF_ERROR(add_end(r, &out->ops[out->num_ops]));
-  // Drops the ops, which follow all values and are not returned.
+  // Drops the ops from the results. They follow all values.
   if (flat) out->num_leaves = count - out->num_ops;
   ++out->num_ops;
   if (!flat) {
@@ -127,7 +127,7 @@ static bool has_tensors(const ls_outputs *outputs) {
   return false;
 }
 
-// Makes one output of all replicas, `results` with an item for each.
+// Returns one output for all replicas; `results` has one item per replica.
 static ls_status give_one(const ls_replication *r, const ls_outputs *outputs,
                           size_t i, ls_tensor *results) {
   char name[64];

@@ -14,7 +14,7 @@
 #include "tpu/pod/pod.h"
 #include "tpu/replicate/context.h"
 
-// The partition of a value, read from its annotation
+// How a value is partitioned, read from its annotation
 // (lockstep/logical_device.h).
 typedef struct tiling {
   const int64_t *parts;  // Number of parts along each dimension.
@@ -26,7 +26,9 @@ typedef struct mapping {
   ls_callback fn;
   void *user;
   ls_allocator *allocator;
-  tiling cut;  // Partition of the first partitioned value; without parts: none.
+  // Partition of the first partitioned value; without parts: no value is
+  // partitioned.
+  tiling cut;
   size_t part;  // The current part.
 } mapping;
 
@@ -80,7 +82,7 @@ static ls_status find_cut(mapping *m, ls_nest args) {
 }
 
 // ---- Parts ----------------------------------------------------------------
-// Returns where a part starts along a dimension, in units of its size.
+// Returns the start of a part along a dimension, counted in parts.
 static int64_t outside_map_place_of(const tiling *cut, size_t part,
                                     size_t dimension) {
   for (size_t d = cut->rank; --d > dimension;)
@@ -114,8 +116,8 @@ static ls_nest call_part(mapping *m, ls_nest args) {
 }
 
 // ---- Join the parts -------------------------------------------------------
-// Joins runs of `count` neighbours along a dimension; returns the number of
-// values left.
+// Joins each run of `count` neighbouring values along a dimension; returns the
+// number of joined values.
 static size_t join_along(ls_tensor *parts, size_t num, size_t count,
                          size_t dimension) {
   for (size_t i = 0; i < num; i += count)
@@ -195,7 +197,7 @@ ls_nest ls_map_outside_compilation(ls_callback fn, void *user, ls_nest args) {
 // Outside compilation: ops of a replicated computation that run on the host
 // instead of its cores.
 
-// Calls the function directly if no computation is being replicated.
+// Calls the function directly, where no computation is being built.
 static ls_nest call_alone(ls_callback fn, void *user, ls_nest args) {
   const ls_graph *graph = ls_context_graph();
   if (graph != NULL &&
@@ -208,7 +210,8 @@ static ls_nest call_alone(ls_callback fn, void *user, ls_nest args) {
 }
 
 // Checks that the callback has closed all scopes that it opened, and left none
-// entered permanently. `top` was the innermost scope before.
+// entered permanently. `before` and `top` are the state and the innermost scope
+// before the call.
 static ls_status check_same_place(const ls_scope_state *before,
                                   const ls_open_scope *top) {
   const ls_context *context = ls_context_current();

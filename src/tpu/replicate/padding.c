@@ -89,7 +89,7 @@ ls_status ls_check_static_shapes(ls_nest inputs) {
   ls_nest_flatten(first, leaves, count);
   for (size_t r = 0; r < ls_nest_count(inputs); ++r) {
     const ls_nest own = ls_nest_item(inputs, r);
-    // A later check refuses it.
+    // Skips a replica with another structure, which a later check refuses.
     if (ls_nest_num_leaves(own) != count) continue;
     ls_nest_flatten(own, leaves + count, count);
     for (size_t i = 0; i < count; ++i)
@@ -238,7 +238,7 @@ static ls_status pad_input(ls_replication *r, size_t i, ls_shape maximum) {
   return ls_ok();
 }
 
-// Extends the table of values by the inputs that hold real sizes.
+// Adds the inputs that hold real sizes to the table of values.
 static ls_status widen_values(ls_replication *r) {
   ls_tensor *values = ls_arena_new_array(&r->memory, ls_tensor,
                                          r->num_inputs * r->replicas + 1);

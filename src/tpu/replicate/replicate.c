@@ -61,7 +61,7 @@ static ls_status add_inputs(ls_replication *r) {
   return ls_ok();
 }
 
-// Names the computation after a new scope, and makes its pivot there.
+// Opens a new scope, names the computation after it, and makes its pivot there.
 static ls_status begin_context(ls_replication *r) {
   char base[LS_MAX_NAME];
   const ls_graph *whole = ls_graph_whole(r->graph);
@@ -162,8 +162,8 @@ static ls_status set_mark(const ls_replication *r, const char *name,
       &(ls_attr){.name = name, .kind = LS_ATTR_STRING, .as.string = text});
 }
 
-// Marks the mesh of the assignment's topology, or else of the system as it is
-// now.
+// Marks the computation with the mesh of the assignment's topology; without an
+// assignment, of the system as it is now.
 static ls_status mark_mesh(const ls_replication *r) {
   const ls_device_assignment *assignment = r->options->assignment;
   int64_t sizes[LS_POD_SIZES];
@@ -182,8 +182,8 @@ static ls_status mark_mesh(const ls_replication *r) {
                                      .as.ints = {sizes, LS_POD_SIZES}});
 }
 
-// Marks the system. Not with a topology that belongs to no system: it may have
-// cores that the local system lacks, and runs all the same.
+// Marks the computation with its system. A topology that belongs to no system
+// gives no mark: it may have cores that the local system lacks, and still runs.
 static ls_status mark_system(const ls_replication *r) {
   const ls_device_assignment *assignment = r->options->assignment;
   const ls_system_id *id = r->system;
@@ -195,7 +195,8 @@ static ls_status mark_system(const ls_replication *r) {
   return mark_mesh(r);
 }
 
-// Marks the hosts of the replicas' cores, if there are several.
+// Marks the computation with the hosts of the replicas' cores, if there are
+// several hosts.
 static ls_status note_hosts(ls_replication *r) {
   const char *const *hosts = NULL;
   size_t count = 0;
@@ -313,7 +314,7 @@ static ls_status build_inside(ls_replication *r, ls_callback fn, void *user,
   ls_examples_enter(&examples, LS_EXAMPLES_ARGUMENTS, args);
   made = fn(args, user);
   ls_examples_leave(&examples);
-  // An op maker's failure in the callback is the root cause.
+  // If an op maker failed in the callback, that failure is the root cause.
   LS_RETURN_IF_ERROR(ls_graph_error(r->graph));
   return ls_outputs_take(r, made, outputs);
 }
@@ -400,8 +401,8 @@ static ls_status find_by_topology(ls_runtime *runtime,
   return ls_ok();
 }
 
-// Makes the layer's state: from the first computation on, programs look up how
-// to launch.
+// Makes the runtime's TPU state, in which programs with replicated computations
+// find the launch functions.
 static ls_status begin_launches(ls_runtime *runtime) {
   ls_runtime_lock(runtime);
   const bool has_state = ls_tpu_state_get(runtime) != NULL;

@@ -24,11 +24,12 @@ typedef struct ls_replication {
   ls_graph *graph;
   ls_arena memory;
   size_t replicas;
-  ls_nest first;       // Replica 0's inputs, borrowed.
-  size_t num_leaves;   // Its leaves are the first inputs. The others are real
-  size_t num_inputs;   // sizes of padded ones.
-  ls_tensor *values;   // [input][replica]; zeroed if not a tensor.
-  ls_padded *padding;  // One per leaf; NULL: nothing is padded.
+  ls_nest first;      // Replica 0's inputs, borrowed.
+  size_t num_leaves;  // Number of the leaves, which are the first inputs.
+  // The inputs after the leaves are real sizes of padded leaves.
+  size_t num_inputs;
+  ls_tensor *values;   // [input][replica]; zeroed if the leaf is no tensor.
+  ls_padded *padding;  // Padding of each leaf; NULL: nothing is padded.
   ls_tensor *inputs;   // The values inside the computation.
   ls_tpu_context context;
   ls_op metadata;
@@ -45,10 +46,10 @@ ls_status ls_replicate_at(ls_system_id *system, const char *const *devices,
                           const ls_replicate_options *options,
                           ls_nest *outputs);
 
-// Checks the inputs and takes their values (inputs.c).
+// Checks the inputs and stores their values in the replication.
 ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs);
-// Lists the hosts of all cores, replica by replica; empty if all are on one
-// host.
+// Lists the host of each core, replica by replica; the list is empty if all are
+// on one host.
 ls_status ls_replication_hosts(ls_replication *r, const char *const **out_hosts,
                                size_t *out_count);
 
@@ -72,7 +73,8 @@ typedef struct ls_outputs {
   ls_nest like;  // Structure of one replica's results; the caller's.
   ls_nest *leaves;
   size_t num_leaves;
-  // One per leaf, made inside the computation; zeroed if not a tensor.
+  // One tensor per leaf, made inside the computation; zeroed if the leaf is no
+  // tensor.
   ls_tensor *tensors;
   ls_op *ops;
   size_t num_ops;
@@ -87,9 +89,9 @@ ls_status ls_outputs_give(ls_replication *r, const ls_outputs *outputs,
 // ---- Arity -----------------------------------------------------------------
 // Numbers of arguments, checked if callbacks declare their parameters.
 
-// Checks that the callback named `noun` accepts the inputs and, if
-// `takes_infeed`, a queue's elements after them. Undeclared parameters accept
-// anything.
+// Checks that a callback accepts the inputs and, if `takes_infeed`, then a
+// queue's elements. `noun` names the callback in messages. Undeclared
+// parameters accept anything.
 LS_MUST_USE ls_status ls_check_arity(const ls_parameters *parameters,
                                      const char *noun, ls_nest inputs,
                                      const ls_infeed_queue *queue,

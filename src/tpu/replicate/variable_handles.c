@@ -89,8 +89,8 @@ static bool knows_cores(const ls_tpu_context *self,
           self->num_replicas == topology->num_tasks * topology->per_task);
 }
 
-// Finds the index of each replica's copy. `*out_differ` is false if these are
-// the variable's own order of replicas.
+// Finds the index of each replica's copy. `*out_differ` is false if the indices
+// are just the variable's own order of replicas.
 static ls_status find_copies(const ls_tpu_context *self,
                              const ls_variable *container, int64_t *copies,
                              size_t *out_count, bool *out_differ) {
@@ -150,7 +150,7 @@ static ls_status variable_handles_add_op(const ls_tpu_context *self,
   return ls_op_is_failed(*out_op) ? ls_graph_error(graph) : ls_ok();
 }
 
-// Returns false if the handle's op was removed with a refused call.
+// Returns true if the handle's op still exists: a refused call removes its ops.
 static bool variable_handles_is_there(const ls_tpu_handle *handle) {
   const ls_node *node = ls_graph_node(handle->op.graph, handle->op.id);
   return node != NULL && node->type == LS_OP_TPU_REPLICATED_INPUT &&

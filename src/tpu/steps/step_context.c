@@ -68,7 +68,7 @@ ls_nest ls_step_context_non_tensor_outputs(const ls_step_context *context) {
 }
 
 // ---- Setting ---------------------------------------------------------------
-// Puts `item` into the dict at `name` and takes it over.
+// Sets `item`, which is taken over, under the key `name` of a dict.
 static ls_status put_item(ls_nest *dict, const char *name, ls_nest item) {
   LS_OWN(ls_nest_builder, items) = {0};
   for (size_t i = 0; i < ls_nest_count(*dict); ++i)
@@ -107,8 +107,8 @@ static ls_nest merge_output(ls_strategy *strategy, ls_nest args, void *user) {
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
-// Makes a tuple of the replicas' values. A TPU strategy calls its replicas
-// once, so it has a single value.
+// Makes a tuple of one value per replica. In a TPU strategy, whose callback is
+// called once for all replicas, the tuple has a single value.
 static ls_status list_given(ls_strategy *strategy, ls_nest given,
                             ls_nest *out_values) {
   if (ls_tpu_strategy_of(strategy) != NULL || ls_distributed_count(given) > 0)
@@ -117,7 +117,8 @@ static ls_status list_given(ls_strategy *strategy, ls_nest given,
   LS_OWN(ls_nest_builder, items) = {0};
   for (size_t r = 0; r < count; ++r)
     ls_nest_builder_append(&items,
-                           // The value is the same on all replicas.
+                           // The value is the same on all replicas and is
+                           // stored once.
                            ls_nest_retain(given));
   return ls_take_nest(ls_nest_builder_finish(&items, LS_KIND_TUPLE),
                       out_values);
@@ -132,8 +133,8 @@ static ls_nest merge_other(ls_strategy *strategy, ls_nest args, void *user) {
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
-// Sets an output in a merge call: all replicas get here, and one sets it for
-// all.
+// Sets an output in a merge call: all replicas make the call, and it sets the
+// output once for all.
 static ls_status merge(ls_merge_function function, setting *s, ls_nest output) {
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_retain(output));
   LS_RETURN_IF_ERROR(ls_nest_status(args));
@@ -200,7 +201,7 @@ void ls_step_parts_drop(ls_step_parts *parts) {
 }
 
 // ---- Names -----------------------------------------------------------------
-// An output and its name, by which outputs are sorted.
+// An output and its name; outputs are sorted by name.
 typedef struct named {
   const char *name;
   ls_nest output;

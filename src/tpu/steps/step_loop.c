@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A loop of steps is an ls_step_while whose condition also checks that there is
-// a tuple for each replica. So the loop ends when the data ends, before a step
-// has changed anything.
+// Builds loops of steps. A loop is an ls_step_while whose condition also checks
+// that each replica has a tuple, so that the loop ends with the data before a
+// step has changed anything.
 #include "tpu/steps/step_loop.h"
 
 #include "base/require.h"
@@ -17,8 +17,8 @@
 #include "tpu/feeds/infeed_queue.h"
 #include "tpu/replicate/replicate.h"
 
-// Builds a loop. Its values are the count (if it counts), then the state; with
-// neither, a single zero.
+// The loop being built. Its loop values are the count (if the loop counts),
+// then the state; without count and state, a single zero.
 typedef struct building {
   const ls_step_loop *loop;
   ls_infeed_queue *queue;
@@ -50,7 +50,7 @@ static ls_nest initial_values(const building *b) {
   return list_values(LS_KIND_TUPLE, &zero, b->initial, b->num_state);
 }
 
-// Fills a step with the loop's values; its `state` has room for them.
+// Fills a step with the loop's values; step->state has room for them.
 static void read_values(const building *b, ls_nest values, ls_step *step) {
   const size_t skipped = has_first(b);
   step->index = b->is_counted ? ls_nest_tensor(values, 0) : ls_failed_tensor();
@@ -72,8 +72,8 @@ static ls_status find_goes_on(const building *b, const ls_step *step,
   return ls_ok();
 }
 
-// Finds out if every replica has a tuple. The result is one value, the same for
-// all replicas.
+// Builds the check that every replica has a tuple. The result is one value, the
+// same for all replicas.
 static ls_status find_ready(const building *b, ls_tensor goes_on,
                             ls_tensor *out_is_ready) {
   const ls_infeed_queue *queue = b->queue;

@@ -8,28 +8,28 @@
 
 #include "lockstep/training_loop.h"
 
-// A step, which is built once and runs for all iterations.
+// One step of a loop. It is built once and runs for all iterations.
 typedef struct ls_step {
   ls_tensor index;  // Number of earlier steps, an i64; failed if not counted.
-  // In: the previous step's state; out: this step's.
+  // On input the previous step's state; on output this step's.
   ls_tensor *state;
   size_t num_state;
   ls_nest elements;  // The infeed's elements, borrowed; none without an infeed.
-  ls_op *ops;        // The step ends when these have run.
+  ls_op *ops;        // The ops of the step, which ends when they have run.
   size_t num_ops, ops_capacity;
 } ls_step;
 
-// A loop to build. A zero field has its default.
+// Options of a loop. A zero field has its default.
 typedef struct ls_step_loop {
   ls_status (*step)(ls_step *step, void *user);
-  // Makes a bool scalar, true if there is another step. Default: true for the
-  // first `limit` steps.
+  // Makes a bool scalar, true if there is another step. NULL: the loop makes
+  // `limit` steps.
   ls_status (*goes_on)(const ls_step *step, void *user, ls_tensor *out_goes_on);
-  // Number of steps, an i64 scalar; if it belongs to no graph,
+  // Number of steps, an i64 scalar; a tensor of no graph: use `times`.
   ls_tensor limit;
-  int64_t times;  // `times` is used; below 0: no limit.
+  int64_t times;  // Number of steps as a constant; below 0: no limit.
   void *user;
-  bool counts;  // Counts steps even with `goes_on`.
+  bool counts;  // True if the loop counts its steps even with `goes_on`.
   // Each step takes a tuple; the loop ends when none is left.
   ls_infeed_queue *infeed;
 } ls_step_loop;
@@ -41,11 +41,12 @@ typedef struct ls_step_loop {
 LS_MUST_USE ls_status ls_step_loop_build(const ls_step_loop *loop,
                                          ls_tensor *state, size_t num_state,
                                          ls_tensor *out_count);
-// Builds a loop whose state is a list of values, or none; then `*outputs` is
-// the op to run.
+// Builds a loop whose state is a list of values, or none; if it is none,
+// `*outputs` becomes the op to run.
 LS_MUST_USE ls_status ls_step_loop_build_nest(const ls_step_loop *loop,
                                               ls_nest inputs, ls_nest *outputs);
-// Checks and stores a step's result: values for the whole state, then ops.
+// Checks a step's result, values for the whole state and then ops, and stores
+// it in the step.
 //   LS_INVALID_ARGUMENT  another structure or other types
 LS_MUST_USE ls_status ls_step_take(ls_step *step, ls_nest made);
 

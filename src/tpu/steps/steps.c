@@ -100,7 +100,7 @@ ls_status ls_steps_build_all(ls_steps_build *build, bool is_loop) {
 }
 
 // ---- The step of a TPU strategy --------------------------------------------
-// Finds the op that the outputs wait for.
+// Finds the op in a step's result for which the outputs wait.
 static ls_status steps_op_of(ls_nest made, ls_op *out_op) {
   char text[160];
   const bool is_op = made.kind == LS_KIND_OP;
@@ -119,7 +119,7 @@ static ls_status steps_as_tensor(ls_nest leaf, ls_tensor *out_tensor) {
              : ls_distributed_as_tensor(leaf, out_tensor);
 }
 
-// Lists identities of the outputs, which wait for the op.
+// Lists identities of the outputs that wait for the op.
 static ls_status list_outputs(const ls_steps_build *build, ls_op op,
                               ls_nest *out_list) {
   const ls_nest outputs = build->context->outputs;
@@ -159,7 +159,7 @@ static ls_status call_function(const ls_steps_build *build, ls_nest args,
   return ls_ok();
 }
 
-// Calls the step in the computation, once for all replicas.
+// Calls the user's step inside the computation, once for all replicas.
 static ls_nest call_step(ls_nest args, void *user) {
   ls_nest made = ls_none();
   const ls_status status = call_function(user, args, &made);
@@ -196,7 +196,7 @@ static ls_status tpu_build_step(ls_steps_build *build, ls_nest *out_list) {
                        .soft_placement = LS_FLAG_ON,
                        .xla.spmd = strategy->spmd ? LS_FLAG_ON : LS_FLAG_OFF},
                    &outputs));
-  // Order: replica by replica.
+  // The outputs are ordered replica by replica.
   const size_t count = ls_nest_num_leaves(outputs);
   LS_OWN_ARRAY_OR_RETURN(build->allocator, ls_nest, leaves, count);
   ls_nest_flatten(outputs, leaves, count);
@@ -231,7 +231,7 @@ static ls_status tpu_build(ls_steps_build *build, ls_tpu_strategy *strategy) {
   ls_device_name host;
   struct ls_tpu_steps entry;
   LS_RETURN_IF_ERROR(ls_tpu_strategy_host(&strategy->base, &host));
-  LS_DEVICE_SCOPE(host.text);  // Refused, it refuses the first op.
+  LS_DEVICE_SCOPE(host.text);  // If refused, the device refuses the first op.
   steps_enter(strategy, &entry);
   const ls_status status =
       ls_steps_build_all(build, strategy->steps_per_run > 1);
@@ -338,7 +338,7 @@ static ls_status list_ops(const ls_steps_build *build, ls_nest made,
 }
 
 // Lists the outputs' values, which wait for the ops, and then one op that waits
-// for everything.
+// for all of them.
 static ls_status list_values(ls_steps_build *build, const ls_op *ops,
                              size_t num_ops, ls_nest *out_list) {
   ls_step_parts *parts = &build->parts;

@@ -11,8 +11,8 @@
 struct ls_step_context {
   ls_object object;
   ls_allocator *allocator;
-  // Dicts by name. `reductions` has an ls_reduce_op for each output that was
-  // set on its own, and none for the others.
+  // Outputs by name. `reductions` has an ls_reduce_op for each output that was
+  // set with one, and none for other outputs.
   ls_nest outputs, reductions, others;
   ls_op run_op;
 };
@@ -20,8 +20,8 @@ struct ls_step_context {
 LS_OWNED_POINTER(ls_step_context, ls_step_context_release)
 LS_MUST_USE ls_status ls_step_context_make(ls_step_context **out_context);
 
-// Replaces the outputs by `values`, replica by replica, as many leaves as there
-// are outputs. No values make an empty dict.
+// Replaces the outputs by `values`, replica by replica, with one value per
+// output. Without values the outputs become an empty dict.
 LS_MUST_USE ls_status ls_step_context_give(ls_step_context *context,
                                            const ls_nest *values, size_t count,
                                            size_t replicas);
@@ -37,7 +37,7 @@ typedef struct ls_step_parts {
 } ls_step_parts;
 LS_MUST_USE ls_status ls_step_parts_take(ls_step_parts *parts,
                                          const ls_step_context *context);
-// Replaces the outputs by such values.
+// Replaces the outputs by the values in `parts`.
 LS_MUST_USE ls_status ls_step_parts_give(const ls_step_parts *parts,
                                          const ls_nest *values,
                                          ls_step_context *context);
@@ -45,7 +45,7 @@ void ls_step_parts_drop(ls_step_parts *parts);
 LS_OWNED_STRUCT(ls_step_parts, ls_step_parts_drop)
 
 // ---- Steps on an iterator --------------------------------------------------
-// Steps on an iterator, private part.
+// Builders of steps on an iterator.
 
 // The functions by which a kind of strategy builds steps. The caller releases
 // the nests they return.
@@ -53,10 +53,12 @@ typedef struct ls_steps_build ls_steps_build;
 typedef struct ls_steps_kind {
   // Builds a step: lists its outputs' values, then its ops.
   ls_status (*build_step)(ls_steps_build *build, ls_nest *out_list);
-  // Lists the initial values in the same form; `leaves` are the user's values.
+  // Lists the initial values of the outputs like build_step's; `leaves` are the
+  // user's values.
   ls_status (*list_initial)(const ls_steps_build *build, const ls_nest *leaves,
                             size_t count, ls_nest *out_list);
-  // Stores the last step's values in the context; `leaves` are in that form.
+  // Stores the values of the last step in the context; `leaves` are listed like
+  // build_step's.
   ls_status (*give)(ls_steps_build *build, ls_nest *leaves, size_t count);
 } ls_steps_kind;
 
@@ -70,7 +72,7 @@ struct ls_steps_build {
   ls_step_parts parts;  // Outputs across replicas.
 };
 
-// Builds one step, or a loop of as many as the options say.
+// Builds one step or, if `is_loop`, a loop of options->steps steps.
 LS_MUST_USE ls_status ls_steps_build_all(ls_steps_build *build, bool is_loop);
 
 // Steps that call the replicas themselves, built in the strategy's

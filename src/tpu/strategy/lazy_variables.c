@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Variables that are initialized together. They are made without a value; their
-// values wait in a queue of the strategy. The first use of one, or the end of a
-// scope, stores all values in the order of creation.
+// initial values wait in a queue of the strategy. The first use of such a
+// variable, or the end of a scope, stores all values in the order of creation.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "runtime/program.h"
 #include "tpu/pod/pod.h"
 #include "tpu/strategy/strategy.h"
 
-// Sets the queue of a variable or container. Requires the strategy's lock,
-// because another thread may store the values at any moment.
+// Sets the queue in which a variable's or container's value waits. Requires the
+// strategy's lock, because another thread may store the values at any moment.
 static void set_late(ls_variable *variable, ls_late_values *late) {
   if (variable->container != NULL) variable = variable->container;
   __atomic_store_n(&variable->late, late, __ATOMIC_RELEASE);

@@ -175,8 +175,8 @@ const char *ls_tensor_sharding(ls_tensor x) {
 }
 
 // ---- Scopes ----------------------------------------------------------------
-// Finds the device for ops in the scope; outside computations the current
-// device stays.
+// Finds the device of logical core `k` for ops in the scope; outside
+// computations the current device.
 static ls_status find_device(int32_t k, const char **out_device) {
   ls_graph *graph = ls_graph_current();
   *out_device = ls_context_current()->scoped.device;

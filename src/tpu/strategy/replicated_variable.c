@@ -66,7 +66,7 @@ static const ls_variable_rules core_rules = {.class_name = "TPUCoreVariable",
                                              .here = first_here};
 
 // ---- All cores' variables --------------------------------------------------
-// Returns true if an earlier core shares this core's value.
+// Returns true if an earlier core has the same variable.
 static bool is_again(const ls_variable *handle, size_t index) {
   const ls_variable *here = ls_variable_here(handle->targets[index]);
   size_t i = 0;
@@ -178,7 +178,7 @@ static ls_status replicated_variable_check_cores(const ls_nest *leaves,
   return ls_ok();
 }
 
-// Makes one initializer op over those of all cores, in graphs that are built.
+// In build graphs, makes one initializer op that runs those of all cores.
 static ls_status join_initializers(ls_variable *handle) {
   const size_t count = handle->num_targets;
   if (handle->graph == NULL || is_one_value(handle)) return ls_ok();
@@ -228,8 +228,8 @@ ls_variable *ls_replicated_variable_on_core(const ls_variable *variable,
 }
 
 // ---- A strategy's components -----------------------------------------------
-// Returns the core of its replica that a component is on; num_columns if it is
-// on none.
+// Returns which core of its replica a component is on; num_columns if it is on
+// none of them.
 static int32_t replicated_variable_core_of(const ls_strategy *strategy,
                                            const ls_variable *container,
                                            size_t index) {

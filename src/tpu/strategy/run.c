@@ -175,7 +175,7 @@ static ls_status find_way(ls_strategy *strategy, const ls_run_request *request,
   return ls_ok();
 }
 
-// Packs the options by which traces differ into a number.
+// Packs the run's options into a number that is part of the trace's key.
 static uint64_t run_key_of(const ls_tpu_way *way) {
   const bool bits[] = {
       way->xla.spmd == LS_FLAG_ON, way->xla.dynamic_padder == LS_FLAG_ON,
@@ -191,7 +191,7 @@ ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
                            const ls_run_request *request, ls_nest *results) {
   const ls_callable callable = request->callable;
   ls_tpu_way way;
-  (void)crossing;  // Replicas run inside the computation.
+  (void)crossing;  // The replicas run inside the computation, without rounds.
   LS_RETURN_IF_ERROR(find_way(strategy, request, &way));
   if (callable.traced == NULL)
     return run_build(&way, callable.plain, callable.user, request->args,
@@ -205,8 +205,8 @@ ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
   return ls_function_call_by(callable.traced, &tracer, request->args, results);
 }
 
-// Calls once for all replicas; in a computation each variable stands for the
-// replica's own.
+// Implements the class's call_each: calls the callback once for all replicas,
+// in a computation in which each variable stands for the replica's own.
 ls_status ls_tpu_class_call_each(ls_strategy *strategy, ls_callback callback,
                                  ls_nest args, void *user, ls_nest *results) {
   tpu_replica r;

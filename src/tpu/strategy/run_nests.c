@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Arguments of runs of TPU strategies. An argument whose first leaf is a
-// distributed variable is bound: the callback gets it unchanged. All other
-// arguments are inputs of the replicated computation. Each argument by name
-// counts separately.
+// distributed variable is passed to the callback unchanged ("bound"). All other
+// arguments are inputs of the replicated computation. Each item of the dict of
+// arguments by name counts as one argument.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
@@ -39,8 +39,8 @@ static variables count_variables(ls_nest args, ls_nest named) {
   return found;
 }
 
-// Refuses variables among arguments beyond the parameters, because no name
-// binds them.
+// Refuses variables among the arguments that have no declared parameter,
+// because no name binds them.
 static ls_status check_tail(const ls_parameters *parameters, const char *noun,
                             ls_nest args) {
   size_t bound = 0;
@@ -130,7 +130,8 @@ static ls_nest names_of(ls_nest named, selection *s) {
   return ls_nest_builder_finish(&items, LS_KIND_DICT);
 }
 
-// Makes the inputs of replica r: its id, and the arguments that are not bound.
+// Makes the inputs of replica r: its id, and all arguments except the bound
+// ones.
 static ls_nest inputs_of(const ls_tpu_run *run, size_t replica) {
   selection s = {replica};
   LS_OWN(ls_nest_builder, inputs) = {0};
@@ -219,7 +220,7 @@ typedef ls_tpu_run run;
 enum { MOST_PARTS = 3 };
 
 // ---- Inside the computation -----------------------------------------------
-// Counts the values at the start of a top-level list; ops follow them.
+// Counts the values at the start of a top-level list, before its ops.
 static size_t run_results_count_values(ls_nest list) {
   size_t count = ls_nest_count(list);
   while (count > 0 && ls_nest_item(list, count - 1).kind == LS_KIND_OP)
@@ -297,7 +298,7 @@ ls_nest ls_tpu_run_flatten(run *r, ls_nest made) {
 }
 
 // ---- Outside the computation ----------------------------------------------
-// Makes a replica's leaf i from its values, from number `at` on.
+// Makes leaf i of a replica from its values, which start at number `at`.
 static ls_nest leaf_of(const run *r, ls_nest values, size_t i, size_t at) {
   if (r->parts[i] == 1) return ls_nest_retain(ls_nest_item(values, at));
   return ls_nest_slices(

@@ -32,7 +32,7 @@ static ls_status strategy_refuse_system(const ls_tpu_resolver *resolver,
                       master.text, ls_tpu_devices_text(&devices, text));
 }
 
-// Queries the system for all that the strategy needs.
+// Queries the system for its devices and topology.
 static ls_status strategy_ask(const ls_tpu_options *options,
                               ls_tpu_resolver **resolver,
                               ls_tpu_metadata **metadata) {
@@ -49,7 +49,7 @@ static bool is_core(const ls_device_name *device) {
   return strstr(device->text, "/device:TPU:") != NULL;
 }
 
-// Sets the job, that of the system's first core.
+// Sets the strategy's job to that of the system's first core.
 static ls_status set_job(ls_tpu_strategy *self) {
   const ls_device_name *first = self->metadata->devices;
   ls_device_parts parts;

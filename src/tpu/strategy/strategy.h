@@ -25,8 +25,8 @@ typedef struct ls_tpu_flavour {
   bool has_logical_devices;
 } ls_tpu_flavour;
 
-// Initial values that wait to be stored (lazy_variables.c). Guarded by the
-// strategy's lock.
+// An initial value that waits to be stored (lazy_variables.c). The strategy's
+// lock guards it.
 typedef struct ls_tpu_late_value {
   ls_variable *variable;
   ls_array *value;
@@ -42,11 +42,13 @@ typedef struct ls_tpu_strategy {
   ls_strategy base;
   const ls_tpu_flavour *flavour;
   ls_tpu_resolver *resolver;
-  ls_tpu_metadata *metadata;  // As queried when the strategy was made.
+  // The system's metadata when the strategy was made.
+  ls_tpu_metadata *metadata;
   ls_strategy_cores cores;
   int64_t steps_per_run;       // For steps on an iterator.
   struct ls_tpu_steps *steps;  // Steps being built, see steps.c.
-  bool spmd;  // Default of a run's option: a replica's cores run one program.
+  // Default of the run option: the cores of a replica run one program.
+  bool spmd;
   ls_device_name host;  // Host of the first replica's first core.
   ls_tpu_late late;
 } ls_tpu_strategy;
@@ -57,8 +59,9 @@ static inline ls_tpu_strategy *ls_tpu_strategy_of(const ls_strategy *strategy) {
              ? (ls_tpu_strategy *)(uintptr_t)strategy
              : NULL;
 }
-// Finds the core of a replica, for strategies of any kind; a TPU strategy's is
-// in its own system. The caller releases it (ls_core_release).
+// Finds the core of a replica, for strategies of any kind. The core of a TPU
+// strategy's replica is in the strategy's system. The caller releases it
+// (ls_core_release).
 //   LS_NOT_FOUND  the replica's device is not a core, or does not exist
 LS_MUST_USE ls_status ls_strategy_core(const ls_strategy *strategy,
                                        int32_t replica, ls_core **out_core);
@@ -71,7 +74,8 @@ LS_MUST_USE ls_status ls_tpu_strategy_make(const ls_tpu_options *options,
                                            int64_t steps_per_run,
                                            ls_strategy **out_strategy);
 
-// Functions of the class that differ from those of mirrored strategies.
+// Functions of the class of TPU strategies that differ from those of mirrored
+// strategies.
 ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
                            const ls_run_request *request, ls_nest *results);
 
@@ -94,15 +98,16 @@ ls_status ls_tpu_class_call_each(ls_strategy *strategy, ls_callback callback,
                                  ls_nest args, void *user, ls_nest *results);
 
 // ---- Run -------------------------------------------------------------------
-// Options of a run, completed with the strategy's.
+// Options of a run, with unset ones taken from the strategy.
 typedef struct ls_tpu_way {
   ls_strategy *strategy;
   ls_xla_options xla;
   bool dynamic_batch, bucketize, soft_placement;
-  bool has_names;  // See ls_run_request.
+  // True if the last argument is a dict by name: see ls_run_request.
+  bool has_names;
 } ls_tpu_way;
 
-// A run in progress: run.c; its arguments and results: run_nests.c.
+// A run in progress (run.c). run_nests.c handles its arguments and results.
 typedef struct ls_tpu_run {
   const ls_tpu_way *way;
   ls_strategy *strategy;
@@ -116,8 +121,8 @@ typedef struct ls_tpu_run {
 
 // Makes all replicas' inputs in the form that ls_replicate takes.
 ls_status ls_tpu_run_inputs(const ls_tpu_run *run, ls_nest *out_inputs);
-// Makes the callback's arguments from a replica's inputs; arguments that begin
-// with a distributed variable are passed unchanged. The caller releases them.
+// Makes the callback's arguments from a replica's inputs and the bound
+// arguments. The caller releases them.
 ls_nest ls_tpu_run_args(const ls_tpu_run *run, ls_nest inputs);
 // Returns the first input that has rows for each replica, or none.
 ls_nest ls_tpu_run_examples(const ls_tpu_run *run, ls_nest inputs);
@@ -125,8 +130,8 @@ ls_nest ls_tpu_run_examples(const ls_tpu_run *run, ls_nest inputs);
 // Inside the computation: lists the values and ops of the result `made`, which
 // it takes over, and keeps its structure.
 ls_nest ls_tpu_run_flatten(ls_tpu_run *run, ls_nest made);
-// Outside the computation: joins the replicas' results in that structure;
-// `outputs` has a list of values for each.
+// Outside the computation: joins the replicas' results in the structure that
+// ls_tpu_run_flatten kept; `outputs` has a list of values for each replica.
 ls_status ls_tpu_run_join(const ls_tpu_run *run, ls_nest outputs,
                           ls_nest *out_result);
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Updates of TPU strategies. In a computation an update runs once, on the
-// variable as a whole, which stands for the replica's own; outside it runs for
-// each component. State without a variable is on the host.
+// Updates of variables of TPU strategies. In a computation an update runs once,
+// on the container, which stands for the replica's own variable. Outside, it
+// runs for each component. A tensor that is updated without a variable is on
+// the host.
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
@@ -60,7 +61,7 @@ static bool is_from_outside(const ls_replica *replica, ls_tensor tensor) {
   return at != NULL;
 }
 
-// Refuses a tensor of the replica's own, whose value may differ on others.
+// Refuses a tensor that may differ between replicas.
 static ls_nest refuse_own(ls_nest leaf, void *user) {
   char text[200];
   if (leaf.kind != LS_KIND_TENSOR || ls_same_is_noted(leaf.as.tensor) ||

@@ -26,7 +26,8 @@ static bool values_is_value(ls_nest leaf) {
          leaf.kind == LS_KIND_DISTRIBUTED || leaf.kind == LS_KIND_SLICES;
 }
 
-// Makes a replica's slices dense, with all rows; their number must be known.
+// Converts a replica's slices to a dense tensor with all rows; their number
+// must be known.
 static ls_status make_dense(ls_nest leaf, ls_tensor *out_tensor) {
   ls_slices_parts parts;
   LS_RETURN_IF_ERROR(ls_slices_parts_of(leaf, &parts));
@@ -76,8 +77,8 @@ static ls_status reduce_in_computation(ls_reduce_op op, ls_nest leaf,
   return ls_made_status(x);
 }
 
-// Reduces along axes within each replica, then over replicas. Unknown sizes are
-// each replica's own.
+// Reduces along axes within each replica, then over replicas. An unknown size
+// may differ between replicas.
 static ls_status reduce_within(ls_reduce_op op, ls_nest leaf,
                                const ls_reduce_options *options,
                                ls_nest *out_value) {
@@ -107,7 +108,7 @@ typedef struct on_host {
   char host[];
 } on_host;
 
-// Copies a value from the host to its destinations.
+// Copies a value from the host to the devices of its destinations.
 static ls_status send(const on_host *self, ls_nest value, ls_nest one,
                       ls_destinations where, ls_nest *out_value) {
   ls_device_set devices;
@@ -298,8 +299,8 @@ static ls_tensor copies_of(ls_tensor x, int64_t count) {
   return ls_gather(x, zeros, 0);
 }
 
-// Broadcasts the first replica's value: an exchange sends one copy to each
-// replica.
+// Broadcasts the first replica's value to all replicas; an exchange sends one
+// copy to each.
 ls_status ls_tpu_class_broadcast_to(ls_strategy *strategy, ls_nest value,
                                     ls_destinations where, ls_nest *out_value) {
   (void)where;

@@ -138,7 +138,7 @@ static ls_status list_pod(const ls_tpu_resolver *resolver, bool want_topology,
 }
 
 // ---- Query -----------------------------------------------------------------
-// Queries the system, and again while the answer does not come in time.
+// Queries the system, and repeats the query while no answer comes in time.
 static ls_status metadata_ask(const ls_tpu_resolver *resolver,
                               const ls_tpu_question *question, int64_t retries,
                               ls_tpu_answer *out) {
@@ -175,7 +175,7 @@ ls_status ls_tpu_list_devices(const ls_tpu_resolver *resolver,
   LS_RETURN_IF_ERROR(ls_status_annotate(
       read_devices(answer.devices, answer.num_devices, arena, out_devices),
       "devices of '%s'", question->master));
-  // Without cores there is no topology.
+  // A system without cores has no topology.
   if (!question->wants_topology || out_devices->num_cores == 0) return ls_ok();
   LS_RETURN_IF_ERROR(ls_status_annotate(
       ls_topology_parse(answer.topology, answer.topology_size,
@@ -186,7 +186,7 @@ ls_status ls_tpu_list_devices(const ls_tpu_resolver *resolver,
 }
 
 // ---- Answers ---------------------------------------------------------------
-// Prints the number of cores per task, such as {0: 2, 1: 4}.
+// Prints the number of cores of each task, such as {0: 2, 1: 4}.
 static void print_map(const ls_tpu_devices *devices, char *text, size_t size) {
   size_t at = (size_t)snprintf(text, size, "{");
   for (size_t i = 0; i < devices->count && at + 32 < size;) {

@@ -194,7 +194,7 @@ static ls_status init_resolver(ls_tpu_resolver *resolver) {
   LS_RETURN_IF_ERROR(
       ls_system_id_create(resolver->arena.allocator, ls_tpu_pod_name(resolver),
                           ls_tpu_pod_job(resolver), &resolver->id));
-  ls_device_name device;  // Finds out if the job is part of a name.
+  ls_device_name device;  // The result of parsing; only success matters.
   return ls_tpu_system_device(resolver->job, &device);
 }
 

@@ -12,7 +12,7 @@ typedef enum ls_tpu_kind {
   LS_TPU_LOCAL,
   LS_TPU_VIRTUAL,
   LS_TPU_ADDRESSES,
-  LS_TPU_NAMED,  // A name that is looked up.
+  LS_TPU_NAMED,  // A cloud system, whose name is looked up.
 } ls_tpu_kind;
 
 // Texts are in the arena; NULL if not given.
@@ -30,14 +30,15 @@ struct ls_tpu_resolver {
   ls_mutex lock;  // Guards the arena after creation, and the fields below.
   const char *task_type;
   int32_t task_id;
-  ls_topology *topology;  // NULL if not initialized through this resolver.
+  // NULL if this resolver did not initialize the system.
+  ls_topology *topology;
 };
 
 static inline bool ls_tpu_is_pod(const ls_tpu_resolver *resolver) {
   return resolver->kind <= LS_TPU_VIRTUAL;
 }
-// Returns the name of its pod: "local" or the resolver's name. ls_tpu_pod_job
-// returns "" or the job.
+// Returns the name of the resolver's pod: "local" or the resolver's name.
+// ls_tpu_pod_job returns the pod's job, or "".
 static inline const char *ls_tpu_pod_name(const ls_tpu_resolver *resolver) {
   return resolver->kind == LS_TPU_LOCAL ? "local" : resolver->name;
 }
@@ -52,8 +53,9 @@ LS_MUST_USE ls_status ls_tpu_split_addresses(ls_arena *arena, const char *name,
                                              const char *const **out_addresses,
                                              size_t *out_count);
 
-// Looks a name up to find out if its system is gone for good, and its state as
-// static text. Systems of other kinds never are.
+// Finds out, by looking up its name, if the resolver's system is gone for good;
+// also returns the system's state as static text. Only systems of kind
+// LS_TPU_NAMED can be gone.
 LS_MUST_USE ls_status ls_tpu_resolver_is_lost(const ls_tpu_resolver *resolver,
                                               bool *out_lost,
                                               const char **out_state);
@@ -64,17 +66,19 @@ typedef struct ls_tpu_devices {
   size_t count;
   int32_t num_hosts, num_cores;
   int32_t per_host;  // Cores of each host; -1: hosts differ.
-  // The caller's; NULL if not requested or not available.
+  // The caller's topology; NULL if not requested or not available.
   ls_topology *topology;
 } ls_tpu_devices;
-// Queries the resolver's system, and up to `retries` times again.
-//   LS_DEADLINE_EXCEEDED  it never answered in time
-//   LS_UNIMPLEMENTED      it has addresses, and no query is set
+// Queries the resolver's system; without an answer repeats the query up to
+// `retries` times.
+//   LS_DEADLINE_EXCEEDED  no answer came in time
+//   LS_UNIMPLEMENTED      the system has addresses, and no query is set
 LS_MUST_USE ls_status ls_tpu_list_devices(const ls_tpu_resolver *resolver,
                                           const ls_tpu_question *question,
                                           int64_t retries, ls_arena *arena,
                                           ls_tpu_devices *out_devices);
-// Prints the names for messages; cuts a long list.
+// Size of the text for messages in which the names are printed; a long list is
+// cut.
 enum { LS_DEVICES_TEXT = 600 };
 const char *ls_tpu_devices_text(const ls_tpu_devices *devices,
                                 char text[LS_DEVICES_TEXT]);
@@ -91,11 +95,11 @@ LS_MUST_USE ls_status ls_tpu_open_pod(const ls_tpu_resolver *resolver,
 // ---- System ----------------------------------------------------------------
 // Initialized systems, in a table by name and job.
 
-// Initializes a pod and adds it to the table; `*out_again` is true if it was
-// there.
+// Initializes a pod and adds its system to the table; `*out_again` is true if
+// the table had it.
 LS_MUST_USE ls_status ls_pod_start(ls_pod *pod, bool *out_again);
-// Shuts a pod down and removes it from the table; `*out_was` is true if it was
-// there.
+// Shuts a pod down and removes its system from the table; `*out_was` is true if
+// the table had it.
 LS_MUST_USE ls_status ls_pod_stop(ls_pod *pod, bool *out_was);
 
 #endif  // LS_TPU_SYSTEM_RESOLVER_H_

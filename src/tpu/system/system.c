@@ -92,8 +92,8 @@ static bool system_leave(ls_runtime *runtime, const char *name,
   return was;
 }
 
-// Drops the programs of single ops. Those of functions and sessions are checked
-// when they start.
+// Drops the compiled programs of single ops. Programs of functions and sessions
+// are checked when they start.
 static ls_status clear_caches(ls_runtime *runtime) {
   ls_runtime_state *state = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(runtime, &state));
@@ -264,8 +264,8 @@ static ls_status initialize_remote(const ls_tpu_resolver *resolver,
   return ls_ok();
 }
 
-// Keeps the first topology as long as the resolver, because callers borrow its
-// hardware text.
+// Keeps the first topology for the resolver's lifetime, because callers borrow
+// the topology's hardware text.
 static void keep_topology(ls_tpu_resolver *resolver, ls_topology *topology) {
   ls_mutex_lock(&resolver->lock);
   if (resolver->topology == NULL)
@@ -346,7 +346,7 @@ static ls_status system_list_devices(const ls_runtime *runtime,
     if (!ls_pod_is_initialized(pod)) continue;
     ls_pod_devices(pod, next);
     size_t added = ls_pod_num_devices(pod);
-    if (pod->job[0] == '\0') {  // The runtime's CPU:0 is the first one.
+    if (pod->job[0] == '\0') {  // The runtime lists its CPU:0 itself.
       memmove(next, next + 1, --added * sizeof(*next));
       --count;
     }
