@@ -2,9 +2,9 @@
 //
 // The class of a kind of strategy: one static table per kind.
 //
-// Public functions check their arguments and call the table; no code tests
-// which kind a strategy is. A new kind is a file with its table and a public
-// header with its constructor; it reuses functions of other tables.
+// Public functions check their arguments and call the table; no other code
+// depends on a strategy's kind. A new kind is a file with its table, which may
+// use functions of other kinds, and a public header with a constructor.
 #ifndef LS_DISTRIBUTE_BASE_CLASS_H_
 #define LS_DISTRIBUTE_BASE_CLASS_H_
 
@@ -18,18 +18,18 @@
 typedef struct ls_crossing ls_crossing;
 typedef struct ls_update_call ls_update_call;
 
-// Input to distribute: a data set, or the function that makes one for each
-// pipeline.
+// The input to distribute: a data set, or a function that makes a data set for
+// each pipeline.
 typedef struct ls_input_request {
-  const char *noun;  // Name of the call, for messages.
+  const char *noun;  // Name of the public call, for messages.
   ls_nest dataset;
   ls_dataset_function function;  // NULL: `dataset` is given.
   void *user;
-  // Never NULL; see distribute_input.h.
+  // Options of the call, never NULL; see distribute_input.h.
   const struct ls_input_options *options;
 } ls_input_request;
 
-// A run of a callable, with the arguments in the form that it receives.
+// A run of a callable, with arguments in the form that the callable receives.
 typedef struct ls_run_request {
   ls_callable callable;
   ls_nest args;
@@ -39,47 +39,52 @@ typedef struct ls_run_request {
 } ls_run_request;
 
 typedef struct ls_strategy_class {
-  const char *name;  // Start of labels; devices follow, if there are any.
-  size_t size;       // Size of its struct, which begins with an ls_strategy.
-  // True for the strategy outside all scopes. Its own scope hides no other and
-  // is optional.
+  const char *name;  // Start of labels; the devices follow if there are any.
+  size_t size;  // Size of the kind's struct, which begins with an ls_strategy.
+  // True for the default strategy, which is current outside all scopes. Its own
+  // scope changes nothing and is optional.
   bool is_default;
-  // True if values and variables have a component for each replica, on its
-  // device. Else there is one replica, and they are plain.
+  // True if values and variables have a component for each replica, on the
+  // replica's device. False: there is one replica, and values and variables are
+  // plain.
   bool distributes;
-  // Allow placing variables next to a single component of another one.
+  // True if a variable may be placed next to a single component of another
+  // variable.
   bool beside_components;
-  bool has_host_tables;  // Tables made in its scope have a copy per host.
-  bool gathers_equal;    // All replicas gather values of equal shapes.
-  // Limit of the inputs of an add or a concatenation over components; 0: none.
+  bool has_host_tables;  // True if its tables have a copy on each host.
+  bool gathers_equal;    // True if gathers need equal shapes.
+  // Most inputs of an add or a concatenation over components; 0: no limit.
   size_t most_inputs;
-  // Arguments of replicas, except batches, need static shapes.
+  // True if arguments of replicas, except batches, need static shapes.
   bool needs_static_shapes;
-  // Functions of data sets are called for each host, never for each replica.
+  // True if functions of data sets are called for each host only, never for
+  // each replica.
   bool has_host_pipelines;
-  // Classes of its variables; NULL: plain variables.
+  // Classes of the kind's variables; NULL: plain variables.
   const ls_variable_class_map *classes;
   const ls_variable_policy_map *policies;
 
   // Checks a run before it starts. The arguments are not bound to `parameters`
-  // (may be NULL) yet; `noun` names the callable in messages. NULL: nothing to
-  // check, but options for TPU strategies are refused.
+  // (may be NULL) yet; `noun` names the callable in messages. NULL: only
+  // options for TPU strategies are refused.
   ls_status (*check_run)(const ls_strategy *strategy,
                          const ls_run_request *request,
                          const ls_parameters *parameters, const char *noun);
-  // Runs on the replicas, from cross-replica context. Plain callables make new
-  // `results`; traced ones fill those of the last call.
+  // Runs the callable on the replicas, from cross-replica context. A plain
+  // callable makes new `results`; a traced one fills the results of its
+  // previous call.
   ls_status (*run)(ls_strategy *strategy, ls_crossing *crossing,
                    const ls_run_request *request, ls_nest *results);
-  // Calls a plain callback for each replica. NULL: runs it.
+  // Calls a plain callback for each replica. NULL: `run` does this.
   ls_status (*call_each)(ls_strategy *strategy, ls_callback callback,
                          ls_nest args, void *user, ls_nest *results);
 
-  // Reduces in cross-replica context: a nest or a list of leaves to one nest or
-  // list.
+  // Reduces in cross-replica context: one nest to a nest, or a list of leaves
+  // to a list.
   ls_status (*reduce)(ls_strategy *strategy, ls_reduce_op op, ls_nest value,
                       const ls_reduce_options *options, ls_nest *out_value);
-  // reduce_to and batch_reduce_to check `op` themselves.
+  // Reduces to destinations. reduce_to and batch_reduce_to must check `op`
+  // themselves.
   ls_status (*reduce_to)(ls_strategy *strategy, ls_reduce_op op, ls_nest value,
                          ls_destinations where, ls_nest *out_value);
   ls_status (*batch_reduce_to)(ls_strategy *strategy, ls_reduce_op op,
@@ -93,7 +98,7 @@ typedef struct ls_strategy_class {
   ls_status (*fetch)(ls_strategy *strategy, ls_nest value, const char *device,
                      ls_callback fn, void *user, ls_nest *out_value);
 
-  // Updates and maps in the thread's current context.
+  // Updates variables and maps values, in the thread's current context.
   ls_status (*update)(const ls_update_call *call, ls_variable *variable,
                       ls_nest *out_value);
   ls_status (*update_non_slot)(const ls_update_call *call,
@@ -106,30 +111,31 @@ typedef struct ls_strategy_class {
                                ls_variable **out_variable);
   ls_status (*distribute)(ls_strategy *strategy,
                           const ls_input_request *request, ls_nest *out_value);
-  // Returns the value that other code sees for a leaf; NULL: the leaf.
+  // Returns the value that other code sees in place of a leaf, such as a
+  // component's container. NULL: the leaf.
   ls_nest (*value_container)(ls_nest leaf);
   // Called after a container and its components were made. May be NULL.
   ls_status (*adopt)(ls_strategy *strategy, const ls_variable_options *options,
                      ls_variable *container);
-  // Called after a scope of it was left. May be NULL.
+  // Called after a scope of the strategy was left. May be NULL.
   void (*leave)(ls_strategy *strategy);
   // Implements ls_strategy_non_slot_devices.
   ls_status (*non_slot_devices)(const ls_strategy *strategy,
                                 ls_variable *const *variables,
                                 size_t num_variables, const char **devices,
                                 size_t capacity, size_t *out_count);
-  // Frees the fields after the ls_strategy, also of a partly built one. May be
-  // NULL.
+  // Frees the fields after the ls_strategy, in partly built strategies, too.
+  // May be NULL.
   void (*destroy)(ls_strategy *strategy);
 } ls_strategy_class;
 
-// Makes a strategy of a kind; the fields after the ls_strategy are zero. A kind
-// that distributes then sets the devices of all replicas: see
+// Makes a strategy of a kind; the fields after the ls_strategy are zero. If the
+// kind distributes, it then sets the devices of all replicas: see
 // ls_strategy_set_label.
 ls_status ls_strategy_make(const ls_strategy_class *kind, ls_runtime *runtime,
                            int32_t num_replicas, ls_strategy **out_strategy);
-// Sets the device of replica `index`; indices from num_replicas on are of the
-// next column of devices, if there are several.
+// Sets the device of replica `index`; if replicas have several devices, indices
+// from num_replicas on are those of the next column.
 //   LS_INVALID_ARGUMENT  not the name of a device
 ls_status ls_strategy_place(ls_strategy *strategy, int32_t index,
                             const char *device);

@@ -21,8 +21,7 @@ static char *hosts_copy(const ls_host_map *map, const char *text) {
   return ls_copy_text(map->allocator, text, strlen(text));
 }
 
-// Allocates arrays for the largest possible numbers of hosts and of devices of
-// a host.
+// Allocates arrays that are large enough for any map of these replicas.
 static ls_status hosts_init(ls_host_map *map, ls_allocator *allocator,
                             size_t hosts) {
   *map = (ls_host_map){.allocator = allocator};

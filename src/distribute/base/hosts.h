@@ -3,9 +3,9 @@
 // Maps of hosts: which host reads the input of which replica.
 //
 // A map is made from the device of each replica (the first of several cores),
-// so any kind of strategy has one. Hosts are in the order in which replicas
-// first name them. Values are numbered host by host, and within a host in the
-// order of its devices; value i is for replica i.
+// so that every kind of strategy has a map. Hosts are in the order in which
+// replicas first name them. Values are numbered host by host, and within a host
+// in the order of its devices; value i is for replica i.
 #ifndef LS_DISTRIBUTE_BASE_HOSTS_H_
 #define LS_DISTRIBUTE_BASE_HOSTS_H_
 
@@ -17,8 +17,8 @@ typedef struct ls_input_host {
   char *name;      // Canonical name of its CPU.
   char **devices;  // Canonical names, one per value of this host.
   size_t count;
-  size_t first;   // Number of its first value.
-  bool is_other;  // True if another rank reads for it.
+  size_t first;   // Number of the host's first value.
+  bool is_other;  // True if another rank reads the host's input.
 } ls_input_host;
 
 typedef struct ls_host_map {
@@ -33,14 +33,15 @@ LS_MUST_USE ls_status ls_host_map_init(ls_host_map *map,
                                        ls_allocator *allocator,
                                        const char *const *devices, size_t count,
                                        bool to_hosts);
-// Makes a map if ranks share the replicas: each rank with replicas is a host.
+// Makes a map of ranks, if several ranks share the replicas: each rank with
+// replicas is a host.
 LS_MUST_USE ls_status ls_host_map_init_ranks(ls_host_map *map,
                                              ls_allocator *allocator,
                                              const char *const *devices,
                                              size_t count, bool to_hosts,
                                              const ls_trunk *trunk);
 
-// The devices of a worker.
+// The devices of one worker.
 typedef struct ls_worker_list {
   const char *worker;
   const char *const *devices;

@@ -239,10 +239,10 @@ void ls_strategy_set_prefetch(ls_strategy *strategy, ls_flag prefetch) {
 }
 
 // ---- Columns ---------------------------------------------------------------
-// Columns of devices: if replicas have several devices each, the column in use
-// by the thread.
+// Columns of devices. If replicas have several devices each, a column is one
+// device of each replica, and each thread uses one column.
 
-// An open scope, on the C stack of the code that opened it.
+// A pushed column, on the C stack of the code that opened its scope.
 struct ls_column_entry {
   const struct ls_column_entry *outer;
   const ls_strategy *strategy;
@@ -280,7 +280,7 @@ const char *ls_strategy_column_device(const ls_strategy *strategy,
 
 // ---- Label -----------------------------------------------------------------
 
-// Shortens the name of a device of this machine, to "CPU:0".
+// Shortens the name of a device of this machine, for example to "CPU:0".
 static const char *short_name(const char *device) {
   static const char local[] = "/job:localhost/replica:0/task:0/device:";
   const size_t length = sizeof(local) - 1;
@@ -324,7 +324,7 @@ const char *ls_strategy_label(const ls_strategy *strategy) {
 }
 
 // ---- Replica ---------------------------------------------------------------
-// Replica contexts: a strategy keeps those that are not running for its next
+// Replica contexts. A strategy keeps the ones of a finished run for its next
 // run.
 
 ls_status ls_replicas_take(ls_strategy *strategy, ls_replica **out_replicas) {
@@ -375,8 +375,8 @@ int32_t ls_replica_num_replicas(const ls_replica *replica) {
 }
 
 // ---- Default strategy ------------------------------------------------------
-// The default strategy of a runtime, made on first use: in force outside all
-// other strategies.
+// The default strategy of a runtime, made on first use. It is current outside
+// all other strategies.
 
 static ls_status default_strategy_destroy(void *strategy) {
   ls_strategy_release(strategy);

@@ -43,10 +43,10 @@ bool ls_in_cross_replica_context(void) {
   return entry != NULL && entry->replica == NULL;
 }
 
-// Per-thread state of this layer.
+// Data of this layer per thread.
 typedef struct thread_part {
   ls_replica alone;  // Replica 0 of 1, for a thread outside strategies.
-  // The strategy put in force without a scope; no other is entered then.
+  // The strategy made current without a scope, while no strategy was entered.
   struct set_entry *set;
 } thread_part;
 
@@ -104,13 +104,14 @@ ls_status ls_cross_replica_error(const ls_strategy *strategy,
 }
 
 // ---- Enter -----------------------------------------------------------------
-// The scope of a strategy: puts it in force and makes variables by its rules.
+// The scope of a strategy: makes it current, and makes variables by its rules.
 typedef struct strategy_entry {
   ls_distribution distribution;
   ls_creator_entry creator;
 } strategy_entry;
 
-// Creates a variable by the rules of the strategy's kind, if it is in force.
+// Creates a variable by the rules of the strategy's kind, if the strategy is
+// current.
 static ls_status create_variable(const ls_creator *next,
                                  const ls_variable_options *options, void *user,
                                  ls_variable **out_variable) {
@@ -194,7 +195,7 @@ void ls_strategy_scope_begin(ls_scope *scope, ls_strategy *strategy) {
   }
   const ls_distribution *entry = ls_distribution_current();
   if (entry != NULL && entry->strategy == strategy)
-    // The strategy is in force already.
+    // The strategy is current already.
     ls_context_open(scope, &strategy_scope);
   else
     open_strategy(scope, strategy);
@@ -257,14 +258,16 @@ void ls_update_begin(ls_scope *scope, ls_strategy *strategy, int32_t id,
 // ---- Put in force without a scope ------------------------------------------
 typedef struct set_entry {
   strategy_entry in_force;
-  const ls_open_scope *top;  // Innermost scope at that time.
+  // Innermost scope when the strategy was made current.
+  const ls_open_scope *top;
   ls_allocator *allocator;
 } set_entry;
 
 static void drop_set(ls_context *context) {
   set_entry *set = this_thread()->set;
   if (set == NULL) return;
-  // If they differ, it was left with the scope in which it was put in force.
+  // If the entries differ, the strategy was left together with an enclosing
+  // scope.
   if (ls_distribute_scoped_of(context)->distribution ==
       &set->in_force.distribution) {
     ls_distribute_scoped_of(context)->distribution = NULL;
@@ -276,7 +279,8 @@ static void drop_set(ls_context *context) {
   this_thread()->set = NULL;
 }
 
-// Leaves the strategy that an ending thread has put in force.
+// Leaves a strategy that was made current without a scope, when its thread
+// ends.
 static void leave_set(void) { drop_set(ls_context_current()); }
 
 ls_status ls_strategy_set_current(ls_strategy *strategy) {
@@ -287,7 +291,7 @@ ls_status ls_strategy_set_current(ls_strategy *strategy) {
         "%s cannot be put in force inside of the scope of %s",
         strategy == NULL ? "the default strategy" : strategy->label,
         entry->strategy->label);
-  // A scope restores the strategy that was in force when it was opened.
+  // A scope restores the strategy that was current when the scope was opened.
   if (entry != NULL && context->top != this_thread()->set->top)
     return ls_failed_precondition(
         "%s cannot be left: a scope that was opened after it was put in force "
@@ -386,10 +390,10 @@ ls_status ls_replica_is_single(const ls_replica *replica, bool *out_is_single) {
 }
 
 // ---- Loss reduction --------------------------------------------------------
-// How losses are reduced over replicas: what an estimator requests from a
-// strategy, and what a graph's losses recorded.
+// How losses are reduced over replicas: what an estimator demands of a
+// strategy, and what the losses in a graph were.
 
-// An open scope, on the C stack of the code that opened it.
+// A scope of scaled losses, on the C stack of the code that opened it.
 struct ls_loss_scaling {
   const struct ls_loss_scaling *outer;
   const ls_strategy *strategy;

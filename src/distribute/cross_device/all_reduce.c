@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sets of cross-device ops that leave the result on every device. This file
+// Tables of cross-device ops that leave the result on every device. This file
 // decides the structure of their graphs: packs, the device of each sum, and
-// copies. The structure is visible in build graphs only; in eager mode and in
-// functions, whose sums the engine runs in its own way, one sum and copies are
-// equivalent.
+// copies. Only build graphs have this structure. In eager mode and in
+// functions, where the engine has its own way of summing, one sum and copies
+// are equivalent.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -29,7 +29,8 @@ static ls_dtype all_reduce_dtype_of(ls_nest leaf) {
   return variable != NULL ? variable->type.dtype : leaf.dtype;
 }
 
-// Returns true for dense values that all components have, of any type but i32.
+// Returns true for dense values of any type but i32, with a component on each
+// device.
 static bool is_plain(const ls_components *parts) {
   for (size_t i = 0; i < parts->devices.count; ++i) {
     const ls_nest item = parts->items[i];
@@ -48,7 +49,7 @@ typedef struct batch {
   ls_allocator *allocator;
   const ls_device_set *devices;
   size_t count;
-  // One row per device; `reduced` has the packs.
+  // One row per device; `reduced` has the reduced packs.
   ls_tensor_row *rows, *results, *reduced;
   ls_dtype *dtypes;  // Type of each value.
 } batch;
@@ -61,8 +62,8 @@ static void batch_deinit(batch *b) {
 }
 LS_OWNED_STRUCT(batch, batch_deinit)
 
-// Fills in each value's component on each device; values may have different
-// orders of devices.
+// Fills each value's components into the rows of their devices; values may
+// order their devices differently.
 static ls_status fill_rows(const batch *b, const ls_components *parts) {
   for (size_t v = 0; v < b->count; ++v) {
     for (size_t d = 0; d < b->devices->count; ++d) {
@@ -72,7 +73,7 @@ static ls_status fill_rows(const batch *b, const ls_components *parts) {
       LS_DEVICE_SCOPE(device);
       LS_RETURN_IF_ERROR(ls_region_tensor(parts[v].items[at], item));
       b->dtypes[v] = ls_tensor_dtype(*item);
-      // Computes a 16-bit mean in f32, so that it is rounded once.
+      // Computes a 16-bit mean in f32, so that it is rounded only once.
       if (b->op == LS_REDUCE_MEAN && ls_is_half(b->dtypes[v]))
         *item = ls_convert(*item, LS_DTYPE_F32);
       LS_RETURN_IF_ERROR(ls_made_status(*item));
@@ -114,7 +115,8 @@ static ls_status reduce_columns(const batch *b, const ls_tensor_row *rows,
   return ls_ok();
 }
 
-// Checks shapes before packing: packed pieces would only differ in size.
+// Checks shapes before packing, because packing would hide all differences
+// except of sizes.
 static ls_status check_columns(const batch *b) {
   const size_t num_devices = b->devices->count;
   LS_OWN_ARRAY_OR_RETURN(b->allocator, ls_tensor, items, num_devices);
@@ -147,7 +149,7 @@ static ls_status reduce_packed(batch *b) {
   return ls_unpack(&packed, b->reduced, b->results);
 }
 
-// Divides the sums on each device.
+// Divides the sums on each device by the number of components.
 static ls_status divide(const batch *b) {
   const size_t num_devices = b->devices->count;
   for (size_t d = 0; d < num_devices; ++d) {
@@ -165,7 +167,8 @@ static ls_status divide(const batch *b) {
   return ls_ok();
 }
 
-// Wraps the results of a value in the order of its destinations.
+// Wraps a value's results as a distributed value, in the order of its
+// destinations.
 static ls_status all_reduce_wrap(const batch *b, size_t value,
                                  const ls_device_set *to, ls_nest *out_value) {
   LS_OWN_ARRAY_OR_RETURN(b->allocator, ls_nest, items, to->count);
@@ -233,7 +236,7 @@ static ls_status cross_device_reduce(void *self, ls_reduce_op op, ls_nest value,
              : ls_reduce_to_one(op, value, where, out_value);
 }
 
-// The values of a batch that can be packed together: components, destinations
+// Values of a batch that can be packed together: their components, destinations
 // and indices.
 typedef struct together {
   ls_allocator *allocator;
@@ -242,7 +245,7 @@ typedef struct together {
   size_t *numbers;
   ls_nest *results;
   size_t count;
-  bool fits;  // All stay on their devices, and have the same ones.
+  bool fits;  // True if the values stay on the same devices.
 } together;
 
 static ls_status find_plain(together *t, const ls_nest *values,

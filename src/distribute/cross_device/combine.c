@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Combines several values into one: the sum used by every set of cross-device
-// ops, on any device. It follows the canonical tree over positions, which are
-// replica ids; a missing value is left out.
+// Combines several values into one: the sum that every table of cross-device
+// ops uses, on any device. The sum follows the canonical tree over positions,
+// which are replica ids; missing values are left out.
 #include <strings.h>
 
 #include "base/memory/own.h"
@@ -45,7 +45,7 @@ typedef struct tensor_list {
 } tensor_list;
 
 static ls_status combine_push(tensor_list *list, ls_nest leaf) {
-  // The items of a map's result on one device count one by one.
+  // Each item of a map's result on one device counts as a term.
   if (leaf.kind == LS_KIND_DISTRIBUTED) {
     for (size_t i = 0; i < ls_distributed_count(leaf); ++i)
       LS_RETURN_IF_ERROR(combine_push(list, ls_distributed_component(leaf, i)));
@@ -99,7 +99,7 @@ ls_tensor ls_mean_of_sum(ls_tensor sum, double total, bool divide) {
 }
 
 // ---- Sums ------------------------------------------------------------------
-// Returns the limit of inputs of an add or a concatenation in the current
+// Returns how many inputs an add or a concatenation may have in the current
 // strategy.
 static size_t most_inputs(void) {
   const ls_distribution *entry = ls_distribution_current();
@@ -107,7 +107,8 @@ static size_t most_inputs(void) {
   return most != 0 ? most : SIZE_MAX;
 }
 
-// Sums chunks, then their sums; each chunk is a subtree of the canonical tree.
+// Sums the items chunk by chunk, then adds the chunks' sums; each chunk is a
+// subtree of the canonical tree.
 static ls_tensor sum_in_chunks(const ls_tensor *items, size_t count,
                                size_t most) {
   if (count <= most) return ls_add_n(items, count);
@@ -123,8 +124,8 @@ static ls_tensor sum_in_chunks(const ls_tensor *items, size_t count,
   return sum_in_chunks(sums, num_sums, most);
 }
 
-// Sums in f32 if there are several chunks of 16-bit floats, so that they are
-// rounded once.
+// Sums 16-bit floats in f32 if there are several chunks, so that the sum is
+// rounded only once.
 static ls_tensor combine_add_all(const ls_tensor *items, size_t count) {
   const size_t most = most_inputs();
   const ls_dtype dtype = ls_tensor_dtype(items[0]);
@@ -139,7 +140,7 @@ static ls_tensor combine_add_all(const ls_tensor *items, size_t count) {
   return ls_convert(sum, dtype);
 }
 
-// Sums along the canonical tree without the failed tensors; fails if all have
+// Sums along the canonical tree, leaving out failed tensors; fails if all have
 // failed.
 static ls_tensor tree_sum(const ls_tensor *items, size_t count) {
   size_t present = 0, half = 1;
@@ -182,14 +183,14 @@ ls_status ls_check_same_shapes(const ls_tensor *items, size_t count) {
   return ls_ok();
 }
 
-// Terms of a sum: a tensor for each component, failed if that is missing. Items
-// of a map output are added from left to right.
+// Terms of a sum: a tensor for each component; a failed tensor if the component
+// is missing. The items of a map output are added from left to right.
 typedef struct terms {
   ls_allocator *allocator;
   ls_tensor *items;
   size_t count;
-  size_t num_values;  // Number of values, with each item of map outputs.
-  bool simple;        // No map outputs, and no missing values.
+  size_t num_values;  // Number of values; each item of a map output counts.
+  bool simple;        // True without map outputs and missing values.
   ls_dtype dtype;
 } terms;
 
@@ -225,7 +226,7 @@ static ls_status fill_terms(terms *t, ls_reduce_op op,
   for (size_t i = 0; i < count; ++i)
     t->simple = t->simple && parts->items[i].kind != LS_KIND_NONE &&
                 parts->items[i].kind != LS_KIND_DISTRIBUTED;
-  // The n-ary add itself computes 16-bit floats in f32.
+  // The add of n items computes 16-bit floats in f32 anyway.
   const bool wide = !accumulates && (op == LS_REDUCE_MEAN || !t->simple);
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(combine_add_term(t, parts->items[i], wide));
@@ -246,7 +247,7 @@ static ls_status reduce_terms(ls_reduce_op op, const terms *t,
   return ls_made_status(*out_tensor);
 }
 
-// Passes only the present terms to the caller's function.
+// Passes only the terms that are present to the caller's function.
 static ls_status accumulate_terms(ls_reduce_op op, terms *t,
                                   ls_accumulate_function accumulate, void *user,
                                   ls_tensor *out_tensor) {
@@ -324,7 +325,7 @@ ls_status ls_sum_gradient(const ls_tensor *items, size_t count, bool mean,
 }
 
 // ---- Gathering -------------------------------------------------------------
-// Concatenates the first chunk, and the result with each next chunk.
+// Concatenates the first chunk, then the result with each next chunk.
 static ls_tensor concatenate_in_chunks(const ls_tensor *items, size_t count,
                                        int axis) {
   const size_t most = most_inputs();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Combines sparse slices of several components: concatenates them in order of
-// replica ids; the result is dense if one component is.
+// replica ids. If one component is dense, the result is dense.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "graph/region.h"
 #include "runtime/eager/eager.h"
 
-// Components as a list, with each item of map outputs.
+// Components as a list, in which each item of a map output is separate.
 typedef struct leaf_list {
   ls_allocator *allocator;
   ls_nest *items;
@@ -30,8 +30,8 @@ static ls_status push_leaf(leaf_list *list, ls_nest leaf) {
   return ls_ok();
 }
 
-// Concatenates values and indices and keeps duplicates. Indices of different
-// types become i64.
+// Concatenates values and indices and keeps duplicate indices. Indices of
+// different types become i64.
 static ls_status join_slices(ls_reduce_op op, const leaf_list *list,
                              ls_tensor *values, ls_tensor *indices,
                              ls_nest *out_value) {
@@ -56,8 +56,8 @@ static ls_status join_slices(ls_reduce_op op, const leaf_list *list,
   return ls_take_nest(ls_nest_slices(ls_leaf(noun), where, shape), out_value);
 }
 
-// Sums if some values are dense: makes all dense, adding each one's rows, then
-// sums along the tree.
+// Sums if some values are dense: makes every value dense by adding its rows,
+// then sums along the tree.
 static ls_status dense_sum(ls_reduce_op op, const leaf_list *list,
                            ls_tensor *items, ls_nest *out_value) {
   ls_tensor like = ls_failed_tensor(), sum;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sets of cross-device ops: a function table with its state, and the checks
-// before each call.
+// Cross-device ops: tables of functions with their state, and the checks before
+// each call.
 #include "distribute/cross_device/cross_device.h"
 
 #include <stdio.h>
@@ -217,7 +217,7 @@ ls_status ls_copy_to(ls_nest value, const ls_device_set *devices,
     LS_RETURN_IF_ERROR(cross_device_copy(value, &copied));
     LS_RETURN_IF_NO_MEMORY(ls_nest_builder_append(&copies, copied));
   }
-  copies.count = 0;  // The distributed value owns them now.
+  copies.count = 0;  // The distributed value owns the copies now.
   return ls_take_nest(
       ls_nest_distributed_on(LS_MIRRORED, copies.items, names, count),
       out_value);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cross-device ops, private part: building blocks of the sets.
+// Cross-device ops, private part: functions of which tables are made.
 #ifndef LS_DISTRIBUTE_CROSS_DEVICE_CROSS_DEVICE_H_
 #define LS_DISTRIBUTE_CROSS_DEVICE_CROSS_DEVICE_H_
 
@@ -14,22 +14,22 @@ struct ls_cross_device {
   bool built_in;
 };
 
-// Makes a set. A built-in set adds in canonical order and may be lowered to the
-// engine's all_reduce.
+// Makes cross-device ops from a table. A built-in table adds in canonical order
+// and may be lowered to the engine's all_reduce.
 ls_status ls_cross_device_make(const ls_cross_device_table *table, void *self,
                                bool built_in, ls_cross_device **out_ops);
-// Makes the set that uses collectives of this implementation, for
+// Makes cross-device ops that use the collectives of this implementation, for
 // ls_cross_device_auto.
 ls_status ls_collective_create(const char *implementation,
                                ls_cross_device **out_ops);
-// Reduce and gather as reduce_to_one does by default: fallbacks of other sets.
+// Reduces on one device as reduce_to_one does by default, and gathers there:
+// used by other tables where they have no own way.
 ls_status ls_reduce_to_one(ls_reduce_op op, ls_nest value,
                            ls_destinations where, ls_nest *out_value);
 ls_status ls_gather_to_one(ls_nest value, int axis, ls_destinations where,
                            ls_nest *out_value);
 
-// Makes a list of a call's results, which are taken over, if the call
-// succeeded.
+// Makes a list of a call's results, which are taken over, if `status` is OK.
 ls_status ls_list_results(ls_status status, const ls_nest *results,
                           size_t count, ls_nest *out_list);
 
@@ -40,39 +40,40 @@ ls_status ls_list_results(ls_status status, const ls_nest *results,
 //   LS_INVALID_ARGUMENT  shapes differ
 ls_status ls_reduce_tensors(ls_reduce_op op, const ls_tensor *items,
                             size_t count, ls_tensor *out_tensor);
-// Computes the SUM or MEAN of one value per replica of a strategy, by the
-// user's table if there is one.
+// Computes the SUM or MEAN of one value per replica of a strategy, with the
+// user's cross-device table if there is one.
 ls_status ls_strategy_combine(ls_strategy *strategy, ls_reduce_op op,
                               const ls_tensor *items, size_t count,
                               ls_tensor *out_tensor);
 // Reduces components in order of replica ids to a tensor, or to slices if all
-// are slices. `accumulate` (NULL: the canonical tree) adds them. The caller
-// owns the result.
+// are slices. `accumulate` adds the components (NULL: adds along the canonical
+// tree). The caller owns the result.
 ls_status ls_reduce_parts(ls_reduce_op op, const ls_components *parts,
                           ls_accumulate_function accumulate, void *user,
                           ls_nest *out_value);
-// ls_has_sparse_parts returns true if a component, or an item of a map output,
-// is slices; ls_join_parts combines such components.
+// Returns true if a component, or an item of a map output, is slices.
+// ls_join_parts combines such components.
 bool ls_has_sparse_parts(const ls_components *parts);
 ls_status ls_join_parts(ls_reduce_op op, const ls_components *parts,
                         ls_nest *out_value);
-// Returns sum times 1 / total, with reciprocal and product in f64 for f64, else
-// in f32; with `divide`, and for integers, a true division.
+// Returns sum times 1 / total. Reciprocal and product are in f64 for f64, else
+// in f32. With `divide`, and for integers, divides the sum by the total.
 ls_tensor ls_mean_of_sum(ls_tensor sum, double total, bool divide);
 
 // Concatenates tensors along an axis.
 ls_status ls_gather_tensors(const ls_tensor *items, size_t count, int axis,
                             ls_tensor *out_tensor);
-// Lists the components of a leaf as tensors, in order: of a distributed value
-// or variable; map outputs contribute all items. The caller frees `*items`.
+// Lists the components of a distributed value or variable as tensors, in order;
+// map outputs contribute all items. The caller frees `*items`.
 ls_status ls_component_tensors(ls_nest leaf, ls_allocator *allocator,
                                ls_tensor **items, size_t *out_count);
-// Checks that tensors have one type and compatible shapes; ignores failed ones.
+// Checks that tensors have one type and compatible shapes; failed tensors are
+// left out.
 ls_status ls_check_same_shapes(const ls_tensor *items, size_t count);
-// Checks for SUM or MEAN.
+// Checks that `op` is SUM or MEAN.
 ls_status ls_check_reduce_op(ls_reduce_op op);
 
-// Copies a tensor or slices to each device, as a Mirrored.
+// Copies a tensor or slices to each device; the result is a Mirrored.
 ls_status ls_copy_to(ls_nest value, const ls_device_set *devices,
                      ls_nest *out_value);
 
@@ -88,17 +89,18 @@ typedef struct ls_strategy_reduction {
 bool ls_has_components(ls_nest leaf);
 bool ls_has_axes(const ls_strategy_reduction *r);
 bool ls_is_host_zero(ls_nest leaf);
-// Returns true if a leaf has a value for each replica that may differ.
+// Returns true if a leaf has one value for each replica, and these may differ.
 bool ls_is_of_replicas(ls_nest leaf);
-// Unwraps a value on one device; takes `value` over.
+// Returns the only component of a value on one device; takes `value` over.
 ls_nest ls_without_wrapper(ls_nest value);
-// Wraps a value as that of the only replica.
+// Wraps a value as the value of the only replica.
 ls_status ls_wrap_one(const ls_strategy *strategy, ls_nest leaf,
                       ls_nest *out_value);
 
-// Reduce a leaf to one value, which the caller owns: by the cross-device ops; a
-// value with components, first within each, arrays giving arrays; and a value
-// that is the same on all replicas.
+// Reduces a leaf with the cross-device ops to one value, which the caller owns.
+// ls_reduce_components first reduces within each component, and makes an array
+// from arrays. ls_reduce_one_value takes a value that is the same on all
+// replicas.
 ls_status ls_reduce_by_ops(const ls_strategy_reduction *r, ls_reduce_op op,
                            ls_nest value, ls_nest *out_value);
 ls_status ls_reduce_components(const ls_strategy_reduction *r, ls_nest leaf,
@@ -109,12 +111,12 @@ ls_status ls_reduce_one_value(const ls_strategy_reduction *r, ls_nest leaf,
 
 // ---- Within ----------------------------------------------------------------
 // The part of a reduction within each replica, before the sum over replicas,
-// and the correction afterwards: sums along axes, weights.
+// and the correction after the sum: for sums along axes, and for weights.
 typedef struct ls_within {
   ls_nest value;   // A PerReplica to be summed; none: all weights are 0.
   double total;    // Divisor of a mean: number of elements, or sum of weights.
   ls_tensor late;  // Factor of the divisor known only at run time, or failed.
-  bool divides;    // Divide, instead of multiplying by the reciprocal.
+  bool divides;    // True to divide, false to multiply by the reciprocal.
   ls_dtype dtype;  // Original type of the components.
   ls_tensor like;  // One of the components.
 } ls_within;
@@ -124,19 +126,21 @@ typedef struct ls_within {
 //   LS_INVALID_ARGUMENT  no such axis
 ls_status ls_sum_within(ls_nest leaf, const ls_reduce_options *options,
                         ls_within *out_within);
-// Multiplies the components by their weights; those of weight 0 are left out.
+// Multiplies the components by their weights; components with weight 0 are left
+// out.
 //   LS_INVALID_ARGUMENT  wrong number of weights, or a negative one
 ls_status ls_weigh(ls_nest leaf, const ls_reduce_options *options,
                    ls_within *out_within);
-// Makes the result from the sum over all components, a tensor leaf. The caller
-// owns it.
+// Makes the result from the sum over all components. It is a tensor, and the
+// caller owns it.
 ls_status ls_finish_within(ls_reduce_op op, const ls_within *within,
                            ls_nest sum, ls_nest *out_value);
 
 // ---- Packing ---------------------------------------------------------------
 // Packing: moves several tensors of a batch over the devices as one. Each
-// device has a row of tensors with the same columns; groups of columns are
-// flattened, joined, possibly cut into pieces, and unpacked afterwards.
+// device has a row of tensors, and tensors of one value are in one column.
+// Groups of columns are flattened, joined, possibly cut into pieces, and
+// unpacked afterwards.
 
 // The tensors of one device.
 typedef struct ls_tensor_row {
@@ -173,14 +177,14 @@ typedef struct ls_packed {
 } ls_packed;
 
 // Joins all columns of a dtype, with dtypes in order of appearance, and cuts
-// each into `num_packs` pieces; the last takes the remainder. Makes one piece
-// if sizes are not known while building.
+// each joined tensor into `num_packs` pieces; the last piece takes the
+// remainder. Makes one piece if sizes are not known while building.
 //   LS_INVALID_ARGUMENT  no packs; rows of different lengths
 ls_status ls_pack_joined(const ls_tensor_row *rows, size_t num_rows,
                          const ls_device_set *devices, int64_t num_packs,
                          ls_packed *out_packed);
 // Joins runs of two to `max_group` (default 16) consecutive f32 columns of at
-// most `max_bytes` (default 1 MiB) each; the other columns follow.
+// most `max_bytes` (default 1 MiB) each; the other columns follow unpacked.
 //   LS_INVALID_ARGUMENT  a limit below 1; rows of different lengths
 ls_status ls_pack_small(const ls_tensor_row *rows, size_t num_rows,
                         const ls_device_set *devices, ls_opt max_bytes,
@@ -192,8 +196,8 @@ void ls_packed_deinit(ls_packed *packed);
 LS_OWNED_STRUCT(ls_packed, ls_packed_deinit)
 
 // Splits ascending indices into runs of two to `limit` (0: 32) consecutive
-// ones, each given by its first and last, and single indices. The two outputs
-// have room for `count`.
+// ones, written as first and last index, and single indices. Both outputs have
+// room for `count` items.
 typedef struct ls_index_range {
   size_t first, last;
 } ls_index_range;
@@ -202,13 +206,13 @@ void ls_index_ranges(const size_t *indices, size_t count, size_t limit,
                      size_t *singles, size_t *out_num_singles);
 
 // ---- Hierarchical ----------------------------------------------------------
-// Two main devices, one for each half of the devices, alternate from value to
-// value.
+// Hierarchical copies. Each half of the devices has a main device; the two main
+// devices alternate from value to value.
 //
-// Reduces the `index`-th value of a batch: the sum of `items`, one a device, on
-// the first main device, copied to both, and from there to each device of its
-// half; with an odd number of devices the second half has one more. The sum is
-// in canonical order, regardless of the halves.
+// Reduces the `index`-th value of a batch: sums `items`, one per device, on the
+// first main device, copies the sum to the other, and from each to the devices
+// of its half; with an odd number of devices the second half has one more. The
+// sum is in canonical order, regardless of the halves.
 void ls_hierarchical_copy(const ls_tensor *items, const ls_device_set *devices,
                           size_t index, ls_tensor *out_items);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Chooses a set of cross-device ops for the devices and their links. Results
-// have the same bits with any set.
+// Chooses cross-device ops for a set of devices, by the links between them.
+// Results have the same bits with any choice.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -36,8 +36,8 @@ static size_t device_links_count_of(const ls_device_set *set,
   return count;
 }
 
-// Writes the canonical name of a device of the machine; returns false if it has
-// none.
+// Writes the canonical name of device i of the machine; returns false if there
+// is no such device.
 static bool visible_name(const ls_machine *machine, size_t i,
                          ls_device_name *out_name) {
   LS_OWN(ls_status, status) =
@@ -45,7 +45,8 @@ static bool visible_name(const ls_machine *machine, size_t i,
   return ls_status_is_ok(status);
 }
 
-// Returns the index of a device of the machine, or the number of devices.
+// Returns the index of a device in the machine; the number of devices if it is
+// missing.
 static size_t find_visible(const ls_machine *machine, const char *name) {
   for (size_t i = 0; i < machine->num_devices; ++i) {
     ls_device_name visible;
@@ -163,7 +164,7 @@ static const char *choose_implementation(const ls_device_set *set,
     visible += visible_name(machine, i, &name) &&
                device_links_is_of(name.text, "/device:GPU:");
   }
-  // NCCL allows only one logical device per GPU.
+  // True if two logical devices share a GPU, which NCCL does not allow.
   const bool shared =
       machine->num_physical_gpus != 0 && machine->num_physical_gpus < visible;
   return machine->has_nccl && !shared ? "NCCL" : "RING";

@@ -17,7 +17,7 @@ ls_tensor_row *ls_tensor_rows(ls_allocator *allocator, size_t num_rows,
     ls_release(allocator, items);
     return NULL;
   }
-  rows[0].items = items;  // Set even without rows.
+  rows[0].items = items;  // Set even if there are no rows.
   for (size_t r = 0; r < num_rows; ++r)
     rows[r] = (ls_tensor_row){items + r * count, count};
   return rows;
@@ -115,7 +115,8 @@ static bool is_small(ls_tensor x, int64_t max_bytes) {
          ls_shape_num_elements(shape) <= max_bytes / (int64_t)sizeof(float);
 }
 
-// Groups runs of small columns, followed by a group for each other column.
+// Groups runs of small columns. Each remaining column gets a group of its own,
+// after these.
 static ls_status group_small(ls_packed *p, int64_t max_bytes,
                              size_t max_group) {
   const size_t count = p->rows[0].count;
@@ -150,8 +151,8 @@ static ls_status group_small(ls_packed *p, int64_t max_bytes,
 }
 
 // ---- Packing ---------------------------------------------------------------
-// Colocates the ops of a row with its first tensor; where colocation leaves no
-// trace, uses the row's device.
+// Colocates the ops of a row with its first tensor; in graphs where colocation
+// has no effect, uses the row's device.
 static void begin_beside(const ls_packed *p, ls_scope *scope, size_t row,
                          ls_tensor first) {
   if (ls_graph_current() == first.graph && !ls_graph_is_eager(first.graph) &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reduces and gathers in a strategy's cross-replica context: handles values by
-// the strategies' rules, and leaves the others to its cross-device ops.
+// Reduces and gathers in a strategy's cross-replica context: handles some
+// values by itself, and passes the others to the strategy's cross-device ops.
 #include "distribute/cross_device/cross_device.h"
 
 #include "base/memory/own.h"
@@ -29,7 +29,7 @@ bool ls_has_axes(const ls_strategy_reduction *r) {
   return r->options->axes != NULL && r->options->num_axes > 0;
 }
 
-// Unwraps a value on one device; takes `value` over.
+// Returns the only component of a value on one device; takes `value` over.
 ls_nest ls_without_wrapper(ls_nest value) {
   if (ls_distributed_count(value) != 1) return value;
   const ls_nest only = ls_nest_retain(ls_distributed_component(value, 0));
@@ -42,7 +42,8 @@ ls_status ls_reduce_by_ops(const ls_strategy_reduction *r, ls_reduce_op op,
                            ls_nest value, ls_nest *out_value) {
   ls_nest made = ls_none();
   ls_cross_device *ops = r->strategy->cross_device;
-  // Without cross-device ops there is one replica, whose value is the sum.
+  // A strategy without cross-device ops has one replica, whose value is the
+  // sum.
   if (ops == NULL) {
     *out_value = ls_nest_retain(ls_distributed_component(value, 0));
     return ls_ok();
@@ -68,7 +69,7 @@ static ls_status reduce_parts_of(const ls_strategy_reduction *r, ls_nest leaf,
   return ls_finish_within(r->op, &within, sum, out_value);
 }
 
-// Reduces arrays to an array, in an eager frame of its own.
+// Reduces arrays to an array. Temporary values are freed with an eager frame.
 static ls_status reduce_to_array(const ls_strategy_reduction *r, ls_nest leaf,
                                  ls_array **out_array) {
   LS_OWN(ls_nest, made) = ls_none();
@@ -95,7 +96,7 @@ ls_status ls_reduce_components(const ls_strategy_reduction *r, ls_nest leaf,
              : reduce_parts_of(r, leaf, out_value);
 }
 
-// Wraps a value as that of the only replica.
+// Wraps a value as the value of the only replica.
 ls_status ls_wrap_one(const ls_strategy *strategy, ls_nest leaf,
                       ls_nest *out_value) {
   const ls_nest item = ls_nest_retain(leaf);
@@ -148,14 +149,16 @@ static ls_nest reduce_leaf(ls_nest leaf, void *user) {
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
-// Returns the current device, else the first CPU, for results.
+// Returns the device on which results are: the current device, else the first
+// CPU.
 static const char *result_device(void) {
   const char *device = ls_context_current()->scoped.device;
   return device != NULL ? device
                         : "/job:localhost/replica:0/task:0/device:CPU:0";
 }
 
-// Returns the device for ops; in a replicated computation they keep theirs.
+// Returns the device scope for ops; in a replicated computation the ops keep
+// their devices.
 static const char *scope_device(void) {
   return ls_flow_replicated() != NULL ? "" : result_device();
 }

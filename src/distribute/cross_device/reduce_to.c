@@ -10,9 +10,9 @@
 #include "lockstep/strategy_extended.h"
 
 // ---- Reduce to destinations ------------------------------------------------
-// Makes the operand for the cross-device ops: the value itself, a wrapped value
-// if there is one replica, or none if they are not needed. The caller releases
-// it.
+// Makes the operand for the cross-device ops: the value itself; wrapped, if
+// there is one replica; or none, if the cross-device ops are not needed. The
+// caller releases it.
 static ls_status for_ops(const ls_strategy *strategy, ls_nest value,
                          ls_nest *out_value) {
   *out_value = ls_none();
@@ -78,7 +78,7 @@ ls_status ls_strategy_reduce_to(ls_strategy *strategy, ls_reduce_op op,
   return ls_cross_replica_end(&crossing, status, out_value);
 }
 
-// A batch: values for the cross-device ops, and others.
+// A batch of values: those for the cross-device ops, and the rest.
 typedef struct pairs {
   ls_strategy *strategy;
   ls_reduce_op op;
@@ -86,7 +86,7 @@ typedef struct pairs {
   const ls_destinations *where;
   size_t count;
   ls_nest *results;
-  ls_nest *given;  // Operands of the ops; none: not for them.
+  ls_nest *given;  // Operands of the cross-device ops; none: not needed.
   ls_nest *chosen;
   ls_destinations *chosen_where;
 } pairs;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The set of cross-device ops that reduces on one device and copies the result.
+// The cross-device ops that reduce on one device and then copy the result.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -10,7 +10,7 @@
 
 typedef struct reduce_to_one {
   ls_allocator *allocator;
-  char *device;  // NULL: the first destination.
+  char *device;  // Device for the sum; NULL: the first destination.
   ls_accumulate_function accumulate;
   void *user;
 } reduce_to_one;
@@ -136,7 +136,7 @@ ls_status ls_reduce_to_one_create(const ls_reduce_to_one_options *options,
         ls_copy_text(allocator, options->device, strlen(options->device));
     LS_RETURN_IF_NO_MEMORY(self->device);
   }
-  // The set is built in unless it has the caller's function.
+  // The ops count as built-in unless they use the caller's function.
   LS_RETURN_IF_ERROR(
       ls_cross_device_make(&table, self, self->accumulate == NULL, out_ops));
   (void)ls_give(&self);

@@ -13,8 +13,8 @@
 #include "runtime/eager/eager.h"
 
 // ---- Along axes ------------------------------------------------------------
-// Multiplies a tensor's sizes along some axes: into `total` if they are known,
-// else at run time.
+// Multiplies the sizes of a tensor along some axes: known sizes into `total`,
+// unknown ones at run time.
 static ls_status count_along(ls_tensor x, const ls_reduce_options *options,
                              ls_within *within) {
   const ls_shape shape = ls_tensor_shape(x);
@@ -60,7 +60,7 @@ static ls_status sum_leaf(const summing *s, ls_nest leaf, ls_nest *out_sum) {
   return ls_made_status(x);
 }
 
-// Sums a component along the axes; of a map output each item.
+// Sums a component along the axes; of a map output, each item.
 static ls_nest sum_component(const summing *s, ls_nest component) {
   ls_nest sum = ls_none();
   if (component.kind == LS_KIND_NONE) return sum;
@@ -204,7 +204,7 @@ ls_status ls_finish_within(ls_reduce_op op, const ls_within *within,
 }
 
 // ---- Weighted means in replicas --------------------------------------------
-// Means over the replicas with weights, computed inside replicas.
+// Weighted means over the replicas, computed inside replicas.
 
 typedef struct weighting {
   const double *weights;
@@ -212,8 +212,8 @@ typedef struct weighting {
   double total;
 } weighting;
 
-// Looks this replica's weight up by its id, so that all replicas have equal
-// traces.
+// Looks up this replica's weight by its id at run time, so that all replicas
+// have equal traces.
 static ls_tensor own_weight(const weighting *w, ls_dtype dtype) {
   LS_OWN(ls_array, array) = NULL;
   const ls_status status =
@@ -233,7 +233,8 @@ static ls_nest weighted_leaf(ls_nest leaf, void *user) {
   const ls_dtype mean = ls_mean_dtype(ls_tensor_dtype(x));
   const ls_dtype wide = ls_is_half(mean) ? LS_DTYPE_F32 : mean;
   const ls_tensor weight = own_weight(w, wide);
-  // Uses -0 for a missing value, because x + -0 is x for every x, -0 included.
+  // Replaces a missing value by -0, because x + -0 is x for every x, -0
+  // included.
   const ls_tensor present =
       ls_select(ls_greater(weight, ls_scalar(wide, 0)),
                 ls_mul(ls_convert(x, wide), weight), ls_scalar(wide, -0.0));

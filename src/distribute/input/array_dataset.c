@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arrays on a strategy's host: copies arrays to variables slice by slice, so
-// that no program holds more than a slice, and makes a data set of their rows.
+// Arrays as variables on a strategy's host, and data sets of their rows. An
+// array is copied slice by slice, so that no program holds more than a slice.
 #include <string.h>
 
 #include "base/require.h"
@@ -55,7 +55,7 @@ static ls_status number_rows(int64_t first, int64_t count, ls_array **out) {
   return ls_ok();
 }
 
-// The slice's rows, and their indices.
+// The rows of a slice, and their indices.
 typedef struct slice {
   ls_nest rows;
   ls_array *numbers;

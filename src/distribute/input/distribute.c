@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Distributes data sets: decides what part each host reads of a data set or a
-// function's data set, and how replicas' values are made from that.
+// Distributes data sets: decides which part of a data set each host reads, and
+// how replicas' values are made from it.
 #include <string.h>
 
 #include "base/runtime_internal.h"
@@ -33,14 +33,14 @@ static ls_status set_map(ls_distributed_dataset *data, const ls_trunk *trunk,
                                 data->num_replicas, to_hosts);
 }
 
-// Limits the values to those of this rank's replicas.
+// Limits the values to those of the replicas of this rank.
 static void keep_own(ls_distributed_dataset *data, const ls_trunk *trunk) {
   const int32_t replicas = (int32_t)data->num_replicas;
   data->first_own = (size_t)ls_trunk_first(trunk, trunk->rank, replicas);
   data->end_own = (size_t)ls_trunk_first(trunk, trunk->rank + 1, replicas);
 }
 
-// Sets the device of each replica's value, whichever host reads it.
+// Sets the device of each replica's value, for all hosts.
 static ls_status set_places(ls_distributed_dataset *data, bool to_hosts) {
   const size_t count = data->num_replicas;
   data->places = ls_new_array(data->allocator, const char *, count);
@@ -59,7 +59,7 @@ static ls_status set_places(ls_distributed_dataset *data, bool to_hosts) {
 }
 
 // ---- From a data set --------------------------------------------------------
-// Resolves DEFAULT and AUTO.
+// Resolves the policies DEFAULT and AUTO.
 static ls_shard_policy choose_policy(const making *self,
                                      const ls_dataset *dataset) {
   ls_shard_policy policy = self->options->sharding;
@@ -72,7 +72,7 @@ static ls_shard_policy choose_policy(const making *self,
   return policy;
 }
 
-// Gives each host a pipeline with its shard.
+// Gives each host a pipeline with the host's shard.
 static ls_status shard_over_hosts(making *self, ls_dataset *dataset,
                                   ls_shard_policy policy) {
   ls_distributed_dataset *data = self->data;
@@ -89,7 +89,7 @@ static ls_status shard_over_hosts(making *self, ls_dataset *dataset,
   return ls_ok();
 }
 
-// Uses one data set, which is taken over, as the pipeline of all.
+// Uses one data set, which is taken over, as the pipeline of all replicas.
 static ls_status use_pipeline(making *self, ls_dataset *dataset) {
   LS_OWN(ls_dataset, pipeline) = dataset;
   LS_RETURN_IF_ERROR(ls_input_add_pipelines(self->data, 1));
@@ -101,15 +101,15 @@ static ls_status use_one(making *self, ls_dataset *dataset) {
   return use_pipeline(self, ls_dataset_retain(dataset));
 }
 
-// Returns true if ranks read only their replicas' values; ops of graphs need
-// all of them.
+// Returns true if each rank reads only its own replicas' values. In graphs it
+// cannot, because ops need the values of all replicas.
 static bool reads_apart(const making *self) {
   const ls_graph *graph = ls_graph_current();
   return self->trunk != NULL && graph != NULL && ls_graph_is_eager(graph);
 }
 
-// Uses a pipeline with only this rank's values, if `make` finds one; `*out_has`
-// tells if so.
+// Uses a pipeline with only the values of this rank, if `make` can make one;
+// `*out_has` is true then.
 static ls_status use_own(making *self, ls_dataset *dataset,
                          ls_dataset *(*make)(ls_dataset *dataset,
                                              int64_t replicas, int64_t first,
@@ -139,8 +139,8 @@ static ls_status use_whole(making *self, ls_dataset *dataset,
   return use_own(self, dataset, ls_input_turns, &data->is_turns);
 }
 
-// Gives each replica a part of each batch. A rank reads only its replicas'
-// rows, if batches are made of rows.
+// Gives each replica a part of each batch. If batches are made of rows, a rank
+// reads only its replicas' rows.
 static ls_status use_parts(making *self, ls_dataset *dataset) {
   ls_distributed_dataset *data = self->data;
   data->cut = LS_INPUT_SPLIT;
@@ -180,7 +180,7 @@ static ls_status check_readers(const ls_dataset *dataset,
                       ls_dataset_print(dataset, text, sizeof(text)));
 }
 
-// Checks specs, which are taken over: only dense leaves can be fetched to
+// Checks specs, which are taken over: only dense leaves can be copied to
 // devices.
 static ls_status check_fetched(const making *self, ls_nest taken) {
   LS_OWN(ls_nest, specs) = taken;
@@ -205,7 +205,7 @@ static ls_status from_dataset(making *self, ls_dataset *dataset) {
   LS_RETURN_IF_ERROR(ls_input_set_text(data, dataset));
   const ls_shard_policy policy = choose_policy(self, dataset);
   LS_RETURN_IF_ERROR(check_readers(dataset, policy));
-  // Each rank counts as a host if ranks read separately.
+  // If ranks read separately, each rank counts as a host.
   const bool apart = policy != LS_SHARD_DATA || options->round_up;
   const ls_trunk *hosts = apart ? self->trunk : NULL;
   LS_RETURN_IF_ERROR(set_map(data, hosts, to_hosts));
@@ -284,8 +284,8 @@ static ls_status find_spec(const ls_pipeline *pipeline,
   return ls_ok();
 }
 
-// Merges the spec of another pipeline, whose elements must agree; sizes that
-// differ become unknown.
+// Merges the spec of another pipeline's elements, which must be compatible;
+// sizes that differ become unknown.
 static ls_status join_spec(ls_distributed_dataset *data, size_t pipeline,
                            const ls_element_spec *spec) {
   char path[200];
@@ -371,8 +371,8 @@ static ls_status fill_data(making *self) {
   return from_dataset(self, dataset);
 }
 
-// Returns true if values stay on hosts; data sets that are made on devices
-// leave their values there.
+// Returns true if values stay on hosts. Data sets that were made on devices
+// keep their values there.
 static bool stays_on_hosts(const making *self) {
   const bool made_there =
       self->data->is_per_replica && self->options->place_dataset_on_device;

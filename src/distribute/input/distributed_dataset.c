@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Distributed data sets: pipelines (data sets, or the caller's functions), and
-// how replicas' values are cut from them.
+// Distributed data sets: their pipelines, which are data sets or the caller's
+// functions, and how replicas' values are cut from the pipelines' elements.
 #include <string.h>
 
 #include "base/require.h"
@@ -142,7 +142,7 @@ ls_status ls_input_set_text(ls_distributed_dataset *data,
   return data->text == NULL ? ls_out_of_memory() : ls_ok();
 }
 
-// Wraps a plain data set.
+// Wraps a plain data set as a distributed one.
 static ls_status wrap_plain(ls_dataset *dataset,
                             ls_distributed_dataset **out_data) {
   ls_element_spec spec;
@@ -176,8 +176,7 @@ ls_status ls_input_data_of(ls_nest leaf, ls_distributed_dataset **out_data) {
 }
 
 // ---- Queries ----------------------------------------------------------------
-// Returns the number of steps of a pipeline that serves this number of
-// replicas.
+// Returns the number of steps of a pipeline that serves `replicas` replicas.
 static int64_t steps_of(const ls_distributed_dataset *data,
                         const ls_dataset *dataset, int64_t replicas) {
   const int64_t elements =
@@ -212,7 +211,8 @@ int64_t ls_distributed_dataset_cardinality(ls_nest dataset) {
   return data == NULL ? 0 : cardinality_of(data);
 }
 
-// The next leaf for which a PerReplica of specs is made.
+// State of making a structure of specs: the number of the next leaf, which
+// becomes a PerReplica.
 typedef struct spelling {
   const ls_distributed_dataset *data;
   size_t leaf;

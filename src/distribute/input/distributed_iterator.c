@@ -48,8 +48,8 @@ static ls_status start_iterator(ls_host_call *call) {
 static const ls_host_kernel start_kernel = {.name = "distributed_initializer",
                                             .start = start_iterator};
 
-// Adds the op that starts the iterator to the current graph. The graph refers
-// to the iterator by it, but not the iterator to the graph.
+// Adds the op that starts the iterator to the current graph. The op makes the
+// graph refer to the iterator; the iterator has no reference to the graph.
 static ls_status add_initializer(ls_distributed_iterator *self) {
   self->initializer = ls_host_call_add(&start_kernel, &self->object, NULL, 0);
   return ls_op_is_failed(self->initializer) ? ls_graph_error(ls_graph_current())
@@ -111,7 +111,7 @@ static ls_status check_kind(ls_iterator_kind kind) {
   return ls_ok();
 }
 
-// Returns how many elements a pipeline prepares ahead.
+// Returns how many elements a pipeline reads ahead.
 static ls_opt choose_ahead(const ls_distributed_dataset *data,
                            size_t pipeline) {
   if (data->buffer < 0) return (ls_opt){0};
@@ -141,7 +141,8 @@ static ls_status open_sources(ls_distributed_iterator *self) {
   return ls_ok();
 }
 
-// Numbers iterators; ranks make theirs in the same order.
+// Returns the number of a new iterator. All ranks make their iterators in the
+// same order.
 static uint64_t next_number(ls_distributed_dataset *data) {
   return __atomic_add_fetch(&data->num_iterators, 1, __ATOMIC_RELAXED);
 }
@@ -243,7 +244,7 @@ ls_status ls_input_advance(ls_distributed_iterator *self, ls_nest *element) {
   if (ls_status_is_ok(status)) status = ls_input_pack(self, element);
   ls_input_release_parts(self);
   if (ls_status_code(status) != LS_OUT_OF_RANGE) {
-    ++self->given;  // A failed element counts as used.
+    ++self->given;  // A failed element counts as used, too.
     return status;
   }
   self->ended = true;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes batches of any size into batches of one size.
+// Sources of the elements that a host feeds to its replicas, and data sets that
+// cut batches of any size to one size.
 #include <string.h>
 
 #include "base/runtime_internal.h"
@@ -8,12 +9,12 @@
 #include "lockstep/element_spec.h"
 #include "lockstep/streams.h"
 
-// State of the functions of the resulting data sets.
+// State of the functions that make batches equal in size.
 typedef struct evening {
   ls_allocator *allocator;
   ls_even_options options;
-  bool stops;       // SIGNALLED: elements after the end, which say stop.
-  bool was_logged;  // DROPPED: a short batch was left out and logged. Atomic.
+  bool stops;       // SIGNALLED: true for elements after the end.
+  bool was_logged;  // DROPPED: true once a dropped batch was logged. Atomic.
   ls_nest padding;  // MASKED: an element of padding, or none.
   int64_t axes[];
 } evening;
@@ -86,7 +87,7 @@ static ls_nest keep_element(ls_nest element, const ls_map_call *call,
 }
 
 // Makes the specs of full batches; `*out_same` is true if the elements have
-// them already.
+// these specs already.
 static ls_nest full_specs(const ls_dataset *dataset,
                           const ls_row_shares *shares, bool *out_same) {
   const size_t count = dataset->num_leaves;
@@ -106,8 +107,8 @@ static ls_nest full_specs(const ls_dataset *dataset,
   return ls_nest_pack(dataset->structure, leaves, count);
 }
 
-// Removes a last batch that is not full, if its size is known without reading;
-// `*out_known` tells if so.
+// Removes a last batch that is not full, if the batches' sizes are known
+// without reading; `*out_known` is true then.
 static ls_dataset *take_full(ls_dataset *dataset, const ls_row_shares *shares,
                              bool *out_known) {
   const ls_dataset_class *kind = dataset->kind;
@@ -174,7 +175,7 @@ static bool pads_rows(const ls_even_options *options) {
   return options->rule == LS_END_MASKED || options->pads;
 }
 
-// Pads features and labels, if the rule does; `count` -1: they are specs.
+// Pads features and labels, if the rule demands it; `count` -1: they are specs.
 static ls_status pad_element(const evening *self, ls_nest features,
                              ls_nest labels, int64_t count,
                              ls_feed_element *out_fed) {
@@ -233,7 +234,7 @@ static ls_status make_specs(const evening *self, ls_nest specs,
   return ls_nest_status(out_fed->mask);
 }
 
-// Makes the specs of the resulting elements.
+// Makes the specs of the elements of equal size.
 static ls_nest even_specs(const evening *self, const ls_dataset *dataset) {
   LS_OWN(ls_feed_element, fed) = {0};
   LS_OWN(ls_nest, specs) = ls_dataset_spec_nest(dataset);
@@ -272,7 +273,7 @@ static ls_nest give_padding(void *user, int64_t index) {
   return ls_nest_retain(((const evening *)user)->padding);
 }
 
-// Makes a data set of padding elements with the types of this one.
+// Makes a data set of padding elements with the types of `dataset`.
 static ls_dataset *only_padding(const ls_dataset *dataset,
                                 const ls_even_options *options) {
   evening *self = make_evening(options);
@@ -321,7 +322,8 @@ ls_dataset *ls_even_batches(ls_dataset *dataset,
 }
 
 // ---- Sources ---------------------------------------------------------------
-// Sources of the elements that a host feeds to its replicas.
+// Sources: the elements that a host feeds to its replicas, from a data set or
+// from graph values.
 
 // ---- Sources ----------------------------------------------------------------
 ls_status ls_feed_source_init(ls_feed_source *self, ls_dataset *dataset,

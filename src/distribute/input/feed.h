@@ -10,12 +10,12 @@
 #include "distribute/own.h"
 
 // ---- Elements ---------------------------------------------------------------
-// One batch. The owner releases the nests; missing parts are none.
+// One batch that is fed. The owner releases the nests; missing parts are none.
 typedef struct ls_feed_element {
   ls_nest features, labels;
   ls_nest mask;     // f32: 1 for each row that is not padding.
-  ls_nest ended;    // Bool scalar: true if all of it is padding after the end.
-  ls_nest signals;  // A dict with the keys below.
+  ls_nest ended;    // Bool scalar: true for padding after the end of the data.
+  ls_nest signals;  // A dict with the keys LS_SIGNAL_STOPPING and so on.
 } ls_feed_element;
 #define LS_SIGNAL_STOPPING "stopping"     // bool [batch, 1], all equal.
 #define LS_SIGNAL_PADDING "padding_mask"  // i32 [batch], 1 for rows of padding.
@@ -28,36 +28,37 @@ LS_OWNED_STRUCT(ls_feed_element, ls_feed_element_drop)
 //   LS_INVALID_ARGUMENT  a tuple of another length
 LS_MUST_USE ls_status ls_features_split(ls_nest value, ls_nest *out_features,
                                         ls_nest *out_labels);
-// Pads features and labels with `count` rows per leaf; -1 for specs.
+// Pads features and labels with `count` rows per leaf; `count` -1: specs.
 LS_MUST_USE ls_status ls_features_pad(const ls_row_shares *shares,
                                       ls_nest features, ls_nest labels,
                                       int64_t count, ls_feed_element *out_fed);
-// Make a dict of the fields that are set, by field name, and convert it back.
+// Makes a dict of the fields that are set, by field name. ls_feed_element_take
+// converts it back.
 ls_nest ls_feed_element_dict(const ls_feed_element *fed);
 void ls_feed_element_take(ls_nest dict, ls_feed_element *out_fed);
 
 // ---- Uneven ends ------------------------------------------------------------
-// Rules for batches of a data set that are short, such as the last one.
+// What is done with batches of a data set that are short, such as the last one.
 typedef enum ls_end_rule {
-  LS_END_DROPPED,    // Leave short batches out and log that.
-  LS_END_MASKED,     // Pad them, and give elements a mask.
-  LS_END_SIGNALLED,  // Add signals; the last elements say stop.
+  LS_END_DROPPED,    // Short batches are left out, which is logged.
+  LS_END_MASKED,     // Short batches are padded, and elements have a mask.
+  LS_END_SIGNALLED,  // Elements have signals; the last elements say stop.
 } ls_end_rule;
 typedef struct ls_even_options {
   ls_end_rule rule;
   ls_row_shares shares;  // Size of the resulting batches, for all rules.
   int64_t at_once;       // Number of batches that one step takes.
-  // MASKED: padding elements go on forever after the end, and say `ended`.
-  // Default: as many as fill a step.
+  // MASKED: true if padding elements go on forever after the end, with `ended`
+  // true. Default: as many padding elements as fill a step.
   bool goes_on;
-  // SIGNALLED: pad batches of any size; signals then have a mask.
+  // SIGNALLED: true to pad batches of any size; signals then have a mask.
   bool pads;
 } ls_even_options;
 
-// Makes the batches of a data set, which is taken over, equal in size. DROPPED
-// keeps elements as they are, and the data set itself if all its batches are
-// known to be full. The other rules make dicts of elements. After the last
-// element they append:
+// Makes all batches of a data set equal in size; takes the data set over.
+// DROPPED keeps elements as they are, and the data set itself if all its
+// batches are known to be full. The other rules make dicts of elements. After
+// the last element they append:
 //   MASKED     padding, `at_once` - 1 elements or, if it `goes_on`, no end
 //   SIGNALLED  copies of the first that say stop: one, or 2 `at_once` - 1 whose
 //              rows are marked as padding. Nothing for an empty data set.
@@ -65,11 +66,11 @@ ls_dataset *ls_even_batches(ls_dataset *dataset,
                             const ls_even_options *options);
 
 // ---- Sources ----------------------------------------------------------------
-// A source. Call in this order: begin, if it is a data set; next, for features
-// and labels; then signals, if there are any, before the next element.
+// A source of elements. Order of calls: begin, if it is a data set; next, for
+// features and labels; then signals, if it has any, before the next element.
 typedef struct ls_feed_source {
   ls_even_options even;   // Axes are borrowed.
-  bool is_even;           // Elements are made equal by `even`.
+  bool is_even;           // True if `even` makes elements equal in size.
   ls_dataset *dataset;    // NULL: values of the graph.
   ls_iterator *iterator;  // NULL: not begun.
   ls_nest features, labels;
@@ -79,7 +80,7 @@ typedef struct ls_feed_source {
 
 // Makes a source from a data set, which it retains, or from features and
 // labels.
-//   LS_FAILED_PRECONDITION  both were given
+//   LS_FAILED_PRECONDITION  both are given
 LS_MUST_USE ls_status ls_feed_source_init(ls_feed_source *self,
                                           ls_dataset *dataset, ls_nest features,
                                           ls_nest labels);
@@ -88,14 +89,14 @@ LS_MUST_USE ls_status ls_feed_source_of(ls_feed_source *self, ls_nest value);
 void ls_feed_source_deinit(ls_feed_source *self);  // May be zeroed.
 LS_OWNED_STRUCT(ls_feed_source, ls_feed_source_deinit)
 
-// Makes batches equal in size from here on. Values of the graph are padded if
-// masked.
+// Makes batches equal in size from now on. Graph values are padded if the rule
+// is MASKED.
 LS_MUST_USE ls_status ls_feed_source_make_even(ls_feed_source *self,
                                                const ls_even_options *options);
-// Returns the specs of a data set's features and labels.
+// Returns the specs of the features and labels of a source's data set.
 LS_MUST_USE ls_status ls_feed_source_specs(const ls_feed_source *self,
                                            ls_feed_element *out_specs);
-// Begins the data set, if there is one, by making its iterator.
+// Begins the data set, if the source has one, by making its iterator.
 LS_MUST_USE ls_status ls_feed_source_begin(ls_feed_source *self,
                                            const char *name, uint64_t seed);
 // Returns the next element without its signals, in the current graph.

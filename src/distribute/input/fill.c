@@ -19,8 +19,8 @@ static ls_nest *fill_part_of(ls_distributed_iterator *self, size_t leaf,
 }
 
 // ---- Parts of a batch -------------------------------------------------------
-// Cuts a batch into the replicas' parts; its first row is row `begin` of the
-// whole batch.
+// Cuts a batch into the replicas' parts. `begin` is the number of its first row
+// in the whole batch.
 static ls_status fill_cut(ls_distributed_iterator *self, const ls_nest *leaves,
                           int64_t rows, int64_t begin) {
   const ls_distributed_dataset *data = self->data;
@@ -34,8 +34,8 @@ static ls_status fill_cut(ls_distributed_iterator *self, const ls_nest *leaves,
   return ls_ok();
 }
 
-// Fills in absent values for other ranks: parts of a batch of `rows` rows with
-// these leaves, or, without leaves, elements of known types.
+// Fills in absent values for other ranks' replicas. With leaves: parts of a
+// batch of `rows` rows. Without leaves: elements, whose types are known.
 static ls_status fill_absent(ls_distributed_iterator *self,
                              const ls_nest *leaves, int64_t rows) {
   const ls_distributed_dataset *data = self->data;
@@ -68,8 +68,8 @@ static ls_status fill_split(ls_distributed_iterator *self, ls_nest whole) {
   return is_part ? fill_absent(self, leaves, rows) : ls_ok();
 }
 
-// Reads batches into two nests alternately: the latest element has views of the
-// other one, which are dropped when the caller returns the element.
+// Reads a batch and cuts it. Batches are kept in two nests alternately: the
+// latest element has views of one batch, while the other is replaced.
 static ls_status fill_parts(ls_distributed_iterator *self) {
   ls_nest *whole = &self->wholes[self->turn];
   LS_RETURN_IF_ERROR(ls_iterator_next(self->sources[0], whole));
@@ -78,7 +78,7 @@ static ls_status fill_parts(ls_distributed_iterator *self) {
 }
 
 // ---- Rows of a host ---------------------------------------------------------
-// Reads a host's next batch, when the last one is used up. A batch that fails
+// Reads a host's next batch, when the last batch is used up. A batch that fails
 // has no rows, and is skipped.
 ls_status ls_input_read_batch(ls_distributed_iterator *self, size_t host) {
   ls_input_rows *from = &self->rows[host];
@@ -94,7 +94,7 @@ ls_status ls_input_read_batch(ls_distributed_iterator *self, size_t host) {
   return ls_input_rows_in(self, leaves, &from->rows);
 }
 
-// Appends rows to those of a replica, in one array.
+// Appends rows to a replica's rows, in one array.
 static ls_status append_rows(ls_nest *part, ls_nest rows) {
   const ls_array *a = ls_nest_as_array(*part), *b = ls_nest_as_array(rows);
   if (a == NULL || b == NULL)
@@ -122,7 +122,7 @@ static ls_status append_rows(ls_nest *part, ls_nest rows) {
   return ls_ok();
 }
 
-// Moves the host's next rows to a replica. Failed rows count as used.
+// Moves the next rows of the host to a replica. Rows that fail count as used.
 static ls_status append_piece(ls_distributed_iterator *self, size_t host,
                               int64_t count, size_t replica) {
   const ls_distributed_dataset *data = self->data;
@@ -143,7 +143,7 @@ static ls_status append_piece(ls_distributed_iterator *self, size_t host,
   return ls_ok();
 }
 
-// Takes one of the pieces of a batch, which has one for each replica.
+// Takes a piece of a batch, which has one piece for each replica.
 static ls_status take_piece(ls_distributed_iterator *self, size_t host,
                             size_t replica) {
   ls_input_rows *from = &self->rows[host];
@@ -156,8 +156,8 @@ static ls_status take_piece(ls_distributed_iterator *self, size_t host,
   return append_piece(self, host, count, replica);
 }
 
-// Takes the next piece of the cyclic sizes, across batches; at the end a short
-// one.
+// Takes the next piece, whose sizes repeat in a cycle, from one or more
+// batches; at the end of the data the piece may be short.
 static ls_status take_cyclic(ls_distributed_iterator *self, size_t host,
                              size_t replica) {
   const ls_distributed_dataset *data = self->data;
@@ -186,7 +186,7 @@ static ls_status take_cyclic(ls_distributed_iterator *self, size_t host,
   return ls_ok();
 }
 
-// Fills in a replica's next rows of its host.
+// Fills in the next rows of its host for a replica.
 static ls_status fill_rows(ls_distributed_iterator *self, size_t replica) {
   const size_t host = ls_input_pipeline_of(self->data, replica);
   return self->data->batch_rows < 0 ? take_piece(self, host, replica)
@@ -205,7 +205,7 @@ static ls_status fill_one(ls_distributed_iterator *self, size_t replica) {
   LS_OWN(ls_nest, element) = ls_none();
   LS_OWN_MEMORY(self->allocator, ls_nest, leaves) = NULL;
   const size_t pipeline = ls_input_pipeline_of(self->data, replica);
-  // A failed element may hold memory.
+  // Reads in a nest that is released, because a failed element may hold memory.
   LS_RETURN_IF_ERROR(read_pipeline(self, pipeline, &element));
   LS_RETURN_IF_ERROR(ls_input_leaves(self, element, &leaves));
   for (size_t l = 0; l < self->data->num_leaves; ++l)
@@ -213,9 +213,9 @@ static ls_status fill_one(ls_distributed_iterator *self, size_t replica) {
   return ls_ok();
 }
 
-// Reads the values of this process. The end of data is no failure here: the
-// replica has no value. After a failure the step's other replicas still read,
-// so that the next step begins at a step.
+// Reads the values for the replicas of this process. At the end of the data a
+// replica has no value, which is no failure. After a failure the other replicas
+// still read, so that the next call begins with a new step.
 static ls_status fill_own(ls_distributed_iterator *self) {
   const ls_distributed_dataset *data = self->data;
   ls_status all = ls_ok();
@@ -259,8 +259,8 @@ static void log_dropped(const ls_distributed_iterator *self, size_t count) {
                  self->data->strategy->label);
 }
 
-// Fills in elements in turn. All ranks know the number of elements, and their
-// types.
+// Fills in elements, which the replicas take in turn. All ranks know the number
+// of elements and their types.
 static ls_status fill_turns(ls_distributed_iterator *self) {
   const ls_distributed_dataset *data = self->data;
   const int64_t replicas = (int64_t)data->num_replicas;
@@ -273,8 +273,8 @@ static ls_status fill_turns(ls_distributed_iterator *self) {
   return fill_absent(self, NULL, 0);
 }
 
-// Fills in this rank's rows while other ranks read theirs. A failure is passed
-// to them, because they would go on without this rank.
+// Fills in this rank's rows while other ranks read their rows. A failure is
+// passed to the other ranks, because they would go on without this rank.
 static ls_status fill_apart(ls_distributed_iterator *self) {
   const ls_status status =
       self->data->is_turns ? fill_turns(self) : fill_parts(self);

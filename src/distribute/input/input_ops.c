@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Iterators in graphs: an op reads the next element and returns the values of
-// all replicas. Concurrent runs get an element each.
+// all replicas. Each of several concurrent runs gets an element.
 #include <stdio.h>
 #include <string.h>
 
@@ -20,9 +20,10 @@ typedef struct reading {
   ls_object object;
   ls_allocator *allocator;
   ls_distributed_iterator *iterator;
-  bool is_optional;  // The last output tells if there is an element.
-  ls_mutex lock;     // Guards `used`; held briefly.
-  ls_nest used;      // An element that may be overwritten, or none.
+  // True if the last output tells whether there is an element.
+  bool is_optional;
+  ls_mutex lock;  // Guards `used`; held briefly.
+  ls_nest used;   // An element whose memory may be used again, or none.
 } reading;
 
 static void destroy_reading(ls_object *object) {
@@ -42,7 +43,7 @@ static size_t count_values(const reading *self) {
   return data->num_replicas * data->num_leaves;
 }
 
-// Infers the values, replica by replica, each with all leaves.
+// Infers the types of the values, replica by replica, each with all leaves.
 static ls_status infer_values(const ls_object *state, const ls_type *in,
                               size_t num_in, ls_type *out, size_t *num_out) {
   const reading *self = (const reading *)state;
@@ -58,7 +59,7 @@ static ls_status infer_values(const ls_object *state, const ls_type *in,
 }
 
 // ---- Call -------------------------------------------------------------------
-// Items in the call's room: the element, and whether there is one.
+// Indices in the call's room: of the element, and of the mark that it exists.
 enum { HAS_ELEMENT = 3 };
 _Static_assert(sizeof(ls_nest) <= HAS_ELEMENT * sizeof(void *),
                "an element fits a call's room");
@@ -141,7 +142,7 @@ static ls_status give_value(const reading *self, ls_host_call *call,
   return ls_host_give(call, output, ls_array_data(array));
 }
 
-// Lets the run read the values in place.
+// Passes the values to the run, which may read them in place.
 static ls_status take_values(ls_host_call *call) {
   const reading *self = (const reading *)call->state;
   const size_t count = count_values(self);
@@ -196,7 +197,8 @@ input_ops_check_types(const ls_distributed_iterator *iterator) {
   return ls_ok();
 }
 
-// Warns if a loop reads while a graph is built, because each read makes an op.
+// Warns if a loop of the user's reads while a graph is built, because each read
+// makes an op.
 static void warn_of_many(ls_distributed_iterator *iterator) {
   enum { MOST = 32 };
   if (++iterator->num_ops <= MOST) return;
@@ -223,7 +225,7 @@ static ls_status check_own(const ls_distributed_iterator *iterator) {
       iterator->name, data->first_own, data->end_own, data->num_replicas);
 }
 
-// Adds the op, and returns replicas' values on their devices.
+// Adds the op, and returns the replicas' values on the replicas' devices.
 static ls_status add_reading(ls_distributed_iterator *iterator,
                              bool is_optional, ls_op *out_op) {
   const ls_distributed_dataset *data = iterator->data;
@@ -263,7 +265,7 @@ static ls_status input_ops_build(ls_distributed_iterator *iterator,
   return ls_take_nest(element, out_element);
 }
 
-// Returns a tuple (has_value, element), in eager mode.
+// Reads in eager mode; returns a tuple (has_value, element).
 static ls_nest advance_eagerly(ls_distributed_iterator *iterator) {
   bool has_value = false;
   ls_nest element = ls_none();

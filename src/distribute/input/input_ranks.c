@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Input on several ranks. Other ranks' values are absent here: arrays of the
-// right type that nobody reads. If a rank cannot know the type, or if there is
-// a value at all, all ranks report it.
+// right type whose data is not read. Where a rank cannot know the type of
+// another rank's value, or whether there is one, all ranks report their values
+// to each other.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "distribute/input/input.h"
 
-// Makes an absent value; those of one leaf and shape share an array.
+// Makes an absent value; all absent values of one leaf and shape are the same
+// array.
 ls_status ls_input_absent(ls_distributed_iterator *self, size_t leaf,
                           ls_dtype dtype, ls_shape shape, ls_nest *out_value) {
   ls_array **kept = &self->absent[leaf];
@@ -26,7 +28,7 @@ ls_status ls_input_absent(ls_distributed_iterator *self, size_t leaf,
 
 // ---- Reports ----------------------------------------------------------------
 // A replica's report: flags for its value and its pipeline, then the sizes of
-// its leaves or, without a value, of empty ones.
+// its leaves; without a value the sizes of empty leaves.
 enum { HAS_VALUE = 1, IS_ENDLESS = 2, IS_UNKNOWN = 4, IS_WHOLE = 8 };
 
 static ls_status count_words(const ls_distributed_iterator *self,
@@ -71,8 +73,8 @@ static ls_status report_values(const ls_distributed_iterator *self,
   return ls_ok();
 }
 
-// Takes another rank's report of a value, also an empty one, as all ranks must
-// know its shape.
+// Takes another rank's report of a value. Empty values are reported, too,
+// because all ranks must know their shape.
 static ls_status take_reported(ls_distributed_iterator *self, size_t replica,
                                const int64_t *words) {
   const ls_distributed_dataset *data = self->data;
@@ -123,7 +125,7 @@ static ls_status exchange_reports(ls_distributed_iterator *self,
                                  .size = (end - first) * size * sizeof(*words),
                                  .rank = k};
   }
-  // A name that no program has.
+  // A collective's name that no program uses.
   const ls_trunk_name name = {
       .program = {ls_hash(self->name, strlen(self->name), 0), self->number},
       .iteration = self->exchanges++,
@@ -149,7 +151,7 @@ ls_status ls_input_exchange(ls_distributed_iterator *self, ls_status own) {
               ? ls_out_of_memory()
               : exchange_reports(self, trunk, size, words, pieces);
   }
-  // Ends the other ranks, which would wait for this one.
+  // Ends the other ranks, which would wait for this rank.
   if (!ls_status_is_ok(own)) trunk->cancel(trunk, own);
   return own;
 }

@@ -3,7 +3,7 @@
 // Positions of distributed iterators in checkpoints.
 //
 // A single pipeline saves its number of elements, so that a run may continue
-// with other replicas and hosts; several pipelines save a position each.
+// with other replicas and hosts. Of several pipelines, each saves a position.
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "distribute/input/rows.h"
 #include "lockstep/record.h"
 
-// Returns the number of elements of the single pipeline that a step uses.
+// Returns how many elements of the single pipeline a step uses.
 static int64_t elements_per_step(const ls_distributed_iterator *self) {
   return self->data->cut == LS_INPUT_SPLIT ? 1
                                            : (int64_t)self->data->num_replicas;
@@ -35,8 +35,8 @@ static ls_status check_callables(const ls_distributed_iterator *self,
 }
 
 // ---- Save -------------------------------------------------------------------
-// Returns true if nothing is left of the batch, so that it need not be read
-// again; it may have failed.
+// Returns true if all rows of the current batch were used, so that it need not
+// be read again after a restore; it may have failed.
 static bool is_used_up(const ls_distributed_iterator *self,
                        const ls_input_rows *rows) {
   return self->data->batch_rows < 0
@@ -53,7 +53,8 @@ static ls_status save_rows(const ls_distributed_iterator *self,
   return ls_record_set_i64(record, "pieces", rows->taken);
 }
 
-// Saves a pipeline's position, with the rows used of its current batch.
+// Saves a pipeline's position, and how many rows of its current batch were
+// used.
 static ls_status save_pipeline(ls_distributed_iterator *self, size_t i,
                                ls_record *record) {
   char name[32];
@@ -136,7 +137,7 @@ static ls_status input_record_restore_one(ls_distributed_iterator *self,
   return ls_iterator_restore(self->sources[0], source);
 }
 
-// Reads the entry, which older checkpoints do not have.
+// Reads the entry "used_up", which older checkpoints lack.
 static ls_status get_used_up(const ls_record *record, int64_t *out_used_up) {
   const ls_status status = ls_record_get_i64(record, "used_up", out_used_up);
   if (ls_status_code(status) != LS_NOT_FOUND) return status;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Data sets whose elements are copied to devices ahead of use: to one device as
-// they are, to several devices as a list with an element for each. It must be
-// the last step.
+// Data sets whose elements are copied to devices ahead of use: for one device
+// unchanged, for several devices as lists with an element for each device. This
+// must be the last step of a data set.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -13,7 +13,8 @@
 #include "distribute/input/input.h"
 #include "lockstep/device_name.h"
 
-// Elements are lists of `count` of the input's; with 0, the input's elements.
+// A data set of lists of `count` elements of its input; if `count` is 0, of the
+// input's elements.
 typedef struct device_dataset {
   ls_dataset base;
   size_t count;
@@ -63,7 +64,7 @@ typedef struct group_stage {
   ls_nest *elements;
 } group_stage;
 
-// Makes the next group; leaves an incomplete one out.
+// Makes the next list of elements; an incomplete list is left out.
 static ls_status next_group(ls_stage *stage, ls_nest *list) {
   group_stage *self = (group_stage *)stage;
   ls_status status = ls_ok();
@@ -96,7 +97,8 @@ static void destroy_devices(ls_dataset *dataset) {
   ls_release(dataset->allocator, ((device_dataset *)dataset)->devices);
 }
 
-// Describes the number of devices only; the devices do not change elements.
+// Writes only the number of devices into the description, because which devices
+// they are does not change the elements.
 static void describe_devices(const ls_dataset *dataset, ls_text *text) {
   const device_dataset *self = (const device_dataset *)dataset;
   if (self->count > 0) ls_text_append_i64(text, (int64_t)self->count);

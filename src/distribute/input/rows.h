@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of a batch: how many each part gets, where they are, and padding for
-// missing ones. All such arithmetic is here.
+// Rows of a batch: how many rows each part gets, where they are, and padding
+// for missing rows. All arithmetic with such rows is here.
 #ifndef LS_DISTRIBUTE_INPUT_ROWS_H_
 #define LS_DISTRIBUTE_INPUT_ROWS_H_
 
 #include "base/values/nest_internal.h"
 
-// How the rows of a batch are shared. A zero field has its default.
+// How the rows of a batch are shared among parts. A zero field has its default.
 typedef struct ls_row_shares {
   int64_t parts;
-  // Parts of ceil(rows / parts) rows, the last ones shorter or empty. Default:
-  // parts differ by at most one row, larger ones first.
+  // True: parts have ceil(rows / parts) rows, the last ones fewer or none.
+  // False: parts differ by at most one row, larger ones first.
   bool round_up;
-  // Padded batches: size of each part, with the padding at its end.
+  // In padded batches: size of each part, with the padding at the part's end.
   int64_t room;
   // Axis of the rows in each leaf, borrowed; 0 for further leaves.
   const int64_t *axes;
   size_t num_axes;
 } ls_row_shares;
 
-// Returns the first row of a part; for part `parts` the number of rows.
+// Returns the first row of a part; for `part` = `parts` the number of rows.
 static inline int64_t ls_shares_begin(const ls_row_shares *shares, int64_t rows,
                                       int64_t part) {
   const int64_t least = rows / shares->parts, rest = rows % shares->parts;
@@ -34,16 +34,16 @@ static inline int64_t ls_shares_rows(const ls_row_shares *shares, int64_t rows,
          ls_shares_begin(shares, rows, part);
 }
 
-// Returns the rows of piece `index` of a host that reads its own rows: the
-// shares of a batch of `rows`, from part `first` on, repeated. So all hosts
-// together use `rows` in each step.
+// Returns the number of rows of piece `index` of a host that reads its own
+// rows. Pieces are the shares of a batch of `rows`, from part `first` on,
+// repeated, so that all hosts together use `rows` in each step.
 static inline int64_t ls_cyclic_rows(const ls_row_shares *shares, int64_t rows,
                                      int64_t first, int64_t index) {
   return ls_shares_rows(shares, rows, (first + index) % shares->parts);
 }
 
-// Returns the part that is value `index` of host `host`, where hosts take parts
-// in turn.
+// Returns the part of a batch that value `index` of host `host` gets, where
+// hosts take parts in turn.
 static inline size_t ls_sharded_part(size_t hosts, size_t host, size_t index) {
   return host + index * hosts;
 }
@@ -75,18 +75,17 @@ static inline int64_t ls_shares_room(const ls_row_shares *shares) {
 
 // Counts the examples of a batch: the rows of the first leaf of its features,
 // arrays or tensors.
-//   LS_INVALID_ARGUMENT  there is no leaf, it has no such dimension, or there
-//                        are more rows than fit
+//   LS_INVALID_ARGUMENT  no leaf, no such dimension, or more rows than fit
 LS_MUST_USE ls_status ls_shares_count(const ls_row_shares *shares,
                                       ls_nest features, int64_t *out_count);
 
 // Pads a nest with `count` rows per leaf: arrays, tensors (in the current
-// graph), or specs of batches of any size. Axes are those from leaf
-// `first_leaf` on. Failed if a leaf does not have these rows.
+// graph), or specs of batches of any size. The axes are those of leaves
+// `first_leaf` and later. Failed if a leaf does not have `count` rows.
 ls_nest ls_shares_pad(const ls_row_shares *shares, size_t first_leaf,
                       ls_nest values, int64_t count);
 
-// Makes a mask with 1 for rows before the padding (`marks_real`), or for
+// Makes a mask with 1 for rows of data (`marks_real`) or else for rows of
 // padding.
 ls_nest ls_shares_mask(const ls_row_shares *shares, int64_t count,
                        ls_dtype dtype, bool marks_real);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shards: makes pipelines for a host or a rank from some of a data set's
-// sources, or from a part of each batch.
+// Shards of data sets: pipelines for a host or a rank, made from some of a data
+// set's sources, or from a part of each batch.
 #include <string.h>
 
 #include "base/memory/allocator.h"
@@ -61,7 +61,8 @@ typedef struct sharding {
 
 static ls_dataset *shards_rebuild(ls_dataset *dataset, const sharding *s);
 
-// Rebuilds the inputs, and the data set if one of them has changed.
+// Shards the inputs of a data set, and makes the data set anew if an input has
+// changed.
 static ls_dataset *rebuild_inputs(ls_dataset *dataset, const sharding *s) {
   bool changed = false, failed = false;
   LS_OWN_ARRAY(dataset->allocator, ls_dataset *, inputs, dataset->num_inputs);
@@ -107,7 +108,8 @@ static bool is_batch(const ls_dataset *dataset) {
   return strcmp(dataset->kind->name, "batch") == 0;
 }
 
-// Finds the last step that makes batches, except buckets, whose sizes differ.
+// Finds the last step that makes batches. Buckets do not count, because their
+// batches differ in size.
 static const ls_dataset *last_batch(const ls_dataset *dataset) {
   if (is_batch(dataset) || strcmp(dataset->kind->name, "bucket") == 0)
     return dataset;
@@ -131,10 +133,10 @@ int64_t ls_input_batch_rows(const ls_dataset *dataset, bool *out_batched) {
 }
 
 // ---- Parts ------------------------------------------------------------------
-// Some replicas' rows of each batch of another data set. Other rows are not
-// read.
+// A data set with some replicas' rows of each batch of another data set. Other
+// rows are not read.
 typedef struct part_dataset {
-  ls_dataset base;  // Its input is the batches' input.
+  ls_dataset base;  // Has the same input as the data set of batches.
   ls_dataset *batches;
   ls_row_shares shares;
   int64_t size, first, end;
@@ -221,7 +223,7 @@ static bool has_parts(const ls_dataset *dataset) {
 ls_dataset *ls_input_part(ls_dataset *dataset, int64_t replicas, int64_t first,
                           int64_t end) {
   if (has_parts(dataset)) return make_part(dataset, replicas, first, end);
-  // Other steps may only change the order of batches.
+  // Refuses other steps, except those that only change the order of batches.
   if (dataset->num_inputs != 1 || !dataset->indexed ||
       dataset->kind->locate == NULL || dataset->kind->remake == NULL)
     return NULL;
@@ -230,8 +232,8 @@ ls_dataset *ls_input_part(ls_dataset *dataset, int64_t replicas, int64_t first,
 }
 
 // ---- Turns ------------------------------------------------------------------
-// The elements that some replicas get when all take turns. An incomplete last
-// group is left out.
+// A data set of the elements that some replicas get when all take turns. An
+// incomplete last group is left out.
 typedef struct turn_dataset {
   ls_dataset base;
   int64_t replicas, first, own;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The default strategy, in force outside all others: one replica without a
+// The default strategy, current outside all others: one replica without a
 // device, with plain values and variables.
 #include "base/memory/own.h"
 #include "base/values/nest_internal.h"

@@ -14,14 +14,14 @@
 #include "lockstep/strategy_extended.h"
 
 // ---- Place the replicas -----------------------------------------------------
-// The requested devices: names, or a type and a number.
+// The devices that were requested: names, or a type and a number.
 typedef struct placement {
   const char *const *names;
   const char *type;
   long long count;
 } placement;
 
-// Chooses the devices; without options, all of the machine's.
+// Chooses the devices; without options, all devices of the machine.
 static ls_status mirrored_choose(const ls_runtime *runtime,
                                  const ls_mirrored_options *options,
                                  placement *out) {
@@ -136,7 +136,7 @@ static ls_status set_devices(ls_strategy *strategy, const placement *place) {
   return check_workers(strategy, place);
 }
 
-// Sets the other options.
+// Sets the options other than devices.
 static ls_status set_options(ls_strategy *strategy,
                              const ls_mirrored_options *options) {
   strategy->prefetch = options->prefetch;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Calls a plain callback on every replica in the current graph: op by op in
-// eager mode, adding ops in a build graph. Merge functions run here for all
-// replicas, in cross-replica context.
+// eager mode, adding ops in a build graph. Merge functions run here, once for
+// all replicas, in cross-replica context.
 
 #include <stdio.h>
 
@@ -22,9 +22,9 @@ typedef struct replica_call {
   void *user;
   ls_nest args;   // Arguments for all replicas.
   ls_nests each;  // Arguments of each replica.
-  ls_nest rows;   // Borrowed: the argument whose rows are the examples.
+  ls_nest rows;   // The argument whose rows are the examples, borrowed.
   ls_graph *graph;
-  ls_losses losses;  // Record of the graph before the call.
+  ls_losses losses;  // The graph's record of losses before the call.
 } replica_call;
 
 // ---- A replica -------------------------------------------------------------
@@ -38,7 +38,7 @@ static void call_run_replica(void *user) {
         call->callback(call->each.items[task->replica->id], call->user);
     task->status = ls_take_nest(made, &task->result);
   }
-  // An op maker's failure is the replica's, and the root cause.
+  // If an op maker failed in the replica, its failure is the root cause.
   if (call->graph->kind == LS_GRAPH_EAGER || call->graph->error == NULL) return;
   ls_status_free(task->status);
   task->status = ls_graph_take_error(call->graph);
@@ -84,7 +84,7 @@ static ls_status call_prepare(ls_replica_task *task) {
 }
 
 // ---- Merge -----------------------------------------------------------------
-// Collects the control dependencies that any replica has entered.
+// Collects the control dependencies that the replicas' callbacks have entered.
 static ls_status join_control(const ls_rounds *call, ls_op **out_ops,
                               size_t *out_count) {
   const ls_open_scope *around = ls_context_current()->scoped.control;
@@ -128,7 +128,7 @@ static ls_status call_merge(const ls_rounds *call, ls_nest args,
   return ls_take_nest(made, out_result);
 }
 
-// Notes that a result is the same on all replicas, if it is one value or
+// Records that a result is the same on all replicas, if it is one value or
 // mirrored.
 static ls_nest note_same(ls_nest leaf, void *user) {
   ls_replica_task *task = user;
@@ -182,7 +182,7 @@ static ls_status gather_results(const ls_rounds *call, ls_nest *out_results) {
   return ls_regroup(values, call->count, NULL, out_results);
 }
 
-// Selects every replica's arguments before any callback runs.
+// Selects the arguments of all replicas before a callback runs.
 static ls_status select_args(ls_strategy *strategy, replica_call *call) {
   const size_t count = (size_t)strategy->num_replicas;
   LS_RETURN_IF_ERROR(ls_nests_init(&call->each, strategy->allocator, count));
@@ -220,7 +220,7 @@ ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
   return status;
 }
 
-// Calls a merge function for the default strategy, or a single replica, in
+// Calls a merge function for the default strategy, or for the only replica, in
 // cross-replica context.
 static ls_nest default_merge(ls_strategy *strategy, ls_merge_function function,
                              ls_nest args, void *user) {
@@ -233,8 +233,8 @@ static ls_nest default_merge(ls_strategy *strategy, ls_merge_function function,
 }
 
 // ---- In a replica ----------------------------------------------------------
-// Merges for a replica that is traced alone: it computes all values and takes
-// its part.
+// Merges for a replica that is traced on behalf of all: computes the values of
+// all replicas and takes the replica's part.
 static ls_nest merge_alone(ls_replica *replica, ls_merge_function function,
                            ls_nest args, void *user) {
   LS_OWN(ls_nest, made) =
@@ -246,7 +246,7 @@ static ls_nest merge_alone(ls_replica *replica, ls_merge_function function,
   return ls_status_is_ok(status) ? own : ls_fail(status);
 }
 
-// Pauses until all replicas get here, and merges.
+// Pauses until all replicas have made this merge call, then merges.
 static ls_nest meet_replicas(ls_replica *replica, ls_merge_function function,
                              ls_nest args, void *user) {
   const ls_status status = ls_replica_check(replica, "merge_call");
@@ -269,7 +269,8 @@ static ls_nest reduce_merge(ls_strategy *strategy, ls_nest args, void *user) {
   return ls_all_reduce_merged(strategy, *(const ls_reduce_op *)user, args);
 }
 
-// Returns the tensor made by a merge; a failed one fails where it is used.
+// Returns the tensor that a merge made. If the merge failed, the tensor is
+// failed, and so are ops that use it.
 static ls_tensor merged_tensor(ls_nest made) {
   if (made.kind == LS_KIND_TENSOR) return made.as.tensor;
   const ls_status status = ls_nest_status(made);
@@ -282,7 +283,7 @@ static ls_tensor merged_tensor(ls_nest made) {
 }
 
 ls_tensor ls_replica_table_reduce(ls_reduce_op op, ls_tensor x) {
-  // `op` is on the stack of a paused fiber; replica 0's is used.
+  // `op` is on the stack of a paused fiber. Replica 0's is used.
   return merged_tensor(
       meet_replicas(ls_replica_context(), reduce_merge, ls_leaf(x), &op));
 }
@@ -303,7 +304,7 @@ static ls_nest sum_before(ls_strategy *strategy, ls_nest rows, void *user) {
   if (items == NULL) return ls_fail(ls_out_of_memory());
   int64_t before = 0;
   for (size_t r = 0; r < count; ++r) {
-    // A number that is equal on all replicas is not distributed.
+    // A number that is the same on all replicas is not distributed.
     const ls_nest own = rows.kind == LS_KIND_DISTRIBUTED
                             ? ls_distributed_component(rows, r)
                             : rows;
@@ -313,7 +314,8 @@ static ls_nest sum_before(ls_strategy *strategy, ls_nest rows, void *user) {
   return ls_nest_distributed(LS_PER_REPLICA, items, count);
 }
 
-// A failure is reported by the next merge.
+// Sums the rows of replicas with lower ids. A failure is reported by the next
+// merge.
 static int64_t hook_rows_before(int64_t rows) {
   LS_OWN(ls_nest, made) =
       meet_replicas(ls_replica_context(), sum_before, ls_nest_i64(rows), NULL);
@@ -324,7 +326,7 @@ static ls_tensor hook_replica_id(void) {
   return ls_scalar_i64(LS_DTYPE_I32, ls_replica_number());
 }
 
-// Reduced leaves, paired with the originals.
+// The reduced leaves, each with its original.
 typedef struct reduced {
   ls_reduce_op op;
   const ls_nest *given;
@@ -340,7 +342,7 @@ static ls_nest reduced_leaf(ls_nest got, void *user) {
              : ls_nest_retain(got);
 }
 
-// Replaces a variable by its read, which gets the gradient.
+// Replaces a variable by its read, to which the gradient belongs.
 static ls_nest read_variable(ls_nest leaf, void *user) {
   (void)user;
   if (leaf.kind != LS_KIND_VARIABLE) return ls_nest_retain(leaf);
@@ -392,7 +394,8 @@ ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
                    LS_REDUCE_OP_TEXT(op));
   if (ls_replica_has_no_others(replica))
     return default_merge(replica->strategy, reduce_alone, nest, &op);
-  // A user's table is called by all replicas together.
+  // Calls the user's table by a merge call, because it reduces the values of
+  // all replicas together.
   const ls_cross_device *ops = replica->strategy->cross_device;
   return ls_context_current()->hooks != NULL || (ops != NULL && !ops->built_in)
              ? call_reduce_together(replica, op, nest)

@@ -66,8 +66,8 @@ static bool examples_holds(const ls_examples_entry *entry) {
           is_same_whole(entry->graph, ls_context_graph()));
 }
 
-// Finds the innermost entry that holds here, among those about arguments or the
-// others.
+// Finds the innermost entry that applies here: of those about arguments, or of
+// the others.
 static const ls_examples_entry *examples_find_entry(bool arguments) {
   const ls_examples_entry *entry = ls_context_current()->scoped.examples;
   while (entry != NULL &&
@@ -91,8 +91,8 @@ static bool find_parameter(ls_tensor *out_parameter) {
 }
 
 // Finds the rows of the arguments of a function, a computation or a run of one
-// replica. An enclosing function of several replicas does not count, because
-// its arguments are those of all.
+// replica. Arguments of an enclosing function do not count in several replicas,
+// because they are those of all replicas.
 static ls_nest find_argument(bool is_alone) {
   const ls_examples_entry *entry = examples_find_entry(true);
   if (entry != NULL) return entry->rows;
@@ -117,7 +117,7 @@ bool ls_examples_find(ls_tensor *out_count, bool *out_alike) {
   ls_nest rows = replica->examples;
   *out_alike = !replica->examples_differ;
   if (rows.kind == LS_KIND_NONE) {
-    // Other replicas' arguments may have other sizes.
+    // With several replicas, the arguments of others may have other sizes.
     *out_alike = replica->count == 1 && ls_context_replicas() == 1;
     rows = find_argument(*out_alike);
   }
@@ -126,7 +126,8 @@ bool ls_examples_find(ls_tensor *out_count, bool *out_alike) {
   return true;
 }
 
-// Adds no op if it returns false.
+// Finds the number of examples if replicas may differ. If it returns false, it
+// has added no op.
 bool ls_replica_examples(ls_tensor *out_count) {
   const ls_examples_entry *entry = examples_find_entry(false);
   const ls_replica *replica = ls_replica_context();

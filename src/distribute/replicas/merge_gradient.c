@@ -2,10 +2,10 @@
 //
 // Gradients through merge calls of replicas that run op by op.
 //
-// A replica's results of a merge call are recorded by an op `meeting`, with its
-// arguments as operands. For the gradient the replicas merge again: the merge
-// function's ops are differentiated once for all, from all replicas' results to
-// all their arguments.
+// A replica's results of a merge call are recorded by an op `meeting`, whose
+// operands are the replica's arguments. For the gradient the replicas merge
+// again: the merge function's ops are differentiated once for all, from all
+// replicas' results to all their arguments.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
@@ -49,7 +49,7 @@ typedef struct meeting {
   ls_op op;
 } meeting;
 
-// Limit of the outputs of an eager op.
+// Most outputs of an eager op.
 enum { MOST_RESULTS = 16 };
 
 static ls_nest place_behind(ls_nest leaf, void *user) {
@@ -65,14 +65,14 @@ static ls_nest place_behind(ls_nest leaf, void *user) {
   return ls_leaf(ls_same_is_noted(leaf.as.tensor) ? ls_same_note(made) : made);
 }
 
-// Adds the variables that the merge function reads to the arguments of all
-// replicas.
+// Adds the variables that the merge function reads to the list of all replicas'
+// arguments.
 static ls_status note_reads(const ls_rounds *rounds, tensors *all) {
   ls_graph *graph = rounds->tasks[0].graph;
   for (size_t i = graph->num_nodes; i > 0; --i) {
     const ls_node *node = graph->nodes[i - 1];
     if (node->id < rounds->merge_first) break;
-    // Unrecorded eager ops have no attributes.
+    // Eager ops that are not recorded have no attributes.
     if (node->id >= rounds->merge_end || node->type != LS_OP_READ ||
         node->num_attrs == 0)
       continue;
@@ -119,8 +119,8 @@ static ls_nest merge_gradient_part_of(ls_nest leaf, size_t replica) {
              : leaf;
 }
 
-// Returns the operand that a copy or a collective passes on, else a failed
-// tensor. Unrecorded ops have no operands.
+// Returns the operand whose value a copy or a collective passes on, else a
+// failed tensor. Ops that are not recorded have no operands.
 static ls_tensor passed_operand(ls_tensor x) {
   const ls_op op = ls_tensor_op(x);
   const ls_node *node = ls_graph_node(op.graph, op.id);
@@ -137,8 +137,8 @@ static bool merge_gradient_is_given(const walk_back *w, ls_tensor x) {
   return false;
 }
 
-// Follows copies back to a value's origin, but not past an argument, which may
-// itself be a result of an earlier merge.
+// Follows copies back to the tensor that was copied, but not past an argument,
+// which may itself be a result of an earlier merge.
 static ls_tensor origin_of(const walk_back *w, ls_tensor x) {
   while (!merge_gradient_is_given(w, x)) {
     const ls_tensor next = passed_operand(x);
@@ -149,7 +149,7 @@ static ls_tensor origin_of(const walk_back *w, ls_tensor x) {
 }
 
 // Adds a result with its gradient. A result that is the same on all replicas is
-// added once, with the sum of their gradients.
+// added once, with the sum of the replicas' gradients.
 static void merge_gradient_add_result(walk_back *w, ls_nest result,
                                       ls_nest gradient) {
   ls_allocator *allocator = ls_current_allocator();
@@ -184,8 +184,8 @@ static bool was_given_before(const walk_back *w, size_t at) {
   return false;
 }
 
-// Returns the gradients of argument `arg`, one per replica. If replicas passed
-// the same tensor, the first of them gets its gradient.
+// Returns the gradients of argument `arg`, one per replica. If several replicas
+// passed the same tensor, the first of them gets the gradient.
 static ls_nest answer_of(const walk_back *w, size_t arg) {
   ls_allocator *allocator = ls_current_allocator();
   LS_OWN_ARRAY(allocator, ls_nest, items, w->replicas);
@@ -209,7 +209,7 @@ static ls_status run_walk(const walk_back *w) {
   const ls_gradient_options options = {.grad_ys = w->grad_ys,
                                        .stop_gradients = w->xs,
                                        .num_stop_gradients = w->num_xs};
-  // Walks an eager graph from its first op on.
+  // In an eager graph the walk may reach the first op.
   return ls_gradients_walk(graph, graph->kind == LS_GRAPH_EAGER, 0, w->ys,
                            w->num_ys, w->xs, w->num_xs, &options, w->answers);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The merged parts of all_reduce and all_gather of replicas that run op by op,
-// in cross-replica context.
+// The merge functions of all_reduce and all_gather, for replicas that run op by
+// op, in cross-replica context.
 #include <ctype.h>
 
 #include "base/runtime_internal.h"
@@ -10,8 +10,8 @@
 #include "distribute/replicas/rounds.h"
 #include "lockstep/shape_rules.h"
 
-// Wraps a leaf as each replica's value; one object that all passed counts once
-// per replica.
+// Wraps a leaf as each replica's value. If all replicas passed one object, it
+// counts once per replica.
 static ls_nest of_all(const ls_strategy *strategy, ls_nest leaf) {
   if (leaf.kind == LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
   ls_allocator *allocator = strategy->allocator;
@@ -64,7 +64,8 @@ static ls_status reduce_leaves(const merged *m, ls_nest nest,
   return ls_take_nest(ls_nest_pack(nest, leaves, count), out_value);
 }
 
-// Computes a maximum or minimum, for which users' tables have no function.
+// Computes a maximum or minimum, because users' tables have no functions for
+// these.
 static ls_status reduce_extreme(const merged *m, ls_nest leaf,
                                 ls_nest *out_value) {
   LS_OWN_MEMORY(m->strategy->allocator, ls_tensor, items) = NULL;
@@ -190,7 +191,7 @@ static ls_status sharing_keep(ls_sharing *sharing, const char *name,
   return ls_ok();
 }
 
-// Checks the requested type against the shared variable's.
+// Checks that the requested type is the shared variable's.
 static ls_status sharing_check_type(const ls_variable_options *options,
                                     const ls_variable *made) {
   const ls_array *array = options->initial_array;

@@ -3,10 +3,10 @@
 // Traces a function for every replica.
 //
 // Each replica's callback runs on a fiber, in a region of its own. If the
-// region equals replica 0's, it is dropped and its handles refer to replica
-// 0's. So R traces cost one graph, R small stubs and, one after another, one
-// stack; with merge calls they need R stacks, and the recorded ops until the
-// regions are compared.
+// region equals replica 0's, it is dropped and its handles refer to replica 0's
+// region. R traces then cost one graph, R small stubs and, one after another,
+// one stack. With merge calls they cost R stacks, and the ops of all regions
+// until the regions are compared.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -21,7 +21,7 @@ typedef struct tracing {
   ls_graph *graph;  // Graph of the function.
   const ls_function_options *function;
   ls_nest args;
-  // Types of one replica's components, one per split argument.
+  // Types of the split arguments in one replica.
   ls_type *split_types;
   ls_tensor *split;  // [split argument][replica]
   size_t num_split;
@@ -41,7 +41,7 @@ static ls_nest select_component(ls_nest leaf, void *user) {
       (ls_tensor){s->region, s->region->parameters[s->next_split++]});
 }
 
-// Notes the rows of the first argument that has any.
+// Records the first argument that has rows as the replica's examples.
 static void note_examples(const tracing *all, ls_replica_task *task) {
   for (size_t s = 0; s < all->num_split; ++s) {
     const ls_shape shape = all->split_types[s].shape;
@@ -90,7 +90,8 @@ static ls_status prepare_replica(ls_replica_task *task) {
     all->first = task->graph;
     return ls_ok();
   }
-  // The graph keeps a stub for handles that the callback has kept.
+  // The graph keeps the region as a stub, for handles that the callback has
+  // kept.
   if (ls_graph_keep_stub(all->graph, task->graph)) return ls_ok();
   ls_graph_free(task->graph);
   return ls_out_of_memory();
@@ -149,7 +150,8 @@ static ls_status replicas_add_op(tracing *all, ls_op *out_op) {
   return ls_ok();
 }
 
-// State of joining the replicas' results: a PerReplica for each tensor.
+// State of joining the replicas' results to one nest: each tensor becomes a
+// PerReplica.
 typedef struct gathering {
   ls_op op;
   ls_allocator *allocator;
@@ -158,7 +160,8 @@ typedef struct gathering {
 
 static ls_nest replicas_gather_leaf(ls_nest leaf, void *user) {
   gathering *g = user;
-  // The op contains all replicas' ops.
+  // An op in the result becomes the replicate op, which contains all replicas'
+  // ops.
   if (leaf.kind == LS_KIND_OP) return ls_nest_op(g->op);
   if (leaf.kind != LS_KIND_TENSOR) return ls_nest_retain(leaf);
   LS_OWN_ARRAY(g->allocator, ls_nest, items, g->replicas);
@@ -216,8 +219,8 @@ static ls_status note_splits(tracing *all) {
   return ls_nest_status(noted);
 }
 
-// Traces a single replica: there is nothing to join, so its ops go directly
-// into the function's graph, or the graph being built.
+// Traces the only replica. There is nothing to join, so that its ops are added
+// to the function's graph, or the graph being built.
 static ls_status trace_one(tracing *all, ls_nest *out_result);
 
 static ls_status trace_all(tracing *all, ls_nest *out_result) {
@@ -259,7 +262,7 @@ static ls_status call_here(const tracing *all, ls_nest args,
                            ls_nest *out_result) {
   ls_status status =
       ls_take_nest(all->function->call(args, all->function->user), out_result);
-  // An op maker's failure is the root cause.
+  // If an op maker has failed, its failure is the root cause.
   if (all->graph->error == NULL) return status;
   ls_status_free(status);
   ls_nest_release(*out_result);

@@ -52,12 +52,13 @@ static void deinit_task(ls_replica_task *task) {
   ls_status_free(task->status);
 }
 
-// Returns the failure that ended the run, for a replica's merge call.
+// Returns the failure that ended the run, as the result of a replica's merge
+// call.
 static ls_nest stop_nest(const ls_rounds *rounds) {
   return ls_fail(ls_status_clone(rounds->cause));
 }
 
-// Ends all started replicas by making their merge calls fail.
+// Ends all replicas that have started, by making their merge calls fail.
 static void stop(ls_rounds *rounds, ls_status cause) {
   rounds->cause = cause;
   for (size_t r = 0; r < rounds->count; ++r) {
@@ -81,9 +82,9 @@ static ls_status end_task(ls_replica_task *task) {
   return ls_status_annotate(status, "on replica %d", task->replica->id);
 }
 
-// Resumes a replica with its own record of losses, because others use the same
-// graph. Each replica counts the same random streams; its id makes its draws
-// different.
+// Resumes a replica with its own record of losses, because other replicas use
+// the same graph. The numbers of random streams are the same in each replica;
+// the replica's id makes the draws different.
 static ls_status rounds_resume(ls_replica_task *task) {
   ls_rounds *rounds = task->rounds;
   ls_graph *graph = task->graph, *whole = ls_graph_whole(graph);
@@ -99,7 +100,7 @@ static ls_status rounds_resume(ls_replica_task *task) {
   return status;
 }
 
-// Runs every replica to its next merge call, or to its end.
+// Runs every replica up to its next merge call, or its end.
 static ls_status run_round(ls_rounds *rounds, bool *out_done) {
   size_t done = 0;
   for (size_t r = 0; r < rounds->count; ++r) {
@@ -121,7 +122,7 @@ static ls_status run_round(ls_rounds *rounds, bool *out_done) {
   return ls_ok();
 }
 
-// Checks the arguments of a merge call: a failed nest fails the replica.
+// Checks the arguments of a merge call. A failed nest makes the replica fail.
 static ls_status check_merge_args(const ls_rounds *rounds) {
   for (size_t r = 0; r < rounds->count; ++r)
     if (ls_nest_is_failed(rounds->tasks[r].merge_args))

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs replicas in rounds: each is a fiber that runs until it pauses in a merge
-// call or ends. When all have paused they are merged, and all continue. When
-// one fails, the merge calls of the others fail and they return by themselves:
-// the library never unwinds a user's frames.
+// Runs replicas in rounds: each replica is a fiber that runs until it pauses in
+// a merge call or ends. When all replicas have paused, their merge function is
+// called, and all continue. When a replica fails, the merge calls of the others
+// fail and their callbacks return by themselves: the library never unwinds a
+// user's frames.
 #ifndef LS_DISTRIBUTE_REPLICAS_ROUNDS_H_
 #define LS_DISTRIBUTE_REPLICAS_ROUNDS_H_
 
@@ -13,16 +14,15 @@
 #include "runtime/eager/eager.h"
 
 // ---- Sharing ---------------------------------------------------------------
-// Replica 0 makes the replicas' variables; the others get the same ones,
-// matched by name without uniquifying numbers, in order of creation.
-//
-// The variables that replica 0 made in one run of all replicas.
+// The variables that replica 0 made in one run of all replicas. The other
+// replicas get the same variables, matched by name without the numbers that
+// make names unique, in order of creation.
 typedef struct ls_sharing {
   ls_strategy *strategy;
   ls_map made;  // Canonical name -> list of variables.
 } ls_sharing;
 
-// Requests of one replica.
+// The requests for variables of one replica.
 typedef struct ls_shared_requests {
   ls_sharing *sharing;
   int32_t replica;
@@ -32,21 +32,21 @@ typedef struct ls_shared_requests {
 void ls_sharing_init(ls_sharing *sharing, ls_strategy *strategy);
 void ls_sharing_deinit(ls_sharing *sharing);
 void ls_shared_requests_deinit(ls_shared_requests *requests);
-// Creator to put in force in a replica; `user` is its requests.
+// The creator of variables in a replica; `user` is the replica's requests.
 ls_status ls_sharing_create(const ls_creator *next,
                             const ls_variable_options *options, void *user,
                             ls_variable **out_variable);
-// Removes numbers of unique names: writes "foo_1/bar_1/baz" as "foo/bar/baz",
-// "foo_1" as "foo". `out` is as large as the name with its zero.
+// Removes numbers that make names unique: writes "foo_1/bar_1/baz" as
+// "foo/bar/baz", "foo_1" as "foo". `out` has room for the name with its zero.
 void ls_canonical_variable_name(const char *name, char *out);
 
 typedef struct ls_rounds ls_rounds;
 
-// One replica.
+// A replica in a run of all replicas.
 typedef struct ls_replica_task {
   ls_rounds *rounds;
   ls_replica *replica;
-  ls_graph *graph;  // Graph for its callback's ops.
+  ls_graph *graph;  // Graph to which its callback adds ops.
   ls_context context;
   ls_distribution entry;
   ls_creator_entry creator;
@@ -55,38 +55,38 @@ typedef struct ls_replica_task {
   ls_fiber *fiber;
   ls_nest result;
   ls_status status;
-  void *own;         // For the caller.
+  void *own;         // Data of the code that started the run.
   ls_losses losses;  // Record of `graph` while this replica runs.
-  // Set while it waits in a merge call.
+  // The merge call in which the replica waits.
   ls_merge_function merge;
   ls_nest merge_args, merged;
   void *merge_user;
 } ls_replica_task;
 
 // A run of all replicas. `call` runs on a task's fiber, and leaves its result
-// or failure in the task. Functions may be NULL.
+// or failure in the task. The other functions may be NULL.
 struct ls_rounds {
   ls_strategy *strategy;
-  // Graph in which the replica contexts hold; NULL: eager.
+  // Graph in which the replica contexts apply; NULL: eager mode.
   const ls_graph *around;
   ls_fiber_function call;  // Called with the task.
   const ls_replica_hooks *hooks;
   ls_status (*prepare)(ls_replica_task *task);
   // Called when a task has ended without failure.
   ls_status (*end)(ls_replica_task *task);
-  // Called when all tasks wait; sets each `merged`.
+  // Called when all tasks wait in a merge call; sets `merged` in each task.
   ls_status (*merge)(ls_rounds *rounds);
   void *user;
-  // Set by ls_rounds_run.
+  // Fields set by ls_rounds_run.
   ls_replica_task *tasks;
   ls_replica *replicas;
   size_t count;
   ls_sharing sharing;  // Shared variables made by the replicas.
-  // Random streams at the start of a round, and the largest number after a
-  // replica's turn.
+  // Number of random streams at the start of a round, and the largest number
+  // after a replica's turn.
   uint32_t first_random, most_random;
-  ls_status cause;  // Root cause while the others end; borrowed.
-  // Ids of the last merge's ops, from `merge_first` up to `merge_end`
+  ls_status cause;  // Root cause, while other replicas end; borrowed.
+  // The ops of the last merge have ids from `merge_first` up to `merge_end`
   // (exclusive), if they are in the replicas' graph.
   uint64_t merge_first, merge_end;
 };
@@ -100,23 +100,23 @@ LS_OWNED_STRUCT(ls_rounds, ls_rounds_deinit)
 ls_nest ls_rounds_merge_call(ls_replica_task *task, ls_merge_function function,
                              ls_nest args, void *user);
 
-// Merges traced replicas that wait in a merge call: traces replica 0's function
-// once, in cross-replica context, and adds a merge op with this body to each
+// Implements merge calls of traced replicas: traces replica 0's function once,
+// in cross-replica context, and adds a merge op with this body to each
 // replica's graph.
 ls_status ls_trace_merge(ls_rounds *rounds);
 
 // ---- Merges -----------------------------------------------------------------
-// ls_merge_meeting makes the result `made` (taken over) of the last merge call
-// pass gradients to a replica's `args`; the other function computes these
-// gradients (merge_gradient.c).
+// Makes the result `made` (taken over) of the last merge call pass gradients to
+// a replica's `args`. ls_merge_gradient computes these gradients.
 ls_nest ls_merge_meeting(const ls_rounds *rounds, ls_nest args, ls_nest made);
 ls_status ls_merge_gradient(const ls_tensor *given, size_t num_given,
                             const ls_tensor *got, const ls_tensor *gradients,
                             size_t num_got, ls_tensor *out_gradients);
-// All-reduces op by op with the strategy's table.
+// All-reduces with the strategy's table, in replicas that run op by op.
 ls_tensor ls_replica_table_reduce(ls_reduce_op op, ls_tensor x);
 // Make the merged parts of all_reduce and all_gather (merged.c). Each leaf is
-// one value per replica; one object that all passed counts once per replica.
+// one value per replica; if all replicas passed one object, it counts once per
+// replica.
 ls_nest ls_all_reduce_merged(ls_strategy *strategy, ls_reduce_op op,
                              ls_nest args);
 ls_nest ls_all_gather_merged(ls_strategy *strategy, int axis, ls_nest args);
@@ -133,11 +133,12 @@ ls_nest ls_all_gather_merged(ls_strategy *strategy, int axis, ls_nest args);
 // replicated computation.
 bool ls_examples_find(ls_tensor *out_count, bool *out_alike);
 
-// Returns the first leaf of a run's arguments with rows that has a part for
-// each replica (with one replica: that has rows), borrowed, or none.
+// Returns the first leaf of a run's arguments that has rows and a part for each
+// replica, borrowed, or none. With one replica the leaf needs no parts.
 ls_nest ls_examples_argument(const ls_strategy *strategy, ls_nest args);
 
-// Returns dimension 0 of a component, -1 if there is none or it is not known.
+// Returns the size of dimension 0 of a component; -1 if it has none or the size
+// is not known.
 int64_t ls_rows_of(ls_nest value, size_t index);
 
 #endif  // LS_DISTRIBUTE_REPLICAS_ROUNDS_H_

@@ -22,7 +22,7 @@ static ls_status call_mirrored(const ls_tracer *tracer,
                           out_result);
 }
 
-// Walks instead of using a map, to need no memory.
+// Checks nested values by walking, without a map, so that it needs no memory.
 static ls_status check_components(const ls_strategy *strategy, ls_nest nest) {
   for (size_t i = 0; i < ls_nest_count(nest); ++i)
     LS_RETURN_IF_ERROR(check_components(strategy, ls_nest_item(nest, i)));
@@ -46,7 +46,7 @@ static ls_status run_traced(ls_strategy *strategy, ls_function *function,
   return ls_function_call_by(function, &tracer, args, results);
 }
 
-// Refuses GPUs: they are names only until there is a back end for them.
+// Refuses GPUs: their names are known, but there is no back end for them.
 static ls_status check_devices(const ls_strategy *strategy) {
   if (strategy->no_cpu == NULL) return ls_ok();
   const ls_graph *graph = ls_graph_current();
@@ -63,9 +63,9 @@ static ls_status check_devices(const ls_strategy *strategy) {
   return ls_ok();
 }
 
-// Other ranks fail alike if the common arguments are wrong, and reach the end
-// of data at the same step. A rank's own problems (memory, a file) must be
-// reported to them.
+// Tells other ranks only about this rank's own problems (memory, a file). Wrong
+// common arguments make all ranks fail, and the end of the data comes at the
+// same step in all.
 void ls_strategy_tell_ranks(const ls_strategy *strategy, ls_status status) {
   const ls_code code = ls_status_code(status);
   if (strategy->num_replicas == 1 || code == LS_OK ||
@@ -79,14 +79,14 @@ void ls_strategy_tell_ranks(const ls_strategy *strategy, ls_status status) {
 ls_status ls_mirrored_run(ls_strategy *strategy, ls_crossing *crossing,
                           const ls_run_request *request, ls_nest *results) {
   const ls_callable callable = request->callable;
-  (void)crossing;  // Replicas run inside the crossing.
+  (void)crossing;  // The caller has entered the cross-replica context.
   return callable.traced != NULL
              ? run_traced(strategy, callable.traced, request->args, results)
              : ls_replicas_call(strategy, callable.plain, request->args,
                                 callable.user, results);
 }
 
-// Finds the callable of an object, which is run instead.
+// Finds the callable of an object, which is run in place of the object.
 static ls_status run_find_entry(ls_callable *callable) {
   ls_object *object = callable->object;
   if (object == NULL) return ls_ok();
@@ -115,7 +115,7 @@ static ls_status run_bound(ls_strategy *strategy, const ls_run_request *request,
                            ls_nest *results) {
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "run"));
-  // A traced function reuses the results of the last call, a plain callback
+  // A traced function reuses the results of its previous call; a plain callback
   // makes new ones.
   const bool plain = request->callable.traced == NULL;
   ls_nest made = ls_none();

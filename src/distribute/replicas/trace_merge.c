@@ -3,9 +3,9 @@
 // Merge calls of traced replicas.
 //
 // The body has R parameters for each argument, one for each replica's value.
-// Results of the function leave the body as one value for all, or R values.
-// Replica 0's merge op has the body, and those of other replicas have stubs
-// that refer to it.
+// Results of the function leave the body as one value for all, or R values. The
+// merge op of replica 0 has the body; the merge ops of other replicas have
+// stubs that refer to the body.
 #include "base/values/nest_builder.h"
 #include "distribute/replicas/rounds.h"
 
@@ -14,8 +14,8 @@
 #include "graph/copy.h"
 #include "graph/region.h"
 
-// A control input of a merge: an op of the replicas, by its position in each
-// region, or an op of an enclosing graph.
+// A control input of a merge: an op of the replicas, found by its position in
+// each region, or an op of an enclosing graph.
 typedef struct waited {
   ls_op op;
   size_t at;
@@ -28,7 +28,8 @@ typedef struct merging {
   ls_graph *body;
   uint64_t *refs;  // [replica][argument]: refs in the replicas' graphs.
   size_t num_args;
-  // Results of the body: R refs for each value that differs, then the others.
+  // Results of the body: R refs for each value that differs between replicas,
+  // then the values that are the same.
   uint64_t *gathered, *uniform;
   size_t num_gathered, num_uniform;  // Numbers of refs.
   size_t gathered_capacity, uniform_capacity;
@@ -73,7 +74,7 @@ static ls_status note_values(merging *m, size_t replica, size_t *out_count) {
   const ls_status status = ls_nest_status(noted);
   ls_nest_release(noted);
   *out_count = a.count;
-  // An op maker's failure is the root cause.
+  // If an op maker failed, its failure is the root cause.
   if (a.task->graph->error == NULL) return status;
   ls_status_free(status);
   return ls_status_annotate(ls_graph_take_error(a.task->graph),
@@ -141,7 +142,7 @@ static ls_status trace_merge_push(const merging *m, uint64_t **refs,
 // How a leaf of the result is returned.
 typedef enum way { AS_IT_IS, FOR_ALL, FOR_EACH } way;
 
-// Follows copies to the original value.
+// Follows copies back to the value that was copied.
 static ls_tensor origin_of(ls_tensor x) {
   for (const ls_node *node = ls_graph_node_of(x.graph, x.ref);
        node != NULL && node->type == LS_OP_IDENTITY;
@@ -158,8 +159,8 @@ static way trace_merge_way_of(ls_nest leaf) {
     if (ls_distributed_component(leaf, r).kind != LS_KIND_TENSOR)
       return AS_IT_IS;
   if (ls_distributed_kind_of(leaf) != LS_MIRRORED) return FOR_EACH;
-  // Mirrored components are usually copies of one value; an update's results
-  // are not, because each replica's is read from its own component.
+  // Mirrored components are usually copies of one value. Results of an update
+  // are not, because each replica's result is read from its own component.
   const ls_tensor first =
       origin_of(ls_distributed_component(leaf, 0).as.tensor);
   for (size_t r = 1; r < count; ++r)
@@ -192,8 +193,9 @@ static ls_nest note_result(ls_nest leaf, void *user) {
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
-// Also returns values that cannot be computed again, mainly reads of variables,
-// because gradients need them; without a gradient they are dropped.
+// Lists further values of the body as results: those that cannot be computed
+// again, mainly reads of variables, because gradients need them. Without a
+// gradient they are dropped later.
 static ls_status note_once(merging *m) {
   const size_t given = m->num_gathered + m->num_uniform;
   for (size_t i = 0; given > 0 && i < m->body->num_nodes; ++i) {
@@ -275,8 +277,8 @@ static ls_status body_for(const merging *m, size_t replica,
   return ls_ok();
 }
 
-// Returns a control input for a replica: the op at that position of its region,
-// if it is not an outer one.
+// Returns the control input for a replica: the op at its position in the
+// replica's region, or the op of an enclosing graph.
 static ls_op control_of(const merging *m, const waited *w, size_t replica) {
   ls_graph *graph = m->rounds->tasks[replica].graph;
   if (w->op.id != 0) return w->op;
@@ -298,8 +300,8 @@ static ls_status add_control(merging *m, const ls_graph *graph, ls_op op) {
   return ls_ok();
 }
 
-// Collects the control dependencies that any replica has entered: the merge
-// waits for all of them.
+// Collects the control dependencies of all replicas: the merge waits for each
+// of them.
 static ls_status join_control(merging *m) {
   for (size_t r = 0; r < m->replicas; ++r) {
     const ls_replica_task *task = &m->rounds->tasks[r];

@@ -60,7 +60,7 @@ static void add_once(ls_device_set *set, const char *name) {
     strcpy(set->names[set->count++].text, name);
 }
 
-// Removes duplicates, because components may share a host.
+// Removes duplicate devices: components may share a host.
 static void keep_once(ls_device_set *set) {
   const size_t count = set->count;
   set->count = 0;
@@ -88,7 +88,7 @@ static ls_nest component_at(ls_nest value, size_t index) {
              : ls_distributed_component(value, index);
 }
 
-// Returns the device of a leaf; that of slices is their values'.
+// Returns the device of a leaf; for slices, the device of their values.
 static const char *destinations_device_of(ls_nest leaf) {
   ls_slices_parts parts;
   if (leaf.kind != LS_KIND_SLICES) return ls_leaf_device(leaf);
@@ -110,15 +110,15 @@ static ls_status device_of_component(ls_nest value, size_t index,
                            : ls_device_canonical(device, NULL, out_name);
 }
 
-// Returns the current strategy, if it has devices.
+// Returns the current strategy if it has devices, else NULL.
 static const ls_strategy *strategy_here(void) {
   const ls_distribution *entry = ls_distribution_current();
   return entry != NULL && entry->strategy->kind->distributes ? entry->strategy
                                                              : NULL;
 }
 
-// Sets missing devices to those of the replicas, if there is a component for
-// each.
+// Sets unknown devices to those of the replicas, if there is one component per
+// replica.
 static void place_by_position(ls_device_set *devices) {
   const ls_strategy *strategy = strategy_here();
   if (strategy == NULL || devices->count != (size_t)strategy->num_replicas)
@@ -129,9 +129,9 @@ static void place_by_position(ls_device_set *devices) {
     strcpy(devices->names[i].text, ls_strategy_device(strategy, (int32_t)i));
 }
 
-// Sorts components by replica, if all replicas are known. Uses insertion sort,
-// because they are nearly always sorted. Components on hosts shared by several
-// replicas stay in order.
+// Sorts components by replica, if all replicas are known. The insertion sort is
+// fast, because components are nearly always sorted. Components on a host that
+// several replicas share stay in order.
 static void order_by_replica(ls_components *parts) {
   const ls_strategy *strategy = strategy_here();
   const size_t count = parts->devices.count;
@@ -205,7 +205,7 @@ static ls_status add_named(ls_device_set *set, const char *name) {
   return ls_ok();
 }
 
-// Adds a strategy's devices, which are canonical and distinct.
+// Adds the devices of a strategy, which are canonical and distinct.
 static ls_status add_replicas(ls_device_set *set, const ls_strategy *strategy) {
   const size_t count = (size_t)strategy->num_replicas;
   LS_RETURN_IF_ERROR(destinations_make_room(set, count));
@@ -215,8 +215,8 @@ static ls_status add_replicas(ls_device_set *set, const ls_strategy *strategy) {
   return ls_ok();
 }
 
-// Adds the devices of a value, each once, in the value's order, which is that
-// of the results.
+// Adds the devices of a value, each once, in the value's order. Results have
+// the same order.
 static ls_status add_devices_of(ls_device_set *set, ls_nest value) {
   const size_t count = is_whole(value) ? 1 : num_components(value);
   LS_RETURN_IF_ERROR(destinations_make_room(set, count));
@@ -274,7 +274,7 @@ ls_status ls_destination_set(ls_destinations where, ls_nest value,
 }
 
 // ---- Fetch -----------------------------------------------------------------
-// Fetch: moves a value from one device to another.
+// Fetches a value: moves it from one device to another.
 
 // Finds the value to fetch, and the device on which `fn` runs.
 static ls_status fetch_source(ls_strategy *strategy, ls_nest value,
@@ -299,7 +299,7 @@ static ls_status fetch_source(ls_strategy *strategy, ls_nest value,
        ++i)
     strcpy(out_device->text, ls_strategy_device(strategy, i));
   if (!ls_distributed_is_on(value, out_device->text))
-    strcpy(out_device->text, destination);  // For the error message.
+    strcpy(out_device->text, destination);  // Used in the error message.
   return ls_distributed_get(value, out_device->text, out_source);
 }
 

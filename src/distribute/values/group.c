@@ -39,12 +39,13 @@ static ls_op group_each(device_op *items, size_t count, ls_op *ops,
     ls_op group = {0};
     {
       LS_DEVICE_SCOPE(items[i].device[0] != '\0' ? items[i].device : NULL);
-      for (size_t at = i; at < end;) {  // More ops than fit make a chain.
+      for (size_t at = i; at < end;) {
+        // If there are more ops than fit, the no-ops form a chain.
         size_t n = 0;
         if (group.id != 0) of_device[n++] = group;
         while (n < LS_COUNT_OF(of_device) && at < end)
           of_device[n++] = items[at++].op;
-        // Gives the name to the op that runs last.
+        // The op that runs last gets the name.
         const bool is_last = i == 0 && at == count;
         group = ls_group(of_device, n, is_last ? name : NULL);
       }
@@ -102,7 +103,7 @@ ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
 }
 
 // ---- Index values ----------------------------------------------------------
-// Values made with a component for each replica.
+// Makes values with a component for each replica.
 
 ls_status ls_strategy_worker_device_index(ls_strategy *strategy,
                                           ls_nest *out_index) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Regroups the nests of all replicas by walking them together; replica 0's
-// structure leads.
+// Regroups the nests of all replicas: walks them together, and gives the result
+// replica 0's structure.
 #include "lockstep/regroup.h"
 
 #include <stdio.h>
@@ -126,7 +126,7 @@ static ls_nest check_nodes(const regrouping *how, const ls_nest *values) {
   return ls_none();
 }
 
-// Makes a node like replica 0's, with its tag, names and order.
+// Makes a nest like replica 0's: with the same tag, names and order.
 static ls_nest like_first(const regrouping *how, ls_nest first,
                           const ls_nest *items) {
   const size_t count = ls_nest_count(first);

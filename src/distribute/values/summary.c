@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Summaries are host calls. While replicas run op by op, only replica 0 makes
-// them; in a trace all replicas have the same ops, and the call checks which
-// replica it is.
+// Summaries. A summary is a host call. While replicas run op by op, only
+// replica 0 makes summaries; in a trace all replicas have the same ops, and the
+// call does nothing in other replicas.
 #include "distribute/values/values.h"
 
 #include <stdio.h>
@@ -86,7 +86,7 @@ static void destroy_summary(ls_object *object) {
   ls_release(s->allocator, s);
 }
 
-// Returns true: summaries of other replicas are the same as replica 0's.
+// Returns true if the ops of two replicas are the same summary.
 static bool same_summary(const ls_object *a, const ls_object *b) {
   const summary *x = (const summary *)a, *y = (const summary *)b;
   return x->writer == y->writer && strcmp(x->tag, y->tag) == 0;
@@ -95,8 +95,8 @@ static bool same_summary(const ls_object *a, const ls_object *b) {
 static const ls_object_type summary_type = {
     .name = "summary", .destroy = destroy_summary, .equal = same_summary};
 
-// Returns true unless the call has replica 0's value. A call for all replicas
-// has it first.
+// Returns true unless the call has the value of replica 0. A call for all
+// replicas has that value first.
 static bool is_not_due(const ls_host_call *call) {
   const ls_summary_writer *writer = ((const summary *)call->state)->writer;
   return call->replica != 0 ||

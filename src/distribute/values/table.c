@@ -23,7 +23,7 @@ struct ls_table {
   ls_array *values, *missing;  // NULL: none.
   ls_dtype keys;
   ls_map places;  // From a key's bytes to its value's index + 1.
-  // With a table per host: the tables, and their hosts' names.
+  // Set if each host has a table: the tables, and the hosts' names.
   ls_table **tables;
   char **hosts;
   size_t num_hosts;

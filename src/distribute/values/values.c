@@ -57,8 +57,8 @@ bool ls_device_serves(const char *name, const char *device) {
          strcmp(name + length, "/device:CPU:0") == 0;
 }
 
-// Returns true if component i is replica i's for all i: it is on the replica's
-// device or host, or on no known device.
+// Returns true if, for all i, component i is on the device or host of replica
+// i, or on no known device.
 static bool lies_in_order(const ls_strategy *strategy, ls_nest leaf) {
   const size_t count = values_count_of(leaf);
   if (strategy == NULL || strategy->devices == NULL ||
@@ -75,8 +75,8 @@ static bool lies_in_order(const ls_strategy *strategy, ls_nest leaf) {
   return true;
 }
 
-// Finds the component on a canonical device, or returns the number of
-// components. Checks the position of the device's replica first, because
+// Finds the component on a canonical device; else returns the number of
+// components. The position of the device's replica is tried first, because
 // several components may be on one host.
 static size_t find_on(const ls_strategy *strategy, ls_nest leaf,
                       const char *device) {
@@ -97,8 +97,8 @@ static const ls_strategy *strategy_here(void) {
   return entry == NULL ? NULL : entry->strategy;
 }
 
-// Returns the device at which to look a value up: the replica's, the update's
-// or the scope's; "" if there is none.
+// Returns the device by which a value is looked up: that of the replica, of the
+// update or of the scope; "" if there is none.
 static const char *device_here(void) {
   const ls_distribution *entry = ls_distribution_current();
   if (entry != NULL && entry->replica != NULL &&
@@ -125,8 +125,8 @@ static ls_status no_component(ls_nest leaf, const char *device) {
                              device, has, here);
 }
 
-// Refuses a captured value in a trace for all replicas, where no component is
-// the replica's own.
+// Refuses a captured value in a trace on behalf of all replicas, where no
+// component is the replica's own.
 static ls_status check_captured(const ls_replica *replica, ls_nest leaf) {
   if (replica->device_of_all == NULL || ls_distributed_count(leaf) < 2 ||
       ls_distributed_kind_of(leaf) == LS_MIRRORED)
@@ -297,7 +297,7 @@ typedef struct selecting {
   int32_t id;
 } selecting;
 
-// Finds the component on the replica's device, trying the replica's position
+// Finds the component on the replica's device; tries the replica's position
 // first.
 static size_t find_of_replica(ls_nest leaf, const selecting *s) {
   const char *device = ls_strategy_device(s->strategy, s->id);
@@ -313,7 +313,7 @@ static ls_nest select_for(ls_nest leaf, void *user) {
   if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
   const char *device = ls_strategy_device(s->strategy, s->id);
   const size_t count = ls_distributed_count(leaf);
-  // Uses explicit devices if there are any, else the position.
+  // Uses the devices of components if they have any, else their positions.
   if (count > 0 && ls_distributed_device(leaf, 0)[0] != '\0') {
     const size_t index = find_of_replica(leaf, s);
     if (index == count) return ls_fail(no_component(leaf, device));
@@ -342,7 +342,7 @@ typedef struct placed {
   ls_nest component;  // Borrowed.
   ls_device_name device;
   size_t position;
-  size_t replica;  // Replica of the device, filled in by order_as.
+  size_t replica;  // Replica of the device, set by order_as.
 } placed;
 
 static int by_device(const void *a, const void *b) {
@@ -357,7 +357,8 @@ static int by_replica(const void *a, const void *b) {
   return (x->replica > y->replica) - (x->replica < y->replica);
 }
 
-// Sorts by the strategy's replicas, if its devices are exactly these.
+// Sorts the components by the strategy's replicas, if they are on exactly the
+// strategy's devices.
 static bool order_as(const ls_strategy *strategy, placed *items, size_t count) {
   if (count != (size_t)strategy->num_replicas || !strategy->kind->distributes)
     return false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Distributed values: where their components are, and which is a replica's.
+// Distributed values: the devices of their components, and a replica's
+// component.
 #ifndef LS_DISTRIBUTE_VALUES_VALUES_H_
 #define LS_DISTRIBUTE_VALUES_VALUES_H_
 
@@ -10,7 +11,7 @@
 #include "lockstep/object.h"
 #include "lockstep/summary.h"
 
-// Returns the device that a leaf names, "" if none.
+// Returns the device that a leaf names; "" if it names none.
 const char *ls_leaf_device(ls_nest leaf);
 // Finds the canonical device of a component of a distributed value.
 ls_status ls_component_device(ls_nest value, size_t index,
@@ -19,9 +20,9 @@ ls_status ls_component_device(ls_nest value, size_t index,
 // its host's CPU. The names are canonical.
 bool ls_device_serves(const char *name, const char *device);
 
-// Selects replica `id`'s part of arguments: component `id`, or the one that
-// names its device.
-//   LS_INVALID_ARGUMENT  there is none: names the device
+// Selects replica `id`'s part of arguments: component `id`, or the component on
+// the replica's device.
+//   LS_INVALID_ARGUMENT  no such component: names the device
 ls_status ls_select_for(const ls_strategy *strategy, int32_t id, ls_nest args,
                         ls_nest *out_args);
 
@@ -29,9 +30,9 @@ ls_status ls_select_for(const ls_strategy *strategy, int32_t id, ls_nest args,
 // means the replica's own.
 bool ls_variable_is_replicated(const ls_variable *variable);
 
-// Makes one op that runs after all of these: a no-op for each of their devices,
-// in sorted order, and one after those; with one device only that. Default name
-// "group_deps".
+// Makes one op that runs after all of `ops`: a no-op on each of their devices,
+// in sorted order, and then one that waits for these; with a single device,
+// just one no-op. Default name "group_deps".
 ls_op ls_group_by_device(const ls_op *ops, size_t count, const char *name);
 
 // ---- Devices of values and destinations (destinations.c) -------------------
@@ -44,9 +45,10 @@ typedef struct ls_device_set {
 
 void ls_device_set_deinit(ls_device_set *set);
 LS_OWNED_STRUCT(ls_device_set, ls_device_set_deinit)
-// Returns true if two sets have the same names, in any order.
+// Returns true if two sets have the same names; the order does not matter.
 bool ls_device_set_match(const ls_device_set *a, const ls_device_set *b);
-// Returns the position of a name, or the number of names.
+// Returns the position of a name in the set; the number of names if it is
+// missing.
 size_t ls_device_set_find(const ls_device_set *set, const char *name);
 bool ls_device_set_has_cpu(const ls_device_set *set);
 // Writes the names separated by commas, cut to `size`; returns `buffer`.
@@ -54,11 +56,11 @@ const char *ls_device_set_print(const ls_device_set *set, char *buffer,
                                 size_t size);
 
 // The components of a value, borrowed: in order of replica ids if the current
-// strategy knows their devices, else as stored. A tensor, or anything else
-// without components, counts as one.
+// strategy knows their devices, else in stored order. A leaf without
+// components, such as a tensor, counts as one component.
 typedef struct ls_components {
   ls_nest *items;
-  ls_device_set devices;  // Empty names: not known.
+  ls_device_set devices;  // One per component; an empty name: not known.
 } ls_components;
 
 ls_status ls_components_init(ls_components *parts, ls_nest value);
@@ -67,7 +69,8 @@ LS_OWNED_STRUCT(ls_components, ls_components_deinit)
 
 // Returns true if a destination is empty.
 bool ls_destinations_is_none(ls_destinations where);
-// Finds the devices of a destination; of an empty one those of `value`.
+// Finds the devices of a destination; if the destination is empty, those of
+// `value`.
 //   LS_INVALID_ARGUMENT  names `destinations`
 ls_status ls_destination_set(ls_destinations where, ls_nest value,
                              ls_device_set *out_set);
@@ -75,12 +78,12 @@ ls_status ls_destination_set(ls_destinations where, ls_nest value,
 // ---- Summaries -------------------------------------------------------------
 // Summary writers, private part: for ops and writers of the layers above.
 
-// A kind of writer: what it does besides recording.
+// A kind of summary writer: its functions besides recording.
 typedef struct ls_summary_writer_kind {
   const char *name;
-  ls_status (*ready)(void *user);  // Reports if it takes records now.
+  ls_status (*ready)(void *user);  // Returns OK if it can record now.
   void (*destroy)(void *user);
-  // Called instead of making an ls_summary op; fails, or returns OK to leave
+  // Called in place of making an ls_summary op; fails, or returns OK to leave
   // the summary out. NULL: ops are made.
   ls_status (*instead)(void *user, const char *tag);
 } ls_summary_writer_kind;
@@ -88,7 +91,7 @@ typedef struct ls_summary_writer_kind {
 struct ls_summary_writer {
   ls_object object;
   ls_allocator *allocator;
-  const ls_summary_writer_kind *kind;  // NULL: just a function.
+  const ls_summary_writer_kind *kind;  // NULL: the writer only has a function.
   ls_summary_function function;
   void *user;
   int64_t step, every;
@@ -100,18 +103,18 @@ LS_MUST_USE ls_status ls_summary_writer_make(const ls_summary_writer_kind *kind,
                                              ls_summary_function function,
                                              void *user,
                                              ls_summary_writer **out_writer);
-// Returns true if ops that record to the writer are made; false for NULL.
+// Returns true if summary ops for the writer are made; false for NULL.
 static inline bool ls_summary_writer_records(const ls_summary_writer *writer) {
   return writer != NULL &&
          (writer->kind == NULL || writer->kind->instead == NULL);
 }
-// Records the first value of a host call.
+// Records the first value of a host call as a summary.
 LS_MUST_USE ls_status ls_summary_record_call(const ls_host_call *call,
                                              ls_summary_writer *writer,
                                              ls_summary_kind kind,
                                              const char *tag, int64_t step);
-// Returns true if the current replica makes its own ops and is not the first:
-// only the first one's values are recorded.
+// Returns true if the current replica makes ops of its own and is not replica
+// 0, the only one whose values are recorded.
 bool ls_summary_is_left_out(void);
 // Returns the tag of an ls_summary op; NULL for other ops.
 const char *ls_summary_tag(ls_op op);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Handles to variables: caching and packed ones. A handle is a variable with
-// targets and rules, but without a stored value.
+// Handles to variables: caching handles and packed handles. A handle is a
+// variable with targets and rules, but without a stored value.
 #include "lockstep/handles.h"
 
 #include <stdio.h>
@@ -45,7 +45,7 @@ ls_status ls_handle_make(const char *name, ls_variable *const *targets,
   return ls_ok();
 }
 
-// Writes to the only or current target.
+// Writes to the only target, or to the one on the current device.
 static ls_tensor write_target(ls_variable *handle, uint16_t op,
                               ls_tensor value) {
   ls_variable *target = ls_variable_here(handle);
@@ -71,10 +71,10 @@ ls_status ls_handle_check_target(ls_nest leaf, size_t position) {
 }
 
 // ---- Caching scopes --------------------------------------------------------
-// Room of this layer in a context.
+// Data of this layer per thread: the caching scopes.
 typedef struct caching {
-  uint64_t entered, left;  // Numbers of scopes so far.
-  uint64_t scope;          // Unique number of the last scope.
+  uint64_t entered, left;  // Numbers of scopes entered and left so far.
+  uint64_t scope;          // Unique number of the latest scope.
 } caching;
 
 static caching *caching_here(void) {
@@ -114,13 +114,14 @@ void ls_caching_scope_begin(ls_scope *scope) {
 }
 
 // ---- Caching variables -----------------------------------------------------
-// The value of a read. Valid in its scope, and in its graph and graphs inside.
+// A value that was read. It is valid in its scope, in its graph and in graphs
+// inside.
 typedef struct cache {
   ls_object object;
   ls_allocator *allocator;
   uint64_t scope, graph_id;
   ls_tensor value;
-  ls_array *array;  // Eager: the value, which outlives frames.
+  ls_array *array;  // Eager: the value, which is kept longer than frames.
 } cache;
 
 static void destroy_cache(ls_object *object) {
@@ -140,13 +141,15 @@ static bool is_inside(uint64_t graph_id) {
   return false;
 }
 
-// Returns the cached value; a failed tensor if none is valid here.
+// Returns the cached value; a failed tensor if there is no value that is valid
+// here.
 static ls_tensor kept_value(cache *c) {
   if (c->scope != caching_here()->scope || !is_inside(c->graph_id))
     return ls_failed_tensor();
   ls_graph *graph = ls_graph_resolve(c->value.graph);
   if (ls_graph_node_of(graph, c->value.ref) != NULL) return c->value;
-  // The tensor may be gone with its frame, or with a refused call in its graph.
+  // The tensor may have been freed with its frame, or with a refused call in
+  // its graph.
   if (graph->kind != LS_GRAPH_EAGER) return ls_failed_tensor();
   {
     LS_DEVICE_SCOPE("/device:CPU:0");

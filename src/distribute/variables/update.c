@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Updates: call a function for each component of a variable, or each device.
-// Also map, which is similar.
+// Updates: calls of a function for each component of a variable, or for each
+// device. Maps, which are similar, are here, too.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -29,8 +29,8 @@ ls_status ls_update_check_args(ls_nest args, bool mirrored) {
   return mirrored ? ls_assert_mirrored(args) : ls_ok();
 }
 
-// Makes the arguments (first, arguments...); `first` is borrowed, and left out
-// without `has_first`.
+// Makes the arguments (first, arguments...). `first` is borrowed, and only
+// present with `has_first`.
 ls_nest ls_update_args(const ls_update_call *call, ls_nest first,
                        bool has_first, size_t id) {
   LS_OWN(ls_nest_builder, args) = {0};
@@ -107,7 +107,8 @@ static ls_nest update_is_same(ls_nest leaf, void *user) {
                      ls_same_is_noted(leaf.as.tensor));
 }
 
-// Pairs each leaf of the arguments with whether replicas found it equal.
+// The leaves of the arguments, each with the fact if it is the same on all
+// replicas.
 typedef struct regarding {
   const ls_nest *same;
   bool differs_freely;
@@ -130,8 +131,8 @@ static ls_nest as_mirrored(ls_nest leaf, void *user) {
   return ls_nest_distributed(LS_MIRRORED, items, count);
 }
 
-// Makes the arguments mirrored if they are the same on all replicas, or if the
-// variable is not aggregated, so that they may differ.
+// Makes the arguments mirrored if they are the same on all replicas. If the
+// variable is not aggregated, they may differ and are mirrored, too.
 static ls_nest mirrored_args(const ls_variable *variable, ls_nest args,
                              ls_nest same) {
   ls_allocator *allocator = ls_current_allocator();
@@ -272,7 +273,8 @@ static ls_status map_item(const ls_update_call *call, ls_nest item,
   }
 }
 
-// Collects the results of device d: every n-th one.
+// Collects the results of a device: every n-th result, where n is the number of
+// replicas.
 static ls_nest map_output(const ls_update_call *call, const ls_nest *results,
                           size_t num_items, size_t device, ls_nest *room) {
   size_t count = 0;
@@ -339,8 +341,8 @@ static bool update_results_is_value(ls_nest leaf) {
   return leaf.kind == LS_KIND_TENSOR || leaf.kind == LS_KIND_VARIABLE;
 }
 
-// Makes an identity of component i, colocated with it, that waits for the
-// group.
+// Makes an identity of component i, colocated with that component, which waits
+// for the group.
 static ls_nest after_group(ls_nest component, ls_op group) {
   ls_tensor made = ls_failed_tensor();
   const char *device = ls_leaf_device(component);
@@ -357,7 +359,8 @@ static ls_nest after_group(ls_nest component, ls_op group) {
   return ls_status_is_ok(status) ? ls_leaf(made) : ls_fail(status);
 }
 
-// Wraps the components of a leaf so that each waits for all of them.
+// Wraps the components of a leaf so that each waits for the updates of all
+// components.
 static ls_nest wrap_grouped(const ls_nest *components, size_t count,
                             void *user) {
   (void)user;

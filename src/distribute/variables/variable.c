@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The common part of distributed variables: strategy, aggregation, the current
-// thread's component, and the rules of their classes.
+// The common part of distributed variables: their strategy and aggregation, the
+// component of the current thread, and the rules of their classes.
 #include "distribute/variables/variable.h"
 
 #include <stdio.h>
@@ -95,7 +95,7 @@ static size_t find_component(const ls_variable *container, const char *device) {
   return i;
 }
 
-// Finds a replica's component, trying its own position first.
+// Finds a replica's component; tries the replica's own position first.
 static size_t find_of_replica(const ls_variable *container, size_t replica,
                               const char *device) {
   const size_t count = container->num_components;
@@ -110,8 +110,8 @@ ls_status ls_variable_own_index(const ls_variable *container, int32_t replica,
                                 size_t *out_index) {
   const ls_strategy *strategy = ls_strategy_of(container);
   const size_t count = container->num_components;
-  // Uses the replica's device in the current column, else the first one with a
-  // component.
+  // Looks for a component on the replica's device in the current column, else
+  // on its devices in order.
   const char *device = ls_strategy_device_here(strategy, replica);
   *out_index = find_of_replica(container, (size_t)replica, device);
   for (int32_t k = 0; k < strategy->num_columns && *out_index == count; ++k)
@@ -185,7 +185,7 @@ ls_variable *ls_container_here(const ls_variable *container) {
   if (ls_variable_is_replicated(container))
     return (ls_variable *)(uintptr_t)container;
   const ls_status status = ls_place_of(container, true, &place);
-  // In all other contexts it is the first component.
+  // In all other contexts the first component is used.
   size_t index = 0;
   if (ls_status_is_ok(status) && place.kind != LS_PLACE_CROSS)
     index = place.index;
@@ -266,8 +266,8 @@ const char *ls_variable_class_name(const ls_variable *variable) {
 // ---- Variable rules --------------------------------------------------------
 
 // ---- Values ----------------------------------------------------------------
-// Converts a leaf to a tensor of the variable's type; host scalars adopt that
-// type.
+// Converts a leaf to a tensor of the variable's type. Host scalars are
+// converted to that type.
 ls_status ls_value_as_tensor(const ls_variable *variable, ls_nest leaf,
                              ls_tensor *out_tensor) {
   const ls_dtype dtype = variable->type.dtype;
@@ -285,7 +285,7 @@ bool ls_value_is_distributed(ls_nest leaf) {
   return leaf.kind == LS_KIND_DISTRIBUTED || ls_is_distributed_variable(leaf);
 }
 
-// Returns the part of a value for component `index`.
+// Returns the part of a value that belongs to component `index`.
 ls_nest ls_value_part(ls_nest value, size_t index) {
   if (value.kind == LS_KIND_DISTRIBUTED)
     return ls_distributed_component(value, index);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Distributed variables: the component that the current thread accesses, and
-// the effect of reads and writes of the whole.
+// Distributed variables, private part: the component that the current thread
+// accesses, and the effect of reads and writes of the container.
 #ifndef LS_DISTRIBUTE_VARIABLES_VARIABLE_H_
 #define LS_DISTRIBUTE_VARIABLES_VARIABLE_H_
 
@@ -17,62 +17,64 @@ typedef enum ls_place_kind {
   LS_PLACE_CROSS,    // Cross-replica, or no strategy: all components.
   LS_PLACE_REPLICA,  // In a replica that runs op by op: component `index`.
   LS_PLACE_UPDATE,   // In an update function: component `index`.
-  // Trace of a replica: the container stands for its own component.
+  // In the trace of a replica: the container stands for the replica's
+  // component.
   LS_PLACE_TRACE,
 } ls_place_kind;
 
 typedef struct ls_place {
   ls_place_kind kind;
-  bool entered;  // False in the default state, without a strategy.
+  bool entered;  // False if no strategy was entered.
   size_t index;
   int32_t count;  // Number of replicas, in a replica or its trace.
-  bool in_merge;  // In a computation: values are the same for all.
-  // NULL also in a computation outside a strategy's run.
+  bool in_merge;  // In a merge call of a computation: values are the same.
+  // The current replica; NULL in a computation outside a strategy's run, too.
   ls_replica *replica;
 } ls_place;
 
 static inline ls_strategy *ls_strategy_of(const ls_variable *container) {
   return (ls_strategy *)container->strategy;
 }
-// Finds the thread's place with respect to a container. `foreign`: also accepts
-// the cross-replica context of another strategy.
+// Finds the thread's place with respect to a container. If `foreign`, the
+// cross-replica context of another strategy is accepted, too.
 ls_status ls_place_of(const ls_variable *container, bool foreign,
                       ls_place *out_place);
-// Finds a replica's own component: the one on its device.
-//   LS_INVALID_ARGUMENT  there is none: names the replica
+// Finds the component of a replica: the one on the replica's device.
+//   LS_INVALID_ARGUMENT  no such component: names the replica
 ls_status ls_variable_own_index(const ls_variable *container, int32_t replica,
                                 size_t *out_index);
-// Returns the component on the current device, else the first, in cross-replica
-// context.
+// Returns the component on the current device, else the first one, in
+// cross-replica context.
 size_t ls_component_here(const ls_variable *container);
 const char *ls_aggregation_name(ls_variable_aggregation aggregation);
-// Makes a handle with these rules that has the properties of its first target.
-// `name` NULL: the target's. The caller owns the reference.
+// Makes a handle with these rules and the properties of its first target.
+// `name` NULL: the name of that target. The caller owns the reference.
 ls_status ls_handle_make(const char *name, ls_variable *const *targets,
                          size_t count, const ls_variable_rules *rules,
                          ls_variable **out_handle);
-// Checks that a leaf can be a handle's target: it must be a plain variable.
+// Checks that a leaf, a plain variable, can be a handle's target.
 ls_status ls_handle_check_target(ls_nest leaf, size_t position);
-// Gives a container a packed handle over its components.
+// Gives a container a packed handle, which has its components as targets.
 ls_status ls_variable_pack(ls_variable *container);
 // Writes the CPU of a device's host: the device's name up to its type.
 void ls_host_cpu_of(const char *device, char *host, size_t size);
-// Notes that an access of this name cannot be exported, because of `how`: the
-// current trace then cannot be exported.
+// Records that the current trace cannot be exported, because of an access
+// `name` of the variable; `how` is the reason.
 LS_MUST_USE ls_status ls_note_unsaveable(const ls_variable *container,
                                          const char *access, const char *how);
 // Reads component `index`, on its device.
 ls_tensor ls_read_component(ls_variable *container, size_t index);
 
 // ---- Values of writes ------------------------------------------------------
-// Converts a leaf to a tensor of the variable's type; host scalars adopt that
-// type.
+// Converts a leaf to a tensor of the variable's type. Host scalars are
+// converted to that type.
 ls_status ls_value_as_tensor(const ls_variable *variable, ls_nest leaf,
                              ls_tensor *out_tensor);
 bool ls_value_is_distributed(ls_nest leaf);
-// Returns the part of a value for component `index`.
+// Returns the part of a value that belongs to component `index`.
 ls_nest ls_value_part(ls_nest value, size_t index);
-// Makes each component's share, so that their sum is the value.
+// Makes the share of each component, so that the sum of the shares is the
+// value.
 ls_status ls_share_of_sum(const ls_variable *container, ls_nest value,
                           ls_nest *out_share);
 
@@ -81,8 +83,8 @@ ls_tensor ls_read_mirrored(ls_variable *container);
 ls_tensor ls_use_mirrored(ls_variable *container);
 ls_tensor ls_read_on_read(ls_variable *container);
 ls_tensor ls_use_on_read(ls_variable *container);
-// Writes like an op maker: returns the tensor that the current thread sees as
-// the result.
+// Writes to the container and returns a tensor, as op makers do: the value that
+// the current thread sees.
 ls_tensor ls_write_as_maker(ls_variable *container, uint16_t op,
                             ls_tensor value);
 ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
@@ -90,8 +92,8 @@ ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
 ls_variable *ls_container_here(const ls_variable *container);
 ls_tensor ls_scatter_on_read(ls_variable *container, ls_scatter_op op,
                              ls_tensor indices, ls_tensor updates);
-// Make the value to save for a variable that is synchronized on read, and the
-// components' shares of a restored value.
+// Make the value to save of a variable that is synchronized on read, and from a
+// restored value the shares of its components.
 ls_status ls_make_saved_on_read(ls_variable *container,
                                 ls_array *const *components,
                                 ls_array **out_value);
@@ -107,12 +109,12 @@ struct ls_update_call {
   ls_nest args;
   bool group;
 };
-// Makes the function's arguments: (first, arguments of component `id`...);
-// `first` is borrowed, and left out without `has_first`.
+// Makes the arguments of the function: (first, arguments of component `id`...).
+// `first` is borrowed, and only present with `has_first`.
 ls_nest ls_update_args(const ls_update_call *call, ls_nest first,
                        bool has_first, size_t id);
-// Checks that the arguments are a list or a tuple, with `mirrored` of mirrored
-// values.
+// Checks that the arguments are a list or a tuple; with `mirrored`, also that
+// all values are mirrored.
 ls_status ls_update_check_args(ls_nest args, bool mirrored);
 // Calls the function on the device, in the name scope "update_<id>", as the
 // update of component `id`, with the arguments of component `position`; appends
@@ -120,14 +122,14 @@ ls_status ls_update_check_args(ls_nest args, bool mirrored);
 ls_status ls_update_call_once(const ls_update_call *call, ls_nest first,
                               bool has_first, size_t position, int32_t id,
                               const char *device, ls_nest_builder *results);
-// ls_update_is_in_replica returns true in a replica of the strategy; the other
-// function updates there.
+// Returns true in a replica of the call's strategy. ls_update_in_replica
+// updates there.
 bool ls_update_is_in_replica(const ls_update_call *call);
 ls_status ls_update_in_replica(const ls_update_call *call,
                                ls_variable *variable, ls_nest *out_value);
 
-// Makes tuples of the mirrored values in a nest, each by
-// ls_strategy_local_results.
+// Replaces each mirrored value in a nest by a tuple of its components, as
+// ls_strategy_local_results does.
 ls_status ls_update_ungroup(ls_strategy *strategy, ls_nest value,
                             ls_nest *out_value);
 
@@ -138,7 +140,8 @@ struct ls_component_list {
   size_t count, capacity;
 };
 
-// The policy of a variable of a general class. Each variable has its own.
+// The policy of a variable whose class is general; each variable has a policy
+// of its own.
 typedef struct ls_variable_policy {
   const ls_variable_rules *rules;
   ls_variable_aggregation aggregation;
@@ -148,7 +151,7 @@ typedef struct ls_variable_policy {
 // A write in progress.
 typedef struct ls_writing {
   ls_variable *variable;
-  uint16_t op;  // LS_OP_ASSIGN and the like.
+  uint16_t op;  // The op that writes, such as LS_OP_ASSIGN.
   const ls_write_options *options;
 } ls_writing;
 
@@ -156,23 +159,24 @@ static inline const char *ls_writing_name(const ls_writing *w) {
   return ls_op_table[w->op].name;
 }
 
-// Refuses a distributed value in a context (`where`) in which its components
-// have no meaning.
+// Refuses a distributed value in a context, named by `where`, in which its
+// components have no meaning.
 ls_status ls_write_refuse_parts(const ls_writing *w, const char *where);
-// Refuses one value of all replicas for a sum, unless it is zero.
+// Refuses a single value for all replicas where values are summed, unless it is
+// zero.
 ls_status ls_write_check_one(const ls_writing *w, ls_nest value);
-// Checks that the value has a part for each component, and that each fits, as
-// far as known.
+// Checks that the value has a part for each component, and that parts fit as
+// far as their types are known.
 ls_status ls_write_check_count(const ls_writing *w, ls_nest value);
 ls_status ls_write_check_parts(const ls_writing *w, ls_nest value);
-// Refuses a distributed value that a replica has made itself.
+// Refuses a distributed value that was made in a replica.
 ls_status ls_write_refuse_own(const ls_writing *w, ls_nest value);
 
 // Returns true if a value has parts that may differ: a distributed value, or a
 // variable whose components may differ.
 bool ls_value_has_parts(ls_nest value);
-// Aggregates one leaf, or a value of each replica; the result is borrowed, or a
-// tensor.
+// Aggregates one leaf, or one value of each replica. The result is borrowed, or
+// is a tensor.
 ls_status ls_write_aggregate(const ls_writing *w, ls_nest value,
                              ls_nest *out_value);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies eager variables: the same values, in a new store.
+// Copies eager variables with their values into a new store.
 #include "lockstep/export.h"
 
 #include "base/memory/own.h"
@@ -12,7 +12,8 @@
 #include "lockstep/strategy_extended.h"
 #include "runtime/program.h"
 
-// Copies a variable on its device under its own name, bypassing all creators.
+// Copies a variable to the same device and name, without calling the creators
+// of variables.
 static ls_status copy_plain(ls_variable *variable,
                             const ls_variable_options *asked,
                             ls_variable *joins, ls_variable **out_copy) {
@@ -47,8 +48,8 @@ static bool is_shared(const ls_variable *variable) {
   return state != NULL && ls_store_is_shared(state->store, variable);
 }
 
-// Copies the components of a container (`user`). Components that share a value
-// share one again.
+// Copies the components of a container (`user`). Components that shared one
+// value share one copy.
 static ls_status copy_components(ls_strategy *strategy,
                                  const ls_variable_options *asked, void *user,
                                  ls_component_list *components) {

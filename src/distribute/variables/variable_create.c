@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Creates distributed variables: a component per device, by the next outer
-// creator, and a container for them.
+// Creates distributed variables: a component on each device, made by the next
+// outer creator, and a container.
 #include <stdio.h>
 
 #include "base/require.h"
@@ -60,7 +60,7 @@ static ls_status check_dtype(const ls_variable_options *options,
                              ls_dtype_name(dtype));
 }
 
-// Returns the requested dtype, as far as options give it.
+// Returns the requested dtype, as far as the options tell.
 static ls_dtype asked_dtype(const ls_variable_options *options) {
   if (options->dtype != LS_DTYPE_NONE) return options->dtype;
   if (options->initial_of != NULL) return options->initial_of->type.dtype;
@@ -94,8 +94,8 @@ static void release_components(ls_component_list *list) {
   *list = (ls_component_list){.allocator = list->allocator};
 }
 
-// Creates a component: the first as requested, others under an absolute name
-// with the first one's value.
+// Creates a component: the first one as requested, the others under an absolute
+// name with the first one's value.
 static ls_status create_component(const ls_creator *next,
                                   const ls_variable_options *asked,
                                   ls_variable *first, size_t index,
@@ -116,7 +116,7 @@ static ls_status create_component(const ls_creator *next,
   return ls_ok();
 }
 
-// Returns the device of component `index`: a requested device, one next to
+// Returns the device of component `index`: a requested device, the device of
 // another variable, or the strategy's.
 static const char *place_of_component(const ls_strategy *strategy,
                                       const ls_variable_options *options,
@@ -136,8 +136,9 @@ static size_t num_components_of(const ls_strategy *strategy,
   return beside->num_components > 0 ? beside->num_components : 1;
 }
 
-// Splits a saved value, which is the aggregate of all components: each starts
-// with its share, as after a restore. NULL: with the value.
+// Splits a saved value, the aggregate of all components, into the components'
+// initial shares, as a restore does. NULL: each component starts with the
+// value.
 static ls_status share_of_saved(const ls_strategy *strategy,
                                 const ls_variable_options *options,
                                 size_t count, ls_array **out_share) {
@@ -179,7 +180,8 @@ static ls_status create_components(ls_strategy *strategy,
   return ls_ok();
 }
 
-// Checks a user's components: plain variables, each with an initializer.
+// Checks the components that a user's creator made: plain variables, each with
+// an initializer.
 static ls_status check_components(const ls_variable_options *options,
                                   const ls_component_list *list) {
   if (list->count == 0)
@@ -269,7 +271,7 @@ static ls_status join_collections(const ls_variable_options *options,
              : ls_ok();
 }
 
-// Makes one op over all initializers, in a build graph; the graph holds it.
+// In a build graph, makes one op that runs all initializers; the graph owns it.
 static ls_status join_graph(ls_variable *container) {
   ls_graph *graph = container->graph;
   LS_OWN_ARRAY(graph->allocator, ls_op, ops, container->num_components);
@@ -322,8 +324,8 @@ static void take_components(ls_component_list *list, ls_variable *container) {
   *list = (ls_component_list){.allocator = list->allocator};
 }
 
-// Notes the component of each replica, if they are not in order of replicas. If
-// a replica has none of its own, none are noted.
+// Stores which component each replica has, if that is not the order of
+// replicas. If a replica has no component of its own, nothing is stored.
 static ls_status note_own(ls_variable *container) {
   const ls_strategy *strategy = ls_strategy_of(container);
   const size_t count = container->num_components;
@@ -362,7 +364,7 @@ static ls_status make_container(const ls_variable_recipe *recipe,
   LS_RETURN_IF_ERROR(note_own(container));
   {
     LS_INIT_SCOPE;
-    // Components that were stored one by one stay separate.
+    // Components whose values were stored one by one stay separate.
     LS_RETURN_IF_ERROR(container->graph != NULL ? join_graph(container)
                        : joins                  ? ls_eager_join(container)
                                                 : ls_ok());

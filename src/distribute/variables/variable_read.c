@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads of distributed variables: of one component, or the aggregate of all.
+// Reads of distributed variables: of one component, or of the aggregate of all.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
@@ -40,7 +40,7 @@ ls_tensor ls_use_mirrored(ls_variable *container) {
   ls_place place;
   const ls_status status = ls_place_of(container, true, &place);
   if (!ls_status_is_ok(status)) return fail_read(status);
-  // Without a current strategy the current device is ignored.
+  // If no strategy was entered, the current device is ignored.
   return place.entered ? read_here(container, &place)
                        : ls_read_component(container, 0);
 }
@@ -72,7 +72,7 @@ static ls_tensor read_aggregated(ls_variable *container) {
   return ls_status_is_ok(status) ? made : fail_read(status);
 }
 
-// Reads the aggregate of all replicas' components, on each of them.
+// Reads the aggregate of the components of all replicas, on each replica.
 static ls_tensor read_synchronized(ls_variable *container,
                                    const ls_place *place) {
   const ls_variable_aggregation aggregation = container->aggregation;
@@ -95,8 +95,8 @@ void ls_sync_on_read_scope_begin(ls_scope *scope) {
       ->sync_on_read = true;
 }
 
-// Returns true if a read in a replica is an aggregate; in a computation each
-// replica reads its own, regardless of the scope.
+// Returns true if a read in a replica gives the aggregate. In a computation
+// each replica reads its own component, in any scope.
 static bool is_synchronized(const ls_variable *container,
                             const ls_place *place) {
   return ls_distribute_scoped_here()->sync_on_read &&
@@ -128,10 +128,11 @@ ls_tensor ls_read_on_read(ls_variable *container) {
 }
 
 // ---- Variable save ---------------------------------------------------------
-// Saved values of variables that are synchronized on read. They are computed in
-// eager mode even while a graph is built, because a save is no op of a graph.
+// The saved values of variables that are synchronized on read. They are
+// computed in eager mode even while a graph is built, because a save is no op
+// of a graph.
 
-// A computation from arrays to an array.
+// A computation that makes an array from arrays.
 typedef struct work {
   ls_variable *container;
   ls_array *const *arrays;
@@ -210,7 +211,8 @@ static ls_status variable_save_share(const work *w, ls_tensor *out_tensor) {
 
 ls_status ls_share_saved_on_read(ls_variable *container, const ls_array *value,
                                  ls_array **out_share) {
-  // Only read, and retained while the tensor lives, so the cast is safe.
+  // The cast is safe, because the array is only read, and is retained while the
+  // tensor lives.
   ls_array *array = (ls_array *)(uintptr_t)value;
   *out_share = NULL;
   if (container->aggregation == LS_AGGREGATION_SUM)

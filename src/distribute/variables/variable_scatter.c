@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Scatters into distributed variables: updates rows of every component, or
-// aggregates all replicas' rows first.
+// aggregates the rows of all replicas first.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -45,7 +45,7 @@ static ls_status scatter_each(const scattering *s, ls_tensor indices,
                            out_value);
 }
 
-// Returns the first replica's argument, if it fits the variable's rows.
+// Returns the argument of the first replica, if it fits the variable's rows.
 static ls_status first_of(const scattering *s, const ls_tensor *each,
                           size_t count, ls_tensor *out_first) {
   *out_first = each[0];
@@ -64,7 +64,7 @@ static ls_status first_of(const scattering *s, const ls_tensor *each,
   return ls_ok();
 }
 
-// Concatenates one argument of all replicas.
+// Concatenates one argument from all replicas.
 static ls_status aggregate_argument(const scattering *s, ls_nest leaf,
                                     ls_tensor *out_tensor) {
   const ls_variable *variable = s->variable;
@@ -72,7 +72,7 @@ static ls_status aggregate_argument(const scattering *s, ls_nest leaf,
   size_t count = 0;
   LS_RETURN_IF_ERROR(
       ls_component_tensors(leaf, variable->allocator, &items, &count));
-  // One object that all replicas passed counts once per replica.
+  // If all replicas passed one object, it counts once per replica.
   const size_t all = variable->num_components;
   LS_OWN_ARRAY_OR_RETURN(variable->allocator, ls_tensor, each, all);
   for (size_t r = 0; r < all; ++r)
@@ -82,7 +82,7 @@ static ls_status aggregate_argument(const scattering *s, ls_nest leaf,
              : ls_gather_tensors(each, all, 0, out_tensor);
 }
 
-// Joins all replicas' deltas; for a mean, scales the values.
+// Joins the deltas of all replicas; for a mean, scales their values.
 static ls_status aggregate_delta(const scattering *s, ls_nest args,
                                  ls_tensor *indices, ls_tensor *updates) {
   const ls_variable *variable = s->variable;
@@ -104,9 +104,9 @@ static ls_nest merge_scatter(ls_strategy *strategy, ls_nest args, void *user) {
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
-// Scatters in the trace of a replica: collectives gather all replicas' deltas.
-// If only the first replica's count, the indices of others are set out of
-// range.
+// Scatters in the trace of a replica: collectives gather the deltas of all
+// replicas. If only the first replica's deltas count, the indices of the others
+// are set out of range.
 static ls_status scatter_in_trace(const scattering *s, const ls_place *place,
                                   ls_tensor indices, ls_tensor updates,
                                   ls_nest *out_value) {
@@ -129,7 +129,7 @@ static ls_status scatter_in_trace(const scattering *s, const ls_place *place,
   return ls_made_status(out_value->as.tensor);
 }
 
-// Returns true if the scatter is not allowed: in computations rows can only be
+// Returns true if the scatter is refused: in computations, rows can only be
 // written without aggregation.
 static bool is_refused(const scattering *s, const ls_place *place) {
   const ls_variable_aggregation aggregation = s->variable->aggregation;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scopes that determine properties of a strategy's new variables: creators that
-// change the options, and call the next outer creator.
+// Scopes that determine properties of a strategy's new variables. Each is a
+// creator of variables that changes the options, and calls the next outer
+// creator.
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/values/values.h"
@@ -15,7 +16,7 @@ typedef struct said {
   ls_nest with;
 } said;
 
-// Entry of such a scope.
+// The entry of a scope: its creator and the option that it sets.
 typedef struct said_entry {
   ls_creator_entry creator;
   said said;
@@ -88,8 +89,8 @@ void ls_replica_sync_on_read_variables_scope_begin(ls_scope *scope,
 // ---- Colocation ------------------------------------------------------------
 static const char colocate[] = "colocate_vars_with";
 
-// Creates a variable on the devices of a distributed value, or next to a
-// variable.
+// Creates a variable on the devices of a distributed value, or on the devices
+// of a variable.
 static ls_status create_on(const ls_creator *next, ls_nest with,
                            ls_variable_options *options,
                            ls_variable **out_variable) {
@@ -111,7 +112,7 @@ static ls_status create_colocated(const ls_creator *next,
   ls_variable_options changed = *options;
   *out_variable = NULL;
   LS_RETURN_IF_ERROR(check_in_force(s->strategy, colocate));
-  // An inner scope's choice takes precedence.
+  // The choice of an inner scope takes precedence.
   if (options->colocate_with != NULL || options->devices != NULL ||
       options->single_device != NULL)
     return ls_creator_create(next, options, out_variable);
@@ -121,7 +122,7 @@ static ls_status create_colocated(const ls_creator *next,
   return ls_creator_create(next, &changed, out_variable);
 }
 
-// Checks that a value is on devices of the strategy.
+// Checks that a value's devices are the strategy's.
 static ls_status variable_scopes_check_value(const ls_strategy *strategy,
                                              ls_nest with) {
   LS_OWN(ls_device_set, devices) = {0};
@@ -138,7 +139,8 @@ static ls_status variable_scopes_check_value(const ls_strategy *strategy,
   return ls_ok();
 }
 
-// Checks the variable. Strategies without components accept any.
+// Checks that the variable belongs to the strategy. Strategies without
+// components accept any variable.
 static ls_status variable_scopes_check_variable(const ls_strategy *strategy,
                                                 ls_nest with) {
   char text[200];

@@ -3,9 +3,9 @@
 // Writes of distributed variables.
 //
 // In cross-replica context a write goes to every component; in eager mode one
-// value for all is written to the container, so that equal values are stored
-// once. In a replica an aggregated write is a merge call, and in its trace a
-// collective.
+// value for all components is written to the container, so that equal values
+// are stored once. In a replica an aggregated write is a merge call, and in its
+// trace a collective.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -41,8 +41,8 @@ static ls_tensor write_op(const ls_writing *w, ls_variable *target,
                       0);
 }
 
-// Returns the written tensor; or the op, or none in eager mode, if the value is
-// not to be read.
+// Returns the written tensor; if the value is not to be read, the op, or none
+// in eager mode.
 static ls_status finish_one(const ls_writing *w, ls_tensor made,
                             ls_nest *out_value) {
   LS_RETURN_IF_ERROR(ls_made_status(made));
@@ -53,7 +53,7 @@ static ls_status finish_one(const ls_writing *w, ls_tensor made,
   return ls_ok();
 }
 
-// Returns the device of a target; in an export without components, theirs do
+// Returns the device of a target; in an export without components, devices do
 // not count.
 static const char *variable_write_device_of(const ls_variable *target) {
   const bool counts =
@@ -77,8 +77,8 @@ static ls_status write_one(const ls_writing *w, ls_variable *target,
   }
 }
 
-// Writes a handle to all of its targets, by the handle's rules. The name is
-// given to an identity after all writes.
+// Writes to all targets of a handle, by the handle's rules. The name goes to an
+// identity after all writes.
 static ls_status write_replicated(const ls_writing *w, ls_nest value,
                                   ls_nest *out_value) {
   ls_tensor tensor = ls_failed_tensor();
@@ -123,7 +123,8 @@ static ls_status write_each(const ls_writing *w, ls_nest value,
                            out_value);
 }
 
-// Returns true if one write of the container replaces one of each component.
+// Returns true if one write to the container replaces a write to each
+// component.
 static bool writes_once(const ls_writing *w, ls_nest value) {
   ls_runtime_state *state =
       ls_runtime_slot(w->variable->runtime, LS_SLOT_RUNTIME);
@@ -158,7 +159,8 @@ static ls_status variable_write_all(const ls_writing *w, ls_nest value,
                                : write_each(w, value, out_value);
 }
 
-// Writes all components in the strategy's scope, which is entered if necessary.
+// Writes to all components in the strategy's scope, which is entered if
+// necessary.
 static ls_status write_across(const ls_writing *w, ls_nest value,
                               ls_nest *out_value) {
   ls_crossing crossing;
@@ -178,11 +180,12 @@ static ls_nest merge_write(ls_strategy *strategy, ls_nest args, void *user) {
 }
 
 // ---- In a replica's trace --------------------------------------------------
-// Returns true if a tensor is from outside the replica, hence the same on all.
-// Ops of replicated computations are in the same graph and have a mark.
+// Returns true if a tensor was made outside the replica, so that it is the same
+// on all replicas. Ops of replicated computations are in the same graph as
+// others, and have a mark.
 static bool is_from_outside(const ls_replica *replica, ls_tensor tensor) {
   const ls_graph *graph = ls_graph_resolve(tensor.graph);
-  if (replica == NULL)  // A computation outside a strategy's run.
+  if (replica == NULL)  // In a computation outside a strategy's run.
     return graph->kind != LS_GRAPH_REGION &&
            ls_node_mark(ls_graph_node_of(graph, tensor.ref),
                         LS_MARK_REPLICATE) == NULL;
@@ -194,11 +197,11 @@ static bool is_from_outside(const ls_replica *replica, ls_tensor tensor) {
   return false;
 }
 
-// Returns true if a replica's value is the same on all.
+// Returns true if a replica's value is the same on all replicas.
 static bool is_one(const ls_writing *w, const ls_place *place, ls_nest value) {
   if (place->count == 1) return true;
   const bool is_tensor = value.kind == LS_KIND_TENSOR;
-  // In a computation tensors cannot be told apart.
+  // In a computation it is not known which tensors differ.
   if (w->variable->rules->replicates)
     return !is_tensor && value.kind != LS_KIND_VARIABLE;
   return is_tensor ? is_from_outside(place->replica, value.as.tensor)
@@ -229,8 +232,8 @@ static ls_status write_in_trace(const ls_writing *w, const ls_place *place,
   return write_one(w, w->variable, ls_leaf(x), out_value);
 }
 
-// Writes a distributed value from outside the replicas: each replica sees all
-// parts, so their aggregate is the same on all.
+// Writes a distributed value made outside the replicas: each replica sees all
+// parts, so that their aggregate is the same on all.
 static ls_status write_parts_in_trace(const ls_writing *w,
                                       const ls_place *place, ls_nest value,
                                       ls_nest *out_value) {
@@ -245,7 +248,7 @@ static ls_status write_parts_in_trace(const ls_writing *w,
   return write_one(w, w->variable, one, out_value);
 }
 
-// Writes a mirrored variable; the result of an aggregated write is the same on
+// Writes a mirrored variable. The result of an aggregated write is the same on
 // all replicas.
 static ls_status write_mirrored_in_trace(const ls_writing *w,
                                          const ls_place *place, ls_nest value,
@@ -271,7 +274,7 @@ static ls_status write_mirrored(const ls_writing *w, ls_nest value,
   ls_place place;
   const bool none = w->variable->aggregation == LS_AGGREGATION_NONE;
   LS_RETURN_IF_ERROR(ls_place_of(w->variable, false, &place));
-  // Refuses values that may differ, if components may differ only by rule.
+  // Refuses parts that may differ, except for a variable without aggregation.
   if (place.kind == LS_PLACE_CROSS && !none && is_unmirrored(value))
     return ls_write_refuse_parts(w, "across replicas");
   if (place.kind == LS_PLACE_CROSS || (place.kind != LS_PLACE_UPDATE && !none))
@@ -404,8 +407,8 @@ ls_status ls_variable_write(ls_variable *variable, ls_write_op op,
   return write_any(&w, value, out_value);
 }
 
-// Writes like an op maker: returns the tensor that the current thread sees as
-// the result.
+// Writes to the container and returns a tensor, as op makers do: the value that
+// the current thread sees.
 ls_tensor ls_write_as_maker(ls_variable *container, uint16_t op,
                             ls_tensor value) {
   const ls_writing w = {.variable = container, .op = op};

@@ -75,7 +75,7 @@ static ls_status check_part(const ls_writing *w, size_t index, ls_nest part) {
   } else if (part.kind == LS_KIND_VARIABLE) {
     given = ((const ls_variable *)part.as.ref)->type;
   } else {
-    return ls_ok();  // Host scalars adopt the variable's type.
+    return ls_ok();  // Host scalars are converted to the variable's type.
   }
   if (given.dtype == LS_DTYPE_NONE ||
       (given.dtype == type.dtype &&
@@ -87,7 +87,7 @@ static ls_status check_part(const ls_writing *w, size_t index, ls_nest part) {
                              LS_SHAPE_TEXT(given.dtype, given.shape));
 }
 
-// Checks all parts before the first is written.
+// Checks all parts of a value before the first part is written.
 ls_status ls_write_check_parts(const ls_writing *w, ls_nest value) {
   LS_RETURN_IF_ERROR(ls_write_check_count(w, value));
   for (size_t i = 0; i < w->variable->num_components; ++i)
@@ -119,8 +119,8 @@ static bool same_parts(ls_nest a, ls_nest b) {
   return true;
 }
 
-// Replaces the replicas' distributed values by one, if each replica passed the
-// same parts.
+// Replaces the distributed values of the replicas by one of them, if all
+// replicas passed the same parts.
 static ls_status unite_values(const ls_writing *w, ls_nest *value) {
   const ls_nest first = ls_distributed_component(*value, 0);
   if (first.kind != LS_KIND_DISTRIBUTED) return ls_ok();

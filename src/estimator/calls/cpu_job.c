@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs on CPUs: one model, or one in each replica of a strategy, of which the
-// first provides hooks and scaffold.
+// Jobs on CPUs: one model, or one model in each replica of a strategy. With
+// replicas, the first replica's model provides hooks and scaffold.
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "estimator/calls/job.h"
@@ -22,8 +22,8 @@ static ls_tensor batch_loss(ls_tensor loss) {
   return sums ? ls_shares_sum(&shares, loss) : ls_shares_mean(&shares, loss);
 }
 
-// Returns what a step adds to an evaluation's losses: the loss, times the
-// number of examples if these differ.
+// Returns the loss that a step adds to an evaluation: multiplied by the number
+// of examples if that differs between steps.
 static ls_tensor eval_loss(ls_tensor loss, ls_nest examples) {
   if (examples.kind == LS_KIND_NONE) return loss;
   const ls_shares shares = {.replicas = ls_num_replicas(),
@@ -52,8 +52,8 @@ static ls_nest evaluation_of(const ls_job *job,
                   ls_nest_retain(spec_options->eval_metric_ops));
 }
 
-// How replicas collect results in a mode, and what is done with all replicas'
-// results.
+// The result of replicas in a mode, and how the results of all replicas are
+// taken.
 typedef struct replica_mode {
   ls_nest (*results_of)(const ls_job *job,
                         const ls_estimator_spec_options *spec_options,
@@ -63,7 +63,7 @@ typedef struct replica_mode {
 } replica_mode;
 static const replica_mode *mode_of(const ls_job *job);
 
-// Takes a replica's spec; the first one's is kept.
+// Takes a replica's spec; the first replica's spec is kept.
 static ls_nest take_spec(ls_job *job, ls_estimator_spec *spec,
                          ls_nest examples) {
   const ls_nest results =
@@ -98,7 +98,7 @@ static ls_nest strategy_job_run_replica(ls_nest args, void *user) {
 // ---- Results ---------------------------------------------------------------
 static ls_status take_training(ls_job *job, ls_nest results) {
   const ls_nest loss = ls_nest_item(results, 0);
-  // Takes a value that is the same on all replicas, or the first replica's.
+  // Takes the value that all replicas share, or the first replica's value.
   job->loss = ls_nest_tensor(
       ls_distributed_count(loss) > 0 ? ls_distributed_component(loss, 0) : loss,
       0);
@@ -114,8 +114,8 @@ static ls_nest strategy_job_gather_leaf(ls_nest leaf, void *user) {
   return ls_status_is_ok(status) ? all : ls_fail(status);
 }
 
-// Joins a metric of all replicas: its value from the first (ls_metric_...
-// return the same value on all), and all updates grouped.
+// Joins a metric of all replicas: its value from the first replica
+// (ls_metric_... return the same value on all), and all updates in one group.
 static ls_nest join_metric(ls_job *job, const char *name, ls_nest pair) {
   const ls_nest value = ls_nest_item(pair, 0);
   const ls_nest update = ls_nest_item(pair, 1);

@@ -109,8 +109,8 @@ static ls_status set_folder(ls_estimator *self, const char *given,
 }
 
 // ---- Making ----------------------------------------------------------------
-// Keeps a copy of the configuration without log_step_count_steps, so that the
-// training loop below adds no counter and no logger of its own.
+// Keeps a copy of the configuration without log_step_count_steps, because with
+// it a training loop would add a counter and a logger of its own.
 static ls_status set_config(ls_estimator *self, ls_run_config *config) {
   static const char *const fields[] = {"log_step_count_steps"};
   self->log_steps = ls_run_config_values(config)->log_step_count_steps;
@@ -252,8 +252,9 @@ ls_status ls_estimator_latest_checkpoint(const ls_estimator *estimator,
 }
 
 // ---- The checkpoint a call starts from -------------------------------------
-// Adds the newest intact checkpoint to the error of a damaged one that the
-// caller named. That is another model, so it is only suggested.
+// Adds the newest intact checkpoint to the error about a damaged checkpoint
+// that the caller named. The intact one is another model, so that it is only
+// suggested.
 static ls_status name_whole(const ls_estimator *self, const char *named,
                             ls_status status) {
   int64_t step = -1;

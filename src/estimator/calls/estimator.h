@@ -15,7 +15,7 @@ struct ls_estimator {
   ls_model_function model_fn;
   ls_cache_function caches[LS_NUM_MODES];  // Zeroed if not set.
   char *model_dir;
-  // Has log_step_count_steps unset; its value is in `log_steps`.
+  // Copy with log_step_count_steps unset; its value is in `log_steps`.
   ls_run_config *config;
   ls_opt log_steps;
   ls_nest params;
@@ -26,7 +26,7 @@ struct ls_estimator {
   bool exports_to_tpu, replica_0_loss, input_end_fails;
   ls_warm_start warm_start;  // Borrowed; path NULL: none.
   bool has_predictions;      // True while predictions are open.
-  char *compile_error;       // Error of the last program; NULL: it compiled.
+  char *compile_error;  // Compile error of the last program; NULL: it compiled.
 };
 
 static inline const ls_run_values *
@@ -34,19 +34,19 @@ ls_estimator_run_values(const ls_estimator *self) {
   return ls_run_config_values(self->config);
 }
 
-// Returns the step of the newest checkpoint in the model's folder, by its name
-// alone; -1 if there is none.
+// Returns the step of the newest checkpoint in the model's folder, read from
+// the file's name alone; -1 if there is none.
 LS_MUST_USE ls_status ls_estimator_newest_step(const ls_estimator *self,
                                                int64_t *out_step);
-// Returns the step of the newest intact checkpoint, of which every byte is as
-// it was written; -1 if there is none. `tells`: logs the newer ones that are
+// Returns the step of the newest intact checkpoint, whose bytes are all as
+// written; -1 if there is none. If `tells`, logs the newer checkpoints that are
 // skipped.
 //   LS_DATA_LOSS  all checkpoints are damaged
 LS_MUST_USE ls_status ls_estimator_whole_step(const ls_estimator *self,
                                               bool tells, int64_t *out_step);
 
-// The checkpoint a call starts from: the one that its caller names, which is
-// never skipped, or the newest intact one. Zeroed if there is none.
+// The checkpoint from which a call starts: the one that the caller names, which
+// is never skipped, or the newest intact one. Zeroed if there is none.
 typedef struct ls_estimator_checkpoint {
   ls_saved_file *file;
   char *path;
@@ -58,7 +58,7 @@ void ls_estimator_checkpoint_close(ls_estimator_checkpoint *checkpoint);
 
 // ---- Evaluations of checkpoints as they come, with exports (eval_rounds.c) --
 typedef struct ls_eval_rounds {
-  ls_estimator *estimator;  // Borrowed, as all fields but `previous`.
+  ls_estimator *estimator;  // Borrowed, like all fields except `previous`.
   const ls_eval_spec *eval;
   ls_opt max_steps;
   const ls_train_stop *stop;
@@ -70,18 +70,18 @@ typedef struct ls_eval_rounds {
   bool has_warned;
 } ls_eval_rounds;
 
-// Evaluates the newest checkpoint, unless that was the last one evaluated, and
-// calls the exporters.
+// Evaluates the newest checkpoint and calls the exporters, unless that
+// checkpoint was evaluated last.
 LS_MUST_USE ls_status ls_eval_rounds_run(ls_eval_rounds *self,
                                          bool *out_is_new);
-// Evaluates new checkpoints until one has the training's last step or a stop is
-// requested.
+// Evaluates new checkpoints until a checkpoint has the training's last step or
+// a stop is requested.
 LS_MUST_USE ls_status ls_eval_rounds_go_on(ls_eval_rounds *self);
 void ls_eval_rounds_deinit(ls_eval_rounds *self);
 
 // Returns the minimum time between evaluations in nanoseconds.
 int64_t ls_eval_rounds_throttle(const ls_eval_spec *eval);
-// Waits; returns false if a stop was requested before all of the time passed.
+// Waits for the time; returns false if a stop was requested before it passed.
 bool ls_eval_rounds_wait(const ls_runtime *runtime, int64_t nanos,
                          const ls_train_stop *stop);
 void ls_eval_rounds_drop_exports(ls_train_and_evaluation *result);
@@ -90,23 +90,23 @@ void ls_eval_rounds_drop_exports(ls_train_and_evaluation *result);
 // Results of an evaluation: its losses, and event files.
 
 // ---- Losses ----------------------------------------------------------------
-// The loss of an evaluation. It is a weighted mean; or, in the replicas of a
-// strategy, each replica sums its own losses in order of steps, and the sums
-// are added once along the canonical tree, as a program on cores does.
+// The loss of an evaluation: a weighted mean. In the replicas of a strategy,
+// each replica sums its own losses in order of steps, and the sums are added
+// once along the canonical tree, as a program on cores does.
 //
-// Zeroed, except for `of_first`, it is empty.
+// Zeroed, apart from `of_first`, the struct is empty.
 typedef struct ls_eval_losses {
   double mean, weight;
   double *sums;  // One per replica, rounded to the loss's type.
   size_t count;
-  bool of_first;  // Counts only the first replica's losses.
+  bool of_first;  // True if only the first replica's losses count.
   bool is_wide;   // True if losses are f64, else f32.
   // True if replicas weight losses by their number of examples.
   bool by_examples;
   int64_t steps, examples;
 } ls_eval_losses;
 
-// Adds a loss with this weight; 0 adds nothing.
+// Adds a loss with this weight; the weight 0 adds nothing.
 void ls_eval_losses_add_mean(ls_eval_losses *self, double loss, double weight);
 // Adds a step's losses, one per replica, and the replicas' numbers of examples,
 // or none.
@@ -127,8 +127,8 @@ LS_MUST_USE ls_status ls_check_evaluation_name(const char *name);
 // model's folder, into a zeroed text; the caller deinits it.
 LS_MUST_USE ls_status ls_print_eval_folder(const ls_estimator *self,
                                            const char *name, ls_text *out);
-// Writes the results of an evaluation to event files there. `checkpoint` may be
-// NULL.
+// Writes the results of an evaluation to event files in the event folder.
+// `checkpoint` may be NULL.
 LS_MUST_USE ls_status ls_write_eval_events(const ls_estimator *self,
                                            const char *name,
                                            const char *checkpoint,

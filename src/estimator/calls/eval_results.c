@@ -53,7 +53,8 @@ static double tree_sum(const ls_eval_losses *self, size_t from, size_t count) {
                            tree_sum(self, from + left, count - left));
 }
 
-// The first loss is stored as it is, so that a single one keeps all its bits.
+// Adds a loss. The first loss is stored unchanged, so that a single one keeps
+// all its bits.
 void ls_eval_losses_add_mean(ls_eval_losses *self, double loss, double weight) {
   if (!(weight > 0)) return;
   const double total = self->weight + weight;
@@ -101,7 +102,7 @@ static ls_status eval_events_write_text(ls_event_writer *writer,
                               ls_text_data(&text));
 }
 
-// Writes merged summaries value by value, and other strings as texts.
+// Writes the values of merged summaries one by one, and other strings as texts.
 static ls_status write_strings(ls_event_writer *writer, const char *key,
                                int64_t step, const ls_array *strings) {
   const ls_bytes *items = ls_array_data(strings);
@@ -174,7 +175,7 @@ ls_status ls_write_eval_events(const ls_estimator *self, const char *name,
   LS_RETURN_IF_ERROR(ls_event_writer_open(
       &(ls_event_writer_options){
           .folder = ls_text_data(&folder),
-          .first_step = INT64_MAX,  // Keeps earlier events.
+          .first_step = INT64_MAX,  // Keeps the events of earlier evaluations.
       },
       &writer));
   const ls_status status =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Evaluates checkpoints as a training writes them.
+// Evaluates checkpoints while a training writes them.
 #include "estimator/calls/estimator.h"
 
 #include <string.h>
@@ -95,8 +95,8 @@ static ls_status eval_rounds_evaluate(ls_eval_rounds *self,
   return export_all(self, checkpoint);
 }
 
-// Finding an intact checkpoint reads all of it, so this looks only when there
-// is a new newest one.
+// Evaluates only if the newest checkpoint's name has changed, because finding
+// an intact checkpoint reads whole files.
 ls_status ls_eval_rounds_run(ls_eval_rounds *self, bool *out_is_new) {
   char *path = NULL;
   int64_t newest = -1;

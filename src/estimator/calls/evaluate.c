@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluation.
+// Evaluations: run a model over an input, and collect losses and metrics.
 #include <string.h>
 
 #include "base/require.h"
@@ -18,7 +18,7 @@ typedef struct eval_run {
   const ls_estimator_evaluation *evaluation;
   ls_nest fetches;  // The losses, and the update op.
   ls_eval_losses losses;
-  int64_t sessions;  // Number of sessions when `losses` was started.
+  int64_t sessions;  // Number of sessions when the sum `losses` was begun.
 } eval_run;
 
 // ---- Checks ------------------------------------------------------
@@ -44,8 +44,8 @@ static ls_status add_update(ls_op *ops, size_t *count, ls_nest update) {
   return ls_ok();
 }
 
-// Adds the op that counts a batch in the evaluation's step. Batches of a loop
-// on the device are counted apart.
+// Adds the op that counts a batch in the evaluation's step. A loop on the
+// device counts its batches in another way.
 static ls_status count_step(ls_op *ops, size_t *count) {
   ls_variable *step = NULL;
   LS_RETURN_IF_ERROR(ls_eval_step_get(ls_graph_current(), &step));
@@ -123,8 +123,8 @@ static ls_status final_values(ls_job *job, ls_nest metrics, ls_nest *out) {
 }
 
 // ---- Runs ------------------------------------------------------------------
-// Adds a run's losses; a new session evaluates from the start, so the earlier
-// losses are dropped.
+// Adds a run's losses. A new session evaluates from the start, so that the
+// losses of earlier sessions are dropped.
 static ls_status take_losses(ls_job *job, ls_monitored_session *session,
                              ls_nest results, void *user) {
   eval_run *e = user;
@@ -134,8 +134,8 @@ static ls_status take_losses(ls_job *job, ls_monitored_session *session,
   return job->kind->take_losses(job, ls_nest_item(results, 0), &e->losses);
 }
 
-// Takes the metrics. If no example was evaluated they say nothing, and only the
-// step is returned.
+// Takes the metrics' values. If no example was evaluated, the values have no
+// meaning, and only the step is returned.
 static ls_status take_metrics(const ls_job *job, eval_run *e, ls_nest values,
                               ls_nest *out_metrics) {
   static const char *const step[] = {"global_step"};
@@ -194,7 +194,7 @@ static ls_status evaluate_and_write(ls_estimator *self,
                                     const ls_estimator_checkpoint *checkpoint,
                                     ls_nest *out_metrics) {
   LS_RETURN_IF_ERROR(evaluate_from(self, evaluation, checkpoint, out_metrics));
-  // An evaluation cut short by a stop does not measure the model.
+  // An evaluation that a stop cut short does not measure the model.
   return !ls_estimator_has_evaluated(*out_metrics) ||
                  ls_train_stop_requested(evaluation->stop)
              ? ls_ok()

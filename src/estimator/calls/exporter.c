@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Exporters: decide which evaluated models are exported, and how many exports
-// are kept.
+// are kept on disk.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ enum { KEPT = 5 };
 struct ls_exporter {
   ls_exporter_options options;
   char *name, *events;
-  int64_t keep;  // Number of exports kept; 0: all.
+  int64_t keep;  // Number of exports to keep; 0: all.
   ls_nest best;  // Metrics of the best evaluation; none if not known.
   bool recovered;
 };
@@ -83,8 +83,8 @@ void ls_exporter_destroy(ls_exporter *self) {
 const char *ls_exporter_name(const ls_exporter *self) { return self->name; }
 
 // ---- The folder ------------------------------------------------------------
-// Returns an export's time in seconds from its folder's name; -1 if it is not
-// an export.
+// Returns an export's time in seconds from its folder's name; -1 if the folder
+// is no export.
 static int64_t find_second(const ls_file_entry *entry) {
   const char *name = entry->name;
   if (!entry->is_folder || name[0] == 0 ||
@@ -166,7 +166,7 @@ static ls_status take_oldest(const ls_file_system *files, const char *folder,
   return ls_ok();
 }
 
-// Removes old exports. A failure is logged, not an error of the training.
+// Removes old exports. A failure is logged; it is no error of the training.
 static void keep_newest(const ls_exporter *self, ls_runtime *runtime,
                         const char *folder) {
   const ls_file_system *files = ls_runtime_files(runtime);
@@ -207,8 +207,8 @@ static ls_status next_metrics(const ls_event_numbers *numbers, size_t *at,
   return ls_params_set(out, "global_step", ls_nest_i64(step));
 }
 
-// Finds the best of the earlier evaluations in the event files, excluding the
-// one being exported.
+// Finds the best of the earlier evaluations in the event files, except the
+// evaluation being exported.
 static ls_status recover(ls_exporter *self, const char *folder, int64_t step) {
   LS_OWN(ls_event_numbers, numbers) = NULL;
   LS_RETURN_IF_ERROR(ls_events_read(folder, NULL, &numbers));

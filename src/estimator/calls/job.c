@@ -5,8 +5,9 @@
 #include "estimator/config/config.h"
 
 // ---- The system ------------------------------------------------------------
-// A core has one program and one pair of queues, so a system has one user at a
-// time, which shuts it down at its end.
+// Refuses a second use of a system. A core has one program and one pair of
+// queues, so that a system has one user at a time, which shuts it down at the
+// end.
 static ls_status refuse_use(const ls_system_use *other, const char *folder) {
   static const char *const acts[LS_NUM_MODES] = {
       [LS_MODE_TRAIN] = "trains on it",
@@ -198,8 +199,8 @@ static void job_drop(ls_job *job) {
   system_use_end(&job->use);
 }
 
-// Copies the compiler's error to the estimator, where it outlives this job and
-// later ones without a program, such as an evaluation on a CPU.
+// Copies the compiler's error to the estimator, which keeps it after this job
+// and after later jobs without a program, such as an evaluation on a CPU.
 static ls_status keep_compile_error(ls_job *job) {
   if (job->device_hook == NULL) return ls_ok();
   ls_estimator *estimator = job->estimator;
@@ -214,8 +215,8 @@ ls_status ls_job_end(ls_job *job, const char *source, ls_status status) {
     job_drop(job);
     return status;
   }
-  // The rendezvous does not keep errors that a session recovers from, but this
-  // one ended the call.
+  // Adds this error, which ended the call: the rendezvous does not keep errors
+  // from which a session can recover.
   LS_OWN(ls_status, own) = ls_status_clone(status);
   if (!ls_status_is_ok(status))
     ls_rendezvous_record(job->rendezvous, source, status, NULL);

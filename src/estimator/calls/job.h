@@ -12,11 +12,11 @@
 #include "lockstep/monitored_session.h"
 #include "train/hooks/hook.h"
 
-// A job's use of a system, stored in the job. Zeroed: uses none.
+// A job's use of a system, stored in the job. Zeroed: no system is used.
 typedef struct ls_system_use {
   struct ls_system_use *next;  // Next in the runtime's list.
   ls_runtime *runtime;
-  ls_system_id *id;    // NULL: uses none.
+  ls_system_id *id;    // NULL: no system is used.
   const char *folder;  // The estimator's model_dir, borrowed.
   ls_estimator_mode mode;
 } ls_system_use;
@@ -24,13 +24,14 @@ typedef struct ls_system_use {
 typedef struct ls_job ls_job;
 typedef ls_status (*ls_job_act)(ls_job *job);
 
-// Positions of a kind's hooks relative to those of users, models and calls.
+// Positions of hooks that a kind of job adds, relative to hooks of users,
+// models and calls.
 typedef enum ls_hook_place {
-  LS_HOOKS_OF_INPUT,      // Before the user's.
-  LS_HOOKS_OF_STEPS,      // After the user's: count steps and end the loop.
-  LS_HOOKS_BEFORE_MODEL,  // After guards.
+  LS_HOOKS_OF_INPUT,  // Before the user's hooks.
+  LS_HOOKS_OF_STEPS,  // After the user's hooks: count steps and end the loop.
+  LS_HOOKS_BEFORE_MODEL,  // After the hooks that guard the training.
   LS_HOOKS_BEHIND_MODEL,
-  LS_HOOKS_LAST,  // After all others have added to the graph.
+  LS_HOOKS_LAST,  // After all other hooks have added ops to the graph.
   LS_NUM_HOOK_PLACES,
 } ls_hook_place;
 typedef ls_job_act ls_job_hook_acts[LS_NUM_MODES][LS_NUM_HOOK_PLACES];
@@ -38,13 +39,13 @@ typedef ls_job_act ls_job_hook_acts[LS_NUM_MODES][LS_NUM_HOOK_PLACES];
 // A kind of job: on cores of a system, on a CPU, or in the replicas of a
 // strategy. NULL functions do nothing.
 typedef struct ls_job_kind {
-  ls_job_act check[LS_NUM_MODES];  // Refuses unsupported requests, by mode.
+  ls_job_act check[LS_NUM_MODES];  // Refuse unsupported requests, by mode.
   ls_job_act build;  // Builds the model and its fetches in the job's graph.
   const ls_job_hook_acts *add_hooks;
-  // Adds the losses fetched by a run of an evaluation to `losses`.
+  // Adds the losses that a run of an evaluation has fetched to `losses`.
   ls_status (*take_losses)(const ls_job *job, ls_nest fetched,
                            ls_eval_losses *losses);
-  bool reads_input;  // Runs read the input and see its end; else threads do.
+  bool reads_input;  // True: runs see the input's end; false: threads read it.
 } ls_job_kind;
 extern const ls_job_kind ls_tpu_job, ls_cpu_job, ls_strategy_job;
 
@@ -53,12 +54,12 @@ struct ls_job {
   const ls_job_kind *kind;
   ls_estimator_calls calls;
   ls_input_function input;
-  ls_opt steps_wanted, max_steps;  // Set by the caller.
+  ls_opt steps_wanted, max_steps;  // The caller's limits of steps.
   ls_graph *graph;
   ls_rendezvous *rendezvous;
   const ls_train_stop *stop;
 
-  // Fields of jobs on TPUs.
+  // Fields for jobs on TPUs.
   ls_system_use use;
   ls_input_feed feed;
   ls_estimator_program program;
@@ -66,8 +67,8 @@ struct ls_job {
   bool input_ended;
   bool user_saves;       // True if a hook of the model or the caller saves.
   bool input_end_fails;  // True if the input must not end before the last step.
-  ls_train_stop system_gone;  // Requested when the system is seen to be gone.
-  // Fields of jobs on CPUs and in the replicas of a strategy.
+  ls_train_stop system_gone;  // Stops the training once the system is gone.
+  // Fields for jobs on CPUs and in the replicas of a strategy.
   ls_cpu_input cpu_input;
   ls_strategy *strategy;  // Borrowed; NULL: none.
 
@@ -75,39 +76,39 @@ struct ls_job {
   ls_estimator_spec *spec;
   ls_tensor loss;
   ls_op train_op;
-  ls_nest metrics;  // Evaluation: a dict of (value, update op).
-  ls_nest losses;   // The loss, and the number of steps or examples it is for.
-  ls_nest predictions;            // Borrowed.
+  ls_nest metrics;      // Evaluation: a dict of (value, update op).
+  ls_nest losses;       // The loss, and for how many steps or examples.
+  ls_nest predictions;  // Borrowed.
   ls_iterator *const *iterators;  // The input's iterators, borrowed.
   size_t num_iterators;
-  ls_loop_length length;  // Length of a run; 0 steps: not known.
+  ls_loop_length length;  // Length of a run; 0 steps: not known yet.
 
-  ls_hook_list hooks;  // Hooks of the session to be made.
+  ls_hook_list hooks;  // Hooks of the session that will be made.
   ls_scaffold scaffold;
-  ls_status (*init_fn)(void *user, ls_session *session);  // The user's.
+  ls_status (*init_fn)(void *user, ls_session *session);  // The user's init_fn.
   void *init_user;
-  // Checkpoint to start from instead of initial values, borrowed; NULL in
-  // trainings.
+  // Checkpoint from which values start in place of initial values, borrowed;
+  // NULL in trainings.
   const ls_estimator_checkpoint *checkpoint;
   ls_event_writer *events;
   ls_summary_writer *summaries;
   ls_saveable state;  // Saves the input's position.
-  bool afresh;        // Start with the epoch after the saved position.
-  bool restored;      // True if the input continued at its saved position.
+  bool afresh;        // True if the input starts with the next epoch.
+  bool restored;      // True if the input continued at the saved position.
 };
 
-// Makes the graph, global step and rendezvous of a call in a mode.
+// Makes the graph, the global step and the rendezvous of a call in mode `mode`.
 LS_MUST_USE ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
                                    ls_estimator_mode mode,
                                    const ls_input_function *input);
-// Makes the graph alone, with the configuration's seed.
+// Makes only the graph, with the configuration's seed.
 LS_MUST_USE ls_status ls_job_make_graph(ls_job *job, const char *name);
-// Frees everything. Returns the root cause among all threads' errors and
-// `status`, the loop's, which is taken over.
+// Frees the job. Returns the root cause among all threads' errors and `status`,
+// the error of the loop, which is taken over.
 LS_MUST_USE ls_status ls_job_end(ls_job *job, const char *source,
                                  ls_status status);
 
-// Adds the kind's hooks for the job's mode at this position.
+// Adds the hooks of the job's kind and mode at this position.
 LS_MUST_USE ls_status ls_job_add_hooks(ls_job *job, ls_hook_place place);
 // Hooks of jobs on CPUs and in the replicas of a strategy (cpu_job.c).
 extern const ls_job_hook_acts ls_cpu_job_hooks;
@@ -120,9 +121,9 @@ LS_MUST_USE ls_status ls_call_model_alone(const ls_estimator_calls *calls,
                                           ls_estimator_spec **out_spec);
 // Logs that the job runs on a CPU.
 void ls_job_log_cpu(const ls_job *job);
-// Sets values before the first run: those of the job's checkpoint without its
-// input position; without a checkpoint, initial values or those of a warm start
-// (job_values.c).
+// Sets the variables before the first run: to the values of the job's
+// checkpoint, without its input position; without a checkpoint, to initial
+// values or those of a warm start (job_values.c).
 LS_MUST_USE ls_status ls_job_set_values(ls_job *job);
 // Makes the input's position part of checkpoints (job_values.c).
 void ls_job_set_state(ls_job *job);
@@ -139,10 +140,10 @@ typedef ls_status (*ls_job_take)(ls_job *job, ls_monitored_session *session,
 LS_MUST_USE ls_status ls_job_run_all(ls_job *job, ls_monitored_session *session,
                                      ls_nest fetches, ls_job_take take,
                                      void *user);
-// Logs if OUT_OF_RANGE ended the runs, because then the input has ended.
-// Returns `status`.
+// Logs the end of the input if that ended the runs (OUT_OF_RANGE). Returns
+// `status`.
 LS_MUST_USE ls_status ls_job_end_runs(ls_job *job, ls_status status);
-// Fails if the input ended too soon.
+// Fails if the input ended before the last step, where it must not.
 LS_MUST_USE ls_status ls_job_check_input_end(const ls_job *job);
 
 #endif  // LS_ESTIMATOR_CALLS_JOB_H_

@@ -20,8 +20,8 @@ static bool has_pattern(const ls_value_choice *choice) {
   return false;
 }
 
-// Removes the global step from `variables`, keeping their order; returns the
-// number left.
+// Removes the global step from `variables`, whose order stays; returns the
+// number of those left.
 static size_t without_step(ls_graph *graph, ls_variable **variables,
                            size_t count) {
   ls_variable *step = NULL;
@@ -33,15 +33,15 @@ static size_t without_step(ls_graph *graph, ls_variable **variables,
 }
 
 // ---- Values without a checkpoint -------------------------------------------
-// Restores from an export or a file of values, which has a model's values only.
-// The optimizer's variables keep their initial values, unless the user forbids
-// missing values.
+// State of restoring from an export or a file of values, which has only a
+// model's values. The optimizer's variables keep their initial values, unless
+// the user forbids missing values.
 typedef struct values_alone {
   const ls_value_choice *users;
   ls_variable **trained;
   size_t num_trained;
   ls_status fault;  // The first trained variable that is missing.
-  size_t others;    // Number of others that are missing; one of them is
+  size_t others;    // Number of other missing variables; one of them is
   char other[128];
   const char *path;
 } values_alone;
@@ -68,7 +68,7 @@ static void job_values_look_at(void *user, const ls_value_note *note) {
   }
 }
 
-// Returns true if `choice` wants everything from a file that is not a
+// Returns true if `choice` wants all variables from a file that is not a
 // checkpoint.
 static bool takes_values_alone(const ls_saved_info *info,
                                const ls_value_choice *choice) {
@@ -169,7 +169,7 @@ ls_status ls_job_set_values(ls_job *job) {
 }
 
 // ---- The position in the input ---------------------------------------------
-// Saves the position after the steps made so far; at the end of the data that
+// Saves the position after the steps made so far. At the end of the data, that
 // is the start of the next epoch.
 enum { NAME_ROOM = 32 };
 
@@ -209,15 +209,15 @@ static ls_status input_state_restore_all(const ls_job *job,
   return ls_ok();
 }
 
-// Returns true if an error means that the saved position does not fit this
-// input. Other errors say nothing about the input.
+// Returns true if an error means that the saved position is of another input.
+// Other errors do not concern the input.
 static bool is_of_another(const ls_status status) {
   const ls_code code = ls_status_code(status);
   return code == LS_INVALID_ARGUMENT || code == LS_NOT_FOUND;
 }
 
-// Restores the position. A different input starts from its beginning, because
-// the user may have changed it on purpose.
+// Restores the position in the input. If the input has changed, it starts from
+// its beginning, because the user may have changed it on purpose.
 static ls_status input_state_restore(void *self, const ls_record *record) {
   ls_job *job = self;
   const ls_status status = input_state_restore_all(job, record);

@@ -12,20 +12,21 @@
 
 enum { WRAPPED_BATCH = 2048 };
 
-// One of the graphs.
+// One of the graphs of an export.
 typedef struct side {
   ls_job job;
   bool is_tpu;
   ls_serving_receiver receiver;
-  ls_export_outputs outputs;  // Outputs of a TPU graph, the callee's; else
-  ls_nest values;             // of modes other than prediction.
+  // Outputs of a TPU graph, from the called function; else
+  ls_export_outputs outputs;
+  ls_nest values;  // of modes other than prediction.
   ls_export_output value;
   ls_serving_signature *signatures;
   size_t num_signatures;
 } side;
 
 // ---- A graph ---------------------------------------------------------------
-// Begins a job that feeds nothing and queries no system.
+// Begins a job that neither feeds cores nor queries a system.
 static ls_status model_export_begin(side *s, ls_estimator *estimator,
                                     ls_estimator_mode mode) {
   ls_variable *step = NULL;
@@ -84,8 +85,8 @@ static ls_status make_signatures(side *s, const ls_export_output *outputs,
   return ls_ok();
 }
 
-// Makes the signature of a training or an evaluation: the loss and the
-// predictions.
+// Makes the signature of a training's or an evaluation's graph: the loss and
+// the predictions.
 static ls_status take_values(side *s) {
   const ls_estimator_spec_options *spec_options =
       ls_estimator_spec_values(s->job.spec);
@@ -140,7 +141,8 @@ static ls_status model_export_build(side *s, ls_estimator *estimator,
   LS_RETURN_IF_ERROR(model_export_begin(s, estimator, mode));
   const ls_status status = build_in(s, e),
                   first = ls_graph_take_error(s->job.graph);
-  // A failure of the graph is the root cause of a later error of the model.
+  // If the graph has failed, its failure is the root cause of the model's later
+  // error.
   if (ls_status_is_ok(first)) return status;
   ls_status_free(status);
   return first;
@@ -157,7 +159,8 @@ static void model_export_drop(side *s) {
 }
 
 // ---- Writing ---------------------------------------------------------------
-// Writes the export. `checkpoint` NULL: takes the values from the session.
+// Writes the export. `checkpoint` NULL: the variables have the session's
+// values.
 static ls_status write(side *sides, size_t count,
                        const ls_estimator_exporting *e, const char *checkpoint,
                        ls_session *session, char **out_path) {
@@ -189,7 +192,7 @@ static ls_status write(side *sides, size_t count,
       out_path);
 }
 
-// Writes the values that a training would start with.
+// Writes an export with the values with which a training would start.
 static ls_status write_warm(side *sides, size_t count,
                             const ls_estimator_exporting *e, char **out_path) {
   ls_monitored_session *session = NULL;
@@ -218,7 +221,8 @@ static ls_status model_export_check(const ls_estimator_exporting *e,
              : ls_ok();
 }
 
-// Exports from a checkpoint; NULL: the values that a training would start with.
+// Exports a model with the checkpoint's values; NULL: with the values with
+// which a training would start.
 static ls_status export_from(ls_estimator *self,
                              const ls_estimator_exporting *e,
                              ls_estimator_mode mode, const char *checkpoint,

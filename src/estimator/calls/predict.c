@@ -15,16 +15,16 @@
 struct ls_predictions {
   ls_job job;
   ls_monitored_session *session;
-  ls_estimator_checkpoint checkpoint;  // Kept for sessions made again.
+  ls_estimator_checkpoint checkpoint;  // For the first and later sessions.
   bool batches;
   ls_nest fetches;
   ls_nest batch;        // The run's requested predictions, borrowed.
-  ls_nest whole;        // The same without rows of padding.
-  int64_t next, count;  // Rows of the batch.
-  // Batches returned, and batches that a new session repeats.
+  ls_nest whole;        // The batch without rows of padding.
+  int64_t next, count;  // Next row, and number of rows, of the batch.
+  // Number of batches returned, and of those that a new session repeats.
   int64_t given, again;
   int64_t sessions;  // Number of sessions made.
-  ls_status ended;   // Result, once ended.
+  ls_status ended;   // Result of the predictions, once they have ended.
   bool has_ended;
 };
 
@@ -107,7 +107,8 @@ static ls_status predict_begin(ls_predictions *self,
 }
 
 // ---- End -------------------------------------------------------------------
-// Ends the predictions; takes `how` over and keeps the result for later calls.
+// Ends the predictions. Keeps the result `how`, which is taken over, for later
+// calls.
 static void predict_end(ls_predictions *self, ls_status how) {
   if (self->has_ended) {
     ls_status_free(how);
@@ -127,7 +128,7 @@ static void predict_end(ls_predictions *self, ls_status how) {
   ls_estimator_checkpoint_close(&self->checkpoint);
 }
 
-// Ends a session's predictions. The end of the input is no error.
+// Ends the session of the predictions. The end of the input is no error.
 static void end_runs(ls_predictions *self, ls_status how) {
   predict_end(self, how);
   if (ls_status_code(self->ended) != LS_OUT_OF_RANGE) return;
@@ -203,8 +204,8 @@ static ls_status first_dimension(const char *key, ls_nest leaf,
   return ls_ok();
 }
 
-// Counts a batch's rows without padding; all predictions must have the same
-// number.
+// Counts a batch's rows without padding, of which all predictions must have the
+// same number.
 static ls_status predict_count_rows(ls_nest batch, ls_nest padding,
                                     int64_t *out_count) {
   int64_t count = -1;
@@ -218,7 +219,7 @@ static ls_status predict_count_rows(ls_nest batch, ls_nest padding,
   return ls_predictions_keep(batch, padding, out_count);
 }
 
-// Takes the batch; it counts as none if all of its rows are padding.
+// Takes the batch; a batch of only padding counts as no batch.
 static ls_status take_batch(ls_predictions *self, ls_nest padding) {
   ls_nest_release(self->whole);
   self->whole = ls_none();
@@ -232,8 +233,8 @@ static ls_status take_batch(ls_predictions *self, ls_nest padding) {
   return ls_predictions_rows(self->batch, padding, false, &self->whole);
 }
 
-// Runs the next batch. A new session starts from the beginning, so batches
-// already returned are repeated.
+// Runs the next batch. A new session starts from the beginning, so that it
+// repeats batches already returned, which are skipped.
 static ls_status run_next(ls_predictions *self, ls_nest *out_results) {
   if (ls_monitored_session_should_stop(self->session))
     return LS_STATUS(LS_OUT_OF_RANGE, "predictions have ended");
@@ -262,7 +263,8 @@ static ls_status next_batch(ls_predictions *self) {
 
 static ls_status predict_take(ls_predictions *self, ls_nest *row) {
   const int64_t index = self->next;
-  // Advances only after success, so that the caller may retry a row.
+  // Advances only after success, so that the caller may ask for the same row
+  // again.
   LS_RETURN_IF_ERROR(ls_nest_give(
       self->batches ? ls_nest_retain(self->whole)
                     : ls_nest_map(self->batch, row_of, (void *)&index),

@@ -89,8 +89,8 @@ static ls_status check_steps(ls_host_call *call) {
 static const ls_host_kernel has_steps = {
     .name = "has_steps", .start = check_steps, .flags = LS_HOST_INLINE};
 
-// Takes the loss of a run that made a step. A run without one ends like a CPU
-// run without a batch, and no hook sees the loop's initial loss.
+// Takes the loss of a run that made a step. A run without a step ends as a CPU
+// run without a batch does, so that no hook sees the loop's initial loss.
 static ls_status take_loss(ls_job *job) {
   const ls_op made = ls_host_call_add(&has_steps, NULL, &job->program.steps, 1);
   LS_CONTROL_SCOPE(&made, 1);
@@ -113,7 +113,7 @@ static ls_status finish_evaluation(ls_job *job) {
   return ls_nest_status(job->losses);
 }
 
-// Takes a run's losses: a mean over its steps.
+// Takes the losses of a run as a mean over its steps.
 static ls_status tpu_job_take_losses(const ls_job *job, ls_nest fetched,
                                      ls_eval_losses *losses) {
   (void)job;
@@ -123,7 +123,8 @@ static ls_status tpu_job_take_losses(const ls_job *job, ls_nest fetched,
 }
 
 // ---- Prediction ------------------------------------------------------------
-// Appends the program to the ops that feed it, so that one run does both.
+// Appends the program to the ops that feed it, so that one run feeds and runs
+// the program.
 static ls_status finish_prediction(ls_job *job) {
   job->predictions = job->program.predictions;
   LS_OWN(ls_nest_builder, ops) = {0};
@@ -152,8 +153,8 @@ static ls_status tpu_job_build(ls_job *job) {
 }
 
 // ---- Hooks -----------------------------------------------------------------
-// Adds the hook that feeds the cores. The runs that fetch predictions take them
-// from the outfeed, so the hook does not.
+// Adds the hook that feeds the cores. In a prediction the fetches take the
+// results from the outfeed, so that the hook does not.
 static ls_status add_device_hook(ls_job *job) {
   const bool predicts = job->calls.plan->mode == LS_MODE_PREDICT;
   LS_RETURN_IF_ERROR(ls_device_hook(
@@ -173,7 +174,7 @@ static ls_status add_device_hook(ls_job *job) {
   return ls_hook_list_add(&job->hooks, ls_hook_retain(job->device_hook));
 }
 
-// Adds the hook for hosts that are about to go, in trainings.
+// In trainings, adds the hook for hosts that announce their end.
 static ls_status add_shutdown_hook(ls_job *job) {
   ls_hook *hook = NULL;
   LS_RETURN_IF_ERROR(ls_graceful_shutdown_hook(
@@ -243,15 +244,15 @@ static ls_status stop_prediction(ls_job *job) {
   return ls_hook_list_add(&job->hooks, hook);
 }
 
-// Finalizes scaffolds after all hooks have added to the graph; ops made then
-// must not use values of the program.
+// Finalizes scaffolds after all hooks have added ops to the graph. Ops that
+// scaffolds make must not use values of the program.
 static ls_status finalize(void *state) {
   ls_job *job = state;
   return ls_program_finalize(&job->scaffold, job->graph);
 }
 
-// Counts steps itself (`counts`), so that no later hook adds ops to the frozen
-// graph.
+// The hook counts steps itself (`counts`), so that no later hook adds ops to
+// the frozen graph.
 static const ls_hook_type finalizer_type = {
     .name = "hook", .counts = true, .needs_session = true, .begin = finalize};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trainings.
+// Trainings of estimators.
 #include <string.h>
 
 #include "base/require.h"
@@ -31,9 +31,9 @@ static ls_status train_check(const ls_estimator *self,
   return train_check_count(t->max_steps, "max_steps");
 }
 
-// Finds out if the newest intact checkpoint has reached max_steps. Damaged ones
-// do not count: their steps must be made again. The restoring call logs the
-// skipped ones; if nothing is restored, this function does.
+// Finds out if the newest intact checkpoint has reached max_steps. Steps that
+// only a damaged checkpoint has must be made again. Skipped checkpoints are
+// logged once: by the call that restores or, if nothing is restored, here.
 static ls_status is_done(const ls_estimator *self,
                          const ls_estimator_training *t, bool *out_done,
                          int64_t *out_step) {
@@ -51,8 +51,8 @@ static ls_status is_done(const ls_estimator *self,
 }
 
 // ---- The model -------------------------------------------------------------
-// Returns true for a summary of the loss, recognized by its tag, or by its op's
-// name as in other systems.
+// Returns true for a summary of the loss, which is recognized by its tag or by
+// its op's name, as in other systems.
 static bool is_of_loss(ls_op summary) {
   const char *tag = ls_summary_tag(summary);
   return strcmp(tag != NULL ? tag : ls_op_name(summary), "loss") == 0;
@@ -70,7 +70,8 @@ static ls_status add_loss_summary(const ls_job *job) {
   return ls_graph_take_error(job->graph);
 }
 
-// Builds the graph of a training from step `saved` on; -1: from scratch.
+// Builds the graph of a training that continues from step `saved`; -1: starts
+// from scratch.
 static ls_status train_build(ls_job *job, int64_t saved) {
   LS_GRAPH_SCOPE(job->graph);
   LS_RETURN_IF_ERROR(ls_job_open_events(job, saved));
@@ -80,14 +81,14 @@ static ls_status train_build(ls_job *job, int64_t saved) {
 }
 
 // ---- Hooks -----------------------------------------------------------------
-// Returns the number of steps of a run. A loop limited by seconds has an
-// unknown number: a large one makes hooks act after each run.
+// Returns the number of steps of a run. If seconds limit a run, its steps are
+// not known: a large number makes hooks act after each run.
 static int64_t steps_per_run(const ls_job *job) {
   return job->length.steps > 0 ? job->length.steps : INT32_MAX;
 }
 
-// Returns the hours between checkpoints to keep. The configuration's default,
-// more than a year, means never, which the saver writes as 0.
+// Returns the interval in hours between checkpoints that are kept for good.
+// More than a year, as by default, means never, for which the saver has 0.
 static double kept_hours(const ls_run_values *config) {
   enum { NEVER = 10000 };
   const int64_t hours = config->keep_checkpoint_every_n_hours.value;
@@ -193,7 +194,7 @@ static ls_status train_add_hooks(ls_job *job, const ls_estimator_training *t) {
 }
 
 // ---- Runs ------------------------------------------------------------------
-// Lists the fetches by name; hooks use the names, too (ls_run_context_number).
+// Lists the fetches by name; hooks use the same names (ls_run_context_number).
 static ls_nest list_fetches(const ls_job *job) {
   const char *const names[] = {"loss", "train_op"};
   const ls_nest items[] = {ls_leaf(job->loss), ls_nest_op(job->train_op)};
@@ -209,7 +210,7 @@ static ls_status take_loss(ls_job *job, ls_monitored_session *session,
   return ls_ok();
 }
 
-// Adds the hook that reads the global step at the end, into `*step`.
+// Adds the hook that reads the global step into `*step` at the end.
 static ls_status add_last_step(ls_job *job, ls_nest *step) {
   ls_hook *last = NULL;
   ls_tensor read;
@@ -239,8 +240,8 @@ static ls_status train_model(ls_job *job, const ls_estimator_training *t,
   return ls_job_check_input_end(job);
 }
 
-// Trains once. `*again`: the saved position was at the end of the data, so no
-// step was made.
+// Trains once. `*again` is true if the saved position was at the end of the
+// data, so that no step was made.
 static ls_status train_once(ls_estimator *self, const ls_estimator_training *t,
                             int64_t saved, bool afresh, ls_training_end *end,
                             bool *again) {

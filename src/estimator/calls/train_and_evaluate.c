@@ -61,23 +61,23 @@ static ls_status train_and_evaluate_check(const ls_train_spec *train,
 }
 
 // ---- In one process --------------------------------------------------------
-// Listens to the saver. If training and evaluation cannot run at the same time,
-// it stops the training, evaluates, and trains again.
+// A listener of the saver, for one process. If training and evaluation cannot
+// run at the same time, it stops the training, evaluates, and trains again.
 typedef struct local {
   ls_eval_rounds evaluator;
   ls_runtime *runtime;
   const ls_train_spec *train;
-  int64_t throttle;  // In nanoseconds.
+  int64_t throttle;  // Minimum time between evaluations, in nanoseconds.
   bool between;
   bool has_first;  // True after the first checkpoint, which is not evaluated.
-  bool wants;      // A stop for an evaluation was requested,
-  bool has_ended;  // or the training's end was evaluated.
+  bool wants;      // True if a stop for an evaluation was requested.
+  bool has_ended;  // True if the model was evaluated at the training's end.
   int64_t last;    // Time of the last evaluation or of the first checkpoint.
   int64_t evaluated;  // Step of the last evaluation.
 } local;
 
-// Evaluates now, unless a stop was requested, which would cut the evaluation
-// short.
+// Evaluates now, unless a stop was requested, which would end the evaluation
+// early.
 static ls_status evaluate_now(local *self, int64_t step) {
   bool is_new = false;
   if (ls_train_stop_requested(self->train->stop)) return ls_ok();
@@ -136,8 +136,8 @@ static ls_status train_once(local *self, const ls_save_listener *listeners,
       end);
 }
 
-// Trains in parts; each continues where the previous one was stopped for an
-// evaluation.
+// Trains in parts; each part continues where the previous one was stopped for
+// an evaluation.
 static ls_status train_in_parts(local *self, const ls_save_listener *listeners,
                                 size_t count, ls_training_end *end) {
   do {
@@ -149,8 +149,8 @@ static ls_status train_in_parts(local *self, const ls_save_listener *listeners,
       part.loss = end->loss;
     }
     *end = part;
-    // Evaluates even if a part made no run: the requested evaluation would be
-    // requested again.
+    // Evaluates even if a part made no run; otherwise the evaluation would be
+    // requested again and again.
     if ((part.has_loss || self->wants) && self->has_first &&
         self->evaluated != part.step)
       LS_RETURN_IF_ERROR(evaluate_now(self, part.step));

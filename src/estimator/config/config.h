@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configurations, parameters of user functions, settings in the environment,
-// and per-runtime state of this layer.
+// and the estimators' state per runtime.
 #ifndef LS_ESTIMATOR_CONFIG_CONFIG_H_
 #define LS_ESTIMATOR_CONFIG_CONFIG_H_
 
@@ -31,21 +31,21 @@ LS_MUST_USE static inline ls_status ls_check_positive(const char *name,
 }
 
 // ---- Settings in the environment -------------------------------------------
-// Settings in the environment. They have the names TF_TPU_X that cluster
-// managers set; LS_TPU_X means the same and wins.
+// A setting in the environment. Cluster managers set variables named TF_TPU_X;
+// a variable LS_TPU_X means the same and takes precedence.
 typedef struct ls_setting {
-  const char *name;   // The variable that is set, else the requested one.
+  const char *name;   // Name of the set variable, else the requested name.
   const char *value;  // NULL: neither is set. Borrowed from the environment.
   char own[48];
 } ls_setting;
 
-// Reads a setting; `name` may be given with or without "TF_". The other name
-// has "LS_" instead.
+// Reads a setting; `name` may begin with "TF_" or not. With "LS_" in place of
+// "TF_" the name is looked up first.
 void ls_setting_read(const ls_runtime *runtime, const char *name,
                      ls_setting *out);
 
 // ---- Per-runtime state -----------------------------------------------------
-// Per-runtime state; the runtime's lock guards it.
+// The estimators' state per runtime. The runtime's lock guards it.
 struct ls_system_use;
 struct ls_watchdog;
 
@@ -55,7 +55,8 @@ typedef struct ls_estimator_state {
   void (*end_watchdogs)(struct ls_watchdog *first);
   // Systems in use by running jobs, which own the entries.
   struct ls_system_use *uses;
-  bool wraps_input;  // See ls_input_feed_set_loops.
+  // True to loop over plain values: see ls_input_feed_set_loops.
+  bool wraps_input;
 } ls_estimator_state;
 
 // Returns the state, made on first use; NULL without memory. Requires the
@@ -70,7 +71,7 @@ struct ls_run_config {
   ls_runtime *runtime;
   ls_arena arena;  // Holds the texts and the cluster.
   ls_run_values values;
-  // Structs that pointers of `values` refer to.
+  // Structs to which pointers in `values` refer.
   ls_session_config session;
   ls_tpu_config tpu;
   ls_cluster_spec cluster;
@@ -80,23 +81,23 @@ struct ls_run_config {
 LS_MUST_USE bool ls_run_config_text(ls_run_config *config, const char *text,
                                     const char **out_text);
 
-// Reads this process's role from TF_CONFIG, and model_dir, which the options
-// may have given, too.
+// Reads this process's role and model_dir from TF_CONFIG. model_dir may be in
+// the options, too.
 LS_MUST_USE ls_status ls_run_config_read_environment(ls_run_config *config);
-// Returns a text of TF_CONFIG's member `service`, in the configuration's
+// Returns a text of the member `service` of TF_CONFIG, in the configuration's
 // memory; NULL if there is none.
 LS_MUST_USE ls_status ls_run_config_find_service(ls_run_config *config,
                                                  const char *key,
                                                  const char **out_text);
 
-// Stores the options of a TPU run, completed with defaults.
+// Stores the options of a TPU run, with defaults for unset ones.
 //   LS_INVALID_ARGUMENT  names the field
 LS_MUST_USE ls_status ls_run_config_set_tpu(ls_run_config *config,
                                             const ls_tpu_config *tpu);
 // Finds the job of the system's workers, unless it was given.
 LS_MUST_USE ls_status ls_run_config_find_job(ls_run_config *config);
-// Checks that the job is the resolver's.
-//   LS_INVALID_ARGUMENT  names both
+// Checks that the configured job is the job of the resolver's system.
+//   LS_INVALID_ARGUMENT  names both jobs
 LS_MUST_USE ls_status ls_run_config_check_job(const ls_run_config *config);
 
 #endif  // LS_ESTIMATOR_CONFIG_CONFIG_H_

@@ -10,8 +10,8 @@
 static const char variable[] = "TF_CONFIG";
 
 // ---- Reading ---------------------------------------------------------------
-// Parses all of TF_CONFIG, in the configuration's memory; NULL if it is not
-// set.
+// Parses TF_CONFIG, in the configuration's memory; the result is NULL if the
+// variable is not set.
 static ls_status environment_read_all(ls_run_config *config,
                                       const ls_json **out) {
   const char *text = ls_runtime_environment(config->runtime, variable);
@@ -29,7 +29,7 @@ static const ls_json *environment_find(const ls_json *object, const char *key) {
   return found != NULL && found->kind != LS_JSON_NULL ? found : NULL;
 }
 
-// Reads a member's text; without the member `*text` stays unchanged.
+// Reads a member's text; if the member is missing, `*text` stays unchanged.
 static ls_status find_text(const ls_json *object, const char *key,
                            const char **text) {
   const ls_json *found = environment_find(object, key);
@@ -84,7 +84,7 @@ static int compare_jobs(const void *a, const void *b) {
                 ((const ls_cluster_job *)b)->name);
 }
 
-// Reads the jobs; the cluster is sorted by name.
+// Reads the jobs of the cluster, which are then sorted by name.
 static ls_status read_cluster(ls_run_config *config, const ls_json *cluster) {
   size_t count = 0;
   if (cluster == NULL) return ls_ok();
@@ -120,8 +120,8 @@ typedef struct task {
   int64_t index;
 } task;
 
-// Reads digits with an optional '-'; returns false if there is anything else,
-// or the number is too large.
+// Reads an integer: digits with an optional '-'. Returns false for other texts
+// and for numbers that are too large.
 static bool read_whole(const char *text, int64_t *out) {
   const char *digits = text + (text[0] == '-');
   char *end = NULL;
@@ -137,7 +137,7 @@ static ls_status read_task(const ls_json *all, task *out) {
   LS_RETURN_IF_ERROR(find_text(object, "type", &out->type));
   const ls_json *index = environment_find(object, "index");
   if (index == NULL) return ls_ok();
-  // Some schedulers write numbers as texts, which is accepted.
+  // Accepts a number in quotes, because some schedulers write numbers as texts.
   out->has_index = true;
   out->index = index->integer;
   if (index->kind == LS_JSON_NUMBER && index->is_integer) return ls_ok();
@@ -199,7 +199,8 @@ static ls_status check_task(const ls_cluster_spec *cluster, const task *t) {
 }
 
 // ---- Derived values --------------------------------------------------------
-// Returns the global id: the chief first, then by job and index, "ps" last.
+// Returns the global id of this process: the chief has id 0, then ids go by job
+// and index, with "ps" last.
 static int64_t global_id(const ls_cluster_spec *cluster, const char *chief,
                          const task *t) {
   int64_t id = t->index;
@@ -272,7 +273,7 @@ static ls_status stand_alone(ls_run_config *config, const task *t,
   return ls_ok();
 }
 
-// Sets model_dir; if options give it, too, the two must be equal.
+// Sets model_dir; if the options have it, too, the two must be equal.
 static ls_status set_model_dir(ls_run_config *config, const ls_json *all) {
   const char *dir = NULL;
   ls_run_values *values = &config->values;

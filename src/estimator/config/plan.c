@@ -11,7 +11,8 @@ struct ls_plans {
   ls_runtime *runtime;
   ls_estimator_facts facts;
   bool one_core;
-  // Evaluations share the first if their master is the same.
+  // Systems for trainings and for evaluations. Evaluations use the first one if
+  // their master is the same.
   ls_plan_system systems[2];
   struct {
     ls_plan plan;
@@ -104,8 +105,8 @@ static void count_feeders(ls_plan *plan) {
                                                     : system->replicas_per_host;
 }
 
-// Returns the batch size of one of `parts`: the largest share if shorter ones
-// are padded, else the smallest.
+// Returns the batch size of one of `parts` shares: the largest share if shorter
+// ones are padded, else the smallest.
 static ls_opt plan_share(const ls_plan *plan, int64_t parts) {
   const ls_row_shares shares = {.parts = parts};
   const ls_opt all = plan->batch_size;
@@ -231,7 +232,8 @@ ls_status ls_plans_get(ls_plans *plans, ls_estimator_mode mode, bool exports,
 }
 
 // ---- Devices ---------------------------------------------------------------
-// Names a host's device. Job names fit: see ls_plan_system_init.
+// Names the device of a host. Job names fit into the text: see
+// ls_plan_system_init.
 static ls_device_name name_host(const char *job, const char *alone,
                                 int64_t task) {
   ls_device_name name;

@@ -11,26 +11,27 @@
 #include "lockstep/estimator_functions.h"
 #include "tpu/system/resolver.h"
 
-// The estimator options that plans depend on. A zero field has its default.
+// The options of an estimator on which plans depend. A zero field has its
+// default.
 typedef struct ls_estimator_facts {
   ls_run_config *config;  // Configuration of a TPU run; holds a reference.
   ls_opt batch_sizes[LS_NUM_MODES];  // For all replicas together, by mode.
-  ls_flag use_tpu, eval_on_tpu;      // Default on.
-  // Accept any batch size: shorter shares are padded.
+  ls_flag use_tpu, eval_on_tpu;      // On by default.
+  // True to accept any batch size; shorter shares are padded.
   bool any_batch;
 } ls_estimator_facts;
 
-// The first core of a replica: its host, and its ordinal there.
+// The first core of a replica: its host, and its ordinal on the host.
 typedef struct ls_replica_core {
   int32_t host, ordinal;
 } ls_replica_core;
 
-// The system of one master.
+// The system that a master names.
 typedef struct ls_plan_system {
   const char *master;
   const char *job;  // Job in device names; NULL: none.
   ls_tpu_resolver *resolver;
-  ls_tpu_metadata *metadata;  // NULL: uses one core, without a query.
+  ls_tpu_metadata *metadata;  // NULL: one core, without a query of the system.
   int64_t num_cores, num_hosts, cores_per_host;
   ls_device_assignment *assignment;  // NULL: replicas have one core.
   int64_t num_replicas, replicas_per_host;
@@ -38,8 +39,9 @@ typedef struct ls_plan_system {
 } ls_plan_system;
 
 // Queries the system of one of the configuration's masters and checks, in this
-// order, job, cores, replicas, and that the configuration fits. `one_core`: no
-// query. Zeroes `system` on failure.
+// order, its job, cores and replicas, and that the configuration fits it.
+// `one_core`: the system is not queried and has one core. Zeroes `system` on
+// failure.
 LS_MUST_USE ls_status ls_plan_system_init(ls_plan_system *system,
                                           const ls_run_values *config,
                                           const char *master, bool one_core);
@@ -58,8 +60,8 @@ typedef struct ls_estimator_input {
   ls_feed_way way;
   bool broadcast;    // One host feeds all replicas: SLICES or ALL.
   bool per_replica;  // Each replica spans hosts; the first one feeds it.
-  // Number of feeders: one per host, per replica, or for all; and the number of
-  // replicas that each feeds.
+  // Number of feeders: one per host, one per replica, or one for all. Then the
+  // number of replicas that each feeder feeds.
   int64_t num_feeders, replicas_per_feeder;
 } ls_estimator_input;
 
@@ -70,14 +72,14 @@ typedef struct ls_plan {
   bool exports;  // The model is built for an export.
   bool on_cpu;
   bool any_batch;
-  // Batch sizes for all replicas, for a call of the input function, and for a
-  // replica. Unset on a CPU if none was given.
+  // Batch sizes: of all replicas together, of a call of the input function, and
+  // of a replica. Unset on a CPU if no batch size was given.
   ls_opt batch_size, input_batch_size, model_batch_size;
   ls_estimator_input input;
-  int64_t host_call_every;  // In steps; 1 except in trainings.
+  int64_t host_call_every;  // Steps between host calls; 1 except in trainings.
   // Strategy for training or evaluating on CPUs, or NULL.
   ls_strategy *strategy;
-  const ls_plan_system *system;  // NULL: on a CPU.
+  const ls_plan_system *system;  // NULL: the mode runs on a CPU.
 } ls_plan;
 
 // The plans of an estimator, for each mode and its exports.
@@ -95,7 +97,7 @@ LS_MUST_USE ls_status ls_plans_get(ls_plans *plans, ls_estimator_mode mode,
 
 // Returns the name of a mode in messages and exports.
 const char *ls_estimator_mode_name(ls_estimator_mode mode);
-// Finds the job for device names in a configuration, borrowed; NULL: none.
+// Finds the job in device names for a configuration, borrowed; NULL: none.
 LS_MUST_USE ls_status ls_configured_job(const ls_run_values *config,
                                         const char *master,
                                         const char **out_job);
@@ -107,18 +109,19 @@ static inline const ls_tpu_config *ls_plan_tpu(const ls_plan *plan) {
 static inline bool ls_plan_is_model_parallel(const ls_plan *plan) {
   return plan->system->assignment != NULL;
 }
-// Returns the device of a host's ops; without a job all hosts are the same.
+// Returns the device of ops on a host; without a job, all hosts have the same
+// device.
 ls_device_name ls_plan_host(const ls_plan *plan, int64_t host);
 // Returns the host of a replica's first core.
 ls_device_name ls_plan_replica_host(const ls_plan *plan, int64_t replica);
-// The first function returns the host of a feeder; the second the replica that
-// it feeds as shard `shard`, or -1.
+// Returns the host of a feeder. The second function returns the replica that a
+// feeder feeds as shard `shard`, or -1.
 int64_t ls_plan_feeder_host(const ls_plan *plan, int64_t feeder);
 int64_t ls_plan_fed_replica(const ls_plan *plan, int64_t feeder, int64_t shard);
 // Returns the plan's pod; NULL if it does not exist or is outside this process.
 // The caller releases it.
 ls_pod *ls_plan_pod(const ls_plan *plan);
-// Makes the plan's system current until the end of the block.
+// Makes the plan's system the current one until the end of the block.
 #define LS_PLAN_SYSTEM_SCOPE(plan)                                             \
   ls_system_flow ls_plan_flow_;                                                \
   LS_SCOPE_(ls_system_scope_begin, &ls_plan_flow_, (plan)->system->resolver->id)
@@ -135,14 +138,5 @@ struct ls_user_context {
 };
 // Makes a nest leaf with a copy of a context.
 ls_nest ls_user_context_leaf(const ls_user_context *like);
-
-// ---- Systems of plans (plan_system.c) --------------------------------------
-// Queries the system of one of the configuration's masters and checks, in this
-// order, job, cores, replicas, and that the configuration fits. `one_core`: no
-// query. Zeroes `system` on failure.
-LS_MUST_USE ls_status ls_plan_system_init(ls_plan_system *system,
-                                          const ls_run_values *config,
-                                          const char *master, bool one_core);
-void ls_plan_system_deinit(ls_plan_system *system);  // May be zeroed.
 
 #endif  // LS_ESTIMATOR_CONFIG_PLAN_H_

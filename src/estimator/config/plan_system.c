@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Systems of plans: finds cores and replicas, and checks them against the
-// configuration.
+// Systems of plans: finds cores and replicas, and checks that the configuration
+// fits.
 #include "estimator/config/plan.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ ls_status ls_configured_job(const ls_run_values *config, const char *master,
                             const char **out_job) {
   *out_job = config->tpu->tpu_job_name;
   if (*out_job != NULL) return ls_ok();
-  // A virtual pod has no cluster, but it has a job.
+  // A virtual pod has a job, but no cluster.
   const ls_session_config *session = config->session_config;
   const ls_cluster_spec *cluster = session != NULL ? session->cluster : NULL;
   if (is_virtual(master) && cluster == NULL) {
@@ -43,8 +43,8 @@ static ls_status check_job(const char *job) {
 }
 
 // ---- The system ------------------------------------------------------------
-// Finds the resolver: the configuration's if it has this master, else one made
-// from the master's name and the job in device names.
+// Finds the resolver: that of the configuration if it has this master, else a
+// new one with the master's name and the job in device names.
 static ls_status find_resolver(ls_plan_system *self,
                                const ls_run_values *config) {
   const char *master = self->master;

@@ -184,7 +184,7 @@ ls_status ls_run_config_create(const ls_run_config_options *options,
 }
 
 // ---- TPU systems -----------------------------------------------------------
-// Gives sessions the system's cluster.
+// Makes sessions use the system's cluster.
 static ls_status join_system(ls_run_config *self, ls_tpu_resolver *resolver) {
   ls_run_values *v = &self->values;
   ls_master master;
@@ -276,7 +276,8 @@ static ls_status run_config_copy(const ls_run_config *from, ls_run_config *to) {
   const ls_run_values *v = &from->values;
   ls_run_values *out = &to->values;
   *out = *v;
-  // Clears pointers that the copy must own itself.
+  // Clears the pointers to objects of which the copy must hold its own
+  // references.
   out->train_distribute = out->eval_distribute = NULL;
   out->resolver = NULL;
   out->session_config = NULL;
@@ -346,7 +347,7 @@ static ls_opt *run_config_number_of(ls_run_values *v, const char *field) {
   return NULL;
 }
 
-// Takes the numbers from options, in the form of values.
+// Copies the numbers from the options to a struct of values.
 static ls_run_values numbers_of(const ls_run_config_options *o) {
   return (ls_run_values){
       .random_seed = o->random_seed,
@@ -397,7 +398,8 @@ static ls_status replace_one(ls_run_config *self, const char *field,
   return ls_run_config_check_job(self);
 }
 
-// Setting one save interval unsets the other, unless both are set.
+// A new save interval replaces the other kind of interval, unless both are
+// given.
 static ls_status replace_intervals(ls_run_config *self,
                                    const char *const *fields, size_t count) {
   ls_run_values *v = &self->values;

@@ -111,8 +111,8 @@ ls_status ls_run_config_find_job(ls_run_config *config) {
   return ls_ok();
 }
 
-// Device names contain the configured job, but the resolver finds the system by
-// its own: they must be equal.
+// Checks that the configured job, which is in device names, equals the
+// resolver's job, by which the system is found.
 ls_status ls_run_config_check_job(const ls_run_config *config) {
   const ls_tpu_resolver *resolver = config->values.resolver;
   const char *wanted = config->tpu.tpu_job_name;

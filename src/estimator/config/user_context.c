@@ -43,7 +43,7 @@ ls_status ls_user_context_deployment(const ls_user_context *user,
   LS_REQUIRE(user);
   LS_RETURN_IF_ERROR(refuse_model(user, "current_input_fn_deployment"));
   const ls_estimator_input *input = &user->plan->input;
-  // With a feeder for cores, the input function is called for each core.
+  // If each core is fed separately, the input function is called for each core.
   const bool per_core = input->way == LS_FEED_CORES;
   const int64_t calls = per_core ? input->replicas_per_feeder : 1;
   *out = (ls_input_deployment){.host = user->host,

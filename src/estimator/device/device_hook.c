@@ -17,15 +17,17 @@
 typedef struct device_hook {
   ls_device_hook_options options;
   ls_runtime *runtime;
-  bool initializes;    // Initializes the system, and shuts it down.
-  bool has_begun;      // This hook has initialized the system.
+  // True if the hook initializes the system and shuts it down.
+  bool initializes;
+  bool has_begun;      // True if this hook has initialized the system.
   ls_tensor count;     // Number of steps of the next run.
-  ls_nest counted;     // Its value, read before the run.
+  ls_nest counted;     // Value of `count`, read before the run.
   ls_nest fed, taken;  // Results of the two threads' runs.
   ls_nest initializers, finalizers;  // Lists of ops.
-  int64_t take_every, sleep;         // In steps, and in nanoseconds.
+  // Steps between takes, and nanoseconds to sleep first.
+  int64_t take_every, sleep;
   char *compile_error;
-  // Atomic; only one thread sets the second.
+  // Atomic; only one thread sets closed_outfeeds.
   bool input_ended, closed_outfeeds;
   ls_device_work works[LS_DEVICE_THREADS];
   ls_device_threads threads;
@@ -42,7 +44,7 @@ static ls_status run_ops(ls_session *session, ls_nest ops, ls_nest *results) {
 }
 
 // ---- The infeed thread -----------------------------------------------------
-// Sleeps in short pieces, so that the thread can be ended.
+// Sleeps in short pieces, so that the thread can be ended in between.
 static ls_status sleep_first(void *user) {
   enum { PIECE_NANOS = 50 * 1000 * 1000 };
   const device_hook *self = user;
@@ -63,8 +65,8 @@ static ls_status feed_steps(void *user, int64_t count) {
   return ls_ok();
 }
 
-// Reports the end of the input, so that nobody waits for more: the loop ends
-// after its last complete step.
+// Reports the end of the input to the queues, so that the loop ends after its
+// last complete step and no core waits for more.
 static ls_status report_end(device_hook *self) {
   LS_OWN(ls_nest, results) = ls_none();
   return self->options.predicts
@@ -73,13 +75,12 @@ static ls_status report_end(device_hook *self) {
                        &results);
 }
 
-// Handles the end of the input, which is no error of the loop.
+// Handles the end of the input, which is no error of the thread.
 static ls_status map_feed_error(void *user, ls_status status) {
   device_hook *self = user;
   if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
   if (self->options.predicts) {
-    // An empty input sends no stop signal, so waits for predictions must be
-    // ended here.
+    // Ends the waits for predictions: an empty input sends no stop signal.
     ls_status_free(status);
     return report_end(self);
   }
@@ -103,9 +104,9 @@ static ls_status begin_to_take(void *user) {
   return ls_ok();
 }
 
-// Takes the tuples of `count` steps, one step a round. If steps send none,
-// there are no rounds: nothing would pace them, or stop them when the input
-// ends early.
+// Takes the tuples of `count` steps, step by step. If steps send no tuples,
+// returns at once, because nothing would pace the takes, or stop them when the
+// input ends early.
 static ls_status take_steps(void *user, int64_t count) {
   device_hook *self = user;
   const int64_t steps = num_ops(self->options.dequeue_ops) > 0 ? count : 0;
@@ -115,7 +116,7 @@ static ls_status take_steps(void *user, int64_t count) {
   return ls_ok();
 }
 
-// After an early end of the program, a closed outfeed means that all tuples
+// Maps the error of a closed outfeed: if the program ended early, all tuples
 // have been taken.
 static ls_status map_take_error(void *user, ls_status status) {
   const device_hook *self = user;
@@ -168,11 +169,11 @@ static ls_status device_hook_begin(void *state) {
 }
 
 // ---- Start of a session ----------------------------------------------------
-// Ends a run by closing its session.
+// A time limit for a run, which is ended by closing its session.
 typedef struct limit {
   ls_timer timer;
   ls_session *session;
-  bool reached;  // Atomic; the last field touched.
+  bool reached;  // True if the limit was reached. Atomic; set last.
 } limit;
 
 static void reach_limit(ls_timer *timer) {
@@ -237,7 +238,8 @@ static ls_status device_hook_after_create(void *state,
     LS_RETURN_IF_ERROR(ls_device_system_begin(self->options.plan));
     self->has_begun = true;
   } else {
-    // Drops what other users have left in the queues, and reopens them.
+    // Empties the queues, in which other users may have left tuples, and
+    // reopens them.
     ls_device_system_clear(self->options.plan);
   }
   LS_RETURN_IF_ERROR(initialize_writers(self, context->session));
@@ -264,8 +266,8 @@ static bool has_input_ended(const device_hook *self) {
   return __atomic_load_n(&self->input_ended, __ATOMIC_ACQUIRE);
 }
 
-// Closes the outfeeds, because the input ended before the thread's count of
-// steps.
+// Closes the outfeeds, because the input ended before the number of steps that
+// the thread has to take.
 static ls_status end_taking(device_hook *self) {
   if (num_ops(self->options.dequeue_ops) == 0) return ls_ok();
   __atomic_store_n(&self->closed_outfeeds, true, __ATOMIC_RELEASE);
@@ -282,7 +284,7 @@ static ls_status device_hook_after_run(void *state, ls_run_context *context,
   return end_taking(self);
 }
 
-// A run without any step fails when the input ends, which ends the loop.
+// Ends the loop if the input ended before the run made a step.
 static ls_status device_hook_run_failed(void *state, ls_status status) {
   device_hook *self = state;
   status = ls_device_threads_run_ended(&self->threads, status);
@@ -298,7 +300,8 @@ static ls_status device_hook_run_failed(void *state, ls_status status) {
 static ls_status device_hook_end(void *state, ls_run_context *context) {
   device_hook *self = state;
   LS_OWN(ls_nest, results) = ls_none();
-  // Cancels predictions that were abandoned, which would never end.
+  // Cancels predictions that the caller has abandoned: their threads would
+  // never end.
   if (self->options.predicts) ls_cancel_request(self->threads.cancel);
   ls_device_threads_join(&self->threads, LS_INFEED_THREAD);
   ls_rendezvous_record_done(self->options.rendezvous, "infeed");
@@ -314,8 +317,8 @@ static ls_status device_hook_end(void *state, ls_run_context *context) {
 static void device_hook_destroy(void *state) {
   device_hook *self = state;
   ls_device_threads_deinit(&self->threads);
-  // After a failure `end` is not called; shut the system down, because the next
-  // job may use another one.
+  // Shuts the system down, because `end` is not called after a failure and the
+  // next job may use another system.
   if (self->has_begun) ls_status_free(ls_device_system_end(self->options.plan));
   ls_nest_release(self->counted);
   ls_nest_release(self->fed);

@@ -9,7 +9,7 @@
 #include "tpu/pod/pod.h"
 
 // ---- Separate runs ---------------------------------------------------------
-// Builds the fetches of a run in the current graph.
+// Builds the ops of a run in the current graph and lists its fetches.
 typedef ls_status (*build_function)(const ls_plan *plan, ls_nest *out_fetches);
 
 static ls_status build_in(ls_graph *graph, const ls_plan *plan,

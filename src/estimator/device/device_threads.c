@@ -38,7 +38,7 @@ static ls_status read_counts(ls_device_thread *self) {
   return ls_ok();
 }
 
-// Returns true if the thread ended because its session closes, which is not a
+// Returns true if the thread ended because its session was closed, which is no
 // root cause.
 static bool is_consequence(const ls_device_threads *all, ls_status status) {
   return (all->lost || ls_cancel_is_requested(all->cancel)) &&
@@ -49,7 +49,7 @@ static bool is_consequence(const ls_device_threads *all, ls_status status) {
 static void device_threads_end(ls_device_thread *self, ls_status status) {
   ls_device_threads *all = self->all;
   ls_mutex_lock(&all->lock);
-  // ls_device_threads_post may have ended the thread already.
+  // The thread may have been marked as ended by ls_device_threads_post already.
   if (self->has_ended) {
     ls_mutex_unlock(&all->lock);
     ls_status_free(status);
@@ -61,8 +61,8 @@ static void device_threads_end(ls_device_thread *self, ls_status status) {
   }
   self->has_ended = true;
   self->failure = ls_status_clone(status);
-  // Closes the session: the current run is useless even if the session
-  // recovers.
+  // True if the error closes the session: the current run is useless even if
+  // the session recovers.
   const bool loses = !ls_status_is_ok(status) && all->runs && !all->lost;
   if (loses) all->lost = true;
   ls_mutex_unlock(&all->lock);
@@ -136,16 +136,16 @@ ls_status ls_device_threads_unkept(const ls_device_threads *self) {
   return ls_ok();
 }
 
-// Does an idle thread's work on the calling thread. Returns a failure at once,
-// so no session need be closed for it.
+// Does an idle thread's work on the calling thread. A failure is returned
+// directly, so that no session needs to be closed.
 static ls_status device_threads_help(ls_device_thread *self) {
   ls_device_threads *all = self->all;
   ls_status status = self->work->work(all->user, 1);
   if (ls_status_is_ok(status)) return status;
   status = self->work->map_error(all->user, status);
   ls_mutex_lock(&all->lock);
-  // A consequence of the other thread's failure, which closed the session, is
-  // not recorded.
+  // True if the error only follows from the other thread's failure, which
+  // closed the session; it is not recorded.
   const bool follows = is_consequence(all, status);
   self->has_ended = true;
   if (!follows) self->failure = ls_status_clone(status);

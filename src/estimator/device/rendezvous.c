@@ -12,18 +12,18 @@
 
 typedef struct source {
   char *name;
-  ls_status status;  // First error; OK (NULL): ended well.
+  ls_status status;  // The first error; OK (NULL): the source ended well.
 } source;
 
 struct ls_rendezvous {
   ls_runtime *runtime;
   ls_allocator *allocator;
   ls_mutex lock;
-  source *sources;  // In the order of their first report.
+  source *sources;  // In the order of the sources' first reports.
   size_t num_sources, capacity, wanted;
   ls_timer timer;       // Closes `session`.
   ls_session *session;  // NULL: no session to close.
-  bool waits;  // True while the timer is set. Atomic; the last field touched.
+  bool waits;           // True while the timer is set. Atomic; written last.
 };
 
 static void close_session(ls_timer *timer) {
@@ -32,8 +32,8 @@ static void close_session(ls_timer *timer) {
   ls_mutex_lock(&self->lock);
   const bool closes = self->session != NULL;
   ls_mutex_unlock(&self->lock);
-  // Logs without the lock, which log handlers may need, and before closing, so
-  // that the line precedes the end of the run.
+  // Logs without the lock, because log handlers may need it, and before the
+  // session is closed, so that the line comes before the end of the run.
   if (closes)
     ls_runtime_log(self->runtime, LS_LOG_WARNING, "estimator",
                    "closing the session: a source has failed");
@@ -43,7 +43,7 @@ static void close_session(ls_timer *timer) {
   __atomic_store_n(&self->waits, false, __ATOMIC_RELEASE);
 }
 
-// Cancels the timer: afterwards it is not running.
+// Cancels the timer. After the call its function is not running.
 static void clear_timer(ls_rendezvous *self) {
   while (__atomic_load_n(&self->waits, __ATOMIC_ACQUIRE))
     if (ls_timer_clear(self->runtime, &self->timer))
@@ -107,8 +107,8 @@ void ls_rendezvous_record(ls_rendezvous *self, const char *name,
     ls_status_free(status);
     return;
   }
-  // A failed check of numbers is in the run itself, and ends it without
-  // closing.
+  // True if the failure closes the session. A failed check of numbers is part
+  // of the run, which it ends without closing.
   const bool closes =
       session != NULL && ls_status_cause(status) != LS_CAUSE_NUMBERS;
   ls_mutex_lock(&self->lock);
@@ -122,7 +122,7 @@ void ls_rendezvous_record(ls_rendezvous *self, const char *name,
     ls_timer_set(self->runtime, &self->timer, 5000000000);
   }
   ls_mutex_unlock(&self->lock);
-  // Without memory for the entry, the failure goes to the log only.
+  // If there is no memory for the entry, the failure is only logged.
   if (entry == NULL)
     ls_runtime_log(self->runtime, LS_LOG_ERROR, "estimator", "%s: %s", name,
                    ls_status_message(status));
@@ -164,7 +164,7 @@ static ls_status first_failure(const ls_rendezvous *self) {
 
 ls_status ls_rendezvous_status(ls_rendezvous *self, double seconds) {
   enum { LOOK_NANOS = 10 * 1000 * 1000 };
-  const double most = 1e9;  // Practically forever; a NaN waits not at all.
+  const double most = 1e9;  // As good as forever; with a NaN there is no wait.
   LS_REQUIRE(self);
   const int64_t until =
       ls_runtime_now(self->runtime) +

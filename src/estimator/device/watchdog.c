@@ -72,14 +72,16 @@ static ls_status watchdog_make(ls_runtime *runtime, ls_tpu_resolver *resolver,
 }
 
 // ---- The runtime's list ----------------------------------------------------
-// Returns false if the system was shut down, so that the watchdog is idle.
+// Returns false if the watchdog's system was shut down, so that the watchdog is
+// idle.
 static bool is_at_work(ls_runtime *runtime, const ls_watchdog *self) {
   ls_pod *there = ls_pod_find(runtime, self->pod->name, self->pod->job);
   ls_object_release(there);
   return there == self->pod;
 }
 
-// Takes idle watchdogs out of the list. Requires the runtime's lock.
+// Takes the idle watchdogs out of the list and returns them as a list. Requires
+// the runtime's lock.
 static ls_watchdog *take_idle(ls_runtime *runtime, ls_estimator_state *state) {
   ls_watchdog *idle = NULL;
   for (ls_watchdog **at = &state->watchdogs; *at != NULL;) {
@@ -104,8 +106,8 @@ static bool is_watched(const ls_estimator_state *state,
 }
 
 // Starts a watchdog unless the system has one. Requires the runtime's lock. The
-// caller ends the idle ones without the lock, because their threads may need
-// it.
+// caller ends the idle watchdogs without the lock, which their threads may
+// need.
 static ls_status watchdog_start(ls_runtime *runtime, ls_tpu_resolver *resolver,
                                 int64_t seconds, ls_watchdog **out_idle,
                                 bool *out_begun) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks that end a training when its evaluations, or a user function, say so.
+// Hooks that end a training as soon as its evaluations or a user function
+// demand it.
 #include "lockstep/early_stopping.h"
 
 #include <math.h>
@@ -139,8 +140,8 @@ static bool stands_still(const eval_rule *rule, const ls_event_number *number,
   return true;
 }
 
-// Warns of a metric name that no evaluation writes: the rule would never stop
-// anything.
+// Warns if no evaluation writes a metric of this name, because the rule would
+// never stop a training.
 static void warn_of_name(const eval_rule *rule,
                          const ls_event_numbers *numbers) {
   LS_OWN(ls_text, tags) = {0};
@@ -178,15 +179,15 @@ static ls_status eval_rule_ask(const eval_rule *rule, bool *out_stop) {
 
 // ---- The state -------------------------------------------------------------
 typedef struct early {
-  ls_early_stopping_options options;  // Options of a rule by function.
-  eval_rule eval;                     // Options of a rule by metric.
+  ls_early_stopping_options options;  // Options, if a user function decides.
+  eval_rule eval;                     // The rule, if a metric decides.
   ls_step_timer timer;
-  ls_tensor stop;  // The read stop variable.
+  ls_tensor stop;  // Value of the stop variable.
   ls_op set;
 } early;
 
 // ---- The variable ----------------------------------------------------------
-// Finds the stop variable, NULL if there is none.
+// Finds the stop variable; NULL if the graph has none.
 static ls_status find_variable(const ls_graph *graph, ls_variable **out) {
   LS_OWN_MEMORY(ls_current_allocator(), ls_variable *, variables) = NULL;
   size_t count = 0;
@@ -199,8 +200,9 @@ static ls_status find_variable(const ls_graph *graph, ls_variable **out) {
   return ls_ok();
 }
 
-// Makes the stop variable, borrowed from the graph. It is local, hence in no
-// checkpoint: the stop of an earlier training must not stop this one.
+// Makes the stop variable, borrowed from the graph. It is a local variable and
+// so in no checkpoint, because the stop of an earlier training must not stop
+// this one.
 static ls_status make_variable(ls_variable **out) {
   static const char *const collections[] = {LS_COLLECTION_LOCAL_VARIABLES};
   LS_RETURN_IF_ERROR(

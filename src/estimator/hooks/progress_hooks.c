@@ -47,8 +47,9 @@ ls_status ls_examples_hook(ls_opt log_steps, int64_t steps_per_run,
 }
 
 // ---- A global step that does not move --------------------------------------
-// Limits of runs in a row that leave the step unchanged. A user's train op may
-// count once in several runs, for example if it accumulates gradients.
+// The number of runs in a row that may leave the step unchanged. A user's train
+// op may count one step in several runs, for example if it accumulates
+// gradients.
 enum { MOST_STEPS = 100, LEAST_RUNS = 2 };
 
 typedef struct moving {
@@ -71,7 +72,8 @@ static ls_status moving_hook_after_run(void *state, ls_run_context *context,
   int64_t step = context->steps;
   (void)results;
   if (step == self->step && ++self->runs < self->most) return ls_ok();
-  // A step fetched by the run may be the one before its update; read it again.
+  // Reads the step again if it did not change: the run may have fetched its
+  // value before the update.
   if (step == self->step)
     LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
   const bool moves = step != self->step;

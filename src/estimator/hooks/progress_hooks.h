@@ -8,7 +8,7 @@
 #include "lockstep/hook.h"
 
 // Logs the loss and the global step every `log_steps` steps, rounded to whole
-// runs; if runs are limited by time, after each such time. `log_steps` unset:
+// runs. If time limits a run, logs after that time. If `log_steps` is unset,
 // `*out_hook` becomes NULL.
 LS_MUST_USE ls_status ls_loss_log_hook(ls_tensor loss, ls_loop_length length,
                                        ls_opt log_steps, ls_hook **out_hook);
@@ -21,8 +21,8 @@ LS_MUST_USE ls_status ls_examples_hook(ls_opt log_steps, int64_t steps_per_run,
                                        ls_hook **out_hook);
 
 // Fails a training whose global step does not change, which would never end.
-// `train_op` is the name of the op that should change it, borrowed;
-// `steps_per_run` is that of a loop on cores, else 1.
+// `train_op` is the name of the op that should change the step, borrowed;
+// `steps_per_run` is the number of steps of a loop on cores, else 1.
 //   LS_INVALID_ARGUMENT  from a run: names the op, and ls_train_op
 LS_MUST_USE ls_status ls_moving_step_hook(const char *train_op,
                                           int64_t steps_per_run,

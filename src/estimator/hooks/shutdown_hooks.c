@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks for hosts that announce their end, checked after each run while the
-// results are still there; and for a system that is gone for good.
+// Two hooks. The first acts, after each run, on hosts that announce their end,
+// while the run's results still exist; the second on a system that is gone for
+// good.
 #include "lockstep/shutdown_hooks.h"
 
 #include <stdio.h>
@@ -19,10 +20,10 @@ typedef struct graceful {
   ls_tpu_resolver *resolver;
   ls_shutdown_mode mode;
   int64_t nanos;   // Time to wait for a host's answer.
-  bool saves;      // Save before shutting hosts down: by a saver hook, else to
-  char *folder;    // `folder`; NULL: nowhere.
-  ls_pod *pod;     // NULL: no host is queried.
-  bool *lame;      // By host of the pod: announces its end.
+  bool saves;      // True if the model is saved before: by a saver hook or to
+  char *folder;    // this folder; NULL: nowhere.
+  ls_pod *pod;     // The queried hosts; NULL: none.
+  bool *lame;      // By host of the pod: true if it announces its end.
   ls_status ends;  // Status that ends the training.
 } graceful;
 
@@ -47,8 +48,8 @@ static ls_status read_mode(ls_shutdown_mode *mode) {
 }
 
 // ---- Query -----------------------------------------------------------------
-// Returns true if a host supports health checks. One that is gone counts: it
-// will be back with the next session.
+// Returns true if a host supports health checks. A host that is gone counts,
+// too, because it will be back with the next session.
 static bool can_tell(ls_pod *pod, int32_t host) {
   ls_pod_health health;
   const ls_status status = ls_pod_ask_health(pod, host, FIRST_NANOS, &health);
@@ -240,14 +241,14 @@ typedef struct preemption {
   ls_tpu_resolver *resolver;
   ls_train_stop *stop;
   int64_t nanos;
-  char *folder;  // Where to save without a saver hook; NULL: nowhere.
+  char *folder;  // Folder for a save without a saver hook; NULL: none.
   ls_worker worker;
-  // Atomic. Name of the final state; NULL: the system exists.
+  // Atomic. Name of the system's final state; NULL: the system exists.
   const char *state;
 } preemption;
 
 // ---- A system that is gone: polling thread ---------------------------------
-// Notes that the system is gone and requests a stop. The loop then ends as
+// Records that the system is gone and requests a stop. The loop then ends as
 // usual and saves its last checkpoint.
 static bool poll_state(void *user) {
   preemption *self = user;
@@ -275,7 +276,8 @@ static const char *state_of(const preemption *self) {
 
 // ---- Hook for the system ---------------------------------------------------
 // Starts the polling thread before there is a session, and again while a lost
-// one is recovered, so that nobody waits for a system that is gone.
+// session is recovered, so that the loop does not wait for a system that is
+// gone.
 static ls_status preemption_begin(void *state) {
   preemption *self = state;
   ls_worker_join(&self->worker);
@@ -295,7 +297,8 @@ static ls_status preemption_after_run(void *state, ls_run_context *context,
   return ls_ok();
 }
 
-// Saves unless a saver hook did so at its end, and fails the training.
+// Saves unless a saver hook did so at its end, and fails the training because
+// its system is gone.
 static ls_status preemption_end(void *state, ls_run_context *context) {
   preemption *self = state;
   int64_t step = -1;

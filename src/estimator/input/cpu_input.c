@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Input on CPUs. Programs are compiled for sizes: batches of unknown sizes and
-// the replicas' shares are fed to placeholders, with a program for each size. A
-// hook feeds them from a data set of whole batches.
+// Input on CPUs. A program is compiled for certain sizes. Batches whose size is
+// not known when building, and the replicas' shares of batches, are fed to
+// placeholders, so that each size gets a program. A hook feeds them from a data
+// set of whole batches.
 #include "estimator/input/input.h"
 
 #include <string.h>
@@ -19,8 +20,9 @@
 #include "train/hooks/hook.h"
 
 // ---- The feeder ------------------------------------------------------------
-// State of the feeding hook. Feeds are ordered leaf by leaf, each with all
-// replicas; if shares may differ, the replicas' numbers of examples follow.
+// State of the feeding hook. The feeds are ordered leaf by leaf, with one feed
+// per replica for each leaf. If shares may differ, feeds for the replicas'
+// numbers of examples follow.
 typedef struct feeder {
   ls_allocator *allocator;
   ls_hook *begin;  // Starts the iterator.
@@ -32,11 +34,11 @@ typedef struct feeder {
   ls_nest element;
   ls_nest *leaves;  // Leaves of the element, borrowed.
   ls_nest *parts;   // Parts of each leaf, one per replica.
-  // One per replica; NULL: all replicas have equal numbers.
+  // Number of examples of each replica; NULL: replicas have equal numbers.
   ls_array **examples;
   ls_feed *feeds;
   size_t num_feeds;
-  int64_t rows;  // Rows of the latest batch.
+  int64_t rows;  // Number of rows of the latest batch.
 } feeder;
 
 static void destroy_feeder(void *state) {
@@ -247,7 +249,8 @@ static bool is_static(const ls_dataset *dataset) {
   return true;
 }
 
-// Makes the features and labels: read by the graph itself, or fed by a hook.
+// Makes the features and labels: in the graph, which reads them itself, or as
+// placeholders, which a hook feeds.
 static ls_status make_element(const ls_estimator_calls *calls,
                               ls_feed_source *source, ls_cpu_input *input,
                               ls_feed_element *out_fed) {

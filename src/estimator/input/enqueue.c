@@ -15,10 +15,11 @@
 
 // How a feed way reads elements and distributes them.
 typedef struct enqueue_way {
-  bool calls_each;  // The input function is called for each replica.
-  bool takes_each;  // Each replica takes its own element of the data set.
-  bool cuts;        // One element is cut over the replicas,
-  bool by_axes;     //   along batch_axis.
+  bool calls_each;  // True if each replica calls the input function.
+  // True if each replica takes its own element of the data set.
+  bool takes_each;
+  bool cuts;     // True if one element is cut over the replicas.
+  bool by_axes;  // True if batch_axis tells where to cut.
 } enqueue_way;
 
 static const enqueue_way *enqueue_way_of(const ls_enqueue *self) {
@@ -48,7 +49,7 @@ static ls_status call_input(const ls_enqueue *self, int64_t invocation,
       out_value);
 }
 
-// Checks that batches are cut and padded along the same axis, the first.
+// Checks that batches are cut and padded along the same axis, axis 0.
 static ls_status check_axes(const ls_enqueue *self) {
   const ls_input_feed_options *options = self->options.feed;
   for (size_t i = 0; i < options->num_batch_axes; ++i)
@@ -102,8 +103,8 @@ static ls_even_options choose_even(const ls_enqueue *self) {
   return even;
 }
 
-// Checks for static shapes. An iterator would refuse others, too, but could not
-// name features and labels.
+// Checks that shapes are static. An iterator would refuse other shapes, too,
+// but could not tell features from labels.
 static ls_status check_static(const ls_feed_source *source) {
   LS_OWN(ls_feed_element, specs) = {0};
   if (source->dataset == NULL) return ls_ok();
@@ -169,7 +170,7 @@ void ls_enqueue_deinit(ls_enqueue *self) {
 }
 
 // ---- Reading ---------------------------------------------------------------
-// Lists built while reading: elements, and bool scalars `ended`.
+// Values collected while reading: elements, and bool scalars `ended`.
 typedef struct reading {
   ls_nest_builder elements, ended;
 } reading;
@@ -180,7 +181,8 @@ static void reading_deinit(reading *self) {
 }
 LS_OWNED_STRUCT(reading, reading_deinit)
 
-// Makes a replica stop with the first one: replaces its stop signal.
+// Makes a replica stop when the first one stops: replaces its stop signal by
+// the first replica's.
 static ls_status share_stopping(ls_feed_element *fed, ls_nest first) {
   static const char *const keys[] = {LS_SIGNAL_STOPPING, LS_SIGNAL_PADDING};
   if (fed->signals.kind == LS_KIND_NONE || first.kind == LS_KIND_NONE)
@@ -231,8 +233,8 @@ static ls_status read_core(ls_enqueue *self, int64_t core, reading *r,
   return read_element(self, &source, r, out_list);
 }
 
-// Reads a replica's element after those of earlier replicas, so that replicas
-// get elements in order.
+// Reads a replica's element after those of earlier replicas, so that the
+// elements' order is that of the replicas.
 static ls_status read_replica(ls_enqueue *self, size_t replica, reading *r,
                               ls_nest *out_list) {
   ls_enqueue_values *read = &self->read;
@@ -251,7 +253,8 @@ static ls_status read_each(ls_enqueue *self, reading *r) {
   const size_t count = (size_t)self->num_replicas;
   self->read.givers = ls_new_array(self->allocator, ls_op, count);
   LS_RETURN_IF_NO_MEMORY(self->read.givers);
-  // Hides the intended number of ops from the iterator's warning.
+  // Takes the ops off the iterator's count, so that the iterator does not warn
+  // of many ops.
   if (takes_each) self->source.iterator->num_ops -= (int)count;
   for (size_t i = 0; i < count; ++i) {
     ls_nest list = ls_none();
@@ -325,8 +328,8 @@ ls_status ls_enqueue_make_queue(const ls_enqueue *self,
       out_queue);
 }
 
-// Sets the batch axes. With any_batch the last element is the mask, whose axis
-// is 0.
+// Sets the axis along which each element is cut. With any_batch the last
+// element is the mask, whose axis is 0.
 static ls_status set_axes(const ls_enqueue *self, ls_infeed_queue *queue) {
   const ls_input_feed_options *options = self->options.feed;
   const size_t count = options->num_batch_axes, all = count + 1;
@@ -350,7 +353,7 @@ static ls_status enqueue_split(ls_enqueue *self, ls_infeed_queue *queue,
                                            out_ops);
 }
 
-// Feeds the replicas after all elements were read.
+// Feeds the replicas, after all their elements were read.
 ls_status ls_enqueue_feed(ls_enqueue *self, ls_nest *out_ops) {
   const ls_infeed_places places = {.ordinal_of = find_ordinal,
                                    .place_of = find_place,
@@ -359,7 +362,7 @@ ls_status ls_enqueue_feed(ls_enqueue *self, ls_nest *out_ops) {
                                        LS_SOME(self->num_replicas)};
   LS_OWN(ls_infeed_queue, queue) = NULL;
   *out_ops = ls_none();
-  // A control scope of NULL would leave the outer scopes.
+  // An empty list of ops: a control scope of NULL would leave the outer scopes.
   const ls_op none = {0};
   LS_CONTROL_SCOPE(self->read.num_givers > 0 ? self->read.givers : &none,
                    self->read.num_givers);

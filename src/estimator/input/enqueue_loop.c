@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops on hosts: each iteration reads and feeds an element, or those of all
-// hosts if one host's data may end before the others'. Also the variable with
-// the number of iterations.
+// Loops on hosts that feed cores. Each iteration reads and feeds an element; if
+// the data of hosts may end at different times, one loop reads and feeds an
+// element for each host. Also makes the variable with the number of iterations.
 #include "estimator/input/input.h"
 
 #include "base/memory/own.h"
@@ -14,7 +14,7 @@
 #include "lockstep/variable_parts.h"
 
 // ---- The loop variable -----------------------------------------------------
-// Notes in the graph that the variable is colocated with the global step.
+// Marks the variable as colocated with the global step.
 static ls_status mark_beside(const ls_variable *variable,
                              const ls_variable *step) {
   LS_OWN(ls_text, place) = {0};
@@ -107,8 +107,8 @@ static ls_status make_next(const looping *l, ls_tensor last, ls_nest ops,
 }
 
 // ---- Several hosts ---------------------------------------------------------
-// Fails with OUT_OF_RANGE when the data of all hosts have ended, which the
-// inputs tell host by host.
+// Fails with OUT_OF_RANGE when the data of all hosts have ended. The inputs are
+// one bool for each host.
 static ls_status start_rendezvous(ls_host_call *call) {
   bool has_ended = true;
   for (size_t i = 0; i < call->num_inputs; ++i)
@@ -193,7 +193,8 @@ ls_status ls_enqueue_loop(ls_enqueue *enqueues, size_t count,
   }
   const ls_tensor first =
       ls_scalar(l.predicts ? LS_DTYPE_BOOL : LS_DTYPE_I32, 0);
-  // Otherwise the loop's bodies would fail without naming the reason.
+  // Returns the graph's error here, because the loop's bodies would fail
+  // without a reason.
   LS_RETURN_IF_ERROR(ls_graph_error(ls_graph_current()));
   LS_OWN(ls_nest, values) =
       ls_while(enqueue_loop_goes_on, feed_once, &l, LS_LIST(ls_leaf(first)), 0);

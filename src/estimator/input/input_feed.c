@@ -20,7 +20,7 @@ typedef struct making {
   ls_input_feed feed;
   ls_recorder recorder;
   size_t num_enqueues;
-  bool ends_differ;  // Hosts' data may end at different times.
+  bool ends_differ;  // True if hosts' data may end at different times.
   ls_enqueue *enqueues;
   ls_nest_builder ops;
   ls_allocator *allocator;
@@ -60,7 +60,7 @@ static bool has_data(const ls_enqueue *enqueue) {
   return enqueue->source.iterator != NULL;
 }
 
-// Builds a loop of some enqueue functions.
+// Builds one loop for `count` enqueue functions.
 static ls_status build_loop(making *m, ls_enqueue *enqueues, size_t count) {
   ls_tensor last;
   LS_RETURN_IF_ERROR(ls_enqueue_loop(enqueues, count, &last));
@@ -97,8 +97,8 @@ static ls_status make_enqueue(making *m, size_t index) {
   return m->ends_differ ? ls_ok() : build_ops(m, &m->enqueues[index]);
 }
 
-// Checks that all hosts have data sets or none has: a run of the ops then feeds
-// a loop, or one step.
+// Checks that all hosts have data sets or no host has: a run of the ops then
+// feeds a loop's steps, or one step.
 static ls_status check_alike(const making *m) {
   for (size_t i = 1; i < m->num_enqueues; ++i)
     if (has_data(&m->enqueues[i]) != has_data(&m->enqueues[0]))
@@ -107,8 +107,8 @@ static ls_status check_alike(const making *m) {
   return ls_ok();
 }
 
-// Builds one loop for all hosts with data sets. Plain values never end and need
-// none.
+// Builds one loop for all hosts with data sets. Plain values never end, so that
+// their hosts need no loop.
 static ls_status build_together(making *m) {
   LS_DEVICE_SCOPE(m->enqueues[0].place.text);
   if (has_data(&m->enqueues[0]))
@@ -175,7 +175,7 @@ static ls_status check_queues(const making *m) {
   return ls_ok();
 }
 
-// Sets the queue's types to those of the first host, for all replicas.
+// Sets the queue's types for all replicas, from the first host's elements.
 static ls_status fill_queue(const making *m, int64_t replicas,
                             ls_infeed_queue *queue) {
   const ls_infeed_queue *first = m->enqueues[0].queue;
@@ -222,7 +222,7 @@ static ls_status make_closes(making *m) {
                       &m->feed.close_ops);
 }
 
-// Refuses queue runners, because nobody starts their threads here.
+// Refuses queue runners, because no thread would run them here.
 static ls_status check_runners(void) {
   static const char *const text =
       "input_fn has added to the graph's QueueRunners (collection "

@@ -32,8 +32,7 @@ static ls_shape prediction_rows_shape_of(ls_nest leaf) {
                                      : LS_SHAPE_UNKNOWN;
 }
 
-// Returns true for a tensor of unknown size, which is checked later as an
-// array.
+// Returns true for a tensor of unknown size, whose size is checked at run time.
 static bool is_unknown(ls_nest leaf, ls_shape shape) {
   return leaf.kind == LS_KIND_TENSOR &&
          (shape.rank < 0 || (shape.rank > 0 && shape.dim[0] < 0));
@@ -115,14 +114,15 @@ ls_status ls_predictions_rows(ls_nest predictions, ls_nest padding, bool stops,
 }
 
 // ---- Start of data sets ----------------------------------------------------
-// The hook that starts data sets. A new iterator is at its start; after a lost
-// session it goes back there, unless a checkpoint restored its position.
+// The hook that starts data sets when a session begins. A new iterator is at
+// its start; after a lost session it goes back there, unless a checkpoint
+// restored its position.
 
 typedef struct beginning {
-  bool has_begun;  // An earlier session has begun.
+  bool has_begun;  // True if an earlier session has begun.
   size_t count;
   ls_iterator **iterators;
-  // Number of restores of each iterator at the latest session's start.
+  // How often each iterator was restored before the latest session's start.
   int64_t *restores;
   ls_allocator *allocator;
 } beginning;
@@ -144,7 +144,7 @@ static ls_status begin_sets(void *state, ls_run_context *context) {
     if (self->has_begun && iterator->restores == self->restores[i])
       LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(iterator, 0));
     self->restores[i] = iterator->restores;
-    // Lets threads read the first elements ahead.
+    // Makes threads read the first elements ahead.
     (void)ls_ahead_is_ready(iterator->ahead, NULL, NULL);
   }
   self->has_begun = true;

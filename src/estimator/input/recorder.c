@@ -22,7 +22,8 @@ void ls_recorder_deinit(ls_recorder *self) {
 }
 
 // ---- Partitions ------------------------------------------------------------
-// Returns true for numbers of parts: a list of integers, one per dimension.
+// Returns true for a list of integers, the numbers of parts along the
+// dimensions.
 static bool are_parts(ls_nest dims) {
   if (dims.kind == LS_KIND_NONE) return true;
   const size_t count = ls_nest_count(dims);
@@ -84,7 +85,8 @@ static bool same_keys(ls_nest a, ls_nest b) {
   return true;
 }
 
-// Walks values and their partitions in parallel, down to the leaves.
+// Walks values and their partitions in parallel, down to the leaves of the
+// values.
 static ls_status recorder_cut(cutting *c, ls_nest value, ls_nest dims) {
   if (!ls_nest_is_node(value) && are_parts(dims)) {
     c->parts[c->count++] = recorder_parts_of(dims);
@@ -112,7 +114,7 @@ static void leave_whole(cutting *c, ls_nest value) {
     c->parts[c->count++] = LS_SHAPE_UNKNOWN;
 }
 
-// Finds the partition of each leaf.
+// Finds the partition of each leaf of a fed element.
 static ls_status cut_fed(const ls_recorder *self, const ls_feed_element *fed,
                          ls_shape *parts) {
   const ls_nest features = ls_nest_item(self->dims, 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors that steps send to their hosts, and the functions called with them.
+// Host calls: tensors that steps send to their hosts, and the functions that
+// hosts call with them.
 #include "estimator/loop/program.h"
 
 #include <string.h>
@@ -91,14 +92,14 @@ ls_status ls_host_calls_enqueue(const ls_host_calls *calls, ls_op *out_op) {
 }
 
 // ---- On the hosts ----------------------------------------------------------
-// Returns true for a host call without tensors, which must wait for a step's
-// tuples explicitly. Metrics without tensors need not: their values are read
+// Returns true for a host call without tensors, which must be made to wait for
+// a step's tuples. Metrics without tensors do not wait: their values are read
 // after the last step.
 static bool takes_nothing(const ls_recorded_call *call) {
   return call->count == 0 && strcmp(call->name, "host_call") == 0;
 }
 
-// Takes a replica's tuple on its host.
+// Dequeues a replica's tuple on the replica's host.
 static ls_status take_one(const ls_host_calls *calls, const ls_type *types,
                           int64_t replica, ls_op *out_op) {
   const int64_t ordinal = calls->plan->system->replicas[replica].ordinal;
@@ -166,7 +167,7 @@ ls_status ls_host_calls_close(const ls_host_calls *calls, ls_nest *out_ops) {
   return ls_take_nest(ls_nest_builder_finish(&list, LS_KIND_LIST), out_ops);
 }
 
-// Packs a function's tensors in the form that hosts have them.
+// Packs a function's tensors as hosts have them: joined, or one replica's.
 static ls_status pack_tensors(const ls_host_calls *calls,
                               const ls_recorded_call *call, ls_nest *out_nest) {
   LS_OWN_ARRAY_OR_RETURN(calls->allocator, ls_nest, leaves, call->count + 1);

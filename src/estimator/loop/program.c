@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs: a loop of steps on the cores, and the work of the hosts beside it.
+// Programs: a loop of steps on the cores, and the ops that hosts run beside it.
 #include "estimator/loop/program.h"
 
 #include "base/require.h"
@@ -64,7 +64,8 @@ ls_status ls_tpu_sync_ops(ls_graph *graph, bool broadcast, ls_nest *out_ops) {
   LS_REQUIRE_OUT(out_ops);
   LS_REQUIRE(graph);
   LS_OWN(ls_nest_builder, list) = {0};
-  // The current graph is not entered again, so that its control scopes apply.
+  // Opens the scope without entering the current graph again, so that its
+  // control scopes still apply.
   LS_SCOPE_BLOCK_(scope);
   if (graph != ls_graph_current()) ls_graph_begin(&scope, graph);
   if (broadcast)
@@ -94,7 +95,7 @@ static ls_nest list_inputs(int64_t num_replicas) {
   return ls_nest_builder_finish(&list, LS_KIND_LIST);
 }
 
-// Takes the results of replica 0; results are the same on all replicas, or only
+// Takes the results of replica 0. They are the same on all replicas, or only
 // replica 0's count.
 static void program_take_results(const ls_model_steps *steps, ls_nest outputs,
                                  ls_estimator_program *out) {
@@ -137,7 +138,7 @@ static ls_status group(ls_allocator *allocator, ls_nest list, ls_op other,
                                   : ls_ok();
 }
 
-// Checks the variables after the loop, if options say so.
+// Adds checks of the variables after the loop, if the options demand them.
 static ls_status sync(ls_model_steps *steps, ls_estimator_program *out) {
   const bool broadcast = steps->options->calls->plan->input.broadcast;
   LS_OWN(ls_nest, ops) = ls_none();
@@ -150,7 +151,7 @@ static ls_status sync(ls_model_steps *steps, ls_estimator_program *out) {
   return group(steps->allocator, ops, other, &out->run);
 }
 
-// Closes the outfeeds after the loop, which ends the prediction.
+// In a prediction, closes the outfeeds after the loop.
 static ls_status close_outfeeds(ls_model_steps *steps,
                                 ls_estimator_program *out) {
   LS_OWN(ls_nest, ops) = ls_none();
@@ -161,7 +162,7 @@ static ls_status close_outfeeds(ls_model_steps *steps,
 }
 
 // ---- On the hosts ----------------------------------------------------------
-// Appends the ops of a nest, and those of its tensors.
+// Appends the ops of a nest, and the ops of its tensors.
 static ls_status append_ops(ls_allocator *allocator, ls_nest nest,
                             ls_nest_builder *list) {
   const size_t count = ls_nest_num_leaves(nest);
@@ -175,8 +176,8 @@ static ls_status append_ops(ls_allocator *allocator, ls_nest nest,
   return ls_ok();
 }
 
-// Pairs each metric's value with an op that waits for the run; its update joins
-// the ops that hosts run each step.
+// Pairs each metric's value with an op that waits for the run. The metric's
+// update is added to the ops that hosts run each step.
 static ls_status take_metrics(ls_model_steps *steps, ls_nest made,
                               ls_nest_builder *updates,
                               ls_estimator_program *out) {
@@ -207,7 +208,7 @@ static ls_status program_evaluate(ls_model_steps *steps,
   return ls_ok();
 }
 
-// Refuses to fetch a GiB or more in one run.
+// Refuses predictions of which one run would fetch a GiB or more.
 static ls_status program_check_size(ls_nest predictions) {
   double size = 0;
   LS_OWN(ls_text, text) = {0};
@@ -238,7 +239,7 @@ static ls_status take_signals(ls_nest signals, ls_estimator_program *out) {
   out->stopping = ls_stopping_signal(signals);
   LS_RETURN_IF_ERROR(ls_graph_take_error(ls_graph_current()));
   if (ls_tensor_is_failed(out->padding)) return ls_ok();
-  // The mask cuts off rows of padding.
+  // Predictions must have a row for each item of the padding mask.
   const ls_shape mask = ls_tensor_shape(out->padding);
   return mask.rank != 1 || mask.dim[0] < 0
              ? ls_ok()
@@ -305,7 +306,7 @@ ls_status ls_program_build(const ls_program_options *options,
   LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&attempt, options->feed->queue));
   ls_status status = ls_model_steps_init(&steps, options);
   if (ls_status_is_ok(status)) status = program_build(&steps, out_program);
-  // A refused program leaves the graph and the queue unchanged.
+  // If the program is refused, the graph and the queue stay unchanged.
   status = ls_infeed_attempt_end(&attempt, status, &none);
   if (!ls_status_is_ok(status)) ls_program_drop(out_program);
   return status;

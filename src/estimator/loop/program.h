@@ -10,7 +10,7 @@
 #include "lockstep/estimator_spec.h"
 #include "tpu/steps/step_loop.h"
 
-// Limit of the size of a run's predictions, in bytes.
+// Limit of the size of all predictions of a run, in bytes.
 #define LS_ONE_GIGABYTE 1073741824
 
 typedef struct ls_program_options {
@@ -18,32 +18,33 @@ typedef struct ls_program_options {
   const ls_input_feed *feed;
   ls_cache_function cache;  // Zeroed if not set.
   bool any_batch;
-  bool replica_0_loss;  // Report replica 0's loss instead of the mean.
+  bool replica_0_loss;  // True to report replica 0's loss instead of the mean.
 } ls_program_options;
 
 typedef struct ls_estimator_program {
-  // Runs everything but the hosts' part: the loop, then checks of variables. An
-  // evaluation also counts its steps, and a prediction closes its outfeeds
-  // after the last batch.
+  // The op that runs everything except the work of the hosts: the loop, then
+  // checks of variables. An evaluation also counts its steps, and a prediction
+  // closes its outfeeds after the last batch.
   ls_op run;
   // Mean loss over all examples: of the last step in a training, of all steps
-  // in an evaluation. Failed if there is none. It waits for the loop alone,
-  // except in an evaluation without metrics, where it waits for `run`.
+  // in an evaluation. Failed if the mode has no loss. Its op waits for the loop
+  // alone or, in an evaluation without metrics, for `run`.
   ls_tensor loss;
-  ls_tensor steps;           // Number of steps the run has made, i64.
-  bool reduces;              // The program contains ls_cross_replica_sum.
+  ls_tensor steps;  // Number of steps the run has made, i64.
+  bool reduces;     // True if the program contains ls_cross_replica_sum.
   ls_tensor compile_status;  // A string: see ls_split_compile_and_replicate.
   ls_estimator_spec *spec;   // Spec of the model function. Holds a reference.
-  // Work on the hosts: a list of ops to run once a step (in a training with
-  // host_call_every_n_steps n: once in n of a run's steps), and the results of
-  // the host call. In a prediction the stop signal waits for them.
+  // Work of the hosts: a list of ops to run once a step (in a training with
+  // host_call_every_n_steps n: once every n steps of a run), and the results of
+  // the host call. The stop signal of a prediction waits for them.
   ls_nest host_ops, host_results;
   // Evaluation: a dict of (value, update op), none without metrics. The update
-  // op is `run`; values may be read after the hosts have handled all steps.
+  // op is `run`. Values may be read after the hosts have handled all steps.
   ls_nest metrics;
   // Prediction of all replicas: a dict with all rows, and the rows' padding.
   ls_nest predictions;
-  ls_tensor stopping, padding;  // A bool scalar, and an i32 [rows] or failed.
+  // A bool scalar; an i32 vector, or failed if nothing is padded.
+  ls_tensor stopping, padding;
 } ls_estimator_program;
 
 // Builds the program for the calls' mode in the current graph, a build graph
@@ -61,36 +62,36 @@ enum { LS_MOST_HOST_CALLS = 3 };
 typedef struct ls_recorded_call {
   const char *name;           // Static text.
   ls_host_function function;  // Holds references to its tensors in the step.
-  size_t first, count;        // Range of its elements in the tuple.
+  size_t first, count;        // Range of the function's tensors in the tuple.
 } ls_recorded_call;
 
 typedef struct ls_host_calls {
   ls_allocator *allocator;
-  // The plan: replicas' parts are joined, or one replica's is taken if each has
-  // the whole batch.
+  // The plan tells if replicas' parts are joined, or one replica's tensors are
+  // taken because each replica has the whole batch.
   const ls_plan *plan;
   ls_recorded_call calls[LS_MOST_HOST_CALLS];
   size_t num_calls;
-  ls_tensor *tensors;  // Tensors of a step; later those on the hosts.
+  ls_tensor *tensors;  // Tensors of a step; later the tensors on the hosts.
   size_t count, capacity;
-  ls_op taken;  // Waits until the hosts have a step's tuples.
+  ls_op taken;  // An op that waits until the hosts have a step's tuples.
 } ls_host_calls;
 
 void ls_host_calls_init(ls_host_calls *calls, const ls_plan *plan);
 void ls_host_calls_deinit(ls_host_calls *calls);  // May be zeroed.
 
-// In a step: records a function under a name. Without a `call` its result is
-// the tensors themselves. A zeroed function is ignored.
+// In a step: records a host function under a name. Without a `call` the
+// function returns its tensors. A zeroed function is ignored.
 //   LS_FAILED_PRECONDITION  a scalar, where replicas' parts are joined
 LS_MUST_USE ls_status ls_host_calls_record(ls_host_calls *calls,
                                            const char *name,
                                            const ls_host_function *function);
-// In a step, after all functions: if none has tensors, sends an element that no
-// function sees, so that hosts call the functions once a step and notice the
-// end.
+// In a step, after all functions are recorded: if none has tensors, sends an
+// element without meaning, so that hosts call the functions once a step and
+// notice the end.
 LS_MUST_USE ls_status ls_host_calls_pace(ls_host_calls *calls);
-// In a step: sends everything that was recorded; no op (id 0) if that is
-// nothing.
+// In a step: sends the tensors of all recorded functions; `*out_op` is no op
+// (id 0) if there are none.
 LS_MUST_USE ls_status ls_host_calls_enqueue(const ls_host_calls *calls,
                                             ls_op *out_op);
 
@@ -101,20 +102,21 @@ LS_MUST_USE ls_status ls_host_calls_take(ls_host_calls *calls,
 // Closes the replicas' outfeeds. `*out_ops`: a list of ops.
 LS_MUST_USE ls_status ls_host_calls_close(const ls_host_calls *calls,
                                           ls_nest *out_ops);
-// On the hosts: calls the function of this name; the result is none if none was
-// recorded.
+// On the hosts: calls the function of this name; the result is none if no such
+// function was recorded.
 LS_MUST_USE ls_status ls_host_calls_call(const ls_host_calls *calls,
                                          const char *name, ls_nest *out_made);
 
 // ---- Steps -----------------------------------------------------------------
-// Steps of a program: a loop on each replica's core, and its state.
+// Steps of a program: the loop on each replica's core, and its state.
 
-// Indices of the loop's state. In a prediction: true if this step was the last.
-// Else: the loss; with batches of any size, its number of examples, an i64; and
-// then the cache.
+// Indices of the values in the loop's state. In a prediction: true if this step
+// was the last. In other modes: the loss; with batches of any size, its number
+// of examples, an i64; then the cache.
 //
 // The loss is stored as an f64, which holds all float types exactly. Arithmetic
-// with it is in the model's type, or in f32 if that has 16 bits.
+// with it is done in the model's type, or in f32 if the model's type has 16
+// bits.
 enum { LS_STATE_STOPPING = 0, LS_STATE_LOSS = 0, LS_STATE_EXAMPLES = 1 };
 
 // Steps being built.
@@ -127,8 +129,9 @@ typedef struct ls_model_steps {
   ls_captured spec;         // Spec of the model function; holds a reference.
   ls_dtype loss_dtype;      // Set after the first loss.
   ls_host_calls host;
-  ls_summary_writer *summaries;  // Training: skips the model's summaries,
-  bool has_left_out;             // and has logged that.
+  // Training: replaces the writer of the model's summaries.
+  ls_summary_writer *summaries;
+  bool has_left_out;  // True if skipped summaries were logged.
   size_t cache_size;
 } ls_model_steps;
 
@@ -145,18 +148,19 @@ static inline bool ls_model_steps_count_examples(const ls_model_steps *steps) {
 }
 
 // Builds the computation of each replica, as a callback of ls_replicate: the
-// loop, and the results from its last state, a list: the number of steps and,
-// except in a prediction, the loss to report.
+// loop, then the results, computed from the loop's last state. The results are
+// a list: the number of steps and, except in a prediction, the loss to report.
 ls_nest ls_model_steps_compute(ls_nest args, void *steps);
 
 // ---- Losses: reported_loss.c -----------------------------------------------
-// Stores a step's loss in the state; an evaluation adds it to the earlier ones.
+// Stores a step's loss in the state. An evaluation adds the loss to those of
+// earlier steps.
 LS_MUST_USE ls_status ls_model_steps_add_loss(ls_model_steps *steps,
                                               ls_tensor loss,
                                               ls_tensor examples,
                                               ls_tensor *state);
-// Returns the loss of all replicas, from the last state and the number of
-// steps.
+// Returns the loss over all replicas, computed from the loop's last state and
+// number of steps.
 ls_tensor ls_reported_loss(const ls_model_steps *steps, const ls_tensor *state,
                            ls_tensor count);
 

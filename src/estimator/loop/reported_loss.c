@@ -12,8 +12,8 @@ static ls_dtype find_wide(const ls_model_steps *steps) {
   return ls_is_half(steps->loss_dtype) ? LS_DTYPE_F32 : steps->loss_dtype;
 }
 
-// Returns this replica's weight, by its number of examples; in an evaluation
-// that of all steps.
+// Returns the weight of this replica, from its number of examples; in an
+// evaluation, from those of all steps.
 static ls_shares find_shares(const ls_model_steps *steps, ls_tensor examples) {
   return (ls_shares){.replicas = (int32_t)steps->num_replicas,
                      .differ = ls_model_steps_count_examples(steps),
@@ -47,13 +47,14 @@ ls_status ls_model_steps_add_loss(ls_model_steps *steps, ls_tensor loss,
 }
 
 // ---- At the end of a run ---------------------------------------------------
-// Reduces over the replicas whose losses are reported: all, or the first.
+// Reduces over the replicas whose losses are reported: all replicas, or the
+// first.
 static ls_tensor reduce_loss(const ls_model_steps *steps, ls_reduce_op op,
                              ls_tensor x) {
   return steps->options->replica_0_loss ? x : ls_all_reduce(op, x);
 }
 
-// Returns the loss of the last step.
+// Returns the loss of a training's last step.
 static ls_tensor train_loss(const ls_model_steps *steps,
                             const ls_tensor *state) {
   const ls_tensor loss = ls_convert(state[LS_STATE_LOSS], find_wide(steps));
@@ -66,8 +67,8 @@ static ls_tensor train_loss(const ls_model_steps *steps,
   return ls_shares_mean(&shares, loss);
 }
 
-// Returns the mean loss of all steps: per example if their numbers may differ,
-// else per step. 0 without any.
+// Returns the mean loss of all steps: per example if the numbers of examples
+// may differ, else per step. The mean of no steps is 0.
 static ls_tensor eval_loss(const ls_model_steps *steps, const ls_tensor *state,
                            ls_tensor count) {
   const ls_dtype wide = find_wide(steps);

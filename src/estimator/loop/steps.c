@@ -16,8 +16,8 @@
 #include "lockstep/tensor_tracer.h"
 
 // ---- Summaries of the model ------------------------------------------------
-// Skips a summary of the model: steps on cores write none. Hosts do, by the
-// host call.
+// Skips a summary of the model, because steps on cores write none; hosts write
+// summaries in host calls.
 static ls_status leave_out(void *user, const char *tag) {
   ls_model_steps *steps = user;
   if (steps->has_left_out) return ls_ok();
@@ -70,7 +70,8 @@ static ls_tensor *find_cache(const ls_model_steps *steps, ls_tensor *state) {
 // Returns the number of examples of a replica's batch, for its cache.
 static int64_t cache_batch(const ls_plan *plan) {
   const int64_t size = plan->model_batch_size.value;
-  // Divides by the replicas if each gets the whole batch.
+  // Divides the size by the number of replicas if each replica gets the whole
+  // batch.
   return plan->input.way == LS_FEED_ALL ? size / plan->system->num_replicas
                                         : size;
 }
@@ -88,7 +89,7 @@ static ls_status call_cache(const ls_model_steps *steps, ls_nest *out_cache) {
                                    "tensors");
 }
 
-// Replaces the cache by what the model returned for the next step.
+// Replaces the cache by the values that the model returned for the next step.
 static ls_status replace_cache(const ls_model_steps *steps,
                                const ls_estimator_spec_options *spec,
                                ls_tensor *cache) {
@@ -116,14 +117,14 @@ typedef struct step {
   const ls_step *loop;
   ls_tensor *state;
   ls_feed_element fed;
-  // Number on this replica, an i64; set with batches of any size.
+  // Number of examples on this replica, an i64; set with batches of any size.
   ls_tensor examples;
   ls_estimator_spec *spec;  // Borrowed.
   const ls_estimator_spec_options *spec_options;
-  ls_op sent;  // Sends to hosts; id 0: nothing is sent.
+  ls_op sent;  // The send to the hosts; id 0: nothing is sent.
 } step;
 
-// Lists the cache for the model, or none.
+// Lists the cache for the model's arguments; none if there is no cache.
 static ls_nest list_cache(const step *s) {
   if (ls_model_steps_predict(s->steps)) return ls_none();
   const ls_tensor *cache = find_cache(s->steps, s->state);
@@ -164,8 +165,8 @@ static ls_status make_model(step *s) {
 }
 
 // ---- Sending to hosts ------------------------------------------------------
-// Adds the mask to a list of tensors, or as "mask" to a dict, so that metrics
-// weight examples by it.
+// Adds the mask to the end of a list of tensors, or to a dict as "mask", so
+// that metrics weight examples by it.
 static ls_nest with_mask(const step *s, ls_nest tensors) {
   const bool is_dict = tensors.kind == LS_KIND_DICT;
   LS_OWN(ls_nest_builder, items) = {0};
@@ -204,8 +205,8 @@ static ls_status record_host_call(const step *s) {
   return ls_host_calls_pace(&s->steps->host);
 }
 
-// Enqueues in a branch, if hosts get only every n-th step. The value is only
-// there because a branch must return one.
+// The branch of a step that enqueues, if hosts get only every n-th step. The
+// branch returns a value only because it must.
 static ls_nest enqueue_then(ls_nest none, void *user) {
   ls_op op = {0};
   (void)none;
@@ -240,7 +241,8 @@ static ls_status send_to_hosts(step *s) {
 }
 
 // ---- Modes -----------------------------------------------------------------
-// Lists the ops to trace for the loss and the train op.
+// Lists the ops that the tensor tracer follows: those of the loss and of the
+// train op.
 static ls_status steps_trace(const step *s, ls_tensor *loss, ls_nest *out_ops) {
   *loss = s->spec_options->loss;
   *out_ops = ls_none();
@@ -249,8 +251,8 @@ static ls_status steps_trace(const step *s, ls_tensor *loss, ls_nest *out_ops) {
              : ls_ok();
 }
 
-// Finishes a training step: hosts get its tensors after the ops, and the loss
-// waits for that.
+// Finishes a training step: hosts get the step's tensors after its ops, and the
+// loss waits until they were sent.
 static ls_status finish_training(step *s, const ls_op *ops, size_t count,
                                  ls_tensor loss) {
   LS_CONTROL_SCOPE(ops, count);
@@ -332,8 +334,8 @@ static ls_status begin_state(const ls_model_steps *steps, ls_nest cache,
   }
   state[LS_STATE_LOSS] =
       ls_scalar(LS_DTYPE_F64, trains ? LS_INITIAL_LOSS : LS_ZERO_LOSS);
-  // A training without a step reports the initial loss: one example keeps its
-  // mean defined.
+  // A training that makes no step reports the initial loss; one example keeps
+  // its mean defined.
   if (ls_model_steps_count_examples(steps))
     state[LS_STATE_EXAMPLES] = ls_scalar_i64(LS_DTYPE_I64, trains);
   ls_tensor *first = find_cache(steps, state);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks that choose the number of steps of each run, also from the time they
-// take, and end the loop.
+// Hooks that choose the number of steps of each run, by number or by time, and
+// end the loop.
 #include "lockstep/iteration_count.h"
 
 #include <math.h>
@@ -113,7 +113,8 @@ ls_status ls_iteration_count_get(ls_iteration_count *self, double seconds,
   if (self->count == 0) return ls_ok();
   LS_RETURN_IF_ERROR(is_stable(self, seconds, &stable));
   if (!stable) self->last = fmax(seconds / find_mean(self, step_time), 1);
-  // 2^62 exceeds any number of steps, and is exact as a double and an integer.
+  // The limit 2^62 is more than any number of steps, and exact both as a double
+  // and as an integer.
   *out_steps = (int64_t)fmin(floor(self->last + 0.5), 0x1p62);
   return ls_ok();
 }
@@ -125,7 +126,7 @@ typedef struct tpu_stop {
   int64_t last;  // -1: not known yet.
   ls_variable *iterations;
   ls_iteration_count *count;  // Set if runs are limited by time, else NULL.
-  int64_t loaded, began;      // Steps of the current run, and when it began.
+  int64_t loaded, began;  // Number of steps of the current run, and its start.
 } tpu_stop;
 
 static void tpu_stop_destroy(void *state) {
@@ -163,8 +164,8 @@ static ls_status tpu_stop_before_run(void *state, ls_run_context *context,
   return ls_ok();
 }
 
-// Reads the step in a separate run: the value fetched by the run may precede
-// its loop.
+// Reads the step in a separate run, because the run may have fetched its value
+// before the loop.
 static ls_status tpu_stop_after_run(void *state, ls_run_context *context,
                                     ls_nest results) {
   tpu_stop *self = state;
@@ -272,7 +273,7 @@ ls_status ls_predict_stop_hook(ls_tensor stopping, ls_hook **out_hook) {
 
 // ---- Count evaluations -----------------------------------------------------
 typedef struct counter {
-  int64_t most, every;  // Limit of runs, 0: none; and runs between log lines.
+  int64_t most, every;  // Limit of runs, 0: none; and runs per log line.
   ls_tensor step;
 } counter;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls user functions.
+// Calls the functions of users.
 #include "estimator/spec/calls.h"
 
 #include <stdio.h>
@@ -17,8 +17,8 @@
 #include "lockstep/ops.h"
 
 // ---- Declared arguments ----------------------------------------------------
-// Returns true if a function accepts an argument; one that declares none
-// accepts all.
+// Returns true if a function declares an argument of this name; a function
+// without declared arguments accepts all names.
 static bool takes_argument(const ls_parameters *arguments, const char *name) {
   if (arguments == NULL || arguments->any_names) return true;
   for (size_t i = 0; i < arguments->count; ++i)
@@ -101,7 +101,8 @@ static ls_status call_there(const ls_estimator_calls *calls, const char *device,
   LS_DEVICE_SCOPE(device);
   LS_OWN(ls_nest, value) = calls->input->call(calls->input->user, call);
   LS_RETURN_IF_ERROR(ls_nest_status(value));
-  // A failure of the user's op makers takes precedence over later checks.
+  // If the user's op makers have failed, their failure takes precedence over
+  // later checks.
   LS_RETURN_IF_ERROR(ls_graph_error(ls_graph_current()));
   *out_value = ls_give(&value);
   return ls_ok();
@@ -119,7 +120,7 @@ ls_status ls_call_input(const ls_estimator_calls *calls,
   LS_RETURN_IF_ERROR(needs_params(arguments, "input_fn"));
   LS_OWN(ls_nest, params) = ls_params_copy(calls->params);
   LS_RETURN_IF_ERROR(input_params(calls, place, &params));
-  // The user's function may replace it.
+  // The parameters of the call, which the user's function may replace.
   ls_input_call call = {.params = ls_give(&params)};
   if (takes_argument(arguments, "mode")) call.mode = calls->plan->mode;
   if (takes_argument(arguments, "config")) call.config = calls->config;
@@ -139,7 +140,7 @@ ls_status ls_returned_check_leaf(const ls_leaf_spec *spec) {
                    "ragged: make it dense in the data set");
 }
 
-// Refuses a leaf's type; `name` is its tensor's name, or "".
+// Refuses a leaf because of its type; `name` is its tensor's name, or "".
 static ls_status refuse_type(const char *noun, size_t number, const char *name,
                              ls_type type) {
   return ls_invalid_argument(
@@ -240,8 +241,8 @@ static ls_status check_train_spec(const ls_estimator_spec_options *spec_options,
   return ls_ok();
 }
 
-// Checks that a spec is of the mode, also in exports: one of another mode lacks
-// fields that are used.
+// Checks that a spec is of this mode, also in exports: a spec of another mode
+// lacks fields that are used.
 static ls_status calls_check_mode(ls_estimator_mode mode,
                                   const ls_estimator_spec *spec) {
   const ls_estimator_mode given = ls_estimator_spec_values(spec)->mode;
@@ -288,7 +289,7 @@ static ls_status calls_call_model(const ls_estimator_calls *calls,
                            : ls_invalid_argument("model_fn returns no spec");
 }
 
-// Converts the spec to a plain one on a CPU; else checks that it fits TPUs.
+// On a CPU converts the spec to a plain one; else checks that it fits TPUs.
 static ls_status calls_finish(const ls_plan *plan, ls_estimator_spec **spec) {
   if (!plan->on_cpu) return check_spec(plan->mode, *spec);
   ls_estimator_spec *plain = NULL;
@@ -298,8 +299,8 @@ static ls_status calls_finish(const ls_plan *plan, ls_estimator_spec **spec) {
   return ls_ok();
 }
 
-// Returns the graph's failure if there is one: it caused the error of the
-// model, or of a check that misses an op.
+// Returns the graph's failure if there is one: it has caused the error of the
+// model, or of a check that finds an op missing.
 static ls_status first_cause(ls_status status) {
   ls_graph *graph = ls_graph_current();
   if (ls_status_is_ok(status) || graph == NULL) return status;
@@ -310,7 +311,7 @@ static ls_status first_cause(ls_status status) {
 }
 
 // Warns if a model function has added to collections of a loop's body, which
-// nobody reads; once per collection.
+// are never read; once per collection.
 static void warn_of_collections(void) {
   const ls_graph *graph = ls_graph_current();
   ls_map_item item;

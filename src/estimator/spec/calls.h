@@ -8,7 +8,7 @@
 #include "estimator/config/plan.h"
 #include "lockstep/dataset.h"
 
-// Common part of all calls in one training, evaluation, prediction or export;
+// Data shared by all calls in one training, evaluation, prediction or export;
 // all borrowed.
 typedef struct ls_estimator_calls {
   const ls_plan *plan;
@@ -16,19 +16,19 @@ typedef struct ls_estimator_calls {
   const ls_input_function *input;
   const ls_run_config *config;
   ls_nest params;  // The estimator's.
-  // Axis of the examples in each tensor of a batch; 0 for tensors beyond the
-  // list.
+  // For each tensor of a batch, the axis of the examples; 0 for tensors beyond
+  // the list.
   const int64_t *batch_axis;
   size_t num_batch_axes;
 } ls_estimator_calls;
 
-// Checks that the model's functions declare only known arguments, and the
-// required ones.
+// Checks that the model's functions declare the required arguments, and no
+// unknown ones.
 LS_MUST_USE ls_status ls_check_model_function(const ls_model_function *model,
                                               bool has_params);
 
 // Where an input function is called: its host and the number of the call.
-// ls_call_input calls the function; `place` NULL means on a CPU. The caller
+// ls_call_input makes the call; if its `place` is NULL, on a CPU. The caller
 // releases the value.
 typedef struct ls_input_place {
   ls_device_name host;
@@ -42,7 +42,7 @@ LS_MUST_USE ls_status ls_call_input(const ls_estimator_calls *calls,
 typedef struct ls_model_inputs {
   ls_nest features, labels, cache;
   ls_tensor mask;
-  bool keeps_kind;  // Keep a TPU spec as it is on a CPU.
+  bool keeps_kind;  // True to keep a TPU spec as it is on a CPU.
 } ls_model_inputs;
 // Calls the model function. On a CPU or for an export, a TPU spec becomes a
 // plain one; on TPUs a spec that does not fit is refused.
@@ -51,7 +51,7 @@ LS_MUST_USE ls_status ls_call_model(const ls_estimator_calls *calls,
                                     ls_estimator_spec **out_spec);
 
 // ---- Captured values -------------------------------------------------------
-// A value captured from a function that is called during a build: set once, and
+// A value that leaves a function called during a build. It is set once, and
 // read only after that. Zeroed: not set.
 typedef struct ls_captured {
   void *value;
@@ -59,11 +59,11 @@ typedef struct ls_captured {
 } ls_captured;
 
 // Sets the value.
-//   LS_FAILED_PRECONDITION  it was set before
+//   LS_FAILED_PRECONDITION  the value was set before
 LS_MUST_USE ls_status ls_captured_set(ls_captured *captured, const char *noun,
                                       void *value);
 // Returns the value.
-//   LS_FAILED_PRECONDITION  it was not set
+//   LS_FAILED_PRECONDITION  the value was not set
 LS_MUST_USE ls_status ls_captured_get(const ls_captured *captured,
                                       const char *noun, void **out_value);
 
@@ -85,12 +85,12 @@ struct ls_estimator_spec {
   ls_scaffold scaffold;
 };
 
-// Checks that a spec has the fields that its kind requires and no others, in
-// the current graph.
+// Checks in the current graph that a spec has the fields that its kind requires
+// and no others.
 LS_MUST_USE ls_status
 ls_estimator_spec_check(const ls_estimator_spec_options *options, bool is_tpu);
-// Calls the function of eval_metrics or host_call, given by `name`. Logs a dict
-// that does not fit.
+// Calls the function of eval_metrics or host_call; `name` says which. Logs a
+// dict of tensors that does not fit its parameters.
 ls_nest ls_host_function_call(const ls_host_function *function,
                               const char *name);
 // Checks the result of an eval_metrics function: none, or a dict of (value,
@@ -102,15 +102,15 @@ typedef enum ls_scaffold_stretch {
   LS_IN_SCAFFOLD_FN,
   LS_IN_SCAFFOLD_FINALIZE,
 } ls_scaffold_stretch;
-// Refuses, until ls_scope_end, ops of the current graph and graphs inside that
-// use values made inside a program; the error names both.
+// Refuses, until ls_scope_end, ops of the current graph and of graphs inside
+// that use values made inside a program. The error names the op and the value.
 void ls_scaffold_scope_begin(ls_scope *scope, ls_scaffold_stretch stretch);
-// Makes a spec's scaffold with its scaffold_fn, in the graph and in such a
-// scope; zeroed if the spec has none.
+// Makes a spec's scaffold with its scaffold_fn, in the graph, within a scaffold
+// scope. The scaffold is zeroed if the spec has no scaffold_fn.
 LS_MUST_USE ls_status ls_program_scaffold(const ls_estimator_spec *spec,
                                           ls_graph *graph,
                                           ls_scaffold *out_scaffold);
-// Finalizes a scaffold in such a scope.
+// Finalizes a scaffold within a scaffold scope.
 LS_MUST_USE ls_status ls_program_finalize(ls_scaffold *scaffold,
                                           ls_graph *graph);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Passes export outputs through the rewrite for inference.
+// Export outputs of models: lets the rewrite for inference replace their
+// tensors.
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
@@ -8,7 +9,7 @@
 #include "estimator/own.h"
 #include "lockstep/estimator_export.h"
 
-// Names of an output's tensors; count 0: its own names.
+// Names of an output's tensors; count 0: the output has its own names.
 typedef struct kind_names {
   const char *names[2];
   size_t count;
@@ -87,7 +88,7 @@ static ls_status export_outputs_rebuild(const ls_export_output *output,
     const ls_nest leaf = ls_nest_item(tensors, i);
     const char *name =
         names->count > 0 ? names->names[i] : ls_nest_key(output->tensors, i);
-    // A prediction's absent value leaves a name without a tensor.
+    // The name of an absent value gets no tensor.
     if (leaf.kind == LS_KIND_NONE && names->count > 0) continue;
     keys[count] = name;
     leaves[count++] = leaf;
@@ -132,7 +133,7 @@ void ls_export_outputs_release(ls_export_outputs *outputs) {
 typedef struct rewriting {
   ls_export_model model;
   void *user;
-  ls_export_outputs outputs;  // As the model returned them.
+  ls_export_outputs outputs;  // The outputs that the model returned.
 } rewriting;
 
 static void rewriting_deinit(rewriting *r) {
@@ -161,7 +162,7 @@ static ls_status keep_outputs(rewriting *r,
   return ls_ok();
 }
 
-// Lists all tensors that are present.
+// Lists all tensors of the outputs that are present.
 static ls_nest collect(const ls_export_outputs *outputs) {
   LS_OWN(ls_nest_builder, all) = {0};
   for (size_t i = 0; i < outputs->count; ++i) {

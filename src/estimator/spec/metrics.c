@@ -96,8 +96,9 @@ static ls_nest make_metric(const char *const *names, const ls_tensor *of_batch,
 }
 
 // ---- Checks ----------------------------------------------------------------
-// Returns true if the shapes agree: broadcasting would count labels several
-// times. Failed tensors pass, because they report their own failure.
+// Returns true if labels and predictions have one shape: with broadcasting,
+// labels would count several times. Failed tensors pass, because they report
+// their own failure.
 static bool is_alike(ls_tensor labels, ls_tensor predictions) {
   return ls_tensor_is_failed(labels) || ls_tensor_is_failed(predictions) ||
          ls_shape_compatible(ls_tensor_shape(labels),
@@ -166,8 +167,8 @@ ls_nest ls_metric_rmse(ls_tensor labels, ls_tensor predictions,
 }
 
 // ---- Positives -------------------------------------------------------------
-// Makes a metric from two sums: of elements where both bools hold, and where
-// the first holds.
+// Makes a metric, the quotient of two sums: of elements where both bools hold,
+// and of those where the first holds.
 static ls_nest share_metric(ls_tensor selected, ls_tensor matching,
                             ls_tensor weights, const char *both,
                             const char *one) {
@@ -196,8 +197,8 @@ ls_nest ls_metric_recall(ls_tensor labels, ls_tensor predictions,
 }
 
 // ---- Curves ----------------------------------------------------------------
-// Makes [thresholds, 1]; the first and last are outside the range of
-// predictions.
+// Makes the thresholds, [count, 1]; the first and the last are outside the
+// range of predictions.
 static ls_tensor make_thresholds(int64_t count) {
   const double beyond = 1e-7;
   LS_OWN(ls_array, array) = NULL;
@@ -212,8 +213,8 @@ static ls_tensor make_thresholds(int64_t count) {
   return ls_constant(array);
 }
 
-// Computes the area from sums of true and false positives per threshold, and of
-// all positives and negatives.
+// Computes the area under the curve from four sums: true and false positives
+// per threshold, and all positives and negatives.
 static ls_tensor area_of(const ls_tensor *sums) {
   const double tiny = 1e-7;
   const ls_tensor tpr =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts a TPU spec to a plain one for CPUs: each run includes the host
+// Converts a TPU spec to a plain spec for CPUs: each run then includes the host
 // calls.
 #include "base/require.h"
 #include "base/values/nest_internal.h"
@@ -14,7 +14,7 @@
 // graph's summary writers.
 typedef struct host_call {
   ls_nest fetches;
-  // Ops of the writers; set when the hook begins.
+  // Ops that initialize and flush the writers; set when the hook begins.
   ls_nest initializers, flushers;
 } host_call;
 
@@ -91,7 +91,7 @@ static ls_status add_hook(ls_estimator_spec_options *o, ls_arena *memory,
                            &o->num_prediction_hooks, hook);
 }
 
-// Hooks for the host calls' results and for the tracer.
+// Most hooks: one for the host calls' results and one for the tracer.
 enum { MOST_HOOKS = 2 };
 typedef struct host_hooks {
   ls_hook *items[MOST_HOOKS];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scaffold scopes: refuse ops that use values of a program. Also makes train
-// ops.
+// Scaffold scopes, which refuse ops that use values of a program. Also makes
+// train ops.
 #include "base/runtime_internal.h"
 #include "estimator/spec/calls.h"
 #include "graph/flow.h"
@@ -78,7 +78,7 @@ static ls_status train_op_make(ls_optimizer *optimizer, ls_tensor loss,
   const ls_tensor one = ls_op_is_failed(trained)
                             ? ls_failed_tensor()
                             : ls_scalar_i64(LS_DTYPE_I64, 1);
-  // Stops here: a replica that continued would miss a collective or use the
+  // Stops here: if this replica went on, it would miss a collective or use the
   // wrong one, and that error would hide the root cause.
   if (ls_tensor_is_failed(one)) return ls_graph_take_error(ls_graph_current());
   const ls_op ops[] = {trained,

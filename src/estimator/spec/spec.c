@@ -55,7 +55,7 @@ static ls_nest dict_of(ls_nest predictions) {
   return ls_nest_dict("", &key, &predictions, 1);
 }
 
-// Copies the export outputs; a prediction always has a default one.
+// Copies the export outputs; a prediction always has a default output.
 static ls_status keep_exports(ls_estimator_spec *self,
                               const ls_estimator_spec_options *from) {
   const size_t count = from->num_export_outputs;
@@ -148,7 +148,7 @@ static ls_status spec_make(const ls_estimator_spec_options *options,
   ls_arena_init(&self->memory, allocator);
   self->is_tpu = is_tpu;
   self->options = *options;
-  // Counts items again while they are copied.
+  // Resets the numbers of hooks, which copying counts again.
   self->options.num_training_hooks = self->options.num_evaluation_hooks = 0;
   self->options.num_prediction_hooks = self->options.num_training_chief_hooks =
       0;

@@ -34,8 +34,8 @@ static ls_status host_function_check(const ls_host_function *function,
   return ls_ok();
 }
 
-// Returns the first ls_summary op made after the first `before` ones, which the
-// training loop instead of the host would run; zeroed if there is none.
+// Returns the first ls_summary op made after the first `before` ones; zeroed if
+// there is none. The training loop would run such an op instead of the host.
 static ls_op new_summary(const ls_graph *graph, size_t before) {
   const size_t count =
       ls_graph_collection(graph, LS_COLLECTION_SUMMARIES, NULL, 0);
@@ -45,7 +45,7 @@ static ls_op new_summary(const ls_graph *graph, size_t before) {
   return leaves[before].kind == LS_KIND_OP ? leaves[before].as.op : (ls_op){0};
 }
 
-// Refuses a summary, given by its op's name or its tag.
+// Refuses a summary; `name` is its op's name or its tag.
 static ls_status refuse_summary(const char *name, const char *summary) {
   return ls_invalid_argument(
       "the function of %s makes a summary by ls_summary ('%s'), which is not "
@@ -54,8 +54,8 @@ static ls_status refuse_summary(const char *name, const char *summary) {
       name, summary);
 }
 
-// Replaces the default, silent no-op of ls_summary without a writer by an
-// error.
+// Refuses ls_summary in place of the default, which does nothing without a
+// writer.
 static ls_status refuse_instead(void *user, const char *tag) {
   return refuse_summary(user, tag);
 }

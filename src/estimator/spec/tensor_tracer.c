@@ -19,7 +19,7 @@
 #include "lockstep/tensor_tracer.h"
 #include "tpu/replicate/context.h"
 
-// Number of tensors per host op.
+// Most tensors of one host op, and most elements logged of each.
 enum { TENSORS_OF_OP = 64, PART_SIZE = 3 };
 
 typedef struct tracer {
@@ -27,10 +27,10 @@ typedef struct tracer {
   ls_tracer_flags flags;
   ls_graph *graph;
   ls_map needed;  // Ids of needed ops.
-  ls_op *left;    // Needed ops whose inputs are not listed yet.
+  ls_op *left;    // Needed ops whose inputs were not listed yet.
   size_t num_left, left_capacity;
   ls_tensor *tensors;  // Traced tensors,
-  ls_tensor *found;    // and the fact computed for each.
+  ls_tensor *found;    // The fact computed for each traced tensor.
   size_t count;
 } tracer;
 
@@ -129,8 +129,8 @@ static ls_status tensor_tracer_choose(tracer *self) {
 }
 
 // ---- Facts -----------------------------------------------------------------
-// Returns the first elements; all elements if the size is not known, because
-// the host prints no more than that.
+// Returns the first elements of a tensor; all elements if its size is not
+// known, because the host prints only the first ones.
 static ls_tensor tensor_tracer_first_part(ls_tensor x) {
   const ls_shape shape = ls_tensor_shape(x);
   int64_t count = 1;
@@ -187,7 +187,7 @@ static ls_status tensor_tracer_begin(tracer *self, ls_graph *graph,
 }
 
 // ---- Host ops --------------------------------------------------------------
-// Makes a list of tensors.
+// Makes a list of tensors as a nest.
 static ls_nest tensor_tracer_list_of(const ls_tensor *tensors, size_t count) {
   LS_OWN(ls_nest_builder, list) = {0};
   for (size_t i = 0; i < count; ++i)
@@ -340,7 +340,7 @@ static void trace_line_destroy(ls_object *object) {
   ls_release(self->allocator, self);
 }
 
-// Returns true if two replicas' ops are for the same tensors.
+// Returns true if the log ops of two replicas have the same mode and tensors.
 static bool traces_are_equal(const ls_object *a, const ls_object *b) {
   const lines *x = (const lines *)a, *y = (const lines *)b;
   bool same = x->mode == y->mode && x->count == y->count;
@@ -402,7 +402,7 @@ static ls_status trace_line_write_line(const ls_host_call *call, size_t input,
       call->input_types[input].dtype, call->input_types[input].shape,
       (void *)(uintptr_t)(data + stride * (size_t)(replica - call->replica)),
       NULL, NULL, &value));
-  // LS_TRACE_NAN_INF prints only if there are NaNs or infinities, not how many.
+  // True if there are NaNs or infinities: LS_TRACE_NAN_INF does not count them.
   const bool is_bad =
       self->mode == LS_TRACE_NAN_INF && ls_array_f64(value, 0) > 0;
   ls_text_init(&line, ls_runtime_allocator(call->runtime));

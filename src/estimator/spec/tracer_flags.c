@@ -22,12 +22,12 @@ const char *ls_trace_mode_name(ls_trace_mode mode) { return mode_names[mode]; }
 // ---- One flag --------------------------------------------------------------
 typedef struct flag {
   const char *start;         // Begins with "--".
-  const char *name, *value;  // Not zero-terminated. NULL: no value.
+  const char *name, *value;  // Not zero-terminated. Value NULL: none.
   size_t name_size, value_size;
 } flag;
 
-// Reads the flag at `*at` and advances. Returns false at the end; a word that
-// is not a flag has no name.
+// Reads the flag at `*at` and advances past it. Returns false at the end. For a
+// word that is not a flag, name is NULL.
 static bool next_flag(const char **at, flag *out) {
   const char *text = *at + strspn(*at, blanks);
   *out = (flag){.start = text, .name = text};
@@ -69,7 +69,7 @@ static bool is_on(const flag *f) {
 // ---- Apply flags -----------------------------------------------------------
 typedef struct reading {
   ls_arena *memory;
-  const char *name;  // Name of the text, for messages.
+  const char *name;  // Name of the parsed text, for messages.
   ls_tracer_flags *out;
 } reading;
 
@@ -96,7 +96,7 @@ static ls_status set_mode(reading *r, const flag *f) {
                              f->value != NULL ? f->value : "");
 }
 
-// Reads a number at `*at` and advances.
+// Reads a number at `*at` and advances past it.
 static bool tracer_flags_read_number(const char **at, int64_t *out) {
   char *end = NULL;
   errno = 0;
@@ -204,7 +204,7 @@ ls_status ls_tracer_flags_read(ls_arena *memory, ls_tracer_flags *out_flags) {
                      setting.value != NULL ? setting.value : "", out_flags);
 }
 
-// Reads the flag `enable`; if it is repeated, the first one counts.
+// Reads the flag `enable`; if it is repeated, its first value counts.
 bool ls_tensor_tracer_is_on(void) {
   ls_runtime *runtime = ls_runtime_current();
   ls_setting setting;

@@ -29,7 +29,7 @@ typedef struct ls_tracer_flags {
   bool enabled;
   ls_trace_mode mode;
   bool scalars;
-  int64_t first, last;  // Range among the tensors that would be traced.
+  int64_t first, last;  // Indices of the first and last tensor to trace.
   const char **patterns[LS_TRACER_LISTS];
   size_t num_patterns[LS_TRACER_LISTS];
 } ls_tracer_flags;
@@ -48,8 +48,8 @@ bool ls_tracer_flags_take(const ls_tracer_flags *flags, const char *name,
 LS_MUST_USE ls_status ls_trace_lines_create(ls_trace_mode mode,
                                             const ls_tensor *tensors,
                                             size_t count, ls_object **out);
-// Adds the op, which logs a fact found for each tensor. Id 0 if it failed, with
-// the error in its graph.
+// Adds the op that logs a fact found for each tensor. Its id is 0 on failure,
+// with the error in the graph.
 ls_op ls_trace_lines_add(ls_object *lines, const ls_tensor *found,
                          size_t count);
 
