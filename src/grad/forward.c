@@ -8,7 +8,8 @@
 #include "graph/walk.h"
 #include "lockstep/ops.h"
 
-// A value found earlier: the graph it is used in, and the output it stands for.
+// An entry of the forward values found so far: the graph in which it is used,
+// and the output for which it stands.
 struct ls_forward_value_list {
   ls_forward_value_list *next;
   const ls_graph *in;
@@ -49,7 +50,7 @@ ls_forward *ls_forward_region(ls_forward *outer, ls_op op, size_t region,
         (ls_forward_scopes){context->scoped.names, context->scoped.device,
                             context->scoped.control, context->scoped.colocate};
   if (node->type == LS_OP_WHILE && ls_forward_init_loop(forward) != NULL)
-    return NULL;  // Fails for lack of memory only: no status to free.
+    return NULL;  // Only memory can lack, so that no status is lost.
   return forward;
 }
 
@@ -91,7 +92,8 @@ ls_status ls_forward_remember(ls_forward *f, const ls_graph *in,
   return ls_ok();
 }
 
-// recall_value looks a value up in the current graph; remember_value records it.
+// recall_value looks a value up in the current graph; remember_value records
+// it.
 static bool recall_value(const ls_forward *f, ls_tensor value,
                          ls_tensor *out_value) {
   return ls_forward_recall(f, ls_graph_resolve(ls_graph_current()), value,
@@ -105,7 +107,7 @@ static ls_status remember_value(ls_forward *f, ls_tensor value,
 }
 
 // ---- Values returned as results --------------------------------------------
-// Makes a value of no meaning, which a branch returns where the other one
+// Makes a value without meaning, which a branch returns where the other branch
 // returns `value`: the variable's value, an empty stack, or zeros.
 static ls_status add_filler(ls_graph *branch, ls_tensor value,
                             uint64_t *out_ref) {
@@ -188,7 +190,7 @@ static ls_status extend_op(ls_forward *f, ls_tensor value,
   return ls_ok();
 }
 
-// Returns a value of unknown size on a stack, which is empty if the other
+// Returns a value of unknown size on a stack. The stack is empty if the other
 // branch runs.
 static ls_status forward_wrap(ls_graph *branch, ls_tensor value,
                               ls_tensor *out_stack) {
@@ -246,8 +248,8 @@ static bool is_computed_again(const ls_forward *f, const ls_node *node,
          !(f->in_loop && ls_node_any_trait(node, LS_OP_RANDOM));
 }
 
-// Finds the value if that takes no computation of its operands; else
-// `*out_found` is false.
+// Finds the value if no operand must be computed for that; else `*out_found` is
+// false.
 static ls_status find_at_once(ls_forward *f, ls_tensor value, bool *out_found,
                               ls_tensor *out_value) {
   *out_found = true;
@@ -301,8 +303,8 @@ static ls_status compute_node(ls_forward *f, const ls_node *node,
   return ls_ok();
 }
 
-// Values still to be computed, innermost last. An explicit stack, because
-// branches may be long and fiber stacks are small.
+// The values still to be computed, innermost last. This stack replaces
+// recursion, because branches may be long and fiber stacks are small.
 typedef struct agenda {
   ls_tensor *items;
   size_t count, capacity;
@@ -317,7 +319,7 @@ static bool forward_push(agenda *todo, ls_allocator *allocator,
   return true;
 }
 
-// Computes the last item, or pushes the operands it needs.
+// Computes the last value in the agenda, or adds the operands that it needs.
 static ls_status advance(ls_forward *f, agenda *todo) {
   const ls_tensor value = todo->items[todo->count - 1];
   ls_tensor found;

@@ -24,60 +24,61 @@
 
 typedef struct ls_forward_value_list ls_forward_value_list;
 
-// Scopes for ops made in the graph around `home`.
+// The scopes for ops that are made in the graph that contains `home`.
 typedef struct ls_forward_scopes {
   const ls_name_scope *names;
   const char *device;
   const ls_open_scope *control, *colocate;
 } ls_forward_scopes;
 
-// One forward graph. It lives in an arena, with nothing to free.
+// A forward graph, in an arena.
 typedef struct ls_forward {
-  struct ls_forward *outer;  // Forward graph that `op` is in.
-  ls_graph *graph;           // NULL: forward values are used directly.
-  ls_op op;  // The call, loop or cond, and the index of its region.
+  // Forward graph that contains `op`; NULL: outermost.
+  struct ls_forward *outer;
+  ls_graph *graph;  // Graph of the region; NULL: values are used directly.
+  ls_op op;         // The call, loop or cond, and the index of its region.
   size_t region;
-  size_t first_input;  // Its operand for parameter 0.
-  bool recompute;      // False: all values are returned as results.
-  // In a loop's body, at any depth: random ops would draw other numbers if
-  // computed again.
+  size_t first_input;  // Operand of `op` for the region's parameter 0.
+  bool recompute;      // False: the op returns all values as results.
+  // True in a loop's body and regions in it, where random ops would draw other
+  // numbers if they were computed again.
   bool in_loop;
-  // The graph in which the gradient of a branch or body is built, with the
-  // scopes for ops made around it. NULL: the current graph.
+  // The graph in which the gradient of a branch or body is built; NULL: the
+  // current graph. `around` has the scopes for ops made in the graph that
+  // contains `home`.
   ls_graph *home;
   ls_forward_scopes around;
   struct ls_forward_loop *loop;  // NULL: not the body of a loop.
   ls_arena *arena;
   ls_forward_value_list **made;  // By node position: values found so far.
-  struct ls_forward **calls;     // By node position: bodies of calls entered.
+  struct ls_forward **calls;     // By node position: forward graphs of calls.
   size_t num_nodes;
 } ls_forward;
 
 // Makes the outermost forward graph, whose values are used directly.
 ls_forward *ls_forward_plain(ls_arena *arena);
 // Makes the forward graph of region `region` of `op`, an op of `outer`'s graph.
-// NULL without memory. `home`, if not NULL, is the region inside the current
-// graph, or that graph itself, in which the gradient is built; required for
-// bodies of loops.
+// NULL without memory. `home`, if not NULL, is the graph in which the gradient
+// is built: the current graph or a region in it. Bodies of loops require it.
 ls_forward *ls_forward_region(ls_forward *outer, ls_op op, size_t region,
                               ls_graph *home);
 
 // Finds the value in the current graph for `value`, a value of the forward
 // graph.
-//   LS_UNIMPLEMENTED  the value cannot be returned by its branch
+//   LS_UNIMPLEMENTED  its branch cannot return the value
 ls_status ls_forward_value(ls_forward *forward, ls_tensor value,
                            ls_tensor *out_value);
 
 // ---- Loops (forward_loop.c) ------------------------------------------------
-// A stack from which the gradient's body pops once per iteration.
+// A saved stack. The gradient's body pops a value from it in each iteration.
 typedef struct ls_forward_stack {
-  ls_tensor stack;   // In the graph around `home`.
+  ls_tensor stack;   // In the graph that contains `home`.
   uint64_t capture;  // Parameter of `home` that captures the stack.
-  uint64_t rest;     // Value of `home`: the stack after the pop.
+  uint64_t rest;     // The stack after the pop, a value of `home`.
 } ls_forward_stack;
 
 typedef struct ls_forward_loop {
-  bool *same;  // By node position: the same in every iteration.
+  bool *same;  // By node position: true if all iterations have one value.
   ls_forward_stack *stacks;
   size_t num_stacks, stacks_capacity;
 } ls_forward_loop;
@@ -85,37 +86,40 @@ typedef struct ls_forward_loop {
 // Returns the number of iterations of the loop, as a value of the current
 // graph.
 ls_status ls_forward_trips(ls_forward *forward, ls_tensor *out_trips);
-// Pops a value of this type from a stack of the graph around `home`; in a loop
-// once per iteration.
+// Pops a value of this type from a stack in the graph that contains `home`; in
+// a loop, once per iteration.
 ls_status ls_forward_take(ls_forward *forward, ls_tensor stack, ls_type type,
                           ls_tensor *out_value);
 
 // ---- Shared by the files forward*.c ----------------------------------------
-// Look up a value found earlier for use in graph `in`, and note one.
+// Looks up a value found earlier for use in graph `in`. ls_forward_remember
+// adds one.
 bool ls_forward_recall(const ls_forward *f, const ls_graph *in, ls_tensor value,
                        ls_tensor *out_value);
 ls_status ls_forward_remember(ls_forward *f, const ls_graph *in,
                               ls_tensor value, ls_tensor found);
-// Computes `value` again in the current graph, with the operands it needs.
+// Computes `value` again in the current graph, and first the operands that it
+// needs.
 ls_status ls_forward_compute(ls_forward *f, ls_tensor value,
                              ls_tensor *out_value);
-// Finds a value of which the op returns copies on a stack: pops and notes it.
+// Finds a value that the op returns on a stack: pops a copy and records it.
 ls_status ls_forward_unstack(ls_forward *f, ls_tensor stack, ls_tensor value,
                              ls_tensor *out_value);
-// Enter the graph around `home`, or `home`. End with ls_scope_end.
+// Enters the graph that contains `home`. ls_forward_enter_home enters `home`.
+// Ends with ls_scope_end.
 void ls_forward_enter_around(const ls_forward *f, ls_scope *scope);
 void ls_forward_enter_home(const ls_forward *f, ls_scope *scope);
 // Makes `ref` a further result of the graph, and a further output of the op.
 ls_status ls_forward_add_result(ls_graph *graph, uint64_t ref);
 ls_status ls_forward_add_output(ls_forward *f, ls_type type);
-// ls_forward_is_same returns true if a value is the same in every iteration.
-// ls_forward_find_same then finds it outside of the loop, if it is an operand
-// of the loop or a variable.
+// Returns true if a value is the same in every iteration. ls_forward_find_same
+// then finds it outside of the loop, if it is an operand of the loop or a
+// variable.
 bool ls_forward_is_same(const ls_forward *f, ls_tensor value);
 ls_status ls_forward_find_same(ls_forward *f, ls_tensor value, bool *out_found,
                                ls_tensor *out_value);
 ls_status ls_forward_init_loop(ls_forward *f);
-// Finds a value of a loop's body.
+// Finds the value of an iteration for a value of a loop's body.
 ls_status ls_forward_loop_value(ls_forward *f, ls_tensor value,
                                 ls_tensor *out_value);
 

@@ -7,8 +7,8 @@
 #include "lockstep/ops.h"
 
 // ---- Same in every iteration -----------------------------------------------
-// Returns true if a variable has the same value after the loop as in each
-// iteration.
+// Returns true if a variable has the same value in each iteration and after the
+// loop.
 static bool is_settled(const ls_forward *f, const ls_object *variable) {
   const ls_graph *graph = ls_graph_resolve(f->op.graph);
   size_t at = ls_graph_position(graph, f->op.id);
@@ -92,7 +92,7 @@ ls_status ls_forward_find_same(ls_forward *f, ls_tensor value, bool *out_found,
 }
 
 // ---- Saving ----------------------------------------------------------------
-// Makes the loop count its iterations, if it does not yet.
+// Makes the loop count its iterations, unless it does so already.
 static ls_status start_saving(ls_forward *f) {
   ls_graph *graph = ls_graph_resolve(f->op.graph);
   ls_node *node = ls_graph_node(graph, f->op.id);
@@ -114,8 +114,8 @@ ls_status ls_forward_trips(ls_forward *f, ls_tensor *out_trips) {
                           out_trips);
 }
 
-// Makes the loop return a stack of the value. Each gradient has its own stack,
-// because pops empty it.
+// Makes the loop return a stack of the value. Each gradient gets its own stack,
+// because its pops empty the stack.
 static ls_status forward_loop_save(ls_forward *f, ls_tensor value,
                                    ls_tensor *out_stack) {
   LS_RETURN_IF_ERROR(start_saving(f));

@@ -16,19 +16,19 @@
 
 typedef struct ls_gradient_walk ls_gradient_walk;
 
-// Arguments and results of a rule.
+// The arguments and results of a rule.
 typedef struct ls_gradient {
   ls_op op;  // The forward op, and its node.
   const ls_node *node;
-  const ls_tensor *dout;  // Gradient of each result; zeroed: none.
-  ls_tensor *din;  // Gradient of each operand, set by the rule; zeroed: none.
-  const bool *wanted;  // For each operand: true if its gradient is needed.
+  const ls_tensor *dout;  // Gradients of the results; zeroed: none.
+  ls_tensor *din;  // Set by the rule: gradients of the operands; zeroed: none.
+  const bool *wanted;  // By operand: true if its gradient is needed.
   size_t num_inputs, num_outputs;
   ls_gradient_walk *walk;
 } ls_gradient;
 
-// Sets `din` where `wanted`. At least one `dout` is set. Rules need not check
-// makers for failure: the walk finds the error.
+// Sets `din` for the operands in `wanted`. At least one `dout` is set. Rules
+// need not check op makers for failures, which the walk finds.
 typedef ls_status (*ls_gradient_function)(ls_gradient *gradient);
 
 // Rules, indexed by op: the column `gradient` of ops.def.
@@ -38,15 +38,16 @@ extern const ls_gradient_function ls_gradient_table[LS_OP_COUNT];
 #include "lockstep/ops.def"
 #undef LS_OP
 
-// Return the forward op's operand or result, as a value of the graph being
-// built.
+// Returns an operand of the forward op as a value of the graph being built.
+// ls_gradient_output returns a result.
 ls_tensor ls_gradient_input(ls_gradient *gradient, size_t index);
 ls_tensor ls_gradient_output(ls_gradient *gradient, size_t index);
 
 // Computes gradients over the ops of `graph` with ids from `first_id` up to
-// `end_id` (exclusive; 0: up to the newest). first_id 0: over all of its ops,
-// and those of enclosing graphs, whose values it captures. xs need not be among
-// these ops. New ops go to the current graph: `graph`, or one inside it.
+// `end_id` (exclusive; 0: up to the newest). first_id 0: over all ops of
+// `graph`, and of the enclosing graphs whose values it captures. xs need not be
+// results of these ops. New ops go to the current graph: `graph`, or one inside
+// it.
 ls_status ls_gradients_walk(ls_graph *graph, uint64_t first_id, uint64_t end_id,
                             const ls_nest *ys, size_t num_ys, const ls_nest *xs,
                             size_t num_xs, const ls_gradient_options *options,

@@ -14,7 +14,7 @@
 // One call of ls_gradients.
 typedef struct request {
   ls_graph *graph;    // Graph of the ops to differentiate.
-  ls_graph *current;  // Graph for gradient ops.
+  ls_graph *current;  // Graph to which gradient ops are added.
   const ls_nest *ys, *xs;
   size_t num_ys, num_xs;
   uint64_t first_id, end_id;
@@ -38,7 +38,7 @@ static ls_status check_aggregation(int aggregation) {
       aggregation);
 }
 
-// Returns the tensor of a leaf, if its graph is part of the walk.
+// Returns the tensor of a leaf, if the walk covers its graph.
 static ls_status take_tensor(const request *r, ls_nest leaf, const char *what,
                              size_t index, ls_tensor *out_tensor) {
   char text[200];
@@ -65,7 +65,7 @@ static ls_status take_tensor(const request *r, ls_nest leaf, const char *what,
       ls_graph_name(r->graph));
 }
 
-// Lists the graph and those around it, outermost first. Eager values are
+// Lists the graph and its enclosing graphs, outermost first. Eager values are
 // constants in the graphs that capture them.
 static ls_status list_spans(request *r) {
   size_t count = 1;
@@ -83,7 +83,7 @@ static ls_status list_spans(request *r) {
   return ls_ok();
 }
 
-// Sets the ends of the spans to the ops made so far, and numbers them.
+// Ends each span at the newest op, and numbers the spans' ops.
 static void close_spans(request *r) {
   size_t base = 0;
   for (size_t i = 0; i < r->walk.num_spans; ++i) {
@@ -124,8 +124,8 @@ static ls_status list_goals(request *r) {
   return ls_ok();
 }
 
-// Checks the ys that are tensors; variables are read later, inside the name
-// scope.
+// Checks the ys that are tensors. Variables among the ys are read later, inside
+// the name scope.
 static ls_status check_ys(request *r) {
   r->y_values = ls_arena_new_array(&r->arena, ls_tensor, r->num_ys);
   if (r->y_values == NULL) return ls_out_of_memory();
@@ -187,7 +187,7 @@ static ls_status walk_in_scope(request *r) {
 
 static ls_status walk_in_graph(request *r) {
   ls_graph *graph = r->current;
-  // Replicas that run in turn in one graph share its error.
+  // Replicas that run in turn in one graph share the graph's error.
   if (ls_context_current()->hooks != NULL)
     LS_RETURN_IF_ERROR(ls_graph_error(graph));
   ls_trial trial;
@@ -288,7 +288,7 @@ ls_status ls_gradients(const ls_nest *ys, size_t num_ys, const ls_nest *xs,
 }
 
 // ---- Start values ----------------------------------------------------------
-// Gradients that a walk starts with: the given ones, else ones.
+// The gradients with which a walk starts: the given ones, else ones.
 
 ls_status ls_gradient_why_failed(ls_tensor tensor, const char *what,
                                  size_t index) {
@@ -374,7 +374,8 @@ static ls_status make_gradient(ls_tensor y, ls_nest given, size_t i,
   return grad_ys_check_types(y, i, ls_tensor_dtype(*out_gradient));
 }
 
-// Makes one gradient, colocated with its y, and notifies enclosing flows.
+// Makes the gradient of one y, colocated with the y, and notifies enclosing
+// flows.
 static ls_status fill_one(const ls_gradient_context *context, ls_nest given,
                           ls_tensor y, size_t i, ls_tensor *out_gradient) {
   ls_scope beside = {0};

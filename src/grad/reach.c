@@ -60,7 +60,7 @@ size_t ls_gradient_count_operands(const ls_gradient_walk *walk,
     return 1;
   const ls_op_info *info = ls_node_info(node);
   const size_t data = ls_op_most(info);
-  // Eager ops that were not recorded have no inputs.
+  // Eager ops that are not recorded have no inputs.
   return (info->traits & LS_OP_SIZED) != 0 && data < node->num_inputs
              ? data
              : node->num_inputs;
@@ -147,8 +147,8 @@ static ls_status number_ops(ls_gradient_walk *walk) {
   return ls_ok();
 }
 
-// Returns true if an op passes no gradient on. Parameters have no rule either,
-// but may stand for outer values.
+// Returns true if an op passes no gradient on. Parameters are an exception:
+// they have no rule, but may stand for outer values.
 static bool blocks(const ls_node *node) {
   return node->type != LS_OP_PARAMETER &&
          ls_gradient_table[node->type] == gradient_none;
@@ -218,8 +218,8 @@ static void mark_between(ls_gradient_walk *walk) {
   }
 }
 
-// Marks the given stops, and each x that depends on no other x: differentiation
-// ends there.
+// Marks the given stops, and each x that depends on no other x. Gradients end
+// there.
 static void mark_stops(ls_gradient_walk *walk) {
   for (size_t i = 0; i < walk->num_stops; ++i) {
     const size_t index = ls_gradient_index(walk, walk->stops[i]);

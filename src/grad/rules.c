@@ -11,7 +11,7 @@ const ls_gradient_function ls_gradient_table[LS_OP_COUNT] = {
 #undef LS_OP
 };
 
-// For ops that are not differentiable: contributes nothing.
+// The rule of ops that are not differentiable: sets no gradients.
 ls_status gradient_none(ls_gradient *g) {
   (void)g;
   return ls_ok();
@@ -30,7 +30,8 @@ ls_status ls_gradient_needs(const ls_gradient *g, const char *what) {
       ls_op_name(g->op), ls_op_type_name(g->op), what);
 }
 
-// Gradients of variables end at reads; see the walk.
+// The rule of reads, which has no effect: the walk adds up the gradients of
+// variables at reads.
 ls_status gradient_read(ls_gradient *g) {
   (void)g;
   return ls_ok();
@@ -74,7 +75,7 @@ ls_tensor ls_gradient_keep_axes(ls_gradient *g, ls_tensor term) {
   if (ls_node_int(g->node, LS_ATTR_ID_KEEP_DIMS) != 0) return term;
   const ls_tensor x = ls_gradient_input(g, 0);
   const ls_attr *axes = ls_node_attr(g->node, LS_ATTR_ID_AXES);
-  // The rank is known because the axes are.
+  // The rank is known, because the axes are.
   const int32_t rank = ls_tensor_shape(x).rank;
   ls_size sizes[LS_MAX_RANK];
   for (int32_t i = 0; i < rank; ++i)
@@ -97,8 +98,8 @@ ls_tensor ls_gradient_as_matrix(ls_tensor x) {
   const ls_shape shape = ls_tensor_shape(x);
   const int32_t rank = shape.rank;
   if (rank == 2) return x;
-  // Uses a number where it is known: with 0 elements a reshape could not infer
-  // it.
+  // Uses the number of elements if it is known: with 0 elements a reshape could
+  // not infer it.
   const ls_size sizes[2] = {
       {LS_SIZE_CONSTANT, ls_gradient_product(shape, 0, rank - 1)},
       {0, rank - 1}};

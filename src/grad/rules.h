@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Helpers shared by rules. A rule is named gradient_<x> after the column
-// `gradient` of ops.def, and reads like its formula.
+// Helpers of rules. The rule named <x> in the column `gradient` of ops.def is
+// gradient_<x>, and reads like its formula.
 #ifndef LS_GRAD_RULES_H_
 #define LS_GRAD_RULES_H_
 
@@ -15,8 +15,8 @@ ls_tensor ls_gradient_sum_to(ls_gradient *g, ls_tensor term, size_t index,
 // Restores the dimensions of `term`, a reduction of operand 0 along the op's
 // axes, with size 1.
 ls_tensor ls_gradient_keep_axes(ls_gradient *g, ls_tensor term);
-// Returns the product of dimensions `first` to `end`; -1, a size that a reshape
-// infers, if one is not known.
+// Returns the product of dimensions `first` to `end`; if a dimension is not
+// known, -1, for a size that reshape infers.
 int64_t ls_gradient_product(ls_shape shape, int32_t first, int32_t end);
 // Reshapes [..., n] to [m, n].
 ls_tensor ls_gradient_as_matrix(ls_tensor x);
@@ -31,8 +31,8 @@ ls_status ls_gradient_needs(const ls_gradient *g, const char *what);
 ls_tensor ls_gradient_number(ls_tensor x, double value);
 
 // ---- Ops with regions -------------------------------------------------------
-// A walk of a region: from values of it, with the gradients given as seeds, to
-// goals among its values and to variables.
+// A walk over the ops of a region: from some of its values, with gradients as
+// seeds, to goals among its values and to variables.
 typedef struct ls_gradient_inner {
   ls_forward *forward;
   ls_gradient_seed *seeds;

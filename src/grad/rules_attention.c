@@ -25,13 +25,13 @@ ls_status gradient_attention(ls_gradient *g) {
 }
 
 // ---- Gradient of the gradient ----------------------------------------------
-// Computed with plain ops, in f64 for f64, else in f32, on [batch, heads,
-// tokens, depth].
+// Operands of attention, which is differentiated with plain ops, in f64 for
+// f64, else in f32, on [batch, heads, tokens, depth].
 typedef struct heads {
   ls_gradient *g;
   ls_attention_options options;
   bool packed;
-  int64_t width;  // Packed: width of q, k and v each.
+  int64_t width;  // Packed operands: width of each of q, k and v.
   ls_dtype wide;
 } heads;
 
@@ -66,8 +66,8 @@ static ls_tensor join_heads(ls_tensor x) {
   return rules_attention_reshape(joined, sizes, 3);
 }
 
-// Splits q, k and v out of operands, or out of gradients of results; missing
-// ones are zeroed.
+// Splits q, k and v out of operands, or out of the gradients of results;
+// missing tensors are zeroed.
 static void split_operands(const heads *h, const ls_tensor *from,
                            ls_tensor out[3]) {
   for (int i = 0; i < 3; ++i) {
@@ -170,7 +170,8 @@ static void rules_attention_give(ls_gradient *g, size_t i, ls_tensor value) {
     g->din[i] = ls_convert(value, ls_tensor_dtype(ls_op_input(g->op, i)));
 }
 
-// Joins the packed gradient, with zeros for missing parts.
+// Joins the gradients of q, k and v to the packed one, with zeros for missing
+// parts.
 static void give_packed(ls_gradient *g, const ls_tensor in[3],
                         const ls_tensor out[4]) {
   ls_tensor parts[3];
@@ -183,7 +184,8 @@ static void give_packed(ls_gradient *g, const ls_tensor in[3],
   rules_attention_give(g, 1, ls_concatenate(parts, 3, 2));
 }
 
-// Operands: the result's gradient, then attention's operands.
+// Differentiates attention_grad, whose operands are the result's gradient, then
+// the operands of attention.
 ls_status gradient_attention_grad(ls_gradient *g) {
   heads h = {.g = g,
              .options = rules_attention_options_of(g),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules of elementwise ops. Where operands broadcast, a gradient is summed down
-// to its operand's shape.
+// Rules of elementwise ops. If operands broadcast, a gradient is summed down to
+// the shape of its operand.
 //
-// C does not define the order in which arguments are evaluated, so a call has
-// at most one argument that makes ops: then the order of ops, and so their
-// names, is the same with any compiler.
+// C does not define the order in which arguments are evaluated. A call
+// therefore has at most one argument that makes ops, so that any compiler makes
+// the ops in the same order, with the same names.
 #include "grad/rules.h"
 
 static ls_tensor in(ls_gradient *g, size_t i) {
@@ -91,8 +91,8 @@ ls_status gradient_convert(ls_gradient *g) {
 }
 
 // ---- Two operands ----------------------------------------------------------
-// Sets operand `i`'s gradient, one of two operands, from `term`, which has the
-// result's shape.
+// Sets the gradient of operand `i` of two from `term`, which has the result's
+// shape.
 static void rules_elementwise_give(ls_gradient *g, size_t i, ls_tensor term) {
   g->din[i] = ls_gradient_sum_to(g, term, i, 1 - i);
 }
@@ -124,7 +124,7 @@ ls_status gradient_div(ls_gradient *g) {
   return ls_ok();
 }
 
-// The gradient of equal operands goes to the first one.
+// If the operands are equal, the first one gets the gradient.
 static ls_status
 rules_elementwise_choose(ls_gradient *g,
                          ls_tensor (*first_is_chosen)(ls_tensor, ls_tensor)) {
@@ -172,7 +172,7 @@ ls_status gradient_pow(ls_gradient *g) {
   return ls_ok();
 }
 
-// Linear in operand 0. Operand 1 only selects, and gets no gradient.
+// The op is linear in operand 0. Operand 1 only selects, and gets no gradient.
 ls_status gradient_relu_grad(ls_gradient *g) {
   if (g->wanted[0])
     rules_elementwise_give(g, 0, ls_relu_grad(g->dout[0], in(g, 1)));

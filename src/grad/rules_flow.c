@@ -26,7 +26,8 @@ ls_status ls_gradient_walk_inner(const ls_gradient *g,
   return status;
 }
 
-// Walks a region from its results, whose gradients are the op's.
+// Walks a region from its results, whose gradients are the gradients of the
+// op's results.
 static ls_status walk_from_results(ls_gradient *g, ls_gradient_inner *inner) {
   const ls_graph *graph = inner->forward->graph;
   inner->seeds = ls_arena_new_array(g->walk->context->arena, ls_gradient_seed,
@@ -40,8 +41,8 @@ static ls_status walk_from_results(ls_gradient *g, ls_gradient_inner *inner) {
 }
 
 // ---- Calls -----------------------------------------------------------------
-// Differentiates through the body: its gradient ops take the place of the
-// call's.
+// Differentiates through the body of a call, and makes the gradient ops in the
+// call's graph.
 ls_status gradient_call(ls_gradient *g) {
   ls_gradient_inner body = {
       .forward = ls_forward_region(g->walk->forward, g->op, 0, NULL)};
@@ -73,9 +74,9 @@ ls_status gradient_call(ls_gradient *g) {
 // ---- Branches --------------------------------------------------------------
 // A result of a cond's gradient: the gradient of an operand, or of a variable.
 typedef struct branch_result {
-  size_t input;  // 0 (the predicate) stands for a variable.
+  size_t input;  // The operand; 0 (the predicate): a variable.
   const ls_variable *variable;
-  size_t source;  // Goal of the variable in the outer walk.
+  size_t source;  // The variable's goal in the outer walk.
 } branch_result;
 
 typedef struct branches {
@@ -110,7 +111,7 @@ static ptrdiff_t parameter_of(const ls_forward *forward, size_t input) {
              : -1;
 }
 
-// Makes zeros of the result's type, for the branch that has no such gradient.
+// Makes zeros of the result's type, for the branch that has no gradient for it.
 static ls_tensor zeros_of(const branches *all, const branch_result *result) {
   if (result->variable != NULL)
     return ls_fill(ls_variable_dtype(result->variable),
@@ -138,7 +139,7 @@ static ls_status build_branch(const branches *all, size_t region,
                                  ? 0
                                  : parameter_of(branch.forward, result->input);
     goals[i] = SIZE_MAX;
-    if (number < 0) continue;  // An operand of the other branch.
+    if (number < 0) continue;  // The operand belongs to the other branch.
     goals[i] = branch.num_goals++;
     branch.goals[goals[i]].variable = result->variable;
     if (result->variable == NULL)
@@ -172,8 +173,8 @@ static ls_nest trace_else(ls_nest none, void *user) {
   return trace_branch(user, 1);
 }
 
-// Makes a cond on the same predicate, with the gradients of the branches.
-// Forward values are computed again in them.
+// Makes a cond on the same predicate, whose branches compute the gradients and
+// again the forward values.
 ls_status gradient_cond(ls_gradient *g) {
   branches all = {0};
   LS_RETURN_IF_ERROR(rules_flow_list_results(g, &all));

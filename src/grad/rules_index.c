@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules of ops that slice and join values, and look up by index.
+// Rules of ops that slice, join, and look values up by index.
 #include "base/memory/own.h"
 #include "grad/rules.h"
 
@@ -31,7 +31,7 @@ ls_status gradient_slice(ls_gradient *g) {
   return ls_ok();
 }
 
-// Operand 1 only provides its dimensions.
+// Operand 1 is used for its dimensions only.
 ls_status gradient_slice_grad(ls_gradient *g) {
   g->din[0] = ls_slice(g->dout[0], shape_of_ints(g->node, LS_ATTR_ID_STARTS),
                        shape_of_ints(g->node, LS_ATTR_ID_LIMITS),
@@ -59,7 +59,7 @@ ls_status gradient_dynamic_update_slice(ls_gradient *g) {
   ls_tensor starts[LS_MAX_RANK];
   read_starts(g, 2, g->num_inputs - 2, starts);
   const ls_tensor update = ls_gradient_input(g, 1);
-  // With the zeros as first operand, they can be updated in place.
+  // Zeros are the first operand, so that they can be updated in place.
   if (g->wanted[1])
     g->din[1] = ls_dynamic_slice_like(g->dout[0], starts, update);
   if (g->wanted[0])
@@ -68,8 +68,8 @@ ls_status gradient_dynamic_update_slice(ls_gradient *g) {
 }
 
 // ---- Pad, concatenate, reverse ---------------------------------------------
-// Cuts padding off, puts zeros where elements were cut off, and drops interior
-// padding.
+// Undoes a pad: cuts the padding off, puts zeros where elements were cut off,
+// and drops interior padding.
 static ls_tensor unpadded(const ls_gradient *g) {
   const ls_tensor d = g->dout[0];
   ls_shape low = shape_of_ints(g->node, LS_ATTR_ID_PAD_LOW);
@@ -140,7 +140,7 @@ ls_status gradient_concatenate(ls_gradient *g) {
   return likes == NULL ? ls_out_of_memory() : ls_ok();
 }
 
-// Operands after the first only provide their dimensions.
+// Operands after the first are used for their dimensions only.
 ls_status gradient_split_like(ls_gradient *g) {
   const ls_graph *graph = ls_graph_current();
   LS_OWN(ls_arena, memory) = {0};
@@ -210,7 +210,7 @@ static ls_dtype sum_dtype(ls_tensor d) {
   return ls_tensor_dtype(d) == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
 }
 
-// Reshapes [indices..., rest] to [n, rest]; `rest` is that of x, [rows, rest].
+// Reshapes [indices..., rest] to [n, rest], where x is [rows, rest].
 static ls_tensor as_rows(ls_tensor values, ls_shape indices, ls_tensor x) {
   const ls_shape shape = ls_tensor_shape(x);
   ls_size sizes[LS_MAX_RANK] = {
@@ -240,8 +240,8 @@ static ls_tensor looked_up_gradient(ls_gradient *g) {
   return ls_indexed_slices(indices, values, x);
 }
 
-// Makes the gradient of a lookup along another axis: dense, with zeros for all
-// other elements.
+// Makes the gradient of a lookup along an axis other than 0: dense, with zeros
+// for elements that were not looked up.
 static ls_tensor gathered_gradient(ls_gradient *g, int axis) {
   const ls_tensor x = ls_gradient_input(g, 0), d = g->dout[0];
   const ls_dtype wide = sum_dtype(d);
@@ -270,7 +270,7 @@ ls_status gradient_indexed_slices(ls_gradient *g) {
   return ls_ok();
 }
 
-// Repeats `value`, a tensor of one dimension, as often as `like` has slices
+// Repeats `value`, a tensor of one dimension, once for each slice of `like`
 // along `axis`.
 static ls_tensor repeated(ls_tensor value, ls_tensor like, int axis) {
   const ls_size size = {1, axis};
@@ -284,8 +284,9 @@ static ls_tensor repeated(ls_tensor value, ls_tensor like, int axis) {
       0);
 }
 
-// Finds the updates that were not overwritten by a later one with the same
-// index: each writes its number to its slice, where it is then looked up.
+// Finds the updates that no later update with the same index overwrites: each
+// update writes its number to its slice, and then compares the number found
+// there with its own.
 static ls_tensor last_updates(ls_gradient *g, int axis) {
   const ls_tensor indices = ls_gradient_input(g, 1);
   const ls_tensor flat = ls_reshape(indices, LS_SHAPE(-1));
@@ -300,7 +301,7 @@ static ls_tensor last_updates(ls_gradient *g, int axis) {
   return ls_reshape_like(last, indices);
 }
 
-// Returns x op update; `take` tells which updates count.
+// Returns x op update; `take` is true for the updates that count.
 static ls_tensor update_gradient(ls_gradient *g, ls_tensor take, int axis) {
   const ls_tensor indices = ls_gradient_input(g, 1), d = g->dout[0];
   const int32_t inner = ls_tensor_shape(ls_op_input(g->op, 0)).rank - 1 - axis;

@@ -17,7 +17,8 @@
 #include "graph/copy.h"
 #include "lockstep/shape_rules.h"
 
-// A running sum: of a capture's gradients, or of a variable's.
+// A running sum over the iterations: of the gradients of a capture, or of a
+// variable.
 typedef struct loop_sum {
   size_t goal;
   size_t input;   // The loop's operand; for a variable its goal in the
@@ -29,25 +30,28 @@ typedef struct loop {
   ls_graph *body, *draft;
   ls_forward *forward;
   size_t num_carried, num_saved;
-  size_t first_capture;  // The operand for the body's capture 0.
-  size_t words;          // Size of a set of loop values and the mark.
-  uint64_t *sources;     // By node position: the set a node depends on.
-  uint64_t *turning;     // Loop values whose gradients are loop values here.
-  uint64_t *useful;      // Loop values that lead to a wanted gradient.
+  // Number of the loop's operand for the body's capture 0.
+  size_t first_capture;
+  // Size in words of a set: one bit per loop value, and the mark.
+  size_t words;
+  uint64_t *sources;  // By node position: the set of sources of its value.
+  uint64_t *turning;  // Loop values whose gradients are loop values.
+  uint64_t *useful;   // Loop values that lead to a wanted gradient.
   ls_gradient_inner walk;
   size_t num_turning;
-  size_t *turning_goals;  // Goal of each of the `turning` values.
+  size_t *turning_goals;  // Goal for each of the values in `turning`.
   loop_sum *sums;
   size_t num_sums, num_sums_kept;
   size_t num_variables;
   size_t *variable_sources;
-  uint64_t *results;  // Results of the draft.
+  uint64_t *results;  // Results of the draft of the gradient's body.
   size_t num_results;
 } loop;
 LS_OWNED_(loop, loop, ls_graph_free(ls_owned->draft))
 
 // ---- Sets ------------------------------------------------------------------
-// Item `num_carried` of a set is the mark: a wanted capture or variable.
+// Returns true if the set has the item. Item `num_carried` is the mark, for a
+// wanted capture or variable.
 static bool rules_loop_has(const uint64_t *set, size_t item) {
   return (set[item / 64] >> item % 64 & 1) != 0;
 }
@@ -183,9 +187,9 @@ static ls_status look_around(loop *l, ls_gradient *g) {
 }
 
 // ---- Checks ----------------------------------------------------------------
-// Checks that the gradient is not taken inside a loop that does not contain
-// this loop: the saved stacks are filled once, so they can be emptied only
-// once.
+// Refuses a gradient that is taken inside a loop which does not contain this
+// loop: the saved stacks are filled once, so that only one gradient can empty
+// them.
 static ls_status check_place(const loop *l) {
   const ls_forward *f = l->g->walk->forward;
   ls_graph *to = ls_graph_resolve(l->g->op.graph);
@@ -193,7 +197,7 @@ static ls_status check_place(const loop *l) {
     to = ls_graph_resolve(f->op.graph);
     f = f->outer;
   }
-  if (f->loop != NULL) return ls_ok();  // The gradient is inside the same loop.
+  if (f->loop != NULL) return ls_ok();  // The gradient is in the same loop.
   for (const ls_graph *at = ls_graph_resolve(ls_graph_current());
        at != NULL && at != to; at = at->parent)
     if (at->is_while_body || at->initial != NULL)
@@ -297,7 +301,8 @@ static ls_status rules_loop_add_result(loop *l, ls_tensor value) {
   return ls_graph_import(l->draft, value, &l->results[l->num_results++]);
 }
 
-// Lists the gradients of this iteration's operands, then the remaining stacks.
+// Lists the gradients of this iteration's operands, then the stacks after their
+// pops.
 static ls_status rules_loop_list_results(loop *l) {
   const ls_gradient_goal *goals = l->walk.goals;
   const ls_forward_loop *saved = l->forward->loop;
@@ -345,7 +350,7 @@ static ls_nest has_trips_left(ls_nest values, void *user) {
   return ls_leaf(ls_greater(ls_nest_tensor(values, 0), none));
 }
 
-// Returns the body's value for a parameter of the draft.
+// Returns the value in the final body for a parameter of the draft.
 static ls_tensor argument(const loop *l, ls_nest values, size_t parameter) {
   const ls_forward_loop *saved = l->forward->loop;
   if (parameter < l->num_turning) return ls_nest_tensor(values, 1 + parameter);
@@ -356,8 +361,8 @@ static ls_tensor argument(const loop *l, ls_nest values, size_t parameter) {
   return capture->outer;
 }
 
-// Adds slices to the rows they belong to: an iteration then costs as much as
-// the rows it looked up, not the whole table.
+// Adds a term to a sum. Slices are added to their rows only, so that an
+// iteration costs as much as the rows it looked up, not the whole table.
 static ls_tensor rules_loop_add_term(ls_tensor sum, ls_tensor term) {
   ls_tensor indices, values;
   const ls_dtype dtype = ls_tensor_dtype(term);
@@ -424,7 +429,8 @@ static ls_status list_initial(const loop *l, ls_nest *leaves) {
   return ls_ok();
 }
 
-// Distributes the final gradients of loop values, and the sums.
+// Passes the final gradients of loop values, and the sums, to the operands and
+// variables.
 static ls_status rules_loop_take_results(const loop *l, ls_nest made) {
   ls_gradient *g = l->g;
   size_t next = 1;

@@ -118,15 +118,16 @@ ls_status gradient_remainder(ls_gradient *g) {
 }
 
 // ---- Products --------------------------------------------------------------
-// Returns the product of all other elements along an axis, from those before
-// and those after each element, so that zeros are handled.
+// Returns, for each element, the product of all other elements along an axis.
+// It multiplies the elements before and after, without dividing, so that zeros
+// are handled.
 static ls_tensor product_of_others(ls_tensor x, int axis) {
   const ls_tensor before = ls_cumprod(x, axis, true, false);
   return ls_mul(before, ls_cumprod(x, axis, true, true));
 }
 
-// Handles one axis after another: computes the products forwards, then their
-// gradients backwards.
+// Handles one axis after another: computes the products, then their gradients
+// in reverse order.
 ls_status gradient_reduce_product(ls_gradient *g) {
   const ls_attr *axes = ls_node_attr(g->node, LS_ATTR_ID_AXES);
   const size_t count = axes->as.ints.count;
@@ -147,7 +148,7 @@ ls_status gradient_reduce_product(ls_gradient *g) {
 }
 
 // ---- Barriers --------------------------------------------------------------
-// The gradients pass through a barrier, too.
+// The gradients pass through a barrier of their own.
 ls_status gradient_barrier(ls_gradient *g) {
   LS_ARENA_ARRAY_OR_RETURN(g->walk->context->arena, ls_nest, leaves,
                            g->num_outputs);

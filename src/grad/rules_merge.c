@@ -17,10 +17,10 @@ typedef struct merge_gradient {
   ls_graph *made;                   // Body of the gradient op.
   ls_tensor *values;   // Values in `made` for the parameters of `body`.
   ls_tensor *results;  // Values in `made` for the results of `body`.
-  ls_tensor *douts;    // Gradients in `made`: [output][replica], if given.
-  ls_tensor *known;    // By node position in `body`: not computed again.
-  bool *has_gradient;  // By operand.
-  size_t *goals;       // Goals of reads that have a gradient.
+  ls_tensor *douts;    // [output][replica], in `made`, if given.
+  ls_tensor *known;    // By node position in `body`: values not computed again.
+  bool *has_gradient;  // By operand: true if it gets a gradient.
+  size_t *goals;       // Goals of reads that get a gradient.
   size_t num_goals;
   size_t num_gathered;  // Gathered results of the gradient op.
   uint64_t *refs;       // Results of `made`.
@@ -44,8 +44,8 @@ static void rules_merge_need(const merge_gradient *m, bool *needed,
   needed[ls_graph_position(m->body, ls_ref_id(ref))] = true;
 }
 
-// Returns a value that cannot be computed again: the forward op returns it as a
-// further result.
+// Returns a value that cannot be computed again, which the forward op then
+// returns as a further result.
 static ls_tensor value_given(const merge_gradient *m, const ls_node *node) {
   const uint64_t ref = ls_ref(node->id, 0);
   if (node->num_regions != 0) return ls_failed_tensor();
@@ -55,8 +55,8 @@ static ls_tensor value_given(const merge_gradient *m, const ls_node *node) {
   return ls_failed_tensor();
 }
 
-// Finds the nodes to compute again; effects of a function that runs once for
-// all must not be repeated.
+// Finds the nodes to compute again. Effects are refused, because a function
+// that runs once for all must not repeat them.
 static ls_status rules_merge_find_needed(const merge_gradient *m,
                                          bool *needed) {
   const ls_graph *body = m->body;
@@ -117,8 +117,8 @@ typedef struct question {
   size_t num_ys, num_xs, num_stops;
 } question;
 
-// Returns the goal of the walk that is read at a position of the body, or
-// SIZE_MAX.
+// Returns the goal of the walk that the node at a position of the body reads;
+// SIZE_MAX for none.
 static size_t goal_at(const merge_gradient *m, size_t place) {
   return m->known[place].ref == 0
              ? SIZE_MAX
@@ -141,8 +141,7 @@ static ls_status make_question(const merge_gradient *m, question *q) {
     const bool differs = i < m->gathered;
     for (size_t r = 0; r < num_results(m, i); ++r) {
       q->ys[q->num_ys] = ls_leaf(m->results[first_result(m, i) + r]);
-      // A common result is one result on each replica, so the gradients are
-      // added.
+      // A common result is one result on each replica; its gradients are added.
       q->grad_ys[q->num_ys++] =
           ls_leaf(differs ? own[r] : ls_add_n(own, m->replicas));
     }
@@ -167,7 +166,7 @@ static ls_status rules_merge_push(merge_gradient *m, ls_tensor result) {
   return ls_graph_import(m->made, result, &m->refs[m->num_refs++]);
 }
 
-// Takes the gradients: of arguments, one for each replica; then of captures and
+// Takes the gradients: of each argument, one per replica; then of captures and
 // variables.
 static ls_status take_answers(merge_gradient *m, const question *q) {
   size_t next = 0;
@@ -258,9 +257,9 @@ static ls_status rules_merge_add_op(const merge_gradient *m, ls_op *out_op) {
   return ls_ok();
 }
 
-// Gives the gradient of an outer value to replica 0 and zeros to the others.
-// The value and its gradient are the same for all, and the replicas' gradients
-// are added up outside.
+// Gives the gradient of an outer value to replica 0, and zeros to the other
+// replicas: the value and its gradient are the same for all, and the replicas'
+// gradients are added outside.
 static ls_tensor of_first_replica(ls_tensor gradient) {
   const ls_tensor first =
       ls_equal(ls_replica_id(), ls_scalar_i64(LS_DTYPE_I32, 0));

@@ -24,7 +24,7 @@ typedef struct grouping {
   ls_dtype wide;
 } grouping;
 
-// Finds the axes: with `by_channel` all but the last, else the last one.
+// Finds the axes: with `by_channel` all axes but the last, else the last axis.
 static grouping group_axes(ls_tensor x, bool by_channel) {
   grouping g = {.wide = wide_dtype(x)};
   const int32_t rank = ls_tensor_shape(x).rank;
@@ -55,7 +55,7 @@ static ls_tensor mean_of(const grouping *g, ls_tensor x) {
   return ls_div(sum, rules_norm_count_of(g, x));
 }
 
-// Adds the gradients that are set; zeroed if neither is.
+// Adds the gradients that are set; zeroed if none is set.
 static ls_tensor plus(ls_tensor a, ls_tensor b) {
   if (a.ref == 0 || b.ref == 0) return a.ref == 0 ? b : a;
   return ls_add(a, b);
@@ -86,7 +86,7 @@ static ls_status need_rank(const ls_gradient *g, size_t x) {
   return ls_gradient_needs(g, "a rank");
 }
 
-// Sets the gradients of the first `count` operands to an op's results.
+// Sets the gradients of the first `count` operands to the results of an op.
 static void rules_norm_take_results(ls_gradient *g, ls_op op, unsigned count) {
   for (unsigned i = 0; i < count; ++i)
     if (g->wanted[i]) g->din[i] = ls_op_output(op, i);
@@ -107,7 +107,8 @@ ls_status gradient_rms_norm(ls_gradient *g) {
   return ls_ok();
 }
 
-// Computes the terms that gradients of the mean and variance add to that of x.
+// Computes what the gradients of the mean and the variance add to the gradient
+// of x.
 static ls_tensor gradient_of_moments(ls_gradient *g, ls_tensor dx) {
   const ls_tensor x = ls_gradient_input(g, 0);
   const grouping axes = group_axes(x, true);
@@ -142,7 +143,7 @@ ls_status gradient_batch_norm(ls_gradient *g) {
   return ls_ok();
 }
 
-// y = (x - mean) i scale + offset, all of them operands.
+// The result is y = (x - mean) i scale + offset, and all of these are operands.
 ls_status gradient_batch_norm_inference(ls_gradient *g) {
   LS_RETURN_IF_ERROR(need_rank(g, 0));
   const ls_tensor x = ls_gradient_input(g, 0), scale = ls_gradient_input(g, 1);
@@ -183,8 +184,8 @@ typedef struct second {
   ls_tensor zeros;
 } second;
 
-// Computes J value with the op of x's gradient and a scale of ones. A relu is
-// handled outside, by masking the gradients.
+// Computes J value: applies the op of x's gradient, with a scale of ones. The
+// caller handles a relu by masking the gradients.
 static ls_tensor rules_norm_project(const second *s, ls_tensor value) {
   const double epsilon = epsilon_of(s->g);
   ls_op op;
@@ -198,8 +199,8 @@ static ls_tensor rules_norm_project(const second *s, ls_tensor value) {
   return ls_op_output(op, 0);
 }
 
-// Computes the formulas at the top, in the wide type; d is masked. Missing
-// gradients are zeroed.
+// Computes the formulas at the top of this file, in the wide type; d is masked.
+// Missing gradients are zeroed.
 static void differentiate_again(second *s, ls_tensor d, ls_tensor scale,
                                 ls_tensor *out_d, ls_tensor *out_scale,
                                 ls_tensor *out_x) {
@@ -244,7 +245,7 @@ static ls_tensor ones_like(ls_tensor x) {
   return ls_broadcast_like(ls_gradient_number(x, 1), x);
 }
 
-// Operands of layer_norm_grad and rms_norm_grad: dy, x, scale.
+// The operands of layer_norm_grad and rms_norm_grad are dy, x and scale.
 ls_status gradient_layer_norm_grad(ls_gradient *g) {
   LS_RETURN_IF_ERROR(need_rank(g, 1));
   const ls_tensor dy = ls_gradient_input(g, 0), x = ls_gradient_input(g, 1);
@@ -263,8 +264,9 @@ ls_status gradient_layer_norm_grad(ls_gradient *g) {
   return ls_ok();
 }
 
-// Operands: dy, x, scale, offset, mean and variance. Mean and variance are
-// functions of x, so their effect is counted there; the offset only selects.
+// The operands are dy, x, scale, offset, mean and variance. Mean and variance
+// are functions of x, so that their gradients are part of x's; the offset only
+// selects.
 ls_status gradient_batch_norm_grad(ls_gradient *g) {
   LS_RETURN_IF_ERROR(need_rank(g, 1));
   const ls_tensor dy = ls_gradient_input(g, 0), x = ls_gradient_input(g, 1);

@@ -4,12 +4,12 @@
 #include "grad/rules.h"
 
 // ---- Matrix products -------------------------------------------------------
-// Computes the right operand's gradient first, usually that of weights: then
-// the left operand, which is large, is no longer needed, and its gradient can
-// take its memory.
+// The rules compute the gradient of the right operand, usually the weights,
+// first. The left operand, which is large, is then no longer needed, and its
+// gradient can take its memory.
 
-// Computes op(a)^T d for op(b) shared by all leading dimensions of a, whose
-// rows count as rows of one matrix.
+// Computes op(a)^T d, for a matrix b that all leading dimensions of a share:
+// all rows of a count as rows of one matrix.
 static ls_tensor shared_matrix(ls_tensor a, ls_tensor d, bool transposed) {
   const ls_tensor rows = ls_gradient_as_matrix(a);
   const ls_tensor down = ls_gradient_as_matrix(d);

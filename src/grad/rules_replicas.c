@@ -7,7 +7,8 @@
 #include "graph/gather/gather.h"
 #include "graph/make/make.h"
 
-// The op's groups, for another op; NULL: one group of all replicas.
+// The groups of the op, as an argument for another op; NULL: one group of all
+// replicas.
 typedef struct own_groups {
   ls_replica_groups groups;
   int32_t *members;
@@ -21,7 +22,7 @@ static const ls_replica_groups *groups_of(const ls_gradient *g,
   const size_t count = attr->as.ints.count;
   out->members = ls_new_array(ls_current_allocator(), int32_t, count);
   out->groups.size = (size_t)ls_node_int(g->node, LS_ATTR_ID_GROUP_SIZE);
-  // Without memory there are no members, which the maker refuses.
+  // Without memory `members` is NULL and `count` 0, which the op maker refuses.
   out->groups.count = out->members == NULL ? 0 : count / out->groups.size;
   out->groups.members = out->members;
   for (size_t i = 0; out->members != NULL && i < count; ++i)
@@ -52,7 +53,7 @@ static ls_status met_again(ls_gradient *g) {
 }
 
 // In a replica, applies the rule of the recorded collective, so that replicas
-// exchange gradients. Outside of replicas, the gradient passes to the recorded
+// exchange gradients. Outside of replicas, passes the gradient to the recorded
 // results.
 ls_status gradient_meeting(ls_gradient *g) {
   if (g->walk->context->in_replica) {
@@ -104,7 +105,7 @@ ls_status gradient_sharding(ls_gradient *g) {
   return ls_ok();
 }
 
-// Applies the same op to the gradients.
+// The gradient is the same op, applied to the result's gradient.
 ls_status gradient_cross_replica_sum(ls_gradient *g) {
   static const ls_attr_id own[] = {LS_ATTR_ID_REDUCE, LS_ATTR_ID_REPLICAS,
                                    LS_ATTR_ID_GROUPS, LS_ATTR_ID_GROUP_SIZE};
@@ -124,8 +125,8 @@ ls_status gradient_cross_replica_sum(ls_gradient *g) {
   return ls_ok();
 }
 
-// Each replica's rows are in every replica's result: adds the gradients up, and
-// each replica takes its own rows.
+// Each replica's rows are in the result of every replica: adds up the
+// gradients, of which each replica takes its own rows.
 ls_status gradient_all_gather(ls_gradient *g) {
   own_groups own;
   const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
@@ -139,8 +140,8 @@ ls_status gradient_all_gather(ls_gradient *g) {
   return ls_ok();
 }
 
-// All replicas contribute to each part of the sum, so each gathers all parts'
-// gradients.
+// All replicas contribute to each part of the sum, so that each replica gathers
+// the gradients of all parts.
 ls_status gradient_reduce_scatter(ls_gradient *g) {
   const char *reduce = ls_node_attr(g->node, LS_ATTR_ID_REDUCE)->as.string;
   const bool is_mean = strcmp(reduce, "mean") == 0;

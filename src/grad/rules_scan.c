@@ -15,8 +15,8 @@ static scan scan_of(const ls_node *node) {
                 .reverse = ls_node_int(node, LS_ATTR_ID_REVERSE) != 0};
 }
 
-// Shifts `x` by one along the axis: element i becomes that at i + 1, or at i -
-// 1 if `later`; zero beyond the end.
+// Shifts `x` by one along the axis: the result at i is the element at i + 1 or,
+// if not `later`, at i - 1; zero beyond the end.
 static ls_tensor shifted(ls_tensor x, int axis, bool later) {
   const int32_t rank = ls_tensor_shape(x).rank;
   ls_shape low = {.rank = rank}, high = {.rank = rank};
@@ -68,7 +68,7 @@ ls_status gradient_linear_scan(ls_gradient *g) {
 }
 
 // ---- Sorts -----------------------------------------------------------------
-// Moves the elements of `d` back to their original positions in operand
+// Moves the elements of `d` back to their positions before the sort, in operand
 // `index`.
 static ls_tensor put_back(ls_gradient *g, size_t index, ls_tensor places,
                           ls_tensor d, int axis) {
@@ -94,7 +94,7 @@ ls_status gradient_top_k(ls_gradient *g) {
 }
 
 // ---- Clamps ----------------------------------------------------------------
-// The gradient goes to x where it is within the bounds, else to the bound that
+// The gradient goes to x where x is within the bounds, else to the bound that
 // applied.
 ls_status gradient_clamp(ls_gradient *g) {
   const ls_tensor low = ls_gradient_input(g, 0), x = ls_gradient_input(g, 1);

@@ -5,7 +5,7 @@
 #include "lockstep/shape_rules.h"
 
 // ---- Reshaping -------------------------------------------------------------
-// Operands that only provide dimensions get no gradient.
+// Operands that are used for their dimensions only get no gradient.
 ls_status gradient_reshape(ls_gradient *g) {
   g->din[0] = ls_reshape_like(g->dout[0], ls_gradient_input(g, 0));
   return ls_ok();
@@ -37,7 +37,7 @@ ls_status gradient_reduce_sum(ls_gradient *g) {
   return ls_ok();
 }
 
-// Computes 1 / the number of elements of each mean, as a scalar of `dtype`.
+// Computes 1 / the number of elements in each mean, as a scalar of `dtype`.
 static ls_tensor one_over_count(ls_gradient *g, ls_dtype dtype) {
   const ls_attr *axes = ls_node_attr(g->node, LS_ATTR_ID_AXES);
   const ls_tensor x = ls_gradient_input(g, 0);
@@ -50,7 +50,7 @@ static ls_tensor one_over_count(ls_gradient *g, ls_dtype dtype) {
 }
 
 // Computes reciprocal and product in f64 for f64, else in f32, as the mean
-// does.
+// itself does.
 ls_status gradient_reduce_mean(ls_gradient *g) {
   const ls_dtype dtype = ls_tensor_dtype(g->dout[0]);
   const ls_dtype wide = dtype == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
@@ -62,7 +62,7 @@ ls_status gradient_reduce_mean(ls_gradient *g) {
   return ls_ok();
 }
 
-// Maximum and minimum: equal extremes share the gradient equally.
+// The rule of maximum and minimum: equal extremes share the gradient equally.
 ls_status gradient_reduce_max(ls_gradient *g) {
   const ls_attr *axes = ls_node_attr(g->node, LS_ATTR_ID_AXES);
   const ls_tensor x = ls_gradient_input(g, 0);
@@ -79,9 +79,9 @@ ls_status gradient_reduce_max(ls_gradient *g) {
 }
 
 // ---- Stacks -----------------------------------------------------------------
-// The gradient of a stack is a stack of its values' gradients, so push and pop
-// are each other's gradients. The top of the gradient belongs to the pushed
-// value.
+// The gradient of a stack is a stack of the gradients of its values, so that
+// push and pop are each other's gradients. The top of the gradient belongs to
+// the pushed value.
 ls_status gradient_stack_push(ls_gradient *g) {
   const ls_tensor value = ls_op_input(g->op, 1);
   g->din[0] = g->dout[0];

@@ -2,13 +2,14 @@
 //
 // Rules of convolutions and of reductions over windows.
 //
-// A convolution y = c(x, w) is linear in both operands, so the convolution and
-// its two gradient ops are each other's gradients; likewise window sums and
-// positions of window maxima. All share the attributes of the windows.
+// A convolution y = c(x, w) is linear in both operands, so that the convolution
+// and its two gradient ops are each other's gradients. The same holds for
+// window sums, and for positions of window maxima. All these ops have the same
+// attributes of windows.
 #include "grad/rules.h"
 #include "graph/make/make.h"
 
-enum { MOST_ATTRS = 10 };  // Shared attributes and sizes.
+enum { MOST_ATTRS = 10 };  // Attributes that the ops share, and sizes.
 
 // Makes an op of `type` on the same windows. If it has sizes, they are those of
 // `like`, whose rank is `rank`.
@@ -33,7 +34,8 @@ static ls_tensor same_windows(ls_gradient *g, uint16_t type, ls_tensor x,
   return ls_make(type, inputs, num_inputs, attrs, num_attrs);
 }
 
-// Finds the common rank of values and weights, from either.
+// Finds the rank of values and weights, which is the same, from the one that is
+// known.
 static ls_status rules_window_rank_of(ls_gradient *g, int32_t *out_rank) {
   *out_rank = LS_UNKNOWN_RANK;
   for (size_t i = 0; i < 2 && *out_rank == LS_UNKNOWN_RANK; ++i)
@@ -70,7 +72,8 @@ ls_status gradient_conv_bias_act(ls_gradient *g) {
   return convolution_gradient(g, d);
 }
 
-// x is the input's gradient for (dy, w); d has the shape of x.
+// The forward op computes x, the input's gradient for (dy, w); d has the shape
+// of x.
 ls_status gradient_conv_grad_input(ls_gradient *g) {
   int32_t rank;
   LS_RETURN_IF_ERROR(rules_window_rank_of(g, &rank));
@@ -83,7 +86,8 @@ ls_status gradient_conv_grad_input(ls_gradient *g) {
   return ls_ok();
 }
 
-// w is the weights' gradient for (x, dy); d has the shape of w.
+// The forward op computes w, the weights' gradient for (x, dy); d has the shape
+// of w.
 ls_status gradient_conv_grad_weights(ls_gradient *g) {
   int32_t rank;
   LS_RETURN_IF_ERROR(rules_window_rank_of(g, &rank));
@@ -115,7 +119,7 @@ ls_status gradient_window_sum_grad(ls_gradient *g) {
   return ls_ok();
 }
 
-// The position of a maximum does not change with x, which gets no gradient.
+// The position of a maximum does not change with x, so that x gets no gradient.
 ls_status gradient_window_max_grad(ls_gradient *g) {
   const ls_tensor x = ls_gradient_input(g, 0), none = ls_failed_tensor();
   if (g->wanted[1])

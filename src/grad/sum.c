@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums gradients, and opens the scopes for that.
+// Sums gradients, and opens scopes for gradient ops.
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
@@ -56,8 +56,8 @@ void ls_gradient_begin_names(ls_scope *scope, const char *name,
   const ls_name_scope *names = ls_context_current()->scoped.names;
   char part[LS_MAX_NAME];
   ls_status status = ls_ok();
-  // Enters scopes one by one, because the length limit is for each part of the
-  // name.
+  // Enters the scopes one by one, because the length limit applies to each part
+  // of the name.
   while (ls_status_is_ok(status)) {
     const char *slash = strchr(name, '/');
     const size_t length = slash != NULL ? (size_t)(slash - name) : strlen(name);
@@ -141,8 +141,8 @@ static ls_tensor sum_in_pairs(const char *op_name, const ls_tensor *terms,
   return sum;
 }
 
-// Concatenates slices if all terms are slices, and keeps equal indices
-// separate; else returns a failed tensor.
+// If all terms are slices, concatenates them without merging equal indices;
+// else returns a failed tensor.
 static ls_tensor join_slices(const ls_gradient_context *context,
                              const ls_tensor *terms, size_t count) {
   ls_tensor *indices = ls_arena_new_array(context->arena, ls_tensor, count);
@@ -184,8 +184,8 @@ ls_tensor ls_gradient_sum(const ls_gradient_context *context,
 }
 
 // ---- Gating ----------------------------------------------------------------
-// Makes one op that runs after all of `ops`: one on each of their devices and,
-// with several devices, one after those.
+// Makes one op that runs after all of `ops`: a no-op on each of their devices
+// and, if there are several devices, one after these.
 static ls_op group_by_device(const ls_gradient_context *context,
                              const ls_tensor *items, const ls_op *ops,
                              size_t count) {

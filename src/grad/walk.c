@@ -31,7 +31,7 @@ ls_status ls_gradient_walk_variables(const ls_gradient_walk *walk,
   return ls_ok();
 }
 
-// Inserts a term in the order of the ops it comes from.
+// Inserts a term in the order of the ops that give the terms.
 static ls_status add_variable_term(ls_gradient_walk *walk, size_t number,
                                    size_t order, ls_tensor gradient) {
   ls_gradient_goal *goal = &walk->goals[number];
@@ -108,7 +108,8 @@ ls_tensor ls_gradient_output(ls_gradient *g, size_t index) {
   return value;
 }
 
-// Sums the gradients received for each result; returns false if there are none.
+// Sums the gradients received for each result; returns false if none was
+// received.
 static bool sum_results(ls_gradient_walk *walk, ls_gradient_entry *entry,
                         ls_op op) {
   bool any = false;
@@ -122,8 +123,8 @@ static bool sum_results(ls_gradient_walk *walk, ls_gradient_entry *entry,
   return any;
 }
 
-// Returns the first error: of a forward value, of the rule, or of an op maker
-// in the rule.
+// Returns the first error among those of a forward value, of the rule, and of
+// an op maker in the rule.
 static ls_status rule_error(ls_gradient_walk *walk, ls_op op,
                             ls_status status) {
   if (walk->failure != NULL) {
@@ -135,14 +136,14 @@ static ls_status rule_error(ls_gradient_walk *walk, ls_op op,
   if (ls_status_is_ok(status) && current != NULL)
     status = current->kind == LS_GRAPH_EAGER ? ls_graph_take_error(current)
                                              : ls_graph_error(current);
-  // A rule without ops would miss the refusal of its name scope.
+  // Returns the failure of the name scope, which a rule without ops would miss.
   return ls_status_annotate(
       ls_status_is_ok(status) ? ls_scope_status() : status,
       "in the gradient of '%s' (%s)", ls_op_name(op), ls_op_type_name(op));
 }
 
-// Checks that a gradient has the operand's type and the known part of its
-// shape.
+// Checks that a gradient has its operand's type, and its shape as far as that
+// is known.
 static ls_status check_gradient(const ls_gradient *g, size_t i) {
   const ls_tensor gradient = g->din[i];
   const ls_tensor input = ls_op_input(g->op, i);
@@ -206,7 +207,7 @@ static ls_status apply_rule(ls_gradient *g) {
   return status;
 }
 
-// Calls the op's rule, and passes its results to the operands.
+// Calls the rule of an op, and passes the gradients to the operands.
 static ls_status differentiate_op(ls_gradient_walk *walk, size_t index,
                                   ls_op op, const ls_node *node) {
   ls_arena *arena = walk->context->arena;
@@ -214,7 +215,7 @@ static ls_status differentiate_op(ls_gradient_walk *walk, size_t index,
   LS_ARENA_ARRAY_OR_RETURN(arena, ls_tensor, dout, entry->num_slots);
   LS_ARENA_ARRAY_OR_RETURN(arena, ls_tensor, din, node->num_inputs);
   LS_ARENA_ARRAY_OR_RETURN(arena, bool, wanted, node->num_inputs);
-  // Only trainable results pass gradients on; integers are constants.
+  // Gradients of trainable results only are passed on; integers are constants.
   bool given = false;
   for (uint32_t i = 0; i < entry->num_slots; ++i) {
     if (!ls_dtype_is_trainable(ls_tensor_dtype(ls_op_output(op, i)))) continue;
@@ -249,7 +250,8 @@ static ls_status differentiate_op(ls_gradient_walk *walk, size_t index,
   return ls_ok();
 }
 
-// Returns the op of an operand that depends on an x; SIZE_MAX if there is none.
+// Returns the op of an operand that depends on an x; SIZE_MAX if no operand
+// does.
 static size_t operand_behind(const ls_gradient_walk *walk, ls_graph *graph,
                              const ls_node *node) {
   const size_t count = ls_gradient_count_operands(walk, graph, node);
@@ -262,7 +264,7 @@ static size_t operand_behind(const ls_gradient_walk *walk, ls_graph *graph,
   return SIZE_MAX;
 }
 
-// Refuses a loop value whose initial value depends on an x; names that x.
+// Refuses a loop value whose initial value depends on an x, and names the x.
 static ls_status refuse_initial(const ls_gradient_walk *walk, ls_op op,
                                 size_t at) {
   for (size_t next = at; next != SIZE_MAX;) {

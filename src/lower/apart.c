@@ -93,7 +93,7 @@ static ls_status take_flow(ls_apart *a, ls_apart_level *l, ls_node *node) {
 }
 
 // ---- Entry points ----------------------------------------------------------
-// Appends the ops that replace the loop or branch to its scope.
+// Appends the ops that replace the loop or branch to the op's scope.
 static ls_status lower_ops(const ls_apart *a, const uint64_t *results) {
   ls_lower_scope *scope = a->scope;
   const ls_node *node = a->node;
@@ -154,8 +154,8 @@ ls_status ls_lower_turned(ls_lower_scope *scope, ls_node *node) {
 }
 
 // ---- Loops -----------------------------------------------------------------
-// Takes loops apart: computes the condition before the loop and at the end of
-// each iteration.
+// Takes loops apart: computes a loop's condition before the loop and at the end
+// of each iteration.
 
 // Loop state: true if the loop continues, the number of trips, and the values.
 typedef struct loop {
@@ -181,7 +181,7 @@ static ls_status declare_round(const loop *p, ls_graph *region,
   return ls_ok();
 }
 
-// Computes if the loop continues with these values.
+// Computes from these values if the loop continues.
 static ls_status apart_loop_goes_on(ls_apart *a, const loop *p, ls_graph *to,
                                     uint64_t mask, const uint64_t *values,
                                     uint64_t *out_ref) {

@@ -20,13 +20,13 @@
 #include "graph/copy.h"
 #include "lower/flow.h"
 
-// Returns true if the op or one in its regions is a step.
+// Returns true if the op, or an op in its regions, is a step.
 bool ls_holds_step(const ls_node *node);
 // Returns true if the condition of a loop writes variables.
 bool ls_condition_writes(const ls_node *loop);
 
-// Lowers a loop or branch taken apart.
-//   LS_INVALID_ARGUMENT  it also contains a collective
+// Lowers a loop or branch by taking it apart.
+//   LS_INVALID_ARGUMENT  the op also contains a collective
 //   LS_UNIMPLEMENTED     its gradient is taken, or its condition draws random
 //                        numbers
 ls_status ls_lower_apart(ls_lower_scope *scope, ls_node *node);
@@ -35,19 +35,19 @@ ls_status ls_lower_apart(ls_lower_scope *scope, ls_node *node);
 ls_status ls_lower_turned(ls_lower_scope *scope, ls_node *node);
 
 // ---- Shared by the files apart*.c -------------------------------------------
-// A loop or branch being converted to the ops that replace it.
+// The state of taking a loop or branch apart into the ops that replace it.
 typedef struct ls_apart {
   ls_lower_scope *scope;
   ls_node *node;
   ls_arena memory;
-  bool together;  // All replicas take the same path: no masks are needed.
-  ls_graph *to;   // Graph of all new ops; captures the op's values.
+  bool together;  // True: all replicas take the same path, without masks.
+  ls_graph *to;   // Graph of all new ops; captures values of the op's graph.
 } ls_apart;
 
-// A region being converted into the graph `c.to`.
+// A region that is being copied into the graph `c.to`, without its steps.
 typedef struct ls_apart_level {
   ls_copying c;
-  uint64_t mask;  // True for replicas that run the region; 0: all run it.
+  uint64_t mask;  // True for replicas that run the region; 0: all replicas do.
 } ls_apart_level;
 LS_OWNED_(ls_apart_level, ls_apart_level, ls_copying_deinit(&ls_owned->c))
 
@@ -55,7 +55,7 @@ LS_OWNED_(ls_apart_level, ls_apart_level, ls_copying_deinit(&ls_owned->c))
 // Returns true if the op itself is a step.
 bool ls_is_step(const ls_node *node);
 ls_status ls_apart_refuse(ls_graph *graph, ls_node *node, const char *why);
-// Refuses an op that all replicas must reach, if only some do.
+// Refuses an op that all replicas must reach, if only some replicas reach it.
 ls_status ls_apart_check_node(const ls_apart_level *l, const ls_node *node);
 ls_status ls_apart_check_loop(const ls_apart *a, const ls_node *loop);
 // Appends an op with one scalar output.
@@ -66,7 +66,7 @@ ls_status ls_apart_make_number(const ls_apart *a, ls_graph *to, ls_dtype dtype,
                                int64_t value, uint64_t *out_ref);
 ls_status ls_apart_make_not(const ls_apart *a, ls_graph *to, uint64_t x,
                             uint64_t *out_ref);
-// Computes `mask` and `x`; a `mask` of 0 means true.
+// Computes `mask && x`; the mask 0 means true.
 ls_status ls_apart_make_and(const ls_apart *a, ls_graph *to, uint64_t mask,
                             uint64_t x, uint64_t *out_ref);
 // Makes a value that is true if `x` is true on any replica.
@@ -74,8 +74,8 @@ ls_status ls_apart_make_any(const ls_apart *a, ls_graph *to, uint64_t x,
                             uint64_t *out_ref);
 ls_status ls_apart_make_region(const ls_apart *a, const char *name,
                                ls_graph *around, ls_graph **out_graph);
-// Appends an op with regions, which it takes over. Its operands are `leading`
-// and the captures of the regions; `types` are those of its outputs.
+// Appends an op with regions, which are taken over. Its operands are `leading`
+// and the captures of the regions; `types` are the types of its outputs.
 ls_status ls_apart_append_flow(const ls_apart *a, ls_graph *to, uint16_t type,
                                const uint64_t *leading, size_t num_leading,
                                const ls_attr *attrs, size_t num_attrs,
@@ -96,7 +96,8 @@ static inline void ls_apart_regions_drop(ls_apart_regions *regions) {
 }
 LS_OWNED_STRUCT(ls_apart_regions, ls_apart_regions_drop)
 
-// Selects the values of `yes` where the predicate holds, else those of `no`.
+// Selects the values of `yes` where the predicate holds, else the values of
+// `no`.
 ls_status ls_apart_join(ls_apart *a, ls_graph *to, uint64_t predicate,
                         const uint64_t *yes, const uint64_t *no, size_t count,
                         uint64_t *out_refs);
@@ -104,20 +105,21 @@ ls_status ls_apart_join(ls_apart *a, ls_graph *to, uint64_t predicate,
 // ---- apart_mask.c -----------------------------------------------------------
 // Returns true for a constant, which needs no mask and is known to its users.
 bool ls_apart_is_free(const ls_node *node);
-// Returns true if an op can be inside a branch by the mask.
+// Returns true if an op can be put into a branch by the mask.
 bool ls_apart_is_plain(const ls_apart_level *l, const ls_node *node);
 // Copies the plain ops between two positions into a branch by the level's mask.
 ls_status ls_apart_mask_plain(ls_apart *a, ls_apart_level *l, size_t first,
                               size_t last);
-// Copies a step; each replica's ops in it become a branch by its mask.
+// Copies a step. In it, each replica's ops become a branch by the replica's
+// mask.
 ls_status ls_apart_mask_step(ls_apart *a, ls_apart_level *l, ls_node *node);
 
 // ---- apart.c ----------------------------------------------------------------
 ls_status ls_apart_take_loop(ls_apart *a, ls_apart_level *l, ls_node *node);
 // Maps the captures of a region to the copies of their outer values.
 ls_status ls_apart_map_captures(ls_copying *inner, ls_copying *around);
-// Copies a region into `to`: `args` replace its declared parameters, and
-// `results` receives its results.
+// Copies a region into `to`. `args` replace the region's declared parameters;
+// the values of its results are written to `results`.
 ls_status ls_apart_copy_region(ls_apart *a, ls_apart_level *around,
                                ls_graph *from, ls_graph *to,
                                const uint64_t *args, uint64_t mask,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Masks ops that only some replicas run: they become a branch by a mask of the
-// replica, and so do each replica's ops in a step.
+// Masks ops that only some replicas run: puts them into a branch by the
+// replica's mask, and in steps each replica's ops, too.
 #include "graph/gather/gather.h"
 #include "lower/apart.h"
 
@@ -28,7 +28,7 @@ static bool is_between(const ls_apart_level *l, uint64_t ref, size_t first,
          ls_apart_is_plain(l, l->c.from->nodes[place]);
 }
 
-// Lists the values of plain ops between two positions that are used later.
+// Lists the values of plain ops between two positions that later ops use.
 static ls_status list_used(ls_apart *a, const ls_apart_level *l, size_t first,
                            size_t last, uint64_t **out_refs,
                            size_t *out_count) {
@@ -52,7 +52,8 @@ static ls_status list_used(ls_apart *a, const ls_apart_level *l, size_t first,
   return ls_ok();
 }
 
-// Returns true for the ops of `from` that go into the first region of a branch.
+// Returns true if the op of `from` at a position goes into the first region of
+// a branch.
 typedef bool (*taker)(const void *self, const ls_graph *from, size_t place);
 
 static ls_status copy_branch(ls_apart *a, ls_copying *inner, size_t first,
@@ -68,7 +69,7 @@ static ls_status copy_branch(ls_apart *a, ls_copying *inner, size_t first,
 }
 
 // Makes a branch by `predicate` with the ops of a range for which `takes`
-// returns true. Replicas that do not take it get zeros.
+// returns true. Replicas that do not take the branch get zeros.
 static ls_status make_branch(ls_apart *a, ls_copying *around,
                              uint64_t predicate, size_t first, size_t last,
                              taker takes, const void *self, uint64_t *refs,

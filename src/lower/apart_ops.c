@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Makes the ops that replace a loop or branch, finds steps in loops and
-// branches, and refuses those that cannot be taken apart.
+// branches, and refuses loops and branches that cannot be taken apart.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/gather/gather.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Chooses the inputs of a program that are padded, so that batches of several
-// sizes can share it.
+// Chooses which inputs of a program are padded, so that batches of several
+// sizes can share the program.
 #include "base/runtime_internal.h"
 #include "graph/op_table.h"
 #include "graph/walk.h"
@@ -13,7 +13,8 @@ static bool is_bucketized(const ls_node *node) {
          ls_node_int(node, LS_ATTR_ID_DYNAMIC_PADDER) != 0;
 }
 
-// Returns the index of a value among the feeds, or their number.
+// Returns the index of a value among the feeds; their number if it is not a
+// feed.
 static size_t find_feed(const ls_lower_request *request, uint64_t ref) {
   size_t i = 0;
   while (i < request->num_feeds && request->feeds[i] != ref)
@@ -28,7 +29,7 @@ static ls_status buckets_refuse(const ls_lower_request *request, ls_node *node,
                    ls_node_describe(request->graph, node, text, sizeof(text)));
 }
 
-// Infers the number of rows that the op's inputs have with padding.
+// Infers the number of rows, with padding, of the op's inputs.
 static ls_status infer_rows(const ls_lower_request *request, ls_node *node,
                             ls_arena *memory, int64_t *out_rows) {
   LS_ARENA_ARRAY_OR_RETURN(memory, ls_type, in, node->num_inputs);
@@ -39,8 +40,8 @@ static ls_status infer_rows(const ls_lower_request *request, ls_node *node,
       return buckets_refuse(request, node,
                             "a value that the program computes is padded");
     in[r] = request->feed_types[feed];
-    // A sum of one row returns that row unchanged, -0 included; a sum with
-    // padding does not.
+    // Refuses one row: a sum of one row returns the row unchanged, -0 included,
+    // but a sum with padding does not.
     if (in[r].shape.dim[0] == 1)
       return buckets_refuse(request, node, "a replica has one row alone");
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lowers collectives to merges, and to ops by which each replica takes its part
-// of the results. Outside of replicas there is just one.
+// of the results. Outside of replicas there is just one value.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/gather/gather.h"
@@ -76,7 +76,7 @@ ls_status lower_all_reduce(ls_lower_scope *scope, ls_node *node) {
   return lower_copy(scope, node);
 }
 
-// Lowers an all-reduce by its name in replicated computations.
+// Lowers cross_replica_sum, the name of all-reduce in replicated computations.
 ls_status lower_expand_cross_replica_sum(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0 || ls_node_attr(node, LS_ATTR_ID_GROUPS) != NULL)
     return lower_all_reduce(scope, node);
@@ -89,7 +89,8 @@ ls_status lower_expand_cross_replica_sum(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
-// Moves dimension `axis` to the front, or (`back`) the first one to `axis`.
+// Moves dimension `axis` to the front or, with `back`, the first dimension to
+// `axis`.
 static ls_status move_axis(ls_lower_scope *scope, const ls_node *node,
                            int64_t axis, bool back, uint64_t *ref) {
   if (axis == 0) return ls_ok();
@@ -117,8 +118,8 @@ ls_status ls_lower_gather_all(ls_lower_scope *scope, uint64_t ref,
                        out_ref);
 }
 
-// Gathers along an axis. The engine joins rows only, so another axis is moved
-// to the front first.
+// Gathers along an axis. The engine joins rows only, so that another axis is
+// moved to the front first.
 ls_status lower_all_gather(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0) return lower_forward(scope, node);
   const int64_t axis = ls_node_int(node, LS_ATTR_ID_AXIS);
@@ -190,7 +191,7 @@ int64_t ls_lower_sum_before(int64_t *sizes, int32_t count) {
   return before;
 }
 
-// Computes the sum once for all, and takes each replica's part.
+// Computes the sum once for all replicas; each replica takes its part.
 ls_status lower_expand_reduce_scatter(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0) return lower_forward(scope, node);
   const int64_t axis = ls_node_int(node, LS_ATTR_ID_AXIS);

@@ -2,8 +2,9 @@
 //
 // Finds the values of a replicate body that are the same on all replicas.
 //
-// Marks only grow: a value that varies in one iteration of a loop varies in
-// all. A region is visited again only when one more of its parameters varies.
+// Values that vary are marked, and marks are never removed: a value that varies
+// in one iteration of a loop varies in all iterations. A region is visited
+// again only when one more of its parameters varies.
 #include "base/runtime_internal.h"
 #include "graph/walk.h"
 #include "lower/cut.h"
@@ -13,7 +14,7 @@ typedef struct marks {
   const ls_graph *graph;
   size_t *first;  // By node position: index of its first result in `varies`.
   bool *varies;
-  bool done;  // No parameter was marked since the last visit.
+  bool done;  // True if no parameter was marked since the last visit.
 } marks;
 
 void ls_common_values_init(ls_common_values *self, ls_allocator *allocator) {
@@ -77,8 +78,8 @@ static bool is_stack(const ls_graph *graph, uint64_t ref) {
   return ls_graph_type(graph, ref).dtype == LS_DTYPE_VARIANT;
 }
 
-// Stacks cannot cross the boundary of replicas, so a loop with one stays
-// inside.
+// Returns true if the op takes or returns a stack. Stacks cannot cross the
+// boundary of replicas, so that a loop with a stack stays inside.
 bool ls_node_has_stack(const ls_graph *graph, const ls_node *node) {
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     if (is_stack(graph, node->inputs[i])) return true;
@@ -171,7 +172,8 @@ static ls_status mark_node(ls_common_values *self, marks *m, size_t place) {
   return ls_ok();
 }
 
-// Marks stacks that differ when taken from, back to the op that makes them.
+// Marks stacks from which a varying value is taken, back to the op that makes
+// them.
 static bool mark_stacks(const marks *m) {
   bool found = false;
   for (size_t i = m->graph->num_nodes; i > 0; --i) {
@@ -214,7 +216,7 @@ bool ls_value_varies(const ls_common_values *self, const ls_graph *graph,
   return *varies_at(common_values_find(self, graph), ref);
 }
 
-// Returns true if a region has a value that differs, or a merge.
+// Returns true if a region has a value that varies, or a merge.
 static bool concerns_replicas(const ls_common_values *self,
                               const ls_graph *graph) {
   const marks *m = NULL;

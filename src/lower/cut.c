@@ -47,7 +47,7 @@ static ls_status cut_flow_add_input(leaving *l, uint32_t input) {
   return ls_ref_list_push(&l->inputs, ref);
 }
 
-// Declares the loop values, as parameters of both regions of a loop.
+// Declares the values of a loop as parameters of both of its regions.
 static ls_status cut_flow_declare(ls_cut_graph *inner) {
   for (size_t i = 0; i < inner->from->num_declared; ++i) {
     const uint64_t ref = inner->from->parameters[i];
@@ -87,7 +87,7 @@ static ls_status cut_flow_set_results(ls_cut_graph *inner) {
   return ls_graph_set_results(inner->to, refs, count);
 }
 
-// Cuts region `r` of the op; `roles` are those of its results.
+// Cuts region `r` of the op; `roles` are the roles of the region's results.
 static ls_status cut_region(leaving *l, uint32_t r, const uint8_t *roles) {
   ls_graph *from = l->node->regions[r], *to = NULL;
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_LOWERED, from->name, from->runtime,
@@ -103,7 +103,8 @@ static ls_status cut_region(leaving *l, uint32_t r, const uint8_t *roles) {
   return cut_flow_set_results(&inner);
 }
 
-// Returns the roles of results: wide if they differ, else common.
+// Returns the roles of the op's results: wide if they differ between replicas,
+// else common.
 static uint8_t *roles_of_results(const leaving *l) {
   const uint32_t count = l->node->num_outputs;
   uint8_t *roles = ls_arena_new_array(l->g->memory, uint8_t, count + 1);
@@ -113,8 +114,7 @@ static uint8_t *roles_of_results(const leaving *l) {
   return roles;
 }
 
-// Appends the op, whose regions have been cut and whose own operands are
-// listed.
+// Appends the op. Its regions have been cut and its own operands are listed.
 static ls_status cut_flow_append(leaving *l) {
   ls_cut_graph *g = l->g;
   const ls_node *node = l->node;

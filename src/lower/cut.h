@@ -15,8 +15,8 @@
 
 // ---- common_values.c --------------------------------------------------------
 // Finds the values of a lowered replicate body that are the same on all
-// replicas, one by one: a loop value may be, even if others of the loop differ.
-// (ls_mark_varying looks at whole nodes.)
+// replicas, one by one: one value of a loop may be the same even if another one
+// differs. (ls_mark_varying looks at whole nodes.)
 typedef struct ls_common_values {
   ls_arena memory;
   ls_map graphs;  // Id of the body or a region in it -> its marks.
@@ -28,15 +28,15 @@ void ls_common_values_deinit(ls_common_values *self);
 // Finds common values in a body whose first `num_split` parameters differ.
 ls_status ls_find_common_values(ls_common_values *self, const ls_graph *body,
                                 size_t num_split);
-// Returns true if a value differs by replica; it is of the body, or of a region
-// of an op that leaves it.
+// Returns true if a value differs between replicas. It is a value of the body,
+// or of a region of an op that leaves the body.
 bool ls_value_varies(const ls_common_values *self, const ls_graph *graph,
                      uint64_t ref);
-// Returns true if replicas may take different paths through a loop or branch,
-// which the ops around it allow all of them to reach.
+// Returns true if replicas may take different paths through a loop or branch
+// that all of them reach.
 bool ls_node_goes_apart(const ls_common_values *self, const ls_graph *graph,
                         const ls_node *node);
-// Returns true if a stack is an operand or a result of the op.
+// Returns true if the op has a stack as operand or result.
 bool ls_node_has_stack(const ls_graph *graph, const ls_node *node);
 // Returns true if an op can be moved around replicate ops: a host call, or a
 // loop or branch that takes the same path on all replicas and contains
@@ -48,11 +48,11 @@ bool ls_node_leaves(const ls_common_values *self, const ls_graph *graph,
 typedef struct ls_cut_request {
   const ls_common_values *values;  // Common values of the body.
   ls_graph *body;                  // The body, which is consumed.
-  ls_graph *to;                    // Graph of the replicate op.
+  ls_graph *to;                    // Graph that contains the replicate op.
   uint32_t replicas;
   size_t num_split, num_gathered;
-  // Operands as of the replicate op: for each split argument and gathered
-  // result one value per replica, then the values that are the same for all.
+  // The operands of the replicate op: for each split argument one value per
+  // replica, then the values that are the same for all replicas.
   const uint64_t *inputs;
   uint64_t *outputs;      // Receives the results.
   const ls_node *origin;  // Op of `from` that the user built.
@@ -60,22 +60,22 @@ typedef struct ls_cut_request {
 } ls_cut_request;
 
 // Returns true if an op can leave the body and nothing prevents the cut: no
-// stack, and no value of LS_MAX_RANK dimensions, may cross it.
+// stack and no value of LS_MAX_RANK dimensions would cross it.
 ls_status ls_can_cut(const ls_common_values *values, const ls_graph *body,
                      bool *out_can);
 ls_status ls_cut_replicas(const ls_cut_request *request);
 
 // ---- Shared by the files cut*.c ---------------------------------------------
-// What becomes of a node.
+// Where a node of the body goes.
 typedef enum ls_cut_kind {
   LS_CUT_PARAMETER,
-  LS_CUT_FREE,     // Has no operands: made again at each use.
-  LS_CUT_OUTER,    // The same for all: moves to the outer graph.
+  LS_CUT_FREE,     // No operands: made again at each use.
+  LS_CUT_OUTER,    // The same for all replicas: moves to the outer graph.
   LS_CUT_SEGMENT,  // Stays in a replicate op.
   LS_CUT_LEAVES,   // Moves to the outer graph, between two replicate ops.
 } ls_cut_kind;
 
-// Form in which the outer graph needs a value.
+// The form of a value in the outer graph.
 typedef enum ls_cut_role {
   LS_CUT_COMMON = 1 << 0,  // One value for all replicas.
   LS_CUT_WIDE = 1 << 1,    // Wide: all replicas' values, one after another.
@@ -86,7 +86,7 @@ typedef enum ls_cut_role {
 typedef struct ls_cut_value {
   uint64_t common, wide;
   uint64_t *narrow;
-  uint8_t wanted;  // Roles in which its maker must return it.
+  uint8_t wanted;  // Roles that its segment must return.
 } ls_cut_value;
 
 typedef struct ls_cut_graph {
@@ -94,7 +94,7 @@ typedef struct ls_cut_graph {
   ls_arena *memory;
   ls_graph *from, *to;
   uint8_t *kind;    // By node position.
-  uint32_t *level;  // Number of leaving ops before it, or before its operands.
+  uint32_t *level;  // Number of leaving ops before the node or its operands.
   uint32_t num_levels;
   size_t *first;  // By node position: index of its first result in
   ls_cut_value *values;
@@ -112,22 +112,22 @@ static inline ls_cut_value *ls_cut_value_of(const ls_cut_graph *g,
 static inline bool ls_cut_varies(const ls_cut_graph *g, uint64_t ref) {
   return ls_value_varies(g->request->values, g->from, ref);
 }
-// Returns the role in which a leaving node takes operand `input`.
+// Returns the role in which a leaving node takes its operand `input`.
 ls_cut_role ls_cut_operand_role(const ls_cut_graph *g, const ls_node *node,
                                 uint32_t input);
 
 // ---- cut_plan.c -------------------------------------------------------------
-// Decides what becomes of each node.
+// Decides for each node where it goes.
 ls_status ls_cut_plan(ls_cut_graph *g);
 // Finds the values that are used outside of the segment that makes them.
 void ls_cut_find_wanted(ls_cut_graph *g);
 
 // ---- cut_segment.c ----------------------------------------------------------
-// Returns a value in the outer graph.
+// Returns a value of the outer graph in a role.
 ls_status ls_cut_ref(ls_cut_graph *g, uint64_t ref, ls_cut_role role,
                      uint64_t *out_ref);
-// Appends a level's replicate op, unless it has no work. `leaving` is the op
-// after it; NULL at the end of the graph.
+// Appends the replicate op of a level, unless the level has no work. `leaving`
+// is the op that follows; NULL at the end of the graph.
 ls_status ls_cut_emit_segment(ls_cut_graph *g, uint32_t level,
                               const ls_node *leaving);
 
@@ -136,14 +136,14 @@ ls_status ls_cut_emit_segment(ls_cut_graph *g, uint32_t level,
 ls_status ls_cut_emit_leaving(ls_cut_graph *g, ls_node *node);
 
 // ---- cut.c ------------------------------------------------------------------
-// Cuts a graph; the values of its parameters are set.
+// Cuts a graph. The values of the graph's parameters must be set.
 ls_status ls_cut_emit(ls_cut_graph *g);
 // Begins to cut another graph for the same request.
 ls_status ls_cut_graph_init(ls_cut_graph *g, const ls_cut_request *request,
                             ls_arena *memory, ls_graph *from, ls_graph *to);
 
 // ---- Replicate ops ---------------------------------------------------------
-// A replicate op being lowered: declarations shared by the files replica*.c.
+// Lowering of a replicate op: declarations shared by the files replica*.c.
 
 // A replicate op being lowered. Replicas whose arguments have the same shapes
 // form a class, which has one body; nodes that the bodies have in common run
@@ -155,21 +155,21 @@ typedef struct ls_lower_replicas {
   size_t *first;     // First replica of each class.
   size_t num_classes;
   ls_lower_scope *bodies;
-  size_t num_bodies;      // Number of bodies made.
-  uint32_t **twins;       // Per body but the first: see ls_find_twins.
+  size_t num_bodies;      // Number of bodies made so far.
+  uint32_t **twins;       // For each body but the first: see ls_find_twins.
   size_t *place;          // Position of result i of the source,
   size_t *written_place;  // and of the value of written variable i.
   size_t num_gathered;
   // Variables with a value for each replica: each is a split argument and a
-  // result. Found one after another.
+  // result. They are found one after another.
   const ls_lower_own *own;
-  // A variable to add to `own`: then lowering starts again.
+  // A variable that must be added to `own`, before the op is lowered again.
   ls_variable *differs;
-  bool goes_apart;  // A loop or branch is to be taken apart: likewise.
-  // Common values by which the body is cut, if it is.
+  bool goes_apart;  // True if the op is lowered again, taken apart.
+  // Values by which the bodies are cut, if they are cut.
   ls_common_values values;
   bool is_cut;
-  uint64_t *outputs;  // Outputs of the op, or of the ops it was cut into.
+  uint64_t *outputs;  // Outputs of the op, or of the ops that replace it.
 } ls_lower_replicas;
 
 // ---- replica_bodies.c -------------------------------------------------------
@@ -177,22 +177,22 @@ void ls_lower_replicas_find_classes(ls_lower_replicas *self);
 // Makes the body of class `k`.
 ls_status ls_lower_replicas_open_body(ls_lower_replicas *self, size_t k);
 // Finds the values that differ between replicas in the lowered bodies, and
-// decides if they are cut.
+// decides if the bodies are cut.
 ls_status ls_lower_replicas_mark(ls_lower_replicas *self);
 // Returns true if a value of the first body differs between replicas.
 bool ls_lower_replicas_varies(const ls_lower_replicas *self, uint64_t ref);
 
 // ---- replica_results.c ------------------------------------------------------
-// Takes replica 0's value of written variables that are the same on all
-// replicas, in a body that is not cut: there a loop with one differing value
-// differs as a whole.
+// Uses replica 0's value of written variables that are the same on all
+// replicas, in a body that is not cut: there, a loop with one differing value
+// counts as differing as a whole.
 ls_status ls_lower_replicas_unify_written(ls_lower_replicas *self);
-// Checks that values which merges have read as common are the same on all
+// Checks that values that merges have read as common values are the same on all
 // replicas.
 ls_status ls_lower_replicas_check_met(ls_lower_replicas *self);
 ls_status ls_lower_replicas_set_results(ls_lower_replicas *self);
 // Returns true if only some of the variable's components are on cores of
-// replicas: the others keep their values.
+// replicas. The other components keep their values.
 bool ls_lower_replicas_is_partial(const ls_lower_replicas *self,
                                   const ls_variable *variable);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decides what becomes of each node of a graph to be cut, and which values
-// leave their segment.
+// Decides where each node of a graph that is cut goes, and which values leave
+// their segment.
 #include "base/memory/own.h"
 #include "graph/walk.h"
 #include "lower/cut.h"
@@ -13,8 +13,8 @@ static bool is_free(const ls_node *node) {
           (LS_OP_RANDOM | LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_LINEAR)) == 0;
 }
 
-// Returns true if one of the node's operands is made in the segment of its
-// level.
+// Returns true if the segment of the node's level makes one of the node's
+// operands.
 static bool uses_own_segment(const ls_cut_graph *g, size_t place) {
   const ls_node *node = g->from->nodes[place];
   for (uint32_t k = 0; k < node->num_inputs; ++k) {
@@ -25,8 +25,8 @@ static bool uses_own_segment(const ls_cut_graph *g, size_t place) {
   return false;
 }
 
-// Returns true if a node is the same for all replicas and needs nothing from
-// its level's segment.
+// Returns true if a node is the same for all replicas and needs no value of its
+// level's segment.
 static bool is_outer(const ls_cut_graph *g, size_t place) {
   const ls_node *node = g->from->nodes[place];
   if (ls_node_any_trait(node, LS_OP_MERGE) || ls_node_has_effects(node))
@@ -39,7 +39,7 @@ static bool is_outer(const ls_cut_graph *g, size_t place) {
 }
 
 // Returns the number of leaving ops before the node's operands. A node with
-// effects stays after all leaving ops that precede it.
+// effects stays after all earlier leaving ops.
 static uint32_t find_level(const ls_cut_graph *g, const ls_node *node) {
   if (ls_node_has_effects(node)) return g->num_levels;
   uint32_t level = 0;
@@ -62,8 +62,8 @@ static void join_operands(const ls_cut_graph *g, size_t place) {
   }
 }
 
-// Moves outer nodes into the segment that uses them, as if nothing were cut, so
-// that they can be fused with their users.
+// Moves outer nodes into the segment that uses them, so that they can be fused
+// with their users as without a cut.
 static void join_segments(const ls_cut_graph *g) {
   for (size_t i = g->from->num_nodes; i-- > 0;)
     if (g->kind[i] == LS_CUT_SEGMENT) join_operands(g, i);
@@ -72,7 +72,7 @@ static void join_segments(const ls_cut_graph *g) {
       g->kind[i] = LS_CUT_SEGMENT;
 }
 
-// Returns true for nodes that are best made where they are used: cheap ones,
+// Returns true for nodes that are best made where they are used: cheap nodes,
 // which are fused into another kernel there instead of being stored; and empty
 // stacks, which must be made next to the loop that fills them, because a stack
 // cannot cross segments.
@@ -83,7 +83,7 @@ static bool is_made_at_its_use(const ls_node *node) {
           !ls_node_has_effects(node));
 }
 
-// Moves such nodes to the level of their first use.
+// Moves nodes that are made at their use to the level of their first use.
 static ls_status sink_nodes(const ls_cut_graph *g) {
   const ls_graph *from = g->from;
   LS_ARENA_ARRAY_OR_RETURN(g->memory, uint32_t, first_use, from->num_nodes + 1);
@@ -141,15 +141,15 @@ ls_cut_role ls_cut_operand_role(const ls_cut_graph *g, const ls_node *node,
   return varies ? LS_CUT_WIDE : LS_CUT_COMMON;
 }
 
-// Notes that a value is needed in this role outside of its segment.
+// Records that a value is needed in this role outside of its segment.
 static void want_value(const ls_cut_graph *g, uint64_t ref, uint32_t level,
                        ls_cut_role role) {
   const size_t place = ls_cut_place(g, ref);
   if (g->kind[place] != LS_CUT_SEGMENT) return;
   ls_cut_value *value = ls_cut_value_of(g, ref);
   if (role != LS_CUT_COMMON && !ls_cut_varies(g, ref)) {
-    // A user in the same level's segment makes the form itself from the common
-    // value.
+    // A user in the segment of the same level makes the form from the common
+    // value itself.
     if (g->level[place] == level) return;
     role = LS_CUT_COMMON;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Segments: the replicate ops between the ops that leave.
+// Segments: the replicate ops between the ops that leave a body.
 #include "base/runtime_internal.h"
 #include "graph/copy.h"
 #include "lower/cut.h"
@@ -63,13 +63,14 @@ static bool is_mine(const segment *s, uint64_t ref) {
   return s->g->kind[place] == LS_CUT_SEGMENT && s->g->level[place] == s->level;
 }
 
-// Lists an outer value that differs as an argument.
+// Lists a value from outside the segment that differs between replicas as an
+// argument.
 static ls_status cut_segment_need(segment *s, uint64_t ref) {
   const ls_cut_graph *g = s->g;
   if (is_mine(s, ref) || g->kind[ls_cut_place(g, ref)] == LS_CUT_FREE ||
       !ls_cut_varies(g, ref) || value_inside(s, ref) != 0)
     return ls_ok();
-  LS_RETURN_IF_ERROR(set_inside(s, ref, UINT64_MAX));  // Until it is declared.
+  LS_RETURN_IF_ERROR(set_inside(s, ref, UINT64_MAX));  // Marks it as listed.
   const bool is_wide = ls_cut_value_of(g, ref)->wide != 0;
   return ls_ref_list_push(is_wide ? &s->wide : &s->narrow, ref);
 }
@@ -85,7 +86,8 @@ static ls_status cut_segment_declare(segment *s, const ls_ref_list *list) {
   return ls_ok();
 }
 
-// Returns a value inside the region; captures a common outer value.
+// Returns a value for use inside the region; captures a common value from
+// outside.
 static ls_status cut_segment_enter(segment *s, uint64_t ref,
                                    uint64_t *out_ref) {
   ls_cut_graph *g = s->g;
@@ -132,7 +134,8 @@ static bool cut_segment_has(const ls_ref_list *list, uint64_t ref) {
   return false;
 }
 
-// Lists a value that the segment must convert to another role for later users.
+// Lists a value as a result if the segment must convert it to another role for
+// later users.
 static ls_status bring_value(segment *s, uint64_t ref, ls_cut_role role) {
   const ls_cut_value *value = ls_cut_value_of(s->g, ref);
   if (role == LS_CUT_COMMON ||

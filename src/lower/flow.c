@@ -62,8 +62,8 @@ static ls_status flow_take_apart(ls_lower_flow *f, const ls_lower_own *apart) {
   return ls_ok();
 }
 
-// Lowers the op with the variables known to differ by replica so far.
-// `out_again`: one more was found.
+// Lowers the op with the variables that are known to differ by replica.
+// `*out_again` is true if one more was found.
 static ls_status flow_lower_with(ls_lower_scope *scope, ls_node *node,
                                  ls_status (*lower)(ls_lower_flow *f),
                                  ls_lower_own *apart, bool *out_again) {
@@ -116,7 +116,7 @@ ls_status ls_lower_flow_declare(ls_lower_scope *inner, ls_type type,
   return ls_ok();
 }
 
-// Notes that an outer stack is `ref` inside of a region.
+// Records that `ref` is an outer stack inside of a region.
 static ls_status pass_stack(ls_lower_flow *f, uint64_t outer,
                             const ls_lower_scope *inner, uint64_t ref) {
   ls_lowering *all = f->scope->all;
@@ -185,7 +185,8 @@ bool ls_lower_is_apart_flow(const ls_lower_scope *scope, const ls_node *node) {
   return false;
 }
 
-// Makes the result of a branch that has none: zeros like the other branch's.
+// Makes the result of a branch that has none: zeros of the type of the other
+// branch's result.
 static ls_status make_zeros(ls_lower_flow *f, ls_lower_scope *inner,
                             size_t result, uint64_t *out_ref) {
   const ls_graph *other = f->regions[0];
@@ -202,8 +203,8 @@ static ls_status make_zeros(ls_lower_flow *f, ls_lower_scope *inner,
   return ls_lower_broadcast(inner, *out_ref, type.shape, f->node, out_ref);
 }
 
-// Sets the region's results: its own, then the final values of written
-// variables.
+// Sets the results of a region: the region's own, then the final values of
+// written variables.
 static ls_status flow_set_results(ls_lower_flow *f, ls_lower_scope *inner) {
   LS_OWN(ls_ref_list, results) = {.allocator = f->scope->all->allocator};
   for (size_t i = 0; i < inner->from->num_results; ++i)
@@ -259,8 +260,8 @@ static ls_status branch_region(ls_lower_flow *f, size_t which,
   return flow_set_results(f, &inner);
 }
 
-// Joins the stack of output `output` with the results of both branches, because
-// it is one of them.
+// Joins the facts of the output stack with those of both branches' results,
+// because it is one of these stacks.
 static ls_status join_stacks(ls_lower_flow *f, const ls_node *made,
                              unsigned output) {
   ls_lowering *all = f->scope->all;
@@ -297,7 +298,7 @@ ls_status lower_cond(ls_lower_scope *scope, ls_node *node) {
 
 // ---- Calls -----------------------------------------------------------------
 // Lowers a call by inlining the function's nodes into this scope. The inner
-// scope shares the lowered graph and returns its variables.
+// scope has the same lowered graph, and hands its variables' values back.
 ls_status lower_call(ls_lower_scope *scope, ls_node *node) {
   ls_graph *from = node->regions[0];
   LS_OWN(ls_shared_scope, inner) = ls_lower_share_scope(scope, from);

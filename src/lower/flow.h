@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shared by the lowering of ops with regions. A region's lowered graph captures
-// the outer values it reads; variables that it writes enter as loop or captured
-// values and leave as results.
+// Helpers for lowering ops with regions. A region's lowered graph captures the
+// outer values it reads; variables that it writes enter as loop values or
+// captures and leave as results.
 #ifndef LS_LOWER_FLOW_H_
 #define LS_LOWER_FLOW_H_
 
@@ -22,16 +22,16 @@ ls_status ls_ref_list_push(ls_ref_list *list, uint64_t ref);
 ls_status ls_ref_list_push_captures(ls_ref_list *list, ls_graph *const *regions,
                                     size_t count);
 
-// An op with regions being lowered.
+// The lowering of an op with regions.
 typedef struct ls_lower_flow {
   ls_lower_scope *scope;  // Scope of the op.
   ls_node *node;
-  ls_graph **regions;  // Lowered regions, until the lowered op owns them.
+  ls_graph **regions;  // Lowered regions, until an op owns them.
   size_t num_regions, regions_capacity;
   ls_ref_list inputs;
   ls_variable **written;  // Variables that the regions write.
   size_t num_written, written_capacity;
-  // A written variable that got a value per replica inside.
+  // A written variable that has got a value for each replica inside.
   ls_variable *differs;
 } ls_lower_flow;
 
@@ -39,15 +39,15 @@ ls_status ls_lower_flow_begin(ls_lower_flow *f, ls_lower_scope *scope,
                               ls_node *node);
 void ls_lower_flow_end(ls_lower_flow *f);
 LS_OWNED_STRUCT(ls_lower_flow, ls_lower_flow_end)
-// Lowers a loop or branch with `lower`. Repeats it for each variable that gets
-// a value per replica in a replicate op inside: then its components are written
-// instead.
+// Lowers a loop or branch with `lower`. If a variable gets a value for each
+// replica inside, repeats this with the components as written variables.
 ls_status ls_lower_flow_around(ls_lower_scope *scope, ls_node *node,
                                ls_status (*lower)(ls_lower_flow *f));
-// Reads a written variable, outside of the regions or in one.
+// Reads a written variable; `where` is the scope outside of the regions, or a
+// region's.
 ls_status ls_lower_flow_read(ls_lower_flow *f, ls_lower_scope *where,
                              ls_variable *variable, uint64_t *out_ref);
-// Makes the lowered graph of a region, and a scope for it that the caller ends.
+// Makes the lowered graph of a region, and its scope, which the caller ends.
 ls_status ls_lower_flow_open(ls_lower_flow *f, ls_graph *from, const char *name,
                              ls_lower_scope *inner);
 // Adds a parameter to a region's lowered graph.
@@ -55,26 +55,28 @@ ls_status ls_lower_flow_declare(ls_lower_scope *inner, ls_type type,
                                 uint64_t *out_ref);
 // Maps a region's captures to lowered outer values.
 ls_status ls_lower_flow_map_captures(ls_lower_flow *f, ls_lower_scope *inner);
-// Lowers a region's nodes; with several scopes over one region, node by node in
-// all.
+// Lowers a region's nodes; if several scopes lower one region, lowers each node
+// in all of them.
 ls_status ls_lower_flow_lower(ls_lower_scope *inner, size_t count);
 // Returns a scope for lowering the ops of `from` into the graph of `scope`,
 // with values of its own: LS_OWN(ls_shared_scope, inner).
 ls_lower_scope ls_lower_share_scope(const ls_lower_scope *scope,
                                     ls_graph *from);
 LS_OWNED_(ls_shared_scope, ls_lower_scope, ls_map_deinit(&ls_owned->values))
-// Lowers the nodes of such a scope, and returns its variables to the outer one.
+// Lowers the nodes of a shared scope, and copies the values of its variables to
+// the outer scope.
 ls_status ls_lower_flow_inline(ls_lower_scope *scope, ls_lower_scope *inner);
-// Notes a lowered loop or branch of replicas that contains steps.
+// Records a lowered loop or branch of replicas that contains steps.
 ls_status ls_lower_note_steps(ls_lower_flow *f, const ls_node *made);
-// Returns true if replicas are known to take different paths through a loop or
-// branch.
+// Returns true if it is known that replicas take different paths through a loop
+// or branch.
 bool ls_lower_is_apart_flow(const ls_lower_scope *scope, const ls_node *node);
 // Appends the lowered op; its operands are the listed inputs, then the captures
 // of its regions.
 ls_status ls_lower_flow_append(ls_lower_flow *f, const ls_attr *attrs,
                                size_t num_attrs, ls_node **out_node);
-// Makes the outputs of `made`, from `first` on, the variables' new values.
+// Makes the outputs of `made`, from number `first` on, the new values of the
+// written variables.
 ls_status ls_lower_flow_take_written(ls_lower_flow *f, const ls_node *made,
                                      size_t first);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Folds arithmetic and comparisons of scalar constants while lowering: counts,
-// factors, the ones that gradients start with, tests for examples.
+// Folds arithmetic and comparisons of scalar constants while lowering, such as
+// counts, factors, the ones with which gradients start, and tests for examples.
 //
 // The bits equal those of running the op: +, -, *, / of f32 computed in f64 and
-// rounded once equal the f32 ops; f64 and integer ops are the same.
+// rounded once equal the f32 ops; f64 and integer ops are the same ops.
 #include <float.h>
 #include <math.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lowers collectives of groups and pairs of replicas: gathers all replicas'
-// values into one stack, from which each replica takes its part. Sums of all
-// groups are computed once, for all.
+// Lowers collectives of groups and pairs of replicas: gathers the values of all
+// replicas into one stack, from which each replica takes its part. The sums of
+// all groups are computed once, for all replicas.
 #include "base/runtime_internal.h"
 #include "lower/ops.h"
 
@@ -13,7 +13,7 @@ typedef struct groups {
   ls_shape shape;  // Shape of one value.
   ls_dtype dtype;
   int32_t replicas, size;
-  const int64_t *members;  // NULL: in order of ids.
+  const int64_t *members;  // Listed replicas; NULL: in order of ids.
   int64_t *entries;        // Scratch: one number per replica.
 } groups;
 
@@ -86,7 +86,7 @@ static ls_status groups_concatenate(const groups *g, const uint64_t *refs,
                        &attr, 1, g->node, out_ref);
 }
 
-// Returns the position of a group's `index`-th smallest id in its list.
+// Returns the position in a group's list of the group's `index`-th smallest id.
 static int32_t place_by_id(const groups *g, int32_t first, int32_t index) {
   int32_t place = 0;
   for (int32_t k = 0; k < g->size; ++k)
@@ -101,7 +101,7 @@ static ls_status convert(const groups *g, uint64_t *ref, ls_dtype dtype) {
   return ls_lower_make(g->scope, LS_OP_CONVERT, ref, 1, &attr, 1, g->node, ref);
 }
 
-// Sums along the canonical tree; 16-bit floats in f32, rounded once.
+// Sums along the canonical tree; sums 16-bit floats in f32, and rounds once.
 static ls_status groups_sum(const groups *g, uint64_t *refs, bool is_mean,
                             uint64_t *out_ref) {
   const bool half = ls_dtype_is_float(g->dtype) && ls_dtype_size(g->dtype) < 4;
@@ -146,7 +146,7 @@ static ls_status reduce_group(const groups *g, int32_t first, uint64_t *refs,
                        refs, out_ref);
 }
 
-// Computes the sums of all groups, and takes this replica's.
+// Computes the sums of all groups, and takes the sum of this replica's group.
 static ls_status own_sum(const groups *g, uint64_t *out_ref) {
   const int32_t count = g->replicas / g->size;
   LS_ARENA_ARRAY_OR_RETURN(&g->scope->to->arena, uint64_t, refs,
@@ -167,7 +167,8 @@ static ls_status own_sum(const groups *g, uint64_t *out_ref) {
 }
 
 // ---- Values of other replicas ----------------------------------------------
-// Takes the value of member i of this replica's group.
+// Takes the value of member i of this replica's group, counted by id or by
+// position.
 static ls_status from_member(const groups *g, int32_t i, bool by_id,
                              uint64_t *out_ref) {
   uint64_t index = 0;
@@ -183,8 +184,8 @@ static ls_status from_member(const groups *g, int32_t i, bool by_id,
   return pick(g, g->stack, index, out_ref);
 }
 
-// Computes where each replica's part begins, if parts are ordered by position
-// in the group.
+// Computes where each replica's part begins. The parts are ordered by position
+// in the group, or by id.
 static void note_starts(const groups *g, bool by_id, int64_t size) {
   for (int32_t at = 0; at < g->replicas; ++at) {
     const int32_t first = at - at % g->size;
@@ -220,8 +221,9 @@ ls_status ls_lower_grouped(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
-// Returns true if each replica sends all others the same row, a broadcast, and
-// returns the row. Then all receive equal rows, which are gathered once.
+// Returns true if each replica sends the same row to all others, as a broadcast
+// does, and returns the row. All replicas then receive equal rows, which are
+// gathered once.
 static bool gives_one_row(const ls_lower_scope *scope, const ls_node *node,
                           uint64_t *out_row) {
   const uint64_t ref = ls_lowered(scope, node->inputs[0]);

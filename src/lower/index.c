@@ -68,8 +68,8 @@ ls_status lower_expand_slice_grad(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
-// Makes one slice per piece; the shape rule has checked that they fill the
-// whole.
+// Makes one slice per piece; the shape rule has checked that the pieces fill
+// the whole value.
 ls_status lower_expand_split_like(ls_lower_scope *scope, ls_node *node) {
   const int64_t axis = ls_node_int(node, LS_ATTR_ID_AXIS);
   const uint64_t x = ls_lowered(scope, node->inputs[0]);

@@ -4,13 +4,14 @@
 #include "base/runtime_internal.h"
 #include "lower/apart.h"
 
-// Loop state: the loop's own values, the variables that it writes, and, if
-// values of the body are saved, the number of trips and a stack for each.
+// The values of a lowered loop: the loop's own values, the variables that it
+// writes, and, if values of the body are saved, the number of trips and a stack
+// for each saved value.
 typedef struct carrying {
   size_t carried, saved;
   bool saves;
   size_t count;             // Number of all values.
-  ls_lower_stack **stacks;  // By position; NULL: not a stack.
+  ls_lower_stack **stacks;  // By position; NULL: the value is no stack.
 } carrying;
 
 static ls_status list_round(ls_lower_flow *f, carrying *r) {
@@ -65,7 +66,7 @@ static ls_status declare_round(ls_lower_flow *f, const carrying *r,
   return ls_ok();
 }
 
-// Names nodes that the loop adds to its body after the loop.
+// Names nodes that lowering adds to the loop's body after the loop.
 static void name_after_loop(const ls_lower_flow *f, const ls_graph *body,
                             uint64_t ref) {
   ls_node *node = ls_graph_node_of(body, ref);
@@ -74,7 +75,7 @@ static void name_after_loop(const ls_lower_flow *f, const ls_graph *body,
   node->line = f->node->line;
 }
 
-// Counts a trip and pushes its values on their stacks.
+// Counts a trip and pushes the saved values of the trip on their stacks.
 static ls_status save_trip(ls_lower_flow *f, const carrying *r,
                            ls_lower_scope *body, ls_ref_list *results) {
   const size_t counter = r->carried + f->num_written;
@@ -128,8 +129,8 @@ static ls_status fill_loop_region(ls_lower_flow *f, const carrying *r,
   return finish_body(f, r, inner, &results);
 }
 
-// Returns true if the loop's trips are training steps; a loop inside such a
-// loop does not count.
+// Returns true if the loop's trips are training steps; trips of a loop inside
+// such a loop are not.
 static bool counts_steps(const ls_lower_flow *f) {
   return ls_node_int(f->node, LS_ATTR_ID_COUNTS_STEPS) != 0 &&
          !f->scope->in_steps;
@@ -162,7 +163,8 @@ static ls_status lower_loop(ls_lower_flow *f) {
     LS_RETURN_IF_ERROR(ls_lower_stack_set(f->scope->all, f->scope->to,
                                           ls_ref(made->id, (unsigned)i),
                                           r.stacks[i]));
-  // Maps the node's outputs; the lowered op has variables in between.
+  // Maps the outputs of the node. The lowered op has outputs for variables in
+  // between.
   for (size_t i = 0, output = 0; i < r.count; ++i) {
     if (i >= r.carried && i < r.carried + f->num_written) continue;
     LS_RETURN_IF_ERROR(ls_lower_map(f->scope,

@@ -14,8 +14,8 @@
 #include "lower/ops.h"
 
 // ---- Uses -----------------------------------------------------------------
-// Marks uses that read the variable: their parameter is used by an op, or is a
-// result other than the variable's own final value.
+// Marks the variables that the program reads: their parameter is used by an op,
+// or is a result other than the variable's own final value.
 static ls_status mark_reads(ls_program *program) {
   LS_OWN(ls_rewrite, r) = {0};
   LS_RETURN_IF_ERROR(ls_rewrite_begin(&r, program->body));
@@ -108,7 +108,7 @@ static ls_status add_sizes(ls_lower_scope *scope) {
   return ls_ok();
 }
 
-// Lists outputs; fetches of one value share an output.
+// Lists the outputs. Fetches of one value share an output.
 static ls_status list_outputs(ls_lower_scope *scope,
                               const ls_lower_request *request,
                               uint64_t *results) {
@@ -239,8 +239,8 @@ static ls_status lower(ls_backend *backend, const ls_lower_request *request,
 }
 
 // ---- Buckets --------------------------------------------------------------
-// Lowers the program for all sizes of a bucket, instead of the one for these
-// sizes.
+// Lowers the program for all sizes of a bucket, in place of the program for one
+// size.
 static ls_status lower_bucket(ls_backend *backend,
                               const ls_lower_request *request, ls_arena *memory,
                               ls_program **program) {
@@ -298,8 +298,8 @@ ls_status ls_lower(ls_backend *backend, const ls_lower_request *request,
 }
 
 // ---- Launches --------------------------------------------------------------
-// Launches of replicated computations on a system's cores: see
-// engine/backend.h.
+// Launches: the runs of replicated computations on a system's cores, which the
+// back end starts (engine/backend.h).
 
 static ls_node *find_in(ls_graph *graph, const char *name) {
   for (size_t i = 0; i < graph->num_nodes; ++i) {
@@ -311,8 +311,8 @@ static ls_node *find_in(ls_graph *graph, const char *name) {
   return NULL;
 }
 
-// Finds the op with the computation's metadata: the replicate op, or, with one
-// replica, the metadata op where it was built; NULL if there is none.
+// Finds the op that has the computation's metadata: the replicate op or, with
+// one replica, the metadata op in the user's graph; NULL if there is none.
 static ls_node *find_metadata(const ls_lower_scope *scope, ls_node *node,
                               const char *name) {
   if (node->type == LS_OP_REPLICATE) return node;

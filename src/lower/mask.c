@@ -3,10 +3,9 @@
 // Rules for values whose rows are partly padding.
 //
 // The bits equal those of the real rows alone: ops on independent rows
-// (LS_OP_ROWS and the like) compute each row alike regardless of others, and a
+// (LS_OP_ROWS and so on) compute each row without regard to the others, and a
 // sum over rows begins at +0 and adds rows in order, so that zeros after them
-// change nothing. Sums long enough for a kernel to split them by length have no
-// rule.
+// change nothing. Sums that are long enough for a kernel to split have no rule.
 #include "lower/mask.h"
 
 #include <math.h>
@@ -62,7 +61,7 @@ ls_status ls_mask_admit(const ls_lower_scope *scope, ls_node *node,
 }
 
 // ---- Masking --------------------------------------------------------------
-// Makes a mask of the elements in real rows.
+// Makes a mask that is true for the elements of real rows.
 static ls_status make_condition(ls_lower_scope *scope, ls_shape shape,
                                 const ls_mask *mask, const ls_node *origin,
                                 uint64_t *out_ref) {
@@ -197,7 +196,7 @@ typedef struct rule {
   const ls_op_spec *spec;
   const uint64_t *inputs;
   const ls_node *origin;
-  const ls_mask *mask;  // Mask of the operands that have one.
+  const ls_mask *mask;  // The mask that the masked operands share.
 } rule;
 
 static ls_status mask_refuse(const rule *r) {
@@ -228,7 +227,7 @@ static ls_status elementwise(const rule *r) {
   return ls_ok();
 }
 
-// Requires that operands `first` to `end` have padded rows and others do not.
+// Requires padded rows in operands `first` to `end`, and none in the others.
 static ls_status mask_rows_of(const rule *r, size_t first, size_t end,
                               int32_t least_rank) {
   for (size_t i = 0; i < r->spec->num_inputs; ++i)
@@ -245,7 +244,7 @@ static bool reduces_rows(const rule *r) {
   return false;
 }
 
-// Replaces the operands' padding by `filler`; the result has no padding.
+// Replaces the padding in the operands by `filler`; the result has no padding.
 static ls_status take_masked(rule *r, double filler, const uint64_t **inputs) {
   const size_t count = r->spec->num_inputs;
   LS_ARENA_ARRAY_OR_RETURN(&r->scope->to->arena, uint64_t, made, count + 1);
@@ -285,7 +284,8 @@ static ls_status reduction(rule *r, const uint64_t **inputs) {
                                            : mask_refuse(r);
 }
 
-// Determines from the op's sizes if the result has padded rows.
+// Determines from the sizes in the op's attributes if the result has padded
+// rows.
 static ls_status mask_sized(rule *r) {
   const ls_masks *masks = r->scope->masks;
   const ls_mask *from = r->spec->num_inputs == 0 ? NULL : mask_of(r, 0);
@@ -379,7 +379,7 @@ ls_status ls_mask_results(ls_lower_scope *scope, const ls_node *made,
   if (scope->masks == NULL) return ls_ok();
   for (unsigned i = 0; i < made->num_outputs; ++i) {
     const ls_mask *has = ls_mask_of(scope, ls_ref(made->id, i));
-    // A node with and without padding cannot be merged.
+    // Refuses an op that would be merged with an equal op without padding.
     if (!is_new && ((has == NULL) != (mask == NULL) ||
                     (has != NULL && has->source != mask->source)))
       return no_rule(ls_node_info(made)->name);

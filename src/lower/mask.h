@@ -18,8 +18,8 @@ typedef struct ls_lower_scope ls_lower_scope;
 typedef ls_status (*ls_lower_function)(ls_lower_scope *scope, ls_node *node);
 
 // ---- Buckets of a program -------------------------------------------------
-// A padded input (tpu_padded_input). Padded inputs with the same real sizes on
-// all replicas share them: `sizes_of` is the first of these.
+// A padded input (tpu_padded_input). `sizes_of` is the first padded input with
+// the same real sizes on all replicas; they share these sizes.
 typedef struct ls_bucket {
   const ls_node *node;
   const ls_node *sizes_of;
@@ -37,7 +37,7 @@ typedef struct ls_buckets {
 
 // Finds the padded inputs of a request; `out->count` is 0 if there are none.
 // Lists are in `memory`.
-//   LS_ABORTED  one program for several sizes is not possible
+//   LS_ABORTED  several sizes cannot share one program
 LS_MUST_USE ls_status ls_find_buckets(const ls_lower_request *request,
                                       ls_arena *memory, ls_buckets *out);
 // Returns the parameter with a feed's real number of rows.
@@ -46,7 +46,7 @@ uint64_t ls_bucket_size(const ls_buckets *buckets, uint64_t feed);
 const ls_bucket *ls_bucket_of(const ls_buckets *buckets, const ls_node *node);
 
 // ---- Masks in a body ------------------------------------------------------
-// Mask of values whose dimension 0 has padding.
+// The mask of a value with padding in dimension 0.
 typedef struct ls_mask {
   const ls_node *source;  // Masks of one source have equal real sizes.
   uint64_t size;          // Number of real rows, an i32 scalar in the body.
@@ -54,38 +54,41 @@ typedef struct ls_mask {
 
 typedef struct ls_masks {
   ls_map of;        // Ref of the body -> its mask.
-  bool is_masking;  // True while ops for a mask itself are made.
-  // For the op whose sizes are being computed: the mask that its first size
-  // comes from, and if that size is inferred.
+  bool is_masking;  // True while the ops of a mask are made.
+  // For the op whose sizes are being computed: the mask from which its first
+  // size comes, and whether that size is inferred.
   bool has_sizes, infers;
   const ls_mask *sized;
 } ls_masks;
 
-// Lets a body's values carry masks. NULL without memory.
+// Makes the masks of a body's values. NULL without memory.
 ls_masks *ls_masks_create(ls_lower_scope *scope);
 void ls_masks_destroy(ls_masks *masks);  // NULL is allowed.
 
 // Returns a value's mask, NULL if it has no padding.
 const ls_mask *ls_mask_of(const ls_lower_scope *scope, uint64_t ref);
 ls_status ls_mask_set(ls_lower_scope *scope, uint64_t ref, const ls_mask *mask);
-// Refuses ops without any rule; `function` will lower the op.
+// Refuses an op for which there is no rule; `function` will lower the op.
 ls_status ls_mask_admit(const ls_lower_scope *scope, ls_node *node,
                         ls_lower_function function);
-// Replaces operands of an op to be appended, and finds the mask of its results.
+// Replaces the operands of an op that is about to be appended, and finds the
+// mask of its results.
 ls_status ls_mask_operands(ls_lower_scope *scope, const ls_op_spec *spec,
                            const uint64_t **inputs, const ls_node *origin,
                            const ls_mask **out_mask);
 ls_status ls_mask_results(ls_lower_scope *scope, const ls_node *made,
                           bool is_new, const ls_mask *mask);
-// Begin and end lowering a node whose sizes come from operands.
+// Begins to lower a node whose sizes come from operands. ls_mask_end_sizes ends
+// that.
 ls_status ls_mask_begin_sizes(ls_lower_scope *scope, const ls_node *node);
 void ls_mask_end_sizes(ls_lower_scope *scope);
-// Checks that such a node may be replaced by its operand, which has the same
-// shape.
+// Checks that a node whose sizes come from operands may be replaced by its
+// operand, which has the same shape.
 ls_status ls_mask_check_same(const ls_lower_scope *scope, uint64_t ref);
 // Refuses a result that has padding.
 ls_status ls_mask_check_result(const ls_lower_scope *scope, uint64_t ref);
-// Return the number of real rows, and 1 / (number * `others`), in these types.
+// Returns the number of real rows. ls_mask_one_over returns 1 / (number *
+// `others`).
 ls_status ls_mask_rows(ls_lower_scope *scope, const ls_mask *mask,
                        const ls_node *origin, uint64_t *out_rows);
 ls_status ls_mask_one_over(ls_lower_scope *scope, const ls_mask *mask,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lowers merge ops: gathers the replicas' values, inlines the body's ops, which
-// run once, and lets each replica take its own of results that differ. Values
-// pass as flat rows, so that replicas may have different shapes.
+// run once, and gives each replica its own value of results that differ. Values
+// are passed as flat rows, so that replicas may have different shapes.
 #include "base/runtime_internal.h"
 #include "graph/passes/passes.h"
 #include "lower/flow.h"
@@ -24,7 +24,7 @@ ls_status ls_lower_elements(ls_lower_scope *scope, uint64_t ref, int64_t start,
   return ls_lower_make(scope, LS_OP_SLICE, &ref, 1, attrs, 3, origin, out_ref);
 }
 
-// Maps the body's parameters for argument `input`, one per replica.
+// Maps the parameters of the body for argument `input`, one per replica.
 static ls_status map_argument(ls_lower_scope *scope, ls_lower_scope *inner,
                               const ls_node *node, uint32_t input) {
   int64_t *sizes = NULL;

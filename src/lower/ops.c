@@ -57,7 +57,7 @@ static ls_status lowered_inputs(ls_lower_scope *scope, const ls_node *node,
   return ls_ok();
 }
 
-// Replaces sizes that come from operands by numbers, and drops those operands.
+// Replaces sizes that come from operands by numbers, and drops the operands.
 static ls_status make_sized(ls_lower_scope *scope, ls_node *node,
                             const uint64_t *inputs, uint64_t *out_ref) {
   ls_type type;
@@ -141,7 +141,7 @@ ls_status lower_copy(ls_lower_scope *scope, ls_node *node) {
   for (unsigned i = 0; i < made->num_outputs; ++i) {
     LS_RETURN_IF_ERROR(
         ls_lower_map(scope, ls_ref(node->id, i), ls_ref(made->id, i)));
-    if (node->type == LS_OP_BARRIER)  // Passes a stack through.
+    if (node->type == LS_OP_BARRIER)  // A stack passes through a barrier.
       LS_RETURN_IF_ERROR(ls_lower_stack_set(
           scope->all, scope->to, ls_ref(made->id, i),
           ls_lower_stack_of(scope->all, scope->to, inputs[i])));
@@ -149,7 +149,7 @@ ls_status lower_copy(ls_lower_scope *scope, ls_node *node) {
   return ls_ok();
 }
 
-// Lowers a host call with a type of its own.
+// Lowers a host call, whose result types are attributes.
 ls_status lower_host(ls_lower_scope *scope, ls_node *node) {
   uint64_t *inputs = NULL;
   ls_node *made = NULL;
@@ -182,7 +182,8 @@ ls_status lower_forward(ls_lower_scope *scope, ls_node *node) {
                       ls_lowered(scope, node->inputs[0]));
 }
 
-// Maps the outputs to the callback's results; gradients have been taken by now.
+// Maps the outputs to the callback's results. Gradients were taken before
+// lowering.
 ls_status lower_custom_gradient(ls_lower_scope *scope, ls_node *node) {
   const uint32_t first = (uint32_t)ls_node_int(node, LS_ATTR_ID_NUM_INPUTS);
   for (unsigned i = 0; i < node->num_outputs; ++i)
@@ -274,8 +275,8 @@ ls_status lower_expand_indexed_slices(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
-// Computes the sum, then multiplies by 1 / count once. Integers use a true
-// division.
+// Computes a mean: the sum, then one product with 1 / count. Integers use a
+// true division.
 static ls_status converted(ls_lower_scope *scope, uint64_t x, ls_dtype dtype,
                            ls_node *node, uint64_t *out) {
   *out = x;
@@ -284,8 +285,8 @@ static ls_status converted(ls_lower_scope *scope, uint64_t x, ls_dtype dtype,
   return ls_lower_make(scope, LS_OP_CONVERT, &x, 1, &attr, 1, node, out);
 }
 
-// Computes 1 / the number of elements that a sum from `before` to `after`
-// combines.
+// Computes 1 / n, where n elements are combined by a sum from `before` to
+// `after`.
 static ls_status make_factor(ls_lower_scope *scope, ls_node *node,
                              uint64_t before, uint64_t after, ls_dtype wide,
                              uint64_t *out_ref) {
@@ -304,8 +305,8 @@ static ls_status make_factor(ls_lower_scope *scope, ls_node *node,
                          node, out_ref);
 }
 
-// Sums and scales 16-bit floats in f32, because their sum may overflow where
-// their mean does not.
+// Sums and scales 16-bit floats in f32, because the sum may overflow even if
+// the mean does not.
 ls_status lower_expand_reduce_mean(ls_lower_scope *scope, ls_node *node) {
   uint64_t x = ls_lowered(scope, node->inputs[0]);
   const ls_type type = ls_lowered_type(scope, x);
@@ -368,7 +369,7 @@ ls_status lower_assign(ls_lower_scope *scope, ls_node *node) {
 }
 
 // ---- Replicated computations ------------------------------------------------
-// Passes on the operand of an op that marks values of a replica.
+// Replaces an op that only marks values of a replica by its operand.
 ls_status lower_of_cluster(ls_lower_scope *scope, ls_node *node) {
   (void)scope;
   if (node->type == LS_OP_TPU_REPLICATED_INPUT)
@@ -379,8 +380,8 @@ ls_status lower_of_cluster(ls_lower_scope *scope, ls_node *node) {
                              ls_node_info(node)->name);
 }
 
-// Returns the compilation report: empty, since a program that can return it has
-// been compiled.
+// Returns the compilation report. It is empty, because a program that returns
+// it has compiled.
 ls_status lower_compilation_result(ls_lower_scope *scope, ls_node *node) {
   const ls_attr *told = ls_node_attr_named(node, LS_MARK_TOLD);
   LS_OWN(ls_array, array) =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lowering functions named in ops.def, implemented in lower/*.c, and their
-// shared helpers.
+// The lowering functions that ops.def names, which are in lower/*.c, and their
+// helpers.
 #ifndef LS_LOWER_OPS_H_
 #define LS_LOWER_OPS_H_
 
@@ -12,32 +12,32 @@
 #include "lockstep/ops.def"
 #undef LS_OP
 
-// Lists the launch of a node's computation, if it runs on cores and is not
-// listed yet.
+// Lists the launch of a node's computation, if the computation runs on cores
+// and is not listed yet.
 ls_status ls_lower_launch(ls_lower_scope *scope, ls_node *node);
 
 // Infers the type of the node's first result from its current operands.
 ls_status ls_lower_infer(ls_lower_scope *scope, const ls_node *node,
                          ls_type *out_type);
-// Folds arithmetic on scalar constants to a constant with the bits that running
-// it would give; 0 if that is not possible.
+// Folds arithmetic on scalar constants to a constant with the bits of running
+// the op; the ref is 0 if that is not possible.
 ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,
                         const uint64_t *inputs, uint64_t *out_ref);
 // Returns true and the value if a ref is a known bool scalar.
 bool ls_lower_is_known(const ls_lower_scope *scope, uint64_t ref,
                        bool *out_value);
 
-// Checks that operand 0 has equal sizes on all replicas, except along `but`;
-// -1: everywhere.
+// Checks that operand 0 has equal sizes on all replicas, except along axis
+// `but`; -1: no exception.
 ls_status ls_lower_check_operand(const ls_lower_scope *scope,
                                  const ls_node *node, int64_t but);
-// Looks this replica's entry of a list up, as an i32 scalar.
+// Returns this replica's entry in a list of numbers, as an i32 scalar.
 ls_status ls_lower_own_entry(ls_lower_scope *scope, const int64_t *entries,
                              const ls_node *origin, uint64_t *out_ref);
 // Lowers all_reduce, all_gather and reduce_scatter within groups.
 ls_status ls_lower_grouped(ls_lower_scope *scope, ls_node *node);
-// Returns the size of operand `input` on each replica along an axis (-1: number
-// of elements), in the graph's arena.
+// Returns, for each replica, the size of operand `input` along an axis (-1: the
+// number of elements), in the graph's arena.
 ls_status ls_lower_sizes_on_all(ls_lower_scope *scope, const ls_node *node,
                                 uint32_t input, int64_t axis,
                                 int64_t **out_sizes);
@@ -49,19 +49,20 @@ ls_type ls_lower_operand_on(const ls_lower_scope *scope, const ls_node *node,
 ls_status ls_lower_own_part(ls_lower_scope *scope, uint64_t x, int64_t axis,
                             const int64_t *starts, int64_t size,
                             const ls_node *origin, uint64_t *out_ref);
-// Replaces sizes by the sum of those before each; returns the total.
+// Replaces each size by the sum of the earlier ones; returns the total.
 int64_t ls_lower_sum_before(int64_t *sizes, int32_t count);
-// Concatenates rows of all replicas; `rows` is the number of each.
+// Concatenates the rows of all replicas; `rows` has each replica's number of
+// rows.
 ls_status ls_lower_gather_all(ls_lower_scope *scope, uint64_t ref,
                               const int64_t *rows, int32_t replicas,
                               const ls_node *origin, uint64_t *out_ref);
-// Flattens a value; ls_lower_elements takes some elements of a flat value.
+// Flattens a value. ls_lower_elements takes some elements of a flat value.
 ls_status ls_lower_flatten(ls_lower_scope *scope, uint64_t ref,
                            const ls_node *origin, uint64_t *out_ref);
 ls_status ls_lower_elements(ls_lower_scope *scope, uint64_t ref, int64_t start,
                             int64_t limit, const ls_node *origin,
                             uint64_t *out_ref);
-// Takes this replica's value from R values.
+// Takes this replica's value out of one value per replica.
 ls_status ls_lower_take_own(ls_lower_scope *scope, const uint64_t *refs,
                             const ls_node *origin, uint64_t *out_ref);
 
@@ -74,26 +75,29 @@ typedef struct ls_lower_own {
 bool ls_lower_has_own(const ls_lower_own *list, const ls_variable *variable);
 ls_status ls_lower_add_own(ls_lower_own *list, ls_allocator *allocator,
                            ls_variable *variable);
-// Returns each replica's component index if the body of `holder`, a replicate
-// op, has them in another order than the strategy or lacks some
-// (LS_MARK_CORE_COPIES), else NULL.
+// Returns the component index of each replica, if the body of `holder`, a
+// replicate op, has the components in another order than the strategy or lacks
+// some (LS_MARK_CORE_COPIES); else NULL.
 const int64_t *ls_lower_core_copies(const ls_node *holder,
                                     const ls_variable *container);
-// Returns a replica's component in the body of `holder`.
+// Returns the component that a replica has in the body of `holder`.
 ls_variable *ls_lower_component_of(const ls_node *holder,
                                    const ls_variable *container,
                                    size_t replica);
-// Adds the variables that the replicas' body reads or writes and that have a
-// value per replica now.
+// Adds the variables with a value for each replica that the replicas' body
+// reads or writes.
 ls_status ls_lower_find_own(const ls_lower_scope *scope, const ls_graph *graph,
                             size_t replicas, ls_lower_own *list);
-// Returns true if each replica has its own value of the variable here.
+// Returns true if each replica has a value of its own of the variable in this
+// scope.
 bool ls_lower_is_own(const ls_lower_scope *scope, const ls_variable *variable);
-// Returns true if its components are separate variables here, although replicas
-// around have a value each: in a branch or loop of a merge.
+// Returns true if the variable's components are separate variables in this
+// scope, although the enclosing replicas have a value each: in a branch or loop
+// of a merge.
 bool ls_lower_is_apart(const ls_lower_scope *scope,
                        const ls_variable *container);
-// Read, or write, one replica's value of such a variable, for all replicas.
+// Reads one replica's value of a variable with a value for each replica, for
+// all replicas. ls_lower_write_own_component writes one.
 ls_status ls_lower_read_own_component(ls_lower_scope *scope,
                                       const ls_variable *component,
                                       uint64_t *out_ref);
@@ -102,19 +106,20 @@ ls_status ls_lower_write_own_component(ls_lower_scope *scope,
                                        uint64_t ref);
 
 // ---- Stacks (stack.c) ------------------------------------------------
-// Facts about a stack, shared by all values that come from one stack_new.
+// Facts about a stack, shared by all values of one stack_new op.
 typedef struct ls_lower_stack ls_lower_stack;
-// Makes facts of an unknown stack. NULL without memory.
+// Makes the facts of a stack of which nothing is known. NULL without memory.
 ls_lower_stack *ls_lower_stack_new(ls_lowering *all);
 // Returns the facts of a lowered value; NULL if it is not a stack.
 ls_lower_stack *ls_lower_stack_of(const ls_lowering *all, const ls_graph *graph,
                                   uint64_t ref);
 ls_status ls_lower_stack_set(ls_lowering *all, const ls_graph *graph,
                              uint64_t ref, ls_lower_stack *stack);
-// Unifies the facts of two stacks that have equal elements. NULL is allowed.
+// Makes two stacks with equal elements share their facts. NULL is allowed.
 ls_status ls_lower_stack_unify(ls_lowering *all, ls_lower_stack *a,
                                ls_lower_stack *b);
-// Append the op that makes an empty stack, and one that pushes.
+// Appends the op that makes an empty stack. ls_lower_stack_push appends one
+// that pushes.
 ls_status ls_lower_stack_make(ls_lower_scope *scope, ls_lower_stack *stack,
                               const ls_attr *attrs, size_t num_attrs,
                               const ls_node *origin, uint64_t *out_ref);
@@ -122,10 +127,10 @@ ls_status ls_lower_stack_push(ls_lower_scope *scope, uint64_t stack,
                               uint64_t value, const ls_node *origin,
                               uint64_t *out_ref);
 // Checks in a lowered graph that each stack value is used once.
-//   LS_INVALID_ARGUMENT  names the op that uses one again
+//   LS_INVALID_ARGUMENT  names the op that uses a value again
 ls_status ls_check_stacks(ls_graph *graph);
 
-// Returns true if the op differs by replica regardless of its operands.
+// Returns true if the op's values differ by replica regardless of its operands.
 bool ls_node_is_own(const ls_node *node);
 // Marks the nodes of a replicate body that differ between replicas.
 void ls_mark_varying(ls_graph *body, size_t num_split);

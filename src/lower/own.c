@@ -3,8 +3,8 @@
 // Variables with a value for each replica: in a replica's body the container
 // stands for the replica's own value. An access to one replica's component
 // gathers it from, or sets it on, that replica. A branch or loop in a merge
-// runs once for all: there components are separate variables, gathered before
-// and set after it.
+// runs once for all: there components are separate variables, which are
+// gathered before the branch or loop and set after it.
 #include "base/runtime_internal.h"
 #include "graph/walk.h"
 #include "lower/ops.h"
@@ -80,8 +80,8 @@ ls_status ls_lower_find_own(const ls_lower_scope *scope, const ls_graph *graph,
   return ls_ok();
 }
 
-// Returns the scope of the replica body in which each replica has its own
-// value.
+// Returns the scope of the replica body in which each replica has a value of
+// its own.
 static const ls_lower_scope *owner(const ls_lower_scope *scope,
                                    const ls_variable *variable) {
   for (; scope != NULL; scope = scope->outer)
@@ -90,7 +90,8 @@ static const ls_lower_scope *owner(const ls_lower_scope *scope,
   return NULL;
 }
 
-// Returns true in a branch or loop of a merge, which runs once for all.
+// Returns true if a scope is in a branch or loop of a merge, which runs once
+// for all replicas.
 static bool runs_once(const ls_lower_scope *scope,
                       const ls_lower_scope *owner) {
   return scope->in_merge && scope != owner;
@@ -159,7 +160,7 @@ static ls_status find_replica(const ls_lower_scope *scope,
       component->name, component->container->name);
 }
 
-// Makes these ops in the replicas, even inside a merge.
+// Makes ops that run in the replicas, inside a merge, too.
 ls_status ls_lower_read_own_component(ls_lower_scope *scope,
                                       const ls_variable *component,
                                       uint64_t *out_ref) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lowers inputs of replicated computations whose sizes differ. If ops see real
-// sizes, no padding is made at all: replicas with different shapes are
-// different classes (replicas.c), or masks mark the real rows (mask.h).
+// Lowers inputs of replicated computations whose sizes differ between replicas.
+// If all ops see real sizes, no padding is made: replicas with different shapes
+// are different classes (replicas.c), or masks mark the real rows (mask.h).
 #include "lower/ops.h"
 
 // Pads a value with zeros at the end, up to `shape`.
@@ -26,8 +26,8 @@ static ls_status padding_pad(ls_lower_scope *scope, const ls_node *node,
                        node, out_ref);
 }
 
-// Takes padding and real sizes from the program's inputs, in a program for
-// several sizes.
+// In a program for several sizes, takes the padded value and the real sizes
+// from the program's inputs.
 static ls_status take_bucket(ls_lower_scope *scope, const ls_node *node,
                              const ls_bucket *bucket) {
   const uint32_t replicas = node->num_inputs;
@@ -47,7 +47,7 @@ ls_status lower_padded_input(ls_lower_scope *scope, ls_node *node) {
   const uint32_t replicas = node->num_inputs;
   const ls_bucket *bucket = ls_bucket_of(scope->all->buckets, node);
   if (bucket != NULL) return take_bucket(scope, node, bucket);
-  ls_type padded;  // Type on each replica: other axes have equal sizes.
+  ls_type padded;  // Type on each replica; its other axes have equal sizes.
   LS_RETURN_IF_ERROR(ls_lower_infer(scope, node, &padded));
   for (uint32_t r = 0; r < replicas; ++r) {
     const uint64_t value = ls_lowered(scope, node->inputs[r]);
@@ -87,7 +87,7 @@ static const ls_node *find_padded_input(const ls_lower_scope *scope,
              : NULL;
 }
 
-// Passes an unpadded input on as it is; a padded one carries a mask.
+// Passes an input without padding on unchanged. A padded one gets a mask.
 ls_status lower_real_part(ls_lower_scope *scope, ls_node *node) {
   const ls_node *padded = find_padded_input(scope, node->inputs[0]);
   if (padded == NULL)

@@ -72,7 +72,7 @@ ls_status ls_lower_replicas_open_body(ls_lower_replicas *self, size_t k) {
 }
 
 // ---- Values that differ ----------------------------------------------------
-// Warns if replicas train on the same batch, which repeats the work: usually
+// Warns if replicas train on the same batch, which wastes their work: usually
 // the batch was given to a strategy without being split.
 static void warn_of_equal_gradients(const ls_lower_replicas *self) {
   const ls_graph *from = ls_graph_resolve(self->f->node->regions[0]);
@@ -83,7 +83,7 @@ static void warn_of_equal_gradients(const ls_lower_replicas *self) {
   char place[300] = "";
   if (node->file != NULL)
     snprintf(place, sizeof(place), " at %s:%d", node->file, node->line);
-  char key[600];  // Traces for other shapes log once together.
+  char key[600];  // One line for traces of all shapes.
   snprintf(key, sizeof(key), "equal gradients of '%s'%s", name, place);
   ls_log_limited(
       self->f->scope->to->runtime, key, 1, LS_LOG_WARNING, "distribute",
@@ -97,7 +97,8 @@ static void warn_of_equal_gradients(const ls_lower_replicas *self) {
 static ls_status find_cut(ls_lower_replicas *self) {
   const ls_graph *body = self->bodies[0].to;
   const ls_lowering *all = self->f->scope->all;
-  // Steps must be outside of the replicate ops.
+  // Without cutting, continues only if there are no steps, which must be
+  // outside of the replicate ops.
   if (!ls_debug_cut(body->runtime) && all->num_step_flows == 0) return ls_ok();
   LS_RETURN_IF_ERROR(ls_can_cut(&self->values, body, &self->is_cut));
   for (size_t i = 0; i < all->num_step_flows && !self->is_cut; ++i)
@@ -110,7 +111,7 @@ static ls_status find_cut(ls_lower_replicas *self) {
   return ls_ok();
 }
 
-// Marks a loop or branch with steps for taking apart, because replicas take
+// Marks a loop or branch with steps as one to take apart, because replicas take
 // different paths through it.
 static ls_status note_apart(ls_lower_replicas *self, const ls_step_flow *flow) {
   ls_lowering *all = self->f->scope->all;

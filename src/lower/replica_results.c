@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lists the results of replicas' bodies: results and values of variables, each
-// replica's own or one for all.
+// Lists the results of replicas' bodies: results of the source and values of
+// variables, one per replica or one for all.
 #include "base/memory/own.h"
 #include "lower/cut.h"
 
@@ -18,7 +18,8 @@ static ls_status check_stacks(const ls_graph *body) {
                           "its gradient on the other; a stack cannot cross it");
 }
 
-// Returns true if refs, one in each body, are the same value for all replicas.
+// Returns true if refs, one in each body, stand for one value that is the same
+// for all replicas.
 static bool is_common(const ls_lower_replicas *self, const uint64_t *refs) {
   const ls_graph *first = self->bodies[0].to;
   const size_t place = ls_graph_position(first, ls_ref_id(refs[0]));
@@ -51,7 +52,8 @@ static size_t find_listed(const ls_ref_list *lists, const uint64_t *refs,
   return lists[0].count;
 }
 
-// Lists the source's results that are common, or those that are not.
+// Lists the results of the source that are common or, if not `common`, the
+// others.
 static ls_status list_some(ls_lower_replicas *self, bool common,
                            ls_ref_list *lists, uint64_t *refs) {
   const ls_graph *from = self->f->node->regions[0];
@@ -68,7 +70,7 @@ static ls_status list_some(ls_lower_replicas *self, bool common,
   return ls_ok();
 }
 
-// Notes that a variable is written with a value that differs by replica.
+// Records that a variable is written with a value that differs by replica.
 static ls_status note_differing(ls_lower_replicas *self,
                                 ls_variable *variable) {
   if (variable->container != NULL) variable = variable->container;
@@ -120,8 +122,9 @@ static ls_status list_written(ls_lower_replicas *self, bool common,
   return ls_ok();
 }
 
-// Sets the bodies' results in final order: those that differ, then the common
-// ones; each with the source's results before written variables.
+// Sets the results of the bodies in their final order: those that differ, then
+// the common ones. In both groups the source's results come first, then written
+// variables.
 static ls_status set_listed_results(ls_lower_replicas *self, ls_ref_list *lists,
                                     uint64_t *refs) {
   LS_RETURN_IF_ERROR(list_some(self, false, lists, refs));
@@ -150,7 +153,7 @@ ls_status ls_lower_replicas_set_results(ls_lower_replicas *self) {
   return status;
 }
 
-// Replaces a value by replica 0's, for all.
+// Replaces a value by replica 0's value, for all replicas.
 static ls_status take_first(ls_lower_replicas *self, uint64_t *ref) {
   ls_lower_scope *scope = &self->bodies[0];
   const ls_shape shape = ls_lowered_type(scope, *ref).shape;

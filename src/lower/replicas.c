@@ -36,7 +36,7 @@ static ls_status append_cut(ls_lower_replicas *self) {
                         .from = f->scope->from});
 }
 
-// Lists the split arguments, then the variables with a value per replica.
+// Lists the split arguments, then the variables with a value for each replica.
 static ls_status replicas_list_inputs(ls_lower_replicas *self) {
   ls_lower_flow *f = self->f;
   for (size_t i = 0; i < self->num_split * self->replicas; ++i)
@@ -59,7 +59,8 @@ static ls_status lower_bodies(ls_lower_replicas *self) {
   for (size_t k = 0; k < self->num_classes; ++k)
     LS_RETURN_IF_ERROR(ls_lower_replicas_open_body(self, k));
   LS_RETURN_IF_ERROR(ls_lower_flow_lower(self->bodies, self->num_classes));
-  // Reading the written variables may add nodes to the bodies.
+  // Reads the written variables first, because that may add nodes to the
+  // bodies.
   for (size_t i = 0; i < self->f->num_written; ++i)
     for (size_t k = 0; k < self->num_classes; ++k) {
       uint64_t unused = 0;
@@ -72,14 +73,14 @@ static ls_status lower_bodies(ls_lower_replicas *self) {
   return ls_lower_replicas_set_results(self);
 }
 
-// Returns the first output of result `at`.
+// Returns the number of the first output for result `at`.
 static size_t output_of(const ls_lower_replicas *self, size_t at) {
   const size_t gathered = self->num_gathered;
   return at < gathered ? at * self->replicas
                        : gathered * self->replicas + (at - gathered);
 }
 
-// Takes the op's results as the variables' new values.
+// Sets the variables' new values to the results of the op.
 static ls_status take_written(const ls_lower_replicas *self) {
   ls_lower_flow *f = self->f;
   for (size_t i = 0; i < f->num_written; ++i) {
@@ -181,8 +182,9 @@ static void replicas_end(ls_lower_replicas *self) {
 }
 LS_OWNED_STRUCT(ls_lower_replicas, replicas_end)
 
-// Lowers the op. `out_again`: lower it again, with one more such variable, or
-// with loops and branches taken apart.
+// Lowers the op. `*out_again` is true if it must be lowered again, with one
+// more variable with a value for each replica, or with loops and branches taken
+// apart.
 static ls_status lower_with(ls_lower_scope *scope, ls_node *node,
                             ls_lower_own *own, bool *out_again) {
   *out_again = false;

@@ -109,8 +109,8 @@ ls_status ls_lower_infer(ls_lower_scope *scope, const ls_node *node,
   return ls_ok();
 }
 
-// Lowers a node. Nodes that are not kept run their shape rule once more, with
-// known shapes; others are checked when appended.
+// Lowers a node. If the node is not kept, its shape rule runs once more, with
+// known shapes; a node that is kept is checked when it is appended.
 static ls_status lower_checked(ls_lower_scope *scope, ls_node *node) {
   ls_type unused;
   if ((ls_node_info(node)->traits & LS_OP_BUILD_ONLY) && node->num_regions == 0)
@@ -126,7 +126,7 @@ static ls_status lower_one(ls_lower_scope *scope, ls_node *node) {
   char text[LS_MAX_FULL_NAME];
   status = ls_status_annotate(
       status, "in %s", ls_node_describe(scope->from, node, text, sizeof(text)));
-  // The ops of a step have added this already.
+  // Skips the ops of a step, which have added the cluster's name already.
   const char *outside = node->type == LS_OP_MERGE_CALL
                             ? NULL
                             : ls_node_mark(node, LS_MARK_OUTSIDE);
@@ -165,15 +165,14 @@ ls_status ls_lower_nodes(ls_lower_scope *scopes, size_t num_scopes,
 
 // ---- Appending -------------------------------------------------------------
 // Makes the key by which pure nodes are merged: type, operands, attributes.
-// Returns false if the node is not pure; the key's status tells if memory was
-// short.
+// Returns false if the node is not pure. Without memory the key has failed.
 static bool make_key(ls_lower_scope *scope, const ls_op_spec *spec,
                      const uint64_t *inputs) {
   const unsigned traits = ls_op_table[spec->type].traits;
   unsigned single = LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_LINEAR;
-  // Equal operands in one class may differ in another.
+  // Operands that are equal in one class may differ in another.
   if (scope->in_classes) single |= LS_OP_MERGE;
-  // Two barriers stay two, to keep their operands apart.
+  // Two barriers are not merged, because they keep their operands apart.
   if ((traits & single) || spec->num_regions != 0 ||
       spec->type == LS_OP_PARAMETER || spec->type == LS_OP_BARRIER)
     return false;
@@ -208,7 +207,7 @@ static ls_status infer_lowered(ls_lower_scope *scope, const ls_op_spec *spec,
   return ls_ok();
 }
 
-// Drops marks, because kernels shared by several ops compare only the ops' own
+// Drops marks: kernels that several ops share compare only the ops' own
 // attributes.
 static ls_status drop_marks(ls_lower_scope *scope, ls_op_spec *spec) {
   size_t own = 0;
@@ -235,8 +234,8 @@ ls_status ls_lower_append(ls_lower_scope *scope, const ls_op_spec *wanted,
   LS_RETURN_IF_ERROR(ls_mask_operands(scope, spec, &inputs, origin, &mask));
   const bool pure = make_key(scope, spec, inputs);
   if (pure) {
-    // Merging must not depend on memory: the program's fingerprint would
-    // differ.
+    // Fails without memory, because merging less would change the program's
+    // fingerprint.
     LS_RETURN_IF_ERROR(ls_text_status(&scope->key));
     const uint64_t id = (uint64_t)(uintptr_t)ls_map_find(
         &scope->known, scope->key.data, scope->key.size);

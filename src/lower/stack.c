@@ -2,9 +2,9 @@
 //
 // Lowers stacks and finds the types of their elements.
 //
-// A stack is made before anything is pushed, and other regions push and pop. So
-// facts about a stack are kept outside of the graph, for all values that come
-// from one stack_new, and are written into that op when they are known.
+// A stack is made before anything is pushed, and other regions push and pop.
+// Facts about a stack are therefore kept outside of the graph, for all values
+// of one stack_new op, and are written into that op once they are known.
 #include "base/memory/own.h"
 #include "graph/walk.h"
 #include "lockstep/shape_rules.h"
@@ -18,16 +18,16 @@ typedef struct stack_maker {
 } stack_maker;
 
 struct ls_lower_stack {
-  ls_lower_stack *same;  // The stack that this one was unified with, or NULL.
+  ls_lower_stack *same;  // The stack whose facts count for this one, or NULL.
   bool is_known;
   ls_type element;
-  ls_lower_stack *inner;  // If the elements are stacks: facts about those.
+  ls_lower_stack *inner;  // Facts of the elements, if these are stacks.
   stack_maker *makers;
 };
 
 // ---- Facts -----------------------------------------------------------------
-// Key by the graph's id, not its address: lowering again may put new graphs at
-// old addresses.
+// The key has the graph's id, not its address, because lowering again may put
+// new graphs at old addresses.
 typedef struct stack_key {
   uint64_t graph, ref;
 } stack_key;
@@ -95,7 +95,7 @@ static bool stack_holds(const ls_lower_stack *stack,
   return at != NULL;
 }
 
-// Unifies the facts of `a` and `b`, except those about their elements.
+// Unifies the facts of `a` and `b`, except the facts about their elements.
 static ls_status stack_join(ls_lowering *all, ls_lower_stack *a,
                             ls_lower_stack *b) {
   if (stack_holds(a, b) || stack_holds(b, a))
@@ -189,7 +189,8 @@ ls_status lower_stack_push(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
-// Finds the element type for a pop: that of pushed values, or the op's.
+// Finds the element type for a pop: the type of pushed values, or the type in
+// the op.
 static ls_status find_element(ls_lower_scope *scope, const ls_node *node,
                               ls_lower_stack *stack) {
   const ls_type op_type = {ls_node_attr(node, LS_ATTR_ID_DTYPE)->as.dtype,
@@ -254,8 +255,8 @@ static bool is_stack(const ls_graph *graph, uint64_t ref) {
   return ls_graph_type(graph, ref).dtype == LS_DTYPE_VARIANT;
 }
 
-// Checks a node's stack operands; `used` has the values used so far. Two
-// branches may use the same value, because only one runs.
+// Checks the stacks among a node's operands; `used` has the values used so far.
+// Two branches may use the same value, because only one of them runs.
 static ls_status check_uses(const ls_graph *graph, ls_node *node,
                             ls_map *used) {
   const size_t carried = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED);

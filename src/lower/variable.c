@@ -44,7 +44,7 @@ static ls_use *find_use(const ls_lower_scope *scope,
   return NULL;
 }
 
-// Adds a use of a variable: a parameter of the program.
+// Adds a use of a variable to the program: a parameter.
 static ls_status variable_add_use(ls_lower_scope *scope, ls_variable *variable,
                                   uint64_t *out_ref) {
   ls_program *program = scope->all->program;
@@ -55,7 +55,7 @@ static ls_status variable_add_use(ls_lower_scope *scope, ls_variable *variable,
   ls_tensor parameter;
   LS_RETURN_IF_ERROR(
       ls_graph_add_parameter(scope->to, variable->type, NULL, &parameter));
-  // A component is used on its own only if it has its own buffer.
+  // A component has a use of its own only if it has its own buffer.
   program->uses[program->num_uses++] =
       (ls_use){.variable = ls_object_retain(&variable->object),
                .type = variable->type,
@@ -80,8 +80,8 @@ static ls_status read_components(ls_lower_scope *scope,
   return ls_ok();
 }
 
-// Reads a container whose components have their own values; a replica takes its
-// own.
+// Reads a container whose components have their own values; in a replica, reads
+// the replica's own.
 static ls_status read_container(ls_lower_scope *scope, ls_variable *container,
                                 uint64_t *out_ref) {
   const size_t count = container->num_components;
@@ -126,8 +126,8 @@ ls_status ls_lower_differs(ls_lower_scope *scope, const ls_variable *variable,
   return read_components(scope, variable, &refs, out_differs);
 }
 
-// Notes a value read by a merge, which must be the same for all replicas. That
-// is checked when the body is complete.
+// Records a value that a merge has read. It must be the same for all replicas,
+// which is checked when the body is complete.
 static ls_status note_met(const ls_lower_scope *scope, ls_variable *variable,
                           uint64_t ref) {
   ls_lowering *all = scope->all;
@@ -143,8 +143,8 @@ static bool is_own_component(const ls_lower_scope *scope,
          ls_lower_is_own(scope, variable->container);
 }
 
-// Reads a variable without regard to its container: its value here, in an outer
-// scope, or at the start.
+// Reads the value of a variable itself, not its container's: from this scope,
+// an outer scope, or the start of the program.
 static ls_status read_itself(ls_lower_scope *scope, ls_variable *variable,
                              uint64_t *out_ref) {
   *out_ref = known_value(scope, variable);
@@ -207,7 +207,7 @@ static ls_status variable_write_component(ls_lower_scope *scope,
   uint64_t before = 0;
   if (ls_lower_is_apart(scope, component->container))
     return variable_set(scope, component, ref);
-  // Reads the shared value first, because the other components keep it.
+  // Reads the shared value first, which the other components keep.
   LS_RETURN_IF_ERROR(read_itself(
       scope,
       is_shared(scope, component->container) ? component->container : component,
@@ -233,7 +233,7 @@ ls_status ls_lower_write(ls_lower_scope *scope, ls_variable *variable,
           variable_write_component(scope, variable->components[i], ref));
     return ls_ok();
   }
-  uint64_t before = 0;  // Adds the use, so that the program has the variable.
+  uint64_t before = 0;  // Adds the use of the variable.
   LS_RETURN_IF_ERROR(ls_lower_read(scope, variable, &before));
   LS_RETURN_IF_ERROR(variable_set(scope, variable, ref));
   if (scope->outer == NULL) find_use(scope, variable)->written = true;
@@ -301,9 +301,10 @@ ls_status ls_lower_containers(ls_lower_scope *scope) {
 }
 
 // ---- States ----------------------------------------------------------------
-// Tests if a variable has a value are decided when a program is lowered: by its
-// earlier writes, or by the store. The program expects what the store says;
-// another one is lowered for a store that says otherwise.
+// Lowers tests if a variable has a value. The result is known when a program is
+// lowered: from the program's earlier writes, or from the store. The program
+// expects that state of the store; for another state, another program is
+// lowered.
 static bool is_written(const ls_program *program, const ls_variable *variable) {
   for (size_t i = 0; variable != NULL && i < program->num_uses; ++i)
     if (program->uses[i].variable == &variable->object &&

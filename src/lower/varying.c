@@ -27,8 +27,8 @@ static bool node_varies(const ls_graph *body, const ls_node *node) {
   return depends_on_varying(body, node) || ls_node_any(node, ls_node_is_own);
 }
 
-// Marks stacks that differ between replicas, back to the op that makes them.
-// Returns true if one was marked as common before.
+// Marks stacks whose values differ between replicas, back to the op that makes
+// each. Returns true if a stack was not marked before.
 static bool mark_stacks(ls_graph *body) {
   bool found = false;
   for (size_t i = body->num_nodes; i > 0; --i) {
@@ -75,7 +75,8 @@ const ls_node *ls_find_equal_merges(const ls_graph *body) {
 
 // ---- Classes ---------------------------------------------------------------
 
-// Marks the nodes that have no twin in `body`. Returns true if any is new.
+// Marks the nodes without a twin in `body`. Returns true if a node was not
+// marked before.
 static bool mark_lonely(ls_graph *first, const ls_graph *body,
                         const uint32_t *twins, bool *has_twin) {
   bool found = false;
@@ -98,7 +99,8 @@ ls_status ls_mark_classes(ls_graph *const *bodies, size_t count,
   ls_graph *first = bodies[0];
   LS_OWN_ARRAY_OR_RETURN(first->allocator, bool, has_twin,
                          first->num_nodes + 1);
-  // A value that varies in one class varies in all, and so do its users.
+  // A value that varies in one class varies in all classes, and so do its
+  // users.
   for (bool found = true; found;) {
     found = false;
     for (size_t k = 1; k < count; ++k) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step on a batch in parts: the first part's gradients start the sums, and a
-// loop adds those of the other parts.
+// A step on a batch in parts: the gradients of the first part start the sums,
+// and a loop adds those of the other parts.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
@@ -14,10 +14,10 @@ typedef struct accumulation {
   ls_loss_callback loss;
   ls_nest args;
   void *user;
-  // Variables that got a gradient from the first part.
+  // Variables for which the first part has a gradient.
   ls_variable **variables;
   size_t count;
-  ls_nest *sums;  // [1 + count]: sums of the losses, and of the gradients.
+  ls_nest *sums;  // [1 + count]: sums of the losses, then of the gradients.
 } accumulation;
 
 // ---- A part ----------------------------------------------------------------
@@ -55,7 +55,7 @@ static ls_status loss_of_part(const accumulation *all, ls_tensor index,
   return ls_optimizer_check_loss(*out_loss);
 }
 
-// Computes part 0 in the graph itself, which also finds the trained variables.
+// Computes part 0 outside of the loop, which also finds the trained variables.
 static ls_status accumulate_first_part(accumulation *all) {
   ls_allocator *allocator = all->optimizer->allocator;
   ls_tensor loss = ls_failed_tensor();
@@ -79,8 +79,8 @@ static ls_status accumulate_first_part(accumulation *all) {
 }
 
 // ---- The other parts -------------------------------------------------------
-// Returns true if a part is left. Loop values: the number of the next part,
-// then the sums.
+// Returns true if a part is left. The loop values are the number of the next
+// part, then the sums.
 static ls_nest is_left(ls_nest values, void *user) {
   const accumulation *all = user;
   return ls_leaf(ls_less(ls_nest_tensor(values, 0),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One step of an optimizer: computes and clips the gradients of the whole
-// batch, and moves each variable along its own.
+// batch, and moves each variable by its gradient.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -33,7 +33,7 @@ ls_tensor ls_update_rate(const ls_update *update, ls_tensor x) {
 
 bool ls_update_decays(const ls_update *update) {
   const ls_optimizer *optimizer = update->optimizer;
-  // `decays` is called with the variable that users see, not with a component.
+  // Calls `decays` with the variable that users see, not with a component.
   const ls_variable *whole = update->variable->container != NULL
                                  ? update->variable->container
                                  : update->variable;
@@ -132,16 +132,16 @@ ls_status ls_optimizer_check_gradient(const ls_variable *variable,
 }
 
 // ---- Apply -----------------------------------------------------------------
-// A step: the variables that have a gradient.
+// A step of an optimizer, on the variables that have a gradient.
 typedef struct step {
-  // The enclosing cross-shard optimizer, else the optimizer.
+  // The enclosing cross-shard optimizer, if there is one; else the optimizer.
   const ls_optimizer *over;
   ls_optimizer *optimizer;
   ls_step_scalars scalars;
   ls_shares shares;
   bool reduced;  // True if gradients are reduced over all replicas already.
-  ls_held_call call;  // With several calls per step: this call,
-  ls_tensor share;    // and, when stepping, the factor of the sums.
+  ls_held_call call;  // With several calls per step: this call's weights,
+  ls_tensor share;    // and when stepping, the factor of the sums.
   ls_variable **variables;
   ls_tensor *gradients, *squares;
   size_t count;
@@ -212,8 +212,9 @@ static ls_status gradient_of_all(step *s, size_t i) {
   return ls_ok();
 }
 
-// Adds all updates. A global norm needs every gradient before the first update;
-// without one, each variable moves when its gradient is ready.
+// Adds the updates of all variables. A global norm needs every gradient before
+// the first update; otherwise each variable is updated as soon as its gradient
+// is ready.
 static ls_status move_all(step *s) {
   const ls_clip *clip = &s->optimizer->clip;
   const bool wait = clip->global_norm > 0;
@@ -292,7 +293,7 @@ static ls_status apply(ls_optimizer *over, ls_variable *const *variables,
             .squares = squares,
             .ops = ops};
   LS_NAME_SCOPE(optimizer->name);
-  LS_SCOPE_BLOCK_(shards);  // Opened last, so it is left first.
+  LS_SCOPE_BLOCK_(shards);  // Opened last, so that it is closed first.
   LS_RETURN_IF_ERROR(take_pairs(&s, variables, gradients, count));
   LS_RETURN_IF_ERROR(ls_cross_shard_begin(over, &shards));
   return ls_optimizer_meets(s.variables, s.count)

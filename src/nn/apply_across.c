@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One step of an optimizer across replicas: the strategy's cross-device ops sum
 // the gradients on the variables' devices, and each component of a variable is
-// updated there. Replicas that run op by op merge for it.
+// updated there. Replicas that run op by op make a merge call for this.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -20,15 +20,15 @@ typedef struct across {
   ls_optimizer *optimizer;
   ls_strategy *strategy;
   ls_variable *global_step;
-  ls_nest total;  // Numbers of examples, one total per replica; none: equal.
+  ls_nest total;  // Total of examples on each replica; none: equal.
   ls_step_scalars scalars;
-  ls_nest examples;   // Number over all replicas in this call; none: not known.
-  ls_held_call call;  // With several calls per step: this call,
-  ls_tensor share;    // and, when stepping, the factor of the sums.
+  ls_nest examples;   // Examples of all replicas in this call; none: unknown.
+  ls_held_call call;  // With several calls per step: this call's weights,
+  ls_tensor share;    // and when stepping, the factor of the sums.
   ls_variable **variables;  // Variables with a gradient.
-  ls_nest *gradients;       // One value per replica, owned.
+  ls_nest *gradients;       // Their gradients, one value per replica, owned.
   size_t count, replicas;
-  ls_tensor *sums;  // [device][variable]: gradient for each component.
+  ls_tensor *sums;  // [device][variable]: the gradient on the device.
   ls_tensor *squares;
   ls_op *ops;  // One per update, then two at the end.
   size_t num_ops;
@@ -36,8 +36,8 @@ typedef struct across {
 } across;
 
 // ---- Pairs -----------------------------------------------------------------
-// Wraps a gradient as each replica's; one object that all passed counts once
-// per replica.
+// Wraps a gradient as each replica's. If all replicas passed one object, it
+// counts once per replica.
 static ls_nest of_each(const across *a, ls_nest gradient) {
   if (gradient.kind == LS_KIND_DISTRIBUTED) return ls_nest_retain(gradient);
   ls_allocator *allocator = a->optimizer->allocator;
@@ -92,7 +92,7 @@ static ls_status on_device(ls_nest leaf, const char *device,
   return ls_distributed_as_tensor(component, out_tensor);
 }
 
-// Takes the reduced gradients on one device.
+// Takes the reduced gradients on one device from a nest.
 static ls_status finish_device(across *a, ls_nest reduced, size_t device) {
   const char *name = ls_strategy_device(a->strategy, (int32_t)device);
   const bool divides = a->total.kind != LS_KIND_NONE;
@@ -144,7 +144,7 @@ static ls_status reduce_all(across *a) {
 }
 
 // ---- Updates ---------------------------------------------------------------
-// Finds a component's slots, for the variable being updated.
+// Finds the slots of a component of the variable that is being updated.
 static ls_status find_slots(const across *a, const ls_variable *component,
                             ls_variable **slots) {
   ls_variable **all = NULL;
@@ -224,7 +224,8 @@ static ls_nest count_step(ls_nest args, void *user) {
   return count_one(a->optimizer->step);
 }
 
-// Takes over the result of an update, which eager mode has run already.
+// Takes over the result of an update. In eager mode, the update has run
+// already.
 static void keep_op(across *a, ls_nest made) {
   const ls_nest one =
       ls_distributed_count(made) > 0 ? ls_distributed_component(made, 0) : made;
@@ -247,7 +248,7 @@ static ls_status update_all(across *a, ls_callback update) {
   return ls_ok();
 }
 
-// Counts the step once, as an update without a variable.
+// Counts the step once, in an update without a variable.
 static ls_status count_all(across *a) {
   ls_nest made = ls_none();
   if (a->optimizer->step != NULL) {
@@ -274,7 +275,7 @@ static ls_status move_all(across *a, ls_op *out_op) {
   LS_RETURN_IF_ERROR(update_all(a, update_component));
   if (ls_graph_is_eager(ls_graph_current())) {
     LS_RETURN_IF_ERROR(count_all(a));
-    // All ops have run.
+    // All ops have run in eager mode, so that any op will do.
     *out_op = ls_tensor_op(ls_scalar_i64(LS_DTYPE_I64, 0));
     return ls_ok();
   }
@@ -394,7 +395,7 @@ bool ls_optimizer_meets(ls_variable *const *variables, size_t count) {
   return true;
 }
 
-// Finds the variable that all replicas passed.
+// Finds the variable that all replicas have passed.
 static ls_status one_variable(ls_nest leaf, size_t index,
                               ls_variable **out_variable) {
   *out_variable = ls_nest_as_variable(leaf);
@@ -405,8 +406,9 @@ static ls_status one_variable(ls_nest leaf, size_t index,
                              index, ls_nest_print(leaf, text, sizeof(text)));
 }
 
-// Applies gradients for all replicas. args: variables, gradients, and numbers
-// of examples, if gradients are divided by them and if they weight the call.
+// Applies gradients for all replicas. `args` has variables, gradients, and two
+// numbers of examples: one by which gradients are divided, one that weights the
+// call.
 static ls_nest apply_merged(ls_strategy *strategy, ls_nest args, void *user) {
   ls_optimizer *over = user;
   across a = {.over_replicas = over->over_replicas,

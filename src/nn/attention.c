@@ -6,7 +6,7 @@
 
 struct ls_attention_layer {
   ls_layer base;
-  ls_variable *qkv, *qkv_bias;  // Biases may be NULL.
+  ls_variable *qkv, *qkv_bias;  // qkv_bias may be NULL.
   ls_variable *out, *out_bias;
   int64_t width;
   ls_attention_options how;
@@ -86,8 +86,8 @@ ls_tensor ls_attention_layer_apply(const ls_attention_layer *layer,
   return y;
 }
 
-// Multiplies x by `count` of the three parts of the qkv weights, from part
-// `first` on.
+// Multiplies x by `count` of the three parts (q, k, v) of the weights, from
+// part `first` on.
 static ls_tensor attention_project(const ls_attention_layer *layer, ls_tensor x,
                                    int64_t first, int64_t count) {
   const int64_t start = first * layer->width;

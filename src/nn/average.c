@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moving averages of weights.
+// Moving averages of variables.
 #include <math.h>
 #include <stdio.h>
 
@@ -18,7 +18,7 @@ struct ls_average {
   double decay;
   size_t count;
   ls_variable **variables, **averages;
-  ls_variable *step;  // Number of updates so far, i64.
+  ls_variable *step;  // Number of updates made so far, i64.
 };
 
 // ---- Lifetime --------------------------------------------------------------
@@ -67,8 +67,8 @@ static ls_status average_fill(ls_average *average,
     average->variables[i] = ls_variable_retain(options->variables[i]);
   for (size_t i = 0; i < options->count; ++i)
     LS_RETURN_IF_ERROR(create_average(average, i));
-  // Uses the variables' strategy; a replica that runs op by op counts its own
-  // updates.
+  // Uses the strategy of the variables. A replica that runs op by op counts its
+  // own updates.
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", average->name);
   {
@@ -111,7 +111,8 @@ size_t ls_average_variables(const ls_average *average, ls_variable **variables,
 }
 
 // ---- Updating --------------------------------------------------------------
-// Returns (1 - decay) / (1 - decay^t), an f64 scalar: 1 at the first update.
+// Returns (1 - decay) / (1 - decay^t), an f64 scalar, which is 1 at the first
+// update.
 static ls_tensor average_share(const ls_average *average, ls_tensor t) {
   const ls_tensor decay = ls_scalar(LS_DTYPE_F64, average->decay);
   const ls_tensor one = ls_scalar(LS_DTYPE_F64, 1);
@@ -141,7 +142,7 @@ static void swap_all(ls_average *average, ls_op *ops) {
   }
 }
 
-// Adds up to two ops for each variable and groups them.
+// Adds up to two ops for each variable, and groups all of them.
 static ls_op add_ops(ls_average *average,
                      void (*add)(ls_average *average, ls_op *ops),
                      size_t count) {

@@ -95,8 +95,8 @@ ls_status ls_cross_shard_begin(const ls_optimizer *optimizer, ls_scope *scope) {
   return ls_scope_status();
 }
 
-// Returns the groups; NULL for a single group, because then all replicas are
-// known to get the same sum.
+// Returns the groups; NULL for a single group, because then it is known that
+// all replicas get the same sum.
 static const ls_replica_groups *groups_of(const ls_optimizer *optimizer) {
   const ls_replica_groups *groups = &optimizer->groups;
   return groups->members == NULL ||
@@ -133,9 +133,9 @@ ls_tensor ls_cross_shard_examples(void) {
   return ls_shares_examples(&all, sum_of_all);
 }
 
-// Sums a gradient, and scales the mean. If numbers of examples do not matter,
-// the bits are those of all_reduce's mean: one sum in f32 or wider, one
-// product, one rounding.
+// Sums a gradient over the group, and scales the mean. If the numbers of
+// examples are equal, the bits are those of all_reduce's mean: one sum in f32
+// or wider, one product, one rounding.
 static ls_status cross_shard_reduce(const ls_optimizer *optimizer,
                                     const ls_shares *shares,
                                     ls_tensor *gradient) {

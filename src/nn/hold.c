@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps made of several calls: each call adds its gradients to slots, and the
 // last one moves the variables by their mean, in which calls are weighted by
-// their examples. The slots hold gradients of all replicas together, so there
-// is one sum for any number of replicas. A gradient of some rows is added to
-// those rows; the sum covers all rows.
+// their examples. The slots hold the gradients of all replicas together, so
+// that there is one sum for any number of replicas. A gradient of some rows is
+// added to these rows of the sum, which has all rows.
 #include "base/memory/own.h"
 #include "graph/make/make.h"
 #include "nn/optimizer.h"
@@ -18,8 +18,8 @@ static ls_variable *held_sum(const ls_optimizer *optimizer,
   return slots[optimizer->rule.num_slots];
 }
 
-// Weights a gradient by the call's examples; without examples the result is -0
-// for any gradient.
+// Multiplies a gradient by the call's weight. For a call without examples the
+// result is -0.
 static ls_tensor weighted_gradient(const ls_held_call *call, ls_tensor gradient,
                                    ls_dtype dtype) {
   const ls_tensor x =
@@ -87,11 +87,11 @@ typedef struct turn {
   ls_held_step step;
   void *user;
   const ls_held_call *call;
-  ls_tensor calls;  // Including this one.
+  ls_tensor calls;  // Number of calls, with this one.
 } turn;
 
-// Takes the step. Both branches return the numbers of calls, of their examples,
-// and of the first one's since the last step.
+// Takes the step. Both branches return the number of calls since the last step,
+// the number of their examples, and the number of the first call's examples.
 static ls_nest take_step(ls_nest nothing, void *user) {
   (void)nothing;
   const turn *t = user;

@@ -70,8 +70,8 @@ static fans fans_of(ls_shape shape) {
   return (fans){all / out, all / in};
 }
 
-// Returns the divisor of the variance `a`: the fan in, or with `b` the mean of
-// fan in and fan out.
+// Returns the divisor of the variance: the fan in or, with `b`, the mean of fan
+// in and fan out.
 static double divisor(const ls_initializer *self, ls_shape shape) {
   const fans f = fans_of(shape);
   return self->b != 0 ? (f.in + f.out) / 2 : f.in;
@@ -117,8 +117,8 @@ ls_initializer ls_init_lecun_normal(void) {
 
 // ---- Orthogonal ------------------------------------------------------------
 // Computes the orthogonal factor by Newton's iteration x' = (3 x - x x^T x) /
-// 2, which drives every singular value in (0, sqrt(3)) to 1. Loop values: x,
-// and its product x^T x or, if x is wide, x x^T.
+// 2, which makes every singular value in (0, sqrt(3)) approach 1. The loop
+// values are x and the product x^T x or, if x is wide, x x^T.
 static ls_nest with_product(ls_tensor x) {
   const ls_shape shape = ls_tensor_shape(x);
   const bool wide = shape.dim[0] < shape.dim[1];
@@ -139,8 +139,8 @@ static ls_nest improve_step(ls_nest values, void *user) {
   return with_product(improved(values));
 }
 
-// Returns true if the product is not the identity yet. The step after the loop
-// squares the remaining error.
+// Returns true while the product is far from the identity. The step after the
+// loop squares the remaining error.
 static ls_nest is_far(ls_nest values, void *user) {
   (void)user;
   const ls_tensor product = ls_nest_tensor(values, 1);
@@ -161,8 +161,8 @@ static ls_tensor draw_orthogonal(const ls_initializer *self, ls_dtype dtype,
   const int64_t columns = shape.rank > 0 ? shape.dim[shape.rank - 1] : 1;
   const int64_t rows = all / columns;
   const ls_dtype inner = dtype == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
-  // The largest singular value is about the sum of the square roots of the
-  // sizes.
+  // Scales by the largest singular value, which is about the sum of the square
+  // roots of the sizes.
   const double deviation = 1 / (sqrt((double)rows) + sqrt((double)columns));
   const ls_tensor start =
       ls_random_normal(inner, LS_SHAPE(rows, columns), 0, deviation, random);
@@ -185,16 +185,17 @@ static void print_scope(char *buffer, size_t size) {
   ls_name_scope_print(ls_context_current()->scoped.names, buffer, size);
 }
 
-// State of ls_variable_create's callback; valid during that call.
+// State of the initializer that draws a weight; valid while the variable is
+// created.
 typedef struct weight_draw {
   const ls_weight_options *options;
-  // Full name in eager mode, where names are not made unique.
+  // The variable's full name in eager mode, where names are not made unique.
   const char *eager_name;
 } weight_draw;
 
-// Draws the value by the variable's full name. In a build graph the name may
-// have a number appended; then the current scope, where the variable's ops are,
-// has that name.
+// Draws the value by the variable's full name. In a build graph a number may be
+// appended to the name; there the current scope, in which the variable's ops
+// are, is the full name.
 static ls_nest draw(ls_nest args, void *user) {
   (void)args;
   const weight_draw *drawn = user;
@@ -208,7 +209,7 @@ static ls_nest draw(ls_nest args, void *user) {
     if (size > 0 && scope[size - 1] == '/') --size;
   }
   const ls_weight_options *options = drawn->options;
-  // The text form needs a positive stream.
+  // Streams are positive in the text form.
   const uint64_t stream = ls_hash(name, size, 0) & INT64_MAX;
   const ls_random_options random = {.seed = options->seed,
                                     .stream = LS_SOME((int64_t)stream),
@@ -219,7 +220,8 @@ static ls_nest draw(ls_nest args, void *user) {
       initializer->draw(initializer, options->dtype, options->shape, &random));
 }
 
-// Returns true for zeros, the default of a variable; -0 is not.
+// Returns true if the initializer makes zeros, as a variable has by default; -0
+// is not such a zero.
 static bool is_zeros(const ls_initializer *initializer) {
   const ls_initializer zeros = ls_init_zeros();
   return initializer->draw == zeros.draw &&

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The base of all layers, dropout, and updates that layers make.
+// The base of all layers; dropout; and updates that layers make beside their
+// results.
 #include "nn/layer.h"
 
 #include "base/memory/allocator.h"
@@ -109,9 +110,9 @@ ls_initializer ls_init_or(ls_initializer given, ls_initializer fallback) {
 }
 
 // ---- Dropout ----------------------------------------------------------------
-// Draws numbers in [0, 1), one per element of x. They depend on what random
-// numbers depend on (see ls_random_options): replicas draw different ones,
-// unless the caller passes the ids of the examples.
+// Draws numbers in [0, 1), one per element of x, as the options say (see
+// ls_random_options): replicas draw different numbers, unless the caller passes
+// the ids of the examples.
 static ls_tensor draw_like(ls_tensor x, const ls_random_options *random) {
   const ls_attr range[] = {LS_OWN_F(PAD_LOW, 0), LS_OWN_F(PAD_HIGH, 1)};
   return ls_make_random_like(LS_OP_RANDOM_UNIFORM, LS_DTYPE_F32, x, range, 2,
@@ -149,7 +150,8 @@ void ls_update_ops_add(ls_tensor written) {
 // ---- Needed ops ------------------------------------------------------------
 typedef struct needs {
   const ls_graph *graph;
-  // Visitor of each node: `STEP`, or an update's number from 1 on.
+  // The last visitor of each node: `STEP`, or the number of an update from 1
+  // on.
   uint32_t *seen;
   size_t *stack;
   size_t depth;
@@ -182,7 +184,7 @@ static bool walk(needs *n, uint64_t id, uint32_t visitor) {
 }
 
 // ---- Join with a step ------------------------------------------------------
-// Lists the step, and the updates that can run with it, in `ops`.
+// Lists the step, then the updates that can run with the step, in `ops`.
 static size_t update_ops_choose(needs *n, ls_op step, const ls_nest *updates,
                                 size_t count, ls_op *ops) {
   size_t chosen = 0;

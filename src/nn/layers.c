@@ -103,8 +103,8 @@ static int64_t transposed_size(const ls_conv_layer *layer, int i, int64_t n) {
          size_or(how->high, i, 0);
 }
 
-// Makes a tensor of the shape of a transposed convolution's result, with the
-// batch of x.
+// Makes a tensor with the shape of a transposed convolution's result, and the
+// batch size of x.
 static ls_tensor like_result(const ls_conv_layer *layer, ls_tensor x) {
   const ls_shape shape = ls_tensor_shape(x);
   const int rank = layer->window.rank + 2;

@@ -3,7 +3,7 @@
 
 #include "graph/make/make.h"
 
-// Records how the loss is reduced: the last loss of a graph decides how losses
+// Records how a loss is reduced: the last loss of a graph decides how losses
 // are reduced over replicas.
 static ls_tensor recorded(ls_tensor loss, const char *reduction) {
   if (ls_tensor_is_failed(loss)) return loss;
@@ -34,7 +34,7 @@ ls_tensor ls_weighted_mean(ls_tensor losses, ls_tensor weights) {
   const ls_tensor total = ls_reduce_sum(weights, LS_ALL_AXES);
   const ls_tensor zero = ls_scalar(dtype, 0), one = ls_scalar(dtype, 1);
   const ls_tensor empty = ls_equal(total, zero);
-  // Divides by 1 if it is empty: otherwise its gradient would be NaN.
+  // Divides by 1 if there are no elements, because the gradient would be NaN.
   return recorded(
       ls_select(empty, zero, ls_div(sum, ls_select(empty, one, total))),
       "weighted_mean");
@@ -101,7 +101,7 @@ ls_tensor ls_huber_loss(ls_tensor x, ls_tensor y, double delta,
   if (!(delta > 0))
     return ls_make_failed(
         "huber", ls_invalid_argument("delta must be above 0, got %g", delta));
-  // With c = min(|d|, delta): c^2 / 2 + delta (|d| - c).
+  // With c = min(|d|, delta) the loss is c^2 / 2 + delta (|d| - c).
   const ls_tensor distance = ls_abs(ls_sub(x, y));
   const ls_tensor near =
       ls_minimum(distance, ls_scalar(ls_tensor_dtype(distance), delta));

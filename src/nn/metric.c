@@ -9,7 +9,7 @@
 #include "nn/own.h"
 
 // ---- One batch -------------------------------------------------------------
-// Returns 1 for each row whose largest logit is the label's, else 0.
+// Returns 1 for each row whose largest logit is at the label, else 0.
 static ls_tensor count_hits(ls_tensor logits, ls_tensor labels) {
   const ls_tensor guess = ls_argmax(logits, -1);
   return ls_convert(ls_equal(guess, ls_convert(labels, LS_DTYPE_I64)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm, and layers that normalize each example separately.
+// Batch norm, and layers that normalize each example by itself.
 #include "base/require.h"
 #include "graph/make/make.h"
 #include "nn/layer.h"
@@ -97,7 +97,7 @@ static void move_average(const ls_batch_norm_layer *layer, ls_variable *average,
       average, ls_mul_scalar(behind, 1 - layer->momentum)));
 }
 
-// Normalizes by the mean and the mean of squares over all replicas.
+// Normalizes by the mean and the mean of squares, both over all replicas.
 static ls_tensor normalize_together(const ls_batch_norm_layer *layer,
                                     ls_tensor x, ls_tensor scale,
                                     ls_tensor offset) {
@@ -107,7 +107,7 @@ static ls_tensor normalize_together(const ls_batch_norm_layer *layer,
   const ls_tensor mean = ls_shares_statistic(&shares, mean_by_channel(wide));
   const ls_tensor squares =
       ls_shares_statistic(&shares, mean_by_channel(ls_square(wide)));
-  // Rounding can make a variance of 0 negative.
+  // Removes negative variances, which rounding can cause.
   const ls_tensor variance = ls_relu(ls_sub(squares, ls_square(mean)));
   move_average(layer, layer->moving_mean, mean);
   move_average(layer, layer->moving_variance, variance);

@@ -50,7 +50,8 @@ void ls_optimizer_release(ls_optimizer *optimizer) {
   ls_object_release(optimizer);
 }
 
-// Returns a cross-shard optimizer's inner one; else the optimizer.
+// Returns the inner optimizer of a cross-shard optimizer; else the optimizer
+// itself.
 static const ls_optimizer *inner_optimizer(const ls_optimizer *optimizer) {
   return optimizer->inner != NULL ? optimizer->inner : optimizer;
 }
@@ -153,8 +154,8 @@ static ls_weight_options slot_options(const ls_optimizer *optimizer,
   return options;
 }
 
-// Returns a variable's slots, if they exist and were not dropped by a
-// rolled-back call.
+// Returns the slots of a variable if they exist: a refused call drops those
+// that it made.
 static ls_variable **known_slots(const ls_optimizer *optimizer,
                                  const ls_variable *variable) {
   ls_variable **slots = ls_map_find_u64(&optimizer->slots, variable->id);
@@ -316,7 +317,8 @@ static ls_tensor square_sum(ls_tensor x) {
   return ls_convert(ls_reduce_sum(ls_square(x), LS_ALL_AXES), LS_DTYPE_F64);
 }
 
-// Computes limit / max(sqrt(squares), limit): exactly 1 within the limit.
+// Computes limit / max(sqrt(squares), limit), which is exactly 1 within the
+// limit.
 static ls_tensor factor_for(double limit, ls_tensor squares) {
   const ls_tensor bound = ls_scalar(LS_DTYPE_F64, limit);
   return ls_div(bound, ls_maximum(ls_sqrt(squares), bound));
@@ -346,8 +348,8 @@ void ls_clip_all(const ls_clip *clip, ls_tensor *gradients, size_t count,
 }
 
 // ---- Schedules -------------------------------------------------------------
-// Schedules: the learning rate's factor, as ops on the number of steps. All
-// numbers are f64, so that step numbers are exact and a schedule does not
+// Schedules: the factor of the learning rate, as ops on the number of steps.
+// All numbers are f64, so that step numbers are exact and a schedule does not
 // depend on the type of the weights.
 
 static ls_tensor schedule_number(double value) {
@@ -377,7 +379,7 @@ bool ls_schedule_changes(const ls_schedule *schedule) {
          schedule->custom != NULL;
 }
 
-// Computes the factor `i` steps (an f64 scalar) after the warm-up.
+// Computes the factor in step `i` after the warm-up, both f64 scalars.
 static ls_tensor schedule_factor(const ls_schedule *schedule, ls_tensor i) {
   const double end = schedule->end;
   const double factor = schedule->factor != 0 ? schedule->factor : 0.1;
@@ -396,7 +398,7 @@ static ls_tensor schedule_factor(const ls_schedule *schedule, ls_tensor i) {
     return ls_maximum(ls_pow(schedule_number(factor), at),
                       schedule_number(end));
   case LS_SCHEDULE_STEP: {
-    // Converting to integers and back rounds towards zero.
+    // Rounds towards zero, by converting to integers and back.
     const ls_tensor whole =
         ls_convert(ls_convert(at, LS_DTYPE_I64), LS_DTYPE_F64);
     return ls_maximum(ls_pow(schedule_number(factor), whole),

@@ -9,7 +9,7 @@
 
 static const double usual_momentum = 0.9;
 
-// Makes options of `type`, a struct that begins with LS_OPTIMIZER_FIELDS; the
+// Makes options of `type`, a struct that begins with LS_OPTIMIZER_FIELDS. The
 // remaining arguments set its other fields.
 #define OPTIONS_OF(type, common, ...)                                          \
   ls_##type##_options options = {__VA_ARGS__};                                 \

@@ -9,9 +9,9 @@
 // Adam and variants: AdamW and LAMB, which differ in how weight decay is
 // applied and how the step is scaled; and Lion, which moves by a sign.
 
-// Indices of the step's scalars: the factor of the first moment, and that of
-// the second before the root. Adam's first factor includes the learning rate,
-// which saves a pass over the weights.
+// Indices of the step's scalars: the factor of the first moment, and the factor
+// of the second moment before the root. Adam's first factor includes the
+// learning rate, which saves a pass over the weights.
 enum { FIRST, SECOND };
 
 static ls_tensor adam_number(double value) {
@@ -39,8 +39,8 @@ static void begin_with_rate(const ls_optimizer *optimizer, ls_tensor t,
   scalars->own[FIRST] = ls_mul(scalars->own[FIRST], scalars->rate);
 }
 
-// Updates the moments, and returns the direction, times the learning rate for
-// Adam.
+// Updates the moments, and returns the direction of the step; for Adam already
+// times the learning rate.
 static ls_tensor step_direction(const ls_update *update) {
   const ls_optimizer *optimizer = update->optimizer;
   const ls_tensor g = update->gradient;

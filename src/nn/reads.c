@@ -8,7 +8,7 @@
 #include "graph/variables/variable.h"
 #include "lockstep/shape_rules.h"
 
-// A node still to be visited.
+// A node that was not visited yet.
 typedef struct place {
   ls_graph *graph;
   ls_node *node;
@@ -46,7 +46,7 @@ static ls_status add_read(walk *w, const ls_node *node) {
   const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
   ls_variable *variable = attr != NULL ? (ls_variable *)attr->as.object : NULL;
   bool is_new = false;
-  // In an eager or built graph a replica reads its component, but the optimizer
+  // In an eager or build graph a replica reads its component, but the optimizer
   // uses the container, as all replicas do together.
   if (variable != NULL && variable->container != NULL &&
       ls_context_current()->hooks != NULL)

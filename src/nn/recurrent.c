@@ -18,8 +18,8 @@ struct ls_recurrent_layer {
 enum { UNROLLED = 32 };
 
 // ---- Creating --------------------------------------------------------------
-// Makes a bias of 0, but 1 in the second quarter, the forget gate: the state is
-// kept until training changes that.
+// Makes a bias of 0, but 1 in the second quarter, which is the forget gate's:
+// at first the state is kept.
 static ls_tensor draw_lstm_bias(const ls_initializer *self, ls_dtype dtype,
                                 ls_shape shape,
                                 const ls_random_options *random) {
@@ -100,7 +100,7 @@ size_t ls_recurrent_layer_variables(const ls_recurrent_layer *layer,
 }
 
 // ---- One step --------------------------------------------------------------
-// Multiplies x by the kernel, for one step or all.
+// Multiplies x, one step or all steps, by the kernel.
 static ls_tensor recurrent_project(const ls_recurrent_layer *layer,
                                    ls_tensor x) {
   return ls_dense(x, ls_variable_read(layer->kernel),
@@ -109,10 +109,10 @@ static ls_tensor recurrent_project(const ls_recurrent_layer *layer,
 
 enum { MAX_GATES = 4 };
 
-// Values of the variables, shared by steps.
+// The values of the variables, which all steps share.
 typedef struct shared {
   const ls_recurrent_layer *layer;
-  ls_tensor kernel, bias;  // For the state.
+  ls_tensor kernel, bias;  // Kernel and bias that apply to the state.
 } shared;
 
 static shared read_shared(const ls_recurrent_layer *layer) {
@@ -121,8 +121,8 @@ static shared read_shared(const ls_recurrent_layer *layer) {
                   .bias = ls_layer_read(layer->recurrent_bias)};
 }
 
-// Splits the gates, which are adjacent in x, each as large as the state. A
-// single split has a single concatenation as gradient.
+// Splits the gates, which are adjacent in x, each as large as the state. One
+// split op has one concatenation as gradient.
 static void cut_gates(ls_tensor x, ls_tensor h, ls_tensor *gates,
                       size_t count) {
   const ls_tensor likes[MAX_GATES] = {h, h, h, h};
@@ -182,8 +182,8 @@ static ls_recurrent_state zero_state(const ls_recurrent_layer *layer,
   return (ls_recurrent_state){.h = zeros, .c = zeros};
 }
 
-// Splits x, [batch, steps, width], into its steps, [batch, width] each, with a
-// single split like the gates.
+// Splits x, [batch, steps, width], into steps of [batch, width], with one split
+// op.
 static void cut_steps(ls_tensor x, size_t steps, ls_tensor *parts) {
   const ls_tensor first = ls_slice_axis(x, 1, 0, 1);
   const int64_t width = ls_tensor_shape(x).dim[2];
@@ -211,8 +211,8 @@ static ls_tensor unrolled_steps(const ls_recurrent_layer *layer, ls_tensor x,
 }
 
 // ---- In a loop -------------------------------------------------------------
-// Loop values: number of the step, h, c (LSTM only), and h of all steps so far,
-// [steps, batch, units].
+// The loop values: number of the step, h, c (LSTM only), and h of all steps so
+// far, [steps, batch, units].
 enum { STEP, H, ALL_H, C };
 
 typedef struct looped {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that update only the rows of a variable that have a gradient, those
-// looked up by a gather. The bits are those of a step over all rows.
+// Steps that update only the rows of a variable that have a gradient: the rows
+// that a gather looked up. The bits are those of a step over all rows.
 #include "base/values/numbers.h"
 #include "lockstep/strategy.h"
 #include "lockstep/variable_parts.h"
 #include "nn/optimizer.h"
 
-// Returns true for a gradient of few rows, at most half of all over all
-// replicas, so that handling them separately is cheaper.
+// Returns true for a gradient of few rows: at most half of all rows, counted
+// over all replicas. Then handling rows separately is cheaper.
 static bool has_few_rows(ls_tensor gradient, int32_t replicas,
                          ls_tensor *out_indices, ls_tensor *out_values) {
   if (!ls_tensor_is_slices(gradient, out_indices, out_values)) return false;
@@ -18,12 +18,12 @@ static bool has_few_rows(ls_tensor gradient, int32_t replicas,
 }
 
 // ---- Distinct rows ---------------------------------------------------------
-// The distinct indices among some.
+// The distinct indices in a list of indices.
 typedef struct row_set {
   ls_tensor order;  // Permutation that sorts the indices.
-  // For each sorted index, its number among the distinct ones.
+  // For each sorted index, its number among the distinct indices.
   ls_tensor places;
-  // As many as there were; unused ones are -1, which writes skip.
+  // As many entries as the list had; unused entries are -1, which writes skip.
   ls_tensor indices;
 } row_set;
 
@@ -41,7 +41,7 @@ static row_set find_different(ls_tensor indices) {
   return set;
 }
 
-// Adds the gradients of equal rows, in the order they came in.
+// Adds the gradients of equal rows, in the order of the list.
 static void merge_equal(ls_update_rows *rows) {
   const ls_dtype dtype = ls_tensor_dtype(rows->gradient);
   const row_set set = find_different(rows->indices);
@@ -55,8 +55,8 @@ static void merge_equal(ls_update_rows *rows) {
 }
 
 // ---- Replicas --------------------------------------------------------------
-// Gathers the replicas' indices by a sum: each puts its own at its position
-// among zeros.
+// Gathers the replicas' indices by a sum: each replica puts its indices at its
+// position among zeros.
 static ls_tensor gather_replicas(ls_tensor indices, int32_t replicas) {
   const int64_t count = ls_tensor_shape(indices).dim[0];
   const ls_tensor starts[] = {ls_replica_id(), ls_scalar_i64(LS_DTYPE_I32, 0)};
@@ -78,8 +78,8 @@ static ls_tensor own_places(const row_set *all, int64_t count) {
   return ls_dynamic_slice(places, &start, LS_SHAPE(count));
 }
 
-// Reduces the rows that any replica has. Each replica contributes them as it
-// would contribute all rows, with zeros for rows it does not have.
+// Reduces the rows that any replica has. Each replica contributes these rows as
+// it would contribute all rows, with zeros for rows that it lacks.
 static ls_tensor put_together(const ls_shares *shares, bool is_sum,
                               ls_tensor indices, ls_tensor values,
                               ls_tensor gradient) {
@@ -134,7 +134,7 @@ void ls_update_move_rows(const ls_update *update, const ls_update_rows *rows,
                          ls_tensor delta) {
   ls_tensor moved = ls_variable_scatter(update->variable, LS_SCATTER_SUB,
                                         rows->indices, delta);
-  // A constraint needs the whole value.
+  // A constraint needs the whole value of the variable.
   if (ls_variable_has_constraint(update->variable))
     moved = ls_variable_assign(update->variable,
                                ls_variable_constrain(update->variable, moved));

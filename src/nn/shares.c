@@ -37,7 +37,7 @@ static ls_tensor if_present(const ls_shares *shares, ls_tensor x) {
                    ls_scalar(ls_tensor_dtype(x), -0.0));
 }
 
-// Returns what a replica contributes to a mean by examples.
+// Returns the contribution of a replica to a mean by examples.
 static ls_tensor weighted_share(const ls_shares *shares, ls_tensor x) {
   const ls_dtype dtype = ls_tensor_dtype(x);
   const ls_dtype wide = ls_is_half(dtype) ? LS_DTYPE_F32 : dtype;
@@ -79,8 +79,9 @@ static ls_nest take_mean(ls_nest inputs, void *user) {
   return mean_of_inputs(inputs, ls_nest_tensor(inputs, 0));
 }
 
-// Computes the gradient of a mean: losses are means over a part's examples and
-// optimizers average them, so each part gets the mean of the gradients.
+// Computes the gradient of a mean over the batch. Losses are means over the
+// examples of a part, and optimizers average them, so that each part gets the
+// mean of the gradients.
 static ls_nest mean_gradient(ls_nest inputs, ls_nest outputs, ls_nest gradients,
                              void *user) {
   (void)outputs;

@@ -10,35 +10,34 @@
 // This replica's share in the batch of all replicas.
 typedef struct ls_shares {
   int32_t replicas;
-  bool differ;      // Parts may have different numbers of examples:
-  ls_tensor count;  // of this part,
-  ls_tensor total;  // and of all parts.
+  bool differ;      // True if parts may have different numbers of examples.
+  ls_tensor count;  // Number of examples of this part.
+  ls_tensor total;  // Number of examples of all parts.
 } ls_shares;
 
-// Finds this replica's share; may add ops. `total` is only set for means.
+// Finds this replica's share, which may add ops. `total` is only set for means.
 ls_shares ls_shares_find(bool mean);
-// Returns the mean over all examples of a value that is a mean over this
-// part's.
+// Returns the mean over all examples of a value that is the mean over the
+// examples of this part.
 ls_tensor ls_shares_mean(const ls_shares *shares, ls_tensor x);
-// Returns such a mean for the forward pass: its gradient is that of the whole
-// batch, which optimizers average.
+// Returns a mean over all examples for the forward pass. Its gradient is that
+// of the whole batch, which optimizers average.
 ls_tensor ls_shares_statistic(const ls_shares *shares, ls_tensor x);
-// Returns the number of examples of all replicas, an f64 scalar; 1 if no number
-// is known. If replicas may differ, `sum` adds the numbers up.
+// Returns the number of examples of all replicas, an f64 scalar; 1 if the
+// number is not known. If replicas may differ, `sum` adds up their numbers.
 ls_tensor ls_shares_examples(const ls_shares *shares,
                              ls_tensor (*sum)(ls_tensor count));
 // Returns the sum over the replicas that have examples.
 ls_tensor ls_shares_sum(const ls_shares *shares, ls_tensor x);
-// The first function returns this replica's contribution to a mean or sum; the
-// second divides a sum of contributions by `total`, for a mean over parts that
-// differ.
+// Returns this replica's contribution to a mean or sum. ls_shares_divided
+// divides a sum of contributions by `total`, for a mean over parts that differ.
 ls_tensor ls_shares_given(const ls_shares *shares, bool mean, ls_tensor x);
 ls_tensor ls_shares_divided(ls_tensor total, ls_tensor sum, ls_dtype dtype);
-// Returns true if the strategy has the user's own cross-device ops, which must
+// Returns true if the strategy has cross-device ops of the user's, which must
 // then replace all_reduce in a compiled step.
 bool ls_shares_has_own_ops(const ls_shares *shares);
-// Reduces all tensors to such sums or means, in place, with one call of those
-// ops.
+// Reduces all tensors to means or sums, in place, with one call of the user's
+// cross-device ops.
 LS_MUST_USE ls_status ls_shares_reduce_by_own(const ls_shares *shares,
                                               bool mean, ls_tensor *xs,
                                               size_t count);
