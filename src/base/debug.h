@@ -26,7 +26,7 @@ typedef enum ls_isa {
 
 // Ways in which the CPU engine runs several replicas.
 typedef enum ls_lanes_by {
-  LS_LANES_TOGETHER,    // Batched where possible, else by cost.
+  LS_LANES_TOGETHER,    // Batched where possible; elsewhere chosen by cost.
   LS_LANES_BY_COST,     // One by one, the cheaper of the two below.
   LS_LANES_BY_THREADS,  // Each thread runs some replicas.
   LS_LANES_BY_BLOCKS,   // Threads share each instruction's blocks.

@@ -265,7 +265,7 @@ static int write_aside(const char *aside, const char *path,
 ls_status ls_system_find_old(const char *path, struct stat *out_old) {
   *out_old = (struct stat){0};
   struct stat info;
-  if (lstat(path, &info) != 0) return ls_ok();  // The write reports it.
+  if (lstat(path, &info) != 0) return ls_ok();  // The write reports the error.
   *out_old = info;
   return ls_system_check_regular("write", path, info.st_mode);
 }

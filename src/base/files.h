@@ -24,7 +24,7 @@ typedef struct ls_file {
   ls_allocator *allocator;
   ls_file_system files;  // The file system of the runtime.
   void *handle;          // NULL: closed now by its pool.
-  const char *bytes;     // Not NULL: this file is bytes in memory.
+  const char *bytes;     // The file is these bytes in memory; NULL: on disk.
   ls_file_pool *pool;
   struct ls_file *newer, *older;  // Neighbours in the pool's list, by last use.
   int readers;                    // Number of reads under way.
@@ -62,7 +62,7 @@ LS_PRIVATE_API LS_MUST_USE ls_status ls_file_read(const ls_file *file,
 //   LS_INVALID_ARGUMENT  it is a link, which may lead to another user's folder.
 LS_MUST_USE ls_status ls_folder_check_own(ls_runtime *runtime,
                                           const char *path);
-// Makes the folder and its parents; OK if it exists.
+// Makes the folder and its parents; OK if the folder exists.
 LS_MUST_USE ls_status ls_folder_make_own(ls_runtime *runtime, const char *path);
 
 // ---- Many files ------------------------------------------------------------
@@ -113,7 +113,7 @@ LS_PRIVATE_API LS_MUST_USE ls_status ls_files_match(ls_runtime *runtime,
 //   LS_INVALID_ARGUMENT  not the name of a file or folder: NULL, empty, ".",
 //                        "..", or with a '/'.
 LS_MUST_USE ls_status ls_file_name_check(const char *noun, const char *name);
-// Checks a path relative to `folder`: each of its parts must be such a name.
+// Checks a path relative to `folder`: each of its parts must be a plain name.
 LS_MUST_USE ls_status ls_inner_path_check(const char *noun, const char *folder,
                                           const char *path);
 

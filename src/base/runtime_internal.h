@@ -42,7 +42,7 @@ typedef enum ls_made {
 // The causes of a run's waits.
 typedef enum ls_wait {
   LS_WAIT_HOST,       // User functions on the host.
-  LS_WAIT_RANKS,      // Other processes.
+  LS_WAIT_RANKS,      // Waits for other processes.
   LS_WAIT_VARIABLES,  // Runs that use the same variables.
   LS_WAITS,
 } ls_wait;
@@ -56,7 +56,7 @@ enum { LS_LOG_SEEN = 512 };
 
 struct ls_runtime {
   ls_allocator *allocator;          // The caller's allocator, or `counting`.
-  ls_counting_allocator *counting;  // Set with LS_FAULT, else NULL.
+  ls_counting_allocator *counting;  // Set with LS_FAULT, otherwise NULL.
   ls_allocator *own;                // The allocator of this struct.
   void (*log)(void *user, const ls_log_line *line);  // NULL: no log.
   void *log_user;
@@ -72,7 +72,7 @@ struct ls_runtime {
   int64_t input_buffered;  // Bytes that iterators buffer now. Atomic.
   int64_t stall_nanos;
   int cpus, gpus;
-  struct ls_trunk *trunk;  // NULL: this is the only process.
+  struct ls_trunk *trunk;  // NULL: there are no other processes.
   // Returns true if a device is a core of an initialized TPU system in this
   // process. Set by layer tpu; NULL: there is no system.
   bool (*has_core)(ls_runtime *runtime, const char *device);
@@ -174,7 +174,8 @@ void ls_runtime_sleep(const ls_runtime *runtime, int64_t nanos);
 // Returns the runtime's file system: files->read(files->user, ...).
 LS_PRIVATE_API const ls_file_system *
 ls_runtime_files(const ls_runtime *runtime);
-// Returns the allocator of this thread's current runtime, else the system's.
+// Returns the allocator of this thread's current runtime, or the system's if
+// there is none.
 LS_PRIVATE_API ls_allocator *ls_current_allocator(void);
 
 // The system's clock and files, the defaults of a runtime.

@@ -74,7 +74,7 @@ static char *format_behind(const char *prefix, const char *format,
   va_copy(again, arguments);
   const int length = ls_format_v(NULL, 0, format, arguments);
   const size_t before = strlen(prefix);
-  // A format that cannot be printed is copied as it is.
+  // A format that cannot be printed is copied unchanged.
   const size_t added = length < 0 ? strlen(format) : (size_t)length;
   char *text = ls_allocate(ls_allocator_system(), before + added + 1);
   if (text != NULL) {

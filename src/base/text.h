@@ -13,7 +13,7 @@
 
 typedef struct ls_text {
   ls_allocator *allocator;
-  char *data;       // Zero-terminated after the first piece, else NULL.
+  char *data;       // Zero-terminated; NULL before the first piece.
   size_t size;      // Size without the final zero.
   size_t capacity;  // Including the zero.
   bool failed;      // A piece was dropped for lack of memory.

@@ -34,7 +34,7 @@ typedef struct ls_span {
   const char *kind;  // Static text, such as "turn".
   const char *name;  // Copied (the end, if long). NULL: the kind.
   int64_t began;     // Returned by ls_span_begin.
-  int64_t waited;    // Nanoseconds in a queue before it began; or 0.
+  int64_t waited;    // Nanoseconds in a queue before the span began; or 0.
   ls_span_of of;
   int64_t number;
 } ls_span;

@@ -58,7 +58,7 @@ typedef enum cli_kind {
   CLI_COUNT,  // int64_t: a whole number from `least` on.
   CLI_REAL,   // double: a number above 0.
   CLI_TEXT,   // const char *: lent from argv.
-  CLI_MAYBE,  // CLI_TEXT whose value may be left out: then "".
+  CLI_MAYBE,  // CLI_TEXT with an optional value, "" by default.
 } cli_kind;
 
 typedef struct cli_option {
@@ -78,7 +78,7 @@ typedef struct cli_syntax {
   size_t num_options;
   const char *operand_form;  // "MODEL"; NULL: the command takes none.
   const char **operand;      // A required operand; if there may be several,
-  size_t *num_operands;      // this gets their number.
+  size_t *num_operands;      // `num_operands` gets their number.
 } cli_syntax;
 
 // Initializes two fields of cli_syntax from a table of flags.
@@ -141,7 +141,7 @@ typedef struct cli_run {
   const char *command, *folder;
   int64_t threads;
   const char *math;   // See cli_run_open.
-  const char *model;  // The model named by the user or NULL; then the run's.
+  const char *model;  // The user's model; NULL: the run's.
 } cli_run;
 // Calls `body` with the run's configuration and model, under a runtime. Reports
 // a failure; returns an exit code.
@@ -196,7 +196,7 @@ const char *cli_full_model(const char *text, char *buffer, size_t size);
 // runs/NAME-2, ... that does not exist, also if many runs begin at once.
 ls_status cli_choose_folder(const char *name, char *buffer, size_t size);
 
-// Returns true if the value of a flag is one of these; reports it if not.
+// Returns true if a flag's value is one of the choices; otherwise reports it.
 bool cli_choose(const char *command, const char *flag, const char *value,
                 const char *const *choices, size_t count);
 // Returns true if --precision has a valid value.
@@ -239,7 +239,7 @@ bool cli_check_arithmetic(const char *command, const char *precision,
         "algorithm; direct: they always sum over the taps",                    \
         0                                                                      \
   }
-// A flag also listed in other commands' own tables.
+// A flag that is also in the tables of other commands.
 #define CLI_AS_ESTIMATOR_OPTION(place)                                         \
   {                                                                            \
     "estimator", CLI_FLAG, (place), NULL,                                      \
@@ -292,7 +292,7 @@ ls_status cli_precision(const char *precision, ls_dtype *out_dtype);
 // Classes of text labels.
 typedef struct cli_classes {
   const char *names;  // One per line; NULL or "": unknown.
-  bool may_find;      // If names are unknown, finds them in the data.
+  bool may_find;      // Finds unknown names in the data.
   char *found;        // The names found, which the caller owns (cli_release).
 } cli_classes;
 
@@ -302,7 +302,7 @@ typedef struct cli_data {
   const char *test;      // Test data.
   const char *features;  // Parts that are examples and labels.
   double split;          // Fraction held out for the test.
-  bool whole;            // Uses all of `data` as test set if it has none.
+  bool whole;            // Without a test set all of `data` is one.
   bool kept;             // `features` is only for the run's own data.
   const char *command;   // Command that reports resizing. NULL: silent.
   cli_classes *classes;  // NULL: labels are numbers.
@@ -356,7 +356,7 @@ int cli_columns(void);
 // Writes progress to standard error: a text without newline leaves the line
 // open, to be rewritten. Thread-safe, like cli_clear_progress.
 void cli_show_progress(const char *text);
-// Clears an open line, so that the next output has a line of its own.
+// Clears an open progress line, so that the next output has a line of its own.
 void cli_clear_progress(void);
 
 // Prints "step 120/1000, loss 0.5120, 340 steps/s, eta 0:03": on a terminal

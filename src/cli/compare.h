@@ -14,7 +14,7 @@ typedef struct cli_difference {
   double absolute;
   double relative;  // Relative to the larger of the two.
   uint64_t ulp;     // Distance in representable numbers.
-  int64_t nans;     // Elements that are NaN in an array or both.
+  int64_t nans;     // Elements that are NaN in one or both arrays.
 } cli_difference;
 cli_difference cli_compare(const ls_array *a, const ls_array *b);
 

@@ -6,7 +6,7 @@
 
 #include "cli/cli.h"
 
-// Gets the processor's name from the system; "unknown" if it has none.
+// Asks the system for the processor's name; "unknown" without an answer.
 static void read_name(char *name, size_t size) {
   snprintf(name, size, "unknown");
   CLI_OWN(FILE, file) = fopen("/proc/cpuinfo", "r");

@@ -149,8 +149,7 @@ ls_status cli_estimator_open(const char *command, const estimator_flags *flags,
                              const ls_estimator_type *type,
                              ls_estimator_mode mode, cli_estimator *out) {
   *out = (cli_estimator){.type = type};
-  cli_show_warnings_alone();  // The progress line shows other messages'
-                              // content.
+  cli_show_warnings_alone();  // Others repeat the progress line.
   LS_RETURN_IF_ERROR(
       cli_runtime_open(flags->threads, flags->math, &out->runtime));
   LS_RETURN_IF_ERROR(cli_trace_begin(out->runtime, flags->trace, &out->trace));

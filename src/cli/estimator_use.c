@@ -9,7 +9,7 @@ typedef struct use {
   const char *command;
   ls_estimator_mode mode;
   bool is_there;      // The type has the needed function,
-  const char *needs;  // whose name for messages is this.
+  const char *needs;  // The function's name for messages.
   ls_status (*run)(const estimator_flags *flags, cli_estimator *e);
   bool exports;
 } use;

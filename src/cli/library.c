@@ -150,7 +150,7 @@ static bool library_load(const char *command, const char *path,
     cli_say(command, "cannot load models from '%s': %s", path, strerror(errno));
     return false;
   }
-  // dlopen would search other folders for a name without a slash.
+  // Adds a slash: dlopen searches other folders for a name without one.
   char full[PATH_MAX];
   const char *resolved = realpath(path, full);
   void *library =

@@ -98,7 +98,7 @@ static bool check_optimizer(const ls_train_config *asked) {
   return false;
 }
 
-// Checks flags of warm starts, which need each other and a new run.
+// Checks the flags of warm starts: some need each other, all a new run.
 static bool check_warm_start(const train_flags *flags) {
   const ls_train_config *asked = &flags->asked;
   const struct {

@@ -22,7 +22,7 @@ typedef struct ls_ahead_options {
   int64_t capacity;  // Elements to make ahead. 0: none.
   int64_t most;      // Limit to which the capacity may grow.
   ls_work *work;
-  const ls_dataset *dataset;  // The data set for whose buffer elements count.
+  const ls_dataset *dataset;  // Elements count to this one's buffer.
 } ls_ahead_options;
 
 LS_MUST_USE ls_status ls_ahead_create(const ls_ahead_options *options,

@@ -209,7 +209,7 @@ ls_status ls_ahead_call_make(const ls_ahead *self, int64_t number,
       &making, self->options.make(self->options.user, number, element));
 }
 
-// The lock is held before and after, not meanwhile.
+// The lock is held before and after, but released while an element is made.
 void ls_ahead_make(ls_ahead *self, ls_ahead_cell *cell) {
   cell->state = LS_AHEAD_BEGUN;
   --self->waiting;

@@ -82,14 +82,14 @@ bool ls_ahead_is_done(const ls_ahead *self);  // The next element is done.
 void ls_ahead_drop(ls_ahead *self,
                    ls_ahead_cell *cell);  // Frees a slot that was not made.
 void ls_ahead_free(ls_ahead *self, ls_ahead_cell *cell);
-// Makes the element of a queued slot; releases the lock meanwhile.
+// Makes the element of a queued slot; releases the lock while making.
 void ls_ahead_make(ls_ahead *self, ls_ahead_cell *cell);
 // Queues tasks for the threads without waking one.
 void ls_ahead_top_up(ls_ahead *self);
 // Returns the number of elements being made in slots.
 int64_t ls_ahead_count_busy(const ls_ahead *self);
-// Wakes a thread if tasks wait and none is being made. For a caller that
-// leaves.
+// Wakes a thread if tasks wait and no thread makes an element. Called before a
+// thread stops making elements.
 void ls_ahead_call(ls_ahead *self);
 // Wakes a thread, but if the capacity may grow only once most elements made
 // ahead are used up; small elements first get more slots: then one wake-up

@@ -122,7 +122,7 @@ static bool batch_share(const batch_work *work, ls_status *out_status) {
   const ls_status status =
       ls_workers_share(fetch->work->helpers, batch_help, &shared,
                        (int64_t)((work->count - 1) / SHARED_ROWS + 1));
-  // Subtracts the helpers' time: they count it themselves.
+  // Subtracts the helpers' time, which the helpers count themselves.
   work->fetch->inner_nanos += ls_runtime_now(fetch->work->runtime) - began;
   *out_status = shared.status;
   const bool done = ls_status_is_ok(status);
@@ -303,7 +303,7 @@ ls_status ls_batch_set_spec(batch_dataset *self, int64_t rows) {
     LS_RETURN_IF_ERROR(batch_shape(self, i, rows, &spec));
     leaves.items[i] = ls_nest_spec_of(&spec);
   }
-  leaves.count = 0;  // The packed nest owns them.
+  leaves.count = 0;  // The packed nest owns the leaves.
   ls_nest made =
       ls_nest_pack(input->structure, leaves.items, input->num_leaves);
   if (pads)

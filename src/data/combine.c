@@ -153,7 +153,7 @@ static ls_status get_zipped(const ls_dataset *dataset, ls_fetch *fetch,
   for (size_t i = 0; i < dataset->num_inputs; ++i)
     LS_RETURN_IF_ERROR(
         ls_dataset_get(dataset->inputs[i], fetch, index, &parts.items[i]));
-  parts.count = 0;  // The packed nest owns them.
+  parts.count = 0;  // The packed nest owns the parts.
   return ls_element_replace(ls_zip_pack(self, parts.items), element);
 }
 
@@ -168,7 +168,7 @@ static ls_status read_zipped(const ls_dataset *dataset, ls_fetch *fetch,
   return ls_ok();
 }
 
-// Appends the structure only; everything else is described by the inputs.
+// Appends the structure only; the inputs' descriptions contain the rest.
 static void describe_zip(const ls_dataset *dataset, ls_text *text) {
   ls_structure_print(dataset->structure, NULL, text);
 }

@@ -32,7 +32,7 @@ const ls_composite *ls_nest_as_composite(ls_nest leaf) {
   return object->type == &composite_type ? (const ls_composite *)object : NULL;
 }
 
-// Makes a leaf of these parts, which it takes over.
+// Makes a leaf of the given parts, which the leaf takes over.
 static ls_nest make_leaf(ls_leaf_kind kind, ls_dtype dtype, ls_shape shape,
                          ls_array *const *parts, size_t count) {
   ls_allocator *allocator = ls_current_allocator();

@@ -45,7 +45,7 @@ typedef struct ls_fetch {
   bool shares;           // Compute threads may help.
   struct ls_stage_count *counts;
   int64_t inner_nanos;
-  // The stage at work and when it began, for progress reports. Atomic.
+  // The stage at work and its start time, for progress reports. Atomic.
   const ls_dataset *at;
   int64_t since;
   struct ls_fetch *next;   // Link of the list of idle fetches.

@@ -21,7 +21,7 @@ static ls_nest *element_of(ls_host_call *call) {
   return (ls_nest *)(void *)&call->room[0];
 }
 
-// Returns the arrays of an element, in `room` if they fit.
+// Returns the arrays of an element, in `room` if there are few.
 enum { ROOM = 64 };
 static const ls_nest *arrays_of(const ls_iterator *self, ls_host_call *call,
                                 ls_nest room[ROOM]) {

@@ -317,7 +317,7 @@ static ls_status save_stream(ls_iterator *self, ls_record *record) {
   if (self->prefetch == 0) return ls_stage_save(self->stage, inner);
   ls_ahead_pause(self->ahead);
   const ls_anchor *anchor = find_anchor(self, position);
-  // The stage is at the position already, or has not started.
+  // Without an anchor the stage is at the position already, or has not started.
   if (anchor == NULL) return ls_stage_save(self->stage, inner);
   LS_RETURN_IF_ERROR(ls_record_copy(inner, anchor->record));
   return ls_record_set_i64(record, "again", position - anchor->number);

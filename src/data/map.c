@@ -69,7 +69,7 @@ static ls_map_call call_of(const map_dataset *self, const ls_fetch *fetch,
                           ls_dataset_id(self->base.inputs[0], fetch, index));
 }
 
-// Keeps the element for the next call, if nobody else holds it then.
+// Keeps the element for the next call, unless others also hold it.
 static ls_status get_mapped(const ls_dataset *dataset, ls_fetch *fetch,
                             int64_t index, ls_nest *element) {
   const map_dataset *self = (const map_dataset *)dataset;
@@ -220,7 +220,7 @@ static ls_status map_first(map_dataset *self, ls_nest *mapped) {
         self->name);
   }
   LS_RETURN_IF_ERROR(status);
-  // Runs without an iterator here, so uses the current runtime.
+  // Uses the current runtime, since there is no iterator here.
   ls_runtime *runtime = ls_runtime_current();
   ls_runtime_begin_callback(runtime);
   status = ls_map_apply(self, first, &(ls_map_call){0}, mapped);

@@ -105,7 +105,7 @@ ls_nest ls_copy_row(ls_nest leaf, void *row) {
 typedef struct stage_time {
   int stage;
   int64_t began, inner;
-  const ls_dataset *outer;  // The stage that reads this one.
+  const ls_dataset *outer;  // The stage that reads the current stage.
 } stage_time;
 
 static void set_stage(ls_fetch *fetch, const ls_dataset *at, int64_t since) {
@@ -131,7 +131,7 @@ static void end_stage(ls_fetch *fetch, stage_time time, int64_t elements) {
   fetch->counts[time.stage].nanos += all - fetch->inner_nanos;
   fetch->counts[time.stage].elements += elements;
   fetch->inner_nanos = time.inner + all;
-  // The outer stage continues now: it did not stall while this one worked.
+  // The outer stage continues now: it did not stall while the inner one worked.
   set_stage(fetch, time.outer, time.outer == NULL ? 0 : time.began + all);
   ls_runtime_note_input(fetch->work->runtime);
 }

@@ -22,7 +22,7 @@ typedef struct arrays_dataset {
   ls_nest arrays;
   const char **data;         // Address of each leaf's data.
   const ls_array **columns;  // The leaves, lent.
-  uint64_t hash;             // Contents' hash; 0: not yet. Atomic.
+  uint64_t hash;             // Hash of the contents; 0: not computed. Atomic.
 } arrays_dataset;
 
 static void destroy_arrays(ls_dataset *dataset) {

@@ -148,7 +148,7 @@ static ls_nest make_ids(int64_t rows, const int64_t *ids, size_t count) {
   return nest;
 }
 
-// Returns (element, mask, ids), or those of them that the options request.
+// Returns the tuple (element, mask, ids), or only its requested parts.
 ls_nest ls_batch_wrap(const ls_batch_dataset *self, ls_nest element,
                       int64_t rows, const int64_t *ids, size_t count) {
   const bool pads = self->options.remainder == LS_REMAINDER_PAD;
@@ -181,7 +181,7 @@ ls_status ls_batch_stack(const ls_batch_dataset *self, const ls_nest *elements,
         stack_leaf(self, k, column, count, rows, &stacked.items[k]));
   }
   const ls_nest packed = ls_nest_pack(input->structure, stacked.items, leaves);
-  stacked.count = 0;  // The packed nest owns them.
+  stacked.count = 0;  // The packed nest owns the arrays.
   return ls_element_replace(ls_batch_wrap(self, packed, rows, ids, count),
                             batch);
 }

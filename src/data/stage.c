@@ -75,7 +75,7 @@ ls_status ls_stage_next(ls_stage *stage, ls_nest *element) {
   const int64_t all = ls_runtime_now(work->runtime) - began;
   stage_look_at(work, outer, began + all);
   ls_runtime_note_input(work->runtime);
-  // Subtracts the time from the stage that reads this one.
+  // Subtracts the time from the reading stage's own.
   ls_mutex_lock(&work->lock);
   if (number >= 0 && !stage->counts_itself) {
     work->counts[number].nanos += all - stage->inner_nanos;

@@ -68,10 +68,10 @@ struct ls_stage {
   // this one.
   int64_t inner_nanos;
   ls_stage *outer;
-  bool counts_itself;  // A fetch counts for this stage.
+  bool counts_itself;  // A fetch counts time and elements for this stage.
 };
 
-// Opens a data set; for an indexed one the stage reads it in order.
+// Opens a data set; the stage reads an indexed one in order.
 LS_MUST_USE ls_status ls_stage_open(const ls_dataset *dataset, ls_work *work,
                                     ls_stage **out_stage);
 // Opens a data set that a function of `outer` has returned: one more on the
@@ -90,7 +90,7 @@ LS_MUST_USE ls_status ls_stage_save(ls_stage *stage, ls_record *record);
 LS_MUST_USE ls_status ls_stage_restore(ls_stage *stage,
                                        const ls_record *record);
 LS_MUST_USE ls_status ls_stage_skip(ls_stage *stage, int64_t count);
-// `skip` for classes whose elements pair up those of all inputs.
+// The `skip` of classes whose elements combine one element of each input.
 LS_MUST_USE ls_status ls_stage_skip_inputs(ls_stage *stage, int64_t count);
 int64_t ls_stage_id(const ls_stage *stage);
 
@@ -98,7 +98,7 @@ int64_t ls_stage_id(const ls_stage *stage);
 // be taken for the end.
 LS_MUST_USE ls_status ls_stage_no_end(ls_status status);
 
-// Reads a count from a record, and checks that it is not too large.
+// Reads a count from a record; refuses one that is too large.
 LS_MUST_USE ls_status ls_stage_get_count(const ls_record *record,
                                          const char *name, int64_t *out_count);
 // Save and restore input number `i`, under "input0", "input1", ...

@@ -54,7 +54,7 @@ typedef struct ls_work {
   const ls_dataset **stages;
   size_t num_stages;
   ls_mutex lock;                       // Guards the fields below.
-  ls_fetch *all, *idle;                // All fetches; those not in use.
+  ls_fetch *all, *idle;                // All fetches, and those not in use.
   ls_stage_count *counts;              // One per stage.
   int64_t *buffered, *buffered_bytes;  // One per stage.
 } ls_work;

@@ -164,7 +164,7 @@ struct ls_backend_vtable {
   // Appends the plan as text.
   ls_status (*print_plan)(const ls_executable *executable,
                           struct ls_text *text);
-  // Makes an instance. `buffers` has one per use; the instance retains them.
+  // Makes an instance, which retains `buffers`: one buffer per use.
   ls_status (*bind)(ls_executable *executable, ls_buffer *const *buffers,
                     ls_instance **out_instance);
   // Ties an idle instance to other buffers of the same types: one per use and,

@@ -16,7 +16,7 @@ typedef struct ls_npy_header {
   ls_dtype dtype;  // String for NumPy's bytes ("S8").
   ls_shape shape;
   size_t width;         // Bytes of an element in the file.
-  bool swapped;         // Elements have the other byte order.
+  bool swapped;         // Byte order is not this machine's.
   bool fortran;         // Column-major order that differs from row-major.
   int64_t data_offset;  // Start of the elements in the file.
 } ls_npy_header;

@@ -25,7 +25,7 @@ typedef struct ls_reader {
   size_t chunk;
   // The fields below are private.
   ls_allocator *allocator;
-  int64_t next, end;  // Range of the file not read yet.
+  int64_t next, end;  // Range of the file still to read.
   char *buffer;       // Memory of the window.
   size_t capacity;
   ls_inflater *inflater;  // NULL: the file is not packed.

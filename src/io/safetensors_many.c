@@ -63,7 +63,7 @@ static ls_status read_piece(const job *j, int worker, int64_t piece,
   ls_safetensors_entry part = *wish->entry;
   part.offset += (int64_t)at;
   part.size = left < j->piece ? left : j->piece;
-  // Turns off the check against the entry's checksum, since this is a piece.
+  // Skips the checksum, which is the whole entry's, not a piece's.
   part.has_crc = false;
   char *target = wish->data != NULL ? (char *)wish->data + at
                                     : j->scratch + (size_t)worker * j->piece;

@@ -45,7 +45,7 @@ struct standin {
   int64_t *waited_for;   // `waited_for` of all ranks.
   ls_mutex lock;         // Guards the fields below.
   ls_condition changed;  // Signalled on every change that a rank may wait for.
-  meeting *meetings;     // Rendezvous that some rank has not left yet.
+  meeting *meetings;     // Rendezvous that some ranks have not left yet.
   meeting *spare;        // Finished rendezvous, for reuse.
   ls_status failure;     // First failure.
 };

@@ -15,7 +15,7 @@ typedef struct ls_bound {
   uint64_t moves;  // The store's `moves` at the last lookup of buffers.
   ls_instance *instance;
   ls_place **places;                // One per variable use.
-  ls_buffer **buffers;              // Buffers of the uses, then borrowed ones.
+  ls_buffer **buffers;              // Buffers of uses, then borrowed ones.
   struct ls_padded_inputs *padded;  // NULL: the program pads no inputs.
 } ls_bound;
 
@@ -29,7 +29,7 @@ struct ls_compiled {
   size_t key_size;
   bool distributed;   // Uses a distributed variable or its component.
   bool draws;         // Results depend on the step.
-  ls_touch *touches;  // The variables it uses, for the gate.
+  ls_touch *touches;  // Touches of the variables used, for the gate.
   size_t num_touches;
   ls_bound *idle;    // Taken and given back by an atomic exchange.
   uint64_t settled;  // The store's `changes` when all states checked before a

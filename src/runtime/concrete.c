@@ -20,7 +20,7 @@
 
 typedef struct concrete {
   ls_allocator *allocator;
-  ls_function *original;  // Gives name and parameters; kept alive by this.
+  ls_function *original;  // Retained; gives name and parameters.
   ls_signature signature;
   ls_graph *graph;
   ls_nest results;  // Tensors of the graph, and other leaves.

@@ -14,7 +14,7 @@
 
 // One trace: a function graph for one signature, and its program.
 typedef struct trace {
-  struct trace *next;  // Newest first. Not unlinked: a search may be at it.
+  struct trace *next;  // Newest first. Never unlinked: a search may use it.
   struct trace *next_dropped;
   uint64_t tracer_key;
   uint64_t options;

@@ -46,10 +46,10 @@ typedef struct ls_access {
   ls_hold hold;                      // SHORT or TAKING at first.
   struct ls_cancel *const *cancels;  // Requests that end its wait; NULL: none.
   // The fields below belong to the gate.
-  bool is_crowded;  // Listed, because other accesses were in.
+  bool is_crowded;  // In the list, because other accesses were in.
   bool is_in;
-  bool insists;     // Has waited enough: nobody may overtake it any more.
-  bool is_parked;   // A long access keeps it waiting.
+  bool insists;     // Has waited long: no other access may overtake it.
+  bool is_parked;   // Waits for a long access.
   uint64_t run;     // Id of a long access, unique.
   uint64_t parent;  // The run whose host call makes this access, or 0.
   struct ls_access *next;

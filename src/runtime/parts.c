@@ -12,7 +12,7 @@ typedef struct finder {
   const ls_graph *graph;
   bool *needed;
   uint32_t *parent;  // Towards the root of a set; a root is its own parent.
-  uint32_t *effect;  // A node with effects that this node is tied to, or NONE.
+  uint32_t *effect;  // Node with effects in the same part, or NONE.
   bool *waits;       // Indexed by root: the set has a node that waits.
   ls_map variables;  // Family -> 1 + position of a node that uses it.
   ls_map written;    // Families that are written.

@@ -16,7 +16,7 @@ typedef struct ls_leaf_key {
   ls_kind kind;
   ls_type type;
   uint64_t bits;
-  uint32_t slots;  // Number of values in it: 1, one per component, or 0.
+  uint32_t slots;  // Number of values in the leaf: 1, one per component, or 0.
 } ls_leaf_key;
 
 typedef struct ls_signature {

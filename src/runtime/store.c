@@ -11,8 +11,8 @@
 struct ls_place {
   ls_type type;
   const char *name;   // Lent by the variable.
-  ls_buffer *buffer;  // NULL: not needed yet.
-  ls_buffer *spare;   // A buffer for new values, unless it is held.
+  ls_buffer *buffer;  // NULL: no buffer was needed yet.
+  ls_buffer *spare;   // A buffer for new values; NULL while a run holds it.
   bool written;
   bool shared;  // Container: all components use its buffer.
 };

@@ -13,7 +13,7 @@ typedef struct ls_onnx {
   ls_text nodes, initializers;
   ls_text name;       // Temporary text.
   size_t began;       // Offset of the current node.
-  ls_emitted batch;   // The batch size as i64[1]; 0: not needed yet.
+  ls_emitted batch;   // The batch size as i64[1]; 0: not emitted yet.
   ls_emitted source;  // An input whose first dimension is the batch size.
 } ls_onnx;
 

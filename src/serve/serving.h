@@ -41,8 +41,7 @@ LS_MUST_USE ls_status ls_serve_read_head(const char *path, const char *text,
                                          ls_graph *graph, ls_arena *memory,
                                          ls_serve_signatures *out);
 
-// Finds the signature with this key.
-//   LS_NOT_FOUND  lists all keys
+// Finds the signature with this key. LS_NOT_FOUND lists all keys.
 LS_MUST_USE ls_status ls_serve_find(const ls_serve_signatures *signatures,
                                     const char *key,
                                     const ls_serve_signature **out);

@@ -159,7 +159,7 @@ static const struct {
     {LS_OP_COUNT_LEADING_ZEROS, "count_leading_zeros"},
 };
 
-// Ops whose results have another type.
+// Ops whose results have a type of their own.
 static const struct {
   uint16_t op;
   const char *name;

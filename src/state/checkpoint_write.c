@@ -104,7 +104,7 @@ typedef struct writing {
   const ls_checkpoint_content *content;
   ls_text values_path, notes_path;
   uint32_t *crcs;  // One per entry.
-  char *before;    // The existing .json of this step, or NULL.
+  char *before;    // The existing .json of the step, or NULL.
   void *file;      // Temporary file of the values.
   ls_ranks *ranks;
   uint32_t *all;  // Checksums of all ranks' parts; NULL: a single rank.
@@ -199,7 +199,7 @@ static ls_status write_and_sum(const writing *w) {
   const bool beside = values->end - values->begin >= LEAST_BESIDE;
   if (beside)
     failure = ls_worker_start(&sums.worker, "ls-sum", NULL, sum_up, &sums);
-  // If no thread could be started, computes the checksums on this one.
+  // Computes the checksums on this thread if none could be started.
   if (!beside || !ls_status_is_ok(failure)) ls_snapshot_sum(values, w->crcs);
   ls_status_free(failure);
   const ls_status status =

@@ -31,7 +31,7 @@ static ls_status write_share(ls_checkpoints *self) {
     return self->shares ? ls_checkpoint_file_help(self->runtime, self->folder,
                                                   content, ranks)
                         : ls_ok();
-  // Continues after a failure: the other ranks wait for this one to write.
+  // Continues after a failure: the other ranks wait for this rank's write.
   const ls_status tidied =
       self->tidies ? ls_checkpoint_list_tidy(self) : ls_ok();
   self->tidies = false;
@@ -219,7 +219,7 @@ bool ls_checkpoints_are_due(const ls_checkpoints *self, int64_t step) {
           (double)nanos >= (double)o->every_seconds.value * 1e9);
 }
 
-// If ranks cannot exchange messages, the save will report it.
+// Ignores failed messages between ranks: the save will report them.
 bool ls_checkpoints_due(const ls_checkpoints *checkpoints, int64_t step) {
   ls_ranks *ranks = (ls_ranks *)(uintptr_t)&checkpoints->ranks;
   char due = (char)ls_checkpoints_are_due(checkpoints, step);

@@ -24,10 +24,10 @@ struct ls_checkpoints {
   ls_allocator *allocator;
   ls_checkpoints_options options;  // Completed with defaults.
   char *folder;
-  int64_t saved_step, saved_nanos;  // Last save, else the opening.
-  ls_checkpoint_list list;          // Used by the writer while it writes.
+  int64_t saved_step, saved_nanos;  // Last save, or the opening.
+  ls_checkpoint_list list;          // The writer's while it writes.
   ls_ranks ranks, writers;          // For callers; for writer threads.
-  bool shares;                      // All ranks see this folder.
+  bool shares;                      // True if all ranks see the same folder.
   // Folder for copies of rank 0's files during a restore, on a rank that does
   // not see them. NULL: not needed.
   char *copies;
@@ -50,9 +50,9 @@ LS_MUST_USE ls_status ls_checkpoints_begin(ls_checkpoints *self,
 void ls_checkpoints_end(ls_checkpoints *self);
 // Returns true while a save is running, for which another one would wait.
 bool ls_checkpoints_are_writing(ls_checkpoints *self);
-// Returns true if the last save has failed and that was not reported yet.
+// Returns true if the last save has failed and the failure is not reported yet.
 bool ls_checkpoints_have_failed(ls_checkpoints *self);
-// Returns true if a save is due on this rank, without asking the others.
+// Returns true if a save is due on this rank, without asking the other ranks.
 bool ls_checkpoints_are_due(const ls_checkpoints *self, int64_t step);
 
 // ---- The list (checkpoint_list.c) ------------------------------------------

@@ -266,7 +266,7 @@ typedef struct copy {
   ls_checkpoints *checkpoints;
   const ls_file_system *files;
   const char *path;
-  void *file;  // Rank 0: file to read; others: temporary file.
+  void *file;  // Rank 0: the file to read; others: a temporary file.
   int64_t size;
   char *piece;
 } copy;
@@ -352,7 +352,7 @@ ls_status ls_checkpoints_bring(ls_checkpoints *self, int64_t step) {
   return bring_file(self, step, "json");
 }
 
-// Removes the copies, and folders that are empty then.
+// Removes the copies of a checkpoint, and folders that become empty.
 void ls_checkpoints_take_back(ls_checkpoints *self, int64_t step) {
   static const char *const extensions[] = {"json", "safetensors"};
   const ls_file_system *files = ls_runtime_files(self->runtime);

@@ -177,7 +177,7 @@ typedef struct writing {
   const ls_saved_file *from;
   ls_arena *arena;
   ls_safetensors_entry *entries;  // Entries of the new file,
-  size_t *numbers, count;         // and their numbers in this one.
+  size_t *numbers, count;         // and their numbers in `from`.
 } writing;
 
 // ---- What is written -------------------------------------------------------

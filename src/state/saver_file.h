@@ -95,7 +95,7 @@ const char *ls_name_map_to(const ls_name_choice *choice, ls_arena *arena,
 // rules.
 LS_MUST_USE ls_status ls_state_read(ls_store *store, ls_variable *variable,
                                     ls_array **out_value);
-// Returns the first target of a handle, else the variable itself.
+// Returns the first target of a handle; other variables unchanged.
 ls_variable *ls_state_of(ls_variable *variable);
 // Return true if the value is computed from components, rather than in the
 // store as it is saved; and if there is something to save, which eager
@@ -123,7 +123,7 @@ typedef struct ls_restore_plan {
   // variable keeps its value.
   const char **variables, **names;
   const ls_safetensors_entry **entries;
-  bool *taken;  // One per entry: some variable takes it.
+  bool *taken;  // Per entry: true if some variable takes it.
   ls_value_report report;
   ls_status fault;  // The first fault.
   size_t num_faults;

@@ -35,7 +35,7 @@ typedef struct stored {
   ls_variable **variables;
   ls_safetensors_wish *wishes;
   size_t count, variables_capacity, wishes_capacity;
-  // Other values are first read to arrays, and set afterwards.
+  // Values that cannot be read in place: read to arrays first, then set.
   struct made {
     ls_variable *variable;
     ls_array *value;

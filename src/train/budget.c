@@ -46,7 +46,7 @@ static double since(const ls_runtime *runtime, const ls_budget *budget,
 
 static double at_least_0(double seconds) { return seconds > 0 ? seconds : 0; }
 
-// Clamps parts at 0: other runs under the same runtime add to the waits, too.
+// Clamps parts at 0, since other runs under the same runtime add to the waits.
 ls_train_budget ls_budget_of(const ls_runtime *runtime, const ls_spent *spent,
                              const ls_budget *budget, ls_iterator *input) {
   ls_iterator_stats stats = {.slowest = ""};

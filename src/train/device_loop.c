@@ -25,7 +25,7 @@ struct ls_device_loop {
   ls_function *function;
   ls_feeder *feeder;  // NULL: batches are arguments.
   ls_nest batch;      // The batch last read, copied to the arguments.
-  ls_nest args;       // The number of steps, then any batches.
+  ls_nest args;       // The number of steps, then the batches, if any.
   ls_nest results;
   ls_nest last;  // The results last returned.
 };
@@ -192,7 +192,7 @@ static ls_status run_fed(ls_device_loop *self, int64_t steps,
 static ls_status run_given(ls_device_loop *self, int64_t steps,
                            ls_feeder_result *out) {
   const ls_status status = take_batches(self, steps, out);
-  out->status = status;  // Status of the batch after those that were run.
+  out->status = status;  // Status of the batch after the ones run.
   if (out->batches == 0) return ls_ok();
   const ls_status ran = device_loop_run(self, out->batches);
   if (ls_status_is_ok(ran)) return ran;

@@ -63,7 +63,7 @@ typedef struct ls_device_loop ls_device_loop;
 // Options of a device loop. A zero field means its default.
 typedef struct ls_device_loop_options {
   ls_feeder_options from;  // `like`: a step's arguments.
-  ls_nest results;         // Results of such a step, lent.
+  ls_nest results;         // Results of one step, lent.
   ls_model model;
   int64_t seed;
   int64_t most;    // Steps per run.

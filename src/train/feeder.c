@@ -59,7 +59,7 @@ typedef struct wait {
   const ls_cancel *cancel;
 } wait;
 
-// Counts as progress, so the stall detector does not fire.
+// Counts waiting as progress, so the stall detector does not fire.
 static bool stops(void *user) {
   const wait *w = user;
   ls_runtime_note_input(w->from->runtime);

@@ -17,7 +17,7 @@
 // down.
 static ls_opt find_prefetch(const ls_loop *loop) {
   const ls_dataset *batches = loop->batches;
-  // With device loops another thread reads meanwhile.
+  // With device loops another thread reads the input at the same time.
   if (loop->plan.options.iterations_per_loop > 1) return (ls_opt){0};
   const bool is_quick = batches != NULL && ls_status_is_ok(batches->failure) &&
                         ls_dataset_is_quick(batches);
@@ -235,7 +235,7 @@ static bool loop_goes_on(ls_loop *loop) {
   return !ls_loop_stops(loop);
 }
 
-// Moves the input to the epoch; a resumed run is there already.
+// Moves the input to the epoch, unless a resumed run is there already.
 static ls_status seek_input(ls_loop *loop) {
   if (ls_iterator_epoch(loop->input) == loop->epoch &&
       ls_iterator_position(loop->input) == loop->epoch_first)

@@ -82,7 +82,7 @@ typedef struct ls_loop {
   int64_t epoch, epoch_begin, epoch_first, steps_per_epoch;
   bool was_asked;   // A stop was requested on this rank,
   bool is_stopped;  // and all ranks have stopped.
-  ls_status unmet;  // Failure to agree with other ranks.
+  ls_status unmet;  // Failure of the ranks to agree on a stop.
 
   ls_run_folder folder;
   // The folder has metrics of steps after the resumed one.
@@ -107,7 +107,7 @@ typedef struct ls_loop {
   ls_evaluator *evaluator;  // NULL: no test set.
   ls_evaluation test;       // The last evaluation,
   int64_t tested;           // and its step; -1: none.
-  uint64_t tested_from;     // Number of calls of its function before it.
+  uint64_t tested_from;     // Calls of its function before the evaluation.
 } ls_loop;
 
 // ---- Position --------------------------------------------------------------

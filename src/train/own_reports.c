@@ -57,7 +57,7 @@ static ls_status log_report(ls_loop *loop, const ls_train_report *report) {
 static ls_status log_lines(ls_loop *loop) {
   if (loop->lines.steps == 0) return ls_ok();
   const ls_train_report report = describe(loop, &loop->lines, 0);
-  // Never writes a line twice: a failed write may have left half of it.
+  // Writes each line once: a failed write may have left half of it.
   const ls_status status = log_report(loop, &report);
   loop->lines = (ls_run_means){0};
   ls_budget_begin(loop->runtime, &loop->spent, &loop->lines.budget);

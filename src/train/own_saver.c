@@ -27,7 +27,7 @@ static size_t list_metrics(const ls_loop *loop, ls_checkpoint_metric *out) {
   return count;
 }
 
-// Removes the run that this one overwrites, once this one has a checkpoint.
+// Removes the run that this run overwrites, once this run has a checkpoint.
 static ls_status drop_former(ls_loop *loop, bool waits) {
   const ls_saving *saving = &loop->saves.saving;
   return loop->folder.keeps && saving->saved >= 0 &&
@@ -131,7 +131,7 @@ static ls_status save_test(ls_loop *loop, bool has_test) {
              : ls_ok();
 }
 
-// Repeats the save of a resumed run that was stopped before it.
+// Repeats the save of a resumed run that was stopped before saving.
 static ls_status saver_create_tests(void *state, ls_run_context *context) {
   (void)context;
   return save_test(state, ((const ls_loop *)state)->is_again);
@@ -193,7 +193,7 @@ static ls_status tests_create(void *state, ls_run_context *context) {
                                                    : ls_ok();
 }
 
-// Collective: ranks without a test set ask for the stop, too.
+// Collective: ranks without a test set take part, too.
 static ls_status tests_after(void *state, ls_run_context *context,
                              ls_nest results) {
   ls_loop *loop = state;

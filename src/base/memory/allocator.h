@@ -98,7 +98,7 @@ void ls_bury(void *memory);
                                    (count) + 1, sizeof(*(items))));            \
     (items)[(count)++] = __VA_ARGS__;                                          \
   } while (0)
-// Returns OK if `got`, else out-of-memory.
+// Returns OK if `got` is true, otherwise out-of-memory.
 static inline ls_status ls_memory_status(bool got) {
   return got ? ls_ok() : ls_out_of_memory();
 }

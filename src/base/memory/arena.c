@@ -7,11 +7,11 @@
 
 enum {
   FIRST_BLOCK = 1024,
-  LARGEST_STEP = 64 * 1024,  // Block sizes double up to this one.
+  LARGEST_STEP = 64 * 1024,  // Block sizes double up to this size.
   ALIGNMENT = 16,
 };
 
-// Takes 32 bytes, so that the data after it is aligned to 16.
+// The header of a block: 32 bytes, so that the data after it is aligned to 16.
 struct ls_arena_block {
   ls_arena_block *before;
   size_t size;  // Bytes of `data`.

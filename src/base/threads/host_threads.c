@@ -40,7 +40,7 @@ static void run_jobs(void *user) {
     ls_host_job *job = take_first(self);
     const uint64_t number = self->num_started;
     ls_mutex_unlock(&self->lock);
-    job->fn(job);  // The job's memory may be freed after this.
+    job->fn(job);  // The owner may free the job after this call.
     ls_mutex_lock(&self->lock);
     // Only the newest started job is `running`; a job passed over is not.
     if (self->num_started == number) self->running = NULL;

@@ -30,7 +30,7 @@ typedef struct ls_host_threads {
   ls_host_job *first, *last;  // Jobs not started yet.
   ls_host_job *abandoned;
   size_t num_abandoned;
-  ls_host_job *running;  // The newest started job; NULL: it has returned.
+  ls_host_job *running;  // The newest started job; NULL if that has returned.
   uint64_t num_started;  // Number of jobs started so far.
   struct ls_host_thread *threads;
   int num_idle;  // Threads without a job, including new ones.

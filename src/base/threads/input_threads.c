@@ -14,7 +14,7 @@ struct ls_input_threads {
   ls_condition work;
   ls_input_task *first, *last;  // `first` is also read without the lock.
   int started, sleeping;        // `sleeping`: threads asleep and not yet woken.
-  int calls;                    // Wake-ups sent to threads that still sleep.
+  int calls;                    // Wake-ups sent to threads still asleep.
   bool stop;
   ls_worker *threads;
 };

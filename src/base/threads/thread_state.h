@@ -22,7 +22,7 @@ typedef struct ls_making {
   const struct ls_work *work;  // The iterator's work.
   const struct ls_runtime *runtime;
   // The two below are explained in data/making.h.
-  const struct ls_work *released;  // Refused to go meanwhile. NULL: none.
+  const struct ls_work *released;  // Iterator that its own function released.
   const struct ls_work *awaits;    // While the thread waits, with the list.
   struct ls_making *next_wait;
   bool is_followed;
@@ -34,7 +34,7 @@ typedef struct ls_at_work {
   struct ls_context *context;  // Graph and scopes; NULL: the thread's own.
   struct ls_runtime *runtime;  // NULL: the default runtime.
   struct ls_cancel *cancel;    // See lockstep/cancel.h. May be NULL.
-  uint64_t run;                // Run of this host call; 0 outside.
+  uint64_t run;                // Id of the host call's run; 0: none.
   ls_making *making;           // NULL: none.
 } ls_at_work;
 
@@ -49,7 +49,7 @@ typedef enum ls_thread_layer {
 typedef struct ls_thread_state {
   ls_at_work work;
   const struct ls_workers *workers;            // Their job runs here.
-  const struct ls_host_threads *host_threads;  // Own this thread.
+  const struct ls_host_threads *host_threads;  // The owners of this thread.
   struct {
     uint64_t owner;  // Id of the seats; 0: no seat.
     struct ls_span_seat *seat;
@@ -74,7 +74,7 @@ extern _Thread_local ls_thread_state ls_this_thread
                       char unused;                                             \
                     })))
 
-// Registers `leave` for this thread's end. Returns false without memory.
+// Calls `leave` when this thread ends. Returns false without memory.
 bool ls_thread_at_end(ls_thread_layer layer, void (*leave)(void));
 
 #endif  // LS_BASE_THREADS_THREAD_STATE_H_

@@ -104,7 +104,7 @@ static unsigned park(ls_workers *pool, unsigned seen, unsigned woken) {
   return now;
 }
 
-// Spins, then parks, until the generation is no longer `seen`; returns it.
+// Spins, then parks, until the generation is not `seen`; returns it.
 static unsigned wait_for_work(ls_workers *pool, unsigned seen) {
   int64_t began = 0;
   int spin = 0;

@@ -33,7 +33,7 @@ void ls_values_to_f64(ls_dtype dtype, const void *from, size_t count,
                       double *to);
 void ls_values_from_f64(ls_dtype dtype, const double *from, size_t count,
                         void *to);
-// Converts integers, which keep their low bits if they do not fit.
+// Converts to integers; values that do not fit keep their low bits.
 void ls_values_to_i64(ls_dtype dtype, const void *from, size_t count,
                       int64_t *to);
 void ls_values_from_i64(ls_dtype dtype, const int64_t *from, size_t count,

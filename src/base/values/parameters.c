@@ -14,8 +14,8 @@ typedef struct binding {
   ls_nest args, named;
   ls_allocator *allocator;
   ls_nest *items;     // Lent; empty for a parameter without argument.
-  ls_nest *rest;      // Lent items with other names,
-  const char **keys;  // and those names.
+  ls_nest *rest;      // Lent items of names that are not parameters,
+  const char **keys;  // and the names of `rest`.
   size_t num_rest;
 } binding;
 

@@ -7,8 +7,9 @@
 // Replaces `key` by 64 bits that depend on `key`, on `value`, and on `place`,
 // the index of the value among a key's parts.
 static void fold_in(uint32_t key[2], uint64_t value, uint32_t place) {
-  const uint32_t counter[4] = {(uint32_t)value, (uint32_t)(value >> 32), place,
-                               0x4C6F636BU};  // "Lock": no block draws it.
+  const uint32_t counter[4] = {
+      (uint32_t)value, (uint32_t)(value >> 32), place,
+      0x4C6F636BU};  // "Lock": in no counter of blocks.
   uint32_t out[4];
   ls_philox(counter, key, out);
   key[0] = out[0];

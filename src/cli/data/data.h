@@ -112,7 +112,7 @@ struct cli_format {
   const char *ends[CLI_MOST_ENDS], *magics[2];
   bool (*is_head)(const unsigned char *head, size_t size, int64_t file_size);
   bool (*is_folder)(const char *path);
-  bool has_features;  // --features may name parts of it.
+  bool has_features;  // The format has features that --features can name.
   bool has_test;      // Files may include a test set.
   bool is_complete;   // Has training and test set without flags.
   // Has arrays of tokens. For a text model, files of other formats are plain

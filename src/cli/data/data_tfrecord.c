@@ -54,7 +54,7 @@ static void guess_type(const ls_array *values, int64_t elements,
     const ls_bytes *bytes = ls_array_data(values);
     const int64_t size = (int64_t)bytes->size;
     feature->image = data_sources_is_image(bytes);
-    // The bytes are raw numbers: of f32 if their size fits that, else u8.
+    // The bytes are raw numbers: f32 if the size fits, otherwise u8.
     feature->dtype =
         elements > 0 && size == 4 * elements ? LS_DTYPE_F32 : LS_DTYPE_U8;
     feature->shape = LS_SHAPE(feature->dtype == LS_DTYPE_F32 ? elements : size);

@@ -101,7 +101,7 @@ void ls_anchors_sweep(ls_anchors *anchors) {
 ls_status ls_anchors_save(ls_anchors *anchors, int64_t at, ls_record *record) {
   const size_t i = anchors_find(anchors, at);
   ls_record *inner = NULL;
-  if (i == anchors->count) {  // No element was read yet.
+  if (i == anchors->count) {  // No element has been read yet.
     LS_RETURN_IF_ERROR(ls_record_add(record, "input0", &inner));
     LS_RETURN_IF_ERROR(ls_stage_save(anchors->input, inner));
     return ls_record_set_i64(record, "again", 0);
@@ -144,7 +144,7 @@ ls_status ls_anchors_save_all(ls_anchors *anchors, ls_record *record) {
   return ls_stage_save(anchors->input, places);
 }
 
-// Restores one anchor; `*out_found` is false if there is no such anchor.
+// Restores one anchor; sets `*out_found` to false if the record has none.
 static ls_status restore_place(ls_anchors *anchors, const ls_record *places,
                                bool *out_found) {
   char name[32];

@@ -9,7 +9,7 @@
 #include "data/stage.h"
 
 typedef struct ls_anchor_place {
-  int64_t at;         // Number of elements read until then.
+  int64_t at;         // Number of elements read up to the anchor.
   int64_t uses;       // Number of later elements in use, by ls_anchors_use.
   ls_record *record;  // The input's state.
 } ls_anchor_place;
@@ -33,7 +33,7 @@ void ls_anchors_reset(ls_anchors *anchors);
 // Keeps the input's state if it is time to. Call before each read; fails only
 // before the first.
 LS_MUST_USE ls_status ls_anchors_keep(ls_anchors *anchors);
-// Reads the input's next element, and counts it even if it fails.
+// Reads the input's next element, and counts it even if reading fails.
 LS_MUST_USE ls_status ls_anchors_read(ls_anchors *anchors, ls_nest *element);
 // Drops anchors needed only for elements before number `at`.
 void ls_anchors_drop(ls_anchors *anchors, int64_t at);

@@ -79,7 +79,7 @@ static ls_status bucket_choose(const bucket_dataset *dataset, ls_nest element,
   return ls_ok();
 }
 
-// Makes room for one more element before it is read.
+// Makes room for one more element before reading it.
 static bool bucket_make_room(bucket_stage *self, waiting *slot) {
   ls_allocator *allocator = self->stage.work->allocator;
   const size_t count = slot->count + 1;

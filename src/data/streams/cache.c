@@ -14,8 +14,8 @@
 #include "lockstep/streams.h"
 
 typedef struct kept {
-  ls_nest element;   // Empty: not made yet.
-  ls_status status;  // Result of reading it from a stream.
+  ls_nest element;   // Empty: the element is not made yet.
+  ls_status status;  // Result of reading the element from a stream.
 } kept;
 
 typedef struct cache {
@@ -121,7 +121,7 @@ static ls_status cache_build(const cache *self, ls_runtime *runtime,
                              self->dataset.allocator, source);
 }
 
-// Opens the file, or writes it first; the lock is held.
+// Opens the cache file, after writing it if needed; the lock is held.
 static ls_status open_file(cache *self) {
   uint64_t digest[2];
   ls_runtime *runtime = ls_runtime_current();

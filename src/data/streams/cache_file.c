@@ -287,7 +287,7 @@ static ls_status read_element(reader *self, const ls_dataset *like,
     LS_RETURN_IF_ERROR(read_leaf(self, &like->leaves[i], &leaves.items[i]));
   if (self->at != self->end)
     return LS_STATUS(LS_DATA_LOSS, "there is more than its leaves");
-  leaves.count = 0;  // The packed nest owns them.
+  leaves.count = 0;  // The packed nest owns the leaves.
   return ls_element_replace(ls_nest_pack(like->structure, leaves.items, count),
                             element);
 }

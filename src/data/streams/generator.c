@@ -76,7 +76,7 @@ static ls_status generator_next(ls_stage *stage, ls_nest *element) {
 }
 
 static ls_status generator_restart(ls_stage *stage, int64_t epoch) {
-  (void)epoch;  // The stage has stored it already.
+  (void)epoch;  // The stage has stored the epoch already.
   close_state((generator_stage *)stage);
   return ls_ok();
 }
@@ -102,7 +102,7 @@ static ls_status read_again(generator_stage *self, int64_t position) {
     const ls_status status = generator_next(&self->stage, &element);
     const ls_code code = ls_status_code(status);
     if (code == LS_RESOURCE_EXHAUSTED) return status;
-    ls_status_free(status);  // Reported already when the element was given.
+    ls_status_free(status);  // Reported when the element was given.
     if (code == LS_OUT_OF_RANGE)
       return LS_STATUS(LS_DATA_LOSS,
                        "the generator ends after %lld elements; when the "

@@ -31,7 +31,7 @@ typedef struct slot {
 typedef struct interleave_stage {
   ls_stage stage;
   slot *slots;
-  int64_t at, turn;  // Slot being read; elements read in this turn.
+  int64_t at, turn;  // Slot that is read; elements read in its turn.
   int64_t ended;     // The input has ended.
   int64_t id;
   ls_nest outer;  // Reused for the input's elements.

@@ -4,7 +4,7 @@
 
 typedef struct part_stage {
   ls_stage stage;
-  int64_t done;  // Take: elements given. Others: 1 after the first read.
+  int64_t done;  // Take: elements given. Other stages: 1 after a read.
 } part_stage;
 
 static const ls_part_dataset *part_of(const ls_stage *stage) {
@@ -85,7 +85,7 @@ const ls_stage_class ls_shard_stage = {PART_STAGE, .next = next_sharded,
 typedef struct repeat_stage {
   ls_stage stage;
   int64_t time;   // The repetition being read.
-  int64_t given;  // Elements read of it; a repetition without any is the last.
+  int64_t given;  // Elements read of the repetition; the last one has none.
 } repeat_stage;
 
 static int64_t times_of(const ls_stage *stage) {

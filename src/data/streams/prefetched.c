@@ -9,7 +9,7 @@ enum { ANCHOR_DISTANCE = 64 };
 
 typedef struct prefetch_stage {
   ls_stage stage;
-  ls_anchors anchors;  // Used by the maker; read while it pauses.
+  ls_anchors anchors;  // The maker's; others read them only while it pauses.
   ls_ahead *ahead;     // NULL: elements are passed through.
   int64_t capacity;
   int64_t *ids;   // Ids of elements in the queue, by number.

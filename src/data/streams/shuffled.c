@@ -12,7 +12,7 @@
 
 typedef struct shuffle_slot {
   ls_nest element;
-  ls_status status;  // Result of reading it.
+  ls_status status;  // Result of reading the element.
   int64_t id;
   int64_t bytes;  // Counted bytes.
   bool full;
@@ -31,7 +31,7 @@ typedef struct shuffle_stage {
   arrivals now, then;   // Blocks: the one being given, and the next.
   ls_permutation order;
   int64_t block, dealt;
-  bool filled;  // If false: read the block, then drop `dealt` of it.
+  bool filled;  // False: must read the block, then drop `dealt` elements.
   bool ended;   // The input has ended.
   int64_t id;
 } shuffle_stage;
@@ -101,7 +101,7 @@ static ls_status fill_block(shuffle_stage *self) {
   while (self->now.count < capacity_of(self) && !self->ended)
     LS_RETURN_IF_ERROR(read_into(self, &self->now, self->now.count));
   self->filled = true;
-  // The source may be shorter than when it was saved.
+  // The source may be shorter now than when the position was saved.
   if (self->dealt > self->now.count) self->dealt = self->now.count;
   if (self->now.count == 0) return ls_ok();
   set_order(self);

@@ -8,7 +8,7 @@
 
 typedef struct unbatch {
   ls_dataset dataset;
-  int64_t rows;  // Rows of each of the input's elements; negative: they differ.
+  int64_t rows;  // Rows of each element of the input; negative: they differ.
 } unbatch;
 
 // ---- Rows ------------------------------------------------------------------
@@ -57,7 +57,7 @@ static ls_status get_batch(const ls_dataset *dataset, ls_fetch *fetch,
       note = ls_none();
     }
   }
-  kept = ls_fetch_keep(fetch, dataset);  // Cannot fail: it exists.
+  kept = ls_fetch_keep(fetch, dataset);  // Cannot fail: the kept value exists.
   kept->nests[0] = batch;
   kept->nests[1] = note;
   *out_batch = batch;

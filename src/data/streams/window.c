@@ -42,7 +42,7 @@ static ls_status get_window(const ls_dataset *dataset, ls_fetch *fetch,
 // ---- Of streams ------------------------------------------------------------
 typedef struct held {
   ls_nest element;
-  ls_status status;  // Result of reading it.
+  ls_status status;  // Result of reading the element.
 } held;
 
 // Elements are numbered by the anchors' count; the stage holds those from

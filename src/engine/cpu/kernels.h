@@ -64,7 +64,7 @@ typedef struct ls_cpu_block {
 typedef void ls_cpu_product_fn(const ls_cpu_product *product,
                                const ls_cpu_block *block, void *scratch);
 
-// Rows whose distance is a multiple of this share few sets of a cache.
+// Rows at a distance that this number divides share few sets of a cache.
 enum { LS_CPU_FEW_SETS = 4096 };
 
 // Returns the bytes of scratch that a call for any block of `product` needs: a
@@ -287,7 +287,7 @@ typedef struct ls_cpu_kernels {
   // adds. `dst` may be `src`, or NULL.
   double (*exp_above)(double *dst, const double *src, double max, size_t n);
 
-  // Computes e^(x - max) / sum of these.
+  // Computes e^(x - max) / sum, with the sum of all e^(x - max).
   ls_cpu_rows_fn *softmax;
   // Computes (x - max) - log(sum of e^(x - max)).
   ls_cpu_rows_fn *log_softmax;

@@ -13,7 +13,7 @@
 typedef struct csv_column {
   const char *name;
   ls_dtype dtype;
-  const char *missing;    // Value of an empty field; NULL: refuse it.
+  const char *missing;    // Value of empty fields; NULL: refuses them.
   size_t field;           // Index of the column in a row.
   bool guessed;           // True if the type is guessed.
   bool stacked;           // One of the columns stacked to one array.
@@ -231,7 +231,7 @@ static ls_status make_csv(const ls_record_decoder *decoder, ls_fetch *fetch,
     LS_RETURN_IF_ERROR(read_field(column, at, field,
                                   (char *)ls_nest_data(*item, 0) + column->at));
   }
-  items.count = 0;  // The dict owns them.
+  items.count = 0;  // The dict owns the items.
   return ls_element_replace(
       ls_nest_dict("", self->keys, items.items, self->num_items), element);
 }

@@ -357,7 +357,7 @@ ls_status ls_features_make(const ls_features *features, ls_fetch *fetch,
   LS_RETURN_IF_ERROR(find_features(features, fetch, place, example, &reads));
   for (size_t i = 0; i < features->count; ++i)
     LS_RETURN_IF_ERROR(make_array(&reads[i], &items.items[i]));
-  items.count = 0;  // The dict owns them.
+  items.count = 0;  // The dict owns the items.
   return ls_element_replace(
       ls_nest_dict("", features->keys, items.items, features->count), element);
 }

@@ -95,7 +95,7 @@ static ls_status read_example(const char *file, ls_bytes bytes, ls_nest *out) {
       ls_example_visit(&place, bytes.data, bytes.size, take_feature, &self));
   *out = ls_nest_dict("", (const char *const *)self.keys, self.values.items,
                       self.count);
-  self.values.count = 0;  // The dict owns them.
+  self.values.count = 0;  // The dict owns the values.
   return ls_nest_status(*out);
 }
 

@@ -19,7 +19,7 @@ typedef struct ls_source_file {
   ls_object object;
   ls_allocator *allocator;
   ls_file *file;
-  char *bytes;  // The whole file if loaded, else NULL.
+  char *bytes;  // The file's bytes if loaded, otherwise NULL.
   ls_packing packing;
   ls_offsets offsets;  // Empty for packed files and records of one size.
   int64_t count;       // Number of records; -1 for packed files.
@@ -73,7 +73,7 @@ typedef struct ls_record_format {
   ls_status (*read)(const struct ls_record_decoder *decoder, ls_fetch *fetch,
                     const ls_record_at *at, char *bytes, size_t size,
                     const size_t *row_sizes, void *const *rows, size_t k);
-  // For other elements: decodes a record to an element, in-out.
+  // For elements not filled in place: decodes a record to an element, in-out.
   ls_status (*make)(const struct ls_record_decoder *decoder, ls_fetch *fetch,
                     const ls_record_at *at, char *bytes, size_t size,
                     ls_nest *element);

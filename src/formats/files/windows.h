@@ -26,7 +26,7 @@ typedef struct ls_file_window {
   const ls_source_file *file;
   int64_t first, count;  // Range of records of the file.
   char *bytes;           // Bytes from record `first` on.
-  size_t size;           // Size of these records.
+  size_t size;           // Size in bytes of the window's records.
   size_t capacity;       // Capacity of `bytes`, which is reused.
   int parts_begun, parts_done;
   uint64_t there;  // A bit for each part that was read. Atomic.

@@ -264,7 +264,7 @@ void ls_eager_catch_up(const ls_graph *graph, ls_node *node) {
   ls_runtime_state *state = ls_eager_of(graph)->state;
   ls_runtime_lock(state->runtime);
   ls_late_draw *late = (ls_late_draw *)node->late;
-  if (late != NULL) {  // Not drawn by another thread yet.
+  if (late != NULL) {  // No other thread has drawn the value yet.
     // A cancel requested now must not affect an op made earlier.
     ls_cancel *cancel = ls_cancel_make_current(NULL);
     const ls_status status = run_compiled(state, late->compiled, late->step, 0,
@@ -435,7 +435,7 @@ ls_status ls_tensor_status(ls_tensor tensor) {
       tensor.graph->kind != LS_GRAPH_EAGER)
     return refuse_built(tensor);
   ls_node *node = ls_graph_node_of(tensor.graph, tensor.ref);
-  if (node == NULL) return refuse_stale();  // For ops without outputs, too.
+  if (node == NULL) return refuse_stale();  // Also for ops without outputs.
   ls_eager_catch_up(tensor.graph, node);
   return ls_status_clone(node->failure);
 }

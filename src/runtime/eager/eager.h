@@ -18,9 +18,9 @@
 
 // A frame: the position in the graph at which it began.
 typedef struct ls_frame {
-  struct ls_frame *outer;  // The frame begun before it, by any replica.
-  int32_t replica;         // The replica that began it, as in ls_context.
-  uint64_t first_id;       // The first id of values made in it.
+  struct ls_frame *outer;  // The frame begun before this one, by any replica.
+  int32_t replica;         // Replica that began it, as in ls_context.
+  uint64_t first_id;       // The first id of values made in the frame.
   ls_arena_mark_point arena;
 } ls_frame;
 
@@ -63,7 +63,7 @@ bool ls_eager_is_recording(const ls_graph *graph);
 // variable's first value, which the engine then draws directly into the
 // variable's buffer, when it has time.
 typedef struct ls_late_draw {
-  ls_object object;  // node->late points to this.
+  ls_object object;  // The object that node->late points to.
   ls_allocator *allocator;
   ls_compiled *compiled;
   uint64_t step;
@@ -75,7 +75,7 @@ struct ls_tape {
   ls_graph *graph;
   struct ls_tape *outer;
   int32_t replica;            // Replica's id + 1; 0: outside of replicas.
-  ls_frame *frame;            // The frame in which it was begun.
+  ls_frame *frame;            // The frame in which the tape was begun.
   uint64_t first_id, end_id;  // Recorded ids; end_id 0: open.
   uint64_t *watched;          // Refs of watched tensors.
   size_t num_watched, watched_capacity;

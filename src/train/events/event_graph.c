@@ -152,7 +152,7 @@ static void add_attrs(printer *p, const ls_node *node) {
   attr_place begun = begin_attr(out, "T");
   ls_proto_i64(out, VALUE_TYPE, ls_events_type_of(node->outputs[0].dtype));
   end_attr(out, begun);
-  // TensorBoard labels edges with these shapes.
+  // _output_shapes: TensorBoard labels edges with them.
   begun = begin_attr(out, "_output_shapes");
   const size_t list = ls_proto_begin(out, VALUE_LIST);
   for (uint32_t i = 0; i < node->num_outputs; ++i)

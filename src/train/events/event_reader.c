@@ -24,7 +24,7 @@ typedef struct numbers {
   ls_event_numbers numbers;  // The caller's view.
   ls_allocator *allocator;
   ls_arena memory;  // Memory of the tags.
-  const char *tag;  // Only this tag; NULL: all. During reading.
+  const char *tag;  // While reading: the only tag to keep; NULL: all.
   number *items;
   size_t count, capacity;
   int64_t last_step;  // The last step wanted.

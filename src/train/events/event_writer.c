@@ -87,7 +87,7 @@ static ls_status make_file(ls_event_writer *writer) {
   LS_OWN(ls_text, head) = {0};
   ls_text_init(&head, writer->allocator);
   ls_events_add_version(&head, event_writer_now(writer, 0));
-  // A file that follows another of this writer continues at its step.
+  // Only the writer's first file says at which step it starts.
   if (writer->first_step != INT64_MAX)
     ls_events_add_start(&head, event_writer_now(writer, writer->first_step));
   LS_RETURN_IF_ERROR(ls_text_status(&head));
@@ -360,7 +360,7 @@ static ls_status event_writer_look_at(const ls_array *array, const char *tag,
 }
 
 static unsigned char byte_of(double x) {
-  if (!(x > 0)) return 0;  // True for NaN, too.
+  if (!(x > 0)) return 0;  // Catches NaN, too.
   return x >= 1 ? 255 : (unsigned char)(x * 255 + 0.5);
 }
 

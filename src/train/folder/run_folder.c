@@ -211,7 +211,7 @@ ls_status ls_run_folder_start(ls_run_folder *folder,
                               const ls_train_config *config, bool overwrite) {
   if (folder->path == NULL) return ls_ok();
   const ls_file_system *files = ls_runtime_files(folder->runtime);
-  // Looks again under the lock: nobody else can begin a run now.
+  // Checks again under the lock, where nobody can begin another run.
   LS_RETURN_IF_ERROR(find_run(folder, overwrite));
   LS_RETURN_IF_ERROR(files->make_directories(files->user, folder->path));
   ls_status status = take_over(folder, overwrite);

@@ -18,7 +18,7 @@ typedef struct ls_run_folder {
   ls_text file;      // Path of the current file.
   ls_text text;      // Text being written.
   bool held;         // The folder is locked, by
-  void *lock;        // this, if files can be locked.
+  void *lock;        // the lock, if files can be locked.
   bool replaces;     // A former run is in place; see ls_run_folder_commit.
   bool keeps;        // The former run has been moved aside, at least partly.
 } ls_run_folder;

@@ -100,7 +100,7 @@ static ls_status save_run(void *self, ls_record *record) {
       record, "steps", known ? saves->plan->num_steps : saves->wanted_steps);
 }
 
-// Missing in checkpoints of earlier versions: then unknown.
+// Checkpoints of earlier versions lack the text: sets `out` to "" for those.
 static ls_status restore_lowered(const ls_record *record, const char *name,
                                  char out[33]) {
   const char *text = "";
@@ -379,7 +379,7 @@ ls_status ls_saves_resume(ls_saves *saves, ls_run_ranks *ranks,
 
 // ---- The step's program ----------------------------------------------------
 static ls_status compare_programs(const ls_saves *saves) {
-  // A run with another number of steps has other constants in its schedule.
+  // With another number of steps the schedule has other constants.
   const bool all = saves->wanted_steps == saves->plan->num_steps;
   const char *was = all ? saves->wanted.all : saves->wanted.ops;
   const char *current = all ? saves->program.all : saves->program.ops;

@@ -52,12 +52,12 @@ typedef struct ls_saves {
   ls_saving saving;
   // The input is making an element, so that only its position can be saved.
   bool input_stalls;
-  double seconds;  // Time of the run so far, as saved.
+  double seconds;  // Time that the run has taken so far, saved with it.
   // Calls of `evaluate` before the evaluation of the saved step, whether that
   // was made or not: a resumed run makes it.
   uint64_t evaluated;
   ls_program_identity program;
-  // The program that a resumed run must have, until it is verified.
+  // The program that a resumed run must have, as its checkpoint says.
   ls_program_identity wanted;
   int64_t wanted_steps;
 } ls_saves;

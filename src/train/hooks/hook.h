@@ -15,7 +15,7 @@ typedef struct ls_hook_type {
   const char *name;    // For messages; "": messages do not name the hook.
   size_t size;         // Size of the state; 0: the state is lent.
   bool counts;         // Needs the step of each run.
-  bool needs_session;  // Refused for functions, unless a hook says otherwise.
+  bool needs_session;  // Functions refuse the hook, unless it allows them.
   ls_status (*begin)(void *state);
   ls_status (*after_create_session)(void *state, ls_run_context *context);
   void (*session_lost)(void *state);
@@ -51,7 +51,7 @@ typedef struct ls_called_step {
   const ls_model *model;
   ls_function *step;
   ls_nest args;       // Arguments of the last call, lent.
-  int32_t rank;       // This rank among those that call the function.
+  int32_t rank;       // This rank among the ranks that call the function.
   int32_t num_ranks;  // Number of ranks, at least 1.
 } ls_called_step;
 

@@ -133,7 +133,7 @@ static ls_status reopen_session(ls_monitored_session *self) {
     if (!ls_loses_session(status) || waited >= seconds ||
         ls_monitored_session_should_stop(self))
       return status;
-    // Logs the failure the first time, and then each minute.
+    // Logs the failure the first time, and then once a minute.
     if (tries++ % 60 == 0)
       ls_runtime_log(runtime, LS_LOG_WARNING, "train",
                      "a session could not begin: %s: %s; it is tried again for "

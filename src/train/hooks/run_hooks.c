@@ -12,9 +12,9 @@ typedef struct summaries {
   ls_op *ops;
   ls_step_timer timer;
   ls_nest all;   // The fetch made when summaries are due.
-  int64_t step;  // The step that this run makes.
+  int64_t step;  // The step that the current run makes.
   bool is_due;
-  bool holds_back;  // Keeps the writer from writing until they are due.
+  bool holds_back;  // The event writer waits until records are due.
 } summaries;
 
 static ls_status summary_begin(void *state) {

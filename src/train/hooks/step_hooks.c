@@ -54,7 +54,7 @@ bool ls_step_timer_done(ls_step_timer *timer, int64_t step, double *out_seconds,
 // ---- Stopping --------------------------------------------------------------
 typedef struct stop_at {
   ls_opt num_steps;
-  int64_t last;  // -1: not known yet.
+  int64_t last;  // The last step; -1: not known yet.
 } stop_at;
 
 // Computes the last step in the first session; later sessions keep it.

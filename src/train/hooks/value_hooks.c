@@ -93,7 +93,7 @@ typedef struct logger {
   ls_nest *results;
   ls_step_timer timer;
   int64_t num_runs;
-  bool is_due;  // Logs after this run.
+  bool is_due;  // Logs after the current run.
 } logger;
 
 static void log_destroy(void *state) {

@@ -26,7 +26,7 @@ static bool all_can_run(const ls_graph *graph) {
   return true;
 }
 
-// Returns true if a node's value depends on the replica that it runs on.
+// Returns true if a node's value depends on the replica that computes it.
 static bool depends_on_replica(const ls_node *node) {
   const unsigned traits = ls_node_info(node)->traits;
   return (traits & LS_OP_VARYING) != 0 ||

@@ -38,10 +38,10 @@ typedef struct ls_cpu_stretch {
 typedef struct ls_cpu_storage {
   ls_cpu_home home;
   bool is_lane;     // True if each lane has its own.
-  bool in_frame;    // For lanes: lives across a park, so is in the frame.
+  bool in_frame;    // For lanes: survives a park, so it is in the frame.
   bool by_host;     // Written by a host call.
   uint32_t index;   // Number of the input, output, ...
-  uint32_t merged;  // The storage it was merged into, or itself.
+  uint32_t merged;  // The storage that this one was merged into, or itself.
   size_t size;
   const void *data;       // CONSTANT: the bytes.
   uint32_t first_access;  // First element of its list in `accesses`.
@@ -62,7 +62,7 @@ typedef struct ls_cpu_access {
 // Facts about an instruction that only the compiler needs.
 typedef struct ls_cpu_origin {
   ls_cpu_note note;
-  // Lane code and launches: index of the replicate op. Else NONE.
+  // Lane code and launches: index of the replicate op. Others: NONE.
   uint32_t replicate;
   // Kernels, stacks: bit sets of operands that outputs 0 and 1 may overwrite.
   uint32_t in_place[2];
@@ -87,7 +87,7 @@ typedef struct ls_cpu_fork {
 typedef struct ls_cpu_scope {
   const ls_graph *graph;
   uint32_t *first;     // Per node: index of its output 0 in `storages`.
-  uint32_t *storages;  // Per output; NONE until it is computed.
+  uint32_t *storages;  // Per output; NONE: not computed yet.
 } ls_cpu_scope;
 
 typedef struct ls_cpu_compiler {
@@ -120,7 +120,7 @@ typedef struct ls_cpu_compiler {
   ls_cpu_lane_merge *lane_merges;  // Merges inside lane code.
   size_t num_meetings, meetings_capacity;
   size_t num_reached;    // Merges that the current class has reached.
-  bool *endless_stacks;  // Per stack_new: true if it is endless.
+  bool *endless_stacks;  // Per stack_new: true if the stack is endless.
   size_t endless_stacks_capacity;
 
   // State at the current position of emission. Replicas of the enclosing
@@ -128,9 +128,9 @@ typedef struct ls_cpu_compiler {
   ls_cpu_share share;
   bool in_lane;        // True inside lane code.
   uint32_t replicate;  // Index of the enclosing replicate op; NONE outside.
-  // Lanes reach this position in order of replica, on which posts rely.
+  // Lanes reach this position in replica order, and posts rely on that.
   bool in_order;
-  // How often this position runs per run of the program, for flops.
+  // Number of times this position runs per run of the program, for flops.
   double trips;
   const ls_node *named;  // The last node whose name was printed, and that name.
   const char *name;

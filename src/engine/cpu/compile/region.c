@@ -152,9 +152,9 @@ static void classify_nodes(ls_cpu_region *self) {
 // ---- The order of posts ----------------------------------------------------
 // How far a lane is when it reaches a post.
 typedef struct post_place {
-  uint32_t posts;   // Posts before it.
+  uint32_t posts;   // Posts before the node.
   uint32_t waited;  // Last published value that the lane has waited for.
-  uint32_t parks;   // Other nodes before it that may park.
+  uint32_t parks;   // Other nodes before the node that may park.
 } post_place;
 
 static void note_post(const ls_cpu_region *self, const ls_cpu_body *body,

@@ -37,7 +37,7 @@ struct ls_cpu_region {
   // Per node of the first body:
   bool *after_merge;  // Computed by shared code after a merge,
   bool *needed;       // and used by a lane.
-  // Number under which it is published if a lane uses it, else 0.
+  // Number under which a value is published for lanes; 0: no lane uses it.
   uint32_t *published;
   bool *is_lane_merge;        // A merge that lanes post to.
   ls_cpu_lane_merge *merges;  // Merges at the top level.

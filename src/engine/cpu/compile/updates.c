@@ -42,7 +42,7 @@ static bool is_light(const ls_cpu_compiler *self, uint32_t i) {
           self->origins[i].note.bytes <= SMALL_BYTES);
 }
 
-// A removed copy still has its operands, but uses none.
+// A removed copy keeps its operands in the list, but uses none.
 static uint32_t num_operands(const ls_cpu_compiler *self, uint32_t i) {
   const ls_cpu_instruction *at = &self->instructions[i];
   return at->code == LS_CPU_NOTHING ? 0 : at->num_in + at->num_out;
@@ -72,7 +72,7 @@ static bool is_update(const ls_cpu_compiler *self, const bool *wanted,
   return true;
 }
 
-// Gives each update its current position as slot.
+// Gives each update a slot: its current position.
 static void find_updates(const ls_cpu_compiler *self, slots *s, bool *wanted) {
   for (uint32_t i = (uint32_t)self->num_instructions; i-- > 0;) {
     const bool moves = !is_wall(self, s, i) && is_update(self, wanted, i);

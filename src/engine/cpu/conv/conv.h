@@ -91,7 +91,7 @@ typedef struct ls_conv_axis {
   // The phase's taps, in order of their input positions.
   int64_t taps, first_tap, tap_step;
   int64_t start, start_step;  // Their positions in the input for output 0.
-  int64_t move;  // Distance of these positions from output to output.
+  int64_t move;  // Distance of the positions from output to output.
 } ls_conv_axis;
 
 typedef struct ls_conv_phase {

@@ -86,10 +86,10 @@ static void taps_loop(const ls_kernel_call *call, int64_t begin_block,
 // first of them is line `first` of dx.
 typedef struct band {
   const input_params *self;
-  const float *d, *taps;  // d and places are those of the image.
+  const float *d, *taps;  // `d` and `places` are those of the image.
   const uint8_t *places;
   const float *relu;  // The relu's result, in the layout of dx, or NULL.
-  const float *w;     // The weights if some are not finite, else NULL.
+  const float *w;     // The weights if any is not finite, otherwise NULL.
   float *dx, *lines;
   int64_t begin, end, first;
 } band;
@@ -142,7 +142,8 @@ static bool meets_infinity(const band *b, int64_t y, int64_t x, int64_t c) {
   return false;
 }
 
-// Writes NaN to these elements of line y of dx, sliced. Slow, and rare.
+// Writes NaN to the elements of line y of dx (sliced) that meet an infinity.
+// Slow, and rare.
 static void add_infinities(const band *b, int64_t y, float *line) {
   const ls_conv *conv = &b->self->conv;
   for (int64_t k = 0; k < conv->dim[X].out + 2; ++k)

@@ -122,7 +122,7 @@ static void add_infinity(const group *g, const stretch *s, int64_t y, int64_t x,
   }
 }
 
-// Adds all such values of x under the output's lines.
+// Adds all values of x under the output's lines that are not finite.
 static void add_infinities(const group *g, const stretch *s, float *sums) {
   const ls_conv *conv = &g->self->conv;
   const ls_conv_dim *y = &conv->dim[Y];

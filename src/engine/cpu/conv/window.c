@@ -91,7 +91,7 @@ LS_EACH_FLOAT(SCALED_ROWS, scaled)
 typedef struct window_params {
   ls_conv conv;     // Geometry; for the gradient, that of the gradient.
   ls_conv counted;  // Geometry of the forward op, for counts.
-  ls_dtype half;    // f16 or bf16 (computed in f32), else NONE.
+  ls_dtype half;    // f16 or bf16 (computed in f32), or NONE.
   size_t size;      // Bytes of an element.
   window_rows rows;
   void (*scale)(void *acc, double factor, int64_t count);

@@ -284,7 +284,7 @@ static bool in_fours(const ls_conv *conv) {
   return fits;
 }
 
-// Returns true if such windows cover the input.
+// Returns true if windows of two by two cover the input.
 static bool covers_input(const ls_conv *conv) {
   return conv->dim[1].out * 2 == conv->dim[1].in &&
          conv->dim[2].out * 2 == conv->dim[2].in;

@@ -23,7 +23,7 @@ enum { LS_ZEROS_ROOM = 64 };
 // ---- For the input ---------------------------------------------------------
 // Parameters of a plan for the gradient of an input.
 typedef struct ls_conv_zeros {
-  const ls_cpu_zeros *kernels;  // NULL: dy is multiplied whole.
+  const ls_cpu_zeros *kernels;  // NULL: multiplies all of dy.
   ls_conv_phase phase;
   int64_t columns;  // Channels of the result.
   // Offsets in scratch.
@@ -45,7 +45,7 @@ bool ls_conv_zeros_multiply(const ls_conv_zeros *self, const ls_conv_view *view,
 // ---- For the weights -------------------------------------------------------
 // Parameters of a plan for the gradient of weights, for one part of the bands.
 typedef struct ls_conv_zeros_weights {
-  const ls_cpu_zeros *kernels;  // NULL: dy is multiplied whole.
+  const ls_cpu_zeros *kernels;  // NULL: multiplies all of dy.
   ls_conv_phase phase;
   const ls_conv_types *types;
   int64_t in_channels, out_channels;

@@ -81,7 +81,7 @@ LS_INLINE vf round_two(vf first, vf second) {
 // sum, and those of their second vectors to another, unless it is NULL.
 LS_INLINE void add_pairs(vf *first, vf *second, vf a, vf b, vf by) {
 #if !defined(__clang__)
-  // Keeps them in registers: gcc would load them once for each use.
+  // Keeps the values in registers: gcc would load them once for each use.
   __asm__("" : "+v"(a), "+v"(b));
 #endif
   const vi low = _mm512_unpacklo_epi16(vf_bits(a), vf_bits(b));

@@ -8,7 +8,7 @@
 
 #include "engine/cpu/isa/vec.h"
 
-// Returns `new` where it is larger or a NaN, else `old`.
+// Returns `new` where it is larger or a NaN, otherwise `old`.
 LS_INLINE vf max_or_nan(vf old, vf new) {
   return vf_select(vf_is_nan(new), new, vf_max(new, old));
 }

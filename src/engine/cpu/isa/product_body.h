@@ -80,7 +80,7 @@ typedef struct {
   // Values of k in the first line of A, and in the others.
   size_t k_first, k_line;
   ptrdiff_t k_skip;  // Elements between lines.
-  const ELEM *in;    // Values of the chains so far; NULL: all +0.
+  const ELEM *in;    // Values of the chains before this block; NULL: all +0.
   size_t in_stride;
   ELEM *out;
   size_t out_stride;
@@ -272,7 +272,7 @@ typedef struct {
   walk ahead[2];  // Next lines of A and of B.
   bool packs_a, packs_b;
   size_t strip, strip_end;  // Rows of the current strip of A.
-  ELEM *a;  // This block of A, tile row after tile row; of one group, a strip.
+  ELEM *a;  // This block of A, tile row by tile row; in one group, a strip.
   ELEM *b;  // One group of B, panel after panel.
   ELEM *chains;  // This block's outputs so far, if C cannot hold them.
 } step;

@@ -32,7 +32,7 @@
 #include <stdint.h>
 #include <string.h>
 
-// Otherwise vectors are arrays, and an operation is a call.
+// Without vector instructions a vector is an array, and an operation a call.
 #if (defined(__AVX2__) && defined(__FMA__)) ||                                 \
     (defined(__aarch64__) && defined(__ARM_NEON))
 #define VF_REGISTERS 1

@@ -43,7 +43,7 @@ void ls_cpu_repeat_loop(const ls_kernel_call *call, int64_t begin_block,
 // ---- Merges ----------------------------------------------------------------
 // Position of a replica's contribution: part `index` of an operand.
 typedef struct ls_cpu_merge_part {
-  // NO_PART: it contributes nothing, or -0, which changes no sum.
+  // NO_PART: the replica contributes nothing, or -0, which changes no sum.
   uint32_t operand;
   uint32_t index;
 } ls_cpu_merge_part;

@@ -122,8 +122,8 @@ struct ls_elementwise {
   uint32_t in_size[3];  // Bytes per element.
   uint32_t out_size;
   uint16_t f32_op;   // The op, if the span is that of ls_cpu_spans for f32.
-  ls_dtype half;     // f16 or bf16 of the inputs (computed in f32), else NONE.
-  bool out_is_half;  // True if the output is of that type too.
+  ls_dtype half;     // f16 or bf16 of the inputs (computed in f32), or NONE.
+  bool out_is_half;  // True if the output has type `half`, too.
   // Not NULL: writes the result with this table's streaming stores
   // (see below).
   const ls_cpu_kernels *streams;
@@ -256,7 +256,7 @@ static inline bool ls_cpu_is_streamed(size_t bytes) {
   return bytes > LS_STREAM_BYTES;
 }
 
-// Returns true if streaming stores make such a kernel faster.
+// Returns true if streaming stores make a kernel faster that writes so much.
 static inline bool ls_cpu_streams(const ls_cpu_kernels *kernels, size_t bytes) {
   return kernels->stream != NULL && ls_cpu_is_streamed(bytes);
 }

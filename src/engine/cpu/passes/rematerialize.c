@@ -47,24 +47,24 @@ static const again_row rows[] = {
 
 // Facts about a node.
 typedef struct fate {
-  // Row of the gradient that can compute it again; NULL: none.
+  // Table row of the op's gradient that can recompute its result; NULL: none.
   const again_row *row;
   uint64_t gradient;
   uint64_t limit;  // First dependent that must stay, or computes again.
-  uint64_t giver;  // The node that it waits for and takes y from; 0: none.
-  uint64_t taken;  // The y that it takes.
-  uint64_t seen;   // Number of the last search that visited it.
+  uint64_t giver;  // Node to wait for and to take y from; 0: none.
+  uint64_t taken;  // The y that the node takes.
+  uint64_t seen;   // Number of the last search that visited the node.
   bool fixed;      // Cannot wait: not pure, or fixed by a decision.
-  bool stays;      // Cannot wait: a search failed there.
-  bool may_give;   // A gradient that could compute an op's result again,
-  bool gives;      // and does so.
-  bool is_given;   // The gradient computes this op's result again.
+  bool stays;      // Cannot wait: a search failed at the node.
+  bool may_give;   // A gradient that could recompute an op's result,
+  bool gives;      // and that does recompute it.
+  bool is_given;   // The gradient recomputes this op's result.
 } fate;
 
 typedef struct plan {
   ls_rewrite *r;
   fate *of;           // Per id. Ids of a lowered graph are dense.
-  uint64_t *path;     // Nodes that a search has still to visit.
+  uint64_t *path;     // Nodes still to visit in a search.
   uint64_t *waiting;  // Nodes that shall wait for the gradient.
   size_t num_waiting;
   uint64_t searches;

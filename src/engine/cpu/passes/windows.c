@@ -111,7 +111,7 @@ static ls_status go_before(ls_graph *graph, bool in_classes,
                            bool *out_changed) {
   LS_OWN(ls_rewrite, r) = {0};
   LS_RETURN_IF_ERROR(ls_rewrite_begin(&r, graph));
-  const size_t count = graph->num_nodes;  // Inserted nodes come after these.
+  const size_t count = graph->num_nodes;  // Inserted nodes come after.
   for (size_t i = 0; i < count; ++i) {
     if (in_classes && !graph->nodes[i]->varying) continue;
     LS_RETURN_IF_ERROR(relu_before(&r, graph->nodes[i]));

@@ -38,7 +38,7 @@ typedef struct matmul_params {
   // True: panels are numbered within a band; false: bands within a panel.
   bool bands_outside;
   bool has_bias;
-  // Row pitch of B after the first step; 0: there is no such step.
+  // Row pitch of B after the first step; 0: there is no first step.
   size_t arranged_ldb;
   ls_cpu_transpose_fn *transpose;
   // Product of integers.

@@ -32,7 +32,7 @@ typedef enum ls_cpu_code {
   // Stacks: operands and results of the ops; see stack.h.
   LS_CPU_STACK_NEW,   // Makes the empty stack of site `number`.
   LS_CPU_STACK_PUSH,  // Pushes `size` bytes.
-  LS_CPU_STACK_POP,   // Pops `size` bytes; `number` 1: they are a stack.
+  LS_CPU_STACK_POP,   // Pops `size` bytes; `number` 1: the bytes are a stack.
   // Host calls: params is a ls_cpu_host. START has the inputs, FINISH the
   // outputs; each has both if the kernel works on the operands themselves.
   LS_CPU_HOST_START,
@@ -74,7 +74,7 @@ enum {
   LS_CPU_BASE_CONSTANTS,
   LS_CPU_BASE_SHARED,
   LS_CPU_BASE_FRAME,    // Per lane: values that live across a park.
-  LS_CPU_BASE_SCRATCH,  // Per worker: other values.
+  LS_CPU_BASE_SCRATCH,  // Per worker: scratch of other values.
   LS_CPU_BASE_FIXED,    // Number of the bases above.
 };
 
@@ -275,7 +275,7 @@ struct ls_executable {
   uint32_t num_split, num_gathered, num_contributions;
   uint32_t num_slots;
   uint32_t num_parts;  // Most parts of any launch.
-  // Most subtrees of any op, on all ranks; 0 without other ranks.
+  // Most subtrees of any op over all ranks; 0 with a single rank.
   uint32_t num_subtrees;
   uint32_t num_stacks;     // Number of stack_new ops.
   bool *stack_is_endless;  // One per stack_new.

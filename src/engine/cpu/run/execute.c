@@ -62,7 +62,7 @@ typedef struct meter {
   ls_cpu_cost *costs;  // NULL: not measured.
   ls_cpu_cost *at;
   uint64_t since;
-  // Number of workers that run such instructions at the same time.
+  // Number of workers at work in parallel: the time of each counts for a part.
   uint64_t workers;
 } meter;
 

@@ -50,7 +50,7 @@ struct ls_cpu_host_record {
   // Copies of lent outputs that are not aligned; made when first needed. NULL:
   // none yet.
   char **copies;
-  bool *is_out;  // Set while the call is under way, for other threads. Atomic.
+  bool *is_out;  // The call's flag, true while it is under way. Atomic.
   ls_status status;
 };
 
@@ -59,7 +59,7 @@ struct ls_cpu_site {
   ls_cpu_host_record **records;  // One per call.
   bool *is_out;  // Per call: true while it is under way. Atomic.
   uint32_t count;
-  // Number of calls whose results were taken, from the first on.
+  // Number of calls whose results were taken, counted from the first.
   uint32_t taken;
 };
 

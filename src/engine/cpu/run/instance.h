@@ -141,7 +141,7 @@ struct ls_instance {
   ls_cpu_part *parts;
   uint32_t *part_tables;   // Memory of the parts' arrays.
   ls_trunk_piece *pieces;  // Pieces of an exchange.
-  ls_cpu_stacks stacks;    // The shared stream's, then one per lane.
+  ls_cpu_stacks stacks;    // Stacks of the shared stream, then of each lane.
   uint32_t published;
   uint64_t round;
   uint64_t step, seed;  // Step and seed of the current run.

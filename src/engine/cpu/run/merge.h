@@ -63,8 +63,8 @@ static inline uint32_t ls_cpu_merge_depth(uint32_t count) {
 // Position of replica number `index` in the tree over `count` replicas.
 typedef struct ls_cpu_leaf {
   uint32_t index, count;
-  uint32_t waiting;  // Complete subtrees on the stack when it arrives.
-  uint32_t merges;   // Number of those that it merges with.
+  uint32_t waiting;  // Complete subtrees on the stack when the leaf arrives.
+  uint32_t merges;   // Number of waiting subtrees that the leaf merges with.
 } ls_cpu_leaf;
 
 static inline ls_cpu_leaf ls_cpu_leaf_at(uint32_t index, uint32_t count) {

@@ -301,7 +301,7 @@ static void print_places(const ls_instance *self, ls_text *text) {
     print_host_time(self, pc, text);
   }
   ls_text_append_char(text, '\n');
-  // Uses one launch throughout: a running program may reach the next meanwhile.
+  // Reads the launch once: a running program may reach the next launch.
   const ls_cpu_instruction *launch = LS_CPU_SEEN(self->launch);
   if (LS_CPU_SEEN(self->num_running) > 0 && launch != NULL) {
     print_all_lanes(self, launch->params, text);

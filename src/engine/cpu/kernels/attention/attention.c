@@ -157,7 +157,7 @@ ls_status kernel_attention(ls_kernel_plan *plan) {
   return ls_ok();
 }
 
-// Operands: the result's gradient, then those of attention.
+// Operands: the result's gradient, then the operands of attention.
 ls_status kernel_attention_grad(ls_kernel_plan *plan) {
   ls_cpu_attention_params *self = NULL;
   LS_RETURN_IF_ERROR(plan_attention(plan, 1, &self));

@@ -25,7 +25,7 @@ typedef struct ls_cpu_attention_params {
   double scale;
   bool causal;
   int64_t heads, units, units_per_block;  // A unit is a head.
-  int64_t band;  // Queries per band; all of them for whole heads.
+  int64_t band;  // Queries per band; whole heads: all queries.
   ls_cpu_head_place q, k, v, out;  // `out`: the result, or its gradient.
   ls_cpu_head_place dq, dk, dv;    // Results of the gradient.
   size_t table_scratch;            // Scratch of the product, or of whole heads.

@@ -12,7 +12,7 @@ typedef struct add_n_params {
   int64_t count, operands;
   size_t element;  // Bytes of an element of the arrays.
   size_t chunk;    // Bytes of a chunk in the type of the computation.
-  ls_dtype half;   // f16 or bf16 (summed in f32), else NONE.
+  ls_dtype half;   // f16 or bf16 (summed in f32), or NONE.
 } add_n_params;
 
 // The current chunk of every operand.

@@ -66,7 +66,7 @@ enum { LS_FUSED_STEPS = 24, LS_FUSED_SLOTS = 32 };  // Limits.
 
 struct ls_fused_step {
   const ls_elementwise *work;
-  uint8_t slot[4];  // Slots of its inputs, then of its output.
+  uint8_t slot[4];  // Slots of the step's inputs, then of its output.
   // Stages of the chain that begins here; NULL: none.
   const ls_chain_stage *stages;
   uint32_t chained;  // Number of steps in that chain.

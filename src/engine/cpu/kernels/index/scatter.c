@@ -22,7 +22,7 @@ struct scatter_params {
   int64_t outer, size, inner, picks;
   int64_t rows;         // Rows of a block, of one outer.
   int64_t blocks_each;  // Blocks per outer.
-  int64_t outers;       // Outers of a block, if it owns whole ones.
+  int64_t outers;       // Outer indices per block, if a block owns whole ones.
   size_t element;
   ls_dtype index, half;
   ls_elementwise combine;  // Without a span the update is copied.

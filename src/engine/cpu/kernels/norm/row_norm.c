@@ -21,7 +21,7 @@ typedef struct rows_params {
   ls_dtype dtype;  // Type of x; `wide` is that of scale and offset.
   ls_dtype wide;
   ls_cpu_row_norm norm;  // Arrays are set per call.
-  bool again;            // The gradient computes y again too, as output 1.
+  bool again;            // The gradient also recomputes y, as output 1.
   int64_t rows, columns, rows_per_block;
   int64_t group;  // Rows widened at a time.
   // Rows per chunk of the gradient, and number of chunks.

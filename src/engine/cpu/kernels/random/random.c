@@ -45,7 +45,7 @@ static double clamp_normal(double x) {
   return x < -2.0 ? -2.0 : x > 2.0 ? 2.0 : x;
 }
 
-// Draws again those of a block's four normals that are out of range.
+// Redraws those of a block's four normals that are out of range.
 static void draw_again_f32(const ls_random_source *source, int64_t block,
                            float x[4]) {
   for (uint64_t attempt = 1; attempt < ATTEMPTS; ++attempt) {

@@ -129,7 +129,7 @@ static const ls_reducer minima_of[LS_DTYPE_COUNT] = {NUMBERS(min)};
 typedef struct reduce_params {
   ls_reducer reduce;
   size_t element;  // Bytes of an element of the arrays.
-  ls_dtype half;   // f16 or bf16 (reduced in f32), else NONE.
+  ls_dtype half;   // f16 or bf16 (reduced in f32), or NONE.
   // Outputs; for columns without the innermost dimension.
   ls_strided_dims kept;
   ls_strided_dims reduced;  // Reduced dimensions, except the innermost one.

@@ -11,7 +11,7 @@ enum { TURNED = 128 };
 typedef struct short_params {
   const ls_reducer *reduce;
   size_t element;  // Bytes of an element of the arrays.
-  ls_dtype half;   // f16 or bf16 (reduced in f32), else NONE.
+  ls_dtype half;   // f16 or bf16 (reduced in f32), or NONE.
   int64_t run, rows, rows_per_block;
   ls_cpu_rows_of_fn *of_table;
   // t[j][i] = rows[i][j].
