@@ -10,8 +10,8 @@
 #include "base/export.h"
 #include "lockstep/status.h"
 
-// Returns INVALID_ARGUMENT "ls_session_run: results is NULL"; names are those
-// of the header.
+// Returns INVALID_ARGUMENT "ls_session_run: results is NULL"; names are the
+// header's.
 LS_PRIVATE_API ls_status ls_null_argument(const char *function,
                                           const char *argument);
 

@@ -212,7 +212,7 @@ ls_status ls_runtime_destroy(ls_runtime *runtime) {
   return status;
 }
 
-// ---- The current one -------------------------------------------------------
+// ---- The current runtime ---------------------------------------------------
 static ls_runtime *make_default(void) {
   ls_mutex_lock(&default_lock);
   ls_runtime *runtime = default_runtime;

@@ -311,8 +311,8 @@ typedef struct cli_data {
 // the opened sets, even after a failure.
 ls_status cli_open_data(const cli_data *data, const ls_model_type *type,
                         ls_dataset **train, ls_dataset **test);
-// Opens a run's test set: that of `data`, or all of `data` if it has none; that
-// of the run's data if `data` is NULL. `features` may be NULL.
+// Opens a run's test set: from `data`, or all of `data` if that has none; from
+// the run's own data if `data` is NULL. `features` may be NULL.
 ls_status cli_open_run_test(const ls_train_config *config, const char *data,
                             const char *features, const char *command,
                             const ls_model_type *type, ls_dataset **test);

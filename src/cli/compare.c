@@ -233,7 +233,7 @@ static const named *compare_find(const comparing *c, int which,
                  by_name);
 }
 
-// ---- What differs ----------------------------------------------------------
+// ---- Differences -----------------------------------------------------------
 // Counts an array that differs; returns true if it is to be listed.
 static bool is_shown(comparing *c) {
   if (c->different == 0 && c->options->heading != NULL)

@@ -63,7 +63,7 @@ static const char *estimator_lacks(const void *row) {
   return type->options.model_fn.call == NULL ? "options.model_fn" : NULL;
 }
 
-// Returns the name of a field that the row sets although the command sets it,
+// Returns the name of a field that the row sets, though only the command may;
 // or NULL.
 static const char *estimator_oversteps(const void *row) {
   const ls_estimator_options *options =

@@ -12,7 +12,7 @@
 
 typedef ls_batch_dataset batch_dataset;
 
-// ---- Which -----------------------------------------------------------------
+// ---- Which elements --------------------------------------------------------
 // Returns the number of elements of a batch and stores the index of the first.
 static size_t batch_part_of(const batch_dataset *self, int64_t index,
                             int64_t *out_first) {

@@ -143,7 +143,7 @@ ls_nest ls_nest_to_dense(ls_nest leaf, double padding, const ls_shape *shape) {
   return ls_status_is_ok(status) ? ls_nest_array(array) : ls_fail(status);
 }
 
-// ---- Of data sets ----------------------------------------------------------
+// ---- Data sets -------------------------------------------------------------
 // User data of the map that makes leaves dense.
 typedef struct to_dense {
   ls_allocator *allocator;

@@ -39,8 +39,9 @@ typedef struct ls_dataset_class {
   // sources.
   ls_dataset *(*remake)(const ls_dataset *dataset, ls_dataset **inputs);
 
-  // ---- Indexed data sets; called by any thread ---- Gets element `index`,
-  // in-out: see ls_element_reuse. NULL: done by `read` or `locate`.
+  // ---- Indexed data sets; called by any thread ----
+  // Gets element `index`, in-out: see ls_element_reuse. NULL: done by `read` or
+  // `locate`.
   ls_status (*get)(const ls_dataset *dataset, ls_fetch *fetch, int64_t index,
                    ls_nest *element);
   // Writes element indices[k] of each leaf to rows[leaf] + k * its size. Only
@@ -71,12 +72,13 @@ typedef struct ls_dataset_class {
   bool (*bounds)(const ls_dataset *dataset, size_t leaf, int64_t *out_least,
                  int64_t *out_most);
 
-  // ---- Streams ---- Reads the data set if it is not indexed, from the start
-  // of epoch 0.
+  // ---- Streams ----
+  // Reads the data set if it is not indexed, from the start of epoch 0.
   const struct ls_stage_class *stage;
 
-  // ---- Sources that read files ---- Appends the path of an element's file,
-  // for sources with one file per element; else NULL.
+  // ---- Sources that read files ----
+  // Appends the path of an element's file, for sources with one file per
+  // element; else NULL.
   void (*file_of)(const ls_dataset *dataset, int64_t index, ls_text *path);
   // Returns the number of files, and file `i`; NULL: the data set reads no
   // files.

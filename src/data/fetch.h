@@ -13,8 +13,8 @@ struct ls_work;
 
 typedef struct ls_fetch_block ls_fetch_block;
 
-// Nests that a fetch keeps between calls for a data set, such as arguments of a
-// map's function.
+// Nests that a fetch keeps between calls for a data set, such as a map
+// function's arguments.
 typedef struct ls_fetch_kept {
   const ls_dataset *dataset;
   ls_nest nests[2];

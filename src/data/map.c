@@ -39,7 +39,7 @@ static uint64_t next_key(ls_random_source *source, int64_t id) {
   return (uint64_t)bits[0] << 32 | bits[1];
 }
 
-// ---- One element -----------------------------------------------------------
+// ---- Mapping one element ---------------------------------------------------
 static ls_status fill_result(const map_dataset *self, ls_nest element,
                              const ls_map_call *call, ls_nest *result) {
   LS_RETURN_IF_ERROR(ls_element_reuse_row(&self->base, result));

@@ -200,7 +200,7 @@ ls_status ls_dataset_read(const ls_dataset *dataset, ls_fetch *fetch,
   return status;
 }
 
-// ---- One element -----------------------------------------------------------
+// ---- Reading one element ---------------------------------------------------
 // Makes an element whose arrays may be written; their addresses go to `rows`.
 static ls_status reuse_element(const ls_dataset *self, ls_fetch *fetch,
                                int64_t index, ls_nest *element, void **rows) {

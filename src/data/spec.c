@@ -69,7 +69,7 @@ const ls_leaf_spec *ls_nest_as_spec(ls_nest leaf) {
   return object->type == &spec_type ? &((const spec_leaf *)object)->spec : NULL;
 }
 
-// ---- Of a data set ---------------------------------------------------------
+// ---- Spec of a data set ----------------------------------------------------
 
 // Replaces a structure's leaves by their numbers in flattening order.
 static ls_nest number_leaves(ls_nest structure) {

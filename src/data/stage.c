@@ -56,7 +56,7 @@ void ls_stage_close(ls_stage *stage) {
   close_inputs(stage);
 }
 
-// ---- What classes leave out ------------------------------------------------
+// ---- Reading a stage -------------------------------------------------------
 // Stores the stage at work for progress reports. If stages read in parallel,
 // stores one of them.
 static void stage_look_at(ls_work *work, const ls_dataset *dataset,
@@ -192,7 +192,7 @@ ls_status ls_stage_restore_input(ls_stage *stage, size_t i,
   return ls_stage_restore(stage->inputs[i], inner);
 }
 
-// ---- Of an indexed data set ------------------------------------------------
+// ---- Stage of an indexed data set ------------------------------------------
 // A stage that reads an indexed data set, one element after the other.
 typedef struct index_stage {
   ls_stage base;
@@ -267,8 +267,8 @@ static void set_around(ls_stage *stage, uint32_t around) {
     set_around(stage->inputs[i], around);
 }
 
-// Counts data sets around it: reading recurses through all of them on one
-// stack.
+// Counts the data sets around the inner one: reading recurses through all of
+// them on one stack.
 ls_status ls_stage_open_inner(const ls_dataset *dataset, const ls_stage *outer,
                               ls_stage **out_stage) {
   *out_stage = NULL;

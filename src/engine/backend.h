@@ -203,8 +203,8 @@ struct ls_backend_vtable {
   // Returns the elements of the value, dense, in host memory, or NULL if all
   // are zero. Lent until somebody writes the buffer.
   const void *(*look)(const ls_buffer *buffer);
-  // Copies bytes of such a value to the caller's memory with streaming stores.
-  // Thread-safe.
+  // Copies bytes of a buffer's value to the caller's memory with streaming
+  // stores. Thread-safe.
   void (*stream_copy)(ls_backend *self, void *target, const void *from,
                       size_t size);
   // Returns the memory to which the caller will write all elements of a new
@@ -254,8 +254,8 @@ typedef struct ls_launch_type {
   // Appends to `key` whatever tells this launch from others: programs with
   // different keys are compiled separately.
   void (*identify)(const ls_object *launch, ls_text *key);
-  // Returns true if a program compiled with this launch may still run; else it
-  // must be compiled again.
+  // Returns true if a program compiled with this launch may still run;
+  // otherwise the program must be compiled again.
   bool (*is_current)(const ls_object *launch);
   // Checks a compiled program against the launch; an error rejects the program.
   ls_status (*check)(ls_object *launch, const ls_program *program,

@@ -51,7 +51,7 @@ enum {
   LS_SAFETENSORS_DIGITS = 8  // Digits of a checksum.
 };
 
-// ---- Where everything is ---------------------------------------------------
+// ---- Layout ----------------------------------------------------------------
 // Lays out a file: fills in the offsets and sizes of entries, and appends the
 // header, with its size before it, to an empty text. `*out_size` is the size of
 // the file. With `sums` there is room for checksums, which ls_safetensors_seal
@@ -70,7 +70,7 @@ void ls_safetensors_seal(char *header, size_t size,
                          const ls_safetensors_entry *entries,
                          size_t num_entries, const uint32_t *crcs);
 
-// ---- Files that are written bit by bit -------------------------------------
+// ---- Writing in pieces -----------------------------------------------------
 // A file whose arrays are written from any memory, in any order. It becomes
 // visible when it is finished.
 typedef struct ls_safetensors_writer ls_safetensors_writer;
@@ -93,7 +93,7 @@ LS_MUST_USE ls_status ls_safetensors_put(ls_safetensors_writer *writer,
 LS_MUST_USE ls_status ls_safetensors_finish(ls_safetensors_writer *writer,
                                             bool keep);
 
-// ---- Files that are read bit by bit ----------------------------------------
+// ---- Reading in pieces -----------------------------------------------------
 // An open file and its header.
 typedef struct ls_safetensors_file {
   ls_safetensors_entry *entries;

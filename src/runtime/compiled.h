@@ -41,8 +41,8 @@ ls_status ls_padded_inputs_create(const ls_program *program,
                                   ls_allocator *allocator,
                                   struct ls_padded_inputs **out);
 void ls_padded_inputs_destroy(struct ls_padded_inputs *padded);
-// Copies a run's inputs to the padded ones, with zeros after them, and replaces
-// the run's inputs by these and their numbers of rows.
+// Copies a run's inputs to padded ones, zeros at their ends, and replaces the
+// run's inputs by the padded ones and their numbers of rows.
 ls_status ls_padded_inputs_fill(struct ls_padded_inputs *padded,
                                 ls_run_args *args);
 

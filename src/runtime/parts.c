@@ -32,7 +32,7 @@ static void parts_join(finder *f, uint32_t a, uint32_t b) {
   f->waits[to] |= f->waits[from];
 }
 
-// ---- What is needed --------------------------------------------------------
+// ---- Needed nodes ----------------------------------------------------------
 static bool is_fed(const finder *f, uint64_t ref) {
   for (size_t i = 0; i < f->request->num_feeds; ++i)
     if (f->request->feeds[i] == ref) return true;

@@ -154,8 +154,8 @@ static bool is_feed_of(const ls_precompiled *a, const ls_lower_request *request,
   return false;
 }
 
-// Returns true if the request's feeds are those of the compilation; `all`: and
-// none is missing.
+// Returns true if the request's feeds are among those of the compilation; with
+// `all`, the same.
 static bool feeds_fit(const ls_precompiled *a, const ls_lower_request *request,
                       bool all) {
   uint32_t place;
@@ -246,8 +246,8 @@ static bool gives(const ls_precompiled *a, const ls_lower_request *request) {
     if (!find_fetch(a, request->fetches[i], &place)) return false;
   for (size_t i = 0; i < request->num_targets; ++i)
     if (!has_target(a, request->targets[i])) return false;
-  // Refuses results that lend strings or objects: outputs without a taker would
-  // have no owner for these.
+  // Refuses results that lend strings or objects: outputs that nobody takes
+  // would have no owner.
   return feeds_fit(a, request, true) && !a->plan->results.lends &&
          ls_plan_fits(a->plan);
 }

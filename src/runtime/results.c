@@ -101,7 +101,6 @@ static bool can_be_refilled(walk *w, ls_nest structure, ls_nest *leaves,
   return true;
 }
 
-// ---- New ones
 // ---- New arrays ------------------------------------------------------------
 static ls_nest make_output(walk *w) {
   const uint32_t output = w->map->outputs[w->next++];

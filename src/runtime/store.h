@@ -49,7 +49,7 @@ typedef struct ls_place ls_place;
 ls_status ls_store_place(ls_store *store, ls_variable *variable,
                          ls_place **out_place);
 
-// ---- For who is in ---------------------------------------------------------
+// ---- For holders of an access ----------------------------------------------
 // Returns (lends) the entry's buffer, made at first use without a value. The
 // functions of this section are for accesses inside the gate.
 ls_status ls_place_buffer(ls_store *store, ls_place *place,

@@ -11,7 +11,7 @@
 #include "lockstep/shape_rules.h"
 
 // ---- Loading ---------------------------------------------------------------
-// Reports a missing file; names those that exist.
+// Reports a missing file; lists the existing ones.
 static ls_status not_there(ls_serving *self, const char *folder,
                            const char *name) {
   const ls_file_system *files = ls_runtime_files(self->runtime);

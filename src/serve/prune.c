@@ -6,7 +6,7 @@
 #include "graph/variables/variable.h"
 #include "graph/walk.h"
 
-// ---- What is needed --------------------------------------------------------
+// ---- Needed nodes ----------------------------------------------------------
 // Marks the ops that a signature needs, and whole computations. A placeholder
 // must be one of the inputs.
 static ls_status prune_find_needed(ls_graph *graph, const ls_serve_signature *s,

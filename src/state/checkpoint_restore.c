@@ -83,7 +83,7 @@ static ls_status read_on_ranks(restoring *self, ls_checkpoint_file *out) {
       ranks, leads ? ls_ok() : read_whole(checkpoints, found.step, out));
 }
 
-// ---- Checking it -----------------------------------------------------------
+// ---- Checking a checkpoint -------------------------------------------------
 static ls_status read_member(const ls_checkpoint_file *file, const char *key,
                              ls_record **out_record) {
   const ls_json *member = ls_json_find(file->root, key);

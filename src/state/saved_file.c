@@ -109,7 +109,7 @@ ls_status ls_saved_file_records(const ls_saved_file *file,
   return ls_ok();
 }
 
-// ---- Variables initialized from it -----------------------------------------
+// ---- Variables initialized from the file -----------------------------------
 static ls_status saved_file_check_options(const ls_saved_file *file,
                                           const ls_safetensors_entry *entry,
                                           const ls_variable_options *options) {
@@ -180,7 +180,7 @@ typedef struct writing {
   size_t *numbers, count;         // and their numbers in `from`.
 } writing;
 
-// ---- What is written -------------------------------------------------------
+// ---- Entries to write ------------------------------------------------------
 // Checks names in a map, since a file may have any number of arrays.
 static ls_status check_unique(const writing *w, const char *path) {
   LS_OWN(ls_map, names) = {0};

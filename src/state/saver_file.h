@@ -18,7 +18,7 @@ LS_MUST_USE ls_status ls_saver_save_with(const ls_saver *saver,
 LS_MUST_USE ls_status ls_saver_restore_from(const ls_saver *saver,
                                             const ls_safetensors_file *file);
 
-// ---- Where values come from ------------------------------------------------
+// ---- Sources of values -----------------------------------------------------
 // A source of values: a safetensors file, or another kind. Everything is lent.
 typedef struct ls_value_source {
   ls_runtime *runtime;

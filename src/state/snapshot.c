@@ -87,7 +87,7 @@ static ls_status add_saved(ls_snapshot *self, sources *from,
   return ls_ok();
 }
 
-// ---- Where it goes ---------------------------------------------------------
+// ---- Layout of the file ----------------------------------------------------
 // Orders entries as in the file: wider elements first.
 static ls_status put_in_order(ls_snapshot *self) {
   size_t *order = ls_arena_new_array(&self->names, size_t, self->count + 1);

@@ -36,8 +36,8 @@ static inline void *ls_allocate(ls_allocator *allocator, size_t size) {
   return allocator->allocate(allocator, size, alignment);
 }
 
-// ls_allocate_large is for big arrays: it always aligns to a cache line, and
-// from 2 MiB on to a huge page, which it asks the kernel for.
+// ls_allocate_large is for big arrays: they begin at a cache line, and from 2
+// MiB on at a huge page, which it asks the kernel for.
 enum { LS_HUGE_PAGE = 2 << 20 };
 void *ls_allocate_large(ls_allocator *allocator, size_t size);
 

@@ -70,11 +70,11 @@ struct ls_queue_waiter {
 // false without registering if a try is worthwhile already.
 LS_MUST_USE bool ls_queue_on_ready(ls_queue *queue, ls_queue_side side,
                                    ls_queue_waiter *waiter);
-// Calls the waiting readers although there is no new item: something else that
-// they look at has changed.
+// Calls the waiting readers although no nest came: something else that they
+// check has changed.
 void ls_queue_tell(ls_queue *queue);
-// Lets such readers miss no call: read the number of calls before looking, then
-// register, which is refused if there was another call meanwhile.
+// With the number of calls a reader misses none: it reads the number, looks,
+// then registers, which is refused if there was a call since.
 uint64_t ls_queue_told(ls_queue *queue);
 LS_MUST_USE bool ls_queue_on_told(ls_queue *queue, uint64_t told,
                                   ls_queue_waiter *waiter);

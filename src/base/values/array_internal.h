@@ -14,8 +14,8 @@ ls_array_create_unwritten(ls_dtype dtype, ls_shape shape, ls_array **out_array);
 
 // Returns true for dtypes whose elements own memory: strings, objects.
 bool ls_dtype_owns_elements(ls_dtype dtype);
-// Lets another writer lend such elements to a new array, until ls_array_own
-// makes the array own them. Does nothing for other dtypes.
+// Lets another writer lend elements to a new array of strings or objects, until
+// ls_array_own makes the array own them. Does nothing for other dtypes.
 void ls_array_lend(ls_array *array);
 LS_MUST_USE ls_status ls_array_own(ls_array *array);
 // Marks an array that has a type but no value: another process has the value.

@@ -22,7 +22,7 @@ static ls_status pair_items(ls_dataset *dataset, size_t example, size_t label,
 
 // ---- IDX and npy -----------------------------------------------------------
 // Makes pairs from a data set of two arrays, which it takes over; returns NULL
-// if it has one.
+// for a data set of one array.
 static ls_status pair_columns(const cli_files *files, ls_dataset *dataset,
                               ls_dataset **out) {
   CLI_OWN(ls_dataset, columns) = dataset;

@@ -8,7 +8,7 @@
 
 #include "cli/data/data.h"
 
-// ---- By their bytes --------------------------------------------------------
+// ---- Formats told by their bytes -------------------------------------------
 // Returns true for a record's length that fits into the file, which is how
 // TFRecord files begin.
 static bool is_record(const unsigned char *head, size_t size,
@@ -68,7 +68,7 @@ static bool has_folders(const char *folder) {
   return found;
 }
 
-// ---- Elements as they are --------------------------------------------------
+// ---- Formats ---------------------------------------------------------------
 static ls_status open_mnist(const cli_files *files, ls_dataset **out) {
   *out = ls_dataset_fashion_mnist(files->first, true);
   return ls_ok();

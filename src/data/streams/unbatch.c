@@ -31,7 +31,7 @@ static ls_status unbatch_count_rows(ls_nest batch, int64_t *rows,
   return ls_ok();
 }
 
-// ---- Of indexed data sets --------------------------------------------------
+// ---- Rows of indexed data sets ---------------------------------------------
 // Gets the batch of an index; the fetch keeps it, since neighbours are read
 // together.
 static ls_status get_batch(const ls_dataset *dataset, ls_fetch *fetch,
@@ -93,7 +93,7 @@ static ls_status unbatch_read_rows(const ls_dataset *dataset, ls_fetch *fetch,
   return ls_ok();
 }
 
-// ---- Of streams ------------------------------------------------------------
+// ---- Rows of streams -------------------------------------------------------
 typedef struct unbatch_stage {
   ls_stage stage;
   ls_anchors anchors;

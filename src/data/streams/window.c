@@ -22,7 +22,7 @@ static size_t window_count_of(const window *self, int64_t first, int64_t end) {
   return (size_t)(most < size ? most : size);
 }
 
-// ---- Of indexed data sets --------------------------------------------------
+// ---- Windows of indexed data sets ------------------------------------------
 static ls_status get_window(const ls_dataset *dataset, ls_fetch *fetch,
                             int64_t index, ls_nest *element) {
   const window *self = (const window *)dataset;
@@ -39,7 +39,7 @@ static ls_status get_window(const ls_dataset *dataset, ls_fetch *fetch,
   return ls_batch_stack(&self->batch, elements.items, count, NULL, element);
 }
 
-// ---- Of streams ------------------------------------------------------------
+// ---- Windows of streams ----------------------------------------------------
 typedef struct held {
   ls_nest element;
   ls_status status;  // Result of reading the element.

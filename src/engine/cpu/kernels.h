@@ -117,8 +117,8 @@ typedef struct ls_cpu_winograd {
   // activation.
   void (*output)(float *const *pixels, const float *planes, size_t channels,
                  const float *bias, bool relu);
-  // Computes the maxima of the 2 by 2 windows of these outputs, and which of
-  // the four each is.
+  // Computes the maxima of the 2 by 2 windows of the outputs, and which of the
+  // four each maximum is.
   void (*output_pooled)(float *const *maxima, uint8_t *const *places,
                         const float *planes, size_t channels, const float *bias,
                         bool relu);
@@ -371,7 +371,7 @@ typedef struct ls_cpu_kernels {
 // Returns the fastest table that this machine and its operating system can run.
 const ls_cpu_kernels *ls_cpu_kernels_best(void);
 
-// Makes `product` the one that rounds to bf16; uses the bf16 instruction if the
+// Makes `product` of the table round to bf16, with the bf16 instruction if the
 // table is v4 and the machine has it.
 void ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels);
 

@@ -44,7 +44,7 @@ static ls_status look_for_tensor(const ls_graph *graph, const char *name,
   return ls_ok();
 }
 
-// ---- Which have no value ---------------------------------------------------
+// ---- Variables without a value ---------------------------------------------
 // Names of variables.
 typedef struct names {
   ls_object object;

@@ -34,7 +34,7 @@ static bool depends_on_replica(const ls_node *node) {
           !ls_node_int(node, LS_ATTR_ID_SAME_ON_ALL_REPLICAS));
 }
 
-// Returns true if all replicas of a class compute the same: they have neither
+// Returns true if all replicas of a class compute the same, having neither
 // examples nor other values of their own.
 static bool are_alike(const ls_cpu_region *region, const ls_graph *graph) {
   for (uint32_t s = 0; s < region->num_split; ++s)

@@ -35,7 +35,7 @@ static bool is_sum(const ls_node *merge, bool *out_mean) {
          (dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64);
 }
 
-// ---- What classes come with ------------------------------------------------
+// ---- Contributions of classes ----------------------------------------------
 // Returns true, and the value, if a node is a scalar constant.
 static bool is_scalar_constant(const ls_node *node, double *out_value) {
   if (node->type != LS_OP_CONSTANT || node->outputs[0].shape.rank != 0)

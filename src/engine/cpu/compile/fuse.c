@@ -25,7 +25,7 @@ typedef struct group {
   int64_t count;  // Number of elements.
 } group;
 
-// ---- What may be fused -----------------------------------------------------
+// ---- Instructions that may be fused ----------------------------------------
 static const ls_elementwise *elementwise_of(const ls_cpu_instruction *at) {
   if (at->code != LS_CPU_KERNEL || at->loop != ls_elementwise_loop) return NULL;
   return at->params;

@@ -67,7 +67,7 @@ size_t ls_cpu_tree_scratch(const ls_cpu_tree *tree);
 void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block);
 
-// Steps of such sums, f32 or f64: adding `count` elements of two operands, and
+// Steps of tree sums, f32 or f64: adding `count` elements of two operands, and
 // multiplying by 1 / replicas for a mean. `target` may be an operand.
 void ls_cpu_tree_add(const ls_cpu_kernels *kernels, ls_dtype dtype,
                      void *target, const void *a, const void *b, int64_t count);

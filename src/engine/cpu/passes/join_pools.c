@@ -23,7 +23,7 @@
 
 enum { SPATIAL = LS_POOL_RANK - 2 };
 
-// ---- What fits -------------------------------------------------------------
+// ---- Nodes that can be joined ----------------------------------------------
 // Returns true if the node takes maxima of windows of 2 by 2, without padding,
 // or is their gradient.
 static bool is_pool(const ls_rewrite *r, const ls_node *node) {

@@ -161,8 +161,7 @@ static ls_status find_fates(plan *p) {
 }
 
 // ---- Nodes that can wait ---------------------------------------------------
-// Returns true if `id` comes after the gradient, by its position or because it
-// waits.
+// Returns true if `id` comes after the gradient, by position or by waiting.
 static bool is_behind(const plan *p, uint64_t id) {
   const uint64_t at = p->of[id].giver != 0 ? p->of[id].giver : id;
   return at >= p->gradient && id != p->gradient;

@@ -66,7 +66,7 @@ static ls_status relu_before(ls_rewrite *r, ls_node *relu) {
 }
 
 // Returns the operand of a sum over all but the last dimension, even if these
-// were reshaped to one; else none.
+// dimensions were reshaped to one; otherwise 0.
 static uint64_t summed_places(const ls_graph *graph, const ls_node *sum) {
   const uint64_t input = sum->inputs[0];
   const ls_attr *axes = ls_node_attr(sum, LS_ATTR_ID_AXES);

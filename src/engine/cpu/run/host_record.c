@@ -142,7 +142,7 @@ ls_status ls_cpu_copy_strings(ls_cpu_host_record *record, size_t begin,
   return ls_ok();
 }
 
-// ---- Making them -----------------------------------------------------------
+// ---- Making records --------------------------------------------------------
 // Makes a record; returns NULL without memory.
 static ls_cpu_host_record *make_record(ls_instance *self,
                                        ls_cpu_host_room room) {

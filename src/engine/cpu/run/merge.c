@@ -213,7 +213,7 @@ void ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
 }
 
 // Adds up the subtrees that end with part `index`, except those within parts
-// `first` to `index`, which are done, and those that start before `begin`.
+// `first` to `index`, already added, and those that start before `begin`.
 static void end_subtrees(const ls_cpu_merge *self, ls_kernel_call *call,
                          const ls_cpu_parts *parts, uint32_t begin,
                          uint32_t first, uint32_t index, void *sum) {

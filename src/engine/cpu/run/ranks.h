@@ -26,8 +26,8 @@ uint32_t ls_cpu_ranks_shift(const ls_trunk *trunk, int32_t replicas);
 // Returns the most pieces of any exchange; 0 without other ranks.
 size_t ls_cpu_ranks_pieces(const ls_executable *executable);
 
-// Exchanges the sums of a merge whose own parts are added up, and adds up those
-// of all ranks. The sum ends where ls_cpu_merge_parts says.
+// Exchanges the sums of a merge, after adding up this rank's parts, and adds up
+// all ranks'. The sum ends where ls_cpu_merge_parts says.
 ls_status ls_cpu_exchange_sums(ls_instance *self,
                                const ls_cpu_instruction *post,
                                ls_kernel_call *call, const ls_cpu_parts *parts,

@@ -70,8 +70,7 @@ static inline void turn_quads(uint32_t *o, int64_t pitch, const uint32_t *a,
   *(quad *)(o + 3 * pitch) = __builtin_shufflevector(b2, b3, 2, 3, 6, 7);
 }
 
-// Transposes a strip in such squares, if it is full. Returns the number of
-// finished rows.
+// Transposes a full strip in squares. Returns the number of finished rows.
 static int64_t turn_strip(uint32_t *o, int64_t pitch, const uint32_t *a,
                           int64_t step, int64_t rows, int64_t width) {
   if (width != STRIP) return 0;
