@@ -3,12 +3,14 @@
 
 #include "support/expect.h"
 
+LS_OWNED_POINTER(ls_counting_allocator, ls_counting_allocator_destroy)
+
 static bool is_aligned(const void *memory, size_t alignment) {
   return (uintptr_t)memory % alignment == 0;
 }
 
 TEST(blocks_are_aligned_as_their_size_asks) {
-  ls_counting_allocator *counting = NULL;
+  LS_OWN(ls_counting_allocator, counting) = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &counting));
   ls_allocator *const both[] = {ls_allocator_system(),
                                 ls_counting_allocator_allocator(counting)};
@@ -25,7 +27,6 @@ TEST(blocks_are_aligned_as_their_size_asks) {
     assert_true(page != NULL && is_aligned(page, 4096));
     ls_release(both[a], page);
   }
-  ls_counting_allocator_destroy(counting);
 }
 
 TEST(new_memory_is_zero) {
@@ -96,7 +97,7 @@ TEST(copied_text_ends_with_zero) {
 }
 
 TEST(counts_follow_what_is_asked_and_given_back) {
-  ls_counting_allocator *counting = NULL;
+  LS_OWN(ls_counting_allocator, counting) = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &counting));
   ls_allocator *allocator = ls_counting_allocator_allocator(counting);
   void *a = ls_allocate(allocator, 100);
@@ -113,11 +114,10 @@ TEST(counts_follow_what_is_asked_and_given_back) {
   counts = ls_counting_allocator_counts(counting);
   assert_int_equal(counts.live_blocks, 0);
   assert_int_equal(counts.live_bytes, 0);
-  ls_counting_allocator_destroy(counting);
 }
 
 TEST(the_nth_request_fails_once) {
-  ls_counting_allocator *counting = NULL;
+  LS_OWN(ls_counting_allocator, counting) = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &counting));
   ls_allocator *allocator = ls_counting_allocator_allocator(counting);
   ls_release(allocator, ls_allocate(allocator, 1));
@@ -133,11 +133,10 @@ TEST(the_nth_request_fails_once) {
   assert_non_null(memory);
   ls_release(allocator, memory);
   assert_int_equal(ls_counting_allocator_counts(counting).allocations, 7);
-  ls_counting_allocator_destroy(counting);
 }
 
 TEST(counting_allocators_stack) {
-  ls_counting_allocator *below = NULL;
+  LS_OWN(ls_counting_allocator, below) = NULL;
   ls_counting_allocator *above = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &below));
   ls_allocator *lower = ls_counting_allocator_allocator(below);
@@ -152,5 +151,4 @@ TEST(counting_allocators_stack) {
   expect_status(ls_counting_allocator_create(lower, &above),
                 LS_RESOURCE_EXHAUSTED, "");
   assert_null(above);
-  ls_counting_allocator_destroy(below);
 }

@@ -7,7 +7,7 @@
 #include "support/sanitizer.h"
 
 TEST(memory_is_zeroed_aligned_and_apart) {
-  ls_arena arena;
+  LS_OWN(ls_arena, arena) = {0};
   ls_arena_init(&arena, ls_allocator_system());
   unsigned char *pieces[300];
   for (size_t round = 0; round < 2; ++round) {
@@ -24,7 +24,6 @@ TEST(memory_is_zeroed_aligned_and_apart) {
     }
     ls_arena_reset(&arena);  // The second round meets used memory.
   }
-  ls_arena_deinit(&arena);
 }
 
 TEST(blocks_double_and_large_requests_have_their_own) {
@@ -53,7 +52,7 @@ TEST(blocks_double_and_large_requests_have_their_own) {
 }
 
 TEST(copies_strings_and_formats) {
-  ls_arena arena;
+  LS_OWN(ls_arena, arena) = {0};
   ls_arena_init(&arena, ls_allocator_system());
   const int numbers[] = {1, 2, 3};
   const int *copy = ls_arena_copy(&arena, numbers, sizeof(numbers));
@@ -64,11 +63,10 @@ TEST(copies_strings_and_formats) {
   assert_string_equal(ls_arena_format(&arena, "%s_%d", "add", 12), "add_12");
   const uint64_t *items = ls_arena_new_array(&arena, uint64_t, 5);
   assert_int_equal(items[4], 0);
-  ls_arena_deinit(&arena);
 }
 
 TEST(rollback_drops_what_came_after_the_mark) {
-  ls_arena arena;
+  LS_OWN(ls_arena, arena) = {0};
   ls_arena_init(&arena, ls_allocator_system());
   const ls_arena_mark_point empty = ls_arena_mark(&arena);
   char *kept = ls_arena_string(&arena, "kept");
@@ -83,7 +81,6 @@ TEST(rollback_drops_what_came_after_the_mark) {
   assert_ptr_equal(ls_arena_allocate(&arena, 100), first);
   ls_arena_rollback(&arena, empty);
   assert_int_equal(ls_arena_bytes(&arena), 0);
-  ls_arena_deinit(&arena);
 }
 
 // Where nobody looks there is nothing to see.
@@ -111,17 +108,16 @@ TEST(what_is_not_handed_out_is_forbidden) {
 }
 
 TEST(absurd_sizes_give_null) {
-  ls_arena arena;
+  LS_OWN(ls_arena, arena) = {0};
   ls_arena_init(&arena, ls_allocator_system());
   assert_null(ls_arena_allocate(&arena, SIZE_MAX));
   assert_null(ls_arena_allocate(&arena, SIZE_MAX - 20));
   assert_null(ls_arena_allocate_array(&arena, SIZE_MAX / 8, 16));
   assert_non_null(ls_arena_allocate(&arena, 1));
-  ls_arena_deinit(&arena);
 }
 
 MEMORY_TEST(fill_arena) {
-  ls_arena arena;
+  LS_OWN(ls_arena, arena) = {0};
   ls_arena_init(&arena, ls_current_allocator());
   ls_status status = ls_ok();
   for (int i = 0; i < 50 && ls_status_is_ok(status); ++i) {
@@ -129,6 +125,5 @@ MEMORY_TEST(fill_arena) {
       status = ls_out_of_memory();
     }
   }
-  ls_arena_deinit(&arena);
   return status;
 }

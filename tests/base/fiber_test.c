@@ -6,6 +6,8 @@
 #include "base/threads/worker.h"
 #include "support/fault.h"
 
+LS_OWNED_POINTER(ls_fiber_pool, ls_fiber_pool_destroy)
+
 static ls_fiber_pool *make_pool(void) {
   ls_fiber_pool *pool = NULL;
   expect_ok(ls_fiber_pool_create(ls_allocator_system(), &pool));
@@ -34,7 +36,7 @@ static void write_letters(void *user) {
 
 TEST(fibers_pause_and_go_on) {
   trace[0] = '\0';
-  ls_fiber_pool *pool = make_pool();
+  LS_OWN(ls_fiber_pool, pool) = make_pool();
   ls_fiber *a = make_fiber(pool, write_letters, "abc");
   ls_fiber *b = make_fiber(pool, write_letters, "XY");
   expect_ok(ls_fiber_resume(a));
@@ -50,7 +52,6 @@ TEST(fibers_pause_and_go_on) {
   ls_fiber_destroy(a);
   ls_fiber_destroy(b);
   ls_fiber_destroy(NULL);
-  ls_fiber_pool_destroy(pool);
 }
 
 enum { MANY = 1024 };
@@ -75,7 +76,7 @@ static void sum_fiber(void *user) {
 TEST(a_thousand_can_be_paused_at_once) {
   static ls_fiber *fibers[MANY];
   static int sums[MANY];
-  ls_fiber_pool *pool = make_pool();
+  LS_OWN(ls_fiber_pool, pool) = make_pool();
   for (int i = 0; i < MANY; ++i) {
     sums[i] = i;
     fibers[i] = make_fiber(pool, sum_fiber, &sums[i]);
@@ -89,7 +90,6 @@ TEST(a_thousand_can_be_paused_at_once) {
     ls_fiber_destroy(fibers[i]);
   }
   assert_int_equal(ls_fiber_pool_stacks(pool), MANY);
-  ls_fiber_pool_destroy(pool);
 }
 
 static void count_fiber(void *user) { ++*(int *)user; }
@@ -97,7 +97,7 @@ static void count_fiber(void *user) { ++*(int *)user; }
 TEST(fibers_one_after_another_share_a_stack) {
   static ls_fiber *fibers[MANY];
   int count = 0;
-  ls_fiber_pool *pool = make_pool();
+  LS_OWN(ls_fiber_pool, pool) = make_pool();
   for (int i = 0; i < MANY; ++i) {
     fibers[i] = make_fiber(pool, count_fiber, &count);
   }
@@ -108,15 +108,13 @@ TEST(fibers_one_after_another_share_a_stack) {
   assert_int_equal(ls_fiber_pool_stacks(pool), 1);
   for (int i = 0; i < MANY; ++i)
     ls_fiber_destroy(fibers[i]);
-  ls_fiber_pool_destroy(pool);
 }
 
 TEST(a_fiber_never_resumed_can_be_destroyed) {
   int count = 0;
-  ls_fiber_pool *pool = make_pool();
+  LS_OWN(ls_fiber_pool, pool) = make_pool();
   ls_fiber_destroy(make_fiber(pool, count_fiber, &count));
   assert_int_equal(count, 0);
-  ls_fiber_pool_destroy(pool);
 }
 
 // ---- State -----------------------------------------------------------------
@@ -199,7 +197,7 @@ static void drive_inner(void *user) {
 }
 
 TEST(fibers_may_resume_fibers) {
-  ls_fiber_pool *pool = make_pool();
+  LS_OWN(ls_fiber_pool, pool) = make_pool();
   nesting it = {0};
   it.inner = make_fiber(pool, pause_twice, &it);
   ls_fiber *outer = make_fiber(pool, drive_inner, &it);
@@ -211,7 +209,6 @@ TEST(fibers_may_resume_fibers) {
   assert_true(ls_fiber_is_done(it.inner) && ls_fiber_is_done(outer));
   ls_fiber_destroy(it.inner);
   ls_fiber_destroy(outer);
-  ls_fiber_pool_destroy(pool);
 }
 
 // ---- Threads ---------------------------------------------------------------
@@ -240,7 +237,7 @@ static void run_some(void *user) {
 }
 
 TEST(threads_may_share_a_pool) {
-  ls_fiber_pool *pool = make_pool();
+  LS_OWN(ls_fiber_pool, pool) = make_pool();
   crew crews[3] = {{pool, 0}, {pool, 0}, {pool, 0}};
   ls_worker threads[3] = {0};
   for (int i = 0; i < 3; ++i) {
@@ -251,12 +248,11 @@ TEST(threads_may_share_a_pool) {
     assert_int_equal(crews[i].done, 160);
   }
   assert_in_range(ls_fiber_pool_stacks(pool), 8, 24);
-  ls_fiber_pool_destroy(pool);
 }
 
 // ---- Failing memory --------------------------------------------------------
 MEMORY_TEST(run_a_fiber) {
-  ls_fiber_pool *pool = NULL;
+  LS_OWN(ls_fiber_pool, pool) = NULL;
   ls_fiber *fiber = NULL;
   int sum = 3;
   LS_RETURN_IF_ERROR(ls_fiber_pool_create(ls_current_allocator(), &pool));
@@ -267,6 +263,5 @@ MEMORY_TEST(run_a_fiber) {
   if (!ls_status_is_ok(status) && fiber != NULL)
     assert_false(ls_fiber_is_started(fiber));
   ls_fiber_destroy(fiber);
-  ls_fiber_pool_destroy(pool);
   return status;
 }

@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "support/fault.h"
 #include "support/memory_files.h"
+#include "support/place.h"
 
 static char folder[] = "parts-XXXXXX";
 
@@ -149,7 +150,7 @@ static void *read_many(void *user) {
 }
 
 TEST(few_of_many_files_are_open_at_once) {
-  ls_file_pool *pool = NULL;
+  LS_OWN(ls_file_pool, pool) = NULL;
   expect_ok(ls_file_pool_create(ls_allocator_system(), OPEN, &pool));
   for (int i = 0; i < MANY; ++i) {
     const char name[] = {(char)('a' + i), '\0'};
@@ -195,7 +196,6 @@ TEST(few_of_many_files_are_open_at_once) {
     if (i > 0) expect_ok(files()->remove(NULL, path_of(name)));
   }
   assert_int_equal(ls_file_pool_open(pool), 0);
-  ls_file_pool_release(pool);
 }
 
 // ---- Folders ---------------------------------------------------------------
@@ -278,7 +278,8 @@ TEST(a_file_is_written_in_parts_and_seen_when_it_is_whole) {
 // Large pieces at whole pages go to the disk another way than others.
 TEST(large_pieces_and_small_ones_make_one_file) {
   enum { PAGE = 4096, SIZE = (3 << 20) + 5 };
-  char *data = aligned_alloc(PAGE, SIZE / PAGE * PAGE + PAGE), *got = NULL;
+  HEAP(char, data) = aligned_alloc(PAGE, SIZE / PAGE * PAGE + PAGE);
+  char *got = NULL;
   assert_non_null(data);
   for (size_t i = 0; i < SIZE; ++i)
     data[i] = (char)(i * 2654435761u >> 11);
@@ -298,7 +299,7 @@ TEST(large_pieces_and_small_ones_make_one_file) {
   expect_ok(
       files()->read(NULL, path, SIZE_MAX, ls_allocator_system(), &got, &size));
   assert_int_equal(size, SIZE - 9 + (2 << 20));
-  char *want = calloc(1, size);
+  HEAP(char, want) = calloc(1, size);
   assert_non_null(want);
   memcpy(want, data, SIZE);
   memcpy(want + SIZE - 9, data, 2 << 20);
@@ -307,8 +308,6 @@ TEST(large_pieces_and_small_ones_make_one_file) {
   memcpy(want + PAGE + 1, data + 1, 1 << 20);
   assert_memory_equal(got, want, size);
   ls_release(ls_allocator_system(), got);
-  free(want);
-  free(data);
 }
 
 TEST(what_is_given_up_leaves_nothing) {
@@ -475,10 +474,8 @@ static ls_status use_all(const ls_file_system *some) {
 TEST(every_call_that_fails_is_told) {
   memory_files memory = {0};
   const ls_file_system system = memory_files_system(&memory);
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(&(ls_runtime_options){.file_system = &system},
-                              &runtime));
-  ls_runtime *outside = ls_runtime_make_current(runtime);
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.file_system = &system});
   int nth = 1;
   for (bool failed = true; failed; ++nth) {
     memory.fail_at = nth;
@@ -493,8 +490,6 @@ TEST(every_call_that_fails_is_told) {
     memory_files_clear(&memory);
   }
   assert_int_equal(nth, 10);  // Eight calls, and the life without a failure.
-  ls_runtime_make_current(outside);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 TEST_FILE(.set_up = make_folder, .tear_down = remove_folder)

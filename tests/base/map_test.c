@@ -53,7 +53,7 @@ static void expect_equal(const ls_map *map, const model *wanted) {
 
 TEST(a_map_does_what_a_plain_list_does) {
   static model wanted;
-  ls_map map;
+  LS_OWN(ls_map, map) = {0};
   ls_map_init(&map, ls_allocator_system());
   for (uint64_t step = 0; step < 6000; ++step) {
     uint32_t bits[4];
@@ -76,11 +76,10 @@ TEST(a_map_does_what_a_plain_list_does) {
     if (step % 500 == 0) expect_equal(&map, &wanted);
   }
   expect_equal(&map, &wanted);
-  ls_map_deinit(&map);
 }
 
 TEST(numbers_are_keys_too) {
-  ls_map map;
+  LS_OWN(ls_map, map) = {0};
   ls_map_init(&map, ls_allocator_system());
   for (uint64_t i = 0; i < 5000; ++i) {
     assert_true(ls_map_insert_u64(&map, i << 32, (void *)(uintptr_t)(i + 1)));
@@ -98,11 +97,10 @@ TEST(numbers_are_keys_too) {
   assert_int_equal(item.size, sizeof(key));
   memcpy(&key, item.key, sizeof(key));
   assert_int_equal(key, UINT64_C(4) << 32);
-  ls_map_deinit(&map);
 }
 
 TEST(keys_are_bytes_with_their_length) {
-  ls_map map;
+  LS_OWN(ls_map, map) = {0};
   ls_map_init(&map, ls_allocator_system());
   int values[3];
   assert_true(ls_map_insert(&map, "a\0b", 3, &values[0]));
@@ -115,7 +113,6 @@ TEST(keys_are_bytes_with_their_length) {
   assert_true(ls_map_insert(&map, "null", 4, NULL));
   assert_true(ls_map_has(&map, "null", 4));
   assert_false(ls_map_has(&map, "nul", 3));
-  ls_map_deinit(&map);
 }
 
 TEST(clearing_empties_a_map_that_goes_on) {
@@ -134,7 +131,7 @@ TEST(clearing_empties_a_map_that_goes_on) {
 }
 
 TEST(holes_do_not_make_a_map_grow) {
-  ls_map map;
+  LS_OWN(ls_map, map) = {0};
   ls_map_init(&map, ls_allocator_system());
   int value = 0;
   for (uint64_t i = 0; i < 100000; ++i) {
@@ -143,7 +140,6 @@ TEST(holes_do_not_make_a_map_grow) {
   }
   assert_int_equal(ls_map_count(&map), 4);
   assert_true(map.capacity <= 16);
-  ls_map_deinit(&map);
 }
 
 TEST(hashes_spread_and_stay) {
@@ -175,7 +171,7 @@ TEST(hashes_spread_and_stay) {
 }
 
 MEMORY_TEST(fill_map) {
-  ls_map map;
+  LS_OWN(ls_map, map) = {0};
   ls_map_init(&map, ls_current_allocator());
   ls_status status = ls_ok();
   for (uint64_t i = 0; i < 20 && ls_status_is_ok(status); ++i) {
@@ -188,6 +184,5 @@ MEMORY_TEST(fill_map) {
       assert_true(ls_map_count(&map) <= before + 1);
     }
   }
-  ls_map_deinit(&map);
   return status;
 }

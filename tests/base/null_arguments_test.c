@@ -15,45 +15,37 @@ static _Alignas(16) char place[512];
 static void *const some = place;
 
 TEST(calls_of_array_refuse_null) {
-  expect_null(ls_array_create(0, (ls_shape){0}, NULL),
-              "ls_array_create: out_array is NULL");
-  expect_null(ls_array_create_copy(0, (ls_shape){0}, some, NULL),
-              "ls_array_create_copy: out_array is NULL");
-  expect_null(ls_array_create_view(0, (ls_shape){0}, some, some, some, NULL),
-              "ls_array_create_view: out_array is NULL");
+  expect_null_argument(out_array, ls_array_create, 0, (ls_shape){0}, NULL);
+  expect_null_argument(out_array, ls_array_create_copy, 0, (ls_shape){0}, some,
+                       NULL);
+  expect_null_argument(out_array, ls_array_create_view, 0, (ls_shape){0}, some,
+                       some, some, NULL);
 }
 
 TEST(calls_of_device_name_refuse_null) {
-  expect_null(ls_device_canonical(NULL, some, some),
-              "ls_device_canonical: name is NULL");
-  expect_null(ls_device_canonical(some, some, NULL),
-              "ls_device_canonical: out_name is NULL");
-  expect_null(ls_device_host(NULL, some), "ls_device_host: name is NULL");
-  expect_null(ls_device_host(some, NULL), "ls_device_host: out_name is NULL");
+  expect_null_argument(name, ls_device_canonical, NULL, some, some);
+  expect_null_argument(out_name, ls_device_canonical, some, some, NULL);
+  expect_null_argument(name, ls_device_host, NULL, some);
+  expect_null_argument(out_name, ls_device_host, some, NULL);
 }
 
 TEST(calls_of_runtime_refuse_null) {
-  expect_null(ls_runtime_create(some, NULL),
-              "ls_runtime_create: out_runtime is NULL");
+  expect_null_argument(out_runtime, ls_runtime_create, some, NULL);
 }
 
 TEST(calls_of_shape_refuse_null) {
-  expect_null(ls_dtype_parse(NULL, some), "ls_dtype_parse: text is NULL");
-  expect_null(ls_dtype_parse(some, NULL), "ls_dtype_parse: out_dtype is NULL");
-  expect_null(ls_shape_merge((ls_shape){0}, (ls_shape){0}, NULL),
-              "ls_shape_merge: out_shape is NULL");
-  expect_null(ls_shape_broadcast((ls_shape){0}, (ls_shape){0}, NULL),
-              "ls_shape_broadcast: out_shape is NULL");
-  expect_null(ls_shape_parse(NULL, some, some), "ls_shape_parse: text is NULL");
-  expect_null(ls_shape_parse(some, NULL, some),
-              "ls_shape_parse: out_dtype is NULL");
-  expect_null(ls_shape_parse(some, some, NULL),
-              "ls_shape_parse: out_shape is NULL");
+  expect_null_argument(text, ls_dtype_parse, NULL, some);
+  expect_null_argument(out_dtype, ls_dtype_parse, some, NULL);
+  expect_null_argument(out_shape, ls_shape_merge, (ls_shape){0}, (ls_shape){0},
+                       NULL);
+  expect_null_argument(out_shape, ls_shape_broadcast, (ls_shape){0},
+                       (ls_shape){0}, NULL);
+  expect_null_argument(text, ls_shape_parse, NULL, some, some);
+  expect_null_argument(out_dtype, ls_shape_parse, some, NULL, some);
+  expect_null_argument(out_shape, ls_shape_parse, some, some, NULL);
 }
 
 TEST(other_calls_of_base_refuse_null) {
-  expect_null(ls_counting_allocator_create(some, NULL),
-              "ls_counting_allocator_create: out_allocator is NULL");
-  expect_null(ls_nest_to_number((ls_nest){0}, NULL),
-              "ls_nest_to_number: out_number is NULL");
+  expect_null_argument(out_allocator, ls_counting_allocator_create, some, NULL);
+  expect_null_argument(out_number, ls_nest_to_number, (ls_nest){0}, NULL);
 }

@@ -16,7 +16,7 @@ TEST(numbers_have_a_point_in_every_language) {
   char direct[16], nest[16], outside[16];
   ls_format(direct, sizeof(direct), "%g", 0.5);
   const double read = ls_read_f64("0.5", NULL);
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_allocator_system());
   ls_text_append_format(&text, "%.2f", 0.5);
   LS_OWN(ls_status, status) = ls_invalid_argument("got %g", 0.5);
@@ -32,7 +32,6 @@ TEST(numbers_have_a_point_in_every_language) {
   expect_contains(ls_status_message(status), "beside 1.5");
   assert_string_equal(nest, "0.5");
   assert_string_equal(outside, "0,5");
-  ls_text_deinit(&text);
 }
 
 TEST(reading_tells_where_the_number_ends) {

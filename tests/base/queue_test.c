@@ -6,6 +6,8 @@
 #include "base/threads/worker.h"
 #include "support/fault.h"
 
+LS_OWNED_POINTER(ls_queue, ls_queue_destroy)
+
 static ls_nest number(int64_t value) {
   ls_array *array = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_I64, LS_SCALAR, &value, &array));
@@ -55,8 +57,7 @@ static ls_status pop_waiting(ls_queue *queue, ls_nest *out_item) {
 static int64_t pop_number(ls_queue *queue) {
   LS_OWN(ls_nest, item) = ls_none();
   expect_ok(pop_waiting(queue, &item));
-  const int64_t value = ls_array_i64(ls_nest_as_array(item), 0);
-  return value;
+  return ls_array_i64(ls_nest_as_array(item), 0);
 }
 
 TEST(nests_come_out_in_the_order_they_went_in) {
@@ -93,7 +94,7 @@ TEST(defaults_are_sixteen_and_a_name) {
 }
 
 TEST(closing_drains_and_then_ends) {
-  ls_queue *queue = make(4);
+  LS_OWN(ls_queue, queue) = make(4);
   expect_ok(push_waiting(queue, number(1)));
   assert_false(ls_queue_is_closed(queue));
   ls_queue_close(queue);
@@ -113,12 +114,11 @@ TEST(closing_drains_and_then_ends) {
   expect_status(ls_queue_try_pop(queue, &item, &popped), LS_OUT_OF_RANGE,
                 "drained");
   assert_false(popped);
-  ls_queue_destroy(queue);
 }
 
 TEST(trying_to_pop_an_empty_queue_gives_nothing) {
-  ls_queue *queue = make(1);
-  ls_nest item = ls_none();
+  LS_OWN(ls_queue, queue) = make(1);
+  LS_OWN(ls_nest, item) = ls_none();
   bool popped = true;
   expect_ok(ls_queue_try_pop(queue, &item, &popped));
   assert_false(popped);
@@ -126,12 +126,10 @@ TEST(trying_to_pop_an_empty_queue_gives_nothing) {
   expect_ok(ls_queue_try_pop(queue, &item, &popped));
   assert_true(popped);
   assert_int_equal(ls_array_i64(ls_nest_as_array(item), 0), 5);
-  ls_nest_release(item);
-  ls_queue_destroy(queue);
 }
 
 TEST(a_queue_that_is_reset_is_empty_and_open) {
-  ls_queue *queue = make(2);
+  LS_OWN(ls_queue, queue) = make(2);
   expect_ok(push_waiting(queue, number(1)));
   ls_queue_close(queue);
   ls_queue_reset(queue);
@@ -139,7 +137,6 @@ TEST(a_queue_that_is_reset_is_empty_and_open) {
   assert_int_equal(ls_queue_count(queue), 0);
   expect_ok(push_waiting(queue, number(2)));
   assert_int_equal(pop_number(queue), 2);
-  ls_queue_destroy(queue);
 }
 
 // ---- Threads ---------------------------------------------------------------
@@ -194,7 +191,7 @@ static void consume(void *user) {
 }
 
 TEST(threads_lose_and_double_nothing) {
-  ls_queue *queue = make(4);
+  LS_OWN(ls_queue, queue) = make(4);
   producer producers[PRODUCERS];
   consumer consumers[CONSUMERS];
   ls_worker threads[PRODUCERS + CONSUMERS] = {0};
@@ -225,7 +222,6 @@ TEST(threads_lose_and_double_nothing) {
   const int64_t n = PRODUCERS * PER_PRODUCER;
   assert_int_equal(count, n);
   assert_int_equal(sum, n * (n - 1) / 2);
-  ls_queue_destroy(queue);
 }
 
 typedef struct pusher {
@@ -241,7 +237,7 @@ static void push_one(void *user) {
 }
 
 TEST(closing_wakes_who_waits_to_push) {
-  ls_queue *queue = make(1);
+  LS_OWN(ls_queue, queue) = make(1);
   expect_ok(push_waiting(queue, number(0)));
   pusher blocked = {queue, number(1), LS_OK};
   ls_worker thread = {0};
@@ -251,7 +247,6 @@ TEST(closing_wakes_who_waits_to_push) {
   assert_int_equal(blocked.code, LS_CANCELLED);
   assert_true(ls_array_is_unique(ls_nest_as_array(blocked.item)));
   ls_nest_release(blocked.item);
-  ls_queue_destroy(queue);
 }
 
 // ---- Waiters ---------------------------------------------------------------
@@ -264,7 +259,7 @@ static void note(void *user) {
 
 TEST(waiters_are_told_once_in_order) {
   order[0] = '\0';
-  ls_queue *queue = make(2);
+  LS_OWN(ls_queue, queue) = make(2);
   ls_queue_waiter a = {.ready = note, .user = "a"};
   ls_queue_waiter b = {.ready = note, .user = "b"};
   ls_queue_waiter c = {.ready = note, .user = "c"};
@@ -291,12 +286,11 @@ TEST(waiters_are_told_once_in_order) {
   assert_true(ls_queue_on_ready(queue, LS_QUEUE_POP, &c));
   ls_queue_close(queue);
   assert_string_equal(order, "acac");
-  ls_queue_destroy(queue);
 }
 
 TEST(withdrawing_the_last_leaves_a_good_list) {
   order[0] = '\0';
-  ls_queue *queue = make(2);
+  LS_OWN(ls_queue, queue) = make(2);
   ls_queue_waiter a = {.ready = note, .user = "a"};
   ls_queue_waiter b = {.ready = note, .user = "b"};
   assert_true(ls_queue_on_ready(queue, LS_QUEUE_POP, &a));
@@ -308,7 +302,6 @@ TEST(withdrawing_the_last_leaves_a_good_list) {
   assert_true(ls_queue_on_ready(queue, LS_QUEUE_POP, &a));
   expect_ok(push_waiting(queue, number(1)));
   assert_string_equal(order, "a");
-  ls_queue_destroy(queue);
 }
 
 // A task that takes all there is whenever it is told, as a parked lane would.
@@ -336,7 +329,7 @@ static void run_task(void *user) {
 }
 
 TEST(a_task_can_park_instead_of_a_thread) {
-  ls_queue *queue = make(2);
+  LS_OWN(ls_queue, queue) = make(2);
   task it = {.queue = queue};
   it.waiter = (ls_queue_waiter){.ready = run_task, .user = &it};
   run_task(&it);
@@ -348,17 +341,14 @@ TEST(a_task_can_park_instead_of_a_thread) {
   assert_false(maker.failed);
   assert_true(it.ended);
   assert_int_equal(it.sum, PER_PRODUCER * (PER_PRODUCER - 1) / 2);
-  ls_queue_destroy(queue);
 }
 
 // ---- Failing memory --------------------------------------------------------
 static ls_status create_queue(void *user) {
   (void)user;
-  ls_queue *queue = NULL;
-  ls_status status = ls_queue_create(
+  LS_OWN(ls_queue, queue) = NULL;
+  return ls_queue_create(
       &(ls_queue_options){.allocator = ls_current_allocator()}, &queue);
-  ls_queue_destroy(queue);
-  return status;
 }
 
 TEST(failing_memory_is_survived) {

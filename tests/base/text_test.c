@@ -24,16 +24,15 @@ TEST(pieces_become_one_string) {
 }
 
 TEST(an_empty_text_finishes_as_an_empty_string) {
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_allocator_system());
   char *result = ls_text_finish(&text);
   assert_string_equal(result, "");
   ls_release(ls_allocator_system(), result);
-  ls_text_deinit(&text);
 }
 
 TEST(long_texts_grow) {
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_allocator_system());
   for (int i = 0; i < 1000; ++i)
     ls_text_append_format(&text, "%04d", i);
@@ -43,7 +42,6 @@ TEST(long_texts_grow) {
   assert_string_equal(ls_text_data(&text), "");
   ls_text_append(&text, "again");
   assert_string_equal(ls_text_data(&text), "again");
-  ls_text_deinit(&text);
 }
 
 TEST(a_failure_sticks_until_cleared) {
@@ -83,7 +81,7 @@ TEST(a_piece_that_does_not_fit_leaves_nothing) {
 TEST(numbers_are_as_printf_writes_them) {
   static const int64_t numbers[] = {0,    7,         10,        -1,
                                     -105, INT32_MIN, INT64_MAX, INT64_MIN};
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_allocator_system());
   for (size_t i = 0; i < LS_COUNT_OF(numbers); ++i) {
     char wanted[24];
@@ -92,5 +90,4 @@ TEST(numbers_are_as_printf_writes_them) {
     ls_text_append_i64(&text, numbers[i]);
     assert_string_equal(ls_text_data(&text), wanted);
   }
-  ls_text_deinit(&text);
 }

@@ -83,7 +83,7 @@ TEST(conditions_wake_who_waits) {
 }
 
 TEST(a_limited_wait_ends) {
-  shared it;
+  LS_OWN(shared, it) = {0};
   init_shared(&it);
   ls_mutex_lock(&it.lock);
   const int64_t nanos = 2000000;
@@ -99,7 +99,6 @@ TEST(a_limited_wait_ends) {
               nanos);
   assert_false(ls_condition_wait_for(&it.changed, &it.lock, -5));
   ls_mutex_unlock(&it.lock);
-  deinit_shared(&it);
 }
 
 static void look_at_signals(void *user) {

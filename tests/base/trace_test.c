@@ -9,6 +9,8 @@
 #include "support/counted.h"
 #include "support/fault.h"
 
+LS_OWNED_POINTER(ls_trace_log, ls_trace_log_destroy)
+
 enum { MANY = LS_SPAN_THREADS + 4 };
 
 // ---- Time ------------------------------------------------------------------
@@ -60,7 +62,7 @@ static const ls_span_ring *only_ring(const ls_trace_log *log) {
 // ---- One thread ------------------------------------------------------------
 TEST(spans_hold_what_they_were_given) {
   LS_OWN(counted, memory) = begin();
-  ls_trace_log *log = begin_log(memory.runtime, 8);
+  LS_OWN(ls_trace_log, log) = begin_log(memory.runtime, 8);
   const int64_t outer = ls_span_begin(memory.runtime);
   note(memory.runtime, "inner", 7);
   ls_span_end(memory.runtime,
@@ -77,12 +79,11 @@ TEST(spans_hold_what_they_were_given) {
   assert_true(log->began < around->began && around->began < inner->began);
   assert_true(inner->began < inner->ended && inner->ended < around->ended);
   assert_true(around->ended < log->ended);
-  ls_trace_log_destroy(log);
 }
 
 TEST(a_full_ring_keeps_the_newest_spans) {
   LS_OWN(counted, memory) = begin();
-  ls_trace_log *log = begin_log(memory.runtime, 4);
+  LS_OWN(ls_trace_log, log) = begin_log(memory.runtime, 4);
   for (int64_t i = 0; i < 11; ++i)
     note(memory.runtime, "s", i);
   ls_trace_log_end(log);
@@ -91,12 +92,11 @@ TEST(a_full_ring_keeps_the_newest_spans) {
   assert_int_equal(ls_span_ring_first(log, ring), 7);
   for (int64_t i = 7; i < 11; ++i)
     assert_int_equal(ring->records[i % 4].number, i);
-  ls_trace_log_destroy(log);
 }
 
 TEST(of_a_long_name_the_end_is_kept) {
   LS_OWN(counted, memory) = begin();
-  ls_trace_log *log = begin_log(memory.runtime, 4);
+  LS_OWN(ls_trace_log, log) = begin_log(memory.runtime, 4);
   char fits[LS_SPAN_NAME], longer[LS_SPAN_NAME + 1], cut[2 * LS_SPAN_NAME];
   memset(fits, 'a', sizeof(fits));
   fits[LS_SPAN_NAME - 1] = '\0';
@@ -120,7 +120,6 @@ TEST(of_a_long_name_the_end_is_kept) {
     assert_memory_equal(records[i].name, "...\xc3\xa4", 5);
   assert_int_equal(strlen(records[2].name), LS_SPAN_NAME - 1);
   assert_int_equal(strlen(records[3].name), LS_SPAN_NAME - 2);
-  ls_trace_log_destroy(log);
 }
 
 // ---- Begin and end ---------------------------------------------------------
@@ -152,7 +151,8 @@ TEST(nothing_is_noted_while_nobody_traces) {
 
 TEST(a_runtime_has_one_trace_at_a_time) {
   LS_OWN(counted, memory) = begin();
-  ls_trace_log *log = begin_log(memory.runtime, 4), *other = log;
+  LS_OWN(ls_trace_log, log) = begin_log(memory.runtime, 4);
+  ls_trace_log *other = log;
   expect_status(ls_trace_log_begin(memory.runtime, 4, &other),
                 LS_FAILED_PRECONDITION, "is being traced already");
   assert_null(other);
@@ -171,16 +171,14 @@ TEST(a_runtime_has_one_trace_at_a_time) {
   assert_string_equal(only_ring(other)->records[2].name, "there");
   ls_trace_log_destroy(other);
   expect_ok(ls_runtime_destroy(second));
-  ls_trace_log_destroy(log);
 }
 
 TEST(a_runtime_that_is_traced_stays) {
   LS_OWN(counted, memory) = begin();
-  ls_trace_log *log = begin_log(memory.runtime, 4);
+  LS_OWN(ls_trace_log, log) = begin_log(memory.runtime, 4);
   expect_status(ls_runtime_destroy(memory.runtime), LS_FAILED_PRECONDITION,
                 "while it is being traced");
   note(memory.runtime, "still there", 0);
-  ls_trace_log_destroy(log);
 }
 
 // ---- Many threads ----------------------------------------------------------
@@ -208,7 +206,7 @@ static void start(writer *self) {
 
 TEST(each_thread_has_spans_of_its_own) {
   LS_OWN(counted, memory) = begin();
-  ls_trace_log *log = begin_log(memory.runtime, 64);
+  LS_OWN(ls_trace_log, log) = begin_log(memory.runtime, 64);
   pthread_barrier_t together;
   writer writers[3];
   assert_int_equal(pthread_barrier_init(&together, NULL, 3), 0);
@@ -238,13 +236,12 @@ TEST(each_thread_has_spans_of_its_own) {
   }
   assert_null(log->rings[3]);
   pthread_barrier_destroy(&together);
-  ls_trace_log_destroy(log);
 }
 
 // One after another, where the one before was: they share its ring.
 TEST(short_lived_threads_do_not_use_up_places) {
   LS_OWN(counted, memory) = begin();
-  ls_trace_log *log = begin_log(memory.runtime, 4);
+  LS_OWN(ls_trace_log, log) = begin_log(memory.runtime, 4);
   uint64_t count = log->lost;
   for (int64_t i = 0; i < 300; ++i) {
     writer one = {.runtime = memory.runtime, .number = i, .spans = 3};
@@ -256,12 +253,11 @@ TEST(short_lived_threads_do_not_use_up_places) {
     count += log->rings[i] != NULL ? log->rings[i]->count : 0;
   assert_int_equal(count, 900);
   assert_int_equal(log->lost, 0);
-  ls_trace_log_destroy(log);
 }
 
 TEST(spans_of_more_threads_than_there_is_room_for_are_counted) {
   LS_OWN(counted, memory) = begin();
-  ls_trace_log *log = begin_log(memory.runtime, 2);
+  LS_OWN(ls_trace_log, log) = begin_log(memory.runtime, 2);
   static writer writers[MANY];
   pthread_barrier_t together;
   assert_int_equal(pthread_barrier_init(&together, NULL, MANY), 0);
@@ -277,7 +273,6 @@ TEST(spans_of_more_threads_than_there_is_room_for_are_counted) {
   for (int i = 0; i < LS_SPAN_THREADS; ++i)
     assert_int_equal(log->rings[i]->count, 2);
   pthread_barrier_destroy(&together);
-  ls_trace_log_destroy(log);
 }
 
 TEST(a_trace_ends_and_begins_while_threads_write) {
@@ -291,7 +286,7 @@ TEST(a_trace_ends_and_begins_while_threads_write) {
   }
   uint64_t spans = 0;
   for (int round = 0; round < 50 || spans == 0; ++round) {
-    ls_trace_log *log = begin_log(memory.runtime, 16);
+    LS_OWN(ls_trace_log, log) = begin_log(memory.runtime, 16);
     sched_yield();
     ls_trace_log_end(log);
     for (int i = 0; i < 3; ++i) {
@@ -304,7 +299,6 @@ TEST(a_trace_ends_and_begins_while_threads_write) {
         assert_string_equal(record->name, "s");
       }
     }
-    ls_trace_log_destroy(log);
   }
   __atomic_store_n(&stop, true, __ATOMIC_RELAXED);
   for (int i = 0; i < 3; ++i)
@@ -314,22 +308,20 @@ TEST(a_trace_ends_and_begins_while_threads_write) {
 // ---- Memory ----------------------------------------------------------------
 TEST(only_the_first_span_of_a_thread_takes_memory) {
   LS_OWN(counted, memory) = begin();
-  ls_trace_log *log = begin_log(memory.runtime, 16);
+  LS_OWN(ls_trace_log, log) = begin_log(memory.runtime, 16);
   note(memory.runtime, "first", 0);
   const ls_allocator_counts before = counted_now(&memory);
   for (int64_t i = 0; i < 100; ++i)
     note(memory.runtime, "s", i);
   assert_int_equal(counted_now(&memory).allocations, before.allocations);
-  ls_trace_log_destroy(log);
 }
 
 MEMORY_TEST(record_a_trace) {
   ls_runtime *runtime = ls_runtime_current();
-  ls_trace_log *log = NULL;
+  LS_OWN(ls_trace_log, log) = NULL;
   LS_RETURN_IF_ERROR(ls_trace_log_begin(runtime, 4, &log));
   note(runtime, "s", 0);
   ls_trace_log_end(log);
   const bool lost = log->lost > 0;
-  ls_trace_log_destroy(log);
   return lost ? ls_out_of_memory() : ls_ok();
 }

@@ -35,6 +35,7 @@ static void end_reader(reader *self) {
   ls_worker_join(&self->worker);
   ls_mutex_deinit(&self->gate);
 }
+LS_OWNED_STRUCT(reader, end_reader)
 
 static void post_up_to(reader *self, int64_t count) {
   for (int64_t i = 0; i < count; ++i)
@@ -49,7 +50,7 @@ static void expect_read_in_order(const reader *self, int64_t count) {
 
 TEST(numbers_are_read_in_the_order_they_were_posted) {
   LS_OWN(counted, memory) = counted_begin(1);
-  reader self = {0};
+  LS_OWN(reader, self) = {0};
   begin_reader(&self, memory.runtime);
   ls_mutex_lock(&self.gate);
   post_up_to(&self, 50);
@@ -59,7 +60,6 @@ TEST(numbers_are_read_in_the_order_they_were_posted) {
   assert_true(ls_worker_is_idle(&self.worker));
   expect_read_in_order(&self, 50);
   assert_ptr_equal(self.runtime, memory.runtime);
-  end_reader(&self);
 }
 
 TEST(a_worker_without_a_number_is_idle) {
@@ -99,14 +99,13 @@ TEST(a_joined_worker_starts_again) {
 }
 
 MEMORY_TEST(post_more_than_a_few) {
-  reader it = {0};
+  LS_OWN(reader, it) = {0};
   begin_reader(&it, ls_runtime_current());
   ls_mutex_lock(&it.gate);
   ls_status status = ls_ok();
   for (int64_t i = 0; i < 20 && ls_status_is_ok(status); ++i)
     status = ls_worker_post(&it.worker, i);
   ls_mutex_unlock(&it.gate);
-  end_reader(&it);
   return status;
 }
 

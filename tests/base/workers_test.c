@@ -8,6 +8,9 @@
 #include "base/runtime_internal.h"
 #include "base/threads/worker.h"
 #include "support/fault.h"
+#include "support/place.h"
+
+LS_OWNED_POINTER(ls_workers, ls_workers_destroy)
 
 enum { MAX_WORKERS = 3 };
 
@@ -65,7 +68,7 @@ static void count_run(void *user, int worker) {
 
 TEST(every_worker_runs_once_a_run) {
   for (int threads = 1; threads <= MAX_WORKERS; ++threads) {
-    ls_workers *workers = make(threads);
+    LS_OWN(ls_workers, workers) = make(threads);
     job it = {0};
     for (int run = 1; run <= 300; ++run) {
       expect_ok(run_on_each(workers, count_run, &it));
@@ -77,23 +80,21 @@ TEST(every_worker_runs_once_a_run) {
     for (int w = 1; w < threads; ++w) {
       assert_false(pthread_equal(it.threads[w], it.threads[w - 1]));
     }
-    ls_workers_destroy(workers);
   }
 }
 
 TEST(both_sides_wake_up_after_parking) {
-  ls_workers *workers = make(2);
+  LS_OWN(ls_workers, workers) = make(2);
   job it = {.sleep = 3000000};  // The caller waits.
   for (int run = 0; run < 5; ++run) {
     expect_ok(run_on_each(workers, count_run, &it));
     nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);  // So do they.
   }
   assert_int_equal(it.runs[1], 5);
-  ls_workers_destroy(workers);
 }
 
 TEST(denormals_are_zero_inside_and_back_outside) {
-  ls_workers *workers = make(2);
+  LS_OWN(ls_workers, workers) = make(2);
   job it = {.tiny = 0x1p-1022};
   expect_ok(run_on_each(workers, count_run, &it));
   assert_true(it.product[0] == 0);
@@ -107,21 +108,16 @@ TEST(denormals_are_zero_inside_and_back_outside) {
   assert_true(it.product[2] == 0);
   call(&it, 2);
   assert_true(it.product[2] == 0x1p-1023);
-  ls_workers_destroy(workers);
 }
 
 TEST(a_runtime_has_one_pool) {
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = 3}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){.threads = 3});
   ls_workers *workers = NULL;
-  expect_ok(ls_runtime_workers(runtime, &workers));
+  expect_ok(ls_runtime_workers(home.runtime, &workers));
   assert_int_equal(ls_workers_count(workers), 3);
   ls_workers *again = NULL;
-  expect_ok(ls_runtime_workers(runtime, &again));
+  expect_ok(ls_runtime_workers(home.runtime, &again));
   assert_ptr_equal(again, workers);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 static void run_inside(void *user, int worker) {
@@ -133,20 +129,18 @@ static void run_inside(void *user, int worker) {
 
 TEST(a_run_inside_a_run_is_refused) {
   for (int threads = 1; threads <= 2; ++threads) {
-    ls_workers *workers = make(threads);
+    LS_OWN(ls_workers, workers) = make(threads);
     for (int inside = 0; inside < threads; ++inside) {
       job it = {.workers = workers, .inside = inside};
       expect_ok(run_on_each(workers, run_inside, &it));
       assert_int_equal(it.code, LS_FAILED_PRECONDITION);
     }
     // Another pool's is not.
-    ls_workers *other = make(2);
+    LS_OWN(ls_workers, other) = make(2);
     job it = {.workers = other};
     expect_ok(run_on_each(workers, run_inside, &it));
     assert_int_equal(it.code, LS_OK);
     assert_int_equal(it.runs[1], 1);
-    ls_workers_destroy(other);
-    ls_workers_destroy(workers);
   }
 }
 
@@ -176,7 +170,7 @@ static void call_often(void *user) {
 }
 
 TEST(runs_from_several_threads_take_turns) {
-  ls_workers *workers = make(2);
+  LS_OWN(ls_workers, workers) = make(2);
   int sum = 0;
   ls_worker threads[2] = {0};
   caller callers[2] = {{workers, &sum, false}, {workers, &sum, false}};
@@ -189,7 +183,6 @@ TEST(runs_from_several_threads_take_turns) {
     assert_false(callers[i].failed);
   }
   assert_int_equal(sum, 400);
-  ls_workers_destroy(workers);
 }
 
 TEST(absurd_counts_are_refused) {
@@ -214,11 +207,9 @@ static void do_nothing(void *user, int worker) {
 }
 
 MEMORY_TEST(run_workers) {
-  ls_workers *workers = NULL;
+  LS_OWN(ls_workers, workers) = NULL;
   LS_RETURN_IF_ERROR(ls_workers_create(ls_current_allocator(), 2, &workers));
-  ls_status status = run_on_each(workers, do_nothing, NULL);
-  ls_workers_destroy(workers);
-  return status;
+  return run_on_each(workers, do_nothing, NULL);
 }
 
 MEMORY_TEST(run_workers_on_cores) {
@@ -254,7 +245,7 @@ static void hit(void *user, int worker, int64_t begin, int64_t end) {
 TEST(every_number_is_shared_out_once) {
   static const int64_t counts[] = {0, 1, 2, 3, 7, 64, 1000};
   for (int threads = 1; threads <= MAX_WORKERS; ++threads) {
-    ls_workers *workers = make(threads);
+    LS_OWN(ls_workers, workers) = make(threads);
     for (int run = 0; run < 400; ++run) {
       const int64_t count = counts[run % 7];
       shared_job it = {.sleep = run % 50 == 49 ? 100000 : 0};
@@ -269,7 +260,6 @@ TEST(every_number_is_shared_out_once) {
           assert_int_equal(all.runs[w], 1);
       }
     }
-    ls_workers_destroy(workers);
   }
 }
 
@@ -295,7 +285,7 @@ static bool are_done(const int *left) {
 
 TEST(idle_workers_do_what_there_is_and_runs_go_on) {
   for (int threads = 2; threads <= MAX_WORKERS; ++threads) {
-    ls_workers *workers = make(threads);
+    LS_OWN(ls_workers, workers) = make(threads);
     job it = {0};
     int left = 3;
     ls_workers_set_idle(workers, do_chore, &left);
@@ -314,15 +304,13 @@ TEST(idle_workers_do_what_there_is_and_runs_go_on) {
     expect_ok(ls_workers_wake(workers));
     expect_ok(run_on_each(workers, count_run, &it));
     assert_int_equal(left, 1);
-    ls_workers_destroy(workers);
   }
 }
 
 TEST(alone_nobody_is_idle) {
-  ls_workers *workers = make(1);
+  LS_OWN(ls_workers, workers) = make(1);
   int left = 1;
   ls_workers_set_idle(workers, do_chore, &left);
   expect_ok(ls_workers_wake(workers));
   assert_int_equal(left, 1);
-  ls_workers_destroy(workers);
 }

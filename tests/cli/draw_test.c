@@ -90,17 +90,16 @@ TEST(colors_have_the_brightness_that_eyes_see) {
 }
 
 TEST(images_stand_side_by_side_as_many_as_fit) {
-  ls_array *wide = ramp(2, 4), *high = ramp(5, 2);
+  LS_OWN(ls_array, wide) = ramp(2, 4);
+  LS_OWN(ls_array, high) = ramp(5, 2);
   const ls_array *images[] = {wide, high, wide};
   static const char *const captions[] = {"seven", "9", "a\nb"};
   expect_drawn(images, 3, &(cli_draw_options){.width = 9, .captions = captions},
                "seve 9\n-=+* .:\n     =+\n     #%\na?b\n-=+*\n");
-  ls_array_release(wide);
-  ls_array_release(high);
 }
 
 TEST(large_images_shrink_to_fit) {
-  ls_array *image = NULL;
+  LS_OWN(ls_array, image) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_U8, LS_SHAPE(40, 400, 3), &image));
   memset(ls_array_mutable_data(image), 255, ls_array_size(image));
   const ls_array *images[] = {image, image};
@@ -108,7 +107,6 @@ TEST(large_images_shrink_to_fit) {
                "@@@@@@@@@@@@@@@@@@@@\n");
   expect_drawn(images, 2, &(cli_draw_options){.width = 21, .most = 10},
                "@@@@@@@@@@ @@@@@@@@@@\n");
-  ls_array_release(image);
 }
 
 TEST(half_blocks_have_two_colors) {

@@ -67,13 +67,12 @@ static void put_idx(const char *images, const char *labels, int set) {
 
 static void add_member(ls_zip_writer *zip, const char *name, ls_dtype dtype,
                        ls_shape shape, const void *data) {
-  ls_text head;
+  LS_OWN(ls_text, head) = {0};
   ls_text_init(&head, ls_allocator_system());
   expect_ok(ls_npy_print_header(dtype, shape, &head));
   expect_ok(
       ls_zip_add(zip, name, false, head.data, head.size, data,
                  (size_t)ls_shape_num_elements(shape) * ls_dtype_size(dtype)));
-  ls_text_deinit(&head);
 }
 
 // Labels are i64 [n, 1], as some are. Names of one set or of two.
@@ -148,7 +147,7 @@ typedef enum kind { AS_BYTES, AS_INTS, AS_PNG } kind;
 static void put_records(const char *path, const char *name, int set, int from,
                         int to, kind as) {
   ls_tfrecord_output *writer = NULL;
-  ls_example_builder builder;
+  LS_OWN(ls_example_builder, builder) = {0};
   ls_example_init(&builder, ls_allocator_system());
   expect_ok(ls_tfrecord_output_open(ls_runtime_current(), path, &writer));
   for (int i = from; i < to; ++i) {
@@ -174,7 +173,6 @@ static void put_records(const char *path, const char *name, int set, int from,
     ls_release(ls_allocator_system(), image);
   }
   expect_ok(ls_tfrecord_output_close(writer, true));
-  ls_example_deinit(&builder);
 }
 
 static void pack(const char *path, const char *packed_path) {

@@ -37,10 +37,9 @@ TEST(a_loss_that_runs_away_is_told_in_one_line) {
               {-1e300, "step 7/9, loss -1e+300, "},
               {INFINITY, "step 7/9, loss inf, "}};
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-    char *text = shown(rows[i].loss);
+    HEAP(char, text) = shown(rows[i].loss);
     expect_contains(text, rows[i].text);
     expect_contains(text, ", eta 0:0");
-    free(text);
   }
 }
 

@@ -265,7 +265,7 @@ TEST(a_meeting_has_the_bounds_of_what_is_met) {
 // ---- Operands --------------------------------------------------------------
 static ls_status add_with_operands(uint16_t type, size_t count) {
   const subject s = subject_of(type);
-  ls_tensor *inputs = calloc(count + 1, sizeof(*inputs));
+  HEAP(ls_tensor, inputs) = calloc(count + 1, sizeof(*inputs));
   assert_non_null(inputs);
   for (size_t i = 0; i < count; ++i)
     inputs[i] = operand;
@@ -274,7 +274,6 @@ static ls_status add_with_operands(uint16_t type, size_t count) {
                           .num_inputs = count,
                           .attrs = s.attrs,
                           .num_attrs = s.count});
-  free(inputs);
   return ls_graph_take_error(graph);
 }
 

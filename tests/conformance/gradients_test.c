@@ -28,7 +28,7 @@ static ls_tensor results_of(const ls_tensor *given, size_t count,
   ls_nest leaves[MOST_RESULTS];
   (void)count;
   take_operands(t, given, xs);
-  const ls_nest results = trial_make(t, xs);
+  LS_OWN(ls_nest, results) = trial_make(t, xs);
   const size_t total = ls_nest_flatten(results, leaves, MOST_RESULTS);
   size_t floats = 0;
   for (size_t i = 0; i < total; ++i)
@@ -36,7 +36,6 @@ static ls_tensor results_of(const ls_tensor *given, size_t count,
       parts[floats++] = ls_reshape(leaves[i].as.tensor,
                                    LS_SHAPE(ls_shape_num_elements(
                                        ls_tensor_shape(leaves[i].as.tensor))));
-  ls_nest_release(results);
   return ls_square(ls_concatenate(parts, floats, 0));
 }
 

@@ -302,6 +302,7 @@ static void close_net(net *n) {
   ls_array_release(n->examples);
   ls_array_release(n->labels);
 }
+LS_OWNED_STRUCT(net, close_net)
 
 static ls_function *function_by(ls_callback call, net *n) {
   ls_function *function = NULL;
@@ -322,15 +323,12 @@ TEST(a_models_examples_have_their_bits_in_every_batch) {
     LS_OWN(ls_optimizer, still) = NULL;
     expect_ok(
         ls_sgd_create(&(ls_sgd_options){.learning_rate = 1e-300}, &still));
-    net n = open_net(type, still);
-    ls_function *predicts = function_by(predict, &n);
-    ls_function *trains = function_by(train, &n);
+    LS_OWN(net, n) = open_net(type, still);
+    LS_OWN(ls_function, predicts) = function_by(predict, &n);
+    LS_OWN(ls_function, trains) = function_by(train, &n);
     const size_t most = is_small ? LS_COUNT_OF(sizes) : 5;
     follow(&n, predicts, NULL, "predicting", 0, most);
     follow(&n, trains, NULL, "training", 0, is_small ? most : 3);
-    ls_function_release(predicts);
-    ls_function_release(trains);
-    close_net(&n);
   }
 }
 
@@ -340,7 +338,7 @@ static ls_status export_net(const ls_model_type *type, char **out_path) {
   ls_session *session = NULL;
   ls_nest inputs, outputs, results = ls_none();
   ls_op initial;
-  net n;
+  LS_OWN(net, n) = {0};
   expect_ok(ls_graph_create(type->name, &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -373,7 +371,6 @@ static ls_status export_net(const ls_model_type *type, char **out_path) {
   ls_nest_release(inputs);
   ls_nest_release(outputs);
   ls_session_destroy(session);
-  close_net(&n);
   return status;
 }
 

@@ -18,12 +18,13 @@
 
 enum { MIB = 1 << 20 };
 
-static void end_runtime(ls_runtime *runtime, ls_runtime *before) {
-  assert_int_equal(__atomic_load_n(&runtime->input_buffered, __ATOMIC_RELAXED),
-                   0);
-  assert_ptr_equal(ls_runtime_make_current(before), runtime);
-  expect_ok(ls_runtime_destroy(runtime));
+static void end_bounded(open_place *self) {
+  assert_int_equal(
+      __atomic_load_n(&self->runtime->input_buffered, __ATOMIC_RELAXED), 0);
+  runtime_end(self);
 }
+LS_OWNED_(bounded_runtime, open_place, end_bounded(ls_owned))
+LS_OWNED_POINTER(ls_counting_allocator, ls_counting_allocator_destroy)
 
 // ---- Bytes -----------------------------------------------------------------
 static int64_t resident(void) {
@@ -107,9 +108,8 @@ TEST(two_gibibytes_go_through_thirty_two_mebibytes) {
 
 TEST(a_hundred_epochs_take_what_one_takes) {
   if (LS_SANITIZED) skip();
-  ls_runtime *before = NULL;
-  ls_runtime *runtime = runtime_begin(
-      (ls_runtime_options){.threads = 1, .input_threads = LS_SOME(2)}, &before);
+  LS_OWN(bounded_runtime, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .input_threads = LS_SOME(2)});
   ls_dataset *d =
       ls_dataset_shuffle(ls_dataset_from_arrays(LS_TUPLE(
                              ls_nest_zeros(LS_DTYPE_U8, LS_SHAPE(2000, 784)),
@@ -117,30 +117,25 @@ TEST(a_hundred_epochs_take_what_one_takes) {
                          NULL);
   d = ls_dataset_convert(
       d, 0, &(ls_convert_options){.dtype = LS_DTYPE_F32, .scale = 1. / 255});
-  ls_iterator *iterator = pipeline_iterator(
+  LS_OWN(ls_iterator, iterator) = pipeline_iterator(
       ls_dataset_batch(d, &(ls_batch_options){.size = 128}), LS_SOME(4));
   int64_t most = 0, first = 0;
   for (int epoch = 0; epoch < 100; ++epoch) {
-    assert_int_equal(read_epoch(runtime, iterator, &most), 16);
+    assert_int_equal(read_epoch(home.runtime, iterator, &most), 16);
     expect_ok(ls_iterator_restart(iterator));
     if (epoch == 2) first = resident();
   }
   assert_true(resident() - first < 8 * MIB);
-  ls_iterator_release(iterator);
-  end_runtime(runtime, before);
 }
 
 TEST(elements_beyond_the_bound_go_one_by_one) {
   for (int makes = 0; makes < 2; ++makes) {
-    ls_runtime *before = NULL;
-    ls_runtime *runtime = runtime_begin(
-        (ls_runtime_options){
-            .threads = 1, .input_threads = LS_SOME(2), .input_bytes = 1000},
-        &before);
+    LS_OWN(bounded_runtime, home) = runtime_begin((ls_runtime_options){
+        .threads = 1, .input_threads = LS_SOME(2), .input_bytes = 1000});
     large self = {.bytes = 5000};
-    ls_iterator *a =
+    LS_OWN(ls_iterator, a) =
         pipeline_iterator(large_elements(&self, 20, makes), LS_SOME(8));
-    ls_iterator *b =
+    LS_OWN(ls_iterator, b) =
         pipeline_iterator(large_elements(&self, 20, makes), LS_SOME(8));
     int64_t most = 0;
     ls_nest element = ls_none();
@@ -150,11 +145,8 @@ TEST(elements_beyond_the_bound_go_one_by_one) {
       expect_ok(ls_iterator_next(b, &element));
     }
     ls_nest_release(element);
-    assert_int_equal(read_epoch(runtime, a, &most), 10);
+    assert_int_equal(read_epoch(home.runtime, a, &most), 10);
     assert_true(most <= 2 * 5000);
-    ls_iterator_release(a);
-    ls_iterator_release(b);
-    end_runtime(runtime, before);
   }
 }
 
@@ -182,16 +174,13 @@ static void *read_all(void *user) {
 }
 
 TEST(many_readers_share_a_data_set) {
-  ls_runtime *before = NULL;
-  ls_runtime *runtime = runtime_begin(
-      (ls_runtime_options){
-          .threads = 1, .input_threads = LS_SOME(3), .input_bytes = 100},
-      &before);
+  LS_OWN(bounded_runtime, home) = runtime_begin((ls_runtime_options){
+      .threads = 1, .input_threads = LS_SOME(3), .input_bytes = 100});
   enum { READERS = 6 };
   reader readers[READERS];
-  ls_dataset *d = ls_dataset_shuffle(count_to(300), NULL);
+  LS_OWN(ls_dataset, d) = ls_dataset_shuffle(count_to(300), NULL);
   for (int i = 0; i < READERS; ++i) {
-    readers[i] = (reader){.dataset = d, .runtime = runtime};
+    readers[i] = (reader){.dataset = d, .runtime = home.runtime};
     assert_int_equal(
         pthread_create(&readers[i].thread, NULL, read_all, &readers[i]), 0);
   }
@@ -199,28 +188,21 @@ TEST(many_readers_share_a_data_set) {
     assert_int_equal(pthread_join(readers[i].thread, NULL), 0);
     assert_int_equal(readers[i].sum, 3 * 299 * 300 / 2);
   }
-  ls_dataset_release(d);
-  end_runtime(runtime, before);
 }
 
 TEST(an_iterator_may_go_while_threads_work) {
   for (int i = 0; i < 60; ++i) {
-    ls_runtime *before = NULL;
-    ls_runtime *runtime = runtime_begin(
-        (ls_runtime_options){.threads = 1, .input_threads = LS_SOME(1 + i % 4)},
-        &before);
+    LS_OWN(bounded_runtime, home) = runtime_begin((ls_runtime_options){
+        .threads = 1, .input_threads = LS_SOME(1 + i % 4)});
     large self = {.bytes = 100, .sleep_us = i % 3 * 300};
     ls_dataset *d = large_elements(&self, 200, i % 2);
     if (i % 5 == 0) d = ls_dataset_prefetch(ls_dataset_repeat(d, -1), 7);
-    ls_iterator *iterator = pipeline_iterator(d, LS_SOME(i % 7));
-    ls_nest element = ls_none();
+    LS_OWN(ls_iterator, iterator) = pipeline_iterator(d, LS_SOME(i % 7));
+    LS_OWN(ls_nest, element) = ls_none();
     for (int k = 0; k < i % 4; ++k)
       expect_ok(ls_iterator_next(iterator, &element));
     if (i % 6 == 1) expect_ok(ls_iterator_seek(iterator, 5));
     if (i % 6 == 2) expect_ok(ls_iterator_restart(iterator));
-    ls_iterator_release(iterator);
-    ls_nest_release(element);
-    end_runtime(runtime, before);
   }
 }
 
@@ -314,17 +296,14 @@ static ls_dataset *full_batches(int64_t rows) {
 }
 
 TEST(repeated_batches_are_written_where_they_shall_be) {
-  ls_counting_allocator *counting = NULL;
+  LS_OWN(ls_counting_allocator, counting) = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &counting));
-  ls_runtime *before = NULL;
-  ls_runtime *runtime = runtime_begin(
-      (ls_runtime_options){.input_threads = LS_SOME(0),
-                           .allocator =
-                               ls_counting_allocator_allocator(counting)},
-      &before);
-  ls_dataset *data = ls_dataset_repeat(full_batches(32), -1);
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
+  LS_OWN(bounded_runtime, home) = runtime_begin((ls_runtime_options){
+      .input_threads = LS_SOME(0),
+      .allocator = ls_counting_allocator_allocator(counting)});
+  LS_OWN(ls_dataset, data) = ls_dataset_repeat(full_batches(32), -1);
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_iterator_create(data, NULL, &iterator));
   for (int i = 0; i < 4; ++i)
     expect_ok(ls_iterator_next(iterator, &element));
@@ -332,28 +311,20 @@ TEST(repeated_batches_are_written_where_they_shall_be) {
   for (int i = 0; i < 40; ++i)
     expect_ok(ls_iterator_next(iterator, &element));
   assert_int_equal(allocations_of(counting), then);
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_dataset_release(data);
-  end_runtime(runtime, before);
-  ls_counting_allocator_destroy(counting);
 }
 
 // What was made ahead in one epoch is written anew in the next one, up to as
 // many elements as may be ahead; how many there were when is up to threads.
 TEST(memory_of_an_epoch_serves_the_next_one) {
   enum { EPOCHS = 200, SLACK = 100 };
-  ls_counting_allocator *counting = NULL;
+  LS_OWN(ls_counting_allocator, counting) = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &counting));
-  ls_runtime *before = NULL;
-  ls_runtime *runtime = runtime_begin(
-      (ls_runtime_options){.input_threads = LS_SOME(2),
-                           .allocator =
-                               ls_counting_allocator_allocator(counting)},
-      &before);
-  ls_dataset *data = full_batches(64);
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
+  LS_OWN(bounded_runtime, home) = runtime_begin((ls_runtime_options){
+      .input_threads = LS_SOME(2),
+      .allocator = ls_counting_allocator_allocator(counting)});
+  LS_OWN(ls_dataset, data) = full_batches(64);
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_iterator_create(data, NULL, &iterator));
   uint64_t then = 0;
   for (int epoch = 0; epoch < EPOCHS; ++epoch) {
@@ -363,11 +334,6 @@ TEST(memory_of_an_epoch_serves_the_next_one) {
     if (epoch == 0) then = allocations_of(counting);
   }
   assert_true(allocations_of(counting) - then < SLACK);
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_dataset_release(data);
-  end_runtime(runtime, before);
-  ls_counting_allocator_destroy(counting);
 }
 
 TEST(refused_memory_is_told) {

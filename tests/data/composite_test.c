@@ -72,8 +72,8 @@ TEST(a_leaf_has_a_spec_and_components) {
   expect_status(ls_nest_leaf_spec(ls_nest_i64(3), &spec), LS_INVALID_ARGUMENT,
                 "neither sparse nor ragged");
   // Composites stand there as their arrays; other leaves stay.
-  ls_nest all = LS_LIST(sparse, LS_TUPLE(array, ragged));
-  ls_nest parts = ls_nest_components(all);
+  LS_OWN(ls_nest, all) = LS_LIST(sparse, LS_TUPLE(array, ragged));
+  LS_OWN(ls_nest, parts) = ls_nest_components(all);
   ls_nest item = ls_nest_item(parts, 0);
   assert_int_equal(ls_nest_count(item), 3);
   EXPECT(ls_nest_item(item, 0), LS_SHAPE(3, 2), 0, 1, 0, 3, 2, 0);
@@ -83,8 +83,6 @@ TEST(a_leaf_has_a_spec_and_components) {
   assert_int_equal(ls_nest_count(item), 2);
   EXPECT(ls_nest_item(item, 0), LS_SHAPE(3), 1, 2, 3);
   EXPECT(ls_nest_item(item, 1), LS_SHAPE(4), 0, 2, 2, 3);
-  ls_nest_release(parts);
-  ls_nest_release(all);
 }
 
 TEST(a_leaf_becomes_dense) {
@@ -131,16 +129,14 @@ TEST(leaves_of_strings_become_dense) {
   const ls_bytes words[] = {{"one", 3}, {"two", 3}};
   ls_array *values = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE(2), words, &values));
-  ls_nest leaf = ls_nest_sparse(longs(LS_SHAPE(2, 1), (const int64_t[]){1, 2}),
-                                values, LS_SHAPE(4));
-  ls_nest dense = ls_nest_to_dense(leaf, 0, NULL);
+  LS_OWN(ls_nest, leaf) = ls_nest_sparse(
+      longs(LS_SHAPE(2, 1), (const int64_t[]){1, 2}), values, LS_SHAPE(4));
+  LS_OWN(ls_nest, dense) = ls_nest_to_dense(leaf, 0, NULL);
   const ls_bytes *found = ls_nest_data(dense, 0);
   assert_int_equal(found[0].size, 0);
   assert_memory_equal(found[1].data, "one", 3);
   assert_memory_equal(found[2].data, "two", 3);
   assert_int_equal(found[3].size, 0);
-  ls_nest_release(dense);
-  ls_nest_release(leaf);
 }
 
 TEST(leaves_that_cannot_be_are_refused) {
@@ -216,8 +212,8 @@ TEST(leaves_are_batched) {
   expect_ok(ls_dataset_spec(dataset, &spec));
   assert_string_equal(ls_element_spec_print(&spec, text, sizeof(text)),
                       "(sparse i64[3,?,4], ragged i64[3,?,?])");
-  ls_nest element = first_of(dataset);
-  ls_nest parts = ls_nest_components(element);
+  LS_OWN(ls_nest, element) = first_of(dataset);
+  LS_OWN(ls_nest, parts) = ls_nest_components(element);
   ls_nest item = ls_nest_item(parts, 0);
   EXPECT(ls_nest_item(item, 0), LS_SHAPE(6, 3), 0, 0, 0, 0, 0, 3, 1, 0, 1, 1, 1,
          3, 2, 0, 2, 2, 2, 3);
@@ -227,24 +223,20 @@ TEST(leaves_are_batched) {
   EXPECT(ls_nest_item(item, 0), LS_SHAPE(4), 1, 2, 3, 4);
   EXPECT(ls_nest_item(item, 1), LS_SHAPE(4), 0, 0, 1, 3);
   EXPECT(ls_nest_item(item, 2), LS_SHAPE(4), 0, 1, 2, 4);
-  ls_nest_release(parts);
-  ls_nest_release(element);
 }
 
 // What a batch is padded with has no values and no rows.
 TEST(padding_of_batches_is_empty) {
   LS_SPEC("T95");
-  ls_nest element = first_of(ls_dataset_batch(
+  LS_OWN(ls_nest, element) = first_of(ls_dataset_batch(
       ls_dataset_skip(leaves(), 5),
       &(ls_batch_options){.size = 3, .remainder = LS_REMAINDER_PAD}));
-  ls_nest parts = ls_nest_components(element);
+  LS_OWN(ls_nest, parts) = ls_nest_components(element);
   ls_nest item = ls_nest_item(ls_nest_item(parts, 0), 0);
   EXPECT(ls_nest_item(item, 1), LS_SHAPE(4), 5, 10, 6, 12);
   EXPECT(ls_nest_item(item, 2), LS_SHAPE(3), 3, 3, 4);
   item = ls_nest_item(ls_nest_item(parts, 0), 1);
   EXPECT(ls_nest_item(item, 1), LS_SHAPE(4), 0, 2, 2, 2);
-  ls_nest_release(parts);
-  ls_nest_release(element);
 }
 
 static ls_dataset *dense_batches(void *user) {
@@ -271,7 +263,7 @@ static ls_dataset *dense_stream(void *user) {
 
 TEST(batches_become_dense) {
   static const stream_numbers hundred = {.count = 100, .saves = true};
-  ls_dataset *dataset = dense_batches(NULL);
+  LS_OWN(ls_dataset, dataset) = dense_batches(NULL);
   ls_element_spec spec;
   char text[200];
   expect_ok(ls_dataset_spec(dataset, &spec));
@@ -295,13 +287,12 @@ TEST(batches_become_dense) {
   dataset = ls_dataset_to_dense(leaves(), 0, 0, &LS_SHAPE(3));
   expect_status(ls_dataset_status(dataset), LS_INVALID_ARGUMENT,
                 "leaf 0, i64[?,4], cannot be made a dense i64[3]");
-  ls_dataset_release(dataset);
 }
 
 TEST(elements_of_another_kind_are_refused) {
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
-  ls_dataset *dataset = ls_dataset_from_function(&(ls_index_options){
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_OWN(ls_dataset, dataset) = ls_dataset_from_function(&(ls_index_options){
       .size = 7,
       .element = LS_TUPLE(ls_nest_spec(LS_DTYPE_I64, LS_SHAPE(-1, -1)),
                           ls_nest_spec(LS_DTYPE_I64, LS_SHAPE(-1, -1))),
@@ -309,9 +300,6 @@ TEST(elements_of_another_kind_are_refused) {
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   expect_status(ls_iterator_next(iterator, &element), LS_INVALID_ARGUMENT,
                 "leaf 0 of an element is sparse i64[1,4]");
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
 }
 
 static ls_status read_dense(void *user) {

@@ -73,15 +73,6 @@ static ls_dataset *pipeline(int which) {
   return ls_dataset_batch(d, &(ls_batch_options){.size = 4, .ids = true});
 }
 
-static ls_runtime *begin_runtime(int threads, ls_runtime **out_before) {
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .input_threads = LS_SOME(threads)},
-      &runtime));
-  *out_before = ls_runtime_make_current(runtime);
-  return runtime;
-}
-
 static ls_iterator *read_pipeline(int which, int64_t prefetch) {
   ls_iterator *iterator = NULL;
   LS_OWN(ls_dataset, d) = pipeline(which);
@@ -93,10 +84,10 @@ static ls_iterator *read_pipeline(int which, int64_t prefetch) {
 
 // Two epochs.
 static uint64_t digest_of(int which, int threads, int64_t prefetch) {
-  ls_runtime *before = NULL;
-  ls_runtime *runtime = begin_runtime(threads, &before);
-  ls_iterator *iterator = read_pipeline(which, prefetch);
-  ls_nest element = ls_none();
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .input_threads = LS_SOME(threads)});
+  LS_OWN(ls_iterator, iterator) = read_pipeline(which, prefetch);
+  LS_OWN(ls_nest, element) = ls_none();
   uint64_t hash = 0;
   for (int epoch = 0; epoch < 2; ++epoch) {
     ls_status status = ls_ok();
@@ -105,9 +96,6 @@ static uint64_t digest_of(int which, int threads, int64_t prefetch) {
     expect_status(status, LS_OUT_OF_RANGE, "end");
     expect_ok(ls_iterator_restart(iterator));
   }
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  runtime_end(runtime, before);
   return hash;
 }
 
@@ -134,10 +122,10 @@ typedef struct story {
 } story;
 
 static void tell(int which, story *out) {
-  ls_runtime *before = NULL;
-  ls_runtime *runtime = begin_runtime(0, &before);
-  ls_iterator *iterator = read_pipeline(which, 0);
-  ls_nest element = ls_none();
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .input_threads = LS_SOME(0)});
+  LS_OWN(ls_iterator, iterator) = read_pipeline(which, 0);
+  LS_OWN(ls_nest, element) = ls_none();
   out->count = 0;
   for (int epoch = 0; epoch < 2; ++epoch) {
     ls_status status = ls_ok();
@@ -149,17 +137,14 @@ static void tell(int which, story *out) {
     out->epoch_end[epoch] = out->count;
     expect_ok(ls_iterator_restart(iterator));
   }
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  runtime_end(runtime, before);
 }
 
 // Reads on from a position for a while, in a world of its own.
 static void live(int which, const story *all, char **text, size_t *size,
                  size_t *at) {
-  ls_runtime *before = NULL;
-  ls_runtime *runtime = begin_runtime(rand() % 4, &before);
-  ls_iterator *iterator = read_pipeline(which, rand() % 9);
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .input_threads = LS_SOME(rand() % 4)});
+  LS_OWN(ls_iterator, iterator) = read_pipeline(which, rand() % 9);
   ls_record *record = NULL;
   if (*text != NULL) {
     expect_ok(ls_record_from_text("saved", *text, *size, &record));
@@ -167,7 +152,7 @@ static void live(int which, const story *all, char **text, size_t *size,
     ls_record_destroy(record);
     ls_text_release(*text);
   }
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   for (int left = rand() % 40; left >= 0 && *at < all->count; --left) {
     ls_status status = ls_iterator_next(iterator, &element);
     if (ls_status_code(status) == LS_OUT_OF_RANGE) {
@@ -190,9 +175,6 @@ static void live(int which, const story *all, char **text, size_t *size,
   // Some are given up in the middle of more, which nobody sees.
   for (int left = rand() % 5; left > 0; --left)
     ls_status_free(ls_iterator_next(iterator, &element));
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  runtime_end(runtime, before);
 }
 
 TEST(a_killed_reader_goes_on_where_it_was_saved) {

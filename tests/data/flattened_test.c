@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "data/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/graph.h"
 #include "support/stream_runs.h"
@@ -74,7 +75,7 @@ TEST(a_filter_keeps_what_its_function_says) {
   EXPECT_STREAM(odd, OF(few), 1, 3, 5, STREAM_FAILED);
   for_all(odd);
   for_all(half);
-  ls_dataset *dataset = odd(OF(hundred));
+  LS_OWN(ls_dataset, dataset) = odd(OF(hundred));
   assert_int_equal(ls_dataset_cardinality(dataset), LS_UNKNOWN_SIZE);
   ls_dataset_release(dataset);
   // A failure of a maker on the way is the whole pipeline's.
@@ -85,7 +86,6 @@ TEST(a_filter_keeps_what_its_function_says) {
   dataset = ls_dataset_filter(stream_of(&few), &(ls_filter_options){0});
   expect_status(ls_dataset_status(dataset), LS_INVALID_ARGUMENT,
                 "filter needs a function");
-  ls_dataset_release(dataset);
 }
 
 // ---- Flat map --------------------------------------------------------------
@@ -181,7 +181,7 @@ TEST(from_any_place_the_rest_is_the_same) {
 TEST(data_sets_that_cannot_be_are_that_elements_failure) {
   ls_iterator *iterator = NULL;
   ls_nest element = ls_none();
-  ls_dataset *dataset = flat(OF(hundred));
+  LS_OWN(ls_dataset, dataset) = flat(OF(hundred));
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   ls_status status = ls_ok();
   while (ls_status_is_ok(status))
@@ -216,7 +216,6 @@ TEST(data_sets_that_cannot_be_are_that_elements_failure) {
   dataset = ls_dataset_interleave(stream_of(&few),
                                   &(ls_flat_options){.call = some_of});
   expect_status(ls_dataset_status(dataset), LS_INVALID_ARGUMENT, "`result`");
-  ls_dataset_release(dataset);
 }
 
 // ---- Sample ----------------------------------------------------------------
@@ -271,9 +270,8 @@ TEST(data_sets_are_drawn_by_their_weights) {
   weights = NULL;
   ls_dataset *const ranges[] = {ls_dataset_range(0, 5, 1),
                                 ls_dataset_range(0, 6, 1)};
-  ls_dataset *dataset = ls_dataset_sample(ranges, 2, NULL);
+  LS_OWN(ls_dataset, dataset) = ls_dataset_sample(ranges, 2, NULL);
   assert_int_equal(ls_dataset_cardinality(dataset), 11);
-  ls_dataset_release(dataset);
 }
 
 TEST(samples_that_cannot_be_are_refused) {
@@ -286,10 +284,9 @@ TEST(samples_that_cannot_be_are_refused) {
   stop_at_first = LS_FLAG_DEFAULT;
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
     weights = cases[i].weights;
-    ls_dataset *dataset = sampled(OF(hundred));
+    LS_OWN(ls_dataset, dataset) = sampled(OF(hundred));
     expect_status(ls_dataset_status(dataset), LS_INVALID_ARGUMENT,
                   cases[i].message);
-    ls_dataset_release(dataset);
   }
   ls_dataset *dataset = ls_dataset_sample(NULL, 0, NULL);
   expect_status(ls_dataset_status(dataset), LS_INVALID_ARGUMENT, "no data set");
@@ -327,9 +324,9 @@ static ls_dataset *give_itself(ls_nest element, const ls_map_call *call,
 
 TEST(a_data_set_that_is_made_of_itself_is_refused) {
   for (int kind = 0; kind < 2; ++kind) {
-    ls_dataset *data = NULL;
+    LS_OWN(ls_dataset, data) = NULL;
     ls_nest element = ls_none();
-    ls_iterator *iterator = NULL;
+    LS_OWN(ls_iterator, iterator) = NULL;
     const ls_flat_options options = {.call = give_itself,
                                      .user = &data,
                                      .result =
@@ -339,8 +336,6 @@ TEST(a_data_set_that_is_made_of_itself_is_refused) {
     expect_ok(ls_iterator_create(data, NULL, &iterator));
     expect_status(ls_iterator_next(iterator, &element), LS_INVALID_ARGUMENT,
                   "does it return its own data set?");
-    ls_iterator_release(iterator);
-    ls_dataset_release(data);
   }
 }
 
@@ -348,7 +343,7 @@ static ls_nest ask_itself(ls_nest element, const ls_map_call *call,
                           void *user) {
   ls_iterator *iterator = *(ls_iterator **)user;
   ls_record *record = NULL;
-  ls_nest other = ls_none();
+  LS_OWN(ls_nest, other) = ls_none();
   (void)element, (void)call;
   expect_ok(ls_record_create(&record));
   expect_status(ls_iterator_seek(iterator, 0), LS_FAILED_PRECONDITION,
@@ -361,15 +356,14 @@ static ls_nest ask_itself(ls_nest element, const ls_map_call *call,
                 "own data set");
   ls_record_destroy(record);
   const ls_status status = ls_iterator_next(iterator, &other);
-  ls_nest_release(other);
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
 TEST(a_data_set_cannot_ask_its_own_iterator) {
   for (int ahead = 0; ahead <= 4; ahead += 2) {
-    ls_iterator *iterator = NULL;
+    LS_OWN(ls_iterator, iterator) = NULL;
     ls_nest element = ls_none();
-    ls_dataset *data = ls_dataset_map(
+    LS_OWN(ls_dataset, data) = ls_dataset_map(
         ls_dataset_range(0, 3, 1),
         &(ls_map_options){.call = ask_itself,
                           .user = &iterator,
@@ -378,29 +372,25 @@ TEST(a_data_set_cannot_ask_its_own_iterator) {
         data, &(ls_iterator_options){.prefetch = LS_SOME(ahead)}, &iterator));
     expect_status(ls_iterator_next(iterator, &element), LS_FAILED_PRECONDITION,
                   "own data set");
-    ls_iterator_release(iterator);
-    ls_dataset_release(data);
   }
 }
 
 // Each call makes an iterator of its own, without an end.
 static ls_nest go_through_itself(ls_nest element, const ls_map_call *call,
                                  void *user) {
-  ls_iterator *iterator = NULL;
-  ls_nest other = ls_none();
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, other) = ls_none();
   (void)element, (void)call;
   ls_status status = ls_iterator_create(
       *(ls_dataset **)user, &(ls_iterator_options){.prefetch = LS_SOME(0)},
       &iterator);
   if (ls_status_is_ok(status)) status = ls_iterator_next(iterator, &other);
-  ls_nest_release(other);
-  ls_iterator_release(iterator);
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
 TEST(a_data_set_cannot_go_through_itself_for_ever) {
-  ls_dataset *data = NULL;
-  ls_iterator *iterator = NULL;
+  LS_OWN(ls_dataset, data) = NULL;
+  LS_OWN(ls_iterator, iterator) = NULL;
   ls_nest element = ls_none();
   data = ls_dataset_map(
       ls_dataset_range(0, 3, 1),
@@ -411,6 +401,4 @@ TEST(a_data_set_cannot_go_through_itself_for_ever) {
       data, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
   expect_status(ls_iterator_next(iterator, &element), LS_FAILED_PRECONDITION,
                 "64 deep");
-  ls_iterator_release(iterator);
-  ls_dataset_release(data);
 }

@@ -68,9 +68,8 @@ static ls_iterator *slow_iterator(slow_map *self, int64_t count, int64_t batch,
 static ls_tensor next_of(ls_iterator *iterator) {
   LS_OWN(ls_nest, element) = ls_iterator_get_next(iterator);
   expect_ok(ls_nest_status(element));
-  const ls_tensor x =
-      ls_nest_is_node(element) ? ls_nest_tensor(element, 0) : element.as.tensor;
-  return x;
+  return ls_nest_is_node(element) ? ls_nest_tensor(element, 0)
+                                  : element.as.tensor;
 }
 
 static ls_nest traced_next(ls_nest args, void *user) {
@@ -434,11 +433,8 @@ TEST(a_closed_session_leaves_the_line) {
 // 100 elements of 4 ms each make a batch of 0.4 s, where 0.1 s is a stall.
 TEST(a_slow_map_is_no_stall) {
   for (int threads = 0; threads < 3; ++threads) {
-    ls_runtime *before = NULL;
-    ls_runtime *runtime = runtime_begin(
-        (ls_runtime_options){
-            .threads = 1, .input_threads = LS_SOME(threads), .stall_ms = 100},
-        &before);
+    LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+        .threads = 1, .input_threads = LS_SOME(threads), .stall_ms = 100});
     slow_map map = {.at = -1, .sleep_us = 4000};
     sum_loop loop = {.iterator = slow_iterator(&map, 100, 100, 1)};
     expect_ok(ls_frame_begin());
@@ -446,17 +442,13 @@ TEST(a_slow_map_is_no_stall) {
     assert_true(item_of(ls_reduce_sum(batch, LS_ALL_AXES)) == 99.0 * 100 / 2);
     expect_ok(ls_frame_end(NULL));
     ls_iterator_release(loop.iterator);
-    runtime_end(runtime, before);
   }
 }
 
 TEST(a_pipeline_that_hangs_is_named) {
   for (int batches = 0; batches < 2; ++batches) {
-    ls_runtime *before = NULL;
-    ls_runtime *runtime = runtime_begin(
-        (ls_runtime_options){
-            .threads = 1, .input_threads = LS_SOME(2), .stall_ms = 100},
-        &before);
+    LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+        .threads = 1, .input_threads = LS_SOME(2), .stall_ms = 100});
     slow_map map = {.hangs = 1, .at = 3};
     sum_loop loop = {.iterator = slow_iterator(&map, 100, batches ? 1 : 0, 2)};
     graph_of g;
@@ -478,7 +470,6 @@ TEST(a_pipeline_that_hangs_is_named) {
     assert_true(result_of(&g) == 3);
     end_graph(&g);
     ls_iterator_release(loop.iterator);
-    runtime_end(runtime, before);
   }
 }
 
@@ -501,11 +492,10 @@ static void no_thread_can_be_started(bool none) {
 
 TEST(without_threads_who_reads_does_the_work) {
   if (LS_SANITIZED) skip();
-  ls_runtime *before = NULL;
-  ls_runtime *runtime = runtime_begin(
-      (ls_runtime_options){.threads = 1, .input_threads = LS_SOME(3)}, &before);
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .input_threads = LS_SOME(3)});
   slow_map map = {.at = -1};
-  ls_iterator *iterator = slow_iterator(&map, 20, 0, 3);
+  LS_OWN(ls_iterator, iterator) = slow_iterator(&map, 20, 0, 3);
   // A host thread is there.
   ls_iterator *alone = slow_iterator(&map, 20, 0, 0);
   expect_ok(ls_frame_begin());
@@ -513,7 +503,7 @@ TEST(without_threads_who_reads_does_the_work) {
   expect_ok(ls_frame_end(NULL));
   ls_iterator_release(alone);
   no_thread_can_be_started(true);
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   for (int i = 0; i < 10; ++i) {
     expect_ok(ls_iterator_next(iterator, &element));
     assert_true(ls_array_f64(ls_nest_as_array(element), 0) == i);
@@ -532,9 +522,6 @@ TEST(without_threads_who_reads_does_the_work) {
   expect_ok(run_graph(&g));
   assert_true(result_of(&g) == 2);
   end_graph(&g);
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  runtime_end(runtime, before);
 }
 #endif
 
@@ -542,10 +529,8 @@ TEST(without_threads_who_reads_does_the_work) {
 // Runs that end at the same time as their iterator's last owner lets go.
 TEST(an_iterator_goes_with_its_last_run) {
   for (int i = 0; i < 100; ++i) {
-    ls_runtime *before = NULL;
-    ls_runtime *runtime = runtime_begin(
-        (ls_runtime_options){.threads = 1, .input_threads = LS_SOME(1 + i % 3)},
-        &before);
+    LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+        .threads = 1, .input_threads = LS_SOME(1 + i % 3)});
     slow_map map = {.at = -1, .sleep_us = i % 5 * 50};
     sum_loop loop = {.iterator = slow_iterator(&map, 50, i % 2 * 3, 1 + i % 7)};
     expect_ok(ls_frame_begin());
@@ -553,6 +538,5 @@ TEST(an_iterator_goes_with_its_last_run) {
     ls_iterator_release(loop.iterator);
     assert_true(item_of(ls_reduce_sum(x, LS_ALL_AXES)) == (i % 2 ? 3 : 0));
     expect_ok(ls_frame_end(NULL));
-    runtime_end(runtime, before);
   }
 }

@@ -10,6 +10,7 @@
 #include "data/iterator.h"
 #include "data/own.h"
 #include "lockstep/dataset.h"
+#include "support/place.h"
 
 enum { EXAMPLES = 500, WIDTH = 300, BATCH = 96 };
 
@@ -34,17 +35,15 @@ static ls_dataset *make(void) {
 
 // All bytes of two epochs, mixed.
 static uint64_t digest(int threads, bool help) {
-  ls_runtime *runtime = NULL;
-  expect_ok(
-      ls_runtime_create(&(ls_runtime_options){.threads = threads}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  ls_dataset *data = make();
-  ls_iterator *iterator = NULL;
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = threads});
+  LS_OWN(ls_dataset, data) = make();
+  LS_OWN(ls_iterator, iterator) = NULL;
   expect_ok(ls_iterator_create(
       data, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
   if (help) expect_ok(ls_iterator_let_help(iterator));
   assert_int_equal(iterator->work.helpers != NULL, help && threads > 1);
-  ls_nest batch = ls_none();
+  LS_OWN(ls_nest, batch) = ls_none();
   uint64_t sum = 1469598103934665603U;
   for (int epoch = 0; epoch < 2; ++epoch) {
     for (int i = 0; i < (EXAMPLES - 1) / BATCH + 1; ++i) {
@@ -65,11 +64,6 @@ static uint64_t digest(int threads, bool help) {
   expect_ok(ls_iterator_get_stats(iterator, &stats));
   for (size_t i = 0; i < stats.num_stages; ++i)
     assert_true(stats.stages[i].nanos >= 0);
-  ls_nest_release(batch);
-  ls_iterator_release(iterator);
-  ls_dataset_release(data);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
   return sum;
 }
 

@@ -4,23 +4,11 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "data/own.h"
 #include "lockstep/data.h"
 #include "lockstep/element_spec.h"
+#include "support/place.h"
 #include "support/stream_runs.h"
-
-static ls_runtime *begin_runtime(int threads, ls_runtime **out_before) {
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .input_threads = LS_SOME(threads)},
-      &runtime));
-  *out_before = ls_runtime_make_current(runtime);
-  return runtime;
-}
-
-static void end_runtime(ls_runtime *runtime, ls_runtime *before) {
-  assert_ptr_equal(ls_runtime_make_current(before), runtime);
-  expect_ok(ls_runtime_destroy(runtime));
-}
 
 // ---- Releases --------------------------------------------------------------
 // Drops the last reference; who reads holds none meanwhile.
@@ -33,9 +21,9 @@ static ls_nest release_own(ls_nest element, const ls_map_call *call,
 }
 
 static void expect_release_refused(ls_dataset *numbers, int64_t ahead) {
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
-  ls_dataset *data = ls_dataset_map(
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_OWN(ls_dataset, data) = ls_dataset_map(
       numbers, &(ls_map_options){.call = release_own, .user = &iterator});
   expect_ok(ls_iterator_create(
       data, &(ls_iterator_options){.name = "it", .prefetch = LS_SOME(ahead)},
@@ -49,21 +37,17 @@ static void expect_release_refused(ls_dataset *numbers, int64_t ahead) {
       expect_ok(status);
     if (i != 2) assert_int_equal(stream_number(element), i);
   }
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_dataset_release(data);
 }
 
 TEST(a_release_by_a_function_of_its_own_data_set_is_refused) {
   static const stream_numbers five = {.count = 5};
   for (int threads = 0; threads < 3; ++threads)
     for (int64_t ahead = 0; ahead <= 4; ahead += 2) {
-      ls_runtime *before = NULL;
-      ls_runtime *runtime = begin_runtime(threads, &before);
+      LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+          .threads = 1, .input_threads = LS_SOME(threads)});
       expect_release_refused(ls_dataset_range(0, 5, 1), ahead);
       expect_release_refused(stream_of(&five), ahead);
       expect_release_refused(ls_dataset_prefetch(stream_of(&five), 2), ahead);
-      end_runtime(runtime, before);
     }
 }
 
@@ -126,14 +110,13 @@ static void expect_circle_refused(bool streams) {
   wait_for_two(&c.ended);
   int refused = 0;
   for (int i = 0; i < 2; ++i) {
-    const ls_status status = ls_iterator_next(c.iterators[i], &element);
+    LS_OWN(ls_status, status) = ls_iterator_next(c.iterators[i], &element);
     refused += ls_status_code(status) == LS_FAILED_PRECONDITION;
     // This thread may have come upon the other's use before any circle.
     if (!ls_status_is_ok(status) &&
         strstr(ls_status_message(status), "at the same time") == NULL)
       expect_contains(ls_status_message(status),
                       "create another iterator there");
-    ls_status_free(status);
   }
   assert_true(refused > 0);
   ls_nest_release(element);
@@ -145,10 +128,9 @@ static void expect_circle_refused(bool streams) {
 
 TEST(two_iterators_that_wait_for_each_other_are_refused) {
   for (int i = 0; i < 10; ++i) {
-    ls_runtime *before = NULL;
-    ls_runtime *runtime = begin_runtime(2 + i / 2, &before);
+    LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+        .threads = 1, .input_threads = LS_SOME(2 + i / 2)});
     expect_circle_refused(i % 2 == 1);
-    end_runtime(runtime, before);
   }
 }
 
@@ -183,7 +165,7 @@ TEST(two_threads_cannot_read_at_the_same_time) {
     slow self = {.begun = 0};
     pthread_t thread;
     ls_nest element = ls_none();
-    ls_dataset *data = ls_dataset_map(
+    LS_OWN(ls_dataset, data) = ls_dataset_map(
         ls_dataset_range(0, 1, 1),
         &(ls_map_options){.call = wait_for_reader,
                           .user = &self,
@@ -196,6 +178,5 @@ TEST(two_threads_cannot_read_at_the_same_time) {
     assert_int_equal(pthread_join(thread, NULL), 0);
     ls_nest_release(element);
     ls_iterator_release(self.iterator);
-    ls_dataset_release(data);
   }
 }

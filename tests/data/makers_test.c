@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "data/own.h"
 #include "lockstep/array.h"
 #include "lockstep/element_spec.h"
 
@@ -162,12 +163,11 @@ TEST(selections_say_what_is_wrong) {
   expect_no_dataset(ls_dataset_prefetch(count_to(9), -1), LS_INVALID_ARGUMENT,
                     "-1 elements ahead");
   ls_iterator *iterator = NULL;
-  ls_dataset *nine = count_to(9);
+  LS_OWN(ls_dataset, nine) = count_to(9);
   expect_status(
       ls_iterator_create(nine, &(ls_iterator_options){.prefetch = LS_SOME(-1)},
                          &iterator),
       LS_INVALID_ARGUMENT, "-1 elements ahead");
-  ls_dataset_release(nine);
 }
 
 TEST(joins_say_what_does_not_fit) {
@@ -263,9 +263,8 @@ TEST(nothing_is_taken_for_no_memory) {
   expect_status(ls_iterator_restart(NULL), LS_INVALID_ARGUMENT, "iterator");
   expect_status(ls_iterator_get_stats(NULL, NULL), LS_INVALID_ARGUMENT,
                 "iterator");
-  const ls_nest none = ls_iterator_get_next(NULL);
+  LS_OWN(ls_nest, none) = ls_iterator_get_next(NULL);
   expect_status(ls_nest_status(none), LS_INVALID_ARGUMENT, "iterator");
-  ls_nest_release(none);
 }
 
 TEST(a_pipeline_is_no_longer_than_a_stack) {
@@ -346,8 +345,8 @@ TEST(endless_ones_are_cut_and_joined) {
 // What the last element is, read by its place.
 static void expect_last(ls_dataset *dataset, int64_t wanted) {
   const int64_t size = ls_dataset_cardinality(dataset);
-  ls_iterator *iterator = pipeline_iterator(dataset, LS_SOME(3));
-  ls_nest element = ls_none();
+  LS_OWN(ls_iterator, iterator) = pipeline_iterator(dataset, LS_SOME(3));
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_iterator_seek(iterator, size - 1));
   expect_ok(ls_iterator_next(iterator, &element));
   assert_int_equal(number_in(element), wanted);
@@ -357,8 +356,6 @@ static void expect_last(ls_dataset *dataset, int64_t wanted) {
   if (size < INT64_MAX)
     expect_status(ls_iterator_seek(iterator, size + 1), LS_INVALID_ARGUMENT,
                   "has no position");
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
 }
 
 TEST(the_largest_sizes_are_read_to_their_end) {
@@ -400,19 +397,17 @@ TEST(endless_positions_end_where_numbers_do) {
                        &(ls_batch_options){.size = 4})};
   for (size_t i = 0; i < LS_COUNT_OF(all); ++i) {
     assert_int_equal(ls_dataset_cardinality(all[i]), LS_INFINITE);
-    ls_iterator *iterator = pipeline_iterator(all[i], LS_SOME(2));
-    ls_nest element = ls_none();
+    LS_OWN(ls_iterator, iterator) = pipeline_iterator(all[i], LS_SOME(2));
+    LS_OWN(ls_nest, element) = ls_none();
     // As far as it goes, by halves.
     int64_t can = 0;
     for (int64_t step = INT64_MAX / 2 + 1; step > 0; step /= 2) {
-      ls_status status = ls_iterator_seek(iterator, can + (step - 1) + 1 - 1);
+      LS_OWN(ls_status, status) =
+          ls_iterator_seek(iterator, can + (step - 1) + 1 - 1);
       if (ls_status_is_ok(status)) can += step - 1;
-      ls_status_free(status);
     }
     expect_ok(ls_iterator_seek(iterator, can - 2));
     expect_ok(ls_iterator_next(iterator, &element));
     assert_in_range(number_in(element), 0, 4);
-    ls_nest_release(element);
-    ls_iterator_release(iterator);
   }
 }

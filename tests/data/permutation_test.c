@@ -39,7 +39,7 @@ TEST(the_largest_sizes_have_no_number_twice) {
   enum { COUNT = 200000 };
   const uint64_t sizes[] = {INT64_MAX, (UINT64_C(1) << 62) + 1,
                             UINT64_C(1) << 62, 10000000019, COUNT + 7};
-  int64_t *numbers = malloc(COUNT * sizeof(*numbers));
+  HEAP(int64_t, numbers) = malloc(COUNT * sizeof(*numbers));
   assert_non_null(numbers);
   for (size_t s = 0; s < 5; ++s) {
     const ls_permutation order = ls_permutation_make(sizes[s], 1, 0, 0);
@@ -52,7 +52,6 @@ TEST(the_largest_sizes_have_no_number_twice) {
     for (int i = 1; i < COUNT; ++i)
       assert_true(numbers[i] > numbers[i - 1]);
   }
-  free(numbers);
 }
 
 // How far counts are from all alike, in standard deviations of what chance

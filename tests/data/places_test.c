@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/own.h"
 #include "lockstep/graph.h"
 #include "support/stream_runs.h"
 
@@ -54,7 +55,8 @@ static void expect_none(ls_dataset *dataset, ls_record *record, ls_code code,
                         const char *says) {
   static int64_t wanted[STREAM_MOST], read[STREAM_MOST];
   for (int64_t prefetch = 0; prefetch < 5; prefetch += 4) {
-    ls_iterator *iterator = iterator_on(ls_dataset_retain(dataset), prefetch);
+    LS_OWN(ls_iterator, iterator) =
+        iterator_on(ls_dataset_retain(dataset), prefetch);
     expect_ok(ls_iterator_seek_epoch(iterator, 5));
     const size_t count = stream_read(iterator, wanted);
     expect_ok(ls_iterator_seek_epoch(iterator, 5));
@@ -64,18 +66,15 @@ static void expect_none(ls_dataset *dataset, ls_record *record, ls_code code,
     assert_int_equal(ls_iterator_position(iterator), 0);
     assert_int_equal(stream_read(iterator, read), count);
     assert_memory_equal(read, wanted, count * sizeof(*read));
-    ls_iterator_release(iterator);
   }
   ls_record_destroy(record);
   ls_dataset_release(dataset);
 }
 
 static ls_record *place_in(ls_dataset *dataset, int64_t position) {
-  ls_iterator *iterator = iterator_on(dataset, 0);
+  LS_OWN(ls_iterator, iterator) = iterator_on(dataset, 0);
   expect_ok(ls_iterator_seek(iterator, position));
-  ls_record *record = place_of(iterator);
-  ls_iterator_release(iterator);
-  return record;
+  return place_of(iterator);
 }
 
 TEST(damaged_counts_are_refused) {
@@ -119,12 +118,10 @@ TEST(a_source_with_less_than_it_had_ends) {
   for (int64_t left = 0; left < 30; left += 5) {
     stream_numbers shrunk = numbers;
     ls_dataset *dataset = shuffled(&shrunk);
-    ls_record *record = place_in(ls_dataset_retain(dataset), 21);
+    LS_OWN(ls_record, record) = place_in(ls_dataset_retain(dataset), 21);
     shrunk.count = left;
-    ls_iterator *iterator = iterator_on(dataset, 0);
+    LS_OWN(ls_iterator, iterator) = iterator_on(dataset, 0);
     expect_ok(ls_iterator_restore(iterator, record));
     assert_true(stream_read(iterator, read) <= 9);
-    ls_iterator_release(iterator);
-    ls_record_destroy(record);
   }
 }

@@ -54,8 +54,7 @@ static size_t read_epoch(stream_maker make, const stream_numbers *numbers,
   expect_ok(ls_iterator_create(dataset, &(ls_iterator_options){.seed = 9},
                                &iterator));
   expect_ok(ls_iterator_seek_epoch(iterator, epoch));
-  const size_t count = stream_read(iterator, out);
-  return count;
+  return stream_read(iterator, out);
 }
 
 // Block after block, each in an order of its own.

@@ -38,7 +38,7 @@ static ls_graph *new_graph(void) {
 TEST(options_are_checked) {
   LS_SPEC("M83");
   ls_cross_device *ops = NULL;
-  logged_runtime it;
+  LS_OWN(logged_runtime, it) = {0};
   logged_runtime_begin(&it);
   expect_status(ls_all_reduce_ops_create(
                     &(ls_all_reduce_options){.algorithm = "ring"}, &ops),
@@ -58,10 +58,9 @@ TEST(options_are_checked) {
     ls_graph *graph = new_graph();
     {
       LS_GRAPH_SCOPE(graph);
-      const ls_nest value =
+      LS_OWN(ls_nest, value) =
           placed_values("GPU", LS_DTYPE_F32, 2, 0, (double[]){1, 2});
       ls_nest_release(reduced(ops, LS_REDUCE_SUM, value, at_value));
-      ls_nest_release(value);
     }
     ls_graph_destroy(graph);
     ls_cross_device_release(ops);
@@ -72,7 +71,6 @@ TEST(options_are_checked) {
              name);
     expect_contains(it.text, text);
   }
-  logged_runtime_end(&it);
 }
 
 // ---- One value -------------------------------------------------------------
@@ -82,7 +80,7 @@ TEST(results_stay_where_values_are) {
   LS_OWN(ls_cross_device, ops) = by("nccl", 0);
   {
     LS_GRAPH_SCOPE(graph);
-    const ls_nest value =
+    LS_OWN(ls_nest, value) =
         placed_values("GPU", LS_DTYPE_F32, 3, 0, (double[]){1, 2, 4});
     // In another order they are the same devices.
     static const char *const turned[] = {"/gpu:2", "/gpu:0", "/gpu:1"};
@@ -107,7 +105,6 @@ TEST(results_stay_where_values_are) {
     assert_string_equal(component_on(made, 1), "GPU:7");
     expect_fetched(made, 1, (double[]){(double)(7 * (1.0f / 3))}, 1);
     ls_nest_release(made);
-    ls_nest_release(value);
   }
 }
 
@@ -122,7 +119,7 @@ TEST(components_that_share_a_device_are_all_counted) {
     static const char *const same[] = {"/gpu:0", "/gpu:0"};
     const ls_nest items[] = {ls_leaf(ls_scalar(LS_DTYPE_F32, 3)),
                              ls_leaf(ls_scalar(LS_DTYPE_F32, 4))};
-    const ls_nest value =
+    LS_OWN(ls_nest, value) =
         ls_nest_distributed_on(LS_PER_REPLICA, items, same, 2);
     const ls_destinations where = {.devices = two, .num_devices = 2};
     ls_nest list = ls_none();
@@ -132,11 +129,9 @@ TEST(components_that_share_a_device_are_all_counted) {
       expect_fetched(ls_nest_item(list, 0), i, (double[]){7}, 1);
     ls_nest_release(list);
     // Where it is: once.
-    ls_nest made = reduced(ops, LS_REDUCE_SUM, value, at_value);
+    LS_OWN(ls_nest, made) = reduced(ops, LS_REDUCE_SUM, value, at_value);
     assert_int_equal(ls_distributed_count(made), 1);
     expect_fetched(made, 0, (double[]){7}, 1);
-    ls_nest_release(made);
-    ls_nest_release(value);
   }
 }
 
@@ -146,14 +141,12 @@ TEST(values_on_cpus_go_to_one_device) {
   LS_OWN(ls_cross_device, ops) = by("hierarchical_copy", 0);
   {
     LS_GRAPH_SCOPE(graph);
-    const ls_nest value =
+    LS_OWN(ls_nest, value) =
         placed_values("CPU", LS_DTYPE_F32, 3, 0, (double[]){1, 2, 4});
-    const ls_nest made = reduced(ops, LS_REDUCE_MEAN, value, at_value);
+    LS_OWN(ls_nest, made) = reduced(ops, LS_REDUCE_MEAN, value, at_value);
     assert_int_equal(count_ops(graph, "add_n", "CPU:0"), 1);
     assert_int_equal(count_ops(graph, "mul", NULL), 1);
     assert_int_equal(count_ops(graph, "identity", NULL), 3);
-    ls_nest_release(made);
-    ls_nest_release(value);
   }
   ls_graph_destroy(graph);
   // And so in eager.
@@ -169,9 +162,9 @@ TEST(values_on_cpus_go_to_one_device) {
 // ---- Batches ---------------------------------------------------------------
 TEST(values_of_a_batch_go_together) {
   LS_SPEC("M86 M87 M93 M74");
-  logged_runtime it;
+  LS_OWN(logged_runtime, it) = {0};
   logged_runtime_begin(&it);
-  ls_cross_device *ops = by("nccl", 1);
+  LS_OWN(ls_cross_device, ops) = by("nccl", 1);
   for (int differs = 0; differs < 2; ++differs) {
     ls_graph *graph = new_graph();
     {
@@ -213,19 +206,15 @@ TEST(values_of_a_batch_go_together) {
         1);
   }
   // Ten lines, no more.
-  ls_graph *graph = new_graph();
+  LS_OWN(ls_graph, graph) = new_graph();
   {
     LS_GRAPH_SCOPE(graph);
-    const ls_nest value =
+    LS_OWN(ls_nest, value) =
         placed_values("GPU", LS_DTYPE_F32, 2, 0, (double[]){1, 2});
     for (int i = 0; i < 12; ++i)
       ls_nest_release(reduced(ops, LS_REDUCE_SUM, value, at_value));
-    ls_nest_release(value);
   }
   assert_int_equal(count_logged(&it, "info: batch all-reduce"), 10);
-  ls_graph_destroy(graph);
-  ls_cross_device_release(ops);
-  logged_runtime_end(&it);
 }
 
 TEST(integers_of_32_bits_go_to_one_device) {
@@ -421,16 +410,14 @@ TEST(means_of_halves_round_once) {
     LS_OWN(ls_graph, graph) = new_graph();
     {
       LS_GRAPH_SCOPE(graph);
-      const ls_nest value = placed_values("GPU", LS_DTYPE_BF16, 3, 0, numbers);
-      const ls_nest mean = reduced(ops, LS_REDUCE_MEAN, value, at_value);
-      const ls_nest sum = reduced(ops, LS_REDUCE_SUM, value, at_value);
+      LS_OWN(ls_nest, value) =
+          placed_values("GPU", LS_DTYPE_BF16, 3, 0, numbers);
+      LS_OWN(ls_nest, mean) = reduced(ops, LS_REDUCE_MEAN, value, at_value);
+      LS_OWN(ls_nest, sum) = reduced(ops, LS_REDUCE_SUM, value, at_value);
       for (size_t d = 0; d < 3; ++d) {
         expect_fetched(mean, d, (double[]){86}, 1);
         expect_fetched(sum, d, (double[]){258}, 1);
       }
-      ls_nest_release(mean);
-      ls_nest_release(sum);
-      ls_nest_release(value);
     }
   }
 }
@@ -447,13 +434,12 @@ TEST(shapes_that_differ_are_refused) {
       const ls_tensor x = scalar_of(1);
       const ls_tensor items[] = {ls_broadcast(x, LS_SHAPE(2, 3)),
                                  ls_broadcast(x, LS_SHAPE(3, 2))};
-      const ls_nest value = placed_on(devices, items, 2);
+      LS_OWN(ls_nest, value) = placed_on(devices, items, 2);
       ls_nest made = ls_none();
       const ls_status status =
           ls_cross_device_reduce(ops, LS_REDUCE_SUM, value, at_value, &made);
       expect_contains(ls_status_message(status), "f32[2,3]");
       expect_status(status, LS_INVALID_ARGUMENT, "f32[3,2]");
-      ls_nest_release(value);
     }
   }
 }

@@ -194,9 +194,8 @@ static ls_nest give_component(ls_nest args, void *user) {
   (void)args;
   LS_OWN(ls_nest, given) = LS_TUPLE(ls_nest_variable(
       ls_variable_component(d->variable, (size_t)ls_replica_number())));
-  const ls_nest made = ls_replica_merge_call(ls_replica_context(),
-                                             merge_components, given, user);
-  return made;
+  return ls_replica_merge_call(ls_replica_context(), merge_components, given,
+                               user);
 }
 
 static ls_nest give_differing(ls_nest args, void *user) {
@@ -204,9 +203,7 @@ static ls_nest give_differing(ls_nest args, void *user) {
   LS_OWN(ls_nest, given) = ls_replica_number() == 0
                                ? LS_TUPLE(ls_nest_f64(1))
                                : LS_TUPLE(ls_nest_f64(1), ls_nest_f64(2));
-  const ls_nest made =
-      ls_replica_merge_call(ls_replica_context(), merge_one, given, user);
-  return made;
+  return ls_replica_merge_call(ls_replica_context(), merge_one, given, user);
 }
 
 TEST(merge_arguments_are_regrouped) {

@@ -58,8 +58,7 @@ static double number_of(ls_nest value) {
     expect_ok(ls_tensor_value(value.as.tensor, &array));
   else
     array = ls_array_retain(ls_nest_as_array(value));
-  const double got = ls_array_f64(array, 0);
-  return got;
+  return ls_array_f64(array, 0);
 }
 
 static double run_and_reduce(ls_strategy *strategy, ls_callable callable) {
@@ -67,8 +66,7 @@ static double run_and_reduce(ls_strategy *strategy, ls_callable callable) {
   LS_OWN(ls_nest, sum) = ls_none();
   expect_ok(ls_strategy_run(strategy, callable, ls_none(), &results));
   expect_ok(ls_strategy_reduce(strategy, LS_REDUCE_SUM, results, &sum));
-  const double got = number_of(sum);
-  return got;
+  return number_of(sum);
 }
 
 TEST(a_new_kind_of_strategy_is_a_table) {

@@ -59,8 +59,7 @@ static double got_at(const trial *t, size_t leaf, int replica, int64_t i) {
     array = ls_array_retain(ls_nest_as_array(own));
   }
   assert_in_range(i, 0, ls_array_num_elements(array) - 1);
-  const double number = ls_array_f64(array, i);
-  return number;
+  return ls_array_f64(array, i);
 }
 
 // Calls `check` for trials of all kinds. `even`: of equal parts only.
@@ -111,8 +110,7 @@ static ls_tensor made(const trial *t, ls_tensor (*make)(ls_tensor x),
                LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)),
                         ls_leaf(ls_mul_scalar(direct, 0))),
                2);
-  const ls_tensor result = ls_nest_tensor(last, 1);
-  return result;
+  return ls_nest_tensor(last, 1);
 }
 
 // ---- Gathering -------------------------------------------------------------

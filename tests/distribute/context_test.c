@@ -134,9 +134,8 @@ TEST(the_state_belongs_to_graph_and_thread) {
     pthread_t thread;
     pthread_create(&thread, NULL, look_in_thread, strategy);
     pthread_join(thread, NULL);
-    ls_nest results = ls_none();
+    LS_OWN(ls_nest, results) = ls_none();
     expect_ok(ls_function_call(function, ls_none(), &results));
-    ls_nest_release(results);
   }
   // And the other way round.
   {
@@ -260,7 +259,8 @@ TEST(scopes_of_two_strategies_do_not_mix) {
 
 TEST(the_default_strategys_scope_changes_nothing) {
   LS_SPEC("V162");
-  ls_strategy *usual = NULL, *strategy = mirrored_of(2);
+  ls_strategy *usual = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_variable *v = NULL;
   expect_ok(ls_strategy_default(&usual));
   {
@@ -290,7 +290,6 @@ TEST(the_default_strategys_scope_changes_nothing) {
       assert_null(v);
     }
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(a_strategy_can_be_set_without_a_scope) {

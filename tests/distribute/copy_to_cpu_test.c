@@ -9,10 +9,9 @@
 
 // ---- Copies on the CPU -----------------------------------------------------
 static ls_nest copy_in_replica(ls_nest args, void *user) {
-  ls_variable *copy = NULL;
+  LS_OWN(ls_variable, copy) = NULL;
   (void)args;
   const ls_status status = ls_variable_copy_to_cpu(user, &copy);
-  ls_variable_release(copy);
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
@@ -98,10 +97,9 @@ TEST(a_copy_of_what_has_no_one_value_is_refused) {
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
-    ls_variable *built = variable_in(strategy, (variable_kind){0});
+    LS_OWN(ls_variable, built) = variable_in(strategy, (variable_kind){0});
     expect_status(ls_variable_copy_to_cpu(built, &copy), LS_UNIMPLEMENTED,
                   "graph 'g'");
-    ls_variable_release(built);
   }
   ls_variable_release(wide);
   ls_variable_release(v);

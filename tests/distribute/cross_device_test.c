@@ -108,9 +108,7 @@ static ls_nest reduce_two(ls_nest args, void *user) {
   (void)user;
   LS_OWN(ls_nest, given) =
       LS_LIST(ls_leaf(scalar_of(1)), ls_leaf(scalar_of(2)));
-  const ls_nest made =
-      ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_SUM, given);
-  return made;
+  return ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_SUM, given);
 }
 
 static ls_status give_everywhere(void *self, ls_reduce_op op,
@@ -218,7 +216,7 @@ TEST(only_values_of_replicas_are_reduced) {
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
-    const ls_nest good =
+    LS_OWN(ls_nest, good) =
         placed_values("GPU", LS_DTYPE_F32, 2, 0, (double[]){1, 2});
     const ls_nest pairs[] = {good, ls_nest_i64(7)};
     const ls_destinations where[] = {here, here};
@@ -227,7 +225,6 @@ TEST(only_values_of_replicas_are_reduced) {
                                                2, &made),
                   LS_INVALID_ARGUMENT, "value_destination_pairs, pair 1");
     assert_int_equal(ls_graph_num_ops(graph), before);
-    ls_nest_release(good);
   }
 }
 
@@ -260,7 +257,7 @@ TEST(a_broadcast_makes_copies) {
 
 TEST(one_component_is_copied) {
   LS_SPEC("M75 M74");
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   LS_OWN(ls_cross_device, ops) = to_one();
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -280,7 +277,6 @@ TEST(one_component_is_copied) {
       expect_fetched(made, 0, (double[]){(double)0.1f}, 1);
     }
   }
-  ls_graph_destroy(graph);
 }
 
 // ---- Reducing to one device ------------------------------------------------
@@ -393,9 +389,9 @@ TEST(what_is_absent_is_not_added) {
 
 TEST(where_values_go_is_logged_ten_times) {
   LS_SPEC("M82");
-  logged_runtime it;
+  LS_OWN(logged_runtime, it) = {0};
   logged_runtime_begin(&it);
-  ls_cross_device *ops = to_one();
+  LS_OWN(ls_cross_device, ops) = to_one();
   const ls_nest x = ls_leaf(scalar_of(1));
   const char *const devices[] = {"/cpu:1", "/cpu:2"};
   for (int i = 0; i < 12; ++i) {
@@ -408,6 +404,4 @@ TEST(where_values_go_is_logged_ten_times) {
       count_logged(&it, "info: reduce to " LOCAL_DEVICE "CPU:1, then broadcast "
                         "to " LOCAL_DEVICE "CPU:1, " LOCAL_DEVICE "CPU:2\n"),
       10);
-  ls_cross_device_release(ops);
-  logged_runtime_end(&it);
 }

@@ -67,13 +67,12 @@ static ls_status run_rank(ls_trunk *trunk, void *user) {
                        .steps = 2};
   open_place here;
   LS_RETURN_IF_ERROR(place_open(work->where, trunk, &here));
-  ways_run *run = calloc(1, sizeof(*run));
+  HEAP(ways_run, run) = calloc(1, sizeof(*run));
   *run =
       (ways_run){.c = &c, .self = {.replicas = work->replicas, .user = c.user}};
   const ls_status status = ways_run_traced(run);
   if (ls_status_is_ok(status)) keep_values(&run->self, out);
   ways_tear_down(run);
-  free(run);
   return place_close(&here, status);
 }
 
@@ -98,6 +97,7 @@ static void drop(job *work) {
     free(work->out[i].calls);
   }
 }
+LS_OWNED_STRUCT(job, drop)
 
 // ---- Comparing -------------------------------------------------------------
 static void expect_equal_bytes(const char *where, const outcome *wanted,
@@ -141,19 +141,18 @@ static void expect_equal(const job *wanted, const job *got) {
 static void compare(random_step step, int replicas, const place *places,
                     size_t count) {
   static const place plain = {"0", "cost", 1, 0};
-  job wanted = {.step = &step, .replicas = replicas, .where = &plain};
+  LS_OWN(job, wanted) = {.step = &step, .replicas = replicas, .where = &plain};
   run_at(&wanted);
   step.prints = false;
   for (size_t k = 0; k < count; ++k) {
     const bool cut = places[k].cut[0] == '1';
     if (places[k].ranks > replicas) continue;
     if (!cut && wanted.out[0].code != LS_OK) continue;
-    job got = {.step = &step, .replicas = replicas, .where = &places[k]};
+    LS_OWN(job,
+           got) = {.step = &step, .replicas = replicas, .where = &places[k]};
     run_at(&got);
     expect_equal(&wanted, &got);
-    drop(&got);
   }
-  drop(&wanted);
 }
 
 static void compare_steps(uint64_t usually, uint64_t sanitized,

@@ -45,7 +45,7 @@ static void expect_by_links(const machine *m, size_t count, const char *name) {
 
 TEST(unused_and_unfit_devices_are_told) {
   LS_SPEC("M103");
-  logged_runtime log;
+  LS_OWN(logged_runtime, log) = {0};
   machine m;
   logged_runtime_begin(&log);
   gpus(&m, 3);
@@ -65,7 +65,6 @@ TEST(unused_and_unfit_devices_are_told) {
   expect_by_links(&m, 3, "reduce_to_one");
   assert_int_equal(
       count_logged(&log, "warning: device " LOCAL_DEVICE "CPU:0 is no GPU"), 1);
-  logged_runtime_end(&log);
 }
 
 TEST(a_cube_mesh_copies_in_a_hierarchy) {
@@ -82,10 +81,10 @@ TEST(a_cube_mesh_copies_in_a_hierarchy) {
     expect_by_links(&m, 8, "nccl");
   }
   // As many packs as devices.
-  logged_runtime log;
+  LS_OWN(logged_runtime, log) = {0};
   machine m;
   ls_graph *graph = NULL;
-  ls_cross_device *ops = NULL;
+  LS_OWN(ls_cross_device, ops) = NULL;
   logged_runtime_begin(&log);
   gpus(&m, 8);
   link_cube(&m, false);
@@ -93,18 +92,14 @@ TEST(a_cube_mesh_copies_in_a_hierarchy) {
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
-    const ls_nest value =
+    LS_OWN(ls_nest, value) =
         placed_values("GPU", LS_DTYPE_F32, 2, 0, (double[]){1, 2});
-    ls_nest made = ls_none();
+    LS_OWN(ls_nest, made) = ls_none();
     expect_ok(ls_cross_device_reduce(ops, LS_REDUCE_SUM, value,
                                      (ls_destinations){0}, &made));
-    ls_nest_release(made);
-    ls_nest_release(value);
   }
   expect_contains(log.text, "num_packs 8");
   ls_graph_destroy(graph);
-  ls_cross_device_release(ops);
-  logged_runtime_end(&log);
 }
 
 TEST(devices_of_one_kind_are_collective) {
@@ -128,10 +123,10 @@ TEST(devices_of_one_kind_are_collective) {
       {mixed, {visible, 2, 0, true}, false, "reduce_to_one", NULL},
   };
   for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); ++c) {
-    logged_runtime log;
+    LS_OWN(logged_runtime, log) = {0};
     logged_runtime_begin(&log);
-    ls_cross_device *ops = NULL;
-    ls_graph *graph = NULL;
+    LS_OWN(ls_cross_device, ops) = NULL;
+    LS_OWN(ls_graph, graph) = NULL;
     expect_ok(ls_graph_create("g", &graph));
     if (cases[c].in_graph) {
       LS_GRAPH_SCOPE(graph);
@@ -143,21 +138,16 @@ TEST(devices_of_one_kind_are_collective) {
     assert_string_equal(ls_cross_device_name(ops), cases[c].name);
     {
       LS_GRAPH_SCOPE(graph);
-      const ls_nest value =
+      LS_OWN(ls_nest, value) =
           placed_values("GPU", LS_DTYPE_F32, 2, 0, (double[]){1, 2});
-      ls_nest made = ls_none();
+      LS_OWN(ls_nest, made) = ls_none();
       expect_ok(ls_cross_device_reduce(ops, LS_REDUCE_SUM, value,
                                        (ls_destinations){0}, &made));
       for (size_t i = 0; i < 2; ++i)
         expect_fetched(made, i, (double[]){3}, 1);
-      ls_nest_release(made);
-      ls_nest_release(value);
     }
     if (cases[c].implementation != NULL)
       expect_contains(log.text, cases[c].implementation);
-    ls_graph_destroy(graph);
-    ls_cross_device_release(ops);
-    logged_runtime_end(&log);
   }
   ls_cross_device *ops = NULL;
   expect_status(ls_cross_device_auto(NULL, 0, &(ls_machine){0}, &ops),

@@ -31,10 +31,10 @@ TEST(all_of_a_variable_is_one_resource) {
   strategy->packs_variables = true;
   LS_OWN(ls_variable, v) = pair_in(strategy, (variable_kind){0});
   ls_variable *first = ls_variable_component(v, 0),
-              *second = ls_variable_component(v, 1),
-              *other =
-                  variable_of("other", LS_DTYPE_F32, LS_SCALAR, (double[]){1}),
-              *none = NULL;
+              *second = ls_variable_component(v, 1);
+  LS_OWN(ls_variable, other) =
+      variable_of("other", LS_DTYPE_F32, LS_SCALAR, (double[]){1});
+  ls_variable *none = NULL;
   for (size_t i = 0; i < LS_COUNT_OF(alone); ++i) {
     LS_EXPORT_SCOPE(alone[i]);
     assert_ptr_equal(resource_of(v), first);
@@ -54,7 +54,6 @@ TEST(all_of_a_variable_is_one_resource) {
   expect_status(ls_export_resource(v, &none), LS_FAILED_PRECONDITION,
                 "outside of an export");
   strategy->packs_variables = false;
-  ls_variable_release(other);
 }
 
 static void expect_description(const ls_variable *v, const char *wanted) {

@@ -73,8 +73,7 @@ static double written(ls_variable *v, ls_write_op op, double value) {
   LS_OWN(ls_nest, made) = ls_none();
   expect_ok(ls_variable_write(v, op, ls_nest_f64(value), NULL, &made));
   assert_int_equal(made.kind, LS_KIND_TENSOR);
-  const double number = number_of(made);
-  return number;
+  return number_of(made);
 }
 
 // All that can be done to a variable whose first component is 3, in eager.
@@ -249,9 +248,10 @@ TEST(a_session_of_what_was_built_in_an_export_agrees) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t k = 0; k < NUM_KINDS; ++k) {
     LS_OWN(ls_graph, graph) = NULL;
-    ls_session *session = NULL;
+    LS_OWN(ls_session, session) = NULL;
     LS_OWN(ls_variable, v) = NULL;
-    ls_nest made = ls_none(), out = ls_none();
+    LS_OWN(ls_nest, made) = ls_none();
+    LS_OWN(ls_nest, out) = ls_none();
     expect_ok(ls_graph_create("g", &graph));
     {
       LS_GRAPH_SCOPE(graph);
@@ -289,9 +289,6 @@ TEST(a_session_of_what_was_built_in_an_export_agrees) {
                                           &value));
       assert_true(ls_array_f64(value, 0) == (i == 0 ? 10 : 4));
     }
-    ls_nest_release(out);
-    ls_nest_release(made);
-    ls_session_destroy(session);
   }
 }
 

@@ -69,9 +69,8 @@ static ls_nest fetch_variable(ls_strategy *strategy, ls_nest args, void *user) {
   ways *self = user;
   ls_nest made = ls_none();
   (void)args;
-  const ls_nest leaf = ls_nest_variable(self->variables[0]);
+  LS_OWN(ls_nest, leaf) = ls_nest_variable(self->variables[0]);
   const ls_status status = fetch_leaf(strategy, leaf, self->user, &made);
-  ls_nest_release(leaf);
   return taken(status, &made);
 }
 
@@ -137,7 +136,9 @@ TEST(variables_are_fetched_in_every_way) {
 // What each replica has, reduced to all devices.
 static ls_nest fetch_sum(ls_strategy *strategy, ls_nest args, void *user) {
   ways *self = user;
-  ls_nest sum = ls_none(), all = ls_none(), made = ls_none();
+  LS_OWN(ls_nest, sum) = ls_none();
+  LS_OWN(ls_nest, all) = ls_none();
+  ls_nest made = ls_none();
   ls_status status = ls_strategy_reduce(strategy, LS_REDUCE_SUM, args, &sum);
   if (ls_status_is_ok(status))
     status =
@@ -147,8 +148,6 @@ static ls_nest fetch_sum(ls_strategy *strategy, ls_nest args, void *user) {
     all = ls_nest_distributed(LS_MIRRORED, &all, 1);
   if (ls_status_is_ok(status))
     status = fetch_leaf(strategy, all, self->user, &made);
-  ls_nest_release(all);
-  ls_nest_release(sum);
   return taken(status, &made);
 }
 
@@ -208,9 +207,8 @@ static ls_nest fetch_far(ls_strategy *strategy, ls_nest args, void *user) {
   const ls_nest item = ls_nest_f64(1);
   ls_nest made = ls_none();
   (void)args;
-  const ls_nest value = ls_nest_distributed_on(LS_MIRRORED, &item, far, 1);
+  LS_OWN(ls_nest, value) = ls_nest_distributed_on(LS_MIRRORED, &item, far, 1);
   const ls_status status = fetch_leaf(strategy, value, self->user, &made);
-  ls_nest_release(value);
   return taken(status, &made);
 }
 

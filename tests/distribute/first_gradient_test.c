@@ -54,8 +54,7 @@ static ls_tensor loss_of_use(ls_nest args, ways *self) {
 
 static ls_nest differentiate_use(ls_nest args, ways *self) {
   LS_OWN(ls_nest, v) = ls_nest_variable(self->variables[0]);
-  const ls_nest made = gradient_of(args, self, v, loss_of_use);
-  return made;
+  return gradient_of(args, self, v, loss_of_use);
 }
 
 TEST(a_use_of_the_first_component_has_a_gradient) {

@@ -110,10 +110,9 @@ TEST(sizes_that_are_not_known_yet_are_gathered) {
       ls_nest_release(made);
       ls_nest_release(parts[i]);
     }
-    const ls_nest wrong = per_replica(known, other);
+    LS_OWN(ls_nest, wrong) = per_replica(known, other);
     expect_status(ls_strategy_gather(strategy, wrong, 0, &made),
                   LS_INVALID_ARGUMENT, "replica 0 has f32[1,3]");
-    ls_nest_release(wrong);
   }
   expect_ok(ls_graph_take_error(graph));
 }

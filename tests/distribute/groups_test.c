@@ -65,14 +65,12 @@ static ls_nest run_maker(ls_nest args, void *user) {
   t->x = argument(args);
   const ls_tensor direct = t->make(t->x, t->groups);
   if (!t->in_loop) return LS_TUPLE(ls_leaf(direct));
-  const ls_nest last =
+  LS_OWN(ls_nest, last) =
       ls_while(is_second, make_in_body, t,
                LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)),
                         ls_leaf(ls_mul_scalar(direct, 0))),
                2);
-  const ls_nest result = LS_TUPLE(ls_leaf(ls_nest_tensor(last, 1)));
-  ls_nest_release(last);
-  return result;
+  return LS_TUPLE(ls_leaf(ls_nest_tensor(last, 1)));
 }
 
 static void expect_values(ls_nest got, const ls_replica_groups *groups,
@@ -82,7 +80,7 @@ static void expect_values(ls_nest got, const ls_replica_groups *groups,
     const ls_nest own = ls_distributed_count(value) == 0
                             ? value
                             : ls_distributed_component(value, (size_t)r);
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     if (own.kind == LS_KIND_TENSOR)
       expect_ok(ls_tensor_value(own.as.tensor, &array));
     else
@@ -93,7 +91,6 @@ static void expect_values(ls_nest got, const ls_replica_groups *groups,
       if (fabs(a - b) > 1e-3)
         fail_msg("replica %d, element %d: %g, wanted %g", r, (int)i, a, b);
     }
-    ls_array_release(array);
   }
 }
 
@@ -284,8 +281,8 @@ TEST(gradients_go_back_the_way_values_came) {
   for (size_t m = 0; m < LS_COUNT_OF(makers); ++m)
     for (size_t c = 0; c < LS_COUNT_OF(choices); ++c) {
       trial t = {.make = makers[m], .groups = &choices[c]};
-      const ls_nest args = values();
-      const ls_nest got = call_on(REPLICAS, gradient_of, &t, args, 1);
+      LS_OWN(ls_nest, args) = values();
+      LS_OWN(ls_nest, got) = call_on(REPLICAS, gradient_of, &t, args, 1);
       double numbers[2];
       for (size_t i = 0; i < 2; ++i) {
         const ls_nest value = ls_nest_item(got, i);
@@ -297,8 +294,6 @@ TEST(gradients_go_back_the_way_values_came) {
         fail_msg("maker %zu, groups %zu: %g and %g", m, c, numbers[0],
                  numbers[1]);
       assert_true(numbers[1] > 0);
-      ls_nest_release(got);
-      ls_nest_release(args);
     }
 }
 

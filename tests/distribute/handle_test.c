@@ -122,8 +122,7 @@ static ls_variable *caching_of(ls_variable *v) {
 static double first_of(ls_tensor x) {
   LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_tensor_value(x, &array));
-  const double value = ls_array_f64(array, 0);
-  return value;
+  return ls_array_f64(array, 0);
 }
 
 static ls_tensor both(double value) {
@@ -224,7 +223,8 @@ TEST(replicas_share_what_is_kept) {
 
 TEST(a_graph_keeps_its_own_read) {
   LS_SPEC("V67");
-  ls_graph *graph = NULL, *other = NULL;
+  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, other) = NULL;
   ls_variable *v = NULL, *c = NULL;
   expect_ok(ls_graph_create("g", &graph));
   expect_ok(ls_graph_create("h", &other));
@@ -244,7 +244,6 @@ TEST(a_graph_keeps_its_own_read) {
   ls_variable_release(c);
   ls_variable_release(v);
   ls_graph_destroy(graph);
-  ls_graph_destroy(other);
 }
 
 static ls_nest halve(ls_nest args, void *user) {
@@ -255,7 +254,8 @@ static ls_nest halve(ls_nest args, void *user) {
 TEST(a_caching_variable_looks_like_the_one_behind_it) {
   LS_SPEC("V69");
   LS_OWN(ls_graph, graph) = NULL;
-  ls_variable *v = NULL, *c = NULL, *eager = plain_variable("e", 4);
+  ls_variable *v = NULL, *c = NULL;
+  LS_OWN(ls_variable, eager) = plain_variable("e", 4);
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -305,7 +305,6 @@ TEST(a_caching_variable_looks_like_the_one_behind_it) {
   expect_status(ls_caching_variable_create(c, &none), LS_INVALID_ARGUMENT,
                 "plain");
   ls_variable_release(c);
-  ls_variable_release(eager);
 }
 
 // ---- Packed variables ------------------------------------------------------
@@ -383,7 +382,8 @@ TEST(parts_are_found_by_device) {
   LS_SPEC("V136");
   LS_OWN(ls_variable, a) = on_device("/gpu:0", "a", 1);
   LS_OWN(ls_variable, b) = on_device("/cpu:1", "b", 2);
-  ls_variable *packed = packed_of(a, b), *found = NULL;
+  LS_OWN(ls_variable, packed) = packed_of(a, b);
+  ls_variable *found = NULL;
   expect_ok(ls_packed_variable_on(packed, "/gpu:0", &found));
   assert_ptr_equal(found, a);
   expect_ok(ls_packed_variable_on(
@@ -395,7 +395,6 @@ TEST(parts_are_found_by_device) {
   expect_status(ls_packed_variable_on(packed, "/gpu:3", &found),
                 LS_INVALID_ARGUMENT, "GPU:3");
   assert_null(found);
-  ls_variable_release(packed);
 }
 
 static ls_nest read_on_two(ls_nest args, void *user) {

@@ -21,7 +21,7 @@ static ls_graph *new_graph(void) {
 
 TEST(main_devices_take_turns) {
   LS_SPEC("M90");
-  ls_graph *graph = new_graph();
+  LS_OWN(ls_graph, graph) = new_graph();
   LS_OWN(ls_cross_device, ops) = hierarchical(0);
   {
     LS_GRAPH_SCOPE(graph);
@@ -56,13 +56,12 @@ TEST(main_devices_take_turns) {
     assert_int_equal(count_ops(graph, "add_n", NULL), 6);
     ls_nest_release(made);
   }
-  ls_graph_destroy(graph);
 }
 
 TEST(any_number_of_devices_is_added_up) {
   LS_SPEC("M91");
   for (size_t n = 1; n <= 9; ++n) {
-    ls_graph *graph = new_graph();
+    LS_OWN(ls_graph, graph) = new_graph();
     LS_OWN(ls_cross_device, ops) = hierarchical(2);
     {
       LS_GRAPH_SCOPE(graph);
@@ -83,6 +82,5 @@ TEST(any_number_of_devices_is_added_up) {
       }
       ls_nest_release(made);
     }
-    ls_graph_destroy(graph);
   }
 }

@@ -12,6 +12,7 @@
 #include "lockstep/streams.h"
 #include "support/callbacks.h"
 #include "support/inputs.h"
+#include "support/place.h"
 #include "support/replicas.h"
 
 // ---- Prefetch to devices ----------------------------------------------------
@@ -155,13 +156,11 @@ static void count_warning(void *user, const ls_log_line *line) {
 
 TEST(many_reading_ops_are_warned_of) {
   LS_SPEC("M63");
-  ls_runtime *runtime = NULL;
-  expect_ok(
-      ls_runtime_create(&(ls_runtime_options){.log = count_warning}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  ls_dataset *dataset = on_two(ls_dataset_range(0, 100, 1));
-  ls_iterator *iterator = NULL;
-  ls_graph *graph = NULL;
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.log = count_warning});
+  LS_OWN(ls_dataset, dataset) = on_two(ls_dataset_range(0, 100, 1));
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   expect_ok(ls_graph_create("input", &graph));
   {
@@ -172,11 +171,6 @@ TEST(many_reading_ops_are_warned_of) {
       assert_int_equal(warnings, i > 32 ? i - 32 : 0);
     }
   }
-  ls_graph_destroy(graph);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 // ---- Arrays on the host -----------------------------------------------------

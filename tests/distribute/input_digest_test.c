@@ -16,6 +16,7 @@
 #include "lockstep/trunk.h"
 #include "support/inputs.h"
 #include "support/pipelines.h"
+#include "support/place.h"
 #include "support/replicas.h"
 #include "support/sanitizer.h"
 #include "support/sha256.h"
@@ -253,21 +254,13 @@ static void read_with(reading *self, ls_strategy *strategy, int32_t rank) {
 
 static ls_status read_on(ls_trunk *trunk, void *user) {
   reading *self = user;
-  ls_runtime *runtime = NULL;
   const int32_t replicas = self->replicas;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1,
-                            .input_threads = LS_SOME(self->threads),
-                            .trunk = trunk},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  ls_strategy *strategy = trunk != NULL
-                              ? mirrored_of(replicas)
-                              : pod_of_tasks(replicas, replicas / self->hosts);
+  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+      .threads = 1, .input_threads = LS_SOME(self->threads), .trunk = trunk});
+  LS_OWN(ls_strategy, strategy) =
+      trunk != NULL ? mirrored_of(replicas)
+                    : pod_of_tasks(replicas, replicas / self->hosts);
   read_with(self, strategy, trunk != NULL ? trunk->rank : 0);
-  ls_strategy_release(strategy);
-  assert_ptr_equal(ls_runtime_make_current(before), runtime);
-  expect_ok(ls_runtime_destroy(runtime));
   return ls_ok();
 }
 

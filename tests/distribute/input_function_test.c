@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "data/dataset.h"
+#include "distribute/own.h"
 #include "graph/context.h"
 #include "lockstep/eager.h"
 #include "lockstep/element_spec.h"
@@ -83,7 +84,7 @@ TEST(a_function_is_called_once_a_host) {
   assert_int_equal(a.calls, 2);
   ls_strategy_release(pod);
   // One worker.
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   a = (asked){.counts = {5}};
   iterator = iterator_on(from_function(two, make_numbers, &a, NULL));
   assert_string_equal(a.text, "input pipeline 0 of 1 of 2 on "
@@ -91,12 +92,12 @@ TEST(a_function_is_called_once_a_host) {
   // Scalars have no empty values: a short group is left out.
   EXPECT_DEALT(iterator, "0 1", "2 3");
   ls_distributed_iterator_release(iterator);
-  ls_strategy_release(two);
 }
 
 TEST(replicas_without_data_get_empty_batches) {
   LS_SPEC("T152 M66");
-  ls_strategy *two = mirrored_of(2), *pod = pod_of_tasks(2, 1);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(2, 1);
   asked a = {.counts = {5}, .batch = 2};
   ls_distributed_iterator *iterator =
       iterator_on(from_function(two, make_numbers, &a, NULL));
@@ -112,8 +113,6 @@ TEST(replicas_without_data_get_empty_batches) {
   iterator = iterator_on(from_function(pod, make_numbers, &a, NULL));
   EXPECT_DEALT(iterator, "[0 1] [100 101]");
   ls_distributed_iterator_release(iterator);
-  ls_strategy_release(pod);
-  ls_strategy_release(two);
 }
 
 // A batch of 2 of shape [-1, 3], with a leaf of a known shape beside it.
@@ -139,10 +138,10 @@ static ls_nest make_mixed(ls_input_context context, void *user) {
 
 TEST(an_empty_value_has_no_rows) {
   LS_SPEC("T152");
-  ls_strategy *three = mirrored_of(3);
-  ls_distributed_iterator *iterator =
+  LS_OWN(ls_strategy, three) = mirrored_of(3);
+  LS_OWN(ls_distributed_iterator, iterator) =
       iterator_on(from_function(three, make_mixed, NULL, NULL));
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_distributed_iterator_next(iterator, &element));
   const ls_shape want[] = {LS_SHAPE(0), LS_SHAPE(0, 3), LS_SCALAR};
   for (size_t l = 0; l < 3; ++l) {
@@ -151,9 +150,6 @@ TEST(an_empty_value_has_no_rows) {
         ls_array_shape(ls_nest_as_array(ls_distributed_component(leaf, 2))),
         want[l]));
   }
-  ls_nest_release(element);
-  ls_distributed_iterator_release(iterator);
-  ls_strategy_release(three);
 }
 
 static ls_nest make_endless(ls_input_context context, void *user) {
@@ -167,7 +163,8 @@ static ls_nest make_endless(ls_input_context context, void *user) {
 TEST(data_without_an_end_is_never_partial) {
   LS_SPEC("T152 T153");
   // One host's ends: the others' empty values are those of data that ends.
-  ls_strategy *pod = pod_of_tasks(2, 1), *one = pod_of_tasks(2, 2);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(2, 1);
+  LS_OWN(ls_strategy, one) = pod_of_tasks(2, 2);
   const ls_nest data = from_function(pod, make_endless, NULL, NULL);
   ls_distributed_iterator *iterator = iterator_on(data);
   ls_nest element = ls_none();
@@ -184,14 +181,12 @@ TEST(data_without_an_end_is_never_partial) {
   assert_string_equal(print_dealt(element, text, sizeof(text)), "[2 0] [1 2]");
   ls_nest_release(element);
   ls_distributed_iterator_release(iterator);
-  ls_strategy_release(one);
-  ls_strategy_release(pod);
 }
 
 // ---- A pipeline for each replica --------------------------------------------
 TEST(each_replica_may_have_a_pipeline) {
   LS_SPEC("M180");
-  ls_strategy *three = mirrored_of(3);
+  LS_OWN(ls_strategy, three) = mirrored_of(3);
   asked a = {.counts = {2, 2, 2}};
   ls_distributed_iterator *iterator =
       iterator_on(from_function(three, make_numbers, &a, &per_replica));
@@ -216,12 +211,12 @@ TEST(each_replica_may_have_a_pipeline) {
   ls_nest_release(from_function(three, make_numbers, &a, &on_device));
   expect_contains(a.text, "pipeline 2 of 3 of 3 on "
                           "/job:localhost/replica:0/task:0/device:CPU:2");
-  ls_strategy_release(three);
 }
 
 TEST(pipelines_are_refused_where_they_cannot_be) {
   LS_SPEC("T143 T144 M180");
-  ls_strategy *pod = pod_of_tasks(4, 2), *two = mirrored_of(2);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(4, 2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   asked a = {.counts = {4, 4}};
   expect_function_refused(pod, make_numbers, &a, &per_replica, LS_UNIMPLEMENTED,
                           "only the mirrored strategy has it");
@@ -237,8 +232,6 @@ TEST(pipelines_are_refused_where_they_cannot_be) {
     expect_function_refused(two, make_numbers, &a, &others[i],
                             LS_INVALID_ARGUMENT, "is for a data set");
   assert_int_equal(a.calls, 0);
-  ls_strategy_release(two);
-  ls_strategy_release(pod);
 }
 
 // Whatever is asked for beside it, and by each call.
@@ -276,7 +269,7 @@ static ls_nest make_sparse(ls_input_context context, void *user) {
 
 TEST(leaves_are_checked_behind_the_function) {
   LS_SPEC("T143 T145");
-  ls_strategy *pod = pod_of_tasks(2, 1);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(2, 1);
   int calls = 0;
   expect_function_refused(pod, make_sparse, &calls, NULL, LS_INVALID_ARGUMENT,
                           "leaf [0] of a data set");
@@ -284,7 +277,6 @@ TEST(leaves_are_checked_behind_the_function) {
   ls_nest_release(
       from_function(pod, make_sparse, &calls,
                     &(ls_input_options){.fetch_to_device = LS_FLAG_OFF}));
-  ls_strategy_release(pod);
 }
 
 static ls_nest make_different(ls_input_context context, void *user) {
@@ -301,12 +293,11 @@ static ls_nest make_failing(ls_input_context context, void *user) {
 
 TEST(what_a_function_gives_is_checked) {
   LS_SPEC("T140");
-  ls_strategy *pod = pod_of_tasks(2, 1);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(2, 1);
   expect_function_refused(pod, make_different, NULL, NULL, LS_INVALID_ARGUMENT,
                           "of the data set of pipeline 1 is i64[]");
   expect_function_refused(pod, make_failing, NULL, NULL, LS_DATA_LOSS,
                           "the disk is gone");
-  ls_strategy_release(pod);
 }
 
 // ---- Callables --------------------------------------------------------------
@@ -334,7 +325,7 @@ static ls_nest make_callable(ls_input_context context, void *user) {
 
 TEST(a_callable_is_called_once_a_replica_and_step) {
   LS_SPEC("T140");
-  ls_strategy *pod = pod_of_tasks(4, 2);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(4, 2);
   counter counters[] = {{.end = 4}, {.next = 100, .end = 105}};
   ls_distributed_iterator *iterator =
       iterator_on(from_function(pod, make_callable, counters, NULL));
@@ -359,7 +350,6 @@ TEST(a_callable_is_called_once_a_replica_and_step) {
   ls_distributed_iterator_release(iterator);
   assert_int_equal(counters[0].released, 1);
   assert_int_equal(counters[1].released, 1);
-  ls_strategy_release(pod);
 }
 
 static ls_nest make_odd(ls_input_context context, void *user) {
@@ -382,7 +372,7 @@ static ls_nest make_liar(ls_input_context context, void *user) {
 
 TEST(what_is_no_data_set_is_refused) {
   LS_SPEC("T140");
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   expect_function_refused(two, make_odd, NULL, NULL, LS_INVALID_ARGUMENT,
                           "it is to give a data set");
   ls_distributed_iterator *iterator =
@@ -402,7 +392,6 @@ TEST(what_is_no_data_set_is_refused) {
   expect_status(ls_nest_status(failed), LS_INVALID_ARGUMENT, "is NULL");
   ls_nest_release(failed);
   assert_int_equal(c.released, 2);
-  ls_strategy_release(two);
 }
 
 // ---- The default strategy ---------------------------------------------------
@@ -410,10 +399,9 @@ TEST(the_default_strategy_gives_the_data_set_itself) {
   ls_strategy *usual = NULL;
   expect_ok(ls_strategy_default(&usual));
   asked a = {.counts = {3}, .batch = 2};
-  ls_distributed_iterator *iterator =
+  LS_OWN(ls_distributed_iterator, iterator) =
       iterator_on(from_function(usual, make_numbers, &a, NULL));
   EXPECT_DEALT(iterator, "[0 1]", "[2]");
-  ls_distributed_iterator_release(iterator);
 }
 
 // ---- Values from a function -------------------------------------------------

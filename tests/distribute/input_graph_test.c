@@ -13,6 +13,7 @@
 #include "lockstep/session.h"
 #include "lockstep/strategy_extended.h"
 #include "support/inputs.h"
+#include "support/place.h"
 #include "support/replicas.h"
 
 // What tests run: a graph, and what is fetched of it.
@@ -33,6 +34,7 @@ static void end_run(graph_run *run) {
   ls_nest_release(run->fetch);
   ls_graph_destroy(run->graph);
 }
+LS_OWNED_STRUCT(graph_run, end_run)
 
 // A list of a leaf's components.
 static ls_nest components_of(ls_nest leaf) {
@@ -147,14 +149,13 @@ TEST(an_input_function_has_an_iterator) {
     element = ls_distributed_iterator_get_next(iterator);
     expect_ok(ls_nest_status(element));
   }
-  graph_run run = run_of(graph, components_of(element));
+  LS_OWN(graph_run, run) = run_of(graph, components_of(element));
   run_op(&run, start);
   expect_run(&run, "[0 1] [100 101]");
   expect_run(&run, "[2 3] [102 103]");
   expect_end(&run);
   ls_nest_release(element);
   ls_distributed_iterator_release(iterator);
-  end_run(&run);
 }
 
 TEST(eager_has_no_initializable_iterators) {
@@ -199,13 +200,12 @@ TEST(a_one_shot_iterator_needs_no_start) {
         assert_string_equal(ls_op_device(ls_tensor_op(part.as.tensor)), want);
       }
     }
-    graph_run run = run_of(graph, components_of(element));
+    LS_OWN(graph_run, run) = run_of(graph, components_of(element));
     expect_run(&run, "0 1");
     expect_run(&run, "2 3");
     expect_end(&run);
     ls_nest_release(element);
     ls_distributed_iterator_release(iterator);
-    end_run(&run);
   }
 }
 
@@ -226,7 +226,7 @@ TEST(whatever_is_fetched_a_run_is_a_step) {
     ls_nest_release(data);
     element = ls_distributed_iterator_get_next(iterator);
   }
-  graph_run all = run_of(graph, components_of(element));
+  LS_OWN(graph_run, all) = run_of(graph, components_of(element));
   graph_run second = {
       .session = all.session,
       .fetch = LS_LIST(ls_nest_retain(ls_distributed_component(element, 1)))};
@@ -237,7 +237,6 @@ TEST(whatever_is_fetched_a_run_is_a_step) {
   ls_nest_release(second.fetch);
   ls_nest_release(element);
   ls_distributed_iterator_release(iterator);
-  end_run(&all);
 }
 
 // ---- Optional ---------------------------------------------------------------
@@ -298,11 +297,10 @@ static ls_nest read_and_run(ls_nest args, void *user) {
   stepper *s = user;
   const ls_nest element = ls_distributed_iterator_get_next(s->iterator);
   if (ls_nest_is_failed(element)) return element;
-  const ls_nest inner = LS_TUPLE(element);
+  LS_OWN(ls_nest, inner) = LS_TUPLE(element);
   ls_nest results = ls_none();
   const ls_status status =
       ls_strategy_run(s->strategy, ls_plain(times_ten, NULL), inner, &results);
-  ls_nest_release(inner);
   return ls_status_is_ok(status) ? results : ls_fail(status);
 }
 
@@ -375,13 +373,11 @@ static void count_warning(void *user, const ls_log_line *line) {
 
 TEST(many_reading_ops_are_warned_of) {
   LS_SPEC("M63");
-  ls_runtime *runtime = NULL;
-  expect_ok(
-      ls_runtime_create(&(ls_runtime_options){.log = count_warning}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  ls_strategy *one = mirrored_of(1);
-  ls_graph *graph = NULL;
-  ls_distributed_iterator *iterator = NULL;
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.log = count_warning});
+  LS_OWN(ls_strategy, one) = mirrored_of(1);
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_distributed_iterator, iterator) = NULL;
   expect_ok(ls_graph_create("input", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -396,11 +392,6 @@ TEST(many_reading_ops_are_warned_of) {
       assert_int_equal(warnings, i > 32 ? i - 32 : 0);
     }
   }
-  ls_distributed_iterator_release(iterator);
-  ls_graph_destroy(graph);
-  ls_strategy_release(one);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 // ---- Slow input -------------------------------------------------------------
@@ -436,17 +427,13 @@ static ls_nest read_distributed(ls_nest args, void *user) {
 
 TEST(input_that_goes_on_is_no_stall) {
   for (int threads = 0; threads < 2; ++threads) {
-    ls_runtime *runtime = NULL;
-    expect_ok(ls_runtime_create(
-        &(ls_runtime_options){.stall_ms = 150,
-                              .input_threads = LS_SOME(threads)},
-        &runtime));
-    ls_runtime *before = ls_runtime_make_current(runtime);
-    ls_strategy *two = mirrored_of(2);
+    LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+        .stall_ms = 150, .input_threads = LS_SOME(threads)});
+    LS_OWN(ls_strategy, two) = mirrored_of(2);
     ls_dataset *dataset = slow_batches();
-    ls_iterator *plain = NULL;
+    LS_OWN(ls_iterator, plain) = NULL;
     expect_ok(ls_iterator_create(dataset, NULL, &plain));
-    ls_distributed_iterator *iterator =
+    LS_OWN(ls_distributed_iterator, iterator) =
         iterator_on(distributed(two, dataset, NULL));
     ls_function *functions[2] = {NULL};
     expect_ok(ls_function_create(
@@ -461,10 +448,5 @@ TEST(input_that_goes_on_is_no_stall) {
       ls_nest_release(results);
       ls_function_release(functions[i]);
     }
-    ls_iterator_release(plain);
-    ls_distributed_iterator_release(iterator);
-    ls_strategy_release(two);
-    ls_runtime_make_current(before);
-    expect_ok(ls_runtime_destroy(runtime));
   }
 }

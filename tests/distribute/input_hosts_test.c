@@ -31,7 +31,7 @@ static ls_host_map map_of(const char *const *devices, size_t count,
 TEST(hosts_stand_in_the_order_in_which_replicas_name_them) {
   LS_SPEC("T135 T136");
   const char *const devices[] = {TPU(1, 0), TPU(1, 2), TPU(0, 0), TPU(0, 2)};
-  ls_host_map map = map_of(devices, 4, false);
+  LS_OWN(ls_host_map, map) = map_of(devices, 4, false);
   assert_int_equal(map.num_hosts, 2);
   assert_int_equal(map.num_values, 4);
   expect_host(&map, 0, HOST(1), 0, devices, 2);
@@ -42,19 +42,17 @@ TEST(hosts_stand_in_the_order_in_which_replicas_name_them) {
   const char *const hosts[] = {HOST(1), HOST(1), HOST(0), HOST(0)};
   expect_host(&map, 0, HOST(1), 0, hosts, 2);
   expect_host(&map, 1, HOST(0), 2, hosts + 2, 2);
-  ls_host_map_deinit(&map);
 }
 
 TEST(values_are_numbered_host_by_host) {
   LS_SPEC("T151");
   // Replicas that go to and fro between hosts.
   const char *const devices[] = {TPU(0, 0), TPU(1, 0), TPU(0, 1), TPU(1, 1)};
-  ls_host_map map = map_of(devices, 4, false);
+  LS_OWN(ls_host_map, map) = map_of(devices, 4, false);
   const char *const first[] = {TPU(0, 0), TPU(0, 1)};
   const char *const second[] = {TPU(1, 0), TPU(1, 1)};
   expect_host(&map, 0, HOST(0), 0, first, 2);
   expect_host(&map, 1, HOST(1), 2, second, 2);
-  ls_host_map_deinit(&map);
 }
 
 TEST(ranks_with_replicas_are_hosts) {
@@ -124,23 +122,20 @@ TEST(lists_of_workers_are_checked) {
 TEST(hosts_without_the_same_number_of_replicas_are_uneven) {
   LS_SPEC("T146");
   const char *const devices[] = {TPU(0, 0), TPU(0, 1), TPU(0, 2), TPU(1, 0)};
-  ls_host_map map = map_of(devices, 4, false);
+  LS_OWN(ls_host_map, map) = map_of(devices, 4, false);
   expect_status(ls_host_map_check_even(&map), LS_INVALID_ARGUMENT,
                 "has 1 of the 4 replicas on 2 hosts");
   ls_host_map_deinit(&map);
   map = map_of(devices + 1, 3, false);
   expect_status(ls_host_map_check_even(&map), LS_INVALID_ARGUMENT,
                 "3 replicas on 2 hosts");
-  ls_host_map_deinit(&map);
 }
 
 MEMORY_TEST(map_the_hosts) {
   const char *const devices[] = {TPU(0, 0), TPU(0, 1), TPU(1, 0), TPU(1, 1)};
   ls_allocator *allocator = ls_runtime_allocator(ls_runtime_current());
-  ls_host_map map;
-  ls_status status = ls_host_map_init(&map, allocator, devices, 4, false);
-  ls_host_map_deinit(&map);
-  return status;
+  LS_OWN(ls_host_map, map) = {0};
+  return ls_host_map_init(&map, allocator, devices, 4, false);
 }
 
 // ---- Sizes ------------------------------------------------------------------

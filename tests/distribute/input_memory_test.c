@@ -32,9 +32,7 @@ static ls_status distribute(const scenario *s, ls_strategy *strategy,
   LS_OWN(ls_nest, leaf) = ls_none();
   LS_RETURN_IF_ERROR(
       ls_take_nest(ls_nest_dataset(number_batches(11, 3)), &leaf));
-  const ls_status status =
-      ls_strategy_distribute_dataset_with(strategy, leaf, &s->options, out);
-  return status;
+  return ls_strategy_distribute_dataset_with(strategy, leaf, &s->options, out);
 }
 
 // Reads to the end, and from a place that was saved.

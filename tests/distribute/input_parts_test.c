@@ -3,45 +3,44 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/strategy_extended.h"
 #include "support/inputs.h"
+#include "support/place.h"
 #include "support/replicas.h"
 
 // ---- Parts of global batches ------------------------------------------------
 TEST(batches_are_split_evenly) {
   LS_SPEC("M181 M61 T151");
-  ls_strategy *three = mirrored_of(3);
+  LS_OWN(ls_strategy, three) = mirrored_of(3);
   EXPECT_DEALT_ON(three, number_batches(8, 4), NULL, "[0 1] [2] [3]",
                   "[4 5] [6] [7]");
   // No example is dropped, and each goes to one replica.
   EXPECT_DEALT_ON(three, number_batches(7, 5), NULL, "[0 1] [2 3] [4]",
                   "[5] [6] []");
   EXPECT_DEALT_ON(three, number_batches(1, 5), NULL, "[0] [] []");
-  ls_strategy_release(three);
 }
 
 TEST(parts_are_rounded_up_where_that_is_asked_for) {
   LS_SPEC("M65");
   const ls_input_options up = {.round_up = true};
-  ls_strategy *two = mirrored_of(2), *three = mirrored_of(3),
-              *four = mirrored_of(4);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, three) = mirrored_of(3);
+  LS_OWN(ls_strategy, four) = mirrored_of(4);
   EXPECT_DEALT_ON(three, number_batches(4, 4), &up, "[0 1] [2 3] []");
   EXPECT_DEALT_ON(three, number_batches(8, 8), &up, "[0 1 2] [3 4 5] [6 7]");
   EXPECT_DEALT_ON(four, number_batches(5, 5), &up, "[0 1] [2 3] [4] []");
   EXPECT_DEALT_ON(two, number_batches(1, 1), &up, "[0] []");
   // A last short batch is split by the same rule with its own size.
   EXPECT_DEALT_ON(two, number_batches(7, 4), &up, "[0 1] [2 3]", "[4 5] [6]");
-  ls_strategy_release(two);
-  ls_strategy_release(three);
-  ls_strategy_release(four);
 }
 
 TEST(parts_are_views_of_one_array) {
-  ls_strategy *two = mirrored_of(2);
-  ls_distributed_iterator *iterator =
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_distributed_iterator, iterator) =
       iterator_on(distributed(two, number_batches(8, 4), NULL));
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   for (int i = 0; i < 2; ++i) {
     expect_ok(ls_distributed_iterator_next(iterator, &element));
     const int64_t *first =
@@ -51,18 +50,14 @@ TEST(parts_are_views_of_one_array) {
     assert_ptr_equal(first + 2, second);
   }
   // What was given stays, whatever is read next.
-  ls_nest next = ls_none(), last = ls_none();
+  LS_OWN(ls_nest, next) = ls_none();
+  LS_OWN(ls_nest, last) = ls_none();
   expect_ok(ls_distributed_iterator_restart(iterator));
   expect_ok(ls_distributed_iterator_next(iterator, &next));
   expect_ok(ls_distributed_iterator_next(iterator, &last));
   char text[100];
   assert_string_equal(print_dealt(element, text, sizeof(text)), "[4 5] [6 7]");
   assert_string_equal(print_dealt(next, text, sizeof(text)), "[0 1] [2 3]");
-  ls_nest_release(element);
-  ls_nest_release(next);
-  ls_nest_release(last);
-  ls_distributed_iterator_release(iterator);
-  ls_strategy_release(two);
 }
 
 static ls_nest as_pair(ls_nest element, const ls_map_call *call, void *user) {
@@ -76,14 +71,14 @@ static ls_nest as_pair(ls_nest element, const ls_map_call *call, void *user) {
 
 TEST(elements_keep_their_structure) {
   LS_SPEC("M59 M181");
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   ls_dataset *pairs =
       ls_dataset_batch(ls_dataset_map(ls_dataset_range(0, 4, 1),
                                       &(ls_map_options){.call = as_pair}),
                        &(ls_batch_options){.size = 4});
-  ls_distributed_iterator *iterator =
+  LS_OWN(ls_distributed_iterator, iterator) =
       iterator_on(distributed(two, pairs, NULL));
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_distributed_iterator_next(iterator, &element));
   assert_int_equal(element.kind, LS_KIND_DICT);
   const ls_nest x = ls_nest_find(element, "x"),
@@ -102,14 +97,11 @@ TEST(elements_keep_their_structure) {
                             ? "/job:localhost/replica:0/task:0/device:CPU:0"
                             : "/job:localhost/replica:0/task:0/device:CPU:1");
   }
-  ls_nest_release(element);
-  ls_distributed_iterator_release(iterator);
-  ls_strategy_release(two);
 }
 
 TEST(one_replica_gets_plain_values) {
   LS_SPEC("T150 T146");
-  ls_strategy *one = mirrored_of(1);
+  LS_OWN(ls_strategy, one) = mirrored_of(1);
   const ls_nest data = distributed(one, number_batches(3, 2), NULL);
   ls_nest spec = ls_none();
   expect_ok(ls_distributed_dataset_spec(data, &spec));
@@ -123,17 +115,15 @@ TEST(one_replica_gets_plain_values) {
   ls_distributed_iterator_release(iterator);
   // Nothing is split, so elements need no batch dimension.
   EXPECT_DEALT_ON(one, ls_dataset_range(0, 2, 1), NULL, "0", "1");
-  ls_strategy_release(one);
 }
 
 TEST(what_has_no_rows_is_not_split) {
   LS_SPEC("T146");
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   expect_refused(two, ls_dataset_range(0, 4, 1), NULL, LS_INVALID_ARGUMENT,
                  "batch it first (ls_dataset_batch)");
   expect_refused(two, number_batches(4, 0), NULL, LS_INVALID_ARGUMENT,
                  "a batch size must be at least 1");
-  ls_strategy_release(two);
 }
 
 // ---- Whole elements ---------------------------------------------------------
@@ -141,20 +131,16 @@ static const ls_input_options whole = {.whole_elements = true};
 
 TEST(whole_elements_go_to_replicas_in_turns) {
   LS_SPEC("M59 M61 M181");
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   EXPECT_DEALT_ON(two, number_batches(8, 2), &whole, "[0 1] [2 3]",
                   "[4 5] [6 7]");
   // Also of one replica a PerReplica.
-  ls_strategy *one = mirrored_of(1);
-  ls_distributed_iterator *iterator =
+  LS_OWN(ls_strategy, one) = mirrored_of(1);
+  LS_OWN(ls_distributed_iterator, iterator) =
       iterator_on(distributed(one, ls_dataset_range(0, 1, 1), &whole));
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_distributed_iterator_next(iterator, &element));
   assert_int_equal(ls_distributed_count(element), 1);
-  ls_nest_release(element);
-  ls_distributed_iterator_release(iterator);
-  ls_strategy_release(one);
-  ls_strategy_release(two);
 }
 
 // Lines of the log that speak of elements that were left out.
@@ -168,11 +154,9 @@ static void count_line(void *user, const ls_log_line *line) {
 
 TEST(an_incomplete_group_is_left_out_with_a_line) {
   LS_SPEC("M61 M62 M181");
-  ls_runtime *runtime = NULL;
-  expect_ok(
-      ls_runtime_create(&(ls_runtime_options){.log = count_line}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  ls_strategy *three = mirrored_of(3);
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.log = count_line});
+  LS_OWN(ls_strategy, three) = mirrored_of(3);
   dropped_lines = 0;
   EXPECT_DEALT_ON(three, ls_dataset_range(0, 8, 1), &whole, "0 1 2", "3 4 5");
   assert_int_equal(dropped_lines, 1);
@@ -180,14 +164,11 @@ TEST(an_incomplete_group_is_left_out_with_a_line) {
   EXPECT_DEALT_ON(three, number_batches(8, 3), NULL, "[0] [1] [2]",
                   "[3] [4] [5]", "[6] [7] []");
   assert_int_equal(dropped_lines, 1);
-  ls_strategy_release(three);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 TEST(prefetch_is_for_graphs) {
   LS_SPEC("M60 M62");
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   ls_input_options options = whole;
   options.prefetch = LS_FLAG_ON;
   expect_refused(two, ls_dataset_range(0, 4, 1), &options,
@@ -206,15 +187,14 @@ TEST(prefetch_is_for_graphs) {
   options.per_replica_buffer_size = LS_SOME(0);
   expect_refused(two, ls_dataset_range(0, 4, 1), &options, LS_INVALID_ARGUMENT,
                  "it needs at least 1");
-  ls_strategy_release(two);
 }
 
 // ---- The end, and again -----------------------------------------------------
 TEST(an_iterator_ends_again_and_again) {
   LS_SPEC("M61 T153 T154");
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   const ls_nest data = distributed(two, number_batches(4, 2), NULL);
-  ls_distributed_iterator *iterator = iterator_on(ls_nest_retain(data));
+  LS_OWN(ls_distributed_iterator, iterator) = iterator_on(ls_nest_retain(data));
   EXPECT_DEALT(iterator, "[0] [1]", "[2] [3]");
   bool has = true;
   ls_nest element = ls_none();
@@ -228,30 +208,25 @@ TEST(an_iterator_ends_again_and_again) {
   assert_int_equal(ls_distributed_iterator_position(iterator), 1);
   ls_nest_release(element);
   // Another iterator begins at the start.
-  ls_distributed_iterator *other = iterator_on(data);
+  LS_OWN(ls_distributed_iterator, other) = iterator_on(data);
   EXPECT_DEALT(other, "[0] [1]", "[2] [3]");
-  ls_distributed_iterator_release(other);
-  ls_distributed_iterator_release(iterator);
-  ls_strategy_release(two);
 }
 
 TEST(nothing_is_empty_at_once) {
   LS_SPEC("T153");
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   bool has = true;
   ls_nest element = ls_none();
-  ls_distributed_iterator *iterator =
+  LS_OWN(ls_distributed_iterator, iterator) =
       iterator_on(distributed(two, number_batches(0, 2), NULL));
   expect_ok(ls_distributed_iterator_next_as_optional(iterator, &has, &element));
   assert_false(has);
-  ls_distributed_iterator_release(iterator);
-  ls_strategy_release(two);
 }
 
 TEST(a_one_shot_iterator_is_not_started_again) {
   LS_SPEC("M59 M64");
-  ls_strategy *two = mirrored_of(2);
-  const ls_nest data = distributed(two, ls_dataset_range(0, 2, 1), &whole);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_nest, data) = distributed(two, ls_dataset_range(0, 2, 1), &whole);
   ls_distributed_iterator *iterator = NULL;
   expect_ok(ls_distributed_iterator_create(
       data, &(ls_distributed_iterator_options){.kind = LS_ITERATOR_ONE_SHOT},
@@ -272,8 +247,6 @@ TEST(a_one_shot_iterator_is_not_started_again) {
           &iterator),
       LS_FAILED_PRECONDITION, "eager mode");
   assert_null(iterator);
-  ls_nest_release(data);
-  ls_strategy_release(two);
 }
 
 // ---- Inside of replicas -----------------------------------------------------
@@ -292,7 +265,8 @@ static ls_nest read_inside(ls_nest args, void *user) {
 
 TEST(replicas_do_not_read) {
   LS_SPEC("T154 M66");
-  ls_strategy *two = mirrored_of(2), *one = mirrored_of(1);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, one) = mirrored_of(1);
   ls_distributed_iterator *iterator =
       iterator_on(distributed(two, number_batches(4, 2), NULL));
   ls_function *function = NULL;
@@ -335,8 +309,6 @@ TEST(replicas_do_not_read) {
     ls_function_release(function);
     ls_distributed_iterator_release(iterator);
   }
-  ls_strategy_release(one);
-  ls_strategy_release(two);
 }
 
 // ---- A step -----------------------------------------------------------------
@@ -350,30 +322,25 @@ static ls_nest sum_part(ls_nest args, void *user) {
 
 TEST(parts_are_arguments_of_a_step) {
   LS_SPEC("M181");
-  ls_strategy *three = mirrored_of(3);
-  ls_function *function = NULL;
+  LS_OWN(ls_strategy, three) = mirrored_of(3);
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(
       ls_function_create(&(ls_function_options){.call = sum_part}, &function));
   const ls_callable ways[] = {ls_plain(sum_part, NULL), ls_traced(function)};
   for (size_t i = 0; i < LS_COUNT_OF(ways); ++i) {
-    ls_distributed_iterator *iterator =
+    LS_OWN(ls_distributed_iterator, iterator) =
         iterator_on(distributed(three, number_batches(10, 4), NULL));
-    ls_nest element = ls_none(), results = ls_none();
+    LS_OWN(ls_nest, element) = ls_none();
+    LS_OWN(ls_nest, results) = ls_none();
     const double sums[] = {6, 22, 17};
     for (int step = 0; step < 3; ++step) {
       expect_ok(ls_distributed_iterator_next(iterator, &element));
       const ls_nest args = LS_TUPLE(ls_nest_retain(element));
       expect_ok(ls_strategy_run(three, ways[i], args, &results));
       ls_nest_release(args);
-      ls_nest first = ls_none();
+      LS_OWN(ls_nest, first) = ls_none();
       expect_ok(ls_strategy_replica_result(three, results, 2, &first));
       assert_true(number_of(first) == sums[step]);
-      ls_nest_release(first);
     }
-    ls_nest_release(results);
-    ls_nest_release(element);
-    ls_distributed_iterator_release(iterator);
   }
-  ls_function_release(function);
-  ls_strategy_release(three);
 }

@@ -8,6 +8,7 @@
 #include "base/runtime_internal.h"
 #include "data/dataset.h"
 #include "distribute/input/input.h"
+#include "distribute/own.h"
 #include "graph/context.h"
 #include "lockstep/eager.h"
 #include "lockstep/element_spec.h"
@@ -22,8 +23,8 @@ TEST(values_go_to_devices_or_stay_on_hosts) {
   const char *const devices[] = {
       "/job:worker/task:0/device:TPU:0", "/job:worker/task:1/device:TPU:0",
       "/job:worker/task:0/device:TPU:1", "/job:worker/task:1/device:TPU:1"};
-  ls_strategy *pod = pod_of(devices, 4);
-  ls_nest data = distributed(pod, number_batches(8, 4), NULL);
+  LS_OWN(ls_strategy, pod) = pod_of(devices, 4);
+  LS_OWN(ls_nest, data) = distributed(pod, number_batches(8, 4), NULL);
   assert_string_equal(ls_distributed_dataset_placement(data, 2),
                       "/job:worker/replica:0/task:0/device:TPU:1");
   ls_distributed_iterator *iterator = iterator_on(data);
@@ -46,8 +47,6 @@ TEST(values_go_to_devices_or_stay_on_hosts) {
   assert_string_equal(ls_distributed_dataset_placement(data, 3),
                       "/job:worker/replica:0/task:1/device:CPU:0");
   assert_string_equal(ls_distributed_dataset_placement(data, 4), "");
-  ls_nest_release(data);
-  ls_strategy_release(pod);
 }
 
 static int64_t calls;
@@ -78,33 +77,30 @@ static void expect_calls(int64_t most) {
 
 TEST(a_buffer_of_none_reads_nothing_ahead) {
   LS_SPEC("T137 V200");
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   const struct {
     ls_opt size;
     int64_t most;  // Batches read after the first one was given.
   } cases[] = {{LS_SOME(0), 1}, {{0}, 2}, {LS_SOME(3), 4}};
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
     calls = 0;
-    ls_nest element = ls_none();
-    ls_distributed_iterator *iterator = iterator_on(distributed(
+    LS_OWN(ls_nest, element) = ls_none();
+    LS_OWN(ls_distributed_iterator, iterator) = iterator_on(distributed(
         two,
         ls_dataset_batch(counted_numbers(80), &(ls_batch_options){.size = 4}),
         &(ls_input_options){.per_replica_buffer_size = cases[i].size}));
     expect_ok(ls_distributed_iterator_next(iterator, &element));
     expect_calls(4 * cases[i].most);
-    ls_nest_release(element);
-    ls_distributed_iterator_release(iterator);
   }
   expect_refused(two, number_batches(8, 4),
                  &(ls_input_options){.per_replica_buffer_size = LS_SOME(-1)},
                  LS_INVALID_ARGUMENT, "per_replica_buffer_size -1");
-  ls_strategy_release(two);
 }
 
 // Whole elements are read ahead where graphs are built.
 TEST(devices_have_buffers_in_graphs) {
   LS_SPEC("M60 M62");
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   const struct {
     bool in_graph;
     ls_flag prefetch;
@@ -116,8 +112,9 @@ TEST(devices_have_buffers_in_graphs) {
                {true, LS_FLAG_OFF, {0}, 2},
                {true, LS_FLAG_ON, LS_SOME(3), 8}};
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
-    ls_graph *graph = NULL;
-    ls_nest data = ls_none(), element = ls_none();
+    LS_OWN(ls_graph, graph) = NULL;
+    ls_nest data = ls_none();
+    LS_OWN(ls_nest, element) = ls_none();
     const ls_input_options options = {.whole_elements = true,
                                       .prefetch = cases[i].prefetch,
                                       .per_replica_buffer_size = cases[i].size};
@@ -129,14 +126,10 @@ TEST(devices_have_buffers_in_graphs) {
     } else {
       data = distributed(two, counted_numbers(40), &options);
     }
-    ls_distributed_iterator *iterator = iterator_on(data);
+    LS_OWN(ls_distributed_iterator, iterator) = iterator_on(data);
     expect_ok(ls_distributed_iterator_next(iterator, &element));
     expect_calls(cases[i].reads);
-    ls_nest_release(element);
-    ls_distributed_iterator_release(iterator);
-    ls_graph_destroy(graph);
   }
-  ls_strategy_release(two);
 }
 
 // ---- Sharding over hosts ----------------------------------------------------
@@ -151,7 +144,8 @@ static ls_dataset *file_batches(int64_t files, int64_t rows, int64_t size) {
 
 TEST(part_i_goes_to_replica_i_whatever_the_hosts) {
   LS_SPEC("T148 T151 M181");
-  ls_strategy *pod = pod_of_tasks(4, 2), *one = mirrored_of(4);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(4, 2);
+  LS_OWN(ls_strategy, one) = mirrored_of(4);
   ls_strategy *const both[] = {pod, one};
   for (int i = 0; i < 2; ++i) {
     EXPECT_DEALT_ON(both[i], number_batches(7, 4), NULL, "[0] [1] [2] [3]",
@@ -159,26 +153,23 @@ TEST(part_i_goes_to_replica_i_whatever_the_hosts) {
     EXPECT_DEALT_ON(both[i], file_batches(2, 4, 8), NULL,
                     "[0 1] [2 3] [10 11] [12 13]");
   }
-  ls_strategy_release(one);
-  ls_strategy_release(pod);
 }
 
 TEST(rounded_parts_are_dealt_to_hosts_in_turns) {
   LS_SPEC("T148");
   const ls_input_options up = {.round_up = true};
-  ls_strategy *pod = pod_of_tasks(4, 2);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(4, 2);
   EXPECT_DEALT_ON(pod, number_batches(4, 4), &up, "[0] [2] [1] [3]");
   EXPECT_DEALT_ON(pod, number_batches(6, 6), &up, "[0 1] [4 5] [2 3] []");
   expect_refused(
       pod, number_batches(4, 4),
       &(ls_input_options){.round_up = true, .sharding = LS_SHARD_OFF},
       LS_INVALID_ARGUMENT, "round_up");
-  ls_strategy_release(pod);
 }
 
 TEST(hosts_read_their_files) {
   LS_SPEC("T147 T149 T152 M176");
-  ls_strategy *pod = pod_of_tasks(4, 2);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(4, 2);
   // 2 files of 7 rows; batches of 7 on 2 hosts of 2: [2,2,2,1] and [2,1,2,2].
   const char *const steps[] = {"[0 1] [2 3] [10 11] [12]",
                                "[4 5] [6] [13 14] [15 16]"};
@@ -192,7 +183,6 @@ TEST(hosts_read_their_files) {
   // but where all shapes are known.
   EXPECT_DEALT_ON(pod, file_batches(3, 4, 4), &by_file, "[0] [1] [10] [11]",
                   "[2] [3] [12] [13]");
-  ls_strategy_release(pod);
 }
 
 // Two files of 3 records of 4 bytes.
@@ -213,18 +203,16 @@ TEST(files_of_every_kind_are_dealt) {
         ls_dataset_records(listed, 2, &(ls_records_options){.size = 4});
     if (!whole)
       records = ls_dataset_batch(records, &(ls_batch_options){.size = 2});
-    ls_distributed_iterator *iterator = iterator_on(
+    LS_OWN(ls_distributed_iterator, iterator) = iterator_on(
         distributed(pod, records,
                     &(ls_input_options){.sharding = LS_SHARD_AUTO,
                                         .whole_elements = whole == 1}));
-    ls_nest element = ls_none();
+    LS_OWN(ls_nest, element) = ls_none();
     expect_ok(ls_distributed_iterator_next(iterator, &element));
     for (size_t r = 0; r < 2; ++r)
       assert_int_equal(*(const char *)ls_array_data(ls_nest_as_array(
                            ls_distributed_component(element, r))),
                        r == 0 ? 'a' : 'd');
-    ls_nest_release(element);
-    ls_distributed_iterator_release(iterator);
   }
   ls_strategy_release(pod);
   for (int i = 0; i < 2; ++i)
@@ -234,40 +222,37 @@ TEST(files_of_every_kind_are_dealt) {
 
 TEST(without_sharding_each_host_reads_all) {
   LS_SPEC("T147 T149 M67");
-  ls_strategy *pod = pod_of_tasks(4, 2);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(4, 2);
   // Each step uses 6 rows, of which host 1 reads others than host 0.
   EXPECT_DEALT_ON(pod, number_batches(6, 6), &off, "[0 1] [2 3] [0] [1]",
                   "[4] [5] [2 3] [4 5]");
   // The sizes go on over borders of batches.
   EXPECT_DEALT_ON(pod, number_batches(5, 3), &off, "[0] [1] [0] []",
                   "[2] [] [1] [2]", "[3] [4] [3] []", "[] [] [4] []");
-  ls_strategy_release(pod);
 }
 
 TEST(a_piece_over_the_border_of_batches_is_one_array) {
   LS_SPEC("T149");
-  ls_strategy *pod = pod_of_tasks(2, 1);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(2, 1);
   // Batches of 3, 3 and 1 rows, twice; sizes 2 and 1 in turns.
   EXPECT_DEALT_ON(pod, ls_dataset_repeat(number_batches(7, 3), 2), &off,
                   "[0 1] [0]", "[2] [1 2]", "[3 4] [3]", "[5] [4 5]",
                   "[6 0] [6]", "[1] [0 1]", "[2 3] [2]", "[4] [3 4]",
                   "[5 6] [5]", "[] [6]");
-  ls_strategy_release(pod);
 }
 
 TEST(automatic_sharding_without_files_is_of_data) {
   LS_SPEC("T147 T148");
-  ls_strategy *pod = pod_of_tasks(2, 1);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(2, 1);
   EXPECT_DEALT_ON(pod, number_batches(4, 4), &automatic, "[0 1] [2 3]");
   EXPECT_DEALT_ON(pod, number_batches(4, 4),
                   &(ls_input_options){.sharding = LS_SHARD_DATA},
                   "[0 1] [2 3]");
-  ls_strategy_release(pod);
 }
 
 TEST(a_hint_is_replaced_by_a_shard) {
   LS_SPEC("T147");
-  ls_strategy *pod = pod_of_tasks(2, 1);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(2, 1);
   const ls_input_options hint = {.sharding = LS_SHARD_HINT};
   ls_dataset *hinted =
       ls_dataset_batch(ls_dataset_shard_hint(ls_dataset_range(0, 8, 1)),
@@ -278,12 +263,12 @@ TEST(a_hint_is_replaced_by_a_shard) {
   EXPECT_DEALT_ON(pod, hinted, NULL, "[0 1] [2 3]", "[4 5] [6 7]");
   expect_refused(pod, number_batches(4, 4), &hint, LS_INVALID_ARGUMENT,
                  "put ls_dataset_shard_hint");
-  ls_strategy_release(pod);
 }
 
 TEST(sharding_is_refused_where_it_cannot_be) {
   LS_SPEC("T147 T146 M176");
-  ls_strategy *pod = pod_of_tasks(4, 2), *uneven = pod_of_tasks(3, 2);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(4, 2);
+  LS_OWN(ls_strategy, uneven) = pod_of_tasks(3, 2);
   expect_refused(pod, number_batches(4, 4), &by_file, LS_NOT_FOUND,
                  "none of its sources reads files");
   expect_refused(uneven, number_batches(4, 4), NULL, LS_INVALID_ARGUMENT,
@@ -294,26 +279,22 @@ TEST(sharding_is_refused_where_it_cannot_be) {
   const ls_nest rows = ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(4, 3));
   expect_refused(pod, ls_dataset_from_arrays(rows), &off, LS_INVALID_ARGUMENT,
                  "without batches");
-  ls_strategy_release(uneven);
-  ls_strategy_release(pod);
 }
 
 TEST(batches_of_no_size_in_common_are_rounded_up) {
   LS_SPEC("T149");
   // Each host cuts each of its batches for all replicas.
-  ls_strategy *pod = pod_of_tasks(2, 1);
-  ls_distributed_iterator *iterator =
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(2, 1);
+  LS_OWN(ls_distributed_iterator, iterator) =
       iterator_on(distributed(pod, number_batches(5, 3), &off));
   iterator->data->batch_rows = -1;
   EXPECT_DEALT(iterator, "[0 1] [0 1]", "[2] [2]", "[3] [3]", "[4] [4]");
-  ls_distributed_iterator_release(iterator);
-  ls_strategy_release(pod);
 }
 
 // ---- Whole elements on hosts ------------------------------------------------
 TEST(workers_take_elements_in_turns) {
   LS_SPEC("M67");
-  ls_strategy *pod = pod_of_tasks(4, 2);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(4, 2);
   ls_input_options whole = {.whole_elements = true};
   EXPECT_DEALT_ON(pod, ls_dataset_range(0, 10, 1), &whole, "0 2 1 3",
                   "4 6 5 7");
@@ -324,13 +305,12 @@ TEST(workers_take_elements_in_turns) {
                   "10 12 11 13");
   whole.sharding = LS_SHARD_OFF;
   EXPECT_DEALT_ON(pod, ls_dataset_range(0, 4, 1), &whole, "0 1 0 1", "2 3 2 3");
-  ls_strategy_release(pod);
 }
 
 // ---- What elements are ------------------------------------------------------
 TEST(each_replica_has_its_part_of_the_spec) {
   LS_SPEC("T150");
-  ls_strategy *pod = pod_of_tasks(4, 2);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(4, 2);
   const struct {
     ls_dataset *dataset;
     int64_t rows;
@@ -338,8 +318,8 @@ TEST(each_replica_has_its_part_of_the_spec) {
                {whole_batches(16, 6), -1},
                {number_batches(15, 8), -1}};
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
-    const ls_nest data = distributed(pod, cases[i].dataset, NULL);
-    ls_nest spec = ls_none();
+    LS_OWN(ls_nest, data) = distributed(pod, cases[i].dataset, NULL);
+    LS_OWN(ls_nest, spec) = ls_none();
     expect_ok(ls_distributed_dataset_spec(data, &spec));
     assert_int_equal(ls_distributed_count(spec), 4);
     for (size_t r = 0; r < 4; ++r) {
@@ -348,10 +328,7 @@ TEST(each_replica_has_its_part_of_the_spec) {
       assert_int_equal(of->type.shape.rank, 1);
       assert_int_equal(of->type.shape.dim[0], cases[i].rows);
     }
-    ls_nest_release(spec);
-    ls_nest_release(data);
   }
-  ls_strategy_release(pod);
 }
 
 static ls_nest make_none(void *user, int64_t index) {
@@ -378,7 +355,7 @@ static ls_dataset *of_kind(ls_leaf_kind kind) {
 
 TEST(only_dense_leaves_are_fetched_to_devices) {
   LS_SPEC("T145 T142");
-  ls_strategy *pod = pod_of_tasks(2, 1);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(2, 1);
   const char *const says[] = {"leaf [1]['b'] of a data set", "is sparse",
                               "fetch_to_device"};
   for (size_t i = 0; i < LS_COUNT_OF(says); ++i)
@@ -394,17 +371,18 @@ TEST(only_dense_leaves_are_fetched_to_devices) {
                                .type = {LS_DTYPE_F32, LS_SHAPE(4, 3)}};
   const ls_nest parts[] = {ls_nest_spec(LS_DTYPE_F32, LS_SHAPE(4, 3)),
                            ls_nest_spec_of(&sparse)};
-  const ls_nest specs = LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, parts, 2));
+  LS_OWN(ls_nest, specs) =
+      LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, parts, 2));
   expect_status(ls_input_check_dense(specs, "a pod"), LS_INVALID_ARGUMENT,
                 "leaf [0] of a data set for a pod is sparse");
-  ls_nest_release(specs);
-  ls_strategy_release(pod);
 }
 
 TEST(a_data_set_has_no_pipeline_a_replica) {
   LS_SPEC("T142 V200 M180");
   const ls_input_options per_replica = {.replication = LS_PIPELINE_PER_REPLICA};
-  ls_strategy *pod = pod_of_tasks(2, 1), *two = mirrored_of(2), *usual = NULL;
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(2, 1);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  ls_strategy *usual = NULL;
   expect_ok(ls_strategy_default(&usual));
   ls_strategy *const all[] = {pod, two, usual};
   for (size_t i = 0; i < LS_COUNT_OF(all); ++i)
@@ -417,12 +395,10 @@ TEST(a_data_set_has_no_pipeline_a_replica) {
   EXPECT_DEALT_ON(pod, number_batches(2, 2),
                   &(ls_input_options){.place_dataset_on_device = true},
                   "[0] [1]");
-  ls_strategy_release(two);
-  ls_strategy_release(pod);
 }
 
 TEST(options_that_there_are_not_are_refused) {
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   const struct {
     ls_input_options options;
     const char *says;
@@ -437,5 +413,4 @@ TEST(options_that_there_are_not_are_refused) {
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i)
     expect_refused(two, number_batches(4, 2), &cases[i].options,
                    LS_INVALID_ARGUMENT, cases[i].says);
-  ls_strategy_release(two);
 }

@@ -5,11 +5,13 @@
 
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
+#include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/trunk.h"
 #include "support/inputs.h"
+#include "support/place.h"
 #include "support/replicas.h"
 
 enum { MOST_RANKS = 4, MOST_STEPS = 32, REPLICAS = 4 };
@@ -88,11 +90,9 @@ static ls_status distribute(job *self, ls_strategy *strategy, ls_nest *data) {
   if (self->function != NULL)
     return ls_strategy_distribute_datasets_from_function_with(
         strategy, self->function, self, &self->options, data);
-  const ls_nest leaf = ls_nest_dataset(self->make(self));
-  const ls_status status =
-      ls_strategy_distribute_dataset_with(strategy, leaf, &self->options, data);
-  ls_nest_release(leaf);
-  return status;
+  LS_OWN(ls_nest, leaf) = ls_nest_dataset(self->make(self));
+  return ls_strategy_distribute_dataset_with(strategy, leaf, &self->options,
+                                             data);
 }
 
 static ls_status work(job *self, int rank) {
@@ -122,13 +122,9 @@ static ls_status work(job *self, int rank) {
 }
 
 static ls_status work_on(ls_trunk *trunk, void *user) {
-  ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  const ls_status status = work(user, trunk->rank);
-  ls_runtime_make_current(before);
-  return ls_status_join(status, ls_runtime_destroy(runtime));
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  return work(user, trunk->rank);
 }
 
 // All ranks give what one that is alone gives, and so many values of all ranks
@@ -282,13 +278,11 @@ static ls_status refuse_one(void *user, int64_t index, ls_nest out) {
 // go on.
 static ls_status read_refused(ls_trunk *trunk, void *user) {
   const bool *whole = user;
-  ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  ls_strategy *two = mirrored_of(2);
-  ls_nest element = ls_none();
-  ls_distributed_iterator *iterator = iterator_on(distributed(
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_OWN(ls_distributed_iterator, iterator) = iterator_on(distributed(
       two,
       ls_dataset_batch(ls_dataset_from_function(&(ls_index_options){
                            .size = 24,
@@ -297,20 +291,16 @@ static ls_status read_refused(ls_trunk *trunk, void *user) {
                        &(ls_batch_options){.size = *whole ? 2 : 4}),
       &(ls_input_options){.whole_elements = *whole}));
   for (int i = 0; i < 6; ++i) {
-    const ls_status status = ls_distributed_iterator_next(iterator, &element);
+    LS_OWN(ls_status, status) =
+        ls_distributed_iterator_next(iterator, &element);
     assert_int_equal(ls_status_is_ok(status), trunk->rank == 0 || i != 3);
-    ls_status_free(status);
   }
   // Whoever meets the others learns of it.
   int64_t word = 0;
   ls_trunk_piece pieces[] = {{&word, sizeof(word), 0}, {&word, 0, 1}};
   expect_status(trunk->exchange(trunk, &(ls_trunk_name){0}, pieces, 2),
                 LS_INVALID_ARGUMENT, "row 14 is refused");
-  ls_nest_release(element);
-  ls_distributed_iterator_release(iterator);
-  ls_strategy_release(two);
-  ls_runtime_make_current(before);
-  return ls_runtime_destroy(runtime);
+  return ls_ok();
 }
 
 TEST(a_row_that_fails_on_one_rank_ends_the_job) {
@@ -356,15 +346,14 @@ static ls_nest make_unlike(ls_input_context context, void *user) {
 
 static ls_status read_unlike(ls_trunk *trunk, void *user) {
   (void)user;
-  ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  ls_strategy *two = mirrored_of(2);
-  ls_nest data = ls_none(), element = ls_none();
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  ls_nest data = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_strategy_distribute_datasets_from_function(two, make_unlike,
                                                           NULL, &data));
-  ls_distributed_iterator *iterator = iterator_on(data);
+  LS_OWN(ls_distributed_iterator, iterator) = iterator_on(data);
   // Rank 1 ends behind 3 batches, and all ranks see an empty one then.
   for (int i = 0; i < 5; ++i) {
     expect_ok(ls_distributed_iterator_next(iterator, &element));
@@ -372,11 +361,7 @@ static ls_status read_unlike(ls_trunk *trunk, void *user) {
     assert_true(ls_shape_equal(ls_array_shape(ls_nest_as_array(last)),
                                LS_SHAPE(i < 3 ? 2 : 0, 3)));
   }
-  ls_nest_release(element);
-  ls_distributed_iterator_release(iterator);
-  ls_strategy_release(two);
-  ls_runtime_make_current(before);
-  return ls_runtime_destroy(runtime);
+  return ls_ok();
 }
 
 TEST(ranks_agree_on_what_is_empty) {
@@ -439,24 +424,18 @@ static ls_nest square(ls_nest args, void *user) {
 
 static ls_status run_plainly(ls_trunk *trunk, void *user) {
   (void)user;
-  ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  ls_strategy *two = mirrored_of(2);
-  ls_distributed_iterator *iterator = iterator_on(distributed(
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_distributed_iterator, iterator) = iterator_on(distributed(
       two, ls_dataset_batch(rows_of(NULL, 4), &(ls_batch_options){.size = 2}),
       NULL));
   ls_nest element = ls_none(), results = ls_none();
   expect_ok(ls_distributed_iterator_next(iterator, &element));
-  const ls_nest args = LS_TUPLE(element);
+  LS_OWN(ls_nest, args) = LS_TUPLE(element);
   expect_status(ls_strategy_run(two, ls_plain(square, NULL), args, &results),
                 LS_FAILED_PRECONDITION, "another rank");
-  ls_nest_release(args);
-  ls_distributed_iterator_release(iterator);
-  ls_strategy_release(two);
-  ls_runtime_make_current(before);
-  return ls_runtime_destroy(runtime);
+  return ls_ok();
 }
 
 TEST(replicas_of_others_are_not_computed_op_by_op) {
@@ -472,27 +451,20 @@ static ls_nest end_or_square(ls_nest args, void *user) {
 // The end of data in a callback is that of all ranks.
 static ls_status end_plainly(ls_trunk *trunk, void *user) {
   (void)user;
-  ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   bool ends = true;
-  ls_function *function = NULL;
-  ls_nest results = ls_none();
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(
       ls_function_create(&(ls_function_options){.call = weigh}, &function));
-  const ls_nest args = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(3)));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(3)));
   expect_status(
       ls_strategy_run(two, ls_plain(end_or_square, &ends), args, &results),
       LS_OUT_OF_RANGE, "no more data");
   expect_ok(ls_strategy_run(two, ls_traced(function), args, &results));
-  ls_nest_release(results);
-  ls_nest_release(args);
-  ls_function_release(function);
-  ls_strategy_release(two);
-  ls_runtime_make_current(before);
-  return ls_runtime_destroy(runtime);
+  return ls_ok();
 }
 
 TEST(the_end_of_data_leaves_ranks_in_step) {
@@ -510,11 +482,10 @@ static ls_nest read_and_weigh(ls_nest args, void *user) {
   const reader *r = user;
   const ls_nest element = ls_distributed_iterator_get_next(r->iterator);
   if (ls_nest_is_failed(element)) return element;
-  const ls_nest inner = LS_TUPLE(element);
+  LS_OWN(ls_nest, inner) = LS_TUPLE(element);
   ls_nest results = ls_none();
   const ls_status status =
       ls_strategy_run(r->strategy, ls_plain(weigh, NULL), inner, &results);
-  ls_nest_release(inner);
   return ls_status_is_ok(status) ? results : ls_fail(status);
 }
 
@@ -531,10 +502,8 @@ static ls_nest distribute_inside(ls_nest args, void *user) {
 
 static ls_status read_by_ops(ls_trunk *trunk, void *user) {
   double *sums = user;
-  ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
   reader r = {.strategy = mirrored_of(REPLICAS)};
   ls_function *read = NULL, *start = NULL;
   ls_nest results = ls_none();
@@ -574,8 +543,7 @@ static ls_status read_by_ops(ls_trunk *trunk, void *user) {
   ls_function_release(read);
   ls_distributed_iterator_release(r.iterator);
   ls_strategy_release(r.strategy);
-  ls_runtime_make_current(before);
-  return ls_runtime_destroy(runtime);
+  return ls_ok();
 }
 
 TEST(ops_read_on_ranks) {

@@ -11,6 +11,7 @@
 #include "lockstep/streams.h"
 #include "lockstep/trunk.h"
 #include "support/inputs.h"
+#include "support/place.h"
 #include "support/replicas.h"
 
 enum { MOST = 64, TEXT = 200 };
@@ -321,13 +322,9 @@ static ls_status run_to(ls_trunk *trunk, job *self, bool goes_on) {
 }
 
 static ls_status on_rank(ls_trunk *trunk, job *self, bool goes_on) {
-  ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  const ls_status status = run_to(trunk, self, goes_on);
-  ls_runtime_make_current(before);
-  return ls_status_join(status, ls_runtime_destroy(runtime));
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  return run_to(trunk, self, goes_on);
 }
 
 static ls_status save_on(ls_trunk *trunk, void *user) {

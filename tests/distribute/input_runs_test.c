@@ -54,11 +54,10 @@ static void build(setup *self, bool writes) {
           &(ls_variable_options){.name = i == 0 ? "a" : "b",
                                  .initial_value = ls_scalar(LS_DTYPE_F64, 0)},
           &self->variables[i]));
-    const ls_nest element = ls_distributed_iterator_get_next(self->iterator);
+    LS_OWN(ls_nest, element) = ls_distributed_iterator_get_next(self->iterator);
     expect_ok(ls_nest_status(element));
     for (int i = 0; i < THREADS; ++i)
       self->fetches[i] = fetch_of(self, element, i, writes);
-    ls_nest_release(element);
   }
   expect_ok(ls_session_create(self->graph, &self->session));
   for (int i = 0; i < THREADS && writes; ++i) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sparse and ragged leaves of data sets on replicas.
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/sparse.h"
 #include "support/inputs.h"
@@ -52,8 +53,8 @@ static void expect_part(ls_nest element, size_t replica, int64_t first,
   for (size_t l = 0; l < 3; ++l)
     parts[l] = ls_distributed_component(ls_nest_item(element, l), replica);
   const ls_shape wide = LS_SHAPE(-1, 1, 8);
-  const ls_nest sparse = ls_nest_to_dense(parts[0], 0, NULL);
-  const ls_nest ragged = ls_nest_to_dense(parts[1], -1, &wide);
+  LS_OWN(ls_nest, sparse) = ls_nest_to_dense(parts[0], 0, NULL);
+  LS_OWN(ls_nest, ragged) = ls_nest_to_dense(parts[1], -1, &wide);
   expect_ok(ls_nest_status(sparse));
   expect_ok(ls_nest_status(ragged));
   const ls_array *s = ls_nest_as_array(sparse), *g = ls_nest_as_array(ragged);
@@ -71,13 +72,11 @@ static void expect_part(ls_nest element, size_t replica, int64_t first,
     for (int64_t k = 0; k < 8; ++k)
       assert_int_equal(ls_array_i64(g, 8 * r + k), k < i ? i : -1);
   }
-  ls_nest_release(sparse);
-  ls_nest_release(ragged);
 }
 
 TEST(sparse_and_ragged_leaves_are_split) {
   LS_SPEC("T145 T152");
-  ls_strategy *three = mirrored_of(3);
+  LS_OWN(ls_strategy, three) = mirrored_of(3);
   ls_distributed_iterator *iterator =
       iterator_on(distributed(three, odd_batches(7, 5), &on_hosts));
   ls_nest element = ls_none();
@@ -93,7 +92,6 @@ TEST(sparse_and_ragged_leaves_are_split) {
   ls_distributed_iterator_release(iterator);
   expect_refused(three, odd_batches(7, 5), NULL, LS_INVALID_ARGUMENT,
                  "leaf [0] of a data set");
-  ls_strategy_release(three);
 }
 
 static ls_nest make_batches(ls_input_context context, void *user) {
@@ -104,11 +102,12 @@ static ls_nest make_batches(ls_input_context context, void *user) {
 
 TEST(replicas_without_data_get_empty_ones) {
   LS_SPEC("T152");
-  ls_strategy *two = mirrored_of(2);
-  ls_nest data = ls_none(), element = ls_none();
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  ls_nest data = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_strategy_distribute_datasets_from_function_with(
       two, make_batches, NULL, &on_hosts, &data));
-  ls_distributed_iterator *iterator = iterator_on(data);
+  LS_OWN(ls_distributed_iterator, iterator) = iterator_on(data);
   expect_ok(ls_distributed_iterator_next(iterator, &element));
   expect_part(element, 0, 0, 2);
   expect_part(element, 1, 2, 2);
@@ -123,19 +122,16 @@ TEST(replicas_without_data_get_empty_ones) {
     assert_int_equal(spec.kind, kinds[l]);
     assert_int_equal(spec.type.shape.dim[0], 0);
   }
-  ls_nest_release(element);
-  ls_distributed_iterator_release(iterator);
-  ls_strategy_release(two);
 }
 
 TEST(hosts_cut_them_anew_within_batches) {
   LS_SPEC("T149");
-  ls_strategy *pod = pod_of_tasks(2, 1);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(2, 1);
   ls_input_options off = on_hosts;
   off.sharding = LS_SHARD_OFF;
-  ls_distributed_iterator *iterator =
+  LS_OWN(ls_distributed_iterator, iterator) =
       iterator_on(distributed(pod, odd_batches(8, 4), &off));
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   for (int64_t step = 0; step < 4; ++step) {
     expect_ok(ls_distributed_iterator_next(iterator, &element));
     for (size_t r = 0; r < 2; ++r)
@@ -149,7 +145,4 @@ TEST(hosts_cut_them_anew_within_batches) {
     expect_ok(ls_distributed_iterator_next(iterator, &element));
   expect_status(ls_distributed_iterator_next(iterator, &element),
                 LS_UNIMPLEMENTED, "from several batches");
-  ls_nest_release(element);
-  ls_distributed_iterator_release(iterator);
-  ls_strategy_release(pod);
 }

@@ -7,7 +7,8 @@
 #include "support/replicas.h"
 
 TEST(a_label_tells_strategies_apart) {
-  ls_strategy *strategy = NULL, *other = NULL, *usual = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
+  ls_strategy *other = NULL, *usual = NULL;
   expect_ok(mirrored_with(
       (ls_mirrored_options){.name = "train", .num_replicas = LS_SOME(2)},
       &strategy));
@@ -37,7 +38,6 @@ TEST(a_label_tells_strategies_apart) {
   expect_ok(ls_strategy_default(&usual));
   assert_string_equal(ls_strategy_label(usual), "the default strategy");
   ls_strategy_release(other);
-  ls_strategy_release(strategy);
 }
 
 static ls_nest name_op(ls_nest args, void *user) {
@@ -58,14 +58,13 @@ TEST(the_scopes_of_replicas_may_have_their_old_name) {
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
-    ls_nest made = ls_none();
+    LS_OWN(ls_nest, made) = ls_none();
     expect_ok(
         ls_strategy_run(strategy, ls_plain(name_op, NULL), ls_none(), &made));
     for (size_t r = 0; r < 3; ++r)
       assert_string_equal(ls_op_name(ls_tensor_op(ls_nest_tensor(
                               ls_distributed_component(made, r), 0))),
                           names[r]);
-    ls_nest_release(made);
   }
   ls_graph_destroy(graph);
   ls_strategy_release(strategy);

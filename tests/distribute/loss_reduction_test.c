@@ -14,7 +14,8 @@ static ls_tensor losses_of(void) {
 
 TEST(a_loss_is_recorded_on_its_graph) {
   LS_SPEC("V61");
-  ls_graph *graph = NULL, *other = NULL;
+  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, other) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   expect_ok(ls_graph_create("h", &other));
   assert_string_equal(ls_graph_loss_reduction(graph), "");
@@ -33,7 +34,6 @@ TEST(a_loss_is_recorded_on_its_graph) {
   }
   assert_string_equal(ls_graph_loss_reduction(other), "");
   ls_graph_destroy(graph);
-  ls_graph_destroy(other);
 }
 
 // What is asked for with this record, in the scope and outside.

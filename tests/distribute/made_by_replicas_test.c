@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "distribute/own.h"
 #include "distribute/replicas/rounds.h"
 #include "lockstep/graph.h"
 #include "support/callbacks.h"
@@ -31,10 +32,9 @@ static ls_nest make_variables(ls_nest args, void *user) {
     status = ls_variable_create(&options, &m->got[r][i]);
   }
   if (ls_status_is_ok(status) && r == 1 && m->extra != NULL) {
-    ls_variable *more = NULL;
+    LS_OWN(ls_variable, more) = NULL;
     status = ls_variable_create(
         &(ls_variable_options){.name = m->extra, .dtype = LS_DTYPE_F32}, &more);
-    ls_variable_release(more);
   }
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
@@ -44,13 +44,14 @@ static void release_made(made_variables *m) {
     for (int i = 0; i < 2; ++i)
       ls_variable_release(m->got[r][i]);
 }
+LS_OWNED_STRUCT(made_variables, release_made)
 
 TEST(replicas_share_what_they_make) {
   LS_SPEC("V170 M54 M57 M58");
-  ls_strategy *strategy = mirrored_of(3);
-  ls_variable *before = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
+  LS_OWN(ls_variable, before) = NULL;
   for (int again = 0; again < 2; ++again) {
-    made_variables m = {.extra = NULL};
+    LS_OWN(made_variables, m) = {.extra = NULL};
     {
       LS_STRATEGY_SCOPE(strategy);
       {
@@ -69,17 +70,14 @@ TEST(replicas_share_what_they_make) {
     assert_ptr_not_equal(m.got[0][0], before);
     ls_variable_release(before);
     before = ls_variable_retain(m.got[0][0]);
-    release_made(&m);
   }
-  ls_variable_release(before);
-  ls_strategy_release(strategy);
 }
 
 TEST(a_variable_only_one_replica_makes_is_refused) {
   LS_SPEC("V170 M56 M57");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_nest made = ls_none();
-  made_variables m = {.extra = "only_here"};
+  LS_OWN(made_variables, m) = {.extra = "only_here"};
   const ls_status status =
       ls_strategy_run(strategy, ls_plain(make_variables, &m), ls_none(), &made);
   expect_contains(ls_status_message(status), "'only_here'");
@@ -95,8 +93,6 @@ TEST(a_variable_only_one_replica_makes_is_refused) {
   expect_status(
       ls_strategy_run(strategy, ls_plain(make_variables, &m), ls_none(), &made),
       LS_INVALID_ARGUMENT, "f32[7]");
-  release_made(&m);
-  ls_strategy_release(strategy);
 }
 
 TEST(numbers_behind_names_do_not_count) {
@@ -144,10 +140,9 @@ static ls_nest build_named(ls_nest args, void *user) {
     LS_NAME_SCOPE("foo");
     {
       LS_CONTROL_SCOPE(&b->controls[r], 1);
-      const ls_nest given = LS_TUPLE(ls_leaf(x));
+      LS_OWN(ls_nest, given) = LS_TUPLE(ls_leaf(x));
       merged =
           ls_replica_merge_call(ls_replica_context(), merge_named, given, b);
-      ls_nest_release(given);
     }
   }
   return LS_TUPLE(ls_leaf(x), merged);

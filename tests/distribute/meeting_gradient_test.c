@@ -33,8 +33,7 @@ static ls_tensor weighted(ls_tensor x, int replicas) {
       ls_replica_context(), given, (double[]){2, 0, 1}, (size_t)replicas);
   ls_nest_release(given);
   expect_ok(ls_nest_status(made));
-  const ls_tensor y = ls_nest_tensor(made, 0);
-  return y;
+  return ls_nest_tensor(made, 0);
 }
 
 typedef ls_tensor (*collective)(ls_tensor x, int replicas);
@@ -45,8 +44,7 @@ static ls_tensor of_replica(ls_reduce_op op, ls_tensor x) {
       ls_replica_all_reduce(ls_replica_context(), op, given);
   ls_nest_release(given);
   expect_ok(ls_nest_status(made));
-  const ls_tensor y = ls_nest_tensor(made, 0);
-  return y;
+  return ls_nest_tensor(made, 0);
 }
 
 static ls_tensor replica_sum(ls_tensor x, int replicas) {
@@ -65,8 +63,7 @@ static ls_tensor replica_gather(ls_tensor x, int replicas) {
   LS_OWN(ls_nest, made) = ls_replica_all_gather(ls_replica_context(), given, 1);
   ls_nest_release(given);
   expect_ok(ls_nest_status(made));
-  const ls_tensor y = ls_nest_tensor(made, 0);
-  return y;
+  return ls_nest_tensor(made, 0);
 }
 
 static ls_tensor sum(ls_tensor x, int replicas) {
@@ -125,12 +122,11 @@ static ls_tensor weighed(ls_nest args, ways *self) {
 
 static ls_nest gradient_of(ls_nest args, ways *self) {
   const ls_nest x = ls_leaf(argument(args, 0));
-  const ls_nest own = LS_TUPLE(x, ls_leaf(argument(args, 1)));
+  LS_OWN(ls_nest, own) = LS_TUPLE(x, ls_leaf(argument(args, 1)));
   ls_nest gradient = ls_none();
   ls_tensor y = ls_failed_tensor();
   const ls_status status =
       ways_gradients(self, weighed, own, &x, 1, &y, &gradient);
-  ls_nest_release(own);
   return ls_status_is_ok(status) ? LS_TUPLE(ls_leaf(y), gradient)
                                  : ls_fail(status);
 }
@@ -145,11 +141,10 @@ static ls_tensor squared_gradient(ls_nest args, ways *self) {
 
 static ls_nest second_gradient_of(ls_nest args, ways *self) {
   const ls_nest x = ls_leaf(argument(args, 0));
-  const ls_nest own = LS_TUPLE(x, ls_leaf(argument(args, 1)));
+  LS_OWN(ls_nest, own) = LS_TUPLE(x, ls_leaf(argument(args, 1)));
   ls_nest gradient = ls_none();
   const ls_status status =
       ways_gradients(self, squared_gradient, own, &x, 1, NULL, &gradient);
-  ls_nest_release(own);
   return ls_status_is_ok(status) ? LS_TUPLE(gradient) : ls_fail(status);
 }
 
@@ -205,11 +200,10 @@ static ls_tensor linear(ls_nest args, ways *self) {
 
 static ls_nest gradient_of_linear(ls_nest args, ways *self) {
   const ls_nest x = ls_leaf(argument(args, 0));
-  const ls_nest own = LS_TUPLE(x, ls_leaf(argument(args, 1)));
+  LS_OWN(ls_nest, own) = LS_TUPLE(x, ls_leaf(argument(args, 1)));
   ls_nest gradient = ls_none();
   const ls_status status =
       ways_gradients(self, linear, own, &x, 1, NULL, &gradient);
-  ls_nest_release(own);
   return ls_status_is_ok(status) ? LS_TUPLE(gradient) : ls_fail(status);
 }
 
@@ -301,7 +295,7 @@ static ls_nest list_read(ls_nest args, void *user) {
   (void)args;
   ls_variable *const *variables = user;
   ls_variable *found[2] = {0};
-  ls_tape *tape = NULL;
+  LS_OWN(ls_tape, tape) = NULL;
   const ls_tensor one = ls_scalar(LS_DTYPE_F32, 1);
   ls_variable_read(variables[0]);
   expect_ok(ls_tape_begin(&tape));
@@ -310,7 +304,6 @@ static ls_nest list_read(ls_nest args, void *user) {
   ls_all_reduce(LS_REDUCE_SUM, one);
   const size_t count = ls_tape_variables(tape, found, 2);
   assert_ptr_equal(found[0], variables[1]);
-  ls_tape_release(tape);
   return ls_nest_i64((int64_t)count);
 }
 
@@ -365,7 +358,7 @@ static ls_nest add_weighed(ls_nest args, void *user) {
 TEST(a_tape_around_replicas_has_the_gradient_of_one_result) {
   LS_SPEC("V211");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  ls_tape *tape = NULL;
+  LS_OWN(ls_tape, tape) = NULL;
   LS_OWN(ls_nest, args) = LS_TUPLE(per_replica_scalars((double[]){1, 2}, 2));
   expect_ok(ls_tape_begin(&tape));
   const ls_nest x = ls_nest_item(args, 0);
@@ -381,36 +374,32 @@ TEST(a_tape_around_replicas_has_the_gradient_of_one_result) {
     for (size_t i = 0; i < 2; ++i)
       assert_true(number_of(gradients[i]) == 1 + 2 * (double)r);
   }
-  ls_tape_release(tape);
 }
 
 TEST(a_graph_around_replicas_has_the_gradient_of_one_result) {
   LS_OWN(ls_graph, graph) = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_session, session) = NULL;
   expect_ok(ls_graph_create("around", &graph));
-  ls_nest fetches = ls_none(), values = ls_none();
+  LS_OWN(ls_nest, fetches) = ls_none();
+  LS_OWN(ls_nest, values) = ls_none();
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   {
     LS_GRAPH_SCOPE(graph);
     const ls_nest xs[] = {ls_leaf(ls_scalar(LS_DTYPE_F32, 1)),
                           ls_leaf(ls_scalar(LS_DTYPE_F32, 2))};
-    const ls_nest args = LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, xs, 2));
-    const ls_nest made = run_on(strategy, add_weighed, args, NULL);
+    LS_OWN(ls_nest, args) =
+        LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, xs, 2));
+    LS_OWN(ls_nest, made) = run_on(strategy, add_weighed, args, NULL);
     ls_nest gradients[4];
     for (size_t r = 0; r < 2; ++r) {
       const ls_nest y = ls_distributed_component(made, r);
       expect_ok(ls_gradients(&y, 1, xs, 2, NULL, &gradients[2 * r]));
     }
     fetches = ls_nest_sequence(LS_KIND_LIST, gradients, 4);
-    ls_nest_release(made);
-    ls_nest_release(args);
   }
   expect_ok(ls_session_create(graph, &session));
   expect_ok(ls_session_run(session, fetches, NULL, 0, &values));
   for (size_t i = 0; i < 4; ++i)
     assert_true(ls_array_f64(ls_nest_as_array(ls_nest_item(values, i)), 0) ==
                 (i < 2 ? 1 : 3));
-  ls_nest_release(values);
-  ls_nest_release(fetches);
-  ls_session_destroy(session);
 }

@@ -43,11 +43,10 @@ static ls_tensor last_of(const ways *self) {
 static ls_nest add_and_meet(ls_nest args, ways *self) {
   const ls_tensor own =
       ls_variable_assign_add(self->variables[0], argument(args, 1));
-  const ls_nest given = LS_LIST(ls_leaf(argument(args, 1)));
+  LS_OWN(ls_nest, given) = LS_LIST(ls_leaf(argument(args, 1)));
   const ls_nest got = ls_replica_merge_call(
       ls_replica_context(), *(const ls_merge_function *)self->user, given,
       self);
-  ls_nest_release(given);
   return ls_nest_is_failed(got) ? got : LS_TUPLE(got, ls_leaf(own));
 }
 

@@ -66,18 +66,16 @@ static ls_tensor weighed(ls_nest args, ways *self) {
       NULL);
   ls_nest_release(given);
   expect_ok(ls_nest_status(got));
-  const ls_tensor y = ls_mul(c, sum_of_leaves(got, ls_scalar(LS_DTYPE_F32, 0)));
-  return y;
+  return ls_mul(c, sum_of_leaves(got, ls_scalar(LS_DTYPE_F32, 0)));
 }
 
 static ls_nest with_gradients(ls_nest args, ways *self,
                               ls_tensor (*function)(ls_nest args, ways *self)) {
   const ls_nest xs[] = {ls_leaf(argument(args, 0)), ls_leaf(argument(args, 1))};
-  const ls_nest own = LS_TUPLE(xs[0], xs[1]);
+  LS_OWN(ls_nest, own) = LS_TUPLE(xs[0], xs[1]);
   ls_nest gradients[2] = {0};
   const ls_status status =
       ways_gradients(self, function, own, xs, 2, NULL, gradients);
-  ls_nest_release(own);
   return ls_status_is_ok(status) ? LS_TUPLE(gradients[0], gradients[1])
                                  : ls_fail(status);
 }
@@ -131,9 +129,8 @@ static ls_tensor linear(ls_nest args, ways *self) {
       NULL);
   ls_nest_release(given);
   expect_ok(ls_nest_status(got));
-  const ls_tensor y = ls_mul(
-      argument(args, 1), ls_reduce_sum(ls_nest_tensor(got, 0), LS_ALL_AXES));
-  return y;
+  return ls_mul(argument(args, 1),
+                ls_reduce_sum(ls_nest_tensor(got, 0), LS_ALL_AXES));
 }
 
 static ls_nest gradients_of_linear(ls_nest args, ways *self) {

@@ -27,14 +27,13 @@ static ls_nest is_small(ls_nest args, void *user) {
 static ls_nest in_a_function(ls_nest args, void *user) {
   (void)args;
   (void)user;
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   ls_nest made = ls_none();
   expect_ok(
       ls_function_create(&(ls_function_options){.call = merge_inside,
                                                 .user = ls_replica_context()},
                          &function));
   const ls_status status = ls_function_call(function, ls_none(), &made);
-  ls_function_release(function);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 

@@ -59,20 +59,18 @@ static ls_tensor loss_of_variable(ls_nest args, ways *self) {
       self->variables[0]);
   ls_nest_release(given);
   expect_ok(ls_nest_status(got));
-  const ls_tensor y = ls_mul(
-      argument(args, 1), ls_reduce_sum(ls_nest_tensor(got, 0), LS_ALL_AXES));
-  return y;
+  return ls_mul(argument(args, 1),
+                ls_reduce_sum(ls_nest_tensor(got, 0), LS_ALL_AXES));
 }
 
 static ls_nest gradients_with_variable(ls_nest args, ways *self) {
   const ls_nest xs[] = {ls_leaf(argument(args, 0)),
                         ls_nest_variable(self->variables[0])};
-  const ls_nest own = LS_TUPLE(xs[0], ls_leaf(argument(args, 1)));
+  LS_OWN(ls_nest, own) = LS_TUPLE(xs[0], ls_leaf(argument(args, 1)));
   ls_nest gradients[2] = {0};
   const ls_status status =
       ways_gradients(self, loss_of_variable, own, xs, 2, NULL, gradients);
   ls_nest_release(xs[1]);
-  ls_nest_release(own);
   return ls_status_is_ok(status) ? LS_TUPLE(gradients[0], gradients[1])
                                  : ls_fail(status);
 }
@@ -109,17 +107,15 @@ static ls_tensor loss_of_read(ls_nest args, ways *self) {
   LS_OWN(ls_nest, got) = ls_replica_merge_call(
       ls_replica_context(), read_for_all, ls_none(), self->variables[0]);
   expect_ok(ls_nest_status(got));
-  const ls_tensor y = ls_mul(
-      argument(args, 1), ls_reduce_sum(ls_nest_tensor(got, 0), LS_ALL_AXES));
-  return y;
+  return ls_mul(argument(args, 1),
+                ls_reduce_sum(ls_nest_tensor(got, 0), LS_ALL_AXES));
 }
 
 static ls_nest gradient_of_read(ls_nest args, ways *self) {
-  const ls_nest x = ls_nest_variable(self->variables[0]);
+  LS_OWN(ls_nest, x) = ls_nest_variable(self->variables[0]);
   ls_nest gradient = ls_none();
   const ls_status status =
       ways_gradients(self, loss_of_read, args, &x, 1, NULL, &gradient);
-  ls_nest_release(x);
   return ls_status_is_ok(status) ? LS_TUPLE(gradient) : ls_fail(status);
 }
 
@@ -144,11 +140,10 @@ TEST(what_a_merge_call_of_nothing_reads_has_a_gradient) {
 // that hands it back.
 static ls_tensor loss_of_given_on(ls_nest args, ways *self) {
   const ls_tensor x = argument(args, 0);
-  const ls_nest met =
+  LS_OWN(ls_nest, met) =
       ls_replica_merge_call(ls_replica_context(), give_back, args, self);
   ls_tensor y = ls_failed_tensor();
   expect_ok(ls_distributed_as_tensor(met, &y));
-  ls_nest_release(met);
   return ls_reduce_sum(ls_mul(ls_mul(x, x), y), LS_ALL_AXES);
 }
 
@@ -156,11 +151,10 @@ static ls_nest gradient_of_given_on(ls_nest args, ways *self) {
   const ls_nest read = ls_replica_merge_call(ls_replica_context(), read_for_all,
                                              args, self->variables[0]);
   if (!ls_status_is_ok(ls_nest_status(read))) return read;
-  const ls_nest given = LS_TUPLE(read);
+  LS_OWN(ls_nest, given) = LS_TUPLE(read);
   ls_nest gradient = ls_none();
   const ls_status status =
       ways_gradients(self, loss_of_given_on, given, &read, 1, NULL, &gradient);
-  ls_nest_release(given);
   return ls_status_is_ok(status) ? LS_TUPLE(gradient) : ls_fail(status);
 }
 
@@ -183,11 +177,10 @@ TEST(what_was_got_has_a_gradient_where_it_is_given_on) {
 
 static ls_nest gradient_by_count(ls_nest args, ways *self) {
   const ls_nest x = ls_leaf(argument(args, 0));
-  const ls_nest own = LS_TUPLE(x, ls_leaf(argument(args, 1)));
+  LS_OWN(ls_nest, own) = LS_TUPLE(x, ls_leaf(argument(args, 1)));
   ls_nest gradient = ls_none();
   const ls_status status =
       ways_gradients(self, loss_of_variable, own, &x, 1, NULL, &gradient);
-  ls_nest_release(own);
   return ls_status_is_ok(status) ? LS_TUPLE(gradient) : ls_fail(status);
 }
 

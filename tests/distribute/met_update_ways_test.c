@@ -143,7 +143,7 @@ static const value_case differing[] = {
 // ---- The step --------------------------------------------------------------
 static void make_variables(ways *self) {
   const updating *u = self->user;
-  ls_array *initial = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){10});
+  LS_OWN(ls_array, initial) = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){10});
   ways_variable(self, &(ls_variable_options){.name = "v",
                                              .initial_array = initial,
                                              .aggregation = u->aggregation});
@@ -151,7 +151,6 @@ static void make_variables(ways *self) {
                 &(ls_variable_options){.name = "w",
                                        .initial_array = initial,
                                        .aggregation = LS_AGGREGATION_MEAN});
-  ls_array_release(initial);
 }
 
 static ls_nest add_all_of(ls_nest args, void *user) {
@@ -167,12 +166,11 @@ static ls_nest update_with(ls_nest args, ways *self) {
   ls_tensor x = ls_failed_tensor();
   ls_nest made = ls_none();
   expect_ok(ls_distributed_as_tensor(ls_nest_item(args, 0), &x));
-  const ls_nest given = LS_TUPLE(u->value->make(ls_leaf(x), self));
+  LS_OWN(ls_nest, given) = LS_TUPLE(u->value->make(ls_leaf(x), self));
   ls_status status = ls_nest_status(given);
   if (ls_status_is_ok(status))
     status = ls_strategy_update(self->strategy, self->variables[0], add_all_of,
                                 given, self, true, &made);
-  ls_nest_release(given);
   return taken(status, &made);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
+#include "runtime/own.h"
 #include "support/fault.h"
 #include "support/placed.h"
 
@@ -57,6 +58,7 @@ static void begin(rows *r, const column *columns, size_t count) {
 }
 
 static void end(rows *r) { ls_graph_destroy(r->graph); }
+LS_OWNED_STRUCT(rows, end)
 
 // Unpacks the pieces as they are, and expects what was packed.
 static void expect_back(rows *r, const ls_packed *packed) {
@@ -104,8 +106,8 @@ TEST(a_batch_is_joined_and_cut) {
                {ten, 4, 1, {10}},
                {four, 1, 8, {0, 0, 0, 0, 0, 0, 0, 4}}};
   for (size_t i = 0; i < 3; ++i) {
-    rows r;
-    ls_packed packed;
+    LS_OWN(rows, r) = {0};
+    LS_OWN(ls_packed, packed) = {0};
     begin(&r, cases[i].columns, cases[i].count);
     {
       LS_GRAPH_SCOPE(r.graph);
@@ -117,17 +119,14 @@ TEST(a_batch_is_joined_and_cut) {
       expect_fetched(ls_leaf(packed.pieces[1].items[2]), 0,
                      (double[]){1100, 1300, 1301, 1302}, 4);
     expect_back(&r, &packed);
-    ls_packed_deinit(&packed);
-    end(&r);
   }
-  rows r;
+  LS_OWN(rows, r) = {0};
   ls_packed packed;
   begin(&r, four, 1);
   for (int64_t packs = -1; packs < 1; ++packs)
     expect_status(ls_pack_joined(r.row, DEVICES, &r.devices, packs, &packed),
                   LS_INVALID_ARGUMENT,
                   packs < 0 ? "num_packs -1" : "num_packs 0");
-  end(&r);
 }
 
 TEST(more_packs_than_memory_holds_are_refused) {
@@ -137,13 +136,12 @@ TEST(more_packs_than_memory_holds_are_refused) {
                                    {LS_DTYPE_I64, LS_SHAPE(3)}};
   // Four times the second is 0 in a size_t.
   const int64_t packs[] = {INT64_MAX, INT64_C(1) << 62};
-  rows r;
+  LS_OWN(rows, r) = {0};
   ls_packed packed;
   begin(&r, columns, LS_COUNT_OF(columns));
   for (size_t i = 0; i < LS_COUNT_OF(packs); ++i)
     expect_status(ls_pack_joined(r.row, DEVICES, &r.devices, packs[i], &packed),
                   LS_RESOURCE_EXHAUSTED, "");
-  end(&r);
 }
 
 TEST(each_type_is_packed_by_itself) {
@@ -152,8 +150,8 @@ TEST(each_type_is_packed_by_itself) {
                                    {LS_DTYPE_F64, LS_SHAPE(2)},
                                    {LS_DTYPE_F32, LS_SHAPE(2)},
                                    {LS_DTYPE_F64, LS_SHAPE(2)}};
-  rows r;
-  ls_packed packed;
+  LS_OWN(rows, r) = {0};
+  LS_OWN(ls_packed, packed) = {0};
   begin(&r, columns, 4);
   {
     LS_GRAPH_SCOPE(r.graph);
@@ -163,19 +161,17 @@ TEST(each_type_is_packed_by_itself) {
   assert_int_equal(ls_tensor_dtype(packed.pieces[0].items[1]), LS_DTYPE_F32);
   assert_int_equal(ls_tensor_dtype(packed.pieces[0].items[2]), LS_DTYPE_F64);
   expect_back(&r, &packed);
-  ls_packed_deinit(&packed);
-  end(&r);
 }
 
 TEST(sizes_may_be_known_at_run_time_only) {
   LS_SPEC("M96");
-  rows r;
-  ls_packed packed;
+  LS_OWN(rows, r) = {0};
+  LS_OWN(ls_packed, packed) = {0};
   static const column columns[] = {{LS_DTYPE_F32, LS_SHAPE(2, 2)},
                                    {LS_DTYPE_F32, LS_SHAPE(3)}};
   begin(&r, columns, 2);
-  ls_session *session = NULL;
-  ls_nest got = ls_none();
+  LS_OWN(ls_session, session) = NULL;
+  LS_OWN(ls_nest, got) = ls_none();
   {
     LS_GRAPH_SCOPE(r.graph);
     ls_tensor fed[DEVICES];
@@ -188,11 +184,12 @@ TEST(sizes_may_be_known_at_run_time_only) {
     assert_int_equal(packed.pieces[0].count, 1);
     expect_ok(ls_unpack(&packed, packed.pieces, r.results));
     expect_ok(ls_session_create(r.graph, &session));
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(3, 2), &array));
     for (int64_t k = 0; k < 6; ++k)
       ls_array_set_f64(array, k, (double)k);
-    const ls_nest fetches = LS_LIST(ls_leaf(r.out[1][0]), ls_leaf(r.out[1][1]));
+    LS_OWN(ls_nest, fetches) =
+        LS_LIST(ls_leaf(r.out[1][0]), ls_leaf(r.out[1][1]));
     expect_ok(ls_session_run(session, fetches,
                              &(ls_feed){.tensor = fed[1], .value = array}, 1,
                              &got));
@@ -202,13 +199,7 @@ TEST(sizes_may_be_known_at_run_time_only) {
       assert_true(ls_array_f64(back, k) == (double)k);
     assert_true(ls_array_f64(ls_nest_as_array(ls_nest_item(got, 1)), 2) ==
                 number(1, 1, 2));
-    ls_array_release(array);
-    ls_nest_release(fetches);
   }
-  ls_nest_release(got);
-  ls_session_destroy(session);
-  ls_packed_deinit(&packed);
-  end(&r);
 }
 
 // ---- Small tensors ---------------------------------------------------------
@@ -219,8 +210,8 @@ TEST(runs_of_small_tensors_become_one) {
       {LS_DTYPE_F32, LS_SHAPE(3)}, {LS_DTYPE_F32, LS_SHAPE(1)},
       {LS_DTYPE_F32, LS_SHAPE(2)}, {LS_DTYPE_F64, LS_SHAPE(1)},  // Not f32.
       {LS_DTYPE_F32, LS_SHAPE(2)}};
-  rows r;
-  ls_packed packed;
+  LS_OWN(rows, r) = {0};
+  LS_OWN(ls_packed, packed) = {0};
   begin(&r, columns, 7);
   {
     LS_GRAPH_SCOPE(r.graph);
@@ -252,8 +243,6 @@ TEST(runs_of_small_tensors_become_one) {
   assert_true(packs > 0);
   assert_true(unpacks > 0);
   assert_int_equal(count_ops(r.graph, "concatenate", "GPU:1"), 1);
-  ls_packed_deinit(&packed);
-  end(&r);
 }
 
 TEST(without_a_run_nothing_is_packed) {
@@ -261,7 +250,7 @@ TEST(without_a_run_nothing_is_packed) {
   static const column columns[] = {{LS_DTYPE_F32, LS_SHAPE(2)},
                                    {LS_DTYPE_F64, LS_SHAPE(2)},
                                    {LS_DTYPE_F32, LS_SHAPE(2)}};
-  rows r;
+  LS_OWN(rows, r) = {0};
   ls_packed packed;
   begin(&r, columns, 3);
   const size_t before = ls_graph_num_ops(r.graph);
@@ -291,14 +280,13 @@ TEST(without_a_run_nothing_is_packed) {
   }
   expect_sizes(&packed, (int64_t[]){64, 8}, 2);
   ls_packed_deinit(&packed);
-  end(&r);
 }
 
 TEST(rows_have_equal_lengths) {
   LS_SPEC("M102");
   static const column columns[] = {{LS_DTYPE_F32, LS_SHAPE(2)},
                                    {LS_DTYPE_F32, LS_SHAPE(2)}};
-  rows r;
+  LS_OWN(rows, r) = {0};
   ls_packed packed;
   begin(&r, columns, 2);
   r.row[1].count = 1;
@@ -310,7 +298,6 @@ TEST(rows_have_equal_lengths) {
     expect_contains(ls_status_message(status), "replica 0 offers 2");
     expect_status(status, LS_INVALID_ARGUMENT, "replica 1 offers 1");
   }
-  end(&r);
 }
 
 // ---- Runs of indices -------------------------------------------------------

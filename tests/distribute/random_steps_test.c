@@ -92,11 +92,10 @@ static ls_nest merged(ls_strategy *strategy, ls_nest args, void *user) {
     ls_status status = ls_strategy_reduce_to(
         strategy, m->op, x, (ls_destinations){.value = where}, &sum);
     ls_nest_release(where);
-    const ls_nest given = LS_TUPLE(sum);
+    LS_OWN(ls_nest, given) = LS_TUPLE(sum);
     if (ls_status_is_ok(status))
       status = ls_strategy_update(strategy, m->variable, add_scaled, given,
                                   NULL, true, &made);
-    ls_nest_release(given);
     return taken(status, &made);
   }
   default: {

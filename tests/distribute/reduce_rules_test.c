@@ -21,9 +21,7 @@ static ls_status count_components(void *self, ls_reduce_op op, ls_nest value,
                   ls_distributed_kind_of(value) == LS_PER_REPLICA;
   expect_contains(ls_distributed_device(value, 0), "CPU:0");
   expect_ok(ls_reduce_to_one_create(NULL, &usual));
-  const ls_status status =
-      ls_cross_device_reduce(usual, LS_REDUCE_SUM, value, where, out_value);
-  return status;
+  return ls_cross_device_reduce(usual, LS_REDUCE_SUM, value, where, out_value);
 }
 
 TEST(on_one_device_a_value_is_that_replicas) {
@@ -76,12 +74,11 @@ typedef struct weighed {
 } weighed;
 
 static ls_nest own_value(const weighed *w) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(REPLICAS), &array));
   for (int64_t i = 0; i < REPLICAS; ++i)
     ls_array_set_f64(array, i, w->values[i]);
   const ls_tensor all = ls_constant(array);
-  ls_array_release(array);
   return LS_TUPLE(ls_leaf(ls_gather(all, ls_replica_id(), 0)));
 }
 
@@ -89,17 +86,14 @@ static ls_nest weigh(ls_nest args, void *user) {
   const weighed *w = user;
   (void)args;
   LS_OWN(ls_nest, given) = own_value(w);
-  const ls_nest made = ls_replica_weighted_mean(ls_replica_context(), given,
-                                                w->weights, w->num_weights);
-  return made;
+  return ls_replica_weighted_mean(ls_replica_context(), given, w->weights,
+                                  w->num_weights);
 }
 
 static ls_nest plain_mean(ls_nest args, void *user) {
   (void)args;
   LS_OWN(ls_nest, given) = own_value(user);
-  const ls_nest made =
-      ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_MEAN, given);
-  return made;
+  return ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_MEAN, given);
 }
 
 static float first_number(ls_nest made) {
@@ -293,16 +287,15 @@ static ls_nest gather_slices(ls_nest args, void *user) {
   LS_OWN(ls_nest, rows) =
       ls_nest_slices(ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(1, 2), 1)),
                      ls_fill(LS_DTYPE_I64, LS_SHAPE(1), 0), ls_failed_tensor());
-  const ls_nest made = ls_replica_all_gather(ls_replica_context(), rows, 0);
-  return made;
+  return ls_replica_all_gather(ls_replica_context(), rows, 0);
 }
 
 TEST(sets_that_cannot_gather_say_so_three_times) {
   LS_SPEC("M133");
   for (int set = 0; set < 3; ++set) {
-    logged_runtime log;
+    LS_OWN(logged_runtime, log) = {0};
     logged_runtime_begin(&log);
-    ls_strategy *strategy = mirrored_of(3);
+    LS_OWN(ls_strategy, strategy) = mirrored_of(3);
     ls_cross_device *ops = NULL;
     if (set == 1) expect_ok(ls_nccl_all_reduce_create((ls_opt){0}, &ops));
     if (set == 2) expect_ok(ls_hierarchical_copy_create((ls_opt){0}, &ops));
@@ -319,8 +312,6 @@ TEST(sets_that_cannot_gather_say_so_three_times) {
     expect_status(ls_strategy_run(strategy, ls_plain(gather_slices, NULL),
                                   ls_none(), &made),
                   LS_UNIMPLEMENTED, "all_gather of IndexedSlices");
-    ls_strategy_release(strategy);
-    logged_runtime_end(&log);
   }
 }
 

@@ -373,10 +373,11 @@ static ls_nest reduce_in_replicas(ls_nest args, void *user) {
   (void)user;
   const double r = ls_replica_number();
   ls_replica *replica = ls_replica_context();
-  const ls_nest given = LS_LIST(ls_leaf(scalar_of(r + 1)),
-                                LS_TUPLE(ls_leaf(scalar_of(10 * (r + 1)))));
-  const ls_nest sums = ls_replica_all_reduce(replica, LS_REDUCE_SUM, given);
-  const ls_nest means = ls_replica_all_reduce(replica, LS_REDUCE_MEAN, given);
+  LS_OWN(ls_nest, given) = LS_LIST(ls_leaf(scalar_of(r + 1)),
+                                   LS_TUPLE(ls_leaf(scalar_of(10 * (r + 1)))));
+  LS_OWN(ls_nest, sums) = ls_replica_all_reduce(replica, LS_REDUCE_SUM, given);
+  LS_OWN(ls_nest, means) =
+      ls_replica_all_reduce(replica, LS_REDUCE_MEAN, given);
   assert_int_equal(sums.kind, LS_KIND_LIST);
   assert_true(number_of(ls_nest_item(sums, 0)) == 6);
   assert_true(number_of(ls_nest_item(ls_nest_item(sums, 1), 0)) == 60);
@@ -385,13 +386,9 @@ static ls_nest reduce_in_replicas(ls_nest args, void *user) {
   assert_true(
       number_of(ls_leaf(ls_all_reduce(LS_REDUCE_MAX, scalar_of(r + 1)))) == 3);
   assert_true(number_of(ls_leaf(ls_replica_id())) == r);
-  ls_nest wrong = ls_replica_all_reduce(replica, LS_REDUCE_MAX, given);
+  LS_OWN(ls_nest, wrong) = ls_replica_all_reduce(replica, LS_REDUCE_MAX, given);
   expect_status(ls_nest_status(wrong), LS_INVALID_ARGUMENT,
                 "by MAX, which is neither");
-  ls_nest_release(wrong);
-  ls_nest_release(sums);
-  ls_nest_release(means);
-  ls_nest_release(given);
   return ls_none();
 }
 
@@ -401,10 +398,9 @@ static ls_nest gather_in_replicas(ls_nest args, void *user) {
   const int r = ls_replica_number();
   const ls_tensor mine = eager_vector(LS_DTYPE_F32, (double[]){r, 5, 6}, r + 1);
   const ls_nest given = LS_TUPLE(ls_leaf(mine));
-  const ls_nest all = ls_replica_all_gather(ls_replica_context(), given, 0);
+  LS_OWN(ls_nest, all) = ls_replica_all_gather(ls_replica_context(), given, 0);
   ls_nest_release(given);
   expect_eager_vector(ls_nest_item(all, 0), (double[]){0, 1, 5, 2, 5, 6}, 6);
-  ls_nest_release(all);
   return ls_none();
 }
 

@@ -73,12 +73,12 @@ static double sum_to(int n) { return n * (n + 1) / 2.0; }
 // ---- Reducing --------------------------------------------------------------
 static ls_nest reduce_nest(ls_strategy *strategy, ls_nest args, void *user) {
   const across *a = user;
-  const ls_nest nest = LS_LIST(ls_nest_retain(ls_nest_item(args, 1)),
-                               LS_TUPLE(ls_nest_retain(ls_nest_item(args, 2)),
-                                        ls_nest_retain(ls_nest_item(args, 3))));
+  LS_OWN(ls_nest, nest) =
+      LS_LIST(ls_nest_retain(ls_nest_item(args, 1)),
+              LS_TUPLE(ls_nest_retain(ls_nest_item(args, 2)),
+                       ls_nest_retain(ls_nest_item(args, 3))));
   ls_nest made = ls_none();
   const ls_status status = ls_strategy_reduce(strategy, a->op, nest, &made);
-  ls_nest_release(nest);
   return taken(status, &made);
 }
 
@@ -287,14 +287,14 @@ TEST(values_go_to_destinations_in_every_way) {
 static ls_nest reduce_mirrored(ls_strategy *strategy, ls_nest args,
                                void *user) {
   const across *a = user;
-  ls_nest everywhere = ls_none(), made = ls_none();
+  LS_OWN(ls_nest, everywhere) = ls_none();
+  ls_nest made = ls_none();
   (void)args;
   ls_status status =
       ls_strategy_broadcast_to(strategy, ls_leaf(ls_scalar(LS_DTYPE_F32, 2.5)),
                                (ls_destinations){0}, &everywhere);
   if (ls_status_is_ok(status))
     status = ls_strategy_reduce(strategy, a->op, everywhere, &made);
-  ls_nest_release(everywhere);
   return taken(status, &made);
 }
 

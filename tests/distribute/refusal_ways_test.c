@@ -7,6 +7,7 @@
 
 #include "base/memory/allocator.h"
 #include "distribute/cross_device/cross_device.h"
+#include "distribute/own.h"
 #include "support/callbacks.h"
 #include "support/merges.h"
 #include "support/replicas.h"
@@ -50,22 +51,20 @@ static void hold(const refusal *cases, size_t count) {
 
 // ---- Contexts --------------------------------------------------------------
 static ls_nest run_other(ls_nest args, ways *self) {
-  ls_strategy *other = mirrored_of(2);
+  LS_OWN(ls_strategy, other) = mirrored_of(2);
   ls_nest made = ls_none();
   (void)args, (void)self;
   const ls_status status =
       ls_strategy_run(other, ls_plain(give_none, NULL), ls_none(), &made);
-  ls_strategy_release(other);
   return taken(status, &made);
 }
 
 static ls_nest reduce_other(ls_strategy *strategy, ls_nest args, void *user) {
-  ls_strategy *other = mirrored_of(2);
+  LS_OWN(ls_strategy, other) = mirrored_of(2);
   ls_nest made = ls_none();
   (void)strategy, (void)user;
   const ls_status status =
       ls_strategy_reduce(other, LS_REDUCE_MEAN, args, &made);
-  ls_strategy_release(other);
   return taken(status, &made);
 }
 
@@ -185,12 +184,11 @@ TEST(wrong_values_are_refused_the_same_in_every_way) {
 // ---- Variables -------------------------------------------------------------
 static ls_nest make_variable(ls_nest args, ways *self) {
   const refusal *r = self->user;
-  ls_variable *made = NULL;
+  LS_OWN(ls_variable, made) = NULL;
   (void)args;
   ls_variable_options options = r->options;
   options.name = "w";
   const ls_status status = ls_variable_create(&options, &made);
-  ls_variable_release(made);
   return taken(status, (ls_nest[]){ls_none()});
 }
 

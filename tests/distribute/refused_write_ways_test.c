@@ -63,9 +63,7 @@ static ls_tensor part(const writing *w, bool last) {
 static ls_status write_it(ways *self, ls_nest value) {
   const writing *w = self->user;
   LS_OWN(ls_nest, after) = ls_none();
-  const ls_status status =
-      ls_variable_write(self->variables[0], w->op, value, NULL, &after);
-  return status;
+  return ls_variable_write(self->variables[0], w->op, value, NULL, &after);
 }
 
 // ---- Across replicas -------------------------------------------------------

@@ -14,8 +14,7 @@ enum { REPLICAS = 3, WIDTH = 4 };
 // ---- Vectors ---------------------------------------------------------------
 static ls_tensor numbers(uint32_t seed, ls_shape shape) {
   LS_OWN(ls_array, array) = array_of_numbers(LS_DTYPE_F32, shape, seed);
-  const ls_tensor tensor = ls_constant(array);
-  return tensor;
+  return ls_constant(array);
 }
 
 static ls_tensor vector_of(uint32_t seed) {

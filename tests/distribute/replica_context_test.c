@@ -152,11 +152,10 @@ static ls_nest look_from_merge(ls_strategy *strategy, ls_nest args,
   // These can be asked anywhere.
   assert_ptr_equal(ls_replica_strategy(m->replica), strategy);
   assert_int_equal(ls_replica_num_replicas(m->replica), 2);
-  const ls_nest merged =
+  LS_OWN(ls_nest, merged) =
       ls_replica_merge_call(m->replica, look_from_merge, ls_none(), NULL);
   expect_status(ls_nest_status(merged), LS_FAILED_PRECONDITION,
                 "call_for_each_replica");
-  ls_nest_release(merged);
   return ls_none();
 }
 

@@ -85,9 +85,10 @@ static void run_in_graph(ls_strategy *strategy) {
   const int replicas = ls_strategy_num_replicas(strategy);
   {
     LS_GRAPH_SCOPE(graph);
-    ls_variable *v = variable_with_parts(strategy);
-    const ls_nest arrays = numbers_of(replicas);
-    ls_nest args = ls_none(), results = ls_none();
+    LS_OWN(ls_variable, v) = variable_with_parts(strategy);
+    LS_OWN(ls_nest, arrays) = numbers_of(replicas);
+    LS_OWN(ls_nest, args) = ls_none();
+    LS_OWN(ls_nest, results) = ls_none();
     expect_ok(ls_distributed_map(arrays, as_tensors, NULL, &args));
     expect_ok(
         ls_strategy_run(strategy, ls_plain(give_all_kinds, v), args, &results));
@@ -104,10 +105,6 @@ static void run_in_graph(ls_strategy *strategy) {
       expect_status(ls_nest_to_number(ls_nest_item(own, 0), &number),
                     LS_FAILED_PRECONDITION, "has no value yet");
     }
-    ls_nest_release(results);
-    ls_nest_release(args);
-    ls_nest_release(arrays);
-    ls_variable_release(v);
   }
 }
 
@@ -159,7 +156,8 @@ TEST(a_variable_gives_its_component) {
 
 TEST(no_other_replica_has_results) {
   LS_SPEC("V13");
-  ls_strategy *strategy = mirrored_of(2), *usual = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  ls_strategy *usual = NULL;
   ls_nest own = ls_none();
   static const int wrong[] = {-1, 2};
   for (size_t i = 0; i < 2; ++i)
@@ -174,5 +172,4 @@ TEST(no_other_replica_has_results) {
   expect_ok(ls_strategy_default(&usual));
   expect_ok(ls_strategy_replica_result(usual, ls_nest_f64(4), 0, &own));
   assert_true(value_of(own) == 4);
-  ls_strategy_release(strategy);
 }

@@ -137,25 +137,20 @@ static ls_nest nest_of(ls_nest args) {
 static ls_nest sum_nest(ls_nest args, ways *self) {
   LS_OWN(ls_nest, nest) = nest_of(args);
   (void)self;
-  const ls_nest made =
-      ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_SUM, nest);
-  return made;
+  return ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_SUM, nest);
 }
 
 static ls_nest mean_nest(ls_nest args, ways *self) {
   LS_OWN(ls_nest, nest) = nest_of(args);
   (void)self;
-  const ls_nest made =
-      ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_MEAN, nest);
-  return made;
+  return ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_MEAN, nest);
 }
 
 static ls_nest weigh_nest(ls_nest args, ways *self) {
   static const double weights[] = {3, 0, 1};
   LS_OWN(ls_nest, nest) = nest_of(args);
-  const ls_nest made = ls_replica_weighted_mean(
-      ls_replica_context(), nest, weights, (size_t)self->replicas);
-  return made;
+  return ls_replica_weighted_mean(ls_replica_context(), nest, weights,
+                                  (size_t)self->replicas);
 }
 
 static void expect_nest(const ways *self, double wanted) {
@@ -181,8 +176,7 @@ static ls_nest gather_nest(ls_nest args, ways *self) {
   (void)self;
   LS_OWN(ls_nest, nest) =
       LS_LIST(ls_leaf(x), LS_TUPLE(ls_leaf(ls_convert(x, LS_DTYPE_I32))));
-  const ls_nest made = ls_replica_all_gather(ls_replica_context(), nest, 0);
-  return made;
+  return ls_replica_all_gather(ls_replica_context(), nest, 0);
 }
 
 static void nest_is_gathered(const ways *self) {
@@ -340,9 +334,7 @@ static ls_nest merge_alone(ls_nest args, ways *self) {
 static ls_nest merge_other_counts(ls_nest args, ways *self) {
   const ls_nest x = ls_leaf(argument(args, 1));
   LS_OWN(ls_nest, list) = ls_replica_number() == 0 ? LS_LIST(x) : LS_LIST(x, x);
-  const ls_nest made =
-      ls_replica_merge_call(ls_replica_context(), pass_on, list, self);
-  return made;
+  return ls_replica_merge_call(ls_replica_context(), pass_on, list, self);
 }
 
 static ls_nest run_inside(ls_nest args, ways *self) {

@@ -9,6 +9,7 @@
 #include "lockstep/function.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/variable_parts.h"
+#include "support/place.h"
 #include "support/placed.h"
 #include "support/values.h"
 
@@ -328,7 +329,8 @@ static ls_nest make_dataset(ls_input_context context, void *user) {
 
 TEST(the_default_strategy_changes_nothing) {
   LS_SPEC("V209");
-  ls_strategy *usual = NULL, *two = mirrored_of(2);
+  ls_strategy *usual = NULL;
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   LS_OWN(ls_variable, v) = NULL;
   expect_ok(ls_strategy_default(&usual));
   expect_ok(ls_variable_create(
@@ -356,7 +358,6 @@ TEST(the_default_strategy_changes_nothing) {
   ls_nest_release(made);
   expect_status(ls_strategy_distribute_dataset(two, data, &made),
                 LS_INVALID_ARGUMENT, "it is no data set");
-  ls_strategy_release(two);
 }
 
 // ---- Bits ------------------------------------------------------------------
@@ -373,10 +374,8 @@ static ls_nest meet_often(ls_nest args, void *user) {
 
 // What the step gives on so many threads, traced or op by op.
 static void step_on(int threads, bool traced, float *out) {
-  ls_runtime *runtime = NULL;
-  expect_ok(
-      ls_runtime_create(&(ls_runtime_options){.threads = threads}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = threads});
   double numbers[MANY];
   fill_numbers(numbers, MANY, 5);
   if (traced) {
@@ -392,8 +391,6 @@ static void step_on(int threads, bool traced, float *out) {
     for (size_t i = 0; i < MANY; ++i)
       out[i] = (float)number_of(ls_distributed_component(made, i));
   }
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 TEST(threads_change_no_bit) {

@@ -172,22 +172,20 @@ TEST(entering_pushes_state_creator_and_device) {
         assert_string_equal(ls_op_device(ls_tensor_op(scalar_of(1))),
                             with_device ? device : "/device:CPU:1");
         // The strategy's creator stands inside of those around.
-        ls_variable *v = NULL;
+        LS_OWN(ls_variable, v) = NULL;
         outside = 0;
         expect_ok(ls_variable_create(
             &(ls_variable_options){.dtype = LS_DTYPE_F32}, &v));
         assert_int_equal(ls_variable_num_components(v), 2);
         assert_int_equal(outside, 2);
-        ls_variable_release(v);
       }
       assert_false(ls_has_strategy());
       assert_string_equal(ls_op_device(ls_tensor_op(scalar_of(1))),
                           "/device:CPU:1");
-      ls_variable *v = NULL;
+      LS_OWN(ls_variable, v) = NULL;
       expect_ok(ls_variable_create(
           &(ls_variable_options){.dtype = LS_DTYPE_F32}, &v));
       assert_int_equal(ls_variable_num_components(v), 0);
-      ls_variable_release(v);
     }
   }
   strategy->default_device = NULL;

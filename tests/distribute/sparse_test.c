@@ -142,10 +142,10 @@ TEST(a_broadcast_copies_every_part) {
   LS_OWN(ls_cross_device, ops) = to_one();
   static const char *const devices[] = {"/cpu:1", "/cpu:2"};
   for (int64_t dense = 0; dense <= 5; dense += 5) {
-    const ls_nest value = rows_at("/cpu:0", LS_DTYPE_I64, (double[]){3},
-                                  (double[]){1, 2}, 1, dense);
+    LS_OWN(ls_nest, value) = rows_at("/cpu:0", LS_DTYPE_I64, (double[]){3},
+                                     (double[]){1, 2}, 1, dense);
     const ls_slices_parts was = parts_of(value);
-    ls_nest made = ls_none();
+    LS_OWN(ls_nest, made) = ls_none();
     expect_ok(ls_cross_device_broadcast(
         ops, value, (ls_destinations){.devices = devices, .num_devices = 2},
         &made));
@@ -164,17 +164,15 @@ TEST(a_broadcast_copies_every_part) {
       assert_string_equal(ls_op_device(ls_tensor_op(parts.dense_shape)),
                           device);
     }
-    ls_nest_release(made);
-    ls_nest_release(value);
   }
 }
 
 TEST(all_reduce_takes_slices_to_one_device) {
   LS_SPEC("M111");
-  logged_runtime log;
+  LS_OWN(logged_runtime, log) = {0};
   logged_runtime_begin(&log);
-  ls_cross_device *ops = NULL;
-  ls_graph *graph = NULL;
+  LS_OWN(ls_cross_device, ops) = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_nccl_all_reduce_create(LS_SOME(1), &ops));
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -212,9 +210,6 @@ TEST(all_reduce_takes_slices_to_one_device) {
   }
   assert_int_equal(count_logged(&log, "warning: all-reduce of sparse slices"),
                    10);
-  ls_graph_destroy(graph);
-  ls_cross_device_release(ops);
-  logged_runtime_end(&log);
 }
 
 TEST(slices_are_found_in_nests) {

@@ -67,7 +67,8 @@ TEST(sums_over_replicas_follow_the_canonical_tree) {
     LS_OWN(ls_strategy, strategy) = strategy_of(n);
     LS_OWN(ls_array, array) = numbers(n);
     const float *values = ls_array_data(array);
-    ls_nest split = {0}, result = {0};
+    ls_nest split = {0};
+    LS_OWN(ls_nest, result) = {0};
     expect_ok(ls_strategy_split(strategy, array, &split));
     LS_OWN(ls_nest, args) = LS_TUPLE(split);
     expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
@@ -89,7 +90,6 @@ TEST(sums_over_replicas_follow_the_canonical_tree) {
     float outside = 0;
     memcpy(&outside, ls_array_data(ls_nest_as_array(reduced)), sizeof(float));
     assert_true(outside == sum);
-    ls_nest_release(result);
   }
 }
 
@@ -204,7 +204,8 @@ TEST(a_uniform_write_happens_once) {
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(5), &array));
   for (int i = 0; i < 5; ++i)
     ls_array_set_f64(array, i, i);
-  ls_nest split = {0}, result = {0};
+  ls_nest split = {0};
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_strategy_split(strategy, array, &split));
   LS_OWN(ls_nest, args) = LS_TUPLE(split);
   for (int step = 1; step <= 3; ++step) {
@@ -214,7 +215,6 @@ TEST(a_uniform_write_happens_once) {
           ls_array_f64(ls_nest_as_array(ls_distributed_component(result, r)),
                        0) == 10 * step);
   }
-  ls_nest_release(result);
 }
 
 TEST(wrong_numbers_of_replicas_are_refused) {

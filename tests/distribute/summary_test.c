@@ -103,9 +103,8 @@ TEST(a_graph_has_one_summary_for_all_replicas) {
   {
     LS_GRAPH_SCOPE(graph);
     LS_SUMMARY_SCOPE(writer);
-    const ls_nest args = LS_TUPLE(per_replica_scalars((double[]){5, 6}, 2));
+    LS_OWN(ls_nest, args) = LS_TUPLE(per_replica_scalars((double[]){5, 6}, 2));
     ls_nest_release(run_on(strategy, summarize, args, NULL));
-    ls_nest_release(args);
   }
   ls_op summary = {0};
   size_t count = 0;

@@ -38,9 +38,8 @@ static void drop_table(ways *self) { ls_table_release(self->more); }
 static ls_nest look_up(ls_nest args, ways *self) {
   (void)args;
   const ls_bytes asked[] = {{"", 0}, {"dog", 3}, {"mouse", 5}};
-  ls_array *array = array_of(LS_DTYPE_STRING, 3, asked);
+  LS_OWN(ls_array, array) = array_of(LS_DTYPE_STRING, 3, asked);
   const ls_tensor keys = ls_constant(array);
-  ls_array_release(array);
   return LS_TUPLE(ls_leaf(ls_table_lookup(self->more, keys)),
                   ls_leaf(ls_table_size(self->more)));
 }

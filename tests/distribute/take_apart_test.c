@@ -51,7 +51,8 @@ TEST(unwrapping_goes_by_device) {
 
 TEST(local_results_are_a_tuple) {
   LS_SPEC("V196");
-  ls_strategy *strategy = mirrored_of(2), *usual = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  ls_strategy *usual = NULL;
   LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
   LS_OWN(ls_nest, made) = ls_none();
   expect_ok(ls_strategy_default(&usual));
@@ -77,7 +78,6 @@ TEST(local_results_are_a_tuple) {
   ls_nest_release(made);
   expect_ok(ls_strategy_local_results(usual, value, &made));
   assert_int_equal(ls_nest_count(made), 1);
-  ls_strategy_release(strategy);
 }
 
 static ls_nest number_for(int32_t replica, int32_t replicas, void *user) {
@@ -88,7 +88,8 @@ static ls_nest number_for(int32_t replica, int32_t replicas, void *user) {
 
 TEST(values_come_from_a_function) {
   LS_SPEC("V198");
-  ls_strategy *strategy = mirrored_of(3), *usual = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
+  ls_strategy *usual = NULL;
   int calls = 0;
   LS_OWN(ls_nest, made) = ls_none();
   expect_ok(
@@ -101,7 +102,6 @@ TEST(values_come_from_a_function) {
   calls = 0;
   expect_ok(ls_strategy_values_from_function(usual, number_for, &calls, &made));
   expect_printed(made, "(1, 5.0)");
-  ls_strategy_release(strategy);
 }
 
 // ---- One of them -----------------------------------------------------------

@@ -18,9 +18,7 @@ static ls_status run_traced(int replicas, ls_callback callback, void *user,
       LS_TUPLE(per_replica_scalars((double[]){1, 2, 3}, (size_t)replicas),
                per_replica_scalars((double[]){4, 5, 6}, (size_t)replicas));
   *out_result = ls_none();
-  const ls_status status =
-      ls_strategy_run(strategy, ls_traced(function), args, out_result);
-  return status;
+  return ls_strategy_run(strategy, ls_traced(function), args, out_result);
 }
 
 // ---- Captures --------------------------------------------------------------
@@ -103,9 +101,8 @@ static ls_nest other_elements(ls_nest args, void *user) {
   (void)user;
   double values[40] = {0};
   values[33] = ls_replica_number();
-  ls_array *array = array_of(LS_DTYPE_F32, LS_SHAPE(40), values);
+  LS_OWN(ls_array, array) = array_of(LS_DTYPE_F32, LS_SHAPE(40), values);
   const ls_tensor made = ls_mul(ls_constant(array), ls_nest_tensor(args, 0));
-  ls_array_release(array);
   return ls_leaf(made);
 }
 

@@ -3,10 +3,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
 #include "lockstep/strategy_extended.h"
 #include "support/callbacks.h"
+#include "support/place.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -24,10 +26,8 @@ static const ls_array *part(ls_nest value, size_t replica) {
 // Two runs, as the second one finds the trace.
 static ls_nest run_rows(int replicas, int64_t rows, ls_callback callback,
                         void *user) {
-  const ls_nest args = rows_of(replicas, rows);
-  const ls_nest result = call_on(replicas, callback, user, args, 2);
-  ls_nest_release(args);
-  return result;
+  LS_OWN(ls_nest, args) = rows_of(replicas, rows);
+  return call_on(replicas, callback, user, args, 2);
 }
 
 // ---- Values ----------------------------------------------------------------
@@ -68,7 +68,7 @@ static ls_nest merge_in_the_middle(ls_nest args, void *user) {
 }
 
 static void expect_middle(ls_nest got, int replicas, int64_t rows) {
-  ls_array *x = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows, 3), 5);
+  LS_OWN(ls_array, x) = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows, 3), 5);
   double own[8][3] = {{0}}, sum[3] = {0};
   int64_t row = 0;
   for (int r = 0; r < replicas; ++r) {
@@ -96,7 +96,6 @@ static void expect_middle(ls_nest got, int replicas, int64_t rows) {
     }
     row += count;
   }
-  ls_array_release(x);
 }
 
 TEST(replicas_merge_and_go_on) {
@@ -104,16 +103,16 @@ TEST(replicas_merge_and_go_on) {
   for (int replicas = 2; replicas <= 8; ++replicas)
     for (int64_t rows = 1; rows <= 9; rows += 2) {
       int calls = 0;
-      const ls_nest got = run_rows(replicas, rows, merge_in_the_middle, &calls);
+      LS_OWN(ls_nest, got) =
+          run_rows(replicas, rows, merge_in_the_middle, &calls);
       assert_int_equal(calls, 1);  // Traced once, for all.
       expect_middle(got, replicas, rows);
-      ls_nest_release(got);
     }
 }
 
 // Compiled and op by op give the same bits.
 TEST(compiled_merges_give_the_bits_of_others) {
-  ls_strategy *strategy = mirrored_of(5);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(5);
   int calls = 0;
   expect_ok(ls_frame_begin());
   const ls_nest compiled = run_rows(5, 10, merge_in_the_middle, &calls);
@@ -128,7 +127,7 @@ TEST(compiled_merges_give_the_bits_of_others) {
       run_on(strategy, merge_in_the_middle, eager_args, &calls);
   for (size_t leaf = 0; leaf < 3; ++leaf)
     for (size_t r = 0; r < 5; ++r) {
-      ls_array *array = NULL;
+      LS_OWN(ls_array, array) = NULL;
       const ls_nest value = ls_nest_item(plain, leaf);
       expect_ok(ls_tensor_value(ls_distributed_component(value, r).as.tensor,
                                 &array));
@@ -136,14 +135,12 @@ TEST(compiled_merges_give_the_bits_of_others) {
       assert_int_equal(ls_array_size(array), ls_array_size(other));
       assert_memory_equal(ls_array_data(array), ls_array_data(other),
                           ls_array_size(array));
-      ls_array_release(array);
     }
   ls_nest_release(plain);
   ls_nest_release(eager_args);
   ls_nest_release(args);
   ls_nest_release(compiled);
   expect_ok(ls_frame_end(NULL));
-  ls_strategy_release(strategy);
 }
 
 // ---- Rounds, effects -------------------------------------------------------
@@ -186,11 +183,9 @@ TEST(effects_of_a_merge_happen_once) {
   double last[2] = {0};
   for (int i = 0; i < 2; ++i) {
     world w = {0};
-    ls_runtime *runtime = NULL;
-    expect_ok(ls_runtime_create(
-        &(ls_runtime_options){.log = count_lines, .log_user = &w}, &runtime));
-    ls_runtime *before = ls_runtime_make_current(runtime);
-    ls_strategy *strategy = mirrored_of(4);
+    LS_OWN(open_place, home) =
+        runtime_begin((ls_runtime_options){.log = count_lines, .log_user = &w});
+    LS_OWN(ls_strategy, strategy) = mirrored_of(4);
     w.total = variable_in(strategy, (variable_kind){.name = "total"});
     ls_function *f = NULL;
     expect_ok(ls_function_create(
@@ -210,9 +205,6 @@ TEST(effects_of_a_merge_happen_once) {
     ls_nest_release(args);
     ls_function_release(f);
     ls_variable_release(w.total);
-    ls_strategy_release(strategy);
-    ls_runtime_make_current(before);
-    expect_ok(ls_runtime_destroy(runtime));
   }
   assert_true(last[0] != 0);
 }
@@ -243,32 +235,27 @@ static ls_nest gradient_around(ls_nest args, void *user) {
 
 TEST(gradients_pass_beside_a_merge) {
   bool through = false;
-  const ls_nest got = run_rows(2, 4, gradient_around, &through);
-  ls_array *x = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(4, 3), 5);
+  LS_OWN(ls_nest, got) = run_rows(2, 4, gradient_around, &through);
+  LS_OWN(ls_array, x) = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(4, 3), 5);
   for (size_t r = 0; r < 2; ++r)
     for (int64_t i = 0; i < 6; ++i)
       assert_true(fabs(ls_array_f64(part(ls_nest_item(got, 0), r), i) -
                        2 * ls_array_f64(x, (int64_t)r * 6 + i)) < 1e-6);
-  ls_array_release(x);
-  ls_nest_release(got);
 }
 
 // ---- Refusals --------------------------------------------------------------
 static void expect_refused(ls_callback callback, void *user, ls_code code,
                            const char *part_of_message) {
-  ls_strategy *strategy = mirrored_of(3);
-  ls_function *f = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
+  LS_OWN(ls_function, f) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = callback, .user = user}, &f));
-  const ls_nest args = rows_of(3, 6);
+  LS_OWN(ls_nest, args) = rows_of(3, 6);
   ls_nest result = {0};
   expect_status(ls_strategy_run(strategy, ls_traced(f), args, &result), code,
                 part_of_message);
   // The strategy goes on.
   assert_int_equal(ls_replica_number(), 0);
-  ls_nest_release(args);
-  ls_function_release(f);
-  ls_strategy_release(strategy);
 }
 
 // What is read in a branch cannot be read again for a gradient.
@@ -312,7 +299,7 @@ static ls_nest gradient_past_branch(ls_nest args, void *user) {
 }
 
 TEST(a_gradient_does_not_read_a_variable_again) {
-  ls_variable *variable = NULL;
+  LS_OWN(ls_variable, variable) = NULL;
   ls_array *one = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){1});
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "factor", .initial_array = one},
@@ -320,7 +307,6 @@ TEST(a_gradient_does_not_read_a_variable_again) {
   ls_array_release(one);
   expect_refused(gradient_past_branch, variable, LS_NOT_FOUND,
                  "cannot be computed again");
-  ls_variable_release(variable);
 }
 
 static ls_nest some_merge(ls_nest args, void *user) {

@@ -9,6 +9,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
+#include "graph/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/session.h"
 #include "lockstep/trunk.h"
@@ -74,8 +75,7 @@ static ls_tensor run_to_mean(world *w, party *p, ls_tensor rows,
   LS_OWN(ls_nest, own) = run(w, p, rows, factor, gives);
   LS_OWN(ls_nest, mean) = ls_none();
   note_status(w, ls_strategy_reduce(p->strategy, LS_REDUCE_MEAN, own, &mean));
-  const ls_tensor x = party_tensor(mean);
-  return x;
+  return party_tensor(mean);
 }
 
 static void one_behind_the_other(world *w, ls_tensor rows, ls_tensor factor) {
@@ -296,17 +296,16 @@ static ls_status call_world(world *w, way how, outcome *out) {
 }
 
 static ls_status run_world(const job *work, outcome *out) {
-  world *w = calloc(1, sizeof(*w));
+  HEAP(world, w) = calloc(1, sizeof(*w));
   begin_world(w, work);
   const ls_status status = call_world(w, work->way, out);
   end_world(w);
-  free(w);
   return status;
 }
 
 static ls_status run_session(const job *work, outcome *out) {
-  world *w = calloc(1, sizeof(*w));
-  ls_graph *graph = NULL;
+  HEAP(world, w) = calloc(1, sizeof(*w));
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
   ls_nest fetches = ls_none(), results = ls_none();
   ls_tensor inputs[2];
@@ -342,8 +341,6 @@ static ls_status run_session(const job *work, outcome *out) {
   ls_nest_release(fetches);
   if (session != NULL) ls_session_destroy(session);
   end_world(w);
-  ls_graph_destroy(graph);
-  free(w);
   return status;
 }
 

@@ -186,7 +186,7 @@ static ls_status call_pair(pair *p, outcome *out) {
 }
 
 static ls_status run_pair(const job *work, outcome *out) {
-  pair *p = calloc(1, sizeof(*p));
+  HEAP(pair, p) = calloc(1, sizeof(*p));
   random_step steps[2];
   ways_case cases[2];
   p->work = work;
@@ -211,7 +211,6 @@ static ls_status run_pair(const job *work, outcome *out) {
     ls_function_release(p->functions[i]);
     ways_tear_down(&p->runs[i]);
   }
-  free(p);
   return status;
 }
 

@@ -15,8 +15,7 @@ static ls_nest rows_of(int replicas, int64_t rows) {
 static ls_nest run_rows(int replicas, int64_t rows, ls_callback callback,
                         void *user) {
   LS_OWN(ls_nest, args) = rows_of(replicas, rows);
-  ls_nest result = call_on(replicas, callback, user, args, 2);
-  return result;
+  return call_on(replicas, callback, user, args, 2);
 }
 
 static const ls_array *part(ls_nest result, size_t leaf, size_t replica) {
@@ -125,8 +124,7 @@ static ls_nest meet_in_a_loop(ls_nest args, void *user) {
       LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)),
                ls_leaf(ls_reduce_sum(ls_mul_scalar(x, 0), LS_ALL_AXES))),
       0);
-  const ls_nest result = LS_TUPLE(ls_leaf(ls_nest_tensor(last, 1)));
-  return result;
+  return LS_TUPLE(ls_leaf(ls_nest_tensor(last, 1)));
 }
 
 TEST(replicas_of_all_sizes_meet_in_loops) {

@@ -73,7 +73,7 @@ TEST(one_result_runs_every_update) {
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
-    ls_variable *v = graph_variable(strategy);
+    LS_OWN(ls_variable, v) = graph_variable(strategy);
     ls_nest op = ls_none(), tensor = ls_none(), got = ls_none();
     expect_ok(build_update(strategy, v, AN_OP, true, &op));
     assert_int_equal(op.kind, LS_KIND_OP);
@@ -125,7 +125,6 @@ TEST(one_result_runs_every_update) {
     ls_nest_release(out);
     ls_nest_release(tensor);
     ls_session_destroy(session);
-    ls_variable_release(v);
   }
 }
 
@@ -202,7 +201,7 @@ TEST(a_group_of_several_devices_has_the_name_asked_for) {
   LS_SPEC("V22 V197");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   LS_OWN(ls_graph, graph) = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_op op, found;
   expect_ok(ls_graph_create("g", &graph));
   LS_OWN(ls_variable, v) = NULL;
@@ -215,9 +214,8 @@ TEST(a_group_of_several_devices_has_the_name_asked_for) {
       parts[i] = ls_leaf(
           ls_variable_assign_add(ls_variable_component(v, i), scalar_of(10)));
     }
-    const ls_nest value = ls_nest_distributed(LS_PER_REPLICA, parts, 2);
+    LS_OWN(ls_nest, value) = ls_nest_distributed(LS_PER_REPLICA, parts, 2);
     expect_ok(ls_strategy_group(strategy, value, "both", &op));
-    ls_nest_release(value);
   }
   expect_ok(ls_graph_take_error(graph));
   assert_string_equal(ls_op_name(op), "both");
@@ -238,5 +236,4 @@ TEST(a_group_of_several_devices_has_the_name_asked_for) {
                                         &array));
     assert_true(ls_array_f64(array, 0) == 11);
   }
-  ls_session_destroy(session);
 }

@@ -150,10 +150,10 @@ static ls_nest update_from_replica(ls_nest args, void *user) {
   const in_replica *u = user;
   (void)args;
   ls_nest made = ls_none();
-  const ls_nest given = LS_TUPLE(ls_leaf(scalar_of(ls_replica_number() + 1)));
+  LS_OWN(ls_nest, given) =
+      LS_TUPLE(ls_leaf(scalar_of(ls_replica_number() + 1)));
   const ls_status status = ls_strategy_update(
       u->strategy, u->variable, add_argument, given, NULL, true, &made);
-  ls_nest_release(given);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 

@@ -75,10 +75,9 @@ static ls_nest update_all(ls_strategy *strategy, ls_nest args, void *user) {
   ls_status status = ls_strategy_reduce_to(strategy, LS_REDUCE_SUM, args,
                                            (ls_destinations){0}, &sum);
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  const ls_nest given = LS_TUPLE(sum);
+  LS_OWN(ls_nest, given) = LS_TUPLE(sum);
   status = ls_strategy_update(strategy, self->variables[0], add_ten_times,
                               given, self, true, &made);
-  ls_nest_release(given);
   return taken(status, &made);
 }
 
@@ -108,10 +107,9 @@ static ls_nest update_with_what_differs(ls_strategy *strategy, ls_nest args,
                                         void *user) {
   ways *self = user;
   ls_nest made = ls_none();
-  const ls_nest given = LS_TUPLE(ls_nest_retain(args));
+  LS_OWN(ls_nest, given) = LS_TUPLE(ls_nest_retain(args));
   const ls_status status = ls_strategy_update(
       strategy, self->variables[0], add_ten_times, given, self, true, &made);
-  ls_nest_release(given);
   return taken(status, &made);
 }
 
@@ -139,12 +137,11 @@ static ls_nest add_argument(ls_nest args, void *user) {
 
 static ls_nest update_in_replica(ls_nest args, ways *self, ls_tensor x) {
   ls_nest made = ls_none();
-  const ls_nest given = LS_TUPLE(ls_leaf(x));
+  LS_OWN(ls_nest, given) = LS_TUPLE(ls_leaf(x));
   (void)args;
   const ls_status status =
       ls_strategy_update(self->strategy, self->variables[0], add_argument,
                          given, self, true, &made);
-  ls_nest_release(given);
   return taken(status, &made);
 }
 
@@ -211,10 +208,9 @@ static ls_nest update_devices(ls_strategy *strategy, ls_nest args, void *user) {
         ls_strategy_broadcast_to(strategy, ls_leaf(ls_scalar(LS_DTYPE_F32, 5)),
                                  (ls_destinations){0}, &everywhere);
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  const ls_nest given = LS_TUPLE(everywhere);
+  LS_OWN(ls_nest, given) = LS_TUPLE(everywhere);
   status = ls_strategy_update_non_slot(strategy, devices, count, own_device,
                                        given, NULL, true, &made);
-  ls_nest_release(given);
   return taken(status, &made);
 }
 
@@ -299,11 +295,10 @@ static ls_nest reduce_across(ls_strategy *strategy, ls_nest args, void *user) {
   ways *self = user;
   ls_nest made[2] = {0};
   (void)args;
-  const ls_nest v = ls_nest_variable(self->variables[0]);
+  LS_OWN(ls_nest, v) = ls_nest_variable(self->variables[0]);
   ls_status status = ls_strategy_reduce(strategy, LS_REDUCE_SUM, v, &made[0]);
   if (ls_status_is_ok(status))
     status = ls_strategy_reduce(strategy, LS_REDUCE_MEAN, v, &made[1]);
-  ls_nest_release(v);
   return taken(status, (ls_nest[]){LS_TUPLE(made[0], made[1])});
 }
 
@@ -396,9 +391,8 @@ static void make_given(ways *self) {
 }
 
 static void drop_given(ways *self) {
-  given *g = self->more;
+  HEAP(given, g) = self->more;
   ls_nest_release(g->value);
-  free(g);
 }
 
 static ls_nest write_given(ls_nest args, ways *self) {

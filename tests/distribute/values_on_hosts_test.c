@@ -72,13 +72,13 @@ static ls_nest one_batch(ls_strategy *strategy) {
 }
 
 static ls_nest element_of(ls_strategy *strategy) {
-  ls_nest element = ls_none(), leaf = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
+  ls_nest leaf = ls_none();
   ls_distributed_iterator *iterator = iterator_on(one_batch(strategy));
   expect_ok(ls_distributed_iterator_next(iterator, &element));
   ls_distributed_iterator_release(iterator);
   ls_nest_flatten(element, &leaf, 1);
   leaf = ls_nest_retain(leaf);
-  ls_nest_release(element);
   return leaf;
 }
 
@@ -113,7 +113,8 @@ TEST(what_is_made_on_a_device_is_there) {
   LS_SPEC("M180");
   LS_OWN(ls_strategy, two) = mirrored_of(2);
   for (int on_device = 0; on_device < 2; ++on_device) {
-    ls_nest data = ls_none(), element = ls_none();
+    ls_nest data = ls_none();
+    LS_OWN(ls_nest, element) = ls_none();
     expect_ok(ls_strategy_distribute_datasets_from_function_with(
         two, make_numbers, NULL,
         &(ls_input_options){.replication = LS_PIPELINE_PER_REPLICA,
@@ -124,14 +125,14 @@ TEST(what_is_made_on_a_device_is_there) {
     expect_ok(ls_distributed_iterator_next(iterator, &element));
     expect_contains(ls_distributed_device(element, 1),
                     on_device == 1 ? "CPU:1" : "CPU:0");
-    ls_nest_release(element);
   }
 }
 
 // ---- Whose they are ---------------------------------------------------------
 // In the strategy's scope.
 static void expect_own_rows(ls_strategy *strategy, ls_nest leaf) {
-  ls_nest list = ls_none(), own = ls_none();
+  LS_OWN(ls_nest, list) = ls_none();
+  ls_nest own = ls_none();
   LS_STRATEGY_SCOPE(strategy);
   expect_ok(ls_strategy_unwrap(strategy, leaf, &list));
   for (int32_t r = 0; r < ls_strategy_num_replicas(strategy); ++r) {
@@ -146,7 +147,6 @@ static void expect_own_rows(ls_strategy *strategy, ls_nest leaf) {
     expect_row(ls_nest_item(list, (size_t)r), r);
   }
   assert_false(ls_distributed_is_on(leaf, "/job:none/device:CPU:7"));
-  ls_nest_release(list);
 }
 
 TEST(each_replica_has_its_own) {

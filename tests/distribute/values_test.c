@@ -61,7 +61,8 @@ static ls_nest use_in_default(ls_nest args, void *user) {
 
 TEST(a_per_replica_is_a_tensor_in_replicas_only) {
   LS_SPEC("V73");
-  ls_strategy *strategy = mirrored_of(2), *usual = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  ls_strategy *usual = NULL;
   uses u = {.value = per_replica_scalars((double[]){3, 4}, 2)};
   ls_nest_release(run_on(strategy, use_in_replica, ls_none(), &u));
   assert_true(u.seen[0] == 3 && u.seen[1] == 4);
@@ -74,7 +75,6 @@ TEST(a_per_replica_is_a_tensor_in_replicas_only) {
   expect_ok(ls_strategy_default(&usual));
   ls_nest_release(run_on(usual, use_in_default, ls_none(), &u));
   ls_nest_release(u.value);
-  ls_strategy_release(strategy);
 }
 
 // ---- Functions, branches, maps ----------------------------------------------
@@ -172,7 +172,7 @@ TEST(a_per_replica_survives_functions_and_branches) {
 
 static ls_nest expand(ls_nest args, void *user) {
   uses *u = user;
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   (void)args;
   const ls_status status = ls_distributed_map(u->value, add_ten, NULL, &made);
   if (ls_num_replicas() > 1)
@@ -180,7 +180,6 @@ static ls_nest expand(ls_nest args, void *user) {
   else
     expect_ok(status);
   u->seen[ls_replica_number()] = made.kind == LS_KIND_DISTRIBUTED;
-  ls_nest_release(made);
   return ls_none();
 }
 
@@ -196,9 +195,8 @@ TEST(one_of_several_replicas_cannot_expand_it) {
   assert_true(u.seen[0] == 1);
   {
     LS_STRATEGY_SCOPE(two);
-    const ls_nest made = plus_ten(u.value);
+    LS_OWN(ls_nest, made) = plus_ten(u.value);
     expect_numbers(made, (double[]){11, 12}, 2);
-    ls_nest_release(made);
   }
   ls_nest_release(u.value);
 }

@@ -82,8 +82,7 @@ static bool trainable_of(ls_strategy *strategy, ls_flag flag,
                                .synchronization = synchronization},
         &v));
   }
-  const bool trainable = ls_variable_is_trainable(v);
-  return trainable;
+  return ls_variable_is_trainable(v);
 }
 
 TEST(trainable_is_the_default_but_for_on_read) {

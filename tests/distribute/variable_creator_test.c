@@ -6,6 +6,8 @@
 
 #include <stdio.h>
 
+#include "distribute/own.h"
+#include "support/place.h"
 #include "support/variables.h"
 
 // ---- Creators --------------------------------------------------------------
@@ -29,9 +31,9 @@ static ls_status note_creation(const ls_creator *next,
 
 TEST(creators_outside_see_components) {
   LS_SPEC("M50");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   creations outside = {.count = 0}, inside = {.count = 0};
-  ls_variable *v = NULL;
+  LS_OWN(ls_variable, v) = NULL;
   {
     LS_CREATOR_SCOPE(note_creation, &outside);
     {
@@ -49,13 +51,11 @@ TEST(creators_outside_see_components) {
   assert_string_equal(outside.names[0], "w");
   assert_string_equal(outside.names[1], "w/replica_1");
   assert_int_equal(ls_variable_num_components(v), 2);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 TEST(a_creator_must_return_plain_variables) {
   LS_SPEC("M48");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   creations wrong = {
       .instead = variable_in(strategy, (variable_kind){.name = "whole"})};
   ls_variable *v = NULL;
@@ -71,12 +71,12 @@ TEST(a_creator_must_return_plain_variables) {
   }
   assert_null(v);
   ls_variable_release(wrong.instead);
-  ls_strategy_release(strategy);
 }
 
 TEST(every_creation_in_a_scope_goes_through_the_strategy) {
   LS_SPEC("V56");
-  ls_strategy *strategy = mirrored_of(2), *usual = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  ls_strategy *usual = NULL;
   const ls_variable_options options = {.name = "w", .dtype = LS_DTYPE_F32};
   ls_variable *v = NULL;
   expect_ok(ls_strategy_default(&usual));
@@ -102,7 +102,6 @@ TEST(every_creation_in_a_scope_goes_through_the_strategy) {
       assert_null(v);
     }
   }
-  ls_strategy_release(strategy);
 }
 
 static ls_status in_two(ls_dtype dtype, ls_shape shape, int64_t *parts) {
@@ -120,13 +119,10 @@ static void count_warnings(void *user, const ls_log_line *line) {
 
 TEST(partitioners_and_caching_devices_are_dropped) {
   LS_SPEC("V57 V44");
-  ls_runtime *runtime = NULL;
   int warnings = 0;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.log = count_warnings, .log_user = &warnings},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.log = count_warnings, .log_user = &warnings});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_variable *v = NULL;
   ls_variable_options options = {.name = "w",
                                  .dtype = LS_DTYPE_F32,
@@ -152,7 +148,4 @@ TEST(partitioners_and_caching_devices_are_dropped) {
     ls_variable_release(v);
   }
   assert_int_equal(warnings, 1);
-  ls_strategy_release(strategy);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
 }

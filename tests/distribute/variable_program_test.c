@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
+#include "distribute/own.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/graph.h"
 #include "lockstep/strategy_extended.h"
@@ -61,34 +62,31 @@ static void drop(built *b) {
   ls_graph_destroy(b->graph);
   ls_strategy_release(b->strategy);
 }
+LS_OWNED_STRUCT(built, drop)
 
 static void run(built *b, ls_nest fetch) {
-  ls_nest out = ls_none();
+  LS_OWN(ls_nest, out) = ls_none();
   expect_ok(ls_session_run(b->session, fetch, NULL, 0, &out));
-  ls_nest_release(out);
 }
 
 // By fetching, and from outside.
 static void expect_values(built *b, double first, double second) {
   const double wanted[] = {first, second};
-  const ls_nest fetch = LS_LIST(ls_leaf(b->reads[0]), ls_leaf(b->reads[1]));
-  ls_nest out = ls_none();
+  LS_OWN(ls_nest, fetch) = LS_LIST(ls_leaf(b->reads[0]), ls_leaf(b->reads[1]));
+  LS_OWN(ls_nest, out) = ls_none();
   expect_ok(ls_session_run(b->session, fetch, NULL, 0, &out));
   for (size_t i = 0; i < 2; ++i) {
-    ls_array *value = NULL;
+    LS_OWN(ls_array, value) = NULL;
     assert_true(number_of(ls_nest_item(out, i)) == wanted[i]);
     expect_ok(ls_session_variable_value(
         b->session, ls_variable_component(b->variable, i), &value));
     assert_true(ls_array_f64(value, 0) == wanted[i]);
-    ls_array_release(value);
   }
-  ls_nest_release(out);
-  ls_nest_release(fetch);
 }
 
 TEST(one_initializer_is_for_all_components) {
   LS_SPEC("V82 M41");
-  built b;
+  LS_OWN(built, b) = {0};
   build(&b);
   const ls_op init = ls_variable_initializer(b.variable);
   assert_string_equal(ls_op_type_name(init), "no_op");
@@ -110,12 +108,11 @@ TEST(one_initializer_is_for_all_components) {
   ls_nest_release(out);
   run(&b, ls_nest_op(init));
   expect_values(&b, 0, 0);
-  drop(&b);
 }
 
 TEST(a_write_is_an_op_for_each_component) {
   LS_SPEC("V94 V104");
-  built b;
+  LS_OWN(built, b) = {0};
   build(&b);
   assert_true(ls_is_mirrored(b.assigned));
   for (size_t i = 0; i < 2; ++i) {
@@ -135,11 +132,10 @@ TEST(a_write_is_an_op_for_each_component) {
   expect_values(&b, 5, 2);
   run(&b, ls_nest_op(b.plain));
   expect_values(&b, 5, 5);
-  drop(&b);
 }
 
 TEST(states_come_and_go) {
-  built b;
+  LS_OWN(built, b) = {0};
   build(&b);
   run(&b, ls_nest_op(ls_variable_initializer(b.variable)));
   // The same fetches in both states, again and again.
@@ -149,7 +145,6 @@ TEST(states_come_and_go) {
     run(&b, ls_nest_op(b.plain));
     expect_values(&b, 5, 5);
   }
-  drop(&b);
 }
 
 // ---- In a traced function --------------------------------------------------
@@ -200,34 +195,29 @@ TEST(compiled_replicas_write_what_eager_ones_do) {
   } cases[] = {{LS_AGGREGATION_SUM, {3, 13, 7}},
                {LS_AGGREGATION_MEAN, {1.5, 11.5, 8.5}},
                {LS_AGGREGATION_ONLY_FIRST_REPLICA, {1, 11, 9}}};
-  ls_strategy *strategy = mirrored_of(2);
-  const ls_nest args = split_scalars(strategy, (double[]){1, 2}, 2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_nest, args) = split_scalars(strategy, (double[]){1, 2}, 2);
   for (size_t c = 0; c < 3; ++c)
     for (int op = 0; op < 3; ++op) {
-      ls_variable *v = variable_in(
+      LS_OWN(ls_variable, v) = variable_in(
           strategy,
           (variable_kind){.initial = 10, .aggregation = cases[c].aggregation});
       step s = {.variable = v, .op = (ls_write_op)op};
-      ls_function *f = function_of(train, &s);
-      ls_nest made = ls_none();
+      LS_OWN(ls_function, f) = function_of(train, &s);
+      LS_OWN(ls_nest, made) = ls_none();
       const double wanted = cases[c].wanted[op];
       expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &made));
       expect_components(v, (double[]){wanted, wanted}, 2);
       // One buffer for all, before and after.
       assert_true(is_shared(v));
-      ls_nest_release(made);
-      ls_function_release(f);
-      ls_variable_release(v);
     }
-  ls_nest_release(args);
-  ls_strategy_release(strategy);
 }
 
 TEST(equal_components_have_one_buffer) {
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 3});
-  ls_function *f = function_of(read_twice, v);
-  ls_nest made = ls_none();
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){.initial = 3});
+  LS_OWN(ls_function, f) = function_of(read_twice, v);
+  LS_OWN(ls_nest, made) = ls_none();
   assert_true(is_shared(v));
   expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &made));
   expect_numbers(made, (double[]){6, 6}, 2);
@@ -237,17 +227,12 @@ TEST(equal_components_have_one_buffer) {
   expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &made));
   expect_numbers(made, (double[]){6, 6}, 2);
   assert_false(is_shared(v));
-  ls_nest written = ls_none();
+  LS_OWN(ls_nest, written) = ls_none();
   expect_ok(
       ls_variable_write(v, LS_WRITE_ASSIGN, ls_nest_f64(4), NULL, &written));
   assert_true(is_shared(v));
   expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &made));
   expect_numbers(made, (double[]){8, 8}, 2);
-  ls_nest_release(written);
-  ls_nest_release(made);
-  ls_function_release(f);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 static ls_nest assign_across(ls_nest args, void *user) {
@@ -261,14 +246,14 @@ static ls_nest assign_across(ls_nest args, void *user) {
 }
 
 TEST(a_function_across_replicas_writes_once) {
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 3});
-  ls_function *f = function_of(assign_across, v);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){.initial = 3});
+  LS_OWN(ls_function, f) = function_of(assign_across, v);
   ls_array *one = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &one));
   ls_array_set_f64(one, 0, 1);
-  const ls_nest args = LS_TUPLE(ls_nest_array(one));
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(one));
+  LS_OWN(ls_nest, made) = ls_none();
   {
     LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_function_call(f, args, &made));
@@ -280,9 +265,4 @@ TEST(a_function_across_replicas_writes_once) {
     expect_components(v, (double[]){2, 3}, 2);
     assert_false(is_shared(v));
   }
-  ls_nest_release(made);
-  ls_nest_release(args);
-  ls_function_release(f);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }

@@ -54,7 +54,7 @@ static ls_variable_recipe recipe_of(ls_strategy *strategy, maker *m) {
 TEST(the_creator_is_called_once_and_wrapped) {
   LS_SPEC("V42 V43 V44");
   static const char *const mine[] = {"mine"};
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   maker m = {.count = 2};
   const ls_variable_recipe recipe = recipe_of(strategy, &m);
   const ls_variable_options options = {.name = "w",
@@ -98,12 +98,11 @@ TEST(the_creator_is_called_once_and_wrapped) {
   expect_status(ls_create_mirrored_variable(&recipe, &options, &v),
                 LS_INVALID_ARGUMENT, "no component");
   assert_null(v);
-  ls_strategy_release(strategy);
 }
 
 TEST(no_tape_records_what_is_done_meanwhile) {
   LS_SPEC("V45 V211");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_variable *other = NULL, *v = NULL, *read[4];
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "other", .dtype = LS_DTYPE_F32}, &other));
@@ -122,16 +121,15 @@ TEST(no_tape_records_what_is_done_meanwhile) {
   ls_tape_release(tape);
   ls_variable_release(v);
   ls_variable_release(other);
-  ls_strategy_release(strategy);
 }
 
 TEST(a_component_without_initializer_gets_one_that_does_nothing) {
   LS_SPEC("V46");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   maker m = {.count = 2, .bare = true};
   const ls_variable_recipe recipe = recipe_of(strategy, &m);
-  ls_graph *graph = NULL;
-  ls_variable *v = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_variable, v) = NULL;
   ls_op all = {0};
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -145,21 +143,17 @@ TEST(a_component_without_initializer_gets_one_that_does_nothing) {
     }
     all = ls_global_initializer();
   }
-  ls_session *session = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_nest none = ls_none();
   expect_ok(ls_session_create(graph, &session));
   expect_ok(ls_session_run(session, ls_nest_op(all), NULL, 0, &none));
-  ls_session_destroy(session);
-  ls_variable_release(v);
-  ls_graph_destroy(graph);
-  ls_strategy_release(strategy);
 }
 
 static const char *class_of(const ls_variable *v) { return v->class_name; }
 
 TEST(classes_and_policies_follow_from_the_synchronization) {
   LS_SPEC("V47 V48");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   maker m = {.count = 2};
   ls_variable_recipe recipe = recipe_of(strategy, &m);
   ls_variable_options options = {.name = "w",
@@ -210,7 +204,6 @@ TEST(classes_and_policies_follow_from_the_synchronization) {
     ls_nest_release(leaf);
     ls_variable_release(v);
   }
-  ls_strategy_release(strategy);
 }
 
 static ls_status make_in_turn(ls_strategy *strategy,
@@ -229,7 +222,7 @@ static ls_status make_in_turn(ls_strategy *strategy,
 TEST(who_has_no_tables_gets_the_usual_ones) {
   LS_SPEC("V42 V47 V48");
   for (int policies = 0; policies < 2; ++policies) {
-    ls_strategy *strategy = NULL;
+    LS_OWN(ls_strategy, strategy) = NULL;
     expect_ok(ls_mirrored_strategy_create(
         &(ls_mirrored_options){.num_replicas = LS_SOME(2),
                                .variable_policies =
@@ -268,7 +261,6 @@ TEST(who_has_no_tables_gets_the_usual_ones) {
       expect_status(ls_create_mirrored_variable(&own, &options, &v),
                     LS_INVALID_ARGUMENT, "no class for ON_READ");
     }
-    ls_strategy_release(strategy);
   }
   ls_strategy *usual = NULL;
   ls_variable *v = NULL;
@@ -289,7 +281,8 @@ TEST(no_variable_comes_from_its_definition_in_a_scope) {
                              "  %1 = read_variable() {variable = @\"w\"} "
                              "# \"read\" : f32[3]\n"
                              "}\n";
-  ls_strategy *strategy = mirrored_of(2), *usual = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  ls_strategy *usual = NULL;
   ls_graph *graph = NULL;
   expect_ok(ls_strategy_default(&usual));
   {
@@ -307,13 +300,14 @@ TEST(no_variable_comes_from_its_definition_in_a_scope) {
   }
   expect_ok(ls_graph_parse(text, NULL, 0, &graph));
   ls_graph_destroy(graph);
-  ls_strategy_release(strategy);
 }
 
 // ---- Without memory ---------------------------------------------------------
 // A variable, packed and with a policy, a copy of it and a handle.
 static ls_status make_and_copy(ls_strategy *strategy) {
-  ls_variable *v = NULL, *copy = NULL, *handle = NULL;
+  LS_OWN(ls_variable, v) = NULL;
+  LS_OWN(ls_variable, copy) = NULL;
+  LS_OWN(ls_variable, handle) = NULL;
   ls_status status = ls_ok();
   strategy->uses_policies = strategy->packs_variables = true;
   {
@@ -326,9 +320,6 @@ static ls_status make_and_copy(ls_strategy *strategy) {
     if (ls_status_is_ok(status))
       status = ls_caching_variable_create(ls_variable_component(v, 1), &handle);
   }
-  ls_variable_release(handle);
-  ls_variable_release(copy);
-  ls_variable_release(v);
   return status;
 }
 

@@ -83,7 +83,8 @@ TEST(a_scope_is_for_its_strategy) {
   LS_SPEC("M174 V165");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   LS_OWN(ls_strategy, other) = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0}), *w = NULL;
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
+  ls_variable *w = NULL;
   LS_OWN(ls_nest, beside) = ls_nest_variable(v);
   {
     LS_SYNC_ON_READ_VARIABLES_SCOPE(strategy, LS_REDUCE_SUM);
@@ -113,13 +114,12 @@ TEST(a_scope_is_for_its_strategy) {
       LS_COLOCATE_VARIABLES_SCOPE(other, ls_nest_i64(4));
       expect_status(ls_scope_status(), LS_INVALID_ARGUMENT, "4");
     }
-    const ls_nest away =
+    LS_OWN(ls_nest, away) =
         placed_values("CPU", LS_DTYPE_F32, 3, 0, (double[]){1, 2, 3});
     {
       LS_COLOCATE_VARIABLES_SCOPE(other, away);
       expect_status(ls_scope_status(), LS_INVALID_ARGUMENT, "CPU:2");
     }
-    ls_nest_release(away);
   }
   // A strategy is not left while they are open.
   expect_ok(ls_strategy_set_current(strategy));
@@ -136,14 +136,14 @@ TEST(a_scope_is_for_its_strategy) {
   ls_scope_end(&scopes[1]);
   ls_scope_end(&scopes[0]);
   expect_ok(ls_strategy_set_current(NULL));
-  ls_variable_release(v);
 }
 
 // ---- Places ----------------------------------------------------------------
 TEST(components_are_where_they_are_asked_for) {
   LS_SPEC("M47 M174");
   LS_OWN(ls_strategy, strategy) = mirrored_of(3);
-  ls_variable *v = NULL, *few = NULL;
+  ls_variable *v = NULL;
+  LS_OWN(ls_variable, few) = NULL;
   static const char *const two[] = {"/cpu:2", "/cpu:0"};
   {
     LS_STRATEGY_SCOPE(strategy);
@@ -200,7 +200,6 @@ TEST(components_are_where_they_are_asked_for) {
     expect_status(make("x", (ls_variable_options){.devices = two}, &v),
                   LS_INVALID_ARGUMENT, "empty list");
   }
-  ls_variable_release(few);
 }
 
 // A component is on one device, which its creators see as the scope they are

@@ -9,6 +9,7 @@
 #include "lockstep/saver.h"
 #include "lockstep/session.h"
 
+#include "distribute/own.h"
 #include "support/values.h"
 #include "support/variables.h"
 
@@ -24,20 +25,22 @@ TEST(the_enums_have_their_numbers) {
   assert_int_equal(LS_AGGREGATION_MEAN, 2);
   assert_int_equal(LS_AGGREGATION_ONLY_FIRST_REPLICA, 3);
   // Zeroed options mean AUTO and NONE.
-  ls_variable *v = NULL;
+  LS_OWN(ls_variable, v) = NULL;
   expect_ok(
       ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32}, &v));
   assert_int_equal(ls_variable_synchronization_of(v), LS_SYNCHRONIZATION_AUTO);
   assert_int_equal(ls_variable_aggregation_of(v), LS_AGGREGATION_NONE);
-  ls_variable_release(v);
 }
 
 // Refused in the scope, in a build graph, and nothing is left there.
 
 TEST(a_strategy_knows_what_it_made) {
   LS_SPEC("V33");
-  ls_strategy *a = mirrored_of(2), *b = mirrored_of(2), *usual = NULL;
-  ls_variable *v = variable_in(a, (variable_kind){0}), *plain = NULL;
+  LS_OWN(ls_strategy, a) = mirrored_of(2);
+  LS_OWN(ls_strategy, b) = mirrored_of(2);
+  ls_strategy *usual = NULL;
+  LS_OWN(ls_variable, v) = variable_in(a, (variable_kind){0});
+  LS_OWN(ls_variable, plain) = NULL;
   expect_ok(ls_strategy_default(&usual));
   expect_ok(ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32},
                                &plain));
@@ -47,10 +50,6 @@ TEST(a_strategy_knows_what_it_made) {
   assert_false(ls_strategy_made(usual, v));
   assert_false(ls_strategy_made(a, plain));
   assert_true(ls_strategy_made(usual, plain));
-  ls_variable_release(v);
-  ls_variable_release(plain);
-  ls_strategy_release(a);
-  ls_strategy_release(b);
 }
 
 TEST(some_aggregations_are_reduce_ops) {
@@ -69,13 +68,15 @@ TEST(some_aggregations_are_reduce_ops) {
 // ---- Beside others ---------------------------------------------------------
 TEST(only_what_the_strategy_made_is_a_place) {
   LS_SPEC("V30 V31");
-  ls_strategy *a = mirrored_of(2), *b = mirrored_of(2);
-  ls_variable *v = variable_in(a, (variable_kind){.name = "mine"});
-  ls_variable *plain = NULL;
+  LS_OWN(ls_strategy, a) = mirrored_of(2);
+  LS_OWN(ls_strategy, b) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(a, (variable_kind){.name = "mine"});
+  LS_OWN(ls_variable, plain) = NULL;
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "plain", .dtype = LS_DTYPE_F32}, &plain));
-  const ls_nest whole = ls_nest_variable(v), alone = ls_nest_variable(plain);
-  const ls_nest part = ls_nest_variable(ls_variable_component(v, 1));
+  LS_OWN(ls_nest, whole) = ls_nest_variable(v);
+  LS_OWN(ls_nest, alone) = ls_nest_variable(plain);
+  LS_OWN(ls_nest, part) = ls_nest_variable(ls_variable_component(v, 1));
   expect_ok(ls_validate_colocate_distributed_variable(whole, a));
   expect_ok(ls_validate_colocate(whole, a));
   expect_ok(ls_validate_colocate(part, a));
@@ -100,13 +101,6 @@ TEST(only_what_the_strategy_made_is_a_place) {
     expect_contains(ls_status_message(refused[i].status), refused[i].names[0]);
     expect_status(refused[i].status, LS_INVALID_ARGUMENT, refused[i].names[1]);
   }
-  ls_nest_release(whole);
-  ls_nest_release(part);
-  ls_nest_release(alone);
-  ls_variable_release(v);
-  ls_variable_release(plain);
-  ls_strategy_release(a);
-  ls_strategy_release(b);
 }
 
 // ---- Which component --------------------------------------------------------
@@ -123,8 +117,8 @@ static ls_nest negate(ls_nest args, void *user) {
 
 TEST(a_variable_is_as_its_first_component) {
   LS_SPEC("V78");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = NULL;
   {
     LS_STRATEGY_SCOPE(strategy);
     expect_ok(
@@ -160,8 +154,6 @@ TEST(a_variable_is_as_its_first_component) {
     assert_int_equal(set->offset.dim[0], 4);
   }
   assert_ptr_equal(ls_variable_slice(v), ls_variable_slice(first));
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 typedef struct places {
@@ -199,8 +191,8 @@ static void expect_places(const places *p) {
 
 TEST(the_component_that_is_meant_depends_on_the_place) {
   LS_SPEC("V79 V80 V81");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_graph *graph = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   for (int eager = 0; eager < 2; ++eager) {
     ls_scope scope = {0};
@@ -258,34 +250,30 @@ TEST(the_component_that_is_meant_depends_on_the_place) {
   b = a;
   b.graph = NULL;
   assert_false(ls_op_description_equal(&a, &b));
-  ls_graph_destroy(graph);
-  ls_strategy_release(strategy);
 }
 
 // ---- Initializing -----------------------------------------------------------
 static bool fetch_bool(ls_session *session, ls_tensor x) {
-  ls_nest value = ls_none();
+  LS_OWN(ls_nest, value) = ls_none();
   expect_ok(ls_session_run(session, ls_leaf(x), NULL, 0, &value));
-  const bool is_true = ls_array_f64(ls_nest_as_array(value), 0) != 0;
-  ls_nest_release(value);
-  return is_true;
+  return ls_array_f64(ls_nest_as_array(value), 0) != 0;
 }
 
 static void run_op(ls_session *session, ls_op op) {
-  ls_nest none = ls_none();
+  LS_OWN(ls_nest, none) = ls_none();
   expect_ok(ls_session_run(session, ls_nest_op(op), NULL, 0, &none));
-  ls_nest_release(none);
 }
 
 TEST(it_is_initialized_when_all_components_are) {
   LS_SPEC("V82 V83 M51");
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   ls_graph *graph = NULL;
   ls_session *session = NULL, *other = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
-    ls_variable *v = variable_in(strategy, (variable_kind){.initial = 4});
+    LS_OWN(ls_variable, v) =
+        variable_in(strategy, (variable_kind){.initial = 4});
     const ls_tensor all = ls_variable_is_initialized(v, "all_there");
     assert_string_equal(ls_op_name(ls_tensor_op(all)), "all_there");
     assert_string_equal(ls_op_type_name(ls_tensor_op(all)), "and");
@@ -303,11 +291,10 @@ TEST(it_is_initialized_when_all_components_are) {
     run_op(other, ls_variable_initializer(v));
     assert_true(fetch_bool(other, all));
     for (size_t i = 0; i < 3; ++i) {
-      ls_array *value = NULL;
+      LS_OWN(ls_array, value) = NULL;
       expect_ok(ls_session_variable_value(other, ls_variable_component(v, i),
                                           &value));
       assert_true(ls_array_f64(value, 0) == 4);
-      ls_array_release(value);
     }
     // In one run the order of the ops counts.
     ls_session_destroy(other);
@@ -323,23 +310,20 @@ TEST(it_is_initialized_when_all_components_are) {
     assert_int_equal(ls_variable_initializer(v).id, mine.id);
     expect_status(ls_variable_set_initializer(v, (ls_op){0}),
                   LS_INVALID_ARGUMENT, "build graph");
-    ls_variable_release(v);
   }
   ls_session_destroy(session);
   ls_session_destroy(other);
   ls_graph_destroy(graph);
   // In eager a variable is initialized when it is made.
-  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 4});
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){.initial = 4});
   assert_true(ls_op_is_failed(ls_variable_initializer(v)));
   assert_true(number_of(ls_leaf(ls_variable_is_initialized(v, NULL))) == 1);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 // ---- One replica -----------------------------------------------------------
 TEST(the_variable_of_one_replica_is_its_component) {
-  ls_strategy *strategy = mirrored_of(1);
-  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 4});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(1);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){.initial = 4});
   // Given from outside, saved and restored, and by an op.
   const ls_saver saver = {.variables = &v, .num_variables = 1};
   set_variable(ls_variable_component(v, 0), (double[]){7});
@@ -352,25 +336,24 @@ TEST(the_variable_of_one_replica_is_its_component) {
   set_components(v, (double[]){8}, 1);
   expect_variable(v, (double[]){8}, 1, 0);
   expect_components(v, (double[]){8}, 1);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 // ---- Copies -----------------------------------------------------------------
 TEST(a_copy_has_values_of_its_own) {
   LS_SPEC("V84");
-  ls_strategy *strategy = mirrored_of(2), *other = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_strategy, other) = mirrored_of(2);
   for (int kind = 0; kind < 4; ++kind) {
     strategy->uses_policies = kind >= 2;
     const bool on_read = kind % 2 == 1;
-    ls_variable *v = variable_in(
+    LS_OWN(ls_variable, v) = variable_in(
         strategy,
         (variable_kind){.initial = 5,
                         .synchronization =
                             on_read ? ON_READ : LS_SYNCHRONIZATION_ON_WRITE,
                         .aggregation = MEAN});
     if (on_read) set_components(v, (double[]){3, 4}, 2);
-    ls_variable *copy = NULL;
+    LS_OWN(ls_variable, copy) = NULL;
     {
       LS_STRATEGY_SCOPE(strategy);
       expect_ok(ls_variable_copy(v, &copy));
@@ -405,10 +388,6 @@ TEST(a_copy_has_values_of_its_own) {
                     "cannot be mixed");
     }
     assert_null(none);
-    ls_variable_release(copy);
-    ls_variable_release(v);
   }
   strategy->uses_policies = false;
-  ls_strategy_release(strategy);
-  ls_strategy_release(other);
 }

@@ -48,19 +48,17 @@ static ls_nest differentiate(ls_nest args, void *user) {
   taped *t = user;
   (void)args;
   const size_t r = (size_t)ls_replica_number();
-  ls_tape *tape = NULL;
+  LS_OWN(ls_tape, tape) = NULL;
   expect_ok(ls_tape_begin(&tape));
   const ls_tensor y =
       ls_mul(ls_variable_read(t->v), scalar_of(10 * (double)(r + 1)));
   expect_ok(ls_tape_end(tape));
   assert_int_equal(ls_tape_variables(tape, &t->watched[r], 1), 1);
-  const ls_nest x = ls_nest_variable(t->v);
+  LS_OWN(ls_nest, x) = ls_nest_variable(t->v);
   ls_nest gradient = ls_none();
   expect_ok(ls_tape_gradients(tape, ls_leaf(y), &x, 1, &gradient));
   assert_int_equal(gradient.kind, LS_KIND_TENSOR);
   t->gradient[r] = number_of(gradient);
-  ls_nest_release(x);
-  ls_tape_release(tape);
   return ls_none();
 }
 
@@ -75,7 +73,7 @@ TEST(a_tape_watches_the_whole_in_a_replica) {
   }
   {
     LS_STRATEGY_SCOPE(strategy);
-    ls_tape *tape = NULL;
+    LS_OWN(ls_tape, tape) = NULL;
     ls_variable *watched[4];
     expect_ok(ls_tape_begin(&tape));
     expect_ok(ls_tensor_status(ls_variable_read(t.v)));
@@ -83,7 +81,6 @@ TEST(a_tape_watches_the_whole_in_a_replica) {
     assert_int_equal(ls_tape_variables(tape, watched, 4), 2);
     assert_ptr_equal(watched[0], ls_variable_component(t.v, 0));
     assert_ptr_equal(watched[1], ls_variable_component(t.v, 1));
-    ls_tape_release(tape);
   }
   ls_variable_release(t.v);
 }
@@ -104,9 +101,9 @@ TEST(the_host_gets_what_a_read_gives) {
   {
     LS_GRAPH_SCOPE(graph);
     expect_status(ls_variable_value(v, &value), LS_UNIMPLEMENTED, "graph 'g'");
-    ls_variable *built = variable_in(strategy, (variable_kind){.name = "b"});
+    LS_OWN(ls_variable, built) =
+        variable_in(strategy, (variable_kind){.name = "b"});
     expect_status(ls_variable_value(built, &value), LS_UNIMPLEMENTED, "'b'");
-    ls_variable_release(built);
   }
   assert_null(value);
   ls_variable_release(v);
@@ -124,13 +121,13 @@ TEST(the_host_gets_what_a_read_gives) {
 TEST(a_distributed_variable_is_no_reference) {
   LS_SPEC("V92");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0}), *ref = NULL;
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
+  ls_variable *ref = NULL;
   expect_status(ls_variable_as_reference(v, &ref), LS_INVALID_ARGUMENT,
                 "read_value");
   assert_null(ref);
   expect_ok(ls_variable_as_reference(ls_variable_component(v, 0), &ref));
   assert_ptr_equal(ref, ls_variable_component(v, 0));
-  ls_variable_release(v);
 }
 
 // ---- Updated ----------------------------------------------------------------
@@ -237,9 +234,8 @@ TEST(packing_changes_no_number) {
     expect_ok(ls_graph_create("g", &graph));
     {
       LS_GRAPH_SCOPE(graph);
-      ls_variable *built = variable_in(strategy, (variable_kind){0});
+      LS_OWN(ls_variable, built) = variable_in(strategy, (variable_kind){0});
       assert_null(ls_variable_packed(built));
-      ls_variable_release(built);
     }
   }
   strategy->packs_variables = false;

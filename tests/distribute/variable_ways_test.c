@@ -262,8 +262,7 @@ static ls_nest write_i64(ls_nest args, ways *self) {
 static ls_nest write_array(ls_nest args, ways *self) {
   (void)args;
   LS_OWN(ls_nest, value) = ls_nest_array(ls_array_retain(self->more));
-  const ls_nest made = write_and_read(self, value);
-  return made;
+  return write_and_read(self, value);
 }
 
 static void make_with_array(ways *self) {

@@ -3,6 +3,7 @@
 // Writes of distributed variables, in eager.
 #include "lockstep/variable.h"
 
+#include "distribute/own.h"
 #include "support/variables.h"
 
 // ---- Replica writes --------------------------------------------------------
@@ -13,10 +14,10 @@ TEST(replicas_write_what_the_aggregation_makes) {
     double wanted[3];  // assign, add, sub.
   } cases[] = {
       {SUM, {3, 13, 7}}, {MEAN, {1.5, 11.5, 8.5}}, {FIRST, {1, 11, 9}}};
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t c = 0; c < 3; ++c)
     for (int op = 0; op < 3; ++op) {
-      ls_variable *v = variable_in(
+      LS_OWN(ls_variable, v) = variable_in(
           strategy,
           (variable_kind){.initial = 10, .aggregation = cases[c].aggregation});
       replica_writes w = {.variable = v, .op = (ls_write_op)op};
@@ -24,15 +25,14 @@ TEST(replicas_write_what_the_aggregation_makes) {
       const double wanted = cases[c].wanted[op];
       expect_components(v, (double[]){wanted, wanted}, 2);
       assert_true(w.after[0] == wanted && w.after[1] == wanted);
-      ls_variable_release(v);
     }
-  ls_strategy_release(strategy);
 }
 
 TEST(without_aggregation_each_replica_writes_its_own) {
   LS_SPEC("V96");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 10});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) =
+      variable_in(strategy, (variable_kind){.initial = 10});
   replica_writes w = {.variable = v};
   run_writes(strategy, &w);
   expect_components(v, (double[]){1, 2}, 2);
@@ -43,17 +43,16 @@ TEST(without_aggregation_each_replica_writes_its_own) {
   expect_numbers(made, (double[]){4, 4}, 2);
   ls_nest_release(made);
   expect_components(v, (double[]){4, 4}, 2);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 TEST(one_value_from_all_replicas_is_not_summed) {
   LS_SPEC("V99");
-  ls_strategy *strategy = mirrored_of(2), *one = mirrored_of(1);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_strategy, one) = mirrored_of(1);
   static const ls_variable_aggregation each[] = {SUM, MEAN, FIRST};
   for (size_t a = 0; a < 3; ++a) {
     const bool sum = each[a] == LS_AGGREGATION_SUM;
-    ls_variable *v = variable_in(
+    LS_OWN(ls_variable, v) = variable_in(
         strategy, (variable_kind){.initial = 10, .aggregation = each[a]});
     replica_writes w = {.variable = v,
                         .code = sum ? LS_INVALID_ARGUMENT : LS_OK,
@@ -70,9 +69,8 @@ TEST(one_value_from_all_replicas_is_not_summed) {
     run_writes(strategy, &w);
     const double now = sum ? 10 : 2.5;
     expect_components(v, (double[]){now, now}, 2);
-    ls_variable_release(v);
   }
-  ls_variable *v =
+  LS_OWN(ls_variable, v) =
       variable_in(strategy, (variable_kind){.initial = 10, .aggregation = SUM});
   replica_writes w = {
       .variable = v, .use_value = true, .value = ls_nest_i64(0)};
@@ -84,9 +82,6 @@ TEST(one_value_from_all_replicas_is_not_summed) {
       .variable = v, .use_value = true, .value = ls_nest_f64(2.5)};
   run_writes(one, &w);
   expect_components(v, (double[]){2.5}, 1);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
-  ls_strategy_release(one);
 }
 
 TEST(a_distributed_value_in_a_replica_is_aggregated) {
@@ -95,19 +90,19 @@ TEST(a_distributed_value_in_a_replica_is_aggregated) {
     ls_variable_aggregation aggregation;
     double wanted;
   } cases[] = {{SUM, 3}, {MEAN, 1.5}, {FIRST, 1}};
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (int kind = 0; kind < 2; ++kind) {
-    const ls_nest value = distributed_numbers(
+    LS_OWN(ls_nest, value) = distributed_numbers(
         kind == 0 ? LS_PER_REPLICA : LS_MIRRORED, (double[]){1, 2}, 2);
     for (size_t c = 0; c < 3; ++c) {
-      ls_variable *v = variable_in(
+      LS_OWN(ls_variable, v) = variable_in(
           strategy, (variable_kind){.aggregation = cases[c].aggregation});
       replica_writes w = {.variable = v, .use_value = true, .value = value};
       run_writes(strategy, &w);
       expect_components(v, (double[]){cases[c].wanted, cases[c].wanted}, 2);
-      ls_variable_release(v);
     }
-    ls_variable *v = variable_in(strategy, (variable_kind){.initial = 5});
+    LS_OWN(ls_variable, v) =
+        variable_in(strategy, (variable_kind){.initial = 5});
     replica_writes w = {.variable = v,
                         .use_value = true,
                         .value = value,
@@ -115,17 +110,14 @@ TEST(a_distributed_value_in_a_replica_is_aggregated) {
                         .says = "NONE"};
     run_writes(strategy, &w);
     expect_components(v, (double[]){5, 5}, 2);
-    ls_variable_release(v);
-    ls_nest_release(value);
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(the_global_step_counts_steps) {
   LS_SPEC("V103");
   for (int n = 1; n <= 3; ++n) {
-    ls_strategy *strategy = mirrored_of(n);
-    ls_variable *v = variable_in(
+    LS_OWN(ls_strategy, strategy) = mirrored_of(n);
+    LS_OWN(ls_variable, v) = variable_in(
         strategy, (variable_kind){.dtype = LS_DTYPE_I64, .aggregation = FIRST});
     replica_writes w = {.variable = v,
                         .op = LS_WRITE_ADD,
@@ -134,8 +126,6 @@ TEST(the_global_step_counts_steps) {
     run_writes(strategy, &w);
     run_writes(strategy, &w);
     expect_components(v, (double[]){2, 2, 2}, (size_t)n);
-    ls_variable_release(v);
-    ls_strategy_release(strategy);
   }
 }
 
@@ -143,10 +133,10 @@ TEST(the_global_step_counts_steps) {
 TEST(a_write_across_replicas_reaches_all) {
   LS_SPEC("V94 V102");
   static const ls_variable_aggregation all[] = {NONE, SUM, MEAN, FIRST};
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t a = 0; a < 4; ++a)
     for (int scope = 0; scope < 2; ++scope) {
-      ls_variable *v = variable_in(
+      LS_OWN(ls_variable, v) = variable_in(
           strategy, (variable_kind){.initial = 10, .aggregation = all[a]});
       ls_scope inside = {0};
       if (scope == 1) ls_strategy_scope_begin(&inside, strategy);
@@ -168,15 +158,13 @@ TEST(a_write_across_replicas_reaches_all) {
       assert_int_equal(made.kind, LS_KIND_NONE);
       expect_components(v, (double[]){15, 14}, 2);
       ls_scope_end(&inside);
-      ls_variable_release(v);
     }
-  ls_strategy_release(strategy);
 }
 
 TEST(what_differs_may_be_assigned_where_nothing_is_aggregated) {
-  ls_strategy *strategy = mirrored_of(2);
-  const ls_nest value = per_replica_scalars((double[]){1, 2}, 2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_nest, value) = per_replica_scalars((double[]){1, 2}, 2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
   ls_nest_release(write_across(v, LS_WRITE_ASSIGN, value));
   expect_components(v, (double[]){1, 2}, 2);
   ls_variable_release(v);
@@ -185,9 +173,6 @@ TEST(what_differs_may_be_assigned_where_nothing_is_aggregated) {
   expect_status(ls_variable_write(v, LS_WRITE_ASSIGN, value, NULL, &made),
                 LS_INVALID_ARGUMENT, "SUM");
   expect_components(v, (double[]){0, 0}, 2);
-  ls_variable_release(v);
-  ls_nest_release(value);
-  ls_strategy_release(strategy);
 }
 
 static ls_nest write_whole(ls_nest args, void *user) {
@@ -201,15 +186,12 @@ static ls_nest write_whole(ls_nest args, void *user) {
 
 TEST(in_an_update_the_container_is_its_component) {
   LS_SPEC("V101 M140");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v =
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) =
       variable_in(strategy, (variable_kind){.initial = 1, .aggregation = SUM});
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   expect_ok(
       ls_strategy_update(strategy, v, write_whole, ls_none(), v, true, &made));
   expect_numbers(made, (double[]){11, 21}, 2);
   expect_components(v, (double[]){11, 21}, 2);
-  ls_nest_release(made);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }

@@ -158,8 +158,7 @@ static ls_nest give_variable(ls_strategy *strategy, ls_nest args, void *user) {
   ways *self = user;
   (void)strategy, (void)args;
   LS_OWN(ls_nest, value) = ls_nest_variable(self->variables[1]);
-  const ls_nest made = written(self, value);
-  return made;
+  return written(self, value);
 }
 
 static ls_nest merge_variable(ls_nest args, ways *self) {
@@ -198,8 +197,7 @@ static void make_plain(ways *self) {
 static ls_nest write_plain(ls_nest args, ways *self) {
   (void)args;
   LS_OWN(ls_nest, value) = ls_nest_variable(self->variables[1]);
-  const ls_nest made = written(self, value);
-  return made;
+  return written(self, value);
 }
 
 static void six_is_put(const ways *self) {
@@ -245,8 +243,7 @@ static ls_nest write_own_parts(ls_nest args, ways *self) {
         w->tensors ? ls_leaf(ls_mul_scalar(x, i + 1)) : ls_nest_f64(i + 1);
   LS_OWN(ls_nest, value) =
       ls_nest_distributed(w->kind, items, (size_t)self->replicas);
-  const ls_nest made = written(self, value);
-  return made;
+  return written(self, value);
 }
 
 static void parts_are_together(const ways *self) {

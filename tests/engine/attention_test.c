@@ -152,13 +152,11 @@ static void expect_equal_rows(const void *a, const void *b, size_t begin,
 // Not even as 0 times infinity.
 TEST(what_a_query_does_not_see_does_not_show) {
   LS_OWN(loop_case, c) = causal_case(LS_OP_ATTENTION);
-  void *want = loop_case_run(&c);
+  HEAP(void, want) = loop_case_run(&c);
   fill_row(c.data[1], SEEN - 1, NAN);
   fill_row(c.data[2], SEEN - 1, INFINITY);
-  void *got = loop_case_run(&c);
+  HEAP(void, got) = loop_case_run(&c);
   expect_equal_rows(want, got, 0, SEEN - 1);
-  free(want);
-  free(got);
 }
 
 TEST(keys_have_no_gradient_of_queries_before_them) {
@@ -188,7 +186,7 @@ TEST(attention_has_the_same_bytes_on_every_instruction_set) {
                      true,
                      true,
                      0};
-    void *first = NULL;
+    HEAP(void, first) = NULL;
     const ls_type type = type_of(&s, s.queries, 3 * s.depth);
     for (size_t k = 0; k < LS_COUNT_OF(names); ++k) {
       if (ls_cpu_kernels_find(names[k]) == NULL) continue;
@@ -207,6 +205,5 @@ TEST(attention_has_the_same_bytes_on_every_instruction_set) {
       else
         free(got);
     }
-    free(first);
   }
 }

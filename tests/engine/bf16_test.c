@@ -68,8 +68,9 @@ static size_t tables(ls_cpu_kernels *out) {
 static void check(const ls_cpu_product *product, loop_random *random) {
   ls_cpu_kernels all[TABLES];
   const size_t count = tables(all), size = product->m * product->n;
-  float *before = random_floats(size, random), *c = random_floats(size, random);
-  float *want = malloc((size + 1) * sizeof(*want));
+  HEAP(float, before) = random_floats(size, random);
+  HEAP(float, c) = random_floats(size, random);
+  HEAP(float, want) = malloc((size + 1) * sizeof(*want));
   assert_non_null(want);
   for (size_t i = 0; i < size; ++i)
     want[i] = reference(product, i / product->n, i % product->n, before[i]);
@@ -78,7 +79,7 @@ static void check(const ls_cpu_product *product, loop_random *random) {
     p.c = c;
     p.ldc = p.n;
     memcpy(c, before, size * sizeof(*c));
-    void *scratch = malloc(all[t].product_scratch(&p) + 1);
+    HEAP(void, scratch) = malloc(all[t].product_scratch(&p) + 1);
     assert_non_null(scratch);
     // Cuts leave no trace.
     const size_t m = p.m / 3, n = p.n / 2;
@@ -87,11 +88,7 @@ static void check(const ls_cpu_product *product, loop_random *random) {
     for (size_t i = 0; i < LS_COUNT_OF(blocks); ++i)
       all[t].product(&p, &blocks[i], scratch);
     assert_memory_equal(c, want, size * sizeof(*c));
-    free(scratch);
   }
-  free(before);
-  free(c);
-  free(want);
 }
 
 TEST(every_table_adds_pairs_in_order) {
@@ -111,16 +108,13 @@ TEST(every_table_adds_pairs_in_order) {
                                                      : LS_CPU_ACTIVATION_NONE};
     p.lda = (p.a_transposed ? p.m : p.k) + 3;
     p.ldb = (p.b_transposed ? p.k : p.n) + 1;
-    float *a = random_floats((p.m + 4) * (p.k + 4), &random);
-    float *b = random_floats((p.n + 4) * (p.k + 4), &random);
-    float *bias = random_floats(p.n, &random);
+    HEAP(float, a) = random_floats((p.m + 4) * (p.k + 4), &random);
+    HEAP(float, b) = random_floats((p.n + 4) * (p.k + 4), &random);
+    HEAP(float, bias) = random_floats(p.n, &random);
     p.a = a;
     p.b = b;
     p.bias = round % 7 < 3 ? bias : NULL;
     check(&p, &random);
-    free(a);
-    free(b);
-    free(bias);
   }
   ls_float_mode_leave(mode);
 }

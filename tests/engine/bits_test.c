@@ -95,9 +95,8 @@ TEST(any_byte_but_zero_is_true) {
                             .out = vector_type(LS_DTYPE_BOOL, 6)};
     loop_case_add_copy(&c, c.out, x);
     if (rows[r].op != LS_OP_NOT) loop_case_add_copy(&c, c.out, y);
-    uint8_t *got = loop_case_run(&c);
+    HEAP(uint8_t, got) = loop_case_run(&c);
     assert_memory_equal(got, rows[r].want, 6);
-    free(got);
   }
 }
 
@@ -121,9 +120,8 @@ TEST(a_bitcast_keeps_every_bit) {
                           .out = vector_type(LS_DTYPE_U32, 3)};
   loop_case_attr(&c, LS_ATTR_T("dtype", LS_DTYPE_U32));
   loop_case_add_copy(&c, vector_type(LS_DTYPE_F32, 3), x);
-  uint32_t *got = loop_case_run(&c);
+  HEAP(uint32_t, got) = loop_case_run(&c);
   assert_memory_equal(got, want, sizeof(want));
-  free(got);
 }
 
 // ---- Reductions ------------------------------------------------------------
@@ -195,9 +193,8 @@ TEST(a_maximum_over_rows_sees_every_nan) {
                            -9, -1, &random);
   for (int r = 1; r < ROWS; ++r)
     x[r * COLUMNS + (r - 1) % COLUMNS] = r % 2 == 0 ? NAN : 5.0F;
-  float *got = loop_case_run(&c);
+  HEAP(float, got) = loop_case_run(&c);
   assert_true(got[0] < 0);
   for (int r = 1; r < ROWS; ++r)
     assert_true(r % 2 == 0 ? isnan(got[r]) : got[r] == 5.0F);
-  free(got);
 }

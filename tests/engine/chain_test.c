@@ -145,6 +145,7 @@ static void free_memory(memory *m) {
   for (int i = 0; i < INPUTS; ++i)
     numbers_free(m->in[i], m->offset);
 }
+LS_OWNED_(program_memory, memory, free_memory(ls_owned))
 
 static void run_one_by_one(const program *p, memory *m, int64_t count) {
   void *slots[SLOTS];
@@ -181,8 +182,10 @@ static void run_fused(const program *p, memory *m, int64_t count) {
 static void expect_same_bytes(const program *p, int64_t count, size_t offset,
                               uint32_t in_place, number_kind kind,
                               loop_random random) {
-  memory want = new_memory(count, offset, in_place, kind, random);
-  memory got = new_memory(count, offset, in_place, kind, random);
+  LS_OWN(program_memory, want) =
+      new_memory(count, offset, in_place, kind, random);
+  LS_OWN(program_memory, got) =
+      new_memory(count, offset, in_place, kind, random);
   run_one_by_one(p, &want, count);
   run_fused(p, &got, count);
   const size_t n = (size_t)count;
@@ -192,8 +195,6 @@ static void expect_same_bytes(const program *p, int64_t count, size_t offset,
   for (int i = 0; i < OUTPUTS; ++i)
     expect_same_numbers("output", p->kernels->name, LS_DTYPE_F32, want.out[i],
                         got.out[i], n);
-  free_memory(&want);
-  free_memory(&got);
 }
 
 // ---- Tests -----------------------------------------------------------------

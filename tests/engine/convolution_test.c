@@ -256,7 +256,7 @@ TEST(every_instruction_set_gives_the_same_bytes) {
       conv_case c = *cases[i];
       c.images = 1;  // The base table is slow where FMA is a call.
       finish(&c);
-      void *first = NULL;
+      HEAP(void, first) = NULL;
       size_t size = 0;
       for (size_t k = 0; k < LS_COUNT_OF(names); ++k) {
         if (ls_cpu_kernels_find(names[k]) == NULL) continue;
@@ -274,7 +274,6 @@ TEST(every_instruction_set_gives_the_same_bytes) {
         assert_memory_equal(first, got, size);
         free(got);
       }
-      free(first);
     }
 }
 
@@ -288,7 +287,7 @@ TEST(an_image_does_not_depend_on_its_batch) {
     x[i] = (float)loop_random_between(&random, -1000, 1000) * 0.001F;
   for (size_t i = 0; i < LS_COUNT_OF(w); ++i)
     w[i] = (float)loop_random_between(&random, -1000, 1000) * 0.001F;
-  float *whole = NULL;
+  HEAP(float, whole) = NULL;
   for (int64_t images = 7; images > 0; images -= 6) {
     LS_OWN(loop_case, c) = {.op = LS_OP_CONVOLUTION,
                             .out = {LS_DTYPE_F32, LS_SHAPE(images, 9, 9, 20)}};
@@ -304,7 +303,6 @@ TEST(an_image_does_not_depend_on_its_batch) {
       free(got);
     }
   }
-  free(whole);
 }
 
 TEST(work_is_counted_and_cut) {

@@ -78,6 +78,7 @@ static void end_host(lowered *program) {
   ls_worker_join(&host.thread);
   lowered_destroy(program);
 }
+LS_OWNED_(host_program, lowered, end_host(ls_owned))
 
 // w = later(now(x) + x)
 static const char host_text[] =
@@ -91,7 +92,7 @@ static const char host_text[] =
     "  return %6, %5 }";
 
 TEST(host_calls_run_in_order_now_or_later) {
-  lowered program;
+  LS_OWN(host_program, program) = {0};
   make_host(&program, host_text);
   const float x[2] = {1, 2};
   float out[2];
@@ -101,11 +102,10 @@ TEST(host_calls_run_in_order_now_or_later) {
     assert_int_equal(host.calls, 2 * i + 2);
   }
   assert_true(host.seen[0] == 1 && host.seen[1] == 102);
-  end_host(&program);
 }
 
 TEST(a_failed_host_call_fails_the_run_but_not_the_next) {
-  lowered program;
+  LS_OWN(host_program, program) = {0};
   make_host(&program, host_text);
   const float x[2] = {1, 2};
   float out[2] = {0};
@@ -123,11 +123,10 @@ TEST(a_failed_host_call_fails_the_run_but_not_the_next) {
   host.fail_at = 0;
   expect_ok(lowered_run(&program, (const void *[]){x}, (void *[]){out}));
   assert_memory_equal(out, ((float[]){-202, -204}), 8);
-  end_host(&program);
 }
 
 TEST(a_host_call_that_does_not_start_fails_the_run) {
-  lowered program;
+  LS_OWN(host_program, program) = {0};
   make_host(&program, "graph lowered \"p\" {"
                       "  %1 = parameter() {" F "0} : f32[2]"
                       "  %2 = parameter() {" F "1} : f32[2]"
@@ -136,13 +135,12 @@ TEST(a_host_call_that_does_not_start_fails_the_run) {
   const float x[2] = {1, 2};
   expect_status(lowered_run(&program, (const void *[]){x}, NULL),
                 LS_FAILED_PRECONDITION, "the queue is closed");
-  end_host(&program);
 }
 
 // ---- Memory -----------------------------------------------------------------
 MEMORY_TEST(call_the_host) {
   memset(&host, 0, sizeof(host));
-  lowered program;
+  LS_OWN(host_program, program) = {0};
   const float x[2] = {1, 2};
   ls_status status =
       lowered_create(&(lowered_options){.text = host_text,
@@ -154,6 +152,5 @@ MEMORY_TEST(call_the_host) {
   if (ls_status_is_ok(status)) {
     status = lowered_run(&program, (const void *[]){x}, NULL);
   }
-  end_host(&program);
   return status;
 }

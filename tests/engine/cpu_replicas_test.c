@@ -14,7 +14,7 @@
 
 // ---- Lanes -----------------------------------------------------------------
 TEST(a_lane_has_its_arguments_and_gives_its_results) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lanes_create(
       &program,
       "graph lowered \"p\" {"
@@ -48,7 +48,6 @@ TEST(a_lane_has_its_arguments_and_gives_its_results) {
   // Splits: (2, 7), (5, 7), (7, 2); 5 is added.
   const int32_t want[11] = {14 + 5, 35 + 5, 14 + 5, 2, 5, 7, 5, 5, 5, 10, 29};
   assert_memory_equal(out, want, sizeof(out));
-  lowered_destroy(&program);
 }
 
 // x - mean(x), then the sum of squares of that, then that over the sum.
@@ -215,7 +214,7 @@ TEST(rows_gathered_in_a_loop_are_those_of_their_trip) {
 
 // Lane r adds r + 1 ones in a loop of its own length.
 TEST(lanes_may_go_different_ways_between_merges) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lanes_create(
       &program,
       "graph lowered \"p\" {"
@@ -240,11 +239,10 @@ TEST(lanes_may_go_different_ways_between_merges) {
   int32_t sum = 0;
   expect_ok(lowered_run(&program, NULL, (void *[]){&sum}));
   assert_int_equal(sum, 1 + 2 + 3 + 4 + 5 + 6);
-  lowered_destroy(&program);
 }
 
 LANE_TEST(lanes_that_miss_each_other_are_named) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lanes_create(
       &program,
       "graph lowered \"p\" {"
@@ -288,7 +286,6 @@ LANE_TEST(lanes_that_miss_each_other_are_named) {
         lowered_run(&program, (const void *[]){&meeting}, (void *[]){&out}));
     assert_int_equal(out, meeting == 0 ? 66 : 66 * 12);
   }
-  lowered_destroy(&program);
 }
 
 // ---- Host calls ------------------------------------------------------------
@@ -371,11 +368,10 @@ static ls_status run_all(void *user) {
   const char *const bodies[] = {norm_body, loop_body};
   ls_status status = ls_ok();
   for (size_t i = 0; i < LS_COUNT_OF(bodies) && ls_status_is_ok(status); ++i) {
-    char *text = lanes_text(5, i == 0 ? ":3" : "", bodies[i],
-                            i == 0 ? "f32[7], f32[7], f32[7]" : "f32[7]");
+    HEAP(char, text) = lanes_text(5, i == 0 ? ":3" : "", bodies[i],
+                                  i == 0 ? "f32[7], f32[7], f32[7]" : "f32[7]");
     status =
         lowered_run_once(&(lowered_options){.text = text}, lanes_rows, NULL);
-    free(text);
   }
   return status;
 }

@@ -19,7 +19,7 @@ static float *variable(lowered *program, size_t use) {
 
 // ---- Straight programs -----------------------------------------------------
 TEST(a_program_computes_its_outputs) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program,
                &(lowered_options){
                    .text =
@@ -38,11 +38,10 @@ TEST(a_program_computes_its_outputs) {
                         (void *[]){difference, sum}));
   assert_memory_equal(difference, ((float[]){49, 68, 87}), 12);
   assert_memory_equal(sum, ((float[]){5, 7, 9}), 12);
-  lowered_destroy(&program);
 }
 
 TEST(results_are_computed_in_the_callers_array) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program,
                &(lowered_options){.text = "graph lowered \"p\" {"
                                           "  %1 = parameter() {" F
@@ -51,11 +50,10 @@ TEST(results_are_computed_in_the_callers_array) {
                                           "  return %2 }"});
   assert_int_equal(lowered_facts(&program).shared_bytes, 0);
   assert_int_equal(lowered_plan_count(&program, "copy"), 0);
-  lowered_destroy(&program);
 }
 
 TEST(an_elementwise_chain_keeps_nothing_but_its_end) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(
       &program,
       &(lowered_options){
@@ -80,11 +78,10 @@ TEST(an_elementwise_chain_keeps_nothing_but_its_end) {
   for (int i = 0; i < 100; ++i) {
     assert_float_equal(out[i * 10 + 3], 2 * (300 + (float)i), 0.01);
   }
-  lowered_destroy(&program);
 }
 
 TEST(inputs_constants_and_twins_can_be_outputs) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program,
                &(lowered_options){
                    .text =
@@ -99,11 +96,10 @@ TEST(inputs_constants_and_twins_can_be_outputs) {
                         (void *[]){out[0], out[1], out[2], out[3], out[4]}));
   const float wanted[5][2] = {{1, 2}, {7, 8}, {-1, -2}, {-1, -2}, {1, 2}};
   assert_memory_equal(out, wanted, sizeof(out));
-  lowered_destroy(&program);
 }
 
 TEST(an_unwanted_output_does_not_hurt_others) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program,
                &(lowered_options){.text = "graph lowered \"p\" {"
                                           "  %1 = parameter() {" F
@@ -116,11 +112,10 @@ TEST(an_unwanted_output_does_not_hurt_others) {
   expect_ok(lowered_run(&program, (const void *[]){in}, (void *[]){NULL, out}));
   assert_memory_equal(out, ((float[]){9, 16}), 8);
   expect_ok(lowered_run(&program, (const void *[]){in}, NULL));
-  lowered_destroy(&program);
 }
 
 TEST(empty_values_pass_through) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(
       &program,
       &(lowered_options){
@@ -134,11 +129,10 @@ TEST(empty_values_pass_through) {
   expect_ok(
       lowered_run(&program, (const void *[]){none}, (void *[]){none, out}));
   assert_memory_equal(out, ((float[]){0, 0, 0}), 12);
-  lowered_destroy(&program);
 }
 
 TEST(denormals_are_zero_inside_and_not_outside) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program,
                &(lowered_options){.text = "graph lowered \"p\" {"
                                           "  %1 = parameter() {" F
@@ -151,11 +145,10 @@ TEST(denormals_are_zero_inside_and_not_outside) {
   assert_memory_equal(out, ((float[]){0, 4}), 8);
   volatile float tiny = 1e-20F;
   assert_true(tiny * tiny > 0);
-  lowered_destroy(&program);
 }
 
 TEST(random_ops_draw_by_step_and_seed) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(
       &program,
       &(lowered_options){.text = "graph lowered \"p\" {"
@@ -176,12 +169,11 @@ TEST(random_ops_draw_by_step_and_seed) {
   assert_memory_equal(out[1], out[3], sizeof(out[0]));
   assert_memory_not_equal(out[0], out[1], sizeof(out[0]));
   assert_memory_not_equal(out[0], out[2], sizeof(out[0]));
-  lowered_destroy(&program);
 }
 
 // ---- Variables -------------------------------------------------------------
 TEST(a_variable_is_updated_in_its_buffer) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program,
                &(lowered_options){.num_uses = 1,
                                   .written = {true},
@@ -201,11 +193,10 @@ TEST(a_variable_is_updated_in_its_buffer) {
   float end[3];
   expect_ok(program.backend->vtable->download(program.buffers[0], end));
   assert_memory_equal(end, ((float[]){0.25F, 1.125F, 3}), 12);
-  lowered_destroy(&program);
 }
 
 TEST(a_variable_that_is_read_later_keeps_its_value_till_the_end) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program,
                &(lowered_options){.num_uses = 1,
                                   .written = {true},
@@ -224,11 +215,10 @@ TEST(a_variable_that_is_read_later_keeps_its_value_till_the_end) {
   expect_ok(lowered_run(&program, (const void *[]){in}, (void *[]){out}));
   assert_memory_equal(out, ((float[]){6, 12}), 8);
   assert_memory_equal(variable(&program, 0), ((float[]){3, 4}), 8);
-  lowered_destroy(&program);
 }
 
 TEST(the_old_value_of_a_written_variable_can_be_an_output) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program,
                &(lowered_options){
                    .num_uses = 1,
@@ -247,11 +237,10 @@ TEST(the_old_value_of_a_written_variable_can_be_an_output) {
   const float wanted[3][2] = {{1, 1}, {1, 1}, {2, 2}};
   assert_memory_equal(out, wanted, sizeof(out));
   assert_memory_equal(variable(&program, 0), ((float[]){2, 2}), 8);
-  lowered_destroy(&program);
 }
 
 TEST(two_variables_can_change_places) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program,
                &(lowered_options){
                    .num_uses = 3,
@@ -270,11 +259,10 @@ TEST(two_variables_can_change_places) {
   assert_memory_equal(variable(&program, 0), ((float[]){1, 11}), 8);
   assert_memory_equal(variable(&program, 1), ((float[]){2, 12}), 8);
   assert_memory_equal(variable(&program, 2), ((float[]){0, 10}), 8);
-  lowered_destroy(&program);
 }
 
 TEST(a_variable_may_become_a_constant_or_an_input) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program,
                &(lowered_options){
                    .num_uses = 2,
@@ -290,7 +278,6 @@ TEST(a_variable_may_become_a_constant_or_an_input) {
   expect_ok(lowered_run(&program, (const void *[]){in}, NULL));
   assert_memory_equal(variable(&program, 0), ((float[]){5, 6}), 8);
   assert_memory_equal(variable(&program, 1), ((float[]){1, 2}), 8);
-  lowered_destroy(&program);
 }
 
 // ---- Refusals --------------------------------------------------------------
@@ -315,7 +302,7 @@ TEST(a_buffer_of_another_type_is_refused) {
 }
 
 TEST(an_op_without_a_kernel_is_named) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   expect_status(
       lowered_create(
           &(lowered_options){
@@ -326,7 +313,6 @@ TEST(an_op_without_a_kernel_is_named) {
                   "  return %2 }"},
           &program),
       LS_UNIMPLEMENTED, "string");
-  lowered_destroy(&program);
 }
 
 // ---- Memory ----------------------------------------------------------------

@@ -102,14 +102,13 @@ TEST(a_truncated_normal_is_the_first_draw_within_range) {
         new_case(LS_OP_RANDOM_TRUNCATED_NORMAL, types[t], count);
     loop_case_attr(&c, LS_ATTR_F("mean", 0.0));
     loop_case_attr(&c, LS_ATTR_F("deviation", 0.5));
-    void *got = loop_case_run(&c);
+    HEAP(void, got) = loop_case_run(&c);
     const ls_random_source source = source_of(&c);
     for (int64_t i = 0; i < count; ++i) {
       const double x = types[t] == LS_DTYPE_F64 ? first_within_f64(&source, i)
                                                 : first_within_f32(&source, i);
       loop_expect_near(&c, got, i, 0.5 * x, 0.5, 0);
     }
-    free(got);
   }
 }
 
@@ -119,7 +118,7 @@ TEST(truncated_normals_spread_as_they_should) {
       new_case(LS_OP_RANDOM_TRUNCATED_NORMAL, LS_DTYPE_F32, COUNT);
   loop_case_attr(&c, LS_ATTR_F("mean", 3.0));
   loop_case_attr(&c, LS_ATTR_F("deviation", 2.0));
-  float *got = loop_case_run(&c);
+  HEAP(float, got) = loop_case_run(&c);
   double sum = 0, squares = 0;
   for (int i = 0; i < COUNT; ++i) {
     const double x = ((double)got[i] - 3.0) / 2.0;
@@ -130,7 +129,6 @@ TEST(truncated_normals_spread_as_they_should) {
   // 1 - 4 phi(2) / (Phi(2) - Phi(-2)); bounds are five deviations.
   assert_true(fabs(sum / COUNT) < 0.01);
   assert_true(fabs(squares / COUNT - 0.7737) < 0.01);
-  free(got);
 }
 
 // ---- Bits ------------------------------------------------------------------
@@ -139,7 +137,7 @@ TEST(random_bits_are_the_words_of_the_blocks) {
   for (int wide = 0; wide < 2; ++wide) {
     LS_OWN(loop_case, c) =
         new_case(LS_OP_RANDOM_BITS, wide ? LS_DTYPE_U64 : LS_DTYPE_U32, COUNT);
-    void *got = loop_case_run(&c);
+    HEAP(void, got) = loop_case_run(&c);
     const ls_random_source source = source_of(&c);
     for (uint64_t i = 0; i < COUNT; ++i) {
       uint32_t bits[4];
@@ -151,7 +149,6 @@ TEST(random_bits_are_the_words_of_the_blocks) {
         assert_true(((uint32_t *)got)[i] == bits[i % 4]);
       }
     }
-    free(got);
   }
 }
 
@@ -177,10 +174,10 @@ static int by_key(const void *a, const void *b) {
 
 static void check_permutation(ls_dtype dtype, int64_t count) {
   LS_OWN(loop_case, c) = new_case(LS_OP_RANDOM_PERMUTATION, dtype, count);
-  void *got = loop_case_run(&c);
+  HEAP(void, got) = loop_case_run(&c);
   const ls_random_source source = source_of(&c);
-  uint64_t *keys = malloc((size_t)count * sizeof(*keys) + 1);
-  int64_t *want = malloc((size_t)count * sizeof(*want) + 1);
+  HEAP(uint64_t, keys) = malloc((size_t)count * sizeof(*keys) + 1);
+  HEAP(int64_t, want) = malloc((size_t)count * sizeof(*want) + 1);
   assert_true(keys != NULL && want != NULL);
   for (int64_t i = 0; i < count; ++i) {
     uint32_t bits[4];
@@ -192,9 +189,6 @@ static void check_permutation(ls_dtype dtype, int64_t count) {
   qsort(want, (size_t)count, sizeof(*want), by_key);
   for (int64_t i = 0; i < count; ++i)
     assert_true(loop_read(dtype, got, i) == (double)want[i]);
-  free(keys);
-  free(want);
-  free(got);
 }
 
 TEST(a_permutation_is_the_order_of_random_keys) {
@@ -211,9 +205,8 @@ TEST(every_order_of_three_comes_as_often) {
   for (int i = 0; i < DRAWS; ++i) {
     LS_OWN(loop_case, c) = new_case(LS_OP_RANDOM_PERMUTATION, LS_DTYPE_I32, 3);
     c.step = (uint64_t)i;
-    int32_t *got = loop_case_run(&c);
+    HEAP(int32_t, got) = loop_case_run(&c);
     ++seen[9 * got[0] + 3 * got[1] + got[2]];
-    free(got);
   }
   int orders = 0;
   for (int i = 0; i < 27; ++i)

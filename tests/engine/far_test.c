@@ -37,7 +37,7 @@ static void fill(float *data, float scale) {
 // x + y: streamed on the border of a line, stored off it and in place; nothing
 // behind the end is touched.
 TEST(a_far_sum_is_the_same_wherever_it_lies) {
-  lowered p;
+  LS_OWN(lowered, p) = {0};
   const char *text =
       "graph lowered \"p\" {"
       "  %1 = " P(0) " : " V "  %2 = " P(1) " : " V "  %3 = add(%1, %2) : " V
@@ -60,12 +60,11 @@ TEST(a_far_sum_is_the_same_wherever_it_lies) {
   }
   free(x.memory);
   free(y.memory);
-  lowered_destroy(&p);
 }
 
 // One result is read again by a later step, one lies on a variable.
 TEST(far_results_of_fused_steps_are_the_same) {
-  lowered p;
+  LS_OWN(lowered, p) = {0};
   const char *text =
       "graph lowered \"p\" {"
       "  %1 = " P(0) " : " V "  %2 = " P(1) " : " V "  %3 = mul(%1, %1) : " V
@@ -92,5 +91,4 @@ TEST(far_results_of_fused_steps_are_the_same) {
   free(x.memory);
   free(result.memory);
   free(before.memory);
-  lowered_destroy(&p);
 }

@@ -41,6 +41,7 @@ static void draw_end(drawn *self) {
   lowered_destroy(&self->program);
   free(self->wanted);
 }
+LS_OWNED_STRUCT(drawn, draw_end)
 
 static ls_buffer *filled(const drawn *self) {
   ls_buffer *buffer = NULL;
@@ -70,22 +71,22 @@ TEST(a_fill_gives_what_a_run_gives) {
     LS_OWN(counted, memory) = counted_begin(threads);
     for (size_t i = 0; i < 3 * 3 * 3; ++i) {
       const char *op = ops[i / 9];
-      drawn d = draw_begin(
+      LS_OWN(drawn, d) = draw_begin(
           op, i / 9 == 2 ? "low = -1.0, high = 3.0, stream = 4" : normal,
           dtypes[i / 3 % 3], counts[i % 3]);
       ls_buffer *buffer = filled(&d);
       expect_bytes(buffer, d.wanted, d.size);
       ls_object_release(buffer);
-      draw_end(&d);
     }
   }
 }
 
 TEST(what_is_bound_is_filled) {
   for (int threads = 1; threads <= 3; ++threads) {
-    counted memory = counted_begin(threads);
-    drawn d = draw_begin("random_normal", normal, LS_DTYPE_F32, 300000);
-    lowered copy;
+    LS_OWN(counted, memory) = counted_begin(threads);
+    LS_OWN(drawn, d) =
+        draw_begin("random_normal", normal, LS_DTYPE_F32, 300000);
+    LS_OWN(lowered, copy) = {0};
     expect_ok(lowered_create(
         &(lowered_options){
             .text = "graph lowered \"p\" { %1 = parameter() {dtype = f32, "
@@ -95,7 +96,7 @@ TEST(what_is_bound_is_filled) {
             .num_uses = 1},
         &copy));
     ls_buffer *buffers[BUFFERS];
-    float *got = calloc(1, d.size);
+    HEAP(float, got) = calloc(1, d.size);
     for (int i = 0; i < BUFFERS; ++i)
       buffers[i] = filled(&d);
     for (int i = 0; i < BUFFERS; ++i) {
@@ -109,17 +110,13 @@ TEST(what_is_bound_is_filled) {
       d.program.backend->vtable->destroy_instance(instance);
       ls_object_release(buffers[i]);
     }
-    free(got);
-    lowered_destroy(&copy);
-    draw_end(&d);
-    counted_end(&memory);
   }
 }
 
 TEST(a_fill_that_is_not_wanted_leaves_nothing_behind) {
   LS_OWN(counted, memory) = counted_begin(2);
-  drawn d = draw_begin("random_normal", normal, LS_DTYPE_F32, 300000);
-  char *other = malloc(d.size);
+  LS_OWN(drawn, d) = draw_begin("random_normal", normal, LS_DTYPE_F32, 300000);
+  HEAP(char, other) = malloc(d.size);
   memset(other, 7, d.size);
   const struct ls_backend_vtable *vtable = d.program.backend->vtable;
   ls_object_release(filled(&d));  // From here on there is a slab.
@@ -142,6 +139,4 @@ TEST(a_fill_that_is_not_wanted_leaves_nothing_behind) {
     }
   }
   assert_int_equal(counted_now(&memory).live_bytes, before);
-  free(other);
-  draw_end(&d);
 }

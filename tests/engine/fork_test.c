@@ -272,8 +272,8 @@ static void fail_with_plan(uint64_t seed, unsigned bits, lowered *program) {
 }
 
 static void expect_variables(uint64_t seed) {
-  char *text = variables_text(seed);
-  lowered program;
+  HEAP(char, text) = variables_text(seed);
+  LS_OWN(lowered, program) = {0};
   expect_ok(lowered_create(&(lowered_options){.text = text,
                                               .num_uses = SLOTS,
                                               .written = {true, true, true}},
@@ -293,8 +293,6 @@ static void expect_variables(uint64_t seed) {
                             sizeof(want.values[i])) == 0;
     if (!same) fail_with_plan(seed, bits, &program);
   }
-  lowered_destroy(&program);
-  free(text);
 }
 
 // ---- In replicas -----------------------------------------------------------
@@ -342,8 +340,8 @@ static char *replicas_text(uint64_t seed) {
 
 static void expect_replicas(uint64_t seed) {
   static const bool bools[2] = {false, true};
-  char *text = replicas_text(seed);
-  lowered program;
+  HEAP(char, text) = replicas_text(seed);
+  LS_OWN(lowered, program) = {0};
   expect_ok(lowered_create(&(lowered_options){.text = text}, &program));
   const void *inputs[SPLIT];
   float results[SLOTS][REPLICAS][WIDTH];
@@ -361,8 +359,6 @@ static void expect_replicas(uint64_t seed) {
       if (memcmp(results[i][bits], want.values[i], sizeof(want.values[i])) != 0)
         fail_with_plan(seed, bits, &program);
   }
-  lowered_destroy(&program);
-  free(text);
 }
 
 TEST(any_branches_give_what_they_compute) {

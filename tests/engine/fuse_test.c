@@ -30,7 +30,7 @@ static float *new_floats(size_t count) {
 #define V "f32[40000]"
 
 TEST(an_update_of_adam_is_one_pass) {
-  lowered p;
+  LS_OWN(lowered, p) = {0};
   // The scalar's op between the members is moved before them.
   expect_ok(lowered_create(
       &(lowered_options){
@@ -56,7 +56,8 @@ TEST(an_update_of_adam_is_one_pass) {
   assert_int_equal(lowered_plan_count(&p, "fused"), 1);
   assert_int_equal(lowered_plan_count(&p, "kernel "), 2);
   assert_in_range(p.backend->vtable->facts(p.executable).shared_bytes, 0, 256);
-  float *g = new_floats(COUNT), *want = new_floats(3 * COUNT);
+  HEAP(float, g) = new_floats(COUNT);
+  HEAP(float, want) = new_floats(3 * COUNT);
   fill(g, COUNT, 1);
   for (int i = 0; i < 3; ++i)
     fill(p.buffers[i]->data, COUNT, (float)i + 1);
@@ -77,14 +78,11 @@ TEST(an_update_of_adam_is_one_pass) {
   for (int i = 0; i < 3; ++i)
     assert_memory_equal(p.buffers[i]->data, want + i * COUNT,
                         COUNT * sizeof(float));
-  free(g);
-  free(want);
-  lowered_destroy(&p);
 }
 
 // What is read before it is overwritten, and read again; types of other sizes.
 TEST(values_of_all_sizes_go_through_registers) {
-  lowered p;
+  LS_OWN(lowered, p) = {0};
   expect_ok(lowered_create(
       &(lowered_options){
           .text =
@@ -99,9 +97,10 @@ TEST(values_of_all_sizes_go_through_registers) {
               "  return %7, %8 }"},
       &p));
   assert_int_equal(lowered_plan_count(&p, "fused"), 1);
-  float *a = new_floats(COUNT), *b = new_floats(COUNT),
-        *got = new_floats(COUNT);
-  bool *not_less = malloc(COUNT);
+  HEAP(float, a) = new_floats(COUNT);
+  HEAP(float, b) = new_floats(COUNT);
+  HEAP(float, got) = new_floats(COUNT);
+  HEAP(bool, not_less) = malloc(COUNT);
   fill(a, COUNT, 1);
   fill(b, COUNT, -2);
   expect_ok(lowered_run(&p, (const void *[]){a, b}, (void *[]){got, not_less}));
@@ -111,11 +110,6 @@ TEST(values_of_all_sizes_go_through_registers) {
     assert_memory_equal(&got[i], &want, sizeof(want));
     assert_int_equal(not_less[i], !(a[i] < b[i]));
   }
-  free(a);
-  free(b);
-  free(got);
-  free(not_less);
-  lowered_destroy(&p);
 }
 
 // More steps than a group holds, and more values at once than registers.
@@ -150,7 +144,7 @@ TEST(long_chains_are_cut) {
 
 // A value that the body of a loop carries is read where it was left.
 TEST(a_loop_fuses_its_body_alone) {
-  lowered p;
+  LS_OWN(lowered, p) = {0};
   expect_ok(lowered_create(
       &(lowered_options){
           .text =
@@ -176,7 +170,8 @@ TEST(a_loop_fuses_its_body_alone) {
               "  %6 = sqrt(%5) : " V "  return %6 }"},
       &p));
   assert_int_equal(lowered_plan_count(&p, "fused"), 2);
-  float *x = new_floats(COUNT), *got = new_floats(COUNT);
+  HEAP(float, x) = new_floats(COUNT);
+  HEAP(float, got) = new_floats(COUNT);
   fill(x, COUNT, 0.5F);
   for (int run = 0; run < 2; ++run) {
     expect_ok(lowered_run(&p, (const void *[]){x}, (void *[]){got}));
@@ -188,14 +183,11 @@ TEST(a_loop_fuses_its_body_alone) {
       assert_memory_equal(&got[i], &want, sizeof(want));
     }
   }
-  free(x);
-  free(got);
-  lowered_destroy(&p);
 }
 
 // The old value is read thrice, and so is the new one, which lies on it.
 TEST(a_variable_is_read_before_and_after_it_is_written) {
-  lowered p;
+  LS_OWN(lowered, p) = {0};
   expect_ok(lowered_create(
       &(lowered_options){
           .num_uses = 2,
@@ -210,7 +202,8 @@ TEST(a_variable_is_read_before_and_after_it_is_written) {
                   "  %10 = add(%3, %9) : " V "  return %6, %10 }"},
       &p));
   assert_int_equal(lowered_plan_count(&p, "fused"), 1);
-  float *x = new_floats(COUNT), *want = new_floats(2 * COUNT);
+  HEAP(float, x) = new_floats(COUNT);
+  HEAP(float, want) = new_floats(2 * COUNT);
   fill(x, COUNT, 0.5F);
   fill(p.buffers[0]->data, COUNT, 1);
   fill(p.buffers[1]->data, COUNT, 2);
@@ -224,14 +217,11 @@ TEST(a_variable_is_read_before_and_after_it_is_written) {
   for (int i = 0; i < 2; ++i)
     assert_memory_equal(p.buffers[i]->data, want + i * COUNT,
                         COUNT * sizeof(float));
-  free(x);
-  free(want);
-  lowered_destroy(&p);
 }
 
 // A step that needs a whole value before its first element stays outside.
 TEST(a_scalar_of_the_group_is_not_read_early) {
-  lowered p;
+  LS_OWN(lowered, p) = {0};
   expect_ok(lowered_create(
       &(lowered_options){
           .text = "graph lowered \"p\" {"
@@ -246,5 +236,4 @@ TEST(a_scalar_of_the_group_is_not_read_early) {
   expect_ok(lowered_run(&p, (const void *[]){(float[]){3}, (float[]){5}},
                         (void *[]){&got}));
   assert_true(got == -15);
-  lowered_destroy(&p);
 }

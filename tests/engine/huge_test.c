@@ -6,7 +6,7 @@
 #include "support/lowered.h"
 
 TEST(work_that_64_bits_do_not_hold_is_counted) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   expect_ok(lowered_create(
       &(lowered_options){
           .text =
@@ -21,11 +21,10 @@ TEST(work_that_64_bits_do_not_hold_is_counted) {
       &program));
   assert_true(program.backend->vtable->facts(program.executable).flops ==
               0x1p66);
-  lowered_destroy(&program);
 }
 
 TEST(attention_without_depth_does_nothing) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   expect_ok(lowered_create(
       &(lowered_options){
           .text = "graph lowered \"p\" {"
@@ -42,5 +41,4 @@ TEST(attention_without_depth_does_nothing) {
   expect_ok(lowered_run(&program, (const void *[]){nothing},
                         (void *[]){&nothing[0], &nothing[1]}));
   assert_true(program.backend->vtable->facts(program.executable).flops == 0);
-  lowered_destroy(&program);
 }

@@ -194,28 +194,26 @@ TEST(gather_clamps_indices) {
 }
 
 TEST(the_largest_u64_is_the_last_index) {
-  loop_case c = {.op = LS_OP_GATHER, .out = {LS_DTYPE_F32, LS_SHAPE(2)}};
+  LS_OWN(loop_case, c) = {.op = LS_OP_GATHER,
+                          .out = {LS_DTYPE_F32, LS_SHAPE(2)}};
   loop_case_attr(&c, LS_ATTR_I("axis", 0));
   loop_case_add_copy(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(3)},
                      (const float[]){5, 6, 7});
   loop_case_add_copy(&c, (ls_type){LS_DTYPE_U64, LS_SHAPE(2)},
                      (const uint64_t[]){UINT64_MAX, 0});
-  float *got = loop_case_run(&c);
+  HEAP(float, got) = loop_case_run(&c);
   assert_true(got[0] == 7 && got[1] == 5);
-  free(got);
-  loop_case_deinit(&c);
 }
 
 TEST(an_axis_without_elements_has_none_to_gather) {
   static const uint16_t ops[] = {LS_OP_GATHER, LS_OP_TAKE_ALONG};
   for (size_t i = 0; i < LS_COUNT_OF(ops); ++i) {
-    loop_case c = {.op = ops[i], .out = {LS_DTYPE_F32, LS_SHAPE(2)}};
+    LS_OWN(loop_case, c) = {.op = ops[i], .out = {LS_DTYPE_F32, LS_SHAPE(2)}};
     loop_case_attr(&c, LS_ATTR_I("axis", 0));
     loop_case_add_copy(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(0)}, NULL);
     loop_case_add_copy(&c, (ls_type){LS_DTYPE_I32, LS_SHAPE(2)}, NULL);
     expect_status(loop_case_prepare(&c), LS_INVALID_ARGUMENT,
                   "along axis 0 of f32[0], which is empty");
-    loop_case_deinit(&c);
   }
 }
 
@@ -274,7 +272,8 @@ TEST(scatter_to_single_elements_goes_block_by_block_too) {
 }
 
 TEST(a_scatter_of_bools_only_updates) {
-  loop_case c = {.op = LS_OP_SCATTER, .out = {LS_DTYPE_BOOL, LS_SHAPE(3)}};
+  LS_OWN(loop_case, c) = {.op = LS_OP_SCATTER,
+                          .out = {LS_DTYPE_BOOL, LS_SHAPE(3)}};
   loop_case_attr(&c, LS_ATTR_S("combine", "add"));
   for (int i = 0; i < 3; ++i)
     loop_case_add_copy(
@@ -282,7 +281,6 @@ TEST(a_scatter_of_bools_only_updates) {
         NULL);
   expect_status(loop_case_prepare(&c), LS_UNIMPLEMENTED,
                 "op 'scatter' has no CPU kernel for bool");
-  loop_case_deinit(&c);
 }
 
 // ---- Along an axis ---------------------------------------------------------
@@ -348,9 +346,9 @@ TEST(clamp_keeps_nan_and_the_signs_of_zeros_in_every_table) {
   for (size_t t = 0; t < 4 * LS_COUNT_OF(tables); ++t) {
     if (ls_cpu_kernels_find(tables[t / 4]) == NULL) continue;
     for (int first = 0; first < (t % 4 == 0 ? 1 : ODD * ODD); ++first) {
-      loop_case c = {.op = LS_OP_CLAMP,
-                     .out = {LS_DTYPE_F32, LS_SHAPE(ALL)},
-                     .kernels = tables[t / 4]};
+      LS_OWN(loop_case, c) = {.op = LS_OP_CLAMP,
+                              .out = {LS_DTYPE_F32, LS_SHAPE(ALL)},
+                              .kernels = tables[t / 4]};
       float *data[3];
       for (int i = 0; i < 3; ++i) {
         const bool one = (i == 0 && t % 2 == 1) || (i == 2 && t % 4 >= 2);
@@ -361,15 +359,13 @@ TEST(clamp_keeps_nan_and_the_signs_of_zeros_in_every_table) {
                        : i == 1 ? odd[k / ODD % ODD]
                                 : odd[(k / ODD / ODD + first / ODD) % ODD];
       }
-      float *got = loop_case_run(&c);
+      HEAP(float, got) = loop_case_run(&c);
       for (int k = 0; k < ALL; ++k) {
         const float want = clamped(data[0][t % 2 == 1 ? 0 : k], data[1][k],
                                    data[2][t % 4 >= 2 ? 0 : k]);
         assert_true(isnan(want) ? isnan(got[k])
                                 : memcmp(&got[k], &want, sizeof(want)) == 0);
       }
-      free(got);
-      loop_case_deinit(&c);
     }
   }
 }

@@ -13,6 +13,7 @@
 #include "lockstep/ops.h"
 #include "runtime/own.h"
 #include "support/lowered.h"
+#include "support/place.h"
 #include "support/sanitizer.h"
 #include "support/values.h"
 
@@ -117,16 +118,11 @@ static void call(const net *self, outcome *out) {
 }
 
 static void run(const net *self, outcome *out) {
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.math = self->math,
-                            .environment = environment_of,
-                            .environment_user = (void *)(uintptr_t)self},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.math = self->math,
+                           .environment = environment_of,
+                           .environment_user = (void *)(uintptr_t)self});
   call(self, out);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 static void outcome_deinit(outcome *out) {
@@ -188,7 +184,8 @@ static void round_numbers(ls_array *x, ls_array *w, ls_array *by) {
 static void expect_near_f64(const net *self, size_t count) {
   net exact = *self;
   exact.dtype = LS_DTYPE_F64;
-  outcome got, want;
+  LS_OWN(outcome, got) = {0};
+  LS_OWN(outcome, want) = {0};
   run(self, &got);
   run(&exact, &want);
   assert_true(has(&got, self->fetches_y ? "pool_max" : "conv_pool_max"));
@@ -208,8 +205,6 @@ static void expect_near_f64(const net *self, size_t count) {
         fail_msg("value %zu, element %zu: %g, wanted %g", i, k,
                  got.values[i][k], want.values[i][k]);
   }
-  outcome_deinit(&got);
-  outcome_deinit(&want);
 }
 
 TEST(joined_they_are_what_they_are_apart) {
@@ -231,7 +226,8 @@ TEST(every_instruction_set_gives_the_same_bytes) {
       {SHAPE(1, 10, 12, 48, 80), .dtype = LS_DTYPE_F32, .bias = true}};
   enum { MATHS = LS_MATH_BF16_DIRECT + 1 };
   for (size_t k = 0; k < 2 * MATHS; k += LS_SANITIZED ? 3 : 1) {
-    outcome first, next;
+    LS_OWN(outcome, first) = {0};
+    outcome next;
     for (size_t i = 0; i < 3; ++i) {
       net self = small[k / MATHS];
       self.math = (ls_math)(k % MATHS);
@@ -241,14 +237,14 @@ TEST(every_instruction_set_gives_the_same_bytes) {
       expect_same_values(&first, &next, VALUES);
       outcome_deinit(&next);
     }
-    outcome_deinit(&first);
   }
 }
 
 TEST(who_else_wants_the_result_gets_it_and_bytes_stay) {
   for (ls_math math = LS_MATH_FAST; math <= LS_MATH_DIRECT; ++math) {
     net self = {PLAIN, .relu = true, .math = math};
-    outcome joined, apart;
+    LS_OWN(outcome, joined) = {0};
+    LS_OWN(outcome, apart) = {0};
     run(&self, &joined);
     self.fetches_y = true;
     run(&self, &apart);
@@ -257,14 +253,13 @@ TEST(who_else_wants_the_result_gets_it_and_bytes_stay) {
     assert_true(has(&apart, "conv_pool_grad_weights"));
     assert_false(has(&apart, "conv_pool_max"));
     expect_same_values(&joined, &apart, Y);
-    outcome_deinit(&joined);
-    outcome_deinit(&apart);
   }
 }
 
 TEST(forward_alone_is_joined_too) {
   net self = {PLAIN, .relu = true, .forward = true};
-  outcome joined, apart;
+  LS_OWN(outcome, joined) = {0};
+  LS_OWN(outcome, apart) = {0};
   run(&self, &joined);
   assert_true(has(&joined, "conv_pool_max"));
   self.fetches_y = true;
@@ -272,8 +267,6 @@ TEST(forward_alone_is_joined_too) {
   assert_true(has(&apart, "reduce_window"));
   assert_false(has(&apart, "conv_pool_max"));
   expect_same_values(&joined, &apart, 1);
-  outcome_deinit(&joined);
-  outcome_deinit(&apart);
 }
 
 // ---- What does not fit -----------------------------------------------------
@@ -324,7 +317,8 @@ static void give_x(ls_array *x, ls_array *w, ls_array *by) {
 // So dx is the maxima's gradient, at their places.
 TEST(the_first_of_equal_maxima_counts) {
   net self = {PLAIN, .edit = give_x, .math = LS_MATH_DIRECT};
-  outcome got, want;
+  LS_OWN(outcome, got) = {0};
+  LS_OWN(outcome, want) = {0};
   run(&self, &got);
   self.dtype = LS_DTYPE_F64;
   run(&self, &want);
@@ -333,8 +327,6 @@ TEST(the_first_of_equal_maxima_counts) {
     assert_true((got.values[DX][i] != 0) == (want.values[DX][i] != 0));
     assert_true(fabs(got.values[DX][i] - want.values[DX][i]) < 1e-5);
   }
-  outcome_deinit(&got);
-  outcome_deinit(&want);
 }
 
 static void give_nan(ls_array *x, ls_array *w, ls_array *by) {
@@ -423,7 +415,8 @@ TEST(what_is_not_finite_meets_zeros) {
       self.height = 9;  // Its last line is in no window, nor its last column.
       self.width = 11;
     }
-    outcome joined, apart;
+    LS_OWN(outcome, joined) = {0};
+    LS_OWN(outcome, apart) = {0};
     run(&self, &joined);
     self.dtype = LS_DTYPE_F64;
     run(&self, &apart);
@@ -431,8 +424,6 @@ TEST(what_is_not_finite_meets_zeros) {
     assert_true(any_nan(&apart, i / 8 == 2 ? DW : DX));
     expect_same_kinds(&joined, &apart, DX);
     expect_same_kinds(&joined, &apart, DW);
-    outcome_deinit(&joined);
-    outcome_deinit(&apart);
   }
 }
 

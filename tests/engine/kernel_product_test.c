@@ -129,6 +129,7 @@ static void free_product(product_case *t) {
   free(t->bias64);
   free(t->want64);
 }
+LS_OWNED_STRUCT(product_case, free_product)
 
 // Runs the blocks of a cut at the given row and column.
 static void run_cut(ls_cpu_product_fn *run, const ls_cpu_product *p,
@@ -142,21 +143,19 @@ static void run_cut(ls_cpu_product_fn *run, const ls_cpu_product *p,
 static void check_f32(const ls_cpu_kernels *table, const product_case *t,
                       size_t row, size_t column) {
   ls_cpu_product p = t->f32;
-  float *c = floats_copy(t->c, t->c_size);
+  HEAP(float, c) = floats_copy(t->c, t->c_size);
   p.c = c;
-  void *scratch = floats_allocate(table->product_f32_scratch(&p));
+  HEAP(void, scratch) = floats_allocate(table->product_f32_scratch(&p));
   run_cut(table->product_f32, &p, scratch, row, column);
   expect_same_floats(t->text, table->name, c, t->want, t->c_size);
-  free(c);
-  free(scratch);
 }
 
 static void check_f64(const ls_cpu_kernels *table, const product_case *t,
                       size_t row, size_t column) {
   ls_cpu_product p = t->f64;
-  double *c = widened(t->c, t->c_size);
+  HEAP(double, c) = widened(t->c, t->c_size);
   p.c = c;
-  void *scratch = floats_allocate(table->product_f64_scratch(&p));
+  HEAP(void, scratch) = floats_allocate(table->product_f64_scratch(&p));
   run_cut(table->product_f64, &p, scratch, row, column);
   for (size_t i = 0; i < t->c_size; ++i) {
     if (memcmp(&c[i], &t->want64[i], sizeof *c) != 0) {
@@ -164,13 +163,11 @@ static void check_f64(const ls_cpu_kernels *table, const product_case *t,
                i, c[i], t->want64[i]);
     }
   }
-  free(c);
-  free(scratch);
 }
 
 static void check_product(size_t m, size_t n, size_t k, unsigned transposes,
                           unsigned epilogue, size_t extra) {
-  product_case t = new_product(m, n, k, transposes, epilogue, extra);
+  LS_OWN(product_case, t) = new_product(m, n, k, transposes, epilogue, extra);
   for (size_t i = 0; i < kernel_tables_here.count; ++i) {
     check_f32(kernel_tables_here.at[i], &t, 0, 0);
     check_f64(kernel_tables_here.at[i], &t, 0, 0);
@@ -180,7 +177,6 @@ static void check_product(size_t m, size_t n, size_t k, unsigned transposes,
     check_f32(kernel_tables_here.at[i], &t, row, column);
     check_f64(kernel_tables_here.at[i], &t, row, column);
   }
-  free_product(&t);
 }
 
 TEST(product_is_one_fma_chain_for_every_tail) {
@@ -262,23 +258,19 @@ TEST(product_without_outputs_touches_nothing) {
 }
 
 TEST(product_is_close_to_one_in_doubles) {
-  product_case t = new_product(33, 65, 300, 2, 7, 0);
-  double *want = floats_allocate(t.c_size * sizeof *want);
+  LS_OWN(product_case, t) = new_product(33, 65, 300, 2, 7, 0);
+  HEAP(double, want) = floats_allocate(t.c_size * sizeof *want);
   memcpy(want, t.want64, t.c_size * sizeof *want);
   for (size_t i = 0; i < kernel_tables_here.count; ++i) {
     ls_cpu_product p = t.f32;
-    float *c = floats_copy(t.c, t.c_size);
+    HEAP(float, c) = floats_copy(t.c, t.c_size);
     p.c = c;
-    void *scratch =
+    HEAP(void, scratch) =
         floats_allocate(kernel_tables_here.at[i]->product_f32_scratch(&p));
     run_cut(kernel_tables_here.at[i]->product_f32, &p, scratch, 0, 0);
     expect_near_floats(t.text, kernel_tables_here.at[i]->name, c, want,
                        300 * 0x1p-24, t.c_size);
-    free(c);
-    free(scratch);
   }
-  free(want);
-  free_product(&t);
 }
 
 TEST(product_relu_lets_a_nan_through) {

@@ -38,9 +38,11 @@ TEST(softmax_and_its_log_are_close_to_doubles) {
   for (size_t s = 0; s < LS_COUNT_OF(row_shapes); ++s) {
     const size_t rows = row_shapes[s][0], columns = row_shapes[s][1];
     const size_t n = rows * columns;
-    float *x = new_logits(n), *base = floats_allocate(n * sizeof *base);
+    HEAP(float, x) = new_logits(n);
+    HEAP(float, base) = floats_allocate(n * sizeof *base);
     for (size_t i = 0; i < kernel_tables_here.count; ++i) {
-      float *y = floats_copy(x, n), *z = floats_allocate(n * sizeof *z);
+      HEAP(float, y) = floats_copy(x, n);
+      HEAP(float, z) = floats_allocate(n * sizeof *z);
       kernel_tables_here.at[i]->softmax(y, y, rows, columns);  // In place.
       kernel_tables_here.at[i]->log_softmax(z, x, rows, columns);
       for (size_t r = 0; r < rows; ++r) {
@@ -61,11 +63,7 @@ TEST(softmax_and_its_log_are_close_to_doubles) {
       kernel_tables_here.at[i]->log_softmax(y, x, rows, columns);
       expect_same_floats("log_softmax", kernel_tables_here.at[i]->name, y, z,
                          n);
-      free(y);
-      free(z);
     }
-    free(x);
-    free(base);
   }
 }
 
@@ -79,10 +77,11 @@ static int32_t *new_labels(size_t rows, size_t columns) {
 TEST(label_loss_is_close_to_doubles_and_equal_in_tables) {
   for (size_t s = 0; s < LS_COUNT_OF(row_shapes); ++s) {
     const size_t rows = row_shapes[s][0], columns = row_shapes[s][1];
-    float *x = new_logits(rows * columns), *first = floats_create(rows);
-    int32_t *labels = new_labels(rows, columns);
+    HEAP(float, x) = new_logits(rows * columns);
+    HEAP(float, first) = floats_create(rows);
+    HEAP(int32_t, labels) = new_labels(rows, columns);
     for (size_t i = 0; i < kernel_tables_here.count; ++i) {
-      float *loss = floats_create(rows);
+      HEAP(float, loss) = floats_create(rows);
       kernel_tables_here.at[i]->label_loss(loss, x, labels, rows, columns);
       for (size_t r = 0; r < rows; ++r) {
         double max;
@@ -95,11 +94,7 @@ TEST(label_loss_is_close_to_doubles_and_equal_in_tables) {
       if (i == 0) memcpy(first, loss, rows * sizeof *first);
       expect_same_floats("loss", kernel_tables_here.at[i]->name, loss, first,
                          rows);
-      free(loss);
     }
-    free(x);
-    free(first);
-    free(labels);
   }
 }
 
@@ -107,9 +102,10 @@ TEST(label_loss_grad_is_scaled_softmax_minus_onehot) {
   for (size_t s = 0; s < LS_COUNT_OF(row_shapes); ++s) {
     const size_t rows = row_shapes[s][0], columns = row_shapes[s][1];
     const size_t n = rows * columns;
-    float *x = new_logits(n), *scale = floats_create(rows + 1);
-    float *softmax = floats_allocate(n * sizeof *softmax);
-    int32_t *labels = new_labels(rows, columns);
+    HEAP(float, x) = new_logits(n);
+    HEAP(float, scale) = floats_create(rows + 1);
+    HEAP(float, softmax) = floats_allocate(n * sizeof *softmax);
+    HEAP(int32_t, labels) = new_labels(rows, columns);
     for (size_t i = 0; i < kernel_tables_here.count; ++i) {
       for (size_t stride = 0; stride < 2; ++stride) {
         kernel_tables_here.at[i]->softmax(softmax, x, rows, columns);
@@ -120,19 +116,14 @@ TEST(label_loss_grad_is_scaled_softmax_minus_onehot) {
             *y *= scale[r * stride];
           }
         }
-        float *grad = floats_copy(x, n);
+        HEAP(float, grad) = floats_copy(x, n);
         kernel_tables_here.at[i]->label_loss_grad(grad, grad, labels, scale,
                                                   stride, rows,
                                                   columns);  // In place.
         expect_same_floats("grad", kernel_tables_here.at[i]->name, grad,
                            softmax, n);
-        free(grad);
       }
     }
-    free(x);
-    free(scale);
-    free(softmax);
-    free(labels);
   }
 }
 

@@ -48,55 +48,49 @@ static void check_half(size_t n, const float *x, const uint16_t *halves) {
   for (size_t i = 0; i < kernel_tables_here.count; ++i) {
     const ls_cpu_kernels *t = kernel_tables_here.at[i],
                          *base = kernel_tables_here.at[0];
-    float *wide = floats_allocate(n * sizeof *wide),
-          *want = floats_allocate(n * sizeof *x);
+    HEAP(float, wide) = floats_allocate(n * sizeof *wide);
+    HEAP(float, want) = floats_allocate(n * sizeof *x);
     t->widen_f16(wide, halves, n);
     base->widen_f16(want, halves, n);
     expect_same_floats("widen_f16", t->name, wide, want, n);
     t->widen_bf16(wide, halves, n);
     base->widen_bf16(want, halves, n);
     expect_same_floats("widen_bf16", t->name, wide, want, n);
-    uint16_t *got = floats_allocate(n * sizeof *got),
-             *as = floats_allocate(n * sizeof *as);
+    HEAP(uint16_t, got) = floats_allocate(n * sizeof *got);
+    HEAP(uint16_t, as) = floats_allocate(n * sizeof *as);
     t->narrow_f16(got, x, n);
     base->narrow_f16(as, x, n);
     assert_memory_equal(got, as, n * sizeof *got);
     t->narrow_bf16(got, x, n);
     base->narrow_bf16(as, x, n);
     assert_memory_equal(got, as, n * sizeof *got);
-    free(wide);
-    free(want);
-    free(got);
-    free(as);
   }
 }
 
 TEST(halves_convert_alike_in_every_table) {
-  float *x = new_samples();
-  uint16_t *halves = floats_allocate(65536 * sizeof *halves);
+  HEAP(float, x) = new_samples();
+  HEAP(uint16_t, halves) = floats_allocate(65536 * sizeof *halves);
   for (size_t i = 0; i < 65536; ++i)
     halves[i] = (uint16_t)i;
   check_half(65536, x, halves);
   check_half(65536, x + SAMPLE_COUNT - 65536, halves);
   for (size_t n = 0; n < 40; ++n) {
-    float *few = floats_copy(x + 70000, n);
-    uint16_t *few_halves = floats_allocate(n * sizeof *few_halves);
+    HEAP(float, few) = floats_copy(x + 70000, n);
+    HEAP(uint16_t, few_halves) = floats_allocate(n * sizeof *few_halves);
     memcpy(few_halves, halves + 20000, n * sizeof *few_halves);
     check_half(n, few, few_halves);
-    free(few);
-    free(few_halves);
   }
-  free(x);
-  free(halves);
 }
 
 // ---- Elementwise and sums ---------------------------------------------------
 
 TEST(elementwise_kernels_are_their_formulas) {
   for (size_t n = 0; n < 70; ++n) {
-    float *a = floats_create(n), *b = floats_create(n);
-    float *sum = floats_copy(a, n), *step = floats_copy(a, n),
-          *back = floats_copy(a, n);
+    HEAP(float, a) = floats_create(n);
+    HEAP(float, b) = floats_create(n);
+    HEAP(float, sum) = floats_copy(a, n);
+    HEAP(float, step) = floats_copy(a, n);
+    HEAP(float, back) = floats_copy(a, n);
     for (size_t i = 0; i < n; ++i) {
       if (i % 7 == 3) b[i] = i % 2 == 0 ? 0.0f : -0.0f;
       const float scaled = 0.3f * b[i];
@@ -106,20 +100,14 @@ TEST(elementwise_kernels_are_their_formulas) {
     }
     for (size_t i = 0; i < kernel_tables_here.count; ++i) {
       const ls_cpu_kernels *table = kernel_tables_here.at[i];
-      float *got = floats_copy(a, n);
+      HEAP(float, got) = floats_copy(a, n);
       table->add(got, got, b, n);
       expect_same_floats("add", table->name, got, sum, n);
       table->sgd(got, a, b, 0.3f, n);
       expect_same_floats("sgd", table->name, got, step, n);
       table->relu_grad(got, a, b, n);
       expect_same_floats("relu_grad", table->name, got, back, n);
-      free(got);
     }
-    free(a);
-    free(b);
-    free(sum);
-    free(step);
-    free(back);
   }
 }
 
@@ -128,8 +116,10 @@ TEST(column_sums_add_rows_in_order) {
   for (size_t s = 0; s < LS_COUNT_OF(columns_of); ++s) {
     for (size_t rows = 0; rows < 20; rows += 1 + rows) {
       const size_t columns = columns_of[s], stride = columns + rows % 3;
-      float *x = floats_create(rows == 0 ? 0 : (rows - 1) * stride + columns);
-      float *old = floats_create(columns), *want = floats_create(columns);
+      HEAP(float, x) =
+          floats_create(rows == 0 ? 0 : (rows - 1) * stride + columns);
+      HEAP(float, old) = floats_create(columns);
+      HEAP(float, want) = floats_create(columns);
       for (int accumulate = 0; accumulate < 2; ++accumulate) {
         for (size_t j = 0; j < columns; ++j) {
           float sum = 0.0f;
@@ -138,17 +128,13 @@ TEST(column_sums_add_rows_in_order) {
           want[j] = accumulate != 0 ? old[j] + sum : sum;
         }
         for (size_t i = 0; i < kernel_tables_here.count; ++i) {
-          float *got = floats_copy(old, columns);
+          HEAP(float, got) = floats_copy(old, columns);
           kernel_tables_here.at[i]->column_sums(got, x, rows, columns, stride,
                                                 accumulate != 0);
           expect_same_floats("column_sums", kernel_tables_here.at[i]->name, got,
                              want, columns);
-          free(got);
         }
       }
-      free(x);
-      free(old);
-      free(want);
     }
   }
 }
@@ -173,7 +159,7 @@ TEST(sum_runs_in_sixteen_partial_sums) {
 
 TEST(max_sees_every_element_and_every_nan) {
   for (size_t n = 0; n < 70; ++n) {
-    float *x = floats_create(n);
+    HEAP(float, x) = floats_create(n);
     for (size_t i = 0; i < kernel_tables_here.count; ++i) {
       float want = -INFINITY;
       for (size_t k = 0; k < n; ++k)
@@ -188,7 +174,6 @@ TEST(max_sees_every_element_and_every_nan) {
         x[k] = old;
       }
     }
-    free(x);
   }
 }
 

@@ -95,7 +95,7 @@ TEST(long_sums_are_chains_that_are_added_in_order) {
         transposed ? LS_SHAPE(N, LONG_K) : LS_SHAPE(LONG_K, N);
     const float *b =
         loop_case_add(&c, (ls_type){LS_DTYPE_F32, shape}, -1, 1, &random);
-    float *got = loop_case_run(&c);
+    HEAP(float, got) = loop_case_run(&c);
     for (size_t i = 0; i < M * N; ++i) {
       float sum = 0, chain = 0;
       for (size_t k = 0; k < LONG_K; ++k) {
@@ -107,7 +107,6 @@ TEST(long_sums_are_chains_that_are_added_in_order) {
       }
       assert_memory_equal(&got[i], &sum, sizeof(sum));
     }
-    free(got);
   }
 }
 
@@ -124,7 +123,7 @@ TEST(rows_do_not_matter_to_long_sums) {
   const float *w = loop_case_add(&all, w_type, -1, 1, &random);
   const ls_type bias_type = {LS_DTYPE_F32, LS_SHAPE(N)};
   const float *bias = loop_case_add(&all, bias_type, -1, 1, &random);
-  float *want = loop_case_run(&all);
+  HEAP(float, want) = loop_case_run(&all);
   for (size_t row = 0; row < M; row += M - FEW) {
     LS_OWN(loop_case, few) = {.op = LS_OP_DENSE,
                               .out = {LS_DTYPE_F32, LS_SHAPE(FEW, N)}};
@@ -133,11 +132,9 @@ TEST(rows_do_not_matter_to_long_sums) {
                        x + row * LONG_K);
     loop_case_add_copy(&few, w_type, w);
     loop_case_add_copy(&few, bias_type, bias);
-    float *got = loop_case_run(&few);
+    HEAP(float, got) = loop_case_run(&few);
     assert_memory_equal(got, want + row * N, FEW * N * sizeof(*got));
-    free(got);
   }
-  free(want);
 }
 
 TEST(dense_adds_its_bias_and_activates) {
@@ -163,7 +160,7 @@ TEST(dense_adds_its_bias_and_activates) {
 static void check_bytes_on_every_instruction_set(int64_t m, int64_t n,
                                                  int64_t k, bool tb) {
   static const char *const names[] = {"base", "v3", "v4"};
-  float *first = NULL;
+  HEAP(float, first) = NULL;
   for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
     if (ls_cpu_kernels_find(names[i]) == NULL) continue;
     loop_random random = {7};
@@ -182,7 +179,6 @@ static void check_bytes_on_every_instruction_set(int64_t m, int64_t n,
       free(got);
     }
   }
-  free(first);
 }
 
 TEST(products_have_the_same_bytes_on_every_instruction_set) {
@@ -263,7 +259,7 @@ TEST(random_numbers_have_their_moments) {
     const ls_attr range[] = {LS_ATTR_F("low", -1.0), LS_ATTR_F("high", 3.0)};
     const ls_attr bell[] = {LS_ATTR_F("mean", 2.0), LS_ATTR_F("deviation", .5)};
     for (int normal = 0; normal < 2; ++normal) {
-      void *x =
+      HEAP(void, x) =
           draw(normal ? LS_OP_RANDOM_NORMAL : LS_OP_RANDOM_UNIFORM,
                loop_types[t], COUNT, (loop_case){0}, normal ? bell : range, 2);
       double sum = 0, squares = 0, least = 99, greatest = -99;
@@ -279,7 +275,6 @@ TEST(random_numbers_have_their_moments) {
       assert_true(fabs(mean - (normal ? 2.0 : 1.0)) < 0.012);
       assert_true(fabs(variance - (normal ? 0.25 : 16.0 / 12)) < 0.015);
       if (!normal) assert_true(least >= -1 && greatest < 3);
-      free(x);
     }
   }
 }
@@ -292,8 +287,8 @@ TEST(uniform_numbers_stay_below_the_upper_end) {
     for (size_t r = 0; r < LS_COUNT_OF(ends); ++r) {
       const ls_attr range[] = {LS_ATTR_F("low", ends[r][0]),
                                LS_ATTR_F("high", ends[r][1])};
-      void *x = draw(LS_OP_RANDOM_UNIFORM, loop_types[t], 20000, (loop_case){0},
-                     range, 2);
+      HEAP(void, x) = draw(LS_OP_RANDOM_UNIFORM, loop_types[t], 20000,
+                           (loop_case){0}, range, 2);
       double rounded;  // The lower end in this type.
       loop_write(loop_types[t], &rounded, 0, ends[r][0]);
       const double low = loop_read(loop_types[t], &rounded, 0);
@@ -301,7 +296,6 @@ TEST(uniform_numbers_stay_below_the_upper_end) {
         const double v = loop_read(loop_types[t], x, i);
         assert_true(v >= fmin(low, ends[r][0]) && v < ends[r][1]);
       }
-      free(x);
     }
   }
 }
@@ -309,12 +303,11 @@ TEST(uniform_numbers_stay_below_the_upper_end) {
 // Whether two draws of the same number have the same bytes.
 static bool same(const loop_case *a, const loop_case *b, const ls_attr *attrs,
                  size_t num_attrs) {
-  void *x = draw(LS_OP_RANDOM_NORMAL, LS_DTYPE_F32, 64, *a, attrs, num_attrs);
-  void *y = draw(LS_OP_RANDOM_NORMAL, LS_DTYPE_F32, 64, *b, attrs, num_attrs);
-  const bool equal = memcmp(x, y, 64 * sizeof(float)) == 0;
-  free(x);
-  free(y);
-  return equal;
+  HEAP(void, x) =
+      draw(LS_OP_RANDOM_NORMAL, LS_DTYPE_F32, 64, *a, attrs, num_attrs);
+  HEAP(void, y) =
+      draw(LS_OP_RANDOM_NORMAL, LS_DTYPE_F32, 64, *b, attrs, num_attrs);
+  return memcmp(x, y, 64 * sizeof(float)) == 0;
 }
 
 TEST(every_part_of_the_key_changes_the_numbers) {
@@ -332,12 +325,11 @@ TEST(every_part_of_the_key_changes_the_numbers) {
   assert_false(same(&plain, &changed[0], &shared, 1));
   const ls_attr streams[] = {LS_ATTR_I("stream", 1), LS_ATTR_I("seed", 1)};
   for (size_t i = 0; i < 2; ++i) {
-    float *x = draw(LS_OP_RANDOM_NORMAL, LS_DTYPE_F32, 64, plain, NULL, 0);
-    float *y =
+    HEAP(float, x) =
+        draw(LS_OP_RANDOM_NORMAL, LS_DTYPE_F32, 64, plain, NULL, 0);
+    HEAP(float, y) =
         draw(LS_OP_RANDOM_NORMAL, LS_DTYPE_F32, 64, plain, &streams[i], 1);
     assert_memory_not_equal(x, y, 64 * sizeof(float));
-    free(x);
-    free(y);
   }
 }
 
@@ -345,11 +337,10 @@ TEST(an_element_depends_on_its_index_alone) {
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
     for (int normal = 0; normal < 2; ++normal) {
       const uint16_t op = normal ? LS_OP_RANDOM_NORMAL : LS_OP_RANDOM_UNIFORM;
-      void *few = draw(op, loop_types[t], 37, (loop_case){0}, NULL, 0);
-      void *many = draw(op, loop_types[t], 40000, (loop_case){0}, NULL, 0);
+      HEAP(void, few) = draw(op, loop_types[t], 37, (loop_case){0}, NULL, 0);
+      HEAP(void, many) =
+          draw(op, loop_types[t], 40000, (loop_case){0}, NULL, 0);
       assert_memory_equal(few, many, 37 * ls_dtype_size(loop_types[t]));
-      free(few);
-      free(many);
     }
   }
 }
@@ -357,9 +348,9 @@ TEST(an_element_depends_on_its_index_alone) {
 TEST(the_first_numbers_are_pinned) {
   const loop_case at = {.seed = 1, .step = 2, .iteration = 3, .replica = 4};
   const ls_attr attrs[] = {LS_ATTR_I("seed", 5), LS_ATTR_I("stream", 6)};
-  float *f = draw(LS_OP_RANDOM_UNIFORM, LS_DTYPE_F32, 4, at, attrs, 2);
-  double *d = draw(LS_OP_RANDOM_UNIFORM, LS_DTYPE_F64, 2, at, attrs, 2);
-  float *n = draw(LS_OP_RANDOM_NORMAL, LS_DTYPE_F32, 4, at, attrs, 2);
+  HEAP(float, f) = draw(LS_OP_RANDOM_UNIFORM, LS_DTYPE_F32, 4, at, attrs, 2);
+  HEAP(double, d) = draw(LS_OP_RANDOM_UNIFORM, LS_DTYPE_F64, 2, at, attrs, 2);
+  HEAP(float, n) = draw(LS_OP_RANDOM_NORMAL, LS_DTYPE_F32, 4, at, attrs, 2);
   static const float uniform[] = {0x1.cda8ap-5F, 0x1.d9e18p-5F, 0x1.31c48ap-1F,
                                   0x1.86d5a8p-1F};
   static const double wide[] = {0x1.cda8a941d9e1p-5, 0x1.31c48aa586d5ap-1};
@@ -368,7 +359,4 @@ TEST(the_first_numbers_are_pinned) {
   assert_memory_equal(f, uniform, sizeof(uniform));
   assert_memory_equal(d, wide, sizeof(wide));
   assert_memory_equal(n, bell, sizeof(bell));
-  free(f);
-  free(d);
-  free(n);
 }

@@ -103,9 +103,8 @@ TEST(one_hot_is_zero_outside_its_depth) {
 TEST(replica_id_is_the_replica_of_the_call) {
   loop_case c = {
       .op = LS_OP_REPLICA_ID, .out = {LS_DTYPE_I32, LS_SCALAR}, .replica = 6};
-  int32_t *got = loop_case_run(&c);
+  HEAP(int32_t, got) = loop_case_run(&c);
   assert_int_equal(got[0], 6);
-  free(got);
 }
 
 // ---- Reductions ------------------------------------------------------------
@@ -169,11 +168,10 @@ TEST(maxima_of_floats_are_nan_if_an_element_is) {
           &c, (ls_type){LS_DTYPE_F32, LS_SHAPE(2, 20)}, NULL);
       for (int i = 0; i < 40; ++i)
         x[i] = i == at ? NAN : (float)i;
-      float *got = loop_case_run(&c);
+      HEAP(float, got) = loop_case_run(&c);
       const int64_t to = mask == 1 ? at % 20 : mask == 2 ? at / 20 : 0;
       for (int64_t i = 0; i < ls_shape_num_elements(c.out.shape); ++i)
         assert_true(isnan(got[i]) == (i == to));
-      free(got);
     }
   }
 }
@@ -201,15 +199,13 @@ TEST(sums_along_rows_go_to_sixteen_partial_sums) {
         reduce_case(LS_OP_REDUCE_SUM, LS_DTYPE_F32, LS_SHAPE(a, b, n), 5, axes);
     const float *x = loop_case_add(
         &c, (ls_type){LS_DTYPE_F32, LS_SHAPE(a, b, n)}, -1, 1, &random);
-    float *got = loop_case_run(&c);
-    float *row = malloc((size_t)(a * n) * sizeof(float));
+    HEAP(float, got) = loop_case_run(&c);
+    HEAP(float, row) = malloc((size_t)(a * n) * sizeof(float));
     for (int64_t k = 0; k < b; ++k) {
       for (int64_t i = 0; i < a * n; ++i)
         row[i] = x[(i / n * b + k) * n + i % n];
       assert_true(got[k] == lanes_sum(row, a * n));
     }
-    free(row);
-    free(got);
   }
 }
 
@@ -258,14 +254,13 @@ TEST(short_rows_are_reduced_in_the_order_of_long_ones) {
         x[i] = loop_random_bits(&random) % 2 == 0 ? 0.0F : -0.0F;
       for (int64_t i = 0; i < 20; ++i)
         x[(ROWS - 1 - i) * n + i % n] = NAN;
-      float *got = loop_case_run(&c);
+      HEAP(float, got) = loop_case_run(&c);
       for (int64_t i = 0; i < ROWS; ++i) {
         const float want =
             (float)lanes_reduce(ops[k % 3], LS_DTYPE_F32, x, i * n, n);
         assert_true(isnan(got[i]) == isnan(want));
         assert_true(isnan(want) || memcmp(&got[i], &want, sizeof(want)) == 0);
       }
-      free(got);
     }
   }
 }
@@ -295,7 +290,7 @@ TEST(sums_of_columns_go_row_by_row_in_chains_of_512) {
         reduce_case(LS_OP_REDUCE_SUM, dtype, LS_SHAPE(rows, n), 1, axes);
     const void *x =
         loop_case_add(&c, (ls_type){dtype, LS_SHAPE(rows, n)}, -1, 1, &random);
-    void *got = loop_case_run(&c);
+    HEAP(void, got) = loop_case_run(&c);
     for (int64_t j = 0; j < n; ++j) {
       float total = 0, chain = 0;
       for (int64_t i = 0; i < rows; ++i) {
@@ -309,7 +304,6 @@ TEST(sums_of_columns_go_row_by_row_in_chains_of_512) {
         rounded = (double)ls_bf16_to_f32(ls_bf16_from_f32(total));
       loop_expect(&c, got, j, rounded, 0);
     }
-    free(got);
   }
 }
 
@@ -331,10 +325,9 @@ TEST(add_n_follows_the_canonical_tree) {
                             .out = {LS_DTYPE_F32, LS_SHAPE(count)}};
     for (size_t i = 0; i < n; ++i)
       loop_case_add(&c, c.out, -1, 1, &random);
-    float *got = loop_case_run(&c);
+    HEAP(float, got) = loop_case_run(&c);
     for (int64_t i = 0; i < count; ++i)
       assert_true(got[i] == tree_sum((float *const *)c.data, i, 0, n));
-    free(got);
   }
 }
 

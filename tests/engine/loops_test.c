@@ -61,9 +61,8 @@ TEST(unary_ops_keep_nan_and_the_sign_of_zero) {
   for (size_t o = 0; o < LS_COUNT_OF(ops); ++o) {
     LS_OWN(loop_case, c) = {.op = ops[o], .out = vector_type(LS_DTYPE_F32, 2)};
     loop_case_add_copy(&c, vector_type(LS_DTYPE_F32, 2), x);
-    float *got = loop_case_run(&c);
+    HEAP(float, got) = loop_case_run(&c);
     assert_true(got[0] == 0 && signbit(got[0]) && isnan(got[1]));
-    free(got);
   }
 }
 
@@ -144,10 +143,9 @@ TEST(integers_wrap_around_and_divide_as_stated) {
                             .out = vector_type(LS_DTYPE_I32, 6)};
     loop_case_add_copy(&c, c.out, x);
     loop_case_add_copy(&c, c.out, y);
-    int32_t *got = loop_case_run(&c);
+    HEAP(int32_t, got) = loop_case_run(&c);
     for (int i = 0; i < 6; ++i)
       assert_int_equal(got[i], rows[r].want[i]);
-    free(got);
   }
 }
 
@@ -161,9 +159,8 @@ TEST(narrow_integers_wrap_around) {
     LS_OWN(loop_case, c) = {.op = ops[o], .out = vector_type(LS_DTYPE_I8, 4)};
     loop_case_add_copy(&c, c.out, x);
     loop_case_add_copy(&c, c.out, y);
-    int8_t *got = loop_case_run(&c);
+    HEAP(int8_t, got) = loop_case_run(&c);
     assert_memory_equal(got, o == 0 ? quotient : product, 4);
-    free(got);
   }
   static const uint16_t large[] = {65535, 65535, 9};
   static const uint16_t small[] = {65535, 0, 10};
@@ -172,9 +169,8 @@ TEST(narrow_integers_wrap_around) {
     LS_OWN(loop_case, c) = {.op = ops[o], .out = vector_type(LS_DTYPE_U16, 3)};
     loop_case_add_copy(&c, c.out, large);
     loop_case_add_copy(&c, c.out, small);
-    uint16_t *got = loop_case_run(&c);
+    HEAP(uint16_t, got) = loop_case_run(&c);
     assert_memory_equal(got, wants[o], 6);
-    free(got);
   }
 }
 
@@ -184,9 +180,8 @@ TEST(neg_and_abs_of_the_least_number_are_itself) {
   for (size_t o = 0; o < 2; ++o) {
     LS_OWN(loop_case, c) = {.op = ops[o], .out = vector_type(LS_DTYPE_I64, 1)};
     loop_case_add_copy(&c, c.out, least);
-    int64_t *got = loop_case_run(&c);
+    HEAP(int64_t, got) = loop_case_run(&c);
     assert_true(got[0] == INT64_MIN);
-    free(got);
   }
 }
 
@@ -203,10 +198,9 @@ TEST(maximum_and_minimum_pass_nan_on) {
         loop_write(loop_types[t], a, i, x[i]);
         loop_write(loop_types[t], b, i, y[i]);
       }
-      void *got = loop_case_run(&c);
+      HEAP(void, got) = loop_case_run(&c);
       for (int i = 0; i < 3; ++i)
         assert_true(isnan(loop_read(loop_types[t], got, i)));
-      free(got);
     }
   }
 }
@@ -295,7 +289,7 @@ TEST(floats_saturate_at_integers) {
       void *data = loop_case_add_copy(&c, vector_type(from[f], 8), NULL);
       for (int i = 0; i < 8; ++i)
         loop_write(from[f], data, i, x[i]);
-      void *got = loop_case_run(&c);
+      HEAP(void, got) = loop_case_run(&c);
       const bool is_unsigned = ls_dtype_is_unsigned(to);
       const int bits = 8 * (int)ls_dtype_size(to);
       const double greatest = ldexp(1, is_unsigned ? bits : bits - 1);
@@ -306,7 +300,6 @@ TEST(floats_saturate_at_integers) {
                              0,   0,     127, least > -128 ? 0 : -128};
       for (int i = 0; i < 8; ++i)
         loop_expect(&c, got, i, want[i], 0);
-      free(got);
     }
   }
 }
@@ -339,20 +332,18 @@ TEST(wide_numbers_become_16_bit_floats_in_one_rounding) {
       x[i] = ldexp(whole, places - 11 - 1) *
              (1 + ldexp((double)loop_random_between(&random, -1, 1), -40));
     }
-    uint16_t *got = loop_case_run(&c);
+    HEAP(uint16_t, got) = loop_case_run(&c);
     for (int i = 0; i < 20000; ++i)
       assert_int_equal(got[i], nearest(to[t], x[i]));
-    free(got);
   }
   static const int64_t whole[] = {(INT64_C(0x101) << 40) + 1,
                                   INT64_C(0x101) << 40,
                                   -(INT64_C(0x101) << 40) - 1, INT64_MIN};
   LS_OWN(loop_case, c) = convert_case(LS_DTYPE_I64, LS_DTYPE_BF16, 4);
   loop_case_add_copy(&c, vector_type(LS_DTYPE_I64, 4), whole);
-  uint16_t *got = loop_case_run(&c);
+  HEAP(uint16_t, got) = loop_case_run(&c);
   assert_true(ls_bf16_to_f32(got[0]) == ldexpf(0x102, 40));
   assert_true(ls_bf16_to_f32(got[1]) == ldexpf(0x100, 40));
   assert_true(ls_bf16_to_f32(got[2]) == -ldexpf(0x102, 40));
   assert_true(ls_bf16_to_f32(got[3]) == -0x1p63F);
-  free(got);
 }

@@ -100,17 +100,15 @@ static const special_row special_rows[] = {
 };
 
 static void check_special(uint16_t op, ls_dtype dtype, double x, double want) {
-  loop_case c = {.op = op, .out = vector(dtype, 1)};
+  LS_OWN(loop_case, c) = {.op = op, .out = vector(dtype, 1)};
   loop_write(dtype, loop_case_add_copy(&c, c.out, NULL), 0, x);
-  void *got = loop_case_run(&c);
+  HEAP(void, got) = loop_case_run(&c);
   const double value = loop_read(dtype, got, 0);
   const bool same = (isnan(value) && isnan(want)) ||
                     (value == want && signbit(value) == signbit(want));
   if (!same)
     fail_msg("%s(%g) of %s is %g, wanted %g", ls_op_table[op].name, x,
              ls_dtype_name(dtype), value, want);
-  free(got);
-  loop_case_deinit(&c);
 }
 
 TEST(special_values_are_those_of_libm) {
@@ -126,17 +124,15 @@ TEST(special_values_are_those_of_libm) {
 TEST(gelu_of_very_negative_numbers_is_next_to_zero) {
   static const double xs[] = {-10, -50, -1e4, -INFINITY};
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
-    loop_case c = {.op = LS_OP_GELU, .out = vector(loop_types[t], 4)};
+    LS_OWN(loop_case, c) = {.op = LS_OP_GELU, .out = vector(loop_types[t], 4)};
     void *x = loop_case_add_copy(&c, c.out, NULL);
     for (int i = 0; i < 4; ++i)
       loop_write(loop_types[t], x, i, xs[i]);
-    void *got = loop_case_run(&c);
+    HEAP(void, got) = loop_case_run(&c);
     for (int i = 0; i < 4; ++i) {
       const double y = loop_read(loop_types[t], got, i);
       assert_true(y <= 0 && y > -1e-30);
     }
-    free(got);
-    loop_case_deinit(&c);
   }
 }
 
@@ -145,12 +141,12 @@ TEST(functions_of_f32_are_the_same_in_every_table) {
   enum { COUNT = 1000 };
   for (size_t r = 0; r < LS_COUNT_OF(unary_rows); ++r) {
     loop_random random = {loop_random_seed()};
-    float *first = NULL;
+    HEAP(float, first) = NULL;
     for (size_t t = 0; t < LS_COUNT_OF(tables); ++t) {
       if (ls_cpu_kernels_find(tables[t]) == NULL) continue;
-      loop_case c = {.op = unary_rows[r].op,
-                     .out = vector(LS_DTYPE_F32, COUNT),
-                     .kernels = tables[t]};
+      LS_OWN(loop_case, c) = {.op = unary_rows[r].op,
+                              .out = vector(LS_DTYPE_F32, COUNT),
+                              .kernels = tables[t]};
       random.state = loop_random_seed();
       loop_case_add(&c, c.out, unary_rows[r].low, unary_rows[r].high, &random);
       float *got = loop_case_run(&c);
@@ -159,9 +155,7 @@ TEST(functions_of_f32_are_the_same_in_every_table) {
       else
         assert_memory_equal(first, got, COUNT * sizeof(*got));
       if (got != first) free(got);
-      loop_case_deinit(&c);
     }
-    free(first);
   }
 }
 
@@ -191,15 +185,14 @@ TEST(large_angles_are_reduced_exactly) {
 TEST(finite_numbers_are_told_from_others) {
   static const double xs[] = {0, -1, 60000, INFINITY, -INFINITY, NAN};
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
-    loop_case c = {.op = LS_OP_IS_FINITE, .out = vector(LS_DTYPE_BOOL, 6)};
+    LS_OWN(loop_case, c) = {.op = LS_OP_IS_FINITE,
+                            .out = vector(LS_DTYPE_BOOL, 6)};
     void *x = loop_case_add_copy(&c, vector(loop_types[t], 6), NULL);
     for (int i = 0; i < 6; ++i)
       loop_write(loop_types[t], x, i, xs[i]);
-    uint8_t *got = loop_case_run(&c);
+    HEAP(uint8_t, got) = loop_case_run(&c);
     for (int i = 0; i < 6; ++i)
       assert_int_equal(got[i], i < 3);
-    free(got);
-    loop_case_deinit(&c);
   }
 }
 
@@ -243,16 +236,15 @@ TEST(remainders_have_the_sign_of_the_dividend) {
   static const float fx[] = {7.5F, -7.5F, 7.5F, -6.0F, 1.0F, INFINITY};
   static const float fy[] = {2.0F, 2.0F, -2.0F, 2.0F, INFINITY, 2.0F};
   static const float fwant[] = {1.5F, -1.5F, 1.5F, -0.0F, 1.0F, NAN};
-  loop_case f = {.op = LS_OP_REMAINDER, .out = vector(LS_DTYPE_F32, 6)};
+  LS_OWN(loop_case, f) = {.op = LS_OP_REMAINDER,
+                          .out = vector(LS_DTYPE_F32, 6)};
   loop_case_add_copy(&f, f.out, fx);
   loop_case_add_copy(&f, f.out, fy);
-  float *values = loop_case_run(&f);
+  HEAP(float, values) = loop_case_run(&f);
   for (int i = 0; i < 5; ++i)
     assert_true(values[i] == fwant[i] &&
                 !signbit(values[i]) == !signbit(fwant[i]));
   assert_true(isnan(values[5]));
-  free(values);
-  loop_case_deinit(&f);
 }
 
 TEST(angles_know_their_quadrant) {
@@ -260,25 +252,22 @@ TEST(angles_know_their_quadrant) {
   static const double x[] = {1, 0, -1, 0, -1, -1};
   static const double want[] = {0, 0.5, 1, -0.5, -1, 0.75};  // Times pi.
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
-    loop_case c = {.op = LS_OP_ATAN2, .out = vector(loop_types[t], 6)};
+    LS_OWN(loop_case, c) = {.op = LS_OP_ATAN2, .out = vector(loop_types[t], 6)};
     void *a = loop_case_add_copy(&c, c.out, NULL);
     void *b = loop_case_add_copy(&c, c.out, NULL);
     for (int i = 0; i < 6; ++i) {
       loop_write(loop_types[t], a, i, y[i]);
       loop_write(loop_types[t], b, i, x[i]);
     }
-    void *got = loop_case_run(&c);
+    HEAP(void, got) = loop_case_run(&c);
     for (int i = 0; i < 6; ++i)
       loop_expect(&c, got, i, want[i] * 3.14159265358979323846, 1);
-    free(got);
-    loop_case_deinit(&c);
   }
 }
 
 TEST(functions_of_integers_are_refused_by_name) {
-  loop_case c = {.op = LS_OP_SIN, .out = vector(LS_DTYPE_I32, 2)};
+  LS_OWN(loop_case, c) = {.op = LS_OP_SIN, .out = vector(LS_DTYPE_I32, 2)};
   loop_case_add_copy(&c, c.out, "\0\0\0\1\0\0\0\1");
   expect_status(loop_case_prepare(&c), LS_UNIMPLEMENTED,
                 "op 'sin' has no CPU kernel for i32");
-  loop_case_deinit(&c);
 }

@@ -47,7 +47,7 @@ TEST(sums_and_means_follow_the_canonical_tree) {
 }
 
 TEST(maxima_minima_and_integers_merge) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lanes_create(
       &program,
       "graph lowered \"p\" {"
@@ -73,7 +73,6 @@ TEST(maxima_minima_and_integers_merge) {
   assert_int_equal(min, -3);
   assert_int_equal(sum, -5);
   assert_int_equal(wrapped, (5 * 100 + 10) & 0xff);
-  lowered_destroy(&program);
 }
 
 TEST(short_floats_are_added_as_f32_and_rounded_once) {
@@ -144,7 +143,7 @@ TEST(equal_contributions_merge_as_others_do) {
 }
 
 TEST(a_mean_of_integers_is_refused_by_name) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   ls_status status = lowered_create(
       &(lowered_options){
           .text = "graph lowered \"p\" {"
@@ -158,7 +157,6 @@ TEST(a_mean_of_integers_is_refused_by_name) {
       &program);
   expect_contains(ls_status_message(status), "in op");
   expect_status(status, LS_UNIMPLEMENTED, "no mean of i32");
-  lowered_destroy(&program);
 }
 
 TEST_FILE(.run = lanes_run_tests)

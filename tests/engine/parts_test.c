@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "engine/cpu/run/merge.h"
 #include "support/lowered.h"
+#include "support/place.h"
 
 static const char *lanes_switch(void *user, const char *name) {
   return strcmp(name, "LS_LANES") == 0 ? user : NULL;
@@ -56,26 +57,19 @@ static char *text_of(int32_t replicas, const lane_work *work) {
 static void expect_parts(int32_t replicas, int threads, const lane_work *work,
                          const char *lanes, const char *part) {
   char *text = text_of(replicas, work);
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.threads = threads,
-                            .environment = lanes_switch,
-                            .environment_user = (void *)(uintptr_t)lanes},
-      &runtime));
-  (void)ls_runtime_make_current(runtime);
-  lowered program;
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = threads,
+                           .environment = lanes_switch,
+                           .environment_user = (void *)(uintptr_t)lanes});
+  LS_OWN(lowered, program) = {0};
   expect_ok(lowered_create(&(lowered_options){.text = text}, &program));
   free(text);
-  char *plan = lowered_plan(&program);
+  HEAP(char, plan) = lowered_plan(&program);
   if (part != NULL) {
     expect_contains(plan, part);
   } else {
     assert_null(strstr(plan, " parts"));
   }
-  free(plan);
-  lowered_destroy(&program);
-  (void)ls_runtime_make_current(NULL);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 TEST(threads_take_replicas_where_instructions_are_small) {
@@ -126,7 +120,7 @@ static void merge_in_parts(uint32_t count, uint32_t shift, tree *out) {
                               .stride = sizeof(tree)};
   const uint32_t parts = ((count - 1) >> shift) + 1, size = 1U << shift;
   const uint32_t depth = ls_cpu_merge_depth(size);
-  tree *stacks = calloc((size_t)parts * depth, sizeof(*stacks));
+  HEAP(tree, stacks) = calloc((size_t)parts * depth, sizeof(*stacks));
   assert_non_null(stacks);
   ls_kernel_call call = {0};
   for (uint32_t i = 0; i < count; ++i) {
@@ -140,7 +134,6 @@ static void merge_in_parts(uint32_t count, uint32_t shift, tree *out) {
   const ls_cpu_parts all = {(char *)stacks, depth * sizeof(tree), parts};
   ls_cpu_merge_parts(&merge, &call, &all, 0, parts, parts > 1 ? out : NULL);
   if (parts == 1) *out = stacks[0];
-  free(stacks);
 }
 
 static void the_tree_over_leaves(char first, uint32_t count, char *out) {

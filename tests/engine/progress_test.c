@@ -131,6 +131,7 @@ static void end(ls_runtime *runtime) {
   (void)ls_runtime_make_current(NULL);
   expect_ok(ls_runtime_destroy(runtime));
 }
+LS_OWNED_POINTER(ls_runtime, end)
 
 // ---- What another run does -------------------------------------------------
 static void compute(void) {
@@ -141,12 +142,11 @@ static void compute(void) {
 
 static void call_host(void) {
   static const ls_host_kernel *const kernels[] = {&quick};
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   int32_t result = 0;
   make_program(kernels, &program);
   expect_ok(run_program(&program, &result));
   assert_int_equal(result, 2);
-  lowered_destroy(&program);
 }
 
 static void (*const moves[])(void) = {compute, call_host};
@@ -162,7 +162,7 @@ TEST(a_run_does_not_stand_still_while_another_moves) {
     for (int told = 0; told < 2; ++told) {
       set_clock time = {0};
       const ls_clock clock = {.now = set_now, .user = &time};
-      ls_runtime *runtime = begin(&clock);
+      LS_OWN(ls_runtime, runtime) = begin(&clock);
       waiter self;
       start_waiter(&self, runtime);
       for (int k = 0; k < 4; ++k) {
@@ -183,14 +183,13 @@ TEST(a_run_does_not_stand_still_while_another_moves) {
         expect_told(&self);
       }
       lowered_destroy(&self.program);
-      end(runtime);
     }
 }
 
 TEST(nor_while_another_works_on_one_thing) {
   set_clock time = {0};
   const ls_clock clock = {.now = set_now, .user = &time};
-  ls_runtime *runtime = begin(&clock);
+  LS_OWN(ls_runtime, runtime) = begin(&clock);
   waiter self;
   start_waiter(&self, runtime);
   ls_runtime_begin_work(runtime);  // As a run does.
@@ -205,14 +204,13 @@ TEST(nor_while_another_works_on_one_thing) {
   advance(&time, LIMIT_MS);
   expect_told(&self);
   lowered_destroy(&self.program);
-  end(runtime);
 }
 
 // Neither is what the other waits for.
 TEST(all_that_stand_still_are_told_at_once) {
   set_clock time = {0};
   const ls_clock clock = {.now = set_now, .user = &time};
-  ls_runtime *runtime = begin(&clock);
+  LS_OWN(ls_runtime, runtime) = begin(&clock);
   waiter all[3];
   for (int i = 0; i < 3; ++i) {
     start_waiter(&all[i], runtime);
@@ -224,5 +222,4 @@ TEST(all_that_stand_still_are_told_at_once) {
     expect_told(&all[i]);
   for (int i = 0; i < 3; ++i)
     lowered_destroy(&all[i].program);
-  end(runtime);
 }

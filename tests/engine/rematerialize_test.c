@@ -12,6 +12,7 @@
 #include "lockstep/ops.h"
 #include "runtime/own.h"
 #include "support/callbacks.h"
+#include "support/place.h"
 #include "support/replicas.h"
 #include "support/sanitizer.h"
 #include "support/values.h"
@@ -93,6 +94,7 @@ static void outcome_deinit(outcome *out) {
   ls_nest_release(out->values);
   ls_text_release(out->text);
 }
+LS_OWNED_STRUCT(outcome, outcome_deinit)
 
 static int count_of(const outcome *out, const char *call) {
   int count = 0;
@@ -108,7 +110,8 @@ TEST(what_is_given_again_has_the_same_bits) {
     const net all = {.dtype = dtypes[i / 2], .norm = i % 2 != 0};
     net but_first = all;
     but_first.fetches_y = true;
-    outcome a = run(&all), b = run(&but_first);
+    LS_OWN(outcome, a) = run(&all);
+    LS_OWN(outcome, b) = run(&but_first);
     const char *again = all.norm ? " layer_norm_again(" : " gelu_again(";
     assert_int_equal(count_of(&a, again), LAYERS);
     assert_int_equal(count_of(&b, again), LAYERS - 1);
@@ -119,8 +122,6 @@ TEST(what_is_given_again_has_the_same_bits) {
                           (size_t)ls_array_num_elements(x) *
                               ls_dtype_size(ls_array_dtype(x)));
     }
-    outcome_deinit(&a);
-    outcome_deinit(&b);
   }
 }
 
@@ -129,9 +130,9 @@ TEST(what_is_given_again_has_the_same_bits) {
 TEST(it_takes_no_memory_meanwhile) {
   const size_t large = ROWS * INNER * sizeof(float);
   for (int norm = 0; norm < 2; ++norm) {
-    outcome got = run(&(net){.dtype = LS_DTYPE_F32, .norm = norm != 0});
+    LS_OWN(outcome, got) =
+        run(&(net){.dtype = LS_DTYPE_F32, .norm = norm != 0});
     assert_in_range(got.bytes, (LAYERS + 1) * large, (LAYERS + 2) * large);
-    outcome_deinit(&got);
   }
 }
 
@@ -177,21 +178,15 @@ static const char *one_by_one(void *user, const char *name) {
 
 TEST(what_replicas_have_in_common_is_not_given_by_each) {
   enum { REPLICAS = 2 };
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(&(ls_runtime_options){.environment = one_by_one},
-                              &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.environment = one_by_one});
   const ls_nest split = split_of(
       REPLICAS, array_of_numbers(LS_DTYPE_F32, LS_SHAPE(2 * REPLICAS, 3), 1));
   const ls_nest weights =
       ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(2, 3), 2));
-  const ls_nest args = LS_LIST(split, weights);
-  const ls_nest results = call_on(REPLICAS, of_weights, NULL, args, 1);
+  LS_OWN(ls_nest, args) = LS_LIST(split, weights);
+  LS_OWN(ls_nest, results) = call_on(REPLICAS, of_weights, NULL, args, 1);
   assert_int_equal(ls_distributed_count(ls_nest_item(results, 0)), REPLICAS);
-  ls_nest_release(results);
-  ls_nest_release(args);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 // ---- Replicas ---------------------------------------------------------------
@@ -232,9 +227,8 @@ static ls_nest shared_gradients(const net *self, int replicas) {
               ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(6, 5), 3)),
               ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(6), 4)),
               ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(6), 5)));
-  const ls_nest got =
-      call_on(replicas, shared_gradients_of, (void *)(uintptr_t)self, args, 1);
-  return got;
+  return call_on(replicas, shared_gradients_of, (void *)(uintptr_t)self, args,
+                 1);
 }
 
 static const void *numbers_on(ls_nest results, size_t k, int replica) {
@@ -285,19 +279,16 @@ static ls_nest long_gradients_of(ls_nest args, void *user) {
 }
 
 static double seconds_to_first_step(chain c) {
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_LIST(ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(8), 1)));
-  ls_function *function = NULL;
-  ls_nest result = ls_none();
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_function_create(
       &(ls_function_options){.call = long_gradients_of, .user = &c},
       &function));
   const clock_t before = clock();
   expect_ok(ls_function_call(function, args, &result));
   const clock_t after = clock();
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(function);
   return (double)(after - before) / CLOCKS_PER_SEC;
 }
 

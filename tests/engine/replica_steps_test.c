@@ -50,7 +50,7 @@ TEST(a_variable_that_lanes_read_is_updated_in_its_buffer) {
 
 // The same step in a loop of the program: lanes are launched again and again.
 TEST(lanes_can_be_launched_in_a_loop) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   expect_ok(lowered_create(
       &(lowered_options){
           .num_uses = 1,
@@ -89,7 +89,6 @@ TEST(lanes_can_be_launched_in_a_loop) {
   memcpy(program.buffers[0]->data, (float[]){1, 2}, 8);
   expect_ok(lowered_run(&program, NULL, NULL));
   assert_memory_equal(program.buffers[0]->data, ((float[]){64, 128}), 8);
-  lowered_destroy(&program);
 }
 
 TEST(one_replica_costs_nothing) {

@@ -138,7 +138,7 @@ static void check_scan(uint16_t op, ls_dtype dtype, ls_shape shape,
   if (!is_linear) loop_case_attr(&c, LS_ATTR_B("exclusive", exclusive));
   const void *a = loop_case_add(&c, c.out, low, high, random);
   const void *b = is_linear ? loop_case_add(&c, c.out, -1, 1, random) : a;
-  void *got = loop_case_run(&c);
+  HEAP(void, got) = loop_case_run(&c);
   const int64_t size = shape.dim[axis];
   int64_t inner = 1;
   for (int32_t i = axis + 1; i < shape.rank; ++i)
@@ -156,7 +156,6 @@ static void check_scan(uint16_t op, ls_dtype dtype, ls_shape shape,
       h = next;
     }
   }
-  free(got);
 }
 
 TEST(scans_go_one_after_another) {

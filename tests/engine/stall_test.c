@@ -110,6 +110,7 @@ static void end(ls_runtime *runtime) {
   (void)ls_runtime_make_current(NULL);
   expect_ok(ls_runtime_destroy(runtime));
 }
+LS_OWNED_POINTER(ls_runtime, end)
 
 // ---- Stuck calls -----------------------------------------------------------
 // Where each replica is a part, none waits for a lower one.
@@ -138,7 +139,7 @@ static const char *lanes_on_threads(void *user, const char *name) {
 
 TEST(a_call_that_does_not_end_ends_its_run_with_a_table) {
   for (size_t i = 0; i < 2 * LS_COUNT_OF(kernels); ++i) {
-    ls_runtime *runtime =
+    LS_OWN(ls_runtime, runtime) =
         begin(&(ls_runtime_options){.threads = 1 + (int)i % 2,
                                     .stall_ms = STALL_MS,
                                     .environment = lanes_on_threads});
@@ -155,7 +156,6 @@ TEST(a_call_that_does_not_end_ends_its_run_with_a_table) {
     lowered_destroy(&program);
     expect_status(ls_runtime_destroy(runtime), LS_FAILED_PRECONDITION,
                   "1 abandoned host call still runs; one of them: op");
-    end(runtime);
   }
 }
 
@@ -168,15 +168,13 @@ static ls_status start_failing(ls_host_call *call) {
 TEST(a_failed_run_does_not_wait_for_ever_either) {
   static const ls_host_kernel failing = {
       .name = "failing", .infer = infer_like_first, .start = start_failing};
-  ls_runtime *runtime =
+  LS_OWN(ls_runtime, runtime) =
       begin(&(ls_runtime_options){.threads = 1, .stall_ms = STALL_MS});
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   make(&failing, "max", &program);
   expect_status(lowered_run(&program, NULL, NULL), LS_OUT_OF_RANGE,
                 "no more data");
   assert_int_equal(ls_runtime_abandoned_calls(runtime), 1);
-  lowered_destroy(&program);
-  end(runtime);
 }
 
 // Of an op of three replicas, behind one of more.
@@ -196,9 +194,9 @@ TEST(the_table_is_of_the_replicas_that_run) {
       "    %5 = all_reduce(%4) {reduce = \"max\"} : i32[]"
       "    return %5 }) : i32[]"
       "  return %2 }";
-  ls_runtime *runtime = begin(&(ls_runtime_options){
+  LS_OWN(ls_runtime, runtime) = begin(&(ls_runtime_options){
       .threads = 1, .stall_ms = STALL_MS, .environment = lanes_on_threads});
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   int32_t largest = 0;
   expect_ok(lowered_create(
       &(lowered_options){.text = text, .kernels = kernels, .num_kernels = 3},
@@ -212,8 +210,6 @@ TEST(the_table_is_of_the_replicas_that_run) {
   __atomic_store_n(&host.replica, -1, __ATOMIC_RELAXED);
   expect_ok(lowered_run(&program, NULL, (void *[]){&largest}));
   assert_int_equal(largest, 15 + 2 + 100);
-  lowered_destroy(&program);
-  end(runtime);
 }
 
 // ---- The clock -------------------------------------------------------------
@@ -226,14 +222,12 @@ static int64_t hasty_now(void *user) {
 TEST(time_is_the_runtimes_clock) {
   int64_t time = 0;
   const ls_clock clock = {.now = hasty_now, .user = &time};
-  ls_runtime *runtime =
+  LS_OWN(ls_runtime, runtime) =
       begin(&(ls_runtime_options){.threads = 1, .clock = &clock});
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   make(&sleeping, "sum", &program);
   expect_status(lowered_run(&program, NULL, NULL), LS_DEADLINE_EXCEEDED,
                 "no progress for 30 s");
-  lowered_destroy(&program);
-  end(runtime);
 }
 
 // ---- Looking on ------------------------------------------------------------
@@ -286,14 +280,12 @@ static ls_status start_meeting(ls_host_call *call) {
 TEST(a_call_that_waits_is_passed_over_by_the_next) {
   static const ls_host_kernel meeting = {
       .name = "meeting", .infer = infer_like_first, .start = start_meeting};
-  ls_runtime *runtime = begin(&(ls_runtime_options){.threads = 1});
-  lowered program;
+  LS_OWN(ls_runtime, runtime) = begin(&(ls_runtime_options){.threads = 1});
+  LS_OWN(lowered, program) = {0};
   int32_t largest = 0;
   make(&meeting, "max", &program);
   expect_ok(lowered_run(&program, NULL, (void *[]){&largest}));
   assert_int_equal(largest, 103);
-  lowered_destroy(&program);
-  end(runtime);
 }
 
 TEST(a_stall_that_no_clock_can_measure_is_refused) {

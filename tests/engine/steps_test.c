@@ -7,6 +7,7 @@
 #include "support/expect.h"
 #include "support/loop_case.h"
 #include "support/lowered.h"
+#include "support/place.h"
 
 enum { ROWS = 40000, COLUMNS = 16, SIZE = ROWS * COLUMNS };
 
@@ -28,17 +29,12 @@ typedef struct outcome {
 
 static outcome *run_on(int threads, const char *text, const void *const *in) {
   outcome *got = calloc(1, sizeof(*got));
-  ls_runtime *runtime = NULL;
-  expect_ok(
-      ls_runtime_create(&(ls_runtime_options){.threads = threads}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  lowered program;
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = threads});
+  LS_OWN(lowered, program) = {0};
   expect_ok(lowered_create(&(lowered_options){.text = text}, &program));
   expect_ok(
       lowered_run(&program, in, (void *[]){got->y, got->mean, got->variance}));
-  lowered_destroy(&program);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
   return got;
 }
 
@@ -50,15 +46,13 @@ TEST(threads_do_not_show) {
                              "  %4:3 = batch_norm(%1, %2, %3) {epsilon = 0.25}"
                              "    : f32[40000,16], f32[16], f32[16]"
                              "  return %4:0, %4:1, %4:2 }";
-  float *x = numbers(SIZE, 1), *c = numbers(2 * COLUMNS, 2);
+  HEAP(float, x) = numbers(SIZE, 1);
+  HEAP(float, c) = numbers(2 * COLUMNS, 2);
   const void *const in[] = {x, c, c + COLUMNS};
-  outcome *one = run_on(1, text, in), *three = run_on(3, text, in);
+  HEAP(outcome, one) = run_on(1, text, in);
+  HEAP(outcome, three) = run_on(3, text, in);
   assert_memory_equal(one, three, sizeof(*one));
   assert_true(one->mean[0] > 0.45F && one->mean[0] < 0.55F);
-  free(one);
-  free(three);
-  free(x);
-  free(c);
 }
 
 TEST(a_result_may_lie_on_an_operand) {
@@ -84,21 +78,18 @@ TEST(a_result_may_lie_on_an_operand) {
       "  %7:3 = batch_norm(%6:0, %6:1, %6:2) {epsilon = 0.25}"
       "    : f32[40000,16], f32[16], f32[16]"
       "  return %7:0, %7:1, %7:2 }";
-  float *x = numbers(SIZE, 1), *c = numbers(2 * COLUMNS, 2);
+  HEAP(float, x) = numbers(SIZE, 1);
+  HEAP(float, c) = numbers(2 * COLUMNS, 2);
   const void *const in[] = {x, c, c + COLUMNS};
-  outcome *one = run_on(1, apart, in), *two = run_on(2, together, in);
+  HEAP(outcome, one) = run_on(1, apart, in);
+  HEAP(outcome, two) = run_on(2, together, in);
   assert_memory_equal(one, two, sizeof(*one));
   // The last result is in the caller's array, the others share one.
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   expect_ok(lowered_create(&(lowered_options){.text = together}, &program));
   const ls_plan_facts facts =
       program.backend->vtable->facts(program.executable);
   assert_true(facts.shared_bytes < 3 * SIZE * sizeof(float) / 2);
-  lowered_destroy(&program);
-  free(one);
-  free(two);
-  free(x);
-  free(c);
 }
 
 TEST(replicas_have_steps_of_their_own) {
@@ -121,8 +112,9 @@ TEST(replicas_have_steps_of_their_own) {
       "    %7 = all_reduce(%6:1) {reduce = \"sum\"} : f32[16]"
       "    return %7 }) : f32[16]"
       "  return %3 }";
-  float *x = numbers(LITTLE * COLUMNS, 1), *c = numbers(COLUMNS, 2);
-  lowered program;
+  HEAP(float, x) = numbers(LITTLE * COLUMNS, 1);
+  HEAP(float, c) = numbers(COLUMNS, 2);
+  LS_OWN(lowered, program) = {0};
   expect_ok(lowered_create(&(lowered_options){.text = text}, &program));
   float sums[COLUMNS];
   for (int run = 0; run < 2; ++run)
@@ -134,7 +126,4 @@ TEST(replicas_have_steps_of_their_own) {
     const double want = REPLICAS * mean + 0 + 1 + 2 + 3 + 4;
     assert_true((double)sums[j] > want - 1e-5 && (double)sums[j] < want + 1e-5);
   }
-  lowered_destroy(&program);
-  free(x);
-  free(c);
 }

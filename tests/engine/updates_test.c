@@ -22,13 +22,12 @@ static void expect_order(lowered *p, const char *want) {
                {"loop_end", 'e'}};
   char got[32] = "";
   size_t length = 0;
-  char *plan = lowered_plan(p);
+  HEAP(char, plan) = lowered_plan(p);
   for (char *line = strtok(plan, "\n"); line != NULL; line = strtok(NULL, "\n"))
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); ++i)
       if (strstr(line, kinds[i].part) != NULL && length + 1 < sizeof(got))
         got[length++] = kinds[i].letter;
   assert_string_equal(got, want);
-  free(plan);
 }
 
 // Small integers: every sum is exact.
@@ -60,7 +59,7 @@ static void update(float *v, float *m, const float *g) {
 // z = x A B; its square's gradient. B is read once more after the gradient of B
 // is there, so its update comes after that.
 TEST(each_stands_behind_its_gradient_and_the_last_read) {
-  lowered p;
+  LS_OWN(lowered, p) = {0};
   expect_ok(lowered_create(
       &(lowered_options){
           .num_uses = 4,
@@ -106,12 +105,11 @@ TEST(each_stands_behind_its_gradient_and_the_last_read) {
       memcpy(p.buffers[i]->data, want[i], sizeof(want[i]));
     }
   }
-  lowered_destroy(&p);
 }
 
 // The loop may not be come to, or come to again: nothing passes it.
 TEST(none_passes_a_loop) {
-  lowered p;
+  LS_OWN(lowered, p) = {0};
   expect_ok(lowered_create(
       &(lowered_options){
           .num_uses = 1,
@@ -146,12 +144,11 @@ TEST(none_passes_a_loop) {
     assert_true(got[i] == -square[i]);  // Three turns of the sign.
     assert_true(((float *)p.buffers[0]->data)[i] == -square[i]);
   }
-  lowered_destroy(&p);
 }
 
 // What a run hands out stays where it is.
 TEST(a_result_of_the_run_is_no_update) {
-  lowered p;
+  LS_OWN(lowered, p) = {0};
   expect_ok(lowered_create(
       &(lowered_options){.num_uses = 1,
                          .written = {true},
@@ -177,5 +174,4 @@ TEST(a_result_of_the_run_is_no_update) {
     assert_true(got[1][i] == want[1][i]);
     assert_true(((float *)p.buffers[0]->data)[i] == want[2][i] * want[2][i]);
   }
-  lowered_destroy(&p);
 }

@@ -112,7 +112,7 @@ static void expect_answers(lowered *program) {
 }
 
 TEST(each_replica_is_asked_in_order_with_its_part) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   expect_ok(create(&program));
   const void *before[2] = {0};
   for (int run = 0; run < 3; ++run) {
@@ -128,16 +128,14 @@ TEST(each_replica_is_asked_in_order_with_its_part) {
     before[0] = host.inputs[3];
     before[1] = host.outputs[3];
   }
-  lowered_destroy(&program);
 }
 
 TEST(calls_may_end_in_any_order) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   expect_ok(create(&program));
   for (int r = 0; r < REPLICAS; ++r)
     host.acts[r] = ACT_LATER;
   expect_answers(&program);
-  lowered_destroy(&program);
 }
 
 // ---- Strings ---------------------------------------------------------------
@@ -190,7 +188,7 @@ TEST(each_replica_has_strings_of_its_own) {
   static const ls_host_kernel count = {
       .name = "count", .infer = infer_count, .start = start_counting};
   const ls_host_kernel *const both[] = {&tell, &count};
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   expect_ok(lowered_create(&(lowered_options){.text = string_text,
                                               .kernels = both,
                                               .num_kernels = 2},
@@ -201,13 +199,12 @@ TEST(each_replica_has_strings_of_its_own) {
     for (int r = 0; r < REPLICAS; ++r)
       assert_int_equal(out[r], 10 * (8 + r) + r);
   }
-  lowered_destroy(&program);
 }
 
 // ---- Failures --------------------------------------------------------------
 TEST(the_lowest_replica_that_fails_is_told) {
   static const act ways[] = {ACT_FAIL, ACT_GIVE_UP};
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   expect_ok(create(&program));
   for (size_t low = 0; low < LS_COUNT_OF(ways); ++low)
     for (size_t high = 0; high < LS_COUNT_OF(ways); ++high) {
@@ -228,7 +225,6 @@ TEST(the_lowest_replica_that_fails_is_told) {
       memset(host.acts, 0, sizeof(host.acts));
       expect_answers(&program);
     }
-  lowered_destroy(&program);
 }
 
 static ls_runtime *begin(void) {
@@ -282,9 +278,8 @@ TEST(one_that_fails_is_told_where_others_do_not_end) {
 
 // ---- Memory ----------------------------------------------------------------
 MEMORY_TEST(call_the_host) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   ls_status status = create(&program);
   if (ls_status_is_ok(status)) status = lowered_run(&program, inputs, NULL);
-  lowered_destroy(&program);
   return status;
 }

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "lockstep/trunk.h"
 #include "support/callbacks.h"
+#include "support/place.h"
 #include "support/replica_lanes.h"
 #include "support/sanitizer.h"
 #include "support/wide_evaluate.h"
@@ -409,15 +410,12 @@ static ls_status check(uint64_t seed) {
 
 static ls_status check_on_rank(ls_trunk *trunk, void *user) {
   (void)user;
-  ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
   ls_status status = ls_ok();
   for (uint64_t seed = 1; seed <= PROGRAMS && ls_status_is_ok(status); ++seed)
     status = check(seed);
-  ls_runtime_make_current(before);
-  return ls_status_join(status, ls_runtime_destroy(runtime));
+  return status;
 }
 
 ONCE_TEST(so_do_they_on_ranks) {

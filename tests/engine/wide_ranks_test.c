@@ -8,6 +8,7 @@
 #include "lockstep/trunk.h"
 #include "support/callbacks.h"
 #include "support/fault.h"
+#include "support/place.h"
 #include "support/replica_lanes.h"
 #include "support/sanitizer.h"
 #include "support/wide.h"
@@ -57,17 +58,12 @@ static const char *lanes_by(void *user, const char *name) {
 
 static ls_status run_rank(ls_trunk *trunk, void *user) {
   job *work = user;
-  ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_runtime_create(&(ls_runtime_options){.threads = work->threads,
-                                              .trunk = trunk,
-                                              .environment = lanes_by,
-                                              .environment_user = work},
-                        &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  const ls_status status = run_program(work, false, work->results[trunk->rank]);
-  ls_runtime_make_current(before);
-  return ls_status_join(status, ls_runtime_destroy(runtime));
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = work->threads,
+                                         .trunk = trunk,
+                                         .environment = lanes_by,
+                                         .environment_user = work});
+  return run_program(work, false, work->results[trunk->rank]);
 }
 
 static void expect_same(const wide_pair *p, const job *how, int32_t ranks) {
@@ -115,17 +111,12 @@ static const char *lanes_of_last(void *user, const char *name) {
 
 static ls_status run_mixed(ls_trunk *trunk, void *user) {
   job *work = user;
-  ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_runtime_create(&(ls_runtime_options){.threads = 1,
-                                              .trunk = trunk,
-                                              .environment = lanes_of_last,
-                                              .environment_user = trunk},
-                        &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  const ls_status status = run_program(work, true, work->results[trunk->rank]);
-  ls_runtime_make_current(before);
-  return ls_status_join(status, ls_runtime_destroy(runtime));
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = 1,
+                                         .trunk = trunk,
+                                         .environment = lanes_of_last,
+                                         .environment_user = trunk});
+  return run_program(work, true, work->results[trunk->rank]);
 }
 
 TEST(ranks_of_lanes_and_of_batches_refuse_each_other) {
@@ -172,12 +163,10 @@ static const ls_host_kernel *const refusing[] = {&refuse};
 
 static ls_status run_refused(ls_trunk *trunk, void *user) {
   const int32_t replicas = *(const int32_t *)user;
-  ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  char *text = wide_expand(host_text, replicas);
-  lowered program;
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  HEAP(char, text) = wide_expand(host_text, replicas);
+  LS_OWN(lowered, program) = {0};
   int32_t sum = 0;
   ls_status status = lowered_create(
       &(lowered_options){.text = text, .kernels = refusing, .num_kernels = 1},
@@ -186,10 +175,7 @@ static ls_status run_refused(ls_trunk *trunk, void *user) {
     status = lowered_run(&program, NULL, (void *[]){&sum});
   if (ls_status_is_ok(status) && sum != replicas * (replicas - 1) / 2)
     status = ls_internal("the sum is %d", sum);
-  lowered_destroy(&program);
-  free(text);
-  ls_runtime_make_current(before);
-  return ls_status_join(status, ls_runtime_destroy(runtime));
+  return status;
 }
 
 TEST(each_rank_asks_the_host_for_its_own_replicas) {

@@ -205,7 +205,7 @@ TEST(every_instruction_set_gives_the_same_bytes) {
                            .reduce = "max"};
     const uint16_t op = ops[round / 2 % 3];
     const bool gradient = op == LS_OP_WINDOW_MAX_GRAD;
-    void *first = NULL;
+    HEAP(void, first) = NULL;
     for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
       if (ls_cpu_kernels_find(names[i]) == NULL) continue;
       loop_random random = {loop_random_seed() + (uint64_t)round};
@@ -227,7 +227,6 @@ TEST(every_instruction_set_gives_the_same_bytes) {
                                 sizeof(float));
       if (got != first) free(got);
     }
-    free(first);
   }
 }
 

@@ -127,8 +127,7 @@ static ls_array *run_sums(ls_callback callback, pool *p, bool *out_few) {
   expect_ok(ls_function_print_lowered(function, &text));
   *out_few = strstr(text, "window_max_grad") == NULL;
   ls_text_release(text);
-  ls_array *got = ls_array_retain(ls_nest_as_array(result));
-  return got;
+  return ls_array_retain(ls_nest_as_array(result));
 }
 
 TEST(sums_over_places_are_sums_over_windows) {

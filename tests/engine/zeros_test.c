@@ -86,24 +86,21 @@ static bool check(loop_case *run, const ls_cpu_kernels *table) {
   zeros.list_row = list_row;
   zeros.list_columns = list_columns;
   listed = 0;
-  float *got = loop_case_run(run);
+  HEAP(float, got) = loop_case_run(run);
   const bool lists = listed != 0;
   zeros.count = count_all;
   listed = 0;
-  float *want = loop_case_run(run);
+  HEAP(float, want) = loop_case_run(run);
   assert_int_equal(listed, 0);
   expect_same_numbers("gradient", table->name, LS_DTYPE_F32, want, got,
                       (size_t)ls_shape_num_elements(run->out.shape));
-  free(got);
-  free(want);
   return lists;
 }
 
 static bool check_best(const net *c, way how, loop_random *random) {
   numbers n;
   LS_OWN(loop_case, run) = case_of(c, how, &n, random);
-  const bool lists = check(&run, ls_cpu_kernels_best());
-  return lists;
+  return check(&run, ls_cpu_kernels_best());
 }
 
 // ---- Bytes -----------------------------------------------------------------

@@ -37,7 +37,7 @@ typedef struct counts {
 
 static void count_core(fed *f, counts *c, int host, int ordinal, int64_t *out) {
   LS_OWN(ls_nest, tuple) = fed_take(f, host, ordinal);
-  ls_feed_element v = fed_values(f, tuple);
+  LS_OWN(ls_feed_element, v) = fed_values(f, tuple);
   const ls_array *x = ls_nest_as_array(v.features);
   const ls_array *mask = ls_nest_as_array(ls_nest_item(tuple, 1));
   assert_int_equal(ls_array_dtype(mask), LS_DTYPE_F32);
@@ -56,7 +56,6 @@ static void count_core(fed *f, counts *c, int host, int ordinal, int64_t *out) {
   }
   c->real += *out;
   ++c->tuples;
-  ls_feed_element_drop(&v);
 }
 
 static void expect_each_once(const counts *c) {
@@ -195,8 +194,7 @@ static ls_nest make_unevenly(void *user, ls_input_call *call) {
 static double real_of(fed *f, int host) {
   LS_OWN(ls_nest, tuple) = fed_take(f, host, 0);
   const ls_array *mask = ls_nest_as_array(ls_nest_item(tuple, 1));
-  const double real = ls_array_f64(mask, 0) + ls_array_f64(mask, 1);
-  return real;
+  return ls_array_f64(mask, 0) + ls_array_f64(mask, 1);
 }
 
 static void begin_unevenly(fed *f) {

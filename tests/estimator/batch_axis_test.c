@@ -28,7 +28,7 @@ static ls_nest transpose_element(ls_nest element, const ls_map_call *call,
 
 static ls_nest input(void *user, ls_input_call *call) {
   const ls_input_function rows = estimator_input(user);
-  const ls_nest made = rows.call(rows.user, call);
+  LS_OWN(ls_nest, made) = rows.call(rows.user, call);
   ls_dataset *turned = ls_dataset_map(
       ls_dataset_retain(ls_nest_as_dataset(made)),
       &(ls_map_options){
@@ -38,7 +38,6 @@ static ls_nest input(void *user, ls_input_call *call) {
               LS_TUPLE(ls_nest_spec(LS_DTYPE_F32,
                                     LS_SHAPE(ESTIMATOR_WIDTH, LS_UNKNOWN_DIM)),
                        ls_nest_spec(LS_DTYPE_I32, LS_SHAPE(LS_UNKNOWN_DIM)))});
-  ls_nest_release(made);
   return ls_nest_dataset(turned);
 }
 
@@ -175,10 +174,9 @@ static ls_nest columns_input(void *user, ls_input_call *call) {
   (void)call;
   if (c->values) {
     LS_OWN(ls_nest, made) = make_columns(user, 0);
-    const ls_nest graph =
-        LS_TUPLE(ls_leaf(ls_constant(ls_nest_as_array(ls_nest_item(made, 0)))),
-                 ls_leaf(ls_constant(ls_nest_as_array(ls_nest_item(made, 1)))));
-    return graph;
+    return LS_TUPLE(
+        ls_leaf(ls_constant(ls_nest_as_array(ls_nest_item(made, 0)))),
+        ls_leaf(ls_constant(ls_nest_as_array(ls_nest_item(made, 1)))));
   }
   return ls_nest_dataset(ls_dataset_from_function(&(ls_index_options){
       .size = 1,

@@ -37,11 +37,9 @@ static void log_line(void *user, const ls_log_line *line) {
 }
 
 static bool runs_tell(const watcher *self) {
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_runs_print(self->runtime, &text));
-  const bool tell = strstr(text, at_work) != NULL;
-  ls_text_release(text);
-  return tell;
+  return strstr(text, at_work) != NULL;
 }
 
 static bool has_seen(watcher *self) {

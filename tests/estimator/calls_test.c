@@ -7,6 +7,7 @@
 
 #include "base/memory/own.h"
 #include "estimator/config/config.h"
+#include "estimator/own.h"
 #include "support/programs.h"
 
 // ---- Functions that note what they are given -------------------------------
@@ -146,7 +147,7 @@ static void end(programs *p, job *j) {
 }
 
 static ls_status call_model(programs *p, ls_nest labels, ls_nest cache) {
-  ls_estimator_spec *spec = NULL;
+  LS_OWN(ls_estimator_spec, spec) = NULL;
   LS_GRAPH_SCOPE(p->graph);
   const ls_nest features = ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(2, 3), 1));
   const ls_status status =
@@ -155,7 +156,6 @@ static ls_status call_model(programs *p, ls_nest labels, ls_nest cache) {
                         .features = features, .labels = labels, .cache = cache},
                     &spec);
   assert_int_equal(spec != NULL, ls_status_is_ok(status));
-  ls_estimator_spec_release(spec);
   return status;
 }
 
@@ -322,7 +322,7 @@ TEST(shapes_are_static_on_tpus) {
         const ls_nest known = ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(2, 1), 1));
         const ls_nest unknown = ls_leaf(
             ls_placeholder(LS_DTYPE_F32, LS_SHAPE(LS_UNKNOWN_DIM, 3), "batch"));
-        const ls_nest dict = ls_nest_dict("", &key, &unknown, 1);
+        LS_OWN(ls_nest, dict) = ls_nest_dict("", &key, &unknown, 1);
         const ls_model_inputs inputs = {.features = of_labels ? known : dict,
                                         .labels = of_labels ? unknown : known};
         const char *const says[] = {
@@ -333,16 +333,14 @@ TEST(shapes_are_static_on_tpus) {
                   "have static shape",
             "batch"};
         for (size_t k = 0; k < LS_COUNT_OF(says); ++k) {
-          ls_estimator_spec *spec = NULL;
+          LS_OWN(ls_estimator_spec, spec) = NULL;
           const ls_status status = ls_call_model(&p.calls, &inputs, &spec);
           if (where == 0)
             expect_status(status, LS_INVALID_ARGUMENT, says[k]);
           else
             expect_ok(status);
-          ls_estimator_spec_release(spec);
         }
         assert_int_equal(j.calls, where == 0 ? 0 : 2);
-        ls_nest_release(dict);
       }
       end(&p, &j);
     }

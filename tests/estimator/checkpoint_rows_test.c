@@ -25,13 +25,10 @@ static ls_array *value_of(const estimator_case *c, const char *name) {
 
 static bool same_value(const estimator_case *a, const estimator_case *b,
                        const char *name) {
-  ls_array *x = value_of(a, name), *y = value_of(b, name);
-  const bool same =
-      ls_array_size(x) == ls_array_size(y) &&
-      memcmp(ls_array_data(x), ls_array_data(y), ls_array_size(x)) == 0;
-  ls_array_release(x);
-  ls_array_release(y);
-  return same;
+  LS_OWN(ls_array, x) = value_of(a, name);
+  LS_OWN(ls_array, y) = value_of(b, name);
+  return ls_array_size(x) == ls_array_size(y) &&
+         memcmp(ls_array_data(x), ls_array_data(y), ls_array_size(x)) == 0;
 }
 
 static bool holds(const char *pattern, const char *files) {
@@ -91,20 +88,20 @@ TEST(evaluations_are_of_a_checkpoint_or_of_fresh_values) {
   LS_SPEC("E167");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     told lines = {0};
-    counted runtime = counted_begin_with(
+    LS_OWN(counted, runtime) = counted_begin_with(
         (ls_runtime_options){.log = note, .log_user = &lines});
-    estimator_case c = estimator_case_of(i);
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
     c.folder = "rows-evaluated";
     c.repeats = true;
     c.save_steps = LS_SOME(2);
     estimator_case_begin(&c);
-    const ls_nest fresh = evaluate(&c, NULL, NULL);
+    LS_OWN(ls_nest, fresh) = evaluate(&c, NULL, NULL);
     assert_int_equal(lines.fresh, 1);
     assert_true(estimator_metric(fresh, "global_step") == 0);
     assert_false(holds("checkpoint_path", "rows-evaluated/eval/*"));
     (void)estimator_case_train(&c, 8);
-    const ls_nest newest = evaluate(&c, NULL, NULL);
-    const ls_nest second =
+    LS_OWN(ls_nest, newest) = evaluate(&c, NULL, NULL);
+    LS_OWN(ls_nest, second) =
         evaluate(&c, "rows-evaluated/model.ckpt-4", "second");
     assert_int_equal(lines.fresh, 1);
     assert_true(estimator_metric(newest, "global_step") == 8);
@@ -126,18 +123,12 @@ TEST(evaluations_are_of_a_checkpoint_or_of_fresh_values) {
     warm.folder = "rows-evaluated-warm";
     warm.more.warm_start = &from;
     estimator_case_begin(&warm);
-    const ls_nest started = evaluate(&warm, NULL, NULL);
+    LS_OWN(ls_nest, started) = evaluate(&warm, NULL, NULL);
     assert_int_equal(lines.fresh, 2);
     assert_int_equal(lines.warm, 1);
     assert_true(estimator_metric(started, "loss") == newest_loss);
     assert_true(estimator_metric(started, "global_step") == 0);
     estimator_case_end(&warm);
-    ls_nest_release(started);
-    ls_nest_release(second);
-    ls_nest_release(newest);
-    ls_nest_release(fresh);
-    estimator_case_end(&c);
-    counted_end(&runtime);
   }
 }
 
@@ -152,14 +143,12 @@ static ls_nest taken_metrics(ls_nest tensors, void *user) {
 
 static ls_status taken_model(void *user, ls_model_call *call,
                              ls_estimator_spec **out) {
-  ls_estimator_spec *made = NULL;
+  LS_OWN(ls_estimator_spec, made) = NULL;
   const ls_model_function base = estimator_model(user);
   LS_RETURN_IF_ERROR(base.call(base.user, call, &made));
   ls_estimator_spec_options o = *ls_estimator_spec_values(made);
   o.eval_metrics.call = taken_metrics;
-  const ls_status status = ls_tpu_estimator_spec_create(&o, out);
-  ls_estimator_spec_release(made);
-  return status;
+  return ls_tpu_estimator_spec_create(&o, out);
 }
 
 TEST(names_of_what_each_evaluation_has_are_refused) {
@@ -167,7 +156,7 @@ TEST(names_of_what_each_evaluation_has_are_refused) {
   static const char *const names[] = {"loss", "global_step"};
   for (int i = 0; i < ESTIMATOR_WAYS; ++i)
     for (int n = 0; n < 2; ++n) {
-      estimator_case c = estimator_case_of(i);
+      LS_OWN(estimator_case, c) = estimator_case_of(i);
       ls_nest metrics = ls_none();
       c.folder = "rows-taken";
       c.more.model_fn = (ls_model_function){.call = taken_model, .user = &c};
@@ -180,7 +169,6 @@ TEST(names_of_what_each_evaluation_has_are_refused) {
                         &metrics),
                     LS_INVALID_ARGUMENT, names[n]);
       assert_int_equal(metrics.kind, LS_KIND_NONE);
-      estimator_case_end(&c);
     }
 }
 
@@ -241,21 +229,19 @@ static ls_nest array_metrics(ls_nest tensors, void *user) {
 
 static ls_status array_model(void *user, ls_model_call *call,
                              ls_estimator_spec **out) {
-  ls_estimator_spec *made = NULL;
+  LS_OWN(ls_estimator_spec, made) = NULL;
   const ls_model_function base = estimator_model(user);
   LS_RETURN_IF_ERROR(base.call(base.user, call, &made));
   ls_estimator_spec_options o = *ls_estimator_spec_values(made);
   o.eval_metrics.call = array_metrics;
-  const ls_status status = ls_tpu_estimator_spec_create(&o, out);
-  ls_estimator_spec_release(made);
-  return status;
+  return ls_tpu_estimator_spec_create(&o, out);
 }
 
 TEST(metrics_that_are_arrays_are_written_as_tensors) {
   LS_SPEC("E167");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    estimator_case c = estimator_case_of(i);
-    ls_nest metrics = ls_none();
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
+    LS_OWN(ls_nest, metrics) = ls_none();
     c.folder = "rows-arrays";
     c.more.model_fn = (ls_model_function){.call = array_model, .user = &c};
     estimator_case_begin(&c);
@@ -268,17 +254,15 @@ TEST(metrics_that_are_arrays_are_written_as_tensors) {
     assert_int_equal(ls_array_shape(both).rank, 1);
     assert_true(ls_array_f64(both, 1) == 96);  // Of labels 0, 1 and 2.
     expect_tensor("rows-arrays/eval", "both", 0, both);
-    ls_nest_release(metrics);
-    estimator_case_end(&c);
   }
 }
 
 TEST(what_is_written_depends_on_its_type) {
   LS_SPEC("E167");
   told lines = {0};
-  counted runtime =
+  LS_OWN(counted, runtime) =
       counted_begin_with((ls_runtime_options){.log = note, .log_user = &lines});
-  estimator_case c = {.folder = "rows-types"};
+  LS_OWN(estimator_case, c) = {.folder = "rows-types"};
   estimator_case_begin(&c);
   ls_array *vector = NULL, *texts = NULL;
   // The second is a Summary of two values, 2 and 3.
@@ -289,7 +273,7 @@ TEST(what_is_written_depends_on_its_type) {
   expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE(3), (float[]){1, 2, 3},
                                  &vector));
   expect_ok(ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE(3), both, &texts));
-  const ls_nest metrics = ls_nest_dict(
+  LS_OWN(ls_nest, metrics) = ls_nest_dict(
       "",
       (const char *const[]){"real", "whole", "vector", "text", "pair",
                             "global_step"},
@@ -317,9 +301,6 @@ TEST(what_is_written_depends_on_its_type) {
   assert_true(holds("text/3", "rows-types/eval_kinds/*"));
   assert_true(holds("green", "rows-types/eval_kinds/*"));
   assert_false(holds("pair", "rows-types/eval_kinds/*"));
-  ls_nest_release(metrics);
-  estimator_case_end(&c);
-  counted_end(&runtime);
 }
 
 // ---- Memory ----------------------------------------------------------------
@@ -333,7 +314,7 @@ static ls_status write_events(void *user) {
 }
 
 TEST(events_survive_memory_that_fails) {
-  estimator_case c = {.folder = "rows-scarce"};
+  LS_OWN(estimator_case, c) = {.folder = "rows-scarce"};
   static const char summary[] = "\x0a\x08\x0a\x01x\x15\x00\x00\x00\x40";
   const ls_bytes both[] = {{"red", 3}, {summary, sizeof(summary) - 1}};
   ls_array *vector = NULL, *texts = NULL;
@@ -341,15 +322,13 @@ TEST(events_survive_memory_that_fails) {
   expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE(3), (float[]){1, 2, 3},
                                  &vector));
   expect_ok(ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE(2), both, &texts));
-  ls_nest metrics = ls_nest_dict(
+  LS_OWN(ls_nest, metrics) = ls_nest_dict(
       "", (const char *const[]){"real", "vector", "text", "global_step"},
       (ls_nest[]){ls_nest_f64(0.5), ls_nest_array(vector), ls_nest_array(texts),
                   ls_nest_i64(3)},
       4);
   writes = c.estimator;
   REFUSE_EACH(write_events, &metrics);
-  ls_nest_release(metrics);
-  estimator_case_end(&c);
 }
 
 // ---- Variables by name -----------------------------------------------------
@@ -378,7 +357,7 @@ static void expect_no_model(const estimator_case *c) {
 TEST(variables_of_a_trained_model_are_read_by_name) {
   LS_SPEC("E170");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    estimator_case c = estimator_case_of(i);
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
     char **names = NULL, *path = NULL;
     size_t count = 0;
     ls_array *array = NULL;
@@ -413,7 +392,6 @@ TEST(variables_of_a_trained_model_are_read_by_name) {
     assert_true(holds("model.ckpt-2", "rows-names/checkpoint"));
     assert_true(holds("model.ckpt-4", "rows-names/checkpoint"));
     assert_false(holds("rows-names", "rows-names/checkpoint"));
-    estimator_case_end(&c);
   }
 }
 
@@ -497,8 +475,8 @@ TEST(models_start_with_what_others_have_learnt) {
   LS_SPEC("E171");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     const estimator_case fresh = estimator_case_of(i);
-    estimator_case old = fresh;
-    char *path = NULL;
+    LS_OWN(estimator_case, old) = fresh;
+    LS_OWN(printed, path) = NULL;
     old.folder = "rows-warm-old";
     old.repeats = true;
     estimator_case_begin(&old);
@@ -550,8 +528,6 @@ TEST(models_start_with_what_others_have_learnt) {
                    &(ls_warm_start){.path = path,
                                     .values = {.names = wrong, .num_names = 1}},
                    LS_NOT_FOUND, "no array 'hidden_before'");
-    ls_text_release(path);
-    estimator_case_end(&old);
   }
 }
 
@@ -565,7 +541,8 @@ static ls_status renamed_model(void *user, ls_model_call *call,
 TEST(names_of_a_warm_start_are_renamed_and_its_path_is_needed) {
   LS_SPEC("E171");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    estimator_case old = estimator_case_of(i), c = old;
+    LS_OWN(estimator_case, old) = estimator_case_of(i);
+    estimator_case c = old;
     old.folder = "rows-warm-old";
     old.repeats = true;
     estimator_case_begin(&old);
@@ -613,6 +590,5 @@ TEST(names_of_a_warm_start_are_renamed_and_its_path_is_needed) {
                   .warm_start = &(ls_warm_start){.path = p == 0 ? "" : NULL}},
               &refused),
           LS_INVALID_ARGUMENT, "a warm start needs a checkpoint's path");
-    estimator_case_end(&old);
   }
 }

@@ -33,17 +33,17 @@ static void expect_refused(made *m, const char *part) {
 }
 
 static void expect_made(made *m) {
-  ls_estimator *estimator = NULL;
+  LS_OWN(ls_estimator, estimator) = NULL;
   expect_ok(ls_estimator_create(&m->options, &estimator));
-  ls_estimator_destroy(estimator);
 }
 
 static void end(made *m) { ls_run_config_release(m->config); }
+LS_OWNED_STRUCT(made, end)
 
 TEST(a_configuration_of_a_tpu_run_is_needed) {
   LS_SPEC("E60");
   for (int flag = LS_FLAG_DEFAULT; flag <= LS_FLAG_OFF; ++flag) {
-    made m;
+    LS_OWN(made, m) = {0};
     ls_run_config *plain = NULL;
     begin(&m, (ls_flag)flag, (ls_run_config_options){0});
     m.options.config = NULL;
@@ -66,7 +66,6 @@ TEST(a_configuration_of_a_tpu_run_is_needed) {
       expect_refused(&m, reserved[i]);
       ls_nest_release(m.options.params);
     }
-    end(&m);
   }
 }
 
@@ -121,9 +120,9 @@ static void note(void *user, const ls_log_line *line) {
 TEST(a_models_arguments_are_checked) {
   LS_SPEC("E62");
   int warnings = 0;
-  made m;
   LS_OWN(counted, runtime) = counted_begin_with(
       (ls_runtime_options){.threads = 1, .log = note, .log_user = &warnings});
+  LS_OWN(made, m) = {0};
   begin(&m, LS_FLAG_ON, (ls_run_config_options){0});
   const struct {
     const char *names[5];
@@ -167,12 +166,11 @@ TEST(a_models_arguments_are_checked) {
   m.options.model_fn.arguments = &does_not;
   expect_made(&m);
   assert_int_equal(warnings, 1);
-  end(&m);
 }
 
 TEST(what_is_handed_out_is_a_copy) {
   LS_SPEC("E64");
-  made m;
+  LS_OWN(made, m) = {0};
   ls_estimator *estimator = NULL;
   const char *const key = "rate";
   const ls_nest one = ls_nest_i64(1);
@@ -195,14 +193,13 @@ TEST(what_is_handed_out_is_a_copy) {
   ls_nest_release(params);
   ls_nest_release(m.options.params);
   ls_estimator_destroy(estimator);
-  end(&m);
 }
 
 // Not only the dict, but what is in it.
 TEST(arrays_that_are_handed_out_are_copies) {
   LS_SPEC("E64");
-  made m;
-  ls_estimator *estimator = NULL;
+  LS_OWN(made, m) = {0};
+  LS_OWN(ls_estimator, estimator) = NULL;
   const char *const key = "table";
   begin(&m, LS_FLAG_ON, (ls_run_config_options){0});
   const ls_nest table = ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2));
@@ -218,8 +215,6 @@ TEST(arrays_that_are_handed_out_are_copies) {
     ls_array_set_f64(mine, 1, 7);
   }
   ls_nest_release(m.options.params);
-  ls_estimator_destroy(estimator);
-  end(&m);
 }
 
 static void note_folder(void *user, const ls_log_line *line) {
@@ -268,7 +263,7 @@ TEST(a_models_folder_is_one_that_is_given_or_a_new_one) {
 TEST(cores_and_a_strategy_together_are_refused) {
   LS_SPEC("E210");
   for (int i = 0; i < 2; ++i) {
-    made m;
+    LS_OWN(made, m) = {0};
     LS_OWN(ls_strategy, strategy) = NULL;
     expect_ok(ls_mirrored_strategy_create(
         &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
@@ -279,14 +274,12 @@ TEST(cores_and_a_strategy_together_are_refused) {
     expect_refused(&m, "use_tpu");
     m.options.use_tpu = LS_FLAG_OFF;
     expect_made(&m);
-    end(&m);
   }
 }
 
 TEST(a_warm_start_needs_a_path) {
-  made m;
+  LS_OWN(made, m) = {0};
   begin(&m, LS_FLAG_ON, (ls_run_config_options){0});
   m.options.warm_start = &(ls_warm_start){.path = ""};
   expect_refused(&m, "checkpoint");
-  end(&m);
 }

@@ -32,15 +32,13 @@ static ls_status predict(estimator_case *c, const char *from) {
 }
 
 static ls_status export_to(estimator_case *c, const char *from) {
-  char *path = NULL;
-  const ls_status status = ls_estimator_export(
+  LS_OWN(printed, path) = NULL;
+  return ls_estimator_export(
       c->estimator,
       &(ls_estimator_exporting){.base = "exports",
                                 .receiver = {estimator_receive, NULL},
                                 .checkpoint = from},
       &path);
-  ls_text_release(path);
-  return status;
 }
 
 static ls_status read_variable(estimator_case *c, const char *from) {
@@ -176,7 +174,7 @@ TEST(files_of_a_folder_are_taken_by_the_same_rule) {
 }
 
 TEST(that_none_is_whole_is_told) {
-  estimator_case c = {.folder = "damaged-all", .repeats = true};
+  LS_OWN(estimator_case, c) = {.folder = "damaged-all", .repeats = true};
   c.save_steps = LS_SOME(2);
   estimator_case_begin(&c);
   estimator_case_train(&c, 2);
@@ -186,9 +184,7 @@ TEST(that_none_is_whole_is_told) {
                 "no checkpoint in 'damaged-all' is intact");
   // Of another folder nothing is said.
   damage("damaged", 2);
-  const ls_status status = evaluate(&c, "damaged/model.ckpt-2");
+  LS_OWN(ls_status, status) = evaluate(&c, "damaged/model.ckpt-2");
   assert_int_equal(ls_status_code(status), LS_DATA_LOSS);
   assert_null(strstr(ls_status_message(status), "is intact"));
-  ls_status_free(status);
-  estimator_case_end(&c);
 }

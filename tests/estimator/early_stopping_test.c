@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "estimator/own.h"
 #include "lockstep/events.h"
 #include "lockstep/graph_ops.h"
 #include "support/fault.h"
@@ -46,15 +47,12 @@ static ls_hook *hook_of(ls_early_stopping_options options) {
 
 // Whether a training of one run is stopped by what the folder says.
 static bool stops(ls_early_stopping_options options) {
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_hook *hook = hook_of(options);
   monitored_runs_open(&f, &hook, 1, NULL);
   expect_ok(monitored_runs_try(&f));
-  const bool stopped = ls_monitored_session_should_stop(f.session);
-  monitored_runs_close(&f);
-  monitored_runs_end(&f);
-  return stopped;
+  return ls_monitored_session_should_stop(f.session);
 }
 
 // ---- Rules -----------------------------------------------------------------
@@ -193,7 +191,7 @@ TEST(a_metric_that_is_never_written_is_told) {
   char folder[8];
   folder_of(folder);
   write_events(folder, "score", &high, 1);
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_hook *hook =
       hook_of((ls_early_stopping_options){.rule = LS_STOP_IF_HIGHER,
@@ -208,8 +206,6 @@ TEST(a_metric_that_is_never_written_is_told) {
   assert_non_null(line);
   expect_contains(line, "step 10 has score\n");
   assert_null(strstr(line + 1, "there is no metric"));  // Once.
-  monitored_runs_close(&f);
-  monitored_runs_end(&f);
 }
 
 TEST(a_damaged_file_counts_up_to_its_damage) {
@@ -260,17 +256,15 @@ static bool stop_value(monitored_runs *f) {
   assert_int_equal(ls_variable_dtype(stop), LS_DTYPE_BOOL);
   assert_int_equal(ls_variable_shape(stop).rank, 0);
   assert_false(ls_variable_is_trainable(stop));
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(ls_monitored_session_now(f->session),
                                       stop, &value));
-  const bool stops = ls_array_f64(value, 0) != 0;
-  ls_array_release(value);
-  return stops;
+  return ls_array_f64(value, 0) != 0;
 }
 
 TEST(the_chief_asks_each_minute_and_stops_all) {
   LS_SPEC("E205");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   judge j = {.stops_at = 3};
   monitored_runs_begin(&f);
   ls_hook *hook = hook_of(
@@ -290,13 +284,11 @@ TEST(the_chief_asks_each_minute_and_stops_all) {
   assert_int_equal(j.asked, 3);
   assert_true(stop_value(&f));
   expect_contains(monitored_runs_log(), "requesting early stopping at global");
-  monitored_runs_close(&f);
-  monitored_runs_end(&f);
 }
 
 TEST(the_chief_can_ask_by_steps) {
   LS_SPEC("E205");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   judge j = {.stops_at = 0};
   monitored_runs_begin(&f);
   ls_hook *hook = hook_of((ls_early_stopping_options){
@@ -310,8 +302,6 @@ TEST(the_chief_can_ask_by_steps) {
   for (int i = 0; i < 5 && ls_status_is_ok(status); ++i)
     status = monitored_runs_try(&f);
   expect_status(status, LS_INVALID_ARGUMENT, "cannot judge");
-  monitored_runs_close(&f);
-  monitored_runs_end(&f);
 }
 
 static ls_run_config *config_of_worker(void) {
@@ -333,7 +323,7 @@ static ls_status set_stop(void *user, ls_run_context *context,
   const size_t count =
       ls_graph_collection(f->graph, LS_COLLECTION_LOCAL_VARIABLES, leaves, 8);
   const bool yes = monitored_runs_step(f) >= 3;
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_BOOL, LS_SCALAR, &yes, &array));
   for (size_t i = 0; i < count; ++i) {
     ls_variable *variable = ls_nest_as_variable(leaves[i]);
@@ -341,16 +331,15 @@ static ls_status set_stop(void *user, ls_run_context *context,
       expect_ok(ls_session_set_variable_value(ls_run_context_session(context),
                                               variable, array));
   }
-  ls_array_release(array);
   return ls_ok();
 }
 
 TEST(others_stop_when_the_variable_says_so) {
   LS_SPEC("E205");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   judge j = {.stops_at = 1};
   monitored_runs_begin(&f);
-  ls_run_config *config = config_of_worker();
+  LS_OWN(ls_run_config, config) = config_of_worker();
   ls_hook *hooks[2] = {NULL};
   hooks[0] = hook_of((ls_early_stopping_options){
       .config = config, .should_stop = should_stop, .user = &j});
@@ -361,13 +350,10 @@ TEST(others_stop_when_the_variable_says_so) {
   assert_int_equal(monitored_runs_all(&f, 10), 4);
   assert_int_equal(j.asked, 0);
   expect_contains(monitored_runs_log(), "early stopping requested");
-  monitored_runs_close(&f);
-  ls_run_config_release(config);
-  monitored_runs_end(&f);
 }
 
 TEST(a_stop_is_not_that_of_the_next_training) {
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   char folder[8];
   folder_of(folder);
   monitored_runs_begin(&f);
@@ -386,12 +372,11 @@ TEST(a_stop_is_not_that_of_the_next_training) {
     monitored_runs_close(&f);
     if (!again) monitored_runs_renew(&f);
   }
-  monitored_runs_end(&f);
 }
 
 static ls_status begin_twice(void *user) {
   ls_hook *hooks[2] = {NULL};
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   LS_RETURN_IF_ERROR(ls_graph_create("twice", &graph));
   ls_status status = ls_ok();
   {
@@ -411,7 +396,6 @@ static ls_status begin_twice(void *user) {
   }
   ls_hook_release(hooks[0]);
   ls_hook_release(hooks[1]);
-  ls_graph_destroy(graph);
   return status;
 }
 
@@ -488,9 +472,9 @@ TEST(options_are_checked) {
 }
 
 static ls_status train_and_look(void *user) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_variable *step = NULL;
-  ls_hook *hook = NULL;
+  LS_OWN(ls_hook, hook) = NULL;
   ls_monitored_session *session = NULL;
   LS_RETURN_IF_ERROR(ls_graph_create("train", &graph));
   ls_status status = ls_global_step_create(graph, &step);
@@ -509,8 +493,6 @@ static ls_status train_and_look(void *user) {
   if (ls_status_is_ok(status))
     status = ls_monitored_session_run(session, ls_none(), NULL, 0, &results);
   if (session != NULL) status = ls_monitored_session_close(session, status);
-  ls_hook_release(hook);
-  ls_graph_destroy(graph);
   return status;
 }
 

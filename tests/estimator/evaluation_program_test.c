@@ -104,8 +104,7 @@ static double metric_of(programs *p, const char *name) {
 
 static int64_t integer_of(programs *p, ls_variable *variable) {
   LS_OWN(ls_array, value) = programs_value(p, variable);
-  const int64_t number = ls_array_i64(value, 0);
-  return number;
+  return ls_array_i64(value, 0);
 }
 
 // ---- Losses ----------------------------------------------------------------

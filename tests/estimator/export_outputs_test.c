@@ -46,16 +46,14 @@ static ls_status build(void *user, ls_nest inputs, ls_estimator_spec **out) {
                                        .predictions = both,
                                        .export_outputs = outputs,
                                        .num_export_outputs = 3};
-  const ls_status made = ls_tpu_estimator_spec_create(&options, out);
-  return made;
+  return ls_tpu_estimator_spec_create(&options, out);
 }
 
 static double fetch(ls_session *session, ls_nest fetch_of) {
   LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_session_run(session, fetch_of, NULL, 0, &results));
   const ls_array *array = ls_nest_as_array(results);
-  const double number = array != NULL ? ls_array_f64(array, 0) : 0;
-  return number;
+  return array != NULL ? ls_array_f64(array, 0) : 0;
 }
 
 static void expect_host_copy(ls_session *session, const model *m, ls_nest leaf,
@@ -78,10 +76,9 @@ TEST(outputs_become_copies_on_the_host) {
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
-    const ls_nest x = LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_F32, 3)));
+    LS_OWN(ls_nest, x) = LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_F32, 3)));
     expect_ok(ls_rewrite_model_for_inference(LS_REWRITE_FOR_INFERENCE_MODE,
                                              build, &m, x, NULL, &outputs));
-    ls_nest_release(x);
   }
   assert_int_equal(m.calls, 1);
   expect_ok(ls_validate_inference_rewrite(graph));
@@ -116,13 +113,12 @@ TEST(other_modes_and_kinds_are_refused) {
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
-    const ls_nest x = LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_F32, 3)));
+    LS_OWN(ls_nest, x) = LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_F32, 3)));
     expect_status(ls_rewrite_model_for_inference(LS_MODE_EVAL, build, &m, x,
                                                  NULL, &outputs),
                   LS_INVALID_ARGUMENT, "mode 2");
     assert_int_equal(m.calls, 0);
     assert_int_equal(outputs.count, 0);
-    ls_nest_release(x);
   }
   ls_graph_destroy(graph);
   LS_OWN(ls_nest, one) = dict_of("x", ls_none());
@@ -144,10 +140,12 @@ TEST(outputs_are_rebuilt_of_as_many_tensors) {
   {
     LS_GRAPH_SCOPE(graph);
     const ls_nest t = ls_leaf(ls_scalar(LS_DTYPE_F32, 3));
-    const ls_nest scores = dict_of("scores", t), value = dict_of("value", t);
+    LS_OWN(ls_nest, scores) = dict_of("scores", t);
+    LS_OWN(ls_nest, value) = dict_of("value", t);
     const ls_export_output classes = {"c", LS_EXPORT_CLASSIFICATION, scores};
     const ls_export_output number = {"r", LS_EXPORT_REGRESSION, value};
-    const ls_nest one = LS_LIST(t), two = LS_LIST(t, ls_none());
+    LS_OWN(ls_nest, one) = LS_LIST(t);
+    LS_OWN(ls_nest, two) = LS_LIST(t, ls_none());
     ls_export_output made;
     expect_status(ls_export_output_with(&classes, one, &made),
                   LS_INVALID_ARGUMENT, "'c' has 2 tensors, got 1");
@@ -159,10 +157,6 @@ TEST(outputs_are_rebuilt_of_as_many_tensors) {
     expect_ok(ls_export_output_with(&number, one, &made));
     assert_int_equal(ls_nest_count(made.tensors), 1);
     ls_nest_release(made.tensors);
-    ls_nest_release(one);
-    ls_nest_release(two);
-    ls_nest_release(scores);
-    ls_nest_release(value);
   }
 }
 

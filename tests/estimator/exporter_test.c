@@ -5,6 +5,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
+#include "estimator/own.h"
 #include "lockstep/events.h"
 #include "support/estimators.h"
 #include "support/waits.h"
@@ -63,11 +64,12 @@ TEST(exporters_choose_and_keep) {
   LS_OWN(estimator_case, c) = {.folder = "chosen", .repeats = true};
   estimator_case_begin(&c);
   estimator_case_train(&c, 2);
-  ls_exporter *final = waits_exporter((ls_exporter_options){
-                  .kind = LS_EXPORTER_FINAL, .name = "final"}),
-              *latest = waits_exporter((ls_exporter_options){.name = "latest"}),
-              *best = waits_exporter((ls_exporter_options){
-                  .kind = LS_EXPORTER_BEST, .name = "best"});
+  LS_OWN(ls_exporter, final) = waits_exporter(
+      (ls_exporter_options){.kind = LS_EXPORTER_FINAL, .name = "final"});
+  LS_OWN(ls_exporter, latest) =
+      waits_exporter((ls_exporter_options){.name = "latest"});
+  LS_OWN(ls_exporter, best) = waits_exporter(
+      (ls_exporter_options){.kind = LS_EXPORTER_BEST, .name = "best"});
   static const double losses[] = {5, 7, 4, 4, 6, 3, 2.5, 2, 1.5, 1};
   static const bool is_best[] = {1, 0, 1, 0, 0, 1, 1, 1, 1, 1};
   for (int i = 0; i < 10; ++i) {
@@ -78,9 +80,6 @@ TEST(exporters_choose_and_keep) {
   assert_int_equal(waits_count_in("chosen/export/final"), 1);
   assert_int_equal(waits_count_in("chosen/export/latest"), 5);
   assert_int_equal(waits_count_in("chosen/export/best"), 5);
-  ls_exporter_destroy(final);
-  ls_exporter_destroy(latest);
-  ls_exporter_destroy(best);
 }
 
 // What an export has a link to is somebody else's.
@@ -90,7 +89,7 @@ TEST(an_export_goes_without_what_it_links_to) {
   LS_OWN(estimator_case, c) = {.folder = "linked", .repeats = true};
   estimator_case_begin(&c);
   estimator_case_train(&c, 2);
-  ls_exporter *latest = waits_exporter(
+  LS_OWN(ls_exporter, latest) = waits_exporter(
       (ls_exporter_options){.name = "latest", .keep = LS_SOME(1)});
   assert_true(exports(latest, &c, 1, 1, false));
   assert_int_equal(
@@ -102,7 +101,6 @@ TEST(an_export_goes_without_what_it_links_to) {
   assert_int_equal(system("test ! -e linked/export/latest/*/others && "
                           "test -e linked/others/file"),
                    0);
-  ls_exporter_destroy(latest);
 }
 
 static void write_loss(const char *folder, int64_t step, double loss) {
@@ -142,7 +140,7 @@ TEST(the_best_so_far_is_in_event_files) {
   assert_true(exports(second, &c, 6, 2, false));
   ls_exporter_destroy(second);
   write_loss("recovered-other", 1, 9);
-  ls_exporter *other =
+  LS_OWN(ls_exporter, other) =
       waits_exporter((ls_exporter_options){.kind = LS_EXPORTER_BEST,
                                            .name = "best",
                                            .is_better = is_higher,
@@ -151,5 +149,4 @@ TEST(the_best_so_far_is_in_event_files) {
   assert_false(exports(other, &c, 7, 8, false));
   assert_true(exports(other, &c, 8, 10, false));
   assert_true(asked > 0);
-  ls_exporter_destroy(other);
 }

@@ -168,7 +168,7 @@ static ls_status models_after(void *user, ls_run_context *context,
 static ls_status model(void *user, ls_model_call *call,
                        ls_estimator_spec **out) {
   watched *w = user;
-  ls_estimator_spec *made = NULL;
+  LS_OWN(ls_estimator_spec, made) = NULL;
   const ls_model_function base = estimator_model(&w->setup);
   LS_RETURN_IF_ERROR(base.call(base.user, call, &made));
   ls_estimator_spec_options o = *ls_estimator_spec_values(made);
@@ -177,9 +177,7 @@ static ls_status model(void *user, ls_model_call *call,
   o.num_training_hooks = call->mode == LS_MODE_TRAIN;
   o.num_evaluation_hooks = call->mode == LS_MODE_EVAL;
   o.num_prediction_hooks = call->mode == LS_MODE_PREDICT;
-  const ls_status status = ls_tpu_estimator_spec_create(&o, out);
-  ls_estimator_spec_release(made);
-  return status;
+  return ls_tpu_estimator_spec_create(&o, out);
 }
 
 static void note(void *user, const ls_log_line *line) {
@@ -456,8 +454,8 @@ TEST(a_trainings_hooks_have_their_order) {
   LS_SPEC("E163");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     watched w = {.setup = estimator_case_of(i)};
-    ls_event_numbers *numbers = NULL;
     LS_OWN(counted, runtime) = counted_begin_with((ls_runtime_options){0});
+    LS_OWN(ls_event_numbers, numbers) = NULL;
     w.setup.folder = "order-whole";
     w.setup.save_steps = LS_SOME(1);
     w.setup.iterations = "1";
@@ -478,7 +476,6 @@ TEST(a_trainings_hooks_have_their_order) {
     assert_int_equal(checkpoints_in("order-whole"), 5);
     expect_ok(ls_events_read("order-whole", "loss", &numbers));
     assert_true(numbers->count >= 7);
-    ls_event_numbers_destroy(numbers);
   }
 }
 
@@ -507,7 +504,8 @@ static ls_nest no_numbers(void *user, ls_input_call *call) {
 static ls_status linear(void *user, ls_model_call *call,
                         ls_estimator_spec **out) {
   ls_variable *w = NULL;
-  ls_optimizer *inner = NULL, *outer = NULL;
+  ls_optimizer *inner = NULL;
+  LS_OWN(ls_optimizer, outer) = NULL;
   (void)user;
   LS_RETURN_IF_ERROR(ls_weight_create(
       &(ls_weight_options){.name = "w", .shape = LS_SHAPE(ESTIMATOR_WIDTH, 1)},
@@ -523,7 +521,6 @@ static ls_status linear(void *user, ls_model_call *call,
   ls_optimizer_release(inner);
   LS_RETURN_IF_ERROR(made);
   o.train_op = ls_train_op(outer, o.loss);
-  ls_optimizer_release(outer);
   return ls_tpu_estimator_spec_create(&o, out);
 }
 
@@ -534,12 +531,12 @@ TEST(variables_that_go_bad_are_named) {
       const ls_tpu_config tpu = {.per_host_input = broadcast
                                                        ? LS_INPUT_BROADCAST
                                                        : LS_INPUT_PER_HOST_V1};
-      estimator_case c = {.way = ON_TPU,
-                          .replicas = replicas,
-                          .folder = "order-bad",
-                          .config = {.tpu = &tpu},
-                          .more = {.model_fn = {.call = linear}}};
       LS_OWN(counted, runtime) = counted_begin_with((ls_runtime_options){0});
+      LS_OWN(estimator_case, c) = {.way = ON_TPU,
+                                   .replicas = replicas,
+                                   .folder = "order-bad",
+                                   .config = {.tpu = &tpu},
+                                   .more = {.model_fn = {.call = linear}}};
       estimator_case_begin(&c);
       const ls_status status = ls_estimator_train(
           c.estimator,
@@ -550,6 +547,5 @@ TEST(variables_that_go_bad_are_named) {
         expect_status(status, LS_FAILED_PRECONDITION, "NaN loss");
       else
         expect_status(status, LS_INVALID_ARGUMENT, "Gradient for w:0 is NaN");
-      estimator_case_end(&c);
     }
 }

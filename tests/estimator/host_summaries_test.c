@@ -4,6 +4,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
+#include "estimator/own.h"
 #include "lockstep/estimator_spec.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/summary_ops.h"
@@ -67,7 +68,8 @@ static ls_nest write_summaries(ls_nest tensors, void *user) {
 }
 
 static ls_estimator_spec *plain_of(world *w, ls_host_function host_call) {
-  ls_estimator_spec *spec = NULL, *plain = NULL;
+  LS_OWN(ls_estimator_spec, spec) = NULL;
+  ls_estimator_spec *plain = NULL;
   LS_GRAPH_SCOPE(w->graph);
   LS_OWN(ls_nest, tensors) = LS_LIST(ls_leaf(w->loss));
   host_call.tensors = tensors;
@@ -78,7 +80,6 @@ static ls_estimator_spec *plain_of(world *w, ls_host_function host_call) {
                                    .host_call = host_call},
       &spec));
   expect_ok(ls_estimator_spec_as_plain(spec, &plain));
-  ls_estimator_spec_release(spec);
   return plain;
 }
 
@@ -99,10 +100,10 @@ TEST(a_hook_begins_and_flushes_writers) {
   LS_SPEC("E150 E211");
   LS_OWN(world, w) = {0};
   begin(&w);
-  ls_estimator_spec *plain = plain_of(&w, (ls_host_function){
-                                              .call = write_summaries,
-                                              .user = &w,
-                                          });
+  LS_OWN(ls_estimator_spec, plain) = plain_of(&w, (ls_host_function){
+                                                      .call = write_summaries,
+                                                      .user = &w,
+                                                  });
   assert_int_equal(w.calls, 1);
   ls_monitored_session *session = session_of(&w, plain);
   ls_nest results = ls_none();
@@ -124,16 +125,15 @@ TEST(a_hook_begins_and_flushes_writers) {
     assert_true(sum >= 0.5 + 1.5 + 2.5 - 1e-6);
   }
   assert_null(event_files_nth(&w.files, 2));
-  ls_estimator_spec_release(plain);
 }
 
 TEST(a_failed_loop_flushes_nothing) {
   LS_OWN(world, w) = {0};
   begin(&w);
-  ls_estimator_spec *plain = plain_of(&w, (ls_host_function){
-                                              .call = write_summaries,
-                                              .user = &w,
-                                          });
+  LS_OWN(ls_estimator_spec, plain) = plain_of(&w, (ls_host_function){
+                                                      .call = write_summaries,
+                                                      .user = &w,
+                                                  });
   ls_monitored_session *session = session_of(&w, plain);
   ls_nest results = ls_none();
   expect_ok(ls_monitored_session_run(session, ls_nest_op(w.train), NULL, 0,
@@ -142,7 +142,6 @@ TEST(a_failed_loop_flushes_nothing) {
                     session, LS_STATUS(LS_INTERNAL, "out of coffee")),
                 LS_INTERNAL, "out of coffee");
   assert_null(event_files_nth(&w.files, 0));
-  ls_estimator_spec_release(plain);
 }
 
 // ---- The old style ---------------------------------------------------------
@@ -163,7 +162,8 @@ TEST(summaries_of_the_old_style_are_refused) {
   for (int metrics = 0; metrics < 2; ++metrics) {
     LS_OWN(world, w) = {0};
     begin(&w);
-    ls_estimator_spec *spec = NULL, *plain = NULL;
+    LS_OWN(ls_estimator_spec, spec) = NULL;
+    ls_estimator_spec *plain = NULL;
     {
       LS_GRAPH_SCOPE(w.graph);
       LS_SUMMARY_SCOPE(w.old);
@@ -194,6 +194,5 @@ TEST(summaries_of_the_old_style_are_refused) {
           ls_graph_collection(w.graph, LS_COLLECTION_SUMMARIES, NULL, 0), 1);
     }
     assert_null(plain);
-    ls_estimator_spec_release(spec);
   }
 }

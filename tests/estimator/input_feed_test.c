@@ -38,17 +38,14 @@ static ls_nest values(void *user, ls_input_call *call) {
 
 static ls_nest a_triple(void *user, ls_input_call *call) {
   LS_OWN(ls_nest, two) = values(user, call);
-  const ls_nest made =
-      LS_TUPLE(ls_nest_retain(ls_nest_item(two, 0)),
-               ls_nest_retain(ls_nest_item(two, 1)), ls_nest_i64(3));
-  return made;
+  return LS_TUPLE(ls_nest_retain(ls_nest_item(two, 0)),
+                  ls_nest_retain(ls_nest_item(two, 1)), ls_nest_i64(3));
 }
 
 static ls_nest a_list(void *user, ls_input_call *call) {
   LS_OWN(ls_nest, two) = values(user, call);
-  const ls_nest made = LS_LIST(ls_nest_retain(ls_nest_item(two, 0)),
-                               ls_nest_retain(ls_nest_item(two, 1)));
-  return made;
+  return LS_LIST(ls_nest_retain(ls_nest_item(two, 0)),
+                 ls_nest_retain(ls_nest_item(two, 1)));
 }
 
 // Images [batch, 3] and labels [2, batch], which lie the other way round.
@@ -155,13 +152,12 @@ TEST(values_are_fed_a_step_a_run) {
     for (int h = 0; h < 2; ++h)
       for (int o = 0; o < 2; ++o) {
         LS_OWN(ls_nest, tuple) = fed_take(&f, h, o);
-        ls_feed_element v = fed_values(&f, tuple);
+        LS_OWN(ls_feed_element, v) = fed_values(&f, tuple);
         assert_true(ls_array_f64(ls_nest_as_array(v.features), 1) ==
                     100 * h + 2 * o + 1);
         assert_true(ls_array_f64(ls_nest_as_array(v.labels), 0) ==
                     100 * h + 2 * o + 0.5);
         assert_int_equal(v.mask.kind, LS_KIND_NONE);
-        ls_feed_element_drop(&v);
       }
   }
   fed_close(&f);
@@ -465,7 +461,7 @@ TEST(ops_of_a_host_are_built_once) {
     const bool predicts = i % 2 == 1;
     LS_OWN(fed, f) = {0};
     ls_enqueue enqueue;
-    ls_recorder recorder;
+    LS_OWN(ls_recorder, recorder) = {0};
     ls_nest ops = ls_none(), signals = ls_none(), more = ls_none();
     fed_open(&f, (fed_facts){.pod = TWO,
                              .mode = predicts ? LS_MODE_PREDICT : LS_MODE_TRAIN,
@@ -488,7 +484,6 @@ TEST(ops_of_a_host_are_built_once) {
     ls_nest_release(ops);
     ls_nest_release(signals);
     ls_enqueue_deinit(&enqueue);
-    ls_recorder_deinit(&recorder);
   }
 }
 

@@ -13,8 +13,7 @@ static bool is_saved(const char *folder, int64_t step) {
   LS_OWN(ls_saved_file, file) = NULL;
   snprintf(path, sizeof(path), "%s/model.ckpt-%lld", folder, (long long)step);
   LS_OWN(ls_status, status) = ls_saved_file_open(path, &file);
-  const bool is_there = ls_status_is_ok(status);
-  return is_there;
+  return ls_status_is_ok(status);
 }
 
 TEST(as_many_checkpoints_are_kept_as_are_wanted) {

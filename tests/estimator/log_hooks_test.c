@@ -121,7 +121,6 @@ TEST(late_steps_are_told_at_the_end_of_their_run) {
     expect_ok(monitored_runs_try_late(&f));
   }
   expect_contains(monitored_runs_log(), "examples/sec: 32\n");
-  monitored_runs_close(&f);
 }
 
 TEST(steps_and_examples_a_second_are_told) {

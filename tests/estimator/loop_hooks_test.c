@@ -82,7 +82,7 @@ TEST(a_loaded_graph_has_it_too) {
   LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_variable *variable = NULL, *again = NULL, *step = NULL;
-  ls_graph *copy = NULL;
+  LS_OWN(ls_graph, copy) = NULL;
   LS_OWN(printed, text) = NULL;
   expect_ok(ls_iterations_per_loop(f.graph, &variable));
   expect_ok(ls_graph_print(f.graph, &text));
@@ -105,7 +105,6 @@ TEST(a_loaded_graph_has_it_too) {
   assert_int_equal(
       ls_graph_collection(copy, LS_COLLECTION_LOCAL_VARIABLES, &leaf, 1), 1);
   assert_ptr_equal(ls_nest_as_variable(leaf), again);
-  ls_graph_destroy(copy);
 }
 
 // ---- A loop of as many steps as the variable says --------------------------
@@ -130,8 +129,7 @@ static void begin(device_loop *d) {
 static int64_t next_steps(const device_loop *d, ls_session *session) {
   LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(session, d->iterations, &value));
-  const int64_t steps = (int64_t)ls_array_f64(value, 0);
-  return steps;
+  return (int64_t)ls_array_f64(value, 0);
 }
 
 // Notes what each run makes.
@@ -331,7 +329,6 @@ TEST(evaluations_are_counted_in_the_log) {
       ++lines;
     assert_int_equal(runs, rows[i][2]);
     assert_int_equal(lines, rows[i][3]);
-    monitored_runs_close(&f);
   }
 }
 
@@ -361,7 +358,7 @@ TEST(a_prediction_ends_by_its_signal) {
   const ls_status status = run_fed(f, 1);
   assert_int_equal(ls_status_code(status), LS_OUT_OF_RANGE);
   expect_contains(ls_status_message(status), "Stopped by stopping signal.");
-  expect_ok(ls_monitored_session_close(f->session, status));
+  expect_ok(monitored_runs_try_close(f, status));
   monitored_runs_end(f);
 }
 
@@ -378,7 +375,8 @@ TEST(variables_that_are_no_numbers_fail_the_run) {
   for (int broadcast = 0; broadcast < 2; ++broadcast) {
     LS_OWN(monitored_runs, f) = {0};
     monitored_runs_begin(&f);
-    ls_nest ops = ls_none(), results = ls_none();
+    LS_OWN(ls_nest, ops) = ls_none();
+    ls_nest results = ls_none();
     LS_OWN(ls_variable, count) = NULL;
     {
       LS_GRAPH_SCOPE(f.graph);
@@ -399,8 +397,6 @@ TEST(variables_that_are_no_numbers_fail_the_run) {
       expect_status(status, broadcast ? LS_OK : LS_INVALID_ARGUMENT,
                     broadcast ? "" : "Gradient for weight:0 is NaN");
     }
-    ls_nest_release(ops);
-    monitored_runs_close(&f);
   }
 }
 

@@ -128,8 +128,7 @@ static double value_of(fixture *f, size_t metric) {
   expect_ok(ls_session_run(f->session,
                            ls_nest_item(ls_nest_item(f->metrics, metric), 0),
                            NULL, 0, &result));
-  const double value = ls_array_f64(ls_nest_as_array(result), 0);
-  return value;
+  return ls_array_f64(ls_nest_as_array(result), 0);
 }
 
 TEST(values_are_of_all_examples) {
@@ -174,7 +173,7 @@ TEST(what_does_not_fit_is_refused) {
   begin(&f, false);
   {
     LS_GRAPH_SCOPE(f.graph);
-    ls_nest made =
+    LS_OWN(ls_nest, made) =
         ls_metric_auc(f.in[3], f.in[2], ls_no_weights(), LS_SOME(1), NULL);
     expect_status(ls_nest_status(made), LS_INVALID_ARGUMENT, "at least 2");
     ls_nest_release(made);
@@ -183,7 +182,6 @@ TEST(what_does_not_fit_is_refused) {
     ls_nest_release(made);
     made = ls_metric_mean(ls_failed_tensor(), ls_no_weights(), NULL);
     expect_status(ls_nest_status(made), LS_INVALID_ARGUMENT, "");
-    ls_nest_release(made);
   }
 }
 
@@ -208,9 +206,8 @@ TEST(labels_are_not_broadcast) {
                     "of labels bool[8] and predictions");
       ls_nest_release(refused[i]);
     }
-    const ls_nest made = ls_metric_accuracy(labels, some, no, NULL);
+    LS_OWN(ls_nest, made) = ls_metric_accuracy(labels, some, no, NULL);
     expect_ok(ls_nest_status(made));
-    ls_nest_release(made);
   }
 }
 
@@ -223,10 +220,9 @@ MEMORY_TEST(make_an_area) {
     const ls_tensor labels =
         ls_placeholder(LS_DTYPE_BOOL, LS_SHAPE(-1), "labels");
     const ls_tensor x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1), "x");
-    const ls_nest made =
+    LS_OWN(ls_nest, made) =
         ls_metric_auc(labels, x, ls_no_weights(), LS_SOME(11), NULL);
     status = ls_nest_status(made);
-    ls_nest_release(made);
   }
   return status;
 }

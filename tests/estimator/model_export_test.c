@@ -310,11 +310,10 @@ static ls_status more_variables(void *user, ls_model_call *call,
                    1);
   ls_variable_release(w);
   (void)user;
-  const ls_status status = ls_tpu_estimator_spec_create(
+  return ls_tpu_estimator_spec_create(
       &(ls_estimator_spec_options){.mode = call->mode,
                                    .predictions = predictions},
       out_spec);
-  return status;
 }
 
 TEST(a_variable_that_was_not_saved_is_named) {

@@ -44,18 +44,16 @@ static ls_status predict(estimator_case *c) {
 
 static ls_status export_it(estimator_case *c) {
   LS_OWN(printed, path) = NULL;
-  const ls_status status = ls_estimator_export(
+  return ls_estimator_export(
       c->estimator,
       &(ls_estimator_exporting){.base = "folder-exports",
                                 .receiver = {estimator_receive, NULL}},
       &path);
-  return status;
 }
 
 static ls_status find_latest(estimator_case *c) {
   LS_OWN(printed, path) = NULL;
-  const ls_status status = ls_estimator_latest_checkpoint(c->estimator, &path);
-  return status;
+  return ls_estimator_latest_checkpoint(c->estimator, &path);
 }
 
 typedef ls_status (*user)(estimator_case *c);

@@ -19,8 +19,7 @@ typedef struct seen {
 static bool has_sum(const ls_graph *graph) {
   LS_OWN(printed, text) = NULL;
   expect_ok(ls_graph_print(graph, &text));
-  const bool has = strstr(text, "= cross_replica_sum(") != NULL;
-  return has;
+  return strstr(text, "= cross_replica_sum(") != NULL;
 }
 
 static ls_status look(void *user, ls_run_context *context) {

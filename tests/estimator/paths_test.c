@@ -54,17 +54,16 @@ TEST(cores_and_replicas_of_a_strategy_make_the_same_bytes) {
 
 TEST(a_cpu_makes_the_same_to_rounding) {
   LS_SPEC("E175 E178");
-  estimator_case cpu = {
-      .way = ON_CPU, .folder = "rounding-cpu", .repeats = true};
   LS_OWN(estimator_case,
          core) = {.way = ON_TPU, .folder = "rounding-core", .repeats = true};
+  LS_OWN(estimator_case,
+         cpu) = {.way = ON_CPU, .folder = "rounding-cpu", .repeats = true};
   const outcome a = run(&cpu), b = run(&core);
   assert_true(fabs(a.train_loss - b.train_loss) < 1e-5);
   assert_true(fabs(a.loss - b.loss) < 1e-5);
   assert_true(fabs(a.mean - b.mean) < 1e-5);
   assert_true(a.accuracy == b.accuracy);
   estimator_cases_expect_equal(&cpu, &core, 1e-5);
-  estimator_case_end(&cpu);
 }
 
 // ---- Any batch -------------------------------------------------------------
@@ -79,8 +78,7 @@ static outcome evaluate_all(estimator_way way, int replicas, int64_t batch,
                                .folder = folder,
                                .goes_on = true};
   estimator_case_begin(&c);
-  const outcome o = evaluated(&c, (ls_opt){0});
-  return o;
+  return evaluated(&c, (ls_opt){0});
 }
 
 static void expect_all_once(outcome o, outcome wanted) {
@@ -112,13 +110,14 @@ TEST(each_example_counts_once_whatever_the_batches) {
 // and 2, and of 1, 1, 1 and none.
 TEST(a_short_batch_has_the_gradient_of_its_examples) {
   LS_SPEC("E214");
-  estimator_case cpu = {.batch = 10, .examples = 23, .folder = "short-cpu"};
   LS_OWN(estimator_case, cores) = {.way = ON_TPU,
                                    .replicas = 4,
                                    .batch = 10,
                                    .examples = 23,
                                    .any_batch = true,
                                    .folder = "short-cores"};
+  LS_OWN(estimator_case,
+         cpu) = {.batch = 10, .examples = 23, .folder = "short-cpu"};
   estimator_case_begin(&cpu);
   estimator_case_begin(&cores);
   const ls_training_end a = estimator_case_train(&cpu, 100);
@@ -128,5 +127,4 @@ TEST(a_short_batch_has_the_gradient_of_its_examples) {
   assert_int_equal(b.step, 3);
   assert_true(fabs(a.loss - b.loss) < 1e-5);
   estimator_cases_expect_equal(&cpu, &cores, 1e-5);
-  estimator_case_end(&cpu);
 }

@@ -8,6 +8,7 @@
 #include "base/memory/own.h"
 #include "estimator/config/config.h"
 #include "estimator/config/plan.h"
+#include "estimator/own.h"
 #include "support/counted.h"
 #include "support/fault.h"
 #include "support/spec.h"
@@ -331,7 +332,7 @@ TEST(how_input_is_fed_follows_from_mode_and_configuration) {
     for (int sliced = 0; sliced < 2; ++sliced)
       for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES;
            ++mode) {
-        world w;
+        LS_OWN(world, w) = {0};
         begin(&w, (facts){.hosts = 1,
                           .each = 4,
                           .tpu = {.per_host_input = p,
@@ -349,7 +350,6 @@ TEST(how_input_is_fed_follows_from_mode_and_configuration) {
         assert_int_equal(input.broadcast,
                          p == LS_INPUT_BROADCAST || (sliced && !trains));
         assert_false(input.per_replica);
-        end(&w);
       }
   for (int64_t cores = 4; cores <= 8; cores *= 2) {
     LS_OWN(world, w) = {0};
@@ -554,7 +554,7 @@ static void expect_job(const char *master, const char *given,
                        const ls_cluster_spec *cluster, const char *wanted) {
   LS_OWN(counted, c) = counted_begin_with(
       (ls_runtime_options){.threads = 1, .environment = no_environment});
-  ls_run_config *config = NULL;
+  LS_OWN(ls_run_config, config) = NULL;
   ls_session_config session = {0};
   expect_ok(ls_cluster_spec_copy(cluster, &session.cluster));
   expect_ok(ls_tpu_run_config_create(
@@ -575,7 +575,6 @@ static void expect_job(const char *master, const char *given,
     else
       assert_string_equal(job, wanted);
   }
-  ls_run_config_release(config);
 }
 
 TEST(the_job_follows_from_master_and_cluster) {
@@ -794,14 +793,13 @@ TEST(each_function_may_ask_what_is_its_own) {
 }
 
 TEST(a_plain_configuration_is_refused) {
-  ls_run_config *config = NULL;
+  LS_OWN(ls_run_config, config) = NULL;
   ls_plans *plans = NULL;
   expect_ok(ls_run_config_create(NULL, &config));
   expect_status(
       ls_plans_create(&(ls_estimator_facts){.config = config}, &plans),
       LS_INVALID_ARGUMENT, "config is no configuration of a TPU run");
   assert_null(plans);
-  ls_run_config_release(config);
 }
 
 TEST(a_job_that_is_too_long_is_refused) {
@@ -813,7 +811,7 @@ TEST(a_job_that_is_too_long_is_refused) {
 }
 
 MEMORY_TEST(plan_training) {
-  ls_run_config *config = NULL;
+  LS_OWN(ls_run_config, config) = NULL;
   ls_plans *plans = NULL;
   const ls_plan *plan = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_run_config_create(
@@ -828,6 +826,5 @@ MEMORY_TEST(plan_training) {
   if (ls_status_is_ok(status))
     status = ls_plans_get(plans, LS_MODE_TRAIN, false, &plan);
   ls_plans_destroy(plans);
-  ls_run_config_release(config);
   return status;
 }

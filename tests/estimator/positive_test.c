@@ -5,34 +5,29 @@
 #include <stdio.h>
 
 #include "base/memory/allocator.h"
+#include "estimator/own.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/iteration_count.h"
 #include "support/expect.h"
 #include "support/spec.h"
 
 static ls_status shards(int64_t value) {
-  ls_run_config *config = NULL;
+  LS_OWN(ls_run_config, config) = NULL;
   const ls_tpu_config tpu = {.num_shards = LS_SOME(value)};
-  const ls_status status = ls_tpu_run_config_create(
+  return ls_tpu_run_config_create(
       &(ls_run_config_options){.tpu = &tpu, .model_dir = "m"}, &config);
-  ls_run_config_release(config);
-  return status;
 }
 
 static ls_status host_calls(int64_t value) {
-  ls_run_config *config = NULL;
+  LS_OWN(ls_run_config, config) = NULL;
   const ls_tpu_config tpu = {.host_call_every_n_steps = LS_SOME(value)};
-  const ls_status status = ls_tpu_run_config_create(
+  return ls_tpu_run_config_create(
       &(ls_run_config_options){.tpu = &tpu, .model_dir = "m"}, &config);
-  ls_run_config_release(config);
-  return status;
 }
 
 static ls_status evaluation(int64_t value) {
-  ls_hook *hook = NULL;
-  const ls_status status = ls_eval_iterations_hook(value, &hook);
-  ls_hook_release(hook);
-  return status;
+  LS_OWN(ls_hook, hook) = NULL;
+  return ls_eval_iterations_hook(value, &hook);
 }
 
 static ls_status samples(int64_t value) {

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "estimator/own.h"
 #include "lockstep/ops.h"
 #include "support/counted.h"
 #include "support/estimator_ways.h"
@@ -106,7 +107,7 @@ typedef struct changed {
 static ls_status changed_model(void *user, ls_model_call *call,
                                ls_estimator_spec **out) {
   changed *c = user;
-  ls_estimator_spec *made = NULL;
+  LS_OWN(ls_estimator_spec, made) = NULL;
   const ls_model_function base = estimator_model(&c->setup);
   LS_RETURN_IF_ERROR(base.call(base.user, call, &made));
   ls_estimator_spec_options o = {.mode = call->mode};
@@ -123,7 +124,6 @@ static ls_status changed_model(void *user, ls_model_call *call,
                 2);
   const ls_status status = ls_tpu_estimator_spec_create(&o, out);
   ls_nest_release(o.predictions);
-  ls_estimator_spec_release(made);
   return status;
 }
 
@@ -256,7 +256,8 @@ TEST(an_input_that_cannot_be_made_is_a_failure) {
 TEST(a_system_is_not_shared_with_open_predictions) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     LS_OWN(estimator_case, c) = estimator_case_of(i);
-    ls_nest metrics = ls_none(), row = ls_none();
+    ls_nest metrics = ls_none();
+    LS_OWN(ls_nest, row) = ls_none();
     ls_training_end reached;
     c.folder = "beside";
     estimator_case_begin(&c);
@@ -284,7 +285,6 @@ TEST(a_system_is_not_shared_with_open_predictions) {
       if (open) expect_ok(ls_predictions_next(p, &row));
       if (open) expect_ok(ls_predictions_close(p));
     }
-    ls_nest_release(row);
   }
 }
 

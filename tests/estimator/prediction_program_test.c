@@ -128,8 +128,7 @@ static void expect_batch(const programs *p, int64_t step, int parts) {
 
 static int64_t times_called(programs *p, const job *j) {
   LS_OWN(ls_array, value) = programs_value(p, j->called);
-  const int64_t number = ls_array_i64(value, 0);
-  return number;
+  return ls_array_i64(value, 0);
 }
 
 // ---- Batches ---------------------------------------------------------------

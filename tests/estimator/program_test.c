@@ -71,9 +71,8 @@ TEST(a_loop_of_steps_has_the_bits_of_mirrored_steps) {
       assert_true((float)programs_number(&p, 0) == loss);
       assert_true(programs_number(&p, 1) == steps);
       linear_expect_same(&p, &j.m, &r);
-      ls_array *step = programs_value(&p, p.global_step);
+      LS_OWN(ls_array, step) = programs_value(&p, p.global_step);
       assert_int_equal(ls_array_i64(step, 0), at);
-      ls_array_release(step);
     }
     linear_reference_end(&r);
     end(&p, &j);
@@ -264,14 +263,14 @@ static double run_random(int replicas, int each, ls_array **out_value) {
 TEST(a_loop_draws_what_single_steps_draw) {
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     static const int each[] = {3, 12};
-    ls_array *wanted = NULL, *got = NULL;
+    LS_OWN(ls_array, wanted) = NULL;
+    ls_array *got = NULL;
     const double loss = run_random(counts[i], 1, &wanted);
     for (size_t k = 0; k < LS_COUNT_OF(each); ++k) {
       assert_true(run_random(counts[i], each[k], &got) == loss);
       assert_memory_equal(ls_array_data(got), ls_array_data(wanted), 12);
       ls_array_release(got);
     }
-    ls_array_release(wanted);
   }
 }
 
@@ -343,10 +342,9 @@ static double cache_of(const programs *p, int64_t first, int steps,
                        int replica) {
   float sums[PROGRAMS_ROWS] = {100, 100};
   for (int k = 0; k < steps; ++k) {
-    ls_array *labels = programs_fed(p, first + k, replica, 1);
+    LS_OWN(ls_array, labels) = programs_fed(p, first + k, replica, 1);
     for (int i = 0; i < PROGRAMS_ROWS; ++i)
       sums[i] += (float)ls_array_f64(labels, i);
-    ls_array_release(labels);
   }
   return (float)(sums[0] + sums[1]) + 1000.0f * (float)steps;
 }
@@ -410,7 +408,7 @@ TEST(a_cache_is_a_replicas_own) {
 TEST(a_cache_is_for_a_replicas_share) {
   LS_SPEC("E133");
   for (int broadcast = 0; broadcast < 2; ++broadcast) {
-    programs p;
+    LS_OWN(programs, p) = {0};
     cached c = {.batch = 0};
     int64_t all = 0, whole = 0;
     programs_begin(&p, (programs_options){.mode = LS_MODE_TRAIN,
@@ -426,7 +424,6 @@ TEST(a_cache_is_for_a_replicas_share) {
     assert_int_equal(all, whole);
     ls_status_free(programs_try(&p));
     assert_int_equal(c.batch, whole / 3);
-    programs_end(&p);
   }
 }
 
@@ -437,7 +434,7 @@ TEST(a_cache_of_another_form_is_refused) {
                                         {"2 tensors", "has 3"}};
   for (int wrong = 1; wrong < 4; ++wrong)
     for (int k = 0; k < 2; ++k) {
-      programs p;
+      LS_OWN(programs, p) = {0};
       cached c = {.wrong = wrong};
       programs_begin(&p, (programs_options){.mode = LS_MODE_TRAIN,
                                             .replicas = 3,
@@ -447,7 +444,6 @@ TEST(a_cache_of_another_form_is_refused) {
       const size_t before = ls_graph_num_ops(p.graph);
       expect_status(programs_try(&p), LS_INVALID_ARGUMENT, says[wrong - 1][k]);
       assert_true(ls_graph_num_ops(p.graph) <= before + 3);
-      programs_end(&p);
     }
 }
 

@@ -53,15 +53,15 @@ static ls_nest named(double first) {
 
 TEST(what_is_fed_has_one_structure) {
   LS_SPEC("E115");
-  counted c = counted_begin(1);
-  ls_graph *graph = NULL;
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     for (int has = 0; has < 4; ++has) {
-      ls_recorder recorder = ls_recorder_begin(ls_none());
+      LS_OWN(ls_recorder, recorder) = ls_recorder_begin(ls_none());
       ls_feed_element all = {.features = named(1)}, back;
-      ls_nest list = ls_none();
+      LS_OWN(ls_nest, list) = ls_none();
       if (has & 1) all.labels = value(3, 1);
       if (has & 2) all.signals = named(4);
       const size_t count = (size_t)(2 + (has & 1) + (has & 2));
@@ -104,12 +104,8 @@ TEST(what_is_fed_has_one_structure) {
                     LS_INVALID_ARGUMENT, "differ");
       ls_feed_element_drop(&other);
       ls_feed_element_drop(&all);
-      ls_nest_release(list);
-      ls_recorder_deinit(&recorder);
     }
   }
-  ls_graph_destroy(graph);
-  counted_end(&c);
 }
 
 // ---- How it is cut ---------------------------------------------------------
@@ -152,8 +148,8 @@ static ls_status note(ls_nest dims, bool labels, char *out, size_t size) {
 
 TEST(partitions_follow_the_structure) {
   LS_SPEC("E116");
-  counted c = counted_begin(1);
-  ls_graph *graph = NULL;
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_graph, graph) = NULL;
   char text[300];
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -205,8 +201,6 @@ TEST(partitions_follow_the_structure) {
              false, text, sizeof(text)),
         LS_INVALID_ARGUMENT, "mismatched the structure of features");
   }
-  ls_graph_destroy(graph);
-  counted_end(&c);
 }
 
 // ---- Feeds -----------------------------------------------------------------
@@ -235,7 +229,7 @@ TEST(a_replicas_cores_get_their_pieces) {
   LS_SPEC("E103 E112 E113 E114");
   static const struct { int64_t a, b; } cuts[] = {{2, 1}, {1, 2}};
   for (size_t k = 0; k < LS_COUNT_OF(cuts); ++k) {
-    fed f;
+    LS_OWN(fed, f) = {0};
     const ls_nest dims = LS_LIST(two(cuts[k].a, cuts[k].b));
     fed_begin(&f, (fed_facts){.pod = "virtual:2x2,hosts=2",
                               .mode = LS_MODE_TRAIN,
@@ -280,7 +274,7 @@ TEST(a_replicas_cores_get_their_pieces) {
       ls_nest_release(results);
     }
     // The dequeue gives whole values, and says how they lie.
-    ls_nest tuple = ls_none();
+    LS_OWN(ls_nest, tuple) = ls_none();
     expect_ok(ls_infeed_queue_dequeue(f.feed.queue, 0, &tuple));
     assert_true(ls_shape_equal(ls_tensor_shape(ls_nest_tensor(tuple, 0)),
                                LS_SHAPE(2, 4)));
@@ -291,8 +285,6 @@ TEST(a_replicas_cores_get_their_pieces) {
     expect_ok(
         ls_op_attr(ls_tensor_op(ls_nest_tensor(tuple, 1)), "_sharding", &attr));
     assert_string_equal(attr->as.string, "replicated");
-    ls_nest_release(tuple);
-    fed_close(&f);
   }
 }
 
@@ -306,7 +298,7 @@ static ls_nest few_images(void *user, ls_input_call *call) {
 
 TEST(signals_are_not_cut) {
   LS_SPEC("E103");
-  fed f;
+  LS_OWN(fed, f) = {0};
   const ls_nest dims = LS_LIST(two(1, 2));
   fed_begin(&f, (fed_facts){.pod = "virtual:1x1",
                             .mode = LS_MODE_PREDICT,
@@ -341,14 +333,13 @@ TEST(signals_are_not_cut) {
     ls_nest_release(all);
     ls_nest_release(results);
   }
-  fed_close(&f);
 }
 
 // Replicas of eight cores on hosts with four: each has an input of its own, on
 // the host of its first core.
 TEST(replicas_on_several_hosts_have_an_input_each) {
   LS_SPEC("E117");
-  fed f;
+  LS_OWN(fed, f) = {0};
   fed_begin(&f, (fed_facts){.pod = "virtual:4x2,hosts=4",
                             .mode = LS_MODE_TRAIN,
                             .batch = 4,
@@ -369,14 +360,13 @@ TEST(replicas_on_several_hosts_have_an_input_each) {
     for (int i = 0; i < 2; ++i)
       FED_EXPECT(&f, 2 * i, 0, 8 * k, 8 * k + 1, 8 * k + 2, 8 * k + 3,
                  8 * k + 4, 8 * k + 5, 8 * k + 6, 8 * k + 7);
-  fed_close(&f);
 }
 
 // Of features that are one tensor, and of others that are dicts of dicts.
 TEST(partitions_of_other_structures_are_refused) {
   LS_SPEC("E116");
-  counted c = counted_begin(1);
-  ls_graph *graph = NULL;
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -387,9 +377,9 @@ TEST(partitions_of_other_structures_are_refused) {
                 ? (bad ? ls_none() : one(2))
                 : dict_of("x", dict_of("u", one(1), bad ? "w" : "v", one(2)),
                           "y", one(2));
-        const ls_nest dims = LS_LIST(inner);
-        ls_recorder recorder = ls_recorder_begin(dims);
-        ls_feed_element all = {.features = value(1, 1)};
+        LS_OWN(ls_nest, dims) = LS_LIST(inner);
+        LS_OWN(ls_recorder, recorder) = ls_recorder_begin(dims);
+        LS_OWN(ls_feed_element, all) = {.features = value(1, 1)};
         if (deep == 1) {
           ls_nest_release(all.features);
           all.features =
@@ -403,11 +393,6 @@ TEST(partitions_of_other_structures_are_refused) {
           expect_status(status, LS_INVALID_ARGUMENT,
                         deep == 0 ? "input_partition_dims[0] must not be none"
                                   : "mismatched the structure of features");
-        ls_feed_element_drop(&all);
-        ls_recorder_deinit(&recorder);
-        ls_nest_release(dims);
       }
   }
-  ls_graph_destroy(graph);
-  counted_end(&c);
 }

@@ -15,6 +15,8 @@
 #include "support/callbacks.h"
 #include "support/monitored_runs.h"
 
+LS_OWNED_POINTER(ls_rendezvous, ls_rendezvous_destroy)
+
 static void record(ls_rendezvous *r, const char *source, ls_code code,
                    const char *text) {
   ls_rendezvous_record(r, source, LS_STATUS(code, "%s", text), NULL);
@@ -22,7 +24,7 @@ static void record(ls_rendezvous *r, const char *source, ls_code code,
 
 TEST(the_first_cause_is_told) {
   LS_SPEC("E188 E189");
-  ls_rendezvous *r = NULL;
+  LS_OWN(ls_rendezvous, r) = NULL;
   expect_ok(ls_rendezvous_create(3, &r));
   expect_ok(ls_rendezvous_status(r, 0));
   // A session recovers from these.
@@ -40,7 +42,6 @@ TEST(the_first_cause_is_told) {
   expect_status(ls_rendezvous_status(r, 0), LS_NOT_FOUND, "late");
   ls_rendezvous_record_done(r, "outfeed");  // Which keeps it.
   expect_status(ls_rendezvous_status(r, 0), LS_NOT_FOUND, "late");
-  ls_rendezvous_destroy(r);
 }
 
 static ls_rendezvous *waited_for;
@@ -116,14 +117,13 @@ TEST(a_failure_closes_the_session) {
   LS_SPEC("E188");
   LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
-  ls_rendezvous *r = NULL;
+  LS_OWN(ls_rendezvous, r) = NULL;
   expect_ok(ls_rendezvous_create(1, &r));
   expect_status(run_stuck(&f, r, ls_invalid_argument("no such file")),
                 LS_CANCELLED, "");
   assert_true(monitored_runs_now() >= 5 && monitored_runs_now() < 6);
   expect_contains(monitored_runs_log(), "closing the session");
   expect_status(ls_rendezvous_status(r, 0), LS_INVALID_ARGUMENT, "no such");
-  ls_rendezvous_destroy(r);
 }
 
 // Who is told of it may look.
@@ -135,21 +135,20 @@ static void look(void *user) {
 TEST(that_a_session_is_closed_is_told_without_a_lock) {
   LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
-  ls_rendezvous *r = NULL;
+  LS_OWN(ls_rendezvous, r) = NULL;
   expect_ok(ls_rendezvous_create(1, &r));
   monitored_runs_on_line("closing the session", look, r);
   expect_status(run_stuck(&f, r, ls_invalid_argument("no such file")),
                 LS_CANCELLED, "");
   monitored_runs_on_line(NULL, NULL, NULL);
-  ls_rendezvous_destroy(r);
 }
 
 TEST(the_first_failure_says_when_the_session_is_closed) {
   LS_SPEC("E188");
   LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
-  ls_rendezvous *r = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_rendezvous, r) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   expect_ok(ls_rendezvous_create(2, &r));
   expect_ok(ls_session_create(f.graph, &session));
   ls_rendezvous_record(r, "infeed", LS_STATUS(LS_DATA_LOSS, "bad"), session);
@@ -159,17 +158,15 @@ TEST(the_first_failure_says_when_the_session_is_closed) {
   expect_status(run_stuck_in(&f, session), LS_CANCELLED, "");
   assert_true(monitored_runs_now() < began + 3);
   ls_rendezvous_forget(r, session);
-  ls_session_destroy(session);
-  ls_rendezvous_destroy(r);
 }
 
 // One that is forgotten is left alone; the next failure closes another one.
 TEST(a_session_that_is_forgotten_stays_open) {
   LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
-  ls_rendezvous *r = NULL;
+  LS_OWN(ls_rendezvous, r) = NULL;
   ls_session *session = NULL;
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   ls_tensor one;
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -188,8 +185,6 @@ TEST(a_session_that_is_forgotten_stays_open) {
                 LS_CANCELLED, "");
   assert_true(monitored_runs_now() >= began + 5);
   expect_contains(monitored_runs_log(), "closing the session");
-  ls_nest_release(results);
-  ls_rendezvous_destroy(r);
 }
 
 static void *request(void *cancel) {
@@ -201,7 +196,7 @@ static void *request(void *cancel) {
 // What a run says that has found a variable which is not finite.
 static ls_status fail_by_numbers(void) {
   LS_OWN(ls_graph, graph) = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_nest, checks) = ls_none();
   LS_OWN(ls_nest, results) = ls_none();
   LS_OWN(ls_variable, w) = NULL;
@@ -219,7 +214,6 @@ static ls_status fail_by_numbers(void) {
                            NULL, 0, &results));
   const ls_status status = ls_session_run(session, checks, NULL, 0, &results);
   expect_contains(ls_status_message(status), "Gradient for w:0 is NaN");
-  ls_session_destroy(session);
   return status;
 }
 
@@ -228,7 +222,7 @@ TEST(a_check_of_numbers_closes_nothing) {
   LS_SPEC("E188");
   LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
-  ls_rendezvous *r = NULL;
+  LS_OWN(ls_rendezvous, r) = NULL;
   ls_cancel *cancel = NULL;
   pthread_t thread;
   expect_ok(ls_rendezvous_create(1, &r));
@@ -245,5 +239,4 @@ TEST(a_check_of_numbers_closes_nothing) {
   expect_status(run_stuck(&f, r, ls_invalid_argument("the path is NaN")),
                 LS_CANCELLED, "");
   assert_true(monitored_runs_now() >= began + 5);
-  ls_rendezvous_destroy(r);
 }

@@ -93,22 +93,21 @@ static ls_status embed(void *user, ls_model_call *call,
 TEST(embeddings_are_layers_on_every_path) {
   LS_SPEC("E202 E203 E204");
   for (int replicas = 1; replicas <= 3; replicas += 2) {
-    estimator_case cores = {.way = ON_TPU,
-                            .replicas = replicas,
-                            .repeats = true,
-                            .folder = "embeds-cores",
-                            .more = {.model_fn = {.call = embed}}};
     LS_OWN(estimator_case, mirrored) = {.way = IN_STRATEGY,
                                         .replicas = replicas,
                                         .repeats = true,
                                         .folder = "embeds-mirrored",
                                         .more = {.model_fn = {.call = embed}}};
+    LS_OWN(estimator_case, cores) = {.way = ON_TPU,
+                                     .replicas = replicas,
+                                     .repeats = true,
+                                     .folder = "embeds-cores",
+                                     .more = {.model_fn = {.call = embed}}};
     estimator_case_begin(&cores);
     estimator_case_begin(&mirrored);
     const ls_training_end a = estimator_case_train(&cores, 12);
     const ls_training_end b = estimator_case_train(&mirrored, 12);
     assert_true(a.loss == b.loss && a.loss < 1.2);
     estimator_cases_expect_equal(&cores, &mirrored, 0);
-    estimator_case_end(&cores);
   }
 }

@@ -9,6 +9,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
+#include "estimator/own.h"
 #include "support/counted.h"
 #include "support/fault.h"
 #include "support/spec.h"
@@ -519,13 +520,12 @@ static ls_tpu_resolver *resolver_of(const char *name) {
 
 static void expect_masters(const ls_run_config_options *options,
                            const char *master, const char *evaluation_master) {
-  ls_run_config *config = make_tpu(options);
+  LS_OWN(ls_run_config, config) = make_tpu(options);
   const ls_run_values *v = ls_run_config_values(config);
   assert_string_equal(v->master, master);
   assert_string_equal(v->evaluation_master, evaluation_master);
   assert_non_null(v->tpu);
   assert_ptr_equal(v->resolver, options->resolver);
-  ls_run_config_release(config);
 }
 
 TEST(masters_come_from_the_resolver_or_are_given) {
@@ -711,11 +711,10 @@ TEST(a_loop_is_a_count_or_a_time) {
     expect_ok(ls_loop_length_parse(good[i].text, &length));
     assert_int_equal(length.steps, good[i].steps);
     assert_int_equal(length.seconds, good[i].seconds);
-    ls_run_config *config = make_tpu(&(ls_run_config_options){
+    LS_OWN(ls_run_config, config) = make_tpu(&(ls_run_config_options){
         .tpu = &(ls_tpu_config){.iterations_per_loop = good[i].text}});
     assert_string_equal(ls_run_config_values(config)->tpu->iterations_per_loop,
                         good[i].text);
-    ls_run_config_release(config);
   }
   for (size_t i = 0; i < LS_COUNT_OF(bad); ++i) {
     const ls_run_config_options options = {
@@ -753,11 +752,10 @@ TEST(uses_that_cannot_be_are_refused) {
     expect_tpu_refused(&(ls_run_config_options){.tpu = &rows[i].tpu},
                        rows[i].says);
   for (int64_t cores = 1; cores <= 128; cores *= 2) {
-    ls_run_config *config = make_tpu(&(ls_run_config_options){
+    LS_OWN(ls_run_config, config) = make_tpu(&(ls_run_config_options){
         .tpu = &(ls_tpu_config){.num_cores_per_replica = LS_SOME(cores),
                                 .initial_infeed_sleep_secs = LS_SOME(0),
                                 .eval_training_input = LS_INPUT_SLICED}});
-    ls_run_config_release(config);
   }
   counted_end(&w.runtime);
 }
@@ -790,12 +788,11 @@ TEST(partitions_of_input_are_checked_in_order) {
       tpu.per_host_input = LS_INPUT_PER_HOST_V2;
       expect_tpu_refused(&options, "needs num_cores_per_replica");
       tpu.num_cores_per_replica = (ls_opt)LS_SOME(2);
-      ls_run_config *config = make_tpu(&options);
+      LS_OWN(ls_run_config, config) = make_tpu(&options);
       assert_int_equal(
           ls_nest_count(
               ls_run_config_values(config)->tpu->input_partition_dims),
           count);
-      ls_run_config_release(config);
     }
   }
   counted_end(&w.runtime);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "estimator/own.h"
 #include "lockstep/dataset.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/graph_ops.h"
@@ -16,6 +17,7 @@
 #include "nn/own.h"
 #include "support/estimator_ways.h"
 #include "support/event_files.h"
+#include "support/place.h"
 
 typedef enum fault {
   NO_FAULT,
@@ -97,7 +99,7 @@ static void spoil(world *w, ls_estimator_spec_options *o, ls_nest losses) {
 static ls_status model(void *user, ls_model_call *call,
                        ls_estimator_spec **out) {
   world *w = user;
-  ls_estimator_spec *base = NULL;
+  LS_OWN(ls_estimator_spec, base) = NULL;
   const ls_model_function function = estimator_model(&w->c);
   ls_model_call other = *call;
   // On cores a train op that is not given back would run all the same.
@@ -105,7 +107,7 @@ static ls_status model(void *user, ls_model_call *call,
   LS_RETURN_IF_ERROR(function.call(function.user, &other, &base));
   ls_estimator_spec_options o = *ls_estimator_spec_values(base);
   o.mode = call->mode;
-  const ls_nest losses =
+  LS_OWN(ls_nest, losses) =
       w->fault == IDLE_HOST_CALL
           ? ls_nest_sequence(LS_KIND_LIST, NULL, 0)
           : LS_LIST(ls_leaf(ls_reshape(o.loss, LS_SHAPE(1))));
@@ -115,10 +117,7 @@ static ls_status model(void *user, ls_model_call *call,
   if (w->fault == STEP_STANDS && call->mode == LS_MODE_TRAIN)
     LS_RETURN_IF_ERROR(minimize(w, o.loss));
   spoil(w, &o, losses);
-  const ls_status status = ls_tpu_estimator_spec_create(&o, out);
-  ls_nest_release(losses);
-  ls_estimator_spec_release(base);
-  return status;
+  return ls_tpu_estimator_spec_create(&o, out);
 }
 
 static void begin_with(world *w, int way, fault f, ls_model_function function) {
@@ -240,17 +239,12 @@ TEST(a_summary_of_the_model_is_never_lost_in_silence) {
   for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
     int lines = 0;
     world w;
-    ls_runtime *runtime = NULL;
-    expect_ok(ls_runtime_create(
-        &(ls_runtime_options){.log = note_left_out, .log_user = &lines},
-        &runtime));
-    ls_runtime *before = ls_runtime_make_current(runtime);
+    LS_OWN(open_place, home) = runtime_begin(
+        (ls_runtime_options){.log = note_left_out, .log_user = &lines});
     begin(&w, way, MODEL_SUMMARY);
     expect_ok(train(&w));
     assert_int_equal(lines, w.c.way == ON_TPU);
     estimator_case_end(&w.c);
-    ls_runtime_make_current(before);
-    expect_ok(ls_runtime_destroy(runtime));
   }
 }
 
@@ -265,17 +259,12 @@ TEST(nobody_warns_of_what_the_manual_says) {
   for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
     int lines = 0;
     world w;
-    ls_runtime *runtime = NULL;
-    expect_ok(ls_runtime_create(
-        &(ls_runtime_options){.log = note_shards, .log_user = &lines},
-        &runtime));
-    ls_runtime *before = ls_runtime_make_current(runtime);
+    LS_OWN(open_place, home) = runtime_begin(
+        (ls_runtime_options){.log = note_shards, .log_user = &lines});
     begin(&w, way, NO_FAULT);
     expect_ok(train(&w));
     assert_int_equal(lines, 0);
     estimator_case_end(&w.c);
-    ls_runtime_make_current(before);
-    expect_ok(ls_runtime_destroy(runtime));
   }
 }
 
@@ -327,12 +316,9 @@ static ls_status count_own(void *user) {
 TEST(the_log_names_collections_that_are_lost) {
   for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
     collecting self = {0};
-    ls_runtime *runtime = NULL;
     ls_hook *hook = NULL;
-    expect_ok(ls_runtime_create(
-        &(ls_runtime_options){.log = note_collections, .log_user = &self},
-        &runtime));
-    ls_runtime *before = ls_runtime_make_current(runtime);
+    LS_OWN(open_place, home) = runtime_begin(
+        (ls_runtime_options){.log = note_collections, .log_user = &self});
     begin_with(&self.w, way, NO_FAULT,
                (ls_model_function){.call = collect, .user = &self});
     expect_ok(ls_hook_create(
@@ -351,8 +337,6 @@ TEST(the_log_names_collections_that_are_lost) {
     ls_hook_release(hook);
     ls_variable_release(self.variable);
     estimator_case_end(&self.w.c);
-    ls_runtime_make_current(before);
-    expect_ok(ls_runtime_destroy(runtime));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "lockstep/losses.h"
 #include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
+#include "nn/own.h"
 #include "support/estimator_ways.h"
 #include "support/estimators.h"
 
@@ -21,7 +22,8 @@ typedef struct noisy {
 } noisy;
 
 static ls_status train_op(ls_tensor loss, ls_op *out) {
-  ls_optimizer *inner = NULL, *outer = NULL;
+  ls_optimizer *inner = NULL;
+  LS_OWN(ls_optimizer, outer) = NULL;
   LS_RETURN_IF_ERROR(
       ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.1}, &inner));
   const ls_status status = ls_cross_shard_create(
@@ -29,7 +31,6 @@ static ls_status train_op(ls_tensor loss, ls_op *out) {
   ls_optimizer_release(inner);
   LS_RETURN_IF_ERROR(status);
   *out = ls_train_op(outer, loss);
-  ls_optimizer_release(outer);
   return ls_ok();
 }
 
@@ -60,8 +61,7 @@ static ls_status model(void *user, ls_model_call *call,
     if (call->mode == LS_MODE_TRAIN)
       LS_RETURN_IF_ERROR(train_op(o.loss, &o.train_op));
   }
-  const ls_status status = ls_tpu_estimator_spec_create(&o, out);
-  return status;
+  return ls_tpu_estimator_spec_create(&o, out);
 }
 
 // ---- What comes of a seed --------------------------------------------------
@@ -99,7 +99,8 @@ static void train(noisy *n, drawn *out) {
 
 static void evaluate_and_predict(noisy *n, drawn *out) {
   estimator_case *c = &n->setup;
-  ls_nest metrics = ls_none(), batch = ls_none();
+  ls_nest metrics = ls_none();
+  LS_OWN(ls_nest, batch) = ls_none();
   ls_predictions *p = NULL;
   expect_ok(ls_estimator_evaluate(c->estimator,
                                   &(ls_estimator_evaluation){
@@ -118,7 +119,6 @@ static void evaluate_and_predict(noisy *n, drawn *out) {
   assert_int_equal(ls_array_size(logits), sizeof(out->logits));
   memcpy(out->logits, ls_array_data(logits), sizeof(out->logits));
   expect_ok(ls_predictions_close(p));
-  ls_nest_release(batch);
 }
 
 static void add_file(const char *folder, const char *name, char *out) {
@@ -193,7 +193,8 @@ TEST(a_seed_is_that_of_all_that_is_drawn) {
   LS_SPEC("E163");
   float first[WEIGHTS];
   for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
-    drawn *none = draw(way, (ls_opt){0}, 0), *seven = draw(way, LS_SOME(7), 0);
+    HEAP(drawn, none) = draw(way, (ls_opt){0}, 0);
+    drawn *seven = draw(way, LS_SOME(7), 0);
     expect_same(none, draw(way, LS_SOME(0), 0));
     expect_same(seven, draw(way, LS_SOME(7), 0));
     expect_other(seven, draw(way, LS_SOME(8), 0));
@@ -207,7 +208,6 @@ TEST(a_seed_is_that_of_all_that_is_drawn) {
     if (way == 0) memcpy(first, seven->first, sizeof(first));
     assert_memory_equal(first, seven->first, sizeof(first));
     expect_other(none, seven);
-    free(none);
   }
 }
 
@@ -215,11 +215,9 @@ TEST(a_seed_is_that_of_all_that_is_drawn) {
 TEST(without_a_seed_numbers_are_those_of_the_ops) {
   LS_SPEC("E163");
   for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
-    drawn *none = draw(way, (ls_opt){0}, 5);
+    HEAP(drawn, none) = draw(way, (ls_opt){0}, 5);
     assert_non_null(strstr(none->export, "seed = 5"));
-    drawn *seven = draw(way, LS_SOME(7), 5);
+    HEAP(drawn, seven) = draw(way, LS_SOME(7), 5);
     assert_null(strstr(seven->export, "seed = 5"));
-    free(none);
-    free(seven);
   }
 }

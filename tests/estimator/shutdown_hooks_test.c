@@ -64,8 +64,7 @@ static void plan(pod_training *f, ls_pod_fault_kind kind, int32_t host) {
 static ls_code health_of(pod_training *f, int32_t host) {
   ls_pod_health health;
   LS_OWN(ls_status, status) = ls_pod_ask_health(f->pod, host, second, &health);
-  const ls_code code = ls_status_code(status);
-  return code;
+  return ls_status_code(status);
 }
 
 static ls_hook *hook_of(pod_training *f, ls_shutdown_mode mode,
@@ -136,7 +135,7 @@ TEST(the_environment_says_what_is_shut_down) {
       const int gone = (health_of(&f, 0) == LS_UNAVAILABLE) +
                        (health_of(&f, 2) == LS_UNAVAILABLE);
       assert_int_equal(gone, rows[i].gone);
-      expect_status(ls_monitored_session_close(f.runs.session, ls_ok()),
+      expect_status(monitored_runs_try_close(&f.runs, ls_ok()),
                     gone > 0 ? LS_ABORTED : LS_OK,
                     gone > 0 ? "coordinator shutdown" : "");
     }
@@ -220,7 +219,7 @@ TEST(a_computation_is_shut_down_and_ends) {
   for (int32_t i = 0; i < 3; ++i)
     assert_int_equal(health_of(&f, i), LS_UNAVAILABLE);
   assert_true(has(f.folder, "model.ckpt-2.json"));
-  expect_status(ls_monitored_session_close(f.runs.session, ls_ok()), LS_ABORTED,
+  expect_status(monitored_runs_try_close(&f.runs, ls_ok()), LS_ABORTED,
                 "coordinator shutdown: hosts 0, 2 of TPU system 'virtual:3x1");
 }
 
@@ -433,7 +432,7 @@ TEST(a_system_that_is_gone_ends_the_training) {
     const int more = monitored_runs_all(&f, 100000);
     assert_true(more >= 1 && more < 100000);
     const int64_t step = monitored_runs_step(&f);
-    const ls_status status = ls_monitored_session_close(f.session, ls_ok());
+    const ls_status status = monitored_runs_try_close(&f, ls_ok());
     assert_int_equal(ls_status_code(status), LS_UNAVAILABLE);
     expect_contains(ls_status_message(status), "TPU 'my-tpu' is in state ");
     expect_contains(ls_status_message(status), states[by_saver]);
@@ -457,10 +456,9 @@ TEST(a_thread_that_polls_ends_with_the_training) {
                                  &hook));
     monitored_runs_open(&f, &hook, 1, NULL);
     wait_for(&cloud, 1);
-    expect_status(
-        ls_monitored_session_close(
-            f.session, fails ? ls_invalid_argument("failed") : ls_ok()),
-        fails ? LS_INVALID_ARGUMENT : LS_OK, "");
+    expect_status(monitored_runs_try_close(
+                      &f, fails ? ls_invalid_argument("failed") : ls_ok()),
+                  fails ? LS_INVALID_ARGUMENT : LS_OK, "");
     monitored_runs_pass(100);
     usleep(20000);
     assert_int_equal(asked_so_far(&cloud), 1);
@@ -480,7 +478,7 @@ TEST(a_stop_is_asked_for_from_outside_too) {
   for (int i = 0; i < 20000 && !ls_train_stop_requested(&stop); ++i)
     usleep(500);
   assert_true(ls_train_stop_requested(&stop));
-  expect_status(ls_monitored_session_close(f.session, ls_ok()), LS_UNAVAILABLE,
+  expect_status(monitored_runs_try_close(&f, ls_ok()), LS_UNAVAILABLE,
                 "PREEMPTED");
 }
 
@@ -555,7 +553,7 @@ TEST(only_a_system_that_is_looked_up_is_watched_so) {
 // ---- Memory ----------------------------------------------------------------
 MEMORY_TEST(train_beside_a_lame_host) {
   LS_OWN(ls_tpu_resolver, resolver) = NULL;
-  ls_hook *hook = NULL;
+  LS_OWN(ls_hook, hook) = NULL;
   ls_status status = ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "virtual:2x1,hosts=2"}, &resolver);
   if (ls_status_is_ok(status))
@@ -575,6 +573,5 @@ MEMORY_TEST(train_beside_a_lame_host) {
   if (ls_status_is_ok(status))
     status = ls_preemption_hook(
         &(ls_preemption_options){.resolver = cloud, .folder = "x"}, &hook);
-  ls_hook_release(hook);
   return status;
 }

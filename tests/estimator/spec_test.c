@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "estimator/own.h"
 #include "support/monitored_runs.h"
 
 static ls_estimator_spec *spec_of(const ls_estimator_spec_options *options,
@@ -31,7 +32,7 @@ static void expect_refused(const ls_estimator_spec_options *options,
 
 TEST(each_mode_needs_its_fields) {
   LS_SPEC("E53");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   LS_GRAPH_SCOPE(f.graph);
   ls_estimator_spec_options o = {.mode = LS_MODE_TRAIN, .loss = f.loss};
@@ -54,20 +55,18 @@ TEST(each_mode_needs_its_fields) {
   ls_nest_release(o.predictions);
   for (int tpu = 0; tpu < 2; ++tpu) {
     o = (ls_estimator_spec_options){.mode = LS_MODE_EVAL, .loss = f.loss};
-    ls_estimator_spec *spec = spec_of(&o, tpu);
+    LS_OWN(ls_estimator_spec, spec) = spec_of(&o, tpu);
     const ls_nest predictions = ls_estimator_spec_values(spec)->predictions;
     assert_int_equal(predictions.kind, LS_KIND_DICT);
     assert_int_equal(ls_nest_count(predictions), 0);
-    ls_estimator_spec_release(spec);
   }
-  monitored_runs_end(&f);
 }
 
 TEST(a_loss_has_one_element) {
   LS_SPEC("E54");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
-  ls_graph *other = NULL;
+  LS_OWN(ls_graph, other) = NULL;
   ls_tensor elsewhere;
   ls_op far;
   expect_ok(ls_graph_create("other", &other));
@@ -103,8 +102,6 @@ TEST(a_loss_has_one_element) {
     o.predictions = value;
     expect_refused(&o, "predictions 'constant:0'");
   }
-  ls_graph_destroy(other);
-  monitored_runs_end(&f);
 }
 
 static ls_hook *hook_of(const char *name) {
@@ -142,7 +139,7 @@ static ls_nest nothing_at_all(ls_nest tensors, void *user) {
 
 TEST(every_list_is_kept_in_its_order) {
   LS_SPEC("E51 E55");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   LS_GRAPH_SCOPE(f.graph);
   for (int tpu = 0; tpu < 2; ++tpu) {
@@ -172,7 +169,7 @@ TEST(every_list_is_kept_in_its_order) {
       o.training_chief_hooks = hooks + 6;
       o.num_training_chief_hooks = 2;
     }
-    ls_estimator_spec *spec = spec_of(&o, tpu);
+    LS_OWN(ls_estimator_spec, spec) = spec_of(&o, tpu);
     const ls_estimator_spec_options *spec_options =
         ls_estimator_spec_values(spec);
     for (int i = 0; i < HOOKS; ++i) {
@@ -197,19 +194,17 @@ TEST(every_list_is_kept_in_its_order) {
     }
     ls_nest_release(tensors[0]);
     ls_nest_release(tensors[1]);
-    ls_estimator_spec_release(spec);
   }
-  monitored_runs_end(&f);
 }
 
 // Functions on the host, hooks, then what the mode needs.
 TEST(what_is_wrong_is_found_in_order) {
   LS_SPEC("E52");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   LS_GRAPH_SCOPE(f.graph);
   ls_hook *nothing = NULL;
-  const ls_nest one = LS_LIST(ls_leaf(f.loss));
+  LS_OWN(ls_nest, one) = LS_LIST(ls_leaf(f.loss));
   const ls_host_function bad = {.tensors = one};
   ls_estimator_spec_options o = {.mode = LS_MODE_TRAIN,
                                  .eval_metrics = bad,
@@ -231,8 +226,6 @@ TEST(what_is_wrong_is_found_in_order) {
   expect_refused(&o, "All hooks must be hooks: prediction_hooks[0]");
   o.num_prediction_hooks = 0;
   expect_refused(&o, "Missing train_op");
-  ls_nest_release(one);
-  monitored_runs_end(&f);
 }
 
 static ls_status no_scaffold(void *user, ls_scaffold *scaffold) {
@@ -242,16 +235,16 @@ static ls_status no_scaffold(void *user, ls_scaffold *scaffold) {
 
 TEST(fields_are_of_one_kind_of_spec) {
   LS_SPEC("E51 E55");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   LS_GRAPH_SCOPE(f.graph);
   ls_estimator_spec *spec = NULL;
   ls_estimator_spec_options o;
-  ls_hook *chief = any_hook();
-  const ls_nest one = LS_LIST(ls_leaf(f.loss));
+  LS_OWN(ls_hook, chief) = any_hook();
+  LS_OWN(ls_nest, one) = LS_LIST(ls_leaf(f.loss));
   const char *const key = "mean";
   const ls_nest pair = LS_TUPLE(ls_leaf(f.loss), ls_nest_op(f.train));
-  const ls_nest pairs = ls_nest_dict("", &key, &pair, 1);
+  LS_OWN(ls_nest, pairs) = ls_nest_dict("", &key, &pair, 1);
   const struct {
     ls_estimator_spec_options options;
     const char *says;
@@ -280,15 +273,11 @@ TEST(fields_are_of_one_kind_of_spec) {
     if (rows[i].options.scaffold_fn == NULL)
       ls_estimator_spec_release(spec_of(&o, !rows[i].tpu));
   }
-  ls_hook_release(chief);
-  ls_nest_release(one);
-  ls_nest_release(pairs);
-  monitored_runs_end(&f);
 }
 
 TEST(specs_keep_what_they_are_given) {
   LS_SPEC("E51 E52 E55");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   LS_GRAPH_SCOPE(f.graph);
   ls_hook *hook = any_hook(), *nothing = NULL;
@@ -332,12 +321,11 @@ TEST(specs_keep_what_they_are_given) {
   spec = spec_of(&o, false);
   assert_null(ls_estimator_spec_values(spec)->scaffold->init_user);
   ls_estimator_spec_release(spec);
-  monitored_runs_end(&f);
 }
 
 TEST(metrics_are_pairs) {
   LS_SPEC("E55");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   LS_GRAPH_SCOPE(f.graph);
   const char *const key = "mean";
@@ -361,17 +349,16 @@ TEST(metrics_are_pairs) {
   o.eval_metric_ops = ls_nest_dict("", &key, &good, 1);
   ls_estimator_spec_release(spec_of(&o, false));
   ls_nest_release(o.eval_metric_ops);
-  monitored_runs_end(&f);
 }
 
 TEST(what_is_predicted_is_served) {
   LS_SPEC("E56");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   LS_GRAPH_SCOPE(f.graph);
   const char *const key = "y";
   const ls_nest value = ls_leaf(f.loss);
-  const ls_nest y = ls_nest_dict("", &key, &value, 1);
+  LS_OWN(ls_nest, y) = ls_nest_dict("", &key, &value, 1);
   ls_estimator_spec_options o = {.mode = LS_MODE_PREDICT, .predictions = y};
   ls_estimator_spec *spec = spec_of(&o, true);
   const ls_estimator_spec_options *spec_options =
@@ -414,8 +401,6 @@ TEST(what_is_predicted_is_served) {
   o.export_outputs = &none;
   o.num_export_outputs = 1;
   expect_refused(&o, "no export output");
-  ls_nest_release(y);
-  monitored_runs_end(&f);
 }
 
 // ---- Functions on the host -------------------------------------------------
@@ -441,7 +426,7 @@ static ls_nest look_for(ls_nest tensors, void *user) {
 }
 
 TEST(lists_that_are_not_there_are_refused) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_estimator_spec *spec = NULL;
   expect_ok(ls_graph_create("lists", &graph));
   {
@@ -461,16 +446,15 @@ TEST(lists_that_are_not_there_are_refused) {
                   LS_INVALID_ARGUMENT, "cache");
     assert_null(spec);
   }
-  ls_graph_destroy(graph);
 }
 
 TEST(functions_fit_their_tensors) {
   LS_SPEC("E139 E140");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   LS_GRAPH_SCOPE(f.graph);
-  const ls_nest one = LS_LIST(ls_leaf(f.loss));
-  const ls_nest tuple = LS_TUPLE(ls_leaf(f.loss));
+  LS_OWN(ls_nest, one) = LS_LIST(ls_leaf(f.loss));
+  LS_OWN(ls_nest, tuple) = LS_TUPLE(ls_leaf(f.loss));
   for (int k = 0; k < 2; ++k) {
     const char *name = k == 0 ? "eval_metrics" : "host_call";
     int calls = 0;
@@ -496,17 +480,14 @@ TEST(functions_fit_their_tensors) {
     ls_estimator_spec_release(spec_of(&o, true));
     assert_int_equal(calls, 0);
   }
-  ls_nest_release(one);
-  ls_nest_release(tuple);
-  monitored_runs_end(&f);
 }
 
 // Of a nest that could not be made its cause is told, not that it is no dict.
 TEST(nests_that_have_failed_say_why) {
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   LS_GRAPH_SCOPE(f.graph);
-  const ls_nest failed = LS_FAIL(LS_DATA_LOSS, "it is gone");
+  LS_OWN(ls_nest, failed) = LS_FAIL(LS_DATA_LOSS, "it is gone");
   const ls_estimator_spec_options bad[] = {
       {.mode = LS_MODE_EVAL,
        .loss = f.loss,
@@ -524,18 +505,16 @@ TEST(nests_that_have_failed_say_why) {
                   LS_DATA_LOSS, "it is gone");
     assert_null(spec);
   }
-  ls_nest_release(failed);
-  monitored_runs_end(&f);
 }
 
 TEST(names_that_do_not_fit_are_found_at_the_call) {
   LS_SPEC("E141");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   LS_GRAPH_SCOPE(f.graph);
   const char *const key = "loss";
   const ls_nest value = ls_leaf(f.loss);
-  const ls_nest named = ls_nest_dict("", &key, &value, 1);
+  LS_OWN(ls_nest, named) = ls_nest_dict("", &key, &value, 1);
   ls_estimator_spec_options o = {
       .mode = LS_MODE_EVAL,
       .loss = f.loss,
@@ -551,8 +530,6 @@ TEST(names_that_do_not_fit_are_found_at_the_call) {
   expect_ok(ls_estimator_spec_as_plain(spec, &plain));
   ls_estimator_spec_release(plain);
   ls_estimator_spec_release(spec);
-  ls_nest_release(named);
-  monitored_runs_end(&f);
 }
 
 static ls_status give_scaffold(void *user, ls_scaffold *scaffold) {
@@ -562,24 +539,25 @@ static ls_status give_scaffold(void *user, ls_scaffold *scaffold) {
 
 TEST(cpus_use_a_plain_spec) {
   LS_SPEC("E57");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   int calls = 0;
-  ls_variable *counter = NULL;
-  ls_estimator_spec *plain = NULL, *again = NULL;
+  LS_OWN(ls_variable, counter) = NULL;
+  LS_OWN(ls_estimator_spec, plain) = NULL;
+  ls_estimator_spec *again = NULL;
   {
     LS_GRAPH_SCOPE(f.graph);
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "counter",
                                .initial_value = ls_scalar(LS_DTYPE_F32, 0)},
         &counter));
-    const ls_nest one = LS_LIST(ls_leaf(f.loss));
-    ls_hook *hook = any_hook();
+    LS_OWN(ls_nest, one) = LS_LIST(ls_leaf(f.loss));
+    LS_OWN(ls_hook, hook) = any_hook();
     const char *const key = "y";
     const ls_nest input = ls_leaf(f.input);
-    const ls_nest y = ls_nest_dict("", &key, &input, 1);
+    LS_OWN(ls_nest, y) = ls_nest_dict("", &key, &input, 1);
     const ls_export_output output = {"served", LS_EXPORT_PREDICT, y};
-    ls_estimator_spec *spec = spec_of(
+    LS_OWN(ls_estimator_spec, spec) = spec_of(
         &(ls_estimator_spec_options){
             .mode = LS_MODE_TRAIN,
             .loss = f.loss,
@@ -599,10 +577,6 @@ TEST(cpus_use_a_plain_spec) {
             .scaffold_user = &f},
         true);
     expect_ok(ls_estimator_spec_as_plain(spec, &plain));
-    ls_estimator_spec_release(spec);
-    ls_hook_release(hook);
-    ls_nest_release(one);
-    ls_nest_release(y);
   }
   const ls_estimator_spec_options *spec_options =
       ls_estimator_spec_values(plain);
@@ -639,13 +613,8 @@ TEST(cpus_use_a_plain_spec) {
   monitored_runs_open(&f, hooks, 2, NULL);
   for (int i = 0; i < 3; ++i)
     expect_ok(monitored_runs_try(&f));
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(ls_monitored_session_now(f.session),
                                       counter, &value));
   assert_true(ls_array_f64(value, 0) == 3);
-  ls_array_release(value);
-  monitored_runs_close(&f);
-  ls_estimator_spec_release(plain);
-  ls_variable_release(counter);
-  monitored_runs_end(&f);
 }

@@ -53,13 +53,13 @@ TEST(a_stop_comes_behind_the_last_batch) {
     int real, stop;
   } cases[] = {{10, 1, 3, 1}, {8, 1, 2, 1}, {10, 2, 3, 3},
                {10, 3, 3, 5}, {0, 1, 0, 0}, {0, 2, 0, 0}};
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i)
     for (int pads = 0; pads < 2; ++pads) {
       if (!pads && cases[i].rows % 4 != 0) continue;
-      ls_nest element = ls_none();
+      LS_OWN(ls_nest, element) = ls_none();
       int count = 0;
-      ls_iterator *iterator = iterate(
+      LS_OWN(ls_iterator, iterator) = iterate(
           ls_even_batches(fed_rows(cases[i].rows, 4),
                           &(ls_even_options){.rule = LS_END_SIGNALLED,
                                              .shares = {.parts = 1, .room = 4},
@@ -91,16 +91,12 @@ TEST(a_stop_comes_behind_the_last_batch) {
       }
       expect_status(status, LS_OUT_OF_RANGE, "");
       assert_int_equal(count, cases[i].real + cases[i].stop);
-      ls_nest_release(element);
-      ls_iterator_release(iterator);
     }
   // Two are made ahead.
-  ls_dataset *made = ls_even_batches(
+  LS_OWN(ls_dataset, made) = ls_even_batches(
       fed_rows(8, 4), &(ls_even_options){.rule = LS_END_SIGNALLED,
                                          .shares = {.parts = 1, .room = 4}});
   assert_int_equal(made->prefetch, 2);
-  ls_dataset_release(made);
-  counted_end(&c);
 }
 
 static ls_nest pair_of(ls_nest element, const ls_map_call *call, void *user) {
@@ -119,7 +115,7 @@ static ls_nest triple_of(ls_nest element, const ls_map_call *call, void *user) {
 
 TEST(elements_are_features_or_pairs) {
   LS_SPEC("E93 E96");
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   const ls_even_options options = {.rule = LS_END_SIGNALLED,
                                    .shares = {.parts = 1, .room = 4},
                                    .pads = true,
@@ -142,21 +138,19 @@ TEST(elements_are_features_or_pairs) {
   assert_int_equal(ls_nest_count(element), 2);
   ls_nest_release(element);
   ls_iterator_release(iterator);
-  ls_dataset *refused = ls_even_batches(
+  LS_OWN(ls_dataset, refused) = ls_even_batches(
       ls_dataset_map(fed_rows(4, 2), &(ls_map_options){.call = triple_of}),
       &options);
   expect_status(ls_dataset_status(refused), LS_INVALID_ARGUMENT,
                 "(features, labels)");
-  ls_dataset_release(refused);
-  counted_end(&c);
 }
 
 // ---- Signals ---------------------------------------------------------------
 TEST(a_signal_is_the_first_of_a_batch) {
   LS_SPEC("E95");
-  counted c = counted_begin(1);
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   ls_nest fetches[2];
   {
@@ -188,29 +182,26 @@ TEST(a_signal_is_the_first_of_a_batch) {
     ls_nest_release(fetches[i]);
     assert_int_equal(ls_nest_number(ls_should_stop(ls_nest_bool(i))), i);
   }
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
-  counted_end(&c);
 }
 
 // ---- The order of asking ---------------------------------------------------
 TEST(a_source_is_asked_in_order) {
   LS_SPEC("E90 E91 E94");
-  counted c = counted_begin(1);
-  ls_graph *graph = NULL;
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     ls_feed_source source;
     ls_feed_element first, second;
     ls_nest signals = ls_none();
-    ls_dataset *data = fed_rows(8, 4);
+    LS_OWN(ls_dataset, data) = fed_rows(8, 4);
     const ls_nest x = ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(4), 1));
     // Both is an error of ours.
     expect_status(ls_feed_source_init(&source, data, x, ls_none()),
                   LS_FAILED_PRECONDITION, "internal error");
     // A data set: the initializer comes first, each asking is another op.
-    ls_dataset *full =
+    LS_OWN(ls_dataset, full) =
         ls_even_batches(ls_dataset_retain(data),
                         &(ls_even_options){.shares = {.parts = 1, .room = 4}});
     expect_ok(ls_feed_source_init(&source, full, ls_none(), ls_none()));
@@ -271,11 +262,7 @@ TEST(a_source_is_asked_in_order) {
       ls_feed_element_drop(&first);
     }
     ls_feed_source_deinit(&source);
-    ls_dataset_release(data);
-    ls_dataset_release(full);
   }
-  ls_graph_destroy(graph);
-  counted_end(&c);
 }
 
 // ---- Padding ---------------------------------------------------------------
@@ -294,14 +281,14 @@ static void expect_failed(ls_nest nest, const char *says) {
 
 TEST(short_batches_get_zeros_behind) {
   LS_SPEC("E96");
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   const ls_row_shares four = {.parts = 1, .room = 4};
   static const char *const keys[] = {"b", "a"};
   int64_t count = 0;
   // The first in the order of flattening says how many.
   const ls_nest items[] = {numbers(LS_DTYPE_F32, LS_SHAPE(2, 2)),
                            numbers(LS_DTYPE_I32, LS_SHAPE(2))};
-  const ls_nest features = ls_nest_dict("", keys, items, 2);
+  LS_OWN(ls_nest, features) = ls_nest_dict("", keys, items, 2);
   expect_ok(ls_shares_count(&four, features, &count));
   assert_int_equal(count, 2);
   const ls_nest wide = numbers(LS_DTYPE_F32, LS_SHAPE(4, 3));
@@ -309,16 +296,16 @@ TEST(short_batches_get_zeros_behind) {
   assert_int_equal(count, 4);  // The first dimension's, and no more than fit.
   ls_nest_release(wide);
   count = 2;
-  const ls_nest padded = ls_shares_pad(&four, 0, features, count);
+  LS_OWN(ls_nest, padded) = ls_shares_pad(&four, 0, features, count);
   EXPECT_NUMBERS(array_of(padded, "a", NULL), 1, 2, 0, 0);
   EXPECT_NUMBERS(array_of(padded, "b", NULL), 1, 2, 3, 4, 0, 0, 0, 0);
   assert_true(ls_shape_equal(ls_array_shape(array_of(padded, "b", NULL)),
                              LS_SHAPE(4, 2)));
-  const ls_nest mask = ls_shares_mask(&four, count, LS_DTYPE_I32, false);
+  LS_OWN(ls_nest, mask) = ls_shares_mask(&four, count, LS_DTYPE_I32, false);
   EXPECT_NUMBERS(ls_nest_as_array(mask), 0, 0, 1, 1);
   assert_int_equal(ls_array_dtype(ls_nest_as_array(mask)), LS_DTYPE_I32);
   // What is full stays.
-  const ls_nest same =
+  LS_OWN(ls_nest, same) =
       ls_shares_pad(&(ls_row_shares){.parts = 1, .room = 2}, 0, features, 2);
   assert_ptr_equal(array_of(same, "a", NULL), array_of(features, "a", NULL));
   expect_status(ls_shares_count(&(ls_row_shares){.parts = 1, .room = 1},
@@ -329,9 +316,9 @@ TEST(short_batches_get_zeros_behind) {
   expect_status(ls_shares_count(&four, nothing, &count), LS_INVALID_ARGUMENT,
                 "Cannot find any Tensor");
   ls_nest_release(nothing);
-  const ls_nest scalar = numbers(LS_DTYPE_F32, LS_SCALAR);
+  LS_OWN(ls_nest, scalar) = numbers(LS_DTYPE_F32, LS_SCALAR);
   expect_failed(ls_shares_pad(&four, 0, scalar, 2), "scalar");
-  const ls_nest three = numbers(LS_DTYPE_F32, LS_SHAPE(3));
+  LS_OWN(ls_nest, three) = numbers(LS_DTYPE_F32, LS_SHAPE(3));
   expect_failed(ls_shares_pad(&four, 0, three, 2),
                 "a batch of 2 examples has a leaf f32[3]");
   // What elements are then.
@@ -353,22 +340,13 @@ TEST(short_batches_get_zeros_behind) {
   expect_status(ls_dataset_status(made), LS_INVALID_ARGUMENT, "i64[]");
   ls_dataset_release(made);
   // Too many come to light when they are read.
-  ls_nest element = ls_none();
-  ls_iterator *iterator = iterate(ls_even_batches(
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_OWN(ls_iterator, iterator) = iterate(ls_even_batches(
       fed_rows(10, 5), &(ls_even_options){.rule = LS_END_SIGNALLED,
                                           .shares = four,
                                           .pads = true}));
   expect_status(ls_iterator_next(iterator, &element), LS_INVALID_ARGUMENT,
                 "The real batch size should not be greater than batch_size");
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_nest_release(features);
-  ls_nest_release(padded);
-  ls_nest_release(mask);
-  ls_nest_release(same);
-  ls_nest_release(scalar);
-  ls_nest_release(three);
-  counted_end(&c);
 }
 
 // ---- Rows of predictions ---------------------------------------------------
@@ -381,15 +359,17 @@ static ls_nest mask_of(const int *bits, int64_t count) {
 
 TEST(only_real_rows_are_kept) {
   LS_SPEC("E97");
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   static const char *const keys[] = {"x", "y"};
   static const int short_bits[] = {0, 0, 1, 1}, full_bits[] = {0, 0, 0, 0},
                    no_bits[] = {1, 1, 1, 1}, odd_bits[] = {0, 1, 0, 1};
   const ls_nest items[] = {numbers(LS_DTYPE_F32, LS_SHAPE(4, 2)),
                            numbers(LS_DTYPE_I64, LS_SHAPE(4))};
-  const ls_nest all = ls_nest_dict("", keys, items, 2);
-  const ls_nest some = mask_of(short_bits, 4), full = mask_of(full_bits, 4),
-                none = mask_of(no_bits, 4), odd = mask_of(odd_bits, 4);
+  LS_OWN(ls_nest, all) = ls_nest_dict("", keys, items, 2);
+  LS_OWN(ls_nest, some) = mask_of(short_bits, 4);
+  LS_OWN(ls_nest, full) = mask_of(full_bits, 4);
+  LS_OWN(ls_nest, none) = mask_of(no_bits, 4);
+  LS_OWN(ls_nest, odd) = mask_of(odd_bits, 4);
   ls_nest got = ls_none();
   int64_t rows = 0;
   expect_ok(ls_predictions_rows(all, some, false, &got));
@@ -420,18 +400,11 @@ TEST(only_real_rows_are_kept) {
                 "row 2");
   // A leaf with other rows than the mask.
   static const int three_bits[] = {0, 0, 1};
-  const ls_nest three = mask_of(three_bits, 3);
+  LS_OWN(ls_nest, three) = mask_of(three_bits, 3);
   expect_status(ls_predictions_keep(all, three, &rows), LS_INVALID_ARGUMENT,
                 "'x'");
   expect_ok(ls_predictions_check(all, 4));
   expect_status(ls_predictions_check(all, 3), LS_INVALID_ARGUMENT, "'x'");
-  ls_nest_release(all);
-  ls_nest_release(some);
-  ls_nest_release(full);
-  ls_nest_release(none);
-  ls_nest_release(odd);
-  ls_nest_release(three);
-  counted_end(&c);
 }
 
 // ---- Feeds -----------------------------------------------------------------
@@ -458,7 +431,7 @@ typedef struct taken {
 
 static taken take(fed *f, int ordinal, int rows) {
   taken t = {.stops = false};
-  const ls_nest tuple = fed_take(f, 0, ordinal);
+  LS_OWN(ls_nest, tuple) = fed_take(f, 0, ordinal);
   ls_nest features = ls_none();
   assert_int_equal(ls_nest_count(tuple), 3);
   features = ls_nest_item(tuple, 0);
@@ -469,7 +442,6 @@ static taken take(fed *f, int ordinal, int rows) {
     t.padded[i] = (int)ls_array_i64(mask, i);
   }
   t.stops = ls_array_i64(stopping, 0) != 0;
-  ls_nest_release(tuple);
   return t;
 }
 
@@ -518,7 +490,7 @@ TEST(a_prediction_is_fed_until_it_stops) {
 // Three batches of two for two replicas: the last step has one and a stop.
 TEST(replicas_of_a_host_stop_together) {
   LS_SPEC("E102");
-  fed f;
+  LS_OWN(fed, f) = {0};
   fed_begin(&f, (fed_facts){.pod = "virtual:2x1,cores=1",
                             .mode = LS_MODE_PREDICT,
                             .batch = 8,
@@ -538,7 +510,6 @@ TEST(replicas_of_a_host_stop_together) {
     }
     if (k == 0) assert_true(b.features[3] == 7 && b.padded[3] == 0);
   }
-  fed_close(&f);
 }
 
 TEST(a_prediction_is_fed_to_all_or_in_slices) {

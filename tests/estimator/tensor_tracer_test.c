@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "estimator/own.h"
 #include "graph/own.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/training_loop.h"
@@ -295,18 +296,18 @@ TEST(a_plain_spec_has_a_hook_that_traces) {
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
     LS_OWN(traced, t) = {0};
     int calls = 0;
-    ls_estimator_spec *spec = NULL, *plain = NULL;
+    LS_OWN(ls_estimator_spec, spec) = NULL;
+    LS_OWN(ls_estimator_spec, plain) = NULL;
     begin(&t, rows[i].flags);
     {
       LS_GRAPH_SCOPE(t.runs.graph);
-      const ls_nest one = LS_LIST(ls_leaf(t.loss));
+      LS_OWN(ls_nest, one) = LS_LIST(ls_leaf(t.loss));
       ls_estimator_spec_options o = {
           .mode = LS_MODE_TRAIN, .loss = t.loss, .train_op = t.runs.train};
       if (rows[i].host_call)
         o.host_call = (ls_host_function){count_calls, &calls, one, {0}};
       expect_ok(ls_tpu_estimator_spec_create(&o, &spec));
       expect_ok(ls_estimator_spec_as_plain(spec, &plain));
-      ls_nest_release(one);
     }
     const ls_estimator_spec_options *spec_options =
         ls_estimator_spec_values(plain);
@@ -325,15 +326,14 @@ TEST(a_plain_spec_has_a_hook_that_traces) {
       assert_int_equal(lines_of(monitored_runs_log()), traces ? 5 : 0);
     }
     monitored_runs_close(&t.runs);
-    ls_estimator_spec_release(plain);
-    ls_estimator_spec_release(spec);
   }
 }
 
 TEST(a_spec_with_bad_flags_is_refused) {
   LS_SPEC("E201");
   LS_OWN(traced, t) = {0};
-  ls_estimator_spec *spec = NULL, *plain = NULL;
+  LS_OWN(ls_estimator_spec, spec) = NULL;
+  ls_estimator_spec *plain = NULL;
   begin(&t, "--enable --trace_mode=all");
   LS_GRAPH_SCOPE(t.runs.graph);
   expect_ok(ls_tpu_estimator_spec_create(
@@ -343,7 +343,6 @@ TEST(a_spec_with_bad_flags_is_refused) {
   expect_status(ls_estimator_spec_as_plain(spec, &plain), LS_INVALID_ARGUMENT,
                 "there is no trace_mode 'all'");
   assert_null(plain);
-  ls_estimator_spec_release(spec);
 }
 
 // ---- Computations ----------------------------------------------------------

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "estimator/own.h"
 #include "lockstep/events.h"
 #include "support/estimators.h"
 #include "support/waits.h"
@@ -110,11 +111,11 @@ TEST(evaluations_are_throttled) {
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     LS_OWN(waits, w) = {0};
-    ls_hook *hook = NULL;
     ls_train_and_evaluation result;
     waits_begin(&w, NULL);
     LS_OWN(estimator_case, c) = {
         .folder = "throttled", .repeats = true, .save_steps = LS_SOME(1)};
+    LS_OWN(ls_hook, hook) = NULL;
     estimator_case_begin(&c);
     expect_ok(ls_hook_create(
         &(ls_hook_options){.user = &w, .after_run = pass_some}, &hook));
@@ -131,7 +132,6 @@ TEST(evaluations_are_throttled) {
     assert_int_equal(result.num_evaluations, rows[i].evaluations);
     assert_true(estimator_metric(result.metrics, "global_step") == 8);
     ls_train_and_evaluation_deinit(&result);
-    ls_hook_release(hook);
   }
 }
 
@@ -140,7 +140,6 @@ TEST(a_training_that_is_stopped_is_not_evaluated) {
   for (int way = 0; way < 3; ++way) {
     LS_OWN(waits, w) = {0};
     ls_train_stop stop = {0};
-    ls_hook *hook = NULL;
     ls_train_and_evaluation result;
     waits_begin(&w, NULL);
     LS_OWN(estimator_case, c) = {.way = (estimator_way)way,
@@ -148,8 +147,10 @@ TEST(a_training_that_is_stopped_is_not_evaluated) {
                                  .folder = "stopped",
                                  .repeats = true,
                                  .save_steps = LS_SOME(2)};
+    LS_OWN(ls_hook, hook) = NULL;
     estimator_case_begin(&c);
-    ls_exporter *exporter = waits_exporter((ls_exporter_options){.name = "e"});
+    LS_OWN(ls_exporter, exporter) =
+        waits_exporter((ls_exporter_options){.name = "e"});
     expect_ok(ls_hook_create(
         &(ls_hook_options){.user = &stop, .after_run = request_stop}, &hook));
     expect_ok(
@@ -184,8 +185,6 @@ TEST(a_training_that_is_stopped_is_not_evaluated) {
     assert_int_equal(numbers->count, 0);
     ls_event_numbers_destroy(numbers);
     ls_train_and_evaluation_deinit(&result);
-    ls_hook_release(hook);
-    ls_exporter_destroy(exporter);
   }
 }
 
@@ -384,8 +383,8 @@ TEST(an_evaluation_has_a_hundred_steps) {
   LS_SPEC("E206");
   for (int whole = 0; whole < 2; ++whole) {
     int runs = 0;
-    ls_hook *hook = NULL;
     LS_OWN(estimator_case, c) = {.folder = "hundred", .repeats = !whole};
+    LS_OWN(ls_hook, hook) = NULL;
     estimator_case_begin(&c);
     expect_ok(ls_hook_create(
         &(ls_hook_options){.user = &runs, .after_run = count_run}, &hook));
@@ -399,6 +398,5 @@ TEST(an_evaluation_has_a_hundred_steps) {
         NULL));
     // 96 examples in batches of 24.
     assert_int_equal(runs, whole ? 4 : 100);
-    ls_hook_release(hook);
   }
 }

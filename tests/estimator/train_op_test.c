@@ -98,7 +98,7 @@ MEMORY_TEST(make_a_train_op_in_replicas) {
   ls_status status = ls_ok();
   {
     job j = {0};
-    ls_strategy *strategy = NULL;
+    LS_OWN(ls_strategy, strategy) = NULL;
     ls_variable *global_step = NULL;
     LS_GRAPH_SCOPE(graph);
     status = ls_mirrored_strategy_create(
@@ -122,7 +122,6 @@ MEMORY_TEST(make_a_train_op_in_replicas) {
     ls_nest_release(j.made);
     ls_variable_release(j.w);
     ls_optimizer_release(j.optimizer);
-    ls_strategy_release(strategy);
   }
   return status;
 }

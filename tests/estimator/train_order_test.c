@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory/own.h"
+#include "estimator/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/events.h"
 #include "lockstep/graph_ops.h"
@@ -65,7 +66,7 @@ static ls_status models_after(void *user, ls_run_context *context,
 static ls_status model(void *user, ls_model_call *call,
                        ls_estimator_spec **out) {
   watched *w = user;
-  ls_estimator_spec *made = NULL;
+  LS_OWN(ls_estimator_spec, made) = NULL;
   const ls_model_function base = estimator_model(&w->setup);
   happen(w, 'f');
   LS_RETURN_IF_ERROR(base.call(base.user, call, &made));
@@ -73,9 +74,7 @@ static ls_status model(void *user, ls_model_call *call,
   o.training_hooks = &w->models;
   o.num_training_hooks = 1;
   if (w->spoils) o.loss = ls_mul(o.loss, ls_scalar(LS_DTYPE_F32, NAN));
-  const ls_status status = ls_tpu_estimator_spec_create(&o, out);
-  ls_estimator_spec_release(made);
-  return status;
+  return ls_tpu_estimator_spec_create(&o, out);
 }
 
 static ls_nest input(void *user, ls_input_call *call) {
@@ -116,14 +115,13 @@ static ls_status run(watched *w) {
 
 // Examples a second are those of all replicas.
 static void expect_speed(const char *folder, double batch) {
-  ls_event_numbers *steps = NULL, *examples = NULL;
+  LS_OWN(ls_event_numbers, steps) = NULL;
+  LS_OWN(ls_event_numbers, examples) = NULL;
   expect_ok(ls_events_read(folder, "global_step/sec", &steps));
   expect_ok(ls_events_read(folder, "examples/sec", &examples));
   assert_true(steps->count == 1 && examples->count == 1);
   const double ratio = examples->items[0].value / steps->items[0].value;
   assert_true(fabs(ratio - batch) < 1e-3);
-  ls_event_numbers_destroy(steps);
-  ls_event_numbers_destroy(examples);
 }
 
 TEST(hooks_are_called_in_their_order) {
@@ -183,7 +181,7 @@ TEST(losses_are_summarized_when_due_and_once) {
   LS_SPEC("E163 E164");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     LS_OWN(estimator_case, c) = estimator_case_of(i);
-    ls_event_numbers *numbers = NULL;
+    LS_OWN(ls_event_numbers, numbers) = NULL;
     c.folder = "summarized";
     c.repeats = true;
     c.iterations = "1";
@@ -197,7 +195,6 @@ TEST(losses_are_summarized_when_due_and_once) {
       assert_int_equal(numbers->items[k].step - numbers->items[0].step, 3 * k);
       assert_int_equal(numbers->items[k].value == 0, c.way == ON_CPU);
     }
-    ls_event_numbers_destroy(numbers);
   }
 }
 
@@ -247,7 +244,7 @@ static ls_status alone(void *user, ls_model_call *call,
   estimator_case *c = user;
   const ls_model_function base = estimator_model(c);
   ls_estimator_spec *made = NULL;
-  ls_optimizer *sgd = NULL;
+  LS_OWN(ls_optimizer, sgd) = NULL;
   ls_model_call evaluates = *call;
   evaluates.mode = LS_MODE_EVAL;
   LS_RETURN_IF_ERROR(base.call(base.user, &evaluates, &made));
@@ -257,7 +254,6 @@ static ls_status alone(void *user, ls_model_call *call,
   LS_RETURN_IF_ERROR(
       ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.1}, &sgd));
   o.train_op = ls_train_op(sgd, o.loss);
-  ls_optimizer_release(sgd);
   return ls_tpu_estimator_spec_create(&o, out);
 }
 
@@ -436,16 +432,13 @@ static ls_nest call_late(ls_nest tensors, void *user) {
 static ls_status late_model(void *user, ls_model_call *call,
                             ls_estimator_spec **out) {
   late *l = user;
-  ls_estimator_spec *made = NULL;
+  LS_OWN(ls_estimator_spec, made) = NULL;
   const ls_model_function base = estimator_model(&l->setup);
   LS_RETURN_IF_ERROR(base.call(base.user, call, &made));
   ls_estimator_spec_options o = *ls_estimator_spec_values(made);
-  const ls_nest list = LS_LIST(ls_leaf(ls_reshape(o.loss, LS_SHAPE(1))));
+  LS_OWN(ls_nest, list) = LS_LIST(ls_leaf(ls_reshape(o.loss, LS_SHAPE(1))));
   o.host_call = (ls_host_function){.call = call_late, .tensors = list};
-  const ls_status status = ls_tpu_estimator_spec_create(&o, out);
-  ls_nest_release(list);
-  ls_estimator_spec_release(made);
-  return status;
+  return ls_tpu_estimator_spec_create(&o, out);
 }
 
 // The caller's hooks end before those of the system.

@@ -196,12 +196,11 @@ static void note(void *user, const ls_log_line *line) {
 }
 
 static void expect_losses_below(const char *folder, double most) {
-  ls_event_numbers *losses = NULL;
+  LS_OWN(ls_event_numbers, losses) = NULL;
   expect_ok(ls_events_read(folder, "loss", &losses));
   assert_true(losses->count > 0);
   for (size_t i = 0; i < losses->count; ++i)
     assert_true(losses->items[i].value < most);
-  ls_event_numbers_destroy(losses);
 }
 
 TEST(the_end_of_the_input_ends_a_training) {

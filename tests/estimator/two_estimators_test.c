@@ -9,6 +9,9 @@
 #include "support/expect.h"
 #include "support/fitted.h"
 #include "support/spec.h"
+#include "train/own.h"
+
+LS_OWNED_STRUCT(fitted, fitted_end)
 
 // ---- One after the other ---------------------------------------------------
 static const fitted pairs[][2] = {
@@ -36,7 +39,7 @@ static void begin_pair(fitted two[2], size_t row) {
 // that has open predictions behind it, or by hand.
 TEST(each_trains_on_its_own_data) {
   for (size_t i = 0; i < ON_ONE_HOST; ++i) {
-    counted c = counted_begin(0);
+    LS_OWN(counted, c) = counted_begin(0);
     fitted two[2];
     begin_pair(two, i);
     expect_ok(fitted_train(&two[1], 40));
@@ -62,7 +65,6 @@ TEST(each_trains_on_its_own_data) {
       expect_fitted(&two[k]);
       fitted_end(&two[k]);
     }
-    counted_end(&c);
   }
 }
 
@@ -98,7 +100,7 @@ static void train_both(fitted two[2], const counted *world) {
 
 TEST(two_train_at_once) {
   for (size_t i = 0; i < LS_COUNT_OF(pairs); ++i) {
-    counted c = counted_begin(0);
+    LS_OWN(counted, c) = counted_begin(0);
     fitted two[2];
     begin_pair(two, i);
     train_both(two, &c);
@@ -106,7 +108,6 @@ TEST(two_train_at_once) {
       expect_fitted(&two[k]);
       fitted_end(&two[k]);
     }
-    counted_end(&c);
   }
 }
 
@@ -114,9 +115,11 @@ TEST(two_train_at_once) {
 // Its devices would be the other's: it is refused by name, and waits for
 // nobody.
 TEST(a_second_system_of_a_job_in_use_is_refused) {
-  counted c = counted_begin(0);
-  fitted first = {.pod = "virtual:2x1,cores=1", .folder = "first", .y = 2};
-  fitted second = {.pod = "virtual:4x1,cores=1", .folder = "second", .y = -2};
+  LS_OWN(counted, c) = counted_begin(0);
+  LS_OWN(fitted,
+         first) = {.pod = "virtual:2x1,cores=1", .folder = "first", .y = 2};
+  LS_OWN(fitted,
+         second) = {.pod = "virtual:4x1,cores=1", .folder = "second", .y = -2};
   fitted_begin(&first);
   fitted_begin(&second);
   expect_ok(fitted_train(&first, 40));
@@ -132,9 +135,6 @@ TEST(a_second_system_of_a_job_in_use_is_refused) {
   expect_ok(fitted_train(&second, 4));
   expect_fitted(&first);
   expect_fitted(&second);
-  fitted_end(&first);
-  fitted_end(&second);
-  counted_end(&c);
 }
 
 // ---- On one system ---------------------------------------------------------
@@ -157,10 +157,12 @@ static void expect_in_use(fitted *f, const char *says) {
 
 // Its end would shut the system down, and its tuples would be the other's.
 TEST(a_system_has_one_estimator_at_a_time) {
-  counted c = counted_begin(0);
-  fitted first = {.pod = "virtual:2x1,cores=1", .folder = "first", .y = 2};
-  fitted second = {.pod = "virtual:2x1,cores=1", .folder = "second", .y = -2};
-  fitted beside = {
+  LS_OWN(counted, c) = counted_begin(0);
+  LS_OWN(fitted,
+         first) = {.pod = "virtual:2x1,cores=1", .folder = "first", .y = 2};
+  LS_OWN(fitted,
+         second) = {.pod = "virtual:2x1,cores=1", .folder = "second", .y = -2};
+  LS_OWN(fitted, beside) = {
       .pod = "virtual:2x1,cores=1", .job = "blue", .folder = "beside", .y = -2};
   fitted_begin(&first);
   fitted_begin(&second);
@@ -182,10 +184,6 @@ TEST(a_system_has_one_estimator_at_a_time) {
   expect_fitted(&first);
   expect_fitted(&second);
   expect_fitted(&beside);
-  fitted_end(&first);
-  fitted_end(&second);
-  fitted_end(&beside);
-  counted_end(&c);
 }
 
 // One that trains, while another is asked from a hook of it.
@@ -205,11 +203,13 @@ static ls_status ask_other(void *user, ls_run_context *context,
 }
 
 TEST(a_training_keeps_its_system) {
-  counted c = counted_begin(0);
-  fitted first = {.pod = "virtual:2x1,cores=1", .folder = "first", .y = 2};
-  fitted second = {.pod = "virtual:2x1,cores=1", .folder = "second", .y = -2};
+  LS_OWN(counted, c) = counted_begin(0);
+  LS_OWN(fitted,
+         first) = {.pod = "virtual:2x1,cores=1", .folder = "first", .y = 2};
+  LS_OWN(fitted,
+         second) = {.pod = "virtual:2x1,cores=1", .folder = "second", .y = -2};
   asking_hook asking = {.other = &second};
-  ls_hook *hook = NULL;
+  LS_OWN(ls_hook, hook) = NULL;
   ls_training_end how;
   fitted_begin(&first);
   fitted_begin(&second);
@@ -226,18 +226,14 @@ TEST(a_training_keeps_its_system) {
   expect_fitted(&first);
   expect_ok(fitted_train(&second, 40));
   expect_fitted(&second);
-  ls_hook_release(hook);
-  fitted_end(&first);
-  fitted_end(&second);
-  counted_end(&c);
 }
 
 // The system of evaluations is of the job that its devices are named by.
 TEST(a_system_to_evaluate_on_is_of_the_same_job) {
-  counted c = counted_begin(0);
-  fitted f = {
+  LS_OWN(counted, c) = counted_begin(0);
+  LS_OWN(fitted, f) = {
       .pod = "virtual:2x1,cores=1", .job = "red", .folder = "eval", .y = 2};
-  ls_nest metrics = ls_none();
+  LS_OWN(ls_nest, metrics) = ls_none();
   fitted_begin(&f);
   ls_estimator_destroy(f.estimator);
   ls_run_config_release(f.config);
@@ -253,7 +249,4 @@ TEST(a_system_to_evaluate_on_is_of_the_same_job) {
                                 .input = fitted_input(&f), .steps = LS_SOME(4)},
                             &metrics));
   assert_true(ls_nest_number(ls_nest_find(metrics, "loss")) < 0.01);
-  ls_nest_release(metrics);
-  fitted_end(&f);
-  counted_end(&c);
 }

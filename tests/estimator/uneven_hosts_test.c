@@ -233,7 +233,6 @@ TEST(slices_on_several_hosts_are_evaluated_once) {
                                      "virtual:4x2,cores=1,hosts=4"};
   for (size_t i = 0; i < LS_COUNT_OF(pods); ++i)
     for (int64_t batch = 7; batch <= 70; batch += 63) {
-      ls_nest metrics = ls_none();
       LS_OWN(estimator_case,
              c) = {.way = ON_TPU,
                    .examples = 10007,
@@ -242,6 +241,7 @@ TEST(slices_on_several_hosts_are_evaluated_once) {
                    .config.tpu =
                        &(ls_tpu_config){.eval_training_input = LS_INPUT_SLICED},
                    .config.master = pods[i]};
+      LS_OWN(ls_nest, metrics) = ls_none();
       estimator_case_begin(&c);
       expect_ok(ls_estimator_evaluate(
           c.estimator, &(ls_estimator_evaluation){.input = estimator_input(&c)},
@@ -249,7 +249,6 @@ TEST(slices_on_several_hosts_are_evaluated_once) {
       assert_true(estimator_metric(metrics, "count") == 10007);
       assert_true(fabs(estimator_metric(metrics, "loss") -
                        estimator_metric(metrics, "mean")) < 1e-5);
-      ls_nest_release(metrics);
     }
 }
 

@@ -12,6 +12,7 @@
 #include "support/counted.h"
 #include "support/fault.h"
 #include "support/monitored_runs.h"
+#include "tpu/own.h"
 #include "tpu/pod/pod.h"
 
 static const int64_t second = 1000000000;
@@ -40,13 +41,12 @@ static void end(hosts *f) {
   ls_tpu_resolver_release(f->resolver);
   monitored_runs_end(&f->runs);
 }
+LS_OWNED_STRUCT(hosts, end)
 
 static ls_code health_of(hosts *f, int32_t host) {
   ls_pod_health health;
-  const ls_status status = ls_pod_ask_health(f->pod, host, second, &health);
-  const ls_code code = ls_status_code(status);
-  ls_status_free(status);
-  return code;
+  LS_OWN(ls_status, status) = ls_pod_ask_health(f->pod, host, second, &health);
+  return ls_status_code(status);
 }
 
 // When a host was asked last, in seconds.
@@ -91,7 +91,7 @@ static void start(hosts *f, int64_t timeout) {
 
 // ---- Hosts -----------------------------------------------------------------
 TEST(a_host_that_nobody_asks_goes) {
-  hosts f;
+  LS_OWN(hosts, f) = {0};
   begin(&f);
   expect_ok(ls_pod_watch(f.pod, 10 * second));
   monitored_runs_pass(10);
@@ -118,7 +118,6 @@ TEST(a_host_that_nobody_asks_goes) {
   expect_status(ls_pod_watch(f.pod, -1), LS_INVALID_ARGUMENT,
                 "a time of -1 ns");
   expect_status(ls_pod_watch(NULL, 1), LS_INVALID_ARGUMENT, "pod is NULL");
-  end(&f);
 }
 
 // ---- The watchdog ----------------------------------------------------------
@@ -129,7 +128,7 @@ TEST(hosts_are_asked_each_tenth_of_the_time) {
     double each;
   } rows[] = {{60, 6}, {600, 60}, {3600, 60}, {5, 0.5}};
   for (int i = 0; i < 4; ++i) {
-    hosts f;
+    LS_OWN(hosts, f) = {0};
     begin(&f);
     start(&f, rows[i].timeout);  // At once,
     for (int round = 0; round < 3; ++round) {
@@ -148,13 +147,12 @@ TEST(hosts_are_asked_each_tenth_of_the_time) {
     assert_int_equal(health_of(&f, 0), LS_OK);
     assert_int_equal(health_of(&f, 1), LS_OK);
     ls_watchdog_stop();
-    end(&f);
   }
 }
 
 TEST(hosts_that_do_not_answer_are_borne) {
   LS_SPEC("E192");
-  hosts f;
+  LS_OWN(hosts, f) = {0};
   begin(&f);
   expect_ok(ls_pod_inject(
       f.pod, &(ls_pod_fault){.kind = LS_POD_NO_HEARTBEAT, .host = 0}));
@@ -171,7 +169,6 @@ TEST(hosts_that_do_not_answer_are_borne) {
   monitored_runs_pass(10);
   wait_for_pings(&f);
   ls_watchdog_stop();
-  end(&f);
 }
 
 TEST(a_stop_disarms_it) {
@@ -195,7 +192,7 @@ TEST(a_stop_disarms_it) {
 
 TEST(a_system_has_one_watchdog) {
   LS_SPEC("E192");
-  hosts f;
+  LS_OWN(hosts, f) = {0};
   begin(&f);
   expect_ok(ls_watchdog_start(f.resolver, 60));
   expect_ok(ls_watchdog_start(f.resolver, 30));
@@ -225,7 +222,6 @@ TEST(a_system_has_one_watchdog) {
   ls_pod_release(f.pod);
   expect_ok(ls_tpu_pod(f.resolver, &f.pod));
   assert_true(watched(&f) == 30);
-  end(&f);
 }
 
 // Expects that the hosts of all of them are asked: one that does not answer is
@@ -234,7 +230,7 @@ static void expect_asked(ls_tpu_resolver *const *resolvers,
                          const char *const *names, int count) {
   for (int k = 0; k < count; ++k) {
     char says[120];
-    ls_pod *pod = NULL;
+    LS_OWN(ls_pod, pod) = NULL;
     expect_ok(ls_tpu_pod(resolvers[k], &pod));
     expect_ok(ls_pod_inject(pod, &(ls_pod_fault){.kind = LS_POD_NO_HEARTBEAT}));
     (void)monitored_runs_log();
@@ -247,7 +243,6 @@ static void expect_asked(ls_tpu_resolver *const *resolvers,
     }
     assert_true(is_told);
     ls_pod_heal(pod);
-    ls_pod_release(pod);
   }
 }
 
@@ -256,7 +251,7 @@ TEST(each_system_is_watched) {
   static const char *const names[] = {"virtual:2x1,hosts=2", "virtual:2x1",
                                       "virtual:1x1"};
   static const char *const jobs[] = {"worker", "red", "blue"};
-  hosts f;
+  LS_OWN(hosts, f) = {0};
   ls_tpu_resolver *resolvers[3];
   begin(&f);
   setenv("TF_TPU_WATCHDOG_TIMEOUT", "60", 1);
@@ -292,7 +287,6 @@ TEST(each_system_is_watched) {
     ls_tpu_resolver_release(resolvers[k]);
   }
   unsetenv("TF_TPU_WATCHDOG_TIMEOUT");
-  end(&f);
 }
 
 // A sink of lines that takes its time, and uses the library.
@@ -316,7 +310,7 @@ TEST(a_watchdog_that_is_replaced_may_still_be_asking) {
   slow_sink sink = {0};
   ls_tpu_resolver *resolver = NULL;
   ls_pod *pod = NULL;
-  counted c = counted_begin_with(
+  LS_OWN(counted, c) = counted_begin_with(
       (ls_runtime_options){.log = take_time, .log_user = &sink});
   sink.runtime = c.runtime;
   expect_ok(ls_tpu_resolver_create(
@@ -335,7 +329,6 @@ TEST(a_watchdog_that_is_replaced_may_still_be_asking) {
   ls_watchdog_stop();
   ls_pod_release(pod);
   ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 // No lock of the runtime is held by who tells of it: another thread goes on.
@@ -353,8 +346,8 @@ static void let_another_in(void *user, const ls_log_line *line) {
 }
 
 TEST(that_it_begins_is_told_without_a_lock) {
-  counted c = {0};
-  ls_tpu_resolver *resolver = NULL;
+  LS_OWN(counted, c) = {0};
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
   c = counted_begin_with(
       (ls_runtime_options){.log = let_another_in, .log_user = &c});
   expect_ok(ls_tpu_resolver_create(
@@ -362,8 +355,6 @@ TEST(that_it_begins_is_told_without_a_lock) {
   expect_ok(ls_tpu_initialize(resolver, NULL));
   expect_ok(ls_watchdog_start(resolver, 60));
   ls_watchdog_stop();
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 TEST(the_environment_starts_it) {
@@ -382,7 +373,7 @@ TEST(the_environment_starts_it) {
       {"5", "", "LS_TPU_WATCHDOG_TIMEOUT is ''", 0},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-    hosts f;
+    LS_OWN(hosts, f) = {0};
     begin(&f);
     if (rows[i].value != NULL)
       setenv("TF_TPU_WATCHDOG_TIMEOUT", rows[i].value, 1);
@@ -391,14 +382,13 @@ TEST(the_environment_starts_it) {
                   rows[i].refused != NULL ? LS_INVALID_ARGUMENT : LS_OK,
                   rows[i].refused != NULL ? rows[i].refused : "");
     assert_true(watched(&f) == rows[i].timeout);
-    end(&f);
   }
 }
 
 TEST(what_cannot_be_watched_is_refused) {
-  hosts f;
+  LS_OWN(hosts, f) = {0};
   begin(&f);
-  ls_tpu_resolver *far = NULL;
+  LS_OWN(ls_tpu_resolver, far) = NULL;
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "grpc://10.0.0.1"}, &far));
   expect_status(ls_watchdog_start(far, 60), LS_UNIMPLEMENTED, "");
@@ -406,17 +396,14 @@ TEST(what_cannot_be_watched_is_refused) {
                 "a watchdog of 0 seconds");
   expect_status(ls_watchdog_start(NULL, 60), LS_INVALID_ARGUMENT,
                 "resolver is NULL");
-  ls_tpu_resolver_release(far);
-  end(&f);
 }
 
 // ---- Memory ----------------------------------------------------------------
 MEMORY_TEST(watch_for_a_moment) {
-  ls_tpu_resolver *resolver = NULL;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
   ls_status status = ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "virtual:2x1,hosts=2"}, &resolver);
   if (ls_status_is_ok(status)) status = ls_watchdog_start(resolver, 60);
   ls_watchdog_stop();
-  ls_tpu_resolver_release(resolver);
   return status;
 }

@@ -56,7 +56,7 @@ enum { ROWS = 50 };
 // Classes and first probabilities of all rows; how many.
 static int predict(estimator_case *c, int64_t *classes, double *first) {
   ls_predictions *predictions = NULL;
-  ls_nest row = ls_none();
+  LS_OWN(ls_nest, row) = ls_none();
   int count = 0;
   expect_ok(ls_estimator_predict(
       c->estimator, &(ls_estimator_prediction){.input = estimator_input(c)},
@@ -71,17 +71,15 @@ static int predict(estimator_case *c, int64_t *classes, double *first) {
   }
   expect_status(status, LS_OUT_OF_RANGE, "");
   expect_ok(ls_predictions_close(predictions));
-  ls_nest_release(row);
   return count;
 }
 
 static void train_once(void) {
-  estimator_case c = case_of(NULL, 1);
+  LS_OWN(estimator_case, c) = case_of(NULL, 1);
   c.goes_on = false;
   c.repeats = true;
   estimator_case_begin(&c);
   (void)estimator_case_train(&c, 20);
-  estimator_case_end(&c);
 }
 
 TEST(every_row_is_predicted_once_in_its_place) {
@@ -96,7 +94,7 @@ TEST(every_row_is_predicted_once_in_its_place) {
   estimator_case_end(&on_cpu);
   for (size_t w = 0; w < LS_COUNT_OF(ways); ++w)
     for (int replicas = 1; replicas <= 3; ++replicas) {
-      estimator_case c = case_of(&ways[w].tpu, replicas);
+      LS_OWN(estimator_case, c) = case_of(&ways[w].tpu, replicas);
       c.examples = ROWS;
       estimator_case_begin(&c);
       assert_int_equal(predict(&c, classes, first), ROWS);
@@ -107,7 +105,6 @@ TEST(every_row_is_predicted_once_in_its_place) {
       // Of nothing there are no predictions.
       c.examples = 0;
       assert_int_equal(predict(&c, classes, first), 0);
-      estimator_case_end(&c);
     }
 }
 
@@ -115,22 +112,20 @@ TEST(every_row_is_predicted_once_in_its_place) {
 // the padding of the first one.
 static ls_nest uneven(void *user, ls_input_call *call) {
   const ls_input_function rows = estimator_input(user);
-  const ls_nest full = rows.call(rows.user, call);
+  LS_OWN(ls_nest, full) = rows.call(rows.user, call);
   ls_dataset *all =
       ls_dataset_unbatch(ls_dataset_retain(ls_nest_as_dataset(full)));
   ls_dataset *few =
       ls_dataset_batch(ls_dataset_take(all, 5), &(ls_batch_options){.size = 5});
-  const ls_nest made = ls_nest_dataset(
+  return ls_nest_dataset(
       ls_dataset_concatenate(few, ls_dataset_retain(ls_nest_as_dataset(full))));
-  ls_nest_release(full);
-  return made;
 }
 
 TEST(rows_behind_padding_are_refused) {
   LS_SPEC("E97");
   ls_predictions *predictions = NULL;
   ls_nest row = ls_none();
-  estimator_case c = case_of(&ways[1].tpu, 2);
+  LS_OWN(estimator_case, c) = case_of(&ways[1].tpu, 2);
   train_once();
   estimator_case_begin(&c);
   expect_ok(ls_estimator_predict(
@@ -141,7 +136,6 @@ TEST(rows_behind_padding_are_refused) {
                 "follows padding");
   ls_status_free(ls_predictions_close(predictions));
   ls_nest_release(row);
-  estimator_case_end(&c);
 }
 
 // ---- Evaluation ------------------------------------------------------------
@@ -163,16 +157,16 @@ TEST(every_example_is_evaluated_once) {
   on_cpu.examples = EXAMPLES;
   on_cpu.batch = 1000;
   estimator_case_begin(&on_cpu);
-  const ls_nest wanted = evaluate(&on_cpu);
+  LS_OWN(ls_nest, wanted) = evaluate(&on_cpu);
   estimator_case_end(&on_cpu);
   for (size_t b = 0; b < LS_COUNT_OF(batches); ++b)
     for (size_t r = 0; r < LS_COUNT_OF(counts); ++r) {
-      estimator_case c = case_of(&ways[0].tpu, counts[r]);
+      LS_OWN(estimator_case, c) = case_of(&ways[0].tpu, counts[r]);
       c.examples = EXAMPLES;
       c.batch = batches[b];
       c.any_batch = true;
       estimator_case_begin(&c);
-      const ls_nest got = evaluate(&c);
+      LS_OWN(ls_nest, got) = evaluate(&c);
       static const char *const names[] = {"accuracy", "mean", "loss"};
       for (int i = 0; i < 3; ++i) {
         const double a = estimator_metric(got, names[i]);
@@ -182,8 +176,5 @@ TEST(every_example_is_evaluated_once) {
                       names[i], a, z, (long long)batches[b], counts[r]);
         assert_true(a >= z - 1e-4 && a <= z + 1e-4);
       }
-      ls_nest_release(got);
-      estimator_case_end(&c);
     }
-  ls_nest_release(wanted);
 }

@@ -4,6 +4,7 @@
 // that takes one refuses it.
 #include <string.h>
 
+#include "estimator/own.h"
 #include "lockstep/full.h"
 #include "lockstep/op_types.h"
 #include "nn/own.h"
@@ -499,8 +500,9 @@ static ls_status receive_nothing(void *user, ls_serving_receiver *out) {
 }
 
 static void estimators_refuse(void) {
-  ls_run_config *config = NULL, *other = NULL;
-  ls_estimator *estimator = NULL;
+  LS_OWN(ls_run_config, config) = NULL;
+  ls_run_config *other = NULL;
+  LS_OWN(ls_estimator, estimator) = NULL;
   expect_ok(ls_tpu_run_config_create(
       &(ls_run_config_options){.model_dir = "bad_lists_test.tmp.model"},
       &config));
@@ -596,8 +598,6 @@ static void estimators_refuse(void) {
       {.num_tags = 1}, {.tags = no_text, .num_tags = 1}, {.num_kernels = 1}};
   for (size_t i = 0; i < 3; ++i)
     REFUSES(ls_serving_load("x", &loads[i], &serving));
-  ls_estimator_destroy(estimator);
-  ls_run_config_release(config);
 }
 
 // ---- Settings --------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include "support/expect.h"
 #include "support/read_all.h"
 #include "support/tpu_strategies.h"
+#include "tpu/steps/steps.h"
 
 typedef struct setting {
   ls_nest bad;
@@ -155,11 +156,10 @@ static void callbacks_refuse(const setting *s) {
                              false, &out));
   ls_nest_release(none);
   if (ls_graph_is_eager(ls_graph_current())) return;
-  const ls_nest y = ls_custom_gradient(give_args, give_bad_gradient, &bad,
-                                       ls_leaf(s->x)),
-                x = ls_leaf(s->x);
+  LS_OWN(ls_nest, y) =
+      ls_custom_gradient(give_args, give_bad_gradient, &bad, ls_leaf(s->x));
+  const ls_nest x = ls_leaf(s->x);
   REFUSES(ls_gradients(&y, 1, &x, 1, NULL, &out));
-  ls_nest_release(y);
 }
 
 // ---- Strategies ------------------------------------------------------------
@@ -347,7 +347,7 @@ static void steps_refuse(const setting *s) {
   ls_nest bad = s->bad, out = ls_none();
   ls_nest data = ls_none();
   LS_OWN(ls_distributed_iterator, iterator) = NULL;
-  ls_step_context *context = NULL;
+  LS_OWN(ls_step_context, context) = NULL;
   ls_dataset *numbers = ls_dataset_batch(ls_dataset_range(0, 8, 1),
                                          &(ls_batch_options){.size = 4});
   const ls_nest leaf = ls_nest_dataset(numbers);
@@ -378,7 +378,6 @@ static void steps_refuse(const setting *s) {
                                                    .iterations = LS_SOME(2),
                                                    .initial = bad},
                                        &context));
-  ls_step_context_release(context);
 }
 
 static void all_refuse(setting *s) {

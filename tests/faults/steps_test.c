@@ -18,6 +18,7 @@
 #include "support/memory_files.h"
 #include "support/replicas.h"
 #include "support/spec.h"
+#include "tpu/steps/steps.h"
 
 typedef struct job {
   ls_graph *graph;
@@ -129,12 +130,11 @@ static ls_status train(void *self) {
   {
     LS_GRAPH_SCOPE(j->graph);
     const ls_tensor x = ls_scalar(LS_DTYPE_F32, 3);
-    const ls_nest inputs =
+    LS_OWN(ls_nest, inputs) =
         LS_LIST(LS_LIST(ls_leaf(x)), LS_LIST(ls_leaf(ls_square(x))));
     status = ls_nest_status(inputs);
     if (ls_status_is_ok(status))
       status = ls_replicate(compute, j, inputs, NULL, &outputs);
-    ls_nest_release(inputs);
   }
   status = ls_status_join(status, ls_graph_take_error(j->graph));
   if (ls_status_is_ok(status)) status = run_all(j, outputs);
@@ -259,7 +259,7 @@ static ls_status begin_steps(void *self) {
 // Where it is differs, so what it gives is not looked at.
 static ls_status run_steps(void *self) {
   job *j = self;
-  ls_step_context *context = NULL;
+  LS_OWN(ls_step_context, context) = NULL;
   ls_status status = ls_ok();
   {
     LS_GRAPH_SCOPE(j->graph);
@@ -277,7 +277,6 @@ static ls_status run_steps(void *self) {
     status = run_all(j, ls_nest_op(ls_step_context_run_op(context)));
     j->value = 1;
   }
-  ls_step_context_release(context);
   return status;
 }
 

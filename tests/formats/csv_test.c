@@ -18,8 +18,8 @@ static ls_file *file_of(const char *text) {
 
 // The fields of all rows: "a|b;c|d;".
 static void print_rows(const char *text, char delimiter, char *out) {
-  ls_file *file = file_of(text);
-  ls_offsets offsets;
+  LS_OWN(ls_file, file) = file_of(text);
+  LS_OWN(ls_offsets, offsets) = {0};
   ls_offsets_init(&offsets, memory());
   expect_ok(ls_csv_scan(file, delimiter, 0, &offsets));
   for (int64_t i = 0; i < ls_offsets_count(&offsets); ++i) {
@@ -37,8 +37,6 @@ static void print_rows(const char *text, char delimiter, char *out) {
     }
   }
   *out = '\0';
-  ls_offsets_deinit(&offsets);
-  ls_file_close(file);
 }
 
 TEST(rows_come_apart) {
@@ -85,13 +83,11 @@ TEST(quotes_that_are_wrong_are_told_with_their_line) {
        "'t' line 1, byte 4: text after a closing quote and CR"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    ls_file *file = file_of(rows[i].text);
-    ls_offsets offsets;
+    LS_OWN(ls_file, file) = file_of(rows[i].text);
+    LS_OWN(ls_offsets, offsets) = {0};
     ls_offsets_init(&offsets, memory());
     expect_status(ls_csv_scan(file, ',', 0, &offsets), rows[i].code,
                   rows[i].part);
-    ls_offsets_deinit(&offsets);
-    ls_file_close(file);
   }
 }
 
@@ -105,8 +101,8 @@ TEST(long_files_are_scanned_piece_by_piece) {
                              (int)(count % 17), "aaaaaaaaaaaaaaaaaaaaaaaaaa");
     ++count;
   }
-  ls_file *file = file_of(text);
-  ls_offsets offsets;
+  LS_OWN(ls_file, file) = file_of(text);
+  LS_OWN(ls_offsets, offsets) = {0};
   ls_offsets_init(&offsets, memory());
   expect_ok(ls_csv_scan(file, ',', 0, &offsets));
   assert_int_equal(ls_offsets_count(&offsets), count);
@@ -123,8 +119,6 @@ TEST(long_files_are_scanned_piece_by_piece) {
     assert_int_equal(number, i);
     assert_int_equal(fields[1].size, i % 17 + 3);
   }
-  ls_offsets_deinit(&offsets);
-  ls_file_close(file);
 }
 
 // ---- Values ----------------------------------------------------------------
@@ -168,14 +162,13 @@ TEST(integers_are_read_within_their_bounds) {
       {"", LS_DTYPE_BOOL, false, 0},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     expect_ok(ls_array_create(rows[i].dtype, LS_SCALAR, &array));
     const ls_csv_field field = field_of(rows[i].text);
     if (ls_csv_read(&field, rows[i].dtype, ls_array_mutable_data(array)) !=
             rows[i].reads ||
         (rows[i].reads && ls_array_i64(array, 0) != rows[i].want))
       fail_msg("'%s'", rows[i].text);
-    ls_array_release(array);
   }
 }
 
@@ -247,8 +240,8 @@ TEST(lines_are_found) {
       {"\r\n\r\n", ";;"}, {"a\r", "a\r;"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    ls_file *file = file_of(rows[i].text);
-    ls_offsets offsets;
+    LS_OWN(ls_file, file) = file_of(rows[i].text);
+    LS_OWN(ls_offsets, offsets) = {0};
     ls_offsets_init(&offsets, memory());
     expect_ok(ls_lines_scan(file, &offsets));
     char out[64] = "", streamed[64] = "";
@@ -260,7 +253,7 @@ TEST(lines_are_found) {
       strcat(out, ";");
     }
     assert_string_equal(out, rows[i].want);
-    ls_reader reader;
+    LS_OWN(ls_reader, reader) = {0};
     expect_ok(ls_reader_open(file, memory(), &(ls_reader_options){.chunk = 2},
                              &reader));
     ls_bytes line;
@@ -271,9 +264,6 @@ TEST(lines_are_found) {
     }
     expect_status(status, LS_OUT_OF_RANGE, "'t' has ended");
     assert_string_equal(streamed, rows[i].want);
-    ls_reader_close(&reader);
-    ls_offsets_deinit(&offsets);
-    ls_file_close(file);
   }
 }
 
@@ -288,7 +278,6 @@ static ls_status scan_under_failures(void *user) {
 }
 
 TEST(failures_of_memory_are_survived) {
-  ls_file *file = file_of("a,b\nc,d\n");
+  LS_OWN(ls_file, file) = file_of("a,b\nc,d\n");
   REFUSE_EACH(scan_under_failures, file);
-  ls_file_close(file);
 }

@@ -32,7 +32,7 @@ static ls_feature_place place_of(ls_bytes example, ls_bytes name) {
 }
 
 TEST(features_that_were_built_are_found) {
-  ls_example_builder builder;
+  LS_OWN(ls_example_builder, builder) = {0};
   ls_example_init(&builder, memory());
   const ls_bytes example = build(&builder);
   const ls_bytes names[] = {NAME("ints"), NAME("absent"), NAME("words"),
@@ -73,11 +73,10 @@ TEST(features_that_were_built_are_found) {
   expect_status(ls_feature_ints(&place, &found[1], ints, 3, &count),
                 LS_INVALID_ARGUMENT,
                 "feature 'absent' has no values, expected integers");
-  ls_example_deinit(&builder);
 }
 
 TEST(a_builder_begins_anew) {
-  ls_example_builder builder;
+  LS_OWN(ls_example_builder, builder) = {0};
   ls_example_init(&builder, memory());
   char first[512];
   ls_bytes example = build(&builder);
@@ -88,7 +87,6 @@ TEST(a_builder_begins_anew) {
   assert_memory_equal(example.data, first, size);
   expect_ok(ls_example_end(&builder, &example));
   assert_int_equal(example.size, 2);  // A message without features.
-  ls_example_deinit(&builder);
 }
 
 // What TensorFlow 2.21 made of the same features.
@@ -100,7 +98,7 @@ static const unsigned char of_tensorflow[] = {
     100, 115, 18,  9,   10,  7,   10,  3,   111, 110, 101, 10,  0};
 
 TEST(examples_are_built_as_tensorflow_does) {
-  ls_example_builder builder;
+  LS_OWN(ls_example_builder, builder) = {0};
   ls_example_init(&builder, memory());
   const ls_bytes words[] = {NAME("one"), NAME("")};
   const float floats[] = {1, -0.5f};
@@ -112,7 +110,6 @@ TEST(examples_are_built_as_tensorflow_does) {
   expect_ok(ls_example_end(&builder, &example));
   assert_int_equal(example.size, sizeof(of_tensorflow));
   assert_memory_equal(example.data, of_tensorflow, sizeof(of_tensorflow));
-  ls_example_deinit(&builder);
 }
 
 // ---- Other ways to write it ------------------------------------------------
@@ -227,20 +224,18 @@ static ls_status note(void *user, ls_bytes name, const ls_feature *feature) {
 }
 
 TEST(all_features_are_visited) {
-  ls_example_builder builder;
+  LS_OWN(ls_example_builder, builder) = {0};
   ls_example_init(&builder, memory());
   const ls_bytes example = build(&builder);
-  ls_text seen;
+  LS_OWN(ls_text, seen) = {0};
   ls_text_init(&seen, memory());
   expect_ok(ls_example_visit(&where, example.data, example.size, note, &seen));
   assert_string_equal(ls_text_data(&seen),
                       "words:bytes;floats:floats;ints:integers;none:integers;");
-  ls_text_deinit(&seen);
-  ls_example_deinit(&builder);
 }
 
 MEMORY_TEST(build_an_example) {
-  ls_example_builder builder;
+  LS_OWN(ls_example_builder, builder) = {0};
   ls_example_init(&builder, memory());
   const ls_bytes word = NAME("word");
   ls_example_add_bytes(&builder, "a", &word, 1);
@@ -249,6 +244,5 @@ MEMORY_TEST(build_an_example) {
   ls_bytes example;
   const ls_status status = ls_example_end(&builder, &example);
   if (ls_status_is_ok(status)) assert_int_equal(example.size, 32);
-  ls_example_deinit(&builder);
   return status;
 }

@@ -8,12 +8,14 @@
 
 #include "base/runtime_internal.h"
 #include "data/dataset.h"
+#include "data/own.h"
 #include "io/inflate.h"
 #include "io/npy.h"
 #include "support/fault.h"
 #include "support/memory_files.h"
 #include "support/npy_files.h"
 #include "support/npz_files.h"
+#include "support/place.h"
 #include "support/read_all.h"
 #include "support/scratch.h"
 
@@ -83,8 +85,8 @@ TEST(packed_lines_are_a_stream) {
   memcpy(text + LONG, "\ny", 3);
   put_gzip("2.txt.gz", text, LONG + 2);
   free(text);
-  ls_iterator *it = NULL;
-  ls_nest line = ls_none();
+  LS_OWN(ls_iterator, it) = NULL;
+  LS_OWN(ls_nest, line) = ls_none();
   d = ls_dataset_lines(LS_PATHS("2.txt.gz"), NULL);
   expect_ok(ls_iterator_create(d, NULL, &it));
   ls_dataset_release(d);
@@ -93,8 +95,6 @@ TEST(packed_lines_are_a_stream) {
   expect_ok(ls_iterator_next(it, &line));
   assert_int_equal(((const ls_bytes *)ls_nest_data(line, 0))->size, 1);
   expect_status(ls_iterator_next(it, &line), LS_OUT_OF_RANGE, "");
-  ls_nest_release(line);
-  ls_iterator_release(it);
 }
 
 TEST(an_index_is_kept_beside_its_file) {
@@ -345,18 +345,15 @@ TEST(files_may_be_larger_than_memory) {
   fseeko(file, -1, SEEK_END);
   fputc(7, file);
   fclose(file);
-  ls_dataset *d = ls_dataset_npy("large.npy", NULL);
+  LS_OWN(ls_dataset, d) = ls_dataset_npy("large.npy", NULL);
   assert_int_equal(ls_dataset_cardinality(d), ROWS);
   d = ls_dataset_skip(d, ROWS - 1);
-  ls_iterator *it = NULL;
+  LS_OWN(ls_iterator, it) = NULL;
   expect_ok(ls_iterator_create(d, NULL, &it));
-  ls_nest row = ls_none();
+  LS_OWN(ls_nest, row) = ls_none();
   expect_ok(ls_iterator_next(it, &row));
   assert_int_equal(ls_array_i64(ls_nest_as_array(row), ROW - 1), 7);
   assert_int_equal(ls_array_i64(ls_nest_as_array(row), 0), 0);
-  ls_nest_release(row);
-  ls_iterator_release(it);
-  ls_dataset_release(d);
 }
 
 TEST(arrays_of_npz_files_are_named) {
@@ -406,7 +403,7 @@ TEST(files_are_dealt) {
 // ---- Without memory --------------------------------------------------------
 static ls_status read_some(void *user) {
   (void)user;
-  ls_text out;
+  LS_OWN(ls_text, out) = {0};
   ls_text_init(&out, ls_allocator_system());
   const char *const all[] = {"x", "y"};
   ls_status status =
@@ -432,7 +429,6 @@ static ls_status read_some(void *user) {
   }
   if (ls_status_is_ok(status))
     status = read_all(ls_dataset_files("*.txt"), &out);
-  ls_text_deinit(&out);
   return status;
 }
 
@@ -492,12 +488,8 @@ TEST(arguments_that_are_missing_are_named) {
 TEST(calls_that_fail_are_told) {
   memory_files files = {0};
   const ls_file_system system = memory_files_system(&files);
-  ls_runtime *runtime = NULL;
-  expect_ok(
-      ls_runtime_create(&(ls_runtime_options){.file_system = &system,
-                                              .input_threads = LS_SOME(0)},
-                        &runtime));
-  ls_runtime *outside = ls_runtime_make_current(runtime);
+  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+      .file_system = &system, .input_threads = LS_SOME(0)});
   const ls_lines_options options = {.keep_index = LS_FLAG_ON,
                                     .load = LS_FLAG_OFF};
   expect_ok(system.write(&files, "in/1", "one\ntwo", 7));
@@ -520,8 +512,6 @@ TEST(calls_that_fail_are_told) {
   }
   assert_true(nth > 10);
   memory_files_clear(&files);
-  ls_runtime_make_current(outside);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 TEST_FILE(.set_up = scratch_enter, .tear_down = scratch_leave,

@@ -26,17 +26,17 @@ static ls_array *decode(const unsigned char *bytes, size_t size) {
 }
 
 TEST(bytes_come_back_with_their_shape) {
-  ls_array *array =
+  LS_OWN(ls_array, array) =
       decode(BYTES(0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 255));
   assert_int_equal(ls_array_dtype(array), LS_DTYPE_U8);
   assert_true(ls_shape_equal(ls_array_shape(array), LS_SHAPE(2, 3)));
   assert_int_equal(ls_array_i64(array, 0), 1);
   assert_int_equal(ls_array_i64(array, 5), 255);
-  ls_array_release(array);
 }
 
 TEST(wide_elements_are_big_endian) {
-  ls_array *array = decode(BYTES(0, 0, 11, 1, 0, 0, 0, 2, 1, 2, 255, 254));
+  LS_OWN(ls_array, array) =
+      decode(BYTES(0, 0, 11, 1, 0, 0, 0, 2, 1, 2, 255, 254));
   assert_int_equal(ls_array_dtype(array), LS_DTYPE_I16);
   assert_int_equal(ls_array_i64(array, 0), 258);
   assert_int_equal(ls_array_i64(array, 1), -2);
@@ -49,17 +49,15 @@ TEST(wide_elements_are_big_endian) {
   ls_array_release(array);
   array = decode(BYTES(0, 0, 14, 1, 0, 0, 0, 1, 0x3f, 0xe0, 0, 0, 0, 0, 0, 0));
   assert_true(ls_array_f64(array, 0) == 0.5);
-  ls_array_release(array);
 }
 
 TEST(scalars_and_empty_files_are_fine) {
-  ls_array *array = decode(BYTES(0, 0, 8, 0, 7));
+  LS_OWN(ls_array, array) = decode(BYTES(0, 0, 8, 0, 7));
   assert_int_equal(ls_array_shape(array).rank, 0);
   assert_int_equal(ls_array_i64(array, 0), 7);
   ls_array_release(array);
   array = decode(BYTES(0, 0, 8, 1, 0, 0, 0, 0));
   assert_int_equal(ls_array_num_elements(array), 0);
-  ls_array_release(array);
 }
 
 TEST(what_is_wrong_is_named) {
@@ -139,13 +137,12 @@ TEST(a_small_file_does_not_become_a_large_one) {
     size_t size = compress_bomb(bombs[i].head, sizeof(bombs[i].head),
                                 (size_t)1 << 26, data, sizeof(data));
     if (bombs[i].size > 0) size = bombs[i].size;
-    counted memory = counted_begin(1);
+    LS_OWN(counted, memory) = counted_begin(1);
     ls_array *array = NULL;
     expect_status(ls_idx_decode(ls_runtime_allocator(memory.runtime), "bomb",
                                 data, size, &array),
                   bombs[i].code, bombs[i].part);
     assert_true(counted_now(&memory).peak_bytes < 1 << 20);
-    counted_end(&memory);
   }
 }
 

@@ -22,10 +22,9 @@ static ls_array *array_of(ls_dtype dtype, ls_shape shape) {
 }
 
 static ls_array *decode(const char *name, const ls_image_options *options) {
-  const ls_image_file file = image_file_open(IMAGES, name);
+  LS_OWN(ls_image_file, file) = image_file_open(IMAGES, name);
   ls_array *image = NULL;
   expect_ok(ls_decode_image(file.bytes, file.size, options, &image));
-  image_file_close(&file);
   return image;
 }
 
@@ -75,34 +74,30 @@ TEST(files_become_arrays_as_they_are_or_as_asked) {
       {"gray.jpg", {0}, "u8[21,19,1]", "gray.jpg:1"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    const ls_image_file file = image_file_open(IMAGES, rows[i].file);
+    LS_OWN(ls_image_file, file) = image_file_open(IMAGES, rows[i].file);
     ls_shape shape;
     expect_ok(ls_image_shape(file.bytes, file.size, &rows[i].options, &shape));
     const ls_dtype dtype =
         rows[i].options.dtype == LS_DTYPE_U16 ? LS_DTYPE_U16 : LS_DTYPE_U8;
     assert_string_equal(LS_SHAPE_TEXT(dtype, shape), rows[i].type);
     if (image_is_read(rows[i].file)) {
-      ls_array *image = decode(rows[i].file, &rows[i].options);
+      LS_OWN(ls_array, image) = decode(rows[i].file, &rows[i].options);
       assert_string_equal(
           LS_SHAPE_TEXT(ls_array_dtype(image), ls_array_shape(image)),
           rows[i].type);
       if (rows[i].reference != NULL) {
-        ls_array *wanted = image_reference(IMAGES, rows[i].reference);
+        LS_OWN(ls_array, wanted) = image_reference(IMAGES, rows[i].reference);
         expect_same(rows[i].reference, image, wanted);
-        ls_array_release(wanted);
       }
-      ls_array *into = array_of(dtype, shape);
+      LS_OWN(ls_array, into) = array_of(dtype, shape);
       expect_ok(ls_decode_image_into(file.bytes, file.size, NULL, into));
       expect_same(rows[i].file, into, image);
-      ls_array_release(into);
-      ls_array_release(image);
     }
-    image_file_close(&file);
   }
 }
 
 TEST(wrong_options_and_arrays_are_named) {
-  const ls_image_file file = image_file_open(IMAGES, "rgb.png");
+  LS_OWN(ls_image_file, file) = image_file_open(IMAGES, "rgb.png");
   ls_array *image = NULL;
   ls_shape shape;
 #define DECODE(...)                                                            \
@@ -126,7 +121,7 @@ TEST(wrong_options_and_arrays_are_named) {
   expect_status(ls_image_shape("GIF89a", 6, NULL, &shape), LS_INVALID_ARGUMENT,
                 "'image' is no image that is read");
   assert_int_equal(shape.rank, LS_UNKNOWN_RANK);
-  ls_array *small = array_of(LS_DTYPE_U8, LS_SHAPE(13, 10, 3));
+  LS_OWN(ls_array, small) = array_of(LS_DTYPE_U8, LS_SHAPE(13, 10, 3));
   expect_status(ls_decode_image_into(file.bytes, file.size, NULL, small),
                 LS_INVALID_ARGUMENT,
                 "'image' is u8[13,11,3], the array for it u8[13,10,3]");
@@ -134,8 +129,6 @@ TEST(wrong_options_and_arrays_are_named) {
   small = array_of(LS_DTYPE_F32, LS_SHAPE(13, 11, 3));
   expect_status(ls_decode_image_into(file.bytes, file.size, NULL, small),
                 LS_INVALID_ARGUMENT, "image is f32[13,11,3]; it has to be u8");
-  ls_array_release(small);
-  image_file_close(&file);
 }
 
 // ---- Resize ----------------------------------------------------------------
@@ -147,21 +140,18 @@ TEST(resized_bytes_are_those_of_pillow) {
   for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
     char name[64];
     snprintf(name, sizeof(name), "%s:%d", names[i], i == 0 ? 3 : 1);
-    ls_array *image = image_reference(IMAGES, name);
+    LS_OWN(ls_array, image) = image_reference(IMAGES, name);
     for (size_t k = 0; k < LS_COUNT_OF(sizes); ++k) {
       for (int part = 0; part < 2; ++part) {
         snprintf(name, sizeof(name), "%s:%s%dx%d", names[i], part ? "box:" : "",
                  sizes[k][0], sizes[k][1]);
-        ls_array *wanted = image_reference(IMAGES, name);
-        ls_array *got = array_of(LS_DTYPE_U8, ls_array_shape(wanted));
+        LS_OWN(ls_array, wanted) = image_reference(IMAGES, name);
+        LS_OWN(ls_array, got) = array_of(LS_DTYPE_U8, ls_array_shape(wanted));
         const ls_resize_options box = {2, 3, 11, 14, LS_FLAG_DEFAULT};
         expect_ok(ls_resize_image(image, part ? &box : NULL, got));
         expect_same(name, got, wanted);
-        ls_array_release(got);
-        ls_array_release(wanted);
       }
     }
-    ls_array_release(image);
   }
 }
 
@@ -186,15 +176,19 @@ static double mean_at(const ls_array *image, int axis, int64_t to, int64_t i,
 
 TEST(resized_floats_follow_the_formula) {
   for (int64_t channels = 1; channels <= 5; ++channels) {
-    ls_array *image = array_of(LS_DTYPE_F32, LS_SHAPE(9, 300, channels));
+    LS_OWN(ls_array, image) =
+        array_of(LS_DTYPE_F32, LS_SHAPE(9, 300, channels));
     for (int64_t i = 0; i < ls_array_num_elements(image); ++i)
       ls_array_set_f64(image, i, sin((double)(i * i)));
     for (int antialias = 0; antialias < 2; ++antialias) {
       const ls_resize_options options = {
           .antialias = antialias ? LS_FLAG_DEFAULT : LS_FLAG_OFF};
-      ls_array *wide = array_of(LS_DTYPE_F32, LS_SHAPE(9, 70, channels));
-      ls_array *high = array_of(LS_DTYPE_F32, LS_SHAPE(4, 300, channels));
-      ls_array *both = array_of(LS_DTYPE_F32, LS_SHAPE(20, 70, channels));
+      LS_OWN(ls_array, wide) =
+          array_of(LS_DTYPE_F32, LS_SHAPE(9, 70, channels));
+      LS_OWN(ls_array, high) =
+          array_of(LS_DTYPE_F32, LS_SHAPE(4, 300, channels));
+      LS_OWN(ls_array, both) =
+          array_of(LS_DTYPE_F32, LS_SHAPE(20, 70, channels));
       expect_ok(ls_resize_image(image, &options, wide));
       expect_ok(ls_resize_image(image, &options, high));
       expect_ok(ls_resize_image(image, &options, both));
@@ -219,11 +213,7 @@ TEST(resized_floats_follow_the_formula) {
                                    antialias)) < 1e-6);
         }
       }
-      ls_array_release(wide);
-      ls_array_release(high);
-      ls_array_release(both);
     }
-    ls_array_release(image);
   }
 }
 
@@ -260,31 +250,29 @@ TEST(wide_vectors_give_the_same_bytes) {
 }
 
 TEST(an_image_of_one_color_keeps_it) {
-  ls_array *image = array_of(LS_DTYPE_U8, LS_SHAPE(37, 41, 2));
+  LS_OWN(ls_array, image) = array_of(LS_DTYPE_U8, LS_SHAPE(37, 41, 2));
   memset(ls_array_mutable_data(image), 255, ls_array_size(image));
   for (int64_t size = 1; size < 90; size += 4) {
-    ls_array *out = array_of(LS_DTYPE_U8, LS_SHAPE(size, 90 - size, 2));
+    LS_OWN(ls_array, out) = array_of(LS_DTYPE_U8, LS_SHAPE(size, 90 - size, 2));
     expect_ok(ls_resize_image(image, NULL, out));
     for (int64_t i = 0; i < ls_array_num_elements(out); ++i)
       assert_int_equal(ls_array_i64(out, i), 255);
-    ls_array_release(out);
   }
-  ls_array_release(image);
 }
 
 TEST(what_cannot_be_resized_is_named) {
-  ls_array *image = array_of(LS_DTYPE_U8, LS_SHAPE(4, 6, 3));
-  ls_array *out = array_of(LS_DTYPE_U8, LS_SHAPE(2, 2, 3));
-  ls_array *gray = array_of(LS_DTYPE_U8, LS_SHAPE(2, 2, 1));
-  ls_array *whole = array_of(LS_DTYPE_I32, LS_SHAPE(2, 2, 1));
-  ls_array *none = array_of(LS_DTYPE_U8, LS_SHAPE(0, 2, 3));
+  LS_OWN(ls_array, image) = array_of(LS_DTYPE_U8, LS_SHAPE(4, 6, 3));
+  LS_OWN(ls_array, out) = array_of(LS_DTYPE_U8, LS_SHAPE(2, 2, 3));
+  LS_OWN(ls_array, gray) = array_of(LS_DTYPE_U8, LS_SHAPE(2, 2, 1));
+  LS_OWN(ls_array, whole) = array_of(LS_DTYPE_I32, LS_SHAPE(2, 2, 1));
+  LS_OWN(ls_array, none) = array_of(LS_DTYPE_U8, LS_SHAPE(0, 2, 3));
   expect_status(ls_resize_image(image, NULL, gray), LS_INVALID_ARGUMENT,
                 "ls_resize_image: image is u8[4,6,3] and out u8[2,2,1]");
   expect_status(ls_resize_image(image, NULL, NULL), LS_INVALID_ARGUMENT,
                 "ls_resize_image: out is NULL");
   expect_status(ls_resize_image(image, NULL, image), LS_INVALID_ARGUMENT,
                 "ls_resize_image: image and out are the same");
-  ls_array *other = array_of(LS_DTYPE_I32, LS_SHAPE(2, 2, 1));
+  LS_OWN(ls_array, other) = array_of(LS_DTYPE_I32, LS_SHAPE(2, 2, 1));
   expect_status(ls_resize_image(whole, NULL, other), LS_INVALID_ARGUMENT,
                 "image is i32[2,2,1]; u8 and f32 are resized");
   expect_status(ls_resize_image(none, NULL, out), LS_INVALID_ARGUMENT,
@@ -301,12 +289,6 @@ TEST(what_cannot_be_resized_is_named) {
     expect_status(ls_resize_image(image, &parts[i], out), LS_INVALID_ARGUMENT,
                   "it has to be inside of an image of 4 x 6");
   }
-  ls_array_release(other);
-  ls_array_release(none);
-  ls_array_release(whole);
-  ls_array_release(gray);
-  ls_array_release(out);
-  ls_array_release(image);
 }
 
 static ls_status resize_with_little_memory(void *unused) {
@@ -320,39 +302,34 @@ static ls_status resize_with_little_memory(void *unused) {
 
 static ls_status decode_with_little_memory(void *user) {
   const ls_image_file *file = user;
-  ls_array *image = NULL;
+  LS_OWN(ls_array, image) = NULL;
   LS_RETURN_IF_ERROR(ls_decode_image(file->bytes, file->size, NULL, &image));
-  ls_array_release(image);
   return ls_ok();
 }
 
 TEST(no_memory_is_survived) {
   REFUSE_EACH(resize_with_little_memory, NULL);
   if (!image_is_read(".png")) return;
-  ls_image_file file = image_file_open(IMAGES, "rgba_interlaced.png");
+  LS_OWN(ls_image_file, file) = image_file_open(IMAGES, "rgba_interlaced.png");
   REFUSE_EACH(decode_with_little_memory, &file);
-  image_file_close(&file);
 }
 
 // ---- Crop and flip ---------------------------------------------------------
 TEST(images_are_cut_and_padded_around_their_middle) {
-  ls_array *image = counted_up(LS_DTYPE_I16, LS_SHAPE(3, 4, 1));
-  ls_array *cut = array_of(LS_DTYPE_I16, LS_SHAPE(2, 3, 1));
-  ls_array *padded = array_of(LS_DTYPE_I16, LS_SHAPE(6, 5, 1));
+  LS_OWN(ls_array, image) = counted_up(LS_DTYPE_I16, LS_SHAPE(3, 4, 1));
+  LS_OWN(ls_array, cut) = array_of(LS_DTYPE_I16, LS_SHAPE(2, 3, 1));
+  LS_OWN(ls_array, padded) = array_of(LS_DTYPE_I16, LS_SHAPE(6, 5, 1));
   expect_ok(ls_crop_image(image, NULL, cut));
   expect_numbers(cut, (const int[]){0, 1, 2, 4, 5, 6});
   expect_ok(ls_crop_image(image, &(ls_crop_options){.fill = -1}, padded));
   expect_numbers(padded, (const int[]){-1, -1, -1, -1, -1, 0,  1,  2,  3,  -1,
                                        4,  5,  6,  7,  -1, 8,  9,  10, 11, -1,
                                        -1, -1, -1, -1, -1, -1, -1, -1, -1, -1});
-  ls_array_release(cut);
-  ls_array_release(padded);
-  ls_array_release(image);
 }
 
 TEST(a_crop_may_reach_beyond_the_image) {
-  ls_array *image = counted_up(LS_DTYPE_F32, LS_SHAPE(3, 4, 1));
-  ls_array *out = array_of(LS_DTYPE_F32, LS_SHAPE(2, 2, 1));
+  LS_OWN(ls_array, image) = counted_up(LS_DTYPE_F32, LS_SHAPE(3, 4, 1));
+  LS_OWN(ls_array, out) = array_of(LS_DTYPE_F32, LS_SHAPE(2, 2, 1));
   const struct {
     long long top, left;
     int wanted[4];
@@ -371,19 +348,16 @@ TEST(a_crop_may_reach_beyond_the_image) {
                             out));
     expect_numbers(out, rows[i].wanted);
   }
-  ls_array *color = array_of(LS_DTYPE_F32, LS_SHAPE(2, 2, 3));
+  LS_OWN(ls_array, color) = array_of(LS_DTYPE_F32, LS_SHAPE(2, 2, 3));
   expect_status(ls_crop_image(image, NULL, color), LS_INVALID_ARGUMENT,
                 "ls_crop_image: image is f32[3,4,1] and out f32[2,2,3]; both "
                 "have to be [height, width, channels], of one type");
-  ls_array_release(color);
-  ls_array_release(out);
-  ls_array_release(image);
 }
 
 TEST(left_and_right_are_swapped_also_in_place) {
   for (int64_t channels = 1; channels <= 5; ++channels) {
-    ls_array *image = counted_up(LS_DTYPE_U8, LS_SHAPE(3, 5, channels));
-    ls_array *out = array_of(LS_DTYPE_U8, LS_SHAPE(3, 5, channels));
+    LS_OWN(ls_array, image) = counted_up(LS_DTYPE_U8, LS_SHAPE(3, 5, channels));
+    LS_OWN(ls_array, out) = array_of(LS_DTYPE_U8, LS_SHAPE(3, 5, channels));
     expect_ok(ls_flip_image(image, out));
     for (int64_t i = 0; i < ls_array_num_elements(out); ++i) {
       const int64_t c = i % channels, x = i / channels % 5;
@@ -392,14 +366,10 @@ TEST(left_and_right_are_swapped_also_in_place) {
     }
     expect_ok(ls_flip_image(out, out));
     expect_same("twice", out, image);
-    ls_array_release(out);
-    ls_array_release(image);
   }
-  ls_array *image = array_of(LS_DTYPE_U8, LS_SHAPE(3, 5, 1));
-  ls_array *out = array_of(LS_DTYPE_U8, LS_SHAPE(5, 3, 1));
+  LS_OWN(ls_array, image) = array_of(LS_DTYPE_U8, LS_SHAPE(3, 5, 1));
+  LS_OWN(ls_array, out) = array_of(LS_DTYPE_U8, LS_SHAPE(5, 3, 1));
   expect_status(ls_flip_image(image, out), LS_INVALID_ARGUMENT,
                 "ls_flip_image: image is u8[3,5,1] and out u8[5,3,1]; they "
                 "have to be of one size");
-  ls_array_release(out);
-  ls_array_release(image);
 }

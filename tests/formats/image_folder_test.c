@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
+#include "data/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/files.h"
 #include "lockstep/image.h"
@@ -25,9 +26,8 @@ static void put(const char *path, const void *data, size_t size) {
 }
 
 static void put_image(const char *path, const char *name) {
-  const ls_image_file file = image_file_open(IMAGES, name);
+  LS_OWN(ls_image_file, file) = image_file_open(IMAGES, name);
   put(path, file.bytes, file.size);
-  image_file_close(&file);
 }
 
 static int make_folder(void **state) {
@@ -69,7 +69,7 @@ static const struct {
 
 TEST(images_come_with_the_numbers_of_their_folders) {
   if (!image_is_read(".png")) skip();
-  ls_dataset *dataset = ls_dataset_image_folder(FOLDER, NULL);
+  LS_OWN(ls_dataset, dataset) = ls_dataset_image_folder(FOLDER, NULL);
   ls_element_spec spec;
   char text[200];
   expect_ok(ls_dataset_spec(dataset, &spec));
@@ -82,39 +82,35 @@ TEST(images_come_with_the_numbers_of_their_folders) {
   assert_string_equal(ls_image_folder_class(dataset, 2), "dogs");
   assert_null(ls_image_folder_class(dataset, 3));
   assert_null(ls_image_folder_class(dataset, -1));
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   for (size_t i = 0; i < LS_COUNT_OF(elements); ++i) {
     int label = -1;
-    ls_array *wanted = image_reference(IMAGES, elements[i].reference);
+    LS_OWN(ls_array, wanted) = image_reference(IMAGES, elements[i].reference);
     expect_same(next(iterator, &element, &label), wanted);
     assert_int_equal(label, elements[i].label);
-    ls_array_release(wanted);
   }
   expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE, "end");
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
 }
 
 // What ls_resize_image makes of a reference, of all of it or of a part.
 static ls_array *resized(const char *reference, int64_t height, int64_t width,
                          const ls_resize_options *part) {
-  ls_array *image = image_reference(IMAGES, reference), *out = NULL;
+  LS_OWN(ls_array, image) = image_reference(IMAGES, reference);
+  ls_array *out = NULL;
   const ls_shape shape = LS_SHAPE(height, width, ls_array_shape(image).dim[2]);
   expect_ok(ls_array_create(LS_DTYPE_U8, shape, &out));
   expect_ok(ls_resize_image(image, part, out));
-  ls_array_release(image);
   return out;
 }
 
 static void expect_batch(const ls_image_folder_options *options,
                          const char *type, const ls_resize_options *part) {
-  ls_dataset *dataset = ls_dataset_batch(
+  LS_OWN(ls_dataset, dataset) = ls_dataset_batch(
       ls_dataset_image_folder(FOLDER, options), &(ls_batch_options){.size = 5});
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
   int label = -1;
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   ls_array *images = next(iterator, &element, &label);
@@ -135,9 +131,6 @@ static void expect_batch(const ls_image_folder_options *options,
         ls_array_i64(ls_nest_as_array(ls_nest_item(element, 1)), (int64_t)i),
         elements[i].label);
   }
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
 }
 
 // Of 13 x 11 pixels.
@@ -166,40 +159,33 @@ TEST(an_image_that_cannot_be_read_is_its_element_s_failure) {
   if (!image_is_read(".png")) skip();
   put(FOLDER "/Dogs/bad.jpg", "GIF89a", 6);
   for (int sized = 0; sized < 2; ++sized) {
-    ls_dataset *dataset = ls_dataset_image_folder(
+    LS_OWN(ls_dataset, dataset) = ls_dataset_image_folder(
         FOLDER, &(ls_image_folder_options){.height = sized, .width = sized});
-    ls_iterator *iterator = NULL;
-    ls_nest element = ls_none();
+    LS_OWN(ls_iterator, iterator) = NULL;
+    LS_OWN(ls_nest, element) = ls_none();
     int label = -1;
     expect_ok(ls_iterator_create(dataset, NULL, &iterator));
     expect_status(ls_iterator_next(iterator, &element), LS_INVALID_ARGUMENT,
                   "'" FOLDER "/Dogs/bad.jpg' is no image that is read");
     next(iterator, &element, &label);
     assert_int_equal(label, 0);
-    ls_nest_release(element);
-    ls_iterator_release(iterator);
-    ls_dataset_release(dataset);
   }
   // Gone since.
-  ls_dataset *dataset = ls_dataset_image_folder(FOLDER, NULL);
+  LS_OWN(ls_dataset, dataset) = ls_dataset_image_folder(FOLDER, NULL);
   remove(FOLDER "/Dogs/bad.jpg");
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   expect_status(ls_iterator_next(iterator, &element), LS_NOT_FOUND,
                 FOLDER "/Dogs/bad.jpg");
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
 }
 
 static void expect_refused(const char *folder,
                            const ls_image_folder_options *options, ls_code code,
                            const char *part) {
-  ls_dataset *dataset = ls_dataset_image_folder(folder, options);
+  LS_OWN(ls_dataset, dataset) = ls_dataset_image_folder(folder, options);
   expect_status(ls_dataset_status(dataset), code, part);
   assert_null(ls_image_folder_class(dataset, 100));
-  ls_dataset_release(dataset);
 }
 
 TEST(what_is_no_folder_of_images_is_named) {
@@ -244,15 +230,13 @@ TEST(it_says_what_it_is_made_of) {
 
 static ls_status read_two(const ls_image_folder_options *options) {
   ls_dataset *dataset = ls_dataset_image_folder(FOLDER, options);
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
   ls_status status = ls_iterator_create(
       dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator);
   ls_dataset_release(dataset);
   for (int i = 0; i < 2 && ls_status_is_ok(status); ++i)
     status = ls_iterator_next(iterator, &element);
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
   return status;
 }
 

@@ -95,14 +95,13 @@ static void expect_same_pixels(const char *name, const ls_pixels *got,
 
 TEST(headers_tell_size_channels_and_bits) {
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
-    const ls_image_file file = image_file_open(IMAGES, cases[i].name);
+    LS_OWN(ls_image_file, file) = image_file_open(IMAGES, cases[i].name);
     ls_image_header header;
     expect_ok(ls_image_parse(&file, &header));
     assert_int_equal(header.width, cases[i].width);
     assert_int_equal(header.height, cases[i].height);
     assert_int_equal(header.channels, cases[i].channels);
     assert_int_equal(header.bits, cases[i].bits);
-    image_file_close(&file);
   }
 }
 
@@ -110,24 +109,22 @@ TEST(pixels_are_those_that_pillow_reads) {
   static const int channels[] = {1, 3, 4};
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
     if (!image_is_read(cases[i].name)) continue;
-    const ls_image_file file = image_file_open(IMAGES, cases[i].name);
+    LS_OWN(ls_image_file, file) = image_file_open(IMAGES, cases[i].name);
     for (size_t k = 0; k < LS_COUNT_OF(channels); ++k) {
       char name[64];
       snprintf(name, sizeof(name), "%s:%d", cases[i].name, channels[k]);
-      ls_array *wanted = image_reference(IMAGES, name);
+      LS_OWN(ls_array, wanted) = image_reference(IMAGES, name);
       const ls_pixels got = decode(&file, channels[k], 8);
       expect_same_pixels(name, &got, ls_array_data(wanted));
       test_free(got.data);
-      ls_array_release(wanted);
     }
-    image_file_close(&file);
   }
 }
 
 TEST(two_channels_are_gray_and_alpha) {
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
     if (!image_is_read(cases[i].name)) continue;
-    const ls_image_file file = image_file_open(IMAGES, cases[i].name);
+    LS_OWN(ls_image_file, file) = image_file_open(IMAGES, cases[i].name);
     const ls_pixels both = decode(&file, 2, 8), gray = decode(&file, 1, 8);
     const ls_pixels full = decode(&file, 4, 8);
     for (int64_t y = 0; y < both.height; ++y) {
@@ -140,7 +137,6 @@ TEST(two_channels_are_gray_and_alpha) {
     test_free(both.data);
     test_free(gray.data);
     test_free(full.data);
-    image_file_close(&file);
   }
 }
 
@@ -148,7 +144,7 @@ TEST(two_channels_are_gray_and_alpha) {
 TEST(sixteen_bits_are_kept) {
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
     if (!image_is_read(cases[i].name)) continue;
-    const ls_image_file file = image_file_open(IMAGES, cases[i].name);
+    LS_OWN(ls_image_file, file) = image_file_open(IMAGES, cases[i].name);
     const int channels = cases[i].channels;
     const ls_pixels wide = decode(&file, channels, 16);
     const ls_pixels narrow = decode(&file, channels, 8);
@@ -164,7 +160,6 @@ TEST(sixteen_bits_are_kept) {
     assert_int_equal(has_low_bytes, cases[i].bits == 16);
     test_free(wide.data);
     test_free(narrow.data);
-    image_file_close(&file);
   }
 }
 
@@ -197,8 +192,8 @@ static size_t frame_of(const ls_image_file *jpeg) {
 }
 
 TEST(a_small_file_promises_no_large_image) {
-  const ls_image_file png = image_file_open(IMAGES, "rgb.png");
-  const ls_image_file jpeg = image_file_open(IMAGES, "420.jpg");
+  LS_OWN(ls_image_file, png) = image_file_open(IMAGES, "rgb.png");
+  LS_OWN(ls_image_file, jpeg) = image_file_open(IMAGES, "420.jpg");
   ls_image_file large = changed(&png, 16, "\0\0\x40\0\0\0\x40\0", 8);
   expect_refused(&large, LS_INVALID_ARGUMENT,
                  "'rgb.png' is a PNG of 16384 x 16384 pixels, in 505 bytes; at "
@@ -215,8 +210,6 @@ TEST(a_small_file_promises_no_large_image) {
   expect_refused(&large, LS_DATA_LOSS,
                  "which take 524288 bytes at least, and has 808");
   test_free((void *)(uintptr_t)large.bytes);
-  image_file_close(&png);
-  image_file_close(&jpeg);
 }
 
 typedef struct bad_file {
@@ -292,7 +285,7 @@ static ls_status try_to_decode(const ls_image_file *file) {
 
 TEST(damage_is_named_and_nothing_is_made_up) {
   if (image_is_read(".png")) {
-    const ls_image_file png = image_file_open(IMAGES, "rgb.png");
+    LS_OWN(ls_image_file, png) = image_file_open(IMAGES, "rgb.png");
     ls_image_file bad = png;
     // In the last bytes of pixels, after them, and in the end's chunk.
     for (--bad.size; bad.size >= png.size - 20; --bad.size) {
@@ -307,10 +300,9 @@ TEST(damage_is_named_and_nothing_is_made_up) {
     expect_status(try_to_decode(&bad), LS_DATA_LOSS,
                   "'rgb.png' is a damaged PNG near byte");
     test_free((void *)(uintptr_t)bad.bytes);
-    image_file_close(&png);
   }
   if (image_is_read(".jpg")) {
-    const ls_image_file jpeg = image_file_open(IMAGES, "420.jpg");
+    LS_OWN(ls_image_file, jpeg) = image_file_open(IMAGES, "420.jpg");
     ls_image_file bad = jpeg;
     bad.size -= 20;
     expect_status(try_to_decode(&bad), LS_DATA_LOSS,
@@ -333,7 +325,6 @@ TEST(damage_is_named_and_nothing_is_made_up) {
     bad = (ls_image_file){"longer", longer, jpeg.size + 2, 1000, false};
     expect_ok(try_to_decode(&bad));
     test_free(longer);
-    image_file_close(&jpeg);
   }
 }
 
@@ -342,9 +333,8 @@ TEST(a_library_that_was_missing_is_named) {
                                            {"420.jpg", "(libturbojpeg0-dev)"}};
   for (size_t i = 0; i < LS_COUNT_OF(missing); ++i) {
     if (image_is_read(missing[i][0])) continue;
-    const ls_image_file file = image_file_open(IMAGES, missing[i][0]);
+    LS_OWN(ls_image_file, file) = image_file_open(IMAGES, missing[i][0]);
     expect_status(try_to_decode(&file), LS_UNIMPLEMENTED, missing[i][1]);
-    image_file_close(&file);
   }
 }
 
@@ -366,9 +356,8 @@ TEST(no_memory_is_survived) {
         (strstr(cases[i].name, ".jpg") != NULL &&
          strcmp(cases[i].name, "cmyk.jpg") != 0))
       continue;
-    ls_image_file file = image_file_open(IMAGES, cases[i].name);
+    LS_OWN(ls_image_file, file) = image_file_open(IMAGES, cases[i].name);
     REFUSE_EACH(decode_with_little_memory, &file);
-    image_file_close(&file);
   }
 }
 

@@ -10,11 +10,13 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
+#include "data/own.h"
 #include "io/inflate.h"
 #include "lockstep/files.h"
 #include "lockstep/iterator.h"
 #include "support/counted.h"
 #include "support/expect.h"
+#include "support/place.h"
 #include "support/scratch.h"
 
 static void put(const char *name, const void *data, size_t size) {
@@ -104,10 +106,9 @@ static void put_file(format which) {
     break;
   default: {
     const ls_nest column = ls_nest_retain(array);
-    const ls_nest arrays =
+    LS_OWN(ls_nest, arrays) =
         ls_nest_dict(NULL, (const char *const[]){"x"}, &column, 1);
     expect_ok(ls_npz_write("file", arrays, LS_FLAG_OFF));
-    ls_nest_release(arrays);
   }
   }
   ls_nest_release(array);
@@ -159,13 +160,10 @@ static long size_of_file(void) {
 // What is there is read; then each element fails, until the end.
 static void expect_cut(format which, ls_dataset *dataset, long size,
                        int threads) {
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .input_threads = LS_SOME(threads)},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .input_threads = LS_SOME(threads)});
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
   int good = 0, bad = 0;
   char part[80];
   snprintf(part, sizeof(part), "'file' ends at byte %ld, where", size);
@@ -185,10 +183,6 @@ static void expect_cut(format which, ls_dataset *dataset, long size,
   }
   expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE, "");
   assert_in_range(good, 1, ROWS - 1);
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 TEST(a_file_that_is_cut_off_loses_what_is_behind) {

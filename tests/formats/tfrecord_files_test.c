@@ -6,6 +6,7 @@
 
 #include "base/runtime_internal.h"
 #include "data/dataset.h"
+#include "data/own.h"
 #include "formats/bytes/example.h"
 #include "formats/bytes/offsets.h"
 #include "io/inflate.h"
@@ -37,7 +38,7 @@ static ls_bytes build(ls_example_builder *builder, int i) {
 // Examples `from` to `to` - 1.
 static void put_examples(const char *name, int from, int to) {
   ls_tfrecord_output *writer = NULL;
-  ls_example_builder builder;
+  LS_OWN(ls_example_builder, builder) = {0};
   ls_example_init(&builder, ls_allocator_system());
   expect_ok(ls_tfrecord_output_open(ls_runtime_current(), name, &writer));
   for (int i = from; i < to; ++i) {
@@ -45,7 +46,6 @@ static void put_examples(const char *name, int from, int to) {
     expect_ok(ls_tfrecord_output_add(writer, example.data, example.size));
   }
   expect_ok(ls_tfrecord_output_close(writer, true));
-  ls_example_deinit(&builder);
 }
 
 static void pack(const char *name, const char *packed_name) {
@@ -132,9 +132,11 @@ TEST(packed_records_are_a_stream) {
   expect_elements(ls_dataset_retain(d), "'one'; 'one'; ''; 'three'; 'one'; ");
   // Saved and gone on with, from each place.
   for (int64_t at = 0; at <= 5; ++at) {
-    ls_iterator *it = NULL, *other = NULL;
-    ls_record *record = NULL;
-    ls_nest a = ls_none(), b = ls_none();
+    LS_OWN(ls_iterator, it) = NULL;
+    LS_OWN(ls_iterator, other) = NULL;
+    LS_OWN(ls_record, record) = NULL;
+    LS_OWN(ls_nest, a) = ls_none();
+    LS_OWN(ls_nest, b) = ls_none();
     expect_ok(ls_record_create(&record));
     expect_ok(ls_iterator_create(d, NULL, &it));
     expect_ok(ls_iterator_create(d, NULL, &other));
@@ -152,11 +154,6 @@ TEST(packed_records_are_a_stream) {
     expect_status(ls_iterator_next(other, &b), LS_OUT_OF_RANGE, "");
     expect_ok(ls_iterator_restart(other));
     expect_ok(ls_iterator_next(other, &b));
-    ls_nest_release(a);
-    ls_nest_release(b);
-    ls_record_destroy(record);
-    ls_iterator_release(it);
-    ls_iterator_release(other);
   }
   ls_dataset_release(d);
   assert_int_equal(truncate("a.gz", 25), 0);
@@ -241,9 +238,9 @@ TEST(places_that_are_not_there_are_refused) {
   pack("a", "a.gz");
   pack("a", "b.gz");
   ls_dataset *d = ls_dataset_tfrecords(LS_PATHS("?.gz"), NULL);
-  ls_iterator *it = NULL;
-  ls_record *record = NULL;
-  char *text = NULL;
+  LS_OWN(ls_iterator, it) = NULL;
+  LS_OWN(ls_record, record) = NULL;
+  LS_OWN(printed, text) = NULL;
   size_t size = 0;
   expect_ok(ls_record_create(&record));
   expect_ok(ls_iterator_create(d, NULL, &it));
@@ -256,7 +253,7 @@ TEST(places_that_are_not_there_are_refused) {
               {"0", "4", "'a.gz' has no record 4"}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     // The numbers of the stage, wherever they stand.
-    ls_text changed;
+    LS_OWN(ls_text, changed) = {0};
     ls_text_init(&changed, ls_allocator_system());
     for (const char *at = text; *at != '\0'; ++at) {
       ls_text_append_char(&changed, *at);
@@ -268,16 +265,11 @@ TEST(places_that_are_not_there_are_refused) {
         at += strcspn(at + 9, ",}\n") + 8;
       }
     }
-    ls_record *other = NULL;
+    LS_OWN(ls_record, other) = NULL;
     expect_ok(ls_record_from_text("r", changed.data, changed.size, &other));
     expect_status(ls_iterator_restore(it, other), LS_INVALID_ARGUMENT,
                   rows[i].part);
-    ls_record_destroy(other);
-    ls_text_deinit(&changed);
   }
-  ls_text_release(text);
-  ls_record_destroy(record);
-  ls_iterator_release(it);
 }
 
 TEST(what_examples_lack_is_filled_where_they_may) {
@@ -344,13 +336,12 @@ TEST(the_first_example_tells_what_there_is) {
   pack("a", "a.gz");
   const char *const files[] = {"a", "a.gz"};
   for (int i = 0; i < 2; ++i) {
-    const ls_nest found = ls_tfrecord_first_example(&files[i], 1);
+    LS_OWN(ls_nest, found) = ls_tfrecord_first_example(&files[i], 1);
     char text[512];
     assert_string_equal(ls_nest_print(found, text, sizeof(text)),
                         "{'image': string[1], 'label': i64[1] [20], 'some': "
                         "i64[2] [2, 3], 'weights': f32[2] [2.5, -1], 'words': "
                         "string[2]}");
-    ls_nest_release(found);
   }
 }
 
@@ -367,9 +358,8 @@ TEST(what_has_no_first_example_is_named) {
   put_examples("empty", 0, 0);
   put_words("words", words, 1);
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    const ls_nest found = ls_tfrecord_first_example(&rows[i].file, 1);
+    LS_OWN(ls_nest, found) = ls_tfrecord_first_example(&rows[i].file, 1);
     expect_status(ls_nest_status(found), rows[i].code, rows[i].part);
-    ls_nest_release(found);
   }
 }
 
@@ -393,9 +383,8 @@ static ls_status read_some(void *user) {
   if (ls_status_is_ok(status))
     status = read_all(ls_dataset_tfrecords(LS_PATHS("a"), NULL), &out);
   ls_text_deinit(&out);
-  const ls_nest first = ls_tfrecord_first_example(LS_PATHS("a"));
+  LS_OWN(ls_nest, first) = ls_tfrecord_first_example(LS_PATHS("a"));
   if (ls_status_is_ok(status)) status = ls_nest_status(first);
-  ls_nest_release(first);
   return status;
 }
 

@@ -28,14 +28,13 @@ static ls_dataset *shuffled(ls_flag load) {
 }
 
 static void expect_same(void) {
-  ls_text want, got;
+  LS_OWN(ls_text, want) = {0};
+  LS_OWN(ls_text, got) = {0};
   ls_text_init(&want, ls_allocator_system());
   ls_text_init(&got, ls_allocator_system());
   expect_ok(read_all(shuffled(LS_FLAG_ON), &want));
   expect_ok(read_all(shuffled(LS_FLAG_OFF), &got));
   assert_string_equal(want.data, got.data);
-  ls_text_deinit(&want);
-  ls_text_deinit(&got);
 }
 
 // ---- Files in memory, whose reads are counted ------------------------------
@@ -80,9 +79,10 @@ static void end(ls_runtime *runtime) {
   ls_runtime_make_current(outside);
   expect_ok(ls_runtime_destroy(runtime));
 }
+LS_OWNED_POINTER(ls_runtime, end)
 
 TEST(blocks_of_a_shuffle_are_read_at_once) {
-  ls_runtime *runtime = begin();
+  LS_OWN(ls_runtime, runtime) = begin();
   expect_same();
   ls_text got;
   ls_text_init(&got, ls_allocator_system());
@@ -93,12 +93,12 @@ TEST(blocks_of_a_shuffle_are_read_at_once) {
   ls_text_deinit(&got);
   assert_int_equal(counts.reads, 2 * RECORDS / BLOCK);
   assert_int_equal(counts.most, BLOCK * SIZE);
-  end(runtime);
 }
 
 TEST(records_are_read_alone_where_a_window_fails) {
-  ls_runtime *runtime = begin();
-  ls_text want, got;
+  LS_OWN(ls_runtime, runtime) = begin();
+  LS_OWN(ls_text, want) = {0};
+  LS_OWN(ls_text, got) = {0};
   ls_text_init(&want, ls_allocator_system());
   ls_text_init(&got, ls_allocator_system());
   expect_ok(read_all(shuffled(LS_FLAG_ON), &want));
@@ -109,9 +109,6 @@ TEST(records_are_read_alone_where_a_window_fails) {
   assert_string_equal(want.data, got.data);
   // Those of the first batch; the next one tries again.
   assert_int_equal(counts.reads, 1 + 64 + 2 * RECORDS / BLOCK);
-  ls_text_deinit(&want);
-  ls_text_deinit(&got);
-  end(runtime);
 }
 
 // ---- Files on the disk -----------------------------------------------------
@@ -147,8 +144,8 @@ static ls_source_file *open_records(void) {
 }
 
 TEST(half_unread_windows_stay_for_a_while) {
-  ls_runtime *runtime = begin();
-  ls_source_file *file = open_records();
+  LS_OWN(ls_runtime, runtime) = begin();
+  LS_OWN(ls_source_file, file) = open_records();
   ls_windows windows = {0};
   expect_ok(ls_windows_init(&windows, ls_runtime_allocator(runtime)));
   for (int64_t i = 0; i < LS_WINDOWS; ++i) {
@@ -179,13 +176,11 @@ TEST(half_unread_windows_stay_for_a_while) {
   assert_non_null(it);
   ls_windows_leave(&windows, it);
   ls_windows_deinit(&windows);
-  ls_object_release(file);
-  end(runtime);
 }
 
 TEST(a_window_that_had_no_memory_is_begun_again) {
-  ls_runtime *runtime = begin();
-  ls_source_file *file = open_records();
+  LS_OWN(ls_runtime, runtime) = begin();
+  LS_OWN(ls_source_file, file) = open_records();
   ls_counting_allocator *memory = NULL;
   ls_windows windows = {0};
   expect_ok(ls_counting_allocator_create(NULL, &memory));
@@ -198,8 +193,6 @@ TEST(a_window_that_had_no_memory_is_begun_again) {
   ls_windows_leave(&windows, it);
   ls_windows_deinit(&windows);
   ls_counting_allocator_destroy(memory);
-  ls_object_release(file);
-  end(runtime);
 }
 
 static void expect_record(const ls_file_window *it, int64_t offset, size_t size,
@@ -211,13 +204,13 @@ static void expect_record(const ls_file_window *it, int64_t offset, size_t size,
 
 TEST(large_windows_are_read_in_parts) {
   enum { LONG = 4000, COUNT = 300 };
-  ls_runtime *runtime = begin();
-  char *bytes = malloc(LONG * COUNT);
+  LS_OWN(ls_runtime, runtime) = begin();
+  HEAP(char, bytes) = malloc(LONG * COUNT);
   assert_non_null(bytes);
   for (size_t i = 0; i < LONG * COUNT; ++i)
     bytes[i] = (char)(i * 31 >> 7);
   expect_ok(counts.under.write(counts.under.user, "in/c", bytes, LONG * COUNT));
-  ls_source_file *file = NULL;
+  LS_OWN(ls_source_file, file) = NULL;
   expect_ok(ls_source_file_open("in/c", NULL, &file));
   for (int64_t i = 0; i <= COUNT; ++i)
     expect_ok(ls_offsets_add(&file->offsets, i * LONG));
@@ -247,18 +240,13 @@ TEST(large_windows_are_read_in_parts) {
     ls_windows_leave(&windows, it);
   }
   ls_windows_deinit(&windows);
-  ls_object_release(file);
-  free(bytes);
-  end(runtime);
 }
 
 static ls_status read_shuffled(void *user) {
   (void)user;
-  ls_text out;
+  LS_OWN(ls_text, out) = {0};
   ls_text_init(&out, ls_allocator_system());
-  const ls_status status = read_all(shuffled(LS_FLAG_OFF), &out);
-  ls_text_deinit(&out);
-  return status;
+  return read_all(shuffled(LS_FLAG_OFF), &out);
 }
 
 TEST(a_window_without_memory_is_none) {

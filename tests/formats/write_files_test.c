@@ -32,6 +32,7 @@ static void end(world *self) {
   ls_runtime_make_current(self->outside);
   expect_ok(ls_runtime_destroy(self->runtime));
 }
+LS_OWNED_STRUCT(world, end)
 
 static ls_nest array_of(ls_dtype dtype, ls_shape shape, const void *data) {
   ls_array *array = NULL;
@@ -49,7 +50,7 @@ static const float numbers[] = {1, 2.5f, -3, 4};
 static const uint16_t shorts[] = {7, 65535};
 
 TEST(arrays_are_written_as_npy) {
-  world self;
+  LS_OWN(world, self) = {0};
   begin(&self);
   ls_nest array = array_of(LS_DTYPE_F32, LS_SHAPE(2, 2), numbers);
   expect_ok(ls_npy_write("a.npy", ls_nest_as_array(array)));
@@ -63,11 +64,10 @@ TEST(arrays_are_written_as_npy) {
   assert_null(memory_files_find(&self.files, "b.npy"));
   expect_status(ls_npy_write(NULL, NULL), LS_INVALID_ARGUMENT, "path");
   expect_status(ls_npy_write("a", NULL), LS_INVALID_ARGUMENT, "array");
-  end(&self);
 }
 
 TEST(dicts_are_written_as_npz) {
-  world self;
+  LS_OWN(world, self) = {0};
   begin(&self);
   ls_nest arrays = dict_of("x", array_of(LS_DTYPE_F32, LS_SHAPE(2, 2), numbers),
                            "a", array_of(LS_DTYPE_U16, LS_SHAPE(2), shorts));
@@ -87,7 +87,6 @@ TEST(dicts_are_written_as_npz) {
                 "item 'x' of an npz file is no array");
   ls_nest_release(arrays);
   assert_int_equal(self.files.count, 1);
-  end(&self);
 }
 
 static ls_status write_examples(void *user) {
@@ -116,7 +115,7 @@ static ls_status write_examples(void *user) {
 }
 
 TEST(dicts_are_written_as_examples) {
-  world self;
+  LS_OWN(world, self) = {0};
   begin(&self);
   expect_ok(write_examples(NULL));
   static const ls_tfrecord_feature features[] = {
@@ -131,11 +130,10 @@ TEST(dicts_are_written_as_examples) {
           LS_PATHS("a"),
           &(ls_tfrecord_options){.features = features, .num_features = 6}),
       "9 1 [1,2,255] [7,65535] 0.5 ['one','']; ");
-  end(&self);
 }
 
 TEST(an_example_that_is_refused_leaves_nothing) {
-  world self;
+  LS_OWN(world, self) = {0};
   begin(&self);
   ls_tfrecord_writer *writer = NULL;
   expect_ok(ls_tfrecord_writer_open("a", &writer));
@@ -164,11 +162,10 @@ TEST(an_example_that_is_refused_leaves_nothing) {
   expect_status(ls_tfrecord_writer_open("a", NULL), LS_INVALID_ARGUMENT,
                 "out_writer");
   expect_ok(ls_tfrecord_writer_close(NULL, true));
-  end(&self);
 }
 
 TEST(calls_that_fail_leave_the_old_file) {
-  world self;
+  LS_OWN(world, self) = {0};
   begin(&self);
   bool failed = true;
   for (int nth = 1; failed; ++nth) {
@@ -180,7 +177,6 @@ TEST(calls_that_fail_leave_the_old_file) {
     if (failed) expect_status(status, LS_UNAVAILABLE, "cannot");
     assert_int_equal(self.files.count, !failed);
   }
-  end(&self);
 }
 
 static ls_status write_all(void *user) {

@@ -7,6 +7,7 @@
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 #include "support/gradient_check.h"
 #include "support/spec.h"
@@ -40,8 +41,7 @@ static ls_nest nested(ls_nest none, void *user) {
   const operands *o = user;
   operands inner = {ls_square(o->a), ls_sigmoid(o->b)};
   LS_OWN(ls_nest, made) = ls_cond(is_above(o->b, -1000), steep, flat, &inner);
-  const ls_nest result = ls_leaf(ls_mul(ls_nest_tensor(made, 0), inner.b));
-  return result;
+  return ls_leaf(ls_mul(ls_nest_tensor(made, 0), inner.b));
 }
 
 typedef struct branching {
@@ -57,8 +57,7 @@ static ls_tensor make_cond(const ls_tensor *xs, size_t count,
   const ls_tensor predicate = is_above(xs[0], b->limit);
   LS_OWN(ls_nest, made) =
       ls_cond(predicate, b->then_branch, b->else_branch, &o);
-  const ls_tensor result = ls_square(ls_nest_tensor(made, 0));
-  return result;
+  return ls_square(ls_nest_tensor(made, 0));
 }
 
 TEST(the_branch_that_ran_is_differentiated) {
@@ -96,15 +95,13 @@ static ls_tensor call_op(ls_tensor a, ls_tensor b, unsigned result) {
   ls_graph *graph = ls_graph_current(), *body = NULL;
   const ls_type types[] = {{ls_tensor_dtype(a), ls_tensor_shape(a)},
                            {ls_tensor_dtype(b), ls_tensor_shape(b)}};
-  const ls_nest like = LS_LIST(ls_leaf(a), ls_leaf(b));
-  ls_nest args, results;
+  LS_OWN(ls_nest, like) = LS_LIST(ls_leaf(a), ls_leaf(b));
+  LS_OWN(ls_nest, args) = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(
       ls_graph_make(LS_GRAPH_FUNCTION, "body", graph->runtime, graph, &body));
   expect_ok(ls_region_parameters(body, like, types, 2, &args));
   expect_ok(ls_region_trace(body, body_of_call, args, NULL, &results));
-  ls_nest_release(like);
-  ls_nest_release(args);
-  ls_nest_release(results);
   return ls_op_output(
       ls_op_add(&(ls_op_spec){.type = LS_OP_CALL,
                               .inputs = (const ls_tensor[]){a, b},
@@ -185,7 +182,7 @@ static ls_nest itself(ls_nest none, void *user) {
 static ls_nest read_then_write(ls_nest args, void *user) {
   written_later *w = user;
   w->x = ls_nest_tensor(args, 0);
-  ls_nest made;
+  LS_OWN(ls_nest, made) = ls_none();
   if (w->in_branch) {
     const ls_tensor zero = ls_scalar(LS_DTYPE_F64, 0);
     made = ls_cond(ls_greater(w->x, zero), times_variable, itself, w);
@@ -198,7 +195,6 @@ static ls_nest read_then_write(ls_nest args, void *user) {
   ls_nest grads[2];
   const ls_status status = ls_gradients(&made, 1, xs, 2, NULL, grads);
   ls_nest_release(xs[1]);
-  ls_nest_release(made);
   return ls_status_is_ok(status) ? ls_nest_sequence(LS_KIND_LIST, grads, 2)
                                  : ls_fail(status);
 }
@@ -260,7 +256,7 @@ TEST(sizes_are_those_of_the_run) {
     const ls_nest ys[] = {ls_leaf(ls_reduce_mean(shifted, LS_ALL_AXES))};
     const ls_nest xs[] = {ls_leaf(x), ls_leaf(bias)};
     expect_ok(ls_gradients(ys, 1, xs, 2, NULL, grads));
-    ls_session *session = NULL;
+    LS_OWN(ls_session, session) = NULL;
     expect_ok(ls_session_create(graph, &session));
     for (int64_t rows = 1; rows <= 4; rows += 3) {
       LS_OWN(ls_array, batch) = batch_of(rows);
@@ -280,7 +276,6 @@ TEST(sizes_are_those_of_the_run) {
       for (int64_t i = 0; i < rows + 1; ++i)
         assert_true(ls_array_f64(db, i) == 1);
     }
-    ls_session_destroy(session);
   }
   expect_ok(ls_graph_error(graph));
 }

@@ -14,8 +14,7 @@
 static ls_tensor integers(const int64_t *data, ls_shape shape) {
   LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_I64, shape, data, &array));
-  const ls_tensor made = ls_constant(array);
-  return made;
+  return ls_constant(array);
 }
 #define INTEGERS(shape, ...) integers((const int64_t[]){__VA_ARGS__}, shape)
 
@@ -262,11 +261,10 @@ TEST(many_small_terms_are_not_lost_in_16_bits) {
 
 TEST(products_of_updates_have_no_gradient) {
   const double x[] = {1, 2};
-  ls_nest result;
+  LS_OWN(ls_nest, result) = ls_none();
   expect_status(gradient_at(multiplied, LS_DTYPE_F64, x, 2, &result),
                 LS_UNIMPLEMENTED,
                 "op 'scatter' (scatter by mul) has no gradient");
-  ls_nest_release(result);
 }
 
 TEST(the_rank_of_a_scatters_indices_is_known_while_building) {

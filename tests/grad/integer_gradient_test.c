@@ -46,8 +46,7 @@ static ls_tensor looped(ls_tensor x, size_t which) {
   LS_OWN(ls_nest, made) = ls_while(
       is_below_three, trip, &x,
       LS_TUPLE(ls_leaf(zero), ls_leaf(zero), ls_leaf(ls_square(x))), 3);
-  const ls_tensor y = ls_nest_tensor(made, which);
-  return y;
+  return ls_nest_tensor(made, which);
 }
 
 static ls_tensor counted_in_a_loop(ls_tensor x) { return looped(x, 1); }
@@ -61,8 +60,7 @@ static ls_nest taken(ls_nest nothing, void *user) {
 static ls_tensor branched(ls_tensor x) {
   LS_OWN(ls_nest, made) =
       ls_cond(ls_greater(x, ls_scalar(LS_DTYPE_F32, 0)), taken, taken, &x);
-  const ls_tensor y = ls_nest_tensor(made, 0);
-  return y;
+  return ls_nest_tensor(made, 0);
 }
 
 // Gives a number and a whole one.

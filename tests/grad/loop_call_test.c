@@ -29,16 +29,14 @@ static ls_tensor call_op(ls_tensor a, ls_tensor b, const counted *shape) {
   ls_graph *graph = ls_graph_current(), *body = NULL;
   const ls_type types[] = {{ls_tensor_dtype(a), ls_tensor_shape(a)},
                            {ls_tensor_dtype(b), ls_tensor_shape(b)}};
-  const ls_nest like = LS_LIST(ls_leaf(a), ls_leaf(b));
-  ls_nest args, results;
+  LS_OWN(ls_nest, like) = LS_LIST(ls_leaf(a), ls_leaf(b));
+  LS_OWN(ls_nest, args) = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(
       ls_graph_make(LS_GRAPH_FUNCTION, "body", graph->runtime, graph, &body));
   expect_ok(ls_region_parameters(body, like, types, 2, &args));
   expect_ok(ls_region_trace(body, body_of_call, args, (void *)(uintptr_t)shape,
                             &results));
-  ls_nest_release(like);
-  ls_nest_release(args);
-  ls_nest_release(results);
   return ls_op_output(
       ls_op_add(&(ls_op_spec){.type = LS_OP_CALL,
                               .inputs = (const ls_tensor[]){a, b},
@@ -110,10 +108,9 @@ static ls_tensor make_asked(const ls_tensor *xs, size_t count,
   const asking a = {count_up(&three, xs[0], xs[count - 1]), xs[0]};
   const ls_tensor sum = ls_reduce_sum(xs[0], LS_ALL_AXES);
   const ls_tensor limit = ls_scalar(LS_DTYPE_F64, *(const double *)user);
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_cond(ls_greater(sum, limit), ask, ask_not, (void *)(uintptr_t)&a);
   const ls_tensor result = ls_nest_tensor(made, 0);
-  ls_nest_release(made);
   return ls_add(result, a.y);
 }
 

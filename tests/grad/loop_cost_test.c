@@ -49,14 +49,13 @@ static ls_nest gradient_of_rows(ls_nest args, void *user) {
   recurrence r = {.b = ls_nest_tensor(args, 2),
                   .trips = ls_nest_tensor(args, 3)};
   const ls_tensor x = ls_nest_tensor(args, 0);
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_while(is_below, sum_rows, &r,
                LS_LIST(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(x)), 0);
   const ls_nest ys[] = {ls_leaf(ls_nest_tensor(made, 1))};
   const ls_nest xs[] = {ls_leaf(x)};
   ls_nest grads[1];
   const ls_status status = ls_gradients(ys, 1, xs, 1, NULL, grads);
-  ls_nest_release(made);
   return ls_status_is_ok(status) ? grads[0] : ls_fail(status);
 }
 

@@ -32,14 +32,13 @@ TEST(gradients_of_a_loop_stand_beside_it) {
     expect_ok(ls_graph_print(graph, &text));
     expect_contains(text, "# \"tanh_grad/mul\"");
     expect_contains(text, "_class = strings[\"loc:@while\"]} # \"stack_pop\"");
-    ls_graph *parsed = NULL;
+    LS_OWN(ls_graph, parsed) = NULL;
     char *again = NULL;
     expect_ok(ls_graph_parse(text, NULL, 0, &parsed));
     expect_ok(ls_graph_print(parsed, &again));
     assert_string_equal(again, text);
     ls_text_release(again);
     ls_text_release(text);
-    ls_graph_destroy(parsed);
   }
   expect_ok(ls_graph_verify(graph));
 }

@@ -109,8 +109,8 @@ static ls_nest use_variable(ls_nest args, void *user) {
   const reading *r = user;
   const ls_tensor x = ls_nest_tensor(args, 0);
   const ls_tensor zero = ls_scalar_i64(LS_DTYPE_I32, 0);
-  const ls_nest made = ls_while(below_three, times_variable, user,
-                                LS_LIST(ls_leaf(zero), ls_leaf(x)), 0);
+  LS_OWN(ls_nest, made) = ls_while(below_three, times_variable, user,
+                                   LS_LIST(ls_leaf(zero), ls_leaf(x)), 0);
   const ls_tensor hundred = ls_scalar(LS_DTYPE_F64, 100);
   ls_variable_assign_add(r->variable, hundred);
   const ls_nest ys[] = {ls_leaf(ls_nest_tensor(made, 1))};
@@ -118,7 +118,6 @@ static ls_nest use_variable(ls_nest args, void *user) {
   ls_nest grads[2];
   const ls_status status = ls_gradients(ys, 1, xs, 2, NULL, grads);
   ls_nest_release(xs[1]);
-  ls_nest_release(made);
   return ls_status_is_ok(status) ? ls_nest_sequence(LS_KIND_LIST, grads, 2)
                                  : ls_fail(status);
 }
@@ -173,7 +172,7 @@ TEST(batches_of_any_size_go_through_a_session) {
     expect_ok(ls_gradients(loop, 1, xs, 3, NULL, have));
     expect_ok(ls_gradients(plain, 1, xs, 3, NULL, want));
     expect_ok(ls_graph_verify(graph));
-    ls_session *session = NULL;
+    LS_OWN(ls_session, session) = NULL;
     expect_ok(ls_session_create(graph, &session));
     for (int64_t rows = 1; rows <= 5; rows += 2) {
       LS_OWN(ls_array, batch) = steps_array(LS_SHAPE(rows, 3), -0.4, 0.11);
@@ -181,7 +180,6 @@ TEST(batches_of_any_size_go_through_a_session) {
       LS_OWN(ls_nest, b3) = run(session, want, 3, (ls_feed){x, batch});
       expect_equal_lists(a, b3);
     }
-    ls_session_destroy(session);
   }
   expect_ok(ls_graph_error(graph));
 }
@@ -201,18 +199,15 @@ TEST(each_gradient_of_a_loop_has_stacks_of_its_own) {
     ls_nest grads[4];
     expect_ok(ls_gradients(ys, 1, xs, 2, NULL, grads));
     expect_ok(ls_gradients(ys, 1, xs, 2, NULL, &grads[2]));
-    ls_session *session = NULL;
+    LS_OWN(ls_session, session) = NULL;
     expect_ok(ls_session_create(graph, &session));
-    ls_array *batch = steps_array(LS_SHAPE(2, 3), -0.4, 0.11);
-    const ls_nest result = run(session, grads, 4, (ls_feed){x, batch});
+    LS_OWN(ls_array, batch) = steps_array(LS_SHAPE(2, 3), -0.4, 0.11);
+    LS_OWN(ls_nest, result) = run(session, grads, 4, (ls_feed){x, batch});
     for (int64_t i = 0; i < 6; ++i)
       assert_true(item(result, 0, i) == item(result, 2, i) &&
                   item(result, 0, i) != 0);
     for (int64_t i = 0; i < 9; ++i)
       assert_true(item(result, 1, i) == item(result, 3, i));
-    ls_nest_release(result);
-    ls_array_release(batch);
-    ls_session_destroy(session);
   }
 }
 
@@ -274,7 +269,8 @@ TEST(each_replica_has_stacks_of_its_own) {
     LS_OWN(ls_strategy, strategy) = NULL;
     expect_ok(ls_mirrored_strategy_create(
         &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
-    ls_nest split = ls_none(), have = ls_none();
+    ls_nest split = ls_none();
+    LS_OWN(ls_nest, have) = ls_none();
     expect_ok(ls_strategy_split(strategy, x, &split));
     LS_OWN(ls_nest, args) = LS_TUPLE(split);
     for (int again = 0; again < 2; ++again)
@@ -286,7 +282,6 @@ TEST(each_replica_has_stacks_of_its_own) {
           item(want, 0, i));
     for (int64_t i = 0; i < 9; ++i)
       expect_near(ls_array_f64(component(have, 1, 0), i), item(want, 1, i));
-    ls_nest_release(have);
   }
   ls_nest_release(want);
   ls_nest_release(plain);
@@ -313,7 +308,7 @@ static ls_nest meeting(ls_nest args, void *user) {
   (void)user;
   recurrence r = {ls_nest_tensor(args, 1), {0}, ls_scalar_i64(LS_DTYPE_I32, 3)};
   const ls_tensor x = ls_nest_tensor(args, 0);
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_while(is_below, mix_once, &r,
                LS_LIST(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(x)), 0);
   ls_tensor h = x;
@@ -326,7 +321,6 @@ static ls_nest meeting(ls_nest args, void *user) {
   ls_status status = ls_gradients(loop, 1, xs, 2, NULL, grads);
   if (ls_status_is_ok(status))
     status = ls_gradients(plain, 1, xs, 2, NULL, &grads[2]);
-  ls_nest_release(made);
   return ls_status_is_ok(status) ? ls_nest_sequence(LS_KIND_LIST, grads, 4)
                                  : ls_fail(status);
 }
@@ -337,7 +331,8 @@ TEST(replicas_meet_in_loops_and_in_their_gradients) {
   LS_OWN(ls_strategy, strategy) = NULL;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(3)}, &strategy));
-  ls_nest split = ls_none(), have = ls_none();
+  ls_nest split = ls_none();
+  LS_OWN(ls_nest, have) = ls_none();
   expect_ok(ls_strategy_split(strategy, x, &split));
   LS_OWN(ls_nest, args) =
       LS_TUPLE(split, ls_nest_array(steps_array(LS_SHAPE(3, 3), 0.3, -0.07)));
@@ -350,5 +345,4 @@ TEST(replicas_meet_in_loops_and_in_their_gradients) {
       expect_near(ls_array_f64(component(have, 1, r), i),
                   ls_array_f64(component(have, 3, r), i));
   }
-  ls_nest_release(have);
 }

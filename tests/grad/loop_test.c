@@ -6,6 +6,7 @@
 #include "graph/own.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/callbacks.h"
 #include "support/count_up.h"
 #include "support/expect.h"
@@ -101,8 +102,7 @@ static ls_tensor make_growing(const ls_tensor *xs, size_t count,
                LS_LIST(ls_leaf(xs[0]), ls_leaf(xs[1]), ls_leaf(xs[3])), 0);
   const ls_tensor product =
       ls_mul(ls_nest_tensor(made, 0), ls_nest_tensor(made, 1));
-  const ls_tensor y = ls_add(product, ls_nest_tensor(made, 2));
-  return y;
+  return ls_add(product, ls_nest_tensor(made, 2));
 }
 
 TEST(the_number_of_trips_may_depend_on_data) {
@@ -140,11 +140,10 @@ static ls_tensor with_inner_loop(ls_tensor y, ls_tensor trip, ls_tensor w) {
   const ls_tensor scaled = ls_add(w, number_of(trip));
   nesting n = {scaled, trip};
   const ls_tensor zero = ls_scalar_i64(LS_DTYPE_I32, 0);
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_while(is_below_limit, inner_trip, &n,
                LS_LIST(ls_leaf(zero), ls_leaf(ls_square(y))), 0);
   const ls_tensor inner = ls_nest_tensor(made, 1);
-  ls_nest_release(made);
   return ls_mul(ls_sigmoid(inner), y);
 }
 
@@ -192,8 +191,7 @@ static ls_tensor is_odd(ls_tensor trip) {
 static ls_tensor branching(ls_tensor y, ls_tensor trip, ls_tensor w) {
   operands o = {y, w, trip};
   LS_OWN(ls_nest, made) = ls_cond(is_odd(trip), curved, straight, &o);
-  const ls_tensor result = ls_nest_tensor(made, 0);
-  return result;
+  return ls_nest_tensor(made, 0);
 }
 
 // A loop in the branch: of as many trips as the trip's number, if there is one.
@@ -205,9 +203,8 @@ static ls_nest looping(ls_nest none, void *user) {
 
 static ls_tensor branching_to_loops(ls_tensor y, ls_tensor trip, ls_tensor w) {
   operands o = {y, w, trip};
-  const ls_nest made = ls_cond(is_odd(trip), looping, straight, &o);
+  LS_OWN(ls_nest, made) = ls_cond(is_odd(trip), looping, straight, &o);
   const ls_tensor result = ls_nest_tensor(made, 0);
-  ls_nest_release(made);
   return ls_mul(result, w);
 }
 
@@ -224,10 +221,9 @@ static ls_tensor make_loop_in_branch(const ls_tensor *xs, size_t count,
   operands o = {xs[0], xs[1], {0}};
   const ls_tensor sum = ls_reduce_sum(xs[0], LS_ALL_AXES);
   const ls_tensor limit = ls_scalar(LS_DTYPE_F64, *(const double *)user);
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_cond(ls_greater(sum, limit), counted_in_branch, straight, &o);
   const ls_tensor result = ls_nest_tensor(made, 0);
-  ls_nest_release(made);
   return ls_mul(result, xs[0]);
 }
 
@@ -274,9 +270,8 @@ static ls_nest dropped(ls_nest none, void *user) {
 static ls_tensor dropping_in_branches(ls_tensor y, ls_tensor trip,
                                       ls_tensor w) {
   operands o = {y, w, trip};
-  const ls_nest made = ls_cond(is_odd(trip), straight, dropped, &o);
+  LS_OWN(ls_nest, made) = ls_cond(is_odd(trip), straight, dropped, &o);
   const ls_tensor result = ls_nest_tensor(made, 0);
-  ls_nest_release(made);
   return ls_add(result, w);
 }
 
@@ -311,9 +306,9 @@ static ls_nest looping_with_masks(ls_nest none, void *user) {
 
 static ls_tensor everything(ls_tensor y, ls_tensor trip, ls_tensor w) {
   operands o = {y, w, trip};
-  const ls_nest made = ls_cond(is_odd(trip), looping_with_masks, straight, &o);
+  LS_OWN(ls_nest, made) =
+      ls_cond(is_odd(trip), looping_with_masks, straight, &o);
   const ls_tensor result = ls_nest_tensor(made, 0);
-  ls_nest_release(made);
   return ls_mul(ls_mul(result, result), ls_sigmoid(y));
 }
 
@@ -338,7 +333,8 @@ static void run_for_shape(ls_shape shape, double *first, double *second) {
   {
     LS_GRAPH_SCOPE(graph);
     const ls_tensor x = ls_placeholder(LS_DTYPE_F64, shape, "x");
-    ls_array *weights = NULL, *batch = NULL;
+    LS_OWN(ls_array, weights) = NULL;
+    LS_OWN(ls_array, batch) = NULL;
     expect_ok(ls_array_create(LS_DTYPE_F64, LS_SHAPE(3), &weights));
     expect_ok(ls_array_create(LS_DTYPE_F64, LS_SHAPE(4, 3), &batch));
     for (int64_t i = 0; i < 3; ++i)
@@ -349,19 +345,14 @@ static void run_for_shape(ls_shape shape, double *first, double *second) {
     const ls_nest xs[] = {ls_leaf(x), ls_leaf(w)};
     const ls_tensor once = square_gradients(count_up(&four, x, w), xs);
     const ls_tensor twice = square_gradients(once, xs);
-    ls_session *session = NULL;
+    LS_OWN(ls_session, session) = NULL;
     expect_ok(ls_session_create(graph, &session));
-    const ls_nest fetches = LS_LIST(ls_leaf(once), ls_leaf(twice));
-    ls_nest result = ls_none();
+    LS_OWN(ls_nest, fetches) = LS_LIST(ls_leaf(once), ls_leaf(twice));
+    LS_OWN(ls_nest, result) = ls_none();
     expect_ok(
         ls_session_run(session, fetches, &(ls_feed){x, batch}, 1, &result));
     *first = ls_array_f64(ls_nest_as_array(ls_nest_item(result, 0)), 0);
     *second = ls_array_f64(ls_nest_as_array(ls_nest_item(result, 1)), 0);
-    ls_nest_release(result);
-    ls_nest_release(fetches);
-    ls_session_destroy(session);
-    ls_array_release(weights);
-    ls_array_release(batch);
   }
   expect_ok(ls_graph_verify(graph));
 }
@@ -402,8 +393,7 @@ static ls_tensor make_shifted(const ls_tensor *xs, size_t count,
                LS_LIST(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(xs[0]),
                        ls_leaf(xs[1]), ls_leaf(xs[2])),
                0);
-  const ls_tensor y = ls_nest_tensor(made, *(const unsigned *)user);
-  return y;
+  return ls_nest_tensor(made, *(const unsigned *)user);
 }
 
 TEST(gradients_follow_values_from_place_to_place) {

@@ -54,9 +54,7 @@ static size_t shared_bytes(product *multiply) {
   expect_ok(ls_function_print_plan(f, &text));
   const char *at = strstr(text, "bytes: shared ");
   assert_non_null(at);
-  const size_t bytes =
-      (size_t)strtoull(at + strlen("bytes: shared "), NULL, 10);
-  return bytes;
+  return (size_t)strtoull(at + strlen("bytes: shared "), NULL, 10);
 }
 
 // Of what is as large as h there are never more than two: x w, which gelu's

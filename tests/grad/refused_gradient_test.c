@@ -62,8 +62,7 @@ static ls_nest smooth_body(ls_nest carried, void *user) {
 
 static ls_tensor loop_of(ls_flow_callback callback, ls_tensor x) {
   LS_OWN(ls_nest, made) = ls_while(twice, callback, NULL, initial(x), 0);
-  const ls_tensor y = ls_nest_tensor(made, 1);
-  return y;
+  return ls_nest_tensor(made, 1);
 }
 
 static ls_tensor loop(ls_tensor x) { return loop_of(body, x); }
@@ -92,8 +91,7 @@ static ls_tensor branch(ls_flow_callback then, scene *s) {
   const ls_tensor is_positive =
       ls_greater(ls_reduce_sum(s->x, LS_ALL_AXES), ls_scalar(LS_DTYPE_F32, 0));
   LS_OWN(ls_nest, made) = ls_cond(is_positive, then, draw_not, s);
-  const ls_tensor y = ls_nest_tensor(made, 0);
-  return y;
+  return ls_nest_tensor(made, 0);
 }
 
 static void refuse_gradient(ls_tensor y, ls_tensor x) {
@@ -249,9 +247,9 @@ static char *play(void (*refuse)(scene *s), bool refuses) {
 }
 
 TEST(a_refused_gradient_leaves_loops_and_branches_as_they_were) {
-  char *wanted = play(NULL, false);
+  HEAP(char, wanted) = play(NULL, false);
   for (size_t i = 0; i < LS_COUNT_OF(refusals); ++i) {
-    char *got = play(refusals[i].refuse, refusals[i].refuse == NULL);
+    HEAP(char, got) = play(refusals[i].refuse, refusals[i].refuse == NULL);
     if (strcmp(got, wanted) != 0) {
       size_t at = 0;
       while (got[at] == wanted[at])
@@ -261,7 +259,5 @@ TEST(a_refused_gradient_leaves_loops_and_branches_as_they_were) {
       fail_msg("a refusal %s leaves:\n%.300s\n--- in place of:\n%.300s",
                refusals[i].name, got + at, wanted + at);
     }
-    free(got);
   }
-  free(wanted);
 }

@@ -13,8 +13,7 @@ static ls_tensor labels_of(int64_t a, int64_t b) {
   const int64_t data[] = {a, b};
   LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_I64, LS_SHAPE(2), data, &array));
-  const ls_tensor labels = ls_constant(array);
-  return labels;
+  return ls_constant(array);
 }
 
 // ---- Elementwise -----------------------------------------------------------

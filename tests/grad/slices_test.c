@@ -15,17 +15,16 @@ static ls_tensor integers(ls_dtype dtype, ls_shape shape,
   expect_ok(ls_array_create(dtype, shape, &array));
   for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
     ls_array_set_i64(array, i, items[i]);
-  const ls_tensor made = ls_constant(array);
-  return made;
+  return ls_constant(array);
 }
 #define INDICES(dtype, shape, ...)                                             \
   integers((dtype), (shape), (const int64_t[]){__VA_ARGS__})
 
 static ls_tensor gradient_of(ls_tensor y, ls_variable *x) {
-  const ls_nest ys = ls_leaf(y), xs = ls_nest_variable(x);
+  const ls_nest ys = ls_leaf(y);
+  LS_OWN(ls_nest, xs) = ls_nest_variable(x);
   ls_nest gradient = ls_none();
   expect_ok(ls_gradients(&ys, 1, &xs, 1, NULL, &gradient));
-  ls_nest_release(xs);
   return ls_nest_tensor(gradient, 0);
 }
 

@@ -70,16 +70,15 @@ static char *print_of(const char *text, ls_code *out_code) {
 static void expect_text(const char *file, const char *title, const char *text,
                         const char *wanted) {
   ls_code code = LS_OK;
-  char *got = print_of(text, &code);
+  HEAP(char, got) = print_of(text, &code);
   if (strcmp(got, wanted) != 0)
     report(file, title, ls_code_name(code), wanted, got);
-  free(got);
 }
 
 static void expect_error(const char *file, const char *title, const char *text,
                          const char *wanted_code, char *lines) {
   ls_code code = LS_OK;
-  char *got = print_of(text, &code);
+  HEAP(char, got) = print_of(text, &code);
   if (strcmp(ls_code_name(code), wanted_code) != 0)
     report(file, title, "another code", wanted_code, ls_code_name(code));
   char *rest = NULL;
@@ -87,7 +86,6 @@ static void expect_error(const char *file, const char *title, const char *text,
        line = strtok_r(NULL, "\n", &rest))
     if (strstr(got, line) == NULL)
       report(file, title, "not in the message", line, got);
-  free(got);
 }
 
 // `text` is what follows the title up to the next one.
@@ -99,7 +97,7 @@ static void run_case(const char *file, const char *title, char *text) {
   char *expected = strchr(what, '\n');
   assert_non_null(expected);
   *expected++ = '\0';
-  char *input = strdup(text);
+  HEAP(char, input) = strdup(text);
   input[mark + 1 > text ? mark + 1 - text : 0] = '\0';
   if (strcmp(what, "same") == 0) {
     expect_text(file, title, input, input);
@@ -109,7 +107,6 @@ static void run_case(const char *file, const char *title, char *text) {
   } else {
     expect_error(file, title, input, what, expected);
   }
-  free(input);
 }
 
 static size_t run_file(const char *file) {
@@ -117,7 +114,7 @@ static size_t run_file(const char *file) {
   snprintf(path, sizeof(path), LS_TESTS_DIR "/cases/%s", file);
   FILE *stream = fopen(path, "rb");
   assert_non_null(stream);
-  char *text = calloc(1, 1 << 20);
+  HEAP(char, text) = calloc(1, 1 << 20);
   assert_non_null(text);
   assert_true(fread(text + 1, 1, (1 << 20) - 2, stream) < (1 << 20) - 2);
   fclose(stream);
@@ -135,7 +132,6 @@ static size_t run_file(const char *file) {
     if (at != NULL) at[1] = '=';
     ++cases;
   }
-  free(text);
   return cases;
 }
 

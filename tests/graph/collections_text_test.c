@@ -27,7 +27,8 @@ TEST(entries_are_again_what_they_were) {
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
-    ls_variable *a = f32_variable("w", 3), *b = f32_variable("w", 4);
+    LS_OWN(ls_variable, a) = f32_variable("w", 3);
+    LS_OWN(ls_variable, b) = f32_variable("w", 4);
     const ls_tensor sum = ls_add(ls_variable_read(a), ls_variable_read(b));
     const ls_nest dict_of_names = ls_nest_i64(7);
     const ls_nest leaves[] = {ls_nest_variable(b), ls_leaf(sum),
@@ -38,8 +39,6 @@ TEST(entries_are_again_what_they_were) {
     }
     expect_ok(
         ls_graph_add_to_collection(graph, "only a number", ls_nest_i64(1)));
-    ls_variable_release(a);
-    ls_variable_release(b);
   }
   ls_graph *copy = loaded(graph, &text);
   expect_contains(text, "collection \"all kinds\" = @\"w_1\", %");
@@ -70,20 +69,18 @@ TEST(entries_are_again_what_they_were) {
 
 TEST(a_variable_that_only_a_collection_has_is_declared) {
   LS_SPEC("E12");
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   char *text = NULL;
   LS_OWN(ls_variable, eager) =
       variable_of("elsewhere", LS_DTYPE_F32, LS_SHAPE(2), (double[]){1, 2});
   expect_ok(ls_graph_create("g", &graph));
   expect_ok(ls_graph_add_to_collection(
       graph, "far", (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = eager}));
-  ls_graph *copy = loaded(graph, &text);
+  LS_OWN(ls_graph, copy) = loaded(graph, &text);
   ls_nest leaf = ls_none();
   assert_int_equal(ls_graph_collection(copy, "far", &leaf, 1), 1);
   assert_string_equal(ls_variable_name(ls_nest_as_variable(leaf)), "elsewhere");
   ls_text_release(text);
-  ls_graph_destroy(copy);
-  ls_graph_destroy(graph);
 }
 
 // Of a variable with components the first stands there.

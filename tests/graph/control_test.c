@@ -117,8 +117,7 @@ static ls_nest add_one(ls_nest values, void *user);
 static ls_nest add_in_branch(ls_nest none, void *user) {
   (void)none;
   LS_OWN(ls_nest, values) = LS_LIST(ls_leaf(one()));
-  const ls_nest made = add_one(values, user);
-  return made;
+  return add_one(values, user);
 }
 
 static ls_nest take_two(ls_nest none, void *user) {
@@ -267,10 +266,10 @@ TEST(a_loops_gradient_waits_too) {
     LS_GRAPH_SCOPE(graph);
     ls_op before = ls_group(NULL, 0, "before");
     const ls_tensor x = one();
-    const ls_nest made =
+    LS_OWN(ls_nest, made) =
         ls_while(always, square_once, &before, LS_LIST(ls_leaf(x)), 3);
     const ls_nest y = ls_nest_item(made, 0), of_x = ls_leaf(x);
-    ls_nest gradient = ls_none();
+    LS_OWN(ls_nest, gradient) = ls_none();
     expect_ok(ls_gradients(&y, 1, &of_x, 1, NULL, &gradient));
     size_t waiting = 0;
     for (size_t i = 0; i < ls_graph_num_ops(graph); ++i) {
@@ -281,8 +280,6 @@ TEST(a_loops_gradient_waits_too) {
       ++waiting;
     }
     assert_int_equal(waiting, 1);
-    ls_nest_release(gradient);
-    ls_nest_release(made);
   }
 }
 

@@ -16,15 +16,13 @@
   "} varying : f32[]\n"
 
 static void expect_dropped(const char *text, const char *want) {
-  ls_graph *graph = NULL;
-  char *printed = NULL;
+  LS_OWN(ls_held_graph, graph) = NULL;
+  LS_OWN(printed, printed) = NULL;
   expect_ok(ls_graph_parse(text, NULL, 0, &graph));
   expect_ok(ls_drop_unused(graph));
   expect_ok(ls_graph_verify(graph));
   expect_ok(ls_graph_print(graph, &printed));
   assert_string_equal(printed, want);
-  ls_text_release(printed);
-  ls_graph_free(graph);
 }
 
 // Of every kind of argument and result the second one is used.

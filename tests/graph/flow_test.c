@@ -72,8 +72,8 @@ TEST(an_op_is_marked_from_entry_to_exit) {
 }
 
 TEST(another_graph_is_not_ruled) {
-  place p;
   LS_OWN(ls_graph, other) = NULL;
+  LS_OWN(place, p) = {0};
   open_place(&p, 2);
   expect_ok(ls_graph_create("other", &other));
   {
@@ -84,7 +84,6 @@ TEST(another_graph_is_not_ruled) {
     assert_null(ls_flow_replicated());
   }
   assert_null(ls_flow_replicated());
-  close_place(&p);
 }
 
 TEST(eager_has_no_flows) {
@@ -237,15 +236,13 @@ TEST(ops_of_bodies_are_ops_of_the_flow) {
   const size_t first = ls_graph_num_ops(p.graph);
   {
     CLUSTER_SCOPE(&p.c);
-    const ls_nest made =
+    LS_OWN(ls_nest, made) =
         ls_while(below_nine, branch, NULL, LS_LIST(ls_leaf(x)), 5);
     const ls_nest y = ls_nest_item(made, 0), of_x = ls_leaf(x);
-    ls_nest gradient = ls_none();
+    LS_OWN(ls_nest, gradient) = ls_none();
     assert_true(expect_all_marked(p.graph, first, "c") > 5);
     // Gradients of loops are drafted, and what is copied has its mark.
     expect_ok(ls_gradients(&y, 1, &of_x, 1, NULL, &gradient));
-    ls_nest_release(gradient);
-    ls_nest_release(made);
   }
   assert_true(expect_all_marked(p.graph, first, "c") > 20);
 }
@@ -260,8 +257,8 @@ TEST(ops_of_replicas_and_functions_are_ops_of_the_flow) {
   LS_SPEC("O29");
   for (int replicas = 1; replicas <= 3; ++replicas)
     for (int traced = 0; traced < 2; ++traced) {
-      place p;
-      ls_nest made = ls_none();
+      LS_OWN(place, p) = {0};
+      LS_OWN(ls_nest, made) = ls_none();
       LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
       LS_OWN(ls_function, function) = function_of(replica_step, NULL);
       open_place(&p, replicas);
@@ -273,8 +270,6 @@ TEST(ops_of_replicas_and_functions_are_ops_of_the_flow) {
                                   ls_none(), &made));
       }
       assert_true(expect_all_marked(p.graph, 0, "c") > 2);
-      ls_nest_release(made);
-      close_place(&p);
     }
 }
 
@@ -404,9 +399,8 @@ TEST(an_op_that_cannot_be_marked_is_taken_back) {
   const ls_tensor no = ls_scalar_i64(LS_DTYPE_BOOL, 0);
   {
     CLUSTER_SCOPE(&inner);
-    const ls_nest made = ls_cond(no, keep, keep, &kept);
+    LS_OWN(ls_nest, made) = ls_cond(no, keep, keep, &kept);
     assert_true(ls_nest_is_failed(made));
-    ls_nest_release(made);
   }
   expect_status(ls_graph_take_error(p.graph), LS_INVALID_ARGUMENT, "'cond'");
 }

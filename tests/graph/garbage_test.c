@@ -6,6 +6,7 @@
 #include "lockstep/eager.h"
 #include "lockstep/host.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/callbacks.h"
 #include "support/expect.h"
 
@@ -137,19 +138,18 @@ static void use_handles_to_nothing(void) {
     (void)ls_op_name(ls_tensor_op(strange[i]));
     expect_refused(ls_tensor_op(ls_neg(strange[i])), "");
     ls_array *array = NULL;
-    ls_status status = ls_tensor_value(strange[i], &array);
+    LS_OWN(ls_status, status) = ls_tensor_value(strange[i], &array);
     assert_false(ls_status_is_ok(status));
-    ls_status_free(status);
   }
 }
 
 TEST(handles_to_nothing_are_refused) { in_both(use_handles_to_nothing); }
 
 TEST(a_session_refuses_handles_to_nothing) {
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_tensor x;
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -176,9 +176,6 @@ TEST(a_session_refuses_handles_to_nothing) {
   for (size_t i = 0; i < 4; ++i)
     expect_status(ls_session_run(session, ls_leaf(x), &feeds[i], 1, &result),
                   LS_INVALID_ARGUMENT, "");
-  ls_array_release(value);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
 }
 
 // ---- Host kernels ----------------------------------------------------------
@@ -218,11 +215,10 @@ static ls_nest same(ls_nest values, void *user) {
 
 static void loop_for_less_than_no_trips(void) {
   const ls_nest initial = ls_leaf(ls_scalar(LS_DTYPE_BOOL, 0));
-  const ls_nest after = ls_while(same, same, NULL, initial, -1);
+  LS_OWN(ls_nest, after) = ls_while(same, same, NULL, initial, -1);
   expect_status(ls_nest_status(after), LS_INVALID_ARGUMENT,
                 "'max_trips' is -1, must be at least 0");
   ls_status_free(take_error());
-  ls_nest_release(after);
 }
 
 TEST(a_loop_has_at_least_no_trips) { in_both(loop_for_less_than_no_trips); }

@@ -42,8 +42,7 @@ static ls_tensor in_a_loop(void) {
                LS_TUPLE(ls_leaf(ls_scalar(LS_DTYPE_F32, 0)),
                         ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(ITEMS), 0))),
                0);
-  const ls_tensor value = ls_nest_tensor(made, 1);
-  return value;
+  return ls_nest_tensor(made, 1);
 }
 
 static ls_tensor in_a_function(void) {
@@ -53,16 +52,14 @@ static ls_tensor in_a_function(void) {
       ls_function_create(&(ls_function_options){.call = plain}, &function));
   LS_OWN(ls_nest, args) = LS_TUPLE();
   expect_ok(ls_function_call(function, args, &made));
-  const ls_tensor value = ls_nest_tensor(made, 0);
-  return value;
+  return ls_nest_tensor(made, 0);
 }
 
 static ls_tensor initial_weight(void) {
   LS_OWN(ls_variable, w) = NULL;
   expect_ok(ls_weight_create(
       &(ls_weight_options){.name = "w", .shape = LS_SHAPE(ITEMS, 1)}, &w));
-  const ls_tensor value = ls_reshape(ls_variable_read(w), LS_SHAPE(ITEMS));
-  return value;
+  return ls_reshape(ls_variable_read(w), LS_SHAPE(ITEMS));
 }
 
 static void in_replicas(ls_nest *out) {

@@ -46,11 +46,10 @@ static ls_graph *parse(const char *text) {
 
 // What is there now, without the first line and the last ones.
 static void expect_text(const ls_graph *graph, const char *want) {
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_graph_verify(graph));
   expect_ok(ls_graph_print(graph, &text));
   expect_contains(text, want);
-  ls_text_release(text);
 }
 
 static ls_rewrite begin(ls_graph *graph) {
@@ -60,7 +59,7 @@ static ls_rewrite begin(ls_graph *graph) {
 }
 
 TEST(uses_are_operands_and_results) {
-  ls_graph *graph = parse(chain_text);
+  LS_OWN(ls_held_graph, graph) = parse(chain_text);
   ls_rewrite r = begin(graph);
   assert_int_equal(ls_rewrite_count_uses(&r, 2), 4);
   assert_int_equal(ls_rewrite_count_leaving(&r, 2), 1);
@@ -76,11 +75,10 @@ TEST(uses_are_operands_and_results) {
   assert_non_null(ls_rewrite_match(&r, ls_ref(2, 0), LS_OP_NEG));
   assert_null(ls_rewrite_match(&r, ls_ref(2, 0), LS_OP_EXP));
   expect_ok(ls_rewrite_end(&r));
-  ls_graph_free(graph);
 }
 
 TEST(a_value_takes_the_place_of_another) {
-  ls_graph *graph = parse(chain_text);
+  LS_OWN(ls_held_graph, graph) = parse(chain_text);
   ls_rewrite r = begin(graph);
   ls_rewrite_replace(&r, ls_ref(2, 0), ls_ref(1, 0));
   assert_int_equal(ls_rewrite_count_uses(&r, 2), 0);
@@ -90,11 +88,10 @@ TEST(a_value_takes_the_place_of_another) {
                      "  %4 = mul(%1, %1) : f32[2]\n"
                      "  %5 = add(%3, %4) : f32[2]\n"
                      "  return %5, %1\n");
-  ls_graph_free(graph);
 }
 
 TEST(nodes_come_and_go_and_move) {
-  ls_graph *graph = parse(chain_text);
+  LS_OWN(ls_held_graph, graph) = parse(chain_text);
   ls_rewrite r = begin(graph);
   ls_node *made = NULL, *exp = ls_graph_node(graph, 3);
   const uint64_t x = ls_ref(1, 0);
@@ -110,17 +107,17 @@ TEST(nodes_come_and_go_and_move) {
                      "  %4 = exp(%2) : f32[2]\n"
                      "  %5 = add(%4, %3) : f32[2]\n"
                      "  return %5, %2\n");
-  ls_graph_free(graph);
 }
 
 TEST(a_result_more_moves_those_behind_it) {
-  ls_graph *graph = parse("graph lowered \"g\" {\n"
-                          "  %1 = parameter() {dtype = f32, shape = shape[2], "
-                          "index = 0} : f32[2]\n"
-                          "  %2:2 = barrier(%1, %1) : f32[2], f32[2]\n"
-                          "  %3 = sub(%2, %2:1) : f32[2]\n"
-                          "  return %2:1, %3\n"
-                          "}\n");
+  LS_OWN(ls_held_graph, graph) =
+      parse("graph lowered \"g\" {\n"
+            "  %1 = parameter() {dtype = f32, shape = shape[2], "
+            "index = 0} : f32[2]\n"
+            "  %2:2 = barrier(%1, %1) : f32[2], f32[2]\n"
+            "  %3 = sub(%2, %2:1) : f32[2]\n"
+            "  return %2:1, %3\n"
+            "}\n");
   ls_rewrite r = begin(graph);
   ls_node *barrier = ls_graph_node(graph, 2);
   const uint64_t all[] = {ls_ref(1, 0), ls_ref(1, 0), ls_ref(1, 0)};
@@ -131,16 +128,14 @@ TEST(a_result_more_moves_those_behind_it) {
   expect_ok(ls_rewrite_end(&r));
   expect_text(graph, "  %3 = sub(%2:0, %2:2) : f32[2]\n"
                      "  return %2:2, %3\n");
-  ls_graph_free(graph);
 }
 
 TEST(what_regions_capture_is_kept_the_same) {
-  ls_graph *graph = parse(branch_text);
+  LS_OWN(ls_held_graph, graph) = parse(branch_text);
   ls_rewrite r = begin(graph);
   ls_rewrite_replace(&r, ls_ref(3, 0), ls_ref(2, 0));
   ls_rewrite_erase(&r, ls_graph_node(graph, 3));
   expect_ok(ls_rewrite_end(&r));
   expect_text(graph, "  %3 = cond(%1, %2, %2)");
   expect_text(graph, "captures (%2)");
-  ls_graph_free(graph);
 }

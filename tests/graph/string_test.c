@@ -13,24 +13,21 @@ static ls_tensor texts(size_t count, const ls_bytes *bytes) {
   LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE((int64_t)count),
                                  bytes, &array));
-  const ls_tensor made = ls_constant(array);
-  return made;
+  return ls_constant(array);
 }
 
 static ls_tensor text(const char *bytes) {
   LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR,
                                  &(ls_bytes){bytes, strlen(bytes)}, &array));
-  const ls_tensor made = ls_constant(array);
-  return made;
+  return ls_constant(array);
 }
 
 static ls_tensor floats(size_t count, const float *values) {
   LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE((int64_t)count), values,
                                  &array));
-  const ls_tensor made = ls_constant(array);
-  return made;
+  return ls_constant(array);
 }
 
 static void expect_text(const ways *self, int r, size_t leaf, int64_t index,

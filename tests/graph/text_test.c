@@ -7,6 +7,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
+#include "graph/own.h"
 #include "graph/variables/variable.h"
 #include "lockstep/ops.h"
 #include "support/attrs.h"
@@ -38,12 +39,11 @@ static ls_type type_of(ls_dtype dtype, ls_shape shape) {
 
 static uint64_t add_constant(ls_graph *graph, ls_dtype dtype, ls_shape shape,
                              const void *data) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(dtype, shape, data, &array));
   const ls_attr attr = LS_ATTR_A("value", array);
   const ls_node *node =
       add(graph, LS_OP_CONSTANT, NULL, 0, &attr, 1, type_of(dtype, shape));
-  ls_array_release(array);
   return ls_ref(node->id, 0);
 }
 
@@ -159,7 +159,7 @@ static void build_model(ls_graph *graph) {
   {
     LS_GRAPH_SCOPE(graph);
     model m = {.x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, 4), "x")};
-    ls_variable *w = NULL;
+    LS_OWN(ls_variable, w) = NULL;
     {
       LS_NAME_SCOPE("dense");
       {
@@ -173,22 +173,19 @@ static void build_model(ls_graph *graph) {
         m.scale = ls_matmul(m.x, ls_variable_read(w));
       }
     }
-    const ls_nest looped = ls_while(
+    LS_OWN(ls_nest, looped) = ls_while(
         below_three, one_round, &m,
         LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(m.x)), 0);
     expect_ok(ls_nest_status(looped));
     const ls_tensor yes =
         ls_less(ls_reduce_sum(m.x, LS_ALL_AXES), ls_scalar(LS_DTYPE_F32, 0.3));
-    const ls_nest chosen = ls_cond(yes, negated, unchanged, &m);
+    LS_OWN(ls_nest, chosen) = ls_cond(yes, negated, unchanged, &m);
     expect_ok(ls_nest_status(chosen));
     const ls_op last = ls_tensor_op(ls_nest_tensor(looped, 1));
     {
       LS_CONTROL_SCOPE(&last, 1);
       ls_variable_assign_add(w, ls_fill(LS_DTYPE_F32, LS_SHAPE(4, 4), 1));
     }
-    ls_nest_release(looped);
-    ls_nest_release(chosen);
-    ls_variable_release(w);
   }
   expect_ok(ls_graph_error(graph));
 }
@@ -209,7 +206,7 @@ TEST(what_op_makers_build_survives_the_round_trip) {
 }
 
 TEST(a_function_survives_without_the_graph_around_it) {
-  ls_graph *outer = make(LS_GRAPH_BUILD, NULL);
+  LS_OWN(ls_held_graph, outer) = make(LS_GRAPH_BUILD, NULL);
   const uint64_t x = add_constant(outer, LS_DTYPE_F32, LS_SCALAR, &(float){2});
   ls_graph *function = make(LS_GRAPH_FUNCTION, outer);
   ls_tensor declared;
@@ -220,7 +217,6 @@ TEST(a_function_survives_without_the_graph_around_it) {
   const uint64_t results[] = {captured, declared.ref, captured};
   expect_ok(ls_graph_set_results(function, results, 3));
   expect_round_trip(function);
-  ls_graph_free(outer);
 }
 
 TEST(a_lowered_graph_survives_the_round_trip) {
@@ -269,7 +265,7 @@ TEST(strings_may_hold_any_bytes) {
 }
 
 TEST(a_parsed_graph_can_be_built_on) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_held_graph, graph) = NULL;
   expect_ok(ls_graph_parse("graph build \"g\" {\n"
                            "  %3 = constant() {value = f32[] [1]} # \"a/x\" : "
                            "f32[]\n"
@@ -288,7 +284,6 @@ TEST(a_parsed_graph_can_be_built_on) {
   assert_int_equal(op.id, 3);
   assert_string_equal(ls_op_file(op), "graph text");
   assert_int_equal(ls_op_line(op), 2);
-  ls_graph_free(graph);
 }
 
 TEST(regions_nest_so_deep_and_no_deeper) {
@@ -312,12 +307,12 @@ TEST(regions_nest_so_deep_and_no_deeper) {
 }
 
 TEST(every_cut_of_a_text_gives_a_graph_or_a_status) {
-  ls_graph *graph = make_example();
-  char *text = NULL;
+  LS_OWN(ls_held_graph, graph) = make_example();
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_graph_print(graph, &text));
   const size_t length = strlen(text);
   for (size_t n = 0; n + 1 < length; ++n) {
-    char *cut = malloc(n + 1);
+    HEAP(char, cut) = malloc(n + 1);
     assert_non_null(cut);
     memcpy(cut, text, n);
     cut[n] = '\0';
@@ -325,32 +320,25 @@ TEST(every_cut_of_a_text_gives_a_graph_or_a_status) {
     expect_status(ls_graph_parse(cut, NULL, 0, &parsed), LS_INVALID_ARGUMENT,
                   "line ");
     assert_null(parsed);
-    free(cut);
   }
-  ls_text_release(text);
-  ls_graph_free(graph);
 }
 
 static ls_status parse_and_print(void *user) {
-  ls_graph *graph = NULL;
-  char *text = NULL, *drawing = NULL;
+  LS_OWN(ls_held_graph, graph) = NULL;
+  LS_OWN(printed, text) = NULL;
+  LS_OWN(printed, drawing) = NULL;
   LS_RETURN_IF_ERROR(ls_graph_parse(user, NULL, 0, &graph));
   ls_status status = ls_graph_print(graph, &text);
   if (ls_status_is_ok(status)) status = ls_graph_print_dot(graph, &drawing);
   if (ls_status_is_ok(status)) assert_string_equal(text, user);
-  ls_text_release(text);
-  ls_text_release(drawing);
-  ls_graph_free(graph);
   return status;
 }
 
 TEST(failing_memory_loses_nothing) {
-  ls_graph *graph = make_example();
-  char *text = NULL;
+  LS_OWN(ls_held_graph, graph) = make_example();
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_graph_print(graph, &text));
   REFUSE_EACH(parse_and_print, text);
-  ls_text_release(text);
-  ls_graph_free(graph);
 }
 
 TEST(numbers_have_a_point_in_every_language) {
@@ -366,8 +354,8 @@ TEST(numbers_have_a_point_in_every_language) {
 }
 
 TEST(a_drawing_has_boxes_arrows_and_frames) {
-  ls_graph *graph = NULL;
-  char *drawing = NULL;
+  LS_OWN(ls_held_graph, graph) = NULL;
+  LS_OWN(printed, drawing) = NULL;
   expect_ok(ls_graph_parse(
       "graph build \"g\" {\n"
       "  %1 = constant() {value = f32[2] [1, 2]} # \"a\" : f32[2]\n"
@@ -393,12 +381,10 @@ TEST(a_drawing_has_boxes_arrows_and_frames) {
                                "  n0_1 -> n0_2 [label=\"f32[2]\"];\n"
                                "  n0_1 -> n0_2 [style=dashed];\n"
                                "}\n");
-  ls_text_release(drawing);
-  ls_graph_free(graph);
 }
 
 TEST(the_eager_graph_has_no_text) {
-  ls_graph *graph = make(LS_GRAPH_EAGER, NULL);
+  LS_OWN(ls_held_graph, graph) = make(LS_GRAPH_EAGER, NULL);
   char *text = NULL;
   expect_status(ls_graph_print(graph, &text), LS_FAILED_PRECONDITION,
                 "the eager graph has no text");
@@ -406,5 +392,4 @@ TEST(the_eager_graph_has_no_text) {
                 "the eager graph cannot be drawn");
   assert_null(text);
   ls_text_release(NULL);
-  ls_graph_free(graph);
 }

@@ -150,19 +150,17 @@ static const fault faults[] = {
 
 TEST(each_fault_is_found_and_named) {
   for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); ++i) {
-    ls_graph *graph = NULL;
+    LS_OWN(ls_held_graph, graph) = NULL;
     expect_ok(ls_graph_parse(faults[i].text, NULL, 0, &graph));
     expect_ok(ls_graph_verify(graph));
     faults[i].make(graph);
     expect_status(ls_graph_verify(graph), LS_INTERNAL, faults[i].want);
-    ls_graph_free(graph);
   }
 }
 
 TEST(the_eager_graph_is_not_judged) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_held_graph, graph) = NULL;
   expect_ok(ls_graph_make(LS_GRAPH_EAGER, "eager", ls_runtime_current(), NULL,
                           &graph));
   expect_status(ls_graph_verify(graph), LS_FAILED_PRECONDITION, "eager");
-  ls_graph_free(graph);
 }

@@ -57,7 +57,7 @@ static void expect_walk(ls_graph_walk *walk, const char *want) {
 }
 
 TEST(ops_come_before_what_their_regions_hold) {
-  ls_graph *graph = parse(nested_text);
+  LS_OWN(ls_held_graph, graph) = parse(nested_text);
   ls_graph_walk walk;
   ls_graph_walk_begin(&walk, graph);
   expect_walk(&walk, "neg cond cond exp log abs");
@@ -65,22 +65,21 @@ TEST(ops_come_before_what_their_regions_hold) {
   expect_walk(&walk, "cond cond exp log");
   ls_graph_walk_begin_at(&walk, ls_graph_node(graph, 5));
   expect_walk(&walk, "abs");
-  ls_graph_free(graph);
 }
 
 TEST(regions_that_are_left_out_are_not_entered) {
-  ls_graph *graph = parse(nested_text);
+  LS_OWN(ls_held_graph, graph) = parse(nested_text);
   ls_graph_walk walk;
   ls_graph_walk_begin(&walk, graph);
   size_t count = 0;
   for (; ls_graph_walk_next(&walk); ++count)
     if (walk.node->type == LS_OP_COND) ls_graph_walk_skip_regions(&walk);
   assert_int_equal(count, graph->num_nodes);
-  ls_graph_free(graph);
 }
 
 TEST(the_deepest_graph_is_walked) {
-  ls_graph *outermost = parse(nested_text), *at = outermost;
+  LS_OWN(ls_held_graph, outermost) = parse(nested_text);
+  ls_graph *at = outermost;
   for (int depth = 1; depth <= LS_MAX_GRAPH_DEPTH; ++depth) {
     ls_graph *region = NULL;
     expect_ok(
@@ -97,11 +96,10 @@ TEST(the_deepest_graph_is_walked) {
   assert_false(ls_graph_any_type(outermost, LS_OP_HOST));
   const ls_node *last = outermost->nodes[outermost->num_nodes - 1];
   assert_true(ls_node_any_trait(last, LS_OP_RANDOM));
-  ls_graph_free(outermost);
 }
 
 TEST(captures_are_the_last_operands) {
-  ls_graph *graph = parse(nested_text);
+  LS_OWN(ls_held_graph, graph) = parse(nested_text);
   const ls_node *node = ls_graph_node(graph, 4);
   assert_int_equal(ls_node_captures(node, 0), 1);
   assert_int_equal(ls_node_captures(node, 1), 3);
@@ -115,5 +113,4 @@ TEST(captures_are_the_last_operands) {
   assert_int_equal(ls_list_captures(node->regions, 2, tensors), 3);
   assert_ptr_equal(tensors[2].graph, graph);
   assert_int_equal(tensors[2].ref, node->inputs[3]);
-  ls_graph_free(graph);
 }

@@ -9,6 +9,8 @@
 
 #include "base/runtime_internal.h"
 #include "lockstep/function.h"
+#include "runtime/own.h"
+#include "support/place.h"
 
 // Variables of the environment, and what is said and written.
 typedef struct world {
@@ -56,33 +58,23 @@ static ls_nest work(ls_nest args, void *user) {
 }
 
 static ls_status call_once(world *it) {
-  ls_runtime *runtime = NULL;
-  ls_function *function = NULL;
   ls_array *array = NULL;
-  ls_nest result = ls_none();
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){
-          .log = keep_line,
-          .log_user = it,
-          .environment = look_up,
-          .environment_user = it,
-          .file_system = &(ls_file_system){.make_directories = make_directories,
-                                           .write = keep_file,
-                                           .user = it},
-          .threads = 1},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+      .log = keep_line,
+      .log_user = it,
+      .environment = look_up,
+      .environment_user = it,
+      .file_system = &(ls_file_system){.make_directories = make_directories,
+                                       .write = keep_file,
+                                       .user = it},
+      .threads = 1});
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_function_create(
       &(ls_function_options){.call = work, .name = "a/b"}, &function));
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(2), &array));
-  const ls_nest args = LS_TUPLE(ls_nest_array(array));
-  const ls_status status = ls_function_call(function, args, &result);
-  ls_nest_release(args);
-  ls_nest_release(result);
-  ls_function_release(function);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
-  return status;
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(array));
+  return ls_function_call(function, args, &result);
 }
 
 TEST(a_level_is_what_is_logged) {

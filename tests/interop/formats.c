@@ -55,16 +55,14 @@ static void print_npy(const ls_array *array, ls_text *out) {
 
 static void write_npy(const char *folder, size_t dtype, size_t shape) {
   char path[512];
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_allocator_system());
-  ls_array *array = make(dtypes[dtype], shapes[shape]);
+  LS_OWN(ls_array, array) = make(dtypes[dtype], shapes[shape]);
   print_npy(array, &text);
   snprintf(path, sizeof(path), "%s/%s-%zu.npy", folder,
            ls_dtype_name(dtypes[dtype]), shape);
   const ls_file_system *files = ls_file_system_system();
   must(files->write(NULL, path, text.data, text.size));
-  ls_array_release(array);
-  ls_text_deinit(&text);
 }
 
 static void write_npz(const char *folder, bool deflated) {
@@ -74,16 +72,14 @@ static void write_npz(const char *folder, bool deflated) {
   ls_zip_writer *writer = NULL;
   must(ls_zip_writer_open(ls_runtime_current(), path, &writer));
   for (size_t i = 0; i < LS_COUNT_OF(dtypes); ++i) {
-    ls_array *array = make(dtypes[i], LS_SHAPE(40, 3));
-    ls_text head;
+    LS_OWN(ls_array, array) = make(dtypes[i], LS_SHAPE(40, 3));
+    LS_OWN(ls_text, head) = {0};
     ls_text_init(&head, ls_allocator_system());
     must(ls_npy_print_header(dtypes[i], LS_SHAPE(40, 3), &head));
     char name[32];
     snprintf(name, sizeof(name), "%s.npy", ls_dtype_name(dtypes[i]));
     must(ls_zip_add(writer, name, deflated, head.data, head.size,
                     ls_array_data(array), ls_array_size(array)));
-    ls_text_deinit(&head);
-    ls_array_release(array);
   }
   must(ls_zip_writer_close(writer, true));
 }
@@ -92,7 +88,7 @@ static void write_records(const char *folder) {
   char path[512];
   snprintf(path, sizeof(path), "%s/examples.tfrecord", folder);
   ls_tfrecord_output *writer = NULL;
-  ls_example_builder builder;
+  LS_OWN(ls_example_builder, builder) = {0};
   ls_example_init(&builder, ls_allocator_system());
   must(ls_tfrecord_output_open(ls_runtime_current(), path, &writer));
   static char large[70000];
@@ -109,7 +105,6 @@ static void write_records(const char *folder) {
     must(ls_tfrecord_output_add(writer, example.data, example.size));
   }
   must(ls_tfrecord_output_close(writer, true));
-  ls_example_deinit(&builder);
 }
 
 // ---- Showing ---------------------------------------------------------------
@@ -135,14 +130,13 @@ static void show_array(const char *name, const ls_array *array) {
 }
 
 static void show_npy(const ls_file *file, const char *name) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   must(ls_npy_read(file, name, 0, file->size, &array));
   show_array(name, array);
-  ls_array_release(array);
 }
 
 static void show_npz(const ls_file *file) {
-  ls_zip zip;
+  LS_OWN(ls_zip, zip) = {0};
   must(ls_zip_open(file, ls_allocator_system(), &zip));
   for (size_t i = 0; i < zip.count; ++i) {
     char *data = NULL;
@@ -154,7 +148,6 @@ static void show_npz(const ls_file *file) {
     ls_file_close(member);
     ls_release(ls_allocator_system(), data);
   }
-  ls_zip_close(&zip);
 }
 
 static ls_status show_feature(void *user, ls_bytes name,
@@ -184,13 +177,13 @@ static ls_status show_feature(void *user, ls_bytes name,
 }
 
 static void show_records(const ls_file *file, bool packed) {
-  ls_reader reader;
+  LS_OWN(ls_reader, reader) = {0};
   must(ls_reader_open(file, ls_allocator_system(),
                       &(ls_reader_options){.packing = packed ? LS_PACKING_GZIP
                                                              : LS_PACKING_NONE},
                       &reader));
   ls_record_place place = {0};
-  ls_status status;
+  LS_OWN(ls_status, status) = {0};
   ls_bytes bytes;
   while (ls_status_is_ok(status =
                              ls_tfrecord_next(&reader, &place, true, &bytes))) {
@@ -199,8 +192,6 @@ static void show_records(const ls_file *file, bool packed) {
         ls_example_visit(&place, bytes.data, bytes.size, show_feature, &place));
   }
   if (ls_status_code(status) != LS_OUT_OF_RANGE) must(status);
-  ls_status_free(status);
-  ls_reader_close(&reader);
 }
 
 static bool ends_with(const char *text, const char *end) {
@@ -209,7 +200,7 @@ static bool ends_with(const char *text, const char *end) {
 }
 
 static void show(const char *path) {
-  ls_file *file = NULL;
+  LS_OWN(ls_file, file) = NULL;
   must(ls_file_open(ls_runtime_current(), path, &file));
   if (ends_with(path, ".npy"))
     show_npy(file, path);
@@ -217,7 +208,6 @@ static void show(const char *path) {
     show_npz(file);
   else
     show_records(file, ends_with(path, ".gz"));
-  ls_file_close(file);
 }
 
 int main(int argc, char **argv) {

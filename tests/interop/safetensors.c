@@ -46,13 +46,12 @@ static void write_checkpoint(const char *folder) {
   ls_variable *variables[VARIABLES];
   for (size_t i = 0; i < VARIABLES; ++i) {
     const ls_dtype dtype = dtypes[i / SHAPES];
-    ls_array *array = make(dtype, shapes[i % SHAPES]);
+    LS_OWN(ls_array, array) = make(dtype, shapes[i % SHAPES]);
     snprintf(names[i], sizeof(names[i]), "%s/%zu", ls_dtype_name(dtype),
              i % SHAPES);
     must(ls_variable_create(
         &(ls_variable_options){.name = names[i], .initial_array = array},
         &variables[i]));
-    ls_array_release(array);
   }
   const ls_saver saver = {.variables = variables, .num_variables = VARIABLES};
   ls_checkpoints *checkpoints = NULL;
@@ -66,7 +65,7 @@ static void write_checkpoint(const char *folder) {
 }
 
 static void show(const char *path) {
-  ls_safetensors file;
+  LS_OWN(ls_safetensors, file) = {0};
   must(ls_safetensors_read(ls_runtime_current(), path, &file));
   for (size_t i = 0; i < file.num_tensors; ++i) {
     const ls_array *array = file.tensors[i].array;
@@ -79,7 +78,6 @@ static void show(const char *path) {
   }
   for (size_t i = 0; i < file.num_notes; ++i)
     printf("note %s=%s -\n", file.notes[i].key, file.notes[i].value);
-  ls_safetensors_deinit(&file);
 }
 
 int main(int argc, char **argv) {

@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include "lockstep/full.h"
+#include "runtime/own.h"
+#include "support/training.h"
 
 static void must(ls_status status) {
   if (ls_status_is_ok(status)) return;
@@ -44,13 +46,11 @@ static void give(graph *g, const char *name, ls_tensor y) {
 }
 
 static ls_tensor numbers(ls_shape shape) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   must(ls_array_create(LS_DTYPE_F32, shape, &array));
   for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
     ls_array_set_f64(array, i, (double)(i * 37 % 41) / 41 - 0.4);
-  const ls_tensor made = ls_constant(array);
-  ls_array_release(array);
-  return made;
+  return ls_constant(array);
 }
 
 // ---- Ops -------------------------------------------------------------------
@@ -298,13 +298,13 @@ static void initialize(const graph *g, ls_session *session) {
 
 static void export(graph *g, ls_graph *of, const char *folder,
                    const char *name) {
-  ls_session *session = NULL;
+  LS_OWN(ls_session, session) = NULL;
   char base[400], *path = NULL;
   must(ls_session_create(of, &session));
   initialize(g, session);
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       ls_nest_dict("", g->input_names, g->inputs, g->num_inputs);
-  const ls_nest outputs = ls_nest_dict("", g->names, g->outputs, g->count);
+  LS_OWN(ls_nest, outputs) = ls_nest_dict("", g->names, g->outputs, g->count);
   const ls_serving_signature signature = {
       {LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, outputs}, inputs};
   const ls_serving_graph one = {
@@ -320,9 +320,6 @@ static void export(graph *g, ls_graph *of, const char *folder,
                          &path));
   save_answers(path, folder, name);
   ls_text_release(path);
-  ls_nest_release(inputs);
-  ls_nest_release(outputs);
-  ls_session_destroy(session);
 }
 
 int main(int argc, char **argv) {
@@ -346,8 +343,8 @@ int main(int argc, char **argv) {
   }
   for (size_t i = 0; i < sizeof(all) / sizeof(*all); ++i) {
     graph g = {0};
-    ls_graph *of = NULL;
-    ls_model model = {0};
+    LS_OWN(ls_graph, of) = NULL;
+    LS_OWN(ls_model, model) = {0};
     must(ls_graph_create(all[i].name, &of));
     {
       LS_GRAPH_SCOPE(of);
@@ -358,8 +355,6 @@ int main(int argc, char **argv) {
     }
     must(ls_graph_take_error(of));
     export(&g, of, argv[1], all[i].name);
-    ls_model_destroy(&model);
-    ls_graph_destroy(of);
   }
   return 0;
 }

@@ -10,7 +10,7 @@
 #include "support/comma.h"
 
 TEST(a_writer_puts_commas_and_quotes) {
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_allocator_system());
   ls_json_writer json = {.text = &text};
   ls_json_begin(&json, '{');
@@ -30,11 +30,10 @@ TEST(a_writer_puts_commas_and_quotes) {
   assert_string_equal(ls_text_data(&text),
                       "{\"a \\\"b\\\"\\n\":\"\\\\ \\u0001 \xc3\xa4\",\"list\":"
                       "[-9223372036854775808,true,[],0.1,null,1e+300]}");
-  ls_text_deinit(&text);
 }
 
 TEST(a_number_of_thousandths_has_a_point) {
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_allocator_system());
   ls_json_writer json = {.text = &text};
   static const int64_t values[] = {0,  7,     -7,        12345,
@@ -44,7 +43,6 @@ TEST(a_number_of_thousandths_has_a_point) {
   assert_string_equal(ls_text_data(&text),
                       "0.000,0.007,-0.007,12.345,-0.001,-1.500,"
                       "9223372036854775.807,-9223372036854775.808");
-  ls_text_deinit(&text);
 }
 
 TEST(what_is_no_utf8_is_written_as_such) {
@@ -61,11 +59,10 @@ TEST(what_is_no_utf8_is_written_as_such) {
       {"\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\""},
   };
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
-    ls_text text;
+    LS_OWN(ls_text, text) = {0};
     ls_text_init(&text, ls_allocator_system());
     ls_json_any_string(&(ls_json_writer){.text = &text}, cases[i].text);
     assert_string_equal(ls_text_data(&text), cases[i].written);
-    ls_text_deinit(&text);
   }
 }
 
@@ -77,7 +74,7 @@ static const ls_json *parse(ls_arena *arena, const char *text) {
 }
 
 TEST(values_of_every_kind_are_read) {
-  ls_arena arena;
+  LS_OWN(ls_arena, arena) = {0};
   ls_arena_init(&arena, ls_allocator_system());
   const ls_json *value =
       parse(&arena, " { \"n\" : [ -12 , 2.5e-1, 12345678901234567890 ] , "
@@ -96,7 +93,6 @@ TEST(values_of_every_kind_are_read) {
   assert_int_equal(ls_json_find(value, "z")->kind, LS_JSON_NULL);
   assert_null(ls_json_find(value, "o")->first);
   assert_null(ls_json_find(value, "none"));
-  ls_arena_deinit(&arena);
 }
 
 TEST(what_is_wrong_is_named_with_its_line) {
@@ -121,7 +117,7 @@ TEST(what_is_wrong_is_named_with_its_line) {
       {"nul", "expected a value"},
       {"1 1", "expected nothing after the value"},
   };
-  ls_arena arena;
+  LS_OWN(ls_arena, arena) = {0};
   ls_arena_init(&arena, ls_allocator_system());
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
     const ls_json *value = NULL;
@@ -130,29 +126,27 @@ TEST(what_is_wrong_is_named_with_its_line) {
                   LS_INVALID_ARGUMENT, cases[i].part);
     assert_null(value);
   }
-  ls_arena_deinit(&arena);
 }
 
 TEST(deep_nesting_is_refused) {
-  ls_arena arena;
+  LS_OWN(ls_arena, arena) = {0};
   ls_arena_init(&arena, ls_allocator_system());
   char text[100000];
   memset(text, '[', sizeof(text));
   const ls_json *value = NULL;
   expect_status(ls_json_parse(&arena, "t", text, sizeof(text), &value),
                 LS_INVALID_ARGUMENT, "at most 64 levels");
-  ls_arena_deinit(&arena);
 }
 
 // Also where the program has a language of decimal commas.
 TEST(numbers_have_a_point_in_every_language) {
   if (!comma_begin()) skip();
-  ls_arena arena;
+  LS_OWN(ls_arena, arena) = {0};
   ls_arena_init(&arena, ls_allocator_system());
   const ls_json *value = parse(&arena, "[0.1,-2.5e-1,1e300]");
   const double numbers[] = {value->first->number, value->first->next->number,
                             value->first->next->next->number};
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_allocator_system());
   ls_json_writer json = {.text = &text};
   ls_json_begin(&json, '[');
@@ -162,43 +156,37 @@ TEST(numbers_have_a_point_in_every_language) {
   comma_end();
   assert_true(numbers[0] == 0.1 && numbers[1] == -0.25 && numbers[2] == 1e300);
   assert_string_equal(ls_text_data(&text), "[0.1,0.3333333333333333]");
-  ls_text_deinit(&text);
-  ls_arena_deinit(&arena);
 }
 
 // A text that is small takes little memory, whatever is in it.
 TEST(many_values_are_refused) {
   enum { SIZE = 4000001 };
-  char *text = malloc(SIZE);
+  HEAP(char, text) = malloc(SIZE);
   for (size_t i = 0; i < SIZE; ++i)
     text[i] = i % 2 == 0 ? '1' : ',';
   text[0] = '[';
   text[1] = '1';
-  ls_arena arena;
+  LS_OWN(ls_arena, arena) = {0};
   ls_arena_init(&arena, ls_allocator_system());
   const ls_json *value = NULL;
   expect_status(ls_json_parse(&arena, "t", text, SIZE, &value),
                 LS_INVALID_ARGUMENT, "fewer values in a text of its size");
   assert_null(value);
   assert_true(ls_arena_bytes(&arena) < 5 * (size_t)SIZE);
-  ls_arena_deinit(&arena);
-  free(text);
 }
 
 // As a checkpoint of so many arrays has.
 TEST(a_long_text_has_as_many_values_as_it_needs) {
   enum { COUNT = 200000, EACH = 40 };
-  char *text = malloc(COUNT * EACH + 3);
+  HEAP(char, text) = malloc(COUNT * EACH + 3);
   size_t size = 0;
   text[size++] = '{';
   for (int i = 0; i < COUNT; ++i)
     size += (size_t)snprintf(text + size, EACH, "%s\"w%06d\":4294967295",
                              i > 0 ? "," : "", i);
   text[size++] = '}';
-  ls_arena arena;
+  LS_OWN(ls_arena, arena) = {0};
   ls_arena_init(&arena, ls_allocator_system());
   const ls_json *value = NULL;
   expect_ok(ls_json_parse(&arena, "t", text, size, &value));
-  ls_arena_deinit(&arena);
-  free(text);
 }

@@ -11,12 +11,10 @@ static ls_allocator *memory(void) { return ls_current_allocator(); }
 #define FILE_OF(array) array, sizeof(array) - 1
 
 static ls_status read_bytes(const void *data, size_t size, ls_array **out) {
-  ls_file *file = NULL;
+  LS_OWN(ls_file, file) = NULL;
   *out = NULL;
   LS_RETURN_IF_ERROR(ls_file_open_bytes(memory(), "a.npy", data, size, &file));
-  const ls_status status = ls_npy_read(file, "a.npy", 0, file->size, out);
-  ls_file_close(file);
-  return status;
+  return ls_npy_read(file, "a.npy", 0, file->size, out);
 }
 
 static ls_array *array_of(const void *data, size_t size) {
@@ -40,7 +38,7 @@ TEST(arrays_of_numpy_are_read_in_either_order) {
 }
 
 TEST(all_versions_and_byte_orders_are_read) {
-  ls_array *array = array_of(FILE_OF(npy_big_endian));
+  LS_OWN(ls_array, array) = array_of(FILE_OF(npy_big_endian));
   assert_int_equal(ls_array_dtype(array), LS_DTYPE_I16);
   assert_int_equal(ls_array_i64(array, 0), 1);
   assert_int_equal(ls_array_i64(array, 1), -2);
@@ -59,11 +57,10 @@ TEST(all_versions_and_byte_orders_are_read) {
   assert_int_equal(ls_array_dtype(array), LS_DTYPE_C64);
   const float want[] = {1, 2};
   assert_memory_equal(ls_array_data(array), want, sizeof(want));
-  ls_array_release(array);
 }
 
 TEST(bytes_of_numpy_are_strings) {
-  ls_array *array = array_of(FILE_OF(npy_bytes));
+  LS_OWN(ls_array, array) = array_of(FILE_OF(npy_bytes));
   static const char *const want[] = {"one", "", "three"};
   const ls_bytes *texts = ls_array_data(array);
   assert_int_equal(ls_array_dtype(array), LS_DTYPE_STRING);
@@ -71,7 +68,6 @@ TEST(bytes_of_numpy_are_strings) {
     assert_int_equal(texts[i].size, strlen(want[i]));
     assert_memory_equal(texts[i].data, want[i], texts[i].size);
   }
-  ls_array_release(array);
 }
 
 // ---- Refusals --------------------------------------------------------------
@@ -80,10 +76,9 @@ static ls_status read_dict(const char *dict, size_t more) {
   char data[400] = "\x93NUMPY\x01";
   data[8] = (char)strlen(dict);
   memcpy(data + 10, dict, strlen(dict));
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   ls_status status = read_bytes(data, 10 + strlen(dict) + more, &array);
   assert_int_equal(array != NULL, ls_status_is_ok(status));
-  ls_array_release(array);
   return status;
 }
 
@@ -172,7 +167,7 @@ TEST(files_that_are_cut_off_are_refused_wherever) {
 
 // ---- Writing ---------------------------------------------------------------
 TEST(headers_are_written_as_numpy_does) {
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, memory());
   expect_ok(ls_npy_print_header(LS_DTYPE_F32, LS_SHAPE(2, 3), &text));
   assert_int_equal(text.size, 128);
@@ -187,15 +182,13 @@ TEST(headers_are_written_as_numpy_does) {
     expect_ok(ls_npy_print_header(LS_DTYPE_U16, shapes[i], &text));
     assert_int_equal(text.size % 64, 0);
     ls_text_append_bytes(&text, npy_floats, bytes);
-    ls_array *array = array_of(text.data, text.size);
+    LS_OWN(ls_array, array) = array_of(text.data, text.size);
     assert_int_equal(ls_array_dtype(array), LS_DTYPE_U16);
     assert_true(ls_shape_equal(ls_array_shape(array), shapes[i]));
     assert_memory_equal(ls_array_data(array), npy_floats, bytes);
-    ls_array_release(array);
   }
   expect_status(ls_npy_print_header(LS_DTYPE_BF16, LS_SCALAR, &text),
                 LS_UNIMPLEMENTED, "NumPy has no type for bf16");
-  ls_text_deinit(&text);
 }
 
 MEMORY_TEST(read_an_npy_file) {
@@ -204,11 +197,10 @@ MEMORY_TEST(read_an_npy_file) {
   ls_array_release(array);
   LS_RETURN_IF_ERROR(read_bytes(FILE_OF(npy_bytes), &array));
   ls_array_release(array);
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, memory());
   const ls_status status =
       ls_npy_print_header(LS_DTYPE_F32, LS_SHAPE(2, 3), &text);
   const ls_status more = ls_text_status(&text);
-  ls_text_deinit(&text);
   return ls_status_join(status, more);
 }

@@ -31,7 +31,7 @@ static char text[ROOM];
 // Goes through the whole by pieces of sizes that vary.
 static void expect_read(const ls_file *file, const ls_reader_options *options,
                         const char *want, size_t size) {
-  ls_reader reader;
+  LS_OWN(ls_reader, reader) = {0};
   expect_ok(ls_reader_open(file, memory(), options, &reader));
   size_t at = 0;
   for (size_t step = 1; at < size; step = step * 7 % 5003 + 1) {
@@ -46,12 +46,11 @@ static void expect_read(const ls_file *file, const ls_reader_options *options,
   expect_ok(ls_reader_need(&reader, 1));
   assert_int_equal(reader.size, 0);
   assert_true(reader.ended);
-  ls_reader_close(&reader);
 }
 
 TEST(bytes_come_in_order_whatever_is_read_at_once) {
   const size_t size = make_text(text, ROOM);
-  ls_file *file = file_of(text, size);
+  LS_OWN(ls_file, file) = file_of(text, size);
   static const size_t chunks[] = {1, 2, 1000, 4096, 1 << 22};
   for (size_t i = 0; i < LS_COUNT_OF(chunks); ++i) {
     const ls_reader_options options = {.chunk = chunks[i]};
@@ -62,7 +61,6 @@ TEST(bytes_come_in_order_whatever_is_read_at_once) {
   ls_file_close(file);
   file = file_of("", 0);
   expect_read(file, NULL, "", 0);
-  ls_file_close(file);
 }
 
 TEST(packed_bytes_come_out) {
@@ -104,18 +102,17 @@ TEST(members_of_gzip_follow_one_another) {
     at += part;
     text[ROOM - 1] = 0;
     if (all_size > 200000 || at >= size) {
-      ls_file *file = file_of(all, all_size);
+      LS_OWN(ls_file, file) = file_of(all, all_size);
       expect_read(file, &(ls_reader_options){.packing = LS_PACKING_GZIP}, text,
                   at);
-      ls_file_close(file);
     }
   }
   ls_release(memory(), all);
 }
 
 static ls_status read_all(const void *data, size_t size, ls_packing packing) {
-  ls_file *file = file_of(data, size);
-  ls_reader reader;
+  LS_OWN(ls_file, file) = file_of(data, size);
+  LS_OWN(ls_reader, reader) = {0};
   expect_ok(ls_reader_open(file, memory(),
                            &(ls_reader_options){.packing = packing}, &reader));
   ls_status status = ls_ok();
@@ -123,8 +120,6 @@ static ls_status read_all(const void *data, size_t size, ls_packing packing) {
     status = ls_reader_need(&reader, 1);
     ls_reader_take(&reader, reader.size);
   }
-  ls_reader_close(&reader);
-  ls_file_close(file);
   return status;
 }
 
@@ -160,8 +155,9 @@ TEST(skipping_reads_nothing_of_plain_files) {
   expect_ok(
       ls_deflate(memory(), LS_PACKING_GZIP, text, size, &packed, &packed_size));
   for (int gzip = 0; gzip < 2; ++gzip) {
-    ls_file *file = gzip ? file_of(packed, packed_size) : file_of(text, size);
-    ls_reader reader;
+    LS_OWN(ls_file, file) =
+        gzip ? file_of(packed, packed_size) : file_of(text, size);
+    LS_OWN(ls_reader, reader) = {0};
     expect_ok(
         ls_reader_open(file, memory(),
                        &(ls_reader_options){
@@ -177,8 +173,6 @@ TEST(skipping_reads_nothing_of_plain_files) {
     expect_ok(ls_reader_skip(&reader, (int64_t)size));
     assert_int_equal(reader.position, size);
     assert_true(reader.ended);
-    ls_reader_close(&reader);
-    ls_file_close(file);
   }
   ls_release(memory(), packed);
 }

@@ -72,7 +72,7 @@ TEST(the_file_is_as_the_format_says) {
 
 TEST(names_that_clash_are_refused) {
   const float value = 1;
-  ls_array *array = make(LS_DTYPE_F32, LS_SCALAR, &value);
+  LS_OWN(ls_array, array) = make(LS_DTYPE_F32, LS_SCALAR, &value);
   char *data = NULL;
   size_t size = 0;
   const ls_safetensor twice[] = {{"w", array}, {"w", array}};
@@ -84,7 +84,6 @@ TEST(names_that_clash_are_refused) {
                                       0, &data, &size),
                 LS_INVALID_ARGUMENT, "__metadata__");
   assert_null(data);
-  ls_array_release(array);
 }
 
 // A file with this header and `data_size` bytes of elements.
@@ -158,11 +157,10 @@ TEST(arrays_follow_each_other_without_holes) {
   char bytes[512] = "";
   bytes[0] = (char)(sizeof(header) - 1);
   memcpy(bytes + 8, header, sizeof(header) - 1);
-  ls_safetensors file;
+  LS_OWN(ls_safetensors, file) = {0};
   expect_ok(ls_safetensors_decode(ls_allocator_system(), "f.st", bytes,
                                   8 + sizeof(header) - 1 + 8, &file));
   assert_int_equal(file.num_tensors, 3);
-  ls_safetensors_deinit(&file);
 }
 
 // `piece` again and again between two ends, as a header.
@@ -193,11 +191,11 @@ TEST(memory_is_a_small_multiple_of_the_file) {
        ",\"\":0", "}"},
   };
   enum { TIMES = 600000 };
-  char *bytes = malloc((size_t)TIMES * 7 + 300);
+  HEAP(char, bytes) = malloc((size_t)TIMES * 7 + 300);
   for (size_t i = 0; i < LS_COUNT_OF(headers); ++i) {
     const size_t size = make_header(headers[i].begin, headers[i].piece, TIMES,
                                     headers[i].finish, bytes);
-    counted memory = counted_begin(1);
+    LS_OWN(counted, memory) = counted_begin(1);
     const uint64_t before = counted_now(&memory).live_bytes;
     ls_safetensors file;
     expect_status(ls_safetensors_decode(ls_runtime_allocator(memory.runtime),
@@ -205,15 +203,13 @@ TEST(memory_is_a_small_multiple_of_the_file) {
                   LS_INVALID_ARGUMENT, "");
     assert_true(counted_now(&memory).peak_bytes - before <
                 4 * size + (8 << 20));
-    counted_end(&memory);
   }
-  free(bytes);
 }
 
 // Many arrays of the same bytes would be many times the file.
 TEST(bytes_are_not_given_out_twice) {
   enum { ARRAYS = 1000, DATA = 100000 };
-  char *bytes = calloc(1, ARRAYS * 100 + DATA);
+  HEAP(char, bytes) = calloc(1, ARRAYS * 100 + DATA);
   char *at = bytes + 8;
   for (int i = 0; i < ARRAYS; ++i)
     at += sprintf(at,
@@ -224,14 +220,12 @@ TEST(bytes_are_not_given_out_twice) {
   const size_t header = (size_t)(at - bytes) - 8;
   for (int i = 0; i < 8; ++i)
     bytes[i] = (char)(header >> (8 * i) & 0xff);
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   ls_safetensors file;
   expect_status(ls_safetensors_decode(ls_runtime_allocator(memory.runtime),
                                       "f.st", bytes, 8 + header + DATA, &file),
                 LS_DATA_LOSS, "array '1'");
   assert_true(counted_now(&memory).peak_bytes < 4 << 20);
-  counted_end(&memory);
-  free(bytes);
 }
 
 static ls_status round_trip(void *user) {
@@ -344,7 +338,8 @@ static bool is_same_file(const ls_safetensors *a, const ls_safetensors *b) {
 // That is so of the bits that hide the checksums.
 TEST(a_flipped_bit_is_never_read_in_silence) {
   char bytes[2048];
-  ls_safetensors whole, damaged;
+  LS_OWN(ls_safetensors, whole) = {0};
+  ls_safetensors damaged;
   int harmless = 0;
   write_summed("summed.st");
   const size_t size = read_file("summed.st", bytes, sizeof(bytes));
@@ -370,7 +365,6 @@ TEST(a_flipped_bit_is_never_read_in_silence) {
       bytes[at] = (char)(bytes[at] ^ 1 << bit);
     }
   assert_true(harmless <= 8 * (int)strlen(LS_SAFETENSORS_SUMS));
-  ls_safetensors_deinit(&whole);
 }
 
 TEST(damaged_elements_are_named_in_files) {

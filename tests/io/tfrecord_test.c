@@ -50,11 +50,10 @@ static void drop(records *self) {
 LS_OWNED_STRUCT(records, drop)
 
 static ls_status scan(const ls_file *file, int64_t *out_count) {
-  ls_offsets offsets;
+  LS_OWN(ls_offsets, offsets) = {0};
   ls_offsets_init(&offsets, memory());
   const ls_status status = ls_tfrecord_scan(file, &offsets);
   *out_count = ls_offsets_count(&offsets);
-  ls_offsets_deinit(&offsets);
   return status;
 }
 
@@ -113,12 +112,12 @@ TEST(records_come_one_after_another_also_packed) {
   expect_ok(ls_deflate(memory(), LS_PACKING_GZIP, self.bytes.data,
                        self.bytes.size, &packed, &packed_size));
   for (int gzip = 0; gzip < 2; ++gzip) {
-    ls_file *file = NULL;
+    LS_OWN(ls_file, file) = NULL;
     expect_ok(
         gzip ? ls_file_open_bytes(memory(), "r.gz", packed, packed_size, &file)
              : ls_file_open_bytes(memory(), "r", self.bytes.data,
                                   self.bytes.size, &file));
-    ls_reader reader;
+    LS_OWN(ls_reader, reader) = {0};
     expect_ok(ls_reader_open(
         file, memory(),
         &(ls_reader_options){.packing = gzip ? LS_PACKING_GZIP : 0}, &reader));
@@ -132,8 +131,6 @@ TEST(records_come_one_after_another_also_packed) {
     }
     expect_status(ls_tfrecord_next(&reader, &place, true, &bytes),
                   LS_OUT_OF_RANGE, "has 3 records");
-    ls_reader_close(&reader);
-    ls_file_close(file);
   }
   ls_release(memory(), packed);
 }
@@ -194,7 +191,7 @@ TEST(damage_is_told_with_file_record_and_byte) {
 TEST(files_that_are_cut_off_are_refused_wherever) {
   LS_OWN(records, self) = three_records();
   for (size_t size = 1; size < self.bytes.size; ++size) {
-    ls_file *file = NULL;
+    LS_OWN(ls_file, file) = NULL;
     int64_t count = 0;
     expect_ok(
         ls_file_open_bytes(memory(), "cut", self.bytes.data, size, &file));
@@ -207,7 +204,6 @@ TEST(files_that_are_cut_off_are_refused_wherever) {
       expect_status(scanned, LS_DATA_LOSS, "is cut off");
       expect_status(read, LS_DATA_LOSS, "is cut off");
     }
-    ls_file_close(file);
   }
 }
 
@@ -259,11 +255,10 @@ TEST(what_is_written_is_read) {
   static const size_t sizes[] = {0, 100, 262144, 262100, 600000};
   for (size_t i = 0; i < LS_COUNT_OF(sizes); ++i) {
     expect_ok(write_records(runtime, sizes[i]));
-    ls_file *file = NULL;
+    LS_OWN(ls_file, file) = NULL;
     expect_ok(ls_file_open(runtime, "out", &file));
     assert_int_equal(file->size, 48 + 9 + sizes[i]);
     expect_ok(read_all(file, LS_PACKING_NONE, true));
-    ls_file_close(file);
   }
   // Each call to the file system fails once: nothing is left, or the old file.
   bool failed = true;

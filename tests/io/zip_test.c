@@ -23,8 +23,8 @@ static ls_file *file_of(const void *data, size_t size) {
 }
 
 static void expect_npz(const void *data, size_t size, bool deflated) {
-  ls_file *file = file_of(data, size);
-  ls_zip zip;
+  LS_OWN(ls_file, file) = file_of(data, size);
+  LS_OWN(ls_zip, zip) = {0};
   expect_ok(ls_zip_open(file, memory(), &zip));
   assert_int_equal(zip.count, 2);
   assert_string_equal(zip.entries[0].name, "x.npy");
@@ -39,16 +39,13 @@ static void expect_npz(const void *data, size_t size, bool deflated) {
   ls_release(memory(), bytes);
   if (!deflated) {
     int64_t offset = 0;
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     expect_ok(ls_zip_locate(&zip, &zip.entries[0], &offset));
     expect_ok(
         ls_npy_read(file, "z/x.npy", offset, zip.entries[0].size, &array));
     assert_true(ls_shape_equal(ls_array_shape(array), LS_SHAPE(3, 2)));
     assert_int_equal(ls_array_i64(array, 5), 5);
-    ls_array_release(array);
   }
-  ls_zip_close(&zip);
-  ls_file_close(file);
 }
 
 TEST(npz_files_of_numpy_are_read) {
@@ -58,24 +55,21 @@ TEST(npz_files_of_numpy_are_read) {
 
 // All members are read, as far as they can be.
 static ls_status read_all(const void *data, size_t size) {
-  ls_file *file = file_of(data, size);
-  ls_zip zip;
+  LS_OWN(ls_file, file) = file_of(data, size);
+  LS_OWN(ls_zip, zip) = {0};
   ls_status status = ls_zip_open(file, memory(), &zip);
   for (size_t i = 0; ls_status_is_ok(status) && i < zip.count; ++i) {
     char *bytes = NULL;
     status = ls_zip_read(&zip, &zip.entries[i], memory(), &bytes);
     ls_release(memory(), bytes);
   }
-  ls_zip_close(&zip);
-  ls_file_close(file);
   return status;
 }
 
 TEST(files_that_are_cut_off_are_refused_wherever) {
   for (size_t size = 0; size + 1 < sizeof(npz_stored); ++size) {
-    ls_status status = read_all(npz_stored, size);
+    LS_OWN(ls_status, status) = read_all(npz_stored, size);
     assert_int_equal(ls_status_code(status), LS_INVALID_ARGUMENT);
-    ls_status_free(status);
   }
 }
 
@@ -146,8 +140,8 @@ static ls_status write_zip(ls_runtime *runtime, size_t large) {
 
 static void expect_written(const memory_files *files, size_t large) {
   const memory_file *out = memory_files_find(files, "out");
-  ls_file *file = file_of(out->data, out->size);
-  ls_zip zip;
+  LS_OWN(ls_file, file) = file_of(out->data, out->size);
+  LS_OWN(ls_zip, zip) = {0};
   expect_ok(ls_zip_open(file, memory(), &zip));
   assert_int_equal(zip.count, 3);
   char *bytes = NULL;
@@ -160,8 +154,6 @@ static void expect_written(const memory_files *files, size_t large) {
   ls_release(memory(), bytes);
   expect_ok(ls_zip_read(&zip, ls_zip_find(&zip, "none"), memory(), &bytes));
   ls_release(memory(), bytes);
-  ls_zip_close(&zip);
-  ls_file_close(file);
 }
 
 TEST(what_is_written_is_read) {
@@ -230,16 +222,14 @@ TEST(sizes_of_64_bits_are_read) {
   ls_store_le32(end + 76, 0x06054b50);
   memset(end + 76 + 8, 0xff, 12);
   size += 76 + 22;
-  ls_file *file = file_of(all, size);
-  ls_zip zip;
+  LS_OWN(ls_file, file) = file_of(all, size);
+  LS_OWN(ls_zip, zip) = {0};
   expect_ok(ls_zip_open(file, memory(), &zip));
   assert_int_equal(zip.count, 1);
   char *bytes = NULL;
   expect_ok(ls_zip_read(&zip, &zip.entries[0], memory(), &bytes));
   assert_memory_equal(bytes, "hi", 2);
   ls_release(memory(), bytes);
-  ls_zip_close(&zip);
-  ls_file_close(file);
 }
 
 // More entries than 16 bits count.
@@ -268,17 +258,15 @@ TEST(many_members_are_written_and_read) {
 }
 
 MEMORY_TEST(read_a_zip_file) {
-  ls_file *file = NULL;
+  LS_OWN(ls_file, file) = NULL;
   LS_RETURN_IF_ERROR(
       ls_file_open_bytes(memory(), "z", FILE_OF(npz_deflated), &file));
-  ls_zip zip;
+  LS_OWN(ls_zip, zip) = {0};
   ls_status status = ls_zip_open(file, memory(), &zip);
   char *bytes = NULL;
   if (ls_status_is_ok(status))
     status = ls_zip_read(&zip, &zip.entries[0], memory(), &bytes);
   ls_release(memory(), bytes);
-  ls_zip_close(&zip);
-  ls_file_close(file);
   return status;
 }
 
@@ -290,7 +278,7 @@ TEST(a_small_member_does_not_become_a_large_one) {
     ls_code code;
   } rows[] = {{300 << 20, LS_RESOURCE_EXHAUSTED}, {200 << 20, LS_DATA_LOSS}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    char *data = calloc(1, PACKED + 200);
+    HEAP(char, data) = calloc(1, PACKED + 200);
     assert_non_null(data);
     unsigned char *at = (unsigned char *)data;
     ls_store_le32(at, 0x04034b50);  // The member,
@@ -307,15 +295,12 @@ TEST(a_small_member_does_not_become_a_large_one) {
     at[47 + 10] = 1;
     ls_store_le32(at + 47 + 12, 47);
     ls_store_le32(at + 47 + 16, HEAD + PACKED);
-    ls_file *file = file_of(data, HEAD + PACKED + 47 + 22);
-    ls_zip zip;
+    LS_OWN(ls_file, file) = file_of(data, HEAD + PACKED + 47 + 22);
+    LS_OWN(ls_zip, zip) = {0};
     expect_ok(ls_zip_open(file, memory(), &zip));
     char *bytes = NULL;
     expect_status(ls_zip_read(&zip, &zip.entries[0], memory(), &bytes),
                   rows[i].code, i == 0 ? "as numpy.savez does" : "damaged");
     assert_null(bytes);
-    ls_zip_close(&zip);
-    ls_file_close(file);
-    free(data);
   }
 }

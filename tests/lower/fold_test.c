@@ -70,9 +70,9 @@ TEST(constants_give_what_arguments_give) {
       const double x = number(dtypes[d], i);
       items[i] = ls_nest_array(array_of(dtypes[d], LS_SCALAR, &x));
     }
-    const ls_nest args = ls_nest_sequence(LS_KIND_LIST, items, NUM_NUMBERS);
-    const ls_nest got = call_on(1, results_of, &folded, ls_none(), 1);
-    const ls_nest wanted = call_on(1, results_of, &run, args, 1);
+    LS_OWN(ls_nest, args) = ls_nest_sequence(LS_KIND_LIST, items, NUM_NUMBERS);
+    LS_OWN(ls_nest, got) = call_on(1, results_of, &folded, ls_none(), 1);
+    LS_OWN(ls_nest, wanted) = call_on(1, results_of, &run, args, 1);
     size_t at = 0;
     for (size_t op = 0; op < NUM_OPS; ++op)
       for (size_t i = 0; i < NUM_NUMBERS * NUM_NUMBERS; ++i) {
@@ -85,9 +85,6 @@ TEST(constants_give_what_arguments_give) {
                    number(dtypes[d], i % NUM_NUMBERS), ls_dtype_name(dtypes[d]),
                    ls_array_f64(have, 0), ls_array_f64(want, 0));
       }
-    ls_nest_release(got);
-    ls_nest_release(wanted);
-    ls_nest_release(args);
   }
 }
 

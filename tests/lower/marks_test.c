@@ -7,6 +7,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
+#include "distribute/own.h"
 #include "lockstep/function.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/session.h"
@@ -68,7 +69,7 @@ TEST(functions_that_differ_in_marks_share_a_program) {
   static const char *const marks[] = {NULL, "cluster", "another"};
   ls_function *functions[3];
   char *texts[3];
-  const ls_nest args = LS_LIST(
+  LS_OWN(ls_nest, args) = LS_LIST(
       ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){0.5})));
   const size_t before = num_programs();
   for (int i = 0; i < 3; ++i) {
@@ -96,7 +97,6 @@ TEST(functions_that_differ_in_marks_share_a_program) {
   ls_text_release(texts[1]);
   for (int i = 0; i < 3; ++i)
     ls_function_release(functions[i]);
-  ls_nest_release(args);
 }
 
 TEST(sessions_that_differ_in_marks_share_a_program) {
@@ -104,7 +104,8 @@ TEST(sessions_that_differ_in_marks_share_a_program) {
   ls_session *sessions[2];
   const size_t before = num_programs();
   for (int i = 0; i < 2; ++i) {
-    ls_nest y, result = ls_none();
+    LS_OWN(ls_nest, y) = ls_none();
+    LS_OWN(ls_nest, result) = ls_none();
     expect_ok(ls_graph_create("g", &graphs[i]));
     {
       LS_GRAPH_SCOPE(graphs[i]);
@@ -114,8 +115,6 @@ TEST(sessions_that_differ_in_marks_share_a_program) {
     expect_ok(ls_session_create(graphs[i], &sessions[i]));
     expect_ok(ls_session_run(sessions[i], y, NULL, 0, &result));
     assert_int_equal(num_programs(), before + 1);
-    ls_nest_release(result);
-    ls_nest_release(y);
   }
   for (int i = 0; i < 2; ++i) {
     ls_session_destroy(sessions[i]);
@@ -157,21 +156,16 @@ static ls_nest mark_own(ls_nest args, void *user) {
 
 TEST(replicas_may_mark_their_ops_differently) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
-    ls_strategy *strategy = mirrored_of(replicas);
-    ls_function *function = NULL;
-    ls_nest made = ls_none();
-    const ls_nest args =
+    LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
+    LS_OWN(ls_function, function) = NULL;
+    LS_OWN(ls_nest, made) = ls_none();
+    LS_OWN(ls_nest, args) =
         LS_TUPLE(per_replica_scalars((double[]){1, 2, 3}, (size_t)replicas));
     expect_ok(ls_function_create(&(ls_function_options){.call = mark_own},
                                  &function));
     expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &made));
-    char *text = NULL;
+    LS_OWN(printed, text) = NULL;
     expect_ok(ls_graph_print(ls_function_graph(function), &text));
     expect_contains(text, "_xla_replica_id = \"replica_0\"");
-    ls_text_release(text);
-    ls_nest_release(made);
-    ls_nest_release(args);
-    ls_function_release(function);
-    ls_strategy_release(strategy);
   }
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory/own.h"
+#include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/session.h"
@@ -85,9 +86,9 @@ static ls_nest loss_of(ls_nest result) {
 }
 
 static void train_function(const job *work, outcome *out) {
-  mlp model = {0};
+  LS_OWN(mlp, model) = {0};
   ls_array *examples = NULL, *labels = NULL;
-  ls_function *step = NULL;
+  LS_OWN(ls_function, step) = NULL;
   *out = (outcome){0};
   expect_ok(mlp_create(work->shape, LS_DTYPE_F32, &model));
   model.returns_hidden = work->fetches_hidden;
@@ -95,26 +96,24 @@ static void train_function(const job *work, outcome *out) {
       mlp_batch(work->shape, LS_DTYPE_F32, 0, work->batch, &examples, &labels));
   expect_ok(ls_function_create(
       &(ls_function_options){.call = mlp_step, .user = &model}, &step));
-  ls_nest args = LS_TUPLE(ls_nest_array(examples), ls_nest_array(labels));
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(ls_nest_array(examples), ls_nest_array(labels));
+  LS_OWN(ls_nest, result) = ls_none();
   for (int i = 0; i < work->steps; ++i) {
     expect_ok(ls_function_call(step, args, &result));
     add_loss(out, loss_of(result));
   }
   assert_int_equal(ls_function_num_traces(step), 1);
   add_values(out, &model);
-  ls_nest_release(args);
-  ls_nest_release(result);
-  ls_function_release(step);
-  mlp_destroy(&model);
 }
 
 static void train_replicas(const job *work, outcome *out) {
-  mlp model = {0};
+  LS_OWN(mlp, model) = {0};
   ls_array *examples = NULL, *labels = NULL;
-  ls_function *step = NULL;
-  ls_strategy *strategy = NULL;
-  ls_nest x = ls_none(), y = ls_none(), result = ls_none();
+  LS_OWN(ls_function, step) = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
+  ls_nest x = ls_none(), y = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   *out = (outcome){0};
   expect_ok(mlp_create(work->shape, LS_DTYPE_F32, &model));
   model.returns_hidden = work->fetches_hidden;
@@ -129,7 +128,7 @@ static void train_replicas(const job *work, outcome *out) {
   expect_ok(ls_strategy_split(strategy, labels, &y));
   ls_array_release(examples);
   ls_array_release(labels);
-  ls_nest args = LS_TUPLE(x, y);
+  LS_OWN(ls_nest, args) = LS_TUPLE(x, y);
   for (int i = 0; i < work->steps; ++i) {
     expect_ok(ls_strategy_run(strategy, ls_traced(step), args, &result));
     const ls_nest loss = loss_of(result);
@@ -140,16 +139,12 @@ static void train_replicas(const job *work, outcome *out) {
   }
   assert_int_equal(ls_function_num_traces(step), 1);
   add_values(out, &model);
-  ls_nest_release(args);
-  ls_nest_release(result);
-  ls_function_release(step);
-  ls_strategy_release(strategy);
-  mlp_destroy(&model);
 }
 
 static void train_eager(const job *work, outcome *out) {
-  mlp model = {0};
-  ls_array *examples = NULL, *labels = NULL;
+  LS_OWN(mlp, model) = {0};
+  LS_OWN(ls_array, examples) = NULL;
+  LS_OWN(ls_array, labels) = NULL;
   *out = (outcome){0};
   expect_ok(mlp_create(work->shape, LS_DTYPE_F32, &model));
   expect_ok(
@@ -161,9 +156,6 @@ static void train_eager(const job *work, outcome *out) {
     add_loss(out, leaf);
   }
   add_values(out, &model);
-  ls_array_release(examples);
-  ls_array_release(labels);
-  mlp_destroy(&model);
 }
 
 // A build graph with the step of a job in it.
@@ -262,35 +254,32 @@ static void train_by_hand(const job *work, outcome *out) {
 static const job mlp_job = {.shape = MODEL, .batch = BATCH, .steps = STEPS};
 
 TEST(a_function_eager_and_a_session_give_the_same_bytes) {
-  outcome traced, eager, session;
+  LS_OWN(outcome, traced) = {0};
+  LS_OWN(outcome, eager) = {0};
+  LS_OWN(outcome, session) = {0};
   train_function(&mlp_job, &traced);
   train_eager(&mlp_job, &eager);
   expect_same(&traced, &eager);
   train_session(&mlp_job, &session);
   expect_same(&traced, &session);
-  outcome_deinit(&traced);
-  outcome_deinit(&eager);
-  outcome_deinit(&session);
 }
 
 TEST(a_strategy_of_one_replica_gives_the_bytes_of_none) {
   const job work = {MODEL, BATCH, FEW_STEPS, 1, false};
-  outcome none, one;
+  LS_OWN(outcome, none) = {0};
+  LS_OWN(outcome, one) = {0};
   train_function(&work, &none);
   train_replicas(&work, &one);
   expect_same(&none, &one);
-  outcome_deinit(&none);
-  outcome_deinit(&one);
 }
 
 // ---- Many replicas ---------------------------------------------------------
 static void expect_canonical(const job *work) {
-  outcome replicas, hand;
+  LS_OWN(outcome, replicas) = {0};
+  LS_OWN(outcome, hand) = {0};
   train_replicas(work, &replicas);
   train_by_hand(work, &hand);
   expect_same(&replicas, &hand);
-  outcome_deinit(&replicas);
-  outcome_deinit(&hand);
 }
 
 TEST(eight_replicas_add_along_the_canonical_tree) {
@@ -356,7 +345,8 @@ static void train_with_threads(int threads,
 TEST(the_number_of_threads_does_not_matter) {
   const job one = {MODEL, BATCH, FEW_STEPS, 0, false};
   const job eight = {MODEL, BATCH, FEW_STEPS, 8, false};
-  outcome want_one, want_eight;
+  LS_OWN(outcome, want_one) = {0};
+  LS_OWN(outcome, want_eight) = {0};
   train_with_threads(1, train_function, &one, &want_one);
   train_with_threads(1, train_replicas, &eight, &want_eight);
   static const int threads[] = {2, 8};
@@ -368,18 +358,18 @@ TEST(the_number_of_threads_does_not_matter) {
     train_with_threads(threads[i], train_replicas, &eight, &got);
     expect_same(&want_eight, &got);
   }
-  outcome_deinit(&want_one);
-  outcome_deinit(&want_eight);
 }
 
 TEST(what_ran_before_does_not_matter) {
   const job work = {MODEL, BATCH, FEW_STEPS, 0, false};
   const job eight = {MODEL, BATCH, FEW_STEPS, 8, false};
-  outcome fresh, later, other;
+  LS_OWN(outcome, fresh) = {0};
+  LS_OWN(outcome, later) = {0};
+  outcome other;
   train_with_threads(2, train_function, &work, &fresh);
   // The default runtime has a history by now, and gets more: other shapes,
   // another model beside it, other numbers of replicas.
-  mlp beside = {0};
+  LS_OWN(mlp, beside) = {0};
   expect_ok(mlp_create(MODEL, LS_DTYPE_F32, &beside));
   train_replicas(&eight, &other);
   outcome_deinit(&other);
@@ -389,7 +379,4 @@ TEST(what_ran_before_does_not_matter) {
   outcome_deinit(&other);
   train_function(&work, &later);
   expect_same(&fresh, &later);
-  mlp_destroy(&beside);
-  outcome_deinit(&fresh);
-  outcome_deinit(&later);
 }

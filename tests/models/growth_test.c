@@ -9,10 +9,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/train.h"
 #include "support/mlp.h"
 #include "support/sanitizer.h"
+#include "support/training.h"
 
 enum { BOUND = 100 << 10 };
 
@@ -60,9 +62,9 @@ static void note_epoch(void *user, const ls_train_report *report) {
 
 static void train_epochs(epochs *it) {
   const ls_model_type *type = ls_model_find("mlp");
-  ls_model model;
-  ls_strategy *strategy = NULL;
-  ls_dataset *dataset = NULL;
+  LS_OWN(ls_model, model) = {0};
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_dataset, dataset) = NULL;
   ls_train_result result;
   expect_ok(
       ls_model_create(type, &(ls_model_options){.metrics = true}, &model));
@@ -82,9 +84,6 @@ static void train_epochs(epochs *it) {
                                          .report_user = it},
                      &result));
   assert_int_equal(result.steps, EPOCHS * (EXAMPLES / BATCH));
-  ls_dataset_release(dataset);
-  ls_strategy_release(strategy);
-  ls_model_destroy(&model);
 }
 
 TEST(epochs_after_the_first_take_no_more_memory) {
@@ -103,8 +102,9 @@ TEST(epochs_after_the_first_take_no_more_memory) {
 TEST(eager_steps_with_tapes_take_no_more_memory) {
   enum { STEPS = LS_SANITIZED ? 40 : 300, WARM = 20 };
   LS_OWN(counted, memory) = counted_begin(1);
-  mlp model = {0};
-  ls_array *examples = NULL, *labels = NULL;
+  LS_OWN(mlp, model) = {0};
+  LS_OWN(ls_array, examples) = NULL;
+  LS_OWN(ls_array, labels) = NULL;
   expect_ok(mlp_create(&mlp_tiny, LS_DTYPE_F32, &model));
   expect_ok(mlp_batch(&mlp_tiny, LS_DTYPE_F32, 0, 8, &examples, &labels));
   int64_t resident = 0;
@@ -119,7 +119,4 @@ TEST(eager_steps_with_tapes_take_no_more_memory) {
   }
   expect_little_growth("eager steps", resident, resident_bytes());
   assert_int_equal(live, counted_now(&memory).live_bytes);
-  ls_array_release(examples);
-  ls_array_release(labels);
-  mlp_destroy(&model);
 }

@@ -49,8 +49,7 @@ TEST(mlp_gives_the_same_bytes_in_all_ways) {
 static ls_nest step_with_dropout(ls_nest args, void *self) {
   const ls_tensor kept = ls_dropout(ls_nest_tensor(args, 0), 0.25, true, NULL);
   LS_OWN(ls_nest, batch) = LS_TUPLE(ls_leaf(kept), ls_nest_item(args, 1));
-  const ls_nest result = ls_model_find("cnn")->train_step(batch, self);
-  return result;
+  return ls_model_find("cnn")->train_step(batch, self);
 }
 
 TEST(cnn_with_dropout_gives_the_same_bytes_in_all_ways) {

@@ -55,7 +55,7 @@ TEST(variables_have_names_of_their_own) {
   size_t count = 0;
   const ls_model_type *const *types = ls_model_types(&count);
   for (size_t i = 0; i < count; ++i) {
-    ls_model model;
+    LS_OWN(ls_model, model) = {0};
     ls_variable *variables[MOST_VARIABLES] = {NULL};
     expect_ok(ls_model_create(types[i], NULL, &model));
     const size_t n = types[i]->variables(model.self, variables, MOST_VARIABLES);
@@ -70,7 +70,6 @@ TEST(variables_have_names_of_their_own) {
         assert_string_not_equal(ls_variable_name(variables[a]),
                                 ls_variable_name(variables[b]));
     }
-    ls_model_destroy(&model);
   }
 }
 
@@ -80,9 +79,10 @@ static double loss_of(ls_nest results) {
 
 TEST(training_makes_the_loss_smaller) {
   const ls_model_type *type = ls_model_find("tiny");
-  ls_model model;
-  ls_nest batch, results = {0};
-  ls_function *function = NULL;
+  LS_OWN(ls_model, model) = {0};
+  LS_OWN(ls_nest, batch) = ls_none();
+  LS_OWN(ls_nest, results) = {0};
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(
       ls_model_create(type, &(ls_model_options){.metrics = true}, &model));
   expect_ok(ls_model_synthetic_batch(type, type->batch_size, &batch));
@@ -96,17 +96,14 @@ TEST(training_makes_the_loss_smaller) {
   assert_true(loss_of(results) < first / 2);
   assert_true(ls_array_f64(ls_nest_as_array(ls_nest_find(results, "accuracy")),
                            0) > 0.9);
-  ls_nest_release(results);
-  ls_nest_release(batch);
-  ls_function_release(function);
-  ls_model_destroy(&model);
 }
 
 TEST(the_accuracy_is_there_if_asked_for) {
   const ls_model_type *type = ls_model_find("tiny");
-  ls_model model;
-  ls_nest batch, results = {0};
-  ls_function *function = NULL;
+  LS_OWN(ls_model, model) = {0};
+  LS_OWN(ls_nest, batch) = ls_none();
+  LS_OWN(ls_nest, results) = {0};
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_model_create(type, NULL, &model));
   expect_ok(ls_model_synthetic_batch(type, 4, &batch));
   expect_ok(ls_function_create(
@@ -114,10 +111,6 @@ TEST(the_accuracy_is_there_if_asked_for) {
       &function));
   expect_ok(ls_function_call(function, batch, &results));
   assert_int_equal(ls_nest_count(results), 1);
-  ls_nest_release(results);
-  ls_nest_release(batch);
-  ls_function_release(function);
-  ls_model_destroy(&model);
 }
 
 static ls_nest logits(ls_nest args, void *user) {
@@ -127,9 +120,10 @@ static ls_nest logits(ls_nest args, void *user) {
 
 TEST(logits_have_a_column_a_class) {
   const ls_model_type *type = ls_model_find("tiny");
-  ls_model model;
-  ls_nest batch, results = {0};
-  ls_function *function = NULL;
+  LS_OWN(ls_model, model) = {0};
+  LS_OWN(ls_nest, batch) = ls_none();
+  LS_OWN(ls_nest, results) = {0};
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_model_create(type, NULL, &model));
   expect_ok(ls_model_synthetic_batch(type, 5, &batch));
   expect_ok(ls_function_create(
@@ -137,23 +131,18 @@ TEST(logits_have_a_column_a_class) {
   expect_ok(ls_function_call(function, batch, &results));
   assert_true(ls_shape_equal(ls_array_shape(ls_nest_as_array(results)),
                              LS_SHAPE(5, 4)));
-  ls_nest_release(results);
-  ls_nest_release(batch);
-  ls_function_release(function);
-  ls_model_destroy(&model);
 }
 
 TEST(models_of_one_seed_start_alike) {
   const ls_model_type *type = ls_model_find("tiny");
   ls_array *values[3] = {NULL};
   for (int i = 0; i < 3; ++i) {
-    ls_model model;
+    LS_OWN(ls_model, model) = {0};
     ls_variable *variable = NULL;
     expect_ok(ls_model_create(type, &(ls_model_options){.seed = i == 2 ? 1 : 0},
                               &model));
     type->variables(model.self, &variable, 1);
     expect_ok(ls_variable_value(variable, &values[i]));
-    ls_model_destroy(&model);
   }
   assert_memory_equal(ls_array_data(values[0]), ls_array_data(values[1]),
                       ls_array_size(values[0]));
@@ -178,7 +167,7 @@ TEST(all_that_is_computed_from_is_listed) {
       {"gpt", 2 + 4 * 8 + 2, 0},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-    ls_model model;
+    LS_OWN(ls_model, model) = {0};
     ls_variable *variables[MOST_VARIABLES];
     expect_ok(ls_model_create(ls_model_find(rows[i].model), NULL, &model));
     const size_t count =
@@ -188,7 +177,6 @@ TEST(all_that_is_computed_from_is_listed) {
       trained += ls_variable_is_trainable(variables[k]);
     assert_int_equal(trained, rows[i].trained);
     assert_int_equal(count - trained, rows[i].averaged);
-    ls_model_destroy(&model);
   }
 }
 
@@ -203,25 +191,23 @@ TEST(an_optimizer_can_be_brought_along) {
   assert_ptr_equal(model.type->optimizer(model.self), optimizer);
   ls_model_destroy(&model);
   // It still is ours; and it does what such a rate of the model's own does.
-  training own, brought;
+  LS_OWN(training, own) = {0};
+  LS_OWN(training, brought) = {0};
   training_job job = {.model = "tiny", .batch = 8, .steps = 3};
   job.options.optimizer = optimizer;
   training_run(&job, &brought);
   job.options = (ls_model_options){.learning_rate = 0.25};
   training_run(&job, &own);
   expect_same_training(&own, &brought);
-  training_deinit(&own);
-  training_deinit(&brought);
 }
 
 TEST(every_model_shows_its_optimizer) {
   size_t count = 0;
   const ls_model_type *const *types = ls_model_types(&count);
   for (size_t i = 0; i < count; ++i) {
-    ls_model model;
+    LS_OWN(ls_model, model) = {0};
     expect_ok(ls_model_create(types[i], NULL, &model));
     assert_non_null(types[i]->optimizer(model.self));
-    ls_model_destroy(&model);
   }
 }
 
@@ -295,20 +281,17 @@ TEST(options_that_cannot_be_are_refused) {
 
 TEST(a_batch_of_other_tokens_is_refused) {
   const ls_model_type *type = ls_model_find("gpt");
-  ls_model model;
+  LS_OWN(ls_model, model) = {0};
   ls_array *x = NULL;
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   ls_nest results = {0};
   expect_ok(ls_model_create(type, NULL, &model));
   expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(2, 64), &x));
   expect_ok(ls_function_create(
       &(ls_function_options){.call = logits, .user = &model}, &function));
-  const ls_nest args = LS_TUPLE(ls_nest_array(x));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(x));
   expect_status(ls_function_call(function, args, &results), LS_INVALID_ARGUMENT,
                 "[2,64,256]");
-  ls_nest_release(args);
-  ls_function_release(function);
-  ls_model_destroy(&model);
 }
 
 TEST(a_batch_that_cannot_be_made_up_is_refused) {
@@ -324,9 +307,8 @@ TEST(a_batch_that_cannot_be_made_up_is_refused) {
 }
 
 static ls_status create_and_destroy(void *user) {
-  ls_model model;
+  LS_OWN(ls_model, model) = {0};
   LS_RETURN_IF_ERROR(ls_model_create(user, NULL, &model));
-  ls_model_destroy(&model);
   return ls_ok();
 }
 
@@ -340,9 +322,10 @@ TEST(batches_and_logits_have_the_types_that_are_stated) {
   const ls_model_type *const *types = ls_model_types(&count);
   for (size_t i = 0; i < count; ++i) {
     const ls_model_type *type = types[i];
-    ls_model model;
-    ls_nest batch, results = {0};
-    ls_function *function = NULL;
+    LS_OWN(ls_model, model) = {0};
+    LS_OWN(ls_nest, batch) = ls_none();
+    LS_OWN(ls_nest, results) = {0};
+    LS_OWN(ls_function, function) = NULL;
     expect_ok(ls_model_create(type, NULL, &model));
     expect_ok(ls_model_synthetic_batch(type, 2, &batch));
     const ls_array *x = ls_nest_as_array(ls_nest_item(batch, 0));
@@ -360,10 +343,6 @@ TEST(batches_and_logits_have_the_types_that_are_stated) {
     shape.dim[shape.rank++] = type->num_classes;
     assert_true(
         ls_shape_equal(ls_array_shape(ls_nest_as_array(results)), shape));
-    ls_nest_release(results);
-    ls_nest_release(batch);
-    ls_function_release(function);
-    ls_model_destroy(&model);
   }
 }
 
@@ -371,7 +350,8 @@ TEST(batches_and_logits_have_the_types_that_are_stated) {
 enum { STEPS = LS_SANITIZED ? 2 : 5, BATCH = LS_SANITIZED ? 2 : 4 };
 
 static void expect_same_bits_again(const training_job *job) {
-  training a, b;
+  LS_OWN(training, a) = {0};
+  training b;
   training_run(job, &a);
   expect_learnt(&a);
   if (!LS_SANITIZED) {
@@ -379,7 +359,6 @@ static void expect_same_bits_again(const training_job *job) {
     expect_same_training(&a, &b);
     training_deinit(&b);
   }
-  training_deinit(&a);
 }
 
 TEST(every_model_learns_its_batch_with_the_same_bits_each_time) {
@@ -400,15 +379,14 @@ TEST(two_replicas_train_as_one_does) {
   for (size_t t = 0; t < count; ++t) {
     training_job job = {
         .model = names[t], .batch = BATCH, .steps = LS_SANITIZED ? 1 : 3};
-    training one, two;
+    LS_OWN(training, one) = {0};
+    LS_OWN(training, two) = {0};
     training_run(&job, &one);
     job.replicas = 2;
     training_run(&job, &two);
     for (int i = 0; i < job.steps; ++i)
       assert_true(fabs(one.losses[i] - two.losses[i]) <=
                   1e-4 * fabs(one.losses[i]));
-    training_deinit(&one);
-    training_deinit(&two);
   }
 }
 

@@ -9,10 +9,8 @@ static _Alignas(16) char place[512];
 static void *const some = place;
 
 TEST(calls_of_models_refuse_null) {
-  expect_null(ls_model_create(some, some, NULL),
-              "ls_model_create: out_model is NULL");
-  expect_null(ls_model_synthetic_batch(some, 1, NULL),
-              "ls_model_synthetic_batch: out_batch is NULL");
+  expect_null_argument(out_model, ls_model_create, some, some, NULL);
+  expect_null_argument(out_batch, ls_model_synthetic_batch, some, 1, NULL);
   assert_null(ls_model_find(NULL));
 }
 

@@ -13,6 +13,7 @@
 #include "lockstep/iterator.h"
 #include "lockstep/nn.h"
 #include "lockstep/train.h"
+#include "support/place.h"
 
 enum { TOKENS = 8, CLASSES = 16, WIDTH = 16, HEADS = 2, BATCH = 6 };
 enum { STEPS = 12 };
@@ -153,13 +154,9 @@ static void train(const job *work, outcome *out) {
 // Under a runtime of its own.
 static outcome outcome_of(job work) {
   outcome out;
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = work.threads},
-                              &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = work.threads});
   train(&work, &out);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
   return out;
 }
 

@@ -35,7 +35,8 @@ static void expect_close(const training_job *job, const training *got,
 
 // By gradient descent, so that the variables show the gradients.
 static void expect_step_of_whole(training_job job) {
-  training whole, parts;
+  LS_OWN(training, whole) = {0};
+  training parts;
   LS_OWN(ls_optimizer, optimizer) = NULL;
   expect_ok(ls_sgd_create(&(ls_sgd_options){.learning_rate = 1}, &optimizer));
   job.options.optimizer = optimizer;
@@ -47,7 +48,6 @@ static void expect_step_of_whole(training_job job) {
     expect_close(&job, &parts, &whole);
     training_deinit(&parts);
   }
-  training_deinit(&whole);
 }
 
 TEST(any_remainder_gives_the_step_of_the_whole_batch) {

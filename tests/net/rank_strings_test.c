@@ -3,6 +3,7 @@
 // Strings do not go from rank to rank: they are refused before anything runs.
 #include "distribute/own.h"
 #include "lockstep/trunk.h"
+#include "support/place.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -50,13 +51,9 @@ typedef struct way {
 
 static ls_status run_on_rank(ls_trunk *trunk, void *user) {
   const way *w = user;
-  ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  const ls_status status = run_strings(w->callback);
-  ls_runtime_make_current(before);
-  return ls_status_join(status, ls_runtime_destroy(runtime));
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  return run_strings(w->callback);
 }
 
 TEST(strings_between_ranks_are_refused) {

@@ -14,6 +14,7 @@
 #include "lockstep/training_parts.h"
 #include "lockstep/trunk.h"
 #include "support/expect.h"
+#include "support/place.h"
 #include "support/sanitizer.h"
 #include "support/small_models.h"
 #include "support/values.h"
@@ -127,22 +128,15 @@ static ls_status train(const job *work, record *out) {
 // A rank: a runtime of its own.
 static ls_status train_on(ls_trunk *trunk, void *user) {
   job *work = user;
-  ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){
-          .allocator = work->memory != NULL && trunk->rank == 1
-                           ? ls_counting_allocator_allocator(work->memory)
-                           : NULL,
-          .threads = work->threads,
-          .trunk = trunk,
-          .math = trunk->rank > 0 && trunk->rank == work->direct
-                      ? LS_MATH_DIRECT
-                      : LS_MATH_FAST},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  const ls_status status = train(work, &work->records[trunk->rank]);
-  ls_runtime_make_current(before);
-  return ls_status_join(status, ls_runtime_destroy(runtime));
+  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+      .allocator = work->memory != NULL && trunk->rank == 1
+                       ? ls_counting_allocator_allocator(work->memory)
+                       : NULL,
+      .threads = work->threads,
+      .trunk = trunk,
+      .math = trunk->rank > 0 && trunk->rank == work->direct ? LS_MATH_DIRECT
+                                                             : LS_MATH_FAST});
+  return train(work, &work->records[trunk->rank]);
 }
 
 static void job_init(job *self) {

@@ -7,6 +7,7 @@
 #include "lockstep/losses.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/values.h"
 
 enum { EXAMPLES = 16, WIDTH = 6, CLASSES = 3 };
@@ -42,6 +43,7 @@ static void end(net *n) {
   ls_dense_layer_destroy(n->logits);
   ls_optimizer_release(n->optimizer);
 }
+LS_OWNED_STRUCT(net, end)
 
 static ls_tensor loss_of(ls_nest args, void *user) {
   const net *n = user;
@@ -81,19 +83,16 @@ enum { WEIGHTS = WIDTH * 8 };
 
 // The hidden kernel after five steps, and the last loss.
 static double run(int replicas, int64_t parts, double *weights) {
-  net n = {0};
+  LS_OWN(net, n) = {0};
   begin(&n, parts);
-  const ls_nest args = batch(replicas);
-  const ls_nest loss = call_on(replicas, train, &n, args, 5);
+  LS_OWN(ls_nest, args) = batch(replicas);
+  LS_OWN(ls_nest, loss) = call_on(replicas, train, &n, args, 5);
   const ls_nest first =
       ls_distributed_count(loss) > 0 ? ls_distributed_component(loss, 0) : loss;
   double sum = ls_array_f64(ls_nest_as_array(first), 0);
   for (size_t r = 1; r < ls_distributed_count(loss); ++r)
     sum += ls_array_f64(ls_nest_as_array(ls_distributed_component(loss, r)), 0);
   read_variable(ls_dense_layer_kernel(n.hidden), weights, WEIGHTS);
-  ls_nest_release(args);
-  ls_nest_release(loss);
-  end(&n);
   return sum / replicas;
 }
 
@@ -115,7 +114,7 @@ TEST(parts_agree_with_the_whole_batch) {
 TEST(a_session_fetches_the_mean_loss_after_the_updates) {
   LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
-  net n = {0};
+  LS_OWN(net, n) = {0};
   ls_op init = {0};
   ls_tensor loss = {0};
   expect_ok(ls_graph_create("g", &graph));
@@ -143,24 +142,19 @@ TEST(a_session_fetches_the_mean_loss_after_the_updates) {
   assert_true(losses[1] < losses[0]);
   ls_nest_release(results);
   ls_session_destroy(session);
-  end(&n);
 }
 
 static void expect_refused(int64_t parts, bool stopped, const char *part) {
-  net n = {.stopped = stopped};
+  LS_OWN(net, n) = {.stopped = stopped};
   begin(&n, parts);
-  ls_function *function = NULL;
-  ls_nest results = {0};
-  const ls_nest args =
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, results) = {0};
+  LS_OWN(ls_nest, args) =
       LS_TUPLE(ls_nest_array(examples()), ls_nest_array(labels()));
   expect_ok(ls_function_create(
       &(ls_function_options){.call = train, .user = &n}, &function));
   expect_status(ls_function_call(function, args, &results), LS_INVALID_ARGUMENT,
                 part);
-  ls_nest_release(args);
-  ls_nest_release(results);
-  ls_function_release(function);
-  end(&n);
 }
 
 TEST(parts_that_cannot_be_are_refused) {

@@ -117,11 +117,10 @@ static ls_nest follow(ls_nest args, void *user) {
 
 static ls_nest rows_of(ls_strategy *strategy, int64_t rows) {
   ls_nest split = ls_none();
-  ls_array *array = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows), 9);
+  LS_OWN(ls_array, array) = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows), 9);
   for (int64_t i = 0; i < rows; ++i)
     ls_array_set_f64(array, i, (double)i + 1);
   expect_ok(ls_strategy_split(strategy, array, &split));
-  ls_array_release(array);
   return LS_TUPLE(split);
 }
 

@@ -27,6 +27,7 @@ static void end(problem *p) {
   ls_variable_release(p->w[1]);
   ls_optimizer_release(p->optimizer);
 }
+LS_OWNED_STRUCT(problem, end)
 
 // The mean over examples x of sum(a x) + sum(b x^2): the gradients are the
 // means of x and x^2.
@@ -66,7 +67,7 @@ static double squares(const double *x) {
 // the negative of these.
 static void expect_moved(ls_clip clip, int replicas, const double *a,
                          const double *b) {
-  problem p;
+  LS_OWN(problem, p) = {0};
   begin(&p, clip);
   const ls_nest args = LS_TUPLE(split_of(
       replicas, array_of(LS_DTYPE_F64, LS_SHAPE(EXAMPLES, SIZE), examples)));
@@ -79,7 +80,6 @@ static void expect_moved(ls_clip clip, int replicas, const double *a,
   }
   expect_variable(p.w[0], wanted[0], SIZE, 1e-13);
   expect_variable(p.w[1], wanted[1], SIZE, 1e-13);
-  end(&p);
 }
 
 TEST(values_are_clipped_one_by_one) {
@@ -120,7 +120,7 @@ TEST(the_global_norm_is_that_of_the_whole_batch) {
 TEST(gradients_within_the_limits_keep_their_bits) {
   double a[SIZE], b[SIZE], got[SIZE];
   gradients_of(a, b);
-  problem p;
+  LS_OWN(problem, p) = {0};
   begin(&p, (ls_clip){.value = 100, .norm = 100, .global_norm = 100});
   const ls_nest args = LS_TUPLE(ls_nest_array(
       array_of(LS_DTYPE_F64, LS_SHAPE(EXAMPLES, SIZE), examples)));
@@ -129,5 +129,4 @@ TEST(gradients_within_the_limits_keep_their_bits) {
   read_variable(p.w[0], got, SIZE);
   for (int i = 0; i < SIZE; ++i)
     assert_true(got[i] == -a[i]);
-  end(&p);
 }

@@ -8,6 +8,8 @@
 #include "support/fault.h"
 #include "support/values.h"
 
+LS_OWNED_POINTER(ls_conv_layer, ls_conv_layer_destroy)
+
 enum { MAX_ELEMENTS = 2048 };
 
 // One plane of two dimensions; the third and fourth are batch and channels.
@@ -102,7 +104,7 @@ TEST(layers_convolve_as_plain_loops_do) {
   double bias[8];
   for (size_t k = 0; k < sizeof(conv_rows) / sizeof(*conv_rows); ++k) {
     const plain *p = &conv_rows[k].p;
-    ls_conv_layer *layer = NULL;
+    LS_OWN(ls_conv_layer, layer) = NULL;
     expect_ok(ls_conv_layer_create(
         &(ls_conv_options){.channels = p->c,
                            .filters = p->f,
@@ -132,13 +134,12 @@ TEST(layers_convolve_as_plain_loops_do) {
                        with_ends(p->n, space(rank, p->oh, p->ow), p->f)));
     expect_tensor(got, y, (size_t)(p->n * p->oh * p->ow * p->f), 1e-12);
     expect_ok(ls_frame_end(NULL));
-    ls_conv_layer_destroy(layer);
   }
 }
 
 // Three dimensions: a window of ones over ones counts the places it covers.
 TEST(a_layer_can_have_three_dimensions) {
-  ls_conv_layer *layer = NULL;
+  LS_OWN(ls_conv_layer, layer) = NULL;
   expect_ok(ls_conv_layer_create(
       &(ls_conv_options){.channels = 2,
                          .filters = 1,
@@ -154,7 +155,6 @@ TEST(a_layer_can_have_three_dimensions) {
   assert_true(ls_shape_equal(ls_tensor_shape(y), LS_SHAPE(1, 2, 2, 1, 1)));
   expect_tensor(y, wanted, 4, 0);
   expect_ok(ls_frame_end(NULL));
-  ls_conv_layer_destroy(layer);
 }
 
 // ---- Transposed ------------------------------------------------------------
@@ -189,7 +189,7 @@ TEST(a_transposed_layer_spreads_what_another_gathers) {
   fill_numbers(x, 9, 1);
   fill_numbers(kernel, 9, 2);
   for (size_t k = 0; k < sizeof(rows) / sizeof(*rows); ++k) {
-    ls_conv_layer *layer = NULL;
+    LS_OWN(ls_conv_layer, layer) = NULL;
     expect_ok(ls_conv_layer_create(
         &(ls_conv_options){
             .channels = 1,
@@ -208,14 +208,13 @@ TEST(a_transposed_layer_spreads_what_another_gathers) {
                       layer, eager_of(LS_DTYPE_F64, LS_SHAPE(1, 3, 3, 1), x)),
                   y, (size_t)(rows[k].size_y * rows[k].size_y), 1e-14);
     expect_ok(ls_frame_end(NULL));
-    ls_conv_layer_destroy(layer);
   }
 }
 
 TEST(a_session_may_feed_any_batch_to_a_transposed_layer) {
   LS_OWN(ls_graph, graph) = NULL;
   LS_OWN(ls_session, session) = NULL;
-  ls_conv_layer *layer = NULL;
+  LS_OWN(ls_conv_layer, layer) = NULL;
   ls_tensor x = {0}, y = {0};
   ls_op init = {0};
   expect_ok(ls_graph_create("g", &graph));
@@ -235,7 +234,7 @@ TEST(a_session_may_feed_any_batch_to_a_transposed_layer) {
   }
   expect_ok(ls_graph_error(graph));
   expect_ok(ls_session_create(graph, &session));
-  ls_nest result = {0};
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &result));
   for (int64_t rows = 1; rows <= 3; ++rows) {
     LS_OWN(ls_array, value) =
@@ -245,8 +244,6 @@ TEST(a_session_may_feed_any_batch_to_a_transposed_layer) {
     assert_true(ls_shape_equal(ls_array_shape(ls_nest_as_array(result)),
                                LS_SHAPE(rows, 8, 10, 3)));
   }
-  ls_nest_release(result);
-  ls_conv_layer_destroy(layer);
 }
 
 // ---- Gradients -------------------------------------------------------------

@@ -11,9 +11,11 @@
 #include "lockstep/optimizer_state.h"
 #include "lockstep/replicate.h"
 #include "lockstep/runtime.h"
+#include "nn/own.h"
 #include "support/assignments.h"
 #include "support/computation.h"
 #include "support/function.h"
+#include "support/place.h"
 #include "support/replicas.h"
 #include "support/tpu_strategies.h"
 #include "support/values.h"
@@ -59,10 +61,9 @@ typedef struct problem {
 static ls_variable *make_variable(const problem *p, const char *name,
                                   ls_shape shape, uint32_t seed) {
   ls_variable *variable = NULL;
-  ls_array *first = array_of_numbers(p->dtype, shape, seed);
+  LS_OWN(ls_array, first) = array_of_numbers(p->dtype, shape, seed);
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = name, .initial_array = first}, &variable));
-  ls_array_release(first);
   return variable;
 }
 
@@ -73,11 +74,10 @@ static void make(problem *p, bool crosses) {
   if (!crosses) options.over_replicas = p->reduction;
   expect_ok(ls_optimizer_create(p->kind, &options, &p->optimizer));
   if (!crosses) return;
-  ls_optimizer *inner = p->optimizer;
+  LS_OWN(ls_optimizer, inner) = p->optimizer;
   expect_ok(ls_cross_shard_create(
       &(ls_cross_shard_options){.optimizer = inner, .reduction = p->reduction},
       &p->optimizer));
-  ls_optimizer_release(inner);
 }
 
 static void drop(problem *p) {
@@ -138,15 +138,14 @@ static size_t list_variables(const problem *p, ls_variable **all) {
 }
 
 static void train_crossed(problem *p) {
-  computation c;
+  LS_OWN(computation, c) = {0};
   ls_nest each[MOST_REPLICAS];
   computation_open(&c);
   make(p, true);
   for (int r = 0; r < p->replicas; ++r) {
-    ls_array *x = rows_of(p, r), *count = count_of(p, r);
+    LS_OWN(ls_array, x) = rows_of(p, r);
+    LS_OWN(ls_array, count) = count_of(p, r);
     each[r] = LS_LIST(ls_leaf(ls_constant(x)), ls_leaf(ls_constant(count)));
-    ls_array_release(x);
-    ls_array_release(count);
   }
   const ls_nest inputs =
       ls_nest_sequence(LS_KIND_LIST, each, (size_t)p->replicas);
@@ -159,14 +158,12 @@ static void train_crossed(problem *p) {
   for (int step = 0; step < STEPS; ++step)
     expect_ok(computation_run(&c, c.outputs));
   for (size_t i = 0; i < p->num_values; ++i) {
-    ls_nest value = ls_none();
+    LS_OWN(ls_nest, value) = ls_none();
     expect_ok(ls_session_run(c.session, ls_leaf(ls_variable_read(all[i])), NULL,
                              0, &value));
     p->values[i] = ls_array_retain(ls_nest_as_array(value));
-    ls_nest_release(value);
   }
   drop(p);
-  computation_close(&c);
 }
 
 static void train_on(problem *p, ls_strategy *strategy, bool crosses) {
@@ -186,9 +183,8 @@ static void train_on(problem *p, ls_strategy *strategy, bool crosses) {
                         ls_nest_distributed(LS_PER_REPLICA, counts, n));
   ls_function *function = function_of(mirrored_step, p);
   for (int step = 0; step < STEPS; ++step) {
-    ls_nest results = ls_none();
+    LS_OWN(ls_nest, results) = ls_none();
     expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
-    ls_nest_release(results);
   }
   ls_variable *all[MOST_VALUES];
   p->num_values = list_variables(p, all);
@@ -314,10 +310,10 @@ TEST(what_a_scope_says_goes_before_what_a_step_has_given) {
 }
 
 static void take_numbers(double *numbers, int64_t count, uint32_t seed) {
-  ls_array *array = array_of_numbers(LS_DTYPE_F64, LS_SHAPE(count), seed);
+  LS_OWN(ls_array, array) =
+      array_of_numbers(LS_DTYPE_F64, LS_SHAPE(count), seed);
   for (int64_t i = 0; i < count; ++i)
     numbers[i] = ls_array_f64(array, i);
-  ls_array_release(array);
 }
 
 TEST(the_gradient_is_that_of_one_batch) {
@@ -361,13 +357,12 @@ TEST(the_gradient_is_that_of_one_batch) {
 // ---- Every way -------------------------------------------------------------
 static void make_wrapped(ways *self) {
   const ls_gradients_over_replicas *reduction = self->user;
-  ls_optimizer *inner = NULL;
+  LS_OWN(ls_optimizer, inner) = NULL;
   ways_vector(self, "w", WIDTH, (double[WIDTH]){1, -2, 3, 0.5, 0.25});
   expect_ok(ls_optimizer_create("momentum", NULL, &inner));
   expect_ok(ls_cross_shard_create(
       &(ls_cross_shard_options){.optimizer = inner, .reduction = *reduction},
       &self->optimizer));
-  ls_optimizer_release(inner);
 }
 
 static ls_nest numbers_of(const ways *self, int step, int r) {
@@ -411,7 +406,7 @@ typedef struct pairs {
 
 static void make_pairs(pairs *p) {
   static const char *const names[] = {"u", "v", "w"};
-  ls_optimizer *inner = NULL;
+  LS_OWN(ls_optimizer, inner) = NULL;
   for (size_t i = 0; i < 3; ++i)
     p->variables[i] =
         variable_of(names[i], LS_DTYPE_F32, LS_SCALAR, (double[]){0});
@@ -421,7 +416,6 @@ static void make_pairs(pairs *p) {
       &(ls_cross_shard_options){
           .optimizer = inner, .reduction = p->reduction, .groups = p->groups},
       &p->optimizer));
-  ls_optimizer_release(inner);
 }
 
 static void drop_pairs(pairs *p) {
@@ -429,6 +423,7 @@ static void drop_pairs(pairs *p) {
     ls_variable_release(p->variables[i]);
   ls_optimizer_release(p->optimizer);
 }
+LS_OWNED_STRUCT(pairs, drop_pairs)
 
 // Variable v has no gradient.
 static ls_nest apply_pairs(ls_nest args, void *user) {
@@ -455,8 +450,8 @@ static size_t sums_in(const ls_graph *graph, ls_op *sums, size_t capacity) {
 
 TEST(each_gradient_goes_through_one_sum_beside_it) {
   LS_SPEC("E209");
-  computation c;
-  pairs p = {0};
+  LS_OWN(computation, c) = {0};
+  LS_OWN(pairs, p) = {0};
   ls_op sums[4];
   computation_open(&c);
   make_pairs(&p);
@@ -490,17 +485,14 @@ TEST(each_gradient_goes_through_one_sum_beside_it) {
   assert_true(computation_fetch(&c, ls_variable_read(p.variables[0])) == -4);
   assert_true(computation_fetch(&c, ls_variable_read(p.variables[1])) == 0);
   assert_true(computation_fetch(&c, ls_variable_read(p.variables[2])) == 2);
-  drop_pairs(&p);
-  computation_close(&c);
 }
 
 // ---- Groups ----------------------------------------------------------------
 // Each replica has its own variable.
 static ls_nest own_step(ls_nest args, void *user) {
   const pairs *p = user;
-  const ls_nest gradient = ls_nest_retain(ls_nest_item(args, 0));
+  LS_OWN(ls_nest, gradient) = ls_nest_retain(ls_nest_item(args, 0));
   ls_optimizer_apply(p->optimizer, p->variables, &gradient, 1);
-  ls_nest_release(gradient);
   return ls_none();
 }
 
@@ -509,9 +501,9 @@ TEST(groups_add_up_apart) {
   static const int32_t members[] = {0, 3, 2, 1};
   const ls_replica_groups groups = {members, 2, 2};
   for (int sum = 0; sum < 2; ++sum) {
-    ls_strategy *strategy = mirrored_of(4);
-    ls_optimizer *inner = NULL;
-    pairs p = {0};
+    LS_OWN(ls_strategy, strategy) = mirrored_of(4);
+    LS_OWN(pairs, p) = {0};
+    LS_OWN(ls_optimizer, inner) = NULL;
     p.variables[0] = variable_in(
         strategy, (variable_kind){.synchronization = LS_SYNCHRONIZATION_ON_READ,
                                   .aggregation = LS_AGGREGATION_SUM});
@@ -526,19 +518,14 @@ TEST(groups_add_up_apart) {
     for (int r = 0; r < 4; ++r)
       each[r] = ls_nest_array(
           array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){-pow(10, r)}));
-    const ls_nest args = LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, each, 4));
-    ls_function *function = function_of(own_step, &p);
-    ls_nest results = ls_none();
+    LS_OWN(ls_nest, args) =
+        LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, each, 4));
+    LS_OWN(ls_function, function) = function_of(own_step, &p);
+    LS_OWN(ls_nest, results) = ls_none();
     expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
     const double by = sum ? 1 : 0.5;
     expect_components(p.variables[0],
                       (double[]){1001 * by, 110 * by, 110 * by, 1001 * by}, 4);
-    ls_nest_release(results);
-    ls_nest_release(args);
-    ls_function_release(function);
-    ls_optimizer_release(inner);
-    drop_pairs(&p);
-    ls_strategy_release(strategy);
   }
 }
 
@@ -555,23 +542,24 @@ TEST(groups_cover_each_replica_once) {
       {{beyond, 2, 2}, "replica 4 is in a group"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    computation c;
-    pairs p = {.groups = &rows[i].groups};
+    LS_OWN(computation, c) = {0};
+    LS_OWN(pairs, p) = {.groups = &rows[i].groups};
     computation_open(&c);
     make_pairs(&p);
     const size_t before = ls_graph_num_ops(c.graph);
     expect_status(replicate(&c, 4, computation_inputs(4), apply_pairs, &p),
                   LS_INVALID_ARGUMENT, rows[i].says);
     assert_true(ls_graph_num_ops(c.graph) <= before + 4);  // The inputs.
-    drop_pairs(&p);
-    computation_close(&c);
   }
 }
 
 // ---- Refused ---------------------------------------------------------------
 TEST(what_it_cannot_be_around_is_refused) {
   LS_SPEC("E209");
-  ls_optimizer *plain = NULL, *summing = NULL, *around = NULL, *none = NULL;
+  LS_OWN(ls_optimizer, plain) = NULL;
+  LS_OWN(ls_optimizer, summing) = NULL;
+  LS_OWN(ls_optimizer, around) = NULL;
+  ls_optimizer *none = NULL;
   expect_ok(ls_sgd_create(NULL, &plain));
   expect_ok(ls_sgd_create(&(ls_sgd_options){.over_replicas = LS_GRADIENTS_SUM},
                           &summing));
@@ -599,19 +587,17 @@ TEST(what_it_cannot_be_around_is_refused) {
   }
   expect_status(ls_cross_shard_create(NULL, &none), LS_INVALID_ARGUMENT,
                 "the wrapped optimizer is missing");
-  ls_optimizer_release(around);
-  ls_optimizer_release(summing);
-  ls_optimizer_release(plain);
 }
 
 TEST(it_is_refused_across_replicas) {
-  ls_optimizer *plain = NULL, *around = NULL;
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_optimizer, plain) = NULL;
+  LS_OWN(ls_optimizer, around) = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   expect_ok(ls_sgd_create(NULL, &plain));
   expect_ok(ls_cross_shard_create(&(ls_cross_shard_options){.optimizer = plain},
                                   &around));
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
-  const ls_nest gradient =
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_nest, gradient) =
       distributed_numbers(LS_PER_REPLICA, (double[]){1, 2}, 2);
   ls_op op = {0};
   {
@@ -620,11 +606,6 @@ TEST(it_is_refused_across_replicas) {
         ls_optimizer_apply_across(around, &v, &gradient, 1, NULL, &op),
         LS_FAILED_PRECONDITION, "take the optimizer inside");
   }
-  ls_nest_release(gradient);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
-  ls_optimizer_release(around);
-  ls_optimizer_release(plain);
 }
 
 static ls_nest eager_step(ls_nest args, void *user) {
@@ -639,8 +620,8 @@ static ls_nest eager_step(ls_nest args, void *user) {
 TEST(replicas_that_run_op_by_op_have_no_groups) {
   static const int32_t members[] = {0, 1};
   const ls_replica_groups groups = {members, 1, 2};
-  ls_strategy *strategy = mirrored_of(2);
-  pairs p = {.groups = &groups};
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(pairs, p) = {.groups = &groups};
   {
     LS_STRATEGY_SCOPE(strategy);
     make_pairs(&p);
@@ -649,8 +630,6 @@ TEST(replicas_that_run_op_by_op_have_no_groups) {
   expect_status(
       ls_strategy_run(strategy, ls_plain(eager_step, &p), ls_none(), &results),
       LS_UNIMPLEMENTED, "trace the step in a function");
-  drop_pairs(&p);
-  ls_strategy_release(strategy);
 }
 
 // ---- Without shards --------------------------------------------------------
@@ -669,12 +648,10 @@ static void hear(void *user, const ls_log_line *line) {
 TEST(without_shards_there_is_one_and_a_warning) {
   LS_SPEC("E209");
   heard h = {0};
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.log = hear, .log_user = &h}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  computation c;
-  pairs p = {0};
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.log = hear, .log_user = &h});
+  LS_OWN(computation, c) = {0};
+  LS_OWN(pairs, p) = {0};
   ls_op sums[4];
   computation_open(&c);
   make_pairs(&p);
@@ -693,10 +670,6 @@ TEST(without_shards_there_is_one_and_a_warning) {
     computation_initialize(&c, p.variables[i]);
   expect_ok(computation_run(&c, c.outputs));
   assert_true(computation_fetch(&c, ls_variable_read(p.variables[0])) == -6);
-  drop_pairs(&p);
-  computation_close(&c);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 // ---- What it says of the one inside ----------------------------------------

@@ -95,7 +95,8 @@ static ls_function *make_step(world *w, bool mirrored) {
 // Runs a step on `rows` examples, split among the replicas or whole.
 static void run(world *w, ls_function *function, int64_t rows, bool split) {
   ls_array *array = examples(rows);
-  ls_nest value = {0}, results = {0};
+  ls_nest value = {0};
+  LS_OWN(ls_nest, results) = {0};
   if (split)
     expect_ok(ls_strategy_split(w->strategy, array, &value));
   else
@@ -103,7 +104,6 @@ static void run(world *w, ls_function *function, int64_t rows, bool split) {
   ls_array_release(array);
   LS_OWN(ls_nest, args) = LS_TUPLE(value);
   expect_ok(ls_strategy_run(w->strategy, ls_traced(function), args, &results));
-  ls_nest_release(results);
 }
 
 TEST(a_whole_batch_on_each_replica_is_warned_of_once) {

@@ -7,6 +7,7 @@
 
 #include "base/memory/allocator.h"
 #include "lockstep/full.h"
+#include "runtime/own.h"
 #include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
@@ -188,14 +189,14 @@ static ls_nest three_or_one(int call) {
 typedef enum road { CALLED, RUN_PLAIN, RUN_TRACED, BY_HAND, NUM_ROADS } road;
 
 static void go(road by, plain *p) {
-  ls_function *function = function_of(plain_step, p);
+  LS_OWN(ls_function, function) = function_of(plain_step, p);
   ls_strategy *strategy = NULL;
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_strategy_default(&strategy));
   p->by_tape = by == RUN_PLAIN || by == BY_HAND;
   p->says = by == BY_HAND;
   for (int call = 0; call < 2; ++call) {
-    const ls_nest args = three_or_one(call);
+    LS_OWN(ls_nest, args) = three_or_one(call);
     expect_ok(ls_frame_begin());
     if (by == CALLED)
       expect_ok(ls_function_call(function, args, &results));
@@ -207,10 +208,7 @@ static void go(road by, plain *p) {
                                                  : ls_plain(plain_step, p),
                                 args, &results));
     expect_ok(ls_frame_end(NULL));
-    ls_nest_release(args);
   }
-  ls_nest_release(results);
-  ls_function_release(function);
 }
 
 TEST(without_a_strategy_arguments_and_scopes_tell) {
@@ -227,11 +225,10 @@ TEST(calls_of_unknown_size_count_alike) {
   plain p = plain_of();
   p.by_tape = true;
   for (int call = 0; call < 2; ++call) {
-    const ls_nest args = three_or_one(call);
+    LS_OWN(ls_nest, args) = three_or_one(call);
     expect_ok(ls_frame_begin());
     expect_ok(ls_nest_status(plain_step(args, &p)));
     expect_ok(ls_frame_end(NULL));
-    ls_nest_release(args);
   }
   expect_variable(p.w, (const double[]){-6}, 1, 1e-6);
   drop(&p);
@@ -256,7 +253,7 @@ typedef struct built {
 static void build(built *b, int replicas, bool traced) {
   ls_nest each[2], each_op[2], args = ls_none(), results = ls_none();
   ls_op initial = {0};
-  ls_function *function = function_of(built_step, &b->p);
+  LS_OWN(ls_function, function) = function_of(built_step, &b->p);
   expect_ok(ls_graph_create("held", &b->graph));
   {
     LS_GRAPH_SCOPE(b->graph);
@@ -289,7 +286,6 @@ static void build(built *b, int replicas, bool traced) {
   ls_nest_release(args);
   for (int r = 0; r < replicas; ++r)
     ls_nest_release(each[r]);
-  ls_function_release(function);
 }
 
 static void drop_built(built *b) {
@@ -318,12 +314,10 @@ static double run_built(built *b, int replicas) {
       ls_array_release((ls_array *)(uintptr_t)feeds[r].value);
   }
   ls_nest_release(results);
-  ls_array *w = NULL;
+  LS_OWN(ls_array, w) = NULL;
   expect_ok(ls_session_variable_value(b->session,
                                       ls_variable_component(b->p.w, 0), &w));
-  const double value = ls_array_f64(w, 0);
-  ls_array_release(w);
-  return value;
+  return ls_array_f64(w, 0);
 }
 
 // Sizes are known only when it runs, and may differ between replicas then.

@@ -108,13 +108,12 @@ static ls_nest minimize(ls_nest args, void *user) {
 static ls_nest minimize_op_by_op(ls_nest args, void *user) {
   const problem *p = user;
   ls_tensor x = ls_failed_tensor(), y = ls_failed_tensor();
-  ls_tape *tape = NULL;
+  LS_OWN(ls_tape, tape) = NULL;
   expect_ok(ls_distributed_as_tensor(ls_nest_item(args, 0), &x));
   expect_ok(ls_distributed_as_tensor(ls_nest_item(args, 1), &y));
   expect_ok(ls_tape_begin(&tape));
   const ls_status status =
       ls_optimizer_minimize_tape(p->optimizer, tape, loss_of(p, x, y));
-  ls_tape_release(tape);
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
@@ -144,23 +143,23 @@ static ls_nest minimize_built(ls_nest args, void *user) {
   const problem *p = user;
   const int64_t rows = p->job->batch / p->job->replicas;
   const int64_t at = rows * ls_replica_number();
-  const ls_nest mine =
+  LS_OWN(ls_nest, mine) =
       LS_TUPLE(ls_leaf(ls_slice_axis(p->rows, 0, at, at + rows)),
                ls_leaf(ls_slice_axis(p->wanted, 0, at, at + rows)));
   const ls_op op =
       ls_optimizer_minimize(p->optimizer, loss_of(p, ls_nest_tensor(mine, 0),
                                                   ls_nest_tensor(mine, 1)));
   (void)args;
-  ls_nest_release(mine);
   return ls_nest_op(op);
 }
 
 static void run_session(const job *work, double *weights) {
   LS_OWN(ls_graph, graph) = NULL;
-  ls_session *session = NULL;
   LS_OWN(problem, p) = {0};
+  LS_OWN(ls_session, session) = NULL;
   ls_op initial = {0};
-  ls_nest moved = ls_none(), results = ls_none();
+  LS_OWN(ls_nest, moved) = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_graph_create("held", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -180,17 +179,13 @@ static void run_session(const job *work, double *weights) {
     const ls_feed feeds[] = {{p.rows, x}, {p.wanted, y}};
     expect_ok(ls_session_run(session, moved, feeds, 2, &results));
   }
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(
       session,
       work->distributed ? ls_variable_component(p.weights, 0) : p.weights,
       &value));
   for (int64_t i = 0; i < WEIGHTS; ++i)
     weights[i] = ls_array_f64(value, i);
-  ls_array_release(value);
-  ls_nest_release(moved);
-  ls_nest_release(results);
-  ls_session_destroy(session);
 }
 
 // The weights after all steps of a job.

@@ -6,6 +6,8 @@
 #include "lockstep/layers.h"
 #include "support/values.h"
 
+LS_OWNED_POINTER(ls_norm_layer, ls_norm_layer_destroy)
+
 enum { ROWS = 3, PLACES = 4, CHANNELS = 6, ALL = ROWS * PLACES * CHANNELS };
 
 // ---- By example ------------------------------------------------------------
@@ -51,7 +53,7 @@ TEST(layers_normalize_as_plain_c_does) {
   fill_numbers(scale, CHANNELS, 2);
   fill_numbers(offset, CHANNELS, 3);
   for (ls_norm_kind kind = LS_NORM_LAYER; kind <= LS_NORM_GROUP; ++kind) {
-    ls_norm_layer *layer = NULL;
+    LS_OWN(ls_norm_layer, layer) = NULL;
     expect_ok(ls_norm_layer_create(&(ls_norm_options){.kind = kind,
                                                       .channels = CHANNELS,
                                                       .groups = 2,
@@ -73,14 +75,13 @@ TEST(layers_normalize_as_plain_c_does) {
             layer, eager_of(LS_DTYPE_F64, LS_SHAPE(ROWS, PLACES, CHANNELS), x)),
         wanted, ALL, 1e-10);
     expect_ok(ls_frame_end(NULL));
-    ls_norm_layer_destroy(layer);
   }
 }
 
 TEST(a_layer_can_do_without_scale_and_offset) {
   double x[ALL], wanted[ALL];
   fill_numbers(x, ALL, 1);
-  ls_norm_layer *layer = NULL;
+  LS_OWN(ls_norm_layer, layer) = NULL;
   expect_ok(ls_norm_layer_create(&(ls_norm_options){.channels = CHANNELS,
                                                     .no_scale = true,
                                                     .no_offset = true,
@@ -95,14 +96,13 @@ TEST(a_layer_can_do_without_scale_and_offset) {
           layer, eager_of(LS_DTYPE_F64, LS_SHAPE(ROWS, PLACES, CHANNELS), x)),
       wanted, ALL, 1e-10);
   expect_ok(ls_frame_end(NULL));
-  ls_norm_layer_destroy(layer);
 }
 
 // Its mean is itself, and its root mean square what it is without a sign.
 TEST(one_channel_is_enough) {
   static const double x[] = {3, -5}, wanted[][2] = {{0, 0}, {1, -1}};
   for (ls_norm_kind kind = LS_NORM_LAYER; kind <= LS_NORM_RMS; ++kind) {
-    ls_norm_layer *layer = NULL;
+    LS_OWN(ls_norm_layer, layer) = NULL;
     expect_ok(ls_norm_layer_create(
         &(ls_norm_options){.kind = kind, .channels = 1, .dtype = LS_DTYPE_F64},
         &layer));
@@ -111,7 +111,6 @@ TEST(one_channel_is_enough) {
         ls_norm_layer_apply(layer, eager_of(LS_DTYPE_F64, LS_SHAPE(2, 1), x)),
         wanted[kind], 2, 1e-5);
     expect_ok(ls_frame_end(NULL));
-    ls_norm_layer_destroy(layer);
   }
 }
 
@@ -124,7 +123,7 @@ TEST(gradients_flow_to_scale_and_offset) {
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(
       array_of_numbers(LS_DTYPE_F64, LS_SHAPE(ROWS, PLACES, CHANNELS), 4)));
   for (ls_norm_kind kind = LS_NORM_LAYER; kind <= LS_NORM_GROUP; ++kind) {
-    ls_norm_layer *layer = NULL;
+    LS_OWN(ls_norm_layer, layer) = NULL;
     expect_ok(ls_norm_layer_create(&(ls_norm_options){.kind = kind,
                                                       .channels = CHANNELS,
                                                       .groups = 2,
@@ -134,7 +133,6 @@ TEST(gradients_flow_to_scale_and_offset) {
     const size_t count = ls_norm_layer_variables(layer, variables, 2);
     expect_variable_gradients(cubes_of_norm, layer, args, variables, count,
                               1e-6);
-    ls_norm_layer_destroy(layer);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
+#include "nn/own.h"
 
 enum { SIZE = 3, STEPS = 3 };
 static const double rate = 0.25;
@@ -84,7 +85,7 @@ TEST(the_list_of_kinds_is_whole) {
 
 // A step of 1 down a gradient of 8 that is cut to 2, at a rate that warms up.
 TEST(what_all_have_in_common_counts) {
-  ls_optimizer *optimizer = NULL;
+  LS_OWN(ls_optimizer, optimizer) = NULL;
   expect_ok(ls_optimizer_create("sgd",
                                 &(ls_optimizer_options){
                                     .name = "mine",
@@ -94,7 +95,7 @@ TEST(what_all_have_in_common_counts) {
                                 },
                                 &optimizer));
   const double ten = 10, eight = 8;
-  ls_variable *w = variable_of("w", LS_DTYPE_F64, LS_SCALAR, &ten);
+  LS_OWN(ls_variable, w) = variable_of("w", LS_DTYPE_F64, LS_SCALAR, &ten);
   expect_ok(ls_frame_begin());
   const ls_nest g = ls_leaf(eager_of(LS_DTYPE_F64, LS_SCALAR, &eight));
   ls_optimizer_apply(optimizer, &w, &g, 1);
@@ -104,12 +105,10 @@ TEST(what_all_have_in_common_counts) {
   ls_variable *step = NULL;
   assert_int_equal(ls_optimizer_variables(optimizer, &step, 1), 1);
   assert_string_equal(ls_variable_name(step), "mine/step");
-  ls_variable_release(w);
-  ls_optimizer_release(optimizer);
 }
 
 TEST(what_is_no_kind_is_refused) {
-  ls_optimizer *optimizer = NULL;
+  LS_OWN(ls_optimizer, optimizer) = NULL;
   expect_status(
       ls_optimizer_create("adma", NULL, &optimizer), LS_INVALID_ARGUMENT,
       "there is no optimizer 'adma'; the optimizers are: sgd, momentum, "
@@ -120,5 +119,4 @@ TEST(what_is_no_kind_is_refused) {
                 LS_INVALID_ARGUMENT, "weight decay");
   assert_null(optimizer);
   expect_ok(ls_optimizer_create("adam", NULL, &optimizer));
-  ls_optimizer_release(optimizer);
 }

@@ -132,7 +132,8 @@ TEST(replicas_move_by_the_mean_gradient) {
   LS_OWN(ls_strategy, strategy) = NULL;
   LS_OWN(ls_function, function) = NULL;
   LS_OWN(ls_array, array) = NULL;
-  ls_nest split, results = {0};
+  ls_nest split;
+  LS_OWN(ls_nest, results) = {0};
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(4)}, &strategy));
   expect_ok(ls_function_create(
@@ -147,13 +148,12 @@ TEST(replicas_move_by_the_mean_gradient) {
   LS_OWN(ls_nest, args) = LS_TUPLE(split);
   expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
   expect_values_of(p.w, 3 - 0.5 * 1.5, -1 - 0.5 * 1);
-  ls_nest_release(results);
 }
 
 TEST(a_session_fetches_the_training_op) {
   LS_OWN(ls_graph, graph) = NULL;
-  ls_session *session = NULL;
   LS_OWN(problem, p) = {0};
+  LS_OWN(ls_session, session) = NULL;
   ls_op train = {0}, init = {0};
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -166,17 +166,14 @@ TEST(a_session_fetches_the_training_op) {
   }
   expect_ok(ls_graph_error(graph));
   expect_ok(ls_session_create(graph, &session));
-  ls_nest results = {0};
+  LS_OWN(ls_nest, results) = {0};
   expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &results));
   expect_ok(ls_session_run(session, ls_nest_op(train), NULL, 0, &results));
   expect_ok(ls_session_run(session, ls_nest_op(train), NULL, 0, &results));
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(session, p.w, &value));
   // 3 - 0.1 6 = 2.4; 2.4 - 0.1 (0.5 6 + 4.8) = 1.62.
   expect_near(ls_array_f64(value, 0), 1.62);
-  ls_array_release(value);
-  ls_nest_release(results);
-  ls_session_destroy(session);
 }
 
 TEST(eager_applies_the_gradients_of_a_tape) {

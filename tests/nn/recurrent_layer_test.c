@@ -12,6 +12,8 @@
 #include "support/fault.h"
 #include "support/values.h"
 
+LS_OWNED_POINTER(ls_recurrent_layer, ls_recurrent_layer_destroy)
+
 enum { BATCH = 2, STEPS = 3, INPUTS = 2, UNITS = 3, MAX_ELEMENTS = 64 };
 
 static double sigma(double x) { return 1 / (1 + exp(-x)); }
@@ -85,7 +87,7 @@ static size_t begin(ls_recurrent_kind kind, ls_recurrent_layer **out_layer,
 
 TEST(steps_follow_the_formulas) {
   for (ls_recurrent_kind kind = 0; kind <= LS_RECURRENT_GRU; ++kind) {
-    ls_recurrent_layer *layer = NULL;
+    LS_OWN(ls_recurrent_layer, layer) = NULL;
     ls_variable *variables[4];
     weights w;
     begin(kind, &layer, variables, &w);
@@ -117,13 +119,12 @@ TEST(steps_follow_the_formulas) {
         layer, eager_of(LS_DTYPE_F64, LS_SHAPE(BATCH, INPUTS), x), end);
     expect_tensor(end.h, h, BATCH * UNITS, 1e-12);
     expect_ok(ls_frame_end(NULL));
-    ls_recurrent_layer_destroy(layer);
   }
 }
 
 TEST(a_sequence_can_go_on_from_a_state) {
   for (ls_recurrent_kind kind = 0; kind <= LS_RECURRENT_GRU; ++kind) {
-    ls_recurrent_layer *layer = NULL;
+    LS_OWN(ls_recurrent_layer, layer) = NULL;
     ls_variable *variables[4];
     weights w;
     begin(kind, &layer, variables, &w);
@@ -143,12 +144,11 @@ TEST(a_sequence_can_go_on_from_a_state) {
     ls_array_release(array);
     expect_tensor(rest.h, wanted, BATCH * UNITS, 1e-12);
     expect_ok(ls_frame_end(NULL));
-    ls_recurrent_layer_destroy(layer);
   }
 }
 
 TEST(an_lstm_remembers_at_first) {
-  ls_recurrent_layer *layer = NULL;
+  LS_OWN(ls_recurrent_layer, layer) = NULL;
   expect_ok(ls_recurrent_layer_create(
       &(ls_recurrent_options){.inputs = 1, .units = 2}, &layer));
   ls_variable *variables[3];
@@ -158,7 +158,6 @@ TEST(an_lstm_remembers_at_first) {
   assert_string_equal(ls_variable_name(variables[2]), "lstm/bias");
   const double wanted[] = {0, 0, 1, 1, 0, 0, 0, 0};
   expect_variable(variables[2], wanted, 8, 0);
-  ls_recurrent_layer_destroy(layer);
 }
 
 static ls_nest loss_of(ls_nest args, void *user) {
@@ -174,12 +173,11 @@ TEST(gradients_flow_back_through_the_steps) {
       array_of_numbers(LS_DTYPE_F64, LS_SHAPE(BATCH, STEPS, INPUTS), 5)));
   for (ls_recurrent_kind kind = 0; kind <= LS_RECURRENT_GRU; ++kind)
     for (int64_t unrolled = 0; unrolled < 2; ++unrolled) {
-      ls_recurrent_layer *layer = NULL;
+      LS_OWN(ls_recurrent_layer, layer) = NULL;
       ls_variable *variables[4];
       weights w;
       const size_t count = begin_with(kind, unrolled, &layer, variables, &w);
       expect_variable_gradients(loss_of, layer, args, variables, count, 1e-6);
-      ls_recurrent_layer_destroy(layer);
     }
 }
 
@@ -204,21 +202,18 @@ static ls_nest run_long(ls_nest args, void *user) {
 
 static ls_nest call_long(ls_recurrent_kind kind, int64_t unrolled, ls_nest args,
                          bool *out_loops) {
-  ls_recurrent_layer *layer = NULL;
+  LS_OWN(ls_recurrent_layer, layer) = NULL;
   ls_variable *variables[4];
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   weights w;
   begin_with(kind, unrolled, &layer, variables, &w);
   expect_ok(ls_function_create(
       &(ls_function_options){.call = run_long, .user = layer}, &function));
   ls_nest result = ls_none();
   expect_ok(ls_function_call(function, args, &result));
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_function_print_lowered(function, &text));
   *out_loops = strstr(text, "while") != NULL;
-  ls_text_release(text);
-  ls_function_release(function);
-  ls_recurrent_layer_destroy(layer);
   return result;
 }
 
@@ -250,7 +245,7 @@ TEST(a_loop_gives_the_bits_of_steps_apart) {
 static void feed_rows(int64_t unrolled) {
   LS_OWN(ls_graph, graph) = NULL;
   LS_OWN(ls_session, session) = NULL;
-  ls_recurrent_layer *layer = NULL;
+  LS_OWN(ls_recurrent_layer, layer) = NULL;
   ls_tensor x = {0}, y = {0};
   ls_op init = {0};
   expect_ok(ls_graph_create("g", &graph));
@@ -266,7 +261,7 @@ static void feed_rows(int64_t unrolled) {
   }
   expect_ok(ls_graph_error(graph));
   expect_ok(ls_session_create(graph, &session));
-  ls_nest result = {0};
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &result));
   for (int64_t rows = 1; rows <= 3; ++rows) {
     LS_OWN(ls_array, value) =
@@ -276,8 +271,6 @@ static void feed_rows(int64_t unrolled) {
     assert_true(ls_shape_equal(ls_array_shape(ls_nest_as_array(result)),
                                LS_SHAPE(rows, STEPS, UNITS)));
   }
-  ls_nest_release(result);
-  ls_recurrent_layer_destroy(layer);
 }
 
 TEST(a_session_may_feed_any_number_of_rows) {

@@ -83,9 +83,7 @@ static ls_nest merge_apply(ls_nest args, ways *self) {
   const bool last = ls_replica_number() + 1 == self->replicas;
   LS_OWN(ls_nest, given) =
       LS_TUPLE(ls_leaf(x), ls_leaf(spoiled(self->user, x, last)));
-  const ls_nest made =
-      ls_replica_merge_call(ls_replica_context(), apply_across, given, self);
-  return made;
+  return ls_replica_merge_call(ls_replica_context(), apply_across, given, self);
 }
 
 static void hold(ls_nest (*step)(ls_nest args, ways *self),

@@ -6,6 +6,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
+#include "graph/own.h"
 #include "lockstep/function.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/layers.h"
@@ -142,10 +143,9 @@ static ls_tensor loss_of_part(ls_nest x, void *user) {
 
 static ls_nest step_in_parts(ls_nest x, ways *self) {
   const norm_case *row = self->user;
-  const ls_nest args = LS_TUPLE(x);
+  LS_OWN(ls_nest, args) = LS_TUPLE(x);
   const ls_tensor loss = ls_optimizer_minimize_parts(
       self->optimizer, row->parts, loss_of_part, args, self);
-  ls_nest_release(args);
   return ls_leaf(loss);
 }
 
@@ -213,6 +213,7 @@ static void end(two_losses *g) {
   ls_optimizer_release(g->optimizer);
   ls_graph_destroy(g->graph);
 }
+LS_OWNED_STRUCT(two_losses, end)
 
 // Feeds ones to the input of loss `i`; the moving means are then these.
 static void run(two_losses *g, int i, ls_nest fetch, double first,
@@ -232,17 +233,16 @@ static void run(two_losses *g, int i, ls_nest fetch, double first,
 }
 
 TEST(a_step_takes_along_what_its_inputs_are_enough_for) {
-  two_losses g;
+  LS_OWN(two_losses, g) = {0};
   begin(&g);
   run(&g, 0, ls_leaf(g.loss[0]), 0, 0);  // No step.
   run(&g, 0, ls_nest_op(g.steps[0]), 0.5, 0);
   run(&g, 1, ls_nest_op(g.steps[1]), 0.5, 0.5);
   run(&g, 1, ls_nest_op(g.steps[1]), 0.5, 0.75);
-  end(&g);
 }
 
 TEST(updates_are_a_collection_of_the_graph) {
-  two_losses g;
+  LS_OWN(two_losses, g) = {0};
   begin(&g);
   ls_nest updates[8];
   assert_int_equal(
@@ -252,7 +252,7 @@ TEST(updates_are_a_collection_of_the_graph) {
   run(&g, 0, updates[0], 0.5, 0);  // By itself.
   run(&g, 1, updates[2], 0.5, 0.5);
   // What is taken out does not go along, what is added does.
-  ls_variable *count = NULL;
+  LS_OWN(ls_variable, count) = NULL;
   ls_op step = {0}, init = {0};
   ls_nest nothing = ls_none();
   {
@@ -272,12 +272,9 @@ TEST(updates_are_a_collection_of_the_graph) {
   }
   expect_ok(ls_session_run(g.session, ls_nest_op(init), NULL, 0, &nothing));
   run(&g, 0, ls_nest_op(step), 0.5, 0.5);
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(g.session, count, &value));
   assert_float_equal(ls_array_f64(value, 0), 1, 0);
-  ls_array_release(value);
-  ls_variable_release(count);
-  end(&g);
 }
 
 // The op that a strategy's step leaves in the collection of training ops.

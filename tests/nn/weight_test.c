@@ -8,6 +8,7 @@
 #include "lockstep/eager.h"
 #include "lockstep/nn.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 
 static ls_array *value_of(const ls_weight_options *options) {
   LS_OWN(ls_variable, variable) = NULL;
@@ -20,10 +21,8 @@ static ls_array *value_of(const ls_weight_options *options) {
 static bool same(const ls_weight_options *a, const ls_weight_options *b) {
   LS_OWN(ls_array, x) = value_of(a);
   LS_OWN(ls_array, y) = value_of(b);
-  const bool result =
-      ls_array_size(x) == ls_array_size(y) &&
-      memcmp(ls_array_data(x), ls_array_data(y), ls_array_size(x)) == 0;
-  return result;
+  return ls_array_size(x) == ls_array_size(y) &&
+         memcmp(ls_array_data(x), ls_array_data(y), ls_array_size(x)) == 0;
 }
 
 TEST(a_weight_depends_on_seed_and_name_alone) {
@@ -38,10 +37,9 @@ TEST(a_weight_depends_on_seed_and_name_alone) {
   LS_OWN(ls_array, outside) = value_of(&w);
   {
     LS_NAME_SCOPE("scope");
-    ls_array *inside = value_of(&w);
+    LS_OWN(ls_array, inside) = value_of(&w);
     assert_memory_not_equal(ls_array_data(outside), ls_array_data(inside),
                             ls_array_size(inside));
-    ls_array_release(inside);
   }
 }
 
@@ -53,7 +51,7 @@ TEST(a_session_starts_with_the_values_of_eager) {
     eager = value_of(&w);
   }
   LS_OWN(ls_graph, graph) = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_variable, variable) = NULL;
   ls_op init = {0};
   expect_ok(ls_graph_create("g", &graph));
@@ -75,7 +73,6 @@ TEST(a_session_starts_with_the_values_of_eager) {
   ls_nest_release(results);
   ls_array_release(eager);
   ls_array_release(session_value);
-  ls_session_destroy(session);
 }
 
 // ---- Initializers ----------------------------------------------------------

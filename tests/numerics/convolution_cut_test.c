@@ -112,17 +112,15 @@ static float *run(const conv *c, way how, const data *d, int64_t first,
 static void expect_any_cut(const conv *c, way how, const data *d) {
   const ls_type type = how == FORWARD ? output_of(c, 1) : input_of(c, 1);
   int64_t blocks = 0;
-  float *whole = run(c, how, d, 0, IMAGES, NULL, &blocks);
+  HEAP(float, whole) = run(c, how, d, 0, IMAGES, NULL, &blocks);
   for (int64_t size = 1; size < IMAGES; size += size)
     for (int64_t first = 0; first < IMAGES; first += size) {
       const int64_t count = first + size < IMAGES ? size : IMAGES - first;
-      float *part = run(c, how, d, first, count, NULL, &blocks);
+      HEAP(float, part) = run(c, how, d, first, count, NULL, &blocks);
       expect_same_numbers(c->name, how == FORWARD ? "forward" : "backward",
                           LS_DTYPE_F32, whole + (size_t)first * count_of(type),
                           part, (size_t)count * count_of(type));
-      free(part);
     }
-  free(whole);
 }
 
 TEST(an_image_has_the_bits_it_has_alone) {
@@ -143,19 +141,18 @@ TEST(the_cut_is_a_function_of_the_shapes) {
     LS_OWN(data, d) = make_data(c, IMAGES, &random);
     for (way how = FORWARD; how <= GRAD_WEIGHTS; ++how) {
       int64_t want_blocks = 0, blocks = 0;
-      float *want =
+      HEAP(float, want) =
           run(c, how, &d, 0, IMAGES, tables.at[0]->name, &want_blocks);
       const size_t count = how == FORWARD      ? count_of(output_of(c, IMAGES))
                            : how == GRAD_INPUT ? count_of(input_of(c, IMAGES))
                                                : count_of(weights_of(c));
       for (size_t t = 1; t < tables.count; ++t) {
-        float *got = run(c, how, &d, 0, IMAGES, tables.at[t]->name, &blocks);
+        HEAP(float, got) =
+            run(c, how, &d, 0, IMAGES, tables.at[t]->name, &blocks);
         assert_int_equal(blocks, want_blocks);
         expect_same_numbers(c->name, tables.at[t]->name, LS_DTYPE_F32, want,
                             got, count);
-        free(got);
       }
-      free(want);
     }
   }
 }
@@ -167,7 +164,7 @@ TEST(winograds_weights_are_summed_alike_everywhere) {
   loop_random random = {loop_random_seed()};
   const kernel_tables tables = kernel_tables_find();
   LS_OWN(data, d) = make_data(&c, MANY, &random);
-  float *want = NULL;
+  HEAP(float, want) = NULL;
   int64_t blocks = 0;
   for (size_t t = 0; t < tables.count; ++t) {
     float *got =
@@ -183,8 +180,6 @@ TEST(winograds_weights_are_summed_alike_everywhere) {
   // It is another sum than over the taps.
   conv direct = c;
   direct.fast = false;
-  float *taps = run(&direct, GRAD_WEIGHTS, &d, 0, MANY, NULL, &blocks);
+  HEAP(float, taps) = run(&direct, GRAD_WEIGHTS, &d, 0, MANY, NULL, &blocks);
   assert_memory_not_equal(taps, want, count_of(weights_of(&c)) * sizeof(float));
-  free(taps);
-  free(want);
 }

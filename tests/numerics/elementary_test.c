@@ -215,7 +215,8 @@ TEST(elementary_functions_keep_to_their_tails) {
     for (size_t f = 0; f < LS_COUNT_OF(functions); ++f) {
       for (size_t n = 0; n < 40; ++n) {
         const uint16_t op = functions[f].op;
-        float *x = floats_create(n), *y = floats_copy(x, n);
+        HEAP(float, x) = floats_create(n);
+        HEAP(float, y) = floats_copy(x, n);
         kernel_tables_run(tables.at[i], op, y, y, n);  // In place.
         for (size_t j = 0; j < n; ++j) {
           float alone;
@@ -223,8 +224,6 @@ TEST(elementary_functions_keep_to_their_tails) {
           expect_same_floats(functions[f].name, tables.at[i]->name, &y[j],
                              &alone, 1);
         }
-        free(x);
-        free(y);
       }
     }
   }
@@ -302,9 +301,9 @@ TEST(large_angles_do_not_touch_other_lanes) {
 TEST(gelu_and_its_slope_err_little) {
   const ls_cpu_kernels *best = ls_cpu_kernels_best();
   enum { COUNT = 100000 };
-  float *x = floats_allocate(COUNT * sizeof *x),
-        *y = floats_allocate(COUNT * sizeof *y);
-  float *ones = floats_allocate(COUNT * sizeof *ones);
+  HEAP(float, x) = floats_allocate(COUNT * sizeof *x);
+  HEAP(float, y) = floats_allocate(COUNT * sizeof *y);
+  HEAP(float, ones) = floats_allocate(COUNT * sizeof *ones);
   for (size_t i = 0; i < COUNT; ++i) {
     x[i] = floats_random_unit() * 9.9f;
     ones[i] = 1.0f;
@@ -326,36 +325,32 @@ TEST(gelu_and_its_slope_err_little) {
     if (fabs((double)y[i] - want) > 0x1p-22)
       fail_msg("gelu'(%a) is %a, want %a", a, (double)y[i], want);
   }
-  free(x);
-  free(y);
-  free(ones);
 }
 
 TEST(gelu_grad_is_the_same_in_every_table_and_tail) {
   const kernel_tables tables = kernel_tables_find();
   for (size_t n = 0; n < 40; ++n) {
-    float *dy = floats_create(n), *x = floats_create(n),
-          *want = floats_create(n);
+    HEAP(float, dy) = floats_create(n);
+    HEAP(float, x) = floats_create(n);
+    HEAP(float, want) = floats_create(n);
     for (size_t i = 0; i < n; ++i)
       x[i] *= 20.0f;
     tables.at[0]->gelu_grad(want, dy, x, n);
     for (size_t i = 1; i < tables.count; ++i) {
-      float *in_place = floats_copy(x, n);
+      HEAP(float, in_place) = floats_copy(x, n);
       tables.at[i]->gelu_grad(in_place, dy, in_place, n);
       expect_same_floats("gelu_grad", tables.at[i]->name, in_place, want, n);
-      free(in_place);
     }
-    free(dy);
-    free(x);
-    free(want);
   }
 }
 
 TEST(gelu_again_is_gelu_and_its_gradient) {
   const ls_cpu_kernels *best = ls_cpu_kernels_best();
   for (size_t n = 0; n < 40; ++n) {
-    float *dy = floats_create(n), *x = floats_create(n);
-    float *y = floats_create(n), *dx = floats_create(n);
+    HEAP(float, dy) = floats_create(n);
+    HEAP(float, x) = floats_create(n);
+    HEAP(float, y) = floats_create(n);
+    HEAP(float, dx) = floats_create(n);
     for (size_t i = 0; i < n; ++i)
       x[i] *= 20.0f;
     kernel_tables_run(best, LS_OP_GELU, y, x, n);
@@ -363,9 +358,5 @@ TEST(gelu_again_is_gelu_and_its_gradient) {
     best->gelu_again(dy, x, dy, x, n);
     expect_same_floats("gelu", "gelu_again", x, y, n);
     expect_same_floats("gelu_grad", "gelu_again", dy, dx, n);
-    free(dy);
-    free(x);
-    free(y);
-    free(dx);
   }
 }

@@ -10,10 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/host.h"
 #include "lockstep/object.h"
 #include "lockstep/strategy.h"
+#include "support/place.h"
 
 // Enough for a team: each worker has a part of it.
 enum { SIZE = 1 << 19, MOST_REPLICAS = 3 };
@@ -79,20 +81,19 @@ static void expect_zeros(ls_nest leaf) {
 }
 
 static void run_on(int replicas, int threads) {
-  ls_runtime *runtime = NULL;
-  expect_ok(
-      ls_runtime_create(&(ls_runtime_options){.threads = threads}, &runtime));
-  ls_runtime *outside = ls_runtime_make_current(runtime);
-  ls_function *function = NULL;
-  ls_strategy *strategy = NULL;
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = threads});
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   expect_ok(
       ls_function_create(&(ls_function_options){.call = square}, &function));
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
-  ls_array *x = vector_of(1e-20F, SIZE * replicas);
-  ls_nest split, result = ls_none();
+  LS_OWN(ls_array, x) = vector_of(1e-20F, SIZE * replicas);
+  ls_nest split;
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_strategy_split(strategy, x, &split));
-  ls_nest args = LS_TUPLE(split);
+  LS_OWN(ls_nest, args) = LS_TUPLE(split);
   for (int r = 0; r < MOST_REPLICAS; ++r)
     noted_product[r] = -1;
   expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &result));
@@ -106,13 +107,6 @@ static void run_on(int replicas, int threads) {
     // In a host call the caller's mode holds, which has denormals.
     assert_true(noted_product[r] > 0);
   }
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_array_release(x);
-  ls_strategy_release(strategy);
-  ls_function_release(function);
-  ls_runtime_make_current(outside);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 TEST(denormals_are_zero_on_every_lane_and_thread) {
@@ -137,24 +131,17 @@ TEST(denormals_are_zero_in_eager) {
 // One call of a function of a new runtime; gives the last of its results, whose
 // bits tell how its divisions and additions were rounded.
 static float call_once(int threads) {
-  ls_runtime *runtime = NULL;
-  expect_ok(
-      ls_runtime_create(&(ls_runtime_options){.threads = threads}, &runtime));
-  ls_runtime *outside = ls_runtime_make_current(runtime);
-  ls_function *function = NULL;
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = threads});
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(
       ls_function_create(&(ls_function_options){.call = square}, &function));
-  ls_nest args = LS_TUPLE(ls_nest_array(vector_of(0.3F, SIZE)));
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(vector_of(0.3F, SIZE)));
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_function_call(function, args, &result));
   float sum;
   memcpy(&sum, ls_array_data(ls_nest_as_array(ls_nest_item(result, 3))),
          sizeof(sum));
-  ls_nest_release(args);
-  ls_nest_release(result);
-  ls_function_release(function);
-  ls_runtime_make_current(outside);
-  expect_ok(ls_runtime_destroy(runtime));
   return sum;
 }
 

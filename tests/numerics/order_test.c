@@ -202,12 +202,10 @@ static double reduced(const reduction *r, ls_dtype dtype, const double *x,
     const size_t count = (size_t)(r->b * r->c);
     const double *from = x + (size_t)a * count;
     if (wide) return sum_n_f64(from, count, 16);
-    float *terms = malloc(count * sizeof(*terms));
+    HEAP(float, terms) = malloc(count * sizeof(*terms));
     for (size_t i = 0; i < count; ++i)
       terms[i] = (float)from[i];
-    const double sum = (double)sum_16(terms, count);
-    free(terms);
-    return sum;
+    return (double)sum_16(terms, count);
   }
   double sum = 0;
   for (int64_t first = 0; first < r->b; first += CHAIN) {
@@ -227,16 +225,16 @@ static double reduced(const reduction *r, ls_dtype dtype, const double *x,
 static void check_reduction(const reduction *r, ls_dtype dtype,
                             const char *table, loop_random *random) {
   static const int64_t axes[] = {1, 2};
-  loop_case c = {.op = LS_OP_REDUCE_SUM, .kernels = table};
+  LS_OWN(loop_case, c) = {.op = LS_OP_REDUCE_SUM, .kernels = table};
   c.out = (ls_type){dtype, r->last_too ? LS_SHAPE(r->a) : LS_SHAPE(r->a, r->c)};
   loop_case_attr(&c, LS_ATTR_IS("axes", axes, r->last_too ? 2U : 1U));
   const size_t count = (size_t)(r->a * r->b * r->c);
   const void *data = loop_case_add(
       &c, (ls_type){dtype, LS_SHAPE(r->a, r->b, r->c)}, -1, 1, random);
-  double *x = malloc(count * sizeof(*x));
+  HEAP(double, x) = malloc(count * sizeof(*x));
   for (size_t i = 0; i < count; ++i)
     x[i] = loop_read(dtype, data, (int64_t)i);
-  void *got = loop_case_run(&c);
+  HEAP(void, got) = loop_case_run(&c);
   const int64_t columns = r->last_too ? 1 : r->c;
   for (int64_t i = 0; i < r->a * columns; ++i) {
     uint64_t want = 0;  // Room for one number.
@@ -247,9 +245,6 @@ static void check_reduction(const reduction *r, ls_dtype dtype,
                ls_dtype_name(dtype), (long long)r->a, (long long)r->b,
                (long long)r->c, (long long)i, loop_read(dtype, got, i), wanted);
   }
-  free(got);
-  free(x);
-  loop_case_deinit(&c);
 }
 
 TEST(reductions_add_in_the_order_of_their_axes) {
@@ -280,7 +275,7 @@ TEST(sums_of_arrays_follow_the_canonical_tree) {
   loop_random random = {loop_random_seed()};
   for (size_t count = 1; count <= 33; count += 1 + count / 8) {
     const ls_type type = {LS_DTYPE_F32, LS_SHAPE(SIZE)};
-    loop_case c = {.op = LS_OP_ADD_N, .out = type};
+    LS_OWN(loop_case, c) = {.op = LS_OP_ADD_N, .out = type};
     const float *x[LOOP_CASE_OPERANDS];
     for (size_t i = 0; i < count; ++i)
       x[i] = loop_case_add(&c, type, -1, 1, &random);
@@ -289,7 +284,6 @@ TEST(sums_of_arrays_follow_the_canonical_tree) {
       want[i] = tree(x, 0, count, i);
     expect_same_numbers("add_n", "best", LS_DTYPE_F32, want, got, SIZE);
     free(got);
-    loop_case_deinit(&c);
   }
 }
 
@@ -302,9 +296,9 @@ TEST(a_weights_gradient_is_chains_in_row_order) {
   loop_random random = {loop_random_seed()};
   const kernel_tables tables = kernel_tables_find();
   for (size_t t = 0; t < tables.count; ++t) {
-    loop_case c = {.op = LS_OP_CONV_GRAD_WEIGHTS,
-                   .out = {LS_DTYPE_F32, LS_SHAPE(1, 1, IN, OUT)},
-                   .kernels = tables.at[t]->name};
+    LS_OWN(loop_case, c) = {.op = LS_OP_CONV_GRAD_WEIGHTS,
+                            .out = {LS_DTYPE_F32, LS_SHAPE(1, 1, IN, OUT)},
+                            .kernels = tables.at[t]->name};
     loop_case_attr(&c, LS_ATTR_B("same", true));
     const float *x = loop_case_add(
         &c, (ls_type){LS_DTYPE_F32, LS_SHAPE(IMAGES, SIDE, SIDE, IN)}, -1, 1,
@@ -327,6 +321,5 @@ TEST(a_weights_gradient_is_chains_in_row_order) {
     expect_same_numbers("weights", tables.at[t]->name, LS_DTYPE_F32, want, got,
                         IN * OUT);
     free(got);
-    loop_case_deinit(&c);
   }
 }

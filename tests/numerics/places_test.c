@@ -87,9 +87,8 @@ static const char program_text[] =
 TEST(buffers_of_whole_pages_do_not_lie_alike) {
   LS_OWN(lowered, program) = {0};
   expect_ok(lowered_create(&(lowered_options){.text = program_text}, &program));
-  char *plan = lowered_plan(&program);
+  HEAP(char, plan) = lowered_plan(&program);
   expect_staggered(plan, "shared", 3);
-  free(plan);
 }
 
 // ---- Large blocks ----------------------------------------------------------
@@ -108,7 +107,7 @@ TEST(large_blocks_begin_on_a_huge_page) {
 }
 
 TEST(large_variables_begin_on_a_huge_page) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   expect_ok(lowered_create(
       &(lowered_options){
           .num_uses = 2,
@@ -126,5 +125,4 @@ TEST(large_variables_begin_on_a_huge_page) {
       &program));
   assert_int_equal((uintptr_t)program.buffers[0]->data % HUGE_PAGE, 0);
   assert_int_equal((uintptr_t)program.buffers[1]->data % LS_CACHE_LINE, 0);
-  lowered_destroy(&program);
 }

@@ -97,8 +97,8 @@ TEST(bans_of_failed_and_stale_ops_are_nothing) {
 TEST(a_variable_is_no_fetch) {
   LS_SPEC("V142");
   for (int replicas = 1; replicas <= 3; ++replicas) {
-    net n;
-    ls_variable *v = NULL;
+    LS_OWN(net, n) = {0};
+    LS_OWN(ls_variable, v) = NULL;
     LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
     make_net(&n);
     {
@@ -109,7 +109,5 @@ TEST(a_variable_is_no_fetch) {
     }
     expect_status(run_net(&n, ls_nest_variable(v), n.x, NULL),
                   LS_INVALID_ARGUMENT, "cannot be fetched");
-    ls_variable_release(v);
-    end_net(&n);
   }
 }

@@ -2,6 +2,7 @@
 //
 // A function's effects run wherever it is called: who takes a result of the
 // call has called it.
+#include "runtime/own.h"
 #include "support/function.h"
 #include "support/values.h"
 #include "support/ways.h"
@@ -27,14 +28,11 @@ static ls_nest call_in_call(ls_nest args, void *user) {
 static ls_nest call_twice(ls_nest args, ways *self) {
   (void)args;
   ls_nest made = ls_none();
-  ls_function *inner = function_of(count_and_double, self);
+  LS_OWN(ls_function, inner) = function_of(count_and_double, self);
   self->more = inner;
-  ls_function *outer = function_of(call_in_call, self);
-  const ls_nest three = LS_TUPLE(ls_leaf(ls_scalar(LS_DTYPE_F32, 3)));
+  LS_OWN(ls_function, outer) = function_of(call_in_call, self);
+  LS_OWN(ls_nest, three) = LS_TUPLE(ls_leaf(ls_scalar(LS_DTYPE_F32, 3)));
   ls_status status = ls_function_call(outer, three, &made);
-  ls_nest_release(three);
-  ls_function_release(outer);
-  ls_function_release(inner);
   return ls_status_is_ok(status) ? LS_TUPLE(made) : ls_fail(status);
 }
 
@@ -74,11 +72,9 @@ static ls_nest take_step(ls_nest args, void *user) {
 static ls_nest step_in_call(ls_nest args, ways *self) {
   ls_nest made = ls_none();
   (void)args;
-  ls_function *function = function_of(take_step, self);
-  const ls_nest none = LS_TUPLE(ls_none());
+  LS_OWN(ls_function, function) = function_of(take_step, self);
+  LS_OWN(ls_nest, none) = LS_TUPLE(ls_none());
   const ls_status status = ls_function_call(function, none, &made);
-  ls_nest_release(none);
-  ls_function_release(function);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 

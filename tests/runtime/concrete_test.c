@@ -89,12 +89,12 @@ TEST(a_strategy_takes_them_for_both_kinds_of_callables) {
 
 // ---- Concrete functions ----------------------------------------------------
 static ls_function *concrete_of_two(void) {
-  ls_function *f = declared(), *concrete = NULL;
+  LS_OWN(ls_function, f) = declared();
+  ls_function *concrete = NULL;
   LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (float[]){0, 0}));
   calls = 0;
   expect_ok(ls_function_make_concrete(f, args, &concrete));
   assert_int_equal(calls, 1);
-  ls_function_release(f);
   return concrete;
 }
 
@@ -115,11 +115,10 @@ static ls_nest twice(ls_nest args, void *user) {
   ls_nest result = {0};
   const ls_status status = ls_function_call(user, args, &result);
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  const ls_nest again = LS_TUPLE(ls_nest_retain(ls_nest_item(result, 0)));
+  LS_OWN(ls_nest, again) = LS_TUPLE(ls_nest_retain(ls_nest_item(result, 0)));
   ls_nest_release(result);
   ls_nest last = {0};
   const ls_status second = ls_function_call(user, again, &last);
-  ls_nest_release(again);
   return ls_status_is_ok(second) ? last : ls_fail(second);
 }
 
@@ -143,21 +142,20 @@ TEST(it_is_copied_into_functions_and_replicas) {
 TEST(it_is_copied_into_a_graph_with_a_session) {
   LS_OWN(ls_function, concrete) = concrete_of_two();
   LS_OWN(ls_graph, graph) = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_nest, made) = {0};
   LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
-    const ls_nest x = LS_TUPLE(ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 3)));
+    LS_OWN(ls_nest, x) =
+        LS_TUPLE(ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 3)));
     expect_ok(ls_function_call(concrete, x, &made));
-    ls_nest_release(x);
   }
   expect_ok(ls_session_create(graph, &session));
   expect_ok(ls_session_run(session, ls_nest_item(made, 0), NULL, 0, &result));
   assert_true(nest_element(result, 1) == 6);
   assert_int_equal(calls, 1);
-  ls_session_destroy(session);
 }
 
 TEST(other_arguments_are_refused_by_name) {
@@ -198,7 +196,8 @@ TEST(a_tape_sees_through_it) {
   LS_OWN(ls_nest, y) = {0};
   LS_OWN(ls_nest, gradient) = {0};
   const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 3);
-  const ls_nest args = LS_TUPLE(ls_leaf(x)), xs = ls_leaf(x);
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(x));
+  const ls_nest xs = ls_leaf(x);
   expect_ok(ls_tape_begin(&tape));
   expect_ok(ls_tape_watch(tape, x));
   expect_ok(ls_function_call(concrete, args, &y));
@@ -207,5 +206,4 @@ TEST(a_tape_sees_through_it) {
   LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_tensor_value(gradient.as.tensor, &array));
   assert_true(ls_array_f64(array, 1) == 2);
-  ls_nest_release(args);
 }

@@ -76,8 +76,7 @@ static ls_nest strange(ls_nest x, ls_nest y, ls_nest dy, void *user) {
 
 static ls_tensor strange_square(ls_tensor x) {
   LS_OWN(ls_nest, y) = ls_custom_gradient(squared, strange, NULL, ls_leaf(x));
-  const ls_tensor tensor = ls_nest_tensor(y, 0);
-  return tensor;
+  return ls_nest_tensor(y, 0);
 }
 
 static ls_nest value_and_gradient(ls_nest args, void *user) {
@@ -275,8 +274,7 @@ static ls_nest by_variable(ls_nest args, void *user) {
   const ls_tensor tensor = ls_nest_tensor(y, 0);
   ls_nest_release(y);
   LS_OWN(ls_nest, x) = ls_nest_variable(variable);
-  const ls_nest result = gradient_of(tensor, x);
-  return result;
+  return gradient_of(tensor, x);
 }
 
 TEST(a_variable_that_is_an_input_gets_the_gradient) {
@@ -339,7 +337,8 @@ TEST(replicas_that_name_the_same_callbacks_are_the_same) {
   LS_OWN(ls_array, array) = NULL;
   const double numbers[] = {1, 2, 3};
   expect_ok(ls_array_create_copy(LS_DTYPE_F64, LS_SHAPE(3), numbers, &array));
-  ls_nest split = {0}, result = {0};
+  ls_nest split = {0};
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_strategy_split(strategy, array, &split));
   LS_OWN(ls_nest, args) = LS_TUPLE(split);
   expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
@@ -347,7 +346,6 @@ TEST(replicas_that_name_the_same_callbacks_are_the_same) {
                            ? ls_distributed_component(result, 0)
                            : result;
   assert_true(ls_array_f64(ls_nest_as_array(part), 0) == 14);
-  ls_nest_release(result);
 }
 
 // ---- Barriers --------------------------------------------------------------

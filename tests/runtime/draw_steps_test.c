@@ -80,10 +80,9 @@ static void draw_plainly(float *numbers, int count) {
   LS_OWN(drawing, d) = {0};
   make_drawing(&d, false);
   for (int i = 0; i < count; ++i) {
-    ls_nest result;
+    LS_OWN(ls_nest, result) = ls_none();
     expect_ok(run_fetch(&d, ls_leaf(d.drawn), &result));
     numbers[i] = first_of(result);
-    ls_nest_release(result);
   }
 }
 
@@ -154,7 +153,7 @@ TEST(the_global_step_may_be_a_distributed_variable) {
   float wanted[3];
   draw_plainly(wanted, 3);
   for (int replicas = 1; replicas <= MOST_REPLICAS; ++replicas) {
-    drawing d = {0};
+    LS_OWN(drawing, d) = {0};
     ls_nest result;
     LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
     ls_op initialize, next;
@@ -178,7 +177,6 @@ TEST(the_global_step_may_be_a_distributed_variable) {
       expect_ok(run_fetch(&d, ls_nest_op(next), &result));
       ls_nest_release(result);
     }
-    end_drawing(&d);
   }
 }
 
@@ -195,7 +193,7 @@ TEST(what_cannot_be_a_global_step_is_refused_by_who_draws) {
   };
   for (size_t i = 0; i < 3; ++i) {
     LS_OWN(drawing, d) = {0};
-    ls_nest result;
+    LS_OWN(ls_nest, result) = ls_none();
     ls_tensor quiet;
     LS_OWN(ls_variable, other) = NULL;
     make_drawing(&d, false);
@@ -211,6 +209,5 @@ TEST(what_cannot_be_a_global_step_is_refused_by_who_draws) {
     expect_status(run_fetch(&d, ls_leaf(d.drawn), &result),
                   LS_FAILED_PRECONDITION, cases[i].says);
     expect_ok(run_fetch(&d, ls_leaf(quiet), &result));
-    ls_nest_release(result);
   }
 }

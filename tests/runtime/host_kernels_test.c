@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
+#include "distribute/own.h"
 #include "lockstep/distributed.h"
 #include "lockstep/flow.h"
 #include "lockstep/function_plan.h"
@@ -174,9 +175,9 @@ static ls_nest rows(int replicas) {
 
 static void expect_answers(const ls_host_kernel *kernel, int replicas) {
   step self = {.kernel = kernel};
-  const ls_nest x = rows(replicas);
+  LS_OWN(ls_nest, x) = rows(replicas);
   reset();
-  ls_nest made = call_on(replicas, step_of, &self, x, 2);
+  LS_OWN(ls_nest, made) = call_on(replicas, step_of, &self, x, 2);
   for (int r = 0; r < replicas; ++r) {
     const float *out = data_of(made, r);
     for (int i = 0; i < WIDTH; ++i)
@@ -194,8 +195,6 @@ static void expect_answers(const ls_host_kernel *kernel, int replicas) {
   assert_int_equal(seen.had_outputs, kernel->take == NULL);
   assert_int_equal(seen.taken, kernel->take == NULL ? 0 : seen.calls);
   assert_int_equal(seen.left, 0);
-  ls_nest_release(made);
-  ls_nest_release(x);
 }
 
 static const ls_host_kernel *const all_kernels[] = {
@@ -210,9 +209,9 @@ TEST(every_kind_of_kernel_answers_each_replica) {
 TEST(a_call_that_some_replicas_make_is_theirs_alone) {
   for (size_t k = 0; k < LS_COUNT_OF(all_kernels); ++k) {
     step self = {.kernel = all_kernels[k], .by_id = true};
-    const ls_nest x = rows(MOST_REPLICAS);
+    LS_OWN(ls_nest, x) = rows(MOST_REPLICAS);
     reset();
-    ls_nest made = call_on(MOST_REPLICAS, step_of, &self, x, 1);
+    LS_OWN(ls_nest, made) = call_on(MOST_REPLICAS, step_of, &self, x, 1);
     assert_int_equal(seen.calls, 2);
     for (int i = 0; i < 2; ++i) {
       assert_int_equal(seen.replicas[i] % 2, 1);
@@ -220,28 +219,20 @@ TEST(a_call_that_some_replicas_make_is_theirs_alone) {
     }
     const float *out = data_of(made, 3);
     assert_true(out[0] == 9 + 300 + 0.5F);
-    ls_nest_release(made);
-    ls_nest_release(x);
   }
 }
 
 // ---- Failures --------------------------------------------------------------
 static ls_status try_on(int replicas, step *self) {
-  const ls_nest x = rows(replicas);
-  ls_strategy *strategy = NULL;
-  ls_function *function = NULL;
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, x) = rows(replicas);
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_function_create(
       &(ls_function_options){.call = step_of, .user = self}, &function));
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
-  const ls_status status =
-      ls_strategy_run(strategy, ls_traced(function), x, &results);
-  ls_nest_release(results);
-  ls_nest_release(x);
-  ls_function_release(function);
-  ls_strategy_release(strategy);
-  return status;
+  return ls_strategy_run(strategy, ls_traced(function), x, &results);
 }
 
 TEST(a_call_that_fails_names_its_op_and_replica) {
@@ -309,12 +300,10 @@ static ls_nest sum_of_many(ls_nest args, void *user) {
 TEST(a_call_has_as_many_results_as_wanted) {
   const ls_host_kernel *const kernels[] = {&many, &many_here};
   for (int i = 0; i < 4; ++i) {
-    const ls_nest x = rows(1 + i / 2);
-    ls_nest made = call_on(1 + i / 2, sum_of_many,
-                           (void *)(uintptr_t)kernels[i % 2], x, 1);
+    LS_OWN(ls_nest, x) = rows(1 + i / 2);
+    LS_OWN(ls_nest, made) = call_on(1 + i / 2, sum_of_many,
+                                    (void *)(uintptr_t)kernels[i % 2], x, 1);
     assert_true(*data_of(made, 0) == MANY * 3 + (MANY - 1) * MANY / 2);
-    ls_nest_release(made);
-    ls_nest_release(x);
   }
   // Op by op.
   const double three = 3;
@@ -350,13 +339,13 @@ static const char *find(const char *text, const char *part) {
 
 TEST(what_a_call_does_not_need_is_computed_meanwhile) {
   step self = {.kernel = &for_all_later};
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   const double ones[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_LIST(ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(WIDTH), ones)),
               ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(4, 4), ones)));
-  ls_nest results = ls_none();
-  char *plan = NULL;
+  LS_OWN(ls_nest, results) = ls_none();
+  LS_OWN(printed, plan) = NULL;
   reset();
   expect_ok(ls_function_create(
       &(ls_function_options){.call = call_beside, .user = &self}, &function));
@@ -367,10 +356,6 @@ TEST(what_a_call_does_not_need_is_computed_meanwhile) {
   assert_true(needed < start);
   assert_true(start < product);
   assert_true(product < end);
-  ls_text_release(plan);
-  ls_nest_release(results);
-  ls_nest_release(args);
-  ls_function_release(function);
 }
 
 // ---- Functions with a user -------------------------------------------------
@@ -394,9 +379,8 @@ static ls_nest tell_listener(ls_nest args, void *user) {
   static const char *const keys[] = {"x", "y"};
   const ls_tensor x = ls_nest_tensor(args, 0);
   const ls_nest items[] = {ls_leaf(x), ls_leaf(ls_mul_scalar(x, 10))};
-  const ls_nest dict = ls_nest_dict("", keys, items, 2);
+  LS_OWN(ls_nest, dict) = ls_nest_dict("", keys, items, 2);
   (void)ls_host_function_op(hear, user, dict);
-  ls_nest_release(dict);
   return ls_leaf(ls_neg(x));
 }
 
@@ -431,7 +415,7 @@ TEST(a_function_on_the_host_knows_its_user) {
 }
 
 TEST(what_a_function_on_the_host_cannot_be_given_is_refused) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -442,5 +426,4 @@ TEST(what_a_function_on_the_host_cannot_be_given_is_refused) {
                   "is no tensor");
     assert_int_not_equal(ls_host_function_op(hear, NULL, ls_none()).id, 0);
   }
-  ls_graph_destroy(graph);
 }

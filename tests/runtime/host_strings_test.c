@@ -16,6 +16,7 @@
 #include "lockstep/strategy_extended.h"
 #include "runtime/own.h"
 #include "support/callbacks.h"
+#include "support/place.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -28,7 +29,7 @@ static void shout(ls_host_call *call) {
       (size_t)ls_shape_num_elements(call->input_types[0].shape);
   const ls_bytes *in = call->inputs[0];
   ls_bytes *out = call->outputs[0];
-  char *memory = malloc(count * LENGTH);
+  HEAP(char, memory) = malloc(count * LENGTH);
   assert_non_null(memory);
   for (size_t i = 0; i < count; ++i) {
     char *text = memory + i * LENGTH;
@@ -40,7 +41,6 @@ static void shout(ls_host_call *call) {
     out[i] = (ls_bytes){text, in[i].size + 1};
   }
   ls_host_done(call, ls_ok());
-  free(memory);
 }
 
 static ls_status start_shouting(ls_host_call *call) {
@@ -181,11 +181,10 @@ TEST(traced_functions_have_strings_of_the_host) {
           &function));
       ls_nest results[4];
       for (int step = 0; step < 4; ++step) {
-        const ls_nest args = words_of(replicas, step);
+        LS_OWN(ls_nest, args) = words_of(replicas, step);
         results[step] = ls_none();
         expect_ok(ls_strategy_run(strategy, ls_traced(function), args,
                                   &results[step]));
-        ls_nest_release(args);
       }
       ls_function_release(function);
       ls_strategy_release(strategy);
@@ -210,17 +209,15 @@ TEST(sessions_have_strings_of_the_host) {
     {
       LS_GRAPH_SCOPE(graph);
       fed = ls_placeholder(LS_DTYPE_STRING, LS_SHAPE(2), "fed");
-      const ls_nest args = LS_LIST(ls_leaf(fed));
+      LS_OWN(ls_nest, args) = LS_LIST(ls_leaf(fed));
       fetches = compute(args, (void *)(uintptr_t)kernels[k]);
-      ls_nest_release(args);
     }
     expect_ok(ls_session_create(graph, &session));
     for (int step = 0; step < 4; ++step) {
-      ls_array *array = strings_of(words[step % 3], "b");
+      LS_OWN(ls_array, array) = strings_of(words[step % 3], "b");
       const ls_feed feed = {fed, array};
       results[step] = ls_none();
       expect_ok(ls_session_run(session, fetches, &feed, 1, &results[step]));
-      ls_array_release(array);
     }
     ls_session_destroy(session);
     ls_graph_destroy(graph);
@@ -249,12 +246,11 @@ TEST(eager_ops_have_strings_of_the_host) {
       const ls_nest args = LS_LIST(ls_leaf(ls_constant(array)));
       ls_array_release(array);
       const ls_nest made = compute(args, (void *)(uintptr_t)kernels[k]);
-      const ls_nest results = ls_nest_map(made, value_of, NULL);
+      LS_OWN(ls_nest, results) = ls_nest_map(made, value_of, NULL);
       ls_nest_release(args);
       ls_nest_release(made);
       expect_ok(ls_frame_end(NULL));
       expect_computed(results, 0, words[step]);
-      ls_nest_release(results);
     }
   ls_worker_join(&later);
   later = (ls_worker){0};
@@ -277,10 +273,9 @@ static ls_status call_kernel(const ls_host_kernel *kernel, ls_nest *results) {
 }
 
 TEST(strings_that_a_kernel_leaves_are_empty) {
-  ls_nest results;
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(call_kernel(&silent, &results));
   expect_strings(ls_nest_as_array(results), "", "");
-  ls_nest_release(results);
 }
 
 TEST(bytes_at_null_are_refused_unless_the_call_has_failed) {
@@ -313,10 +308,8 @@ static const ls_host_kernel sticking = {
     .name = "sticking", .infer = infer_like_first, .start = start_stuck};
 
 TEST(a_call_that_is_given_up_keeps_its_strings) {
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .stall_ms = 30}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = 1, .stall_ms = 30});
   ls_function *function = NULL;
   ls_nest results = ls_none();
   const ls_nest args =
@@ -330,11 +323,9 @@ TEST(a_call_that_is_given_up_keeps_its_strings) {
   ls_nest_release(args);
   ls_function_release(function);
   __atomic_store_n(&stuck.goes, true, __ATOMIC_RELEASE);
-  for (int i = 0; i < 5000 && ls_runtime_abandoned_calls(runtime) > 0; ++i)
+  for (int i = 0; i < 5000 && ls_runtime_abandoned_calls(home.runtime) > 0; ++i)
     ls_clock_system()->sleep(NULL, 1000000);
   assert_true(__atomic_load_n(&stuck.is_right, __ATOMIC_ACQUIRE));
-  (void)ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 // ---- Print -----------------------------------------------------------------

@@ -12,8 +12,7 @@
 static ls_tensor numbers(ls_shape shape, const double *data) {
   LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_F64, shape, data, &array));
-  const ls_tensor made = ls_constant(array);
-  return made;
+  return ls_constant(array);
 }
 #define NUMBERS(shape, ...) numbers(shape, (const double[]){__VA_ARGS__})
 

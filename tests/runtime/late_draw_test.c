@@ -7,6 +7,7 @@
 #include "base/memory/allocator.h"
 #include "base/threads/worker.h"
 #include "graph/own.h"
+#include "support/place.h"
 
 #include <string.h>
 
@@ -32,15 +33,11 @@ static void expect_equal(ls_array *a, ls_array *b, bool equal) {
 
 // Has `call` run under a runtime of its own.
 static ls_array *in_runtime(int threads, ls_array *(*call)(void)) {
-  ls_runtime *runtime = NULL;
-  expect_ok(
-      ls_runtime_create(&(ls_runtime_options){.threads = threads}, &runtime));
-  ls_runtime *outside = ls_runtime_make_current(runtime);
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = threads});
   expect_ok(ls_frame_begin());
   ls_array *made = call();
   expect_ok(ls_frame_end(NULL));
-  ls_runtime_make_current(outside);
-  expect_ok(ls_runtime_destroy(runtime));
   return made;
 }
 
@@ -88,15 +85,13 @@ static ls_array *kept_unseen(void) {
 static ls_array *captured(void) {
   ls_tensor drawn = draw();
   LS_OWN(ls_nest, got) = call_on(1, negate_user, &drawn, ls_none(), 1);
-  ls_array *array = value_of(ls_neg(ls_constant(ls_nest_as_array(got))));
-  return array;
+  return value_of(ls_neg(ls_constant(ls_nest_as_array(got))));
 }
 
 static ls_array *argument(void) {
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(draw()));
   LS_OWN(ls_nest, got) = call_on(1, negate_first, NULL, args, 1);
-  ls_array *array = value_of(ls_neg(ls_constant(ls_nest_as_array(got))));
-  return array;
+  return value_of(ls_neg(ls_constant(ls_nest_as_array(got))));
 }
 
 static ls_array *in_variable(void) {
@@ -123,8 +118,7 @@ static ls_array *bound(void) {
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "v", .initial_value = draw()}, &variable));
   LS_OWN(ls_nest, got) = call_on(1, give_variable, variable, ls_none(), 1);
-  ls_array *array = value_of(ls_neg(ls_constant(ls_nest_as_array(got))));
-  return array;
+  return value_of(ls_neg(ls_constant(ls_nest_as_array(got))));
 }
 
 TEST(a_draw_has_its_value_wherever_it_goes) {

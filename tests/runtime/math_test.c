@@ -6,6 +6,8 @@
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
 #include "lockstep/runtime.h"
+#include "runtime/own.h"
+#include "support/place.h"
 #include "support/values.h"
 
 enum { SIDE = 9, CHANNELS = 32 };
@@ -28,23 +30,17 @@ static ls_nest convolve(ls_nest args, void *user) {
 }
 
 static ls_nest convolved(ls_math math, convolution self) {
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(&(ls_runtime_options){.math = math}, &runtime));
-  ls_runtime_make_current(runtime);
-  ls_function *function = NULL;
+  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){.math = math});
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = convolve, .user = &self}, &function));
   const ls_shape x = LS_SHAPE(2, SIDE, SIDE, CHANNELS);
   const ls_shape w = LS_SHAPE(self.taps, self.taps, CHANNELS, CHANNELS);
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_TUPLE(ls_nest_array(array_of_numbers(LS_DTYPE_F32, x, 3)),
                ls_nest_array(array_of_numbers(LS_DTYPE_F32, w, 5)));
   ls_nest y = {0};
   expect_ok(ls_function_call(function, args, &y));
-  ls_nest_release(args);
-  ls_function_release(function);
-  ls_runtime_make_current(NULL);
-  expect_ok(ls_runtime_destroy(runtime));
   return y;
 }
 
@@ -64,10 +60,9 @@ static double apart(ls_nest got, ls_nest want, size_t i) {
 
 // The same for the arithmetics `a` and `b`; the one that is larger.
 static double distance(ls_math a, ls_math b, convolution self) {
-  const ls_nest x = convolved(a, self), y = convolved(b, self);
+  LS_OWN(ls_nest, x) = convolved(a, self);
+  LS_OWN(ls_nest, y) = convolved(b, self);
   const double result = apart(x, y, 0), gradient = apart(x, y, 1);
-  ls_nest_release(x);
-  ls_nest_release(y);
   return fmax(result, gradient);
 }
 

@@ -97,7 +97,7 @@ TEST(the_name_of_an_eager_value_outlives_its_frame) {
   expect_ok(ls_frame_begin());
   const ls_tensor x = ls_scalar(LS_DTYPE_F32, 1);
   const char *name = ls_tensor_name(x);
-  char *before = strdup(name);
+  HEAP(char, before) = strdup(name);
   expect_ok(ls_frame_end(NULL));
   expect_ok(ls_frame_begin());
   for (int i = 0; i < 100; ++i)
@@ -105,5 +105,4 @@ TEST(the_name_of_an_eager_value_outlives_its_frame) {
   assert_string_equal(name, before);
   assert_string_equal(ls_tensor_name(x), "");
   expect_ok(ls_frame_end(NULL));
-  free(before);
 }

@@ -12,8 +12,7 @@
 static ls_tensor f32(ls_shape shape, const float *data) {
   LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_F32, shape, data, &array));
-  const ls_tensor tensor = ls_tensor_from_array(array);
-  return tensor;
+  return ls_tensor_from_array(array);
 }
 
 #define VALUES(tensor, shape, ...)                                             \

@@ -57,7 +57,7 @@ static const way_to_write ways[] = {IN_FUNCTION, IN_SESSION};
 // ---- What a host call sees -------------------------------------------------
 TEST(a_host_call_sees_the_values_before_its_run) {
   for (int i = 0; i < 2; ++i) {
-    writer w;
+    LS_OWN(writer, w) = {0};
     begin(&w, ways[i], SIZE);
     host.writer = &w;
     for (int step = 0; step < 5; ++step) {
@@ -66,13 +66,12 @@ TEST(a_host_call_sees_the_values_before_its_run) {
     }
     assert_true(writer_value(&w, w.value) == 5);
     assert_true(writer_value(&w, w.steps) == 5);
-    writer_deinit(&w);
   }
 }
 
 TEST(a_run_that_fails_publishes_nothing) {
   for (int i = 0; i < 2; ++i) {
-    writer w;
+    LS_OWN(writer, w) = {0};
     begin(&w, ways[i], SIZE);
     expect_ok(writer_step(&w));
     for (int k = 0; k < 3; ++k) {
@@ -85,14 +84,13 @@ TEST(a_run_that_fails_publishes_nothing) {
       assert_true(writer_value(&w, w.value) == 2 + k);
       assert_true(writer_value(&w, w.steps) == 2 + k);
     }
-    writer_deinit(&w);
   }
 }
 
 // It would wait for the end of the run that waits for it.
 TEST(a_host_call_may_not_write_what_its_run_writes) {
   for (int i = 0; i < 2; ++i) {
-    writer w;
+    LS_OWN(writer, w) = {0};
     begin(&w, ways[i], SIZE);
     host.writer = &w;
     host.wrote = w.steps;
@@ -101,14 +99,13 @@ TEST(a_host_call_may_not_write_what_its_run_writes) {
                   "'steps' is written by the run that this host call is part "
                   "of");
     assert_true(writer_value(&w, w.steps) == 1);
-    writer_deinit(&w);
   }
 }
 
 // What the run only reads it keeps, as it was at its start.
 TEST(a_host_call_may_write_what_its_run_reads) {
   memset(&host, 0, sizeof(host));
-  writer w = {.kernel = &kernel};
+  LS_OWN(writer, w) = {.kernel = &kernel};
   w.looks_at = variable_of("seen", LS_DTYPE_F32, LS_SCALAR, (double[]){7});
   writer_init(&w, IN_FUNCTION, SIZE, NULL);
   host.writer = &w;
@@ -120,15 +117,14 @@ TEST(a_host_call_may_write_what_its_run_reads) {
     assert_true(writer_value(&w, w.value) == step);
   }
   ls_variable_release(w.looks_at);
-  writer_deinit(&w);
 }
 
 // The two buffers of a variable take turns, and nothing is copied.
 TEST(new_values_are_made_where_they_stay) {
   LS_OWN(counted, memory) = counted_begin(1);
-  writer w;
-  char *plan = NULL;
-  ls_nest result = ls_none();
+  LS_OWN(writer, w) = {0};
+  LS_OWN(printed, plan) = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
   begin(&w, IN_FUNCTION, SIZE);
   for (int step = 0; step < 3; ++step)
     expect_ok(ls_function_call(w.function, ls_none(), &result));
@@ -140,9 +136,6 @@ TEST(new_values_are_made_where_they_stay) {
   expect_ok(ls_function_print_plan(w.function, &plan));
   assert_non_null(strstr(plan, "new value 0:65536"));
   assert_null(strstr(plan, "copy variable 0"));
-  ls_text_release(plan);
-  ls_nest_release(result);
-  writer_deinit(&w);
 }
 
 // ---- Side by side ----------------------------------------------------------
@@ -159,7 +152,8 @@ static void let_go(void) {
 // one's variables are read, by functions too.
 TEST(others_go_on_while_a_run_waits_for_the_host) {
   for (int i = 0; i < 2; ++i) {
-    writer held, other = {0};
+    LS_OWN(writer, held) = {0};
+    LS_OWN(writer, other) = {0};
     writing thread;
     begin(&held, ways[i], SIZE);
     host.waits = true;
@@ -174,8 +168,6 @@ TEST(others_go_on_while_a_run_waits_for_the_host) {
     let_go();
     writing_end(&thread);
     assert_true(writer_value(&held, held.value) == 1);
-    writer_deinit(&other);
-    writer_deinit(&held);
   }
 }
 
@@ -187,7 +179,8 @@ static ls_variable *set_to(ls_variable *variable, double value) {
 
 // Behind one that waits for the held run's end others still come through.
 TEST(a_writer_waits_for_the_run_and_readers_do_not) {
-  writer held, other = {0};
+  LS_OWN(writer, held) = {0};
+  LS_OWN(writer, other) = {0};
   writing threads[2];
   begin(&held, IN_FUNCTION, SIZE);
   host.waits = true;
@@ -206,14 +199,12 @@ TEST(a_writer_waits_for_the_run_and_readers_do_not) {
   writing_end(&threads[0]);
   writing_end(&threads[1]);
   assert_true(writer_value(&held, held.steps) == 2);
-  writer_deinit(&other);
-  writer_deinit(&held);
 }
 
 // The value that a held run reads is another one's to write, many times.
 TEST(what_a_run_reads_stays_for_it) {
   memset(&host, 0, sizeof(host));
-  writer w = {.kernel = &kernel};
+  LS_OWN(writer, w) = {.kernel = &kernel};
   writing thread;
   w.looks_at = variable_of("seen", LS_DTYPE_F32, LS_SCALAR, (double[]){7});
   writer_init(&w, IN_FUNCTION, SIZE, NULL);
@@ -226,13 +217,13 @@ TEST(what_a_run_reads_stays_for_it) {
   writing_end(&thread);
   assert_true(writer_value(&w, w.looks_at) == 4);
   ls_variable_release(w.looks_at);
-  writer_deinit(&w);
 }
 
 // ---- Many at once ----------------------------------------------------------
 TEST(no_update_of_runs_with_host_calls_is_lost) {
   for (int i = 0; i < 2; ++i) {
-    writer w, plain = {0};
+    LS_OWN(writer, w) = {0};
+    LS_OWN(writer, plain) = {0};
     writing threads[THREADS];
     begin(&w, ways[i], SIZE);
     writer_init(&plain, ways[i], 300, &w);
@@ -251,7 +242,5 @@ TEST(no_update_of_runs_with_host_calls_is_lost) {
     assert_true(writer_value(&w, w.value) == STEPS / 2);
     assert_true(writer_value(&plain, plain.value) == STEPS / 2);
     assert_int_equal(host.calls, STEPS / 2);
-    writer_deinit(&plain);
-    writer_deinit(&w);
   }
 }

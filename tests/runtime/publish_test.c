@@ -34,7 +34,7 @@ static void read_many(const writer *w, read_fn *read) {
 }
 
 static void read_beside(way_to_write way, read_fn *read) {
-  writer w = {0};
+  LS_OWN(writer, w) = {0};
   writing thread;
   writer_init(&w, way, SIZE, NULL);
   expect_ok(writer_step(&w));
@@ -43,7 +43,6 @@ static void read_beside(way_to_write way, read_fn *read) {
   writing_end(&thread);
   assert_true(writer_value(&w, w.value) == thread.done + 1);
   assert_true(writer_value(&w, w.steps) == thread.done + 1);
-  writer_deinit(&w);
 }
 
 TEST(a_read_beside_calls_is_whole) { read_beside(IN_FUNCTION, writer_value); }
@@ -79,10 +78,10 @@ static ls_nest build_reads(ls_nest args, void *user) {
 
 // What one run reads is of one moment.
 TEST(a_program_that_reads_sees_one_moment) {
-  writer w = {0};
+  LS_OWN(writer, w) = {0};
   writing thread;
-  ls_function *reader = NULL;
-  ls_nest result = ls_none();
+  LS_OWN(ls_function, reader) = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
   writer_init(&w, IN_FUNCTION, SIZE, NULL);
   expect_ok(writer_step(&w));
   expect_ok(ls_function_create(
@@ -96,14 +95,11 @@ TEST(a_program_that_reads_sees_one_moment) {
   }
   writing_end(&thread);
   assert_int_equal(wrong, 0);
-  ls_nest_release(result);
-  ls_function_release(reader);
-  writer_deinit(&w);
 }
 
 // ---- Writing beside a writer -----------------------------------------------
 static void add_together(way_to_write way) {
-  writer w = {0};
+  LS_OWN(writer, w) = {0};
   writing threads[THREADS];
   writer_init(&w, way, SIZE, NULL);
   for (int i = 0; i < THREADS; ++i)
@@ -112,7 +108,6 @@ static void add_together(way_to_write way) {
     writing_end(&threads[i]);
   assert_true(writer_value(&w, w.value) == THREADS * ADDS);
   assert_true(writer_value(&w, w.steps) == THREADS * ADDS);
-  writer_deinit(&w);
 }
 
 TEST(no_update_of_calls_is_lost) { add_together(IN_FUNCTION); }

@@ -16,6 +16,7 @@
 #include "lockstep/runtime_settings.h"
 #include "lockstep/session.h"
 #include "support/callbacks.h"
+#include "support/place.h"
 #include "support/queue_ops.h"
 #include "support/values.h"
 
@@ -41,8 +42,7 @@ static ls_tensor make_loop(loop *self, int64_t trips) {
                                    LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_F32, 0)),
                                            ls_leaf(ls_scalar(LS_DTYPE_F32, 0))),
                                    trips);
-  const ls_tensor sum = ls_nest_tensor(made, 1);
-  return sum;
+  return ls_nest_tensor(made, 1);
 }
 
 enum { LOOPS = 4 };
@@ -89,19 +89,14 @@ static double sum_of(const fixture *f, size_t i) {
 }
 
 TEST(loops_over_queues_of_one_end_on_one_thread) {
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = 1}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  fixture f;
+  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){.threads = 1});
+  LS_OWN(fixture, f) = {0};
   setup(&f, 1000);
   for (int k = 0; k < 3; ++k) {
     expect_ok(ls_session_run(f.session, f.fetches, NULL, 0, &f.results));
     for (size_t i = 0; i < 2; ++i)
       assert_true(sum_of(&f, i) == 999.0 * 1000 / 2);
   }
-  teardown(&f);
-  assert_ptr_equal(ls_runtime_make_current(before), runtime);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 // ---- Cancelling ------------------------------------------------------------
@@ -181,17 +176,12 @@ TEST(a_part_that_fails_ends_the_others) {
 
 // A consumer alone waits for good, and says for what.
 TEST(a_loop_that_nobody_feeds_is_named) {
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .stall_ms = 50}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  fixture f;
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = 1, .stall_ms = 50});
+  LS_OWN(fixture, f) = {0};
   setup(&f, 3);
   expect_status(ls_session_run(f.session, ls_nest_item(f.fetches, 0), NULL, 0,
                                &f.results),
                 LS_DEADLINE_EXCEEDED, "queue_get");
-  assert_int_equal(ls_runtime_abandoned_calls(runtime), 0);
-  teardown(&f);
-  assert_ptr_equal(ls_runtime_make_current(before), runtime);
-  expect_ok(ls_runtime_destroy(runtime));
+  assert_int_equal(ls_runtime_abandoned_calls(home.runtime), 0);
 }

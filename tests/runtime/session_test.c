@@ -215,10 +215,9 @@ TEST(any_tensor_can_be_fed) {
   setup(&n);
   LS_OWN(ls_array, y) = f64_array(2, (double[]){3, 4});
   const ls_feed feed = {n.y, y};
-  ls_nest result = {0};  // Neither x nor w is needed.
+  LS_OWN(ls_nest, result) = {0};  // Neither x nor w is needed.
   expect_ok(ls_session_run(n.session, ls_leaf(n.loss), &feed, 1, &result));
   assert_true(nest_element(result, 0) == 12.5);
-  ls_nest_release(result);
 }
 
 TEST(bad_fetches_and_feeds_are_named) {
@@ -317,8 +316,7 @@ static bool has_value(const net *n, ls_tensor is_initialized) {
   LS_OWN(ls_nest, result) = {0};
   expect_ok(
       ls_session_run(n->session, ls_leaf(is_initialized), NULL, 0, &result));
-  const bool has = nest_element(result, 0) != 0;
-  return has;
+  return nest_element(result, 0) != 0;
 }
 
 TEST(each_run_sees_whether_a_variable_has_a_value) {

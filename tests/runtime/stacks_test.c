@@ -34,7 +34,7 @@ static ls_nest push_the_trip(ls_nest state, void *user) {
 // The tops of a stack that comes out of a loop.
 static ls_nest pop_all(ls_nest args, void *user) {
   (void)args, (void)user;
-  const ls_nest out =
+  LS_OWN(ls_nest, out) =
       ls_while(is_below_three, push_the_trip, NULL,
                LS_TUPLE(ls_leaf(ls_stack_new(LS_DTYPE_NONE, LS_SCALAR)),
                         ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0))),
@@ -45,7 +45,6 @@ static ls_nest pop_all(ls_nest args, void *user) {
     stack = ls_op_output(pop, 0);
     tops[i] = ls_op_output(pop, 1);
   }
-  ls_nest_release(out);
   return LS_TUPLE(ls_leaf(tops[0]), ls_leaf(tops[1]), ls_leaf(tops[2]));
 }
 
@@ -120,9 +119,8 @@ static ls_nest double_in_a_loop(ls_nest args, void *user) {
                         ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)),
                         ls_leaf(ls_stack_new(LS_DTYPE_F32, LS_SCALAR))),
                0);
-  const ls_nest tops = LS_TUPLE(ls_leaf(top_of(ls_nest_tensor(out, 0))),
-                                ls_leaf(top_of(ls_nest_tensor(out, 2))));
-  return tops;
+  return LS_TUPLE(ls_leaf(top_of(ls_nest_tensor(out, 0))),
+                  ls_leaf(top_of(ls_nest_tensor(out, 2))));
 }
 
 TEST(who_uses_a_stack_again_is_named) {

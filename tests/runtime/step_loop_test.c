@@ -279,10 +279,9 @@ static ls_nest loop_of(bool counts, ls_flow_callback body, void *user,
 static ls_nest draw_in_inner(ls_nest values, void *user) {
   const nesting *n = user;
   LS_OWN(ls_nest, made) = loop_of(n->inner_counts, draw_on_stack, user, values);
-  const ls_nest result = LS_LIST(
-      ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1)),
-      ls_leaf(ls_nest_tensor(made, 1)), ls_leaf(ls_nest_tensor(made, 2)));
-  return result;
+  return LS_LIST(ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1)),
+                 ls_leaf(ls_nest_tensor(made, 1)),
+                 ls_leaf(ls_nest_tensor(made, 2)));
 }
 
 static ls_nest draw_nine(ls_nest args, void *user) {
@@ -292,8 +291,7 @@ static ls_nest draw_nine(ls_nest args, void *user) {
       LS_LIST(ls_none(), ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(9), 0)),
               ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)));
   LS_OWN(ls_nest, made) = loop_of(n->outer_counts, draw_in_inner, user, start);
-  const ls_nest result = ls_leaf(ls_nest_tensor(made, 1));
-  return result;
+  return ls_leaf(ls_nest_tensor(made, 1));
 }
 
 TEST(no_two_trips_of_loops_in_loops_draw_the_same) {

@@ -18,8 +18,7 @@ static ls_array *strings_of(const char *first, const char *second) {
 
 static ls_tensor constant_strings(const char *first, const char *second) {
   LS_OWN(ls_array, array) = strings_of(first, second);
-  const ls_tensor made = ls_constant(array);
-  return made;
+  return ls_constant(array);
 }
 
 static void expect_bytes(const ls_array *array, int64_t index,

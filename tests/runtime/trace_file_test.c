@@ -22,6 +22,7 @@ static void end(counted *memory) {
   counted_end(memory);
   memory_files_clear(&files);
 }
+LS_OWNED_(traced_runtime, counted, end(ls_owned))
 
 static ls_trace *begin_trace(void) {
   ls_trace *trace = NULL;
@@ -40,7 +41,7 @@ static void finish(ls_trace *trace, trace_events *all) {
 // ---- Rows ------------------------------------------------------------------
 // Spans of fibers may overlap: each row of the file nests all the same.
 TEST(spans_that_overlap_get_rows_of_their_own) {
-  counted memory = begin();
+  LS_OWN(traced_runtime, memory) = begin();
   ls_trace *trace = begin_trace();
   enum { SPANS = 5 };
   int64_t began[SPANS];
@@ -59,12 +60,11 @@ TEST(spans_that_overlap_get_rows_of_their_own) {
   expect_contains(memory_files_find(&files, "t.json")->data,
                   "unit_tests, row 2");
   trace_events_drop(&all);
-  end(&memory);
 }
 
 // ---- The file --------------------------------------------------------------
 TEST(a_place_that_cannot_be_written_is_refused_at_once) {
-  counted memory = begin();
+  LS_OWN(traced_runtime, memory) = begin();
   ls_trace *trace = NULL;
   files.fail_at = 1;
   expect_status(ls_trace_begin(memory.runtime,
@@ -87,11 +87,10 @@ TEST(a_place_that_cannot_be_written_is_refused_at_once) {
   ls_trace_destroy(trace);
   trace_events_read(&all, &files, "u.json");
   trace_events_drop(&all);
-  end(&memory);
 }
 
 TEST(what_is_wrong_with_a_trace_is_said) {
-  counted memory = begin();
+  LS_OWN(traced_runtime, memory) = begin();
   ls_trace *trace = NULL, *other = NULL;
   expect_status(
       ls_trace_begin(memory.runtime, &(ls_trace_options){.spans = -1}, &trace),
@@ -125,7 +124,6 @@ TEST(what_is_wrong_with_a_trace_is_said) {
                 "ls_trace_begin: out_trace is NULL");
   expect_status(ls_trace_write(NULL, "t.json"), LS_INVALID_ARGUMENT,
                 "ls_trace_write: trace is NULL");
-  end(&memory);
 }
 
 static ls_status trace_and_write(ls_runtime *runtime) {
@@ -141,7 +139,7 @@ static ls_status trace_and_write(ls_runtime *runtime) {
 }
 
 TEST(no_memory_is_a_status) {
-  counted memory = begin();
+  LS_OWN(traced_runtime, memory) = begin();
   expect_ok(trace_and_write(memory.runtime));
   const ls_allocator_counts before = counted_now(&memory);
   expect_ok(trace_and_write(memory.runtime));
@@ -159,5 +157,4 @@ TEST(no_memory_is_a_status) {
   }
   // A span that is lost is no failure.
   assert_true(requests > 5 && refused + 1 == requests);
-  end(&memory);
 }

@@ -19,7 +19,10 @@
 #include "support/counted.h"
 #include "support/expect.h"
 #include "support/function.h"
+#include "support/place.h"
 #include "support/trace_events.h"
+
+LS_OWNED_STRUCT(trace_events, trace_events_drop)
 
 // ---- A world with files and switches ---------------------------------------
 static struct {
@@ -44,6 +47,7 @@ static void end(counted *memory) {
   memory_files_clear(&world.files);
   memset(&world, 0, sizeof(world));
 }
+LS_OWNED_(traced_runtime, counted, end(ls_owned))
 
 static ls_trace *begin_trace(int64_t spans) {
   ls_trace *trace = NULL;
@@ -109,6 +113,7 @@ static void end_steps(steps *self) {
   ls_function_release(self->function);
   ls_strategy_release(self->strategy);
 }
+LS_OWNED_STRUCT(steps, end_steps)
 
 static void finish(ls_trace *trace, trace_events *all) {
   ls_trace_end(trace);
@@ -140,11 +145,11 @@ static void expect_calls(const trace_events *all) {
 }
 
 TEST(a_step_of_replicas_is_shown) {
-  counted memory = begin(2);
-  steps s = begin_steps(NULL);
+  LS_OWN(traced_runtime, memory) = begin(2);
+  LS_OWN(steps, s) = begin_steps(NULL);
   ls_trace *trace = begin_trace(0);
   take_step(&s, 13);
-  trace_events all;
+  LS_OWN(trace_events, all) = {0};
   finish(trace, &all);
   expect_calls(&all);
   const trace_event *call = trace_events_expect(&all, "call", "f");
@@ -161,9 +166,6 @@ TEST(a_step_of_replicas_is_shown) {
     assert_int_equal(at->replica, -1);  // Side by side.
   }
   assert_int_equal(all.lost, 0);
-  trace_events_drop(&all);
-  end_steps(&s);
-  end(&memory);
 }
 
 // Replicas that go one by one: the turns of each, in sweeps, and calls that
@@ -173,12 +175,12 @@ TEST(turns_of_replicas_lie_in_sweeps) {
   for (int i = 0; i < 2; ++i) {
     world.lanes = lanes[i];
     world.cut = "0";
-    counted memory = begin(2);
-    steps s = begin_steps(NULL);
+    LS_OWN(traced_runtime, memory) = begin(2);
+    LS_OWN(steps, s) = begin_steps(NULL);
     take_step(&s, 13);
     ls_trace *trace = begin_trace(0);
     take_step(&s, 13);
-    trace_events all;
+    LS_OWN(trace_events, all) = {0};
     finish(trace, &all);
     expect_calls(&all);
     assert_int_equal(trace_events_count(&all, "compile"), 0);
@@ -197,15 +199,12 @@ TEST(turns_of_replicas_lie_in_sweeps) {
       assert_true(within);
     }
     assert_true(seen[0] && seen[1]);
-    trace_events_drop(&all);
-    end_steps(&s);
-    end(&memory);
   }
 }
 
 TEST(a_step_that_is_traced_takes_no_memory) {
-  counted memory = begin(1);
-  steps s = begin_steps(&world);
+  LS_OWN(traced_runtime, memory) = begin(1);
+  LS_OWN(steps, s) = begin_steps(&world);
   ls_trace *trace = begin_trace(16);
   for (int i = 0; i < 5; ++i)
     take_step(&s, 13);
@@ -213,7 +212,7 @@ TEST(a_step_that_is_traced_takes_no_memory) {
   for (int i = 0; i < 20; ++i)
     take_step(&s, 13);
   assert_int_equal(counted_now(&memory).allocations, before.allocations);
-  trace_events all;
+  LS_OWN(trace_events, all) = {0};
   finish(trace, &all);
   // At least two spans a step: the oldest are gone, which is said.
   assert_true(all.lost >= 2 * 25 - 16);
@@ -224,14 +223,11 @@ TEST(a_step_that_is_traced_takes_no_memory) {
             sscanf(all.items[i].name, "%*d earlier spans are lo%2s", text) == 1;
   assert_true(told);
   assert_int_equal(trace_events_count(&all, "compile"), 0);
-  trace_events_drop(&all);
-  end_steps(&s);
-  end(&memory);
 }
 
 // ---- Other ways to run -----------------------------------------------------
 TEST(sessions_and_eager_calls_are_shown) {
-  counted memory = begin(1);
+  LS_OWN(traced_runtime, memory) = begin(1);
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   ls_tensor y;
@@ -257,7 +253,7 @@ TEST(sessions_and_eager_calls_are_shown) {
                            &value));
   assert_true(value == 16);
   expect_ok(ls_frame_end(NULL));
-  trace_events all;
+  LS_OWN(trace_events, all) = {0};
   finish(trace, &all);
   // The name is any text.
   const trace_event *run =
@@ -269,8 +265,6 @@ TEST(sessions_and_eager_calls_are_shown) {
   const trace_event *second = trace_events_find(&all, "host", NULL, first);
   assert_non_null(second);
   assert_false(trace_event_is_within(second, run));
-  trace_events_drop(&all);
-  end(&memory);
 }
 
 // ---- Waits -----------------------------------------------------------------
@@ -296,7 +290,7 @@ static bool is_on_the_list(ls_gate *gate, const ls_access *access) {
 }
 
 TEST(a_wait_for_variables_is_shown) {
-  counted memory = begin(1);
+  LS_OWN(traced_runtime, memory) = begin(1);
   ls_gate gate = {0};
   expect_ok(ls_gate_init(&gate, memory.runtime));
   ls_trace *trace = begin_trace(0);
@@ -313,15 +307,13 @@ TEST(a_wait_for_variables_is_shown) {
   ls_gate_leave(&gate, &first);
   ls_worker_join(&second.thread);
   ls_gate_deinit(&gate);
-  trace_events all;
+  LS_OWN(trace_events, all) = {0};
   finish(trace, &all);
   const trace_event *wait = trace_events_expect(&all, "wait", "variables");
   assert_int_equal(trace_events_count(&all, "wait"), 1);
   assert_true(trace_events_is_of(&all, wait, "second"));
   assert_true(wait->time <= (double)now * 1e-3 + 1e-3 &&
               wait->time + wait->length >= (double)now * 1e-3 - 1e-3);
-  trace_events_drop(&all);
-  end(&memory);
 }
 
 // Each rank has a runtime, and with it a trace, of its own.
@@ -353,16 +345,10 @@ static ls_status trace_steps(ls_runtime *runtime) {
 
 static ls_status be_rank(ls_trunk *trunk, void *user) {
   (void)user;
-  ls_runtime *runtime = NULL;
   const ls_file_system files = memory_files_system(&rank_files[trunk->rank]);
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){
-          .threads = 1, .trunk = trunk, .file_system = &files},
-      &runtime));
-  ls_runtime_make_current(runtime);
-  ls_status status = trace_steps(runtime);
-  ls_runtime_make_current(NULL);
-  return ls_status_join(status, ls_runtime_destroy(runtime));
+  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+      .threads = 1, .trunk = trunk, .file_system = &files});
+  return trace_steps(home.runtime);
 }
 
 TEST(each_rank_shows_its_waits_for_the_others) {

@@ -26,8 +26,7 @@ static ls_tensor list(ls_dtype dtype, ls_shape shape, const double *items) {
   expect_ok(ls_array_create(dtype, shape, &array));
   for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
     ls_array_set_f64(array, i, items[i]);
-  const ls_tensor tensor = ls_constant(array);
-  return tensor;
+  return ls_constant(array);
 }
 #define INDICES(...)                                                           \
   list(LS_DTYPE_I32, LS_SHAPE(COUNT(__VA_ARGS__)), (double[]){__VA_ARGS__})

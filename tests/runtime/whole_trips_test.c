@@ -185,8 +185,7 @@ static double session_value(ls_session *session, ls_variable *variable) {
   expect_ok(ls_session_variable_value(session, variable, &array));
   for (int i = 1; i < WIDTH * WIDTH; ++i)
     assert_true(ls_array_f64(array, i) == ls_array_f64(array, 0));
-  const double value = ls_array_f64(array, 0);
-  return value;
+  return ls_array_f64(array, 0);
 }
 
 TEST(a_failed_session_run_leaves_its_last_whole_trip) {

@@ -70,9 +70,8 @@ TEST(ops_have_their_form_in_stablehlo) {
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
     LS_OWN(printed, path) = NULL;
     expect_ok(served_export(rows[i].make, rows[i].shape, false, &path));
-    char *text = served_read(path, "serve.stablehlo.mlir", NULL);
+    HEAP(char, text) = served_read(path, "serve.stablehlo.mlir", NULL);
     expect_contains(text, rows[i].lines);
-    free(text);
   }
   served_remove_folder(served_folder);
 }

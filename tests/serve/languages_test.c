@@ -170,8 +170,7 @@ static ls_nest doubled(ls_nest carried, void *user) {
 static ls_tensor make_loop(ls_tensor x) {
   const ls_nest start = LS_LIST(ls_leaf(ls_reduce_max(x, LS_ALL_AXES)));
   LS_OWN(ls_nest, made) = ls_while(smaller, doubled, NULL, start, 0);
-  const ls_tensor y = ls_nest_tensor(made, 0);
-  return y;
+  return ls_nest_tensor(made, 0);
 }
 // 1 / the batch size is a constant.
 static ls_tensor make_mean(ls_tensor x) {
@@ -199,8 +198,7 @@ static ls_tensor make_half_sum(ls_tensor x) {
 
 static ls_status try(make_function make, ls_shape shape, bool onnx) {
   LS_OWN(printed, path) = NULL;
-  const ls_status status = served_export(make, shape, onnx, &path);
-  return status;
+  return served_export(make, shape, onnx, &path);
 }
 
 TEST(what_cannot_be_written_is_named) {
@@ -249,7 +247,7 @@ static void expect_tree(make_function make, const char *type, bool rounds) {
   int sums[8][3];
   LS_OWN(printed, path) = NULL;
   expect_ok(served_export(make, LS_SHAPE(2, 3), false, &path));
-  char *text = served_read(path, "serve.stablehlo.mlir", NULL);
+  HEAP(char, text) = served_read(path, "serve.stablehlo.mlir", NULL);
   assert_int_equal(find_sums(text, sums, 8), 4);
   // (a + b) + (c + d), and e.
   assert_int_equal(sums[2][1], sums[0][0]);
@@ -260,7 +258,6 @@ static void expect_tree(make_function make, const char *type, bool rounds) {
   snprintf(end, sizeof(end), ", %%v%d : tensor<2x3x%s>", sums[3][2], type);
   assert_int_equal(strstr(text, last) != NULL, rounds);
   assert_non_null(strstr(text, end));
-  free(text);
 }
 
 // As our kernels add: 16-bit floats in f32, rounded once.

@@ -37,11 +37,9 @@ static net open_net(const ls_model_type *type) {
     LS_GRAPH_SCOPE(n.graph);
     expect_ok(ls_model_create(type, NULL, &n.model));
     n.x = ls_placeholder(dtype_of(type), shape_of(type, -1), "x");
-    const ls_nest args = LS_TUPLE(ls_leaf(n.x));
-    const ls_nest logits = type->logits(args, n.model.self);
+    LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(n.x));
+    LS_OWN(ls_nest, logits) = type->logits(args, n.model.self);
     n.y = ls_nest_tensor(logits, 0);
-    ls_nest_release(args);
-    ls_nest_release(logits);
   }
   expect_ok(ls_session_create(n.graph, &n.session));
   const size_t count = type->variables(n.model.self, variables, MOST_VARIABLES);

@@ -127,9 +127,8 @@ TEST(two_graphs_share_their_variables) {
   ls_nest outputs = ls_none();
   {
     LS_GRAPH_SCOPE(tpu.graph);
-    const ls_nest x = LS_LIST(ls_leaf(tpu.x));
+    LS_OWN(ls_nest, x) = LS_LIST(ls_leaf(tpu.x));
     expect_ok(ls_rewrite(double_it, &tpu, x, NULL, &outputs));
-    ls_nest_release(x);
   }
   const ls_nest inputs = served_dict_of("features", ls_leaf(tpu.x));
   const ls_nest named =

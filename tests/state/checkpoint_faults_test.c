@@ -178,8 +178,7 @@ static int count_steps(void) {
   LS_OWN(world, w) = {0};
   begin(&w, false);
   assert_int_equal(live(&w), SAVES - 1);
-  const int steps = w.files.steps;
-  return steps;
+  return w.files.steps;
 }
 
 TEST(the_newest_survives_a_power_cut_after_any_step) {
@@ -362,7 +361,7 @@ TEST(no_part_of_a_file_is_taken_for_the_whole) {
   begin_folder(&f);
   for (size_t i = 0; i < FILES; ++i) {
     const size_t size = f.files[i].size;
-    char *zeroed = malloc(size + 1);
+    HEAP(char, zeroed) = malloc(size + 1);
     assert_non_null(zeroed);
     damage(&f, i, "emptied", 0, "", 0);
     for (size_t n = 0; n < tries(200); ++n) {
@@ -378,7 +377,6 @@ TEST(no_part_of_a_file_is_taken_for_the_whole) {
     memcpy(zeroed, f.files[i].data, size);
     zeroed[size] = ' ';
     damage(&f, i, "more behind", size, zeroed, size + 1);
-    free(zeroed);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "lockstep/trunk.h"
 #include "lockstep/variable_parts.h"
 #include "support/crash_files.h"
+#include "support/place.h"
 #include "support/replicas.h"
 #include "support/scratch.h"
 
@@ -78,17 +79,14 @@ static ls_status set_part(ls_variable *variable, size_t r, double value) {
   LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &array));
   ls_array_set_f64(array, 0, value);
-  const ls_status status =
-      ls_variable_set_value(ls_variable_component(variable, r), array);
-  return status;
+  return ls_variable_set_value(ls_variable_component(variable, r), array);
 }
 
 static ls_status check_part(ls_variable *variable, size_t r, double value) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(
       ls_variable_value(ls_variable_component(variable, r), &array));
   const double has = ls_array_f64(array, 0);
-  ls_array_release(array);
   return has == value
              ? ls_ok()
              : ls_internal("component %zu is %g, not %g", r, has, value);
@@ -223,19 +221,13 @@ static ls_status on_runtime(ls_trunk *trunk, job *work,
     system->write_at = write_at;
     system->user = (void *)(uintptr_t)&indices[self.index];
   }
-  ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){
-          // The files of tests count calls, by one thread at a time.
-          .threads = work->files != NULL ? 1 : 2,
-          .trunk = trunk,
-          .clock = &clock,
-          .file_system = system},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  const ls_status status = drop(&self, act(&self, trunk));
-  ls_runtime_make_current(before);
-  return ls_status_join(status, ls_runtime_destroy(runtime));
+  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+      // The files of tests count calls, by one thread at a time.
+      .threads = work->files != NULL ? 1 : 2,
+      .trunk = trunk,
+      .clock = &clock,
+      .file_system = system});
+  return drop(&self, act(&self, trunk));
 }
 
 static ls_status live_on(ls_trunk *trunk, void *user) {

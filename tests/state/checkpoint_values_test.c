@@ -169,7 +169,8 @@ TEST(components_come_back_bit_for_bit_to_go_on_from) {
   LS_OWN(ls_strategy, three) = mirrored_of(3);
   const variable_kind kind = {
       .dtype = LS_DTYPE_I32, .synchronization = ON_READ, .aggregation = SUM};
-  ls_variable *v = variable_in(two, kind), *wide = variable_in(three, kind);
+  LS_OWN(ls_variable, v) = variable_in(two, kind);
+  ls_variable *wide = variable_in(three, kind);
   set_components(v, (double[]){3, 4}, 2);
   save_one(v, true);
   expect_saved("v v:0 v:1", 7);
@@ -209,7 +210,6 @@ TEST(components_come_back_bit_for_bit_to_go_on_from) {
   set_components(v, (double[]){5, 5}, 2);
   save_one(v, true);
   expect_saved("v v:0 v:1", 5);
-  ls_variable_release(v);
 }
 
 // ---- Variables that start with it ------------------------------------------

@@ -12,6 +12,7 @@
 #include "lockstep/eager.h"
 #include "lockstep/variable.h"
 #include "support/fault.h"
+#include "support/place.h"
 #include "support/sanitizer.h"
 #include "support/saving.h"
 #include "support/scratch.h"
@@ -72,13 +73,13 @@ static void end(world *w) {
   for (int i = 0; i < VARIABLES; ++i)
     ls_variable_release(w->variables[i]);
 }
+LS_OWNED_STRUCT(world, end)
 
 static void set_value(ls_variable *variable, double value) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &array));
   ls_array_set_f64(array, 0, value);
   expect_ok(ls_variable_set_value(variable, array));
-  ls_array_release(array);
 }
 
 // What a run is at a step.
@@ -117,7 +118,7 @@ static void expect_steps(world *w, const int64_t *wanted, size_t count) {
 
 // ---- Whole ones ------------------------------------------------------------
 TEST(what_was_saved_is_restored) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, "folder");
   open_it(&w);
   expect_status(ls_checkpoints_restore(w.checkpoints, NULL, NULL), LS_NOT_FOUND,
@@ -144,7 +145,6 @@ TEST(what_was_saved_is_restored) {
     open_it(&w);
   }
   expect_steps(&w, STEPS(10, 20, 30));
-  end(&w);
 }
 
 static char *read_all(const char *file, size_t *size) {
@@ -164,7 +164,7 @@ static void write_all(const char *file, const char *data, size_t size) {
 }
 
 TEST(the_list_names_them_the_newest_last) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, "listed");
   open_it(&w);
   save_at(&w, 1, 1);
@@ -176,7 +176,6 @@ TEST(the_list_names_them_the_newest_last) {
                             "all_model_checkpoint_paths: \"model.ckpt-1\"\n"
                             "all_model_checkpoint_paths: \"model.ckpt-20\"\n");
   ls_release(ls_allocator_system(), text);
-  end(&w);
 }
 
 // ---- Damaged ones ----------------------------------------------------------
@@ -206,7 +205,7 @@ static void begin_damaged(world *w) {
 }
 
 TEST(no_flipped_bit_is_accepted) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin_damaged(&w);
   for (size_t f = 0; f < 2; ++f) {
     size_t size = 0;
@@ -220,11 +219,10 @@ TEST(no_flipped_bit_is_accepted) {
     write_all(files_of_2[f], data, size);
     ls_release(ls_allocator_system(), data);
   }
-  end(&w);
 }
 
 TEST(none_that_was_cut_off_is_accepted) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin_damaged(&w);
   for (size_t f = 0; f < 2; ++f) {
     size_t size = 0;
@@ -247,11 +245,10 @@ TEST(none_that_was_cut_off_is_accepted) {
     free(zeroed);
     ls_release(ls_allocator_system(), data);
   }
-  end(&w);
 }
 
 TEST(without_a_whole_one_the_file_and_the_entry_are_named) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin_damaged(&w);
   expect_ok(ls_file_system_system()->remove(NULL, "damaged/model.ckpt-1.json"));
   size_t size = 0;
@@ -265,7 +262,6 @@ TEST(without_a_whole_one_the_file_and_the_entry_are_named) {
                 "'damaged/model.ckpt-2.safetensors' is damaged: the checksum "
                 "of array 'bias' does");
   expect_at(&w, -7);
-  end(&w);
 }
 
 TEST(what_a_killed_writer_has_left_goes) {
@@ -276,7 +272,7 @@ TEST(what_a_killed_writer_has_left_goes) {
       "damaged/checkpoint.tmp",
       "damaged/checkpoint.ranks",
       "damaged/checkpoint.ranks.tmp"};
-  world w;
+  LS_OWN(world, w) = {0};
   begin_damaged(&w);
   expect_ok(ls_file_system_system()->remove(NULL, "damaged/model.ckpt-1.json"));
   for (size_t i = 1; i < LS_COUNT_OF(left); ++i)
@@ -288,12 +284,11 @@ TEST(what_a_killed_writer_has_left_goes) {
     if (is_there) fail_msg("'%s' is there", left[i]);
   }
   expect_steps(&w, STEPS(2));
-  end(&w);
 }
 
 // ---- What is kept ----------------------------------------------------------
 TEST(the_newest_and_the_best_are_kept) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, "kept");
   w.options.keep = LS_SOME(2);
   w.options.best_metric = "loss";
@@ -308,7 +303,6 @@ TEST(the_newest_and_the_best_are_kept) {
   expect_steps(&w, STEPS(3, 5, 6));
   save_at(&w, 7, 0.25);
   expect_steps(&w, STEPS(6, 7));
-  end(&w);
 }
 
 static int64_t wall;
@@ -321,14 +315,10 @@ static int64_t read_wall(void *user) {
 static void sleep_not(void *user, int64_t nanos) { (void)user, (void)nanos; }
 
 TEST(one_of_some_hours_is_kept) {
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.clock = &(ls_clock){.now = read_wall,
-                                                 .wall = read_wall,
-                                                 .sleep = sleep_not}},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  world w;
+  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+      .clock = &(ls_clock){
+          .now = read_wall, .wall = read_wall, .sleep = sleep_not}});
+  LS_OWN(world, w) = {0};
   wall = 0;
   begin(&w, "hours");
   w.options.keep = LS_SOME(1);
@@ -344,9 +334,6 @@ TEST(one_of_some_hours_is_kept) {
   }
   // Hours 0 and 1 have the first of theirs in 1, hours 2 and 3 in 2, ...
   expect_steps(&w, STEPS(1, 2, 4, 6));
-  end(&w);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 // ---- Failures --------------------------------------------------------------
@@ -361,13 +348,11 @@ static ls_status create_or_refuse(void *user, const char *file, bool join,
 
 TEST(a_save_that_fails_in_the_background_is_told_at_the_next) {
   for (int goes_on = 0; goes_on < 2; ++goes_on) {
-    ls_runtime *runtime = NULL;
     ls_file_system files = *ls_file_system_system();
     files.create = create_or_refuse;
-    expect_ok(ls_runtime_create(&(ls_runtime_options){.file_system = &files},
-                                &runtime));
-    ls_runtime *before = ls_runtime_make_current(runtime);
-    world w;
+    LS_OWN(open_place, home) =
+        runtime_begin((ls_runtime_options){.file_system = &files});
+    LS_OWN(world, w) = {0};
     begin(&w, "full");
     w.options.goes_on = goes_on ? LS_FLAG_ON : LS_FLAG_OFF;
     open_it(&w);
@@ -384,14 +369,11 @@ TEST(a_save_that_fails_in_the_background_is_told_at_the_next) {
     expect_steps(&w, STEPS(1));
     save_at(&w, 4, 1);
     expect_steps(&w, STEPS(1, 4));
-    end(&w);
-    ls_runtime_make_current(before);
-    expect_ok(ls_runtime_destroy(runtime));
   }
 }
 
 TEST(another_run_is_refused_by_name) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, "other");
   open_it(&w);
   save_at(&w, 3, 1);
@@ -408,11 +390,10 @@ TEST(another_run_is_refused_by_name) {
   expect_ok(ls_record_set_text(w.identity, "model", "cnn"));
   expect_status(ls_checkpoints_restore(w.checkpoints, NULL, NULL),
                 LS_INVALID_ARGUMENT, "its model is 'mlp', here it is 'cnn'");
-  end(&w);
 }
 
 TEST(a_state_that_is_not_there_changes_nothing) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, "states");
   open_it(&w);
   save_at(&w, 3, 1);
@@ -430,7 +411,6 @@ TEST(a_state_that_is_not_there_changes_nothing) {
   expect_status(ls_checkpoints_open(&options, &none), LS_INVALID_ARGUMENT,
                 "two states of checkpoints are called 'counters/other'");
   assert_null(none);
-  end(&w);
 }
 
 static ls_status live(void *user) {
@@ -477,7 +457,7 @@ static ls_status restore_again(void *self, const ls_record *record) {
 }
 
 TEST(a_state_cannot_save_or_restore_its_own_checkpoints) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, "checkpoints_test.tmp.again");
   w.state.self = &w;
   w.state.save = save_again;
@@ -495,5 +475,4 @@ TEST(a_state_cannot_save_or_restore_its_own_checkpoints) {
   w.state.self = &w.counter;
   w.state.restore = restore_counter;
   expect_ok(ls_checkpoints_restore(w.checkpoints, NULL, NULL));
-  end(&w);
 }

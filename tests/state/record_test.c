@@ -15,12 +15,11 @@ static ls_record *new_record(void) {
 }
 
 static void expect_text(const ls_record *record, const char *wanted) {
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   size_t size = 0;
   expect_ok(ls_record_to_text(record, &text, &size));
   assert_string_equal(text, wanted);
   assert_int_equal(size, strlen(wanted));
-  ls_text_release(text);
 }
 
 static ls_status fill(ls_record *record) {
@@ -88,7 +87,8 @@ TEST(a_text_gives_the_same_record) {
 }
 
 TEST(a_name_set_twice_has_the_last_value_at_its_first_place) {
-  ls_record *record = new_record(), *inner = NULL;
+  LS_OWN(ls_record, record) = new_record();
+  ls_record *inner = NULL;
   expect_ok(ls_record_add(record, "a", &inner));
   expect_ok(ls_record_set_i64(inner, "x", 1));
   expect_ok(ls_record_set_i64(record, "b", 2));
@@ -97,11 +97,11 @@ TEST(a_name_set_twice_has_the_last_value_at_its_first_place) {
   expect_ok(ls_record_set_i64(record, "a", 3));
   expect_ok(ls_record_add(record, "b", &inner));
   expect_text(record, "{\"a\":3,\"b\":{}}");
-  ls_record_destroy(record);
 }
 
 TEST(a_copy_is_made_also_of_what_is_inside) {
-  ls_record *record = new_record(), *inner = NULL, *other = new_record();
+  LS_OWN(ls_record, record) = new_record();
+  ls_record *inner = NULL, *other = new_record();
   expect_ok(fill(other));
   expect_ok(ls_record_set_i64(record, "gone", 1));
   expect_ok(ls_record_copy(record, other));
@@ -117,11 +117,10 @@ TEST(a_copy_is_made_also_of_what_is_inside) {
   expect_ok(ls_record_find(inner, "in", &found));
   expect_ok(ls_record_copy(record, found));
   expect_text(record, "{\"m\":2}");
-  ls_record_destroy(record);
 }
 
 TEST(what_is_not_there_is_told_with_what_is) {
-  ls_record *record = new_record();
+  LS_OWN(ls_record, record) = new_record();
   int64_t number = 5;
   const char *text = "";
   const ls_record *inner = NULL;
@@ -139,11 +138,11 @@ TEST(what_is_not_there_is_told_with_what_is) {
   expect_status(ls_record_find(record, "least", &inner), LS_INVALID_ARGUMENT,
                 "'least' of the record is a number, not a record");
   assert_null(inner);
-  ls_record_destroy(record);
 }
 
 TEST(names_that_a_file_cannot_have_are_refused) {
-  ls_record *record = new_record(), *inner = NULL;
+  LS_OWN(ls_record, record) = new_record();
+  ls_record *inner = NULL;
   expect_status(ls_record_set_i64(record, "", 1), LS_INVALID_ARGUMENT,
                 "needs a name");
   expect_status(ls_record_set_i64(record, "\xff", 1), LS_INVALID_ARGUMENT,
@@ -161,18 +160,15 @@ TEST(names_that_a_file_cannot_have_are_refused) {
                 "can be inside each other 48 times");
   expect_ok(ls_record_set_bytes(deepest, "b", "x", 1));
   // The deepest reads back; nothing deeper can be copied together.
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   size_t size = 0;
-  ls_record *again = NULL;
+  LS_OWN(ls_record, again) = NULL;
   expect_ok(ls_record_to_text(record, &text, &size));
   expect_ok(ls_record_from_text("t", text, size, &again));
   expect_text(again, text);
   expect_status(ls_record_copy(deepest, record), LS_INVALID_ARGUMENT,
                 "48 times");
   expect_text(record, text);
-  ls_text_release(text);
-  ls_record_destroy(again);
-  ls_record_destroy(record);
 }
 
 TEST(texts_that_are_no_record_are_refused_by_place) {
@@ -206,7 +202,7 @@ TEST(texts_that_are_no_record_are_refused_by_place) {
 }
 
 TEST(what_no_reader_would_take_is_not_written) {
-  ls_record *record = new_record();
+  LS_OWN(ls_record, record) = new_record();
   char name[24], *text = NULL;
   size_t size = 0;
   for (int i = 0; i < 65000; ++i) {
@@ -214,7 +210,7 @@ TEST(what_no_reader_would_take_is_not_written) {
     expect_ok(ls_record_set_i64(record, name, i));
   }
   expect_ok(ls_record_to_text(record, &text, &size));
-  ls_record *again = NULL;
+  LS_OWN(ls_record, again) = NULL;
   expect_ok(ls_record_from_text("t", text, size, &again));
   expect_text(again, text);
   ls_text_release(text);
@@ -222,24 +218,20 @@ TEST(what_no_reader_would_take_is_not_written) {
   expect_status(ls_record_to_text(record, &text, &size), LS_INVALID_ARGUMENT,
                 "a record of 65001 entries is too large");
   assert_null(text);
-  ls_record_destroy(again);
-  ls_record_destroy(record);
 }
 
 MEMORY_TEST(copy_a_record) {
   LS_OWN(ls_record, record) = NULL;
   LS_OWN(ls_record, other) = NULL;
   LS_OWN(ls_record, again) = NULL;
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   size_t size = 0;
   LS_RETURN_IF_ERROR(ls_record_create(&record));
   LS_RETURN_IF_ERROR(fill(record));
   LS_RETURN_IF_ERROR(ls_record_create(&other));
   LS_RETURN_IF_ERROR(ls_record_copy(other, record));
   LS_RETURN_IF_ERROR(ls_record_to_text(other, &text, &size));
-  const ls_status status = ls_record_from_text("t", text, size, &again);
-  ls_text_release(text);
-  return status;
+  return ls_record_from_text("t", text, size, &again);
 }
 
 // Something that is not NULL; nobody looks at it before all are there.
@@ -247,7 +239,7 @@ static char place[64];
 static void *const some = place;
 
 TEST(calls_of_records_refuse_null) {
-  expect_null(ls_record_create(NULL), "ls_record_create: out_record is NULL");
+  expect_null_argument(out_record, ls_record_create, NULL);
   expect_null(ls_record_set_i64(NULL, some, 0), "record is NULL");
   expect_null(ls_record_set_i64(some, NULL, 0), "name is NULL");
   expect_null(ls_record_set_text(some, some, NULL), "value is NULL");

@@ -86,23 +86,21 @@ typedef struct world {
 
 static void set_all(world *w, float value) {
   for (int i = 0; i < VARIABLES; ++i) {
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(ELEMENTS), &array));
     for (int k = 0; k < ELEMENTS; ++k)
       ((float *)ls_array_mutable_data(array))[k] = value + (float)i;
     expect_ok(ls_variable_set_value(w->variables[i], array));
-    ls_array_release(array);
   }
 }
 
 static void expect_all(world *w, float value) {
   for (int i = 0; i < VARIABLES; ++i) {
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     expect_ok(ls_variable_value(w->variables[i], &array));
     for (int k = 0; k < ELEMENTS; ++k)
       if (((const float *)ls_array_data(array))[k] != value + (float)i)
         fail_msg("element %d of variable %d is another", k, i);
-    ls_array_release(array);
   }
 }
 
@@ -131,12 +129,11 @@ static void begin(world *w, const char *folder) {
   w->before = ls_runtime_make_current(w->runtime);
   static const char *const names[VARIABLES] = {"first", "second", "third"};
   for (int i = 0; i < VARIABLES; ++i) {
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(ELEMENTS), &array));
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = names[i], .initial_array = array},
         &w->variables[i]));
-    ls_array_release(array);
   }
   w->saver = (ls_saver){.variables = w->variables, .num_variables = VARIABLES};
   expect_ok(ls_checkpoints_open(
@@ -157,6 +154,7 @@ static void end(world *w) {
   ls_runtime_make_current(w->before);
   expect_ok(ls_runtime_destroy(w->runtime));
 }
+LS_OWNED_STRUCT(world, end)
 
 // How many pieces of a checkpoint are read, of which half to look at them.
 static int count_pieces(world *w, int64_t step) {
@@ -170,7 +168,7 @@ static int count_pieces(world *w, int64_t step) {
 
 // ---- Tests -----------------------------------------------------------------
 TEST(what_cannot_be_read_once_is_read_again) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, "again");
   const int pieces = count_pieces(&w, 2);
   assert_true(pieces >= 6);
@@ -185,11 +183,10 @@ TEST(what_cannot_be_read_once_is_read_again) {
     expect_all(&w, 20);
   }
   assert_string_equal(w.disk.lines, "");
-  end(&w);
 }
 
 TEST(what_cannot_be_set_is_passed_over) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, "passed");
   const int pieces = count_pieces(&w, 2);
   for (int nth = 0; nth < pieces; ++nth) {
@@ -208,11 +205,10 @@ TEST(what_cannot_be_set_is_passed_over) {
         "'passed/model.ckpt-2' is skipped for 'passed/model.ckpt-1'");
     expect_contains(w.disk.lines, "the disk cannot be read");
   }
-  end(&w);
 }
 
 TEST(no_variable_has_a_part_of_two_values) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, "parts");
   const int pieces = count_pieces(&w, 2);
   const ls_restore_options only = {.step = LS_SOME(2)};
@@ -231,11 +227,10 @@ TEST(no_variable_has_a_part_of_two_values) {
     expect_ok(ls_checkpoints_restore(w.checkpoints, &only, NULL));
     expect_all(&w, 20);
   }
-  end(&w);
 }
 
 TEST(a_file_of_values_is_all_or_nothing_too) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, "file");
   const char *path = "file/model.ckpt-2.safetensors";
   w.disk.step = 2;
@@ -254,5 +249,4 @@ TEST(a_file_of_values_is_all_or_nothing_too) {
     else
       expect_none(&w);
   }
-  end(&w);
 }

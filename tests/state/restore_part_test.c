@@ -8,10 +8,12 @@
 
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
+#include "distribute/own.h"
 #include "lockstep/function.h"
 #include "lockstep/saved_file.h"
 #include "lockstep/variable_parts.h"
 #include "support/fault.h"
+#include "support/place.h"
 #include "support/replicas.h"
 #include "support/saving.h"
 #include "support/values.h"
@@ -47,15 +49,15 @@ static void drop(variables *v) {
     ls_variable_release(v->items[i]);
   *v = (variables){0};
 }
+LS_OWNED_STRUCT(variables, drop)
 
 // The file has these scalars.
 static void write_file(const char *const *names, const double *values,
                        size_t count) {
-  variables v = {0};
+  LS_OWN(variables, v) = {0};
   for (size_t i = 0; i < count; ++i)
     add(&v, plain(names[i], values[i]));
   expect_ok(ls_saver_save(&v.saver, path));
-  drop(&v);
 }
 #define FILE_OF(count, names, ...)                                             \
   write_file((const char *const[])names, (const double[]){__VA_ARGS__}, count)
@@ -88,7 +90,7 @@ static void tell(void *user, const ls_value_note *note) {
 // ---- Which -----------------------------------------------------------------
 TEST(only_what_is_wanted_is_restored) {
   FILE_OF(3, NAMES("dense/kernel", "dense/bias", "head/kernel"), 1, 2, 3);
-  variables v = {0};
+  LS_OWN(variables, v) = {0};
   add(&v, plain("dense/kernel", -1));
   add(&v, plain("dense/bias", -2));
   add(&v, plain("head/kernel", -3));
@@ -129,7 +131,6 @@ TEST(only_what_is_wanted_is_restored) {
   expect_status(ls_saver_restore_part(&v.saver, path,
                                       &(ls_value_choice){EXCEPT("bias")}, NULL),
                 LS_INVALID_ARGUMENT, "'bias' fits no variable");
-  drop(&v);
 }
 
 TEST(names_are_mapped_one_by_one_and_by_what_they_begin_with) {
@@ -184,7 +185,7 @@ TEST(maps_that_mean_nothing_are_refused) {
       {{"", "v"}, "empty side"},
       {{"a", NULL}, "empty side"},
   };
-  variables v = {0};
+  LS_OWN(variables, v) = {0};
   add(&v, plain("v", -1));
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     expect_status(ls_saver_restore_part(
@@ -196,7 +197,6 @@ TEST(maps_that_mean_nothing_are_refused) {
                     &v.saver, path, &(ls_value_choice){MAPS({"c", "v"})}, NULL),
                 LS_NOT_FOUND, "has no array 'c', which variable 'v'");
   EXPECT_VALUES(&v, -1);
-  drop(&v);
 }
 
 // ---- What does not fit -----------------------------------------------------
@@ -264,8 +264,10 @@ TEST(replicas_are_restored_from_any_number_of_them) {
   LS_SPEC("V122 V126 M52");
   for (int from = 1; from <= 3; ++from)
     for (int to = 1; to <= 3; ++to) {
-      ls_strategy *a = mirrored_of(from), *b = mirrored_of(to);
-      variables old = {0}, new = {0};
+      LS_OWN(ls_strategy, a) = mirrored_of(from);
+      LS_OWN(ls_strategy, b) = mirrored_of(to);
+      LS_OWN(variables, old) = {0};
+      LS_OWN(variables, new) = {0};
       add(&old, variable_in(a, (variable_kind){.name = "old/m", .initial = 6}));
       add(&old, variable_in(a, (variable_kind){.name = "old/s",
                                                .initial = 12.0 / from,
@@ -293,17 +295,14 @@ TEST(replicas_are_restored_from_any_number_of_them) {
         assert_true(value_of(new.items[0]) == 6);
         assert_true(value_of(new.items[1]) == 12);
       }
-      drop(&old);
-      drop(&new);
-      ls_strategy_release(a);
-      ls_strategy_release(b);
     }
 }
 
 TEST(components_come_back_under_another_name) {
   LS_SPEC("V212");
-  ls_strategy *two = mirrored_of(2);
-  variables v = {0}, w = {0};
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(variables, v) = {0};
+  LS_OWN(variables, w) = {0};
   const variable_kind kind = {
       .dtype = LS_DTYPE_I32, .synchronization = ON_READ, .aggregation = SUM};
   variable_kind other = kind;
@@ -321,9 +320,6 @@ TEST(components_come_back_under_another_name) {
   w.saver.exact = false;
   expect_ok(ls_saver_restore_part(&w.saver, path, &choice, NULL));
   expect_components(w.items[0], (double[]){3, 3}, 2);
-  drop(&v);
-  drop(&w);
-  ls_strategy_release(two);
 }
 
 static ls_nest double_it(ls_nest args, void *user) {
@@ -353,7 +349,7 @@ TEST(functions_and_sessions_see_what_was_restored) {
   ls_function_release(function);
   drop(&v);
 
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -372,7 +368,6 @@ TEST(functions_and_sessions_see_what_was_restored) {
                 LS_FAILED_PRECONDITION, "'b' has no value");
   ls_session_destroy(session);
   drop(&v);
-  ls_graph_destroy(graph);
 }
 
 // ---- What cannot be read ---------------------------------------------------
@@ -388,15 +383,13 @@ static ls_status read_or_fail(void *user, void *file, int64_t offset,
 
 // The last array of a file cannot be read; those before it are not set either.
 TEST(nothing_is_set_before_all_has_been_read) {
-  ls_runtime *runtime = NULL;
   ls_file_system files = *ls_file_system_system();
   files.read_at = read_or_fail;
-  expect_ok(ls_runtime_create(&(ls_runtime_options){.file_system = &files},
-                              &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.file_system = &files});
   unreadable = INT64_MAX;
   FILE_OF(2, NAMES("a", "b"), 1, 2);
-  variables v = {0};
+  LS_OWN(variables, v) = {0};
   add(&v, plain("a", -1));
   add(&v, plain("b", -2));
   ls_saved_file *file = NULL;
@@ -436,9 +429,6 @@ TEST(nothing_is_set_before_all_has_been_read) {
                 LS_DATA_LOSS,
                 "'part.npz' is damaged: the checksum of array 'b' does not");
   EXPECT_VALUES(&v, -1, -2);
-  drop(&v);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 // ---- Memory ----------------------------------------------------------------

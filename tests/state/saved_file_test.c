@@ -4,6 +4,7 @@
 
 #include "base/memory/allocator.h"
 
+#include "distribute/own.h"
 #include "lockstep/saved_file.h"
 #include "lockstep/variable_parts.h"
 #include "state/own.h"
@@ -35,9 +36,8 @@ static ls_variable *started(const ls_saved_file *file, const char *entry,
 }
 
 static void set(ls_variable *variable, double value) {
-  ls_array *array = array_of(LS_DTYPE_F32, LS_SCALAR, &value);
+  LS_OWN(ls_array, array) = array_of(LS_DTYPE_F32, LS_SCALAR, &value);
   expect_ok(ls_variable_set_value(variable, array));
-  ls_array_release(array);
 }
 
 TEST(a_variable_starts_with_what_the_file_holds) {
@@ -62,9 +62,11 @@ TEST(a_variable_starts_with_what_the_file_holds) {
 
 TEST(another_opening_of_the_file_is_another_restore) {
   LS_SPEC("V58");
-  ls_saved_file *file = file_of(5, 6), *again = NULL;
+  LS_OWN(ls_saved_file, file) = file_of(5, 6);
+  LS_OWN(ls_saved_file, again) = NULL;
   expect_ok(ls_saved_file_open(path, &again));
-  ls_variable *v = started(file, "v", &(ls_variable_options){.name = "v"});
+  LS_OWN(ls_variable, v) =
+      started(file, "v", &(ls_variable_options){.name = "v"});
   set(v, 50);
   const ls_saver saver = saver_of(&v);
   expect_ok(ls_saved_file_restore(again, &saver));
@@ -77,9 +79,6 @@ TEST(another_opening_of_the_file_is_another_restore) {
   set(v, 50);
   expect_ok(ls_saver_restore(&saver, path));
   assert_true(value_of(v) == 5);
-  ls_variable_release(v);
-  ls_saved_file_close(again);
-  ls_saved_file_close(file);
 }
 
 TEST(components_start_with_what_a_restore_gives_them) {
@@ -92,10 +91,10 @@ TEST(components_start_with_what_a_restore_gives_them) {
               {ON_READ, SUM, 3.5},
               {ON_READ, LS_AGGREGATION_MEAN, 7},
               {ON_READ, LS_AGGREGATION_NONE, 7}};
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    ls_saved_file *file = file_of(7, 0);
-    ls_variable *v = NULL;
+    LS_OWN(ls_saved_file, file) = file_of(7, 0);
+    LS_OWN(ls_variable, v) = NULL;
     const double each = rows[i].each;
     {
       LS_STRATEGY_SCOPE(strategy);
@@ -113,21 +112,18 @@ TEST(components_start_with_what_a_restore_gives_them) {
     expect_components(v, (double[]){1, 2}, 2);
     expect_ok(ls_saved_file_restore(file, &saver));
     expect_components(v, (double[]){each, each}, 2);
-    ls_variable_release(v);
-    ls_saved_file_close(file);
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(a_session_starts_with_it_too) {
   LS_SPEC("V58");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (int replicas = 1; replicas <= 2; ++replicas)
     for (int initialized = 0; initialized < 2; ++initialized) {
-      ls_saved_file *file = file_of(8, 0);
-      ls_graph *graph = NULL;
+      LS_OWN(ls_saved_file, file) = file_of(8, 0);
+      LS_OWN(ls_graph, graph) = NULL;
       ls_session *session = NULL;
-      ls_variable *v = NULL;
+      LS_OWN(ls_variable, v) = NULL;
       ls_nest out = ls_none();
       const ls_variable_options options = {
           .name = "v", .synchronization = ON_READ, .aggregation = SUM};
@@ -148,19 +144,15 @@ TEST(a_session_starts_with_it_too) {
         expect_ok(ls_session_run(
             session, ls_nest_op(ls_variable_initializer(v)), NULL, 0, &out));
         assert_true(session_number(session, at) == each);
-        ls_array *other = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){1});
+        LS_OWN(ls_array, other) =
+            array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){1});
         expect_ok(ls_session_set_variable_value(session, at, other));
-        ls_array_release(other);
       }
       // One that has no value yet is loaded.
       expect_ok(ls_saved_file_restore(file, &saver));
       assert_true(session_number(session, at) == (initialized ? 1 : each));
       ls_session_destroy(session);
-      ls_variable_release(v);
-      ls_graph_destroy(graph);
-      ls_saved_file_close(file);
     }
-  ls_strategy_release(strategy);
 }
 
 TEST(what_does_not_fit_is_refused) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/runtime_internal.h"
+#include "distribute/own.h"
 #include "io/zip.h"
 #include "lockstep/checkpoint.h"
 #include "support/fault.h"
@@ -77,17 +78,16 @@ static void make_folder(const char *folder, int count) {
 static void expect_array(const ls_saved_file *file, size_t index,
                          const char *name, double value) {
   ls_saved_entry entry;
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_saved_file_entry(file, index, &entry));
   assert_string_equal(entry.name, name);
   expect_ok(ls_saved_file_read(file, index, &array));
   assert_true(ls_array_f64(array, 0) == (double)(float)value);
-  ls_array_release(array);
 }
 
 // What opens is of this step, and holds its values.
 static void expect_step(const char *name, int64_t step) {
-  ls_saved_file *file = NULL;
+  LS_OWN(ls_saved_file, file) = NULL;
   ls_saved_info info;
   expect_ok(ls_saved_file_open(name, &file));
   ls_saved_file_describe(file, &info);
@@ -101,7 +101,6 @@ static void expect_step(const char *name, int64_t step) {
   assert_true(info.metrics[0].value == 0.5 * (double)step);
   expect_array(file, 0, "a", (double)step);
   expect_array(file, 1, "b", (double)step / 10);
-  ls_saved_file_close(file);
 }
 
 TEST(a_folder_is_its_newest_whole_checkpoint) {
@@ -220,7 +219,7 @@ TEST(values_go_to_npz_and_back) {
   expect_ok(ls_saver_save(&whole, path));
   static const char *const chain[] = {path, "there.npz", "back.safetensors"};
   for (size_t k = 0; k < 3; ++k) {
-    ls_saved_file *file = NULL;
+    LS_OWN(ls_saved_file, file) = NULL;
     ls_saved_info info;
     size_t count = 0;
     expect_ok(ls_saved_file_open(chain[k], &file));
@@ -238,7 +237,6 @@ TEST(values_go_to_npz_and_back) {
     expect_ok(ls_saved_file_restore(file, &whole));
     for (size_t i = 0; i < COUNT; ++i)
       expect_variable(all[i], (double[]){1, (double)(i % 2)}, 2, 0);
-    ls_saved_file_close(file);
   }
   for (size_t i = 0; i < COUNT; ++i)
     ls_variable_release(all[i]);
@@ -360,8 +358,8 @@ TEST(chosen_arrays_are_written_under_other_names) {
 }
 
 TEST(parts_of_replicas_are_left_out_unless_wanted) {
-  ls_strategy *two = mirrored_of(2);
-  ls_variable *v = variable_in(
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(
       two, (variable_kind){.synchronization = LS_SYNCHRONIZATION_ON_READ,
                            .aggregation = LS_AGGREGATION_SUM});
   set_components(v, (double[]){3, 4}, 2);
@@ -386,8 +384,6 @@ TEST(parts_of_replicas_are_left_out_unless_wanted) {
   set_components(v, (double[]){0, 0}, 2);
   expect_ok(ls_saver_restore_part(&exact, "parts.npz", NULL, NULL));
   expect_components(v, (double[]){3, 4}, 2);
-  ls_variable_release(v);
-  ls_strategy_release(two);
 }
 
 // ---- Damage ----------------------------------------------------------------
@@ -411,18 +407,15 @@ TEST(no_cut_or_flipped_npz_brings_anything_down) {
     fclose(out);
     if (i < size) data[at] = (char)(data[at] ^ (1 << (at % 8)));
     // A status, or the values: what is not covered by a checksum may differ.
-    ls_status status = ls_saved_file_open("garbled.npz", &file);
+    LS_OWN(ls_status, status) = ls_saved_file_open("garbled.npz", &file);
     for (size_t k = 0; k < 2 && ls_status_is_ok(status); ++k) {
-      ls_array *array = NULL;
-      ls_status read = ls_saved_file_read(file, k, &array);
+      LS_OWN(ls_array, array) = NULL;
+      LS_OWN(ls_status, read) = ls_saved_file_read(file, k, &array);
       if (ls_status_is_ok(read) && ls_array_num_elements(array) == 1 &&
           ls_array_dtype(array) == LS_DTYPE_F32)
         assert_true(ls_array_f64(array, 0) == (double)(k == 0 ? 1.0f : 0.1f));
-      ls_array_release(array);
-      ls_status_free(read);
     }
     ls_saved_file_close(file);
-    ls_status_free(status);
   }
   ls_release(ls_allocator_system(), data);
 }

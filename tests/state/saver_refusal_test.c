@@ -17,7 +17,9 @@
 
 // ---- Refusals --------------------------------------------------------------
 TEST(what_does_not_fit_is_named_and_nothing_is_restored) {
-  ls_variable *a = plain("a", 1), *b = plain("b", 2), *row = NULL;
+  LS_OWN(ls_variable, a) = plain("a", 1);
+  LS_OWN(ls_variable, b) = plain("b", 2);
+  LS_OWN(ls_variable, row) = NULL;
   expect_ok(ls_variable_create(&(ls_variable_options){.name = "b",
                                                       .dtype = LS_DTYPE_F64,
                                                       .shape = LS_SHAPE(3)},
@@ -25,7 +27,7 @@ TEST(what_does_not_fit_is_named_and_nothing_is_restored) {
   ls_variable *const saved[] = {a, b}, *const wanted[] = {a, row};
   ls_saver saver = {.variables = saved, .num_variables = 2};
   expect_ok(ls_saver_save(&saver, path));
-  ls_array *other = NULL;
+  LS_OWN(ls_array, other) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &other));
   ls_array_set_f64(other, 0, 77);
   expect_ok(ls_variable_set_value(a, other));
@@ -49,10 +51,6 @@ TEST(what_does_not_fit_is_named_and_nothing_is_restored) {
   saver = (ls_saver){.variables = saved, .num_variables = 2, .names = names};
   expect_ok(ls_saver_save(&saver, path));
   expect_entries(names, (double[]){77, 2}, 2);
-  ls_array_release(other);
-  ls_variable_release(row);
-  ls_variable_release(b);
-  ls_variable_release(a);
 }
 
 MEMORY_TEST(save_and_restore) {
@@ -98,12 +96,13 @@ static long file_size(void) {
 }
 
 TEST(a_damaged_value_is_never_restored) {
-  ls_variable *a = plain("a", 1), *b = plain("b", 2);
+  LS_OWN(ls_variable, a) = plain("a", 1);
+  LS_OWN(ls_variable, b) = plain("b", 2);
   ls_variable *const both[] = {a, b};
   const ls_saver saver = {.variables = both, .num_variables = 2};
   ls_saved_file *file = NULL;
   ls_saved_info info;
-  ls_array *other = NULL;
+  LS_OWN(ls_array, other) = NULL;
   expect_ok(ls_saver_save(&saver, path));
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &other));
   ls_array_set_f64(other, 0, 77);
@@ -123,19 +122,17 @@ TEST(a_damaged_value_is_never_restored) {
                 LS_DATA_LOSS, "array 'b'");
   assert_true(value_of(a) == 77);
   ls_saved_file_close(file);
-  ls_array_release(other);
-  ls_variable_release(b);
-  ls_variable_release(a);
 }
 
 // Found, but for bits in the name of the note that has the checksums: without
 // it the file is another program's, and its values are whole.
 TEST(no_flipped_bit_changes_what_is_restored) {
   enum { NAME = 26, NAME_END = NAME + 9 };  // "ls.crc32c"
-  ls_variable *a = plain("a", 1), *b = plain("b", 2);
+  LS_OWN(ls_variable, a) = plain("a", 1);
+  LS_OWN(ls_variable, b) = plain("b", 2);
   ls_variable *const both[] = {a, b};
   const ls_saver saver = {.variables = both, .num_variables = 2};
-  ls_array *other = NULL;
+  LS_OWN(ls_array, other) = NULL;
   expect_ok(ls_saver_save(&saver, path));
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &other));
   ls_array_set_f64(other, 0, 77);
@@ -154,9 +151,6 @@ TEST(no_flipped_bit_changes_what_is_restored) {
   }
   expect_ok(ls_saver_restore(&saver, path));
   assert_true(value_of(a) == 1);
-  ls_array_release(other);
-  ls_variable_release(b);
-  ls_variable_release(a);
 }
 
 TEST_FILE(.leaves = path)

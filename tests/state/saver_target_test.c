@@ -50,6 +50,7 @@ static void end(saved *s) {
   ls_variable_release(s->variable);
   if (s->graph != NULL) ls_graph_destroy(s->graph);
 }
+LS_OWNED_STRUCT(saved, end)
 
 static mode_t mode_of(const char *path) {
   struct stat info;
@@ -65,7 +66,7 @@ TEST(what_is_no_file_stays_what_it_is) {
   const bool has_device =
       mknod("saver-device", S_IFCHR | 0600, makedev(1, 3)) == 0;
   for (int in_session = 0; in_session < 2; ++in_session) {
-    saved s;
+    LS_OWN(saved, s) = {0};
     begin(&s, in_session == 1);
     alarm(20);  // Rather than to wait for a fifo's other end.
     expect_status(ls_saver_save(&s.saver, "saver-fifo"), LS_INVALID_ARGUMENT,
@@ -78,7 +79,6 @@ TEST(what_is_no_file_stays_what_it_is) {
                     "cannot write 'saver-device': it is a device");
     expect_status(ls_saver_save(&s.saver, "."), LS_UNAVAILABLE, "cannot write");
     alarm(0);
-    end(&s);
   }
   assert_true(S_ISFIFO(mode_of("saver-fifo")));
   assert_int_equal(remove("saver-fifo"), 0);
@@ -89,7 +89,7 @@ TEST(what_is_no_file_stays_what_it_is) {
 TEST(a_file_that_is_saved_again_keeps_its_mode) {
   static const char path[] = "saver-mode.safetensors";
   for (int in_session = 0; in_session < 2; ++in_session) {
-    saved s;
+    LS_OWN(saved, s) = {0};
     begin(&s, in_session == 1);
     expect_ok(ls_saver_save(&s.saver, path));
     assert_int_equal(chmod(path, 0600), 0);
@@ -97,6 +97,5 @@ TEST(a_file_that_is_saved_again_keeps_its_mode) {
     assert_int_equal(mode_of(path) & 07777, 0600);
     expect_ok(ls_saver_restore(&s.saver, path));
     assert_int_equal(remove(path), 0);
-    end(&s);
   }
 }

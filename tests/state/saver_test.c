@@ -200,7 +200,8 @@ static void run_op(ls_session *session, ls_op op) {
 TEST(a_sessions_values_are_its_own) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   LS_OWN(ls_graph, graph) = NULL;
-  ls_session *one = NULL, *other = NULL;
+  ls_session *one = NULL;
+  LS_OWN(ls_session, other) = NULL;
   LS_OWN(ls_variable, v) = NULL;
   LS_OWN(ls_variable, eager) = plain("v", 1);
   expect_ok(ls_graph_create("g", &graph));
@@ -234,7 +235,6 @@ TEST(a_sessions_values_are_its_own) {
   expect_status(ls_saver_save(&saver, path), LS_INVALID_ARGUMENT,
                 "'v' is an eager one");
   ls_session_destroy(one);
-  ls_session_destroy(other);
 }
 
 // ---- Handles ---------------------------------------------------------------

@@ -191,7 +191,8 @@ TEST(a_bit_in_any_piece_counts) {
 TEST(parts_of_a_file_make_the_whole) {
   LS_OWN(world, w) = {0};
   begin(&w, 1);
-  ls_snapshot whole = {0}, part = {0};
+  LS_OWN(ls_snapshot, whole) = {0};
+  LS_OWN(ls_snapshot, part) = {0};
   expect_ok(ls_snapshot_take(&whole, w.runtime, &w.saver, NULL, 0, 0, 1));
   assert_int_equal(whole.begin, 0);
   assert_int_equal(whole.end, whole.size);
@@ -209,6 +210,4 @@ TEST(parts_of_a_file_make_the_whole) {
     }
     assert_int_equal(at, whole.size);
   }
-  ls_snapshot_deinit(&whole);
-  ls_snapshot_deinit(&part);
 }

@@ -44,10 +44,8 @@ void buckets_expect_same(const char *name, const ls_array *got,
 ls_tensor buckets_table(void) {
   double values[12];
   fill_numbers(values, 12, 3);
-  ls_array *array = array_of(LS_DTYPE_F32, LS_SHAPE(3, 4), values);
-  const ls_tensor made = ls_constant(array);
-  ls_array_release(array);
-  return made;
+  LS_OWN(ls_array, array) = array_of(LS_DTYPE_F32, LS_SHAPE(3, 4), values);
+  return ls_constant(array);
 }
 
 ls_nest buckets_values(const int64_t *sizes) {

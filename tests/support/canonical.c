@@ -78,7 +78,8 @@ static void tree_sum(const parts *all, size_t item, int64_t at, int64_t n,
 
 static ls_status update_variable(canonical *self, const parts *all, size_t i) {
   ls_variable *variable = self->model.variables[i];
-  ls_array *before = NULL, *after = NULL;
+  ls_array *before = NULL;
+  LS_OWN(ls_array, after) = NULL;
   LS_RETURN_IF_ERROR(ls_variable_value(variable, &before));
   ls_status status = ls_array_create_copy(LS_DTYPE_F32, ls_array_shape(before),
                                           ls_array_data(before), &after);
@@ -99,7 +100,6 @@ static ls_status update_variable(canonical *self, const parts *all, size_t i) {
     }
   }
   status = ls_variable_set_value(variable, after);
-  ls_array_release(after);
   return status;
 }
 

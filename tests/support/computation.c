@@ -44,16 +44,13 @@ static ls_session *session_of(computation *self) {
 
 ls_status computation_run(computation *self, ls_nest fetches) {
   LS_OWN(ls_nest, result) = ls_none();
-  const ls_status status =
-      ls_session_run(session_of(self), fetches, NULL, 0, &result);
-  return status;
+  return ls_session_run(session_of(self), fetches, NULL, 0, &result);
 }
 
 double computation_fetch(computation *self, ls_tensor value) {
   LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_session_run(session_of(self), ls_leaf(value), NULL, 0, &result));
-  const double number = ls_nest_number(result);
-  return number;
+  return ls_nest_number(result);
 }
 
 double computation_output(computation *self, size_t replica, size_t i) {
@@ -68,8 +65,7 @@ void computation_initialize(computation *self, ls_variable *variable) {
 
 const char *attr_text(ls_op op, const char *name) {
   const ls_attr *attr = NULL;
-  const ls_status status = ls_op_attr(op, name, &attr);
-  ls_status_free(status);
+  LS_OWN(ls_status, status) = ls_op_attr(op, name, &attr);
   return attr == NULL || attr->kind != LS_ATTR_STRING ? NULL : attr->as.string;
 }
 

@@ -29,8 +29,7 @@ ls_tensor count_up(const counted *shape, ls_tensor initial, ls_tensor w) {
   LS_OWN(ls_nest, made) =
       ls_while(is_below, next_trip, &c,
                LS_LIST(ls_leaf(zero), ls_leaf(initial)), shape->max_trips);
-  const ls_tensor y = ls_nest_tensor(made, 1);
-  return y;
+  return ls_nest_tensor(made, 1);
 }
 
 ls_tensor make_counted(const ls_tensor *xs, size_t count, const void *user) {

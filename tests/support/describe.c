@@ -24,7 +24,8 @@ void drop_numbers(char *text) {
 char *describe(const ls_graph *graph) {
   static const char *const names[] = {"losses", LS_COLLECTION_GLOBAL_VARIABLES,
                                       LS_COLLECTION_TRAINABLE_VARIABLES};
-  char *text = NULL, *all = NULL;
+  LS_OWN(printed, text) = NULL;
+  char *all = NULL;
   expect_ok(ls_graph_verify(graph));
   expect_ok(ls_graph_print(graph, &text));
   drop_numbers(text);
@@ -44,6 +45,5 @@ char *describe(const ls_graph *graph) {
   all = malloc(size);
   snprintf(all, size, "%s%sloss: %s", text, lists,
            ls_graph_loss_reduction(graph));
-  ls_text_release(text);
   return all;
 }

@@ -12,6 +12,7 @@
 #include "lockstep/replicate.h"
 #include "lockstep/training_loop.h"
 #include "support/bystander.h"
+#include "tpu/own.h"
 #include "tpu/pod/pod.h"
 
 // ---- The world -------------------------------------------------------------
@@ -215,12 +216,11 @@ static ls_nest on_core(ls_nest args, void *user) {
                                  .body = one_step,
                                  .user = self,
                                  .infeed = self->queue};
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_I32, 0)),
               ls_leaf(ls_scalar(LS_DTYPE_F32, self->options.predicts)),
               ls_leaf(ls_nest_tensor(args, 0)));
   const ls_status status = ls_training_while(&loop, inputs, &outputs);
-  ls_nest_release(inputs);
   return ls_status_is_ok(status) ? outputs : ls_fail(status);
 }
 
@@ -309,13 +309,12 @@ static void find_system(device_runs *self) {
   expect_ok(ls_plans_get(
       self->plans, self->options.predicts ? LS_MODE_PREDICT : LS_MODE_TRAIN,
       false, &self->plan));
-  ls_tpu_metadata *metadata = NULL;
+  LS_OWN(ls_tpu_metadata, metadata) = NULL;
   expect_ok(ls_tpu_metadata_query(self->resolver, true, &metadata));
   expect_ok(ls_device_assignment_build(
       metadata->topology,
       &(ls_device_assignment_options){.num_replicas = LS_SOME(self->replicas)},
       &self->assignment));
-  ls_tpu_metadata_destroy(metadata);
 }
 
 void device_runs_begin(device_runs *self, const device_runs_options *options) {
@@ -439,8 +438,7 @@ static double value_of(device_runs *self, ls_variable *variable) {
   LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(ls_monitored_session_now(self->session),
                                       variable, &value));
-  const double number = ls_array_f64(value, 0);
-  return number;
+  return ls_array_f64(value, 0);
 }
 
 int64_t device_runs_step(device_runs *self) {

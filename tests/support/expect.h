@@ -3,6 +3,9 @@
 #ifndef LS_TESTS_SUPPORT_EXPECT_H_
 #define LS_TESTS_SUPPORT_EXPECT_H_
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/memory/own.h"
 #include "lockstep/graph.h"
 #include "lockstep/runtime.h"
@@ -12,6 +15,14 @@
 // An owner of a text that the library has printed: LS_OWN(printed, text) =
 // NULL. Locals of tests are owners, as HACKING.md says.
 LS_OWNED_(printed, char *, ls_text_release(*ls_owned))
+
+// Declares `Type *name`, which `free` gives back at the end of its block.
+#define HEAP(Type, name) Type *name __attribute__((cleanup(heap_end), unused))
+static inline void heap_end(void *heap_place) {
+  void *memory = NULL;
+  memcpy(&memory, heap_place, sizeof(memory));
+  free(memory);
+}
 
 // Expects OK; prints and frees any other status.
 #define expect_ok(status)                                                      \
@@ -24,6 +35,10 @@ void expect_status_at(ls_status status, ls_code code, const char *part,
 // Expects that an argument is refused, in these words: most often one of NULL.
 #define expect_null(status, part)                                              \
   expect_status((status), LS_INVALID_ARGUMENT, (part))
+// Expects that the call of `function` with these arguments refuses `argument`,
+// which is NULL among them, by name.
+#define expect_null_argument(argument, function, ...)                          \
+  expect_null(function(__VA_ARGS__), #function ": " #argument " is NULL")
 
 // Expects that `text` contains `part`.
 #define expect_contains(text, part)                                            \

@@ -130,8 +130,7 @@ ls_status fed_run(fed *self, int64_t iterations) {
     expect_ok(ls_array_create_copy(LS_DTYPE_I32, LS_SCALAR, &count, &value));
     expect_ok(ls_session_set_variable_value(self->session, variable, value));
   }
-  const ls_status status = run(self, self->feed.ops, &results);
-  return status;
+  return run(self, self->feed.ops, &results);
 }
 
 static ls_type shard_type(const fed *self, size_t i) {
@@ -172,9 +171,7 @@ ls_feed_element fed_values(fed *self, ls_nest tuple) {
 
 double fed_number(fed *self, int host, int ordinal, int64_t index) {
   LS_OWN(ls_nest, tuple) = fed_take(self, host, ordinal);
-  const double number =
-      ls_array_f64(ls_nest_as_array(ls_nest_item(tuple, 0)), index);
-  return number;
+  return ls_array_f64(ls_nest_as_array(ls_nest_item(tuple, 0)), index);
 }
 
 void fed_expect(fed *self, int host, int ordinal, const double *rows,

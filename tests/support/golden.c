@@ -8,9 +8,11 @@
 #include "base/memory/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/models.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 #include "support/mlp.h"
 #include "support/sanitizer.h"
+#include "support/training.h"
 
 enum { STEPS = 20, FIRST_STEPS = 3, MOST_VARIABLES = 128, NAME_SIZE = 64 };
 // Streams of the generator: variable i has stream i.
@@ -154,9 +156,9 @@ static void measure(ls_variable *variable, trace *out) {
 
 static void train(const ls_model_type *type, ls_dtype dtype, int64_t batch,
                   size_t steps, trace *out) {
-  ls_model model;
+  LS_OWN(ls_model, model) = {0};
   ls_variable *variables[MOST_VARIABLES];
-  ls_function *step = NULL;
+  LS_OWN(ls_function, step) = NULL;
   memset(out, 0, sizeof(*out));
   expect_ok(ls_model_create(type, &(ls_model_options){.dtype = dtype}, &model));
   const size_t count = type->variables(model.self, variables, MOST_VARIABLES);
@@ -166,8 +168,8 @@ static void train(const ls_model_type *type, ls_dtype dtype, int64_t batch,
   expect_ok(ls_function_create(
       &(ls_function_options){.call = type->train_step, .user = model.self},
       &step));
-  const ls_nest args = make_batch(type, batch);
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, args) = make_batch(type, batch);
+  LS_OWN(ls_nest, result) = ls_none();
   while (out->num_losses < steps) {
     expect_ok(ls_function_call(step, args, &result));
     const ls_array *loss = ls_nest_as_array(ls_nest_find(result, "loss"));
@@ -176,10 +178,6 @@ static void train(const ls_model_type *type, ls_dtype dtype, int64_t batch,
   }
   for (size_t i = 0; i < count; ++i)
     measure(variables[i], out);
-  ls_nest_release(args);
-  ls_nest_release(result);
-  ls_function_release(step);
-  ls_model_destroy(&model);
 }
 
 // ---- Comparing -------------------------------------------------------------

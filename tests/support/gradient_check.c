@@ -25,9 +25,7 @@ static ls_array *draw(ls_shape shape, double low, double high, uint64_t seed) {
 // The sum of a value's elements, each with a weight of its own.
 static ls_tensor weighted_sum(ls_tensor value, uint64_t seed) {
   LS_OWN(ls_array, weights) = draw(ls_tensor_shape(value), 0.5, 1.5, seed);
-  const ls_tensor sum =
-      ls_reduce_sum(ls_mul(value, ls_constant(weights)), LS_ALL_AXES);
-  return sum;
+  return ls_reduce_sum(ls_mul(value, ls_constant(weights)), LS_ALL_AXES);
 }
 
 // One check: the case, and how often it is differentiated before.
@@ -176,12 +174,11 @@ ls_status gradient_at(plain_function function, ls_dtype dtype, const double *x,
 void expect_gradient_at(plain_function function, ls_dtype dtype,
                         const double *x, const double *want, int64_t count,
                         double tolerance) {
-  ls_nest gradient;
+  LS_OWN(ls_nest, gradient) = ls_none();
   expect_ok(gradient_at(function, dtype, x, count, &gradient));
   for (int64_t i = 0; i < count; ++i) {
     const double got = ls_array_f64(ls_nest_as_array(gradient), i);
     if (!(fabs(got - want[i]) <= tolerance))
       fail_msg("element %lld is %g, wanted %g", (long long)i, got, want[i]);
   }
-  ls_nest_release(gradient);
 }

@@ -17,12 +17,11 @@ int gradient_graph_set_up(void **state) {
 }
 
 int gradient_graph_tear_down(void **state) {
-  gradient_graph *self = *state;
+  HEAP(gradient_graph, self) = *state;
   expect_ok(ls_graph_error(self->graph));
   expect_ok(ls_graph_verify(self->graph));
   ls_scope_end(&self->scope);
   ls_graph_destroy(self->graph);
-  free(self);
   return 0;
 }
 

@@ -25,15 +25,13 @@ void image_file_close(const ls_image_file *file) {
 }
 
 ls_array *image_reference(const char *folder, const char *name) {
-  const ls_image_file file = image_file_open(folder, "pillow.safetensors");
-  ls_safetensors all = {0};
+  LS_OWN(ls_image_file, file) = image_file_open(folder, "pillow.safetensors");
+  LS_OWN(ls_safetensors, all) = {0};
   expect_ok(ls_safetensors_decode(ls_allocator_system(), "pillow.safetensors",
                                   file.bytes, file.size, &all));
   ls_array *array = ls_safetensors_find(&all, name);
   if (array == NULL) fail_msg("no reference '%s'", name);
   ls_array_retain(array);
-  ls_safetensors_deinit(&all);
-  image_file_close(&file);
   return array;
 }
 
@@ -56,6 +54,5 @@ bool image_is_read(const char *name) {
   const ls_pixels out = {&pixel, 1, 1, 1, 1, 8};
   LS_OWN(ls_status, status) =
       ls_image_decode(ls_allocator_system(), &file, &out);
-  const bool is_read = ls_status_code(status) != LS_UNIMPLEMENTED;
-  return is_read;
+  return ls_status_code(status) != LS_UNIMPLEMENTED;
 }

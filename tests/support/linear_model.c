@@ -108,8 +108,7 @@ static void run(linear_reference *r, ls_function *function, const programs *p,
 static float result(const linear_reference *r, int replica) {
   LS_OWN(ls_nest, own) = ls_none();
   expect_ok(ls_strategy_replica_result(r->strategy, r->results, replica, &own));
-  const float value = (float)ls_nest_number(own);
-  return value;
+  return (float)ls_nest_number(own);
 }
 
 float linear_reference_train(linear_reference *r, const programs *p,

@@ -254,7 +254,8 @@ static void run_step(ls_kernel_loop loop, const ls_kernel_call *call,
 
 static void run(const loop_case *c, const ls_kernel_plan *plan,
                 const void *const *in, void *const *out, cut how) {
-  void *scratch = allocate(plan->scratch), *shared = allocate(plan->shared);
+  HEAP(void, scratch) = allocate(plan->scratch);
+  HEAP(void, shared) = allocate(plan->shared);
   memset(scratch, 0xA5, plan->scratch);
   memset(shared, 0xA5, plan->shared);
   const void *ins[LOOP_CASE_OPERANDS + 1];
@@ -280,8 +281,6 @@ static void run(const loop_case *c, const ls_kernel_plan *plan,
   }
   call.out = out + plan->first_outputs;
   run_step(plan->loop, &call, plan->blocks, how);
-  free(scratch);
-  free(shared);
 }
 
 static void expect_bytes(const loop_case *c, const prepared *p,

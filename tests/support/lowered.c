@@ -101,11 +101,10 @@ char *lowered_plan(lowered *self) {
 }
 
 int lowered_plan_count(lowered *self, const char *part) {
-  char *plan = lowered_plan(self);
+  HEAP(char, plan) = lowered_plan(self);
   int count = 0;
   for (const char *at = plan; (at = strstr(at, part)) != NULL; ++at)
     ++count;
-  free(plan);
   return count;
 }
 

@@ -8,6 +8,7 @@
 #ifndef LS_TESTS_SUPPORT_MLP_H_
 #define LS_TESTS_SUPPORT_MLP_H_
 
+#include "base/memory/own.h"
 #include "lockstep/function.h"
 
 enum { MLP_MAX_LAYERS = 3, MLP_MAX_VARIABLES = 2 * MLP_MAX_LAYERS };
@@ -35,6 +36,7 @@ typedef struct mlp {
 // failure.
 ls_status mlp_create(const mlp_shape *shape, ls_dtype dtype, mlp *out);
 void mlp_destroy(mlp *self);
+LS_OWNED_STRUCT(mlp, mlp_destroy)
 
 // ---- Data ------------------------------------------------------------------
 // Element `index` of stream `stream` of the generator.

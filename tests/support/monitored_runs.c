@@ -110,6 +110,7 @@ void monitored_runs_renew(monitored_runs *self) {
 }
 
 void monitored_runs_end(monitored_runs *self) {
+  if (self->session != NULL) monitored_runs_close(self);
   drop_graph(self);
   ls_runtime_make_current(NULL);
   expect_ok(ls_runtime_destroy(self->runtime));
@@ -162,15 +163,17 @@ int monitored_runs_all(monitored_runs *self, int most) {
   return runs;
 }
 
+ls_status monitored_runs_try_close(monitored_runs *self, ls_status status) {
+  return ls_monitored_session_close(ls_give(&self->session), status);
+}
+
 void monitored_runs_close(monitored_runs *self) {
-  expect_ok(ls_monitored_session_close(self->session, ls_ok()));
-  self->session = NULL;
+  expect_ok(monitored_runs_try_close(self, ls_ok()));
 }
 
 int64_t monitored_runs_step(monitored_runs *self) {
   LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(ls_monitored_session_now(self->session),
                                       self->step, &value));
-  const int64_t step = (int64_t)ls_array_f64(value, 0);
-  return step;
+  return (int64_t)ls_array_f64(value, 0);
 }

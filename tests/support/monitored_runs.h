@@ -24,6 +24,7 @@ typedef struct monitored_runs {
 } monitored_runs;
 
 void monitored_runs_begin(monitored_runs *self);
+// Closes the session too, if one is open: without a failure.
 void monitored_runs_end(monitored_runs *self);
 LS_OWNED_STRUCT(monitored_runs, monitored_runs_end)
 // Another graph like it; sessions are closed.
@@ -39,6 +40,8 @@ ls_status monitored_runs_try_late(monitored_runs *self);  // A run of it.
 ls_status monitored_runs_try(monitored_runs *self);       // A run of `train`.
 // Runs until it should stop, at most so often; how often it ran.
 int monitored_runs_all(monitored_runs *self, int most);
+// Closes the session after this status of its last run.
+ls_status monitored_runs_try_close(monitored_runs *self, ls_status status);
 void monitored_runs_close(monitored_runs *self);
 int64_t monitored_runs_step(monitored_runs *self);
 

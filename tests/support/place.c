@@ -30,14 +30,14 @@ ls_status place_close(open_place *self, ls_status status) {
   return ls_status_join(status, ls_runtime_destroy(self->runtime));
 }
 
-ls_runtime *runtime_begin(ls_runtime_options options, ls_runtime **out_before) {
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(&options, &runtime));
-  *out_before = ls_runtime_make_current(runtime);
-  return runtime;
+open_place runtime_begin(ls_runtime_options options) {
+  open_place self = {0};
+  expect_ok(ls_runtime_create(&options, &self.runtime));
+  self.before = ls_runtime_make_current(self.runtime);
+  return self;
 }
 
-void runtime_end(ls_runtime *runtime, ls_runtime *before) {
-  assert_ptr_equal(ls_runtime_make_current(before), runtime);
-  expect_ok(ls_runtime_destroy(runtime));
+void runtime_end(open_place *self) {
+  assert_ptr_equal(ls_runtime_make_current(self->before), self->runtime);
+  expect_ok(ls_runtime_destroy(self->runtime));
 }

@@ -5,6 +5,7 @@
 #ifndef LS_TESTS_SUPPORT_PLACE_H_
 #define LS_TESTS_SUPPORT_PLACE_H_
 
+#include "base/memory/own.h"
 #include "lockstep/runtime.h"
 #include "lockstep/trunk.h"
 
@@ -24,7 +25,8 @@ ls_status place_open(const place *where, ls_trunk *trunk, open_place *out);
 // `status`: how it went there; it comes back, or what closing says.
 ls_status place_close(open_place *self, ls_status status);
 // A runtime with these options, current until it is ended.
-ls_runtime *runtime_begin(ls_runtime_options options, ls_runtime **out_before);
-void runtime_end(ls_runtime *runtime, ls_runtime *before);
+open_place runtime_begin(ls_runtime_options options);
+void runtime_end(open_place *self);
+LS_OWNED_STRUCT(open_place, runtime_end)
 
 #endif  // LS_TESTS_SUPPORT_PLACE_H_

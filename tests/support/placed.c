@@ -50,8 +50,7 @@ static ls_array *fetch(ls_nest leaf, size_t component) {
   assert_int_equal(item.kind, LS_KIND_TENSOR);
   expect_ok(ls_session_create(item.as.tensor.graph, &session));
   expect_ok(ls_session_run(session, item, NULL, 0, &out));
-  ls_array *array = ls_array_retain(ls_nest_as_array(out));
-  return array;
+  return ls_array_retain(ls_nest_as_array(out));
 }
 
 void expect_fetched(ls_nest leaf, size_t component, const double *numbers,

@@ -36,6 +36,7 @@ typedef struct logged_runtime {
 } logged_runtime;
 void logged_runtime_begin(logged_runtime *self);
 void logged_runtime_end(logged_runtime *self);
+LS_OWNED_STRUCT(logged_runtime, logged_runtime_end)
 // How often a text is in the log.
 size_t count_logged(const logged_runtime *self, const char *text);
 

@@ -69,8 +69,7 @@ static ls_tensor sum_of_five(ls_tensor x, ls_tensor y) {
 
 static ls_tensor behind_barrier(ls_tensor x, ls_tensor y) {
   LS_OWN(ls_nest, both) = ls_barrier(LS_TUPLE(ls_leaf(x), ls_leaf(y)));
-  const ls_tensor sum = ls_add(random_leaf(both, 0), random_leaf(both, 1));
-  return sum;
+  return ls_add(random_leaf(both, 0), random_leaf(both, 1));
 }
 
 #define TWO(text, expression)                                                  \

@@ -12,6 +12,7 @@
 #include "runtime/own.h"
 #include "support/expect.h"
 #include "support/outside.h"
+#include "support/place.h"
 #include "support/tpu_strategies.h"
 
 // A program in the way it runs, under its runtime.
@@ -101,11 +102,9 @@ static ls_status build_on_tape(const running *self, ls_nest args,
                 : ls_tensor_from_array(ls_nest_as_array(arg));
   }
   random_program_build(self->program, xs, self->variables, values);
-  const ls_status status =
-      self->program->trains
-          ? ls_optimizer_minimize_tape(self->optimizer, tape, values->loss)
-          : ls_tape_end(tape);
-  return status;
+  return self->program->trains
+             ? ls_optimizer_minimize_tape(self->optimizer, tape, values->loss)
+             : ls_tape_end(tape);
 }
 
 static ls_nest step_eager(ls_nest args, void *user) {
@@ -376,13 +375,10 @@ random_outcome *random_run(const random_program *program,
                            const random_way *way) {
   random_outcome *out = calloc(1, sizeof(*out));
   assert_non_null(out);
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.threads = way->threads,
-                            .environment = environment_of,
-                            .environment_user = (void *)(uintptr_t)way},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = way->threads,
+                           .environment = environment_of,
+                           .environment_user = (void *)(uintptr_t)way});
   running self = {.program = program, .way = way, .out = out};
   const ls_status status = run(&self);
   out->code = ls_status_code(status);
@@ -390,8 +386,6 @@ random_outcome *random_run(const random_program *program,
     snprintf(out->message, RANDOM_TEXT, "%s", ls_status_message(status));
   ls_status_free(status);
   destroy(&self);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
   return out;
 }
 

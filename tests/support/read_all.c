@@ -50,22 +50,20 @@ ls_status read_all(ls_dataset *dataset, ls_text *out) {
 
 void expect_elements_at(ls_dataset *dataset, const char *want, const char *file,
                         int line) {
-  ls_text out;
+  LS_OWN(ls_text, out) = {0};
   ls_text_init(&out, ls_allocator_system());
   expect_status_at(read_all(dataset, &out), LS_OK, "", file, line);
   if (strcmp(ls_text_data(&out), want) != 0) {
     print_error("wanted %s\ngot    %s\n", want, ls_text_data(&out));
     _fail(file, line);
   }
-  ls_text_deinit(&out);
 }
 
 void expect_no_elements_at(ls_dataset *dataset, ls_code code, const char *part,
                            const char *file, int line) {
-  ls_text out;
+  LS_OWN(ls_text, out) = {0};
   ls_text_init(&out, ls_allocator_system());
   expect_status_at(read_all(dataset, &out), code, part, file, line);
-  ls_text_deinit(&out);
 }
 
 ls_status first_element(ls_dataset *dataset) {

@@ -44,8 +44,7 @@ ls_tensor recur(ls_tensor h, recurrence r) {
   const ls_tensor zero = ls_scalar_i64(LS_DTYPE_I32, 0);
   LS_OWN(ls_nest, made) =
       ls_while(is_below, advance, &r, LS_LIST(ls_leaf(zero), ls_leaf(h)), 0);
-  const ls_tensor last = ls_nest_tensor(made, 1);
-  return last;
+  return ls_nest_tensor(made, 1);
 }
 
 ls_tensor unrolled(ls_tensor h, recurrence r, int trips) {

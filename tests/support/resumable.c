@@ -21,6 +21,7 @@
 #include "lockstep/variable_parts.h"
 #include "support/bystander.h"
 #include "support/expect.h"
+#include "support/place.h"
 #include "train/own.h"
 
 // ---- The model -------------------------------------------------------------
@@ -382,9 +383,7 @@ static ls_status make_strategy(const resumable *r, ls_strategy **out) {
   bystander_begin(r->tpu);
   LS_RETURN_IF_ERROR(ls_tpu_resolver_connect(
       &(ls_tpu_resolver_options){.name = r->tpu, .queue_depth = 2}, &resolver));
-  const ls_status status =
-      ls_tpu_strategy_create(&(ls_tpu_options){.resolver = resolver}, out);
-  return status;
+  return ls_tpu_strategy_create(&(ls_tpu_options){.resolver = resolver}, out);
 }
 
 static ls_status make(life *it, parts *p) {
@@ -446,8 +445,7 @@ static ls_status train(life *it, const parts *p, ls_hook *hook) {
 static ls_status train_with_hook(life *it, const parts *p) {
   LS_OWN(ls_hook, hook) = NULL;
   if (it->run->make_hook != NULL) LS_RETURN_IF_ERROR(it->run->make_hook(&hook));
-  const ls_status status = train(it, p, hook);
-  return status;
+  return train(it, p, hook);
 }
 
 static ls_status run_in_runtime(life *it) {
@@ -472,25 +470,20 @@ static ls_status live(const resumable *r, ls_trunk *trunk,
                       ls_train_result *result) {
   life it = {
       .run = r, .result = result, .writes = trunk == NULL || trunk->rank == 0};
-  ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){
-          .threads = r->threads > 0 ? r->threads : 2,
-          .math = r->math,
-          .file_system = r->rank_files != NULL
-                             ? &r->rank_files[trunk != NULL ? trunk->rank : 0]
-                             : r->files,
-          .log = r->log_line,
-          .log_user = r->log_user,
-          .trunk = trunk},
-      &runtime));
-  ls_runtime *outside = ls_runtime_make_current(runtime);
+  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+      .threads = r->threads > 0 ? r->threads : 2,
+      .math = r->math,
+      .file_system = r->rank_files != NULL
+                         ? &r->rank_files[trunk != NULL ? trunk->rank : 0]
+                         : r->files,
+      .log = r->log_line,
+      .log_user = r->log_user,
+      .trunk = trunk});
   const ls_status status = run_in_runtime(&it);
   const ls_status copy = ls_status_clone(status);
   ls_status_free(status);
-  bystander_end(runtime);
-  ls_runtime_make_current(outside);
-  return ls_status_join(copy, ls_runtime_destroy(runtime));
+  bystander_end(home.runtime);
+  return copy;
 }
 
 typedef struct ranks_life {

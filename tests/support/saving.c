@@ -36,13 +36,12 @@ ls_variable *plain(const char *name, double initial) {
 double value_of(ls_variable *variable) {
   LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_variable_value(variable, &array));
-  const double value = ls_array_f64(array, 0);
-  return value;
+  return ls_array_f64(array, 0);
 }
 
 void expect_entries(const char *const *names, const double *values,
                     size_t count) {
-  ls_safetensors file;
+  LS_OWN(ls_safetensors, file) = {0};
   expect_ok(ls_safetensors_read(ls_runtime_current(), path, &file));
   assert_int_equal(file.num_tensors, count);
   for (size_t i = 0; i < count; ++i) {
@@ -50,7 +49,6 @@ void expect_entries(const char *const *names, const double *values,
     if (array == NULL) fail_msg("there is no entry '%s'", names[i]);
     assert_true(ls_array_f64(array, 0) == values[i]);
   }
-  ls_safetensors_deinit(&file);
 }
 
 void expect_entry(const char *name, double value) {

@@ -151,8 +151,7 @@ static ls_array *session_value(const served_model *m, ls_array *x) {
   expect_ok(ls_session_run(m->session, ls_leaf(m->y),
                            &(ls_feed){.tensor = m->x, .value = x}, 1,
                            &results));
-  ls_array *value = ls_array_retain(ls_nest_as_array(results));
-  return value;
+  return ls_array_retain(ls_nest_as_array(results));
 }
 
 void served_expect_serves(ls_serving *s, const served_model *m, int64_t rows) {

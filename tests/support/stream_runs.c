@@ -165,8 +165,8 @@ static void expect_rest(stream_maker make, void *user, const epochs *all,
                         size_t place) {
   static int64_t numbers[STREAM_MOST];
   char what[96];
-  char *text = save_at(make, user, from, epoch, place);
-  world self = enter(make, user, to);
+  HEAP(char, text) = save_at(make, user, from, epoch, place);
+  LS_OWN(world, self) = enter(make, user, to);
   for (int time = 0; time < 2; ++time) {
     snprintf(what, sizeof(what), "from place %zu of epoch %d", place, epoch);
     restore_at(self.iterator, text);
@@ -180,8 +180,6 @@ static void expect_rest(stream_maker make, void *user, const epochs *all,
     expect_numbers("the epoch behind it", to, numbers, some, all->numbers[1],
                    all->counts[1] < 5 ? all->counts[1] : 5);
   }
-  leave(&self);
-  free(text);
 }
 
 void expect_stream_alike(stream_maker make, void *user) {

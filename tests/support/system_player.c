@@ -18,10 +18,9 @@
 static ls_status initialize_variable(system_player *p) {
   LS_OWN(ls_nest, results) = ls_none();
   LS_RETURN_IF_ERROR(ls_session_create(p->graph, &p->session));
-  const ls_status status = ls_session_run(
-      p->session, ls_nest_op(ls_variable_initializer(p->variable)), NULL, 0,
-      &results);
-  return status;
+  return ls_session_run(p->session,
+                        ls_nest_op(ls_variable_initializer(p->variable)), NULL,
+                        0, &results);
 }
 
 static ls_status build_in_graph(system_player *p) {

@@ -76,8 +76,7 @@ double tpu_step_value(tpu_step *w, ls_variable *variable) {
   if (w->in_graph) return computation_fetch(&w->c, ls_variable_read(variable));
   LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_variable_value(variable, &array));
-  const double value = ls_array_f64(array, 0);
-  return value;
+  return ls_array_f64(array, 0);
 }
 
 void tpu_step_expect_parts(tpu_step *w, const double *values) {

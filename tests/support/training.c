@@ -63,6 +63,7 @@ void training_setup_destroy(training_setup *self) {
   if (self->strategy != NULL) ls_strategy_release(self->strategy);
   *self = (training_setup){0};
 }
+LS_OWNED_STRUCT(training_setup, training_setup_destroy)
 
 // ---- Jobs ------------------------------------------------------------------
 training_job training_small_job(size_t index) {
@@ -82,7 +83,8 @@ training_job training_small_job(size_t index) {
 
 // ---- Running ---------------------------------------------------------------
 static void train(const training_job *job, training *out) {
-  training_setup beside = {0}, setup;
+  LS_OWN(training_setup, beside) = {0};
+  LS_OWN(training_setup, setup) = {0};
   if (job->before != NULL) {
     training_setup_create(&(training_job){.model = job->before, .batch = 2},
                           &beside);
@@ -105,8 +107,6 @@ static void train(const training_job *job, training *out) {
   out->num_values = count;
   for (size_t i = 0; i < out->num_values; ++i)
     expect_ok(ls_variable_value(variables[i], &out->values[i]));
-  training_setup_destroy(&setup);
-  training_setup_destroy(&beside);
 }
 
 // Moves the values from the current runtime to `to`.

@@ -10,6 +10,8 @@
 #include "lockstep/models.h"
 #include "lockstep/strategy.h"
 
+LS_OWNED_STRUCT(ls_model, ls_model_destroy)
+
 enum { TRAINING_MOST_STEPS = 50, TRAINING_MOST_VARIABLES = 256 };
 
 typedef struct training_job {

@@ -36,8 +36,7 @@ ls_array *array_of_numbers(ls_dtype dtype, ls_shape shape, uint32_t seed) {
 // ---- Eager -----------------------------------------------------------------
 ls_tensor eager_of(ls_dtype dtype, ls_shape shape, const double *values) {
   LS_OWN(ls_array, array) = array_of(dtype, shape, values);
-  const ls_tensor result = ls_tensor_from_array(array);
-  return result;
+  return ls_tensor_from_array(array);
 }
 
 double item_of(ls_tensor value) {
@@ -209,8 +208,7 @@ ls_nest vector_nest(size_t count, const float *values) {
 
 ls_tensor eager_vector(ls_dtype dtype, const double *values, int64_t count) {
   LS_OWN(ls_array, array) = array_of(dtype, LS_SHAPE(count), values);
-  const ls_tensor tensor = ls_tensor_from_array(array);
-  return tensor;
+  return ls_tensor_from_array(array);
 }
 
 void expect_eager_vector(ls_nest leaf, const double *values, int64_t count) {
@@ -230,8 +228,7 @@ double nest_element(ls_nest leaf, int64_t index) {
 double session_number(ls_session *session, ls_variable *variable) {
   LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(session, variable, &value));
-  const double number = ls_array_f64(value, 0);
-  return number;
+  return ls_array_f64(value, 0);
 }
 
 ls_variable *f32_variable(const char *name, double value) {

@@ -80,9 +80,8 @@ ls_variable *ways_vector(ways *self, const char *name, size_t count,
                          const double *values) {
   LS_OWN(ls_array, initial) = array_of(
       LS_DTYPE_F32, count == 0 ? LS_SCALAR : LS_SHAPE((int64_t)count), values);
-  ls_variable *variable = ways_variable(
+  return ways_variable(
       self, &(ls_variable_options){.name = name, .initial_array = initial});
-  return variable;
 }
 
 void ways_set_up(ways_run *run) {

@@ -116,14 +116,11 @@ static const ls_host_kernel own = {
     .name = "own", .infer = infer_own, .start = start_own};
 ls_status wide_create(const char *template, int32_t replicas, lowered *out) {
   const ls_host_kernel *const kernels[] = {&own};
-  char *text = wide_expand(template, replicas);
-  const ls_status status =
-      lowered_create(&(lowered_options){.text = text,
-                                        .kernels = kernels,
-                                        .num_kernels = LS_COUNT_OF(kernels)},
-                     out);
-  free(text);
-  return status;
+  HEAP(char, text) = wide_expand(template, replicas);
+  return lowered_create(&(lowered_options){.text = text,
+                                           .kernels = kernels,
+                                           .num_kernels = LS_COUNT_OF(kernels)},
+                        out);
 }
 
 const void *const *wide_rows(void) {

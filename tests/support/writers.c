@@ -30,8 +30,7 @@ static ls_nest build_step(ls_nest args, void *user) {
 // Results that are left to the run are not made.
 static ls_nest call_step(ls_nest args, void *user) {
   LS_OWN(ls_nest, made) = build_step(args, user);
-  const ls_nest first = ls_nest_retain(ls_nest_item(made, 0));
-  return first;
+  return ls_nest_retain(ls_nest_item(made, 0));
 }
 
 static void make_variables(writer *w, int64_t size) {
@@ -118,8 +117,7 @@ double whole_value(const ls_array *array) {
 double writer_value(const writer *w, ls_variable *variable) {
   LS_OWN(ls_array, array) = NULL;
   expect_ok(writer_read(w, variable, &array));
-  const double value = whole_value(array);
-  return value;
+  return whole_value(array);
 }
 
 // ---- Threads ---------------------------------------------------------------

@@ -33,6 +33,7 @@ typedef struct writer {
 // works; or NULL.
 void writer_init(writer *w, way_to_write way, int64_t size, const writer *with);
 void writer_deinit(writer *w);
+LS_OWNED_STRUCT(writer, writer_deinit)
 ls_status writer_step(writer *w);
 ls_status writer_read(const writer *w, ls_variable *variable,
                       ls_array **out_array);

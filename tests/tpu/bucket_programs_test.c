@@ -129,8 +129,7 @@ static size_t run_all(program *p, bool in_buckets, ls_nest *results) {
     expect_ok(
         ls_strategy_run_with(s, ls_traced(f), args, &options, &results[i]));
   }
-  const size_t programs = buckets_num_programs() - before;
-  return programs;
+  return buckets_num_programs() - before;
 }
 
 static uint32_t number_in(const char *name, uint32_t otherwise) {

@@ -79,6 +79,7 @@ static void close(training *t) {
   mlp_destroy(&t->net);
   ls_strategy_release(t->strategy);
 }
+LS_OWNED_STRUCT(training, close)
 
 // The batch of a step: examples and labels of each replica.
 static ls_nest batch_of(const sequence *of, size_t i) {
@@ -108,11 +109,12 @@ static void drop(outcome *o) {
   for (size_t i = 0; i < VARIABLES; ++i)
     ls_array_release(o->variables[i]);
 }
+LS_OWNED_STRUCT(outcome, drop)
 
 // ---- Traced ---------------------------------------------------------------
 static size_t train_traced(const sequence *of, ls_flag bucketize,
                            outcome *out) {
-  training t;
+  LS_OWN(training, t) = {0};
   open(&t, of);
   const size_t before = buckets_num_programs();
   for (size_t i = 0; i < of->steps; ++i) {
@@ -124,7 +126,6 @@ static size_t train_traced(const sequence *of, ls_flag bucketize,
   const size_t programs = buckets_num_programs() - before;
   for (size_t i = 0; i < VARIABLES; ++i)
     expect_ok(ls_variable_value(t.net.variables[i], &out->variables[i]));
-  close(&t);
   return programs;
 }
 
@@ -147,15 +148,14 @@ TEST(traced_steps_of_a_bucket_share_a_program) {
   LS_SPEC("T96");
   for (size_t n = 0; n < NUM_SEQUENCES; ++n) {
     const sequence *of = &sequences[n];
-    outcome plain = {0}, buckets = {0};
+    LS_OWN(outcome, plain) = {0};
+    LS_OWN(outcome, buckets) = {0};
     const size_t without = train_traced(of, LS_FLAG_OFF, &plain);
     const size_t with = train_traced(of, LS_FLAG_ON, &buckets);
     if (with != of->traced_programs || without < of->steps)
       fail_msg("'%s': %zu programs in buckets, %zu without", of->name, with,
                without);
     expect_same(of, &buckets, &plain);
-    drop(&plain);
-    drop(&buckets);
   }
 }
 
@@ -163,8 +163,8 @@ TEST(traced_steps_of_a_bucket_share_a_program) {
 // Placeholders of unknown sizes, of a plain or a traced callback.
 static size_t train_in_session(const sequence *of, bool traced,
                                ls_flag bucketize, outcome *out) {
-  training t;
   LS_OWN(computation, g) = {0};
+  LS_OWN(training, t) = {0};
   computation_open(&g);
   open(&t, of);
   const size_t count = (size_t)of->replicas;
@@ -201,7 +201,6 @@ static size_t train_in_session(const sequence *of, bool traced,
   for (size_t i = 0; i < VARIABLES; ++i)
     expect_ok(ls_session_variable_value(g.session, t.net.variables[i],
                                         &out->variables[i]));
-  close(&t);
   return programs;
 }
 
@@ -209,7 +208,8 @@ TEST(session_runs_of_a_bucket_share_a_program) {
   LS_SPEC("T96");
   for (size_t n = 0; n < 2 * (size_t)NUM_SEQUENCES; ++n) {
     const sequence *of = &sequences[n / 2];
-    outcome plain = {0}, buckets = {0};
+    LS_OWN(outcome, plain) = {0};
+    LS_OWN(outcome, buckets) = {0};
     const size_t without =
         train_in_session(of, n % 2 != 0, LS_FLAG_OFF, &plain);
     const size_t with = train_in_session(of, n % 2 != 0, LS_FLAG_ON, &buckets);
@@ -217,8 +217,6 @@ TEST(session_runs_of_a_bucket_share_a_program) {
       fail_msg("'%s': %zu programs in buckets, %zu without", of->name, with,
                without);
     expect_same(of, &buckets, &plain);
-    drop(&plain);
-    drop(&buckets);
   }
 }
 
@@ -280,8 +278,8 @@ static ls_status run_once(job *j, ls_feed *feeds, ls_nest *outputs) {
                          ls_nest_as_array(j->rows[r])};
     each[r] = LS_LIST(ls_leaf(feeds[r].tensor));
   }
-  const ls_nest inputs = ls_nest_sequence(LS_KIND_LIST, each, 2);
-  const ls_nest maxima = LS_LIST(ls_maximum_shape(LS_SHAPE(-1, 4)));
+  LS_OWN(ls_nest, inputs) = ls_nest_sequence(LS_KIND_LIST, each, 2);
+  LS_OWN(ls_nest, maxima) = LS_LIST(ls_maximum_shape(LS_SHAPE(-1, 4)));
   ls_status status =
       ls_status_join(ls_nest_status(inputs), ls_nest_status(maxima));
   if (ls_status_is_ok(status))
@@ -290,8 +288,6 @@ static ls_status run_once(job *j, ls_feed *feeds, ls_nest *outputs) {
         &(ls_replicate_options){.maximum_shapes = maxima,
                                 .padding = LS_PADDING_POWER_OF_TWO},
         outputs);
-  ls_nest_release(inputs);
-  ls_nest_release(maxima);
   return ls_status_join(status, ls_graph_take_error(j->graph));
 }
 

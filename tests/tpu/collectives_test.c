@@ -43,9 +43,8 @@ static void run(ls_callback fn, double got[REPLICAS][WIDTH]) {
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
-    const ls_nest in = inputs();
+    LS_OWN(ls_nest, in) = inputs();
     expect_ok(ls_replicate(fn, NULL, in, NULL, &outputs));
-    ls_nest_release(in);
   }
   expect_ok(ls_graph_verify(graph));
   expect_ok(ls_session_create(graph, &session));
@@ -66,10 +65,9 @@ static void expect_refused(ls_callback fn, const void *user, const char *says) {
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
-    const ls_nest in = inputs();
+    LS_OWN(ls_nest, in) = inputs();
     expect_status(ls_replicate(fn, (void *)(uintptr_t)user, in, NULL, &outputs),
                   LS_INVALID_ARGUMENT, says);
-    ls_nest_release(in);
   }
 }
 
@@ -144,11 +142,11 @@ TEST(what_is_no_number_is_not_added) {
 
 TEST(outside_of_a_computation_replica_0_is_alone) {
   LS_SPEC("O130");
-  logged_runtime logged;
+  LS_OWN(logged_runtime, logged) = {0};
   logged_runtime_begin(&logged);
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
-  ls_nest result = ls_none();
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
   ls_tensor sum = {0};
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -159,10 +157,6 @@ TEST(outside_of_a_computation_replica_0_is_alone) {
   expect_ok(ls_session_create(graph, &session));
   expect_ok(ls_session_run(session, ls_leaf(sum), NULL, 0, &result));
   assert_true(ls_nest_number(result) == 3);
-  ls_nest_release(result);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
-  logged_runtime_end(&logged);
 }
 
 // ---- Groups ----------------------------------------------------------------

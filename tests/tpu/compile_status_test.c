@@ -83,7 +83,7 @@ static ls_nest output(const asked *a, int r, size_t i) {
 }
 
 static void expect_told(asked *a, bool feeds, ls_code code, const char *says) {
-  ls_nest result;
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(fetch(a, ls_leaf(a->told), feeds, &result));
   const ls_bytes *told = ls_array_data(ls_nest_as_array(result));
   if (code == LS_OK) {
@@ -98,7 +98,6 @@ static void expect_told(asked *a, bool feeds, ls_code code, const char *says) {
     memcpy(text, told->data, told->size);
     assert_non_null(strstr(text + 3, says));
   }
-  ls_nest_release(result);
 }
 
 static void expect_runs(asked *a, double runs) {
@@ -208,10 +207,9 @@ TEST(who_asks_again_is_told_how_it_is_now) {
   ls_tensor told;
   {
     LS_GRAPH_SCOPE(f.graph);
-    const ls_nest inputs = computation_inputs(2);
+    LS_OWN(ls_nest, inputs) = computation_inputs(2);
     expect_ok(ls_split_compile_and_replicate(give_args, NULL, inputs, NULL,
                                              &told, &outputs));
-    ls_nest_release(inputs);
   }
   expect_ok(ls_pod_inject(
       f.pod, &(ls_pod_fault){.kind = LS_POD_COMPILE_FAILS, .text = "broken"}));

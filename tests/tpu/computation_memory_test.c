@@ -103,7 +103,8 @@ static ls_status build_writer(job *j, ls_nest *outputs) {
 
 static ls_status write_and_run(void *self) {
   job *j = self;
-  ls_nest outputs = ls_none(), none = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
+  ls_nest none = ls_none();
   ls_status status = build_writer(j, &outputs);
   if (ls_status_is_ok(status) && j->session == NULL)
     status = ls_session_create(j->graph, &j->session);
@@ -113,7 +114,6 @@ static ls_status write_and_run(void *self) {
   ls_nest_release(none);
   if (ls_status_is_ok(status))
     status = ls_session_run(j->session, outputs, NULL, 0, &j->result);
-  ls_nest_release(outputs);
   return status;
 }
 

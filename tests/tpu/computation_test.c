@@ -150,7 +150,8 @@ TEST(variables_inside_are_whole) {
   for (int refuses = 0; refuses < 2; ++refuses) {
     LS_OWN(logs, l) = {0};
     LS_OWN(computation, c) = {0};
-    ls_variable *v = NULL, *other = NULL;
+    LS_OWN(ls_variable, v) = NULL;
+    ls_variable *other = NULL;
     open_logs(&l, 1);
     computation_open(&c);
     LS_OWN(ls_nest, inputs) = computation_inputs(2);
@@ -175,7 +176,6 @@ TEST(variables_inside_are_whole) {
                                                   .partitioner = cut_in_two},
                            &other),
         LS_UNIMPLEMENTED, "partitioned");
-    ls_variable_release(v);
   }
 }
 
@@ -187,10 +187,9 @@ static ls_nest double_it(ls_nest args, void *user) {
 }
 
 static ls_nest replicate_inside(ls_nest args, void *user) {
-  const ls_nest inputs = LS_LIST(ls_nest_retain(args));
+  LS_OWN(ls_nest, inputs) = LS_LIST(ls_nest_retain(args));
   ls_nest made = ls_none();
   const ls_status status = ls_replicate(double_it, user, inputs, NULL, &made);
-  ls_nest_release(inputs);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
@@ -339,9 +338,7 @@ static ls_nest replicate_gradient(ls_nest values, void *user) {
   char pivot[] = "cluster/pivot";
   expect_ok(ls_replicate(differentiate, pivot, inputs, NULL, &outputs));
   ls_nest_release(inputs);
-  const ls_nest next =
-      LS_LIST(ls_nest_retain(ls_nest_item(ls_nest_item(outputs, 0), 0)));
-  return next;
+  return LS_LIST(ls_nest_retain(ls_nest_item(ls_nest_item(outputs, 0), 0)));
 }
 
 TEST(gradients_inside_are_those_outside) {
@@ -512,12 +509,11 @@ static ls_nest independent_clusters(ls_nest args, void *user) {
 }
 
 static ls_nest replicate_clusters(ls_nest args, void *user) {
-  const ls_nest inputs = LS_LIST(LS_LIST(ls_nest_retain(ls_nest_item(args, 0))),
-                                 LS_LIST(ls_nest_f64(3)));
+  LS_OWN(ls_nest, inputs) = LS_LIST(
+      LS_LIST(ls_nest_retain(ls_nest_item(args, 0))), LS_LIST(ls_nest_f64(3)));
   ls_nest outputs = ls_none();
   const ls_status status =
       ls_replicate(independent_clusters, user, inputs, NULL, &outputs);
-  ls_nest_release(inputs);
   return ls_status_is_ok(status) ? outputs : ls_fail(status);
 }
 
@@ -639,11 +635,11 @@ TEST(replicas_write_a_variable_of_the_host_in_order) {
   LS_SPEC("O90");
   for (int threads = 1; threads <= 3; threads += 2)
     for (size_t replicas = 1; replicas <= 5; ++replicas) {
-      logs l;
+      LS_OWN(logs, l) = {0};
       computation c;
       open_logs(&l, threads);
       computation_open(&c);
-      ls_variable *v =
+      LS_OWN(ls_variable, v) =
           variable_of("v", LS_DTYPE_F32, LS_SCALAR, (const double[]){1});
       computation_replicate(&c, replicas, fold, v);
       computation_initialize(&c, v);
@@ -664,7 +660,5 @@ TEST(replicas_write_a_variable_of_the_host_in_order) {
         assert_true(computation_output(&c, replicas - 1, 0) == -next);
       }
       computation_close(&c);
-      ls_variable_release(v);
-      close_logs(&l);
     }
 }

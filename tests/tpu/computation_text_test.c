@@ -62,18 +62,15 @@ static void expect_same_bans(const ls_graph *a, const ls_graph *b,
 
 // ---- Bans ------------------------------------------------------------------
 static ls_status try_op(ls_graph *graph, const char *name, bool feeds) {
-  ls_session *session = NULL;
-  ls_nest result = ls_none();
+  LS_OWN(ls_session, session) = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
   LS_OWN(ls_array, value) =
       array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){2});
   const ls_tensor tensor = ls_op_output(op_named(graph, name), 0);
   const ls_feed feed = {tensor, value};
   expect_ok(ls_session_create(graph, &session));
-  const ls_status status =
-      ls_session_run(session, ls_leaf(tensor), &feed, feeds ? 1 : 0, &result);
-  ls_nest_release(result);
-  ls_session_destroy(session);
-  return status;
+  return ls_session_run(session, ls_leaf(tensor), &feed, feeds ? 1 : 0,
+                        &result);
 }
 
 static void expect_ban(ls_graph *graph, const char *name, bool banned) {
@@ -144,8 +141,7 @@ static double fetch_number(ls_graph *graph, ls_tensor tensor) {
   LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_session_create(graph, &session));
   expect_ok(ls_session_run(session, ls_leaf(tensor), NULL, 0, &result));
-  const double number = ls_nest_number(result);
-  return number;
+  return ls_nest_number(result);
 }
 
 // An op that is added to the graph that was read draws what it would in the one

@@ -54,9 +54,8 @@ static ls_nest train(ls_nest args, void *user) {
   ls_nest outputs = ls_none();
   (void)args;
   const ls_training_loop loop = {.body = trip, .user = a, .infeed = a->queue};
-  const ls_nest inputs = LS_LIST(ls_leaf(pod_number(0)));
+  LS_OWN(ls_nest, inputs) = LS_LIST(ls_leaf(pod_number(0)));
   const ls_status status = ls_training_repeat(STEPS, &loop, inputs, &outputs);
-  ls_nest_release(inputs);
   return ls_status_is_ok(status) ? outputs : ls_fail(status);
 }
 
@@ -87,10 +86,9 @@ static size_t most_of(int64_t elements) {
         ls_while(always_true, feed, &a, LS_LIST(ls_leaf(pod_number(0))), STEPS);
     loop = ls_leaf(ls_nest_tensor(made, 0));
     ls_nest_release(made);
-    const ls_nest inputs = LS_LIST(LS_LIST(ls_leaf(pod_number(0))),
-                                   LS_LIST(ls_leaf(pod_number(1))));
+    LS_OWN(ls_nest, inputs) = LS_LIST(LS_LIST(ls_leaf(pod_number(0))),
+                                      LS_LIST(ls_leaf(pod_number(1))));
     expect_ok(ls_replicate(train, &a, inputs, NULL, &outputs));
-    ls_nest_release(inputs);
   }
   pod_runs_do(&f, LS_LIST(loop, outputs));
   const ls_nest sums = ls_nest_item(f.results, 1);

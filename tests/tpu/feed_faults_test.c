@@ -32,12 +32,11 @@ static ls_nest compute(ls_nest args, void *user) {
   (void)args;
   const ls_training_loop loop = {
       .body = add_next, .user = user, .infeed = s->queue};
-  const ls_nest inputs = LS_LIST(ls_leaf(pod_number(0)));
+  LS_OWN(ls_nest, inputs) = LS_LIST(ls_leaf(pod_number(0)));
   const ls_status status =
       ls_nest_is_failed(inputs)
           ? ls_nest_status(inputs)
           : ls_training_repeat(STEPS, &loop, inputs, &outputs);
-  ls_nest_release(inputs);
   return ls_status_is_ok(status) ? outputs : ls_fail(status);
 }
 

@@ -43,10 +43,9 @@ static ls_nest compute(ls_nest args, void *user) {
   (void)args;
   const ls_training_loop loop = {
       .body = add_next, .user = user, .infeed = l->queue};
-  const ls_nest inputs = LS_LIST(ls_leaf(pod_number(0)));
+  LS_OWN(ls_nest, inputs) = LS_LIST(ls_leaf(pod_number(0)));
   const ls_status status =
       ls_training_repeat(l->steps, &loop, inputs, &outputs);
-  ls_nest_release(inputs);
   return ls_status_is_ok(status) ? outputs : ls_fail(status);
 }
 
@@ -88,8 +87,7 @@ static ls_tensor host_loop(host *h, int64_t steps) {
   LS_OWN(ls_nest, made) =
       ls_while(always_true, host_trip, h,
                LS_LIST(ls_leaf(pod_number(0)), ls_leaf(pod_number(0))), steps);
-  const ls_tensor sum = ls_nest_tensor(made, 1);
-  return sum;
+  return ls_nest_tensor(made, 1);
 }
 
 // ---- Side by side ----------------------------------------------------------

@@ -40,22 +40,19 @@ static ls_nest train(ls_nest args, void *user) {
   ls_nest outputs = ls_none();
   (void)args;
   const ls_training_loop loop = {.body = trip, .infeed = user};
-  const ls_nest inputs = LS_LIST(ls_leaf(pod_number(0)));
+  LS_OWN(ls_nest, inputs) = LS_LIST(ls_leaf(pod_number(0)));
   const ls_status status = ls_training_repeat(STEPS, &loop, inputs, &outputs);
-  ls_nest_release(inputs);
   return ls_status_is_ok(status) ? outputs : ls_fail(status);
 }
 
 static ls_nest device_loop(int replicas, ls_infeed_queue *queue) {
-  ls_nest *items = calloc((size_t)replicas, sizeof(*items));
+  HEAP(ls_nest, items) = calloc((size_t)replicas, sizeof(*items));
   ls_nest outputs = ls_none();
   for (int r = 0; r < replicas; ++r)
     items[r] = LS_LIST(ls_leaf(pod_number(r)));
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       ls_nest_sequence(LS_KIND_LIST, items, (size_t)replicas);
   expect_ok(ls_replicate(train, queue, inputs, NULL, &outputs));
-  ls_nest_release(inputs);
-  free(items);
   return outputs;
 }
 

@@ -9,6 +9,7 @@
 #include "lockstep/runtime_settings.h"
 #include "runtime/own.h"
 #include "support/pod_runs.h"
+#include "tpu/own.h"
 
 static const ls_runtime_options usual = {.threads = 1, .stall_ms = 20000};
 
@@ -108,13 +109,12 @@ TEST(without_a_system_there_is_no_core) {
   expect_status(pod_runs_try(&f, ls_nest_retain(put)), LS_NOT_FOUND,
                 "no TPU system");
   const ls_pod_shape shape = {.mesh = {1, 1, 1, 1}, .hosts = 1};
-  ls_pod *pod = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   expect_ok(ls_pod_open(f.c.runtime, "virtual", "", &shape, &pod));
   expect_status(pod_runs_try(&f, ls_nest_retain(put)), LS_FAILED_PRECONDITION,
                 "not initialized");
   ls_pod_initialize(pod);
   pod_runs_do(&f, put);
-  ls_object_release(pod);
 }
 
 TEST(what_is_put_is_what_was_declared) {
@@ -257,7 +257,8 @@ static void *run_there(void *user) {
 TEST(a_full_queue_has_puts_wait) {
   LS_SPEC("O141");
   LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, usual);
-  ls_nest put = ls_none(), take = ls_none();
+  ls_nest put = ls_none();
+  LS_OWN(ls_nest, take) = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
     put = ls_nest_op(put_number(0, 0, 1));
@@ -288,14 +289,15 @@ TEST(a_full_queue_has_puts_wait) {
   assert_int_equal(pthread_join(thread, NULL), 0);
   expect_ok(t.status);
   ls_nest_release(t.results);
-  ls_nest_release(take);
 }
 
 TEST(a_tuple_that_does_not_fit_fails_the_run) {
   LS_SPEC("O142");
   LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, usual);
-  ls_nest one = ls_none(), two = ls_none(), take = ls_none(),
-          takes_whole = ls_none(), takes_pair = ls_none(), pair = ls_none();
+  LS_OWN(ls_nest, one) = ls_none();
+  LS_OWN(ls_nest, two) = ls_none();
+  ls_nest take = ls_none(), takes_whole = ls_none(), takes_pair = ls_none(),
+          pair = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
     const ls_tensor values[] = {pod_number(1),
@@ -331,8 +333,6 @@ TEST(a_tuple_that_does_not_fit_fails_the_run) {
     pod_runs_do(&f, ls_nest_retain(i == 0 ? take : takes_whole));
     assert_true(pod_runs_number(&f, 0) == 9);
   }
-  ls_nest_release(one);
-  ls_nest_release(two);
 }
 
 // ---- Cancelling ------------------------------------------------------------
@@ -353,7 +353,9 @@ static void cancel_waiting(pod_runs *f, ls_nest fetches, const char *says) {
 TEST(cancelling_wakes_who_waits) {
   LS_SPEC("O143");
   LS_OWN(pod_runs, f) = pod_runs_begin(1, 2, usual);
-  ls_nest put = ls_none(), take = ls_none(), get = ls_none(), both = ls_none();
+  LS_OWN(ls_nest, put) = ls_none();
+  ls_nest take = ls_none(), get = ls_none();
+  LS_OWN(ls_nest, both) = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
     put = ls_nest_op(put_number(0, 0, 1));
@@ -376,8 +378,6 @@ TEST(cancelling_wakes_who_waits) {
   ls_pod_initialize(f.pod);
   cancel_waiting(&f, take, "Infeed was cancelled");
   assert_int_equal(ls_runtime_abandoned_calls(f.c.runtime), 0);
-  ls_nest_release(put);
-  ls_nest_release(both);
 }
 
 // ---- Effects ---------------------------------------------------------------

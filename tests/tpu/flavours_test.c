@@ -120,8 +120,7 @@ static double run_sum(ls_strategy *strategy) {
   const ls_nest first = ls_distributed_count(result) > 0
                             ? ls_distributed_component(result, 0)
                             : result;
-  const double sum = ls_nest_number(first);
-  return sum;
+  return ls_nest_number(first);
 }
 
 TEST(each_deprecated_one_warns_once) {
@@ -240,8 +239,7 @@ static double count_twice(ls_strategy *strategy, bool packed) {
   expect_ok(ls_function_print_lowered(f, &text));
   assert_null(strstr(text, "replica_1"));
   ls_text_release(text);
-  const double value = ls_nest_number(ls_distributed_component(result, 1));
-  return value;
+  return ls_nest_number(ls_distributed_component(result, 1));
 }
 
 TEST(variables_are_packed_unless_told_otherwise) {

@@ -190,9 +190,8 @@ TEST(a_batch_is_cut_and_joined_along_dimension_0) {
   LS_OWN(ls_nest, outputs) = ls_none();
   {
     LS_GRAPH_SCOPE(s->graph);
-    const ls_nest x = LS_LIST(ls_nest_item(s->inputs, 0));
+    LS_OWN(ls_nest, x) = LS_LIST(ls_nest_item(s->inputs, 0));
     expect_ok(ls_batch_parallel(doubled, NULL, x, 4, NULL, &outputs));
-    ls_nest_release(x);
   }
   LS_OWN(ls_nest, results) = fetch(s, outputs);
   expect_array(ls_nest_item(results, 0), LS_SHAPE(4, 2),
@@ -206,11 +205,10 @@ TEST(the_compile_status_is_given_besides) {
   ls_tensor compile_status = {0};
   {
     LS_GRAPH_SCOPE(s->graph);
-    const ls_nest x = LS_LIST(ls_nest_item(s->inputs, 0));
+    LS_OWN(ls_nest, x) = LS_LIST(ls_nest_item(s->inputs, 0));
     expect_ok(ls_split_compile_and_shard(
         doubled, NULL, x, &(ls_shard_options){.num_shards = LS_SOME(2)},
         &compile_status, &outputs));
-    ls_nest_release(x);
   }
   const ls_attr *attr = NULL;
   expect_ok(ls_op_attr(ls_tensor_op(compile_status), "_tpu_compilation_status",
@@ -234,18 +232,19 @@ static ls_nest named(ls_nest args, void *user) {
 TEST(a_rewritten_computation_gives_what_its_one_replica_has) {
   LS_SPEC("O126");
   sharded *s = *state;
-  ls_nest list = ls_none(), dict = ls_none(), op = ls_none();
+  LS_OWN(ls_nest, list) = ls_none();
+  LS_OWN(ls_nest, dict) = ls_none();
+  ls_nest op = ls_none();
   ls_nest refused = ls_nest_i64(7);
   {
     LS_GRAPH_SCOPE(s->graph);
-    const ls_nest x = LS_TUPLE(ls_nest_item(s->inputs, 0));
+    LS_OWN(ls_nest, x) = LS_TUPLE(ls_nest_item(s->inputs, 0));
     expect_ok(ls_rewrite(doubled, NULL, x, NULL, &list));
     expect_ok(ls_rewrite(named, NULL, x, NULL, &dict));
     expect_ok(ls_rewrite(give_none, NULL, ls_none(), NULL, &op));
     expect_status(ls_rewrite(doubled, NULL, ls_nest_i64(1), NULL, &refused),
                   LS_INVALID_ARGUMENT, "a list or a tuple or none, got 1");
     assert_int_equal(refused.kind, LS_KIND_NONE);
-    ls_nest_release(x);
   }
   assert_int_equal(list.kind, LS_KIND_LIST);
   assert_int_equal(dict.kind, LS_KIND_DICT);
@@ -254,8 +253,6 @@ TEST(a_rewritten_computation_gives_what_its_one_replica_has) {
   LS_OWN(ls_nest, results) = fetch(s, list);
   expect_array(ls_nest_item(results, 0), LS_SHAPE(4, 2),
                (const double[]){0, 2, 4, 6, 8, 10, 12, 14});
-  ls_nest_release(list);
-  ls_nest_release(dict);
 }
 
 TEST_FILE(.before_each = set_up, .after_each = tear_down)

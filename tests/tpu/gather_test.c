@@ -6,12 +6,14 @@
 #include <string.h>
 
 #include "graph/gather/gather.h"
+#include "graph/own.h"
 #include "lockstep/distributed.h"
 #include "lockstep/flow.h"
 #include "lockstep/host.h"
 #include "lockstep/ops.h"
 #include "support/callbacks.h"
 #include "support/computation.h"
+#include "support/place.h"
 #include "support/spec.h"
 
 typedef struct kept {
@@ -34,7 +36,7 @@ static ls_nest keep(ls_nest args, void *user) {
 TEST(only_outputs_leave_a_computation) {
   LS_SPEC("O83 O85");
   for (size_t replicas = 1; replicas <= 2; ++replicas) {
-    computation c;
+    LS_OWN(computation, c) = {0};
     kept k;
     computation_open(&c);
     computation_replicate(&c, replicas, keep, &k);
@@ -54,7 +56,6 @@ TEST(only_outputs_leave_a_computation) {
     }
     // What does not need it runs.
     assert_true(computation_output(&c, 0, 0) == 1);
-    computation_close(&c);
   }
 }
 
@@ -67,7 +68,7 @@ static ls_nest use_outside(ls_nest args, void *user) {
 TEST(what_lies_outside_is_used_by_as_many_replicas) {
   LS_SPEC("O84");
   for (size_t others = 1; others <= 3; ++others) {
-    computation c;
+    LS_OWN(computation, c) = {0};
     kept k;
     computation_open(&c);
     computation_replicate(&c, 2, keep, &k);
@@ -83,7 +84,6 @@ TEST(what_lies_outside_is_used_by_as_many_replicas) {
       expect_status(status, LS_INVALID_ARGUMENT,
                     others == 1 ? "with 1 replicas" : "with 3 replicas");
     }
-    computation_close(&c);
   }
 }
 
@@ -111,7 +111,7 @@ TEST(broken_marks_are_named) {
        "'_tpu_replicate' = 'cluster', which is another computation's name"},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
-    computation c;
+    LS_OWN(computation, c) = {0};
     kept k;
     computation_open(&c);
     computation_replicate(&c, 2, keep, &k);
@@ -120,7 +120,6 @@ TEST(broken_marks_are_named) {
     set_text(op_named(c.graph, rows[i].op), rows[i].name, rows[i].text);
     expect_status(computation_run(&c, ls_leaf(lonely)), LS_INTERNAL,
                   rows[i].part);
-    computation_close(&c);
   }
 }
 
@@ -142,10 +141,10 @@ static ls_nest print_outside(ls_nest args, void *user) {
 TEST(what_no_core_runs_is_refused_or_goes_to_the_host) {
   LS_SPEC("O91");
   for (int soft = 0; soft < 3; ++soft) {
-    computation c;
+    LS_OWN(computation, c) = {0};
     ls_op printed;
     computation_open(&c);
-    const ls_nest inputs = computation_inputs(2);
+    LS_OWN(ls_nest, inputs) = computation_inputs(2);
     expect_ok(ls_replicate(
         soft == 2 ? print_outside : print_it, &printed, inputs,
         &(ls_replicate_options){.soft_placement =
@@ -160,8 +159,6 @@ TEST(what_no_core_runs_is_refused_or_goes_to_the_host) {
                     "op 'print' (host)");
     else
       assert_true(computation_output(&c, 1, 0) == -2);
-    ls_nest_release(inputs);
-    computation_close(&c);
   }
 }
 
@@ -184,7 +181,7 @@ static ls_nest print_twice(ls_nest args, void *user) {
 }
 
 static void run_softly(const char *name) {
-  computation c = {0};
+  LS_OWN(computation, c) = {0};
   expect_ok(ls_graph_create(name, &c.graph));
   ls_graph_begin(&c.scope, c.graph);
   for (int i = 0; i < 2; ++i) {
@@ -199,15 +196,12 @@ static void run_softly(const char *name) {
     (void)computation_output(&c, 0, 0);
     expect_ok(computation_run(&c, c.outputs));
   }
-  computation_close(&c);
 }
 
 TEST(each_computation_says_which_ops_run_on_its_hosts) {
   LS_SPEC("O91");
-  ls_runtime *runtime = NULL;
-  expect_ok(
-      ls_runtime_create(&(ls_runtime_options){.log = keep_line}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.log = keep_line});
   said[0] = '\0';
   run_softly("a");
   run_softly("b");
@@ -221,8 +215,6 @@ TEST(each_computation_says_which_ops_run_on_its_hosts) {
       "its hosts: 'print', 'print_1'\n"
       "2 ops of computation 'cluster_1' in 'b' have no form for a TPU and run "
       "on its hosts: 'print_2', 'print_3'\n");
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 static const ls_host_kernel on_hosts = {.name = "infeed_of_hosts",
@@ -241,7 +233,7 @@ static ls_nest call_it(ls_nest args, void *user) {
 
 TEST(calls_say_whether_cores_have_them) {
   for (int i = 0; i < 2; ++i) {
-    computation c;
+    LS_OWN(computation, c) = {0};
     computation_open(&c);
     computation_replicate(&c, 2, call_it,
                           (void *)(uintptr_t)(i == 0 ? &on_hosts : &on_cores));
@@ -250,7 +242,6 @@ TEST(calls_say_whether_cores_have_them) {
                     "has no form for a TPU");
     else
       expect_ok(computation_run(&c, c.outputs));
-    computation_close(&c);
   }
 }
 
@@ -267,12 +258,11 @@ static ls_nest reduce_outside(ls_nest args, void *user) {
 
 TEST(replicas_put_nothing_together_outside) {
   LS_SPEC("O136");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   computation_replicate(&c, 2, reduce_outside, NULL);
   expect_status(computation_run(&c, c.outputs), LS_INVALID_ARGUMENT,
                 "op 'all_reduce' (all_reduce)");
-  computation_close(&c);
 }
 
 static ls_nest wants_placeholder(ls_nest args, void *user) {
@@ -283,12 +273,11 @@ static ls_nest wants_placeholder(ls_nest args, void *user) {
 
 TEST(a_placeholder_inside_is_never_fed) {
   LS_SPEC("O19");
-  computation c;
+  LS_OWN(computation, c) = {0};
   ls_tensor fed;
   computation_open(&c);
   computation_replicate(&c, 2, wants_placeholder, &fed);
   expect_status(computation_run(&c, c.outputs), LS_INVALID_ARGUMENT, "'fed'");
-  computation_close(&c);
 }
 
 // ---- Computations of each other --------------------------------------------
@@ -299,26 +288,23 @@ static ls_nest sum(ls_nest args, void *user) {
 }
 
 TEST(computations_follow_each_other) {
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   computation_replicate(&c, 3, sum, NULL);
-  const ls_nest first = c.outputs;
+  LS_OWN(ls_nest, first) = c.outputs;
   const ls_tensor between = ls_neg(ls_nest_tensor(ls_nest_item(first, 2), 0));
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       LS_LIST(LS_LIST(ls_leaf(between)),
               LS_LIST(ls_nest_retain(ls_nest_item(ls_nest_item(first, 0), 0))));
   c.outputs = ls_none();
   expect_ok(ls_replicate(sum, NULL, inputs, NULL, &c.outputs));
   assert_true(computation_output(&c, 0, 0) == 0);
-  ls_nest_release(inputs);
-  ls_nest_release(first);
-  computation_close(&c);
 }
 
 // A mark set by hand brings an op between into the computation; what needs that
 // in a circle is refused.
 TEST(a_circle_of_computations_is_refused) {
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   computation_replicate(&c, 2, sum, NULL);
   const ls_tensor outer = ls_neg(ls_nest_tensor(ls_nest_item(c.outputs, 0), 0));
@@ -326,18 +312,17 @@ TEST(a_circle_of_computations_is_refused) {
   set_text(ls_tensor_op(again), "_tpu_replicate", "cluster");
   expect_status(computation_run(&c, c.outputs), LS_INVALID_ARGUMENT,
                 "needs an op that depends on it");
-  computation_close(&c);
 }
 
 // ---- The gathered graph ----------------------------------------------------
 TEST(the_gathered_graph_holds_one_op_for_each) {
-  computation c;
+  LS_OWN(computation, c) = {0};
   kept k;
   char *text = NULL;
   computation_open(&c);
   computation_replicate(&c, 2, keep, &k);
   const uint64_t fetch = ls_nest_tensor(ls_nest_item(c.outputs, 1), 0).ref;
-  ls_arena memory;
+  LS_OWN(ls_arena, memory) = {0};
   ls_gathered gathered;
   ls_arena_init(&memory, c.graph->allocator);
   expect_ok(ls_graph_gather(&(ls_gather_request){.graph = c.graph,
@@ -355,12 +340,9 @@ TEST(the_gathered_graph_holds_one_op_for_each) {
   ls_text_release(text);
   ls_graph_free(gathered.graph);
   // Without computations nothing is copied.
-  ls_graph *empty = NULL;
+  LS_OWN(ls_graph, empty) = NULL;
   expect_ok(ls_graph_create("empty", &empty));
   expect_ok(ls_graph_gather(&(ls_gather_request){.graph = empty}, &memory,
                             &gathered));
   assert_null(gathered.graph);
-  ls_graph_destroy(empty);
-  ls_arena_deinit(&memory);
-  computation_close(&c);
 }

@@ -21,13 +21,14 @@ static ls_nest number_array(double value) {
 
 TEST(arrays_are_kept_until_they_are_taken) {
   LS_SPEC("O141");
-  pod_runs f = pod_runs_begin(2, 2, usual);
-  ls_nest take = ls_none();
+  LS_OWN(pod_runs, f) = pod_runs_begin(2, 2, usual);
+  LS_OWN(ls_nest, take) = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
     take = ls_leaf(take_number(1, 0));
   }
-  const ls_nest array = number_array(7), other = number_array(8);
+  LS_OWN(ls_nest, array) = number_array(7);
+  LS_OWN(ls_nest, other) = number_array(8);
   expect_ok(ls_infeed_put("/task:1/device:TPU:0", array));
   const ls_nest list = LS_LIST(ls_nest_retain(other));
   expect_ok(ls_infeed_put("/task:1/device:TPU:0", list));
@@ -40,15 +41,11 @@ TEST(arrays_are_kept_until_they_are_taken) {
   // They are the caller's again, as they were.
   assert_true(ls_array_is_unique(ls_nest_as_array(array)));
   assert_true(ls_array_f64(ls_nest_as_array(array), 0) == 7);
-  ls_nest_release(array);
-  ls_nest_release(other);
-  ls_nest_release(take);
-  pod_runs_end(&f);
 }
 
 TEST(what_is_no_tuple_is_refused) {
-  pod_runs f = pod_runs_begin(1, 1, usual);
-  const ls_nest empty = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, usual);
+  LS_OWN(ls_nest, empty) = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
   expect_status(ls_infeed_put(first_core, empty), LS_INVALID_ARGUMENT,
                 "at least one");
   expect_status(ls_infeed_put(first_core, ls_nest_i64(3)), LS_INVALID_ARGUMENT,
@@ -58,7 +55,7 @@ TEST(what_is_no_tuple_is_refused) {
   expect_status(ls_infeed_put(first_core, text), LS_INVALID_ARGUMENT,
                 "element 0 of a tuple for an infeed is of type string");
   ls_nest_release(text);
-  const ls_nest array = number_array(1);
+  LS_OWN(ls_nest, array) = number_array(1);
   expect_status(ls_infeed_put("/device:TPU:5", array), LS_NOT_FOUND, "TPU:5");
   expect_status(ls_infeed_put("/device:CPU:0", array), LS_NOT_FOUND, "CPU");
   ls_nest close = ls_none();
@@ -74,15 +71,12 @@ TEST(what_is_no_tuple_is_refused) {
   expect_status(ls_outfeed_take(first_core, &tuple), LS_OUT_OF_RANGE,
                 "outfeed closed");
   assert_true(ls_array_is_unique(ls_nest_as_array(array)));
-  ls_nest_release(array);
-  ls_nest_release(empty);
-  pod_runs_end(&f);
 }
 
 // ---- Faults ----------------------------------------------------------------
 // Of four tuples the second is lost, and the third the last one.
 TEST(faults_of_a_pod_meet_what_is_handed_over) {
-  pod_runs f = pod_runs_begin(1, 1, usual);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, usual);
   ls_nest take = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -93,9 +87,8 @@ TEST(faults_of_a_pod_meet_what_is_handed_over) {
   expect_ok(ls_pod_inject(
       f.pod, &(ls_pod_fault){.kind = LS_POD_INFEED_CLOSED, .at_step = 2}));
   for (int i = 0; i < 3; ++i) {
-    const ls_nest array = number_array(i);
+    LS_OWN(ls_nest, array) = number_array(i);
     expect_ok(ls_infeed_put(first_core, array));
-    ls_nest_release(array);
   }
   const ls_nest late = number_array(3);
   expect_status(ls_infeed_put(first_core, late), LS_FAILED_PRECONDITION,
@@ -106,7 +99,6 @@ TEST(faults_of_a_pod_meet_what_is_handed_over) {
     assert_true(pod_runs_number(&f, 0) == i);
   }
   expect_status(pod_runs_try(&f, take), LS_OUT_OF_RANGE, "infeed closed");
-  pod_runs_end(&f);
 }
 
 // ---- Threads ---------------------------------------------------------------
@@ -137,8 +129,8 @@ static void *feed(void *user) {
 // A run takes each and gives it back through the outfeed, to another thread.
 TEST(threads_feed_and_read_a_core) {
   LS_SPEC("O141");
-  pod_runs f = pod_runs_begin(1, 1, usual);
-  ls_nest step = ls_none();
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, usual);
+  LS_OWN(ls_nest, step) = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
     step = ls_nest_op(give_tensor(0, 0, take_number(0, 0)));
@@ -148,21 +140,18 @@ TEST(threads_feed_and_read_a_core) {
   assert_int_equal(pthread_create(&thread, NULL, feed, &self), 0);
   for (int i = 0; i < TUPLES; ++i) {
     pod_runs_do(&f, ls_nest_retain(step));
-    ls_nest tuple = ls_none();
+    LS_OWN(ls_nest, tuple) = ls_none();
     expect_ok(ls_outfeed_take(first_core, &tuple));
     const ls_nest item = ls_nest_item(tuple, 0);
     assert_true(ls_array_f64(ls_nest_as_array(item), 0) == i);
-    ls_nest_release(tuple);
   }
   assert_int_equal(pthread_join(thread, NULL), 0);
   expect_ok(self.status);
-  ls_nest_release(step);
-  pod_runs_end(&f);
 }
 
 TEST(a_cancelled_thread_stops_waiting) {
   LS_SPEC("O143");
-  pod_runs f = pod_runs_begin(1, 1, usual);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, usual);
   feeder self = {.runtime = f.c.runtime};
   expect_ok(ls_cancel_create(f.c.runtime, &self.cancel));
   pthread_t thread;
@@ -179,7 +168,6 @@ TEST(a_cancelled_thread_stops_waiting) {
                 "Outfeed was cancelled");
   (void)ls_cancel_make_current(NULL);
   ls_cancel_destroy(self.cancel);
-  pod_runs_end(&f);
 }
 
 static void *take_one(void *user) {
@@ -240,8 +228,8 @@ static bool try_to_cancel_late(feeder *self, ls_queue *tuples) {
 }
 
 TEST(a_cancelled_thread_stays_for_the_call_that_has_begun) {
-  pod_runs f = pod_runs_begin(1, 1, usual);
-  ls_core *core = NULL;
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, usual);
+  LS_OWN(ls_core, core) = NULL;
   ls_core_queue *queue = NULL;
   feeder self = {.runtime = f.c.runtime};
   expect_ok(ls_pod_lookup_core(f.c.runtime, first_core, &core));
@@ -252,8 +240,6 @@ TEST(a_cancelled_thread_stays_for_the_call_that_has_begun) {
     self.put = 0;
   }
   ls_cancel_destroy(self.cancel);
-  ls_core_release(core);
-  pod_runs_end(&f);
 }
 
 // A thread that comes too late to wait finds no system.
@@ -265,7 +251,7 @@ static void expect_gone(ls_status status) {
 }
 
 TEST(nobody_waits_for_a_system_that_has_gone) {
-  pod_runs f = pod_runs_begin(1, 1, usual);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, usual);
   feeder puts = {.runtime = f.c.runtime}, takes = puts;
   pthread_t threads[2];
   assert_int_equal(pthread_create(&threads[0], NULL, take_one, &takes), 0);
@@ -287,5 +273,4 @@ TEST(nobody_waits_for_a_system_that_has_gone) {
     assert_int_equal(pthread_join(threads[i], NULL), 0);
   expect_gone(puts.status);
   expect_gone(takes.status);
-  pod_runs_end(&f);
 }

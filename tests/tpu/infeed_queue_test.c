@@ -211,7 +211,8 @@ TEST(a_queue_is_configured_from_whole_tensors) {
     const ls_tensor tensors[] = {ls_fill(LS_DTYPE_F32, LS_SHAPE(8, 3), 1),
                                  ls_fill(LS_DTYPE_I64, LS_SHAPE(4), 1),
                                  pod_number(1)};
-    const ls_nest two = list_of(tensors, 2), three = list_of(tensors, 3);
+    LS_OWN(ls_nest, two) = list_of(tensors, 2);
+    LS_OWN(ls_nest, three) = list_of(tensors, 3);
     expect_ok(ls_infeed_queue_set_num_shards(queue, 2));
     expect_ok(ls_infeed_queue_configure_from(queue, two));
     expect_shapes(queue, "f32[8,3]", "f32[4]");
@@ -219,8 +220,6 @@ TEST(a_queue_is_configured_from_whole_tensors) {
     expect_status(ls_infeed_queue_configure_from(queue, three),
                   LS_INVALID_ARGUMENT, "2 elements");
     expect_shapes(queue, "f32[8,3]", "f32[4]");
-    ls_nest_release(two);
-    ls_nest_release(three);
   }
 }
 
@@ -236,16 +235,17 @@ TEST(a_queue_is_configured_from_shards) {
     const ls_tensor other[] = {shard[0], ls_fill(LS_DTYPE_I64, LS_SHAPE(2), 1)};
     const ls_tensor longer[] = {shard[0],
                                 ls_fill(LS_DTYPE_I32, LS_SHAPE(3), 1)};
-    const ls_nest three =
+    LS_OWN(ls_nest, three) =
         LS_LIST(list_of(shard, 2), list_of(shard, 2), list_of(shard, 2));
-    const ls_nest mixed = LS_LIST(list_of(shard, 2), list_of(other, 2));
-    const ls_nest uneven = LS_LIST(list_of(shard, 2), list_of(longer, 2));
+    LS_OWN(ls_nest, mixed) = LS_LIST(list_of(shard, 2), list_of(other, 2));
+    LS_OWN(ls_nest, uneven) = LS_LIST(list_of(shard, 2), list_of(longer, 2));
     const ls_tensor deeper[] = {shard[0],
                                 ls_fill(LS_DTYPE_I32, LS_SHAPE(2, 1), 1)};
-    const ls_nest other_rank = LS_LIST(list_of(shard, 2), list_of(deeper, 2));
-    const ls_nest ragged = LS_LIST(list_of(shard, 2), list_of(shard, 1));
-    const ls_nest four = LS_LIST(list_of(shard, 2), list_of(shard, 2),
-                                 list_of(shard, 2), list_of(shard, 2));
+    LS_OWN(ls_nest, other_rank) =
+        LS_LIST(list_of(shard, 2), list_of(deeper, 2));
+    LS_OWN(ls_nest, ragged) = LS_LIST(list_of(shard, 2), list_of(shard, 1));
+    LS_OWN(ls_nest, four) = LS_LIST(list_of(shard, 2), list_of(shard, 2),
+                                    list_of(shard, 2), list_of(shard, 2));
     expect_ok(ls_infeed_queue_configure_from_shards(queue, three));
     assert_int_equal(ls_infeed_queue_num_shards(queue).value, 3);
     assert_int_equal(ls_infeed_queue_dimension(queue, 0).value, 0);
@@ -268,12 +268,6 @@ TEST(a_queue_is_configured_from_shards) {
     expect_ok(ls_infeed_queue_configure_from_shards(queue, four));
     expect_status(ls_infeed_queue_configure_from_shards(queue, three),
                   LS_INVALID_ARGUMENT, "4");
-    ls_nest_release(three);
-    ls_nest_release(mixed);
-    ls_nest_release(uneven);
-    ls_nest_release(other_rank);
-    ls_nest_release(ragged);
-    ls_nest_release(four);
   }
 }
 
@@ -306,10 +300,10 @@ TEST(freezing_needs_types_and_shapes) {
 // ---- The dequeue -----------------------------------------------------------
 static ls_nest dequeue_in_function(ls_nest args, void *user) {
   (void)args;
-  ls_nest first = ls_none(), second = ls_none();
+  ls_nest first = ls_none();
+  LS_OWN(ls_nest, second) = ls_none();
   expect_ok(ls_infeed_queue_dequeue(user, -1, &first));
   expect_ok(ls_infeed_queue_dequeue(user, -1, &second));
-  ls_nest_release(second);
   return first;
 }
 
@@ -317,7 +311,8 @@ TEST(a_queue_makes_one_dequeue) {
   LS_SPEC("O159 E110");
   LS_OWN(pod_runs, f) =
       pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
-  ls_infeed_queue *queue = make_two(), *other = make_two();
+  LS_OWN(ls_infeed_queue, queue) = make_two();
+  LS_OWN(ls_infeed_queue, other) = make_two();
   LS_OWN(ls_infeed_queue, unset) =
       make(&(ls_infeed_options){.num_elements = LS_SOME(1)});
   ls_nest tuple = ls_none(), again = ls_none();
@@ -348,21 +343,17 @@ TEST(a_queue_makes_one_dequeue) {
                         "/device:TPU:3");
     ls_nest_release(tuple);
   }
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = dequeue_in_function, .user = other},
       &function));
   const size_t before = ls_graph_num_ops(f.graph);
   {
     LS_GRAPH_SCOPE(f.graph);
-    ls_nest results = ls_none();
+    LS_OWN(ls_nest, results) = ls_none();
     expect_ok(ls_function_call(function, ls_none(), &results));
-    ls_nest_release(results);
   }
   assert_true(ls_graph_num_ops(f.graph) > before);
-  ls_function_release(function);
-  ls_infeed_queue_release(queue);
-  ls_infeed_queue_release(other);
 }
 
 static const char *tag_of(ls_nest tuple, size_t i) {
@@ -428,7 +419,9 @@ TEST(a_queue_makes_an_enqueue_for_each_shard) {
   LS_SPEC("O161 E110 E111");
   LS_OWN(pod_runs, f) =
       pod_runs_begin(1, 4, (ls_runtime_options){.threads = 1});
-  ls_infeed_queue *queue = make_two(), *placed = make_two(), *torn = make_two();
+  LS_OWN(ls_infeed_queue, queue) = make_two();
+  LS_OWN(ls_infeed_queue, placed) = make_two();
+  LS_OWN(ls_infeed_queue, torn) = make_two();
   ls_nest ops = ls_none(), run = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -441,8 +434,8 @@ TEST(a_queue_makes_an_enqueue_for_each_shard) {
     b[0] = ls_fill(LS_DTYPE_F32, LS_SHAPE(4, 3), 2);
     b[1] = ls_fill(LS_DTYPE_I32, LS_SHAPE(2), 2);
     const ls_tensor mixed[] = {a[0], b[1]};
-    const ls_nest shards = LS_LIST(list_of(a, 2), list_of(b, 2));
-    const ls_nest several = LS_LIST(list_of(b, 2), list_of(mixed, 2));
+    LS_OWN(ls_nest, shards) = LS_LIST(list_of(a, 2), list_of(b, 2));
+    LS_OWN(ls_nest, several) = LS_LIST(list_of(b, 2), list_of(mixed, 2));
     const size_t before = ls_graph_num_ops(f.graph);
     static const char *const says[] = {"shard 1", "task:1", "''"};
     for (int i = 0; i < 3; ++i)
@@ -466,15 +459,10 @@ TEST(a_queue_makes_an_enqueue_for_each_shard) {
     expect_op(ops, 0, "InfeedQueue/enqueue/0_1", "/task:4/device:CPU:0");
     expect_op(ops, 1, "InfeedQueue/enqueue/1_1", "/task:5/device:CPU:0");
     ls_nest_release(ops);
-    ls_nest_release(shards);
-    ls_nest_release(several);
   }
   // Its ordinal is -1.
   expect_status(pod_runs_try(&f, run), LS_INVALID_ARGUMENT,
                 "must specify a device_ordinal");
-  ls_infeed_queue_release(queue);
-  ls_infeed_queue_release(placed);
-  ls_infeed_queue_release(torn);
 }
 
 // What core `core` of task `task` takes next.
@@ -522,8 +510,8 @@ TEST(a_second_refused_enqueue_keeps_the_list_of_the_first) {
       const ls_tensor second[] = {x[0][1], x[1][1]};
       const ls_tensor all[] = {ls_concatenate(first, 2, 0),
                                ls_concatenate(second, 2, 0)};
-      const ls_nest shards = LS_LIST(list_of(x[0], 2), list_of(x[1], 2));
-      const ls_nest inputs = list_of(all, 2);
+      LS_OWN(ls_nest, shards) = LS_LIST(list_of(x[0], 2), list_of(x[1], 2));
+      LS_OWN(ls_nest, inputs) = list_of(all, 2);
       expect_ok(ls_infeed_queue_set_num_shards(queue, 2));
       for (int again = 0; again < 3; ++again) {
         ls_nest *out = again < 2 ? &ops : &other;
@@ -536,8 +524,6 @@ TEST(a_second_refused_enqueue_keeps_the_list_of_the_first) {
         assert_int_equal(ls_nest_count(ops), 2);
       }
       assert_int_equal(other.kind, LS_KIND_NONE);
-      ls_nest_release(shards);
-      ls_nest_release(inputs);
     }
     pod_runs_do(&f, ops);
     for (int core = 1; core >= 0; --core)
@@ -554,13 +540,15 @@ TEST(whole_inputs_are_split_over_the_cores) {
   LS_SPEC("O162 O163 E110 E111");
   LS_OWN(pod_runs, f) =
       pod_runs_begin(2, 2, (ls_runtime_options){.threads = 1});
-  ls_infeed_queue *queue = make_two(), *one = make_two();
-  ls_nest ops = ls_none(), one_op = ls_none();
+  LS_OWN(ls_infeed_queue, queue) = make_two();
+  LS_OWN(ls_infeed_queue, one) = make_two();
+  LS_OWN(ls_nest, ops) = ls_none();
+  LS_OWN(ls_nest, one_op) = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
     const ls_tensor whole[] = {counted_to(LS_DTYPE_F32, LS_SHAPE(8, 3)),
                                counted_to(LS_DTYPE_I32, LS_SHAPE(4))};
-    const ls_nest inputs = list_of(whole, 2);
+    LS_OWN(ls_nest, inputs) = list_of(whole, 2);
     expect_ok(ls_infeed_queue_set_num_shards(queue, 4));
     expect_ok(ls_infeed_queue_split_and_enqueue(queue, inputs, NULL, &ops));
     assert_int_equal(ls_nest_count(ops), 4);
@@ -577,7 +565,6 @@ TEST(whole_inputs_are_split_over_the_cores) {
     expect_op(one_op, 0, "InfeedQueue/enqueue/0_1", "/task:4/device:CPU:0");
     expect_status(ls_graph_lookup_op(f.graph, "InfeedQueue/split/0_1", &split),
                   LS_NOT_FOUND, "split");
-    ls_nest_release(inputs);
   }
   // Each core gets one tuple: slice s of each element.
   for (int k = 0; k < 2; ++k)
@@ -585,10 +572,6 @@ TEST(whole_inputs_are_split_over_the_cores) {
   for (int core = 3; core >= 0; --core)
     for (int k = 0; k < 2; ++k)
       expect_taken(&f, core / 2, core % 2, LS_SHAPE(2, 3), 6 * core, core);
-  ls_nest_release(ops);
-  ls_nest_release(one_op);
-  ls_infeed_queue_release(queue);
-  ls_infeed_queue_release(one);
 }
 
 TEST(shards_go_where_the_assignment_has_replicas) {
@@ -605,13 +588,12 @@ TEST(shards_go_where_the_assignment_has_replicas) {
     LS_GRAPH_SCOPE(f.graph);
     const ls_tensor whole[] = {counted_to(LS_DTYPE_F32, LS_SHAPE(8, 3)),
                                counted_to(LS_DTYPE_I32, LS_SHAPE(4))};
-    const ls_nest inputs = list_of(whole, 2);
+    LS_OWN(ls_nest, inputs) = list_of(whole, 2);
     expect_ok(ls_infeed_queue_set_num_shards(queue, 4));
     expect_ok(ls_infeed_queue_split_and_enqueue(
         queue, inputs, &(ls_infeed_places){.assignment = assignment}, &ops));
     expect_op(ops, 0, "InfeedQueue/enqueue/0", "/task:1/device:CPU:0");
     expect_op(ops, 1, "InfeedQueue/enqueue/1", "/task:0/device:CPU:0");
-    ls_nest_release(inputs);
   }
   pod_runs_do(&f, ops);
   for (int r = 0; r < 4; ++r)

@@ -48,9 +48,8 @@ TEST(what_serves_reads_its_variables_outside) {
                 "graph 'g'");
   {
     LS_GRAPH_SCOPE(graph);
-    const ls_nest x = LS_LIST(ls_leaf(three()));
+    LS_OWN(ls_nest, x) = LS_LIST(ls_leaf(three()));
     expect_ok(ls_rewrite_for_inference(serve, NULL, x, NULL, &outputs));
-    ls_nest_release(x);
   }
   expect_ok(ls_validate_inference_rewrite(graph));
   ls_op guarantee = {0};
@@ -80,10 +79,9 @@ TEST(gradients_pass_the_promise) {
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
-    const ls_nest x = LS_LIST(ls_leaf(three()));
+    LS_OWN(ls_nest, x) = LS_LIST(ls_leaf(three()));
     expect_ok(
         ls_rewrite_for_inference(serve_gradient, NULL, x, NULL, &outputs));
-    ls_nest_release(x);
   }
   expect_ok(ls_session_create(graph, &session));
   fetch(session, ls_nest_op(ls_variable_initializer(weight)));
@@ -96,8 +94,7 @@ TEST(gradients_pass_the_promise) {
 }
 
 static ls_nest write_it(ls_nest args, void *user) {
-  const ls_nest made = serve(args, user);
-  ls_nest_release(made);
+  LS_OWN(ls_nest, made) = serve(args, user);
   return ls_leaf(ls_variable_assign(weight, ls_scalar(LS_DTYPE_F32, 1)));
 }
 
@@ -116,14 +113,13 @@ TEST(what_serves_neither_writes_nor_reads_other_variables) {
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "other", .initial_value = three()},
         &other));
-    const ls_nest x = LS_LIST(ls_leaf(three()));
+    LS_OWN(ls_nest, x) = LS_LIST(ls_leaf(three()));
     ls_nest outputs = ls_none();
     expect_status(ls_rewrite_for_inference(write_it, NULL, x, NULL, &outputs),
                   LS_UNIMPLEMENTED, "assign 'assign' of variable 'w'");
     expect_status(
         ls_rewrite_for_inference(read_other, other, x, NULL, &outputs),
         LS_UNIMPLEMENTED, "read_variable");
-    ls_nest_release(x);
   }
   ls_variable_release(weight);
 }
@@ -141,10 +137,10 @@ static ls_nest hold_placeholders(ls_nest args, void *user) {
 
 TEST(what_nobody_uses_leaves_its_computation) {
   LS_SPEC("O129");
-  logged_runtime logged;
+  LS_OWN(logged_runtime, logged) = {0};
   logged_runtime_begin(&logged);
-  ls_graph *graph = NULL;
-  ls_nest outputs = ls_none();
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_nest, outputs) = ls_none();
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -156,7 +152,4 @@ TEST(what_nobody_uses_leaves_its_computation) {
   assert_false(ls_op_is_replicated(unused));
   assert_int_equal(count_logged(&logged, "'unused' (placeholder)"), 1);
   expect_ok(ls_graph_verify(graph));
-  ls_nest_release(outputs);
-  ls_graph_destroy(graph);
-  logged_runtime_end(&logged);
 }

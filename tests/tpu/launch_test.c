@@ -18,6 +18,7 @@
 #include "support/fault.h"
 #include "support/function.h"
 #include "support/pod_runs.h"
+#include "tpu/own.h"
 #include "tpu/pod/pod.h"
 
 // ---- A clock that nobody waits for, and the last warning -------------------
@@ -66,12 +67,10 @@ typedef struct counting {
 } counting;
 
 static ls_status count_in(const counting *c, ls_nest *outputs) {
-  const ls_nest inputs = computation_inputs(c->replicas);
-  const ls_status status = ls_replicate(
-      count_up, c->variable, inputs,
-      &(ls_replicate_options){.assignment = c->assignment}, outputs);
-  ls_nest_release(inputs);
-  return status;
+  LS_OWN(ls_nest, inputs) = computation_inputs(c->replicas);
+  return ls_replicate(count_up, c->variable, inputs,
+                      &(ls_replicate_options){.assignment = c->assignment},
+                      outputs);
 }
 
 static ls_nest traced(ls_nest args, void *user) {
@@ -113,6 +112,7 @@ static void counting_end(counting *c) {
   ls_function_release(c->function);
   ls_variable_release(c->variable);
 }
+LS_OWNED_STRUCT(counting, counting_end)
 
 static ls_status count_once(pod_runs *f, counting *c) {
   if (c->function == NULL) return pod_runs_try(f, ls_nest_retain(c->fetch));
@@ -121,27 +121,23 @@ static ls_status count_once(pod_runs *f, counting *c) {
 }
 
 static double counted_so_far(const pod_runs *f, const counting *c) {
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(c->function == NULL
                 ? ls_session_variable_value(f->session, c->variable, &value)
                 : ls_variable_value(c->variable, &value));
-  const double number = ls_array_f64(value, 0);
-  ls_array_release(value);
-  return number;
+  return ls_array_f64(value, 0);
 }
 
 // In a session and in a traced function, of one replica and of all four.
 static void in_all_ways(void (*check)(pod_runs *f, counting *c)) {
   for (int way = 0; way < 4; ++way) {
-    pod_runs f = begin(2, 2);
-    counting c = counting_begin(&f, way < 2 ? 1 : 4, way % 2 == 0);
+    LS_OWN(pod_runs, f) = begin(2, 2);
+    LS_OWN(counting, c) = counting_begin(&f, way < 2 ? 1 : 4, way % 2 == 0);
     if (c.function != NULL) {
       ls_function_release(c.function);
       c.function = function_of(traced, &c);
     }
     check(&f, &c);
-    counting_end(&c);
-    pod_runs_end(&f);
   }
 }
 
@@ -180,15 +176,13 @@ TEST(a_run_of_a_computation_can_be_slow) { in_all_ways(be_slow); }
 
 // A fault of a core that the computation does not use is none.
 TEST(other_cores_do_not_matter) {
-  pod_runs f = begin(2, 2);
-  counting c = counting_begin(&f, 1, true);
+  LS_OWN(pod_runs, f) = begin(2, 2);
+  LS_OWN(counting, c) = counting_begin(&f, 1, true);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_CORE_LOST, .core = 1});
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .host = 1});
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_COMPILE_FAILS, .host = 1});
   expect_ok(count_once(&f, &c));
   assert_true(counted_so_far(&f, &c) == 1);
-  counting_end(&c);
-  pod_runs_end(&f);
 }
 
 // The cores that it uses are those of its assignment, all of each replica.
@@ -203,10 +197,10 @@ TEST(the_cores_of_an_assignment_are_those_that_can_be_lost) {
               {2, 2, {{0, 0}, {1, 0}, {0, 1}, {1, 1}}}};
   for (size_t i = 0; i < LS_COUNT_OF(rows) * 2; ++i) {
     const int replicas = rows[i / 2].replicas, cores = rows[i / 2].cores;
-    pod_runs f = begin(2, 2);
-    ls_device_assignment *assignment =
+    LS_OWN(pod_runs, f) = begin(2, 2);
+    LS_OWN(ls_device_assignment, assignment) =
         make_assignment(f.pod->topology, replicas, cores, rows[i / 2].at);
-    counting c =
+    LS_OWN(counting, c) =
         counting_begin_on(&f, (size_t)replicas, assignment, i % 2 == 0);
     if (c.function != NULL) {
       ls_function_release(c.function);
@@ -223,9 +217,6 @@ TEST(the_cores_of_an_assignment_are_those_that_can_be_lost) {
       expect_status(count_once(&f, &c), is_used ? LS_UNAVAILABLE : LS_OK, "");
       ls_pod_heal(f.pod);
     }
-    counting_end(&c);
-    ls_device_assignment_release(assignment);
-    pod_runs_end(&f);
   }
 }
 
@@ -248,8 +239,8 @@ TEST(a_computation_can_fail_to_compile) { in_all_ways(fail_to_compile); }
 TEST(a_system_that_begins_anew_has_programs_compiled_anew) {
   LS_SPEC("T28");
   for (int way = 0; way < 2; ++way) {
-    pod_runs f = begin(2, 2);
-    counting c = counting_begin(&f, 4, way == 0);
+    LS_OWN(pod_runs, f) = begin(2, 2);
+    LS_OWN(counting, c) = counting_begin(&f, 4, way == 0);
     if (c.function != NULL) {
       ls_function_release(c.function);
       c.function = function_of(traced, &c);
@@ -261,15 +252,13 @@ TEST(a_system_that_begins_anew_has_programs_compiled_anew) {
     expect_status(count_once(&f, &c), LS_INVALID_ARGUMENT, "planned");
     expect_ok(count_once(&f, &c));
     assert_true(counted_so_far(&f, &c) == 3);
-    counting_end(&c);
-    pod_runs_end(&f);
   }
 }
 
 TEST(a_system_that_was_shut_down_runs_nothing) {
   for (int way = 0; way < 2; ++way) {
-    pod_runs f = begin(2, 2);
-    counting c = counting_begin(&f, 4, way == 0);
+    LS_OWN(pod_runs, f) = begin(2, 2);
+    LS_OWN(counting, c) = counting_begin(&f, 4, way == 0);
     if (c.function != NULL) {
       ls_function_release(c.function);
       c.function = function_of(traced, &c);
@@ -280,8 +269,6 @@ TEST(a_system_that_was_shut_down_runs_nothing) {
       expect_status(count_once(&f, &c), LS_FAILED_PRECONDITION,
                     "the TPU system 'virtual' is not initialized");
     assert_true(counted_so_far(&f, &c) == 1);
-    counting_end(&c);
-    pod_runs_end(&f);
   }
 }
 
@@ -302,8 +289,8 @@ TEST(a_compilation_that_fails_is_told) {
        "which has 3; its largest values: 4 of variable 'count'"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    pod_runs f = begin(2, 2);
-    counting c = {.replicas = 4};
+    LS_OWN(pod_runs, f) = begin(2, 2);
+    LS_OWN(counting, c) = {.replicas = 4};
     ls_tensor told = {0};
     {
       LS_GRAPH_SCOPE(f.graph);
@@ -330,8 +317,6 @@ TEST(a_compilation_that_fails_is_told) {
     assert_int_equal(bytes->size, 0);
     expect_ok(count_once(&f, &c));
     assert_true(counted_so_far(&f, &c) == 1);
-    counting_end(&c);
-    pod_runs_end(&f);
   }
 }
 
@@ -346,9 +331,9 @@ static ls_nest scale(ls_nest args, void *user) {
 
 TEST(what_does_not_fit_a_core_does_not_compile) {
   for (size_t replicas = 1; replicas <= 4; replicas += 3) {
-    pod_runs f = begin(2, 2);
-    ls_variable *variable = NULL;
-    ls_nest outputs = ls_none();
+    LS_OWN(pod_runs, f) = begin(2, 2);
+    LS_OWN(ls_variable, variable) = NULL;
+    LS_OWN(ls_nest, outputs) = ls_none();
     {
       LS_GRAPH_SCOPE(f.graph);
       const ls_nest inputs = computation_inputs(replicas);
@@ -383,17 +368,14 @@ TEST(what_does_not_fit_a_core_does_not_compile) {
     inject(f.pod,
            (ls_pod_fault){.kind = LS_POD_MEMORY_SHORT, .bytes = 3 * 4 * ROWS});
     pod_runs_do(&f, ls_nest_retain(outputs));
-    ls_nest_release(outputs);
-    ls_variable_release(variable);
-    pod_runs_end(&f);
   }
 }
 
 TEST(cores_have_the_memory_that_a_resolver_says) {
-  counted c = counted_begin(1);
-  ls_tpu_resolver *resolver = NULL;
-  ls_strategy *strategy = NULL;
-  ls_variable *variable = NULL;
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_variable, variable) = NULL;
   expect_status(ls_tpu_resolver_create(
                     &(ls_tpu_resolver_options){.core_bytes = -1}, &resolver),
                 LS_INVALID_ARGUMENT, "-1 bytes");
@@ -410,25 +392,18 @@ TEST(cores_have_the_memory_that_a_resolver_says) {
                                                         .name = "weights"},
                                  &variable));
   }
-  ls_function *f = function_of(scale, variable);
-  ls_nest results = ls_none();
+  LS_OWN(ls_function, f) = function_of(scale, variable);
+  LS_OWN(ls_nest, results) = ls_none();
   expect_status(ls_strategy_run(strategy, ls_traced(f), ls_none(), &results),
                 LS_RESOURCE_EXHAUSTED,
                 "of core /job:worker/replica:0/task:0/device:TPU:0, which has "
                 "2000");
-  ls_pod *pod = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   char *text = NULL;
   expect_ok(ls_tpu_pod(resolver, &pod));
   expect_ok(ls_pod_print(pod, &text));
   expect_contains(text, "memory  2000 bytes of each core");
   ls_release(ls_runtime_allocator(c.runtime), text);
-  ls_pod_release(pod);
-  ls_nest_release(results);
-  ls_function_release(f);
-  ls_variable_release(variable);
-  ls_strategy_release(strategy);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 // ---- Whose system ----------------------------------------------------------
@@ -439,12 +414,12 @@ static ls_nest one(ls_nest args, void *user) {
 
 // Two systems of one shape: each strategy meets the faults of its own.
 TEST(a_strategy_passes_the_doors_of_its_own_system) {
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   static const char *const jobs[] = {"red", "blue"};
   ls_tpu_resolver *resolvers[2];
   ls_strategy *strategies[2];
   ls_pod *pods[2];
-  ls_function *f = function_of(one, NULL);
+  LS_OWN(ls_function, f) = function_of(one, NULL);
   for (int i = 0; i < 2; ++i) {
     expect_ok(ls_tpu_resolver_connect(
         &(ls_tpu_resolver_options){.name = "virtual:2x1,hosts=2",
@@ -457,14 +432,13 @@ TEST(a_strategy_passes_the_doors_of_its_own_system) {
   for (int lost = 0; lost < 2; ++lost) {
     inject(pods[lost], (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED});
     for (int i = 0; i < 2; ++i) {
-      ls_nest results = ls_none();
+      LS_OWN(ls_nest, results) = ls_none();
       const ls_status status =
           ls_strategy_run(strategies[i], ls_traced(f), ls_none(), &results);
       if (i == lost)
         expect_status(status, LS_UNAVAILABLE, jobs[i]);
       else
         expect_ok(status);
-      ls_nest_release(results);
     }
     ls_pod_heal(pods[lost]);
   }
@@ -473,8 +447,6 @@ TEST(a_strategy_passes_the_doors_of_its_own_system) {
     ls_strategy_release(strategies[i]);
     ls_tpu_resolver_release(resolvers[i]);
   }
-  ls_function_release(f);
-  counted_end(&c);
 }
 
 // ---- Time ------------------------------------------------------------------
@@ -489,7 +461,7 @@ static const ls_host_kernel stamp_kernel = {
 
 // While one core is slow to take its tuple, another part of the run goes on.
 TEST(who_is_late_keeps_nobody_waiting) {
-  pod_runs f = begin(1, 2);
+  LS_OWN(pod_runs, f) = begin(1, 2);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_CORE_SLOW,
                                .nanos = (int64_t)3600 * 1000 * 1000 * 1000});
   ls_nest late = ls_none(), soon = ls_none();
@@ -506,12 +478,11 @@ TEST(who_is_late_keeps_nobody_waiting) {
   pod_runs_do(&f, LS_LIST(late, soon));  // An hour, and nobody waits for it.
   assert_true(now >= (int64_t)3600 * 1000 * 1000 * 1000);
   assert_true(stamped == 0);
-  pod_runs_end(&f);
 }
 
 // One that is late can be cancelled: another part of the run fails.
 TEST(who_is_late_can_be_cancelled) {
-  pod_runs f = begin(1, 2);
+  LS_OWN(pod_runs, f) = begin(1, 2);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_CORE_SLOW, .nanos = 1000000});
   inject(f.pod,
          (ls_pod_fault){.kind = LS_POD_TUPLE_LATE, .core = 1, .nanos = 1000});
@@ -525,7 +496,6 @@ TEST(who_is_late_can_be_cancelled) {
   expect_status(pod_runs_try(&f, both), LS_INVALID_ARGUMENT,
                 "is u8[], expected is f32[]");
   assert_true(now < 1000000);
-  pod_runs_end(&f);
 }
 
 // ---- Beginning anew --------------------------------------------------------
@@ -547,7 +517,8 @@ static void *wait_there(void *user) {
 TEST(a_run_does_not_go_on_in_another_system) {
   for (int way = 0; way < 4; ++way) {
     const bool puts = way % 2 == 1, ends = way >= 2;
-    pod_runs f = pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
+    LS_OWN(pod_runs, f) =
+        pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
     waiting w = {.runs = &f};
     {
       LS_GRAPH_SCOPE(f.graph);
@@ -577,7 +548,6 @@ TEST(a_run_does_not_go_on_in_another_system) {
       pod_runs_do(&f, both);
       assert_true(pod_runs_number(&f, 1) == 5);
     }
-    pod_runs_end(&f);
   }
 }
 
@@ -585,7 +555,7 @@ TEST(a_run_does_not_go_on_in_another_system) {
 enum { SECOND = 1000 * 1000 * 1000 };
 
 TEST(hosts_say_how_they_are) {
-  pod_runs f = begin(3, 1);
+  LS_OWN(pod_runs, f) = begin(3, 1);
   ls_pod_health health = LS_POD_LAME;
   assert_int_equal(ls_pod_num_hosts(f.pod), 3);
   expect_ok(ls_pod_ask_health(f.pod, 2, SECOND, &health));
@@ -620,12 +590,11 @@ TEST(hosts_say_how_they_are) {
                 "pod is NULL");
   expect_status(ls_pod_ask_health(f.pod, 0, 1, NULL), LS_INVALID_ARGUMENT,
                 "out_health is NULL");
-  pod_runs_end(&f);
 }
 
 TEST(a_host_that_is_shut_down_is_gone_until_the_next_beginning) {
-  pod_runs f = begin(2, 2);
-  counting c = counting_begin(&f, 4, true);
+  LS_OWN(pod_runs, f) = begin(2, 2);
+  LS_OWN(counting, c) = counting_begin(&f, 4, true);
   ls_pod_health health = LS_POD_HEALTHY;
   expect_ok(count_once(&f, &c));
   expect_ok(ls_pod_shut_down_host(f.pod, 1));
@@ -643,14 +612,12 @@ TEST(a_host_that_is_shut_down_is_gone_until_the_next_beginning) {
                 "hosts 0 to 1");
   expect_status(ls_pod_shut_down_host(NULL, 0), LS_INVALID_ARGUMENT,
                 "pod is NULL");
-  counting_end(&c);
-  pod_runs_end(&f);
 }
 
 // ---- Memory that there is not ----------------------------------------------
 MEMORY_TEST(launch_a_computation) {
   const ls_pod_shape shape = {.mesh = {1, 2, 1, 1}, .hosts = 1};
-  ls_pod *pod = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   ls_nest outputs = ls_none(), results = ls_none(), inputs = ls_none();
@@ -679,6 +646,5 @@ MEMORY_TEST(launch_a_computation) {
   ls_session_destroy(session);
   ls_graph_destroy(graph);
   if (pod != NULL) ls_pod_shut_down(pod);
-  ls_object_release(pod);
   return status;
 }

@@ -344,15 +344,14 @@ TEST(a_text_reads_back_with_its_annotations) {
   computation_open(&c);
   const int64_t halves[] = {2};
   ls_split_to_logical_devices(two, zeros_of(LS_SHAPE(4)), halves, 1);
-  char *text = NULL, *again = NULL;
   LS_OWN(ls_graph, read) = NULL;
+  LS_OWN(printed, text) = NULL;
+  LS_OWN(printed, again) = NULL;
   expect_ok(ls_graph_print(c.graph, &text));
   expect_contains(text, "_XlaSharding");
   expect_ok(ls_graph_parse(text, NULL, 0, &read));
   expect_ok(ls_graph_print(read, &again));
   assert_string_equal(text, again);
-  ls_text_release(text);
-  ls_text_release(again);
 }
 
 // ---- Scopes ----------------------------------------------------------------

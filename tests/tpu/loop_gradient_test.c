@@ -59,8 +59,7 @@ static ls_tensor loop_of(ls_tensor x, int kind, int64_t size,
   LS_OWN(ls_nest, made) =
       ls_while(second_below_three, change, &l,
                LS_LIST(ls_leaf(start), ls_leaf(f32_of(0))), max_trips);
-  const ls_tensor mean = mean_of(ls_nest_tensor(made, 0));
-  return mean;
+  return mean_of(ls_nest_tensor(made, 0));
 }
 
 static ls_tensor slope(ls_tensor y, ls_tensor x) {
@@ -111,10 +110,9 @@ static ls_nest counted_loop(ls_nest args, void *user) {
   (void)args;
   const ls_training_loop loop = {
       .body = counted_trip, .user = j, .infeed = j->queue};
-  const ls_nest inputs = LS_LIST(ls_leaf(f32_of(0)));
+  LS_OWN(ls_nest, inputs) = LS_LIST(ls_leaf(f32_of(0)));
   ls_nest outputs = ls_none();
   const ls_status status = ls_training_repeat(TRIPS, &loop, inputs, &outputs);
-  ls_nest_release(inputs);
   return ls_status_is_ok(status) ? outputs : ls_fail(status);
 }
 

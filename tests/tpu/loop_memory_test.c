@@ -17,8 +17,10 @@
 #include "lockstep/training_parts.h"
 #include "support/expect.h"
 #include "support/function.h"
+#include "support/place.h"
 #include "support/small_models.h"
 #include "support/values.h"
+#include "tpu/own.h"
 
 enum { REPLICAS = 4, BATCH = 32, STEPS = 3 };
 
@@ -29,15 +31,13 @@ typedef struct job {
 
 static ls_nest loss_of(const job *j, ls_nest args) {
   LS_OWN(ls_nest, made) = j->model.type->train_step(args, j->model.self);
-  const ls_nest loss = ls_leaf(ls_nest_tensor(ls_nest_find(made, "loss"), 0));
-  return loss;
+  return ls_leaf(ls_nest_tensor(ls_nest_find(made, "loss"), 0));
 }
 
 static ls_nest trip(ls_nest values, void *user) {
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(ls_nest_tensor(values, 1)),
                                    ls_leaf(ls_nest_tensor(values, 2)));
-  const ls_nest made = LS_LIST(loss_of(user, args));
-  return made;
+  return LS_LIST(loss_of(user, args));
 }
 
 static ls_nest steps(ls_nest args, void *user) {
@@ -54,10 +54,9 @@ static ls_nest steps(ls_nest args, void *user) {
       &(ls_infeed_options){
           .dtypes = dtypes, .num_dtypes = 2, .shapes = shapes, .num_shapes = 2},
       &loop.infeed));
-  const ls_nest inputs = LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_F32, 0)));
+  LS_OWN(ls_nest, inputs) = LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_F32, 0)));
   const ls_status status = ls_training_repeat(STEPS, &loop, inputs, &outputs);
   ls_infeed_queue_release(loop.infeed);
-  ls_nest_release(inputs);
   return ls_status_is_ok(status) ? outputs : ls_fail(status);
 }
 
@@ -100,11 +99,9 @@ static long long room_of(ls_strategy *s, bool loops) {
 }
 
 TEST(a_loop_needs_the_room_of_a_step) {
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = 1}, &runtime));
-  ls_runtime *outside = ls_runtime_make_current(runtime);
-  ls_strategy *s = NULL;
-  ls_tpu_resolver *resolver = NULL;
+  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){.threads = 1});
+  LS_OWN(ls_strategy, s) = NULL;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
   expect_ok(ls_tpu_resolver_connect(
       &(ls_tpu_resolver_options){.name = "virtual:2x1"}, &resolver));
   expect_ok(
@@ -112,8 +109,4 @@ TEST(a_loop_needs_the_room_of_a_step) {
   const long long step = room_of(s, false), loop = room_of(s, true);
   // Counters, and what asks whether there is a batch.
   if (loop > step + 2048) fail_msg("%lld bytes, not %lld", loop, step);
-  ls_strategy_release(s);
-  ls_tpu_resolver_release(resolver);
-  ls_runtime_make_current(outside);
-  expect_ok(ls_runtime_destroy(runtime));
 }

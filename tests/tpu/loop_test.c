@@ -35,12 +35,11 @@ static ls_nest compute(ls_nest args, void *user) {
   const job *j = user;
   (void)args;
   ls_nest outputs = ls_none();
-  const ls_nest inputs = zeros(j->num_inputs);
+  LS_OWN(ls_nest, inputs) = zeros(j->num_inputs);
   const ls_status status =
       j->loop.condition != NULL
           ? ls_training_while(&j->loop, inputs, &outputs)
           : ls_training_repeat(j->times, &j->loop, inputs, &outputs);
-  ls_nest_release(inputs);
   return ls_status_is_ok(status) ? outputs : ls_fail(status);
 }
 
@@ -52,8 +51,7 @@ static ls_status replicate(job *j, int replicas, ls_nest *outputs) {
     items[r] = LS_LIST(ls_leaf(pod_number(r)));
   LS_OWN(ls_nest, inputs) =
       ls_nest_sequence(LS_KIND_LIST, items, (size_t)replicas);
-  const ls_status status = ls_replicate(compute, j, inputs, NULL, outputs);
-  return status;
+  return ls_replicate(compute, j, inputs, NULL, outputs);
 }
 
 // Of one element, of which each replica gets one number.
@@ -404,8 +402,7 @@ static ls_nest count_up(ls_nest args, void *user) {
 static double value_of(const pod_runs *f, ls_variable *variable) {
   LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(f->session, variable, &value));
-  const double number = ls_array_f64(value, 0);
-  return number;
+  return ls_array_f64(value, 0);
 }
 
 static void close_infeeds(pod_runs *f, int first, int cores) {
@@ -603,11 +600,10 @@ TEST(feeds_follow_the_assignment_of_a_computation) {
       items[r] = LS_LIST(ls_leaf(pod_number(r)));
       gets[r] = ls_leaf(get_number(at[r][0], at[r][1]));
     }
-    const ls_nest inputs = ls_nest_sequence(LS_KIND_LIST, items, 4);
+    LS_OWN(ls_nest, inputs) = ls_nest_sequence(LS_KIND_LIST, items, 4);
     expect_ok(ls_replicate(compute, &j, inputs,
                            &(ls_replicate_options){.assignment = assignment},
                            &outputs));
-    ls_nest_release(inputs);
   }
   pod_runs_do(&f, ls_nest_retain(ops));
   pod_runs_do(&f, ops);

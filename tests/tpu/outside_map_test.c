@@ -86,9 +86,7 @@ static ls_device_assignment *cores_of(int replicas, int cores) {
   static const int at[][2] = {{0, 0}, {0, 1}, {0, 2}, {0, 3},
                               {1, 0}, {1, 1}, {1, 2}, {1, 3}};
   LS_OWN(ls_topology, topology) = make_topology(2, 4);
-  ls_device_assignment *assignment =
-      make_assignment(topology, replicas, cores, at);
-  return assignment;
+  return make_assignment(topology, replicas, cores, at);
 }
 
 static void expect_mapped(mapped m, int replicas) {
@@ -162,11 +160,10 @@ static ls_nest map_badly(ls_nest args, void *user) {
   ls_tensor a = cut(x, rows, 2, 2), b = cut(x, columns, 2, 2);
   if (how == 0) b = cut(x, rows, 2, 2);
   LS_OWN(ls_nest, given) = LS_TUPLE(ls_leaf(a), ls_leaf(b), ls_leaf(r));
-  const ls_nest made = ls_map_outside_compilation(how == 2   ? NULL
-                                                  : how == 0 ? give_sum
-                                                             : give_args,
-                                                  NULL, given);
-  return made;
+  return ls_map_outside_compilation(how == 2   ? NULL
+                                    : how == 0 ? give_sum
+                                               : give_args,
+                                    NULL, given);
 }
 
 TEST(what_cannot_be_put_together_is_refused) {

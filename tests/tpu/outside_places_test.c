@@ -84,9 +84,7 @@ static ls_device_assignment *crossing(int hosts, int replicas) {
   static const int apart[][2] = {{0, 0}, {1, 0}, {1, 1}, {0, 1}};
   static const int near[][2] = {{0, 0}, {0, 1}, {0, 2}, {0, 3}};
   LS_OWN(ls_topology, topology) = make_topology(hosts, 4);
-  ls_device_assignment *assignment =
-      make_assignment(topology, replicas, 2, hosts > 1 ? apart : near);
-  return assignment;
+  return make_assignment(topology, replicas, 2, hosts > 1 ? apart : near);
 }
 
 TEST(copies_are_on_the_host_of_their_core) {
@@ -100,10 +98,10 @@ TEST(copies_are_on_the_host_of_their_core) {
               {"\"third/", CPU(7), CPU(7) ", " CPU(7)}};
   for (int hosts = 1; hosts <= 2; ++hosts)
     for (int replicas = 1; replicas <= 2; ++replicas) {
-      computation c;
+      LS_OWN(computation, c) = {0};
       LS_OWN(ls_device_assignment, assignment) = crossing(hosts, replicas);
       computation_open(&c);
-      const ls_nest inputs = computation_inputs((size_t)replicas);
+      LS_OWN(ls_nest, inputs) = computation_inputs((size_t)replicas);
       expect_ok(ls_replicate(three_clusters, NULL, inputs,
                              &(ls_replicate_options){.assignment = assignment},
                              &c.outputs));
@@ -119,7 +117,5 @@ TEST(copies_are_on_the_host_of_their_core) {
           assert_true(computation_output(&c, (size_t)r, i) ==
                       (i < 3 ? x * x : 2 * x));
       }
-      ls_nest_release(inputs);
-      computation_close(&c);
     }
 }

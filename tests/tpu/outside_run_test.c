@@ -242,8 +242,7 @@ static ls_nest loop_by_replica(ls_nest args, void *user) {
   LS_OWN(ls_nest, made) = ls_while(
       below, note_and_count, &none,
       LS_LIST(ls_leaf(f32_of(0)), ls_nest_retain(ls_nest_item(args, 0))), 0);
-  const ls_nest count = LS_LIST(ls_nest_retain(ls_nest_item(made, 0)));
-  return count;
+  return LS_LIST(ls_nest_retain(ls_nest_item(made, 0)));
 }
 
 TEST(in_a_loop_it_runs_each_trip_of_its_replica) {

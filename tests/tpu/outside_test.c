@@ -85,9 +85,7 @@ static ls_nest call_outside(ls_nest args, void *user) {
 }
 
 static ls_nest nest_clusters(ls_nest args, void *user) {
-  const ls_nest made =
-      ls_outside_compilation(call_outside, user, ls_nest_item(args, 0));
-  return made;
+  return ls_outside_compilation(call_outside, user, ls_nest_item(args, 0));
 }
 
 TEST(clusters_do_not_nest) {
@@ -175,8 +173,8 @@ TEST(scopes_of_any_kind_that_it_leaves_open_are_refused) {
 
 TEST(what_it_leaves_open_is_refused_and_left) {
   LS_SPEC("O41 O42");
-  computation c;
   LS_OWN(ls_graph, other) = NULL;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   expect_ok(ls_graph_create("other", &other));
   const ls_nest inputs = computation_inputs(2);
@@ -190,7 +188,6 @@ TEST(what_it_leaves_open_is_refused_and_left) {
   ls_nest_release(inputs);
   computation_replicate(&c, 2, three_clusters, (ls_tensor[4]){{0}});
   assert_true(computation_output(&c, 1, 0) == 0);
-  computation_close(&c);
 }
 
 TEST(scopes_of_a_context_are_entered_and_left_in_turn) {

@@ -33,8 +33,7 @@ static void open_job(computation *c, job *j, size_t replicas, ls_callback fn) {
 static double value_of(const computation *c, const job *j) {
   LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(c->session, j->v, &value));
-  const double number = ls_array_f64(value, 0);
-  return number;
+  return ls_array_f64(value, 0);
 }
 
 static void close_job(computation *c, job *j) {
@@ -112,8 +111,7 @@ static ls_nest in_loop(ls_nest args, void *user) {
   LS_OWN(ls_nest, made) =
       ls_while(below, count_and_write, j,
                LS_LIST(ls_leaf(f32_of(0)), ls_leaf(f32_of(0))), 0);
-  const ls_nest last = LS_LIST(ls_nest_retain(ls_nest_item(made, 1)));
-  return last;
+  return LS_LIST(ls_nest_retain(ls_nest_item(made, 1)));
 }
 
 TEST(each_replica_writes_wherever_it_stands) {
@@ -283,11 +281,10 @@ static ls_nest backward(ls_nest inputs, ls_nest outputs, ls_nest gradients,
 
 // 2 a u.
 static ls_nest twice_product(ls_nest args, void *user) {
-  const ls_nest twice = ls_custom_gradient(
+  LS_OWN(ls_nest, twice) = ls_custom_gradient(
       forward, backward, user, LS_LIST(ls_nest_retain(ls_nest_item(args, 0))));
   const ls_tensor made =
       ls_mul(ls_nest_tensor(twice, 0), ls_nest_tensor(args, 1));
-  ls_nest_release(twice);
   return ls_leaf(made);
 }
 

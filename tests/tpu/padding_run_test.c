@@ -69,9 +69,7 @@ static ls_status run_traced(const batch *b, const ls_run_options *options,
   for (int r = 0; r < b->replicas; ++r)
     items[r] = rows_of(b, r);
   LS_OWN(ls_nest, args) = LS_TUPLE(spread(b, items));
-  const ls_status status =
-      ls_strategy_run_with(s, ls_traced(f), args, options, results);
-  return status;
+  return ls_strategy_run_with(s, ls_traced(f), args, options, results);
 }
 
 // In a build graph, where no size is known, of a plain or a traced callback.
@@ -252,9 +250,8 @@ static ls_status build(computation *g, ls_shape first, ls_shape second,
   LS_OWN(ls_nest, args) =
       LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, items, 2), ls_none(),
                ls_nest_f64(3), ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2, 2)));
-  const ls_status status = ls_strategy_run_with(s, ls_plain(give_first, NULL),
-                                                args, options, &g->outputs);
-  return status;
+  return ls_strategy_run_with(s, ls_plain(give_first, NULL), args, options,
+                              &g->outputs);
 }
 
 TEST(all_inputs_have_maximum_shapes) {

@@ -13,6 +13,7 @@
 #include "support/fault.h"
 #include "support/function.h"
 #include "support/spec.h"
+#include "tpu/own.h"
 
 enum { MOST = 4, COLUMNS = 3, RESULTS = 6 };
 
@@ -92,9 +93,9 @@ static ls_nest replicate_all(ls_nest args, void *user) {
   for (int r = 0; r < c->replicas; ++r)
     each[r] = LS_LIST(ls_nest_retain(ls_nest_item(args, (size_t)r)),
                       ls_leaf(f32_of(r + 0.5)));
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       ls_nest_sequence(LS_KIND_LIST, each, (size_t)c->replicas);
-  const ls_nest maxima =
+  LS_OWN(ls_nest, maxima) =
       self->pads
           ? LS_LIST(ls_maximum_shape(LS_SHAPE(
                         c->maximum == 0 ? LS_UNKNOWN_DIM : c->maximum, -1)),
@@ -108,14 +109,12 @@ static ls_nest replicate_all(ls_nest args, void *user) {
                                                self->sees_real ? LS_FLAG_DEFAULT
                                                                : LS_FLAG_OFF},
                    &outputs);
-  ls_nest_release(inputs);
-  ls_nest_release(maxima);
   return ls_status_is_ok(status) ? outputs : ls_fail(status);
 }
 
 static ls_nest run_in_session(looking *self) {
   const padding_case *c = self->c;
-  computation g;
+  LS_OWN(computation, g) = {0};
   computation_open(&g);
   ls_nest args[MOST], arrays[MOST], result = ls_none();
   ls_feed feeds[MOST];
@@ -140,7 +139,6 @@ static ls_nest run_in_session(looking *self) {
   ls_nest_release(given);
   for (int r = 0; r < c->replicas; ++r)
     ls_nest_release(arrays[r]);
-  computation_close(&g);
   return result;
 }
 
@@ -149,12 +147,10 @@ static ls_nest run_traced(looking *self) {
   ls_nest arrays[MOST], result = ls_none();
   for (int r = 0; r < c->replicas; ++r)
     arrays[r] = array_of_replica(c, r);
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       ls_nest_sequence(LS_KIND_LIST, arrays, (size_t)c->replicas);
-  ls_function *f = function_of(replicate_all, self);
+  LS_OWN(ls_function, f) = function_of(replicate_all, self);
   expect_ok(ls_function_call(f, args, &result));
-  ls_function_release(f);
-  ls_nest_release(args);
   return result;
 }
 
@@ -182,8 +178,8 @@ TEST(a_computation_sees_real_sizes) {
     const padding_case *c = &cases[n / 2];
     looking plain = {.c = c};
     looking padded = {.c = c, .pads = true, .sees_real = true};
-    const ls_nest wanted = run_case(&plain, n % 2 != 0);
-    const ls_nest got = run_case(&padded, n % 2 != 0);
+    LS_OWN(ls_nest, wanted) = run_case(&plain, n % 2 != 0);
+    LS_OWN(ls_nest, got) = run_case(&padded, n % 2 != 0);
     // Where it is padded nothing is known while building.
     const bool traced_equal = n % 2 != 0 && c->sizes[0] == c->sizes[1];
     if (c->padded != 0 && !traced_equal)
@@ -196,8 +192,6 @@ TEST(a_computation_sees_real_sizes) {
       for (size_t i = 0; i < RESULTS; ++i)
         expect_same(c, result_of(got, r, i), result_of(wanted, r, i), i);
     }
-    ls_nest_release(wanted);
-    ls_nest_release(got);
   }
 }
 
@@ -214,7 +208,7 @@ TEST(without_the_padder_it_sees_zeros) {
     // A traced call knows all sizes: equal ones are not padded.
     if (n % 2 != 0 && c->sizes[0] == c->sizes[1] && c->replicas > 1) continue;
     looking padded = {.c = c, .pads = true};
-    const ls_nest got = run_case(&padded, n % 2 != 0);
+    LS_OWN(ls_nest, got) = run_case(&padded, n % 2 != 0);
     for (int r = 0; r < c->replicas; ++r) {
       const int64_t size = c->padded != 0 ? c->padded : c->sizes[r];
       const ls_array *rows = result_of(got, r, 4);
@@ -237,7 +231,6 @@ TEST(without_the_padder_it_sees_zeros) {
                    sum / (double)(size * COLUMNS));
       assert_true(ls_array_f64(result_of(got, r, 5), 0) == r + 0.5);
     }
-    ls_nest_release(got);
   }
 }
 
@@ -271,7 +264,7 @@ static void expect_sizes(computation *g, bool sees_real) {
 }
 
 static void expect_inputs_with_sizes(bool sees_real) {
-  computation g;
+  LS_OWN(computation, g) = {0};
   computation_open(&g);
   // Input 0 differs in dimension 1, input 1 in both, input 2 in none.
   ls_nest each[2];
@@ -279,10 +272,10 @@ static void expect_inputs_with_sizes(bool sees_real) {
     each[r] = LS_LIST(ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(2, 3 + r), 1)),
                       ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(5 - r, 6 + r), 1)),
                       ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(4), 1)));
-  const ls_nest inputs = ls_nest_sequence(LS_KIND_LIST, each, 2);
-  const ls_nest maxima = LS_LIST(ls_maximum_shape(LS_SHAPE(-1, -1)),
-                                 ls_maximum_shape(LS_SHAPE(-1, 9)),
-                                 ls_maximum_shape(LS_SHAPE(-1)));
+  LS_OWN(ls_nest, inputs) = ls_nest_sequence(LS_KIND_LIST, each, 2);
+  LS_OWN(ls_nest, maxima) = LS_LIST(ls_maximum_shape(LS_SHAPE(-1, -1)),
+                                    ls_maximum_shape(LS_SHAPE(-1, 9)),
+                                    ls_maximum_shape(LS_SHAPE(-1)));
   expect_ok(ls_replicate(
       add_all, NULL, inputs,
       &(ls_replicate_options){.maximum_shapes = maxima,
@@ -318,9 +311,6 @@ static void expect_inputs_with_sizes(bool sees_real) {
   assert_true((strstr(text, "tpu_real_part") != NULL) == sees_real);
   ls_text_release(text);
   expect_sizes(&g, sees_real);
-  ls_nest_release(inputs);
-  ls_nest_release(maxima);
-  computation_close(&g);
 }
 
 TEST(real_sizes_are_inputs_behind_the_others) {
@@ -331,29 +321,24 @@ TEST(real_sizes_are_inputs_behind_the_others) {
 
 // The real sizes are values that a run is given.
 TEST(the_padding_is_read_back_from_text) {
-  computation g;
+  LS_OWN(computation, g) = {0};
   computation_open(&g);
   ls_nest each[2];
   for (int r = 0; r < 2; ++r)
     each[r] = LS_LIST(ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(2 + r), 1)),
                       ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(2 + r), 1)));
-  const ls_nest inputs = ls_nest_sequence(LS_KIND_LIST, each, 2);
-  const ls_nest maxima = LS_LIST(ls_none(), ls_maximum_shape(LS_SHAPE(-1)));
+  LS_OWN(ls_nest, inputs) = ls_nest_sequence(LS_KIND_LIST, each, 2);
+  LS_OWN(ls_nest, maxima) = LS_LIST(ls_none(), ls_maximum_shape(LS_SHAPE(-1)));
   expect_ok(ls_replicate(add_all, NULL, inputs,
                          &(ls_replicate_options){.maximum_shapes = maxima},
                          &g.outputs));
-  char *text = NULL, *again = NULL;
-  ls_graph *read = NULL;
+  LS_OWN(printed, text) = NULL;
+  LS_OWN(printed, again) = NULL;
+  LS_OWN(ls_graph, read) = NULL;
   expect_ok(ls_graph_print(g.graph, &text));
   expect_ok(ls_graph_parse(text, NULL, 0, &read));
   expect_ok(ls_graph_print(read, &again));
   assert_string_equal(text, again);
-  ls_graph_destroy(read);
-  ls_text_release(text);
-  ls_text_release(again);
-  ls_nest_release(inputs);
-  ls_nest_release(maxima);
-  computation_close(&g);
 }
 
 // ---- What is refused ------------------------------------------------------
@@ -389,7 +374,7 @@ static ls_nest size_of_first(ls_nest args, void *user) {
 
 TEST(maximum_shapes_mirror_the_inputs_and_fit) {
   LS_SPEC("O118");
-  computation g;
+  LS_OWN(computation, g) = {0};
   computation_open(&g);
   refuse(&g, two_of(1, 2), unknown(), "maximum_shapes are a list of one for");
   refuse(&g, two_of(1, 2), LS_LIST(LS_TUPLE(unknown())),
@@ -414,16 +399,16 @@ TEST(maximum_shapes_mirror_the_inputs_and_fit) {
   refuse(&g, ls_none(), LS_LIST(unknown()), "without inputs");
   // One that is fed too large is found when it is run.
   const ls_tensor x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1), "x");
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       LS_LIST(LS_LIST(rows(1), ls_leaf(x)), LS_LIST(rows(1), ls_leaf(x)));
-  const ls_nest maxima = LS_LIST(unknown(), ls_maximum_shape(LS_SHAPE(4)));
+  LS_OWN(ls_nest, maxima) = LS_LIST(unknown(), ls_maximum_shape(LS_SHAPE(4)));
   expect_ok(ls_replicate(add_all, NULL, inputs,
                          &(ls_replicate_options){.maximum_shapes = maxima},
                          &g.outputs));
   expect_ok(ls_session_create(g.graph, &g.session));
   for (int64_t size = 4; size <= 5; ++size) {
-    const ls_nest array = ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(size));
-    ls_nest result = ls_none();
+    LS_OWN(ls_nest, array) = ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(size));
+    LS_OWN(ls_nest, result) = ls_none();
     const ls_status status =
         ls_session_run(g.session, g.outputs,
                        &(ls_feed){x, ls_nest_as_array(array)}, 1, &result);
@@ -432,23 +417,18 @@ TEST(maximum_shapes_mirror_the_inputs_and_fit) {
     else
       expect_status(status, LS_INVALID_ARGUMENT,
                     "longer than the maximum that was given, 4");
-    ls_nest_release(array);
-    ls_nest_release(result);
   }
-  ls_nest_release(inputs);
-  ls_nest_release(maxima);
-  computation_close(&g);
 }
 
 TEST(not_with_an_infeed) {
   LS_SPEC("O118 T97");
-  computation g;
+  LS_OWN(computation, g) = {0};
   computation_open(&g);
-  ls_infeed_queue *queue = NULL;
+  LS_OWN(ls_infeed_queue, queue) = NULL;
   expect_ok(ls_infeed_queue_create(
       &(ls_infeed_options){.num_elements = LS_SOME(1)}, &queue));
-  const ls_nest inputs = two_of(1, 2);
-  const ls_nest maxima = LS_LIST(LS_TUPLE(unknown()), unknown());
+  LS_OWN(ls_nest, inputs) = two_of(1, 2);
+  LS_OWN(ls_nest, maxima) = LS_LIST(LS_TUPLE(unknown()), unknown());
   expect_status(ls_replicate(add_all, NULL, inputs,
                              &(ls_replicate_options){.maximum_shapes = maxima,
                                                      .infeed = queue},
@@ -465,10 +445,6 @@ TEST(not_with_an_infeed) {
                    &(ls_replicate_options){.xla.dynamic_padder = (ls_flag)3},
                    &g.outputs),
       LS_INVALID_ARGUMENT, "dynamic_padder 3 is no flag");
-  ls_infeed_queue_release(queue);
-  ls_nest_release(inputs);
-  ls_nest_release(maxima);
-  computation_close(&g);
 }
 
 // ---- Memory ---------------------------------------------------------------
@@ -484,9 +460,9 @@ static ls_status begin(void *self) {
 
 static ls_status build(job *j, ls_nest *outputs) {
   LS_GRAPH_SCOPE(j->graph);
-  const ls_nest inputs = two_of(2, 3);
-  const ls_nest maxima = LS_LIST(LS_TUPLE(ls_none()), unknown());
-  const ls_nest sized = LS_LIST(LS_TUPLE(unknown()), unknown());
+  LS_OWN(ls_nest, inputs) = two_of(2, 3);
+  LS_OWN(ls_nest, maxima) = LS_LIST(LS_TUPLE(ls_none()), unknown());
+  LS_OWN(ls_nest, sized) = LS_LIST(LS_TUPLE(unknown()), unknown());
   ls_status status = ls_status_join(
       ls_nest_status(inputs),
       ls_status_join(ls_nest_status(maxima), ls_nest_status(sized)));
@@ -499,21 +475,17 @@ static ls_status build(job *j, ls_nest *outputs) {
                                     i == 0 ? LS_FLAG_ON : LS_FLAG_OFF},
         outputs);
   }
-  ls_nest_release(inputs);
-  ls_nest_release(maxima);
-  ls_nest_release(sized);
   return ls_status_join(status, ls_graph_take_error(j->graph));
 }
 
 static ls_status act(void *self) {
   job *j = self;
-  ls_nest outputs = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   ls_status status = build(j, &outputs);
   if (ls_status_is_ok(status) && j->session == NULL)
     status = ls_session_create(j->graph, &j->session);
   if (ls_status_is_ok(status))
     status = ls_session_run(j->session, outputs, NULL, 0, &j->result);
-  ls_nest_release(outputs);
   return status;
 }
 

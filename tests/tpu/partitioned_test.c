@@ -6,6 +6,7 @@
 #include "support/assignments.h"
 #include "support/pod_runs.h"
 #include "tpu/feeds/infeed_queue.h"
+#include "tpu/own.h"
 
 // ---- Pieces ----------------------------------------------------------------
 TEST(uneven_pieces_are_greedy) {
@@ -81,10 +82,11 @@ static void end(fixture *x) {
   ls_topology_release(x->topology);
   pod_runs_end(&x->f);
 }
+LS_OWNED_STRUCT(fixture, end)
 
 TEST(parts_are_checked) {
   LS_SPEC("O164 E112");
-  fixture x = begin();
+  LS_OWN(fixture, x) = begin();
   const struct {
     ls_shape parts, shape;
     const char *says[2];  // NULL: accepted.
@@ -102,8 +104,8 @@ TEST(parts_are_checked) {
   LS_GRAPH_SCOPE(x.f.graph);
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     for (int k = 0; k < 2; ++k) {
-      ls_infeed_queue *queue = NULL;
-      ls_nest tuple = ls_none();
+      LS_OWN(ls_infeed_queue, queue) = NULL;
+      LS_OWN(ls_nest, tuple) = ls_none();
       const ls_dtype dtype = LS_DTYPE_F32;
       const ls_partitioned_infeed_options options = {
           .queue = {.dtypes = &dtype,
@@ -120,10 +122,7 @@ TEST(parts_are_checked) {
         expect_status(status, LS_INVALID_ARGUMENT, rows[i].says[k]);
       else
         expect_ok(status);
-      ls_nest_release(tuple);
-      ls_infeed_queue_release(queue);
     }
-  end(&x);
 }
 
 enum { ELEMENTS = 3 };
@@ -164,8 +163,8 @@ static void expect_op(ls_nest ops, size_t i, const char *name,
 
 TEST(each_core_gets_an_enqueue_of_its_pieces) {
   LS_SPEC("O166 E112 E114");
-  fixture x = begin();
-  ls_infeed_queue *queue = make_queue(&x, 1);
+  LS_OWN(fixture, x) = begin();
+  LS_OWN(ls_infeed_queue, queue) = make_queue(&x, 1);
   assert_string_equal(ls_infeed_queue_name(queue), "PartitionedInfeedQueue");
   ls_nest ops = ls_none();
   LS_GRAPH_SCOPE(x.f.graph);
@@ -185,13 +184,13 @@ TEST(each_core_gets_an_enqueue_of_its_pieces) {
   ls_nest_release(ops);
   ls_nest_release(shards);
   const ls_nest two = LS_LIST(inputs_of(0), inputs_of(1));
-  ls_infeed_queue *other = make_queue(&x, 1);
+  LS_OWN(ls_infeed_queue, other) = make_queue(&x, 1);
   expect_status(ls_infeed_queue_enqueue(other, two, NULL, &ops),
                 LS_INVALID_ARGUMENT, "host 1 has 1");
   ls_nest_release(two);
   // A core that gets nothing has no op.
   const ls_shape one = LS_SHAPE(1);
-  ls_infeed_queue *small = NULL;
+  LS_OWN(ls_infeed_queue, small) = NULL;
   expect_ok(ls_partitioned_infeed_create(
       &(ls_partitioned_infeed_options){
           .queue = {.num_elements = LS_SOME(1), .name = "small"},
@@ -199,17 +198,12 @@ TEST(each_core_gets_an_enqueue_of_its_pieces) {
           .parts = &one,
           .num_parts = 1},
       &small));
-  const ls_nest alone =
+  LS_OWN(ls_nest, alone) =
       LS_LIST(LS_LIST(ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(4), 1))));
   expect_ok(ls_infeed_queue_enqueue(small, alone, NULL, &ops));
   assert_int_equal(ls_nest_count(ops), 1);
   expect_op(ops, 0, "enqueue/replica_0/input_0_1", "/task:0/device:CPU:0", 1);
   ls_nest_release(ops);
-  ls_nest_release(alone);
-  ls_infeed_queue_release(small);
-  ls_infeed_queue_release(other);
-  ls_infeed_queue_release(queue);
-  end(&x);
 }
 
 static const char *tag_of(ls_nest tuple, size_t i) {
@@ -222,15 +216,15 @@ static const char *tag_of(ls_nest tuple, size_t i) {
 // In replica 0, which is what a plain graph is.
 TEST(the_dequeue_gives_whole_values) {
   LS_SPEC("O167 E114");
-  fixture x = begin();
-  ls_infeed_queue *queue = make_queue(&x, 0);
-  ls_nest ops = ls_none(), tuple = ls_none();
+  LS_OWN(fixture, x) = begin();
+  LS_OWN(ls_infeed_queue, queue) = make_queue(&x, 0);
+  LS_OWN(ls_nest, ops) = ls_none();
+  LS_OWN(ls_nest, tuple) = ls_none();
   {
     LS_GRAPH_SCOPE(x.f.graph);
-    const ls_nest shards = LS_LIST(inputs_of(0));
+    LS_OWN(ls_nest, shards) = LS_LIST(inputs_of(0));
     expect_ok(ls_infeed_queue_enqueue(queue, shards, NULL, &ops));
     expect_ok(ls_infeed_queue_dequeue(queue, 0, &tuple));
-    ls_nest_release(shards);
   }
   static const char *const tags[] = {"tiled [2,2] on 0..3", "replicated",
                                      "maximal [0]"};
@@ -255,10 +249,6 @@ TEST(the_dequeue_gives_whole_values) {
     assert_true(pod_runs_number(&x.f, 1) == 10);
     assert_true(pod_runs_number(&x.f, 2) == 20);
   }
-  ls_nest_release(ops);
-  ls_nest_release(tuple);
-  ls_infeed_queue_release(queue);
-  end(&x);
 }
 
 TEST(a_tag_says_how_often_each_dimension_is_cut) {
@@ -268,9 +258,9 @@ TEST(a_tag_says_how_often_each_dimension_is_cut) {
                                      "tiled [1,4] on 0..3"};
   const ls_shape shapes[] = {LS_SHAPE(4, 4), LS_SHAPE(4, 4)};
   const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F32};
-  fixture x = begin();
-  ls_infeed_queue *queue = NULL;
-  ls_nest tuple = ls_none();
+  LS_OWN(fixture, x) = begin();
+  LS_OWN(ls_infeed_queue, queue) = NULL;
+  LS_OWN(ls_nest, tuple) = ls_none();
   expect_ok(ls_partitioned_infeed_create(
       &(ls_partitioned_infeed_options){.queue = {.dtypes = dtypes,
                                                  .num_dtypes = 2,
@@ -286,7 +276,4 @@ TEST(a_tag_says_how_often_each_dimension_is_cut) {
     for (size_t i = 0; i < 2; ++i)
       assert_string_equal(tag_of(tuple, i), tags[i]);
   }
-  ls_nest_release(tuple);
-  ls_infeed_queue_release(queue);
-  end(&x);
 }

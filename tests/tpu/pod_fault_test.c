@@ -8,6 +8,7 @@
 #include "support/fault.h"
 #include "support/function.h"
 #include "support/pod_runs.h"
+#include "tpu/own.h"
 #include "tpu/pod/pod.h"
 
 // A clock that nobody waits for, and the last warning.
@@ -42,7 +43,7 @@ static void inject(ls_pod *pod, ls_pod_fault fault) {
 
 // ---- Planning --------------------------------------------------------------
 TEST(what_cannot_go_wrong_is_refused) {
-  pod_runs f = begin(2, 2);
+  LS_OWN(pod_runs, f) = begin(2, 2);
   static const struct {
     ls_pod_fault fault;
     const char *part;
@@ -63,11 +64,10 @@ TEST(what_cannot_go_wrong_is_refused) {
                   rows[i].part);
   expect_status(ls_pod_inject(NULL, &rows[0].fault), LS_INVALID_ARGUMENT,
                 "pod is NULL");
-  pod_runs_end(&f);
 }
 
 TEST(a_name_can_plan_faults) {
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   static const struct {
     const char *name;
     ls_pod_fault fault;
@@ -114,14 +114,12 @@ TEST(a_name_can_plan_faults) {
     assert_int_equal(got.every, wanted->every);
     assert_int_equal(got.nanos, wanted->nanos);
     assert_int_equal(got.bytes, wanted->bytes);
-    ls_tpu_resolver *resolver = NULL;
-    ls_pod *pod = NULL;
+    LS_OWN(ls_tpu_resolver, resolver) = NULL;
+    LS_OWN(ls_pod, pod) = NULL;
     expect_ok(ls_tpu_resolver_create(
         &(ls_tpu_resolver_options){.name = rows[i].name}, &resolver));
     expect_ok(ls_tpu_pod(resolver, &pod));
     assert_int_equal(pod->num_faults, 1);
-    ls_pod_release(pod);
-    ls_tpu_resolver_release(resolver);
   }
   static const struct {
     const char *name, *part;
@@ -152,7 +150,6 @@ TEST(a_name_can_plan_faults) {
     expect_contains(ls_status_message(status), refused[i].name);
     expect_status(status, LS_INVALID_ARGUMENT, refused[i].part);
   }
-  counted_end(&c);
 }
 
 // ---- Steps -----------------------------------------------------------------
@@ -161,18 +158,17 @@ static const char *passes(ls_core *core, ls_pod_door door, int count) {
   static char text[64];
   ls_pod_passing passing;
   for (int i = 0; i < count; ++i) {
-    const ls_status status = ls_pod_pass(core, door, &passing);
+    LS_OWN(ls_status, status) = ls_pod_pass(core, door, &passing);
     const bool is_wrong = status != NULL || passing.loses || passing.changes ||
                           passing.closes || passing.bytes > 0 || passing.lame;
     text[i] = is_wrong ? 'X' : '.';
-    ls_status_free(status);
   }
   text[count] = '\0';
   return text;
 }
 
 TEST(faults_happen_at_their_steps) {
-  pod_runs f = begin(2, 2);
+  LS_OWN(pod_runs, f) = begin(2, 2);
   static const struct {
     ls_pod_fault fault;
     ls_pod_door door;
@@ -247,11 +243,10 @@ TEST(faults_happen_at_their_steps) {
     ls_pod_heal(f.pod);
     assert_string_equal(passes(core, rows[i].door, 8), "........");
   }
-  pod_runs_end(&f);
 }
 
 TEST(a_new_beginning_brings_back_what_was_gone) {
-  pod_runs f = begin(1, 1);
+  LS_OWN(pod_runs, f) = begin(1, 1);
   ls_core *core = ls_pod_core(f.pod, 0, 0);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .at_step = 1});
   assert_string_equal(passes(core, LS_DOOR_RUN, 3), ".XX");
@@ -262,7 +257,6 @@ TEST(a_new_beginning_brings_back_what_was_gone) {
   assert_string_equal(passes(core, LS_DOOR_RUN, 4), "..XX");
   ls_pod_initialize(f.pod);  // Steps count from 0 again.
   assert_string_equal(passes(core, LS_DOOR_RUN, 4), "..XX");
-  pod_runs_end(&f);
 }
 
 // ---- Infeed and outfeed ----------------------------------------------------
@@ -277,7 +271,7 @@ static ls_nest take(pod_runs *f) {
 }
 
 TEST(a_tuple_can_be_lost_on_its_way) {
-  pod_runs f = begin(1, 1);
+  LS_OWN(pod_runs, f) = begin(1, 1);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_TUPLE_LOST, .at_step = 1});
   for (int i = 0; i < 3; ++i)
     pod_runs_do(&f, put(&f, i));
@@ -285,11 +279,10 @@ TEST(a_tuple_can_be_lost_on_its_way) {
   assert_true(pod_runs_number(&f, 0) == 0);
   pod_runs_do(&f, take(&f));
   assert_true(pod_runs_number(&f, 0) == 2);
-  pod_runs_end(&f);
 }
 
 TEST(a_tuple_can_be_late) {
-  pod_runs f = begin(1, 1);
+  LS_OWN(pod_runs, f) = begin(1, 1);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_TUPLE_LATE, .nanos = 3000000});
   const int64_t before = now;
   pod_runs_do(&f, put(&f, 1));
@@ -298,11 +291,10 @@ TEST(a_tuple_can_be_late) {
                            "TPU:0 takes 3.000 ms");
   pod_runs_do(&f, take(&f));
   assert_true(pod_runs_number(&f, 0) == 1);
-  pod_runs_end(&f);
 }
 
 TEST(a_tuple_can_be_of_another_type) {
-  pod_runs f = begin(1, 1);
+  LS_OWN(pod_runs, f) = begin(1, 1);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_TUPLE_CHANGED});
   pod_runs_do(&f, put(&f, 1));
   expect_status(pod_runs_try(&f, take(&f)), LS_INVALID_ARGUMENT,
@@ -310,11 +302,10 @@ TEST(a_tuple_can_be_of_another_type) {
   pod_runs_do(&f, put(&f, 2));
   pod_runs_do(&f, take(&f));
   assert_true(pod_runs_number(&f, 0) == 2);
-  pod_runs_end(&f);
 }
 
 TEST(an_infeed_can_close_too_early) {
-  pod_runs f = begin(1, 1);
+  LS_OWN(pod_runs, f) = begin(1, 1);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_INFEED_CLOSED, .at_step = 1});
   pod_runs_do(&f, put(&f, 1));
   pod_runs_do(&f, put(&f, 2));
@@ -324,11 +315,10 @@ TEST(an_infeed_can_close_too_early) {
   pod_runs_do(&f, take(&f));
   assert_true(pod_runs_number(&f, 0) == 2);
   expect_status(pod_runs_try(&f, take(&f)), LS_OUT_OF_RANGE, "infeed closed");
-  pod_runs_end(&f);
 }
 
 TEST(an_outfeed_can_fail) {
-  pod_runs f = begin(1, 1);
+  LS_OWN(pod_runs, f) = begin(1, 1);
   inject(f.pod,
          (ls_pod_fault){.kind = LS_POD_OUTFEED_FAILS, .text = "a wire fell"});
   ls_nest give = ls_none();
@@ -341,11 +331,10 @@ TEST(an_outfeed_can_fail) {
   expect_contains(ls_status_message(status), "TPU:0 failed");
   expect_status(status, LS_ABORTED, "a wire fell");
   pod_runs_do(&f, give);
-  pod_runs_end(&f);
 }
 
 TEST(a_host_can_be_preempted_between_tuples) {
-  pod_runs f = begin(1, 1);
+  LS_OWN(pod_runs, f) = begin(1, 1);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .at_step = 1});
   for (int i = 0; i < 3; ++i)
     pod_runs_do(&f, put(&f, i));
@@ -358,7 +347,6 @@ TEST(a_host_can_be_preempted_between_tuples) {
   ls_pod_heal(f.pod);
   pod_runs_do(&f, take(&f));
   assert_true(pod_runs_number(&f, 0) == 1);
-  pod_runs_end(&f);
 }
 
 // ---- Steps of a strategy ---------------------------------------------------
@@ -369,16 +357,16 @@ static ls_nest count_up(ls_nest args, void *user) {
 
 // Variables are as the last whole step has left them, and go on behind it.
 TEST(a_strategy_loses_a_host_and_gets_it_back) {
-  counted c = counted_begin(1);
-  ls_tpu_resolver *resolver = NULL;
-  ls_strategy *strategy = NULL;
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   expect_ok(ls_tpu_resolver_connect(
       &(ls_tpu_resolver_options){
           .local = "2x1,cores=1,hosts=2,fault=preempt@host1:step3"},
       &resolver));
   expect_ok(ls_tpu_strategy_create(NULL, &strategy));
   assert_int_equal(ls_strategy_num_replicas(strategy), 2);
-  ls_variable *variable = NULL;
+  LS_OWN(ls_variable, variable) = NULL;
   {
     LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(
@@ -387,8 +375,8 @@ TEST(a_strategy_loses_a_host_and_gets_it_back) {
                                .aggregation = LS_AGGREGATION_MEAN},
         &variable));
   }
-  ls_function *f = function_of(count_up, variable);
-  ls_nest results = ls_none();
+  LS_OWN(ls_function, f) = function_of(count_up, variable);
+  LS_OWN(ls_nest, results) = ls_none();
   for (int i = 0; i < 3; ++i)
     expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &results));
   for (int i = 0; i < 2; ++i)
@@ -406,12 +394,6 @@ TEST(a_strategy_loses_a_host_and_gets_it_back) {
   expect_ok(ls_variable_value(variable, &value));
   assert_true(ls_array_f64(value, 0) == 8);
   ls_array_release(value);
-  ls_nest_release(results);
-  ls_function_release(f);
-  ls_variable_release(variable);
-  ls_strategy_release(strategy);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 static ls_status plan_and_heal(void *user) {
@@ -423,8 +405,8 @@ static ls_status plan_and_heal(void *user) {
 }
 
 MEMORY_TEST(make_a_pod_with_faults) {
-  ls_tpu_resolver *resolver = NULL;
-  ls_pod *pod = NULL;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){
           .name = "virtual:2x1,fault=drop@host0,fault=lost@host0:step2"},
@@ -434,7 +416,5 @@ MEMORY_TEST(make_a_pod_with_faults) {
     ls_status_free(plan_and_heal(pod));
     ls_pod_shut_down(pod);
   }
-  ls_pod_release(pod);
-  ls_tpu_resolver_release(resolver);
   return status;
 }

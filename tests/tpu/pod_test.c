@@ -7,6 +7,7 @@
 #include "support/counted.h"
 #include "support/fault.h"
 #include "support/spec.h"
+#include "tpu/own.h"
 
 // What was found, which stays as long as it is in the table.
 static ls_pod *lent(ls_pod *pod) {
@@ -43,7 +44,7 @@ TEST(a_name_means_one_pod_until_it_is_shut_down) {
 
 TEST(hosts_split_x_and_cores_count_fastest) {
   LS_OWN(counted, c) = counted_begin(1);
-  ls_pod *pod = open_pod("p", &two_hosts);
+  LS_OWN(ls_pod, pod) = open_pod("p", &two_hosts);
   assert_int_equal(ls_pod_num_cores(pod), 16);
   assert_int_equal(pod->cores_per_host, 8);
   static const struct {
@@ -61,7 +62,6 @@ TEST(hosts_split_x_and_cores_count_fastest) {
   assert_null(ls_pod_core(pod, 2, 0));
   assert_null(ls_pod_core(pod, 0, 8));
   assert_null(ls_pod_core(pod, -1, 0));
-  ls_object_release(pod);
 }
 
 TEST(devices_name_cores) {
@@ -70,7 +70,7 @@ TEST(devices_name_cores) {
   expect_status(
       ls_pod_lookup_core(c.runtime, "/job:worker/task:1/tpu:3", &core),
       LS_NOT_FOUND, "no TPU system of job worker");
-  ls_pod *pod = open_pod("p", &two_hosts);
+  LS_OWN(ls_pod, pod) = open_pod("p", &two_hosts);
   expect_ok(
       ls_pod_lookup_core(c.runtime, "/job:worker/task:1/device:TPU:3", &core));
   assert_ptr_equal(core, ls_pod_core(pod, 1, 3));
@@ -97,14 +97,13 @@ TEST(devices_name_cores) {
                   refused[i].code, refused[i].part);
     assert_null(core);
   }
-  ls_object_release(pod);
 }
 
 // Of two pods of a job, devices mean the one that was initialized last.
 TEST(devices_mean_what_was_initialized_last) {
   LS_OWN(counted, c) = counted_begin(1);
-  ls_pod *first = open_pod("first", &two_hosts);
-  ls_pod *second = open_pod("second", &two_hosts);
+  LS_OWN(ls_pod, first) = open_pod("first", &two_hosts);
+  LS_OWN(ls_pod, second) = open_pod("second", &two_hosts);
   assert_ptr_equal(lent(ls_pod_of_job(c.runtime, "worker")), second);
   ls_pod_initialize(first);
   assert_ptr_equal(lent(ls_pod_of_job(c.runtime, "worker")), first);
@@ -114,8 +113,6 @@ TEST(devices_mean_what_was_initialized_last) {
   ls_pod_initialize(first);
   assert_true(ls_pod_generation(first) > before);
   assert_true(ls_pod_generation(first) > ls_pod_generation(second));
-  ls_object_release(first);
-  ls_object_release(second);
 }
 
 // What keeps queues is told once for each core.
@@ -163,21 +160,19 @@ TEST(meshes_that_cannot_be_are_refused) {
 TEST(a_large_pod_is_made_quickly) {
   LS_OWN(counted, c) = counted_begin(1);
   const clock_t began = clock();
-  ls_pod *pod =
+  LS_OWN(ls_pod, pod) =
       open_pod("large", &(ls_pod_shape){.mesh = {16, 16, 2, 2}, .hosts = 16});
   ls_pod_initialize(pod);
   const double seconds = (double)(clock() - began) / CLOCKS_PER_SEC;
   assert_int_equal(ls_pod_num_cores(pod), 1024);
   assert_true(seconds < 0.02);
-  ls_object_release(pod);
 }
 
 MEMORY_TEST(open_a_pod) {
-  ls_pod *pod = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   LS_RETURN_IF_ERROR(
       ls_pod_open(ls_runtime_current(), "p", "worker", &two_hosts, &pod));
   ls_pod_initialize(pod);
   ls_pod_shut_down(pod);
-  ls_object_release(pod);
   return ls_ok();
 }

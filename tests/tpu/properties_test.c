@@ -172,7 +172,8 @@ TEST(a_value_is_its_own_container_but_on_mirrored_strategies) {
   LS_SPEC("T55 V25");
   LS_OWN(ls_strategy, tpu) =
       logical_strategy(FLAVOUR_CURRENT, 2, 1, LS_FLAG_DEFAULT);
-  ls_strategy *mirrored = NULL, *usual = NULL;
+  LS_OWN(ls_strategy, mirrored) = NULL;
+  ls_strategy *usual = NULL;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &mirrored));
   expect_ok(ls_strategy_default(&usual));
@@ -191,7 +192,6 @@ TEST(a_value_is_its_own_container_but_on_mirrored_strategies) {
   }
   expect_itself(tpu, ls_nest_f64(3));
   expect_itself(mirrored, ls_nest_f64(3));
-  ls_strategy_release(mirrored);
 }
 
 // ---- Configurations of sessions --------------------------------------------

@@ -166,8 +166,7 @@ static ls_tensor train(trial *t, ls_tensor x) {
 static ls_tensor wide_of(ls_tensor number) {
   static const double factors[WIDE] = {0.5, -1.25, 2};
   LS_OWN(ls_array, array) = array_of(LS_DTYPE_F32, LS_SHAPE(WIDE), factors);
-  const ls_tensor wide = ls_mul(ls_constant(array), number);
-  return wide;
+  return ls_mul(ls_constant(array), number);
 }
 
 // What replica r is given at a step.
@@ -198,9 +197,7 @@ static ls_nest strategy_step(ls_nest args, void *user) {
 static ls_status step_of_strategy(trial *t, int64_t step) {
   LS_OWN(ls_nest, results) = ls_none();
   LS_OWN(ls_nest, args) = LS_LIST(number_of_shape(LS_SCALAR, (double)step));
-  const ls_status status =
-      ls_strategy_run(t->strategy, ls_traced(t->function), args, &results);
-  return status;
+  return ls_strategy_run(t->strategy, ls_traced(t->function), args, &results);
 }
 
 // ---- Steps in a session ----------------------------------------------------
@@ -222,9 +219,7 @@ static ls_status step_in_session(trial *t, int64_t step) {
   LS_OWN(ls_nest, results) = ls_none();
   LS_OWN(ls_nest, value) = number_of_shape(LS_SCALAR, (double)step);
   const ls_feed feed = {t->step, ls_nest_as_array(value)};
-  const ls_status status =
-      ls_session_run(t->session, t->outputs, &feed, 1, &results);
-  return status;
+  return ls_session_run(t->session, t->outputs, &feed, 1, &results);
 }
 
 // ---- Loops -----------------------------------------------------------------
@@ -243,10 +238,9 @@ static ls_nest device_body(ls_nest args, void *user) {
   ls_nest outputs = ls_none();
   (void)args;
   const ls_training_loop loop = {.body = trip, .user = t, .infeed = t->queue};
-  const ls_nest inputs = LS_LIST(ls_leaf(pod_number(0)));
+  LS_OWN(ls_nest, inputs) = LS_LIST(ls_leaf(pod_number(0)));
   const ls_status status =
       ls_training_repeat(t->trips, &loop, inputs, &outputs);
-  ls_nest_release(inputs);
   return ls_status_is_ok(status) ? outputs : ls_fail(status);
 }
 
@@ -293,8 +287,7 @@ static ls_nest host_loop(host *h) {
       always_true, host_trip, h,
       LS_LIST(ls_leaf(pod_number((double)t->first)), ls_leaf(pod_number(0))),
       t->trips);
-  const ls_nest sum = ls_leaf(ls_nest_tensor(made, 1));
-  return sum;
+  return ls_leaf(ls_nest_tensor(made, 1));
 }
 
 static void *put_by_hand(void *user) {
@@ -432,6 +425,7 @@ static void trial_end(trial *t) {
   ls_tpu_resolver_release(t->resolver);
   counted_end(&t->c);
 }
+LS_OWNED_STRUCT(trial, trial_end)
 
 // From step `*done` on, until all are done or something fails.
 static ls_status go_on(trial *t, int64_t *done) {
@@ -501,19 +495,18 @@ static void expect_cause(const plan *p, ls_status status) {
 }
 
 static values undisturbed(const plan *p) {
-  trial t;
+  LS_OWN(trial, t) = {0};
   int64_t done = 0;
   trial_begin(&t, p);
   expect_ok(go_on(&t, &done));
   const values all = read_values(&t);
   assert_true(all.count == (float)p->steps);
-  trial_end(&t);
   return all;
 }
 
 // True: it has failed on the way.
 static bool disturb(const plan *p, const values *wanted) {
-  trial t;
+  LS_OWN(trial, t) = {0};
   int64_t done = 0;
   trial_begin(&t, p);
   expect_ok(ls_pod_inject(t.pod, &p->fault));
@@ -536,7 +529,6 @@ static bool disturb(const plan *p, const values *wanted) {
   }
   const values all = read_values(&t);
   assert_memory_equal(&all, wanted, sizeof(all));
-  trial_end(&t);
   return has_failed;
 }
 

@@ -108,6 +108,7 @@ static void outcome_drop(outcome *out) {
   ls_status_free(out->status);
   ls_nest_release(out->results);
 }
+LS_OWNED_STRUCT(outcome, outcome_drop)
 
 static bool same_bytes(ls_nest a, ls_nest b) {
   ls_nest x[REPLICAS * MOST_RESULTS], y[REPLICAS * MOST_RESULTS];
@@ -133,7 +134,8 @@ static void check_case(const op_case *row, ls_dtype dtype, int round,
   trial_init(&t, row, dtype, round, random);
   const uint64_t subset = 1 + loop_random_bits(random);
   if (t.variable == NULL) {
-    outcome plain = run_case(&t, 0), marked = run_case(&t, subset);
+    LS_OWN(outcome, plain) = run_case(&t, 0);
+    LS_OWN(outcome, marked) = run_case(&t, subset);
     const char *name = ls_op_table[row->op].name;
     if (ls_status_code(plain.status) != ls_status_code(marked.status))
       fail_msg("%s of %s, round %d: '%s' and, outside, '%s'", name,
@@ -146,8 +148,6 @@ static void check_case(const op_case *row, ls_dtype dtype, int round,
     ++all->trials;
     all->refused += !ls_status_is_ok(plain.status);
     all->outside += marked.num_outside;
-    outcome_drop(&plain);
-    outcome_drop(&marked);
   }
   trial_deinit(&t);
 }

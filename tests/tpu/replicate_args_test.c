@@ -113,13 +113,13 @@ static ls_nest none_and_value(ls_nest args, void *user) {
 
 TEST(none_is_none_on_all_and_variables_are_read) {
   LS_SPEC("O97 O108");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   LS_OWN(ls_variable, v) =
       variable_of("v", LS_DTYPE_F32, LS_SCALAR, (const double[]){4});
   const ls_nest leaf =
       ls_nest_object(LS_KIND_VARIABLE, (ls_object *)ls_variable_retain(v));
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       LS_LIST(LS_LIST(ls_none(), leaf), LS_LIST(scalar_of(9), ls_nest_f64(5)));
   expect_ok(ls_replicate(none_and_value, NULL, inputs, NULL, &c.outputs));
   computation_initialize(&c, v);
@@ -131,8 +131,6 @@ TEST(none_is_none_on_all_and_variables_are_read) {
   op_named(c.graph, "input1");
   ls_op op;
   expect_status(ls_graph_lookup_op(c.graph, "input0", &op), LS_NOT_FOUND, "");
-  ls_nest_release(inputs);
-  computation_close(&c);
 }
 
 TEST(the_number_of_inputs_fits_what_is_declared) {
@@ -233,9 +231,7 @@ static ls_nest return_form(ls_nest args, void *user) {
 static ls_status return_as(computation *c, form f) {
   LS_OWN(ls_nest, inputs) = computation_inputs(2);
   ls_nest_release(c->outputs);
-  const ls_status status =
-      ls_replicate(return_form, &f, inputs, NULL, &c->outputs);
-  return status;
+  return ls_replicate(return_form, &f, inputs, NULL, &c->outputs);
 }
 
 TEST(flat_results_are_a_list_of_tensors) {
@@ -438,11 +434,10 @@ TEST(the_number_of_shards_is_that_of_replicas) {
   {
     LS_SCOPE_(ls_shard_scope_begin, 4);
     assert_int_equal(ls_num_shards(), 4);
-    const ls_nest inputs = computation_inputs(2);
+    LS_OWN(ls_nest, inputs) = computation_inputs(2);
     ls_nest made = ls_none();
     expect_status(ls_replicate(give_back, NULL, inputs, NULL, &made),
                   LS_UNIMPLEMENTED, "tpu_shard_context cannot be nested");
-    ls_nest_release(inputs);
   }
   assert_int_equal(ls_num_shards(), 0);
   const ls_op op = op_named(c.graph, "replicated_input_0");

@@ -23,8 +23,8 @@ TEST(there_are_as_many_replicas_as_cores_or_one) {
     LS_OWN(pod_runs, f) = pod_runs_begin(2, 2, one_thread);
     {
       LS_GRAPH_SCOPE(f.graph);
-      ls_nest outputs = ls_none();
-      const ls_nest inputs = computation_inputs(replicas);
+      LS_OWN(ls_nest, outputs) = ls_none();
+      LS_OWN(ls_nest, inputs) = computation_inputs(replicas);
       const ls_status status =
           ls_replicate(give_back, NULL, inputs, NULL, &outputs);
       if (replicas == 1 || replicas == 4) {
@@ -36,8 +36,6 @@ TEST(there_are_as_many_replicas_as_cores_or_one) {
         expect_status(status, LS_INVALID_ARGUMENT,
                       "TPU system 'virtual' of 4 cores (2 hosts with 2 each)");
       }
-      ls_nest_release(inputs);
-      ls_nest_release(outputs);
     }
   }
 }
@@ -71,14 +69,14 @@ TEST(elements_of_an_infeed_are_trailing_arguments) {
   {
     LS_GRAPH_SCOPE(f.graph);
     ls_nest outputs = ls_none(), enqueued = ls_none();
-    const ls_nest inputs = computation_inputs(2);
+    LS_OWN(ls_nest, inputs) = computation_inputs(2);
     expect_ok(ls_replicate(add_both, &supplied, inputs,
                            &(ls_replicate_options){.infeed = queue}, &outputs));
     assert_int_equal(supplied, 2);
     assert_int_equal(ls_infeed_queue_num_shards(queue).value, 2);
-    ls_array *rows =
+    LS_OWN(ls_array, rows) =
         array_of(LS_DTYPE_F32, LS_SHAPE(2), (const double[]){10, 20});
-    const ls_nest values = LS_LIST(ls_leaf(ls_constant(rows)));
+    LS_OWN(ls_nest, values) = LS_LIST(ls_leaf(ls_constant(rows)));
     expect_ok(
         ls_infeed_queue_split_and_enqueue(queue, values, NULL, &enqueued));
     pod_runs_do(&f, LS_LIST(outputs, enqueued));
@@ -87,9 +85,6 @@ TEST(elements_of_an_infeed_are_trailing_arguments) {
                 11);
     assert_true(ls_nest_number(ls_nest_item(ls_nest_item(results, 1), 0)) ==
                 22);
-    ls_array_release(rows);
-    ls_nest_release(values);
-    ls_nest_release(inputs);
   }
 }
 
@@ -101,13 +96,12 @@ TEST(an_infeed_of_other_shards_is_refused) {
   {
     LS_GRAPH_SCOPE(f.graph);
     ls_nest outputs = ls_none();
-    const ls_nest inputs = computation_inputs(2);
+    LS_OWN(ls_nest, inputs) = computation_inputs(2);
     const ls_status status =
         ls_replicate(add_both, &supplied, inputs,
                      &(ls_replicate_options){.infeed = queue}, &outputs);
     assert_non_null(strstr(ls_status_message(status), "4"));
     expect_status(status, LS_INVALID_ARGUMENT, "2");
-    ls_nest_release(inputs);
   }
 }
 
@@ -120,8 +114,8 @@ TEST(elements_of_an_infeed_count_as_arguments) {
     size_t supplied = 0;
     {
       LS_GRAPH_SCOPE(f.graph);
-      ls_nest outputs = ls_none();
-      const ls_nest inputs = computation_inputs(2);
+      LS_OWN(ls_nest, outputs) = ls_none();
+      LS_OWN(ls_nest, inputs) = computation_inputs(2);
       const ls_parameters parameters = {.names = names, .count = count};
       const ls_status status = ls_replicate(
           add_both, &supplied, inputs,
@@ -137,8 +131,6 @@ TEST(elements_of_an_infeed_count_as_arguments) {
                       count == 1 ? "exactly 1 argument"
                                  : "exactly 3 arguments");
       }
-      ls_nest_release(inputs);
-      ls_nest_release(outputs);
     }
   }
 }

@@ -18,8 +18,7 @@
 
 static const char *mark_of(ls_op op, const char *name) {
   const ls_attr *attr = NULL;
-  const ls_status status = ls_op_attr(op, name, &attr);
-  ls_status_free(status);
+  LS_OWN(ls_status, status) = ls_op_attr(op, name, &attr);
   return attr == NULL ? NULL : attr->as.string;
 }
 
@@ -59,15 +58,14 @@ static double fetch(ls_session *session, ls_nest outputs, size_t replica,
   expect_ok(ls_session_run(session,
                            ls_nest_item(ls_nest_item(outputs, replica), i),
                            NULL, 0, &result));
-  const double value = ls_nest_number(result);
-  return value;
+  return ls_nest_number(result);
 }
 
 TEST(every_replica_runs_it_on_its_own_values) {
   for (size_t replicas = 1; replicas <= 8; ++replicas) {
     LS_OWN(ls_graph, graph) = NULL;
     LS_OWN(ls_session, session) = NULL;
-    ls_nest outputs;
+    LS_OWN(ls_nest, outputs) = ls_none();
     expect_ok(ls_graph_create("g", &graph));
     {
       LS_GRAPH_SCOPE(graph);
@@ -82,19 +80,17 @@ TEST(every_replica_runs_it_on_its_own_values) {
       assert_true(fetch(session, outputs, r, 0) == sum);
       assert_true(fetch(session, outputs, r, 1) == 2.0 * ((double)r + 1));
     }
-    ls_nest_release(outputs);
   }
 }
 
 static ls_nest replicate_in_function(ls_nest args, void *user) {
   (void)user;
   const ls_tensor x = ls_nest_tensor(args, 0);
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       LS_LIST(LS_LIST(ls_leaf(x)), LS_LIST(ls_leaf(ls_mul(x, number(3)))));
   ls_nest outputs = ls_none();
   const ls_status status =
       ls_replicate(sum_and_double, NULL, inputs, NULL, &outputs);
-  ls_nest_release(inputs);
   return ls_status_is_ok(status) ? outputs : ls_fail(status);
 }
 
@@ -124,9 +120,10 @@ static ls_nest count_runs(ls_nest args, void *user) {
 // A string that is empty: it went well.
 TEST(how_compiling_went_is_told_without_running) {
   LS_OWN(ls_graph, graph) = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_variable, counter) = NULL;
-  ls_nest outputs = ls_none(), result = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   ls_tensor told;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -152,16 +149,14 @@ TEST(how_compiling_went_is_told_without_running) {
     expect_ok(
         ls_session_run(session, ls_nest_item(outputs, 0), NULL, 0, &result));
   }
-  ls_nest_release(result);
-  ls_nest_release(outputs);
-  ls_session_destroy(session);
 }
 
 // ---- What is built ---------------------------------------------------------
 TEST(the_ops_of_a_computation_have_their_names_and_marks) {
   LS_SPEC("O1 O3 O99 O100 O112 O115");
   LS_OWN(ls_graph, graph) = NULL;
-  ls_nest outputs, again;
+  LS_OWN(ls_nest, outputs) = ls_none();
+  LS_OWN(ls_nest, again) = ls_none();
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -209,15 +204,15 @@ TEST(the_ops_of_a_computation_have_their_names_and_marks) {
   LS_OWN(printed, text) = NULL;
   expect_ok(ls_graph_print(graph, &text));
   assert_non_null(strstr(text, "_tpu_replicate = \"cluster_1\""));
-  ls_nest_release(outputs);
-  ls_nest_release(again);
 }
 
 // The text holds all of it: what is read back runs alike.
 TEST(it_is_read_back_from_text) {
-  ls_graph *graph = NULL, *parsed = NULL;
-  ls_session *session = NULL;
-  ls_nest outputs, result = ls_none();
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, parsed) = NULL;
+  LS_OWN(ls_session, session) = NULL;
+  LS_OWN(ls_nest, outputs) = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   LS_OWN(printed, text) = NULL;
   LS_OWN(printed, again) = NULL;
   expect_ok(ls_graph_create("g", &graph));
@@ -234,9 +229,4 @@ TEST(it_is_read_back_from_text) {
   expect_ok(
       ls_session_run(session, ls_leaf(ls_op_output(op, 0)), NULL, 0, &result));
   assert_true(ls_nest_number(result) == 6);
-  ls_nest_release(result);
-  ls_nest_release(outputs);
-  ls_session_destroy(session);
-  ls_graph_destroy(parsed);
-  ls_graph_destroy(graph);
 }

@@ -109,7 +109,7 @@ TEST(a_resolver_keeps_what_it_is_given) {
   world w = {0};
   LS_OWN(counted, c) = begin(&w);
   char name[] = "mine", zone[] = "here";  // Copied.
-  ls_tpu_resolver *resolver =
+  LS_OWN(ls_tpu_resolver, resolver) =
       create(&(ls_tpu_resolver_options){.name = name,
                                         .zone = zone,
                                         .project = "p",
@@ -148,7 +148,6 @@ TEST(a_resolver_keeps_what_it_is_given) {
   assert_null(ls_tpu_resolver_coordinator(resolver));
   assert_string_equal(ls_tpu_resolver_coordination_leader(resolver).text,
                       "/job:worker/task:0");
-  ls_tpu_resolver_release(resolver);
 }
 
 TEST(a_list_has_one_name) {
@@ -397,7 +396,7 @@ TEST(the_master_is_the_address_of_a_task) {
   world w = {0};
   LS_OWN(counted, c) = begin(&w);
   const ls_opt own = {0};
-  ls_tpu_resolver *resolver =
+  LS_OWN(ls_tpu_resolver, resolver) =
       create(&(ls_tpu_resolver_options){.name = "grpc://a,b:2",
                                         .coordinator = "boss",
                                         .coordinator_address = "me:5"});
@@ -416,7 +415,6 @@ TEST(the_master_is_the_address_of_a_task) {
   resolver = create_named("");
   expect_master(resolver, NULL, own, "");
   expect_master(resolver, "any", LS_SOME(7), "");
-  ls_tpu_resolver_release(resolver);
 }
 
 TEST(ops_go_to_the_job_of_the_workers) {
@@ -644,7 +642,7 @@ MEMORY_TEST(resolve_a_cluster) {
              .topology_size = sizeof(two_cores) - 1};
   LS_OWN(ls_tpu_resolver, resolver) = NULL;
   LS_OWN(ls_cluster_spec, spec) = NULL;
-  ls_tpu_metadata *metadata = NULL;
+  LS_OWN(ls_tpu_metadata, metadata) = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "grpc://a,b",
                                  .coordinator_address = "c:1",
@@ -653,6 +651,5 @@ MEMORY_TEST(resolve_a_cluster) {
       &resolver));
   LS_RETURN_IF_ERROR(ls_tpu_resolver_cluster_spec(resolver, &spec));
   LS_RETURN_IF_ERROR(ls_tpu_metadata_query(resolver, true, &metadata));
-  ls_tpu_metadata_destroy(metadata);
   return ls_ok();
 }

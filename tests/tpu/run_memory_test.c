@@ -61,10 +61,8 @@ static ls_status act_run(void *self) {
   LS_OWN(ls_function, f) = NULL;
   LS_RETURN_IF_ERROR(ls_function_create(
       &(ls_function_options){.call = add_names, .name = "f"}, &f));
-  const ls_status status =
-      ls_strategy_run_with(j->strategy, ls_traced(f), j->args,
-                           &(ls_run_options){.named = j->named}, &j->result);
-  return status;
+  return ls_strategy_run_with(j->strategy, ls_traced(f), j->args,
+                              &(ls_run_options){.named = j->named}, &j->result);
 }
 
 static double outcome_of_run(void *self) {

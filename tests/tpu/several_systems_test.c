@@ -14,6 +14,7 @@
 #include "support/fault.h"
 #include "support/function.h"
 #include "support/spec.h"
+#include "tpu/own.h"
 
 // ---- Systems ---------------------------------------------------------------
 typedef struct system_facts {
@@ -37,10 +38,9 @@ static ls_strategy *strategy_on(ls_tpu_resolver *resolver) {
 }
 
 static void inject(const ls_tpu_resolver *resolver, ls_pod_fault_kind kind) {
-  ls_pod *pod = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   expect_ok(ls_tpu_pod(resolver, &pod));
   expect_ok(ls_pod_inject(pod, &(ls_pod_fault){.kind = kind}));
-  ls_pod_release(pod);
 }
 
 // ---- Ways to run -----------------------------------------------------------
@@ -98,24 +98,23 @@ static void runner_end(runner *r) {
   ls_function_release(r->function);
   ls_strategy_release(r->strategy);
 }
+LS_OWNED_STRUCT(runner, runner_end)
 
 static ls_status call_function(const runner *r, ls_function *function,
                                double *out_sum) {
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   const ls_status status =
       ls_strategy_run(r->strategy, ls_traced(function), ls_none(), &results);
   if (ls_status_is_ok(status)) *out_sum = ls_nest_number(first_of(results));
-  ls_nest_release(results);
   return status;
 }
 
 static ls_status run_session(const runner *r, ls_session *session,
                              double *out_sum) {
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   const ls_status status =
       ls_session_run(session, ls_leaf(r->built), NULL, 0, &result);
   if (ls_status_is_ok(status)) *out_sum = ls_nest_number(result);
-  ls_nest_release(result);
   return status;
 }
 
@@ -125,10 +124,9 @@ static ls_status run(const runner *r, run_way way, double *out_sum) {
   if (way == KNOWN_FUNCTION) return call_function(r, r->function, out_sum);
   if (way == KNOWN_SESSION) return run_session(r, r->session, out_sum);
   if (way == NEW_SESSION) {
-    ls_session *session = NULL;
+    LS_OWN(ls_session, session) = NULL;
     expect_ok(ls_session_create(r->graph, &session));
     status = run_session(r, session, out_sum);
-    ls_session_destroy(session);
     return status;
   }
   ls_tape *tape = NULL;
@@ -172,13 +170,13 @@ TEST(what_was_made_for_a_system_waits_until_it_is_back) {
       {.name = "virtual:2x1,hosts=2", .job = "pod"},
       {.name = "local"}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    counted c = counted_begin(1);
+    LS_OWN(counted, c) = counted_begin(1);
     char says[120];
     snprintf(says, sizeof(says), "the TPU system '%s' is not initialized",
              rows[i].name);
-    ls_tpu_resolver *resolver = resolver_of(rows[i]);
+    LS_OWN(ls_tpu_resolver, resolver) = resolver_of(rows[i]);
     expect_ok(ls_tpu_initialize(resolver, NULL));
-    runner r = runner_begin(resolver);
+    LS_OWN(runner, r) = runner_begin(resolver);
     expect_runs(&r);
     expect_ok(ls_tpu_shutdown(resolver));
     expect_refused(&r, says);
@@ -194,34 +192,29 @@ TEST(what_was_made_for_a_system_waits_until_it_is_back) {
     double sum = 0;
     for (int w = 0; w < NUM_WAYS; ++w)
       expect_status(run(&r, (run_way)w, &sum), LS_UNAVAILABLE, rows[i].name);
-    runner_end(&r);
-    ls_tpu_resolver_release(resolver);
-    counted_end(&c);
   }
 }
 
 // This machine's own computes without being initialized, until it is shut down.
 TEST(the_local_system_computes_before_it_is_initialized) {
-  counted c = counted_begin(1);
-  ls_tpu_resolver *resolver = resolver_of((system_facts){.name = "local"});
-  runner r = runner_begin(resolver);
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_tpu_resolver, resolver) =
+      resolver_of((system_facts){.name = "local"});
+  LS_OWN(runner, r) = runner_begin(resolver);
   expect_runs(&r);
   expect_ok(ls_tpu_initialize(resolver, NULL));
   expect_runs(&r);
   expect_ok(ls_tpu_shutdown(resolver));
   expect_refused(&r, "the TPU system 'local' is not initialized");
-  runner_end(&r);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 TEST(another_size_under_the_name_is_another_system) {
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   static const char *const others[] = {"2x1", "2x2,hosts=2", "4x2"};
-  ls_tpu_resolver *first =
+  LS_OWN(ls_tpu_resolver, first) =
       resolver_of((system_facts){.name = "local", .local = "2x2"});
   expect_ok(ls_tpu_initialize(first, NULL));
-  runner r = runner_begin(first);
+  LS_OWN(runner, r) = runner_begin(first);
   expect_runs(&r);
   for (size_t i = 0; i < LS_COUNT_OF(others); ++i) {
     expect_ok(ls_tpu_shutdown(first));
@@ -238,20 +231,19 @@ TEST(another_size_under_the_name_is_another_system) {
     expect_ok(ls_tpu_initialize(first, NULL));
     expect_runs(&r);
   }
-  runner_end(&r);
-  ls_tpu_resolver_release(first);
-  counted_end(&c);
 }
 
 // ---- Several ---------------------------------------------------------------
 TEST(a_job_has_one_system_at_a_time) {
-  counted c = counted_begin(1);
-  ls_tpu_resolver *first = resolver_of((system_facts){.name = "virtual:2x2"});
-  ls_tpu_resolver *second = resolver_of((system_facts){.name = "virtual:1x1"});
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_tpu_resolver, first) =
+      resolver_of((system_facts){.name = "virtual:2x2"});
+  LS_OWN(ls_tpu_resolver, second) =
+      resolver_of((system_facts){.name = "virtual:1x1"});
   expect_ok(ls_tpu_initialize(first, NULL));
-  runner r = runner_begin(first);
+  LS_OWN(runner, r) = runner_begin(first);
   // It can be asked what it has.
-  runner other = runner_begin(second);
+  LS_OWN(runner, other) = runner_begin(second);
   expect_status(ls_tpu_initialize(second, NULL), LS_FAILED_PRECONDITION,
                 "TPU system 'virtual:1x1' cannot be initialized: its job "
                 "worker belongs to TPU system 'virtual:2x2'");
@@ -272,11 +264,6 @@ TEST(a_job_has_one_system_at_a_time) {
   expect_ok(ls_tpu_initialize(first, NULL));
   expect_runs(&r);
   expect_refused(&other, "the TPU system 'virtual:1x1' is not initialized");
-  runner_end(&r);
-  runner_end(&other);
-  ls_tpu_resolver_release(first);
-  ls_tpu_resolver_release(second);
-  counted_end(&c);
 }
 
 // Of other sizes and of one, whichever was initialized last.
@@ -287,7 +274,7 @@ TEST(each_strategy_runs_on_its_own_system) {
                                          {"virtual:2x1", "local"},
                                          {"local", "virtual:2x2"}};
   for (size_t i = 0; i < LS_COUNT_OF(pairs); ++i) {
-    counted c = counted_begin(1);
+    LS_OWN(counted, c) = counted_begin(1);
     ls_tpu_resolver *resolvers[2];
     runner runners[2];
     static const char *const jobs[] = {"red", "blue"};
@@ -317,18 +304,17 @@ TEST(each_strategy_runs_on_its_own_system) {
       runner_end(&runners[k]);
       ls_tpu_resolver_release(resolvers[k]);
     }
-    counted_end(&c);
   }
 }
 
 TEST(an_assignment_is_of_the_strategys_system) {
-  counted c = counted_begin(1);
-  ls_tpu_resolver *red =
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_tpu_resolver, red) =
       resolver_of((system_facts){.name = "virtual:2x1", .job = "red"});
-  ls_tpu_resolver *blue =
+  LS_OWN(ls_tpu_resolver, blue) =
       resolver_of((system_facts){.name = "virtual:2x1", .job = "blue"});
-  ls_topology *topology = NULL;
-  ls_device_assignment *assignment = NULL;
+  LS_OWN(ls_topology, topology) = NULL;
+  LS_OWN(ls_device_assignment, assignment) = NULL;
   ls_strategy *strategy = NULL;
   expect_ok(ls_tpu_initialize(red, &topology));
   expect_ok(ls_tpu_initialize(blue, NULL));
@@ -346,7 +332,7 @@ TEST(an_assignment_is_of_the_strategys_system) {
       &(ls_tpu_options){.resolver = red, .assignment = assignment}, &strategy));
   ls_strategy_release(strategy);
   // A computation without a strategy, too; the other system is gone meanwhile.
-  computation a;
+  LS_OWN(computation, a) = {0};
   computation_open(&a);
   const ls_nest inputs = computation_inputs(4);
   expect_ok(ls_replicate(sum_of_ids, NULL, inputs,
@@ -356,17 +342,11 @@ TEST(an_assignment_is_of_the_strategys_system) {
   assert_string_equal(
       attr_text(op_named(a.graph, "tpu_replicate_metadata"), "_tpu_job"),
       "red");
-  computation_close(&a);
-  ls_device_assignment_release(assignment);
-  ls_topology_release(topology);
-  ls_tpu_resolver_release(red);
-  ls_tpu_resolver_release(blue);
-  counted_end(&c);
 }
 
 // Where a topology was read from bytes they do not say the system.
 TEST(an_assignment_is_of_the_only_system_with_its_topology) {
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   static const system_facts facts[] = {{.name = "virtual:1x1", .job = "red"},
                                        {.name = "virtual:2x1", .job = "blue"},
                                        {.name = "virtual:2x1", .job = "green"}};
@@ -404,20 +384,19 @@ TEST(an_assignment_is_of_the_only_system_with_its_topology) {
   ls_topology_release(known);
   for (int i = 0; i < 3; ++i)
     ls_tpu_resolver_release(resolvers[i]);
-  counted_end(&c);
 }
 
 // ---- What says nothing -----------------------------------------------------
 TEST(what_may_be_for_either_is_refused) {
-  counted c = counted_begin(1);
-  ls_tpu_resolver *red =
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_tpu_resolver, red) =
       resolver_of((system_facts){.name = "virtual:1x1", .job = "red"});
-  ls_tpu_resolver *blue =
+  LS_OWN(ls_tpu_resolver, blue) =
       resolver_of((system_facts){.name = "virtual:2x1", .job = "blue"});
   expect_ok(ls_tpu_initialize(red, NULL));
-  computation a;
+  LS_OWN(computation, a) = {0};
   computation_open(&a);
-  const ls_nest inputs = computation_inputs(2);
+  LS_OWN(ls_nest, inputs) = computation_inputs(2);
   // While there is one system it is that one's, and stays so.
   expect_ok(ls_replicate(sum_of_ids, NULL, inputs, NULL, &a.outputs));
   const ls_op early = ls_infeed_enqueue(f32_of(3), LS_SCALAR, 0);
@@ -456,11 +435,6 @@ TEST(what_may_be_for_either_is_refused) {
   expect_ok(ls_tpu_initialize(red, NULL));
   expect_ok(computation_run(&a, ls_nest_op(early)));
   assert_true(computation_fetch(&a, taken) == 3);
-  ls_nest_release(inputs);
-  computation_close(&a);
-  ls_tpu_resolver_release(red);
-  ls_tpu_resolver_release(blue);
-  counted_end(&c);
 }
 
 // ---- Feeds -----------------------------------------------------------------
@@ -476,11 +450,11 @@ static ls_nest zero(void) {
 
 // What a strategy's computation takes comes from its own cores' infeeds.
 TEST(each_strategy_is_fed_by_its_own_infeeds) {
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   static const char *const jobs[] = {"red", "blue"};
   ls_tpu_resolver *resolvers[2];
   ls_strategy *strategies[2];
-  ls_function *f = function_of(dequeue_all, NULL);
+  LS_OWN(ls_function, f) = function_of(dequeue_all, NULL);
   for (int k = 0; k < 2; ++k) {
     resolvers[k] = resolver_of(
         (system_facts){.name = "virtual:1x1,cores=2", .job = jobs[k]});
@@ -495,25 +469,21 @@ TEST(each_strategy_is_fed_by_its_own_infeeds) {
                  jobs[k], r);
         const ls_nest number = zero();
         ls_array_set_f64(ls_nest_as_array(number), 0, 10 * (k + 1) + round);
-        const ls_nest tuple = LS_LIST(number);
+        LS_OWN(ls_nest, tuple) = LS_LIST(number);
         expect_ok(ls_infeed_put(device, tuple));
-        ls_nest_release(tuple);
       }
     for (int k = 0; k < 2; ++k) {
-      ls_nest results = ls_none();
+      LS_OWN(ls_nest, results) = ls_none();
       expect_ok(
           ls_strategy_run(strategies[k], ls_traced(f), ls_none(), &results));
       assert_true(ls_nest_number(first_of(results)) ==
                   2 * (10 * (k + 1) + round));
-      ls_nest_release(results);
     }
   }
   for (int k = 0; k < 2; ++k) {
     ls_strategy_release(strategies[k]);
     ls_tpu_resolver_release(resolvers[k]);
   }
-  ls_function_release(f);
-  counted_end(&c);
 }
 
 // ---- Memory that there is not ----------------------------------------------

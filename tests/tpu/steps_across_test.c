@@ -22,12 +22,11 @@ typedef struct job {
 // Each step has one number a replica: 0, 1, 2, ...
 static void begin(job *j, int replicas, int64_t steps) {
   *j = (job){.strategy = mirrored_of(replicas)};
-  const ls_nest data =
+  LS_OWN(ls_nest, data) =
       distributed(j->strategy, whole_batches(steps * replicas, replicas), NULL);
   expect_ok(ls_distributed_iterator_create(
       data, &(ls_distributed_iterator_options){.kind = LS_ITERATOR_ONE_SHOT},
       &j->iterator));
-  ls_nest_release(data);
 }
 
 static void end(job *j) {
@@ -116,18 +115,18 @@ static double total_of(const job *j, computation *c) {
 // What a run of `steps` steps gives when `done` were made before.
 static void expect_outputs(const job *j, computation *c, int replicas,
                            int64_t last) {
-  const ls_nest outputs = ls_step_context_outputs(j->context);
+  LS_OWN(ls_nest, outputs) = ls_step_context_outputs(j->context);
   assert_int_equal(ls_nest_count(outputs), 3);
   const ls_nest own = ls_nest_find(outputs, "own");
   assert_int_equal(ls_distributed_count(own), replicas == 1 ? 0 : replicas);
-  const ls_nest fetches = LS_LIST(
+  LS_OWN(ls_nest, fetches) = LS_LIST(
       ls_nest_retain(ls_nest_find(outputs, "sum")),
       ls_nest_retain(ls_nest_find(outputs, "mean")),
       replicas == 1
           ? ls_nest_retain(own)
           : ls_nest_retain(ls_distributed_component(own, (size_t)replicas - 1)),
       ls_nest_op(ls_step_context_run_op(j->context)));
-  ls_nest got = ls_none();
+  LS_OWN(ls_nest, got) = ls_none();
   expect_ok(ls_session_run(c->session, fetches, NULL, 0, &got));
   const double first = (double)(last * replicas);
   const double n = replicas;
@@ -135,9 +134,6 @@ static void expect_outputs(const job *j, computation *c, int replicas,
               n * first + n * (n - 1) / 2);
   assert_true(ls_nest_number(ls_nest_item(got, 1)) == first + (n - 1) / 2);
   assert_true(ls_nest_number(ls_nest_item(got, 2)) == first + n - 1);
-  ls_nest_release(got);
-  ls_nest_release(fetches);
-  ls_nest_release(outputs);
 }
 
 TEST(runs_make_steps_and_give_what_the_last_one_has) {
@@ -145,7 +141,7 @@ TEST(runs_make_steps_and_give_what_the_last_one_has) {
   for (int replicas = 1; replicas <= 3; ++replicas)
     for (int64_t k = 1; k <= 4; k += 3) {
       job j;
-      computation c;
+      LS_OWN(computation, c) = {0};
       begin(&j, replicas, 3 * k - 1);
       computation_open(&c);
       j.total = variable_in(
@@ -179,7 +175,6 @@ TEST(runs_make_steps_and_give_what_the_last_one_has) {
       ls_nest_release(others);
       end(&j);
       j = (job){0};
-      computation_close(&c);
     }
 }
 
@@ -194,10 +189,8 @@ static ls_nest traced(ls_nest args, void *user) {
   const tracing *t = user;
   const ls_status status = build(t->job, t->replicas, LS_SOME(3));
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  const ls_nest outputs = ls_step_context_outputs(t->job->context);
-  const ls_nest sum = ls_nest_retain(ls_nest_find(outputs, "sum"));
-  ls_nest_release(outputs);
-  return sum;
+  LS_OWN(ls_nest, outputs) = ls_step_context_outputs(t->job->context);
+  return ls_nest_retain(ls_nest_find(outputs, "sum"));
 }
 
 TEST(functions_have_such_runs) {
@@ -210,12 +203,11 @@ TEST(functions_have_such_runs) {
     tracing t = {&j, replicas};
     ls_function *function = function_of(traced, &t);
     for (int run = 1; run <= 2; ++run) {
-      ls_nest sum = ls_none();
+      LS_OWN(ls_nest, sum) = ls_none();
       expect_ok(ls_function_call(function, ls_none(), &sum));
       const double first = (double)((3 * run - 1) * replicas);
       assert_true(number_of(sum) ==
                   replicas * first + replicas * (replicas - 1) / 2.0);
-      ls_nest_release(sum);
     }
     ls_function_release(function);
     end(&j);
@@ -226,7 +218,7 @@ TEST(functions_have_such_runs) {
 TEST(what_does_not_fit_is_refused) {
   LS_SPEC("M171");
   job j;
-  computation c;
+  LS_OWN(computation, c) = {0};
   begin(&j, 2, 4);
   expect_status(build(&j, 2, LS_SOME(2)), LS_FAILED_PRECONDITION,
                 "part of a graph");
@@ -243,5 +235,4 @@ TEST(what_does_not_fit_is_refused) {
                 "must return an op, a tensor, those of its replicas, or none");
   assert_int_equal(ls_graph_num_ops(c.graph), ops + 4);
   end(&j);
-  computation_close(&c);
 }

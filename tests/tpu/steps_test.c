@@ -7,6 +7,7 @@
 #include "lockstep/steps.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/training_loop.h"
+#include "runtime/own.h"
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/inputs.h"
@@ -28,22 +29,21 @@ typedef struct job {
 static void begin(job *j, int replicas, int64_t steps_per_run, int64_t count) {
   *j = (job){.strategy = tpu_strategy_of(replicas)};
   ls_tpu_strategy_of(j->strategy)->steps_per_run = steps_per_run;
-  const ls_nest data =
+  LS_OWN(ls_nest, data) =
       distributed(j->strategy, whole_batches(count * replicas, replicas), NULL);
   expect_ok(ls_distributed_iterator_create(
       data, &(ls_distributed_iterator_options){.kind = LS_ITERATOR_ONE_SHOT},
       &j->iterator));
-  ls_nest_release(data);
 }
 
 static ls_variable *number_variable(const char *name) {
   ls_variable *variable = NULL;
-  ls_array *zero = array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){0});
+  LS_OWN(ls_array, zero) =
+      array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){0});
   expect_ok(ls_variable_create(&(ls_variable_options){.name = name,
                                                       .initial_array = zero,
                                                       .trainable = LS_FLAG_OFF},
                                &variable));
-  ls_array_release(zero);
   return variable;
 }
 
@@ -54,6 +54,7 @@ static void end(job *j) {
   ls_variable_release(j->total);
   ls_strategy_release(j->strategy);
 }
+LS_OWNED_STRUCT(job, end)
 
 static ls_tensor number_of_input(ls_nest inputs) {
   return ls_reshape(ls_convert(ls_nest_tensor(inputs, 0), LS_DTYPE_F32),
@@ -104,7 +105,7 @@ static ls_nest zeros(size_t count) {
 static ls_nest all_of(const job *j) {
   ls_nest items[33] = {ls_nest_op(ls_step_context_run_op(j->context))};
   size_t count = 1;
-  const ls_nest outputs = ls_step_context_outputs(j->context);
+  LS_OWN(ls_nest, outputs) = ls_step_context_outputs(j->context);
   for (size_t i = 0; i < ls_nest_count(outputs); ++i) {
     const ls_nest output = ls_nest_item(outputs, i);
     const size_t parts = ls_distributed_count(output);
@@ -112,20 +113,18 @@ static ls_nest all_of(const job *j) {
       items[count++] = ls_nest_retain(ls_distributed_component(output, r));
     if (parts == 0) items[count++] = ls_nest_retain(output);
   }
-  ls_nest_release(outputs);
   return ls_nest_sequence(LS_KIND_LIST, items, count);
 }
 
 // All but the first; `fetches` is taken over.
 static ls_status fetch(computation *c, ls_nest fetches, double *numbers) {
   if (c->session == NULL) expect_ok(ls_session_create(c->graph, &c->session));
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   const ls_status status =
       ls_session_run(c->session, fetches, NULL, 0, &results);
   ls_nest_release(fetches);
   for (size_t i = 1; i < ls_nest_count(results) && numbers != NULL; ++i)
     numbers[i - 1] = ls_nest_number(ls_nest_item(results, i));
-  ls_nest_release(results);
   return status;
 }
 
@@ -140,8 +139,8 @@ TEST(a_run_makes_its_steps_on_the_next_elements) {
     for (int per_run = 0; per_run <= 2; ++per_run)
       for (int iterations = 1; iterations <= 3; ++iterations) {
         const int steps = per_run == 2 ? iterations : 1;
-        job j;
-        computation c;
+        LS_OWN(job, j) = {0};
+        LS_OWN(computation, c) = {0};
         double got[8];
         begin(&j, replicas, per_run, 3 * steps);
         computation_open(&c);
@@ -170,15 +169,13 @@ TEST(a_run_makes_its_steps_on_the_next_elements) {
         }
         // The end of the data is the run's.
         expect_status(run(&c, &j, NULL), LS_OUT_OF_RANGE, "at the end");
-        computation_close(&c);
-        end(&j);
       }
 }
 
 TEST(steps_before_the_end_of_the_data_stay) {
   LS_SPEC("T166");
-  job j;
-  computation c;
+  LS_OWN(job, j) = {0};
+  LS_OWN(computation, c) = {0};
   begin(&j, 2, 100, 5);
   computation_open(&c);
   j.counter = number_variable("counter");
@@ -189,15 +186,13 @@ TEST(steps_before_the_end_of_the_data_stay) {
   expect_ok(run(&c, &j, NULL));
   expect_status(run(&c, &j, NULL), LS_OUT_OF_RANGE, "at the end");
   assert_true(computation_fetch(&c, ls_variable_read(j.counter)) == 5);
-  computation_close(&c);
-  end(&j);
 }
 
 TEST(everything_stands_on_the_host) {
   LS_SPEC("T158 T159");
   for (int per_run = 1; per_run <= 2; ++per_run) {
-    job j;
-    computation c;
+    LS_OWN(job, j) = {0};
+    LS_OWN(computation, c) = {0};
     begin(&j, 2, per_run, 4);
     computation_open(&c);
     j.counter = number_variable("counter");
@@ -218,8 +213,6 @@ TEST(everything_stands_on_the_host) {
       assert_int_equal(attr->as.ints.count, 8);
       assert_memory_equal(attr->as.ints.items, cores, sizeof(cores));
     }
-    computation_close(&c);
-    end(&j);
   }
 }
 
@@ -231,31 +224,25 @@ static ls_nest traced_steps(ls_nest args, void *user) {
   const ls_status status = build(j, step, LS_SOME(3), initial);
   ls_nest_release(initial);
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  const ls_nest outputs = ls_step_context_outputs(j->context);
+  LS_OWN(ls_nest, outputs) = ls_step_context_outputs(j->context);
   const ls_nest own = ls_nest_find(outputs, "own");
-  const ls_nest made =
-      LS_LIST(ls_nest_retain(ls_distributed_component(own, 0)),
-              ls_nest_retain(ls_distributed_component(own, 1)));
-  ls_nest_release(outputs);
-  return made;
+  return LS_LIST(ls_nest_retain(ls_distributed_component(own, 0)),
+                 ls_nest_retain(ls_distributed_component(own, 1)));
 }
 
 TEST(a_traced_function_can_hold_steps) {
   LS_SPEC("T157 T158 T164");
-  job j;
+  LS_OWN(job, j) = {0};
   begin(&j, 2, 3, 6);
   j.counter = number_variable("counter");
-  ls_function *f = function_of(traced_steps, &j);
-  ls_nest results = ls_none();
+  LS_OWN(ls_function, f) = function_of(traced_steps, &j);
+  LS_OWN(ls_nest, results) = ls_none();
   for (int k = 1; k <= 2; ++k) {
     expect_ok(ls_function_call(f, ls_none(), &results));
     assert_true(ls_nest_number(ls_nest_item(results, 0)) == 6 * k - 2);
     assert_true(ls_nest_number(ls_nest_item(results, 1)) == 6 * k - 1);
   }
   assert_int_equal(j.calls, 1);
-  ls_nest_release(results);
-  ls_function_release(f);
-  end(&j);
 }
 
 // ---- Outputs ---------------------------------------------------------------
@@ -269,8 +256,8 @@ static ls_nest no_outputs(ls_step_context *context, ls_nest inputs,
 TEST(steps_without_outputs_are_an_op) {
   LS_SPEC("T160 T163 T164 T170");
   for (int per_run = 1; per_run <= 2; ++per_run) {
-    job j;
-    computation c;
+    LS_OWN(job, j) = {0};
+    LS_OWN(computation, c) = {0};
     begin(&j, 2, per_run, 4);
     computation_open(&c);
     j.counter = number_variable("counter");
@@ -282,8 +269,6 @@ TEST(steps_without_outputs_are_an_op) {
     ls_nest_release(outputs);
     expect_ok(run(&c, &j, NULL));
     assert_true(computation_fetch(&c, ls_variable_read(j.counter)) == per_run);
-    computation_close(&c);
-    end(&j);
   }
 }
 
@@ -295,21 +280,19 @@ static ls_nest an_op_before_a_tensor(ls_nest args, void *user) {
 
 TEST(a_loop_of_steps_gives_tensors_and_then_ops) {
   LS_SPEC("T170");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
-  const ls_nest initial = LS_LIST(ls_leaf(f32_of(0)));
+  LS_OWN(ls_nest, initial) = LS_LIST(ls_leaf(f32_of(0)));
   expect_status(
       ls_training_repeat(2, &(ls_training_loop){.body = an_op_before_a_tensor},
                          initial, &c.outputs),
       LS_INVALID_ARGUMENT, "followed by zero or more Operations");
-  ls_nest_release(initial);
-  computation_close(&c);
 }
 
 TEST(without_a_trip_outputs_are_the_initial_values) {
   LS_SPEC("T161 T170");
-  job j;
-  computation c;
+  LS_OWN(job, j) = {0};
+  LS_OWN(computation, c) = {0};
   double got[6];
   begin(&j, 3, 10, 1);
   computation_open(&c);
@@ -324,35 +307,29 @@ TEST(without_a_trip_outputs_are_the_initial_values) {
     assert_true(got[3 + r] == -2);
   }
   assert_true(computation_fetch(&c, ls_variable_read(j.counter)) == 0);
-  computation_close(&c);
-  end(&j);
 }
 
 TEST(initial_values_are_like_the_outputs) {
   LS_SPEC("T161");
-  job j;
-  computation c;
+  LS_OWN(job, j) = {0};
+  LS_OWN(computation, c) = {0};
   begin(&j, 2, 10, 1);
   computation_open(&c);
   j.counter = number_variable("counter");
   // Too few, none, and others.
-  const ls_nest one = zeros(1);
+  LS_OWN(ls_nest, one) = zeros(1);
   expect_status(build(&j, step, LS_SOME(2), one), LS_INVALID_ARGUMENT,
                 "(f32, f32) and (f32, f32, f32, f32)");
   assert_null(j.context);
   expect_status(build(&j, step, LS_SOME(2), ls_none()), LS_INVALID_ARGUMENT,
                 "() and (f32, f32, f32, f32)");
-  const ls_nest other =
+  LS_OWN(ls_nest, other) =
       LS_LIST(ls_leaf(f32_of(0)), ls_leaf(ls_scalar(LS_DTYPE_I32, 0)));
   expect_status(build(&j, step, LS_SOME(2), other), LS_INVALID_ARGUMENT,
                 "(f32, i32, f32, i32) and (f32, f32, f32, f32)");
   // Without a loop nobody looks at them.
   ls_tpu_strategy_of(j.strategy)->steps_per_run = 1;
   expect_ok(build(&j, step, LS_SOME(2), other));
-  ls_nest_release(one);
-  ls_nest_release(other);
-  computation_close(&c);
-  end(&j);
 }
 
 // ---- What a step returns ---------------------------------------------------
@@ -360,9 +337,8 @@ static ls_nest sets_and_returns_a_tensor(ls_step_context *context,
                                          ls_nest inputs, void *user) {
   (void)user;
   const ls_tensor x = number_of_input(inputs);
-  const ls_nest pair = LS_TUPLE(ls_leaf(x), ls_leaf(ls_add_scalar(x, 1)));
+  LS_OWN(ls_nest, pair) = LS_TUPLE(ls_leaf(x), ls_leaf(ls_add_scalar(x, 1)));
   expect_ok(ls_step_context_set_output(context, "x", pair, (ls_opt){0}));
-  ls_nest_release(pair);
   return ls_leaf(ls_neg(x));
 }
 
@@ -390,8 +366,8 @@ static ls_nest fails(ls_step_context *context, ls_nest inputs, void *user) {
 
 TEST(a_step_returns_an_op_a_tensor_or_none) {
   LS_SPEC("T160");
-  job j;
-  computation c;
+  LS_OWN(job, j) = {0};
+  LS_OWN(computation, c) = {0};
   double got[4];
   begin(&j, 2, 1, 2);
   computation_open(&c);
@@ -416,15 +392,13 @@ TEST(a_step_returns_an_op_a_tensor_or_none) {
   expect_ok(fetch(&c, ls_nest_sequence(LS_KIND_LIST, parts, 5), got));
   for (int i = 0; i < 4; ++i)
     assert_true(got[i] == i / 2 + i % 2);
-  computation_close(&c);
-  end(&j);
 }
 
 // The outputs wait for the result: a fetched output has run the step.
 TEST(outputs_wait_for_the_result) {
   LS_SPEC("T160");
-  job j;
-  computation c;
+  LS_OWN(job, j) = {0};
+  LS_OWN(computation, c) = {0};
   begin(&j, 2, 1, 4);
   computation_open(&c);
   j.counter = number_variable("counter");
@@ -436,8 +410,6 @@ TEST(outputs_wait_for_the_result) {
   ls_nest_release(outputs);
   assert_true(computation_fetch(&c, own) == 1);
   assert_true(computation_fetch(&c, ls_variable_read(j.counter)) == 1);
-  computation_close(&c);
-  end(&j);
 }
 
 // ---- The context -----------------------------------------------------------
@@ -464,16 +436,15 @@ static ls_nest replaced_at_once(ls_step_context *context, ls_nest inputs,
   expect_ok(ls_step_context_set_output(context, "a", ls_leaf(x),
                                        LS_SOME(LS_REDUCE_MEAN)));
   const ls_nest own = ls_leaf(x);
-  const ls_nest dict = ls_nest_dict("", (const char *const[]){"a"}, &own, 1);
+  LS_OWN(ls_nest, dict) = ls_nest_dict("", (const char *const[]){"a"}, &own, 1);
   expect_ok(ls_step_context_set_outputs(context, dict));
-  ls_nest_release(dict);
   return ls_leaf(x);
 }
 
 TEST(outputs_set_at_once_are_not_reduced) {
   LS_SPEC("T165");
-  job j;
-  computation c;
+  LS_OWN(job, j) = {0};
+  LS_OWN(computation, c) = {0};
   double got[2];
   begin(&j, 2, 1, 2);
   computation_open(&c);
@@ -483,27 +454,22 @@ TEST(outputs_set_at_once_are_not_reduced) {
   ls_nest_release(outputs);
   expect_ok(run(&c, &j, got));
   assert_true(got[0] == 0 && got[1] == 1);
-  computation_close(&c);
-  end(&j);
 }
 
 TEST(what_was_reduced_is_one_tensor) {
   LS_SPEC("T165 T167");
-  job j;
-  computation c;
+  LS_OWN(job, j) = {0};
+  LS_OWN(computation, c) = {0};
   begin(&j, 2, 1, 2);
   computation_open(&c);
   expect_ok(build(&j, equal_on_all, (ls_opt){0}, ls_none()));
-  const ls_nest outputs = ls_step_context_outputs(j.context);
+  LS_OWN(ls_nest, outputs) = ls_step_context_outputs(j.context);
   assert_int_equal(ls_nest_count(outputs), 2);
   const ls_nest a = ls_nest_find(outputs, "a"), b = ls_nest_find(outputs, "b");
   assert_int_equal(a.kind, LS_KIND_TENSOR);
   assert_true(computation_fetch(&c, a.as.tensor) == 3);
   assert_int_equal(b.kind, LS_KIND_DISTRIBUTED);
   assert_int_equal(ls_distributed_kind_of(b), LS_PER_REPLICA);
-  ls_nest_release(outputs);
-  computation_close(&c);
-  end(&j);
 }
 
 // In a replica, and between replicas: values of all, put together once.
@@ -538,8 +504,8 @@ static ls_nest reduced_step(ls_step_context *context, ls_nest inputs,
 TEST(replicas_put_their_outputs_together) {
   LS_SPEC("T165 T167 T168 T169");
   for (int per_run = 1; per_run <= 2; ++per_run) {
-    job j;
-    computation c;
+    LS_OWN(job, j) = {0};
+    LS_OWN(computation, c) = {0};
     double got[2];
     begin(&j, 4, per_run, 6);
     computation_open(&c);
@@ -563,15 +529,13 @@ TEST(replicas_put_their_outputs_together) {
       assert_true(got[0] == first + 1.5);
       assert_true(got[1] == 4 * first + 6);
     }
-    computation_close(&c);
-    end(&j);
   }
 }
 
 TEST(others_stay_as_they_were_given) {
   LS_SPEC("T169");
-  job j;
-  computation c;
+  LS_OWN(job, j) = {0};
+  LS_OWN(computation, c) = {0};
   begin(&j, 2, 1, 2);
   computation_open(&c);
   j.counter = number_variable("counter");
@@ -585,15 +549,12 @@ TEST(others_stay_as_they_were_given) {
   expect_status(ls_step_context_set_outputs(j.context, list),
                 LS_INVALID_ARGUMENT, "are a dict");
   ls_nest_release(list);
-  ls_nest dict = ls_nest_dict("", (const char *const[]){"k"},
-                              (const ls_nest[]){ls_nest_i64(7)}, 1);
+  LS_OWN(ls_nest, dict) = ls_nest_dict("", (const char *const[]){"k"},
+                                       (const ls_nest[]){ls_nest_i64(7)}, 1);
   expect_ok(ls_step_context_set_outputs(j.context, dict));
   ls_nest_release(dict);
   dict = ls_step_context_outputs(j.context);
   assert_true(ls_nest_number(ls_nest_find(dict, "k")) == 7);
-  ls_nest_release(dict);
-  computation_close(&c);
-  end(&j);
 }
 
 // ---- Where they are --------------------------------------------------------
@@ -613,8 +574,8 @@ static ls_nest look_around(ls_step_context *context, ls_nest inputs,
 TEST(a_step_sees_where_it_is_built) {
   LS_SPEC("T162");
   for (int per_run = 1; per_run <= 2; ++per_run) {
-    job j;
-    computation c;
+    LS_OWN(job, j) = {0};
+    LS_OWN(computation, c) = {0};
     begin(&j, 2, per_run, 2);
     computation_open(&c);
     expect_ok(build(&j, look_around, (ls_opt){0}, ls_none()));
@@ -622,8 +583,6 @@ TEST(a_step_sees_where_it_is_built) {
     assert_null(ls_strategy_steps_place(j.strategy).computation);
     expect_status(build(&j, fails, (ls_opt){0}, ls_none()), LS_DATA_LOSS, "");
     assert_null(ls_strategy_steps_place(j.strategy).graph);
-    computation_close(&c);
-    end(&j);
   }
 }
 
@@ -637,7 +596,7 @@ static ls_nest steps_in_a_replica(ls_nest args, void *user) {
 
 TEST(steps_are_refused_elsewhere) {
   LS_SPEC("T157");
-  job j;
+  LS_OWN(job, j) = {0};
   begin(&j, 2, 1, 2);
   // In eager, before anything is read.
   expect_status(build(&j, step, (ls_opt){0}, ls_none()), LS_FAILED_PRECONDITION,
@@ -645,19 +604,16 @@ TEST(steps_are_refused_elsewhere) {
   assert_int_equal(ls_distributed_iterator_position(j.iterator), 0);
   ls_step_context *context = NULL;
   ls_strategy *alone = ls_strategy_current();
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   expect_status(
       ls_strategy_run_steps(
           alone, &(ls_steps){.fn = step, .iterator = j.iterator}, &context),
       LS_UNIMPLEMENTED, "TPU strategies and mirrored ones alone");
   assert_null(context);
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_strategy_run(j.strategy, ls_plain(steps_in_a_replica, &j),
                             ls_none(), &results));
-  ls_nest_release(results);
-  computation_close(&c);
-  end(&j);
 }
 
 // ---- A run on the next element ---------------------------------------------

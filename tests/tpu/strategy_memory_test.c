@@ -36,20 +36,18 @@ static ls_nest add(ls_nest args, void *user) {
 static ls_nest merged(ls_strategy *s, ls_nest args, void *user) {
   const job *j = user;
   const ls_nest x = ls_nest_item(args, 0);
-  ls_nest mean = ls_none(), first = ls_none(), made = ls_none(),
-          host = ls_none();
+  ls_nest mean = ls_none(), first = ls_none(), made = ls_none();
+  LS_OWN(ls_nest, host) = ls_none();
   ls_status status =
       ls_strategy_reduce_to(s, LS_REDUCE_MEAN, x, (ls_destinations){0}, &mean);
   if (ls_status_is_ok(status))
     status = ls_strategy_broadcast_to(s, x, (ls_destinations){0}, &first);
-  const ls_nest given = LS_TUPLE(mean);
+  LS_OWN(ls_nest, given) = LS_TUPLE(mean);
   if (ls_status_is_ok(status))
     status = ls_strategy_update(s, j->variable, add, given, NULL, true, &made);
   if (ls_status_is_ok(status))
     status = ls_strategy_update_non_slot(s, NULL, 0, give_first, args, NULL,
                                          false, &host);
-  ls_nest_release(given);
-  ls_nest_release(host);
   return ls_status_is_ok(status) ? LS_LIST(made, first) : ls_fail(status);
 }
 

@@ -149,10 +149,8 @@ static ls_nest slices_of(ls_nest value, bool has_shape) {
       ls_reshape(ls_replica_id(), LS_SHAPE(1))};
   LS_OWN(ls_array, sizes) =
       array_of(LS_DTYPE_I64, LS_SHAPE(2), (const double[]){5, 2});
-  const ls_nest made =
-      ls_nest_slices(ls_leaf(rows), ls_concatenate(at, 2, 0),
-                     has_shape ? ls_constant(sizes) : ls_failed_tensor());
-  return made;
+  return ls_nest_slices(ls_leaf(rows), ls_concatenate(at, 2, 0),
+                        has_shape ? ls_constant(sizes) : ls_failed_tensor());
 }
 
 static ls_status reduce_slices(ls_strategy *s, ls_nest value, bool has_shape,
@@ -566,12 +564,11 @@ static ls_nest reduce_and_gather(ls_nest args, void *user) {
   const packed_sum *p = user;
   ls_nest sum = ls_none(), mean = ls_none(), rows = ls_none();
   (void)args;
-  const ls_nest leaf = ls_nest_object(
+  LS_OWN(ls_nest, leaf) = ls_nest_object(
       LS_KIND_VARIABLE, (ls_object *)ls_variable_retain(p->variable));
   expect_ok(ls_strategy_reduce(p->strategy, LS_REDUCE_SUM, leaf, &sum));
   expect_ok(ls_strategy_reduce(p->strategy, LS_REDUCE_MEAN, leaf, &mean));
   expect_ok(ls_strategy_gather(p->strategy, leaf, 0, &rows));
-  ls_nest_release(leaf);
   return LS_LIST(sum, mean, rows);
 }
 

@@ -12,6 +12,7 @@
 #include "support/fault.h"
 #include "support/function.h"
 #include "support/spec.h"
+#include "tpu/own.h"
 #include "tpu/pod/pod.h"
 
 // ---- A world that is ours --------------------------------------------------
@@ -103,10 +104,10 @@ TEST(virtual_pods_are_named_by_their_mesh) {
       {"virtual:16x16x2,hosts=16", {16, 16, 2, 2}, 16},
   };
   world w = {0};
-  counted c = begin(&w);
+  LS_OWN(counted, c) = begin(&w);
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    ls_tpu_resolver *resolver = create(rows[i].name);
-    ls_tpu_metadata *metadata = NULL;
+    LS_OWN(ls_tpu_resolver, resolver) = create(rows[i].name);
+    LS_OWN(ls_tpu_metadata, metadata) = NULL;
     expect_ok(ls_tpu_connect(resolver));
     expect_ok(ls_tpu_metadata_query(resolver, true, &metadata));
     const int32_t *mesh = rows[i].mesh;
@@ -129,10 +130,7 @@ TEST(virtual_pods_are_named_by_their_mesh) {
       assert_int_equal(first.at[0], t * wide);
       assert_int_equal(last.at[0], (t + 1) * wide - 1);
     }
-    ls_tpu_metadata_destroy(metadata);
-    ls_tpu_resolver_release(resolver);
   }
-  counted_end(&c);
 }
 
 TEST(names_of_pods_that_cannot_be_are_refused) {
@@ -160,7 +158,7 @@ TEST(names_of_pods_that_cannot_be_are_refused) {
       {"virtual:60000x60000x60000,cores=60000", "more than 65536 cores"},
   };
   world w = {0};
-  counted c = begin(&w);
+  LS_OWN(counted, c) = begin(&w);
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     ls_tpu_resolver *resolver = NULL;
     ls_status status = ls_tpu_resolver_create(
@@ -171,7 +169,6 @@ TEST(names_of_pods_that_cannot_be_are_refused) {
       expect_contains(ls_status_message(status), "AxB[xC][,cores=N][,hosts=H]");
     expect_status(status, LS_INVALID_ARGUMENT, rows[i].part);
   }
-  counted_end(&c);
 }
 
 static ls_status never(void *user, const char *name, const char *zone,
@@ -187,14 +184,14 @@ static ls_status never(void *user, const char *name, const char *zone,
 TEST(one_name_is_one_pod_and_is_not_looked_up) {
   LS_SPEC("T194");
   world w = {0};
-  counted c = begin(&w);
+  LS_OWN(counted, c) = begin(&w);
   int lookups = 0;
-  ls_tpu_resolver *first = NULL;
+  LS_OWN(ls_tpu_resolver, first) = NULL;
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){
           .name = "virtual:2x2", .lookup = never, .user = &lookups},
       &first));
-  ls_tpu_resolver *second = create("virtual:2x2");
+  LS_OWN(ls_tpu_resolver, second) = create("virtual:2x2");
   ls_pod *pod = NULL, *same = NULL;
   expect_ok(ls_tpu_pod(first, &pod));
   expect_ok(ls_tpu_pod(second, &same));
@@ -207,17 +204,14 @@ TEST(one_name_is_one_pod_and_is_not_looked_up) {
   assert_int_equal(lookups, 0);
   ls_pod_release(pod);
   ls_pod_release(same);
-  ls_tpu_resolver_release(first);
-  ls_tpu_resolver_release(second);
-  counted_end(&c);
 }
 
 TEST(a_pod_of_1024_cores_costs_little) {
   LS_SPEC("T194");
   world w = {0};
-  counted c = begin(&w);
+  LS_OWN(counted, c) = begin(&w);
   const clock_t began = clock();
-  ls_tpu_resolver *resolver = NULL;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
   expect_ok(ls_tpu_resolver_connect(
       &(ls_tpu_resolver_options){.name = "virtual:16x16x2,hosts=16"},
       &resolver));
@@ -225,8 +219,6 @@ TEST(a_pod_of_1024_cores_costs_little) {
   assert_true(seconds < 0.02);
   assert_null(c.runtime->workers);
   assert_null(c.runtime->host_threads);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 // ---- The local pod ---------------------------------------------------------
@@ -240,9 +232,9 @@ TEST(the_local_pod_has_eight_cores_unless_told_otherwise) {
               {"1x1,cores=1", "4x2,hosts=2", 1, 1}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     world w = {.local = rows[i].variable};
-    counted c = begin(&w);
-    ls_tpu_resolver *resolver = NULL;
-    ls_tpu_metadata *metadata = NULL;
+    LS_OWN(counted, c) = begin(&w);
+    LS_OWN(ls_tpu_resolver, resolver) = NULL;
+    LS_OWN(ls_tpu_metadata, metadata) = NULL;
     expect_ok(ls_tpu_resolver_create(
         &(ls_tpu_resolver_options){.local = rows[i].option}, &resolver));
     expect_ok(ls_tpu_metadata_query(resolver, false, &metadata));
@@ -253,22 +245,19 @@ TEST(the_local_pod_has_eight_cores_unless_told_otherwise) {
     int32_t tpus = 0;
     expect_ok(ls_tpu_resolver_num_accelerators(resolver, &tpus));
     assert_int_equal(tpus, rows[i].per_host);
-    ls_tpu_metadata_destroy(metadata);
-    ls_tpu_resolver_release(resolver);
-    counted_end(&c);
   }
   world w = {.local = "2x2,hosts=3"};
-  counted c = begin(&w);
+  LS_OWN(counted, c) = begin(&w);
   ls_tpu_resolver *resolver = NULL;
   expect_status(ls_tpu_resolver_create(NULL, &resolver), LS_INVALID_ARGUMENT,
                 "hosts=3");
-  counted_end(&c);
 }
 
 TEST(another_shape_needs_a_shut_down_first) {
   world w = {0};
-  counted c = begin(&w);
-  ls_tpu_resolver *first = create("local"), *second = NULL;
+  LS_OWN(counted, c) = begin(&w);
+  LS_OWN(ls_tpu_resolver, first) = create("local");
+  LS_OWN(ls_tpu_resolver, second) = NULL;
   expect_ok(ls_tpu_connect(first));
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.local = "4x2", .queue_depth = 3}, &second));
@@ -276,26 +265,21 @@ TEST(another_shape_needs_a_shut_down_first) {
                 "[2, 2, 1, 2] on 1 hosts, not of [4, 2, 1, 2] on 1");
   expect_ok(ls_tpu_shutdown(first));
   expect_ok(ls_tpu_connect(second));
-  ls_pod *pod = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   expect_ok(ls_tpu_pod(second, &pod));
   assert_int_equal(pod->queue_depth, 3);
-  ls_pod_release(pod);
-  ls_tpu_resolver_release(first);
-  ls_tpu_resolver_release(second);
-  counted_end(&c);
 }
 
 // ---- Connecting ------------------------------------------------------------
 TEST(addresses_are_not_connected_to) {
   LS_SPEC("T195");
   world w = {0};
-  counted c = begin(&w);
+  LS_OWN(counted, c) = begin(&w);
   static const char *const fine[] = {"", "local", "virtual:2x2"};
   for (size_t i = 0; i < LS_COUNT_OF(fine); ++i) {
-    ls_tpu_resolver *resolver = create(fine[i]);
+    LS_OWN(ls_tpu_resolver, resolver) = create(fine[i]);
     for (int times = 0; times < 3; ++times)
       expect_ok(ls_tpu_connect(resolver));
-    ls_tpu_resolver_release(resolver);
   }
   ls_tpu_resolver *resolver = create("grpc://10.0.0.3,10.0.0.4");
   ls_topology *topology = NULL;
@@ -333,14 +317,13 @@ TEST(addresses_are_not_connected_to) {
   assert_int_equal(tpus, 2);
   assert_string_equal(systems(), "grpc://10.0.0.3 of worker");
   ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 TEST(connecting_by_options_initializes) {
   LS_SPEC("T22");
   world w = {0};
-  counted c = begin(&w);
-  ls_tpu_resolver *resolver = NULL;
+  LS_OWN(counted, c) = begin(&w);
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
   expect_ok(ls_tpu_resolver_connect(
       &(ls_tpu_resolver_options){
           .name = "virtual:2x2", .zone = "z", .project = "p"},
@@ -348,8 +331,6 @@ TEST(connecting_by_options_initializes) {
   assert_string_equal(ls_tpu_resolver_zone(resolver), "z");
   assert_string_equal(ls_tpu_resolver_project(resolver), "p");
   assert_string_equal(systems(), "virtual:2x2 of worker");
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 // ---- Initializing ----------------------------------------------------------
@@ -358,7 +339,7 @@ TEST(initializing_gives_and_registers_a_topology) {
   static const char *const devices[] = {"/job:worker/task:0/device:TPU:0",
                                         "/job:worker/task:0/device:TPU:1"};
   world w = {.devices = devices, .num_devices = 2};
-  counted c = begin(&w);
+  LS_OWN(counted, c) = begin(&w);
   assert_string_equal(systems(), "");
   ls_tpu_resolver *resolver = NULL;
   expect_ok(ls_tpu_resolver_create(
@@ -403,15 +384,14 @@ TEST(initializing_gives_and_registers_a_topology) {
   assert_string_equal(systems(), "virtual:2x1 of pod");
   ls_tpu_resolver_release(resolver);
   ls_tpu_resolver_release(pod);
-  counted_end(&c);
 }
 
 TEST(initializing_again_warns_and_starts_anew) {
   LS_SPEC("T28");
   world w = {0};
-  counted c = begin(&w);
-  ls_tpu_resolver *resolver = create("virtual:2x2");
-  ls_pod *pod = NULL;
+  LS_OWN(counted, c) = begin(&w);
+  LS_OWN(ls_tpu_resolver, resolver) = create("virtual:2x2");
+  LS_OWN(ls_pod, pod) = NULL;
   expect_ok(ls_tpu_pod(resolver, &pod));
   initialize(resolver);
   assert_int_equal(w.warnings, 0);
@@ -429,17 +409,14 @@ TEST(initializing_again_warns_and_starts_anew) {
   expect_contains(w.last_warning, "variables");
   assert_true(ls_pod_generation(pod) > before);
   assert_string_equal(systems(), "virtual:2x2 of worker");
-  ls_pod_release(pod);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 TEST(a_system_without_tpus_is_not_found) {
   LS_SPEC("T28");
   static const char *const devices[] = {"/job:worker/task:0/device:CPU:0"};
   world w = {.devices = devices, .num_devices = 1};
-  counted c = begin(&w);
-  ls_tpu_resolver *resolver = NULL;
+  LS_OWN(counted, c) = begin(&w);
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
   ls_topology *topology = NULL;
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){
@@ -449,15 +426,13 @@ TEST(a_system_without_tpus_is_not_found) {
                 "/job:worker/replica:0/task:0/device:CPU:0");
   assert_null(topology);
   assert_string_equal(systems(), "");
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 TEST(shutting_down_takes_the_name_out) {
   LS_SPEC("T29");
   world w = {0};
-  counted c = begin(&w);
-  ls_tpu_resolver *resolver = create("virtual:2x2");
+  LS_OWN(counted, c) = begin(&w);
+  LS_OWN(ls_tpu_resolver, resolver) = create("virtual:2x2");
   expect_ok(ls_tpu_shutdown(resolver));
   assert_int_equal(w.warnings, 1);
   expect_contains(w.last_warning, "virtual:2x2");
@@ -472,8 +447,6 @@ TEST(shutting_down_takes_the_name_out) {
   assert_null(ls_pod_find(c.runtime, "virtual:2x2", "worker"));
   expect_ok(ls_tpu_shutdown(resolver));
   assert_int_equal(w.warnings, 2);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 // ---- While tracing ---------------------------------------------------------
@@ -499,7 +472,7 @@ static ls_nest initialize_in_trace(ls_nest args, void *user) {
 TEST(a_trace_gets_the_topology_and_registers_nothing) {
   LS_SPEC("T28 T29");
   world w = {0};
-  counted c = begin(&w);
+  LS_OWN(counted, c) = begin(&w);
   traced t = {.resolver = create("virtual:2x2")};
   ls_function *function = function_of(initialize_in_trace, &t);
   ls_nest results = ls_none();
@@ -520,7 +493,6 @@ TEST(a_trace_gets_the_topology_and_registers_nothing) {
   ls_nest_release(results);
   ls_function_release(function);
   ls_tpu_resolver_release(t.resolver);
-  counted_end(&c);
 }
 
 // ---- Devices ---------------------------------------------------------------
@@ -537,9 +509,9 @@ static size_t count_devices(ls_runtime *runtime, const char *last) {
 
 TEST(an_initialized_system_has_devices_of_the_runtime) {
   world w = {0};
-  counted c = begin(&w);
-  ls_tpu_resolver *resolver = create("virtual:2x2,hosts=2");
-  ls_tpu_resolver *local = create("local");
+  LS_OWN(counted, c) = begin(&w);
+  LS_OWN(ls_tpu_resolver, resolver) = create("virtual:2x2,hosts=2");
+  LS_OWN(ls_tpu_resolver, local) = create("local");
   assert_int_equal(
       count_devices(c.runtime, "/job:localhost/replica:0/task:0/device:CPU:0"),
       1);
@@ -557,9 +529,6 @@ TEST(an_initialized_system_has_devices_of_the_runtime) {
       13 + 8 + 1);
   expect_ok(ls_tpu_shutdown(resolver));
   assert_int_equal(count_devices(c.runtime, NULL), 1 + 8 + 1);
-  ls_tpu_resolver_release(resolver);
-  ls_tpu_resolver_release(local);
-  counted_end(&c);
 }
 
 static ls_nest add_one(ls_nest args, void *user) {
@@ -570,18 +539,18 @@ static ls_nest add_one(ls_nest args, void *user) {
 // As CPUs do, while the system is initialized.
 TEST(its_cores_compute) {
   world w = {0};
-  counted c = begin(&w);
-  ls_tpu_resolver *resolver = create("virtual:2x1");
+  LS_OWN(counted, c) = begin(&w);
+  LS_OWN(ls_tpu_resolver, resolver) = create("virtual:2x1");
   static const char *const cores[] = {"/job:worker/task:0/device:TPU:0",
                                       "/job:worker/task:0/device:TPU:3"};
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.devices = cores, .num_devices = 2}, &strategy));
-  ls_function *function = function_of(add_one, NULL);
+  LS_OWN(ls_function, function) = function_of(add_one, NULL);
   const ls_callable callable = {.traced = function};
   ls_array *one = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &one));
-  const ls_nest args = LS_TUPLE(ls_nest_array(one));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(one));
   ls_nest results = ls_none();
   expect_ok(ls_tpu_connect(resolver));
   expect_status(ls_strategy_run(strategy, callable, args, &results),
@@ -593,15 +562,10 @@ TEST(its_cores_compute) {
   expect_ok(ls_tpu_shutdown(resolver));
   expect_status(ls_strategy_run(strategy, callable, args, &results),
                 LS_UNIMPLEMENTED, "only CPUs compute");
-  ls_nest_release(args);
-  ls_function_release(function);
-  ls_strategy_release(strategy);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 MEMORY_TEST(use_a_system) {
-  ls_tpu_resolver *resolver = NULL;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
   ls_tpu_systems *all = NULL;
   ls_device_name *devices = NULL;
   ls_topology *topology = NULL;
@@ -619,6 +583,5 @@ MEMORY_TEST(use_a_system) {
   if (devices != NULL) ls_release(ls_runtime_allocator(runtime), devices);
   // Needs no memory.
   status = ls_status_join(status, ls_tpu_shutdown(resolver));
-  ls_tpu_resolver_release(resolver);
   return status;
 }

@@ -32,8 +32,7 @@ static ls_table *numbers(void) {
 static bool is_distributed(ls_table *table) {
   LS_OWN(ls_nest, leaf) =
       ls_nest_object(LS_KIND_OBJECT, (ls_object *)ls_table_retain(table));
-  const bool is_table = ls_is_distributed_table(leaf);
-  return is_table;
+  return ls_is_distributed_table(leaf);
 }
 
 TEST(a_table_made_in_the_scope_is_one_on_each_host) {

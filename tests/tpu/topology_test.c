@@ -12,7 +12,7 @@
 // Devices of a mesh in the order of their places, dealt to tasks.
 static ls_topology *make_topology(const int32_t mesh[4], int32_t tasks,
                                   int32_t per_task) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(
       ls_array_create(LS_DTYPE_I32, LS_SHAPE(tasks, per_task, 4), &array));
   for (int32_t i = 0; i < tasks * per_task; ++i) {
@@ -24,7 +24,6 @@ static ls_topology *make_topology(const int32_t mesh[4], int32_t tasks,
   }
   ls_topology *topology = NULL;
   expect_ok(ls_topology_create(mesh, 4, array, &topology));
-  ls_array_release(array);
   return topology;
 }
 
@@ -43,7 +42,7 @@ TEST(a_mesh_has_four_sizes_of_at_least_one) {
       {{1 << 20, 2, 1, 1}, 4, "1048576"},
       {{INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX}, 4, "more than"},
   };
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(1, 1, 4), &array));
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     ls_topology *topology = NULL;
@@ -52,7 +51,6 @@ TEST(a_mesh_has_four_sizes_of_at_least_one) {
         LS_INVALID_ARGUMENT, rows[i].part);
     assert_null(topology);
   }
-  ls_array_release(array);
 }
 
 TEST(coordinates_are_by_task_and_device) {
@@ -69,21 +67,20 @@ TEST(coordinates_are_by_task_and_device) {
       {LS_DTYPE_F32, LS_SHAPE(1, 1, 4), "f32[1,1,4]"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     ls_topology *topology = NULL;
     expect_ok(ls_array_create(rows[i].dtype, rows[i].shape, &array));
     ls_status status = ls_topology_create(mesh, 4, array, &topology);
     assert_non_null(status);
     expect_contains(ls_status_message(status), "[2, 2, 1, 2]");
     expect_status(status, LS_INVALID_ARGUMENT, rows[i].part);
-    ls_array_release(array);
   }
 }
 
 TEST(a_topology_tells_where_devices_are) {
   LS_SPEC("T32");
   static const int32_t mesh[4] = {2, 2, 1, 2};
-  ls_topology *topology = make_topology(mesh, 2, 4);
+  LS_OWN(ls_topology, topology) = make_topology(mesh, 2, 4);
   assert_int_equal(ls_topology_mesh_rank(topology), 4);
   assert_memory_equal(ls_topology_mesh(topology), mesh, sizeof(mesh));
   assert_int_equal(ls_topology_num_tasks(topology), 2);
@@ -102,7 +99,6 @@ TEST(a_topology_tells_where_devices_are) {
                 LS_INVALID_ARGUMENT, "task 2 device 0");
   expect_status(ls_topology_place_of(topology, 0, 4, &back),
                 LS_INVALID_ARGUMENT, "task 0 device 4");
-  ls_topology_release(topology);
 }
 
 TEST(missing_devices_come_row_by_row) {
@@ -110,8 +106,8 @@ TEST(missing_devices_come_row_by_row) {
   static const int32_t mesh[4] = {2, 2, 1, 2};
   // (0, 0, 0, 0), (0, 0, 0, 1), (1, 1, 0, 0)
   static const int32_t data[] = {0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0};
-  ls_array *array = NULL;
-  ls_topology *topology = NULL;
+  LS_OWN(ls_array, array) = NULL;
+  LS_OWN(ls_topology, topology) = NULL;
   expect_ok(
       ls_array_create_copy(LS_DTYPE_I32, LS_SHAPE(3, 1, 4), data, &array));
   expect_ok(ls_topology_create(mesh, 4, array, &topology));
@@ -133,14 +129,12 @@ TEST(missing_devices_come_row_by_row) {
                 LS_INVALID_ARGUMENT, "(0, 1, 0, 0) has no device");
   expect_status(ls_topology_host_at(topology, wanted[4], NULL, &name),
                 LS_INVALID_ARGUMENT, "(1, 1, 0, 1)");
-  ls_array_release(array);
-  ls_topology_release(topology);
 }
 
 TEST(names_have_a_job_when_one_is_given) {
   LS_SPEC("T33");
   static const int32_t mesh[4] = {2, 2, 1, 2};
-  ls_topology *topology = make_topology(mesh, 2, 4);
+  LS_OWN(ls_topology, topology) = make_topology(mesh, 2, 4);
   const ls_coordinate place = {{1, 1, 0, 0}};
   ls_device_name name;
   expect_ok(ls_topology_device_at(topology, place, NULL, &name));
@@ -156,7 +150,6 @@ TEST(names_have_a_job_when_one_is_given) {
   job[sizeof(job) - 1] = '\0';
   expect_status(ls_topology_device_at(topology, place, job, &name),
                 LS_INVALID_ARGUMENT, "too long");
-  ls_topology_release(topology);
 }
 
 TEST(coordinates_lie_inside_and_are_used_once) {
@@ -171,13 +164,12 @@ TEST(coordinates_lie_inside_and_are_used_once) {
       {{1, 0, 0, 1, 1, 0, 0, 1}, "(1, 0, 0, 1) is of two devices"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     ls_topology *topology = NULL;
     expect_ok(ls_array_create_copy(LS_DTYPE_I32, LS_SHAPE(1, 2, 4),
                                    rows[i].data, &array));
     expect_status(ls_topology_create(mesh, 4, array, &topology),
                   LS_INVALID_ARGUMENT, rows[i].part);
-    ls_array_release(array);
   }
 }
 
@@ -192,7 +184,7 @@ static const unsigned char small[] = {0x0a, 4,  2, 1, 1, 2,              //
 
 TEST(the_wire_format_is_topology_proto) {
   LS_SPEC("T34");
-  ls_topology *topology = NULL;
+  LS_OWN(ls_topology, topology) = NULL;
   expect_ok(ls_topology_parse(small, sizeof(small), &topology));
   static const int32_t mesh[4] = {2, 1, 1, 2};
   assert_memory_equal(ls_topology_mesh(topology), mesh, sizeof(mesh));
@@ -218,13 +210,13 @@ TEST(the_wire_format_is_topology_proto) {
   assert_memory_equal(bytes, small, size);
   ls_topology_hardware(topology, &size);
   assert_int_equal(size, 0);
-  ls_topology_release(topology);
 }
 
 TEST(what_was_serialized_parses_to_the_same) {
   LS_SPEC("T34");
   static const int32_t mesh[4] = {16, 16, 2, 2};
-  ls_topology *topology = make_topology(mesh, 16, 64), *again = NULL;
+  LS_OWN(ls_topology, topology) = make_topology(mesh, 16, 64);
+  LS_OWN(ls_topology, again) = NULL;
   size_t size = 0, size_again = 0;
   const char *bytes = ls_topology_serialized(topology, &size);
   expect_ok(ls_topology_parse(bytes, size, &again));
@@ -238,8 +230,6 @@ TEST(what_was_serialized_parses_to_the_same) {
       expect_ok(ls_topology_place_of(again, t, d, &b));
       assert_memory_equal(&a, &b, sizeof(a));
     }
-  ls_topology_release(topology);
-  ls_topology_release(again);
 }
 
 // Numbers one by one, a later one that wins, an unknown field: all of it legal,
@@ -253,7 +243,7 @@ TEST(bytes_come_back_as_they_were) {
       0x18, 1,                              //
       0x20, 0, 0x22, 2, 0,    0, 0x20, 0,   // coordinates, mixed
       0x2a, 2, 8,    1, 0x2a, 2, 0x10, 1};  // hardware in two parts
-  ls_topology *topology = NULL;
+  LS_OWN(ls_topology, topology) = NULL;
   expect_ok(ls_topology_parse(odd, sizeof(odd), &topology));
   size_t size = 0;
   const char *bytes = ls_topology_serialized(topology, &size);
@@ -263,7 +253,6 @@ TEST(bytes_come_back_as_they_were) {
   const char *hardware = ls_topology_hardware(topology, &size);
   assert_int_equal(size, 4);
   assert_memory_equal(hardware, "\x08\x01\x10\x01", 4);
-  ls_topology_release(topology);
 }
 
 #define MINUS_1 "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"

@@ -228,7 +228,8 @@ static ls_nest sum_alone(ls_nest args, void *user) {
 static ls_nest meet_alone(ls_nest args, void *user) {
   ls_replica *replica = ls_replica_context();
   static const double weights[3] = {1, 2, 3};
-  ls_nest made = ls_replica_all_gather(replica, ls_nest_item(args, 0), 0);
+  LS_OWN(ls_nest, made) =
+      ls_replica_all_gather(replica, ls_nest_item(args, 0), 0);
   (void)user;
   expect_status(ls_nest_status(made), LS_FAILED_PRECONDITION,
                 "all_gather of 3 replicas");
@@ -236,7 +237,6 @@ static ls_nest meet_alone(ls_nest args, void *user) {
   made = ls_replica_weighted_mean(replica, ls_nest_item(args, 0), weights, 3);
   expect_status(ls_nest_status(made), LS_FAILED_PRECONDITION,
                 "weighted_mean of 3 replicas");
-  ls_nest_release(made);
   return ls_none();
 }
 
@@ -549,10 +549,9 @@ TEST(summaries_are_of_replica_0) {
       expect_ok(ls_summary_writer_create(note, &r, &writer));
       {
         LS_SUMMARY_SCOPE(writer);
-        tpu_run run;
+        LS_OWN(tpu_run, run) = {0};
         expect_ok(tpu_run_begin(&run, way, s,
                                 &(tpu_step){.fn = summarize, .numbers = tens}));
-        tpu_run_end(&run);
       }
       assert_string_equal(r.text, way == TPU_GRAPH_TRACED
                                       ? "f/x=10 f/merged=10 "
@@ -578,9 +577,8 @@ static ls_nest fetch_twice(ls_strategy *s, ls_nest args, void *user) {
   const tpu_run *run = user;
   ls_nest made = ls_none();
   (void)args;
-  const ls_nest leaf = ls_nest_variable(run->variable);
+  LS_OWN(ls_nest, leaf) = ls_nest_variable(run->variable);
   const ls_status status = ls_strategy_fetch(s, leaf, NULL, twice, NULL, &made);
-  ls_nest_release(leaf);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
@@ -612,7 +610,8 @@ static ls_nest map_items(ls_strategy *s, ls_nest args, void *user) {
                            ls_leaf(ls_scalar(LS_DTYPE_F32, 3)),
                            ls_leaf(ls_scalar(LS_DTYPE_F32, 4))};
   const bool *reduces = user;
-  ls_nest made = ls_none(), sum = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
+  ls_nest sum = ls_none();
   (void)args;
   ls_status status =
       ls_strategy_map(s, items, 3, square_item, ls_none(), NULL, &made);
@@ -622,7 +621,6 @@ static ls_nest map_items(ls_strategy *s, ls_nest args, void *user) {
     else
       sum = sum_of_items(made);
   }
-  ls_nest_release(made);
   return ls_status_is_ok(status) ? sum : ls_fail(status);
 }
 

@@ -232,7 +232,7 @@ static ls_status run_form(ls_strategy *s, shape_of_result *form,
 
 TEST(results_have_the_form_that_was_returned) {
   LS_SPEC("T86 T108 T109 T110 T111 T112");
-  ls_strategy *s = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   shape_of_result form = {0};
   {
     LS_STRATEGY_SCOPE(s);
@@ -282,5 +282,4 @@ TEST(results_have_the_form_that_was_returned) {
     ls_nest_release(result);
   }
   ls_variable_release(form.counter);
-  ls_strategy_release(s);
 }

@@ -29,7 +29,7 @@ typedef struct outcome {
 } outcome;
 
 static void train(ls_strategy *strategy, outcome *out) {
-  mlp model;
+  LS_OWN(mlp, model) = {0};
   LS_OWN(ls_array, examples) = NULL;
   LS_OWN(ls_array, labels) = NULL;
   ls_nest split[2], results = ls_none();
@@ -40,8 +40,8 @@ static void train(ls_strategy *strategy, outcome *out) {
   expect_ok(mlp_batch(&mlp_tiny, LS_DTYPE_F32, 0, 16, &examples, &labels));
   expect_ok(ls_strategy_split(strategy, examples, &split[0]));
   expect_ok(ls_strategy_split(strategy, labels, &split[1]));
-  ls_function *f = function_of(mlp_step, &model);
-  const ls_nest args = ls_nest_sequence(LS_KIND_TUPLE, split, 2);
+  LS_OWN(ls_function, f) = function_of(mlp_step, &model);
+  LS_OWN(ls_nest, args) = ls_nest_sequence(LS_KIND_TUPLE, split, 2);
   for (int step = 0; step < 3; ++step)
     expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &results));
   assert_int_equal(ls_function_num_traces(f), 1);
@@ -57,9 +57,6 @@ static void train(ls_strategy *strategy, outcome *out) {
     out->count += count;
   }
   ls_nest_release(results);
-  ls_nest_release(args);
-  ls_function_release(f);
-  mlp_destroy(&model);
 }
 
 TEST(a_step_is_the_mirrored_strategys) {

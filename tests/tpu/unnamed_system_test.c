@@ -8,6 +8,7 @@
 #include "support/computation.h"
 #include "support/counted.h"
 #include "support/function.h"
+#include "tpu/own.h"
 #include "tpu/pod/pod.h"
 
 static char on_red[] = "/job:red/task:0", on_blue[] = "/job:blue/task:0";
@@ -21,10 +22,9 @@ static ls_tpu_resolver *resolver_of(const char *job) {
 }
 
 static void lose_core(const ls_tpu_resolver *resolver) {
-  ls_pod *pod = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   expect_ok(ls_tpu_pod(resolver, &pod));
   expect_ok(ls_pod_inject(pod, &(ls_pod_fault){.kind = LS_POD_CORE_LOST}));
-  ls_pod_release(pod);
 }
 
 static ls_nest sum_of_ids(ls_nest args, void *user) {
@@ -55,19 +55,17 @@ static ls_nest replicate_sum(ls_nest args, void *user) {
 }
 
 static ls_status call_plain(ls_function *f, int64_t size) {
-  ls_nest results = ls_none();
-  const ls_nest args = ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(size));
-  const ls_status status = ls_function_call(f, args, &results);
-  ls_nest_release(results);
-  ls_nest_release(args);
-  return status;
+  LS_OWN(ls_nest, results) = ls_none();
+  LS_OWN(ls_nest, args) = ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(size));
+  return ls_function_call(f, args, &results);
 }
 
 TEST(what_says_nothing_does_not_go_over_to_another) {
-  counted c = counted_begin(1);
-  ls_tpu_resolver *red = resolver_of("red"), *blue = resolver_of("blue");
-  ls_function *f = function_of(replicate_sum, NULL);
-  ls_function *named = function_of(replicate_sum, on_blue);
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_tpu_resolver, red) = resolver_of("red");
+  LS_OWN(ls_tpu_resolver, blue) = resolver_of("blue");
+  LS_OWN(ls_function, f) = function_of(replicate_sum, NULL);
+  LS_OWN(ls_function, named) = function_of(replicate_sum, on_blue);
   static const char *const says = "a replicated computation may be for TPU "
                                   "system 'virtual:1x1' of job red, "
                                   "which was shut down, or for 'virtual:1x1' "
@@ -95,11 +93,6 @@ TEST(what_says_nothing_does_not_go_over_to_another) {
   expect_ok(ls_tpu_initialize(blue, NULL));
   for (int64_t size = 1; size <= 5; ++size)
     expect_ok(call_plain(f, size));
-  ls_function_release(f);
-  ls_function_release(named);
-  ls_tpu_resolver_release(red);
-  ls_tpu_resolver_release(blue);
-  counted_end(&c);
 }
 
 static ls_nest sum_on_assignment(ls_nest args, void *user) {
@@ -133,9 +126,10 @@ static ls_nest sum_on_cpus(ls_nest args, void *user) {
 
 // It waits for no system, passes none of its doors, and means none of several.
 TEST(a_computation_for_cpus_needs_no_system) {
-  counted c = counted_begin(1);
-  ls_tpu_resolver *red = resolver_of("red"), *blue = resolver_of("blue");
-  ls_function *f = function_of(sum_on_cpus, NULL);
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_tpu_resolver, red) = resolver_of("red");
+  LS_OWN(ls_tpu_resolver, blue) = resolver_of("blue");
+  LS_OWN(ls_function, f) = function_of(sum_on_cpus, NULL);
   expect_ok(call_plain(f, 1));
   expect_ok(ls_tpu_initialize(red, NULL));
   expect_ok(call_plain(f, 2));
@@ -148,10 +142,6 @@ TEST(a_computation_for_cpus_needs_no_system) {
   expect_ok(ls_tpu_shutdown(red));
   for (int64_t size = 1; size <= 5; ++size)
     expect_ok(call_plain(f, size));
-  ls_function_release(f);
-  ls_tpu_resolver_release(red);
-  ls_tpu_resolver_release(blue);
-  counted_end(&c);
 }
 
 // ---- Text ------------------------------------------------------------------
@@ -170,21 +160,18 @@ static ls_nest sum_of_case(ls_nest args, void *user) {
 // The text of f with its computation as one op, read back.
 static ls_function *read_gathered(ls_function *f) {
   ls_function *read = NULL;
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_graph_print_gathered(ls_function_graph(f), &text));
   expect_ok(ls_function_load(text, NULL, 0, &read));
-  ls_text_release(text);
   return read;
 }
 
 static ls_status call_read(ls_function *read, double *out_sum) {
-  ls_nest result = ls_none();
-  const ls_nest empty = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_OWN(ls_nest, empty) = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
   const ls_status status = ls_function_call(read, empty, &result);
   if (ls_status_is_ok(status))
     *out_sum = ls_nest_number(ls_nest_item(result, 0));
-  ls_nest_release(empty);
-  ls_nest_release(result);
   return status;
 }
 
@@ -204,16 +191,17 @@ TEST(a_gathered_graph_keeps_its_system_in_its_text) {
   for (int row = 0; row < 4; ++row) {
     const bool late = row % 2 == 1;
     sum_case of = {.device = on_red, .replicas = row < 2 ? 2 : 1};
-    counted c = counted_begin(1);
-    ls_tpu_resolver *red = resolver_of("red"), *blue = resolver_of("blue");
-    ls_function *f = function_of(sum_of_case, &of);
+    LS_OWN(counted, c) = counted_begin(1);
+    LS_OWN(ls_tpu_resolver, red) = resolver_of("red");
+    LS_OWN(ls_tpu_resolver, blue) = resolver_of("blue");
+    LS_OWN(ls_function, f) = function_of(sum_of_case, &of);
     ls_nest result = ls_none();
     expect_ok(ls_tpu_initialize(red, NULL));
     expect_ok(ls_tpu_initialize(blue, NULL));
     expect_ok(ls_function_call(f, ls_none(), &result));
     ls_nest_release(result);
     if (late) expect_ok(ls_tpu_shutdown(red));
-    ls_function *read = read_gathered(f);
+    LS_OWN(ls_function, read) = read_gathered(f);
     if (!late) {
       expect_sum(read, &of);
       expect_ok(ls_tpu_shutdown(red));
@@ -229,11 +217,6 @@ TEST(a_gathered_graph_keeps_its_system_in_its_text) {
     expect_refused(read, LS_UNAVAILABLE,
                    "core /job:red/replica:0/task:0/device:TPU:0 of TPU system "
                    "'virtual:1x1' was lost");
-    ls_function_release(read);
-    ls_function_release(f);
-    ls_tpu_resolver_release(red);
-    ls_tpu_resolver_release(blue);
-    counted_end(&c);
   }
 }
 
@@ -248,21 +231,21 @@ TEST(marks_that_cannot_be_are_refused) {
                "a device assignment of 8 numbers: 2 replicas of 9 cores"},
               {"device_assignment = [0, ", "device_assignment = [",
                "a device assignment of 7 numbers: 2 replicas of 1 cores"}};
-  counted c = counted_begin(1);
-  ls_tpu_resolver *red = resolver_of("red");
-  ls_topology *topology = NULL;
-  ls_device_assignment *assignment = NULL;
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_tpu_resolver, red) = resolver_of("red");
+  LS_OWN(ls_topology, topology) = NULL;
+  LS_OWN(ls_device_assignment, assignment) = NULL;
   expect_ok(ls_tpu_initialize(red, &topology));
   expect_ok(ls_device_assignment_build(
       topology, &(ls_device_assignment_options){.num_replicas = LS_SOME(2)},
       &assignment));
-  ls_function *f = function_of(sum_on_assignment, assignment);
+  LS_OWN(ls_function, f) = function_of(sum_on_assignment, assignment);
   ls_nest result = ls_none();
   expect_ok(ls_function_call(f, ls_none(), &result));
   ls_nest_release(result);
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     char *text = NULL;
-    ls_function *read = NULL;
+    LS_OWN(ls_function, read) = NULL;
     expect_ok(ls_graph_print_gathered(ls_function_graph(f), &text));
     char *at = strstr(text, rows[i].says);
     if (at == NULL) print_message("%s\n", text);
@@ -273,11 +256,5 @@ TEST(marks_that_cannot_be_are_refused) {
     expect_ok(ls_function_load(text, NULL, 0, &read));
     ls_text_release(text);
     expect_refused(read, LS_INVALID_ARGUMENT, rows[i].refused);
-    ls_function_release(read);
   }
-  ls_function_release(f);
-  ls_device_assignment_release(assignment);
-  ls_topology_release(topology);
-  ls_tpu_resolver_release(red);
-  counted_end(&c);
 }

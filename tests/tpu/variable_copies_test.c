@@ -91,10 +91,9 @@ static ls_status replicate_placed(placed *p, ls_nest *outputs) {
     inputs[r] = LS_LIST(ls_leaf(f32_of(r + 1)));
   LS_OWN(ls_nest, all) =
       ls_nest_sequence(LS_KIND_LIST, inputs, (size_t)p->replicas);
-  const ls_status status = ls_replicate(
-      use_placed, p, all, &(ls_replicate_options){.assignment = p->assignment},
-      outputs);
-  return status;
+  return ls_replicate(use_placed, p, all,
+                      &(ls_replicate_options){.assignment = p->assignment},
+                      outputs);
 }
 
 static ls_nest build_placed(ls_nest args, void *user) {
@@ -110,14 +109,11 @@ static ls_status run_placed(placed *p, computation *c, int what) {
   p->results = ls_none();
   if (c == NULL) {
     LS_OWN(ls_function, f) = function_of(build_placed, p);
-    const ls_status status = ls_function_call(f, ls_none(), &p->results);
-    return status;
+    return ls_function_call(f, ls_none(), &p->results);
   }
   LS_OWN(ls_nest, outputs) = ls_none();
   LS_RETURN_IF_ERROR(replicate_placed(p, &outputs));
-  const ls_status status =
-      ls_session_run(c->session, outputs, NULL, 0, &p->results);
-  return status;
+  return ls_session_run(c->session, outputs, NULL, 0, &p->results);
 }
 
 static double placed_result(const placed *p, int r, size_t i) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory/own.h"
+#include "distribute/own.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
 #include "lockstep/replica.h"
@@ -104,7 +105,7 @@ TEST(every_tensor_is_reduced) {
   EACH_WAY(in_graph, replicas)
   for (int how = LS_AGGREGATION_SUM; how <= LS_AGGREGATION_ONLY_FIRST_REPLICA;
        ++how) {
-    tpu_step w;
+    LS_OWN(tpu_step, w) = {0};
     tpu_step_open(&w, in_graph, replicas,
                   (variable_kind){.aggregation = (ls_variable_aggregation)how});
     around = f32_of(5);
@@ -113,7 +114,6 @@ TEST(every_tensor_is_reduced) {
     for (int r = 0; r < replicas; ++r)
       wanted[r] = how == LS_AGGREGATION_SUM ? 5 * replicas : 5;
     tpu_step_expect_parts(&w, wanted);
-    tpu_step_close(&w);
   }
 }
 
@@ -202,7 +202,7 @@ TEST(writes_convert_and_return_what_is_there_then) {
 // ---- Reads -----------------------------------------------------------------
 static ls_nest read_all_ways(ls_nest args, void *user) {
   tpu_step *w = user;
-  const ls_nest leaf = ls_nest_variable(w->v);
+  LS_OWN(ls_nest, leaf) = ls_nest_variable(w->v);
   ls_variable_assign(w->v, tpu_step_argument(args));
   ls_tensor wide = ls_failed_tensor(), a = wide, b = wide, c = wide, d = wide;
   expect_ok(ls_distributed_as_tensor_of(leaf, LS_DTYPE_F64, &wide));
@@ -222,7 +222,6 @@ static ls_nest read_all_ways(ls_nest args, void *user) {
     assert_string_equal(attr_text(ls_tensor_op(all[i]), "_handle"), "v/handle");
     sum = ls_add(sum, all[i]);
   }
-  ls_nest_release(leaf);
   return ls_leaf(sum);
 }
 
@@ -374,8 +373,7 @@ static double element(tpu_step *w, size_t part, int64_t at) {
                           LS_SCALAR));
   LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_variable_value(v, &array));
-  const double value = ls_array_f64(array, at);
-  return value;
+  return ls_array_f64(array, at);
 }
 
 TEST(rows_are_written_raw_or_not_at_all) {
@@ -491,11 +489,10 @@ TEST(components_are_not_at_hand_inside) {
 // ---- read_var --------------------------------------------------------------
 static ls_nest read_var_inside(ls_nest args, void *user) {
   const tpu_step *w = user;
-  const ls_nest leaf = ls_nest_variable(w->v);
+  LS_OWN(ls_nest, leaf) = ls_nest_variable(w->v);
   ls_tensor value;
   ls_variable_assign(w->v, tpu_step_argument(args));
   const ls_status status = ls_tpu_read_variable(leaf, &value);
-  ls_nest_release(leaf);
   return ls_status_is_ok(status) ? ls_leaf(value) : ls_fail(status);
 }
 
@@ -506,22 +503,24 @@ static double fetched(tpu_step *w, ls_tensor value) {
 TEST(a_variable_is_read_or_refused) {
   LS_SPEC("T131");
   EACH_WAY(in_graph, replicas) {
-    tpu_step w;
+    LS_OWN(tpu_step, w) = {0};
     tpu_step_open(&w, in_graph, replicas,
                   (variable_kind){.initial = 3,
                                   .synchronization = on_read,
                                   .aggregation = LS_AGGREGATION_SUM});
     expect_ok(tpu_step_run(&w, read_var_inside));
     tpu_step_expect_results(&w, (double[]){1, 2, 3, 4});
-    ls_strategy *mirrored = mirrored_of(2);
-    ls_variable *m = variable_in(mirrored, (variable_kind){.name = "m"});
-    ls_variable *plain = NULL;
+    LS_OWN(ls_strategy, mirrored) = mirrored_of(2);
+    LS_OWN(ls_variable, m) =
+        variable_in(mirrored, (variable_kind){.name = "m"});
+    LS_OWN(ls_variable, plain) = NULL;
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "plain", .initial_value = f32_of(8)},
         &plain));
     if (in_graph) computation_initialize(&w.c, plain);
-    const ls_nest tpu = ls_nest_variable(w.v), one = ls_nest_variable(plain);
-    const ls_nest foreign = ls_nest_variable(m);
+    LS_OWN(ls_nest, tpu) = ls_nest_variable(w.v);
+    LS_OWN(ls_nest, one) = ls_nest_variable(plain);
+    LS_OWN(ls_nest, foreign) = ls_nest_variable(m);
     ls_tensor value;
     expect_ok(ls_tpu_read_variable(tpu, &value));
     assert_true(fetched(&w, value) == replicas * (replicas + 1) / 2.0);
@@ -531,12 +530,5 @@ TEST(a_variable_is_read_or_refused) {
                   "m");
     expect_status(ls_tpu_read_variable(ls_nest_f64(4), &value),
                   LS_INVALID_ARGUMENT, "4");
-    ls_nest_release(tpu);
-    ls_nest_release(one);
-    ls_nest_release(foreign);
-    ls_variable_release(m);
-    ls_variable_release(plain);
-    ls_strategy_release(mirrored);
-    tpu_step_close(&w);
   }
 }

@@ -101,14 +101,14 @@ TEST(a_variable_has_one_handle_in_a_computation) {
 // Outside it is the current component's.
 TEST(elsewhere_it_is_a_components) {
   LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
-  ls_variable *v = variable_in(s, (variable_kind){0}), *handle = NULL;
+  LS_OWN(ls_variable, v) = variable_in(s, (variable_kind){0});
+  ls_variable *handle = NULL;
   ls_op op;
   expect_ok(ls_variable_handle(v, &handle));
   assert_ptr_equal(handle, ls_variable_component(v, 0));
   LS_OWN(ls_strategy, mirrored) = mirrored_of(2);
   LS_OWN(ls_variable, m) = variable_in(mirrored, (variable_kind){.name = "m"});
   expect_status(ls_tpu_variable_handle(m, &op), LS_INVALID_ARGUMENT, "'m'");
-  ls_variable_release(v);
 }
 
 typedef struct pair {

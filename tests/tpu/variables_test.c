@@ -495,7 +495,8 @@ static void check_colocation(computation *c) {
   (void)c;
   LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   LS_OWN(ls_strategy, other) = tpu_strategy_of(2);
-  ls_strategy *mirrored = mirrored_of(2), *none = NULL;
+  LS_OWN(ls_strategy, mirrored) = mirrored_of(2);
+  ls_strategy *none = NULL;
   LS_OWN(ls_variable, own) =
       variable_made(s, (ls_variable_options){.name = "own"});
   LS_OWN(ls_variable, foreign) =
@@ -538,7 +539,6 @@ static void check_colocation(computation *c) {
   assert_int_equal(
       num_components_beside(none, plain, ls_variable_device(plain)), 0);
   assert_int_equal(num_components_beside(none, own, CORE(0)), 0);
-  ls_strategy_release(mirrored);
 }
 
 TEST(a_scope_puts_variables_beside_its_own) {

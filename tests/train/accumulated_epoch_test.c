@@ -10,6 +10,7 @@
 #include "nn/own.h"
 #include "support/expect.h"
 #include "support/tpu_strategies.h"
+#include "support/training.h"
 
 enum { WIDTH = 6, CLASSES = 3, EXAMPLES = 36, BATCH = 16, EPOCHS = 2 };
 enum { CALLS = (EXAMPLES + BATCH - 1) / BATCH, WEIGHTS = WIDTH * CLASSES };
@@ -87,10 +88,10 @@ static void train(const way *w, int64_t batch, int64_t calls,
                   double weights[WEIGHTS]) {
   LS_OWN(ls_strategy, strategy) = NULL;
   LS_OWN(ls_optimizer, optimizer) = NULL;
-  ls_model model = {0};
+  LS_OWN(ls_model, model) = {0};
   ls_train_result result;
   ls_variable *all[2] = {NULL};
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   LS_OWN(ls_dataset, data) = ls_dataset_synthetic(&(ls_synthetic_options){
       .size = EXAMPLES, .shape = LS_SHAPE(WIDTH), .num_classes = CLASSES});
   if (w->on_cores)
@@ -121,8 +122,6 @@ static void train(const way *w, int64_t batch, int64_t calls,
   expect_ok(ls_variable_value(all[0], &value));
   for (int i = 0; i < WEIGHTS; ++i)
     weights[i] = ls_array_f64(value, i);
-  ls_array_release(value);
-  ls_model_destroy(&model);
 }
 
 TEST(a_short_last_batch_counts_by_its_examples) {

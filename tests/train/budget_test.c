@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include "data/own.h"
+#include "distribute/own.h"
 #include "lockstep/full.h"
 #include "lockstep/trunk.h"
 #include "support/pipelines.h"
+#include "support/place.h"
+#include "support/training.h"
 
 static int64_t now;
 
@@ -52,16 +55,12 @@ static void note(void *user, const ls_train_report *report) {
 }
 
 TEST(the_parts_of_a_run_add_up_and_name_the_slow_stage) {
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.clock = &(ls_clock){.now = read_clock,
-                                                 .wall = read_clock,
-                                                 .sleep = sleep_not},
-                            .input_threads = LS_SOME(0)},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+      .clock = &(
+          ls_clock){.now = read_clock, .wall = read_clock, .sleep = sleep_not},
+      .input_threads = LS_SOME(0)});
   const ls_model_type *type = ls_model_find("tiny");
-  ls_dataset *data = ls_dataset_map(
+  LS_OWN(ls_dataset, data) = ls_dataset_map(
       ls_dataset_synthetic(
           &(ls_synthetic_options){.size = 20,
                                   .shape = type->example_shape,
@@ -70,8 +69,8 @@ TEST(the_parts_of_a_run_add_up_and_name_the_slow_stage) {
           .fill = slow,
           .result = LS_TUPLE(ls_nest_spec(LS_DTYPE_F32, type->example_shape),
                              ls_nest_spec(LS_DTYPE_I32, LS_SCALAR))});
-  ls_strategy *strategy = NULL;
-  ls_model model;
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_model, model) = {0};
   seen it = {0};
   ls_train_result result;
   expect_ok(ls_mirrored_strategy_create(
@@ -89,11 +88,6 @@ TEST(the_parts_of_a_run_add_up_and_name_the_slow_stage) {
   assert_int_equal(it.reports, 4 + 1);
   assert_true(it.map);
   assert_true(it.last.input >= 20 && it.last.input < 21);
-  ls_model_destroy(&model);
-  ls_strategy_release(strategy);
-  ls_dataset_release(data);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 // ---- Ranks ------------------------------------------------------------------
@@ -102,14 +96,12 @@ enum { SLOW = 1, RANKS = 3 };
 // Meets the others ten times, the slow one late.
 static ls_status meet(ls_trunk *trunk, void *user) {
   ls_train_budget *out = user;
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  ls_iterator *input = pipeline_iterator(count_to(1), LS_SOME(0));
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  LS_OWN(ls_iterator, input) = pipeline_iterator(count_to(1), LS_SOME(0));
   const ls_spent spent = {0};
   ls_budget budget;
-  ls_budget_begin(runtime, &spent, &budget);
+  ls_budget_begin(home.runtime, &spent, &budget);
   for (uint64_t i = 0; i < 10; ++i) {
     int64_t words[RANKS];
     ls_trunk_piece pieces[RANKS];
@@ -119,10 +111,8 @@ static ls_status meet(ls_trunk *trunk, void *user) {
     expect_ok(trunk->exchange(trunk, &(ls_trunk_name){.iteration = i}, pieces,
                               RANKS));
   }
-  out[trunk->rank] = ls_budget_of(runtime, &spent, &budget, input);
-  ls_iterator_release(input);
-  ls_runtime_make_current(before);
-  return ls_runtime_destroy(runtime);
+  out[trunk->rank] = ls_budget_of(home.runtime, &spent, &budget, input);
+  return ls_ok();
 }
 
 TEST(the_rank_that_others_wait_for_is_named) {

@@ -6,8 +6,11 @@
 
 #include "base/runtime_internal.h"
 #include "support/fault.h"
+#include "support/place.h"
 #include "support/resumable.h"
 #include "train/run_plan.h"
+
+LS_OWNED_POINTER(ls_train_config, ls_train_config_destroy)
 
 static void write_config(const char *text) {
   const ls_file_system *files = ls_file_system_system();
@@ -39,9 +42,9 @@ TEST(what_is_written_reads_back) {
   ls_train_config_print(&written, &text);
   expect_ok(ls_text_status(&text));
   write_config(ls_text_data(&text));
-  ls_train_config *read = NULL;
+  LS_OWN(ls_train_config, read) = NULL;
   expect_ok(ls_train_config_read("configured", &read));
-  ls_text again;
+  LS_OWN(ls_text, again) = {0};
   ls_text_init(&again, ls_allocator_system());
   ls_train_config_print(read, &again);
   assert_string_equal(ls_text_data(&again), ls_text_data(&text));
@@ -49,13 +52,11 @@ TEST(what_is_written_reads_back) {
   assert_int_equal(read->seed, -7);
   assert_true(read->learning_rate == 0.1);
   ls_text_deinit(&text);
-  ls_text_deinit(&again);
-  ls_train_config_destroy(read);
 }
 
 TEST(what_is_not_said_has_its_default) {
   write_config("{\"model\": \"tiny\", \"of another time\": [1, 2]}");
-  ls_train_config *read = NULL;
+  LS_OWN(ls_train_config, read) = NULL;
   expect_ok(ls_train_config_read("configured", &read));
   assert_string_equal(read->model, "tiny");
   assert_string_equal(read->data, "");
@@ -64,7 +65,6 @@ TEST(what_is_not_said_has_its_default) {
   assert_string_equal(read->optimizer, "");
   assert_string_equal(read->schedule, "constant");
   assert_int_equal(read->replicas, 0);
-  ls_train_config_destroy(read);
 }
 
 TEST(what_is_wrong_is_named) {
@@ -119,22 +119,15 @@ static void note_line(void *user, const ls_log_line *line) {
 
 // What is read prints as `wanted`; `*out_line`: what was said about it.
 static void expect_read(const char *wanted, char line[400]) {
-  ls_runtime *runtime = NULL;
   line[0] = '\0';
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .log = note_line, .log_user = line},
-      &runtime));
-  ls_runtime *outside = ls_runtime_make_current(runtime);
-  ls_train_config *read = NULL;
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .log = note_line, .log_user = line});
+  LS_OWN(ls_train_config, read) = NULL;
   expect_ok(ls_train_config_read("kept", &read));
-  ls_text again;
+  LS_OWN(ls_text, again) = {0};
   ls_text_init(&again, ls_allocator_system());
   ls_train_config_print(read, &again);
   assert_string_equal(ls_text_data(&again), wanted);
-  ls_text_deinit(&again);
-  ls_train_config_destroy(read);
-  ls_runtime_make_current(outside);
-  expect_ok(ls_runtime_destroy(runtime));
 }
 
 TEST(what_is_damaged_is_what_the_checkpoint_says) {
@@ -225,10 +218,8 @@ TEST(a_longer_file_is_refused_unread) {
 
 static ls_status read_and_drop(void *user) {
   (void)user;
-  ls_train_config *read = NULL;
-  const ls_status status = ls_train_config_read("configured", &read);
-  ls_train_config_destroy(read);
-  return status;
+  LS_OWN(ls_train_config, read) = NULL;
+  return ls_train_config_read("configured", &read);
 }
 
 TEST(no_memory_is_a_status) {

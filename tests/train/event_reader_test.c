@@ -9,6 +9,7 @@
 #include "support/counted.h"
 #include "support/fault.h"
 #include "support/memory_files.h"
+#include "train/own.h"
 
 typedef struct setup {
   memory_files files;
@@ -37,6 +38,7 @@ static void end(setup *s) {
   counted_end(&s->memory);
   memory_files_clear(&s->files);
 }
+LS_OWNED_STRUCT(setup, end)
 
 static ls_event_writer *writer_from(int64_t first_step) {
   ls_event_writer *writer = NULL;
@@ -69,7 +71,7 @@ static void expect_number(const ls_event_numbers *numbers, size_t i,
 
 // ---- What is whole ---------------------------------------------------------
 TEST(numbers_come_back_by_step_and_tag) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s);
   ls_event_writer *writer = writer_from(INT64_MAX);
   write_number(writer, "loss", 20, 0.5);
@@ -94,11 +96,10 @@ TEST(numbers_come_back_by_step_and_tag) {
   expect_number(numbers, 0, "accuracy", 20, 0.125);
   ls_event_numbers_destroy(numbers);
   assert_int_equal(s.warnings, 0);
-  end(&s);
 }
 
 TEST(a_run_that_begins_again_takes_back_what_was_said) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s);
   for (int i = 0; i < 2; ++i) {
     ls_event_writer *writer = writer_from(i == 0 ? 0 : 20);
@@ -106,17 +107,15 @@ TEST(a_run_that_begins_again_takes_back_what_was_said) {
       write_number(writer, "loss", step, i);
     expect_ok(ls_event_writer_close(writer));
   }
-  ls_event_numbers *numbers = read_all(NULL);
+  LS_OWN(ls_event_numbers, numbers) = read_all(NULL);
   assert_int_equal(numbers->count, 3);
   expect_number(numbers, 0, "loss", 10, 0);
   expect_number(numbers, 1, "loss", 20, 1);
   expect_number(numbers, 2, "loss", 30, 1);
-  ls_event_numbers_destroy(numbers);
-  end(&s);
 }
 
 TEST(a_folder_that_is_not_there_has_no_numbers) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s);
   ls_event_numbers *numbers = read_all(NULL);
   assert_int_equal(numbers->count, 0);
@@ -130,14 +129,12 @@ TEST(a_folder_that_is_not_there_has_no_numbers) {
   expect_status(ls_events_read("runs", NULL, NULL), LS_INVALID_ARGUMENT,
                 "out_numbers is NULL");
   ls_event_numbers_destroy(NULL);
-  end(&s);
 }
 
 TEST(a_folder_on_the_disk_that_is_not_there_has_none) {
-  ls_event_numbers *numbers = NULL;
+  LS_OWN(ls_event_numbers, numbers) = NULL;
   expect_ok(ls_events_read("no/such/folder", NULL, &numbers));
   assert_int_equal(numbers->count, 0);
-  ls_event_numbers_destroy(numbers);
 }
 
 // ---- Damage ----------------------------------------------------------------
@@ -177,7 +174,7 @@ static void put(setup *s, const char *path, const char *bytes, size_t size) {
 }
 
 TEST(the_rest_of_a_damaged_file_is_passed_over) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s);
   char path[200], bytes[FILE_SIZE], changed[FILE_SIZE];
   const size_t size = write_two(&s, path, sizeof(path), bytes);
@@ -186,39 +183,35 @@ TEST(the_rest_of_a_damaged_file_is_passed_over) {
     memcpy(changed, bytes, size);
     changed[at] = (char)(changed[at] ^ (1 << at % 8));
     put(&s, path, changed, size);
-    ls_event_numbers *numbers = read_all(NULL);
+    LS_OWN(ls_event_numbers, numbers) = read_all(NULL);
     expect_a_beginning(numbers);
     assert_true(numbers->count <= STEPS);  // Each bit counts.
     if (numbers->count < least) least = numbers->count;
-    ls_event_numbers_destroy(numbers);
   }
   assert_int_equal(least, 1);
   assert_int_equal(s.warnings, 1);  // Of one file one.
   expect_contains(s.line, path);
   expect_contains(s.line, "skipping the rest");
-  end(&s);
 }
 
 TEST(a_file_that_is_cut_off_is_read_as_far_as_it_is_whole) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s);
   char path[200], bytes[FILE_SIZE];
   const size_t size = write_two(&s, path, sizeof(path), bytes);
   size_t before = 1;
   for (size_t cut = 0; cut <= size; ++cut) {
     put(&s, path, bytes, cut);
-    ls_event_numbers *numbers = read_all("loss");
+    LS_OWN(ls_event_numbers, numbers) = read_all("loss");
     expect_a_beginning(numbers);
     assert_true(numbers->count >= before);
     before = numbers->count;
-    ls_event_numbers_destroy(numbers);
   }
   assert_int_equal(before, STEPS + 1);
-  end(&s);
 }
 
 TEST(garbage_is_no_number) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s);
   char path[200], bytes[FILE_SIZE], changed[FILE_SIZE];
   const size_t size = write_two(&s, path, sizeof(path), bytes);
@@ -232,16 +225,14 @@ TEST(garbage_is_no_number) {
       changed[at] = (char)(drawn >> 56);
     }
     put(&s, path, changed, size);
-    ls_event_numbers *numbers = read_all(NULL);
+    LS_OWN(ls_event_numbers, numbers) = read_all(NULL);
     expect_a_beginning(numbers);
-    ls_event_numbers_destroy(numbers);
   }
-  end(&s);
 }
 
 // ---- What fails ------------------------------------------------------------
 TEST(a_file_system_that_fails_is_told) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s);
   char path[200], bytes[FILE_SIZE];
   (void)write_two(&s, path, sizeof(path), bytes);
@@ -258,15 +249,13 @@ TEST(a_file_system_that_fails_is_told) {
     assert_null(numbers);
     expect_status(status, LS_UNAVAILABLE, "");
   }
-  end(&s);
 }
 
 static ls_status read_the_folder(void *user) {
   (void)user;
-  ls_event_numbers *numbers = NULL;
+  LS_OWN(ls_event_numbers, numbers) = NULL;
   LS_RETURN_IF_ERROR(ls_events_read("events", NULL, &numbers));
   assert_int_equal(numbers->count, 1);
-  ls_event_numbers_destroy(numbers);
   return ls_ok();
 }
 

@@ -472,8 +472,8 @@ TEST(what_a_loop_holds_stands_in_its_scope) {
     LS_GRAPH_SCOPE(graph);
     ls_tensor x = ls_placeholder(LS_DTYPE_F32, LS_SCALAR, "x");
     const ls_tensor y = ls_placeholder(LS_DTYPE_F32, LS_SCALAR, "y");
-    const ls_nest made = ls_while(below_three, add_outside, &x, ls_leaf(y), 0);
-    ls_nest_release(made);
+    LS_OWN(ls_nest, made) =
+        ls_while(below_three, add_outside, &x, ls_leaf(y), 0);
   }
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   expect_ok(ls_event_writer_graph(writer, graph));
@@ -602,8 +602,8 @@ static ls_status write_all_kinds(void *user) {
   ls_event_writer *writer = NULL;
   LS_RETURN_IF_ERROR(ls_event_writer_open(
       &(ls_event_writer_options){.folder = "all-kinds"}, &writer));
-  ls_array *image = NULL;
-  ls_graph *graph = NULL;
+  LS_OWN(ls_array, image) = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_status status = ls_array_create(LS_DTYPE_F32, LS_SHAPE(2, 2, 3), &image);
   if (ls_status_is_ok(status)) status = ls_graph_create("g", &graph);
   if (ls_status_is_ok(status))
@@ -613,8 +613,6 @@ static ls_status write_all_kinds(void *user) {
   if (ls_status_is_ok(status))
     status = ls_event_writer_text(writer, "t", 1, "text");
   if (ls_status_is_ok(status)) status = ls_event_writer_graph(writer, graph);
-  ls_graph_destroy(graph);
-  ls_array_release(image);
   return ls_status_join(status, ls_event_writer_close(writer));
 }
 

@@ -11,6 +11,8 @@
 #include "lockstep/trunk.h"
 #include "state/saver_file.h"
 #include "support/expect.h"
+#include "support/place.h"
+#include "support/training.h"
 
 static const char *const path = "notes.safetensors";
 
@@ -44,7 +46,7 @@ static void write_former(const ls_model *model, const char *to) {
 }
 
 TEST(a_checkpoint_says_how_long_the_run_took) {
-  ls_model model;
+  LS_OWN(ls_model, model) = {0};
   expect_ok(ls_model_create(ls_model_find("tiny"), NULL, &model));
   ls_former_notes notes = {
       .replicas = 2, .batch_size = 8, .examples = 64, .seconds = 9};
@@ -70,7 +72,6 @@ TEST(a_checkpoint_says_how_long_the_run_took) {
   expect_status(
       ls_former_checkpoint_read(ls_runtime_current(), path, &model, &notes),
       LS_DATA_LOSS, "its note \"seconds\" is 'missing'");
-  ls_model_destroy(&model);
 }
 
 // ---- A run of a former version ---------------------------------------------
@@ -104,15 +105,10 @@ static bool is_there(const char *name) {
 
 static ls_status go_on_as_rank(ls_trunk *trunk, void *user) {
   (void)user;
-  ls_runtime *runtime = NULL;
-  ls_model model = {0};
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  const ls_status status = train(&model, "former", 20, true);
-  ls_model_destroy(&model);
-  ls_runtime_make_current(before);
-  return ls_status_join(status, ls_runtime_destroy(runtime));
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  LS_OWN(ls_model, model) = {0};
+  return train(&model, "former", 20, true);
 }
 
 static void go_on(int32_t ranks) {

@@ -28,11 +28,10 @@ static ls_status make_hooks(ls_tensor loss, const ls_op *summary,
 MEMORY_TEST(make_a_saver_hook) {
   const ls_save_listener listener = {0};
   LS_OWN(ls_hook, hook) = NULL;
-  const ls_status status = ls_saver_hook(
-      &(ls_saver_hook_options){
-          .folder = "hooks_memory", .listeners = &listener, .num_listeners = 1},
-      &hook);
-  return status;
+  return ls_saver_hook(&(ls_saver_hook_options){.folder = "hooks_memory",
+                                                .listeners = &listener,
+                                                .num_listeners = 1},
+                       &hook);
 }
 
 static ls_status run_all(ls_monitored_session *session, ls_op train) {
@@ -84,8 +83,7 @@ MEMORY_TEST(train_with_hooks) {
 MEMORY_TEST(make_a_plain_hook) {
   static const ls_hook_type plain = {.name = "plain"};
   LS_OWN(ls_hook, hook) = NULL;
-  const ls_status status = ls_hook_lend(&plain, self, &hook);
-  return status;
+  return ls_hook_lend(&plain, self, &hook);
 }
 
 TEST(null_arguments_are_refused) {

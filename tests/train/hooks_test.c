@@ -9,19 +9,20 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "distribute/own.h"
 #include "support/monitored_runs.h"
 
 // ---- Steps -----------------------------------------------------------------
 TEST(a_graph_has_one_global_step) {
   LS_SPEC("E9");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_variable *step = NULL;
   expect_status(ls_global_step_create(f.graph, &step), LS_FAILED_PRECONDITION,
                 "\"global_step\" already exists");
   expect_ok(ls_global_step_get(f.graph, &step));
   assert_ptr_equal(step, f.step);
-  ls_graph *other = NULL;
+  LS_OWN(ls_graph, other) = NULL;
   expect_ok(ls_graph_create("other", &other));
   expect_status(ls_global_step_get(other, &step), LS_FAILED_PRECONDITION,
                 "Global step should be created");
@@ -40,13 +41,11 @@ TEST(a_graph_has_one_global_step) {
     assert_int_equal(ls_graph_collection(other, in[i], &leaf, 1), 1);
     assert_ptr_equal(ls_nest_as_variable(leaf), step);
   }
-  ls_graph_destroy(other);
-  monitored_runs_end(&f);
 }
 
 TEST(an_evaluation_counts_apart) {
   LS_SPEC("E16");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_variable *step = NULL, *again = NULL;
   expect_ok(ls_eval_step_get(f.graph, &step));
@@ -63,12 +62,11 @@ TEST(an_evaluation_counts_apart) {
   ls_variable_release(f.weight);  // The leaf's reference.
   expect_status(ls_eval_step_get(f.graph, &step), LS_FAILED_PRECONDITION,
                 "several eval steps");
-  monitored_runs_end(&f);
 }
 
 TEST(timers_are_due) {
   LS_SPEC("E184");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_step_timer t;
   expect_status(ls_step_timer_begin(&t, LS_SOME(1), LS_SOME(1)),
@@ -94,12 +92,11 @@ TEST(timers_are_due) {
   monitored_runs_pass(5);
   assert_false(ls_step_timer_is_due(&t, 0));  // The same step.
   assert_true(ls_step_timer_is_due(&t, 1));
-  monitored_runs_end(&f);
 }
 
 TEST(training_stops_at_a_step) {
   LS_SPEC("E187");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_hook *hook = NULL;
   expect_status(ls_stop_at_step_hook((ls_opt){0}, (ls_opt){0}, &hook),
@@ -115,8 +112,6 @@ TEST(training_stops_at_a_step) {
   expect_ok(ls_stop_at_step_hook((ls_opt){0}, LS_SOME(5), &hook));
   monitored_runs_open(&f, &hook, 1, NULL);
   assert_int_equal(monitored_runs_all(&f, 10), 5);
-  monitored_runs_close(&f);
-  monitored_runs_end(&f);
 }
 
 // ---- Saves -----------------------------------------------------------------
@@ -172,7 +167,7 @@ TEST(a_saver_saves_when_it_is_due) {
   LS_SPEC("E181 E185");
   char folder[20];
   heard h = {.text = ""};
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   folder_of(folder);
   monitored_runs_begin(&f);
   ls_hook *hooks[2] = {NULL};
@@ -213,13 +208,12 @@ TEST(a_saver_saves_when_it_is_due) {
   assert_int_equal(monitored_runs_all(&f, 10), 0);  // The listener said so.
   monitored_runs_close(&f);
   assert_string_equal(h.text, "begin before 5 after 5 end 5 ");
-  monitored_runs_end(&f);
 }
 
 // The steps of a run are bounded by what is left to the next save.
 TEST(a_save_may_be_as_far_away_as_numbers_go) {
   char folder[20];
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   folder_of(folder);
   monitored_runs_begin(&f);
   for (int again = 0; again < 2; ++again) {
@@ -235,7 +229,6 @@ TEST(a_save_may_be_as_far_away_as_numbers_go) {
     assert_true(has(folder, again ? "model.ckpt-6.json" : "model.ckpt-3.json"));
     if (!again) monitored_runs_renew(&f);
   }
-  monitored_runs_end(&f);
 }
 
 static ls_status fail_once(void *user, ls_run_context *context,
@@ -249,7 +242,7 @@ TEST(a_lost_session_goes_on_from_the_checkpoint) {
   LS_SPEC("E183 E185");
   char folder[20];
   int left = 5;
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   folder_of(folder);
   monitored_runs_begin(&f);
   ls_hook *hooks[3] = {NULL};
@@ -266,8 +259,6 @@ TEST(a_lost_session_goes_on_from_the_checkpoint) {
   expect_ok(monitored_runs_try(&f));  // In a new session, from step 4.
   assert_int_equal(monitored_runs_step(&f), 5);
   assert_int_equal(monitored_runs_all(&f, 10), 2);
-  monitored_runs_close(&f);
-  monitored_runs_end(&f);
 }
 
 // Says once why a run has failed that another hook has made fail.
@@ -287,7 +278,7 @@ static ls_status fail_badly(void *user, ls_run_context *context,
 }
 
 TEST(a_hook_may_know_why_a_run_has_failed) {
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_hook *hooks[2] = {NULL};
   bool knows = true;
@@ -303,14 +294,12 @@ TEST(a_hook_may_know_why_a_run_has_failed) {
   assert_false(knows);
   left = 1;
   expect_status(monitored_runs_try(&f), LS_DATA_LOSS, "a bad run");
-  monitored_runs_close(&f);
-  monitored_runs_end(&f);
 }
 
 // ---- Telling ---------------------------------------------------------------
 TEST(steps_a_second_are_told) {
   LS_SPEC("E186");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_hook *hook = NULL;
   expect_ok(ls_counter_hook(
@@ -336,13 +325,11 @@ TEST(steps_a_second_are_told) {
   for (const char *at = log; (at = strstr(at, "has not grown")) != NULL; ++at)
     ++warnings;
   assert_int_equal(warnings, 5);
-  monitored_runs_close(&f);
-  monitored_runs_end(&f);
 }
 
 TEST(values_are_logged) {
   LS_SPEC("E186");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_hook *hook = NULL;
   ls_tensor read;
@@ -371,12 +358,11 @@ TEST(values_are_logged) {
   expect_contains(monitored_runs_log(), "(3.000 sec)");
   monitored_runs_close(&f);
   expect_contains(monitored_runs_log(), "a = 11, loss = 0.25");
-  monitored_runs_end(&f);
 }
 
 // What the caller of a run gets is found by its names, as of a function.
 TEST(what_the_caller_fetches_has_names) {
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_hook *hooks[2] = {NULL};
   const char *const names[] = {"rate"};
@@ -393,8 +379,7 @@ TEST(what_the_caller_fetches_has_names) {
   expect_contains(monitored_runs_log(), "rate = 1\n");
   expect_status(monitored_runs_try(&f), LS_NOT_FOUND, "\"rate\"");
   ls_nest_release(fetches);
-  expect_ok(ls_monitored_session_close(f.session, ls_ok()));
-  monitored_runs_end(&f);
+  expect_ok(monitored_runs_try_close(&f, ls_ok()));
 }
 
 static void count_record(void *user, const ls_summary_record *record) {
@@ -406,9 +391,9 @@ static void count_record(void *user, const ls_summary_record *record) {
 TEST(summaries_are_recorded_when_due) {
   LS_SPEC("E186");
   int64_t steps[20] = {0};
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
-  ls_summary_writer *writer = NULL;
+  LS_OWN(ls_summary_writer, writer) = NULL;
   ls_op op;
   expect_ok(ls_summary_writer_create(count_record, steps, &writer));
   {
@@ -432,16 +417,14 @@ TEST(summaries_are_recorded_when_due) {
   assert_int_equal(steps[1], 1);
   assert_int_equal(steps[2], 4);
   assert_int_equal(steps[3], 7);
-  ls_summary_writer_release(writer);
-  monitored_runs_end(&f);
 }
 
 TEST(a_loss_that_is_no_number_ends_the_training) {
   LS_SPEC("E187");
   for (int fails = 0; fails < 2; ++fails) {
-    monitored_runs f;
+    LS_OWN(monitored_runs, f) = {0};
     monitored_runs_begin(&f);
-    ls_array *nan = NULL;
+    LS_OWN(ls_array, nan) = NULL;
     expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SCALAR,
                                    (float[]){0.0f / 0.0f}, &nan));
     ls_hook *hook = NULL;
@@ -452,7 +435,7 @@ TEST(a_loss_that_is_no_number_ends_the_training) {
     const ls_status status = ls_monitored_session_run(
         f.session, ls_nest_op(f.train), &feed, 1, &f.results);
     if (fails) {
-      expect_status(ls_monitored_session_close(f.session, status),
+      expect_status(monitored_runs_try_close(&f, status),
                     LS_FAILED_PRECONDITION, "NaN loss during training");
     } else {
       expect_ok(status);
@@ -460,8 +443,6 @@ TEST(a_loss_that_is_no_number_ends_the_training) {
       assert_true(ls_monitored_session_should_stop(f.session));
       monitored_runs_close(&f);
     }
-    ls_array_release(nan);
-    monitored_runs_end(&f);
   }
 }
 
@@ -475,13 +456,13 @@ static ls_status feed_three(void *user, ls_feed *feeds, size_t capacity,
 
 TEST(what_is_fed_and_what_is_run_at_the_end) {
   LS_SPEC("E187");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
-  ls_array *three = NULL;
+  LS_OWN(ls_array, three) = NULL;
   expect_ok(
       ls_array_create_copy(LS_DTYPE_F32, LS_SCALAR, (float[]){3}, &three));
   ls_feed feed = {f.input, three};
-  ls_nest last = ls_none();
+  LS_OWN(ls_nest, last) = ls_none();
   ls_hook *hooks[2] = {NULL};
   expect_ok(ls_feed_hook(feed_three, &feed, &hooks[0]));
   expect_ok(ls_final_ops_hook(ls_leaf(f.loss), NULL, 0, &last, &hooks[1]));
@@ -493,9 +474,6 @@ TEST(what_is_fed_and_what_is_run_at_the_end) {
     expect_ok(monitored_runs_try(&f));
   monitored_runs_close(&f);
   assert_true(ls_array_f64(ls_nest_as_array(last), 0) == 0.25);
-  ls_nest_release(last);
-  ls_array_release(three);
-  monitored_runs_end(&f);
 }
 
 typedef struct mover {
@@ -505,16 +483,15 @@ typedef struct mover {
 
 static void move(void *user) {
   const mover *m = user;
-  ls_nest nothing = ls_none();
+  LS_OWN(ls_nest, nothing) = ls_none();
   expect_ok(ls_session_run(m->session, ls_nest_op(m->runs->train), NULL, 0,
                            &nothing));
-  ls_nest_release(nothing);
 }
 
 // Whenever who waits looks again, another step has been made.
 TEST(who_comes_later_waits) {
   LS_SPEC("E187");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_hook *hook = NULL;
   expect_ok(ls_wait_for_step_hook(3, &hook));
@@ -526,8 +503,6 @@ TEST(who_comes_later_waits) {
   assert_true(monitored_runs_now() == 1.5);  // Three looks.
   monitored_runs_on_sleep(NULL, NULL);
   expect_ok(monitored_runs_try(&f));
-  monitored_runs_close(&f);
-  monitored_runs_end(&f);
 }
 
 static ls_status feed_too_many(void *user, ls_feed *feeds, size_t capacity,
@@ -545,13 +520,13 @@ TEST(what_a_hook_cannot_do_is_refused) {
   assert_null(hook);
   expect_status(ls_profiler_hook("here", LS_SOME(1), LS_SOME(1), &hook),
                 LS_INVALID_ARGUMENT, "one of the two");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   expect_ok(ls_feed_hook(feed_too_many, NULL, &hook));
   monitored_runs_open(&f, &hook, 1, NULL);
   const ls_status status = monitored_runs_try(&f);
-  expect_status(ls_monitored_session_close(f.session, status),
-                LS_INVALID_ARGUMENT, "65 feeds were written, of at most 64");
+  expect_status(monitored_runs_try_close(&f, status), LS_INVALID_ARGUMENT,
+                "65 feeds were written, of at most 64");
   f.session = NULL;
   ls_hook *const none[] = {NULL};
   expect_status(ls_monitored_session_create(
@@ -561,7 +536,6 @@ TEST(what_a_hook_cannot_do_is_refused) {
                 LS_INVALID_ARGUMENT, "hooks[0] is NULL");
   expect_status(ls_saver_hooks_add_listeners(none, 1, NULL, 0),
                 LS_INVALID_ARGUMENT, "hooks[0] is NULL");
-  monitored_runs_end(&f);
 }
 
 static int lost;
@@ -572,7 +546,7 @@ static void count_lost(void *user) {
 
 TEST(the_last_session_goes_as_lost_ones_do) {
   for (int fails = 0; fails < 2; ++fails) {
-    monitored_runs f;
+    LS_OWN(monitored_runs, f) = {0};
     ls_hook *hook = NULL;
     monitored_runs_begin(&f);
     lost = 0;
@@ -582,19 +556,18 @@ TEST(the_last_session_goes_as_lost_ones_do) {
     expect_ok(monitored_runs_try(&f));
     assert_int_equal(lost, 0);
     const ls_status how = fails ? LS_STATUS(LS_INTERNAL, "no") : ls_ok();
-    const ls_status status = ls_monitored_session_close(f.session, how);
+    const ls_status status = monitored_runs_try_close(&f, how);
     assert_int_equal(ls_status_is_ok(status), !fails);
     ls_status_free(status);
     f.session = NULL;
     assert_int_equal(lost, 1);
-    monitored_runs_end(&f);
   }
 }
 
 TEST(a_run_is_traced_when_due) {
   LS_SPEC("E187");
   char folder[20];
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   folder_of(folder);
   monitored_runs_begin(&f);
   ls_hook *hook = NULL;
@@ -608,14 +581,13 @@ TEST(a_run_is_traced_when_due) {
   assert_false(has(folder, "timeline-3.json"));
   assert_true(has(folder, "timeline-4.json"));
   assert_false(has(folder, "timeline-5.json"));
-  monitored_runs_end(&f);
 }
 
 // Where hooks read the step before a run's op adds to it.
 TEST(a_step_that_was_read_too_early_is_read_again) {
   LS_SPEC("E185 E186 E187");
   char folder[20];
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   folder_of(folder);
   monitored_runs_begin(&f);
   ls_hook *hooks[3] = {NULL};
@@ -650,5 +622,4 @@ TEST(a_step_that_was_read_too_early_is_read_again) {
   monitored_runs_close(&f);
   assert_true(has(folder, "model.ckpt-4.safetensors"));
   assert_true(has(folder, "model.ckpt-8.safetensors"));
-  monitored_runs_end(&f);
 }

@@ -21,6 +21,7 @@
 #include "lockstep/nn.h"
 #include "lockstep/tpu_strategy.h"
 #include "support/expect.h"
+#include "support/place.h"
 #include "support/resumable.h"
 #include "support/sanitizer.h"
 #include "support/small_models.h"
@@ -118,16 +119,10 @@ static ls_status run_here(const way *w, const char *folder) {
 }
 
 static ls_status run(const way *w, const char *folder) {
-  ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = w->threads > 0 ? w->threads : 2},
-      &runtime));
-  ls_runtime *outside = ls_runtime_make_current(runtime);
-  const ls_status status = run_here(w, folder);
-  const ls_status copy = ls_status_clone(status);
-  ls_status_free(status);
-  ls_runtime_make_current(outside);
-  return ls_status_join(copy, ls_runtime_destroy(runtime));
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = w->threads > 0 ? w->threads : 2});
+  LS_OWN(ls_status, status) = run_here(w, folder);
+  return ls_status_clone(status);
 }
 
 // ---- Kills -----------------------------------------------------------------

@@ -6,6 +6,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
+#include "data/own.h"
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "lockstep/eager.h"
@@ -49,6 +50,7 @@ static void end(setup *s) {
   ls_dataset_release(s->train);
   ls_dataset_release(s->test);
 }
+LS_OWNED_STRUCT(setup, end)
 
 static ls_array *first_variable(const setup *s) {
   ls_variable *variable = NULL;
@@ -59,7 +61,7 @@ static ls_array *first_variable(const setup *s) {
 }
 
 TEST(training_learns_and_evaluates) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s, 1, 0);
   s.options.epochs = 8;
   expect_ok(ls_train(&s.options, &s.result));
@@ -67,17 +69,15 @@ TEST(training_learns_and_evaluates) {
   assert_true(s.result.tested && !s.result.stopped);
   assert_int_equal(s.result.test.examples, 202);
   assert_true(s.result.test.accuracy > 0.8);
-  end(&s);
 }
 
 TEST(replicas_learn_what_one_learns) {
   ls_array *values[2];
   for (int i = 0; i < 2; ++i) {
-    setup s;
+    LS_OWN(setup, s) = {0};
     begin(&s, i == 0 ? 1 : 4, 0);
     expect_ok(ls_train(&s.options, &s.result));
     values[i] = first_variable(&s);
-    end(&s);
   }
   for (int64_t i = 0; i < ls_array_num_elements(values[0]); ++i)
     assert_float_equal(ls_array_f64(values[0], i), ls_array_f64(values[1], i),
@@ -91,14 +91,13 @@ TEST(no_example_is_dropped_for_replicas) {
   for (int64_t size = 10; size <= 400; size *= 40) {
     ls_array *values[4];
     for (int i = 0; i < 4; ++i) {
-      setup s;
+      LS_OWN(setup, s) = {0};
       begin(&s, (const int64_t[]){1, 3, 4, 7}[i], 0);
       s.options.batch_size = size;
       expect_ok(ls_train(&s.options, &s.result));
       assert_int_equal(s.result.steps, 4 * ((202 + size - 1) / size));
       assert_int_equal(s.result.test.examples, 202);
       values[i] = first_variable(&s);
-      end(&s);
     }
     for (int i = 1; i < 4; ++i)
       for (int64_t k = 0; k < ls_array_num_elements(values[0]); ++k)
@@ -157,21 +156,19 @@ static void watch_memory(void *user, const ls_train_report *report) {
 
 TEST(a_steady_step_takes_no_memory) {
   for (int64_t replicas = 1; replicas <= 8; replicas *= 8) {
-    counted memory = counted_begin(0);
+    LS_OWN(counted, memory) = counted_begin(0);
     watch w = {.memory = &memory};
-    setup s;
+    LS_OWN(setup, s) = {0};
     begin(&s, replicas, 0);
     s.options.report = watch_memory;
     s.options.report_user = &w;
     expect_ok(ls_train(&s.options, &s.result));
     assert_int_equal(w.compared, 4 * 22);
-    end(&s);
-    counted_end(&memory);
   }
 }
 
 TEST(steps_end_a_run_within_an_epoch) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s, 1, 0);
   s.options.steps = 30;
   expect_ok(ls_train(&s.options, &s.result));
@@ -180,7 +177,6 @@ TEST(steps_end_a_run_within_an_epoch) {
   s.options.steps = 120;  // As many epochs as they need.
   expect_ok(ls_train(&s.options, &s.result));
   assert_int_equal(s.result.steps, 120);
-  end(&s);
 }
 
 // ---- Stopping --------------------------------------------------------------
@@ -189,7 +185,7 @@ static void stop_at_step_7(void *user, const ls_train_report *report) {
 }
 
 TEST(a_request_ends_the_run_and_saves) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   ls_train_stop stop = {0};
   begin(&s, 1, 0);
   s.options.stop = &stop;
@@ -201,12 +197,10 @@ TEST(a_request_ends_the_run_and_saves) {
   expect_ok(ls_train(&s.options, &s.result));
   assert_true(s.result.stopped && !s.result.tested);
   assert_int_equal(s.result.steps, 7);
-  ls_safetensors file;
+  LS_OWN(ls_safetensors, file) = {0};
   expect_ok(ls_safetensors_read(ls_runtime_current(),
                                 "stopped/model.safetensors", &file));
   assert_int_equal(file.num_tensors, 4);
-  ls_safetensors_deinit(&file);
-  end(&s);
 }
 
 // ---- The run folder --------------------------------------------------------
@@ -226,7 +220,7 @@ static const ls_json *parse(ls_arena *arena, const char *text, size_t size) {
 }
 
 TEST(the_run_folder_says_what_happened) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s, 2, 0.25);
   s.options.run_folder = "some/run";
   s.options.overwrite = true;
@@ -261,21 +255,18 @@ TEST(the_run_folder_says_what_happened) {
   ls_release(ls_allocator_system(), text);
   ls_arena_deinit(&arena);
 
-  ls_safetensors file;
+  LS_OWN(ls_safetensors, file) = {0};
   expect_ok(ls_safetensors_read(ls_runtime_current(),
                                 "some/run/model.safetensors", &file));
-  ls_array *value = first_variable(&s);
+  LS_OWN(ls_array, value) = first_variable(&s);
   const ls_array *saved = ls_safetensors_find(&file, "hidden1/kernel");
   assert_non_null(saved);
   assert_memory_equal(ls_array_data(saved), ls_array_data(value),
                       ls_array_size(value));
-  ls_array_release(value);
-  ls_safetensors_deinit(&file);
-  end(&s);
 }
 
 TEST(a_folder_with_a_run_is_kept) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s, 1, 0);
   s.options.run_folder = "kept";
   s.options.overwrite = true;
@@ -288,7 +279,6 @@ TEST(a_folder_with_a_run_is_kept) {
   s.options.run_folder = "/dev/null/run";
   expect_status(ls_train(&s.options, &s.result), LS_NOT_FOUND,
                 "'/dev/null/run'");
-  end(&s);
 }
 
 // ---- What is refused -------------------------------------------------------
@@ -297,26 +287,23 @@ static void expect_refused(setup *s, ls_code code, const char *part) {
 }
 
 TEST(what_cannot_be_trained_is_refused) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s, 4, 0);
   s.options.epochs = -1;
   expect_refused(&s, LS_INVALID_ARGUMENT, "cannot be negative");
   s.options.epochs = 1;
-  ls_dataset *wide = NULL;
+  LS_OWN(ls_dataset, wide) = NULL;
   wide = ls_dataset_synthetic(&(ls_synthetic_options){.shape = LS_SHAPE(17)});
   s.options.test = wide;
   expect_refused(&s, LS_INVALID_ARGUMENT,
                  "model 'tiny' takes examples f32[16] of 4 classes; these are "
                  "f32[17] of 2");
-  ls_dataset_release(wide);
-  end(&s);
 }
 
 TEST(a_loss_that_is_no_number_ends_the_run) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s, 1, 1e30);
   s.options.config = &(ls_train_config){.learning_rate = 1e30};
   expect_refused(&s, LS_OUT_OF_RANGE,
                  "the learning rate 1e+30 may be too high");
-  end(&s);
 }

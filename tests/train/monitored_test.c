@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/own.h"
 #include "support/monitored_runs.h"
 
 // ---- A hook that tells -----------------------------------------------------
@@ -90,7 +91,7 @@ TEST(hooks_are_called_in_order) {
   char said[500] = "";
   teller a = {.name = "a", .to = said, .wish = ls_none()},
          b = {.name = "b", .to = said, .wish = ls_none()};
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   b.wish = ls_leaf(f.loss);
   monitored_runs_open(&f, (ls_hook *[]){hook_of(&a), hook_of(&b)}, 2, NULL);
@@ -108,12 +109,11 @@ TEST(hooks_are_called_in_order) {
                             "a.before b.before a.after b.after "
                             "a.before b.before a.after b.after "
                             "a.before b.before a.after b.after a.end b.end ");
-  monitored_runs_end(&f);
 }
 
 TEST(no_op_can_be_added_any_more) {
   LS_SPEC("E181");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   assert_false(ls_graph_is_frozen(f.graph));
   monitored_runs_open(&f, NULL, 0, NULL);
@@ -125,13 +125,11 @@ TEST(no_op_can_be_added_any_more) {
                   "frozen");
   }
   expect_ok(monitored_runs_try(&f));
-  monitored_runs_close(&f);
-  monitored_runs_end(&f);
 }
 
 TEST(values_begin_as_the_scaffold_says) {
   LS_SPEC("E181 E213");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_variable *local = NULL;
   static const char *const in[] = {LS_COLLECTION_LOCAL_VARIABLES};
@@ -167,32 +165,25 @@ TEST(values_begin_as_the_scaffold_says) {
   ls_variable_release(local);
   monitored_runs_renew(&f);
   monitored_runs_open(&f, NULL, 0, NULL);
-  monitored_runs_close(&f);
-  monitored_runs_end(&f);
 }
 
 static ls_status set_weight(void *user, ls_session *session) {
   monitored_runs *f = user;
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &value));
-  const ls_status status =
-      ls_session_set_variable_value(session, f->weight, value);
-  ls_array_release(value);
-  return status;
+  return ls_session_set_variable_value(session, f->weight, value);
 }
 
 static double weight_of(monitored_runs *f) {
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(ls_monitored_session_now(f->session),
                                       f->weight, &value));
-  const double weight = ls_array_f64(value, 0);
-  ls_array_release(value);
-  return weight;
+  return ls_array_f64(value, 0);
 }
 
 TEST(a_scaffold_can_say_how) {
   LS_SPEC("E213");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_scaffold mine = {0}, theirs = {.init_fn = set_weight, .init_user = &f};
   ls_scaffold_copy(&mine, &theirs);
@@ -207,8 +198,6 @@ TEST(a_scaffold_can_say_how) {
   const ls_tensor ready = mine.ready_op;
   expect_ok(ls_scaffold_finalize(&mine, f.graph));
   assert_true(ls_tensor_equal(ready, mine.ready_op));
-  monitored_runs_close(&f);
-  monitored_runs_end(&f);
 }
 
 TEST(a_lost_session_is_made_again) {
@@ -216,7 +205,7 @@ TEST(a_lost_session_is_made_again) {
   static const ls_code codes[] = {LS_ABORTED, LS_UNAVAILABLE};
   for (int i = 0; i < 2; ++i) {
     char said[500] = "";
-    monitored_runs f;
+    LS_OWN(monitored_runs, f) = {0};
     monitored_runs_begin(&f);
     teller a = {.name = "a",
                 .to = said,
@@ -229,11 +218,10 @@ TEST(a_lost_session_is_made_again) {
     expect_ok(monitored_runs_try(&f));             // Fails, and is made again.
     assert_int_equal(monitored_runs_step(&f), 1);  // Without a checkpoint.
     expect_contains(monitored_runs_log(), "new session");
-    expect_ok(ls_monitored_session_close(f.session, ls_ok()));
+    expect_ok(monitored_runs_try_close(&f, ls_ok()));
     assert_string_equal(said,
                         "a.begin a.created a.before a.after a.before a.after "
                         "a.before a.created a.before a.after a.end ");
-    monitored_runs_end(&f);
   }
 }
 
@@ -252,7 +240,7 @@ TEST(what_is_lost_at_the_same_step_again_and_again_is_told) {
   for (int i = 0; i < 3; ++i) {
     int calls = 0;
     ls_hook *hook = NULL;
-    monitored_runs f;
+    LS_OWN(monitored_runs, f) = {0};
     monitored_runs_begin(&f);
     expect_ok(ls_hook_create(&(ls_hook_options){.name = "a",
                                                 .user = &calls,
@@ -272,16 +260,15 @@ TEST(what_is_lost_at_the_same_step_again_and_again_is_told) {
     const ls_status status = monitored_runs_try(&f);
     assert_int_equal(calls, 3 + most[i]);
     expect_contains(ls_status_message(status), "sessions were lost without");
-    expect_status(ls_monitored_session_close(f.session, status), LS_UNAVAILABLE,
+    expect_status(monitored_runs_try_close(&f, status), LS_UNAVAILABLE,
                   "gone as planned");
-    monitored_runs_end(&f);
   }
 }
 
 TEST(other_failures_skip_the_end) {
   LS_SPEC("E183");
   char said[500] = "";
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   teller a = {.name = "a",
               .to = said,
@@ -291,8 +278,7 @@ TEST(other_failures_skip_the_end) {
   monitored_runs_open(&f, (ls_hook *[]){hook_of(&a)}, 1, NULL);
   const ls_status status = monitored_runs_try(&f);
   expect_contains(ls_status_message(status), "in hook 'a', before a run");
-  expect_status(ls_monitored_session_close(f.session, status), LS_DATA_LOSS,
-                "planned");
+  expect_status(monitored_runs_try_close(&f, status), LS_DATA_LOSS, "planned");
   assert_string_equal(said, "a.begin a.created a.before ");
   // The end of data is none.
   monitored_runs_renew(&f);
@@ -300,17 +286,16 @@ TEST(other_failures_skip_the_end) {
   a.runs = 0;
   a.code = LS_OUT_OF_RANGE;
   monitored_runs_open(&f, (ls_hook *[]){hook_of(&a)}, 1, NULL);
-  expect_ok(ls_monitored_session_close(f.session, monitored_runs_try(&f)));
+  expect_ok(monitored_runs_try_close(&f, monitored_runs_try(&f)));
   assert_string_equal(said, "a.begin a.created a.before a.end ");
-  monitored_runs_end(&f);
 }
 
 TEST(hooks_feed_runs) {
   LS_SPEC("E182");
   char said[500] = "";
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
-  ls_array *two = NULL;
+  LS_OWN(ls_array, two) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SCALAR, (float[]){2}, &two));
   teller a = {.name = "a", .to = said, .wish = ls_leaf(f.input)};
   a.feed = (ls_feed){f.input, two};
@@ -320,14 +305,11 @@ TEST(hooks_feed_runs) {
   expect_status(ls_monitored_session_run(f.session, ls_nest_op(f.train),
                                          &a.feed, 1, &f.results),
                 LS_INVALID_ARGUMENT, "fed twice");
-  monitored_runs_close(&f);
-  ls_array_release(two);
-  monitored_runs_end(&f);
 }
 
 TEST(a_stop_can_be_asked_for_from_outside) {
   LS_SPEC("E182");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_train_stop stop = {0};
   expect_ok(ls_monitored_session_create(
@@ -336,8 +318,6 @@ TEST(a_stop_can_be_asked_for_from_outside) {
   ls_train_stop_request(&stop);
   assert_true(ls_monitored_session_should_stop(f.session));
   expect_status(monitored_runs_try(&f), LS_FAILED_PRECONDITION, "stop");
-  monitored_runs_close(&f);
-  monitored_runs_end(&f);
 }
 
 static ls_status never_begins(void *user, ls_run_context *context) {
@@ -349,7 +329,7 @@ static ls_status never_begins(void *user, ls_run_context *context) {
 TEST(a_session_that_cannot_begin_is_tried_for_a_time) {
   int tries = 0;
   ls_hook *hook = NULL;
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   expect_ok(ls_hook_create(
       &(ls_hook_options){.user = &tries, .after_create_session = never_begins},
@@ -366,12 +346,11 @@ TEST(a_session_that_cannot_begin_is_tried_for_a_time) {
   assert_int_equal(tries, 6);  // Each second.
   assert_true(monitored_runs_now() == 5);
   ls_hook_release(hook);
-  monitored_runs_end(&f);
 }
 
 TEST(an_init_op_is_fed) {
-  monitored_runs f;
-  ls_array *seven = NULL;
+  LS_OWN(monitored_runs, f) = {0};
+  LS_OWN(ls_array, seven) = NULL;
   monitored_runs_begin(&f);
   expect_ok(
       ls_array_create_copy(LS_DTYPE_F32, LS_SCALAR, (float[]){7}, &seven));
@@ -386,22 +365,18 @@ TEST(an_init_op_is_fed) {
   expect_ok(ls_monitored_session_create(
       &(ls_monitored_options){.graph = f.graph, .scaffold = &scaffold},
       &f.session));
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(ls_monitored_session_now(f.session),
                                       f.weight, &value));
   assert_true(ls_array_f64(value, 0) == 7);
-  ls_array_release(value);
-  ls_array_release(seven);
-  monitored_runs_close(&f);
-  monitored_runs_end(&f);
 }
 
 TEST(local_values_begin_behind_the_others) {
   LS_SPEC("E181");
   static const char *const in[] = {LS_COLLECTION_LOCAL_VARIABLES};
-  monitored_runs f;
-  ls_variable *local = NULL;
-  ls_array *value = NULL;
+  LS_OWN(monitored_runs, f) = {0};
+  LS_OWN(ls_variable, local) = NULL;
+  LS_OWN(ls_array, value) = NULL;
   monitored_runs_begin(&f);
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -416,10 +391,6 @@ TEST(local_values_begin_behind_the_others) {
   expect_ok(ls_session_variable_value(ls_monitored_session_now(f.session),
                                       local, &value));
   assert_true(ls_array_f64(value, 0) == 5);
-  ls_array_release(value);
-  ls_variable_release(local);
-  monitored_runs_close(&f);
-  monitored_runs_end(&f);
 }
 
 typedef struct losing {
@@ -443,7 +414,7 @@ TEST(losses_are_counted_from_the_furthest_step_on) {
     losing l = {.loses_first = goes_on == 1};
     char folder[] = "losses-XXXXXX";
     ls_hook *hooks[2] = {NULL};
-    monitored_runs f;
+    LS_OWN(monitored_runs, f) = {0};
     assert_non_null(mkdtemp(folder));
     monitored_runs_begin(&f);
     expect_ok(ls_hook_create(
@@ -469,8 +440,7 @@ TEST(losses_are_counted_from_the_furthest_step_on) {
     assert_int_equal(runs, goes_on ? 6 : 4);
     assert_int_equal(ls_status_is_ok(status), goes_on);
     if (goes_on) assert_int_equal(monitored_runs_step(&f), 6);
-    ls_status_free(ls_monitored_session_close(f.session, status));
-    monitored_runs_end(&f);
+    ls_status_free(monitored_runs_try_close(&f, status));
   }
 }
 

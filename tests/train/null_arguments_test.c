@@ -11,48 +11,34 @@ static _Alignas(16) char place[512];
 static void *const some = place;
 
 TEST(calls_of_evaluation_refuse_null) {
-  expect_null(ls_evaluator_create(NULL, some, some),
-              "ls_evaluator_create: model is NULL");
-  expect_null(ls_evaluator_create(some, NULL, some),
-              "ls_evaluator_create: dataset is NULL");
-  expect_null(ls_evaluator_create(some, some, NULL),
-              "ls_evaluator_create: out_evaluator is NULL");
-  expect_null(ls_evaluator_run(NULL, some, some),
-              "ls_evaluator_run: evaluator is NULL");
-  expect_null(ls_evaluator_run(some, some, NULL),
-              "ls_evaluator_run: out_evaluation is NULL");
-  expect_null(ls_train_check_data(NULL, some),
-              "ls_train_check_data: type is NULL");
-  expect_null(ls_train_check_data(some, NULL),
-              "ls_train_check_data: dataset is NULL");
+  expect_null_argument(model, ls_evaluator_create, NULL, some, some);
+  expect_null_argument(dataset, ls_evaluator_create, some, NULL, some);
+  expect_null_argument(out_evaluator, ls_evaluator_create, some, some, NULL);
+  expect_null_argument(evaluator, ls_evaluator_run, NULL, some, some);
+  expect_null_argument(out_evaluation, ls_evaluator_run, some, some, NULL);
+  expect_null_argument(type, ls_train_check_data, NULL, some);
+  expect_null_argument(dataset, ls_train_check_data, some, NULL);
 }
 
 TEST(calls_of_training_refuse_null) {
   const ls_nest none = ls_none();
-  expect_null(ls_train_split(NULL, none, some),
-              "ls_train_split: strategy is NULL");
-  expect_null(ls_train_split(some, none, NULL),
-              "ls_train_split: out_args is NULL");
-  expect_null(ls_train_mean(none, none, NULL),
-              "ls_train_mean: out_mean is NULL");
-  expect_null(ls_train_config_read(NULL, some),
-              "ls_train_config_read: run_folder is NULL");
-  expect_null(ls_train_config_read(some, NULL),
-              "ls_train_config_read: out_config is NULL");
-  expect_null(ls_train_load(NULL, some), "ls_train_load: run_folder is NULL");
-  expect_null(ls_train_load(some, NULL), "ls_train_load: model is NULL");
-  expect_null(ls_train(NULL, some), "ls_train: options is NULL");
-  expect_null(ls_train(some, NULL), "ls_train: out_result is NULL");
+  expect_null_argument(strategy, ls_train_split, NULL, none, some);
+  expect_null_argument(out_args, ls_train_split, some, none, NULL);
+  expect_null_argument(out_mean, ls_train_mean, none, none, NULL);
+  expect_null_argument(run_folder, ls_train_config_read, NULL, some);
+  expect_null_argument(out_config, ls_train_config_read, some, NULL);
+  expect_null_argument(run_folder, ls_train_load, NULL, some);
+  expect_null_argument(model, ls_train_load, some, NULL);
+  expect_null_argument(options, ls_train, NULL, some);
+  expect_null_argument(out_result, ls_train, some, NULL);
   assert_int_equal(ls_train_count_steps(NULL, 10, 0, 1, 0), 0);
   assert_int_equal(ls_train_count_steps(NULL, 10, 2, 0, 0), 0);
   assert_int_equal(ls_train_count_steps(NULL, 10, 2, 3, 0), 15);
 }
 
 TEST(calls_of_progress_refuse_null) {
-  expect_null(ls_progress_create(NULL, some),
-              "ls_progress_create: options is NULL");
-  expect_null(ls_progress_create(some, NULL),
-              "ls_progress_create: out_progress is NULL");
+  expect_null_argument(options, ls_progress_create, NULL, some);
+  expect_null_argument(out_progress, ls_progress_create, some, NULL);
   expect_null(ls_progress_create(&(ls_progress_options){0}, some),
               "ls_progress_create: options->write is NULL");
 }
@@ -95,8 +81,7 @@ TEST(models_without_what_is_needed_are_refused) {
 
 TEST(calls_of_hooks_refuse_null) {
   double number = 0;
-  expect_null(ls_run_context_steps(NULL, some),
-              "ls_run_context_steps: context is NULL");
+  expect_null_argument(context, ls_run_context_steps, NULL, some);
   expect_null(ls_run_context_number(NULL, "loss", &number),
               "ls_run_context_number: context is NULL");
 }

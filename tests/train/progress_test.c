@@ -7,6 +7,8 @@
 #include "lockstep/training_parts.h"
 #include "support/comma.h"
 
+LS_OWNED_POINTER(ls_progress, ls_progress_destroy)
+
 // A clock that stands still until a test moves it, and what was written.
 static int64_t now;
 static char written[4096];
@@ -108,7 +110,7 @@ TEST(the_end_of_an_epoch_says_where_the_time_went) {
                                     .host = 0.04,
                                     .save = 1.7,
                                     .rest = 0.06};
-  ls_progress *progress = make(false, 0);
+  LS_OWN(ls_progress, progress) = make(false, 0);
   ls_progress_show(progress, &report);
   expect_contains(
       written, "eta 1:02:05, compute 70% save 17% input 12% (map) rest 1%\n");
@@ -117,18 +119,16 @@ TEST(the_end_of_an_epoch_says_where_the_time_went) {
   memset(written, 0, sizeof(written));
   ls_progress_show(progress, &report);
   expect_contains(written, "eta 1:02:05, compute 70% save 17%\033[K\n");
-  ls_progress_destroy(progress);
 }
 
 static void expect_bar(int64_t done, int64_t all, const char *bar) {
-  ls_progress *progress = make(true, 80);
+  LS_OWN(ls_progress, progress) = make(true, 80);
   ls_train_report report = half_way();
   report.epoch_step = done;
   report.steps_per_epoch = all;
   memset(written, 0, sizeof(written));
   ls_progress_show(progress, &report);
   expect_contains(written, bar);
-  ls_progress_destroy(progress);
 }
 
 TEST(a_bar_is_full_after_the_last_step) {
@@ -139,18 +139,17 @@ TEST(a_bar_is_full_after_the_last_step) {
 }
 
 TEST(a_narrow_terminal_has_no_bar) {
-  ls_progress *progress = make(true, 40);
+  LS_OWN(ls_progress, progress) = make(true, 40);
   const ls_train_report report = half_way();
   ls_progress_show(progress, &report);
   assert_null(strstr(written, "[="));
   expect_contains(written, "epoch 2/4 50/100 loss");
-  ls_progress_destroy(progress);
 }
 
 // No line is longer than the terminal is wide when it is shown.
 TEST(a_line_fits_whatever_the_width_becomes) {
   static const int widths[] = {80, 200, 60, 33, 20, 2, 1, 79, 0};
-  ls_progress *progress = make(true, 80);
+  LS_OWN(ls_progress, progress) = make(true, 80);
   const ls_train_report report = half_way();
   for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); ++i) {
     memset(written, 0, sizeof(written));
@@ -161,11 +160,10 @@ TEST(a_line_fits_whatever_the_width_becomes) {
     assert_true(shown >= (size_t)(width > 60 ? 60 : width) - (width > 0));
     now += 100000000;
   }
-  ls_progress_destroy(progress);
 }
 
 TEST(what_is_left_is_told_to_the_end) {
-  ls_progress *progress = make(false, 0);
+  LS_OWN(ls_progress, progress) = make(false, 0);
   ls_train_report report = half_way();
   report.epoch_end = true;  // Also where the run was stopped.
   ls_progress_show(progress, &report);
@@ -174,7 +172,6 @@ TEST(what_is_left_is_told_to_the_end) {
   report.seconds_left = 0;
   ls_progress_show(progress, &report);
   expect_contains(written, "ex/s in 0:03\n");
-  ls_progress_destroy(progress);
 }
 
 TEST(numbers_have_a_point_in_every_language) {
@@ -190,7 +187,7 @@ TEST(numbers_have_a_point_in_every_language) {
 }
 
 TEST(elsewhere_a_line_comes_every_few_seconds) {
-  ls_progress *progress = make(false, 0);
+  LS_OWN(ls_progress, progress) = make(false, 0);
   const ls_train_report report = half_way();
   ls_progress_show(progress, &report);
   assert_string_equal(written, "");
@@ -201,11 +198,10 @@ TEST(elsewhere_a_line_comes_every_few_seconds) {
   now += 4000000000;
   ls_progress_show(progress, &report);
   assert_string_equal(strchr(written, '\n'), "\n");
-  ls_progress_destroy(progress);
 }
 
 TEST(the_end_of_an_epoch_is_always_shown) {
-  ls_progress *progress = make(false, 0);
+  LS_OWN(ls_progress, progress) = make(false, 0);
   ls_train_report report = half_way();
   report.epoch_end = true;
   report.tested = true;
@@ -213,7 +209,6 @@ TEST(the_end_of_an_epoch_is_always_shown) {
   ls_progress_show(progress, &report);
   assert_string_equal(
       written, "epoch 2/4 50/100 loss 0.5000 acc 75.0% test acc 87.50%\n");
-  ls_progress_destroy(progress);
 }
 
 TEST_FILE(.before_each = begin, .after_each = end)

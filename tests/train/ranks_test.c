@@ -202,12 +202,10 @@ static ls_status append(void *user, const char *path, const void *data,
   const ls_file_system files = crash_files_system(user);
   const crash_bytes *before = crash_files_find(user, path);
   const size_t kept = before != NULL ? before->size : 0;
-  char *all = malloc(kept + size);
+  HEAP(char, all) = malloc(kept + size);
   if (kept > 0) memcpy(all, before->data, kept);
   memcpy(all + kept, data, size);
-  const ls_status status = files.write(files.user, path, all, kept + size);
-  free(all);
-  return status;
+  return files.write(files.user, path, all, kept + size);
 }
 
 TEST(a_run_in_rank_0s_folder_alone_goes_on) {

@@ -27,8 +27,8 @@ static ls_nest numbers_of(const double *numbers, size_t replicas) {
 }
 
 TEST(a_mean_of_replicas_counts_their_examples) {
-  const ls_nest losses = numbers_of((double[]){2, 5, 11}, 3);
-  const ls_nest args =
+  LS_OWN(ls_nest, losses) = numbers_of((double[]){2, 5, 11}, 3);
+  LS_OWN(ls_nest, args) =
       LS_TUPLE(ls_nest_i64(1), rows_of((int64_t[]){3, 1, 2}, 3));
   double mean = 0;
   expect_ok(ls_train_mean(args, losses, &mean));
@@ -37,19 +37,15 @@ TEST(a_mean_of_replicas_counts_their_examples) {
   expect_ok(ls_train_mean(ls_none(), losses, &mean));
   assert_true(mean == 6);
   // A replica without examples has no say, whatever its number is.
-  const ls_nest uneven = rows_of((int64_t[]){3, 1, 0}, 3);
-  const ls_nest some = numbers_of((double[]){2, 5, (double)NAN}, 3);
+  LS_OWN(ls_nest, uneven) = rows_of((int64_t[]){3, 1, 0}, 3);
+  LS_OWN(ls_nest, some) = numbers_of((double[]){2, 5, (double)NAN}, 3);
   expect_ok(ls_train_mean(uneven, some, &mean));
   assert_true(mean == 11 / 4.0);
-  ls_nest_release(some);
-  ls_nest_release(uneven);
-  ls_nest_release(args);
-  ls_nest_release(losses);
 }
 
 TEST(what_has_no_mean_is_refused) {
-  const ls_nest losses = numbers_of((double[]){2, 5}, 2);
-  const ls_nest rows = rows_of((int64_t[]){1, 1, 1}, 3);
+  LS_OWN(ls_nest, losses) = numbers_of((double[]){2, 5}, 2);
+  LS_OWN(ls_nest, rows) = rows_of((int64_t[]){1, 1, 1}, 3);
   double mean = 0;
   expect_status(ls_train_mean(rows, losses, &mean), LS_INVALID_ARGUMENT,
                 "a mean of 2 numbers over the examples of 3 replicas");
@@ -58,6 +54,4 @@ TEST(what_has_no_mean_is_refused) {
                 "a value that is no number");
   expect_status(ls_train_mean(ls_none(), ls_nest_i64(1), &mean),
                 LS_INVALID_ARGUMENT, "a value that is no number");
-  ls_nest_release(rows);
-  ls_nest_release(losses);
 }

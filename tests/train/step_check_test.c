@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
 #include "lockstep/train.h"
@@ -100,10 +101,10 @@ static ls_dataset *examples(int32_t last_label) {
 }
 
 static ls_status train(fault wrong, int64_t replicas, int32_t last_label) {
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   ls_model model = {0};
   ls_train_result result;
-  ls_dataset *dataset = examples(last_label);
+  LS_OWN(ls_dataset, dataset) = examples(last_label);
   the_net.fault = wrong;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
@@ -117,8 +118,6 @@ static ls_status train(fault wrong, int64_t replicas, int32_t last_label) {
                                                         .batch_size = 3},
                                     &result);
   ls_model_destroy(&model);
-  ls_dataset_release(dataset);
-  ls_strategy_release(strategy);
   return status;
 }
 

@@ -39,9 +39,7 @@ static void begin(world *w, ls_file_writer_options options) {
 static ls_status run(world *w, ls_op op) {
   LS_OWN(ls_nest, nothing) = ls_none();
   if (w->session == NULL) expect_ok(ls_session_create(w->graph, &w->session));
-  const ls_status status =
-      ls_session_run(w->session, ls_nest_op(op), NULL, 0, &nothing);
-  return status;
+  return ls_session_run(w->session, ls_nest_op(op), NULL, 0, &nothing);
 }
 
 static void start(world *w) {
@@ -352,11 +350,10 @@ TEST(hosts_of_computations_record_outside) {
     LS_GRAPH_SCOPE(w.graph);
     LS_SUMMARY_SCOPE(w.writer);
     LS_RECORD_SUMMARIES_SCOPE(1);
-    const ls_nest inputs =
+    LS_OWN(ls_nest, inputs) =
         LS_LIST(LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_F32, 6))),
                 LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_F32, 8))));
     expect_ok(ls_replicate(compute, &w, inputs, NULL, &outputs));
-    ls_nest_release(inputs);
   }
   start(&w);
   expect_ok(ls_session_run(w.session, outputs, NULL, 0, &result));
