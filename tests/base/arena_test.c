@@ -7,8 +7,7 @@
 #include "support/sanitizer.h"
 
 TEST(memory_is_zeroed_aligned_and_apart) {
-  LS_OWN(ls_arena, arena) = {0};
-  ls_arena_init(&arena, ls_allocator_system());
+  LS_OWN_BEGUN(ls_arena, arena, ls_arena_init, ls_allocator_system());
   unsigned char *pieces[300];
   for (size_t round = 0; round < 2; ++round) {
     for (size_t i = 0; i < 300; ++i) {
@@ -52,8 +51,7 @@ TEST(blocks_double_and_large_requests_have_their_own) {
 }
 
 TEST(copies_strings_and_formats) {
-  LS_OWN(ls_arena, arena) = {0};
-  ls_arena_init(&arena, ls_allocator_system());
+  LS_OWN_BEGUN(ls_arena, arena, ls_arena_init, ls_allocator_system());
   const int numbers[] = {1, 2, 3};
   const int *copy = ls_arena_copy(&arena, numbers, sizeof(numbers));
   assert_memory_equal(copy, numbers, sizeof(numbers));
@@ -66,8 +64,7 @@ TEST(copies_strings_and_formats) {
 }
 
 TEST(rollback_drops_what_came_after_the_mark) {
-  LS_OWN(ls_arena, arena) = {0};
-  ls_arena_init(&arena, ls_allocator_system());
+  LS_OWN_BEGUN(ls_arena, arena, ls_arena_init, ls_allocator_system());
   const ls_arena_mark_point empty = ls_arena_mark(&arena);
   char *kept = ls_arena_string(&arena, "kept");
   const ls_arena_mark_point mark = ls_arena_mark(&arena);
@@ -108,8 +105,7 @@ TEST(what_is_not_handed_out_is_forbidden) {
 }
 
 TEST(absurd_sizes_give_null) {
-  LS_OWN(ls_arena, arena) = {0};
-  ls_arena_init(&arena, ls_allocator_system());
+  LS_OWN_BEGUN(ls_arena, arena, ls_arena_init, ls_allocator_system());
   assert_null(ls_arena_allocate(&arena, SIZE_MAX));
   assert_null(ls_arena_allocate(&arena, SIZE_MAX - 20));
   assert_null(ls_arena_allocate_array(&arena, SIZE_MAX / 8, 16));
@@ -117,8 +113,7 @@ TEST(absurd_sizes_give_null) {
 }
 
 MEMORY_TEST(fill_arena) {
-  LS_OWN(ls_arena, arena) = {0};
-  ls_arena_init(&arena, ls_current_allocator());
+  LS_OWN_BEGUN(ls_arena, arena, ls_arena_init, ls_current_allocator());
   ls_status status = ls_ok();
   for (int i = 0; i < 50 && ls_status_is_ok(status); ++i) {
     if (ls_arena_format(&arena, "%0500d", i) == NULL) {

@@ -53,8 +53,7 @@ static void expect_equal(const ls_map *map, const model *wanted) {
 
 TEST(a_map_does_what_a_plain_list_does) {
   static model wanted;
-  LS_OWN(ls_map, map) = {0};
-  ls_map_init(&map, ls_allocator_system());
+  LS_OWN_BEGUN(ls_map, map, ls_map_init, ls_allocator_system());
   for (uint64_t step = 0; step < 6000; ++step) {
     uint32_t bits[4];
     ls_random_bits(&(ls_random_key){.seed = 7}, step, bits);
@@ -79,8 +78,7 @@ TEST(a_map_does_what_a_plain_list_does) {
 }
 
 TEST(numbers_are_keys_too) {
-  LS_OWN(ls_map, map) = {0};
-  ls_map_init(&map, ls_allocator_system());
+  LS_OWN_BEGUN(ls_map, map, ls_map_init, ls_allocator_system());
   for (uint64_t i = 0; i < 5000; ++i) {
     assert_true(ls_map_insert_u64(&map, i << 32, (void *)(uintptr_t)(i + 1)));
   }
@@ -100,8 +98,7 @@ TEST(numbers_are_keys_too) {
 }
 
 TEST(keys_are_bytes_with_their_length) {
-  LS_OWN(ls_map, map) = {0};
-  ls_map_init(&map, ls_allocator_system());
+  LS_OWN_BEGUN(ls_map, map, ls_map_init, ls_allocator_system());
   int values[3];
   assert_true(ls_map_insert(&map, "a\0b", 3, &values[0]));
   assert_true(ls_map_insert(&map, "a\0c", 3, &values[1]));
@@ -131,8 +128,7 @@ TEST(clearing_empties_a_map_that_goes_on) {
 }
 
 TEST(holes_do_not_make_a_map_grow) {
-  LS_OWN(ls_map, map) = {0};
-  ls_map_init(&map, ls_allocator_system());
+  LS_OWN_BEGUN(ls_map, map, ls_map_init, ls_allocator_system());
   int value = 0;
   for (uint64_t i = 0; i < 100000; ++i) {
     assert_true(ls_map_insert_u64(&map, i, &value));
@@ -171,8 +167,7 @@ TEST(hashes_spread_and_stay) {
 }
 
 MEMORY_TEST(fill_map) {
-  LS_OWN(ls_map, map) = {0};
-  ls_map_init(&map, ls_current_allocator());
+  LS_OWN_BEGUN(ls_map, map, ls_map_init, ls_current_allocator());
   ls_status status = ls_ok();
   for (uint64_t i = 0; i < 20 && ls_status_is_ok(status); ++i) {
     char key[40];

@@ -16,8 +16,7 @@ TEST(numbers_have_a_point_in_every_language) {
   char direct[16], nest[16], outside[16];
   ls_format(direct, sizeof(direct), "%g", 0.5);
   const double read = ls_read_f64("0.5", NULL);
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, text, ls_text_init, ls_allocator_system());
   ls_text_append_format(&text, "%.2f", 0.5);
   LS_OWN(ls_status, status) = ls_invalid_argument("got %g", 0.5);
   status = ls_status_annotate(status, "beside %g", 1.5);

@@ -24,16 +24,14 @@ TEST(pieces_become_one_string) {
 }
 
 TEST(an_empty_text_finishes_as_an_empty_string) {
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, text, ls_text_init, ls_allocator_system());
   char *result = ls_text_finish(&text);
   assert_string_equal(result, "");
   ls_release(ls_allocator_system(), result);
 }
 
 TEST(long_texts_grow) {
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, text, ls_text_init, ls_allocator_system());
   for (int i = 0; i < 1000; ++i)
     ls_text_append_format(&text, "%04d", i);
   assert_int_equal(text.size, 4000);
@@ -81,8 +79,7 @@ TEST(a_piece_that_does_not_fit_leaves_nothing) {
 TEST(numbers_are_as_printf_writes_them) {
   static const int64_t numbers[] = {0,    7,         10,        -1,
                                     -105, INT32_MIN, INT64_MAX, INT64_MIN};
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, text, ls_text_init, ls_allocator_system());
   for (size_t i = 0; i < LS_COUNT_OF(numbers); ++i) {
     char wanted[24];
     snprintf(wanted, sizeof(wanted), "%lld", (long long)numbers[i]);

@@ -36,8 +36,7 @@ static void add_often(void *user) {
 }
 
 TEST(a_mutex_lets_one_in_at_a_time) {
-  LS_OWN(shared, it) = {0};
-  init_shared(&it);
+  LS_OWN_BEGUN(shared, it, init_shared);
   ls_worker threads[3] = {0};
   for (int i = 0; i < 3; ++i) {
     expect_ok(ls_worker_start(&threads[i], "adder", NULL, add_often, &it));
@@ -68,8 +67,7 @@ static void answer(void *user) {
 }
 
 TEST(conditions_wake_who_waits) {
-  LS_OWN(shared, it) = {0};
-  init_shared(&it);
+  LS_OWN_BEGUN(shared, it, init_shared);
   ls_worker thread = {0};
   expect_ok(
       ls_worker_start(&thread, "a name too long for it", NULL, answer, &it));
@@ -83,8 +81,7 @@ TEST(conditions_wake_who_waits) {
 }
 
 TEST(a_limited_wait_ends) {
-  LS_OWN(shared, it) = {0};
-  init_shared(&it);
+  LS_OWN_BEGUN(shared, it, init_shared);
   ls_mutex_lock(&it.lock);
   const int64_t nanos = 2000000;
   struct timespec before;

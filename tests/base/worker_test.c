@@ -50,8 +50,7 @@ static void expect_read_in_order(const reader *self, int64_t count) {
 
 TEST(numbers_are_read_in_the_order_they_were_posted) {
   LS_OWN(counted, memory) = counted_begin(1);
-  LS_OWN(reader, self) = {0};
-  begin_reader(&self, memory.runtime);
+  LS_OWN_BEGUN(reader, self, begin_reader, memory.runtime);
   ls_mutex_lock(&self.gate);
   post_up_to(&self, 50);
   assert_false(ls_worker_is_idle(&self.worker));
@@ -99,8 +98,7 @@ TEST(a_joined_worker_starts_again) {
 }
 
 MEMORY_TEST(post_more_than_a_few) {
-  LS_OWN(reader, it) = {0};
-  begin_reader(&it, ls_runtime_current());
+  LS_OWN_BEGUN(reader, it, begin_reader, ls_runtime_current());
   ls_mutex_lock(&it.gate);
   ls_status status = ls_ok();
   for (int64_t i = 0; i < 20 && ls_status_is_ok(status); ++i)

@@ -67,8 +67,7 @@ static void put_idx(const char *images, const char *labels, int set) {
 
 static void add_member(ls_zip_writer *zip, const char *name, ls_dtype dtype,
                        ls_shape shape, const void *data) {
-  LS_OWN(ls_text, head) = {0};
-  ls_text_init(&head, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, head, ls_text_init, ls_allocator_system());
   expect_ok(ls_npy_print_header(dtype, shape, &head));
   expect_ok(
       ls_zip_add(zip, name, false, head.data, head.size, data,
@@ -147,8 +146,8 @@ typedef enum kind { AS_BYTES, AS_INTS, AS_PNG } kind;
 static void put_records(const char *path, const char *name, int set, int from,
                         int to, kind as) {
   ls_tfrecord_output *writer = NULL;
-  LS_OWN(ls_example_builder, builder) = {0};
-  ls_example_init(&builder, ls_allocator_system());
+  LS_OWN_BEGUN(ls_example_builder, builder, ls_example_init,
+               ls_allocator_system());
   expect_ok(ls_tfrecord_output_open(ls_runtime_current(), path, &writer));
   for (int i = from; i < to; ++i) {
     unsigned char raw[PIXELS];

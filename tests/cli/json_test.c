@@ -16,7 +16,7 @@ void cli_print_json(const char *text) {
 }
 
 static void expect_printed(ls_nest values, const char *wanted) {
-  char *text = NULL;
+  HEAP(char, text) = NULL;
   size_t size = 0;
   FILE *file = tmpfile();
   assert_non_null(file);
@@ -31,7 +31,6 @@ static void expect_printed(ls_nest values, const char *wanted) {
   assert_true(getline(&text, &size, file) > 0);
   fclose(file);
   assert_string_equal(text, wanted);
-  free(text);
   ls_nest_release(values);
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/own.h"
 #include "support/callbacks.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/op_case.h"
 
 enum { MOST_ROWS = 200, MOST_ATTRS = 16, MOST_MADE = 4000, KINDS = 12 };
@@ -184,11 +185,10 @@ static void check_node(ls_graph *graph, ls_node *node, const trial *t) {
 static void check_row(void **state) {
   const op_case *row = *state;
   loop_random random = {loop_random_seed()};
-  ls_graph *graph = NULL;
   ls_tensor xs[TRIAL_OPERANDS];
   trial t;
   trial_init(&t, row, (ls_dtype)__builtin_ctz(row->dtypes), 0, &random);
-  expect_ok(ls_graph_create("g", &graph));
+  ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     for (size_t i = 0; i < t.count; ++i)

@@ -119,9 +119,8 @@ static ls_nest run_op(const trial *t, trial *now, ls_function *function,
                                     : ls_array_retain(t->operand[i]);
     leaves[i] = ls_nest_array(now->operand[i]);
   }
-  const ls_nest args = ls_nest_sequence(LS_KIND_LIST, leaves, t->count);
+  LS_OWN(ls_nest, args) = ls_nest_sequence(LS_KIND_LIST, leaves, t->count);
   const ls_status status = ls_function_call(function, args, &results);
-  ls_nest_release(args);
   if (ls_status_is_ok(status)) return results;
   ls_status_free(status);
   return ls_none();
@@ -168,11 +167,10 @@ static bool check_trial(trial *t) {
       &(ls_function_options){.call = make, .user = &now}, &function));
   LS_OWN(ls_nest, want) = run_op(t, &now, function, sizes[0]);
   for (size_t s = 1; s < LS_COUNT_OF(sizes); ++s) {
-    const ls_nest got = want.kind == LS_KIND_NONE
-                            ? ls_none()
-                            : run_op(t, &now, function, sizes[s]);
+    LS_OWN(ls_nest, got) = want.kind == LS_KIND_NONE
+                               ? ls_none()
+                               : run_op(t, &now, function, sizes[s]);
     any = compare_results(t, want, got, sizes[s]) || any;
-    ls_nest_release(got);
     if (!any) break;
   }
   ls_function_release(function);
@@ -335,10 +333,11 @@ TEST(a_models_examples_have_their_bits_in_every_batch) {
 // ---- Exports ---------------------------------------------------------------
 static ls_status export_net(const ls_model_type *type, char **out_path) {
   LS_OWN(ls_graph, graph) = NULL;
-  ls_session *session = NULL;
-  ls_nest inputs, outputs, results = ls_none();
+  ls_nest inputs, results = ls_none();
   ls_op initial;
   LS_OWN(net, n) = {0};
+  LS_OWN(ls_session, session) = NULL;
+  LS_OWN(ls_nest, outputs) = ls_none();
   expect_ok(ls_graph_create(type->name, &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -346,12 +345,11 @@ static ls_status export_net(const ls_model_type *type, char **out_path) {
     ls_shape shape = ls_array_shape(n.examples);
     shape.dim[0] = -1;
     const ls_tensor x = ls_placeholder(ls_array_dtype(n.examples), shape, "x");
-    const ls_nest args = LS_TUPLE(ls_leaf(x));
+    LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(x));
     inputs = ls_nest_dict("", (const char *const[]){"x"},
                           (const ls_nest[]){ls_leaf(x)}, 1);
     outputs = ls_nest_dict("", (const char *const[]){"y"},
                            (const ls_nest[]){predict(args, &n)}, 1);
-    ls_nest_release(args);
     initial = ls_global_initializer();
   }
   expect_ok(ls_graph_error(graph));
@@ -369,8 +367,6 @@ static ls_status export_net(const ls_model_type *type, char **out_path) {
                         out_path);
   ls_nest_release(results);
   ls_nest_release(inputs);
-  ls_nest_release(outputs);
-  ls_session_destroy(session);
   return status;
 }
 
@@ -396,7 +392,7 @@ TEST(exports_give_the_bits_of_predictions) {
   LS_OWN(counted, memory) =
       counted_begin_with((ls_runtime_options){.file_system = &in_memory});
   for (size_t i = 0; i < LS_COUNT_OF(types); ++i) {
-    char *path = NULL;
+    LS_OWN(printed, path) = NULL;
     ls_serving *serving = NULL;
     net n = open_net(types[i], NULL);
     ls_function *predicts = function_by(predict, &n);
@@ -405,7 +401,6 @@ TEST(exports_give_the_bits_of_predictions) {
     expect_ok(ls_serving_load(path, NULL, &serving));
     follow(&n, NULL, serving, "serving", 0, LS_COUNT_OF(sizes));
     ls_serving_destroy(serving);
-    ls_text_release(path);
     ls_function_release(predicts);
     close_net(&n);
     memory_files_clear(&files);

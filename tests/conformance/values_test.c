@@ -12,6 +12,7 @@
 #include "support/expect.h"
 #include "support/op_case.h"
 #include "support/sanitizer.h"
+#include "support/values.h"
 
 enum {
   ROUNDS = LS_SANITIZED ? 4 : 12,
@@ -73,8 +74,7 @@ static void expect_results(const wanted *w, const trial *t, ls_nest results,
     ref_expect(what, &w->results[i], ls_array_data(array), slack);
   }
   if (t->variable == NULL) return;
-  LS_OWN(ls_array, value) = NULL;
-  expect_ok(ls_variable_value(t->variable, &value));
+  LS_OWN(ls_array, value) = variable_array(t->variable);
   ref_expect(w->name, &w->variable, ls_array_data(value), slack);
 }
 

@@ -195,11 +195,10 @@ static ls_dataset *leaves(void) {
 }
 
 static ls_nest first_of(ls_dataset *dataset) {
-  ls_iterator *iterator = NULL;
+  LS_OWN(ls_iterator, iterator) = NULL;
   ls_nest element = ls_none();
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   expect_ok(ls_iterator_next(iterator, &element));
-  ls_iterator_release(iterator);
   ls_dataset_release(dataset);
   return element;
 }
@@ -269,7 +268,7 @@ TEST(batches_become_dense) {
   expect_ok(ls_dataset_spec(dataset, &spec));
   assert_string_equal(ls_element_spec_print(&spec, text, sizeof(text)),
                       "(i64[?,3,4], i64[?,?,?])");
-  ls_nest element = first_of(dataset);
+  LS_OWN(ls_nest, element) = first_of(dataset);
   EXPECT(ls_nest_item(element, 0), LS_SHAPE(3, 3, 4), 0, 0, 0, 0, 0, 0, 0, 0, 0,
          0, 0, 0,                             //
          0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0,  //
@@ -277,7 +276,6 @@ TEST(batches_become_dense) {
   EXPECT(ls_nest_item(element, 1), LS_SHAPE(3, 2, 2), -1, -1, -1, -1,  //
          1, -1, -1, -1,                                                //
          2, -1, 3, 4);
-  ls_nest_release(element);
   expect_stream_alike(dense_batches, NULL);
   expect_stream_alike(dense_stream, (void *)(uintptr_t)&hundred);
   dataset = ls_dataset_to_dense(leaves(), 2, 0, NULL);

@@ -587,10 +587,9 @@ TEST(pipelines_that_differ_have_other_texts) {
         fail_msg("data sets %zu and %zu are both %s", k, i, texts[i]);
   }
   // And the same ones the same.
-  ls_dataset *again = strings_but(19);
+  LS_OWN(ls_dataset, again) = strings_but(19);
   char text[ROOM];
   assert_string_equal(ls_dataset_print(again, text, ROOM), texts[8]);
-  ls_dataset_release(again);
   for (size_t i = 0; i < LS_COUNT_OF(all); ++i)
     ls_dataset_release(all[i]);
 }
@@ -598,7 +597,7 @@ TEST(pipelines_that_differ_have_other_texts) {
 TEST(a_position_is_only_its_own_pipelines) {
   // Texts that differ far behind what is kept of them.
   ls_iterator *iterators[2] = {NULL};
-  ls_record *record = NULL;
+  LS_OWN(ls_record, record) = NULL;
   for (int which = 0; which < 2; ++which) {
     ls_dataset *d = count_to(9);
     for (int i = 0; i < 900; ++i)
@@ -611,7 +610,6 @@ TEST(a_position_is_only_its_own_pipelines) {
   expect_ok(ls_iterator_restore(iterators[0], record));
   expect_status(ls_iterator_restore(iterators[1], record), LS_INVALID_ARGUMENT,
                 "the position of 'iterator' is one in range(0, 9, 1)");
-  ls_record_destroy(record);
   for (int which = 0; which < 2; ++which)
     ls_iterator_release(iterators[which]);
 }

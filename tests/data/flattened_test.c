@@ -231,10 +231,9 @@ static ls_dataset *sampled(void *user) {
 }
 
 static size_t read_all(ls_dataset *dataset, int64_t *numbers) {
-  ls_iterator *iterator = NULL;
+  LS_OWN(ls_iterator, iterator) = NULL;
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   const size_t count = stream_read(iterator, numbers);
-  ls_iterator_release(iterator);
   ls_dataset_release(dataset);
   return count;
 }

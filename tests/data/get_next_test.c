@@ -302,12 +302,13 @@ TEST(variables_keep_the_last_whole_steps_values) {
     sum_loop loop = {.iterator = slow_iterator(&map, 7, 0, prefetch),
                      .count =
                          variable_of("count", LS_DTYPE_F32, LS_SCALAR, &zero)};
-    ls_function *function = NULL;
-    ls_nest results = ls_none();
+    LS_OWN(ls_function, function) = NULL;
+    LS_OWN(ls_nest, results) = ls_none();
     expect_ok(ls_function_create(
         &(ls_function_options){.call = trip, .user = &loop}, &function));
     const double one = 1;
-    const ls_nest args = ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, &one));
+    LS_OWN(ls_nest, args) =
+        ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, &one));
     for (int i = 0; i < 7; ++i)
       expect_ok(ls_function_call(function, args, &results));
     for (int i = 0; i < 3; ++i)
@@ -315,9 +316,6 @@ TEST(variables_keep_the_last_whole_steps_values) {
                     "the end of 'slow'");
     const double seven = 7;
     expect_variable(loop.count, &seven, 1, 0);
-    ls_nest_release(args);
-    ls_nest_release(results);
-    ls_function_release(function);
     ls_variable_release(loop.count);
     ls_iterator_release(loop.iterator);
   }

@@ -164,7 +164,7 @@ TEST(two_threads_cannot_read_at_the_same_time) {
   for (int64_t ahead = 0; ahead <= 2; ++ahead) {
     slow self = {.begun = 0};
     pthread_t thread;
-    ls_nest element = ls_none();
+    LS_OWN(ls_nest, element) = ls_none();
     LS_OWN(ls_dataset, data) = ls_dataset_map(
         ls_dataset_range(0, 1, 1),
         &(ls_map_options){.call = wait_for_reader,
@@ -176,7 +176,6 @@ TEST(two_threads_cannot_read_at_the_same_time) {
     assert_int_equal(pthread_create(&thread, NULL, read_too, &self), 0);
     expect_ok(ls_iterator_next(self.iterator, &element));
     assert_int_equal(pthread_join(thread, NULL), 0);
-    ls_nest_release(element);
     ls_iterator_release(self.iterator);
   }
 }

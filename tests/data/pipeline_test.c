@@ -194,11 +194,10 @@ TEST(a_position_is_saved_and_restored_at_once) {
     expect_ok(ls_iterator_save(a, record));
     expect_ok(ls_iterator_restore(b, record));
     assert_true(seconds_now() - began < 0.1);
-    char *text = NULL;
+    LS_OWN(printed, text) = NULL;
     size_t size = 0;
     expect_ok(ls_record_to_text(record, &text, &size));
     assert_true(size <= 1024);
-    ls_text_release(text);
     LS_OWN(ls_nest, x) = ls_none();
     LS_OWN(ls_nest, y) = ls_none();
     for (int i = 0; i < 100; ++i) {

@@ -109,14 +109,13 @@ typedef struct life {
 } life;
 
 static ls_status read_some(ls_iterator *iterator, int most, uint64_t *sum) {
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   ls_status status = ls_ok();
   for (int i = 0; i < most && ls_status_is_ok(status); ++i) {
     status = ls_iterator_next(iterator, &element);
     if (ls_status_is_ok(status))
       *sum = *sum * 31 + (uint64_t)stream_number(element);
   }
-  ls_nest_release(element);
   if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
   ls_status_free(status);
   return ls_ok();

@@ -7,6 +7,7 @@
 
 #include "distribute/own.h"
 #include "lockstep/graph_ops.h"
+#include "support/function.h"
 #include "support/placed.h"
 #include "support/values.h"
 
@@ -28,18 +29,11 @@ static ls_nest reduced(ls_cross_device *ops, ls_reduce_op op, ls_nest value,
   return made;
 }
 
-static ls_graph *new_graph(void) {
-  ls_graph *graph = NULL;
-  expect_ok(ls_graph_create("g", &graph));
-  return graph;
-}
-
 // ---- Options ---------------------------------------------------------------
 TEST(options_are_checked) {
   LS_SPEC("M83");
   ls_cross_device *ops = NULL;
-  LS_OWN(logged_runtime, it) = {0};
-  logged_runtime_begin(&it);
+  LS_OWN_BEGUN(logged_runtime, it, logged_runtime_begin);
   expect_status(ls_all_reduce_ops_create(
                     &(ls_all_reduce_options){.algorithm = "ring"}, &ops),
                 LS_INVALID_ARGUMENT, "algorithm 'ring'");
@@ -55,7 +49,7 @@ TEST(options_are_checked) {
               : i == 1 ? ls_nccl_all_reduce_create((ls_opt){0}, &ops)
                        : ls_hierarchical_copy_create((ls_opt){0}, &ops));
     assert_string_equal(ls_cross_device_name(ops), name);
-    ls_graph *graph = new_graph();
+    ls_graph *graph = graph_named("g");
     {
       LS_GRAPH_SCOPE(graph);
       LS_OWN(ls_nest, value) =
@@ -76,7 +70,7 @@ TEST(options_are_checked) {
 // ---- One value -------------------------------------------------------------
 TEST(results_stay_where_values_are) {
   LS_SPEC("M84 M85 M88 M70");
-  LS_OWN(ls_graph, graph) = new_graph();
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_cross_device, ops) = by("nccl", 0);
   {
     LS_GRAPH_SCOPE(graph);
@@ -111,7 +105,7 @@ TEST(results_stay_where_values_are) {
 // As many components as destinations, but two of them on one device.
 TEST(components_that_share_a_device_are_all_counted) {
   LS_SPEC("M85");
-  LS_OWN(ls_graph, graph) = new_graph();
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_cross_device, ops) = by("nccl", 0);
   {
     LS_GRAPH_SCOPE(graph);
@@ -122,12 +116,11 @@ TEST(components_that_share_a_device_are_all_counted) {
     LS_OWN(ls_nest, value) =
         ls_nest_distributed_on(LS_PER_REPLICA, items, same, 2);
     const ls_destinations where = {.devices = two, .num_devices = 2};
-    ls_nest list = ls_none();
+    LS_OWN(ls_nest, list) = ls_none();
     expect_ok(ls_cross_device_batch_reduce(ops, LS_REDUCE_SUM, &value, &where,
                                            1, &list));
     for (size_t i = 0; i < 2; ++i)
       expect_fetched(ls_nest_item(list, 0), i, (double[]){7}, 1);
-    ls_nest_release(list);
     // Where it is: once.
     LS_OWN(ls_nest, made) = reduced(ops, LS_REDUCE_SUM, value, at_value);
     assert_int_equal(ls_distributed_count(made), 1);
@@ -137,7 +130,7 @@ TEST(components_that_share_a_device_are_all_counted) {
 
 TEST(values_on_cpus_go_to_one_device) {
   LS_SPEC("M89");
-  ls_graph *graph = new_graph();
+  ls_graph *graph = graph_named("g");
   LS_OWN(ls_cross_device, ops) = by("hierarchical_copy", 0);
   {
     LS_GRAPH_SCOPE(graph);
@@ -162,11 +155,10 @@ TEST(values_on_cpus_go_to_one_device) {
 // ---- Batches ---------------------------------------------------------------
 TEST(values_of_a_batch_go_together) {
   LS_SPEC("M86 M87 M93 M74");
-  LS_OWN(logged_runtime, it) = {0};
-  logged_runtime_begin(&it);
+  LS_OWN_BEGUN(logged_runtime, it, logged_runtime_begin);
   LS_OWN(ls_cross_device, ops) = by("nccl", 1);
   for (int differs = 0; differs < 2; ++differs) {
-    ls_graph *graph = new_graph();
+    ls_graph *graph = graph_named("g");
     {
       LS_GRAPH_SCOPE(graph);
       ls_nest values[2], made = ls_none();
@@ -206,7 +198,7 @@ TEST(values_of_a_batch_go_together) {
         1);
   }
   // Ten lines, no more.
-  LS_OWN(ls_graph, graph) = new_graph();
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     LS_OWN(ls_nest, value) =
@@ -222,7 +214,7 @@ TEST(integers_of_32_bits_go_to_one_device) {
   static const ls_dtype dtypes[] = {LS_DTYPE_I32, LS_DTYPE_F32, LS_DTYPE_I32,
                                     LS_DTYPE_I64};
   LS_OWN(ls_cross_device, ops) = by("nccl", 1);
-  LS_OWN(ls_graph, graph) = new_graph();
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     ls_nest values[4], made = ls_none();
@@ -270,7 +262,7 @@ TEST(packs_go_before_small_tensors) {
   for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); ++c) {
     LS_OWN(ls_cross_device, ops) = NULL;
     expect_ok(ls_all_reduce_ops_create(&cases[c].options, &ops));
-    LS_OWN(ls_graph, graph) = new_graph();
+    LS_OWN(ls_graph, graph) = graph_named("g");
     {
       LS_GRAPH_SCOPE(graph);
       ls_nest values[3], made = ls_none();
@@ -380,7 +372,7 @@ TEST(every_set_gives_the_same_bits) {
     }
     for (int set = 0; set < SETS; ++set) {
       LS_OWN(ls_cross_device, ops) = make_set(set);
-      LS_OWN(ls_graph, graph) = new_graph();
+      LS_OWN(ls_graph, graph) = graph_named("g");
       {
         LS_GRAPH_SCOPE(graph);
         for (int op = LS_REDUCE_SUM; op <= LS_REDUCE_MEAN; ++op) {
@@ -407,7 +399,7 @@ TEST(means_of_halves_round_once) {
   static const double numbers[] = {256, 1, 1};
   for (int set = 0; set < SETS; ++set) {
     LS_OWN(ls_cross_device, ops) = make_set(set);
-    LS_OWN(ls_graph, graph) = new_graph();
+    LS_OWN(ls_graph, graph) = graph_named("g");
     {
       LS_GRAPH_SCOPE(graph);
       LS_OWN(ls_nest, value) =
@@ -426,7 +418,7 @@ TEST(shapes_that_differ_are_refused) {
   LS_SPEC("M77");
   for (int set = 0; set < SETS; ++set) {
     LS_OWN(ls_cross_device, ops) = make_set(set);
-    LS_OWN(ls_graph, graph) = new_graph();
+    LS_OWN(ls_graph, graph) = graph_named("g");
     {
       LS_GRAPH_SCOPE(graph);
       static const char *const devices[] = {LOCAL_DEVICE "GPU:0",

@@ -133,10 +133,10 @@ static ls_nest two_rounds(ls_nest args, void *user) {
   (void)args;
   for (int round = 0; round < 2; ++round) {
     note(d, round == 0 ? "a" : "b", r);
-    const ls_nest given = LS_TUPLE(ls_nest_i64(r + 10 * round), ls_nest_f64(3));
+    LS_OWN(ls_nest, given) =
+        LS_TUPLE(ls_nest_i64(r + 10 * round), ls_nest_f64(3));
     LS_OWN(ls_nest, merged) =
         ls_replica_merge_call(ls_replica_context(), merge_and_note, given, d);
-    ls_nest_release(given);
     // One's own part; what is one object for all is passed as it is.
     assert_true(ls_nest_number(ls_nest_item(merged, 0)) == r + 10 * round);
     assert_true(ls_nest_number(ls_nest_item(merged, 1)) == 3);

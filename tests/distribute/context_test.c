@@ -10,6 +10,7 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/variable_parts.h"
 #include "support/contexts.h"
+#include "support/function.h"
 #include "support/replicas.h"
 
 TEST(a_thread_starts_in_the_default_context) {
@@ -17,8 +18,7 @@ TEST(a_thread_starts_in_the_default_context) {
   expect_default();
   ls_replica *replica = ls_replica_context();
   assert_int_equal(ls_replica_num_replicas(replica), 1);
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     expect_default();
@@ -52,10 +52,9 @@ static ls_nest look_around(ls_nest args, void *user) {
   ls_replica *replica = ls_replica_context();
   assert_ptr_equal(ls_replica_strategy(replica), s->strategy);
   assert_int_equal(ls_replica_number(), s->replicas++);
-  const ls_nest given = LS_TUPLE(ls_nest_f64(5));
+  LS_OWN(ls_nest, given) = LS_TUPLE(ls_nest_f64(5));
   const ls_nest merged =
       ls_replica_merge_call(replica, look_merged, given, user);
-  ls_nest_release(given);
   assert_ptr_equal(ls_replica_context(), replica);
   return merged;
 }
@@ -118,9 +117,8 @@ static ls_nest look_in_trace(ls_nest args, void *user) {
 TEST(the_state_belongs_to_graph_and_thread) {
   LS_SPEC("V154");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
   expect_ok(ls_function_create(
       &(ls_function_options){.call = look_in_trace, .user = strategy},
       &function));

@@ -4,6 +4,7 @@
 #include "lockstep/variable_parts.h"
 
 #include "distribute/own.h"
+#include "support/function.h"
 #include "support/values.h"
 #include "support/variables.h"
 
@@ -93,8 +94,7 @@ TEST(a_copy_of_what_has_no_one_value_is_refused) {
   expect_variable(copy, (double[]){1, 2}, 2, 0);
   ls_variable_release(copy);
   copy = NULL;
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     LS_OWN(ls_variable, built) = variable_in(strategy, (variable_kind){0});

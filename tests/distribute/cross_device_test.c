@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "distribute/own.h"
+#include "support/function.h"
 #include "support/placed.h"
 #include "support/replicas.h"
 
@@ -212,8 +213,7 @@ TEST(only_values_of_replicas_are_reduced) {
   expect_numbers(made, (double[]){4}, 1);
   ls_nest_release(made);
   // All pairs are looked at before any op is made.
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     LS_OWN(ls_nest, good) =
@@ -257,9 +257,8 @@ TEST(a_broadcast_makes_copies) {
 
 TEST(one_component_is_copied) {
   LS_SPEC("M75 M74");
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_cross_device, ops) = to_one();
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     for (int op = LS_REDUCE_SUM; op <= LS_REDUCE_MEAN; ++op) {
@@ -290,12 +289,11 @@ static ls_tensor largest(const ls_tensor *items, size_t count, void *user) {
 
 TEST(values_are_added_on_one_device) {
   LS_SPEC("M78 M15");
-  ls_graph *graph = NULL;
   ls_cross_device *ops = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
-    const ls_nest value =
+    LS_OWN(ls_nest, value) =
         placed_values("GPU", LS_DTYPE_F32, 3, 0, (double[]){1, 2, 4});
     ls_nest made = ls_none();
     ops = to_one();
@@ -319,7 +317,6 @@ TEST(values_are_added_on_one_device) {
       expect_fetched(made, i, (double[]){(double)(7 * (1.0f / 3))}, 1);
     }
     ls_nest_release(made);
-    ls_nest_release(value);
     ls_cross_device_release(ops);
   }
   ls_graph_destroy(graph);
@@ -389,8 +386,7 @@ TEST(what_is_absent_is_not_added) {
 
 TEST(where_values_go_is_logged_ten_times) {
   LS_SPEC("M82");
-  LS_OWN(logged_runtime, it) = {0};
-  logged_runtime_begin(&it);
+  LS_OWN_BEGUN(logged_runtime, it, logged_runtime_begin);
   LS_OWN(ls_cross_device, ops) = to_one();
   const ls_nest x = ls_leaf(scalar_of(1));
   const char *const devices[] = {"/cpu:1", "/cpu:2"};

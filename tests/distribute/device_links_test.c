@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "distribute/own.h"
+#include "support/function.h"
 #include "support/placed.h"
 
 enum { MOST = 10 };
@@ -45,9 +46,8 @@ static void expect_by_links(const machine *m, size_t count, const char *name) {
 
 TEST(unused_and_unfit_devices_are_told) {
   LS_SPEC("M103");
-  LS_OWN(logged_runtime, log) = {0};
   machine m;
-  logged_runtime_begin(&log);
+  LS_OWN_BEGUN(logged_runtime, log, logged_runtime_begin);
   gpus(&m, 3);
   expect_by_links(&m, 2, "nccl");
   assert_int_equal(count_logged(&log, "info: device " LOCAL_DEVICE
@@ -83,7 +83,7 @@ TEST(a_cube_mesh_copies_in_a_hierarchy) {
   // As many packs as devices.
   LS_OWN(logged_runtime, log) = {0};
   machine m;
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   LS_OWN(ls_cross_device, ops) = NULL;
   logged_runtime_begin(&log);
   gpus(&m, 8);
@@ -99,7 +99,6 @@ TEST(a_cube_mesh_copies_in_a_hierarchy) {
                                      (ls_destinations){0}, &made));
   }
   expect_contains(log.text, "num_packs 8");
-  ls_graph_destroy(graph);
 }
 
 TEST(devices_of_one_kind_are_collective) {
@@ -123,11 +122,9 @@ TEST(devices_of_one_kind_are_collective) {
       {mixed, {visible, 2, 0, true}, false, "reduce_to_one", NULL},
   };
   for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); ++c) {
-    LS_OWN(logged_runtime, log) = {0};
-    logged_runtime_begin(&log);
+    LS_OWN_BEGUN(logged_runtime, log, logged_runtime_begin);
     LS_OWN(ls_cross_device, ops) = NULL;
-    LS_OWN(ls_graph, graph) = NULL;
-    expect_ok(ls_graph_create("g", &graph));
+    LS_OWN(ls_graph, graph) = graph_named("g");
     if (cases[c].in_graph) {
       LS_GRAPH_SCOPE(graph);
       expect_ok(

@@ -137,10 +137,9 @@ static ls_nest reach_in_place(ls_nest args, void *user) {
   if (!s->in_replicas) return reach(ls_none(), user);
   ls_nest out = ls_none();
   (void)args;
-  const ls_nest mark = LS_TUPLE(ls_leaf(ls_scalar(LS_DTYPE_F32, 0)));
+  LS_OWN(ls_nest, mark) = LS_TUPLE(ls_leaf(ls_scalar(LS_DTYPE_F32, 0)));
   const ls_status status =
       ls_strategy_run(s->strategy, ls_plain(reach, user), mark, &out);
-  ls_nest_release(mark);
   expect_ok(status);
   return out;
 }
@@ -169,8 +168,7 @@ static void expect_saveable(const stepping *s, bool saveable) {
     }
   }
   // Traced in the export it is fit for it, and not run.
-  ls_array *before = NULL, *after = NULL;
-  expect_ok(ls_variable_value(ls_variable_component(s->v, 0), &before));
+  LS_OWN(ls_array, before) = variable_array(ls_variable_component(s->v, 0));
   for (int policy = LS_EXPORT_NONE; policy <= (int)EXPAND; ++policy) {
     LS_EXPORT_SCOPE((ls_export_policy)policy);
     const size_t traces = ls_function_num_traces(f);
@@ -182,9 +180,8 @@ static void expect_saveable(const stepping *s, bool saveable) {
     assert_ptr_equal(graph, again);
     assert_int_equal(ls_function_num_traces(f), traces + 1);
   }
-  expect_ok(ls_variable_value(ls_variable_component(s->v, 0), &after));
+  ls_array *after = variable_array(ls_variable_component(s->v, 0));
   assert_true(ls_array_f64(before, 0) == ls_array_f64(after, 0));
-  ls_array_release(before);
   ls_array_release(after);
   expect_status(ls_export_function(f, NULL, &graph), LS_FAILED_PRECONDITION,
                 "outside of an export");

@@ -80,12 +80,11 @@ static double written(ls_variable *v, ls_write_op op, double value) {
 static void use_all(ls_variable *v) {
   ls_variable *first = ls_variable_component(v, 0), *got = NULL;
   ls_tensor tensor = ls_failed_tensor();
-  const ls_nest leaf = ls_nest_variable(v);
+  LS_OWN(ls_nest, leaf) = ls_nest_variable(v);
   assert_true(read_now(v) == 3);
   assert_true(number_of(ls_leaf(ls_variable_as_tensor(v))) == 3);
   expect_ok(ls_distributed_as_tensor(leaf, &tensor));
   assert_true(number_of(ls_leaf(tensor)) == 3);
-  ls_nest_release(leaf);
   expect_ok(ls_variable_handle(v, &got));
   assert_ptr_equal(got, first);
   expect_ok(ls_variable_as_reference(v, &got));
@@ -247,12 +246,11 @@ TEST(a_session_of_what_was_built_in_an_export_agrees) {
   LS_SPEC("V130");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t k = 0; k < NUM_KINDS; ++k) {
-    LS_OWN(ls_graph, graph) = NULL;
+    LS_OWN(ls_graph, graph) = graph_named("g");
     LS_OWN(ls_session, session) = NULL;
     LS_OWN(ls_variable, v) = NULL;
     LS_OWN(ls_nest, made) = ls_none();
     LS_OWN(ls_nest, out) = ls_none();
-    expect_ok(ls_graph_create("g", &graph));
     {
       LS_GRAPH_SCOPE(graph);
       v = variable_in(strategy, all_kinds[k]);
@@ -284,9 +282,8 @@ TEST(a_session_of_what_was_built_in_an_export_agrees) {
     expect_ok(ls_session_run(session, ls_nest_item(made, 1), NULL, 0, &out));
     assert_true(number_of(out) == 10);
     for (size_t i = 0; i < 2; ++i) {
-      LS_OWN(ls_array, value) = NULL;
-      expect_ok(ls_session_variable_value(session, ls_variable_component(v, i),
-                                          &value));
+      LS_OWN(ls_array, value) =
+          session_array(session, ls_variable_component(v, i));
       assert_true(ls_array_f64(value, 0) == (i == 0 ? 10 : 4));
     }
   }

@@ -6,6 +6,7 @@
 #include "lockstep/strategy_extended.h"
 
 #include "distribute/own.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -94,8 +95,7 @@ TEST(the_order_is_that_of_the_replicas_whatever_that_of_the_parts) {
 
 TEST(sizes_that_are_not_known_yet_are_gathered) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_tensor known = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(1, 3), "k"),

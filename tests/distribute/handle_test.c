@@ -11,6 +11,7 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "lockstep/variable_parts.h"
+#include "support/function.h"
 #include "support/variables.h"
 
 // ---- Caching scopes --------------------------------------------------------
@@ -223,10 +224,10 @@ TEST(replicas_share_what_is_kept) {
 
 TEST(a_graph_keeps_its_own_read) {
   LS_SPEC("V67");
-  ls_graph *graph = NULL;
   LS_OWN(ls_graph, other) = NULL;
-  ls_variable *v = NULL, *c = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
+  LS_OWN(ls_variable, v) = NULL;
+  LS_OWN(ls_variable, c) = NULL;
   expect_ok(ls_graph_create("h", &other));
   {
     LS_GRAPH_SCOPE(graph);
@@ -241,9 +242,6 @@ TEST(a_graph_keeps_its_own_read) {
     const ls_tensor a = ls_variable_read(c), b = ls_variable_read(c);
     assert_int_not_equal(a.ref, b.ref);
   }
-  ls_variable_release(c);
-  ls_variable_release(v);
-  ls_graph_destroy(graph);
 }
 
 static ls_nest halve(ls_nest args, void *user) {
@@ -253,10 +251,9 @@ static ls_nest halve(ls_nest args, void *user) {
 
 TEST(a_caching_variable_looks_like_the_one_behind_it) {
   LS_SPEC("V69");
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   ls_variable *v = NULL, *c = NULL;
   LS_OWN(ls_variable, eager) = plain_variable("e", 4);
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     {
@@ -322,8 +319,7 @@ TEST(what_cannot_be_packed_is_refused) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_variable *a = on_device("/cpu:0", "a", 1), *packed = NULL;
   LS_OWN(ls_variable, whole) = variable_in(strategy, (variable_kind){0});
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   ls_nest leaves[2] = {ls_nest_variable(a), ls_nest_f64(3)};
   {
     LS_GRAPH_SCOPE(graph);

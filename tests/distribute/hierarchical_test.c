@@ -5,6 +5,7 @@
 
 #include "distribute/own.h"
 #include "lockstep/graph_ops.h"
+#include "support/function.h"
 #include "support/placed.h"
 
 static ls_cross_device *hierarchical(long long num_packs) {
@@ -13,15 +14,9 @@ static ls_cross_device *hierarchical(long long num_packs) {
   return ops;
 }
 
-static ls_graph *new_graph(void) {
-  ls_graph *graph = NULL;
-  expect_ok(ls_graph_create("g", &graph));
-  return graph;
-}
-
 TEST(main_devices_take_turns) {
   LS_SPEC("M90");
-  LS_OWN(ls_graph, graph) = new_graph();
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_cross_device, ops) = hierarchical(0);
   {
     LS_GRAPH_SCOPE(graph);
@@ -61,7 +56,7 @@ TEST(main_devices_take_turns) {
 TEST(any_number_of_devices_is_added_up) {
   LS_SPEC("M91");
   for (size_t n = 1; n <= 9; ++n) {
-    LS_OWN(ls_graph, graph) = new_graph();
+    LS_OWN(ls_graph, graph) = graph_named("g");
     LS_OWN(ls_cross_device, ops) = hierarchical(2);
     {
       LS_GRAPH_SCOPE(graph);

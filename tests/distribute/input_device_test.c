@@ -11,9 +11,11 @@
 #include "lockstep/strategy_extended.h"
 #include "lockstep/streams.h"
 #include "support/callbacks.h"
+#include "support/function.h"
 #include "support/inputs.h"
 #include "support/place.h"
 #include "support/replicas.h"
+#include "support/values.h"
 
 // ---- Prefetch to devices ----------------------------------------------------
 static const char *const devices[] = {"/device:CPU:0", "/device:CPU:1"};
@@ -160,9 +162,8 @@ TEST(many_reading_ops_are_warned_of) {
       runtime_begin((ls_runtime_options){.log = count_warning});
   LS_OWN(ls_dataset, dataset) = on_two(ls_dataset_range(0, 100, 1));
   LS_OWN(ls_iterator, iterator) = NULL;
-  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
-  expect_ok(ls_graph_create("input", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("input");
   {
     LS_GRAPH_SCOPE(graph);
     warnings = 0;
@@ -245,10 +246,8 @@ TEST(a_graph_needs_a_session_for_them) {
   LS_OWN(ls_nest, arrays) = some_arrays();
   ls_nest variables = ls_none();
   ls_dataset *dataset = NULL;
-  LS_OWN(ls_graph, graph) = NULL;
-  LS_OWN(ls_session, session) = NULL;
-  expect_ok(ls_graph_create("input", &graph));
-  expect_ok(ls_session_create(graph, &session));
+  LS_OWN(ls_graph, graph) = graph_named("input");
+  LS_OWN(ls_session, session) = session_of(graph);
   {
     LS_GRAPH_SCOPE(graph);
     expect_status(
@@ -262,11 +261,9 @@ TEST(a_graph_needs_a_session_for_them) {
   }
   expect_on_host(variables);
   expect_rows(dataset, arrays);
-  ls_array *value = NULL;
-  expect_ok(ls_session_variable_value(
-      session, ls_nest_as_variable(ls_nest_find(variables, "y")), &value));
+  LS_OWN(ls_array, value) =
+      session_array(session, ls_nest_as_variable(ls_nest_find(variables, "y")));
   assert_int_equal(ls_array_i64(value, ROWS - 1), 100 + ROWS - 1);
-  ls_array_release(value);
   ls_nest_release(variables);
   ls_dataset_release(dataset);
   expect_status(

@@ -233,12 +233,11 @@ static bool read_steps(ls_distributed_iterator *iterator, size_t steps,
 
 static void read_with(reading *self, ls_strategy *strategy, int32_t rank) {
   LS_OWN(ls_distributed_iterator, iterator) = NULL;
-  const ls_nest data = distributed(
+  LS_OWN(ls_nest, data) = distributed(
       strategy, pipeline(self->which),
       &(ls_input_options){.per_replica_buffer_size = LS_SOME(self->ahead)});
   expect_ok(ls_distributed_iterator_create(
       data, &(ls_distributed_iterator_options){.seed = 11}, &iterator));
-  ls_nest_release(data);
   if (self->text != NULL) {
     LS_OWN(ls_record, record) = NULL;
     expect_ok(

@@ -167,7 +167,7 @@ TEST(data_without_an_end_is_never_partial) {
   LS_OWN(ls_strategy, one) = pod_of_tasks(2, 2);
   const ls_nest data = from_function(pod, make_endless, NULL, NULL);
   ls_distributed_iterator *iterator = iterator_on(data);
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   char text[100];
   for (int i = 0; i < 3; ++i)
     expect_ok(ls_distributed_iterator_next(iterator, &element));
@@ -179,7 +179,6 @@ TEST(data_without_an_end_is_never_partial) {
   for (int i = 0; i < 3; ++i)
     expect_ok(ls_distributed_iterator_next(iterator, &element));
   assert_string_equal(print_dealt(element, text, sizeof(text)), "[2 0] [1 2]");
-  ls_nest_release(element);
   ls_distributed_iterator_release(iterator);
 }
 
@@ -421,7 +420,7 @@ TEST(values_from_a_function_are_always_wrapped) {
   LS_SPEC("T156");
   ls_strategy *all[] = {mirrored_of(1), mirrored_of(3), pod_of_tasks(2, 1)};
   for (size_t i = 0; i < LS_COUNT_OF(all); ++i) {
-    ls_nest value = ls_none();
+    LS_OWN(ls_nest, value) = ls_none();
     made_values v = {.in_caller = true};
     expect_ok(ls_strategy_values_from_function(all[i], make_value, &v, &value));
     const size_t count = (size_t)ls_strategy_num_replicas(all[i]);
@@ -435,7 +434,6 @@ TEST(values_from_a_function_are_always_wrapped) {
         assert_true(ls_nest_number(ls_distributed_component(leaf, r)) ==
                     (double)(l == 0 ? r : count));
     }
-    ls_nest_release(value);
     ls_strategy_release(all[i]);
   }
 }

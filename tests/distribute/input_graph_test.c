@@ -12,6 +12,7 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "lockstep/strategy_extended.h"
+#include "support/function.h"
 #include "support/inputs.h"
 #include "support/place.h"
 #include "support/replicas.h"
@@ -83,11 +84,10 @@ TEST(an_initializable_iterator_starts_again) {
   LS_SPEC("T138 M64");
   ls_strategy *all[] = {mirrored_of(2), pod_of_tasks(2, 1)};
   for (size_t i = 0; i < LS_COUNT_OF(all); ++i) {
-    ls_graph *graph = NULL;
     ls_distributed_iterator *iterator = NULL;
     ls_op start = {0}, again = {0};
     ls_nest element = ls_none();
-    expect_ok(ls_graph_create("input", &graph));
+    ls_graph *graph = graph_named("input");
     {
       LS_GRAPH_SCOPE(graph);
       const ls_nest data = ls_nest_dataset(whole_batches(8, 4));
@@ -129,12 +129,11 @@ static ls_nest make_batches(ls_input_context context, void *user) {
 TEST(an_input_function_has_an_iterator) {
   LS_SPEC("T139 V200");
   LS_OWN(ls_strategy, pod) = pod_of_tasks(2, 1);
-  ls_graph *graph = NULL;
   ls_distributed_iterator *iterator = NULL;
   ls_op start = {0};
   ls_nest element = ls_none();
   int calls = 0;
-  expect_ok(ls_graph_create("input", &graph));
+  ls_graph *graph = graph_named("input");
   {
     LS_GRAPH_SCOPE(graph);
     expect_status(ls_strategy_make_input_fn_iterator(pod, make_batches, &calls,
@@ -174,10 +173,9 @@ TEST(a_one_shot_iterator_needs_no_start) {
   LS_OWN(ls_strategy, two) = mirrored_of(2);
   const ls_flag flags[] = {LS_FLAG_DEFAULT, LS_FLAG_ON, LS_FLAG_OFF};
   for (size_t i = 0; i < LS_COUNT_OF(flags); ++i) {
-    ls_graph *graph = NULL;
     ls_distributed_iterator *iterator = NULL;
     ls_nest element = ls_none();
-    expect_ok(ls_graph_create("input", &graph));
+    ls_graph *graph = graph_named("input");
     {
       LS_GRAPH_SCOPE(graph);
       const ls_nest data = distributed(
@@ -213,10 +211,9 @@ TEST(a_one_shot_iterator_needs_no_start) {
 TEST(whatever_is_fetched_a_run_is_a_step) {
   LS_SPEC("M61");
   LS_OWN(ls_strategy, two) = mirrored_of(2);
-  ls_graph *graph = NULL;
   ls_distributed_iterator *iterator = NULL;
   ls_nest element = ls_none();
-  expect_ok(ls_graph_create("input", &graph));
+  ls_graph *graph = graph_named("input");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_nest data = distributed(two, whole_batches(12, 4), NULL);
@@ -243,10 +240,9 @@ TEST(whatever_is_fetched_a_run_is_a_step) {
 TEST(the_end_can_be_a_value) {
   LS_SPEC("T153");
   LS_OWN(ls_strategy, two) = mirrored_of(2);
-  ls_graph *graph = NULL;
   LS_OWN(ls_distributed_iterator, iterator) = NULL;
   ls_nest made = ls_none();
-  expect_ok(ls_graph_create("input", &graph));
+  ls_graph *graph = graph_named("input");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_nest data = distributed(two, whole_batches(5, 4), NULL);
@@ -308,8 +304,8 @@ TEST(a_function_reads_and_runs) {
   LS_SPEC("T154 T139");
   LS_OWN(ls_strategy, two) = mirrored_of(2);
   stepper s = {two, iterator_on(distributed(two, whole_batches(8, 4), NULL))};
-  ls_function *function = NULL;
-  ls_nest results = ls_none();
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, results) = ls_none();
   char text[100];
   expect_ok(ls_function_create(
       &(ls_function_options){.call = read_and_run, .user = &s}, &function));
@@ -325,8 +321,6 @@ TEST(a_function_reads_and_runs) {
   expect_ok(ls_function_call(function, ls_none(), &results));
   assert_string_equal(print_dealt(results, text, sizeof(text)),
                       "[0 10] [20 30]");
-  ls_nest_release(results);
-  ls_function_release(function);
   ls_distributed_iterator_release(s.iterator);
 }
 
@@ -335,9 +329,8 @@ TEST(an_op_needs_known_shapes) {
   LS_SPEC("T150");
   LS_OWN(ls_strategy, two) = mirrored_of(2);
   LS_OWN(ls_strategy, three) = mirrored_of(3);
-  LS_OWN(ls_graph, graph) = NULL;
   ls_distributed_iterator *iterator = NULL;
-  expect_ok(ls_graph_create("input", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("input");
   const ls_distributed_iterator_options once = {.kind = LS_ITERATOR_ONE_SHOT};
   ls_scope scope = {0};
   ls_graph_begin(&scope, graph);
@@ -376,9 +369,8 @@ TEST(many_reading_ops_are_warned_of) {
   LS_OWN(open_place, home) =
       runtime_begin((ls_runtime_options){.log = count_warning});
   LS_OWN(ls_strategy, one) = mirrored_of(1);
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("input");
   LS_OWN(ls_distributed_iterator, iterator) = NULL;
-  expect_ok(ls_graph_create("input", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     const ls_nest data = distributed(one, whole_batches(8, 4), NULL);
@@ -443,9 +435,8 @@ TEST(input_that_goes_on_is_no_stall) {
         &(ls_function_options){.call = read_distributed, .user = iterator},
         &functions[1]));
     for (int i = 0; i < 2; ++i) {
-      ls_nest results = ls_none();
+      LS_OWN(ls_nest, results) = ls_none();
       expect_ok(ls_function_call(functions[i], ls_none(), &results));
-      ls_nest_release(results);
       ls_function_release(functions[i]);
     }
   }

@@ -190,8 +190,7 @@ TEST(what_is_null_is_refused_by_name) {
   };
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i)
     expect_status(cases[i].status, LS_INVALID_ARGUMENT, cases[i].says);
-  const ls_nest none = ls_distributed_iterator_get_next(NULL);
+  LS_OWN(ls_nest, none) = ls_distributed_iterator_get_next(NULL);
   expect_status(ls_nest_status(none), LS_INVALID_ARGUMENT, "iterator is NULL");
-  ls_nest_release(none);
   ls_distributed_iterator_release(NULL);
 }

@@ -103,15 +103,13 @@ TEST(one_replica_gets_plain_values) {
   LS_SPEC("T150 T146");
   LS_OWN(ls_strategy, one) = mirrored_of(1);
   const ls_nest data = distributed(one, number_batches(3, 2), NULL);
-  ls_nest spec = ls_none();
+  LS_OWN(ls_nest, spec) = ls_none();
   expect_ok(ls_distributed_dataset_spec(data, &spec));
   assert_int_equal(ls_distributed_count(spec), 0);
-  ls_nest_release(spec);
   ls_distributed_iterator *iterator = iterator_on(data);
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_distributed_iterator_next(iterator, &element));
   assert_int_equal(element.kind, LS_KIND_ARRAY);
-  ls_nest_release(element);
   ls_distributed_iterator_release(iterator);
   // Nothing is split, so elements need no batch dimension.
   EXPECT_DEALT_ON(one, ls_dataset_range(0, 2, 1), NULL, "0", "1");
@@ -254,9 +252,8 @@ static ls_nest read_inside(ls_nest args, void *user) {
   (void)args;
   ls_nest element = ls_none();
   bool has = false;
-  const ls_nest op = ls_distributed_iterator_get_next(user);
+  LS_OWN(ls_nest, op) = ls_distributed_iterator_get_next(user);
   expect_status(ls_nest_status(op), LS_FAILED_PRECONDITION, "call it outside");
-  ls_nest_release(op);
   expect_status(ls_distributed_iterator_next_as_optional(user, &has, &element),
                 LS_FAILED_PRECONDITION, "inside a replica");
   const ls_status status = ls_distributed_iterator_next(user, &element);

@@ -28,7 +28,7 @@ TEST(values_go_to_devices_or_stay_on_hosts) {
   assert_string_equal(ls_distributed_dataset_placement(data, 2),
                       "/job:worker/replica:0/task:0/device:TPU:1");
   ls_distributed_iterator *iterator = iterator_on(data);
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_distributed_iterator_next(iterator, &element));
   for (int r = 0; r < 4; ++r) {
     char want[80];
@@ -40,7 +40,6 @@ TEST(values_go_to_devices_or_stay_on_hosts) {
             ls_nest_as_array(ls_distributed_component(element, (size_t)r)), 0),
         r);
   }
-  ls_nest_release(element);
   ls_distributed_iterator_release(iterator);
   data = distributed(pod, number_batches(8, 4),
                      &(ls_input_options){.fetch_to_device = LS_FLAG_OFF});

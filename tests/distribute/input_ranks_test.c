@@ -66,20 +66,19 @@ static int count_absent(ls_nest element) {
 static ls_status step_through(job *self, int rank, ls_strategy *strategy,
                               ls_distributed_iterator *iterator,
                               ls_function *function) {
-  ls_nest element = ls_none(), results = ls_none();
+  ls_nest results = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   ls_status status = ls_ok();
   for (;;) {
     status = ls_distributed_iterator_next(iterator, &element);
     if (!ls_status_is_ok(status)) break;
     self->absent[rank] = count_absent(element);
-    const ls_nest args = LS_TUPLE(ls_nest_retain(element));
+    LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_retain(element));
     status = ls_strategy_run(strategy, ls_traced(function), args, &results);
-    ls_nest_release(args);
     if (!ls_status_is_ok(status)) break;
     self->sums[rank][self->steps[rank]++] =
         ls_nest_number(ls_distributed_component(results, 0));
   }
-  ls_nest_release(element);
   ls_nest_release(results);
   if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
   ls_status_free(status);
@@ -99,7 +98,7 @@ static ls_status work(job *self, int rank) {
   ls_strategy *strategy = NULL;
   ls_function *function = NULL;
   ls_distributed_iterator *iterator = NULL;
-  ls_nest data = ls_none();
+  LS_OWN(ls_nest, data) = ls_none();
   ls_status status = ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(self->replicas)},
       &strategy);
@@ -114,7 +113,6 @@ static ls_status work(job *self, int rank) {
     if (ls_status_is_ok(status))
       status = step_through(self, rank, strategy, iterator, function);
   }
-  ls_nest_release(data);
   ls_distributed_iterator_release(iterator);
   ls_function_release(function);
   if (strategy != NULL) ls_strategy_release(strategy);
@@ -506,7 +504,7 @@ static ls_status read_by_ops(ls_trunk *trunk, void *user) {
       runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
   reader r = {.strategy = mirrored_of(REPLICAS)};
   ls_function *read = NULL, *start = NULL;
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_function_create(
       &(ls_function_options){.call = distribute_inside, .user = &r}, &start));
   expect_ok(ls_function_call(start, ls_none(), &results));
@@ -539,7 +537,6 @@ static ls_status read_by_ops(ls_trunk *trunk, void *user) {
   expect_status(ls_function_call(read, ls_none(), &results),
                 trunk->ranks == 1 ? LS_OK : LS_FAILED_PRECONDITION,
                 trunk->ranks == 1 ? "" : "as other ranks have the others");
-  ls_nest_release(results);
   ls_function_release(read);
   ls_distributed_iterator_release(r.iterator);
   ls_strategy_release(r.strategy);

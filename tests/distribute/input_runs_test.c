@@ -43,12 +43,11 @@ static void build(setup *self, bool writes) {
   expect_ok(ls_graph_create("runs", &self->graph));
   {
     LS_GRAPH_SCOPE(self->graph);
-    const ls_nest data =
+    LS_OWN(ls_nest, data) =
         distributed(self->strategy, whole_batches(ELEMENTS * ROWS, ROWS), NULL);
     expect_ok(ls_distributed_iterator_create(
         data, &(ls_distributed_iterator_options){.kind = LS_ITERATOR_ONE_SHOT},
         &self->iterator));
-    ls_nest_release(data);
     for (int i = 0; i < THREADS && writes; ++i)
       expect_ok(ls_variable_create(
           &(ls_variable_options){.name = i == 0 ? "a" : "b",

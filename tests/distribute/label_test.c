@@ -4,6 +4,7 @@
 #include "distribute/own.h"
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
+#include "support/function.h"
 #include "support/replicas.h"
 
 TEST(a_label_tells_strategies_apart) {
@@ -54,8 +55,7 @@ TEST(the_scopes_of_replicas_may_have_their_old_name) {
   expect_ok(mirrored_with((ls_mirrored_options){.num_replicas = LS_SOME(3),
                                                 .scope_prefix = "tower"},
                           &strategy));
-  ls_graph *graph = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     LS_OWN(ls_nest, made) = ls_none();

@@ -6,6 +6,7 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/losses.h"
 #include "lockstep/strategy_extended.h"
+#include "support/function.h"
 #include "support/replicas.h"
 
 static ls_tensor losses_of(void) {
@@ -14,10 +15,8 @@ static ls_tensor losses_of(void) {
 
 TEST(a_loss_is_recorded_on_its_graph) {
   LS_SPEC("V61");
-  ls_graph *graph = NULL;
-  LS_OWN(ls_graph, other) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
-  expect_ok(ls_graph_create("h", &other));
+  LS_OWN(ls_graph, other) = graph_named("h");
+  LS_OWN(ls_graph, graph) = graph_named("g");
   assert_string_equal(ls_graph_loss_reduction(graph), "");
   {
     LS_GRAPH_SCOPE(graph);
@@ -33,14 +32,12 @@ TEST(a_loss_is_recorded_on_its_graph) {
     assert_string_equal(ls_graph_loss_reduction(graph), "weighted_sum");
   }
   assert_string_equal(ls_graph_loss_reduction(other), "");
-  ls_graph_destroy(graph);
 }
 
 // What is asked for with this record, in the scope and outside.
 static void expect_reduction(ls_strategy *strategy, const char *record,
                              ls_reduce_op wanted) {
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   if (record != NULL) expect_ok(ls_graph_record_loss_reduction(graph, record));
   {
     LS_GRAPH_SCOPE(graph);

@@ -9,6 +9,7 @@
 #include "distribute/replicas/rounds.h"
 #include "lockstep/graph.h"
 #include "support/callbacks.h"
+#include "support/function.h"
 #include "support/replicas.h"
 
 // ---- Variables that replicas make ------------------------------------------
@@ -151,9 +152,8 @@ static ls_nest build_named(ls_nest args, void *user) {
 TEST(ops_are_named_and_placed_by_replica) {
   LS_SPEC("V171 V178 M159 M160");
   built b = {.strategy = mirrored_of(2)};
-  ls_graph *graph = NULL;
   ls_nest made = ls_none();
-  expect_ok(ls_graph_create("g", &graph));
+  ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     {

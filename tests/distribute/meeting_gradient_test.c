@@ -9,6 +9,7 @@
 #include "lockstep/gradients.h"
 #include "lockstep/layers.h"
 #include "lockstep/session.h"
+#include "support/function.h"
 #include "support/merges.h"
 #include "support/replicas.h"
 #include "support/values.h"
@@ -28,10 +29,9 @@ static ls_nest matrix_of(const ways *self, int step, int r) {
 }
 
 static ls_tensor weighted(ls_tensor x, int replicas) {
-  const ls_nest given = LS_LIST(ls_leaf(x));
+  LS_OWN(ls_nest, given) = LS_LIST(ls_leaf(x));
   LS_OWN(ls_nest, made) = ls_replica_weighted_mean(
       ls_replica_context(), given, (double[]){2, 0, 1}, (size_t)replicas);
-  ls_nest_release(given);
   expect_ok(ls_nest_status(made));
   return ls_nest_tensor(made, 0);
 }
@@ -39,10 +39,9 @@ static ls_tensor weighted(ls_tensor x, int replicas) {
 typedef ls_tensor (*collective)(ls_tensor x, int replicas);
 
 static ls_tensor of_replica(ls_reduce_op op, ls_tensor x) {
-  const ls_nest given = LS_LIST(ls_leaf(x));
+  LS_OWN(ls_nest, given) = LS_LIST(ls_leaf(x));
   LS_OWN(ls_nest, made) =
       ls_replica_all_reduce(ls_replica_context(), op, given);
-  ls_nest_release(given);
   expect_ok(ls_nest_status(made));
   return ls_nest_tensor(made, 0);
 }
@@ -59,9 +58,8 @@ static ls_tensor replica_mean(ls_tensor x, int replicas) {
 
 static ls_tensor replica_gather(ls_tensor x, int replicas) {
   (void)replicas;
-  const ls_nest given = LS_LIST(ls_leaf(x));
+  LS_OWN(ls_nest, given) = LS_LIST(ls_leaf(x));
   LS_OWN(ls_nest, made) = ls_replica_all_gather(ls_replica_context(), given, 1);
-  ls_nest_release(given);
   expect_ok(ls_nest_status(made));
   return ls_nest_tensor(made, 0);
 }
@@ -313,9 +311,8 @@ TEST(a_tape_of_a_replica_has_what_the_replica_reads) {
   ls_variable *variables[] = {
       variable_in(strategy, (variable_kind){.name = "before"}),
       variable_in(strategy, (variable_kind){.name = "inside"})};
-  const ls_nest made = run_on(strategy, list_read, ls_none(), variables);
+  LS_OWN(ls_nest, made) = run_on(strategy, list_read, ls_none(), variables);
   assert_true(ls_nest_number(made) == 1);
-  ls_nest_release(made);
   ls_variable_release(variables[0]);
   ls_variable_release(variables[1]);
 }
@@ -377,9 +374,8 @@ TEST(a_tape_around_replicas_has_the_gradient_of_one_result) {
 }
 
 TEST(a_graph_around_replicas_has_the_gradient_of_one_result) {
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("around");
   LS_OWN(ls_session, session) = NULL;
-  expect_ok(ls_graph_create("around", &graph));
   LS_OWN(ls_nest, fetches) = ls_none();
   LS_OWN(ls_nest, values) = ls_none();
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);

@@ -59,12 +59,11 @@ static ls_tensor sum_of_leaves(ls_nest nest, ls_tensor sum) {
 // c * the sum of the results' cubes, with the replica's own c.
 static ls_tensor weighed(ls_nest args, ways *self) {
   const ls_tensor x = ls_square(argument(args, 0)), c = argument(args, 1);
-  const ls_nest given =
+  LS_OWN(ls_nest, given) =
       LS_LIST(ls_leaf(x), ls_leaf(ls_exp(ls_mul_scalar(c, 0.125))));
   LS_OWN(ls_nest, got) = ls_replica_merge_call(
       ls_replica_context(), *(const ls_merge_function *)self->user, given,
       NULL);
-  ls_nest_release(given);
   expect_ok(ls_nest_status(got));
   return ls_mul(c, sum_of_leaves(got, ls_scalar(LS_DTYPE_F32, 0)));
 }
@@ -123,11 +122,10 @@ TEST(so_do_gradients_of_gradients) {
 // c * the sum of all x: all c come back. And x times the next one's.
 static ls_tensor linear(ls_nest args, ways *self) {
   const ls_tensor x = argument(args, 0);
-  const ls_nest given = LS_LIST(ls_leaf(x));
+  LS_OWN(ls_nest, given) = LS_LIST(ls_leaf(x));
   LS_OWN(ls_nest, got) = ls_replica_merge_call(
       ls_replica_context(), *(const ls_merge_function *)self->user, given,
       NULL);
-  ls_nest_release(given);
   expect_ok(ls_nest_status(got));
   return ls_mul(argument(args, 1),
                 ls_reduce_sum(ls_nest_tensor(got, 0), LS_ALL_AXES));

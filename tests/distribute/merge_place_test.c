@@ -8,6 +8,7 @@
 #include "lockstep/function_plan.h"
 #include "lockstep/graph.h"
 #include "support/callbacks.h"
+#include "support/function.h"
 #include "support/replicas.h"
 
 // The merge call, in a callback of a function, loop or branch; `user` is the
@@ -81,8 +82,7 @@ TEST(no_merge_call_but_in_the_replica_itself) {
   expect_refused(strategy, in_a_function);
   static const ls_callback all[] = {in_a_body, in_a_condition, in_a_branch};
   for (size_t i = 0; i < sizeof(all) / sizeof(*all); ++i) {
-    LS_OWN(ls_graph, graph) = NULL;
-    expect_ok(ls_graph_create("g", &graph));
+    LS_OWN(ls_graph, graph) = graph_named("g");
     {
       LS_GRAPH_SCOPE(graph);
       expect_refused(strategy, all[i]);
@@ -127,18 +127,15 @@ TEST(a_merge_waits_for_what_any_replica_has_open) {
       waiting w = {.who = who,
                    .log =
                        variable_in(strategy, (variable_kind){.name = "log"})};
-      ls_function *f = NULL;
-      ls_nest results = ls_none();
+      LS_OWN(ls_function, f) = NULL;
+      LS_OWN(ls_nest, results) = ls_none();
       expect_ok(ls_function_create(
           &(ls_function_options){.call = merge_behind, .user = &w}, &f));
       for (int run = 0; run < 2; ++run)
         expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &results));
-      char *text = NULL;
+      LS_OWN(printed, text) = NULL;
       expect_ok(ls_graph_print(ls_function_graph(f), &text));
       if (replicas > 1) expect_contains(text, "merge_call() ^%");
-      ls_text_release(text);
-      ls_nest_release(results);
-      ls_function_release(f);
       ls_variable_release(w.log);
     }
 }
@@ -172,8 +169,7 @@ TEST(every_replica_is_told_the_cause) {
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int traced = 0; traced < 2; ++traced) {
       LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-      LS_OWN(ls_graph, graph) = NULL;
-      expect_ok(ls_graph_create("g", &graph));
+      LS_OWN(ls_graph, graph) = graph_named("g");
       told t = {0};
       for (; t.later < 2; ++t.later) {
         LS_OWN(ls_function, f) = NULL;

@@ -53,11 +53,10 @@ static ls_nest scale_by_count(ls_strategy *strategy, ls_nest args, void *user) {
 }
 
 static ls_tensor loss_of_variable(ls_nest args, ways *self) {
-  const ls_nest given = LS_LIST(ls_leaf(argument(args, 0)));
+  LS_OWN(ls_nest, given) = LS_LIST(ls_leaf(argument(args, 0)));
   LS_OWN(ls_nest, got) = ls_replica_merge_call(
       ls_replica_context(), *(const ls_merge_function *)self->user, given,
       self->variables[0]);
-  ls_nest_release(given);
   expect_ok(ls_nest_status(got));
   return ls_mul(argument(args, 1),
                 ls_reduce_sum(ls_nest_tensor(got, 0), LS_ALL_AXES));

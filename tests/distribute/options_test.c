@@ -7,6 +7,7 @@
 #include "lockstep/cross_device.h"
 #include "lockstep/graph.h"
 #include "lockstep/strategy_extended.h"
+#include "support/function.h"
 #include "support/replicas.h"
 
 #define LOCAL "/job:localhost/replica:0/task:0/device:"
@@ -166,8 +167,7 @@ TEST(devices_of_one_worker_only) {
   expect_status(mirrored_with(several, &strategy), LS_FAILED_PRECONDITION,
                 "a mirrored strategy on devices of several workers does not "
                 "work in eager mode");
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     expect_status(mirrored_with(several, &strategy), LS_UNIMPLEMENTED,

@@ -167,16 +167,13 @@ TEST(one_buffer_or_many_give_the_same_bits) {
     LS_OWN(ls_nest, args) = scalars();
     LS_OWN(ls_nest, result) = ls_none();
     for (int i = 0; i < 3; ++i) {
-      ls_array *now = NULL;
-      expect_ok(ls_variable_value(ls_variable_component(v, 1), &now));
+      LS_OWN(ls_array, now) = variable_array(ls_variable_component(v, 1));
       const double value = ls_array_f64(now, 0);
-      ls_array_release(now);
       if (diverged)
         set_components(v, (double[]){value, value, value}, REPLICAS);
       expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
     }
-    LS_OWN(ls_array, value) = NULL;
-    expect_ok(ls_variable_value(ls_variable_component(v, 2), &value));
+    LS_OWN(ls_array, value) = variable_array(ls_variable_component(v, 2));
     last[diverged] = ls_array_f64(value, 0);
   }
   assert_true(last[0] == last[1]);

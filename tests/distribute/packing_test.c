@@ -120,9 +120,8 @@ TEST(a_batch_is_joined_and_cut) {
                      (double[]){1100, 1300, 1301, 1302}, 4);
     expect_back(&r, &packed);
   }
-  LS_OWN(rows, r) = {0};
   ls_packed packed;
-  begin(&r, four, 1);
+  LS_OWN_BEGUN(rows, r, begin, four, 1);
   for (int64_t packs = -1; packs < 1; ++packs)
     expect_status(ls_pack_joined(r.row, DEVICES, &r.devices, packs, &packed),
                   LS_INVALID_ARGUMENT,
@@ -136,9 +135,8 @@ TEST(more_packs_than_memory_holds_are_refused) {
                                    {LS_DTYPE_I64, LS_SHAPE(3)}};
   // Four times the second is 0 in a size_t.
   const int64_t packs[] = {INT64_MAX, INT64_C(1) << 62};
-  LS_OWN(rows, r) = {0};
   ls_packed packed;
-  begin(&r, columns, LS_COUNT_OF(columns));
+  LS_OWN_BEGUN(rows, r, begin, columns, LS_COUNT_OF(columns));
   for (size_t i = 0; i < LS_COUNT_OF(packs); ++i)
     expect_status(ls_pack_joined(r.row, DEVICES, &r.devices, packs[i], &packed),
                   LS_RESOURCE_EXHAUSTED, "");
@@ -250,9 +248,8 @@ TEST(without_a_run_nothing_is_packed) {
   static const column columns[] = {{LS_DTYPE_F32, LS_SHAPE(2)},
                                    {LS_DTYPE_F64, LS_SHAPE(2)},
                                    {LS_DTYPE_F32, LS_SHAPE(2)}};
-  LS_OWN(rows, r) = {0};
   ls_packed packed;
-  begin(&r, columns, 3);
+  LS_OWN_BEGUN(rows, r, begin, columns, 3);
   const size_t before = ls_graph_num_ops(r.graph);
   expect_ok(ls_pack_small(r.row, DEVICES, &r.devices, (ls_opt){0}, (ls_opt){0},
                           &packed));
@@ -286,9 +283,8 @@ TEST(rows_have_equal_lengths) {
   LS_SPEC("M102");
   static const column columns[] = {{LS_DTYPE_F32, LS_SHAPE(2)},
                                    {LS_DTYPE_F32, LS_SHAPE(2)}};
-  LS_OWN(rows, r) = {0};
   ls_packed packed;
-  begin(&r, columns, 2);
+  LS_OWN_BEGUN(rows, r, begin, columns, 2);
   r.row[1].count = 1;
   for (int i = 0; i < 2; ++i) {
     const ls_status status =

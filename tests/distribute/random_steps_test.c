@@ -88,10 +88,9 @@ static ls_nest merged(ls_strategy *strategy, ls_nest args, void *user) {
         ls_broadcast(ls_scalar(LS_DTYPE_F32, 0.25), LS_SHAPE(WIDTH))));
   case MERGE_UPDATE: {
     ls_nest sum = ls_none();
-    const ls_nest where = ls_nest_variable(m->variable);
+    LS_OWN(ls_nest, where) = ls_nest_variable(m->variable);
     ls_status status = ls_strategy_reduce_to(
         strategy, m->op, x, (ls_destinations){.value = where}, &sum);
-    ls_nest_release(where);
     LS_OWN(ls_nest, given) = LS_TUPLE(sum);
     if (ls_status_is_ok(status))
       status = ls_strategy_update(strategy, m->variable, add_scaled, given,
@@ -115,12 +114,11 @@ static void merge(step_state *s) {
                 .op = step_below(&s->draw, 2) == 0 ? LS_REDUCE_SUM
                                                    : LS_REDUCE_MEAN,
                 .component = (int)step_below(&s->draw, 3)};
-  const ls_nest args = LS_TUPLE(ls_leaf(s->values[step_pick(s)]));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(s->values[step_pick(s)]));
   if (s->prints)
     printf("  merge %d of %s\n", (int)m.kind, ls_variable_name(m.variable));
   const ls_nest given =
       ls_replica_merge_call(ls_replica_context(), merged, args, &m);
-  ls_nest_release(args);
   step_keep(s, given, true, false);
 }
 
@@ -128,10 +126,9 @@ static void merge(step_state *s) {
 static void update(step_state *s) {
   const ls_tensor x = s->values[step_pick(s)];
   ls_nest made = ls_none();
-  const ls_nest given = LS_TUPLE(ls_leaf(ls_all_reduce(LS_REDUCE_SUM, x)));
+  LS_OWN(ls_nest, given) = LS_TUPLE(ls_leaf(ls_all_reduce(LS_REDUCE_SUM, x)));
   const ls_status status = ls_strategy_update(
       s->self->strategy, pick_whole(s), add_scaled, given, NULL, true, &made);
-  ls_nest_release(given);
   if (ls_status_is_ok(status))
     step_keep(s, made, false, false);
   else
@@ -153,9 +150,8 @@ static void call(step_state *s) {
   ls_status status = ls_function_create(
       &(ls_function_options){.call = double_and_write, .user = s->self},
       &function);
-  const ls_nest args = LS_TUPLE(ls_leaf(s->values[step_pick(s)]));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(s->values[step_pick(s)]));
   if (ls_status_is_ok(status)) status = ls_function_call(function, args, &made);
-  ls_nest_release(args);
   ls_function_release(function);
   if (!ls_status_is_ok(status)) {
     step_fail(s, status);
@@ -247,10 +243,9 @@ static ls_tensor loss_of(ls_nest args, ways *self) {
   default: {
     merge_of reduce = *m;
     reduce.kind = MERGE_REDUCE;
-    const ls_nest met =
+    LS_OWN(ls_nest, met) =
         ls_replica_merge_call(ls_replica_context(), merged, args, &reduce);
     if (met.kind == LS_KIND_TENSOR) z = ls_mul(z, met.as.tensor);
-    ls_nest_release(met);
     break;
   }
   }
@@ -263,13 +258,12 @@ static void differentiate(step_state *s) {
                                                    : LS_REDUCE_MEAN,
                 .component = (int)step_below(&s->draw, 3)};
   const ls_nest x = ls_leaf(s->values[step_pick(s)]);
-  const ls_nest args = LS_TUPLE(x);
+  LS_OWN(ls_nest, args) = LS_TUPLE(x);
   ls_nest gradient = ls_none();
   s->self->more = &m;
   const ls_status status =
       ways_gradients(s->self, loss_of, args, &x, 1, NULL, &gradient);
   s->self->more = NULL;
-  ls_nest_release(args);
   if (ls_status_is_ok(status))
     step_keep(s, gradient, true, false);
   else

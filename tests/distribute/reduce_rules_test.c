@@ -293,8 +293,7 @@ static ls_nest gather_slices(ls_nest args, void *user) {
 TEST(sets_that_cannot_gather_say_so_three_times) {
   LS_SPEC("M133");
   for (int set = 0; set < 3; ++set) {
-    LS_OWN(logged_runtime, log) = {0};
-    logged_runtime_begin(&log);
+    LS_OWN_BEGUN(logged_runtime, log, logged_runtime_begin);
     LS_OWN(ls_strategy, strategy) = mirrored_of(3);
     ls_cross_device *ops = NULL;
     if (set == 1) expect_ok(ls_nccl_all_reduce_create((ls_opt){0}, &ops));

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "distribute/own.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -141,10 +142,9 @@ TEST(an_axis_is_reduced_in_every_item_of_a_map) {
 
 TEST(a_value_of_no_device_is_reduced_where_the_caller_is) {
   ls_strategy *strategy = NULL;
-  LS_OWN(ls_graph, graph) = NULL;
   size_t sums = 0;
   expect_ok(ls_strategy_default(&strategy));
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_nest row = ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1));
@@ -397,9 +397,8 @@ static ls_nest gather_in_replicas(ls_nest args, void *user) {
   (void)user;
   const int r = ls_replica_number();
   const ls_tensor mine = eager_vector(LS_DTYPE_F32, (double[]){r, 5, 6}, r + 1);
-  const ls_nest given = LS_TUPLE(ls_leaf(mine));
+  LS_OWN(ls_nest, given) = LS_TUPLE(ls_leaf(mine));
   LS_OWN(ls_nest, all) = ls_replica_all_gather(ls_replica_context(), given, 0);
-  ls_nest_release(given);
   expect_eager_vector(ls_nest_item(all, 0), (double[]){0, 1, 5, 2, 5, 6}, 6);
   return ls_none();
 }

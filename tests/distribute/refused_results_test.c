@@ -73,12 +73,11 @@ TEST(refused_calls_of_handles_leave_nothing) {
 TEST(refused_calls_of_regroup_leave_nothing) {
   REFUSED(ls_nest, ls_regroup(NULL, 0, NULL, &out));
   const ls_nest two[] = {ls_nest_i64(1), ls_nest_i64(2)};
-  ls_nest per_replica = ls_none();
+  LS_OWN(ls_nest, per_replica) = ls_none();
   expect_ok(ls_regroup(two, 2, NULL, &per_replica));
   REFUSED(ls_nest, ls_select_replica(2, per_replica, &out));
   REFUSED(ls_nest, ls_select_replica_mirrored(0, per_replica, &out));
   REFUSED(ls_nest, ls_distributed_get(per_replica, "/nothing:1", &out));
-  ls_nest_release(per_replica);
   REFUSED(ls_nest, ls_update_regroup(NULL, NULL, 0, false, &out));
 }
 

@@ -6,6 +6,7 @@
 
 #include "distribute/own.h"
 #include "support/replicas.h"
+#include "support/values.h"
 
 static ls_nest number(double value) { return ls_nest_f64(value); }
 
@@ -54,13 +55,12 @@ TEST(leaves_are_wrapped_as_asked) {
 
 TEST(lists_are_regrouped_element_by_element) {
   LS_SPEC("V2");
-  ls_nest made = regroup2(LS_LIST(number(1), number(2)),
-                          LS_LIST(number(3), number(4)), NULL);
+  LS_OWN(ls_nest, made) = regroup2(LS_LIST(number(1), number(2)),
+                                   LS_LIST(number(3), number(4)), NULL);
   assert_int_equal(made.kind, LS_KIND_LIST);
   assert_int_equal(ls_nest_count(made), 2);
   expect_numbers(ls_nest_item(made, 0), (double[]){1, 3}, 2);
   expect_numbers(ls_nest_item(made, 1), (double[]){2, 4}, 2);
-  ls_nest_release(made);
   expect_refused2(LS_LIST(number(1), number(2)), LS_LIST(number(3)),
                   "a list of 2: [1.0, 2.0]; replica 1 has a list of 1: [3.0]");
   expect_refused2(LS_LIST(number(1)), number(3), "a leaf");
@@ -94,13 +94,12 @@ TEST(dicts_match_by_key) {
   static const char *const ac[] = {"a", "c"};
   const ls_nest first[] = {number(1), number(2)};
   const ls_nest other[] = {number(3), number(4)};
-  ls_nest made = regroup2(ls_nest_dict("tag", ba, first, 2),
-                          ls_nest_dict("", ab, other, 2), NULL);
+  LS_OWN(ls_nest, made) = regroup2(ls_nest_dict("tag", ba, first, 2),
+                                   ls_nest_dict("", ab, other, 2), NULL);
   assert_string_equal(ls_nest_tag(made), "tag");
   assert_string_equal(ls_nest_key(made, 0), "b");
   expect_numbers(ls_nest_find(made, "b"), (double[]){1, 4}, 2);
   expect_numbers(ls_nest_find(made, "a"), (double[]){2, 3}, 2);
-  ls_nest_release(made);
   expect_refused2(ls_nest_dict("", ab, first, 2),
                   ls_nest_dict("", ac, other, 2),
                   "keys {'a', 'b'}, replica 1 one with keys {'a', 'c'}");
@@ -223,8 +222,7 @@ TEST(the_link_to_the_container_is_weak) {
   ls_variable_release(v);  // The last reference, though a component lives on.
   const ls_nest alone = ls_nest_item(packed, 0);
   assert_true(ls_nest_is_same(ls_value_container(alone), alone));
-  LS_OWN(ls_array, value) = NULL;
-  expect_ok(ls_variable_value(ls_nest_as_variable(alone), &value));
+  LS_OWN(ls_array, value) = variable_array(ls_nest_as_variable(alone));
   assert_true(ls_array_f64(value, 0) == 6);
 }
 
@@ -258,18 +256,16 @@ TEST(selecting_undoes_regrouping) {
   LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
   const ls_nest parts[] = {LS_TUPLE(number(1), number(5), ls_nest_variable(v)),
                            LS_TUPLE(number(2), number(5), ls_nest_variable(v))};
-  ls_nest together = ls_none();
+  LS_OWN(ls_nest, together) = ls_none();
   expect_ok(ls_regroup(parts, 2, NULL, &together));
   for (int64_t r = 0; r < 2; ++r) {
-    ls_nest selected = ls_none();
+    LS_OWN(ls_nest, selected) = ls_none();
     expect_ok(ls_select_replica(r, together, &selected));
     for (size_t i = 0; i < 3; ++i)
       assert_true(ls_nest_is_same(ls_nest_item(selected, i),
                                   ls_nest_item(parts[r], i)));
-    ls_nest_release(selected);
     ls_nest_release(parts[r]);
   }
-  ls_nest_release(together);
   LS_OWN(ls_nest, mirrored) =
       distributed_numbers(LS_MIRRORED, (double[]){7, 8}, 2);
   ls_nest selected = ls_none();
@@ -383,13 +379,11 @@ TEST(predicates_are_about_rules) {
 
 TEST(values_print_a_line_a_component) {
   LS_SPEC("V72");
-  const ls_nest value =
+  LS_OWN(ls_nest, value) =
       distributed_numbers(LS_PER_REPLICA, (double[]){1, 2.5}, 2);
   expect_printed(value, "PerReplica:{\n  0: 1.0,\n  1: 2.5\n}");
-  ls_nest_release(value);
-  const ls_nest one = distributed_numbers(LS_MIRRORED, (double[]){3}, 1);
+  LS_OWN(ls_nest, one) = distributed_numbers(LS_MIRRORED, (double[]){3}, 1);
   expect_printed(one, "Mirrored:{\n  0: 3.0\n}");
-  ls_nest_release(one);
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
   LS_OWN(ls_nest, leaf) = ls_nest_variable(v);

@@ -10,6 +10,7 @@
 #include "lockstep/graph.h"
 #include "lockstep/strategy_extended.h"
 #include "support/contexts.h"
+#include "support/function.h"
 #include "support/replicas.h"
 
 // ---- Replica contexts ------------------------------------------------------
@@ -95,10 +96,9 @@ static void expect_ended(const contexts *c, int replicas) {
                   LS_FAILED_PRECONDITION, "has ended");
     expect_status(ls_replica_set_examples(c->replica[r], scalar_of(1)),
                   LS_FAILED_PRECONDITION, "has ended");
-    const ls_nest merged =
+    LS_OWN(ls_nest, merged) =
         ls_replica_merge_call(c->replica[r], NULL, ls_none(), NULL);
     expect_status(ls_nest_status(merged), LS_FAILED_PRECONDITION, "has ended");
-    ls_nest_release(merged);
     // What it is can be asked for as long as there is the strategy.
     assert_int_equal(ls_replica_num_replicas(c->replica[r]), replicas);
     assert_true(ls_strategy_num_replicas(ls_replica_strategy(c->replica[r])) ==
@@ -126,8 +126,7 @@ TEST(a_replica_context_ends_with_its_run) {
     expect_ended(&c, replicas);
     ls_nest_release(made);
     ls_function_release(function);
-    LS_OWN(ls_graph, graph) = NULL;
-    expect_ok(ls_graph_create("g", &graph));
+    LS_OWN(ls_graph, graph) = graph_named("g");
     {
       LS_GRAPH_SCOPE(graph);
       ls_nest_release(run_on(strategy, keep_context, ls_none(), &c));
@@ -294,7 +293,7 @@ static ls_nest look_in_update(ls_nest args, void *user) {
 TEST(an_update_knows_its_component) {
   LS_SPEC("V156 M36");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
   updates u = {.strategy = strategy,
                .inner = variable_in(strategy, (variable_kind){.name = "w"})};
   ls_nest made = ls_none();
@@ -310,6 +309,5 @@ TEST(an_update_knows_its_component) {
                 LS_ABORTED, "no update");
   assert_false(ls_update_replica_id().set);
   expect_default();
-  ls_variable_release(v);
   ls_variable_release(u.inner);
 }

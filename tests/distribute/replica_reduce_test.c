@@ -16,11 +16,10 @@ typedef struct reducing {
 static ls_nest reduce_nest(ls_nest args, void *user) {
   const reducing *r = user;
   const ls_tensor x = ls_nest_tensor(args, 0);
-  const ls_nest nest =
+  LS_OWN(ls_nest, nest) =
       LS_TUPLE(ls_leaf(x), LS_LIST(ls_leaf(ls_mul_scalar(x, 2)),
                                    LS_TUPLE(ls_leaf(ls_mul_scalar(x, 3)))));
   const ls_nest made = ls_replica_all_reduce(ls_replica_context(), r->op, nest);
-  ls_nest_release(nest);
   if (r->code != LS_OK) {
     const ls_status status = ls_nest_status(made);
     expect_contains(ls_status_message(status), "all_reduce");
@@ -44,10 +43,9 @@ static double any_number(ls_nest leaf) {
 
 static void expect_nest(ls_strategy *strategy, ls_callable callable,
                         const reducing *r, double wanted) {
-  const ls_nest args = LS_TUPLE(per_replica_scalars((double[]){1, 2, 6}, 3));
+  LS_OWN(ls_nest, args) = LS_TUPLE(per_replica_scalars((double[]){1, 2, 6}, 3));
   LS_OWN(ls_nest, made) = ls_none();
   expect_ok(ls_strategy_run(strategy, callable, args, &made));
-  ls_nest_release(args);
   if (r->code == LS_OK) {
     assert_int_equal(made.kind, LS_KIND_TUPLE);
     const ls_nest list = ls_nest_item(made, 1);

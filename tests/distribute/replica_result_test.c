@@ -5,6 +5,7 @@
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/variable_parts.h"
+#include "support/function.h"
 #include "support/variables.h"
 
 // (own, same number, same tensor, one of the strategy, nothing)
@@ -80,8 +81,7 @@ static void run_called(ls_strategy *strategy, bool traced) {
 
 // In a graph there are no numbers yet, but the tensors are the replicas' own.
 static void run_in_graph(ls_strategy *strategy) {
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   const int replicas = ls_strategy_num_replicas(strategy);
   {
     LS_GRAPH_SCOPE(graph);

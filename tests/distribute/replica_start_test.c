@@ -8,6 +8,7 @@
 #include "lockstep/handles.h"
 #include "lockstep/summary.h"
 #include "support/callbacks.h"
+#include "support/function.h"
 #include "support/variables.h"
 
 typedef struct starts {
@@ -79,8 +80,7 @@ TEST(a_replica_starts_with_what_the_caller_has) {
   run_starts(strategy, &s);
   assert_false(s.caching[0] || s.caching[1]);
   // In a graph with names and control dependencies.
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     LS_NAME_SCOPE("outer");

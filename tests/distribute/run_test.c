@@ -9,6 +9,7 @@
 #include "lockstep/function.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/variable_parts.h"
+#include "support/function.h"
 #include "support/place.h"
 #include "support/placed.h"
 #include "support/values.h"
@@ -87,8 +88,7 @@ TEST(building_takes_turns) {
     assert_int_equal(s.arguments, 1);  // The option is not among them.
     ls_nest_release(made);
     // Into a graph.
-    LS_OWN(ls_graph, graph) = NULL;
-    expect_ok(ls_graph_create("g", &graph));
+    LS_OWN(ls_graph, graph) = graph_named("g");
     {
       LS_GRAPH_SCOPE(graph);
       s = (segments){0};
@@ -172,12 +172,10 @@ TEST(a_trace_belongs_to_the_ops_in_force) {
   for (size_t i = 0; i < 4; ++i) {
     // Built-in sets are one to a trace: they lower to the same.
     expect_ok(ls_strategy_set_cross_device(strategy, sets[i]));
-    const ls_nest args = LS_TUPLE(per_replica_scalars((double[]){1, 2}, 2));
-    ls_nest made = ls_none();
+    LS_OWN(ls_nest, args) = LS_TUPLE(per_replica_scalars((double[]){1, 2}, 2));
+    LS_OWN(ls_nest, made) = ls_none();
     expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &made));
     assert_int_equal(traces, wanted[i]);
-    ls_nest_release(made);
-    ls_nest_release(args);
     ls_cross_device_release(sets[i]);
   }
 }
@@ -246,8 +244,7 @@ TEST(merge_calls_are_for_the_replica_itself) {
   LS_SPEC("M157");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_nest_release(run_on(strategy, visit_thread, ls_none(), NULL));
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     for (int branch = 0; branch < 2; ++branch) {

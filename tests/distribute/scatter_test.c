@@ -5,6 +5,7 @@
 #include "lockstep/variable_parts.h"
 
 #include "distribute/own.h"
+#include "support/values.h"
 #include "support/variables.h"
 
 // ---- Scattering ------------------------------------------------------------
@@ -51,8 +52,7 @@ static ls_variable *rows_in(ls_strategy *strategy,
 }
 
 static void expect_rows(ls_variable *v, size_t component, const double *rows) {
-  LS_OWN(ls_array, array) = NULL;
-  expect_ok(ls_variable_value(ls_variable_component(v, component), &array));
+  LS_OWN(ls_array, array) = variable_array(ls_variable_component(v, component));
   for (int64_t i = 0; i < 3; ++i)
     if (ls_array_f64(array, i) != rows[i])
       fail_msg("row %d of component %zu is %g, wanted %g", (int)i, component,

@@ -10,6 +10,7 @@
 #include "lockstep/handles.h"
 #include "lockstep/strategy_extended.h"
 #include "support/callbacks.h"
+#include "support/function.h"
 #include "support/replicas.h"
 
 // ---- Every way out ----------------------------------------------------------
@@ -101,8 +102,7 @@ TEST(a_block_is_left_on_every_way_out) {
       round_strategy, round_device,  round_name,
       round_caching,  round_control, round_nested};
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     LS_NAME_SCOPE("outer");

@@ -8,6 +8,7 @@
 
 #include "base/values/nest_internal.h"
 #include "distribute/own.h"
+#include "support/function.h"
 #include "support/placed.h"
 #include "support/replicas.h"
 #include "support/values.h"
@@ -169,12 +170,10 @@ TEST(a_broadcast_copies_every_part) {
 
 TEST(all_reduce_takes_slices_to_one_device) {
   LS_SPEC("M111");
-  LS_OWN(logged_runtime, log) = {0};
-  logged_runtime_begin(&log);
+  LS_OWN_BEGUN(logged_runtime, log, logged_runtime_begin);
   LS_OWN(ls_cross_device, ops) = NULL;
-  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_nccl_all_reduce_create(LS_SOME(1), &ops));
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     static const char *const gpus[] = {LOCAL_DEVICE "GPU:0",
@@ -215,7 +214,7 @@ TEST(all_reduce_takes_slices_to_one_device) {
 TEST(slices_are_found_in_nests) {
   LS_SPEC("M112");
   const ls_nest x = ls_leaf(scalar_of(1));
-  const ls_nest some =
+  LS_OWN(ls_nest, some) =
       rows_at("/cpu:0", LS_DTYPE_I64, (double[]){3}, (double[]){1, 2}, 1, 0);
   const ls_nest with[] = {
       ls_nest_retain(some), LS_LIST(x, LS_TUPLE(x, ls_nest_retain(some))),
@@ -234,7 +233,6 @@ TEST(slices_are_found_in_nests) {
     assert_false(ls_nest_has_slices(without[i]));
     ls_nest_release(without[i]);
   }
-  ls_nest_release(some);
   ls_slices_parts parts;
   expect_status(ls_slices_parts_of(x, &parts), LS_INVALID_ARGUMENT, "slices");
   LS_OWN(ls_nest, wrong) =

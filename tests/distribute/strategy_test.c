@@ -7,12 +7,11 @@
 #include "distribute/own.h"
 #include "support/expect.h"
 #include "support/function.h"
+#include "support/replicas.h"
 #include "support/spec.h"
 
 static ls_strategy *strategy_of(int replicas) {
-  ls_strategy *strategy = NULL;
-  expect_ok(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
+  ls_strategy *strategy = mirrored_of(replicas);
   return strategy;
 }
 
@@ -130,8 +129,8 @@ static ls_nest name_strategy(ls_nest args, void *user) {
 TEST(each_strategy_has_traces_of_its_own) {
   ls_strategy *strategies[2] = {strategy_of(3), strategy_of(3)};
   ls_strategy *seen = NULL;
-  ls_function *f = function_of(name_strategy, &seen);
-  ls_nest result = {0};
+  LS_OWN(ls_function, f) = function_of(name_strategy, &seen);
+  LS_OWN(ls_nest, result) = {0};
   for (int i = 0; i < 4; ++i) {
     expect_ok(
         ls_strategy_run(strategies[i % 2], ls_traced(f), ls_none(), &result));
@@ -143,8 +142,6 @@ TEST(each_strategy_has_traces_of_its_own) {
   strategies[0] = strategy_of(3);
   expect_ok(ls_strategy_run(strategies[0], ls_traced(f), ls_none(), &result));
   assert_int_equal(ls_function_num_traces(f), 3);
-  ls_nest_release(result);
-  ls_function_release(f);
   ls_strategy_release(strategies[0]);
   ls_strategy_release(strategies[1]);
 }

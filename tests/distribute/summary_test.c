@@ -12,6 +12,7 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "lockstep/strategy_extended.h"
+#include "support/function.h"
 #include "support/replicas.h"
 
 // What was recorded, as text.
@@ -97,9 +98,7 @@ TEST(a_graph_has_one_summary_for_all_replicas) {
   records r = {{0}};
   LS_OWN(ls_summary_writer, writer) = writer_of(&r);
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  LS_OWN(ls_graph, graph) = NULL;
-  LS_OWN(ls_session, session) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     LS_SUMMARY_SCOPE(writer);
@@ -116,7 +115,7 @@ TEST(a_graph_has_one_summary_for_all_replicas) {
   }
   assert_int_equal(count, 1);
   ls_nest none = ls_none();
-  expect_ok(ls_session_create(graph, &session));
+  LS_OWN(ls_session, session) = session_of(graph);
   expect_ok(ls_session_run(session, ls_nest_op(summary), NULL, 0, &none));
   assert_string_equal(r.text, "x@0=5 ");
 }

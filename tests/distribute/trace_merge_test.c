@@ -53,10 +53,9 @@ static ls_nest sum_and_turn(ls_strategy *strategy, ls_nest args, void *user) {
 static ls_nest merge_in_the_middle(ls_nest args, void *user) {
   const ls_tensor x = ls_nest_tensor(args, 0);
   const ls_tensor before = ls_reduce_sum(ls_mul_scalar(x, 2), LS_AXES(0));
-  const ls_nest own = LS_TUPLE(ls_leaf(before), ls_nest_i64(5));
+  LS_OWN(ls_nest, own) = LS_TUPLE(ls_leaf(before), ls_nest_i64(5));
   const ls_nest merged =
       ls_replica_merge_call(ls_replica_context(), sum_and_turn, own, user);
-  ls_nest_release(own);
   if (ls_nest_is_failed(merged)) return merged;
   const ls_tensor sum = ls_nest_tensor(merged, 0);
   const ls_tensor next = ls_nest_tensor(merged, 1);
@@ -187,23 +186,18 @@ TEST(effects_of_a_merge_happen_once) {
         runtime_begin((ls_runtime_options){.log = count_lines, .log_user = &w});
     LS_OWN(ls_strategy, strategy) = mirrored_of(4);
     w.total = variable_in(strategy, (variable_kind){.name = "total"});
-    ls_function *f = NULL;
+    LS_OWN(ls_function, f) = NULL;
     expect_ok(ls_function_create(
         &(ls_function_options){.call = merge_three_times, .user = &w}, &f));
-    const ls_nest args = rows_of(4, i == 0 ? 8 : 7);
-    ls_nest result = {0};
+    LS_OWN(ls_nest, args) = rows_of(4, i == 0 ? 8 : 7);
+    LS_OWN(ls_nest, result) = {0};
     for (int run = 0; run < 2; ++run)
       expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
     assert_int_equal(w.merges, 3 * (int)ls_function_num_traces(f));
     assert_int_equal(w.prints, 6);
-    ls_array *value = NULL;
-    expect_ok(ls_variable_value(w.total, &value));
+    LS_OWN(ls_array, value) = variable_array(w.total);
     last[i] = ls_array_f64(value, 0);
     assert_true(isfinite(last[i]));
-    ls_array_release(value);
-    ls_nest_release(result);
-    ls_nest_release(args);
-    ls_function_release(f);
     ls_variable_release(w.total);
   }
   assert_true(last[0] != 0);

@@ -14,6 +14,7 @@
 #include "lockstep/session.h"
 #include "lockstep/trunk.h"
 #include "lockstep/variable_parts.h"
+#include "support/function.h"
 #include "support/parties.h"
 #include "support/place.h"
 #include "support/sanitizer.h"
@@ -51,7 +52,8 @@ static void give(world *w, ls_nest leaf) {
 // Runs a party's step. The replicas' own values, which are the caller's.
 static ls_nest run(world *w, party *p, ls_tensor rows, ls_tensor factor,
                    bool gives) {
-  ls_nest results = ls_none(), own = ls_none();
+  ls_nest own = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   ls_status status = party_run(p, rows, factor, &results);
   for (int32_t r = 0; gives && r < p->replicas && ls_status_is_ok(status);
        ++r) {
@@ -64,7 +66,6 @@ static ls_nest run(world *w, party *p, ls_tensor rows, ls_tensor factor,
     ls_nest_release(one);
   }
   if (ls_status_is_ok(status)) own = ls_nest_retain(ls_nest_item(results, 0));
-  ls_nest_release(results);
   note_status(w, status);
   return own;
 }
@@ -274,7 +275,7 @@ static ls_status call_world(world *w, way how, outcome *out) {
   if (how != WAY_APART)
     expect_ok(ls_function_create(
         &(ls_function_options){.call = play, .user = w}, &function));
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_TUPLE(ls_nest_array(rows_array()), ls_nest_array(factor_array()));
   for (int k = 0; k < TIMES && ls_status_is_ok(status); ++k) {
     expect_ok(ls_frame_begin());
@@ -288,7 +289,6 @@ static ls_status call_world(world *w, way how, outcome *out) {
     if (ls_status_is_ok(status)) record_results(out, results);
     expect_ok(ls_frame_end(NULL));
   }
-  ls_nest_release(args);
   ls_nest_release(results);
   ls_function_release(function);
   if (ls_status_is_ok(status)) record_variables(out, w, NULL);
@@ -305,21 +305,19 @@ static ls_status run_world(const job *work, outcome *out) {
 
 static ls_status run_session(const job *work, outcome *out) {
   HEAP(world, w) = calloc(1, sizeof(*w));
-  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
   ls_nest fetches = ls_none(), results = ls_none();
   ls_tensor inputs[2];
   ls_op init = {0};
-  expect_ok(ls_graph_create("both", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("both");
   {
     LS_GRAPH_SCOPE(graph);
     begin_world(w, work);
     inputs[0] =
         ls_placeholder(LS_DTYPE_F32, LS_SHAPE(PARTY_ROWS, PARTY_WIDTH), "rows");
     inputs[1] = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(PARTY_WIDTH), "factor");
-    const ls_nest args = LS_TUPLE(ls_leaf(inputs[0]), ls_leaf(inputs[1]));
+    LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(inputs[0]), ls_leaf(inputs[1]));
     fetches = play(args, w);
-    ls_nest_release(args);
     init = ls_global_initializer();
   }
   ls_status status = ls_nest_status(fetches);

@@ -152,9 +152,8 @@ static void record_results(outcome *out, ls_nest results) {
 static void record_variable(outcome *out, ls_variable *v) {
   const size_t parts = ls_variable_num_components(v);
   for (size_t c = 0; c < (parts == 0 ? 1 : parts); ++c) {
-    LS_OWN(ls_array, array) = NULL;
-    expect_ok(ls_variable_value(parts == 0 ? v : ls_variable_component(v, c),
-                                &array));
+    LS_OWN(ls_array, array) =
+        variable_array(parts == 0 ? v : ls_variable_component(v, c));
     record(out, array);
   }
 }

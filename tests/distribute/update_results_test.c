@@ -9,7 +9,9 @@
 #include "lockstep/session.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/variable_parts.h"
+#include "support/function.h"
 #include "support/replicas.h"
+#include "support/values.h"
 
 #define LOCAL "/job:localhost/replica:0/task:0/device:"
 
@@ -68,9 +70,8 @@ static ls_variable *graph_variable(ls_strategy *strategy) {
 TEST(one_result_runs_every_update) {
   LS_SPEC("V18 V19 V20 V22 M138");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     LS_OWN(ls_variable, v) = graph_variable(strategy);
@@ -111,15 +112,12 @@ TEST(one_result_runs_every_update) {
                              0, &out));
     assert_true(number_of(out) == 0);
     for (size_t i = 0; i < 2; ++i) {
-      LS_OWN(ls_array, value) = NULL;
-      expect_ok(ls_session_variable_value(session, ls_variable_component(v, i),
-                                          &value));
+      LS_OWN(ls_array, value) =
+          session_array(session, ls_variable_component(v, i));
       assert_true(ls_array_f64(value, 0) == (double)i);
     }
     expect_ok(ls_session_run(session, op, NULL, 0, &out));
-    ls_array *value = NULL;
-    expect_ok(ls_session_variable_value(session, ls_variable_component(v, 1),
-                                        &value));
+    ls_array *value = session_array(session, ls_variable_component(v, 1));
     assert_true(ls_array_f64(value, 0) == 2);
     ls_array_release(value);
     ls_nest_release(out);
@@ -167,8 +165,7 @@ TEST(ungrouped_results_are_tuples) {
 TEST(one_device_is_one_group) {
   LS_SPEC("V22 V197 M26");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     ls_nest parts[2];
@@ -200,10 +197,9 @@ TEST(one_device_is_one_group) {
 TEST(a_group_of_several_devices_has_the_name_asked_for) {
   LS_SPEC("V22 V197");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_session, session) = NULL;
   ls_op op, found;
-  expect_ok(ls_graph_create("g", &graph));
   LS_OWN(ls_variable, v) = NULL;
   {
     LS_GRAPH_SCOPE(graph);
@@ -231,9 +227,8 @@ TEST(a_group_of_several_devices_has_the_name_asked_for) {
   }
   expect_ok(ls_session_run(session, ls_nest_op(found), NULL, 0, &fetched));
   for (size_t i = 0; i < 2; ++i) {
-    LS_OWN(ls_array, array) = NULL;
-    expect_ok(ls_session_variable_value(session, ls_variable_component(v, i),
-                                        &array));
+    LS_OWN(ls_array, array) =
+        session_array(session, ls_variable_component(v, i));
     assert_true(ls_array_f64(array, 0) == 11);
   }
 }

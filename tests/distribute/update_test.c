@@ -162,11 +162,10 @@ TEST(a_replica_updates_in_a_merge_call) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   in_replica u = {strategy,
                   variable_in(strategy, (variable_kind){.initial = 10})};
-  const ls_nest made = run_on(strategy, update_from_replica, ls_none(), &u);
+  LS_OWN(ls_nest, made) = run_on(strategy, update_from_replica, ls_none(), &u);
   // Nothing is aggregated.
   expect_components(u.variable, (double[]){11, 12}, 2);
   expect_numbers(made, (double[]){11, 12}, 2);
-  ls_nest_release(made);
   ls_variable_release(u.variable);
   u.variable =
       variable_in(strategy, (variable_kind){.aggregation = LS_AGGREGATION_SUM});

@@ -139,10 +139,9 @@ TEST(a_per_replica_survives_functions_and_branches) {
   LS_SPEC("V74");
   // In eager.
   const ls_nest value = per_replica_scalars((double[]){1, 2}, 2);
-  const ls_nest mapped = plus_ten(value);
+  LS_OWN(ls_nest, mapped) = plus_ten(value);
   assert_int_equal(ls_distributed_kind_of(mapped), LS_PER_REPLICA);
   expect_numbers(mapped, (double[]){11, 12}, 2);
-  ls_nest_release(mapped);
   ls_nest_release(value);
   for (int branches = 0; branches < 2; ++branches) {
     passing p = {.branches = branches == 1};
@@ -265,11 +264,10 @@ TEST(a_mirrored_operand_is_its_current_value) {
       expect_operand(o.variable, 6);
     }
   }
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   ls_nest_release(run_on(strategy, operate_in_replica, ls_none(), &o));
   expect_ok(ls_strategy_update(strategy, v, operate_in_update, ls_none(), &o,
                                false, &made));
-  ls_nest_release(made);
   ls_nest_release(o.value);
   ls_nest_release(o.variable);
 }

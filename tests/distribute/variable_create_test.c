@@ -7,14 +7,15 @@
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/variable_parts.h"
+#include "support/function.h"
+#include "support/values.h"
 #include "support/variables.h"
 
 // ---- Options ---------------------------------------------------------------
 static void expect_refused(ls_strategy *strategy, ls_variable_options options,
                            const char *says) {
-  LS_OWN(ls_graph, graph) = NULL;
   ls_variable *v = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     {
@@ -132,11 +133,10 @@ TEST(a_component_is_made_on_each_device_in_order) {
 TEST(names_are_absolute_and_unique) {
   LS_SPEC("M39 V53");
   LS_OWN(ls_strategy, strategy) = mirrored_of(3);
-  LS_OWN(ls_graph, graph) = NULL;
   ls_variable *v[4];
   const ls_variable_options unnamed = {.dtype = LS_DTYPE_F32};
   const ls_variable_options named = {.name = "a", .dtype = LS_DTYPE_F32};
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     {
@@ -183,14 +183,11 @@ TEST(the_initial_value_is_made_once) {
         &v));
   }
   assert_int_equal(calls, 1);
-  ls_array *first = NULL;
-  expect_ok(ls_variable_value(ls_variable_component(v, 0), &first));
+  LS_OWN(ls_array, first) = variable_array(ls_variable_component(v, 0));
   for (size_t i = 1; i < 4; ++i) {
-    LS_OWN(ls_array, other) = NULL;
-    expect_ok(ls_variable_value(ls_variable_component(v, i), &other));
+    LS_OWN(ls_array, other) = variable_array(ls_variable_component(v, i));
     assert_memory_equal(ls_array_data(first), ls_array_data(other), 12);
   }
-  ls_array_release(first);
   ls_variable_release(v);
   // Each component of a sum starts with the whole value.
   v = variable_in(strategy, (variable_kind){.initial = 1,
@@ -251,9 +248,8 @@ TEST(the_container_is_in_the_collections) {
   static const char *const mine[] = {"mine", LS_COLLECTION_TRAINABLE_VARIABLES};
   static const char *const none[] = {NULL};
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  LS_OWN(ls_graph, graph) = NULL;
   ls_variable *usual = NULL, *asked = NULL, *nowhere = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     {

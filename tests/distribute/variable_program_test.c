@@ -14,6 +14,7 @@
 #include "runtime/program.h"
 #include "support/function.h"
 #include "support/replicas.h"
+#include "support/values.h"
 
 // ---- In a session ----------------------------------------------------------
 typedef struct built {
@@ -76,10 +77,9 @@ static void expect_values(built *b, double first, double second) {
   LS_OWN(ls_nest, out) = ls_none();
   expect_ok(ls_session_run(b->session, fetch, NULL, 0, &out));
   for (size_t i = 0; i < 2; ++i) {
-    LS_OWN(ls_array, value) = NULL;
     assert_true(number_of(ls_nest_item(out, i)) == wanted[i]);
-    expect_ok(ls_session_variable_value(
-        b->session, ls_variable_component(b->variable, i), &value));
+    LS_OWN(ls_array, value) =
+        session_array(b->session, ls_variable_component(b->variable, i));
     assert_true(ls_array_f64(value, 0) == wanted[i]);
   }
 }

@@ -10,6 +10,7 @@
 #include "lockstep/handles.h"
 #include "lockstep/session.h"
 #include "support/fault.h"
+#include "support/function.h"
 #include "support/variables.h"
 
 // A creator of plain variables by hand, and what it was asked for.
@@ -108,7 +109,7 @@ TEST(no_tape_records_what_is_done_meanwhile) {
       &(ls_variable_options){.name = "other", .dtype = LS_DTYPE_F32}, &other));
   maker m = {.count = 2, .read = other};
   const ls_variable_recipe recipe = recipe_of(strategy, &m);
-  ls_tape *tape = NULL;
+  LS_OWN(ls_tape, tape) = NULL;
   expect_ok(ls_tape_begin(&tape));
   expect_ok(ls_create_mirrored_variable(
       &recipe, &(ls_variable_options){.name = "w", .dtype = LS_DTYPE_F32}, &v));
@@ -118,7 +119,6 @@ TEST(no_tape_records_what_is_done_meanwhile) {
   expect_ok(ls_tensor_status(ls_variable_read(other)));
   assert_int_equal(ls_tape_variables(tape, read, 4), 1);
   expect_ok(ls_tape_end(tape));
-  ls_tape_release(tape);
   ls_variable_release(v);
   ls_variable_release(other);
 }
@@ -128,10 +128,9 @@ TEST(a_component_without_initializer_gets_one_that_does_nothing) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   maker m = {.count = 2, .bare = true};
   const ls_variable_recipe recipe = recipe_of(strategy, &m);
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_variable, v) = NULL;
   ls_op all = {0};
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     expect_ok(ls_create_mirrored_variable(
@@ -143,9 +142,8 @@ TEST(a_component_without_initializer_gets_one_that_does_nothing) {
     }
     all = ls_global_initializer();
   }
-  LS_OWN(ls_session, session) = NULL;
   ls_nest none = ls_none();
-  expect_ok(ls_session_create(graph, &session));
+  LS_OWN(ls_session, session) = session_of(graph);
   expect_ok(ls_session_run(session, ls_nest_op(all), NULL, 0, &none));
 }
 
@@ -197,11 +195,10 @@ TEST(classes_and_policies_follow_from_the_synchronization) {
     set_components(v, (double[]){3, 4}, 2);
     assert_true(number_of(ls_leaf(ls_variable_read(v))) == (on_read ? 3.5 : 3));
     char text[200];
-    const ls_nest leaf = ls_nest_variable(v);
+    LS_OWN(ls_nest, leaf) = ls_nest_variable(v);
     expect_contains(ls_nest_print(leaf, text, sizeof(text)),
                     "DistributedVariable:{");
     assert_int_equal(ls_is_mirrored(leaf), !on_read);
-    ls_nest_release(leaf);
     ls_variable_release(v);
   }
 }

@@ -10,6 +10,7 @@
 #include "lockstep/session.h"
 
 #include "distribute/own.h"
+#include "support/function.h"
 #include "support/values.h"
 #include "support/variables.h"
 
@@ -192,8 +193,7 @@ static void expect_places(const places *p) {
 TEST(the_component_that_is_meant_depends_on_the_place) {
   LS_SPEC("V79 V80 V81");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   for (int eager = 0; eager < 2; ++eager) {
     ls_scope scope = {0};
     if (!eager) ls_graph_begin(&scope, graph);
@@ -267,9 +267,8 @@ static void run_op(ls_session *session, ls_op op) {
 TEST(it_is_initialized_when_all_components_are) {
   LS_SPEC("V82 V83 M51");
   LS_OWN(ls_strategy, strategy) = mirrored_of(3);
-  ls_graph *graph = NULL;
   ls_session *session = NULL, *other = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     LS_OWN(ls_variable, v) =
@@ -291,9 +290,8 @@ TEST(it_is_initialized_when_all_components_are) {
     run_op(other, ls_variable_initializer(v));
     assert_true(fetch_bool(other, all));
     for (size_t i = 0; i < 3; ++i) {
-      LS_OWN(ls_array, value) = NULL;
-      expect_ok(ls_session_variable_value(other, ls_variable_component(v, i),
-                                          &value));
+      LS_OWN(ls_array, value) =
+          session_array(other, ls_variable_component(v, i));
       assert_true(ls_array_f64(value, 0) == 4);
     }
     // In one run the order of the ops counts.

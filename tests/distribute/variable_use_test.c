@@ -6,6 +6,8 @@
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
 #include "lockstep/handles.h"
+#include "support/function.h"
+#include "support/values.h"
 #include "support/variables.h"
 
 // ---- In functions, on tapes, on the host ------------------------------------
@@ -91,13 +93,11 @@ TEST(the_host_gets_what_a_read_gives) {
   LS_OWN(ls_variable, v) =
       variable_in(strategy, (variable_kind){.synchronization = ON_READ,
                                             .aggregation = SUM});
-  ls_array *value = NULL;
-  LS_OWN(ls_graph, graph) = NULL;
   set_components(v, (double[]){3, 4}, 2);
-  expect_ok(ls_variable_value(v, &value));
+  ls_array *value = variable_array(v);
   assert_true(ls_array_f64(value, 0) == 7);
   ls_array_release(value);
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     expect_status(ls_variable_value(v, &value), LS_UNIMPLEMENTED, "graph 'g'");
@@ -193,10 +193,9 @@ static ls_nest read_and_add(ls_nest args, void *user) {
 
 // What replicas see and leave.
 static void expect_steps(ls_strategy *strategy, ls_variable *v) {
-  const ls_nest seen = run_on(strategy, read_and_add, ls_none(), v);
+  LS_OWN(ls_nest, seen) = run_on(strategy, read_and_add, ls_none(), v);
   expect_numbers(ls_nest_item(seen, 0), (double[]){3, 4}, 2);
   expect_numbers(ls_nest_item(seen, 1), (double[]){13, 24}, 2);
-  ls_nest_release(seen);
   expect_components(v, (double[]){13, 24}, 2);
 }
 
@@ -230,8 +229,7 @@ TEST(packing_changes_no_number) {
                   (i == 0 ? 13 : 24));
     }
     // In a graph there is none.
-    LS_OWN(ls_graph, graph) = NULL;
-    expect_ok(ls_graph_create("g", &graph));
+    LS_OWN(ls_graph, graph) = graph_named("g");
     {
       LS_GRAPH_SCOPE(graph);
       LS_OWN(ls_variable, built) = variable_in(strategy, (variable_kind){0});

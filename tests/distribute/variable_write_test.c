@@ -38,10 +38,9 @@ TEST(without_aggregation_each_replica_writes_its_own) {
   expect_components(v, (double[]){1, 2}, 2);
   assert_true(w.after[0] == 1 && w.after[1] == 2);
   // One value for all puts them together again.
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   expect_ok(ls_variable_write(v, LS_WRITE_ASSIGN, ls_nest_f64(4), NULL, &made));
   expect_numbers(made, (double[]){4, 4}, 2);
-  ls_nest_release(made);
   expect_components(v, (double[]){4, 4}, 2);
 }
 

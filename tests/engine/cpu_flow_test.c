@@ -36,8 +36,8 @@ static const char sum_text[] =
     "  return %4, %4:1, %5 }";
 
 TEST(a_loop_runs_while_its_condition_holds_and_trips_last) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program, &(lowered_options){.text = sum_text});
+  LS_OWN_BEGUN(lowered, program, lowered_make,
+               &(lowered_options){.text = sum_text});
   const struct {
     int32_t n, trips, sum;
   } rows[] = {{0, 0, 0}, {1, 1, 0}, {4, 4, 60}, {5, 5, 100}, {9, 5, 100}};
@@ -78,8 +78,8 @@ static const char shift_text[] =
     "  return %4:1, %4:2, %4:3 }";
 
 TEST(carried_values_change_places_all_at_once) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program, &(lowered_options){.text = shift_text});
+  LS_OWN_BEGUN(lowered, program, lowered_make,
+               &(lowered_options){.text = shift_text});
   for (int32_t n = 0; n < 12; ++n) {
     int32_t want[3] = {0, 1, 1}, got[3] = {0};
     for (int32_t i = 0; i < n; ++i) {
@@ -117,8 +117,8 @@ static const char follow_text[] =
     "  return %4:1, %4:2 }";
 
 TEST(a_loop_that_never_runs_keeps_its_initial_values) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program, &(lowered_options){.text = follow_text});
+  LS_OWN_BEGUN(lowered, program, lowered_make,
+               &(lowered_options){.text = follow_text});
   for (int32_t n = 0; n < 3; ++n) {
     const int32_t a = 5, b = 6;
     int32_t out[2] = {0};
@@ -166,8 +166,8 @@ static const char nested_text[] =
     "  return %4:1 }";
 
 TEST(loops_nest) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program, &(lowered_options){.text = nested_text});
+  LS_OWN_BEGUN(lowered, program, lowered_make,
+               &(lowered_options){.text = nested_text});
   const float in[2] = {0, 1};
   float out[2];
   for (int i = 0; i < 2; ++i) {
@@ -234,8 +234,8 @@ static const char random_text[] =
     "  return %3:1, %3:2, %3:3 }";
 
 TEST(each_trip_of_a_loop_draws_other_numbers) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program, &(lowered_options){.text = random_text});
+  LS_OWN_BEGUN(lowered, program, lowered_make,
+               &(lowered_options){.text = random_text});
   float first[3], again[3];
   expect_ok(
       lowered_run(&program, NULL, (void *[]){&first[0], &first[1], &first[2]}));
@@ -278,8 +278,8 @@ static const char branch_text[] =
     "  return %5, %5:1, %6 }";
 
 TEST(branches_nest_and_may_pass_values_on) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program, &(lowered_options){.text = branch_text});
+  LS_OWN_BEGUN(lowered, program, lowered_make,
+               &(lowered_options){.text = branch_text});
   const float x[2] = {1, 2}, y[2] = {10, 20};
   const struct {
     bool p, q;

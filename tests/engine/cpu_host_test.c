@@ -92,8 +92,7 @@ static const char host_text[] =
     "  return %6, %5 }";
 
 TEST(host_calls_run_in_order_now_or_later) {
-  LS_OWN(host_program, program) = {0};
-  make_host(&program, host_text);
+  LS_OWN_BEGUN(host_program, program, make_host, host_text);
   const float x[2] = {1, 2};
   float out[2];
   for (int i = 0; i < 3; ++i) {
@@ -105,8 +104,7 @@ TEST(host_calls_run_in_order_now_or_later) {
 }
 
 TEST(a_failed_host_call_fails_the_run_but_not_the_next) {
-  LS_OWN(host_program, program) = {0};
-  make_host(&program, host_text);
+  LS_OWN_BEGUN(host_program, program, make_host, host_text);
   const float x[2] = {1, 2};
   float out[2] = {0};
   for (int call = 1; call <= 2; ++call) {
@@ -126,12 +124,12 @@ TEST(a_failed_host_call_fails_the_run_but_not_the_next) {
 }
 
 TEST(a_host_call_that_does_not_start_fails_the_run) {
-  LS_OWN(host_program, program) = {0};
-  make_host(&program, "graph lowered \"p\" {"
-                      "  %1 = parameter() {" F "0} : f32[2]"
-                      "  %2 = parameter() {" F "1} : f32[2]"
-                      "  %3 = host(%1) {kernel = kernel \"refused\"} : f32[2]"
-                      "  return %3 }");
+  LS_OWN_BEGUN(host_program, program, make_host,
+               "graph lowered \"p\" {"
+               "  %1 = parameter() {" F "0} : f32[2]"
+               "  %2 = parameter() {" F "1} : f32[2]"
+               "  %3 = host(%1) {kernel = kernel \"refused\"} : f32[2]"
+               "  return %3 }");
   const float x[2] = {1, 2};
   expect_status(lowered_run(&program, (const void *[]){x}, NULL),
                 LS_FAILED_PRECONDITION, "the queue is closed");

@@ -70,8 +70,7 @@ LANE_TEST(lanes_park_until_a_merge_has_its_value) {
     const size_t n = (size_t)replicas;
     char *text =
         lanes_text(replicas, ":3", norm_body, "f32[7], f32[7], f32[7]");
-    LS_OWN(lowered, program) = {0};
-    lanes_create(&program, text);
+    LS_OWN_BEGUN(lowered, program, lanes_create, text);
     free(text);
     assert_true(lowered_facts(&program).frame_bytes > 0);
     float mean[LANES_WIDTH], sum[LANES_WIDTH], last[LANES_WIDTH];
@@ -127,8 +126,7 @@ TEST(lanes_meet_again_and_again_in_a_loop) {
     const int32_t replicas = lanes_counts[k];
     const size_t n = (size_t)replicas;
     char *text = lanes_text(replicas, "", loop_body, "f32[7]");
-    LS_OWN(lowered, program) = {0};
-    lanes_create(&program, text);
+    LS_OWN_BEGUN(lowered, program, lanes_create, text);
     free(text);
     float sum[LANES_WIDTH];
     for (int run = 0; run < 2; ++run) {
@@ -192,8 +190,7 @@ TEST(rows_gathered_in_a_loop_are_those_of_their_trip) {
   for (size_t k = 1; k < LANES_COUNTS && lanes_counts[k] <= 100; ++k) {
     const size_t n = (size_t)lanes_counts[k];
     char *text = gather_text(lanes_counts[k]);
-    LS_OWN(lowered, program) = {0};
-    lanes_create(&program, text);
+    LS_OWN_BEGUN(lowered, program, lanes_create, text);
     free(text);
     float sum[LANES_WIDTH];
     expect_ok(lowered_run(&program, lanes_rows, (void *[]){sum}));

@@ -19,8 +19,7 @@ static float *variable(lowered *program, size_t use) {
 
 // ---- Straight programs -----------------------------------------------------
 TEST(a_program_computes_its_outputs) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program,
+  LS_OWN_BEGUN(lowered, program, lowered_make,
                &(lowered_options){
                    .text =
                        "graph lowered \"p\" {"
@@ -41,8 +40,7 @@ TEST(a_program_computes_its_outputs) {
 }
 
 TEST(results_are_computed_in_the_callers_array) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program,
+  LS_OWN_BEGUN(lowered, program, lowered_make,
                &(lowered_options){.text = "graph lowered \"p\" {"
                                           "  %1 = parameter() {" F
                                           "shape[1000], index = 0} : f32[1000]"
@@ -81,8 +79,7 @@ TEST(an_elementwise_chain_keeps_nothing_but_its_end) {
 }
 
 TEST(inputs_constants_and_twins_can_be_outputs) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program,
+  LS_OWN_BEGUN(lowered, program, lowered_make,
                &(lowered_options){
                    .text =
                        "graph lowered \"p\" {"
@@ -99,8 +96,7 @@ TEST(inputs_constants_and_twins_can_be_outputs) {
 }
 
 TEST(an_unwanted_output_does_not_hurt_others) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program,
+  LS_OWN_BEGUN(lowered, program, lowered_make,
                &(lowered_options){.text = "graph lowered \"p\" {"
                                           "  %1 = parameter() {" F
                                           "shape[2], index = 0} : f32[2]"
@@ -132,8 +128,7 @@ TEST(empty_values_pass_through) {
 }
 
 TEST(denormals_are_zero_inside_and_not_outside) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program,
+  LS_OWN_BEGUN(lowered, program, lowered_make,
                &(lowered_options){.text = "graph lowered \"p\" {"
                                           "  %1 = parameter() {" F
                                           "shape[2], index = 0} : f32[2]"
@@ -173,8 +168,7 @@ TEST(random_ops_draw_by_step_and_seed) {
 
 // ---- Variables -------------------------------------------------------------
 TEST(a_variable_is_updated_in_its_buffer) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program,
+  LS_OWN_BEGUN(lowered, program, lowered_make,
                &(lowered_options){.num_uses = 1,
                                   .written = {true},
                                   .text = "graph lowered \"p\" {"
@@ -196,8 +190,7 @@ TEST(a_variable_is_updated_in_its_buffer) {
 }
 
 TEST(a_variable_that_is_read_later_keeps_its_value_till_the_end) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program,
+  LS_OWN_BEGUN(lowered, program, lowered_make,
                &(lowered_options){.num_uses = 1,
                                   .written = {true},
                                   .text = "graph lowered \"p\" {"
@@ -218,8 +211,7 @@ TEST(a_variable_that_is_read_later_keeps_its_value_till_the_end) {
 }
 
 TEST(the_old_value_of_a_written_variable_can_be_an_output) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program,
+  LS_OWN_BEGUN(lowered, program, lowered_make,
                &(lowered_options){
                    .num_uses = 1,
                    .written = {true},
@@ -240,8 +232,7 @@ TEST(the_old_value_of_a_written_variable_can_be_an_output) {
 }
 
 TEST(two_variables_can_change_places) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program,
+  LS_OWN_BEGUN(lowered, program, lowered_make,
                &(lowered_options){
                    .num_uses = 3,
                    .written = {true, true, true},
@@ -262,8 +253,7 @@ TEST(two_variables_can_change_places) {
 }
 
 TEST(a_variable_may_become_a_constant_or_an_input) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program,
+  LS_OWN_BEGUN(lowered, program, lowered_make,
                &(lowered_options){
                    .num_uses = 2,
                    .written = {true, true},
@@ -287,8 +277,7 @@ static const char identity_text[] =
     "  return %1 }";
 
 TEST(a_buffer_of_another_type_is_refused) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program,
+  LS_OWN_BEGUN(lowered, program, lowered_make,
                &(lowered_options){.num_uses = 1, .text = identity_text});
   ls_buffer *other = NULL;
   const struct ls_backend_vtable *vtable = program.backend->vtable;

@@ -21,8 +21,7 @@ TEST(sums_and_means_follow_the_canonical_tree) {
         "%4 = all_reduce(%3) {reduce = \"sum\"} : f32[7]"
         "%5 = all_reduce(%1) {reduce = \"mean\"} : f32[7] return %2, %4, %5",
         "f32[7], f32[7], f32[7]");
-    LS_OWN(lowered, program) = {0};
-    lanes_create(&program, text);
+    LS_OWN_BEGUN(lowered, program, lanes_create, text);
     free(text);
     float sum[LANES_WIDTH], negated[LANES_WIDTH], mean[LANES_WIDTH];
     for (int run = 0; run < 2; ++run) {
@@ -83,8 +82,7 @@ TEST(short_floats_are_added_as_f32_and_rounded_once) {
       "%3 = all_reduce(%2) {reduce = \"sum\"} : bf16[7]"
       "%4 = all_reduce(%2) {reduce = \"mean\"} : bf16[7] return %3, %4",
       "bf16[7], bf16[7]");
-  LS_OWN(lowered, program) = {0};
-  lanes_create(&program, text);
+  LS_OWN_BEGUN(lowered, program, lanes_create, text);
   free(text);
   uint16_t sum[LANES_WIDTH], mean[LANES_WIDTH];
   expect_ok(lowered_run(&program, lanes_rows, (void *[]){sum, mean}));
@@ -119,8 +117,7 @@ TEST(equal_contributions_merge_as_others_do) {
              "return %%2, %%4, %%5 }) : f32[7], f32[7], f32[7]"
              "return %%2, %%2:1, %%2:2 }",
              lanes_counts[k]);
-    LS_OWN(lowered, program) = {0};
-    lanes_create(&program, text);
+    LS_OWN_BEGUN(lowered, program, lanes_create, text);
     float x[LANES_WIDTH], mean[LANES_WIDTH], sum[LANES_WIDTH], max[LANES_WIDTH];
     for (size_t i = 0; i < LANES_WIDTH; ++i)
       x[i] = lanes_value(i) / 3;

@@ -206,10 +206,9 @@ static ls_nest shared_gradients_of(ls_nest args, void *user) {
                                                  ls_nest_tensor(args, 4), 1e-5)
                                  : ls_gelu(x);
   const ls_tensor sum = ls_reduce_sum(own, LS_ALL_AXES);
-  const ls_nest branch =
+  LS_OWN(ls_nest, branch) =
       ls_cond(ls_greater(sum, ls_mul_scalar(sum, 0)), negate_user, kept, &own);
   own = branch.as.tensor;
-  ls_nest_release(branch);
   const ls_nest loss =
       ls_leaf(ls_add(ls_reduce_sum(ls_square(ls_matmul(y, w)), LS_ALL_AXES),
                      ls_reduce_sum(ls_mul(y, own), LS_ALL_AXES)));

@@ -97,8 +97,7 @@ TEST(one_replica_costs_nothing) {
                           "%3 = all_reduce(%2) {reduce = \"mean\"} : f32[7]"
                           "return %3",
                           "f32[7]");
-  LS_OWN(lowered, program) = {0};
-  lanes_create(&program, text);
+  LS_OWN_BEGUN(lowered, program, lanes_create, text);
   free(text);
   assert_int_equal(lowered_facts(&program).num_instructions, 2);  // neg, end
   assert_int_equal(lowered_facts(&program).shared_bytes, 0);
@@ -113,8 +112,7 @@ LANE_TEST(many_replicas_take_the_memory_of_few) {
         "%2 = exp(%1) varying : f32[7] %3 = mul(%2, %1) varying : f32[7]"
         "%4 = all_reduce(%3) {reduce = \"mean\"} : f32[7] return %4",
         "f32[7]");
-    LS_OWN(lowered, program) = {0};
-    lanes_create(&program, text);
+    LS_OWN_BEGUN(lowered, program, lanes_create, text);
     free(text);
     const ls_plan_facts facts = lowered_facts(&program);
     assert_int_equal(facts.frame_bytes, 0);
@@ -167,8 +165,7 @@ ONCE_TEST(operands_of_merged_products_are_not_kept) {
     ls_text_append_format(&text, "%s %%2:%d", i == 0 ? "" : ",", i);
   ls_text_append(&text, " }");
   char *program_text = ls_text_finish(&text);
-  LS_OWN(lowered, program) = {0};
-  lanes_create(&program, program_text);
+  LS_OWN_BEGUN(lowered, program, lanes_create, program_text);
   free(program_text);
   const size_t value = 64 * 64 * sizeof(float) * REPLICAS;
   const ls_plan_facts facts = lowered_facts(&program);

@@ -67,8 +67,8 @@ static void expect_reverse(lowered *program, int32_t pushed, int32_t taken,
 }
 
 TEST(what_is_pushed_last_is_taken_first) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program, &(lowered_options){.text = reverse_text});
+  LS_OWN_BEGUN(lowered, program, lowered_make,
+               &(lowered_options){.text = reverse_text});
   expect_reverse(&program, 4, 4, 3210);
   expect_reverse(&program, 0, 0, 0);
   expect_reverse(&program, 9, 9, 876543210);
@@ -80,8 +80,8 @@ TEST(what_is_pushed_last_is_taken_first) {
 }
 
 TEST(taking_too_much_fails_the_run_and_no_other) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program, &(lowered_options){.text = reverse_text});
+  LS_OWN_BEGUN(lowered, program, lowered_make,
+               &(lowered_options){.text = reverse_text});
   for (int32_t i = 0; i < 3; ++i) {
     const int32_t pushed = i, taken = i + 1;
     int32_t got = -1;
@@ -109,8 +109,8 @@ static const char endless_text[] =
     "  return %4:1, %5:1, %6:1, %9:1 }";
 
 TEST(below_an_endless_stack_lie_zeros) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program, &(lowered_options){.text = endless_text});
+  LS_OWN_BEGUN(lowered, program, lowered_make,
+               &(lowered_options){.text = endless_text});
   for (int32_t i = 5; i < 7; ++i) {
     int32_t got[4] = {-1, -1, -1, -1};
     expect_ok(lowered_run(&program, (const void *[]){&i},
@@ -156,8 +156,8 @@ static const char nested_text[] =
     "  return %13:2, %15:2 }";
 
 TEST(stacks_hold_stacks) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program, &(lowered_options){.text = nested_text});
+  LS_OWN_BEGUN(lowered, program, lowered_make,
+               &(lowered_options){.text = nested_text});
   const struct {
     int32_t n, m, upper, lower;
   } rows[] = {{3, 6, 543, 210}, {0, 2, 10, 0}, {2, 2, 0, 10}, {3, 6, 543, 210}};
@@ -179,8 +179,8 @@ static void run_reverse(lowered *program, int32_t pushed, int32_t taken) {
 
 TEST(a_stack_keeps_its_memory_between_runs) {
   LS_OWN(counted, memory) = counted_begin(1);
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program, &(lowered_options){.text = reverse_text});
+  LS_OWN_BEGUN(lowered, program, lowered_make,
+               &(lowered_options){.text = reverse_text});
   run_reverse(&program, 10000, 10000);
   const uint64_t before = counted_now(&memory).allocations;
   run_reverse(&program, 10000, 10000);
@@ -196,8 +196,8 @@ TEST(a_stack_keeps_its_memory_between_runs) {
 
 TEST(a_stack_that_cannot_grow_fails_the_run_and_no_other) {
   LS_OWN(counted, memory) = counted_begin(1);
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program, &(lowered_options){.text = reverse_text});
+  LS_OWN_BEGUN(lowered, program, lowered_make,
+               &(lowered_options){.text = reverse_text});
   const int32_t count = 100000;
   int32_t got = -1;
   int failures = 0;
@@ -254,8 +254,8 @@ static const char steps_text[] =
 
 TEST(a_stack_that_was_emptied_serves_again_in_the_same_run) {
   LS_OWN(counted, memory) = counted_begin(1);
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program, &(lowered_options){.text = steps_text});
+  LS_OWN_BEGUN(lowered, program, lowered_make,
+               &(lowered_options){.text = steps_text});
   const uint64_t before = counted_now(&memory).allocations;
   for (int32_t steps = 1; steps <= 1000; steps *= 10) {
     const int32_t count = 4;
@@ -288,8 +288,8 @@ static const char lanes_text[] =
     "  return %4, %4:1, %4:2, %4:3 }";
 
 TEST(each_lane_has_stacks_of_its_own) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program, &(lowered_options){.text = lanes_text});
+  LS_OWN_BEGUN(lowered, program, lowered_make,
+               &(lowered_options){.text = lanes_text});
   for (int i = 0; i < 2; ++i) {
     const int32_t in[3] = {2, 0, 3};
     int32_t got[4] = {0};
@@ -322,8 +322,8 @@ static const char large_text[] =
     "  return %8:1, %7:1, %11:1 }";
 
 TEST(elements_of_any_size_come_back_as_they_were) {
-  LS_OWN(lowered, program) = {0};
-  lowered_make(&program, &(lowered_options){.text = large_text});
+  LS_OWN_BEGUN(lowered, program, lowered_make,
+               &(lowered_options){.text = large_text});
   int32_t a[1000], b[1000], first[1000], second[1000];
   for (int32_t i = 0; i < 1000; ++i) {
     a[i] = i;

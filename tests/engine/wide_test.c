@@ -25,8 +25,7 @@ static void run_both(const wide_pair *p, int32_t replicas) {
     wanted[r] = want[r];
     outputs[r] = got[r];
   }
-  LS_OWN(lowered, program) = {0};
-  create(&program, p->whole, replicas);
+  LS_OWN_BEGUN(lowered, program, create, p->whole, replicas);
   expect_ok(lowered_run(&program, wide_rows(), wanted));
   lowered_destroy(&program);
   create(&program, p->cut, replicas);
@@ -74,8 +73,7 @@ static const char through_text[] =
 
 TEST(a_wide_value_takes_its_bytes_once_and_no_copy) {
   for (int32_t replicas = 1; replicas <= 64; replicas *= 4) {
-    LS_OWN(lowered, program) = {0};
-    create(&program, through_text, replicas);
+    LS_OWN_BEGUN(lowered, program, create, through_text, replicas);
     assert_int_equal(lowered_plan_count(&program, "copy"), 0);
     assert_int_equal(lowered_plan_count(&program, "line up"), 0);
     assert_int_equal(lowered_plan_count(&program, "deal"), 0);
@@ -107,8 +105,7 @@ ONCE_TEST(side_by_side_it_is_bound_and_goes_round_in_place) {
   size_t num_pairs = 0;
   (void)wide_pairs(WIDE_FILE, &num_pairs);
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    LS_OWN(lowered, program) = {0};
-    create(&program, wide_pair_of(rows[i].what)->cut, 3);
+    LS_OWN_BEGUN(lowered, program, create, wide_pair_of(rows[i].what)->cut, 3);
     assert_int_equal(lowered_plan_count(&program, "copy"), rows[i].copies);
     assert_int_equal(lowered_plan_count(&program, "line up"), rows[i].line_ups);
     assert_int_equal(lowered_plan_count(&program, "deal"), rows[i].deals);

@@ -123,10 +123,9 @@ static ls_array *run_sums(ls_callback callback, pool *p, bool *out_few) {
       &(ls_function_options){.call = callback, .user = p}, &function));
   LS_OWN(ls_array, x) = array_of_numbers(LS_DTYPE_F64, LS_SHAPE(2, 6, 7, 5), 3);
   LS_OWN(ls_nest, result) = call(function, x);
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_function_print_lowered(function, &text));
   *out_few = strstr(text, "window_max_grad") == NULL;
-  ls_text_release(text);
   return ls_array_retain(ls_nest_as_array(result));
 }
 

@@ -67,16 +67,16 @@ static void expect_each_once(const counts *c) {
 // All examples of one host with so many cores, in batches of that size.
 static void feed_all(const char *pod, int cores, int64_t count, int64_t batch,
                      ls_tpu_config tpu) {
-  LS_OWN(fed, f) = {0};
   examples e = {.count = count};
   const bool v2 = tpu.per_host_input == LS_INPUT_PER_HOST_V2;
-  fed_begin(&f, (fed_facts){.pod = pod,
-                            .mode = LS_MODE_EVAL,
-                            .batch = batch,
-                            .tpu = tpu,
-                            .options.any_batch = true,
-                            .input = make_examples,
-                            .user = &e});
+  LS_OWN_BEGUN(fed, f, fed_begin,
+               (fed_facts){.pod = pod,
+                           .mode = LS_MODE_EVAL,
+                           .batch = batch,
+                           .tpu = tpu,
+                           .options.any_batch = true,
+                           .input = make_examples,
+                           .user = &e});
   counts c = {.size = count};
   c.seen = calloc((size_t)count + 1, sizeof(int));
   const int64_t each = (batch + cores - 1) / cores;  // A replica's, padded.
@@ -125,15 +125,15 @@ TEST(each_example_is_fed_once) {
 }
 
 TEST(all_cores_get_the_padded_batch_that_is_broadcast) {
-  LS_OWN(fed, f) = {0};
   examples e = {.count = 5};
-  fed_begin(&f, (fed_facts){.pod = "virtual:3x1,cores=1",
-                            .mode = LS_MODE_TRAIN,
-                            .batch = 4,
-                            .tpu.per_host_input = LS_INPUT_BROADCAST,
-                            .options.any_batch = true,
-                            .input = make_examples,
-                            .user = &e});
+  LS_OWN_BEGUN(fed, f, fed_begin,
+               (fed_facts){.pod = "virtual:3x1,cores=1",
+                           .mode = LS_MODE_TRAIN,
+                           .batch = 4,
+                           .tpu.per_host_input = LS_INPUT_BROADCAST,
+                           .options.any_batch = true,
+                           .input = make_examples,
+                           .user = &e});
   expect_ok(fed_run(&f, 2));
   for (int i = 0; i < 3; ++i) {
     FED_EXPECT(&f, 0, i, 0, 1, 2, 3);
@@ -208,8 +208,7 @@ static void begin_unevenly(fed *f) {
 
 TEST(hosts_that_have_ended_are_fed_padding) {
   LS_SPEC("E117");
-  LS_OWN(fed, f) = {0};
-  begin_unevenly(&f);
+  LS_OWN_BEGUN(fed, f, begin_unevenly);
   assert_string_equal(f.seen[0].scope, "input_pipeline_task0/");
   assert_string_equal(f.seen[1].scope, "input_pipeline_task1/");
   char *text = NULL;
@@ -238,14 +237,14 @@ TEST(hosts_that_have_ended_are_fed_padding) {
 
 // A prediction's padded size is a multiple of the replicas.
 TEST(predictions_of_any_size_are_shared_out) {
-  LS_OWN(fed, f) = {0};
   examples e = {.count = 5};
-  fed_begin(&f, (fed_facts){.pod = "virtual:3x1,cores=1",
-                            .mode = LS_MODE_PREDICT,
-                            .batch = 4,
-                            .options.any_batch = true,
-                            .input = make_examples,
-                            .user = &e});
+  LS_OWN_BEGUN(fed, f, fed_begin,
+               (fed_facts){.pod = "virtual:3x1,cores=1",
+                           .mode = LS_MODE_PREDICT,
+                           .batch = 4,
+                           .options.any_batch = true,
+                           .input = make_examples,
+                           .user = &e});
   expect_ok(fed_run(&f, 0));
   // Rows 0 to 3 and two that are padded; row 4 and five.
   FED_EXPECT(&f, 0, 0, 0, 1);
@@ -280,14 +279,14 @@ static ls_status maybe_fail(void *user, ls_run_context *context,
 // checkpoints are saved each step, unless there is no folder.
 static void run_monitored(const char *folder, int fails_at,
                           const double *wanted, int count) {
-  LS_OWN(fed, f) = {0};
   examples e = {.count = 1000};
-  fed_begin(&f, (fed_facts){.pod = "virtual:2x1,cores=1",
-                            .mode = LS_MODE_TRAIN,
-                            .batch = 4,
-                            .seed = LS_SOME(7),
-                            .input = make_examples,
-                            .user = &e});
+  LS_OWN_BEGUN(fed, f, fed_begin,
+               (fed_facts){.pod = "virtual:2x1,cores=1",
+                           .mode = LS_MODE_TRAIN,
+                           .batch = 4,
+                           .seed = LS_SOME(7),
+                           .input = make_examples,
+                           .user = &e});
   const ls_type type = {LS_DTYPE_F32, LS_SHAPE(2)};
   ls_nest takes[2];
   for (int i = 0; i < 2; ++i) {

@@ -212,9 +212,8 @@ TEST(each_core_is_fed_its_share_of_columns) {
       {1, 2, 3, 4, 0, 0}, {5, 6, 7, 8, 0, 0}, {9, 10, 0, 0, 0, 0}};
   static const double masks[3][3] = {{1, 1, 0}, {1, 1, 0}, {1, 0, 0}};
   for (int values = 0; values < 2; ++values) {
-    LS_OWN(fed, f) = {0};
     columns c = {.count = 5, .values = values == 1};
-    fed_begin(&f, facts_of(&c, LS_MODE_TRAIN));
+    LS_OWN_BEGUN(fed, f, fed_begin, facts_of(&c, LS_MODE_TRAIN));
     expect_ok(fed_run(&f, 1));
     for (int i = 0; i < 3; ++i) {
       LS_OWN(ls_nest, tuple) = fed_take(&f, 0, i);

@@ -95,7 +95,7 @@ static ls_status model_of(void *user, ls_model_call *call,
       ls_leaf(j->gives == GIVES_UNKNOWN_ROWS
                   ? ls_placeholder(LS_DTYPE_F32, unknown, "unknown")
                   : ls_fill(LS_DTYPE_F32, LS_SHAPE(2, 2), 1));
-  const ls_nest dict = ls_nest_dict("", &key, &out, 1);
+  LS_OWN(ls_nest, dict) = ls_nest_dict("", &key, &out, 1);
   ls_estimator_spec_options o = {
       .mode = j->gives == GIVES_OTHER_MODE ? LS_MODE_EVAL : LS_MODE_TRAIN,
       .loss = x,
@@ -114,7 +114,6 @@ static ls_status model_of(void *user, ls_model_call *call,
     status = ls_estimator_spec_create(&o, out_spec);
   else if (j->gives != GIVES_NO_SPEC)
     status = ls_tpu_estimator_spec_create(&o, out_spec);
-  ls_nest_release(dict);
   j->given = *out_spec;
   return status;
 }
@@ -446,10 +445,9 @@ TEST(input_functions_are_called_where_they_feed) {
     for (int64_t i = 0; i < 3; ++i) {
       ls_input_place place = {.invocation = i};
       if (!on_cpu) place.host = ls_plan_host(p.calls.plan, i % 2);
-      ls_nest made = ls_none();
+      LS_OWN(ls_nest, made) = ls_none();
       LS_GRAPH_SCOPE(p.graph);
       expect_ok(ls_call_input(&p.calls, on_cpu ? NULL : &place, &made));
-      ls_nest_release(made);
       assert_string_equal(j.device, on_cpu ? "/device:CPU:0" : place.host.text);
       assert_string_equal(j.keys, on_cpu ? "rate table batch_size "
                                          : "rate table batch_size context ");

@@ -118,7 +118,7 @@ TEST(evaluations_are_of_a_checkpoint_or_of_fresh_values) {
     assert_true(
         holds("rows-evaluated/model.ckpt-4", "rows-evaluated/eval_second/*"));
     // Fresh values are a warm start's, where there is one.
-    estimator_case warm = estimator_case_of(i);
+    LS_OWN(estimator_case, warm) = estimator_case_of(i);
     const ls_warm_start from = {.path = "rows-evaluated"};
     warm.folder = "rows-evaluated-warm";
     warm.more.warm_start = &from;
@@ -128,7 +128,6 @@ TEST(evaluations_are_of_a_checkpoint_or_of_fresh_values) {
     assert_int_equal(lines.warm, 1);
     assert_true(estimator_metric(started, "loss") == newest_loss);
     assert_true(estimator_metric(started, "global_step") == 0);
-    estimator_case_end(&warm);
   }
 }
 
@@ -358,7 +357,8 @@ TEST(variables_of_a_trained_model_are_read_by_name) {
   LS_SPEC("E170");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     LS_OWN(estimator_case, c) = estimator_case_of(i);
-    char **names = NULL, *path = NULL;
+    char **names = NULL;
+    LS_OWN(printed, path) = NULL;
     size_t count = 0;
     ls_array *array = NULL;
     c.folder = "rows-names";
@@ -387,7 +387,6 @@ TEST(variables_of_a_trained_model_are_read_by_name) {
                   LS_NOT_FOUND, "'none'");
     expect_ok(ls_estimator_latest_checkpoint(c.estimator, &path));
     assert_string_equal(path, "rows-names/model.ckpt-4");
-    ls_text_release(path);
     // The list file has names without a folder.
     assert_true(holds("model.ckpt-2", "rows-names/checkpoint"));
     assert_true(holds("model.ckpt-4", "rows-names/checkpoint"));

@@ -7,6 +7,7 @@
 #include "estimator/calls/estimator.h"
 #include "support/counted.h"
 #include "support/estimators.h"
+#include "support/replicas.h"
 
 typedef struct made {
   estimator_case setup;
@@ -43,9 +44,8 @@ LS_OWNED_STRUCT(made, end)
 TEST(a_configuration_of_a_tpu_run_is_needed) {
   LS_SPEC("E60");
   for (int flag = LS_FLAG_DEFAULT; flag <= LS_FLAG_OFF; ++flag) {
-    LS_OWN(made, m) = {0};
     ls_run_config *plain = NULL;
-    begin(&m, (ls_flag)flag, (ls_run_config_options){0});
+    LS_OWN_BEGUN(made, m, begin, (ls_flag)flag, (ls_run_config_options){0});
     m.options.config = NULL;
     expect_refused(&m, "config");
     expect_ok(ls_run_config_create(NULL, &plain));
@@ -122,8 +122,7 @@ TEST(a_models_arguments_are_checked) {
   int warnings = 0;
   LS_OWN(counted, runtime) = counted_begin_with(
       (ls_runtime_options){.threads = 1, .log = note, .log_user = &warnings});
-  LS_OWN(made, m) = {0};
-  begin(&m, LS_FLAG_ON, (ls_run_config_options){0});
+  LS_OWN_BEGUN(made, m, begin, LS_FLAG_ON, (ls_run_config_options){0});
   const struct {
     const char *names[5];
     size_t count;
@@ -170,11 +169,10 @@ TEST(a_models_arguments_are_checked) {
 
 TEST(what_is_handed_out_is_a_copy) {
   LS_SPEC("E64");
-  LS_OWN(made, m) = {0};
   ls_estimator *estimator = NULL;
   const char *const key = "rate";
   const ls_nest one = ls_nest_i64(1);
-  begin(&m, LS_FLAG_ON, (ls_run_config_options){0});
+  LS_OWN_BEGUN(made, m, begin, LS_FLAG_ON, (ls_run_config_options){0});
   expect_ok(ls_estimator_create(&m.options, &estimator));
   ls_nest params = ls_estimator_params(estimator);
   assert_int_equal(params.kind, LS_KIND_DICT);
@@ -264,9 +262,7 @@ TEST(cores_and_a_strategy_together_are_refused) {
   LS_SPEC("E210");
   for (int i = 0; i < 2; ++i) {
     LS_OWN(made, m) = {0};
-    LS_OWN(ls_strategy, strategy) = NULL;
-    expect_ok(ls_mirrored_strategy_create(
-        &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
+    LS_OWN(ls_strategy, strategy) = mirrored_of(2);
     begin(&m, LS_FLAG_ON,
           (ls_run_config_options){.train_distribute = i == 0 ? strategy : NULL,
                                   .eval_distribute = i == 1 ? strategy : NULL});
@@ -278,8 +274,7 @@ TEST(cores_and_a_strategy_together_are_refused) {
 }
 
 TEST(a_warm_start_needs_a_path) {
-  LS_OWN(made, m) = {0};
-  begin(&m, LS_FLAG_ON, (ls_run_config_options){0});
+  LS_OWN_BEGUN(made, m, begin, LS_FLAG_ON, (ls_run_config_options){0});
   m.options.warm_start = &(ls_warm_start){.path = ""};
   expect_refused(&m, "checkpoint");
 }

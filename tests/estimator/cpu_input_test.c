@@ -50,9 +50,8 @@ TEST(a_pair_is_features_and_labels) {
               {a_single, LS_KIND_TENSOR, LS_KIND_NONE}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode) {
-      LS_OWN(fed, f) = {0};
       ls_cpu_input input;
-      fed_open(&f, on_cpu(mode, rows[i].input));
+      LS_OWN_BEGUN(fed, f, fed_open, on_cpu(mode, rows[i].input));
       expect_ok(ls_cpu_input_make(&f.calls, &input));
       assert_int_equal(input.features.kind, rows[i].features);
       assert_int_equal(input.labels.kind, rows[i].labels);
@@ -60,20 +59,18 @@ TEST(a_pair_is_features_and_labels) {
       assert_null(input.iterator);
       ls_cpu_input_drop(&input);
     }
-  LS_OWN(fed, f) = {0};
   ls_cpu_input input;
-  fed_open(&f, on_cpu(LS_MODE_TRAIN, a_triple));
+  LS_OWN_BEGUN(fed, f, fed_open, on_cpu(LS_MODE_TRAIN, a_triple));
   expect_status(ls_cpu_input_make(&f.calls, &input), LS_INVALID_ARGUMENT,
                 "len 2 tuple");
 }
 
 TEST(slices_are_for_cores) {
   LS_SPEC("E105");
-  LS_OWN(fed, f) = {0};
   ls_cpu_input input;
   fed_facts facts = on_cpu(LS_MODE_EVAL, a_pair);
   facts.tpu.eval_training_input = LS_INPUT_SLICED;
-  fed_open(&f, facts);
+  LS_OWN_BEGUN(fed, f, fed_open, facts);
   expect_status(ls_cpu_input_make(&f.calls, &input), LS_INVALID_ARGUMENT,
                 "eval_training_input_configuration");
 }
@@ -117,11 +114,10 @@ static int read_all(fed *f, const ls_cpu_input *input, double *sums,
 
 TEST(a_last_short_batch_is_used_on_a_cpu) {
   LS_SPEC("E176");
-  LS_OWN(fed, f) = {0};
   ls_cpu_input input;
   double sums[8];
   int64_t rows[8];
-  fed_open(&f, on_cpu(LS_MODE_EVAL, ten_fed_rows));
+  LS_OWN_BEGUN(fed, f, fed_open, on_cpu(LS_MODE_EVAL, ten_fed_rows));
   expect_ok(ls_cpu_input_make(&f.calls, &input));
   assert_int_equal(f.seen[0].batch_size, 4);
   assert_non_null(input.iterator);
@@ -134,11 +130,10 @@ TEST(a_last_short_batch_is_used_on_a_cpu) {
 
 TEST(batches_of_one_size_are_read_by_the_graph) {
   LS_SPEC("E176");
-  LS_OWN(fed, f) = {0};
   ls_cpu_input input;
   double sums[8];
   int64_t rows[8];
-  fed_open(&f, on_cpu(LS_MODE_TRAIN, full_rows));
+  LS_OWN_BEGUN(fed, f, fed_open, on_cpu(LS_MODE_TRAIN, full_rows));
   expect_ok(ls_cpu_input_make(&f.calls, &input));
   assert_int_equal(read_all(&f, &input, sums, rows), 2);
   assert_true(sums[0] == 6 && sums[1] == 22);

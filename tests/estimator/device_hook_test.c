@@ -83,8 +83,8 @@ static ls_status open_with_look(device_runs *d) {
 
 TEST(all_is_taken_before_later_hooks_end) {
   LS_SPEC("E87");
-  LS_OWN(device_runs, d) = {0};
-  device_runs_begin(&d, &(device_runs_options){.hosts = 1});
+  LS_OWN_BEGUN(device_runs, d, device_runs_begin,
+               &(device_runs_options){.hosts = 1});
   d.sink.micros = 1000;
   device_runs_make_hook(&d);
   expect_ok(open_with_look(&d));
@@ -95,8 +95,8 @@ TEST(all_is_taken_before_later_hooks_end) {
 
 TEST(steps_that_say_nothing_are_counted_too) {
   LS_SPEC("E85");
-  LS_OWN(device_runs, d) = {0};
-  device_runs_begin(&d, &(device_runs_options){.hosts = 1, .silent = true});
+  LS_OWN_BEGUN(device_runs, d, device_runs_begin,
+               &(device_runs_options){.hosts = 1, .silent = true});
   open_runs(&d, 3, 9);
   expect_ok(device_runs_all(&d));
   assert_true(device_runs_total(&d) == 45);
@@ -107,8 +107,8 @@ TEST(steps_that_say_nothing_are_counted_too) {
 TEST(hosts_are_called_each_so_many_steps) {
   LS_SPEC("E85");
   const ls_tpu_config tpu = {.host_call_every_n_steps = LS_SOME(3)};
-  LS_OWN(device_runs, d) = {0};
-  device_runs_begin(&d, &(device_runs_options){.hosts = 1, .tpu = &tpu});
+  LS_OWN_BEGUN(device_runs, d, device_runs_begin,
+               &(device_runs_options){.hosts = 1, .tpu = &tpu});
   open_runs(&d, 4, 10);
   expect_ok(device_runs_all(&d));
   expect_ok(device_runs_close(&d, ls_ok()));
@@ -118,8 +118,8 @@ TEST(hosts_are_called_each_so_many_steps) {
 TEST(feeding_may_begin_later) {
   LS_SPEC("E84");
   const ls_tpu_config tpu = {.initial_infeed_sleep_secs = LS_SOME(30)};
-  LS_OWN(device_runs, d) = {0};
-  device_runs_begin(&d, &(device_runs_options){.hosts = 1, .tpu = &tpu});
+  LS_OWN_BEGUN(device_runs, d, device_runs_begin,
+               &(device_runs_options){.hosts = 1, .tpu = &tpu});
   open_runs(&d, 2, 6);
   expect_ok(device_runs_all(&d));
   assert_true(device_runs_now() >= 30 && device_runs_now() < 60);
@@ -132,11 +132,10 @@ TEST(the_end_of_the_input_ends_the_loop) {
     const bool loops = way & 1, fails = way & 2;
     const int64_t steps = way & 4 ? 8 : 6;  // In a run, or between two.
     const int64_t each = way & 8 ? 4 : 1;
-    LS_OWN(device_runs, d) = {0};
-    device_runs_begin(&d, &(device_runs_options){.hosts = 2,
-                                                 .cores = 2,
-                                                 .loops = loops,
-                                                 .input_end_fails = fails});
+    LS_OWN_BEGUN(
+        device_runs, d, device_runs_begin,
+        &(device_runs_options){
+            .hosts = 2, .cores = 2, .loops = loops, .input_end_fails = fails});
     d.source.at = steps;
     d.source.code = LS_OUT_OF_RANGE;
     open_runs(&d, each, 100);
@@ -201,8 +200,8 @@ TEST(a_failing_input_ends_the_run) {
 // Where nobody waits for it, its failure is told at once.
 TEST(a_failing_input_of_single_steps_is_told) {
   LS_SPEC("E86");
-  LS_OWN(device_runs, d) = {0};
-  device_runs_begin(&d, &(device_runs_options){.hosts = 2, .cores = 2});
+  LS_OWN_BEGUN(device_runs, d, device_runs_begin,
+               &(device_runs_options){.hosts = 2, .cores = 2});
   d.source.at = 500;
   d.source.code = LS_DATA_LOSS;
   open_runs(&d, 1, 1000);
@@ -216,8 +215,8 @@ TEST(a_failing_input_of_single_steps_is_told) {
 TEST(a_failing_host_function_ends_the_loop) {
   LS_SPEC("E86");
   for (int last = 0; last < 2; ++last) {
-    LS_OWN(device_runs, d) = {0};
-    device_runs_begin(&d, &(device_runs_options){.hosts = 2, .cores = 2});
+    LS_OWN_BEGUN(device_runs, d, device_runs_begin,
+                 &(device_runs_options){.hosts = 2, .cores = 2});
     d.sink.at = 5;
     d.sink.code = LS_DATA_LOSS;
     open_runs(&d, 4, last ? 8 : 1000000);
@@ -340,10 +339,10 @@ static const ls_host_kernel counting = {.name = "device_hook_counting",
 // Its feed is not begun again by a later run; what is said is taken each time.
 TEST(a_prediction_is_launched_once) {
   LS_SPEC("E89");
-  LS_OWN(device_runs, d) = {0};
   ls_hook *one = NULL;
   ls_tensor step;
-  device_runs_begin(&d, &(device_runs_options){.hosts = 1, .predicts = true});
+  LS_OWN_BEGUN(device_runs, d, device_runs_begin,
+               &(device_runs_options){.hosts = 1, .predicts = true});
   ls_nest_release(d.enqueue);
   {
     LS_GRAPH_SCOPE(d.graph);

@@ -25,8 +25,8 @@ static void open_runs(device_runs *d, int64_t iterations, int64_t last) {
 // ---- The system ------------------------------------------------------------
 TEST(the_system_lives_as_long_as_the_loop) {
   LS_SPEC("E79");
-  LS_OWN(device_runs, d) = {0};
-  device_runs_begin(&d, &(device_runs_options){.hosts = 2});
+  LS_OWN_BEGUN(device_runs, d, device_runs_begin,
+               &(device_runs_options){.hosts = 2});
   for (int time = 0; time < 2; ++time) {
     open_runs(&d, 2, 4);
     ls_pod *pod = device_runs_pod(&d);
@@ -68,10 +68,9 @@ TEST(a_program_that_does_not_compile_is_not_run) {
 
 TEST(hosts_are_watched_where_it_is_asked_for) {
   for (int watches = 0; watches < 2; ++watches) {
-    LS_OWN(device_runs, d) = {0};
-    device_runs_begin(&d, &(device_runs_options){.hosts = 2,
-                                                 .watches = watches,
-                                                 .real_clock = true});
+    LS_OWN_BEGUN(device_runs, d, device_runs_begin,
+                 &(device_runs_options){
+                     .hosts = 2, .watches = watches, .real_clock = true});
     open_runs(&d, 2, 4);
     const bool said =
         strstr(device_runs_log(), "watchdog of 70 seconds") != NULL;
@@ -132,16 +131,16 @@ static const ls_host_kernel writing = {.name = "device_system_writer",
 
 TEST(a_session_begins_in_order) {
   LS_SPEC("E81");
-  LS_OWN(device_runs, d) = {0};
   char *text = NULL;
   memset(order, 0, sizeof(order));
   while (num_threads() > 0)  // One that was joined is seen for a moment.
     usleep(1000);
   device_runs_on_line(look_at_line);
-  device_runs_begin(&d, &(device_runs_options){.hosts = 2,
-                                               .asks_compiler = true,
-                                               .watches = true,
-                                               .real_clock = true});
+  LS_OWN_BEGUN(device_runs, d, device_runs_begin,
+               &(device_runs_options){.hosts = 2,
+                                      .asks_compiler = true,
+                                      .watches = true,
+                                      .real_clock = true});
   {
     LS_GRAPH_SCOPE(d.graph);
     expect_ok(ls_graph_add_to_collection(
@@ -166,8 +165,8 @@ TEST(only_a_1_asks_the_compiler) {
   LS_SPEC("E81");
   static const char *const says[] = {NULL, "", "0", "11", "1 ", "true", "1"};
   for (size_t i = 0; i < LS_COUNT_OF(says); ++i) {
-    LS_OWN(device_runs, d) = {0};
-    device_runs_begin(&d, &(device_runs_options){.hosts = 1, .asks = says[i]});
+    LS_OWN_BEGUN(device_runs, d, device_runs_begin,
+                 &(device_runs_options){.hosts = 1, .asks = says[i]});
     open_runs(&d, 2, 4);
     const bool asked = strstr(device_runs_log(), "the program compiles");
     assert_int_equal(asked, i + 1 == LS_COUNT_OF(says));
@@ -226,8 +225,8 @@ static const ls_host_kernel stuck = {.name = "device_system_stuck",
 
 TEST(writers_have_five_minutes_to_begin) {
   LS_SPEC("E81");
-  LS_OWN(device_runs, d) = {0};
-  device_runs_begin(&d, &(device_runs_options){.hosts = 1, .stall_ms = -1});
+  LS_OWN_BEGUN(device_runs, d, device_runs_begin,
+               &(device_runs_options){.hosts = 1, .stall_ms = -1});
   {
     LS_GRAPH_SCOPE(d.graph);
     expect_ok(ls_graph_add_to_collection(

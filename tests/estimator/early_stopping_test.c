@@ -14,6 +14,7 @@
 #include "lockstep/graph_ops.h"
 #include "support/fault.h"
 #include "support/monitored_runs.h"
+#include "support/values.h"
 #include "train/hooks/hook.h"
 
 // ---- Evaluations -----------------------------------------------------------
@@ -47,8 +48,7 @@ static ls_hook *hook_of(ls_early_stopping_options options) {
 
 // Whether a training of one run is stopped by what the folder says.
 static bool stops(ls_early_stopping_options options) {
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_hook *hook = hook_of(options);
   monitored_runs_open(&f, &hook, 1, NULL);
   expect_ok(monitored_runs_try(&f));
@@ -191,8 +191,7 @@ TEST(a_metric_that_is_never_written_is_told) {
   char folder[8];
   folder_of(folder);
   write_events(folder, "score", &high, 1);
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_hook *hook =
       hook_of((ls_early_stopping_options){.rule = LS_STOP_IF_HIGHER,
                                           .metric = "scores",
@@ -256,17 +255,15 @@ static bool stop_value(monitored_runs *f) {
   assert_int_equal(ls_variable_dtype(stop), LS_DTYPE_BOOL);
   assert_int_equal(ls_variable_shape(stop).rank, 0);
   assert_false(ls_variable_is_trainable(stop));
-  LS_OWN(ls_array, value) = NULL;
-  expect_ok(ls_session_variable_value(ls_monitored_session_now(f->session),
-                                      stop, &value));
+  LS_OWN(ls_array, value) =
+      session_array(ls_monitored_session_now(f->session), stop);
   return ls_array_f64(value, 0) != 0;
 }
 
 TEST(the_chief_asks_each_minute_and_stops_all) {
   LS_SPEC("E205");
-  LS_OWN(monitored_runs, f) = {0};
   judge j = {.stops_at = 3};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_hook *hook = hook_of(
       (ls_early_stopping_options){.should_stop = should_stop, .user = &j});
   monitored_runs_open(&f, &hook, 1, NULL);
@@ -288,9 +285,8 @@ TEST(the_chief_asks_each_minute_and_stops_all) {
 
 TEST(the_chief_can_ask_by_steps) {
   LS_SPEC("E205");
-  LS_OWN(monitored_runs, f) = {0};
   judge j = {.stops_at = 0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_hook *hook = hook_of((ls_early_stopping_options){
       .should_stop = should_stop, .user = &j, .run_every_steps = LS_SOME(4)});
   monitored_runs_open(&f, &hook, 1, NULL);
@@ -336,9 +332,8 @@ static ls_status set_stop(void *user, ls_run_context *context,
 
 TEST(others_stop_when_the_variable_says_so) {
   LS_SPEC("E205");
-  LS_OWN(monitored_runs, f) = {0};
   judge j = {.stops_at = 1};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_OWN(ls_run_config, config) = config_of_worker();
   ls_hook *hooks[2] = {NULL};
   hooks[0] = hook_of((ls_early_stopping_options){
@@ -353,10 +348,9 @@ TEST(others_stop_when_the_variable_says_so) {
 }
 
 TEST(a_stop_is_not_that_of_the_next_training) {
-  LS_OWN(monitored_runs, f) = {0};
   char folder[8];
   folder_of(folder);
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   for (int again = 0; again < 2; ++again) {
     judge j = {.stops_at = again ? 0 : 1};
     ls_hook *hooks[2] = {NULL};

@@ -54,13 +54,13 @@ static ls_status train(estimator_case *c, ls_training_end *end) {
 
 TEST(a_training_goes_on_without_a_host_that_goes) {
   LS_SPEC("E190 E191");
-  LS_OWN(estimator_case, whole) = {0};
-  LS_OWN(estimator_case, c) = {0};
   ls_training_end end;
   unsetenv(mode_name);
-  begin(&whole, "undisturbed", "virtual:3x1,cores=1,hosts=3", true);
+  LS_OWN_BEGUN(estimator_case, whole, begin, "undisturbed",
+               "virtual:3x1,cores=1,hosts=3", true);
   expect_ok(train(&whole, &end));
-  begin(&c, "lame", "virtual:3x1,cores=1,hosts=3" LAME, true);
+  LS_OWN_BEGUN(estimator_case, c, begin, "lame",
+               "virtual:3x1,cores=1,hosts=3" LAME, true);
   expect_ok(train(&c, &end));
   assert_int_equal(end.step, LAST);
   assert_true(has_checkpoint("lame", 4));
@@ -70,14 +70,14 @@ TEST(a_training_goes_on_without_a_host_that_goes) {
 
 TEST(a_computation_that_is_shut_down_can_go_on_later) {
   LS_SPEC("E190 E191");
-  LS_OWN(estimator_case, whole) = {0};
-  LS_OWN(estimator_case, c) = {0};
   ls_training_end end;
   unsetenv(mode_name);
-  begin(&whole, "undisturbed", "virtual:3x1,cores=1,hosts=3", true);
+  LS_OWN_BEGUN(estimator_case, whole, begin, "undisturbed",
+               "virtual:3x1,cores=1,hosts=3", true);
   expect_ok(train(&whole, &end));
   setenv(mode_name, "shutdown_computation", 1);
-  begin(&c, "all", "virtual:3x1,cores=1,hosts=3" LAME, true);
+  LS_OWN_BEGUN(estimator_case, c, begin, "all",
+               "virtual:3x1,cores=1,hosts=3" LAME, true);
   expect_status(
       train(&c, &end), LS_ABORTED,
       "coordinator shutdown: hosts 1 of TPU system 'virtual:3x1,cores=1,");
@@ -94,10 +94,10 @@ TEST(a_computation_that_is_shut_down_can_go_on_later) {
 
 TEST(without_savers_the_hook_saves_itself) {
   LS_SPEC("E191");
-  LS_OWN(estimator_case, c) = {0};
   ls_training_end end;
   setenv(mode_name, "shutdown_computation", 1);
-  begin(&c, "alone", "virtual:3x1,cores=1,hosts=3" LAME, false);
+  LS_OWN_BEGUN(estimator_case, c, begin, "alone",
+               "virtual:3x1,cores=1,hosts=3" LAME, false);
   expect_status(train(&c, &end), LS_ABORTED, "coordinator shutdown");
   assert_true(has_checkpoint("alone", 4));
   unsetenv(mode_name);
@@ -105,11 +105,11 @@ TEST(without_savers_the_hook_saves_itself) {
 
 TEST(a_users_saver_is_the_only_one) {
   LS_SPEC("E191");
-  LS_OWN(estimator_case, c) = {0};
   ls_training_end end;
   ls_hook *saver = NULL;
   setenv(mode_name, "shutdown_computation", 1);
-  begin(&c, "users", "virtual:3x1,cores=1,hosts=3" LAME, true);
+  LS_OWN_BEGUN(estimator_case, c, begin, "users",
+               "virtual:3x1,cores=1,hosts=3" LAME, true);
   (void)!system("rm -rf users-own");
   expect_ok(ls_saver_hook(&(ls_saver_hook_options){.folder = "users-own",
                                                    .every_steps = LS_SOME(100)},
@@ -152,10 +152,10 @@ TEST(a_users_saver_saves_when_it_likes) {
 
 TEST(an_empty_mode_is_no_hook_and_another_is_refused) {
   LS_SPEC("E190");
-  LS_OWN(estimator_case, c) = {0};
   ls_training_end end;
   setenv(mode_name, "", 1);
-  begin(&c, "none", "virtual:3x1,cores=1,hosts=3" LAME, true);
+  LS_OWN_BEGUN(estimator_case, c, begin, "none",
+               "virtual:3x1,cores=1,hosts=3" LAME, true);
   expect_ok(train(&c, &end));
   assert_int_equal(end.step, LAST);
   assert_false(has_checkpoint("none", 4));

@@ -8,6 +8,7 @@
 
 #include "graph/own.h"
 #include "lockstep/full.h"
+#include "support/function.h"
 #include "support/spec.h"
 #include "support/values.h"
 
@@ -24,10 +25,10 @@ static ls_nest dict_of(const char *name, ls_nest leaf) {
 static ls_status build(void *user, ls_nest inputs, ls_estimator_spec **out) {
   model *m = user;
   ++m->calls;
-  ls_array *two = array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){2});
+  LS_OWN(ls_array, two) =
+      array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){2});
   const ls_status status = ls_variable_create(
       &(ls_variable_options){.name = "w", .initial_array = two}, &m->w);
-  ls_array_release(two);
   LS_RETURN_IF_ERROR(status);
   const ls_tensor y = ls_mul(ls_nest_tensor(inputs, 0), ls_variable_read(m->w));
   m->inside[0] = y;
@@ -69,11 +70,9 @@ static void expect_host_copy(ls_session *session, const model *m, ls_nest leaf,
 
 TEST(outputs_become_copies_on_the_host) {
   LS_SPEC("E195");
-  LS_OWN(ls_graph, graph) = NULL;
-  ls_session *session = NULL;
   ls_export_outputs outputs;
   model m = {0};
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     LS_OWN(ls_nest, x) = LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_F32, 3)));
@@ -82,7 +81,7 @@ TEST(outputs_become_copies_on_the_host) {
   }
   assert_int_equal(m.calls, 1);
   expect_ok(ls_validate_inference_rewrite(graph));
-  expect_ok(ls_session_create(graph, &session));
+  ls_session *session = session_of(graph);
   fetch(session, ls_nest_op(ls_variable_initializer(m.w)));
   assert_int_equal(outputs.count, 3);
   assert_string_equal(outputs.items[0].key, "classes");
@@ -107,10 +106,9 @@ TEST(outputs_become_copies_on_the_host) {
 
 TEST(other_modes_and_kinds_are_refused) {
   LS_SPEC("E195");
-  ls_graph *graph = NULL;
   ls_export_outputs outputs;
   model m = {0};
-  expect_ok(ls_graph_create("g", &graph));
+  ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     LS_OWN(ls_nest, x) = LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_F32, 3)));
@@ -135,8 +133,7 @@ TEST(other_modes_and_kinds_are_refused) {
 // Two of a classification, one of a regression.
 TEST(outputs_are_rebuilt_of_as_many_tensors) {
   LS_SPEC("E195");
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_nest t = ls_leaf(ls_scalar(LS_DTYPE_F32, 3));
@@ -168,7 +165,6 @@ TEST(a_model_is_exported_for_cpus_and_tpus) {
   ls_graph *graphs[2] = {NULL, NULL};
   ls_tensor x[2];
   ls_nest inputs[2], tensors[2];
-  ls_session *session = NULL;
   ls_export_outputs outputs;
   model m[2] = {{0}, {0}};
   for (int i = 0; i < 2; ++i) {
@@ -190,7 +186,7 @@ TEST(a_model_is_exported_for_cpus_and_tpus) {
     }
     inputs[i] = dict_of("x", ls_leaf(x[i]));
   }
-  expect_ok(ls_session_create(graphs[0], &session));
+  ls_session *session = session_of(graphs[0]);
   fetch(session, ls_nest_op(ls_variable_initializer(m[0].w)));
   const char *const tags[] = {LS_SERVING_TAG, LS_SERVING_TPU_TAG};
   const ls_serving_signature signatures[] = {

@@ -45,13 +45,12 @@ static bool exports(ls_exporter *exporter, estimator_case *c, int64_t step,
                     double loss, bool is_final) {
   LS_OWN(printed, path) = NULL;
   struct stat there;
-  const ls_nest metrics =
+  LS_OWN(ls_nest, metrics) =
       ls_nest_dict("", (const char *const[]){"loss", "global_step"},
                    (ls_nest[]){ls_nest_f64(loss), ls_nest_i64(step)}, 2);
   expect_ok(ls_exporter_export(
       exporter, c->estimator,
       &(ls_exporter_call){.metrics = metrics, .is_final = is_final}, &path));
-  ls_nest_release(metrics);
   const bool did = path != NULL;
   if (did) assert_int_equal(stat(path, &there), 0);  // Others go.
   return did;
@@ -59,8 +58,7 @@ static bool exports(ls_exporter *exporter, estimator_case *c, int64_t step,
 
 TEST(exporters_choose_and_keep) {
   LS_SPEC("E208");
-  LS_OWN(waits, w) = {0};
-  waits_begin(&w, NULL);
+  LS_OWN_BEGUN(waits, w, waits_begin, NULL);
   LS_OWN(estimator_case, c) = {.folder = "chosen", .repeats = true};
   estimator_case_begin(&c);
   estimator_case_train(&c, 2);
@@ -84,8 +82,7 @@ TEST(exporters_choose_and_keep) {
 
 // What an export has a link to is somebody else's.
 TEST(an_export_goes_without_what_it_links_to) {
-  LS_OWN(waits, w) = {0};
-  waits_begin(&w, NULL);
+  LS_OWN_BEGUN(waits, w, waits_begin, NULL);
   LS_OWN(estimator_case, c) = {.folder = "linked", .repeats = true};
   estimator_case_begin(&c);
   estimator_case_train(&c, 2);
@@ -119,9 +116,8 @@ static bool is_higher(void *user, ls_nest best, ls_nest metrics) {
 
 TEST(the_best_so_far_is_in_event_files) {
   LS_SPEC("E208");
-  LS_OWN(waits, w) = {0};
   int asked = 0;
-  waits_begin(&w, NULL);
+  LS_OWN_BEGUN(waits, w, waits_begin, NULL);
   LS_OWN(estimator_case, c) = {.folder = "recovered", .repeats = true};
   estimator_case_begin(&c);
   estimator_case_train(&c, 2);

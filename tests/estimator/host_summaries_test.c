@@ -98,8 +98,7 @@ static ls_monitored_session *session_of(const world *w,
 
 TEST(a_hook_begins_and_flushes_writers) {
   LS_SPEC("E150 E211");
-  LS_OWN(world, w) = {0};
-  begin(&w);
+  LS_OWN_BEGUN(world, w, begin);
   LS_OWN(ls_estimator_spec, plain) = plain_of(&w, (ls_host_function){
                                                       .call = write_summaries,
                                                       .user = &w,
@@ -128,8 +127,7 @@ TEST(a_hook_begins_and_flushes_writers) {
 }
 
 TEST(a_failed_loop_flushes_nothing) {
-  LS_OWN(world, w) = {0};
-  begin(&w);
+  LS_OWN_BEGUN(world, w, begin);
   LS_OWN(ls_estimator_spec, plain) = plain_of(&w, (ls_host_function){
                                                       .call = write_summaries,
                                                       .user = &w,
@@ -160,8 +158,7 @@ static ls_nest summarize_metrics(ls_nest tensors, void *user) {
 TEST(summaries_of_the_old_style_are_refused) {
   LS_SPEC("E144");
   for (int metrics = 0; metrics < 2; ++metrics) {
-    LS_OWN(world, w) = {0};
-    begin(&w);
+    LS_OWN_BEGUN(world, w, begin);
     LS_OWN(ls_estimator_spec, spec) = NULL;
     ls_estimator_spec *plain = NULL;
     {

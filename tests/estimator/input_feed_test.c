@@ -59,11 +59,11 @@ static ls_nest turned(void *user, ls_input_call *call) {
 // ---- One call a host -------------------------------------------------------
 TEST(data_sets_of_all_hosts_begin_in_one_hook) {
   LS_SPEC("E120");
-  LS_OWN(fed, f) = {0};
   ls_monitored_session *session = NULL;
-  fed_begin(&f,
-            (fed_facts){
-                .pod = FOUR, .mode = LS_MODE_TRAIN, .batch = 8, .input = rows});
+  LS_OWN_BEGUN(
+      fed, f, fed_begin,
+      (fed_facts){
+          .pod = FOUR, .mode = LS_MODE_TRAIN, .batch = 8, .input = rows});
   expect_ok(ls_monitored_session_create(
       &(ls_monitored_options){
           .graph = f.graph, .hooks = &f.feed.hook, .num_hooks = 1},
@@ -74,10 +74,10 @@ TEST(data_sets_of_all_hosts_begin_in_one_hook) {
 
 TEST(a_host_shares_its_batch_out) {
   LS_SPEC("E99 E106 E117 E118");
-  LS_OWN(fed, f) = {0};
-  fed_begin(&f,
-            (fed_facts){
-                .pod = FOUR, .mode = LS_MODE_TRAIN, .batch = 8, .input = rows});
+  LS_OWN_BEGUN(
+      fed, f, fed_begin,
+      (fed_facts){
+          .pod = FOUR, .mode = LS_MODE_TRAIN, .batch = 8, .input = rows});
   assert_int_equal(f.num_calls, 2);
   for (int h = 0; h < 2; ++h) {
     char place[80], scope[80];
@@ -110,12 +110,12 @@ TEST(a_host_shares_its_batch_out) {
 // Predicting and evaluating, too, where cores are fed each by itself to train.
 TEST(other_modes_are_fed_by_hosts) {
   LS_SPEC("E99");
-  LS_OWN(fed, f) = {0};
-  fed_begin(&f, (fed_facts){.pod = TWO,
-                            .mode = LS_MODE_EVAL,
-                            .batch = 4,
-                            .tpu.per_host_input = LS_INPUT_PER_SHARD_V1,
-                            .input = rows});
+  LS_OWN_BEGUN(fed, f, fed_begin,
+               (fed_facts){.pod = TWO,
+                           .mode = LS_MODE_EVAL,
+                           .batch = 4,
+                           .tpu.per_host_input = LS_INPUT_PER_SHARD_V1,
+                           .input = rows});
   assert_int_equal(f.num_calls, 1);
   assert_int_equal(f.seen[0].batch_size, 4);
   expect_ok(fed_run(&f, 1));
@@ -242,24 +242,23 @@ TEST(each_core_has_an_input_of_its_own) {
 TEST(elements_go_to_replicas_in_order) {
   LS_SPEC("E101");
   for (int parallel = 0; parallel < 2; ++parallel) {
-    LS_OWN(fed, f) = {0};
-    fed_begin(&f,
-              (fed_facts){.pod = FOUR,
-                          .mode = LS_MODE_TRAIN,
-                          .batch = 8,
-                          .tpu = {.per_host_input = LS_INPUT_PER_HOST_V2,
-                                  .parallel_get_next =
-                                      parallel ? LS_FLAG_ON : LS_FLAG_DEFAULT},
-                          .input = rows});
+    LS_OWN_BEGUN(
+        fed, f, fed_begin,
+        (fed_facts){.pod = FOUR,
+                    .mode = LS_MODE_TRAIN,
+                    .batch = 8,
+                    .tpu = {.per_host_input = LS_INPUT_PER_HOST_V2,
+                            .parallel_get_next =
+                                parallel ? LS_FLAG_ON : LS_FLAG_DEFAULT},
+                    .input = rows});
     assert_int_equal(f.num_calls, 2);
     assert_int_equal(f.seen[1].batch_size, 2);
     // The second read waits for the first.
-    char *text = NULL;
+    LS_OWN(printed, text) = NULL;
     expect_ok(ls_graph_print(f.graph, &text));
     const bool waits =
         strstr(text, "() ^%2 {kernel = kernel \"iterator_get_next\"") != NULL;
     assert_int_equal(waits, !parallel);
-    ls_text_release(text);
     expect_ok(fed_run(&f, 3));
     for (int k = 0; k < 3 && !parallel; ++k)
       for (int i = 0; i < 4; ++i)
@@ -278,12 +277,12 @@ TEST(elements_go_to_replicas_in_order) {
 
 // A warning of many reads is not for these.
 TEST(a_host_may_have_many_replicas) {
-  LS_OWN(fed, f) = {0};
-  fed_begin(&f, (fed_facts){.pod = "virtual:8x8,cores=1",
-                            .mode = LS_MODE_TRAIN,
-                            .batch = 128,
-                            .tpu.per_host_input = LS_INPUT_PER_HOST_V2,
-                            .input = rows});
+  LS_OWN_BEGUN(fed, f, fed_begin,
+               (fed_facts){.pod = "virtual:8x8,cores=1",
+                           .mode = LS_MODE_TRAIN,
+                           .batch = 128,
+                           .tpu.per_host_input = LS_INPUT_PER_HOST_V2,
+                           .input = rows});
   assert_int_equal(f.warnings, 0);
   expect_ok(fed_run(&f, 2));
   for (int i = 0; i < 64; i += 21)
@@ -295,12 +294,12 @@ TEST(a_host_may_have_many_replicas) {
 TEST(one_element_goes_to_all_replicas) {
   LS_SPEC("E104 E117");
   for (int way = 0; way < 2; ++way) {
-    LS_OWN(fed, f) = {0};
-    fed_begin(&f, (fed_facts){.pod = FOUR,
-                              .mode = way == 0 ? LS_MODE_TRAIN : LS_MODE_EVAL,
-                              .batch = 3,
-                              .tpu.per_host_input = LS_INPUT_BROADCAST,
-                              .input = way == 0 ? rows : values});
+    LS_OWN_BEGUN(fed, f, fed_begin,
+                 (fed_facts){.pod = FOUR,
+                             .mode = way == 0 ? LS_MODE_TRAIN : LS_MODE_EVAL,
+                             .batch = 3,
+                             .tpu.per_host_input = LS_INPUT_BROADCAST,
+                             .input = way == 0 ? rows : values});
     assert_int_equal(f.num_calls, 1);
     assert_int_equal(f.seen[0].batch_size, 3);
     assert_int_equal(f.seen[0].at.invocation, 0);
@@ -341,14 +340,14 @@ TEST(slices_of_one_element_go_to_replicas) {
 
 TEST(slices_go_to_all_replicas_that_are_on_several_hosts) {
   LS_SPEC("E39 E105");
-  LS_OWN(fed, f) = {0};
-  fed_begin(&f, (fed_facts){.pod = "virtual:4x2,hosts=4",
-                            .mode = LS_MODE_EVAL,
-                            .batch = 4,
-                            .tpu = {.per_host_input = LS_INPUT_PER_HOST_V2,
-                                    .eval_training_input = LS_INPUT_SLICED,
-                                    .num_cores_per_replica = LS_SOME(8)},
-                            .input = rows});
+  LS_OWN_BEGUN(fed, f, fed_begin,
+               (fed_facts){.pod = "virtual:4x2,hosts=4",
+                           .mode = LS_MODE_EVAL,
+                           .batch = 4,
+                           .tpu = {.per_host_input = LS_INPUT_PER_HOST_V2,
+                                   .eval_training_input = LS_INPUT_SLICED,
+                                   .num_cores_per_replica = LS_SOME(8)},
+                           .input = rows});
   assert_int_equal(f.num_calls, 1);
   assert_int_equal(f.seen[0].at.num_replicas, 2);
   expect_ok(fed_run(&f, 2));
@@ -381,12 +380,12 @@ static ls_nest ten_in_a_stream(void *user, ls_input_call *call) {
 
 TEST(a_last_short_batch_is_left_out) {
   for (int way = 0; way < 2; ++way) {
-    LS_OWN(fed, f) = {0};
-    fed_begin(&f,
-              (fed_facts){.pod = TWO,
-                          .mode = LS_MODE_TRAIN,
-                          .batch = 4,
-                          .input = way == 0 ? ten_fed_rows : ten_in_a_stream});
+    LS_OWN_BEGUN(
+        fed, f, fed_begin,
+        (fed_facts){.pod = TWO,
+                    .mode = LS_MODE_TRAIN,
+                    .batch = 4,
+                    .input = way == 0 ? ten_fed_rows : ten_in_a_stream});
     expect_ok(fed_run(&f, 2));
     expect_status(fed_run(&f, 2), LS_OUT_OF_RANGE, "");
     for (int k = 0; k < 2; ++k)
@@ -398,15 +397,14 @@ TEST(a_last_short_batch_is_left_out) {
 }
 
 TEST(cores_are_told_that_there_is_no_more) {
-  LS_OWN(fed, f) = {0};
-  fed_begin(&f,
-            (fed_facts){
-                .pod = FOUR, .mode = LS_MODE_TRAIN, .batch = 4, .input = rows});
-  ls_nest results = ls_none();
+  LS_OWN_BEGUN(
+      fed, f, fed_begin,
+      (fed_facts){
+          .pod = FOUR, .mode = LS_MODE_TRAIN, .batch = 4, .input = rows});
+  LS_OWN(ls_nest, results) = ls_none();
   assert_int_equal(ls_nest_count(f.feed.close_ops), 4);
   expect_ok(fed_run(&f, 1));
   expect_ok(ls_session_run(f.session, f.feed.close_ops, NULL, 0, &results));
-  ls_nest_release(results);
   FED_EXPECT(&f, 1, 1, 1);
   expect_status(fed_run(&f, 1), LS_FAILED_PRECONDITION, "closed");
 }
@@ -440,10 +438,10 @@ TEST(all_hosts_feed_the_same_types) {
                           .input = other_shapes},
               LS_INVALID_ARGUMENT, "f32[3] on host 1");
   // The queue of the program is as the first host's, of all replicas.
-  LS_OWN(fed, f) = {0};
-  fed_begin(&f,
-            (fed_facts){
-                .pod = FOUR, .mode = LS_MODE_TRAIN, .batch = 8, .input = rows});
+  LS_OWN_BEGUN(
+      fed, f, fed_begin,
+      (fed_facts){
+          .pod = FOUR, .mode = LS_MODE_TRAIN, .batch = 8, .input = rows});
   assert_int_equal(ls_infeed_queue_num_shards(f.feed.queue).value, 4);
   assert_true(
       ls_shape_equal(ls_infeed_queue_type(f.feed.queue, 0).shape, LS_SHAPE(8)));
@@ -496,10 +494,9 @@ static ls_nest with_runners(void *user, ls_input_call *call) {
 
 TEST(queue_runners_are_told) {
   LS_SPEC("E121 E6");
-  LS_OWN(fed, f) = {0};
   const fed_facts facts = {
       .pod = TWO, .mode = LS_MODE_TRAIN, .batch = 4, .input = with_runners};
-  fed_begin(&f, facts);
+  LS_OWN_BEGUN(fed, f, fed_begin, facts);
   assert_int_equal(f.warnings, 1);
   expect_contains(f.last_warning, "QueueRunners");
   fed_close(&f);
@@ -518,8 +515,8 @@ TEST(queue_runners_are_told) {
 // The switch: inputs of cores, too, are in loops on their hosts.
 TEST(a_switch_puts_values_into_loops) {
   LS_SPEC("E6 E118");
-  LS_OWN(fed, f) = {0};
-  fed_open(&f, (fed_facts){.pod = FOUR,
+  LS_OWN_BEGUN(fed, f, fed_open,
+               (fed_facts){.pod = FOUR,
                            .mode = LS_MODE_TRAIN,
                            .batch = 8,
                            .tpu.per_host_input = LS_INPUT_PER_SHARD_V1,

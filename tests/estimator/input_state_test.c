@@ -44,13 +44,12 @@ static void save(place *p) {
   ls_estimator estimator = {.runtime = ls_runtime_current()};
   LS_OWN(ls_iterator, input) = NULL;
   ls_job job = {.estimator = &estimator};
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(open_input(1, &input));
   job.iterators = &input;
   job.num_iterators = 1;
   for (int i = 0; i < 3; ++i)
     expect_ok(ls_iterator_next(input, &element));
-  ls_nest_release(element);
   ls_job_set_state(&job);
   expect_ok(ls_record_create(&p->record));
   expect_ok(job.state.save(job.state.self, p->record));

@@ -12,10 +12,9 @@
 // ---- Losses ----------------------------------------------------------------
 // Lines of 12 runs.
 static int loss_lines(int64_t iterations, int64_t seconds, int64_t log_steps) {
-  LS_OWN(monitored_runs, f) = {0};
   ls_hook *hook = NULL;
   int lines = 0;
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   expect_ok(ls_loss_log_hook(
       f.loss, (ls_loop_length){.steps = iterations, .seconds = seconds},
       LS_SOME(log_steps), &hook));
@@ -43,9 +42,8 @@ TEST(losses_are_logged_by_runs) {
   assert_int_equal(loss_lines(4, 0, 8), 6);
   assert_int_equal(loss_lines(4, 0, 9), 4);  // Each 3 runs.
   assert_int_equal(loss_lines(100, 0, 10), 12);
-  LS_OWN(monitored_runs, f) = {0};
   ls_hook *hook = NULL;
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   expect_ok(ls_loss_log_hook(f.loss, (ls_loop_length){.steps = 4}, (ls_opt){0},
                              &hook));
   assert_null(hook);
@@ -75,12 +73,11 @@ static void expect_numbers(const char *folder, const char *tag, int64_t first,
 
 // Runs of `each` steps and half a second, told each 8 steps.
 static void count_examples(int64_t each, const char *folder) {
-  LS_OWN(monitored_runs, f) = {0};
   ls_hook *hook = NULL;
   ls_event_writer *events = NULL;
   ls_op train;
   char line[80];
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   expect_ok(ls_event_writer_open(&(ls_event_writer_options){.folder = folder},
                                  &events));
   expect_ok(ls_examples_hook(LS_SOME(8), each, 16, events, &hook));
@@ -110,9 +107,8 @@ static void count_examples(int64_t each, const char *folder) {
 // Also where the step is read before a run's op adds to it.
 TEST(late_steps_are_told_at_the_end_of_their_run) {
   LS_SPEC("E159");
-  LS_OWN(monitored_runs, f) = {0};
   ls_hook *hooks[2] = {NULL};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   expect_ok(ls_examples_hook(LS_SOME(4), 4, 16, NULL, &hooks[0]));
   hooks[1] = monitored_runs_late(&f, 4);
   monitored_runs_open(&f, hooks, 2, NULL);

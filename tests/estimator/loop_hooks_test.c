@@ -11,14 +11,15 @@
 #include "lockstep/flow.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/variable_parts.h"
+#include "support/function.h"
 #include "support/monitored_runs.h"
+#include "support/values.h"
 #include "train/own.h"
 
 // ---- The variable ----------------------------------------------------------
 TEST(a_graph_has_one_loop_variable) {
   LS_SPEC("E10 E11");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_variable *variable = NULL, *again = NULL;
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -79,8 +80,7 @@ TEST(a_graph_has_one_loop_variable) {
 
 TEST(a_loaded_graph_has_it_too) {
   LS_SPEC("E12");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_variable *variable = NULL, *again = NULL, *step = NULL;
   LS_OWN(ls_graph, copy) = NULL;
   LS_OWN(printed, text) = NULL;
@@ -127,8 +127,7 @@ static void begin(device_loop *d) {
 }
 
 static int64_t next_steps(const device_loop *d, ls_session *session) {
-  LS_OWN(ls_array, value) = NULL;
-  expect_ok(ls_session_variable_value(session, d->iterations, &value));
+  LS_OWN(ls_array, value) = session_array(session, d->iterations);
   return (int64_t)ls_array_f64(value, 0);
 }
 
@@ -228,10 +227,9 @@ TEST(steps_are_counted_from_where_a_training_began) {
 
 TEST(a_graph_without_steps_is_refused) {
   LS_SPEC("E70");
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("other");
   LS_OWN(ls_hook, hook) = NULL;
   ls_monitored_session *session = NULL;
-  expect_ok(ls_graph_create("other", &graph));
   expect_ok(ls_tpu_stop_hook((ls_loop_length){.steps = 4}, LS_SOME(10),
                              (ls_opt){0}, &hook));
   expect_status(ls_monitored_session_create(
@@ -313,8 +311,7 @@ TEST(evaluations_are_counted_in_the_log) {
                                 {19, 1, 19, 19},
                                 {25, 1, 25, 13}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    LS_OWN(monitored_runs, f) = {0};
-    monitored_runs_begin(&f);
+    LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
     ls_hook *hook = NULL;
     const ls_op some = count_evaluations(&f, rows[i][1]);
     expect_ok(ls_stop_after_evals_hook(rows[i][0], &hook));
@@ -373,8 +370,7 @@ static void set_weight(monitored_runs *f, float value) {
 TEST(variables_that_are_no_numbers_fail_the_run) {
   LS_SPEC("E14");
   for (int broadcast = 0; broadcast < 2; ++broadcast) {
-    LS_OWN(monitored_runs, f) = {0};
-    monitored_runs_begin(&f);
+    LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
     LS_OWN(ls_nest, ops) = ls_none();
     ls_nest results = ls_none();
     LS_OWN(ls_variable, count) = NULL;
@@ -423,8 +419,7 @@ static void expect_checked(monitored_runs *f, ls_nest ops, ls_variable *of,
 TEST(each_trainable_variable_is_checked) {
   LS_SPEC("E14");
   static const char *const names[] = {"first", "second", "kept"};
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_nest ops = ls_none();
   ls_variable *all[3] = {NULL};
   for (int i = 0; i < 3; ++i) {

@@ -10,6 +10,7 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/monitored_session.h"
 #include "support/fault.h"
+#include "support/function.h"
 #include "support/spec.h"
 
 enum { EXAMPLES = 1000, METRICS = 7 };
@@ -115,9 +116,8 @@ static void update(fixture *f, data *d, int from, int count) {
   }
   for (size_t i = 0; i < METRICS; ++i)
     ops[i] = ls_nest_item(ls_nest_item(f->metrics, i), 1);
-  const ls_nest all = ls_nest_sequence(LS_KIND_LIST, ops, METRICS);
+  LS_OWN(ls_nest, all) = ls_nest_sequence(LS_KIND_LIST, ops, METRICS);
   expect_ok(ls_session_run(f->session, all, feeds, 5, &results));
-  ls_nest_release(all);
   ls_nest_release(results);
   for (int i = 0; i < 5; ++i)
     ls_array_release(arrays[i]);
@@ -136,9 +136,8 @@ TEST(values_are_of_all_examples) {
   static data d;
   for (int weighted = 0; weighted < 2; ++weighted)
     for (int batch = 64; batch <= EXAMPLES; batch *= 4) {
-      LS_OWN(fixture, f) = {0};
       fill(&d, weighted);
-      begin(&f, weighted);
+      LS_OWN_BEGUN(fixture, f, begin, weighted);
       for (size_t i = 0; i < METRICS; ++i)
         assert_true(value_of(&f, i) == 0);
       for (int from = 0; from < EXAMPLES; from += batch)
@@ -153,8 +152,7 @@ TEST(values_are_of_all_examples) {
 
 TEST(what_was_seen_is_local) {
   LS_SPEC("E212");
-  LS_OWN(fixture, f) = {0};
-  begin(&f, false);
+  LS_OWN_BEGUN(fixture, f, begin, false);
   ls_nest leaf = ls_none();
   const size_t all =
       ls_graph_collection(f.graph, LS_COLLECTION_METRIC_VARIABLES, &leaf, 1);
@@ -169,8 +167,7 @@ TEST(what_was_seen_is_local) {
 }
 
 TEST(what_does_not_fit_is_refused) {
-  LS_OWN(fixture, f) = {0};
-  begin(&f, false);
+  LS_OWN_BEGUN(fixture, f, begin, false);
   {
     LS_GRAPH_SCOPE(f.graph);
     LS_OWN(ls_nest, made) =
@@ -187,8 +184,7 @@ TEST(what_does_not_fit_is_refused) {
 
 // [8] against [8, 1] would be 64 comparisons.
 TEST(labels_are_not_broadcast) {
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("shapes", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("shapes");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_tensor no = ls_no_weights();

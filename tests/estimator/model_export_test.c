@@ -165,7 +165,7 @@ TEST(a_model_is_exported_without_a_batch_size) {
                                .more = {.predict_batch_size = LS_SOME(25)}};
   seeing s = {.c = &c};
   receiving r = {0};
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   c.more.model_fn = (ls_model_function){.call = see, .user = &s};
   estimator_case_begin(&c);
   estimator_case_train(&c, 2);
@@ -179,7 +179,6 @@ TEST(a_model_is_exported_without_a_batch_size) {
   assert_int_equal(s.calls, first + 2);
   for (int i = first; i < s.calls; ++i)
     assert_false(s.has_batch[i] || s.has_context[i] || s.is_tpu[i]);
-  ls_text_release(path);
   // What comes behind it is no export.
   const int again = s.calls;
   estimator_case_train(&c, 4);
@@ -437,7 +436,7 @@ TEST(exports_survive_memory_that_fails) {
   REFUSE_EACH(export_anew, NULL);
   // From the values alone that an export has.
   receiving r = {0};
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   expect_ok(ls_estimator_export(
       c.estimator,
       &(ls_estimator_exporting){.base = "scarce-first",
@@ -446,6 +445,5 @@ TEST(exports_survive_memory_that_fails) {
   ls_warm_start warm = {.path = path};
   clear("none");
   REFUSE_EACH(export_anew, &warm);
-  ls_text_release(path);
   clear("scarce-first");
 }

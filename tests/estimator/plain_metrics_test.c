@@ -10,6 +10,7 @@
 #include "distribute/own.h"
 #include "lockstep/metrics.h"
 #include "support/estimators.h"
+#include "support/replicas.h"
 
 enum { NUM_METRICS = 8 };
 static const char *const names[NUM_METRICS] = {"accuracy",  "auc",     "mean",
@@ -166,11 +167,9 @@ TEST(calls_have_the_strategies_of_their_own) {
   LS_SPEC("E210");
   for (int which = 1; which < 4; ++which) {
     counting c = {.setup = {.way = ON_CPU, .folder = "own-strategies"}};
-    LS_OWN(ls_strategy, strategy) = NULL;
     ls_nest metrics = ls_none(), row = ls_none();
     ls_predictions *p = NULL;
-    expect_ok(ls_mirrored_strategy_create(
-        &(ls_mirrored_options){.num_replicas = LS_SOME(3)}, &strategy));
+    LS_OWN(ls_strategy, strategy) = mirrored_of(3);
     if (which & 1) c.setup.config.train_distribute = strategy;
     if (which & 2) c.setup.config.eval_distribute = strategy;
     c.setup.more.model_fn =

@@ -153,16 +153,15 @@ static void expect_refused(const world *w, ls_estimator_mode mode, ls_code code,
 
 static void expect_invalid(facts f, ls_estimator_mode mode, ls_code code,
                            const char *says) {
-  LS_OWN(world, w) = {0};
-  begin(&w, f);
+  LS_OWN_BEGUN(world, w, begin, f);
   expect_refused(&w, mode, code, says);
 }
 
 // ---- The system ------------------------------------------------------------
 TEST(one_shard_is_one_core) {
   LS_SPEC("E34");
-  LS_OWN(world, w) = {0};
-  begin(&w, (facts){.tpu.num_shards = LS_SOME(1), .train = LS_SOME(3)});
+  LS_OWN_BEGUN(world, w, begin,
+               (facts){.tpu.num_shards = LS_SOME(1), .train = LS_SOME(3)});
   assert_int_equal(w.warnings, 1);
   assert_non_null(strstr(w.last_warning, "num_shards is 1"));
   const ls_plan *plan = of_training(&w);
@@ -186,13 +185,12 @@ TEST(one_shard_is_one_core) {
 
 TEST(a_mode_is_needed_and_systems_are_asked_once) {
   LS_SPEC("E35 E36");
-  LS_OWN(world, w) = {0};
   facts f = {.hosts = 2,
              .each = 4,
              .tpu.per_host_input = LS_INPUT_BROADCAST,
              .eval = LS_SOME(8),
              .predict = LS_SOME(8)};
-  begin(&w, f);
+  LS_OWN_BEGUN(world, w, begin, f);
   expect_refused(&w, LS_MODE_NONE, LS_FAILED_PRECONDITION, "mode");
   expect_refused(&w, LS_NUM_MODES, LS_FAILED_PRECONDITION, "mode");
   assert_int_equal(w.queries, 0);
@@ -225,8 +223,7 @@ TEST(a_mode_is_needed_and_systems_are_asked_once) {
 
 // A system that did not answer is asked again.
 TEST(what_is_refused_is_resolved_again) {
-  LS_OWN(world, w) = {0};
-  begin(&w, (facts){.hosts = 2});
+  LS_OWN_BEGUN(world, w, begin, (facts){.hosts = 2});
   expect_refused(&w, LS_MODE_TRAIN, LS_NOT_FOUND, "no TPU");
   w.each = 4;
   assert_int_equal(of_training(&w)->system->num_replicas, 8);
@@ -244,12 +241,13 @@ TEST(model_parallelism_deals_cores_to_replicas) {
               {4, 2, 1, {0, 1, 0, 1}},
               {8, 1, 0, {1, 1, 0, 1}}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    LS_OWN(world, w) = {0};
-    begin(&w, (facts){.hosts = 2,
-                      .each = 4,
-                      .tpu = {.num_cores_per_replica = LS_SOME(rows[i].cores),
-                              .per_host_input = LS_INPUT_PER_HOST_V2},
-                      .eval = LS_SOME(8)});
+    LS_OWN_BEGUN(
+        world, w, begin,
+        (facts){.hosts = 2,
+                .each = 4,
+                .tpu = {.num_cores_per_replica = LS_SOME(rows[i].cores),
+                        .per_host_input = LS_INPUT_PER_HOST_V2},
+                .eval = LS_SOME(8)});
     const ls_plan_system *system = of_training(&w)->system;
     assert_true(ls_plan_is_model_parallel(of_training(&w)));
     assert_int_equal(system->num_replicas, rows[i].replicas);
@@ -305,10 +303,11 @@ TEST(every_shape_of_a_replica_is_known) {
       {16, "virtual:8x8", {4, 2, 1, 2}}, {32, "virtual:8x8", {4, 4, 1, 2}},
       {64, "virtual:8x8", {8, 4, 1, 2}}, {128, "virtual:8x8", {8, 8, 1, 2}}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    LS_OWN(world, w) = {0};
-    begin(&w, (facts){.master = rows[i].pod,
-                      .tpu = {.num_cores_per_replica = LS_SOME(rows[i].cores),
-                              .per_host_input = LS_INPUT_PER_HOST_V2}});
+    LS_OWN_BEGUN(
+        world, w, begin,
+        (facts){.master = rows[i].pod,
+                .tpu = {.num_cores_per_replica = LS_SOME(rows[i].cores),
+                        .per_host_input = LS_INPUT_PER_HOST_V2}});
     ls_device_assignment *assignment = of_training(&w)->system->assignment;
     // Its cores fill a block of that shape.
     for (int axis = 0; axis < 4; ++axis) {
@@ -332,14 +331,14 @@ TEST(how_input_is_fed_follows_from_mode_and_configuration) {
     for (int sliced = 0; sliced < 2; ++sliced)
       for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES;
            ++mode) {
-        LS_OWN(world, w) = {0};
-        begin(&w, (facts){.hosts = 1,
-                          .each = 4,
-                          .tpu = {.per_host_input = p,
-                                  .eval_training_input =
-                                      sliced ? LS_INPUT_SLICED : 0},
-                          .eval = LS_SOME(8),
-                          .predict = LS_SOME(8)});
+        LS_OWN_BEGUN(world, w, begin,
+                     (facts){.hosts = 1,
+                             .each = 4,
+                             .tpu = {.per_host_input = p,
+                                     .eval_training_input =
+                                         sliced ? LS_INPUT_SLICED : 0},
+                             .eval = LS_SOME(8),
+                             .predict = LS_SOME(8)});
         const ls_estimator_input input = in(&w, mode)->input;
         const bool trains = mode == LS_MODE_TRAIN;
         assert_int_equal(input.way == LS_FEED_CORES,
@@ -352,24 +351,23 @@ TEST(how_input_is_fed_follows_from_mode_and_configuration) {
         assert_false(input.per_replica);
       }
   for (int64_t cores = 4; cores <= 8; cores *= 2) {
-    LS_OWN(world, w) = {0};
-    begin(&w, (facts){.hosts = 2,
-                      .each = 4,
-                      .tpu = {.num_cores_per_replica = LS_SOME(cores),
-                              .per_host_input = LS_INPUT_PER_HOST_V2}});
+    LS_OWN_BEGUN(world, w, begin,
+                 (facts){.hosts = 2,
+                         .each = 4,
+                         .tpu = {.num_cores_per_replica = LS_SOME(cores),
+                                 .per_host_input = LS_INPUT_PER_HOST_V2}});
     assert_int_equal(of_training(&w)->input.per_replica, cores == 8);
   }
 }
 
 TEST(what_runs_on_cpus_is_not_checked) {
   LS_SPEC("E40");
-  LS_OWN(world, w) = {0};
   // A configuration that cannot be on a TPU.
   const facts wrong = {.hosts = 2,
                        .each = 4,
                        .tpu.num_shards = LS_SOME(3),
                        .eval_on_tpu = LS_FLAG_OFF};
-  begin(&w, wrong);
+  LS_OWN_BEGUN(world, w, begin, wrong);
   assert_true(in(&w, LS_MODE_EVAL)->on_cpu);
   for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode)
     assert_true(of_export(&w, mode)->on_cpu);
@@ -400,12 +398,11 @@ TEST(what_runs_on_cpus_is_not_checked) {
 
 static void expect_sizes(facts f, ls_estimator_mode mode, int64_t input,
                          int64_t model) {
-  LS_OWN(world, w) = {0};
   // No other mode's.
   *(mode == LS_MODE_TRAIN  ? &f.train
     : mode == LS_MODE_EVAL ? &f.eval
                            : &f.predict) = (ls_opt)LS_SOME(64);
-  begin(&w, f);
+  LS_OWN_BEGUN(world, w, begin, f);
   const ls_plan *plan = in(&w, mode);
   assert_true(plan->input_batch_size.set && plan->model_batch_size.set);
   assert_int_equal(plan->input_batch_size.value, input);
@@ -438,8 +435,7 @@ TEST(batches_are_shared_out) {
   f.use_tpu = LS_FLAG_OFF;
   expect_sizes(f, LS_MODE_TRAIN, 64, 64);
   // Not given, on a CPU.
-  LS_OWN(world, w) = {0};
-  begin(&w, f);
+  LS_OWN_BEGUN(world, w, begin, f);
   assert_false(of_training(&w)->input_batch_size.set);
   assert_false(of_training(&w)->model_batch_size.set);
 }
@@ -467,12 +463,12 @@ TEST(a_system_that_does_not_fit_is_refused_in_order) {
       (facts){.hosts = 2, .each = 4, .tpu.num_cores_per_replica = LS_SOME(8)},
       LS_MODE_TRAIN, LS_INVALID_ARGUMENT,
       "num_cores_per_replica is 8, a host has 4 cores");
-  LS_OWN(world, w) = {0};
-  begin(&w, (facts){.hosts = 2,
-                    .each = 4,
-                    .tpu = {.num_shards = LS_SOME(1),
-                            .num_cores_per_replica = LS_SOME(8),
-                            .per_host_input = LS_INPUT_PER_HOST_V2}});
+  LS_OWN_BEGUN(world, w, begin,
+               (facts){.hosts = 2,
+                       .each = 4,
+                       .tpu = {.num_shards = LS_SOME(1),
+                               .num_cores_per_replica = LS_SOME(8),
+                               .per_host_input = LS_INPUT_PER_HOST_V2}});
   assert_false(in(&w, LS_MODE_TRAIN)->on_cpu);
 }
 
@@ -493,10 +489,9 @@ TEST(a_batch_that_cannot_be_shared_out_is_refused) {
   // Broadcast, or told that any can be.
   f.train = (ls_opt)LS_SOME(6);
   for (int i = 0; i < 2; ++i) {
-    LS_OWN(world, w) = {0};
     f.any_batch = i == 0;
     f.tpu.per_host_input = i == 0 ? 0 : LS_INPUT_BROADCAST;
-    begin(&w, f);
+    LS_OWN_BEGUN(world, w, begin, f);
     for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode)
       assert_false(in(&w, mode)->on_cpu);
   }
@@ -520,8 +515,7 @@ TEST(several_hosts_need_a_way_to_feed_them) {
   expect_invalid(f, LS_MODE_PREDICT, LS_INVALID_ARGUMENT, "mode predict");
   f.tpu.per_host_input = LS_INPUT_PER_HOST_V2;
   expect_invalid(f, LS_MODE_PREDICT, LS_INVALID_ARGUMENT, "mode predict");
-  LS_OWN(world, w) = {0};
-  begin(&w, f);
+  LS_OWN_BEGUN(world, w, begin, f);
   assert_false(in(&w, LS_MODE_EVAL)->on_cpu);
   assert_int_equal(w.warnings, 1);
   assert_non_null(strstr(w.last_warning, "PER_HOST_V2"));
@@ -610,10 +604,9 @@ static void expect_host(const world *w, ls_opt host, ls_opt replica,
 
 TEST(hosts_and_cores_have_their_places) {
   LS_SPEC("E46");
-  LS_OWN(world, w) = {0};
   ls_device_name name;
   const ls_opt none = {0};
-  begin(&w, (facts){.hosts = 2, .each = 4});
+  LS_OWN_BEGUN(world, w, begin, (facts){.hosts = 2, .each = 4});
   expect_host(&w, (ls_opt)LS_SOME(1), none, "/job:worker/task:1/device:CPU:0");
   expect_host(&w, none, (ls_opt)LS_SOME(3), "/job:worker/task:0/device:CPU:0");
   expect_host(&w, none, (ls_opt)LS_SOME(4), "/job:worker/task:1/device:CPU:0");
@@ -644,10 +637,9 @@ TEST(hosts_and_cores_have_their_places) {
 
 TEST(replicas_have_cores_on_their_hosts) {
   LS_SPEC("E47");
-  LS_OWN(world, w) = {0};
   ls_device_name name, wanted;
   int64_t ordinal = 0;
-  begin(&w, (facts){.hosts = 2, .each = 4});
+  LS_OWN_BEGUN(world, w, begin, (facts){.hosts = 2, .each = 4});
   const ls_user_context user = {.plan = of_training(&w)};
   for (int64_t r = 0; r < 8; ++r) {
     char text[64];
@@ -690,9 +682,8 @@ TEST(replicas_have_cores_on_their_hosts) {
 
 // ---- As users see it -------------------------------------------------------
 static void expect_deployment(facts f, int64_t invocations, int64_t replicas) {
-  LS_OWN(world, w) = {0};
   ls_input_deployment d;
-  begin(&w, f);
+  LS_OWN_BEGUN(world, w, begin, f);
   const ls_user_context user = {.plan = of_training(&w),
                                 .is_input = true,
                                 .host = {"/job:worker/task:1/device:CPU:0"},
@@ -746,12 +737,11 @@ TEST(no_context_is_refused) {
 
 TEST(each_function_may_ask_what_is_its_own) {
   LS_SPEC("E50");
-  LS_OWN(world, w) = {0};
   ls_input_deployment deployment;
   ls_device_name host;
   ls_device_assignment *assignment = NULL;
   int64_t count = 0;
-  begin(&w, (facts){.hosts = 2, .each = 4});
+  LS_OWN_BEGUN(world, w, begin, (facts){.hosts = 2, .each = 4});
   ls_user_context model = {.plan = of_training(&w)};
   ls_user_context input = {
       .plan = of_training(&w), .is_input = true, .host = {"here"}};

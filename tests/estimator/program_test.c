@@ -192,8 +192,8 @@ TEST(a_short_batch_weighs_by_its_examples) {
       int examples = 0;
       loss = 0;
       for (int r = 0; r < counts[i]; ++r) {
-        ls_array *x = programs_fed(&p, (int64_t)s, r, 0);
-        ls_array *y = programs_fed(&p, (int64_t)s, r, 1);
+        LS_OWN(ls_array, x) = programs_fed(&p, (int64_t)s, r, 0);
+        LS_OWN(ls_array, y) = programs_fed(&p, (int64_t)s, r, 1);
         examples += shares[s][r];
         for (int row = 0; row < shares[s][r]; ++row) {
           double off = -ls_array_f64(y, row);
@@ -203,8 +203,6 @@ TEST(a_short_batch_weighs_by_its_examples) {
           for (int k = 0; k < 3; ++k)
             gradient[k] += 2 * off * ls_array_f64(x, row * 3 + k);
         }
-        ls_array_release(x);
-        ls_array_release(y);
         programs_put(&p, (int64_t)s, r, shares[s][r], false);
       }
       loss /= examples;
@@ -408,17 +406,17 @@ TEST(a_cache_is_a_replicas_own) {
 TEST(a_cache_is_for_a_replicas_share) {
   LS_SPEC("E133");
   for (int broadcast = 0; broadcast < 2; ++broadcast) {
-    LS_OWN(programs, p) = {0};
     cached c = {.batch = 0};
     int64_t all = 0, whole = 0;
-    programs_begin(&p, (programs_options){.mode = LS_MODE_TRAIN,
-                                          .replicas = 3,
-                                          .tpu.per_host_input =
-                                              broadcast ? LS_INPUT_BROADCAST
-                                                        : LS_INPUT_PER_HOST_V1,
-                                          .model = cache_model,
-                                          .user = &c,
-                                          .cache = first_cache});
+    LS_OWN_BEGUN(programs, p, programs_begin,
+                 (programs_options){.mode = LS_MODE_TRAIN,
+                                    .replicas = 3,
+                                    .tpu.per_host_input =
+                                        broadcast ? LS_INPUT_BROADCAST
+                                                  : LS_INPUT_PER_HOST_V1,
+                                    .model = cache_model,
+                                    .user = &c,
+                                    .cache = first_cache});
     whole = p.calls.plan->batch_size.value;
     all = p.calls.plan->model_batch_size.value * (broadcast ? 1 : 3);
     assert_int_equal(all, whole);
@@ -434,13 +432,13 @@ TEST(a_cache_of_another_form_is_refused) {
                                         {"2 tensors", "has 3"}};
   for (int wrong = 1; wrong < 4; ++wrong)
     for (int k = 0; k < 2; ++k) {
-      LS_OWN(programs, p) = {0};
       cached c = {.wrong = wrong};
-      programs_begin(&p, (programs_options){.mode = LS_MODE_TRAIN,
-                                            .replicas = 3,
-                                            .model = cache_model,
-                                            .user = &c,
-                                            .cache = first_cache});
+      LS_OWN_BEGUN(programs, p, programs_begin,
+                   (programs_options){.mode = LS_MODE_TRAIN,
+                                      .replicas = 3,
+                                      .model = cache_model,
+                                      .user = &c,
+                                      .cache = first_cache});
       const size_t before = ls_graph_num_ops(p.graph);
       expect_status(programs_try(&p), LS_INVALID_ARGUMENT, says[wrong - 1][k]);
       assert_true(ls_graph_num_ops(p.graph) <= before + 3);

@@ -8,6 +8,7 @@
 #include "estimator/input/input.h"
 #include "lockstep/ops.h"
 #include "support/fed.h"
+#include "support/function.h"
 #include "support/spec.h"
 
 // ---- Helpers of nests ------------------------------------------------------
@@ -54,13 +55,13 @@ static ls_nest named(double first) {
 TEST(what_is_fed_has_one_structure) {
   LS_SPEC("E115");
   LS_OWN(counted, c) = counted_begin(1);
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     for (int has = 0; has < 4; ++has) {
       LS_OWN(ls_recorder, recorder) = ls_recorder_begin(ls_none());
-      ls_feed_element all = {.features = named(1)}, back;
+      LS_OWN(ls_feed_element, all) = {.features = named(1)};
+      ls_feed_element back;
       LS_OWN(ls_nest, list) = ls_none();
       if (has & 1) all.labels = value(3, 1);
       if (has & 2) all.signals = named(4);
@@ -97,13 +98,11 @@ TEST(what_is_fed_has_one_structure) {
                     LS_INVALID_ARGUMENT, "6 elements");
       ls_nest_release(six);
       // The first counts.
-      ls_feed_element other = {.features = value(1, 1)};
+      LS_OWN(ls_feed_element, other) = {.features = value(1, 1)};
       ls_nest more = ls_none();
       expect_ok(ls_recorder_note(&recorder, &other));
       expect_status(ls_recorder_flatten(&recorder, &other, &more),
                     LS_INVALID_ARGUMENT, "differ");
-      ls_feed_element_drop(&other);
-      ls_feed_element_drop(&all);
     }
   }
 }
@@ -149,9 +148,8 @@ static ls_status note(ls_nest dims, bool labels, char *out, size_t size) {
 TEST(partitions_follow_the_structure) {
   LS_SPEC("E116");
   LS_OWN(counted, c) = counted_begin(1);
-  LS_OWN(ls_graph, graph) = NULL;
   char text[300];
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     // A mask is not cut, nor are labels of which nothing is said.
@@ -229,15 +227,15 @@ TEST(a_replicas_cores_get_their_pieces) {
   LS_SPEC("E103 E112 E113 E114");
   static const struct { int64_t a, b; } cuts[] = {{2, 1}, {1, 2}};
   for (size_t k = 0; k < LS_COUNT_OF(cuts); ++k) {
-    LS_OWN(fed, f) = {0};
     const ls_nest dims = LS_LIST(two(cuts[k].a, cuts[k].b));
-    fed_begin(&f, (fed_facts){.pod = "virtual:2x2,hosts=2",
-                              .mode = LS_MODE_TRAIN,
-                              .batch = 8,
-                              .tpu = {.per_host_input = LS_INPUT_PER_HOST_V2,
-                                      .num_cores_per_replica = LS_SOME(2),
-                                      .input_partition_dims = dims},
-                              .input = images});
+    LS_OWN_BEGUN(fed, f, fed_begin,
+                 (fed_facts){.pod = "virtual:2x2,hosts=2",
+                             .mode = LS_MODE_TRAIN,
+                             .batch = 8,
+                             .tpu = {.per_host_input = LS_INPUT_PER_HOST_V2,
+                                     .num_cores_per_replica = LS_SOME(2),
+                                     .input_partition_dims = dims},
+                             .input = images});
     ls_nest_release(dims);
     assert_int_equal(f.num_calls, 2);
     assert_int_equal(f.feed.num_iterators, 2);
@@ -257,7 +255,7 @@ TEST(a_replicas_cores_get_their_pieces) {
         fetches[core] =
             LS_LIST(ls_leaf(ls_op_output(op, 0)), ls_leaf(ls_op_output(op, 1)));
       }
-      const ls_nest all = ls_nest_sequence(LS_KIND_LIST, fetches, 4);
+      LS_OWN(ls_nest, all) = ls_nest_sequence(LS_KIND_LIST, fetches, 4);
       expect_ok(ls_session_run(f.session, all, NULL, 0, &results));
       for (int core = 0; core < 4; ++core) {
         const ls_nest got = ls_nest_item(results, (size_t)core);
@@ -270,7 +268,6 @@ TEST(a_replicas_cores_get_their_pieces) {
         assert_true(ls_array_f64(x, 1) == first + 1);
         assert_int_equal(ls_array_i64(y, 1), 8 * r);
       }
-      ls_nest_release(all);
       ls_nest_release(results);
     }
     // The dequeue gives whole values, and says how they lie.
@@ -298,15 +295,15 @@ static ls_nest few_images(void *user, ls_input_call *call) {
 
 TEST(signals_are_not_cut) {
   LS_SPEC("E103");
-  LS_OWN(fed, f) = {0};
   const ls_nest dims = LS_LIST(two(1, 2));
-  fed_begin(&f, (fed_facts){.pod = "virtual:1x1",
-                            .mode = LS_MODE_PREDICT,
-                            .batch = 2,
-                            .tpu = {.per_host_input = LS_INPUT_PER_HOST_V2,
-                                    .num_cores_per_replica = LS_SOME(2),
-                                    .input_partition_dims = dims},
-                            .input = few_images});
+  LS_OWN_BEGUN(fed, f, fed_begin,
+               (fed_facts){.pod = "virtual:1x1",
+                           .mode = LS_MODE_PREDICT,
+                           .batch = 2,
+                           .tpu = {.per_host_input = LS_INPUT_PER_HOST_V2,
+                                   .num_cores_per_replica = LS_SOME(2),
+                                   .input_partition_dims = dims},
+                           .input = few_images});
   ls_nest_release(dims);
   expect_ok(fed_run(&f, 0));
   const ls_type types[] = {{LS_DTYPE_F32, LS_SHAPE(2, 2)},
@@ -320,7 +317,7 @@ TEST(signals_are_not_cut) {
     const ls_op op = ls_infeed_dequeue_tuple(types, 3);
     for (unsigned i = 0; i < 3; ++i)
       items[i] = ls_leaf(ls_op_output(op, i));
-    const ls_nest all = ls_nest_sequence(LS_KIND_LIST, items, 3);
+    LS_OWN(ls_nest, all) = ls_nest_sequence(LS_KIND_LIST, items, 3);
     for (int k = 0; k < 3; ++k) {
       expect_ok(ls_session_run(f.session, all, NULL, 0, &results));
       const ls_array *x = ls_nest_as_array(ls_nest_item(results, 0));
@@ -330,7 +327,6 @@ TEST(signals_are_not_cut) {
       assert_int_equal(ls_array_i64(mask, 1), k == 1);
       assert_int_equal(ls_array_i64(stop, 0), k == 2);
     }
-    ls_nest_release(all);
     ls_nest_release(results);
   }
 }
@@ -339,13 +335,13 @@ TEST(signals_are_not_cut) {
 // the host of its first core.
 TEST(replicas_on_several_hosts_have_an_input_each) {
   LS_SPEC("E117");
-  LS_OWN(fed, f) = {0};
-  fed_begin(&f, (fed_facts){.pod = "virtual:4x2,hosts=4",
-                            .mode = LS_MODE_TRAIN,
-                            .batch = 4,
-                            .tpu = {.per_host_input = LS_INPUT_PER_HOST_V2,
-                                    .num_cores_per_replica = LS_SOME(8)},
-                            .input = images});
+  LS_OWN_BEGUN(fed, f, fed_begin,
+               (fed_facts){.pod = "virtual:4x2,hosts=4",
+                           .mode = LS_MODE_TRAIN,
+                           .batch = 4,
+                           .tpu = {.per_host_input = LS_INPUT_PER_HOST_V2,
+                                   .num_cores_per_replica = LS_SOME(8)},
+                           .input = images});
   assert_int_equal(f.num_calls, 2);
   for (int i = 0; i < 2; ++i) {
     char scope[80];
@@ -366,8 +362,7 @@ TEST(replicas_on_several_hosts_have_an_input_each) {
 TEST(partitions_of_other_structures_are_refused) {
   LS_SPEC("E116");
   LS_OWN(counted, c) = counted_begin(1);
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     for (int deep = 0; deep < 2; ++deep)

@@ -13,6 +13,7 @@
 #include "lockstep/variable_parts.h"
 #include "runtime/own.h"
 #include "support/callbacks.h"
+#include "support/function.h"
 #include "support/monitored_runs.h"
 
 LS_OWNED_POINTER(ls_rendezvous, ls_rendezvous_destroy)
@@ -54,8 +55,7 @@ static void say(void *user) {
 
 TEST(it_waits_for_all_sources) {
   LS_SPEC("E189");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   expect_ok(ls_rendezvous_create(2, &waited_for));
   ls_rendezvous_record_done(waited_for, "early");
   expect_ok(ls_rendezvous_status(waited_for, 1));  // Not long enough.
@@ -68,8 +68,7 @@ TEST(it_waits_for_all_sources) {
 
 // Longer than a clock can count.
 TEST(it_may_wait_for_ever) {
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   static const double times[] = {1e300, (double)INFINITY};
   for (size_t i = 0; i < 2; ++i) {
     expect_ok(ls_rendezvous_create(1, &waited_for));
@@ -106,8 +105,7 @@ static ls_status run_stuck_in(monitored_runs *f, ls_session *session) {
 
 static ls_status run_stuck(monitored_runs *f, ls_rendezvous *r,
                            ls_status recorded) {
-  LS_OWN(ls_session, session) = NULL;
-  expect_ok(ls_session_create(f->graph, &session));
+  LS_OWN(ls_session, session) = session_of(f->graph);
   ls_rendezvous_record(r, "infeed", recorded, session);
   return run_stuck_in(f, session);
 }
@@ -115,8 +113,7 @@ static ls_status run_stuck(monitored_runs *f, ls_rendezvous *r,
 // A run that nothing would ever end is ended five seconds after a failure.
 TEST(a_failure_closes_the_session) {
   LS_SPEC("E188");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_OWN(ls_rendezvous, r) = NULL;
   expect_ok(ls_rendezvous_create(1, &r));
   expect_status(run_stuck(&f, r, ls_invalid_argument("no such file")),
@@ -133,8 +130,7 @@ static void look(void *user) {
 }
 
 TEST(that_a_session_is_closed_is_told_without_a_lock) {
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_OWN(ls_rendezvous, r) = NULL;
   expect_ok(ls_rendezvous_create(1, &r));
   monitored_runs_on_line("closing the session", look, r);
@@ -145,12 +141,10 @@ TEST(that_a_session_is_closed_is_told_without_a_lock) {
 
 TEST(the_first_failure_says_when_the_session_is_closed) {
   LS_SPEC("E188");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_OWN(ls_rendezvous, r) = NULL;
-  LS_OWN(ls_session, session) = NULL;
   expect_ok(ls_rendezvous_create(2, &r));
-  expect_ok(ls_session_create(f.graph, &session));
+  LS_OWN(ls_session, session) = session_of(f.graph);
   ls_rendezvous_record(r, "infeed", LS_STATUS(LS_DATA_LOSS, "bad"), session);
   monitored_runs_pass(3);
   ls_rendezvous_record(r, "outfeed", LS_STATUS(LS_DATA_LOSS, "b"), session);
@@ -162,10 +156,8 @@ TEST(the_first_failure_says_when_the_session_is_closed) {
 
 // One that is forgotten is left alone; the next failure closes another one.
 TEST(a_session_that_is_forgotten_stays_open) {
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_OWN(ls_rendezvous, r) = NULL;
-  ls_session *session = NULL;
   LS_OWN(ls_nest, results) = ls_none();
   ls_tensor one;
   {
@@ -173,7 +165,7 @@ TEST(a_session_that_is_forgotten_stays_open) {
     one = ls_scalar(LS_DTYPE_F32, 1);
   }
   expect_ok(ls_rendezvous_create(1, &r));
-  expect_ok(ls_session_create(f.graph, &session));
+  ls_session *session = session_of(f.graph);
   ls_rendezvous_record(r, "infeed", LS_STATUS(LS_DATA_LOSS, "bad"), session);
   ls_rendezvous_forget(r, NULL);
   ls_rendezvous_forget(r, session);
@@ -195,12 +187,11 @@ static void *request(void *cancel) {
 
 // What a run says that has found a variable which is not finite.
 static ls_status fail_by_numbers(void) {
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("numbers");
   LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_nest, checks) = ls_none();
   LS_OWN(ls_nest, results) = ls_none();
   LS_OWN(ls_variable, w) = NULL;
-  expect_ok(ls_graph_create("numbers", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     expect_ok(ls_variable_create(
@@ -220,8 +211,7 @@ static ls_status fail_by_numbers(void) {
 // A check of numbers ends its own run. What only reads like one does not.
 TEST(a_check_of_numbers_closes_nothing) {
   LS_SPEC("E188");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_OWN(ls_rendezvous, r) = NULL;
   ls_cancel *cancel = NULL;
   pthread_t thread;

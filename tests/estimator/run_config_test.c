@@ -885,7 +885,8 @@ MEMORY_TEST(make_and_replace_a_config) {
 }
 
 TEST(what_is_null_is_refused) {
-  ls_run_config *config = make(NULL), *other = NULL;
+  LS_OWN(ls_run_config, config) = make(NULL);
+  ls_run_config *other = NULL;
   const char *field = "model_dir";
   const ls_run_config_options options = {0};
   ls_loop_length length;
@@ -905,6 +906,5 @@ TEST(what_is_null_is_refused) {
                 "text is NULL");
   expect_status(ls_loop_length_parse("1", NULL), LS_INVALID_ARGUMENT,
                 "out_length is NULL");
-  ls_run_config_release(config);
   ls_run_config_release(NULL);
 }

@@ -355,9 +355,8 @@ static ls_nest make_shapeless(ls_nest element, const ls_map_call *call,
 static ls_nest input_without_shapes(void *user, ls_input_call *call) {
   const shapeless *s = user;
   const ls_input_function base = estimator_input(&s->w->c);
-  const ls_nest made = base.call(base.user, call);
+  LS_OWN(ls_nest, made) = base.call(base.user, call);
   ls_dataset *data = ls_dataset_retain(ls_nest_as_dataset(made));
-  ls_nest_release(made);
   const ls_shape unknown = LS_SHAPE(s->w->c.batch, LS_UNKNOWN_DIM);
   return ls_nest_dataset(ls_dataset_map(
       data, &(ls_map_options){

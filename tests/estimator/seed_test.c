@@ -134,7 +134,7 @@ static void add_file(const char *folder, const char *name, char *out) {
 }
 
 static void export_it(noisy *n, drawn *out) {
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   expect_ok(ls_estimator_export(
       n->setup.estimator,
       &(ls_estimator_exporting){.base = "seed-exports",
@@ -147,7 +147,6 @@ static void export_it(noisy *n, drawn *out) {
     add_file(path, "serve+tpu.ls", out->export);
     assert_non_null(strstr(out->export + length, "random_uniform"));
   }
-  ls_text_release(path);
   assert_int_equal(system("rm -rf seed-exports"), 0);
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "support/fault.h"
+#include "support/function.h"
 #include "support/monitored_runs.h"
 #include "train/own.h"
 
@@ -117,9 +118,8 @@ TEST(the_environment_says_what_is_shut_down) {
       {"", "bad", "LS_TPU_GRACEFUL_SHUTDOWN_MODE is 'bad'", 0},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-    LS_OWN(pod_training, f) = {0};
     ls_hook *hook = NULL;
-    begin(&f);
+    LS_OWN_BEGUN(pod_training, f, begin);
     if (rows[i].mode != NULL) setenv(mode_name, rows[i].mode, 1);
     if (rows[i].own != NULL) setenv(own_mode_name, rows[i].own, 1);
     const bool refused = rows[i].refused != NULL;
@@ -143,9 +143,8 @@ TEST(the_environment_says_what_is_shut_down) {
 }
 
 TEST(options_are_checked) {
-  LS_OWN(pod_training, f) = {0};
   ls_hook *hook = NULL;
-  begin(&f);
+  LS_OWN_BEGUN(pod_training, f, begin);
   expect_status(ls_graceful_shutdown_hook(
                     &(ls_graceful_shutdown_options){.folder = "x"}, &hook),
                 LS_INVALID_ARGUMENT, "resolver is NULL");
@@ -179,8 +178,7 @@ TEST(options_are_checked) {
 // ---- Hosts that will go ----------------------------------------------------
 TEST(a_lame_host_is_shut_down_behind_a_checkpoint) {
   LS_SPEC("E190 E191");
-  LS_OWN(pod_training, f) = {0};
-  begin(&f);
+  LS_OWN_BEGUN(pod_training, f, begin);
   ls_hook *hooks[] = {hook_of(&f, LS_SHUTDOWN_WORKER, f.folder),
                       initializer_of(&f)};
   monitored_runs_open(&f.runs, hooks, 2, f.folder);
@@ -208,8 +206,7 @@ TEST(a_lame_host_is_shut_down_behind_a_checkpoint) {
 
 TEST(a_computation_is_shut_down_and_ends) {
   LS_SPEC("E191");
-  LS_OWN(pod_training, f) = {0};
-  begin(&f);
+  LS_OWN_BEGUN(pod_training, f, begin);
   ls_hook *hook = hook_of(&f, LS_SHUTDOWN_COMPUTATION, f.folder);
   monitored_runs_open(&f.runs, &hook, 1, f.folder);
   expect_ok(monitored_runs_try(&f.runs));
@@ -225,8 +222,7 @@ TEST(a_computation_is_shut_down_and_ends) {
 
 TEST(a_host_that_says_nothing_for_a_minute_is_lame) {
   LS_SPEC("E190");
-  LS_OWN(pod_training, f) = {0};
-  begin(&f);
+  LS_OWN_BEGUN(pod_training, f, begin);
   ls_hook *hook = hook_of(&f, LS_SHUTDOWN_WORKER, NULL);
   monitored_runs_open(&f.runs, &hook, 1, NULL);
   plan(&f, LS_POD_HOST_SILENT, 2);
@@ -249,9 +245,8 @@ static ls_hook *saver_of(const char *folder) {
 TEST(the_sole_saver_of_the_session_saves) {
   LS_SPEC("E191");
   for (int savers = 1; savers <= 2; ++savers) {
-    LS_OWN(pod_training, f) = {0};
     char folders[2][8];
-    begin(&f);
+    LS_OWN_BEGUN(pod_training, f, begin);
     ls_hook *hooks[3] = {hook_of(&f, LS_SHUTDOWN_WORKER, f.folder)};
     for (int i = 0; i < savers; ++i) {
       folder_of(folders[i]);
@@ -277,9 +272,8 @@ TEST(the_sole_saver_of_the_session_saves) {
 
 TEST(nothing_is_saved_where_a_user_does) {
   LS_SPEC("E191");
-  LS_OWN(pod_training, f) = {0};
   ls_hook *hooks[2] = {NULL};
-  begin(&f);
+  LS_OWN_BEGUN(pod_training, f, begin);
   expect_ok(ls_graceful_shutdown_hook(
       &(ls_graceful_shutdown_options){.resolver = f.resolver,
                                       .mode = LS_SHUTDOWN_WORKER,
@@ -303,9 +297,8 @@ TEST(hosts_without_heartbeats_are_not_asked) {
   for (int i = 0; i < 4; ++i) {
     const bool silent = i % 2 == 1;
     const int32_t mute = i / 2;  // Host 0, or one after hosts that answer.
-    LS_OWN(pod_training, f) = {0};
     char says[60];
-    begin(&f);
+    LS_OWN_BEGUN(pod_training, f, begin);
     plan(&f, silent ? LS_POD_HOST_SILENT : LS_POD_NO_HEARTBEAT, mute);
     plan(&f, LS_POD_HOST_LAME, 1 - mute);
     ls_hook *hook = hook_of(&f, LS_SHUTDOWN_WORKER, f.folder);
@@ -320,8 +313,7 @@ TEST(hosts_without_heartbeats_are_not_asked) {
     monitored_runs_close(&f.runs);
   }
   // Of addresses nothing is known.
-  LS_OWN(pod_training, f) = {0};
-  begin(&f);
+  LS_OWN_BEGUN(pod_training, f, begin);
   LS_OWN(ls_tpu_resolver, far) = NULL;
   ls_hook *hook = NULL;
   expect_ok(ls_tpu_resolver_create(
@@ -338,14 +330,12 @@ TEST(hosts_without_heartbeats_are_not_asked) {
 
 TEST(what_would_be_saved_needs_a_global_step) {
   LS_SPEC("E191");
-  LS_OWN(pod_training, f) = {0};
-  begin(&f);
+  LS_OWN_BEGUN(pod_training, f, begin);
   for (int saves = 0; saves < 2; ++saves) {
-    LS_OWN(ls_graph, graph) = NULL;
+    LS_OWN(ls_graph, graph) = graph_named("without steps");
     ls_monitored_session *session = NULL;
     LS_OWN(ls_hook, hook) =
         hook_of(&f, LS_SHUTDOWN_WORKER, saves ? f.folder : NULL);
-    expect_ok(ls_graph_create("without steps", &graph));
     expect_status(ls_monitored_session_create(
                       &(ls_monitored_options){
                           .graph = graph, .hooks = &hook, .num_hooks = 1},
@@ -401,11 +391,10 @@ TEST(a_system_that_is_gone_ends_the_training) {
   LS_SPEC("E193");
   static const char *const states[] = {"PREEMPTED", "TERMINATED"};
   for (int by_saver = 0; by_saver < 2; ++by_saver) {
-    LS_OWN(monitored_runs, f) = {0};
     service cloud = {.state = "READY"};
     char folder[8];
     ls_hook *hooks[2] = {NULL};
-    monitored_runs_begin(&f);
+    LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
     folder_of(folder);
     LS_OWN(ls_tpu_resolver, resolver) = cloud_of(&cloud);
     expect_ok(ls_preemption_hook(
@@ -447,10 +436,9 @@ TEST(a_system_that_is_gone_ends_the_training) {
 TEST(a_thread_that_polls_ends_with_the_training) {
   LS_SPEC("E193");
   for (int fails = 0; fails < 2; ++fails) {
-    LS_OWN(monitored_runs, f) = {0};
     service cloud = {.state = "READY"};
     ls_hook *hook = NULL;
-    monitored_runs_begin(&f);
+    LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
     LS_OWN(ls_tpu_resolver, resolver) = cloud_of(&cloud);
     expect_ok(ls_preemption_hook(&(ls_preemption_options){.resolver = resolver},
                                  &hook));
@@ -466,11 +454,10 @@ TEST(a_thread_that_polls_ends_with_the_training) {
 }
 
 TEST(a_stop_is_asked_for_from_outside_too) {
-  LS_OWN(monitored_runs, f) = {0};
   service cloud = {.state = "PREEMPTED"};
   ls_train_stop stop = {0};
   ls_hook *hook = NULL;
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_OWN(ls_tpu_resolver, resolver) = cloud_of(&cloud);
   expect_ok(ls_preemption_hook(
       &(ls_preemption_options){.resolver = resolver, .stop = &stop}, &hook));
@@ -506,13 +493,12 @@ static ls_status no_hosts(void *user, ls_run_context *context) {
 
 TEST(who_waits_for_a_session_of_a_lost_system_ends) {
   LS_SPEC("E193");
-  LS_OWN(monitored_runs, f) = {0};
   service cloud = {.state = "READY"};
   ls_train_stop stop = {0};
   absent hosts = {&cloud, &stop, 0};
   ls_hook *hooks[2] = {NULL};
   ls_monitored_session *session = NULL;
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_OWN(ls_tpu_resolver, resolver) = cloud_of(&cloud);
   expect_ok(ls_hook_create(
       &(ls_hook_options){.user = &hosts, .after_create_session = no_hosts},
@@ -537,8 +523,7 @@ TEST(only_a_system_that_is_looked_up_is_watched_so) {
   LS_SPEC("E193");
   static const char *const names[] = {"local", "virtual:2x2",
                                       "grpc://10.0.0.1"};
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   for (int i = 0; i < 3; ++i) {
     LS_OWN(ls_tpu_resolver, resolver) = NULL;
     ls_hook *hook = NULL;

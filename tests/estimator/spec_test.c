@@ -7,7 +7,9 @@
 
 #include "base/memory/allocator.h"
 #include "estimator/own.h"
+#include "support/function.h"
 #include "support/monitored_runs.h"
+#include "support/values.h"
 
 static ls_estimator_spec *spec_of(const ls_estimator_spec_options *options,
                                   bool tpu) {
@@ -32,8 +34,7 @@ static void expect_refused(const ls_estimator_spec_options *options,
 
 TEST(each_mode_needs_its_fields) {
   LS_SPEC("E53");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_GRAPH_SCOPE(f.graph);
   ls_estimator_spec_options o = {.mode = LS_MODE_TRAIN, .loss = f.loss};
   expect_refused(&o, "Missing train_op");
@@ -64,8 +65,7 @@ TEST(each_mode_needs_its_fields) {
 
 TEST(a_loss_has_one_element) {
   LS_SPEC("E54");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_OWN(ls_graph, other) = NULL;
   ls_tensor elsewhere;
   ls_op far;
@@ -139,8 +139,7 @@ static ls_nest nothing_at_all(ls_nest tensors, void *user) {
 
 TEST(every_list_is_kept_in_its_order) {
   LS_SPEC("E51 E55");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_GRAPH_SCOPE(f.graph);
   for (int tpu = 0; tpu < 2; ++tpu) {
     ls_hook *hooks[HOOKS];
@@ -200,8 +199,7 @@ TEST(every_list_is_kept_in_its_order) {
 // Functions on the host, hooks, then what the mode needs.
 TEST(what_is_wrong_is_found_in_order) {
   LS_SPEC("E52");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_GRAPH_SCOPE(f.graph);
   ls_hook *nothing = NULL;
   LS_OWN(ls_nest, one) = LS_LIST(ls_leaf(f.loss));
@@ -235,8 +233,7 @@ static ls_status no_scaffold(void *user, ls_scaffold *scaffold) {
 
 TEST(fields_are_of_one_kind_of_spec) {
   LS_SPEC("E51 E55");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_GRAPH_SCOPE(f.graph);
   ls_estimator_spec *spec = NULL;
   ls_estimator_spec_options o;
@@ -277,8 +274,7 @@ TEST(fields_are_of_one_kind_of_spec) {
 
 TEST(specs_keep_what_they_are_given) {
   LS_SPEC("E51 E52 E55");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_GRAPH_SCOPE(f.graph);
   ls_hook *hook = any_hook(), *nothing = NULL;
   ls_estimator_spec_options o = {.mode = LS_MODE_TRAIN,
@@ -325,8 +321,7 @@ TEST(specs_keep_what_they_are_given) {
 
 TEST(metrics_are_pairs) {
   LS_SPEC("E55");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_GRAPH_SCOPE(f.graph);
   const char *const key = "mean";
   const ls_nest good = LS_TUPLE(ls_leaf(f.loss), ls_nest_op(f.train));
@@ -353,8 +348,7 @@ TEST(metrics_are_pairs) {
 
 TEST(what_is_predicted_is_served) {
   LS_SPEC("E56");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_GRAPH_SCOPE(f.graph);
   const char *const key = "y";
   const ls_nest value = ls_leaf(f.loss);
@@ -426,9 +420,8 @@ static ls_nest look_for(ls_nest tensors, void *user) {
 }
 
 TEST(lists_that_are_not_there_are_refused) {
-  LS_OWN(ls_graph, graph) = NULL;
   ls_estimator_spec *spec = NULL;
-  expect_ok(ls_graph_create("lists", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("lists");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_nest predictions = ls_leaf(ls_scalar(LS_DTYPE_F32, 1));
@@ -450,8 +443,7 @@ TEST(lists_that_are_not_there_are_refused) {
 
 TEST(functions_fit_their_tensors) {
   LS_SPEC("E139 E140");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_GRAPH_SCOPE(f.graph);
   LS_OWN(ls_nest, one) = LS_LIST(ls_leaf(f.loss));
   LS_OWN(ls_nest, tuple) = LS_TUPLE(ls_leaf(f.loss));
@@ -484,8 +476,7 @@ TEST(functions_fit_their_tensors) {
 
 // Of a nest that could not be made its cause is told, not that it is no dict.
 TEST(nests_that_have_failed_say_why) {
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_GRAPH_SCOPE(f.graph);
   LS_OWN(ls_nest, failed) = LS_FAIL(LS_DATA_LOSS, "it is gone");
   const ls_estimator_spec_options bad[] = {
@@ -509,8 +500,7 @@ TEST(nests_that_have_failed_say_why) {
 
 TEST(names_that_do_not_fit_are_found_at_the_call) {
   LS_SPEC("E141");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_GRAPH_SCOPE(f.graph);
   const char *const key = "loss";
   const ls_nest value = ls_leaf(f.loss);
@@ -520,7 +510,8 @@ TEST(names_that_do_not_fit_are_found_at_the_call) {
       .loss = f.loss,
       .host_call = {look_for, (void *)(uintptr_t) "other", named,
                     LS_SOME(7)}};  // Its number is not looked at.
-  ls_estimator_spec *spec = spec_of(&o, true), *plain = NULL;
+  ls_estimator_spec *spec = spec_of(&o, true);
+  LS_OWN(ls_estimator_spec, plain) = NULL;
   expect_status(ls_estimator_spec_as_plain(spec, &plain), LS_NOT_FOUND,
                 "other");
   expect_contains(monitored_runs_log(), "host_call[1]");
@@ -528,7 +519,6 @@ TEST(names_that_do_not_fit_are_found_at_the_call) {
   o.host_call.user = (void *)(uintptr_t) "loss";
   spec = spec_of(&o, true);
   expect_ok(ls_estimator_spec_as_plain(spec, &plain));
-  ls_estimator_spec_release(plain);
   ls_estimator_spec_release(spec);
 }
 
@@ -539,8 +529,7 @@ static ls_status give_scaffold(void *user, ls_scaffold *scaffold) {
 
 TEST(cpus_use_a_plain_spec) {
   LS_SPEC("E57");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   int calls = 0;
   LS_OWN(ls_variable, counter) = NULL;
   LS_OWN(ls_estimator_spec, plain) = NULL;
@@ -613,8 +602,7 @@ TEST(cpus_use_a_plain_spec) {
   monitored_runs_open(&f, hooks, 2, NULL);
   for (int i = 0; i < 3; ++i)
     expect_ok(monitored_runs_try(&f));
-  LS_OWN(ls_array, value) = NULL;
-  expect_ok(ls_session_variable_value(ls_monitored_session_now(f.session),
-                                      counter, &value));
+  LS_OWN(ls_array, value) =
+      session_array(ls_monitored_session_now(f.session), counter);
   assert_true(ls_array_f64(value, 0) == 3);
 }

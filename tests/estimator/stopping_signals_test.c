@@ -9,6 +9,7 @@
 #include "lockstep/element_spec.h"
 #include "lockstep/session.h"
 #include "support/fed.h"
+#include "support/function.h"
 #include "support/spec.h"
 
 // ---- Data sets -------------------------------------------------------------
@@ -149,9 +150,7 @@ TEST(elements_are_features_or_pairs) {
 TEST(a_signal_is_the_first_of_a_batch) {
   LS_SPEC("E95");
   LS_OWN(counted, c) = counted_begin(1);
-  LS_OWN(ls_graph, graph) = NULL;
-  LS_OWN(ls_session, session) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   ls_nest fetches[2];
   {
     LS_GRAPH_SCOPE(graph);
@@ -169,16 +168,15 @@ TEST(a_signal_is_the_first_of_a_batch) {
       fetches[i] = LS_LIST(ls_leaf(signal), stop);
     }
   }
-  expect_ok(ls_session_create(graph, &session));
+  LS_OWN(ls_session, session) = session_of(graph);
   for (int i = 0; i < 2; ++i) {
-    ls_nest results = ls_none();
+    LS_OWN(ls_nest, results) = ls_none();
     expect_ok(ls_session_run(session, fetches[i], NULL, 0, &results));
     for (size_t k = 0; k < 2; ++k) {
       const ls_nest got = ls_should_stop(ls_nest_item(results, k));
       assert_int_equal(got.kind, LS_KIND_SCALAR);
       assert_int_equal(ls_nest_number(got), i);
     }
-    ls_nest_release(results);
     ls_nest_release(fetches[i]);
     assert_int_equal(ls_nest_number(ls_should_stop(ls_nest_bool(i))), i);
   }
@@ -188,8 +186,7 @@ TEST(a_signal_is_the_first_of_a_batch) {
 TEST(a_source_is_asked_in_order) {
   LS_SPEC("E90 E91 E94");
   LS_OWN(counted, c) = counted_begin(1);
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     ls_feed_source source;
@@ -490,12 +487,12 @@ TEST(a_prediction_is_fed_until_it_stops) {
 // Three batches of two for two replicas: the last step has one and a stop.
 TEST(replicas_of_a_host_stop_together) {
   LS_SPEC("E102");
-  LS_OWN(fed, f) = {0};
-  fed_begin(&f, (fed_facts){.pod = "virtual:2x1,cores=1",
-                            .mode = LS_MODE_PREDICT,
-                            .batch = 8,
-                            .tpu.per_host_input = LS_INPUT_PER_HOST_V2,
-                            .input = ten_rows});
+  LS_OWN_BEGUN(fed, f, fed_begin,
+               (fed_facts){.pod = "virtual:2x1,cores=1",
+                           .mode = LS_MODE_PREDICT,
+                           .batch = 8,
+                           .tpu.per_host_input = LS_INPUT_PER_HOST_V2,
+                           .input = ten_rows});
   assert_int_equal(f.seen[0].batch_size, 4);
   expect_ok(fed_run(&f, 0));
   for (int k = 0; k < 3; ++k) {

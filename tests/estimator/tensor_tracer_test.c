@@ -83,10 +83,9 @@ static void begin(traced *t, const char *flags) {
   monitored_runs_begin(&t->runs);
   LS_GRAPH_SCOPE(t->runs.graph);
   LS_NAME_SCOPE("model");
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE(2, 2), values, &array));
   const ls_tensor x = ls_constant(array);
-  ls_array_release(array);
   const ls_tensor scaled =
       ls_mul(x, ls_broadcast_like(ls_variable_read(t->runs.weight), x));
   const ls_tensor positive = ls_relu(scaled);  // 15 0 0 60.
@@ -165,8 +164,7 @@ TEST(modes_say_what_tensors_are) {
         "'model/mul:0' max-abs = 60\n"}},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-    LS_OWN(traced, t) = {0};
-    begin(&t, rows[i].flags);
+    LS_OWN_BEGUN(traced, t, begin, rows[i].flags);
     const char *log = trace_once(&t);
     if (lines_of(log) != rows[i].lines) print_error("%s\n", log);
     assert_int_equal(lines_of(log), rows[i].lines);
@@ -195,8 +193,7 @@ TEST(flags_choose_ops) {
       {"--enable --op_range=7:9", 0, ""},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-    LS_OWN(traced, t) = {0};
-    begin(&t, rows[i].flags);
+    LS_OWN_BEGUN(traced, t, begin, rows[i].flags);
     const char *log = trace_once(&t);
     if (lines_of(log) != rows[i].lines)
       print_error("%s: %s\n", rows[i].flags, log);
@@ -206,8 +203,7 @@ TEST(flags_choose_ops) {
 }
 
 TEST(what_is_no_number_is_found) {
-  LS_OWN(traced, t) = {0};
-  begin(&t, "--enable");
+  LS_OWN_BEGUN(traced, t, begin, "--enable");
   {
     LS_GRAPH_SCOPE(t.runs.graph);
     const ls_tensor none =
@@ -252,8 +248,7 @@ TEST(flags_and_modes_that_are_not_there_are_listed) {
        ""},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-    LS_OWN(traced, t) = {0};
-    begin(&t, rows[i].flags);
+    LS_OWN_BEGUN(traced, t, begin, rows[i].flags);
     ls_host_function call = {.tensors = ls_none()};
     ls_nest ops = ls_none();
     LS_GRAPH_SCOPE(t.runs.graph);
@@ -399,9 +394,8 @@ TEST(a_computation_traces_each_replica) {
       for (int traces = 0; traces < 2; ++traces) {
         LS_OWN(counted, memory) =
             counted_begin_with((ls_runtime_options){.log = keep_line});
-        LS_OWN(computation, c) = {0};
         model m = {traces, loops};
-        computation_open(&c);
+        LS_OWN_BEGUN(computation, c, computation_open);
         computation_replicate(&c, replicas, compute, &m);
         for (size_t r = 0; r < replicas; ++r)
           losses[traces][r] = computation_output(&c, r, 0);
@@ -422,10 +416,9 @@ TEST(a_computation_traces_each_replica) {
 }
 
 TEST(nothing_to_trace_is_no_op) {
-  LS_OWN(traced, t) = {0};
   ls_nest ops = ls_none();
   ls_tensor loss;
-  begin(&t, "--enable --excluded_opnames=*");
+  LS_OWN_BEGUN(traced, t, begin, "--enable --excluded_opnames=*");
   LS_GRAPH_SCOPE(t.runs.graph);
   expect_ok(ls_trace_tpu(t.loss, t.runs.train, &loss, &ops));
   assert_false(ls_tensor_is_failed(loss));

@@ -13,6 +13,8 @@
 #include "support/waits.h"
 #include "train/own.h"
 
+LS_OWNED_STRUCT(ls_train_and_evaluation, ls_train_and_evaluation_deinit)
+
 // ---- Local -----------------------------------------------------------------
 static ls_status count_begin(void *user) {
   ++*(int *)user;
@@ -22,10 +24,9 @@ static ls_status count_begin(void *user) {
 TEST(what_is_saved_is_evaluated_and_exported) {
   LS_SPEC("E207 E208");
   for (int way = 0; way < 3; ++way) {
-    LS_OWN(waits, w) = {0};
     int begins = 0;
     ls_hook *hook = NULL;
-    waits_begin(&w, NULL);
+    LS_OWN_BEGUN(waits, w, waits_begin, NULL);
     LS_OWN(estimator_case, c) = {.way = (estimator_way)way,
                                  .replicas = way == ON_CPU ? 1 : 2,
                                  .folder = "evaluated",
@@ -110,11 +111,10 @@ TEST(evaluations_are_throttled) {
       {{true, 0}, 8},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    LS_OWN(waits, w) = {0};
-    ls_train_and_evaluation result;
-    waits_begin(&w, NULL);
+    LS_OWN_BEGUN(waits, w, waits_begin, NULL);
     LS_OWN(estimator_case, c) = {
         .folder = "throttled", .repeats = true, .save_steps = LS_SOME(1)};
+    LS_OWN(ls_train_and_evaluation, result) = {0};
     LS_OWN(ls_hook, hook) = NULL;
     estimator_case_begin(&c);
     expect_ok(ls_hook_create(
@@ -131,22 +131,20 @@ TEST(evaluations_are_throttled) {
         &result));
     assert_int_equal(result.num_evaluations, rows[i].evaluations);
     assert_true(estimator_metric(result.metrics, "global_step") == 8);
-    ls_train_and_evaluation_deinit(&result);
   }
 }
 
 // What a stop has cut short says nothing of a model.
 TEST(a_training_that_is_stopped_is_not_evaluated) {
   for (int way = 0; way < 3; ++way) {
-    LS_OWN(waits, w) = {0};
     ls_train_stop stop = {0};
-    ls_train_and_evaluation result;
-    waits_begin(&w, NULL);
+    LS_OWN_BEGUN(waits, w, waits_begin, NULL);
     LS_OWN(estimator_case, c) = {.way = (estimator_way)way,
                                  .replicas = way == ON_CPU ? 1 : 2,
                                  .folder = "stopped",
                                  .repeats = true,
                                  .save_steps = LS_SOME(2)};
+    LS_OWN(ls_train_and_evaluation, result) = {0};
     LS_OWN(ls_hook, hook) = NULL;
     estimator_case_begin(&c);
     LS_OWN(ls_exporter, exporter) =
@@ -184,7 +182,6 @@ TEST(a_training_that_is_stopped_is_not_evaluated) {
     expect_ok(ls_events_read("stopped/eval", NULL, &numbers));
     assert_int_equal(numbers->count, 0);
     ls_event_numbers_destroy(numbers);
-    ls_train_and_evaluation_deinit(&result);
   }
 }
 
@@ -209,9 +206,8 @@ TEST(a_training_that_saves_elsewhere_is_not_evaluated) {
 // ---- One of several --------------------------------------------------------
 TEST(an_evaluator_takes_checkpoints_as_they_come) {
   LS_SPEC("E207");
-  LS_OWN(waits, w) = {0};
   estimator_case first = {.folder = "come", .repeats = true};
-  waits_begin(&w, NULL);
+  LS_OWN_BEGUN(waits, w, waits_begin, NULL);
   estimator_case_begin(&first);
   estimator_case_train(&first, 4);
   assert_int_equal(system("rm -rf came && cp -r come came"), 0);
@@ -223,7 +219,7 @@ TEST(an_evaluator_takes_checkpoints_as_they_come) {
   w.copy = "cp come/* came/ 2>/dev/null; true";
   w.copies_at = 1000;
   LS_OWN(estimator_case, c) = {.folder = "came", .goes_on = true};
-  ls_train_and_evaluation result;
+  LS_OWN(ls_train_and_evaluation, result) = {0};
   ls_hook *hook = NULL;
   estimator_case_begin(&c);
   expect_ok(ls_hook_create(
@@ -243,17 +239,16 @@ TEST(an_evaluator_takes_checkpoints_as_they_come) {
   // 120 seconds, then each 300, of which evaluations take 200: the checkpoint
   // of 1000 is seen at 1020.
   assert_int_equal(w.now / SECOND, 1220);
-  ls_train_and_evaluation_deinit(&result);
 }
 
 TEST(an_evaluator_warns_now_and_then_and_can_be_stopped) {
   LS_SPEC("E207");
-  LS_OWN(waits, w) = {0};
-  ls_train_and_evaluation result;
-  waits_begin(&w, "{\"cluster\":{\"chief\":[\"a:1\"]},"
-                  "\"task\":{\"type\":\"evaluator\",\"index\":0}}");
+  LS_OWN_BEGUN(waits, w, waits_begin,
+               "{\"cluster\":{\"chief\":[\"a:1\"]},"
+               "\"task\":{\"type\":\"evaluator\",\"index\":0}}");
   w.stops_at = 2200;
   LS_OWN(estimator_case, c) = {.folder = "waits"};
+  LS_OWN(ls_train_and_evaluation, result) = {0};
   estimator_case_begin(&c);
   expect_ok(
       ls_train_and_evaluate(c.estimator,
@@ -267,7 +262,6 @@ TEST(an_evaluator_warns_now_and_then_and_can_be_stopped) {
   assert_int_equal(w.warnings, 4);
   assert_int_equal(w.now / SECOND, 2200);
   assert_int_equal(result.num_evaluations, 0);
-  ls_train_and_evaluation_deinit(&result);
 }
 
 TEST(workers_wait_before_they_train) {
@@ -282,16 +276,15 @@ TEST(workers_wait_before_they_train) {
       {"\"worker\",\"index\":12", 60},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    LS_OWN(waits, w) = {0};
     char config[400];
-    ls_train_and_evaluation result;
     snprintf(config, sizeof(config),
              "{\"cluster\":{\"chief\":[\"a:1\"],\"worker\":[\"b:1\",\"b:2\","
              "\"b:3\",\"b:4\",\"b:5\",\"b:6\",\"b:7\",\"b:8\",\"b:9\",\"c:1\","
              "\"c:2\",\"c:3\",\"c:4\"]},\"task\":{\"type\":%s}}",
              rows[i].task);
-    waits_begin(&w, config);
+    LS_OWN_BEGUN(waits, w, waits_begin, config);
     LS_OWN(estimator_case, c) = {.folder = "worker", .repeats = true};
+    LS_OWN(ls_train_and_evaluation, result) = {0};
     estimator_case_begin(&c);
     expect_ok(ls_train_and_evaluate(
         c.estimator,
@@ -300,7 +293,6 @@ TEST(workers_wait_before_they_train) {
     assert_int_equal(w.now / SECOND, rows[i].seconds);
     assert_int_equal(result.training.step, 2);
     assert_int_equal(result.num_evaluations, 0);
-    ls_train_and_evaluation_deinit(&result);
   }
 }
 
@@ -319,8 +311,7 @@ TEST(other_tasks_are_refused) {
        LS_UNIMPLEMENTED, "'ps'"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    LS_OWN(waits, w) = {0};
-    waits_begin(&w, rows[i].config);
+    LS_OWN_BEGUN(waits, w, waits_begin, rows[i].config);
     LS_OWN(estimator_case, c) = {.folder = "tasks"};
     estimator_case_begin(&c);
     expect_status(ls_train_and_evaluate(

@@ -6,6 +6,7 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "support/fault.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -34,11 +35,11 @@ TEST(a_train_op_moves_variables_and_the_global_step) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
     job j = {0};
     LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
-    LS_OWN(ls_graph, graph) = NULL;
+    LS_OWN(ls_graph, graph) = graph_named("g");
     LS_OWN(ls_session, session) = NULL;
     ls_variable *global_step = NULL;
-    ls_nest init = ls_none(), results = ls_none();
-    expect_ok(ls_graph_create("g", &graph));
+    ls_nest init = ls_none();
+    LS_OWN(ls_nest, results) = ls_none();
     {
       LS_GRAPH_SCOPE(graph);
       LS_STRATEGY_SCOPE(strategy);
@@ -53,15 +54,13 @@ TEST(a_train_op_moves_variables_and_the_global_step) {
     ls_nest fetches[3];
     for (int r = 0; r < replicas; ++r)
       expect_ok(ls_strategy_replica_result(strategy, j.made, r, &fetches[r]));
-    const ls_nest all =
+    LS_OWN(ls_nest, all) =
         ls_nest_sequence(LS_KIND_LIST, fetches, (size_t)replicas);
     for (int i = 1; i < 4; ++i) {
       expect_ok(ls_session_run(session, all, NULL, 0, &results));
       assert_true(session_number(session, global_step) == i);
     }
     assert_true(session_number(session, j.w) == 0.125);
-    ls_nest_release(all);
-    ls_nest_release(results);
     ls_nest_release(j.made);
     ls_variable_release(j.w);
     ls_optimizer_release(j.optimizer);
@@ -70,8 +69,7 @@ TEST(a_train_op_moves_variables_and_the_global_step) {
 
 TEST(a_train_op_needs_a_global_step) {
   job j = {0};
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     make(&j);

@@ -282,7 +282,7 @@ TEST(a_training_that_is_asked_to_stop_saves_and_says_so) {
     ls_train_stop stop = {0};
     watch seen = {.stop = &stop};
     ls_training_end end;
-    char *path = NULL;
+    LS_OWN(printed, path) = NULL;
     c.folder = "stopped";
     c.repeats = true;
     estimator_case_begin(&c);
@@ -299,7 +299,6 @@ TEST(a_training_that_is_asked_to_stop_saves_and_says_so) {
     assert_int_equal(seen.ends, 1);
     expect_ok(ls_estimator_latest_checkpoint(c.estimator, &path));
     expect_contains(path, c.way == ON_TPU ? "model.ckpt-4" : "model.ckpt-2");
-    ls_text_release(path);
     assert_int_equal(told.none, 0);
     // Asked before the first run.
     expect_ok(train(&c,

@@ -91,8 +91,7 @@ static void start(hosts *f, int64_t timeout) {
 
 // ---- Hosts -----------------------------------------------------------------
 TEST(a_host_that_nobody_asks_goes) {
-  LS_OWN(hosts, f) = {0};
-  begin(&f);
+  LS_OWN_BEGUN(hosts, f, begin);
   expect_ok(ls_pod_watch(f.pod, 10 * second));
   monitored_runs_pass(10);
   assert_int_equal(health_of(&f, 0), LS_OK);
@@ -128,8 +127,7 @@ TEST(hosts_are_asked_each_tenth_of_the_time) {
     double each;
   } rows[] = {{60, 6}, {600, 60}, {3600, 60}, {5, 0.5}};
   for (int i = 0; i < 4; ++i) {
-    LS_OWN(hosts, f) = {0};
-    begin(&f);
+    LS_OWN_BEGUN(hosts, f, begin);
     start(&f, rows[i].timeout);  // At once,
     for (int round = 0; round < 3; ++round) {
       monitored_runs_pass(rows[i].each - 0.25);
@@ -152,8 +150,7 @@ TEST(hosts_are_asked_each_tenth_of_the_time) {
 
 TEST(hosts_that_do_not_answer_are_borne) {
   LS_SPEC("E192");
-  LS_OWN(hosts, f) = {0};
-  begin(&f);
+  LS_OWN_BEGUN(hosts, f, begin);
   expect_ok(ls_pod_inject(
       f.pod, &(ls_pod_fault){.kind = LS_POD_NO_HEARTBEAT, .host = 0}));
   expect_ok(ls_watchdog_start(f.resolver, 100));
@@ -192,8 +189,7 @@ TEST(a_stop_disarms_it) {
 
 TEST(a_system_has_one_watchdog) {
   LS_SPEC("E192");
-  LS_OWN(hosts, f) = {0};
-  begin(&f);
+  LS_OWN_BEGUN(hosts, f, begin);
   expect_ok(ls_watchdog_start(f.resolver, 60));
   expect_ok(ls_watchdog_start(f.resolver, 30));
   assert_true(watched(&f) == 60);
@@ -251,9 +247,8 @@ TEST(each_system_is_watched) {
   static const char *const names[] = {"virtual:2x1,hosts=2", "virtual:2x1",
                                       "virtual:1x1"};
   static const char *const jobs[] = {"worker", "red", "blue"};
-  LS_OWN(hosts, f) = {0};
   ls_tpu_resolver *resolvers[3];
-  begin(&f);
+  LS_OWN_BEGUN(hosts, f, begin);
   setenv("TF_TPU_WATCHDOG_TIMEOUT", "60", 1);
   for (int k = 0; k < 3; ++k) {
     char says[120];
@@ -308,10 +303,10 @@ static void take_time(void *user, const ls_log_line *line) {
 
 TEST(a_watchdog_that_is_replaced_may_still_be_asking) {
   slow_sink sink = {0};
-  ls_tpu_resolver *resolver = NULL;
   ls_pod *pod = NULL;
   LS_OWN(counted, c) = counted_begin_with(
       (ls_runtime_options){.log = take_time, .log_user = &sink});
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
   sink.runtime = c.runtime;
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "virtual:2x1,hosts=2"}, &resolver));
@@ -328,7 +323,6 @@ TEST(a_watchdog_that_is_replaced_may_still_be_asking) {
   expect_ok(ls_watchdog_start(resolver, 30));
   ls_watchdog_stop();
   ls_pod_release(pod);
-  ls_tpu_resolver_release(resolver);
 }
 
 // No lock of the runtime is held by who tells of it: another thread goes on.
@@ -373,8 +367,7 @@ TEST(the_environment_starts_it) {
       {"5", "", "LS_TPU_WATCHDOG_TIMEOUT is ''", 0},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-    LS_OWN(hosts, f) = {0};
-    begin(&f);
+    LS_OWN_BEGUN(hosts, f, begin);
     if (rows[i].value != NULL)
       setenv("TF_TPU_WATCHDOG_TIMEOUT", rows[i].value, 1);
     if (rows[i].own != NULL) setenv("LS_TPU_WATCHDOG_TIMEOUT", rows[i].own, 1);
@@ -386,8 +379,7 @@ TEST(the_environment_starts_it) {
 }
 
 TEST(what_cannot_be_watched_is_refused) {
-  LS_OWN(hosts, f) = {0};
-  begin(&f);
+  LS_OWN_BEGUN(hosts, f, begin);
   LS_OWN(ls_tpu_resolver, far) = NULL;
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "grpc://10.0.0.1"}, &far));

@@ -124,8 +124,8 @@ static ls_nest uneven(void *user, ls_input_call *call) {
 TEST(rows_behind_padding_are_refused) {
   LS_SPEC("E97");
   ls_predictions *predictions = NULL;
-  ls_nest row = ls_none();
   LS_OWN(estimator_case, c) = case_of(&ways[1].tpu, 2);
+  LS_OWN(ls_nest, row) = ls_none();
   train_once();
   estimator_case_begin(&c);
   expect_ok(ls_estimator_predict(
@@ -135,7 +135,6 @@ TEST(rows_behind_padding_are_refused) {
   expect_status(ls_predictions_next(predictions, &row), LS_INVALID_ARGUMENT,
                 "follows padding");
   ls_status_free(ls_predictions_close(predictions));
-  ls_nest_release(row);
 }
 
 // ---- Evaluation ------------------------------------------------------------

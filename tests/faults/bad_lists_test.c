@@ -11,7 +11,9 @@
 #include "support/callbacks.h"
 #include "support/counted.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/read_all.h"
+#include "support/replicas.h"
 #include "support/tpu_strategies.h"
 
 static int taken;  // Calls that were to refuse, and did not.
@@ -603,16 +605,14 @@ static void estimators_refuse(void) {
 // ---- Settings --------------------------------------------------------------
 TEST(lists_of_nothing_are_refused) {
   counted c = counted_begin(1);
-  ls_strategy *strategy = NULL, *cores = tpu_strategy_of(2);
-  expect_ok(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
-  ls_graph *graph = NULL;
+  ls_strategy *cores = tpu_strategy_of(2);
+  ls_strategy *strategy = mirrored_of(2);
   data_sets_refuse();
   strategies_refuse(strategy);
   strategies_refuse(cores);
   savers_refuse();
   systems_refuse();
-  expect_ok(ls_graph_create("g", &graph));
+  ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     ops_refuse();

@@ -8,6 +8,7 @@
 #include "support/callbacks.h"
 #include "support/counted.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/read_all.h"
 #include "support/tpu_strategies.h"
 #include "tpu/steps/steps.h"
@@ -144,7 +145,7 @@ static void graphs_refuse(const setting *s) {
 static void callbacks_refuse(const setting *s) {
   ls_nest out = ls_none(), bad = s->bad;
   ls_function *gives = NULL;
-  const ls_nest none = LS_TUPLE();
+  LS_OWN(ls_nest, none) = LS_TUPLE();
   expect_ok(ls_function_create(
       &(ls_function_options){.call = give_bad, .user = &bad}, &gives));
   REFUSES(ls_function_call(gives, ls_none(), &out));
@@ -154,7 +155,6 @@ static void callbacks_refuse(const setting *s) {
                                             &bad, &out));
   REFUSES(ls_strategy_update(s->strategy, s->variable, give_bad, none, &bad,
                              false, &out));
-  ls_nest_release(none);
   if (ls_graph_is_eager(ls_graph_current())) return;
   LS_OWN(ls_nest, y) =
       ls_custom_gradient(give_args, give_bad_gradient, &bad, ls_leaf(s->x));
@@ -350,9 +350,8 @@ static void steps_refuse(const setting *s) {
   LS_OWN(ls_step_context, context) = NULL;
   ls_dataset *numbers = ls_dataset_batch(ls_dataset_range(0, 8, 1),
                                          &(ls_batch_options){.size = 4});
-  const ls_nest leaf = ls_nest_dataset(numbers);
+  LS_OWN(ls_nest, leaf) = ls_nest_dataset(numbers);
   expect_ok(ls_strategy_distribute_dataset(s->strategy, leaf, &data));
-  ls_nest_release(leaf);
   expect_ok(ls_distributed_iterator_create(
       data, &(ls_distributed_iterator_options){.kind = LS_ITERATOR_ONE_SHOT},
       &iterator));
@@ -417,8 +416,7 @@ static void every_call_of_answers(bool on_cores, ls_nest bad,
   s.x = ls_scalar(LS_DTYPE_F32, 2);
   all_refuse(&s);
   ls_variable_release(s.variable);
-  ls_graph *graph = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     s.variable = variable_of(s.strategy);
@@ -426,10 +424,9 @@ static void every_call_of_answers(bool on_cores, ls_nest bad,
     all_refuse(&s);
     computations_refuse(&s);
     steps_refuse(&s);
-    ls_session *session = NULL;
     ls_nest out = ls_none();
     ls_status_free(ls_graph_take_error(graph));
-    expect_ok(ls_session_create(graph, &session));
+    ls_session *session = session_of(graph);
     const ls_status status = ls_session_run(session, bad, NULL, 0, &out);
     check(&s, "ls_session_run", status, out);
     ls_session_destroy(session);

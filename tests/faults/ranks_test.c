@@ -65,14 +65,13 @@ static ls_status make_variable(world *self) {
 
 // Two rows a replica.
 static ls_status make_args(world *self) {
-  ls_array *x = NULL;
+  LS_OWN(ls_array, x) = NULL;
   ls_nest split = ls_none();
   LS_RETURN_IF_ERROR(
       ls_array_create(LS_DTYPE_F32, LS_SHAPE(2 * REPLICAS, 4), &x));
   for (int64_t i = 0; i < ls_array_num_elements(x); ++i)
     ls_array_set_f64(x, i, 0.125 * (double)(i % 7) - 0.25);
   const ls_status status = ls_strategy_split(self->strategy, x, &split);
-  ls_array_release(x);
   LS_RETURN_IF_ERROR(status);
   self->args = LS_TUPLE(split);
   return ls_nest_status(self->args);

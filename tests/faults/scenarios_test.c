@@ -71,7 +71,7 @@ static ls_status make(world *self) {
     LS_RETURN_IF_ERROR(ls_function_create(
         &(ls_function_options){.call = self->step, .user = self},
         &self->function));
-  ls_array *x = NULL;
+  LS_OWN(ls_array, x) = NULL;
   ls_nest split = ls_none();
   LS_RETURN_IF_ERROR(ls_array_create(
       LS_DTYPE_F32, LS_SHAPE(2 * ls_strategy_num_replicas(self->strategy), 4),
@@ -79,7 +79,6 @@ static ls_status make(world *self) {
   for (int64_t i = 0; i < ls_array_num_elements(x); ++i)
     ls_array_set_f64(x, i, 0.125 * (double)(i % 7) - 0.25);
   status = ls_strategy_split(self->strategy, x, &split);
-  ls_array_release(x);
   LS_RETURN_IF_ERROR(status);
   self->args = LS_TUPLE(split);
   return ls_nest_status(self->args);
@@ -176,11 +175,11 @@ static ls_nest down_some(ls_nest args, void *user) {
 
 static ls_nest sum_over_all(ls_strategy *strategy, ls_nest args, void *user) {
   world *self = user;
-  ls_nest sum = ls_none(), written = ls_none();
+  ls_nest sum = ls_none();
+  LS_OWN(ls_nest, written) = ls_none();
   ls_status status = ls_strategy_reduce(strategy, LS_REDUCE_SUM, args, &sum);
   if (ls_status_is_ok(status))
     status = ls_variable_write(self->b, LS_WRITE_ADD, sum, NULL, &written);
-  ls_nest_release(written);
   if (ls_status_is_ok(status)) return sum;
   ls_nest_release(sum);
   return ls_fail(status);
@@ -247,17 +246,15 @@ static ls_status begin_later(void *user) {
 // ---- Sessions --------------------------------------------------------------
 static ls_status build_step(world *self) {
   LS_RETURN_IF_ERROR(make(self));
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   const ls_tensor x = ls_scalar(LS_DTYPE_F32, 0.75);
   LS_RETURN_IF_ERROR(ls_graph_error(self->graph));
-  const ls_nest args = LS_TUPLE(ls_leaf(x));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(x));
   ls_op op = {0};
   ls_status status = ls_strategy_run(self->strategy, ls_plain(self->step, self),
                                      args, &results);
-  ls_nest_release(args);
   if (ls_status_is_ok(status))
     status = ls_strategy_group(self->strategy, results, "step", &op);
-  ls_nest_release(results);
   LS_RETURN_IF_ERROR(status);
   self->fetches = LS_TUPLE(ls_nest_op(op), ls_nest_op(ls_global_initializer()));
   LS_RETURN_IF_ERROR(ls_nest_status(self->fetches));

@@ -233,12 +233,11 @@ static ls_nest in_replica(ls_nest args, void *user) {
 static ls_nest step(ls_step_context *context, ls_nest inputs, void *user) {
   const job *j = user;
   ls_nest made = ls_none();
-  const ls_nest args = LS_TUPLE(ls_nest_retain(inputs));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_retain(inputs));
   ls_status status = ls_nest_status(args);
   if (ls_status_is_ok(status))
     status =
         ls_strategy_run(j->strategy, ls_plain(in_replica, user), args, &made);
-  ls_nest_release(args);
   if (ls_status_is_ok(status))
     status =
         ls_step_context_set_output(context, "x", made, LS_SOME(LS_REDUCE_MEAN));

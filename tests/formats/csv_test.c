@@ -19,8 +19,7 @@ static ls_file *file_of(const char *text) {
 // The fields of all rows: "a|b;c|d;".
 static void print_rows(const char *text, char delimiter, char *out) {
   LS_OWN(ls_file, file) = file_of(text);
-  LS_OWN(ls_offsets, offsets) = {0};
-  ls_offsets_init(&offsets, memory());
+  LS_OWN_BEGUN(ls_offsets, offsets, ls_offsets_init, memory());
   expect_ok(ls_csv_scan(file, delimiter, 0, &offsets));
   for (int64_t i = 0; i < ls_offsets_count(&offsets); ++i) {
     char row[256];
@@ -84,8 +83,7 @@ TEST(quotes_that_are_wrong_are_told_with_their_line) {
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     LS_OWN(ls_file, file) = file_of(rows[i].text);
-    LS_OWN(ls_offsets, offsets) = {0};
-    ls_offsets_init(&offsets, memory());
+    LS_OWN_BEGUN(ls_offsets, offsets, ls_offsets_init, memory());
     expect_status(ls_csv_scan(file, ',', 0, &offsets), rows[i].code,
                   rows[i].part);
   }
@@ -102,8 +100,7 @@ TEST(long_files_are_scanned_piece_by_piece) {
     ++count;
   }
   LS_OWN(ls_file, file) = file_of(text);
-  LS_OWN(ls_offsets, offsets) = {0};
-  ls_offsets_init(&offsets, memory());
+  LS_OWN_BEGUN(ls_offsets, offsets, ls_offsets_init, memory());
   expect_ok(ls_csv_scan(file, ',', 0, &offsets));
   assert_int_equal(ls_offsets_count(&offsets), count);
   for (size_t i = 0; i < count; ++i) {
@@ -241,8 +238,7 @@ TEST(lines_are_found) {
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     LS_OWN(ls_file, file) = file_of(rows[i].text);
-    LS_OWN(ls_offsets, offsets) = {0};
-    ls_offsets_init(&offsets, memory());
+    LS_OWN_BEGUN(ls_offsets, offsets, ls_offsets_init, memory());
     expect_ok(ls_lines_scan(file, &offsets));
     char out[64] = "", streamed[64] = "";
     for (int64_t k = 0; k < ls_offsets_count(&offsets); ++k) {

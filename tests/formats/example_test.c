@@ -32,8 +32,7 @@ static ls_feature_place place_of(ls_bytes example, ls_bytes name) {
 }
 
 TEST(features_that_were_built_are_found) {
-  LS_OWN(ls_example_builder, builder) = {0};
-  ls_example_init(&builder, memory());
+  LS_OWN_BEGUN(ls_example_builder, builder, ls_example_init, memory());
   const ls_bytes example = build(&builder);
   const ls_bytes names[] = {NAME("ints"), NAME("absent"), NAME("words"),
                             NAME("floats"), NAME("none")};
@@ -76,8 +75,7 @@ TEST(features_that_were_built_are_found) {
 }
 
 TEST(a_builder_begins_anew) {
-  LS_OWN(ls_example_builder, builder) = {0};
-  ls_example_init(&builder, memory());
+  LS_OWN_BEGUN(ls_example_builder, builder, ls_example_init, memory());
   char first[512];
   ls_bytes example = build(&builder);
   memcpy(first, example.data, example.size);
@@ -98,8 +96,7 @@ static const unsigned char of_tensorflow[] = {
     100, 115, 18,  9,   10,  7,   10,  3,   111, 110, 101, 10,  0};
 
 TEST(examples_are_built_as_tensorflow_does) {
-  LS_OWN(ls_example_builder, builder) = {0};
-  ls_example_init(&builder, memory());
+  LS_OWN_BEGUN(ls_example_builder, builder, ls_example_init, memory());
   const ls_bytes words[] = {NAME("one"), NAME("")};
   const float floats[] = {1, -0.5f};
   const int64_t ints[] = {3, -1, 300};
@@ -224,19 +221,16 @@ static ls_status note(void *user, ls_bytes name, const ls_feature *feature) {
 }
 
 TEST(all_features_are_visited) {
-  LS_OWN(ls_example_builder, builder) = {0};
-  ls_example_init(&builder, memory());
+  LS_OWN_BEGUN(ls_example_builder, builder, ls_example_init, memory());
   const ls_bytes example = build(&builder);
-  LS_OWN(ls_text, seen) = {0};
-  ls_text_init(&seen, memory());
+  LS_OWN_BEGUN(ls_text, seen, ls_text_init, memory());
   expect_ok(ls_example_visit(&where, example.data, example.size, note, &seen));
   assert_string_equal(ls_text_data(&seen),
                       "words:bytes;floats:floats;ints:integers;none:integers;");
 }
 
 MEMORY_TEST(build_an_example) {
-  LS_OWN(ls_example_builder, builder) = {0};
-  ls_example_init(&builder, memory());
+  LS_OWN_BEGUN(ls_example_builder, builder, ls_example_init, memory());
   const ls_bytes word = NAME("word");
   ls_example_add_bytes(&builder, "a", &word, 1);
   const float number = 1;

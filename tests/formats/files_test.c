@@ -403,8 +403,7 @@ TEST(files_are_dealt) {
 // ---- Without memory --------------------------------------------------------
 static ls_status read_some(void *user) {
   (void)user;
-  LS_OWN(ls_text, out) = {0};
-  ls_text_init(&out, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, out, ls_text_init, ls_allocator_system());
   const char *const all[] = {"x", "y"};
   ls_status status =
       read_all(ls_dataset_lines(LS_PATHS("?.txt"),

@@ -122,11 +122,10 @@ static void expect_batch(const ls_image_folder_options *options,
              (int)(strlen(elements[i].reference) - 2), elements[i].reference,
              options->channels != 0 ? options->channels : 3);
     const bool dot = strstr(name, "one_pixel") != NULL;
-    ls_array *wanted =
+    LS_OWN(ls_array, wanted) =
         resized(name, options->height, options->width, dot ? NULL : part);
     assert_memory_equal(at, ls_array_data(wanted), ls_array_size(wanted));
     at += ls_array_size(wanted);
-    ls_array_release(wanted);
     assert_int_equal(
         ls_array_i64(ls_nest_as_array(ls_nest_item(element, 1)), (int64_t)i),
         elements[i].label);

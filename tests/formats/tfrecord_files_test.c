@@ -38,8 +38,8 @@ static ls_bytes build(ls_example_builder *builder, int i) {
 // Examples `from` to `to` - 1.
 static void put_examples(const char *name, int from, int to) {
   ls_tfrecord_output *writer = NULL;
-  LS_OWN(ls_example_builder, builder) = {0};
-  ls_example_init(&builder, ls_allocator_system());
+  LS_OWN_BEGUN(ls_example_builder, builder, ls_example_init,
+               ls_allocator_system());
   expect_ok(ls_tfrecord_output_open(ls_runtime_current(), name, &writer));
   for (int i = from; i < to; ++i) {
     const ls_bytes example = build(&builder, i);
@@ -253,8 +253,7 @@ TEST(places_that_are_not_there_are_refused) {
               {"0", "4", "'a.gz' has no record 4"}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     // The numbers of the stage, wherever they stand.
-    LS_OWN(ls_text, changed) = {0};
-    ls_text_init(&changed, ls_allocator_system());
+    LS_OWN_BEGUN(ls_text, changed, ls_text_init, ls_allocator_system());
     for (const char *at = text; *at != '\0'; ++at) {
       ls_text_append_char(&changed, *at);
       if (strncmp(at, "\"file\":", 7) == 0) {

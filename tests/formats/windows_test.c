@@ -28,10 +28,8 @@ static ls_dataset *shuffled(ls_flag load) {
 }
 
 static void expect_same(void) {
-  LS_OWN(ls_text, want) = {0};
-  LS_OWN(ls_text, got) = {0};
-  ls_text_init(&want, ls_allocator_system());
-  ls_text_init(&got, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, want, ls_text_init, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, got, ls_text_init, ls_allocator_system());
   expect_ok(read_all(shuffled(LS_FLAG_ON), &want));
   expect_ok(read_all(shuffled(LS_FLAG_OFF), &got));
   assert_string_equal(want.data, got.data);
@@ -97,10 +95,8 @@ TEST(blocks_of_a_shuffle_are_read_at_once) {
 
 TEST(records_are_read_alone_where_a_window_fails) {
   LS_OWN(ls_runtime, runtime) = begin();
-  LS_OWN(ls_text, want) = {0};
-  LS_OWN(ls_text, got) = {0};
-  ls_text_init(&want, ls_allocator_system());
-  ls_text_init(&got, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, want, ls_text_init, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, got, ls_text_init, ls_allocator_system());
   expect_ok(read_all(shuffled(LS_FLAG_ON), &want));
   ls_dataset *d = shuffled(LS_FLAG_OFF);
   counts.reads = 0;
@@ -244,8 +240,7 @@ TEST(large_windows_are_read_in_parts) {
 
 static ls_status read_shuffled(void *user) {
   (void)user;
-  LS_OWN(ls_text, out) = {0};
-  ls_text_init(&out, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, out, ls_text_init, ls_allocator_system());
   return read_all(shuffled(LS_FLAG_OFF), &out);
 }
 

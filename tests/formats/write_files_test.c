@@ -50,8 +50,7 @@ static const float numbers[] = {1, 2.5f, -3, 4};
 static const uint16_t shorts[] = {7, 65535};
 
 TEST(arrays_are_written_as_npy) {
-  LS_OWN(world, self) = {0};
-  begin(&self);
+  LS_OWN_BEGUN(world, self, begin);
   ls_nest array = array_of(LS_DTYPE_F32, LS_SHAPE(2, 2), numbers);
   expect_ok(ls_npy_write("a.npy", ls_nest_as_array(array)));
   expect_elements(ls_dataset_npy("a.npy", NULL), "[1,2.5]; [-3,4]; ");
@@ -67,8 +66,7 @@ TEST(arrays_are_written_as_npy) {
 }
 
 TEST(dicts_are_written_as_npz) {
-  LS_OWN(world, self) = {0};
-  begin(&self);
+  LS_OWN_BEGUN(world, self, begin);
   ls_nest arrays = dict_of("x", array_of(LS_DTYPE_F32, LS_SHAPE(2, 2), numbers),
                            "a", array_of(LS_DTYPE_U16, LS_SHAPE(2), shorts));
   for (int packed = 0; packed < 2; ++packed) {
@@ -115,8 +113,7 @@ static ls_status write_examples(void *user) {
 }
 
 TEST(dicts_are_written_as_examples) {
-  LS_OWN(world, self) = {0};
-  begin(&self);
+  LS_OWN_BEGUN(world, self, begin);
   expect_ok(write_examples(NULL));
   static const ls_tfrecord_feature features[] = {
       {.name = "byte", .dtype = LS_DTYPE_I32},
@@ -133,8 +130,7 @@ TEST(dicts_are_written_as_examples) {
 }
 
 TEST(an_example_that_is_refused_leaves_nothing) {
-  LS_OWN(world, self) = {0};
-  begin(&self);
+  LS_OWN_BEGUN(world, self, begin);
   ls_tfrecord_writer *writer = NULL;
   expect_ok(ls_tfrecord_writer_open("a", &writer));
   expect_ok(ls_tfrecord_writer_write(writer, "one", 3));
@@ -165,8 +161,7 @@ TEST(an_example_that_is_refused_leaves_nothing) {
 }
 
 TEST(calls_that_fail_leave_the_old_file) {
-  LS_OWN(world, self) = {0};
-  begin(&self);
+  LS_OWN_BEGUN(world, self, begin);
   bool failed = true;
   for (int nth = 1; failed; ++nth) {
     self.files.fail_at = nth;

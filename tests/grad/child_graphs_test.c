@@ -22,12 +22,12 @@ static ls_nest function_body(ls_nest args, void *user) {
 static ls_tensor call(ls_tensor argument, captured *c) {
   ls_graph *graph = ls_graph_current(), *body = NULL;
   const ls_type type = {ls_tensor_dtype(argument), ls_tensor_shape(argument)};
-  ls_nest args, result;
+  ls_nest result;
+  LS_OWN(ls_nest, args) = ls_none();
   expect_ok(
       ls_graph_make(LS_GRAPH_FUNCTION, "body", graph->runtime, graph, &body));
   expect_ok(ls_region_parameters(body, ls_leaf(argument), &type, 1, &args));
   expect_ok(ls_region_trace(body, function_body, args, c, &result));
-  ls_nest_release(args);
   ls_nest_release(result);
   ls_tensor inputs[8] = {argument};
   for (size_t i = 0; i < body->num_captures; ++i)
@@ -89,7 +89,7 @@ TEST(the_gradient_of_a_cond_is_a_cond) {
                 .b = gradient_input("b"),
                 .variable = gradient_variable("v")};
   const ls_tensor p = ls_placeholder(LS_DTYPE_BOOL, LS_SCALAR, "p");
-  const ls_nest result = ls_cond(p, then_branch, else_branch, &c);
+  LS_OWN(ls_nest, result) = ls_cond(p, then_branch, else_branch, &c);
   const ls_nest xs[] = {ls_leaf(c.a), ls_leaf(c.b),
                         ls_nest_variable(c.variable)};
   ls_nest grads[3];
@@ -107,7 +107,6 @@ TEST(the_gradient_of_a_cond_is_a_cond) {
   expect_ok(ls_gradients(&grads[0], 1, xs, 3, NULL, grads));
   assert_int_equal(grads[1].kind, LS_KIND_TENSOR);
   ls_nest_release(xs[2]);
-  ls_nest_release(result);
   ls_variable_release(c.variable);
 }
 

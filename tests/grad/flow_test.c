@@ -9,6 +9,7 @@
 #include "lockstep/session.h"
 #include "runtime/own.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/gradient_check.h"
 #include "support/spec.h"
 
@@ -217,17 +218,14 @@ TEST(gradients_use_what_a_variable_was_when_it_was_read) {
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "v", .initial_array = three},
         &w.variable));
-    ls_function *f = NULL;
+    LS_OWN(ls_function, f) = NULL;
     expect_ok(ls_function_create(
         &(ls_function_options){.call = read_then_write, .user = &w}, &f));
-    const ls_nest args = LS_LIST(ls_nest_array(scalar_array(5)));
-    ls_nest result = ls_none();
+    LS_OWN(ls_nest, args) = LS_LIST(ls_nest_array(scalar_array(5)));
+    LS_OWN(ls_nest, result) = ls_none();
     expect_ok(ls_function_call(f, args, &result));
     assert_true(item(result, 0) == 9);   // v^2
     assert_true(item(result, 1) == 30);  // 2 x v
-    ls_nest_release(result);
-    ls_nest_release(args);
-    ls_function_release(f);
     ls_variable_release(w.variable);
   }
 }
@@ -243,8 +241,7 @@ static ls_array *batch_of(int64_t rows) {
 
 TEST(sizes_are_those_of_the_run) {
   LS_SPEC("O192");
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("unknown batch", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("unknown batch");
   ls_tensor x = {0};
   ls_nest grads[2];
   {
@@ -256,8 +253,7 @@ TEST(sizes_are_those_of_the_run) {
     const ls_nest ys[] = {ls_leaf(ls_reduce_mean(shifted, LS_ALL_AXES))};
     const ls_nest xs[] = {ls_leaf(x), ls_leaf(bias)};
     expect_ok(ls_gradients(ys, 1, xs, 2, NULL, grads));
-    LS_OWN(ls_session, session) = NULL;
-    expect_ok(ls_session_create(graph, &session));
+    LS_OWN(ls_session, session) = session_of(graph);
     for (int64_t rows = 1; rows <= 4; rows += 3) {
       LS_OWN(ls_array, batch) = batch_of(rows);
       LS_OWN(ls_array, biases) = NULL;

@@ -7,6 +7,7 @@
 #include "grad/grad.h"
 #include "graph/own.h"
 #include "support/fault.h"
+#include "support/function.h"
 #include "support/gradient_graph.h"
 #include "support/spec.h"
 
@@ -248,8 +249,7 @@ TEST(the_log_tells_gradients_and_sums) {
       &(ls_runtime_options){.log = keep_line, .environment = verbose},
       &runtime));
   ls_runtime *before = ls_runtime_make_current(runtime);
-  ls_graph *graph = NULL;
-  expect_ok(ls_graph_create("logged", &graph));
+  ls_graph *graph = graph_named("logged");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_tensor x = gradient_input("x");

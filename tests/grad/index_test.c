@@ -9,6 +9,7 @@
 #include "lockstep/session.h"
 #include "runtime/own.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/gradient_check.h"
 
 static ls_tensor integers(const int64_t *data, ls_shape shape) {
@@ -200,10 +201,10 @@ static ls_nest gradients_of(const gradient_case *row, bool known) {
   }
   for (size_t i = 0; i < row->count; ++i)
     feeds[i] = (ls_feed){xs[i], input_of(row->shapes[i], i)};
-  const ls_nest fetches = ls_nest_sequence(LS_KIND_LIST, grads, 2 * row->count);
+  LS_OWN(ls_nest, fetches) =
+      ls_nest_sequence(LS_KIND_LIST, grads, 2 * row->count);
   expect_ok(ls_session_create(graph, &session));
   expect_ok(ls_session_run(session, fetches, feeds, row->count, &results));
-  ls_nest_release(fetches);
   for (size_t i = 0; i < row->count; ++i)
     ls_array_release((ls_array *)(uintptr_t)feeds[i].value);
   return results;
@@ -268,8 +269,7 @@ TEST(products_of_updates_have_no_gradient) {
 }
 
 TEST(the_rank_of_a_scatters_indices_is_known_while_building) {
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_tensor x = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(5, 2), "x");

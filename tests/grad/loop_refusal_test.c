@@ -4,14 +4,14 @@
 #include "graph/own.h"
 #include "lockstep/graph_ops.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/recurrence.h"
 #include "support/spec.h"
 
 // ---- Names and refusals ----------------------------------------------------
 TEST(gradients_of_a_loop_stand_beside_it) {
   LS_SPEC("O181 O190 O194");
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("names", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("names");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_tensor x = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(2, 3), "x");
@@ -33,11 +33,10 @@ TEST(gradients_of_a_loop_stand_beside_it) {
     expect_contains(text, "# \"tanh_grad/mul\"");
     expect_contains(text, "_class = strings[\"loc:@while\"]} # \"stack_pop\"");
     LS_OWN(ls_graph, parsed) = NULL;
-    char *again = NULL;
+    LS_OWN(printed, again) = NULL;
     expect_ok(ls_graph_parse(text, NULL, 0, &parsed));
     expect_ok(ls_graph_print(parsed, &again));
     assert_string_equal(again, text);
-    ls_text_release(again);
     ls_text_release(text);
   }
   expect_ok(ls_graph_verify(graph));
@@ -75,8 +74,7 @@ TEST(initial_values_are_refused_inside_of_a_loop) {
   } rows[] = {
       {true, false, NULL}, {false, true, NULL}, {false, false, "start"}};
   for (size_t i = 0; i < 3; ++i) {
-    LS_OWN(ls_graph, graph) = NULL;
-    expect_ok(ls_graph_create("inside", &graph));
+    LS_OWN(ls_graph, graph) = graph_named("inside");
     {
       LS_GRAPH_SCOPE(graph);
       inside in = {.initial = ls_placeholder(LS_DTYPE_F64, LS_SCALAR, "start"),
@@ -110,8 +108,7 @@ static ls_nest ask_for_other_loop(ls_nest values, void *user) {
 }
 
 TEST(a_loop_around_is_no_place_for_the_gradient_of_another) {
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("around", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("around");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_tensor x = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(2, 3), "x");

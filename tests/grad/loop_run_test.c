@@ -11,6 +11,7 @@
 #include "support/expect.h"
 #include "support/function.h"
 #include "support/recurrence.h"
+#include "support/replicas.h"
 #include "support/spec.h"
 
 static double item(ls_nest list, size_t index, int64_t element) {
@@ -130,15 +131,13 @@ TEST(gradients_use_what_a_variable_was_in_each_trip) {
   for (size_t i = 0; i < 2; ++i) {
     reading r = {new_variable("v", scalar_array(LS_DTYPE_F64, 2)),
                  rows[i].writes};
-    ls_function *f = function_of(use_variable, &r);
-    const ls_nest args = LS_LIST(ls_nest_array(scalar_array(LS_DTYPE_F64, 7)));
-    ls_nest result = ls_none();
+    LS_OWN(ls_function, f) = function_of(use_variable, &r);
+    LS_OWN(ls_nest, args) =
+        LS_LIST(ls_nest_array(scalar_array(LS_DTYPE_F64, 7)));
+    LS_OWN(ls_nest, result) = ls_none();
     expect_ok(ls_function_call(f, args, &result));
     expect_near(item(result, 0, 0), rows[i].dx);
     expect_near(item(result, 1, 0), rows[i].dv);
-    ls_nest_release(result);
-    ls_nest_release(args);
-    ls_function_release(f);
     ls_variable_release(r.variable);
   }
 }
@@ -154,8 +153,7 @@ static ls_nest run(ls_session *session, const ls_nest *fetches, size_t count,
 
 TEST(batches_of_any_size_go_through_a_session) {
   LS_SPEC("O192");
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("unknown batch", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("unknown batch");
   {
     LS_GRAPH_SCOPE(graph);
     ls_array *w = steps_array(LS_SHAPE(3, 3), 0.3, -0.07);
@@ -172,8 +170,7 @@ TEST(batches_of_any_size_go_through_a_session) {
     expect_ok(ls_gradients(loop, 1, xs, 3, NULL, have));
     expect_ok(ls_gradients(plain, 1, xs, 3, NULL, want));
     expect_ok(ls_graph_verify(graph));
-    LS_OWN(ls_session, session) = NULL;
-    expect_ok(ls_session_create(graph, &session));
+    LS_OWN(ls_session, session) = session_of(graph);
     for (int64_t rows = 1; rows <= 5; rows += 2) {
       LS_OWN(ls_array, batch) = steps_array(LS_SHAPE(rows, 3), -0.4, 0.11);
       LS_OWN(ls_nest, a) = run(session, have, 3, (ls_feed){x, batch});
@@ -185,8 +182,7 @@ TEST(batches_of_any_size_go_through_a_session) {
 }
 
 TEST(each_gradient_of_a_loop_has_stacks_of_its_own) {
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("two gradients", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("two gradients");
   {
     LS_GRAPH_SCOPE(graph);
     ls_array *w = steps_array(LS_SHAPE(3, 3), 0.3, -0.07);
@@ -199,8 +195,7 @@ TEST(each_gradient_of_a_loop_has_stacks_of_its_own) {
     ls_nest grads[4];
     expect_ok(ls_gradients(ys, 1, xs, 2, NULL, grads));
     expect_ok(ls_gradients(ys, 1, xs, 2, NULL, &grads[2]));
-    LS_OWN(ls_session, session) = NULL;
-    expect_ok(ls_session_create(graph, &session));
+    LS_OWN(ls_session, session) = session_of(graph);
     LS_OWN(ls_array, batch) = steps_array(LS_SHAPE(2, 3), -0.4, 0.11);
     LS_OWN(ls_nest, result) = run(session, grads, 4, (ls_feed){x, batch});
     for (int64_t i = 0; i < 6; ++i)
@@ -259,16 +254,14 @@ static const ls_array *component(ls_nest result, size_t leaf, size_t replica) {
 TEST(each_replica_has_stacks_of_its_own) {
   reading shared = {new_variable("w", steps_array(LS_SHAPE(3, 3), 0.3, -0.07)),
                     false};
-  ls_function *step = function_of(replicated, &shared);
-  ls_function *reference = function_of(whole, &shared);
-  ls_array *x = steps_array(LS_SHAPE(6, 3), -0.4, 0.05);
-  const ls_nest plain = LS_LIST(ls_nest_array(ls_array_retain(x)));
-  ls_nest want = ls_none();
+  LS_OWN(ls_function, step) = function_of(replicated, &shared);
+  LS_OWN(ls_function, reference) = function_of(whole, &shared);
+  LS_OWN(ls_array, x) = steps_array(LS_SHAPE(6, 3), -0.4, 0.05);
+  LS_OWN(ls_nest, plain) = LS_LIST(ls_nest_array(ls_array_retain(x)));
+  LS_OWN(ls_nest, want) = ls_none();
   expect_ok(ls_function_call(reference, plain, &want));
   for (int replicas = 1; replicas <= 3; ++replicas) {
-    LS_OWN(ls_strategy, strategy) = NULL;
-    expect_ok(ls_mirrored_strategy_create(
-        &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
+    LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
     ls_nest split = ls_none();
     LS_OWN(ls_nest, have) = ls_none();
     expect_ok(ls_strategy_split(strategy, x, &split));
@@ -283,11 +276,6 @@ TEST(each_replica_has_stacks_of_its_own) {
     for (int64_t i = 0; i < 9; ++i)
       expect_near(ls_array_f64(component(have, 1, 0), i), item(want, 1, i));
   }
-  ls_nest_release(want);
-  ls_nest_release(plain);
-  ls_array_release(x);
-  ls_function_release(step);
-  ls_function_release(reference);
   ls_variable_release(shared.variable);
 }
 
@@ -328,9 +316,7 @@ static ls_nest meeting(ls_nest args, void *user) {
 TEST(replicas_meet_in_loops_and_in_their_gradients) {
   LS_OWN(ls_function, step) = function_of(meeting, NULL);
   LS_OWN(ls_array, x) = steps_array(LS_SHAPE(6, 3), -0.4, 0.05);
-  LS_OWN(ls_strategy, strategy) = NULL;
-  expect_ok(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(3)}, &strategy));
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   ls_nest split = ls_none();
   LS_OWN(ls_nest, have) = ls_none();
   expect_ok(ls_strategy_split(strategy, x, &split));

@@ -10,6 +10,7 @@
 #include "support/callbacks.h"
 #include "support/count_up.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/gradient_check.h"
 #include "support/spec.h"
 
@@ -328,8 +329,7 @@ static ls_tensor square_gradients(ls_tensor y, const ls_nest *xs) {
 // building and [4,3] when run.
 static void run_for_shape(ls_shape shape, double *first, double *second) {
   static const counted four = {4, 0, everything};
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("sizes", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("sizes");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_tensor x = ls_placeholder(LS_DTYPE_F64, shape, "x");
@@ -345,8 +345,7 @@ static void run_for_shape(ls_shape shape, double *first, double *second) {
     const ls_nest xs[] = {ls_leaf(x), ls_leaf(w)};
     const ls_tensor once = square_gradients(count_up(&four, x, w), xs);
     const ls_tensor twice = square_gradients(once, xs);
-    LS_OWN(ls_session, session) = NULL;
-    expect_ok(ls_session_create(graph, &session));
+    LS_OWN(ls_session, session) = session_of(graph);
     LS_OWN(ls_nest, fetches) = LS_LIST(ls_leaf(once), ls_leaf(twice));
     LS_OWN(ls_nest, result) = ls_none();
     expect_ok(

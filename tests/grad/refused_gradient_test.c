@@ -122,14 +122,13 @@ static ls_nest give_up(ls_nest args, void *user) {
   (void)args;
   const ls_attr mark = {
       .name = "mark", .kind = LS_ATTR_STRING, .as.string = "later"};
-  ls_array *array = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){1});
+  LS_OWN(ls_array, array) = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){1});
   const ls_attr held = {
       .name = "held", .kind = LS_ATTR_ARRAY, .as.array = array};
   expect_ok(ls_op_set_attr(s->marked, &mark));
   expect_ok(ls_op_set_attr(s->unmarked, &mark));
   expect_ok(ls_op_set_attr(s->marked, &held));
   expect_ok(ls_op_set_attr(s->marked, &held));
-  ls_array_release(array);
   // What is refused inside is taken back by itself.
   of_a_loop(s);
   return LS_FAIL(LS_ABORTED, "the step gives up");

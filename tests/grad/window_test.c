@@ -6,6 +6,7 @@
 #include "lockstep/session.h"
 #include "runtime/own.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/gradient_check.h"
 
 // ---- Convolutions ----------------------------------------------------------
@@ -177,10 +178,8 @@ static ls_nest late_gradients(ls_tensor x, ls_tensor w) {
 }
 
 TEST(sizes_may_be_known_late) {
-  LS_OWN(ls_graph, graph) = NULL;
-  LS_OWN(ls_session, session) = NULL;
-  expect_ok(ls_graph_create("late", &graph));
-  expect_ok(ls_session_create(graph, &session));
+  LS_OWN(ls_graph, graph) = graph_named("late");
+  LS_OWN(ls_session, session) = session_of(graph);
   ls_feed feeds[2];
   LS_OWN(ls_nest, wanted) = ls_none();
   LS_OWN(ls_nest, got) = ls_none();
@@ -215,8 +214,7 @@ static void expect_refused(ls_graph *graph, ls_code code, const char *part) {
 }
 
 TEST(makers_refuse_what_does_not_fit) {
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("refusals", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("refusals");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(1, 4, 4, 6), 1);

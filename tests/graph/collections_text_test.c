@@ -7,6 +7,7 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "support/computation.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -22,9 +23,8 @@ static ls_graph *loaded(const ls_graph *graph, char **out_text) {
 
 TEST(entries_are_again_what_they_were) {
   LS_SPEC("E12");
-  ls_graph *graph = NULL;
   LS_OWN(printed, text) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     LS_OWN(ls_variable, a) = f32_variable("w", 3);
@@ -69,11 +69,10 @@ TEST(entries_are_again_what_they_were) {
 
 TEST(a_variable_that_only_a_collection_has_is_declared) {
   LS_SPEC("E12");
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   char *text = NULL;
   LS_OWN(ls_variable, eager) =
       variable_of("elsewhere", LS_DTYPE_F32, LS_SHAPE(2), (double[]){1, 2});
-  expect_ok(ls_graph_create("g", &graph));
   expect_ok(ls_graph_add_to_collection(
       graph, "far", (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = eager}));
   LS_OWN(ls_graph, copy) = loaded(graph, &text);
@@ -87,9 +86,8 @@ TEST(a_variable_that_only_a_collection_has_is_declared) {
 TEST(a_distributed_variable_is_its_first_component) {
   LS_SPEC("E12");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  LS_OWN(ls_graph, graph) = NULL;
   char *text = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     ls_variable_release(variable_in(strategy, (variable_kind){.name = "w"}));

@@ -31,8 +31,7 @@ static void expect_waits(ls_tensor value, const ls_op *ops, size_t count) {
 // ---- What operands imply ---------------------------------------------------
 TEST(an_op_waits_for_what_its_operands_do_not) {
   LS_SPEC("O30");
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_tensor outside = one(), control[2] = {one(), one()};
@@ -57,8 +56,7 @@ TEST(an_op_waits_for_what_its_operands_do_not) {
 
 TEST(a_scope_knows_the_ops_of_those_inside) {
   LS_SPEC("O30");
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_op ops[2] = {ls_tensor_op(one()), ls_tensor_op(one())};
@@ -85,8 +83,7 @@ TEST(a_scope_knows_the_ops_of_those_inside) {
 
 // What a maker names itself stays.
 TEST(a_group_keeps_its_members) {
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_op ops[2] = {ls_tensor_op(one()), ls_tensor_op(one())};
@@ -181,12 +178,11 @@ static ls_nest wait_in_replica(ls_nest args, void *user) {
 // The op that waits is the one in the graph of what is waited for.
 TEST(the_op_that_holds_the_region_waits) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
-    LS_OWN(ls_graph, graph) = NULL;
+    LS_OWN(ls_graph, graph) = graph_named("g");
     LS_OWN(ls_nest, made) = ls_none();
     LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
     ls_op before = {0};
     LS_OWN(ls_function, function) = function_of(wait_in_replica, &before);
-    expect_ok(ls_graph_create("g", &graph));
     {
       LS_GRAPH_SCOPE(graph);
       before = ls_group(NULL, 0, "before");
@@ -213,11 +209,10 @@ static ls_nest sum_of_ones(ls_nest args, void *user) {
 }
 
 TEST(replicas_wait_for_the_scope_around_them) {
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_nest, made) = ls_none();
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   LS_OWN(ls_function, function) = function_of(sum_of_ones, NULL);
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     const ls_op before = ls_group(NULL, 0, "before");
@@ -260,8 +255,7 @@ static ls_nest always(ls_nest values, void *user) {
 
 // Gradients of loops are drafted and copied: what they wait for goes with it.
 TEST(a_loops_gradient_waits_too) {
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     ls_op before = ls_group(NULL, 0, "before");
@@ -291,10 +285,9 @@ static ls_nest note_op(ls_nest values, void *user) {
 }
 
 TEST(nothing_waits_for_what_is_elsewhere) {
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_graph, other) = NULL;
   ls_op elsewhere = {0}, inside = {0};
-  expect_ok(ls_graph_create("g", &graph));
   expect_ok(ls_graph_create("other", &other));
   {
     LS_GRAPH_SCOPE(other);

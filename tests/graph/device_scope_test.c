@@ -66,10 +66,9 @@ static ls_nest one_on_foo(ls_nest args, void *user) {
 // What a function's own scopes leave out comes from where it is called.
 TEST(a_functions_ops_are_placed_where_it_is_called) {
   LS_SPEC("O69");
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   ls_nest made = ls_none();
   LS_OWN(ls_function, function) = function_of(one_on_foo, NULL);
-  expect_ok(ls_graph_create("g", &graph));
   for (int task = 1; task <= 2; ++task) {
     LS_GRAPH_SCOPE(graph);
     LS_DEVICE_SCOPE(task == 1 ? "/job:w/task:1" : "/job:w/task:2");
@@ -83,8 +82,7 @@ TEST(a_functions_ops_are_placed_where_it_is_called) {
 }
 
 TEST(a_name_that_is_none_is_refused) {
-  ls_graph *graph = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     {
@@ -106,11 +104,10 @@ TEST(a_name_that_is_none_is_refused) {
 
 // A name of more characters than are kept merges as any other.
 TEST(a_long_name_merges) {
-  LS_OWN(ls_graph, graph) = NULL;
   char name[1000];
   memset(name, '/', sizeof(name));
   snprintf(name + 900, sizeof(name) - 900, "/cpu:1");
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     LS_DEVICE_SCOPE("/job:w/task:1");
@@ -122,8 +119,7 @@ TEST(a_long_name_merges) {
 // ---- Beside other scopes ---------------------------------------------------
 TEST(a_colocation_leaves_device_scopes) {
   LS_SPEC("O48");
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_op nowhere = op_here();
@@ -162,16 +158,14 @@ static ls_nest make_variable(ls_nest args, void *user) {
 
 // The variable is outside of the function, in the same place.
 TEST(what_leaves_a_function_keeps_the_device) {
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_variable, v) = NULL;
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   ls_function *function = function_of(make_variable, &v);
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     expect_ok(ls_function_call(function, ls_none(), &made));
   }
-  ls_nest_release(made);
   ls_function_release(function);  // And its graph.
   assert_string_equal(ls_variable_device(v),
                       "/job:worker/replica:0/task:0/device:CPU:1");
@@ -191,18 +185,16 @@ static ls_nest make_outside(ls_nest args, void *user) {
 // The name was a text of the function's graph.
 TEST(a_device_outlives_the_graph_that_was_left) {
   ls_op made = {0};
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   ls_function *function = function_of(make_outside, &made);
   expect_ok(ls_function_call(function, ls_none(), &result));
-  ls_nest_release(result);
   ls_function_release(function);
   assert_string_equal(ls_op_device(made), "/job:w/device:CPU:1");
 }
 
 // A variable beside one without a place has none.
 TEST(a_variable_is_beside_another_wherever_that_is) {
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     ls_variable *made[4] = {NULL};

@@ -53,8 +53,7 @@ static void expect_control(ls_tensor value, const char *const *names,
 // ---- Marks -----------------------------------------------------------------
 TEST(an_op_is_marked_from_entry_to_exit) {
   LS_SPEC("O9 O11 O15");
-  LS_OWN(place, p) = {0};
-  open_place(&p, 2);
+  LS_OWN_BEGUN(place, p, open_place, 2);
   EXPECT_MARK(p.c.pivot, CLUSTER_MARK, "c");
   const ls_tensor before = one();
   for (int entered = 0; entered < 2; ++entered) {
@@ -73,8 +72,7 @@ TEST(an_op_is_marked_from_entry_to_exit) {
 
 TEST(another_graph_is_not_ruled) {
   LS_OWN(ls_graph, other) = NULL;
-  LS_OWN(place, p) = {0};
-  open_place(&p, 2);
+  LS_OWN_BEGUN(place, p, open_place, 2);
   expect_ok(ls_graph_create("other", &other));
   {
     CLUSTER_SCOPE(&p.c);
@@ -110,7 +108,6 @@ TEST(sessions_hold_what_a_flow_bans) {
   for (int replicas = 1; replicas <= 2; ++replicas) {
     LS_OWN(place, p) = {0};
     double number = 0;
-    LS_OWN(ls_session, session) = NULL;
     ls_tensor compiled = ls_failed_tensor(), host = ls_failed_tensor();
     open_place(&p, replicas);
     {
@@ -121,7 +118,7 @@ TEST(sessions_hold_what_a_flow_bans) {
       p.c.part[0] = '\0';
     }
     const ls_tensor behind = ls_identity(host);
-    expect_ok(ls_session_create(p.graph, &session));
+    LS_OWN(ls_session, session) = session_of(p.graph);
     const ls_tensor none = ls_failed_tensor();
     expect_ok(fetch(session, behind, none, &number));
     assert_true(number == 1);
@@ -145,8 +142,7 @@ TEST(sessions_hold_what_a_flow_bans) {
 // ---- Control inputs --------------------------------------------------------
 TEST(what_waits_outside_comes_in_as_an_identity) {
   LS_SPEC("O22 O23 O24");
-  LS_OWN(place, p) = {0};
-  open_place(&p, 2);
+  LS_OWN_BEGUN(place, p, open_place, 2);
   const ls_op outside[2] = {ls_tensor_op(one()), ls_group(NULL, 0, "no_value")};
   LS_CONTROL_SCOPE(outside, 2);
   CLUSTER_SCOPE(&p.c);
@@ -170,8 +166,7 @@ TEST(what_waits_outside_comes_in_as_an_identity) {
 
 TEST(an_op_without_operands_waits_for_the_pivot) {
   LS_SPEC("O25 O30");
-  LS_OWN(place, p) = {0};
-  open_place(&p, 2);
+  LS_OWN_BEGUN(place, p, open_place, 2);
   {
     CLUSTER_SCOPE(&p.c);
     const ls_tensor x = one();
@@ -230,8 +225,7 @@ static size_t expect_all_marked(const ls_graph *graph, size_t from,
 
 TEST(ops_of_bodies_are_ops_of_the_flow) {
   LS_SPEC("O9 O29");
-  LS_OWN(place, p) = {0};
-  open_place(&p, 2);
+  LS_OWN_BEGUN(place, p, open_place, 2);
   const ls_tensor x = one();
   const size_t first = ls_graph_num_ops(p.graph);
   {
@@ -283,9 +277,8 @@ static const ls_flow_type plain_type = {.name = "a plain flow"};
 
 TEST(the_innermost_replicated_flow_is_found) {
   LS_SPEC("O49");
-  LS_OWN(place, p) = {0};
   ls_flow *found = NULL, plain = {&plain_type};
-  open_place(&p, 2);
+  LS_OWN_BEGUN(place, p, open_place, 2);
   CLUSTER_SCOPE(&p.c);
   {
     LS_SCOPE_(ls_flow_begin, &plain);
@@ -347,8 +340,7 @@ TEST(init_scopes_and_cleared_control_leave) {
 
 // ---- Refusals --------------------------------------------------------------
 TEST(an_op_that_is_not_admitted_is_not_made) {
-  LS_OWN(place, p) = {0};
-  open_place(&p, 2);
+  LS_OWN_BEGUN(place, p, open_place, 2);
   {
     CLUSTER_SCOPE(&p.c);
     const ls_tensor x = one();
@@ -361,10 +353,9 @@ TEST(an_op_that_is_not_admitted_is_not_made) {
     expect_status(ls_graph_take_error(p.graph), LS_UNIMPLEMENTED,
                   "c has no exp\nin op 'inner/exp' of graph 'g'");
     // Of a loop whose body has one, nothing is left either.
-    const ls_nest made =
+    LS_OWN(ls_nest, made) =
         ls_while(below_nine, branch, NULL, LS_LIST(ls_leaf(x)), 5);
     assert_true(ls_nest_is_failed(made));
-    ls_nest_release(made);
     expect_status(ls_graph_take_error(p.graph), LS_UNIMPLEMENTED,
                   "c has no exp");
     assert_int_equal(ls_graph_num_ops(p.graph), there);
@@ -375,8 +366,7 @@ TEST(an_op_that_is_not_admitted_is_not_made) {
 // Innermost first: the one around finds the mark of the one inside.
 TEST(an_op_that_cannot_be_marked_is_taken_back) {
   LS_SPEC("O16");
-  LS_OWN(place, p) = {0};
-  open_place(&p, 2);
+  LS_OWN_BEGUN(place, p, open_place, 2);
   cluster inner = cluster_of("inner", 2);
   CLUSTER_SCOPE(&p.c);
   const ls_tensor x = one();
@@ -441,10 +431,9 @@ static const ls_flow_type listening = {
 
 TEST(the_innermost_flow_is_asked_first) {
   LS_SPEC("O29");
-  LS_OWN(ls_graph, graph) = NULL;
   char heard[100] = "";
   listener a = {{&listening}, heard, 'a'}, b = {{&listening}, heard, 'b'};
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_tensor x = one();

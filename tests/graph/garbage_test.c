@@ -9,6 +9,7 @@
 #include "runtime/own.h"
 #include "support/callbacks.h"
 #include "support/expect.h"
+#include "support/function.h"
 
 static ls_status take_error(void) {
   return ls_graph_take_error(ls_graph_current());
@@ -25,8 +26,7 @@ static void expect_refused(ls_op op, const char *part) {
 }
 
 static void in_both(void (*body)(void)) {
-  ls_graph *graph = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     body();
@@ -146,11 +146,10 @@ static void use_handles_to_nothing(void) {
 TEST(handles_to_nothing_are_refused) { in_both(use_handles_to_nothing); }
 
 TEST(a_session_refuses_handles_to_nothing) {
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_session, session) = NULL;
   ls_tensor x;
   LS_OWN(ls_array, value) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1);

@@ -64,9 +64,8 @@ static void store_wide(computation *c) {
 
 TEST(bf16_is_stored_as_f32_and_read_as_bf16) {
   LS_SPEC("O203");
-  LS_OWN(computation, c) = {0};
   store_wide(NULL);
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   store_wide(&c);
 }
 
@@ -89,8 +88,7 @@ TEST(a_function_makes_such_variables_where_it_stands) {
 
 TEST(names_have_the_scopes_prefix) {
   LS_SPEC("O203");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   ls_variable *variables[3] = {NULL};
   {
     LS_NAME_SCOPE("around");

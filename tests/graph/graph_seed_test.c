@@ -11,6 +11,7 @@
 #include "lockstep/strategy_extended.h"
 #include "lockstep/weights.h"
 #include "support/expect.h"
+#include "support/function.h"
 
 enum { ITEMS = 8, REPLICAS = 3, KINDS = 5 + REPLICAS };
 
@@ -78,10 +79,8 @@ static void in_replicas(ls_nest *out) {
 typedef float numbers[KINDS][ITEMS];
 
 static void draw(int64_t seed, numbers out) {
-  LS_OWN(ls_graph, graph) = NULL;
-  LS_OWN(ls_session, session) = NULL;
   ls_nest items[KINDS], results = ls_none(), begin = ls_none();
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   expect_ok(ls_graph_set_seed(graph, seed));
   {
     LS_GRAPH_SCOPE(graph);
@@ -94,7 +93,7 @@ static void draw(int64_t seed, numbers out) {
     begin = ls_nest_op(ls_global_initializer());
   }
   expect_ok(ls_graph_take_error(graph));
-  expect_ok(ls_session_create(graph, &session));
+  LS_OWN(ls_session, session) = session_of(graph);
   expect_ok(ls_session_run(session, begin, NULL, 0, &results));
   LS_OWN(ls_nest, fetches) = ls_nest_sequence(LS_KIND_LIST, items, KINDS);
   expect_ok(ls_session_run(session, fetches, NULL, 0, &results));

@@ -14,6 +14,7 @@
 #include "support/callbacks.h"
 #include "support/comma.h"
 #include "support/fault.h"
+#include "support/function.h"
 #include "support/round_trip.h"
 
 // ---- Making graphs ---------------------------------------------------------
@@ -191,17 +192,15 @@ static void build_model(ls_graph *graph) {
 }
 
 TEST(what_op_makers_build_survives_the_round_trip) {
-  ls_graph *graph = NULL;
-  expect_ok(ls_graph_create("model", &graph));
+  ls_graph *graph = graph_named("model");
   build_model(graph);
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_graph_print(graph, &text));
   expect_contains(text, "# \"dense/matmul\" @\"/device:CPU:0\"");
   expect_contains(text, "variable @\"dense/w\" : f32[4,4] trainable");
   expect_contains(text, "graph region \"while_condition\" loop {");
   expect_contains(text, "graph region \"while_body\" loop {");
   expect_contains(text, "graph region \"cond_then\" {");
-  ls_text_release(text);
   expect_round_trip(graph);
 }
 

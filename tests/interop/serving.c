@@ -210,11 +210,10 @@ static void make_model(graph *g, const char *name, ls_model *model) {
       type->example_dtype != LS_DTYPE_NONE ? type->example_dtype : LS_DTYPE_F32;
   must(ls_model_create(type, NULL, model));
   const ls_tensor x = input(g, "x", dtype, shape);
-  const ls_nest args = LS_TUPLE(ls_leaf(x));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(x));
   const ls_nest y = type->logits(args, model->self);
   must(ls_nest_status(y));
   give(g, "logits", ls_nest_tensor(y, 0));
-  ls_nest_release(args);
   g->num_variables = type->variables(model->self, g->variables, 200);
 }
 
@@ -253,7 +252,7 @@ static void save_batch(ls_serving *s, const char *folder, const char *name,
     names[i] = info.inputs[i].name;
     inputs[i] = ls_nest_array(values_for(info.inputs[i].type, batch));
   }
-  const ls_nest dict = ls_nest_dict("", names, inputs, info.num_inputs);
+  LS_OWN(ls_nest, dict) = ls_nest_dict("", names, inputs, info.num_inputs);
   must(ls_nest_status(dict));
   must(ls_serving_run(s, NULL, dict, &results));
   size_t count = 0;
@@ -267,12 +266,10 @@ static void save_batch(ls_serving *s, const char *folder, const char *name,
     all[count++] = ls_nest_retain(is_input ? ls_nest_item(dict, i)
                                            : ls_nest_find(results, of));
   }
-  const ls_nest both = ls_nest_dict("", pointers, all, count);
+  LS_OWN(ls_nest, both) = ls_nest_dict("", pointers, all, count);
   must(ls_nest_status(both));
   snprintf(path, sizeof(path), "%s/%s-%d.npz", folder, name, (int)batch);
   must(ls_npz_write(path, both, LS_FLAG_DEFAULT));
-  ls_nest_release(both);
-  ls_nest_release(dict);
   ls_nest_release(results);
 }
 

@@ -10,8 +10,7 @@
 #include "support/comma.h"
 
 TEST(a_writer_puts_commas_and_quotes) {
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, text, ls_text_init, ls_allocator_system());
   ls_json_writer json = {.text = &text};
   ls_json_begin(&json, '{');
   ls_json_key(&json, "a \"b\"\n");
@@ -33,8 +32,7 @@ TEST(a_writer_puts_commas_and_quotes) {
 }
 
 TEST(a_number_of_thousandths_has_a_point) {
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, text, ls_text_init, ls_allocator_system());
   ls_json_writer json = {.text = &text};
   static const int64_t values[] = {0,  7,     -7,        12345,
                                    -1, -1500, INT64_MAX, INT64_MIN};
@@ -59,8 +57,7 @@ TEST(what_is_no_utf8_is_written_as_such) {
       {"\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\""},
   };
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
-    LS_OWN(ls_text, text) = {0};
-    ls_text_init(&text, ls_allocator_system());
+    LS_OWN_BEGUN(ls_text, text, ls_text_init, ls_allocator_system());
     ls_json_any_string(&(ls_json_writer){.text = &text}, cases[i].text);
     assert_string_equal(ls_text_data(&text), cases[i].written);
   }
@@ -74,8 +71,7 @@ static const ls_json *parse(ls_arena *arena, const char *text) {
 }
 
 TEST(values_of_every_kind_are_read) {
-  LS_OWN(ls_arena, arena) = {0};
-  ls_arena_init(&arena, ls_allocator_system());
+  LS_OWN_BEGUN(ls_arena, arena, ls_arena_init, ls_allocator_system());
   const ls_json *value =
       parse(&arena, " { \"n\" : [ -12 , 2.5e-1, 12345678901234567890 ] , "
                     "\"s\":\"\\u00e4\\ud83d\\ude00\\t\", \"t\":true,\"f\":"
@@ -117,8 +113,7 @@ TEST(what_is_wrong_is_named_with_its_line) {
       {"nul", "expected a value"},
       {"1 1", "expected nothing after the value"},
   };
-  LS_OWN(ls_arena, arena) = {0};
-  ls_arena_init(&arena, ls_allocator_system());
+  LS_OWN_BEGUN(ls_arena, arena, ls_arena_init, ls_allocator_system());
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
     const ls_json *value = NULL;
     expect_status(ls_json_parse(&arena, "t", cases[i].text,
@@ -129,8 +124,7 @@ TEST(what_is_wrong_is_named_with_its_line) {
 }
 
 TEST(deep_nesting_is_refused) {
-  LS_OWN(ls_arena, arena) = {0};
-  ls_arena_init(&arena, ls_allocator_system());
+  LS_OWN_BEGUN(ls_arena, arena, ls_arena_init, ls_allocator_system());
   char text[100000];
   memset(text, '[', sizeof(text));
   const ls_json *value = NULL;
@@ -141,13 +135,11 @@ TEST(deep_nesting_is_refused) {
 // Also where the program has a language of decimal commas.
 TEST(numbers_have_a_point_in_every_language) {
   if (!comma_begin()) skip();
-  LS_OWN(ls_arena, arena) = {0};
-  ls_arena_init(&arena, ls_allocator_system());
+  LS_OWN_BEGUN(ls_arena, arena, ls_arena_init, ls_allocator_system());
   const ls_json *value = parse(&arena, "[0.1,-2.5e-1,1e300]");
   const double numbers[] = {value->first->number, value->first->next->number,
                             value->first->next->next->number};
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, text, ls_text_init, ls_allocator_system());
   ls_json_writer json = {.text = &text};
   ls_json_begin(&json, '[');
   ls_json_f64(&json, 0.1);
@@ -166,8 +158,7 @@ TEST(many_values_are_refused) {
     text[i] = i % 2 == 0 ? '1' : ',';
   text[0] = '[';
   text[1] = '1';
-  LS_OWN(ls_arena, arena) = {0};
-  ls_arena_init(&arena, ls_allocator_system());
+  LS_OWN_BEGUN(ls_arena, arena, ls_arena_init, ls_allocator_system());
   const ls_json *value = NULL;
   expect_status(ls_json_parse(&arena, "t", text, SIZE, &value),
                 LS_INVALID_ARGUMENT, "fewer values in a text of its size");
@@ -185,8 +176,7 @@ TEST(a_long_text_has_as_many_values_as_it_needs) {
     size += (size_t)snprintf(text + size, EACH, "%s\"w%06d\":4294967295",
                              i > 0 ? "," : "", i);
   text[size++] = '}';
-  LS_OWN(ls_arena, arena) = {0};
-  ls_arena_init(&arena, ls_allocator_system());
+  LS_OWN_BEGUN(ls_arena, arena, ls_arena_init, ls_allocator_system());
   const ls_json *value = NULL;
   expect_ok(ls_json_parse(&arena, "t", text, size, &value));
 }

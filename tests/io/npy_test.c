@@ -167,8 +167,7 @@ TEST(files_that_are_cut_off_are_refused_wherever) {
 
 // ---- Writing ---------------------------------------------------------------
 TEST(headers_are_written_as_numpy_does) {
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, memory());
+  LS_OWN_BEGUN(ls_text, text, ls_text_init, memory());
   expect_ok(ls_npy_print_header(LS_DTYPE_F32, LS_SHAPE(2, 3), &text));
   assert_int_equal(text.size, 128);
   assert_memory_equal(text.data, npy_floats, 128);
@@ -197,8 +196,7 @@ MEMORY_TEST(read_an_npy_file) {
   ls_array_release(array);
   LS_RETURN_IF_ERROR(read_bytes(FILE_OF(npy_bytes), &array));
   ls_array_release(array);
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, memory());
+  LS_OWN_BEGUN(ls_text, text, ls_text_init, memory());
   const ls_status status =
       ls_npy_print_header(LS_DTYPE_F32, LS_SHAPE(2, 3), &text);
   const ls_status more = ls_text_status(&text);

@@ -50,8 +50,7 @@ static void drop(records *self) {
 LS_OWNED_STRUCT(records, drop)
 
 static ls_status scan(const ls_file *file, int64_t *out_count) {
-  LS_OWN(ls_offsets, offsets) = {0};
-  ls_offsets_init(&offsets, memory());
+  LS_OWN_BEGUN(ls_offsets, offsets, ls_offsets_init, memory());
   const ls_status status = ls_tfrecord_scan(file, &offsets);
   *out_count = ls_offsets_count(&offsets);
   return status;

@@ -73,13 +73,12 @@ TEST(functions_that_differ_in_marks_share_a_program) {
       ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){0.5})));
   const size_t before = num_programs();
   for (int i = 0; i < 3; ++i) {
-    ls_nest result = ls_none();
+    LS_OWN(ls_nest, result) = ls_none();
     expect_ok(ls_function_create(
         &(ls_function_options){.call = work,
                                .user = (void *)(uintptr_t)marks[i]},
         &functions[i]));
     expect_ok(ls_function_call(functions[i], args, &result));
-    ls_nest_release(result);
     expect_ok(ls_function_print_lowered(functions[i], &texts[i]));
     assert_string_equal(texts[i], texts[0]);
     assert_int_equal(count_of(texts[i], "tanh("), 1);

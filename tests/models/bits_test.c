@@ -13,6 +13,7 @@
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"
 #include "support/canonical.h"
+#include "support/function.h"
 #include "support/sanitizer.h"
 
 // 240 examples are equal parts for 3, 5 and 8 replicas.
@@ -109,7 +110,8 @@ static void train_function(const job *work, outcome *out) {
 
 static void train_replicas(const job *work, outcome *out) {
   LS_OWN(mlp, model) = {0};
-  ls_array *examples = NULL, *labels = NULL;
+  ls_array *labels = NULL;
+  LS_OWN(ls_array, examples) = NULL;
   LS_OWN(ls_function, step) = NULL;
   LS_OWN(ls_strategy, strategy) = NULL;
   ls_nest x = ls_none(), y = ls_none();
@@ -126,7 +128,6 @@ static void train_replicas(const job *work, outcome *out) {
       &strategy));
   expect_ok(ls_strategy_split(strategy, examples, &x));
   expect_ok(ls_strategy_split(strategy, labels, &y));
-  ls_array_release(examples);
   ls_array_release(labels);
   LS_OWN(ls_nest, args) = LS_TUPLE(x, y);
   for (int i = 0; i < work->steps; ++i) {
@@ -196,9 +197,9 @@ static void run_steps(const job *work, const built *graph, ls_session *session,
       mlp_batch(work->shape, LS_DTYPE_F32, 0, work->batch, &examples, &labels));
   const ls_feed feeds[] = {{graph->examples, examples},
                            {graph->labels, labels}};
-  const ls_nest few =
+  LS_OWN(ls_nest, few) =
       LS_TUPLE(ls_leaf(graph->ops.loss), ls_nest_op(graph->ops.update));
-  const ls_nest more =
+  LS_OWN(ls_nest, more) =
       LS_TUPLE(ls_leaf(graph->ops.loss), ls_nest_op(graph->ops.update),
                ls_leaf(graph->ops.hidden));
   ls_nest results[2] = {ls_none(), ls_none()};
@@ -209,19 +210,16 @@ static void run_steps(const job *work, const built *graph, ls_session *session,
         ls_session_run(session, fetches_more ? more : few, feeds, 2, result));
     add_loss(out, ls_nest_item(*result, 0));
   }
-  ls_nest_release(few);
-  ls_nest_release(more);
   ls_nest_release(results[0]);
   ls_nest_release(results[1]);
 }
 
 static void train_session(const job *work, outcome *out) {
   built graph;
-  ls_session *session = NULL;
   ls_nest nothing = ls_none();
   *out = (outcome){0};
   build(work, &graph);
-  expect_ok(ls_session_create(graph.graph, &session));
+  ls_session *session = session_of(graph.graph);
   expect_ok(ls_session_run(session, ls_nest_op(graph.initializer), NULL, 0,
                            &nothing));
   run_steps(work, &graph, session, out);

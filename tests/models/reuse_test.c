@@ -15,6 +15,9 @@
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"
 #include "lockstep/variable_parts.h"
+#include "support/function.h"
+#include "support/replicas.h"
+#include "support/values.h"
 
 // ---- The allocator ---------------------------------------------------------
 // In front of each block's memory. One thread uses it.
@@ -95,17 +98,14 @@ static ls_nest count_replicas(ls_nest args, void *user) {
 }
 
 TEST(a_trace_is_not_that_of_a_strategy_that_is_gone) {
-  LS_OWN(fixture, f) = {0};
-  begin(&f);
+  LS_OWN_BEGUN(fixture, f, begin);
   LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(&(ls_function_options){.call = count_replicas},
                                &function));
   const ls_strategy *first = NULL;
   LS_OWN(ls_nest, result) = ls_none();
   for (int replicas = 2; replicas < 5; ++replicas) {
-    LS_OWN(ls_strategy, strategy) = NULL;
-    expect_ok(ls_mirrored_strategy_create(
-        &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
+    LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
     if (first == NULL) first = strategy;
     assert_ptr_equal(strategy, first);  // Else the test shows nothing.
     expect_ok(
@@ -147,21 +147,19 @@ static int64_t run_counter(const counter *c, ls_session *session,
                              NULL, 0, &result));
   expect_ok(ls_session_run(session, ls_leaf(c->next), NULL, 0, &result));
   const int64_t value = ls_array_i64(ls_nest_as_array(result), 0);
-  LS_OWN(ls_array, array) = NULL;
-  expect_ok(ls_session_variable_value(session, c->variable, &array));
+  LS_OWN(ls_array, array) = session_array(session, c->variable);
   assert_int_equal(ls_array_i64(array, 0), value);
   return value;
 }
 
 TEST(a_session_has_nothing_of_one_that_is_gone) {
-  LS_OWN(fixture, f) = {0};
-  begin(&f);
+  LS_OWN_BEGUN(fixture, f, begin);
   counter c;
   counter_create(&c);
-  ls_session *lasting = NULL, *gone = NULL, *next = NULL;
-  expect_ok(ls_session_create(c.graph, &lasting));  // Keeps programs alive.
+  ls_session *next = NULL;
+  ls_session *lasting = session_of(c.graph);  // Keeps programs alive.
   assert_int_equal(run_counter(&c, lasting, true), 1);
-  expect_ok(ls_session_create(c.graph, &gone));
+  ls_session *gone = session_of(c.graph);
   assert_int_equal(run_counter(&c, gone, true), 1);
   assert_int_equal(run_counter(&c, gone, false), 2);
   const ls_session *place = gone;
@@ -184,13 +182,11 @@ TEST(sessions_that_come_and_go_leave_no_memory_behind) {
   LS_OWN(counted, memory) = counted_begin(1);
   counter c;
   counter_create(&c);
-  ls_session *lasting = NULL;
-  expect_ok(ls_session_create(c.graph, &lasting));
+  ls_session *lasting = session_of(c.graph);
   assert_int_equal(run_counter(&c, lasting, true), 1);
   const uint64_t blocks = counted_now(&memory).live_blocks;
   for (int i = 0; i < 5; ++i) {
-    ls_session *session = NULL;
-    expect_ok(ls_session_create(c.graph, &session));
+    ls_session *session = session_of(c.graph);
     assert_int_equal(run_counter(&c, session, true), 1);
     ls_session_destroy(session);
     assert_int_equal(counted_now(&memory).live_blocks, blocks);
@@ -260,8 +256,7 @@ static ls_nest add_variable_size(ls_nest args, void *user) {
 
 // The callback looks at the argument but records no op on it.
 TEST(a_trace_is_not_that_of_a_variable_that_is_gone) {
-  LS_OWN(fixture, f) = {0};
-  begin(&f);
+  LS_OWN_BEGUN(fixture, f, begin);
   LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = add_variable_size}, &function));

@@ -13,6 +13,7 @@
 #include "lockstep/strategy.h"
 #include "support/expect.h"
 #include "support/function.h"
+#include "support/replicas.h"
 #include "support/spec.h"
 #include "support/tpu_strategies.h"
 
@@ -52,10 +53,8 @@ static const char *behind_name(const char *text) {
 
 static void compare(const char *model, int replicas) {
   const ls_model_type *type = ls_model_find(model);
-  ls_strategy *mirrored = NULL;
   assert_non_null(type);
-  expect_ok(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &mirrored));
+  ls_strategy *mirrored = mirrored_of(replicas);
   LS_OWN(printed, ours) = text_of(type, tpu_strategy_of(replicas));
   LS_OWN(printed, theirs) = text_of(type, mirrored);
   assert_true(strlen(ours) > 1000);

@@ -14,6 +14,8 @@
 #include "lockstep/nn.h"
 #include "lockstep/train.h"
 #include "support/place.h"
+#include "support/replicas.h"
+#include "support/values.h"
 
 enum { TOKENS = 8, CLASSES = 16, WIDTH = 16, HEADS = 2, BATCH = 6 };
 enum { STEPS = 12 };
@@ -120,14 +122,11 @@ static void add_losses(ls_nest loss, int replicas, outcome *out) {
 
 static void train(const job *work, outcome *out) {
   transformer model;
-  ls_strategy *strategy = NULL;
   ls_function *step = NULL;
   ls_nest loss = {0};
   memset(out, 0, sizeof(*out));
   transformer_init(work->rate, &model);
-  expect_ok(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(work->replicas)},
-      &strategy));
+  ls_strategy *strategy = mirrored_of(work->replicas);
   expect_ok(ls_function_create(&(ls_function_options){.call = train_step,
                                                       .user = &model,
                                                       .seed = work->seed},
@@ -138,9 +137,8 @@ static void train(const job *work, outcome *out) {
     add_losses(loss, work->replicas, out);
   }
   ls_variable *table = NULL;
-  ls_array *value = NULL;
   assert_int_equal(ls_embedding_layer_variables(model.embedding, &table, 1), 1);
-  expect_ok(ls_variable_value(table, &value));
+  ls_array *value = variable_array(table);
   assert_int_equal(ls_array_size(value), sizeof(out->table));
   memcpy(out->table, ls_array_data(value), sizeof(out->table));
   ls_array_release(value);

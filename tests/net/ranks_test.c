@@ -95,10 +95,9 @@ static ls_status record_variables(record *to, const ls_model *model) {
                                   variables + count, MOST_VARIABLES - count);
   if (count > MOST_VARIABLES) return ls_internal("too many variables");
   for (size_t i = 0; i < count; ++i) {
-    ls_array *value = NULL;
+    LS_OWN(ls_array, value) = NULL;
     LS_RETURN_IF_ERROR(ls_variable_value(variables[i], &value));
     const ls_status status = record_array(to, value);
-    ls_array_release(value);
     LS_RETURN_IF_ERROR(status);
   }
   return ls_ok();
@@ -235,11 +234,10 @@ static ls_nest loop_step(ls_nest args, void *user) {
   small_mlp.variables(user, variables, 2);
   ls_tensor x = ls_nest_tensor(args, 0);
   const ls_tensor start = ls_reduce_mean(x, LS_ALL_AXES);
-  const ls_nest last = ls_while(
+  LS_OWN(ls_nest, last) = ls_while(
       below_three, merge_again, &x,
       LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)), ls_leaf(start)), 0);
   const ls_tensor merged = ls_nest_tensor(last, 1);
-  ls_nest_release(last);
   ls_variable_assign_add(
       variables[1],
       ls_broadcast(ls_all_reduce(LS_REDUCE_SUM, merged), LS_SHAPE(256)));

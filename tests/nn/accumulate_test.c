@@ -8,6 +8,7 @@
 #include "lockstep/optimizers.h"
 #include "lockstep/session.h"
 #include "runtime/own.h"
+#include "support/function.h"
 #include "support/values.h"
 
 enum { EXAMPLES = 16, WIDTH = 6, CLASSES = 3 };
@@ -83,8 +84,7 @@ enum { WEIGHTS = WIDTH * 8 };
 
 // The hidden kernel after five steps, and the last loss.
 static double run(int replicas, int64_t parts, double *weights) {
-  LS_OWN(net, n) = {0};
-  begin(&n, parts);
+  LS_OWN_BEGUN(net, n, begin, parts);
   LS_OWN(ls_nest, args) = batch(replicas);
   LS_OWN(ls_nest, loss) = call_on(replicas, train, &n, args, 5);
   const ls_nest first =
@@ -112,27 +112,25 @@ TEST(parts_agree_with_the_whole_batch) {
 }
 
 TEST(a_session_fetches_the_mean_loss_after_the_updates) {
-  LS_OWN(ls_graph, graph) = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(net, n) = {0};
   ls_op init = {0};
   ls_tensor loss = {0};
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     begin(&n, 4);
-    ls_array *x = examples(), *y = labels();
+    ls_array *y = labels();
+    LS_OWN(ls_array, x) = examples();
     const ls_nest args =
         LS_TUPLE(ls_leaf(ls_constant(x)), ls_leaf(ls_constant(y)));
-    ls_array_release(x);
     ls_array_release(y);
     loss = ls_nest_tensor(train(args, &n), 0);
     ls_nest_release(args);
     init = ls_global_initializer();
   }
   expect_ok(ls_graph_error(graph));
-  expect_ok(ls_session_create(graph, &session));
-  ls_nest results = {0};
+  LS_OWN(ls_session, session) = session_of(graph);
+  LS_OWN(ls_nest, results) = {0};
   expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &results));
   double losses[2];
   for (int i = 0; i < 2; ++i) {
@@ -140,8 +138,6 @@ TEST(a_session_fetches_the_mean_loss_after_the_updates) {
     losses[i] = ls_array_f64(ls_nest_as_array(results), 0);
   }
   assert_true(losses[1] < losses[0]);
-  ls_nest_release(results);
-  ls_session_destroy(session);
 }
 
 static void expect_refused(int64_t parts, bool stopped, const char *part) {

@@ -16,6 +16,7 @@
 #include "lockstep/session.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/variable_parts.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -138,9 +139,8 @@ TEST(compiled_steps_ask_the_users_table_once) {
   static const int64_t rows[] = {6, 5, 2};  // Even, uneven, one has none.
   for (int how = LS_GRADIENTS_MEAN; how <= LS_GRADIENTS_SUM; ++how)
     for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-      LS_OWN(problem, p) = {0};
       own_set own = {0};
-      begin(&p, 3, (ls_gradients_over_replicas)how);
+      LS_OWN_BEGUN(problem, p, begin, 3, (ls_gradients_over_replicas)how);
       use_own_set(p.strategy, &own);
       LS_OWN(ls_function, function) = NULL;
       LS_OWN(ls_nest, result) = ls_none();
@@ -161,9 +161,8 @@ TEST(replicas_meet_for_the_step_of_all) {
   LS_SPEC("M166 M182");
   static const int64_t rows[] = {6, 5};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    LS_OWN(problem, p) = {0};
     own_set own = {0};
-    begin(&p, 3, LS_GRADIENTS_SUM);
+    LS_OWN_BEGUN(problem, p, begin, 3, LS_GRADIENTS_SUM);
     use_own_set(p.strategy, &own);
     LS_OWN(ls_nest, args) = rows_of(p.strategy, rows[i]);
     ls_nest_release(run_on(p.strategy, follow, args, &p));
@@ -178,8 +177,7 @@ TEST(replicas_meet_for_the_step_of_all) {
 
 TEST(means_of_replicas_that_meet_count_examples) {
   LS_SPEC("M182");
-  LS_OWN(problem, p) = {0};
-  begin(&p, 3, LS_GRADIENTS_MEAN);
+  LS_OWN_BEGUN(problem, p, begin, 3, LS_GRADIENTS_MEAN);
   LS_OWN(ls_nest, args) = rows_of(p.strategy, 5);
   ls_nest_release(run_on(p.strategy, follow, args, &p));
   expect_moved(&p, 3);
@@ -187,8 +185,7 @@ TEST(means_of_replicas_that_meet_count_examples) {
 
 TEST(other_variables_on_other_replicas_are_refused) {
   LS_SPEC("M166");
-  LS_OWN(problem, p) = {0};
-  begin(&p, 2, LS_GRADIENTS_MEAN);
+  LS_OWN_BEGUN(problem, p, begin, 2, LS_GRADIENTS_MEAN);
   p.reversed = true;
   LS_OWN(ls_nest, args) = rows_of(p.strategy, 4);
   ls_nest result = ls_none();
@@ -209,8 +206,7 @@ static ls_nest apply_nothing(ls_nest args, void *user) {
 
 TEST(steps_that_cannot_be_are_refused) {
   LS_SPEC("M166 M168");
-  LS_OWN(problem, p) = {0};
-  begin(&p, 2, LS_GRADIENTS_MEAN);
+  LS_OWN_BEGUN(problem, p, begin, 2, LS_GRADIENTS_MEAN);
   ls_nest result = ls_none();
   ls_op op = {0};
   expect_status(ls_strategy_run(p.strategy, ls_plain(apply_nothing, &p),
@@ -266,13 +262,12 @@ static void build(built *b) {
     b->global_step =
         variable_in(b->strategy, (variable_kind){.name = "global_step",
                                                  .dtype = LS_DTYPE_I64});
-    const ls_nest gradients = per_replica_scalars((double[]){1, 2}, 2);
+    LS_OWN(ls_nest, gradients) = per_replica_scalars((double[]){1, 2}, 2);
     {
       LS_STRATEGY_SCOPE(b->strategy);
       expect_ok(ls_optimizer_apply_across(b->optimizer, &b->w, &gradients, 1,
                                           b->global_step, &b->train));
     }
-    ls_nest_release(gradients);
     b->init = ls_global_initializer();
   }
   expect_ok(ls_graph_error(b->graph));
@@ -289,13 +284,12 @@ static void unbuild(built *b) {
 TEST(a_step_moves_each_component_once) {
   LS_SPEC("M168");
   built b;
-  ls_session *session = NULL;
   ls_nest out = ls_none();
   build(&b);
   assert_int_equal(b.own.batches, 1);
   assert_int_equal(b.own.last_op, LS_REDUCE_SUM);
   assert_string_equal(b.own.last_variable, "w");
-  expect_ok(ls_session_create(b.graph, &session));
+  ls_session *session = session_of(b.graph);
   expect_ok(ls_session_run(session, ls_nest_op(b.init), NULL, 0, &out));
   double w = 3, m = 0, v = 0;
   for (int t = 1; t <= 3; ++t) {

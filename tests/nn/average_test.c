@@ -51,8 +51,7 @@ static ls_variable *averaged(const problem *p) {
 
 TEST(an_average_weighs_values_by_their_age) {
   for (int replicas = 1; replicas <= 2; ++replicas) {
-    LS_OWN(problem, p) = {0};
-    begin(&p);
+    LS_OWN_BEGUN(problem, p, begin);
     ls_nest_release(call_on(replicas, train, &p, ls_none(), 4));
     double sum = 0, weights = 0;
     for (int k = 1; k <= 4; ++k) {
@@ -66,16 +65,14 @@ TEST(an_average_weighs_values_by_their_age) {
 }
 
 TEST(the_first_average_is_the_first_value) {
-  LS_OWN(problem, p) = {0};
-  begin(&p);
+  LS_OWN_BEGUN(problem, p, begin);
   ls_nest_release(call_on(1, train, &p, ls_none(), 1));
   const double wanted[] = {0.5, -1};
   expect_variable(averaged(&p), wanted, 2, 0);
 }
 
 TEST(swapping_twice_changes_nothing) {
-  LS_OWN(problem, p) = {0};
-  begin(&p);
+  LS_OWN_BEGUN(problem, p, begin);
   ls_nest_release(call_on(1, train, &p, ls_none(), 3));
   double w[2], mean[2];
   read_variable(p.w, w, 2);

@@ -101,8 +101,7 @@ static double result_at(ls_nest result, int replicas, int r, int c) {
 TEST(training_uses_the_batch_of_the_replica_or_of_all) {
   for (int replicas = 1; replicas <= 4; replicas *= 2)
     for (int together = 0; together < 2; ++together) {
-      LS_OWN(problem, p) = {0};
-      begin(&p, together == 1);
+      LS_OWN_BEGUN(problem, p, begin, together == 1);
       LS_OWN(ls_array, x) = examples();
       LS_OWN(ls_nest, args) = LS_TUPLE(split_of(replicas, ls_array_retain(x)));
       LS_OWN(ls_nest, y) = call_on(replicas, apply, &p, args, 1);
@@ -117,8 +116,7 @@ TEST(training_uses_the_batch_of_the_replica_or_of_all) {
 
 TEST(averages_move_by_the_mean_over_replicas) {
   for (int replicas = 1; replicas <= 4; replicas *= 2) {
-    LS_OWN(problem, p) = {0};
-    begin(&p, false);
+    LS_OWN_BEGUN(problem, p, begin, false);
     LS_OWN(ls_array, x) = examples();
     LS_OWN(ls_nest, args) = LS_TUPLE(split_of(replicas, ls_array_retain(x)));
     ls_nest_release(call_on(replicas, apply, &p, args, 2));
@@ -143,8 +141,7 @@ TEST(averages_move_by_the_mean_over_replicas) {
 }
 
 TEST(inference_uses_the_averages_and_leaves_them) {
-  LS_OWN(problem, p) = {0};
-  begin(&p, false);
+  LS_OWN_BEGUN(problem, p, begin, false);
   p.inference = true;
   const double mean[] = {0.5, -1, 2}, variance[] = {4, 1, 0.25};
   set_variable(p.variables[2], mean);
@@ -175,8 +172,7 @@ TEST(over_replicas_a_step_is_that_of_the_whole_batch) {
   double scale[CHANNELS], offset[CHANNELS];
   for (size_t i = 0; i < LS_COUNT_OF(split); ++i) {
     const int replicas = split[i];
-    LS_OWN(problem, p) = {0};
-    begin(&p, true);
+    LS_OWN_BEGUN(problem, p, begin, true);
     LS_OWN(ls_nest, args) = LS_TUPLE(split_of(replicas, examples()));
     ls_nest_release(call_on(replicas, train, &p, args, 3));
     if (replicas == 1) {

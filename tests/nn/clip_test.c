@@ -67,12 +67,10 @@ static double squares(const double *x) {
 // the negative of these.
 static void expect_moved(ls_clip clip, int replicas, const double *a,
                          const double *b) {
-  LS_OWN(problem, p) = {0};
-  begin(&p, clip);
-  const ls_nest args = LS_TUPLE(split_of(
+  LS_OWN_BEGUN(problem, p, begin, clip);
+  LS_OWN(ls_nest, args) = LS_TUPLE(split_of(
       replicas, array_of(LS_DTYPE_F64, LS_SHAPE(EXAMPLES, SIZE), examples)));
   ls_nest_release(call_on(replicas, follow, &p, args, 1));
-  ls_nest_release(args);
   double wanted[COUNT][SIZE];
   for (int i = 0; i < SIZE; ++i) {
     wanted[0][i] = -a[i];
@@ -120,8 +118,8 @@ TEST(the_global_norm_is_that_of_the_whole_batch) {
 TEST(gradients_within_the_limits_keep_their_bits) {
   double a[SIZE], b[SIZE], got[SIZE];
   gradients_of(a, b);
-  LS_OWN(problem, p) = {0};
-  begin(&p, (ls_clip){.value = 100, .norm = 100, .global_norm = 100});
+  LS_OWN_BEGUN(problem, p, begin,
+               (ls_clip){.value = 100, .norm = 100, .global_norm = 100});
   const ls_nest args = LS_TUPLE(ls_nest_array(
       array_of(LS_DTYPE_F64, LS_SHAPE(EXAMPLES, SIZE), examples)));
   ls_nest_release(call_on(1, follow, &p, args, 1));

@@ -6,6 +6,7 @@
 #include "lockstep/session.h"
 #include "runtime/own.h"
 #include "support/fault.h"
+#include "support/function.h"
 #include "support/values.h"
 
 LS_OWNED_POINTER(ls_conv_layer, ls_conv_layer_destroy)
@@ -212,12 +213,11 @@ TEST(a_transposed_layer_spreads_what_another_gathers) {
 }
 
 TEST(a_session_may_feed_any_batch_to_a_transposed_layer) {
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_conv_layer, layer) = NULL;
   ls_tensor x = {0}, y = {0};
   ls_op init = {0};
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     expect_ok(ls_conv_layer_create(

@@ -31,14 +31,12 @@ static ls_status replicate(computation *c, int replicas, ls_nest inputs,
   int at[MOST_REPLICAS][2] = {{0}};
   for (int r = 0; r < replicas; ++r)
     at[r][1] = r;
-  ls_topology *topology = make_topology(1, replicas);
-  ls_device_assignment *assignment =
+  LS_OWN(ls_topology, topology) = make_topology(1, replicas);
+  LS_OWN(ls_device_assignment, assignment) =
       make_assignment(topology, replicas, 1, (const int(*)[2])(const void *)at);
   const ls_status status = ls_replicate(
       fn, user, inputs, &(ls_replicate_options){.assignment = assignment},
       &c->outputs);
-  ls_device_assignment_release(assignment);
-  ls_topology_release(topology);
   ls_nest_release(inputs);
   return status;
 }
@@ -138,9 +136,8 @@ static size_t list_variables(const problem *p, ls_variable **all) {
 }
 
 static void train_crossed(problem *p) {
-  LS_OWN(computation, c) = {0};
   ls_nest each[MOST_REPLICAS];
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   make(p, true);
   for (int r = 0; r < p->replicas; ++r) {
     LS_OWN(ls_array, x) = rows_of(p, r);
@@ -450,11 +447,9 @@ static size_t sums_in(const ls_graph *graph, ls_op *sums, size_t capacity) {
 
 TEST(each_gradient_goes_through_one_sum_beside_it) {
   LS_SPEC("E209");
-  LS_OWN(computation, c) = {0};
-  LS_OWN(pairs, p) = {0};
   ls_op sums[4];
-  computation_open(&c);
-  make_pairs(&p);
+  LS_OWN_BEGUN(computation, c, computation_open);
+  LS_OWN_BEGUN(pairs, p, make_pairs);
   expect_ok(replicate(&c, 3, computation_inputs(3), apply_pairs, &p));
   assert_int_equal(sums_in(c.graph, sums, 4), 2);
   for (size_t i = 0; i < 2; ++i) {
@@ -650,11 +645,9 @@ TEST(without_shards_there_is_one_and_a_warning) {
   heard h = {0};
   LS_OWN(open_place, home) =
       runtime_begin((ls_runtime_options){.log = hear, .log_user = &h});
-  LS_OWN(computation, c) = {0};
-  LS_OWN(pairs, p) = {0};
   ls_op sums[4];
-  computation_open(&c);
-  make_pairs(&p);
+  LS_OWN_BEGUN(computation, c, computation_open);
+  LS_OWN_BEGUN(pairs, p, make_pairs);
   const ls_nest args = LS_LIST(ls_leaf(f32_of(3)));
   c.outputs = apply_pairs(args, &p);
   ls_nest_release(args);

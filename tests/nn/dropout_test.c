@@ -6,6 +6,7 @@
 #include "lockstep/layers.h"
 #include "lockstep/session.h"
 #include "runtime/own.h"
+#include "support/function.h"
 #include "support/values.h"
 
 enum { SIZE = 10000 };
@@ -88,17 +89,15 @@ TEST(outside_training_nothing_is_dropped) {
 
 // The sizes come with each run.
 TEST(a_session_may_feed_any_number_of_rows) {
-  LS_OWN(ls_graph, graph) = NULL;
-  LS_OWN(ls_session, session) = NULL;
   ls_tensor x = {0}, y = {0};
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1), "x");
     y = ls_dropout(x, 0.5, true, NULL);
   }
   expect_ok(ls_graph_error(graph));
-  expect_ok(ls_session_create(graph, &session));
+  LS_OWN(ls_session, session) = session_of(graph);
   for (int64_t count = 100; count <= 200; count += 100) {
     LS_OWN(ls_array, value) = ones(count);
     const ls_feed feed = {x, value};

@@ -94,14 +94,13 @@ static ls_function *make_step(world *w, bool mirrored) {
 
 // Runs a step on `rows` examples, split among the replicas or whole.
 static void run(world *w, ls_function *function, int64_t rows, bool split) {
-  ls_array *array = examples(rows);
+  LS_OWN(ls_array, array) = examples(rows);
   ls_nest value = {0};
   LS_OWN(ls_nest, results) = {0};
   if (split)
     expect_ok(ls_strategy_split(w->strategy, array, &value));
   else
     value = ls_nest_array(ls_array_retain(array));
-  ls_array_release(array);
   LS_OWN(ls_nest, args) = LS_TUPLE(value);
   expect_ok(ls_strategy_run(w->strategy, ls_traced(function), args, &results));
 }
@@ -109,8 +108,7 @@ static void run(world *w, ls_function *function, int64_t rows, bool split) {
 TEST(a_whole_batch_on_each_replica_is_warned_of_once) {
   for (int replicas = 2; replicas <= 3; ++replicas)
     for (int mirrored = 0; mirrored < 2; ++mirrored) {
-      LS_OWN(world, w) = {0};
-      begin(&w, replicas);
+      LS_OWN_BEGUN(world, w, begin, replicas);
       ls_function *function = make_step(&w, mirrored);
       run(&w, function, ROWS, false);
       run(&w, function, ROWS, false);
@@ -126,8 +124,7 @@ TEST(a_whole_batch_on_each_replica_is_warned_of_once) {
 TEST(parts_of_a_batch_are_not_warned_of) {
   for (int replicas = 1; replicas <= 3; ++replicas)
     for (int mirrored = 0; mirrored < 2; ++mirrored) {
-      LS_OWN(world, w) = {0};
-      begin(&w, replicas);
+      LS_OWN_BEGUN(world, w, begin, replicas);
       ls_function *function = make_step(&w, mirrored);
       run(&w, function, ROWS, true);
       run(&w, function, ROWS - 1, true);  // Replicas of several classes.
@@ -136,8 +133,7 @@ TEST(parts_of_a_batch_are_not_warned_of) {
 }
 
 TEST(one_replica_has_the_whole_batch) {
-  LS_OWN(world, w) = {0};
-  begin(&w, 1);
+  LS_OWN_BEGUN(world, w, begin, 1);
   run(&w, make_step(&w, true), ROWS, false);
   assert_int_equal(w.warnings, 0);
 }
@@ -152,8 +148,7 @@ TEST(steps_that_draw_their_own_examples_are_not_warned_of) {
 }
 
 TEST(what_does_not_train_is_not_warned_of) {
-  LS_OWN(world, w) = {0};
-  begin(&w, 2);
+  LS_OWN_BEGUN(world, w, begin, 2);
   ls_function *function = make_step(&w, true);
   w.optimizer = NULL;
   run(&w, function, ROWS, false);
@@ -162,8 +157,7 @@ TEST(what_does_not_train_is_not_warned_of) {
 
 TEST(steps_that_hold_gradients_are_warned_of_too) {
   for (int split = 0; split < 2; ++split) {
-    LS_OWN(world, w) = {0};
-    begin(&w, 2);
+    LS_OWN_BEGUN(world, w, begin, 2);
     ls_function *function = make_step(&w, true);
     w.optimizer = ls_sgd_in(&w.bag, .learning_rate = 0.1, .accumulate = 2);
     run(&w, function, ROWS, split);
@@ -179,8 +173,7 @@ static ls_nest call_inner(ls_nest args, void *user) {
 
 TEST(a_step_inside_of_another_function_is_warned_of_too) {
   for (int split = 0; split < 2; ++split) {
-    LS_OWN(world, w) = {0};
-    begin(&w, 2);
+    LS_OWN_BEGUN(world, w, begin, 2);
     ls_function *inner = make_step(&w, false);
     ls_function *outer = ls_function_in(&w.bag, .call = call_inner,
                                         .user = inner, .name = "outer");

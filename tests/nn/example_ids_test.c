@@ -6,6 +6,7 @@
 #include "lockstep/layers.h"
 #include "lockstep/session.h"
 #include "runtime/own.h"
+#include "support/function.h"
 #include "support/values.h"
 
 enum { ROWS = 8, WIDTH = 70 };
@@ -110,10 +111,8 @@ TEST(examples_lose_the_same_however_they_are_dealt) {
 }
 
 TEST(a_session_may_feed_any_number_of_examples) {
-  LS_OWN(ls_graph, graph) = NULL;
-  LS_OWN(ls_session, session) = NULL;
   ls_tensor x = {0}, id = {0}, y = {0};
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, -1), "x");
@@ -121,7 +120,7 @@ TEST(a_session_may_feed_any_number_of_examples) {
     y = ls_dropout(x, 0.5, true, &(ls_random_options){.example_ids = id});
   }
   expect_ok(ls_graph_error(graph));
-  expect_ok(ls_session_create(graph, &session));
+  LS_OWN(ls_session, session) = session_of(graph);
   for (int64_t count = 1; count <= 3; ++count) {
     LS_OWN(ls_array, value) =
         array_of_numbers(LS_DTYPE_F32, LS_SHAPE(count, 40), 1);

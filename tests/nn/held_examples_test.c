@@ -298,7 +298,7 @@ static void drop_built(built *b) {
 
 static double run_built(built *b, int replicas) {
   static const int rows[2][2] = {{3, 2}, {1, 0}};
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   for (int call = 0; call < 2; ++call) {
     ls_feed feeds[2];
     for (int r = 0; r < replicas; ++r) {
@@ -313,7 +313,6 @@ static double run_built(built *b, int replicas) {
     for (int r = 0; r < replicas; ++r)
       ls_array_release((ls_array *)(uintptr_t)feeds[r].value);
   }
-  ls_nest_release(results);
   LS_OWN(ls_array, w) = NULL;
   expect_ok(ls_session_variable_value(b->session,
                                       ls_variable_component(b->p.w, 0), &w));

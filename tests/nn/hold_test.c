@@ -154,13 +154,12 @@ static ls_nest minimize_built(ls_nest args, void *user) {
 }
 
 static void run_session(const job *work, double *weights) {
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("held");
   LS_OWN(problem, p) = {0};
   LS_OWN(ls_session, session) = NULL;
   ls_op initial = {0};
   LS_OWN(ls_nest, moved) = ls_none();
   LS_OWN(ls_nest, results) = ls_none();
-  expect_ok(ls_graph_create("held", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     begin(&p, work);
@@ -179,11 +178,9 @@ static void run_session(const job *work, double *weights) {
     const ls_feed feeds[] = {{p.rows, x}, {p.wanted, y}};
     expect_ok(ls_session_run(session, moved, feeds, 2, &results));
   }
-  LS_OWN(ls_array, value) = NULL;
-  expect_ok(ls_session_variable_value(
+  LS_OWN(ls_array, value) = session_array(
       session,
-      work->distributed ? ls_variable_component(p.weights, 0) : p.weights,
-      &value));
+      work->distributed ? ls_variable_component(p.weights, 0) : p.weights);
   for (int64_t i = 0; i < WEIGHTS; ++i)
     weights[i] = ls_array_f64(value, i);
 }
@@ -292,8 +289,7 @@ static double largest(ls_variable *variable) {
 
 TEST(variables_move_at_the_last_call_only) {
   const job work = {.kind = "adam", .replicas = 3, .batch = 9, .calls = 3};
-  LS_OWN(problem, p) = {0};
-  begin(&p, &work);
+  LS_OWN_BEGUN(problem, p, begin, &work);
   LS_OWN(ls_function, function) = function_of(minimize, &p);
   double before[WEIGHTS], after[WEIGHTS];
   ls_variable *held = NULL, *all[8];
@@ -322,8 +318,7 @@ TEST(sums_of_halves_are_wide) {
                     .batch = 8,
                     .calls = 2,
                     .dtype = LS_DTYPE_BF16};
-  LS_OWN(problem, p) = {0};
-  begin(&p, &work);
+  LS_OWN_BEGUN(problem, p, begin, &work);
   ls_variable *held = NULL;
   expect_ok(ls_optimizer_prepare(p.optimizer, &p.weights, 1));
   expect_ok(ls_optimizer_slot(p.optimizer, p.weights, "gradient", &held));

@@ -3,6 +3,7 @@
 // Labels that are no class: the run fails and says so, in every way to run.
 #include "base/memory/allocator.h"
 #include "lockstep/lockstep.h"
+#include "runtime/own.h"
 #include "support/values.h"
 #include "support/ways.h"
 
@@ -82,8 +83,8 @@ static ls_nest train(ls_nest args, void *user) {
 TEST(the_loss_is_named_and_weights_stay) {
   label_case row = {LS_DTYPE_I32, .label = 9};
   ways self = {.replicas = 1, .user = &row};
-  ls_function *function = NULL;
-  ls_nest result = ls_none();
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
   make_weights(&self);
   expect_ok(ls_function_create(
       &(ls_function_options){.call = train, .user = &self}, &function));
@@ -96,11 +97,8 @@ TEST(the_loss_is_named_and_weights_stay) {
   expect_variable(self.variables[0], (double[CLASSES]){0}, CLASSES, 0);
   ls_nest_release(args);
   row.label = 1;  // The next call finds nothing wrong.
-  const ls_nest right = LS_TUPLE(labels_of(&self, 0, 0));
+  LS_OWN(ls_nest, right) = LS_TUPLE(labels_of(&self, 0, 0));
   expect_ok(ls_function_call(function, right, &result));
-  ls_nest_release(right);
-  ls_nest_release(result);
-  ls_function_release(function);
   ls_optimizer_release(self.optimizer);
   ls_variable_release(self.variables[0]);
 }

@@ -52,14 +52,14 @@ static void expect_outcome(const outcome *row) {
   step s = {.w = variable_in(strategy, (variable_kind){.name = "w"}),
             .reduction = row->reduction,
             .unrecorded = row->unrecorded};
-  ls_function *function = NULL;
-  ls_nest result = ls_none();
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_sgd_create(
       &(ls_sgd_options){.learning_rate = 1, .over_replicas = row->how},
       &s.optimizer));
   expect_ok(ls_function_create(
       &(ls_function_options){.call = take_step, .user = &s}, &function));
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_TUPLE(per_replica_scalars((double[]){2, 4}, (size_t)row->replicas));
   ls_scope scope = {0};
   if (row->scaled) ls_scale_loss_scope_begin(&scope, strategy);
@@ -68,9 +68,6 @@ static void expect_outcome(const outcome *row) {
   expect_components(s.w, (double[]){-row->moved, -row->moved},
                     (size_t)row->replicas);
   assert_int_equal(s.marked, row->marked);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(function);
   ls_optimizer_release(s.optimizer);
   ls_variable_release(s.w);
 }
@@ -101,8 +98,9 @@ TEST(scaled_losses_are_clipped_as_one) {
     LS_OWN(ls_strategy, strategy) = mirrored_of(split[i]);
     step s = {.w = variable_in(strategy, (variable_kind){.name = "w"}),
               .reduction = LS_REDUCTION_MEAN};
-    ls_function *function = NULL;
-    ls_nest rows = ls_none(), result = ls_none();
+    LS_OWN(ls_function, function) = NULL;
+    ls_nest rows = ls_none();
+    LS_OWN(ls_nest, result) = ls_none();
     ls_array *array = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(ROWS), 5);
     expect_ok(ls_sgd_create(
         &(ls_sgd_options){.learning_rate = 1,
@@ -113,7 +111,7 @@ TEST(scaled_losses_are_clipped_as_one) {
         &(ls_function_options){.call = take_step, .user = &s}, &function));
     expect_ok(ls_strategy_split(strategy, array, &rows));
     ls_array_release(array);
-    const ls_nest args = LS_TUPLE(rows);
+    LS_OWN(ls_nest, args) = LS_TUPLE(rows);
     {
       LS_SCALE_LOSS_SCOPE(strategy);
       for (int k = 0; k < 3; ++k)
@@ -126,9 +124,6 @@ TEST(scaled_losses_are_clipped_as_one) {
     // Three steps of the limit's length.
     assert_true(fabs(fabs(moved) - 0.06) < 1e-6);
     assert_true(fabs(moved - whole) < 1e-6);
-    ls_nest_release(result);
-    ls_nest_release(args);
-    ls_function_release(function);
     ls_optimizer_release(s.optimizer);
     ls_variable_release(s.w);
   }

@@ -49,7 +49,8 @@ enum { NUM_ROWS = sizeof(rows) / sizeof(rows[0]) };
 // The variable after some steps with this optimizer, which is released.
 static void descend(ls_optimizer *optimizer, double *values) {
   static const double first[SIZE] = {1, -2, 0.5};
-  ls_variable *w = variable_of("w", LS_DTYPE_F64, LS_SHAPE(SIZE), first);
+  LS_OWN(ls_variable, w) =
+      variable_of("w", LS_DTYPE_F64, LS_SHAPE(SIZE), first);
   for (int step = 0; step < STEPS; ++step) {
     double numbers[SIZE];
     fill_numbers(numbers, SIZE, (uint32_t)step);
@@ -59,7 +60,6 @@ static void descend(ls_optimizer *optimizer, double *values) {
     expect_ok(ls_frame_end(NULL));
   }
   read_variable(w, values, SIZE);
-  ls_variable_release(w);
   ls_optimizer_release(optimizer);
 }
 

@@ -57,7 +57,7 @@ static void expect_formula(ls_optimizer *optimizer, void (*move)(rule_state *s),
       s.slots[k][i] = f(initial);
   }
   ls_function *function = NULL;
-  ls_nest results = {0};
+  LS_OWN(ls_nest, results) = {0};
   expect_ok(ls_function_create(
       &(ls_function_options){.call = follow, .user = &p}, &function));
   for (int t = 1; t <= STEPS; ++t) {
@@ -65,13 +65,11 @@ static void expect_formula(ls_optimizer *optimizer, void (*move)(rule_state *s),
     double values[SIZE];
     for (int i = 0; i < SIZE; ++i)
       values[i] = (double)s.g[i];
-    const ls_nest args =
+    LS_OWN(ls_nest, args) =
         LS_TUPLE(ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(SIZE), values)));
     expect_ok(ls_function_call(function, args, &results));
-    ls_nest_release(args);
     move(&s);
-    LS_OWN(ls_array, got) = NULL;
-    expect_ok(ls_variable_value(p.w, &got));
+    LS_OWN(ls_array, got) = variable_array(p.w);
     for (int i = 0; i < SIZE; ++i)
       if (ls_array_f64(got, i) != (double)s.w[i])
         fail_msg("step %d, element %d: got %.9g, wanted %.9g", t, i,
@@ -85,14 +83,11 @@ static void expect_formula(ls_optimizer *optimizer, void (*move)(rule_state *s),
     char name[64];
     snprintf(name, sizeof(name), "w/%s", slot_names[slot]);
     assert_string_equal(ls_variable_name(variables[i]), name);
-    ls_array *got = NULL;
-    expect_ok(ls_variable_value(variables[i], &got));
+    LS_OWN(ls_array, got) = variable_array(variables[i]);
     assert_memory_equal(ls_array_data(got), s.slots[slot], sizeof(s.w));
-    ls_array_release(got);
     ++slot;
   }
   assert_null(slot_names[slot]);
-  ls_nest_release(results);
   ls_function_release(function);
   ls_variable_release(p.w);
   ls_optimizer_release(optimizer);

@@ -9,6 +9,8 @@
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"
 #include "nn/own.h"
+#include "support/function.h"
+#include "support/values.h"
 
 // What a step of these tests knows.
 typedef struct problem {
@@ -50,8 +52,7 @@ static void expect_near(double got, double wanted) {
 }
 
 static void expect_values_of(ls_variable *variable, double a, double b) {
-  LS_OWN(ls_array, array) = NULL;
-  expect_ok(ls_variable_value(variable, &array));
+  LS_OWN(ls_array, array) = variable_array(variable);
   expect_near(ls_array_f64(array, 0), a);
   expect_near(ls_array_f64(array, 1), b);
 }
@@ -90,8 +91,7 @@ static void run(problem *p, ls_callback callback, int times) {
 }
 
 TEST(sgd_moves_what_is_trained_and_read) {
-  LS_OWN(problem, p) = {0};
-  begin(&p, &(ls_sgd_options){.learning_rate = 0.125});
+  LS_OWN_BEGUN(problem, p, begin, &(ls_sgd_options){.learning_rate = 0.125});
   run(&p, descend, 1);
   expect_values_of(p.w, 3 - 0.125 * 6, -1 + 0.125 * 2);
   run(&p, descend, 1);
@@ -102,10 +102,10 @@ TEST(sgd_moves_what_is_trained_and_read) {
 
 TEST(momentum_adds_up_gradients) {
   for (int nesterov = 0; nesterov < 2; ++nesterov) {
-    LS_OWN(problem, p) = {0};
-    begin(&p, &(ls_sgd_options){.learning_rate = 0.1,
-                                .momentum = 0.9,
-                                .nesterov = nesterov == 1});
+    LS_OWN_BEGUN(problem, p, begin,
+                 &(ls_sgd_options){.learning_rate = 0.1,
+                                   .momentum = 0.9,
+                                   .nesterov = nesterov == 1});
     run(&p, descend, 4);
     double w = 3, v = 0;
     for (int i = 0; i < 4; ++i) {
@@ -118,17 +118,16 @@ TEST(momentum_adds_up_gradients) {
 }
 
 TEST(the_rate_falls_in_a_line) {
-  LS_OWN(problem, p) = {0};
-  begin(&p, &(ls_sgd_options){.learning_rate = 0.25,
-                              .schedule = {LS_SCHEDULE_LINEAR, .steps = 4}});
+  LS_OWN_BEGUN(problem, p, begin,
+               &(ls_sgd_options){.learning_rate = 0.25,
+                                 .schedule = {LS_SCHEDULE_LINEAR, .steps = 4}});
   run(&p, descend, 6);  // The last two have a rate of 0.
   const double factor = 0.5 * 0.625 * 0.75 * 0.875;
   expect_values_of(p.w, 3 * factor, -factor);
 }
 
 TEST(replicas_move_by_the_mean_gradient) {
-  LS_OWN(problem, p) = {0};
-  begin(&p, &(ls_sgd_options){.learning_rate = 0.5});
+  LS_OWN_BEGUN(problem, p, begin, &(ls_sgd_options){.learning_rate = 0.5});
   LS_OWN(ls_strategy, strategy) = NULL;
   LS_OWN(ls_function, function) = NULL;
   LS_OWN(ls_array, array) = NULL;
@@ -151,11 +150,9 @@ TEST(replicas_move_by_the_mean_gradient) {
 }
 
 TEST(a_session_fetches_the_training_op) {
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(problem, p) = {0};
-  LS_OWN(ls_session, session) = NULL;
   ls_op train = {0}, init = {0};
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     begin(&p, &(ls_sgd_options){.learning_rate = 0.1, .momentum = 0.5});
@@ -165,20 +162,18 @@ TEST(a_session_fetches_the_training_op) {
     init = ls_global_initializer();
   }
   expect_ok(ls_graph_error(graph));
-  expect_ok(ls_session_create(graph, &session));
+  LS_OWN(ls_session, session) = session_of(graph);
   LS_OWN(ls_nest, results) = {0};
   expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &results));
   expect_ok(ls_session_run(session, ls_nest_op(train), NULL, 0, &results));
   expect_ok(ls_session_run(session, ls_nest_op(train), NULL, 0, &results));
-  LS_OWN(ls_array, value) = NULL;
-  expect_ok(ls_session_variable_value(session, p.w, &value));
+  LS_OWN(ls_array, value) = session_array(session, p.w);
   // 3 - 0.1 6 = 2.4; 2.4 - 0.1 (0.5 6 + 4.8) = 1.62.
   expect_near(ls_array_f64(value, 0), 1.62);
 }
 
 TEST(eager_applies_the_gradients_of_a_tape) {
-  LS_OWN(problem, p) = {0};
-  begin(&p, &(ls_sgd_options){.learning_rate = 0.125});
+  LS_OWN_BEGUN(problem, p, begin, &(ls_sgd_options){.learning_rate = 0.125});
   expect_ok(ls_frame_begin());
   ls_tape *tape = NULL;
   expect_ok(ls_tape_begin(&tape));
@@ -200,8 +195,7 @@ TEST(eager_applies_the_gradients_of_a_tape) {
 }
 
 TEST(eager_goes_down_a_tape_in_one_call) {
-  LS_OWN(problem, p) = {0};
-  begin(&p, &(ls_sgd_options){.learning_rate = 0.125});
+  LS_OWN_BEGUN(problem, p, begin, &(ls_sgd_options){.learning_rate = 0.125});
   expect_ok(ls_frame_begin());
   ls_tape *tape = NULL;
   expect_ok(ls_tape_begin(&tape));
@@ -229,10 +223,10 @@ static bool is_w(const ls_variable *variable) {
 
 TEST(decay_leaves_out_what_it_is_told_to) {
   for (int only_w = 0; only_w < 2; ++only_w) {
-    LS_OWN(problem, p) = {0};
-    begin(&p, &(ls_sgd_options){.learning_rate = 0.5,
-                                .weight_decay = 0.25,
-                                .decays = only_w == 1 ? is_w : NULL});
+    LS_OWN_BEGUN(problem, p, begin,
+                 &(ls_sgd_options){.learning_rate = 0.5,
+                                   .weight_decay = 0.25,
+                                   .decays = only_w == 1 ? is_w : NULL});
     ls_variable *variables[2] = {p.w, p.unread};
     expect_ok(ls_frame_begin());
     const ls_nest zero = ls_leaf(ls_fill(LS_DTYPE_F64, LS_SHAPE(2), 0));
@@ -248,8 +242,7 @@ TEST(decay_leaves_out_what_it_is_told_to) {
 }
 
 TEST(what_there_is_to_save_can_be_made_before_the_first_step) {
-  LS_OWN(problem, p) = {0};
-  begin(&p, NULL);
+  LS_OWN_BEGUN(problem, p, begin, NULL);
   LS_OWN(ls_optimizer, adam) = NULL;
   expect_ok(ls_adam_create(&(ls_adam_options){.name = "second"}, &adam));
   ls_variable *variables[2] = {p.w, p.unread}, *saved[8] = {NULL};
@@ -266,8 +259,8 @@ TEST(what_there_is_to_save_can_be_made_before_the_first_step) {
 }
 
 MEMORY_TEST(make_and_apply) {
-  ls_variable *w = NULL;
-  ls_optimizer *optimizer = NULL;
+  LS_OWN(ls_variable, w) = NULL;
+  LS_OWN(ls_optimizer, optimizer) = NULL;
   LS_RETURN_IF_ERROR(ls_frame_begin());
   ls_status status = ls_variable_create(
       &(ls_variable_options){.name = "w", .dtype = LS_DTYPE_F32}, &w);
@@ -277,8 +270,6 @@ MEMORY_TEST(make_and_apply) {
     const ls_op op = ls_optimizer_apply(optimizer, &w, &gradient, 1);
     status = ls_tensor_status(ls_op_output(op, 0));
   }
-  ls_optimizer_release(optimizer);
-  ls_variable_release(w);
   ls_status_free(ls_frame_end(NULL));
   return status;
 }
@@ -309,8 +300,7 @@ static void expect_refused(problem *p, ls_callback callback, const char *part) {
 }
 
 TEST(a_loss_that_trains_nothing_is_refused) {
-  LS_OWN(problem, p) = {0};
-  begin(&p, NULL);
+  LS_OWN_BEGUN(problem, p, begin, NULL);
   expect_refused(&p, train_nothing, "no trainable variable is read");
   expect_refused(&p, train_a_vector,
                  "a loss must be a float scalar, got f64[2]");

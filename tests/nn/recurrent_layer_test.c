@@ -10,6 +10,7 @@
 #include "lockstep/session.h"
 #include "runtime/own.h"
 #include "support/fault.h"
+#include "support/function.h"
 #include "support/values.h"
 
 LS_OWNED_POINTER(ls_recurrent_layer, ls_recurrent_layer_destroy)
@@ -243,12 +244,11 @@ TEST(a_loop_gives_the_bits_of_steps_apart) {
 }
 
 static void feed_rows(int64_t unrolled) {
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_recurrent_layer, layer) = NULL;
   ls_tensor x = {0}, y = {0};
   ls_op init = {0};
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     expect_ok(ls_recurrent_layer_create(

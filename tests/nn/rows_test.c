@@ -13,6 +13,8 @@
 #include "lockstep/strategy.h"
 #include "support/expect.h"
 #include "support/function.h"
+#include "support/replicas.h"
+#include "support/values.h"
 
 enum { BATCH = 6, STEPS = 4 };
 
@@ -33,10 +35,10 @@ static ls_tensor loss_of(ls_variable *table, ls_nest args) {
 static ls_nest step(ls_nest args, void *user) {
   const problem *p = user;
   const ls_tensor loss = loss_of(p->table, args);
-  const ls_nest y = ls_leaf(loss), x = ls_nest_variable(p->table);
+  const ls_nest y = ls_leaf(loss);
+  LS_OWN(ls_nest, x) = ls_nest_variable(p->table);
   ls_nest gradient = ls_none();
   const ls_status status = ls_gradients(&y, 1, &x, 1, NULL, &gradient);
-  ls_nest_release(x);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   if (p->dense) gradient = ls_leaf(ls_identity(gradient.as.tensor));
   ls_variable *variables[] = {p->table};
@@ -128,9 +130,7 @@ static void run_steps(const problem *p, ls_function *function, ls_nest whole) {
     ls_nest_release(loss);
     return;
   }
-  LS_OWN(ls_strategy, strategy) = NULL;
-  expect_ok(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(p->replicas)}, &strategy));
+  LS_OWN(ls_strategy, strategy) = mirrored_of(p->replicas);
   for (size_t i = 0; i < 2; ++i)
     expect_ok(ls_strategy_split(
         strategy, ls_nest_as_array(ls_nest_item(whole, i)), &parts[i]));
@@ -146,18 +146,14 @@ static ls_array *train(problem *p, optimizer_maker make, ls_dtype dtype,
   enum { ROWS = 40, WIDTH = 3 };
   p->table = make_table(ROWS, WIDTH, dtype);
   expect_ok(make(&p->optimizer));
-  ls_function *function = function_of(step, p);
-  const ls_nest args = make_args(ROWS, WIDTH, dtype,
-                                 p->replicas > 1 ? BATCH * p->replicas : BATCH);
+  LS_OWN(ls_function, function) = function_of(step, p);
+  LS_OWN(ls_nest, args) = make_args(
+      ROWS, WIDTH, dtype, p->replicas > 1 ? BATCH * p->replicas : BATCH);
   run_steps(p, function, args);
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_graph_print(ls_function_graph(function), &text));
   *out_by_rows = strstr(text, "assign_scatter") != NULL;
-  ls_text_release(text);
-  ls_array *value = NULL;
-  expect_ok(ls_variable_value(p->table, &value));
-  ls_nest_release(args);
-  ls_function_release(function);
+  ls_array *value = variable_array(p->table);
   ls_optimizer_release(p->optimizer);
   ls_variable_release(p->table);
   return value;
@@ -202,14 +198,11 @@ TEST(replicas_put_their_rows_together) {
     problem p = {.table = make_table(ROWS, 1, LS_DTYPE_F32), .dense = dense};
     expect_ok(
         ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.5}, &p.optimizer));
-    ls_array *zeros = NULL;
+    LS_OWN(ls_array, zeros) = NULL;
     expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(ROWS, 1), &zeros));
     expect_ok(ls_variable_set_value(p.table, zeros));
-    ls_array_release(zeros);
-    ls_strategy *strategy = NULL;
-    expect_ok(ls_mirrored_strategy_create(
-        &(ls_mirrored_options){.num_replicas = LS_SOME(REPLICAS)}, &strategy));
-    const ls_nest whole = make_args(ROWS, 1, LS_DTYPE_F32, 2 * REPLICAS);
+    LS_OWN(ls_strategy, strategy) = mirrored_of(REPLICAS);
+    LS_OWN(ls_nest, whole) = make_args(ROWS, 1, LS_DTYPE_F32, 2 * REPLICAS);
     ls_array *targets = ls_nest_as_array(ls_nest_item(whole, 1));
     for (int64_t i = 0; i < 2 * REPLICAS; ++i)
       ls_array_set_f64(targets, i, (double)(16 * i));
@@ -217,25 +210,17 @@ TEST(replicas_put_their_rows_together) {
     for (size_t i = 0; i < 2; ++i)
       expect_ok(ls_strategy_split(
           strategy, ls_nest_as_array(ls_nest_item(whole, i)), &parts[i]));
-    const ls_nest args = LS_TUPLE(parts[0], parts[1]);
-    ls_function *function = function_of(step, &p);
-    ls_nest loss = ls_none();
+    LS_OWN(ls_nest, args) = LS_TUPLE(parts[0], parts[1]);
+    LS_OWN(ls_function, function) = function_of(step, &p);
+    LS_OWN(ls_nest, loss) = ls_none();
     for (int i = 0; i < 2; ++i)
       expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &loss));
-    ls_array *value = NULL;
-    expect_ok(ls_variable_value(p.table, &value));
+    LS_OWN(ls_array, value) = variable_array(p.table);
     for (int i = 0; i < ROWS; ++i)
       values[dense][i] = ls_array_f64(value, i);
-    ls_array_release(value);
-    char *text = NULL;
+    LS_OWN(printed, text) = NULL;
     expect_ok(ls_graph_print(ls_function_graph(function), &text));
     assert_int_equal(strstr(text, "assign_scatter") != NULL, !dense);
-    ls_text_release(text);
-    ls_nest_release(loss);
-    ls_nest_release(args);
-    ls_nest_release(whole);
-    ls_function_release(function);
-    ls_strategy_release(strategy);
     ls_optimizer_release(p.optimizer);
     ls_variable_release(p.table);
   }
@@ -279,9 +264,9 @@ TEST(a_large_table_costs_what_is_looked_up) {
                                .shape = LS_SHAPE(ROWS, WIDTH)},
         &p.table));
     expect_ok(kinds[i](&p.optimizer));
-    ls_function *function = function_of(minimize, &p);
-    const ls_nest args = make_args(ROWS, WIDTH, LS_DTYPE_F32, LOOKED_UP);
-    ls_nest loss = ls_none();
+    LS_OWN(ls_function, function) = function_of(minimize, &p);
+    LS_OWN(ls_nest, args) = make_args(ROWS, WIDTH, LS_DTYPE_F32, LOOKED_UP);
+    LS_OWN(ls_nest, loss) = ls_none();
     double first = 0;
     for (int k = 0; k < 50; ++k) {
       expect_ok(ls_function_call(function, args, &loss));
@@ -290,9 +275,6 @@ TEST(a_large_table_costs_what_is_looked_up) {
     assert_true(ls_nest_number(loss) < first);
     // The table is 32 MB; nothing of that size is there beside it.
     assert_true(arena_bytes(function) < 64 * 1024);
-    ls_nest_release(loss);
-    ls_nest_release(args);
-    ls_function_release(function);
     ls_optimizer_release(p.optimizer);
     ls_variable_release(p.table);
   }

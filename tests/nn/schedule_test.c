@@ -93,10 +93,9 @@ TEST(the_rate_follows_the_optimizers_steps) {
                         .learning_rate = 2,
                         .schedule = {LS_SCHEDULE_STEP, .steps = 2}},
       &p.optimizer));
-  const ls_nest rate = call_on(1, descend, &p, ls_none(), 5);
+  LS_OWN(ls_nest, rate) = call_on(1, descend, &p, ls_none(), 5);
   // Step 4 has used it.
   assert_true(fabs(ls_array_f64(ls_nest_as_array(rate), 0) - 0.02) < 1e-15);
-  ls_nest_release(rate);
   const double wanted = -2 - 2 - 0.2 - 0.2 - 0.02;
   expect_variable(p.w, &wanted, 1, 1e-14);
   ls_variable *variables[2] = {NULL};

@@ -13,6 +13,7 @@
 #include "lockstep/losses.h"
 #include "lockstep/session.h"
 #include "lockstep/variable_parts.h"
+#include "support/function.h"
 #include "support/values.h"
 #include "support/ways.h"
 
@@ -218,23 +219,20 @@ LS_OWNED_STRUCT(two_losses, end)
 // Feeds ones to the input of loss `i`; the moving means are then these.
 static void run(two_losses *g, int i, ls_nest fetch, double first,
                 double second) {
-  ls_array *ones = array_of(LS_DTYPE_F32, LS_SHAPE(2, 1), (double[]){1, 1});
+  LS_OWN(ls_array, ones) =
+      array_of(LS_DTYPE_F32, LS_SHAPE(2, 1), (double[]){1, 1});
   const ls_feed feed = {g->x[i], ones};
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_session_run(g->session, fetch, &feed, 1, &result));
-  ls_nest_release(result);
-  ls_array_release(ones);
   const double wanted[] = {first, second};
   for (int k = 0; k < 2; ++k) {
-    LS_OWN(ls_array, mean) = NULL;
-    expect_ok(ls_session_variable_value(g->session, g->means[k], &mean));
+    LS_OWN(ls_array, mean) = session_array(g->session, g->means[k]);
     assert_float_equal(ls_array_f64(mean, 0), wanted[k], 1e-6);
   }
 }
 
 TEST(a_step_takes_along_what_its_inputs_are_enough_for) {
-  LS_OWN(two_losses, g) = {0};
-  begin(&g);
+  LS_OWN_BEGUN(two_losses, g, begin);
   run(&g, 0, ls_leaf(g.loss[0]), 0, 0);  // No step.
   run(&g, 0, ls_nest_op(g.steps[0]), 0.5, 0);
   run(&g, 1, ls_nest_op(g.steps[1]), 0.5, 0.5);
@@ -242,8 +240,7 @@ TEST(a_step_takes_along_what_its_inputs_are_enough_for) {
 }
 
 TEST(updates_are_a_collection_of_the_graph) {
-  LS_OWN(two_losses, g) = {0};
-  begin(&g);
+  LS_OWN_BEGUN(two_losses, g, begin);
   ls_nest updates[8];
   assert_int_equal(
       ls_graph_collection(g.graph, LS_COLLECTION_UPDATE_OPS, updates, 8), 4);
@@ -272,8 +269,7 @@ TEST(updates_are_a_collection_of_the_graph) {
   }
   expect_ok(ls_session_run(g.session, ls_nest_op(init), NULL, 0, &nothing));
   run(&g, 0, ls_nest_op(step), 0.5, 0.5);
-  LS_OWN(ls_array, value) = NULL;
-  expect_ok(ls_session_variable_value(g.session, count, &value));
+  LS_OWN(ls_array, value) = session_array(g.session, count);
   assert_float_equal(ls_array_f64(value, 0), 1, 0);
 }
 
@@ -289,13 +285,11 @@ TEST(the_training_op_of_a_strategy_moves_averages_once) {
   LS_SPEC("M168");
   static const norm_case row = {0};
   ways self = {.replicas = 2, .user = &row};
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
   ls_nest nothing = ls_none(), train[2];
   ls_op init = {0};
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &self.strategy));
-  expect_ok(ls_graph_create("g", &graph));
+  ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     {
@@ -317,7 +311,7 @@ TEST(the_training_op_of_a_strategy_moves_averages_once) {
   expect_ok(ls_graph_verify(graph));
   assert_int_equal(ls_graph_collection(graph, LS_COLLECTION_TRAIN_OP, train, 2),
                    1);
-  expect_ok(ls_session_create(graph, &session));
+  ls_session *session = session_of(graph);
   expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &nothing));
   expect_ok(ls_session_run(session, train[0], NULL, 0, &nothing));
   double wanted = 0;
@@ -327,9 +321,8 @@ TEST(the_training_op_of_a_strategy_moves_averages_once) {
       wanted += ls_array_f64(x, i * CHANNELS) / (2 * ROWS) * (1 - MOMENTUM);
   }
   for (size_t c = 0; c < 2; ++c) {
-    LS_OWN(ls_array, mean) = NULL;
-    expect_ok(ls_session_variable_value(
-        session, ls_variable_component(self.variables[2], c), &mean));
+    LS_OWN(ls_array, mean) =
+        session_array(session, ls_variable_component(self.variables[2], c));
     assert_float_equal(ls_array_f64(mean, 0), wanted, 1e-6);
   }
   ls_session_destroy(session);

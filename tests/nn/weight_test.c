@@ -9,12 +9,13 @@
 #include "lockstep/nn.h"
 #include "lockstep/session.h"
 #include "runtime/own.h"
+#include "support/function.h"
+#include "support/values.h"
 
 static ls_array *value_of(const ls_weight_options *options) {
   LS_OWN(ls_variable, variable) = NULL;
-  ls_array *value = NULL;
   expect_ok(ls_weight_create(options, &variable));
-  expect_ok(ls_variable_value(variable, &value));
+  ls_array *value = variable_array(variable);
   return value;
 }
 
@@ -45,16 +46,15 @@ TEST(a_weight_depends_on_seed_and_name_alone) {
 
 TEST(a_session_starts_with_the_values_of_eager) {
   const ls_weight_options w = {.name = "w", .shape = LS_SHAPE(8, 8)};
-  ls_array *eager = NULL, *session_value = NULL;
+  ls_array *eager = NULL;
   {
     LS_NAME_SCOPE("layer");
     eager = value_of(&w);
   }
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_variable, variable) = NULL;
   ls_op init = {0};
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     {
@@ -65,14 +65,12 @@ TEST(a_session_starts_with_the_values_of_eager) {
   }
   assert_string_equal(ls_variable_name(variable), "layer/w");
   expect_ok(ls_session_create(graph, &session));
-  ls_nest results = {0};
+  LS_OWN(ls_nest, results) = {0};
   expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &results));
-  expect_ok(ls_session_variable_value(session, variable, &session_value));
+  LS_OWN(ls_array, session_value) = session_array(session, variable);
   assert_memory_equal(ls_array_data(eager), ls_array_data(session_value),
                       ls_array_size(eager));
-  ls_nest_release(results);
   ls_array_release(eager);
-  ls_array_release(session_value);
 }
 
 // ---- Initializers ----------------------------------------------------------

@@ -51,9 +51,8 @@ static ls_status run_net(const net *n, ls_nest fetches, ls_tensor fed,
 
 TEST(an_op_that_may_not_be_fetched_is_named) {
   LS_SPEC("O18");
-  LS_OWN(net, n) = {0};
   double y = 0;
-  make_net(&n);
+  LS_OWN_BEGUN(net, n, make_net);
   ls_op_prevent_fetching(ls_tensor_op(n.product));
   const char *const says = "op 'inner/mul' (mul) has been marked as not "
                            "fetchable";
@@ -73,9 +72,8 @@ TEST(an_op_that_may_not_be_fetched_is_named) {
 
 TEST(an_op_that_may_not_be_fed_is_named) {
   LS_SPEC("O18");
-  LS_OWN(net, n) = {0};
   double y = 0;
-  make_net(&n);
+  LS_OWN_BEGUN(net, n, make_net);
   // Also once it has been fed: what was compiled for that stays unused.
   expect_ok(run_net(&n, ls_leaf(n.y), n.product, &y));
   assert_true(y == 4);
@@ -87,8 +85,7 @@ TEST(an_op_that_may_not_be_fed_is_named) {
 }
 
 TEST(bans_of_failed_and_stale_ops_are_nothing) {
-  LS_OWN(net, n) = {0};
-  make_net(&n);
+  LS_OWN_BEGUN(net, n, make_net);
   ls_op_prevent_feeding((ls_op){0});
   ls_op_prevent_fetching((ls_op){n.graph, 12345});
   expect_ok(run_net(&n, ls_leaf(n.y), n.x, NULL));

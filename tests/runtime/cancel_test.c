@@ -12,6 +12,7 @@
 #include "lockstep/session.h"
 #include "runtime/own.h"
 #include "support/callbacks.h"
+#include "support/replicas.h"
 #include "support/values.h"
 
 static ls_cancel *new_cancel(void) {
@@ -42,12 +43,10 @@ static ls_nest count(ls_nest args, void *user) {
 
 static ls_status call_cancelled(ls_callback call, void *user, int replicas) {
   ls_cancel *cancel = new_cancel();
-  ls_strategy *strategy = NULL;
   ls_function *function = NULL;
   ls_nest results = ls_none();
   pthread_t thread;
-  expect_ok(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
+  ls_strategy *strategy = mirrored_of(replicas);
   expect_ok(ls_function_create(
       &(ls_function_options){.call = call, .user = user}, &function));
   assert_null(ls_cancel_make_current(cancel));

@@ -141,11 +141,10 @@ TEST(it_is_copied_into_functions_and_replicas) {
 
 TEST(it_is_copied_into_a_graph_with_a_session) {
   LS_OWN(ls_function, concrete) = concrete_of_two();
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_nest, made) = {0};
   LS_OWN(ls_nest, result) = {0};
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     LS_OWN(ls_nest, x) =
@@ -173,8 +172,7 @@ TEST(other_arguments_are_refused_by_name) {
 
 TEST(it_is_made_in_eager_of_one_replicas_arguments) {
   ls_function *f = declared(), *concrete = NULL;
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     expect_status(ls_function_make_concrete(f, ls_none(), &concrete),

@@ -13,6 +13,7 @@
 #include "support/callbacks.h"
 #include "support/fault.h"
 #include "support/function.h"
+#include "support/replicas.h"
 #include "support/spec.h"
 
 // ---- Helpers ---------------------------------------------------------------
@@ -26,10 +27,9 @@ static ls_nest scalar_argument(double value) {
 // Calls `call` on one f64 and gives its result, or a failed nest.
 static ls_nest call_with(ls_callback call, void *user, double x) {
   ls_function *f = function_of(call, user);
-  const ls_nest args = LS_LIST(scalar_argument(x));
+  LS_OWN(ls_nest, args) = LS_LIST(scalar_argument(x));
   ls_nest result = ls_none();
   const ls_status status = ls_function_call(f, args, &result);
-  ls_nest_release(args);
   ls_function_release(f);
   if (ls_status_is_ok(status)) return result;
   ls_nest_release(result);
@@ -156,11 +156,10 @@ static ls_nest mixed_body(ls_nest args, void *user) {
   const char *const keys[] = {"a", "b", "rest"};
   const ls_tensor b = ls_add_scalar(x, 5);
   const ls_nest items[] = {ls_leaf(x), ls_leaf(b), ls_none()};
-  const ls_nest out = ls_custom_gradient(mixed, mixed_gradient, user,
-                                         ls_nest_dict("", keys, items, 3));
+  LS_OWN(ls_nest, out) = ls_custom_gradient(mixed, mixed_gradient, user,
+                                            ls_nest_dict("", keys, items, 3));
   assert_int_equal(ls_nest_item(out, 1).kind, LS_KIND_NONE);
   const ls_tensor y = ls_nest_tensor(out, 0);
-  ls_nest_release(out);
   const ls_nest dx = gradient_of(y, ls_leaf(x));
   const ls_nest db = gradient_of(y, ls_leaf(b));
   assert_int_equal(db.kind, LS_KIND_NONE);
@@ -269,10 +268,9 @@ TEST(a_variable_must_be_an_input) {
 static ls_nest by_variable(ls_nest args, void *user) {
   (void)args;
   ls_variable *variable = user;
-  const ls_nest y =
+  LS_OWN(ls_nest, y) =
       ls_custom_gradient(squared, strange, NULL, ls_nest_variable(variable));
   const ls_tensor tensor = ls_nest_tensor(y, 0);
-  ls_nest_release(y);
   LS_OWN(ls_nest, x) = ls_nest_variable(variable);
   return gradient_of(tensor, x);
 }
@@ -330,9 +328,7 @@ static ls_nest replica_body(ls_nest args, void *user) {
 }
 
 TEST(replicas_that_name_the_same_callbacks_are_the_same) {
-  LS_OWN(ls_strategy, strategy) = NULL;
-  expect_ok(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(3)}, &strategy));
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   LS_OWN(ls_function, f) = function_of(replica_body, NULL);
   LS_OWN(ls_array, array) = NULL;
   const double numbers[] = {1, 2, 3};

@@ -11,6 +11,7 @@
 #include "lockstep/object.h"
 #include "lockstep/session.h"
 #include "support/callbacks.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -78,8 +79,6 @@ TEST(a_runtime_stays_while_what_was_made_under_it_lives) {
   expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = 1}, &made));
   ls_runtime *before = ls_runtime_make_current(made);
   ls_function *function = NULL;
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
   expect_ok(
       ls_function_create(&(ls_function_options){.call = give_args}, &function));
   ls_runtime_make_current(before);
@@ -89,8 +88,8 @@ TEST(a_runtime_stays_while_what_was_made_under_it_lives) {
   ls_nest result = ls_none();
   expect_ok(ls_function_call(function, ls_none(), &result));
   ls_function_release(function);
-  expect_ok(ls_graph_create("g", &graph));
-  expect_ok(ls_session_create(graph, &session));
+  ls_graph *graph = graph_named("g");
+  ls_session *session = session_of(graph);
   expect_status(ls_runtime_destroy(made), LS_FAILED_PRECONDITION,
                 "release 1 session first");
   ls_session_destroy(session);
@@ -185,8 +184,7 @@ static void release_in(ls_callback callback) {
 TEST(a_function_may_lose_its_last_reference_in_a_call) {
   release_in(release_itself);
   release_in(release_on_host);
-  ls_graph *graph = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     release_in(release_itself);
@@ -211,10 +209,9 @@ static const ls_host_kernel ends = {
     .name = "ends", .infer = infer_scalar, .start = start_end};
 
 TEST(a_session_and_its_graph_go_with_the_last_run) {
-  ls_graph *graph = NULL;
   LS_OWN(ls_nest, result) = ls_none();
   ls_nest fetch = ls_none();
-  expect_ok(ls_graph_create("g", &graph));
+  ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     fetch = ls_leaf(ls_op_output(ls_host_call_add(&ends, NULL, NULL, 0), 0));
@@ -241,17 +238,15 @@ static void expect_stale(ls_tensor value) {
   assert_string_equal(ls_tensor_name(value), "");
   expect_status(ls_tensor_item(ls_neg(value), &number), LS_INVALID_ARGUMENT,
                 "a stale handle was used in graph 'eager'");
-  LS_OWN(ls_graph, graph) = NULL;
-  LS_OWN(ls_session, session) = NULL;
   ls_nest result = ls_none();
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     assert_true(ls_tensor_is_failed(ls_neg(value)));
     expect_status(ls_graph_take_error(graph), LS_INVALID_ARGUMENT,
                   "a stale handle was used in graph 'g'");
   }
-  expect_ok(ls_session_create(graph, &session));
+  LS_OWN(ls_session, session) = session_of(graph);
   LS_OWN(ls_status, status) =
       ls_session_run(session, ls_leaf(value), NULL, 0, &result);
   assert_int_equal(ls_status_code(status), LS_INVALID_ARGUMENT);
@@ -266,8 +261,7 @@ static ls_nest keep_and_fail(ls_nest args, void *user) {
 }
 
 TEST(a_handle_of_a_graph_that_has_gone_is_stale) {
-  ls_graph *graph = NULL;
-  expect_ok(ls_graph_create("h", &graph));
+  ls_graph *graph = graph_named("h");
   {
     LS_GRAPH_SCOPE(graph);
     kept = ls_scalar(LS_DTYPE_F32, 1);

@@ -77,8 +77,7 @@ static float first_of(ls_nest nest) {
 
 // The first number of draw after draw, each time fetched by itself.
 static void draw_plainly(float *numbers, int count) {
-  LS_OWN(drawing, d) = {0};
-  make_drawing(&d, false);
+  LS_OWN_BEGUN(drawing, d, make_drawing, false);
   for (int i = 0; i < count; ++i) {
     LS_OWN(ls_nest, result) = ls_none();
     expect_ok(run_fetch(&d, ls_leaf(d.drawn), &result));
@@ -88,9 +87,8 @@ static void draw_plainly(float *numbers, int count) {
 
 TEST(a_session_draws_by_its_runs_whatever_they_fetch) {
   float wanted[6];
-  LS_OWN(drawing, d) = {0};
   draw_plainly(wanted, 6);
-  make_drawing(&d, false);
+  LS_OWN_BEGUN(drawing, d, make_drawing, false);
   for (int i = 0; i < 6; ++i) {
     ls_nest result;
     if (i % 3 == 0) {
@@ -113,10 +111,9 @@ TEST(a_session_draws_by_its_runs_whatever_they_fetch) {
 // ---- The global step -------------------------------------------------------
 TEST(a_session_draws_by_the_global_step_if_there_is_one) {
   float wanted[4];
-  LS_OWN(drawing, d) = {0};
   ls_nest result;
   draw_plainly(wanted, 4);
-  make_drawing(&d, true);
+  LS_OWN_BEGUN(drawing, d, make_drawing, true);
   // As it will be when it has a value: 0.
   expect_ok(run_fetch(&d, ls_leaf(d.drawn), &result));
   assert_true(first_of(result) == wanted[0]);

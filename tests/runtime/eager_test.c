@@ -6,6 +6,7 @@
 #include "support/counted.h"
 #include "support/expect.h"
 #include "support/spec.h"
+#include "support/values.h"
 
 static double item(ls_tensor tensor) {
   double value = 0;
@@ -128,12 +129,10 @@ TEST(a_variable_is_initialized_when_it_is_made) {
   assert_true(item(ls_variable_assign_sub(v, f64(1))) == 5);
   assert_true(item(before) == 4);
   assert_true(item(ls_variable_assign(v, f64(9))) == 9);
-  ls_array *array = NULL;
-  expect_ok(ls_variable_value(v, &array));
+  LS_OWN(ls_array, array) = variable_array(v);
   assert_true(ls_array_f64(array, 0) == 9);
   ls_array_set_f64(array, 0, 3);
   expect_ok(ls_variable_set_value(v, array));
-  ls_array_release(array);
   assert_true(item(ls_variable_read(v)) == 3);
 }
 
@@ -159,10 +158,9 @@ static ls_nest square_it(ls_nest values, void *user) {
 }
 
 TEST(a_loop_runs_over_known_values) {
-  const ls_nest result =
+  LS_OWN(ls_nest, result) =
       ls_while(below_100, square_it, NULL, LS_TUPLE(ls_leaf(f64(3))), 0);
   assert_true(item(ls_nest_tensor(result, 0)) == 6561);
-  ls_nest_release(result);
   LS_OWN(ls_nest, once) =
       ls_while(below_100, square_it, NULL, LS_TUPLE(ls_leaf(f64(3))), 1);
   assert_true(item(ls_nest_tensor(once, 0)) == 9);
@@ -172,7 +170,7 @@ TEST(a_loop_runs_over_known_values) {
 TEST(a_tape_gives_the_gradients_of_what_it_recorded) {
   LS_SPEC("V211");
   LS_OWN(ls_variable, v) = variable(3);
-  ls_tape *tape = NULL;
+  LS_OWN(ls_tape, tape) = NULL;
   const ls_tensor w = f64(5), unwatched = f64(2);
   expect_ok(ls_tape_begin(&tape));
   expect_ok(ls_tape_watch(tape, w));
@@ -190,7 +188,6 @@ TEST(a_tape_gives_the_gradients_of_what_it_recorded) {
   ls_variable *found[2] = {NULL};
   assert_int_equal(ls_tape_variables(tape, found, 2), 1);
   assert_ptr_equal(found[0], v);
-  ls_tape_release(tape);
   ls_nest_release(xs[0]);
 }
 

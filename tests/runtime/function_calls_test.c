@@ -24,11 +24,10 @@ TEST(a_function_that_calls_itself_is_refused_by_name) {
   ls_nest result = {0};
   LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
   for (int way = 0; way < 3; ++way) {
-    LS_OWN(ls_graph, graph) = NULL;
     ls_tape *tape = NULL;
     ls_scope scope = {0};
     traced = 0;
-    expect_ok(ls_graph_create("g", &graph));
+    LS_OWN(ls_graph, graph) = graph_named("g");
     if (way == 1) ls_graph_begin(&scope, graph);
     if (way == 2) expect_ok(ls_tape_begin(&tape));
     expect_status(ls_function_call(f, args, &result), LS_FAILED_PRECONDITION,
@@ -79,11 +78,10 @@ TEST(a_function_that_traces_itself_is_refused_by_name) {
 static ls_nest call_with_less(ls_nest args, void *user) {
   const double left = ls_nest_number(ls_nest_item(args, 0));
   if (left == 0) return ls_leaf(ls_scalar(LS_DTYPE_F32, 1));
-  const ls_nest less = LS_TUPLE(ls_nest_f64(left - 1));
+  LS_OWN(ls_nest, less) = LS_TUPLE(ls_nest_f64(left - 1));
   ls_nest result = {0};
   const ls_status status =
       ls_function_call(*(ls_function **)user, less, &result);
-  ls_nest_release(less);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   return ls_leaf(ls_mul_scalar(ls_nest_tensor(result, 0), left));
 }

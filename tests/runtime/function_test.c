@@ -93,8 +93,7 @@ TEST(every_effect_runs_at_each_call_in_order) {
   for (int i = 0; i < 4; ++i) {
     expect_ok(ls_function_call(f, ls_none(), &result));
     want = (want + 1) * 2;
-    LS_OWN(ls_array, value) = NULL;
-    expect_ok(ls_variable_value(v, &value));
+    LS_OWN(ls_array, value) = variable_array(v);
     assert_true(ls_array_f64(value, 0) == want);
   }
 }
@@ -110,16 +109,14 @@ static ls_nest swap(ls_nest args, void *user) {
 
 TEST(a_read_keeps_its_value_when_the_variable_changes) {
   ls_variable *v[] = {f32_variable("a", 3), f32_variable("b", 5)};
-  ls_function *f = function_of(swap, v);
-  ls_nest result = {0};
+  LS_OWN(ls_function, f) = function_of(swap, v);
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_function_call(f, ls_none(), &result));
   assert_true(nest_element(ls_nest_item(result, 0), 0) == 3);
   assert_true(nest_element(ls_nest_item(result, 1), 0) == 5);
   expect_ok(ls_function_call(f, ls_none(), &result));
   assert_true(nest_element(ls_nest_item(result, 0), 0) == 5);
   assert_true(nest_element(ls_nest_item(result, 1), 0) == 3);
-  ls_nest_release(result);
-  ls_function_release(f);
   ls_variable_release(v[0]);
   ls_variable_release(v[1]);
 }
@@ -189,14 +186,14 @@ static ls_nest branch(ls_nest args, void *user) {
 TEST(only_the_branch_taken_has_its_effect) {
   LS_OWN(ls_variable, v) = f32_variable("v", 7);
   LS_OWN(ls_function, f) = function_of(branch, v);
-  ls_array *x = NULL, *value = NULL;
+  ls_array *x = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &x));
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(x));
   LS_OWN(ls_nest, result) = {0};
   ls_array_set_f64(x, 0, -2);
   expect_ok(ls_function_call(f, args, &result));
   assert_true(nest_element(result, 0) == 2);
-  expect_ok(ls_variable_value(v, &value));
+  ls_array *value = variable_array(v);
   assert_true(ls_array_f64(value, 0) == 7);
   ls_array_release(value);
   ls_array_set_f64(x, 0, 5);

@@ -179,7 +179,7 @@ TEST(what_is_given_is_read_where_it_stands) {
     for (size_t off = 0; off < 64; off += 36)
       for (int traced = 0; traced < 2; ++traced) {
         LS_OWN(ls_nest, results) = ls_none();
-        char *plan = NULL;
+        LS_OWN(printed, plan) = NULL;
         reset(off);
         expect_ok(run(traced, add_up, kernels[k], 3, &results, &plan));
         assert_true(number(results, 0, 0) == sum_from(3));
@@ -189,7 +189,6 @@ TEST(what_is_given_is_read_where_it_stands) {
         if (plan != NULL)
           assert_int_equal(strstr(plan, "given 0") != NULL,
                            kernels[k] == &on_thread);
-        ls_text_release(plan);
         expect_ok(run(traced, read_in_place, kernels[k], 2, &results, NULL));
         assert_true(number(results, 0, 0) == WIDTH);
       }

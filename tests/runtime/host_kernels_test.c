@@ -14,6 +14,7 @@
 #include "lockstep/host.h"
 #include "lockstep/object.h"
 #include "support/callbacks.h"
+#include "support/function.h"
 #include "support/values.h"
 
 enum { WIDTH = 3, MOST_REPLICAS = 4 };
@@ -415,8 +416,7 @@ TEST(a_function_on_the_host_knows_its_user) {
 }
 
 TEST(what_a_function_on_the_host_cannot_be_given_is_refused) {
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     assert_int_equal(ls_host_function_op(NULL, NULL, ls_none()).id, 0);

@@ -16,6 +16,7 @@
 #include "lockstep/strategy_extended.h"
 #include "runtime/own.h"
 #include "support/callbacks.h"
+#include "support/function.h"
 #include "support/place.h"
 #include "support/replicas.h"
 #include "support/values.h"
@@ -123,11 +124,10 @@ static ls_nest compute(ls_nest args, void *user) {
   ls_tensor x = ls_failed_tensor();
   expect_ok(ls_distributed_as_tensor(ls_nest_item(args, 0), &x));
   ls_tensor once = call_host(user, x);
-  const ls_nest made = ls_while(
+  LS_OWN(ls_nest, made) = ls_while(
       below_three, shout_again, user,
       LS_LIST(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(once)), 0);
   const ls_tensor often = ls_nest_tensor(made, 1);
-  ls_nest_release(made);
   const ls_tensor five = ls_scalar(LS_DTYPE_F32, 5);
   const ls_nest taken =
       ls_cond(ls_less(five, ls_add_scalar(five, 1)), yes, no, &once);
@@ -201,18 +201,16 @@ TEST(traced_functions_have_strings_of_the_host) {
 
 TEST(sessions_have_strings_of_the_host) {
   for (size_t k = 0; k < LS_COUNT_OF(kernels); ++k) {
-    ls_graph *graph = NULL;
-    ls_session *session = NULL;
     ls_tensor fed;
     ls_nest fetches, results[4];
-    expect_ok(ls_graph_create("g", &graph));
+    ls_graph *graph = graph_named("g");
     {
       LS_GRAPH_SCOPE(graph);
       fed = ls_placeholder(LS_DTYPE_STRING, LS_SHAPE(2), "fed");
       LS_OWN(ls_nest, args) = LS_LIST(ls_leaf(fed));
       fetches = compute(args, (void *)(uintptr_t)kernels[k]);
     }
-    expect_ok(ls_session_create(graph, &session));
+    ls_session *session = session_of(graph);
     for (int step = 0; step < 4; ++step) {
       LS_OWN(ls_array, array) = strings_of(words[step % 3], "b");
       const ls_feed feed = {fed, array};

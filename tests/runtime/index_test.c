@@ -117,13 +117,12 @@ static ls_status sizes_of_split(int64_t first, int64_t second) {
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(first), &arrays[0]));
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(second), &arrays[1]));
   const ls_feed feeds[] = {{likes[0], arrays[0]}, {likes[1], arrays[1]}};
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_session_create(graph, &session));
   ls_status status = ls_session_run(session, ls_leaf(ls_op_output(pieces, 1)),
                                     feeds, 2, &result);
   if (ls_status_is_ok(status))
     assert_int_equal(ls_array_num_elements(ls_nest_as_array(result)), second);
-  ls_nest_release(result);
   ls_array_release(arrays[0]);
   ls_array_release(arrays[1]);
   return status;

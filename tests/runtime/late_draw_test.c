@@ -99,8 +99,7 @@ static ls_array *in_variable(void) {
   LS_OWN(ls_variable, variable) = NULL;
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "v", .initial_value = drawn}, &variable));
-  ls_array *array = NULL;
-  expect_ok(ls_variable_value(variable, &array));
+  ls_array *array = variable_array(variable);
   // The draw is no part of the variable.
   ls_tensor_is_failed(
       ls_variable_assign(variable, ls_fill(LS_DTYPE_F32, LS_SHAPE(COUNT), 0)));
@@ -143,8 +142,7 @@ static ls_array *seen_meanwhile(void) {
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "v", .initial_value = drawn}, &variable));
   ls_worker_join(&other);
-  ls_array *array = NULL;
-  expect_ok(ls_variable_value(variable, &array));
+  ls_array *array = variable_array(variable);
   return array;
 }
 

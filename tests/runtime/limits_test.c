@@ -11,6 +11,7 @@
 #include "runtime/own.h"
 #include "support/attrs.h"
 #include "support/counted.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/sanitizer.h"
 #include "support/values.h"
@@ -75,9 +76,8 @@ TEST(operands_without_a_size_are_refused) {
   expect_status(ls_tensor_status(eager), LS_INVALID_ARGUMENT, message);
   expect_ok(ls_frame_end(NULL));
   // In a graph.
-  ls_graph *graph = NULL;
   ls_scope scope = {0};
-  expect_ok(ls_graph_create("many", &graph));
+  ls_graph *graph = graph_named("many");
   ls_graph_begin(&scope, graph);
   broadcast_by_many(ls_scalar(LS_DTYPE_F32, 1));
   ls_scope_end(&scope);

@@ -78,8 +78,8 @@ TEST(strategies_run_loaded_functions) {
     run_loaded(&runs);
     ls_nest_release(runs.result);
     runs.result = ls_none();
-    char *text = text_of(scale_and_sum, NULL);
-    ls_function *f = load(text);
+    LS_OWN(printed, text) = text_of(scale_and_sum, NULL);
+    LS_OWN(ls_function, f) = load(text);
     runs.in_graph = true;
     computation_open(&runs.computation);
     const ls_nest args =
@@ -90,8 +90,6 @@ TEST(strategies_run_loaded_functions) {
     ls_nest_release(runs.result);
     ls_nest_release(args);
     computation_close(&runs.computation);
-    ls_function_release(f);
-    ls_text_release(text);
     ls_strategy_release(runs.strategy);
   }
 }

@@ -6,6 +6,8 @@
 
 #include "distribute/own.h"
 #include "lockstep/graph_ops.h"
+#include "support/function.h"
+#include "support/replicas.h"
 #include "support/spec.h"
 #include "support/values.h"
 
@@ -37,9 +39,7 @@ TEST(an_eager_variables_name_is_whole_or_refused) {
 }
 
 TEST(a_distributed_variables_name_is_whole_or_refused) {
-  LS_OWN(ls_strategy, strategy) = NULL;
-  expect_ok(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   {
     LS_STRATEGY_SCOPE(strategy);
     ls_variable *made = NULL;
@@ -54,8 +54,7 @@ TEST(a_distributed_variables_name_is_whole_or_refused) {
 }
 
 TEST(a_name_scope_is_whole_or_refused) {
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   for (int eager = 0; eager < 2; ++eager) {
     ls_scope around = {0};
     if (!eager) ls_graph_begin(&around, graph);
@@ -72,8 +71,7 @@ TEST(a_name_scope_is_whole_or_refused) {
 }
 
 TEST(name_scopes_inside_of_each_other_are_whole_or_refused) {
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   ls_scope scopes[20] = {{0}};
   ls_scope around = {0};
   ls_graph_begin(&around, graph);

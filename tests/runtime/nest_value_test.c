@@ -10,6 +10,7 @@
 #include "lockstep/graph.h"
 #include "lockstep/ops.h"
 #include "support/expect.h"
+#include "support/function.h"
 
 static void expect_text(ls_nest leaf, const char *wanted) {
   char text[300];
@@ -59,8 +60,7 @@ TEST(an_eager_tensor_shows_its_value) {
 }
 
 TEST(a_tensor_of_a_graph_shows_its_name) {
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_tensor x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, 3), "x");

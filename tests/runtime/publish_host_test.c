@@ -57,8 +57,7 @@ static const way_to_write ways[] = {IN_FUNCTION, IN_SESSION};
 // ---- What a host call sees -------------------------------------------------
 TEST(a_host_call_sees_the_values_before_its_run) {
   for (int i = 0; i < 2; ++i) {
-    LS_OWN(writer, w) = {0};
-    begin(&w, ways[i], SIZE);
+    LS_OWN_BEGUN(writer, w, begin, ways[i], SIZE);
     host.writer = &w;
     for (int step = 0; step < 5; ++step) {
       expect_ok(writer_step(&w));
@@ -71,8 +70,7 @@ TEST(a_host_call_sees_the_values_before_its_run) {
 
 TEST(a_run_that_fails_publishes_nothing) {
   for (int i = 0; i < 2; ++i) {
-    LS_OWN(writer, w) = {0};
-    begin(&w, ways[i], SIZE);
+    LS_OWN_BEGUN(writer, w, begin, ways[i], SIZE);
     expect_ok(writer_step(&w));
     for (int k = 0; k < 3; ++k) {
       host.fails = true;
@@ -90,8 +88,7 @@ TEST(a_run_that_fails_publishes_nothing) {
 // It would wait for the end of the run that waits for it.
 TEST(a_host_call_may_not_write_what_its_run_writes) {
   for (int i = 0; i < 2; ++i) {
-    LS_OWN(writer, w) = {0};
-    begin(&w, ways[i], SIZE);
+    LS_OWN_BEGUN(writer, w, begin, ways[i], SIZE);
     host.writer = &w;
     host.wrote = w.steps;
     expect_ok(writer_step(&w));
@@ -152,12 +149,10 @@ static void let_go(void) {
 // one's variables are read, by functions too.
 TEST(others_go_on_while_a_run_waits_for_the_host) {
   for (int i = 0; i < 2; ++i) {
-    LS_OWN(writer, held) = {0};
-    LS_OWN(writer, other) = {0};
     writing thread;
-    begin(&held, ways[i], SIZE);
+    LS_OWN_BEGUN(writer, held, begin, ways[i], SIZE);
     host.waits = true;
-    writer_init(&other, ways[i], SIZE, &held);
+    LS_OWN_BEGUN(writer, other, writer_init, ways[i], SIZE, &held);
     writing_begin(&thread, &held, 1);
     wait_until_in();
     for (int step = 1; step <= 20; ++step) {
@@ -179,12 +174,10 @@ static ls_variable *set_to(ls_variable *variable, double value) {
 
 // Behind one that waits for the held run's end others still come through.
 TEST(a_writer_waits_for_the_run_and_readers_do_not) {
-  LS_OWN(writer, held) = {0};
-  LS_OWN(writer, other) = {0};
   writing threads[2];
-  begin(&held, IN_FUNCTION, SIZE);
+  LS_OWN_BEGUN(writer, held, begin, IN_FUNCTION, SIZE);
   host.waits = true;
-  writer_init(&other, IN_EAGER, SIZE, NULL);
+  LS_OWN_BEGUN(writer, other, writer_init, IN_EAGER, SIZE, NULL);
   ls_variable_release(other.steps);
   other.steps = ls_variable_retain(held.steps);
   writing_begin(&threads[0], &held, 1);
@@ -222,11 +215,9 @@ TEST(what_a_run_reads_stays_for_it) {
 // ---- Many at once ----------------------------------------------------------
 TEST(no_update_of_runs_with_host_calls_is_lost) {
   for (int i = 0; i < 2; ++i) {
-    LS_OWN(writer, w) = {0};
-    LS_OWN(writer, plain) = {0};
     writing threads[THREADS];
-    begin(&w, ways[i], SIZE);
-    writer_init(&plain, ways[i], 300, &w);
+    LS_OWN_BEGUN(writer, w, begin, ways[i], SIZE);
+    LS_OWN_BEGUN(writer, plain, writer_init, ways[i], 300, &w);
     for (int k = 0; k < THREADS; ++k)
       writing_begin(&threads[k], k % 2 == 0 ? &w : &plain, STEPS / THREADS);
     int torn = 0;

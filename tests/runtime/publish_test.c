@@ -34,9 +34,8 @@ static void read_many(const writer *w, read_fn *read) {
 }
 
 static void read_beside(way_to_write way, read_fn *read) {
-  LS_OWN(writer, w) = {0};
   writing thread;
-  writer_init(&w, way, SIZE, NULL);
+  LS_OWN_BEGUN(writer, w, writer_init, way, SIZE, NULL);
   expect_ok(writer_step(&w));
   writing_begin(&thread, &w, 0);
   read_many(&w, read);
@@ -99,9 +98,8 @@ TEST(a_program_that_reads_sees_one_moment) {
 
 // ---- Writing beside a writer -----------------------------------------------
 static void add_together(way_to_write way) {
-  LS_OWN(writer, w) = {0};
   writing threads[THREADS];
-  writer_init(&w, way, SIZE, NULL);
+  LS_OWN_BEGUN(writer, w, writer_init, way, SIZE, NULL);
   for (int i = 0; i < THREADS; ++i)
     writing_begin(&threads[i], &w, ADDS);
   for (int i = 0; i < THREADS; ++i)

@@ -90,8 +90,7 @@ static double sum_of(const fixture *f, size_t i) {
 
 TEST(loops_over_queues_of_one_end_on_one_thread) {
   LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){.threads = 1});
-  LS_OWN(fixture, f) = {0};
-  setup(&f, 1000);
+  LS_OWN_BEGUN(fixture, f, setup, 1000);
   for (int k = 0; k < 3; ++k) {
     expect_ok(ls_session_run(f.session, f.fetches, NULL, 0, &f.results));
     for (size_t i = 0; i < 2; ++i)
@@ -118,10 +117,8 @@ static void empty(fixture *f) {
 TEST(a_cancelled_run_ends_wherever_it_is) {
   const char *times = getenv("LS_TEST_CANCELS");
   const int count = times != NULL ? atoi(times) : 100;
-  LS_OWN(fixture, f) = {0};
-  LS_OWN(fixture, endless) = {0};
-  setup(&f, 20);
-  setup(&endless, 0);
+  LS_OWN_BEGUN(fixture, f, setup, 20);
+  LS_OWN_BEGUN(fixture, endless, setup, 0);
   ls_cancel *cancel = NULL;
   expect_ok(ls_cancel_create(ls_runtime_current(), &cancel));
   for (int k = 0; k < count; ++k) {
@@ -153,8 +150,7 @@ static void *close_session(void *user) {
 }
 
 TEST(a_closed_session_ends_its_runs) {
-  LS_OWN(fixture, f) = {0};
-  setup(&f, 0);
+  LS_OWN_BEGUN(fixture, f, setup, 0);
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, close_session, &f), 0);
   expect_status(ls_session_run(f.session, f.fetches, NULL, 0, &f.results),
@@ -167,8 +163,7 @@ TEST(a_closed_session_ends_its_runs) {
 
 // ---- Failing ---------------------------------------------------------------
 TEST(a_part_that_fails_ends_the_others) {
-  LS_OWN(fixture, f) = {0};
-  setup(&f, 0);
+  LS_OWN_BEGUN(fixture, f, setup, 0);
   ls_queue_close(f.queues[1].queue);
   expect_status(ls_session_run(f.session, f.fetches, NULL, 0, &f.results),
                 LS_OUT_OF_RANGE, "queue_get");
@@ -178,8 +173,7 @@ TEST(a_part_that_fails_ends_the_others) {
 TEST(a_loop_that_nobody_feeds_is_named) {
   LS_OWN(open_place, home) =
       runtime_begin((ls_runtime_options){.threads = 1, .stall_ms = 50});
-  LS_OWN(fixture, f) = {0};
-  setup(&f, 3);
+  LS_OWN_BEGUN(fixture, f, setup, 3);
   expect_status(ls_session_run(f.session, ls_nest_item(f.fetches, 0), NULL, 0,
                                &f.results),
                 LS_DEADLINE_EXCEEDED, "queue_get");

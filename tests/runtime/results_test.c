@@ -5,6 +5,7 @@
 #include "lockstep/allocator.h"
 #include "lockstep/session.h"
 #include "runtime/own.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -143,16 +144,14 @@ TEST(one_copy_is_all_that_is_taken) {
 }
 
 TEST(a_fetch_given_twice_is_one_array) {
-  LS_OWN(ls_graph, graph) = NULL;
-  LS_OWN(ls_session, session) = NULL;
   ls_tensor a = ls_failed_tensor(), b = ls_failed_tensor();
-  expect_ok(ls_graph_create("twice", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("twice");
   {
     LS_GRAPH_SCOPE(graph);
     a = ls_scalar(LS_DTYPE_F32, 3);
     b = ls_add_scalar(a, 1);
   }
-  expect_ok(ls_session_create(graph, &session));
+  LS_OWN(ls_session, session) = session_of(graph);
   LS_OWN(ls_nest, results) = ls_none();
   LS_OWN(ls_nest, fetches) = LS_TUPLE(ls_leaf(b), ls_leaf(a), ls_leaf(b));
   for (int i = 0; i < 2; ++i) {

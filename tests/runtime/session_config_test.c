@@ -6,6 +6,7 @@
 #include "lockstep/session.h"
 #include "runtime/own.h"
 #include "support/fault.h"
+#include "support/function.h"
 
 TEST(what_cannot_be_had_is_refused_by_name) {
   static const char *const addresses[] = {"10.0.0.1:8470"};
@@ -31,8 +32,7 @@ TEST(what_cannot_be_had_is_refused_by_name) {
        "isolate_session_state 9"},
       {{.soft_placement = (ls_flag)9}, LS_INVALID_ARGUMENT, "soft_placement 9"},
   };
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     LS_OWN(ls_session, session) = NULL;
     expect_status(ls_session_create_with(graph, &rows[i].config, &session),
@@ -42,10 +42,9 @@ TEST(what_cannot_be_had_is_refused_by_name) {
 }
 
 TEST(ops_run_whatever_device_they_name) {
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_session, session) = NULL;
   ls_tensor x;
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     LS_DEVICE_SCOPE("/job:far/device:GPU:7");

@@ -6,6 +6,7 @@
 #include "lockstep/graph_ops.h"
 #include "runtime/own.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/values.h"
 
 // A graph with y = w x + b and a step down the gradient of its square.
@@ -64,8 +65,7 @@ static void init(net *n) {
 }
 
 TEST(a_run_does_what_its_fetches_need) {
-  LS_OWN(net, n) = {0};
-  setup(&n);
+  LS_OWN_BEGUN(net, n, setup);
   init(&n);
   LS_OWN(ls_array, x) = f64_array(2, (double[]){1, 2});
   const ls_feed feed = {n.x, x};
@@ -83,8 +83,7 @@ TEST(a_run_does_what_its_fetches_need) {
 }
 
 TEST(a_distributed_value_comes_with_all_its_components) {
-  LS_OWN(net, n) = {0};
-  setup(&n);
+  LS_OWN_BEGUN(net, n, setup);
   init(&n);
   LS_OWN(ls_array, x) = f64_array(2, (double[]){1, 2});
   const ls_feed feed = {n.x, x};
@@ -119,8 +118,7 @@ TEST(a_distributed_value_comes_with_all_its_components) {
 }
 
 TEST(a_failed_run_leaves_the_results_as_they_were) {
-  LS_OWN(net, n) = {0};
-  setup(&n);
+  LS_OWN_BEGUN(net, n, setup);
   LS_OWN(ls_array, x) = f64_array(2, (double[]){1, 2});
   const ls_feed feed = {n.x, x};
   ls_array *kept = f64_array(1, (double[]){7});
@@ -139,8 +137,7 @@ TEST(a_failed_run_leaves_the_results_as_they_were) {
 }
 
 TEST(a_batch_of_another_size_is_another_program) {
-  LS_OWN(net, n) = {0};
-  setup(&n);
+  LS_OWN_BEGUN(net, n, setup);
   init(&n);
   LS_OWN(ls_nest, result) = {0};
   for (size_t count = 1; count <= 3; ++count) {
@@ -154,11 +151,9 @@ TEST(a_batch_of_another_size_is_another_program) {
 }
 
 TEST(two_sessions_have_their_own_values) {
-  LS_OWN(net, n) = {0};
-  setup(&n);
+  LS_OWN_BEGUN(net, n, setup);
   init(&n);
   LS_OWN(ls_session, other) = NULL;
-  LS_OWN(ls_array, value) = NULL;
   LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_session_create(n.graph, &other));
   LS_OWN(ls_array, x) = f64_array(1, (double[]){1});
@@ -171,13 +166,12 @@ TEST(two_sessions_have_their_own_values) {
   expect_ok(ls_session_set_variable_value(other, n.w, five));
   expect_ok(ls_session_run(other, ls_leaf(n.y), &feed, 1, &result));
   assert_true(nest_element(result, 0) == 5);
-  expect_ok(ls_session_variable_value(n.session, n.w, &value));
+  LS_OWN(ls_array, value) = session_array(n.session, n.w);
   assert_true(ls_array_f64(value, 0) == 3);
 }
 
 TEST(assignments_that_nobody_asked_for_do_not_run) {
-  LS_OWN(net, n) = {0};
-  setup(&n);
+  LS_OWN_BEGUN(net, n, setup);
   {
     LS_GRAPH_SCOPE(n.graph);  // As a saver's restore would stand there.
     ls_variable_assign(n.w, ls_scalar(LS_DTYPE_F64, 100));
@@ -190,8 +184,7 @@ TEST(assignments_that_nobody_asked_for_do_not_run) {
 }
 
 TEST(a_control_scope_forces_its_ops_into_the_run) {
-  LS_OWN(net, n) = {0};
-  setup(&n);
+  LS_OWN_BEGUN(net, n, setup);
   ls_tensor after = {0};
   {
     LS_GRAPH_SCOPE(n.graph);
@@ -211,8 +204,7 @@ TEST(a_control_scope_forces_its_ops_into_the_run) {
 }
 
 TEST(any_tensor_can_be_fed) {
-  LS_OWN(net, n) = {0};
-  setup(&n);
+  LS_OWN_BEGUN(net, n, setup);
   LS_OWN(ls_array, y) = f64_array(2, (double[]){3, 4});
   const ls_feed feed = {n.y, y};
   LS_OWN(ls_nest, result) = {0};  // Neither x nor w is needed.
@@ -221,8 +213,7 @@ TEST(any_tensor_can_be_fed) {
 }
 
 TEST(bad_fetches_and_feeds_are_named) {
-  LS_OWN(net, n) = {0};
-  setup(&n);
+  LS_OWN_BEGUN(net, n, setup);
   init(&n);
   ls_nest result = {0};
   expect_status(ls_session_run(n.session, ls_leaf(n.y), NULL, 0, &result),
@@ -240,8 +231,7 @@ TEST(bad_fetches_and_feeds_are_named) {
 }
 
 TEST(a_graph_with_an_error_does_not_run_until_it_is_taken) {
-  LS_OWN(net, n) = {0};
-  setup(&n);
+  LS_OWN_BEGUN(net, n, setup);
   init(&n);
   {
     LS_GRAPH_SCOPE(n.graph);
@@ -263,8 +253,7 @@ TEST(a_graph_with_an_error_does_not_run_until_it_is_taken) {
   LS_DEVICE_SCOPE(device)
 
 TEST(scopes_that_begin_on_one_line_are_all_in_force) {
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     {
@@ -279,8 +268,7 @@ TEST(scopes_that_begin_on_one_line_are_all_in_force) {
 }
 
 TEST(names_follow_scopes_and_are_unique) {
-  LS_OWN(net, n) = {0};
-  setup(&n);
+  LS_OWN_BEGUN(net, n, setup);
   {
     LS_GRAPH_SCOPE(n.graph);
     const ls_tensor a = ls_neg(n.x), b = ls_neg(n.x);
@@ -320,8 +308,7 @@ static bool has_value(const net *n, ls_tensor is_initialized) {
 }
 
 TEST(each_run_sees_whether_a_variable_has_a_value) {
-  LS_OWN(net, n) = {0};
-  setup(&n);
+  LS_OWN_BEGUN(net, n, setup);
   ls_tensor is_initialized = ls_failed_tensor();
   {
     LS_GRAPH_SCOPE(n.graph);

@@ -9,6 +9,7 @@
 #include "lockstep/layers.h"
 #include "lockstep/session.h"
 #include "support/callbacks.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -99,29 +100,24 @@ static ls_array *train_traced(int replicas, int trips, bool inner,
                               uint64_t *out_steps) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
   training t = {.trips = trips, .inner = inner};
-  ls_function *function = NULL;
-  ls_array *initial = array_of(LS_DTYPE_F32, LS_SHAPE(WIDTH), first_w);
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_array, initial) = array_of(LS_DTYPE_F32, LS_SHAPE(WIDTH), first_w);
   {
     LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "w", .initial_array = initial}, &t.w));
   }
-  ls_array_release(initial);
   expect_ok(ls_function_create(
       &(ls_function_options){.call = train, .user = &t, .seed = 3}, &function));
-  const ls_nest args = rows_of(replicas);
+  LS_OWN(ls_nest, args) = rows_of(replicas);
   for (int done = 0; done < 6; done += trips == 0 ? 1 : trips) {
     LS_OWN(ls_nest, result) = ls_none();
     expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &result));
   }
-  ls_nest_release(args);
   *out_steps = ls_function_steps(function);
-  ls_array *value = NULL;
-  expect_ok(ls_variable_value(ls_variable_component(t.w, 0) != NULL
-                                  ? ls_variable_component(t.w, 0)
-                                  : t.w,
-                              &value));
-  ls_function_release(function);
+  ls_array *value = variable_array(ls_variable_component(t.w, 0) != NULL
+                                       ? ls_variable_component(t.w, 0)
+                                       : t.w);
   ls_variable_release(t.w);
   return value;
 }
@@ -159,12 +155,10 @@ static ls_variable *make_global_step(void) {
 
 static ls_array *train_in_session(int trips, bool global_step) {
   training t = {.trips = trips};
-  LS_OWN(ls_graph, graph) = NULL;
-  ls_session *session = NULL;
-  ls_variable *count = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
+  LS_OWN(ls_variable, count) = NULL;
   ls_op step, initialize;
   ls_array *initial = array_of(LS_DTYPE_F32, LS_SHAPE(WIDTH), first_w);
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     expect_ok(ls_variable_create(
@@ -189,15 +183,13 @@ static ls_array *train_in_session(int trips, bool global_step) {
     initialize = ls_global_initializer();
   }
   ls_array_release(initial);
-  expect_ok(ls_session_create(graph, &session));
+  ls_session *session = session_of(graph);
   ls_nest none = ls_none();
-  ls_array *value = NULL;
   expect_ok(ls_session_run(session, ls_nest_op(initialize), NULL, 0, &none));
   for (int done = 0; done < 6; done += trips == 0 ? 1 : trips)
     expect_ok(ls_session_run(session, ls_nest_op(step), NULL, 0, &none));
-  expect_ok(ls_session_variable_value(session, t.w, &value));
+  ls_array *value = session_array(session, t.w);
   ls_session_destroy(session);
-  ls_variable_release(count);
   ls_variable_release(t.w);
   return value;
 }
@@ -216,7 +208,6 @@ TEST(steps_in_a_loop_draw_what_as_many_runs_draw) {
 // ---- Eager -----------------------------------------------------------------
 static ls_array *train_in_eager(int trips) {
   training t = {.trips = trips};
-  ls_array *value = NULL;
   ls_runtime *runtime = NULL;
   expect_ok(ls_runtime_create(NULL, &runtime));
   ls_runtime *before = ls_runtime_make_current(runtime);
@@ -228,7 +219,7 @@ static ls_array *train_in_eager(int trips) {
   for (int done = 0; done < 6; done += trips == 0 ? 1 : trips)
     ls_nest_release(train(args, &t));
   ls_nest_release(args);
-  expect_ok(ls_variable_value(t.w, &value));
+  ls_array *value = variable_array(t.w);
   ls_variable_release(t.w);
   expect_ok(ls_frame_end(NULL));
   // The array shall outlive its runtime.

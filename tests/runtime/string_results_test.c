@@ -6,6 +6,7 @@
 #include "base/memory/own.h"
 #include "lockstep/object.h"
 #include "lockstep/session.h"
+#include "support/function.h"
 #include "support/values.h"
 
 static ls_array *strings_of(const char *first, const char *second) {
@@ -29,16 +30,14 @@ static void expect_bytes(const ls_array *array, int64_t index,
 }
 
 TEST(fetched_strings_outlive_graph_and_session) {
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
   ls_tensor both, fed;
-  expect_ok(ls_graph_create("g", &graph));
+  ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     both = constant_strings("one", "another one");
     fed = ls_placeholder(LS_DTYPE_STRING, LS_SHAPE(2), "fed");
   }
-  expect_ok(ls_session_create(graph, &session));
+  ls_session *session = session_of(graph);
   ls_array *array = strings_of("eaten", "");
   const ls_feed feed = {fed, array};
   LS_OWN(ls_nest, fetches) =
@@ -90,8 +89,6 @@ static const ls_object_type object_type = {.name = "thing",
 
 TEST(fetched_objects_are_held_by_the_result) {
   ls_object thing;
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
   ls_tensor x;
   ls_array *array = NULL;
   ls_object_init(&thing, &object_type);
@@ -99,13 +96,13 @@ TEST(fetched_objects_are_held_by_the_result) {
   expect_ok(ls_array_create_copy(LS_DTYPE_RESOURCE, LS_SCALAR,
                                  &(ls_object *[]){&thing}, &array));
   ls_object_release(&thing);
-  expect_ok(ls_graph_create("g", &graph));
+  ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     x = ls_constant(array);
   }
   ls_array_release(array);
-  expect_ok(ls_session_create(graph, &session));
+  ls_session *session = session_of(graph);
   ls_nest results = ls_none();
   for (int i = 0; i < 2; ++i)
     expect_ok(ls_session_run(session, ls_leaf(x), NULL, 0, &results));

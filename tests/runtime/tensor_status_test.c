@@ -7,6 +7,8 @@
 #include "lockstep/eager.h"
 #include "lockstep/ops.h"
 #include "lockstep/variable.h"
+#include "support/function.h"
+#include "support/values.h"
 
 static ls_variable *make_variable(int64_t size) {
   ls_variable *variable = NULL;
@@ -55,8 +57,7 @@ TEST(a_handle_without_an_op_has_a_status_too) {
 }
 
 TEST(a_value_of_a_graph_being_built_has_none_yet) {
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("plan", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("plan");
   {
     LS_GRAPH_SCOPE(graph);
     expect_status(ls_tensor_status(ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1)),
@@ -98,8 +99,7 @@ TEST(zeros_stand_nowhere_but_in_their_variable) {
   LS_OWN(ls_variable, variable) = make_variable(LARGE);
   assert_in_range(counted_now(&memory).peak_bytes - before, LARGE * 4,
                   LARGE * 4 + 4096);
-  LS_OWN(ls_array, value) = NULL;
-  expect_ok(ls_variable_value(variable, &value));
+  LS_OWN(ls_array, value) = variable_array(variable);
   const float *data = ls_array_data(value);
   for (int64_t i = 0; i < LARGE; ++i)
     assert_true(data[i] == 0);

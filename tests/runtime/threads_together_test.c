@@ -7,6 +7,7 @@
 #include "lockstep/function_plan.h"
 #include "lockstep/session.h"
 #include "runtime/own.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -67,15 +68,13 @@ static void call_and_clear(const team *t, int thread) {
   LS_OWN(ls_nest, result) = ls_none();
   for (int i = 0; i < ROUNDS; ++i) {
     const int64_t size = 1 + (thread + i) % 3;
-    const ls_nest args = LS_LIST(ls_nest_array(row(size, i)));
+    LS_OWN(ls_nest, args) = LS_LIST(ls_nest_array(row(size, i)));
     expect_ok(ls_function_call(t->function, args, &result));
     ls_array *made = ls_nest_as_array(result);
     assert_int_equal(ls_array_num_elements(made), size);
     assert_true(ls_array_f64(made, size - 1) == 2 * i + 5);
-    ls_nest_release(args);
-    char *text = NULL;
+    LS_OWN(printed, text) = NULL;
     ls_status_free(ls_function_print_lowered(t->function, &text));
-    ls_text_release(text);
     assert_true(ls_function_num_traces(t->function) > 0);
     if (i % 4 == thread) ls_function_clear(t->function);
   }
@@ -98,23 +97,20 @@ static void run_session(const team *t, int thread) {
   LS_OWN(ls_nest, result) = ls_none();
   for (int i = 0; i < ROUNDS; ++i) {
     const int64_t size = 1 + (thread + i) % 3;
-    ls_array *value = row(size, i);
+    LS_OWN(ls_array, value) = row(size, i);
     const ls_feed feed = {t->fed, value};
     expect_ok(
         ls_session_run(t->session, ls_leaf(t->fetched), &feed, 1, &result));
     assert_true(ls_array_f64(ls_nest_as_array(result), size - 1) == 2 * i + 5);
-    ls_array_release(value);
-    LS_OWN(ls_array, read) = NULL;
-    expect_ok(ls_session_variable_value(t->session, t->variable, &read));
+    LS_OWN(ls_array, read) = session_array(t->session, t->variable);
     assert_true(ls_array_f64(read, 0) == 5);
   }
 }
 
 TEST(a_session_runs_in_several_threads) {
   team t = {.work = run_session};
-  LS_OWN(ls_graph, graph) = NULL;
   ls_nest none = ls_none();
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     t.variable = variable_of("v", LS_DTYPE_F32, LS_SCALAR, (double[]){5});
@@ -163,17 +159,15 @@ static void run_strategy(const team *t, int thread) {
     ls_nest_release(plain);
     ls_nest_release(args);
     expect_ok(ls_frame_end(NULL));
-    ls_array *batch = row(2, i);
+    LS_OWN(ls_array, batch) = row(2, i);
     ls_nest split = ls_none();
     expect_ok(ls_strategy_split(t->strategy, batch, &split));
-    const ls_nest batches = LS_LIST(split);
+    LS_OWN(ls_nest, batches) = LS_LIST(split);
     expect_ok(
         ls_strategy_run(t->strategy, ls_traced(t->function), batches, &traced));
     assert_true(
         ls_array_f64(ls_nest_as_array(ls_distributed_component(traced, 1)),
                      0) == 10 * (i + 1) + 2 * (i + 1));
-    ls_nest_release(batches);
-    ls_array_release(batch);
     if (i % 3 == thread) ls_function_clear(t->function);
   }
 }
@@ -225,11 +219,10 @@ TEST(eager_runs_in_several_threads) {
 static void build_and_run(const team *t, int thread) {
   (void)t;
   for (int i = 0; i < ROUNDS / 3; ++i) {
-    LS_OWN(ls_graph, graph) = NULL;
+    LS_OWN(ls_graph, graph) = graph_named("own");
     LS_OWN(ls_session, session) = NULL;
     LS_OWN(ls_nest, result) = ls_none();
     ls_tensor y = ls_failed_tensor();
-    expect_ok(ls_graph_create("own", &graph));
     {
       LS_GRAPH_SCOPE(graph);
       {

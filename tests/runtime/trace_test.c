@@ -228,19 +228,17 @@ TEST(a_step_that_is_traced_takes_no_memory) {
 // ---- Other ways to run -----------------------------------------------------
 TEST(sessions_and_eager_calls_are_shown) {
   LS_OWN(traced_runtime, memory) = begin(1);
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
   ls_tensor y;
   ls_nest result = {0};
   ls_trace *trace = begin_trace(0);
-  expect_ok(ls_graph_create("a \"net\"\n\xff", &graph));
+  ls_graph *graph = graph_named("a \"net\"\n\xff");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_tensor x = ls_scalar(LS_DTYPE_F32, 3);
     y = ls_op_output(ls_host_call_add(&hsq, NULL, &x, 1), 0);
   }
   expect_ok(ls_graph_take_error(graph));
-  expect_ok(ls_session_create(graph, &session));
+  ls_session *session = session_of(graph);
   expect_ok(ls_session_run(session, ls_leaf(y), NULL, 0, &result));
   assert_true(ls_nest_number(result) == 9);
   ls_nest_release(result);

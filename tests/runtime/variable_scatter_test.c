@@ -10,6 +10,8 @@
 #include "lockstep/function_plan.h"
 #include "lockstep/strategy.h"
 #include "support/expect.h"
+#include "support/replicas.h"
+#include "support/values.h"
 
 static ls_variable *table_of(ls_shape shape, double value) {
   ls_variable *variable = NULL;
@@ -35,8 +37,7 @@ static ls_tensor list(ls_dtype dtype, ls_shape shape, const double *items) {
 #define COUNT(...) (sizeof((double[]){__VA_ARGS__}) / sizeof(double))
 
 static void expect_table(ls_variable *variable, const double *want) {
-  LS_OWN(ls_array, value) = NULL;
-  expect_ok(ls_variable_value(variable, &value));
+  LS_OWN(ls_array, value) = variable_array(variable);
   for (int64_t i = 0; i < ls_array_num_elements(value); ++i)
     if (ls_array_f64(value, i) != want[i])
       fail_msg("element %d is %g, not %g", (int)i, ls_array_f64(value, i),
@@ -74,9 +75,9 @@ TEST(rows_are_combined_in_the_order_of_the_indices) {
   for (size_t i = 0; i < LS_COUNT_OF(operations); ++i) {
     for (int traced = 0; traced < 2; ++traced) {
       scattering s = {table_of(LS_SHAPE(4), 8), operations[i].op};
-      ls_function *function = NULL;
-      ls_nest result = ls_none();
-      const ls_nest args = LS_TUPLE(ls_none());
+      LS_OWN(ls_function, function) = NULL;
+      LS_OWN(ls_nest, result) = ls_none();
+      LS_OWN(ls_nest, args) = LS_TUPLE(ls_none());
       if (traced) {
         expect_ok(ls_function_create(
             &(ls_function_options){.call = scatter, .user = &s}, &function));
@@ -89,9 +90,6 @@ TEST(rows_are_combined_in_the_order_of_the_indices) {
         expect_ok(ls_frame_end(NULL));
       }
       expect_table(s.variable, operations[i].want);
-      ls_nest_release(args);
-      ls_nest_release(result);
-      ls_function_release(function);
       ls_variable_release(s.variable);
     }
   }
@@ -128,11 +126,9 @@ TEST(a_step_on_some_rows_keeps_no_other_table) {
   for (int i = 0; i < 3; ++i)
     expect_ok(ls_function_call(function, args, &sum));
   assert_true(ls_nest_number(sum) == 3 * 4 * WIDTH);
-  ls_array *value = NULL;
-  expect_ok(ls_variable_value(variable, &value));
+  LS_OWN(ls_array, value) = variable_array(variable);
   assert_true(ls_array_f64(value, 7 * WIDTH) == 8);
   assert_true(ls_array_f64(value, 8 * WIDTH) == 1);
-  ls_array_release(value);
   LS_OWN(printed, plan) = NULL;
   expect_ok(ls_function_print_plan(function, &plan));
   if (arena_bytes(plan) > 4096 || strstr(plan, "copy") != NULL)
@@ -166,9 +162,7 @@ static ls_nest add_on_replicas(ls_nest args, void *user) {
 }
 
 TEST(replicas_write_what_is_the_same_on_all) {
-  LS_OWN(ls_strategy, strategy) = NULL;
-  expect_ok(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(3)}, &strategy));
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   scattering s = {table_of(LS_SHAPE(3), 1), LS_SCATTER_UPDATE};
   for (int merged = 0; merged < 2; ++merged) {
     if (merged) s.op = LS_SCATTER_ADD;

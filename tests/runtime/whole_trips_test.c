@@ -11,6 +11,7 @@
 #include "lockstep/host.h"
 #include "lockstep/session.h"
 #include "support/callbacks.h"
+#include "support/function.h"
 #include "support/values.h"
 
 enum { WIDTH = 8, TRIPS = 10, FAILS_AT = 7 };
@@ -127,8 +128,8 @@ static ls_status run(fixture *f) {
 TEST(a_failed_run_leaves_its_last_whole_trip) {
   for (int i = 0; i < 2 * PLACES; ++i)
     for (int replicas = 1; replicas <= 3; replicas += 2) {
-      LS_OWN(fixture, f) = {0};
-      setup(&f, replicas, train, kernels[i % 2], (place)(i / 2));
+      LS_OWN_BEGUN(fixture, f, setup, replicas, train, kernels[i % 2],
+                   (place)(i / 2));
       host.fails_at = replicas * (FAILS_AT - 1) + 1;
       expect_status(run(&f), LS_OUT_OF_RANGE, "told");
       // Where the call looks at what its trip has made, that trip counts.
@@ -143,8 +144,7 @@ TEST(a_cancelled_run_leaves_its_last_whole_trip) {
   ls_cancel *cancel = NULL;
   expect_ok(ls_cancel_create(ls_runtime_current(), &cancel));
   for (int i = 0; i < 2 * PLACES; ++i) {
-    LS_OWN(fixture, f) = {0};
-    setup(&f, 3, train, kernels[i % 2], (place)(i / 2));
+    LS_OWN_BEGUN(fixture, f, setup, 3, train, kernels[i % 2], (place)(i / 2));
     host.fails_at = 3 * FAILS_AT;
     host.cancels = cancel;
     assert_null(ls_cancel_make_current(cancel));
@@ -164,8 +164,8 @@ TEST(a_cancelled_run_leaves_its_last_whole_trip) {
 TEST(a_failed_step_leaves_what_was_there) {
   for (int i = 0; i < 2 * PLACES; ++i)
     for (int replicas = 1; replicas <= 3; replicas += 2) {
-      LS_OWN(fixture, f) = {0};
-      setup(&f, replicas, train_once, kernels[i % 2], (place)(i / 2));
+      LS_OWN_BEGUN(fixture, f, setup, replicas, train_once, kernels[i % 2],
+                   (place)(i / 2));
       expect_ok(run(&f));
       host.calls = 0;
       host.fails_at = replicas;
@@ -181,8 +181,7 @@ TEST(a_failed_step_leaves_what_was_there) {
 
 // ---- Sessions --------------------------------------------------------------
 static double session_value(ls_session *session, ls_variable *variable) {
-  LS_OWN(ls_array, array) = NULL;
-  expect_ok(ls_session_variable_value(session, variable, &array));
+  LS_OWN(ls_array, array) = session_array(session, variable);
   for (int i = 1; i < WIDTH * WIDTH; ++i)
     assert_true(ls_array_f64(array, i) == ls_array_f64(array, 0));
   return ls_array_f64(array, 0);
@@ -192,13 +191,11 @@ TEST(a_failed_session_run_leaves_its_last_whole_trip) {
   for (int i = 0; i < 2 * PLACES; ++i) {
     const double zeros[WIDTH * WIDTH] = {0};
     loop l = {.kernel = kernels[i % 2], .place = (place)(i / 2)};
-    LS_OWN(ls_graph, graph) = NULL;
-    ls_session *session = NULL;
     ls_nest fetches = ls_none(), results = ls_none();
     ls_op init = {0};
     memset(&host, 0, sizeof(host));
     host.fails_at = FAILS_AT;
-    expect_ok(ls_graph_create("g", &graph));
+    LS_OWN(ls_graph, graph) = graph_named("g");
     {
       LS_GRAPH_SCOPE(graph);
       l.a = variable_of("a", LS_DTYPE_F32, LS_SHAPE(WIDTH, WIDTH), zeros);
@@ -206,7 +203,7 @@ TEST(a_failed_session_run_leaves_its_last_whole_trip) {
       fetches = train(ls_none(), &l);
       init = ls_global_initializer();
     }
-    expect_ok(ls_session_create(graph, &session));
+    ls_session *session = session_of(graph);
     expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &results));
     expect_status(ls_session_run(session, fetches, NULL, 0, &results),
                   LS_OUT_OF_RANGE, "told");

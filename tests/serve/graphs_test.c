@@ -7,6 +7,8 @@
 
 #include "lockstep/full.h"
 #include "support/callbacks.h"
+#include "support/function.h"
+#include "support/replicas.h"
 #include "support/served_model.h"
 #include "support/spec.h"
 
@@ -54,7 +56,7 @@ TEST(functions_on_the_host_are_given_again) {
   expect_ok(ls_serving_load(
       path, &(ls_serving_load_options){.kernels = kernels, .num_kernels = 1},
       &s));
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   const ls_nest inputs = served_dict_of(
       "features", ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(1, 3),
                                          (const double[]){1, -3, 2})));
@@ -70,7 +72,6 @@ TEST(functions_on_the_host_are_given_again) {
   expect_status(ls_serving_export(&r.options, &path), LS_UNIMPLEMENTED,
                 "(host)");
   assert_true(served_is_empty("host-export"));
-  ls_nest_release(results);
   ls_nest_release(inputs);
   ls_nest_release(outputs);
   served_drop(&r);
@@ -111,14 +112,10 @@ TEST(objects_of_a_process_are_refused) {
 // A mirrored variable is one of its common name.
 TEST(variables_of_a_strategy_are_exported_as_one) {
   served_make_folder();
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
-  ls_strategy *strategy = NULL;
   ls_variable *w = NULL;
   ls_tensor x, y;
-  expect_ok(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
-  expect_ok(ls_graph_create("g", &graph));
+  ls_strategy *strategy = mirrored_of(2);
+  ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     LS_STRATEGY_SCOPE(strategy);
@@ -129,7 +126,7 @@ TEST(variables_of_a_strategy_are_exported_as_one) {
     x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1), "x");
     y = ls_mul(x, ls_variable_read(w));
   }
-  expect_ok(ls_session_create(graph, &session));
+  ls_session *session = session_of(graph);
   ls_nest results = ls_none();
   expect_ok(ls_session_run(session, ls_nest_op(ls_variable_initializer(w)),
                            NULL, 0, &results));
@@ -218,7 +215,7 @@ TEST(gradients_of_ones_own_are_left_out) {
   const char *const names[] = {"square", "y", "branch"};
   const ls_nest outputs = ls_nest_dict("", names, leaves, 3);
   r.signature.output.tensors = outputs;
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   expect_ok(ls_serving_export(&r.options, &path));
   ls_serving *s = NULL;
   expect_ok(ls_serving_load(path, NULL, &s));
@@ -234,7 +231,6 @@ TEST(gradients_of_ones_own_are_left_out) {
   ls_nest_release(inputs);
   ls_nest_release(outputs);
   ls_serving_destroy(s);
-  ls_text_release(path);
   served_drop(&r);
   served_close_model(&m);
   served_remove_folder(served_folder);

@@ -12,6 +12,7 @@
 #include "graph/own.h"
 #include "lockstep/lockstep.h"
 #include "support/fault.h"
+#include "support/function.h"
 #include "support/served_model.h"
 #include "support/spec.h"
 
@@ -23,7 +24,7 @@ TEST(a_signature_is_written_as_stablehlo) {
   served_ask(&r, &m);
   r.options.stablehlo = LS_FLAG_ON;
   r.options.batch_size = 5;
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   expect_ok(ls_serving_export(&r.options, &path));
   char *text = served_read(path, "serve.stablehlo.mlir", NULL);
   assert_string_equal(
@@ -50,7 +51,6 @@ TEST(a_signature_is_written_as_stablehlo) {
       "  }\n"
       "}\n");
   free(text);
-  ls_text_release(path);
   served_drop(&r);
   served_close_model(&m);
   served_remove_folder(served_folder);
@@ -59,9 +59,8 @@ TEST(a_signature_is_written_as_stablehlo) {
 // A class that cannot be, -inf, would make 0 * -inf of what is multiplied.
 TEST(a_loss_leaves_other_classes_out) {
   served_make_folder();
-  ls_graph *graph = NULL;
   ls_tensor x, labels, y;
-  expect_ok(ls_graph_create("loss", &graph));
+  ls_graph *graph = graph_named("loss");
   {
     LS_GRAPH_SCOPE(graph);
     x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, 3), "x");
@@ -279,7 +278,7 @@ static bool has_numbers(const char *bytes, size_t size, int64_t a, int64_t b) {
 
 // An end below 0 would be one from the other side.
 TEST(slices_of_nothing_end_where_they_begin) {
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   size_t size = 0;
   served_make_folder();
   expect_ok(served_export(make_hollow, LS_SHAPE(2, 3), true, &path));
@@ -287,7 +286,6 @@ TEST(slices_of_nothing_end_where_they_begin) {
   assert_true(has_numbers(bytes, size, 2, 0));
   assert_false(has_numbers(bytes, size, 2, -1));
   free(bytes);
-  ls_text_release(path);
   served_remove_folder(served_folder);
 }
 

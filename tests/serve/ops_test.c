@@ -109,12 +109,11 @@ static ls_status make_op(const trial *t, ls_tensor *xs, ls_nest *out_outputs) {
   for (size_t i = 0; i < t->count; ++i)
     xs[i] = ls_placeholder(ls_array_dtype(t->operand[i]),
                            ls_array_shape(t->operand[i]), "x");
-  const ls_nest made = trial_make(t, xs);
+  LS_OWN(ls_nest, made) = trial_make(t, xs);
   LS_RETURN_IF_ERROR(ls_nest_status(made));
   const size_t count = ls_nest_flatten(made, leaves, MOST_RESULTS);
   for (size_t i = 0; i < count; ++i)
     if (leaves[i].kind == LS_KIND_TENSOR) ys[num_ys++] = leaves[i].as.tensor;
-  ls_nest_release(made);
   *out_outputs = numbered(ys, num_ys, 'y');
   return ls_ok();
 }
@@ -123,7 +122,7 @@ static ls_status export_as(const trial *t, bool onnx) {
   LS_OWN(ls_graph, graph) = NULL;
   ls_tensor xs[TRIAL_OPERANDS];
   LS_OWN(ls_nest, outputs) = ls_none();
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   ls_status status = ls_ok();
   {
@@ -144,7 +143,6 @@ static ls_status export_as(const trial *t, bool onnx) {
                             .onnx = onnx ? LS_FLAG_ON : LS_FLAG_OFF,
                             .stablehlo = onnx ? LS_FLAG_OFF : LS_FLAG_ON},
       &path);
-  ls_text_release(path);
   memory_files_clear(&files);
   return status;
 }

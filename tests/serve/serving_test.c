@@ -20,7 +20,7 @@ TEST(what_was_exported_serves_any_batch) {
   served_model m = served_open_model();
   served_request r;
   served_ask(&r, &m);
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   expect_ok(ls_serving_export(&r.options, &path));
   assert_true(served_is_there(path, "serve.ls"));
   assert_true(served_is_there(path, "variables.safetensors"));
@@ -39,7 +39,6 @@ TEST(what_was_exported_serves_any_batch) {
   served_expect_serves(s, &m, 1);
   served_expect_serves(s, &m, 5);
   ls_serving_destroy(s);
-  ls_text_release(path);
   served_drop(&r);
   served_close_model(&m);
   served_remove_folder(served_folder);
@@ -124,7 +123,7 @@ TEST(two_graphs_share_their_variables) {
   served_model m = served_open_model(), tpu = served_open_model();
   served_request r;
   served_ask(&r, &m);
-  ls_nest outputs = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   {
     LS_GRAPH_SCOPE(tpu.graph);
     LS_OWN(ls_nest, x) = LS_LIST(ls_leaf(tpu.x));
@@ -169,7 +168,6 @@ TEST(two_graphs_share_their_variables) {
   ls_text_release(path);
   ls_nest_release(named);
   ls_nest_release(inputs);
-  ls_nest_release(outputs);
   served_drop(&r);
   served_close_model(&tpu);
   served_close_model(&m);
@@ -201,7 +199,7 @@ TEST(threads_serve_side_by_side) {
   served_model m = served_open_model();
   served_request r;
   served_ask(&r, &m);
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   expect_ok(ls_serving_export(&r.options, &path));
   ls_serving *s = NULL;
   expect_ok(ls_serving_load(path, NULL, &s));
@@ -226,7 +224,6 @@ TEST(threads_serve_side_by_side) {
   }
   served_expect_serves(s, &m, 2);
   ls_serving_destroy(s);
-  ls_text_release(path);
   served_drop(&r);
   served_close_model(&m);
   served_remove_folder(served_folder);

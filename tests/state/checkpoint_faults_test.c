@@ -15,6 +15,7 @@
 #include "support/crash_files.h"
 #include "support/expect.h"
 #include "support/sanitizer.h"
+#include "support/values.h"
 
 enum { ELEMENTS = 700, SAVES = 6, KEEP = 2 };
 
@@ -48,12 +49,11 @@ static void begin(world *w, bool background) {
       &(ls_runtime_options){.file_system = &w->system, .threads = 1},
       &w->runtime));
   w->before = ls_runtime_make_current(w->runtime);
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(ELEMENTS), &array));
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "weights", .initial_array = array},
       &w->variable));
-  ls_array_release(array);
   w->saver = (ls_saver){.variables = &w->variable, .num_variables = 1};
   w->state = (ls_saveable){.name = "own",
                            .self = &w->version,
@@ -87,8 +87,7 @@ static void set_version(world *w, int64_t version) {
 
 // All is of one version.
 static void expect_version(world *w) {
-  LS_OWN(ls_array, array) = NULL;
-  expect_ok(ls_variable_value(w->variable, &array));
+  LS_OWN(ls_array, array) = variable_array(w->variable);
   for (int64_t i = 0; i < ELEMENTS; ++i)
     if (ls_array_f64(array, i) != (double)(w->version * 1000 + i))
       fail_msg("element %d is not of version %d", (int)i, (int)w->version);
@@ -175,8 +174,7 @@ static int live(world *w) {
 }
 
 static int count_steps(void) {
-  LS_OWN(world, w) = {0};
-  begin(&w, false);
+  LS_OWN_BEGUN(world, w, begin, false);
   assert_int_equal(live(&w), SAVES - 1);
   return w.files.steps;
 }
@@ -187,8 +185,7 @@ TEST(the_newest_survives_a_power_cut_after_any_step) {
   assert_true(steps > 60);
   for (int cut = 1; cut <= steps; ++cut) {
     for (int way = 0; way < (LS_SANITIZED ? 4 : 12); ++way) {
-      LS_OWN(world, w) = {0};
-      begin(&w, way % 2 == 1);
+      LS_OWN_BEGUN(world, w, begin, way % 2 == 1);
       w.files.cut_at = cut;
       const int sure = live(&w);
       const crash_kept kept = way < 2 ? (crash_kept)way : CRASH_SOME;
@@ -207,8 +204,7 @@ TEST(the_newest_survives_a_power_cut_after_any_step) {
 // call fails.
 static void try_fault(int nth, bool full, bool background) {
   const char *what = full ? "full" : "broken";
-  LS_OWN(world, w) = {0};
-  begin(&w, background);
+  LS_OWN_BEGUN(world, w, begin, background);
   *(full ? &w.files.full_at : &w.files.fail_at) = nth;
   int sure = -1;
   ls_status status = ls_checkpoints_open(&w.options, &w.checkpoints);
@@ -336,10 +332,9 @@ static uint64_t draw(uint64_t *seed, size_t below) {
 }
 
 TEST(no_flipped_bit_is_taken_for_a_value) {
-  LS_OWN(folder, f) = {0};
   uint64_t seed = 7;
   size_t sum = 0;
-  begin_folder(&f);
+  LS_OWN_BEGUN(folder, f, begin_folder);
   for (size_t i = 0; i < FILES; ++i)
     sum += f.files[i].size;
   for (size_t n = 0; n < tries(2000); ++n) {
@@ -356,9 +351,8 @@ TEST(no_flipped_bit_is_taken_for_a_value) {
 }
 
 TEST(no_part_of_a_file_is_taken_for_the_whole) {
-  LS_OWN(folder, f) = {0};
   uint64_t seed = 11;
-  begin_folder(&f);
+  LS_OWN_BEGUN(folder, f, begin_folder);
   for (size_t i = 0; i < FILES; ++i) {
     const size_t size = f.files[i].size;
     HEAP(char, zeroed) = malloc(size + 1);
@@ -393,9 +387,8 @@ TEST(files_of_others_beside_change_nothing) {
               {"run/model.ckpt-99999999999999999999.json", true},
               {"run/model.ckpt-3.json.old", true},
               {"run/notes.txt", true}};
-  LS_OWN(folder, f) = {0};
   uint64_t seed = 3;
-  begin_folder(&f);
+  LS_OWN_BEGUN(folder, f, begin_folder);
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
     char garbage[333];
     for (size_t k = 0; k < sizeof(garbage); ++k)
@@ -411,8 +404,7 @@ TEST(files_of_others_beside_change_nothing) {
 // Neither what is damaged, nor garbage by a later name, keeps a save from
 // staying.
 TEST(what_is_damaged_pushes_nothing_out) {
-  LS_OWN(folder, f) = {0};
-  begin_folder(&f);
+  LS_OWN_BEGUN(folder, f, begin_folder);
   f.w.options.keep = LS_SOME(1);
   repair(&f);
   crash_files_put(&f.w.files, "run/model.ckpt-3.safetensors", "cut", 3);

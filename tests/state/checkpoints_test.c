@@ -118,8 +118,7 @@ static void expect_steps(world *w, const int64_t *wanted, size_t count) {
 
 // ---- Whole ones ------------------------------------------------------------
 TEST(what_was_saved_is_restored) {
-  LS_OWN(world, w) = {0};
-  begin(&w, "folder");
+  LS_OWN_BEGUN(world, w, begin, "folder");
   open_it(&w);
   expect_status(ls_checkpoints_restore(w.checkpoints, NULL, NULL), LS_NOT_FOUND,
                 "'folder' has no checkpoint");
@@ -164,8 +163,7 @@ static void write_all(const char *file, const char *data, size_t size) {
 }
 
 TEST(the_list_names_them_the_newest_last) {
-  LS_OWN(world, w) = {0};
-  begin(&w, "listed");
+  LS_OWN_BEGUN(world, w, begin, "listed");
   open_it(&w);
   save_at(&w, 1, 1);
   save_at(&w, 20, 1);
@@ -205,8 +203,7 @@ static void begin_damaged(world *w) {
 }
 
 TEST(no_flipped_bit_is_accepted) {
-  LS_OWN(world, w) = {0};
-  begin_damaged(&w);
+  LS_OWN_BEGUN(world, w, begin_damaged);
   for (size_t f = 0; f < 2; ++f) {
     size_t size = 0;
     char *data = read_all(files_of_2[f], &size);
@@ -222,12 +219,11 @@ TEST(no_flipped_bit_is_accepted) {
 }
 
 TEST(none_that_was_cut_off_is_accepted) {
-  LS_OWN(world, w) = {0};
-  begin_damaged(&w);
+  LS_OWN_BEGUN(world, w, begin_damaged);
   for (size_t f = 0; f < 2; ++f) {
     size_t size = 0;
     char *data = read_all(files_of_2[f], &size);
-    char *zeroed = calloc(1, size + 1);
+    HEAP(char, zeroed) = calloc(1, size + 1);
     for (size_t i = 0; i < size; i += LS_SANITIZED ? 13 : 1) {
       write_all(files_of_2[f], data, i);
       expect_previous(&w, "cut off", i);
@@ -242,14 +238,12 @@ TEST(none_that_was_cut_off_is_accepted) {
     write_all(files_of_2[f], zeroed, size + 1);
     expect_previous(&w, "garbage behind", size);
     write_all(files_of_2[f], data, size);
-    free(zeroed);
     ls_release(ls_allocator_system(), data);
   }
 }
 
 TEST(without_a_whole_one_the_file_and_the_entry_are_named) {
-  LS_OWN(world, w) = {0};
-  begin_damaged(&w);
+  LS_OWN_BEGUN(world, w, begin_damaged);
   expect_ok(ls_file_system_system()->remove(NULL, "damaged/model.ckpt-1.json"));
   size_t size = 0;
   char *data = read_all(files_of_2[0], &size);
@@ -272,8 +266,7 @@ TEST(what_a_killed_writer_has_left_goes) {
       "damaged/checkpoint.tmp",
       "damaged/checkpoint.ranks",
       "damaged/checkpoint.ranks.tmp"};
-  LS_OWN(world, w) = {0};
-  begin_damaged(&w);
+  LS_OWN_BEGUN(world, w, begin_damaged);
   expect_ok(ls_file_system_system()->remove(NULL, "damaged/model.ckpt-1.json"));
   for (size_t i = 1; i < LS_COUNT_OF(left); ++i)
     write_all(left[i], "left", 4);
@@ -288,8 +281,7 @@ TEST(what_a_killed_writer_has_left_goes) {
 
 // ---- What is kept ----------------------------------------------------------
 TEST(the_newest_and_the_best_are_kept) {
-  LS_OWN(world, w) = {0};
-  begin(&w, "kept");
+  LS_OWN_BEGUN(world, w, begin, "kept");
   w.options.keep = LS_SOME(2);
   w.options.best_metric = "loss";
   open_it(&w);
@@ -318,9 +310,8 @@ TEST(one_of_some_hours_is_kept) {
   LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
       .clock = &(ls_clock){
           .now = read_wall, .wall = read_wall, .sleep = sleep_not}});
-  LS_OWN(world, w) = {0};
   wall = 0;
-  begin(&w, "hours");
+  LS_OWN_BEGUN(world, w, begin, "hours");
   w.options.keep = LS_SOME(1);
   w.options.keep_every_hours = 2;
   w.options.every_seconds = LS_SOME(3600);
@@ -352,8 +343,7 @@ TEST(a_save_that_fails_in_the_background_is_told_at_the_next) {
     files.create = create_or_refuse;
     LS_OWN(open_place, home) =
         runtime_begin((ls_runtime_options){.file_system = &files});
-    LS_OWN(world, w) = {0};
-    begin(&w, "full");
+    LS_OWN_BEGUN(world, w, begin, "full");
     w.options.goes_on = goes_on ? LS_FLAG_ON : LS_FLAG_OFF;
     open_it(&w);
     save_at(&w, 1, 1);
@@ -373,8 +363,7 @@ TEST(a_save_that_fails_in_the_background_is_told_at_the_next) {
 }
 
 TEST(another_run_is_refused_by_name) {
-  LS_OWN(world, w) = {0};
-  begin(&w, "other");
+  LS_OWN_BEGUN(world, w, begin, "other");
   open_it(&w);
   save_at(&w, 3, 1);
   expect_ok(ls_record_set_i64(w.identity, "replicas", 4));
@@ -393,8 +382,7 @@ TEST(another_run_is_refused_by_name) {
 }
 
 TEST(a_state_that_is_not_there_changes_nothing) {
-  LS_OWN(world, w) = {0};
-  begin(&w, "states");
+  LS_OWN_BEGUN(world, w, begin, "states");
   open_it(&w);
   save_at(&w, 3, 1);
   close_it(&w);
@@ -457,8 +445,7 @@ static ls_status restore_again(void *self, const ls_record *record) {
 }
 
 TEST(a_state_cannot_save_or_restore_its_own_checkpoints) {
-  LS_OWN(world, w) = {0};
-  begin(&w, "checkpoints_test.tmp.again");
+  LS_OWN_BEGUN(world, w, begin, "checkpoints_test.tmp.again");
   w.state.self = &w;
   w.state.save = save_again;
   w.options.background = LS_FLAG_OFF;

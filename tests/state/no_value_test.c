@@ -9,6 +9,7 @@
 #include "io/safetensors.h"
 #include "lockstep/graph.h"
 #include "lockstep/saver.h"
+#include "support/function.h"
 #include "support/replicas.h"
 
 static const char path[] = "no-value-test.safetensors";
@@ -78,8 +79,7 @@ TEST(one_without_a_value_has_nothing_to_start_with) {
                     &(ls_variable_options){.name = "v", .no_value = true}, &v),
                 LS_INVALID_ARGUMENT, "needs a dtype");
   expect_ok(ls_frame_end(NULL));
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     expect_status(ls_variable_create(

@@ -64,14 +64,13 @@ static void expect_filled(const ls_record *record) {
 }
 
 TEST(what_is_set_is_found) {
-  ls_record *record = new_record();
+  LS_OWN(ls_record, record) = new_record();
   expect_text(record, "{}");
   expect_ok(fill(record));
   expect_filled(record);
   expect_text(record, filled);
   ls_record_clear(record);
   expect_text(record, "{}");
-  ls_record_destroy(record);
   ls_record_destroy(NULL);
 }
 

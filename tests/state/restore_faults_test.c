@@ -11,6 +11,7 @@
 #include "lockstep/eager.h"
 #include "support/expect.h"
 #include "support/resumable.h"
+#include "support/values.h"
 
 // Three megabytes, read in pieces.
 enum { VARIABLES = 3, ELEMENTS = 1 << 18 };
@@ -96,8 +97,7 @@ static void set_all(world *w, float value) {
 
 static void expect_all(world *w, float value) {
   for (int i = 0; i < VARIABLES; ++i) {
-    LS_OWN(ls_array, array) = NULL;
-    expect_ok(ls_variable_value(w->variables[i], &array));
+    LS_OWN(ls_array, array) = variable_array(w->variables[i]);
     for (int k = 0; k < ELEMENTS; ++k)
       if (((const float *)ls_array_data(array))[k] != value + (float)i)
         fail_msg("element %d of variable %d is another", k, i);
@@ -168,8 +168,7 @@ static int count_pieces(world *w, int64_t step) {
 
 // ---- Tests -----------------------------------------------------------------
 TEST(what_cannot_be_read_once_is_read_again) {
-  LS_OWN(world, w) = {0};
-  begin(&w, "again");
+  LS_OWN_BEGUN(world, w, begin, "again");
   const int pieces = count_pieces(&w, 2);
   assert_true(pieces >= 6);
   for (int nth = 0; nth < pieces; ++nth) {
@@ -186,8 +185,7 @@ TEST(what_cannot_be_read_once_is_read_again) {
 }
 
 TEST(what_cannot_be_set_is_passed_over) {
-  LS_OWN(world, w) = {0};
-  begin(&w, "passed");
+  LS_OWN_BEGUN(world, w, begin, "passed");
   const int pieces = count_pieces(&w, 2);
   for (int nth = 0; nth < pieces; ++nth) {
     set_all(&w, 70);
@@ -208,8 +206,7 @@ TEST(what_cannot_be_set_is_passed_over) {
 }
 
 TEST(no_variable_has_a_part_of_two_values) {
-  LS_OWN(world, w) = {0};
-  begin(&w, "parts");
+  LS_OWN_BEGUN(world, w, begin, "parts");
   const int pieces = count_pieces(&w, 2);
   const ls_restore_options only = {.step = LS_SOME(2)};
   for (int nth = 0; nth < pieces; ++nth) {
@@ -230,8 +227,7 @@ TEST(no_variable_has_a_part_of_two_values) {
 }
 
 TEST(a_file_of_values_is_all_or_nothing_too) {
-  LS_OWN(world, w) = {0};
-  begin(&w, "file");
+  LS_OWN_BEGUN(world, w, begin, "file");
   const char *path = "file/model.ckpt-2.safetensors";
   w.disk.step = 2;
   w.disk.read = 0;

@@ -13,6 +13,7 @@
 #include "lockstep/saved_file.h"
 #include "lockstep/variable_parts.h"
 #include "support/fault.h"
+#include "support/function.h"
 #include "support/place.h"
 #include "support/replicas.h"
 #include "support/saving.h"
@@ -339,29 +340,25 @@ TEST(functions_and_sessions_see_what_was_restored) {
       &(ls_function_options){.call = double_it, .user = v.items[0]},
       &function));
   for (int i = 0; i < 2; ++i) {
-    ls_nest out = ls_none();
+    LS_OWN(ls_nest, out) = ls_none();
     expect_ok(ls_function_call(function, ls_none(), &out));
     assert_true(number_of(out) == (i == 0 ? 2 : 16));
-    ls_nest_release(out);
     expect_ok(ls_saver_restore_part(&v.saver, path, &choice, NULL));
   }
   EXPECT_VALUES(&v, 8, 2);
   ls_function_release(function);
   drop(&v);
 
-  LS_OWN(ls_graph, graph) = NULL;
-  ls_session *session = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     add(&v, plain("a", 1));
     add(&v, plain("b", 2));
   }
-  expect_ok(ls_session_create(graph, &session));
+  ls_session *session = session_of(graph);
   v.saver.session = session;
   expect_ok(ls_saver_restore_part(&v.saver, path, &choice, NULL));
-  ls_array *value = NULL;
-  expect_ok(ls_session_variable_value(session, v.items[0], &value));
+  ls_array *value = session_array(session, v.items[0]);
   assert_true(ls_array_f64(value, 0) == 8);
   ls_array_release(value);
   expect_status(ls_session_variable_value(session, v.items[1], &value),
@@ -435,7 +432,7 @@ TEST(nothing_is_set_before_all_has_been_read) {
 static ls_status restore_mapped(void *user) {
   variables v = {0};
   (void)user;
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &array));
   ls_status status = ls_variable_create(
       &(ls_variable_options){.name = "a", .initial_array = array}, &v.items[0]);
@@ -444,7 +441,6 @@ static ls_status restore_mapped(void *user) {
     status = ls_saver_restore_part(
         &v.saver, path, &(ls_value_choice){ONLY("a"), MAPS({"old/", "/"})},
         NULL);
-  ls_array_release(array);
   ls_variable_release(v.items[0]);
   return status;
 }

@@ -9,6 +9,7 @@
 #include "lockstep/variable_parts.h"
 #include "state/own.h"
 #include "support/fault.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/saving.h"
 #include "support/values.h"
@@ -121,13 +122,12 @@ TEST(a_session_starts_with_it_too) {
   for (int replicas = 1; replicas <= 2; ++replicas)
     for (int initialized = 0; initialized < 2; ++initialized) {
       LS_OWN(ls_saved_file, file) = file_of(8, 0);
-      LS_OWN(ls_graph, graph) = NULL;
-      ls_session *session = NULL;
+      LS_OWN(ls_graph, graph) = graph_named("g");
+      LS_OWN(ls_session, session) = NULL;
       LS_OWN(ls_variable, v) = NULL;
       ls_nest out = ls_none();
       const ls_variable_options options = {
           .name = "v", .synchronization = ON_READ, .aggregation = SUM};
-      expect_ok(ls_graph_create("g", &graph));
       {
         LS_GRAPH_SCOPE(graph);
         ls_scope scope = {0};
@@ -151,7 +151,6 @@ TEST(a_session_starts_with_it_too) {
       // One that has no value yet is loaded.
       expect_ok(ls_saved_file_restore(file, &saver));
       assert_true(session_number(session, at) == (initialized ? 1 : each));
-      ls_session_destroy(session);
     }
 }
 

@@ -48,7 +48,7 @@ static void make_folder(const char *folder, int count) {
   char command[80];
   snprintf(command, sizeof(command), "rm -rf '%s'", folder);
   shell(command);
-  ls_record *identity = NULL;
+  LS_OWN(ls_record, identity) = NULL;
   ls_checkpoints *checkpoints = NULL;
   both[0] = plain("a", 0);
   both[1] = plain("b", 0);
@@ -70,7 +70,6 @@ static void make_folder(const char *folder, int count) {
         &(ls_checkpoint_metric){.name = "loss", .value = 0.5 * step}, 1));
   }
   expect_ok(ls_checkpoints_close(checkpoints));
-  ls_record_destroy(identity);
   ls_variable_release(both[0]);
   ls_variable_release(both[1]);
 }

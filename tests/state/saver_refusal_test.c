@@ -100,7 +100,7 @@ TEST(a_damaged_value_is_never_restored) {
   LS_OWN(ls_variable, b) = plain("b", 2);
   ls_variable *const both[] = {a, b};
   const ls_saver saver = {.variables = both, .num_variables = 2};
-  ls_saved_file *file = NULL;
+  LS_OWN(ls_saved_file, file) = NULL;
   ls_saved_info info;
   LS_OWN(ls_array, other) = NULL;
   expect_ok(ls_saver_save(&saver, path));
@@ -121,7 +121,6 @@ TEST(a_damaged_value_is_never_restored) {
   expect_status(ls_saved_file_write(file, "copy.tmp.safetensors", NULL, NULL),
                 LS_DATA_LOSS, "array 'b'");
   assert_true(value_of(a) == 77);
-  ls_saved_file_close(file);
 }
 
 // Found, but for bits in the name of the note that has the checksums: without

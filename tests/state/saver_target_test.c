@@ -22,7 +22,7 @@ typedef struct saved {
 
 static void begin(saved *s, bool in_session) {
   *s = (saved){0};
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &array));
   ls_array_set_f64(array, 0, 3);
   const ls_variable_options options = {.name = "v", .initial_array = array};
@@ -40,7 +40,6 @@ static void begin(saved *s, bool in_session) {
   } else {
     expect_ok(ls_variable_create(&options, &s->variable));
   }
-  ls_array_release(array);
   s->saver = (ls_saver){
       .variables = &s->variable, .num_variables = 1, .session = s->session};
 }
@@ -66,8 +65,7 @@ TEST(what_is_no_file_stays_what_it_is) {
   const bool has_device =
       mknod("saver-device", S_IFCHR | 0600, makedev(1, 3)) == 0;
   for (int in_session = 0; in_session < 2; ++in_session) {
-    LS_OWN(saved, s) = {0};
-    begin(&s, in_session == 1);
+    LS_OWN_BEGUN(saved, s, begin, in_session == 1);
     alarm(20);  // Rather than to wait for a fifo's other end.
     expect_status(ls_saver_save(&s.saver, "saver-fifo"), LS_INVALID_ARGUMENT,
                   "cannot write 'saver-fifo': it is a fifo");
@@ -89,8 +87,7 @@ TEST(what_is_no_file_stays_what_it_is) {
 TEST(a_file_that_is_saved_again_keeps_its_mode) {
   static const char path[] = "saver-mode.safetensors";
   for (int in_session = 0; in_session < 2; ++in_session) {
-    LS_OWN(saved, s) = {0};
-    begin(&s, in_session == 1);
+    LS_OWN_BEGUN(saved, s, begin, in_session == 1);
     expect_ok(ls_saver_save(&s.saver, path));
     assert_int_equal(chmod(path, 0600), 0);
     expect_ok(ls_saver_save(&s.saver, path));

@@ -8,8 +8,10 @@
 #include "graph/variables/variable.h"
 #include "lockstep/handles.h"
 #include "runtime/eager/eager.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/saving.h"
+#include "support/values.h"
 
 #define ON_READ LS_SYNCHRONIZATION_ON_READ
 #define SUM LS_AGGREGATION_SUM
@@ -57,15 +59,13 @@ TEST(in_eager_a_mirrored_variable_without_a_value_is_left_out) {
       &(ls_saver){.variables = all, .num_variables = 2, .exact = true}, path));
   expect_entry("other", 2);
   // One whose values are a session's is missed.
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  ls_graph *graph = graph_named("g");
   ls_variable *built = NULL;
   {
     LS_GRAPH_SCOPE(graph);
     built = variable_in(strategy, (variable_kind){0});
   }
-  expect_ok(ls_session_create(graph, &session));
+  ls_session *session = session_of(graph);
   ls_saver saver = saver_of(&built);
   saver.session = session;
   expect_status(ls_saver_save(&saver, path), LS_FAILED_PRECONDITION,
@@ -164,8 +164,7 @@ TEST(a_save_is_no_op_of_the_graph_that_is_built) {
       variable_in(strategy, (variable_kind){.initial = 2,
                                             .synchronization = ON_READ,
                                             .aggregation = SUM});
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     save(v);
@@ -199,12 +198,11 @@ static void run_op(ls_session *session, ls_op op) {
 
 TEST(a_sessions_values_are_its_own) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  LS_OWN(ls_graph, graph) = NULL;
-  ls_session *one = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_session, other) = NULL;
+  LS_OWN(ls_session, one) = NULL;
   LS_OWN(ls_variable, v) = NULL;
   LS_OWN(ls_variable, eager) = plain("v", 1);
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     v = variable_in(strategy, (variable_kind){.initial = 6,
@@ -223,9 +221,7 @@ TEST(a_sessions_values_are_its_own) {
   saver.session = other;
   expect_ok(ls_saver_restore(&saver, path));
   for (size_t i = 0; i < 2; ++i) {
-    LS_OWN(ls_array, value) = NULL;
-    expect_ok(
-        ls_session_variable_value(other, ls_variable_component(v, i), &value));
+    LS_OWN(ls_array, value) = session_array(other, ls_variable_component(v, i));
     assert_true(ls_array_f64(value, 0) == 6);
   }
   saver.session = NULL;
@@ -234,7 +230,6 @@ TEST(a_sessions_values_are_its_own) {
   saver.session = one;
   expect_status(ls_saver_save(&saver, path), LS_INVALID_ARGUMENT,
                 "'v' is an eager one");
-  ls_session_destroy(one);
 }
 
 // ---- Handles ---------------------------------------------------------------

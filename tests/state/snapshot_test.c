@@ -13,6 +13,7 @@
 #include "lockstep/checkpoint.h"
 #include "lockstep/eager.h"
 #include "support/expect.h"
+#include "support/values.h"
 
 enum { MIB = 1 << 20, VARIABLES = 6 };
 
@@ -64,8 +65,7 @@ static void set_all(world *w, int seed) {
 static void expect_all(world *w, int seed) {
   for (int i = 0; i < VARIABLES; ++i) {
     LS_OWN(ls_array, wanted) = value_of(i, seed);
-    LS_OWN(ls_array, got) = NULL;
-    expect_ok(ls_variable_value(w->variables[i], &got));
+    LS_OWN(ls_array, got) = variable_array(w->variables[i]);
     const size_t size = ls_array_size(wanted);
     if (size > 0 &&
         memcmp(ls_array_data(wanted), ls_array_data(got), size) != 0)
@@ -108,8 +108,7 @@ LS_OWNED_STRUCT(world, end)
 
 TEST(large_values_come_back) {
   for (int threads = 1; threads <= 4; threads += 3) {
-    LS_OWN(world, w) = {0};
-    begin(&w, threads);
+    LS_OWN_BEGUN(world, w, begin, threads);
     for (int step = 1; step <= 3; ++step) {
       set_all(&w, step);
       expect_ok(ls_checkpoints_save(w.checkpoints, step, NULL, 0));
@@ -136,8 +135,7 @@ static size_t peak(const world *w) {
 }
 
 TEST(saves_take_memory_for_one_copy_and_restores_for_none) {
-  LS_OWN(world, w) = {0};
-  begin(&w, 2);
+  LS_OWN_BEGUN(world, w, begin, 2);
   set_all(&w, 1);
   const size_t before = live(&w);
   const size_t most = before + w.bytes + w.bytes / 20;
@@ -160,8 +158,7 @@ TEST(saves_take_memory_for_one_copy_and_restores_for_none) {
 }
 
 TEST(a_bit_in_any_piece_counts) {
-  LS_OWN(world, w) = {0};
-  begin(&w, 3);
+  LS_OWN_BEGUN(world, w, begin, 3);
   for (int step = 1; step <= 2; ++step) {
     set_all(&w, step);
     expect_ok(ls_checkpoints_save(w.checkpoints, step, NULL, 0));
@@ -189,8 +186,7 @@ TEST(a_bit_in_any_piece_counts) {
 
 // Parts of a file are what the whole has there, and their sums come to its.
 TEST(parts_of_a_file_make_the_whole) {
-  LS_OWN(world, w) = {0};
-  begin(&w, 1);
+  LS_OWN_BEGUN(world, w, begin, 1);
   LS_OWN(ls_snapshot, whole) = {0};
   LS_OWN(ls_snapshot, part) = {0};
   expect_ok(ls_snapshot_take(&whole, w.runtime, &w.saver, NULL, 0, 0, 1));

@@ -30,3 +30,20 @@ ls_device_assignment *make_assignment(ls_topology *topology, int replicas,
   expect_ok(ls_device_assignment_create(topology, places, &made));
   return made;
 }
+
+ls_topology *mesh_topology(const int32_t mesh[4], int32_t tasks,
+                           int32_t per_task) {
+  LS_OWN(ls_array, array) = NULL;
+  expect_ok(
+      ls_array_create(LS_DTYPE_I32, LS_SHAPE(tasks, per_task, 4), &array));
+  for (int32_t i = 0; i < tasks * per_task; ++i) {
+    int32_t rest = i;
+    for (int k = 3; k >= 0; --k) {
+      ls_array_set_i64(array, 4 * i + k, rest % mesh[k]);
+      rest /= mesh[k];
+    }
+  }
+  ls_topology *topology = NULL;
+  expect_ok(ls_topology_create(mesh, 4, array, &topology));
+  return topology;
+}

@@ -7,6 +7,9 @@
 
 // Core k of host h is at [h, k, 0, 0]. The caller's.
 ls_topology *make_topology(int hosts, int cores);
+// Devices of a mesh in the order of their places, dealt to tasks. The caller's.
+ls_topology *mesh_topology(const int32_t mesh[4], int32_t tasks,
+                           int32_t per_task);
 // `at` has host and core of each logical core of each replica. The caller's.
 ls_device_assignment *make_assignment(ls_topology *topology, int replicas,
                                       int cores, const int (*at)[2]);

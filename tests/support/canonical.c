@@ -50,9 +50,8 @@ static ls_status run_part(canonical *self, ls_array *examples, ls_array *labels,
     ls_array_release(x);
     return status;
   }
-  const ls_nest args = LS_TUPLE(ls_nest_array(x), ls_nest_array(y));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(x), ls_nest_array(y));
   status = ls_function_call(self->gradients, args, &all->results[part]);
-  ls_nest_release(args);
   if (ls_status_is_ok(status)) self->losses[part] = *part_data(all, part, 0);
   return status;
 }
@@ -78,12 +77,11 @@ static void tree_sum(const parts *all, size_t item, int64_t at, int64_t n,
 
 static ls_status update_variable(canonical *self, const parts *all, size_t i) {
   ls_variable *variable = self->model.variables[i];
-  ls_array *before = NULL;
+  LS_OWN(ls_array, before) = NULL;
   LS_OWN(ls_array, after) = NULL;
   LS_RETURN_IF_ERROR(ls_variable_value(variable, &before));
   ls_status status = ls_array_create_copy(LS_DTYPE_F32, ls_array_shape(before),
                                           ls_array_data(before), &after);
-  ls_array_release(before);
   LS_RETURN_IF_ERROR(status);
   float *values = ls_array_mutable_data(after);
   const float share = 1.0F / (float)all->count;

@@ -150,15 +150,14 @@ static ls_status add_call(const ls_tensor *xs, ls_graph *graph,
                           ls_graph **out_body, ls_op *out_op) {
   const ls_type types[] = {{ls_tensor_dtype(xs[0]), ls_tensor_shape(xs[0])},
                            {ls_tensor_dtype(xs[1]), ls_tensor_shape(xs[1])}};
-  ls_nest args = ls_none(), results = ls_none();
+  ls_nest results = ls_none();
+  LS_OWN(ls_nest, args) = ls_none();
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_FUNCTION, "body", graph->runtime,
                                    graph, out_body));
-  const ls_nest like = LS_LIST(ls_leaf(xs[0]), ls_leaf(xs[1]));
+  LS_OWN(ls_nest, like) = LS_LIST(ls_leaf(xs[0]), ls_leaf(xs[1]));
   ls_status status = ls_region_parameters(*out_body, like, types, 2, &args);
   if (ls_status_is_ok(status))
     status = ls_region_trace(*out_body, callee, args, NULL, &results);
-  ls_nest_release(like);
-  ls_nest_release(args);
   ls_nest_release(results);
   LS_RETURN_IF_ERROR(status);
   *out_op = ls_op_add(&(ls_op_spec){.type = LS_OP_CALL,

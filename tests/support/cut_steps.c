@@ -165,14 +165,13 @@ static void loop(step_state *s) {
       ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(s->values[step_pick(s)]),
       ls_leaf(ls_broadcast(ls_scalar(LS_DTYPE_F32, 1.25), LS_SHAPE(WIDTH))));
   s->apart |= apart;
-  const ls_nest made = ls_while(goes_on, go_round, &f, initial, 0);
+  LS_OWN(ls_nest, made) = ls_while(goes_on, go_round, &f, initial, 0);
   s->apart = was_apart;
   const ls_status status = ls_nest_status(made);
   if (ls_status_is_ok(status)) {
     step_add(s, ls_nest_item(made, 1).as.tensor, false);
     step_add(s, ls_nest_item(made, 2).as.tensor, false);
   }
-  ls_nest_release(made);
   step_fail(s, status);
 }
 

@@ -235,13 +235,12 @@ static void build_program(device_runs *self) {
   const ls_tensor most = ls_variable_read(self->iterations);
   for (int r = 0; r < self->replicas; ++r)
     items[r] = LS_LIST(ls_leaf(most));
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       ls_nest_sequence(LS_KIND_LIST, items, (size_t)self->replicas);
   expect_ok(ls_split_compile_and_replicate(
       on_core, self, inputs,
       &(ls_replicate_options){.assignment = self->assignment},
       &self->compile_status, &outputs));
-  ls_nest_release(inputs);
   const ls_nest first = ls_nest_item(outputs, 0);
   const ls_op ops[] = {
       ls_tensor_op(ls_variable_assign_add(

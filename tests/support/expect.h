@@ -16,6 +16,12 @@
 // NULL. Locals of tests are owners, as HACKING.md says.
 LS_OWNED_(printed, char *, ls_text_release(*ls_owned))
 
+// Declares the owner `name` as LS_OWN does, zeroed, and begins it: `begin` gets
+// its address and the arguments that follow. LS_OWN_BEGUN(computation, c,
+// computation_open) opens c; its end is that of its block.
+#define LS_OWN_BEGUN(noun, name, begin, ...)                                   \
+  LS_OWN(noun, name) = {0};                                                    \
+  begin(&(name), ##__VA_ARGS__)
 // Declares `Type *name`, which `free` gives back at the end of its block.
 #define HEAP(Type, name) Type *name __attribute__((cleanup(heap_end), unused))
 static inline void heap_end(void *heap_place) {

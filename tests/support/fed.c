@@ -103,8 +103,7 @@ void fed_close(fed *self) {
 }
 
 void fed_refused(fed_facts facts, ls_code code, const char *says) {
-  LS_OWN(fed, self) = {0};
-  fed_open(&self, facts);
+  LS_OWN_BEGUN(fed, self, fed_open, facts);
   expect_status(fed_make(&self), code, says);
   assert_null(self.feed.queue);
   ls_status_free(ls_graph_take_error(self.graph));

@@ -10,3 +10,15 @@ ls_function *function_of(ls_callback call, void *user) {
       &function));
   return function;
 }
+
+ls_graph *graph_named(const char *name) {
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create(name, &graph));
+  return graph;
+}
+
+ls_session *session_of(ls_graph *graph) {
+  ls_session *session = NULL;
+  expect_ok(ls_session_create(graph, &session));
+  return session;
+}

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions for tests.
+// Functions, graphs and sessions for tests.
 #ifndef LS_TESTS_SUPPORT_FUNCTION_H_
 #define LS_TESTS_SUPPORT_FUNCTION_H_
 
 #include "lockstep/function.h"
+#include "lockstep/session.h"
 
 // A function 'f' of this callback. The caller's.
 ls_function *function_of(ls_callback call, void *user);
+// An empty build graph of this name. The caller's.
+ls_graph *graph_named(const char *name);
+// A session of this graph. The caller's.
+ls_session *session_of(ls_graph *graph);
 
 #endif  // LS_TESTS_SUPPORT_FUNCTION_H_

@@ -140,7 +140,7 @@ static ls_nest make_batch(const ls_model_type *type, int64_t size) {
 // ---- What we make of it ----------------------------------------------------
 static void measure(ls_variable *variable, trace *out) {
   const size_t index = out->num_variables++;
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_variable_value(variable, &value));
   long double squares = 0, products = 0;
   for (int64_t i = 0; i < ls_array_num_elements(value); ++i) {
@@ -148,7 +148,6 @@ static void measure(ls_variable *variable, trace *out) {
     squares += x * x;
     products += x * signed_number(STREAM_CHECKSUM, i);
   }
-  ls_array_release(value);
   snprintf(out->name[index], NAME_SIZE, "%s", ls_variable_name(variable));
   out->norm[index] = (double)sqrtl(squares);
   out->checksum[index] = (double)products;

@@ -121,8 +121,9 @@ static void check_order(const gradient_case *row, int order) {
   for (size_t i = 0; i < row->count; ++i)
     inputs[i] = draw(row->shapes[i], given ? row->low : -2,
                      given ? row->high : 2, 10 + i);
-  const ls_nest args = inputs_nest(inputs, row->count);
-  ls_nest grads = ls_none(), result = ls_none();
+  LS_OWN(ls_nest, args) = inputs_nest(inputs, row->count);
+  LS_OWN(ls_nest, grads) = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_function_call(gradient, args, &grads));
   for (size_t i = 0; i < row->count; ++i) {
     const ls_array *got = ls_nest_as_array(ls_nest_item(grads, i));
@@ -134,9 +135,6 @@ static void check_order(const gradient_case *row, int order) {
                  row->name, order + 1, i, (long long)k, have, want);
     }
   }
-  ls_nest_release(result);
-  ls_nest_release(grads);
-  ls_nest_release(args);
   for (size_t i = 0; i < row->count; ++i)
     ls_array_release(inputs[i]);
 }

@@ -452,7 +452,7 @@ static void build_block(builder *b, const block *of) {
 // Register i of replica r starts as (r + 1) (i - 1) + its elements' numbers.
 static ls_nest build_program(ls_nest args, void *user) {
   builder b = *(const builder *)user;
-  ls_array *numbers = NULL;
+  LS_OWN(ls_array, numbers) = NULL;
   expect_ok(
       ls_array_create(LS_DTYPE_F32, LS_SHAPE((int64_t)b.p->width), &numbers));
   for (size_t e = 0; e < b.p->width; ++e)
@@ -461,7 +461,6 @@ static ls_nest build_program(ls_nest args, void *user) {
     b.registers[i] =
         ls_add(ls_mul_scalar(ls_nest_tensor(args, 0), (double)i - 1),
                ls_constant(numbers));
-  ls_array_release(numbers);
   build_block(&b, &b.p->main);
   return all_registers(&b);
 }

@@ -78,10 +78,9 @@ size_t party_calls(party_call *out) {
 // ---- Its step --------------------------------------------------------------
 static ls_tensor go_once(const party *p, ls_tensor y) {
   const ls_tensor met = ls_all_reduce(LS_REDUCE_MEAN, y);
-  ls_array *who =
+  LS_OWN(ls_array, who) =
       array_of(LS_DTYPE_I32, LS_SHAPE(2), (double[]){p->number, p->replicas});
   const ls_tensor inputs[] = {ls_sub(y, met), ls_constant(who)};
-  ls_array_release(who);
   const ls_op op = ls_host_call_add(
       &kernels[(size_t)p->number % LS_COUNT_OF(kernels)], NULL, inputs, 2);
   return ls_tanh(ls_add(ls_op_output(op, 0), met));
@@ -135,8 +134,8 @@ void party_make(party *p, int32_t number, int32_t replicas) {
   *p = (party){.number = number, .replicas = replicas};
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &p->strategy));
-  ls_array *initial = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(PARTY_WIDTH),
-                                       (uint32_t)(number + 5));
+  LS_OWN(ls_array, initial) = array_of_numbers(
+      LS_DTYPE_F32, LS_SHAPE(PARTY_WIDTH), (uint32_t)(number + 5));
   char name[24];
   LS_STRATEGY_SCOPE(p->strategy);
   snprintf(name, sizeof(name), "weights_%d", number);
@@ -150,7 +149,6 @@ void party_make(party *p, int32_t number, int32_t replicas) {
                              .synchronization = LS_SYNCHRONIZATION_ON_READ,
                              .aggregation = LS_AGGREGATION_SUM},
       &p->sums));
-  ls_array_release(initial);
   expect_ok(ls_function_create(
       &(ls_function_options){.call = step_of, .user = p}, &p->step));
 }

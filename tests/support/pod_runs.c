@@ -15,6 +15,38 @@ pod_runs pod_runs_begin(int hosts, int cores, ls_runtime_options options) {
   return self;
 }
 
+int64_t pod_runs_now;
+char pod_runs_warning[256];
+
+static int64_t read_now(void *user) {
+  (void)user;
+  return pod_runs_now;
+}
+
+static void pass(void *user, int64_t nanos) {
+  (void)user;
+  pod_runs_now += nanos;
+}
+
+static void note_warning(void *user, const ls_log_line *line) {
+  (void)user;
+  if (line->level == LS_LOG_WARNING)
+    snprintf(pod_runs_warning, sizeof(pod_runs_warning), "%s", line->text);
+}
+
+pod_runs pod_runs_begin_watched(int hosts, int cores) {
+  static const ls_clock clock = {read_now, read_now, pass, NULL};
+  pod_runs_now = 0;
+  pod_runs_warning[0] = '\0';
+  return pod_runs_begin(
+      hosts, cores,
+      (ls_runtime_options){.threads = 1, .clock = &clock, .log = note_warning});
+}
+
+void pod_inject(ls_pod *pod, ls_pod_fault fault) {
+  expect_ok(ls_pod_inject(pod, &fault));
+}
+
 static void drop(pod_runs *self) {
   ls_nest_release(self->results);
   self->results = ls_none();

@@ -24,6 +24,12 @@ typedef struct pod_runs {
 pod_runs pod_runs_begin(int hosts, int cores, ls_runtime_options options);
 void pod_runs_end(pod_runs *self);
 LS_OWNED_STRUCT(pod_runs, pod_runs_end)
+// The same on one thread, with a clock that nobody waits for, from 0 on, and
+// the last warning.
+pod_runs pod_runs_begin_watched(int hosts, int cores);
+extern int64_t pod_runs_now;
+extern char pod_runs_warning[256];
+void pod_inject(ls_pod *pod, ls_pod_fault fault);
 // The graph is full; the next one is empty.
 void pod_runs_renew(pod_runs *self);
 

@@ -118,11 +118,10 @@ static ls_nest step_eager(ls_nest args, void *user) {
 static ls_status create_each_variable(running *self) {
   static const char *const names[RANDOM_VARIABLES] = {"a", "b", "c", "d"};
   for (size_t i = 0; i < RANDOM_VARIABLES; ++i) {
-    ls_array *initial = random_program_initial(self->program, i);
+    LS_OWN(ls_array, initial) = random_program_initial(self->program, i);
     const ls_status status = ls_variable_create(
         &(ls_variable_options){.name = names[i], .initial_array = initial},
         &self->variables[i]);
-    ls_array_release(initial);
     LS_RETURN_IF_ERROR(status);
   }
   return random_program_optimizer(self->program, &self->optimizer);
@@ -186,19 +185,17 @@ static ls_nest components_of(ls_nest leaf, void *user) {
 
 static ls_status build_graph(running *self, ls_op *out_initializer) {
   LS_RETURN_IF_ERROR(create_variables(self));
-  const ls_nest xs = ls_nest_map(self->args, placeholders_for, self);
+  LS_OWN(ls_nest, xs) = ls_nest_map(self->args, placeholders_for, self);
   LS_RETURN_IF_ERROR(ls_nest_status(xs));
   ls_status status = ls_ok();
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   if (self->strategy != NULL)
     status = ls_strategy_run(self->strategy, ls_plain(step_in_graph, self), xs,
                              &made);
   else
     made = step_in_graph(xs, self);
-  ls_nest_release(xs);
   LS_RETURN_IF_ERROR(status);
   self->fetches = ls_nest_map(made, components_of, NULL);
-  ls_nest_release(made);
   LS_RETURN_IF_ERROR(ls_nest_status(self->fetches));
   *out_initializer = ls_global_initializer();
   if (self->way->outside != 0)

@@ -29,7 +29,7 @@ ls_status read_all(ls_dataset *dataset, ls_text *out) {
   ls_iterator *iterator = NULL;
   ls_status status = ls_iterator_create(dataset, NULL, &iterator);
   ls_dataset_release(dataset);
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   while (ls_status_is_ok(status)) {
     status = ls_iterator_next(iterator, &element);
     if (!ls_status_is_ok(status)) break;
@@ -41,7 +41,6 @@ ls_status read_all(ls_dataset *dataset, ls_text *out) {
     }
     ls_text_append(out, "; ");
   }
-  ls_nest_release(element);
   ls_iterator_release(iterator);
   if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
   ls_status_free(status);
@@ -50,8 +49,7 @@ ls_status read_all(ls_dataset *dataset, ls_text *out) {
 
 void expect_elements_at(ls_dataset *dataset, const char *want, const char *file,
                         int line) {
-  LS_OWN(ls_text, out) = {0};
-  ls_text_init(&out, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, out, ls_text_init, ls_allocator_system());
   expect_status_at(read_all(dataset, &out), LS_OK, "", file, line);
   if (strcmp(ls_text_data(&out), want) != 0) {
     print_error("wanted %s\ngot    %s\n", want, ls_text_data(&out));
@@ -61,8 +59,7 @@ void expect_elements_at(ls_dataset *dataset, const char *want, const char *file,
 
 void expect_no_elements_at(ls_dataset *dataset, ls_code code, const char *part,
                            const char *file, int line) {
-  LS_OWN(ls_text, out) = {0};
-  ls_text_init(&out, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, out, ls_text_init, ls_allocator_system());
   expect_status_at(read_all(dataset, &out), code, part, file, line);
 }
 

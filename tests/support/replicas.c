@@ -78,10 +78,9 @@ void expect_components(ls_variable *variable, const double *values,
                        size_t count) {
   assert_int_equal(ls_variable_num_components(variable), count);
   for (size_t i = 0; i < count; ++i) {
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     expect_ok(ls_variable_value(ls_variable_component(variable, i), &array));
     const double got = ls_array_f64(array, 0);
-    ls_array_release(array);
     if (got != values[i])
       fail_msg("component %zu of '%s' is %g, wanted %g", i,
                ls_variable_name(variable), got, values[i]);

@@ -43,10 +43,9 @@ static ls_nest replicated(ls_nest args, void *user) {
     const ls_nest made = add_up(args, user);
     return LS_LIST(made);
   }
-  const ls_nest inputs = LS_LIST(ls_leaf(f32_of(0)));
+  LS_OWN(ls_nest, inputs) = LS_LIST(ls_leaf(f32_of(0)));
   const ls_status status = ls_training_repeat(
       TRIPS, &(ls_training_loop){.body = take_and_add}, inputs, &outputs);
-  ls_nest_release(inputs);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   const ls_tensor sum = ls_nest_tensor(outputs, 0);
   ls_nest_release(outputs);
@@ -132,14 +131,13 @@ ls_status system_build_run(system_player *p) {
 static ls_status replicate_on(system_player *p,
                               ls_device_assignment *assignment) {
   LS_OWN(ls_nest, outputs) = ls_none();
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       computation_inputs((size_t)ls_strategy_num_replicas(p->strategy));
   ls_status status = make_variable(p);
   if (ls_status_is_ok(status))
     status = ls_replicate(replicated, p, inputs,
                           &(ls_replicate_options){.assignment = assignment},
                           &outputs);
-  ls_nest_release(inputs);
   LS_RETURN_IF_ERROR(status);
   p->fetches = ls_leaf(ls_nest_tensor(ls_nest_item(outputs, 0), 0));
   return ls_ok();

@@ -58,9 +58,9 @@ ls_status tpu_step_run(tpu_step *w, ls_callback body) {
   ls_nest all[8], values = ls_none();
   for (int r = 0; r < w->replicas; ++r)
     all[r] = ls_nest_retain(tpu_step_result(w, r));
-  const ls_nest list = ls_nest_sequence(LS_KIND_LIST, all, (size_t)w->replicas);
+  LS_OWN(ls_nest, list) =
+      ls_nest_sequence(LS_KIND_LIST, all, (size_t)w->replicas);
   const ls_status status = ls_session_run(w->c.session, list, NULL, 0, &values);
-  ls_nest_release(list);
   LS_RETURN_IF_ERROR(status);
   for (int r = 0; r < w->replicas; ++r)
     all[r] = ls_nest_retain(ls_nest_item(values, (size_t)r));

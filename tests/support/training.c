@@ -26,7 +26,7 @@ void training_setup_create(const training_job *job, training_setup *out) {
       job->type != NULL ? job->type : ls_model_find(job->model);
   assert_non_null(type);
   *out = (training_setup){.more_results = job->more_results};
-  ls_nest batch;
+  LS_OWN(ls_nest, batch) = ls_none();
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){
           .num_replicas = LS_SOME(job->replicas > 0 ? job->replicas : 1)},
@@ -34,7 +34,6 @@ void training_setup_create(const training_job *job, training_setup *out) {
   expect_ok(ls_model_create(type, &job->options, &out->model));
   expect_ok(ls_model_synthetic_batch(type, job->batch, &batch));
   expect_ok(ls_train_split(out->strategy, batch, &out->args));
-  ls_nest_release(batch);
   const ls_function_options options = {
       .call = job->more_results ? step_and_logits : type->train_step,
       .user = job->more_results ? &out->model : out->model.self};

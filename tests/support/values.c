@@ -77,6 +77,18 @@ ls_variable *variable_of(const char *name, ls_dtype dtype, ls_shape shape,
   return variable;
 }
 
+ls_array *variable_array(ls_variable *variable) {
+  ls_array *array = NULL;
+  expect_ok(ls_variable_value(variable, &array));
+  return array;
+}
+
+ls_array *session_array(ls_session *session, ls_variable *variable) {
+  ls_array *array = NULL;
+  expect_ok(ls_session_variable_value(session, variable, &array));
+  return array;
+}
+
 void set_variable(ls_variable *variable, const double *values) {
   LS_OWN(ls_array, array) = array_of(ls_variable_dtype(variable),
                                      ls_variable_shape(variable), values);

@@ -248,7 +248,7 @@ static ls_status build(ways_run *run, ls_nest *out_results) {
     LS_GRAPH_SCOPE(run->graph);
     ways_set_up(run);
     ls_nest arrays[WAYS_MOST_REPLICAS] = {0};
-    const ls_nest args = arguments(run, 0, as_placeholder, arrays);
+    LS_OWN(ls_nest, args) = arguments(run, 0, as_placeholder, arrays);
     for (int r = 0; run->c->args != NULL && r < run->self.replicas; ++r) {
       ls_nest leaves[16], own[16];
       const size_t count = ls_nest_flatten(arrays[r], leaves, 16);
@@ -270,7 +270,6 @@ static ls_status build(ways_run *run, ls_nest *out_results) {
                              traced ? ls_traced(run->function)
                                     : ls_plain(step_in_replica, run),
                              args, out_results);
-    ls_nest_release(args);
     if (!ls_status_is_ok(status)) expect_untouched(run, before);
     run->init = ls_global_initializer();
   }

@@ -82,9 +82,8 @@ void writer_deinit(writer *w) {
 
 static ls_status step_in_eager(writer *w) {
   LS_RETURN_IF_ERROR(ls_frame_begin());
-  const ls_nest made = build_step(ls_none(), w);
+  LS_OWN(ls_nest, made) = build_step(ls_none(), w);
   const ls_status status = ls_tensor_status(ls_nest_tensor(made, 0));
-  ls_nest_release(made);
   ls_status_free(ls_frame_end(NULL));
   return status;
 }

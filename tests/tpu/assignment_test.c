@@ -5,6 +5,7 @@
 #include "base/memory/allocator.h"
 #include "lockstep/runtime.h"
 #include "lockstep/topology.h"
+#include "support/assignments.h"
 #include "support/fault.h"
 #include "support/spec.h"
 #include "tpu/own.h"
@@ -14,22 +15,10 @@
 
 // Devices of a mesh in the order of their places; the last `missing` of them
 // are left out.
-static ls_topology *make_topology(const int32_t mesh[4], int32_t tasks,
-                                  int32_t missing) {
-  LS_OWN(ls_array, array) = NULL;
+static ls_topology *most_of_mesh(const int32_t mesh[4], int32_t tasks,
+                                 int32_t missing) {
   const int32_t count = mesh[0] * mesh[1] * mesh[2] * mesh[3] - missing;
-  expect_ok(
-      ls_array_create(LS_DTYPE_I32, LS_SHAPE(tasks, count / tasks, 4), &array));
-  for (int32_t i = 0; i < count; ++i) {
-    int32_t rest = i;
-    for (int k = 3; k >= 0; --k) {
-      ls_array_set_i64(array, 4 * i + k, rest % mesh[k]);
-      rest /= mesh[k];
-    }
-  }
-  ls_topology *topology = NULL;
-  expect_ok(ls_topology_create(mesh, 4, array, &topology));
-  return topology;
+  return mesh_topology(mesh, tasks, count / tasks);
 }
 
 // "0000 0001|0010 0011": places of each replica's cores.
@@ -73,7 +62,7 @@ static ls_status build(const build_case *row, ls_topology *topology,
 
 static void expect_built(const build_case *rows, size_t count) {
   for (size_t i = 0; i < count; ++i) {
-    LS_OWN(ls_topology, topology) = make_topology(rows[i].mesh, 1, 0);
+    LS_OWN(ls_topology, topology) = most_of_mesh(rows[i].mesh, 1, 0);
     LS_OWN(ls_device_assignment, got) = NULL;
     expect_ok(build(&rows[i], topology, &got));
     if (strcmp(print(got), rows[i].wanted) != 0)
@@ -84,7 +73,7 @@ static void expect_built(const build_case *rows, size_t count) {
 // ---- By hand ---------------------------------------------------------------
 TEST(an_assignment_is_replicas_by_cores) {
   LS_SPEC("T36");
-  LS_OWN(ls_topology, topology) = make_topology(SIZES(2, 2, 1, 2), 2, 0);
+  LS_OWN(ls_topology, topology) = most_of_mesh(SIZES(2, 2, 1, 2), 2, 0);
   static const int32_t data[] = {0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0,
                                  1, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1};
   ls_array *cores = NULL;
@@ -119,7 +108,7 @@ TEST(an_assignment_is_replicas_by_cores) {
 
 TEST(the_single_core_assignment_is_the_first_core) {
   LS_SPEC("T36");
-  LS_OWN(ls_topology, topology) = make_topology(SIZES(2, 2, 1, 2), 2, 0);
+  LS_OWN(ls_topology, topology) = most_of_mesh(SIZES(2, 2, 1, 2), 2, 0);
   LS_OWN(ls_array, cores) = NULL;
   LS_OWN(ls_device_assignment, assignment) = NULL;
   expect_ok(ls_single_core_assignment(&cores));
@@ -130,7 +119,7 @@ TEST(the_single_core_assignment_is_the_first_core) {
 
 TEST(look_ups_are_by_replica_and_logical_core) {
   LS_SPEC("T37");
-  LS_OWN(ls_topology, topology) = make_topology(SIZES(2, 2, 1, 2), 2, 0);
+  LS_OWN(ls_topology, topology) = most_of_mesh(SIZES(2, 2, 1, 2), 2, 0);
   // Replicas 0 and 3 have their core 0 on task 1, 1 and 2 on task 0.
   static const int32_t data[] = {1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0,
                                  1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0,
@@ -182,7 +171,7 @@ TEST(look_ups_are_by_replica_and_logical_core) {
 
 TEST(a_core_is_used_once_and_must_be_there) {
   LS_SPEC("T43");
-  LS_OWN(ls_topology, topology) = make_topology(SIZES(2, 2, 1, 2), 1, 2);
+  LS_OWN(ls_topology, topology) = most_of_mesh(SIZES(2, 2, 1, 2), 1, 2);
   static const struct {
     int32_t data[8];
     const char *part;
@@ -205,7 +194,7 @@ TEST(a_core_is_used_once_and_must_be_there) {
 // ---- Built -----------------------------------------------------------------
 TEST(defaults_are_one_replica_of_one_core) {
   LS_SPEC("T38");
-  LS_OWN(ls_topology, topology) = make_topology(SIZES(2, 2, 1, 2), 1, 0);
+  LS_OWN(ls_topology, topology) = most_of_mesh(SIZES(2, 2, 1, 2), 1, 0);
   LS_OWN(ls_device_assignment, got) = NULL;
   expect_ok(ls_device_assignment_build(topology, NULL, &got));
   assert_string_equal(print(got), "0000");
@@ -236,7 +225,7 @@ TEST(what_does_not_fit_the_mesh_is_refused) {
        {"order 7", "", ""}},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    LS_OWN(ls_topology, topology) = make_topology(rows[i].c.mesh, 1, 0);
+    LS_OWN(ls_topology, topology) = most_of_mesh(rows[i].c.mesh, 1, 0);
     ls_device_assignment *got = NULL;
     ls_status status = build(&rows[i].c, topology, &got);
     assert_null(got);
@@ -245,7 +234,7 @@ TEST(what_does_not_fit_the_mesh_is_refused) {
     expect_contains(ls_status_message(status), rows[i].parts[1]);
     expect_status(status, LS_INVALID_ARGUMENT, rows[i].parts[2]);
   }
-  LS_OWN(ls_topology, topology) = make_topology(SIZES(2, 2, 1, 2), 1, 0);
+  LS_OWN(ls_topology, topology) = most_of_mesh(SIZES(2, 2, 1, 2), 1, 0);
   ls_device_assignment *got = NULL;
   expect_status(ls_device_assignment_build(
                     topology,
@@ -380,7 +369,7 @@ TEST(a_ring_that_is_asked_for_must_be_there) {
       {{2, 4, 1, 1}, {1, 2, 1, 1}, {1, 2, 1, 1}, 4, LS_DEVICE_ORDER_RING, ""},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    LS_OWN(ls_topology, topology) = make_topology(rows[i].mesh, 1, 0);
+    LS_OWN(ls_topology, topology) = most_of_mesh(rows[i].mesh, 1, 0);
     ls_device_assignment *got = NULL;
     expect_status(build(&rows[i], topology, &got), LS_INVALID_ARGUMENT,
                   "no ring");
@@ -438,7 +427,7 @@ TEST(a_ring_goes_from_chip_to_chip) {
     const int32_t *mesh = meshes[i];
     const int32_t shape[4] = {1, 1, 1, mesh[3]};
     const int chips = mesh[0] * mesh[1] * mesh[2];
-    LS_OWN(ls_topology, topology) = make_topology(mesh, 1, 0);
+    LS_OWN(ls_topology, topology) = most_of_mesh(mesh, 1, 0);
     LS_OWN(ls_device_assignment, got) = NULL;
     expect_ok(ls_device_assignment_build(
         topology,
@@ -496,7 +485,7 @@ TEST(odd_sizes_are_no_ring_and_warn) {
 TEST(missing_devices_are_dealt_in_the_order_of_tasks) {
   LS_SPEC("T42");
   // Tasks of 3 devices in a mesh of 8: (1, 1, 0, x) are missing.
-  LS_OWN(ls_topology, topology) = make_topology(SIZES(2, 2, 1, 2), 2, 2);
+  LS_OWN(ls_topology, topology) = most_of_mesh(SIZES(2, 2, 1, 2), 2, 2);
   ls_device_assignment *got = NULL;
   build_case row = {{0}, {2, 1, 1, 1}, {0}, 3, LS_DEVICE_ORDER_RING, ""};
   expect_ok(build(&row, topology, &got));
@@ -526,6 +515,6 @@ static ls_status build_once(void *user) {
 }
 
 TEST(failed_allocations_are_survived) {
-  LS_OWN(ls_topology, topology) = make_topology(SIZES(2, 2, 1, 2), 1, 0);
+  LS_OWN(ls_topology, topology) = most_of_mesh(SIZES(2, 2, 1, 2), 1, 0);
   REFUSE_EACH(build_once, topology);
 }

@@ -114,8 +114,7 @@ LS_OWNED_STRUCT(outcome, drop)
 // ---- Traced ---------------------------------------------------------------
 static size_t train_traced(const sequence *of, ls_flag bucketize,
                            outcome *out) {
-  LS_OWN(training, t) = {0};
-  open(&t, of);
+  LS_OWN_BEGUN(training, t, open, of);
   const size_t before = buckets_num_programs();
   for (size_t i = 0; i < of->steps; ++i) {
     LS_OWN(ls_nest, args) = batch_of(of, i);
@@ -163,10 +162,8 @@ TEST(traced_steps_of_a_bucket_share_a_program) {
 // Placeholders of unknown sizes, of a plain or a traced callback.
 static size_t train_in_session(const sequence *of, bool traced,
                                ls_flag bucketize, outcome *out) {
-  LS_OWN(computation, g) = {0};
-  LS_OWN(training, t) = {0};
-  computation_open(&g);
-  open(&t, of);
+  LS_OWN_BEGUN(computation, g, computation_open);
+  LS_OWN_BEGUN(training, t, open, of);
   const size_t count = (size_t)of->replicas;
   ls_feed feeds[2 * MOST];
   ls_nest examples[MOST], labels[MOST];
@@ -176,14 +173,13 @@ static size_t train_in_session(const sequence *of, bool traced,
     examples[r] = ls_leaf(feeds[r].tensor);
     labels[r] = ls_leaf(feeds[count + r].tensor);
   }
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, examples, count),
                ls_nest_distributed(LS_PER_REPLICA, labels, count));
   const ls_run_options options = {.bucketize = bucketize};
   expect_ok(ls_strategy_run_with(t.strategy,
                                  traced ? ls_traced(t.f) : ls_plain(step, &t),
                                  args, &options, &g.outputs));
-  ls_nest_release(args);
   expect_ok(ls_session_create(g.graph, &g.session));
   expect_ok(computation_run(&g, ls_nest_op(ls_global_initializer())));
   const size_t before = buckets_num_programs();
@@ -229,8 +225,7 @@ static ls_nest mean_of_x(ls_nest args, void *user) {
 // Replicas' rows in a session that also asks for something else of them.
 TEST(rows_that_others_use_too_are_not_padded) {
   LS_SPEC("T96");
-  LS_OWN(computation, g) = {0};
-  computation_open(&g);
+  LS_OWN_BEGUN(computation, g, computation_open);
   LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   ls_feed feeds[2] = {0};
   ls_nest each[2];

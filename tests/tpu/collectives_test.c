@@ -11,6 +11,7 @@
 #include "lockstep/replicate.h"
 #include "lockstep/session.h"
 #include "runtime/own.h"
+#include "support/function.h"
 #include "support/placed.h"
 #include "support/spec.h"
 #include "support/values.h"
@@ -36,11 +37,10 @@ static ls_nest inputs(void) {
 
 // What `fn` gives on each replica, [replica][WIDTH].
 static void run(ls_callback fn, double got[REPLICAS][WIDTH]) {
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_nest, outputs) = ls_none();
   LS_OWN(ls_nest, results) = ls_none();
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     LS_OWN(ls_nest, in) = inputs();
@@ -60,9 +60,8 @@ static void run(ls_callback fn, double got[REPLICAS][WIDTH]) {
 
 // The computation is refused with this text.
 static void expect_refused(ls_callback fn, const void *user, const char *says) {
-  LS_OWN(ls_graph, graph) = NULL;
   ls_nest outputs = ls_none();
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     LS_OWN(ls_nest, in) = inputs();
@@ -142,13 +141,11 @@ TEST(what_is_no_number_is_not_added) {
 
 TEST(outside_of_a_computation_replica_0_is_alone) {
   LS_SPEC("O130");
-  LS_OWN(logged_runtime, logged) = {0};
-  logged_runtime_begin(&logged);
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN_BEGUN(logged_runtime, logged, logged_runtime_begin);
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_nest, result) = ls_none();
   ls_tensor sum = {0};
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     sum = ls_cross_replica_sum(ls_scalar(LS_DTYPE_F32, 3), NULL);

@@ -46,10 +46,10 @@ static void open_asked(asked *a, int replicas, ls_shape shape, ls_callback fn,
   a->runs = variable_of("runs", LS_DTYPE_F32, LS_SCALAR, (double[]){0});
   for (int r = 0; r < replicas; ++r)
     each[r] = LS_LIST(ls_leaf(ls_add(a->x, f32_of(r))));
-  const ls_nest inputs = ls_nest_sequence(LS_KIND_LIST, each, (size_t)replicas);
+  LS_OWN(ls_nest, inputs) =
+      ls_nest_sequence(LS_KIND_LIST, each, (size_t)replicas);
   expect_ok(ls_split_compile_and_replicate(fn, a, inputs, options, &a->told,
                                            &a->c.outputs));
-  ls_nest_release(inputs);
   computation_initialize(&a->c, a->runs);
   a->fed = array_of(LS_DTYPE_F32, LS_SHAPE(2), (const double[]){1, 2});
   expect_ok(ls_trace_begin(ls_runtime_current(),
@@ -101,17 +101,15 @@ static void expect_told(asked *a, bool feeds, ls_code code, const char *says) {
 }
 
 static void expect_runs(asked *a, double runs) {
-  LS_OWN(ls_array, value) = NULL;
-  expect_ok(ls_session_variable_value(a->c.session, a->runs, &value));
+  LS_OWN(ls_array, value) = session_array(a->c.session, a->runs);
   assert_true(ls_array_f64(value, 0) == runs);
 }
 
 // Fetches of one replica's outputs in any order; the values for x = (1, 2).
 static void expect_outputs(asked *a, int r) {
   ls_nest result;
-  const ls_nest some = LS_LIST(output(a, r, 1), output(a, r, 0));
+  LS_OWN(ls_nest, some) = LS_LIST(output(a, r, 1), output(a, r, 0));
   expect_ok(fetch(a, some, true, &result));
-  ls_nest_release(some);
   const ls_array *own = ls_nest_as_array(ls_nest_item(result, 0));
   assert_true(ls_array_f64(own, 0) == -1 - r && ls_array_f64(own, 1) == -2 - r);
   assert_true(ls_nest_number(ls_nest_item(result, 1)) == 3 + 2 * r);

@@ -48,11 +48,10 @@ static ls_nest inputs_of_two(void) {
 
 static ls_status build(job *j, ls_nest *outputs) {
   LS_GRAPH_SCOPE(j->graph);
-  const ls_nest inputs = inputs_of_two();
+  LS_OWN(ls_nest, inputs) = inputs_of_two();
   ls_status status = ls_nest_status(inputs);
   if (ls_status_is_ok(status))
     status = ls_replicate(compute, NULL, inputs, NULL, outputs);
-  ls_nest_release(inputs);
   // What an op maker could not do is the graph's.
   const ls_status error = ls_graph_take_error(j->graph);
   return ls_status_join(status, error);
@@ -87,7 +86,7 @@ static ls_nest write_by_replica(ls_nest args, void *user) {
 
 static ls_status build_writer(job *j, ls_nest *outputs) {
   LS_GRAPH_SCOPE(j->graph);
-  const ls_nest inputs = inputs_of_two();
+  LS_OWN(ls_nest, inputs) = inputs_of_two();
   ls_status status = ls_nest_status(inputs);
   if (ls_status_is_ok(status) && j->v == NULL)
     status = ls_variable_create(&(ls_variable_options){.name = "v",
@@ -96,7 +95,6 @@ static ls_status build_writer(job *j, ls_nest *outputs) {
                                 &j->v);
   if (ls_status_is_ok(status))
     status = ls_replicate(write_by_replica, j->v, inputs, NULL, outputs);
-  ls_nest_release(inputs);
   const ls_status error = ls_graph_take_error(j->graph);
   return ls_status_join(status, error);
 }
@@ -104,14 +102,13 @@ static ls_status build_writer(job *j, ls_nest *outputs) {
 static ls_status write_and_run(void *self) {
   job *j = self;
   LS_OWN(ls_nest, outputs) = ls_none();
-  ls_nest none = ls_none();
+  LS_OWN(ls_nest, none) = ls_none();
   ls_status status = build_writer(j, &outputs);
   if (ls_status_is_ok(status) && j->session == NULL)
     status = ls_session_create(j->graph, &j->session);
   if (ls_status_is_ok(status))
     status = ls_session_run(
         j->session, ls_nest_op(ls_variable_initializer(j->v)), NULL, 0, &none);
-  ls_nest_release(none);
   if (ls_status_is_ok(status))
     status = ls_session_run(j->session, outputs, NULL, 0, &j->result);
   return status;

@@ -75,10 +75,8 @@ TEST(what_no_core_runs_is_told_at_the_end) {
   static const prints rows[] = {{0, 0, false}, {0, 3, false}, {2, 1, false},
                                 {5, 0, false}, {7, 0, false}, {2, 0, true}};
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
-    LS_OWN(logs, l) = {0};
-    LS_OWN(computation, c) = {0};
-    open_logs(&l, 1);
-    computation_open(&c);
+    LS_OWN_BEGUN(logs, l, open_logs, 1);
+    LS_OWN_BEGUN(computation, c, computation_open);
     LS_OWN(ls_nest, inputs) = computation_inputs(2);
     prints p = rows[i];
     const ls_status status =
@@ -110,10 +108,8 @@ static ls_nest make_placeholder(ls_nest args, void *user) {
 
 TEST(a_placeholder_inside_is_an_error_in_the_log) {
   LS_SPEC("O19");
-  LS_OWN(logs, l) = {0};
-  LS_OWN(computation, c) = {0};
-  open_logs(&l, 1);
-  computation_open(&c);
+  LS_OWN_BEGUN(logs, l, open_logs, 1);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 2, make_placeholder, NULL);
   assert_int_equal(l.count, 1);
   assert_int_equal(l.levels[0], LS_LOG_ERROR);
@@ -195,8 +191,7 @@ static ls_nest replicate_inside(ls_nest args, void *user) {
 
 TEST(computations_do_not_nest) {
   LS_SPEC("O16");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   LS_OWN(ls_nest, inputs) = computation_inputs(2);
   const size_t ops = ls_graph_num_ops(c.graph);
   const ls_status status =
@@ -227,13 +222,12 @@ static ls_nest below_100(ls_nest values, void *user) {
 }
 
 static ls_nest replicate_trip(ls_nest values, void *user) {
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       LS_LIST(LS_LIST(ls_nest_retain(ls_nest_item(values, 0))),
               LS_LIST(ls_leaf(f32_of(3))));
   ls_nest outputs = ls_none();
   const ls_status status =
       ls_replicate(add_outer, user, inputs, NULL, &outputs);
-  ls_nest_release(inputs);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   const ls_nest next =
       LS_LIST(ls_nest_retain(ls_nest_item(ls_nest_item(outputs, 0), 0)));
@@ -284,12 +278,11 @@ static ls_nest add_same(ls_nest args, void *user) {
 static ls_nest replicate_same(ls_nest values, void *user) {
   ls_tensor same = same_names(values, user).as.tensor;
   assert_string_equal(ls_op_name(ls_tensor_op(same)), "same");
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       LS_LIST(LS_LIST(ls_leaf(same)), LS_LIST(ls_leaf(same)));
   ls_nest outputs = ls_none();
   const ls_status status =
       ls_replicate(add_same, &same, inputs, NULL, &outputs);
-  ls_nest_release(inputs);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   const ls_nest next =
       LS_LIST(ls_nest_retain(ls_nest_item(ls_nest_item(outputs, 1), 0)));
@@ -299,8 +292,7 @@ static ls_nest replicate_same(ls_nest values, void *user) {
 
 TEST(values_of_one_name_are_two) {
   LS_SPEC("O28");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   LS_OWN(ls_nest, one) =
       ls_while(below_100, replicate_same, NULL, LS_LIST(ls_leaf(f32_of(1))), 0);
   LS_OWN(ls_nest, three) =
@@ -331,13 +323,12 @@ static ls_nest differentiate(ls_nest args, void *user) {
 
 static ls_nest replicate_gradient(ls_nest values, void *user) {
   (void)user;
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       LS_LIST(LS_LIST(ls_nest_retain(ls_nest_item(values, 0))),
               LS_LIST(ls_leaf(f32_of(3))));
   LS_OWN(ls_nest, outputs) = ls_none();
   char pivot[] = "cluster/pivot";
   expect_ok(ls_replicate(differentiate, pivot, inputs, NULL, &outputs));
-  ls_nest_release(inputs);
   return LS_LIST(ls_nest_retain(ls_nest_item(ls_nest_item(outputs, 0), 0)));
 }
 
@@ -347,8 +338,7 @@ TEST(gradients_inside_are_those_outside) {
   assert_int_equal(LS_AGGREGATE_DEFAULT, LS_AGGREGATE_ADD_N);
   assert_int_equal(LS_AGGREGATE_EXPERIMENTAL_TREE, 1);
   assert_int_equal(LS_AGGREGATE_EXPERIMENTAL_ACCUMULATE_N, 2);
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   LS_OWN(ls_nest, x) = LS_LIST(ls_leaf(f32_of(0.3)));
   LS_OWN(ls_nest, alone) = differentiate(x, NULL);
   // One trip of a loop, in which it is taken.
@@ -378,11 +368,10 @@ typedef struct functions {
 static ls_nest call_functions(ls_nest args, void *user) {
   functions *f = user;
   ls_nest results[3] = {{0}};
-  const ls_nest inside = LS_TUPLE(ls_nest_retain(ls_nest_item(args, 0)));
+  LS_OWN(ls_nest, inside) = LS_TUPLE(ls_nest_retain(ls_nest_item(args, 0)));
   expect_ok(ls_function_call(f->plain, inside, &results[0]));
   expect_ok(ls_function_call(f->outside, inside, &results[1]));
   expect_ok(ls_function_call(f->outside, inside, &results[2]));
-  ls_nest_release(inside);
   for (int i = 0; i < 3; ++i)
     f->made[i] = results[i].as.tensor;
   return LS_LIST(results[0], results[1], results[2]);
@@ -406,16 +395,14 @@ TEST(functions_called_inside_are_part_of_it) {
   }
   computation_close(&c);
   // Others see nothing of that.
-  ls_nest result = ls_none();
-  const ls_nest args = LS_TUPLE(
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_OWN(ls_nest, args) = LS_TUPLE(
       ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){3})));
   expect_ok(ls_function_call(f.outside, args, &result));
   assert_true(ls_nest_number(result) == 27);
   const ls_graph *graph = ls_function_graph(f.outside);
   for (size_t i = 0; i < ls_graph_num_ops(graph); ++i)
     assert_null(attr_text(ls_graph_op(graph, i), "_xla_outside_compilation"));
-  ls_nest_release(result);
-  ls_nest_release(args);
   ls_function_release(f.plain);
   ls_function_release(f.outside);
 }
@@ -444,8 +431,7 @@ static ls_nest differentiate_in_another(ls_nest args, void *user) {
 
 TEST(other_contexts_pass_gradients_on) {
   LS_SPEC("O50");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 2, differentiate_in_another, NULL);
   assert_true(computation_output(&c, 1, 0) == 4);
   {  // None around: nothing happens.
@@ -489,10 +475,8 @@ TEST(nobody_waits_for_good) {
   LS_SPEC("O76");
   for (int threads = 1; threads <= 3; ++threads)
     for (size_t replicas = 1; replicas <= 32; replicas *= 2) {
-      LS_OWN(logs, l) = {0};
-      LS_OWN(computation, c) = {0};
-      open_logs(&l, threads);
-      computation_open(&c);
+      LS_OWN_BEGUN(logs, l, open_logs, threads);
+      LS_OWN_BEGUN(computation, c, computation_open);
       computation_replicate(&c, replicas, copies_around_a_sum, NULL);
       assert_true(computation_output(&c, replicas - 1, 0) ==
                   ((double)replicas + 1) / 2);
@@ -562,8 +546,7 @@ static ls_nest use_unknown(ls_nest args, void *user) {
 
 TEST(what_enters_has_a_known_shape) {
   LS_SPEC("O87");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 2, use_unknown, NULL);
   const ls_status status = computation_run(&c, c.outputs);
   assert_non_null(strstr(ls_status_message(status), "cluster '0'"));
@@ -635,10 +618,8 @@ TEST(replicas_write_a_variable_of_the_host_in_order) {
   LS_SPEC("O90");
   for (int threads = 1; threads <= 3; threads += 2)
     for (size_t replicas = 1; replicas <= 5; ++replicas) {
-      LS_OWN(logs, l) = {0};
-      computation c;
-      open_logs(&l, threads);
-      computation_open(&c);
+      LS_OWN_BEGUN(logs, l, open_logs, threads);
+      LS_OWN_BEGUN(computation, c, computation_open);
       LS_OWN(ls_variable, v) =
           variable_of("v", LS_DTYPE_F32, LS_SCALAR, (const double[]){1});
       computation_replicate(&c, replicas, fold, v);
@@ -648,10 +629,8 @@ TEST(replicas_write_a_variable_of_the_host_in_order) {
       for (int run = 0; run < 2; ++run) {
         for (size_t r = 0; r < replicas; ++r)
           wanted = 2 * wanted + 2 * ((double)r + 1);
-        ls_array *value = NULL;
-        expect_ok(ls_session_variable_value(c.session, v, &value));
+        LS_OWN(ls_array, value) = session_array(c.session, v);
         assert_true(ls_array_f64(value, 0) == wanted);
-        ls_array_release(value);
         if (run == 1) break;
         // Another run goes on; the last replica has the last value.
         double next = wanted;
@@ -659,6 +638,5 @@ TEST(replicas_write_a_variable_of_the_host_in_order) {
           next = 2 * next + 2 * ((double)r + 1);
         assert_true(computation_output(&c, replicas - 1, 0) == -next);
       }
-      computation_close(&c);
     }
 }

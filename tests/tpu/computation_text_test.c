@@ -86,9 +86,8 @@ static void expect_ban(ls_graph *graph, const char *name, bool banned) {
 TEST(what_is_not_fed_or_fetched_comes_back) {
   LS_SPEC("O17 O18");
   for (size_t replicas = 1; replicas <= 2; ++replicas) {
-    LS_OWN(computation, c) = {0};
     size_t banned = 0;
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     computation_replicate(&c, replicas, body, NULL);
     LS_OWN(ls_graph, parsed) = read_back(c.graph);
     expect_same_bans(c.graph, parsed, &banned);
@@ -104,9 +103,8 @@ TEST(what_is_not_fed_or_fetched_comes_back) {
 TEST(padding_that_nobody_sees_stays_unseen) {
   LS_SPEC("O119");
   for (int shown = 0; shown < 2; ++shown) {
-    LS_OWN(computation, c) = {0};
     size_t banned = 0;
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     const ls_nest inputs =
         LS_LIST(LS_LIST(ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1))),
                 LS_LIST(ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1))));
@@ -148,8 +146,7 @@ static double fetch_number(ls_graph *graph, ls_tensor tensor) {
 // that was printed.
 TEST(ops_that_are_added_draw_as_in_the_first_graph) {
   for (int64_t seed = 0; seed <= 7; seed += 7) {
-    LS_OWN(computation, c) = {0};
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     expect_ok(ls_graph_set_seed(c.graph, seed));
     const ls_tensor first = draw();
     ls_nest_release(

@@ -82,10 +82,9 @@ static size_t most_of(int64_t elements) {
       &a.queue));
   {
     LS_GRAPH_SCOPE(f.graph);
-    const ls_nest made =
+    LS_OWN(ls_nest, made) =
         ls_while(always_true, feed, &a, LS_LIST(ls_leaf(pod_number(0))), STEPS);
     loop = ls_leaf(ls_nest_tensor(made, 0));
-    ls_nest_release(made);
     LS_OWN(ls_nest, inputs) = LS_LIST(LS_LIST(ls_leaf(pod_number(0))),
                                       LS_LIST(ls_leaf(pod_number(1))));
     expect_ok(ls_replicate(train, &a, inputs, NULL, &outputs));

@@ -140,14 +140,13 @@ static uint64_t allocations(int64_t steps) {
     }
     fetches[2 * HOSTS] = device_loop(&l);
   }
-  const ls_nest all = ls_nest_sequence(LS_KIND_LIST, fetches, 2 * HOSTS + 1);
+  LS_OWN(ls_nest, all) = ls_nest_sequence(LS_KIND_LIST, fetches, 2 * HOSTS + 1);
   uint64_t made = 0;
   for (int run = 0; run < 3; ++run) {
     const ls_allocator_counts before = counted_now(&f.c);
     pod_runs_do(&f, ls_nest_retain(all));
     made = (uint64_t)(counted_now(&f.c).allocations - before.allocations);
   }
-  ls_nest_release(all);
   ls_infeed_queue_release(l.queue);
   return made;
 }
@@ -219,8 +218,8 @@ TEST(a_queue_that_nobody_feeds_is_named) {
       pod_runs_begin(2, 1, (ls_runtime_options){.threads = 1, .stall_ms = 50});
   loops l = {.steps = 3, .replicas = 2};
   host fed = {0, false}, read = {1, true};
-  ls_nest device = ls_none(), one = ls_none(), reads = ls_none(),
-          puts = ls_none();
+  LS_OWN(ls_nest, device) = ls_none();
+  ls_nest one = ls_none(), reads = ls_none(), puts = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
     device = device_loop(&l);
@@ -239,7 +238,6 @@ TEST(a_queue_that_nobody_feeds_is_named) {
                 "infeed of /job:localhost/replica:0/task:0/device:TPU:0, which "
                 "is full");
   assert_int_equal(ls_runtime_abandoned_calls(f.c.runtime), 0);
-  ls_nest_release(device);
   ls_infeed_queue_release(l.queue);
 }
 
@@ -269,7 +267,7 @@ TEST(replicas_that_go_their_own_ways_take_their_tuples) {
         LS_LIST(ls_nest_op(ls_infeed_close(0)), ls_nest_op(ls_infeed_close(1)),
                 ls_nest_op(ls_infeed_close(2)));
   }
-  const ls_nest all = ls_nest_sequence(LS_KIND_LIST, puts, REPLICAS);
+  LS_OWN(ls_nest, all) = ls_nest_sequence(LS_KIND_LIST, puts, REPLICAS);
   for (int k = 0; k < 8; ++k)
     pod_runs_do(&f, ls_nest_retain(all));
   pod_runs_do(&f, closes);
@@ -281,7 +279,6 @@ TEST(replicas_that_go_their_own_ways_take_their_tuples) {
                   (double)(r + 1) * (run == 0 ? 5 : 3));
     }
   }
-  ls_nest_release(all);
   ls_nest_release(device);
   ls_infeed_queue_release(l.queue);
 }

@@ -8,6 +8,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/runtime_settings.h"
 #include "runtime/own.h"
+#include "support/function.h"
 #include "support/pod_runs.h"
 #include "tpu/own.h"
 
@@ -205,7 +206,6 @@ TEST(tuples_come_in_the_order_sent) {
   LS_SPEC("O141");
   LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, usual);
   LS_OWN(ls_graph, other) = NULL;
-  LS_OWN(ls_session, session) = NULL;
   ls_nest puts[3], takes[2];
   expect_ok(ls_graph_create("other", &other));
   {
@@ -219,7 +219,7 @@ TEST(tuples_come_in_the_order_sent) {
     LS_GRAPH_SCOPE(other);
     puts[2] = ls_nest_op(put_number(0, 0, 2));
   }
-  expect_ok(ls_session_create(other, &session));
+  LS_OWN(ls_session, session) = session_of(other);
   static const int order[] = {1, 2, 0, 0, 2, 1, 2};
   LS_OWN(ls_nest, none) = ls_none();
   for (size_t i = 0; i < LS_COUNT_OF(order); ++i)

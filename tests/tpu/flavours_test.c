@@ -235,10 +235,9 @@ static double count_twice(ls_strategy *strategy, bool packed) {
   for (int i = 0; i < 2; ++i)
     expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &result));
   // One handle is captured, not one a replica.
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_function_print_lowered(f, &text));
   assert_null(strstr(text, "replica_1"));
-  ls_text_release(text);
   return ls_nest_number(ls_distributed_component(result, 1));
 }
 
@@ -334,15 +333,13 @@ static ls_nest make_batches(ls_input_context context, void *user) {
 }
 
 static void expect_iterators(ls_strategy *strategy) {
-  LS_OWN(ls_graph, graph) = NULL;
   ls_distributed_iterator *iterator = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
-    const ls_nest data = make_batches((ls_input_context){0}, NULL);
+    LS_OWN(ls_nest, data) = make_batches((ls_input_context){0}, NULL);
     expect_ok(ls_strategy_make_dataset_iterator(strategy, data, &iterator));
     ls_distributed_iterator_release(iterator);
-    ls_nest_release(data);
     expect_ok(ls_strategy_make_input_fn_iterator(
         strategy, make_batches, NULL, LS_PIPELINE_PER_WORKER, &iterator));
     ls_distributed_iterator_release(iterator);
@@ -357,11 +354,10 @@ TEST(version_1_lacks_what_came_later) {
     expect_iterators(strategy);
     if (f == FLAVOUR_V1) {
       // Reduced without an axis: across replicas alone.
-      ls_nest out = ls_none();
+      LS_OWN(ls_nest, out) = ls_none();
       const ls_nest value = pair_of(2);
       expect_ok(ls_strategy_reduce(strategy, LS_REDUCE_SUM, value, &out));
       expect_array(out, (const double[]){3}, 1);
-      ls_nest_release(out);
       ls_nest_release(value);
       LS_OWN(ls_dataset, dataset) = NULL;
       LS_OWN(ls_nest, rows) = ls_nest_array(
@@ -414,8 +410,7 @@ static void run_in_eager(ls_strategy *strategy) {
 }
 
 static void run_in_graph(ls_strategy *strategy) {
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   LS_OWN(ls_variable, v) = three_in(strategy);
   computation_initialize(&c, v);
   const ls_nest values = ls_nest_distributed(

@@ -24,13 +24,11 @@ static int set_up(void **state) {
   s = (sharded){0};
   expect_ok(ls_graph_create("g", &s.graph));
   LS_GRAPH_SCOPE(s.graph);
-  ls_array *x = array_of(LS_DTYPE_F32, LS_SHAPE(4, 2),
-                         (const double[]){0, 1, 2, 3, 4, 5, 6, 7});
-  ls_array *y =
+  LS_OWN(ls_array, x) = array_of(LS_DTYPE_F32, LS_SHAPE(4, 2),
+                                 (const double[]){0, 1, 2, 3, 4, 5, 6, 7});
+  LS_OWN(ls_array, y) =
       array_of(LS_DTYPE_F32, LS_SHAPE(1, 4), (const double[]){10, 20, 30, 40});
   s.inputs = LS_LIST(ls_leaf(ls_constant(x)), ls_leaf(ls_constant(y)));
-  ls_array_release(x);
-  ls_array_release(y);
   *state = &s;
   return 0;
 }

@@ -36,9 +36,8 @@ static ls_nest keep(ls_nest args, void *user) {
 TEST(only_outputs_leave_a_computation) {
   LS_SPEC("O83 O85");
   for (size_t replicas = 1; replicas <= 2; ++replicas) {
-    LS_OWN(computation, c) = {0};
     kept k;
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     computation_replicate(&c, replicas, keep, &k);
     const ls_tensor uses_compiled = ls_identity_named(k.compiled, "user");
     const ls_tensor uses_outside = ls_identity_named(k.outside, "other");
@@ -68,9 +67,8 @@ static ls_nest use_outside(ls_nest args, void *user) {
 TEST(what_lies_outside_is_used_by_as_many_replicas) {
   LS_SPEC("O84");
   for (size_t others = 1; others <= 3; ++others) {
-    LS_OWN(computation, c) = {0};
     kept k;
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     computation_replicate(&c, 2, keep, &k);
     computation_replicate(&c, others, use_outside, &k.outside);
     if (others == 2) {
@@ -111,9 +109,8 @@ TEST(broken_marks_are_named) {
        "'_tpu_replicate' = 'cluster', which is another computation's name"},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
-    LS_OWN(computation, c) = {0};
     kept k;
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     computation_replicate(&c, 2, keep, &k);
     computation_replicate(&c, 2, keep, &k);
     const ls_tensor lonely = ls_identity_named(f32_of(1), "lonely");
@@ -141,9 +138,8 @@ static ls_nest print_outside(ls_nest args, void *user) {
 TEST(what_no_core_runs_is_refused_or_goes_to_the_host) {
   LS_SPEC("O91");
   for (int soft = 0; soft < 3; ++soft) {
-    LS_OWN(computation, c) = {0};
     ls_op printed;
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     LS_OWN(ls_nest, inputs) = computation_inputs(2);
     expect_ok(ls_replicate(
         soft == 2 ? print_outside : print_it, &printed, inputs,
@@ -185,13 +181,12 @@ static void run_softly(const char *name) {
   expect_ok(ls_graph_create(name, &c.graph));
   ls_graph_begin(&c.scope, c.graph);
   for (int i = 0; i < 2; ++i) {
-    const ls_nest inputs = computation_inputs(2);
+    LS_OWN(ls_nest, inputs) = computation_inputs(2);
     ls_nest_release(c.outputs);
     c.outputs = ls_none();
     expect_ok(ls_replicate(
         print_twice, NULL, inputs,
         &(ls_replicate_options){.soft_placement = LS_FLAG_ON}, &c.outputs));
-    ls_nest_release(inputs);
     // However it is asked for, it is said once.
     (void)computation_output(&c, 0, 0);
     expect_ok(computation_run(&c, c.outputs));
@@ -233,8 +228,7 @@ static ls_nest call_it(ls_nest args, void *user) {
 
 TEST(calls_say_whether_cores_have_them) {
   for (int i = 0; i < 2; ++i) {
-    LS_OWN(computation, c) = {0};
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     computation_replicate(&c, 2, call_it,
                           (void *)(uintptr_t)(i == 0 ? &on_hosts : &on_cores));
     if (i == 0)
@@ -258,8 +252,7 @@ static ls_nest reduce_outside(ls_nest args, void *user) {
 
 TEST(replicas_put_nothing_together_outside) {
   LS_SPEC("O136");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 2, reduce_outside, NULL);
   expect_status(computation_run(&c, c.outputs), LS_INVALID_ARGUMENT,
                 "op 'all_reduce' (all_reduce)");
@@ -273,9 +266,8 @@ static ls_nest wants_placeholder(ls_nest args, void *user) {
 
 TEST(a_placeholder_inside_is_never_fed) {
   LS_SPEC("O19");
-  LS_OWN(computation, c) = {0};
   ls_tensor fed;
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 2, wants_placeholder, &fed);
   expect_status(computation_run(&c, c.outputs), LS_INVALID_ARGUMENT, "'fed'");
 }
@@ -288,8 +280,7 @@ static ls_nest sum(ls_nest args, void *user) {
 }
 
 TEST(computations_follow_each_other) {
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 3, sum, NULL);
   LS_OWN(ls_nest, first) = c.outputs;
   const ls_tensor between = ls_neg(ls_nest_tensor(ls_nest_item(first, 2), 0));
@@ -304,8 +295,7 @@ TEST(computations_follow_each_other) {
 // A mark set by hand brings an op between into the computation; what needs that
 // in a circle is refused.
 TEST(a_circle_of_computations_is_refused) {
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 2, sum, NULL);
   const ls_tensor outer = ls_neg(ls_nest_tensor(ls_nest_item(c.outputs, 0), 0));
   const ls_tensor again = ls_identity_named(outer, "again");
@@ -316,15 +306,13 @@ TEST(a_circle_of_computations_is_refused) {
 
 // ---- The gathered graph ----------------------------------------------------
 TEST(the_gathered_graph_holds_one_op_for_each) {
-  LS_OWN(computation, c) = {0};
   kept k;
   char *text = NULL;
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 2, keep, &k);
   const uint64_t fetch = ls_nest_tensor(ls_nest_item(c.outputs, 1), 0).ref;
-  LS_OWN(ls_arena, memory) = {0};
   ls_gathered gathered;
-  ls_arena_init(&memory, c.graph->allocator);
+  LS_OWN_BEGUN(ls_arena, memory, ls_arena_init, c.graph->allocator);
   expect_ok(ls_graph_gather(&(ls_gather_request){.graph = c.graph,
                                                  .fetches = &fetch,
                                                  .num_fetches = 1},

@@ -44,8 +44,7 @@ TEST(what_a_walk_starts_with_needs_a_call_outside) {
   for (int replicas = 1; replicas <= 2; ++replicas)
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
       filling f = rows[i];
-      LS_OWN(computation, c) = {0};
-      computation_open(&c);
+      LS_OWN_BEGUN(computation, c, computation_open);
       const ls_nest inputs = computation_inputs((size_t)replicas);
       const ls_status status = ls_replicate(fill, &f, inputs, NULL, &c.outputs);
       ls_nest_release(inputs);

@@ -82,8 +82,7 @@ static ls_nest differentiate(ls_nest args, void *user) {
 // z = x^3: 3 x^2 and 6 x.
 TEST(each_call_of_gradients_has_a_cluster) {
   LS_SPEC("O47 O52 O54 O55 O56 O75");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 2, differentiate, NULL);
   for (size_t r = 0; r < 2; ++r) {
     const double x = (double)r + 1;
@@ -110,8 +109,7 @@ static ls_nest differentiate_apart(ls_nest args, void *user) {
 
 TEST(without_colocation_gradients_are_compiled) {
   LS_SPEC("O92");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 2, differentiate_apart, NULL);
   assert_true(computation_output(&c, 1, 0) == 4);
 }
@@ -135,8 +133,7 @@ static ls_nest call_inside(ls_nest args, void *user) {
 
 TEST(gradients_taken_outside_stay_in_their_cluster) {
   LS_SPEC("O52 O60");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 2, call_inside, NULL);
   assert_true(computation_output(&c, 1, 0) == 4);
 }
@@ -151,8 +148,7 @@ static ls_nest differentiate_on_core(ls_nest args, void *user) {
 
 TEST(a_cluster_of_gradients_asks_for_no_core) {
   LS_SPEC("O59 O62");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 2, differentiate_on_core, NULL);
   const ls_attr *attr = NULL;
   expect_ok(ls_op_attr(op_named(c.graph, "tpu_replicate_metadata"),
@@ -198,8 +194,7 @@ LS_OWNED_STRUCT(place, close_place)
 
 TEST(no_op_is_no_gradient) {
   LS_SPEC("O51");
-  LS_OWN(place, p) = {0};
-  open_place(&p);
+  LS_OWN_BEGUN(place, p, open_place);
   expect_ok(ls_tpu_context_enter_gradient(&p.context, (ls_op){0}, "u"));
   assert_int_equal(p.context.num_gradients, 0);
   expect_ok(ls_tpu_context_exit_gradient(&p.context, (ls_op){0}, "u"));
@@ -216,8 +211,7 @@ TEST(the_name_tells_the_call) {
       {"u", "u", "u.u"},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
-    LS_OWN(place, p) = {0};
-    open_place(&p);
+    LS_OWN_BEGUN(place, p, open_place);
     const ls_op op = op_in(&p, rows[i].cluster);
     expect_ok(ls_tpu_context_enter_gradient(&p.context, op, rows[i].uid));
     assert_string_equal(p.context.outside, rows[i].wanted);
@@ -228,8 +222,7 @@ TEST(the_name_tells_the_call) {
 
 TEST(what_lies_inside_stays_in_the_outer_cluster) {
   LS_SPEC("O52 O54 O58");
-  LS_OWN(place, p) = {0};
-  open_place(&p);
+  LS_OWN_BEGUN(place, p, open_place);
   expect_ok(ls_tpu_context_enter_gradient(&p.context, p.compiled, "u"));
   assert_null(p.context.outside);
   expect_ok(ls_tpu_context_enter_gradient(&p.context, p.first, "u"));
@@ -246,8 +239,7 @@ TEST(what_lies_inside_stays_in_the_outer_cluster) {
 
 TEST(bad_nesting_is_refused) {
   LS_SPEC("O53 O57");
-  LS_OWN(place, p) = {0};
-  open_place(&p);
+  LS_OWN_BEGUN(place, p, open_place);
   const ls_status empty =
       ls_tpu_context_exit_gradient(&p.context, p.compiled, "u");
   assert_non_null(strstr(ls_status_message(empty), ls_op_name(p.compiled)));

@@ -116,9 +116,8 @@ static void *feed(void *user) {
   ls_runtime *before = ls_runtime_make_current(self->runtime);
   (void)ls_cancel_make_current(self->cancel);
   for (int i = 0; i < TUPLES && ls_status_is_ok(self->status); ++i) {
-    const ls_nest array = number_array(i);
+    LS_OWN(ls_nest, array) = number_array(i);
     self->status = ls_infeed_put(first_core, array);
-    ls_nest_release(array);
     __atomic_fetch_add(&self->put, 1, __ATOMIC_RELAXED);
   }
   (void)ls_cancel_make_current(NULL);

@@ -8,6 +8,7 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "lockstep/variable_parts.h"
+#include "support/function.h"
 #include "support/placed.h"
 #include "support/spec.h"
 #include "support/values.h"
@@ -28,10 +29,10 @@ static ls_variable *weight;
 
 static ls_nest serve(ls_nest args, void *user) {
   (void)user;
-  ls_array *number = array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){3});
+  LS_OWN(ls_array, number) =
+      array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){3});
   const ls_status status = ls_variable_create(
       &(ls_variable_options){.name = "w", .initial_array = number}, &weight);
-  ls_array_release(number);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   const ls_tensor w = ls_variable_read(weight);
   return ls_leaf(ls_mul(ls_mul(ls_nest_tensor(args, 0), w),
@@ -40,10 +41,8 @@ static ls_nest serve(ls_nest args, void *user) {
 
 TEST(what_serves_reads_its_variables_outside) {
   LS_SPEC("O128");
-  LS_OWN(ls_graph, graph) = NULL;
-  ls_session *session = NULL;
   ls_nest outputs = ls_none();
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   expect_status(ls_validate_inference_rewrite(graph), LS_FAILED_PRECONDITION,
                 "graph 'g'");
   {
@@ -55,7 +54,7 @@ TEST(what_serves_reads_its_variables_outside) {
   ls_op guarantee = {0};
   expect_ok(ls_graph_lookup_op(graph, "w/GuaranteeConst", &guarantee));
   assert_false(ls_op_is_replicated(guarantee));
-  expect_ok(ls_session_create(graph, &session));
+  ls_session *session = session_of(graph);
   fetch(session, ls_nest_op(ls_variable_initializer(weight)));
   assert_true(fetch(session, outputs) == 27);
   ls_nest_release(outputs);
@@ -73,17 +72,15 @@ static ls_nest serve_gradient(ls_nest args, void *user) {
 
 // d (3 w w + 3 w w) / dw at w = 3.
 TEST(gradients_pass_the_promise) {
-  LS_OWN(ls_graph, graph) = NULL;
-  ls_session *session = NULL;
   ls_nest outputs = ls_none(), results = ls_none();
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     LS_OWN(ls_nest, x) = LS_LIST(ls_leaf(three()));
     expect_ok(
         ls_rewrite_for_inference(serve_gradient, NULL, x, NULL, &outputs));
   }
-  expect_ok(ls_session_create(graph, &session));
+  ls_session *session = session_of(graph);
   fetch(session, ls_nest_op(ls_variable_initializer(weight)));
   expect_ok(ls_session_run(session, outputs, NULL, 0, &results));
   assert_true(ls_nest_number(ls_nest_item(results, 0)) == 36);
@@ -105,9 +102,8 @@ static ls_nest read_other(ls_nest args, void *user) {
 
 TEST(what_serves_neither_writes_nor_reads_other_variables) {
   LS_SPEC("O128");
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_variable, other) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     expect_ok(ls_variable_create(
@@ -137,11 +133,9 @@ static ls_nest hold_placeholders(ls_nest args, void *user) {
 
 TEST(what_nobody_uses_leaves_its_computation) {
   LS_SPEC("O129");
-  LS_OWN(logged_runtime, logged) = {0};
-  logged_runtime_begin(&logged);
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN_BEGUN(logged_runtime, logged, logged_runtime_begin);
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_nest, outputs) = ls_none();
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     expect_ok(ls_replicate(hold_placeholders, NULL, ls_none(), NULL, &outputs));

@@ -21,36 +21,6 @@
 #include "tpu/own.h"
 #include "tpu/pod/pod.h"
 
-// ---- A clock that nobody waits for, and the last warning -------------------
-static int64_t now;
-static char warning[256];
-static int64_t look(void *user) {
-  (void)user;
-  return now;
-}
-static void pass(void *user, int64_t nanos) {
-  (void)user;
-  now += nanos;
-}
-static void note(void *user, const ls_log_line *line) {
-  (void)user;
-  if (line->level == LS_LOG_WARNING)
-    snprintf(warning, sizeof(warning), "%s", line->text);
-}
-
-static pod_runs begin(int hosts, int cores) {
-  static const ls_clock clock = {look, look, pass, NULL};
-  now = 0;
-  warning[0] = '\0';
-  return pod_runs_begin(
-      hosts, cores,
-      (ls_runtime_options){.threads = 1, .clock = &clock, .log = note});
-}
-
-static void inject(ls_pod *pod, ls_pod_fault fault) {
-  expect_ok(ls_pod_inject(pod, &fault));
-}
-
 // ---- Ways to run a computation ---------------------------------------------
 static ls_nest count_up(ls_nest args, void *user) {
   const ls_tensor one = ls_scalar(LS_DTYPE_F32, 1);
@@ -131,7 +101,7 @@ static double counted_so_far(const pod_runs *f, const counting *c) {
 // In a session and in a traced function, of one replica and of all four.
 static void in_all_ways(void (*check)(pod_runs *f, counting *c)) {
   for (int way = 0; way < 4; ++way) {
-    LS_OWN(pod_runs, f) = begin(2, 2);
+    LS_OWN(pod_runs, f) = pod_runs_begin_watched(2, 2);
     LS_OWN(counting, c) = counting_begin(&f, way < 2 ? 1 : 4, way % 2 == 0);
     if (c.function != NULL) {
       ls_function_release(c.function);
@@ -143,7 +113,8 @@ static void in_all_ways(void (*check)(pod_runs *f, counting *c)) {
 
 // ---- Beginning -------------------------------------------------------------
 static void lose_a_host(pod_runs *f, counting *c) {
-  inject(f->pod, (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .at_step = 2});
+  pod_inject(f->pod,
+             (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .at_step = 2});
   expect_ok(count_once(f, c));
   expect_ok(count_once(f, c));
   for (int i = 0; i < 2; ++i)
@@ -159,28 +130,30 @@ static void lose_a_host(pod_runs *f, counting *c) {
 TEST(a_run_of_a_computation_can_lose_a_host) { in_all_ways(lose_a_host); }
 
 static void be_slow(pod_runs *f, counting *c) {
-  inject(f->pod, (ls_pod_fault){
-                     .kind = LS_POD_CORE_SLOW, .at_step = 1, .nanos = 7000000});
+  pod_inject(
+      f->pod,
+      (ls_pod_fault){.kind = LS_POD_CORE_SLOW, .at_step = 1, .nanos = 7000000});
   expect_ok(count_once(f, c));
-  const int64_t before = now;
-  assert_string_equal(warning, "");
+  const int64_t before = pod_runs_now;
+  assert_string_equal(pod_runs_warning, "");
   expect_ok(count_once(f, c));
-  assert_true(now - before == 7000000);
-  expect_contains(warning, "a step of /job:localhost/replica:0/task:0/device:"
-                           "TPU:0 takes 7.000 ms longer");
+  assert_true(pod_runs_now - before == 7000000);
+  expect_contains(pod_runs_warning,
+                  "a step of /job:localhost/replica:0/task:0/device:"
+                  "TPU:0 takes 7.000 ms longer");
   expect_ok(count_once(f, c));
-  assert_true(now - before == 7000000);
+  assert_true(pod_runs_now - before == 7000000);
 }
 
 TEST(a_run_of_a_computation_can_be_slow) { in_all_ways(be_slow); }
 
 // A fault of a core that the computation does not use is none.
 TEST(other_cores_do_not_matter) {
-  LS_OWN(pod_runs, f) = begin(2, 2);
+  LS_OWN(pod_runs, f) = pod_runs_begin_watched(2, 2);
   LS_OWN(counting, c) = counting_begin(&f, 1, true);
-  inject(f.pod, (ls_pod_fault){.kind = LS_POD_CORE_LOST, .core = 1});
-  inject(f.pod, (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .host = 1});
-  inject(f.pod, (ls_pod_fault){.kind = LS_POD_COMPILE_FAILS, .host = 1});
+  pod_inject(f.pod, (ls_pod_fault){.kind = LS_POD_CORE_LOST, .core = 1});
+  pod_inject(f.pod, (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .host = 1});
+  pod_inject(f.pod, (ls_pod_fault){.kind = LS_POD_COMPILE_FAILS, .host = 1});
   expect_ok(count_once(&f, &c));
   assert_true(counted_so_far(&f, &c) == 1);
 }
@@ -197,7 +170,7 @@ TEST(the_cores_of_an_assignment_are_those_that_can_be_lost) {
               {2, 2, {{0, 0}, {1, 0}, {0, 1}, {1, 1}}}};
   for (size_t i = 0; i < LS_COUNT_OF(rows) * 2; ++i) {
     const int replicas = rows[i / 2].replicas, cores = rows[i / 2].cores;
-    LS_OWN(pod_runs, f) = begin(2, 2);
+    LS_OWN(pod_runs, f) = pod_runs_begin_watched(2, 2);
     LS_OWN(ls_device_assignment, assignment) =
         make_assignment(f.pod->topology, replicas, cores, rows[i / 2].at);
     LS_OWN(counting, c) =
@@ -211,9 +184,9 @@ TEST(the_cores_of_an_assignment_are_those_that_can_be_lost) {
       for (int k = 0; k < replicas * cores; ++k)
         is_used |= rows[i / 2].at[k][0] == core / 2 &&
                    rows[i / 2].at[k][1] == core % 2;
-      inject(f.pod, (ls_pod_fault){.kind = LS_POD_CORE_LOST,
-                                   .host = core / 2,
-                                   .core = core % 2});
+      pod_inject(f.pod, (ls_pod_fault){.kind = LS_POD_CORE_LOST,
+                                       .host = core / 2,
+                                       .core = core % 2});
       expect_status(count_once(&f, &c), is_used ? LS_UNAVAILABLE : LS_OK, "");
       ls_pod_heal(f.pod);
     }
@@ -222,8 +195,8 @@ TEST(the_cores_of_an_assignment_are_those_that_can_be_lost) {
 
 // ---- Compiling -------------------------------------------------------------
 static void fail_to_compile(pod_runs *f, counting *c) {
-  inject(f->pod,
-         (ls_pod_fault){.kind = LS_POD_COMPILE_FAILS, .text = "no registers"});
+  pod_inject(f->pod, (ls_pod_fault){.kind = LS_POD_COMPILE_FAILS,
+                                    .text = "no registers"});
   ls_status status = count_once(f, c);
   assert_non_null(status);
   expect_contains(ls_status_message(status), "host 0 of TPU system 'virtual'");
@@ -239,14 +212,14 @@ TEST(a_computation_can_fail_to_compile) { in_all_ways(fail_to_compile); }
 TEST(a_system_that_begins_anew_has_programs_compiled_anew) {
   LS_SPEC("T28");
   for (int way = 0; way < 2; ++way) {
-    LS_OWN(pod_runs, f) = begin(2, 2);
+    LS_OWN(pod_runs, f) = pod_runs_begin_watched(2, 2);
     LS_OWN(counting, c) = counting_begin(&f, 4, way == 0);
     if (c.function != NULL) {
       ls_function_release(c.function);
       c.function = function_of(traced, &c);
     }
     expect_ok(count_once(&f, &c));
-    inject(f.pod, (ls_pod_fault){.kind = LS_POD_COMPILE_FAILS});
+    pod_inject(f.pod, (ls_pod_fault){.kind = LS_POD_COMPILE_FAILS});
     expect_ok(count_once(&f, &c));  // It is compiled.
     ls_pod_initialize(f.pod);
     expect_status(count_once(&f, &c), LS_INVALID_ARGUMENT, "planned");
@@ -257,7 +230,7 @@ TEST(a_system_that_begins_anew_has_programs_compiled_anew) {
 
 TEST(a_system_that_was_shut_down_runs_nothing) {
   for (int way = 0; way < 2; ++way) {
-    LS_OWN(pod_runs, f) = begin(2, 2);
+    LS_OWN(pod_runs, f) = pod_runs_begin_watched(2, 2);
     LS_OWN(counting, c) = counting_begin(&f, 4, way == 0);
     if (c.function != NULL) {
       ls_function_release(c.function);
@@ -289,7 +262,7 @@ TEST(a_compilation_that_fails_is_told) {
        "which has 3; its largest values: 4 of variable 'count'"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    LS_OWN(pod_runs, f) = begin(2, 2);
+    LS_OWN(pod_runs, f) = pod_runs_begin_watched(2, 2);
     LS_OWN(counting, c) = {.replicas = 4};
     ls_tensor told = {0};
     {
@@ -301,7 +274,7 @@ TEST(a_compilation_that_fails_is_told) {
       ls_nest_release(inputs);
       pod_runs_do(&f, ls_nest_op(ls_variable_initializer(c.variable)));
     }
-    inject(f.pod, rows[i].fault);
+    pod_inject(f.pod, rows[i].fault);
     pod_runs_do(&f, ls_leaf(told));
     const ls_bytes *bytes = ls_array_data(ls_nest_as_array(f.results));
     char text[1024] = {0};
@@ -331,7 +304,7 @@ static ls_nest scale(ls_nest args, void *user) {
 
 TEST(what_does_not_fit_a_core_does_not_compile) {
   for (size_t replicas = 1; replicas <= 4; replicas += 3) {
-    LS_OWN(pod_runs, f) = begin(2, 2);
+    LS_OWN(pod_runs, f) = pod_runs_begin_watched(2, 2);
     LS_OWN(ls_variable, variable) = NULL;
     LS_OWN(ls_nest, outputs) = ls_none();
     {
@@ -347,10 +320,10 @@ TEST(what_does_not_fit_a_core_does_not_compile) {
       pod_runs_do(&f, ls_nest_op(ls_variable_initializer(variable)));
     }
     const int last = replicas == 1 ? 0 : 1;
-    inject(f.pod, (ls_pod_fault){.kind = LS_POD_MEMORY_SHORT,
-                                 .host = last,
-                                 .core = last,
-                                 .bytes = 4 * ROWS - 1});
+    pod_inject(f.pod, (ls_pod_fault){.kind = LS_POD_MEMORY_SHORT,
+                                     .host = last,
+                                     .core = last,
+                                     .bytes = 4 * ROWS - 1});
     for (int i = 0; i < 2; ++i) {
       ls_status status = pod_runs_try(&f, ls_nest_retain(outputs));
       assert_non_null(status);
@@ -365,8 +338,8 @@ TEST(what_does_not_fit_a_core_does_not_compile) {
                     "4000 of variable 'weights'");
     }
     ls_pod_heal(f.pod);
-    inject(f.pod,
-           (ls_pod_fault){.kind = LS_POD_MEMORY_SHORT, .bytes = 3 * 4 * ROWS});
+    pod_inject(f.pod, (ls_pod_fault){.kind = LS_POD_MEMORY_SHORT,
+                                     .bytes = 3 * 4 * ROWS});
     pod_runs_do(&f, ls_nest_retain(outputs));
   }
 }
@@ -430,7 +403,7 @@ TEST(a_strategy_passes_the_doors_of_its_own_system) {
     expect_ok(ls_tpu_pod(resolvers[i], &pods[i]));
   }
   for (int lost = 0; lost < 2; ++lost) {
-    inject(pods[lost], (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED});
+    pod_inject(pods[lost], (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED});
     for (int i = 0; i < 2; ++i) {
       LS_OWN(ls_nest, results) = ls_none();
       const ls_status status =
@@ -452,7 +425,7 @@ TEST(a_strategy_passes_the_doors_of_its_own_system) {
 // ---- Time ------------------------------------------------------------------
 static int64_t stamped;
 static ls_status stamp(ls_host_call *call) {
-  stamped = now;
+  stamped = pod_runs_now;
   ls_host_done(call, ls_ok());
   return ls_ok();
 }
@@ -461,9 +434,10 @@ static const ls_host_kernel stamp_kernel = {
 
 // While one core is slow to take its tuple, another part of the run goes on.
 TEST(who_is_late_keeps_nobody_waiting) {
-  LS_OWN(pod_runs, f) = begin(1, 2);
-  inject(f.pod, (ls_pod_fault){.kind = LS_POD_CORE_SLOW,
-                               .nanos = (int64_t)3600 * 1000 * 1000 * 1000});
+  LS_OWN(pod_runs, f) = pod_runs_begin_watched(1, 2);
+  pod_inject(f.pod,
+             (ls_pod_fault){.kind = LS_POD_CORE_SLOW,
+                            .nanos = (int64_t)3600 * 1000 * 1000 * 1000});
   ls_nest late = ls_none(), soon = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -476,17 +450,17 @@ TEST(who_is_late_keeps_nobody_waiting) {
   }
   stamped = -1;
   pod_runs_do(&f, LS_LIST(late, soon));  // An hour, and nobody waits for it.
-  assert_true(now >= (int64_t)3600 * 1000 * 1000 * 1000);
+  assert_true(pod_runs_now >= (int64_t)3600 * 1000 * 1000 * 1000);
   assert_true(stamped == 0);
 }
 
 // One that is late can be cancelled: another part of the run fails.
 TEST(who_is_late_can_be_cancelled) {
-  LS_OWN(pod_runs, f) = begin(1, 2);
-  inject(f.pod, (ls_pod_fault){.kind = LS_POD_CORE_SLOW, .nanos = 1000000});
-  inject(f.pod,
-         (ls_pod_fault){.kind = LS_POD_TUPLE_LATE, .core = 1, .nanos = 1000});
-  inject(f.pod, (ls_pod_fault){.kind = LS_POD_TUPLE_CHANGED, .core = 1});
+  LS_OWN(pod_runs, f) = pod_runs_begin_watched(1, 2);
+  pod_inject(f.pod, (ls_pod_fault){.kind = LS_POD_CORE_SLOW, .nanos = 1000000});
+  pod_inject(f.pod, (ls_pod_fault){
+                        .kind = LS_POD_TUPLE_LATE, .core = 1, .nanos = 1000});
+  pod_inject(f.pod, (ls_pod_fault){.kind = LS_POD_TUPLE_CHANGED, .core = 1});
   ls_nest both = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -495,7 +469,7 @@ TEST(who_is_late_can_be_cancelled) {
   }
   expect_status(pod_runs_try(&f, both), LS_INVALID_ARGUMENT,
                 "is u8[], expected is f32[]");
-  assert_true(now < 1000000);
+  assert_true(pod_runs_now < 1000000);
 }
 
 // ---- Beginning anew --------------------------------------------------------
@@ -555,13 +529,13 @@ TEST(a_run_does_not_go_on_in_another_system) {
 enum { SECOND = 1000 * 1000 * 1000 };
 
 TEST(hosts_say_how_they_are) {
-  LS_OWN(pod_runs, f) = begin(3, 1);
+  LS_OWN(pod_runs, f) = pod_runs_begin_watched(3, 1);
   ls_pod_health health = LS_POD_LAME;
   assert_int_equal(ls_pod_num_hosts(f.pod), 3);
   expect_ok(ls_pod_ask_health(f.pod, 2, SECOND, &health));
   assert_int_equal(health, LS_POD_HEALTHY);
-  inject(f.pod,
-         (ls_pod_fault){.kind = LS_POD_HOST_LAME, .host = 1, .at_step = 1});
+  pod_inject(f.pod,
+             (ls_pod_fault){.kind = LS_POD_HOST_LAME, .host = 1, .at_step = 1});
   expect_ok(ls_pod_ask_health(f.pod, 1, SECOND, &health));
   assert_int_equal(health, LS_POD_HEALTHY);
   for (int i = 0; i < 2; ++i) {
@@ -570,14 +544,14 @@ TEST(hosts_say_how_they_are) {
   }
   expect_ok(ls_pod_ask_health(f.pod, 0, SECOND, &health));
   assert_int_equal(health, LS_POD_HEALTHY);
-  inject(f.pod, (ls_pod_fault){.kind = LS_POD_HOST_SILENT, .host = 0});
-  const int64_t before = now;
+  pod_inject(f.pod, (ls_pod_fault){.kind = LS_POD_HOST_SILENT, .host = 0});
+  const int64_t before = pod_runs_now;
   expect_status(ls_pod_ask_health(f.pod, 0, 5 * (int64_t)SECOND, &health),
                 LS_DEADLINE_EXCEEDED,
                 "host 0 of TPU system 'virtual' has not reported its health "
                 "within 5.000 s");
-  assert_true(now - before == 5 * (int64_t)SECOND);
-  inject(f.pod, (ls_pod_fault){.kind = LS_POD_NO_HEARTBEAT, .host = 2});
+  assert_true(pod_runs_now - before == 5 * (int64_t)SECOND);
+  pod_inject(f.pod, (ls_pod_fault){.kind = LS_POD_NO_HEARTBEAT, .host = 2});
   expect_status(ls_pod_ask_health(f.pod, 2, SECOND, &health), LS_UNIMPLEMENTED,
                 "host 2 of TPU system 'virtual' cannot report");
   ls_pod_heal(f.pod);
@@ -593,7 +567,7 @@ TEST(hosts_say_how_they_are) {
 }
 
 TEST(a_host_that_is_shut_down_is_gone_until_the_next_beginning) {
-  LS_OWN(pod_runs, f) = begin(2, 2);
+  LS_OWN(pod_runs, f) = pod_runs_begin_watched(2, 2);
   LS_OWN(counting, c) = counting_begin(&f, 4, true);
   ls_pod_health health = LS_POD_HEALTHY;
   expect_ok(count_once(&f, &c));

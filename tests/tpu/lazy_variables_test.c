@@ -87,8 +87,7 @@ static void expect_there(const waiting *w, double a, double b) {
 TEST(they_wait_with_their_first_values) {
   LS_SPEC("V147 V148");
   for (int replicas = 1; replicas <= 3; ++replicas) {
-    LS_OWN(waiting, w) = {0};
-    waiting_open(&w, replicas);
+    LS_OWN_BEGUN(waiting, w, waiting_open, replicas);
     assert_int_equal(calls, 2);
     expect_waits(&w);
     // Its value alone is not there, and does not come by being looked at.
@@ -136,8 +135,7 @@ TEST(the_first_use_of_one_gives_all_theirs) {
               {take_its_value, 4}};
   for (size_t u = 0; u < sizeof(uses) / sizeof(*uses); ++u)
     for (int of_part = 0; of_part < 2; ++of_part) {
-      LS_OWN(waiting, w) = {0};
-      waiting_open(&w, 2);
+      LS_OWN_BEGUN(waiting, w, waiting_open, 2);
       uses[u].use(of_part ? ls_variable_component(w.b, 1) : w.b);
       if (!of_part) {
         expect_there(&w, 3, uses[u].after);
@@ -151,8 +149,7 @@ TEST(the_first_use_of_one_gives_all_theirs) {
 TEST(so_does_the_end_of_a_scope) {
   LS_SPEC("V148");
   for (int again = 0; again < 2; ++again) {
-    LS_OWN(waiting, w) = {0};
-    waiting_open(&w, 2);
+    LS_OWN_BEGUN(waiting, w, waiting_open, 2);
     if (again) {
       LS_STRATEGY_SCOPE(w.s);
       expect_waits(&w);
@@ -178,13 +175,11 @@ static ls_nest read_both(ls_nest args, void *user) {
 
 TEST(a_step_finds_their_values) {
   LS_SPEC("V148");
-  LS_OWN(waiting, w) = {0};
-  waiting_open(&w, 2);
+  LS_OWN_BEGUN(waiting, w, waiting_open, 2);
   ls_function *f = function_of(read_both, &w);
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_strategy_run(w.s, ls_traced(f), ls_none(), &result));
   assert_true(ls_nest_number(ls_distributed_component(result, 1)) == 7);
-  ls_nest_release(result);
   ls_function_release(f);
   expect_there(&w, 3, 4);
 }

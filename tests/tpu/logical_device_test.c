@@ -57,8 +57,7 @@ static void expect_sharding(ls_tensor x, const char *wanted) {
 TEST(an_annotation_is_an_op_of_the_same_value) {
   LS_SPEC("T98 T100 T101 T102");
   LS_OWN(ls_strategy, four) = with_cores(1, 4);
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   ls_array *array =
       array_of(LS_DTYPE_F32, LS_SHAPE(4, 2), (const double[8]){1, 2, 3});
   const ls_tensor x = ls_constant(array);
@@ -103,8 +102,7 @@ static void expect_refused(ls_tensor made, ls_code code, const char *says) {
 TEST(what_cannot_be_is_refused_in_order) {
   LS_SPEC("T98 T99 T100");
   LS_OWN(ls_strategy, four) = with_cores(1, 4);
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   const ls_tensor x = zeros_of(LS_SHAPE(4, 6));
   for (int i = 0; i < 2; ++i)
     expect_refused(ls_assign_to_logical_device(four, x, i == 0 ? 4 : -1),
@@ -148,8 +146,7 @@ TEST(what_cannot_be_is_refused_in_order) {
 
 TEST(other_flavours_have_no_annotations) {
   LS_SPEC("T11");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   const ls_tensor x = zeros_of(LS_SHAPE(2));
   const int64_t two = 2;
   static const char *const names[] = {"", "experimental TPU strategy",
@@ -240,30 +237,26 @@ static void take(ls_nest results, int replicas, outcome *out) {
 static void run_traced(ls_strategy *strategy, bool annotates, outcome *out) {
   const int replicas = ls_strategy_num_replicas(strategy);
   step s = {annotates ? strategy : NULL, weights_in(strategy)};
-  ls_function *f = function_of(annotated, &s);
-  const ls_nest args = LS_TUPLE(batch_of(replicas));
-  ls_nest results = ls_none();
+  LS_OWN(ls_function, f) = function_of(annotated, &s);
+  LS_OWN(ls_nest, args) = LS_TUPLE(batch_of(replicas));
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &results));
   expect_ok(ls_function_print_lowered(f, &out->program));
   take(results, replicas, out);
-  ls_nest_release(results);
-  ls_nest_release(args);
-  ls_function_release(f);
   ls_variable_release(s.weights);
 }
 
 static void run_in_session(ls_strategy *strategy, bool annotates,
                            outcome *out) {
   const int replicas = ls_strategy_num_replicas(strategy);
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   step s = {annotates ? strategy : NULL, weights_in(strategy)};
   computation_initialize(&c, s.weights);
-  const ls_nest data = batch_of(replicas);
+  LS_OWN(ls_nest, data) = batch_of(replicas);
   ls_nest each[4];
   for (size_t r = 0; r < (size_t)replicas; ++r)
     each[r] = ls_leaf(ls_constant(ls_distributed_component(data, r).as.ref));
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, each, (size_t)replicas));
   expect_ok(
       ls_strategy_run(strategy, ls_plain(annotated, &s), args, &c.outputs));
@@ -274,13 +267,10 @@ static void run_in_session(ls_strategy *strategy, bool annotates,
                      ? leaf
                      : ls_distributed_component(leaf, (size_t)replicas - 1);
   }
-  const ls_nest fetched = LS_LIST(fetches[0], fetches[1]);
+  LS_OWN(ls_nest, fetched) = LS_LIST(fetches[0], fetches[1]);
   expect_ok(ls_session_run(c.session, fetched, NULL, 0, &results));
   take(results, 1, out);
   ls_nest_release(results);
-  ls_nest_release(fetched);
-  ls_nest_release(args);
-  ls_nest_release(data);
   ls_variable_release(s.weights);
 }
 
@@ -322,8 +312,7 @@ TEST(in_eager_it_is_its_operand) {
 
 TEST(a_gradient_lies_where_its_value_does) {
   LS_OWN(ls_strategy, two) = with_cores(1, 2);
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   const ls_tensor x = f32_of(3);
   const ls_tensor y = ls_assign_to_logical_device(two, x, 1);
   const ls_nest xs = ls_leaf(x), ys = ls_leaf(ls_mul(y, y));
@@ -340,8 +329,7 @@ TEST(a_gradient_lies_where_its_value_does) {
 
 TEST(a_text_reads_back_with_its_annotations) {
   LS_OWN(ls_strategy, two) = with_cores(1, 2);
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   const int64_t halves[] = {2};
   ls_split_to_logical_devices(two, zeros_of(LS_SHAPE(4)), halves, 1);
   LS_OWN(ls_graph, read) = NULL;
@@ -450,8 +438,7 @@ TEST(a_failed_run_leaves_no_scope_open) {
   expect_status(ls_strategy_run(s, ls_traced(f), ls_none(), &result),
                 LS_ABORTED, "left");
   assert_int_equal(column_of(s), 0);
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   expect_status(ls_strategy_run(s, ls_plain(leave_open, s), ls_none(), &result),
                 LS_ABORTED, "left");
   assert_int_equal(column_of(s), 0);
@@ -507,8 +494,7 @@ TEST(in_a_computation_ops_are_placed_on_the_core) {
     ls_nest_release(result);
     ls_nest_release(args);
     ls_function_release(f);
-    LS_OWN(computation, c) = {0};
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     for (int r = 0; r < replicas; ++r)
       each[r] = ls_leaf(f32_of(r + 1));
     const ls_nest given =
@@ -608,8 +594,7 @@ TEST(outputs_are_pinned_unless_cores_are_one) {
       for (int replicas = 1; replicas <= (cores == 0 ? 1 : 3); ++replicas) {
         LS_OWN(ls_device_assignment, assignment) =
             cores == 0 ? NULL : logical_assignment(replicas, cores);
-        LS_OWN(computation, c) = {0};
-        computation_open(&c);
+        LS_OWN_BEGUN(computation, c, computation_open);
         const ls_nest inputs = computation_inputs((size_t)replicas);
         expect_ok(ls_replicate(give_back, NULL, inputs,
                                &(ls_replicate_options){
@@ -639,8 +624,7 @@ TEST(a_run_passes_the_strategys_flag) {
   for (int spmd = 0; spmd < 2; ++spmd) {
     LS_OWN(ls_strategy, s) = logical_strategy(
         FLAVOUR_CURRENT, 2, 2, spmd ? LS_FLAG_ON : LS_FLAG_DEFAULT);
-    LS_OWN(computation, c) = {0};
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     expect_ok(ls_strategy_run(s, ls_plain(same, NULL), ls_none(), &c.outputs));
     const ls_attr *attr = NULL;
     expect_ok(ls_op_attr(op_named(c.graph, "tpu_replicate_metadata"),

@@ -175,11 +175,10 @@ static ls_nest own_trip(ls_nest args, void *user) {
 
 static ls_nest own_loop(ls_nest args, void *user) {
   const ls_training_loop loop = {.body = own_trip, .user = user};
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       LS_LIST(ls_leaf(f32_of(0)), ls_leaf(tpu_step_argument(args)));
   ls_nest outputs = ls_none();
   const ls_status status = ls_training_repeat(TRIPS, &loop, inputs, &outputs);
-  ls_nest_release(inputs);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   const ls_nest sum = ls_nest_retain(ls_nest_item(outputs, 0));
   ls_nest_release(outputs);
@@ -190,13 +189,12 @@ static ls_nest own_loop(ls_nest args, void *user) {
 TEST(stacks_are_not_mixed_up_with_those_of_an_earlier_lowering) {
   enum { FIRST = 19, PROGRAMS = 12 };
   for (unsigned seed = FIRST; seed < FIRST + PROGRAMS; ++seed) {
-    LS_OWN(tpu_step, w) = {0};
     srand(seed);
-    tpu_step_open(&w, seed % 2 == 1, REPLICAS,
-                  (variable_kind){
-                      .synchronization = LS_SYNCHRONIZATION_ON_READ,
-                      .aggregation = LS_AGGREGATION_SUM,
-                  });
+    LS_OWN_BEGUN(tpu_step, w, tpu_step_open, seed % 2 == 1, REPLICAS,
+                 (variable_kind){
+                     .synchronization = LS_SYNCHRONIZATION_ON_READ,
+                     .aggregation = LS_AGGREGATION_SUM,
+                 });
     expect_ok(tpu_step_run(&w, own_loop));
   }
 }

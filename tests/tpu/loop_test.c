@@ -10,6 +10,7 @@
 #include "support/assignments.h"
 #include "support/callbacks.h"
 #include "support/pod_runs.h"
+#include "support/values.h"
 #include "tpu/own.h"
 
 static const ls_runtime_options one_thread = {.threads = 1, .stall_ms = 20000};
@@ -158,10 +159,8 @@ TEST(a_body_is_repeated) {
       pod_runs_do(&f, init);
       pod_runs_do(&f, outputs);
       if (num_inputs > 0) assert_true(pod_runs_number(&f, 0) == wanted);
-      ls_array *value = NULL;
-      expect_ok(ls_session_variable_value(f.session, j.variable, &value));
+      LS_OWN(ls_array, value) = session_array(f.session, j.variable);
       assert_true(ls_array_f64(value, 0) == wanted);
-      ls_array_release(value);
       ls_variable_release(j.variable);
     }
 }
@@ -400,8 +399,7 @@ static ls_nest count_up(ls_nest args, void *user) {
 }
 
 static double value_of(const pod_runs *f, ls_variable *variable) {
-  LS_OWN(ls_array, value) = NULL;
-  expect_ok(ls_session_variable_value(f->session, variable, &value));
+  LS_OWN(ls_array, value) = session_array(f->session, variable);
   return ls_array_f64(value, 0);
 }
 

@@ -60,9 +60,8 @@ static ls_nest map_center(ls_nest args, void *user) {
       ls_reshape(ls_iota(LS_DTYPE_F32, LS_SHAPE(8), 0), LS_SHAPE(4, 2));
   x = ls_mul(x, r);
   if (m->is_cut) x = cut(x, m->parts, 2, (size_t)(m->parts[0] * m->parts[1]));
-  const ls_nest given = LS_TUPLE(ls_leaf(x), ls_leaf(r));
+  LS_OWN(ls_nest, given) = LS_TUPLE(ls_leaf(x), ls_leaf(r));
   const ls_nest made = ls_map_outside_compilation(center, m, given);
-  ls_nest_release(given);
   if (ls_nest_is_failed(made)) return made;
   const ls_tensor back = ls_nest_tensor(made, 0);
   const ls_tensor other = ls_nest_tensor(made, 1);
@@ -94,8 +93,7 @@ static void expect_mapped(mapped m, int replicas) {
   LS_OWN(ls_device_assignment, assignment) = cores_of(replicas, cores);
   const ls_replicate_options options = {.assignment = assignment,
                                         .xla.spmd = m.spmd};
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   LS_OWN(ls_nest, inputs) = computation_inputs((size_t)replicas);
   expect_ok(ls_replicate(map_center, &m, inputs, &options, &c.outputs));
   // Once for each part, on that part's core.
@@ -172,9 +170,8 @@ TEST(what_cannot_be_put_together_is_refused) {
       {1, "cut in different ways", LS_INVALID_ARGUMENT},
       {2, "fn is NULL", LS_INVALID_ARGUMENT}};
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
-    LS_OWN(computation, c) = {0};
     refused row = rows[i];
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     LS_OWN(ls_nest, inputs) = computation_inputs(2);
     LS_OWN(ls_device_assignment, assignment) = cores_of(2, 2);
     expect_status(
@@ -186,8 +183,7 @@ TEST(what_cannot_be_put_together_is_refused) {
 }
 
 TEST(outside_of_computations_it_is_just_called) {
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   const ls_tensor x = f32_of(2);
   const ls_nest made = ls_map_outside_compilation(give_args, NULL, ls_leaf(x));
   assert_true(made.as.tensor.ref == x.ref);

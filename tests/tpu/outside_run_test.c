@@ -11,6 +11,7 @@
 #include "runtime/own.h"
 #include "support/callbacks.h"
 #include "support/computation.h"
+#include "support/function.h"
 #include "support/spec.h"
 
 // ---- A function on the host that notes its calls ---------------------------
@@ -96,8 +97,7 @@ TEST(values_pass_in_and_out_without_a_change) {
   for (size_t replicas = 1; replicas <= 4; ++replicas) {
     double results[2][4][2];
     for (int outside = 0; outside < 2; ++outside) {
-      LS_OWN(computation, c) = {0};
-      computation_open(&c);
+      LS_OWN_BEGUN(computation, c, computation_open);
       mixed m = {f32_of(0.7), outside == 1};
       computation_replicate(&c, replicas, weave, &m);
       for (size_t r = 0; r < replicas; ++r)
@@ -120,9 +120,8 @@ static ls_nest note_once(ls_nest args, void *user) {
 TEST(each_replica_calls_once_whatever_is_fetched) {
   LS_SPEC("O68 O70 O71 O74 O117");
   for (size_t replicas = 1; replicas <= 4; ++replicas) {
-    LS_OWN(computation, c) = {0};
     ls_tensor unused;
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     computation_replicate(&c, replicas, note_once, &unused);
     begin_calls();
     for (int run = 1; run <= 2; ++run) {
@@ -139,17 +138,15 @@ TEST(each_replica_calls_once_whatever_is_fetched) {
 TEST(with_one_replica_it_is_fed_and_fetched) {
   LS_SPEC("O17 O18 O67");
   for (size_t replicas = 1; replicas <= 2; ++replicas) {
-    LS_OWN(computation, c) = {0};
     ls_tensor made;
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     computation_replicate(&c, replicas, note_once, &made);
     begin_calls();
     LS_OWN(ls_array, value) =
         array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){7});
     const ls_feed feed = {made, value};
     LS_OWN(ls_nest, result) = ls_none();
-    LS_OWN(ls_session, session) = NULL;
-    expect_ok(ls_session_create(c.graph, &session));
+    LS_OWN(ls_session, session) = session_of(c.graph);
     const ls_status fetched =
         ls_session_run(session, ls_leaf(made), NULL, 0, &result);
     if (replicas == 1) {
@@ -186,8 +183,7 @@ static ls_nest chain_by_control(ls_nest args, void *user) {
 
 TEST(control_edges_order_it) {
   LS_SPEC("O72");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 3, chain_by_control, NULL);
   begin_calls();
   expect_ok(computation_run(&c, c.outputs));
@@ -207,9 +203,8 @@ TEST(control_edges_order_it) {
 
 TEST(who_waits_for_it_waits_for_all_replicas) {
   LS_SPEC("O83 O74");
-  LS_OWN(computation, c) = {0};
   ls_tensor made;
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 3, note_once, &made);
   const ls_op op = ls_tensor_op(made);
   const ls_op after = ls_group(&op, 1, "after");
@@ -247,8 +242,7 @@ static ls_nest loop_by_replica(ls_nest args, void *user) {
 
 TEST(in_a_loop_it_runs_each_trip_of_its_replica) {
   LS_SPEC("O43 O78");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 3, loop_by_replica, NULL);
   begin_calls();
   expect_ok(computation_run(&c, c.outputs));
@@ -277,8 +271,7 @@ static ls_nest branch_by_replica(ls_nest args, void *user) {
 
 TEST(in_a_branch_it_runs_where_a_replica_goes_that_way) {
   LS_SPEC("O77");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 3, branch_by_replica, NULL);
   begin_calls();
   expect_ok(computation_run(&c, c.outputs));
@@ -313,8 +306,7 @@ static ls_nest call_loop(ls_nest args, void *user) {
 
 TEST(a_loop_made_outside_is_outside_throughout) {
   LS_SPEC("O43 O29");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 2, call_loop, NULL);
   assert_true(computation_output(&c, 0, 0) == 3);
   assert_true(computation_output(&c, 1, 0) == 4);
@@ -323,9 +315,8 @@ TEST(a_loop_made_outside_is_outside_throughout) {
 // ---- Failures --------------------------------------------------------------
 TEST(a_failure_names_op_and_replica_and_the_next_run_works) {
   LS_SPEC("O88");
-  LS_OWN(computation, c) = {0};
   ls_tensor made;
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 3, note_once, &made);
   begin_calls();
   fail_on = 1;

@@ -30,8 +30,7 @@ static ls_nest three_clusters(ls_nest args, void *user) {
 
 TEST(clusters_are_numbered_in_each_computation) {
   LS_SPEC("O1 O2 O15 O33 O38 O39 O115");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   for (int again = 0; again < 2; ++again) {
     ls_tensor made[4];
     computation_replicate(&c, 2, three_clusters, made);
@@ -63,16 +62,14 @@ static ls_nest call_nothing(ls_nest args, void *user) {
 TEST(the_function_is_called_once_and_may_give_nothing) {
   LS_SPEC("O38");
   int calls = 0;
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 3, call_nothing, &calls);
   assert_int_equal(calls, 1);
 }
 
 TEST(without_a_computation_it_is_just_called) {
   LS_SPEC("O40");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   const ls_tensor made = outside(negate_leaf, f32_of(3));
   expect_outside(made, NULL);
   assert_null(attr_text(ls_tensor_op(made), "_tpu_replicate"));
@@ -90,8 +87,7 @@ static ls_nest nest_clusters(ls_nest args, void *user) {
 
 TEST(clusters_do_not_nest) {
   LS_SPEC("O32 O42 O107");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   const size_t before = ls_graph_num_ops(c.graph);
   LS_OWN(ls_nest, inputs) = computation_inputs(2);
   const size_t with_inputs = ls_graph_num_ops(c.graph);
@@ -157,8 +153,7 @@ TEST(scopes_of_any_kind_that_it_leaves_open_are_refused) {
   static const char *const says[] = {
       "has left a name scope open", "has left a device scope open",
       "has left a colocation scope open", "has left a control scope open"};
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   LS_OWN(ls_nest, inputs) = computation_inputs(2);
   for (int kind = 0; kind < 4; ++kind) {
     expect_status(
@@ -174,8 +169,7 @@ TEST(scopes_of_any_kind_that_it_leaves_open_are_refused) {
 TEST(what_it_leaves_open_is_refused_and_left) {
   LS_SPEC("O41 O42");
   LS_OWN(ls_graph, other) = NULL;
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   expect_ok(ls_graph_create("other", &other));
   const ls_nest inputs = computation_inputs(2);
   expect_status(ls_replicate(call_leave_graph, other, inputs, NULL, &c.outputs),
@@ -192,9 +186,8 @@ TEST(what_it_leaves_open_is_refused_and_left) {
 
 TEST(scopes_of_a_context_are_entered_and_left_in_turn) {
   LS_SPEC("O8 O32 O33 O36");
-  LS_OWN(computation, c) = {0};
   ls_tpu_context context;
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   const ls_op pivot = ls_group(NULL, 0, "pivot");
   expect_ok(ls_tpu_context_init(&context, "c", 2, pivot));
   assert_false(context.was_entered);
@@ -247,9 +240,8 @@ static ls_nest on_a_core(ls_nest args, void *user) {
 
 TEST(device_scopes_inside_do_not_reach_it) {
   LS_SPEC("O5 O10 O35 O37");
-  LS_OWN(computation, c) = {0};
   ls_tensor made[4];
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   {
     LS_DEVICE_SCOPE("/job:w");
     computation_replicate(&c, 2, on_a_core, made);
@@ -281,8 +273,7 @@ static ls_nest on_many_cores(ls_nest args, void *user) {
 
 TEST(cores_are_listed_where_one_is_asked_for) {
   LS_SPEC("O34 O62 O205 O64");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 2, on_many_cores, NULL);
   const ls_attr *attr = NULL;
   expect_ok(ls_op_attr(op_named(c.graph, "tpu_replicate_metadata"),
@@ -315,9 +306,8 @@ TEST(cores_that_are_none_are_refused) {
       {{"0:1"}, "core 1 of a replica, which has 1"},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
-    LS_OWN(computation, c) = {0};
     int calls = 0;
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     computation_replicate(&c, 2, call_nothing, &calls);
     const ls_attr attr = {
         .name = "host_compute_core",

@@ -31,8 +31,7 @@ static void open_job(computation *c, job *j, size_t replicas, ls_callback fn) {
 }
 
 static double value_of(const computation *c, const job *j) {
-  LS_OWN(ls_array, value) = NULL;
-  expect_ok(ls_session_variable_value(c->session, j->v, &value));
+  LS_OWN(ls_array, value) = session_array(c->session, j->v);
   return ls_array_f64(value, 0);
 }
 
@@ -135,14 +134,13 @@ TEST(each_replica_writes_wherever_it_stands) {
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     computation c;
     job j = {.body = rows[i].body};
-    ls_nest results = ls_none();
+    LS_OWN(ls_nest, results) = ls_none();
     open_job(&c, &j, rows[i].replicas, rows[i].place);
     expect_ok(ls_session_run(c.session, c.outputs, NULL, 0, &results));
     assert_true(value_of(&c, &j) == rows[i].value);
     for (size_t r = 0; r < rows[i].replicas; ++r)
       assert_true(ls_nest_number(ls_nest_item(ls_nest_item(results, r), 0)) ==
                   rows[i].result[r]);
-    ls_nest_release(results);
     close_job(&c, &j);
   }
 }
@@ -249,14 +247,13 @@ TEST(each_replica_draws_as_it_does_without_writing) {
   const ls_callback ways[] = {draw_beside, draw_and_write};
   for (size_t i = 0; i < 2; ++i) {
     computation c;
-    ls_nest results = ls_none();
+    LS_OWN(ls_nest, results) = ls_none();
     job j = {.body = draw};
     open_job(&c, &j, 3, ways[i]);
     expect_ok(ls_session_run(c.session, c.outputs, NULL, 0, &results));
     for (size_t r = 0; r < 3; ++r)
       drawn[i][r] = ls_nest_number(ls_nest_item(ls_nest_item(results, r), 0));
     if (i == 1) assert_true(value_of(&c, &j) == drawn[1][2]);
-    ls_nest_release(results);
     close_job(&c, &j);
   }
   assert_memory_equal(drawn[0], drawn[1], sizeof(drawn[0]));
@@ -294,9 +291,8 @@ static ls_nest circle(ls_nest args, void *user) {
   job *j = user;
   const ls_tensor x = ls_nest_tensor(args, 0);
   const ls_tensor a = ls_mul_scalar(x, 1);
-  const ls_nest pair = LS_LIST(ls_leaf(a), ls_leaf(ls_mul_scalar(a, 3)));
+  LS_OWN(ls_nest, pair) = LS_LIST(ls_leaf(a), ls_leaf(ls_mul_scalar(a, 3)));
   const ls_nest y = ls_outside_compilation(twice_product, j, pair);
-  ls_nest_release(pair);
   const ls_nest xs = ls_leaf(x);
   ls_nest made = ls_none();
   expect_ok(ls_gradients(

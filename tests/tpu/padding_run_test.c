@@ -78,8 +78,7 @@ static ls_status run_in_session(const batch *b, bool traced,
                                 ls_nest *results) {
   LS_OWN(ls_strategy, s) = tpu_strategy_of(b->replicas);
   LS_OWN(ls_function, f) = function_of(look, NULL);
-  LS_OWN(computation, g) = {0};
-  computation_open(&g);
+  LS_OWN_BEGUN(computation, g, computation_open);
   ls_nest items[MOST], arrays[MOST];
   ls_feed feeds[MOST];
   for (int r = 0; r < b->replicas; ++r) {
@@ -89,7 +88,7 @@ static ls_status run_in_session(const batch *b, bool traced,
         ls_nest_as_array(arrays[r])};
     items[r] = ls_leaf(feeds[r].tensor);
   }
-  const ls_nest args = LS_TUPLE(spread(b, items));
+  LS_OWN(ls_nest, args) = LS_TUPLE(spread(b, items));
   ls_status status =
       ls_strategy_run_with(s, traced ? ls_traced(f) : ls_plain(look, NULL),
                            args, options, &g.outputs);
@@ -116,7 +115,6 @@ static ls_status run_in_session(const batch *b, bool traced,
     *results = ls_nest_sequence(LS_KIND_LIST, leaves, RESULTS);
   }
   ls_nest_release(values);
-  ls_nest_release(args);
   for (int r = 0; r < b->replicas; ++r)
     ls_nest_release(arrays[r]);
   return status;
@@ -258,8 +256,7 @@ TEST(all_inputs_have_maximum_shapes) {
   LS_SPEC("T87");
   const ls_shape unknown = LS_SHAPE(LS_UNKNOWN_DIM, 4);
   for (int bucketize = 0; bucketize < 2; ++bucketize) {
-    LS_OWN(computation, g) = {0};
-    computation_open(&g);
+    LS_OWN_BEGUN(computation, g, computation_open);
     const ls_run_options options = {.bucketize =
                                         bucketize ? LS_FLAG_ON : LS_FLAG_OFF};
     expect_ok(build(&g, unknown, unknown, &options));
@@ -273,8 +270,7 @@ TEST(all_inputs_have_maximum_shapes) {
     assert_int_equal(maxima->as.ints.items[0], LS_UNKNOWN_DIM);
     assert_int_equal(power->as.i, bucketize);
   }
-  LS_OWN(computation, g) = {0};
-  computation_open(&g);
+  LS_OWN_BEGUN(computation, g, computation_open);
   expect_status(build(&g, LS_SHAPE_UNKNOWN, unknown, NULL), LS_INVALID_ARGUMENT,
                 "'first:0' f32[...] has no known rank");
 }

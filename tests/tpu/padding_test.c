@@ -114,8 +114,7 @@ static ls_nest replicate_all(ls_nest args, void *user) {
 
 static ls_nest run_in_session(looking *self) {
   const padding_case *c = self->c;
-  LS_OWN(computation, g) = {0};
-  computation_open(&g);
+  LS_OWN_BEGUN(computation, g, computation_open);
   ls_nest args[MOST], arrays[MOST], result = ls_none();
   ls_feed feeds[MOST];
   for (int r = 0; r < c->replicas; ++r) {
@@ -128,15 +127,13 @@ static ls_nest run_in_session(looking *self) {
         ls_nest_as_array(arrays[r])};
     args[r] = ls_leaf(feeds[r].tensor);
   }
-  const ls_nest given =
+  LS_OWN(ls_nest, given) =
       ls_nest_sequence(LS_KIND_LIST, args, (size_t)c->replicas);
-  const ls_nest made = replicate_all(given, self);
+  LS_OWN(ls_nest, made) = replicate_all(given, self);
   expect_ok(ls_nest_status(made));
   expect_ok(ls_session_create(g.graph, &g.session));
   expect_ok(
       ls_session_run(g.session, made, feeds, (size_t)c->replicas, &result));
-  ls_nest_release(made);
-  ls_nest_release(given);
   for (int r = 0; r < c->replicas; ++r)
     ls_nest_release(arrays[r]);
   return result;
@@ -264,8 +261,7 @@ static void expect_sizes(computation *g, bool sees_real) {
 }
 
 static void expect_inputs_with_sizes(bool sees_real) {
-  LS_OWN(computation, g) = {0};
-  computation_open(&g);
+  LS_OWN_BEGUN(computation, g, computation_open);
   // Input 0 differs in dimension 1, input 1 in both, input 2 in none.
   ls_nest each[2];
   for (int r = 0; r < 2; ++r)
@@ -305,11 +301,10 @@ static void expect_inputs_with_sizes(bool sees_real) {
   const ls_status status = ls_graph_lookup_op(g.graph, "input6", &none);
   assert_false(ls_status_is_ok(status));
   ls_status_free(status);
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_graph_print_gathered(g.graph, &text));
   assert_non_null(strstr(text, "tpu_padded_input"));
   assert_true((strstr(text, "tpu_real_part") != NULL) == sees_real);
-  ls_text_release(text);
   expect_sizes(&g, sees_real);
 }
 
@@ -321,8 +316,7 @@ TEST(real_sizes_are_inputs_behind_the_others) {
 
 // The real sizes are values that a run is given.
 TEST(the_padding_is_read_back_from_text) {
-  LS_OWN(computation, g) = {0};
-  computation_open(&g);
+  LS_OWN_BEGUN(computation, g, computation_open);
   ls_nest each[2];
   for (int r = 0; r < 2; ++r)
     each[r] = LS_LIST(ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(2 + r), 1)),
@@ -374,8 +368,7 @@ static ls_nest size_of_first(ls_nest args, void *user) {
 
 TEST(maximum_shapes_mirror_the_inputs_and_fit) {
   LS_SPEC("O118");
-  LS_OWN(computation, g) = {0};
-  computation_open(&g);
+  LS_OWN_BEGUN(computation, g, computation_open);
   refuse(&g, two_of(1, 2), unknown(), "maximum_shapes are a list of one for");
   refuse(&g, two_of(1, 2), LS_LIST(LS_TUPLE(unknown())),
          "each of the 2 inputs");
@@ -422,8 +415,7 @@ TEST(maximum_shapes_mirror_the_inputs_and_fit) {
 
 TEST(not_with_an_infeed) {
   LS_SPEC("O118 T97");
-  LS_OWN(computation, g) = {0};
-  computation_open(&g);
+  LS_OWN_BEGUN(computation, g, computation_open);
   LS_OWN(ls_infeed_queue, queue) = NULL;
   expect_ok(ls_infeed_queue_create(
       &(ls_infeed_options){.num_elements = LS_SOME(1)}, &queue));

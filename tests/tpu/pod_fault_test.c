@@ -8,42 +8,13 @@
 #include "support/fault.h"
 #include "support/function.h"
 #include "support/pod_runs.h"
+#include "support/values.h"
 #include "tpu/own.h"
 #include "tpu/pod/pod.h"
 
-// A clock that nobody waits for, and the last warning.
-static int64_t now;
-static char warning[256];
-static int64_t look(void *user) {
-  (void)user;
-  return now;
-}
-static void pass(void *user, int64_t nanos) {
-  (void)user;
-  now += nanos;
-}
-static void note(void *user, const ls_log_line *line) {
-  (void)user;
-  if (line->level == LS_LOG_WARNING)
-    snprintf(warning, sizeof(warning), "%s", line->text);
-}
-
-static pod_runs begin(int hosts, int cores) {
-  static const ls_clock clock = {look, look, pass, NULL};
-  now = 0;
-  warning[0] = '\0';
-  return pod_runs_begin(
-      hosts, cores,
-      (ls_runtime_options){.threads = 1, .clock = &clock, .log = note});
-}
-
-static void inject(ls_pod *pod, ls_pod_fault fault) {
-  expect_ok(ls_pod_inject(pod, &fault));
-}
-
 // ---- Planning --------------------------------------------------------------
 TEST(what_cannot_go_wrong_is_refused) {
-  LS_OWN(pod_runs, f) = begin(2, 2);
+  LS_OWN(pod_runs, f) = pod_runs_begin_watched(2, 2);
   static const struct {
     ls_pod_fault fault;
     const char *part;
@@ -168,7 +139,7 @@ static const char *passes(ls_core *core, ls_pod_door door, int count) {
 }
 
 TEST(faults_happen_at_their_steps) {
-  LS_OWN(pod_runs, f) = begin(2, 2);
+  LS_OWN(pod_runs, f) = pod_runs_begin_watched(2, 2);
   static const struct {
     ls_pod_fault fault;
     ls_pod_door door;
@@ -235,7 +206,7 @@ TEST(faults_happen_at_their_steps) {
        "........"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    inject(f.pod, rows[i].fault);
+    pod_inject(f.pod, rows[i].fault);
     ls_core *core = ls_pod_core(f.pod, rows[i].host, rows[i].core);
     const char *got = passes(core, rows[i].door, 8);
     if (strcmp(got, rows[i].wanted) != 0)
@@ -246,14 +217,15 @@ TEST(faults_happen_at_their_steps) {
 }
 
 TEST(a_new_beginning_brings_back_what_was_gone) {
-  LS_OWN(pod_runs, f) = begin(1, 1);
+  LS_OWN(pod_runs, f) = pod_runs_begin_watched(1, 1);
   ls_core *core = ls_pod_core(f.pod, 0, 0);
-  inject(f.pod, (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .at_step = 1});
+  pod_inject(f.pod,
+             (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .at_step = 1});
   assert_string_equal(passes(core, LS_DOOR_RUN, 3), ".XX");
   ls_pod_initialize(f.pod);
   assert_string_equal(passes(core, LS_DOOR_RUN, 3), "...");
-  inject(f.pod,
-         (ls_pod_fault){.kind = LS_POD_CORE_LOST, .at_step = 2, .every = 9});
+  pod_inject(f.pod, (ls_pod_fault){
+                        .kind = LS_POD_CORE_LOST, .at_step = 2, .every = 9});
   assert_string_equal(passes(core, LS_DOOR_RUN, 4), "..XX");
   ls_pod_initialize(f.pod);  // Steps count from 0 again.
   assert_string_equal(passes(core, LS_DOOR_RUN, 4), "..XX");
@@ -271,8 +243,8 @@ static ls_nest take(pod_runs *f) {
 }
 
 TEST(a_tuple_can_be_lost_on_its_way) {
-  LS_OWN(pod_runs, f) = begin(1, 1);
-  inject(f.pod, (ls_pod_fault){.kind = LS_POD_TUPLE_LOST, .at_step = 1});
+  LS_OWN(pod_runs, f) = pod_runs_begin_watched(1, 1);
+  pod_inject(f.pod, (ls_pod_fault){.kind = LS_POD_TUPLE_LOST, .at_step = 1});
   for (int i = 0; i < 3; ++i)
     pod_runs_do(&f, put(&f, i));
   pod_runs_do(&f, take(&f));
@@ -282,20 +254,22 @@ TEST(a_tuple_can_be_lost_on_its_way) {
 }
 
 TEST(a_tuple_can_be_late) {
-  LS_OWN(pod_runs, f) = begin(1, 1);
-  inject(f.pod, (ls_pod_fault){.kind = LS_POD_TUPLE_LATE, .nanos = 3000000});
-  const int64_t before = now;
+  LS_OWN(pod_runs, f) = pod_runs_begin_watched(1, 1);
+  pod_inject(f.pod,
+             (ls_pod_fault){.kind = LS_POD_TUPLE_LATE, .nanos = 3000000});
+  const int64_t before = pod_runs_now;
   pod_runs_do(&f, put(&f, 1));
-  assert_true(now - before == 3000000);
-  expect_contains(warning, "a tuple of /job:localhost/replica:0/task:0/device:"
-                           "TPU:0 takes 3.000 ms");
+  assert_true(pod_runs_now - before == 3000000);
+  expect_contains(pod_runs_warning,
+                  "a tuple of /job:localhost/replica:0/task:0/device:"
+                  "TPU:0 takes 3.000 ms");
   pod_runs_do(&f, take(&f));
   assert_true(pod_runs_number(&f, 0) == 1);
 }
 
 TEST(a_tuple_can_be_of_another_type) {
-  LS_OWN(pod_runs, f) = begin(1, 1);
-  inject(f.pod, (ls_pod_fault){.kind = LS_POD_TUPLE_CHANGED});
+  LS_OWN(pod_runs, f) = pod_runs_begin_watched(1, 1);
+  pod_inject(f.pod, (ls_pod_fault){.kind = LS_POD_TUPLE_CHANGED});
   pod_runs_do(&f, put(&f, 1));
   expect_status(pod_runs_try(&f, take(&f)), LS_INVALID_ARGUMENT,
                 "is u8[], expected is f32[]");
@@ -305,8 +279,8 @@ TEST(a_tuple_can_be_of_another_type) {
 }
 
 TEST(an_infeed_can_close_too_early) {
-  LS_OWN(pod_runs, f) = begin(1, 1);
-  inject(f.pod, (ls_pod_fault){.kind = LS_POD_INFEED_CLOSED, .at_step = 1});
+  LS_OWN(pod_runs, f) = pod_runs_begin_watched(1, 1);
+  pod_inject(f.pod, (ls_pod_fault){.kind = LS_POD_INFEED_CLOSED, .at_step = 1});
   pod_runs_do(&f, put(&f, 1));
   pod_runs_do(&f, put(&f, 2));
   expect_status(pod_runs_try(&f, put(&f, 3)), LS_FAILED_PRECONDITION,
@@ -318,9 +292,9 @@ TEST(an_infeed_can_close_too_early) {
 }
 
 TEST(an_outfeed_can_fail) {
-  LS_OWN(pod_runs, f) = begin(1, 1);
-  inject(f.pod,
-         (ls_pod_fault){.kind = LS_POD_OUTFEED_FAILS, .text = "a wire fell"});
+  LS_OWN(pod_runs, f) = pod_runs_begin_watched(1, 1);
+  pod_inject(f.pod, (ls_pod_fault){.kind = LS_POD_OUTFEED_FAILS,
+                                   .text = "a wire fell"});
   ls_nest give = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -334,8 +308,9 @@ TEST(an_outfeed_can_fail) {
 }
 
 TEST(a_host_can_be_preempted_between_tuples) {
-  LS_OWN(pod_runs, f) = begin(1, 1);
-  inject(f.pod, (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .at_step = 1});
+  LS_OWN(pod_runs, f) = pod_runs_begin_watched(1, 1);
+  pod_inject(f.pod,
+             (ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .at_step = 1});
   for (int i = 0; i < 3; ++i)
     pod_runs_do(&f, put(&f, i));
   pod_runs_do(&f, take(&f));
@@ -382,8 +357,7 @@ TEST(a_strategy_loses_a_host_and_gets_it_back) {
   for (int i = 0; i < 2; ++i)
     expect_status(ls_strategy_run(strategy, ls_traced(f), ls_none(), &results),
                   LS_UNAVAILABLE, "task:1 of TPU system 'local' was preempted");
-  ls_array *value = NULL;
-  expect_ok(ls_variable_value(variable, &value));
+  ls_array *value = variable_array(variable);
   assert_true(ls_array_f64(value, 0) == 3);
   ls_array_release(value);
   ls_topology *topology = NULL;

@@ -94,8 +94,7 @@ TEST(they_are_the_same_everywhere) {
       ls_nest_release(result);
       ls_function_release(fn);
       // In a graph.
-      LS_OWN(computation, c) = {0};
-      computation_open(&c);
+      LS_OWN_BEGUN(computation, c, computation_open);
       expect_ok(ls_strategy_run(s, ls_plain(look, &in), ls_none(), &c.outputs));
       assert_int_equal(in.calls, 2);
       const ls_nest last =

@@ -321,7 +321,7 @@ static ls_status run_loop(trial *t, int64_t first, int64_t trips) {
     }
     fetches[num_hosts] = device_loop(t);
   }
-  const ls_nest all =
+  LS_OWN(ls_nest, all) =
       ls_nest_sequence(LS_KIND_LIST, fetches, (size_t)num_hosts + 1);
   pthread_t thread;
   void *put = NULL;
@@ -333,7 +333,6 @@ static ls_status run_loop(trial *t, int64_t first, int64_t trips) {
     status = put;
   else
     ls_status_free(put);
-  ls_nest_release(all);
   ls_nest_release(results);
   ls_infeed_queue_release(t->queue);
   t->queue = NULL;
@@ -495,9 +494,8 @@ static void expect_cause(const plan *p, ls_status status) {
 }
 
 static values undisturbed(const plan *p) {
-  LS_OWN(trial, t) = {0};
   int64_t done = 0;
-  trial_begin(&t, p);
+  LS_OWN_BEGUN(trial, t, trial_begin, p);
   expect_ok(go_on(&t, &done));
   const values all = read_values(&t);
   assert_true(all.count == (float)p->steps);
@@ -506,9 +504,8 @@ static values undisturbed(const plan *p) {
 
 // True: it has failed on the way.
 static bool disturb(const plan *p, const values *wanted) {
-  LS_OWN(trial, t) = {0};
   int64_t done = 0;
-  trial_begin(&t, p);
+  LS_OWN_BEGUN(trial, t, trial_begin, p);
   expect_ok(ls_pod_inject(t.pod, &p->fault));
   if (p->delay.nanos > 0) expect_ok(ls_pod_inject(t.pod, &p->delay));
   set_fast(p->fault.kind == LS_POD_TUPLE_LOST);

@@ -385,9 +385,8 @@ static ls_nest differentiate(ls_nest args, void *user) {
       values[count++] = draw_op(d, y, x);
       continue;
     }
-    const ls_nest pair = LS_LIST(ls_leaf(y), ls_leaf(x));
+    LS_OWN(ls_nest, pair) = LS_LIST(ls_leaf(y), ls_leaf(x));
     const ls_nest made = ls_outside_compilation(some_ops, d, pair);
-    ls_nest_release(pair);
     assert_int_equal(made.kind, LS_KIND_TENSOR);
     values[count++] = made.as.tensor;
   }

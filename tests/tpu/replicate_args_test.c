@@ -50,8 +50,7 @@ static void expect_refused(computation *c, ls_nest inputs,
 
 TEST(inputs_are_a_list_for_each_replica) {
   LS_SPEC("O93 O95");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   EXPECT_REFUSED(&c, scalar_of(1), "a list with a list or tuple for each");
   EXPECT_REFUSED(&c, LS_LIST(LS_LIST(scalar_of(1)), scalar_of(2)),
                  "replica 1 are a list or a tuple, got", "f32[]");
@@ -71,8 +70,7 @@ TEST(inputs_are_a_list_for_each_replica) {
 
 TEST(without_inputs_there_is_one_replica) {
   LS_SPEC("O93 O94");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   num_called = 0;
   expect_ok(ls_replicate(count_calls, NULL, ls_none(), NULL, &c.outputs));
   assert_int_equal(ls_nest_count(c.outputs), 1);
@@ -91,8 +89,7 @@ TEST(without_inputs_there_is_one_replica) {
 
 TEST(types_are_those_of_replica_0) {
   LS_SPEC("O96");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   EXPECT_REFUSED(
       &c,
       LS_LIST(LS_LIST(scalar_of(1), ls_leaf(ls_scalar(LS_DTYPE_I32, 1))),
@@ -113,8 +110,7 @@ static ls_nest none_and_value(ls_nest args, void *user) {
 
 TEST(none_is_none_on_all_and_variables_are_read) {
   LS_SPEC("O97 O108");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   LS_OWN(ls_variable, v) =
       variable_of("v", LS_DTYPE_F32, LS_SCALAR, (const double[]){4});
   const ls_nest leaf =
@@ -153,8 +149,7 @@ TEST(the_number_of_inputs_fits_what_is_declared) {
       {1, 1, false, 2, "at most 1 argument"},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
-    LS_OWN(computation, c) = {0};
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     ls_nest items[4];
     for (size_t k = 0; k < rows[i].inputs; ++k)
       items[k] = scalar_of(1);
@@ -236,8 +231,7 @@ static ls_status return_as(computation *c, form f) {
 
 TEST(flat_results_are_a_list_of_tensors) {
   LS_SPEC("O108 O109 O111 O112");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   expect_ok(return_as(&c, ALONE));
   assert_int_equal(ls_nest_count(c.outputs), 2);
   assert_int_equal(ls_nest_item(c.outputs, 1).kind, LS_KIND_LIST);
@@ -273,8 +267,7 @@ TEST(without_tensors_each_replica_has_an_op) {
   LS_SPEC("O108 O113");
   static const form forms[] = {NONE, OP_ALONE, EMPTY};
   for (size_t i = 0; i < 3; ++i) {
-    LS_OWN(computation, c) = {0};
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     expect_ok(return_as(&c, forms[i]));
     assert_int_equal(ls_nest_count(c.outputs), 2);
     for (size_t r = 0; r < 2; ++r) {
@@ -291,8 +284,7 @@ TEST(without_tensors_each_replica_has_an_op) {
 
 TEST(nested_results_keep_their_form) {
   LS_SPEC("O110 O112");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   expect_ok(return_as(&c, NESTED));
   const ls_nest own = ls_nest_item(c.outputs, 1);
   assert_int_equal(ls_nest_item(own, 0).kind, LS_KIND_TUPLE);
@@ -317,8 +309,7 @@ TEST(other_results_are_refused) {
       {OBJECT, "in result 1"},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
-    LS_OWN(computation, c) = {0};
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     LS_OWN(ls_nest, inputs) = computation_inputs(2);
     const size_t ops = ls_graph_num_ops(c.graph);
     form f = rows[i].form;
@@ -337,8 +328,7 @@ TEST(other_results_are_refused) {
 // ---- Metadata --------------------------------------------------------------
 TEST(metadata_says_what_is_known) {
   LS_SPEC("O101");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   expect_ok(return_as(&c, ALONE));
   const ls_op op = op_named(c.graph, "tpu_replicate_metadata");
   static const struct {
@@ -383,8 +373,7 @@ TEST(an_assignment_is_part_of_the_metadata) {
                                       .num_replicas = LS_SOME(2),
                                       .order = LS_DEVICE_ORDER_MESH},
       &assignment));
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   LS_OWN(ls_nest, inputs) = computation_inputs(2);
   LS_OWN(ls_nest, three) = computation_inputs(3);
   const ls_replicate_options options = {.assignment = assignment};
@@ -424,9 +413,8 @@ static ls_nest look_at_shards(ls_nest args, void *user) {
 
 TEST(the_number_of_shards_is_that_of_replicas) {
   LS_SPEC("O102");
-  LS_OWN(computation, c) = {0};
   int seen = 0;
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   assert_int_equal(ls_num_shards(), 0);
   computation_replicate(&c, 3, look_at_shards, &seen);
   assert_int_equal(seen, 3);
@@ -452,8 +440,7 @@ TEST(eager_has_no_computations) {
 }
 
 TEST(what_is_needed_is_not_null) {
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   ls_tensor told;
   expect_status(ls_replicate(NULL, NULL, ls_none(), NULL, &c.outputs),
                 LS_INVALID_ARGUMENT, "ls_replicate: fn is NULL");

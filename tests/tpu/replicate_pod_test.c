@@ -137,8 +137,7 @@ TEST(elements_of_an_infeed_count_as_arguments) {
 
 TEST(a_training_loop_marks_steps_at_its_trips) {
   LS_SPEC("O101");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   LS_OWN(ls_nest, inputs) = computation_inputs(2);
   expect_ok(ls_replicate(give_back, NULL, inputs,
                          &(ls_replicate_options){.on_device_loop = LS_FLAG_ON},

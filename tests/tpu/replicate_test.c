@@ -63,10 +63,9 @@ static double fetch(ls_session *session, ls_nest outputs, size_t replica,
 
 TEST(every_replica_runs_it_on_its_own_values) {
   for (size_t replicas = 1; replicas <= 8; ++replicas) {
-    LS_OWN(ls_graph, graph) = NULL;
+    LS_OWN(ls_graph, graph) = graph_named("g");
     LS_OWN(ls_session, session) = NULL;
     LS_OWN(ls_nest, outputs) = ls_none();
-    expect_ok(ls_graph_create("g", &graph));
     {
       LS_GRAPH_SCOPE(graph);
       replicate(sum_and_double, NULL, inputs_of(replicas), &outputs);
@@ -119,13 +118,12 @@ static ls_nest count_runs(ls_nest args, void *user) {
 
 // A string that is empty: it went well.
 TEST(how_compiling_went_is_told_without_running) {
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_variable, counter) = NULL;
   LS_OWN(ls_nest, outputs) = ls_none();
   LS_OWN(ls_nest, result) = ls_none();
   ls_tensor told;
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     counter = variable_of("counter", LS_DTYPE_F32, LS_SCALAR, (double[]){0});
@@ -154,10 +152,9 @@ TEST(how_compiling_went_is_told_without_running) {
 // ---- What is built ---------------------------------------------------------
 TEST(the_ops_of_a_computation_have_their_names_and_marks) {
   LS_SPEC("O1 O3 O99 O100 O112 O115");
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_nest, outputs) = ls_none();
   LS_OWN(ls_nest, again) = ls_none();
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     replicate(sum_and_double, NULL, inputs_of(2), &outputs);
@@ -208,14 +205,13 @@ TEST(the_ops_of_a_computation_have_their_names_and_marks) {
 
 // The text holds all of it: what is read back runs alike.
 TEST(it_is_read_back_from_text) {
-  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_graph, parsed) = NULL;
   LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_nest, outputs) = ls_none();
   LS_OWN(ls_nest, result) = ls_none();
   LS_OWN(printed, text) = NULL;
   LS_OWN(printed, again) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     replicate(sum_and_double, NULL, inputs_of(3), &outputs);

@@ -83,8 +83,7 @@ TEST(components_are_such_with_cores_as_one) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int replicas = 1; replicas <= 3; ++replicas) {
-      LS_OWN(made, w) = {0};
-      made_open(&w, in_graph, replicas, 2, LS_FLAG_ON);
+      LS_OWN_BEGUN(made, w, made_open, in_graph, replicas, 2, LS_FLAG_ON);
       assert_string_equal(ls_variable_name(w.v), "v");
       assert_int_equal(ls_variable_num_components(w.v), replicas);
       for (int32_t r = 0; r < replicas; ++r) {
@@ -127,8 +126,8 @@ TEST(others_are_plain) {
     ls_flag spmd;
   } rows[] = {{1, LS_FLAG_ON}, {2, LS_FLAG_DEFAULT}, {2, LS_FLAG_OFF}};
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-    LS_OWN(made, w) = {0};
-    made_open(&w, i % 2 != 0, 2, rows[i].cores, rows[i].spmd);
+    LS_OWN_BEGUN(made, w, made_open, i % 2 != 0, 2, rows[i].cores,
+                 rows[i].spmd);
     ls_variable *part = ls_variable_component(w.v, 1);
     assert_int_equal(ls_replicated_variable_num_cores(part), 0);
     assert_string_equal(ls_variable_name(part), "v/replica_1");
@@ -152,8 +151,7 @@ static ls_nest set_in_update(ls_nest args, void *user) {
 TEST(a_step_and_an_update_write_all) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    LS_OWN(made, w) = {0};
-    made_open(&w, in_graph, 2, 2, LS_FLAG_ON);
+    LS_OWN_BEGUN(made, w, made_open, in_graph, 2, 2, LS_FLAG_ON);
     ls_nest results = ls_none();
     if (in_graph) {
       expect_ok(ls_strategy_run(w.s, ls_plain(add_replica, w.v), ls_none(),
@@ -183,8 +181,7 @@ TEST(a_step_and_an_update_write_all) {
 TEST(on_another_column_they_are_used_the_same) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    LS_OWN(made, w) = {0};
-    made_open(&w, in_graph, 2, 2, LS_FLAG_ON);
+    LS_OWN_BEGUN(made, w, made_open, in_graph, 2, 2, LS_FLAG_ON);
     ls_variable *v = NULL;
     {
       LS_LOGICAL_DEVICE_SCOPE(w.s, 1);
@@ -213,8 +210,7 @@ TEST(on_another_column_they_are_used_the_same) {
 }
 
 TEST(reads_of_them_have_gradients) {
-  LS_OWN(made, w) = {0};
-  made_open(&w, true, 2, 2, LS_FLAG_ON);
+  LS_OWN_BEGUN(made, w, made_open, true, 2, 2, LS_FLAG_ON);
   ls_nest dx = ls_none(), x = ls_nest_variable(ls_variable_component(w.v, 1));
   const ls_nest y = ls_leaf(ls_square(ls_variable_read(x.as.ref)));
   expect_ok(ls_gradients(&y, 1, &x, 1, NULL, &dx));
@@ -241,8 +237,7 @@ TEST(reads_of_them_have_gradients) {
 
 TEST(a_whole_is_saved_as_core_0_of_replica_0) {
   LS_SPEC("V146");
-  LS_OWN(made, w) = {0};
-  made_open(&w, false, 2, 2, LS_FLAG_ON);
+  LS_OWN_BEGUN(made, w, made_open, false, 2, 2, LS_FLAG_ON);
   save(w.v);
   expect_entry("v", 5);
   ls_variable_assign(ls_variable_component(w.v, 0), f32_of(6));

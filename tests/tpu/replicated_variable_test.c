@@ -84,8 +84,7 @@ TEST(reads_use_core_0_and_writes_reach_all) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     computation graph;
-    LS_OWN(cores, w) = {0};
-    cores_open(&w, in_graph ? &graph : NULL);
+    LS_OWN_BEGUN(cores, w, cores_open, in_graph ? &graph : NULL);
     assert_string_equal(ls_variable_name(w.all), "w/r:0");
     assert_string_equal(ls_variable_class_name(w.all), "TPUReplicatedVariable");
     assert_int_equal(ls_replicated_variable_num_cores(w.all), 3);
@@ -111,13 +110,12 @@ TEST(reads_use_core_0_and_writes_reach_all) {
     expect_cores(&w, 13, 20, 15);
     assert_true(largest_of(&w, ls_variable_assign(w.all, both(7))) == 7);
     expect_cores(&w, 7, 7, 7);
-    ls_nest made = ls_none();
+    LS_OWN(ls_nest, made) = ls_none();
     expect_ok(ls_variable_write(w.all, LS_WRITE_ASSIGN, ls_nest_f64(8),
                                 &(ls_write_options){.name = "set"}, &made));
     assert_true(largest_of(&w, made.as.tensor) == 8);
     if (in_graph)
       assert_string_equal(ls_op_name(ls_tensor_op(made.as.tensor)), "set");
-    ls_nest_release(made);
     expect_cores(&w, 8, 8, 8);
   }
 }
@@ -131,18 +129,15 @@ static ls_nest add_and_read(ls_nest args, void *user) {
 
 TEST(a_function_writes_all_too) {
   LS_SPEC("V146");
-  LS_OWN(cores, w) = {0};
-  cores_open(&w, NULL);
-  ls_nest made = call_on(1, add_and_read, &w, ls_none(), 2);
+  LS_OWN_BEGUN(cores, w, cores_open, NULL);
+  LS_OWN(ls_nest, made) = call_on(1, add_and_read, &w, ls_none(), 2);
   assert_true(ls_nest_number(made) == 6);
-  ls_nest_release(made);
   expect_cores(&w, 3, 4, 5);
 }
 
 TEST(saving_uses_core_0_and_restoring_reaches_all) {
   LS_SPEC("V146");
-  LS_OWN(cores, w) = {0};
-  cores_open(&w, NULL);
+  LS_OWN_BEGUN(cores, w, cores_open, NULL);
   save(w.all);
   expect_ok(ls_tensor_status(ls_variable_assign(w.all, both(30))));
   restore(w.all);
@@ -164,8 +159,7 @@ TEST(variables_of_one_type_are_needed) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     computation graph;
-    LS_OWN(cores, w) = {0};
-    cores_open(&w, in_graph ? &graph : NULL);
+    LS_OWN_BEGUN(cores, w, cores_open, in_graph ? &graph : NULL);
     LS_OWN(ls_variable, scalar) = NULL;
     LS_OWN(ls_variable, whole) = NULL;
     expect_ok(ls_variable_create(
@@ -205,8 +199,7 @@ TEST(a_handle_is_there_in_computations_and_exports) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     computation graph;
-    LS_OWN(cores, w) = {0};
-    cores_open(&w, in_graph ? &graph : NULL);
+    LS_OWN_BEGUN(cores, w, cores_open, in_graph ? &graph : NULL);
     expect_handle(w.all, NULL);
     for (int policy = 0; policy < 3; ++policy) {
       LS_EXPORT_SCOPE((ls_export_policy)policy);

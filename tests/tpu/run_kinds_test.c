@@ -53,15 +53,15 @@ TEST(functions_concrete_ones_and_objects_are_run) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
     tpu_runs runs = {.replicas = replicas,
                      .strategy = tpu_strategy_of(replicas)};
-    ls_function *f = function_of(add_number, &one);
-    ls_function *concrete = concrete_of(f);
+    LS_OWN(ls_function, f) = function_of(add_number, &one);
+    LS_OWN(ls_function, concrete) = concrete_of(f);
     model m = {.call = f};
     ls_object_init(&m.object, &model_type);
     const ls_callable all[] = {ls_traced(f), ls_traced(concrete),
                                ls_called(&m.object)};
     // The object's runs are its function's; the concrete one is a trace.
     static const int calls[] = {1, 0, 0};
-    const ls_nest args = LS_TUPLE(tpu_runs_per_replica(&runs, 5));
+    LS_OWN(ls_nest, args) = LS_TUPLE(tpu_runs_per_replica(&runs, 5));
     for (size_t i = 0; i < 3; ++i) {
       num_calls = 0;
       for (int run = 0; run < 2; ++run)
@@ -80,9 +80,6 @@ TEST(functions_concrete_ones_and_objects_are_run) {
     }
     computation_close(&runs.computation);
     ls_nest_release(runs.result);
-    ls_nest_release(args);
-    ls_function_release(concrete);
-    ls_function_release(f);
     ls_strategy_release(runs.strategy);
   }
 }
@@ -107,7 +104,7 @@ TEST(what_cannot_be_called_is_refused) {
 TEST(a_new_function_is_traced_anew_wherever_it_lies) {
   LS_SPEC("T72 T196");
   tpu_runs runs = {.replicas = 2, .strategy = tpu_strategy_of(2)};
-  const ls_nest args = LS_TUPLE(tpu_runs_per_replica(&runs, 5));
+  LS_OWN(ls_nest, args) = LS_TUPLE(tpu_runs_per_replica(&runs, 5));
   double number = 0;
   num_calls = 0;
   for (int i = 0; i < 20; ++i) {
@@ -118,7 +115,6 @@ TEST(a_new_function_is_traced_anew_wherever_it_lies) {
   }
   assert_int_equal(num_calls, 20);
   ls_nest_release(runs.result);
-  ls_nest_release(args);
   ls_strategy_release(runs.strategy);
 }
 
@@ -250,8 +246,7 @@ TEST(replicas_have_the_same_inputs) {
   LS_SPEC("T80");
   tpu_runs_all(refuse_differences);
   // Other numbers of inputs, which only a computation by itself can have.
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   const ls_nest inputs =
       LS_LIST(LS_LIST(ls_nest_f64(1)), LS_LIST(ls_nest_f64(1), ls_nest_f64(2)));
   expect_status(ls_replicate(give_first, NULL, inputs, NULL, &c.outputs),

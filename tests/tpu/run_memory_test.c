@@ -104,12 +104,11 @@ static ls_status begin_graph(void *self) {
 
 static ls_status build(job *j, ls_tensor *told, ls_nest *outputs) {
   LS_GRAPH_SCOPE(j->graph);
-  const ls_nest inputs = computation_inputs(2);
+  LS_OWN(ls_nest, inputs) = computation_inputs(2);
   ls_status status = ls_nest_status(inputs);
   if (ls_status_is_ok(status))
     status = ls_split_compile_and_replicate(square, NULL, inputs, NULL, told,
                                             outputs);
-  ls_nest_release(inputs);
   const ls_status error = ls_graph_take_error(j->graph);
   return ls_status_join(status, error);
 }

@@ -8,6 +8,7 @@
 #include "lockstep/ops.h"
 #include "support/computation.h"
 #include "support/function.h"
+#include "support/replicas.h"
 #include "support/spec.h"
 #include "support/tpu_strategies.h"
 
@@ -60,8 +61,7 @@ TEST(xla_options_are_the_callers_or_the_strategys) {
       ls_nest_release(result);
       ls_function_release(f);
       // Built, of a plain callback.
-      LS_OWN(computation, c) = {0};
-      computation_open(&c);
+      LS_OWN_BEGUN(computation, c, computation_open);
       expect_ok(ls_strategy_run_with(s, ls_plain(add_one, NULL), args,
                                      &ways_to_run[i].options, &c.outputs));
       assert_int_equal(flag_of(c.graph, "use_spmd"), ways_to_run[i].spmd);
@@ -72,8 +72,7 @@ TEST(xla_options_are_the_callers_or_the_strategys) {
                       : ls_distributed_component(c.outputs, 0).as.tensor) == 5);
     }
   // A computation by itself is SPMD.
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, 1, add_one, NULL);
   assert_true(flag_of(c.graph, "use_spmd"));
 }
@@ -127,9 +126,7 @@ TEST(what_is_no_flag_is_refused) {
 }
 
 TEST(other_strategies_refuse_them) {
-  LS_OWN(ls_strategy, s) = NULL;
-  expect_ok(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &s));
+  LS_OWN(ls_strategy, s) = mirrored_of(2);
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_f64(4));
   for (size_t i = 1; i < NUM_WAYS_TO_RUN; ++i) {
     ls_nest result = ls_none();

@@ -68,9 +68,9 @@ TEST(a_run_is_spmd_as_its_strategy_is_or_as_it_says) {
               {LS_FLAG_ON, &apart, false}};
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
     split_step step = {.strategy = strategy_of_pairs(rows[i].made)};
-    ls_function *f = function_of(map_split, &step);
-    const ls_nest args = LS_TUPLE(ls_nest_f64(2));
-    ls_nest result = ls_none();
+    LS_OWN(ls_function, f) = function_of(map_split, &step);
+    LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_f64(2));
+    LS_OWN(ls_nest, result) = ls_none();
     expect_ok(ls_strategy_run_with(step.strategy, ls_traced(f), args,
                                    &(ls_run_options){.xla = rows[i].said},
                                    &result));
@@ -83,9 +83,6 @@ TEST(a_run_is_spmd_as_its_strategy_is_or_as_it_says) {
       assert_true(ls_array_f64(value, k) == 2 * k + (!rows[i].spmd ? 12
                                                      : k < 2       ? 2
                                                                    : 10));
-    ls_nest_release(result);
-    ls_nest_release(args);
-    ls_function_release(f);
     ls_strategy_release(step.strategy);
   }
 }

@@ -79,7 +79,7 @@ static ls_nest first_of(ls_nest results) {
 static runner runner_begin(ls_tpu_resolver *resolver) {
   runner r = {.strategy = strategy_on(resolver),
               .function = function_of(sum_of_ids, NULL)};
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_graph_create("g", &r.graph));
   {
     LS_GRAPH_SCOPE(r.graph);
@@ -87,7 +87,6 @@ static runner runner_begin(ls_tpu_resolver *resolver) {
                               &results));
     r.built = ls_nest_tensor(first_of(results), 0);
   }
-  ls_nest_release(results);
   expect_ok(ls_session_create(r.graph, &r.session));
   return r;
 }
@@ -124,8 +123,7 @@ static ls_status run(const runner *r, run_way way, double *out_sum) {
   if (way == KNOWN_FUNCTION) return call_function(r, r->function, out_sum);
   if (way == KNOWN_SESSION) return run_session(r, r->session, out_sum);
   if (way == NEW_SESSION) {
-    LS_OWN(ls_session, session) = NULL;
-    expect_ok(ls_session_create(r->graph, &session));
+    LS_OWN(ls_session, session) = session_of(r->graph);
     status = run_session(r, session, out_sum);
     return status;
   }
@@ -332,8 +330,7 @@ TEST(an_assignment_is_of_the_strategys_system) {
       &(ls_tpu_options){.resolver = red, .assignment = assignment}, &strategy));
   ls_strategy_release(strategy);
   // A computation without a strategy, too; the other system is gone meanwhile.
-  LS_OWN(computation, a) = {0};
-  computation_open(&a);
+  LS_OWN_BEGUN(computation, a, computation_open);
   const ls_nest inputs = computation_inputs(4);
   expect_ok(ls_replicate(sum_of_ids, NULL, inputs,
                          &(ls_replicate_options){.assignment = assignment},
@@ -353,8 +350,9 @@ TEST(an_assignment_is_of_the_only_system_with_its_topology) {
   ls_tpu_resolver *resolvers[3];
   for (int i = 0; i < 3; ++i)
     resolvers[i] = resolver_of(facts[i]);
-  ls_topology *known = NULL, *parsed = NULL;
-  ls_device_assignment *assignment = NULL;
+  LS_OWN(ls_topology, known) = NULL;
+  LS_OWN(ls_topology, parsed) = NULL;
+  LS_OWN(ls_device_assignment, assignment) = NULL;
   expect_ok(ls_tpu_initialize(resolvers[0], NULL));
   expect_ok(ls_tpu_initialize(resolvers[1], &known));
   size_t size = 0;
@@ -379,9 +377,6 @@ TEST(an_assignment_is_of_the_only_system_with_its_topology) {
                 "'virtual:2x1' of job green, which have one topology");
   ls_nest_release(inputs);
   computation_close(&a);
-  ls_device_assignment_release(assignment);
-  ls_topology_release(parsed);
-  ls_topology_release(known);
   for (int i = 0; i < 3; ++i)
     ls_tpu_resolver_release(resolvers[i]);
 }
@@ -394,8 +389,7 @@ TEST(what_may_be_for_either_is_refused) {
   LS_OWN(ls_tpu_resolver, blue) =
       resolver_of((system_facts){.name = "virtual:2x1", .job = "blue"});
   expect_ok(ls_tpu_initialize(red, NULL));
-  LS_OWN(computation, a) = {0};
-  computation_open(&a);
+  LS_OWN_BEGUN(computation, a, computation_open);
   LS_OWN(ls_nest, inputs) = computation_inputs(2);
   // While there is one system it is that one's, and stays so.
   expect_ok(ls_replicate(sum_of_ids, NULL, inputs, NULL, &a.outputs));
@@ -490,9 +484,8 @@ TEST(each_strategy_is_fed_by_its_own_infeeds) {
 // Again where the request that fails is one of its own.
 static void shut_down(ls_tpu_resolver *resolver) {
   if (resolver == NULL) return;
-  const ls_status status = ls_tpu_shutdown(resolver);
+  LS_OWN(ls_status, status) = ls_tpu_shutdown(resolver);
   if (!ls_status_is_ok(status)) ls_status_free(ls_tpu_shutdown(resolver));
-  ls_status_free(status);
   ls_tpu_resolver_release(resolver);
 }
 
@@ -501,7 +494,7 @@ MEMORY_TEST(use_two_systems) {
   ls_tpu_resolver *resolvers[2] = {NULL, NULL};
   ls_strategy *strategy = NULL;
   ls_function *f = NULL;
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   ls_status status = ls_ok();
   for (int k = 0; k < 2 && ls_status_is_ok(status); ++k) {
     status = ls_tpu_resolver_create(
@@ -519,7 +512,6 @@ MEMORY_TEST(use_two_systems) {
     if (ls_status_is_ok(status)) status = ls_tpu_shutdown(resolvers[0]);
     if (ls_status_is_ok(status)) status = ls_tpu_initialize(resolvers[0], NULL);
   }
-  ls_nest_release(results);
   ls_function_release(f);
   ls_strategy_release(strategy);
   for (int k = 0; k < 2; ++k)

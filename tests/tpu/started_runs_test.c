@@ -61,12 +61,11 @@ TEST(nothing_is_left_when_a_run_returns) {
     calls = 0;
     for (int run = 1; run <= 3; ++run) {
       LS_OWN(ls_nest, results) = ls_none();
-      LS_OWN(ls_array, value) = NULL;
       expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &results));
       // Its calls of the host are over, and its writes are there.
       assert_int_equal(__atomic_load_n(&calls, __ATOMIC_RELAXED),
                        run * replicas);
-      expect_ok(ls_variable_value(j.variable, &value));
+      LS_OWN(ls_array, value) = variable_array(j.variable);
       assert_true(ls_array_f64(value, 0) == run);
     }
     ls_function_release(f);

@@ -5,6 +5,7 @@
 #include "base/memory/allocator.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/steps.h"
+#include "runtime/own.h"
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/inputs.h"
@@ -35,6 +36,7 @@ static void end(job *j) {
   ls_variable_release(j->total);
   ls_strategy_release(j->strategy);
 }
+LS_OWNED_STRUCT(job, end)
 
 static ls_nest in_replica(ls_nest args, void *user) {
   job *j = user;
@@ -64,9 +66,8 @@ static ls_nest step(ls_step_context *context, ls_nest inputs, void *user) {
   ls_step_context_release(j->context);
   j->context = ls_step_context_retain(context);
   ls_nest made = ls_none();
-  const ls_nest args = LS_TUPLE(ls_nest_retain(inputs));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_retain(inputs));
   expect_ok(ls_strategy_run(j->strategy, ls_plain(in_replica, j), args, &made));
-  ls_nest_release(args);
   expect_ok(ls_step_context_set_output(context, "own", made, (ls_opt){0}));
   expect_ok(ls_step_context_set_output(context, "mean", made,
                                        LS_SOME(LS_REDUCE_MEAN)));
@@ -91,7 +92,7 @@ static ls_nest initial_of(int replicas) {
 
 static ls_status build(job *j, int replicas, ls_opt iterations) {
   ls_step_context *context = NULL;
-  const ls_nest initial = initial_of(replicas);
+  LS_OWN(ls_nest, initial) = initial_of(replicas);
   const ls_status status =
       ls_strategy_run_steps(j->strategy,
                             &(ls_steps){.fn = step,
@@ -100,7 +101,6 @@ static ls_status build(job *j, int replicas, ls_opt iterations) {
                                         .iterations = iterations,
                                         .initial = initial},
                             &context);
-  ls_nest_release(initial);
   if (ls_status_is_ok(status)) {
     assert_ptr_equal(context, j->context);
     ls_step_context_release(context);
@@ -141,9 +141,8 @@ TEST(runs_make_steps_and_give_what_the_last_one_has) {
   for (int replicas = 1; replicas <= 3; ++replicas)
     for (int64_t k = 1; k <= 4; k += 3) {
       job j;
-      LS_OWN(computation, c) = {0};
       begin(&j, replicas, 3 * k - 1);
-      computation_open(&c);
+      LS_OWN_BEGUN(computation, c, computation_open);
       j.total = variable_in(
           j.strategy, (variable_kind){.aggregation = LS_AGGREGATION_MEAN});
       expect_ok(build(&j, replicas, LS_SOME(k)));
@@ -196,12 +195,12 @@ static ls_nest traced(ls_nest args, void *user) {
 TEST(functions_have_such_runs) {
   LS_SPEC("M171");
   for (int replicas = 1; replicas <= 3; ++replicas) {
-    job j;
+    LS_OWN(job, j) = {0};
     begin(&j, replicas, 6);
     j.total = variable_in(j.strategy,
                           (variable_kind){.aggregation = LS_AGGREGATION_MEAN});
     tracing t = {&j, replicas};
-    ls_function *function = function_of(traced, &t);
+    LS_OWN(ls_function, function) = function_of(traced, &t);
     for (int run = 1; run <= 2; ++run) {
       LS_OWN(ls_nest, sum) = ls_none();
       expect_ok(ls_function_call(function, ls_none(), &sum));
@@ -209,20 +208,17 @@ TEST(functions_have_such_runs) {
       assert_true(number_of(sum) ==
                   replicas * first + replicas * (replicas - 1) / 2.0);
     }
-    ls_function_release(function);
-    end(&j);
   }
 }
 
 // ---- Refused ---------------------------------------------------------------
 TEST(what_does_not_fit_is_refused) {
   LS_SPEC("M171");
-  job j;
-  LS_OWN(computation, c) = {0};
+  LS_OWN(job, j) = {0};
   begin(&j, 2, 4);
   expect_status(build(&j, 2, LS_SOME(2)), LS_FAILED_PRECONDITION,
                 "part of a graph");
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   j.total = variable_in(j.strategy,
                         (variable_kind){.aggregation = LS_AGGREGATION_MEAN});
   size_t ops = ls_graph_num_ops(c.graph);
@@ -234,5 +230,4 @@ TEST(what_does_not_fit_is_refused) {
   expect_status(build(&j, 2, LS_SOME(1)), LS_INVALID_ARGUMENT,
                 "must return an op, a tensor, those of its replicas, or none");
   assert_int_equal(ls_graph_num_ops(c.graph), ops + 4);
-  end(&j);
 }

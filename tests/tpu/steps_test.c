@@ -139,23 +139,20 @@ TEST(a_run_makes_its_steps_on_the_next_elements) {
     for (int per_run = 0; per_run <= 2; ++per_run)
       for (int iterations = 1; iterations <= 3; ++iterations) {
         const int steps = per_run == 2 ? iterations : 1;
-        LS_OWN(job, j) = {0};
-        LS_OWN(computation, c) = {0};
         double got[8];
-        begin(&j, replicas, per_run, 3 * steps);
-        computation_open(&c);
+        LS_OWN_BEGUN(job, j, begin, replicas, per_run, 3 * steps);
+        LS_OWN_BEGUN(computation, c, computation_open);
         j.counter = number_variable("counter");
         const ls_nest initial = zeros(2);
         expect_ok(build(&j, step, LS_SOME(iterations), initial));
         ls_nest_release(initial);
         computation_initialize(&c, j.counter);
         assert_int_equal(j.calls, 1);
-        const ls_nest outputs = ls_step_context_outputs(j.context);
+        LS_OWN(ls_nest, outputs) = ls_step_context_outputs(j.context);
         assert_int_equal(outputs.kind, LS_KIND_DICT);
         assert_int_equal(ls_nest_count(outputs), 2);
         assert_int_equal(ls_distributed_count(ls_nest_find(outputs, "own")),
                          replicas);
-        ls_nest_release(outputs);
         // Each run goes on behind the one before.
         for (int k = 1; k <= 3; ++k) {
           expect_ok(run(&c, &j, got));
@@ -174,10 +171,8 @@ TEST(a_run_makes_its_steps_on_the_next_elements) {
 
 TEST(steps_before_the_end_of_the_data_stay) {
   LS_SPEC("T166");
-  LS_OWN(job, j) = {0};
-  LS_OWN(computation, c) = {0};
-  begin(&j, 2, 100, 5);
-  computation_open(&c);
+  LS_OWN_BEGUN(job, j, begin, 2, 100, 5);
+  LS_OWN_BEGUN(computation, c, computation_open);
   j.counter = number_variable("counter");
   const ls_nest initial = zeros(2);
   expect_ok(build(&j, step, LS_SOME(4), initial));
@@ -191,10 +186,8 @@ TEST(steps_before_the_end_of_the_data_stay) {
 TEST(everything_stands_on_the_host) {
   LS_SPEC("T158 T159");
   for (int per_run = 1; per_run <= 2; ++per_run) {
-    LS_OWN(job, j) = {0};
-    LS_OWN(computation, c) = {0};
-    begin(&j, 2, per_run, 4);
-    computation_open(&c);
+    LS_OWN_BEGUN(job, j, begin, 2, per_run, 4);
+    LS_OWN_BEGUN(computation, c, computation_open);
     j.counter = number_variable("counter");
     const ls_nest initial = zeros(2);
     expect_ok(build(&j, step, LS_SOME(2), initial));
@@ -220,9 +213,8 @@ TEST(everything_stands_on_the_host) {
 static ls_nest traced_steps(ls_nest args, void *user) {
   job *j = user;
   (void)args;
-  const ls_nest initial = zeros(2);
+  LS_OWN(ls_nest, initial) = zeros(2);
   const ls_status status = build(j, step, LS_SOME(3), initial);
-  ls_nest_release(initial);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   LS_OWN(ls_nest, outputs) = ls_step_context_outputs(j->context);
   const ls_nest own = ls_nest_find(outputs, "own");
@@ -232,8 +224,7 @@ static ls_nest traced_steps(ls_nest args, void *user) {
 
 TEST(a_traced_function_can_hold_steps) {
   LS_SPEC("T157 T158 T164");
-  LS_OWN(job, j) = {0};
-  begin(&j, 2, 3, 6);
+  LS_OWN_BEGUN(job, j, begin, 2, 3, 6);
   j.counter = number_variable("counter");
   LS_OWN(ls_function, f) = function_of(traced_steps, &j);
   LS_OWN(ls_nest, results) = ls_none();
@@ -256,17 +247,14 @@ static ls_nest no_outputs(ls_step_context *context, ls_nest inputs,
 TEST(steps_without_outputs_are_an_op) {
   LS_SPEC("T160 T163 T164 T170");
   for (int per_run = 1; per_run <= 2; ++per_run) {
-    LS_OWN(job, j) = {0};
-    LS_OWN(computation, c) = {0};
-    begin(&j, 2, per_run, 4);
-    computation_open(&c);
+    LS_OWN_BEGUN(job, j, begin, 2, per_run, 4);
+    LS_OWN_BEGUN(computation, c, computation_open);
     j.counter = number_variable("counter");
     expect_ok(build(&j, no_outputs, LS_SOME(2), ls_none()));
     computation_initialize(&c, j.counter);
-    const ls_nest outputs = ls_step_context_outputs(j.context);
+    LS_OWN(ls_nest, outputs) = ls_step_context_outputs(j.context);
     assert_int_equal(outputs.kind, LS_KIND_DICT);
     assert_int_equal(ls_nest_count(outputs), 0);
-    ls_nest_release(outputs);
     expect_ok(run(&c, &j, NULL));
     assert_true(computation_fetch(&c, ls_variable_read(j.counter)) == per_run);
   }
@@ -280,8 +268,7 @@ static ls_nest an_op_before_a_tensor(ls_nest args, void *user) {
 
 TEST(a_loop_of_steps_gives_tensors_and_then_ops) {
   LS_SPEC("T170");
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   LS_OWN(ls_nest, initial) = LS_LIST(ls_leaf(f32_of(0)));
   expect_status(
       ls_training_repeat(2, &(ls_training_loop){.body = an_op_before_a_tensor},
@@ -291,11 +278,9 @@ TEST(a_loop_of_steps_gives_tensors_and_then_ops) {
 
 TEST(without_a_trip_outputs_are_the_initial_values) {
   LS_SPEC("T161 T170");
-  LS_OWN(job, j) = {0};
-  LS_OWN(computation, c) = {0};
   double got[6];
-  begin(&j, 3, 10, 1);
-  computation_open(&c);
+  LS_OWN_BEGUN(job, j, begin, 3, 10, 1);
+  LS_OWN_BEGUN(computation, c, computation_open);
   j.counter = number_variable("counter");
   const ls_nest initial = zeros(2);
   expect_ok(build(&j, step, LS_SOME(0), initial));
@@ -311,10 +296,8 @@ TEST(without_a_trip_outputs_are_the_initial_values) {
 
 TEST(initial_values_are_like_the_outputs) {
   LS_SPEC("T161");
-  LS_OWN(job, j) = {0};
-  LS_OWN(computation, c) = {0};
-  begin(&j, 2, 10, 1);
-  computation_open(&c);
+  LS_OWN_BEGUN(job, j, begin, 2, 10, 1);
+  LS_OWN_BEGUN(computation, c, computation_open);
   j.counter = number_variable("counter");
   // Too few, none, and others.
   LS_OWN(ls_nest, one) = zeros(1);
@@ -366,11 +349,9 @@ static ls_nest fails(ls_step_context *context, ls_nest inputs, void *user) {
 
 TEST(a_step_returns_an_op_a_tensor_or_none) {
   LS_SPEC("T160");
-  LS_OWN(job, j) = {0};
-  LS_OWN(computation, c) = {0};
   double got[4];
-  begin(&j, 2, 1, 2);
-  computation_open(&c);
+  LS_OWN_BEGUN(job, j, begin, 2, 1, 2);
+  LS_OWN_BEGUN(computation, c, computation_open);
   expect_status(build(&j, sets_and_returns_none, (ls_opt){0}, ls_none()),
                 LS_INVALID_ARGUMENT, "must return an op or a tensor");
   expect_status(build(&j, sets_and_returns_a_list, (ls_opt){0}, ls_none()),
@@ -381,14 +362,13 @@ TEST(a_step_returns_an_op_a_tensor_or_none) {
                 "as the step says");
   // A nest is one output; its leaves have replicas of their own.
   expect_ok(build(&j, sets_and_returns_a_tensor, (ls_opt){0}, ls_none()));
-  const ls_nest outputs = ls_step_context_outputs(j.context);
+  LS_OWN(ls_nest, outputs) = ls_step_context_outputs(j.context);
   const ls_nest pair = ls_nest_find(outputs, "x");
   ls_nest parts[5] = {ls_nest_op(ls_step_context_run_op(j.context))};
   assert_int_equal(pair.kind, LS_KIND_TUPLE);
   for (size_t i = 0; i < 4; ++i)
     parts[1 + i] = ls_nest_retain(
         ls_distributed_component(ls_nest_item(pair, i / 2), i % 2));
-  ls_nest_release(outputs);
   expect_ok(fetch(&c, ls_nest_sequence(LS_KIND_LIST, parts, 5), got));
   for (int i = 0; i < 4; ++i)
     assert_true(got[i] == i / 2 + i % 2);
@@ -397,17 +377,14 @@ TEST(a_step_returns_an_op_a_tensor_or_none) {
 // The outputs wait for the result: a fetched output has run the step.
 TEST(outputs_wait_for_the_result) {
   LS_SPEC("T160");
-  LS_OWN(job, j) = {0};
-  LS_OWN(computation, c) = {0};
-  begin(&j, 2, 1, 4);
-  computation_open(&c);
+  LS_OWN_BEGUN(job, j, begin, 2, 1, 4);
+  LS_OWN_BEGUN(computation, c, computation_open);
   j.counter = number_variable("counter");
   expect_ok(build(&j, step, (ls_opt){0}, ls_none()));
   computation_initialize(&c, j.counter);
-  const ls_nest outputs = ls_step_context_outputs(j.context);
+  LS_OWN(ls_nest, outputs) = ls_step_context_outputs(j.context);
   const ls_tensor own =
       ls_distributed_component(ls_nest_find(outputs, "own"), 1).as.tensor;
-  ls_nest_release(outputs);
   assert_true(computation_fetch(&c, own) == 1);
   assert_true(computation_fetch(&c, ls_variable_read(j.counter)) == 1);
 }
@@ -443,25 +420,20 @@ static ls_nest replaced_at_once(ls_step_context *context, ls_nest inputs,
 
 TEST(outputs_set_at_once_are_not_reduced) {
   LS_SPEC("T165");
-  LS_OWN(job, j) = {0};
-  LS_OWN(computation, c) = {0};
   double got[2];
-  begin(&j, 2, 1, 2);
-  computation_open(&c);
+  LS_OWN_BEGUN(job, j, begin, 2, 1, 2);
+  LS_OWN_BEGUN(computation, c, computation_open);
   expect_ok(build(&j, replaced_at_once, (ls_opt){0}, ls_none()));
-  const ls_nest outputs = ls_step_context_outputs(j.context);
+  LS_OWN(ls_nest, outputs) = ls_step_context_outputs(j.context);
   assert_int_equal(ls_distributed_count(ls_nest_find(outputs, "a")), 2);
-  ls_nest_release(outputs);
   expect_ok(run(&c, &j, got));
   assert_true(got[0] == 0 && got[1] == 1);
 }
 
 TEST(what_was_reduced_is_one_tensor) {
   LS_SPEC("T165 T167");
-  LS_OWN(job, j) = {0};
-  LS_OWN(computation, c) = {0};
-  begin(&j, 2, 1, 2);
-  computation_open(&c);
+  LS_OWN_BEGUN(job, j, begin, 2, 1, 2);
+  LS_OWN_BEGUN(computation, c, computation_open);
   expect_ok(build(&j, equal_on_all, (ls_opt){0}, ls_none()));
   LS_OWN(ls_nest, outputs) = ls_step_context_outputs(j.context);
   assert_int_equal(ls_nest_count(outputs), 2);
@@ -491,11 +463,10 @@ static ls_nest reduced_step(ls_step_context *context, ls_nest inputs,
                             void *user) {
   const job *j = user;
   const ls_tensor x = number_of_input(inputs);
-  const ls_nest args = LS_TUPLE(ls_leaf(x));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(x));
   ls_nest made = ls_none();
   expect_ok(ls_strategy_call_for_each_replica(j->strategy, in_replica, args,
                                               context, &made));
-  ls_nest_release(args);
   expect_ok(ls_step_context_set_output(context, "m", ls_leaf(x),
                                        LS_SOME(LS_REDUCE_MEAN)));
   return made;
@@ -504,24 +475,20 @@ static ls_nest reduced_step(ls_step_context *context, ls_nest inputs,
 TEST(replicas_put_their_outputs_together) {
   LS_SPEC("T165 T167 T168 T169");
   for (int per_run = 1; per_run <= 2; ++per_run) {
-    LS_OWN(job, j) = {0};
-    LS_OWN(computation, c) = {0};
     double got[2];
-    begin(&j, 4, per_run, 6);
-    computation_open(&c);
+    LS_OWN_BEGUN(job, j, begin, 4, per_run, 6);
+    LS_OWN_BEGUN(computation, c, computation_open);
     const ls_nest initial = zeros(2);
     expect_ok(build(&j, reduced_step, LS_SOME(2), initial));
     ls_nest_release(initial);
-    const ls_nest others = ls_step_context_non_tensor_outputs(j.context);
+    LS_OWN(ls_nest, others) = ls_step_context_non_tensor_outputs(j.context);
     const ls_nest note = ls_nest_find(others, "note");
     assert_int_equal(note.kind, LS_KIND_TUPLE);
     assert_int_equal(ls_nest_count(note), 1);
     assert_true(ls_nest_number(ls_nest_item(note, 0)) == 7);
-    ls_nest_release(others);
-    const ls_nest outputs = ls_step_context_outputs(j.context);
+    LS_OWN(ls_nest, outputs) = ls_step_context_outputs(j.context);
     assert_int_equal(ls_nest_find(outputs, "s").kind, LS_KIND_TENSOR);
     assert_int_equal(ls_nest_find(outputs, "m").kind, LS_KIND_TENSOR);
-    ls_nest_release(outputs);
     for (int k = 1; k <= 3; ++k) {
       // By name: the mean, then the sum.
       const double first = 4.0 * (k * per_run - 1);
@@ -534,16 +501,13 @@ TEST(replicas_put_their_outputs_together) {
 
 TEST(others_stay_as_they_were_given) {
   LS_SPEC("T169");
-  LS_OWN(job, j) = {0};
-  LS_OWN(computation, c) = {0};
-  begin(&j, 2, 1, 2);
-  computation_open(&c);
+  LS_OWN_BEGUN(job, j, begin, 2, 1, 2);
+  LS_OWN_BEGUN(computation, c, computation_open);
   j.counter = number_variable("counter");
   expect_ok(build(&j, step, (ls_opt){0}, ls_none()));
-  const ls_nest others = ls_step_context_non_tensor_outputs(j.context);
+  LS_OWN(ls_nest, others) = ls_step_context_non_tensor_outputs(j.context);
   assert_int_equal(ls_nest_count(others), 1);
   assert_true(ls_nest_number(ls_nest_find(others, "note")) == 42);
-  ls_nest_release(others);
   // All at once: a dict.
   const ls_nest list = LS_LIST(ls_nest_i64(1));
   expect_status(ls_step_context_set_outputs(j.context, list),
@@ -574,10 +538,8 @@ static ls_nest look_around(ls_step_context *context, ls_nest inputs,
 TEST(a_step_sees_where_it_is_built) {
   LS_SPEC("T162");
   for (int per_run = 1; per_run <= 2; ++per_run) {
-    LS_OWN(job, j) = {0};
-    LS_OWN(computation, c) = {0};
-    begin(&j, 2, per_run, 2);
-    computation_open(&c);
+    LS_OWN_BEGUN(job, j, begin, 2, per_run, 2);
+    LS_OWN_BEGUN(computation, c, computation_open);
     expect_ok(build(&j, look_around, (ls_opt){0}, ls_none()));
     assert_null(ls_strategy_steps_place(j.strategy).graph);
     assert_null(ls_strategy_steps_place(j.strategy).computation);
@@ -596,16 +558,14 @@ static ls_nest steps_in_a_replica(ls_nest args, void *user) {
 
 TEST(steps_are_refused_elsewhere) {
   LS_SPEC("T157");
-  LS_OWN(job, j) = {0};
-  begin(&j, 2, 1, 2);
+  LS_OWN_BEGUN(job, j, begin, 2, 1, 2);
   // In eager, before anything is read.
   expect_status(build(&j, step, (ls_opt){0}, ls_none()), LS_FAILED_PRECONDITION,
                 "part of a graph");
   assert_int_equal(ls_distributed_iterator_position(j.iterator), 0);
   ls_step_context *context = NULL;
   ls_strategy *alone = ls_strategy_current();
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   expect_status(
       ls_strategy_run_steps(
           alone, &(ls_steps){.fn = step, .iterator = j.iterator}, &context),

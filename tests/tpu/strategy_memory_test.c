@@ -84,18 +84,18 @@ static ls_status build_across(job *j, ls_nest args, ls_nest *out) {
       (ls_destinations){.devices = where, .num_devices = 3}, &sum);
   if (ls_status_is_ok(status))
     status = ls_strategy_gather(j->strategy, x, 0, &rows);
-  const ls_nest given = LS_TUPLE(sum);
+  LS_OWN(ls_nest, given) = LS_TUPLE(sum);
   if (ls_status_is_ok(status))
     status = ls_strategy_update(j->strategy, j->variable, add, given, NULL,
                                 false, &updated);
-  ls_nest_release(given);
   *out = LS_LIST(rows, updated);
   return ls_status_join(status, ls_nest_status(*out));
 }
 
 static ls_status build(job *j, ls_nest *out) {
   LS_GRAPH_SCOPE(j->graph);
-  ls_nest made = ls_none(), each = ls_none(), across = ls_none();
+  ls_nest each = ls_none(), across = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   {
     LS_STRATEGY_SCOPE(j->strategy);
     LS_RETURN_IF_ERROR(ls_scope_status());
@@ -104,15 +104,13 @@ static ls_status build(job *j, ls_nest *out) {
             .name = "v", .dtype = LS_DTYPE_F32, .shape = LS_SHAPE(1)},
         &j->variable));
   }
-  const ls_nest args = parts();
+  LS_OWN(ls_nest, args) = parts();
   ls_status status = ls_nest_status(args);
   if (ls_status_is_ok(status))
     status = ls_strategy_run(j->strategy, ls_plain(step, j), args, &made);
   if (ls_status_is_ok(status))
     status = ls_strategy_local_results(j->strategy, made, &each);
   if (ls_status_is_ok(status)) status = build_across(j, args, &across);
-  ls_nest_release(args);
-  ls_nest_release(made);
   *out = LS_LIST(each, across);
   // What an op maker could not do is the graph's.
   status = ls_status_join(status, ls_graph_take_error(j->graph));

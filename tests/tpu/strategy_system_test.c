@@ -161,11 +161,10 @@ TEST(a_system_without_tpus_has_no_strategy) {
     assert_null(strategy);
   }
   ls_device_assignment_release(assignment);
-  ls_array *none = NULL;
+  LS_OWN(ls_array, none) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(0, 1, 4), &none));
   expect_status(ls_device_assignment_create(topology, none, &assignment),
                 LS_INVALID_ARGUMENT, "is empty");
-  ls_array_release(none);
   ls_topology_release(topology);
   ls_tpu_resolver_release(resolver);
   expect_ok(ls_tpu_resolver_create(

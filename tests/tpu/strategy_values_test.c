@@ -155,13 +155,12 @@ static ls_nest slices_of(ls_nest value, bool has_shape) {
 
 static ls_status reduce_slices(ls_strategy *s, ls_nest value, bool has_shape,
                                ls_nest *out) {
-  const ls_nest slices = slices_of(value, has_shape);
+  LS_OWN(ls_nest, slices) = slices_of(value, has_shape);
   ls_nest sum = ls_none(), mean = ls_none();
   ls_status status =
       ls_strategy_reduce_to(s, LS_REDUCE_SUM, slices, nowhere, &sum);
   if (ls_status_is_ok(status))
     status = ls_strategy_reduce_to(s, LS_REDUCE_MEAN, slices, nowhere, &mean);
-  ls_nest_release(slices);
   LS_RETURN_IF_ERROR(status);
   *out = LS_LIST(sum, mean);
   return ls_ok();
@@ -309,8 +308,7 @@ TEST(one_value_is_the_same_on_all) {
     expect_status(
         ls_strategy_reduce_to(s, LS_REDUCE_MAX, ls_nest_i64(0), nowhere, &made),
         LS_INVALID_ARGUMENT, "MAX");
-    LS_OWN(computation, c) = {0};
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     a_tensor_is_what_it_is(s, f32_of(3));
     expect_ok(reduce_numbers(s, ls_none(), &made));
     assert_true(computation_fetch(&c, ls_nest_tensor(made, 0)) == 2.5);
@@ -392,8 +390,7 @@ TEST(halves_are_rounded_behind_the_last_chunk) {
   }
   LS_OWN(ls_array, wanted) =
       array_of(LS_DTYPE_BF16, LS_SCALAR, (const double[]){tree_sum(x, 201)});
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   ls_nest made = ls_none();
   LS_OWN(ls_nest, value) = components(LS_DTYPE_BF16, 201);
   expect_ok(ls_strategy_reduce_to(s, LS_REDUCE_SUM, value,
@@ -615,8 +612,7 @@ TEST(results_go_where_they_shall_be) {
   ls_device_name host;
   expect_ok(ls_tpu_strategy_host(s, &host));
   const char *both[] = {"/device:TPU:1", host.text};
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   LS_OWN(ls_nest, value) = pair_of(f32_of(1), f32_of(2));
   ls_nest made = ls_none();
   // The host's name in another way of writing it.
@@ -796,7 +792,7 @@ static void look_at_local_results(ls_strategy *s) {
   for (int r = 0; r < n; ++r)
     assert_true(ls_nest_tensor(tuple, (size_t)r).ref == x[r].ref);
   ls_nest_release(tuple);
-  const ls_nest nest = LS_LIST(value, ls_nest_i64(9));
+  LS_OWN(ls_nest, nest) = LS_LIST(value, ls_nest_i64(9));
   expect_ok(ls_strategy_local_results(s, nest, &tuple));
   assert_int_equal(tuple.kind, LS_KIND_TUPLE);
   assert_int_equal(ls_nest_count(tuple), n);
@@ -807,7 +803,6 @@ static void look_at_local_results(ls_strategy *s) {
     assert_true(ls_nest_number(ls_nest_item(own, 1)) == 9);
   }
   ls_nest_release(tuple);
-  ls_nest_release(nest);
   expect_ok(ls_strategy_local_results(s, ls_leaf(x[0]), &tuple));
   assert_int_equal(tuple.kind, LS_KIND_TUPLE);
   assert_int_equal(ls_nest_count(tuple), 1);

@@ -54,8 +54,7 @@ TEST(a_logical_core_is_a_device) {
   LS_SPEC("O5");
   assert_string_equal(ls_tpu_core_device(3).text,
                       "device:TPU_REPLICATED_CORE:3");
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_GRAPH_SCOPE(graph);
   LS_DEVICE_SCOPE(ls_tpu_core_device(1).text);
   const ls_tensor placed = ls_scalar(LS_DTYPE_F32, 1);
@@ -85,10 +84,8 @@ TEST(an_op_initializes_the_system_when_it_is_run) {
       &resolver));
   expect_ok(ls_tpu_connect(resolver));
   expect_ok(ls_tpu_pod(resolver, &pod));
-  LS_OWN(ls_graph, graph) = NULL;
-  LS_OWN(ls_session, session) = NULL;
   ls_tensor made;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     made = ls_tpu_initialize_op("w");
@@ -98,7 +95,7 @@ TEST(an_op_initializes_the_system_when_it_is_run) {
   assert_string_equal(ls_op_device(op), "/job:w/device:TPU_SYSTEM:0");
   assert_int_equal(ls_tensor_dtype(made), LS_DTYPE_STRING);
   assert_false(ls_pod_is_initialized(pod));
-  expect_ok(ls_session_create(graph, &session));
+  LS_OWN(ls_session, session) = session_of(graph);
   LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_session_run(session, ls_leaf(made), NULL, 0, &results));
   const uint64_t first = ls_pod_generation(pod);
@@ -125,17 +122,15 @@ TEST(an_op_shuts_the_system_down_when_it_is_run) {
   LS_OWN(ls_tpu_resolver, resolver) = NULL;
   expect_ok(ls_tpu_resolver_connect(
       &(ls_tpu_resolver_options){.name = "virtual:2x1"}, &resolver));
-  LS_OWN(ls_graph, graph) = NULL;
-  LS_OWN(ls_session, session) = NULL;
   ls_op op;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     op = ls_tpu_shutdown_op("worker");
   }
   assert_string_equal(ls_op_type_name(op), "shutdown_distributed_tpu");
   assert_string_equal(ls_op_device(op), "/job:worker/device:TPU_SYSTEM:0");
-  expect_ok(ls_session_create(graph, &session));
+  LS_OWN(ls_session, session) = session_of(graph);
   LS_OWN(ls_nest, results) = ls_none();
   assert_non_null(lent(ls_pod_of_job(c.runtime, "worker")));
   expect_ok(ls_session_run(session, ls_nest_op(op), NULL, 0, &results));
@@ -158,12 +153,11 @@ TEST(the_ops_work_in_every_way) {
   ls_function *function = function_of(initialize_local, NULL);
   uint64_t before = 0;
   for (int i = 0; i < 2; ++i) {
-    ls_nest results = ls_none();
+    LS_OWN(ls_nest, results) = ls_none();
     expect_ok(ls_function_call(function, ls_none(), &results));
     ls_topology *topology = parse(results);
     assert_int_equal(ls_topology_num_devices_per_task(topology), 8);
     ls_topology_release(topology);
-    ls_nest_release(results);
     const ls_pod *pod = lent(ls_pod_of_job(c.runtime, ""));
     assert_true(ls_pod_generation(pod) > before);
     before = ls_pod_generation(pod);
@@ -179,15 +173,13 @@ TEST(the_ops_work_in_every_way) {
 TEST(a_job_that_is_not_there_is_refused_when_it_runs) {
   LS_SPEC("O6");
   LS_OWN(counted, c) = begin();
-  LS_OWN(ls_graph, graph) = NULL;
-  ls_session *session = NULL;
   ls_tensor made;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     made = ls_tpu_initialize_op("nobody");
   }
-  expect_ok(ls_session_create(graph, &session));
+  ls_session *session = session_of(graph);
   ls_nest results = ls_none();
   expect_status(ls_session_run(session, ls_leaf(made), NULL, 0, &results),
                 LS_NOT_FOUND, "no TPU system of job nobody");
@@ -213,8 +205,7 @@ TEST(an_op_of_a_job_with_several_systems_is_refused) {
   LS_OWN(counted, c) = begin();
   static const char *const names[] = {"virtual:2x1", "virtual:2x2"};
   ls_tpu_resolver *resolvers[2] = {NULL, NULL};
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN(ls_graph, graph) = graph_named("g");
   LS_GRAPH_SCOPE(graph);
   const ls_nest fetches[] = {ls_leaf(ls_tpu_initialize_op("worker")),
                              ls_nest_op(ls_tpu_shutdown_op("worker"))};

@@ -341,7 +341,7 @@ TEST(initializing_gives_and_registers_a_topology) {
   world w = {.devices = devices, .num_devices = 2};
   LS_OWN(counted, c) = begin(&w);
   assert_string_equal(systems(), "");
-  ls_tpu_resolver *resolver = NULL;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){
           .name = "grpc://a", .query = query, .user = &w},
@@ -382,7 +382,6 @@ TEST(initializing_gives_and_registers_a_topology) {
   assert_int_equal(ls_topology_num_tasks(before->systems[0].topology), 1);
   ls_tpu_systems_destroy(before);
   assert_string_equal(systems(), "virtual:2x1 of pod");
-  ls_tpu_resolver_release(resolver);
   ls_tpu_resolver_release(pod);
 }
 
@@ -474,8 +473,8 @@ TEST(a_trace_gets_the_topology_and_registers_nothing) {
   world w = {0};
   LS_OWN(counted, c) = begin(&w);
   traced t = {.resolver = create("virtual:2x2")};
-  ls_function *function = function_of(initialize_in_trace, &t);
-  ls_nest results = ls_none();
+  LS_OWN(ls_function, function) = function_of(initialize_in_trace, &t);
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_function_call(function, ls_none(), &results));
   assert_int_equal(t.shutdown, LS_FAILED_PRECONDITION);
   assert_non_null(t.topology);
@@ -483,15 +482,12 @@ TEST(a_trace_gets_the_topology_and_registers_nothing) {
   size_t size = 0, wanted_size = 0;
   assert_null(ls_tpu_resolver_hardware(t.resolver, &size));
   const char *got = ls_topology_serialized(t.topology, &size);
-  ls_topology *wanted = NULL;
+  LS_OWN(ls_topology, wanted) = NULL;
   expect_ok(ls_tpu_initialize(t.resolver, &wanted));
   const char *bytes = ls_topology_serialized(wanted, &wanted_size);
   assert_int_equal(size, wanted_size);
   assert_memory_equal(got, bytes, size);
-  ls_topology_release(wanted);
   ls_topology_release(t.topology);
-  ls_nest_release(results);
-  ls_function_release(function);
   ls_tpu_resolver_release(t.resolver);
 }
 

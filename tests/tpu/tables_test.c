@@ -72,8 +72,7 @@ TEST(the_table_of_the_current_devices_host_is_used) {
                {"/task:1/device:CPU:0", 1},
                {"/task:5/device:CPU:0", 0},
                {NULL, 0}};
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i) {
     LS_DEVICE_SCOPE(cases[i].device);
     assert_ptr_equal(ls_table_here(table),

@@ -5,27 +5,10 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "support/assignments.h"
 #include "support/fault.h"
 #include "support/spec.h"
 #include "tpu/own.h"
-
-// Devices of a mesh in the order of their places, dealt to tasks.
-static ls_topology *make_topology(const int32_t mesh[4], int32_t tasks,
-                                  int32_t per_task) {
-  LS_OWN(ls_array, array) = NULL;
-  expect_ok(
-      ls_array_create(LS_DTYPE_I32, LS_SHAPE(tasks, per_task, 4), &array));
-  for (int32_t i = 0; i < tasks * per_task; ++i) {
-    int32_t rest = i;
-    for (int k = 3; k >= 0; --k) {
-      ls_array_set_i64(array, 4 * i + k, rest % mesh[k]);
-      rest /= mesh[k];
-    }
-  }
-  ls_topology *topology = NULL;
-  expect_ok(ls_topology_create(mesh, 4, array, &topology));
-  return topology;
-}
 
 TEST(a_mesh_has_four_sizes_of_at_least_one) {
   LS_SPEC("T31");
@@ -80,7 +63,7 @@ TEST(coordinates_are_by_task_and_device) {
 TEST(a_topology_tells_where_devices_are) {
   LS_SPEC("T32");
   static const int32_t mesh[4] = {2, 2, 1, 2};
-  LS_OWN(ls_topology, topology) = make_topology(mesh, 2, 4);
+  LS_OWN(ls_topology, topology) = mesh_topology(mesh, 2, 4);
   assert_int_equal(ls_topology_mesh_rank(topology), 4);
   assert_memory_equal(ls_topology_mesh(topology), mesh, sizeof(mesh));
   assert_int_equal(ls_topology_num_tasks(topology), 2);
@@ -134,7 +117,7 @@ TEST(missing_devices_come_row_by_row) {
 TEST(names_have_a_job_when_one_is_given) {
   LS_SPEC("T33");
   static const int32_t mesh[4] = {2, 2, 1, 2};
-  LS_OWN(ls_topology, topology) = make_topology(mesh, 2, 4);
+  LS_OWN(ls_topology, topology) = mesh_topology(mesh, 2, 4);
   const ls_coordinate place = {{1, 1, 0, 0}};
   ls_device_name name;
   expect_ok(ls_topology_device_at(topology, place, NULL, &name));
@@ -204,7 +187,7 @@ TEST(the_wire_format_is_topology_proto) {
   ls_topology_release(topology);
 
   // The same made of numbers is the same bytes, without the hardware.
-  topology = make_topology(mesh, 1, 4);
+  topology = mesh_topology(mesh, 1, 4);
   bytes = ls_topology_serialized(topology, &size);
   assert_int_equal(size, sizeof(small) - 4);
   assert_memory_equal(bytes, small, size);
@@ -215,7 +198,7 @@ TEST(the_wire_format_is_topology_proto) {
 TEST(what_was_serialized_parses_to_the_same) {
   LS_SPEC("T34");
   static const int32_t mesh[4] = {16, 16, 2, 2};
-  LS_OWN(ls_topology, topology) = make_topology(mesh, 16, 64);
+  LS_OWN(ls_topology, topology) = mesh_topology(mesh, 16, 64);
   LS_OWN(ls_topology, again) = NULL;
   size_t size = 0, size_again = 0;
   const char *bytes = ls_topology_serialized(topology, &size);

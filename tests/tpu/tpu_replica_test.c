@@ -87,8 +87,7 @@ TEST(an_id_is_known_when_replicas_run) {
     expect_ok(
         ls_strategy_call_for_each_replica(s, look_alone, ls_none(), s, &made));
     assert_true(item_of(made.as.tensor) == 0);
-    LS_OWN(computation, c) = {0};
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     expect_ok(
         ls_strategy_call_for_each_replica(s, look_alone, ls_none(), s, &made));
     assert_true(computation_fetch(&c, made.as.tensor) == 0);
@@ -283,8 +282,7 @@ TEST(one_is_called_for_all) {
           ls_strategy_call_for_each_replica(s, meet_alone, args, NULL, &made));
     ls_nest_release(made);
     ls_nest_release(args);
-    LS_OWN(computation, c) = {0};
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     it_is_called_once(s);
   }
   tpu_step step = {.fn = sum_in_merge, .numbers = counted};
@@ -297,11 +295,10 @@ TEST(one_is_called_for_all) {
 static ls_nest gather_nest(ls_nest args, void *user) {
   const int axis = *(const int *)user;
   const ls_tensor x = ls_nest_tensor(args, 0);
-  const ls_nest nest = ls_nest_dict(
+  LS_OWN(ls_nest, nest) = ls_nest_dict(
       "", (const char *const[]){"k", "l"},
       (const ls_nest[]){LS_TUPLE(ls_leaf(x)), ls_leaf(ls_neg(x))}, 2);
   const ls_nest made = ls_replica_all_gather(ls_replica_context(), nest, axis);
-  ls_nest_release(nest);
   if (ls_nest_is_failed(made)) return made;
   assert_int_equal(made.kind, LS_KIND_DICT);
   assert_int_equal(ls_nest_find(made, "k").kind, LS_KIND_TUPLE);
@@ -443,9 +440,8 @@ static ls_nest reduce_nest(ls_nest args, void *user) {
   const ls_status status = ls_reduce_op_parse(user, &op);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   const ls_tensor x = ls_nest_tensor(args, 0);
-  const ls_nest nest = LS_LIST(ls_leaf(x), LS_TUPLE(ls_leaf(ls_neg(x))));
+  LS_OWN(ls_nest, nest) = LS_LIST(ls_leaf(x), LS_TUPLE(ls_leaf(ls_neg(x))));
   const ls_nest made = ls_replica_all_reduce(ls_replica_context(), op, nest);
-  ls_nest_release(nest);
   if (ls_nest_is_failed(made)) return made;
   assert_int_equal(ls_nest_item(made, 1).kind, LS_KIND_TUPLE);
   // Of w_r times it, w_r = r + 1.

@@ -51,8 +51,7 @@ TEST(a_plain_callback_needs_a_graph) {
   assert_int_equal(num_calls, 0);
   ls_nest_release(args);
   // In a graph it is called at each run, once for all replicas.
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   for (int run = 1; run <= 2; ++run) {
     LS_OWN(ls_nest, given) = LS_TUPLE(ls_nest_distributed(
         LS_PER_REPLICA,

@@ -67,14 +67,13 @@ static ls_nest update_merged(ls_strategy *s, ls_nest args, void *user) {
 static ls_nest sum_and_update(ls_nest args, void *user) {
   updating *u = user;
   u->calls = 0;
-  const ls_nest given =
+  LS_OWN(ls_nest, given) =
       LS_TUPLE(u->replica_value
                    ? ls_nest_retain(ls_nest_item(args, 0))
                    : ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_SUM,
                                            ls_nest_item(args, 0)));
   const ls_nest made =
       ls_replica_merge_call(ls_replica_context(), update_merged, given, u);
-  ls_nest_release(given);
   assert_int_equal(u->calls, 1);
   return made;
 }
@@ -84,14 +83,13 @@ static ls_nest update_here(ls_nest args, void *user) {
   updating *u = user;
   ls_nest made = ls_none();
   u->calls = 0;
-  const ls_nest given =
+  LS_OWN(ls_nest, given) =
       LS_TUPLE(u->replica_value
                    ? ls_nest_retain(ls_nest_item(args, 0))
                    : ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_SUM,
                                            ls_nest_item(args, 0)));
   const ls_status status = ls_strategy_update(
       ls_strategy_current(), u->variable, add_whole, given, u, u->group, &made);
-  ls_nest_release(given);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   assert_int_equal(u->calls, 1);
   return made;
@@ -99,13 +97,13 @@ static ls_nest update_here(ls_nest args, void *user) {
 
 static ls_variable *make_plain(void *user) {
   updating *u = user;
-  ls_array *initial = array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){100});
+  LS_OWN(ls_array, initial) =
+      array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){100});
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "plain",
                              .initial_array = initial,
                              .single_device = "/device:CPU:0"},
       &u->variable));
-  ls_array_release(initial);
   assert_int_equal(ls_variable_num_components(u->variable), 0);
   return u->variable;
 }
@@ -179,12 +177,11 @@ typedef struct across_update {
 static ls_nest update_across(ls_nest args, void *user) {
   across_update *a = user;
   ls_nest made = ls_none();
-  const ls_nest given = LS_TUPLE(ls_nest_retain(ls_nest_item(args, 0)));
+  LS_OWN(ls_nest, given) = LS_TUPLE(ls_nest_retain(ls_nest_item(args, 0)));
   LS_STRATEGY_SCOPE(a->strategy);
   a->of.calls = 0;
   const ls_status status = ls_strategy_update(
       a->strategy, a->of.variable, add_whole, given, &a->of, true, &made);
-  ls_nest_release(given);
   assert_int_equal(a->of.calls, 1);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
@@ -276,8 +273,9 @@ static void update_each(computation *c, int n, bool group,
                                                          : LS_AGGREGATION_NONE};
   component_update u = {.variable = made_in(s, &made_as)};
   if (c != NULL) computation_initialize(c, u.variable);
-  const ls_nest args = values_for(n, kind);
-  ls_nest made = ls_none(), each = ls_none();
+  LS_OWN(ls_nest, args) = values_for(n, kind);
+  ls_nest each = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   expect_ok(
       ls_strategy_update(s, u.variable, add_component, args, &u, group, &made));
   assert_int_equal(u.calls, n);
@@ -298,8 +296,6 @@ static void update_each(computation *c, int n, bool group,
     assert_true(
         component_value(c, ls_variable_component(u.variable, (size_t)r)) ==
         101 + (kind == LS_MIRRORED ? 0 : r));
-  ls_nest_release(made);
-  ls_nest_release(args);
   ls_variable_release(u.variable);
 }
 
@@ -310,8 +306,7 @@ TEST(each_component_is_updated_outside) {
     for (int group = 0; group < 2; ++group)
       for (size_t k = 0; k < 2; ++k) {
         update_each(NULL, n, group, kinds[k]);
-        LS_OWN(computation, c) = {0};
-        computation_open(&c);
+        LS_OWN_BEGUN(computation, c, computation_open);
         update_each(&c, n, group, kinds[k]);
       }
 }
@@ -327,11 +322,10 @@ static ls_nest update_in_function(ls_nest args, void *user) {
   ls_nest made = ls_none();
   (void)args;
   t->update.calls = 0;
-  const ls_nest given = values_for(2, LS_PER_REPLICA);
+  LS_OWN(ls_nest, given) = values_for(2, LS_PER_REPLICA);
   const ls_status status =
       ls_strategy_update(t->strategy, t->update.variable, add_component, given,
                          &t->update, true, &made);
-  ls_nest_release(given);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   if (made.kind == LS_KIND_OP || ls_distributed_count(made) == 0) return made;
   const ls_nest first = ls_nest_retain(ls_distributed_component(made, 0));
@@ -370,11 +364,10 @@ TEST(updates_that_give_ops_are_grouped) {
   LS_SPEC("T183");
   updating made_as = {0};
   LS_OWN(ls_strategy, s) = tpu_strategy_of(3);
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   component_update u = {.variable = made_in(s, &made_as), .gives_op = true};
   computation_initialize(&c, u.variable);
-  const ls_nest args = values_for(3, LS_PER_REPLICA);
+  LS_OWN(ls_nest, args) = values_for(3, LS_PER_REPLICA);
   ls_nest made = ls_none();
   expect_ok(
       ls_strategy_update(s, u.variable, add_component, args, &u, true, &made));
@@ -383,7 +376,6 @@ TEST(updates_that_give_ops_are_grouped) {
   for (size_t r = 0; r < 3; ++r)
     assert_true(component_value(&c, ls_variable_component(u.variable, r)) ==
                 101 + (double)r);
-  ls_nest_release(args);
   ls_variable_release(u.variable);
 }
 
@@ -452,8 +444,7 @@ static void refuse_others(computation *c) {
 TEST(own_and_plain_variables_are_updated) {
   LS_SPEC("T182 T184 V202 V203");
   refuse_others(NULL);
-  LS_OWN(computation, c) = {0};
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   refuse_others(&c);
 }
 
@@ -552,8 +543,7 @@ TEST(state_without_a_variable_is_on_the_host) {
   LS_SPEC("T185");
   for (int n = 1; n <= 3; ++n) {
     update_without_a_variable(n);
-    LS_OWN(computation, c) = {0};
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     update_without_a_variable(n);
   }
   ls_nest results = ls_none();

@@ -39,10 +39,9 @@ static ls_nest sum_of_ids(ls_nest args, void *user) {
 static ls_nest replicate_sum_on(const char *device, size_t replicas) {
   LS_DEVICE_SCOPE(device);
   ls_nest outputs = ls_none();
-  const ls_nest inputs = computation_inputs(replicas);
+  LS_OWN(ls_nest, inputs) = computation_inputs(replicas);
   const ls_status status =
       ls_replicate(sum_of_ids, NULL, inputs, NULL, &outputs);
-  ls_nest_release(inputs);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   const ls_tensor sum = ls_nest_tensor(ls_nest_item(outputs, 0), 0);
   ls_nest_release(outputs);
@@ -97,12 +96,11 @@ TEST(what_says_nothing_does_not_go_over_to_another) {
 
 static ls_nest sum_on_assignment(ls_nest args, void *user) {
   ls_nest outputs = ls_none();
-  const ls_nest inputs = computation_inputs(2);
+  LS_OWN(ls_nest, inputs) = computation_inputs(2);
   (void)args;
   const ls_status status =
       ls_replicate(sum_of_ids, NULL, inputs,
                    &(ls_replicate_options){.assignment = user}, &outputs);
-  ls_nest_release(inputs);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   const ls_tensor sum = ls_nest_tensor(ls_nest_item(outputs, 0), 0);
   ls_nest_release(outputs);
@@ -112,12 +110,11 @@ static ls_nest sum_on_assignment(ls_nest args, void *user) {
 // ---- For CPUs --------------------------------------------------------------
 static ls_nest sum_on_cpus(ls_nest args, void *user) {
   ls_nest outputs = ls_none();
-  const ls_nest inputs = computation_inputs(2);
+  LS_OWN(ls_nest, inputs) = computation_inputs(2);
   (void)args, (void)user;
   const ls_status status =
       ls_replicate(sum_of_ids, NULL, inputs,
                    &(ls_replicate_options){.use_tpu = LS_FLAG_OFF}, &outputs);
-  ls_nest_release(inputs);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   const ls_tensor sum = ls_nest_tensor(ls_nest_item(outputs, 0), 0);
   ls_nest_release(outputs);
@@ -195,11 +192,10 @@ TEST(a_gathered_graph_keeps_its_system_in_its_text) {
     LS_OWN(ls_tpu_resolver, red) = resolver_of("red");
     LS_OWN(ls_tpu_resolver, blue) = resolver_of("blue");
     LS_OWN(ls_function, f) = function_of(sum_of_case, &of);
-    ls_nest result = ls_none();
+    LS_OWN(ls_nest, result) = ls_none();
     expect_ok(ls_tpu_initialize(red, NULL));
     expect_ok(ls_tpu_initialize(blue, NULL));
     expect_ok(ls_function_call(f, ls_none(), &result));
-    ls_nest_release(result);
     if (late) expect_ok(ls_tpu_shutdown(red));
     LS_OWN(ls_function, read) = read_gathered(f);
     if (!late) {
@@ -240,11 +236,10 @@ TEST(marks_that_cannot_be_are_refused) {
       topology, &(ls_device_assignment_options){.num_replicas = LS_SOME(2)},
       &assignment));
   LS_OWN(ls_function, f) = function_of(sum_on_assignment, assignment);
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_function_call(f, ls_none(), &result));
-  ls_nest_release(result);
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    char *text = NULL;
+    LS_OWN(printed, text) = NULL;
     LS_OWN(ls_function, read) = NULL;
     expect_ok(ls_graph_print_gathered(ls_function_graph(f), &text));
     char *at = strstr(text, rows[i].says);
@@ -254,7 +249,6 @@ TEST(marks_that_cannot_be_are_refused) {
     memcpy(at, rows[i].instead, to);
     memmove(at + to, at + from, strlen(at + from) + 1);
     expect_ok(ls_function_load(text, NULL, 0, &read));
-    ls_text_release(text);
     expect_refused(read, LS_INVALID_ARGUMENT, rows[i].refused);
   }
 }

@@ -66,13 +66,11 @@ static ls_nest use_placed(ls_nest args, void *user) {
   if (p->what == SUMMED)
     ls_variable_assign(p->v, ls_all_reduce(LS_REDUCE_SUM, x));
   if (p->what == LOOPED) {
-    const ls_nest initial = LS_LIST(ls_leaf(x));
-    ls_nest outputs = ls_none();
+    LS_OWN(ls_nest, initial) = LS_LIST(ls_leaf(x));
+    LS_OWN(ls_nest, outputs) = ls_none();
     const ls_status status =
         ls_training_repeat(2, &(ls_training_loop){.body = add_twice, .user = p},
                            initial, &outputs);
-    ls_nest_release(initial);
-    ls_nest_release(outputs);
     if (!ls_status_is_ok(status)) return ls_fail(status);
   }
   ls_nest out = ls_leaf(before);
@@ -127,8 +125,7 @@ static void expect_placed(placed *p, computation *c, const double *values) {
     if (c != NULL) {
       got = computation_fetch(c, ls_variable_read(part));
     } else {
-      LS_OWN(ls_array, array) = NULL;
-      expect_ok(ls_variable_value(part, &array));
+      LS_OWN(ls_array, array) = variable_array(part);
       got = ls_array_f64(array, 0);
     }
     if (got != values[i]) fail_msg("copy %zu is %g, not %g", i, got, values[i]);

@@ -105,9 +105,8 @@ TEST(every_tensor_is_reduced) {
   EACH_WAY(in_graph, replicas)
   for (int how = LS_AGGREGATION_SUM; how <= LS_AGGREGATION_ONLY_FIRST_REPLICA;
        ++how) {
-    LS_OWN(tpu_step, w) = {0};
-    tpu_step_open(&w, in_graph, replicas,
-                  (variable_kind){.aggregation = (ls_variable_aggregation)how});
+    LS_OWN_BEGUN(tpu_step, w, tpu_step_open, in_graph, replicas,
+                 (variable_kind){.aggregation = (ls_variable_aggregation)how});
     around = f32_of(5);
     expect_ok(tpu_step_run(&w, write_around));
     double wanted[4];
@@ -160,8 +159,7 @@ TEST(numbers_are_the_same_on_all) {
         tpu_step_expect_parts(&w, (double[]){10, 10, 10, 10});
       }
     }
-  LS_OWN(tpu_step, w) = {0};
-  tpu_step_open(&w, false, 2, (variable_kind){0});
+  LS_OWN_BEGUN(tpu_step, w, tpu_step_open, false, 2, (variable_kind){0});
   ls_variable *v = NULL;
   {
     LS_STRATEGY_SCOPE(w.s);
@@ -314,7 +312,8 @@ TEST(a_sum_is_shared_out) {
 static ls_variable *rows_of(tpu_step *w, ls_variable_synchronization kind,
                             ls_variable_aggregation how) {
   ls_variable *v = NULL;
-  ls_array *first = array_of(LS_DTYPE_F32, LS_SHAPE(3), (double[]){4, 6, 8});
+  LS_OWN(ls_array, first) =
+      array_of(LS_DTYPE_F32, LS_SHAPE(3), (double[]){4, 6, 8});
   {
     LS_STRATEGY_SCOPE(w->s);
     expect_ok(ls_variable_create(&(ls_variable_options){.name = "rows",
@@ -323,7 +322,6 @@ static ls_variable *rows_of(tpu_step *w, ls_variable_synchronization kind,
                                                         .aggregation = how},
                                  &v));
   }
-  ls_array_release(first);
   if (w->in_graph) computation_initialize(&w->c, v);
   return v;
 }
@@ -371,8 +369,7 @@ static double element(tpu_step *w, size_t part, int64_t at) {
     return computation_fetch(
         &w->c, ls_reshape(ls_slice_axis(ls_variable_read(v), 0, at, at + 1),
                           LS_SCALAR));
-  LS_OWN(ls_array, array) = NULL;
-  expect_ok(ls_variable_value(v, &array));
+  LS_OWN(ls_array, array) = variable_array(v);
   return ls_array_f64(array, at);
 }
 
@@ -383,8 +380,8 @@ TEST(rows_are_written_raw_or_not_at_all) {
     for (int replicas = 1; replicas <= 2; ++replicas)
       for (int kind = 0; kind < 5; ++kind)
         for (size_t i = 0; i < 7; ++i) {
-          LS_OWN(tpu_step, w) = {0};
-          tpu_step_open(&w, in_graph, replicas, (variable_kind){0});
+          LS_OWN_BEGUN(tpu_step, w, tpu_step_open, in_graph, replicas,
+                       (variable_kind){0});
           rows = rows_of(&w, kind == 4 ? on_read : on_write,
                          (ls_variable_aggregation)(kind % 4));
           now.scatter = scatters[i];
@@ -413,8 +410,8 @@ TEST(rows_outside_are_every_components) {
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int kind = 0; kind < 5; ++kind)
       for (size_t i = 0; i < 7; ++i) {
-        LS_OWN(tpu_step, w) = {0};
-        tpu_step_open(&w, in_graph, 2, (variable_kind){0});
+        LS_OWN_BEGUN(tpu_step, w, tpu_step_open, in_graph, 2,
+                     (variable_kind){0});
         rows = rows_of(&w, kind == 4 ? on_read : on_write,
                        (ls_variable_aggregation)(kind % 4));
         ls_tensor made = ls_failed_tensor();
@@ -433,11 +430,10 @@ TEST(rows_outside_are_every_components) {
           assert_non_null(strstr(ls_status_message(status), scatter_names[i]));
           expect_status(status, LS_UNIMPLEMENTED, "ON_READ");
         } else {
-          ls_nest result = ls_none();
+          LS_OWN(ls_nest, result) = ls_none();
           if (in_graph)
             expect_ok(
                 ls_session_run(w.c.session, ls_leaf(made), NULL, 0, &result));
-          ls_nest_release(result);
           for (size_t r = 0; r < 2; ++r)
             assert_true(element(&w, r, 1) == scattered(scatters[i], 6, 7) ||
                         element(&w, r, 1) ==
@@ -451,12 +447,11 @@ TEST(rows_outside_are_every_components) {
 static ls_nest ask_for_component(ls_nest args, void *user) {
   (void)args;
   const tpu_step *w = user;
-  const ls_nest leaf = ls_nest_variable(w->v);
+  LS_OWN(ls_nest, leaf) = ls_nest_variable(w->v);
   ls_nest part = ls_none();
   ls_status status = ls_distributed_get(leaf, NULL, &part);
   expect_status(status, LS_UNIMPLEMENTED, "'v'");
   status = ls_distributed_get(leaf, CORE(1), &part);
-  ls_nest_release(leaf);
   assert_string_equal(ls_variable_device(w->v), "");
   return ls_fail(status);
 }
@@ -471,8 +466,8 @@ TEST(components_are_not_at_hand_inside) {
   LS_SPEC("T130 V141");
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int replicas = 1; replicas <= 2; ++replicas) {
-      LS_OWN(tpu_step, w) = {0};
-      tpu_step_open(&w, in_graph, replicas, (variable_kind){0});
+      LS_OWN_BEGUN(tpu_step, w, tpu_step_open, in_graph, replicas,
+                   (variable_kind){0});
       expect_status(tpu_step_run(&w, ask_for_component), LS_UNIMPLEMENTED,
                     "'v'");
       expect_status(tpu_step_run(&w, ask_for_first), LS_FAILED_PRECONDITION,
@@ -503,11 +498,10 @@ static double fetched(tpu_step *w, ls_tensor value) {
 TEST(a_variable_is_read_or_refused) {
   LS_SPEC("T131");
   EACH_WAY(in_graph, replicas) {
-    LS_OWN(tpu_step, w) = {0};
-    tpu_step_open(&w, in_graph, replicas,
-                  (variable_kind){.initial = 3,
-                                  .synchronization = on_read,
-                                  .aggregation = LS_AGGREGATION_SUM});
+    LS_OWN_BEGUN(tpu_step, w, tpu_step_open, in_graph, replicas,
+                 (variable_kind){.initial = 3,
+                                 .synchronization = on_read,
+                                 .aggregation = LS_AGGREGATION_SUM});
     expect_ok(tpu_step_run(&w, read_var_inside));
     tpu_step_expect_results(&w, (double[]){1, 2, 3, 4});
     LS_OWN(ls_strategy, mirrored) = mirrored_of(2);

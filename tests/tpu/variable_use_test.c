@@ -66,13 +66,12 @@ TEST(a_variable_has_one_handle_in_a_computation) {
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int replicas = 1; replicas <= 4; replicas *= 2)
       for (int on_read = 0; on_read < 2; ++on_read) {
-        LS_OWN(tpu_step, w) = {0};
-        tpu_step_open(&w, in_graph, replicas,
-                      (variable_kind){.initial = 5,
-                                      .synchronization =
-                                          on_read
-                                              ? LS_SYNCHRONIZATION_ON_READ
-                                              : LS_SYNCHRONIZATION_ON_WRITE});
+        LS_OWN_BEGUN(tpu_step, w, tpu_step_open, in_graph, replicas,
+                     (variable_kind){.initial = 5,
+                                     .synchronization =
+                                         on_read
+                                             ? LS_SYNCHRONIZATION_ON_READ
+                                             : LS_SYNCHRONIZATION_ON_WRITE});
         ls_op none;
         expect_status(ls_tpu_variable_handle(w.v, &none),
                       LS_FAILED_PRECONDITION, "'v'");
@@ -126,15 +125,13 @@ TEST(equal_names_do_not_clash) {
   LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   const pair p = {variable_in(s, (variable_kind){.initial = 7}),
                   variable_in(s, (variable_kind){.initial = 4})};
-  ls_function *f = function_of(read_two, (void *)(uintptr_t)&p);
-  ls_nest result = ls_none();
+  LS_OWN(ls_function, f) = function_of(read_two, (void *)(uintptr_t)&p);
+  LS_OWN(ls_nest, result) = ls_none();
   assert_string_equal(ls_variable_name(p.a), ls_variable_name(p.b));
   expect_ok(ls_strategy_run(s, ls_traced(f), ls_none(), &result));
   assert_true(ls_nest_number(ls_distributed_component(result, 1)) == 3);
   op_named(ls_function_graph(f), "v/handle");
   op_named(ls_function_graph(f), "v/handle_1");
-  ls_nest_release(result);
-  ls_function_release(f);
   ls_variable_release(p.a);
   ls_variable_release(p.b);
 }
@@ -164,8 +161,8 @@ static ls_nest loop(ls_nest args, void *user) {
 TEST(loops_share_it) {
   LS_SPEC("O14");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    LS_OWN(tpu_step, w) = {0};
-    tpu_step_open(&w, in_graph, 2, (variable_kind){.initial = 10});
+    LS_OWN_BEGUN(tpu_step, w, tpu_step_open, in_graph, 2,
+                 (variable_kind){.initial = 10});
     expect_ok(tpu_step_run(&w, loop));
     tpu_step_expect_results(&w, (double[]){13, 13});
     const ls_graph *graph = in_graph ? w.c.graph : ls_function_graph(w.f);
@@ -189,8 +186,7 @@ TEST(any_computation_uses_the_replicas_own) {
   LS_SPEC("T123 T124 T126 V143");
   for (int in_scope = 0; in_scope < 2; ++in_scope) {
     LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
-    LS_OWN(computation, c) = {0};
-    computation_open(&c);
+    LS_OWN_BEGUN(computation, c, computation_open);
     const pair p = {
         variable_in(s, (variable_kind){.name = "a", .initial = 10}),
         variable_in(s, (variable_kind){.name = "b",
@@ -217,7 +213,8 @@ TEST(any_computation_uses_the_replicas_own) {
       assert_true(computation_fetch(&c, ls_variable_read(ls_variable_component(
                                             p.b, r))) == 13);
     // The flat graph is read back from its text.
-    char *text = NULL, *again = NULL;
+    LS_OWN(printed, again) = NULL;
+    LS_OWN(printed, text) = NULL;
     ls_graph *read = NULL;
     expect_ok(ls_graph_print(c.graph, &text));
     assert_non_null(strstr(text, "a/handle"));
@@ -225,8 +222,6 @@ TEST(any_computation_uses_the_replicas_own) {
     expect_ok(ls_graph_print(read, &again));
     assert_non_null(strstr(again, "a/handle"));
     ls_graph_destroy(read);
-    ls_text_release(text);
-    ls_text_release(again);
     ls_variable_release(p.a);
     ls_variable_release(p.b);
   }
@@ -261,8 +256,8 @@ TEST(a_replicas_copy_is_that_on_its_core) {
   static const char *const turned[] = {"/device:TPU:2", "/device:TPU:0",
                                        "/device:TPU:1"};
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    LS_OWN(tpu_step, w) = {0};
-    tpu_step_open(&w, in_graph, 3, (variable_kind){.name = "other"});
+    LS_OWN_BEGUN(tpu_step, w, tpu_step_open, in_graph, 3,
+                 (variable_kind){.name = "other"});
     put_on(&w, turned, 3);
     for (int run = 1; run <= 3; ++run) {
       expect_ok(tpu_step_run(&w, write_own));
@@ -290,8 +285,8 @@ TEST(a_replica_without_a_copy_is_named) {
   LS_SPEC("T125 O14");
   static const char *const one[] = {"/device:TPU:0"};
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    LS_OWN(tpu_step, w) = {0};
-    tpu_step_open(&w, in_graph, 2, (variable_kind){.name = "other"});
+    LS_OWN_BEGUN(tpu_step, w, tpu_step_open, in_graph, 2,
+                 (variable_kind){.name = "other"});
     put_on(&w, one, 1);
     expect_status(tpu_step_run(&w, write_own), LS_INVALID_ARGUMENT,
                   "the device of replica 1");
@@ -317,8 +312,8 @@ static ls_nest times_argument(ls_nest args, void *user) {
 TEST(reads_have_gradients) {
   LS_SPEC("V140");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    LS_OWN(tpu_step, w) = {0};
-    tpu_step_open(&w, in_graph, 2, (variable_kind){.initial = 3});
+    LS_OWN_BEGUN(tpu_step, w, tpu_step_open, in_graph, 2,
+                 (variable_kind){.initial = 3});
     expect_ok(tpu_step_run(&w, square_gradient));
     tpu_step_expect_results(&w, (double[]){6, 12});
   }

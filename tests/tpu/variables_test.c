@@ -40,11 +40,10 @@ static ls_variable *variable_made(ls_strategy *strategy,
 
 // The body once in eager and once in a build graph.
 static void in_both(void (*body)(computation *c)) {
-  LS_OWN(computation, c) = {0};
   expect_ok(ls_frame_begin());
   body(NULL);
   expect_ok(ls_frame_end(NULL));
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   body(&c);
 }
 
@@ -83,9 +82,8 @@ static void check_classes(computation *c) {
                                  : LS_SYNCHRONIZATION_ON_WRITE);
         assert_int_equal(ls_variable_aggregation_of(v), a);
         assert_int_equal(ls_variable_is_trainable(v), !on_read);
-        const ls_nest leaf = ls_nest_variable(v);
+        LS_OWN(ls_nest, leaf) = ls_nest_variable(v);
         assert_int_equal(ls_is_mirrored(leaf), !on_read);
-        ls_nest_release(leaf);
         if (c != NULL) {
           ls_variable *part = ls_variable_component(v, 0);
           assert_int_equal(listed(c, LS_COLLECTION_GLOBAL_VARIABLES, v), 1);

@@ -11,6 +11,7 @@
 #include "support/expect.h"
 #include "support/tpu_strategies.h"
 #include "support/training.h"
+#include "support/values.h"
 
 enum { WIDTH = 6, CLASSES = 3, EXAMPLES = 36, BATCH = 16, EPOCHS = 2 };
 enum { CALLS = (EXAMPLES + BATCH - 1) / BATCH, WEIGHTS = WIDTH * CLASSES };
@@ -91,7 +92,6 @@ static void train(const way *w, int64_t batch, int64_t calls,
   LS_OWN(ls_model, model) = {0};
   ls_train_result result;
   ls_variable *all[2] = {NULL};
-  LS_OWN(ls_array, value) = NULL;
   LS_OWN(ls_dataset, data) = ls_dataset_synthetic(&(ls_synthetic_options){
       .size = EXAMPLES, .shape = LS_SHAPE(WIDTH), .num_classes = CLASSES});
   if (w->on_cores)
@@ -119,7 +119,7 @@ static void train(const way *w, int64_t batch, int64_t calls,
                           .seed = 5},
       &result));
   assert_int_equal(line_variables(model.self, all, 2), 2);
-  expect_ok(ls_variable_value(all[0], &value));
+  LS_OWN(ls_array, value) = variable_array(all[0]);
   for (int i = 0; i < WEIGHTS; ++i)
     weights[i] = ls_array_f64(value, i);
 }

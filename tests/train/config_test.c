@@ -44,8 +44,7 @@ TEST(what_is_written_reads_back) {
   write_config(ls_text_data(&text));
   LS_OWN(ls_train_config, read) = NULL;
   expect_ok(ls_train_config_read("configured", &read));
-  LS_OWN(ls_text, again) = {0};
-  ls_text_init(&again, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, again, ls_text_init, ls_allocator_system());
   ls_train_config_print(read, &again);
   assert_string_equal(ls_text_data(&again), ls_text_data(&text));
   assert_string_equal(read->data, "a \"quoted\" folder");
@@ -124,8 +123,7 @@ static void expect_read(const char *wanted, char line[400]) {
       (ls_runtime_options){.threads = 1, .log = note_line, .log_user = line});
   LS_OWN(ls_train_config, read) = NULL;
   expect_ok(ls_train_config_read("kept", &read));
-  LS_OWN(ls_text, again) = {0};
-  ls_text_init(&again, ls_allocator_system());
+  LS_OWN_BEGUN(ls_text, again, ls_text_init, ls_allocator_system());
   ls_train_config_print(read, &again);
   assert_string_equal(ls_text_data(&again), wanted);
 }
@@ -137,7 +135,7 @@ TEST(what_is_damaged_is_what_the_checkpoint_says) {
   expect_ok(resumable_run(&(resumable){.folder = "kept", .steps = 4}, &result));
   size_t size = 0;
   char *text = read_folder_file("kept", "config.json", &size), line[400];
-  char *other = malloc(size + 1);
+  HEAP(char, other) = malloc(size + 1);
   for (size_t i = 0; i < size; ++i) {
     memcpy(other, text, size);
     other[i] = (char)(other[i] ^ 1 << i % 7);
@@ -160,11 +158,9 @@ TEST(what_is_damaged_is_what_the_checkpoint_says) {
   memcpy(other + 21, text + 21, size - 21);
   expect_ok(files->write(NULL, "kept/config.json", other, size));
   ls_train_config *read = NULL;
-  ls_status status = ls_train_config_read("kept", &read);
+  LS_OWN(ls_status, status) = ls_train_config_read("kept", &read);
   assert_false(ls_status_is_ok(status));
   expect_contains(ls_status_message(status), "kept/config.json");
-  ls_status_free(status);
-  free(other);
   ls_release(ls_allocator_system(), text);
 }
 

@@ -71,8 +71,7 @@ static void expect_number(const ls_event_numbers *numbers, size_t i,
 
 // ---- What is whole ---------------------------------------------------------
 TEST(numbers_come_back_by_step_and_tag) {
-  LS_OWN(setup, s) = {0};
-  begin(&s);
+  LS_OWN_BEGUN(setup, s, begin);
   ls_event_writer *writer = writer_from(INT64_MAX);
   write_number(writer, "loss", 20, 0.5);
   write_number(writer, "loss", 10, 0.75);
@@ -99,8 +98,7 @@ TEST(numbers_come_back_by_step_and_tag) {
 }
 
 TEST(a_run_that_begins_again_takes_back_what_was_said) {
-  LS_OWN(setup, s) = {0};
-  begin(&s);
+  LS_OWN_BEGUN(setup, s, begin);
   for (int i = 0; i < 2; ++i) {
     ls_event_writer *writer = writer_from(i == 0 ? 0 : 20);
     for (int step = i == 0 ? 10 : 20; step <= 40 - 10 * i; step += 10)
@@ -115,8 +113,7 @@ TEST(a_run_that_begins_again_takes_back_what_was_said) {
 }
 
 TEST(a_folder_that_is_not_there_has_no_numbers) {
-  LS_OWN(setup, s) = {0};
-  begin(&s);
+  LS_OWN_BEGUN(setup, s, begin);
   ls_event_numbers *numbers = read_all(NULL);
   assert_int_equal(numbers->count, 0);
   ls_event_numbers_destroy(numbers);
@@ -174,8 +171,7 @@ static void put(setup *s, const char *path, const char *bytes, size_t size) {
 }
 
 TEST(the_rest_of_a_damaged_file_is_passed_over) {
-  LS_OWN(setup, s) = {0};
-  begin(&s);
+  LS_OWN_BEGUN(setup, s, begin);
   char path[200], bytes[FILE_SIZE], changed[FILE_SIZE];
   const size_t size = write_two(&s, path, sizeof(path), bytes);
   size_t least = STEPS + 1;
@@ -195,8 +191,7 @@ TEST(the_rest_of_a_damaged_file_is_passed_over) {
 }
 
 TEST(a_file_that_is_cut_off_is_read_as_far_as_it_is_whole) {
-  LS_OWN(setup, s) = {0};
-  begin(&s);
+  LS_OWN_BEGUN(setup, s, begin);
   char path[200], bytes[FILE_SIZE];
   const size_t size = write_two(&s, path, sizeof(path), bytes);
   size_t before = 1;
@@ -211,8 +206,7 @@ TEST(a_file_that_is_cut_off_is_read_as_far_as_it_is_whole) {
 }
 
 TEST(garbage_is_no_number) {
-  LS_OWN(setup, s) = {0};
-  begin(&s);
+  LS_OWN_BEGUN(setup, s, begin);
   char path[200], bytes[FILE_SIZE], changed[FILE_SIZE];
   const size_t size = write_two(&s, path, sizeof(path), bytes);
   uint64_t drawn = 88172645463325252u;
@@ -232,8 +226,7 @@ TEST(garbage_is_no_number) {
 
 // ---- What fails ------------------------------------------------------------
 TEST(a_file_system_that_fails_is_told) {
-  LS_OWN(setup, s) = {0};
-  begin(&s);
+  LS_OWN_BEGUN(setup, s, begin);
   char path[200], bytes[FILE_SIZE];
   (void)write_two(&s, path, sizeof(path), bytes);
   for (int call = 1;; ++call) {

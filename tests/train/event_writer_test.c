@@ -16,6 +16,7 @@
 #include "lockstep/lockstep.h"
 #include "support/event_files.h"
 #include "support/fault.h"
+#include "support/function.h"
 
 static ls_event_writer *writer_of(ls_event_writer_options options) {
   ls_event_writer *writer = NULL;
@@ -32,8 +33,7 @@ static ls_array *array_of(ls_dtype dtype, ls_shape shape, const void *data) {
 
 // ---- Files -----------------------------------------------------------------
 TEST(a_file_begins_with_its_version_and_where_the_run_does) {
-  LS_OWN(event_files, s) = {0};
-  event_files_begin(&s);
+  LS_OWN_BEGUN(event_files, s, event_files_begin);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   assert_null(event_files_nth(&s, 0));  // Nothing was written.
   expect_ok(ls_event_writer_scalar(writer, "loss", 7, 0.25));
@@ -53,8 +53,7 @@ TEST(a_file_begins_with_its_version_and_where_the_run_does) {
 }
 
 TEST(a_later_writer_has_a_file_that_is_read_later) {
-  LS_OWN(event_files, s) = {0};
-  event_files_begin(&s);
+  LS_OWN_BEGUN(event_files, s, event_files_begin);
   for (int i = 0; i < 3; ++i) {
     // The clock goes back: the second is taken after all.
     s.nanos -= INT64_C(7000000000) * i;
@@ -71,8 +70,7 @@ TEST(a_later_writer_has_a_file_that_is_read_later) {
 }
 
 TEST(records_are_written_when_they_are_old_or_many) {
-  LS_OWN(event_files, s) = {0};
-  event_files_begin(&s);
+  LS_OWN_BEGUN(event_files, s, event_files_begin);
   ls_event_writer *writer =
       writer_of((ls_event_writer_options){.flush_seconds = LS_SOME(3)});
   expect_ok(ls_event_writer_scalar(writer, "x", 1, 1));
@@ -101,8 +99,7 @@ TEST(records_are_written_when_they_are_old_or_many) {
 
 TEST(a_file_that_could_not_be_written_is_left_behind) {
   for (int at = 1; at <= 5; ++at) {
-    LS_OWN(event_files, s) = {0};
-    event_files_begin(&s);
+    LS_OWN_BEGUN(event_files, s, event_files_begin);
     ls_event_writer *writer =
         writer_of((ls_event_writer_options){.first_step = 9});
     s.files.fail_at = at;  // A folder, a list, a head, a record; then another.
@@ -133,8 +130,7 @@ TEST(a_file_that_could_not_be_written_is_left_behind) {
 }
 
 TEST(a_cut_record_is_the_last_that_is_read) {
-  LS_OWN(event_files, s) = {0};
-  event_files_begin(&s);
+  LS_OWN_BEGUN(event_files, s, event_files_begin);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   for (int i = 0; i < 20; ++i)
     expect_ok(ls_event_writer_scalar(writer, "x", i, i));
@@ -152,8 +148,7 @@ TEST(a_cut_record_is_the_last_that_is_read) {
 
 // ---- Values ----------------------------------------------------------------
 TEST(bytes_that_are_no_text_become_text) {
-  LS_OWN(event_files, s) = {0};
-  event_files_begin(&s);
+  LS_OWN_BEGUN(event_files, s, event_files_begin);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   expect_ok(ls_event_writer_scalar(writer, "a\xff\xc3\xa4\xe2\x82", 1, NAN));
   expect_ok(ls_event_writer_scalar(writer, "", -5, -INFINITY));
@@ -187,8 +182,7 @@ TEST(a_tensor_is_written_as_it_is) {
               {LS_DTYPE_C64, 8, 1, {2}},    {LS_DTYPE_F32, 1, 2, {0, 7}},
               {LS_DTYPE_STRING, 7, 1, {3}}};
   static const unsigned char bytes[64] = {1, 0, 1, 77, 200};
-  LS_OWN(event_files, s) = {0};
-  event_files_begin(&s);
+  LS_OWN_BEGUN(event_files, s, event_files_begin);
   ls_event_writer *writer =
       writer_of((ls_event_writer_options){.flush_seconds = LS_SOME(0)});
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
@@ -243,9 +237,8 @@ TEST(a_summarys_values_are_written_under_our_tags) {
               {"\x0a\x02\x50\x01", 4},         // A field that none has.
               {"\x12\x00", 2},
               {"\nhello", 6}};
-  LS_OWN(event_files, s) = {0};
   size_t count = 7;
-  event_files_begin(&s);
+  LS_OWN_BEGUN(event_files, s, event_files_begin);
   ls_event_writer *writer =
       writer_of((ls_event_writer_options){.flush_seconds = LS_SOME(0)});
   for (size_t i = 0; i < LS_COUNT_OF(none); ++i) {
@@ -270,8 +263,7 @@ static ls_bytes histogram_at(event_files *s, int64_t step) {
 }
 
 TEST(a_histogram_counts_what_is_finite) {
-  LS_OWN(event_files, s) = {0};
-  event_files_begin(&s);
+  LS_OWN_BEGUN(event_files, s, event_files_begin);
   ls_event_writer *writer =
       writer_of((ls_event_writer_options){.flush_seconds = LS_SOME(0)});
   float values[3002];
@@ -348,8 +340,7 @@ static void expect_pixels(ls_bytes png, ls_dtype dtype, const void *want,
 }
 
 TEST(images_are_png_files) {
-  LS_OWN(event_files, s) = {0};
-  event_files_begin(&s);
+  LS_OWN_BEGUN(event_files, s, event_files_begin);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   unsigned char bytes[2 * 3 * 2 * 3];
   for (size_t i = 0; i < sizeof(bytes); ++i)
@@ -426,10 +417,8 @@ static ls_bytes attr_of(ls_bytes node, const char *key) {
 }
 
 TEST(a_graph_has_its_scopes_shapes_and_devices) {
-  LS_OWN(event_files, s) = {0};
-  event_files_begin(&s);
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN_BEGUN(event_files, s, event_files_begin);
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     const ls_tensor x =
@@ -464,10 +453,8 @@ TEST(a_graph_has_its_scopes_shapes_and_devices) {
 }
 
 TEST(what_a_loop_holds_stands_in_its_scope) {
-  LS_OWN(event_files, s) = {0};
-  event_files_begin(&s);
-  LS_OWN(ls_graph, graph) = NULL;
-  expect_ok(ls_graph_create("g", &graph));
+  LS_OWN_BEGUN(event_files, s, event_files_begin);
+  LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
     ls_tensor x = ls_placeholder(LS_DTYPE_F32, LS_SCALAR, "x");
@@ -507,8 +494,7 @@ TEST(what_a_loop_holds_stands_in_its_scope) {
 
 // ---- Summaries -------------------------------------------------------------
 TEST(summaries_become_what_they_are) {
-  LS_OWN(event_files, s) = {0};
-  event_files_begin(&s);
+  LS_OWN_BEGUN(event_files, s, event_files_begin);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   const ls_bytes words[] = {{"a", 1}, {"*b*", 3}};
   ls_array *arrays[] = {
@@ -537,7 +523,7 @@ TEST(summaries_become_what_they_are) {
   assert_true(
       proto_f64(PROTO_AT(event_value(s.events, 7, "no image", 4), 5), 3) == 10);
   // What goes wrong is told later, once.
-  ls_array *wrong = array_of(LS_DTYPE_C64, LS_SCALAR, (float[]){1, 2});
+  LS_OWN(ls_array, wrong) = array_of(LS_DTYPE_C64, LS_SCALAR, (float[]){1, 2});
   ls_event_writer_record(
       writer, &(ls_summary_record){.tag = "c", .step = 5, .value = wrong});
   expect_status(ls_event_writer_flush(writer), LS_INVALID_ARGUMENT,
@@ -547,14 +533,12 @@ TEST(summaries_become_what_they_are) {
       writer, &(ls_summary_record){.tag = "d", .step = 5, .value = wrong});
   expect_status(ls_event_writer_close(writer), LS_INVALID_ARGUMENT,
                 "histogram 'd'");
-  ls_array_release(wrong);
   for (size_t i = 0; i < LS_COUNT_OF(arrays); ++i)
     ls_array_release(arrays[i]);
 }
 
 TEST(a_summary_of_a_step_is_an_event) {
-  LS_OWN(event_files, s) = {0};
-  event_files_begin(&s);
+  LS_OWN_BEGUN(event_files, s, event_files_begin);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   ls_summary_writer *summaries = NULL;
   expect_ok(
@@ -585,8 +569,7 @@ static void *add_many(void *user) {
 }
 
 TEST(threads_share_a_writer) {
-  LS_OWN(event_files, s) = {0};
-  event_files_begin(&s);
+  LS_OWN_BEGUN(event_files, s, event_files_begin);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   pthread_t threads[THREADS];
   for (int i = 0; i < THREADS; ++i)

@@ -15,8 +15,7 @@
 // ---- Steps -----------------------------------------------------------------
 TEST(a_graph_has_one_global_step) {
   LS_SPEC("E9");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_variable *step = NULL;
   expect_status(ls_global_step_create(f.graph, &step), LS_FAILED_PRECONDITION,
                 "\"global_step\" already exists");
@@ -45,8 +44,7 @@ TEST(a_graph_has_one_global_step) {
 
 TEST(an_evaluation_counts_apart) {
   LS_SPEC("E16");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_variable *step = NULL, *again = NULL;
   expect_ok(ls_eval_step_get(f.graph, &step));
   expect_ok(ls_eval_step_get(f.graph, &again));
@@ -66,8 +64,7 @@ TEST(an_evaluation_counts_apart) {
 
 TEST(timers_are_due) {
   LS_SPEC("E184");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_step_timer t;
   expect_status(ls_step_timer_begin(&t, LS_SOME(1), LS_SOME(1)),
                 LS_INVALID_ARGUMENT, "one of the two");
@@ -96,8 +93,7 @@ TEST(timers_are_due) {
 
 TEST(training_stops_at_a_step) {
   LS_SPEC("E187");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_hook *hook = NULL;
   expect_status(ls_stop_at_step_hook((ls_opt){0}, (ls_opt){0}, &hook),
                 LS_INVALID_ARGUMENT, "One of");
@@ -167,9 +163,8 @@ TEST(a_saver_saves_when_it_is_due) {
   LS_SPEC("E181 E185");
   char folder[20];
   heard h = {.text = ""};
-  LS_OWN(monitored_runs, f) = {0};
   folder_of(folder);
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_hook *hooks[2] = {NULL};
   expect_status(
       ls_saver_hook(&(ls_saver_hook_options){.folder = folder,
@@ -213,9 +208,8 @@ TEST(a_saver_saves_when_it_is_due) {
 // The steps of a run are bounded by what is left to the next save.
 TEST(a_save_may_be_as_far_away_as_numbers_go) {
   char folder[20];
-  LS_OWN(monitored_runs, f) = {0};
   folder_of(folder);
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   for (int again = 0; again < 2; ++again) {
     ls_hook *hooks[2] = {NULL};
     expect_ok(ls_saver_hook(
@@ -242,9 +236,8 @@ TEST(a_lost_session_goes_on_from_the_checkpoint) {
   LS_SPEC("E183 E185");
   char folder[20];
   int left = 5;
-  LS_OWN(monitored_runs, f) = {0};
   folder_of(folder);
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_hook *hooks[3] = {NULL};
   expect_ok(ls_saver_hook(
       &(ls_saver_hook_options){.folder = folder, .every_steps = LS_SOME(2)},
@@ -278,8 +271,7 @@ static ls_status fail_badly(void *user, ls_run_context *context,
 }
 
 TEST(a_hook_may_know_why_a_run_has_failed) {
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_hook *hooks[2] = {NULL};
   bool knows = true;
   int left = 1;
@@ -299,8 +291,7 @@ TEST(a_hook_may_know_why_a_run_has_failed) {
 // ---- Telling ---------------------------------------------------------------
 TEST(steps_a_second_are_told) {
   LS_SPEC("E186");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_hook *hook = NULL;
   expect_ok(ls_counter_hook(
       &(ls_counter_hook_options){.every_steps = LS_SOME(2), .batch_size = 16},
@@ -329,8 +320,7 @@ TEST(steps_a_second_are_told) {
 
 TEST(values_are_logged) {
   LS_SPEC("E186");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_hook *hook = NULL;
   ls_tensor read;
   {
@@ -362,8 +352,7 @@ TEST(values_are_logged) {
 
 // What the caller of a run gets is found by its names, as of a function.
 TEST(what_the_caller_fetches_has_names) {
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_hook *hooks[2] = {NULL};
   const char *const names[] = {"rate"};
   expect_ok(ls_log_hook(&(ls_log_hook_options){.names = names,
@@ -391,8 +380,7 @@ static void count_record(void *user, const ls_summary_record *record) {
 TEST(summaries_are_recorded_when_due) {
   LS_SPEC("E186");
   int64_t steps[20] = {0};
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_OWN(ls_summary_writer, writer) = NULL;
   ls_op op;
   expect_ok(ls_summary_writer_create(count_record, steps, &writer));
@@ -422,8 +410,7 @@ TEST(summaries_are_recorded_when_due) {
 TEST(a_loss_that_is_no_number_ends_the_training) {
   LS_SPEC("E187");
   for (int fails = 0; fails < 2; ++fails) {
-    LS_OWN(monitored_runs, f) = {0};
-    monitored_runs_begin(&f);
+    LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
     LS_OWN(ls_array, nan) = NULL;
     expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SCALAR,
                                    (float[]){0.0f / 0.0f}, &nan));
@@ -456,8 +443,7 @@ static ls_status feed_three(void *user, ls_feed *feeds, size_t capacity,
 
 TEST(what_is_fed_and_what_is_run_at_the_end) {
   LS_SPEC("E187");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_OWN(ls_array, three) = NULL;
   expect_ok(
       ls_array_create_copy(LS_DTYPE_F32, LS_SCALAR, (float[]){3}, &three));
@@ -491,8 +477,7 @@ static void move(void *user) {
 // Whenever who waits looks again, another step has been made.
 TEST(who_comes_later_waits) {
   LS_SPEC("E187");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_hook *hook = NULL;
   expect_ok(ls_wait_for_step_hook(3, &hook));
   monitored_runs_open(&f, &hook, 1, NULL);
@@ -520,8 +505,7 @@ TEST(what_a_hook_cannot_do_is_refused) {
   assert_null(hook);
   expect_status(ls_profiler_hook("here", LS_SOME(1), LS_SOME(1), &hook),
                 LS_INVALID_ARGUMENT, "one of the two");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   expect_ok(ls_feed_hook(feed_too_many, NULL, &hook));
   monitored_runs_open(&f, &hook, 1, NULL);
   const ls_status status = monitored_runs_try(&f);
@@ -546,9 +530,8 @@ static void count_lost(void *user) {
 
 TEST(the_last_session_goes_as_lost_ones_do) {
   for (int fails = 0; fails < 2; ++fails) {
-    LS_OWN(monitored_runs, f) = {0};
     ls_hook *hook = NULL;
-    monitored_runs_begin(&f);
+    LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
     lost = 0;
     expect_ok(
         ls_hook_create(&(ls_hook_options){.session_lost = count_lost}, &hook));
@@ -567,9 +550,8 @@ TEST(the_last_session_goes_as_lost_ones_do) {
 TEST(a_run_is_traced_when_due) {
   LS_SPEC("E187");
   char folder[20];
-  LS_OWN(monitored_runs, f) = {0};
   folder_of(folder);
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_hook *hook = NULL;
   expect_ok(ls_profiler_hook(folder, LS_SOME(3), (ls_opt){0}, &hook));
   monitored_runs_open(&f, &hook, 1, NULL);
@@ -587,9 +569,8 @@ TEST(a_run_is_traced_when_due) {
 TEST(a_step_that_was_read_too_early_is_read_again) {
   LS_SPEC("E185 E186 E187");
   char folder[20];
-  LS_OWN(monitored_runs, f) = {0};
   folder_of(folder);
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_hook *hooks[3] = {NULL};
   expect_ok(ls_stop_at_step_hook(LS_SOME(3), (ls_opt){0}, &hooks[0]));
   hooks[1] = monitored_runs_late(&f, 1);

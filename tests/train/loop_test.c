@@ -11,6 +11,7 @@
 #include "io/safetensors.h"
 #include "lockstep/eager.h"
 #include "lockstep/train.h"
+#include "support/values.h"
 
 // A run of tiny on made-up data.
 typedef struct setup {
@@ -54,15 +55,13 @@ LS_OWNED_STRUCT(setup, end)
 
 static ls_array *first_variable(const setup *s) {
   ls_variable *variable = NULL;
-  ls_array *value = NULL;
   s->model.type->variables(s->model.self, &variable, 1);
-  expect_ok(ls_variable_value(variable, &value));
+  ls_array *value = variable_array(variable);
   return value;
 }
 
 TEST(training_learns_and_evaluates) {
-  LS_OWN(setup, s) = {0};
-  begin(&s, 1, 0);
+  LS_OWN_BEGUN(setup, s, begin, 1, 0);
   s.options.epochs = 8;
   expect_ok(ls_train(&s.options, &s.result));
   assert_int_equal(s.result.steps, 8 * 26);  // The last with two examples.
@@ -74,8 +73,7 @@ TEST(training_learns_and_evaluates) {
 TEST(replicas_learn_what_one_learns) {
   ls_array *values[2];
   for (int i = 0; i < 2; ++i) {
-    LS_OWN(setup, s) = {0};
-    begin(&s, i == 0 ? 1 : 4, 0);
+    LS_OWN_BEGUN(setup, s, begin, i == 0 ? 1 : 4, 0);
     expect_ok(ls_train(&s.options, &s.result));
     values[i] = first_variable(&s);
   }
@@ -91,8 +89,7 @@ TEST(no_example_is_dropped_for_replicas) {
   for (int64_t size = 10; size <= 400; size *= 40) {
     ls_array *values[4];
     for (int i = 0; i < 4; ++i) {
-      LS_OWN(setup, s) = {0};
-      begin(&s, (const int64_t[]){1, 3, 4, 7}[i], 0);
+      LS_OWN_BEGUN(setup, s, begin, (const int64_t[]){1, 3, 4, 7}[i], 0);
       s.options.batch_size = size;
       expect_ok(ls_train(&s.options, &s.result));
       assert_int_equal(s.result.steps, 4 * ((202 + size - 1) / size));
@@ -158,8 +155,7 @@ TEST(a_steady_step_takes_no_memory) {
   for (int64_t replicas = 1; replicas <= 8; replicas *= 8) {
     LS_OWN(counted, memory) = counted_begin(0);
     watch w = {.memory = &memory};
-    LS_OWN(setup, s) = {0};
-    begin(&s, replicas, 0);
+    LS_OWN_BEGUN(setup, s, begin, replicas, 0);
     s.options.report = watch_memory;
     s.options.report_user = &w;
     expect_ok(ls_train(&s.options, &s.result));
@@ -168,8 +164,7 @@ TEST(a_steady_step_takes_no_memory) {
 }
 
 TEST(steps_end_a_run_within_an_epoch) {
-  LS_OWN(setup, s) = {0};
-  begin(&s, 1, 0);
+  LS_OWN_BEGUN(setup, s, begin, 1, 0);
   s.options.steps = 30;
   expect_ok(ls_train(&s.options, &s.result));
   assert_int_equal(s.result.steps, 30);
@@ -185,9 +180,8 @@ static void stop_at_step_7(void *user, const ls_train_report *report) {
 }
 
 TEST(a_request_ends_the_run_and_saves) {
-  LS_OWN(setup, s) = {0};
   ls_train_stop stop = {0};
-  begin(&s, 1, 0);
+  LS_OWN_BEGUN(setup, s, begin, 1, 0);
   s.options.stop = &stop;
   s.options.report = stop_at_step_7;
   s.options.report_user = &stop;
@@ -220,8 +214,7 @@ static const ls_json *parse(ls_arena *arena, const char *text, size_t size) {
 }
 
 TEST(the_run_folder_says_what_happened) {
-  LS_OWN(setup, s) = {0};
-  begin(&s, 2, 0.25);
+  LS_OWN_BEGUN(setup, s, begin, 2, 0.25);
   s.options.run_folder = "some/run";
   s.options.overwrite = true;
   const ls_train_config made_with = {.data = "made up", .learning_rate = 0.25};
@@ -266,8 +259,7 @@ TEST(the_run_folder_says_what_happened) {
 }
 
 TEST(a_folder_with_a_run_is_kept) {
-  LS_OWN(setup, s) = {0};
-  begin(&s, 1, 0);
+  LS_OWN_BEGUN(setup, s, begin, 1, 0);
   s.options.run_folder = "kept";
   s.options.overwrite = true;
   s.options.steps = 1;
@@ -287,8 +279,7 @@ static void expect_refused(setup *s, ls_code code, const char *part) {
 }
 
 TEST(what_cannot_be_trained_is_refused) {
-  LS_OWN(setup, s) = {0};
-  begin(&s, 4, 0);
+  LS_OWN_BEGUN(setup, s, begin, 4, 0);
   s.options.epochs = -1;
   expect_refused(&s, LS_INVALID_ARGUMENT, "cannot be negative");
   s.options.epochs = 1;
@@ -301,8 +292,7 @@ TEST(what_cannot_be_trained_is_refused) {
 }
 
 TEST(a_loss_that_is_no_number_ends_the_run) {
-  LS_OWN(setup, s) = {0};
-  begin(&s, 1, 1e30);
+  LS_OWN_BEGUN(setup, s, begin, 1, 1e30);
   s.options.config = &(ls_train_config){.learning_rate = 1e30};
   expect_refused(&s, LS_OUT_OF_RANGE,
                  "the learning rate 1e+30 may be too high");

@@ -11,6 +11,7 @@
 
 #include "graph/own.h"
 #include "support/monitored_runs.h"
+#include "support/values.h"
 
 // ---- A hook that tells -----------------------------------------------------
 typedef struct teller {
@@ -91,8 +92,7 @@ TEST(hooks_are_called_in_order) {
   char said[500] = "";
   teller a = {.name = "a", .to = said, .wish = ls_none()},
          b = {.name = "b", .to = said, .wish = ls_none()};
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   b.wish = ls_leaf(f.loss);
   monitored_runs_open(&f, (ls_hook *[]){hook_of(&a), hook_of(&b)}, 2, NULL);
   expect_ok(monitored_runs_try(&f));
@@ -113,8 +113,7 @@ TEST(hooks_are_called_in_order) {
 
 TEST(no_op_can_be_added_any_more) {
   LS_SPEC("E181");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   assert_false(ls_graph_is_frozen(f.graph));
   monitored_runs_open(&f, NULL, 0, NULL);
   assert_true(ls_graph_is_frozen(f.graph));
@@ -129,8 +128,7 @@ TEST(no_op_can_be_added_any_more) {
 
 TEST(values_begin_as_the_scaffold_says) {
   LS_SPEC("E181 E213");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_variable *local = NULL;
   static const char *const in[] = {LS_COLLECTION_LOCAL_VARIABLES};
   ls_scaffold scaffold = {0};
@@ -175,16 +173,14 @@ static ls_status set_weight(void *user, ls_session *session) {
 }
 
 static double weight_of(monitored_runs *f) {
-  LS_OWN(ls_array, value) = NULL;
-  expect_ok(ls_session_variable_value(ls_monitored_session_now(f->session),
-                                      f->weight, &value));
+  LS_OWN(ls_array, value) =
+      session_array(ls_monitored_session_now(f->session), f->weight);
   return ls_array_f64(value, 0);
 }
 
 TEST(a_scaffold_can_say_how) {
   LS_SPEC("E213");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_scaffold mine = {0}, theirs = {.init_fn = set_weight, .init_user = &f};
   ls_scaffold_copy(&mine, &theirs);
   expect_ok(ls_monitored_session_create(
@@ -205,8 +201,7 @@ TEST(a_lost_session_is_made_again) {
   static const ls_code codes[] = {LS_ABORTED, LS_UNAVAILABLE};
   for (int i = 0; i < 2; ++i) {
     char said[500] = "";
-    LS_OWN(monitored_runs, f) = {0};
-    monitored_runs_begin(&f);
+    LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
     teller a = {.name = "a",
                 .to = said,
                 .wish = ls_none(),
@@ -240,8 +235,7 @@ TEST(what_is_lost_at_the_same_step_again_and_again_is_told) {
   for (int i = 0; i < 3; ++i) {
     int calls = 0;
     ls_hook *hook = NULL;
-    LS_OWN(monitored_runs, f) = {0};
-    monitored_runs_begin(&f);
+    LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
     expect_ok(ls_hook_create(&(ls_hook_options){.name = "a",
                                                 .user = &calls,
                                                 .before_run = always_lost},
@@ -268,8 +262,7 @@ TEST(what_is_lost_at_the_same_step_again_and_again_is_told) {
 TEST(other_failures_skip_the_end) {
   LS_SPEC("E183");
   char said[500] = "";
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   teller a = {.name = "a",
               .to = said,
               .wish = ls_none(),
@@ -293,8 +286,7 @@ TEST(other_failures_skip_the_end) {
 TEST(hooks_feed_runs) {
   LS_SPEC("E182");
   char said[500] = "";
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_OWN(ls_array, two) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SCALAR, (float[]){2}, &two));
   teller a = {.name = "a", .to = said, .wish = ls_leaf(f.input)};
@@ -309,8 +301,7 @@ TEST(hooks_feed_runs) {
 
 TEST(a_stop_can_be_asked_for_from_outside) {
   LS_SPEC("E182");
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_train_stop stop = {0};
   expect_ok(ls_monitored_session_create(
       &(ls_monitored_options){.graph = f.graph, .stop = &stop}, &f.session));
@@ -329,8 +320,7 @@ static ls_status never_begins(void *user, ls_run_context *context) {
 TEST(a_session_that_cannot_begin_is_tried_for_a_time) {
   int tries = 0;
   ls_hook *hook = NULL;
-  LS_OWN(monitored_runs, f) = {0};
-  monitored_runs_begin(&f);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   expect_ok(ls_hook_create(
       &(ls_hook_options){.user = &tries, .after_create_session = never_begins},
       &hook));
@@ -365,9 +355,8 @@ TEST(an_init_op_is_fed) {
   expect_ok(ls_monitored_session_create(
       &(ls_monitored_options){.graph = f.graph, .scaffold = &scaffold},
       &f.session));
-  LS_OWN(ls_array, value) = NULL;
-  expect_ok(ls_session_variable_value(ls_monitored_session_now(f.session),
-                                      f.weight, &value));
+  LS_OWN(ls_array, value) =
+      session_array(ls_monitored_session_now(f.session), f.weight);
   assert_true(ls_array_f64(value, 0) == 7);
 }
 
@@ -376,7 +365,6 @@ TEST(local_values_begin_behind_the_others) {
   static const char *const in[] = {LS_COLLECTION_LOCAL_VARIABLES};
   LS_OWN(monitored_runs, f) = {0};
   LS_OWN(ls_variable, local) = NULL;
-  LS_OWN(ls_array, value) = NULL;
   monitored_runs_begin(&f);
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -388,8 +376,8 @@ TEST(local_values_begin_behind_the_others) {
         &local));
   }
   monitored_runs_open(&f, NULL, 0, NULL);
-  expect_ok(ls_session_variable_value(ls_monitored_session_now(f.session),
-                                      local, &value));
+  LS_OWN(ls_array, value) =
+      session_array(ls_monitored_session_now(f.session), local);
   assert_true(ls_array_f64(value, 0) == 5);
 }
 
@@ -414,9 +402,8 @@ TEST(losses_are_counted_from_the_furthest_step_on) {
     losing l = {.loses_first = goes_on == 1};
     char folder[] = "losses-XXXXXX";
     ls_hook *hooks[2] = {NULL};
-    LS_OWN(monitored_runs, f) = {0};
     assert_non_null(mkdtemp(folder));
-    monitored_runs_begin(&f);
+    LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
     expect_ok(ls_hook_create(
         &(ls_hook_options){.user = &l, .before_run = lose_each_other},
         &hooks[0]));

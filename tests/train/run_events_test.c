@@ -13,6 +13,7 @@
 #include "support/event_records.h"
 #include "support/expect.h"
 #include "support/memory_files.h"
+#include "support/values.h"
 
 enum { EXAMPLES = 40, BATCH = 8, EPOCH = 5, MOST_EVENTS = 400 };
 
@@ -111,8 +112,7 @@ static bool has(const setup *s, const char *tag, int64_t step) {
 }
 
 TEST(a_run_writes_what_it_logs) {
-  LS_OWN(setup, s) = {0};
-  begin(&s);
+  LS_OWN_BEGUN(setup, s, begin);
   expect_ok(ls_train(&s.options, &s.result));
   assert_int_equal(event_files(&s, "run/events/train", 0), 1);
   static const int64_t logged[] = {2, 4, 5, 7, 9, 10};
@@ -156,8 +156,7 @@ static int64_t start_of(const setup *s) {
 }
 
 TEST(a_resumed_run_goes_on_in_new_files) {
-  LS_OWN(setup, s) = {0};
-  begin(&s);
+  LS_OWN_BEGUN(setup, s, begin);
   s.options.epochs = 1;
   expect_ok(ls_train(&s.options, &s.result));
   end_run(&s);
@@ -177,8 +176,7 @@ TEST(a_resumed_run_goes_on_in_new_files) {
 }
 
 TEST(a_run_that_replaces_another_takes_its_events_away) {
-  LS_OWN(setup, s) = {0};
-  begin(&s);
+  LS_OWN_BEGUN(setup, s, begin);
   expect_ok(ls_train(&s.options, &s.result));
   char old[160] = "";
   for (size_t i = 0; i < s.files.count; ++i)
@@ -197,8 +195,7 @@ TEST(a_run_that_replaces_another_takes_its_events_away) {
 }
 
 TEST(events_may_be_anywhere_but_must_be_somewhere) {
-  LS_OWN(setup, s) = {0};
-  begin(&s);
+  LS_OWN_BEGUN(setup, s, begin);
   s.options.run_folder = NULL;
   expect_status(ls_train(&s.options, &s.result), LS_INVALID_ARGUMENT,
                 "name a folder");
@@ -212,14 +209,12 @@ TEST(events_may_be_anywhere_but_must_be_somewhere) {
 TEST(a_run_has_the_same_bits_with_events) {
   ls_array *values[2];
   for (int i = 0; i < 2; ++i) {
-    LS_OWN(setup, s) = {0};
-    begin(&s);
+    LS_OWN_BEGUN(setup, s, begin);
     s.options.events = i == 0 ? NULL : "";
     expect_ok(ls_train(&s.options, &s.result));
-    LS_OWN(ls_array, value) = NULL;
     ls_variable *variable = NULL;
     s.model.type->variables(s.model.self, &variable, 1);
-    expect_ok(ls_variable_value(variable, &value));
+    LS_OWN(ls_array, value) = variable_array(variable);
     ls_runtime *const inside = ls_runtime_make_current(s.memory.outside);
     expect_ok(ls_array_create_copy(ls_array_dtype(value), ls_array_shape(value),
                                    ls_array_data(value), &values[i]));
@@ -234,8 +229,7 @@ TEST(a_run_has_the_same_bits_with_events) {
 TEST(a_file_that_cannot_be_written_ends_the_run) {
   int failed = 0;
   for (int at = 1; at < 80; ++at) {
-    LS_OWN(setup, s) = {0};
-    begin(&s);
+    LS_OWN_BEGUN(setup, s, begin);
     s.files.fail_at = at;
     const ls_status status = ls_train(&s.options, &s.result);
     if (!ls_status_is_ok(status)) ++failed;

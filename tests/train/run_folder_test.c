@@ -83,7 +83,6 @@ static void expect_text(const char *path, const char *want) {
 TEST(the_steps_before_a_loss_that_is_no_number_are_logged) {
   int late = 0;
   for (int at = 0; at < EXAMPLES; at += 7) {
-    LS_OWN(setup, s) = {0};
     char folder[32], path[64];
     snprintf(folder, sizeof(folder), "nan-%d", at);
     snprintf(path, sizeof(path), "%s/metrics.jsonl", folder);
@@ -93,7 +92,7 @@ TEST(the_steps_before_a_loss_that_is_no_number_are_logged) {
     snprintf(config, sizeof(config), "%s/config.json", folder);
     ls_status_free(files->remove(files->user, config));
     ls_status_free(files->remove(files->user, path));
-    begin(&s, folder, at);
+    LS_OWN_BEGUN(setup, s, begin, folder, at);
     expect_status(ls_train(&s.options, &s.result), LS_OUT_OF_RANGE,
                   "the loss is");
     char *text = read_text(path);
@@ -187,8 +186,7 @@ typedef struct intruder {
 static void intrude(void *user, const ls_train_report *report) {
   intruder *it = user;
   (void)report;
-  LS_OWN(setup, s) = {0};
-  begin(&s, "busy", -1);
+  LS_OWN_BEGUN(setup, s, begin, "busy", -1);
   s.options.resume = it->resume;
   s.options.overwrite = !it->resume;
   expect_status(ls_train(&s.options, &s.result), LS_FAILED_PRECONDITION,
@@ -208,8 +206,7 @@ TEST(a_run_has_its_folder_to_itself) {
     end(&s);
     expect_text("busy/lock", NULL);
   }
-  LS_OWN(setup, s) = {0};
-  begin(&s, "busy", -1);
+  LS_OWN_BEGUN(setup, s, begin, "busy", -1);
   s.options.resume = true;
   expect_ok(ls_train(&s.options, &s.result));
 }

@@ -9,6 +9,7 @@
 #include "distribute/own.h"
 #include "lockstep/dataset.h"
 #include "support/computation.h"
+#include "support/function.h"
 #include "support/inputs.h"
 #include "support/replicas.h"
 #include "support/tpu_strategies.h"
@@ -87,8 +88,7 @@ static void expect_taken(world *w, int64_t elements) {
   if (w->in_graph) {
     value = computation_fetch(&w->c, ls_variable_read(w->w));
   } else {
-    LS_OWN(ls_array, array) = NULL;
-    expect_ok(ls_variable_value(w->w, &array));
+    LS_OWN(ls_array, array) = variable_array(w->w);
     value = ls_array_f64(array, 0);
   }
   const double n = (double)elements;
@@ -100,11 +100,10 @@ static void expect_taken(world *w, int64_t elements) {
 TEST(what_a_step_does_not_have_is_unimplemented) {
   LS_SPEC("M169");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    LS_OWN(world, w) = {0};
     ls_strategy_step *input = NULL;
     ls_nest element = ls_none();
     ls_op op;
-    begin(&w, in_graph, 2, 4);
+    LS_OWN_BEGUN(world, w, begin, in_graph, 2, 4);
     expect_ok(ls_strategy_step_create(w.strategy, &w.step));
     assert_ptr_equal(ls_strategy_step_strategy(w.step), w.strategy);
     expect_status(ls_strategy_step_run(w.step, &op), LS_UNIMPLEMENTED,
@@ -123,8 +122,7 @@ TEST(what_a_step_does_not_have_is_unimplemented) {
 TEST(each_replica_takes_an_element) {
   LS_SPEC("M169");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    LS_OWN(world, w) = {0};
-    begin(&w, in_graph, 3, 6);
+    LS_OWN_BEGUN(world, w, begin, in_graph, 3, 6);
     expect_ok(ls_input_step_create(w.strategy, make_elements, &w, &w.step));
     LS_OWN(ls_nest, element) = ls_none();
     ls_op start = {0};
@@ -158,11 +156,11 @@ TEST(a_single_loss_step_trains) {
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int replicas = 1; replicas <= 3; ++replicas)
       for (int64_t k = 1; k <= 3; k += 2) {
-        LS_OWN(world, w) = {0};
         ls_step_monitor *monitor = NULL;
         int64_t done = -1;
         // One step of the optimizer is missing at the end of the last but one.
-        begin(&w, in_graph, replicas, (6 * k - 1) * replicas);
+        LS_OWN_BEGUN(world, w, begin, in_graph, replicas,
+                     (6 * k - 1) * replicas);
         make_step(&w, k == 1 ? (ls_opt){0} : LS_SOME(k));
         expect_ok(ls_step_monitor_create(w.step, in_graph ? w.c.session : NULL,
                                          &monitor));
@@ -197,11 +195,10 @@ TEST(a_monitor_has_a_session_in_graphs_alone) {
     LS_OWN(world, w) = {0};
     ls_step_monitor *monitor = NULL;
     LS_OWN(ls_graph, other) = NULL;
-    LS_OWN(ls_session, session) = NULL;
     begin(&w, in_graph, 2, 4);
     make_step(&w, (ls_opt){0});
     expect_ok(ls_graph_create("other", &other));
-    expect_ok(ls_session_create(other, &session));
+    LS_OWN(ls_session, session) = session_of(other);
     expect_status(
         ls_step_monitor_create(w.step, in_graph ? NULL : session, &monitor),
         LS_INVALID_ARGUMENT,
@@ -219,9 +216,8 @@ static ls_tensor vector_loss(ls_nest args, void *user) {
 TEST(other_failures_are_the_callers) {
   LS_SPEC("M170");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    LS_OWN(world, w) = {0};
     ls_step_monitor *monitor = NULL;
-    begin(&w, in_graph, 2, 4);
+    LS_OWN_BEGUN(world, w, begin, in_graph, 2, 4);
     expect_ok(ls_single_loss_step_create(
         &(ls_single_loss_step_options){.strategy = w.strategy,
                                        .dataset = make_elements,
@@ -244,8 +240,7 @@ TEST(other_failures_are_the_callers) {
 }
 
 TEST(steps_that_cannot_be_are_refused) {
-  LS_OWN(world, w) = {0};
-  begin(&w, false, 2, 4);
+  LS_OWN_BEGUN(world, w, begin, false, 2, 4);
   LS_OWN(ls_strategy, tpu) = tpu_strategy_of(2);
   ls_single_loss_step_options options = {.strategy = w.strategy,
                                          .dataset = make_elements,

@@ -78,8 +78,7 @@ static size_t steps_of(world *w, const char *tag, int64_t *steps,
 // ---- What is written -------------------------------------------------------
 TEST(values_are_written_under_tags_at_steps) {
   LS_SPEC("E211");
-  LS_OWN(world, w) = {0};
-  begin(&w, (ls_file_writer_options){.suffix = ".host"});
+  LS_OWN_BEGUN(world, w, begin, (ls_file_writer_options){.suffix = ".host"});
   ls_op all = {0}, next = {0};
   {
     LS_GRAPH_SCOPE(w.graph);
@@ -132,8 +131,7 @@ TEST(values_are_written_under_tags_at_steps) {
 
 TEST(recording_is_off_until_it_is_opened) {
   LS_SPEC("E211");
-  LS_OWN(world, w) = {0};
-  begin(&w, (ls_file_writer_options){0});
+  LS_OWN_BEGUN(world, w, begin, (ls_file_writer_options){0});
   ls_op ops[7], all = {0}, next = {0};
   {
     LS_GRAPH_SCOPE(w.graph);
@@ -187,10 +185,11 @@ TEST(ten_are_held_or_two_minutes) {
   for (int own = 0; own < 2; ++own) {
     const int most = own ? 3 : 10;
     const int64_t seconds = own ? 7 : 120;
-    LS_OWN(world, w) = {0};
-    begin(&w, own ? (ls_file_writer_options){.max_queue = LS_SOME(most),
-                                             .flush_seconds = LS_SOME(seconds)}
-                  : (ls_file_writer_options){0});
+    LS_OWN_BEGUN(
+        world, w, begin,
+        own ? (ls_file_writer_options){.max_queue = LS_SOME(most),
+                                       .flush_seconds = LS_SOME(seconds)}
+            : (ls_file_writer_options){0});
     ls_op one = {0};
     {
       LS_GRAPH_SCOPE(w.graph);
@@ -217,8 +216,7 @@ TEST(ten_are_held_or_two_minutes) {
 }
 
 TEST(what_is_held_is_written_with_the_last_of_a_writer) {
-  LS_OWN(world, w) = {0};
-  begin(&w, (ls_file_writer_options){0});
+  LS_OWN_BEGUN(world, w, begin, (ls_file_writer_options){0});
   ls_op one = {0};
   {
     LS_GRAPH_SCOPE(w.graph);
@@ -244,8 +242,7 @@ TEST(what_is_held_is_written_with_the_last_of_a_writer) {
 // ---- Initializers ----------------------------------------------------------
 TEST(a_writer_begins_with_its_initializer) {
   LS_SPEC("E211");
-  LS_OWN(world, w) = {0};
-  begin(&w, (ls_file_writer_options){0});
+  LS_OWN_BEGUN(world, w, begin, (ls_file_writer_options){0});
   ls_op one = {0};
   LS_OWN(ls_summary_writer, second) = NULL;
   {
@@ -342,8 +339,7 @@ static ls_nest compute(ls_nest args, void *user) {
 
 TEST(hosts_of_computations_record_outside) {
   LS_SPEC("E211");
-  LS_OWN(world, w) = {0};
-  begin(&w, (ls_file_writer_options){0});
+  LS_OWN_BEGUN(world, w, begin, (ls_file_writer_options){0});
   LS_OWN(ls_nest, outputs) = ls_none();
   LS_OWN(ls_nest, result) = ls_none();
   {
@@ -371,8 +367,7 @@ static void expect_failed(ls_op op, ls_graph *graph, const char *says) {
 }
 
 TEST(values_that_do_not_fit_are_refused) {
-  LS_OWN(world, w) = {0};
-  begin(&w, (ls_file_writer_options){0});
+  LS_OWN_BEGUN(world, w, begin, (ls_file_writer_options){0});
   ls_op vector = {0};
   ls_tensor any = {0};
   {
@@ -407,8 +402,7 @@ TEST(values_that_do_not_fit_are_refused) {
 }
 
 TEST(a_step_comes_from_somewhere) {
-  LS_OWN(event_files, files) = {0};
-  event_files_begin(&files);
+  LS_OWN_BEGUN(event_files, files, event_files_begin);
   LS_OWN(ls_summary_writer, writer) = NULL;
   LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_file_writer_create(&(ls_file_writer_options){.folder = "events"},
@@ -457,8 +451,7 @@ TEST(writers_that_cannot_be_are_refused) {
 }
 
 TEST(what_a_file_does_not_take_fails_the_flush) {
-  LS_OWN(world, w) = {0};
-  begin(&w, (ls_file_writer_options){0});
+  LS_OWN_BEGUN(world, w, begin, (ls_file_writer_options){0});
   ls_op one = {0};
   {
     LS_GRAPH_SCOPE(w.graph);

@@ -208,9 +208,8 @@ TEST(a_loop_of_steps_is_one_run_as_long_as_hooks_wish) {
               {4, 1, EPOCH}};
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
     for (int64_t replicas = 1; replicas <= 2; ++replicas) {
-      LS_OWN(setup, s) = {0};
       heard plain = {0}, h = {0};
-      begin(&s, replicas, 0);
+      LS_OWN_BEGUN(setup, s, begin, replicas, 0);
       s.options.epochs = 1;
       s.options.num_hooks = 1;
       s.hooks[0] = listen(&plain, NULL);
@@ -230,9 +229,8 @@ TEST(a_loop_of_steps_is_one_run_as_long_as_hooks_wish) {
 }
 
 TEST(what_hooks_want_ends_the_run) {
-  LS_OWN(setup, s) = {0};
   heard h = {.stops = true}, other = {0};
-  begin(&s, 1, 0);
+  LS_OWN_BEGUN(setup, s, begin, 1, 0);
   s.options.num_hooks = 2;
   s.hooks[0] = listen(&h, "first");
   s.hooks[1] = listen(&other, "second");
@@ -271,18 +269,16 @@ static void expect_refused(setup *s, const char *name) {
 }
 
 TEST(no_hook_in_a_list_is_refused) {
-  LS_OWN(setup, s) = {0};
-  begin(&s, 1, 0);
+  LS_OWN_BEGUN(setup, s, begin, 1, 0);
   s.options.num_hooks = 1;
   expect_status(ls_train(&s.options, &s.result), LS_INVALID_ARGUMENT,
                 "hooks[0] is NULL");
 }
 
 TEST(what_is_in_a_graph_is_refused_by_name) {
-  LS_OWN(setup, s) = {0};
   ls_nest last = ls_none();
   const char *const names[] = {"loss"};
-  begin(&s, 1, 0);
+  LS_OWN_BEGUN(setup, s, begin, 1, 0);
   const ls_tensor value = ls_scalar(LS_DTYPE_F32, 1);
   const ls_op op = ls_tensor_op(value);
   expect_ok(ls_feed_hook(feed_nothing, NULL, &s.hooks[0]));
@@ -323,10 +319,9 @@ static ls_status restore_count(void *self, const ls_record *record) {
 }
 
 TEST(what_hooks_count_is_saved_as_it_is_behind_the_step) {
-  LS_OWN(setup, s) = {0};
   heard h = {0};
   const ls_saveable count = {"count", &h, save_count, restore_count};
-  begin(&s, 1, 0);
+  LS_OWN_BEGUN(setup, s, begin, 1, 0);
   s.options.run_folder = "train_hooks_states";
   s.options.overwrite = true;
   s.options.steps = 12;
@@ -352,8 +347,7 @@ TEST(what_hooks_count_is_saved_as_it_is_behind_the_step) {
 // ---- Ready-made ones -------------------------------------------------------
 TEST(a_run_stops_at_a_step) {
   for (int64_t loop = 1; loop <= 10; loop += 9) {
-    LS_OWN(setup, s) = {0};
-    begin(&s, 2, 0);
+    LS_OWN_BEGUN(setup, s, begin, 2, 0);
     s.options.iterations_per_loop = loop;
     s.options.num_hooks = 1;
     expect_ok(ls_stop_at_step_hook((ls_opt){0}, LS_SOME(7), &s.hooks[0]));
@@ -407,10 +401,9 @@ static void expect_saved(const char *folder, const ls_model *model) {
 
 TEST(a_saver_saves_what_the_model_has) {
   for (int64_t loop = 1; loop <= 10; loop += 9) {
-    LS_OWN(setup, s) = {0};
     char folder[20], saved[100] = "";
     folder_of(folder);
-    begin(&s, 2, 0);
+    LS_OWN_BEGUN(setup, s, begin, 2, 0);
     s.options.steps = 24;
     s.options.iterations_per_loop = loop;
     s.options.num_hooks = 1;
@@ -430,8 +423,7 @@ TEST(a_saver_saves_what_the_model_has) {
 
 TEST(a_loss_that_is_no_number_is_its_guards_to_judge) {
   for (int fails = 0; fails < 2; ++fails) {
-    LS_OWN(setup, s) = {0};
-    begin(&s, 1, 1e30);
+    LS_OWN_BEGUN(setup, s, begin, 1, 1e30);
     s.options.num_hooks = 1;
     s.options.run_folder = "train_hooks_nan";
     s.options.overwrite = true;
@@ -447,8 +439,7 @@ TEST(a_loss_that_is_no_number_is_its_guards_to_judge) {
       expect_contains(lines, "NaN loss during training: 'loss'");
     }
   }
-  LS_OWN(setup, s) = {0};
-  begin(&s, 1, 0);
+  LS_OWN_BEGUN(setup, s, begin, 1, 0);
   s.options.num_hooks = 1;
   expect_ok(ls_nan_hook_named("los", LS_FLAG_DEFAULT, &s.hooks[0]));
   expect_status(ls_train(&s.options, &s.result), LS_NOT_FOUND, "\"los\"");
@@ -456,11 +447,10 @@ TEST(a_loss_that_is_no_number_is_its_guards_to_judge) {
 
 TEST(results_are_logged_by_their_names) {
   for (int64_t replicas = 1; replicas <= 2; ++replicas) {
-    LS_OWN(setup, s) = {0};
     heard h = {0};
     char line[100];
     const char *const names[] = {"loss", "accuracy"};
-    begin(&s, replicas, 0);
+    LS_OWN_BEGUN(setup, s, begin, replicas, 0);
     s.options.steps = 5;
     s.options.num_hooks = 2;
     s.hooks[0] = listen(&h, NULL);
@@ -477,8 +467,7 @@ TEST(results_are_logged_by_their_names) {
 }
 
 TEST(steps_a_second_are_counted) {
-  LS_OWN(setup, s) = {0};
-  begin(&s, 1, 0);
+  LS_OWN_BEGUN(setup, s, begin, 1, 0);
   s.options.steps = 10;
   s.options.num_hooks = 1;
   expect_ok(
@@ -527,10 +516,9 @@ TEST(summaries_of_a_step_are_written_when_due) {
 }
 
 TEST(steps_are_traced_when_due) {
-  LS_OWN(setup, s) = {0};
   char folder[20];
   folder_of(folder);
-  begin(&s, 1, 0);
+  LS_OWN_BEGUN(setup, s, begin, 1, 0);
   s.options.steps = 5;
   s.options.num_hooks = 1;
   expect_ok(ls_profiler_hook(folder, LS_SOME(3), (ls_opt){0}, &s.hooks[0]));

@@ -14,6 +14,7 @@
 #include "support/expect.h"
 #include "support/resumable.h"
 #include "support/scratch.h"
+#include "support/values.h"
 
 enum { VARIABLES = 4, MOST = 256 };
 
@@ -38,8 +39,7 @@ static void read_values(const ls_model *model, values *out) {
                    VARIABLES);
   memset(out, 0, sizeof(*out));
   for (size_t i = 0; i < VARIABLES; ++i) {
-    LS_OWN(ls_array, value) = NULL;
-    expect_ok(ls_variable_value(variables[i], &value));
+    LS_OWN(ls_array, value) = variable_array(variables[i]);
     assert_true(ls_array_size(value) <= sizeof(out->items[i]));
     memcpy(out->items[i], ls_array_data(value), ls_array_size(value));
   }
