@@ -5,8 +5,6 @@
 #ifndef LS_ENGINE_CPU_ELEMENTARY_F32MATH_H_
 #define LS_ENGINE_CPU_ELEMENTARY_F32MATH_H_
 
-#include <stdbool.h>
-
 #include "engine/cpu/elementary/f64math.h"
 
 // Returns e^x - 1 = x + x^2 q(x) for |x| < 0.35, to 2^-32.
@@ -47,12 +45,15 @@ LS_ALWAYS_INLINE double ls_f32_log_reduced(double f, double e) {
 }
 // Returns log(1 + x) for x > -1.
 LS_ALWAYS_INLINE double ls_f32_log1p_of(double x) {
-  const ls_f64_mantissa u = ls_f64_split(1.0 + x);
+  const ls_f64_mantissa u = ls_f64_split_normal(1.0 + x);
   return ls_f32_log_reduced(u.e == 0.0 ? x : u.m - 1.0, u.e);
+}
+LS_ALWAYS_INLINE double ls_f32_log1p_inside(double x) {
+  return ls_f64_copysign(ls_f32_log1p_of(x), x);
 }
 LS_ALWAYS_INLINE float ls_f32_log1p(float value) {
   const double x = (double)value;
-  double y = ls_f64_copysign(ls_f32_log1p_of(x), x);
+  double y = ls_f32_log1p_inside(x);
   y = x < -1.0 ? (double)NAN : x == -1.0 ? -(double)INFINITY : y;
   return (float)(x < (double)INFINITY ? y : x);
 }
@@ -64,14 +65,15 @@ LS_ALWAYS_INLINE float ls_f32_softplus(float value) {
   return (float)(x == x ? y : x);
 }
 
+// Returns x^y without the cases of ls_f64_pow_ends.
+LS_ALWAYS_INLINE double ls_f32_pow_inside(double x, double y) {
+  const ls_f64_mantissa part = ls_f64_split_normal(ls_f64_abs(x));
+  const double log = ls_f32_log_reduced(part.m - 1.0, part.e);
+  return ls_f32_exp_plus(ls_f64_clamp(y * log, -200.0, 200.0), 0.0);
+}
 LS_ALWAYS_INLINE float ls_f32_pow(float base, float exponent) {
   const double x = (double)base, y = (double)exponent;
-  const double size = ls_f64_abs(x);
-  const ls_f64_mantissa part = ls_f64_split(size);
-  const double log = ls_f32_log_reduced(part.m - 1.0, part.e);
-  const double power =
-      ls_f32_exp_plus(ls_f64_clamp(y * log, -200.0, 200.0), 0.0);
-  return (float)ls_f64_pow_ends(x, y, power);
+  return (float)ls_f64_pow_ends(x, y, ls_f32_pow_inside(x, y));
 }
 
 // Holds an angle as quarter * pi / 2 + r with |r| <= 0.786.
@@ -98,18 +100,6 @@ LS_ALWAYS_INLINE double ls_f32_cos_small(double r) {
   return LS_F64_POLY(z, 0x1.9a6c494416c15p-16, -0x1.6c0dff970d462p-10,
                      0x1.55554cae0fa7ep-5, -0x1.fffffffaa6f9bp-2, 1.0);
 }
-LS_ALWAYS_INLINE float ls_f32_sin_of(ls_f32_angle a, float x) {
-  const double s = ls_f32_sin_small(a.r), c = ls_f32_cos_small(a.r);
-  const double y = a.quarter & 1 ? c : s;
-  const float turned = (float)(a.quarter & 2 ? -y : y);
-  return ((x == 0.0f) | (x != x)) ? x : turned;
-}
-LS_ALWAYS_INLINE float ls_f32_cos_of(ls_f32_angle a, float x) {
-  const double s = ls_f32_sin_small(a.r), c = ls_f32_cos_small(a.r);
-  const double y = a.quarter & 1 ? s : c;
-  const float turned = (float)((a.quarter + 1) & 2 ? -y : y);
-  return x == x ? turned : x;
-}
 LS_ALWAYS_INLINE float ls_f32_tan_of(ls_f32_angle a, float x) {
   const double s = ls_f32_sin_small(a.r), c = ls_f32_cos_small(a.r);
   const bool is_odd = (a.quarter & 1) != 0;
@@ -117,12 +107,42 @@ LS_ALWAYS_INLINE float ls_f32_tan_of(ls_f32_angle a, float x) {
   return ((x == 0.0f) | (x != x)) ? x : (float)y;
 }
 
-LS_ALWAYS_INLINE float ls_f32_atan2(float top, float right) {
-  const double y = (double)top, x = (double)right;
-  const double a = ls_f64_abs(y), b = ls_f64_abs(x);
-  const int is_swapped = a > b, is_same = a == b;
-  const double over = is_swapped ? b : a, under = is_swapped ? a : b;
-  const double ratio = is_same ? (a == 0.0 ? 0.0 : 1.0) : over / under;
+// Holds an angle as turns * pi + r with |r| <= 1.572.
+typedef struct {
+  double r;
+  uint64_t turns;
+} ls_f32_half_turns;
+// Splits x below LS_F64_LARGE_ANGLE, or, with `offset` 0.5, x + pi / 2.
+LS_ALWAYS_INLINE ls_f32_half_turns ls_f32_half_turns_of(double x,
+                                                        double offset) {
+  const double shifted =
+      ls_f64_fma(x, 0x1.45f306dc9c883p-2, offset) + LS_F64_ROUNDER;
+  const double n = (shifted - LS_F64_ROUNDER) - offset;
+  const double first = ls_f64_fma(-n, 0x1.921fb54442d18p+1, x);
+  return (ls_f32_half_turns){ls_f64_fma(-n, 0x1.1a62633145c07p-53, first),
+                             ls_f64_bits(shifted)};
+}
+// The same from quarters of a turn and what they leave.
+LS_ALWAYS_INLINE ls_f32_half_turns ls_f32_half_turns_from(uint64_t quarter,
+                                                          double r) {
+  if ((quarter & 1) == 0) return (ls_f32_half_turns){r, quarter >> 1};
+  const double quarter_turn = 0x1.921fb54442d18p+0;
+  return r > 0.0 ? (ls_f32_half_turns){r - quarter_turn, (quarter + 1) >> 1}
+                 : (ls_f32_half_turns){r + quarter_turn, (quarter - 1) >> 1};
+}
+LS_ALWAYS_INLINE float ls_f32_sin_of(ls_f32_half_turns a) {
+  const double z = a.r * a.r;
+  const double s = LS_F64_POLY(z, -0x1.9da9682c156a5p-26, 0x1.719648efb923dp-19,
+                               -0x1.a0190439fe6c3p-13, 0x1.11110fd8364f3p-7,
+                               -0x1.555555545de0bp-3);
+  const double y = ls_f64_fma(z * a.r, s, a.r);
+  return (float)ls_f64_double(ls_f64_bits(y) ^ (a.turns << 63));
+}
+
+// Returns the angle of (x, y); `ratio` is that of the smaller coordinate to the
+// larger one.
+LS_ALWAYS_INLINE double ls_f32_angle_of(double y, double x, double ratio,
+                                        bool is_swapped) {
   const double z = ratio * ratio;
   const double p = LS_F64_POLY(z, 0x1.86406cc5c4982p-10, -0x1.2ba6b6e0bd288p-7,
                                0x1.aefb2bdf4b25ap-6, -0x1.9115a3d155a2fp-5,
@@ -130,13 +150,26 @@ LS_ALWAYS_INLINE float ls_f32_atan2(float top, float right) {
                                0x1.c62cd9aa62ae5p-4, -0x1.2489515c587b6p-3,
                                0x1.999955947a191p-3, -0x1.55555529fed15p-2);
   const double angle = ls_f64_fma(ratio * z, p, ratio);
-  const int is_left = (int)(ls_f64_bits(x) >> 63);
+  const bool is_left = ls_f64_bits(x) >> 63 != 0;
   const double base = is_swapped ? 0x1.921fb54442d18p+0
                       : is_left  ? 0x1.921fb54442d18p+1
                                  : 0.0;
   const double made = base + (is_swapped != is_left ? -angle : angle);
-  const double signed_angle = ls_f64_copysign(made, y);
-  return (float)(((x != x) | (y != y)) ? x + y : signed_angle);
+  return ls_f64_copysign(made, y);
+}
+// Returns atan2(y, x) for finite coordinates that are not both 0.
+LS_ALWAYS_INLINE double ls_f32_atan2_inside(double y, double x) {
+  const double a = ls_f64_abs(y), b = ls_f64_abs(x);
+  const bool is_swapped = a > b;
+  const double over = is_swapped ? b : a, under = is_swapped ? a : b;
+  return ls_f32_angle_of(y, x, over / under, is_swapped);
+}
+LS_ALWAYS_INLINE float ls_f32_atan2(float top, float right) {
+  const double y = (double)top, x = (double)right;
+  const double a = ls_f64_abs(y), b = ls_f64_abs(x);
+  if ((x != x) | (y != y)) return (float)(x + y);
+  if (a == b) return (float)ls_f32_angle_of(y, x, a == 0.0 ? 0.0 : 1.0, false);
+  return (float)ls_f32_atan2_inside(y, x);
 }
 
 LS_ALWAYS_INLINE float ls_f32_erfc(float value) {

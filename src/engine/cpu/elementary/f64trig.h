@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sine, cosine, tangent and the angle of a point, of doubles: as f64math.h.
-// sin 0.71 ulp, cos 0.70, tan 0.78, atan2 0.58.
+// sin 0.74 ulp, cos 0.74, tan 0.87, atan2 0.61.
 #ifndef LS_ENGINE_CPU_ELEMENTARY_F64TRIG_H_
 #define LS_ENGINE_CPU_ELEMENTARY_F64TRIG_H_
 

@@ -13,7 +13,6 @@
 // ---- One operand -----------------------------------------------------------
 #define UNARY(name, D, T, E) LS_SPAN_OF_ONE(name, E, D, T, T, )
 
-#define EXP(T, W, x) ls_f64_exp(x)
 #define EXPM1(T, W, x) ls_f64_expm1(x)
 #define LOG(T, W, x) ls_f64_log(x)
 #define LOG1P(T, W, x) ls_f64_log1p(x)
@@ -25,7 +24,6 @@
 #define SIGMOID(T, W, x) (1.0 / (1.0 + ls_f64_exp(-(x))))
 #define SOFTPLUS(T, W, x)                                                      \
   ((0.0 > (x) ? 0.0 : (x)) + ls_f64_log1p(ls_f64_exp(-ls_f64_abs(x))))
-UNARY(exp, F64, double, EXP)
 UNARY(expm1, F64, double, EXPM1)
 UNARY(log, F64, double, LOG)
 UNARY(log1p, F64, double, LOG1P)
@@ -38,13 +36,11 @@ UNARY(sigmoid, F64, double, SIGMOID)
 UNARY(softplus, F64, double, SOFTPLUS)
 
 #define EXPM1_F32(T, W, x) ls_f32_expm1(x)
-#define LOG1P_F32(T, W, x) ls_f32_log1p(x)
 #define TANH_F32(T, W, x) ls_f32_tanh(x)
 #define SOFTPLUS_F32(T, W, x) ls_f32_softplus(x)
 #define ERFC_F32(T, W, x) ls_f32_erfc(x)
 #define CBRT_F32(T, W, x) ls_f32_cbrt(x)
 UNARY(expm1, F32, float, EXPM1_F32)
-UNARY(log1p, F32, float, LOG1P_F32)
 UNARY(tanh, F32, float, TANH_F32)
 UNARY(softplus, F32, float, SOFTPLUS_F32)
 UNARY(erfc, F32, float, ERFC_F32)
@@ -95,9 +91,38 @@ void LS_ISA_NAME(ls_cpu_gelu_again_f64)(double *dx, double *y, const double *dy,
   }
 }
 
-// ---- Angles ----------------------------------------------------------------
-// Elements that are checked, and then computed, together.
+// ---- In groups --------------------------------------------------------------
+// Elements that are checked, and then computed, together: by INSIDE if all of
+// them are in the range in which it is right, else by ANY. Both give the same
+// bits there.
 enum { GROUP = 256 };
+#define IN_GROUPS(name, D, T, IN_RANGE, INSIDE, ANY)                           \
+  static void name##_##D(const ls_elementwise *self, void *out,                \
+                         const void *const *in, int64_t count) {               \
+    (void)self;                                                                \
+    T *o = out;                                                                \
+    const T *a = in[0];                                                        \
+    for (int64_t k = 0; k < count; k += GROUP, o += GROUP, a += GROUP) {       \
+      const int64_t n = ls_min_i64(GROUP, count - k);                          \
+      uint64_t any = 0;                                                        \
+      for (int64_t i = 0; i < n; ++i)                                          \
+        any |= IN_RANGE((double)a[i]) ? 0U : 1U;                               \
+      if (any != 0) {                                                          \
+        for (int64_t i = 0; i < n; ++i)                                        \
+          o[i] = ANY(a[i]);                                                    \
+        continue;                                                              \
+      }                                                                        \
+      LS_INDEPENDENT                                                           \
+      for (int64_t i = 0; i < n; ++i)                                          \
+        o[i] = (T)INSIDE((double)a[i]);                                        \
+    }                                                                          \
+  }
+
+#define IS_NORMAL_POWER(x) (ls_f64_abs(x) <= LS_F64_EXP_NORMAL)
+IN_GROUPS(exp, F64, double, IS_NORMAL_POWER, ls_f64_exp_normal, ls_f64_exp)
+
+#define IS_LOG1P(x) ((x) > -1.0 && (x) < (double)INFINITY)
+IN_GROUPS(log1p, F32, float, IS_LOG1P, ls_f32_log1p_inside, ls_f32_log1p)
 
 static ls_f64_angle reduce_any_F64(double x) {
   if (ls_f64_abs(x) < LS_F64_LARGE_ANGLE) return ls_f64_reduce(x);
@@ -112,54 +137,52 @@ static ls_f32_angle reduce_any_F32(float x) {
   angle.r = ls_turn_reduce((double)x, &low, &angle.quarter);
   return angle;
 }
+// Returns the sine of x + quarters * pi / 2, for quarters 0 and 1.
+static float sin_any_F32(float x, uint64_t quarters) {
+  if (x == 0.0f && quarters == 0) return x;
+  if (x != x) return x;
+  if (fabsf(x) < (float)LS_F64_LARGE_ANGLE)
+    return ls_f32_sin_of(
+        ls_f32_half_turns_of((double)x, quarters == 0 ? 0.0 : 0.5));
+  const ls_f32_angle angle = reduce_any_F32(x);
+  return ls_f32_sin_of(
+      ls_f32_half_turns_from(angle.quarter + quarters, angle.r));
+}
 
-#define OF_ANGLE(name, D, T, E, REDUCE)                                        \
-  static void name##_##D(const ls_elementwise *self, void *out,                \
-                         const void *const *in, int64_t count) {               \
-    (void)self;                                                                \
-    T *o = out;                                                                \
-    const T *a = in[0];                                                        \
-    for (int64_t k = 0; k < count; k += GROUP, o += GROUP, a += GROUP) {       \
-      const int64_t n = ls_min_i64(GROUP, count - k);                          \
-      uint64_t any = 0;                                                        \
-      for (int64_t i = 0; i < n; ++i)                                          \
-        any |= ls_f64_abs((double)a[i]) < LS_F64_LARGE_ANGLE ? 0U : 1U;        \
-      if (any != 0) {                                                          \
-        for (int64_t i = 0; i < n; ++i)                                        \
-          o[i] = E(reduce_any_##D(a[i]), a[i]);                                \
-        continue;                                                              \
-      }                                                                        \
-      LS_INDEPENDENT                                                           \
-      for (int64_t i = 0; i < n; ++i)                                          \
-        o[i] = E(REDUCE((double)a[i]), a[i]);                                  \
-    }                                                                          \
-  }
-OF_ANGLE(sin, F64, double, ls_f64_sin_of, ls_f64_reduce)
-OF_ANGLE(cos, F64, double, ls_f64_cos_of, ls_f64_reduce)
-OF_ANGLE(tan, F64, double, ls_f64_tan_of, ls_f64_reduce)
-OF_ANGLE(sin, F32, float, ls_f32_sin_of, ls_f32_reduce)
-OF_ANGLE(cos, F32, float, ls_f32_cos_of, ls_f32_reduce)
-OF_ANGLE(tan, F32, float, ls_f32_tan_of, ls_f32_reduce)
+#define IS_SMALL_ANGLE(x) (ls_f64_abs(x) < LS_F64_LARGE_ANGLE)
+#define SIN_F64(x) ls_f64_sin_of(ls_f64_reduce(x), x)
+#define SIN_F64_ANY(x) ls_f64_sin_of(reduce_any_F64(x), x)
+#define COS_F64(x) ls_f64_cos_of(ls_f64_reduce(x), x)
+#define COS_F64_ANY(x) ls_f64_cos_of(reduce_any_F64(x), x)
+#define TAN_F64(x) ls_f64_tan_of(ls_f64_reduce(x), x)
+#define TAN_F64_ANY(x) ls_f64_tan_of(reduce_any_F64(x), x)
+IN_GROUPS(sin, F64, double, IS_SMALL_ANGLE, SIN_F64, SIN_F64_ANY)
+IN_GROUPS(cos, F64, double, IS_SMALL_ANGLE, COS_F64, COS_F64_ANY)
+IN_GROUPS(tan, F64, double, IS_SMALL_ANGLE, TAN_F64, TAN_F64_ANY)
+
+#define SIN_F32(x)                                                             \
+  ((x) == 0.0 ? (float)(x) : ls_f32_sin_of(ls_f32_half_turns_of(x, 0.0)))
+#define SIN_F32_ANY(x) sin_any_F32(x, 0)
+#define COS_F32(x) ls_f32_sin_of(ls_f32_half_turns_of(x, 0.5))
+#define COS_F32_ANY(x) sin_any_F32(x, 1)
+#define TAN_F32(x) ls_f32_tan_of(ls_f32_reduce(x), (float)(x))
+#define TAN_F32_ANY(x) ls_f32_tan_of(reduce_any_F32(x), x)
+IN_GROUPS(sin, F32, float, IS_SMALL_ANGLE, SIN_F32, SIN_F32_ANY)
+IN_GROUPS(cos, F32, float, IS_SMALL_ANGLE, COS_F32, COS_F32_ANY)
+IN_GROUPS(tan, F32, float, IS_SMALL_ANGLE, TAN_F32, TAN_F32_ANY)
 
 // ---- Two operands ----------------------------------------------------------
 #define BINARY(name, D, T, E) LS_SPAN_OF_TWO(name, E, D, T, T, )
 
-#define POW(T, W, x, y) ls_f64_pow(x, y)
-#define POW_F32(T, W, x, y) ls_f32_pow(x, y)
 #define ATAN2(T, W, y, x) ls_f64_atan2(y, x)
-#define ATAN2_F32(T, W, y, x) ls_f32_atan2(y, x)
 #define GELU_GRAD(T, W, dy, x) ((dy)*gelu_slope(x))
-BINARY(pow, F64, double, POW)
-BINARY(pow, F32, float, POW_F32)
 BINARY(atan2, F64, double, ATAN2)
-BINARY(atan2, F32, float, ATAN2_F32)
 BINARY(gelu_grad, F64, double, GELU_GRAD)
 
-// Quotients from 2^52 on have no exact remainder by one multiple: C's function
-// takes these groups. `as` and `bs` are constants at every expansion: 0 for a
-// scalar, which is read first, so that the output may lie on the other operand.
-#define REMAINDER(D, T, FMOD)                                                  \
-  LS_ALWAYS_INLINE void remainder_steps_##D(                                   \
+// As IN_GROUPS. `as` and `bs` are constants at every expansion: 0 for a scalar,
+// which is read first, so that the output may lie on the other operand.
+#define IN_GROUPS_OF_TWO(name, D, T, IN_RANGE, INSIDE, ANY)                    \
+  LS_ALWAYS_INLINE void name##_steps_##D(                                      \
       T *o, const T *a, const T *b, int64_t count, int64_t as, int64_t bs) {   \
     const T first_a = a[0], first_b = b[0];                                    \
     for (int64_t k = 0; k < count; k += GROUP) {                               \
@@ -168,30 +191,46 @@ BINARY(gelu_grad, F64, double, GELU_GRAD)
       for (int64_t i = k; i < end; ++i) {                                      \
         const double x = (double)(as == 0 ? first_a : a[i]);                   \
         const double y = (double)(bs == 0 ? first_b : b[i]);                   \
-        any |= ls_f64_abs(x / y) < 0x1p52 ? 0U : 1U;                           \
+        any |= IN_RANGE(x, y) ? 0U : 1U;                                       \
       }                                                                        \
       if (any != 0) {                                                          \
         for (int64_t i = k; i < end; ++i)                                      \
-          o[i] = FMOD(as == 0 ? first_a : a[i], bs == 0 ? first_b : b[i]);     \
+          o[i] = ANY(as == 0 ? first_a : a[i], bs == 0 ? first_b : b[i]);      \
         continue;                                                              \
       }                                                                        \
       LS_INDEPENDENT                                                           \
       for (int64_t i = k; i < end; ++i)                                        \
-        o[i] = (T)ls_f64_fmod((double)(as == 0 ? first_a : a[i]),              \
-                              (double)(bs == 0 ? first_b : b[i]));             \
+        o[i] = (T)INSIDE((double)(as == 0 ? first_a : a[i]),                   \
+                         (double)(bs == 0 ? first_b : b[i]));                  \
     }                                                                          \
   }                                                                            \
-  static void remainder_##D(const ls_elementwise *self, void *out,             \
-                            const void *const *in, int64_t count) {            \
+  static void name##_##D(const ls_elementwise *self, void *out,                \
+                         const void *const *in, int64_t count) {               \
     if (self->scalars == 0)                                                    \
-      remainder_steps_##D(out, in[0], in[1], count, 1, 1);                     \
+      name##_steps_##D(out, in[0], in[1], count, 1, 1);                        \
     else if (self->scalars == 1)                                               \
-      remainder_steps_##D(out, in[0], in[1], count, 0, 1);                     \
+      name##_steps_##D(out, in[0], in[1], count, 0, 1);                        \
     else                                                                       \
-      remainder_steps_##D(out, in[0], in[1], count, 1, 0);                     \
+      name##_steps_##D(out, in[0], in[1], count, 1, 0);                        \
   }
-REMAINDER(F64, double, fmod)
-REMAINDER(F32, float, fmodf)
+
+// Quotients from 2^52 on have no exact remainder by one multiple: C's function
+// takes their groups.
+#define IS_SMALL_QUOTIENT(x, y) (ls_f64_abs(x) < ls_f64_abs(y) * 0x1p52)
+IN_GROUPS_OF_TWO(remainder, F64, double, IS_SMALL_QUOTIENT, ls_f64_fmod, fmod)
+IN_GROUPS_OF_TWO(remainder, F32, float, IS_SMALL_QUOTIENT, ls_f64_fmod, fmodf)
+
+#define IS_PLAIN_POINT(y, x)                                                   \
+  (ls_f64_abs(y) + ls_f64_abs(x) > 0.0 &&                                      \
+   ls_f64_abs(y) + ls_f64_abs(x) < (double)INFINITY)
+IN_GROUPS_OF_TWO(atan2, F32, float, IS_PLAIN_POINT, ls_f32_atan2_inside,
+                 ls_f32_atan2)
+
+#define IS_PLAIN_POWER(x, y)                                                   \
+  ((x) > 0.0 && (x) < (double)INFINITY && ls_f64_abs(y) < (double)INFINITY)
+IN_GROUPS_OF_TWO(pow, F64, double, IS_PLAIN_POWER, ls_f64_pow_inside,
+                 ls_f64_pow)
+IN_GROUPS_OF_TWO(pow, F32, float, IS_PLAIN_POWER, ls_f32_pow_inside, ls_f32_pow)
 
 // ---- Softmax ---------------------------------------------------------------
 double LS_ISA_NAME(ls_cpu_exp_above)(double *dst, const double *src, double max,
