@@ -324,4 +324,14 @@ clean_tree
 echo 'int x;' >"$root/src/base/bad.c"
 finds "a missing SPDX line is found" 'src/base/bad.c:1: the first line'
 
+clean_tree
+if command -v git >/dev/null; then
+  git -C "$root" init -q
+  put whole/checkpoint 'A run left it.'
+  git -C "$root" add whole
+  finds "a file in no folder of the tree is found" \
+    'whole/checkpoint: in no folder of the tree'
+  rm -rf "$root/.git"
+fi
+
 exit $failed
