@@ -173,9 +173,8 @@ LS_ALWAYS_INLINE float ls_f32_atan2(float top, float right) {
 }
 
 LS_ALWAYS_INLINE float ls_f32_erfc(float value) {
-  const double x = (double)value, size = ls_f64_abs(x);
+  const double x = (double)value, a = ls_f64_abs(x);
   // Approximates (1 + 2a) e^(a^2) erfc(a) in t = (a - 3) / (a + 3).
-  const double a = size > 10.1 ? 10.1 : size;
   const double both = (a + 3.0) * ls_f64_fma(2.0, a, 1.0), r = 1.0 / both;
   const double t = (a - 3.0) * ls_f64_fma(2.0, a, 1.0) * r;
   const double p = LS_F64_POLY(
@@ -183,7 +182,8 @@ LS_ALWAYS_INLINE float ls_f32_erfc(float value) {
       0x1.fec0f8a9d695fp-10, 0x1.4b790e61a9e9ep-9, -0x1.85ba983d357f6p-6,
       0x1.17c84a05ed965p-4, -0x1.e8896e421ccd8p-4, 0x1.09838482794cdp-3,
       -0x1.85a18b06def09p-5, -0x1.15c0857d0a204p-3, 0x1.40c522dab27afp+0);
-  const double right = ls_f32_exp_plus(-a * a, 0.0) * (p * ((a + 3.0) * r));
+  const double part = ls_f32_exp_plus(-a * a, 0.0) * (p * ((a + 3.0) * r));
+  const double right = a > 10.1 ? 0.0 : part;
   return (float)(x < 0.0 ? 2.0 - right : x == x ? right : x);
 }
 

@@ -76,16 +76,18 @@ LS_ALWAYS_INLINE ls_f64_pair ls_f64_erf_small(double x) {
   return (ls_f64_pair){product.hi, ls_f64_fma(x, low, product.lo)};
 }
 
+// Results outside of a range are computed anyway, and replaced: clamped
+// operands would be a choice in each step that they are in.
 LS_ALWAYS_INLINE double ls_f64_erfc(double x) {
   const double size = ls_f64_abs(x);
-  const ls_f64_scaled s = ls_f64_erfc_parts(ls_f64_clamp(size, 0.5, 27.5));
-  const double right = ls_f64_scale(s.v.hi, s.n);
+  const ls_f64_scaled s = ls_f64_erfc_parts(size);
+  const double right = size > 27.5 ? 0.0 : ls_f64_scale(s.v.hi, s.n);
   // Computes 2 - erfc(|x|), whose second term vanishes from 2^-1000 on.
   const uint64_t n = (int64_t)s.n < -1000 ? (uint64_t)-1000 : s.n;
   const double power = ls_f64_double((n + 1023) << 52);
   const ls_f64_pair two = ls_f64_add_smaller(2.0, -power * s.v.hi);
-  const double left = two.hi + (two.lo - power * s.v.lo);
-  const ls_f64_pair small = ls_f64_erf_small(size < 0.5 ? x : 0.0);
+  const double left = size > 27.5 ? 2.0 : two.hi + (two.lo - power * s.v.lo);
+  const ls_f64_pair small = ls_f64_erf_small(x);
   const ls_f64_pair one = ls_f64_add_smaller(1.0, -small.hi);
   const double far = x < 0.0 ? left : x == x ? right : x;
   return size < 0.5 ? one.hi + (one.lo - small.lo) : far;
@@ -108,7 +110,7 @@ LS_ALWAYS_INLINE double ls_f64_erfc_near(double a) {
 LS_ALWAYS_INLINE double ls_f64_erf(double x) {
   const double size = ls_f64_abs(x);
   const ls_f64_pair small = ls_f64_erf_small(x);
-  const double far = 1.0 - ls_f64_erfc_near(ls_f64_clamp(size, 1.2, 6.0));
+  const double far = size > 6.0 ? 1.0 : 1.0 - ls_f64_erfc_near(size);
   return ls_f64_copysign(size < 1.2     ? small.hi + small.lo
                          : size == size ? far
                                         : x,
