@@ -10,6 +10,7 @@
 #include "lockstep/lockstep.h"
 #include "runtime/own.h"
 #include "support/expect.h"
+#include "support/function.h"
 
 // ---- Standard error --------------------------------------------------------
 // What is written to standard error goes to a file meanwhile. The file of the
@@ -204,8 +205,7 @@ static void print_twice(void) {
   ls_array_set_f64(array, 1, 1.5);
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(array));
   for (int i = 0; i < 2; ++i) {
-    LS_OWN(ls_nest, results) = {0};
-    expect_ok(ls_function_call(function, args, &results));
+    LS_OWN(ls_nest, results) = call_results(function, args);
   }
 }
 

@@ -144,14 +144,13 @@ static bool can_run(const subject *s, const trial *t) {
 static void check_values(const subject *s) {
   static ls_nest leaves[MOST_MADE + 1];
   LS_OWN(ls_session, session) = NULL;
-  LS_OWN(ls_nest, values) = ls_none();
   leaves[0] = ls_leaf((ls_tensor){s->graph, ls_ref(s->node->id, 0)});
   for (size_t i = 0; i < s->num_made; ++i)
     leaves[i + 1] = ls_leaf(ls_op_output(s->made[i], 0));
   LS_OWN(ls_nest, fetches) =
       ls_nest_sequence(LS_KIND_LIST, leaves, s->num_made + 1);
   expect_ok(ls_session_create(s->graph, &session));
-  expect_ok(ls_session_run(session, fetches, NULL, 0, &values));
+  LS_OWN(ls_nest, values) = session_results(session, fetches);
   const ls_array *want = ls_nest_as_array(ls_nest_item(values, 0));
   const size_t size = (size_t)ls_shape_num_elements(ls_array_shape(want)) *
                       ls_dtype_size(ls_array_dtype(want));

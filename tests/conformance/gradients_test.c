@@ -5,6 +5,7 @@
 #include "lockstep/function.h"
 #include "runtime/own.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/gradient_check.h"
 #include "support/op_case.h"
 
@@ -95,15 +96,12 @@ static ls_nest convert_body(ls_nest args, void *user) {
 
 static void check_pair(pair p) {
   ls_array *x = NULL;
-  LS_OWN(ls_function, f) = NULL;
-  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_array_create(p.from, LS_SHAPE(40), &x));
   for (int64_t i = 0; i < 40; ++i)
     ls_array_set_f64(x, i, (double)i / 8 - 2);
   LS_OWN(ls_nest, args) = LS_LIST(ls_nest_array(x));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = convert_body, .user = &p}, &f));
-  expect_ok(ls_function_call(f, args, &results));
+  LS_OWN(ls_function, f) = unnamed_function(convert_body, &p);
+  LS_OWN(ls_nest, results) = call_results(f, args);
   const ls_array *got = ls_nest_as_array(ls_nest_item(results, 0));
   const ls_array *want = ls_nest_as_array(ls_nest_item(results, 1));
   assert_true(ls_array_dtype(got) == p.from);

@@ -11,6 +11,7 @@
 #include "nn/own.h"
 #include "support/counted.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/memory_files.h"
 #include "support/op_case.h"
 #include "support/sanitizer.h"
@@ -159,12 +160,10 @@ static bool can_batch(const trial *t) {
 }
 
 static bool check_trial(trial *t) {
-  ls_function *function = NULL;
   bool any = false;
   trial now = *t;
   if (!can_batch(t)) return false;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = make, .user = &now}, &function));
+  ls_function *function = unnamed_function(make, &now);
   LS_OWN(ls_nest, want) = run_op(t, &now, function, sizes[0]);
   for (size_t s = 1; s < LS_COUNT_OF(sizes); ++s) {
     LS_OWN(ls_nest, got) = want.kind == LS_KIND_NONE
@@ -303,9 +302,7 @@ static void close_net(net *n) {
 LS_OWNED_STRUCT(net, close_net)
 
 static ls_function *function_by(ls_callback call, net *n) {
-  ls_function *function = NULL;
-  expect_ok(ls_function_create(&(ls_function_options){.call = call, .user = n},
-                               &function));
+  ls_function *function = unnamed_function(call, n);
   return function;
 }
 
@@ -333,7 +330,7 @@ TEST(a_models_examples_have_their_bits_in_every_batch) {
 // ---- Exports ---------------------------------------------------------------
 static ls_status export_net(const ls_model_type *type, char **out_path) {
   LS_OWN(ls_graph, graph) = NULL;
-  ls_nest inputs, results = ls_none();
+  ls_nest inputs;
   ls_op initial;
   LS_OWN(net, n) = {0};
   LS_OWN(ls_session, session) = NULL;
@@ -354,7 +351,7 @@ static ls_status export_net(const ls_model_type *type, char **out_path) {
   }
   expect_ok(ls_graph_error(graph));
   expect_ok(ls_session_create(graph, &session));
-  expect_ok(ls_session_run(session, ls_nest_op(initial), NULL, 0, &results));
+  ls_nest results = session_results(session, ls_nest_op(initial));
   const ls_serving_signature signature = {
       {LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, outputs}, inputs};
   const ls_serving_graph one = {

@@ -10,6 +10,7 @@
 #include "lockstep/function_plan.h"
 #include "runtime/own.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/op_case.h"
 #include "support/sanitizer.h"
 #include "support/values.h"
@@ -116,9 +117,7 @@ static void check_trial(trial *t) {
   wanted w = {.run = ref_run_create(), .name = name};
   ls_array *before = NULL;
   if (t->variable != NULL) expect_ok(ls_variable_value(t->variable, &before));
-  ls_function *function = NULL;
-  expect_ok(ls_function_create(&(ls_function_options){.call = trace, .user = t},
-                               &function));
+  ls_function *function = unnamed_function(trace, t);
   const ls_nest operands = operands_of(t);
   ls_nest results = ls_none();
   ls_status status = ls_function_call(function, operands, &results);
@@ -144,9 +143,7 @@ static void check_trial(trial *t) {
 
 static void expect_refused(trial *t) {
   const char *name = ls_op_table[t->row->op].name;
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(&(ls_function_options){.call = trace, .user = t},
-                               &function));
+  LS_OWN(ls_function, function) = unnamed_function(trace, t);
   LS_OWN(ls_nest, operands) = operands_of(t);
   LS_OWN(ls_nest, results) = ls_none();
   LS_OWN(ls_status, status) = ls_function_call(function, operands, &results);

@@ -20,6 +20,7 @@
 #include "lockstep/session.h"
 #include "support/callbacks.h"
 #include "support/counted.h"
+#include "support/function.h"
 #include "support/pipelines.h"
 #include "support/place.h"
 #include "support/sanitizer.h"
@@ -81,11 +82,8 @@ TEST(a_traced_call_reads_one) {
   for (int prefetch = 0; prefetch < 3; ++prefetch) {
     slow_map map = {.at = -1};
     LS_OWN(ls_iterator, iterator) = slow_iterator(&map, 5, 0, prefetch);
-    LS_OWN(ls_function, function) = NULL;
     LS_OWN(ls_nest, results) = ls_none();
-    expect_ok(ls_function_create(
-        &(ls_function_options){.call = traced_next, .user = iterator},
-        &function));
+    LS_OWN(ls_function, function) = unnamed_function(traced_next, iterator);
     for (int i = 0; i < 5; ++i) {
       expect_ok(ls_function_call(function, ls_none(), &results));
       assert_true(ls_array_f64(ls_nest_as_array(results), 0) == 2 * i);
@@ -118,11 +116,8 @@ TEST(a_call_gives_back_more_elements_than_are_kept) {
     slow_map map = {.at = -1};
     LS_OWN(ls_iterator, iterator) =
         slow_iterator(&map, 3 * SEVERAL * ROWS, ROWS, prefetch);
-    LS_OWN(ls_function, function) = NULL;
     LS_OWN(ls_nest, results) = ls_none();
-    expect_ok(ls_function_create(
-        &(ls_function_options){.call = sums_of_several, .user = iterator},
-        &function));
+    LS_OWN(ls_function, function) = unnamed_function(sums_of_several, iterator);
     for (size_t k = 0; k < 3 * SEVERAL; ++k) {
       if (k % SEVERAL == 0)
         expect_ok(ls_function_call(function, ls_none(), &results));
@@ -266,11 +261,8 @@ TEST(strings_and_nests_come_through) {
         2));
     d = ls_dataset_batch(d, &(ls_batch_options){.size = 2});
     LS_OWN(ls_iterator, iterator) = pipeline_iterator(d, LS_SOME(prefetch));
-    LS_OWN(ls_function, function) = NULL;
     ls_nest results[2] = {ls_none(), ls_none()};
-    expect_ok(ls_function_create(
-        &(ls_function_options){.call = pass_strings, .user = iterator},
-        &function));
+    LS_OWN(ls_function, function) = unnamed_function(pass_strings, iterator);
     for (int i = 0; i < 2; ++i)
       expect_ok(ls_function_call(function, ls_none(), &results[i]));
     for (int i = 0; i < 4; ++i) {
@@ -302,10 +294,8 @@ TEST(variables_keep_the_last_whole_steps_values) {
     sum_loop loop = {.iterator = slow_iterator(&map, 7, 0, prefetch),
                      .count =
                          variable_of("count", LS_DTYPE_F32, LS_SCALAR, &zero)};
-    LS_OWN(ls_function, function) = NULL;
     LS_OWN(ls_nest, results) = ls_none();
-    expect_ok(ls_function_create(
-        &(ls_function_options){.call = trip, .user = &loop}, &function));
+    LS_OWN(ls_function, function) = unnamed_function(trip, &loop);
     const double one = 1;
     LS_OWN(ls_nest, args) =
         ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, &one));

@@ -5,6 +5,7 @@
 #include "lockstep/eager.h"
 #include "lockstep/strategy_extended.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/spec.h"
 
 // One device, and a count of what it was asked to do.
@@ -85,9 +86,7 @@ TEST(a_new_kind_of_strategy_is_a_table) {
   assert_true(ls_strategy_made(strategy, w));
   assert_int_equal(ls_variable_num_components(w), 1);
 
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = thrice, .user = w}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(thrice, w);
   assert_true(run_and_reduce(strategy, ls_plain(thrice, w)) == 6);
   assert_true(run_and_reduce(strategy, ls_traced(function)) == 6);
 

@@ -6,6 +6,7 @@
 
 #include "distribute/own.h"
 #include "lockstep/gradients.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -249,9 +250,7 @@ static ls_nest cut_three(ls_nest args, void *user) {
 
 static void expect_refused(ls_callback callback, const char *part) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(
-      ls_function_create(&(ls_function_options){.call = callback}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(callback, NULL);
   LS_OWN(ls_nest, args) =
       LS_TUPLE(split_of(2, array_of_numbers(LS_DTYPE_F32, LS_SHAPE(5), 1)));
   ls_nest result = {0};

@@ -118,10 +118,7 @@ TEST(the_state_belongs_to_graph_and_thread) {
   LS_SPEC("V154");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   LS_OWN(ls_graph, graph) = graph_named("g");
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = look_in_trace, .user = strategy},
-      &function));
+  LS_OWN(ls_function, function) = unnamed_function(look_in_trace, strategy);
   {
     LS_STRATEGY_SCOPE(strategy);
     {
@@ -132,8 +129,7 @@ TEST(the_state_belongs_to_graph_and_thread) {
     pthread_t thread;
     pthread_create(&thread, NULL, look_in_thread, strategy);
     pthread_join(thread, NULL);
-    LS_OWN(ls_nest, results) = ls_none();
-    expect_ok(ls_function_call(function, ls_none(), &results));
+    LS_OWN(ls_nest, results) = call_results(function, ls_none());
   }
   // And the other way round.
   {

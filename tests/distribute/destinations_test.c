@@ -5,6 +5,7 @@
 #include "lockstep/cross_device.h"
 #include "support/placed.h"
 #include "support/replicas.h"
+#include "support/values.h"
 
 static const ls_destinations at_value;  // None given.
 
@@ -110,9 +111,8 @@ TEST(components_are_joined_in_the_order_of_their_replicas) {
       expect_ok(ls_cross_device_gather(
           ops, value, 0, (ls_destinations){.device = "/cpu:0"}, &made));
     }
-    LS_OWN(ls_array, joined) = NULL;
-    expect_ok(ls_tensor_value(
-        ls_nest_tensor(ls_distributed_component(made, 0), 0), &joined));
+    LS_OWN(ls_array, joined) =
+        tensor_array(ls_nest_tensor(ls_distributed_component(made, 0), 0));
     for (int r = 0; r < 3; ++r)
       assert_true(ls_array_f64(joined, r) == r);
   }

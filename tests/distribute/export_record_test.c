@@ -148,13 +148,12 @@ static void expect_saveable(const stepping *s, bool saveable) {
   const ls_nest none = ls_none();
   LS_OWN(ls_function, f) = function_of(reach_in_place, (void *)(uintptr_t)s);
   const ls_graph *graph = NULL, *again = NULL;
-  LS_OWN(ls_nest, out) = ls_none();
   {
     LS_EXPORT_SCOPE(LS_EXPORT_NONE);
     expect_status(ls_export_function(f, NULL, &graph), LS_FAILED_PRECONDITION,
                   "no trace");
   }
-  expect_ok(ls_function_call(f, ls_none(), &out));
+  LS_OWN(ls_nest, out) = call_results(f, ls_none());
   for (int policy = LS_EXPORT_NONE; policy <= (int)EXPAND; ++policy) {
     LS_EXPORT_SCOPE((ls_export_policy)policy);
     const ls_status status = ls_export_function(f, NULL, &graph);
@@ -265,8 +264,7 @@ TEST(it_counts_what_a_branch_does_and_not_what_was_refused) {
   expect_ok(ls_array_create_copy(LS_DTYPE_BOOL, LS_SCALAR, &yes, &array));
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(array));
   const ls_graph *graph = NULL;
-  LS_OWN(ls_nest, out) = ls_none();
-  expect_ok(ls_function_call(branches, args, &out));
+  LS_OWN(ls_nest, out) = call_results(branches, args);
   expect_ok(ls_function_call(refused, ls_none(), &out));
   {
     LS_EXPORT_SCOPE(LS_EXPORT_NONE);

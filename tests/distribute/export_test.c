@@ -250,7 +250,6 @@ TEST(a_session_of_what_was_built_in_an_export_agrees) {
     LS_OWN(ls_session, session) = NULL;
     LS_OWN(ls_variable, v) = NULL;
     LS_OWN(ls_nest, made) = ls_none();
-    LS_OWN(ls_nest, out) = ls_none();
     {
       LS_GRAPH_SCOPE(graph);
       v = variable_in(strategy, all_kinds[k]);
@@ -270,8 +269,8 @@ TEST(a_session_of_what_was_built_in_an_export_agrees) {
           ls_variable_initializer(ls_variable_component(v, 0)).id);
     }
     expect_ok(ls_session_create(graph, &session));
-    expect_ok(ls_session_run(session, ls_nest_op(ls_variable_initializer(v)),
-                             NULL, 0, &out));
+    LS_OWN(ls_nest, out) =
+        session_results(session, ls_nest_op(ls_variable_initializer(v)));
     ls_array *values[2] = {array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){3}),
                            array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){4})};
     for (size_t i = 0; i < 2; ++i) {
@@ -326,8 +325,7 @@ TEST(replicas_of_a_traced_step_read_the_first_component) {
   for (size_t k = 0; k < NUM_KINDS; ++k) {
     LS_OWN(ls_variable, v) = pair_in(strategy, all_kinds[k]);
     LS_OWN(ls_function, f) = function_of(read_doubled, v);
-    LS_OWN(ls_nest, out) = ls_none();
-    expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &out));
+    LS_OWN(ls_nest, out) = strategy_results(strategy, ls_traced(f), ls_none());
     expect_numbers(out, (double[]){6, 8}, 2);
     {
       LS_EXPORT_SCOPE(LS_EXPORT_NONE);

@@ -5,6 +5,7 @@
 
 #include "base/memory/allocator.h"
 #include "lockstep/gradients.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -335,9 +336,7 @@ TEST(what_does_not_fit_is_refused) {
       expect_ok(ls_frame_begin());
       trial t = {.make = rows[i].make, .groups = &rows[i].groups};
       ls_strategy *strategy = mirrored_of(REPLICAS);
-      ls_function *f = NULL;
-      expect_ok(ls_function_create(
-          &(ls_function_options){.call = run_maker, .user = &t}, &f));
+      ls_function *f = unnamed_function(run_maker, &t);
       const ls_nest args = values();
       ls_nest result = ls_none();
       ls_status status = ls_strategy_run(

@@ -12,6 +12,7 @@
 #include "lockstep/session.h"
 #include "lockstep/variable_parts.h"
 #include "support/function.h"
+#include "support/values.h"
 #include "support/variables.h"
 
 // ---- Caching scopes --------------------------------------------------------
@@ -121,8 +122,7 @@ static ls_variable *caching_of(ls_variable *v) {
 }
 
 static double first_of(ls_tensor x) {
-  LS_OWN(ls_array, array) = NULL;
-  expect_ok(ls_tensor_value(x, &array));
+  LS_OWN(ls_array, array) = tensor_array(x);
   return ls_array_f64(array, 0);
 }
 
@@ -224,11 +224,10 @@ TEST(replicas_share_what_is_kept) {
 
 TEST(a_graph_keeps_its_own_read) {
   LS_SPEC("V67");
-  LS_OWN(ls_graph, other) = NULL;
+  LS_OWN(ls_graph, other) = graph_named("h");
   LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_variable, v) = NULL;
   LS_OWN(ls_variable, c) = NULL;
-  expect_ok(ls_graph_create("h", &other));
   {
     LS_GRAPH_SCOPE(graph);
     v = plain_variable("v", 1);
@@ -430,10 +429,8 @@ TEST(the_current_device_says_which_part_is_meant) {
                   LS_INVALID_ARGUMENT, "GPU:2");
   }
   // In a function the device scope selects.
-  LS_OWN(ls_function, function) = NULL;
   LS_OWN(ls_nest, results) = ls_none();
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = read_on_two, .user = packed}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(read_on_two, packed);
   for (int i = 1; i <= 2; ++i) {
     expect_ok(ls_function_call(function, ls_none(), &results));
     ls_array *const first = ls_nest_as_array(ls_nest_item(results, 0));

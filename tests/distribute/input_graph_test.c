@@ -75,8 +75,7 @@ static void expect_end(graph_run *run) {
 }
 
 static void run_op(graph_run *run, ls_op op) {
-  LS_OWN(ls_nest, results) = ls_none();
-  expect_ok(ls_session_run(run->session, ls_nest_op(op), NULL, 0, &results));
+  LS_OWN(ls_nest, results) = session_results(run->session, ls_nest_op(op));
 }
 
 // ---- Initializable ----------------------------------------------------------
@@ -304,12 +303,9 @@ TEST(a_function_reads_and_runs) {
   LS_SPEC("T154 T139");
   LS_OWN(ls_strategy, two) = mirrored_of(2);
   stepper s = {two, iterator_on(distributed(two, whole_batches(8, 4), NULL))};
-  LS_OWN(ls_function, function) = NULL;
-  LS_OWN(ls_nest, results) = ls_none();
   char text[100];
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = read_and_run, .user = &s}, &function));
-  expect_ok(ls_function_call(function, ls_none(), &results));
+  LS_OWN(ls_function, function) = unnamed_function(read_and_run, &s);
+  LS_OWN(ls_nest, results) = call_results(function, ls_none());
   assert_string_equal(print_dealt(results, text, sizeof(text)),
                       "[0 10] [20 30]");
   expect_ok(ls_function_call(function, ls_none(), &results));
@@ -435,8 +431,7 @@ TEST(input_that_goes_on_is_no_stall) {
         &(ls_function_options){.call = read_distributed, .user = iterator},
         &functions[1]));
     for (int i = 0; i < 2; ++i) {
-      LS_OWN(ls_nest, results) = ls_none();
-      expect_ok(ls_function_call(functions[i], ls_none(), &results));
+      LS_OWN(ls_nest, results) = call_results(functions[i], ls_none());
       ls_function_release(functions[i]);
     }
   }

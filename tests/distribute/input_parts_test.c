@@ -6,6 +6,7 @@
 #include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/strategy_extended.h"
+#include "support/function.h"
 #include "support/inputs.h"
 #include "support/place.h"
 #include "support/replicas.h"
@@ -266,11 +267,8 @@ TEST(replicas_do_not_read) {
   LS_OWN(ls_strategy, one) = mirrored_of(1);
   ls_distributed_iterator *iterator =
       iterator_on(distributed(two, number_batches(4, 2), NULL));
-  ls_function *function = NULL;
   ls_nest results = ls_none();
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = read_inside, .user = iterator},
-      &function));
+  ls_function *function = unnamed_function(read_inside, iterator);
   const ls_callable ways[] = {ls_plain(read_inside, iterator),
                               ls_traced(function)};
   for (size_t i = 0; i < LS_COUNT_OF(ways); ++i) {
@@ -320,9 +318,7 @@ static ls_nest sum_part(ls_nest args, void *user) {
 TEST(parts_are_arguments_of_a_step) {
   LS_SPEC("M181");
   LS_OWN(ls_strategy, three) = mirrored_of(3);
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(
-      ls_function_create(&(ls_function_options){.call = sum_part}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(sum_part, NULL);
   const ls_callable ways[] = {ls_plain(sum_part, NULL), ls_traced(function)};
   for (size_t i = 0; i < LS_COUNT_OF(ways); ++i) {
     LS_OWN(ls_distributed_iterator, iterator) =

@@ -10,6 +10,7 @@
 #include "lockstep/element_spec.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/trunk.h"
+#include "support/function.h"
 #include "support/inputs.h"
 #include "support/place.h"
 #include "support/replicas.h"
@@ -453,10 +454,8 @@ static ls_status end_plainly(ls_trunk *trunk, void *user) {
       runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
   LS_OWN(ls_strategy, two) = mirrored_of(2);
   bool ends = true;
-  LS_OWN(ls_function, function) = NULL;
   LS_OWN(ls_nest, results) = ls_none();
-  expect_ok(
-      ls_function_create(&(ls_function_options){.call = weigh}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(weigh, NULL);
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(3)));
   expect_status(
       ls_strategy_run(two, ls_plain(end_or_square, &ends), args, &results),
@@ -503,13 +502,9 @@ static ls_status read_by_ops(ls_trunk *trunk, void *user) {
   LS_OWN(open_place, home) =
       runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
   reader r = {.strategy = mirrored_of(REPLICAS)};
-  ls_function *read = NULL, *start = NULL;
-  LS_OWN(ls_nest, results) = ls_none();
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = distribute_inside, .user = &r}, &start));
-  expect_ok(ls_function_call(start, ls_none(), &results));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = read_and_weigh, .user = &r}, &read));
+  ls_function *start = unnamed_function(distribute_inside, &r);
+  LS_OWN(ls_nest, results) = call_results(start, ls_none());
+  ls_function *read = unnamed_function(read_and_weigh, &r);
   int step = 0;
   for (int epoch = 0; epoch < 2; ++epoch) {
     for (int i = 0; i < 2; ++i) {

@@ -9,6 +9,7 @@
 #include "base/memory/own.h"
 #include "lockstep/session.h"
 #include "lockstep/variable_parts.h"
+#include "support/function.h"
 #include "support/inputs.h"
 #include "support/replicas.h"
 #include "support/sanitizer.h"
@@ -60,10 +61,8 @@ static void build(setup *self, bool writes) {
   }
   expect_ok(ls_session_create(self->graph, &self->session));
   for (int i = 0; i < THREADS && writes; ++i) {
-    LS_OWN(ls_nest, results) = ls_none();
-    expect_ok(ls_session_run(
-        self->session, ls_nest_op(ls_variable_initializer(self->variables[i])),
-        NULL, 0, &results));
+    LS_OWN(ls_nest, results) = session_results(
+        self->session, ls_nest_op(ls_variable_initializer(self->variables[i])));
   }
 }
 

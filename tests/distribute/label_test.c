@@ -58,9 +58,8 @@ TEST(the_scopes_of_replicas_may_have_their_old_name) {
   ls_graph *graph = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
-    LS_OWN(ls_nest, made) = ls_none();
-    expect_ok(
-        ls_strategy_run(strategy, ls_plain(name_op, NULL), ls_none(), &made));
+    LS_OWN(ls_nest, made) =
+        strategy_results(strategy, ls_plain(name_op, NULL), ls_none());
     for (size_t r = 0; r < 3; ++r)
       assert_string_equal(ls_op_name(ls_tensor_op(ls_nest_tensor(
                               ls_distributed_component(made, r), 0))),
@@ -85,9 +84,7 @@ static ls_nest count_as_constant(ls_nest args, void *user) {
 
 TEST(a_number_of_a_replica_in_a_trace_is_asked_for) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = count_as_constant}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(count_as_constant, NULL);
   ls_nest made = ls_none();
   const ls_status status =
       ls_strategy_run(strategy, ls_traced(function), ls_none(), &made);

@@ -377,7 +377,6 @@ TEST(a_graph_around_replicas_has_the_gradient_of_one_result) {
   LS_OWN(ls_graph, graph) = graph_named("around");
   LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_nest, fetches) = ls_none();
-  LS_OWN(ls_nest, values) = ls_none();
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   {
     LS_GRAPH_SCOPE(graph);
@@ -394,7 +393,7 @@ TEST(a_graph_around_replicas_has_the_gradient_of_one_result) {
     fetches = ls_nest_sequence(LS_KIND_LIST, gradients, 4);
   }
   expect_ok(ls_session_create(graph, &session));
-  expect_ok(ls_session_run(session, fetches, NULL, 0, &values));
+  LS_OWN(ls_nest, values) = session_results(session, fetches);
   for (size_t i = 0; i < 4; ++i)
     assert_true(ls_array_f64(ls_nest_as_array(ls_nest_item(values, i)), 0) ==
                 (i < 2 ? 1 : 3));

@@ -8,6 +8,7 @@
 #include "distribute/own.h"
 #include "lockstep/function.h"
 #include "lockstep/gradients.h"
+#include "support/function.h"
 #include "support/merges.h"
 #include "support/replicas.h"
 #include "support/values.h"
@@ -206,19 +207,15 @@ TEST(replicas_gradients_of_one_value_add_up) {
   LS_SPEC("V87");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   shared s = {0};
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = gradient_of_shared, .user = &s},
-      &function));
+  LS_OWN(ls_function, function) = unnamed_function(gradient_of_shared, &s);
   LS_OWN(ls_nest, args) =
       LS_TUPLE(per_replica_scalars((double[]){3, 4}, 2), ls_leaf(scalar_of(5)));
   for (int eager = 0; eager < 2; ++eager) {
     s.by_tape = eager == 1;
-    LS_OWN(ls_nest, made) = ls_none();
-    expect_ok(ls_strategy_run(strategy,
-                              eager == 1 ? ls_plain(gradient_of_shared, &s)
-                                         : ls_traced(function),
-                              args, &made));
+    LS_OWN(ls_nest, made) = strategy_results(
+        strategy,
+        eager == 1 ? ls_plain(gradient_of_shared, &s) : ls_traced(function),
+        args);
     // Both replicas' results, of which each is (3 + 4) w.
     assert_true(number_in(made, 0) == 14);
     assert_true(number_in(made, 1) == 0);

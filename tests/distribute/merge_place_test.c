@@ -28,12 +28,9 @@ static ls_nest is_small(ls_nest args, void *user) {
 static ls_nest in_a_function(ls_nest args, void *user) {
   (void)args;
   (void)user;
-  LS_OWN(ls_function, function) = NULL;
   ls_nest made = ls_none();
-  expect_ok(
-      ls_function_create(&(ls_function_options){.call = merge_inside,
-                                                .user = ls_replica_context()},
-                         &function));
+  LS_OWN(ls_function, function) =
+      unnamed_function(merge_inside, ls_replica_context());
   const ls_status status = ls_function_call(function, ls_none(), &made);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
@@ -127,14 +124,11 @@ TEST(a_merge_waits_for_what_any_replica_has_open) {
       waiting w = {.who = who,
                    .log =
                        variable_in(strategy, (variable_kind){.name = "log"})};
-      LS_OWN(ls_function, f) = NULL;
       LS_OWN(ls_nest, results) = ls_none();
-      expect_ok(ls_function_create(
-          &(ls_function_options){.call = merge_behind, .user = &w}, &f));
+      LS_OWN(ls_function, f) = unnamed_function(merge_behind, &w);
       for (int run = 0; run < 2; ++run)
         expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &results));
-      LS_OWN(printed, text) = NULL;
-      expect_ok(ls_graph_print(ls_function_graph(f), &text));
+      LS_OWN(printed, text) = graph_text(ls_function_graph(f));
       if (replicas > 1) expect_contains(text, "merge_call() ^%");
       ls_variable_release(w.log);
     }
@@ -172,12 +166,10 @@ TEST(every_replica_is_told_the_cause) {
       LS_OWN(ls_graph, graph) = graph_named("g");
       told t = {0};
       for (; t.later < 2; ++t.later) {
-        LS_OWN(ls_function, f) = NULL;
         LS_OWN(ls_nest, results) = ls_none();
         ls_scope scope = {0};
         if (in_graph) ls_graph_begin(&scope, graph);
-        expect_ok(ls_function_create(
-            &(ls_function_options){.call = keep_or_use, .user = &t}, &f));
+        LS_OWN(ls_function, f) = unnamed_function(keep_or_use, &t);
         expect_status(
             ls_strategy_run(strategy,
                             traced ? ls_traced(f) : ls_plain(keep_or_use, &t),

@@ -394,10 +394,9 @@ static ls_nest build_well(ls_nest args, void *user) {
 
 // What comes after: it gets the names, places and numbers that are free.
 static void go_on(scene *s) {
-  ls_nest made = ls_none();
   ls_variable *variable = NULL;
-  expect_ok(ls_strategy_run(s->strategy, ls_plain(build_well, NULL), ls_none(),
-                            &made));
+  ls_nest_release(
+      strategy_results(s->strategy, ls_plain(build_well, NULL), ls_none()));
   {
     LS_STRATEGY_SCOPE(s->strategy);
     variable = variable_of("made", LS_AGGREGATION_MEAN);

@@ -6,6 +6,7 @@
 
 #include "distribute/own.h"
 #include "lockstep/ops.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -98,8 +99,7 @@ static ls_nest call_of_draws(ls_nest args, void *user) {
 static ls_array *value_in(ls_nest leaf) {
   if (leaf.kind != LS_KIND_TENSOR)
     return ls_array_retain(ls_nest_as_array(leaf));
-  ls_array *value = NULL;
-  expect_ok(ls_tensor_value(leaf.as.tensor, &value));
+  ls_array *value = tensor_array(leaf.as.tensor);
   return value;
 }
 
@@ -123,9 +123,7 @@ TEST(replicas_draw_op_by_op_what_they_draw_when_traced) {
                           ls_array_data(component_of(first, 1)),
                           WIDTH * sizeof(float));
   expect_same_array(component_of(last, 0), component_of(last, 2));
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(
-      ls_function_create(&(ls_function_options){.call = draws}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(draws, NULL);
   LS_OWN(ls_strategy, strategy) = mirrored_of(REPLICAS);
   expect_ok(ls_frame_begin());
   ls_nest got = run_on(strategy, draws, none, NULL);

@@ -118,11 +118,8 @@ TEST(a_replica_context_ends_with_its_run) {
     ls_nest_release(run_on(other, use_context_of_an_ended_run, args, &c));
     ls_nest_release(args);
     // In a trace, and in a graph that is being built.
-    ls_function *function = NULL;
-    ls_nest made = ls_none();
-    expect_ok(ls_function_create(
-        &(ls_function_options){.call = keep_context, .user = &c}, &function));
-    expect_ok(ls_strategy_run(strategy, ls_traced(function), ls_none(), &made));
+    ls_function *function = unnamed_function(keep_context, &c);
+    ls_nest made = strategy_results(strategy, ls_traced(function), ls_none());
     expect_ended(&c, replicas);
     ls_nest_release(made);
     ls_function_release(function);

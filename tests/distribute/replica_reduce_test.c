@@ -44,8 +44,7 @@ static double any_number(ls_nest leaf) {
 static void expect_nest(ls_strategy *strategy, ls_callable callable,
                         const reducing *r, double wanted) {
   LS_OWN(ls_nest, args) = LS_TUPLE(per_replica_scalars((double[]){1, 2, 6}, 3));
-  LS_OWN(ls_nest, made) = ls_none();
-  expect_ok(ls_strategy_run(strategy, callable, args, &made));
+  LS_OWN(ls_nest, made) = strategy_results(strategy, callable, args);
   if (r->code == LS_OK) {
     assert_int_equal(made.kind, LS_KIND_TUPLE);
     const ls_nest list = ls_nest_item(made, 1);
@@ -95,8 +94,8 @@ TEST(a_gradient_is_reduced_the_same_way) {
     LS_OWN(ls_nest, args) =
         LS_TUPLE(per_replica_scalars((double[]){1, 2, 6}, 3),
                  per_replica_scalars((double[]){10, 20, 60}, 3));
-    LS_OWN(ls_nest, made) = ls_none();
-    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &made));
+    LS_OWN(ls_nest, made) =
+        strategy_results(strategy, ls_traced(function), args);
     assert_true(any_number(made) == (mean ? 30 : 90));
   }
 }

@@ -58,19 +58,17 @@ static void expect_results(ls_strategy *strategy, ls_nest results) {
 
 static void run_called(ls_strategy *strategy, bool traced) {
   LS_OWN(ls_variable, v) = variable_with_parts(strategy);
-  ls_function *function = NULL;
   expect_ok(ls_frame_begin());
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = give_all_kinds, .user = v}, &function));
+  ls_function *function = unnamed_function(give_all_kinds, v);
   const ls_nest arrays = numbers_of(ls_strategy_num_replicas(strategy));
-  ls_nest args = ls_nest_retain(arrays), results = ls_none();
+  ls_nest args = ls_nest_retain(arrays);
   if (!traced) {
     ls_nest_release(args);
     expect_ok(ls_distributed_map(arrays, as_tensors, NULL, &args));
   }
-  expect_ok(ls_strategy_run(
+  ls_nest results = strategy_results(
       strategy, traced ? ls_traced(function) : ls_plain(give_all_kinds, v),
-      args, &results));
+      args);
   expect_results(strategy, results);
   ls_nest_release(results);
   ls_nest_release(args);
@@ -88,10 +86,9 @@ static void run_in_graph(ls_strategy *strategy) {
     LS_OWN(ls_variable, v) = variable_with_parts(strategy);
     LS_OWN(ls_nest, arrays) = numbers_of(replicas);
     LS_OWN(ls_nest, args) = ls_none();
-    LS_OWN(ls_nest, results) = ls_none();
     expect_ok(ls_distributed_map(arrays, as_tensors, NULL, &args));
-    expect_ok(
-        ls_strategy_run(strategy, ls_plain(give_all_kinds, v), args, &results));
+    LS_OWN(ls_nest, results) =
+        strategy_results(strategy, ls_plain(give_all_kinds, v), args);
     for (int r = 0; r < replicas; ++r) {
       LS_OWN(ls_nest, own) = ls_none();
       expect_ok(ls_strategy_replica_result(strategy, results, r, &own));

@@ -145,14 +145,12 @@ TEST(a_whole_function_is_traced_once_a_replica) {
   LS_SPEC("M157");
   int traces = 0;
   LS_OWN(ls_strategy, strategy) = mirrored_of(3);
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = count_trace, .user = &traces}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(count_trace, &traces);
   for (int i = 0; i < 3; ++i) {
     LS_OWN(ls_nest, args) =
         LS_TUPLE(per_replica_scalars((double[]){1, 2, (double)i}, 3));
-    LS_OWN(ls_nest, made) = ls_none();
-    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &made));
+    LS_OWN(ls_nest, made) =
+        strategy_results(strategy, ls_traced(function), args);
     assert_int_equal(traces, 3);
   }
 }
@@ -162,19 +160,17 @@ TEST(a_trace_belongs_to_the_ops_in_force) {
   static const ls_cross_device_table table = {.name = "own"};
   int traces = 0;
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  LS_OWN(ls_function, function) = NULL;
   ls_cross_device *sets[4] = {NULL};
   static const int wanted[] = {2, 2, 4, 6};
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = count_trace, .user = &traces}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(count_trace, &traces);
   expect_ok(ls_nccl_all_reduce_create((ls_opt){0}, &sets[1]));
   expect_ok(ls_cross_device_create(&table, NULL, &sets[2]));
   for (size_t i = 0; i < 4; ++i) {
     // Built-in sets are one to a trace: they lower to the same.
     expect_ok(ls_strategy_set_cross_device(strategy, sets[i]));
     LS_OWN(ls_nest, args) = LS_TUPLE(per_replica_scalars((double[]){1, 2}, 2));
-    LS_OWN(ls_nest, made) = ls_none();
-    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &made));
+    LS_OWN(ls_nest, made) =
+        strategy_results(strategy, ls_traced(function), args);
     assert_int_equal(traces, wanted[i]);
     ls_cross_device_release(sets[i]);
   }

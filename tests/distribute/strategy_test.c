@@ -67,10 +67,9 @@ TEST(sums_over_replicas_follow_the_canonical_tree) {
     LS_OWN(ls_array, array) = numbers(n);
     const float *values = ls_array_data(array);
     ls_nest split = {0};
-    LS_OWN(ls_nest, result) = {0};
     expect_ok(ls_strategy_split(strategy, array, &split));
     LS_OWN(ls_nest, args) = LS_TUPLE(split);
-    expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
+    LS_OWN(ls_nest, result) = strategy_results(strategy, ls_traced(f), args);
     const float sum = tree(values, n);
     float max = values[0];
     for (int r = 0; r < n; ++r)
@@ -106,8 +105,7 @@ TEST(each_replica_has_its_id) {
   LS_OWN(ls_strategy, strategy) = strategy_of(4);
   int traced = 0;
   LS_OWN(ls_function, f) = function_of(use_id, &traced);
-  LS_OWN(ls_nest, result) = {0};
-  expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &result));
+  LS_OWN(ls_nest, result) = strategy_results(strategy, ls_traced(f), ls_none());
   assert_int_equal(traced, 4);
   for (size_t r = 0; r < 4; ++r)
     assert_int_equal(

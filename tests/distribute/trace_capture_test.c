@@ -5,15 +5,14 @@
 #include "base/memory/allocator.h"
 #include "distribute/own.h"
 #include "lockstep/function.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
 static ls_status run_traced(int replicas, ls_callback callback, void *user,
                             ls_nest *out_result) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = callback, .user = user}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(callback, user);
   LS_OWN(ls_nest, args) =
       LS_TUPLE(per_replica_scalars((double[]){1, 2, 3}, (size_t)replicas),
                per_replica_scalars((double[]){4, 5, 6}, (size_t)replicas));

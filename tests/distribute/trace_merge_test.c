@@ -8,6 +8,7 @@
 #include "lockstep/gradients.h"
 #include "lockstep/strategy_extended.h"
 #include "support/callbacks.h"
+#include "support/function.h"
 #include "support/place.h"
 #include "support/replicas.h"
 #include "support/values.h"
@@ -126,10 +127,9 @@ TEST(compiled_merges_give_the_bits_of_others) {
       run_on(strategy, merge_in_the_middle, eager_args, &calls);
   for (size_t leaf = 0; leaf < 3; ++leaf)
     for (size_t r = 0; r < 5; ++r) {
-      LS_OWN(ls_array, array) = NULL;
       const ls_nest value = ls_nest_item(plain, leaf);
-      expect_ok(ls_tensor_value(ls_distributed_component(value, r).as.tensor,
-                                &array));
+      LS_OWN(ls_array, array) =
+          tensor_array(ls_distributed_component(value, r).as.tensor);
       const ls_array *other = part(ls_nest_item(compiled, leaf), r);
       assert_int_equal(ls_array_size(array), ls_array_size(other));
       assert_memory_equal(ls_array_data(array), ls_array_data(other),
@@ -186,9 +186,7 @@ TEST(effects_of_a_merge_happen_once) {
         runtime_begin((ls_runtime_options){.log = count_lines, .log_user = &w});
     LS_OWN(ls_strategy, strategy) = mirrored_of(4);
     w.total = variable_in(strategy, (variable_kind){.name = "total"});
-    LS_OWN(ls_function, f) = NULL;
-    expect_ok(ls_function_create(
-        &(ls_function_options){.call = merge_three_times, .user = &w}, &f));
+    LS_OWN(ls_function, f) = unnamed_function(merge_three_times, &w);
     LS_OWN(ls_nest, args) = rows_of(4, i == 0 ? 8 : 7);
     LS_OWN(ls_nest, result) = {0};
     for (int run = 0; run < 2; ++run)
@@ -241,9 +239,7 @@ TEST(gradients_pass_beside_a_merge) {
 static void expect_refused(ls_callback callback, void *user, ls_code code,
                            const char *part_of_message) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(3);
-  LS_OWN(ls_function, f) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = callback, .user = user}, &f));
+  LS_OWN(ls_function, f) = unnamed_function(callback, user);
   LS_OWN(ls_nest, args) = rows_of(3, 6);
   ls_nest result = {0};
   expect_status(ls_strategy_run(strategy, ls_traced(f), args, &result), code,

@@ -16,6 +16,7 @@
 #include "lockstep/variable_parts.h"
 #include "support/cut_steps.h"
 #include "support/draw.h"
+#include "support/function.h"
 #include "support/place.h"
 #include "support/sanitizer.h"
 #include "support/values.h"
@@ -159,11 +160,9 @@ static void record_variable(outcome *out, ls_variable *v) {
 }
 
 static ls_status call_pair(pair *p, outcome *out) {
-  ls_function *both = NULL;
   ls_nest results = ls_none();
   ls_status status = ls_ok();
-  expect_ok(ls_function_create(&(ls_function_options){.call = play, .user = p},
-                               &both));
+  ls_function *both = unnamed_function(play, p);
   for (int k = 0; k < TIMES && ls_status_is_ok(status); ++k) {
     expect_ok(ls_frame_begin());
     if (p->work->in_one) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "distribute/own.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -146,9 +147,7 @@ static ls_nest reduce_rows(ls_nest args, void *user) {
 static void expect_refused(ls_callback callback, void *user, ls_code code,
                            const char *part_of_message) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(3);
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = callback, .user = user}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(callback, user);
   LS_OWN(ls_nest, args) = rows_of(3, 8);
   ls_nest result = {0};
   expect_status(ls_strategy_run(strategy, ls_traced(function), args, &result),

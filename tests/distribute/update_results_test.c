@@ -105,8 +105,7 @@ TEST(one_result_runs_every_update) {
                   LS_INVALID_ARGUMENT, "0 is the result of an update");
     const ls_op init = ls_global_initializer();
     expect_ok(ls_session_create(graph, &session));
-    ls_nest out = ls_none();
-    expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &out));
+    ls_nest out = session_results(session, ls_nest_op(init));
     // Fetching component 0's result adds to component 1 as well.
     expect_ok(ls_session_run(session, ls_distributed_component(tensor, 0), NULL,
                              0, &out));

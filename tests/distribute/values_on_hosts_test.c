@@ -179,11 +179,10 @@ TEST(runs_give_each_replica_its_own) {
   for (int i = FIRST_TO_RUN; i < STRATEGIES; ++i) {
     LS_OWN(ls_strategy, strategy) = strategy_of(i);
     LS_OWN(ls_nest, args) = LS_TUPLE(element_of(strategy));
-    ls_nest results = ls_none();
     LS_OWN(ls_function, function) = NULL;
     expect_ok(ls_function_create(
         &(ls_function_options){.call = add_ten, .name = "add_ten"}, &function));
-    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
+    ls_nest results = strategy_results(strategy, ls_traced(function), args);
     expect_ten_more(strategy, results);
     ls_nest_release(results);
     results = ls_none();

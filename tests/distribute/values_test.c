@@ -8,6 +8,7 @@
 #include "lockstep/gradients.h"
 #include "lockstep/object.h"
 #include "lockstep/strategy_extended.h"
+#include "support/function.h"
 #include "support/replicas.h"
 
 TEST(a_value_holds_components_in_replica_order) {
@@ -124,8 +125,7 @@ static void expect_passed(ls_function *function, const double *values,
                           const double *wanted) {
   const ls_nest value = per_replica_scalars(values, 2);
   LS_OWN(ls_nest, args) = LS_TUPLE(value);
-  LS_OWN(ls_nest, result) = ls_none();
-  expect_ok(ls_function_call(function, args, &result));
+  LS_OWN(ls_nest, result) = call_results(function, args);
   assert_int_equal(ls_distributed_kind_of(result), LS_PER_REPLICA);
   assert_int_equal(ls_distributed_count(result), 2);
   for (size_t i = 0; i < 2; ++i) {
@@ -145,9 +145,7 @@ TEST(a_per_replica_survives_functions_and_branches) {
   ls_nest_release(value);
   for (int branches = 0; branches < 2; ++branches) {
     passing p = {.branches = branches == 1};
-    LS_OWN(ls_function, function) = NULL;
-    expect_ok(ls_function_create(
-        &(ls_function_options){.call = pass, .user = &p}, &function));
+    LS_OWN(ls_function, function) = unnamed_function(pass, &p);
     expect_passed(function, (double[]){1, 2}, (double[]){11, 12});
     expect_passed(function, (double[]){3, 4}, (double[]){13, 14});
     if (branches == 1)

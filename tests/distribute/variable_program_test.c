@@ -66,16 +66,14 @@ static void drop(built *b) {
 LS_OWNED_STRUCT(built, drop)
 
 static void run(built *b, ls_nest fetch) {
-  LS_OWN(ls_nest, out) = ls_none();
-  expect_ok(ls_session_run(b->session, fetch, NULL, 0, &out));
+  LS_OWN(ls_nest, out) = session_results(b->session, fetch);
 }
 
 // By fetching, and from outside.
 static void expect_values(built *b, double first, double second) {
   const double wanted[] = {first, second};
   LS_OWN(ls_nest, fetch) = LS_LIST(ls_leaf(b->reads[0]), ls_leaf(b->reads[1]));
-  LS_OWN(ls_nest, out) = ls_none();
-  expect_ok(ls_session_run(b->session, fetch, NULL, 0, &out));
+  LS_OWN(ls_nest, out) = session_results(b->session, fetch);
   for (size_t i = 0; i < 2; ++i) {
     assert_true(number_of(ls_nest_item(out, i)) == wanted[i]);
     LS_OWN(ls_array, value) =
@@ -204,9 +202,8 @@ TEST(compiled_replicas_write_what_eager_ones_do) {
           (variable_kind){.initial = 10, .aggregation = cases[c].aggregation});
       step s = {.variable = v, .op = (ls_write_op)op};
       LS_OWN(ls_function, f) = function_of(train, &s);
-      LS_OWN(ls_nest, made) = ls_none();
       const double wanted = cases[c].wanted[op];
-      expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &made));
+      LS_OWN(ls_nest, made) = strategy_results(strategy, ls_traced(f), args);
       expect_components(v, (double[]){wanted, wanted}, 2);
       // One buffer for all, before and after.
       assert_true(is_shared(v));
@@ -217,9 +214,8 @@ TEST(equal_components_have_one_buffer) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){.initial = 3});
   LS_OWN(ls_function, f) = function_of(read_twice, v);
-  LS_OWN(ls_nest, made) = ls_none();
   assert_true(is_shared(v));
-  expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &made));
+  LS_OWN(ls_nest, made) = strategy_results(strategy, ls_traced(f), ls_none());
   expect_numbers(made, (double[]){6, 6}, 2);
   assert_int_equal(ls_function_num_traces(f), 2 - 1);
   set_components(v, (double[]){3, 3}, 2);

@@ -254,14 +254,12 @@ TEST(the_component_that_is_meant_depends_on_the_place) {
 
 // ---- Initializing -----------------------------------------------------------
 static bool fetch_bool(ls_session *session, ls_tensor x) {
-  LS_OWN(ls_nest, value) = ls_none();
-  expect_ok(ls_session_run(session, ls_leaf(x), NULL, 0, &value));
+  LS_OWN(ls_nest, value) = session_results(session, ls_leaf(x));
   return ls_array_f64(ls_nest_as_array(value), 0) != 0;
 }
 
 static void run_op(ls_session *session, ls_op op) {
-  LS_OWN(ls_nest, none) = ls_none();
-  expect_ok(ls_session_run(session, ls_nest_op(op), NULL, 0, &none));
+  LS_OWN(ls_nest, none) = session_results(session, ls_nest_op(op));
 }
 
 TEST(it_is_initialized_when_all_components_are) {

@@ -23,10 +23,8 @@ TEST(a_function_uses_the_variable_itself) {
   LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){.initial = 5});
   LS_OWN(ls_variable, w) =
       variable_in(strategy, (variable_kind){.initial = 50});
-  LS_OWN(ls_function, function) = NULL;
   int traces = 0;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = count_up, .user = &traces}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(count_up, &traces);
   LS_OWN(ls_nest, mine) = LS_TUPLE(ls_nest_variable(v));
   LS_OWN(ls_nest, others) = LS_TUPLE(ls_nest_variable(w));
   LS_OWN(ls_nest, result) = ls_none();

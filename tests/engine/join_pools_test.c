@@ -12,6 +12,7 @@
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
 #include "runtime/own.h"
+#include "support/function.h"
 #include "support/lowered.h"
 #include "support/place.h"
 #include "support/sanitizer.h"
@@ -103,12 +104,9 @@ static void call(const net *self, outcome *out) {
   LS_OWN(ls_nest, args) =
       LS_TUPLE(ls_nest_array(arrays[X]), ls_nest_array(arrays[W]),
                ls_nest_array(arrays[BIAS]), ls_nest_array(arrays[BY]));
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = call_net, .user = (void *)(uintptr_t)self},
-      &function));
-  LS_OWN(ls_nest, result) = {0};
-  expect_ok(ls_function_call(function, args, &result));
+  LS_OWN(ls_function, function) =
+      unnamed_function(call_net, (void *)(uintptr_t)self);
+  LS_OWN(ls_nest, result) = call_results(function, args);
   *out = (outcome){.text = NULL};
   for (size_t i = 0; i < ls_nest_count(result); ++i)
     keep(out, i, ls_nest_as_array(ls_nest_item(result, i)));

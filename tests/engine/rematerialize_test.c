@@ -12,6 +12,7 @@
 #include "lockstep/ops.h"
 #include "runtime/own.h"
 #include "support/callbacks.h"
+#include "support/function.h"
 #include "support/place.h"
 #include "support/replicas.h"
 #include "support/sanitizer.h"
@@ -74,11 +75,8 @@ static outcome run(const net *self) {
       ls_nest_array(array_of_numbers(self->dtype, LS_SHAPE(INNER, COLUMNS), 3)),
       ls_nest_array(array_of_numbers(wide, LS_SHAPE(INNER), 4)),
       ls_nest_array(array_of_numbers(wide, LS_SHAPE(INNER), 5)));
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = gradients_of,
-                             .user = (void *)(uintptr_t)self},
-      &function));
+  LS_OWN(ls_function, function) =
+      unnamed_function(gradients_of, (void *)(uintptr_t)self);
   outcome out = {0};
   LS_OWN(printed, plan) = NULL;
   expect_ok(ls_function_call(function, args, &out.values));
@@ -147,12 +145,9 @@ TEST(without_a_gradient_nothing_changes) {
       LS_LIST(ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(2, 3), 1)),
               ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(3, 4), 2)),
               ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(4, 3), 3)));
-  LS_OWN(ls_function, function) = NULL;
-  LS_OWN(ls_nest, result) = ls_none();
   LS_OWN(printed, text) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = forward_of, .user = &plain}, &function));
-  expect_ok(ls_function_call(function, args, &result));
+  LS_OWN(ls_function, function) = unnamed_function(forward_of, &plain);
+  LS_OWN(ls_nest, result) = call_results(function, args);
   expect_ok(ls_function_print_lowered(function, &text));
   assert_null(strstr(text, "again("));
 }
@@ -280,13 +275,9 @@ static ls_nest long_gradients_of(ls_nest args, void *user) {
 static double seconds_to_first_step(chain c) {
   LS_OWN(ls_nest, args) =
       LS_LIST(ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(8), 1)));
-  LS_OWN(ls_function, function) = NULL;
-  LS_OWN(ls_nest, result) = ls_none();
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = long_gradients_of, .user = &c},
-      &function));
+  LS_OWN(ls_function, function) = unnamed_function(long_gradients_of, &c);
   const clock_t before = clock();
-  expect_ok(ls_function_call(function, args, &result));
+  LS_OWN(ls_nest, result) = call_results(function, args);
   const clock_t after = clock();
   return (double)(after - before) / CLOCKS_PER_SEC;
 }

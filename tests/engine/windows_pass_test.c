@@ -9,6 +9,7 @@
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
 #include "runtime/own.h"
+#include "support/function.h"
 #include "support/values.h"
 
 enum { COUNT = 2 * 6 * 7 * 5 };
@@ -47,8 +48,7 @@ static ls_nest by_hand(ls_nest args, void *user) {
 
 static ls_nest call(ls_function *function, ls_array *x) {
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(ls_array_retain(x)));
-  ls_nest result = {0};
-  expect_ok(ls_function_call(function, args, &result));
+  ls_nest result = call_results(function, args);
   return result;
 }
 
@@ -87,9 +87,7 @@ TEST(the_maxima_are_asked_and_the_bits_stay) {
 // relu_grad comes before window_max_grad, and once.
 TEST(the_relu_output_is_not_read_again) {
   pool p = {.window = LS_SHAPE(2, 2)};
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = whole, .user = &p}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(whole, &p);
   LS_OWN(ls_array, x) = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(2, 6, 7, 5), 3);
   ls_nest_release(call(function, x));
   LS_OWN(printed, text) = NULL;
@@ -118,9 +116,7 @@ static ls_nest sums_of_twice(ls_nest args, void *user) {
 }
 
 static ls_array *run_sums(ls_callback callback, pool *p, bool *out_few) {
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = callback, .user = p}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(callback, p);
   LS_OWN(ls_array, x) = array_of_numbers(LS_DTYPE_F64, LS_SHAPE(2, 6, 7, 5), 3);
   LS_OWN(ls_nest, result) = call(function, x);
   LS_OWN(printed, text) = NULL;

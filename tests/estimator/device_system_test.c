@@ -10,6 +10,7 @@
 #include "lockstep/summary_ops.h"
 #include "support/callbacks.h"
 #include "support/device_runs.h"
+#include "support/function.h"
 #include "support/thread_count.h"
 #include "tpu/own.h"
 #include "tpu/pod/pod.h"
@@ -131,7 +132,6 @@ static const ls_host_kernel writing = {.name = "device_system_writer",
 
 TEST(a_session_begins_in_order) {
   LS_SPEC("E81");
-  char *text = NULL;
   memset(order, 0, sizeof(order));
   while (num_threads() > 0)  // One that was joined is seen for a moment.
     usleep(1000);
@@ -150,7 +150,7 @@ TEST(a_session_begins_in_order) {
   open_runs(&d, 2, 4);
   assert_string_equal(order, "SWCD");
   // In a graph of its own.
-  expect_ok(ls_graph_print(d.graph, &text));
+  char *text = graph_text(d.graph);
   assert_null(strstr(text, "configure_distributed_tpu"));
   assert_non_null(strstr(text, "shutdown_distributed_tpu"));
   ls_text_release(text);

@@ -51,8 +51,7 @@ static ls_status build(void *user, ls_nest inputs, ls_estimator_spec **out) {
 }
 
 static double fetch(ls_session *session, ls_nest fetch_of) {
-  LS_OWN(ls_nest, results) = ls_none();
-  expect_ok(ls_session_run(session, fetch_of, NULL, 0, &results));
+  LS_OWN(ls_nest, results) = session_results(session, fetch_of);
   const ls_array *array = ls_nest_as_array(results);
   return array != NULL ? ls_array_f64(array, 0) : 0;
 }

@@ -8,6 +8,7 @@
 
 #include "base/memory/own.h"
 #include "lockstep/metrics.h"
+#include "support/function.h"
 #include "support/linear_model.h"
 
 static const int counts[] = {1, 3, 8};
@@ -98,8 +99,7 @@ static size_t times_in(const char *text, const char *part) {
 }
 
 static char *text_of(const programs *p) {
-  char *text = NULL;
-  expect_ok(ls_graph_print(p->graph, &text));
+  char *text = graph_text(p->graph);
   return text;
 }
 

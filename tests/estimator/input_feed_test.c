@@ -10,6 +10,7 @@
 #include "lockstep/ops.h"
 #include "lockstep/streams.h"
 #include "support/fed.h"
+#include "support/function.h"
 #include "support/spec.h"
 
 #define FOUR "virtual:2x2,cores=1,hosts=2"  // Two hosts with two cores each.
@@ -254,8 +255,7 @@ TEST(elements_go_to_replicas_in_order) {
     assert_int_equal(f.num_calls, 2);
     assert_int_equal(f.seen[1].batch_size, 2);
     // The second read waits for the first.
-    LS_OWN(printed, text) = NULL;
-    expect_ok(ls_graph_print(f.graph, &text));
+    LS_OWN(printed, text) = graph_text(f.graph);
     const bool waits =
         strstr(text, "() ^%2 {kernel = kernel \"iterator_get_next\"") != NULL;
     assert_int_equal(waits, !parallel);
@@ -401,10 +401,9 @@ TEST(cores_are_told_that_there_is_no_more) {
       fed, f, fed_begin,
       (fed_facts){
           .pod = FOUR, .mode = LS_MODE_TRAIN, .batch = 4, .input = rows});
-  LS_OWN(ls_nest, results) = ls_none();
   assert_int_equal(ls_nest_count(f.feed.close_ops), 4);
   expect_ok(fed_run(&f, 1));
-  expect_ok(ls_session_run(f.session, f.feed.close_ops, NULL, 0, &results));
+  LS_OWN(ls_nest, results) = session_results(f.session, f.feed.close_ops);
   FED_EXPECT(&f, 1, 1, 1);
   expect_status(fed_run(&f, 1), LS_FAILED_PRECONDITION, "closed");
 }

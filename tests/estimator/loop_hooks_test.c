@@ -83,9 +83,8 @@ TEST(a_loaded_graph_has_it_too) {
   LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_variable *variable = NULL, *again = NULL, *step = NULL;
   LS_OWN(ls_graph, copy) = NULL;
-  LS_OWN(printed, text) = NULL;
   expect_ok(ls_iterations_per_loop(f.graph, &variable));
-  expect_ok(ls_graph_print(f.graph, &text));
+  LS_OWN(printed, text) = graph_text(f.graph);
   expect_ok(ls_graph_parse(text, NULL, 0, &copy));
   ls_nest leaf = ls_none();
   assert_int_equal(

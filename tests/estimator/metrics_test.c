@@ -81,7 +81,6 @@ static void begin(fixture *f, bool weighted) {
   static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F32, LS_DTYPE_F32,
                                     LS_DTYPE_I32, LS_DTYPE_I32};
   ls_op init;
-  ls_nest nothing = ls_none();
   expect_ok(ls_graph_create("metrics", &f->graph));
   {
     LS_GRAPH_SCOPE(f->graph);
@@ -92,7 +91,7 @@ static void begin(fixture *f, bool weighted) {
     init = ls_global_initializer();
   }
   expect_ok(ls_session_create(f->graph, &f->session));
-  expect_ok(ls_session_run(f->session, ls_nest_op(init), NULL, 0, &nothing));
+  ls_nest_release(session_results(f->session, ls_nest_op(init)));
 }
 
 static void end(fixture *f) {
@@ -124,10 +123,8 @@ static void update(fixture *f, data *d, int from, int count) {
 }
 
 static double value_of(fixture *f, size_t metric) {
-  LS_OWN(ls_nest, result) = ls_none();
-  expect_ok(ls_session_run(f->session,
-                           ls_nest_item(ls_nest_item(f->metrics, metric), 0),
-                           NULL, 0, &result));
+  LS_OWN(ls_nest, result) = session_results(
+      f->session, ls_nest_item(ls_nest_item(f->metrics, metric), 0));
   return ls_array_f64(ls_nest_as_array(result), 0);
 }
 

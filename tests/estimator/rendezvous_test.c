@@ -158,7 +158,6 @@ TEST(the_first_failure_says_when_the_session_is_closed) {
 TEST(a_session_that_is_forgotten_stays_open) {
   LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   LS_OWN(ls_rendezvous, r) = NULL;
-  LS_OWN(ls_nest, results) = ls_none();
   ls_tensor one;
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -170,7 +169,7 @@ TEST(a_session_that_is_forgotten_stays_open) {
   ls_rendezvous_forget(r, NULL);
   ls_rendezvous_forget(r, session);
   monitored_runs_pass(10);
-  expect_ok(ls_session_run(session, ls_leaf(one), NULL, 0, &results));
+  LS_OWN(ls_nest, results) = session_results(session, ls_leaf(one));
   ls_session_destroy(session);
   const double began = monitored_runs_now();
   expect_status(run_stuck(&f, r, ls_invalid_argument("no such file")),
@@ -190,7 +189,6 @@ static ls_status fail_by_numbers(void) {
   LS_OWN(ls_graph, graph) = graph_named("numbers");
   LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_nest, checks) = ls_none();
-  LS_OWN(ls_nest, results) = ls_none();
   LS_OWN(ls_variable, w) = NULL;
   {
     LS_GRAPH_SCOPE(graph);
@@ -201,8 +199,8 @@ static ls_status fail_by_numbers(void) {
     expect_ok(ls_tpu_sync_ops(graph, false, &checks));
   }
   expect_ok(ls_session_create(graph, &session));
-  expect_ok(ls_session_run(session, ls_nest_op(ls_variable_initializer(w)),
-                           NULL, 0, &results));
+  LS_OWN(ls_nest, results) =
+      session_results(session, ls_nest_op(ls_variable_initializer(w)));
   const ls_status status = ls_session_run(session, checks, NULL, 0, &results);
   expect_contains(ls_status_message(status), "Gradient for w:0 is NaN");
   return status;

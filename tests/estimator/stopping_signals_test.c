@@ -170,8 +170,7 @@ TEST(a_signal_is_the_first_of_a_batch) {
   }
   LS_OWN(ls_session, session) = session_of(graph);
   for (int i = 0; i < 2; ++i) {
-    LS_OWN(ls_nest, results) = ls_none();
-    expect_ok(ls_session_run(session, fetches[i], NULL, 0, &results));
+    LS_OWN(ls_nest, results) = session_results(session, fetches[i]);
     for (size_t k = 0; k < 2; ++k) {
       const ls_nest got = ls_should_stop(ls_nest_item(results, k));
       assert_int_equal(got.kind, LS_KIND_SCALAR);

@@ -36,10 +36,8 @@ TEST(a_train_op_moves_variables_and_the_global_step) {
     job j = {0};
     LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
     LS_OWN(ls_graph, graph) = graph_named("g");
-    LS_OWN(ls_session, session) = NULL;
     ls_variable *global_step = NULL;
     ls_nest init = ls_none();
-    LS_OWN(ls_nest, results) = ls_none();
     {
       LS_GRAPH_SCOPE(graph);
       LS_STRATEGY_SCOPE(strategy);
@@ -49,8 +47,8 @@ TEST(a_train_op_moves_variables_and_the_global_step) {
           ls_strategy_run(strategy, ls_plain(step, &j), ls_none(), &j.made));
       init = ls_nest_op(ls_global_initializer());
     }
-    expect_ok(ls_session_create(graph, &session));
-    expect_ok(ls_session_run(session, init, NULL, 0, &results));
+    LS_OWN(ls_session, session) = session_of(graph);
+    LS_OWN(ls_nest, results) = session_results(session, init);
     ls_nest fetches[3];
     for (int r = 0; r < replicas; ++r)
       expect_ok(ls_strategy_replica_result(strategy, j.made, r, &fetches[r]));

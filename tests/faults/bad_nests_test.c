@@ -144,10 +144,8 @@ static void graphs_refuse(const setting *s) {
 // A function whose callback gives it.
 static void callbacks_refuse(const setting *s) {
   ls_nest out = ls_none(), bad = s->bad;
-  ls_function *gives = NULL;
   LS_OWN(ls_nest, none) = LS_TUPLE();
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = give_bad, .user = &bad}, &gives));
+  ls_function *gives = unnamed_function(give_bad, &bad);
   REFUSES(ls_function_call(gives, ls_none(), &out));
   REFUSES(ls_strategy_run(s->strategy, ls_traced(gives), ls_none(), &out));
   ls_function_release(gives);

@@ -218,12 +218,9 @@ TEST(gradients_use_what_a_variable_was_when_it_was_read) {
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "v", .initial_array = three},
         &w.variable));
-    LS_OWN(ls_function, f) = NULL;
-    expect_ok(ls_function_create(
-        &(ls_function_options){.call = read_then_write, .user = &w}, &f));
+    LS_OWN(ls_function, f) = unnamed_function(read_then_write, &w);
     LS_OWN(ls_nest, args) = LS_LIST(ls_nest_array(scalar_array(5)));
-    LS_OWN(ls_nest, result) = ls_none();
-    expect_ok(ls_function_call(f, args, &result));
+    LS_OWN(ls_nest, result) = call_results(f, args);
     assert_true(item(result, 0) == 9);   // v^2
     assert_true(item(result, 1) == 30);  // 2 x v
     ls_variable_release(w.variable);

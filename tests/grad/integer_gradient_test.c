@@ -5,6 +5,7 @@
 #include "base/memory/allocator.h"
 #include "lockstep/lockstep.h"
 #include "runtime/own.h"
+#include "support/function.h"
 #include "support/values.h"
 #include "support/ways.h"
 
@@ -194,17 +195,14 @@ static ls_nest of_two_ys(ls_nest args, void *user) {
 TEST(a_whole_y_adds_nothing_to_another_one) {
   LS_SPEC("O176 O187");
   LS_OWN(ls_variable, v) = NULL;
-  LS_OWN(ls_function, function) = NULL;
   LS_OWN(ls_array, three) =
       array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){3});
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "v", .initial_array = three}, &v));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = of_two_ys, .user = v}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(of_two_ys, v);
   LS_OWN(ls_nest, args) = LS_TUPLE(
       ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){2})));
-  LS_OWN(ls_nest, results) = ls_none();
-  expect_ok(ls_function_call(function, args, &results));
+  LS_OWN(ls_nest, results) = call_results(function, args);
   assert_true(ls_nest_number(ls_nest_item(results, 0)) == 3);
   assert_true(ls_nest_number(ls_nest_item(results, 1)) == 2);
 }

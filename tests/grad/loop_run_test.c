@@ -45,9 +45,8 @@ TEST(a_loop_has_the_gradient_of_its_trips_one_by_one) {
   for (int trips = 0; trips < 12; trips += trips < 3 ? 1 : 4) {
     LS_OWN(ls_function, plain) = function_of(gradients_of_recurrence, &trips);
     LS_OWN(ls_nest, args) = recurrence_args(2, trips);
-    LS_OWN(ls_nest, want) = ls_none();
     expect_ok(ls_function_call(loop, args, &have));
-    expect_ok(ls_function_call(plain, args, &want));
+    LS_OWN(ls_nest, want) = call_results(plain, args);
     expect_equal_lists(have, want);
   }
   assert_int_equal(ls_function_num_traces(loop), 1);
@@ -75,10 +74,8 @@ TEST(gates_and_other_sums_change_no_gradient_of_a_loop) {
   LS_OWN(ls_function, plain) = function_of(gradients_of_recurrence, NULL);
   LS_OWN(ls_function, gated) = function_of(gradients_in_order, NULL);
   LS_OWN(ls_nest, args) = recurrence_args(2, 5);
-  LS_OWN(ls_nest, have) = ls_none();
-  LS_OWN(ls_nest, want) = ls_none();
-  expect_ok(ls_function_call(gated, args, &have));
-  expect_ok(ls_function_call(plain, args, &want));
+  LS_OWN(ls_nest, have) = call_results(gated, args);
+  LS_OWN(ls_nest, want) = call_results(plain, args);
   expect_equal_lists(have, want);
 }
 
@@ -134,8 +131,7 @@ TEST(gradients_use_what_a_variable_was_in_each_trip) {
     LS_OWN(ls_function, f) = function_of(use_variable, &r);
     LS_OWN(ls_nest, args) =
         LS_LIST(ls_nest_array(scalar_array(LS_DTYPE_F64, 7)));
-    LS_OWN(ls_nest, result) = ls_none();
-    expect_ok(ls_function_call(f, args, &result));
+    LS_OWN(ls_nest, result) = call_results(f, args);
     expect_near(item(result, 0, 0), rows[i].dx);
     expect_near(item(result, 1, 0), rows[i].dv);
     ls_variable_release(r.variable);
@@ -258,8 +254,7 @@ TEST(each_replica_has_stacks_of_its_own) {
   LS_OWN(ls_function, reference) = function_of(whole, &shared);
   LS_OWN(ls_array, x) = steps_array(LS_SHAPE(6, 3), -0.4, 0.05);
   LS_OWN(ls_nest, plain) = LS_LIST(ls_nest_array(ls_array_retain(x)));
-  LS_OWN(ls_nest, want) = ls_none();
-  expect_ok(ls_function_call(reference, plain, &want));
+  LS_OWN(ls_nest, want) = call_results(reference, plain);
   for (int replicas = 1; replicas <= 3; ++replicas) {
     LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
     ls_nest split = ls_none();
@@ -318,11 +313,10 @@ TEST(replicas_meet_in_loops_and_in_their_gradients) {
   LS_OWN(ls_array, x) = steps_array(LS_SHAPE(6, 3), -0.4, 0.05);
   LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   ls_nest split = ls_none();
-  LS_OWN(ls_nest, have) = ls_none();
   expect_ok(ls_strategy_split(strategy, x, &split));
   LS_OWN(ls_nest, args) =
       LS_TUPLE(split, ls_nest_array(steps_array(LS_SHAPE(3, 3), 0.3, -0.07)));
-  expect_ok(ls_strategy_run(strategy, ls_traced(step), args, &have));
+  LS_OWN(ls_nest, have) = strategy_results(strategy, ls_traced(step), args);
   for (size_t r = 0; r < 3; ++r) {
     for (int64_t i = 0; i < 6; ++i)
       expect_near(ls_array_f64(component(have, 0, r), i),

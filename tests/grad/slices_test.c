@@ -5,6 +5,7 @@
 #include "lockstep/gradients.h"
 #include "runtime/own.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/spec.h"
 
 enum { ROWS = 6, WIDTH = 2 };
@@ -62,17 +63,14 @@ static ls_nest give_mixed(ls_nest args, void *user) {
 
 static ls_nest call(ls_callback callback) {
   LS_OWN(ls_variable, table) = NULL;
-  LS_OWN(ls_function, function) = NULL;
   expect_ok(
       ls_variable_create(&(ls_variable_options){.name = "table",
                                                 .dtype = LS_DTYPE_F32,
                                                 .shape = LS_SHAPE(ROWS, WIDTH)},
                          &table));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = callback, .user = table}, &function));
-  ls_nest result = ls_none();
+  LS_OWN(ls_function, function) = unnamed_function(callback, table);
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_none());
-  expect_ok(ls_function_call(function, args, &result));
+  ls_nest result = call_results(function, args);
   return result;
 }
 
@@ -149,14 +147,11 @@ static ls_nest sum_small(ls_nest args, void *user) {
 }
 
 TEST(small_floats_are_rounded_once) {
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(
-      ls_function_create(&(ls_function_options){.call = sum_small}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(sum_small, NULL);
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_zeros(LS_DTYPE_BF16, LS_SHAPE(512)));
   for (int64_t i = 0; i < 512; ++i)
     ls_array_set_f64(ls_nest_as_array(ls_nest_item(args, 0)), i, 1);
-  LS_OWN(ls_nest, result) = ls_none();
-  expect_ok(ls_function_call(function, args, &result));
+  LS_OWN(ls_nest, result) = call_results(function, args);
   EXPECT_ROWS(result, 0, 512);  // One after another in bf16 they stop at 256.
 }
 
@@ -173,10 +168,7 @@ TEST(values_that_do_not_fit_are_refused) {
                                        "has no slices"};
   for (int i = 0; i < 2; ++i) {
     bool scalar = i == 1;
-    LS_OWN(ls_function, function) = NULL;
-    expect_ok(ls_function_create(
-        &(ls_function_options){.call = make_misfit, .user = &scalar},
-        &function));
+    LS_OWN(ls_function, function) = unnamed_function(make_misfit, &scalar);
     LS_OWN(ls_nest, args) =
         LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2, 4)));
     ls_nest result = ls_none();

@@ -185,9 +185,8 @@ static ls_nest make_outside(ls_nest args, void *user) {
 // The name was a text of the function's graph.
 TEST(a_device_outlives_the_graph_that_was_left) {
   ls_op made = {0};
-  LS_OWN(ls_nest, result) = ls_none();
   ls_function *function = function_of(make_outside, &made);
-  expect_ok(ls_function_call(function, ls_none(), &result));
+  LS_OWN(ls_nest, result) = call_results(function, ls_none());
   ls_function_release(function);
   assert_string_equal(ls_op_device(made), "/job:w/device:CPU:1");
 }

@@ -289,9 +289,8 @@ TEST(the_innermost_replicated_flow_is_found) {
   }
   assert_ptr_equal(found, &p.c.flow);
   LS_OWN(ls_function, function) = function_of(note_flow, &found);
-  LS_OWN(ls_nest, made) = ls_none();
   found = NULL;
-  expect_ok(ls_function_call(function, ls_none(), &made));
+  LS_OWN(ls_nest, made) = call_results(function, ls_none());
   assert_ptr_equal(found, &p.c.flow);
 }
 
@@ -330,12 +329,10 @@ TEST(init_scopes_and_cleared_control_leave) {
     EXPECT_MARK(ls_tensor_op(ls_variable_read(v)), CLUSTER_MARK, "c");
   }
   // What makes its value runs outside.
-  LS_OWN(ls_session, session) = NULL;
-  LS_OWN(ls_nest, result) = ls_none();
   EXPECT_MARK(ls_variable_initializer(v), CLUSTER_MARK, "");
-  expect_ok(ls_session_create(p.graph, &session));
-  expect_ok(ls_session_run(session, ls_nest_op(ls_variable_initializer(v)),
-                           NULL, 0, &result));
+  LS_OWN(ls_session, session) = session_of(p.graph);
+  LS_OWN(ls_nest, result) =
+      session_results(session, ls_nest_op(ls_variable_initializer(v)));
 }
 
 // ---- Refusals --------------------------------------------------------------

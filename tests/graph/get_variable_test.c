@@ -37,10 +37,9 @@ static ls_tensor make(int how, ls_dtype dtype, ls_variable **variable) {
 }
 
 static double number_of(computation *c, ls_tensor value) {
-  ls_array *array = NULL;
   const ls_tensor wide = ls_convert(value, LS_DTYPE_F32);
   if (c != NULL) return computation_fetch(c, wide);
-  expect_ok(ls_tensor_value(wide, &array));
+  ls_array *array = tensor_array(wide);
   const double number = ls_array_f64(array, 0);
   ls_array_release(array);
   return number;
@@ -79,8 +78,7 @@ TEST(a_function_makes_such_variables_where_it_stands) {
   LS_SPEC("O203");
   LS_OWN(ls_variable, w) = NULL;
   LS_OWN(ls_function, f) = function_of(read_in_function, &w);
-  LS_OWN(ls_nest, result) = ls_none();
-  expect_ok(ls_function_call(f, ls_none(), &result));
+  LS_OWN(ls_nest, result) = call_results(f, ls_none());
   assert_int_equal(ls_array_dtype(ls_nest_as_array(result)), LS_DTYPE_BF16);
   assert_true(ls_nest_number(result) == third);
   assert_int_equal(ls_variable_dtype(w), LS_DTYPE_F32);

@@ -47,12 +47,9 @@ static ls_tensor in_a_loop(void) {
 }
 
 static ls_tensor in_a_function(void) {
-  LS_OWN(ls_function, function) = NULL;
-  LS_OWN(ls_nest, made) = ls_none();
-  expect_ok(
-      ls_function_create(&(ls_function_options){.call = plain}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(plain, NULL);
   LS_OWN(ls_nest, args) = LS_TUPLE();
-  expect_ok(ls_function_call(function, args, &made));
+  LS_OWN(ls_nest, made) = call_results(function, args);
   return ls_nest_tensor(made, 0);
 }
 
@@ -138,15 +135,12 @@ static ls_nest set_inside(ls_nest args, void *user) {
 }
 
 TEST(only_graphs_that_are_built_have_one) {
-  LS_OWN(ls_function, function) = NULL;
   ls_status status = ls_ok();
-  LS_OWN(ls_nest, made) = ls_none();
   LS_OWN(ls_nest, args) = LS_TUPLE();
   expect_status(ls_graph_set_seed(NULL, 7), LS_INVALID_ARGUMENT, "graph");
   expect_status(ls_graph_set_seed(ls_graph_current(), 7), LS_INVALID_ARGUMENT,
                 "no build graph");
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = set_inside, .user = &status}, &function));
-  expect_ok(ls_function_call(function, args, &made));
+  LS_OWN(ls_function, function) = unnamed_function(set_inside, &status);
+  LS_OWN(ls_nest, made) = call_results(function, args);
   expect_status(status, LS_INVALID_ARGUMENT, "no build graph");
 }

@@ -8,6 +8,7 @@
 #include "lockstep/function_plan.h"
 #include "runtime/own.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/values.h"
 
 enum { NUM_NUMBERS = 7 };
@@ -101,14 +102,11 @@ static ls_nest chosen(ls_nest args, void *user) {
 TEST(a_choice_that_is_known_is_made) {
   for (int first = 0; first < 2; ++first) {
     bool user = first == 1;
-    LS_OWN(ls_function, function) = NULL;
     LS_OWN(printed, text) = NULL;
-    LS_OWN(ls_nest, made) = ls_none();
     LS_OWN(ls_nest, args) = LS_TUPLE(
         ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(2), (double[]){3, 5})));
-    expect_ok(ls_function_create(
-        &(ls_function_options){.call = chosen, .user = &user}, &function));
-    expect_ok(ls_function_call(function, args, &made));
+    LS_OWN(ls_function, function) = unnamed_function(chosen, &user);
+    LS_OWN(ls_nest, made) = call_results(function, args);
     assert_true(ls_array_f64(ls_nest_as_array(made), 1) == 5);
     expect_ok(ls_function_print_lowered(function, &text));
     assert_null(strstr(text, "select"));

@@ -12,6 +12,7 @@
 #include "lockstep/function_plan.h"
 #include "lockstep/session.h"
 #include "runtime/program.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -73,12 +74,11 @@ TEST(functions_that_differ_in_marks_share_a_program) {
       ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){0.5})));
   const size_t before = num_programs();
   for (int i = 0; i < 3; ++i) {
-    LS_OWN(ls_nest, result) = ls_none();
     expect_ok(ls_function_create(
         &(ls_function_options){.call = work,
                                .user = (void *)(uintptr_t)marks[i]},
         &functions[i]));
-    expect_ok(ls_function_call(functions[i], args, &result));
+    LS_OWN(ls_nest, result) = call_results(functions[i], args);
     expect_ok(ls_function_print_lowered(functions[i], &texts[i]));
     assert_string_equal(texts[i], texts[0]);
     assert_int_equal(count_of(texts[i], "tanh("), 1);
@@ -104,7 +104,6 @@ TEST(sessions_that_differ_in_marks_share_a_program) {
   const size_t before = num_programs();
   for (int i = 0; i < 2; ++i) {
     LS_OWN(ls_nest, y) = ls_none();
-    LS_OWN(ls_nest, result) = ls_none();
     expect_ok(ls_graph_create("g", &graphs[i]));
     {
       LS_GRAPH_SCOPE(graphs[i]);
@@ -112,7 +111,7 @@ TEST(sessions_that_differ_in_marks_share_a_program) {
       y = work(x, i == 0 ? NULL : "cluster");
     }
     expect_ok(ls_session_create(graphs[i], &sessions[i]));
-    expect_ok(ls_session_run(sessions[i], y, NULL, 0, &result));
+    LS_OWN(ls_nest, result) = session_results(sessions[i], y);
     assert_int_equal(num_programs(), before + 1);
   }
   for (int i = 0; i < 2; ++i) {
@@ -156,15 +155,12 @@ static ls_nest mark_own(ls_nest args, void *user) {
 TEST(replicas_may_mark_their_ops_differently) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
     LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
-    LS_OWN(ls_function, function) = NULL;
-    LS_OWN(ls_nest, made) = ls_none();
     LS_OWN(ls_nest, args) =
         LS_TUPLE(per_replica_scalars((double[]){1, 2, 3}, (size_t)replicas));
-    expect_ok(ls_function_create(&(ls_function_options){.call = mark_own},
-                                 &function));
-    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &made));
-    LS_OWN(printed, text) = NULL;
-    expect_ok(ls_graph_print(ls_function_graph(function), &text));
+    LS_OWN(ls_function, function) = unnamed_function(mark_own, NULL);
+    LS_OWN(ls_nest, made) =
+        strategy_results(strategy, ls_traced(function), args);
+    LS_OWN(printed, text) = graph_text(ls_function_graph(function));
     expect_contains(text, "_xla_replica_id = \"replica_0\"");
   }
 }

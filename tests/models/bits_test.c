@@ -89,14 +89,12 @@ static ls_nest loss_of(ls_nest result) {
 static void train_function(const job *work, outcome *out) {
   LS_OWN(mlp, model) = {0};
   ls_array *examples = NULL, *labels = NULL;
-  LS_OWN(ls_function, step) = NULL;
   *out = (outcome){0};
   expect_ok(mlp_create(work->shape, LS_DTYPE_F32, &model));
   model.returns_hidden = work->fetches_hidden;
   expect_ok(
       mlp_batch(work->shape, LS_DTYPE_F32, 0, work->batch, &examples, &labels));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = mlp_step, .user = &model}, &step));
+  LS_OWN(ls_function, step) = unnamed_function(mlp_step, &model);
   LS_OWN(ls_nest, args) =
       LS_TUPLE(ls_nest_array(examples), ls_nest_array(labels));
   LS_OWN(ls_nest, result) = ls_none();
@@ -112,7 +110,6 @@ static void train_replicas(const job *work, outcome *out) {
   LS_OWN(mlp, model) = {0};
   ls_array *labels = NULL;
   LS_OWN(ls_array, examples) = NULL;
-  LS_OWN(ls_function, step) = NULL;
   LS_OWN(ls_strategy, strategy) = NULL;
   ls_nest x = ls_none(), y = ls_none();
   LS_OWN(ls_nest, result) = ls_none();
@@ -121,8 +118,7 @@ static void train_replicas(const job *work, outcome *out) {
   model.returns_hidden = work->fetches_hidden;
   expect_ok(
       mlp_batch(work->shape, LS_DTYPE_F32, 0, work->batch, &examples, &labels));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = mlp_step, .user = &model}, &step));
+  LS_OWN(ls_function, step) = unnamed_function(mlp_step, &model);
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(work->replicas)},
       &strategy));
@@ -216,12 +212,10 @@ static void run_steps(const job *work, const built *graph, ls_session *session,
 
 static void train_session(const job *work, outcome *out) {
   built graph;
-  ls_nest nothing = ls_none();
   *out = (outcome){0};
   build(work, &graph);
   ls_session *session = session_of(graph.graph);
-  expect_ok(ls_session_run(session, ls_nest_op(graph.initializer), NULL, 0,
-                           &nothing));
+  ls_nest_release(session_results(session, ls_nest_op(graph.initializer)));
   run_steps(work, &graph, session, out);
   for (size_t i = 0; i < graph.model.num_variables; ++i)
     expect_ok(ls_session_variable_value(session, graph.model.variables[i],

@@ -7,6 +7,7 @@
 #include "lockstep/eager.h"
 #include "lockstep/models.h"
 #include "nn/own.h"
+#include "support/function.h"
 #include "support/sanitizer.h"
 #include "support/training.h"
 
@@ -81,15 +82,12 @@ TEST(training_makes_the_loss_smaller) {
   const ls_model_type *type = ls_model_find("tiny");
   LS_OWN(ls_model, model) = {0};
   LS_OWN(ls_nest, batch) = ls_none();
-  LS_OWN(ls_nest, results) = {0};
-  LS_OWN(ls_function, function) = NULL;
   expect_ok(
       ls_model_create(type, &(ls_model_options){.metrics = true}, &model));
   expect_ok(ls_model_synthetic_batch(type, type->batch_size, &batch));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = type->train_step, .user = model.self},
-      &function));
-  expect_ok(ls_function_call(function, batch, &results));
+  LS_OWN(ls_function, function) =
+      unnamed_function(type->train_step, model.self);
+  LS_OWN(ls_nest, results) = call_results(function, batch);
   const double first = loss_of(results);
   for (int i = 0; i < 300; ++i)
     expect_ok(ls_function_call(function, batch, &results));
@@ -102,14 +100,11 @@ TEST(the_accuracy_is_there_if_asked_for) {
   const ls_model_type *type = ls_model_find("tiny");
   LS_OWN(ls_model, model) = {0};
   LS_OWN(ls_nest, batch) = ls_none();
-  LS_OWN(ls_nest, results) = {0};
-  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_model_create(type, NULL, &model));
   expect_ok(ls_model_synthetic_batch(type, 4, &batch));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = type->train_step, .user = model.self},
-      &function));
-  expect_ok(ls_function_call(function, batch, &results));
+  LS_OWN(ls_function, function) =
+      unnamed_function(type->train_step, model.self);
+  LS_OWN(ls_nest, results) = call_results(function, batch);
   assert_int_equal(ls_nest_count(results), 1);
 }
 
@@ -122,13 +117,10 @@ TEST(logits_have_a_column_a_class) {
   const ls_model_type *type = ls_model_find("tiny");
   LS_OWN(ls_model, model) = {0};
   LS_OWN(ls_nest, batch) = ls_none();
-  LS_OWN(ls_nest, results) = {0};
-  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_model_create(type, NULL, &model));
   expect_ok(ls_model_synthetic_batch(type, 5, &batch));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = logits, .user = &model}, &function));
-  expect_ok(ls_function_call(function, batch, &results));
+  LS_OWN(ls_function, function) = unnamed_function(logits, &model);
+  LS_OWN(ls_nest, results) = call_results(function, batch);
   assert_true(ls_shape_equal(ls_array_shape(ls_nest_as_array(results)),
                              LS_SHAPE(5, 4)));
 }
@@ -283,12 +275,10 @@ TEST(a_batch_of_other_tokens_is_refused) {
   const ls_model_type *type = ls_model_find("gpt");
   LS_OWN(ls_model, model) = {0};
   ls_array *x = NULL;
-  LS_OWN(ls_function, function) = NULL;
   ls_nest results = {0};
   expect_ok(ls_model_create(type, NULL, &model));
   expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(2, 64), &x));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = logits, .user = &model}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(logits, &model);
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(x));
   expect_status(ls_function_call(function, args, &results), LS_INVALID_ARGUMENT,
                 "[2,64,256]");
@@ -324,8 +314,6 @@ TEST(batches_and_logits_have_the_types_that_are_stated) {
     const ls_model_type *type = types[i];
     LS_OWN(ls_model, model) = {0};
     LS_OWN(ls_nest, batch) = ls_none();
-    LS_OWN(ls_nest, results) = {0};
-    LS_OWN(ls_function, function) = NULL;
     expect_ok(ls_model_create(type, NULL, &model));
     expect_ok(ls_model_synthetic_batch(type, 2, &batch));
     const ls_array *x = ls_nest_as_array(ls_nest_item(batch, 0));
@@ -336,9 +324,8 @@ TEST(batches_and_logits_have_the_types_that_are_stated) {
     assert_int_equal(ls_array_num_elements(x),
                      2 * ls_shape_num_elements(type->example_shape));
     assert_int_equal(ls_array_shape(y).rank, 1 + type->label_shape.rank);
-    expect_ok(ls_function_create(
-        &(ls_function_options){.call = logits, .user = &model}, &function));
-    expect_ok(ls_function_call(function, batch, &results));
+    LS_OWN(ls_function, function) = unnamed_function(logits, &model);
+    LS_OWN(ls_nest, results) = call_results(function, batch);
     ls_shape shape = ls_array_shape(y);
     shape.dim[shape.rank++] = type->num_classes;
     assert_true(

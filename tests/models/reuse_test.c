@@ -99,9 +99,7 @@ static ls_nest count_replicas(ls_nest args, void *user) {
 
 TEST(a_trace_is_not_that_of_a_strategy_that_is_gone) {
   LS_OWN_BEGUN(fixture, f, begin);
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(&(ls_function_options){.call = count_replicas},
-                               &function));
+  LS_OWN(ls_function, function) = unnamed_function(count_replicas, NULL);
   const ls_strategy *first = NULL;
   LS_OWN(ls_nest, result) = ls_none();
   for (int replicas = 2; replicas < 5; ++replicas) {
@@ -156,7 +154,6 @@ TEST(a_session_has_nothing_of_one_that_is_gone) {
   LS_OWN_BEGUN(fixture, f, begin);
   counter c;
   counter_create(&c);
-  ls_session *next = NULL;
   ls_session *lasting = session_of(c.graph);  // Keeps programs alive.
   assert_int_equal(run_counter(&c, lasting, true), 1);
   ls_session *gone = session_of(c.graph);
@@ -164,7 +161,7 @@ TEST(a_session_has_nothing_of_one_that_is_gone) {
   assert_int_equal(run_counter(&c, gone, false), 2);
   const ls_session *place = gone;
   ls_session_destroy(gone);
-  expect_ok(ls_session_create(c.graph, &next));
+  ls_session *next = session_of(c.graph);
   assert_ptr_equal(next, place);  // Else the test shows nothing.
   ls_nest result = ls_none();
   expect_status(ls_session_run(next, ls_leaf(c.next), NULL, 0, &result),
@@ -239,8 +236,7 @@ TEST(functions_that_differ_by_an_object_are_two_programs) {
     expect_ok(ls_function_create(
         &(ls_function_options){.call = call_box, .user = &boxes[i]},
         &functions[i]));
-    LS_OWN(ls_nest, result) = ls_none();
-    expect_ok(ls_function_call(functions[i], ls_none(), &result));
+    LS_OWN(ls_nest, result) = call_results(functions[i], ls_none());
     assert_int_equal(ls_array_i64(ls_nest_as_array(result), 0), boxes[i].value);
   }
   ls_function_release(functions[0]);
@@ -257,18 +253,15 @@ static ls_nest add_variable_size(ls_nest args, void *user) {
 // The callback looks at the argument but records no op on it.
 TEST(a_trace_is_not_that_of_a_variable_that_is_gone) {
   LS_OWN_BEGUN(fixture, f, begin);
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = add_variable_size}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(add_variable_size, NULL);
   for (int64_t size = 1; size < 4; ++size) {
     ls_variable *variable = NULL;
     expect_ok(ls_variable_create(
         &(ls_variable_options){.dtype = LS_DTYPE_F32, .shape = LS_SHAPE(size)},
         &variable));
     LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_variable(variable));
-    LS_OWN(ls_nest, result) = ls_none();
     ls_variable_release(variable);
-    expect_ok(ls_function_call(function, args, &result));
+    LS_OWN(ls_nest, result) = call_results(function, args);
     assert_int_equal(ls_array_i64(ls_nest_as_array(result), 0), size);
   }
 }

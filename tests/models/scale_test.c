@@ -12,6 +12,7 @@
 #include "base/memory/own.h"
 #include "lockstep/eager.h"
 #include "support/canonical.h"
+#include "support/function.h"
 #include "support/trainer.h"
 #include "support/values.h"
 
@@ -68,21 +69,17 @@ TEST(a_thousand_replicas_add_along_the_canonical_tree) {
 TEST(replicas_of_mlp_give_what_their_example_gives_alone) {
   trainer training;
   mlp model = {0};
-  ls_function *gradients = NULL;
   expect_ok(trainer_create(
       &(trainer_options){&mlp_large, TRAINER_STRATEGY, MANY, MANY}, &training));
   expect_ok(mlp_create(&mlp_large, LS_DTYPE_F32, &model));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = mlp_gradients, .user = &model},
-      &gradients));
+  ls_function *gradients = unnamed_function(mlp_gradients, &model);
   expect_ok(trainer_step(&training));
   for (int64_t r = 0; r < MANY; r += 93) {
     ls_array *example = NULL, *label = NULL;
     expect_ok(mlp_batch(&mlp_large, LS_DTYPE_F32, r, 1, &example, &label));
     LS_OWN(ls_nest, args) =
         LS_TUPLE(ls_nest_array(example), ls_nest_array(label));
-    LS_OWN(ls_nest, alone) = ls_none();
-    expect_ok(ls_function_call(gradients, args, &alone));
+    LS_OWN(ls_nest, alone) = call_results(gradients, args);
     const float loss = loss_of_replica(&training, (size_t)r);
     assert_memory_equal(&loss,
                         ls_array_data(ls_nest_as_array(ls_nest_item(alone, 0))),

@@ -3,6 +3,7 @@
 // Strings do not go from rank to rank: they are refused before anything runs.
 #include "distribute/own.h"
 #include "lockstep/trunk.h"
+#include "support/function.h"
 #include "support/place.h"
 #include "support/replicas.h"
 #include "support/values.h"
@@ -26,7 +27,6 @@ static ls_nest keep(ls_nest args, void *user) {
 
 static ls_status run_strings(ls_callback callback) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  LS_OWN(ls_function, function) = NULL;
   ls_nest items[2], results = ls_none();
   for (size_t r = 0; r < 2; ++r) {
     const ls_bytes text = {"text", 4};
@@ -37,8 +37,7 @@ static ls_status run_strings(ls_callback callback) {
   }
   LS_OWN(ls_nest, args) =
       LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, items, 2));
-  expect_ok(
-      ls_function_create(&(ls_function_options){.call = callback}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(callback, NULL);
   const ls_status status =
       ls_strategy_run(strategy, ls_traced(function), args, &results);
   ls_nest_release(results);

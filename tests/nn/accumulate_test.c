@@ -130,8 +130,7 @@ TEST(a_session_fetches_the_mean_loss_after_the_updates) {
   }
   expect_ok(ls_graph_error(graph));
   LS_OWN(ls_session, session) = session_of(graph);
-  LS_OWN(ls_nest, results) = {0};
-  expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &results));
+  LS_OWN(ls_nest, results) = session_results(session, ls_nest_op(init));
   double losses[2];
   for (int i = 0; i < 2; ++i) {
     expect_ok(ls_session_run(session, ls_leaf(loss), NULL, 0, &results));
@@ -143,12 +142,10 @@ TEST(a_session_fetches_the_mean_loss_after_the_updates) {
 static void expect_refused(int64_t parts, bool stopped, const char *part) {
   LS_OWN(net, n) = {.stopped = stopped};
   begin(&n, parts);
-  LS_OWN(ls_function, function) = NULL;
   LS_OWN(ls_nest, results) = {0};
   LS_OWN(ls_nest, args) =
       LS_TUPLE(ls_nest_array(examples()), ls_nest_array(labels()));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = train, .user = &n}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(train, &n);
   expect_status(ls_function_call(function, args, &results), LS_INVALID_ARGUMENT,
                 part);
 }

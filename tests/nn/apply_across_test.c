@@ -142,13 +142,10 @@ TEST(compiled_steps_ask_the_users_table_once) {
       own_set own = {0};
       LS_OWN_BEGUN(problem, p, begin, 3, (ls_gradients_over_replicas)how);
       use_own_set(p.strategy, &own);
-      LS_OWN(ls_function, function) = NULL;
-      LS_OWN(ls_nest, result) = ls_none();
       LS_OWN(ls_nest, args) = rows_of(p.strategy, rows[i]);
-      expect_ok(ls_function_create(
-          &(ls_function_options){.call = follow, .user = &p}, &function));
-      expect_ok(
-          ls_strategy_run(p.strategy, ls_traced(function), args, &result));
+      LS_OWN(ls_function, function) = unnamed_function(follow, &p);
+      LS_OWN(ls_nest, result) =
+          strategy_results(p.strategy, ls_traced(function), args);
       assert_int_equal(own.batches, 1);
       assert_int_equal(own.last_count, 2);
       static const double sums[] = {1.5 + 3.5 + 5.5, 1.5 + 3.5 + 5, 3};
@@ -284,13 +281,12 @@ static void unbuild(built *b) {
 TEST(a_step_moves_each_component_once) {
   LS_SPEC("M168");
   built b;
-  ls_nest out = ls_none();
   build(&b);
   assert_int_equal(b.own.batches, 1);
   assert_int_equal(b.own.last_op, LS_REDUCE_SUM);
   assert_string_equal(b.own.last_variable, "w");
   ls_session *session = session_of(b.graph);
-  expect_ok(ls_session_run(session, ls_nest_op(b.init), NULL, 0, &out));
+  ls_nest out = session_results(session, ls_nest_op(b.init));
   double w = 3, m = 0, v = 0;
   for (int t = 1; t <= 3; ++t) {
     expect_ok(ls_session_run(session, ls_nest_op(b.train), NULL, 0, &out));

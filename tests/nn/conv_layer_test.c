@@ -234,8 +234,7 @@ TEST(a_session_may_feed_any_batch_to_a_transposed_layer) {
   }
   expect_ok(ls_graph_error(graph));
   expect_ok(ls_session_create(graph, &session));
-  LS_OWN(ls_nest, result) = {0};
-  expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &result));
+  LS_OWN(ls_nest, result) = session_results(session, ls_nest_op(init));
   for (int64_t rows = 1; rows <= 3; ++rows) {
     LS_OWN(ls_array, value) =
         array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows, 4, 5, 2), 1);

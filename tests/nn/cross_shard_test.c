@@ -155,9 +155,8 @@ static void train_crossed(problem *p) {
   for (int step = 0; step < STEPS; ++step)
     expect_ok(computation_run(&c, c.outputs));
   for (size_t i = 0; i < p->num_values; ++i) {
-    LS_OWN(ls_nest, value) = ls_none();
-    expect_ok(ls_session_run(c.session, ls_leaf(ls_variable_read(all[i])), NULL,
-                             0, &value));
+    LS_OWN(ls_nest, value) =
+        session_results(c.session, ls_leaf(ls_variable_read(all[i])));
     p->values[i] = ls_array_retain(ls_nest_as_array(value));
   }
   drop(p);
@@ -180,8 +179,8 @@ static void train_on(problem *p, ls_strategy *strategy, bool crosses) {
                         ls_nest_distributed(LS_PER_REPLICA, counts, n));
   ls_function *function = function_of(mirrored_step, p);
   for (int step = 0; step < STEPS; ++step) {
-    LS_OWN(ls_nest, results) = ls_none();
-    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
+    LS_OWN(ls_nest, results) =
+        strategy_results(strategy, ls_traced(function), args);
   }
   ls_variable *all[MOST_VALUES];
   p->num_values = list_variables(p, all);
@@ -288,9 +287,7 @@ static ls_nest say_examples(ls_nest args, void *user) {
 TEST(what_a_scope_says_goes_before_what_a_step_has_given) {
   ls_strategy *strategy = mirrored_of(2);
   ls_function *function = function_of(say_examples, NULL);
-  ls_nest results = ls_none();
-  expect_ok(
-      ls_strategy_run(strategy, ls_traced(function), ls_none(), &results));
+  ls_nest results = strategy_results(strategy, ls_traced(function), ls_none());
   for (size_t i = 0; i < 2; ++i)
     assert_true(number_of(ls_distributed_component(ls_nest_item(results, i),
                                                    1)) == (i == 0 ? 3 : 7));
@@ -516,8 +513,8 @@ TEST(groups_add_up_apart) {
     LS_OWN(ls_nest, args) =
         LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, each, 4));
     LS_OWN(ls_function, function) = function_of(own_step, &p);
-    LS_OWN(ls_nest, results) = ls_none();
-    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
+    LS_OWN(ls_nest, results) =
+        strategy_results(strategy, ls_traced(function), args);
     const double by = sum ? 1 : 0.5;
     expect_components(p.variables[0],
                       (double[]){1001 * by, 110 * by, 110 * by, 1001 * by}, 4);

@@ -96,13 +96,13 @@ static ls_function *make_step(world *w, bool mirrored) {
 static void run(world *w, ls_function *function, int64_t rows, bool split) {
   LS_OWN(ls_array, array) = examples(rows);
   ls_nest value = {0};
-  LS_OWN(ls_nest, results) = {0};
   if (split)
     expect_ok(ls_strategy_split(w->strategy, array, &value));
   else
     value = ls_nest_array(ls_array_retain(array));
   LS_OWN(ls_nest, args) = LS_TUPLE(value);
-  expect_ok(ls_strategy_run(w->strategy, ls_traced(function), args, &results));
+  LS_OWN(ls_nest, results) =
+      strategy_results(w->strategy, ls_traced(function), args);
 }
 
 TEST(a_whole_batch_on_each_replica_is_warned_of_once) {

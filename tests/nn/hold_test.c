@@ -159,7 +159,6 @@ static void run_session(const job *work, double *weights) {
   LS_OWN(ls_session, session) = NULL;
   ls_op initial = {0};
   LS_OWN(ls_nest, moved) = ls_none();
-  LS_OWN(ls_nest, results) = ls_none();
   {
     LS_GRAPH_SCOPE(graph);
     begin(&p, work);
@@ -171,7 +170,7 @@ static void run_session(const job *work, double *weights) {
   }
   expect_ok(ls_graph_error(graph));
   expect_ok(ls_session_create(graph, &session));
-  expect_ok(ls_session_run(session, ls_nest_op(initial), NULL, 0, &results));
+  LS_OWN(ls_nest, results) = session_results(session, ls_nest_op(initial));
   for (int64_t call = 0; call < num_calls(work); ++call) {
     LS_OWN(ls_array, x) = some_rows(work, call, WIDTH);
     LS_OWN(ls_array, y) = some_rows(work, call, 1);

@@ -4,6 +4,7 @@
 #include "base/memory/allocator.h"
 #include "lockstep/lockstep.h"
 #include "runtime/own.h"
+#include "support/function.h"
 #include "support/values.h"
 #include "support/ways.h"
 
@@ -83,11 +84,9 @@ static ls_nest train(ls_nest args, void *user) {
 TEST(the_loss_is_named_and_weights_stay) {
   label_case row = {LS_DTYPE_I32, .label = 9};
   ways self = {.replicas = 1, .user = &row};
-  LS_OWN(ls_function, function) = NULL;
   LS_OWN(ls_nest, result) = ls_none();
   make_weights(&self);
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = train, .user = &self}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(train, &self);
   const ls_nest args = LS_TUPLE(labels_of(&self, 0, 0));
   const ls_status status = ls_function_call(function, args, &result);
   expect_contains(ls_status_message(status), "labels_test.c:");

@@ -12,6 +12,7 @@
 #include "lockstep/optimizers.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/variable_parts.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 #include "support/ways.h"
@@ -52,18 +53,16 @@ static void expect_outcome(const outcome *row) {
   step s = {.w = variable_in(strategy, (variable_kind){.name = "w"}),
             .reduction = row->reduction,
             .unrecorded = row->unrecorded};
-  LS_OWN(ls_function, function) = NULL;
-  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_sgd_create(
       &(ls_sgd_options){.learning_rate = 1, .over_replicas = row->how},
       &s.optimizer));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = take_step, .user = &s}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(take_step, &s);
   LS_OWN(ls_nest, args) =
       LS_TUPLE(per_replica_scalars((double[]){2, 4}, (size_t)row->replicas));
   ls_scope scope = {0};
   if (row->scaled) ls_scale_loss_scope_begin(&scope, strategy);
-  expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &result));
+  LS_OWN(ls_nest, result) =
+      strategy_results(strategy, ls_traced(function), args);
   ls_scope_end(&scope);
   expect_components(s.w, (double[]){-row->moved, -row->moved},
                     (size_t)row->replicas);
@@ -98,7 +97,6 @@ TEST(scaled_losses_are_clipped_as_one) {
     LS_OWN(ls_strategy, strategy) = mirrored_of(split[i]);
     step s = {.w = variable_in(strategy, (variable_kind){.name = "w"}),
               .reduction = LS_REDUCTION_MEAN};
-    LS_OWN(ls_function, function) = NULL;
     ls_nest rows = ls_none();
     LS_OWN(ls_nest, result) = ls_none();
     ls_array *array = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(ROWS), 5);
@@ -107,8 +105,7 @@ TEST(scaled_losses_are_clipped_as_one) {
                           .clip = {.norm = 0.03, .global_norm = 0.02},
                           .over_replicas = LS_GRADIENTS_LIKE_LOSS},
         &s.optimizer));
-    expect_ok(ls_function_create(
-        &(ls_function_options){.call = take_step, .user = &s}, &function));
+    LS_OWN(ls_function, function) = unnamed_function(take_step, &s);
     expect_ok(ls_strategy_split(strategy, array, &rows));
     ls_array_release(array);
     LS_OWN(ls_nest, args) = LS_TUPLE(rows);

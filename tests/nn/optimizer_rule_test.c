@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/memory/own.h"
+#include "support/function.h"
 #include "support/values.h"
 
 enum { SIZE = 5, STEPS = 6 };
@@ -56,10 +57,8 @@ static void expect_formula(ls_optimizer *optimizer, void (*move)(rule_state *s),
     for (int k = 0; k < 3; ++k)
       s.slots[k][i] = f(initial);
   }
-  ls_function *function = NULL;
   LS_OWN(ls_nest, results) = {0};
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = follow, .user = &p}, &function));
+  ls_function *function = unnamed_function(follow, &p);
   for (int t = 1; t <= STEPS; ++t) {
     fill_gradient(&s, t);
     double values[SIZE];

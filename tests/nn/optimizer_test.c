@@ -10,6 +10,7 @@
 #include "lockstep/strategy.h"
 #include "nn/own.h"
 #include "support/function.h"
+#include "support/replicas.h"
 #include "support/values.h"
 
 // What a step of these tests knows.
@@ -82,10 +83,8 @@ static ls_nest follow(ls_nest args, void *user) {
 }
 
 static void run(problem *p, ls_callback callback, int times) {
-  LS_OWN(ls_function, function) = NULL;
   LS_OWN(ls_nest, results) = {0};
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = callback, .user = p}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(callback, p);
   for (int i = 0; i < times; ++i)
     expect_ok(ls_function_call(function, ls_none(), &results));
 }
@@ -129,14 +128,11 @@ TEST(the_rate_falls_in_a_line) {
 TEST(replicas_move_by_the_mean_gradient) {
   LS_OWN_BEGUN(problem, p, begin, &(ls_sgd_options){.learning_rate = 0.5});
   LS_OWN(ls_strategy, strategy) = NULL;
-  LS_OWN(ls_function, function) = NULL;
   LS_OWN(ls_array, array) = NULL;
   ls_nest split;
-  LS_OWN(ls_nest, results) = {0};
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(4)}, &strategy));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = follow, .user = &p}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(follow, &p);
   // Replica r gets (r, 1).
   expect_ok(ls_array_create(LS_DTYPE_F64, LS_SHAPE(4, 2), &array));
   for (int64_t r = 0; r < 4; ++r) {
@@ -145,7 +141,8 @@ TEST(replicas_move_by_the_mean_gradient) {
   }
   expect_ok(ls_strategy_split(strategy, array, &split));
   LS_OWN(ls_nest, args) = LS_TUPLE(split);
-  expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
+  LS_OWN(ls_nest, results) =
+      strategy_results(strategy, ls_traced(function), args);
   expect_values_of(p.w, 3 - 0.5 * 1.5, -1 - 0.5 * 1);
 }
 
@@ -163,8 +160,7 @@ TEST(a_session_fetches_the_training_op) {
   }
   expect_ok(ls_graph_error(graph));
   LS_OWN(ls_session, session) = session_of(graph);
-  LS_OWN(ls_nest, results) = {0};
-  expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &results));
+  LS_OWN(ls_nest, results) = session_results(session, ls_nest_op(init));
   expect_ok(ls_session_run(session, ls_nest_op(train), NULL, 0, &results));
   expect_ok(ls_session_run(session, ls_nest_op(train), NULL, 0, &results));
   LS_OWN(ls_array, value) = session_array(session, p.w);
@@ -291,10 +287,8 @@ static ls_nest train_a_vector(ls_nest args, void *user) {
 }
 
 static void expect_refused(problem *p, ls_callback callback, const char *part) {
-  LS_OWN(ls_function, function) = NULL;
   LS_OWN(ls_nest, results) = {0};
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = callback, .user = p}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(callback, p);
   expect_status(ls_function_call(function, ls_none(), &results),
                 LS_INVALID_ARGUMENT, part);
 }

@@ -138,8 +138,7 @@ TEST(a_sequence_can_go_on_from_a_state) {
     ls_recurrent_layer_apply(layer, all, NULL, &whole);
     ls_recurrent_layer_apply(layer, ls_slice_axis(all, 1, 0, 1), NULL, &half);
     ls_recurrent_layer_apply(layer, ls_slice_axis(all, 1, 1, -1), &half, &rest);
-    ls_array *array = NULL;
-    expect_ok(ls_tensor_value(whole.h, &array));
+    ls_array *array = tensor_array(whole.h);
     for (int i = 0; i < BATCH * UNITS; ++i)
       wanted[i] = ls_array_f64(array, i);
     ls_array_release(array);
@@ -205,13 +204,10 @@ static ls_nest call_long(ls_recurrent_kind kind, int64_t unrolled, ls_nest args,
                          bool *out_loops) {
   LS_OWN(ls_recurrent_layer, layer) = NULL;
   ls_variable *variables[4];
-  LS_OWN(ls_function, function) = NULL;
   weights w;
   begin_with(kind, unrolled, &layer, variables, &w);
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = run_long, .user = layer}, &function));
-  ls_nest result = ls_none();
-  expect_ok(ls_function_call(function, args, &result));
+  LS_OWN(ls_function, function) = unnamed_function(run_long, layer);
+  ls_nest result = call_results(function, args);
   LS_OWN(printed, text) = NULL;
   expect_ok(ls_function_print_lowered(function, &text));
   *out_loops = strstr(text, "while") != NULL;
@@ -261,8 +257,7 @@ static void feed_rows(int64_t unrolled) {
   }
   expect_ok(ls_graph_error(graph));
   expect_ok(ls_session_create(graph, &session));
-  LS_OWN(ls_nest, result) = {0};
-  expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &result));
+  LS_OWN(ls_nest, result) = session_results(session, ls_nest_op(init));
   for (int64_t rows = 1; rows <= 3; ++rows) {
     LS_OWN(ls_array, value) =
         array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows, STEPS, INPUTS), 1);

@@ -65,8 +65,7 @@ TEST(a_session_starts_with_the_values_of_eager) {
   }
   assert_string_equal(ls_variable_name(variable), "layer/w");
   expect_ok(ls_session_create(graph, &session));
-  LS_OWN(ls_nest, results) = {0};
-  expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &results));
+  LS_OWN(ls_nest, results) = session_results(session, ls_nest_op(init));
   LS_OWN(ls_array, session_value) = session_array(session, variable);
   assert_memory_equal(ls_array_data(eager), ls_array_data(session_value),
                       ls_array_size(eager));

@@ -12,6 +12,7 @@
 #include "lockstep/session.h"
 #include "runtime/own.h"
 #include "support/callbacks.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -43,12 +44,10 @@ static ls_nest count(ls_nest args, void *user) {
 
 static ls_status call_cancelled(ls_callback call, void *user, int replicas) {
   ls_cancel *cancel = new_cancel();
-  ls_function *function = NULL;
   ls_nest results = ls_none();
   pthread_t thread;
   ls_strategy *strategy = mirrored_of(replicas);
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = call, .user = user}, &function));
+  ls_function *function = unnamed_function(call, user);
   assert_null(ls_cancel_make_current(cancel));
   assert_int_equal(pthread_create(&thread, NULL, request_soon, cancel), 0);
   const ls_status status =
@@ -104,8 +103,7 @@ TEST(what_was_made_before_keeps_its_value) {
   ls_cancel_request(cancel);
   assert_null(ls_cancel_make_current(cancel));
   expect_ok(ls_tensor_status(drawn));
-  ls_array *array = NULL;
-  expect_ok(ls_tensor_value(drawn, &array));
+  ls_array *array = tensor_array(drawn);
   ls_array_release(array);
   assert_ptr_equal(ls_cancel_make_current(NULL), cancel);
   expect_ok(ls_frame_end(NULL));
@@ -137,19 +135,16 @@ static ls_nest write_now(ls_nest args, void *user) {
 }
 
 static void *call_slowly(void *function) {
-  LS_OWN(ls_nest, results) = ls_none();
-  expect_ok(ls_function_call(function, ls_none(), &results));
+  LS_OWN(ls_nest, results) = call_results(function, ls_none());
   return NULL;
 }
 
 TEST(who_waits_for_others_is_cancelled) {
   const double zero = 0;
   LS_OWN(ls_variable, v) = variable_of("v", LS_DTYPE_F32, LS_SCALAR, &zero);
-  LS_OWN(ls_function, slow) = NULL;
   pthread_t thread;
   is_in = may_go = false;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = write_slowly, .user = v}, &slow));
+  LS_OWN(ls_function, slow) = unnamed_function(write_slowly, v);
   assert_int_equal(pthread_create(&thread, NULL, call_slowly, slow), 0);
   while (!__atomic_load_n(&is_in, __ATOMIC_ACQUIRE))
     sched_yield();

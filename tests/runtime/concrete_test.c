@@ -127,9 +127,8 @@ TEST(it_is_copied_into_functions_and_replicas) {
   LS_OWN(ls_function, outer) = function_of(twice, concrete);
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   LS_OWN(ls_nest, x) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
-  LS_OWN(ls_nest, result) = {0};
   LS_OWN(ls_nest, own) = {0};
-  expect_ok(ls_function_call(outer, x, &result));
+  LS_OWN(ls_nest, result) = call_results(outer, x);
   assert_true(nest_element(ls_nest_item(result, 0), 1) == 8);
   ls_nest_release(result);
   result = ls_none();
@@ -144,7 +143,6 @@ TEST(it_is_copied_into_a_graph_with_a_session) {
   LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_nest, made) = {0};
-  LS_OWN(ls_nest, result) = {0};
   {
     LS_GRAPH_SCOPE(graph);
     LS_OWN(ls_nest, x) =
@@ -152,7 +150,7 @@ TEST(it_is_copied_into_a_graph_with_a_session) {
     expect_ok(ls_function_call(concrete, x, &made));
   }
   expect_ok(ls_session_create(graph, &session));
-  expect_ok(ls_session_run(session, ls_nest_item(made, 0), NULL, 0, &result));
+  LS_OWN(ls_nest, result) = session_results(session, ls_nest_item(made, 0));
   assert_true(nest_element(result, 1) == 6);
   assert_int_equal(calls, 1);
 }
@@ -191,17 +189,15 @@ TEST(it_is_made_in_eager_of_one_replicas_arguments) {
 TEST(a_tape_sees_through_it) {
   LS_OWN(ls_function, concrete) = concrete_of_two();
   LS_OWN(ls_tape, tape) = NULL;
-  LS_OWN(ls_nest, y) = {0};
   LS_OWN(ls_nest, gradient) = {0};
   const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 3);
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(x));
   const ls_nest xs = ls_leaf(x);
   expect_ok(ls_tape_begin(&tape));
   expect_ok(ls_tape_watch(tape, x));
-  expect_ok(ls_function_call(concrete, args, &y));
+  LS_OWN(ls_nest, y) = call_results(concrete, args);
   expect_ok(ls_tape_end(tape));
   expect_ok(ls_tape_gradients(tape, ls_nest_item(y, 0), &xs, 1, &gradient));
-  LS_OWN(ls_array, array) = NULL;
-  expect_ok(ls_tensor_value(gradient.as.tensor, &array));
+  LS_OWN(ls_array, array) = tensor_array(gradient.as.tensor);
   assert_true(ls_array_f64(array, 1) == 2);
 }

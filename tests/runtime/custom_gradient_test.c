@@ -114,9 +114,8 @@ static ls_nest lowered_body(ls_nest args, void *user) {
 TEST(nothing_of_the_op_is_left_in_the_program) {
   LS_OWN(ls_function, f) = function_of(lowered_body, NULL);
   LS_OWN(ls_nest, args) = LS_LIST(scalar_argument(3));
-  LS_OWN(ls_nest, result) = ls_none();
   LS_OWN(printed, text) = NULL;
-  expect_ok(ls_function_call(f, args, &result));
+  LS_OWN(ls_nest, result) = call_results(f, args);
   assert_true(item(result, 0) == 9);
   expect_ok(ls_function_print_lowered(f, &text));
   expect_contains(text, "mul(");
@@ -334,10 +333,9 @@ TEST(replicas_that_name_the_same_callbacks_are_the_same) {
   const double numbers[] = {1, 2, 3};
   expect_ok(ls_array_create_copy(LS_DTYPE_F64, LS_SHAPE(3), numbers, &array));
   ls_nest split = {0};
-  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_strategy_split(strategy, array, &split));
   LS_OWN(ls_nest, args) = LS_TUPLE(split);
-  expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
+  LS_OWN(ls_nest, result) = strategy_results(strategy, ls_traced(f), args);
   const ls_nest part = ls_distributed_count(result) != 0
                            ? ls_distributed_component(result, 0)
                            : result;
@@ -373,9 +371,8 @@ TEST(equal_ops_on_both_sides_of_a_barrier_stay_two) {
     bool with_barriers = i != 0;
     LS_OWN(ls_function, f) = function_of(recomputed, &with_barriers);
     LS_OWN(ls_nest, args) = LS_LIST(scalar_argument(0));
-    LS_OWN(ls_nest, result) = ls_none();
     LS_OWN(printed, text) = NULL;
-    expect_ok(ls_function_call(f, args, &result));
+    LS_OWN(ls_nest, result) = call_results(f, args);
     assert_true(item(result, 0) == 2);
     expect_ok(ls_function_print_lowered(f, &text));
     assert_int_equal(count(text, "= exp("), with_barriers ? 2 : 1);

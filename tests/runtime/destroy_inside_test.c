@@ -53,11 +53,8 @@ static ls_nest call_host(ls_nest args, void *user) {
 }
 
 static void call_once(ls_callback callback, double wanted) {
-  LS_OWN(ls_function, function) = NULL;
-  LS_OWN(ls_nest, result) = ls_none();
-  expect_ok(
-      ls_function_create(&(ls_function_options){.call = callback}, &function));
-  expect_ok(ls_function_call(function, ls_none(), &result));
+  LS_OWN(ls_function, function) = unnamed_function(callback, NULL);
+  LS_OWN(ls_nest, result) = call_results(function, ls_none());
   assert_true(number_of(result) == wanted);
 }
 
@@ -78,15 +75,12 @@ TEST(a_callback_cannot_destroy_its_runtime) {
 TEST(a_runtime_stays_while_what_was_made_under_it_lives) {
   expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = 1}, &made));
   ls_runtime *before = ls_runtime_make_current(made);
-  ls_function *function = NULL;
-  expect_ok(
-      ls_function_create(&(ls_function_options){.call = give_args}, &function));
+  ls_function *function = unnamed_function(give_args, NULL);
   ls_runtime_make_current(before);
   expect_status(ls_runtime_destroy(made), LS_FAILED_PRECONDITION,
                 "exist: release 1 function first");
   ls_runtime_make_current(made);
-  ls_nest result = ls_none();
-  expect_ok(ls_function_call(function, ls_none(), &result));
+  ls_nest_release(call_results(function, ls_none()));
   ls_function_release(function);
   ls_graph *graph = graph_named("g");
   ls_session *session = session_of(graph);
@@ -170,13 +164,12 @@ static ls_nest release_on_host(ls_nest args, void *user) {
 }
 
 static void release_in(ls_callback callback) {
-  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_function_create(&(ls_function_options){.call = callback,
                                                       .user = &to_be_released,
                                                       .release = note_release},
                                &to_be_released));
   times_released = 0;
-  expect_ok(ls_function_call(to_be_released, ls_none(), &result));
+  LS_OWN(ls_nest, result) = call_results(to_be_released, ls_none());
   assert_int_equal(times_released, 1);
   if (result.kind == LS_KIND_ARRAY) assert_true(number_of(result) == 5);
 }
@@ -209,7 +202,6 @@ static const ls_host_kernel ends = {
     .name = "ends", .infer = infer_scalar, .start = start_end};
 
 TEST(a_session_and_its_graph_go_with_the_last_run) {
-  LS_OWN(ls_nest, result) = ls_none();
   ls_nest fetch = ls_none();
   ls_graph *graph = graph_named("g");
   {
@@ -218,7 +210,7 @@ TEST(a_session_and_its_graph_go_with_the_last_run) {
   }
   expect_ok(ls_session_create(graph, &session_to_go));
   ls_graph_destroy(graph);
-  expect_ok(ls_session_run(session_to_go, fetch, NULL, 0, &result));
+  LS_OWN(ls_nest, result) = session_results(session_to_go, fetch);
   assert_true(number_of(result) == 7);
 }
 
@@ -272,10 +264,8 @@ TEST(a_handle_of_a_graph_that_has_gone_is_stale) {
   }
   expect_stale(kept);
   ls_graph_destroy(graph);
-  LS_OWN(ls_function, function) = NULL;
   ls_nest result = ls_none();
-  expect_ok(ls_function_create(&(ls_function_options){.call = keep_and_fail},
-                               &function));
+  LS_OWN(ls_function, function) = unnamed_function(keep_and_fail, NULL);
   expect_status(ls_function_call(function, ls_none(), &result), LS_INTERNAL,
                 "as wanted");
   expect_stale(kept);

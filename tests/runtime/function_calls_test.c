@@ -89,9 +89,8 @@ static ls_nest call_with_less(ls_nest args, void *user) {
 TEST(a_function_may_call_itself_with_something_that_ends_it) {
   LS_OWN(ls_function, f) = NULL;
   f = function_of(call_with_less, &f);
-  LS_OWN(ls_nest, result) = {0};
   LS_OWN(ls_nest, five) = LS_TUPLE(ls_nest_f64(5));
-  expect_ok(ls_function_call(f, five, &result));
+  LS_OWN(ls_nest, result) = call_results(f, five);
   assert_true(nest_element(result, 0) == 120);
 }
 

@@ -68,8 +68,7 @@ TEST(a_value_of_another_functions_graph_is_refused) {
   LS_OWN(ls_function, f) = function_of(steal, NULL);
   LS_OWN(ls_function, g) = function_of(use_stolen, NULL);
   LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
-  LS_OWN(ls_nest, result) = {0};
-  expect_ok(ls_function_call(f, args, &result));
+  LS_OWN(ls_nest, result) = call_results(f, args);
   expect_status(ls_function_call(g, ls_none(), &result), LS_INVALID_ARGUMENT,
                 "not inside it");
 }
@@ -87,8 +86,7 @@ TEST(a_failed_assertion_fails_the_run_and_the_next_one_works) {
   LS_OWN(ls_function, f) = function_of(check, NULL);
   LS_OWN(ls_nest, good) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
   LS_OWN(ls_nest, bad) = LS_TUPLE(vector_nest(2, (float[]){1, 4}));
-  LS_OWN(ls_nest, result) = {0};
-  expect_ok(ls_function_call(f, good, &result));
+  LS_OWN(ls_nest, result) = call_results(f, good);
   expect_status(ls_function_call(f, bad, &result), LS_INVALID_ARGUMENT,
                 "x stays below 3");
   expect_ok(ls_function_call(f, good, &result));

@@ -66,8 +66,7 @@ TEST(host_scalars_are_part_of_the_signature_by_value) {
 TEST(results_are_filled_in_place_unless_somebody_holds_them) {
   LS_OWN(ls_function, f) = function_of(doubled, NULL);
   LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
-  LS_OWN(ls_nest, result) = {0};
-  expect_ok(ls_function_call(f, args, &result));
+  LS_OWN(ls_nest, result) = call_results(f, args);
   LS_OWN(ls_array, first) = ls_nest_as_array(result);
   expect_ok(ls_function_call(f, args, &result));
   assert_ptr_equal(ls_nest_as_array(result), first);
@@ -110,8 +109,7 @@ static ls_nest swap(ls_nest args, void *user) {
 TEST(a_read_keeps_its_value_when_the_variable_changes) {
   ls_variable *v[] = {f32_variable("a", 3), f32_variable("b", 5)};
   LS_OWN(ls_function, f) = function_of(swap, v);
-  LS_OWN(ls_nest, result) = {0};
-  expect_ok(ls_function_call(f, ls_none(), &result));
+  LS_OWN(ls_nest, result) = call_results(f, ls_none());
   assert_true(nest_element(ls_nest_item(result, 0), 0) == 3);
   assert_true(nest_element(ls_nest_item(result, 1), 0) == 5);
   expect_ok(ls_function_call(f, ls_none(), &result));
@@ -149,8 +147,7 @@ TEST(a_loop_carries_values_and_variables) {
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &sum));
   ls_array_set_i64(start, 0, 6);
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(start), ls_nest_array(sum));
-  LS_OWN(ls_nest, result) = {0};
-  expect_ok(ls_function_call(f, args, &result));
+  LS_OWN(ls_nest, result) = call_results(f, args);
   assert_true(nest_element(ls_nest_item(result, 0), 0) == 10);
   assert_true(nest_element(ls_nest_item(result, 1), 0) == 1 + 2 + 3 + 4);
   expect_ok(ls_function_call(f, args, &result));
@@ -189,9 +186,8 @@ TEST(only_the_branch_taken_has_its_effect) {
   ls_array *x = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &x));
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(x));
-  LS_OWN(ls_nest, result) = {0};
   ls_array_set_f64(x, 0, -2);
-  expect_ok(ls_function_call(f, args, &result));
+  LS_OWN(ls_nest, result) = call_results(f, args);
   assert_true(nest_element(result, 0) == 2);
   ls_array *value = variable_array(v);
   assert_true(ls_array_f64(value, 0) == 7);
@@ -218,8 +214,7 @@ TEST(a_function_called_in_a_trace_becomes_part_of_it) {
   LS_OWN(ls_function, f) = function_of(doubled, NULL);
   LS_OWN(ls_function, g) = function_of(outer_call, f);
   LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
-  LS_OWN(ls_nest, result) = {0};
-  expect_ok(ls_function_call(g, args, &result));
+  LS_OWN(ls_nest, result) = call_results(g, args);
   assert_true(nest_element(result, 1) == -4);
   assert_int_equal(ls_function_num_traces(f), 0);
 }
@@ -232,8 +227,7 @@ TEST(an_eager_value_is_captured_as_it_is_at_the_trace) {
   ls_tensor captured = ls_scalar(LS_DTYPE_F32, 10);
   LS_OWN(ls_function, f) = function_of(add_captured, &captured);
   LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(1, (float[]){1}));
-  LS_OWN(ls_nest, result) = {0};
-  expect_ok(ls_function_call(f, args, &result));
+  LS_OWN(ls_nest, result) = call_results(f, args);
   captured = ls_scalar(LS_DTYPE_F32, 20);
   expect_ok(ls_function_call(f, args, &result));
   assert_true(nest_element(result, 0) == 11);
@@ -253,12 +247,9 @@ static ls_nest draw(ls_nest args, void *user) {
 TEST(random_ops_draw_by_stream_and_step) {
   LS_OWN(ls_function, f) = function_of(draw, NULL);
   LS_OWN(ls_function, g) = function_of(draw, NULL);
-  LS_OWN(ls_nest, first) = {0};
-  LS_OWN(ls_nest, second) = {0};
-  LS_OWN(ls_nest, other) = {0};
-  expect_ok(ls_function_call(f, ls_none(), &first));
-  expect_ok(ls_function_call(f, ls_none(), &second));
-  expect_ok(ls_function_call(g, ls_none(), &other));
+  LS_OWN(ls_nest, first) = call_results(f, ls_none());
+  LS_OWN(ls_nest, second) = call_results(f, ls_none());
+  LS_OWN(ls_nest, other) = call_results(g, ls_none());
   assert_true(nest_element(ls_nest_item(first, 0), 0) !=
               nest_element(ls_nest_item(first, 1), 0));
   assert_true(nest_element(ls_nest_item(first, 0), 0) !=
@@ -274,12 +265,11 @@ TEST(a_function_goes_on_at_the_step_it_is_set_to) {
   LS_OWN(ls_function, f) = function_of(draw, NULL);
   LS_OWN(ls_function, g) = function_of(draw, NULL);
   LS_OWN(ls_nest, third) = {0};
-  LS_OWN(ls_nest, again) = {0};
   for (int i = 0; i < 3; ++i)
     expect_ok(ls_function_call(f, ls_none(), &third));
   assert_int_equal(ls_function_steps(f), 3);
   ls_function_set_steps(g, 2);
-  expect_ok(ls_function_call(g, ls_none(), &again));
+  LS_OWN(ls_nest, again) = call_results(g, ls_none());
   assert_int_equal(ls_function_steps(g), 3);
   for (int64_t i = 0; i < 4; ++i)
     assert_true(nest_element(ls_nest_item(third, 0), i) ==
@@ -293,8 +283,7 @@ TEST(discarded_functions_free_their_variables) {
     expect_ok(ls_frame_begin());
     ls_variable *v = f32_variable("v", 1);
     ls_function *f = function_of(count_up, v);
-    ls_nest result = {0};
-    expect_ok(ls_function_call(f, ls_none(), &result));
+    ls_nest_release(call_results(f, ls_none()));
     ls_function_release(f);
     ls_variable_release(v);
     expect_ok(ls_frame_end(NULL));

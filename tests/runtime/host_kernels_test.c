@@ -227,10 +227,8 @@ TEST(a_call_that_some_replicas_make_is_theirs_alone) {
 static ls_status try_on(int replicas, step *self) {
   LS_OWN(ls_nest, x) = rows(replicas);
   LS_OWN(ls_strategy, strategy) = NULL;
-  LS_OWN(ls_function, function) = NULL;
   LS_OWN(ls_nest, results) = ls_none();
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = step_of, .user = self}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(step_of, self);
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
   return ls_strategy_run(strategy, ls_traced(function), x, &results);
@@ -340,17 +338,14 @@ static const char *find(const char *text, const char *part) {
 
 TEST(what_a_call_does_not_need_is_computed_meanwhile) {
   step self = {.kernel = &for_all_later};
-  LS_OWN(ls_function, function) = NULL;
   const double ones[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   LS_OWN(ls_nest, args) =
       LS_LIST(ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(WIDTH), ones)),
               ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(4, 4), ones)));
-  LS_OWN(ls_nest, results) = ls_none();
   LS_OWN(printed, plan) = NULL;
   reset();
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = call_beside, .user = &self}, &function));
-  expect_ok(ls_function_call(function, args, &results));
+  LS_OWN(ls_function, function) = unnamed_function(call_beside, &self);
+  LS_OWN(ls_nest, results) = call_results(function, args);
   expect_ok(ls_function_print_plan(function, &plan));
   const char *needed = find(plan, "neg"), *start = find(plan, "host_start");
   const char *product = find(plan, "matmul"), *end = find(plan, "host_finish");
@@ -389,13 +384,10 @@ static ls_nest tell_listener(ls_nest args, void *user) {
 TEST(a_function_on_the_host_knows_its_user) {
   const double numbers[] = {1, 2};
   listener l = {0};
-  ls_function *function = NULL;
-  ls_nest results = ls_none();
   const ls_nest args =
       LS_LIST(ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(2), numbers)));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = tell_listener, .user = &l}, &function));
-  expect_ok(ls_function_call(function, args, &results));
+  ls_function *function = unnamed_function(tell_listener, &l);
+  ls_nest results = call_results(function, args);
   assert_int_equal(l.calls, 1);
   assert_true(l.sum == 21);
   l.fails = true;

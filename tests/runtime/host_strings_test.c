@@ -174,11 +174,8 @@ TEST(traced_functions_have_strings_of_the_host) {
   for (size_t k = 0; k < LS_COUNT_OF(kernels); ++k)
     for (int replicas = 1; replicas <= MOST_REPLICAS; ++replicas) {
       ls_strategy *strategy = mirrored_of(replicas);
-      ls_function *function = NULL;
-      expect_ok(ls_function_create(
-          &(ls_function_options){.call = compute,
-                                 .user = (void *)(uintptr_t)kernels[k]},
-          &function));
+      ls_function *function =
+          unnamed_function(compute, (void *)(uintptr_t)kernels[k]);
       ls_nest results[4];
       for (int step = 0; step < 4; ++step) {
         LS_OWN(ls_nest, args) = words_of(replicas, step);
@@ -231,8 +228,7 @@ TEST(sessions_have_strings_of_the_host) {
 
 static ls_nest value_of(ls_nest leaf, void *user) {
   (void)user;
-  ls_array *array = NULL;
-  expect_ok(ls_tensor_value(leaf.as.tensor, &array));
+  ls_array *array = tensor_array(leaf.as.tensor);
   return ls_nest_array(array);
 }
 
@@ -260,13 +256,10 @@ static ls_nest call_one(ls_nest args, void *user) {
 }
 
 static ls_status call_kernel(const ls_host_kernel *kernel, ls_nest *results) {
-  LS_OWN(ls_function, function) = NULL;
   LS_OWN(ls_nest, args) = LS_LIST(ls_nest_array(strings_of("a", "b")));
   *results = ls_none();
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = call_one,
-                             .user = (void *)(uintptr_t)kernel},
-      &function));
+  LS_OWN(ls_function, function) =
+      unnamed_function(call_one, (void *)(uintptr_t)kernel);
   return ls_function_call(function, args, results);
 }
 
@@ -308,14 +301,11 @@ static const ls_host_kernel sticking = {
 TEST(a_call_that_is_given_up_keeps_its_strings) {
   LS_OWN(open_place, home) =
       runtime_begin((ls_runtime_options){.threads = 1, .stall_ms = 30});
-  ls_function *function = NULL;
   ls_nest results = ls_none();
   const ls_nest args =
       LS_LIST(ls_nest_array(strings_of("long enough to be seen", "b")));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = call_one,
-                             .user = (void *)(uintptr_t)&sticking},
-      &function));
+  ls_function *function =
+      unnamed_function(call_one, (void *)(uintptr_t)&sticking);
   expect_status(ls_function_call(function, args, &results),
                 LS_DEADLINE_EXCEEDED, "no progress");
   ls_nest_release(args);

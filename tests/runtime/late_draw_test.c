@@ -18,8 +18,7 @@ static ls_tensor draw(void) {
 }
 
 static ls_array *value_of(ls_tensor tensor) {
-  ls_array *array = NULL;
-  expect_ok(ls_tensor_value(tensor, &array));
+  ls_array *array = tensor_array(tensor);
   return array;
 }
 

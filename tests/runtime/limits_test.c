@@ -84,12 +84,10 @@ TEST(operands_without_a_size_are_refused) {
   expect_status(ls_graph_take_error(graph), LS_INVALID_ARGUMENT, message);
   ls_graph_destroy(graph);
   // Traced.
-  LS_OWN(ls_function, function) = NULL;
   ls_nest result = ls_none();
   LS_OWN(ls_nest, args) =
       LS_LIST(ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(3), values)));
-  expect_ok(ls_function_create(&(ls_function_options){.call = many_operands},
-                               &function));
+  LS_OWN(ls_function, function) = unnamed_function(many_operands, NULL);
   expect_status(ls_function_call(function, args, &result), LS_INVALID_ARGUMENT,
                 message);
 }
@@ -211,17 +209,14 @@ TEST(a_large_constant_is_copied_once) {
   const double one = 1;
   LS_OWN(counted, memory) = counted_begin(1);
   LS_OWN(ls_array, array) = NULL;
-  LS_OWN(ls_function, function) = NULL;
-  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(COUNT), &array));
   for (int i = 0; i < COUNT; ++i)
     ((float *)ls_array_mutable_data(array))[i] = 1;
   LS_OWN(ls_nest, args) =
       LS_LIST(ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, &one)));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = plus_constant, .user = array}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(plus_constant, array);
   const uint64_t before = counted_now(&memory).live_bytes;
-  expect_ok(ls_function_call(function, args, &result));
+  LS_OWN(ls_nest, result) = call_results(function, args);
   assert_float_equal(number_of(result), COUNT + 1, 0);
   const uint64_t peak = counted_now(&memory).peak_bytes - before;
   if (peak > COUNT * sizeof(float) * 5 / 4)

@@ -28,12 +28,10 @@ static ls_nest number(double value) {
 
 // The text of the function's graph, as an export has it.
 static char *text_of(ls_callback fn, void *user) {
-  char *text = NULL;
   LS_OWN(ls_function, f) = function_of(fn, user);
   LS_OWN(ls_nest, args) = LS_TUPLE(number(0), number(0));
-  LS_OWN(ls_nest, result) = ls_none();
-  expect_ok(ls_function_call(f, args, &result));
-  expect_ok(ls_graph_print(ls_function_graph(f), &text));
+  LS_OWN(ls_nest, result) = call_results(f, args);
+  char *text = graph_text(ls_function_graph(f));
   return text;
 }
 

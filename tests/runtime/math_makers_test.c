@@ -8,6 +8,7 @@
 #include "lockstep/function.h"
 #include "runtime/own.h"
 #include "support/expect.h"
+#include "support/function.h"
 
 static double item(ls_tensor tensor) {
   double value = 0;
@@ -113,12 +114,9 @@ static bool equal_leaves(ls_nest a, ls_nest b, size_t index) {
 }
 
 TEST(random_makers_draw_anew_unless_fixed) {
-  LS_OWN(ls_function, f) = NULL;
-  expect_ok(ls_function_create(&(ls_function_options){.call = draws}, &f));
-  LS_OWN(ls_nest, first) = ls_none();
-  LS_OWN(ls_nest, second) = ls_none();
-  expect_ok(ls_function_call(f, ls_none(), &first));
-  expect_ok(ls_function_call(f, ls_none(), &second));
+  LS_OWN(ls_function, f) = unnamed_function(draws, NULL);
+  LS_OWN(ls_nest, first) = call_results(f, ls_none());
+  LS_OWN(ls_nest, second) = call_results(f, ls_none());
   for (size_t i = 0; i < 4; ++i)
     assert_true(equal_leaves(first, second, i) == (i == 1));
   for (size_t k = 0; k < 2; ++k) {

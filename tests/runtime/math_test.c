@@ -7,6 +7,7 @@
 #include "lockstep/ops.h"
 #include "lockstep/runtime.h"
 #include "runtime/own.h"
+#include "support/function.h"
 #include "support/place.h"
 #include "support/values.h"
 
@@ -31,16 +32,13 @@ static ls_nest convolve(ls_nest args, void *user) {
 
 static ls_nest convolved(ls_math math, convolution self) {
   LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){.math = math});
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = convolve, .user = &self}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(convolve, &self);
   const ls_shape x = LS_SHAPE(2, SIDE, SIDE, CHANNELS);
   const ls_shape w = LS_SHAPE(self.taps, self.taps, CHANNELS, CHANNELS);
   LS_OWN(ls_nest, args) =
       LS_TUPLE(ls_nest_array(array_of_numbers(LS_DTYPE_F32, x, 3)),
                ls_nest_array(array_of_numbers(LS_DTYPE_F32, w, 5)));
-  ls_nest y = {0};
-  expect_ok(ls_function_call(function, args, &y));
+  ls_nest y = call_results(function, args);
   return y;
 }
 

@@ -110,12 +110,9 @@ TEST(the_number_in_a_leaf_is_given_where_it_is_known) {
   expect_none(ls_none(), LS_INVALID_ARGUMENT, "none is not one number");
   expect_none(ls_leaf(ls_failed_tensor()), LS_FAILED_PRECONDITION,
               "failed tensor");
-  ls_function *function = NULL;
-  ls_nest results = ls_none();
-  expect_ok(ls_function_create(&(ls_function_options){.call = look_inside},
-                               &function));
+  ls_function *function = unnamed_function(look_inside, NULL);
   const ls_nest args = LS_TUPLE(array_of(LS_DTYPE_F32, LS_SCALAR, 1));
-  expect_ok(ls_function_call(function, args, &results));
+  ls_nest results = call_results(function, args);
   ls_nest_release(results);
   ls_nest_release(args);
   ls_function_release(function);

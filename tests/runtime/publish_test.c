@@ -4,6 +4,7 @@
 // one before or behind the last, and of two that write none is lost.
 #include "distribute/own.h"
 #include "lockstep/variable_parts.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/sanitizer.h"
 #include "support/writers.h"
@@ -54,9 +55,8 @@ TEST(a_read_beside_eager_writes_is_whole) {
 
 static double read_in_eager(const writer *w, ls_variable *variable) {
   (void)w;
-  ls_array *array = NULL;
   expect_ok(ls_frame_begin());
-  expect_ok(ls_tensor_value(ls_variable_read(variable), &array));
+  ls_array *array = tensor_array(ls_variable_read(variable));
   const double value = whole_value(array);
   ls_array_release(array);
   expect_ok(ls_frame_end(NULL));
@@ -79,12 +79,10 @@ static ls_nest build_reads(ls_nest args, void *user) {
 TEST(a_program_that_reads_sees_one_moment) {
   LS_OWN(writer, w) = {0};
   writing thread;
-  LS_OWN(ls_function, reader) = NULL;
   LS_OWN(ls_nest, result) = ls_none();
   writer_init(&w, IN_FUNCTION, SIZE, NULL);
   expect_ok(writer_step(&w));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = build_reads, .user = &w}, &reader));
+  LS_OWN(ls_function, reader) = unnamed_function(build_reads, &w);
   writing_begin(&thread, &w, 0);
   int wrong = 0;
   for (int i = 0; i < READS; ++i) {
@@ -160,15 +158,13 @@ static void *write_as_one_and_each(void *user) {
 TEST(a_program_fits_however_values_are_stored_meanwhile) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   LS_OWN(ls_variable, variable) = NULL;
-  LS_OWN(ls_function, reader) = NULL;
   {
     LS_STRATEGY_SCOPE(strategy);
     variable = variable_of("v", LS_DTYPE_F32, LS_SCALAR, (double[]){5});
   }
   writer w = {.value = ls_variable_component(variable, 0),
               .steps = ls_variable_component(variable, 1)};
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = build_reads, .user = &w}, &reader));
+  LS_OWN(ls_function, reader) = unnamed_function(build_reads, &w);
   split_and_join s = {.variable = variable};
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, write_as_one_and_each, &s), 0);

@@ -53,8 +53,7 @@ TEST(ops_run_whatever_device_they_name) {
   }
   expect_ok(ls_session_create_with(
       graph, &(ls_session_config){.soft_placement = LS_FLAG_ON}, &session));
-  LS_OWN(ls_nest, result) = ls_none();
-  expect_ok(ls_session_run(session, ls_leaf(x), NULL, 0, &result));
+  LS_OWN(ls_nest, result) = session_results(session, ls_leaf(x));
   assert_true(ls_nest_number(result) == 6);
 }
 

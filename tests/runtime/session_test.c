@@ -59,8 +59,7 @@ static ls_array *f64_array(size_t count, const double *values) {
 }
 
 static void init(net *n) {
-  ls_nest result = {0};
-  expect_ok(ls_session_run(n->session, ls_nest_op(n->init), NULL, 0, &result));
+  ls_nest result = session_results(n->session, ls_nest_op(n->init));
   assert_int_equal(result.kind, LS_KIND_NONE);
 }
 
@@ -178,8 +177,7 @@ TEST(assignments_that_nobody_asked_for_do_not_run) {
     n.y = ls_variable_read(n.w);
   }
   init(&n);
-  LS_OWN(ls_nest, result) = {0};
-  expect_ok(ls_session_run(n.session, ls_leaf(n.y), NULL, 0, &result));
+  LS_OWN(ls_nest, result) = session_results(n.session, ls_leaf(n.y));
   assert_true(nest_element(result, 0) == 3);
 }
 
@@ -301,9 +299,8 @@ TEST(names_follow_scopes_and_are_unique) {
 }
 
 static bool has_value(const net *n, ls_tensor is_initialized) {
-  LS_OWN(ls_nest, result) = {0};
-  expect_ok(
-      ls_session_run(n->session, ls_leaf(is_initialized), NULL, 0, &result));
+  LS_OWN(ls_nest, result) =
+      session_results(n->session, ls_leaf(is_initialized));
   return nest_element(result, 0) != 0;
 }
 

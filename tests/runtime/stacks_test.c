@@ -5,13 +5,12 @@
 #include "lockstep/function.h"
 #include "runtime/own.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/values.h"
 
 static void expect_refused(ls_callback callback, const char *says) {
-  LS_OWN(ls_function, function) = NULL;
   ls_nest made = ls_none();
-  expect_ok(
-      ls_function_create(&(ls_function_options){.call = callback}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(callback, NULL);
   expect_status(ls_function_call(function, ls_none(), &made),
                 LS_INVALID_ARGUMENT, says);
 }

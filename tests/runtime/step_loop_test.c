@@ -111,8 +111,8 @@ static ls_array *train_traced(int replicas, int trips, bool inner,
       &(ls_function_options){.call = train, .user = &t, .seed = 3}, &function));
   LS_OWN(ls_nest, args) = rows_of(replicas);
   for (int done = 0; done < 6; done += trips == 0 ? 1 : trips) {
-    LS_OWN(ls_nest, result) = ls_none();
-    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &result));
+    LS_OWN(ls_nest, result) =
+        strategy_results(strategy, ls_traced(function), args);
   }
   *out_steps = ls_function_steps(function);
   ls_array *value = variable_array(ls_variable_component(t.w, 0) != NULL
@@ -184,8 +184,7 @@ static ls_array *train_in_session(int trips, bool global_step) {
   }
   ls_array_release(initial);
   ls_session *session = session_of(graph);
-  ls_nest none = ls_none();
-  expect_ok(ls_session_run(session, ls_nest_op(initialize), NULL, 0, &none));
+  ls_nest none = session_results(session, ls_nest_op(initialize));
   for (int done = 0; done < 6; done += trips == 0 ? 1 : trips)
     expect_ok(ls_session_run(session, ls_nest_op(step), NULL, 0, &none));
   ls_array *value = session_array(session, t.w);

@@ -61,13 +61,10 @@ static ls_nest give_strings(ls_nest args, void *user) {
 }
 
 TEST(returned_strings_outlive_the_function) {
-  ls_function *function = NULL;
-  expect_ok(ls_function_create(&(ls_function_options){.call = give_strings},
-                               &function));
+  ls_function *function = unnamed_function(give_strings, NULL);
   ls_nest args = LS_LIST(ls_nest_array(strings_of("first", "argument")));
-  LS_OWN(ls_nest, results) = ls_none();
   LS_OWN(ls_nest, held) = ls_none();
-  expect_ok(ls_function_call(function, args, &results));
+  LS_OWN(ls_nest, results) = call_results(function, args);
   held = ls_nest_retain(results);
   ls_nest_release(args);
   args = LS_LIST(ls_nest_array(strings_of("second", "time")));

@@ -109,7 +109,6 @@ static void run_session(const team *t, int thread) {
 
 TEST(a_session_runs_in_several_threads) {
   team t = {.work = run_session};
-  ls_nest none = ls_none();
   LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
@@ -119,7 +118,7 @@ TEST(a_session_runs_in_several_threads) {
     t.init = ls_global_initializer();
   }
   expect_ok(ls_session_create(graph, &t.session));
-  expect_ok(ls_session_run(t.session, ls_nest_op(t.init), NULL, 0, &none));
+  ls_nest_release(session_results(t.session, ls_nest_op(t.init)));
   run_together(&t);
   ls_session_destroy(t.session);
   ls_variable_release(t.variable);
@@ -147,10 +146,9 @@ static void run_strategy(const team *t, int thread) {
         LS_LIST(ls_strategy_num_replicas(t->strategy) == 2
                     ? distributed_numbers(LS_PER_REPLICA, values, 2)
                     : ls_none());
-    ls_nest plain = ls_none();
     expect_ok(ls_frame_begin());
-    expect_ok(ls_strategy_run(t->strategy, ls_plain(number_and_sum, NULL), args,
-                              &plain));
+    ls_nest plain =
+        strategy_results(t->strategy, ls_plain(number_and_sum, NULL), args);
     const double sum = 2 * i + thread + 2;
     const ls_nest last = plain.kind == LS_KIND_DISTRIBUTED
                              ? ls_distributed_component(plain, 1)
@@ -220,8 +218,6 @@ static void build_and_run(const team *t, int thread) {
   (void)t;
   for (int i = 0; i < ROUNDS / 3; ++i) {
     LS_OWN(ls_graph, graph) = graph_named("own");
-    LS_OWN(ls_session, session) = NULL;
-    LS_OWN(ls_nest, result) = ls_none();
     ls_tensor y = ls_failed_tensor();
     {
       LS_GRAPH_SCOPE(graph);
@@ -230,8 +226,8 @@ static void build_and_run(const team *t, int thread) {
         y = ls_add_scalar(ls_scalar(LS_DTYPE_F32, thread), i);
       }
     }
-    expect_ok(ls_session_create(graph, &session));
-    expect_ok(ls_session_run(session, ls_leaf(y), NULL, 0, &result));
+    LS_OWN(ls_session, session) = session_of(graph);
+    LS_OWN(ls_nest, result) = session_results(session, ls_leaf(y));
     assert_true(number_of(result) == thread + i);
   }
 }

@@ -10,6 +10,7 @@
 #include "lockstep/function_plan.h"
 #include "lockstep/strategy.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -113,10 +114,7 @@ static size_t arena_bytes(const char *plan) {
 
 TEST(a_step_on_some_rows_keeps_no_other_table) {
   LS_OWN(ls_variable, variable) = table_of(LS_SHAPE(ROWS, WIDTH), 1);
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = look_up_and_add, .user = variable},
-      &function));
+  LS_OWN(ls_function, function) = unnamed_function(look_up_and_add, variable);
   ls_array *indices = NULL;
   expect_ok(ls_array_create(LS_DTYPE_I64, LS_SHAPE(3), &indices));
   ls_array_set_i64(indices, 0, ROWS - 1);
@@ -166,10 +164,7 @@ TEST(replicas_write_what_is_the_same_on_all) {
   scattering s = {table_of(LS_SHAPE(3), 1), LS_SCATTER_UPDATE};
   for (int merged = 0; merged < 2; ++merged) {
     if (merged) s.op = LS_SCATTER_ADD;
-    LS_OWN(ls_function, function) = NULL;
-    expect_ok(ls_function_create(
-        &(ls_function_options){.call = add_on_replicas, .user = &s},
-        &function));
+    LS_OWN(ls_function, function) = unnamed_function(add_on_replicas, &s);
     LS_OWN(ls_nest, result) = ls_none();
     LS_OWN(ls_nest, args) = LS_TUPLE(ls_none());
     const ls_status status =
@@ -210,10 +205,7 @@ TEST(what_does_not_fit_is_refused) {
       LS_INVALID_ARGUMENT, "NULL");
   expect_ok(ls_frame_end(NULL));
   expect_values(variable, 1, 1, 1);
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = through_a_write, .user = variable},
-      &function));
+  LS_OWN(ls_function, function) = unnamed_function(through_a_write, variable);
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(3)));
   ls_nest result = ls_none();
   expect_status(ls_function_call(function, args, &result), LS_NOT_FOUND,

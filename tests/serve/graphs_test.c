@@ -127,9 +127,8 @@ TEST(variables_of_a_strategy_are_exported_as_one) {
     y = ls_mul(x, ls_variable_read(w));
   }
   ls_session *session = session_of(graph);
-  ls_nest results = ls_none();
-  expect_ok(ls_session_run(session, ls_nest_op(ls_variable_initializer(w)),
-                           NULL, 0, &results));
+  ls_nest results =
+      session_results(session, ls_nest_op(ls_variable_initializer(w)));
   ls_nest_release(results);
   const ls_nest inputs = served_dict_of("x", ls_leaf(x)),
                 outputs = served_dict_of("y", ls_leaf(y));

@@ -6,6 +6,7 @@
 
 #include "base/memory/own.h"
 #include "lockstep/full.h"
+#include "support/function.h"
 #include "support/served_model.h"
 
 enum { MOST_VARIABLES = 200 };
@@ -44,10 +45,8 @@ static net open_net(const ls_model_type *type) {
   expect_ok(ls_session_create(n.graph, &n.session));
   const size_t count = type->variables(n.model.self, variables, MOST_VARIABLES);
   for (size_t i = 0; i < count; ++i) {
-    LS_OWN(ls_nest, results) = ls_none();
-    expect_ok(ls_session_run(n.session,
-                             ls_nest_op(ls_variable_initializer(variables[i])),
-                             NULL, 0, &results));
+    LS_OWN(ls_nest, results) = session_results(
+        n.session, ls_nest_op(ls_variable_initializer(variables[i])));
   }
   return n;
 }

@@ -335,13 +335,9 @@ TEST(functions_and_sessions_see_what_was_restored) {
   variables v = {0};
   add(&v, plain("a", 1));
   add(&v, plain("b", 2));
-  ls_function *function = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = double_it, .user = v.items[0]},
-      &function));
+  ls_function *function = unnamed_function(double_it, v.items[0]);
   for (int i = 0; i < 2; ++i) {
-    LS_OWN(ls_nest, out) = ls_none();
-    expect_ok(ls_function_call(function, ls_none(), &out));
+    LS_OWN(ls_nest, out) = call_results(function, ls_none());
     assert_true(number_of(out) == (i == 0 ? 2 : 16));
     expect_ok(ls_saver_restore_part(&v.saver, path, &choice, NULL));
   }

@@ -11,6 +11,7 @@
 #include "lockstep/session.h"
 #include "lockstep/variable_parts.h"
 #include "support/expect.h"
+#include "support/function.h"
 
 // A variable of eager's, or of a graph with a session.
 typedef struct saved {
@@ -27,16 +28,14 @@ static void begin(saved *s, bool in_session) {
   ls_array_set_f64(array, 0, 3);
   const ls_variable_options options = {.name = "v", .initial_array = array};
   if (in_session) {
-    LS_OWN(ls_nest, none) = ls_none();
     expect_ok(ls_graph_create("g", &s->graph));
     {
       LS_GRAPH_SCOPE(s->graph);
       expect_ok(ls_variable_create(&options, &s->variable));
     }
     expect_ok(ls_session_create(s->graph, &s->session));
-    expect_ok(ls_session_run(s->session,
-                             ls_nest_op(ls_variable_initializer(s->variable)),
-                             NULL, 0, &none));
+    LS_OWN(ls_nest, none) = session_results(
+        s->session, ls_nest_op(ls_variable_initializer(s->variable)));
   } else {
     expect_ok(ls_variable_create(&options, &s->variable));
   }

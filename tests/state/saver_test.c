@@ -192,8 +192,7 @@ TEST(values_are_those_of_the_save_and_a_restore_reads_none) {
 }
 
 static void run_op(ls_session *session, ls_op op) {
-  LS_OWN(ls_nest, none) = ls_none();
-  expect_ok(ls_session_run(session, ls_nest_op(op), NULL, 0, &none));
+  LS_OWN(ls_nest, none) = session_results(session, ls_nest_op(op));
 }
 
 TEST(a_sessions_values_are_its_own) {

@@ -168,11 +168,6 @@ ls_feed_element fed_values(fed *self, ls_nest tuple) {
   return values;
 }
 
-double fed_number(fed *self, int host, int ordinal, int64_t index) {
-  LS_OWN(ls_nest, tuple) = fed_take(self, host, ordinal);
-  return ls_array_f64(ls_nest_as_array(ls_nest_item(tuple, 0)), index);
-}
-
 void fed_expect(fed *self, int host, int ordinal, const double *rows,
                 size_t count) {
   LS_OWN(ls_nest, tuple) = fed_take(self, host, ordinal);

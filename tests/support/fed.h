@@ -63,9 +63,8 @@ void fed_refused(fed_facts facts, ls_code code, const char *says);
 ls_status fed_run(fed *self, int64_t iterations);
 // The next tuple of a core: a tuple of arrays, the caller's.
 ls_nest fed_take(fed *self, int host, int ordinal);
-// The same, as users know it; and element `index` of its features' first leaf.
+// The same, as users know it.
 ls_feed_element fed_values(fed *self, ls_nest tuple);
-double fed_number(fed *self, int host, int ordinal, int64_t index);
 // Expects that the rows of the features' first leaf are these numbers.
 void fed_expect(fed *self, int host, int ordinal, const double *rows,
                 size_t count);

@@ -162,12 +162,6 @@ void loop_case_add_output(loop_case *c, ls_type type) {
   c->more[c->num_more++] = type;
 }
 
-loop_case loop_case_of_output(const loop_case *c, uint32_t index) {
-  loop_case other = *c;
-  other.out = c->more[index];
-  return other;
-}
-
 void loop_case_deinit(loop_case *c) {
   for (uint32_t i = 0; i < c->num_in; ++i)
     free(c->data[i]);

@@ -85,10 +85,6 @@ ls_status loop_case_prepare(loop_case *c);
 void loop_case_deinit(loop_case *c);
 LS_OWNED_STRUCT(loop_case, loop_case_deinit)
 
-// The case of output `index` of c->more, to compare c->results[index] with.
-// Owns nothing.
-loop_case loop_case_of_output(const loop_case *c, uint32_t index);
-
 // Fails unless element `index` of `got` is `want`: exactly for integers, else
 // within the dtype's rounding of it, and within rounding of `magnitude` in
 // what the kernel computes with (f32 for 16 bits), both times `slack`. nan

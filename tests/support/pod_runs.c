@@ -47,23 +47,12 @@ void pod_inject(ls_pod *pod, ls_pod_fault fault) {
   expect_ok(ls_pod_inject(pod, &fault));
 }
 
-static void drop(pod_runs *self) {
+void pod_runs_end(pod_runs *self) {
   ls_nest_release(self->results);
-  self->results = ls_none();
   ls_session_destroy(self->session);
   ls_graph_destroy(self->graph);
-}
-
-void pod_runs_end(pod_runs *self) {
-  drop(self);
   ls_object_release(self->pod);
   counted_end(&self->c);
-}
-
-void pod_runs_renew(pod_runs *self) {
-  drop(self);
-  expect_ok(ls_graph_create("g", &self->graph));
-  expect_ok(ls_session_create(self->graph, &self->session));
 }
 
 ls_status pod_runs_try(pod_runs *self, ls_nest fetches) {

@@ -30,8 +30,6 @@ pod_runs pod_runs_begin_watched(int hosts, int cores);
 extern int64_t pod_runs_now;
 extern char pod_runs_warning[256];
 void pod_inject(ls_pod *pod, ls_pod_fault fault);
-// The graph is full; the next one is empty.
-void pod_runs_renew(pod_runs *self);
 
 // Runs ops, or tensors; `fetches` is taken over.
 ls_status pod_runs_try(pod_runs *self, ls_nest fetches);

@@ -97,12 +97,16 @@ void set_components(ls_variable *variable, const double *values, size_t count) {
   }
 }
 
+ls_nest strategy_results(ls_strategy *strategy, ls_callable callable,
+                         ls_nest args) {
+  ls_nest results = ls_none();
+  expect_ok(ls_strategy_run(strategy, callable, args, &results));
+  return results;
+}
+
 ls_nest run_on(ls_strategy *strategy, ls_callback callback, ls_nest args,
                void *user) {
-  ls_nest results = ls_none();
-  expect_ok(
-      ls_strategy_run(strategy, ls_plain(callback, user), args, &results));
-  return results;
+  return strategy_results(strategy, ls_plain(callback, user), args);
 }
 
 ls_cross_device *to_one(void) {

@@ -45,6 +45,9 @@ void set_components(ls_variable *variable, const double *values, size_t count);
 // Runs a plain callback on all replicas; expects success. The caller's.
 ls_nest run_on(ls_strategy *strategy, ls_callback callback, ls_nest args,
                void *user);
+// Runs any callable on all replicas; expects success. The caller's.
+ls_nest strategy_results(ls_strategy *strategy, ls_callable callable,
+                         ls_nest args);
 // Cross-device ops that reduce to one device. The caller's.
 ls_cross_device *to_one(void);
 // A mirrored strategy with these options.

@@ -84,15 +84,3 @@ ls_nest tpu_runs_variable(const tpu_runs *self) {
   return ls_nest_object(LS_KIND_VARIABLE,
                         (ls_object *)ls_variable_retain(self->v));
 }
-
-void tpu_runs_expect_variable(tpu_runs *self, double value) {
-  ls_array *array = NULL;
-  if (!self->in_graph) {
-    expect_variable(self->v, &value, 1, 0);
-    return;
-  }
-  expect_ok(
-      ls_session_variable_value(self->computation.session, self->v, &array));
-  assert_true(ls_array_f64(array, 0) == value);
-  ls_array_release(array);
-}

@@ -31,7 +31,5 @@ double tpu_runs_number(tpu_runs *self, int i, int r);
 // A PerReplica of scalars: first + r.
 ls_nest tpu_runs_per_replica(const tpu_runs *self, double first);
 ls_nest tpu_runs_variable(const tpu_runs *self);
-// `v` in each replica.
-void tpu_runs_expect_variable(tpu_runs *self, double value);
 
 #endif  // LS_TESTS_SUPPORT_TPU_RUNS_H_

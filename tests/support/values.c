@@ -77,6 +77,12 @@ ls_variable *variable_of(const char *name, ls_dtype dtype, ls_shape shape,
   return variable;
 }
 
+ls_array *tensor_array(ls_tensor tensor) {
+  ls_array *array = NULL;
+  expect_ok(ls_tensor_value(tensor, &array));
+  return array;
+}
+
 ls_array *variable_array(ls_variable *variable) {
   ls_array *array = NULL;
   expect_ok(ls_variable_value(variable, &array));

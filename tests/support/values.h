@@ -27,7 +27,8 @@ void expect_tensor_of(ls_tensor value, ls_shape shape, const double *wanted,
 // A variable with these first values; the caller releases it.
 ls_variable *variable_of(const char *name, ls_dtype dtype, ls_shape shape,
                          const double *values);
-// The value of a variable, and the same in a session. The caller's.
+// The values of a tensor, of a variable, and of one in a session. The caller's.
+ls_array *tensor_array(ls_tensor tensor);
 ls_array *variable_array(ls_variable *variable);
 ls_array *session_array(ls_session *session, ls_variable *variable);
 void set_variable(ls_variable *variable, const double *values);

@@ -40,7 +40,6 @@ static void run(ls_callback fn, double got[REPLICAS][WIDTH]) {
   LS_OWN(ls_graph, graph) = graph_named("g");
   LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_nest, outputs) = ls_none();
-  LS_OWN(ls_nest, results) = ls_none();
   {
     LS_GRAPH_SCOPE(graph);
     LS_OWN(ls_nest, in) = inputs();
@@ -48,7 +47,7 @@ static void run(ls_callback fn, double got[REPLICAS][WIDTH]) {
   }
   expect_ok(ls_graph_verify(graph));
   expect_ok(ls_session_create(graph, &session));
-  expect_ok(ls_session_run(session, outputs, NULL, 0, &results));
+  LS_OWN(ls_nest, results) = session_results(session, outputs);
   for (size_t r = 0; r < REPLICAS; ++r) {
     const ls_array *array =
         ls_nest_as_array(ls_nest_item(ls_nest_item(results, r), 0));
@@ -143,16 +142,14 @@ TEST(outside_of_a_computation_replica_0_is_alone) {
   LS_SPEC("O130");
   LS_OWN_BEGUN(logged_runtime, logged, logged_runtime_begin);
   LS_OWN(ls_graph, graph) = graph_named("g");
-  LS_OWN(ls_session, session) = NULL;
-  LS_OWN(ls_nest, result) = ls_none();
   ls_tensor sum = {0};
   {
     LS_GRAPH_SCOPE(graph);
     sum = ls_cross_replica_sum(ls_scalar(LS_DTYPE_F32, 3), NULL);
   }
   assert_int_equal(count_logged(&logged, "replica 0 alone"), 1);
-  expect_ok(ls_session_create(graph, &session));
-  expect_ok(ls_session_run(session, ls_leaf(sum), NULL, 0, &result));
+  LS_OWN(ls_session, session) = session_of(graph);
+  LS_OWN(ls_nest, result) = session_results(session, ls_leaf(sum));
   assert_true(ls_nest_number(result) == 3);
 }
 

@@ -395,10 +395,9 @@ TEST(functions_called_inside_are_part_of_it) {
   }
   computation_close(&c);
   // Others see nothing of that.
-  LS_OWN(ls_nest, result) = ls_none();
   LS_OWN(ls_nest, args) = LS_TUPLE(
       ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){3})));
-  expect_ok(ls_function_call(f.outside, args, &result));
+  LS_OWN(ls_nest, result) = call_results(f.outside, args);
   assert_true(ls_nest_number(result) == 27);
   const ls_graph *graph = ls_function_graph(f.outside);
   for (size_t i = 0; i < ls_graph_num_ops(graph); ++i)
@@ -508,8 +507,7 @@ TEST(one_program_comes_of_independent_clusters) {
     LS_OWN(ls_function, f) = function_of(replicate_clusters, NULL);
     LS_OWN(ls_nest, args) = LS_TUPLE(
         ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){5})));
-    LS_OWN(ls_nest, result) = ls_none();
-    expect_ok(ls_function_call(f, args, &result));
+    LS_OWN(ls_nest, result) = call_results(f, args);
     assert_true(ls_nest_number(ls_nest_item(ls_nest_item(result, 0), 0)) == 10);
     expect_ok(ls_function_print_lowered(f, &texts[i]));
     assert_string_equal(texts[0], texts[i]);

@@ -10,6 +10,7 @@
 #include "runtime/own.h"
 #include "support/callbacks.h"
 #include "support/computation.h"
+#include "support/function.h"
 #include "support/spec.h"
 
 // ---- A graph, twice --------------------------------------------------------
@@ -40,9 +41,8 @@ static ls_nest exponents(ls_nest args, void *user) {
 }
 
 static ls_graph *read_back(const ls_graph *graph) {
-  LS_OWN(printed, text) = NULL;
   ls_graph *parsed = NULL;
-  expect_ok(ls_graph_print(graph, &text));
+  LS_OWN(printed, text) = graph_text(graph);
   expect_ok(ls_graph_parse(text, NULL, 0, &parsed));
   return parsed;
 }
@@ -135,10 +135,8 @@ static ls_nest draw_one(ls_nest none, void *user) {
 }
 
 static double fetch_number(ls_graph *graph, ls_tensor tensor) {
-  LS_OWN(ls_session, session) = NULL;
-  LS_OWN(ls_nest, result) = ls_none();
-  expect_ok(ls_session_create(graph, &session));
-  expect_ok(ls_session_run(session, ls_leaf(tensor), NULL, 0, &result));
+  LS_OWN(ls_session, session) = session_of(graph);
+  LS_OWN(ls_nest, result) = session_results(session, ls_leaf(tensor));
   return ls_nest_number(result);
 }
 

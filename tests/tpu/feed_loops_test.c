@@ -18,6 +18,7 @@
 #include "lockstep/strategy.h"
 #include "lockstep/training_loop.h"
 #include "support/callbacks.h"
+#include "support/function.h"
 #include "support/pod_runs.h"
 
 // ---- Loops -----------------------------------------------------------------
@@ -295,12 +296,10 @@ TEST(replicas_of_a_mirrored_strategy_are_the_first_cores) {
   LS_OWN(pod_runs, f) = pod_runs_begin(
       2, 2, (ls_runtime_options){.threads = 1, .stall_ms = 20000});
   LS_OWN(ls_strategy, strategy) = NULL;
-  LS_OWN(ls_function, function) = NULL;
   LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(REPLICAS)}, &strategy));
-  expect_ok(
-      ls_function_create(&(ls_function_options){.call = take_one}, &function));
+  LS_OWN(ls_function, function) = unnamed_function(take_one, NULL);
   for (int k = 0; k < 3; ++k) {
     {
       expect_ok(ls_frame_begin());

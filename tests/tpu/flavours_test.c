@@ -17,6 +17,7 @@
 #include "support/fault.h"
 #include "support/function.h"
 #include "support/logical_strategies.h"
+#include "support/replicas.h"
 #include "support/spec.h"
 #include "tpu/own.h"
 
@@ -115,8 +116,7 @@ static ls_nest replicas_sum(ls_nest args, void *user) {
 
 static double run_sum(ls_strategy *strategy) {
   LS_OWN(ls_function, f) = function_of(replicas_sum, NULL);
-  LS_OWN(ls_nest, result) = ls_none();
-  expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &result));
+  LS_OWN(ls_nest, result) = strategy_results(strategy, ls_traced(f), ls_none());
   const ls_nest first = ls_distributed_count(result) > 0
                             ? ls_distributed_component(result, 0)
                             : result;

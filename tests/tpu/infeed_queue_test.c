@@ -6,6 +6,7 @@
 
 #include "lockstep/function.h"
 #include "support/assignments.h"
+#include "support/function.h"
 #include "support/pod_runs.h"
 #include "tpu/own.h"
 
@@ -343,15 +344,11 @@ TEST(a_queue_makes_one_dequeue) {
                         "/device:TPU:3");
     ls_nest_release(tuple);
   }
-  LS_OWN(ls_function, function) = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = dequeue_in_function, .user = other},
-      &function));
+  LS_OWN(ls_function, function) = unnamed_function(dequeue_in_function, other);
   const size_t before = ls_graph_num_ops(f.graph);
   {
     LS_GRAPH_SCOPE(f.graph);
-    LS_OWN(ls_nest, results) = ls_none();
-    expect_ok(ls_function_call(function, ls_none(), &results));
+    LS_OWN(ls_nest, results) = call_results(function, ls_none());
   }
   assert_true(ls_graph_num_ops(f.graph) > before);
 }

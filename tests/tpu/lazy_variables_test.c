@@ -177,8 +177,7 @@ TEST(a_step_finds_their_values) {
   LS_SPEC("V148");
   LS_OWN_BEGUN(waiting, w, waiting_open, 2);
   ls_function *f = function_of(read_both, &w);
-  LS_OWN(ls_nest, result) = ls_none();
-  expect_ok(ls_strategy_run(w.s, ls_traced(f), ls_none(), &result));
+  LS_OWN(ls_nest, result) = strategy_results(w.s, ls_traced(f), ls_none());
   assert_true(ls_nest_number(ls_distributed_component(result, 1)) == 7);
   ls_function_release(f);
   expect_there(&w, 3, 4);

@@ -16,6 +16,7 @@
 #include "support/function.h"
 #include "support/logical_strategies.h"
 #include "support/mlp.h"
+#include "support/replicas.h"
 #include "support/spec.h"
 #include "tpu/own.h"
 
@@ -239,8 +240,7 @@ static void run_traced(ls_strategy *strategy, bool annotates, outcome *out) {
   step s = {annotates ? strategy : NULL, weights_in(strategy)};
   LS_OWN(ls_function, f) = function_of(annotated, &s);
   LS_OWN(ls_nest, args) = LS_TUPLE(batch_of(replicas));
-  LS_OWN(ls_nest, results) = ls_none();
-  expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &results));
+  LS_OWN(ls_nest, results) = strategy_results(strategy, ls_traced(f), args);
   expect_ok(ls_function_print_lowered(f, &out->program));
   take(results, replicas, out);
   ls_variable_release(s.weights);
@@ -333,12 +333,10 @@ TEST(a_text_reads_back_with_its_annotations) {
   const int64_t halves[] = {2};
   ls_split_to_logical_devices(two, zeros_of(LS_SHAPE(4)), halves, 1);
   LS_OWN(ls_graph, read) = NULL;
-  LS_OWN(printed, text) = NULL;
-  LS_OWN(printed, again) = NULL;
-  expect_ok(ls_graph_print(c.graph, &text));
+  LS_OWN(printed, text) = graph_text(c.graph);
   expect_contains(text, "_XlaSharding");
   expect_ok(ls_graph_parse(text, NULL, 0, &read));
-  expect_ok(ls_graph_print(read, &again));
+  LS_OWN(printed, again) = graph_text(read);
   assert_string_equal(text, again);
 }
 

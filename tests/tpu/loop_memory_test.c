@@ -18,6 +18,7 @@
 #include "support/expect.h"
 #include "support/function.h"
 #include "support/place.h"
+#include "support/replicas.h"
 #include "support/small_models.h"
 #include "support/values.h"
 #include "tpu/own.h"
@@ -76,14 +77,14 @@ static void feed(ls_strategy *s, ls_nest args) {
 // Bytes of the plan beside variables.
 static long long room_of(ls_strategy *s, bool loops) {
   job j = {.loops = loops};
-  ls_nest batch = ls_none(), args = ls_none(), results = ls_none();
+  ls_nest batch = ls_none(), args = ls_none();
   ls_function *function = function_of(steps, &j);
   expect_ok(ls_model_create(&small_mlp, NULL, &j.model));
   expect_ok(ls_model_synthetic_batch(&small_mlp, BATCH, &batch));
   expect_ok(ls_train_split(s, batch, &args));
   if (loops) feed(s, args);
-  expect_ok(ls_strategy_run(s, ls_traced(function), loops ? ls_none() : args,
-                            &results));
+  ls_nest results =
+      strategy_results(s, ls_traced(function), loops ? ls_none() : args);
   char *plan = NULL;
   expect_ok(ls_function_print_plan(function, &plan));
   const char *at = strstr(plan, "bytes: shared ");

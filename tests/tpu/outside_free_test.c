@@ -10,6 +10,7 @@
 #include "support/callbacks.h"
 #include "support/computation.h"
 #include "support/counted.h"
+#include "support/function.h"
 #include "support/spec.h"
 
 // ---- A function on the host that notes its calls --------------------------
@@ -68,12 +69,11 @@ static void compute(int replicas, float *values) {
       counted_begin_with((ls_runtime_options){.environment = environment});
   LS_OWN(computation, c) = {0};
   ls_tensor constant;
-  LS_OWN(ls_nest, result) = ls_none();
   computation_open(&c);
   computation_replicate(&c, (size_t)replicas, head_and_tail, &constant);
   num_calls = 0;
   expect_ok(ls_session_create(c.graph, &c.session));
-  expect_ok(ls_session_run(c.session, c.outputs, NULL, 0, &result));
+  LS_OWN(ls_nest, result) = session_results(c.session, c.outputs);
   // All clusters of all replicas have run.
   assert_int_equal(num_calls, 3 * replicas);
   for (int r = 0; r < replicas; ++r)

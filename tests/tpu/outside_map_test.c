@@ -7,6 +7,7 @@
 #include "support/assignments.h"
 #include "support/callbacks.h"
 #include "support/computation.h"
+#include "support/function.h"
 #include "support/spec.h"
 #include "tpu/own.h"
 
@@ -109,8 +110,7 @@ static void expect_mapped(mapped m, int replicas) {
     assert_string_equal(attr->as.strings.items[k], entry);
   }
   expect_ok(ls_session_create(c.graph, &c.session));
-  LS_OWN(ls_nest, result) = ls_none();
-  expect_ok(ls_session_run(c.session, c.outputs, NULL, 0, &result));
+  LS_OWN(ls_nest, result) = session_results(c.session, c.outputs);
   for (int r = 0; r < replicas; ++r)
     for (size_t k = 0; k < 8; ++k)
       for (size_t leaf = 0; leaf < 2; ++leaf) {

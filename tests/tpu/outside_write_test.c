@@ -12,6 +12,7 @@
 #include "lockstep/object.h"
 #include "lockstep/training_loop.h"
 #include "support/computation.h"
+#include "support/function.h"
 #include "support/spec.h"
 
 typedef struct job {
@@ -134,9 +135,8 @@ TEST(each_replica_writes_wherever_it_stands) {
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     computation c;
     job j = {.body = rows[i].body};
-    LS_OWN(ls_nest, results) = ls_none();
     open_job(&c, &j, rows[i].replicas, rows[i].place);
-    expect_ok(ls_session_run(c.session, c.outputs, NULL, 0, &results));
+    LS_OWN(ls_nest, results) = session_results(c.session, c.outputs);
     assert_true(value_of(&c, &j) == rows[i].value);
     for (size_t r = 0; r < rows[i].replicas; ++r)
       assert_true(ls_nest_number(ls_nest_item(ls_nest_item(results, r), 0)) ==
@@ -247,10 +247,9 @@ TEST(each_replica_draws_as_it_does_without_writing) {
   const ls_callback ways[] = {draw_beside, draw_and_write};
   for (size_t i = 0; i < 2; ++i) {
     computation c;
-    LS_OWN(ls_nest, results) = ls_none();
     job j = {.body = draw};
     open_job(&c, &j, 3, ways[i]);
-    expect_ok(ls_session_run(c.session, c.outputs, NULL, 0, &results));
+    LS_OWN(ls_nest, results) = session_results(c.session, c.outputs);
     for (size_t r = 0; r < 3; ++r)
       drawn[i][r] = ls_nest_number(ls_nest_item(ls_nest_item(results, r), 0));
     if (i == 1) assert_true(value_of(&c, &j) == drawn[1][2]);

@@ -407,8 +407,7 @@ static void trial_begin(trial *t, const plan *p) {
     init = ls_nest_op(ls_global_initializer());
     if (p->way == SESSION) build_step(t);
   }
-  LS_OWN(ls_nest, results) = ls_none();
-  expect_ok(ls_session_run(t->session, init, NULL, 0, &results));
+  LS_OWN(ls_nest, results) = session_results(t->session, init);
 }
 
 static void trial_end(trial *t) {

@@ -54,10 +54,8 @@ static void replicate(ls_callback fn, void *user, ls_nest inputs,
 
 static double fetch(ls_session *session, ls_nest outputs, size_t replica,
                     size_t i) {
-  LS_OWN(ls_nest, result) = ls_none();
-  expect_ok(ls_session_run(session,
-                           ls_nest_item(ls_nest_item(outputs, replica), i),
-                           NULL, 0, &result));
+  LS_OWN(ls_nest, result) =
+      session_results(session, ls_nest_item(ls_nest_item(outputs, replica), i));
   return ls_nest_number(result);
 }
 
@@ -122,7 +120,6 @@ TEST(how_compiling_went_is_told_without_running) {
   LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_variable, counter) = NULL;
   LS_OWN(ls_nest, outputs) = ls_none();
-  LS_OWN(ls_nest, result) = ls_none();
   ls_tensor told;
   {
     LS_GRAPH_SCOPE(graph);
@@ -133,8 +130,8 @@ TEST(how_compiling_went_is_told_without_running) {
   assert_string_equal(mark_of(ls_tensor_op(told), "_tpu_compilation_status"),
                       "cluster");
   expect_ok(ls_session_create(graph, &session));
-  expect_ok(ls_session_run(
-      session, ls_nest_op(ls_variable_initializer(counter)), NULL, 0, &result));
+  LS_OWN(ls_nest, result) =
+      session_results(session, ls_nest_op(ls_variable_initializer(counter)));
   expect_ok(ls_session_run(session, ls_leaf(told), NULL, 0, &result));
   assert_int_equal(ls_array_dtype(ls_nest_as_array(result)), LS_DTYPE_STRING);
   const ls_bytes *text = ls_array_data(ls_nest_as_array(result));
@@ -198,8 +195,7 @@ TEST(the_ops_of_a_computation_have_their_names_and_marks) {
   const ls_attr *attr = NULL;
   expect_status(ls_op_attr(op_named(graph, "input0"), "_tpu_replicate", &attr),
                 LS_NOT_FOUND, "input0");
-  LS_OWN(printed, text) = NULL;
-  expect_ok(ls_graph_print(graph, &text));
+  LS_OWN(printed, text) = graph_text(graph);
   assert_non_null(strstr(text, "_tpu_replicate = \"cluster_1\""));
 }
 
@@ -209,20 +205,17 @@ TEST(it_is_read_back_from_text) {
   LS_OWN(ls_graph, parsed) = NULL;
   LS_OWN(ls_session, session) = NULL;
   LS_OWN(ls_nest, outputs) = ls_none();
-  LS_OWN(ls_nest, result) = ls_none();
-  LS_OWN(printed, text) = NULL;
-  LS_OWN(printed, again) = NULL;
   {
     LS_GRAPH_SCOPE(graph);
     replicate(sum_and_double, NULL, inputs_of(3), &outputs);
   }
-  expect_ok(ls_graph_print(graph, &text));
+  LS_OWN(printed, text) = graph_text(graph);
   expect_ok(ls_graph_parse(text, NULL, 0, &parsed));
-  expect_ok(ls_graph_print(parsed, &again));
+  LS_OWN(printed, again) = graph_text(parsed);
   assert_string_equal(text, again);
   expect_ok(ls_session_create(parsed, &session));
   const ls_op op = op_named(parsed, "output_0_shard_2");
-  expect_ok(
-      ls_session_run(session, ls_leaf(ls_op_output(op, 0)), NULL, 0, &result));
+  LS_OWN(ls_nest, result) =
+      session_results(session, ls_leaf(ls_op_output(op, 0)));
   assert_true(ls_nest_number(result) == 6);
 }

@@ -11,6 +11,7 @@
 #include "lockstep/slices.h"
 #include "support/callbacks.h"
 #include "support/function.h"
+#include "support/replicas.h"
 #include "support/spec.h"
 #include "support/tpu_runs.h"
 #include "support/tpu_strategies.h"
@@ -130,11 +131,10 @@ static void run_two_callbacks(tpu_runs *runs) {
   LS_OWN(ls_function, g) = function_of(return_constant, &two);
   for (int run = 0; run < 2; ++run)
     for (int second = 0; second < 2; ++second) {
-      ls_nest result = ls_none();
       const ls_callable callable =
           runs->in_graph ? ls_plain(return_constant, second ? &two : &one)
                          : ls_traced(second ? g : f);
-      expect_ok(ls_strategy_run(runs->strategy, callable, ls_none(), &result));
+      ls_nest result = strategy_results(runs->strategy, callable, ls_none());
       ls_nest_release(runs->result);
       runs->result = result;
       for (int r = 0; r < runs->replicas; ++r)

@@ -13,6 +13,7 @@
 #include "support/counted.h"
 #include "support/fault.h"
 #include "support/function.h"
+#include "support/replicas.h"
 #include "support/spec.h"
 #include "tpu/own.h"
 
@@ -467,9 +468,8 @@ TEST(each_strategy_is_fed_by_its_own_infeeds) {
         expect_ok(ls_infeed_put(device, tuple));
       }
     for (int k = 0; k < 2; ++k) {
-      LS_OWN(ls_nest, results) = ls_none();
-      expect_ok(
-          ls_strategy_run(strategies[k], ls_traced(f), ls_none(), &results));
+      LS_OWN(ls_nest, results) =
+          strategy_results(strategies[k], ls_traced(f), ls_none());
       assert_true(ls_nest_number(first_of(results)) ==
                   2 * (10 * (k + 1) + round));
     }

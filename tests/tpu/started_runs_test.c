@@ -9,6 +9,7 @@
 #include "lockstep/replicate.h"
 #include "support/counted.h"
 #include "support/function.h"
+#include "support/replicas.h"
 #include "support/spec.h"
 #include "support/tpu_strategies.h"
 #include "support/values.h"
@@ -60,8 +61,8 @@ TEST(nothing_is_left_when_a_run_returns) {
     ls_function *f = function_of(step, &j);
     calls = 0;
     for (int run = 1; run <= 3; ++run) {
-      LS_OWN(ls_nest, results) = ls_none();
-      expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &results));
+      LS_OWN(ls_nest, results) =
+          strategy_results(strategy, ls_traced(f), ls_none());
       // Its calls of the host are over, and its writes are there.
       assert_int_equal(__atomic_load_n(&calls, __ATOMIC_RELAXED),
                        run * replicas);

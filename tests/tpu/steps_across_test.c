@@ -65,9 +65,8 @@ static ls_nest step(ls_step_context *context, ls_nest inputs, void *user) {
   assert_true(ls_strategy_current() == j->strategy);
   ls_step_context_release(j->context);
   j->context = ls_step_context_retain(context);
-  ls_nest made = ls_none();
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_retain(inputs));
-  expect_ok(ls_strategy_run(j->strategy, ls_plain(in_replica, j), args, &made));
+  ls_nest made = strategy_results(j->strategy, ls_plain(in_replica, j), args);
   expect_ok(ls_step_context_set_output(context, "own", made, (ls_opt){0}));
   expect_ok(ls_step_context_set_output(context, "mean", made,
                                        LS_SOME(LS_REDUCE_MEAN)));
@@ -126,8 +125,7 @@ static void expect_outputs(const job *j, computation *c, int replicas,
           ? ls_nest_retain(own)
           : ls_nest_retain(ls_distributed_component(own, (size_t)replicas - 1)),
       ls_nest_op(ls_step_context_run_op(j->context)));
-  LS_OWN(ls_nest, got) = ls_none();
-  expect_ok(ls_session_run(c->session, fetches, NULL, 0, &got));
+  LS_OWN(ls_nest, got) = session_results(c->session, fetches);
   const double first = (double)(last * replicas);
   const double n = replicas;
   assert_true(ls_nest_number(ls_nest_item(got, 0)) ==
@@ -202,8 +200,7 @@ TEST(functions_have_such_runs) {
     tracing t = {&j, replicas};
     LS_OWN(ls_function, function) = function_of(traced, &t);
     for (int run = 1; run <= 2; ++run) {
-      LS_OWN(ls_nest, sum) = ls_none();
-      expect_ok(ls_function_call(function, ls_none(), &sum));
+      LS_OWN(ls_nest, sum) = call_results(function, ls_none());
       const double first = (double)((3 * run - 1) * replicas);
       assert_true(number_of(sum) ==
                   replicas * first + replicas * (replicas - 1) / 2.0);

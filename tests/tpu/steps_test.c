@@ -571,9 +571,8 @@ TEST(steps_are_refused_elsewhere) {
           alone, &(ls_steps){.fn = step, .iterator = j.iterator}, &context),
       LS_UNIMPLEMENTED, "TPU strategies and mirrored ones alone");
   assert_null(context);
-  LS_OWN(ls_nest, results) = ls_none();
-  expect_ok(ls_strategy_run(j.strategy, ls_plain(steps_in_a_replica, &j),
-                            ls_none(), &results));
+  LS_OWN(ls_nest, results) =
+      strategy_results(j.strategy, ls_plain(steps_in_a_replica, &j), ls_none());
 }
 
 // ---- A run on the next element ---------------------------------------------

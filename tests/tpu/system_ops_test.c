@@ -96,8 +96,7 @@ TEST(an_op_initializes_the_system_when_it_is_run) {
   assert_int_equal(ls_tensor_dtype(made), LS_DTYPE_STRING);
   assert_false(ls_pod_is_initialized(pod));
   LS_OWN(ls_session, session) = session_of(graph);
-  LS_OWN(ls_nest, results) = ls_none();
-  expect_ok(ls_session_run(session, ls_leaf(made), NULL, 0, &results));
+  LS_OWN(ls_nest, results) = session_results(session, ls_leaf(made));
   const uint64_t first = ls_pod_generation(pod);
   assert_true(first > 0);
   ls_topology *topology = parse(results);
@@ -131,9 +130,8 @@ TEST(an_op_shuts_the_system_down_when_it_is_run) {
   assert_string_equal(ls_op_type_name(op), "shutdown_distributed_tpu");
   assert_string_equal(ls_op_device(op), "/job:worker/device:TPU_SYSTEM:0");
   LS_OWN(ls_session, session) = session_of(graph);
-  LS_OWN(ls_nest, results) = ls_none();
   assert_non_null(lent(ls_pod_of_job(c.runtime, "worker")));
-  expect_ok(ls_session_run(session, ls_nest_op(op), NULL, 0, &results));
+  LS_OWN(ls_nest, results) = session_results(session, ls_nest_op(op));
   assert_null(lent(ls_pod_of_job(c.runtime, "worker")));
   assert_int_equal(warnings, 0);
   expect_ok(ls_session_run(session, ls_nest_op(op), NULL, 0, &results));
@@ -153,8 +151,7 @@ TEST(the_ops_work_in_every_way) {
   ls_function *function = function_of(initialize_local, NULL);
   uint64_t before = 0;
   for (int i = 0; i < 2; ++i) {
-    LS_OWN(ls_nest, results) = ls_none();
-    expect_ok(ls_function_call(function, ls_none(), &results));
+    LS_OWN(ls_nest, results) = call_results(function, ls_none());
     ls_topology *topology = parse(results);
     assert_int_equal(ls_topology_num_devices_per_task(topology), 8);
     ls_topology_release(topology);

@@ -474,8 +474,7 @@ TEST(a_trace_gets_the_topology_and_registers_nothing) {
   LS_OWN(counted, c) = begin(&w);
   traced t = {.resolver = create("virtual:2x2")};
   LS_OWN(ls_function, function) = function_of(initialize_in_trace, &t);
-  LS_OWN(ls_nest, results) = ls_none();
-  expect_ok(ls_function_call(function, ls_none(), &results));
+  LS_OWN(ls_nest, results) = call_results(function, ls_none());
   assert_int_equal(t.shutdown, LS_FAILED_PRECONDITION);
   assert_non_null(t.topology);
   assert_string_equal(systems(), "");

@@ -13,6 +13,7 @@
 #include "support/callbacks.h"
 #include "support/computation.h"
 #include "support/function.h"
+#include "support/replicas.h"
 #include "support/spec.h"
 #include "support/tpu_strategies.h"
 
@@ -108,8 +109,7 @@ TEST(each_replica_gets_its_id_and_its_part) {
   LS_OWN(ls_function, f) = function_of(look_around, NULL);
   LS_OWN(ls_nest, args) = LS_TUPLE(per_replica(2, 7), ls_none(),
                                    LS_LIST(ls_nest_i64(3), ls_nest_f64(2.5)));
-  LS_OWN(ls_nest, result) = ls_none();
-  expect_ok(ls_strategy_run(s, ls_traced(f), args, &result));
+  LS_OWN(ls_nest, result) = strategy_results(s, ls_traced(f), args);
   for (size_t r = 0; r < 2; ++r) {
     assert_true(part(ls_nest_item(result, 0), r) == (double)r);
     assert_true(part(ls_nest_item(result, 1), r) == 7 + (double)r);
@@ -146,8 +146,7 @@ TEST(a_variable_argument_is_handed_over_whole) {
   LS_OWN(ls_nest, args) = LS_TUPLE(
       ls_nest_object(LS_KIND_VARIABLE, (ls_object *)ls_variable_retain(v)),
       per_replica(2, 1));
-  LS_OWN(ls_nest, result) = ls_none();
-  expect_ok(ls_strategy_run(s, ls_traced(f), args, &result));
+  LS_OWN(ls_nest, result) = strategy_results(s, ls_traced(f), args);
   assert_true(part(result, 0) == 103);
   expect_variable(v, (const double[]){103}, 1, 0);
 }
@@ -178,8 +177,7 @@ TEST(merge_calls_run_where_they_stand) {
   LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   LS_OWN(ls_function, f) = function_of(merge_calls, NULL);
   LS_OWN(ls_nest, args) = LS_TUPLE(per_replica(2, 1));
-  LS_OWN(ls_nest, result) = ls_none();
-  expect_ok(ls_strategy_run(s, ls_traced(f), args, &result));
+  LS_OWN(ls_nest, result) = strategy_results(s, ls_traced(f), args);
   for (size_t r = 0; r < 2; ++r)
     for (size_t i = 0; i < 2; ++i)
       assert_true(part(ls_nest_item(result, i), r) == 3);

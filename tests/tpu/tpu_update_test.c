@@ -339,8 +339,7 @@ TEST(a_function_updates_each_component) {
   traced_update t = {.strategy = tpu_strategy_of(2)};
   t.update.variable = made_in(t.strategy, &none);
   ls_function *f = function_of(update_in_function, &t);
-  ls_nest results = ls_none();
-  expect_ok(ls_function_call(f, ls_none(), &results));
+  ls_nest results = call_results(f, ls_none());
   for (int r = 0; r < 2; ++r)
     assert_true(component_value(NULL, ls_variable_component(t.update.variable,
                                                             (size_t)r)) ==
@@ -546,9 +545,8 @@ TEST(state_without_a_variable_is_on_the_host) {
     LS_OWN_BEGUN(computation, c, computation_open);
     update_without_a_variable(n);
   }
-  ls_nest results = ls_none();
   ls_function *f = function_of(update_in_trace, NULL);
-  expect_ok(ls_function_call(f, ls_none(), &results));
+  ls_nest_release(call_results(f, ls_none()));
   ls_function_release(f);
   host_update u = {.host = NULL};
   tpu_run_all(&(tpu_step){.fn = merge_and_count, .user = &u}, all_have_six);

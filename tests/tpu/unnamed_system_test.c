@@ -192,10 +192,9 @@ TEST(a_gathered_graph_keeps_its_system_in_its_text) {
     LS_OWN(ls_tpu_resolver, red) = resolver_of("red");
     LS_OWN(ls_tpu_resolver, blue) = resolver_of("blue");
     LS_OWN(ls_function, f) = function_of(sum_of_case, &of);
-    LS_OWN(ls_nest, result) = ls_none();
     expect_ok(ls_tpu_initialize(red, NULL));
     expect_ok(ls_tpu_initialize(blue, NULL));
-    expect_ok(ls_function_call(f, ls_none(), &result));
+    LS_OWN(ls_nest, result) = call_results(f, ls_none());
     if (late) expect_ok(ls_tpu_shutdown(red));
     LS_OWN(ls_function, read) = read_gathered(f);
     if (!late) {
@@ -236,8 +235,7 @@ TEST(marks_that_cannot_be_are_refused) {
       topology, &(ls_device_assignment_options){.num_replicas = LS_SOME(2)},
       &assignment));
   LS_OWN(ls_function, f) = function_of(sum_on_assignment, assignment);
-  LS_OWN(ls_nest, result) = ls_none();
-  expect_ok(ls_function_call(f, ls_none(), &result));
+  LS_OWN(ls_nest, result) = call_results(f, ls_none());
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     LS_OWN(printed, text) = NULL;
     LS_OWN(ls_function, read) = NULL;

@@ -454,9 +454,8 @@ TEST(those_of_eager_are_packed) {
   // A function is traced: its variables are eager's.
   LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   LS_OWN(ls_function, f) = function_of(make_one, NULL);
-  LS_OWN(ls_nest, result) = ls_none();
   made_inside = NULL;
-  expect_ok(ls_strategy_run(s, ls_traced(f), ls_none(), &result));
+  LS_OWN(ls_nest, result) = strategy_results(s, ls_traced(f), ls_none());
   assert_string_equal(ls_variable_name(ls_variable_packed(made_inside)),
                       "inside/packed/");
   ls_variable_release(made_inside);

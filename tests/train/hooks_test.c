@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "distribute/own.h"
+#include "support/function.h"
 #include "support/monitored_runs.h"
 
 // ---- Steps -----------------------------------------------------------------
@@ -469,9 +470,8 @@ typedef struct mover {
 
 static void move(void *user) {
   const mover *m = user;
-  LS_OWN(ls_nest, nothing) = ls_none();
-  expect_ok(ls_session_run(m->session, ls_nest_op(m->runs->train), NULL, 0,
-                           &nothing));
+  LS_OWN(ls_nest, nothing) =
+      session_results(m->session, ls_nest_op(m->runs->train));
 }
 
 // Whenever who waits looks again, another step has been made.

@@ -341,7 +341,6 @@ TEST(hosts_of_computations_record_outside) {
   LS_SPEC("E211");
   LS_OWN_BEGUN(world, w, begin, (ls_file_writer_options){0});
   LS_OWN(ls_nest, outputs) = ls_none();
-  LS_OWN(ls_nest, result) = ls_none();
   {
     LS_GRAPH_SCOPE(w.graph);
     LS_SUMMARY_SCOPE(w.writer);
@@ -352,7 +351,7 @@ TEST(hosts_of_computations_record_outside) {
     expect_ok(ls_replicate(compute, &w, inputs, NULL, &outputs));
   }
   start(&w);
-  expect_ok(ls_session_run(w.session, outputs, NULL, 0, &result));
+  LS_OWN(ls_nest, result) = session_results(w.session, outputs);
   expect_ok(run(&w, ls_file_writer_flusher(w.writer)));
   int64_t steps[2];
   double values[2];
