@@ -163,7 +163,7 @@ static bool check_trial(trial *t) {
   bool any = false;
   trial now = *t;
   if (!can_batch(t)) return false;
-  ls_function *function = unnamed_function(make, &now);
+  LS_OWN(ls_function, function) = unnamed_function(make, &now);
   LS_OWN(ls_nest, want) = run_op(t, &now, function, sizes[0]);
   for (size_t s = 1; s < LS_COUNT_OF(sizes); ++s) {
     LS_OWN(ls_nest, got) = want.kind == LS_KIND_NONE
@@ -172,7 +172,6 @@ static bool check_trial(trial *t) {
     any = compare_results(t, want, got, sizes[s]) || any;
     if (!any) break;
   }
-  ls_function_release(function);
   return any;
 }
 
@@ -301,11 +300,6 @@ static void close_net(net *n) {
 }
 LS_OWNED_STRUCT(net, close_net)
 
-static ls_function *function_by(ls_callback call, net *n) {
-  ls_function *function = unnamed_function(call, n);
-  return function;
-}
-
 // Training leaves the weights where they are: the rate is next to nothing.
 TEST(a_models_examples_have_their_bits_in_every_batch) {
   static const ls_model_type *const types[] = {&small_mlp, &small_cnn,
@@ -319,8 +313,8 @@ TEST(a_models_examples_have_their_bits_in_every_batch) {
     expect_ok(
         ls_sgd_create(&(ls_sgd_options){.learning_rate = 1e-300}, &still));
     LS_OWN(net, n) = open_net(type, still);
-    LS_OWN(ls_function, predicts) = function_by(predict, &n);
-    LS_OWN(ls_function, trains) = function_by(train, &n);
+    LS_OWN(ls_function, predicts) = unnamed_function(predict, &n);
+    LS_OWN(ls_function, trains) = unnamed_function(train, &n);
     const size_t most = is_small ? LS_COUNT_OF(sizes) : 5;
     follow(&n, predicts, NULL, "predicting", 0, most);
     follow(&n, trains, NULL, "training", 0, is_small ? most : 3);
@@ -330,10 +324,10 @@ TEST(a_models_examples_have_their_bits_in_every_batch) {
 // ---- Exports ---------------------------------------------------------------
 static ls_status export_net(const ls_model_type *type, char **out_path) {
   LS_OWN(ls_graph, graph) = NULL;
-  ls_nest inputs;
   ls_op initial;
   LS_OWN(net, n) = {0};
   LS_OWN(ls_session, session) = NULL;
+  LS_OWN(ls_nest, inputs) = ls_none();
   LS_OWN(ls_nest, outputs) = ls_none();
   expect_ok(ls_graph_create(type->name, &graph));
   {
@@ -351,20 +345,16 @@ static ls_status export_net(const ls_model_type *type, char **out_path) {
   }
   expect_ok(ls_graph_error(graph));
   expect_ok(ls_session_create(graph, &session));
-  ls_nest results = session_results(session, ls_nest_op(initial));
+  LS_OWN(ls_nest, results) = session_results(session, ls_nest_op(initial));
   const ls_serving_signature signature = {
       {LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, outputs}, inputs};
   const ls_serving_graph one = {
       .graph = graph, .signatures = &signature, .num_signatures = 1};
-  const ls_status status =
-      ls_serving_export(&(ls_serving_options){.base = "exports",
-                                              .graphs = &one,
-                                              .num_graphs = 1,
-                                              .session = session},
-                        out_path);
-  ls_nest_release(results);
-  ls_nest_release(inputs);
-  return status;
+  return ls_serving_export(&(ls_serving_options){.base = "exports",
+                                                 .graphs = &one,
+                                                 .num_graphs = 1,
+                                                 .session = session},
+                           out_path);
 }
 
 // A folder takes along what is in it.
@@ -392,7 +382,7 @@ TEST(exports_give_the_bits_of_predictions) {
     LS_OWN(printed, path) = NULL;
     ls_serving *serving = NULL;
     net n = open_net(types[i], NULL);
-    ls_function *predicts = function_by(predict, &n);
+    ls_function *predicts = unnamed_function(predict, &n);
     follow(&n, predicts, NULL, "predicting", 0, 1);
     expect_ok(export_net(types[i], &path));
     expect_ok(ls_serving_load(path, NULL, &serving));

@@ -99,8 +99,7 @@ static ls_nest call_of_draws(ls_nest args, void *user) {
 static ls_array *value_in(ls_nest leaf) {
   if (leaf.kind != LS_KIND_TENSOR)
     return ls_array_retain(ls_nest_as_array(leaf));
-  ls_array *value = tensor_array(leaf.as.tensor);
-  return value;
+  return tensor_array(leaf.as.tensor);
 }
 
 // Expects these draws of replicas that run op by op, where `want` is traced.

@@ -10,11 +10,6 @@
 #include "support/replicas.h"
 #include "support/spec.h"
 
-static ls_strategy *strategy_of(int replicas) {
-  ls_strategy *strategy = mirrored_of(replicas);
-  return strategy;
-}
-
 // Values whose sum depends on the order of addition.
 static ls_array *numbers(int64_t count) {
   ls_array *array = NULL;
@@ -63,7 +58,7 @@ TEST(sums_over_replicas_follow_the_canonical_tree) {
   LS_OWN(ls_function, f) = function_of(sum_of_row, NULL);
   for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); ++c) {
     const int n = counts[c];
-    LS_OWN(ls_strategy, strategy) = strategy_of(n);
+    LS_OWN(ls_strategy, strategy) = mirrored_of(n);
     LS_OWN(ls_array, array) = numbers(n);
     const float *values = ls_array_data(array);
     ls_nest split = {0};
@@ -102,7 +97,7 @@ static ls_nest use_id(ls_nest args, void *user) {
 }
 
 TEST(each_replica_has_its_id) {
-  LS_OWN(ls_strategy, strategy) = strategy_of(4);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(4);
   int traced = 0;
   LS_OWN(ls_function, f) = function_of(use_id, &traced);
   LS_OWN(ls_nest, result) = strategy_results(strategy, ls_traced(f), ls_none());
@@ -125,7 +120,7 @@ static ls_nest name_strategy(ls_nest args, void *user) {
 }
 
 TEST(each_strategy_has_traces_of_its_own) {
-  ls_strategy *strategies[2] = {strategy_of(3), strategy_of(3)};
+  ls_strategy *strategies[2] = {mirrored_of(3), mirrored_of(3)};
   ls_strategy *seen = NULL;
   LS_OWN(ls_function, f) = function_of(name_strategy, &seen);
   LS_OWN(ls_nest, result) = {0};
@@ -137,7 +132,7 @@ TEST(each_strategy_has_traces_of_its_own) {
   assert_int_equal(ls_function_num_traces(f), 2);
   // One made where another one has been is not taken for it.
   ls_strategy_release(strategies[0]);
-  strategies[0] = strategy_of(3);
+  strategies[0] = mirrored_of(3);
   expect_ok(ls_strategy_run(strategies[0], ls_traced(f), ls_none(), &result));
   assert_int_equal(ls_function_num_traces(f), 3);
   ls_strategy_release(strategies[0]);
@@ -151,7 +146,7 @@ static ls_nest differs(ls_nest args, void *user) {
 }
 
 TEST(a_replica_whose_ops_differ_is_named) {
-  LS_OWN(ls_strategy, strategy) = strategy_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   LS_OWN(ls_function, f) = function_of(differs, NULL);
   LS_OWN(ls_array, array) = numbers(3);
   ls_nest split = {0}, result = {0};
@@ -169,7 +164,7 @@ static ls_nest fails_on_one(ls_nest args, void *user) {
 
 TEST(a_failing_replica_ends_the_run_with_its_status) {
   LS_SPEC("V169 V213");
-  LS_OWN(ls_strategy, strategy) = strategy_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   LS_OWN(ls_function, f) = function_of(fails_on_one, NULL);
   LS_OWN(ls_array, array) = numbers(3);
   ls_nest split = {0}, result = {0};
@@ -190,7 +185,7 @@ static ls_nest write_variable(ls_nest args, void *user) {
 }
 
 TEST(a_uniform_write_happens_once) {
-  LS_OWN(ls_strategy, strategy) = strategy_of(5);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(5);
   LS_OWN(ls_variable, v) = NULL;
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "v", .dtype = LS_DTYPE_F32}, &v));
@@ -219,8 +214,8 @@ TEST(wrong_numbers_of_replicas_are_refused) {
           &(ls_mirrored_options){.num_replicas = LS_SOME(0)}, &strategy),
       LS_INVALID_ARGUMENT, "0 replicas");
   assert_null(strategy);
-  LS_OWN(ls_strategy, four) = strategy_of(4);
-  LS_OWN(ls_strategy, two) = strategy_of(2);
+  LS_OWN(ls_strategy, four) = mirrored_of(4);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   LS_OWN(ls_function, f) = function_of(sum_of_row, NULL);
   LS_OWN(ls_array, array) = numbers(2);
   ls_nest split = {0}, result = {0};
@@ -231,7 +226,7 @@ TEST(wrong_numbers_of_replicas_are_refused) {
 }
 
 TEST(a_split_is_even_and_shares_the_array) {
-  LS_OWN(ls_strategy, strategy) = strategy_of(4);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(4);
   LS_OWN(ls_array, array) = numbers(10);
   LS_OWN(ls_nest, split) = {0};
   expect_ok(ls_strategy_split(strategy, array, &split));

@@ -48,8 +48,7 @@ static ls_nest by_hand(ls_nest args, void *user) {
 
 static ls_nest call(ls_function *function, ls_array *x) {
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(ls_array_retain(x)));
-  ls_nest result = call_results(function, args);
-  return result;
+  return call_results(function, args);
 }
 
 static void check(ls_dtype dtype, pool p) {

@@ -98,10 +98,7 @@ static size_t times_in(const char *text, const char *part) {
   return count;
 }
 
-static char *text_of(const programs *p) {
-  char *text = graph_text(p->graph);
-  return text;
-}
+static char *text_of(const programs *p) { return graph_text(p->graph); }
 
 static void expect_array(const ls_array *got, ls_array *wanted) {
   assert_true(ls_shape_equal(ls_array_shape(got), ls_array_shape(wanted)));

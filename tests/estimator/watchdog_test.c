@@ -303,9 +303,9 @@ static void take_time(void *user, const ls_log_line *line) {
 
 TEST(a_watchdog_that_is_replaced_may_still_be_asking) {
   slow_sink sink = {0};
-  ls_pod *pod = NULL;
   LS_OWN(counted, c) = counted_begin_with(
       (ls_runtime_options){.log = take_time, .log_user = &sink});
+  LS_OWN(ls_pod, pod) = NULL;
   LS_OWN(ls_tpu_resolver, resolver) = NULL;
   sink.runtime = c.runtime;
   expect_ok(ls_tpu_resolver_create(
@@ -322,7 +322,6 @@ TEST(a_watchdog_that_is_replaced_may_still_be_asking) {
   __atomic_store_n(&sink.starting, true, __ATOMIC_RELEASE);
   expect_ok(ls_watchdog_start(resolver, 30));
   ls_watchdog_stop();
-  ls_pod_release(pod);
 }
 
 // No lock of the runtime is held by who tells of it: another thread goes on.

@@ -70,8 +70,7 @@ static ls_nest call(ls_callback callback) {
                          &table));
   LS_OWN(ls_function, function) = unnamed_function(callback, table);
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_none());
-  ls_nest result = call_results(function, args);
-  return result;
+  return call_results(function, args);
 }
 
 // `want`: one number a row.

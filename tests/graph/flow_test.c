@@ -106,10 +106,9 @@ static ls_status fetch(ls_session *session, ls_tensor value, ls_tensor fed,
 TEST(sessions_hold_what_a_flow_bans) {
   LS_SPEC("O17 O18");
   for (int replicas = 1; replicas <= 2; ++replicas) {
-    LS_OWN(place, p) = {0};
     double number = 0;
     ls_tensor compiled = ls_failed_tensor(), host = ls_failed_tensor();
-    open_place(&p, replicas);
+    LS_OWN_BEGUN(place, p, open_place, replicas);
     {
       CLUSTER_SCOPE(&p.c);
       compiled = ls_neg(one());

@@ -39,10 +39,8 @@ static ls_tensor make(int how, ls_dtype dtype, ls_variable **variable) {
 static double number_of(computation *c, ls_tensor value) {
   const ls_tensor wide = ls_convert(value, LS_DTYPE_F32);
   if (c != NULL) return computation_fetch(c, wide);
-  ls_array *array = tensor_array(wide);
-  const double number = ls_array_f64(array, 0);
-  ls_array_release(array);
-  return number;
+  LS_OWN(ls_array, array) = tensor_array(wide);
+  return ls_array_f64(array, 0);
 }
 
 // `c` NULL: in eager.

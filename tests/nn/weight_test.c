@@ -15,8 +15,7 @@
 static ls_array *value_of(const ls_weight_options *options) {
   LS_OWN(ls_variable, variable) = NULL;
   expect_ok(ls_weight_create(options, &variable));
-  ls_array *value = variable_array(variable);
-  return value;
+  return variable_array(variable);
 }
 
 static bool same(const ls_weight_options *a, const ls_weight_options *b) {

@@ -17,11 +17,6 @@ static ls_tensor draw(void) {
   return ls_random_normal(LS_DTYPE_F32, LS_SHAPE(COUNT), 0, 1, NULL);
 }
 
-static ls_array *value_of(ls_tensor tensor) {
-  ls_array *array = tensor_array(tensor);
-  return array;
-}
-
 static void expect_equal(ls_array *a, ls_array *b, bool equal) {
   assert_int_equal(ls_array_size(a), ls_array_size(b));
   assert_int_equal(
@@ -43,18 +38,18 @@ static ls_array *in_runtime(int threads, ls_array *(*call)(void)) {
 // ---- Order -----------------------------------------------------------------
 static ls_array *second_first(void) {
   const ls_tensor first = draw(), second = draw();
-  ls_array *array = value_of(second);
-  ls_array_release(value_of(first));
+  ls_array *array = tensor_array(second);
+  ls_array_release(tensor_array(first));
   return array;
 }
 
 static ls_array *second_last(void) {
   const ls_tensor first = draw(), second = draw();
-  ls_array_release(value_of(first));
-  return value_of(second);
+  ls_array_release(tensor_array(first));
+  return tensor_array(second);
 }
 
-static ls_array *only_first(void) { return value_of(draw()); }
+static ls_array *only_first(void) { return tensor_array(draw()); }
 
 TEST(what_is_drawn_depends_on_the_order_of_draws_alone) {
   expect_equal(in_runtime(2, second_first), in_runtime(2, second_last), true);
@@ -67,10 +62,10 @@ static ls_array *through_frames(void) {
   const ls_tensor drawn = draw();
   const ls_nest keep = ls_leaf(drawn);
   expect_ok(ls_frame_begin());
-  ls_array_release(value_of(ls_neg(drawn)));
+  ls_array_release(tensor_array(ls_neg(drawn)));
   expect_ok(ls_frame_end(NULL));
   expect_ok(ls_frame_end(&keep));
-  return value_of(drawn);
+  return tensor_array(drawn);
 }
 
 static ls_array *kept_unseen(void) {
@@ -78,19 +73,19 @@ static ls_array *kept_unseen(void) {
   const ls_tensor drawn = draw();
   const ls_nest keep = ls_leaf(drawn);
   expect_ok(ls_frame_end(&keep));
-  return value_of(drawn);
+  return tensor_array(drawn);
 }
 
 static ls_array *captured(void) {
   ls_tensor drawn = draw();
   LS_OWN(ls_nest, got) = call_on(1, negate_user, &drawn, ls_none(), 1);
-  return value_of(ls_neg(ls_constant(ls_nest_as_array(got))));
+  return tensor_array(ls_neg(ls_constant(ls_nest_as_array(got))));
 }
 
 static ls_array *argument(void) {
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(draw()));
   LS_OWN(ls_nest, got) = call_on(1, negate_first, NULL, args, 1);
-  return value_of(ls_neg(ls_constant(ls_nest_as_array(got))));
+  return tensor_array(ls_neg(ls_constant(ls_nest_as_array(got))));
 }
 
 static ls_array *in_variable(void) {
@@ -102,7 +97,7 @@ static ls_array *in_variable(void) {
   // The draw is no part of the variable.
   ls_tensor_is_failed(
       ls_variable_assign(variable, ls_fill(LS_DTYPE_F32, LS_SHAPE(COUNT), 0)));
-  expect_equal(value_of(drawn), ls_array_retain(array), true);
+  expect_equal(tensor_array(drawn), ls_array_retain(array), true);
   return array;
 }
 
@@ -116,7 +111,7 @@ static ls_array *bound(void) {
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "v", .initial_value = draw()}, &variable));
   LS_OWN(ls_nest, got) = call_on(1, give_variable, variable, ls_none(), 1);
-  return value_of(ls_neg(ls_constant(ls_nest_as_array(got))));
+  return tensor_array(ls_neg(ls_constant(ls_nest_as_array(got))));
 }
 
 TEST(a_draw_has_its_value_wherever_it_goes) {
@@ -129,7 +124,7 @@ TEST(a_draw_has_its_value_wherever_it_goes) {
 }
 
 static void look_at(void *user) {
-  ls_array_release(value_of(*(const ls_tensor *)user));
+  ls_array_release(tensor_array(*(const ls_tensor *)user));
 }
 
 // Another thread looks at the draw while it becomes a variable's first value.
@@ -141,8 +136,7 @@ static ls_array *seen_meanwhile(void) {
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "v", .initial_value = drawn}, &variable));
   ls_worker_join(&other);
-  ls_array *array = variable_array(variable);
-  return array;
+  return variable_array(variable);
 }
 
 TEST(a_draw_may_be_seen_by_another_thread) {

@@ -31,8 +31,7 @@ static char *text_of(ls_callback fn, void *user) {
   LS_OWN(ls_function, f) = function_of(fn, user);
   LS_OWN(ls_nest, args) = LS_TUPLE(number(0), number(0));
   LS_OWN(ls_nest, result) = call_results(f, args);
-  char *text = graph_text(ls_function_graph(f));
-  return text;
+  return graph_text(ls_function_graph(f));
 }
 
 static ls_function *load(const char *text) {

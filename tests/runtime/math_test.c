@@ -38,8 +38,7 @@ static ls_nest convolved(ls_math math, convolution self) {
   LS_OWN(ls_nest, args) =
       LS_TUPLE(ls_nest_array(array_of_numbers(LS_DTYPE_F32, x, 3)),
                ls_nest_array(array_of_numbers(LS_DTYPE_F32, w, 5)));
-  ls_nest y = call_results(function, args);
-  return y;
+  return call_results(function, args);
 }
 
 // How far value `i` of two results is apart, in shares of its size: the root of

@@ -45,8 +45,7 @@ static int tear_down(void **state) {
 static ls_nest fetch(sharded *s, ls_nest fetches) {
   expect_ok(ls_graph_verify(s->graph));
   if (s->session == NULL) expect_ok(ls_session_create(s->graph, &s->session));
-  ls_nest results = session_results(s->session, fetches);
-  return results;
+  return session_results(s->session, fetches);
 }
 
 static void expect_array(ls_nest item, ls_shape shape, const double *wanted) {

@@ -67,9 +67,8 @@ static const char *environment(void *user, const char *name) {
 static void compute(int replicas, float *values) {
   LS_OWN(counted, world) =
       counted_begin_with((ls_runtime_options){.environment = environment});
-  LS_OWN(computation, c) = {0};
   ls_tensor constant;
-  computation_open(&c);
+  LS_OWN_BEGUN(computation, c, computation_open);
   computation_replicate(&c, (size_t)replicas, head_and_tail, &constant);
   num_calls = 0;
   expect_ok(ls_session_create(c.graph, &c.session));

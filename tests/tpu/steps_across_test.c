@@ -193,8 +193,7 @@ static ls_nest traced(ls_nest args, void *user) {
 TEST(functions_have_such_runs) {
   LS_SPEC("M171");
   for (int replicas = 1; replicas <= 3; ++replicas) {
-    LS_OWN(job, j) = {0};
-    begin(&j, replicas, 6);
+    LS_OWN_BEGUN(job, j, begin, replicas, 6);
     j.total = variable_in(j.strategy,
                           (variable_kind){.aggregation = LS_AGGREGATION_MEAN});
     tracing t = {&j, replicas};
@@ -211,8 +210,7 @@ TEST(functions_have_such_runs) {
 // ---- Refused ---------------------------------------------------------------
 TEST(what_does_not_fit_is_refused) {
   LS_SPEC("M171");
-  LS_OWN(job, j) = {0};
-  begin(&j, 2, 4);
+  LS_OWN_BEGUN(job, j, begin, 2, 4);
   expect_status(build(&j, 2, LS_SOME(2)), LS_FAILED_PRECONDITION,
                 "part of a graph");
   LS_OWN_BEGUN(computation, c, computation_open);

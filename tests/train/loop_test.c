@@ -56,8 +56,7 @@ LS_OWNED_STRUCT(setup, end)
 static ls_array *first_variable(const setup *s) {
   ls_variable *variable = NULL;
   s->model.type->variables(s->model.self, &variable, 1);
-  ls_array *value = variable_array(variable);
-  return value;
+  return variable_array(variable);
 }
 
 TEST(training_learns_and_evaluates) {
