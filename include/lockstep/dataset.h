@@ -58,7 +58,7 @@ typedef struct ls_leaf_spec {
 // Structure and types common to all elements. Leaves are numbered in the order
 // of flattening.
 typedef struct ls_element_spec {
-  ls_nest structure;  // Its leaves are their numbers.
+  ls_nest structure;  // Has the numbers of leaves as leaves.
   const ls_leaf_spec *leaves;
   size_t count;
 } ls_element_spec;
@@ -105,7 +105,7 @@ LS_API ls_dataset *ls_dataset_from_function(const ls_index_options *options);
 // ---- Maps ------------------------------------------------------------------
 // Facts about an element for a map's function.
 typedef struct ls_map_call {
-  int64_t id;     // Its number in the source, whatever the order of reading.
+  int64_t id;     // Number in the source, whatever the order of reading.
   int64_t epoch;  // Epoch of repeat and of the iterator.
   // Random bits by the iterator's seed, this map, epoch and id: the same
   // whatever the threads.

@@ -65,7 +65,7 @@ typedef struct ls_step_timer {
   int64_t every_steps;  // Set at most one of the two. Default: never.
   double every_seconds;
   int64_t last_step;    // Step of the last ls_step_timer_done; -1: none.
-  int64_t last_moment;  // Its time by the clock.
+  int64_t last_moment;  // Time of that step by the clock.
 } ls_step_timer;
 
 // Initializes a timer.

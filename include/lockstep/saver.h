@@ -73,7 +73,7 @@ typedef enum ls_value_fate {
   LS_VALUE_RESTORED,
   LS_VALUE_RENAMED,     // Restored from an entry of another name.
   LS_VALUE_MISSING,     // The file has no entry for it.
-  LS_VALUE_OTHER_TYPE,  // Its entry has another dtype or shape.
+  LS_VALUE_OTHER_TYPE,  // The entry has another dtype or shape.
   LS_VALUE_LEFT_OUT,    // Not selected.
   LS_VALUE_EXTRA,       // An entry that no variable uses.
   LS_VALUE_FATES,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Status: one object per failure.
 //
-// Its memory comes from the system, never from an injected allocator, so that a
+// The memory comes from the system, never from an injected allocator, so that a
 // test of failing memory sees the same statuses. Without memory a static status
 // is used.
 #include "lockstep/status.h"

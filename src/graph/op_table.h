@@ -27,7 +27,7 @@ typedef enum ls_op_traits {
   // The op is never dropped, merged or moved; a root of its function.
   LS_OP_EFFECT = 1 << 2,
   LS_OP_RANDOM = 1 << 3,  // Draws random numbers by stream, step and replica.
-  // Its values differ between replicas, for equal inputs too.
+  // The values differ between replicas, for equal inputs too.
   LS_OP_VARYING = 1 << 4,
   // Synchronizes all replicas; the result is the same on all.
   LS_OP_MERGE = 1 << 5,
@@ -37,7 +37,7 @@ typedef enum ls_op_traits {
   LS_OP_BUILD_ONLY = 1 << 7,  // Lowering replaces the op by others.
   LS_OP_REGIONS = 1 << 9,     // Has regions.
   LS_OP_ON_HOST = 1 << 10,    // Runs on the host.
-  LS_OP_LINEAR = 1 << 11,  // Its values are used once: never merged or copied.
+  LS_OP_LINEAR = 1 << 11,     // Values are used once: never merged or copied.
   // For each op, which operands are row-wise: their dimension 0 lists rows that
   // are computed independently, so that rows of several replicas can be
   // processed as one batch. Other operands are used as a whole for each row.
@@ -125,8 +125,8 @@ uint16_t ls_op_type_find(const char *name);
 // A wide value is one value that holds the values of all replicas, one after
 // another.
 //
-// Where a lowered replicate op's body was cut into several, values that differ
-// by replica pass between the parts as wide values of the enclosing graph;
+// The parts of a lowered replicate op's body that was cut exchange values that
+// differ by replica as wide values of the enclosing graph;
 // replica r's value is part r along dimension 0. Only `replicate`, `host`,
 // `while`, `cond` and a barrier take or return wide values.
 

@@ -66,7 +66,7 @@ ls_status ls_can_cut(const ls_common_values *values, const ls_graph *body,
 ls_status ls_cut_replicas(const ls_cut_request *request);
 
 // ---- Shared by the files cut*.c ---------------------------------------------
-// Where a node of the body goes.
+// Destination of a node of the body.
 typedef enum ls_cut_kind {
   LS_CUT_PARAMETER,
   LS_CUT_FREE,     // No operands: made again at each use.

@@ -16,7 +16,7 @@ static const char *export_kind_name(ls_export_kind kind) {
 }
 
 // ---- Checking --------------------------------------------------------------
-// Which value of which signature, for messages.
+// A value of a signature, for messages.
 typedef struct owner {
   ls_graph *graph;
   const char *key;

@@ -67,7 +67,7 @@ typedef struct ls_loop {
   ls_device_loop *device_loop;  // NULL: each run is one step.
   ls_nest args, results;        // `args`: a batch, sharded over replicas.
   ls_named_result loss, accuracy;
-  ls_hook_list hooks;  // Its context counts the steps of the whole run.
+  ls_hook_list hooks;  // The context counts the steps of the whole run.
 
   // Results of the last run: numbers of each step, number of steps, examples
   // per step.

@@ -14,7 +14,7 @@ LS_OWNED_POINTER(ls_queue, ls_queue_destroy)
 // A list of waiters in order of registration.
 typedef struct waiter_list {
   ls_queue_waiter *first;
-  ls_queue_waiter **end;  // Where to link the next; NULL if the list is empty.
+  ls_queue_waiter **end;  // Link for the next one; NULL if there is none.
 } waiter_list;
 
 struct ls_queue {

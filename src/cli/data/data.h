@@ -18,7 +18,7 @@ typedef struct cli_files {
   const char **paths;  // Patterns are not expanded.
   size_t count;
   char first[PATH_MAX];      // The first file or folder that exists.
-  const cli_format *format;  // Its format; NULL: unknown.
+  const cli_format *format;  // Format of that file; NULL: unknown.
 } cli_files;
 // Open files named by a text or by words. The caller closes them, also after a
 // failure.

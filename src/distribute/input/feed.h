@@ -38,7 +38,7 @@ ls_nest ls_feed_element_dict(const ls_feed_element *fed);
 void ls_feed_element_take(ls_nest dict, ls_feed_element *out_fed);
 
 // ---- Uneven ends ------------------------------------------------------------
-// What is done with batches of a data set that are short, such as the last one.
+// Treatment of the short batches of a data set, such as the last one.
 typedef enum ls_end_rule {
   LS_END_DROPPED,    // Short batches are left out, which is logged.
   LS_END_MASKED,     // Short batches are padded, and elements have a mask.

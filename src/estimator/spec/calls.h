@@ -27,7 +27,7 @@ typedef struct ls_estimator_calls {
 LS_MUST_USE ls_status ls_check_model_function(const ls_model_function *model,
                                               bool has_params);
 
-// Where an input function is called: its host and the number of the call.
+// Host of a call of an input function, and the number of the call.
 // ls_call_input makes the call; if its `place` is NULL, on a CPU. The caller
 // releases the value.
 typedef struct ls_input_place {

@@ -4,8 +4,8 @@
 // ops made in it, ties them to the computation's pivot, and knows which of them
 // are compiled outside.
 //
-// Its owner keeps it as long as a scope of it is open; what it has collected
-// can be read afterwards, too.
+// The owner keeps a context as long as a scope of it is open; what the context
+// has collected can be read afterwards, too.
 #ifndef LS_TPU_REPLICATE_CONTEXT_H_
 #define LS_TPU_REPLICATE_CONTEXT_H_
 

@@ -98,7 +98,7 @@ static bool can_join(const ls_cpu_compiler *self, const group *g,
 }
 
 // ---- Operands of a group ---------------------------------------------------
-// Where a step's operand is: among the group's inputs or outputs, or in a
+// Location of a step's operand: among the group's inputs or outputs, or in a
 // register.
 typedef enum place_kind { INPUT, OUTPUT, REGISTER } place_kind;
 typedef struct place {

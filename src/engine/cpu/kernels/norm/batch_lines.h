@@ -2,7 +2,7 @@
 //
 // The division of an array, rows of channels, into work of batch normalization.
 //
-// Where a row is short, `repeat` rows form a line, so that vectors are full
+// Short rows form lines of `repeat` rows each, so that vectors are full
 // whatever the channels are: the smallest number of rows that fill whole
 // vectors and 64 elements. A long row is cut into tiles of columns.
 //
