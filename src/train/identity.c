@@ -116,9 +116,13 @@ static ls_status identify_lowered(ls_compiled *compiled, ls_store *store,
 
 ls_status ls_train_identify_program(const ls_function *function,
                                     ls_program_identity *out) {
+  ls_program_identity made = {.all = ""};
   LS_RETURN_IF_ERROR(
-      print_identities(ls_function_graph(function), out->all, out->ops));
+      print_identities(ls_function_graph(function), made.all, made.ops));
   // Without a lowered program, identifies only the graph as built.
-  ls_status_free(ls_function_look(function, identify_lowered, out));
+  const ls_status status = ls_function_look(function, identify_lowered, &made);
+  if (ls_status_code(status) == LS_RESOURCE_EXHAUSTED) return status;
+  ls_status_free(status);
+  *out = made;
   return ls_ok();
 }
