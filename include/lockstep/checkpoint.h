@@ -63,12 +63,12 @@ typedef struct ls_checkpoints_options {
   ls_opt every_steps;
   ls_opt every_seconds;
   ls_flag background;  // Off: a save returns once it is on the disk.
-  // On: all ranks of the runtime's trunk open these checkpoints by the same
-  // name and make the same calls at the same steps. Each rank copies and writes
-  // its part of the values if all see the same folder; otherwise rank 0 writes,
-  // and sends the restored values. A failure on one rank fails on all. Files
-  // are the same as those of one rank; states and metrics are rank 0's. Default
-  // off: each rank has checkpoints of its own.
+  // On: all ranks of the runtime's communicator open these checkpoints by the
+  // same name and make the same calls at the same steps. Each rank copies and
+  // writes its part of the values if all see the same folder; otherwise rank 0
+  // writes, and sends the restored values. A failure on one rank fails on all.
+  // Files are the same as those of one rank; states and metrics are rank 0's.
+  // Default off: each rank has checkpoints of its own.
   ls_flag ranks;
   // On: a save that fails in the background is only a warning in the log.
   // Default off.

@@ -13,6 +13,7 @@
 #include "lockstep/cancel.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/cluster.h"
+#include "lockstep/communicator.h"
 #include "lockstep/cross_device.h"
 #include "lockstep/cross_replica.h"
 #include "lockstep/device.h"
@@ -76,7 +77,6 @@
 #include "lockstep/train_and_evaluate.h"
 #include "lockstep/training_loop.h"
 #include "lockstep/training_parts.h"
-#include "lockstep/trunk.h"
 #include "lockstep/variable_parts.h"
 #include "lockstep/variable_recipe.h"
 

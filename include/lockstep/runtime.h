@@ -179,8 +179,8 @@ typedef struct ls_runtime_options {
   // element is always allowed. Default: 256 MiB.
   int64_t input_bytes;
   // Communicator of the processes that train in step with this one; lent, and
-  // must outlive the runtime. See trunk.h. Default: none.
-  struct ls_trunk *trunk;
+  // must outlive the runtime. See communicator.h. Default: none.
+  struct ls_communicator *communicator;
 } ls_runtime_options;
 
 // Creates a runtime. `options` may be NULL. The caller owns it.

@@ -92,7 +92,7 @@ static ls_status init_runtime(ls_runtime *runtime,
   if (runtime->input_bytes == 0) runtime->input_bytes = INPUT_BYTES;
   runtime->cpus = options->cpus == 0 ? 1 : options->cpus;
   runtime->gpus = options->gpus;
-  runtime->trunk = options->trunk;
+  runtime->communicator = options->communicator;
   LS_RETURN_IF_ERROR(install_fault(runtime));
   ls_map_init(&runtime->log_counts, runtime->allocator);
   ls_map_init(&runtime->gauges, runtime->allocator);
@@ -323,8 +323,8 @@ int64_t ls_runtime_stall_nanos(const ls_runtime *runtime) {
   return runtime->stall_nanos;
 }
 
-struct ls_trunk *ls_runtime_trunk(const ls_runtime *runtime) {
-  return runtime->trunk;
+struct ls_communicator *ls_runtime_communicator(const ls_runtime *runtime) {
+  return runtime->communicator;
 }
 
 const ls_file_system *ls_runtime_files(const ls_runtime *runtime) {

@@ -72,7 +72,7 @@ struct ls_runtime {
   int64_t input_buffered;  // Bytes that iterators buffer now. Atomic.
   int64_t stall_nanos;
   int cpus, gpus;
-  struct ls_trunk *trunk;  // NULL: there are no other processes.
+  struct ls_communicator *communicator;  // NULL: there are no other processes.
   // Returns true if a device is a core of an initialized TPU system in this
   // process. Set by layer tpu; NULL: there is no system.
   bool (*has_core)(ls_runtime *runtime, const char *device);
@@ -160,7 +160,7 @@ LS_MUST_USE ls_status ls_runtime_inputs(ls_runtime *runtime,
 // Returns how long a run may make no progress before it counts as stalled.
 int64_t ls_runtime_stall_nanos(const ls_runtime *runtime);
 // Returns the communicator with other processes, or NULL.
-struct ls_trunk *ls_runtime_trunk(const ls_runtime *runtime);
+struct ls_communicator *ls_runtime_communicator(const ls_runtime *runtime);
 // Converts seconds to nanoseconds, at most 146 years, so that adding a time of
 // the clock does not overflow.
 static inline int64_t ls_nanos_of_seconds(int64_t seconds) {

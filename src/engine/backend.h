@@ -70,9 +70,11 @@ typedef struct ls_expectation {
 //   - host with replicas INT (R), outside of replicate: the call of each
 //     replica, in their order. Of an operand in wide INTS it takes the
 //     replica's part, of others the value; all outputs are wide;
-//   - where the runtime has a trunk, its rank hosts of each op the replicas
-//     that lockstep/trunk.h says, and knows its own parts of a wide value only;
-//     an op of one replica is run by every rank, as what is around it.
+//   - where the runtime has a communicator, its rank hosts of each op the
+//   replicas
+//     that lockstep/communicator.h says, and knows its own parts of a wide
+//     value only; an op of one replica is run by every rank, as what is around
+//     it.
 typedef struct ls_program {
   ls_object object;
   ls_runtime *runtime;

@@ -1,257 +1,282 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A communicator for tests, in place of one between processes: ranks are
-// threads that exchange data in memory.
-//
-// An exchange is a rendezvous of all ranks under one name. The last rank to
-// arrive opens it; each rank then copies the others' pieces directly from their
-// memory, and none leaves before all have copied. Once a rank has left, its
-// next exchange under the same name is a new rendezvous.
-#include "base/memory/allocator.h"
-#include "base/require.h"
-#include "base/runtime_internal.h"
-#include "base/threads/worker.h"
-#include "lockstep/trunk.h"
+// A wire in memory, in place of one between processes: ranks are threads of one
+// process.
+#include <string.h>
 
-// One rendezvous. The lock guards it, except for the memory of the pieces.
-typedef struct meeting {
-  struct meeting *next;
-  ls_trunk_name name;
-  // Pieces of each rank; NULL before its arrival.
-  const ls_trunk_piece **pieces;
-  size_t count;
-  int32_t arrived, copied, left;
-  int32_t last;  // The rank that arrived last.
-} meeting;
+#include "base/require.h"
+#include "base/threads/worker.h"
+#include "net/exchanger.h"
+
+// A message on its way.
+typedef struct letter {
+  struct letter *next;
+  int32_t from;
+  ls_message message;
+} letter;
+
+// Data that one rank puts and another gets; who comes second copies it.
+typedef struct parcel {
+  struct parcel *next;
+  int32_t from, to;
+  uint64_t number;   // The message's.
+  const void *data;  // NULL: was not put yet.
+  void *memory;      // NULL: was not got yet.
+  size_t size;
+  int32_t owners;  // Number of sides that hold the transfer.
+  bool is_copied;
+} parcel;
 
 typedef struct standin standin;
 
-// The communicator of one rank.
+// The wire of one rank.
 typedef struct rank_end {
-  ls_trunk trunk;
+  ls_wire wire;
+  ls_exchanger exchanger;
   standin *shared;
+  int32_t rank;
   ls_worker worker;
   ls_rank_function function;
   void *user;
-  bool ended;  // Guarded by the lock.
-  // Nanoseconds that this rank has waited for each rank. Atomic.
-  int64_t *waited_for;
+  // Guarded by the lock of all.
+  ls_condition event;
+  bool has_news;
+  letter *inbox, **inbox_end;
+  letter *taken;  // The message that was returned last.
 } rank_end;
 
 struct standin {
   ls_allocator *allocator;
   int32_t ranks;
   rank_end *ends;
-  int64_t *waited_for;   // `waited_for` of all ranks.
-  ls_mutex lock;         // Guards the fields below.
-  ls_condition changed;  // Signalled on every change that a rank may wait for.
-  meeting *meetings;     // Rendezvous that some ranks have not left yet.
-  meeting *spare;        // Finished rendezvous, for reuse.
-  ls_status failure;     // First failure.
+  ls_mutex lock;      // Guards the fields below, and the ranks' inboxes.
+  parcel *parcels;    // Data of which one side is missing, oldest first.
+  ls_status failure;  // First failure of a rank.
 };
 
-// ---- Rendezvous ------------------------------------------------------------
-static bool has_name(const meeting *m, const ls_trunk_name *name) {
-  return m->name.program[0] == name->program[0] &&
-         m->name.program[1] == name->program[1] &&
-         m->name.iteration == name->iteration && m->name.merge == name->merge;
+static void tell(rank_end *end) {
+  end->has_news = true;
+  ls_condition_signal(&end->event);
 }
 
-static void destroy_meetings(standin *self, meeting *list) {
-  while (list != NULL) {
-    meeting *next = list->next;
-    ls_release(self->allocator, list->pieces);
-    ls_release(self->allocator, list);
-    list = next;
-  }
-}
-
-static meeting *make_meeting(standin *self) {
-  meeting *m = self->spare;
-  if (m != NULL) {
-    self->spare = m->next;
-    memset(m->pieces, 0, (size_t)self->ranks * sizeof(*m->pieces));
-    *m = (meeting){.pieces = m->pieces};
-    return m;
-  }
-  m = ls_new(self->allocator, meeting);
-  if (m == NULL) return NULL;
-  m->pieces = ls_new_array(self->allocator, const ls_trunk_piece *,
-                           (size_t)self->ranks);
-  if (m->pieces != NULL) return m;
-  ls_release(self->allocator, m);
-  return NULL;
-}
-
-// Returns the rendezvous of this name at which the rank has not arrived yet, or
-// a new one.
-static meeting *find_or_make_meeting(standin *self, const ls_trunk_name *name,
-                                     size_t count) {
-  for (meeting *m = self->meetings; m != NULL; m = m->next)
-    if (m->arrived < self->ranks && has_name(m, name)) return m;
-  meeting *m = make_meeting(self);
-  if (m == NULL) return NULL;
-  m->name = *name;
-  m->count = count;
-  m->next = self->meetings;
-  self->meetings = m;
-  return m;
-}
-
-static void leave_meeting(standin *self, meeting *m) {
-  if (++m->left < self->ranks) return;
-  meeting **at = &self->meetings;
-  while (*at != m)
-    at = &(*at)->next;
-  *at = m->next;
-  m->next = self->spare;
-  self->spare = m;
-}
-
-// Returns the common failure, or a failure that names a rank which has ended.
-static ls_status check_other_ranks(const standin *self, const meeting *m,
-                                   int32_t rank) {
-  if (self->failure != NULL) return ls_status_clone(self->failure);
-  for (int32_t k = 0; k < self->ranks; ++k)
-    if (m->pieces[k] == NULL && self->ends[k].ended)
-      return LS_STATUS(LS_FAILED_PRECONDITION,
-                       "rank %d waits for rank %d, which has ended", rank, k);
-  return ls_ok();
-}
-
-static int64_t now_ns(void) {
-  const ls_clock *clock = ls_clock_system();
-  return clock->now(clock->user);
-}
-
-// Waits until all ranks have arrived. Requires the lock.
-static ls_status arrive_at(rank_end *self, const ls_trunk_name *name,
-                           const ls_trunk_piece *pieces, size_t count,
-                           meeting **out_meeting) {
+// ---- Messages --------------------------------------------------------------
+static ls_status send_letter(ls_wire *wire, int32_t to,
+                             const ls_message *message) {
+  const rank_end *self = (rank_end *)wire;
   standin *shared = self->shared;
-  const int32_t rank = self->trunk.rank;
-  // After a failure, other ranks may have withdrawn their pieces.
-  if (shared->failure != NULL) return ls_status_clone(shared->failure);
-  meeting *m = find_or_make_meeting(shared, name, count);
-  if (m == NULL) return ls_out_of_memory();
-  if (m->pieces[rank] != NULL || m->count != count)
-    return ls_internal("rank %d comes %s", rank,
-                       m->count != count ? "with other pieces than the others"
-                                         : "twice to one exchange");
-  m->pieces[rank] = pieces;
-  *out_meeting = m;
-  if (++m->arrived == shared->ranks) {
-    m->last = rank;
-    ls_condition_broadcast(&shared->changed);
-    return ls_ok();
-  }
-  const int64_t began = now_ns();
-  while (m->arrived < shared->ranks) {
-    LS_RETURN_IF_ERROR(check_other_ranks(shared, m, rank));
-    ls_condition_wait(&shared->changed, &shared->lock);
-  }
-  __atomic_add_fetch(&self->waited_for[m->last], now_ns() - began,
-                     __ATOMIC_RELAXED);
+  letter *sent = ls_allocate(shared->allocator, sizeof(*sent));
+  if (sent == NULL) return ls_out_of_memory();
+  sent->next = NULL;
+  sent->from = self->rank;
+  memcpy(&sent->message, message, ls_message_size(message));
+  ls_mutex_lock(&shared->lock);
+  rank_end *end = &shared->ends[to];
+  *end->inbox_end = sent;
+  end->inbox_end = &sent->next;
+  tell(end);
+  ls_mutex_unlock(&shared->lock);
   return ls_ok();
 }
 
-// Copies the pieces of the other ranks, whose memory is valid until all have
-// left.
-static ls_status copy_pieces(const meeting *m, int32_t rank) {
-  for (size_t i = 0; i < m->count; ++i) {
-    const ls_trunk_piece *own_piece = &m->pieces[rank][i];
-    if (own_piece->rank == rank) continue;
-    const ls_trunk_piece *other_piece = &m->pieces[own_piece->rank][i];
-    if (other_piece->size != own_piece->size ||
-        other_piece->rank != own_piece->rank)
-      return ls_internal("piece %zu is %zu bytes of rank %d for rank %d, %zu "
-                         "bytes of rank %d for rank %d",
-                         i, own_piece->size, own_piece->rank, rank,
-                         other_piece->size, other_piece->rank, own_piece->rank);
-    if (own_piece->size > 0)
-      memcpy(own_piece->data, other_piece->data, own_piece->size);
-  }
-  return ls_ok();
-}
-
-static ls_status exchange_pieces(ls_trunk *trunk, const ls_trunk_name *name,
-                                 const ls_trunk_piece *pieces, size_t count) {
-  if (count == 0) return ls_ok();
-  rank_end *self = (rank_end *)trunk;
+static const ls_message *next_letter(ls_wire *wire, int32_t *out_from) {
+  rank_end *self = (rank_end *)wire;
   standin *shared = self->shared;
-  meeting *m = NULL;
+  ls_release(shared->allocator, self->taken);
   ls_mutex_lock(&shared->lock);
-  ls_status status = arrive_at(self, name, pieces, count, &m);
+  letter *first = self->taken = self->inbox;
+  if (first != NULL) {
+    self->inbox = first->next;
+    if (first->next == NULL) self->inbox_end = &self->inbox;
+  }
   ls_mutex_unlock(&shared->lock);
-  if (!ls_status_is_ok(status)) return status;
-  status = copy_pieces(m, trunk->rank);
-  ls_mutex_lock(&shared->lock);
-  if (++m->copied == shared->ranks) ls_condition_broadcast(&shared->changed);
-  while (m->copied < shared->ranks)
-    ls_condition_wait(&shared->changed, &shared->lock);
-  leave_meeting(shared, m);
-  ls_mutex_unlock(&shared->lock);
-  return status;
+  if (first == NULL) return NULL;
+  *out_from = first->from;
+  return &first->message;
 }
 
-static void cancel_all(ls_trunk *trunk, ls_status why) {
-  standin *shared = ((rank_end *)trunk)->shared;
+// ---- Data ------------------------------------------------------------------
+// Returns the oldest parcel of a message whose one side is there, and the other
+// one not; or a new one.
+static parcel *find_or_make_parcel(standin *self, const parcel *wanted) {
+  parcel **at = &self->parcels;
+  for (; *at != NULL; at = &(*at)->next) {
+    parcel *found = *at;
+    if (found->from != wanted->from || found->to != wanted->to ||
+        found->number != wanted->number ||
+        (found->data == NULL) == (wanted->data == NULL))
+      continue;
+    *at = found->next;
+    return found;
+  }
+  parcel *made = ls_new(self->allocator, parcel);
+  if (made == NULL) return NULL;
+  *made = *wanted;
+  *at = made;
+  return made;
+}
+
+static ls_status add_side(rank_end *self, const parcel *side,
+                          ls_transfer *out_transfer) {
+  standin *shared = self->shared;
   ls_mutex_lock(&shared->lock);
-  if (shared->failure == NULL)
-    shared->failure = ls_status_annotate(
-        ls_status_clone(why), "on rank %d of %d", trunk->rank, trunk->ranks);
-  ls_condition_broadcast(&shared->changed);
+  parcel *found = find_or_make_parcel(shared, side);
+  if (found != NULL && ++found->owners == 2) {
+    if (side->data != NULL)
+      found->data = side->data;
+    else
+      found->memory = side->memory;
+    memcpy(found->memory, found->data, found->size);
+    found->is_copied = true;
+    tell(&shared->ends[found->from]);
+    tell(&shared->ends[found->to]);
+  }
   ls_mutex_unlock(&shared->lock);
+  *out_transfer = (ls_transfer)found;
+  return found == NULL ? ls_out_of_memory() : ls_ok();
+}
+
+static ls_status put_data(ls_wire *wire, int32_t to, const ls_message *message,
+                          const void *data, size_t size,
+                          ls_transfer *out_transfer) {
+  rank_end *self = (rank_end *)wire;
+  return add_side(self,
+                  &(parcel){.from = self->rank,
+                            .to = to,
+                            .number = message->number,
+                            .data = data,
+                            .size = size},
+                  out_transfer);
+}
+
+static ls_status get_data(ls_wire *wire, int32_t from,
+                          const ls_message *message, void *data, size_t size,
+                          ls_transfer *out_transfer) {
+  rank_end *self = (rank_end *)wire;
+  return add_side(self,
+                  &(parcel){.from = from,
+                            .to = self->rank,
+                            .number = message->number,
+                            .memory = data,
+                            .size = size},
+                  out_transfer);
+}
+
+// Ends one side of a transfer; requires the lock.
+static void leave_parcel(standin *self, parcel *left) {
+  if (--left->owners > 0) return;
+  if (!left->is_copied) {
+    parcel **at = &self->parcels;
+    while (*at != left)
+      at = &(*at)->next;
+    *at = left->next;
+  }
+  ls_release(self->allocator, left);
+}
+
+static bool test_data(ls_wire *wire, ls_transfer transfer,
+                      ls_status *out_status) {
+  standin *shared = ((rank_end *)wire)->shared;
+  parcel *tested = (parcel *)transfer;
+  (void)out_status;  // Memory does not fail.
+  ls_mutex_lock(&shared->lock);
+  const bool is_copied = tested->is_copied;
+  if (is_copied) leave_parcel(shared, tested);
+  ls_mutex_unlock(&shared->lock);
+  return is_copied;
+}
+
+static void drop_data(ls_wire *wire, ls_transfer transfer) {
+  standin *shared = ((rank_end *)wire)->shared;
+  ls_mutex_lock(&shared->lock);
+  leave_parcel(shared, (parcel *)transfer);
+  ls_mutex_unlock(&shared->lock);
+}
+
+static void idle(ls_wire *wire, int64_t nanos) {
+  rank_end *self = (rank_end *)wire;
+  ls_mutex_lock(&self->shared->lock);
+  if (!self->has_news)
+    (void)ls_condition_wait_for(&self->event, &self->shared->lock, nanos);
+  self->has_news = false;
+  ls_mutex_unlock(&self->shared->lock);
 }
 
 // ---- Ranks -----------------------------------------------------------------
-static void run_rank(void *user) {
-  rank_end *self = user;
-  ls_status status = self->function(&self->trunk, self->user);
-  if (!ls_status_is_ok(status)) cancel_all(&self->trunk, status);
+static void end_rank(rank_end *self, ls_status status) {
+  ls_communicator *communicator = &self->exchanger.base;
+  if (!ls_status_is_ok(status)) communicator->cancel(communicator, status);
   ls_status_free(status);
-  standin *shared = self->shared;
-  ls_mutex_lock(&shared->lock);
-  self->ended = true;
-  ls_condition_broadcast(&shared->changed);
-  ls_mutex_unlock(&shared->lock);
+  ls_status failure = ls_exchanger_end(&self->exchanger);
+  ls_mutex_lock(&self->shared->lock);
+  if (ls_status_is_ok(self->shared->failure))
+    self->shared->failure = failure;
+  else
+    ls_status_free(failure);
+  ls_mutex_unlock(&self->shared->lock);
 }
 
-static void start_rank(standin *self, int32_t rank, ls_rank_function function,
-                       void *user) {
+static void run_rank(void *user) {
+  rank_end *self = user;
+  end_rank(self, self->function(&self->exchanger.base, self->user));
+}
+
+static ls_status init_end(standin *self, int32_t rank) {
   rank_end *end = &self->ends[rank];
-  end->waited_for = self->waited_for + (ptrdiff_t)rank * self->ranks;
-  end->trunk = (ls_trunk){.rank = rank,
-                          .ranks = self->ranks,
-                          .exchange = exchange_pieces,
-                          .cancel = cancel_all,
-                          .waited_for = end->waited_for};
+  end->wire = (ls_wire){.send = send_letter,
+                        .next = next_letter,
+                        .put = put_data,
+                        .get = get_data,
+                        .test = test_data,
+                        .drop = drop_data,
+                        .idle = idle};
   end->shared = self;
-  end->function = function;
-  end->user = user;
-  ls_status status = ls_worker_start(&end->worker, "rank", NULL, run_rank, end);
-  if (!ls_status_is_ok(status)) cancel_all(&end->trunk, status);
-  ls_status_free(status);
+  end->rank = rank;
+  end->inbox_end = &end->inbox;
+  LS_RETURN_IF_ERROR(ls_condition_init(&end->event));
+  return ls_exchanger_init(&end->exchanger, &end->wire, rank, self->ranks);
+}
+
+static void deinit_end(rank_end *self) {
+  ls_allocator *allocator = self->shared->allocator;
+  ls_release(allocator, self->taken);
+  while (self->inbox != NULL) {
+    letter *next = self->inbox->next;
+    ls_release(allocator, self->inbox);
+    self->inbox = next;
+  }
+  ls_exchanger_deinit(&self->exchanger);
+  ls_condition_deinit(&self->event);
 }
 
 static ls_status init_standin(standin *self, int32_t ranks) {
   *self = (standin){.allocator = ls_allocator_system(), .ranks = ranks};
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
-  LS_RETURN_IF_ERROR(ls_condition_init(&self->changed));
   self->ends = ls_new_array(self->allocator, rank_end, (size_t)ranks);
-  self->waited_for =
-      ls_new_array(self->allocator, int64_t, (size_t)ranks * (size_t)ranks);
-  return self->ends != NULL && self->waited_for != NULL ? ls_ok()
-                                                        : ls_out_of_memory();
+  if (self->ends == NULL) return ls_out_of_memory();
+  for (int32_t k = 0; k < ranks; ++k)
+    LS_RETURN_IF_ERROR(init_end(self, k));
+  return ls_ok();
 }
 
 static void deinit_standin(standin *self) {
-  destroy_meetings(self, self->meetings);
-  destroy_meetings(self, self->spare);
+  // Parts of an unfinished transfer are left by the exchanges of both sides.
+  for (int32_t k = 0; self->ends != NULL && k < self->ranks; ++k)
+    if (self->ends[k].shared != NULL) deinit_end(&self->ends[k]);
   ls_release(self->allocator, self->ends);
-  ls_release(self->allocator, self->waited_for);
-  ls_condition_deinit(&self->changed);
   ls_mutex_deinit(&self->lock);
+}
+
+static void run_ranks(standin *self, ls_rank_function function, void *user) {
+  for (int32_t k = 0; k < self->ranks; ++k) {
+    rank_end *end = &self->ends[k];
+    end->function = function;
+    end->user = user;
+    ls_status status =
+        ls_worker_start(&end->worker, "rank", NULL, run_rank, end);
+    if (!ls_status_is_ok(status)) end_rank(end, status);
+  }
+  for (int32_t k = 0; k < self->ranks; ++k)
+    ls_worker_join(&self->ends[k].worker);
 }
 
 ls_status ls_standin_run(int32_t ranks, ls_rank_function function, void *user) {
@@ -262,10 +287,7 @@ ls_status ls_standin_run(int32_t ranks, ls_rank_function function, void *user) {
   standin self;
   ls_status status = init_standin(&self, ranks);
   if (ls_status_is_ok(status)) {
-    for (int32_t k = 0; k < ranks; ++k)
-      start_rank(&self, k, function, user);
-    for (int32_t k = 0; k < ranks; ++k)
-      ls_worker_join(&self.ends[k].worker);
+    run_ranks(&self, function, user);
     status = self.failure;
   }
   deinit_standin(&self);

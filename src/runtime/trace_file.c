@@ -11,8 +11,8 @@
 #include "base/text.h"
 #include "base/trace.h"
 #include "io/json.h"
+#include "lockstep/communicator.h"
 #include "lockstep/trace.h"
-#include "lockstep/trunk.h"
 #include "lockstep/version.h"
 
 enum { SPANS = 32768, MOST_SPANS = 1 << 24 };
@@ -199,10 +199,10 @@ static ls_status write_thread(writer *w, const ls_span_ring *ring) {
 // ---- The file --------------------------------------------------------------
 static void write_process(writer *w, const ls_runtime *runtime) {
   char name[64] = "lockstep";
-  const ls_trunk *trunk = ls_runtime_trunk(runtime);
-  if (trunk != NULL)
-    snprintf(name, sizeof(name), "lockstep, rank %d of %d", trunk->rank,
-             trunk->ranks);
+  const ls_communicator *communicator = ls_runtime_communicator(runtime);
+  if (communicator != NULL)
+    snprintf(name, sizeof(name), "lockstep, rank %d of %d", communicator->rank,
+             communicator->ranks);
   write_name(w, "process_name", 0, name);
 }
 

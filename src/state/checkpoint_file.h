@@ -7,8 +7,8 @@
 #include "base/text.h"
 #include "io/json.h"
 #include "lockstep/checkpoint.h"
+#include "lockstep/communicator.h"
 #include "lockstep/saver.h"
-#include "lockstep/trunk.h"
 #include "state/saver_file.h"
 #include "state/snapshot.h"
 
@@ -17,12 +17,11 @@
 // collectives in the same order; those of different threads have different
 // names. Zeroed: a single rank.
 typedef struct ls_ranks {
-  ls_trunk *trunk;  // NULL: a single rank.
+  ls_communicator *communicator;  // NULL: a single rank.
   ls_allocator *allocator;
   uint64_t name[2];  // Part of the collectives' names.
   uint64_t num_collectives;
   struct ls_rank_word *words;  // One per rank, for ls_ranks_agree.
-  ls_trunk_piece *pieces;      // One per rank.
 } ls_ranks;
 
 // Initializes ranks; `name` and `thread` distinguish their collectives from
@@ -32,10 +31,10 @@ LS_MUST_USE ls_status ls_ranks_init(ls_ranks *ranks, ls_runtime *runtime,
 void ls_ranks_deinit(ls_ranks *ranks);  // Accepts zeroed ranks.
 
 static inline size_t ls_ranks_count(const ls_ranks *ranks) {
-  return ranks->trunk == NULL ? 1 : (size_t)ranks->trunk->ranks;
+  return ranks->communicator == NULL ? 1 : (size_t)ranks->communicator->ranks;
 }
 static inline size_t ls_ranks_own(const ls_ranks *ranks) {
-  return ranks->trunk == NULL ? 0 : (size_t)ranks->trunk->rank;
+  return ranks->communicator == NULL ? 0 : (size_t)ranks->communicator->rank;
 }
 
 // Waits for all ranks, and fails on all if `own` is a failure on one; puts the

@@ -148,10 +148,11 @@ static ls_status open_ranks(ls_checkpoints *self) {
 }
 
 static ls_status open_folder(ls_checkpoints *self) {
-  ls_trunk *trunk = ls_runtime_trunk(self->runtime);
+  ls_communicator *communicator = ls_runtime_communicator(self->runtime);
   ls_status status = open_ranks(self);
   // Cancels the communicator, on which other ranks would wait for this one.
-  if (!ls_status_is_ok(status) && trunk != NULL) trunk->cancel(trunk, status);
+  if (!ls_status_is_ok(status) && communicator != NULL)
+    communicator->cancel(communicator, status);
   LS_RETURN_IF_ERROR(status);
   LS_RETURN_IF_ERROR(ls_ranks_agree(&self->ranks, open_own(self)));
   LS_RETURN_IF_ERROR(ls_checkpoints_meet(self));

@@ -17,51 +17,43 @@ struct ls_rank_word {
 
 ls_status ls_ranks_init(ls_ranks *ranks, ls_runtime *runtime, const char *name,
                         uint64_t thread) {
-  ls_trunk *trunk = ls_runtime_trunk(runtime);
+  ls_communicator *communicator = ls_runtime_communicator(runtime);
   *ranks = (ls_ranks){.allocator = ls_runtime_allocator(runtime)};
-  if (trunk == NULL || trunk->ranks < 2) return ls_ok();
-  const size_t count = (size_t)trunk->ranks;
-  ranks->trunk = trunk;
+  if (communicator == NULL || communicator->ranks < 2) return ls_ok();
+  const size_t count = (size_t)communicator->ranks;
+  ranks->communicator = communicator;
   ranks->name[0] = ls_hash(name, strlen(name), 0);
   ranks->name[1] = thread;
   ranks->words = ls_new_array(ranks->allocator, struct ls_rank_word, count);
-  ranks->pieces = ls_new_array(ranks->allocator, ls_trunk_piece, count);
-  return ranks->words == NULL || ranks->pieces == NULL ? ls_out_of_memory()
-                                                       : ls_ok();
+  return ranks->words == NULL ? ls_out_of_memory() : ls_ok();
 }
 
 void ls_ranks_deinit(ls_ranks *ranks) {
   if (ranks->allocator == NULL) return;
   ls_release(ranks->allocator, ranks->words);
-  ls_release(ranks->allocator, ranks->pieces);
   *ranks = (ls_ranks){0};
 }
 
 // ---- Collectives -----------------------------------------------------------
-// Exchanges pieces under a name that no program uses.
-static ls_status ranks_exchange(ls_ranks *ranks, const ls_trunk_piece *pieces,
-                                size_t count) {
-  const ls_trunk_name meeting = {
+// Returns the next name that no program uses.
+static ls_exchange_name next_name(ls_ranks *ranks) {
+  return (ls_exchange_name){
       .program = {ranks->name[0], ranks->name[1]},
       .iteration = ranks->num_collectives++,
       .merge = UINT32_MAX - 3,
   };
-  return ranks->trunk->exchange(ranks->trunk, &meeting, pieces, count);
 }
 
 ls_status ls_ranks_gather(ls_ranks *ranks, void *all, size_t size) {
-  if (ranks->trunk == NULL) return ls_ok();
-  const size_t count = ls_ranks_count(ranks);
-  for (size_t k = 0; k < count; ++k)
-    ranks->pieces[k] =
-        (ls_trunk_piece){(char *)all + k * size, size, (int32_t)k};
-  return ranks_exchange(ranks, ranks->pieces, count);
+  if (ranks->communicator == NULL) return ls_ok();
+  const ls_exchange_name name = next_name(ranks);
+  return ls_communicator_gather(ranks->communicator, &name, all, size);
 }
 
 ls_status ls_ranks_send(ls_ranks *ranks, void *data, size_t size) {
-  if (ranks->trunk == NULL) return ls_ok();
-  ranks->pieces[0] = (ls_trunk_piece){data, size, 0};
-  return ranks_exchange(ranks, ranks->pieces, 1);
+  if (ranks->communicator == NULL) return ls_ok();
+  const ls_exchange_name name = next_name(ranks);
+  return ls_communicator_broadcast(ranks->communicator, &name, 0, data, size);
 }
 
 ls_status ls_ranks_agree(ls_ranks *ranks, ls_status own) {
@@ -70,7 +62,7 @@ ls_status ls_ranks_agree(ls_ranks *ranks, ls_status own) {
 
 ls_status ls_ranks_agree_on(ls_ranks *ranks, ls_status own, uint64_t number,
                             const char *noun) {
-  if (ranks->trunk == NULL) return own;
+  if (ranks->communicator == NULL) return own;
   struct ls_rank_word *word = &ranks->words[ls_ranks_own(ranks)];
   *word = (struct ls_rank_word){.number = number,
                                 .code = (int32_t)ls_status_code(own)};
@@ -99,30 +91,31 @@ typedef struct parts {
   ls_store *store;
   ls_variable **components;
   ls_array **values;
-  ls_trunk_piece *pieces;
+  ls_exchange_piece *pieces;
   size_t count;
 } parts;
 
-static int32_t ranks_rank_of(const ls_trunk *trunk, size_t replica,
-                             size_t replicas) {
+static int32_t ranks_rank_of(const ls_communicator *communicator,
+                             size_t replica, size_t replicas) {
   int32_t rank = 0;
-  while (rank + 1 < trunk->ranks &&
-         replica >= (size_t)ls_trunk_first(trunk, rank + 1, (int32_t)replicas))
+  while (rank + 1 < communicator->ranks &&
+         replica >= (size_t)ls_communicator_first(communicator, rank + 1,
+                                                  (int32_t)replicas))
     ++rank;
   return rank;
 }
 
-static ls_status read_parts(const ls_trunk *trunk, const ls_variable *variable,
-                            parts *all) {
+static ls_status read_parts(const ls_communicator *communicator,
+                            const ls_variable *variable, parts *all) {
   const size_t count = ls_state_parts(all->store, variable);
   for (size_t r = 0; r < count; ++r, ++all->count) {
     ls_array **value = &all->values[all->count];
     all->components[all->count] = variable->components[r];
     LS_RETURN_IF_ERROR(
         ls_store_read(all->store, variable->components[r], value));
-    all->pieces[all->count] =
-        (ls_trunk_piece){ls_array_mutable_data(*value), ls_array_size(*value),
-                         ranks_rank_of(trunk, r, count)};
+    all->pieces[all->count] = (ls_exchange_piece){
+        ls_array_mutable_data(*value), ls_array_size(*value),
+        ranks_rank_of(communicator, r, count), LS_EACH_RANK};
   }
   return ls_ok();
 }
@@ -135,17 +128,18 @@ static ls_status find_parts(const ls_ranks *ranks, const ls_saver *values,
     count += ls_state_parts(all->store, values->variables[i]);
   all->components = ls_new_array(ranks->allocator, ls_variable *, count + 1);
   all->values = ls_new_array(ranks->allocator, ls_array *, count + 1);
-  all->pieces = ls_new_array(ranks->allocator, ls_trunk_piece, count + 1);
+  all->pieces = ls_new_array(ranks->allocator, ls_exchange_piece, count + 1);
   if (all->components == NULL || all->values == NULL || all->pieces == NULL)
     return ls_out_of_memory();
   for (size_t i = 0; i < values->num_variables; ++i)
-    LS_RETURN_IF_ERROR(read_parts(ranks->trunk, values->variables[i], all));
+    LS_RETURN_IF_ERROR(
+        read_parts(ranks->communicator, values->variables[i], all));
   return ls_ok();
 }
 
 static ls_status take_parts(const ls_ranks *ranks, const parts *all) {
   for (size_t i = 0; i < all->count; ++i)
-    if (all->pieces[i].rank != ranks->trunk->rank)
+    if (all->pieces[i].from != ranks->communicator->rank)
       LS_RETURN_IF_ERROR(
           ls_store_write(all->store, all->components[i], all->values[i]));
   return ls_ok();
@@ -161,11 +155,13 @@ static void parts_deinit(parts *all) {
 LS_OWNED_STRUCT(parts, parts_deinit)
 
 ls_status ls_ranks_gather_parts(ls_ranks *ranks, const ls_saver *values) {
-  if (ranks->trunk == NULL) return ls_ok();
+  if (ranks->communicator == NULL) return ls_ok();
   LS_OWN(parts, all) = {.allocator = ranks->allocator};
   // Agrees first: after a failure the other ranks would wait for this one.
   LS_RETURN_IF_ERROR(ls_ranks_agree(ranks, find_parts(ranks, values, &all)));
-  LS_RETURN_IF_ERROR(ranks_exchange(ranks, all.pieces, all.count));
+  const ls_exchange_name name = next_name(ranks);
+  LS_RETURN_IF_ERROR(ls_communicator_exchange(ranks->communicator, &name,
+                                              all.pieces, all.count));
   return take_parts(ranks, &all);
 }
 
@@ -230,7 +226,7 @@ static ls_status name_copies(ls_checkpoints *self) {
 
 ls_status ls_checkpoints_meet(ls_checkpoints *self) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
-  if (self->ranks.trunk == NULL) return ls_ok();
+  if (self->ranks.communicator == NULL) return ls_ok();
   LS_RETURN_IF_ERROR(ls_checkpoints_send_list(self, &self->ranks));
   LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, self->allocator);
@@ -247,7 +243,7 @@ ls_status ls_checkpoints_meet(ls_checkpoints *self) {
 ls_status ls_checkpoints_send_list(ls_checkpoints *self, ls_ranks *ranks) {
   ls_checkpoint_list *list = &self->list;
   uint64_t count = list->count;
-  if (ranks->trunk == NULL) return ls_ok();
+  if (ranks->communicator == NULL) return ls_ok();
   LS_RETURN_IF_ERROR(ls_ranks_send(ranks, &count, sizeof(count)));
   ls_status status = ls_ok();
   if (!ls_grow(self->allocator, &list->items, &list->capacity, (size_t)count,
@@ -343,7 +339,7 @@ const char *ls_checkpoints_reads_from(const ls_checkpoints *self) {
 
 ls_status ls_checkpoints_bring(ls_checkpoints *self, int64_t step) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
-  if (self->ranks.trunk == NULL || self->shares) return ls_ok();
+  if (self->ranks.communicator == NULL || self->shares) return ls_ok();
   LS_RETURN_IF_ERROR(ls_ranks_agree(
       &self->ranks, self->copies != NULL
                         ? files->make_directories(files->user, self->copies)

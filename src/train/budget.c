@@ -3,16 +3,16 @@
 
 #include "base/plain.h"
 #include "base/trace.h"
-#include "lockstep/trunk.h"
+#include "lockstep/communicator.h"
 
 // Returns how long this process waited for ranks other than `rank`; 0 if
 // unknown.
 static int64_t waited_for(const ls_runtime *runtime, int32_t rank) {
-  const ls_trunk *trunk = ls_runtime_trunk(runtime);
-  if (trunk == NULL || trunk->waited_for == NULL || rank >= trunk->ranks ||
-      rank == trunk->rank)
+  const ls_communicator *communicator = ls_runtime_communicator(runtime);
+  if (communicator == NULL || communicator->waited_for == NULL ||
+      rank >= communicator->ranks || rank == communicator->rank)
     return 0;
-  return __atomic_load_n(&trunk->waited_for[rank], __ATOMIC_RELAXED);
+  return __atomic_load_n(&communicator->waited_for[rank], __ATOMIC_RELAXED);
 }
 
 void ls_budget_begin(const ls_runtime *runtime, const ls_spent *spent,

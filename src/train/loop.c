@@ -65,12 +65,12 @@ static ls_status loop_make(const ls_train_options *options, ls_loop *loop) {
                                                 .name = "train_step",
                                                 .seed = o->seed},
                          &loop->function));
-  const ls_trunk *trunk = loop->ranks.trunk;
-  loop->hooks.context.called =
-      (ls_called_step){.model = model,
-                       .step = loop->function,
-                       .rank = trunk != NULL ? trunk->rank : 0,
-                       .num_ranks = trunk != NULL ? trunk->ranks : 1};
+  const ls_communicator *communicator = loop->ranks.communicator;
+  loop->hooks.context.called = (ls_called_step){
+      .model = model,
+      .step = loop->function,
+      .rank = communicator != NULL ? communicator->rank : 0,
+      .num_ranks = communicator != NULL ? communicator->ranks : 1};
   return o->test != NULL ? ls_evaluator_create(model, o->test, &loop->evaluator)
                          : ls_ok();
 }

@@ -4,8 +4,8 @@
 #define LS_TRAIN_RANKS_H_
 
 #include "base/runtime_internal.h"
+#include "lockstep/communicator.h"
 #include "lockstep/strategy.h"
-#include "lockstep/trunk.h"
 
 // Bits to exchange with other ranks together with a stop: `send` returns own
 // bits, `receive` gets rank 0's and the union of all.
@@ -17,10 +17,9 @@ typedef struct ls_rank_party {
 
 // Zeroed: a single rank.
 typedef struct ls_run_ranks {
-  ls_trunk *trunk;  // NULL: a single rank.
+  ls_communicator *communicator;  // NULL: a single rank.
   ls_allocator *allocator;
   int64_t *words;  // One per rank.
-  ls_trunk_piece *pieces;
   uint64_t num_exchanges;
   ls_rank_party party;
 } ls_run_ranks;

@@ -9,8 +9,8 @@
 #include "data/iterator.h"
 #include "distribute/base/strategy.h"
 #include "graph/variables/variable.h"
+#include "lockstep/communicator.h"
 #include "lockstep/function_plan.h"
-#include "lockstep/trunk.h"
 #include "lower/lower.h"
 #include "tpu/own.h"
 #include "tpu/strategy/strategy.h"
@@ -180,11 +180,11 @@ static bool has_infeeds(const ls_loop *loop) {
 ls_status ls_loop_check_options(const ls_loop *loop) {
   const ls_train_options *o = &loop->plan.options;
   if (o->iterations_per_loop == 1) return ls_ok();
-  if (loop->ranks.trunk != NULL)
+  if (loop->ranks.communicator != NULL)
     return ls_unimplemented("loops of %lld steps on %d ranks: there a step is "
                             "a run of its own (iterations_per_loop 1)",
                             (long long)o->iterations_per_loop,
-                            loop->ranks.trunk->ranks);
+                            loop->ranks.communicator->ranks);
   if (o->loop_infeed != LS_FLAG_ON || has_infeeds(loop)) return ls_ok();
   return ls_invalid_argument(
       "loops of steps are to be fed by infeeds, but %s is not on cores of a "

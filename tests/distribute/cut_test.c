@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
-#include "lockstep/trunk.h"
+#include "lockstep/communicator.h"
 #include "support/cut_steps.h"
 #include "support/draw.h"
 #include "support/place.h"
@@ -57,16 +57,16 @@ static void keep_calls(outcome *out) {
   out->num_calls = cut_calls(out->calls);
 }
 
-static ls_status run_rank(ls_trunk *trunk, void *user) {
+static ls_status run_rank(ls_communicator *communicator, void *user) {
   job *work = user;
-  outcome *out = &work->out[trunk != NULL ? trunk->rank : 0];
+  outcome *out = &work->out[communicator != NULL ? communicator->rank : 0];
   const ways_case c = {.user = work->step,
                        .make = step_variables,
                        .args = step_rows,
                        .step = cut_step,
                        .steps = 2};
   open_place here;
-  LS_RETURN_IF_ERROR(place_open(work->where, trunk, &here));
+  LS_RETURN_IF_ERROR(place_open(work->where, communicator, &here));
   HEAP(ways_run, run) = calloc(1, sizeof(*run));
   *run =
       (ways_run){.c = &c, .self = {.replicas = work->replicas, .user = c.user}};

@@ -11,9 +11,9 @@
 #include "base/memory/allocator.h"
 #include "base/values/array_internal.h"
 #include "distribute/own.h"
+#include "lockstep/communicator.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/streams.h"
-#include "lockstep/trunk.h"
 #include "support/inputs.h"
 #include "support/pipelines.h"
 #include "support/place.h"
@@ -251,15 +251,17 @@ static void read_with(reading *self, ls_strategy *strategy, int32_t rank) {
   read_steps(iterator, self->lost, NULL);
 }
 
-static ls_status read_on(ls_trunk *trunk, void *user) {
+static ls_status read_on(ls_communicator *communicator, void *user) {
   reading *self = user;
   const int32_t replicas = self->replicas;
-  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
-      .threads = 1, .input_threads = LS_SOME(self->threads), .trunk = trunk});
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1,
+                           .input_threads = LS_SOME(self->threads),
+                           .communicator = communicator});
   LS_OWN(ls_strategy, strategy) =
-      trunk != NULL ? mirrored_of(replicas)
-                    : pod_of_tasks(replicas, replicas / self->hosts);
-  read_with(self, strategy, trunk != NULL ? trunk->rank : 0);
+      communicator != NULL ? mirrored_of(replicas)
+                           : pod_of_tasks(replicas, replicas / self->hosts);
+  read_with(self, strategy, communicator != NULL ? communicator->rank : 0);
   return ls_ok();
 }
 

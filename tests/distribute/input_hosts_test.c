@@ -62,10 +62,10 @@ TEST(ranks_with_replicas_are_hosts) {
       "/job:localhost/replica:0/task:0/device:CPU:2",
       "/job:localhost/replica:0/task:0/device:CPU:3",
       "/job:localhost/replica:0/task:0/device:CPU:4"};
-  const ls_trunk trunk = {.rank = 1, .ranks = 2};
+  const ls_communicator communicator = {.rank = 1, .ranks = 2};
   ls_host_map map = {0};
   expect_ok(ls_host_map_init_ranks(&map, ls_allocator_system(), devices, 5,
-                                   false, &trunk));
+                                   false, &communicator));
   assert_int_equal(map.num_hosts, 2);
   expect_host(&map, 0, devices[0], 0, devices, 2);
   expect_host(&map, 1, devices[0], 2, devices + 2, 3);
@@ -75,7 +75,7 @@ TEST(ranks_with_replicas_are_hosts) {
                 "5 replicas on 2 hosts");
   ls_host_map_deinit(&map);
   // More ranks than replicas.
-  const ls_trunk many = {.rank = 0, .ranks = 4};
+  const ls_communicator many = {.rank = 0, .ranks = 4};
   expect_ok(ls_host_map_init_ranks(&map, ls_allocator_system(), devices, 3,
                                    false, &many));
   assert_int_equal(map.num_hosts, 3);

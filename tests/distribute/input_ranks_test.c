@@ -6,10 +6,10 @@
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "distribute/own.h"
+#include "lockstep/communicator.h"
 #include "lockstep/eager.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/strategy_extended.h"
-#include "lockstep/trunk.h"
 #include "support/function.h"
 #include "support/inputs.h"
 #include "support/place.h"
@@ -120,10 +120,10 @@ static ls_status work(job *self, int rank) {
   return status;
 }
 
-static ls_status work_on(ls_trunk *trunk, void *user) {
-  LS_OWN(open_place, home) =
-      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
-  return work(user, trunk->rank);
+static ls_status work_on(ls_communicator *communicator, void *user) {
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
+  return work(user, communicator->rank);
 }
 
 // All ranks give what one that is alone gives, and so many values of all ranks
@@ -242,14 +242,17 @@ TEST(whole_elements_on_ranks_give_the_bytes_of_one) {
 }
 
 static ls_dataset *counted_elements(const job *self) {
-  const ls_trunk *trunk = ls_runtime_trunk(ls_runtime_current());
-  return rows_of((int64_t *)&self->reads[trunk->rank], 46);
+  const ls_communicator *communicator =
+      ls_runtime_communicator(ls_runtime_current());
+  return rows_of((int64_t *)&self->reads[communicator->rank], 46);
 }
 
 static ls_dataset *counted_batches(const job *self) {
-  const ls_trunk *trunk = ls_runtime_trunk(ls_runtime_current());
-  return ls_dataset_batch(rows_of((int64_t *)&self->reads[trunk->rank], 48),
-                          &(ls_batch_options){.size = 8});
+  const ls_communicator *communicator =
+      ls_runtime_communicator(ls_runtime_current());
+  return ls_dataset_batch(
+      rows_of((int64_t *)&self->reads[communicator->rank], 48),
+      &(ls_batch_options){.size = 8});
 }
 
 TEST(a_rank_reads_its_replicas_rows_alone) {
@@ -275,10 +278,10 @@ static ls_status refuse_one(void *user, int64_t index, ls_nest out) {
 
 // Row 14 is of the last replica: the others have rows of their own, and would
 // go on.
-static ls_status read_refused(ls_trunk *trunk, void *user) {
+static ls_status read_refused(ls_communicator *communicator, void *user) {
   const bool *whole = user;
-  LS_OWN(open_place, home) =
-      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
   LS_OWN(ls_strategy, two) = mirrored_of(2);
   LS_OWN(ls_nest, element) = ls_none();
   LS_OWN(ls_distributed_iterator, iterator) = iterator_on(distributed(
@@ -292,13 +295,16 @@ static ls_status read_refused(ls_trunk *trunk, void *user) {
   for (int i = 0; i < 6; ++i) {
     LS_OWN(ls_status, status) =
         ls_distributed_iterator_next(iterator, &element);
-    assert_int_equal(ls_status_is_ok(status), trunk->rank == 0 || i != 3);
+    assert_int_equal(ls_status_is_ok(status),
+                     communicator->rank == 0 || i != 3);
   }
   // Whoever meets the others learns of it.
   int64_t word = 0;
-  ls_trunk_piece pieces[] = {{&word, sizeof(word), 0}, {&word, 0, 1}};
-  expect_status(trunk->exchange(trunk, &(ls_trunk_name){0}, pieces, 2),
-                LS_INVALID_ARGUMENT, "row 14 is refused");
+  ls_exchange_piece pieces[] = {{&word, sizeof(word), 0, LS_EACH_RANK},
+                                {&word, 0, 1, LS_EACH_RANK}};
+  expect_status(
+      ls_communicator_exchange(communicator, &(ls_exchange_name){0}, pieces, 2),
+      LS_INVALID_ARGUMENT, "row 14 is refused");
   return ls_ok();
 }
 
@@ -343,10 +349,10 @@ static ls_nest make_unlike(ls_input_context context, void *user) {
       ls_dataset_repeat(ls_dataset_batch(rows_of(NULL, 3), &batch), -1));
 }
 
-static ls_status read_unlike(ls_trunk *trunk, void *user) {
+static ls_status read_unlike(ls_communicator *communicator, void *user) {
   (void)user;
-  LS_OWN(open_place, home) =
-      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
   LS_OWN(ls_strategy, two) = mirrored_of(2);
   ls_nest data = ls_none();
   LS_OWN(ls_nest, element) = ls_none();
@@ -421,10 +427,10 @@ static ls_nest square(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? ls_leaf(ls_square(x)) : ls_fail(status);
 }
 
-static ls_status run_plainly(ls_trunk *trunk, void *user) {
+static ls_status run_plainly(ls_communicator *communicator, void *user) {
   (void)user;
-  LS_OWN(open_place, home) =
-      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
   LS_OWN(ls_strategy, two) = mirrored_of(2);
   LS_OWN(ls_distributed_iterator, iterator) = iterator_on(distributed(
       two, ls_dataset_batch(rows_of(NULL, 4), &(ls_batch_options){.size = 2}),
@@ -448,10 +454,10 @@ static ls_nest end_or_square(ls_nest args, void *user) {
 }
 
 // The end of data in a callback is that of all ranks.
-static ls_status end_plainly(ls_trunk *trunk, void *user) {
+static ls_status end_plainly(ls_communicator *communicator, void *user) {
   (void)user;
-  LS_OWN(open_place, home) =
-      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
   LS_OWN(ls_strategy, two) = mirrored_of(2);
   bool ends = true;
   LS_OWN(ls_nest, results) = ls_none();
@@ -497,10 +503,10 @@ static ls_nest distribute_inside(ls_nest args, void *user) {
   return ls_none();
 }
 
-static ls_status read_by_ops(ls_trunk *trunk, void *user) {
+static ls_status read_by_ops(ls_communicator *communicator, void *user) {
   double *sums = user;
-  LS_OWN(open_place, home) =
-      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
   reader r = {.strategy = mirrored_of(REPLICAS)};
   ls_function *start = unnamed_function(distribute_inside, &r);
   LS_OWN(ls_nest, results) = call_results(start, ls_none());
@@ -509,7 +515,7 @@ static ls_status read_by_ops(ls_trunk *trunk, void *user) {
   for (int epoch = 0; epoch < 2; ++epoch) {
     for (int i = 0; i < 2; ++i) {
       expect_ok(ls_function_call(read, ls_none(), &results));
-      sums[4 * trunk->rank + step++] =
+      sums[4 * communicator->rank + step++] =
           ls_nest_number(ls_distributed_component(results, 0));
     }
     // The end of data leaves ranks in step.
@@ -530,8 +536,9 @@ static ls_status read_by_ops(ls_trunk *trunk, void *user) {
   expect_ok(ls_function_create(
       &(ls_function_options){.call = read_and_weigh, .user = &r}, &read));
   expect_status(ls_function_call(read, ls_none(), &results),
-                trunk->ranks == 1 ? LS_OK : LS_FAILED_PRECONDITION,
-                trunk->ranks == 1 ? "" : "as other ranks have the others");
+                communicator->ranks == 1 ? LS_OK : LS_FAILED_PRECONDITION,
+                communicator->ranks == 1 ? ""
+                                         : "as other ranks have the others");
   ls_function_release(read);
   ls_distributed_iterator_release(r.iterator);
   ls_strategy_release(r.strategy);

@@ -6,10 +6,10 @@
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
 #include "distribute/own.h"
+#include "lockstep/communicator.h"
 #include "lockstep/eager.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/streams.h"
-#include "lockstep/trunk.h"
 #include "support/inputs.h"
 #include "support/place.h"
 #include "support/replicas.h"
@@ -296,7 +296,8 @@ typedef struct job {
   step_list seen[4];
 } job;
 
-static ls_status run_to(ls_trunk *trunk, job *self, bool goes_on) {
+static ls_status run_to(ls_communicator *communicator, job *self,
+                        bool goes_on) {
   LS_OWN(ls_strategy, four) = mirrored_of(4);
   LS_OWN(ls_distributed_iterator, iterator) = iterator_on(
       self->whole ? distributed(four, ls_dataset_range(0, 34, 1),
@@ -308,7 +309,7 @@ static ls_status run_to(ls_trunk *trunk, job *self, bool goes_on) {
         ls_record_from_text("place", self->text, strlen(self->text), &record));
     expect_ok(ls_distributed_iterator_restore(iterator, record));
     ls_record_destroy(record);
-    read_rest(iterator, &self->seen[trunk->rank]);
+    read_rest(iterator, &self->seen[communicator->rank]);
   } else {
     go_on_by(iterator, self->steps);
     LS_OWN(ls_record, record) = place_of(iterator);
@@ -316,23 +317,24 @@ static ls_status run_to(ls_trunk *trunk, job *self, bool goes_on) {
     size_t size = 0;
     expect_ok(ls_record_to_text(record, &text, &size));
     assert_true(size < sizeof(self->text));
-    if (trunk->rank == 0) memcpy(self->text, text, size + 1);
+    if (communicator->rank == 0) memcpy(self->text, text, size + 1);
   }
   return ls_ok();
 }
 
-static ls_status on_rank(ls_trunk *trunk, job *self, bool goes_on) {
-  LS_OWN(open_place, home) =
-      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
-  return run_to(trunk, self, goes_on);
+static ls_status on_rank(ls_communicator *communicator, job *self,
+                         bool goes_on) {
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
+  return run_to(communicator, self, goes_on);
 }
 
-static ls_status save_on(ls_trunk *trunk, void *user) {
-  return on_rank(trunk, user, false);
+static ls_status save_on(ls_communicator *communicator, void *user) {
+  return on_rank(communicator, user, false);
 }
 
-static ls_status go_on_on(ls_trunk *trunk, void *user) {
-  return on_rank(trunk, user, true);
+static ls_status go_on_on(ls_communicator *communicator, void *user) {
+  return on_rank(communicator, user, true);
 }
 
 TEST(other_ranks_go_on_at_the_same_place) {

@@ -10,9 +10,9 @@
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
 #include "graph/own.h"
+#include "lockstep/communicator.h"
 #include "lockstep/flow.h"
 #include "lockstep/session.h"
-#include "lockstep/trunk.h"
 #include "lockstep/variable_parts.h"
 #include "support/function.h"
 #include "support/parties.h"
@@ -342,11 +342,11 @@ static ls_status run_session(const job *work, outcome *out) {
   return status;
 }
 
-static ls_status run_rank(ls_trunk *trunk, void *user) {
+static ls_status run_rank(ls_communicator *communicator, void *user) {
   job *work = user;
-  outcome *out = &work->out[trunk != NULL ? trunk->rank : 0];
+  outcome *out = &work->out[communicator != NULL ? communicator->rank : 0];
   open_place here;
-  LS_RETURN_IF_ERROR(place_open(work->where, trunk, &here));
+  LS_RETURN_IF_ERROR(place_open(work->where, communicator, &here));
   out->bytes = malloc(MOST_BYTES);
   const ls_status status =
       work->way == WAY_SESSION ? run_session(work, out) : run_world(work, out);

@@ -11,8 +11,8 @@
 
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
+#include "lockstep/communicator.h"
 #include "lockstep/flow.h"
-#include "lockstep/trunk.h"
 #include "lockstep/variable_parts.h"
 #include "support/cut_steps.h"
 #include "support/draw.h"
@@ -212,11 +212,11 @@ static ls_status run_pair(const job *work, outcome *out) {
   return status;
 }
 
-static ls_status run_rank(ls_trunk *trunk, void *user) {
+static ls_status run_rank(ls_communicator *communicator, void *user) {
   job *work = user;
-  outcome *out = &work->out[trunk != NULL ? trunk->rank : 0];
+  outcome *out = &work->out[communicator != NULL ? communicator->rank : 0];
   open_place here;
-  LS_RETURN_IF_ERROR(place_open(work->where, trunk, &here));
+  LS_RETURN_IF_ERROR(place_open(work->where, communicator, &here));
   out->bytes = malloc(MOST_BYTES);
   const ls_status status = run_pair(work, out);
   return place_close(&here, status);

@@ -6,7 +6,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/text.h"
-#include "lockstep/trunk.h"
+#include "lockstep/communicator.h"
 #include "support/callbacks.h"
 #include "support/place.h"
 #include "support/replica_lanes.h"
@@ -408,10 +408,10 @@ static ls_status check(uint64_t seed) {
   return status;
 }
 
-static ls_status check_on_rank(ls_trunk *trunk, void *user) {
+static ls_status check_on_rank(ls_communicator *communicator, void *user) {
   (void)user;
-  LS_OWN(open_place, home) =
-      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
   ls_status status = ls_ok();
   for (uint64_t seed = 1; seed <= PROGRAMS && ls_status_is_ok(status); ++seed)
     status = check(seed);

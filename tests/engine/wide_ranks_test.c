@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
-#include "lockstep/trunk.h"
+#include "lockstep/communicator.h"
 #include "support/callbacks.h"
 #include "support/fault.h"
 #include "support/place.h"
@@ -56,14 +56,14 @@ static const char *lanes_by(void *user, const char *name) {
   return strcmp(name, "LS_LANES") == 0 ? work->lanes : NULL;
 }
 
-static ls_status run_rank(ls_trunk *trunk, void *user) {
+static ls_status run_rank(ls_communicator *communicator, void *user) {
   job *work = user;
   LS_OWN(open_place, home) =
       runtime_begin((ls_runtime_options){.threads = work->threads,
-                                         .trunk = trunk,
+                                         .communicator = communicator,
                                          .environment = lanes_by,
                                          .environment_user = work});
-  return run_program(work, false, work->results[trunk->rank]);
+  return run_program(work, false, work->results[communicator->rank]);
 }
 
 static void expect_same(const wide_pair *p, const job *how, int32_t ranks) {
@@ -103,20 +103,21 @@ TEST(several_ops_give_the_bytes_of_one_on_ranks) {
 
 // ---- Lanes and a batch -----------------------------------------------------
 static const char *lanes_of_last(void *user, const char *name) {
-  const ls_trunk *trunk = user;
-  return strcmp(name, "LS_LANES") == 0 && trunk->rank + 1 == trunk->ranks
+  const ls_communicator *communicator = user;
+  return strcmp(name, "LS_LANES") == 0 &&
+                 communicator->rank + 1 == communicator->ranks
              ? "blocks"
              : NULL;
 }
 
-static ls_status run_mixed(ls_trunk *trunk, void *user) {
+static ls_status run_mixed(ls_communicator *communicator, void *user) {
   job *work = user;
   LS_OWN(open_place, home) =
       runtime_begin((ls_runtime_options){.threads = 1,
-                                         .trunk = trunk,
+                                         .communicator = communicator,
                                          .environment = lanes_of_last,
-                                         .environment_user = trunk});
-  return run_program(work, true, work->results[trunk->rank]);
+                                         .environment_user = communicator});
+  return run_program(work, true, work->results[communicator->rank]);
 }
 
 TEST(ranks_of_lanes_and_of_batches_refuse_each_other) {
@@ -161,10 +162,10 @@ static const ls_host_kernel refuse = {
     .name = "refuse", .infer = infer_like_first, .start = start_refusing};
 static const ls_host_kernel *const refusing[] = {&refuse};
 
-static ls_status run_refused(ls_trunk *trunk, void *user) {
+static ls_status run_refused(ls_communicator *communicator, void *user) {
   const int32_t replicas = *(const int32_t *)user;
-  LS_OWN(open_place, home) =
-      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
   HEAP(char, text) = wide_expand(host_text, replicas);
   LS_OWN(lowered, program) = {0};
   int32_t sum = 0;

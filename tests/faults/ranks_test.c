@@ -10,12 +10,12 @@
 
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
+#include "lockstep/communicator.h"
 #include "lockstep/eager.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/strategy.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/train.h"
-#include "lockstep/trunk.h"
 #include "lockstep/variable_parts.h"
 #include "support/expect.h"
 #include "support/memory_files.h"
@@ -147,13 +147,13 @@ static ls_status train(world *self, rank_life *rank) {
   return status;
 }
 
-static ls_status train_alone(ls_trunk *trunk, rank_life *rank) {
+static ls_status train_alone(ls_communicator *communicator, rank_life *rank) {
   ls_runtime *runtime = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_create(
       &(ls_runtime_options){.allocator =
                                 ls_counting_allocator_allocator(rank->memory),
                             .threads = 1,
-                            .trunk = trunk},
+                            .communicator = communicator},
       &runtime));
   ls_runtime *outside = ls_runtime_make_current(runtime);
   world self = {0};
@@ -167,7 +167,7 @@ static ls_status train_alone(ls_trunk *trunk, rank_life *rank) {
 enum { PATIENCE_US = 10 * 1000 * 1000, LOOK_US = 100 };
 
 // A rank whose steps have begun keeps its failure to itself until the others
-// have ended: they know of it what the trunk has told them.
+// have ended: they know of it what the communicator has told them.
 static ls_status wait_for_others(life *self) {
   for (int i = 0; i < PATIENCE_US / LOOK_US; ++i) {
     if (__atomic_load_n(&self->ended, __ATOMIC_ACQUIRE) == RANKS - 1)
@@ -177,12 +177,12 @@ static ls_status wait_for_others(life *self) {
   return LS_STATUS(LS_DEADLINE_EXCEEDED, "the others wait");
 }
 
-static ls_status live_as_rank(ls_trunk *trunk, void *user) {
+static ls_status live_as_rank(ls_communicator *communicator, void *user) {
   life *self = user;
-  rank_life *rank = &self->ranks[trunk->rank];
-  const bool failing = trunk->rank == self->failing && self->nth > 0;
+  rank_life *rank = &self->ranks[communicator->rank];
+  const bool failing = communicator->rank == self->failing && self->nth > 0;
   if (failing) ls_counting_allocator_fail_at(rank->memory, self->nth);
-  rank->status = train_alone(trunk, rank);
+  rank->status = train_alone(communicator, rank);
   const ls_allocator_counts counts = ls_counting_allocator_counts(rank->memory);
   rank->requests = counts.allocations;
   rank->lost = counts.live_blocks;
@@ -245,26 +245,28 @@ TEST(ranks_survive_any_failure_of_one) {
 
 // ---- Arguments -------------------------------------------------------------
 // Rank 1 has failed to make them.
-static ls_status give_what_failed(ls_trunk *trunk, void *user) {
+static ls_status give_what_failed(ls_communicator *communicator, void *user) {
   life *self = user;
-  rank_life *rank = &self->ranks[trunk->rank];
+  rank_life *rank = &self->ranks[communicator->rank];
   ls_runtime *runtime = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
+      &(ls_runtime_options){.threads = 1, .communicator = communicator},
+      &runtime));
   ls_runtime *outside = ls_runtime_make_current(runtime);
   world it = {0};
   rank->status = make(&it);
   if (ls_status_is_ok(rank->status)) {
     LS_OWN(ls_nest, failed) =
-        trunk->rank == self->failing
+        communicator->rank == self->failing
             ? ls_fail(LS_STATUS(LS_DATA_LOSS, "the file is torn"))
             : ls_none();
-    rank->status = step(&it, trunk->rank == self->failing ? failed : it.args);
+    rank->status =
+        step(&it, communicator->rank == self->failing ? failed : it.args);
   }
   drop(&it);
   ls_runtime_make_current(outside);
   rank->status = ls_status_join(rank->status, ls_runtime_destroy(runtime));
-  if (trunk->rank == self->failing) return wait_for_others(self);
+  if (communicator->rank == self->failing) return wait_for_others(self);
   __atomic_fetch_add(&self->ended, 1, __ATOMIC_RELEASE);
   return ls_ok();
 }
@@ -316,22 +318,23 @@ typedef struct training_life {
   ls_train_result results[RANKS];
 } training_life;
 
-static ls_status train_as_rank(ls_trunk *trunk, void *user) {
+static ls_status train_as_rank(ls_communicator *communicator, void *user) {
   training_life *self = user;
-  memory_files *files = &self->files[trunk->rank];
-  const bool failing = trunk->rank == self->life.failing && self->life.nth > 0;
+  memory_files *files = &self->files[communicator->rank];
+  const bool failing =
+      communicator->rank == self->life.failing && self->life.nth > 0;
   if (failing) files->fail_at = (int)self->life.nth;
   const ls_file_system system = memory_files_system(files);
   ls_runtime *runtime = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_create(
       &(ls_runtime_options){
-          .threads = 1, .trunk = trunk, .file_system = &system},
+          .threads = 1, .communicator = communicator, .file_system = &system},
       &runtime));
   ls_runtime *outside = ls_runtime_make_current(runtime);
-  ls_status status = train_tiny(&self->results[trunk->rank]);
+  ls_status status = train_tiny(&self->results[communicator->rank]);
   ls_runtime_make_current(outside);
   status = ls_status_join(status, ls_runtime_destroy(runtime));
-  self->life.ranks[trunk->rank].status = status;
+  self->life.ranks[communicator->rank].status = status;
   if (failing) return wait_for_others(&self->life);
   __atomic_fetch_add(&self->life.ended, 1, __ATOMIC_RELEASE);
   return ls_ok();

@@ -2,7 +2,7 @@
 //
 // Strings do not go from rank to rank: they are refused before anything runs.
 #include "distribute/own.h"
-#include "lockstep/trunk.h"
+#include "lockstep/communicator.h"
 #include "support/function.h"
 #include "support/place.h"
 #include "support/replicas.h"
@@ -48,10 +48,10 @@ typedef struct way {
   ls_callback callback;
 } way;
 
-static ls_status run_on_rank(ls_trunk *trunk, void *user) {
+static ls_status run_on_rank(ls_communicator *communicator, void *user) {
   const way *w = user;
-  LS_OWN(open_place, home) =
-      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
   return run_strings(w->callback);
 }
 

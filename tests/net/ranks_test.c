@@ -8,11 +8,11 @@
 
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
+#include "lockstep/communicator.h"
 #include "lockstep/host.h"
 #include "lockstep/optimizer_state.h"
 #include "lockstep/train.h"
 #include "lockstep/training_parts.h"
-#include "lockstep/trunk.h"
 #include "support/expect.h"
 #include "support/place.h"
 #include "support/sanitizer.h"
@@ -125,17 +125,18 @@ static ls_status train(const job *work, record *out) {
 }
 
 // A rank: a runtime of its own.
-static ls_status train_on(ls_trunk *trunk, void *user) {
+static ls_status train_on(ls_communicator *communicator, void *user) {
   job *work = user;
   LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
-      .allocator = work->memory != NULL && trunk->rank == 1
+      .allocator = work->memory != NULL && communicator->rank == 1
                        ? ls_counting_allocator_allocator(work->memory)
                        : NULL,
       .threads = work->threads,
-      .trunk = trunk,
-      .math = trunk->rank > 0 && trunk->rank == work->direct ? LS_MATH_DIRECT
-                                                             : LS_MATH_FAST});
-  return train(work, &work->records[trunk->rank]);
+      .communicator = communicator,
+      .math = communicator->rank > 0 && communicator->rank == work->direct
+                  ? LS_MATH_DIRECT
+                  : LS_MATH_FAST});
+  return train(work, &work->records[communicator->rank]);
 }
 
 static void job_init(job *self) {
@@ -390,7 +391,8 @@ TEST(a_rank_of_other_numerics_is_refused) {
 }
 
 // Ranks that keep their failures to themselves, of which rank 1 stays until the
-// others have ended: what they know of it is what the trunk has told them.
+// others have ended: what they know of it is what the communicator has told
+// them.
 typedef struct silent_job {
   job work;
   int ended;          // Of the others, so many.
@@ -410,10 +412,11 @@ static ls_status wait_for_others(const silent_job *self, int others) {
                    (unsigned long long)self->work.nth);
 }
 
-static ls_status train_silently(ls_trunk *trunk, void *user) {
+static ls_status train_silently(ls_communicator *communicator, void *user) {
   silent_job *self = user;
-  self->seen[trunk->rank] = train_on(trunk, &self->work);
-  if (trunk->rank == 1) return wait_for_others(self, trunk->ranks - 1);
+  self->seen[communicator->rank] = train_on(communicator, &self->work);
+  if (communicator->rank == 1)
+    return wait_for_others(self, communicator->ranks - 1);
   __atomic_fetch_add(&self->ended, 1, __ATOMIC_RELEASE);
   return ls_ok();
 }

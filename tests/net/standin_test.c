@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ranks that stand in for processes: what they exchange, and how they end.
-#include "lockstep/trunk.h"
+#include "lockstep/communicator.h"
 #include "support/expect.h"
 
 enum { RANKS = 3, ROUNDS = 200, WIDTH = 5 };
@@ -12,17 +12,19 @@ static int32_t number_of(int32_t rank, int32_t round, int32_t i) {
 }
 
 // A piece of `width` numbers from each rank; `name` may come again and again.
-static ls_status exchange_numbers(ls_trunk *trunk, ls_trunk_name name,
-                                  int32_t round, size_t width) {
+static ls_status exchange_numbers(ls_communicator *communicator,
+                                  ls_exchange_name name, int32_t round,
+                                  size_t width) {
   int32_t numbers[RANKS][WIDTH] = {{0}};
-  ls_trunk_piece pieces[RANKS];
+  ls_exchange_piece pieces[RANKS];
   for (int32_t i = 0; i < WIDTH; ++i)
-    numbers[trunk->rank][i] = number_of(trunk->rank, round, i);
-  for (int32_t k = 0; k < trunk->ranks; ++k)
-    pieces[k] = (ls_trunk_piece){numbers[k], width * sizeof(int32_t), k};
-  LS_RETURN_IF_ERROR(
-      trunk->exchange(trunk, &name, pieces, (size_t)trunk->ranks));
-  for (int32_t k = 0; k < trunk->ranks; ++k)
+    numbers[communicator->rank][i] = number_of(communicator->rank, round, i);
+  for (int32_t k = 0; k < communicator->ranks; ++k)
+    pieces[k] = (ls_exchange_piece){numbers[k], width * sizeof(int32_t), k,
+                                    LS_EACH_RANK};
+  LS_RETURN_IF_ERROR(ls_communicator_exchange(communicator, &name, pieces,
+                                              (size_t)communicator->ranks));
+  for (int32_t k = 0; k < communicator->ranks; ++k)
     for (int32_t i = 0; i < WIDTH; ++i)
       if (numbers[k][i] != number_of(k, round, i))
         return LS_STATUS(LS_DATA_LOSS, "round %d: %d of rank %d", round,
@@ -30,11 +32,11 @@ static ls_status exchange_numbers(ls_trunk *trunk, ls_trunk_name name,
   return ls_ok();
 }
 
-static ls_status exchange_rounds(ls_trunk *trunk, void *user) {
+static ls_status exchange_rounds(ls_communicator *communicator, void *user) {
   (void)user;
   for (int32_t round = 0; round < ROUNDS; ++round)
-    LS_RETURN_IF_ERROR(
-        exchange_numbers(trunk, (ls_trunk_name){.merge = 7}, round, WIDTH));
+    LS_RETURN_IF_ERROR(exchange_numbers(
+        communicator, (ls_exchange_name){.merge = 7}, round, WIDTH));
   return ls_ok();
 }
 
@@ -45,10 +47,11 @@ TEST(every_rank_gets_every_piece_round_after_round) {
                 "a simulation of 0 ranks");
 }
 
-static ls_status exchange_other_sizes(ls_trunk *trunk, void *user) {
+static ls_status exchange_other_sizes(ls_communicator *communicator,
+                                      void *user) {
   (void)user;
-  return exchange_numbers(trunk, (ls_trunk_name){.merge = 1}, 0,
-                          (size_t)(WIDTH - trunk->rank));
+  return exchange_numbers(communicator, (ls_exchange_name){.merge = 1}, 0,
+                          (size_t)(WIDTH - communicator->rank));
 }
 
 TEST(pieces_of_other_sizes_are_refused) {
@@ -69,14 +72,14 @@ static ls_code code_and_free(ls_status status) {
   return code;
 }
 
-static ls_status wait_for_rank_one(ls_trunk *trunk, void *user) {
+static ls_status wait_for_rank_one(ls_communicator *communicator, void *user) {
   ending *end = user;
-  if (trunk->rank == 1) return end->how;
-  const ls_trunk_name name = {.iteration = 3};
-  end->got[trunk->rank] =
-      code_and_free(exchange_numbers(trunk, name, 0, WIDTH));
-  end->later[trunk->rank] =
-      code_and_free(exchange_numbers(trunk, name, 1, WIDTH));
+  if (communicator->rank == 1) return end->how;
+  const ls_exchange_name name = {.iteration = 3};
+  end->got[communicator->rank] =
+      code_and_free(exchange_numbers(communicator, name, 0, WIDTH));
+  end->later[communicator->rank] =
+      code_and_free(exchange_numbers(communicator, name, 1, WIDTH));
   return ls_ok();
 }
 

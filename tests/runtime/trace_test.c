@@ -9,11 +9,11 @@
 
 #include "base/threads/worker.h"
 #include "base/trace.h"
+#include "lockstep/communicator.h"
 #include "lockstep/eager.h"
 #include "lockstep/host.h"
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"
-#include "lockstep/trunk.h"
 #include "runtime/gate.h"
 #include "support/callbacks.h"
 #include "support/counted.h"
@@ -340,11 +340,12 @@ static ls_status trace_steps(ls_runtime *runtime) {
   return status;
 }
 
-static ls_status be_rank(ls_trunk *trunk, void *user) {
+static ls_status be_rank(ls_communicator *communicator, void *user) {
   (void)user;
-  const ls_file_system files = memory_files_system(&rank_files[trunk->rank]);
+  const ls_file_system files =
+      memory_files_system(&rank_files[communicator->rank]);
   LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
-      .threads = 1, .trunk = trunk, .file_system = &files});
+      .threads = 1, .communicator = communicator, .file_system = &files});
   return trace_steps(home.runtime);
 }
 

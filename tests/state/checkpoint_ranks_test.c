@@ -10,8 +10,8 @@
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "lockstep/checkpoint.h"
+#include "lockstep/communicator.h"
 #include "lockstep/eager.h"
-#include "lockstep/trunk.h"
 #include "lockstep/variable_parts.h"
 #include "support/crash_files.h"
 #include "support/place.h"
@@ -93,14 +93,16 @@ static ls_status check_part(ls_variable *variable, size_t r, double value) {
 }
 
 // Components of other ranks' replicas are nothing that this rank knows.
-static ls_status set_version(rank *self, const ls_trunk *trunk,
+static ls_status set_version(rank *self, const ls_communicator *communicator,
                              int64_t version) {
   self->counter = version;
   LS_RETURN_IF_ERROR(set_large(self->variables[0], version));
   LS_RETURN_IF_ERROR(set_large(self->variables[1], version + 1));
   for (int r = 0; r < REPLICAS; ++r) {
-    const bool own = r >= ls_trunk_first(trunk, trunk->rank, REPLICAS) &&
-                     r < ls_trunk_first(trunk, trunk->rank + 1, REPLICAS);
+    const bool own = r >= ls_communicator_first(communicator,
+                                                communicator->rank, REPLICAS) &&
+                     r < ls_communicator_first(
+                             communicator, communicator->rank + 1, REPLICAS);
     LS_RETURN_IF_ERROR(set_part(self->variables[2], (size_t)r,
                                 own ? (double)(100 * version + r) : -99));
   }
@@ -156,10 +158,10 @@ static ls_status make(rank *self) {
 }
 
 // Saves three versions, and goes on from the last one and from the one before.
-static ls_status live(rank *self, const ls_trunk *trunk) {
+static ls_status live(rank *self, const ls_communicator *communicator) {
   LS_RETURN_IF_ERROR(make(self));
   for (int64_t version = 1; version <= 3; ++version) {
-    LS_RETURN_IF_ERROR(set_version(self, trunk, version));
+    LS_RETURN_IF_ERROR(set_version(self, communicator, version));
     // By rank 0's clock.
     if (!ls_checkpoints_due(self->checkpoints, version))
       return ls_internal("none is due");
@@ -172,7 +174,7 @@ static ls_status live(rank *self, const ls_trunk *trunk) {
   LS_RETURN_IF_ERROR(ls_checkpoints_list(self->checkpoints, steps, 4, &count));
   if (count != 2 || steps[0] != 2 || steps[1] != 3)
     return ls_internal("the list is another");
-  LS_RETURN_IF_ERROR(set_version(self, trunk, 77));
+  LS_RETURN_IF_ERROR(set_version(self, communicator, 77));
   LS_RETURN_IF_ERROR(ls_checkpoints_restore(self->checkpoints, NULL, NULL));
   LS_RETURN_IF_ERROR(check_version(self, 3));
   LS_RETURN_IF_ERROR(ls_checkpoints_restore(
@@ -209,11 +211,11 @@ static ls_status write_at(void *user, void *file, int64_t offset,
   return ls_file_system_system()->write_at(NULL, file, offset, data, size);
 }
 
-static ls_status on_runtime(ls_trunk *trunk, job *work,
-                            ls_status (*act)(rank *, const ls_trunk *)) {
+static ls_status on_runtime(ls_communicator *communicator, job *work,
+                            ls_status (*act)(rank *, const ls_communicator *)) {
   static const int indices[MOST_RANKS] = {0, 1, 2, 3};
   const ls_clock clock = {.now = no_time, .wall = no_time, .sleep = no_sleep};
-  rank self = {.work = work, .index = trunk->rank};
+  rank self = {.work = work, .index = communicator->rank};
   ls_file_system *system = &work->systems[self.index];
   *system = work->files != NULL ? crash_files_system(&work->files[self.index])
                                 : *ls_file_system_system();
@@ -224,18 +226,18 @@ static ls_status on_runtime(ls_trunk *trunk, job *work,
   LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
       // The files of tests count calls, by one thread at a time.
       .threads = work->files != NULL ? 1 : 2,
-      .trunk = trunk,
+      .communicator = communicator,
       .clock = &clock,
       .file_system = system});
-  return drop(&self, act(&self, trunk));
+  return drop(&self, act(&self, communicator));
 }
 
-static ls_status live_on(ls_trunk *trunk, void *user) {
-  return on_runtime(trunk, user, live);
+static ls_status live_on(ls_communicator *communicator, void *user) {
+  return on_runtime(communicator, user, live);
 }
 
 static void run(job *work, int ranks,
-                ls_status (*function)(ls_trunk *, void *)) {
+                ls_status (*function)(ls_communicator *, void *)) {
   counted = work;
   expect_ok(ls_standin_run(ranks, function, work));
 }
@@ -309,12 +311,13 @@ static ls_status expect_fails(ls_status status, const char *words) {
 }
 
 // The disk of one rank is full at the second save.
-static ls_status live_with_a_full_disk(rank *self, const ls_trunk *trunk) {
+static ls_status live_with_a_full_disk(rank *self,
+                                       const ls_communicator *communicator) {
   LS_RETURN_IF_ERROR(make(self));
-  LS_RETURN_IF_ERROR(set_version(self, trunk, 1));
+  LS_RETURN_IF_ERROR(set_version(self, communicator, 1));
   LS_RETURN_IF_ERROR(ls_checkpoints_save(self->checkpoints, 1, NULL, 0));
   LS_RETURN_IF_ERROR(ls_checkpoints_wait(self->checkpoints));
-  LS_RETURN_IF_ERROR(set_version(self, trunk, 2));
+  LS_RETURN_IF_ERROR(set_version(self, communicator, 2));
   if (self->index == 0)
     __atomic_store_n(&self->work->broken, 1, __ATOMIC_RELAXED);
   ls_status status = ls_checkpoints_save(self->checkpoints, 2, NULL, 0);
@@ -322,14 +325,14 @@ static ls_status live_with_a_full_disk(rank *self, const ls_trunk *trunk) {
   LS_RETURN_IF_ERROR(expect_fails(status, "the disk of 1 is full"));
   LS_RETURN_IF_ERROR(ls_checkpoints_restore(self->checkpoints, NULL, NULL));
   LS_RETURN_IF_ERROR(check_version(self, 1));
-  LS_RETURN_IF_ERROR(set_version(self, trunk, 3));
+  LS_RETURN_IF_ERROR(set_version(self, communicator, 3));
   LS_RETURN_IF_ERROR(ls_checkpoints_save(self->checkpoints, 3, NULL, 0));
   LS_RETURN_IF_ERROR(ls_checkpoints_restore(self->checkpoints, NULL, NULL));
   return check_version(self, 3);
 }
 
-static ls_status full_on(ls_trunk *trunk, void *user) {
-  return on_runtime(trunk, user, live_with_a_full_disk);
+static ls_status full_on(ls_communicator *communicator, void *user) {
+  return on_runtime(communicator, user, live_with_a_full_disk);
 }
 
 TEST(what_fails_on_one_rank_is_told_on_all) {
@@ -350,15 +353,15 @@ TEST(ranks_with_other_variables_do_not_save) {
 }
 
 // One more rank than had saved goes on, and one less.
-static ls_status go_on(rank *self, const ls_trunk *trunk) {
+static ls_status go_on(rank *self, const ls_communicator *communicator) {
   LS_RETURN_IF_ERROR(make(self));
-  LS_RETURN_IF_ERROR(set_version(self, trunk, 77));
+  LS_RETURN_IF_ERROR(set_version(self, communicator, 77));
   LS_RETURN_IF_ERROR(ls_checkpoints_restore(self->checkpoints, NULL, NULL));
   return check_version(self, 3);
 }
 
-static ls_status go_on_on(ls_trunk *trunk, void *user) {
-  return on_runtime(trunk, user, go_on);
+static ls_status go_on_on(ls_communicator *communicator, void *user) {
+  return on_runtime(communicator, user, go_on);
 }
 
 TEST(any_number_of_ranks_goes_on) {

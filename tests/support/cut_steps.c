@@ -7,10 +7,10 @@
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
 #include "base/threads/threads.h"
+#include "lockstep/communicator.h"
 #include "lockstep/host.h"
 #include "lockstep/replica.h"
 #include "lockstep/strategy_extended.h"
-#include "lockstep/trunk.h"
 #include "support/callbacks.h"
 #include "support/values.h"
 
@@ -24,11 +24,13 @@ static struct {
 } calls = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool is_at_home(const ls_host_call *c, int32_t replica) {
-  const ls_trunk *trunk = ls_runtime_trunk(c->runtime);
-  if (trunk == NULL) return true;
+  const ls_communicator *communicator = ls_runtime_communicator(c->runtime);
+  if (communicator == NULL) return true;
   const int32_t all = *(const int32_t *)c->inputs[2];
-  return ls_trunk_first(trunk, trunk->rank, all) <= replica &&
-         replica < ls_trunk_first(trunk, trunk->rank + 1, all);
+  return ls_communicator_first(communicator, communicator->rank, all) <=
+             replica &&
+         replica <
+             ls_communicator_first(communicator, communicator->rank + 1, all);
 }
 
 static void note(const ls_host_call *c, int32_t replica, float value) {

@@ -8,10 +8,10 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/threads/threads.h"
+#include "lockstep/communicator.h"
 #include "lockstep/flow.h"
 #include "lockstep/host.h"
 #include "lockstep/strategy_extended.h"
-#include "lockstep/trunk.h"
 #include "support/callbacks.h"
 #include "support/values.h"
 
@@ -24,9 +24,9 @@ static struct {
 } calls = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void note(const ls_host_call *c, int32_t replica, float value) {
-  const ls_trunk *trunk = ls_runtime_trunk(c->runtime);
+  const ls_communicator *communicator = ls_runtime_communicator(c->runtime);
   const int32_t *who = c->inputs[1];  // The party's number, and its replicas.
-  if (trunk != NULL && trunk->rank > 0 && who[1] == 1) return;
+  if (communicator != NULL && communicator->rank > 0 && who[1] == 1) return;
   pthread_mutex_lock(&calls.lock);
   if (calls.count < PARTY_MOST_CALLS)
     calls.items[calls.count++] = (party_call){who[0], replica, value};

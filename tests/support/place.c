@@ -13,10 +13,11 @@ static const char *environment_of(void *user, const char *name) {
   return getenv(name);
 }
 
-ls_status place_open(const place *where, ls_trunk *trunk, open_place *out) {
+ls_status place_open(const place *where, ls_communicator *communicator,
+                     open_place *out) {
   const ls_status status = ls_runtime_create(
       &(ls_runtime_options){.threads = where->threads,
-                            .trunk = trunk,
+                            .communicator = communicator,
                             .environment = environment_of,
                             .environment_user = (void *)(uintptr_t)where},
       &out->runtime);

@@ -6,10 +6,10 @@
 #define LS_TESTS_SUPPORT_PLACE_H_
 
 #include "base/memory/own.h"
+#include "lockstep/communicator.h"
 #include "lockstep/runtime.h"
-#include "lockstep/trunk.h"
 
-typedef struct ls_trunk ls_trunk;
+typedef struct ls_communicator ls_communicator;
 
 typedef struct place {
   const char *cut, *lanes;  // LS_CUT and LS_LANES.
@@ -21,7 +21,8 @@ typedef struct open_place {
   ls_runtime *runtime, *before;
 } open_place;
 
-ls_status place_open(const place *where, ls_trunk *trunk, open_place *out);
+ls_status place_open(const place *where, ls_communicator *communicator,
+                     open_place *out);
 // `status`: how it went there; it comes back, or what closing says.
 ls_status place_close(open_place *self, ls_status status);
 // A runtime with these options, current until it is ended.

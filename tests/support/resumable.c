@@ -11,13 +11,13 @@
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
 #include "lockstep/checkpoint.h"
+#include "lockstep/communicator.h"
 #include "lockstep/eager.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/hook.h"
 #include "lockstep/nn.h"
 #include "lockstep/streams.h"
 #include "lockstep/tpu_strategy.h"
-#include "lockstep/trunk.h"
 #include "lockstep/variable_parts.h"
 #include "support/bystander.h"
 #include "support/expect.h"
@@ -466,19 +466,21 @@ static ls_status run_in_runtime(life *it) {
   return status;
 }
 
-static ls_status live(const resumable *r, ls_trunk *trunk,
+static ls_status live(const resumable *r, ls_communicator *communicator,
                       ls_train_result *result) {
-  life it = {
-      .run = r, .result = result, .writes = trunk == NULL || trunk->rank == 0};
+  life it = {.run = r,
+             .result = result,
+             .writes = communicator == NULL || communicator->rank == 0};
   LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
       .threads = r->threads > 0 ? r->threads : 2,
       .math = r->math,
-      .file_system = r->rank_files != NULL
-                         ? &r->rank_files[trunk != NULL ? trunk->rank : 0]
-                         : r->files,
+      .file_system =
+          r->rank_files != NULL
+              ? &r->rank_files[communicator != NULL ? communicator->rank : 0]
+              : r->files,
       .log = r->log_line,
       .log_user = r->log_user,
-      .trunk = trunk});
+      .communicator = communicator});
   const ls_status status = run_in_runtime(&it);
   const ls_status copy = ls_status_clone(status);
   ls_status_free(status);
@@ -491,12 +493,13 @@ typedef struct ranks_life {
   ls_train_result *result;  // Of rank 0.
 } ranks_life;
 
-static ls_status live_as_rank(ls_trunk *trunk, void *user) {
+static ls_status live_as_rank(ls_communicator *communicator, void *user) {
   const ranks_life *it = user;
   resumable run = *it->run;
   ls_train_result result;
-  if (trunk->rank != run.stops_on_rank) run.stop_at = 0;
-  return live(&run, trunk, trunk->rank == 0 ? it->result : &result);
+  if (communicator->rank != run.stops_on_rank) run.stop_at = 0;
+  return live(&run, communicator,
+              communicator->rank == 0 ? it->result : &result);
 }
 
 ls_status resumable_run(const resumable *run, ls_train_result *result) {

@@ -186,7 +186,7 @@ put include/lockstep/bad.h '// Threads: any.' '' '// Whether it is.' 'int x;'
 finds "a comment without a verb or noun is found" \
   'bad.h:4: a comment begins with "Whether": begin with a verb or a noun'
 clean_tree
-put src/net/bad.c 'int x;  // Of a trunk.'
+put src/net/bad.c 'int x;  // Of a communicator.'
 finds "it is found at the end of a line" \
   'src/net/bad.c:2: a comment begins with "Of"'
 clean_tree

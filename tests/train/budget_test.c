@@ -9,8 +9,8 @@
 
 #include "data/own.h"
 #include "distribute/own.h"
+#include "lockstep/communicator.h"
 #include "lockstep/full.h"
-#include "lockstep/trunk.h"
 #include "support/pipelines.h"
 #include "support/place.h"
 #include "support/training.h"
@@ -94,24 +94,25 @@ TEST(the_parts_of_a_run_add_up_and_name_the_slow_stage) {
 enum { SLOW = 1, RANKS = 3 };
 
 // Meets the others ten times, the slow one late.
-static ls_status meet(ls_trunk *trunk, void *user) {
+static ls_status meet(ls_communicator *communicator, void *user) {
   ls_train_budget *out = user;
-  LS_OWN(open_place, home) =
-      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
   LS_OWN(ls_iterator, input) = pipeline_iterator(count_to(1), LS_SOME(0));
   const ls_spent spent = {0};
   ls_budget budget;
   ls_budget_begin(home.runtime, &spent, &budget);
   for (uint64_t i = 0; i < 10; ++i) {
     int64_t words[RANKS];
-    ls_trunk_piece pieces[RANKS];
+    ls_exchange_piece pieces[RANKS];
     for (int32_t k = 0; k < RANKS; ++k)
-      pieces[k] = (ls_trunk_piece){&words[k], sizeof(words[k]), k};
-    if (trunk->rank == SLOW) usleep(5000);
-    expect_ok(trunk->exchange(trunk, &(ls_trunk_name){.iteration = i}, pieces,
-                              RANKS));
+      pieces[k] =
+          (ls_exchange_piece){&words[k], sizeof(words[k]), k, LS_EACH_RANK};
+    if (communicator->rank == SLOW) usleep(5000);
+    expect_ok(ls_communicator_exchange(
+        communicator, &(ls_exchange_name){.iteration = i}, pieces, RANKS));
   }
-  out[trunk->rank] = ls_budget_of(home.runtime, &spent, &budget, input);
+  out[communicator->rank] = ls_budget_of(home.runtime, &spent, &budget, input);
   return ls_ok();
 }
 

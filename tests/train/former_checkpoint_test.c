@@ -8,7 +8,7 @@
 
 #include "base/memory/allocator.h"
 #include "distribute/own.h"
-#include "lockstep/trunk.h"
+#include "lockstep/communicator.h"
 #include "state/saver_file.h"
 #include "support/expect.h"
 #include "support/place.h"
@@ -103,10 +103,10 @@ static bool is_there(const char *name) {
   return exists;
 }
 
-static ls_status go_on_as_rank(ls_trunk *trunk, void *user) {
+static ls_status go_on_as_rank(ls_communicator *communicator, void *user) {
   (void)user;
-  LS_OWN(open_place, home) =
-      runtime_begin((ls_runtime_options){.threads = 1, .trunk = trunk});
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
   LS_OWN(ls_model, model) = {0};
   return train(&model, "former", 20, true);
 }

@@ -77,17 +77,19 @@ ls_status ls_host_map_init(ls_host_map *map, ls_allocator *allocator,
 
 ls_status ls_host_map_init_ranks(ls_host_map *map, ls_allocator *allocator,
                                  const char *const *devices, size_t count,
-                                 bool to_hosts, const ls_trunk *trunk) {
-  LS_RETURN_IF_ERROR(hosts_init(map, allocator, (size_t)trunk->ranks));
-  for (int32_t k = 0; k < trunk->ranks; ++k) {
-    const size_t end = (size_t)ls_trunk_first(trunk, k + 1, (int32_t)count);
-    size_t i = (size_t)ls_trunk_first(trunk, k, (int32_t)count);
+                                 bool to_hosts,
+                                 const ls_communicator *communicator) {
+  LS_RETURN_IF_ERROR(hosts_init(map, allocator, (size_t)communicator->ranks));
+  for (int32_t k = 0; k < communicator->ranks; ++k) {
+    const size_t end =
+        (size_t)ls_communicator_first(communicator, k + 1, (int32_t)count);
+    size_t i = (size_t)ls_communicator_first(communicator, k, (int32_t)count);
     if (i == end) continue;
     ls_device_name name;
     ls_input_host *host = NULL;
     LS_RETURN_IF_ERROR(ls_device_host(devices[i], &name));
     LS_RETURN_IF_ERROR(add_host(map, name.text, end - i, &host));
-    host->is_other = k != trunk->rank;
+    host->is_other = k != communicator->rank;
     for (; i < end; ++i)
       LS_RETURN_IF_ERROR(
           add_device(map, host, to_hosts ? host->name : devices[i]));

@@ -10,8 +10,8 @@
 #define LS_DISTRIBUTE_BASE_HOSTS_H_
 
 #include "base/memory/own.h"
+#include "lockstep/communicator.h"
 #include "lockstep/status.h"
-#include "lockstep/trunk.h"
 
 typedef struct ls_input_host {
   char *name;      // Canonical name of its CPU.
@@ -35,11 +35,9 @@ LS_MUST_USE ls_status ls_host_map_init(ls_host_map *map,
                                        bool to_hosts);
 // Makes a map of ranks, if several ranks share the replicas: each rank with
 // replicas is a host.
-LS_MUST_USE ls_status ls_host_map_init_ranks(ls_host_map *map,
-                                             ls_allocator *allocator,
-                                             const char *const *devices,
-                                             size_t count, bool to_hosts,
-                                             const ls_trunk *trunk);
+LS_MUST_USE ls_status ls_host_map_init_ranks(
+    ls_host_map *map, ls_allocator *allocator, const char *const *devices,
+    size_t count, bool to_hosts, const ls_communicator *communicator);
 
 // The devices of one worker.
 typedef struct ls_worker_list {

@@ -18,26 +18,30 @@ typedef struct making {
   ls_strategy *strategy;
   const ls_input_request *request;
   const ls_input_options *options;
-  const ls_trunk *trunk;  // NULL: this process has all replicas.
+  const ls_communicator *communicator;  // NULL: this process has all replicas.
   ls_distributed_dataset *data;
 } making;
 
 // ---- Destinations of values -------------------------------------------------
-static ls_status set_map(ls_distributed_dataset *data, const ls_trunk *trunk,
-                         bool to_hosts) {
+static ls_status set_map(ls_distributed_dataset *data,
+                         const ls_communicator *communicator, bool to_hosts) {
   const char *const *devices = ls_strategy_devices(data->strategy);
-  return trunk != NULL
+  return communicator != NULL
              ? ls_host_map_init_ranks(&data->map, data->allocator, devices,
-                                      data->num_replicas, to_hosts, trunk)
+                                      data->num_replicas, to_hosts,
+                                      communicator)
              : ls_host_map_init(&data->map, data->allocator, devices,
                                 data->num_replicas, to_hosts);
 }
 
 // Limits the values to those of the replicas of this rank.
-static void keep_own(ls_distributed_dataset *data, const ls_trunk *trunk) {
+static void keep_own(ls_distributed_dataset *data,
+                     const ls_communicator *communicator) {
   const int32_t replicas = (int32_t)data->num_replicas;
-  data->first_own = (size_t)ls_trunk_first(trunk, trunk->rank, replicas);
-  data->end_own = (size_t)ls_trunk_first(trunk, trunk->rank + 1, replicas);
+  data->first_own =
+      (size_t)ls_communicator_first(communicator, communicator->rank, replicas);
+  data->end_own = (size_t)ls_communicator_first(
+      communicator, communicator->rank + 1, replicas);
 }
 
 // Sets the device of each replica's value, for all hosts.
@@ -64,7 +68,7 @@ static ls_shard_policy choose_policy(const making *self,
                                      const ls_dataset *dataset) {
   ls_shard_policy policy = self->options->sharding;
   if (policy == LS_SHARD_DEFAULT)
-    policy = self->options->whole_elements && self->trunk == NULL
+    policy = self->options->whole_elements && self->communicator == NULL
                  ? LS_SHARD_AUTO
                  : LS_SHARD_DATA;
   if (policy == LS_SHARD_AUTO)
@@ -105,7 +109,8 @@ static ls_status use_one(making *self, ls_dataset *dataset) {
 // cannot, because ops need the values of all replicas.
 static bool reads_apart(const making *self) {
   const ls_graph *graph = ls_graph_current();
-  return self->trunk != NULL && graph != NULL && ls_graph_is_eager(graph);
+  return self->communicator != NULL && graph != NULL &&
+         ls_graph_is_eager(graph);
 }
 
 // Uses a pipeline with only the values of this rank, if `make` can make one;
@@ -117,7 +122,7 @@ static ls_status use_own(making *self, ls_dataset *dataset,
                          bool *out_has) {
   ls_distributed_dataset *data = self->data;
   if (!reads_apart(self)) return use_one(self, dataset);
-  keep_own(data, self->trunk);
+  keep_own(data, self->communicator);
   ls_dataset *own = make(dataset, (int64_t)data->num_replicas,
                          (int64_t)data->first_own, (int64_t)data->end_own);
   *out_has = own != NULL;
@@ -207,10 +212,10 @@ static ls_status from_dataset(making *self, ls_dataset *dataset) {
   LS_RETURN_IF_ERROR(check_readers(dataset, policy));
   // If ranks read separately, each rank counts as a host.
   const bool apart = policy != LS_SHARD_DATA || options->round_up;
-  const ls_trunk *hosts = apart ? self->trunk : NULL;
+  const ls_communicator *hosts = apart ? self->communicator : NULL;
   LS_RETURN_IF_ERROR(set_map(data, hosts, to_hosts));
   if (options->whole_elements) {
-    if (apart && self->trunk != NULL) keep_own(data, self->trunk);
+    if (apart && self->communicator != NULL) keep_own(data, self->communicator);
     return use_whole(self, dataset, policy);
   }
   if (!splits && policy == LS_SHARD_DATA) return use_one(self, dataset);
@@ -220,7 +225,7 @@ static ls_status from_dataset(making *self, ls_dataset *dataset) {
     LS_RETURN_IF_ERROR(ls_host_map_check_even(&data->map));
   }
   if (policy == LS_SHARD_DATA) return use_parts(self, dataset);
-  if (self->trunk != NULL) keep_own(data, self->trunk);
+  if (self->communicator != NULL) keep_own(data, self->communicator);
   return splits ? use_rows(self, dataset, policy)
                 : shard_over_hosts(self, dataset, policy);
 }
@@ -329,14 +334,14 @@ static ls_status from_function(making *self) {
   ls_distributed_dataset *data = self->data;
   const bool to_hosts = self->options->fetch_to_device == LS_FLAG_OFF;
   bool is_endless = true, has_callables = false;
-  LS_RETURN_IF_ERROR(set_map(data, self->trunk, to_hosts));
-  if (self->trunk != NULL) keep_own(data, self->trunk);
+  LS_RETURN_IF_ERROR(set_map(data, self->communicator, to_hosts));
+  if (self->communicator != NULL) keep_own(data, self->communicator);
   data->wraps = data->num_replicas > 1;
   if (data->first_own == data->end_own)
     return ls_failed_precondition(
         "%s on rank %d of %d, which has none of the %zu replicas",
-        self->request->noun, self->trunk->rank, self->trunk->ranks,
-        data->num_replicas);
+        self->request->noun, self->communicator->rank,
+        self->communicator->ranks, data->num_replicas);
   LS_RETURN_IF_ERROR(self->options->replication == LS_PIPELINE_PER_REPLICA
                          ? call_for_replicas(self)
                          : call_for_hosts(self));
@@ -386,10 +391,10 @@ ls_status ls_input_distribute(ls_strategy *strategy,
   making self = {.strategy = strategy,
                  .request = request,
                  .options = request->options,
-                 .trunk = ls_runtime_trunk(strategy->runtime)};
-  if (self.trunk != NULL &&
-      (self.trunk->ranks == 1 || strategy->num_replicas == 1))
-    self.trunk = NULL;
+                 .communicator = ls_runtime_communicator(strategy->runtime)};
+  if (self.communicator != NULL &&
+      (self.communicator->ranks == 1 || strategy->num_replicas == 1))
+    self.communicator = NULL;
   *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_input_make_data(strategy->runtime, strategy,
                                         (size_t)strategy->num_replicas, &data));

@@ -11,7 +11,7 @@
 #include "distribute/base/strategy.h"
 #include "distribute/input/input.h"
 #include "distribute/input/rows.h"
-#include "lockstep/trunk.h"
+#include "lockstep/communicator.h"
 
 static ls_nest *fill_part_of(ls_distributed_iterator *self, size_t leaf,
                              size_t replica) {
@@ -278,11 +278,11 @@ static ls_status fill_turns(ls_distributed_iterator *self) {
 static ls_status fill_apart(ls_distributed_iterator *self) {
   const ls_status status =
       self->data->is_turns ? fill_turns(self) : fill_parts(self);
-  ls_trunk *trunk = ls_runtime_trunk(self->data->runtime);
+  ls_communicator *communicator = ls_runtime_communicator(self->data->runtime);
   if (ls_status_is_ok(status) || ls_status_code(status) == LS_OUT_OF_RANGE ||
-      trunk == NULL)
+      communicator == NULL)
     return status;
-  trunk->cancel(trunk, status);
+  communicator->cancel(communicator, status);
   return status;
 }
 

@@ -112,46 +112,50 @@ static ls_status decide_step(ls_distributed_iterator *self,
 }
 
 static ls_status exchange_reports(ls_distributed_iterator *self,
-                                  ls_trunk *trunk, size_t size, int64_t *words,
-                                  ls_trunk_piece *pieces) {
+                                  ls_communicator *communicator, size_t size,
+                                  int64_t *words, ls_exchange_piece *pieces) {
   const ls_distributed_dataset *data = self->data;
   for (size_t r = data->first_own; r < data->end_own; ++r)
     LS_RETURN_IF_ERROR(report_values(self, r, &words[r * size]));
-  for (int32_t k = 0; k < trunk->ranks; ++k) {
+  for (int32_t k = 0; k < communicator->ranks; ++k) {
     const int32_t replicas = (int32_t)data->num_replicas;
-    const size_t first = (size_t)ls_trunk_first(trunk, k, replicas);
-    const size_t end = (size_t)ls_trunk_first(trunk, k + 1, replicas);
-    pieces[k] = (ls_trunk_piece){.data = &words[first * size],
-                                 .size = (end - first) * size * sizeof(*words),
-                                 .rank = k};
+    const size_t first =
+        (size_t)ls_communicator_first(communicator, k, replicas);
+    const size_t end =
+        (size_t)ls_communicator_first(communicator, k + 1, replicas);
+    pieces[k] =
+        (ls_exchange_piece){.data = &words[first * size],
+                            .size = (end - first) * size * sizeof(*words),
+                            .from = k,
+                            .to = LS_EACH_RANK};
   }
   // A collective's name that no program uses.
-  const ls_trunk_name name = {
+  const ls_exchange_name name = {
       .program = {ls_hash(self->name, strlen(self->name), 0), self->number},
       .iteration = self->exchanges++,
       .merge = UINT32_MAX - 1,
   };
-  LS_RETURN_IF_ERROR(
-      trunk->exchange(trunk, &name, pieces, (size_t)trunk->ranks));
+  LS_RETURN_IF_ERROR(ls_communicator_exchange(communicator, &name, pieces,
+                                              (size_t)communicator->ranks));
   return decide_step(self, words, size);
 }
 
 ls_status ls_input_exchange(ls_distributed_iterator *self, ls_status own) {
-  ls_trunk *trunk = ls_runtime_trunk(self->data->runtime);
+  ls_communicator *communicator = ls_runtime_communicator(self->data->runtime);
   size_t size = 0;
   LS_OWN_MEMORY(self->allocator, int64_t, words) = NULL;
-  LS_OWN_MEMORY(self->allocator, ls_trunk_piece, pieces) = NULL;
+  LS_OWN_MEMORY(self->allocator, ls_exchange_piece, pieces) = NULL;
   if (ls_status_is_ok(own)) own = count_words(self, &size);
   if (ls_status_is_ok(own)) {
     words =
         ls_new_array(self->allocator, int64_t, self->data->num_replicas * size);
-    pieces =
-        ls_new_array(self->allocator, ls_trunk_piece, (size_t)trunk->ranks);
+    pieces = ls_new_array(self->allocator, ls_exchange_piece,
+                          (size_t)communicator->ranks);
     own = words == NULL || pieces == NULL
               ? ls_out_of_memory()
-              : exchange_reports(self, trunk, size, words, pieces);
+              : exchange_reports(self, communicator, size, words, pieces);
   }
   // Ends the other ranks, which would wait for this rank.
-  if (!ls_status_is_ok(own)) trunk->cancel(trunk, own);
+  if (!ls_status_is_ok(own)) communicator->cancel(communicator, own);
   return own;
 }

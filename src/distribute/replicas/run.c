@@ -6,8 +6,8 @@
 #include "base/values/nest_internal.h"
 #include "distribute/base/strategy.h"
 #include "distribute/context/context.h"
+#include "lockstep/communicator.h"
 #include "lockstep/strategy_extended.h"
-#include "lockstep/trunk.h"
 
 static ls_status trace_mirrored(const ls_tracer *tracer, ls_graph *graph,
                                 const ls_function_options *function,
@@ -72,8 +72,8 @@ void ls_strategy_tell_ranks(const ls_strategy *strategy, ls_status status) {
       code == LS_INVALID_ARGUMENT || code == LS_FAILED_PRECONDITION ||
       code == LS_UNIMPLEMENTED || code == LS_OUT_OF_RANGE)
     return;
-  ls_trunk *trunk = ls_runtime_trunk(ls_runtime_current());
-  if (trunk != NULL) trunk->cancel(trunk, status);
+  ls_communicator *communicator = ls_runtime_communicator(ls_runtime_current());
+  if (communicator != NULL) communicator->cancel(communicator, status);
 }
 
 ls_status ls_mirrored_run(ls_strategy *strategy, ls_crossing *crossing,

@@ -119,7 +119,8 @@ static const char *numerics_id(ls_backend *self) {
   return ((const cpu_backend *)self)->numerics_id;
 }
 
-ls_status ls_cpu_backend_check_ranks(ls_backend *backend, ls_trunk *trunk) {
+ls_status ls_cpu_backend_check_ranks(ls_backend *backend,
+                                     ls_communicator *communicator) {
   cpu_backend *self = (cpu_backend *)backend;
   ls_status status = ls_ok();
   // The id also contains how replicas run: replicas as lanes exchange other
@@ -130,8 +131,8 @@ ls_status ls_cpu_backend_check_ranks(ls_backend *backend, ls_trunk *trunk) {
             self->numerics_id);
   ls_mutex_lock(&self->ranks_lock);
   if (!self->is_compared)
-    status =
-        ls_cpu_ranks_compare(trunk, ls_runtime_allocator(backend->runtime), id);
+    status = ls_cpu_ranks_compare(communicator,
+                                  ls_runtime_allocator(backend->runtime), id);
   self->is_compared = ls_status_is_ok(status);
   ls_mutex_unlock(&self->ranks_lock);
   return status;

@@ -7,7 +7,7 @@
 #include "base/require.h"
 #include "io/json.h"
 #include "lockstep/runtime_settings.h"
-#include "net/trunk.h"
+#include "net/address.h"
 #include "tpu/own.h"
 
 enum { DEVICE_RETRIES = 120, METADATA_RETRIES = 288, RETRY_MS = 1000 };

@@ -267,7 +267,7 @@ ls_status ls_saves_open(ls_saves *saves, const ls_run_ranks *ranks) {
       .best_metric = o->keep_best,
       .best_is_high = is_high(o->keep_best) ? LS_FLAG_ON : LS_FLAG_OFF,
       .background = o->save_background,
-      .ranks = ranks->trunk != NULL ? LS_FLAG_ON : LS_FLAG_OFF,
+      .ranks = ranks->communicator != NULL ? LS_FLAG_ON : LS_FLAG_OFF,
       .goes_on = o->save_goes_on ? LS_FLAG_ON : LS_FLAG_OFF};
   if (o->save_steps > 0) options.every_steps = LS_SOME(o->save_steps);
   if (o->save_seconds > 0) options.every_seconds = LS_SOME(o->save_seconds);

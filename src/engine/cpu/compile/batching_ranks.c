@@ -50,10 +50,10 @@ static void emit_gather(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
 static void emit_reduce(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
                         uint32_t result) {
   ls_cpu_compiler *compiler = self->compiler;
-  const ls_trunk *trunk = compiler->out->trunk;
+  const ls_communicator *communicator = compiler->out->communicator;
   const int32_t replicas = compiler->share.replicas;
   const ls_cpu_batched *first = &self->items[0];
-  const uint32_t count = ls_cpu_ranks_subtrees(trunk, replicas, NULL);
+  const uint32_t count = ls_cpu_ranks_subtrees(communicator, replicas, NULL);
   ls_cpu_subtree *subtrees =
       ls_arena_new_array(&compiler->out->arena, ls_cpu_subtree, count);
   uint32_t *sums =
@@ -62,10 +62,10 @@ static void emit_reduce(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
     ls_cpu_fail(compiler, ls_out_of_memory());
     return;
   }
-  (void)ls_cpu_ranks_subtrees(trunk, replicas, subtrees);
+  (void)ls_cpu_ranks_subtrees(communicator, replicas, subtrees);
   for (uint32_t i = 0; i < count; ++i) {
     const ls_cpu_range range = {subtrees[i].first, subtrees[i].end};
-    sums[i] = subtrees[i].rank == trunk->rank
+    sums[i] = subtrees[i].rank == communicator->rank
                   ? ls_cpu_merge_range(self, m, &range, steps)
                   : ls_cpu_new_shared(compiler, steps->bytes);
   }

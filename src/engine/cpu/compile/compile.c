@@ -144,29 +144,32 @@ static bool has_stack_at_border(const ls_program *program) {
 // ---- Replicas --------------------------------------------------------------
 ls_cpu_share ls_cpu_share_of(const ls_executable *executable,
                              int64_t replicas) {
-  const ls_trunk *trunk = executable->trunk;
+  const ls_communicator *communicator = executable->communicator;
   const int32_t count = (int32_t)replicas;
-  if (trunk == NULL || count == 1) return (ls_cpu_share){count, 0, count};
-  return (ls_cpu_share){count, ls_trunk_first(trunk, trunk->rank, count),
-                        ls_trunk_first(trunk, trunk->rank + 1, count)};
+  if (communicator == NULL || count == 1)
+    return (ls_cpu_share){count, 0, count};
+  return (ls_cpu_share){
+      count, ls_communicator_first(communicator, communicator->rank, count),
+      ls_communicator_first(communicator, communicator->rank + 1, count)};
 }
 
 // Makes room for an op of so many replicas. Every rank knows what the others
 // host, as all follow one rule.
 static ls_status note_replicas(ls_executable *self, int64_t replicas) {
-  const ls_trunk *trunk = self->trunk;
+  const ls_communicator *communicator = self->communicator;
   if (replicas < 1 || replicas > INT32_MAX)
     return ls_invalid_argument("an op of %lld replicas", (long long)replicas);
-  if (trunk != NULL && replicas > 1 && replicas < trunk->ranks)
+  if (communicator != NULL && replicas > 1 && replicas < communicator->ranks)
     return ls_invalid_argument(
         "%lld replicas on %d ranks: each hosts one or more",
-        (long long)replicas, trunk->ranks);
+        (long long)replicas, communicator->ranks);
   const ls_cpu_share share = ls_cpu_share_of(self, replicas);
   const uint32_t own = ls_cpu_num_local(&share);
   if (share.replicas > self->replicas) self->replicas = share.replicas;
   if (own > self->num_lanes) self->num_lanes = own;
   if (!ls_cpu_has_remote(&share)) return ls_ok();
-  const uint32_t subtrees = ls_cpu_ranks_subtrees(trunk, share.replicas, NULL);
+  const uint32_t subtrees =
+      ls_cpu_ranks_subtrees(communicator, share.replicas, NULL);
   if (subtrees > self->num_subtrees) self->num_subtrees = subtrees;
   return ls_ok();
 }
@@ -203,7 +206,8 @@ static ls_status check_replicas(ls_executable *self, const ls_graph *graph) {
     const bool is_replicate = node->type == LS_OP_REPLICATE;
     if (is_replicate || (node->type == LS_OP_HOST && replicas != NULL))
       LS_RETURN_IF_ERROR(note_replicas(self, replicas->as.i));
-    if (!is_replicate || self->trunk == NULL || replicas->as.i <= 1) continue;
+    if (!is_replicate || self->communicator == NULL || replicas->as.i <= 1)
+      continue;
     LS_RETURN_IF_ERROR(check_exchanged(
         walk.graph, node,
         (size_t)(ls_node_int(node, LS_ATTR_ID_NUM_GATHERED) * replicas->as.i)));
@@ -252,8 +256,9 @@ static ls_executable *new_executable(ls_backend *backend,
   executable->replicas = 1;
   executable->num_lanes = 1;
   executable->may_stop = program->apart || !writes_variables(program);
-  ls_trunk *trunk = ls_runtime_trunk(backend->runtime);
-  if (trunk != NULL && trunk->ranks > 1) executable->trunk = trunk;
+  ls_communicator *communicator = ls_runtime_communicator(backend->runtime);
+  if (communicator != NULL && communicator->ranks > 1)
+    executable->communicator = communicator;
   ls_arena_init(&executable->arena, allocator);
   return executable;
 }
@@ -276,7 +281,7 @@ ls_status ls_cpu_compile(ls_backend *backend, const ls_program *program,
   };
   ls_arena_init(&self.temp, self.allocator);
   self.status = check_replicas(executable, program->body);
-  if (executable->replicas == 1) executable->trunk = NULL;
+  if (executable->replicas == 1) executable->communicator = NULL;
   if (!ls_cpu_failed(&self)) emit_program(&self);
   ls_cpu_collect_accesses(&self);
   ls_cpu_share_storages(&self);

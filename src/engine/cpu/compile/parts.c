@@ -92,7 +92,7 @@ void ls_cpu_choose_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
   const int64_t lanes = lanes_of(self);
   const uint32_t most =
       ls_cpu_has_remote(&self->share)
-          ? ls_cpu_ranks_shift(self->out->trunk, self->share.replicas)
+          ? ls_cpu_ranks_shift(self->out->communicator, self->share.replicas)
           : ALL;
   uint32_t best = most;
   if (threads > 1 && by != LS_LANES_BY_BLOCKS) {

@@ -149,6 +149,6 @@ void ls_cpu_find_failure_values(ls_cpu_compiler *self) {
   if (ls_cpu_failed(self)) return;
   if (!self->program->apart)
     self->out->facts.tears = may_tear_variables(self);
-  else if (self->out->trunk == NULL)
+  else if (self->out->communicator == NULL)
     find_trips(self);
 }

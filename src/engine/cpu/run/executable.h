@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/run/merge.h"
-#include "lockstep/trunk.h"
+#include "lockstep/communicator.h"
 
 typedef enum ls_cpu_code {
   LS_CPU_NOTHING,  // Removed when compiling ends.
@@ -255,8 +255,8 @@ struct ls_executable {
   ls_program *program;  // Retained.
   int32_t replicas;     // Most replicas of any op; ops may differ.
   uint32_t num_lanes;   // Most replicas of any op that this rank hosts.
-  ls_trunk *trunk;      // Connects the ranks; NULL: there is one.
-  ls_arena arena;       // Holds everything below except the constants.
+  ls_communicator *communicator;  // Connects the ranks; NULL: there is one.
+  ls_arena arena;  // Holds everything below except the constants.
 
   ls_cpu_instruction *instructions;
   ls_cpu_note *notes;  // One per instruction.

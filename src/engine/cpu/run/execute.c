@@ -92,7 +92,7 @@ static bool run_exchange(ls_instance *self, ls_cpu_worker *worker, uint32_t pc,
 // Sends the results of all replicas to all ranks. Returns false if the run has
 // failed.
 static bool share_results(ls_instance *self, ls_cpu_worker *worker) {
-  if (self->executable->trunk == NULL) return true;
+  if (self->executable->communicator == NULL) return true;
   ls_status status = ls_cpu_exchange_results(self);
   if (ls_status_is_ok(status)) return true;
   ls_cpu_worker_fail(worker, status);
@@ -424,8 +424,9 @@ ls_status ls_cpu_finish_run(ls_instance *self, bool *out_keeps) {
   if (ls_status_is_ok(status)) {
     ls_runtime_note_move(self->executable->backend->runtime);
   } else {
-    ls_trunk *trunk = self->executable->trunk;
-    if (trunk != NULL && !self->is_at_end) trunk->cancel(trunk, status);
+    ls_communicator *communicator = self->executable->communicator;
+    if (communicator != NULL && !self->is_at_end)
+      communicator->cancel(communicator, status);
     status = join_call_status(
         status, ls_cpu_drain_host(self, ls_status_code(status) !=
                                             LS_DEADLINE_EXCEEDED));

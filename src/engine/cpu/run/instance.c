@@ -102,8 +102,8 @@ static ls_status make_tables(ls_instance *self) {
   self->buffers = ls_new_array(allocator, ls_buffer *, num_buffers(executable));
   self->lanes = ls_new_array(allocator, ls_cpu_stream, executable->num_lanes);
   self->slots = ls_new_array(allocator, ls_cpu_slot, executable->num_slots);
-  self->pieces =
-      ls_new_array(allocator, ls_trunk_piece, ls_cpu_ranks_pieces(executable));
+  self->pieces = ls_new_array(allocator, ls_exchange_piece,
+                              ls_cpu_ranks_pieces(executable));
   if (self->buffers == NULL || self->lanes == NULL || self->slots == NULL ||
       self->pieces == NULL) {
     return ls_out_of_memory();
@@ -188,9 +188,9 @@ ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
                       ls_instance **out_instance) {
   *out_instance = NULL;
   LS_RETURN_IF_ERROR(check_buffers(executable, buffers));
-  if (executable->trunk != NULL)
-    LS_RETURN_IF_ERROR(
-        ls_cpu_backend_check_ranks(executable->backend, executable->trunk));
+  if (executable->communicator != NULL)
+    LS_RETURN_IF_ERROR(ls_cpu_backend_check_ranks(executable->backend,
+                                                  executable->communicator));
   LS_OWN_NEW_OR_RETURN(executable->allocator, ls_instance, self);
   self->allocator = executable->allocator;
   self->executable = executable;

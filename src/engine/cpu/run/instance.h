@@ -139,9 +139,9 @@ struct ls_instance {
   const ls_cpu_instruction *launch;
   ls_cpu_slot *slots;
   ls_cpu_part *parts;
-  uint32_t *part_tables;   // Memory of the parts' arrays.
-  ls_trunk_piece *pieces;  // Pieces of an exchange.
-  ls_cpu_stacks stacks;    // Stacks of the shared stream, then of each lane.
+  uint32_t *part_tables;      // Memory of the parts' arrays.
+  ls_exchange_piece *pieces;  // Pieces of an exchange.
+  ls_cpu_stacks stacks;       // Stacks of the shared stream, then of each lane.
   uint32_t published;
   uint64_t round;
   uint64_t step, seed;  // Step and seed of the current run.
@@ -217,7 +217,8 @@ void ls_cpu_backend_print_others(const ls_instance *self,
                                  ls_text *text);
 void ls_cpu_backend_remove(ls_instance *instance);
 // Compares the numerics ids of all ranks, once; see ls_cpu_ranks_compare.
-ls_status ls_cpu_backend_check_ranks(ls_backend *backend, ls_trunk *trunk);
+ls_status ls_cpu_backend_check_ranks(ls_backend *backend,
+                                     ls_communicator *communicator);
 
 // ---- Spans -----------------------------------------------------------------
 // Spans of a traced run (base/trace.h): execution of streams, rounds over the

@@ -123,7 +123,7 @@ static ls_status merge_parts(ls_instance *self,
   const ls_cpu_worker *caller = &self->workers[0];
   const ls_cpu_launch *launch = self->launch->params;
   const ls_cpu_merge *merge = post->params;
-  const bool is_alone = self->executable->trunk == NULL;
+  const bool is_alone = self->executable->communicator == NULL;
   const ls_cpu_place *outs =
       self->executable->places + post->operand + post->num_in;
   char *stacks = ls_cpu_resolve(caller, outs[0]);

@@ -5,15 +5,16 @@
 #include "base/trace.h"
 
 // ---- Subtrees --------------------------------------------------------------
-static uint32_t first_replica(const ls_trunk *trunk, int32_t rank,
+static uint32_t first_replica(const ls_communicator *communicator, int32_t rank,
                               int32_t replicas) {
-  return (uint32_t)ls_trunk_first(trunk, rank, replicas);
+  return (uint32_t)ls_communicator_first(communicator, rank, replicas);
 }
 
-uint32_t ls_cpu_ranks_shift(const ls_trunk *trunk, int32_t replicas) {
+uint32_t ls_cpu_ranks_shift(const ls_communicator *communicator,
+                            int32_t replicas) {
   uint32_t borders = 0;
-  for (int32_t k = 1; k < trunk->ranks; ++k)
-    borders |= first_replica(trunk, k, replicas);
+  for (int32_t k = 1; k < communicator->ranks; ++k)
+    borders |= first_replica(communicator, k, replicas);
   return (uint32_t)__builtin_ctz(borders);
 }
 
@@ -28,12 +29,12 @@ static uint32_t subtree_end(uint32_t at, uint32_t end, uint32_t replicas) {
   }
 }
 
-uint32_t ls_cpu_ranks_subtrees(const ls_trunk *trunk, int32_t replicas,
-                               ls_cpu_subtree *out) {
+uint32_t ls_cpu_ranks_subtrees(const ls_communicator *communicator,
+                               int32_t replicas, ls_cpu_subtree *out) {
   uint32_t count = 0, at = 0;
-  for (int32_t k = 0; k < trunk->ranks; ++k)
-    for (const uint32_t end = first_replica(trunk, k + 1, replicas); at < end;
-         ++count) {
+  for (int32_t k = 0; k < communicator->ranks; ++k)
+    for (const uint32_t end = first_replica(communicator, k + 1, replicas);
+         at < end; ++count) {
       const uint32_t next = subtree_end(at, end, (uint32_t)replicas);
       if (out != NULL) out[count] = (ls_cpu_subtree){at, next, k};
       at = next;
@@ -42,7 +43,7 @@ uint32_t ls_cpu_ranks_subtrees(const ls_trunk *trunk, int32_t replicas,
 }
 
 size_t ls_cpu_ranks_pieces(const ls_executable *executable) {
-  if (executable->trunk == NULL) return 0;
+  if (executable->communicator == NULL) return 0;
   const size_t results =
       (size_t)executable->num_gathered * (size_t)executable->replicas;
   // There are at least as many subtrees as ranks.
@@ -53,16 +54,17 @@ size_t ls_cpu_ranks_pieces(const ls_executable *executable) {
 // ---- Exchanging ------------------------------------------------------------
 static ls_status exchange_pieces(const ls_instance *self, uint32_t number,
                                  uint64_t iteration, size_t count) {
-  ls_trunk *trunk = self->executable->trunk;
+  ls_communicator *communicator = self->executable->communicator;
   const ls_program *program = self->executable->program;
-  const ls_trunk_name name = {
+  const ls_exchange_name name = {
       .program = {program->fingerprint[0], program->fingerprint[1]},
       .merge = number,
       .iteration = iteration,
   };
   ls_runtime *runtime = self->executable->backend->runtime;
   const int64_t began = ls_runtime_now(runtime);
-  const ls_status status = trunk->exchange(trunk, &name, self->pieces, count);
+  const ls_status status =
+      ls_communicator_exchange(communicator, &name, self->pieces, count);
   ls_wait_end(runtime, LS_WAIT_RANKS, began);
   return status;
 }
@@ -83,24 +85,27 @@ ls_status ls_cpu_exchange_sums(ls_instance *self,
                                void *sum) {
   const ls_cpu_merge *merge = post->params;
   const ls_cpu_launch *launch = self->launch->params;
-  const ls_trunk *trunk = self->executable->trunk;
+  const ls_communicator *communicator = self->executable->communicator;
   const uint32_t replicas = (uint32_t)launch->share.replicas;
   const uint32_t shift = launch->part_shift;
   size_t count = 0;
   uint32_t at = 0;
-  for (int32_t k = 0; k < trunk->ranks; ++k) {
-    const uint32_t end = first_replica(trunk, k + 1, launch->share.replicas);
+  for (int32_t k = 0; k < communicator->ranks; ++k) {
+    const uint32_t end =
+        first_replica(communicator, k + 1, launch->share.replicas);
     for (; at < end; at = subtree_end(at, end, replicas))
-      self->pieces[count++] = (ls_trunk_piece){
+      self->pieces[count++] = (ls_exchange_piece){
           .data = parts->stacks + (at >> shift) * parts->stride,
           .size = merge->bytes,
-          .rank = k,
+          .from = k,
+          .to = LS_EACH_RANK,
       };
   }
   LS_RETURN_IF_ERROR(exchange_slot(self, post, count));
   at = 0;
-  for (int32_t k = 0; k < trunk->ranks; ++k) {
-    const uint32_t end = first_replica(trunk, k + 1, launch->share.replicas);
+  for (int32_t k = 0; k < communicator->ranks; ++k) {
+    const uint32_t end =
+        first_replica(communicator, k + 1, launch->share.replicas);
     while (at < end) {
       const uint32_t next = subtree_end(at, end, replicas);
       ls_cpu_merge_subtree(merge, call, parts, at >> shift, (next - 1) >> shift,
@@ -114,15 +119,16 @@ ls_status ls_cpu_exchange_sums(ls_instance *self,
 // Lists the rows of each rank as pieces. Returns their number.
 static size_t list_row_pieces(ls_instance *self, const ls_cpu_merge *merge,
                               void *result) {
-  const ls_trunk *trunk = self->executable->trunk;
-  for (int32_t k = 0; k < trunk->ranks; ++k) {
+  const ls_communicator *communicator = self->executable->communicator;
+  for (int32_t k = 0; k < communicator->ranks; ++k) {
     const size_t begin =
-        merge->offsets[first_replica(trunk, k, merge->replicas)];
+        merge->offsets[first_replica(communicator, k, merge->replicas)];
     const size_t end =
-        merge->offsets[first_replica(trunk, k + 1, merge->replicas)];
-    self->pieces[k] = (ls_trunk_piece){(char *)result + begin, end - begin, k};
+        merge->offsets[first_replica(communicator, k + 1, merge->replicas)];
+    self->pieces[k] = (ls_exchange_piece){(char *)result + begin, end - begin,
+                                          k, LS_EACH_RANK};
   }
-  return (size_t)trunk->ranks;
+  return (size_t)communicator->ranks;
 }
 
 ls_status ls_cpu_exchange_rows(ls_instance *self,
@@ -135,17 +141,19 @@ ls_status ls_cpu_exchange_rows(ls_instance *self,
 static size_t list_result_pieces(ls_instance *self, const ls_cpu_share *share,
                                  size_t place, uint32_t count) {
   const ls_executable *executable = self->executable;
-  const ls_trunk *trunk = executable->trunk;
+  const ls_communicator *communicator = executable->communicator;
   size_t pieces = 0;
   for (uint32_t g = 0; g < count; ++g)
-    for (int32_t k = 0; k < trunk->ranks; ++k)
-      for (uint32_t r = first_replica(trunk, k, share->replicas);
-           r < first_replica(trunk, k + 1, share->replicas); ++r, ++place)
-        self->pieces[pieces++] = (ls_trunk_piece){
+    for (int32_t k = 0; k < communicator->ranks; ++k)
+      for (uint32_t r = first_replica(communicator, k, share->replicas);
+           r < first_replica(communicator, k + 1, share->replicas);
+           ++r, ++place)
+        self->pieces[pieces++] = (ls_exchange_piece){
             .data =
                 ls_cpu_resolve(&self->workers[0], executable->places[place]),
             .size = executable->place_sizes[place],
-            .rank = k,
+            .from = k,
+            .to = LS_EACH_RANK,
         };
   return pieces;
 }
@@ -210,8 +218,9 @@ ls_status ls_cpu_exchange_batched(ls_instance *self,
     return exchange_pieces(self, at->number, call->iteration,
                            list_row_pieces(self, params->merge, operands[0]));
   for (uint32_t i = 0; i < params->num_subtrees; ++i)
-    self->pieces[i] = (ls_trunk_piece){operands[i], params->merge->bytes,
-                                       params->subtrees[i].rank};
+    self->pieces[i] =
+        (ls_exchange_piece){operands[i], params->merge->bytes,
+                            params->subtrees[i].rank, LS_EACH_RANK};
   LS_RETURN_IF_ERROR(
       exchange_pieces(self, at->number, call->iteration, params->num_subtrees));
   add_subtrees(params, call, operands);
@@ -221,19 +230,18 @@ ls_status ls_cpu_exchange_batched(ls_instance *self,
 ls_status ls_cpu_ranks_agree(ls_instance *self,
                              const ls_cpu_instruction *instruction) {
   const ls_executable *executable = self->executable;
-  if (executable->trunk == NULL) return ls_ok();
+  if (executable->communicator == NULL) return ls_ok();
   const ls_cpu_host *host = instruction->params;
-  const int32_t ranks = executable->trunk->ranks;
-  for (int32_t k = 0; k < ranks; ++k)
-    self->pieces[k] = (ls_trunk_piece){.rank = k};
-  return ls_status_annotate(
-      exchange_pieces(self, host->number, 0, (size_t)ranks), "behind %s",
-      host->label);
+  self->pieces[0] =
+      (ls_exchange_piece){.from = LS_EACH_RANK, .to = LS_EACH_RANK};
+  return ls_status_annotate(exchange_pieces(self, host->number, 0, 1),
+                            "behind %s", host->label);
 }
 
 // ---- Comparing ids ---------------------------------------------------------
-static ls_status check_same_ids(const ls_trunk *trunk, const char *ids) {
-  for (int32_t k = 1; k < trunk->ranks; ++k) {
+static ls_status check_same_ids(const ls_communicator *communicator,
+                                const char *ids) {
+  for (int32_t k = 1; k < communicator->ranks; ++k) {
     const char *id = ids + k * LS_CPU_NUMERICS_ID_SIZE;
     if (strcmp(ids, id) != 0)
       return ls_failed_precondition(
@@ -244,27 +252,23 @@ static ls_status check_same_ids(const ls_trunk *trunk, const char *ids) {
   return ls_ok();
 }
 
-static ls_status exchange_ids(ls_trunk *trunk, const char *id, char *ids,
-                              ls_trunk_piece *pieces) {
-  for (int32_t k = 0; k < trunk->ranks; ++k)
-    pieces[k] = (ls_trunk_piece){ids + k * LS_CPU_NUMERICS_ID_SIZE,
-                                 LS_CPU_NUMERICS_ID_SIZE, k};
-  memcpy(pieces[trunk->rank].data, id, LS_CPU_NUMERICS_ID_SIZE);
+static ls_status exchange_ids(ls_communicator *communicator, const char *id,
+                              char *ids) {
+  memcpy(ids + communicator->rank * LS_CPU_NUMERICS_ID_SIZE, id,
+         LS_CPU_NUMERICS_ID_SIZE);
   // A name that no program uses.
-  const ls_trunk_name name = {.merge = UINT32_MAX};
-  LS_RETURN_IF_ERROR(
-      trunk->exchange(trunk, &name, pieces, (size_t)trunk->ranks));
-  return check_same_ids(trunk, ids);
+  const ls_exchange_name name = {.merge = UINT32_MAX};
+  LS_RETURN_IF_ERROR(ls_communicator_gather(communicator, &name, ids,
+                                            LS_CPU_NUMERICS_ID_SIZE));
+  return check_same_ids(communicator, ids);
 }
 
-ls_status ls_cpu_ranks_compare(ls_trunk *trunk, ls_allocator *allocator,
-                               const char *id) {
-  const size_t ranks = (size_t)trunk->ranks;
+ls_status ls_cpu_ranks_compare(ls_communicator *communicator,
+                               ls_allocator *allocator, const char *id) {
+  const size_t ranks = (size_t)communicator->ranks;
   LS_OWN_ARRAY(allocator, char, ids, ranks *LS_CPU_NUMERICS_ID_SIZE);
-  LS_OWN_ARRAY(allocator, ls_trunk_piece, pieces, ranks);
-  const ls_status status = ids != NULL && pieces != NULL
-                               ? exchange_ids(trunk, id, ids, pieces)
-                               : ls_out_of_memory();
-  if (!ls_status_is_ok(status)) trunk->cancel(trunk, status);
+  const ls_status status =
+      ids != NULL ? exchange_ids(communicator, id, ids) : ls_out_of_memory();
+  if (!ls_status_is_ok(status)) communicator->cancel(communicator, status);
   return status;
 }

@@ -17,11 +17,12 @@ enum { LS_CPU_NUMERICS_ID_SIZE = 64 };
 // every rank if one rank would compute other bits. `id` has
 // LS_CPU_NUMERICS_ID_SIZE bytes.
 //   LS_FAILED_PRECONDITION  names the ranks and both ids.
-ls_status ls_cpu_ranks_compare(ls_trunk *trunk, ls_allocator *allocator,
-                               const char *id);
+ls_status ls_cpu_ranks_compare(ls_communicator *communicator,
+                               ls_allocator *allocator, const char *id);
 
 // Returns the largest part_shift with which no part has lanes of two ranks.
-uint32_t ls_cpu_ranks_shift(const ls_trunk *trunk, int32_t replicas);
+uint32_t ls_cpu_ranks_shift(const ls_communicator *communicator,
+                            int32_t replicas);
 
 // Returns the most pieces of any exchange; 0 without other ranks.
 size_t ls_cpu_ranks_pieces(const ls_executable *executable);
@@ -48,8 +49,8 @@ ls_status ls_cpu_exchange_results(ls_instance *self);
 
 // Lists the maximal subtrees of all ranks, in order; `out` may be NULL. Returns
 // their number.
-uint32_t ls_cpu_ranks_subtrees(const ls_trunk *trunk, int32_t replicas,
-                               ls_cpu_subtree *out);
+uint32_t ls_cpu_ranks_subtrees(const ls_communicator *communicator,
+                               int32_t replicas, ls_cpu_subtree *out);
 
 // Executes an EXCHANGE; `call` is the stream's.
 ls_status ls_cpu_exchange_batched(ls_instance *self,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
-#include "net/trunk.h"
+#include "net/address.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -11,12 +11,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "lockstep/trunk.h"
-
-int32_t ls_trunk_first(const ls_trunk *self, int32_t rank, int32_t replicas) {
-  return (int32_t)((int64_t)replicas * rank / self->ranks);
-}
 
 // ---- A free address --------------------------------------------------------
 static ls_status refuse_port(const char *reason) {

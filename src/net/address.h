@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds an address for a new communicator to listen on.
+// Finds an address for a new connection to listen on.
 #ifndef LS_NET_TRUNK_H_
 #define LS_NET_TRUNK_H_
 

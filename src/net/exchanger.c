@@ -1,0 +1,541 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/exchanger.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/runtime_internal.h"
+
+// An exchange under way.
+struct ls_flight {
+  ls_flight *next;
+  ls_exchange *exchange;
+  bool *awaits;  // For each rank: its message has not come.
+  int32_t num_awaited;
+  int32_t last;  // The rank whose message came last; -1: none.
+  ls_transfer *transfers;
+  size_t num_transfers, capacity;
+  ls_status failure;
+};
+
+// A message that came before its exchange was started.
+struct ls_early {
+  ls_early *next;
+  int32_t from;
+  ls_message message;
+};
+
+static int64_t now(const ls_exchanger *self) {
+  return self->clock->now(self->clock->user);
+}
+
+// ---- Pieces ----------------------------------------------------------------
+// Finds the bytes of a piece that `from` sends to `to`; returns false if there
+// are none, which differs from zero bytes.
+static bool find_bytes(const ls_exchange_piece *piece, int32_t from, int32_t to,
+                       char **out_data) {
+  if ((piece->from != from && piece->from != LS_EACH_RANK) ||
+      (piece->to != to && piece->to != LS_EACH_RANK) || from == to)
+    return false;
+  const size_t block = piece->from == LS_EACH_RANK ? (size_t)from : 0;
+  *out_data =
+      piece->size == 0 ? NULL : (char *)piece->data + block * piece->size;
+  return true;
+}
+
+// Sums up the pieces that `from` sends to `to`. Returns their number.
+static size_t measure_pieces(const ls_exchange *exchange, int32_t from,
+                             int32_t to, uint64_t *out_size,
+                             uint64_t *out_shape) {
+  size_t count = 0;
+  char *data = NULL;
+  *out_size = *out_shape = 0;
+  for (size_t i = 0; i < exchange->count; ++i) {
+    const ls_exchange_piece *piece = &exchange->pieces[i];
+    if (!find_bytes(piece, from, to, &data)) continue;
+    *out_size += piece->size;
+    *out_shape = (*out_shape + piece->size + 1) * UINT64_C(0x9E3779B97F4A7C15);
+    ++count;
+  }
+  return count;
+}
+
+// ---- Flights ---------------------------------------------------------------
+static ls_flight *make_flight(ls_exchanger *self) {
+  ls_flight *flight = self->spare_flights;
+  if (flight != NULL) {
+    self->spare_flights = flight->next;
+    return flight;
+  }
+  flight = ls_new(self->allocator, ls_flight);
+  if (flight == NULL) return NULL;
+  flight->awaits =
+      ls_new_array(self->allocator, bool, (size_t)self->base.ranks);
+  if (flight->awaits != NULL) return flight;
+  ls_release(self->allocator, flight);
+  return NULL;
+}
+
+static void drop_transfers(ls_exchanger *self, ls_flight *flight) {
+  for (size_t i = 0; i < flight->num_transfers; ++i)
+    self->wire->drop(self->wire, flight->transfers[i]);
+  flight->num_transfers = 0;
+}
+
+static void retire_flight(ls_exchanger *self, ls_flight *flight) {
+  ls_flight **at = &self->flights;
+  while (*at != flight)
+    at = &(*at)->next;
+  *at = flight->next;
+  drop_transfers(self, flight);
+  ls_status_free(flight->failure);
+  flight->failure = ls_ok();
+  flight->next = self->spare_flights;
+  self->spare_flights = flight;
+}
+
+static void fail_flight(ls_exchanger *self, ls_flight *flight,
+                        ls_status failure) {
+  if (ls_status_is_ok(failure)) return;
+  flight->failure = ls_status_join(flight->failure, failure);
+  drop_transfers(self, flight);
+}
+
+static bool is_over(const ls_flight *flight) {
+  return !ls_status_is_ok(flight->failure) ||
+         (flight->num_awaited == 0 && flight->num_transfers == 0);
+}
+
+static ls_status add_transfer(ls_exchanger *self, ls_flight *flight,
+                              ls_transfer **out_transfer) {
+  if (!ls_grow(self->allocator, &flight->transfers, &flight->capacity,
+               flight->num_transfers + 1, sizeof(*flight->transfers)))
+    return ls_out_of_memory();
+  *out_transfer = &flight->transfers[flight->num_transfers];
+  return ls_ok();
+}
+
+// ---- Sending ---------------------------------------------------------------
+// Sends a message whose kind, name and data are set.
+static ls_status send_message(ls_exchanger *self, int32_t to) {
+  ls_message *message = &self->message;
+  message->number = ++self->peers[to].sent;
+  return self->wire->send(self->wire, to, message);
+}
+
+// Sends `self->message` to all ranks that have not ended. A failure to send is
+// dropped: what else could be done is under way.
+static void send_to_all(ls_exchanger *self) {
+  for (int32_t k = 0; k < self->base.ranks; ++k)
+    if (k != self->base.rank && !self->peers[k].has_ended)
+      ls_status_free(send_message(self, k));
+}
+
+static ls_status put_pieces(ls_exchanger *self, ls_flight *flight, int32_t to) {
+  const ls_exchange *exchange = flight->exchange;
+  for (size_t i = 0; i < exchange->count; ++i) {
+    const ls_exchange_piece *piece = &exchange->pieces[i];
+    char *data = NULL;
+    ls_transfer *transfer = NULL;
+    if (!find_bytes(piece, self->base.rank, to, &data) || piece->size == 0)
+      continue;
+    LS_RETURN_IF_ERROR(add_transfer(self, flight, &transfer));
+    LS_RETURN_IF_ERROR(self->wire->put(self->wire, to, &self->message, data,
+                                       piece->size, transfer));
+    ++flight->num_transfers;
+  }
+  return ls_ok();
+}
+
+static void copy_into_message(ls_exchanger *self, const ls_exchange *exchange,
+                              int32_t to) {
+  ls_message *message = &self->message;
+  char *data = NULL;
+  message->used = 0;
+  for (size_t i = 0; i < exchange->count; ++i) {
+    const ls_exchange_piece *piece = &exchange->pieces[i];
+    if (!find_bytes(piece, self->base.rank, to, &data) || piece->size == 0)
+      continue;
+    memcpy(message->data + message->used, data, piece->size);
+    message->used += (uint32_t)piece->size;
+  }
+}
+
+static ls_status send_pieces(ls_exchanger *self, ls_flight *flight,
+                             int32_t to) {
+  const ls_exchange *exchange = flight->exchange;
+  ls_message *message = &self->message;
+  message->kind = LS_MESSAGE_EXCHANGE;
+  message->name = exchange->name;
+  message->used = 0;
+  if (measure_pieces(exchange, self->base.rank, to, &message->size,
+                     &message->shape) == 0)
+    return ls_ok();
+  if (message->size > LS_MESSAGE_ROOM) {
+    LS_RETURN_IF_ERROR(send_message(self, to));
+    return put_pieces(self, flight, to);
+  }
+  copy_into_message(self, exchange, to);
+  return send_message(self, to);
+}
+
+// ---- Receiving -------------------------------------------------------------
+static ls_status check_shape(const ls_exchanger *self,
+                             const ls_exchange *exchange,
+                             const ls_message *message, int32_t from) {
+  const int32_t rank = self->base.rank;
+  uint64_t size = 0, shape = 0;
+  measure_pieces(exchange, from, rank, &size, &shape);
+  if (size != message->size || shape != message->shape)
+    return ls_internal("rank %d expects %llu bytes of rank %d, which sends "
+                       "%llu, or the same in other pieces",
+                       rank, (unsigned long long)size, from,
+                       (unsigned long long)message->size);
+  if (message->size <= LS_MESSAGE_ROOM && message->used != message->size)
+    return LS_STATUS(LS_DATA_LOSS,
+                     "a message of rank %d has %u of %llu bytes left", from,
+                     message->used, (unsigned long long)message->size);
+  return ls_ok();
+}
+
+static ls_status get_pieces(ls_exchanger *self, ls_flight *flight,
+                            const ls_message *message, int32_t from) {
+  const ls_exchange *exchange = flight->exchange;
+  const char *inside = message->data;
+  for (size_t i = 0; i < exchange->count; ++i) {
+    const ls_exchange_piece *piece = &exchange->pieces[i];
+    char *data = NULL;
+    ls_transfer *transfer = NULL;
+    if (!find_bytes(piece, from, self->base.rank, &data) || piece->size == 0)
+      continue;
+    if (message->size <= LS_MESSAGE_ROOM) {
+      memcpy(data, inside, piece->size);
+      inside += piece->size;
+      continue;
+    }
+    LS_RETURN_IF_ERROR(add_transfer(self, flight, &transfer));
+    LS_RETURN_IF_ERROR(self->wire->get(self->wire, from, message, data,
+                                       piece->size, transfer));
+    ++flight->num_transfers;
+  }
+  return ls_ok();
+}
+
+static void take_pieces(ls_exchanger *self, ls_flight *flight,
+                        const ls_message *message, int32_t from) {
+  flight->awaits[from] = false;
+  --flight->num_awaited;
+  flight->last = from;
+  ls_status status = check_shape(self, flight->exchange, message, from);
+  if (ls_status_is_ok(status)) status = get_pieces(self, flight, message, from);
+  fail_flight(self, flight, status);
+}
+
+static bool has_name(const ls_message *message, const ls_exchange_name *name) {
+  return memcmp(&message->name, name, sizeof(*name)) == 0;
+}
+
+// Takes the messages for a new exchange that came before it.
+static void take_earlies(ls_exchanger *self, ls_flight *flight) {
+  for (ls_early **at = &self->earlies; *at != NULL;) {
+    ls_early *early = *at;
+    if (!flight->awaits[early->from] ||
+        !has_name(&early->message, &flight->exchange->name)) {
+      at = &early->next;
+      continue;
+    }
+    take_pieces(self, flight, &early->message, early->from);
+    *at = early->next;
+    early->next = self->spare_earlies;
+    self->spare_earlies = early;
+  }
+}
+
+static ls_status keep_early(ls_exchanger *self, const ls_message *message,
+                            int32_t from) {
+  ls_early *early = self->spare_earlies;
+  if (early != NULL)
+    self->spare_earlies = early->next;
+  else
+    early = ls_new(self->allocator, ls_early);
+  if (early == NULL) return ls_out_of_memory();
+  ls_early **at = &self->earlies;
+  while (*at != NULL)
+    at = &(*at)->next;
+  early->next = NULL;
+  early->from = from;
+  memcpy(&early->message, message, ls_message_size(message));
+  *at = early;
+  return ls_ok();
+}
+
+// Sets the first failure, which is then owned. Exchanges that are complete have
+// succeeded all the same.
+static void set_failure(ls_exchanger *self, ls_status failure) {
+  if (!ls_status_is_ok(self->failure)) {
+    ls_status_free(failure);
+    return;
+  }
+  self->failure = failure;
+  for (ls_flight *flight = self->flights; flight != NULL; flight = flight->next)
+    if (!is_over(flight)) fail_flight(self, flight, ls_status_clone(failure));
+  ls_condition_broadcast(&self->changed);
+}
+
+static ls_status handle_exchange(ls_exchanger *self, const ls_message *message,
+                                 int32_t from) {
+  // The list is in the order of the starts.
+  for (ls_flight *flight = self->flights; flight != NULL; flight = flight->next)
+    if (flight->awaits[from] && has_name(message, &flight->exchange->name)) {
+      take_pieces(self, flight, message, from);
+      return ls_ok();
+    }
+  return keep_early(self, message, from);
+}
+
+static void handle_message(ls_exchanger *self, const ls_message *message,
+                           int32_t from) {
+  ls_peer *peer = &self->peers[from];
+  if (message->number <= peer->received) return;  // It has come before.
+  if (message->number != peer->received + 1) {
+    set_failure(self, LS_STATUS(LS_DATA_LOSS,
+                                "rank %d misses message %llu of rank %d",
+                                self->base.rank,
+                                (unsigned long long)peer->received + 1, from));
+    return;
+  }
+  peer->received = message->number;
+  switch ((ls_message_kind)message->kind) {
+  case LS_MESSAGE_EXCHANGE: {
+    const ls_status status = handle_exchange(self, message, from);
+    if (!ls_status_is_ok(status)) set_failure(self, status);
+    break;
+  }
+  case LS_MESSAGE_CANCEL:
+    set_failure(self, LS_STATUS((ls_code)message->size, "%s", message->data));
+    break;
+  case LS_MESSAGE_END:
+    peer->has_ended = true;
+    break;
+  case LS_MESSAGE_BEAT:
+  case LS_MESSAGE_ASK:
+  case LS_MESSAGE_ANSWER:
+    break;
+  }
+}
+
+// ---- Proceeding ------------------------------------------------------------
+// Fails an exchange that awaits a rank which has ended.
+static void check_ended(ls_exchanger *self, ls_flight *flight) {
+  for (int32_t k = 0; flight->num_awaited > 0 && k < self->base.ranks; ++k)
+    if (flight->awaits[k] && self->peers[k].has_ended &&
+        ls_status_is_ok(flight->failure))
+      fail_flight(self, flight,
+                  LS_STATUS(LS_FAILED_PRECONDITION,
+                            "rank %d waits for rank %d, which has ended",
+                            self->base.rank, k));
+}
+
+static void test_transfers(ls_exchanger *self, ls_flight *flight) {
+  size_t left = 0;
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < flight->num_transfers; ++i) {
+    const ls_transfer transfer = flight->transfers[i];
+    if (!ls_status_is_ok(status) ||
+        !self->wire->test(self->wire, transfer, &status))
+      flight->transfers[left++] = transfer;
+  }
+  flight->num_transfers = left;
+  fail_flight(self, flight, status);
+}
+
+// Handles all that has come. Requires the lock.
+static void proceed(ls_exchanger *self) {
+  int32_t from = 0;
+  bool has_ended = false;
+  for (const ls_message *message = self->wire->next(self->wire, &from);
+       message != NULL; message = self->wire->next(self->wire, &from))
+    handle_message(self, message, from);
+  for (ls_flight *flight = self->flights; flight != NULL;
+       flight = flight->next) {
+    if (flight->num_transfers > 0) test_transfers(self, flight);
+    if (flight->num_awaited > 0) check_ended(self, flight);
+    has_ended |= is_over(flight);
+  }
+  if (has_ended) ls_condition_broadcast(&self->changed);
+}
+
+// ---- The communicator ------------------------------------------------------
+static void add_flight(ls_exchanger *self, ls_flight *flight,
+                       ls_exchange *exchange) {
+  uint64_t size = 0, shape = 0;
+  flight->exchange = exchange;
+  flight->num_awaited = 0;
+  flight->last = -1;
+  flight->next = NULL;
+  for (int32_t k = 0; k < self->base.ranks; ++k) {
+    flight->awaits[k] =
+        measure_pieces(exchange, k, self->base.rank, &size, &shape) > 0;
+    flight->num_awaited += flight->awaits[k];
+  }
+  ls_flight **at = &self->flights;
+  while (*at != NULL)
+    at = &(*at)->next;
+  *at = flight;
+}
+
+static ls_status start_exchange(ls_communicator *communicator,
+                                ls_exchange *exchange) {
+  ls_exchanger *self = (ls_exchanger *)communicator;
+  ls_mutex_lock(&self->lock);
+  // After a failure, other ranks may have dropped their pieces.
+  ls_status status = ls_status_clone(self->failure);
+  ls_flight *flight = ls_status_is_ok(status) ? make_flight(self) : NULL;
+  if (flight == NULL && ls_status_is_ok(status)) status = ls_out_of_memory();
+  exchange->state = flight;
+  if (flight != NULL) {
+    add_flight(self, flight, exchange);
+    for (int32_t k = 0; ls_status_is_ok(status) && k < self->base.ranks; ++k)
+      if (k != self->base.rank) status = send_pieces(self, flight, k);
+    if (ls_status_is_ok(status))
+      take_earlies(self, flight);
+    else
+      retire_flight(self, flight);
+  }
+  ls_mutex_unlock(&self->lock);
+  return status;
+}
+
+static bool is_exchange_done(ls_communicator *communicator,
+                             ls_exchange *exchange) {
+  ls_exchanger *self = (ls_exchanger *)communicator;
+  ls_mutex_lock(&self->lock);
+  if (!self->has_leader) proceed(self);
+  const bool is_done = is_over(exchange->state);
+  ls_mutex_unlock(&self->lock);
+  return is_done;
+}
+
+// Waits a while for something to happen to a flight. Requires the lock.
+static void wait_a_while(ls_exchanger *self, const ls_flight *flight,
+                         int64_t nanos) {
+  if (self->has_leader) {
+    (void)ls_condition_wait_for(&self->changed, &self->lock, nanos);
+    return;
+  }
+  proceed(self);
+  if (is_over(flight)) return;
+  self->has_leader = true;
+  ls_mutex_unlock(&self->lock);
+  self->wire->idle(self->wire, nanos);
+  ls_mutex_lock(&self->lock);
+  self->has_leader = false;
+  proceed(self);
+  ls_condition_broadcast(&self->changed);
+}
+
+static void cancel_locked(ls_exchanger *self, ls_status why) {
+  if (!ls_status_is_ok(self->failure)) return;
+  ls_status failure =
+      ls_status_annotate(ls_status_clone(why), "on rank %d of %d",
+                         self->base.rank, self->base.ranks);
+  ls_message *message = &self->message;
+  message->kind = LS_MESSAGE_CANCEL;
+  message->size = (uint64_t)ls_status_code(failure);
+  snprintf(message->data, sizeof(message->data), "%s",
+           ls_status_message(failure));
+  message->used = (uint32_t)strlen(message->data) + 1;
+  send_to_all(self);
+  set_failure(self, failure);
+}
+
+static ls_status wait_for_exchange(ls_communicator *communicator,
+                                   ls_exchange *exchange, int64_t limit) {
+  enum { WHILE = 100000000 };
+  ls_exchanger *self = (ls_exchanger *)communicator;
+  ls_flight *flight = exchange->state;
+  ls_mutex_lock(&self->lock);
+  const int64_t began = now(self);
+  while (!is_over(flight)) {
+    const int64_t left = limit < 0 ? WHILE : limit - (now(self) - began);
+    if (left <= 0) {
+      ls_status status = LS_STATUS(LS_DEADLINE_EXCEEDED,
+                                   "rank %d has waited for %.3g s for others",
+                                   self->base.rank, (double)limit * 1e-9);
+      cancel_locked(self, status);
+      ls_status_free(status);
+      break;
+    }
+    wait_a_while(self, flight, left < WHILE ? left : WHILE);
+  }
+  if (flight->last >= 0)
+    __atomic_add_fetch(&self->waited_for[flight->last], now(self) - began,
+                       __ATOMIC_RELAXED);
+  ls_status status = ls_status_clone(flight->failure);
+  retire_flight(self, flight);
+  ls_mutex_unlock(&self->lock);
+  return status;
+}
+
+static void cancel_all(ls_communicator *communicator, ls_status why) {
+  ls_exchanger *self = (ls_exchanger *)communicator;
+  ls_mutex_lock(&self->lock);
+  cancel_locked(self, why);
+  ls_mutex_unlock(&self->lock);
+}
+
+// ---- Life ------------------------------------------------------------------
+ls_status ls_exchanger_init(ls_exchanger *self, ls_wire *wire, int32_t rank,
+                            int32_t ranks) {
+  *self = (ls_exchanger){.wire = wire,
+                         .allocator = ls_allocator_system(),
+                         .clock = ls_clock_system()};
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
+  LS_RETURN_IF_ERROR(ls_condition_init(&self->changed));
+  self->peers = ls_new_array(self->allocator, ls_peer, (size_t)ranks);
+  self->waited_for = ls_new_array(self->allocator, int64_t, (size_t)ranks);
+  if (self->peers == NULL || self->waited_for == NULL)
+    return ls_out_of_memory();
+  self->base = (ls_communicator){.rank = rank,
+                                 .ranks = ranks,
+                                 .local_rank = 0,
+                                 .local_ranks = 1,
+                                 .start = start_exchange,
+                                 .is_done = is_exchange_done,
+                                 .wait = wait_for_exchange,
+                                 .cancel = cancel_all,
+                                 .waited_for = self->waited_for};
+  return ls_ok();
+}
+
+ls_status ls_exchanger_end(ls_exchanger *self) {
+  ls_mutex_lock(&self->lock);
+  self->message.kind = LS_MESSAGE_END;
+  self->message.used = 0;
+  send_to_all(self);
+  ls_status failure = ls_status_clone(self->failure);
+  ls_mutex_unlock(&self->lock);
+  return failure;
+}
+
+void ls_exchanger_deinit(ls_exchanger *self) {
+  for (ls_flight *at = self->spare_flights; at != NULL;) {
+    ls_flight *next = at->next;
+    ls_release(self->allocator, at->awaits);
+    ls_release(self->allocator, at->transfers);
+    ls_release(self->allocator, at);
+    at = next;
+  }
+  ls_early *lists[] = {self->earlies, self->spare_earlies};
+  for (size_t i = 0; i < LS_COUNT_OF(lists); ++i)
+    for (ls_early *at = lists[i]; at != NULL;) {
+      ls_early *next = at->next;
+      ls_release(self->allocator, at);
+      at = next;
+    }
+  ls_release(self->allocator, self->peers);
+  ls_release(self->allocator, self->waited_for);
+  ls_status_free(self->failure);
+  ls_condition_deinit(&self->changed);
+  ls_mutex_deinit(&self->lock);
+}
