@@ -71,6 +71,21 @@ typedef struct ls_exchange {
   void *state;  // The transport's.
 } ls_exchange;
 
+// Functions of the runtime whose rank this is, which any thread may call.
+typedef struct ls_rank_services {
+  void *user;
+  // Writes where this rank is, as a text of less than `size` bytes.
+  void (*describe)(void *user, char *text, size_t size);
+  // Returns true if a run is at work, or has moved since `*seen` was last set
+  // here. A run that waits for other ranks is not at work.
+  bool (*goes_on)(void *user, uint64_t *seen);
+  // Logs a line, at level info.
+  void (*log)(void *user, const char *text);
+  // Longest time, in nanoseconds, in which nothing may move on a rank that is
+  // waited for; 0: for ever.
+  int64_t stall;
+} ls_rank_services;
+
 // One rank's end of a communicator: a table of functions that a transport
 // implements. Thread-safe.
 typedef struct ls_communicator ls_communicator;
@@ -85,23 +100,22 @@ struct ls_communicator {
   // transports without a thread proceed.
   bool (*is_done)(ls_communicator *self, ls_exchange *exchange);
   // Waits until this rank has received all that it should, and its own pieces
-  // may change. Called once for each exchange that was started. A limit, in
-  // nanoseconds, may be -1: none. After a failure all ranks' exchanges fail.
-  //   LS_UNAVAILABLE        a rank is lost; names it.
+  // may change. Called once for each exchange that was started. After a failure
+  // all ranks' exchanges fail.
+  //   LS_UNAVAILABLE          a rank is lost; names it and its last place.
   //   LS_FAILED_PRECONDITION  a rank from which something is missing has ended.
-  //   LS_DEADLINE_EXCEEDED  the limit is over; this cancels the communicator.
-  ls_status (*wait)(ls_communicator *self, ls_exchange *exchange,
-                    int64_t limit);
+  //   LS_DEADLINE_EXCEEDED    nothing has moved for too long; tells where the
+  //                           ranks are.
+  ls_status (*wait)(ls_communicator *self, ls_exchange *exchange);
   // Tells all ranks that this one has failed, with `failure` (lent): their
   // waits and all later exchanges fail likewise, as they are no longer in step.
   // The first failure stays.
   void (*cancel)(ls_communicator *self, ls_status failure);
   // Name of the machine of a rank; NULL: the transport does not know it.
   const char *(*host)(const ls_communicator *self, int32_t rank);
-  // Describes, for other ranks, where this one is, in a text that the caller
-  // releases by ls_free. A runtime sets both.
-  ls_status (*describe)(void *user, char **out_text);
-  void *describe_user;
+  // Attaches the services of a runtime, which are copied; NULL detaches them,
+  // after the last call of them has returned.
+  void (*attach)(ls_communicator *self, const ls_rank_services *services);
   // For each rank, the total nanoseconds that this one has waited in exchanges
   // to which that one came last; read by atomic loads. NULL: the transport does
   // not measure it.

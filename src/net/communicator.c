@@ -12,7 +12,7 @@ ls_status ls_communicator_exchange(ls_communicator *self,
                                    size_t count) {
   ls_exchange exchange = {.name = *name, .pieces = pieces, .count = count};
   LS_RETURN_IF_ERROR(self->start(self, &exchange));
-  return self->wait(self, &exchange, -1);
+  return self->wait(self, &exchange);
 }
 
 ls_status ls_communicator_gather(ls_communicator *self,

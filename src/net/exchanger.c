@@ -6,18 +6,6 @@
 
 #include "base/runtime_internal.h"
 
-// An exchange under way.
-struct ls_flight {
-  ls_flight *next;
-  ls_exchange *exchange;
-  bool *awaits;  // For each rank: its message has not come.
-  int32_t num_awaited;
-  int32_t last;  // The rank whose message came last; -1: none.
-  ls_transfer *transfers;
-  size_t num_transfers, capacity;
-  ls_status failure;
-};
-
 // A message that came before its exchange was started.
 struct ls_early {
   ls_early *next;
@@ -25,7 +13,7 @@ struct ls_early {
   ls_message message;
 };
 
-static int64_t now(const ls_exchanger *self) {
+int64_t ls_exchanger_now(const ls_exchanger *self) {
   return self->clock->now(self->clock->user);
 }
 
@@ -92,6 +80,7 @@ static void retire_flight(ls_exchanger *self, ls_flight *flight) {
   flight->failure = ls_ok();
   flight->next = self->spare_flights;
   self->spare_flights = flight;
+  ++self->num_ended;
 }
 
 static void fail_flight(ls_exchanger *self, ls_flight *flight,
@@ -123,9 +112,8 @@ static ls_status send_message(ls_exchanger *self, int32_t to) {
   return self->wire->send(self->wire, to, message);
 }
 
-// Sends `self->message` to all ranks that have not ended. A failure to send is
-// dropped: what else could be done is under way.
-static void send_to_all(ls_exchanger *self) {
+// Drops a failure to send: what could be done about it is under way.
+void ls_exchanger_send_all(ls_exchanger *self) {
   for (int32_t k = 0; k < self->base.ranks; ++k)
     if (k != self->base.rank && !self->peers[k].has_ended)
       ls_status_free(send_message(self, k));
@@ -305,6 +293,7 @@ static void handle_message(ls_exchanger *self, const ls_message *message,
     return;
   }
   peer->received = message->number;
+  if (self->watches) peer->heard = ls_exchanger_now(self);
   switch ((ls_message_kind)message->kind) {
   case LS_MESSAGE_EXCHANGE: {
     const ls_status status = handle_exchange(self, message, from);
@@ -318,8 +307,7 @@ static void handle_message(ls_exchanger *self, const ls_message *message,
     peer->has_ended = true;
     break;
   case LS_MESSAGE_BEAT:
-  case LS_MESSAGE_ASK:
-  case LS_MESSAGE_ANSWER:
+    ls_exchanger_take_beat(self, from, message);
     break;
   }
 }
@@ -349,8 +337,7 @@ static void test_transfers(ls_exchanger *self, ls_flight *flight) {
   fail_flight(self, flight, status);
 }
 
-// Handles all that has come. Requires the lock.
-static void proceed(ls_exchanger *self) {
+void ls_exchanger_proceed(ls_exchanger *self) {
   int32_t from = 0;
   bool has_ended = false;
   for (const ls_message *message = self->wire->next(self->wire, &from);
@@ -372,6 +359,7 @@ static void add_flight(ls_exchanger *self, ls_flight *flight,
   flight->exchange = exchange;
   flight->num_awaited = 0;
   flight->last = -1;
+  flight->waits = flight->is_logged = false;
   flight->next = NULL;
   for (int32_t k = 0; k < self->base.ranks; ++k) {
     flight->awaits[k] =
@@ -384,6 +372,16 @@ static void add_flight(ls_exchanger *self, ls_flight *flight,
   *at = flight;
 }
 
+// Notes that this thread makes exchanges.
+static void note_thread(ls_exchanger *self) {
+  const pthread_t thread = pthread_self();
+  for (int i = 0; i < self->num_threads && i < LS_MOST_THREADS; ++i)
+    if (pthread_equal(self->threads[i], thread)) return;
+  if (self->num_threads < LS_MOST_THREADS)
+    self->threads[self->num_threads] = thread;
+  if (self->num_threads <= LS_MOST_THREADS) ++self->num_threads;
+}
+
 static ls_status start_exchange(ls_communicator *communicator,
                                 ls_exchange *exchange) {
   ls_exchanger *self = (ls_exchanger *)communicator;
@@ -393,6 +391,7 @@ static ls_status start_exchange(ls_communicator *communicator,
   ls_flight *flight = ls_status_is_ok(status) ? make_flight(self) : NULL;
   if (flight == NULL && ls_status_is_ok(status)) status = ls_out_of_memory();
   exchange->state = flight;
+  if (self->watches) note_thread(self);
   if (flight != NULL) {
     add_flight(self, flight, exchange);
     for (int32_t k = 0; ls_status_is_ok(status) && k < self->base.ranks; ++k)
@@ -410,7 +409,7 @@ static bool is_exchange_done(ls_communicator *communicator,
                              ls_exchange *exchange) {
   ls_exchanger *self = (ls_exchanger *)communicator;
   ls_mutex_lock(&self->lock);
-  if (!self->has_leader) proceed(self);
+  if (!self->has_leader) ls_exchanger_proceed(self);
   const bool is_done = is_over(exchange->state);
   ls_mutex_unlock(&self->lock);
   return is_done;
@@ -423,53 +422,50 @@ static void wait_a_while(ls_exchanger *self, const ls_flight *flight,
     (void)ls_condition_wait_for(&self->changed, &self->lock, nanos);
     return;
   }
-  proceed(self);
+  ls_exchanger_proceed(self);
   if (is_over(flight)) return;
   self->has_leader = true;
   ls_mutex_unlock(&self->lock);
   self->wire->idle(self->wire, nanos);
   ls_mutex_lock(&self->lock);
   self->has_leader = false;
-  proceed(self);
+  ls_exchanger_proceed(self);
   ls_condition_broadcast(&self->changed);
 }
 
-static void cancel_locked(ls_exchanger *self, ls_status why) {
-  if (!ls_status_is_ok(self->failure)) return;
-  ls_status failure =
-      ls_status_annotate(ls_status_clone(why), "on rank %d of %d",
-                         self->base.rank, self->base.ranks);
+void ls_exchanger_fail(ls_exchanger *self, ls_status failure) {
   ls_message *message = &self->message;
+  if (!ls_status_is_ok(self->failure)) {
+    ls_status_free(failure);
+    return;
+  }
   message->kind = LS_MESSAGE_CANCEL;
   message->size = (uint64_t)ls_status_code(failure);
   snprintf(message->data, sizeof(message->data), "%s",
            ls_status_message(failure));
   message->used = (uint32_t)strlen(message->data) + 1;
-  send_to_all(self);
+  ls_exchanger_send_all(self);
   set_failure(self, failure);
 }
 
 static ls_status wait_for_exchange(ls_communicator *communicator,
-                                   ls_exchange *exchange, int64_t limit) {
+                                   ls_exchange *exchange) {
   enum { WHILE = 100000000 };
   ls_exchanger *self = (ls_exchanger *)communicator;
   ls_flight *flight = exchange->state;
   ls_mutex_lock(&self->lock);
-  const int64_t began = now(self);
+  flight->began = ls_exchanger_now(self);
+  flight->waits = true;
   while (!is_over(flight)) {
-    const int64_t left = limit < 0 ? WHILE : limit - (now(self) - began);
-    if (left <= 0) {
-      ls_status status = LS_STATUS(LS_DEADLINE_EXCEEDED,
-                                   "rank %d has waited for %.3g s for others",
-                                   self->base.rank, (double)limit * 1e-9);
-      cancel_locked(self, status);
-      ls_status_free(status);
-      break;
-    }
-    wait_a_while(self, flight, left < WHILE ? left : WHILE);
+    wait_a_while(self, flight, WHILE);
+    if (!self->watches || self->worker.is_started) continue;
+    ls_mutex_unlock(&self->lock);
+    ls_exchanger_watch(self);
+    ls_mutex_lock(&self->lock);
   }
   if (flight->last >= 0)
-    __atomic_add_fetch(&self->waited_for[flight->last], now(self) - began,
+    __atomic_add_fetch(&self->waited_for[flight->last],
+                       ls_exchanger_now(self) - flight->began,
                        __ATOMIC_RELAXED);
   ls_status status = ls_status_clone(flight->failure);
   retire_flight(self, flight);
@@ -480,45 +476,62 @@ static ls_status wait_for_exchange(ls_communicator *communicator,
 static void cancel_all(ls_communicator *communicator, ls_status why) {
   ls_exchanger *self = (ls_exchanger *)communicator;
   ls_mutex_lock(&self->lock);
-  cancel_locked(self, why);
+  ls_exchanger_fail(self,
+                    ls_status_annotate(ls_status_clone(why), "on rank %d of %d",
+                                       self->base.rank, self->base.ranks));
   ls_mutex_unlock(&self->lock);
 }
 
 // ---- Life ------------------------------------------------------------------
-ls_status ls_exchanger_init(ls_exchanger *self, ls_wire *wire, int32_t rank,
-                            int32_t ranks) {
-  *self = (ls_exchanger){.wire = wire,
-                         .allocator = ls_allocator_system(),
-                         .clock = ls_clock_system()};
-  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
-  LS_RETURN_IF_ERROR(ls_condition_init(&self->changed));
-  self->peers = ls_new_array(self->allocator, ls_peer, (size_t)ranks);
-  self->waited_for = ls_new_array(self->allocator, int64_t, (size_t)ranks);
+static ls_status init_peers(ls_exchanger *self) {
+  const size_t ranks = (size_t)self->base.ranks;
+  self->peers = ls_new_array(self->allocator, ls_peer, ranks);
+  self->waited_for = ls_new_array(self->allocator, int64_t, ranks);
   if (self->peers == NULL || self->waited_for == NULL)
     return ls_out_of_memory();
-  self->base = (ls_communicator){.rank = rank,
-                                 .ranks = ranks,
-                                 .local_rank = 0,
-                                 .local_ranks = 1,
-                                 .start = start_exchange,
-                                 .is_done = is_exchange_done,
-                                 .wait = wait_for_exchange,
-                                 .cancel = cancel_all,
-                                 .waited_for = self->waited_for};
+  self->base.waited_for = self->waited_for;
+  self->moved = self->watched = ls_exchanger_now(self);
+  for (size_t k = 0; k < ranks; ++k)
+    self->peers[k].heard = self->peers[k].moved = self->moved;
   return ls_ok();
 }
 
+ls_status ls_exchanger_init(ls_exchanger *self, ls_wire *wire,
+                            const ls_exchanger_options *options) {
+  *self = (ls_exchanger){.wire = wire,
+                         .allocator = ls_allocator_system(),
+                         .clock = options->clock != NULL ? options->clock
+                                                         : ls_clock_system(),
+                         .watches = options->watches && options->ranks > 1,
+                         .base = {.rank = options->rank,
+                                  .ranks = options->ranks,
+                                  .local_ranks = 1,
+                                  .start = start_exchange,
+                                  .is_done = is_exchange_done,
+                                  .wait = wait_for_exchange,
+                                  .cancel = cancel_all,
+                                  .attach = ls_exchanger_attach}};
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->services_lock));
+  LS_RETURN_IF_ERROR(ls_condition_init(&self->changed));
+  return init_peers(self);
+}
+
 ls_status ls_exchanger_end(ls_exchanger *self) {
+  ls_worker_stop(&self->worker);
+  ls_worker_join(&self->worker);
   ls_mutex_lock(&self->lock);
   self->message.kind = LS_MESSAGE_END;
   self->message.used = 0;
-  send_to_all(self);
+  ls_exchanger_send_all(self);
   ls_status failure = ls_status_clone(self->failure);
   ls_mutex_unlock(&self->lock);
   return failure;
 }
 
 void ls_exchanger_deinit(ls_exchanger *self) {
+  ls_worker_stop(&self->worker);
+  ls_worker_join(&self->worker);
   for (ls_flight *at = self->spare_flights; at != NULL;) {
     ls_flight *next = at->next;
     ls_release(self->allocator, at->awaits);
@@ -533,9 +546,12 @@ void ls_exchanger_deinit(ls_exchanger *self) {
       ls_release(self->allocator, at);
       at = next;
     }
+  for (int32_t k = 0; self->peers != NULL && k < self->base.ranks; ++k)
+    ls_release(self->allocator, self->peers[k].place);
   ls_release(self->allocator, self->peers);
   ls_release(self->allocator, self->waited_for);
   ls_status_free(self->failure);
   ls_condition_deinit(&self->changed);
+  ls_mutex_deinit(&self->services_lock);
   ls_mutex_deinit(&self->lock);
 }

@@ -18,14 +18,45 @@
 
 struct ls_clock;
 
-// Rank as others see it.
+// Room for the text that describes where a rank is.
+enum { LS_PLACE_ROOM = LS_MESSAGE_ROOM - 8 };
+
+// Rank as this one sees it. Times are the clock's.
 typedef struct ls_peer {
   uint64_t sent, received;  // Numbers of messages.
   bool has_ended;
+  int64_t heard;  // Time of its last message.
+  int64_t moved;  // Time of its last beat that told of progress.
+  bool waits;     // All its threads that make exchanges wait.
+  char *place;    // Text of its last beat; NULL: there was none.
 } ls_peer;
 
-typedef struct ls_flight ls_flight;
+// An exchange under way.
+typedef struct ls_flight {
+  struct ls_flight *next;
+  ls_exchange *exchange;
+  bool *awaits;  // For each rank: its message has not come.
+  int32_t num_awaited;
+  int32_t last;  // The rank whose message came last; -1: none.
+  ls_transfer *transfers;
+  size_t num_transfers, capacity;
+  ls_status failure;
+  bool waits;  // A thread waits for it, since `began`.
+  bool is_logged;
+  int64_t began;
+} ls_flight;
+
 typedef struct ls_early ls_early;
+
+enum { LS_MOST_THREADS = 64 };
+
+typedef struct ls_exchanger_options {
+  int32_t rank, ranks;
+  const struct ls_clock *clock;  // NULL: the system's.
+  // Beats, so that other ranks know that this one lives, and judges others. All
+  // ranks do or none.
+  bool watches;
+} ls_exchanger_options;
 
 typedef struct ls_exchanger {
   ls_communicator base;  // Filled but for `host`.
@@ -33,6 +64,12 @@ typedef struct ls_exchanger {
   ls_allocator *allocator;
   const struct ls_clock *clock;
   int64_t *waited_for;
+  bool watches;
+  ls_worker worker;  // Not started: there is none.
+  // Held while services are called; taken after `lock`.
+  ls_mutex services_lock;
+  ls_rank_services services;  // Zeroed: there are none.
+  uint64_t services_seen;
   ls_mutex lock;         // Guards the fields below.
   ls_condition changed;  // Signalled when an exchange ends, or the leader goes.
   bool has_leader;
@@ -41,15 +78,44 @@ typedef struct ls_exchanger {
   ls_early *earlies, *spare_earlies;   // Messages before their exchange.
   ls_message message;                  // To be sent.
   ls_status failure;                   // First failure.
+  // Threads that have started exchanges, at most LS_MOST_THREADS + 1.
+  pthread_t threads[LS_MOST_THREADS];
+  int num_threads;
+  uint64_t num_ended, ended_seen;  // Exchanges that have ended.
+  int64_t moved, beaten, watched;  // Times of this rank.
+  char place[LS_PLACE_ROOM];       // This rank's.
 } ls_exchanger;
 
-// Initializes the communicator of rank `rank` of `ranks` over a wire, which is
-// lent. After a failure deinit is still needed.
+// Initializes a rank's communicator over a wire, which is lent. After a failure
+// deinit is still needed.
 LS_MUST_USE ls_status ls_exchanger_init(ls_exchanger *self, ls_wire *wire,
-                                        int32_t rank, int32_t ranks);
+                                        const ls_exchanger_options *options);
 // Tells the others that this rank ends. Returns the failure of the
 // communicator, if there was one.
 ls_status ls_exchanger_end(ls_exchanger *self);
 void ls_exchanger_deinit(ls_exchanger *self);
+
+// ---- Watching (watch.c) ----------------------------------------------------
+// Beats and judges if it is time to. Called without the lock.
+void ls_exchanger_watch(ls_exchanger *self);
+// Takes another rank's beat. Requires the lock.
+void ls_exchanger_take_beat(ls_exchanger *self, int32_t from,
+                            const ls_message *message);
+// Starts a thread that proceeds and watches, if this rank watches; without it
+// waits do so. The other ranks must be there.
+LS_MUST_USE ls_status ls_exchanger_start_worker(ls_exchanger *self);
+void ls_exchanger_attach(ls_communicator *communicator,
+                         const ls_rank_services *services);
+
+// ---- For watch.c; all require the lock -------------------------------------
+int64_t ls_exchanger_now(const ls_exchanger *self);
+// Handles all that has come.
+void ls_exchanger_proceed(ls_exchanger *self);
+// Sends `self->message`, whose kind and data are set, to all ranks that have
+// not ended.
+void ls_exchanger_send_all(ls_exchanger *self);
+// Sets the failure of the communicator, which is then owned, and tells it to
+// all ranks. The first one stays.
+void ls_exchanger_fail(ls_exchanger *self, ls_status failure);
 
 #endif  // LS_NET_EXCHANGER_H_

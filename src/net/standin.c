@@ -233,7 +233,10 @@ static ls_status init_end(standin *self, int32_t rank) {
   end->rank = rank;
   end->inbox_end = &end->inbox;
   LS_RETURN_IF_ERROR(ls_condition_init(&end->event));
-  return ls_exchanger_init(&end->exchanger, &end->wire, rank, self->ranks);
+  return ls_exchanger_init(&end->exchanger, &end->wire,
+                           &(ls_exchanger_options){.rank = rank,
+                                                   .ranks = self->ranks,
+                                                   .watches = true});
 }
 
 static void deinit_end(rank_end *self) {
@@ -271,8 +274,9 @@ static void run_ranks(standin *self, ls_rank_function function, void *user) {
     rank_end *end = &self->ends[k];
     end->function = function;
     end->user = user;
-    ls_status status =
-        ls_worker_start(&end->worker, "rank", NULL, run_rank, end);
+    ls_status status = ls_exchanger_start_worker(&end->exchanger);
+    if (ls_status_is_ok(status))
+      status = ls_worker_start(&end->worker, "rank", NULL, run_rank, end);
     if (!ls_status_is_ok(status)) end_rank(end, status);
   }
   for (int32_t k = 0; k < self->ranks; ++k)

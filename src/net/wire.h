@@ -19,9 +19,7 @@ enum { LS_MESSAGE_ROOM = 4000 };
 typedef enum ls_message_kind {
   LS_MESSAGE_EXCHANGE,  // Pieces of an exchange, in `data` or behind it.
   LS_MESSAGE_CANCEL,    // A failure: its code is `size`, its text is `data`.
-  LS_MESSAGE_BEAT,      // The sender lives.
-  LS_MESSAGE_ASK,       // Asks for an ANSWER.
-  LS_MESSAGE_ANSWER,    // The sender's place, as text.
+  LS_MESSAGE_BEAT,      // The sender lives; see watch.c.
   LS_MESSAGE_END,       // The sender's last message.
 } ls_message_kind;
 

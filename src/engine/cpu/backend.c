@@ -28,6 +28,7 @@ typedef struct cpu_backend {
   // Held while ranks compare their ids; guards `is_compared`.
   ls_mutex ranks_lock;
   bool is_compared;
+  bool is_attached;  // Serves the runtime's communicator.
 } cpu_backend;
 
 const ls_cpu_kernels *ls_cpu_backend_kernels(const ls_backend *backend) {
@@ -114,6 +115,44 @@ ls_status ls_runs_print(ls_runtime *runtime, char **out_text) {
   return status;
 }
 
+// ---- Services for ranks ----------------------------------------------------
+static void describe_runs(void *user, char *place, size_t size) {
+  cpu_backend *self = user;
+  ls_text text;
+  ls_text_init(&text, ls_runtime_allocator(self->base.runtime));
+  print_runs(self, &text);
+  ls_format(place, size, "%s", ls_text_data(&text));
+  ls_text_deinit(&text);
+}
+
+static bool do_runs_go_on(void *user, uint64_t *seen) {
+  return ls_runtime_goes_on(((cpu_backend *)user)->base.runtime, seen);
+}
+
+static void log_for_ranks(void *user, const char *text) {
+  ls_runtime_log(((cpu_backend *)user)->base.runtime, LS_LOG_INFO, "ranks",
+                 "%s", text);
+}
+
+// Lets other ranks know of this one's runs from now on.
+static void attach_services(cpu_backend *self) {
+  ls_communicator *communicator = ls_runtime_communicator(self->base.runtime);
+  self->is_attached = communicator != NULL && communicator->attach != NULL;
+  if (!self->is_attached) return;
+  communicator->attach(
+      communicator,
+      &(ls_rank_services){.user = self,
+                          .describe = describe_runs,
+                          .goes_on = do_runs_go_on,
+                          .log = log_for_ranks,
+                          .stall = ls_runtime_stall_nanos(self->base.runtime)});
+}
+
+static void detach_services(const cpu_backend *self) {
+  ls_communicator *communicator = ls_runtime_communicator(self->base.runtime);
+  if (self->is_attached) communicator->attach(communicator, NULL);
+}
+
 // ---- The back end ----------------------------------------------------------
 static const char *numerics_id(ls_backend *self) {
   return ((const cpu_backend *)self)->numerics_id;
@@ -189,6 +228,7 @@ static void make_numerics_id(cpu_backend *self) {
 ls_status ls_cpu_backend_destroy(void *state) {
   cpu_backend *self = state;
   ls_allocator *allocator = ls_runtime_allocator(self->base.runtime);
+  detach_services(self);
   ls_cpu_filler_deinit(&self->filler);
   ls_mutex_deinit(&self->lock);
   ls_mutex_deinit(&self->ranks_lock);
@@ -222,6 +262,7 @@ ls_status ls_cpu_backend_create(ls_runtime *runtime, ls_backend **out_backend) {
     self->kernels = &self->bf16_kernels;
   }
   make_numerics_id(self);
+  attach_services(self);
   *out_backend = &self->base;
   return ls_ok();
 }

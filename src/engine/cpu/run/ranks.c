@@ -63,8 +63,11 @@ static ls_status exchange_pieces(const ls_instance *self, uint32_t number,
   };
   ls_runtime *runtime = self->executable->backend->runtime;
   const int64_t began = ls_runtime_now(runtime);
+  // A run that waits is not at work.
+  ls_runtime_end_work(runtime);
   const ls_status status =
       ls_communicator_exchange(communicator, &name, self->pieces, count);
+  ls_runtime_begin_work(runtime);
   ls_wait_end(runtime, LS_WAIT_RANKS, began);
   return status;
 }
