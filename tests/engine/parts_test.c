@@ -131,7 +131,7 @@ static void merge_in_parts(uint32_t count, uint32_t shift, tree *out) {
     ls_cpu_merge_add(&merge, &call, &at, &leaf,
                      (char *)(stacks + (size_t)part * depth), NULL, NULL);
   }
-  const ls_cpu_parts all = {(char *)stacks, depth * sizeof(tree), parts};
+  const ls_cpu_parts all = {(char *)stacks, depth * sizeof(tree), 0, parts};
   ls_cpu_merge_parts(&merge, &call, &all, 0, parts, parts > 1 ? out : NULL);
   if (parts == 1) *out = stacks[0];
 }

@@ -106,10 +106,10 @@ void ls_cpu_find_addends(ls_cpu_classes *self, uint32_t *const *uses,
 void ls_cpu_merge_batched(ls_cpu_classes *self, uint32_t m);
 // Emits the partial sum of merge `m` over a range of replicas that forms a
 // subtree. Returns a storage that begins with the sum, in the type of the
-// additions in `steps`.
+// additions in `steps`: `result` where that is possible, unless it is NONE.
 uint32_t ls_cpu_merge_range(ls_cpu_classes *self, uint32_t m,
                             const ls_cpu_range *range,
-                            const ls_cpu_merge *steps);
+                            const ls_cpu_merge *steps, uint32_t result);
 // Emits merge `m` of these replicas, addition by addition, to `result`; returns
 // the storage of its stack.
 uint32_t ls_cpu_merge_steps(ls_cpu_classes *self, uint32_t m,

@@ -403,12 +403,14 @@ void ls_cpu_merge_batched(ls_cpu_classes *self, uint32_t m) {
 
 uint32_t ls_cpu_merge_range(ls_cpu_classes *self, uint32_t m,
                             const ls_cpu_range *range,
-                            const ls_cpu_merge *steps) {
+                            const ls_cpu_merge *steps, uint32_t result) {
   const ls_node *merge = merge_of(&self->items[0], m);
   bool mean = false;
   if (!has_product(self, m) && !is_sum(merge, &mean))
     return ls_cpu_merge_steps(self, m, range, steps, LS_CPU_NONE);
-  const uint32_t sum = ls_cpu_new_shared(self->compiler, steps->bytes);
+  const uint32_t sum = result != LS_CPU_NONE
+                           ? result
+                           : ls_cpu_new_shared(self->compiler, steps->bytes);
   if (has_product(self, m))
     emit_products(self, m, range, sum);
   else

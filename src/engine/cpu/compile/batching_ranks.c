@@ -2,10 +2,10 @@
 //
 // Merges of replicas that run as one batch if other ranks host replicas, too:
 // this rank's replicas are the batch. Each rank adds up the maximal subtrees of
-// its replicas, ranks exchange these sums, and each rank adds them up to the
+// its replicas, and the exchange of these sums (run/sums.h) adds them up to the
 // whole tree: so the additions equal those on a single rank.
 #include "engine/cpu/compile/batching.h"
-#include "engine/cpu/run/ranks.h"
+#include "engine/cpu/run/sums.h"
 
 // Emits an exchange of storages; it writes the last `num_out` and reads the
 // others.
@@ -47,35 +47,65 @@ static void emit_gather(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
                 2, 1);
 }
 
+// Emits the start or the end of an exchange of sums. `operands` are ordered as
+// ls_cpu_sums says.
+static void emit_sums(ls_cpu_classes *self, uint32_t m, ls_cpu_code code,
+                      const ls_cpu_sums *sums, const uint32_t *operands) {
+  ls_cpu_compiler *compiler = self->compiler;
+  const ls_cpu_batched *first = &self->items[0];
+  const ls_node *merge = first->body->merges[m];
+  const uint32_t position = ls_cpu_emit(compiler, code, merge);
+  const uint32_t num_own = sums->count * sums->num_own;
+  for (uint32_t i = 0; i < num_own; ++i)
+    ls_cpu_read(compiler, operands[i]);
+  for (uint32_t i = num_own; i < ls_cpu_sums_operands(sums); ++i)
+    ls_cpu_write(compiler, operands[i]);
+  ls_cpu_label(compiler, first->graph, merge);
+  if (ls_cpu_failed(compiler)) return;
+  ls_cpu_at(compiler, position)->number = sums->number;
+  ls_cpu_at(compiler, position)->params = sums;
+}
+
+// Emits the sums of this rank's subtrees. One that is in the type of the result
+// is in its storage, and so is the result then.
+static void emit_own(ls_cpu_classes *self, uint32_t m,
+                     const ls_cpu_merge *steps, const ls_cpu_sums *sums,
+                     uint32_t result, uint32_t *storages) {
+  const int32_t rank = self->compiler->out->communicator->rank;
+  for (uint32_t i = 0, own = 0; i < sums->num_subtrees; ++i) {
+    const ls_cpu_range range = {sums->subtrees[i].first, sums->subtrees[i].end};
+    if (sums->subtrees[i].rank != rank) continue;
+    storages[own] = ls_cpu_merge_range(self, m, &range, steps,
+                                       own == 0 ? result : LS_CPU_NONE);
+    ++own;
+  }
+}
+
 static void emit_reduce(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
                         uint32_t result) {
   ls_cpu_compiler *compiler = self->compiler;
-  const ls_communicator *communicator = compiler->out->communicator;
-  const int32_t replicas = compiler->share.replicas;
-  const ls_cpu_batched *first = &self->items[0];
-  const uint32_t count = ls_cpu_ranks_subtrees(communicator, replicas, NULL);
-  ls_cpu_subtree *subtrees =
-      ls_arena_new_array(&compiler->out->arena, ls_cpu_subtree, count);
-  uint32_t *sums =
-      ls_arena_new_array(&compiler->temp, uint32_t, (size_t)count + 1);
-  if (subtrees == NULL || sums == NULL) {
+  ls_cpu_sums *sums = NULL;
+  const ls_cpu_summed summed = {self->items[0].body->merges[m], steps};
+  const ls_status status =
+      ls_cpu_sums_make(compiler->out, compiler->kernels,
+                       compiler->share.replicas, &summed, 1, &sums);
+  if (!ls_status_is_ok(status)) {
+    ls_cpu_fail(compiler, status);
+    return;
+  }
+  ls_cpu_need_scratch(compiler, sums->scratch);
+  sums->number = compiler->out->num_slots++;
+  uint32_t *operands =
+      ls_arena_new_array(&compiler->temp, uint32_t, ls_cpu_sums_operands(sums));
+  if (operands == NULL) {
     ls_cpu_fail(compiler, ls_out_of_memory());
     return;
   }
-  (void)ls_cpu_ranks_subtrees(communicator, replicas, subtrees);
-  for (uint32_t i = 0; i < count; ++i) {
-    const ls_cpu_range range = {subtrees[i].first, subtrees[i].end};
-    sums[i] = subtrees[i].rank == communicator->rank
-                  ? ls_cpu_merge_range(self, m, &range, steps)
-                  : ls_cpu_new_shared(compiler, steps->bytes);
-  }
-  sums[count] = result;
-  emit_exchange(compiler, first->graph, first->body->merges[m],
-                &(ls_cpu_exchange){.share = compiler->share,
-                                   .merge = steps,
-                                   .subtrees = subtrees,
-                                   .num_subtrees = count},
-                sums, count + 1, 1);
+  emit_own(self, m, steps, sums, result, operands);
+  operands[sums->num_own] = ls_cpu_new_shared(compiler, sums->received);
+  operands[sums->num_own + 1] = result;
+  emit_sums(self, m, LS_CPU_SUMS_START, sums, operands);
+  emit_sums(self, m, LS_CPU_SUMS_FINISH, sums, operands);
 }
 
 void ls_cpu_merge_on_ranks(ls_cpu_classes *self, uint32_t m, uint32_t result) {

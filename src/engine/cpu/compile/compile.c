@@ -167,10 +167,6 @@ static ls_status note_replicas(ls_executable *self, int64_t replicas) {
   const uint32_t own = ls_cpu_num_local(&share);
   if (share.replicas > self->replicas) self->replicas = share.replicas;
   if (own > self->num_lanes) self->num_lanes = own;
-  if (!ls_cpu_has_remote(&share)) return ls_ok();
-  const uint32_t subtrees =
-      ls_cpu_ranks_subtrees(communicator, share.replicas, NULL);
-  if (subtrees > self->num_subtrees) self->num_subtrees = subtrees;
   return ls_ok();
 }
 

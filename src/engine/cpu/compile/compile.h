@@ -120,6 +120,7 @@ typedef struct ls_cpu_compiler {
   ls_cpu_lane_merge *lane_merges;  // Merges inside lane code.
   size_t num_meetings, meetings_capacity;
   size_t num_reached;    // Merges that the current class has reached.
+  uint32_t received;     // Storage for the sums that lanes receive; or NONE.
   bool *endless_stacks;  // Per stack_new: true if the stack is endless.
   size_t endless_stacks_capacity;
 

@@ -2,6 +2,26 @@
 //
 // Emission of merges that lanes post to, at any depth of their code.
 #include "engine/cpu/compile/compile.h"
+#include "engine/cpu/run/sums.h"
+
+// Makes the exchange of a merge's sums with other ranks. As merges are finished
+// one after the other, all receive in one storage.
+static ls_status exchange_sums(ls_cpu_compiler *self, const ls_node *node,
+                               ls_cpu_merge *merge, uint32_t number) {
+  ls_cpu_sums *sums = NULL;
+  LS_RETURN_IF_ERROR(ls_cpu_sums_make(self->out, self->kernels,
+                                      self->share.replicas,
+                                      &(ls_cpu_summed){node, merge}, 1, &sums));
+  sums->number = number;
+  merge->sums = sums;
+  ls_cpu_need_scratch(self, sums->scratch);
+  if (self->received == LS_CPU_NONE)
+    self->received = ls_cpu_new_shared(self, 0);
+  if (ls_cpu_failed(self)) return ls_ok();
+  ls_cpu_storage *received = &self->storages[self->received];
+  if (received->size < sums->received) received->size = sums->received;
+  return ls_ok();
+}
 
 ls_cpu_lane_merge ls_cpu_make_lane_merge(ls_cpu_compiler *self,
                                          const ls_graph *graph,
@@ -11,12 +31,15 @@ ls_cpu_lane_merge ls_cpu_make_lane_merge(ls_cpu_compiler *self,
   ls_status status =
       ls_cpu_merge_prepare(self->kernels, &self->out->arena, node, type,
                            self->share.replicas, &made.merge);
+  made.slot = self->out->num_slots++;
+  if (ls_status_is_ok(status) && ls_cpu_has_remote(&self->share) &&
+      made.merge->offsets == NULL)
+    status = exchange_sums(self, node, made.merge, made.slot);
   if (!ls_status_is_ok(status)) {
     ls_cpu_fail_at(self, graph, node, status);
     return made;
   }
   ls_cpu_need_scratch(self, made.merge->scratch);
-  made.slot = self->out->num_slots++;
   // The sizes depend on the parts, which are chosen last.
   made.partials = ls_cpu_new_shared(self, 0);
   made.result = ls_cpu_new_shared(self, ls_cpu_type_size(type));
@@ -42,6 +65,7 @@ void ls_cpu_emit_post(ls_cpu_compiler *self, const ls_graph *graph,
     ls_cpu_write(self, ls_cpu_new_storage(self, merge->merge->bytes));
   else if (merge->staging != LS_CPU_NONE)
     ls_cpu_write(self, merge->staging);
+  if (merge->merge->sums != NULL) ls_cpu_write(self, self->received);
   ls_cpu_label(self, graph, merge->node);
   if (ls_cpu_failed(self)) return;
   ls_cpu_at(self, post)->number = merge->slot;

@@ -304,10 +304,12 @@ static void bind_results(ls_cpu_compiler *compiler, const ls_cpu_region *self,
                       result_storage(compiler, self, g, r));
 }
 
-// Sets the sizes of the partial sums, once the number of parts is known.
+// Sets the sizes of this rank's partial sums, once the number of parts is
+// known.
 static void size_partials(ls_cpu_compiler *compiler, const ls_cpu_region *self,
                           const ls_cpu_launch *launch) {
-  const size_t buffers = (size_t)launch->num_parts * launch->part_depth;
+  const size_t buffers =
+      (size_t)(launch->end_part - launch->first_part) * launch->part_depth;
   for (uint32_t i = 0; i < self->num_merges; ++i) {
     const ls_cpu_lane_merge *merge = &self->merges[i];
     compiler->storages[merge->partials].size = merge->merge->stride * buffers;
@@ -334,6 +336,7 @@ static void emit_streams(ls_cpu_compiler *compiler, ls_cpu_region *self,
   launch->num_split = self->num_split;
   launch->first_slot = compiler->out->num_slots;
   compiler->num_meetings = 0;
+  compiler->received = LS_CPU_NONE;
   make_top_merges(compiler, self);
   make_gathered(compiler, self);
   emit_uniform(compiler, self, false, false);

@@ -45,6 +45,10 @@ typedef enum ls_cpu_code {
   LS_CPU_EQUAL,    // Merges R equal values; params: ls_cpu_merge.
   // Exchanges values with other ranks; params: ls_cpu_exchange.
   LS_CPU_EXCHANGE,
+  // Start an exchange of sums with other ranks and wait for its results; both
+  // have the same operands. params: ls_cpu_sums.
+  LS_CPU_SUMS_START,
+  LS_CPU_SUMS_FINISH,
 
   // Instructions of the lanes.
 
@@ -190,15 +194,13 @@ typedef struct ls_cpu_subtree {
   int32_t rank;
 } ls_cpu_subtree;
 
-// The exchange of replicas that run as one batch. A merge exchanges the sums of
-// all subtrees, in order, which add up to the last operand, the result; a
-// gather exchanges the rows of the result; otherwise `num_results` results of
-// each replica are exchanged, ordered as in LAUNCH.
+// The exchange of replicas that run as one batch: of the rows of a gather's
+// result; otherwise of `num_results` results of each replica, ordered as in
+// LAUNCH.
 typedef struct ls_cpu_exchange {
   ls_cpu_share share;
   const ls_cpu_merge *merge;  // NULL: exchanges results.
-  const ls_cpu_subtree *subtrees;
-  uint32_t num_subtrees, num_results;
+  uint32_t num_results;
 } ls_cpu_exchange;
 
 // A merge operand that its kernel writes directly into the partial sums, on
@@ -274,9 +276,8 @@ struct ls_executable {
   // Maxima over all launches.
   uint32_t num_split, num_gathered, num_contributions;
   uint32_t num_slots;
-  uint32_t num_parts;  // Most parts of any launch.
-  // Most subtrees of any op over all ranks; 0 with a single rank.
-  uint32_t num_subtrees;
+  uint32_t num_parts;      // Most parts of any launch.
+  uint32_t num_sums;       // Exchanges of sums with other ranks.
   uint32_t num_stacks;     // Number of stack_new ops.
   bool *stack_is_endless;  // One per stack_new.
   uint32_t max_operands;   // Most operands of one instruction.

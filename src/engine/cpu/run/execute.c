@@ -11,6 +11,7 @@
 #include "engine/cpu/run/instance.h"
 #include "engine/cpu/run/lanes.h"
 #include "engine/cpu/run/ranks.h"
+#include "engine/cpu/run/sums.h"
 
 // ---- Streams ---------------------------------------------------------------
 static inline void **resolve_all(const ls_executable *executable,
@@ -77,15 +78,26 @@ static void meter_move(meter *m, ls_cpu_cost *next) {
   m->since = now_ns;
 }
 
-// Runs an EXCHANGE. Returns false if the run has failed.
-static bool run_exchange(ls_instance *self, ls_cpu_worker *worker, uint32_t pc,
-                         ls_kernel_call *call) {
-  const ls_executable *executable = self->executable;
+static ls_status start_sums(ls_instance *self, const ls_cpu_instruction *at,
+                            uint64_t iteration) {
+  const ls_cpu_sums *sums = at->params;
+  void **operands = self->flights[sums->index].operands;
+  for (uint32_t i = 0; i < at->num_in + at->num_out; ++i)
+    operands[i] = ls_cpu_resolve(&self->workers[0],
+                                 self->executable->places[at->operand + i]);
+  return ls_cpu_sums_start(self, sums, iteration);
+}
+
+// Runs an instruction that exchanges values with other ranks. Returns false if
+// the run has failed.
+static bool run_exchange(ls_instance *self, ls_cpu_worker *worker,
+                         const ls_cpu_instruction *at, uint64_t iteration) {
   ls_status status =
-      ls_cpu_exchange_batched(self, &executable->instructions[pc], call);
+      at->code == LS_CPU_EXCHANGE ? ls_cpu_exchange_batched(self, at, iteration)
+      : at->code == LS_CPU_SUMS_START ? start_sums(self, at, iteration)
+                                      : ls_cpu_sums_finish(self, at->params);
   if (ls_status_is_ok(status)) return true;
-  ls_cpu_worker_fail(
-      worker, ls_status_annotate(status, "in %s", executable->notes[pc].label));
+  ls_cpu_worker_fail(worker, ls_cpu_annotate_merge(self, at, status));
   return false;
 }
 
@@ -146,6 +158,7 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       } else {
         at->loop(&call, 0, at->size);
       }
+      if (self->num_incomplete > 0) ls_cpu_sums_proceed(self);
       ++pc;
       continue;
     case LS_CPU_COPY:
@@ -244,7 +257,9 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
                          operands[2], operands[3]);
       break;
     case LS_CPU_EXCHANGE:
-      parks = !run_exchange(self, worker, pc, &call);
+    case LS_CPU_SUMS_START:
+    case LS_CPU_SUMS_FINISH:
+      parks = !run_exchange(self, worker, at, call.iteration);
       break;
     case LS_CPU_SELECT:
       pc = ((const uint32_t *)at->params)[stream->replica] == at->number
@@ -427,6 +442,7 @@ ls_status ls_cpu_finish_run(ls_instance *self, bool *out_keeps) {
     ls_communicator *communicator = self->executable->communicator;
     if (communicator != NULL && !self->is_at_end)
       communicator->cancel(communicator, status);
+    ls_cpu_sums_drain(self);
     status = join_call_status(
         status, ls_cpu_drain_host(self, ls_status_code(status) !=
                                             LS_DEADLINE_EXCEEDED));

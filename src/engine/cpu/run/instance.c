@@ -7,6 +7,7 @@
 #include "engine/cpu/run/buffer.h"
 #include "engine/cpu/run/host_call.h"
 #include "engine/cpu/run/ranks.h"
+#include "engine/cpu/run/sums.h"
 #include "lockstep/runtime_settings.h"
 
 static ls_status check_buffers(const ls_executable *executable,
@@ -108,6 +109,7 @@ static ls_status make_tables(ls_instance *self) {
       self->pieces == NULL) {
     return ls_out_of_memory();
   }
+  LS_RETURN_IF_ERROR(ls_cpu_flights_make(self));
   return ls_cpu_stacks_init(&self->stacks, allocator, executable->num_stacks,
                             (size_t)executable->num_lanes + 1);
 }
@@ -232,6 +234,7 @@ void ls_cpu_destroy_instance(ls_instance *self) {
   ls_release(allocator, self->parts);
   ls_release(allocator, self->part_tables);
   ls_release(allocator, self->pieces);
+  ls_cpu_flights_destroy(self);
   ls_release(allocator, self->team.scratch);
   ls_cpu_release_executable(self->executable);
   ls_release(allocator, self);

@@ -61,6 +61,8 @@ static inline void ls_cpu_record(ls_cpu_recorder *self, ls_cpu_event_kind kind,
   LS_CPU_SET(self->count, self->count + 1);
 }
 
+// State of an exchange of sums: see sums.h.
+typedef struct ls_cpu_flight ls_cpu_flight;
 // Record of a host call: see host_call.c.
 typedef struct ls_cpu_host_record ls_cpu_host_record;
 typedef struct ls_cpu_site ls_cpu_site;
@@ -140,7 +142,10 @@ struct ls_instance {
   ls_cpu_slot *slots;
   ls_cpu_part *parts;
   uint32_t *part_tables;      // Memory of the parts' arrays.
-  ls_exchange_piece *pieces;  // Pieces of an exchange.
+  ls_exchange_piece *pieces;  // Pieces of an exchange that is no sum.
+  ls_cpu_flight *flights;     // One per exchange of sums.
+  ls_cpu_flight *under_way;   // Started and not finished.
+  uint32_t num_incomplete;    // Exchanges whose sums are not added up.
   ls_cpu_stacks stacks;       // Stacks of the shared stream, then of each lane.
   uint32_t published;
   uint64_t round;

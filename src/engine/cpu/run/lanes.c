@@ -5,6 +5,7 @@
 #include "base/threads/workers.h"
 #include "engine/cpu/run/instance.h"
 #include "engine/cpu/run/ranks.h"
+#include "engine/cpu/run/sums.h"
 
 // ---- Launching -------------------------------------------------------------
 // Copies the bases of this run from the caller to the other workers; the
@@ -54,10 +55,11 @@ void ls_cpu_launch_lanes(ls_instance *self,
 }
 
 // ---- Merging ---------------------------------------------------------------
-// Returns a part's stack of partial sums.
+// Returns the stack of partial sums of a part of this rank.
 static char *part_stack(const ls_cpu_launch *launch, const ls_cpu_merge *merge,
                         char *partials, uint32_t part) {
-  return partials + (size_t)part * launch->part_depth * merge->stride;
+  return partials + (size_t)(part - launch->first_part) * launch->part_depth *
+                        merge->stride;
 }
 
 // Copies the gathered rows from the staging buffer, once all are there.
@@ -75,7 +77,8 @@ static void add_value(const ls_instance *self, const ls_cpu_worker *worker,
   const ls_cpu_merge *merge = instruction->params;
   const bool has_one_part = launch->num_parts == 1;
   const ls_cpu_leaf *leaf = &worker->leaf;
-  void *wide = instruction->num_out > 2 ? operands[3] : NULL;
+  const bool is_staged = merge->offsets != NULL && instruction->num_out > 2;
+  void *wide = is_staged || merge->widen.loop != NULL ? operands[3] : NULL;
   if (merge->offsets != NULL) {
     ls_cpu_merge_put(merge,
                      ls_cpu_part_first(launch, worker->part) + leaf->index,
@@ -116,6 +119,30 @@ bool ls_cpu_post(ls_instance *self, ls_cpu_worker *worker, ls_cpu_stream *lane,
   return true;
 }
 
+// Exchanges the sums of this rank's subtrees, and adds up all ranks'.
+static ls_status exchange_sums(ls_instance *self,
+                               const ls_cpu_instruction *post,
+                               const ls_cpu_parts *parts, void *result) {
+  const ls_executable *executable = self->executable;
+  const ls_cpu_launch *launch = self->launch->params;
+  const ls_cpu_sums *sums = ((const ls_cpu_merge *)post->params)->sums;
+  void **operands = self->flights[sums->index].operands;
+  for (uint32_t i = 0; i < sums->num_subtrees; ++i) {
+    const ls_cpu_subtree *subtree = &sums->subtrees[i];
+    const uint32_t part = subtree->first >> launch->part_shift;
+    if (subtree->rank == executable->communicator->rank)
+      *operands++ = parts->stacks + (part - parts->first) * parts->stride;
+  }
+  *operands++ = ls_cpu_resolve(
+      &self->workers[0],
+      executable->places[post->operand + post->num_in + post->num_out - 1]);
+  *operands = result;
+  ls_status status =
+      ls_cpu_sums_start(self, sums, self->slots[post->number].generation);
+  if (ls_status_is_ok(status)) status = ls_cpu_sums_finish(self, sums);
+  return ls_cpu_annotate_merge(self, post, status);
+}
+
 // Adds up the values that all parts have posted to a slot, or copies the
 // gathered rows to the result.
 static ls_status merge_parts(ls_instance *self,
@@ -136,12 +163,11 @@ static ls_status merge_parts(ls_instance *self,
   }
   ls_kernel_call call = {.scratch = self->team.scratch, .team = &self->team};
   const ls_cpu_parts parts = {stacks, launch->part_depth * merge->stride,
-                              launch->num_parts};
+                              launch->first_part, launch->num_parts};
   void *sum = ls_cpu_merge_sum(merge, result);
   ls_cpu_merge_parts(merge, &call, &parts, launch->first_part, launch->end_part,
                      sum);
-  if (!is_alone)
-    LS_RETURN_IF_ERROR(ls_cpu_exchange_sums(self, post, &call, &parts, sum));
+  if (merge->sums != NULL) return exchange_sums(self, post, &parts, result);
   ls_cpu_merge_end(merge, &call, stacks, result);
   return ls_ok();
 }

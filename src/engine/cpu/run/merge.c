@@ -212,22 +212,24 @@ void ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
   }
 }
 
-// Adds up the subtrees that end with part `index`, except those within parts
-// `first` to `index`, already added, and those that start before `begin`.
+static char *part_sum(const ls_cpu_parts *parts, uint32_t index) {
+  return parts->stacks + (index - parts->first) * parts->stride;
+}
+
+// Adds up the subtrees that end with part `index`, except those that start
+// before `begin`.
 static void end_subtrees(const ls_cpu_merge *self, ls_kernel_call *call,
                          const ls_cpu_parts *parts, uint32_t begin,
-                         uint32_t first, uint32_t index, void *sum) {
+                         uint32_t index, void *sum) {
   uint32_t right = index;  // First part of the complete subtree.
   const ls_cpu_leaf leaf = ls_cpu_leaf_at(index, parts->count);
   for (uint32_t merges = leaf.merges; merges > 0; --merges) {
     const uint32_t left = right & (right - 1);
     if (left < begin) return;
     const bool ends = index + 1 == parts->count && merges == 1 && sum != NULL;
-    char *target = parts->stacks + left * parts->stride;
-    if (left < first) {
-      run_step(&self->combine, call, target,
-               parts->stacks + right * parts->stride, ends ? sum : target);
-    }
+    char *target = part_sum(parts, left);
+    run_step(&self->combine, call, target, part_sum(parts, right),
+             ends ? sum : target);
     right = left;
   }
 }
@@ -236,13 +238,7 @@ void ls_cpu_merge_parts(const ls_cpu_merge *self, ls_kernel_call *call,
                         const ls_cpu_parts *parts, uint32_t begin, uint32_t end,
                         void *sum) {
   for (uint32_t index = begin; index < end; ++index)
-    end_subtrees(self, call, parts, begin, index, index, sum);
-}
-
-void ls_cpu_merge_subtree(const ls_cpu_merge *self, ls_kernel_call *call,
-                          const ls_cpu_parts *parts, uint32_t first,
-                          uint32_t last, void *sum) {
-  end_subtrees(self, call, parts, 0, first, last, sum);
+    end_subtrees(self, call, parts, begin, index, sum);
 }
 
 void ls_cpu_merge_two(const ls_cpu_merge *self, ls_kernel_call *call,

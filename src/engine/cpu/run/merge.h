@@ -29,6 +29,8 @@ typedef struct ls_cpu_step {
   bool by_team;  // True if threads should share its blocks.
 } ls_cpu_step;
 
+typedef struct ls_cpu_sums ls_cpu_sums;
+
 typedef struct ls_cpu_merge {
   int32_t replicas;     // Number of replicas, at least 2.
   ls_cpu_step widen;    // Converts 16-bit floats to f32 before they are added.
@@ -42,6 +44,9 @@ typedef struct ls_cpu_merge {
   // Gather: R + 1 offsets into the result, where the rows of each replica
   // begin. NULL: an all_reduce.
   const size_t *offsets;
+  // Merges that lanes post to: the exchange of the sums with other ranks; NULL:
+  // there are none, or it is a gather.
+  const ls_cpu_sums *sums;
 } ls_cpu_merge;
 
 // Prepares the merge of an all_reduce or all_gather node with a result of
@@ -110,12 +115,12 @@ void ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
 void ls_cpu_merge_put(const ls_cpu_merge *self, uint32_t replica,
                       const void *value, void *result);
 
-// Sums of `count` parts, at the bottoms of their stacks, which are `stride`
-// bytes apart.
+// Sums of parts, of `count` in all, at the bottoms of their stacks, which are
+// `stride` bytes apart from part `first` on.
 typedef struct ls_cpu_parts {
   char *stacks;
   size_t stride;
-  uint32_t count;
+  uint32_t first, count;
 } ls_cpu_parts;
 
 // Adds up parts `begin` to `end` as far as they form complete subtrees: the sum
@@ -124,11 +129,6 @@ typedef struct ls_cpu_parts {
 void ls_cpu_merge_parts(const ls_cpu_merge *self, ls_kernel_call *call,
                         const ls_cpu_parts *parts, uint32_t begin, uint32_t end,
                         void *sum);
-// Adds up the subtrees that end with part `last`, given the sum of the subtree
-// of parts `first` to `last` and of all subtrees before it.
-void ls_cpu_merge_subtree(const ls_cpu_merge *self, ls_kernel_call *call,
-                          const ls_cpu_parts *parts, uint32_t first,
-                          uint32_t last, void *sum);
 
 // Adds the sums of two subtrees; `out` may be either of them.
 void ls_cpu_merge_two(const ls_cpu_merge *self, ls_kernel_call *call,

@@ -44,23 +44,28 @@ uint32_t ls_cpu_ranks_subtrees(const ls_communicator *communicator,
 
 size_t ls_cpu_ranks_pieces(const ls_executable *executable) {
   if (executable->communicator == NULL) return 0;
+  const size_t ranks = (size_t)executable->communicator->ranks;
   const size_t results =
       (size_t)executable->num_gathered * (size_t)executable->replicas;
-  // There are at least as many subtrees as ranks.
-  const size_t subtrees = executable->num_subtrees;
-  return results > subtrees ? results : subtrees;
+  return results > ranks ? results : ranks;
 }
 
 // ---- Exchanging ------------------------------------------------------------
+ls_exchange_name ls_cpu_exchange_name(const ls_instance *self, uint32_t number,
+                                      uint64_t iteration) {
+  const ls_program *program = self->executable->program;
+  return (ls_exchange_name){
+      .program = {program->fingerprint[0], program->fingerprint[1]},
+      .step = self->step,
+      .iteration = iteration,
+      .merge = number,
+  };
+}
+
 static ls_status exchange_pieces(const ls_instance *self, uint32_t number,
                                  uint64_t iteration, size_t count) {
   ls_communicator *communicator = self->executable->communicator;
-  const ls_program *program = self->executable->program;
-  const ls_exchange_name name = {
-      .program = {program->fingerprint[0], program->fingerprint[1]},
-      .merge = number,
-      .iteration = iteration,
-  };
+  const ls_exchange_name name = ls_cpu_exchange_name(self, number, iteration);
   ls_runtime *runtime = self->executable->backend->runtime;
   const int64_t began = ls_runtime_now(runtime);
   // A run that waits is not at work.
@@ -72,51 +77,12 @@ static ls_status exchange_pieces(const ls_instance *self, uint32_t number,
   return status;
 }
 
-static ls_status exchange_slot(const ls_instance *self,
-                               const ls_cpu_instruction *post, size_t count) {
+ls_status ls_cpu_annotate_merge(const ls_instance *self,
+                                const ls_cpu_instruction *at,
+                                ls_status status) {
   const ls_executable *executable = self->executable;
-  const char *label = executable->notes[post - executable->instructions].label;
-  return ls_status_annotate(
-      exchange_pieces(self, post->number, self->slots[post->number].generation,
-                      count),
-      "in %s", label != NULL ? label : "a merge");
-}
-
-ls_status ls_cpu_exchange_sums(ls_instance *self,
-                               const ls_cpu_instruction *post,
-                               ls_kernel_call *call, const ls_cpu_parts *parts,
-                               void *sum) {
-  const ls_cpu_merge *merge = post->params;
-  const ls_cpu_launch *launch = self->launch->params;
-  const ls_communicator *communicator = self->executable->communicator;
-  const uint32_t replicas = (uint32_t)launch->share.replicas;
-  const uint32_t shift = launch->part_shift;
-  size_t count = 0;
-  uint32_t at = 0;
-  for (int32_t k = 0; k < communicator->ranks; ++k) {
-    const uint32_t end =
-        first_replica(communicator, k + 1, launch->share.replicas);
-    for (; at < end; at = subtree_end(at, end, replicas))
-      self->pieces[count++] = (ls_exchange_piece){
-          .data = parts->stacks + (at >> shift) * parts->stride,
-          .size = merge->bytes,
-          .from = k,
-          .to = LS_EACH_RANK,
-      };
-  }
-  LS_RETURN_IF_ERROR(exchange_slot(self, post, count));
-  at = 0;
-  for (int32_t k = 0; k < communicator->ranks; ++k) {
-    const uint32_t end =
-        first_replica(communicator, k + 1, launch->share.replicas);
-    while (at < end) {
-      const uint32_t next = subtree_end(at, end, replicas);
-      ls_cpu_merge_subtree(merge, call, parts, at >> shift, (next - 1) >> shift,
-                           sum);
-      at = next;
-    }
-  }
-  return ls_ok();
+  const char *label = executable->notes[at - executable->instructions].label;
+  return ls_status_annotate(status, "in %s", label != NULL ? label : "a merge");
 }
 
 // Lists the rows of each rank as pieces. Returns their number.
@@ -136,7 +102,10 @@ static size_t list_row_pieces(ls_instance *self, const ls_cpu_merge *merge,
 
 ls_status ls_cpu_exchange_rows(ls_instance *self,
                                const ls_cpu_instruction *post, void *result) {
-  return exchange_slot(self, post, list_row_pieces(self, post->params, result));
+  return ls_cpu_annotate_merge(
+      self, post,
+      exchange_pieces(self, post->number, self->slots[post->number].generation,
+                      list_row_pieces(self, post->params, result)));
 }
 
 // Lists `count` results of each replica, starting at a place. Returns the
@@ -176,58 +145,19 @@ ls_status ls_cpu_exchange_results(ls_instance *self) {
 }
 
 // ---- Batched replicas ------------------------------------------------------
-// Returns how many complete subtrees wait for their sibling after the replicas
-// before `end`: the number of ones of `end`; 1 after the last replica.
-static uint32_t count_waiting(uint32_t end, uint32_t replicas) {
-  return end == replicas ? 1 : (uint32_t)__builtin_popcount(end);
-}
-
-// Adds up the sums of all subtrees, given as `operands`, into the last operand,
-// the result.
-static void add_subtrees(const ls_cpu_exchange *params, ls_kernel_call *call,
-                         void *const *operands) {
-  const ls_cpu_merge *merge = params->merge;
-  const uint32_t replicas = (uint32_t)params->share.replicas;
-  void *result = operands[params->num_subtrees];
-  void *sum = ls_cpu_merge_sum(merge, result);
-  uint32_t stack[33], depth = 0;
-  for (uint32_t i = 0; i < params->num_subtrees; ++i) {
-    const uint32_t end = params->subtrees[i].end;
-    stack[depth++] = i;
-    while (depth > count_waiting(end, replicas)) {
-      const uint32_t right = stack[--depth], left = stack[depth - 1];
-      const bool ends = end == replicas && depth == 1 && sum != NULL;
-      ls_cpu_merge_two(merge, call, operands[left], operands[right],
-                       ends ? sum : operands[left]);
-    }
-  }
-  ls_cpu_merge_end(merge, call, operands[0], result);
-}
-
 ls_status ls_cpu_exchange_batched(ls_instance *self,
                                   const ls_cpu_instruction *at,
-                                  ls_kernel_call *call) {
+                                  uint64_t iteration) {
   const ls_executable *executable = self->executable;
   const ls_cpu_exchange *params = at->params;
   if (params->merge == NULL)
-    return exchange_pieces(self, at->number, call->iteration,
+    return exchange_pieces(self, at->number, iteration,
                            list_result_pieces(self, &params->share, at->operand,
                                               params->num_results));
-  void **operands = self->workers[0].operands;
-  for (uint32_t i = 0; i < at->num_in + at->num_out; ++i)
-    operands[i] =
-        ls_cpu_resolve(&self->workers[0], executable->places[at->operand + i]);
-  if (params->merge->offsets != NULL)
-    return exchange_pieces(self, at->number, call->iteration,
-                           list_row_pieces(self, params->merge, operands[0]));
-  for (uint32_t i = 0; i < params->num_subtrees; ++i)
-    self->pieces[i] =
-        (ls_exchange_piece){operands[i], params->merge->bytes,
-                            params->subtrees[i].rank, LS_EACH_RANK};
-  LS_RETURN_IF_ERROR(
-      exchange_pieces(self, at->number, call->iteration, params->num_subtrees));
-  add_subtrees(params, call, operands);
-  return ls_ok();
+  void *result =
+      ls_cpu_resolve(&self->workers[0], executable->places[at->operand]);
+  return exchange_pieces(self, at->number, iteration,
+                         list_row_pieces(self, params->merge, result));
 }
 
 ls_status ls_cpu_ranks_agree(ls_instance *self,

@@ -2,10 +2,8 @@
 //
 // Ranks: the exchanges of this process with those that host other replicas.
 //
-// A rank adds up the maximal subtrees of its own replicas, all ranks exchange
-// these sums, and each of them adds them up to the whole tree: the additions,
-// and so the bits, are those of one rank. Rows of a gather and results of
-// replicas are sent to all ranks unchanged.
+// Rows of a gather and results of replicas are sent to all ranks unchanged;
+// sums of merges have their own file, sums.h.
 #ifndef LS_ENGINE_CPU_RUN_RANKS_H_
 #define LS_ENGINE_CPU_RUN_RANKS_H_
 
@@ -27,12 +25,12 @@ uint32_t ls_cpu_ranks_shift(const ls_communicator *communicator,
 // Returns the most pieces of any exchange; 0 without other ranks.
 size_t ls_cpu_ranks_pieces(const ls_executable *executable);
 
-// Exchanges the sums of a merge, after adding up this rank's parts, and adds up
-// all ranks'. The sum ends where ls_cpu_merge_parts says.
-ls_status ls_cpu_exchange_sums(ls_instance *self,
-                               const ls_cpu_instruction *post,
-                               ls_kernel_call *call, const ls_cpu_parts *parts,
-                               void *sum);
+// Returns the name of an exchange of the current run.
+ls_exchange_name ls_cpu_exchange_name(const ls_instance *self, uint32_t number,
+                                      uint64_t iteration);
+// Adds the op of an instruction to a failure.
+ls_status ls_cpu_annotate_merge(const ls_instance *self,
+                                const ls_cpu_instruction *at, ls_status status);
 
 // Exchanges the rows of a gather.
 ls_status ls_cpu_exchange_rows(ls_instance *self,
@@ -52,9 +50,9 @@ ls_status ls_cpu_exchange_results(ls_instance *self);
 uint32_t ls_cpu_ranks_subtrees(const ls_communicator *communicator,
                                int32_t replicas, ls_cpu_subtree *out);
 
-// Executes an EXCHANGE; `call` is the stream's.
+// Executes an EXCHANGE, in an iteration of the stream.
 ls_status ls_cpu_exchange_batched(ls_instance *self,
                                   const ls_cpu_instruction *at,
-                                  ls_kernel_call *call);
+                                  uint64_t iteration);
 
 #endif  // LS_ENGINE_CPU_RUN_RANKS_H_

@@ -48,6 +48,8 @@ static const char *activity_at(const ls_cpu_instruction *at) {
   case LS_CPU_JOIN:
     return "waiting for the replicas to end";
   case LS_CPU_EXCHANGE:
+  case LS_CPU_SUMS_START:
+  case LS_CPU_SUMS_FINISH:
     return "with other ranks at";
   default:
     return "in";

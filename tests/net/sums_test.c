@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sums over the replicas of several ranks, of all types and sizes: the same
+// bytes as on one rank, whether every rank adds them up or each adds its part.
+#include <stdlib.h>
+#include <string.h>
+
+#include "distribute/own.h"
+#include "lockstep/communicator.h"
+#include "lockstep/lockstep.h"
+#include "support/expect.h"
+#include "support/place.h"
+#include "support/sanitizer.h"
+
+enum { MOST_RANKS = 5, MOST_BYTES = 32 << 20, STEPS = 2 };
+
+// A job that all ranks do, and the results of each.
+typedef struct job {
+  ls_callback step;
+  int replicas, threads;
+  const char *lanes;  // LS_LANES, or NULL: one batch.
+  char *results[MOST_RANKS];
+  size_t sizes[MOST_RANKS];
+} job;
+
+// ---- Steps -----------------------------------------------------------------
+// Values of a replica: numbers from -100 to 100 that it draws.
+static ls_tensor draw_values(ls_dtype dtype, int64_t count) {
+  return ls_convert(
+      ls_random_uniform(LS_DTYPE_F32, LS_SHAPE(count), -100, 100, NULL), dtype);
+}
+
+static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F16, LS_DTYPE_BF16,
+                                  LS_DTYPE_F64, LS_DTYPE_I32, LS_DTYPE_I64};
+enum { NUM_FLOATS = 4 };
+
+// Merges values of all types, of these sizes.
+static ls_nest merge_sizes(const int64_t *sizes, size_t count) {
+  ls_nest merged[96];
+  size_t at = 0;
+  for (size_t d = 0; d < LS_COUNT_OF(dtypes); ++d)
+    for (size_t i = 0; i < count; ++i) {
+      const ls_tensor x = draw_values(dtypes[d], sizes[i]);
+      merged[at++] = ls_leaf(ls_all_reduce(LS_REDUCE_SUM, x));
+      merged[at++] = ls_leaf(ls_all_reduce(LS_REDUCE_MAX, x));
+      if (d < NUM_FLOATS)
+        merged[at++] = ls_leaf(ls_all_reduce(LS_REDUCE_MEAN, x));
+    }
+  return ls_nest_sequence(LS_KIND_TUPLE, merged, at);
+}
+
+// On both sides of the size from which ranks add up their parts.
+static ls_nest merge_all(ls_nest args, void *user) {
+  (void)args, (void)user;
+  const int64_t sizes[] = {1, 2048, 2049, 4096, 4097, 9001};
+  return merge_sizes(sizes, LS_COUNT_OF(sizes));
+}
+
+static ls_nest merge_small(ls_nest args, void *user) {
+  (void)args, (void)user;
+  const int64_t sizes[] = {0, 1, 63};
+  return merge_sizes(sizes, LS_COUNT_OF(sizes));
+}
+
+// Merges what was merged before, twice.
+static ls_nest merge_again(ls_nest args, void *user) {
+  (void)args, (void)user;
+  const ls_tensor x = draw_values(LS_DTYPE_F32, 70000);
+  const ls_tensor first = ls_all_reduce(LS_REDUCE_MEAN, x);
+  const ls_tensor apart = ls_all_reduce(LS_REDUCE_SUM, ls_square(x));
+  const ls_tensor second =
+      ls_all_reduce(LS_REDUCE_SUM, ls_mul(x, ls_sub(x, first)));
+  const ls_tensor third = ls_all_reduce(LS_REDUCE_MAX, second);
+  return LS_TUPLE(ls_leaf(ls_add(third, apart)), ls_leaf(first));
+}
+
+// ---- In loops and branches -------------------------------------------------
+static ls_nest below_two(ls_nest values, void *user) {
+  (void)user;
+  return ls_leaf(
+      ls_less(ls_nest_tensor(values, 0), ls_scalar_i64(LS_DTYPE_I64, 2)));
+}
+
+static ls_nest merge_large(ls_nest values, void *user) {
+  (void)values;
+  return ls_leaf(ls_all_reduce(LS_REDUCE_MEAN, *(const ls_tensor *)user));
+}
+
+static ls_nest merge_nothing(ls_nest values, void *user) {
+  (void)values;
+  return ls_leaf(*(const ls_tensor *)user);
+}
+
+static ls_nest merge_in_branch(ls_nest values, void *user) {
+  (void)user;
+  const ls_tensor trip = ls_nest_tensor(values, 0);
+  ls_tensor x =
+      ls_add(draw_values(LS_DTYPE_F32, 5000), ls_nest_tensor(values, 1));
+  const ls_tensor is_first = ls_less(trip, ls_scalar_i64(LS_DTYPE_I64, 1));
+  LS_OWN(ls_nest, merged) = ls_cond(is_first, merge_large, merge_nothing, &x);
+  return LS_TUPLE(
+      ls_leaf(ls_add_scalar(trip, 1)),
+      ls_leaf(ls_all_reduce(LS_REDUCE_SUM, ls_nest_tensor(merged, 0))));
+}
+
+static ls_nest merge_in_loop(ls_nest args, void *user) {
+  (void)args, (void)user;
+  return ls_while(below_two, merge_in_branch, NULL,
+                  LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)),
+                           ls_leaf(ls_broadcast(ls_scalar(LS_DTYPE_F32, 1),
+                                                LS_SHAPE(5000)))),
+                  0);
+}
+
+static ls_nest merge_in_steps(ls_nest args, void *user) {
+  (void)args, (void)user;
+  return ls_step_while(below_two, merge_in_branch, NULL,
+                       LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)),
+                                ls_leaf(ls_broadcast(ls_scalar(LS_DTYPE_F32, 1),
+                                                     LS_SHAPE(5000)))),
+                       0);
+}
+
+// ---- Ranks -----------------------------------------------------------------
+static ls_status keep_nest(job *work, int32_t rank, ls_nest nest) {
+  for (size_t i = 0; i < ls_nest_count(nest); ++i)
+    LS_RETURN_IF_ERROR(keep_nest(work, rank, ls_nest_item(nest, i)));
+  for (size_t r = 0; r < ls_distributed_count(nest); ++r)
+    LS_RETURN_IF_ERROR(
+        keep_nest(work, rank, ls_distributed_component(nest, r)));
+  const ls_array *array = ls_nest_as_array(nest);
+  if (array == NULL) return ls_ok();
+  const size_t size = ls_array_size(array);
+  if (work->sizes[rank] + size > MOST_BYTES)
+    return ls_internal("too many results");
+  memcpy(work->results[rank] + work->sizes[rank], ls_array_data(array), size);
+  work->sizes[rank] += size;
+  return ls_ok();
+}
+
+static ls_status run_steps(job *work, int32_t rank) {
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_function, function) = NULL;
+  LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(work->replicas)},
+      &strategy));
+  LS_RETURN_IF_ERROR(ls_function_create(
+      &(ls_function_options){.call = work->step}, &function));
+  for (int i = 0; i < STEPS; ++i) {
+    LS_OWN(ls_nest, result) = ls_none();
+    LS_RETURN_IF_ERROR(
+        ls_strategy_run(strategy, ls_traced(function), ls_none(), &result));
+    LS_RETURN_IF_ERROR(keep_nest(work, rank, result));
+  }
+  return ls_ok();
+}
+
+static const char *lanes_by(void *user, const char *name) {
+  const job *work = user;
+  return strcmp(name, "LS_LANES") == 0 ? work->lanes : NULL;
+}
+
+static ls_status run_rank(ls_communicator *communicator, void *user) {
+  job *work = user;
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.threads = work->threads,
+                                         .communicator = communicator,
+                                         .environment = lanes_by,
+                                         .environment_user = work});
+  return run_steps(work, communicator->rank);
+}
+
+static void run_job(job *work, int32_t ranks) {
+  for (int32_t k = 0; k < ranks; ++k) {
+    work->results[k] = malloc(MOST_BYTES);
+    assert_non_null(work->results[k]);
+    work->sizes[k] = 0;
+  }
+  expect_ok(ls_standin_run(ranks, run_rank, work));
+}
+
+static void job_deinit(job *self) {
+  for (int32_t k = 0; k < MOST_RANKS; ++k)
+    free(self->results[k]);
+}
+LS_OWNED_STRUCT(job, job_deinit)
+
+static void expect_same_on(const job *how, int32_t ranks) {
+  LS_OWN(job, alone) = *how;
+  LS_OWN(job, work) = *how;
+  run_job(&alone, 1);
+  run_job(&work, ranks);
+  for (int32_t k = 0; k < ranks; ++k) {
+    assert_int_equal(work.sizes[k], alone.sizes[0]);
+    if (memcmp(work.results[k], alone.results[0], alone.sizes[0]) != 0)
+      fail_msg("%d replicas: rank %d of %d has other bytes", how->replicas, k,
+               ranks);
+  }
+}
+
+// On 2 to 5 ranks, of which some host one replica more than others.
+static void expect_same(ls_callback step, const char *lanes) {
+  for (int32_t ranks = 2; ranks <= MOST_RANKS; ++ranks)
+    for (int replicas = 5; replicas <= 8; replicas += LS_SANITIZED ? 3 : 1)
+      expect_same_on(&(job){.step = step,
+                            .replicas = replicas,
+                            .threads = 1 + (ranks + replicas) % 2,
+                            .lanes = lanes},
+                     ranks);
+}
+
+TEST(batches_add_up_values_of_all_types_and_sizes) {
+  expect_same(merge_all, NULL);
+  expect_same(merge_small, NULL);
+}
+
+TEST(lanes_add_up_values_of_all_types_and_sizes) {
+  expect_same(merge_all, "blocks");
+  expect_same(merge_small, "threads");
+}
+
+TEST(sums_of_sums_come_in_their_order) {
+  expect_same(merge_again, NULL);
+  expect_same(merge_again, "blocks");
+}
+
+TEST(large_sums_in_loops_and_branches_are_those_of_one_rank) {
+  expect_same(merge_in_loop, NULL);
+  expect_same(merge_in_steps, NULL);
+}
