@@ -301,7 +301,8 @@ static void handle_message(ls_exchanger *self, const ls_message *message,
     break;
   }
   case LS_MESSAGE_CANCEL:
-    set_failure(self, LS_STATUS((ls_code)message->size, "%s", message->data));
+    set_failure(self, LS_STATUS((ls_code)message->size, "%.*s",
+                                (int)message->used, message->data));
     break;
   case LS_MESSAGE_END:
     peer->has_ended = true;

@@ -6,18 +6,11 @@
 
 #include "base/require.h"
 #include "base/threads/worker.h"
-#include "net/exchanger.h"
-
-// A message on its way.
-typedef struct letter {
-  struct letter *next;
-  int32_t from;
-  ls_message message;
-} letter;
+#include "net/standin.h"
 
 // Data that one rank puts and another gets; who comes second copies it.
-typedef struct parcel {
-  struct parcel *next;
+struct ls_parcel {
+  ls_parcel *next;
   int32_t from, to;
   uint64_t number;   // The message's.
   const void *data;  // NULL: was not put yet.
@@ -25,68 +18,52 @@ typedef struct parcel {
   size_t size;
   int32_t owners;  // Number of sides that hold the transfer.
   bool is_copied;
-} parcel;
-
-typedef struct standin standin;
-
-// The wire of one rank.
-typedef struct rank_end {
-  ls_wire wire;
-  ls_exchanger exchanger;
-  standin *shared;
-  int32_t rank;
-  ls_worker worker;
-  ls_rank_function function;
-  void *user;
-  // Guarded by the lock of all.
-  ls_condition event;
-  bool has_news;
-  letter *inbox, **inbox_end;
-  letter *taken;  // The message that was returned last.
-} rank_end;
-
-struct standin {
-  ls_allocator *allocator;
-  int32_t ranks;
-  rank_end *ends;
-  ls_mutex lock;      // Guards the fields below, and the ranks' inboxes.
-  parcel *parcels;    // Data of which one side is missing, oldest first.
-  ls_status failure;  // First failure of a rank.
 };
 
-static void tell(rank_end *end) {
+static void tell(ls_rank_end *end) {
   end->has_news = true;
   ls_condition_signal(&end->event);
 }
 
 // ---- Messages --------------------------------------------------------------
+void ls_standin_deliver(ls_standin *self, int32_t to, ls_letter *letter) {
+  ls_rank_end *end = &self->ends[to];
+  letter->next = NULL;
+  *end->inbox_end = letter;
+  end->inbox_end = &letter->next;
+  tell(end);
+}
+
 static ls_status send_letter(ls_wire *wire, int32_t to,
                              const ls_message *message) {
-  const rank_end *self = (rank_end *)wire;
-  standin *shared = self->shared;
-  letter *sent = ls_allocate(shared->allocator, sizeof(*sent));
+  const ls_rank_end *self = (ls_rank_end *)wire;
+  ls_standin *shared = self->shared;
+  ls_letter *sent = ls_allocate(shared->allocator, sizeof(*sent));
   if (sent == NULL) return ls_out_of_memory();
-  sent->next = NULL;
   sent->from = self->rank;
   memcpy(&sent->message, message, ls_message_size(message));
   ls_mutex_lock(&shared->lock);
-  rank_end *end = &shared->ends[to];
-  *end->inbox_end = sent;
-  end->inbox_end = &sent->next;
-  tell(end);
+  if (shared->simulation != NULL)
+    ls_simulation_send(shared->simulation, to, sent);
+  else
+    ls_standin_deliver(shared, to, sent);
   ls_mutex_unlock(&shared->lock);
   return ls_ok();
 }
 
 static const ls_message *next_letter(ls_wire *wire, int32_t *out_from) {
-  rank_end *self = (rank_end *)wire;
-  standin *shared = self->shared;
+  ls_rank_end *self = (ls_rank_end *)wire;
+  ls_standin *shared = self->shared;
   ls_release(shared->allocator, self->taken);
   ls_mutex_lock(&shared->lock);
-  letter *first = self->taken = self->inbox;
+  ls_letter **at = &self->inbox;
+  while (*at != NULL && shared->simulation != NULL &&
+         !ls_simulation_has_come(shared->simulation, *at))
+    at = &(*at)->next;
+  ls_letter *first = self->taken = *at;
   if (first != NULL) {
-    self->inbox = first->next;
-    if (first->next == NULL) self->inbox_end = &self->inbox;
+    *at = first->next;
+    if (first->next == NULL) self->inbox_end = at;
   }
   ls_mutex_unlock(&shared->lock);
   if (first == NULL) return NULL;
@@ -97,10 +74,11 @@ static const ls_message *next_letter(ls_wire *wire, int32_t *out_from) {
 // ---- Data ------------------------------------------------------------------
 // Returns the oldest parcel of a message whose one side is there, and the other
 // one not; or a new one.
-static parcel *find_or_make_parcel(standin *self, const parcel *wanted) {
-  parcel **at = &self->parcels;
+static ls_parcel *find_or_make_parcel(ls_standin *self,
+                                      const ls_parcel *wanted) {
+  ls_parcel **at = &self->parcels;
   for (; *at != NULL; at = &(*at)->next) {
-    parcel *found = *at;
+    ls_parcel *found = *at;
     if (found->from != wanted->from || found->to != wanted->to ||
         found->number != wanted->number ||
         (found->data == NULL) == (wanted->data == NULL))
@@ -108,18 +86,18 @@ static parcel *find_or_make_parcel(standin *self, const parcel *wanted) {
     *at = found->next;
     return found;
   }
-  parcel *made = ls_new(self->allocator, parcel);
+  ls_parcel *made = ls_new(self->allocator, ls_parcel);
   if (made == NULL) return NULL;
   *made = *wanted;
   *at = made;
   return made;
 }
 
-static ls_status add_side(rank_end *self, const parcel *side,
+static ls_status add_side(ls_rank_end *self, const ls_parcel *side,
                           ls_transfer *out_transfer) {
-  standin *shared = self->shared;
+  ls_standin *shared = self->shared;
   ls_mutex_lock(&shared->lock);
-  parcel *found = find_or_make_parcel(shared, side);
+  ls_parcel *found = find_or_make_parcel(shared, side);
   if (found != NULL && ++found->owners == 2) {
     if (side->data != NULL)
       found->data = side->data;
@@ -138,34 +116,34 @@ static ls_status add_side(rank_end *self, const parcel *side,
 static ls_status put_data(ls_wire *wire, int32_t to, const ls_message *message,
                           const void *data, size_t size,
                           ls_transfer *out_transfer) {
-  rank_end *self = (rank_end *)wire;
+  ls_rank_end *self = (ls_rank_end *)wire;
   return add_side(self,
-                  &(parcel){.from = self->rank,
-                            .to = to,
-                            .number = message->number,
-                            .data = data,
-                            .size = size},
+                  &(ls_parcel){.from = self->rank,
+                               .to = to,
+                               .number = message->number,
+                               .data = data,
+                               .size = size},
                   out_transfer);
 }
 
 static ls_status get_data(ls_wire *wire, int32_t from,
                           const ls_message *message, void *data, size_t size,
                           ls_transfer *out_transfer) {
-  rank_end *self = (rank_end *)wire;
+  ls_rank_end *self = (ls_rank_end *)wire;
   return add_side(self,
-                  &(parcel){.from = from,
-                            .to = self->rank,
-                            .number = message->number,
-                            .memory = data,
-                            .size = size},
+                  &(ls_parcel){.from = from,
+                               .to = self->rank,
+                               .number = message->number,
+                               .memory = data,
+                               .size = size},
                   out_transfer);
 }
 
 // Ends one side of a transfer; requires the lock.
-static void leave_parcel(standin *self, parcel *left) {
+static void leave_parcel(ls_standin *self, ls_parcel *left) {
   if (--left->owners > 0) return;
   if (!left->is_copied) {
-    parcel **at = &self->parcels;
+    ls_parcel **at = &self->parcels;
     while (*at != left)
       at = &(*at)->next;
     *at = left->next;
@@ -175,8 +153,8 @@ static void leave_parcel(standin *self, parcel *left) {
 
 static bool test_data(ls_wire *wire, ls_transfer transfer,
                       ls_status *out_status) {
-  standin *shared = ((rank_end *)wire)->shared;
-  parcel *tested = (parcel *)transfer;
+  ls_standin *shared = ((ls_rank_end *)wire)->shared;
+  ls_parcel *tested = (ls_parcel *)transfer;
   (void)out_status;  // Memory does not fail.
   ls_mutex_lock(&shared->lock);
   const bool is_copied = tested->is_copied;
@@ -186,23 +164,25 @@ static bool test_data(ls_wire *wire, ls_transfer transfer,
 }
 
 static void drop_data(ls_wire *wire, ls_transfer transfer) {
-  standin *shared = ((rank_end *)wire)->shared;
+  ls_standin *shared = ((ls_rank_end *)wire)->shared;
   ls_mutex_lock(&shared->lock);
-  leave_parcel(shared, (parcel *)transfer);
+  leave_parcel(shared, (ls_parcel *)transfer);
   ls_mutex_unlock(&shared->lock);
 }
 
 static void idle(ls_wire *wire, int64_t nanos) {
-  rank_end *self = (rank_end *)wire;
+  ls_rank_end *self = (ls_rank_end *)wire;
   ls_mutex_lock(&self->shared->lock);
-  if (!self->has_news)
+  if (self->shared->simulation != NULL)
+    ls_simulation_yield(self->shared->simulation, self->rank, nanos);
+  else if (!self->has_news)
     (void)ls_condition_wait_for(&self->event, &self->shared->lock, nanos);
   self->has_news = false;
   ls_mutex_unlock(&self->shared->lock);
 }
 
 // ---- Ranks -----------------------------------------------------------------
-static void end_rank(rank_end *self, ls_status status) {
+static void end_rank(ls_rank_end *self, ls_status status) {
   ls_communicator *communicator = &self->exchanger.base;
   if (!ls_status_is_ok(status)) communicator->cancel(communicator, status);
   ls_status_free(status);
@@ -216,12 +196,17 @@ static void end_rank(rank_end *self, ls_status status) {
 }
 
 static void run_rank(void *user) {
-  rank_end *self = user;
+  ls_rank_end *self = user;
+  ls_standin *shared = self->shared;
+  if (shared->simulation != NULL)
+    ls_simulation_begin(shared->simulation, self->rank);
   end_rank(self, self->function(&self->exchanger.base, self->user));
+  if (shared->simulation != NULL)
+    ls_simulation_end(shared->simulation, self->rank);
 }
 
-static ls_status init_end(standin *self, int32_t rank) {
-  rank_end *end = &self->ends[rank];
+static ls_status init_end(ls_standin *self, int32_t rank) {
+  ls_rank_end *end = &self->ends[rank];
   end->wire = (ls_wire){.send = send_letter,
                         .next = next_letter,
                         .put = put_data,
@@ -233,17 +218,19 @@ static ls_status init_end(standin *self, int32_t rank) {
   end->rank = rank;
   end->inbox_end = &end->inbox;
   LS_RETURN_IF_ERROR(ls_condition_init(&end->event));
-  return ls_exchanger_init(&end->exchanger, &end->wire,
-                           &(ls_exchanger_options){.rank = rank,
-                                                   .ranks = self->ranks,
-                                                   .watches = true});
+  return ls_exchanger_init(
+      &end->exchanger, &end->wire,
+      &(ls_exchanger_options){.rank = rank,
+                              .ranks = self->ranks,
+                              .clock = ls_simulation_clock(self->simulation),
+                              .watches = true});
 }
 
-static void deinit_end(rank_end *self) {
+static void deinit_end(ls_rank_end *self) {
   ls_allocator *allocator = self->shared->allocator;
   ls_release(allocator, self->taken);
   while (self->inbox != NULL) {
-    letter *next = self->inbox->next;
+    ls_letter *next = self->inbox->next;
     ls_release(allocator, self->inbox);
     self->inbox = next;
   }
@@ -251,49 +238,62 @@ static void deinit_end(rank_end *self) {
   ls_condition_deinit(&self->event);
 }
 
-static ls_status init_standin(standin *self, int32_t ranks) {
-  *self = (standin){.allocator = ls_allocator_system(), .ranks = ranks};
+static ls_status init_standin(ls_standin *self, int32_t ranks,
+                              const ls_standin_faults *faults) {
+  *self = (ls_standin){.allocator = ls_allocator_system(), .ranks = ranks};
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
-  self->ends = ls_new_array(self->allocator, rank_end, (size_t)ranks);
+  if (faults != NULL)
+    LS_RETURN_IF_ERROR(ls_simulation_create(self, faults, &self->simulation));
+  self->ends = ls_new_array(self->allocator, ls_rank_end, (size_t)ranks);
   if (self->ends == NULL) return ls_out_of_memory();
   for (int32_t k = 0; k < ranks; ++k)
     LS_RETURN_IF_ERROR(init_end(self, k));
   return ls_ok();
 }
 
-static void deinit_standin(standin *self) {
+static void deinit_standin(ls_standin *self) {
   // Parts of an unfinished transfer are left by the exchanges of both sides.
   for (int32_t k = 0; self->ends != NULL && k < self->ranks; ++k)
     if (self->ends[k].shared != NULL) deinit_end(&self->ends[k]);
   ls_release(self->allocator, self->ends);
+  ls_simulation_destroy(self->simulation);
   ls_mutex_deinit(&self->lock);
 }
 
-static void run_ranks(standin *self, ls_rank_function function, void *user) {
+static void run_ranks(ls_standin *self, ls_rank_function function, void *user) {
   for (int32_t k = 0; k < self->ranks; ++k) {
-    rank_end *end = &self->ends[k];
+    ls_rank_end *end = &self->ends[k];
     end->function = function;
     end->user = user;
-    ls_status status = ls_exchanger_start_worker(&end->exchanger);
+    ls_status status = self->simulation == NULL
+                           ? ls_exchanger_start_worker(&end->exchanger)
+                           : ls_ok();
     if (ls_status_is_ok(status))
       status = ls_worker_start(&end->worker, "rank", NULL, run_rank, end);
-    if (!ls_status_is_ok(status)) end_rank(end, status);
+    if (ls_status_is_ok(status)) continue;
+    if (self->simulation != NULL) ls_simulation_leave(self->simulation, k);
+    end_rank(end, status);
   }
   for (int32_t k = 0; k < self->ranks; ++k)
     ls_worker_join(&self->ends[k].worker);
 }
 
-ls_status ls_standin_run(int32_t ranks, ls_rank_function function, void *user) {
+ls_status ls_standin_simulate(int32_t ranks, ls_rank_function function,
+                              void *user, const ls_standin_faults *faults) {
   LS_REQUIRE(function);
   if (ranks < 1)
     return ls_invalid_argument(
         "a simulation of %d ranks: at least one is needed", ranks);
-  standin self;
-  ls_status status = init_standin(&self, ranks);
+  ls_standin self;
+  ls_status status = init_standin(&self, ranks, faults);
   if (ls_status_is_ok(status)) {
     run_ranks(&self, function, user);
     status = self.failure;
   }
   deinit_standin(&self);
   return status;
+}
+
+ls_status ls_standin_run(int32_t ranks, ls_rank_function function, void *user) {
+  return ls_standin_simulate(ranks, function, user, NULL);
 }
