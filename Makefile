@@ -16,7 +16,7 @@ all:  ## Build the library and the program in build/release
 	cmake --preset release
 	cmake --build --preset release \
 	  --target lockstep lockstep_static lockstep_io lockstep_io_static \
-	  lockstep_cli
+	  lockstep_mpi lockstep_cli
 
 check:  ## Build with warnings as errors and run every test once
 	@$(MAKE) --no-print-directory test-dev

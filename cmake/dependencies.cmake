@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Libraries that are linked. Threads and libm are required. zlib, and libpng and
+# Libraries that are linked. Threads, libm and libdl are required. zlib, and libpng and
 # TurboJPEG for liblockstep-io, may be missing or be turned off (LS_ZLIB, LS_PNG,
 # LS_TURBOJPEG): the summary at the end of configuring names what is lost.
 
@@ -9,7 +9,8 @@ set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 
 add_library(ls_dependencies INTERFACE)
-target_link_libraries(ls_dependencies INTERFACE Threads::Threads m)
+target_link_libraries(ls_dependencies INTERFACE
+  Threads::Threads m ${CMAKE_DL_LIBS})
 add_library(ls_io_dependencies INTERFACE)
 
 set(LS_MISSING "")  # Lines of the summary.
@@ -46,6 +47,25 @@ set(LS_IO_LIBRARIES "")
 foreach(library PNG TURBOJPEG)
   if(${library}_FOUND)
     list(APPEND LS_IO_LIBRARIES ${library})
+  endif()
+endforeach()
+
+# MPI, for modules that are loaded. Sanitizers see the stand-in alone.
+option(LS_MPI "Build a module for each MPI that is found" ON)
+set(LS_MPIS "")
+foreach(row "OPENMPI;ompi-c;libopenmpi-dev;Open MPI"
+            "MPICH;mpich;libmpich-dev;MPICH")
+  list(GET row 0 prefix)
+  list(GET row 1 module)
+  list(GET row 2 package)
+  list(GET row 3 name)
+  if(LS_MPI AND NOT LS_SANITIZE)
+    pkg_check_modules(${prefix} QUIET IMPORTED_TARGET GLOBAL ${module})
+    if(${prefix}_FOUND)
+      list(APPEND LS_MPIS ${prefix})
+    else()
+      list(APPEND LS_MISSING "${module} (${package}): no ranks over ${name}")
+    endif()
   endif()
 endforeach()
 

@@ -8,6 +8,11 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS lockstep lockstep_io EXPORT lockstep-targets
         LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+foreach(prefix IN LISTS LS_MPIS)  # liblockstep finds them beside itself.
+  string(TOLOWER "${prefix}" name)
+  install(TARGETS lockstep_mpi_${name}
+          LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endforeach()
 # It finds liblockstep beside itself.
 set_target_properties(lockstep_io PROPERTIES INSTALL_RPATH "$ORIGIN")
 install(TARGETS lockstep_static lockstep_io_static

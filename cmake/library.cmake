@@ -51,7 +51,7 @@ list(REMOVE_ITEM folders cli)
 foreach(folder IN LISTS folders)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS
        "${PROJECT_SOURCE_DIR}/src/${folder}/*.c")
-  list(FILTER sources EXCLUDE REGEX "/src/engine/cpu/isa/")
+  list(FILTER sources EXCLUDE REGEX "/src/engine/cpu/isa/|/src/net/mpi/")
   if(sources)
     ls_add_objects(ls_${folder} ${sources})
   endif()
@@ -193,6 +193,24 @@ foreach(library IN LISTS LS_IO_LIBRARIES)
     INTERFACE $<INSTALL_INTERFACE:${${library}_LIBRARIES}>)
 endforeach()
 
+# Modules for MPI, which liblockstep loads if it is needed: the same sources once
+# for each MPI, whose headers differ. They need no symbol of liblockstep.
+file(GLOB mpi_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/net/mpi/*.c")
+add_custom_target(lockstep_mpi)  # Those that there are.
+foreach(prefix IN LISTS LS_MPIS)
+  string(TOLOWER "${prefix}" name)
+  add_library(lockstep_mpi_${name} MODULE ${mpi_sources})
+  set_target_properties(lockstep_mpi_${name} PROPERTIES
+    OUTPUT_NAME lockstep-mpi-${name})
+  target_include_directories(lockstep_mpi_${name} PRIVATE
+    "${PROJECT_SOURCE_DIR}/src")
+  target_compile_definitions(lockstep_mpi_${name} PRIVATE LS_NO_PLACES)
+  target_link_libraries(lockstep_mpi_${name} PRIVATE
+    ls_flags ls_includes PkgConfig::${prefix})
+  target_link_options(lockstep_mpi_${name} PRIVATE LINKER:--no-undefined)
+  add_dependencies(lockstep_mpi lockstep_mpi_${name})
+endforeach()
+
 # The program is a user of the shared libraries, so that it needs public
 # functions alone.
 file(GLOB_RECURSE cli_sources CONFIGURE_DEPENDS
@@ -203,4 +221,5 @@ if(cli_sources)
   target_include_directories(lockstep_cli PRIVATE "${PROJECT_SOURCE_DIR}/src")
   target_link_libraries(lockstep_cli PRIVATE
     ls_flags lockstep_io m ${CMAKE_DL_LIBS})
+  add_dependencies(lockstep_cli lockstep_mpi)
 endif()

@@ -6,6 +6,7 @@
 #                                 file that its argument names
 #   tests/base/alone.c            a program of the objects of base alone
 #   tests/cli/*.sh                a script that gets the program as $LOCKSTEP
+#   tests/mpi/*.c                 programs that mpirun starts, with each MPI
 #   tests/tools/*_test.sh         a script about the tree and the build
 #   tests/interop/*_test.sh       one that other programs read and write, too
 #   examples/*.c, *.cpp           a program that must exit with 0
@@ -181,6 +182,40 @@ if(LS_TESTS AND TARGET lockstep_cli)
     target_link_libraries(cli_library_${name} PRIVATE ls_flags lockstep)
   endforeach()
 endif()
+
+# Ranks over each MPI: programs that its mpirun starts. `ranks` loads the module
+# as any program does; `host` is linked with MPI itself. Both stand beside the
+# modules.
+if(LS_TESTS AND CMOCKA_FOUND AND LS_MPIS)
+  ls_add_inner_executable(mpi_ranks ""
+    "${PROJECT_SOURCE_DIR}/tests/mpi/ranks.c"
+    $<TARGET_OBJECTS:ls_test_support>)
+  add_dependencies(mpi_ranks lockstep_mpi)
+endif()
+foreach(prefix IN LISTS LS_MPIS)
+  string(TOLOWER "${prefix}" mpi)
+  find_program(LS_MPIRUN_${prefix} mpirun.${mpi})
+  if(NOT TARGET mpi_ranks OR NOT LS_MPIRUN_${prefix})
+    continue()
+  endif()
+  set(run "${LS_MPIRUN_${prefix}}")
+  if(mpi STREQUAL "openmpi")
+    list(APPEND run --oversubscribe --allow-run-as-root)
+  endif()
+  ls_add_inner_executable(mpi_host_${mpi} ""
+    "${PROJECT_SOURCE_DIR}/tests/mpi/host.c"
+    $<TARGET_OBJECTS:ls_test_support>)
+  target_link_libraries(mpi_host_${mpi} PRIVATE PkgConfig::${prefix})
+  add_dependencies(mpi_host_${mpi} lockstep_mpi)
+  foreach(ranks 1 2 3 4)
+    ls_add_test(mpi/${mpi}_${ranks} ${run} -n ${ranks}
+      $<TARGET_FILE:mpi_ranks> ${ranks})
+  endforeach()
+  foreach(level serialized funneled)
+    ls_add_test(mpi/${mpi}_${level} ${run} -n 3
+      $<TARGET_FILE:mpi_host_${mpi}> ${level})
+  endforeach()
+endforeach()
 
 # base links alone: a program of its objects and nothing else of ours.
 if(LS_TESTS)

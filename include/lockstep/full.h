@@ -43,6 +43,7 @@
 #include "lockstep/logical_device.h"
 #include "lockstep/metrics.h"
 #include "lockstep/monitored_session.h"
+#include "lockstep/mpi.h"
 #include "lockstep/object.h"
 #include "lockstep/optimizer_state.h"
 #include "lockstep/record.h"

@@ -20,7 +20,7 @@ enum { INPUT_BYTES = 256 << 20 };
 static ls_mutex default_lock = {PTHREAD_MUTEX_INITIALIZER, true};
 static ls_runtime *default_runtime;
 
-static const char *system_environment(void *user, const char *name) {
+const char *ls_system_environment(void *user, const char *name) {
   (void)user;
   return getenv(name);
 }
@@ -65,7 +65,7 @@ static ls_status init_runtime(ls_runtime *runtime,
   runtime->file_system =
       options->file_system ? *options->file_system : *ls_file_system_system();
   runtime->environment =
-      options->environment ? options->environment : system_environment;
+      options->environment ? options->environment : ls_system_environment;
   runtime->environment_user = options->environment_user;
   runtime->allocator = runtime->own;
   LS_RETURN_IF_ERROR(ls_mutex_init(&runtime->timers.lock));

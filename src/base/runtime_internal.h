@@ -99,6 +99,9 @@ struct ls_runtime {
   ls_runtime_slot_state slots[LS_SLOT_COUNT];
 };
 
+// Returns a variable of the process's environment; NULL: it is not set.
+const char *ls_system_environment(void *user, const char *name);
+
 // Brackets users' callbacks, during which the runtime cannot be destroyed.
 static inline void ls_runtime_begin_callback(ls_runtime *runtime) {
   __atomic_fetch_add(&runtime->callbacks, 1, __ATOMIC_RELAXED);

@@ -416,7 +416,8 @@ static bool is_exchange_done(ls_communicator *communicator,
   return is_done;
 }
 
-// Waits a while for something to happen to a flight. Requires the lock.
+// Waits a while for something to happen, to a flight or at all (NULL). Requires
+// the lock.
 static void wait_a_while(ls_exchanger *self, const ls_flight *flight,
                          int64_t nanos) {
   if (self->has_leader) {
@@ -424,7 +425,7 @@ static void wait_a_while(ls_exchanger *self, const ls_flight *flight,
     return;
   }
   ls_exchanger_proceed(self);
-  if (is_over(flight)) return;
+  if (flight != NULL && is_over(flight)) return;
   self->has_leader = true;
   ls_mutex_unlock(&self->lock);
   self->wire->idle(self->wire, nanos);
@@ -432,6 +433,14 @@ static void wait_a_while(ls_exchanger *self, const ls_flight *flight,
   self->has_leader = false;
   ls_exchanger_proceed(self);
   ls_condition_broadcast(&self->changed);
+}
+
+// Watches if no worker does. Requires the lock.
+static void watch_meanwhile(ls_exchanger *self) {
+  if (!self->watches || self->worker.is_started) return;
+  ls_mutex_unlock(&self->lock);
+  ls_exchanger_watch(self);
+  ls_mutex_lock(&self->lock);
 }
 
 void ls_exchanger_fail(ls_exchanger *self, ls_status failure) {
@@ -459,10 +468,7 @@ static ls_status wait_for_exchange(ls_communicator *communicator,
   flight->waits = true;
   while (!is_over(flight)) {
     wait_a_while(self, flight, WHILE);
-    if (!self->watches || self->worker.is_started) continue;
-    ls_mutex_unlock(&self->lock);
-    ls_exchanger_watch(self);
-    ls_mutex_lock(&self->lock);
+    watch_meanwhile(self);
   }
   if (flight->last >= 0)
     __atomic_add_fetch(&self->waited_for[flight->last],
@@ -524,10 +530,42 @@ ls_status ls_exchanger_end(ls_exchanger *self) {
   ls_mutex_lock(&self->lock);
   self->message.kind = LS_MESSAGE_END;
   self->message.used = 0;
-  ls_exchanger_send_all(self);
+  for (int32_t k = 0; k < self->base.ranks; ++k)  // Ended ones wait for it.
+    if (k != self->base.rank) ls_status_free(send_message(self, k));
   ls_status failure = ls_status_clone(self->failure);
   ls_mutex_unlock(&self->lock);
   return failure;
+}
+
+// Returns a rank other than this one that has not ended; -1: all have.
+static int32_t find_unended(const ls_exchanger *self) {
+  for (int32_t k = 0; k < self->base.ranks; ++k)
+    if (k != self->base.rank && !self->peers[k].has_ended) return k;
+  return -1;
+}
+
+static ls_status report_unended(const ls_exchanger *self, int32_t rank) {
+  const ls_communicator *base = &self->base;
+  const char *host = base->host == NULL ? NULL : base->host(base, rank);
+  return LS_STATUS(LS_UNAVAILABLE, "rank %d%s%s does not end as rank %d does",
+                   rank, host == NULL ? "" : " on ", host == NULL ? "" : host,
+                   base->rank);
+}
+
+ls_status ls_exchanger_meet(ls_exchanger *self) {
+  const int64_t patience = 5000000000, nap = 10000000;
+  ls_mutex_lock(&self->lock);
+  int64_t last_good = ls_exchanger_now(self);
+  while (find_unended(self) >= 0 &&
+         ls_exchanger_now(self) - last_good < patience) {
+    wait_a_while(self, NULL, nap);
+    watch_meanwhile(self);
+    if (ls_status_is_ok(self->failure)) last_good = ls_exchanger_now(self);
+  }
+  const int32_t missing = find_unended(self);
+  ls_status status = missing < 0 ? ls_ok() : report_unended(self, missing);
+  ls_mutex_unlock(&self->lock);
+  return status;
 }
 
 void ls_exchanger_deinit(ls_exchanger *self) {

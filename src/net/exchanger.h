@@ -93,6 +93,9 @@ LS_MUST_USE ls_status ls_exchanger_init(ls_exchanger *self, ls_wire *wire,
 // Tells the others that this rank ends. Returns the failure of the
 // communicator, if there was one.
 ls_status ls_exchanger_end(ls_exchanger *self);
+// Waits until all others have ended, too.
+//   LS_UNAVAILABLE  after a failure, a rank has not ended for 5 seconds.
+LS_MUST_USE ls_status ls_exchanger_meet(ls_exchanger *self);
 void ls_exchanger_deinit(ls_exchanger *self);
 
 // ---- Watching (watch.c) ----------------------------------------------------

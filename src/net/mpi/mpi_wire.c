@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/mpi/mpi_wire.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MESSAGE_TAG = 0, FIRST_TAG = 1 };
+
+ls_status ls_mpi_check(ls_mpi *self, int code, const char *act) {
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int size = 0;
+  if (code == MPI_SUCCESS) return ls_ok();
+  MPI_Error_string(code, text, &size);
+  return LS_MPI_STATUS(self, LS_UNAVAILABLE, "MPI cannot %s: %.*s", act, size,
+                       text);
+}
+
+static void note_news(ls_mpi *self) {
+  __atomic_store_n(&self->num_calm, 0, __ATOMIC_RELAXED);
+}
+
+// ---- Messages --------------------------------------------------------------
+// Finds a buffer whose message has left, or makes one.
+static ls_status find_send(ls_mpi *self, ls_mpi_envelope **out_send) {
+  const ls_mpi_services *services = &self->services;
+  for (size_t i = 0; i < self->num_sends; ++i) {
+    ls_mpi_envelope *send = self->sends[self->next_send];
+    int has_left = 0;
+    self->next_send = (self->next_send + 1) % self->num_sends;
+    const int code = MPI_Test(&send->request, &has_left, MPI_STATUS_IGNORE);
+    *out_send = send;
+    if (code != MPI_SUCCESS) return ls_mpi_check(self, code, "send a message");
+    if (has_left) return ls_ok();
+  }
+  ls_mpi_envelope *made = services->allocator->allocate(
+      services->allocator, sizeof(*made), sizeof(void *));
+  if (made == NULL ||
+      !services->grow(services->allocator, &self->sends, &self->sends_capacity,
+                      self->num_sends + 1, sizeof(*self->sends))) {
+    services->allocator->release(services->allocator, made);
+    return LS_MPI_STATUS(self, LS_RESOURCE_EXHAUSTED, "out of memory");
+  }
+  made->request = MPI_REQUEST_NULL;
+  self->sends[self->num_sends++] = *out_send = made;
+  return ls_ok();
+}
+
+static ls_status send_message(ls_wire *wire, int32_t to,
+                              const ls_message *message) {
+  ls_mpi *self = (ls_mpi *)wire;
+  ls_mpi_envelope *send = NULL;
+  LS_RETURN_IF_ERROR(find_send(self, &send));
+  const size_t size = ls_message_size(message);
+  memcpy(&send->message, message, size);
+  // The last message is synchronous: MPI ends some time after it, and would
+  // drop a message that it has taken over and not delivered.
+  const int code = message->kind == LS_MESSAGE_END
+                       ? MPI_Issend(&send->message, (int)size, MPI_BYTE, to,
+                                    MESSAGE_TAG, self->comm, &send->request)
+                       : MPI_Isend(&send->message, (int)size, MPI_BYTE, to,
+                                   MESSAGE_TAG, self->comm, &send->request);
+  return ls_mpi_check(self, code, "send a message");
+}
+
+static int post_receive(ls_mpi *self, size_t number) {
+  ls_mpi_envelope *receive = &self->receives[number];
+  return MPI_Irecv(&receive->message, (int)sizeof(receive->message), MPI_BYTE,
+                   MPI_ANY_SOURCE, MESSAGE_TAG, self->comm, &receive->request);
+}
+
+// Reports that no more messages can be received, as this rank's own failure.
+static const ls_message *report_failure(ls_mpi *self, int code,
+                                        int32_t *out_from) {
+  ls_message *message = &self->receives[self->next_receive].message;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int size = 0;
+  MPI_Error_string(code, text, &size);
+  *message = (ls_message){
+      .kind = LS_MESSAGE_CANCEL, .number = 1, .size = LS_UNAVAILABLE};
+  message->used =
+      (uint32_t)snprintf(message->data, sizeof(message->data),
+                         "rank %d cannot receive messages by MPI: %.*s",
+                         self->base.rank, size, text) +
+      1;
+  *out_from = self->base.rank;
+  return message;
+}
+
+// Notes which transfers have ended.
+static void test_active(ls_mpi *self) {
+  int count = 0;
+  const int code = MPI_Testsome((int)self->num_transfers, self->requests,
+                                &count, self->ended, self->statuses);
+  for (int i = 0; count != MPI_UNDEFINED && i < count; ++i) {
+    ls_mpi_transfer *transfer = &self->transfers[self->ended[i]];
+    transfer->code =
+        code == MPI_ERR_IN_STATUS ? self->statuses[i].MPI_ERROR : code;
+    transfer->state = transfer->state == LS_TRANSFER_ACTIVE ? LS_TRANSFER_ENDED
+                                                            : LS_TRANSFER_FREE;
+    --self->num_active;
+    note_news(self);
+  }
+}
+
+static const ls_message *next_message(ls_wire *wire, int32_t *out_from) {
+  ls_mpi *self = (ls_mpi *)wire;
+  int has_come = 0;
+  MPI_Status status;
+  if (self->is_lent) {
+    self->is_lent = false;
+    const int code = post_receive(self, self->next_receive);
+    if (code != MPI_SUCCESS) return report_failure(self, code, out_from);
+    self->next_receive = (self->next_receive + 1) % LS_MPI_RECEIVES;
+  }
+  ls_mpi_envelope *receive = &self->receives[self->next_receive];
+  const int code = MPI_Test(&receive->request, &has_come, &status);
+  if (code != MPI_SUCCESS) return report_failure(self, code, out_from);
+  if (has_come) {
+    note_news(self);
+    self->is_lent = true;
+    *out_from = status.MPI_SOURCE;
+    return &receive->message;
+  }
+  if (self->num_active > 0) test_active(self);
+  return NULL;
+}
+
+// ---- Transfers -------------------------------------------------------------
+// Describes `size` bytes; more than an int counts are a type of their own,
+// which the caller frees.
+static int describe_bytes(size_t size, int *out_count, MPI_Datatype *out_type) {
+  enum { BLOCK = 1 << 30 };
+  *out_count = (int)size;
+  *out_type = MPI_BYTE;
+  if (size <= INT_MAX) return MPI_SUCCESS;
+  const size_t rest = size % BLOCK;
+  MPI_Datatype types[2] = {MPI_DATATYPE_NULL, MPI_BYTE};
+  int code = MPI_Type_contiguous(BLOCK, MPI_BYTE, &types[0]);
+  if (code != MPI_SUCCESS) return code;
+  *out_count = 1;
+  code = MPI_Type_create_struct(2, (int[]){(int)(size / BLOCK), (int)rest},
+                                (MPI_Aint[]){0, (MPI_Aint)(size - rest)}, types,
+                                out_type);
+  MPI_Type_free(&types[0]);
+  return code == MPI_SUCCESS ? MPI_Type_commit(out_type) : code;
+}
+
+static ls_status grow_transfers(ls_mpi *self) {
+  const ls_mpi_services *services = &self->services;
+  ls_allocator *allocator = services->allocator;
+  const size_t needed = self->num_transfers + 1;
+  if (!services->grow(allocator, &self->transfers, &self->transfers_capacity,
+                      needed, sizeof(*self->transfers)) ||
+      !services->grow(allocator, &self->requests, &self->requests_capacity,
+                      needed, sizeof(*self->requests)) ||
+      !services->grow(allocator, &self->statuses, &self->statuses_capacity,
+                      needed, sizeof(*self->statuses)) ||
+      !services->grow(allocator, &self->ended, &self->ended_capacity, needed,
+                      sizeof(*self->ended)))
+    return LS_MPI_STATUS(self, LS_RESOURCE_EXHAUSTED, "out of memory");
+  self->transfers[self->num_transfers] = (ls_mpi_transfer){0};
+  self->requests[self->num_transfers++] = MPI_REQUEST_NULL;
+  return ls_ok();
+}
+
+// Starts to send or to receive. Data of one message keeps its order, which MPI
+// promises for equal tags.
+static ls_status start_transfer(ls_mpi *self, bool receives, int32_t peer,
+                                const ls_message *message, void *data,
+                                size_t size, ls_transfer *out_transfer) {
+  size_t at = 0;
+  while (at < self->num_transfers &&
+         self->transfers[at].state != LS_TRANSFER_FREE)
+    ++at;
+  if (at == self->num_transfers) LS_RETURN_IF_ERROR(grow_transfers(self));
+  const int tag = FIRST_TAG + (int)(message->number % (uint64_t)self->tags);
+  int count = 0;
+  MPI_Datatype type;
+  int code = describe_bytes(size, &count, &type);
+  if (code == MPI_SUCCESS)
+    code = receives ? MPI_Irecv(data, count, type, peer, tag, self->comm,
+                                &self->requests[at])
+                    : MPI_Isend(data, count, type, peer, tag, self->comm,
+                                &self->requests[at]);
+  if (code == MPI_SUCCESS && type != MPI_BYTE) MPI_Type_free(&type);
+  LS_RETURN_IF_ERROR(
+      ls_mpi_check(self, code, receives ? "receive data" : "send data"));
+  self->transfers[at] =
+      (ls_mpi_transfer){.state = LS_TRANSFER_ACTIVE, .receives = receives};
+  ++self->num_active;
+  *out_transfer = at + 1;
+  return ls_ok();
+}
+
+static ls_status put_data(ls_wire *wire, int32_t to, const ls_message *message,
+                          const void *data, size_t size,
+                          ls_transfer *out_transfer) {
+  return start_transfer((ls_mpi *)wire, false, to, message, (void *)data, size,
+                        out_transfer);
+}
+
+static ls_status get_data(ls_wire *wire, int32_t from,
+                          const ls_message *message, void *data, size_t size,
+                          ls_transfer *out_transfer) {
+  return start_transfer((ls_mpi *)wire, true, from, message, data, size,
+                        out_transfer);
+}
+
+// Reports an end that next_message has found.
+static bool test_data(ls_wire *wire, ls_transfer transfer,
+                      ls_status *out_status) {
+  ls_mpi *self = (ls_mpi *)wire;
+  ls_mpi_transfer *tested = &self->transfers[transfer - 1];
+  if (tested->state != LS_TRANSFER_ENDED) return false;
+  tested->state = LS_TRANSFER_FREE;
+  *out_status = ls_mpi_check(self, tested->code,
+                             tested->receives ? "receive data" : "send data");
+  return true;
+}
+
+// Waits for the end of a request, but all in all no longer than some time after
+// the first one. Returns true if it has ended.
+static bool end_request(ls_mpi *self, MPI_Request *request) {
+  static const double patience = 0.2;  // Seconds.
+  int has_ended = 0;
+  if (self->patience_ends == 0) self->patience_ends = MPI_Wtime() + patience;
+  for (;;) {
+    const int code = MPI_Test(request, &has_ended, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS || has_ended) return true;
+    if (MPI_Wtime() > self->patience_ends) return false;
+    self->services.yield();
+  }
+}
+
+// A receive that is not matched is cancelled. Others end as soon as the other
+// side does its part; MPI cannot take its hands off their memory.
+static void drop_data(ls_wire *wire, ls_transfer transfer) {
+  ls_mpi *self = (ls_mpi *)wire;
+  ls_mpi_transfer *dropped = &self->transfers[transfer - 1];
+  MPI_Request *request = &self->requests[transfer - 1];
+  if (dropped->state == LS_TRANSFER_ACTIVE) {
+    if (dropped->receives) MPI_Cancel(request);
+    if (!end_request(self, request)) {
+      dropped->state = LS_TRANSFER_ABANDONED;
+      return;
+    }
+    --self->num_active;
+  }
+  dropped->state = LS_TRANSFER_FREE;
+}
+
+// ---- Waiting ---------------------------------------------------------------
+static void spin_pause(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ __volatile__("isb");
+#endif
+}
+
+// MPI has no wait with a limit, and others may call it meanwhile: so looks
+// again at once after news, later yields, and sleeps at last.
+static void idle(ls_wire *wire, int64_t nanos) {
+  enum { YIELDS = 2000, SLEEP = 50000 };
+  ls_mpi *self = (ls_mpi *)wire;
+  const int calm = __atomic_fetch_add(&self->num_calm, 1, __ATOMIC_RELAXED);
+  if (calm < self->spins)
+    spin_pause();
+  else if (calm < self->spins + YIELDS)
+    self->services.yield();
+  else
+    self->services.sleep(nanos < SLEEP ? nanos : SLEEP);
+  if (calm > INT_MAX / 2) note_news(self);
+}
+
+// ---- Life ------------------------------------------------------------------
+ls_status ls_mpi_begin(ls_mpi *self) {
+  self->base.wire = (ls_wire){.send = send_message,
+                              .next = next_message,
+                              .put = put_data,
+                              .get = get_data,
+                              .test = test_data,
+                              .drop = drop_data,
+                              .idle = idle};
+  for (size_t i = 0; i < LS_MPI_RECEIVES; ++i)
+    self->receives[i].request = MPI_REQUEST_NULL;
+  for (size_t i = 0; i < LS_MPI_RECEIVES; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_mpi_check(self, post_receive(self, i), "receive messages"));
+  return ls_ok();
+}
+
+bool ls_mpi_end(ls_mpi *self) {
+  static const double patience = 2;  // Seconds.
+  bool has_ended = true;
+  self->patience_ends = MPI_Wtime() + patience;
+  for (size_t i = 0; i < self->num_sends; ++i)
+    has_ended &= end_request(self, &self->sends[i]->request);
+  for (size_t i = 0; i < self->num_transfers; ++i)
+    has_ended &= end_request(self, &self->requests[i]);
+  for (size_t i = 0; i < LS_MPI_RECEIVES; ++i) {
+    MPI_Request *request = &self->receives[i].request;
+    if (*request == MPI_REQUEST_NULL) continue;
+    MPI_Cancel(request);
+    has_ended &= end_request(self, request);
+  }
+  return has_ended;
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A program of MPI's own, of three processes, which lends communicators: all
+// of its processes become ranks, or some of them; ranks fail and end; and MPI
+// is the program's again in the end.
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lockstep/mpi.h"
+#include "support/crossing.h"
+
+enum { RANKS = 3 };
+
+typedef ls_status (*rank_function)(ls_communicator *ranks, void *user);
+
+// Runs a function on ranks of a communicator, and closes them.
+static ls_status run_on(MPI_Comm comm, rank_function function, void *user) {
+  ls_communicator *ranks = NULL;
+  const ls_mpi_options options = {.communicator =
+                                      LS_SOME((long long)MPI_Comm_c2f(comm))};
+  LS_RETURN_IF_ERROR(ls_mpi_open(&options, &ranks));
+  ls_status status = function(ranks, user);
+  if (!ls_status_is_ok(status)) ranks->cancel(ranks, status);
+  return ls_status_join(status, ls_mpi_close(ranks));
+}
+
+static ls_status expect(ls_status status, ls_code code, const char *part) {
+  if (ls_status_code(status) == code &&
+      strstr(ls_status_message(status), part) != NULL) {
+    ls_status_free(status);
+    return ls_ok();
+  }
+  return ls_status_annotate(ls_status_join(status, ls_internal("it is OK")),
+                            "expected %s and '%s'", ls_code_name(code), part);
+}
+
+// ---- Failures and ends -----------------------------------------------------
+// Starts exchanges, small and large, that rank 1 does not answer.
+static ls_status wait_for_rank_one(ls_communicator *ranks, ls_code code,
+                                   const char *part) {
+  crossing small, large;
+  crossing_init(&small, ranks, 16, 1);
+  crossing_init(&large, ranks, 1 << 20, 2);
+  LS_RETURN_IF_ERROR(ranks->start(ranks, &large.exchange));
+  LS_RETURN_IF_ERROR(ranks->start(ranks, &small.exchange));
+  ls_status status = expect(ranks->wait(ranks, &small.exchange), code, part);
+  status = ls_status_join(
+      status, expect(ranks->wait(ranks, &large.exchange), code, part));
+  crossing_deinit(&small, ranks);
+  crossing_deinit(&large, ranks);
+  return status;
+}
+
+static ls_status fail_on_rank_one(ls_communicator *ranks, void *user) {
+  (void)user;
+  size_t size = 70000;
+  LS_RETURN_IF_ERROR(cross(ranks, &size));
+  if (ranks->rank == 1) {
+    ls_status status = LS_STATUS(LS_DATA_LOSS, "the file is torn");
+    ranks->cancel(ranks, status);
+    ls_status_free(status);
+    return ls_ok();
+  }
+  LS_RETURN_IF_ERROR(wait_for_rank_one(ranks, LS_DATA_LOSS, "on rank 1 of 3"));
+  return expect(cross(ranks, &size), LS_DATA_LOSS, "the file is torn");
+}
+
+static ls_status end_on_rank_one(ls_communicator *ranks, void *user) {
+  (void)user;
+  if (ranks->rank == 1) return ls_ok();
+  return wait_for_rank_one(ranks, LS_FAILED_PRECONDITION, "has ended");
+}
+
+// ---- The program -----------------------------------------------------------
+static ls_status refuse_no_communicator(void) {
+  ls_communicator *ranks = NULL;
+  return expect(
+      ls_mpi_open(&(ls_mpi_options){.communicator = LS_SOME((
+                                        long long)MPI_Comm_c2f(MPI_COMM_NULL))},
+                  &ranks),
+      LS_INVALID_ARGUMENT, "of this handle");
+}
+
+static ls_status run_tests(int rank) {
+  MPI_Comm some = MPI_COMM_NULL;
+  size_t size = 5000;
+  LS_RETURN_IF_ERROR(run_on(MPI_COMM_WORLD, gather_and_broadcast, NULL));
+  LS_RETURN_IF_ERROR(run_on(MPI_COMM_SELF, cross, &size));
+  MPI_Comm_split(MPI_COMM_WORLD, rank == 1, 0, &some);
+  LS_RETURN_IF_ERROR(run_on(some, cross, &size));
+  MPI_Comm_free(&some);
+  if (getenv("LS_TEST_ENDS") != NULL) {
+    LS_RETURN_IF_ERROR(run_on(MPI_COMM_WORLD, fail_on_rank_one, NULL));
+    LS_RETURN_IF_ERROR(run_on(MPI_COMM_WORLD, end_on_rank_one, NULL));
+  }
+  LS_RETURN_IF_ERROR(refuse_no_communicator());
+  return run_on(MPI_COMM_WORLD, cross_in_disorder, NULL);
+}
+
+int main(int argc, char **argv) {
+  int level = 0, rank = 0, sum = 0;
+  const bool is_funneled = argc > 1 && strcmp(argv[1], "funneled") == 0;
+  MPI_Init_thread(&argc, &argv,
+                  is_funneled ? MPI_THREAD_FUNNELED : MPI_THREAD_SERIALIZED,
+                  &level);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  ls_status status = run_tests(rank);
+  if (!ls_status_is_ok(status)) {
+    fprintf(stderr, "rank %d: %s: %s\n", rank,
+            ls_code_name(ls_status_code(status)), ls_status_message(status));
+    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+  }
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Finalize();
+  return sum == RANKS * (RANKS - 1) / 2 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
