@@ -64,10 +64,29 @@ static ls_flight *make_flight(ls_exchanger *self) {
   return NULL;
 }
 
+// Returns true if nobody touches the memory of a transfer any more, though MPI
+// has not ended it: long after a failure, or if the receiver has given up and
+// had time to end what it had begun.
+static bool is_forgotten(const ls_exchanger *self, const ls_flight *flight,
+                         const ls_flying *transfer) {
+  const int64_t patience = 2000000000, respite = 100000000;
+  const int64_t now = ls_exchanger_now(self);
+  const int64_t gave_up = self->peers[transfer->peer].gave_up;
+  if (now - flight->failed > patience) return true;
+  return transfer->sends && gave_up != 0 && now - gave_up > respite;
+}
+
+// Drops the transfers of an exchange that has failed, or as many as can be at
+// the moment: their memory is the caller's once none is left.
 static void drop_transfers(ls_exchanger *self, ls_flight *flight) {
-  for (size_t i = 0; i < flight->num_transfers; ++i)
-    self->wire->drop(self->wire, flight->transfers[i]);
-  flight->num_transfers = 0;
+  size_t left = 0;
+  for (size_t i = 0; i < flight->num_transfers; ++i) {
+    const ls_flying each = flight->transfers[i];
+    if (!self->wire->drop(self->wire, each.transfer,
+                          is_forgotten(self, flight, &each)))
+      flight->transfers[left++] = each;
+  }
+  flight->num_transfers = left;
 }
 
 static void retire_flight(ls_exchanger *self, ls_flight *flight) {
@@ -75,6 +94,7 @@ static void retire_flight(ls_exchanger *self, ls_flight *flight) {
   while (*at != flight)
     at = &(*at)->next;
   *at = flight->next;
+  flight->failed = INT64_MIN / 2;  // Long ago.
   drop_transfers(self, flight);
   ls_status_free(flight->failure);
   flight->failure = ls_ok();
@@ -85,22 +105,34 @@ static void retire_flight(ls_exchanger *self, ls_flight *flight) {
 
 static void fail_flight(ls_exchanger *self, ls_flight *flight,
                         ls_status failure) {
-  if (ls_status_is_ok(failure)) return;
+  if (ls_status_is_ok(flight->failure)) flight->failed = ls_exchanger_now(self);
   flight->failure = ls_status_join(flight->failure, failure);
   drop_transfers(self, flight);
 }
 
-static bool is_over(const ls_flight *flight) {
-  return !ls_status_is_ok(flight->failure) ||
-         (flight->num_awaited == 0 && flight->num_transfers == 0);
+// Fails an exchange, and with it the communicator.
+static void fail_all_for(ls_exchanger *self, ls_flight *flight,
+                         ls_status failure) {
+  if (ls_status_is_ok(failure)) return;
+  fail_flight(self, flight, ls_status_clone(failure));
+  ls_exchanger_fail(self, failure);
 }
 
+static bool is_over(const ls_flight *flight) {
+  return flight->num_transfers == 0 &&
+         (flight->num_awaited == 0 || !ls_status_is_ok(flight->failure));
+}
+
+// Makes room for a transfer, which counts once it is started.
 static ls_status add_transfer(ls_exchanger *self, ls_flight *flight,
+                              int32_t peer, bool sends,
                               ls_transfer **out_transfer) {
   if (!ls_grow(self->allocator, &flight->transfers, &flight->capacity,
                flight->num_transfers + 1, sizeof(*flight->transfers)))
     return ls_out_of_memory();
-  *out_transfer = &flight->transfers[flight->num_transfers];
+  ls_flying *added = &flight->transfers[flight->num_transfers];
+  *added = (ls_flying){.peer = peer, .sends = sends};
+  *out_transfer = &added->transfer;
   return ls_ok();
 }
 
@@ -113,9 +145,9 @@ static ls_status send_message(ls_exchanger *self, int32_t to) {
 }
 
 // Drops a failure to send: what could be done about it is under way.
-void ls_exchanger_send_all(ls_exchanger *self) {
+void ls_exchanger_send_all(ls_exchanger *self, bool has_ended) {
   for (int32_t k = 0; k < self->base.ranks; ++k)
-    if (k != self->base.rank && !self->peers[k].has_ended)
+    if (k != self->base.rank && (has_ended || !self->peers[k].has_ended))
       ls_status_free(send_message(self, k));
 }
 
@@ -127,7 +159,7 @@ static ls_status put_pieces(ls_exchanger *self, ls_flight *flight, int32_t to) {
     ls_transfer *transfer = NULL;
     if (!find_bytes(piece, self->base.rank, to, &data) || piece->size == 0)
       continue;
-    LS_RETURN_IF_ERROR(add_transfer(self, flight, &transfer));
+    LS_RETURN_IF_ERROR(add_transfer(self, flight, to, true, &transfer));
     LS_RETURN_IF_ERROR(self->wire->put(self->wire, to, &self->message, data,
                                        piece->size, transfer));
     ++flight->num_transfers;
@@ -201,7 +233,7 @@ static ls_status get_pieces(ls_exchanger *self, ls_flight *flight,
       inside += piece->size;
       continue;
     }
-    LS_RETURN_IF_ERROR(add_transfer(self, flight, &transfer));
+    LS_RETURN_IF_ERROR(add_transfer(self, flight, from, false, &transfer));
     LS_RETURN_IF_ERROR(self->wire->get(self->wire, from, message, data,
                                        piece->size, transfer));
     ++flight->num_transfers;
@@ -214,9 +246,10 @@ static void take_pieces(ls_exchanger *self, ls_flight *flight,
   flight->awaits[from] = false;
   --flight->num_awaited;
   flight->last = from;
+  if (!ls_status_is_ok(flight->failure)) return;  // It touches no memory.
   ls_status status = check_shape(self, flight->exchange, message, from);
   if (ls_status_is_ok(status)) status = get_pieces(self, flight, message, from);
-  fail_flight(self, flight, status);
+  fail_all_for(self, flight, status);
 }
 
 static bool has_name(const ls_message *message, const ls_exchange_name *name) {
@@ -257,19 +290,6 @@ static ls_status keep_early(ls_exchanger *self, const ls_message *message,
   return ls_ok();
 }
 
-// Sets the first failure, which is then owned. Exchanges that are complete have
-// succeeded all the same.
-static void set_failure(ls_exchanger *self, ls_status failure) {
-  if (!ls_status_is_ok(self->failure)) {
-    ls_status_free(failure);
-    return;
-  }
-  self->failure = failure;
-  for (ls_flight *flight = self->flights; flight != NULL; flight = flight->next)
-    if (!is_over(flight)) fail_flight(self, flight, ls_status_clone(failure));
-  ls_condition_broadcast(&self->changed);
-}
-
 static ls_status handle_exchange(ls_exchanger *self, const ls_message *message,
                                  int32_t from) {
   // The list is in the order of the starts.
@@ -286,10 +306,10 @@ static void handle_message(ls_exchanger *self, const ls_message *message,
   ls_peer *peer = &self->peers[from];
   if (message->number <= peer->received) return;  // It has come before.
   if (message->number != peer->received + 1) {
-    set_failure(self, LS_STATUS(LS_DATA_LOSS,
-                                "rank %d misses message %llu of rank %d",
-                                self->base.rank,
-                                (unsigned long long)peer->received + 1, from));
+    ls_exchanger_fail(
+        self, LS_STATUS(LS_DATA_LOSS, "rank %d misses message %llu of rank %d",
+                        self->base.rank, (unsigned long long)peer->received + 1,
+                        from));
     return;
   }
   peer->received = message->number;
@@ -297,15 +317,17 @@ static void handle_message(ls_exchanger *self, const ls_message *message,
   switch ((ls_message_kind)message->kind) {
   case LS_MESSAGE_EXCHANGE: {
     const ls_status status = handle_exchange(self, message, from);
-    if (!ls_status_is_ok(status)) set_failure(self, status);
+    if (!ls_status_is_ok(status)) ls_exchanger_fail(self, status);
     break;
   }
   case LS_MESSAGE_CANCEL:
-    set_failure(self, LS_STATUS((ls_code)message->size, "%.*s",
-                                (int)message->used, message->data));
+    peer->gave_up = ls_exchanger_now(self);
+    ls_exchanger_fail(self, LS_STATUS((ls_code)message->size, "%.*s",
+                                      (int)message->used, message->data));
     break;
   case LS_MESSAGE_END:
     peer->has_ended = true;
+    peer->gave_up = ls_exchanger_now(self);
     break;
   case LS_MESSAGE_BEAT:
     ls_exchanger_take_beat(self, from, message);
@@ -319,23 +341,28 @@ static void check_ended(ls_exchanger *self, ls_flight *flight) {
   for (int32_t k = 0; flight->num_awaited > 0 && k < self->base.ranks; ++k)
     if (flight->awaits[k] && self->peers[k].has_ended &&
         ls_status_is_ok(flight->failure))
-      fail_flight(self, flight,
-                  LS_STATUS(LS_FAILED_PRECONDITION,
-                            "rank %d waits for rank %d, which has ended",
-                            self->base.rank, k));
+      fail_all_for(self, flight,
+                   LS_STATUS(LS_FAILED_PRECONDITION,
+                             "rank %d waits for rank %d, which has ended",
+                             self->base.rank, k));
 }
 
 static void test_transfers(ls_exchanger *self, ls_flight *flight) {
   size_t left = 0;
   ls_status status = ls_ok();
   for (size_t i = 0; i < flight->num_transfers; ++i) {
-    const ls_transfer transfer = flight->transfers[i];
+    const ls_flying each = flight->transfers[i];
     if (!ls_status_is_ok(status) ||
-        !self->wire->test(self->wire, transfer, &status))
-      flight->transfers[left++] = transfer;
+        !self->wire->test(self->wire, each.transfer, &status))
+      flight->transfers[left++] = each;
   }
   flight->num_transfers = left;
-  fail_flight(self, flight, status);
+  if (ls_status_is_ok(flight->failure)) {
+    fail_all_for(self, flight, status);
+  } else {
+    ls_status_free(status);
+    drop_transfers(self, flight);
+  }
 }
 
 void ls_exchanger_proceed(ls_exchanger *self) {
@@ -443,19 +470,23 @@ static void watch_meanwhile(ls_exchanger *self) {
   ls_mutex_lock(&self->lock);
 }
 
+// Exchanges that are complete have succeeded all the same.
 void ls_exchanger_fail(ls_exchanger *self, ls_status failure) {
   ls_message *message = &self->message;
   if (!ls_status_is_ok(self->failure)) {
     ls_status_free(failure);
     return;
   }
+  self->failure = failure;
+  for (ls_flight *flight = self->flights; flight != NULL; flight = flight->next)
+    if (!is_over(flight)) fail_flight(self, flight, ls_status_clone(failure));
   message->kind = LS_MESSAGE_CANCEL;
   message->size = (uint64_t)ls_status_code(failure);
   snprintf(message->data, sizeof(message->data), "%s",
            ls_status_message(failure));
   message->used = (uint32_t)strlen(message->data) + 1;
-  ls_exchanger_send_all(self);
-  set_failure(self, failure);
+  ls_exchanger_send_all(self, true);
+  ls_condition_broadcast(&self->changed);
 }
 
 static ls_status wait_for_exchange(ls_communicator *communicator,
@@ -530,8 +561,7 @@ ls_status ls_exchanger_end(ls_exchanger *self) {
   ls_mutex_lock(&self->lock);
   self->message.kind = LS_MESSAGE_END;
   self->message.used = 0;
-  for (int32_t k = 0; k < self->base.ranks; ++k)  // Ended ones wait for it.
-    if (k != self->base.rank) ls_status_free(send_message(self, k));
+  ls_exchanger_send_all(self, true);
   ls_status failure = ls_status_clone(self->failure);
   ls_mutex_unlock(&self->lock);
   return failure;

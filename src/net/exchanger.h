@@ -25,11 +25,19 @@ enum { LS_PLACE_ROOM = LS_MESSAGE_ROOM - 8 };
 typedef struct ls_peer {
   uint64_t sent, received;  // Numbers of messages.
   bool has_ended;
-  int64_t heard;  // Time of its last message.
-  int64_t moved;  // Time of its last beat that told of progress.
-  bool waits;     // All its threads that make exchanges wait.
-  char *place;    // Text of its last beat; NULL: there was none.
+  int64_t gave_up;  // Time since when it exchanges nothing; 0: it does.
+  int64_t heard;    // Time of its last message.
+  int64_t moved;    // Time of its last beat that told of progress.
+  bool waits;       // All its threads that make exchanges wait.
+  char *place;      // Text of its last beat; NULL: there was none.
 } ls_peer;
+
+// Data under way to another rank, or from it.
+typedef struct ls_flying {
+  ls_transfer transfer;
+  int32_t peer;
+  bool sends;
+} ls_flying;
 
 // An exchange under way.
 typedef struct ls_flight {
@@ -38,10 +46,11 @@ typedef struct ls_flight {
   bool *awaits;  // For each rank: its message has not come.
   int32_t num_awaited;
   int32_t last;  // The rank whose message came last; -1: none.
-  ls_transfer *transfers;
+  ls_flying *transfers;
   size_t num_transfers, capacity;
   ls_status failure;
-  bool waits;  // A thread waits for it, since `began`.
+  int64_t failed;  // Time of its failure.
+  bool waits;      // A thread waits for it, since `began`.
   bool is_logged;
   int64_t began;
 } ls_flight;
@@ -115,10 +124,10 @@ int64_t ls_exchanger_now(const ls_exchanger *self);
 // Handles all that has come.
 void ls_exchanger_proceed(ls_exchanger *self);
 // Sends `self->message`, whose kind and data are set, to all ranks that have
-// not ended.
-void ls_exchanger_send_all(ls_exchanger *self);
-// Sets the failure of the communicator, which is then owned, and tells it to
-// all ranks. The first one stays.
+// not ended, or to those that have ended too: they wait for this one's end.
+void ls_exchanger_send_all(ls_exchanger *self, bool has_ended);
+// Sets the failure of the communicator, which is then owned, and tells all
+// ranks that this one gives up. The first failure stays.
 void ls_exchanger_fail(ls_exchanger *self, ls_status failure);
 
 #endif  // LS_NET_EXCHANGER_H_

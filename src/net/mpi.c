@@ -208,7 +208,7 @@ static ls_status open_wire(const ls_mpi_options *options,
   LS_RETURN_IF_ERROR(module->open(
       &services, options->communicator.set ? &handle : NULL, &self->wire));
   const ls_status status = check_size(options, self->wire);
-  if (!ls_status_is_ok(status)) self->wire->close(self->wire, true);
+  if (!ls_status_is_ok(status)) self->wire->close(self->wire, true, false);
   return status;
 }
 
@@ -239,7 +239,7 @@ ls_status ls_mpi_open(const ls_mpi_options *options,
   if (ls_status_is_ok(status))
     *out_communicator = &ls_give(&self)->exchanger.base;
   else
-    self->wire->close(self->wire, false);
+    self->wire->close(self->wire, false, true);
   return status;
 }
 
@@ -248,7 +248,8 @@ ls_status ls_mpi_close(ls_communicator *communicator) {
   if (self == NULL) return ls_ok();
   ls_status_free(ls_exchanger_end(&self->exchanger));
   const ls_status status = ls_exchanger_meet(&self->exchanger);
-  self->wire->close(self->wire, ls_status_is_ok(status));
+  self->wire->close(self->wire, ls_status_is_ok(status),
+                    !ls_status_is_ok(self->exchanger.failure));
   release_communicator(self);
   return status;
 }

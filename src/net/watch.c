@@ -71,7 +71,7 @@ static void send_beats(ls_exchanger *self, bool moves) {
       (char)((moves ? GOES_ON : 0) | (all_wait(self) ? WAITS : 0));
   memcpy(message->data + 1, self->place, size);
   message->used = (uint32_t)size + 1;
-  ls_exchanger_send_all(self);
+  ls_exchanger_send_all(self, false);
 }
 
 void ls_exchanger_take_beat(ls_exchanger *self, int32_t from,
@@ -129,6 +129,7 @@ static void find_lost(ls_exchanger *self, int64_t now) {
     name_rank(self, k, &text);
     ls_text_append_format(&text, " is lost: nothing was heard of it for %.1f s",
                           (double)(now - peer->heard) * 1e-9);
+    self->peers[k].gave_up = now;
     fail_for(self, LS_UNAVAILABLE, ls_text_data(&text), k);
     ls_text_deinit(&text);
     return;

@@ -57,8 +57,10 @@ struct ls_wire {
                    void *data, size_t size, ls_transfer *out_transfer);
   // Returns true if a transfer has ended, with or without a failure.
   bool (*test)(ls_wire *self, ls_transfer transfer, ls_status *out_status);
-  // Gives up a transfer: its memory is not touched from now on.
-  void (*drop)(ls_wire *self, ls_transfer transfer);
+  // Gives up a transfer. Returns true if its memory is not touched from now on;
+  // false while the other rank may do so, until a test says that it has ended.
+  // `is_gone`: the other rank takes no part any more, so nothing is waited for.
+  bool (*drop)(ls_wire *self, ls_transfer transfer, bool is_gone);
   // Waits until something may have happened, for at most `nanos`.
   void (*idle)(ls_wire *self, int64_t nanos);
 };

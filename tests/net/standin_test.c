@@ -96,7 +96,8 @@ TEST(a_rank_that_fails_tells_all_others) {
 
 TEST(nobody_waits_for_a_rank_that_has_ended) {
   ending end = {.how = ls_ok()};
-  expect_ok(ls_standin_run(RANKS, wait_for_rank_one, &end));
+  expect_status(ls_standin_run(RANKS, wait_for_rank_one, &end),
+                LS_FAILED_PRECONDITION, "for rank 1, which has ended");
   for (int k = 0; k < RANKS; k += 2)
     assert_int_equal(end.got[k], LS_FAILED_PRECONDITION);
 }

@@ -26,13 +26,13 @@ static void release_all(ls_mpi *self) {
   allocator->release(allocator, self);
 }
 
-static void close_wire(ls_mpi_wire *wire, bool has_met) {
+static void close_wire(ls_mpi_wire *wire, bool has_met, bool has_failed) {
   ls_mpi *self = (ls_mpi *)wire;
   const bool has_ended = ls_mpi_end(self);
-  if (has_met) {
-    MPI_Comm_free(&self->comm);
-    if (self->is_finalized_here) MPI_Finalize();
-  }
+  // Data that was sent in vain would come in a later communicator, as MPI gives
+  // the identity of one that was freed to another.
+  if (has_met && !has_failed) MPI_Comm_free(&self->comm);
+  if (has_met && self->is_finalized_here) MPI_Finalize();
   // MPI may still look at memory of requests that have not ended.
   if (has_ended || (has_met && self->is_finalized_here)) release_all(self);
 }

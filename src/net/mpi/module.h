@@ -31,8 +31,9 @@ struct ls_mpi_wire {
   // Returns the name of the machine of a rank.
   const char *(*host)(const ls_mpi_wire *self, int32_t rank);
   // Ends the wire. `has_met`: every rank closes its own; otherwise MPI stays
-  // initialized, as nobody may wait for the others.
-  void (*close)(ls_mpi_wire *self, bool has_met);
+  // initialized, as nobody may wait for the others. `has_failed`, the same on
+  // all ranks then: data may have been sent that nobody receives.
+  void (*close)(ls_mpi_wire *self, bool has_met, bool has_failed);
 };
 
 // The one symbol of a module.

@@ -219,35 +219,24 @@ static bool test_data(ls_wire *wire, ls_transfer transfer,
   return true;
 }
 
-// Waits for the end of a request, but all in all no longer than some time after
-// the first one. Returns true if it has ended.
-static bool end_request(ls_mpi *self, MPI_Request *request) {
-  static const double patience = 0.2;  // Seconds.
-  int has_ended = 0;
-  if (self->patience_ends == 0) self->patience_ends = MPI_Wtime() + patience;
-  for (;;) {
-    const int code = MPI_Test(request, &has_ended, MPI_STATUS_IGNORE);
-    if (code != MPI_SUCCESS || has_ended) return true;
-    if (MPI_Wtime() > self->patience_ends) return false;
-    self->services.yield();
-  }
-}
-
-// A receive that is not matched is cancelled. Others end as soon as the other
-// side does its part; MPI cannot take its hands off their memory.
-static void drop_data(ls_wire *wire, ls_transfer transfer) {
+// A receive that is not matched is cancelled. A send, and a receive that has
+// begun, go on until the other side has done its part: MPI cannot take its
+// hands off their memory.
+static bool drop_data(ls_wire *wire, ls_transfer transfer, bool is_gone) {
   ls_mpi *self = (ls_mpi *)wire;
   ls_mpi_transfer *dropped = &self->transfers[transfer - 1];
   MPI_Request *request = &self->requests[transfer - 1];
+  int has_ended = 1;
   if (dropped->state == LS_TRANSFER_ACTIVE) {
-    if (dropped->receives) MPI_Cancel(request);
-    if (!end_request(self, request)) {
-      dropped->state = LS_TRANSFER_ABANDONED;
-      return;
-    }
-    --self->num_active;
+    if (dropped->receives && !dropped->is_cancelled) MPI_Cancel(request);
+    dropped->is_cancelled = true;
+    const int code = MPI_Test(request, &has_ended, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS) has_ended = 1;
+    if (!has_ended && !is_gone) return false;
+    self->num_active -= has_ended != 0;
   }
-  dropped->state = LS_TRANSFER_FREE;
+  dropped->state = has_ended ? LS_TRANSFER_FREE : LS_TRANSFER_ABANDONED;
+  return true;
 }
 
 // ---- Waiting ---------------------------------------------------------------
@@ -291,19 +280,28 @@ ls_status ls_mpi_begin(ls_mpi *self) {
   return ls_ok();
 }
 
+// Waits for the end of a request, until a time. Returns true if it has ended.
+static bool end_request(ls_mpi *self, MPI_Request *request, double until) {
+  int has_ended = 0;
+  for (;;) {
+    const int code = MPI_Test(request, &has_ended, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS || has_ended) return true;
+    if (MPI_Wtime() > until) return false;
+    self->services.yield();
+  }
+}
+
 bool ls_mpi_end(ls_mpi *self) {
   static const double patience = 2;  // Seconds.
+  const double until = MPI_Wtime() + patience;
   bool has_ended = true;
-  self->patience_ends = MPI_Wtime() + patience;
   for (size_t i = 0; i < self->num_sends; ++i)
-    has_ended &= end_request(self, &self->sends[i]->request);
-  for (size_t i = 0; i < self->num_transfers; ++i)
-    has_ended &= end_request(self, &self->requests[i]);
+    has_ended &= end_request(self, &self->sends[i]->request, until);
   for (size_t i = 0; i < LS_MPI_RECEIVES; ++i) {
     MPI_Request *request = &self->receives[i].request;
     if (*request == MPI_REQUEST_NULL) continue;
     MPI_Cancel(request);
-    has_ended &= end_request(self, request);
+    has_ended &= end_request(self, request, until);
   }
   return has_ended;
 }

@@ -28,7 +28,7 @@ typedef enum ls_mpi_transfer_state {
 
 typedef struct ls_mpi_transfer {
   ls_mpi_transfer_state state;
-  bool receives;
+  bool receives, is_cancelled;
   int code;  // MPI's, at the end.
 } ls_mpi_transfer;
 
@@ -38,10 +38,9 @@ typedef struct ls_mpi {
   MPI_Comm comm;
   bool is_finalized_here;  // MPI was initialized here.
   char (*hosts)[MPI_MAX_PROCESSOR_NAME];
-  int tags;              // Number of tags of transfers.
-  int spins;             // Times to look for news before a thread yields.
-  int num_calm;          // Times without news in a row; atomic.
-  double patience_ends;  // Time at which dropping ends to wait; 0: not set.
+  int tags;      // Number of tags of transfers.
+  int spins;     // Times to look for news before a thread yields.
+  int num_calm;  // Times without news in a row; atomic.
   // Receives are posted and completed round the ring, so that messages keep
   // their order.
   ls_mpi_envelope receives[LS_MPI_RECEIVES];
