@@ -10,9 +10,10 @@
 // signal's number, as in a shell: 130 for Ctrl-C.
 enum {
   CLI_OK = 0,
-  CLI_FAILED = 1,  // The command failed.
-  CLI_USAGE = 2,   // Usage error.
-  CLI_LATE = 3,    // Interrupted before the run was saved.
+  CLI_FAILED = 1,      // The command failed.
+  CLI_USAGE = 2,       // Usage error.
+  CLI_LATE = 3,        // Interrupted before the run was saved.
+  CLI_OTHER_RANK = 4,  // Another rank failed, and says why.
   CLI_SIGNAL = 128,
 };
 
@@ -42,6 +43,7 @@ int cli_checkpoint(int argc, char **argv);
 int cli_diff(int argc, char **argv);
 int cli_graph(int argc, char **argv);
 int cli_devices(int argc, char **argv);
+int cli_launch(int argc, char **argv);
 int cli_help(int argc, char **argv);
 
 typedef struct cli_command {

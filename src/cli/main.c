@@ -20,6 +20,7 @@ const cli_command cli_commands[] = {
     {"bench", "time a model's training step", cli_bench},
     {"graph", "print a model's training step", cli_graph},
     {"devices", "list the devices that compute", cli_devices},
+    {"launch", "start a program as many processes, by mpirun", cli_launch},
     {"help", "explain a command, or the environment (help env)", cli_help},
     {NULL, NULL, NULL},
 };
@@ -44,7 +45,8 @@ static void print_overview(void) {
       "If a flag is given twice, the last value counts.\n"
       "\n"
       "exit codes: 0 success, 1 failure, 2 usage error, 3 interrupted before\n"
-      "saving, 128+N killed by signal N.\n");
+      "saving, 4 another process failed and says why, 128+N killed by signal "
+      "N.\n");
 }
 
 int cli_help(int argc, char **argv) {

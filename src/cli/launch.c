@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// lockstep launch: starts the ranks of a program by mpirun, reports the first
+// cause of a failure, and starts the program again.
+//
+// Each rank is started as `lockstep launch --as-rank` (launch_rank.c), which
+// says on standard error how the rank has ended: the codes of mpirun do not
+// tell, and differ from one MPI to the next.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/launch.h"
+
+// Patience, in seconds, with ranks that go on after one has failed, which tells
+// them, or after one was killed, which cannot. Open MPI ends them itself then,
+// and must not be disturbed.
+static const double patience = 5, killed_patience = 0.3;
+
+typedef struct launch_flags {
+  int64_t ranks, restarts, restart;
+  const char *mpi, *hosts;
+  bool as_rank;
+  char **program;  // With its arguments, ended by NULL.
+} launch_flags;
+
+typedef struct rank_end {
+  bool is_known;
+  int status;  // As waitpid gives it.
+} rank_end;
+
+// One start of mpirun.
+typedef struct job {
+  const launch_flags *flags;
+  const char *mpirun;
+  bool is_mpich;
+  pid_t child;
+  int errors;  // Reads its standard error.
+  char line[4096];
+  size_t size;
+  rank_end *ends;  // For each rank.
+  int64_t cause;   // The rank that failed first; -1: none.
+  double failed;   // Time of that; 0: never.
+  double due;      // Time of the next signal to mpirun.
+  int kills;       // Signals sent to it in vain.
+} job;
+
+static volatile sig_atomic_t stop_signal;
+
+static double launch_now(void) {
+  struct timespec time = {0};
+  (void)clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+// ---- Finding mpirun --------------------------------------------------------
+static bool is_on_path(const char *path, const char *name) {
+  char file[4096];
+  while (path != NULL && *path != '\0') {
+    const size_t size = strcspn(path, ":");
+    const int length =
+        snprintf(file, sizeof(file), "%.*s/%s", (int)size, path, name);
+    if (length < (int)sizeof(file) && access(file, X_OK) == 0) return true;
+    path += size + (path[size] == ':');
+  }
+  return false;
+}
+
+// Returns the name of mpirun; NULL if there is none.
+static const char *find_mpirun(const launch_flags *flags, const char *path,
+                               bool *out_mpich) {
+  static const struct {
+    const char *mpi, *name;
+  } known[] = {{"openmpi", "mpirun.openmpi"},
+               {"mpich", "mpirun.mpich"},
+               {"mpich", "mpiexec.hydra"},
+               {"openmpi", "mpirun"},
+               {"mpich", "mpirun"}};
+  for (size_t i = 0; i < sizeof(known) / sizeof(*known); ++i) {
+    if (flags->mpi != NULL && strcmp(flags->mpi, known[i].mpi) != 0) continue;
+    if (!is_on_path(path, known[i].name)) continue;
+    *out_mpich = strcmp(known[i].mpi, "mpich") == 0;
+    return known[i].name;
+  }
+  return NULL;
+}
+
+// ---- Starting --------------------------------------------------------------
+enum { MOST_WORDS = 24 };
+
+// Lists the words before the program's: mpirun and the command of a rank.
+static size_t list_words(const job *self, const char **words, char *ranks,
+                         char *restart, char *own) {
+  size_t count = 0;
+  words[count++] = self->mpirun;
+  if (!self->is_mpich) {
+    words[count++] = "-q";
+    words[count++] = "--oversubscribe";
+    if (geteuid() == 0) words[count++] = "--allow-run-as-root";
+  }
+  words[count++] = "-n";
+  words[count++] = ranks;
+  if (self->flags->hosts != NULL) {
+    words[count++] = self->is_mpich ? "-hosts" : "--host";
+    words[count++] = self->flags->hosts;
+  }
+  words[count++] = own;
+  words[count++] = "launch";
+  words[count++] = "--as-rank";
+  words[count++] = "--restart";
+  words[count++] = restart;
+  words[count++] = "--";
+  return count;
+}
+
+// Becomes mpirun; returns only if that fails.
+static void become_mpirun(const job *self, int errors) {
+  char ranks[24], restart[24], own[4096];
+  const ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
+  size_t num_program = 0;
+  while (self->flags->program[num_program] != NULL)
+    ++num_program;
+  const char **words =
+      cli_allocate((MOST_WORDS + num_program + 1) * sizeof(*words));
+  const int input = open("/dev/null", O_RDONLY);
+  if (words == NULL || length < 0 || input < 0) return;
+  own[length] = '\0';
+  snprintf(ranks, sizeof(ranks), "%lld", (long long)self->flags->ranks);
+  snprintf(restart, sizeof(restart), "%lld", (long long)self->flags->restart);
+  size_t count = list_words(self, words, ranks, restart, own);
+  for (size_t i = 0; i < num_program; ++i)
+    words[count++] = self->flags->program[i];
+  // A group of its own: Ctrl-C is for this program, which lets the ranks save.
+  (void)setpgid(0, 0);
+  dup2(input, STDIN_FILENO);
+  dup2(errors, STDERR_FILENO);
+  execvp(self->mpirun, (char *const *)(uintptr_t)words);
+}
+
+static bool start_job(job *self) {
+  int pipe_ends[2];
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
+    cli_say("launch", "no pipe: %s", strerror(errno));
+    return false;
+  }
+  self->child = fork();
+  if (self->child == 0) {
+    become_mpirun(self, pipe_ends[1]);
+    cli_say("launch", "cannot start %s: %s", self->mpirun, strerror(errno));
+    _exit(CLI_FAILED);
+  }
+  close(pipe_ends[1]);
+  self->errors = pipe_ends[0];
+  if (self->child > 0) return true;
+  close(pipe_ends[0]);
+  cli_say("launch", "cannot start %s: %s", self->mpirun, strerror(errno));
+  return false;
+}
+
+// ---- Lines -----------------------------------------------------------------
+// Takes the line in which a rank says how it has ended.
+static bool take_end(job *self, const char *line) {
+  int status = 0;
+  long long rank = 0;
+  if (sscanf(line, CLI_RANK_ENDED, &rank, &status) != 2 || rank < 0 ||
+      rank >= self->flags->ranks)
+    return false;
+  self->ends[rank] = (rank_end){true, status};
+  const bool is_bad = status != 0 && !(WIFEXITED(status) &&
+                                       WEXITSTATUS(status) == CLI_OTHER_RANK);
+  if (!is_bad || self->cause >= 0) return true;
+  self->cause = rank;
+  self->failed = launch_now();
+  self->due =
+      self->failed +
+      (WIFSIGNALED(status) && self->is_mpich ? killed_patience : patience);
+  return true;
+}
+
+// Returns true for the farewells of mpirun, and of ranks that it ends.
+static bool is_noise(const job *self, const char *line) {
+  static const char *const heads[] = {"====",
+                                      "=   ",
+                                      "YOUR APPLICATION TERMINATED",
+                                      "This typically refers",
+                                      "Please see the FAQ page",
+                                      "--------",
+                                      "[proxy:",
+                                      "[mpiexec@",
+                                      "lockstep: ended by SIGTERM"};
+  if (self->failed == 0 && stop_signal == 0) return false;
+  if (line[0] == '\0') return true;
+  for (size_t i = 0; i < sizeof(heads) / sizeof(*heads); ++i)
+    if (strncmp(line, heads[i], strlen(heads[i])) == 0) return true;
+  return false;
+}
+
+static void take_line(job *self) {
+  self->line[self->size] = '\0';
+  self->size = 0;
+  if (!take_end(self, self->line) && !is_noise(self, self->line))
+    fprintf(stderr, "%s\n", self->line);
+}
+
+// Reads what there is. Returns false at the end.
+static bool read_lines(job *self) {
+  char data[4096];
+  const ssize_t got = read(self->errors, data, sizeof(data));
+  if (got < 0) return errno == EINTR || errno == EAGAIN;
+  for (ssize_t i = 0; i < got; ++i) {
+    // A progress line is rewritten without a newline.
+    const bool is_progress = data[i] == '\r' && self->size > 0;
+    if (data[i] == '\n' || self->size + 2 >= sizeof(self->line)) {
+      take_line(self);
+      if (data[i] == '\n') continue;
+    }
+    if (is_progress) {
+      fwrite(self->line, 1, self->size, stderr);
+      self->size = 0;
+    }
+    self->line[self->size++] = data[i];
+  }
+  return got > 0;
+}
+
+// ---- Waiting ---------------------------------------------------------------
+// Ends ranks that go on though one has failed.
+static void lose_patience(job *self) {
+  static const int signals[] = {SIGTERM, SIGTERM, SIGKILL};
+  if (self->failed == 0 || launch_now() < self->due) return;
+  const int number = signals[self->kills < 2 ? self->kills : 2];
+  (void)kill(number == SIGKILL ? -self->child : self->child, number);
+  ++self->kills;
+  self->due += patience;
+}
+
+static void pass_stop(const job *self, bool *passed) {
+  if (stop_signal == 0 || *passed) return;
+  *passed = true;
+  // mpirun forwards this one to the ranks, which take it for a SIGTERM.
+  (void)kill(self->child, SIGUSR1);
+}
+
+static int wait_for_job(job *self) {
+  int status = 0;
+  bool passed = false;
+  struct pollfd reader = {.fd = self->errors, .events = POLLIN};
+  for (bool goes_on = true; goes_on;) {
+    const int ready = poll(&reader, 1, 100);
+    if (ready > 0) goes_on = read_lines(self);
+    pass_stop(self, &passed);
+    lose_patience(self);
+  }
+  if (self->size > 0) take_line(self);
+  close(self->errors);
+  while (waitpid(self->child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+// ---- Judging ---------------------------------------------------------------
+static void print_end(char *text, size_t size, int status) {
+  if (WIFSIGNALED(status))
+    snprintf(text, size, "was killed by signal %d (%s)", WTERMSIG(status),
+             strsignal(WTERMSIG(status)));
+  else
+    snprintf(text, size, "ended with code %d", WEXITSTATUS(status));
+}
+
+// Says why a job has failed. Returns its exit code.
+static int report_cause(const job *self, int status) {
+  char text[120];
+  int64_t rank = self->cause;
+  for (int64_t k = 0; rank < 0 && k < self->flags->ranks; ++k)
+    if (!self->ends[k].is_known || self->ends[k].status != 0) rank = k;
+  if (rank < 0) {
+    print_end(text, sizeof(text), status);
+    cli_say("launch", "%s %s", self->mpirun, text);
+    return CLI_FAILED;
+  }
+  const rank_end *end = &self->ends[rank];
+  if (!end->is_known) {
+    cli_say("launch", "rank %lld has not said how it ended", (long long)rank);
+    return CLI_FAILED;
+  }
+  print_end(text, sizeof(text), end->status);
+  cli_say("launch", "rank %lld of %lld %s", (long long)rank,
+          (long long)self->flags->ranks, text);
+  return WIFSIGNALED(end->status) ? CLI_SIGNAL + WTERMSIG(end->status)
+                                  : WEXITSTATUS(end->status);
+}
+
+static bool has_succeeded(const job *self, int status) {
+  for (int64_t k = 0; k < self->flags->ranks; ++k)
+    if (!self->ends[k].is_known || self->ends[k].status != 0) return false;
+  return status == 0;
+}
+
+// Runs the program once. Returns its exit code.
+static int run_job(job *self) {
+  if (!start_job(self)) return CLI_FAILED;
+  const int status = wait_for_job(self);
+  if (stop_signal != 0) return CLI_SIGNAL + stop_signal;
+  return has_succeeded(self, status) ? CLI_OK : report_cause(self, status);
+}
+
+// ---- The command -----------------------------------------------------------
+static void request_stop(int number) {
+  if (stop_signal == 0) stop_signal = number;
+}
+
+static void catch_signals(void) {
+  struct sigaction action = {.sa_handler = request_stop};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
+  sigaction(SIGHUP, &action, NULL);
+}
+
+// Runs the program until it succeeds, or has been started again often enough.
+static int launch(launch_flags *flags, const char *path) {
+  bool is_mpich = false;
+  const char *mpirun = find_mpirun(flags, path, &is_mpich);
+  if (mpirun == NULL) {
+    cli_say("launch",
+            "%s is not installed; on Debian: apt-get install "
+            "openmpi-bin libopenmpi-dev, or mpich libmpich-dev",
+            flags->mpi != NULL ? flags->mpi : "mpirun");
+    return CLI_FAILED;
+  }
+  catch_signals();
+  for (;;) {
+    rank_end *ends = cli_allocate((size_t)flags->ranks * sizeof(*ends));
+    if (ends == NULL) return cli_report("launch", ls_out_of_memory());
+    job run = {.flags = flags,
+               .mpirun = mpirun,
+               .is_mpich = is_mpich,
+               .ends = ends,
+               .cause = -1};
+    const int code = run_job(&run);
+    cli_release(ends);
+    if (code == CLI_OK || code == CLI_USAGE || stop_signal != 0 ||
+        flags->restart >= flags->restarts)
+      return code;
+    ++flags->restart;
+    cli_say("launch", "starts the program again: restart %lld of %lld",
+            (long long)flags->restart, (long long)flags->restarts);
+  }
+}
+
+int cli_launch(int argc, char **argv) {
+  launch_flags flags = {.ranks = 0};
+  const cli_option options[] = {
+      {"ranks", CLI_COUNT, &flags.ranks, "N", "number of processes", 1},
+      {"restarts", CLI_COUNT, &flags.restarts, "N",
+       "start the program again up to N times after a failure\n"
+       "(default 0); see docs/ranks.md on what it must do",
+       0},
+      {"mpi", CLI_TEXT, &flags.mpi, "NAME",
+       "openmpi or mpich (default: the first that is there)", 0},
+      {"hosts", CLI_TEXT, &flags.hosts, "A,B",
+       "machines to run on, as mpirun takes them (default: this\n"
+       "one)",
+       0},
+      {"as-rank", CLI_FLAG, &flags.as_rank, "",
+       "be one of the processes, and tell how it ends: what\n"
+       "mpirun is made to start",
+       0},
+      {"restart", CLI_COUNT, &flags.restart, "N",
+       "with --as-rank: the program was started N times before", 0},
+  };
+  const cli_syntax syntax = {
+      .command = "launch",
+      .about =
+          "Starts N processes of a program, its ranks, by mpirun, and waits "
+          "for "
+          "all. If\n"
+          "one fails, ends the others, reports the first cause, and starts all "
+          "again.\n\n"
+          "  lockstep launch --ranks 4 -- lockstep train --replicas 64",
+      CLI_OPTIONS(options)};
+  int code = CLI_OK, own = 0;
+  while (own < argc && strcmp(argv[own], "--") != 0)
+    ++own;
+  if (!cli_parse(&syntax, own, argv, &code)) return code;
+  if (own + 1 >= argc) {
+    cli_say("launch", "the program is missing: lockstep launch --ranks 4 -- "
+                      "PROGRAM");
+    return CLI_USAGE;
+  }
+  flags.program = argv + own + 1;
+  if (flags.as_rank) return cli_run_as_rank(flags.program, flags.restart);
+  if (flags.ranks == 0 ||
+      (flags.mpi != NULL && strcmp(flags.mpi, "openmpi") != 0 &&
+       strcmp(flags.mpi, "mpich") != 0)) {
+    cli_say("launch", flags.ranks == 0 ? "--ranks is missing"
+                                       : "--mpi is neither openmpi nor mpich");
+    return CLI_USAGE;
+  }
+  ls_runtime *runtime = NULL;
+  ls_status status = cli_runtime_open(1, NULL, &runtime);
+  code = ls_status_is_ok(status)
+             ? launch(&flags, ls_runtime_environment(runtime, "PATH"))
+             : cli_report("launch", status);
+  return cli_runtime_close("launch", runtime, code);
+}

@@ -1,0 +1,83 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# lockstep launch: ranks that end well, fail, are killed, stop or start again,
+# with each MPI whose mpirun is there.
+
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
+
+ends 2 "the program is missing" launch --ranks 2
+ends 2 "--ranks is missing" launch -- true
+ends 2 "neither openmpi nor mpich" launch --ranks 2 --mpi best -- true
+(PATH=/nowhere; "$lockstep" launch --ranks 2 -- true) >out.txt 2>err.txt
+grep -q "on Debian: apt-get install openmpi-bin" err.txt ||
+  fail "without mpirun it does not say what to install"
+
+cat >ranked.sh <<'END'
+rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+case $1 in
+fails) [ "$rank" != 1 ] || { echo "no more paper" >&2; exit 7; } ;;
+tells) [ "$rank" != 0 ] || exit 4
+       [ "$rank" != 1 ] || { sleep 0.3; echo "no more paper" >&2; exit 7; } ;;
+dies) [ "$rank" != 1 ] || [ "$LS_RESTART" -ge "$2" ] || kill -9 $$ ;;
+esac
+trap 'echo "rank $rank stops"; exit 0' TERM
+count=0
+[ "$1" != waits ] || : >"waits.$rank"
+[ "$1" != waits ] || count=-600
+while [ $count -lt 3 ]; do
+  sleep 0.1
+  count=$((count + 1))
+done
+echo "rank $rank of start $LS_RESTART"
+END
+
+# launches CODE RESTARTS WORD...
+launches() {
+  wanted=$1 restarts=$2
+  shift 2
+  "$lockstep" launch --ranks 3 --mpi "$mpi" --restarts "$restarts" -- \
+    sh ranked.sh "$@" >out.txt 2>err.txt
+  code=$?
+  [ $code = "$wanted" ] || { cat err.txt; fail "$mpi $*: code $code"; }
+}
+
+# says TEXT FILE TIMES
+says() {
+  count=$(grep -c -e "$1" "$2")
+  [ "$count" = "$3" ] || { cat "$2"; fail "$mpi: '$1' $count times, not $3"; }
+}
+
+for mpi in openmpi mpich; do
+  command -v mpirun.$mpi >/dev/null || continue
+  launches 0 0 ends
+  says 'rank [012] of start 0' out.txt 3
+  launches 7 0 fails
+  says 'no more paper' err.txt 1
+  says 'lockstep launch: rank 1 of 3 ended with code 7' err.txt 1
+  # The rank that failed by itself is named, though another one ended first.
+  launches 7 0 tells
+  says 'lockstep launch: rank 1 of 3 ended with code 7' err.txt 1
+  launches 137 0 dies 1
+  says 'rank 1 of 3 was killed by signal 9' err.txt 1
+  launches 0 2 dies 1
+  says 'restart 1 of 2' err.txt 1
+  says 'rank [012] of start 1' out.txt 3
+  launches 137 1 dies 9
+  says 'was killed' err.txt 2
+
+  # A signal reaches all ranks, which end by themselves.
+  rm -f waits.*
+  env --default-signal=INT "$lockstep" launch --ranks 3 --mpi $mpi -- \
+    sh ranked.sh waits >out.txt 2>err.txt &
+  process=$!
+  waits_for test -e waits.0 -a -e waits.1 -a -e waits.2
+  kill -s INT $process
+  wait $process
+  code=$?
+  [ $code = 130 ] || fail "$mpi: stopped with code $code"
+  says 'rank [012] stops' out.txt 3
+done
+
+exit $failed
