@@ -2,183 +2,45 @@
 //
 // Replicas on several ranks: the same bytes as on one, and no rank waits for
 // one that failed.
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/memory/allocator.h"
-#include "base/memory/own.h"
 #include "lockstep/communicator.h"
 #include "lockstep/host.h"
-#include "lockstep/optimizer_state.h"
-#include "lockstep/train.h"
-#include "lockstep/training_parts.h"
 #include "support/expect.h"
-#include "support/place.h"
+#include "support/rank_job.h"
 #include "support/sanitizer.h"
 #include "support/small_models.h"
 #include "support/values.h"
 
 // ---- Training on ranks -----------------------------------------------------
-enum { MOST_RANKS = 5, MOST_VARIABLES = 96, MOST_BYTES = 2 << 20 };
-
-// Results of each step and, at the end, variables, one behind the other.
-typedef struct record {
-  char *bytes;
-  size_t size;
-} record;
-
-typedef struct job {
-  const ls_model_type *type;
-  ls_callback step;  // Of args (examples, labels) and a model. NULL: its own.
-  int replicas, steps, threads;
-  int64_t batch;
-  int direct;  // This rank's math is LS_MATH_DIRECT. 0: no rank's.
-  ls_counting_allocator *memory;  // Of rank 1. NULL: the system's, as others'.
-  uint64_t nth;                   // Its request in its steps that fails.
-  record records[MOST_RANKS];
-} job;
-
-static ls_status record_array(record *to, const ls_array *array) {
-  const size_t size = ls_array_size(array);
-  if (to->size + size > MOST_BYTES) return ls_internal("too many results");
-  memcpy(to->bytes + to->size, ls_array_data(array), size);
-  to->size += size;
-  return ls_ok();
-}
-
-static ls_status record_nest(record *to, ls_nest nest) {
-  for (size_t i = 0; i < ls_nest_count(nest); ++i)
-    LS_RETURN_IF_ERROR(record_nest(to, ls_nest_item(nest, i)));
-  for (size_t r = 0; r < ls_distributed_count(nest); ++r)
-    LS_RETURN_IF_ERROR(record_nest(to, ls_distributed_component(nest, r)));
-  const ls_array *array = ls_nest_as_array(nest);
-  return array != NULL ? record_array(to, array) : ls_ok();
-}
-
-// A model, and a step of it for a strategy's replicas.
-typedef struct setup {
-  ls_model model;
-  ls_strategy *strategy;
-  ls_function *function;
-  ls_nest args, result;
-} setup;
-
-static ls_status set_up(setup *self, const job *work) {
-  const ls_model_type *type = work->type;
-  LS_RETURN_IF_ERROR(ls_model_create(type, NULL, &self->model));
-  LS_RETURN_IF_ERROR(ls_function_create(
-      &(ls_function_options){.call = work->step != NULL ? work->step
-                                                        : type->train_step,
-                             .user = self->model.self},
-      &self->function));
-  LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(work->replicas)},
-      &self->strategy));
-  LS_OWN(ls_nest, batch) = ls_none();
-  LS_RETURN_IF_ERROR(ls_model_synthetic_batch(type, work->batch, &batch));
-  return ls_train_split(self->strategy, batch, &self->args);
-}
-
-static void tear_down(setup *self) {
-  ls_nest_release(self->args);
-  ls_nest_release(self->result);
-  ls_function_release(self->function);
-  if (self->strategy != NULL) ls_strategy_release(self->strategy);
-  ls_model_destroy(&self->model);
-}
-
-static ls_status record_variables(record *to, const ls_model *model) {
-  ls_variable *variables[MOST_VARIABLES];
-  size_t count = model->type->variables(model->self, variables, MOST_VARIABLES);
-  count += ls_optimizer_variables(model->type->optimizer(model->self),
-                                  variables + count, MOST_VARIABLES - count);
-  if (count > MOST_VARIABLES) return ls_internal("too many variables");
-  for (size_t i = 0; i < count; ++i) {
-    LS_OWN(ls_array, value) = NULL;
-    LS_RETURN_IF_ERROR(ls_variable_value(variables[i], &value));
-    const ls_status status = record_array(to, value);
-    LS_RETURN_IF_ERROR(status);
-  }
-  return ls_ok();
-}
-
-// From now on rank 1's nth request fails. 0: none.
-static void fail_request(const job *work, const record *out, uint64_t nth) {
-  if (work->memory != NULL && out == &work->records[1])
-    ls_counting_allocator_fail_at(work->memory, nth);
-}
-
-static ls_status train(const job *work, record *out) {
-  setup self = {.args = ls_none(), .result = ls_none()};
-  ls_status status = set_up(&self, work);
-  fail_request(work, out, work->nth);
-  for (int i = 0; i < work->steps && ls_status_is_ok(status); ++i) {
-    status = ls_strategy_run(self.strategy, ls_traced(self.function), self.args,
-                             &self.result);
-    if (ls_status_is_ok(status)) status = record_nest(out, self.result);
-  }
-  fail_request(work, out, 0);
-  if (ls_status_is_ok(status)) status = record_variables(out, &self.model);
-  tear_down(&self);
-  return status;
-}
-
-// A rank: a runtime of its own.
-static ls_status train_on(ls_communicator *communicator, void *user) {
-  job *work = user;
-  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
-      .allocator = work->memory != NULL && communicator->rank == 1
-                       ? ls_counting_allocator_allocator(work->memory)
-                       : NULL,
-      .threads = work->threads,
-      .communicator = communicator,
-      .math = communicator->rank > 0 && communicator->rank == work->direct
-                  ? LS_MATH_DIRECT
-                  : LS_MATH_FAST});
-  return train(work, &work->records[communicator->rank]);
-}
-
-static void job_init(job *self) {
-  for (int i = 0; i < MOST_RANKS; ++i) {
-    self->records[i] = (record){.bytes = malloc(MOST_BYTES)};
-    assert_non_null(self->records[i].bytes);
-  }
-}
-
-static void job_deinit(job *self) {
-  for (int i = 0; i < MOST_RANKS; ++i)
-    free(self->records[i].bytes);
-}
-LS_OWNED_STRUCT(job, job_deinit)
-
 // The bytes of all ranks are those of one that is alone.
-static void expect_same_on(job work, const int *ranks, size_t count) {
-  LS_OWN(job, alone) = work;
-  job_init(&alone);
-  expect_ok(ls_standin_run(1, train_on, &alone));
-  const record *want = &alone.records[0];
+static void expect_same_on(rank_job work, const int *ranks, size_t count) {
+  LS_OWN(rank_job, alone) = work;
+  rank_job_init(&alone);
+  expect_ok(ls_standin_run(1, rank_job_train, &alone));
+  const rank_record *want = &alone.records[0];
   assert_true(want->size > 0);
   for (size_t i = 0; i < count; ++i) {
-    job_init(&work);
-    expect_ok(ls_standin_run(ranks[i], train_on, &work));
+    rank_job_init(&work);
+    expect_ok(ls_standin_run(ranks[i], rank_job_train, &work));
     for (int k = 0; k < ranks[i]; ++k) {
       assert_int_equal(work.records[k].size, want->size);
       if (memcmp(work.records[k].bytes, want->bytes, want->size) != 0)
         fail_msg("rank %d of %d has other bytes", k, ranks[i]);
     }
-    job_deinit(&work);
+    rank_job_deinit(&work);
   }
 }
 
 static void expect_same_on_two_and_four(const ls_model_type *type,
                                         int64_t batch) {
   const int ranks[] = {2, 4};
-  const job work = {.type = type,
-                    .replicas = 8,
-                    .steps = LS_SANITIZED ? 5 : 50,
-                    .threads = 1,
-                    .batch = batch};
+  const rank_job work = {.type = type,
+                         .replicas = 8,
+                         .steps = LS_SANITIZED ? 5 : 50,
+                         .threads = 1,
+                         .batch = batch};
   expect_same_on(work, ranks, LS_COUNT_OF(ranks));
 }
 
@@ -198,11 +60,11 @@ TEST(replicas_need_not_be_dealt_evenly) {
   for (int replicas = 5; replicas <= 9; ++replicas)
     for (int threads = 1; threads <= 3; threads += 2) {
       if (LS_SANITIZED && (threads == 1) == (replicas % 2 == 0)) continue;
-      const job work = {.type = &small_mlp,
-                        .replicas = replicas,
-                        .steps = 2,
-                        .threads = threads,
-                        .batch = 41};  // Some have an example more.
+      const rank_job work = {.type = &small_mlp,
+                             .replicas = replicas,
+                             .steps = 2,
+                             .threads = threads,
+                             .batch = 41};  // Some have an example more.
       expect_same_on(work, ranks, LS_COUNT_OF(ranks));
     }
 }
@@ -247,12 +109,12 @@ static ls_nest loop_step(ls_nest args, void *user) {
 
 TEST(merges_in_loops_and_results_of_replicas_come_to_all) {
   const int ranks[] = {2, 3, 4};
-  const job work = {.type = &small_mlp,
-                    .step = loop_step,
-                    .replicas = 8,
-                    .steps = 3,
-                    .threads = 2,
-                    .batch = 32};
+  const rank_job work = {.type = &small_mlp,
+                         .step = loop_step,
+                         .replicas = 8,
+                         .steps = 3,
+                         .threads = 2,
+                         .batch = 32};
   expect_same_on(work, ranks, LS_COUNT_OF(ranks));
 }
 
@@ -285,12 +147,12 @@ static ls_nest lonely_steps(ls_nest args, void *user) {
 
 TEST(steps_in_loops_draw_the_same_on_ranks) {
   const int ranks[] = {2, 3};
-  job work = {.type = &small_mlp,
-              .step = meeting_steps,
-              .replicas = 4,
-              .steps = 2,
-              .threads = 1,
-              .batch = 8};
+  rank_job work = {.type = &small_mlp,
+                   .step = meeting_steps,
+                   .replicas = 4,
+                   .steps = 2,
+                   .threads = 1,
+                   .batch = 8};
   expect_same_on(work, ranks, LS_COUNT_OF(ranks));
   // Also where replicas do not meet.
   work.step = lonely_steps;
@@ -316,16 +178,16 @@ static ls_nest counting_step(ls_nest args, void *user) {
 }
 
 TEST(each_replica_runs_on_one_rank) {
-  job work = {.type = &small_mlp,
-              .step = counting_step,
-              .replicas = 8,
-              .steps = 5,
-              .threads = 1,
-              .batch = 16};
+  rank_job work = {.type = &small_mlp,
+                   .step = counting_step,
+                   .replicas = 8,
+                   .steps = 5,
+                   .threads = 1,
+                   .batch = 16};
   memset(calls, 0, sizeof(calls));
-  job_init(&work);
-  expect_ok(ls_standin_run(3, train_on, &work));
-  job_deinit(&work);
+  rank_job_init(&work);
+  expect_ok(ls_standin_run(3, rank_job_train, &work));
+  rank_job_deinit(&work);
   for (size_t r = 0; r < LS_COUNT_OF(calls); ++r)
     assert_int_equal(calls[r], 5);
 }
@@ -349,14 +211,14 @@ static ls_nest failing_step(ls_nest args, void *user) {
 }
 
 TEST(a_replica_that_fails_ends_the_step_on_all_ranks) {
-  LS_OWN(job, work) = {.type = &small_mlp,
-                       .step = failing_step,
-                       .replicas = 8,
-                       .steps = 1,
-                       .threads = 1,
-                       .batch = 16};
-  job_init(&work);
-  const ls_status status = ls_standin_run(4, train_on, &work);
+  LS_OWN(rank_job, work) = {.type = &small_mlp,
+                            .step = failing_step,
+                            .replicas = 8,
+                            .steps = 1,
+                            .threads = 1,
+                            .batch = 16};
+  rank_job_init(&work);
+  const ls_status status = ls_standin_run(4, rank_job_train, &work);
   expect_contains(ls_status_message(status), "on rank 2 of 4");
   expect_status(status, LS_DATA_LOSS, "the file is torn");
   for (int k = 0; k < 4; ++k)
@@ -364,23 +226,23 @@ TEST(a_replica_that_fails_ends_the_step_on_all_ranks) {
 }
 
 TEST(a_rank_without_replicas_is_refused) {
-  LS_OWN(job, work) = {
+  LS_OWN(rank_job, work) = {
       .type = &small_mlp, .replicas = 2, .steps = 1, .threads = 1, .batch = 8};
-  job_init(&work);
-  expect_status(ls_standin_run(3, train_on, &work), LS_INVALID_ARGUMENT,
+  rank_job_init(&work);
+  expect_status(ls_standin_run(3, rank_job_train, &work), LS_INVALID_ARGUMENT,
                 "2 replicas on 3 ranks");
 }
 
 TEST(a_rank_of_other_numerics_is_refused) {
   for (int ranks = 3; ranks <= 4; ++ranks) {
-    LS_OWN(job, work) = {.type = &small_mlp,
-                         .replicas = 8,
-                         .steps = 1,
-                         .threads = 1,
-                         .batch = 8,
-                         .direct = 2};
-    job_init(&work);
-    const ls_status status = ls_standin_run(ranks, train_on, &work);
+    LS_OWN(rank_job, work) = {.type = &small_mlp,
+                              .replicas = 8,
+                              .steps = 1,
+                              .threads = 1,
+                              .batch = 8,
+                              .direct = 2};
+    rank_job_init(&work);
+    const ls_status status = ls_standin_run(ranks, rank_job_train, &work);
     expect_contains(ls_status_message(status), "fast");
     expect_contains(ls_status_message(status), "direct");
     expect_contains(ls_status_message(status), "rank 0 computes as");
@@ -394,7 +256,7 @@ TEST(a_rank_of_other_numerics_is_refused) {
 // others have ended: what they know of it is what the communicator has told
 // them.
 typedef struct silent_job {
-  job work;
+  rank_job work;
   int ended;          // Of the others, so many.
   ls_status seen[3];  // By rank.
 } silent_job;
@@ -414,7 +276,7 @@ static ls_status wait_for_others(const silent_job *self, int others) {
 
 static ls_status train_silently(ls_communicator *communicator, void *user) {
   silent_job *self = user;
-  self->seen[communicator->rank] = train_on(communicator, &self->work);
+  self->seen[communicator->rank] = rank_job_train(communicator, &self->work);
   if (communicator->rank == 1)
     return wait_for_others(self, communicator->ranks - 1);
   __atomic_fetch_add(&self->ended, 1, __ATOMIC_RELEASE);
@@ -430,7 +292,7 @@ static bool train_short_of_memory(uint64_t nth) {
                               .batch = 6,
                               .nth = nth}};
   expect_ok(ls_counting_allocator_create(NULL, &self.work.memory));
-  job_init(&self.work);
+  rank_job_init(&self.work);
   const ls_status status = ls_standin_run(3, train_silently, &self);
   const bool failed = !ls_status_is_ok(self.seen[1]);
   const ls_code code = failed ? LS_RESOURCE_EXHAUSTED : LS_OK;
@@ -440,7 +302,7 @@ static bool train_short_of_memory(uint64_t nth) {
   expect_status(self.seen[1], code, "");
   expect_status(self.seen[2], code, told);
   ls_counting_allocator_destroy(self.work.memory);
-  job_deinit(&self.work);
+  rank_job_deinit(&self.work);
   return failed;
 }
 
