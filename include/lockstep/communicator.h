@@ -12,9 +12,14 @@
 // results have the same bytes everywhere, and the same as on one rank.
 //
 // A runtime gets its communicator when it is created; without one it is alone.
-// Before the first collective ranks compare their arithmetic (math, kernels):
-// if one would compute other bits, all refuse with FAILED_PRECONDITION, which
-// names both.
+// Programs of strategies with several replicas are shared: before the first run
+// of each, whether it exchanges anything or not, ranks compare its ops, their
+// arithmetic (math, kernels), the number of replicas and, if it draws random
+// numbers, seed and step. If anything differs, all refuse with
+// FAILED_PRECONDITION, which names two ranks and the field, or the first op
+// that differs with its scopes and source line on both. Programs of one
+// replica, eager ops among them, are each rank's own: rank 0 may run some
+// alone.
 //
 // A rank whose step or training fails cancels the communicator: all others'
 // steps fail with its error, which names it. Only failures that all ranks
@@ -23,7 +28,9 @@
 // same step, leave them in step.
 //
 // Threads: all programs of a process use a communicator at the same time; they
-// differ in the names of their exchanges.
+// differ in the names of their exchanges. Strategies of several replicas are
+// made in the same order on all ranks, and so are the first runs of each one's
+// programs; threads may use different strategies in any order.
 #ifndef LOCKSTEP_COMMUNICATOR_H_
 #define LOCKSTEP_COMMUNICATOR_H_
 

@@ -92,6 +92,10 @@ typedef struct ls_program {
   size_t num_padded;
   bool apart;  // Keeps new values in separate buffers; see `rebind`.
   uint64_t fingerprint[2];  // Hash of the body; see graph/compare/identity.h.
+  // Most replicas of a replicate op in the graph that was lowered, even if the
+  // body has none left because all compute the same.
+  int32_t replicas;
+  uint64_t strategy;  // Number of the strategy; see ls_graph.
 } ls_program;
 
 // Storage of one variable's value.

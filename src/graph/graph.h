@@ -173,6 +173,9 @@ struct ls_graph {
   // Number of sessions, plus LS_GRAPH_DESTROYED. Atomic.
   uint32_t num_sessions;
   bool trains;  // True if the graph or a region has a step of an optimizer.
+  // Number of the first strategy whose replicas run in it; 0: none. Set in
+  // graphs that are no regions.
+  uint64_t strategy;
   // Why the graph cannot be exported, or NULL; see ls_graph_note_unsaveable.
   const char *unsaveable;
   uint32_t num_trials;  // Open trials; see graph/trial.h.

@@ -199,6 +199,7 @@ ls_status ls_lower_gather(ls_lower_request *request, ls_arena *memory,
                            .effects_are_roots = request->effects_are_roots},
       memory, &gathered));
   if (gathered.graph == NULL) return ls_ok();
+  gathered.graph->strategy = request->graph->strategy;
   *out_copy = request->graph = gathered.graph;
   request->fetches = gathered.fetches;
   request->feeds = gathered.feeds;
@@ -224,6 +225,7 @@ static ls_status lower(ls_backend *backend, const ls_lower_request *request,
   LS_NEW_OR_RETURN(allocator, ls_program, made);
   ls_object_init(&made->object, &program_type);
   made->runtime = runtime;
+  made->strategy = request->graph->strategy;
   LS_OWN(ls_program, program) = made;
   LS_OWN(ls_lowering, all) = {.runtime = runtime,
                               .allocator = allocator,

@@ -208,6 +208,9 @@ ls_status lower_replicate(ls_lower_scope *scope, ls_node *node) {
   const size_t replicas = (size_t)ls_node_int(node, LS_ATTR_ID_REPLICAS);
   ls_lower_own own = {0};
   LS_OWN_FIELD(scope->all->allocator, own.items);
+  ls_program *program = scope->all->program;
+  if ((int32_t)replicas > program->replicas)
+    program->replicas = (int32_t)replicas;
   LS_RETURN_IF_ERROR(
       ls_lower_find_own(scope, node->regions[0], replicas, &own));
   for (bool again = true; again;)

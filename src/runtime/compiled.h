@@ -31,9 +31,11 @@ struct ls_compiled {
   bool draws;         // Results depend on the step.
   ls_touch *touches;  // Touches of the variables used, for the gate.
   size_t num_touches;
-  ls_bound *idle;    // Taken and given back by an atomic exchange.
-  uint64_t settled;  // The store's `changes` when all states checked before a
-                     // run and noted after a run were last up to date. Atomic.
+  char *ops;          // The program's ops as other ranks get them, or NULL.
+  uint64_t compared;  // 1 + the last seed with which ranks compared it. Atomic.
+  ls_bound *idle;     // Taken and given back by an atomic exchange.
+  uint64_t settled;   // The store's `changes` when all states checked before a
+                      // run and noted after a run were last up to date. Atomic.
 };
 
 // Makes room for padded inputs (pad.c); NULL if the program pads none.

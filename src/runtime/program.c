@@ -9,6 +9,7 @@
 #include "graph/walk.h"
 #include "runtime/eager/eager.h"
 #include "runtime/program.h"
+#include "runtime/ranks.h"
 
 // Removes the program from the cache, unless another one has replaced it.
 static void program_forget(ls_compiled *compiled) {
@@ -31,6 +32,7 @@ static void destroy_compiled(ls_object *object) {
     compiled->backend->vtable->release_executable(compiled->executable);
   ls_object_release(compiled->program);
   ls_release(compiled->allocator, compiled->touches);
+  ls_release(compiled->allocator, compiled->ops);
   ls_release(compiled->allocator, compiled);
 }
 
@@ -80,6 +82,8 @@ static ls_status cache_key(const ls_program *program, ls_text *key) {
   key_objects(program->body, key);
   for (size_t i = 0; i < program->num_launches; ++i)
     program->runtime->launches->identify(program->launches[i], key);
+  if (ls_ranks_share(program))
+    ls_text_append_bytes(key, &program->strategy, sizeof(program->strategy));
   return ls_text_status(key);
 }
 
@@ -185,6 +189,7 @@ static ls_status compile(ls_backend *backend, ls_program *program,
   compiled->program = ls_object_retain(program);
   compiled->draws = ls_graph_any(program->body, draws_by_step);
   LS_RETURN_IF_ERROR(list_touches(compiled));
+  LS_RETURN_IF_ERROR(ls_ranks_list_ops(program, &compiled->ops));
   LS_RETURN_IF_ERROR(make_executable(compiled));
   LS_RETURN_IF_ERROR(check_launches(compiled));
   *out_compiled = ls_give(&compiled);
@@ -292,6 +297,8 @@ static ls_status destroy_state(void *pointer) {
   ls_runtime_state_drop_ops(state);
   ls_map_deinit(&state->eager_ops);
   ls_map_deinit(&state->programs);
+  ls_map_deinit(&state->compared);
+  ls_map_deinit(&state->comparisons);
   ls_store_destroy(state->store);
   ls_release(state->allocator, state);
   return ls_ok();
@@ -305,6 +312,8 @@ static ls_status make_state(ls_runtime *runtime, ls_runtime_state **out_state) {
   state->runtime = runtime;
   state->allocator = allocator;
   ls_map_init(&state->programs, allocator);
+  ls_map_init(&state->compared, allocator);
+  ls_map_init(&state->comparisons, allocator);
   ls_map_init(&state->eager_ops, allocator);
   ls_eager_graphs_init(state);
   const ls_status status = ls_store_create(runtime, &state->store);
@@ -327,4 +336,20 @@ ls_status ls_runtime_state_get(ls_runtime *runtime,
   if (*out_state == NULL) status = make_state(runtime, out_state);
   ls_runtime_unlock(runtime);
   return status;
+}
+
+ls_status ls_runtime_number_strategy(ls_runtime *runtime,
+                                     uint64_t *out_number) {
+  ls_runtime_state *state = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(runtime, &state));
+  *out_number = __atomic_add_fetch(&state->num_strategies, 1, __ATOMIC_RELAXED);
+  return ls_ok();
+}
+
+void ls_runtime_return_number(ls_runtime *runtime, uint64_t number) {
+  ls_runtime_state *state = ls_runtime_slot(runtime, LS_SLOT_RUNTIME);
+  if (state != NULL)
+    (void)__atomic_compare_exchange_n(&state->num_strategies, &number,
+                                      number - 1, false, __ATOMIC_RELAXED,
+                                      __ATOMIC_RELAXED);
 }

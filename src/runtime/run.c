@@ -7,6 +7,7 @@
 #include "engine/backend.h"
 #include "graph/text/text.h"
 #include "runtime/compiled.h"
+#include "runtime/ranks.h"
 
 void ls_compiled_drop_bound(const ls_compiled *compiled, ls_bound *b) {
   while (b != NULL) {
@@ -264,7 +265,9 @@ static void run_end(ls_run *r, bool succeeded) {
 }
 
 static ls_status run_launch(ls_run *run, bool *out_stale) {
-  const ls_compiled *compiled = run->compiled;
+  ls_compiled *compiled = run->compiled;
+  if (compiled->ops != NULL)
+    LS_RETURN_IF_ERROR(ls_ranks_compare(compiled, &run->args));
   LS_RETURN_IF_ERROR(launch(compiled->program, out_stale));
   LS_RETURN_IF_ERROR(run_begin(run, out_stale));
   if (run->bound->padded != NULL)

@@ -101,34 +101,6 @@ TEST(several_ops_give_the_bytes_of_one_on_ranks) {
                       ranks);
 }
 
-// ---- Lanes and a batch -----------------------------------------------------
-static const char *lanes_of_last(void *user, const char *name) {
-  const ls_communicator *communicator = user;
-  return strcmp(name, "LS_LANES") == 0 &&
-                 communicator->rank + 1 == communicator->ranks
-             ? "blocks"
-             : NULL;
-}
-
-static ls_status run_mixed(ls_communicator *communicator, void *user) {
-  job *work = user;
-  LS_OWN(open_place, home) =
-      runtime_begin((ls_runtime_options){.threads = 1,
-                                         .communicator = communicator,
-                                         .environment = lanes_of_last,
-                                         .environment_user = communicator});
-  return run_program(work, true, work->results[communicator->rank]);
-}
-
-TEST(ranks_of_lanes_and_of_batches_refuse_each_other) {
-  static job work;
-  size_t count = 0;
-  work = (job){.template = wide_pairs(WIDE_FILE, &count)[0].cut, .replicas = 4};
-  ls_status status = ls_standin_run(2, run_mixed, &work);
-  expect_contains(ls_status_message(status), "rank 1 as 'lanes, ");
-  expect_status(status, LS_FAILED_PRECONDITION, "would not stay in step");
-}
-
 // ---- Failures --------------------------------------------------------------
 static const char host_text[] =
     "graph lowered \"p\" {"

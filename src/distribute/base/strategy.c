@@ -6,6 +6,7 @@
 #include "base/memory/allocator.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/threads/thread_state.h"
 #include "base/values/nest_internal.h"
 #include "distribute/own.h"
 #include "graph/layers.h"
@@ -18,6 +19,10 @@ static int32_t num_devices(const ls_strategy *strategy) {
 
 static void destroy_strategy(ls_object *object) {
   ls_strategy *strategy = (ls_strategy *)object;
+  // The runtime may be gone, unless it is current.
+  if (strategy->number != 0 && !strategy->has_run &&
+      ls_this_thread.work.runtime == strategy->runtime)
+    ls_runtime_return_number(strategy->runtime, strategy->number);
   if (strategy->kind->destroy != NULL) strategy->kind->destroy(strategy);
   ls_fiber_pool_destroy(strategy->fibers);
   ls_replicas_free(strategy);
@@ -45,6 +50,15 @@ void ls_strategy_renew_id(ls_strategy *strategy) {
   strategy->id = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
 }
 
+void ls_strategy_note_graph(ls_strategy *strategy, ls_graph *graph) {
+  __atomic_store_n(&strategy->has_run, true, __ATOMIC_RELAXED);
+  graph = ls_graph_resolve(graph);
+  while (graph->kind == LS_GRAPH_REGION)
+    graph = ls_graph_resolve(graph->parent);
+  if (graph->kind != LS_GRAPH_EAGER && graph->strategy == 0)
+    graph->strategy = strategy->number;
+}
+
 ls_status ls_strategy_make(const ls_strategy_class *kind, ls_runtime *runtime,
                            int32_t num_replicas, ls_strategy **out_strategy) {
   ls_allocator *allocator = ls_runtime_allocator(runtime);
@@ -56,6 +70,8 @@ ls_status ls_strategy_make(const ls_strategy_class *kind, ls_runtime *runtime,
   strategy->runtime = runtime;
   strategy->kind = kind;
   ls_strategy_renew_id(strategy);
+  if (num_replicas > 1)
+    LS_RETURN_IF_ERROR(ls_runtime_number_strategy(runtime, &strategy->number));
   strategy->num_replicas = num_replicas;
   strategy->num_columns = 1;
   LS_RETURN_IF_ERROR(ls_fiber_pool_create(allocator, &strategy->fibers));

@@ -22,6 +22,10 @@ struct ls_strategy {
   // A number that no other strategy has had. It changes when the user sets a
   // cross-device table, because traces depend on the table.
   uint64_t id;
+  // Number among the runtime's strategies of several replicas, from 1: the same
+  // on all ranks.
+  uint64_t number;
+  bool has_run;        // Replicas have run in a graph. Atomic.
   char *label;         // For messages.
   char *scope_prefix;  // Prefix of replicas' name scopes; NULL: "replica".
   int32_t num_replicas;
@@ -84,6 +88,8 @@ void ls_replicas_free(ls_strategy *strategy);
 
 // Gives the strategy a new unique id.
 void ls_strategy_renew_id(ls_strategy *strategy);
+// Notes that the strategy's replicas run in a graph; not in an eager graph.
+void ls_strategy_note_graph(ls_strategy *strategy, ls_graph *graph);
 // Fails with FAILED_PRECONDITION if the strategy names no devices; `noun` is
 // what it lacks without them.
 ls_status ls_strategy_check_devices(const ls_strategy *strategy,

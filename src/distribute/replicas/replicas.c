@@ -246,6 +246,7 @@ ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
   LS_OWN_FIELD(graph->allocator, all.split_types);
   LS_OWN_FIELD(graph->allocator, all.split);
   if (strategy->num_replicas == 1) return trace_one(&all, out_result);
+  ls_strategy_note_graph(strategy, graph);
   const ls_status status = trace_all(&all, out_result);
   ls_graph_free(all.first);
   return status;

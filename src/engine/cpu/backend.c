@@ -10,7 +10,6 @@
 #include "engine/cpu/passes/passes.h"
 #include "engine/cpu/run/buffer.h"
 #include "engine/cpu/run/host_call.h"
-#include "engine/cpu/run/ranks.h"
 #include "graph/text/text.h"
 #include "lockstep/device.h"
 #include "lockstep/runs.h"
@@ -20,14 +19,11 @@ typedef struct cpu_backend {
   ls_backend base;
   const ls_cpu_kernels *kernels;
   ls_cpu_kernels bf16_kernels;  // The `kernels` if products use bf16.
-  char numerics_id[LS_CPU_NUMERICS_ID_SIZE];
+  char numerics_id[64];
   ls_mutex lock;           // Guards `instances`.
   ls_instance *instances;  // List of all bound instances.
   ls_cpu_slabs slabs;
   ls_cpu_filler filler;
-  // Held while ranks compare their ids; guards `is_compared`.
-  ls_mutex ranks_lock;
-  bool is_compared;
   bool is_attached;  // Serves the runtime's communicator.
 } cpu_backend;
 
@@ -158,25 +154,6 @@ static const char *numerics_id(ls_backend *self) {
   return ((const cpu_backend *)self)->numerics_id;
 }
 
-ls_status ls_cpu_backend_check_ranks(ls_backend *backend,
-                                     ls_communicator *communicator) {
-  cpu_backend *self = (cpu_backend *)backend;
-  ls_status status = ls_ok();
-  // The id also contains how replicas run: replicas as lanes exchange other
-  // pieces with other ranks than replicas as one batch.
-  const bool is_laned = ls_debug_lanes(backend->runtime) != LS_LANES_TOGETHER;
-  char id[LS_CPU_NUMERICS_ID_SIZE];
-  ls_format(id, sizeof(id), "%s%s", is_laned ? "lanes, " : "",
-            self->numerics_id);
-  ls_mutex_lock(&self->ranks_lock);
-  if (!self->is_compared)
-    status = ls_cpu_ranks_compare(communicator,
-                                  ls_runtime_allocator(backend->runtime), id);
-  self->is_compared = ls_status_is_ok(status);
-  ls_mutex_unlock(&self->ranks_lock);
-  return status;
-}
-
 static const struct ls_backend_vtable cpu_vtable = {
     .name = "cpu",
     .prepare = ls_cpu_prepare,
@@ -231,7 +208,6 @@ ls_status ls_cpu_backend_destroy(void *state) {
   detach_services(self);
   ls_cpu_filler_deinit(&self->filler);
   ls_mutex_deinit(&self->lock);
-  ls_mutex_deinit(&self->ranks_lock);
   ls_cpu_slabs_deinit(&self->slabs, allocator);
   ls_release(allocator, self);
   return ls_ok();
@@ -239,7 +215,6 @@ ls_status ls_cpu_backend_destroy(void *state) {
 
 static ls_status init_locks_and_memory(cpu_backend *self) {
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
-  LS_RETURN_IF_ERROR(ls_mutex_init(&self->ranks_lock));
   LS_RETURN_IF_ERROR(ls_cpu_slabs_init(&self->slabs));
   return ls_cpu_filler_init(&self->filler, self->base.runtime);
 }

@@ -33,6 +33,8 @@ void ls_attr_append_key(ls_text *key, const ls_attr *attr);
 // name, other objects and host kernels by type only; a caller that must tell
 // them apart adds more.
 void ls_graph_identify(const ls_graph *graph, uint64_t out_identity[2]);
+// Hashes an op with its operands, but without the ops of its regions.
+uint64_t ls_node_identify(const ls_node *node);
 // Hashes the results of a graph and the ops with effects, in order, each with
 // the values that it depends on. The order of other ops does not matter: where
 // arguments of a call make ops, compilers choose it. Without constants, the

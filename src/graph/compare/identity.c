@@ -129,6 +129,17 @@ static void add_graph(ls_digest *d, const ls_graph *graph) {
   add_refs(d, graph->results, graph->num_results);
 }
 
+uint64_t ls_node_identify(const ls_node *node) {
+  ls_digest d;
+  uint64_t identity[2];
+  ls_digest_begin(&d);
+  ls_digest_add_u64(&d, node->id);
+  add_op(&d, node, true);
+  add_refs(&d, node->inputs, node->num_inputs);
+  ls_digest_end(&d, identity);
+  return identity[0];
+}
+
 void ls_graph_identify(const ls_graph *graph, uint64_t out_identity[2]) {
   ls_digest d;
   ls_digest_begin(&d);

@@ -108,6 +108,7 @@ static ls_status run_build(const ls_tpu_way *way, ls_callback fn, void *user,
            .fn = fn,
            .user = user,
            .args = args};
+  ls_strategy_note_graph(way->strategy, ls_graph_current());
   const ls_status status = build_run(&r, out_result);
   ls_release(way->strategy->allocator, r.parts);
   ls_nest_release(r.like);

@@ -190,9 +190,6 @@ ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
                       ls_instance **out_instance) {
   *out_instance = NULL;
   LS_RETURN_IF_ERROR(check_buffers(executable, buffers));
-  if (executable->communicator != NULL)
-    LS_RETURN_IF_ERROR(ls_cpu_backend_check_ranks(executable->backend,
-                                                  executable->communicator));
   LS_OWN_NEW_OR_RETURN(executable->allocator, ls_instance, self);
   self->allocator = executable->allocator;
   self->executable = executable;

@@ -221,9 +221,6 @@ void ls_cpu_backend_print_others(const ls_instance *self,
                                  ls_instance *const *parts, size_t count,
                                  ls_text *text);
 void ls_cpu_backend_remove(ls_instance *instance);
-// Compares the numerics ids of all ranks, once; see ls_cpu_ranks_compare.
-ls_status ls_cpu_backend_check_ranks(ls_backend *backend,
-                                     ls_communicator *communicator);
 
 // ---- Spans -----------------------------------------------------------------
 // Spans of a traced run (base/trace.h): execution of streams, rounds over the

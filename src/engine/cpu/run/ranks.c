@@ -170,38 +170,3 @@ ls_status ls_cpu_ranks_agree(ls_instance *self,
   return ls_status_annotate(exchange_pieces(self, host->number, 0, 1),
                             "behind %s", host->label);
 }
-
-// ---- Comparing ids ---------------------------------------------------------
-static ls_status check_same_ids(const ls_communicator *communicator,
-                                const char *ids) {
-  for (int32_t k = 1; k < communicator->ranks; ++k) {
-    const char *id = ids + k * LS_CPU_NUMERICS_ID_SIZE;
-    if (strcmp(ids, id) != 0)
-      return ls_failed_precondition(
-          "rank 0 computes as '%s', rank %d as '%s': they would not stay in "
-          "step, or give other bits",
-          ids, k, id);
-  }
-  return ls_ok();
-}
-
-static ls_status exchange_ids(ls_communicator *communicator, const char *id,
-                              char *ids) {
-  memcpy(ids + communicator->rank * LS_CPU_NUMERICS_ID_SIZE, id,
-         LS_CPU_NUMERICS_ID_SIZE);
-  // A name that no program uses.
-  const ls_exchange_name name = {.merge = UINT32_MAX};
-  LS_RETURN_IF_ERROR(ls_communicator_gather(communicator, &name, ids,
-                                            LS_CPU_NUMERICS_ID_SIZE));
-  return check_same_ids(communicator, ids);
-}
-
-ls_status ls_cpu_ranks_compare(ls_communicator *communicator,
-                               ls_allocator *allocator, const char *id) {
-  const size_t ranks = (size_t)communicator->ranks;
-  LS_OWN_ARRAY(allocator, char, ids, ranks *LS_CPU_NUMERICS_ID_SIZE);
-  const ls_status status =
-      ids != NULL ? exchange_ids(communicator, id, ids) : ls_out_of_memory();
-  if (!ls_status_is_ok(status)) communicator->cancel(communicator, status);
-  return status;
-}

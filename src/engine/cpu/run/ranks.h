@@ -9,15 +9,6 @@
 
 #include "engine/cpu/run/instance.h"
 
-enum { LS_CPU_NUMERICS_ID_SIZE = 64 };
-
-// Compares the numerics ids of all ranks before their first run, and fails on
-// every rank if one rank would compute other bits. `id` has
-// LS_CPU_NUMERICS_ID_SIZE bytes.
-//   LS_FAILED_PRECONDITION  names the ranks and both ids.
-ls_status ls_cpu_ranks_compare(ls_communicator *communicator,
-                               ls_allocator *allocator, const char *id);
-
 // Returns the largest part_shift with which no part has lanes of two ranks.
 uint32_t ls_cpu_ranks_shift(const ls_communicator *communicator,
                             int32_t replicas);
