@@ -124,6 +124,8 @@ typedef struct ls_run_args {
   // is the most trips of a loop that counts steps, and at least 1.
   uint64_t *steps;
   uint64_t seed;
+  // Names the run among those of the program, equally on all ranks.
+  uint64_t number;
   int32_t replica;  // Replica that runs a program without a replicate op.
   uint64_t run;     // Id that host calls read from base/threads/thread_state.h.
   struct ls_cancel *cancels[2];  // See base/cancel.h.

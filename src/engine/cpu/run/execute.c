@@ -352,6 +352,7 @@ static ls_status init_run(ls_instance *self, const ls_run_args *args) {
   LS_RETURN_IF_ERROR(ls_cpu_init_host(self));
   LS_RETURN_IF_ERROR(set_bases(self, args));
   LS_CPU_SET(self->step, args->step);
+  self->number = args->number;
   self->seed = args->seed;
   self->run = args->run;
   self->is_at_end = false;

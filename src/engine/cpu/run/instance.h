@@ -150,6 +150,7 @@ struct ls_instance {
   uint32_t published;
   uint64_t round;
   uint64_t step, seed;  // Step and seed of the current run.
+  uint64_t number;      // See ls_run_args.
   uint64_t run;
   uint64_t float_mode;  // The caller's mode.
   bool is_running;      // Atomic.

@@ -56,7 +56,7 @@ ls_exchange_name ls_cpu_exchange_name(const ls_instance *self, uint32_t number,
   const ls_program *program = self->executable->program;
   return (ls_exchange_name){
       .program = {program->fingerprint[0], program->fingerprint[1]},
-      .step = self->step,
+      .step = self->number,
       .iteration = iteration,
       .merge = number,
   };
