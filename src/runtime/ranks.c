@@ -284,9 +284,14 @@ static ls_status compare_once(ls_compiled *compiled, const ls_run_args *args,
   return status;
 }
 
-ls_status ls_ranks_compare(ls_compiled *compiled, const ls_run_args *args) {
+ls_status ls_ranks_meet(ls_compiled *compiled, ls_run_args *args) {
   const ls_program *program = compiled->program;
   const uint64_t seed = compiled->draws ? args->seed : 0;
+  // Steps also count runs of a rank's own programs, unless random numbers must
+  // be equal.
+  args->number = compiled->draws
+                     ? args->step
+                     : __atomic_fetch_add(&compiled->runs, 1, __ATOMIC_RELAXED);
   if (__atomic_load_n(&compiled->compared, __ATOMIC_RELAXED) == seed + 1)
     return ls_ok();
   const compared_key key = {

@@ -28,9 +28,9 @@ bool ls_ranks_share(const ls_program *program);
 ls_status ls_ranks_list_ops(const ls_program *program, char **out_ops);
 
 // Compares a shared program and how it is about to run with those of all other
-// ranks, if that has not been done. A difference cancels the communicator, so
-// that nobody waits.
+// ranks, if that has not been done, and numbers the run. A difference cancels
+// the communicator, so that nobody waits.
 //   LS_FAILED_PRECONDITION  on all ranks: names two of them and what differs.
-ls_status ls_ranks_compare(ls_compiled *compiled, const ls_run_args *args);
+ls_status ls_ranks_meet(ls_compiled *compiled, ls_run_args *args);
 
 #endif  // LS_RUNTIME_RANKS_H_

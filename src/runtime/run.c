@@ -267,7 +267,7 @@ static void run_end(ls_run *r, bool succeeded) {
 static ls_status run_launch(ls_run *run, bool *out_stale) {
   ls_compiled *compiled = run->compiled;
   if (compiled->ops != NULL)
-    LS_RETURN_IF_ERROR(ls_ranks_compare(compiled, &run->args));
+    LS_RETURN_IF_ERROR(ls_ranks_meet(compiled, &run->args));
   LS_RETURN_IF_ERROR(launch(compiled->program, out_stale));
   LS_RETURN_IF_ERROR(run_begin(run, out_stale));
   if (run->bound->padded != NULL)

@@ -477,3 +477,43 @@ TEST(and_their_programs_are_compared) {
                 LS_FAILED_PRECONDITION,
                 "on rank 1 op 'constant' (constant) at ");
 }
+
+// ---- Sessions of which one rank runs more ----------------------------------
+static ls_status play_session(ls_communicator *communicator, void *user) {
+  job *work = user;
+  part p = {.work = work, .results = ls_none()};
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
+  LS_OWN(ls_graph, graph) = NULL;
+  ls_session *session = NULL;
+  ls_nest fetch = ls_none(), own = ls_none(), made = ls_none();
+  p.strategy = mirrored_of(REPLICAS);
+  p.args = make_args(work, REPLICAS);
+  p.step = unnamed_function(step_of_replica, &p);
+  expect_ok(ls_graph_create("built", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    fetch = run_replicas(&p);
+    own = ls_leaf(ls_square(ls_scalar(LS_DTYPE_F32, 3)));
+  }
+  expect_ok(ls_session_create(graph, &session));
+  ls_status status = ls_ok();
+  for (int i = 0; i < 3 && ls_status_is_ok(status); ++i) {
+    if (communicator->rank == 0)
+      expect_ok(ls_session_run(session, own, NULL, 0, &made));
+    status = ls_session_run(session, fetch, NULL, 0, &p.results);
+  }
+  ls_session_destroy(session);
+  ls_nest_release(fetch);
+  ls_nest_release(own);
+  ls_nest_release(made);
+  ls_nest_release(p.results);
+  ls_nest_release(p.args);
+  ls_function_release(p.step);
+  ls_strategy_release(p.strategy);
+  return status;
+}
+
+TEST(one_rank_may_run_more_in_a_session) {
+  expect_ok(ls_standin_run(2, play_session, &(job){.exchanges = true}));
+}

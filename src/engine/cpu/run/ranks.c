@@ -55,7 +55,8 @@ ls_exchange_name ls_cpu_exchange_name(const ls_instance *self, uint32_t number,
                                       uint64_t iteration) {
   const ls_program *program = self->executable->program;
   return (ls_exchange_name){
-      .program = {program->fingerprint[0], program->fingerprint[1]},
+      .program = {program->fingerprint[0],
+                  program->fingerprint[1] + program->strategy},
       .step = self->number,
       .iteration = iteration,
       .merge = number,
