@@ -174,15 +174,15 @@ LS_ALWAYS_INLINE float ls_f32_atan2(float top, float right) {
 
 LS_ALWAYS_INLINE float ls_f32_erfc(float value) {
   const double x = (double)value, a = ls_f64_abs(x);
-  // Approximates (1 + 2a) e^(a^2) erfc(a) in t = (a - 3) / (a + 3).
-  const double both = (a + 3.0) * ls_f64_fma(2.0, a, 1.0), r = 1.0 / both;
-  const double t = (a - 3.0) * ls_f64_fma(2.0, a, 1.0) * r;
+  // Approximates (a + 3) e^(a^2) erfc(a) in t = (a - 3) / (a + 3).
+  const double r = 1.0 / (a + 3.0);
   const double p = LS_F64_POLY(
-      t, 0x1.30aaa0332a3d2p-15, -0x1.7af3bf1d9ca98p-13, -0x1.84a3e4f7a28f2p-11,
-      0x1.fec0f8a9d695fp-10, 0x1.4b790e61a9e9ep-9, -0x1.85ba983d357f6p-6,
-      0x1.17c84a05ed965p-4, -0x1.e8896e421ccd8p-4, 0x1.09838482794cdp-3,
-      -0x1.85a18b06def09p-5, -0x1.15c0857d0a204p-3, 0x1.40c522dab27afp+0);
-  const double part = ls_f32_exp_plus(-a * a, 0.0) * (p * ((a + 3.0) * r));
+      ls_f64_fma(-6.0, r, 1.0), 0x1.4f64989e00c9ap-15, 0x1.960e0f15cc098p-14,
+      -0x1.2d0bd0714efc3p-12, -0x1.1e72ba6b5880ep-11, 0x1.8e255513e9204p-9,
+      -0x1.3dd3f636dd52ap-10, -0x1.b78bd50ed05dep-6, 0x1.e995eabc039c1p-4,
+      -0x1.3deb1ef3c1851p-2, 0x1.2e32694fbb3f5p-1, -0x1.c44c472117dfbp-1,
+      0x1.12f21ddd99d15p+0);
+  const double part = ls_f32_exp_plus(-a * a, 0.0) * (p * r);
   const double right = a > 10.1 ? 0.0 : part;
   return (float)(x < 0.0 ? 2.0 - right : x == x ? right : x);
 }

@@ -74,16 +74,29 @@ LS_ALWAYS_INLINE double ls_f64_div(ls_f64_pair a, ls_f64_pair b) {
 #define LS_F64_LN2_HI 0x1.62e42feep-1
 #define LS_F64_LN2_LO 0x1.a39ef35793c76p-33
 
-// Returns the polynomial with these coefficients, the highest power first.
-static inline __attribute__((always_inline)) double
-ls_f64_polynomial(double x, const double *coefficients, size_t count) {
-  double sum = coefficients[0];
 #if defined(__clang__)
-#pragma clang loop unroll(full)
+#define LS_F64_UNROLL _Pragma("clang loop unroll(full)")
 #else
-#pragma GCC unroll 32
+#define LS_F64_UNROLL _Pragma("GCC unroll 32")
 #endif
-  for (size_t i = 1; i < count; ++i)
+// Returns the polynomial with these coefficients, the highest power first. The
+// odd and the even powers of a long one are two chains, half as long; only the
+// last coefficient, which is most of the sum, is added by itself.
+LS_ALWAYS_INLINE double ls_f64_polynomial(double x, const double *coefficients,
+                                          size_t count) {
+  const double square = x * x;
+  double sum = coefficients[0], other = coefficients[1];
+  size_t i = 1;
+  if (count > 6) {
+    LS_F64_UNROLL
+    for (i = 2; i + 2 < count; i += 2) {
+      sum = ls_f64_fma(sum, square, coefficients[i]);
+      other = ls_f64_fma(other, square, coefficients[i + 1]);
+    }
+    sum = ls_f64_fma(sum, x, other);
+  }
+  LS_F64_UNROLL
+  for (; i < count; ++i)
     sum = ls_f64_fma(sum, x, coefficients[i]);
   return sum;
 }
@@ -104,7 +117,7 @@ LS_ALWAYS_INLINE ls_f64_power ls_f64_exp_parts(double x, double low) {
   const double whole = ls_f64_fma(-n, LS_F64_LN2_HI, x);
   const ls_f64_pair both = low == 0.0 && __builtin_constant_p(low)
                                ? (ls_f64_pair){whole, 0.0}
-                               : ls_f64_add(whole, low);
+                               : ls_f64_add_smaller(whole, low);
   const double r = ls_f64_fma(-n, LS_F64_LN2_LO, both.hi);
   const double rest = ls_f64_fma(-n, LS_F64_LN2_LO, both.hi - r) + both.lo;
   const double q = LS_F64_POLY(
@@ -292,12 +305,13 @@ LS_ALWAYS_INLINE double ls_f64_pow_ends(double x, double y, double power) {
 // Returns x^y without the cases of ls_f64_pow_ends.
 LS_ALWAYS_INLINE double ls_f64_pow_inside(double x, double y) {
   const ls_f64_pair log = ls_f64_log_pair(ls_f64_abs(x));
-  const double product = ls_f64_clamp(y * log.hi, -1000.0, 1000.0);
-  const double exact = ls_f64_fma(y, log.hi, -product) + y * log.lo;
-  const int inside = ls_f64_abs(product) < 800.0;
-  const ls_f64_power e = ls_f64_exp_parts(ls_f64_clamp(product, -750.0, 712.0),
-                                          inside ? exact : 0.0);
-  return ls_f64_scale(1.0 + e.p.hi, e.n);
+  const double product = y * log.hi;
+  const double low = ls_f64_fma(y, log.hi, -product) + y * log.lo;
+  const ls_f64_power e = ls_f64_exp_parts(product, low);
+  // Replaces results outside of the range of ls_f64_scale.
+  const double power = ls_f64_scale(1.0 + e.p.hi, e.n);
+  const double high = product > 710.0 ? (double)INFINITY : power;
+  return product < -750.0 ? 0.0 : high;
 }
 LS_ALWAYS_INLINE double ls_f64_pow(double x, double y) {
   return ls_f64_pow_ends(x, y, ls_f64_pow_inside(x, y));

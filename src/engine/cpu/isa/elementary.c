@@ -17,7 +17,6 @@
 #define LOG(T, W, x) ls_f64_log(x)
 #define LOG1P(T, W, x) ls_f64_log1p(x)
 #define TANH(T, W, x) ls_f64_tanh(x)
-#define ERF(T, W, x) ls_f64_erf(x)
 #define ERFC(T, W, x) ls_f64_erfc(x)
 #define CBRT(T, W, x) ls_f64_cbrt(x)
 #define RSQRT(T, W, x) (1.0 / sqrt(x))
@@ -28,7 +27,6 @@ UNARY(expm1, F64, double, EXPM1)
 UNARY(log, F64, double, LOG)
 UNARY(log1p, F64, double, LOG1P)
 UNARY(tanh, F64, double, TANH)
-UNARY(erf, F64, double, ERF)
 UNARY(erfc, F64, double, ERFC)
 UNARY(cbrt, F64, double, CBRT)
 UNARY(rsqrt, F64, double, RSQRT)
@@ -120,6 +118,24 @@ enum { GROUP = 256 };
 
 #define IS_NORMAL_POWER(x) (ls_f64_abs(x) <= LS_F64_EXP_NORMAL)
 IN_GROUPS(exp, F64, double, IS_NORMAL_POWER, ls_f64_exp_normal, ls_f64_exp)
+
+static void erf_F64(const ls_elementwise *self, void *out,
+                    const void *const *in, int64_t count) {
+  (void)self;
+  double r[GROUP], rounded[GROUP], *o = out;
+  const double *a = in[0];
+  for (int64_t k = 0; k < count; k += GROUP, o += GROUP, a += GROUP) {
+    const int64_t n = ls_min_i64(GROUP, count - k);
+    for (int64_t i = 0; i < n; ++i) {
+      const ls_f64_erf_parts parts = ls_f64_erf_begin(a[i]);
+      r[i] = parts.r;
+      rounded[i] = parts.rounded;
+    }
+    LS_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i)
+      o[i] = ls_f64_erf_end(a[i], (ls_f64_erf_parts){r[i], rounded[i]});
+  }
+}
 
 #define IS_LOG1P(x) ((x) > -1.0 && (x) < (double)INFINITY)
 IN_GROUPS(log1p, F32, float, IS_LOG1P, ls_f32_log1p_inside, ls_f32_log1p)
