@@ -118,6 +118,9 @@ struct ls_communicator {
   // waits and all later exchanges fail likewise, as they are no longer in step.
   // The first failure stays.
   void (*cancel)(ls_communicator *self, ls_status failure);
+  // The rank that has failed, or has found a failure, first; -1: none. Read by
+  // atomic loads.
+  int32_t failed_rank;
   // Name of the machine of a rank; NULL: the transport does not know it.
   const char *(*host)(const ls_communicator *self, int32_t rank);
   // Attaches the services of a runtime, which are copied; NULL detaches them,
@@ -147,6 +150,13 @@ ls_communicator_gather(ls_communicator *self, const ls_exchange_name *name,
 LS_API LS_MUST_USE ls_status
 ls_communicator_broadcast(ls_communicator *self, const ls_exchange_name *name,
                           int32_t from, void *data, size_t size);
+
+// Binds this thread, and those that it starts, to its share of the cores that
+// this rank and others of its machine may all run on, so that a runtime that is
+// created then has as many threads as the share has cores, at least one. All
+// ranks make the call. Changes nothing where a launcher has bound the ranks to
+// different cores.
+LS_API LS_MUST_USE ls_status ls_communicator_share_cores(ls_communicator *self);
 
 // ---- The stand-in ----------------------------------------------------------
 // Main function of a rank. It creates a runtime with this communicator, makes

@@ -185,22 +185,30 @@ static bool take_end(job *self, const char *line) {
   return true;
 }
 
+static bool begins_with_any(const char *line, const char *const *heads) {
+  for (; *heads != NULL; ++heads)
+    if (strncmp(line, *heads, strlen(*heads)) == 0) return true;
+  return false;
+}
+
 // Returns true for the farewells of mpirun, and of ranks that it ends.
 static bool is_noise(const job *self, const char *line) {
-  static const char *const heads[] = {"====",
-                                      "=   ",
-                                      "YOUR APPLICATION TERMINATED",
-                                      "This typically refers",
-                                      "Please see the FAQ page",
-                                      "--------",
-                                      "[proxy:",
-                                      "[mpiexec@",
-                                      "lockstep: ended by SIGTERM"};
-  if (self->failed == 0 && stop_signal == 0) return false;
-  if (line[0] == '\0') return true;
-  for (size_t i = 0; i < sizeof(heads) / sizeof(*heads); ++i)
-    if (strncmp(line, heads[i], strlen(heads[i])) == 0) return true;
-  return false;
+  static const char *const banner[] = {
+      "==============================================================",
+      "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
+      "=   PID ",
+      "=   EXIT CODE: ",
+      "=   CLEANING UP REMAINING PROCESSES",
+      "=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES",
+      "YOUR APPLICATION TERMINATED WITH THE EXIT ",
+      "This typically refers to a problem with your application.",
+      "Please see the FAQ page for debugging suggestions",
+      NULL};
+  static const char *const later[] = {"--------", "[proxy:", "[mpiexec@",
+                                      "lockstep: ended by SIGTERM", NULL};
+  if (self->is_mpich && begins_with_any(line, banner)) return true;
+  return (self->failed != 0 || stop_signal != 0) &&
+         (line[0] == '\0' || begins_with_any(line, later));
 }
 
 static void take_line(job *self) {

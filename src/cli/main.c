@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/ranks.h"
 
 const cli_command cli_commands[] = {
     {"train", "train a model", cli_train},
@@ -92,6 +92,14 @@ static int unknown(const char *name) {
   return CLI_USAGE;
 }
 
+// Returns true for a command that several processes may run together.
+static bool runs_on_ranks(const char *name) {
+  static const char *const names[] = {"train", "devices", "launch", "help"};
+  for (size_t i = 0; i < sizeof(names) / sizeof(*names); ++i)
+    if (strcmp(name, names[i]) == 0) return true;
+  return false;
+}
+
 static int main_run(int argc, char **argv) {
   if (argc < 2) {
     cli_say(NULL, "a command is missing; see 'lockstep help'");
@@ -104,7 +112,9 @@ static int main_run(int argc, char **argv) {
     return CLI_OK;
   }
   for (const cli_command *row = cli_commands; row->name != NULL; ++row) {
-    if (strcmp(name, row->name) == 0) return row->run(argc - 2, argv + 2);
+    if (strcmp(name, row->name) != 0) continue;
+    if (!runs_on_ranks(name) && !cli_is_alone(name)) return CLI_USAGE;
+    return row->run(argc - 2, argv + 2);
   }
   return unknown(name);
 }

@@ -10,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/ranks.h"
+#include "lockstep/communicator.h"
 
 // ---- Messages --------------------------------------------------------------
 // Writes an untrusted text, such as a path, without control characters; leaves
@@ -35,6 +36,16 @@ static void put_clean(const char *text, size_t size, char except) {
   fwrite(piece, 1, used, stderr);
 }
 
+// Writes which rank is speaking, if it is another one than the first.
+static void put_rank(void) {
+  const ls_communicator *ranks = cli_ranks();
+  if (cli_leads()) return;
+  fprintf(stderr, "rank %d", ranks->rank);
+  if (ranks->host != NULL)
+    fprintf(stderr, " (host %s)", ranks->host(ranks, ranks->rank));
+  fputs(": ", stderr);
+}
+
 void cli_say(const char *command, const char *format, ...) {
   char text[3 * PATH_MAX];
   va_list arguments;
@@ -45,6 +56,7 @@ void cli_say(const char *command, const char *format, ...) {
   cli_clear_progress();
   fprintf(stderr, "lockstep%s%s: ", command != NULL ? " " : "",
           command != NULL ? command : "");
+  put_rank();
   put_clean(text, strlen(text), '\0');
   fputc('\n', stderr);
   funlockfile(stderr);
@@ -53,12 +65,17 @@ void cli_say(const char *command, const char *format, ...) {
 // Prints a status on one line, with its notes in parentheses; tables keep their
 // lines.
 int cli_report(const char *command, ls_status status) {
+  if (cli_is_reported_elsewhere(status)) {
+    ls_status_free(status);
+    return CLI_OTHER_RANK;
+  }
   const char *text = ls_status_message(status);
   const bool is_table = ls_status_code(status) == LS_DEADLINE_EXCEEDED;
   const size_t first = is_table ? strlen(text) : strcspn(text, "\n");
   flockfile(stderr);
   cli_clear_progress();
   fprintf(stderr, "lockstep %s: ", command);
+  put_rank();
   put_clean(text, first, '\n');
   for (const char *at = text + first; *at != '\0';) {
     ++at;
@@ -181,10 +198,12 @@ ls_status cli_runtime_open(int64_t threads, const char *math,
   *out_runtime = NULL;
   ls_math wanted = LS_MATH_FAST;
   if (math != NULL) (void)find_math(math, &wanted);  // Checked before.
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){
-          .log = write_log, .threads = (int)threads, .math = wanted},
-      out_runtime));
+  LS_RETURN_IF_ERROR(
+      ls_runtime_create(&(ls_runtime_options){.log = write_log,
+                                              .threads = (int)threads,
+                                              .math = wanted,
+                                              .communicator = cli_ranks()},
+                        out_runtime));
   ls_runtime_make_current(*out_runtime);
   return ls_ok();
 }

@@ -10,8 +10,10 @@
 
 #include "cli/cli.h"
 #include "cli/estimator.h"
+#include "cli/ranks.h"
 #include "cli/train_flags.h"
 #include "cli/words.h"
+#include "lockstep/communicator.h"
 
 // State of a training run.
 typedef struct session {
@@ -99,14 +101,14 @@ static ls_status train_prepare(const train_flags *flags,
     LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
         &(ls_mirrored_options){.num_replicas = LS_SOME(config->replicas)},
         &run->strategy));
-  LS_RETURN_IF_ERROR(
-      cli_open_data(&(cli_data){.data = run->data,
-                                .test = run->test_data,
-                                .features = config->features,
-                                .split = config->split,
-                                .command = flags->quiet ? NULL : "train",
-                                .classes = &run->classes},
-                    type, &run->train, &run->test));
+  LS_RETURN_IF_ERROR(cli_open_data(
+      &(cli_data){.data = run->data,
+                  .test = run->test_data,
+                  .features = config->features,
+                  .split = config->split,
+                  .command = flags->quiet || !cli_leads() ? NULL : "train",
+                  .classes = &run->classes},
+      type, &run->train, &run->test));
   if (run->classes.found != NULL) run->config.classes = run->classes.found;
   LS_RETURN_IF_ERROR(
       ls_status_annotate(ls_train_check_data(type, run->train),
@@ -122,7 +124,7 @@ static ls_status train_prepare(const train_flags *flags,
       type, run->examples, config->batch_size, config->epochs, config->steps);
   LS_RETURN_IF_ERROR(cli_create_model(config, type, steps, &run->model));
   LS_RETURN_IF_ERROR(check_rate(flags, steps, run));
-  return flags->quiet ? ls_ok() : open_progress(run);
+  return flags->quiet || !cli_leads() ? ls_ok() : open_progress(run);
 }
 
 static void train_tell(void *user, const ls_train_report *report) {
@@ -205,19 +207,41 @@ static ls_status train_warm(const train_flags *flags,
                     stop, run);
 }
 
+// Says how many ranks there are, and what an uneven number of replicas costs.
+static void tell_ranks(const session *run) {
+  const ls_communicator *ranks = cli_ranks();
+  if (ranks == NULL || ranks->rank > 0 || run->progress == NULL) return;
+  const int64_t replicas = ls_strategy_num_replicas(run->strategy);
+  const int64_t most = (replicas + ranks->ranks - 1) / ranks->ranks;
+  if (replicas % ranks->ranks == 0)
+    cli_say("train", "%d ranks, %lld replicas each", ranks->ranks,
+            (long long)most);
+  else
+    cli_say("train",
+            "%d ranks, %lld or %lld replicas each: the others wait for those "
+            "with more; %lld or %lld replicas would be even",
+            ranks->ranks, (long long)most - 1, (long long)most,
+            (long long)((most - 1) * ranks->ranks),
+            (long long)(most * ranks->ranks));
+}
+
 static ls_status train_model(const train_flags *flags,
                              const ls_model_type *type, session *run) {
   const ls_train_config *config = &run->config;
-  LS_RETURN_IF_ERROR(train_prepare(flags, type, run));
+  LS_RETURN_IF_ERROR(cli_ranks_agree(train_prepare(flags, type, run)));
+  tell_ranks(run);
   const ls_train_stop *stop = cli_signals_defer((unsigned)flags->grace);
   if (run->run_folder == NULL) {
-    LS_RETURN_IF_ERROR(
-        cli_choose_folder(type->name, run->chosen, sizeof(run->chosen)));
+    LS_RETURN_IF_ERROR(cli_ranks_agree(
+        cli_leads()
+            ? cli_choose_folder(type->name, run->chosen, sizeof(run->chosen))
+            : ls_ok()));
+    LS_RETURN_IF_ERROR(cli_ranks_send(run->chosen, sizeof(run->chosen)));
     run->run_folder = run->chosen;
   }
   const ls_status status = train_warm(flags, config, stop, run);
   // Removes the folder only if it is empty: the run did not begin.
-  if (!ls_status_is_ok(status) && run->chosen[0] != '\0')
+  if (!ls_status_is_ok(status) && run->chosen[0] != '\0' && cli_leads())
     (void)rmdir(run->chosen);
   return status;
 }
@@ -232,6 +256,8 @@ static void train_end(session *run) {
 
 static int print_result(const train_flags *flags, const session *run) {
   const ls_train_result *result = &run->result;
+  if (!cli_leads())
+    return result->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
   if (result->stopped && result->steps == 0)
     cli_say("train", "stopped before the first step; there is no run");
   else if (!flags->quiet)
@@ -335,6 +361,37 @@ static int run_train(const cli_syntax *syntax, train_flags *flags) {
   ls_strategy_release(run.strategy);
   ls_train_config_destroy(run.resumed);
   return cli_runtime_close("train", run.runtime, code);
+}
+
+static bool is_in_folder(const char *folder, const char *name) {
+  char path[PATH_MAX];
+  struct stat info;
+  const int size = snprintf(path, sizeof(path), "%s/%s", folder, name);
+  return size < (int)sizeof(path) && stat(path, &info) == 0;
+}
+
+// Lets a run that `lockstep launch` has started again resume, or begin anew if
+// it has no checkpoint yet. Rank 0 decides. Reports a failure.
+static bool restart_run(train_flags *flags) {
+  char found = 0;
+  ls_runtime *runtime = NULL;
+  ls_status status = cli_runtime_open(1, NULL, &runtime);
+  const bool is_again = ls_status_is_ok(status) && cli_restarts(runtime) > 0;
+  if (is_again && flags->run_folder == NULL && flags->resume == NULL)
+    status = ls_invalid_argument("a restart needs --run-dir, to find the run");
+  if (is_again && flags->run_folder != NULL)
+    found = is_in_folder(flags->run_folder, "checkpoint") ? 'r' : 'o';
+  if (ls_status_is_ok(status)) status = cli_ranks_send(&found, sizeof(found));
+  const int code =
+      ls_status_is_ok(status) ? CLI_OK : cli_report("train", status);
+  if (found == 'r') {
+    flags->resume = flags->run_folder;
+    flags->run_folder = NULL;
+    flags->overwrite = false;
+  } else if (found == 'o') {
+    flags->overwrite = true;
+  }
+  return cli_runtime_close("train", runtime, code) == CLI_OK;
 }
 
 int cli_train(int argc, char **argv) {
@@ -486,5 +543,8 @@ int cli_train(int argc, char **argv) {
       CLI_OPTIONS(options)};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  return cli_train_check(&flags) ? run_train(&syntax, &flags) : CLI_USAGE;
+  if (!cli_train_check(&flags)) return CLI_USAGE;
+  if (!cli_ranks_open("train")) return CLI_FAILED;
+  code = restart_run(&flags) ? run_train(&syntax, &flags) : CLI_USAGE;
+  return cli_ranks_close("train", code);
 }

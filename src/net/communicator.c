@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/communicator.h"
 
+#include <string.h>
+
+#include "base/memory/own.h"
+#include "base/runtime_internal.h"
+#include "base/threads/workers.h"
+
 int32_t ls_communicator_first(const ls_communicator *self, int32_t rank,
                               int32_t replicas) {
   return (int32_t)((int64_t)replicas * rank / self->ranks);
@@ -27,4 +33,41 @@ ls_status ls_communicator_broadcast(ls_communicator *self,
                                     void *data, size_t size) {
   const ls_exchange_piece piece = {data, size, from, LS_EACH_RANK};
   return ls_communicator_exchange(self, name, &piece, 1);
+}
+
+// ---- Cores -----------------------------------------------------------------
+static bool is_same_host(const ls_communicator *self, int32_t a, int32_t b) {
+  return self->host == NULL ||
+         strcmp(self->host(self, a), self->host(self, b)) == 0;
+}
+
+// Counts the ranks that have the same cores as this one, and those in front of
+// it.
+static ls_status count_sharers(ls_communicator *self, uint64_t own, int *part,
+                               int *parts) {
+  const ls_exchange_name name = {.merge = UINT32_MAX - 4};
+  LS_OWN_ARRAY(ls_allocator_system(), uint64_t, all, (size_t)self->ranks);
+  if (all == NULL) return ls_out_of_memory();
+  all[self->rank] = own;
+  LS_RETURN_IF_ERROR(ls_communicator_gather(self, &name, all, sizeof(*all)));
+  *part = *parts = 0;
+  for (int32_t k = 0; k < self->ranks; ++k) {
+    if (all[k] != own || !is_same_host(self, k, self->rank)) continue;
+    *part += k < self->rank;
+    ++*parts;
+  }
+  return ls_ok();
+}
+
+ls_status ls_communicator_share_cores(ls_communicator *self) {
+  int part = 0, parts = 1;
+  ls_cores *cores = NULL;
+  LS_RETURN_IF_ERROR(ls_cores_create(ls_allocator_system(), &cores));
+  const ls_status status =
+      count_sharers(self, ls_cores_identify(cores), &part, &parts);
+  // A rank that cannot be bound computes the same.
+  if (ls_status_is_ok(status) && parts > 1)
+    (void)ls_cores_share(cores, part, parts);
+  ls_cores_destroy(cores);
+  return status;
 }

@@ -301,6 +301,8 @@ static ls_status handle_exchange(ls_exchanger *self, const ls_message *message,
   return keep_early(self, message, from);
 }
 
+static void fail_for(ls_exchanger *self, int32_t origin, ls_status failure);
+
 static void handle_message(ls_exchanger *self, const ls_message *message,
                            int32_t from) {
   ls_peer *peer = &self->peers[from];
@@ -322,8 +324,9 @@ static void handle_message(ls_exchanger *self, const ls_message *message,
   }
   case LS_MESSAGE_CANCEL:
     peer->gave_up = ls_exchanger_now(self);
-    ls_exchanger_fail(self, LS_STATUS((ls_code)message->size, "%.*s",
-                                      (int)message->used, message->data));
+    fail_for(self, (int32_t)message->shape,
+             LS_STATUS((ls_code)message->size, "%.*s", (int)message->used,
+                       message->data));
     break;
   case LS_MESSAGE_END:
     peer->has_ended = true;
@@ -470,23 +473,30 @@ static void watch_meanwhile(ls_exchanger *self) {
   ls_mutex_lock(&self->lock);
 }
 
-// Exchanges that are complete have succeeded all the same.
-void ls_exchanger_fail(ls_exchanger *self, ls_status failure) {
+// Sets the failure, which rank `origin` has found. Exchanges that are complete
+// have succeeded all the same.
+static void fail_for(ls_exchanger *self, int32_t origin, ls_status failure) {
   ls_message *message = &self->message;
   if (!ls_status_is_ok(self->failure)) {
     ls_status_free(failure);
     return;
   }
   self->failure = failure;
+  __atomic_store_n(&self->base.failed_rank, origin, __ATOMIC_RELEASE);
   for (ls_flight *flight = self->flights; flight != NULL; flight = flight->next)
     if (!is_over(flight)) fail_flight(self, flight, ls_status_clone(failure));
   message->kind = LS_MESSAGE_CANCEL;
   message->size = (uint64_t)ls_status_code(failure);
+  message->shape = (uint64_t)origin;
   snprintf(message->data, sizeof(message->data), "%s",
            ls_status_message(failure));
   message->used = (uint32_t)strlen(message->data) + 1;
   ls_exchanger_send_all(self, true);
   ls_condition_broadcast(&self->changed);
+}
+
+void ls_exchanger_fail(ls_exchanger *self, ls_status failure) {
+  fail_for(self, self->base.rank, failure);
 }
 
 static ls_status wait_for_exchange(ls_communicator *communicator,
@@ -544,6 +554,7 @@ ls_status ls_exchanger_init(ls_exchanger *self, ls_wire *wire,
                          .base = {.rank = options->rank,
                                   .ranks = options->ranks,
                                   .local_ranks = 1,
+                                  .failed_rank = -1,
                                   .start = start_exchange,
                                   .is_done = is_exchange_done,
                                   .wait = wait_for_exchange,

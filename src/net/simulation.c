@@ -170,6 +170,7 @@ static void kill_rank(ls_simulation *self, int32_t rank) {
   letter->message.kind = LS_MESSAGE_CANCEL;
   letter->message.number = 1;
   letter->message.size = LS_CANCELLED;
+  letter->message.shape = (uint64_t)rank;
   letter->message.used = sizeof(reason);
   memcpy(letter->message.data, reason, sizeof(reason));
   ls_standin_deliver(self->standin, rank, letter);

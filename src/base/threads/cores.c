@@ -17,6 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory/map.h"
+
 enum {
   MOST_PROCESSORS = 8192,
   MOST_THREADS = 64
@@ -139,6 +141,19 @@ void ls_cores_destroy(ls_cores *cores) {
 }
 
 int ls_cores_count(const ls_cores *cores) { return cores->count; }
+
+uint64_t ls_cores_identify(const ls_cores *cores) {
+  return ls_hash(&cores->usable, sizeof(cores->usable), 0);
+}
+
+bool ls_cores_share(const ls_cores *cores, int part, int parts) {
+  processors share = {0};
+  const int first = (int)((int64_t)cores->count * part / parts);
+  const int end = (int)((int64_t)cores->count * (part + 1) / parts);
+  for (int i = first; i == first || i < end; ++i)
+    CPU_OR_S(sizeof(share), share.part, share.part, cores->cores[i].part);
+  return sched_setaffinity(0, sizeof(share), share.part) == 0;
+}
 
 bool ls_cores_bind(const ls_cores *cores, int index) {
   if (index < 0 || index >= cores->count) return false;

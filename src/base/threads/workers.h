@@ -25,6 +25,13 @@ void ls_cores_destroy(ls_cores *cores);  // Accepts NULL.
 // memory.
 bool ls_cores_look_again(ls_cores *cores);
 
+// Returns a hash of the processors that this thread may run on.
+uint64_t ls_cores_identify(const ls_cores *cores);
+// Binds the calling thread to one of `parts` shares of the cores; with fewer
+// cores than shares several have the same core. Returns false and changes
+// nothing if that is refused.
+bool ls_cores_share(const ls_cores *cores, int part, int parts);
+
 // Returns the number of cores that the process may run on, at least 1. Hardware
 // threads of a core count once.
 int ls_cores_count(const ls_cores *cores);

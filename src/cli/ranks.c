@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lockstep/communicator.h"
+#include "lockstep/mpi.h"
+
+static ls_communicator *ranks;
+
+// Names of this program's own exchanges.
+static ls_exchange_name next_name(void) {
+  static uint64_t count;
+  return (ls_exchange_name){.program = {UINT64_C(0x636c69)},
+                            .iteration = count++,
+                            .merge = UINT32_MAX - 5};
+}
+
+ls_communicator *cli_ranks(void) { return ranks; }
+
+bool cli_leads(void) { return ranks == NULL || ranks->rank == 0; }
+
+int cli_restarts(const ls_runtime *runtime) {
+  const char *text = ls_runtime_environment(runtime, "LS_RESTART");
+  return text != NULL ? atoi(text) : 0;
+}
+
+// ---- Life ------------------------------------------------------------------
+bool cli_is_alone(const char *command) {
+  const ls_mpi_launcher launcher = ls_mpi_find_launcher(NULL);
+  if (launcher.name == NULL || launcher.ranks <= 1) return true;
+  cli_say(command, "this command runs in one process: %s has started %d",
+          launcher.name, launcher.ranks);
+  return false;
+}
+
+bool cli_ranks_open(const char *command) {
+  const ls_mpi_launcher launcher = ls_mpi_find_launcher(NULL);
+  if (launcher.name == NULL || launcher.ranks == 1) return true;
+  ls_status status = ls_mpi_open(NULL, &ranks);
+  if (ls_status_is_ok(status)) status = ls_communicator_share_cores(ranks);
+  if (ls_status_is_ok(status)) return true;
+  cli_report(command, status);
+  return false;
+}
+
+int cli_ranks_close(const char *command, int code) {
+  const bool has_failed = ranks != NULL && ranks->failed_rank >= 0;
+  ls_status status = ls_mpi_close(ranks);
+  ranks = NULL;
+  if (ls_status_is_ok(status)) return code;
+  // After a failure, that one was reported.
+  if (code == CLI_OK || !has_failed) return cli_report(command, status);
+  ls_status_free(status);
+  return code;
+}
+
+// ---- Agreement -------------------------------------------------------------
+ls_status cli_ranks_agree(ls_status own) {
+  if (ranks == NULL || ranks->failed_rank >= 0) return own;
+  const ls_exchange_name name = next_name();
+  CLI_OWN_MEMORY(char, failed) = cli_allocate((size_t)ranks->ranks);
+  if (failed == NULL) return ls_status_join(own, ls_out_of_memory());
+  failed[ranks->rank] = !ls_status_is_ok(own);
+  const ls_status status = ls_communicator_gather(ranks, &name, failed, 1);
+  if (!ls_status_is_ok(status)) return ls_status_join(own, status);
+  const char *first = memchr(failed, 1, (size_t)ranks->ranks);
+  if (first == NULL || first == failed + ranks->rank) return own;
+  ls_status_free(own);
+  return LS_STATUS(LS_CANCELLED, "rank %d has failed", (int)(first - failed));
+}
+
+ls_status cli_ranks_send(char *text, size_t size) {
+  if (ranks == NULL) return ls_ok();
+  const ls_exchange_name name = next_name();
+  return ls_communicator_broadcast(ranks, &name, 0, text, size);
+}
+
+bool cli_is_reported_elsewhere(ls_status status) {
+  if (ranks == NULL) return false;
+  const int32_t failed = __atomic_load_n(&ranks->failed_rank, __ATOMIC_ACQUIRE);
+  if (failed >= 0) return failed != ranks->rank;
+  return ls_status_code(status) == LS_CANCELLED;
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks of which this process is one, if a launcher has started it.
+#ifndef LS_CLI_RANKS_H_
+#define LS_CLI_RANKS_H_
+
+#include "cli/cli.h"
+
+// Refuses a command that runs in one process, if a launcher has started
+// several. Returns true if it may run.
+bool cli_is_alone(const char *command);
+
+// Connects the ranks, if a launcher has started several. Reports a failure.
+bool cli_ranks_open(const char *command);
+// Ends this rank, after its runtime; returns the exit code.
+int cli_ranks_close(const char *command, int code);
+
+// Returns the connection; NULL: this process is alone.
+ls_communicator *cli_ranks(void);
+// Returns true on the rank that prints and writes files.
+bool cli_leads(void);
+// Returns the number of times that `lockstep launch` has started the program
+// before.
+int cli_restarts(const ls_runtime *runtime);
+
+// Makes a failure of one rank before training that of all: returns OK if no
+// rank has failed, else this rank's own failure, or CANCELLED if a lower rank
+// has failed, too, or this one has not.
+ls_status cli_ranks_agree(ls_status own);
+// Copies rank 0's text of `size` bytes to all.
+ls_status cli_ranks_send(char *text, size_t size);
+// Returns true if another rank reports this failure.
+bool cli_is_reported_elsewhere(ls_status status);
+
+#endif  // LS_CLI_RANKS_H_
