@@ -51,6 +51,19 @@ foreach(contestant serve reduce feed functions)
                         ls_flags lockstep_io bench_machine)
 endforeach()
 
+# Both sides of bench/all_reduce --ranks, once for each MPI.
+foreach(prefix IN LISTS LS_MPIS)
+  string(TOLOWER "${prefix}" mpi)
+  add_executable(bench_reduce_${mpi}
+                 "${PROJECT_SOURCE_DIR}/bench/contestants/reduce_ranks.c")
+  set_target_properties(bench_reduce_${mpi} PROPERTIES
+    OUTPUT_NAME reduce_${mpi}
+    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/contestants")
+  target_link_libraries(bench_reduce_${mpi} PRIVATE
+    ls_flags lockstep bench_machine PkgConfig::${prefix})
+  add_dependencies(bench_reduce_${mpi} lockstep_mpi)
+endforeach()
+
 # The yardstick in bench/data, which knows nothing of the library.
 add_executable(bench_feed_plain
                "${PROJECT_SOURCE_DIR}/bench/contestants/feed_plain.c"

@@ -211,7 +211,7 @@ foreach(prefix IN LISTS LS_MPIS)
     ls_add_test(mpi/${mpi}_${ranks} ${run} -n ${ranks}
       $<TARGET_FILE:mpi_ranks> ${ranks})
   endforeach()
-  foreach(level serialized funneled)
+  foreach(level multiple funneled)
     ls_add_test(mpi/${mpi}_${level} ${run} -n 3
       $<TARGET_FILE:mpi_host_${mpi}> ${level})
     # MPICH's transport warns of what ranks have sent before they failed.

@@ -15,10 +15,13 @@
 // never because of its environment.
 //
 // Threads: ls_mpi_open and ls_mpi_close are for the thread that initializes
-// MPI. The communicator is thread-safe, and calls MPI on one thread at a time:
-// a program that initializes MPI with MPI_THREAD_FUNNELED makes all calls that
-// train on the thread that did so, one with MPI_THREAD_SERIALIZED does not call
-// MPI at the same time on another. ls_mpi_find_launcher is thread-safe.
+// MPI. The communicator is thread-safe, and calls MPI on one thread at a time. A
+// program that has initialized MPI itself chooses: with MPI_THREAD_FUNNELED it
+// makes all calls that train on the thread that did so, with
+// MPI_THREAD_SERIALIZED on no two threads at the same time, and MPI is called
+// inside these calls only, so that no rank is found to be lost or slow between
+// them; with MPI_THREAD_MULTIPLE a thread of the communicator does so all the
+// time. ls_mpi_find_launcher is thread-safe.
 #ifndef LOCKSTEP_MPI_H_
 #define LOCKSTEP_MPI_H_
 

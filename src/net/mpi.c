@@ -215,12 +215,12 @@ static ls_status open_wire(const ls_mpi_options *options,
 static ls_status init_exchanger(mpi_communicator *self) {
   const ls_mpi_wire *wire = self->wire;
   ls_communicator *base = &self->exchanger.base;
-  // Nobody may call MPI between the calls of a thread that has it for itself.
-  LS_RETURN_IF_ERROR(ls_exchanger_init(
-      &self->exchanger, &self->wire->wire,
-      &(ls_exchanger_options){.rank = wire->rank,
-                              .ranks = wire->ranks,
-                              .watches = !wire->is_funneled}));
+  // No thread of ours calls MPI between the calls of one that does so, too.
+  LS_RETURN_IF_ERROR(
+      ls_exchanger_init(&self->exchanger, &self->wire->wire,
+                        &(ls_exchanger_options){.rank = wire->rank,
+                                                .ranks = wire->ranks,
+                                                .watches = !wire->is_shared}));
   base->local_rank = wire->local_rank;
   base->local_ranks = wire->local_ranks;
   base->host = host_of_rank;

@@ -113,7 +113,7 @@ int main(int argc, char **argv) {
   int level = 0, rank = 0, sum = 0;
   const bool is_funneled = argc > 1 && strcmp(argv[1], "funneled") == 0;
   MPI_Init_thread(&argc, &argv,
-                  is_funneled ? MPI_THREAD_FUNNELED : MPI_THREAD_SERIALIZED,
+                  is_funneled ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE,
                   &level);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   ls_status status = run_tests(rank);

@@ -56,7 +56,8 @@ static ls_status initialize(ls_mpi *self, bool has_host) {
   else
     MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
   self->is_finalized_here = !is_initialized;
-  self->base.is_funneled = level == MPI_THREAD_FUNNELED;
+  self->base.is_shared =
+      level < (is_initialized ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED);
   if (level >= MPI_THREAD_FUNNELED) return ls_ok();
   return LS_MPI_STATUS(self, LS_FAILED_PRECONDITION,
                        "MPI is initialized for programs without threads: call "

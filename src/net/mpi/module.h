@@ -27,7 +27,8 @@ struct ls_mpi_wire {
   ls_wire wire;
   int32_t rank, ranks;
   int32_t local_rank, local_ranks;  // Among the ranks of this machine.
-  bool is_funneled;  // MPI is for one thread, which has initialized it.
+  // The program calls MPI, too, and not at the same time as another thread.
+  bool is_shared;
   // Returns the name of the machine of a rank.
   const char *(*host)(const ls_mpi_wire *self, int32_t rank);
   // Ends the wire. `has_met`: every rank closes its own; otherwise MPI stays
