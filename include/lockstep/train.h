@@ -173,6 +173,10 @@ typedef struct ls_train_options {
   // Base of config.json; the fields above, the strategy and the runtime
   // override its fields. Default: all zero.
   const ls_train_config *config;
+  // Number of steps after which ranks compare checksums of their variables,
+  // from before the first step on; 0: never. A difference is LS_DATA_LOSS, and
+  // names the rank, the variable and the step. Costs a hash of all variables.
+  int64_t check_ranks;
   int64_t log_every;          // Steps per line of metrics.jsonl. Default 100.
   const ls_train_stop *stop;  // Default: never.
   void (*report)(void *user, const ls_train_report *report);  // Default: none.

@@ -9,7 +9,7 @@
 typedef struct train_flags {
   ls_train_config asked;
   const char *run_folder, *resume, *trace, *events, *tpu;
-  int64_t save_seconds, save_steps, grace, iterations;
+  int64_t save_seconds, save_steps, grace, iterations, check_ranks;
   bool overwrite, quiet, inexact;
   bool estimator;  // Used by cli_find_estimator only.
 } train_flags;

@@ -51,11 +51,13 @@ static ls_status make_hooks(ls_loop *loop) {
 static ls_status loop_make(const ls_train_options *options, ls_loop *loop) {
   loop->runtime = ls_runtime_current();
   if (loop->runtime == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(
+      ls_run_ranks_init(&loop->ranks, loop->runtime, options->strategy));
   LS_RETURN_IF_ERROR(ls_run_plan_make(options, loop->runtime, &loop->plan));
   const ls_train_options *o = &loop->plan.options;
   const ls_model *model = o->model;
-  LS_RETURN_IF_ERROR(
-      ls_run_ranks_init(&loop->ranks, loop->runtime, o->strategy));
+  loop->ranks.sums = (ls_rank_sums){
+      .runtime = loop->runtime, .model = model, .every = o->check_ranks};
   LS_RETURN_IF_ERROR(ls_loop_check_options(loop));
   LS_RETURN_IF_ERROR(make_hooks(loop));
   LS_RETURN_IF_ERROR(make_input(loop));
@@ -162,8 +164,50 @@ static ls_status create_hooks(ls_loop *loop) {
   return ls_hook_list_create(&loop->hooks);
 }
 
+// Lists the facts of a run that all ranks share, for ls_run_ranks_compare.
+static ls_status list_facts(const ls_loop *loop, ls_text *text) {
+  const ls_train_options *o = &loop->plan.options;
+  uint64_t data = 0;
+  const struct {
+    const char *noun;
+    int64_t value;
+  } rows[] = {
+      {"number of replicas", ls_strategy_num_replicas(o->strategy)},
+      {"number of examples", loop->plan.examples},
+      {"batch size", o->batch_size},
+      {"number of epochs", o->epochs},
+      {"number of steps", loop->plan.num_steps},
+      {"seed", o->seed},
+      {"number of steps in a line of metrics", o->log_every},
+      {"number of steps between saves", o->save_steps},
+      {"number of checkpoints", o->keep.value},
+      {"use of a run folder", o->run_folder != NULL},
+      {"resumption", o->resume},
+      {"check_ranks", o->check_ranks},
+  };
+  LS_RETURN_IF_ERROR(ls_train_identify_data(loop->runtime, o->train, &data));
+  ls_text_append_format(text, "model: %s\n", o->model->type->name);
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
+    ls_text_append_format(text, "%s: %lld\n", rows[i].noun,
+                          (long long)rows[i].value);
+  ls_text_append_format(text, "best metric: %s\n",
+                        o->keep_best != NULL ? o->keep_best : "none");
+  ls_text_append_format(text, "data, by their hash: %016llx\n",
+                        (unsigned long long)data);
+  return ls_text_status(text);
+}
+
+// Fails on all ranks if one cannot begin, or if they differ.
+static ls_status compare_ranks(ls_loop *loop, ls_status own) {
+  if (loop->ranks.communicator == NULL) return own;
+  LS_OWN(ls_text, facts) = {0};
+  ls_text_init(&facts, ls_runtime_allocator(loop->runtime));
+  if (ls_status_is_ok(own)) own = list_facts(loop, &facts);
+  return ls_run_ranks_compare(&loop->ranks, own, &facts);
+}
+
 static ls_status loop_begin(const ls_train_options *options, ls_loop *loop) {
-  LS_RETURN_IF_ERROR(loop_make(options, loop));
+  LS_RETURN_IF_ERROR(compare_ranks(loop, loop_make(options, loop)));
   loop->tested = -1;
   LS_RETURN_IF_ERROR(ls_hook_list_begin(&loop->hooks));
   const char *folder = loop->plan.options.run_folder;
@@ -202,8 +246,10 @@ bool ls_loop_stops(ls_loop *loop) {
   if (loop->is_stopped) return true;
   loop->was_asked =
       is_asked(loop) || ls_train_stop_requested(loop->plan.options.stop);
-  loop->unmet =
-      ls_run_ranks_stop(&loop->ranks, loop->was_asked, &loop->is_stopped);
+  loop->unmet = ls_run_ranks_sum(&loop->ranks, ls_loop_steps(loop));
+  if (ls_status_is_ok(loop->unmet))
+    loop->unmet =
+        ls_run_ranks_stop(&loop->ranks, loop->was_asked, &loop->is_stopped);
   if (!ls_status_is_ok(loop->unmet)) loop->is_stopped = true;
   return loop->is_stopped;
 }

@@ -61,6 +61,10 @@ static ls_status run_plan_check_options(const ls_train_options *o) {
   if (o->iterations_per_loop < 1 || o->iterations_per_loop > INT32_MAX)
     return ls_invalid_argument("a loop of %lld steps: 1 to %d are possible",
                                (long long)o->iterations_per_loop, INT32_MAX);
+  if (o->check_ranks < 0)
+    return ls_invalid_argument("check_ranks is %lld, expected a number of "
+                               "steps",
+                               (long long)o->check_ranks);
   LS_RETURN_IF_ERROR(check_keeping(o));
   return ls_train_check_data(o->model->type, o->train);
 }

@@ -357,6 +357,17 @@ void expect_each_example_once(const char *log, int64_t steps) {
 }
 
 // ---- Running ---------------------------------------------------------------
+// Changes a number of the first variable.
+static void spoil(net *model) {
+  ls_variable *variable = NULL;
+  LS_OWN(ls_array, value) = NULL;
+  if (net_type.variables(model, &variable, 1) == 0 ||
+      !ls_status_is_ok(ls_variable_value(variable, &value)))
+    abort();
+  ls_array_set_f64(value, 0, ls_array_f64(value, 0) + 0.5);
+  if (!ls_status_is_ok(ls_variable_set_value(variable, value))) abort();
+}
+
 static void watch(void *user, const ls_train_report *report) {
   life *it = user;
   if (it->run->reported != NULL) it->run->reported(report);
@@ -364,6 +375,7 @@ static void watch(void *user, const ls_train_report *report) {
   if (report->stopped || report->epoch_end) return;
   if (it->log != NULL && !ls_status_is_ok(log_step(it, report->step))) abort();
   if (report->step == it->run->stop_at) ls_train_stop_request(&it->stop);
+  if (report->step == it->run->spoil_at) spoil(it->model);
 }
 
 typedef struct parts {
@@ -434,6 +446,7 @@ static ls_status train(life *it, const parts *p, ls_hook *hook) {
                           .states = &log,
                           .num_states = 1,
                           .log_every = 4,
+                          .check_ranks = r->check_ranks,
                           .stop = r->stop != NULL ? r->stop : &it->stop,
                           .report = watch,
                           .report_user = it,
@@ -497,9 +510,14 @@ static ls_status live_as_rank(ls_communicator *communicator, void *user) {
   const ranks_life *it = user;
   resumable run = *it->run;
   ls_train_result result;
+  if (communicator->rank == run.odd_rank && run.odd != NULL) run = *run.odd;
   if (communicator->rank != run.stops_on_rank) run.stop_at = 0;
-  return live(&run, communicator,
-              communicator->rank == 0 ? it->result : &result);
+  const ls_status status =
+      live(&run, communicator, communicator->rank == 0 ? it->result : &result);
+  if (it->run->seen != NULL)
+    snprintf(it->run->seen[communicator->rank], RESUMABLE_MOST_TEXT, "%s: %s",
+             ls_code_name(ls_status_code(status)), ls_status_message(status));
+  return status;
 }
 
 ls_status resumable_run(const resumable *run, ls_train_result *result) {

@@ -12,6 +12,7 @@ enum {
   RESUMABLE_BATCH = 8,
   RESUMABLE_STEPS_PER_EPOCH = 11,
   RESUMABLE_STEPS = 33,
+  RESUMABLE_MOST_TEXT = 600,
 };
 
 // Zero in a field is its default.
@@ -56,6 +57,12 @@ typedef struct resumable {
   void *log_user;
   void (*reported)(const ls_train_report *report);
   ls_status (*make_hook)(ls_hook **out_hook);  // One a rank. Default: none.
+  int64_t check_ranks;
+  int64_t spoil_at;  // After this step a variable is changed; 0: never.
+  // The run of rank `odd_rank`, if it differs. Default: none.
+  const struct resumable *odd;
+  int odd_rank;
+  char (*seen)[RESUMABLE_MOST_TEXT];  // Code and message of each rank.
 } resumable;
 
 // Runs under runtimes of its own, as other processes would.
