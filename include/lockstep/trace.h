@@ -24,6 +24,9 @@
 //           thread that ran it; its time in the queue is in its arguments and
 //           has a row of its own;
 //   wait    for the host, for other ranks, for variables in use elsewhere;
+//   exchange  of sums with other ranks, by the merge that it begins with: from
+//           its start until its results have come, in a row of its own; time in
+//           which the run does not wait for other ranks is hidden;
 //   step, input, evaluate, save, restore  of a training run and of savers.
 // Times are microseconds of the runtime's clock.
 //

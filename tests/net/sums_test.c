@@ -7,7 +7,7 @@
 
 #include "distribute/own.h"
 #include "lockstep/communicator.h"
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 #include "support/expect.h"
 #include "support/place.h"
 #include "support/sanitizer.h"
@@ -122,6 +122,15 @@ static ls_nest merge_in_steps(ls_nest args, void *user) {
 }
 
 // ---- Ranks -----------------------------------------------------------------
+static ls_status keep_array(job *work, int32_t rank, const ls_array *array) {
+  const size_t size = ls_array_size(array);
+  if (work->sizes[rank] + size > MOST_BYTES)
+    return ls_internal("too many results");
+  memcpy(work->results[rank] + work->sizes[rank], ls_array_data(array), size);
+  work->sizes[rank] += size;
+  return ls_ok();
+}
+
 static ls_status keep_nest(job *work, int32_t rank, ls_nest nest) {
   for (size_t i = 0; i < ls_nest_count(nest); ++i)
     LS_RETURN_IF_ERROR(keep_nest(work, rank, ls_nest_item(nest, i)));
@@ -129,13 +138,7 @@ static ls_status keep_nest(job *work, int32_t rank, ls_nest nest) {
     LS_RETURN_IF_ERROR(
         keep_nest(work, rank, ls_distributed_component(nest, r)));
   const ls_array *array = ls_nest_as_array(nest);
-  if (array == NULL) return ls_ok();
-  const size_t size = ls_array_size(array);
-  if (work->sizes[rank] + size > MOST_BYTES)
-    return ls_internal("too many results");
-  memcpy(work->results[rank] + work->sizes[rank], ls_array_data(array), size);
-  work->sizes[rank] += size;
-  return ls_ok();
+  return array != NULL ? keep_array(work, rank, array) : ls_ok();
 }
 
 static ls_status run_steps(job *work, int32_t rank) {
@@ -170,13 +173,14 @@ static ls_status run_rank(ls_communicator *communicator, void *user) {
   return run_steps(work, communicator->rank);
 }
 
-static void run_job(job *work, int32_t ranks) {
+static void run_on(job *work, int32_t ranks, ls_rank_function function,
+                   void *user) {
   for (int32_t k = 0; k < ranks; ++k) {
     work->results[k] = malloc(MOST_BYTES);
     assert_non_null(work->results[k]);
     work->sizes[k] = 0;
   }
-  expect_ok(ls_standin_run(ranks, run_rank, work));
+  expect_ok(ls_standin_run(ranks, function, user));
 }
 
 static void job_deinit(job *self) {
@@ -185,17 +189,20 @@ static void job_deinit(job *self) {
 }
 LS_OWNED_STRUCT(job, job_deinit)
 
+static void expect_same_results(const job *work, int32_t rank,
+                                const job *alone) {
+  assert_int_equal(work->sizes[rank], alone->sizes[0]);
+  if (memcmp(work->results[rank], alone->results[0], alone->sizes[0]) != 0)
+    fail_msg("%d replicas: rank %d has other bytes", work->replicas, rank);
+}
+
 static void expect_same_on(const job *how, int32_t ranks) {
   LS_OWN(job, alone) = *how;
   LS_OWN(job, work) = *how;
-  run_job(&alone, 1);
-  run_job(&work, ranks);
-  for (int32_t k = 0; k < ranks; ++k) {
-    assert_int_equal(work.sizes[k], alone.sizes[0]);
-    if (memcmp(work.results[k], alone.results[0], alone.sizes[0]) != 0)
-      fail_msg("%d replicas: rank %d of %d has other bytes", how->replicas, k,
-               ranks);
-  }
+  run_on(&alone, 1, run_rank, &alone);
+  run_on(&work, ranks, run_rank, &work);
+  for (int32_t k = 0; k < ranks; ++k)
+    expect_same_results(&work, k, &alone);
 }
 
 // On 2 to 5 ranks, of which some host one replica more than others.
@@ -227,4 +234,115 @@ TEST(sums_of_sums_come_in_their_order) {
 TEST(large_sums_in_loops_and_branches_are_those_of_one_rank) {
   expect_same(merge_in_loop, NULL);
   expect_same(merge_in_steps, NULL);
+}
+
+// ---- Overlap ---------------------------------------------------------------
+// A net of three layers, whose gradients do not travel together.
+enum { WIDTH = 320, LAYERS = 3 };
+
+typedef struct net {
+  ls_variable *weights[LAYERS];
+  ls_optimizer *optimizer;
+} net;
+
+static void net_deinit(net *self) {
+  for (int i = 0; i < LAYERS; ++i)
+    ls_variable_release(self->weights[i]);
+  ls_optimizer_release(self->optimizer);
+}
+LS_OWNED_STRUCT(net, net_deinit)
+
+static ls_status net_init(net *self) {
+  for (int i = 0; i < LAYERS; ++i)
+    LS_RETURN_IF_ERROR(ls_variable_create(
+        &(ls_variable_options){.dtype = LS_DTYPE_F32,
+                               .shape = LS_SHAPE(WIDTH, WIDTH)},
+        &self->weights[i]));
+  return ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.5},
+                       &self->optimizer);
+}
+
+static ls_nest descend(ls_nest args, void *user) {
+  (void)args;
+  const net *self = user;
+  ls_tensor x =
+      ls_random_uniform(LS_DTYPE_F32, LS_SHAPE(4, WIDTH), -1, 1, NULL);
+  for (int i = 0; i < LAYERS; ++i)
+    x = ls_add_scalar(ls_matmul(x, ls_variable_read(self->weights[i])), 1);
+  const ls_tensor loss = ls_reduce_mean(ls_square(x), LS_ALL_AXES);
+  ls_optimizer_minimize(self->optimizer, loss);
+  return ls_leaf(ls_all_reduce(LS_REDUCE_MEAN, loss));
+}
+
+// Writes a letter for each instruction of interest: S and F for starts and ends
+// of exchanges, P for products of subtrees, U for updates of variables; the
+// same one once.
+static void print_order(const char *plan, char *out, size_t size) {
+  size_t count = 0;
+  for (const char *line = plan; *line != '\0' && count + 1 < size;) {
+    const size_t length = strcspn(line, "\n");
+    const char *found[] = {
+        strstr(line, "sums_start"), strstr(line, "sums_finish"),
+        strstr(line, "sum of products"), strstr(line, "-> variable")};
+    for (size_t i = 0; i < LS_COUNT_OF(found); ++i)
+      if (found[i] != NULL && found[i] < line + length &&
+          (count == 0 || out[count - 1] != "SFPU"[i]))
+        out[count++] = "SFPU"[i];
+    line += length + (line[length] == '\n');
+  }
+  out[count] = '\0';
+}
+
+typedef struct descent {
+  job work;
+  char orders[MOST_RANKS][64];
+} descent;
+
+static ls_status descend_on(ls_communicator *communicator, void *user) {
+  descent *self = user;
+  const int32_t rank = communicator->rank;
+  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+      .threads = self->work.threads, .communicator = communicator});
+  LS_OWN(net, trained) = {0};
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_function, function) = NULL;
+  LS_RETURN_IF_ERROR(net_init(&trained));
+  LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(self->work.replicas)},
+      &strategy));
+  LS_RETURN_IF_ERROR(ls_function_create(
+      &(ls_function_options){.call = descend, .user = &trained}, &function));
+  for (int i = 0; i < STEPS; ++i) {
+    LS_OWN(ls_nest, result) = ls_none();
+    LS_RETURN_IF_ERROR(
+        ls_strategy_run(strategy, ls_traced(function), ls_none(), &result));
+    LS_RETURN_IF_ERROR(keep_nest(&self->work, rank, result));
+  }
+  char *plan = NULL;
+  LS_RETURN_IF_ERROR(ls_function_print_plan(function, &plan));
+  print_order(plan, self->orders[rank], sizeof(self->orders[rank]));
+  ls_text_release(plan);
+  for (int i = 0; i < LAYERS; ++i) {
+    LS_OWN(ls_array, value) = NULL;
+    LS_RETURN_IF_ERROR(ls_variable_value(trained.weights[i], &value));
+    LS_RETURN_IF_ERROR(keep_array(&self->work, rank, value));
+  }
+  return ls_ok();
+}
+
+TEST(gradients_travel_while_others_are_computed_and_variables_updated) {
+  static descent alone, all;
+  alone.work = all.work = (job){.replicas = 6, .threads = 1};
+  run_on(&alone.work, 1, descend_on, &alone);
+  for (int32_t ranks = 2; ranks <= 4; ++ranks) {
+    run_on(&all.work, ranks, descend_on, &all);
+    for (int32_t k = 0; k < ranks; ++k) {
+      expect_same_results(&all.work, k, &alone.work);
+      // The third start waits for the first end: no more than twice the
+      // largest exchange is under way.
+      assert_string_equal(all.orders[k], "PSPSPFUSFUFU");
+    }
+    job_deinit(&all.work);
+  }
+  job_deinit(&alone.work);
 }

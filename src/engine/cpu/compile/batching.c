@@ -341,6 +341,7 @@ static void emit_one(ls_cpu_classes *classes, ls_cpu_batched *self,
   const ls_node *node = self->graph->nodes[position];
   const uint32_t twin = self->body->twins[position];
   if (self->is_merged[position] || is_met(self, node)) return;
+  ls_cpu_send_before(classes, node);
   if (self != classes->items && twin != LS_NO_TWIN &&
       node->type != LS_OP_CONSTANT) {
     if (self->needs[position]) bind_twin(classes, self, node, twin);
@@ -381,6 +382,7 @@ bool ls_cpu_emit_batched(ls_cpu_compiler *compiler, ls_cpu_region *region,
     const uint32_t m = classes.order[e];
     emit_up_to(&classes, &classes.addends[m * classes.count]);
     ls_cpu_merge_batched(&classes, m);
+    ls_cpu_send_ready(&classes, e);
   }
   emit_up_to(&classes, NULL);
   for (uint32_t k = 0; k < classes.count && !ls_cpu_failed(compiler); ++k) {

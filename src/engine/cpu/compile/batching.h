@@ -47,6 +47,15 @@ typedef struct ls_cpu_addend {
   uint32_t before;  // Nodes of the class that must be emitted before the merge.
 } ls_cpu_addend;
 
+// A merge whose sums of this rank's subtrees have been emitted, and whose
+// exchange with other ranks has not.
+typedef struct ls_cpu_unsent {
+  const ls_node *merge;
+  const ls_cpu_merge *steps;
+  uint32_t *own;  // Storages of the sums.
+  uint32_t result;
+} ls_cpu_unsent;
+
 // All classes. Shared code comes from the body of the first one.
 typedef struct ls_cpu_classes {
   ls_cpu_compiler *compiler;
@@ -55,6 +64,9 @@ typedef struct ls_cpu_classes {
   uint32_t count;
   ls_cpu_addend *addends;  // Per merge and class.
   uint32_t *order;         // Merge numbers in the order of emission.
+  ls_cpu_unsent *unsent;   // Room for all merges.
+  uint32_t num_unsent;
+  size_t unsent_bytes;
 } ls_cpu_classes;
 
 // A range of replicas, whose values are concatenated.
@@ -117,8 +129,14 @@ uint32_t ls_cpu_merge_steps(ls_cpu_classes *self, uint32_t m,
                             const ls_cpu_merge *steps, uint32_t result);
 
 // ---- batching_ranks.c ------------------------------------------------------
-// Emits merge `m` over the replicas of all ranks, to `result`.
+// Emits merge `m` over the replicas of all ranks, to `result`. A sum may be
+// exchanged later, together with others.
 void ls_cpu_merge_on_ranks(ls_cpu_classes *self, uint32_t m, uint32_t result);
+// Emits the exchange of all sums that are unsent if there are enough of them,
+// or merge number `e` in the order of emission was the last.
+void ls_cpu_send_ready(ls_cpu_classes *self, uint32_t e);
+// Does so if a node reads the result of one of them.
+void ls_cpu_send_before(ls_cpu_classes *self, const ls_node *node);
 // Emits the exchange of per-replica results, and makes storages for those of
 // all ranks.
 void ls_cpu_exchange_gathered(ls_cpu_classes *self);

@@ -147,7 +147,9 @@ static ls_status find_merges(ls_cpu_classes *self) {
   uint32_t **uses = ls_arena_new_array(temp, uint32_t *, self->count);
   self->addends = ls_arena_new_array(temp, ls_cpu_addend, merges * self->count);
   self->order = ls_arena_new_array(temp, uint32_t, merges);
-  if (uses == NULL || self->addends == NULL || self->order == NULL)
+  self->unsent = ls_arena_new_array(temp, ls_cpu_unsent, merges);
+  if (uses == NULL || self->addends == NULL || self->order == NULL ||
+      self->unsent == NULL)
     return ls_out_of_memory();
   for (uint32_t k = 0; k < self->count; ++k) {
     const ls_graph *graph = self->items[k].graph;

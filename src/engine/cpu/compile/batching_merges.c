@@ -88,11 +88,19 @@ static void find_product(const ls_cpu_batched *self, const uint32_t *uses,
   out->before = (uint32_t)position_of(self, node);
 }
 
+// Returns how many nodes must be emitted before the merge of a value. With
+// other ranks the merge comes right after its operand, so that it travels early
+// and together with others.
+static uint32_t before_merge(const ls_cpu_batched *self, uint32_t m) {
+  return (uint32_t)(ls_cpu_has_remote(&self->compiler->share)
+                        ? position_of(self, operand_of(self, m)) + 1
+                        : position_of(self, merge_of(self, m)));
+}
+
 static ls_cpu_addend addend_of(const ls_cpu_batched *self, const uint32_t *uses,
                                uint32_t m) {
   const ls_node *operand = operand_of(self, m);
-  ls_cpu_addend made = {.before =
-                            (uint32_t)position_of(self, merge_of(self, m))};
+  ls_cpu_addend made = {.before = before_merge(self, m)};
   if (is_nothing(self, operand))
     made = (ls_cpu_addend){.kind = LS_CPU_COMES_NOTHING};
   else
@@ -124,9 +132,7 @@ void ls_cpu_find_addends(ls_cpu_classes *self, uint32_t *const *uses,
                                         ? has_value
                                         : !has_value && !has_product);
     if (is_value)
-      addends[k] =
-          (ls_cpu_addend){.before = (uint32_t)position_of(
-                              &self->items[k], merge_of(&self->items[k], m))};
+      addends[k] = (ls_cpu_addend){.before = before_merge(&self->items[k], m)};
     mark_merged(&self->items[k], uses[k], m, &addends[k]);
   }
 }

@@ -4,8 +4,16 @@
 // this rank's replicas are the batch. Each rank adds up the maximal subtrees of
 // its replicas, and the exchange of these sums (run/sums.h) adds them up to the
 // whole tree: so the additions equal those on a single rank.
+//
+// Sums that become ready one after the other travel together, until they are
+// LEAST_SENT bytes or the result of one is needed. If the next one is much
+// smaller and only NEAR nodes away, it travels with them. This is a rule on the
+// program and on sizes alone, so all ranks make the same exchanges.
 #include "engine/cpu/compile/batching.h"
+#include "engine/cpu/run/ranks.h"
 #include "engine/cpu/run/sums.h"
+
+enum { LEAST_SENT = 256 << 10, NEAR = 4, MUCH_SMALLER = 16 };
 
 // Emits an exchange of storages; it writes the last `num_out` and reads the
 // others.
@@ -49,63 +57,136 @@ static void emit_gather(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
 
 // Emits the start or the end of an exchange of sums. `operands` are ordered as
 // ls_cpu_sums says.
-static void emit_sums(ls_cpu_classes *self, uint32_t m, ls_cpu_code code,
+static void emit_sums(ls_cpu_classes *self, ls_cpu_code code,
                       const ls_cpu_sums *sums, const uint32_t *operands) {
   ls_cpu_compiler *compiler = self->compiler;
-  const ls_cpu_batched *first = &self->items[0];
-  const ls_node *merge = first->body->merges[m];
+  const ls_node *merge = self->unsent[0].merge;
   const uint32_t position = ls_cpu_emit(compiler, code, merge);
   const uint32_t num_own = sums->count * sums->num_own;
   for (uint32_t i = 0; i < num_own; ++i)
     ls_cpu_read(compiler, operands[i]);
   for (uint32_t i = num_own; i < ls_cpu_sums_operands(sums); ++i)
     ls_cpu_write(compiler, operands[i]);
-  ls_cpu_label(compiler, first->graph, merge);
+  ls_cpu_label(compiler, self->items[0].graph, merge);
   if (ls_cpu_failed(compiler)) return;
   ls_cpu_at(compiler, position)->number = sums->number;
   ls_cpu_at(compiler, position)->params = sums;
 }
 
-// Emits the sums of this rank's subtrees. One that is in the type of the result
-// is in its storage, and so is the result then.
-static void emit_own(ls_cpu_classes *self, uint32_t m,
-                     const ls_cpu_merge *steps, const ls_cpu_sums *sums,
-                     uint32_t result, uint32_t *storages) {
-  const int32_t rank = self->compiler->out->communicator->rank;
-  for (uint32_t i = 0, own = 0; i < sums->num_subtrees; ++i) {
-    const ls_cpu_range range = {sums->subtrees[i].first, sums->subtrees[i].end};
-    if (sums->subtrees[i].rank != rank) continue;
-    storages[own] = ls_cpu_merge_range(self, m, &range, steps,
-                                       own == 0 ? result : LS_CPU_NONE);
-    ++own;
-  }
-}
-
-static void emit_reduce(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
-                        uint32_t result) {
+// Returns the operands of the exchange of all sums that are unsent; NULL
+// without memory.
+static const uint32_t *list_operands(ls_cpu_classes *self,
+                                     const ls_cpu_sums *sums) {
   ls_cpu_compiler *compiler = self->compiler;
-  ls_cpu_sums *sums = NULL;
-  const ls_cpu_summed summed = {self->items[0].body->merges[m], steps};
-  const ls_status status =
-      ls_cpu_sums_make(compiler->out, compiler->kernels,
-                       compiler->share.replicas, &summed, 1, &sums);
-  if (!ls_status_is_ok(status)) {
-    ls_cpu_fail(compiler, status);
-    return;
-  }
-  ls_cpu_need_scratch(compiler, sums->scratch);
-  sums->number = compiler->out->num_slots++;
   uint32_t *operands =
       ls_arena_new_array(&compiler->temp, uint32_t, ls_cpu_sums_operands(sums));
-  if (operands == NULL) {
-    ls_cpu_fail(compiler, ls_out_of_memory());
+  uint32_t count = 0;
+  if (operands == NULL) return NULL;
+  for (uint32_t i = 0; i < sums->count; ++i)
+    for (uint32_t k = 0; k < sums->num_own; ++k)
+      operands[count++] = self->unsent[i].own[k];
+  operands[count++] = ls_cpu_new_shared(compiler, sums->received);
+  for (uint32_t i = 0; i < sums->count; ++i)
+    operands[count++] = self->unsent[i].result;
+  return operands;
+}
+
+static ls_status send_sums(ls_cpu_classes *self) {
+  ls_cpu_compiler *compiler = self->compiler;
+  const uint32_t count = self->num_unsent;
+  ls_cpu_sums *sums = NULL;
+  LS_ARENA_ARRAY_OR_RETURN(&compiler->temp, ls_cpu_summed, summed, count);
+  for (uint32_t i = 0; i < count; ++i)
+    summed[i] = (ls_cpu_summed){self->unsent[i].merge, self->unsent[i].steps};
+  LS_RETURN_IF_ERROR(ls_cpu_sums_make(compiler->out, compiler->kernels,
+                                      compiler->share.replicas, summed, count,
+                                      &sums));
+  ls_cpu_need_scratch(compiler, sums->scratch);
+  sums->number = compiler->out->num_slots++;
+  const uint32_t *operands = list_operands(self, sums);
+  if (operands == NULL) return ls_out_of_memory();
+  emit_sums(self, LS_CPU_SUMS_START, sums, operands);
+  emit_sums(self, LS_CPU_SUMS_FINISH, sums, operands);
+  return ls_ok();
+}
+
+static void send_all(ls_cpu_classes *self) {
+  if (self->num_unsent == 0 || ls_cpu_failed(self->compiler)) return;
+  const ls_status status = send_sums(self);
+  if (!ls_status_is_ok(status)) ls_cpu_fail(self->compiler, status);
+  self->num_unsent = 0;
+  self->unsent_bytes = 0;
+}
+
+void ls_cpu_send_before(ls_cpu_classes *self, const ls_node *node) {
+  for (uint32_t i = 0; i < self->num_unsent; ++i)
+    for (uint32_t k = 0; k < node->num_inputs; ++k)
+      if (ls_ref_id(node->inputs[k]) == self->unsent[i].merge->id) {
+        send_all(self);
+        return;
+      }
+}
+
+// Returns true if the next merge is small and near.
+static bool waits_for_next(const ls_cpu_classes *self, uint32_t e) {
+  const ls_cpu_batched *first = &self->items[0];
+  const uint32_t next = self->order[e + 1];
+  return self->addends[next * self->count].before <= first->emitted + NEAR &&
+         ls_cpu_type_size(first->body->merges[next]->outputs[0]) <=
+             self->unsent_bytes / MUCH_SMALLER;
+}
+
+void ls_cpu_send_ready(ls_cpu_classes *self, uint32_t e) {
+  if (e + 1 == self->region->num_merges ||
+      (self->unsent_bytes >= LEAST_SENT && !waits_for_next(self, e)))
+    send_all(self);
+}
+
+// Emits the sums of this rank's subtrees. The first one is in the storage of
+// the result, if that has the type of the additions. Returns the storages; NULL
+// without memory.
+static uint32_t *emit_own(ls_cpu_classes *self, uint32_t m,
+                          const ls_cpu_merge *steps, uint32_t result) {
+  ls_cpu_compiler *compiler = self->compiler;
+  const ls_communicator *communicator = compiler->out->communicator;
+  const int32_t replicas = compiler->share.replicas;
+  const uint32_t count = ls_cpu_ranks_subtrees(communicator, replicas, NULL);
+  ls_cpu_subtree *subtrees =
+      ls_arena_new_array(&compiler->temp, ls_cpu_subtree, count);
+  uint32_t *own = ls_arena_new_array(&compiler->temp, uint32_t, count);
+  if (subtrees == NULL || own == NULL) return NULL;
+  (void)ls_cpu_ranks_subtrees(communicator, replicas, subtrees);
+  uint32_t at = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (subtrees[i].rank != communicator->rank) continue;
+    own[at] = ls_cpu_merge_range(
+        self, m, &(ls_cpu_range){subtrees[i].first, subtrees[i].end}, steps,
+        at == 0 ? result : LS_CPU_NONE);
+    ++at;
+  }
+  return own;
+}
+
+// Sends first what the merge, or what it computes itself, reads.
+static void send_operands(ls_cpu_classes *self, uint32_t m) {
+  const ls_cpu_batched *first = &self->items[0];
+  const ls_node *merge = first->body->merges[m];
+  const ls_node *product = self->addends[m * self->count].product;
+  ls_cpu_send_before(self, merge);
+  ls_cpu_send_before(self, ls_graph_node_of(first->graph, merge->inputs[0]));
+  if (product != NULL) ls_cpu_send_before(self, product);
+}
+
+static void emit_reduce(ls_cpu_classes *self, uint32_t m,
+                        const ls_cpu_merge *steps, uint32_t result) {
+  uint32_t *own = emit_own(self, m, steps, result);
+  if (own == NULL) {
+    ls_cpu_fail(self->compiler, ls_out_of_memory());
     return;
   }
-  emit_own(self, m, steps, sums, result, operands);
-  operands[sums->num_own] = ls_cpu_new_shared(compiler, sums->received);
-  operands[sums->num_own + 1] = result;
-  emit_sums(self, m, LS_CPU_SUMS_START, sums, operands);
-  emit_sums(self, m, LS_CPU_SUMS_FINISH, sums, operands);
+  self->unsent[self->num_unsent++] =
+      (ls_cpu_unsent){self->items[0].body->merges[m], steps, own, result};
+  self->unsent_bytes += steps->bytes;
 }
 
 void ls_cpu_merge_on_ranks(ls_cpu_classes *self, uint32_t m, uint32_t result) {
@@ -121,6 +202,7 @@ void ls_cpu_merge_on_ranks(ls_cpu_classes *self, uint32_t m, uint32_t result) {
     return;
   }
   ls_cpu_need_scratch(compiler, steps->scratch);
+  send_operands(self, m);
   if (steps->offsets != NULL)
     emit_gather(self, m, steps, result);
   else

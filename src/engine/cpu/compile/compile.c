@@ -282,6 +282,7 @@ ls_status ls_cpu_compile(ls_backend *backend, const ls_program *program,
   ls_cpu_collect_accesses(&self);
   ls_cpu_share_storages(&self);
   ls_cpu_overlap_calls(&self);
+  ls_cpu_delay_exchanges(&self);
   ls_cpu_advance_updates(&self);
   ls_cpu_fuse(&self);
   ls_cpu_find_failure_values(&self);

@@ -296,9 +296,24 @@ bool ls_cpu_commits(const ls_cpu_compiler *self, uint32_t position);
 // Moves nothing.
 void ls_cpu_find_failure_values(ls_cpu_compiler *self);
 
+// Returns true for an instruction that neither jumps nor parks a stream nor
+// depends on anything but its operands.
+static inline bool ls_cpu_is_straight(ls_cpu_code code) {
+  return code == LS_CPU_KERNEL || code == LS_CPU_COPY ||
+         code == LS_CPU_NOTHING || code == LS_CPU_SUMS_START ||
+         code == LS_CPU_SUMS_FINISH;
+}
+
+// ---- exchanges.c -----------------------------------------------------------
+// Moves the ends of exchanges of sums down.
+void ls_cpu_delay_exchanges(ls_cpu_compiler *self);
+
 // ---- updates.c -------------------------------------------------------------
 // Moves updates of variables up to the instructions that make their operands.
 void ls_cpu_advance_updates(ls_cpu_compiler *self);
+// Moves instructions: to behind the one at `moves[i]`, unless that is NONE.
+// Several behind one keep their order. Returns false without memory.
+bool ls_cpu_reorder(ls_cpu_compiler *self, const uint32_t *moves);
 
 // ---- fuse.c ----------------------------------------------------------------
 // Fuses adjacent elementwise instructions.

@@ -12,7 +12,8 @@
 // Elementwise and small instructions move if their results only go into
 // variables. Two that use one storage, which one of them writes, keep their
 // order, and none moves across a jump, a park or a jump target. So a run
-// computes the same values.
+// computes the same values. On several ranks the instruction that makes a
+// gradient is the end of its exchange (exchanges.c).
 #include "engine/cpu/compile/compile.h"
 #include "engine/cpu/kernels/loops.h"
 
@@ -30,9 +31,7 @@ typedef struct slots {
 } slots;
 
 static bool is_wall(const ls_cpu_compiler *self, const slots *s, uint32_t i) {
-  const ls_cpu_code code = self->instructions[i].code;
-  return s->is_target[i] || (code != LS_CPU_KERNEL && code != LS_CPU_COPY &&
-                             code != LS_CPU_NOTHING);
+  return s->is_target[i] || !ls_cpu_is_straight(self->instructions[i].code);
 }
 
 static bool is_light(const ls_cpu_compiler *self, uint32_t i) {
@@ -136,9 +135,7 @@ static void move_down(const ls_cpu_compiler *self, slots *s) {
 }
 
 // ---- The new order ---------------------------------------------------------
-// Writes the instructions in their new order; updates in one slot keep theirs.
-// Returns false without memory.
-static bool reorder_instructions(ls_cpu_compiler *self, const slots *s) {
+bool ls_cpu_reorder(ls_cpu_compiler *self, const uint32_t *moves) {
   const uint32_t count = (uint32_t)self->num_instructions;
   uint32_t *first = ls_arena_new_array(&self->temp, uint32_t, count);
   uint32_t *next = ls_arena_new_array(&self->temp, uint32_t, count);
@@ -150,14 +147,13 @@ static bool reorder_instructions(ls_cpu_compiler *self, const slots *s) {
     return false;
   memset(first, 0xff, count * sizeof(*first));
   for (uint32_t i = count; i-- > 0;) {
-    const uint32_t slot = s->slot[i];
-    if (slot == LS_CPU_NONE) continue;
-    next[i] = first[slot];
-    first[slot] = i;
+    if (moves[i] == LS_CPU_NONE) continue;
+    next[i] = first[moves[i]];
+    first[moves[i]] = i;
   }
   uint32_t position = 0;
   for (uint32_t slot = 0; slot < count; ++slot) {
-    if (s->slot[slot] == LS_CPU_NONE) {
+    if (moves[slot] == LS_CPU_NONE) {
       self->instructions[position] = instructions[slot];
       self->origins[position++] = origins[slot];
     }
@@ -166,6 +162,8 @@ static bool reorder_instructions(ls_cpu_compiler *self, const slots *s) {
       self->origins[position++] = origins[i];
     }
   }
+  ls_cpu_forget_accesses(self);
+  ls_cpu_collect_accesses(self);
   return true;
 }
 
@@ -190,10 +188,5 @@ void ls_cpu_advance_updates(ls_cpu_compiler *self) {
   memset(s.write, 0xff, roots * sizeof(*s.write));
   memset(s.use, 0xff, roots * sizeof(*s.use));
   move_down(self, &s);
-  if (!reorder_instructions(self, &s)) {
-    ls_cpu_fail(self, ls_out_of_memory());
-    return;
-  }
-  ls_cpu_forget_accesses(self);
-  ls_cpu_collect_accesses(self);
+  if (!ls_cpu_reorder(self, s.slot)) ls_cpu_fail(self, ls_out_of_memory());
 }

@@ -85,7 +85,7 @@ static ls_status start_sums(ls_instance *self, const ls_cpu_instruction *at,
   for (uint32_t i = 0; i < at->num_in + at->num_out; ++i)
     operands[i] = ls_cpu_resolve(&self->workers[0],
                                  self->executable->places[at->operand + i]);
-  return ls_cpu_sums_start(self, sums, iteration);
+  return ls_cpu_sums_start(self, sums, at, iteration);
 }
 
 // Runs an instruction that exchanges values with other ranks. Returns false if

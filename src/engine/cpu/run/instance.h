@@ -145,7 +145,7 @@ struct ls_instance {
   ls_exchange_piece *pieces;  // Pieces of an exchange that is no sum.
   ls_cpu_flight *flights;     // One per exchange of sums.
   ls_cpu_flight *under_way;   // Started and not finished.
-  uint32_t num_incomplete;    // Exchanges whose sums are not added up.
+  uint32_t num_incomplete;    // Exchanges whose results have not come.
   ls_cpu_stacks stacks;       // Stacks of the shared stream, then of each lane.
   uint32_t published;
   uint64_t round;
@@ -236,6 +236,9 @@ static inline int64_t ls_cpu_span_begin(const ls_instance *self) {
 // position.
 void ls_cpu_span_stream(const ls_instance *self, const ls_cpu_stream *stream,
                         uint32_t pc, int64_t began);
+// Ends the span of an exchange with other ranks, named by an instruction.
+void ls_cpu_span_exchange(const ls_instance *self,
+                          const ls_cpu_instruction *instruction, int64_t began);
 // Ends the span of a round over all lanes of a launch.
 void ls_cpu_span_round(const ls_instance *self, int64_t began);
 // Ends the span of a host kernel's call; `queued` is the time of submission, or

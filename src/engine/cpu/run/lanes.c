@@ -138,7 +138,7 @@ static ls_status exchange_sums(ls_instance *self,
       executable->places[post->operand + post->num_in + post->num_out - 1]);
   *operands = result;
   ls_status status =
-      ls_cpu_sums_start(self, sums, self->slots[post->number].generation);
+      ls_cpu_sums_start(self, sums, post, self->slots[post->number].generation);
   if (ls_status_is_ok(status)) status = ls_cpu_sums_finish(self, sums);
   return ls_cpu_annotate_merge(self, post, status);
 }

@@ -30,6 +30,17 @@ void ls_cpu_span_stream(const ls_instance *self, const ls_cpu_stream *stream,
                            .number = stream->replica});
 }
 
+void ls_cpu_span_exchange(const ls_instance *self,
+                          const ls_cpu_instruction *instruction,
+                          int64_t began) {
+  if (began == LS_NO_SPAN) return;
+  const ls_executable *executable = self->executable;
+  const uint32_t pc = (uint32_t)(instruction - executable->instructions);
+  end_span(self, (ls_span){.kind = "exchange",
+                           .name = name_at(executable, pc),
+                           .began = began});
+}
+
 void ls_cpu_span_round(const ls_instance *self, int64_t began) {
   if (began == LS_NO_SPAN) return;
   const ls_executable *executable = self->executable;

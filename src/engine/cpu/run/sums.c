@@ -259,19 +259,20 @@ static ls_status start_phase(const ls_instance *self, ls_cpu_flight *flight,
 }
 
 ls_status ls_cpu_sums_start(ls_instance *self, const ls_cpu_sums *sums,
-                            uint64_t iteration) {
+                            const ls_cpu_instruction *at, uint64_t iteration) {
   const ls_communicator *communicator = self->executable->communicator;
   ls_cpu_flight *flight = &self->flights[sums->index];
   flight->exchange.name = ls_cpu_exchange_name(self, sums->number, iteration);
+  flight->at = at;
   flight->began = ls_cpu_span_begin(self);
   list_sums(flight, communicator->rank, communicator->ranks);
   LS_RETURN_IF_ERROR(start_phase(self, flight, 0));
   flight->phase = LS_CPU_FLIGHT_SUMS;
   flight->next = NULL;
-  ls_cpu_flight **at = &self->under_way;
-  while (*at != NULL)
-    at = &(*at)->next;
-  *at = flight;
+  ls_cpu_flight **last = &self->under_way;
+  while (*last != NULL)
+    last = &(*last)->next;
+  *last = flight;
   ++self->num_incomplete;
   return ls_ok();
 }
@@ -291,33 +292,40 @@ static ls_status wait_for_flight(const ls_instance *self,
   return status;
 }
 
-// Waits for the end of a flight's phase. After sums adds them up and sends
-// results.
-static ls_status end_phase(ls_instance *self, ls_cpu_flight *flight) {
+// Waits for the sums, adds up this rank's part and sends it.
+static ls_status end_sums(ls_instance *self, ls_cpu_flight *flight) {
   const ls_communicator *communicator = self->executable->communicator;
-  const bool adds = flight->phase == LS_CPU_FLIGHT_SUMS;
-  flight->phase = LS_CPU_FLIGHT_OVER;
-  self->num_incomplete -= adds;
+  const ls_cpu_sums *sums = flight->sums;
   LS_RETURN_IF_ERROR(wait_for_flight(self, flight));
-  if (!adds) return ls_ok();
   ls_kernel_call call = {.scratch = self->team.scratch, .team = &self->team};
-  for (uint32_t i = 0; i < flight->sums->count; ++i)
-    if (flight->sums->sums[i].end > flight->sums->sums[i].begin)
+  for (uint32_t i = 0; i < sums->count; ++i)
+    if (sums->sums[i].end > sums->sums[i].begin)
       add_up(flight, i, communicator->rank, &call);
-  if (!flight->sums->in_parts) return ls_ok();
+  if (!sums->in_parts) return ls_ok();
   list_results(flight, communicator->ranks);
   LS_RETURN_IF_ERROR(start_phase(self, flight, 1));
   flight->phase = LS_CPU_FLIGHT_RESULTS;
   return ls_ok();
 }
 
+// Waits for the end of a flight's phase and begins the next one.
+static void end_phase(ls_instance *self, ls_cpu_flight *flight) {
+  const bool has_sums = flight->phase == LS_CPU_FLIGHT_SUMS;
+  flight->phase = LS_CPU_FLIGHT_OVER;
+  flight->failure =
+      has_sums ? end_sums(self, flight) : wait_for_flight(self, flight);
+  if (flight->phase != LS_CPU_FLIGHT_OVER) return;
+  --self->num_incomplete;
+  ls_cpu_span_exchange(self, flight->at, flight->began);
+}
+
 void ls_cpu_sums_proceed(ls_instance *self) {
   ls_communicator *communicator = self->executable->communicator;
   for (ls_cpu_flight *flight = self->under_way; flight != NULL;
        flight = flight->next)
-    if (flight->phase == LS_CPU_FLIGHT_SUMS &&
+    if (flight->phase != LS_CPU_FLIGHT_OVER &&
         communicator->is_done(communicator, &flight->exchange))
-      flight->failure = end_phase(self, flight);
+      end_phase(self, flight);
 }
 
 static void land_flight(ls_instance *self, ls_cpu_flight *flight) {
@@ -332,7 +340,7 @@ ls_status ls_cpu_sums_finish(ls_instance *self, const ls_cpu_sums *sums) {
   for (;;) {
     ls_cpu_sums_proceed(self);
     if (flight->phase == LS_CPU_FLIGHT_OVER) break;
-    flight->failure = end_phase(self, flight);
+    end_phase(self, flight);
   }
   land_flight(self, flight);
   const ls_status failure = flight->failure;

@@ -71,7 +71,8 @@ typedef enum ls_cpu_flight_phase {
 // The state of an exchange of sums in an instance.
 struct ls_cpu_flight {
   const ls_cpu_sums *sums;
-  ls_cpu_flight *next;  // In the order of the starts.
+  const ls_cpu_instruction *at;  // Names it.
+  ls_cpu_flight *next;           // In the order of the starts.
   ls_cpu_flight_phase phase;
   ls_exchange exchange;
   ls_exchange_piece *pieces;
@@ -87,7 +88,7 @@ void ls_cpu_flights_destroy(ls_instance *self);
 // Starts an exchange of sums, whose operands the caller has set in its flight.
 // Their memory is lent until the exchange is finished.
 ls_status ls_cpu_sums_start(ls_instance *self, const ls_cpu_sums *sums,
-                            uint64_t iteration);
+                            const ls_cpu_instruction *at, uint64_t iteration);
 // Lets exchanges under way proceed, without waiting: adds up sums that have
 // come, and sends results.
 void ls_cpu_sums_proceed(ls_instance *self);
