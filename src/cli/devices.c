@@ -4,7 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/ranks.h"
+#include "lockstep/communicator.h"
 
 // Asks the system for the processor's name; "unknown" without an answer.
 static void read_name(char *name, size_t size) {
@@ -53,6 +54,30 @@ static void print_replicas(const ls_runtime *runtime,
            threads);
 }
 
+// ---- Ranks -----------------------------------------------------------------
+// Prints one line per rank: its machine, threads and replicas.
+static ls_status show_ranks(const ls_runtime *runtime, int64_t replicas) {
+  const ls_communicator *ranks = cli_ranks();
+  if (ranks == NULL) return ls_ok();
+  const int32_t count = ranks->ranks;
+  CLI_OWN_MEMORY(int32_t, threads) =
+      cli_allocate((size_t)count * sizeof(*threads));
+  if (threads == NULL) return ls_out_of_memory();
+  threads[ranks->rank] = ls_runtime_threads(runtime);
+  LS_RETURN_IF_ERROR(cli_ranks_gather(threads, sizeof(*threads)));
+  if (!cli_leads()) return ls_ok();
+  printf("\n%d ranks:\nrank  threads  replicas     machine\n", count);
+  for (int32_t k = 0; k < count; ++k) {
+    char range[32] = "none";
+    const int32_t first = ls_communicator_first(ranks, k, (int32_t)replicas);
+    const int32_t end = ls_communicator_first(ranks, k + 1, (int32_t)replicas);
+    if (end > first) snprintf(range, sizeof(range), "%d to %d", first, end - 1);
+    printf("%4d  %7d  %-11s  %s\n", k, threads[k], range,
+           ranks->host != NULL ? ranks->host(ranks, k) : "");
+  }
+  return ls_ok();
+}
+
 // ---- The command -----------------------------------------------------------
 typedef struct devices_flags {
   int64_t threads, replicas;
@@ -88,7 +113,9 @@ static ls_status show_with_pod(ls_runtime *runtime, const devices_flags *flags,
         ls_strategy_worker_devices(strategy, devices, count, &count));
   }
   if (flags->tpu != NULL) LS_RETURN_IF_ERROR(draw_pod(flags->tpu, pod));
-  print_devices(runtime, kernels);
+  if (cli_leads()) print_devices(runtime, kernels);
+  LS_RETURN_IF_ERROR(show_ranks(runtime, (int64_t)count));
+  if (cli_ranks() != NULL) return ls_ok();
   if (count > 0) print_replicas(runtime, devices, count);
   if (*pod != NULL) printf("\n%s", *pod);
   return ls_ok();
@@ -113,17 +140,21 @@ int cli_devices(int argc, char **argv) {
        "virtual:AxB[xC][,cores=N][,hosts=H]",
        0},
   };
-  const cli_syntax syntax = {.command = "devices",
-                             .about =
-                                 "Lists the devices that compute. Replicas are "
-                                 "logical: any number of them shares\n"
-                                 "the threads of a CPU.",
-                             CLI_OPTIONS(options)};
+  const cli_syntax syntax = {
+      .command = "devices",
+      .about = "Lists the devices that compute. Replicas are "
+               "logical: any number of them shares\n"
+               "the threads of a CPU. Started by mpirun, also "
+               "lists the ranks and their\n"
+               "replicas.",
+      CLI_OPTIONS(options)};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  if (!cli_ranks_open("devices")) return CLI_FAILED;
   ls_runtime *runtime = NULL;
   ls_status status = cli_runtime_open(flags.threads, NULL, &runtime);
   if (ls_status_is_ok(status)) status = show_devices(runtime, &flags);
   if (!ls_status_is_ok(status)) code = cli_report("devices", status);
-  return cli_runtime_close("devices", runtime, code);
+  return cli_ranks_close("devices",
+                         cli_runtime_close("devices", runtime, code));
 }

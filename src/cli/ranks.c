@@ -58,13 +58,17 @@ int cli_ranks_close(const char *command, int code) {
 }
 
 // ---- Agreement -------------------------------------------------------------
+ls_status cli_ranks_gather(void *all, size_t size) {
+  const ls_exchange_name name = next_name();
+  return ls_communicator_gather(ranks, &name, all, size);
+}
+
 ls_status cli_ranks_agree(ls_status own) {
   if (ranks == NULL || ranks->failed_rank >= 0) return own;
-  const ls_exchange_name name = next_name();
   CLI_OWN_MEMORY(char, failed) = cli_allocate((size_t)ranks->ranks);
   if (failed == NULL) return ls_status_join(own, ls_out_of_memory());
   failed[ranks->rank] = !ls_status_is_ok(own);
-  const ls_status status = ls_communicator_gather(ranks, &name, failed, 1);
+  const ls_status status = cli_ranks_gather(failed, 1);
   if (!ls_status_is_ok(status)) return ls_status_join(own, status);
   const char *first = memchr(failed, 1, (size_t)ranks->ranks);
   if (first == NULL || first == failed + ranks->rank) return own;

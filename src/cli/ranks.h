@@ -26,6 +26,8 @@ int cli_restarts(const ls_runtime *runtime);
 // rank has failed, else this rank's own failure, or CANCELLED if a lower rank
 // has failed, too, or this one has not.
 ls_status cli_ranks_agree(ls_status own);
+// Gathers `size` bytes of each rank: `all` is a block for each.
+ls_status cli_ranks_gather(void *all, size_t size);
 // Copies rank 0's text of `size` bytes to all.
 ls_status cli_ranks_send(char *text, size_t size);
 // Returns true if another rank reports this failure.

@@ -37,11 +37,11 @@ version=$(sed -n 's/^#define LS_VERSION_M[AI][JN]OR //p' \
           "${LS_SOURCE_DIR:?}/include/lockstep/version.h" | paste -sd.)
 explains "lockstep $version." --version
 explains "--version" help
-for command in train eval export checkpoint diff bench graph devices help; do
+for command in train eval export checkpoint diff bench graph devices launch help; do
   explains "usage: lockstep $command" $command --help
   explains "usage: lockstep $command" help $command
 done
-for command in train eval export checkpoint diff bench graph devices help; do
+for command in train eval export checkpoint diff bench graph devices launch help; do
   explains "  $command " help
 done
 for flag in model data replicas threads batch-size epochs steps optimizer \
@@ -91,7 +91,7 @@ for command in list show diff verify convert; do
     failed=1
   fi
 done
-for command in train eval export checkpoint diff bench graph devices help; do
+for command in train eval export checkpoint diff bench graph devices launch help; do
   if "$lockstep" help $command | grep -n '.\{81,\}'; then
     echo "FAIL a line of 'lockstep help $command' is too long"
     failed=1
