@@ -18,8 +18,9 @@
 // numbers, seed and step. If anything differs, all refuse with
 // FAILED_PRECONDITION, which names two ranks and the field, or the first op
 // that differs with its scopes and source line on both. Programs of one
-// replica, eager ops among them, are each rank's own: rank 0 may run some
-// alone.
+// replica, and ops that run one by one, are each rank's own: rank 0 may run
+// some alone. A strategy's replicas that run op by op are compared after their
+// first call. A difference cancels the communicator.
 //
 // A rank whose step or training fails cancels the communicator: all others'
 // steps fail with its error, which names it. Only failures that all ranks

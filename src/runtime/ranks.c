@@ -6,6 +6,8 @@
 
 #include "base/runtime_internal.h"
 #include "base/trace.h"
+#include "base/values/array_internal.h"
+#include "base/values/digest.h"
 #include "graph/compare/compare.h"
 #include "graph/text/text.h"
 #include "graph/walk.h"
@@ -161,7 +163,8 @@ typedef struct comparison {
   ls_communicator *communicator;
   ls_allocator *allocator;
   ls_exchange_name name;
-  const ls_compiled *compiled;
+  const char *ops;
+  rank_record record;  // This rank's.
 } comparison;
 
 // Gets the list of one of two ranks, which all others need too.
@@ -171,7 +174,7 @@ static ls_status exchange_ops(comparison *self, rank_pair *pair, int which,
   char *ops = ls_allocate_zeroed(self->allocator, size + 1, 1);
   pair->ops[which] = ops;
   LS_RETURN_IF_NO_MEMORY(ops);
-  if (from == self->communicator->rank) memcpy(ops, self->compiled->ops, size);
+  if (from == self->communicator->rank) memcpy(ops, self->ops, size);
   ++self->name.phase;
   return ls_communicator_broadcast(self->communicator, &self->name, from, ops,
                                    size);
@@ -198,29 +201,25 @@ static ls_status compare_all(comparison *self, const rank_record *records) {
   return ls_ok();
 }
 
-static void make_record(const ls_compiled *compiled, const ls_run_args *args,
-                        rank_record *out) {
-  const ls_program *program = compiled->program;
-  ls_backend *backend = compiled->backend;
+// Fills in what all records have.
+static void make_record(comparison *self, ls_backend *backend,
+                        const char *name) {
+  rank_record *record = &self->record;
   // Replicas as lanes exchange other pieces than replicas as one batch.
-  const bool is_laned = ls_debug_lanes(program->runtime) != LS_LANES_TOGETHER;
-  memcpy(out->program, program->fingerprint, sizeof(out->program));
-  out->replicas = program->replicas;
-  out->ops_size = strlen(compiled->ops);
-  if (compiled->draws) {
-    out->seed = args->seed;
-    out->step = args->step;
-  }
-  snprintf(out->arithmetic, sizeof(out->arithmetic), "%s%s",
+  const bool is_laned = ls_debug_lanes(backend->runtime) != LS_LANES_TOGETHER;
+  self->communicator = ls_runtime_communicator(backend->runtime);
+  self->allocator = ls_runtime_allocator(backend->runtime);
+  record->ops_size = strlen(self->ops);
+  snprintf(record->arithmetic, sizeof(record->arithmetic), "%s%s",
            is_laned ? "lanes, " : "", backend->vtable->numerics_id(backend));
-  snprintf(out->name, sizeof(out->name), "%s", program->body->name);
+  snprintf(record->name, sizeof(record->name), "%s", name);
 }
 
-static ls_status compare(comparison *self, const ls_run_args *args) {
+static ls_status compare(comparison *self) {
   ls_communicator *communicator = self->communicator;
   LS_OWN_ARRAY_OR_RETURN(self->allocator, rank_record, records,
                          (size_t)communicator->ranks);
-  make_record(self->compiled, args, &records[communicator->rank]);
+  records[communicator->rank] = self->record;
   LS_RETURN_IF_ERROR(ls_communicator_gather(communicator, &self->name, records,
                                             sizeof(*records)));
   const ls_status status = compare_all(self, records);
@@ -251,6 +250,15 @@ static ls_status note_compared(ls_runtime_state *state, const compared_key *key,
   return ls_ok();
 }
 
+static bool was_compared(ls_runtime *runtime, const compared_key *key) {
+  const ls_runtime_state *state = ls_runtime_slot(runtime, LS_SLOT_RUNTIME);
+  ls_runtime_lock(runtime);
+  const bool was =
+      state != NULL && ls_map_has(&state->compared, key, sizeof(*key));
+  ls_runtime_unlock(runtime);
+  return was;
+}
+
 // A program whose comparison failed is compared again: the failure of the
 // communicator stays.
 static void forget_compared(ls_runtime_state *state, const compared_key *key) {
@@ -259,31 +267,37 @@ static void forget_compared(ls_runtime_state *state, const compared_key *key) {
   ls_runtime_unlock(state->runtime);
 }
 
-static ls_status compare_once(ls_compiled *compiled, const ls_run_args *args,
-                              const compared_key *key) {
+static ls_status compare_new(comparison *self, ls_runtime_state *state,
+                             const compared_key *key) {
   static const char name[] = "the programs of ranks";
-  ls_runtime_state *state = NULL;
   bool is_new = false;
-  comparison self = {
-      .communicator = communicator_of(compiled->program),
-      .allocator = compiled->allocator,
-      .compiled = compiled,
-      .name = {.program = {ls_hash(name, sizeof(name), 0), key->strategy},
-               .merge = UINT32_MAX},
-  };
-  LS_RETURN_IF_ERROR(ls_runtime_state_get(compiled->program->runtime, &state));
+  self->name = (ls_exchange_name){
+      .program = {ls_hash(name, sizeof(name), 0), key->strategy},
+      .merge = UINT32_MAX};
   ls_runtime_lock(state->runtime);
-  ls_status status = note_compared(state, key, &is_new, &self.name.iteration);
+  ls_status status = note_compared(state, key, &is_new, &self->name.iteration);
   ls_runtime_unlock(state->runtime);
   LS_RETURN_IF_ERROR(status);
   if (!is_new) return ls_ok();
   const int64_t began = ls_runtime_now(state->runtime);
-  status = compare(&self, args);
+  status = compare(self);
   ls_wait_end(state->runtime, LS_WAIT_RANKS, began);
   if (!ls_status_is_ok(status)) forget_compared(state, key);
   return status;
 }
 
+// Compares, unless that was done. Any failure is told to all ranks.
+static ls_status compare_once(comparison *self, ls_runtime *runtime,
+                              const compared_key *key) {
+  ls_runtime_state *state = NULL;
+  ls_status status = ls_runtime_state_get(runtime, &state);
+  if (ls_status_is_ok(status)) status = compare_new(self, state, key);
+  if (!ls_status_is_ok(status))
+    self->communicator->cancel(self->communicator, status);
+  return status;
+}
+
+// ---- Programs --------------------------------------------------------------
 ls_status ls_ranks_meet(ls_compiled *compiled, ls_run_args *args) {
   const ls_program *program = compiled->program;
   const uint64_t seed = compiled->draws ? args->seed : 0;
@@ -294,16 +308,90 @@ ls_status ls_ranks_meet(ls_compiled *compiled, ls_run_args *args) {
                      : __atomic_fetch_add(&compiled->runs, 1, __ATOMIC_RELAXED);
   if (__atomic_load_n(&compiled->compared, __ATOMIC_RELAXED) == seed + 1)
     return ls_ok();
-  const compared_key key = {
-      .program = {program->fingerprint[0], program->fingerprint[1]},
-      .strategy = program->strategy,
-      .seed = seed};
-  const ls_status status = compare_once(compiled, args, &key);
-  if (ls_status_is_ok(status)) {
-    __atomic_store_n(&compiled->compared, seed + 1, __ATOMIC_RELAXED);
-  } else {
-    ls_communicator *communicator = communicator_of(program);
-    communicator->cancel(communicator, status);
-  }
-  return status;
+  const uint64_t *id = program->fingerprint;
+  comparison self = {.ops = compiled->ops,
+                     .record = {.program = {id[0], id[1]},
+                                .replicas = program->replicas,
+                                .seed = seed,
+                                .step = compiled->draws ? args->step : 0}};
+  make_record(&self, compiled->backend, program->body->name);
+  LS_RETURN_IF_ERROR(compare_once(&self, program->runtime,
+                                  &(compared_key){.program = {id[0], id[1]},
+                                                  .strategy = program->strategy,
+                                                  .seed = seed}));
+  __atomic_store_n(&compiled->compared, seed + 1, __ATOMIC_RELAXED);
+  return ls_ok();
+}
+
+// ---- Ops that ran one by one -----------------------------------------------
+// Returns the value of a small constant of numbers; NULL: it is none, or
+// another replica's value, which only its rank knows.
+static const ls_array *constant_of(const ls_node *node) {
+  const ls_array *value = node->type == LS_OP_CONSTANT && node->values != NULL
+                              ? node->values[0]
+                              : NULL;
+  return value == NULL || ls_array_is_absent(value) ||
+                 ls_dtype_owns_elements(ls_array_dtype(value)) ||
+                 ls_array_size(value) > MOST_VALUE
+             ? NULL
+             : value;
+}
+
+// Adds an op that has run: its type, its results' types and, with `numbers`,
+// the number of a constant. Its operands are gone.
+static void add_eager_op(ls_digest *d, const ls_node *node, bool numbers) {
+  ls_digest_add_u64(d, node->type);
+  for (uint32_t i = 0; i < node->num_outputs; ++i)
+    ls_digest_add_text(
+        d, LS_SHAPE_TEXT(node->outputs[i].dtype, node->outputs[i].shape));
+  const ls_array *value = constant_of(node);
+  if (numbers && value != NULL)
+    ls_digest_add(d, ls_array_data(value), ls_array_size(value));
+}
+
+static void print_eager_op(ls_graph *graph, ls_node *node, ls_text *text) {
+  char described[400];
+  ls_digest d;
+  uint64_t hash[2];
+  ls_digest_begin(&d);
+  add_eager_op(&d, node, true);
+  ls_digest_end(&d, hash);
+  ls_text_append_format(
+      text, "%016llx%s", (unsigned long long)hash[0],
+      ls_node_describe(graph, node, described, sizeof(described)));
+  const ls_array *value = constant_of(node);
+  for (int64_t i = 0; value != NULL && i < ls_array_num_elements(value); ++i)
+    ls_text_append_format(text, "%s%.9g", i == 0 ? ", value = " : ", ",
+                          ls_array_f64(value, i));
+  ls_text_append_char(text, '\n');
+}
+
+ls_status ls_ranks_meet_eager(ls_graph *graph, uint64_t first_id,
+                              uint64_t strategy, int32_t replicas) {
+  const ls_communicator *communicator = ls_runtime_communicator(graph->runtime);
+  ls_backend *backend = NULL;
+  if (communicator == NULL || communicator->ranks < 2) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_runtime_backend(graph->runtime, &backend));
+  size_t first = graph->num_nodes;
+  while (first > 0 && graph->nodes[first - 1]->id >= first_id)
+    --first;
+  compared_key key = {.strategy = strategy, .seed = UINT64_MAX};
+  comparison self = {.record = {.replicas = replicas}};
+  ls_digest d;
+  ls_digest_begin(&d);
+  for (size_t i = first; i < graph->num_nodes; ++i)
+    add_eager_op(&d, graph->nodes[i], false);
+  ls_digest_end(&d, key.program);
+  if (was_compared(graph->runtime, &key)) return ls_ok();
+  LS_OWN(ls_text, text) = {0};
+  ls_text_init(&text, graph->allocator);
+  for (size_t i = first; i < graph->num_nodes; ++i)
+    print_eager_op(graph, graph->nodes[i], &text);
+  LS_RETURN_IF_ERROR(ls_text_status(&text));
+  ls_digest_begin(&d);
+  ls_digest_add_text(&d, ls_text_data(&text));
+  ls_digest_end(&d, self.record.program);
+  self.ops = ls_text_data(&text);
+  make_record(&self, backend, "a call of replicas op by op");
+  return compare_once(&self, graph->runtime, &key);
 }

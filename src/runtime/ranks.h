@@ -33,4 +33,12 @@ ls_status ls_ranks_list_ops(const ls_program *program, char **out_ops);
 //   LS_FAILED_PRECONDITION  on all ranks: names two of them and what differs.
 ls_status ls_ranks_meet(ls_compiled *compiled, ls_run_args *args);
 
+// Compares the ops that all replicas of a strategy have run one by one, from an
+// id of the eager graph on, with those of other ranks: once for each list of
+// types. Each rank runs all replicas, and exchanges nothing. Ops whose frame
+// has ended are not compared.
+//   LS_FAILED_PRECONDITION  as of ls_ranks_meet.
+LS_MUST_USE ls_status ls_ranks_meet_eager(ls_graph *graph, uint64_t first_id,
+                                          uint64_t strategy, int32_t replicas);
+
 #endif  // LS_RUNTIME_RANKS_H_

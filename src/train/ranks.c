@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/ranks.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory/own.h"
@@ -223,6 +224,22 @@ static ls_status compare_with(ls_run_ranks *ranks, int32_t rank,
   return fail_together(ranks, describe_facts(rank, a, b));
 }
 
+// Tells all ranks why one cannot begin. A rank with a failure returns its own.
+static ls_status tell_failure(ls_run_ranks *ranks, int32_t from,
+                              ls_status own) {
+  char why[400] = "";
+  const ls_exchange_name exchange = next_name(ranks);
+  if (from == ranks->communicator->rank)
+    snprintf(why, sizeof(why), "%s", ls_status_message(own));
+  const ls_status sent = ls_communicator_broadcast(
+      ranks->communicator, &exchange, from, why, sizeof(why));
+  if (!ls_status_is_ok(sent)) return ls_status_join(own, sent);
+  if (ls_status_is_ok(own))
+    own =
+        ls_failed_precondition("rank %d cannot begin to train: %s", from, why);
+  return fail_together(ranks, own);
+}
+
 ls_status ls_run_ranks_compare(ls_run_ranks *ranks, ls_status own,
                                const ls_text *facts) {
   enum { FAILED = 0 };
@@ -234,12 +251,8 @@ ls_status ls_run_ranks_compare(ls_run_ranks *ranks, ls_status own,
                            : FAILED;
   const ls_status sent = ls_run_ranks_exchange(ranks, hash, &first, &bits);
   if (!ls_status_is_ok(sent)) return ls_status_join(own, sent);
-  if (!ls_status_is_ok(own)) return fail_together(ranks, own);
   for (int32_t k = 0; k < ranks->communicator->ranks; ++k)
-    if (ranks->numbers[k].word == FAILED)
-      return fail_together(
-          ranks,
-          ls_failed_precondition("rank %d has failed to begin to train", k));
+    if (ranks->numbers[k].word == FAILED) return tell_failure(ranks, k, own);
   for (int32_t k = 1; k < ranks->communicator->ranks; ++k)
     if (ranks->numbers[k].word != first) return compare_with(ranks, k, facts);
   return ls_ok();

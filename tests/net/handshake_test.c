@@ -39,6 +39,7 @@ typedef enum way {
   IN_LOOP,
   IN_BRANCH,
   IN_SESSION,
+  IN_EAGER,  // The replicas run op by op.
 } way;
 
 // What ranks do, in one way each time.
@@ -68,7 +69,9 @@ static ls_tensor multiply(ls_tensor x, difference by) {
 
 static ls_nest step_of_replica(ls_nest args, void *user) {
   const part *p = user;
-  ls_tensor x = multiply(ls_nest_tensor(args, 0), p->difference);
+  ls_tensor x = multiply(p->work->way == IN_EAGER ? constant_argument(args)
+                                                  : ls_nest_tensor(args, 0),
+                         p->difference);
   LS_NAME_SCOPE("inner");
   x = p->difference == OTHER_OP ? ls_neg(x) : ls_square(x);
   if (p->difference == ONE_OP_MORE) x = ls_sin(x);
@@ -151,10 +154,9 @@ static ls_status run_in_session(part *p) {
   return status;
 }
 
-static ls_status run_function(part *p) {
+static ls_status run_replicas_of(part *p, ls_callable callable) {
   ls_nest results = ls_none();
-  ls_status status =
-      ls_strategy_run(p->strategy, ls_traced(p->step), p->args, &results);
+  ls_status status = ls_strategy_run(p->strategy, callable, p->args, &results);
   if (ls_status_is_ok(status))
     status = ls_strategy_replica_result(p->strategy, results, 0, &p->results);
   ls_nest_release(results);
@@ -172,10 +174,12 @@ static ls_status run_part(part *p) {
   }
   case IN_SESSION:
     return run_in_session(p);
+  case IN_EAGER:
+    return run_replicas_of(p, ls_plain(step_of_replica, p));
   case IN_FUNCTION:
     break;
   }
-  return run_function(p);
+  return run_replicas_of(p, ls_traced(p->step));
 }
 
 // An argument for each replica, or one for all.
@@ -227,7 +231,7 @@ static ls_status play_rank(ls_communicator *communicator, void *user) {
   ls_status status = run_part(&p);
   snprintf(work->seen[rank], sizeof(work->seen[rank]), "%s: %s",
            ls_code_name(ls_status_code(status)), ls_status_message(status));
-  if (ls_status_is_ok(status)) work->sums[rank] = ls_nest_number(p.results);
+  if (ls_status_is_ok(status)) work->sums[rank] = number_of(p.results);
   ls_status_free(status);
   ls_nest_release(p.results);
   ls_nest_release(p.args);
@@ -266,8 +270,8 @@ static void expect_agreement(job work) {
 }
 
 // ---- Programs --------------------------------------------------------------
-static void expect_in_all_ways(job work, const char *const *parts) {
-  for (int i = IN_FUNCTION; i <= IN_SESSION; ++i)
+static void expect_in_ways(way last, job work, const char *const *parts) {
+  for (int i = IN_FUNCTION; i <= (int)last; ++i)
     for (int exchanges = 0; exchanges < 2; ++exchanges) {
       work.way = (way)i;
       work.exchanges = exchanges == 1;
@@ -278,9 +282,36 @@ static void expect_in_all_ways(job work, const char *const *parts) {
     }
 }
 
+static void expect_in_all_ways(job work, const char *const *parts) {
+  expect_in_ways(IN_SESSION, work, parts);
+}
+
 TEST(ranks_that_are_equal_agree) {
-  expect_in_all_ways((job){.ranks = 2}, NULL);
-  expect_in_all_ways((job){.ranks = 3}, NULL);
+  expect_in_ways(IN_EAGER, (job){.ranks = 2}, NULL);
+  expect_in_ways(IN_EAGER, (job){.ranks = 3}, NULL);
+}
+
+TEST(ops_that_run_one_by_one_are_compared) {
+  static const struct {
+    difference difference;
+    const char *parts[5];
+  } rows[] = {
+      {OTHER_CONSTANT,
+       {"for 'a call of replicas op by op'", "on rank 0 op constant at ",
+        "value = 2", "value = 3"}},
+      {OTHER_OP, {"on rank 0 op mul at ", "on rank 2 op neg at "}},
+      {ONE_OP_MORE, {"on rank 0 op reduce_sum at ", "on rank 2 op sin at "}},
+      {OTHER_REPLICAS, {"other numbers of replicas: 6 and 12"}},
+      {OTHER_MATH, {"rank 0 computes as '", "rank 2 as '"}},
+  };
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
+    for (int exchanges = 0; exchanges < 2; ++exchanges)
+      expect_difference((job){.way = IN_EAGER,
+                              .ranks = 3,
+                              .odd = 2,
+                              .exchanges = exchanges == 1,
+                              .difference = rows[i].difference},
+                        rows[i].parts);
 }
 
 TEST(steps_with_another_constant_name_it) {

@@ -63,9 +63,11 @@ TEST(a_rank_whose_options_are_refused_ends_all) {
   resumable odd = alike;
   odd.keep_best = "height";
   ls_status_free(run_with(&alike, &odd, 1, seen));
-  expect_contains(seen[0], "rank 1 has failed to begin to train");
+  expect_contains(seen[0],
+                  "rank 1 cannot begin to train: keep_best is 'height'");
   expect_contains(seen[1], "keep_best is 'height'");
-  expect_contains(seen[2], "rank 1 has failed to begin to train");
+  expect_contains(seen[2],
+                  "rank 1 cannot begin to train: keep_best is 'height'");
 }
 
 TEST(a_step_that_differs_is_named) {

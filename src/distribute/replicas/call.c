@@ -16,6 +16,7 @@
 #include "graph/flow.h"
 #include "graph/make/make.h"
 #include "lockstep/strategy_extended.h"
+#include "runtime/ranks.h"
 
 typedef struct replica_call {
   ls_callback callback;
@@ -202,7 +203,11 @@ static ls_status run_call(ls_strategy *strategy, replica_call *call,
                                .merge = merge,
                                .user = call};
   LS_RETURN_IF_ERROR(select_args(strategy, call));
+  const uint64_t first_id = call->graph->next_id;
   LS_RETURN_IF_ERROR(ls_rounds_run(&rounds));
+  if (call->graph->kind == LS_GRAPH_EAGER && strategy->number != 0)
+    LS_RETURN_IF_ERROR(ls_ranks_meet_eager(
+        call->graph, first_id, strategy->number, strategy->num_replicas));
   return gather_results(&rounds, results);
 }
 
