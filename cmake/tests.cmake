@@ -284,6 +284,28 @@ if(LS_EXAMPLES)
   endforeach()
 endif()
 
+# An example inside of a program that uses MPI, with each MPI: what it prints is
+# the same on any number of ranks.
+if(LS_EXAMPLES)
+  foreach(prefix IN LISTS LS_MPIS)
+    string(TOLOWER "${prefix}" mpi)
+    add_executable(example_heat_${mpi}
+      "${PROJECT_SOURCE_DIR}/examples/mpi/heat.c")
+    # liblockstep finds its module for MPI beside itself.
+    set_target_properties(example_heat_${mpi} PROPERTIES
+      OUTPUT_NAME heat_${mpi}
+      RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples")
+    target_link_libraries(example_heat_${mpi} PRIVATE
+      ls_flags lockstep m PkgConfig::${prefix})
+    add_dependencies(example_heat_${mpi} lockstep_mpi)
+    if(LS_TESTS AND LS_MPIRUN_${prefix})
+      ls_add_test(examples/heat_${mpi} sh
+        "${PROJECT_SOURCE_DIR}/tests/mpi/heat.sh" "${LS_MPIRUN_${prefix}}"
+        $<TARGET_FILE:example_heat_${mpi}>)
+    endif()
+  endforeach()
+endif()
+
 # Fuzz targets.
 if(LS_TESTS OR LS_FUZZ)
   file(GLOB fuzzers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/fuzz/*_fuzz.c")
