@@ -465,9 +465,12 @@ static void wait_a_while(ls_exchanger *self, const ls_flight *flight,
   ls_condition_broadcast(&self->changed);
 }
 
-// Watches if no worker does. Requires the lock.
-static void watch_meanwhile(ls_exchanger *self) {
-  if (!self->watches || self->worker.is_started) return;
+// Watches. A worker does so, too, but may wait long for the lock, so that waits
+// help it now and then. Requires the lock.
+static void watch_meanwhile(ls_exchanger *self, unsigned *polls) {
+  enum { SELDOM = 16 };
+  if (!self->watches) return;
+  if (self->worker.is_started && ++*polls % SELDOM != 0) return;
   ls_mutex_unlock(&self->lock);
   ls_exchanger_watch(self);
   ls_mutex_lock(&self->lock);
@@ -505,11 +508,12 @@ static ls_status wait_for_exchange(ls_communicator *communicator,
   ls_exchanger *self = (ls_exchanger *)communicator;
   ls_flight *flight = exchange->state;
   ls_mutex_lock(&self->lock);
+  unsigned polls = 0;
   flight->began = ls_exchanger_now(self);
   flight->waits = true;
   while (!is_over(flight)) {
     wait_a_while(self, flight, WHILE);
-    watch_meanwhile(self);
+    watch_meanwhile(self, &polls);
   }
   if (flight->last >= 0)
     __atomic_add_fetch(&self->waited_for[flight->last],
@@ -595,12 +599,13 @@ static ls_status report_unended(const ls_exchanger *self, int32_t rank) {
 
 ls_status ls_exchanger_meet(ls_exchanger *self) {
   const int64_t patience = 5000000000, nap = 10000000;
+  unsigned polls = 0;
   ls_mutex_lock(&self->lock);
   int64_t last_good = ls_exchanger_now(self);
   while (find_unended(self) >= 0 &&
          ls_exchanger_now(self) - last_good < patience) {
     wait_a_while(self, NULL, nap);
-    watch_meanwhile(self);
+    watch_meanwhile(self, &polls);
     if (ls_status_is_ok(self->failure)) last_good = ls_exchanger_now(self);
   }
   const int32_t missing = find_unended(self);

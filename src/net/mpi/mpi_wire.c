@@ -20,6 +20,90 @@ static void note_news(ls_mpi *self) {
   __atomic_store_n(&self->num_calm, 0, __ATOMIC_RELAXED);
 }
 
+// ---- Parts of transfers ----------------------------------------------------
+// Starts the next part of a transfer. Parts are small enough that MPI, which
+// may copy one in a single call, does not keep this rank from showing that it
+// lives.
+static int start_part(ls_mpi *self, size_t number) {
+  ls_mpi_transfer *transfer = &self->transfers[number];
+  MPI_Request *request = &self->requests[number];
+  const size_t most = (size_t)64 << 20;
+  const size_t size = transfer->left < most ? transfer->left : most;
+  char *data = transfer->data;
+  transfer->data += size;
+  transfer->left -= size;
+  return transfer->receives
+             ? MPI_Irecv(data, (int)size, MPI_BYTE, transfer->peer,
+                         transfer->tag, self->comm, request)
+             : MPI_Isend(data, (int)size, MPI_BYTE, transfer->peer,
+                         transfer->tag, self->comm, request);
+}
+
+// Returns true if one of two transfers has parts that come before those of the
+// other: both ranks send and receive them in this order, as all have one tag.
+static bool is_ahead(const ls_mpi_transfer *first,
+                     const ls_mpi_transfer *second) {
+  return (first->state == LS_TRANSFER_ACTIVE ||
+          first->state == LS_TRANSFER_WAITING) &&
+         first->left > 0 && first->receives == second->receives &&
+         first->peer == second->peer && first->tag == second->tag &&
+         first->order < second->order;
+}
+
+// Starts a transfer, if none is ahead of it.
+static int start_if_first(ls_mpi *self, size_t number) {
+  ls_mpi_transfer *transfer = &self->transfers[number];
+  transfer->state = LS_TRANSFER_WAITING;
+  for (size_t i = 0; i < self->num_transfers; ++i)
+    if (is_ahead(&self->transfers[i], transfer)) return MPI_SUCCESS;
+  const int code = start_part(self, number);
+  transfer->state = code == MPI_SUCCESS ? LS_TRANSFER_ACTIVE : LS_TRANSFER_FREE;
+  return code;
+}
+
+// Starts the transfers behind one whose last part has been started.
+static void start_behind(ls_mpi *self, const ls_mpi_transfer *ahead) {
+  for (size_t i = 0; i < self->num_transfers; ++i) {
+    ls_mpi_transfer *transfer = &self->transfers[i];
+    if (transfer->state != LS_TRANSFER_WAITING ||
+        transfer->peer != ahead->peer || transfer->tag != ahead->tag ||
+        transfer->receives != ahead->receives)
+      continue;
+    const int code = start_if_first(self, i);
+    if (code == MPI_SUCCESS) continue;
+    transfer->code = code;
+    transfer->state = LS_TRANSFER_ENDED;
+    --self->num_active;
+  }
+}
+
+// Notes that MPI has ended a part of a transfer, and starts the next one.
+static void end_part(ls_mpi *self, size_t number, int code) {
+  ls_mpi_transfer *transfer = &self->transfers[number];
+  const bool is_active = transfer->state == LS_TRANSFER_ACTIVE;
+  if (code == MPI_SUCCESS && is_active && transfer->left > 0 &&
+      !transfer->is_dropped) {
+    code = start_part(self, number);
+    if (transfer->left == 0) start_behind(self, transfer);
+    if (code == MPI_SUCCESS) return;
+  }
+  transfer->code = code;
+  transfer->state = is_active ? LS_TRANSFER_ENDED : LS_TRANSFER_FREE;
+  --self->num_active;
+}
+
+// Finds out which parts have ended.
+static void test_active(ls_mpi *self) {
+  int count = 0;
+  const int code = MPI_Testsome((int)self->num_transfers, self->requests,
+                                &count, self->ended, self->statuses);
+  for (int i = 0; count != MPI_UNDEFINED && i < count; ++i) {
+    end_part(self, (size_t)self->ended[i],
+             code == MPI_ERR_IN_STATUS ? self->statuses[i].MPI_ERROR : code);
+    note_news(self);
+  }
+}
+
 // ---- Messages --------------------------------------------------------------
 // Finds a buffer whose message has left, or makes one.
 static ls_status find_send(ls_mpi *self, ls_mpi_envelope **out_send) {
@@ -87,22 +171,6 @@ static const ls_message *report_failure(ls_mpi *self, int code,
   return message;
 }
 
-// Notes which transfers have ended.
-static void test_active(ls_mpi *self) {
-  int count = 0;
-  const int code = MPI_Testsome((int)self->num_transfers, self->requests,
-                                &count, self->ended, self->statuses);
-  for (int i = 0; count != MPI_UNDEFINED && i < count; ++i) {
-    ls_mpi_transfer *transfer = &self->transfers[self->ended[i]];
-    transfer->code =
-        code == MPI_ERR_IN_STATUS ? self->statuses[i].MPI_ERROR : code;
-    transfer->state = transfer->state == LS_TRANSFER_ACTIVE ? LS_TRANSFER_ENDED
-                                                            : LS_TRANSFER_FREE;
-    --self->num_active;
-    note_news(self);
-  }
-}
-
 static const ls_message *next_message(ls_wire *wire, int32_t *out_from) {
   ls_mpi *self = (ls_mpi *)wire;
   int has_come = 0;
@@ -127,25 +195,6 @@ static const ls_message *next_message(ls_wire *wire, int32_t *out_from) {
 }
 
 // ---- Transfers -------------------------------------------------------------
-// Describes `size` bytes; more than an int counts are a type of their own,
-// which the caller frees.
-static int describe_bytes(size_t size, int *out_count, MPI_Datatype *out_type) {
-  enum { BLOCK = 1 << 30 };
-  *out_count = (int)size;
-  *out_type = MPI_BYTE;
-  if (size <= INT_MAX) return MPI_SUCCESS;
-  const size_t rest = size % BLOCK;
-  MPI_Datatype types[2] = {MPI_DATATYPE_NULL, MPI_BYTE};
-  int code = MPI_Type_contiguous(BLOCK, MPI_BYTE, &types[0]);
-  if (code != MPI_SUCCESS) return code;
-  *out_count = 1;
-  code = MPI_Type_create_struct(2, (int[]){(int)(size / BLOCK), (int)rest},
-                                (MPI_Aint[]){0, (MPI_Aint)(size - rest)}, types,
-                                out_type);
-  MPI_Type_free(&types[0]);
-  return code == MPI_SUCCESS ? MPI_Type_commit(out_type) : code;
-}
-
 static ls_status grow_transfers(ls_mpi *self) {
   const ls_mpi_services *services = &self->services;
   ls_allocator *allocator = services->allocator;
@@ -166,44 +215,49 @@ static ls_status grow_transfers(ls_mpi *self) {
 
 // Starts to send or to receive. Data of one message keeps its order, which MPI
 // promises for equal tags.
-static ls_status start_transfer(ls_mpi *self, bool receives, int32_t peer,
-                                const ls_message *message, void *data,
-                                size_t size, ls_transfer *out_transfer) {
+static ls_status start_transfer(ls_mpi *self, const ls_mpi_transfer *wanted,
+                                ls_transfer *out_transfer) {
   size_t at = 0;
   while (at < self->num_transfers &&
          self->transfers[at].state != LS_TRANSFER_FREE)
     ++at;
   if (at == self->num_transfers) LS_RETURN_IF_ERROR(grow_transfers(self));
-  const int tag = FIRST_TAG + (int)(message->number % (uint64_t)self->tags);
-  int count = 0;
-  MPI_Datatype type;
-  int code = describe_bytes(size, &count, &type);
-  if (code == MPI_SUCCESS)
-    code = receives ? MPI_Irecv(data, count, type, peer, tag, self->comm,
-                                &self->requests[at])
-                    : MPI_Isend(data, count, type, peer, tag, self->comm,
-                                &self->requests[at]);
-  if (code == MPI_SUCCESS && type != MPI_BYTE) MPI_Type_free(&type);
+  self->transfers[at] = *wanted;
+  self->transfers[at].order = ++self->num_started;
   LS_RETURN_IF_ERROR(
-      ls_mpi_check(self, code, receives ? "receive data" : "send data"));
-  self->transfers[at] =
-      (ls_mpi_transfer){.state = LS_TRANSFER_ACTIVE, .receives = receives};
+      ls_mpi_check(self, start_if_first(self, at),
+                   wanted->receives ? "receive data" : "send data"));
   ++self->num_active;
   *out_transfer = at + 1;
   return ls_ok();
 }
 
+static int tag_of(const ls_mpi *self, const ls_message *message) {
+  return FIRST_TAG + (int)(message->number % (uint64_t)self->tags);
+}
+
 static ls_status put_data(ls_wire *wire, int32_t to, const ls_message *message,
                           const void *data, size_t size,
                           ls_transfer *out_transfer) {
-  return start_transfer((ls_mpi *)wire, false, to, message, (void *)data, size,
+  ls_mpi *self = (ls_mpi *)wire;
+  return start_transfer(self,
+                        &(ls_mpi_transfer){.peer = to,
+                                           .tag = tag_of(self, message),
+                                           .data = (char *)data,
+                                           .left = size},
                         out_transfer);
 }
 
 static ls_status get_data(ls_wire *wire, int32_t from,
                           const ls_message *message, void *data, size_t size,
                           ls_transfer *out_transfer) {
-  return start_transfer((ls_mpi *)wire, true, from, message, data, size,
+  ls_mpi *self = (ls_mpi *)wire;
+  return start_transfer(self,
+                        &(ls_mpi_transfer){.receives = true,
+                                           .peer = from,
+                                           .tag = tag_of(self, message),
+                                           .data = data,
+                                           .left = size},
                         out_transfer);
 }
 
@@ -227,9 +281,10 @@ static bool drop_data(ls_wire *wire, ls_transfer transfer, bool is_gone) {
   ls_mpi_transfer *dropped = &self->transfers[transfer - 1];
   MPI_Request *request = &self->requests[transfer - 1];
   int has_ended = 1;
+  if (dropped->state == LS_TRANSFER_WAITING) --self->num_active;
   if (dropped->state == LS_TRANSFER_ACTIVE) {
-    if (dropped->receives && !dropped->is_cancelled) MPI_Cancel(request);
-    dropped->is_cancelled = true;
+    if (dropped->receives && !dropped->is_dropped) MPI_Cancel(request);
+    dropped->is_dropped = true;
     const int code = MPI_Test(request, &has_ended, MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS) has_ended = 1;
     if (!has_ended && !is_gone) return false;

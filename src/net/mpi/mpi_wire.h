@@ -21,6 +21,7 @@ typedef struct ls_mpi_envelope {
 
 typedef enum ls_mpi_transfer_state {
   LS_TRANSFER_FREE,
+  LS_TRANSFER_WAITING,  // Another one of its message is ahead.
   LS_TRANSFER_ACTIVE,
   LS_TRANSFER_ABANDONED,  // Was dropped, and could not be cancelled.
   LS_TRANSFER_ENDED,
@@ -28,8 +29,12 @@ typedef enum ls_mpi_transfer_state {
 
 typedef struct ls_mpi_transfer {
   ls_mpi_transfer_state state;
-  bool receives, is_cancelled;
-  int code;  // MPI's, at the end.
+  bool receives, is_dropped;
+  int peer, tag;
+  uint64_t order;  // Number among all.
+  char *data;      // The next part.
+  size_t left;     // Bytes from there on.
+  int code;        // MPI's, at the end.
 } ls_mpi_transfer;
 
 typedef struct ls_mpi {
@@ -54,6 +59,7 @@ typedef struct ls_mpi {
   MPI_Status *statuses;
   int *ended;
   size_t num_transfers, num_active;
+  uint64_t num_started;
   size_t transfers_capacity, requests_capacity, statuses_capacity;
   size_t ended_capacity;
 } ls_mpi;
