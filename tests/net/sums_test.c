@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/allocator.h"
 #include "distribute/own.h"
 #include "lockstep/communicator.h"
 #include "lockstep/full.h"
@@ -18,7 +19,9 @@ enum { MOST_RANKS = 5, MOST_BYTES = 32 << 20, STEPS = 2 };
 typedef struct job {
   ls_callback step;
   int replicas, threads;
-  const char *lanes;  // LS_LANES, or NULL: one batch.
+  const char *lanes;              // LS_LANES, or NULL: one batch.
+  ls_counting_allocator *memory;  // Of rank 1. NULL: the system's, as others'.
+  uint64_t nth;                   // Its request that fails; 0: none.
   char *results[MOST_RANKS];
   size_t sizes[MOST_RANKS];
 } job;
@@ -165,21 +168,31 @@ static const char *lanes_by(void *user, const char *name) {
 
 static ls_status run_rank(ls_communicator *communicator, void *user) {
   job *work = user;
-  LS_OWN(open_place, home) =
-      runtime_begin((ls_runtime_options){.threads = work->threads,
-                                         .communicator = communicator,
-                                         .environment = lanes_by,
-                                         .environment_user = work});
-  return run_steps(work, communicator->rank);
+  const bool counts = work->memory != NULL && communicator->rank == 1;
+  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+      .allocator =
+          counts ? ls_counting_allocator_allocator(work->memory) : NULL,
+      .threads = work->threads,
+      .communicator = communicator,
+      .environment = lanes_by,
+      .environment_user = work});
+  if (counts) ls_counting_allocator_fail_at(work->memory, work->nth);
+  ls_status status = run_steps(work, communicator->rank);
+  if (counts) ls_counting_allocator_fail_at(work->memory, 0);
+  return status;
 }
 
-static void run_on(job *work, int32_t ranks, ls_rank_function function,
-                   void *user) {
+static void make_results(job *work, int32_t ranks) {
   for (int32_t k = 0; k < ranks; ++k) {
     work->results[k] = malloc(MOST_BYTES);
     assert_non_null(work->results[k]);
     work->sizes[k] = 0;
   }
+}
+
+static void run_on(job *work, int32_t ranks, ls_rank_function function,
+                   void *user) {
+  make_results(work, ranks);
   expect_ok(ls_standin_run(ranks, function, user));
 }
 
@@ -234,6 +247,35 @@ TEST(sums_of_sums_come_in_their_order) {
 TEST(large_sums_in_loops_and_branches_are_those_of_one_rank) {
   expect_same(merge_in_loop, NULL);
   expect_same(merge_in_steps, NULL);
+}
+
+// ---- Failures --------------------------------------------------------------
+// Runs with that request of rank 1 failing. Returns the number of its requests.
+static uint64_t merge_short_of_memory(uint64_t nth, const char *lanes) {
+  LS_OWN(job, work) = {.step = merge_again,
+                       .replicas = 5,
+                       .threads = 1,
+                       .lanes = lanes,
+                       .nth = nth};
+  expect_ok(ls_counting_allocator_create(NULL, &work.memory));
+  make_results(&work, 2);
+  LS_OWN(ls_status, status) = ls_standin_run(2, run_rank, &work);
+  const uint64_t requests =
+      ls_counting_allocator_counts(work.memory).allocations;
+  ls_counting_allocator_destroy(work.memory);
+  // Without memory for a cache a run goes on.
+  if (!ls_status_is_ok(status))
+    assert_int_equal(ls_status_code(status), LS_RESOURCE_EXHAUSTED);
+  return requests;
+}
+
+TEST(ranks_without_memory_for_sums_fail_and_end) {
+  const char *const lanes[] = {NULL, "blocks"};
+  for (size_t i = 0; i < LS_COUNT_OF(lanes); ++i) {
+    const uint64_t requests = merge_short_of_memory(0, lanes[i]);
+    for (uint64_t nth = 1; nth <= requests; nth += LS_SANITIZED ? 37 : 5)
+      (void)merge_short_of_memory(nth, lanes[i]);
+  }
 }
 
 // ---- Overlap ---------------------------------------------------------------

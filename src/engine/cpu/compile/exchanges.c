@@ -12,9 +12,8 @@
 // Sums under way keep their memory: an end comes before a start with which more
 // than twice the sums of the largest exchange would be under way.
 //
-// No end moves across a jump, a park or a jump target. All this depends on the
-// program and on sizes that all ranks know, so that no rank waits for an
-// exchange that another one starts only after that rank's next.
+// No end moves across a jump, a park or a jump target, and no start moves at
+// all: ranks start exchanges in the same order.
 #include "engine/cpu/compile/compile.h"
 #include "engine/cpu/run/sums.h"
 

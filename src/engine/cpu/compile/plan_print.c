@@ -3,7 +3,7 @@
 // The plan as text: every instruction with the places of its operands, and
 // totals.
 #include "base/text.h"
-#include "engine/cpu/run/executable.h"
+#include "engine/cpu/run/sums.h"
 
 static const char *const code_names[] = {
     [LS_CPU_NOTHING] = "nothing",
@@ -122,6 +122,14 @@ static void print_instruction(const ls_executable *self, size_t pc,
   case LS_CPU_STACK_NEW:
     ls_text_append_format(text, " #%u", at->number);
     break;
+  case LS_CPU_SUMS_START:
+  case LS_CPU_SUMS_FINISH: {
+    const ls_cpu_sums *sums = at->params;
+    ls_text_append_format(text, " #%u %u of %zu bytes%s", at->number,
+                          sums->count, sums->bytes,
+                          sums->in_parts ? " in parts" : "");
+    break;
+  }
   case LS_CPU_KERNEL:
     if (at->size > 1) {
       ls_text_append_format(text, " x%lld", (long long)at->size);

@@ -335,12 +335,23 @@ static void land_flight(ls_instance *self, ls_cpu_flight *flight) {
   *at = flight->next;
 }
 
+// Returns the flight to wait for in order to finish one: sums that were started
+// before come first. Then ranks that finish exchanges in another order do not
+// wait for each other; all start them in the same order.
+static ls_cpu_flight *next_flight(const ls_instance *self,
+                                  ls_cpu_flight *finished) {
+  ls_cpu_flight *flight = self->under_way;
+  while (flight != finished && flight->phase != LS_CPU_FLIGHT_SUMS)
+    flight = flight->next;
+  return flight;
+}
+
 ls_status ls_cpu_sums_finish(ls_instance *self, const ls_cpu_sums *sums) {
   ls_cpu_flight *flight = &self->flights[sums->index];
   for (;;) {
     ls_cpu_sums_proceed(self);
     if (flight->phase == LS_CPU_FLIGHT_OVER) break;
-    end_phase(self, flight);
+    end_phase(self, next_flight(self, flight));
   }
   land_flight(self, flight);
   const ls_status failure = flight->failure;
