@@ -76,6 +76,9 @@ typedef struct ls_exchange {
   ls_exchange_name name;
   const ls_exchange_piece *pieces;
   size_t count;
+  // Longest wait in nanoseconds; then all ranks fail with DEADLINE_EXCEEDED. 0:
+  // no limit.
+  int64_t limit;
   void *state;  // The transport's.
 } ls_exchange;
 
@@ -113,7 +116,7 @@ struct ls_communicator {
   //   LS_UNAVAILABLE          a rank is lost; names it and its last place.
   //   LS_FAILED_PRECONDITION  a rank from which something is missing has ended.
   //   LS_DEADLINE_EXCEEDED    nothing has moved for too long; tells where the
-  //                           ranks are.
+  //                           ranks are. Or the exchange's limit has passed.
   ls_status (*wait)(ls_communicator *self, ls_exchange *exchange);
   // Tells all ranks that this one has failed, with `failure` (lent): their
   // waits and all later exchanges fail likewise, as they are no longer in step.

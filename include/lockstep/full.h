@@ -44,6 +44,7 @@
 #include "lockstep/metrics.h"
 #include "lockstep/monitored_session.h"
 #include "lockstep/mpi.h"
+#include "lockstep/multi_worker.h"
 #include "lockstep/object.h"
 #include "lockstep/optimizer_state.h"
 #include "lockstep/record.h"

@@ -6,6 +6,17 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/threads/workers.h"
+#include "net/limit.h"
+
+static _Thread_local int64_t exchange_limit;
+
+int64_t ls_exchange_limit(void) { return exchange_limit; }
+
+int64_t ls_exchange_limit_set(int64_t nanos) {
+  const int64_t before = exchange_limit;
+  exchange_limit = nanos;
+  return before;
+}
 
 int32_t ls_communicator_first(const ls_communicator *self, int32_t rank,
                               int32_t replicas) {
@@ -16,7 +27,10 @@ ls_status ls_communicator_exchange(ls_communicator *self,
                                    const ls_exchange_name *name,
                                    const ls_exchange_piece *pieces,
                                    size_t count) {
-  ls_exchange exchange = {.name = *name, .pieces = pieces, .count = count};
+  ls_exchange exchange = {.name = *name,
+                          .pieces = pieces,
+                          .count = count,
+                          .limit = ls_exchange_limit()};
   LS_RETURN_IF_ERROR(self->start(self, &exchange));
   return self->wait(self, &exchange);
 }

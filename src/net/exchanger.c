@@ -502,6 +502,22 @@ void ls_exchanger_fail(ls_exchanger *self, ls_status failure) {
   fail_for(self, self->base.rank, failure);
 }
 
+// Fails if an exchange has taken longer than its limit. Requires the lock.
+static void check_limit(ls_exchanger *self, const ls_flight *flight) {
+  const int64_t limit = flight->exchange->limit;
+  if (limit <= 0 || is_over(flight) ||
+      ls_exchanger_now(self) - flight->began < limit)
+    return;
+  int32_t rank = 0;
+  while (rank + 1 < self->base.ranks && !flight->awaits[rank])
+    ++rank;
+  ls_exchanger_fail(
+      self, LS_STATUS(LS_DEADLINE_EXCEEDED,
+                      "rank %d has waited for rank %d for %.3g s, the time "
+                      "limit of its collective",
+                      self->base.rank, rank, (double)limit * 1e-9));
+}
+
 static ls_status wait_for_exchange(ls_communicator *communicator,
                                    ls_exchange *exchange) {
   enum { WHILE = 100000000 };
@@ -511,8 +527,10 @@ static ls_status wait_for_exchange(ls_communicator *communicator,
   unsigned polls = 0;
   flight->began = ls_exchanger_now(self);
   flight->waits = true;
+  const int64_t limit = exchange->limit;
   while (!is_over(flight)) {
-    wait_a_while(self, flight, WHILE);
+    wait_a_while(self, flight, limit > 0 && limit < WHILE ? limit : WHILE);
+    check_limit(self, flight);
     watch_meanwhile(self, &polls);
   }
   if (flight->last >= 0)

@@ -6,6 +6,7 @@
 #include "distribute/own.h"
 #include "lockstep/cross_device.h"
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/strategy_extended.h"
 #include "support/function.h"
 #include "support/replicas.h"
@@ -170,8 +171,55 @@ TEST(devices_of_one_worker_only) {
   LS_OWN(ls_graph, graph) = graph_named("g");
   {
     LS_GRAPH_SCOPE(graph);
-    expect_status(mirrored_with(several, &strategy), LS_UNIMPLEMENTED,
-                  "in-graph multi-worker");
+    LS_OWN(ls_cross_device, nccl) = NULL;
+    expect_ok(ls_nccl_all_reduce_create((ls_opt){0}, &nccl));
+    expect_status(mirrored_with((ls_mirrored_options){.devices = two,
+                                                      .num_devices = 2,
+                                                      .cross_device = nccl},
+                                &strategy),
+                  LS_UNIMPLEMENTED, "in-graph multi-worker");
+  }
+}
+
+static void expect_workers_refused(const char *const *devices, size_t count,
+                                   const char *part) {
+  LS_OWN(ls_strategy, strategy) = NULL;
+  expect_status(mirrored_with((ls_mirrored_options){.devices = devices,
+                                                    .num_devices = count},
+                              &strategy),
+                LS_INVALID_ARGUMENT, part);
+}
+
+TEST(workers_in_one_graph_have_equal_gpus) {
+  LS_SPEC("M163");
+  static const char *const fewer[] = {"/job:worker/task:0/gpu:0",
+                                      "/job:worker/task:0/gpu:1",
+                                      "/job:worker/task:1/gpu:0"};
+  static const char *const gap[] = {
+      "/job:worker/task:0/gpu:0", "/job:worker/task:0/gpu:2",
+      "/job:worker/task:1/gpu:0", "/job:worker/task:1/gpu:1"};
+  static const char *const late[] = {"/job:worker/task:0/gpu:1",
+                                     "/job:worker/task:1/gpu:1"};
+  static const char *const equal[] = {
+      "/job:worker/task:0/gpu:0", "/job:worker/task:0/gpu:1",
+      "/job:worker/task:1/gpu:1", "/job:worker/task:1/gpu:0"};
+  LS_OWN(ls_graph, graph) = graph_named("g");
+  {
+    LS_GRAPH_SCOPE(graph);
+    expect_workers_refused(fewer, 3, "has 1 GPUs");
+    expect_workers_refused(gap, 4, "without gaps");
+    expect_workers_refused(late, 2, "without gaps");
+    LS_OWN(ls_strategy, strategy) = NULL;
+    expect_ok(mirrored_with(
+        (ls_mirrored_options){.devices = equal, .num_devices = 4}, &strategy));
+    assert_string_equal(
+        ls_cross_device_name(ls_strategy_cross_device(strategy)),
+        "reduce_to_one");
+    LS_STRATEGY_SCOPE(strategy);
+    LS_DEVICE_SCOPE("/cpu:0");
+    const ls_tensor x = ls_scalar(LS_DTYPE_F32, 1);
+    assert_string_equal(ls_op_device(ls_tensor_op(x)),
+                        "/job:worker/replica:0/task:0/device:CPU:0");
   }
 }
 

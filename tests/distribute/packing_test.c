@@ -330,7 +330,7 @@ TEST(indices_are_cut_into_runs) {
 // ---- Without memory --------------------------------------------------------
 typedef struct packing {
   rows r;
-  bool joined;
+  bool joined, by_size;
 } packing;
 
 static ls_status begin_small(void *user) {
@@ -347,6 +347,11 @@ static ls_status begin_joined(void *user) {
   return begin_small(user);
 }
 
+static ls_status begin_by_size(void *user) {
+  ((packing *)user)->by_size = true;
+  return begin_small(user);
+}
+
 static ls_status pack(void *user) {
   packing *self = user;
   rows *r = &self->r;
@@ -354,7 +359,9 @@ static ls_status pack(void *user) {
   ls_status status = ls_ok();
   {
     LS_GRAPH_SCOPE(r->graph);
-    status = self->joined
+    status = self->by_size
+                 ? ls_pack_by_size(r->row, DEVICES, &r->devices, 100, &packed)
+             : self->joined
                  ? ls_pack_joined(r->row, DEVICES, &r->devices, 2, &packed)
                  : ls_pack_small(r->row, DEVICES, &r->devices, (ls_opt){0},
                                  (ls_opt){0}, &packed);
@@ -377,6 +384,11 @@ TEST(packing_survives_a_lack_of_memory) {
                                       {.name = "joined",
                                        .size = sizeof(packing),
                                        .begin = begin_joined,
+                                       .act = pack,
+                                       .end = drop_rows},
+                                      {.name = "by size",
+                                       .size = sizeof(packing),
+                                       .begin = begin_by_size,
                                        .act = pack,
                                        .end = drop_rows}};
   REFUSE_ROWS(scenarios);

@@ -10,6 +10,7 @@
 #include "base/values/nest_internal.h"
 #include "distribute/own.h"
 #include "graph/layers.h"
+#include "lockstep/communicator.h"
 #include "lockstep/replica.h"
 #include "lockstep/strategy_extended.h"
 
@@ -188,9 +189,34 @@ ls_status ls_strategy_non_slot_devices(const ls_strategy *strategy,
                                           devices, capacity, out_count);
 }
 
+ls_communicator *ls_strategy_communicator(const ls_strategy *strategy) {
+  ls_communicator *communicator = ls_runtime_communicator(strategy->runtime);
+  return communicator != NULL && communicator->ranks > 1 &&
+                 strategy->num_replicas > 1
+             ? communicator
+             : NULL;
+}
+
+void ls_strategy_own_replicas(const ls_strategy *strategy, size_t *out_first,
+                              size_t *out_end) {
+  const ls_communicator *ranks = ls_strategy_communicator(strategy);
+  const int32_t count = strategy->num_replicas;
+  *out_first = ranks == NULL
+                   ? 0
+                   : (size_t)ls_communicator_first(ranks, ranks->rank, count);
+  *out_end = ranks == NULL
+                 ? (size_t)count
+                 : (size_t)ls_communicator_first(ranks, ranks->rank + 1, count);
+}
+
+// Returns true if this process saves and writes what all would.
+static bool strategy_leads(const ls_strategy *strategy) {
+  const ls_communicator *ranks = ls_strategy_communicator(strategy);
+  return ranks == NULL || ranks->rank == 0;
+}
+
 bool ls_strategy_between_graph(const ls_strategy *strategy) {
-  (void)strategy;
-  return false;
+  return ls_strategy_communicator(strategy) != NULL;
 }
 
 bool ls_strategy_should_init(const ls_strategy *strategy) {
@@ -199,18 +225,15 @@ bool ls_strategy_should_init(const ls_strategy *strategy) {
 }
 
 bool ls_strategy_should_checkpoint(const ls_strategy *strategy) {
-  (void)strategy;
-  return true;
+  return strategy_leads(strategy);
 }
 
 bool ls_strategy_should_save_summary(const ls_strategy *strategy) {
-  (void)strategy;
-  return true;
+  return strategy_leads(strategy);
 }
 
 bool ls_strategy_is_multi_worker(const ls_strategy *strategy) {
-  (void)strategy;
-  return false;
+  return ls_strategy_communicator(strategy) != NULL;
 }
 
 bool ls_strategy_has_global_batches(const ls_strategy *strategy) {

@@ -38,6 +38,7 @@ struct ls_strategy {
   char *default_device;   // Device of ops in the strategy's scope; NULL: none.
   bool packs_variables;   // Variables made in eager mode get a packed handle.
   bool uses_policies;     // Variables have one class, each with a policy.
+  bool follows_chief;     // Variables start from rank 0's values.
   bool is_v1;             // True for V1: no gather, no values from functions.
   ls_fiber_pool *fibers;  // Stacks for replicas' callbacks.
   ls_cross_device *cross_device;  // NULL: none.
@@ -77,6 +78,13 @@ struct ls_replica {
 // Tells other ranks about a failed run on the replicas, because otherwise they
 // would wait for this rank. Does nothing if the others fail, too.
 void ls_strategy_tell_ranks(const ls_strategy *strategy, ls_status status);
+
+// Returns the communicator over whose ranks the replicas are spread; NULL: this
+// process has all of them.
+struct ls_communicator *ls_strategy_communicator(const ls_strategy *strategy);
+// Finds the replicas of this process: from `*out_first` up to `*out_end`.
+void ls_strategy_own_replicas(const ls_strategy *strategy, size_t *out_first,
+                              size_t *out_end);
 
 // Takes the contexts of all replicas for one run. ls_replicas_give gives them
 // back.

@@ -14,13 +14,6 @@
 #include "graph/region.h"
 #include "runtime/eager/eager.h"
 
-typedef struct all_reduce {
-  ls_allocator *allocator;
-  const char *algorithm;  // Static text.
-  bool hierarchical;
-  int64_t num_packs, small_max_bytes, small_max_group;
-} all_reduce;
-
 // ---- Values reduced together -----------------------------------------------
 static ls_dtype all_reduce_dtype_of(ls_nest leaf) {
   if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_dtype(leaf.as.tensor);
@@ -44,7 +37,7 @@ static bool is_plain(const ls_components *parts) {
 
 // ---- A batch ---------------------------------------------------------------
 typedef struct batch {
-  const all_reduce *how;
+  const ls_reduce_plan *how;
   ls_reduce_op op;
   ls_allocator *allocator;
   const ls_device_set *devices;
@@ -129,20 +122,22 @@ static ls_status check_columns(const batch *b) {
 }
 
 static ls_status reduce_packed(batch *b) {
-  const all_reduce *how = b->how;
+  const ls_reduce_plan *how = b->how;
   const size_t num_rows = b->devices->count;
   const bool small = how->small_max_bytes > 0 && how->small_max_group > 0;
-  if (how->num_packs <= 0 && !small)
+  if (how->num_packs <= 0 && !small && !how->by_size)
     return reduce_columns(b, b->rows, b->results);
   LS_RETURN_IF_ERROR(check_columns(b));
   LS_OWN(ls_packed, packed) = {0};
-  LS_RETURN_IF_ERROR(how->num_packs > 0
-                         ? ls_pack_joined(b->rows, num_rows, b->devices,
-                                          how->num_packs, &packed)
-                         : ls_pack_small(b->rows, num_rows, b->devices,
-                                         LS_SOME(how->small_max_bytes),
-                                         LS_SOME(how->small_max_group),
-                                         &packed));
+  LS_RETURN_IF_ERROR(
+      how->by_size ? ls_pack_by_size(b->rows, num_rows, b->devices,
+                                     how->bytes_per_pack, &packed)
+      : how->num_packs > 0
+          ? ls_pack_joined(b->rows, num_rows, b->devices, how->num_packs,
+                           &packed)
+          : ls_pack_small(b->rows, num_rows, b->devices,
+                          LS_SOME(how->small_max_bytes),
+                          LS_SOME(how->small_max_group), &packed));
   b->reduced = ls_tensor_rows(b->allocator, num_rows, packed.pieces[0].count);
   LS_RETURN_IF_NO_MEMORY(b->reduced);
   LS_RETURN_IF_ERROR(reduce_columns(b, packed.pieces, b->reduced));
@@ -182,7 +177,7 @@ static ls_status all_reduce_wrap(const batch *b, size_t value,
       ls_nest_distributed_on(LS_MIRRORED, items, names, to->count), out_value);
 }
 
-static ls_status all_reduce_together(const all_reduce *how, ls_reduce_op op,
+static ls_status all_reduce_together(const ls_reduce_plan *how, ls_reduce_op op,
                                      const ls_components *parts,
                                      const ls_device_set *to, size_t count,
                                      ls_nest *results) {
@@ -211,14 +206,13 @@ static ls_status all_reduce_together(const all_reduce *how, ls_reduce_op op,
 }
 
 // ---- The table -------------------------------------------------------------
-static bool in_build_graph(void) {
+bool ls_in_build_graph(void) {
   const ls_graph *graph = ls_graph_resolve(ls_graph_current());
   return graph != NULL && graph->kind == LS_GRAPH_BUILD;
 }
 
-static ls_status cross_device_reduce(void *self, ls_reduce_op op, ls_nest value,
-                                     ls_destinations where,
-                                     ls_nest *out_value) {
+ls_status ls_all_reduce_one(void *self, ls_reduce_op op, ls_nest value,
+                            ls_destinations where, ls_nest *out_value) {
   LS_OWN(ls_components, parts) = {0};
   LS_OWN(ls_device_set, to) = {0};
   *out_value = ls_none();
@@ -228,12 +222,58 @@ static ls_status cross_device_reduce(void *self, ls_reduce_op op, ls_nest value,
     ls_log_limited(ls_runtime_current(), "all_reduce slices", 10,
                    LS_LOG_WARNING, "distribute",
                    "all-reduce of sparse slices is done on one device");
-  return in_build_graph() && is_plain(&parts) &&
+  return ls_in_build_graph() && is_plain(&parts) &&
                  !ls_device_set_has_cpu(&parts.devices) &&
                  !ls_device_set_has_cpu(&to) &&
                  ls_device_set_match(&parts.devices, &to)
              ? all_reduce_together(self, op, &parts, &to, 1, out_value)
              : ls_reduce_to_one(op, value, where, out_value);
+}
+
+ls_status ls_all_reduce_spread(void *self, ls_reduce_op op, ls_nest value,
+                               ls_destinations where, ls_nest *out_value) {
+  LS_OWN(ls_components, parts) = {0};
+  LS_OWN(ls_device_set, to) = {0};
+  LS_OWN(ls_nest, made) = ls_none();
+  LS_RETURN_IF_ERROR(ls_destination_set(where, value, &to));
+  LS_RETURN_IF_ERROR(ls_components_init(&parts, value));
+  const bool stays = ls_device_set_match(&parts.devices, &to);
+  if (!is_plain(&parts) || stays)
+    return ls_all_reduce_one(self, op, value, where, out_value);
+  LS_RETURN_IF_ERROR(
+      all_reduce_together(self, op, &parts, &parts.devices, 1, &made));
+  ls_allocator *allocator = ls_current_allocator();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, items, to.count);
+  LS_OWN_ARRAY_OR_RETURN(allocator, const char *, names, to.count);
+  for (size_t i = 0; i < to.count; ++i) {
+    names[i] = to.names[i].text;
+    const size_t own = ls_device_set_find(&parts.devices, names[i]);
+    const ls_nest source =
+        ls_distributed_component(made, own < parts.devices.count ? own : 0);
+    LS_DEVICE_SCOPE(names[i]);
+    items[i] = ls_leaf(ls_identity(source.as.tensor));
+    LS_RETURN_IF_ERROR(ls_made_status(items[i].as.tensor));
+  }
+  return ls_take_nest(
+      ls_nest_distributed_on(LS_MIRRORED, items, names, to.count), out_value);
+}
+
+// Checks that the shapes of a batch are known.
+static ls_status check_shapes(const ls_nest *values, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const size_t parts = ls_distributed_count(values[i]);
+    for (size_t r = 0; r < (parts == 0 ? 1 : parts); ++r) {
+      const ls_nest item =
+          parts == 0 ? values[i] : ls_distributed_component(values[i], r);
+      char text[160];
+      if (item.kind == LS_KIND_TENSOR &&
+          !ls_shape_is_known(ls_tensor_shape(item.as.tensor)))
+        return ls_invalid_argument(
+            "%s, value %zu of a batch, has a shape that is not known",
+            ls_nest_print(item, text, sizeof(text)), i);
+    }
+  }
+  return ls_ok();
 }
 
 // Values of a batch that can be packed together: their components, destinations
@@ -286,13 +326,15 @@ static void together_deinit(together *t) {
 }
 LS_OWNED_STRUCT(together, together_deinit)
 
-static ls_status all_reduce_batch_reduce(void *self, ls_reduce_op op,
-                                         const ls_nest *values,
-                                         const ls_destinations *where,
-                                         size_t count, ls_nest *results) {
+ls_status ls_all_reduce_batch(void *self, ls_reduce_op op,
+                              const ls_nest *values,
+                              const ls_destinations *where, size_t count,
+                              ls_nest *results) {
   LS_OWN(together, t) = {.allocator = ls_current_allocator()};
+  const ls_reduce_plan *how = self;
   size_t done = 0;  // Number of values reduced together.
-  if (in_build_graph())
+  if (how->needs_shapes) LS_RETURN_IF_ERROR(check_shapes(values, count));
+  if (ls_in_build_graph())
     LS_RETURN_IF_ERROR(find_plain(&t, values, where, count));
   if (t.count > 0 && t.fits) {
     const ls_status status =
@@ -312,14 +354,14 @@ static ls_status all_reduce_batch_reduce(void *self, ls_reduce_op op,
       ++next;
     else
       LS_RETURN_IF_ERROR(
-          cross_device_reduce(self, op, values[i], where[i], &results[i]));
+          ls_all_reduce_one(self, op, values[i], where[i], &results[i]));
   }
   return ls_ok();
 }
 
-static ls_status all_reduce_gather(void *self, ls_nest value, int axis,
-                                   ls_destinations where, ls_nest *out_value) {
-  const all_reduce *how = self;
+ls_status ls_all_reduce_gather(void *self, ls_nest value, int axis,
+                               ls_destinations where, ls_nest *out_value) {
+  const ls_reduce_plan *how = self;
   ls_log_limited(ls_runtime_current(), "all_reduce gather", 3, LS_LOG_WARNING,
                  "distribute",
                  "gather by %s is done on one device, whose result is copied",
@@ -327,31 +369,30 @@ static ls_status all_reduce_gather(void *self, ls_nest value, int axis,
   return ls_gather_to_one(value, axis, where, out_value);
 }
 
-static void all_reduce_release(void *self) {
-  all_reduce *how = self;
+void ls_all_reduce_release(void *self) {
+  ls_reduce_plan *how = self;
   ls_release(how->allocator, how);
 }
 
 #define ALL_REDUCE_TABLE(text)                                                 \
   {                                                                            \
-    .name = text, .reduce = cross_device_reduce,                               \
-    .batch_reduce = all_reduce_batch_reduce, .gather = all_reduce_gather,      \
-    .release = all_reduce_release                                              \
+    .name = text, .reduce = ls_all_reduce_one,                                 \
+    .batch_reduce = ls_all_reduce_batch, .gather = ls_all_reduce_gather,       \
+    .release = ls_all_reduce_release                                           \
   }
 static const ls_cross_device_table nccl = ALL_REDUCE_TABLE("nccl");
 static const ls_cross_device_table hierarchical =
     ALL_REDUCE_TABLE("hierarchical_copy");
-static const ls_cross_device_table collective = ALL_REDUCE_TABLE("collective");
 
 // ---- Making ----------------------------------------------------------------
-static ls_status all_reduce_make(const ls_cross_device_table *table,
-                                 all_reduce how, ls_cross_device **out_ops) {
+ls_status ls_all_reduce_make(const ls_cross_device_table *table,
+                             ls_reduce_plan how, ls_cross_device **out_ops) {
   *out_ops = NULL;
   how.allocator = ls_current_allocator();
-  LS_NEW_OR_RETURN(how.allocator, all_reduce, self);
+  LS_NEW_OR_RETURN(how.allocator, ls_reduce_plan, self);
   *self = how;
   const ls_status status = ls_cross_device_make(table, self, true, out_ops);
-  if (!ls_status_is_ok(status)) all_reduce_release(self);
+  if (!ls_status_is_ok(status)) ls_all_reduce_release(self);
   return status;
 }
 
@@ -370,7 +411,7 @@ ls_status ls_all_reduce_ops_create(const ls_all_reduce_options *options,
     return ls_invalid_argument("algorithm '%s' of an all-reduce: nccl or "
                                "hierarchical_copy",
                                options->algorithm);
-  const all_reduce how = {
+  const ls_reduce_plan how = {
       .algorithm = table->name,
       .hierarchical = table == &hierarchical,
       .num_packs = options->num_packs.set ? options->num_packs.value : 1,
@@ -382,7 +423,7 @@ ls_status ls_all_reduce_ops_create(const ls_all_reduce_options *options,
     return ls_invalid_argument("an all-reduce by %s with num_packs %lld, which "
                                "is negative",
                                table->name, (long long)how.num_packs);
-  return all_reduce_make(table, how, out_ops);
+  return ls_all_reduce_make(table, how, out_ops);
 }
 
 ls_status ls_nccl_all_reduce_create(ls_opt num_packs,
@@ -400,10 +441,4 @@ ls_status ls_hierarchical_copy_create(ls_opt num_packs,
       &(ls_all_reduce_options){.algorithm = hierarchical.name,
                                .num_packs = num_packs},
       out_ops);
-}
-
-ls_status ls_collective_create(const char *implementation,
-                               ls_cross_device **out_ops) {
-  return all_reduce_make(&collective, (all_reduce){.algorithm = implementation},
-                         out_ops);
 }

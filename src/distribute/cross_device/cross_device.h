@@ -18,16 +18,50 @@ struct ls_cross_device {
 // and may be lowered to the engine's all_reduce.
 ls_status ls_cross_device_make(const ls_cross_device_table *table, void *self,
                                bool built_in, ls_cross_device **out_ops);
-// Makes cross-device ops that use the collectives of this implementation, for
+// Makes collective ops for the devices of one process, for
 // ls_cross_device_auto.
 ls_status ls_collective_create(const char *implementation,
                                ls_cross_device **out_ops);
+// Returns the time limit of collective ops, in nanoseconds; 0 for others and
+// for NULL.
+int64_t ls_cross_device_limit(const ls_cross_device *ops);
 // Reduces on one device as reduce_to_one does by default, and gathers there:
 // used by other tables where they have no own way.
 ls_status ls_reduce_to_one(ls_reduce_op op, ls_nest value,
                            ls_destinations where, ls_nest *out_value);
 ls_status ls_gather_to_one(ls_nest value, int axis, ls_destinations where,
                            ls_nest *out_value);
+
+// How a table of all-reduces works.
+typedef struct ls_reduce_plan {
+  ls_allocator *allocator;
+  const char *algorithm;  // Static text.
+  bool hierarchical;
+  int64_t num_packs, small_max_bytes, small_max_group;
+  bool by_size;  // Packs of more than bytes_per_pack bytes, from the end.
+  int64_t bytes_per_pack;
+  bool needs_shapes;            // Shapes of batches must be known.
+  struct ls_collective *group;  // Members in other processes; NULL: none.
+} ls_reduce_plan;
+// Makes ops from a table whose functions begin with those below.
+ls_status ls_all_reduce_make(const ls_cross_device_table *table,
+                             ls_reduce_plan how, ls_cross_device **out_ops);
+ls_status ls_all_reduce_one(void *self, ls_reduce_op op, ls_nest value,
+                            ls_destinations where, ls_nest *out_value);
+ls_status ls_all_reduce_batch(void *self, ls_reduce_op op,
+                              const ls_nest *values,
+                              const ls_destinations *where, size_t count,
+                              ls_nest *results);
+ls_status ls_all_reduce_gather(void *self, ls_nest value, int axis,
+                               ls_destinations where, ls_nest *out_value);
+void ls_all_reduce_release(void *self);
+// Reduces in a build graph, on every device of the value, and copies from
+// there: to a destination among these from its own result, to another from the
+// first.
+ls_status ls_all_reduce_spread(void *self, ls_reduce_op op, ls_nest value,
+                               ls_destinations where, ls_nest *out_value);
+// Returns true in a build graph, where ops and their devices are visible.
+bool ls_in_build_graph(void);
 
 // Makes a list of a call's results, which are taken over, if `status` is OK.
 ls_status ls_list_results(ls_status status, const ls_nest *results,
@@ -189,6 +223,12 @@ ls_status ls_pack_joined(const ls_tensor_row *rows, size_t num_rows,
 ls_status ls_pack_small(const ls_tensor_row *rows, size_t num_rows,
                         const ls_device_set *devices, ls_opt max_bytes,
                         ls_opt max_group, ls_packed *out_packed);
+// Joins columns from the last to the first into packs by size: the next pack
+// begins when one has more than `most` bytes. 0, or sizes that are not known: a
+// single pack. Each type of a pack is joined for itself.
+ls_status ls_pack_by_size(const ls_tensor_row *rows, size_t num_rows,
+                          const ls_device_set *devices, int64_t most,
+                          ls_packed *out_packed);
 // Unpacks reduced pieces into `rows`, with the original shapes.
 ls_status ls_unpack(const ls_packed *packed, const ls_tensor_row *reduced,
                     ls_tensor_row *rows);

@@ -150,6 +150,58 @@ static ls_status group_small(ls_packed *p, int64_t max_bytes,
   return made ? ls_ok() : ls_out_of_memory();
 }
 
+// Returns the size of a column in bytes; -1: not known.
+static int64_t packing_bytes_of(const ls_packed *p, size_t column) {
+  const ls_tensor x = p->rows[0].items[column];
+  const ls_shape shape = ls_tensor_shape(x);
+  return ls_shape_is_known(shape)
+             ? ls_shape_num_elements(shape) *
+                   (int64_t)ls_dtype_size(ls_tensor_dtype(x))
+             : -1;
+}
+
+// Groups a pack by types: `count` columns downwards from `last`.
+static void group_pack(ls_packed *p, size_t last, size_t count, size_t *used) {
+  for (size_t i = 0; i < count; ++i) {
+    const ls_dtype dtype = ls_tensor_dtype(p->rows[0].items[last - i]);
+    bool seen = false;
+    for (size_t k = 0; k < i && !seen; ++k)
+      seen = ls_tensor_dtype(p->rows[0].items[last - k]) == dtype;
+    if (seen) continue;
+    ls_pack_group *group = &p->groups[p->num_groups++];
+    *group = (ls_pack_group){.columns = p->columns + *used};
+    for (size_t k = i; k < count; ++k)
+      if (ls_tensor_dtype(p->rows[0].items[last - k]) == dtype)
+        group->columns[group->count++] = last - k;
+    *used += group->count;
+    group->pieces = group->count > 1;
+  }
+}
+
+static void group_by_size(ls_packed *p, int64_t most) {
+  const size_t count = p->rows[0].count;
+  size_t used = 0, begin = 0;
+  int64_t held = 0;
+  for (size_t c = 0; most > 0 && c < count; ++c) {
+    if (packing_bytes_of(p, c) >= 0) continue;
+    ls_log_limited(ls_runtime_current(), "pack by size", 10, LS_LOG_WARNING,
+                   "distribute",
+                   "value %zu of a batch has no known size: the batch is one "
+                   "pack",
+                   c);
+    most = 0;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (most > 0 && held > most) {
+      group_pack(p, count - 1 - begin, i - begin, &used);
+      begin = i;
+      held = 0;
+    }
+    held += packing_bytes_of(p, count - 1 - i);
+  }
+  group_pack(p, count - 1 - begin, count - begin, &used);
+}
+
 // ---- Packing ---------------------------------------------------------------
 // Colocates the ops of a row with its first tensor; in graphs where colocation
 // has no effect, uses the row's device.
@@ -224,6 +276,18 @@ ls_status ls_pack_joined(const ls_tensor_row *rows, size_t num_rows,
   LS_OWN(ls_packed, packed) = {0};
   LS_RETURN_IF_ERROR(packing_init(&packed, rows, num_rows, devices));
   group_by_dtype(&packed, (size_t)num_packs);
+  LS_RETURN_IF_ERROR(pack(&packed));
+  *out_packed = ls_give(&packed);
+  return ls_ok();
+}
+
+ls_status ls_pack_by_size(const ls_tensor_row *rows, size_t num_rows,
+                          const ls_device_set *devices, int64_t most,
+                          ls_packed *out_packed) {
+  *out_packed = (ls_packed){0};
+  LS_OWN(ls_packed, packed) = {0};
+  LS_RETURN_IF_ERROR(packing_init(&packed, rows, num_rows, devices));
+  group_by_size(&packed, most);
   LS_RETURN_IF_ERROR(pack(&packed));
   *out_packed = ls_give(&packed);
   return ls_ok();

@@ -4,11 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/cluster.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "distribute/base/strategy.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/input/input.h"
+#include "distribute/kinds/mirrored.h"
 #include "distribute/own.h"
 #include "lockstep/runtime_settings.h"
 #include "lockstep/strategy_extended.h"
@@ -18,16 +19,20 @@
 typedef struct placement {
   const char *const *names;
   const char *type;
-  long long count;
+  long long count;                     // On each worker.
+  const ls_mirrored_workers *workers;  // NULL: this process alone.
 } placement;
 
 // Chooses the devices; without options, all devices of the machine.
 static ls_status mirrored_choose(const ls_runtime *runtime,
                                  const ls_mirrored_options *options,
+                                 const ls_mirrored_workers *workers,
                                  placement *out) {
   const int gpus = ls_runtime_gpus(runtime);
+  const int cpus = workers != NULL ? 1 : ls_runtime_cpus(runtime);
   *out = (placement){.type = gpus > 0 ? "GPU" : "CPU",
-                     .count = gpus > 0 ? gpus : ls_runtime_cpus(runtime)};
+                     .count = gpus > 0 ? gpus : cpus,
+                     .workers = workers};
   if (options == NULL) return ls_ok();
   const bool listed = options->devices != NULL;
   if (listed && options->num_gpus.set)
@@ -44,14 +49,17 @@ static ls_status mirrored_choose(const ls_runtime *runtime,
       return ls_invalid_argument("a mirrored strategy on an empty list of "
                                  "devices: at least one device must be given");
   } else if (options->num_gpus.set) {
-    *out = (placement){.type = "GPU", .count = options->num_gpus.value};
+    out->type = "GPU";
+    out->count = options->num_gpus.value;
     if (out->count == 0)
       return ls_invalid_argument("a mirrored strategy with num_gpus 0: at "
                                  "least one device must be given");
   } else if (options->num_replicas.set) {
-    *out = (placement){.type = "CPU", .count = options->num_replicas.value};
+    out->type = "CPU";
+    out->count = options->num_replicas.value;
   }
-  if (out->count < 1 || out->count > LS_MAX_REPLICAS)
+  const int32_t times = workers != NULL ? workers->count : 1;
+  if (out->count < 1 || out->count > LS_MAX_REPLICAS / times)
     return ls_invalid_argument(
         "a mirrored strategy of %lld replicas: 1 to %d are possible",
         out->count, LS_MAX_REPLICAS);
@@ -93,11 +101,70 @@ static bool is_local(const char *device) {
   return strncmp(device, "/job:localhost/", 15) == 0;
 }
 
-// Checks that all devices are on one worker; several workers need several
-// processes.
-static ls_status check_workers(const ls_strategy *strategy,
-                               const placement *place) {
+// Checks the GPUs of each worker: as many as the first one has, numbered from
+// 0.
+static ls_status check_gpus(const ls_strategy *strategy) {
+  int first_count = -1;
+  const int32_t replicas = strategy->num_replicas;
+  for (int32_t i = 0; i < replicas; ++i) {
+    const char *device = ls_strategy_device(strategy, i);
+    const size_t length = worker_length(device);
+    int count = 0, most = -1;
+    for (int32_t k = 0; k < replicas; ++k) {
+      const char *other = ls_strategy_device(strategy, k);
+      const char *gpu = strstr(other, "/device:GPU:");
+      if (worker_length(other) != length || gpu == NULL ||
+          strncmp(device, other, length) != 0)
+        continue;
+      const int index = atoi(gpu + strlen("/device:GPU:"));
+      most = index > most ? index : most;
+      ++count;
+    }
+    if (most + 1 != count)
+      return ls_invalid_argument("worker '%.*s' has %d GPUs with indices up to "
+                                 "%d: they go from 0 without gaps",
+                                 (int)length, device, count, most);
+    if (first_count < 0) first_count = count;
+    if (count != first_count)
+      return ls_invalid_argument(
+          "worker '%.*s' has %d GPUs, '%.*s' has %d: all workers have the same "
+          "number",
+          (int)length, device, count,
+          (int)worker_length(ls_strategy_device(strategy, 0)),
+          ls_strategy_device(strategy, 0), first_count);
+  }
+  return ls_ok();
+}
+
+// Checks the devices of several workers in one graph, and sets the first worker
+// as the device of ops.
+static ls_status use_workers(ls_strategy *strategy,
+                             const ls_cross_device *cross_device) {
+  const ls_graph *graph = ls_graph_current();
   const char *first = ls_strategy_device(strategy, 0);
+  if (graph != NULL && ls_graph_is_eager(graph))
+    return ls_failed_precondition("a mirrored strategy on devices of several "
+                                  "workers does not work in eager mode");
+  if (cross_device != NULL &&
+      strcmp(ls_cross_device_name(cross_device), "reduce_to_one") != 0)
+    return ls_unimplemented(
+        "in-graph multi-worker: a mirrored strategy on "
+        "'%s' and '%s' with cross-device ops '%s', other "
+        "than reduce_to_one",
+        first, ls_strategy_device(strategy, strategy->num_replicas - 1),
+        ls_cross_device_name(cross_device));
+  LS_RETURN_IF_ERROR(check_gpus(strategy));
+  strategy->default_device =
+      ls_copy_text(strategy->allocator, first, worker_length(first));
+  return strategy->default_device != NULL ? ls_ok() : ls_out_of_memory();
+}
+
+// Checks that all devices are on one worker, or of several that are in one
+// graph; several processes have a cluster.
+static ls_status check_workers(ls_strategy *strategy, const placement *place,
+                               const ls_cross_device *cross_device) {
+  const char *first = ls_strategy_device(strategy, 0);
+  bool is_one = true;
   for (int32_t i = 0; i < strategy->num_replicas; ++i) {
     const char *device = ls_strategy_device(strategy, i);
     if (is_local(device) != is_local(first))
@@ -110,30 +177,39 @@ static ls_status check_workers(const ls_strategy *strategy,
                                  "task",
                                  place->names[i]);
     const size_t length = worker_length(device);
-    if (length == worker_length(first) && strncmp(device, first, length) == 0)
-      continue;
-    const ls_graph *graph = ls_graph_current();
-    return graph != NULL && ls_graph_is_eager(graph)
-               ? ls_failed_precondition("a mirrored strategy on devices of "
-                                        "several workers does not work in "
-                                        "eager mode")
-               : ls_unimplemented("in-graph multi-worker: a mirrored strategy "
-                                  "on '%s' and '%s'",
-                                  first, device);
+    is_one = is_one && length == worker_length(first) &&
+             strncmp(device, first, length) == 0;
   }
-  return ls_ok();
+  return is_one ? ls_ok() : use_workers(strategy, cross_device);
 }
 
 static ls_status set_devices(ls_strategy *strategy, const placement *place) {
   for (int32_t i = 0; i < strategy->num_replicas; ++i) {
-    char text[64];
-    snprintf(text, sizeof(text), "/device:%s:%d",
-             place->type != NULL ? place->type : "", i);
+    ls_device_name text = {{0}};
+    const int32_t local = (int32_t)place->count;
+    if (place->workers != NULL)
+      ls_cluster_device(place->workers->cluster, i / local, place->type,
+                        i % local, &text);
+    else if (place->names == NULL)
+      snprintf(text.text, sizeof(text.text), "/device:%s:%d", place->type, i);
     LS_RETURN_IF_ERROR(ls_strategy_place(
-        strategy, i, place->names != NULL ? place->names[i] : text));
+        strategy, i, place->names != NULL ? place->names[i] : text.text));
   }
-  LS_RETURN_IF_ERROR(check_unique(strategy));
-  return check_workers(strategy, place);
+  return check_unique(strategy);
+}
+
+// Sets the cross-device ops: on several processes by default collective ones.
+static ls_status set_cross_device(ls_strategy *strategy, const placement *place,
+                                  ls_cross_device *given) {
+  const ls_mirrored_workers *workers = place->workers;
+  if (workers == NULL || given != NULL)
+    return ls_strategy_set_cross_device(strategy, given);
+  LS_OWN(ls_cross_device, made) = NULL;
+  LS_RETURN_IF_ERROR(ls_collective_ops_create(
+      &ls_strategy_devices(strategy)[workers->own * place->count],
+      (size_t)place->count, strategy->num_replicas, workers->collective,
+      &made));
+  return ls_strategy_set_cross_device(strategy, made);
 }
 
 // Sets the options other than devices.
@@ -152,25 +228,35 @@ static ls_status set_options(ls_strategy *strategy,
   return strategy->scope_prefix != NULL ? ls_ok() : ls_out_of_memory();
 }
 
+ls_status ls_mirrored_make(const ls_mirrored_options *options,
+                           const ls_mirrored_workers *workers,
+                           ls_strategy **out_strategy) {
+  static const ls_mirrored_options defaults;
+  placement place;
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(mirrored_choose(runtime, options, workers, &place));
+  if (options == NULL) options = &defaults;
+  const int32_t times = workers != NULL ? workers->count : 1;
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_RETURN_IF_ERROR(ls_strategy_make(&ls_mirrored_strategy_class, runtime,
+                                      (int32_t)place.count * times, &strategy));
+  strategy->follows_chief = workers != NULL;
+  LS_RETURN_IF_ERROR(set_devices(strategy, &place));
+  if (workers == NULL)
+    LS_RETURN_IF_ERROR(check_workers(strategy, &place, options->cross_device));
+  LS_RETURN_IF_ERROR(ls_strategy_set_label(strategy, options->name));
+  LS_RETURN_IF_ERROR(set_cross_device(strategy, &place, options->cross_device));
+  LS_RETURN_IF_ERROR(set_options(strategy, options));
+  *out_strategy = ls_give(&strategy);
+  return ls_ok();
+}
+
 ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,
                                       ls_strategy **out_strategy) {
   LS_REQUIRE_OUT(out_strategy);
   if (options != NULL) LS_REQUIRE_EACH(options->devices, options->num_devices);
-  placement place;
-  ls_runtime *runtime = ls_runtime_current();
-  if (runtime == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(mirrored_choose(runtime, options, &place));
-  LS_OWN(ls_strategy, strategy) = NULL;
-  LS_RETURN_IF_ERROR(ls_strategy_make(&ls_mirrored_strategy_class, runtime,
-                                      (int32_t)place.count, &strategy));
-  LS_RETURN_IF_ERROR(set_devices(strategy, &place));
-  LS_RETURN_IF_ERROR(
-      ls_strategy_set_label(strategy, options != NULL ? options->name : NULL));
-  LS_RETURN_IF_ERROR(ls_strategy_set_cross_device(
-      strategy, options != NULL ? options->cross_device : NULL));
-  if (options != NULL) LS_RETURN_IF_ERROR(set_options(strategy, options));
-  *out_strategy = ls_give(&strategy);
-  return ls_ok();
+  return ls_mirrored_make(options, NULL, out_strategy);
 }
 
 ls_status ls_one_device_strategy_create(const char *device,

@@ -6,8 +6,10 @@
 #include "base/values/nest_internal.h"
 #include "distribute/base/strategy.h"
 #include "distribute/context/context.h"
+#include "distribute/cross_device/cross_device.h"
 #include "lockstep/communicator.h"
 #include "lockstep/strategy_extended.h"
+#include "net/limit.h"
 
 static ls_status trace_mirrored(const ls_tracer *tracer, ls_graph *graph,
                                 const ls_function_options *function,
@@ -188,8 +190,11 @@ ls_status ls_strategy_run_with(ls_strategy *strategy, ls_callable callable,
   static const ls_run_options defaults;
   LS_REQUIRE(strategy);
   LS_REQUIRE(results);
+  const int64_t limit =
+      ls_exchange_limit_set(ls_cross_device_limit(strategy->cross_device));
   const ls_status status = run(strategy, callable, args,
                                options != NULL ? options : &defaults, results);
+  ls_exchange_limit_set(limit);
   ls_strategy_tell_ranks(strategy, status);
   return status;
 }

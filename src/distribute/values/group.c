@@ -83,7 +83,7 @@ ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
   LS_REQUIRE_OUT(out_op);
   LS_REQUIRE(strategy);
   LS_OWN(ls_nest, results) = ls_none();
-  LS_RETURN_IF_ERROR(ls_strategy_local_results(strategy, value, &results));
+  LS_RETURN_IF_ERROR(ls_strategy_results(strategy, value, false, &results));
   const size_t count = ls_nest_num_leaves(results);
   LS_OWN_ARRAY_OR_RETURN(strategy->allocator, ls_nest, leaves, count);
   LS_OWN_ARRAY_OR_RETURN(strategy->allocator, ls_op, ops, count);

@@ -393,9 +393,13 @@ ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
   if (known && !lies_in_order(strategy, value) &&
       !order_as(strategy, items, count))
     qsort(items, count, sizeof(*items), by_device);
-  for (size_t i = 0; i < count; ++i)
-    ordered[i] = ls_nest_retain(items[i].component);
-  return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, ordered, count), out_list);
+  size_t first = 0, end = count;
+  if (count == (size_t)strategy->num_replicas)
+    ls_strategy_own_replicas(strategy, &first, &end);
+  for (size_t i = first; i < end; ++i)
+    ordered[i - first] = ls_nest_retain(items[i].component);
+  return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, ordered, end - first),
+                      out_list);
 }
 
 // ---- Local results ---------------------------------------------------------
@@ -415,10 +419,8 @@ static size_t most_components(ls_nest nest) {
   return most;
 }
 
-ls_status ls_strategy_local_results(ls_strategy *strategy, ls_nest value,
-                                    ls_nest *out_tuple) {
-  LS_REQUIRE_OUT(out_tuple);
-  LS_REQUIRE(strategy);
+ls_status ls_strategy_results(ls_strategy *strategy, ls_nest value, bool local,
+                              ls_nest *out_tuple) {
   const bool node = ls_nest_is_node(value);
   size_t count = node ? (size_t)strategy->num_replicas : values_count_of(value);
   if (count == 0 || !strategy->kind->distributes) {
@@ -430,9 +432,20 @@ ls_status ls_strategy_local_results(ls_strategy *strategy, ls_nest value,
                                "replicas",
                                most_components(value), count);
   LS_OWN_ARRAY_OR_RETURN(strategy->allocator, ls_nest, items, count);
-  for (size_t r = 0; r < count; ++r)
-    items[r] = ls_nest_map(value, local_leaf, &r);
-  return ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, items, count), out_tuple);
+  size_t first = 0, end = count;
+  if (local && count == (size_t)strategy->num_replicas)
+    ls_strategy_own_replicas(strategy, &first, &end);
+  for (size_t r = first; r < end; ++r)
+    items[r - first] = ls_nest_map(value, local_leaf, &r);
+  return ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, items, end - first),
+                      out_tuple);
+}
+
+ls_status ls_strategy_local_results(ls_strategy *strategy, ls_nest value,
+                                    ls_nest *out_tuple) {
+  LS_REQUIRE_OUT(out_tuple);
+  LS_REQUIRE(strategy);
+  return ls_strategy_results(strategy, value, true, out_tuple);
 }
 
 // ---- A replica's result ----------------------------------------------------

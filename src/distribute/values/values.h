@@ -26,6 +26,11 @@ bool ls_device_serves(const char *name, const char *device);
 ls_status ls_select_for(const ls_strategy *strategy, int32_t id, ls_nest args,
                         ls_nest *out_args);
 
+// Lists the components of a value as ls_strategy_local_results does, with
+// `local` those of this process, else all.
+ls_status ls_strategy_results(ls_strategy *strategy, ls_nest value, bool local,
+                              ls_nest *out_tuple);
+
 // Returns true if the thread is in a replicated computation, where the variable
 // means the replica's own.
 bool ls_variable_is_replicated(const ls_variable *variable);

@@ -167,6 +167,10 @@ static ls_status create_components(ls_strategy *strategy,
   LS_OWN(ls_array, share) = NULL;
   LS_RETURN_IF_ERROR(share_of_saved(strategy, asked, count, &share));
   if (share != NULL) options.initial_array = share;
+  LS_OWN(ls_array, chiefs) = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_chief_array(strategy, asked->name, options.initial_array, &chiefs));
+  if (chiefs != NULL) options.initial_array = chiefs;
   for (size_t i = 0; i < count; ++i) {
     ls_variable *component = NULL;
     {
@@ -176,6 +180,8 @@ static ls_status create_components(ls_strategy *strategy,
     }
     if (i == 0) component->joining = true;
     LS_RETURN_IF_ERROR(ls_component_list_add(components, component));
+    if (i == 0 && chiefs == NULL)
+      LS_RETURN_IF_ERROR(ls_chief_value(strategy, component));
   }
   return ls_ok();
 }
@@ -413,6 +419,9 @@ static ls_status create_by(const ls_variable_recipe *recipe,
       ls_trial_end(&trial, variables_create(recipe, options, kind, &components,
                                             out_variable));
   release_components(&components);
+  // Other ranks may wait for this one's part in the initial value.
+  if (recipe->strategy->follows_chief)
+    ls_strategy_tell_ranks(recipe->strategy, status);
   return status;
 }
 

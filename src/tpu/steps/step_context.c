@@ -10,6 +10,7 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
+#include "distribute/values/values.h"
 #include "lockstep/strategy.h"
 #include "lockstep/strategy_extended.h"
 #include "tpu/strategy/strategy.h"
@@ -112,7 +113,7 @@ static ls_nest merge_output(ls_strategy *strategy, ls_nest args, void *user) {
 static ls_status list_given(ls_strategy *strategy, ls_nest given,
                             ls_nest *out_values) {
   if (ls_tpu_strategy_of(strategy) != NULL || ls_distributed_count(given) > 0)
-    return ls_strategy_local_results(strategy, given, out_values);
+    return ls_strategy_results(strategy, given, false, out_values);
   const size_t count = (size_t)ls_strategy_num_replicas(strategy);
   LS_OWN(ls_nest_builder, items) = {0};
   for (size_t r = 0; r < count; ++r)

@@ -12,6 +12,7 @@
 #include "engine/cpu/run/lanes.h"
 #include "engine/cpu/run/ranks.h"
 #include "engine/cpu/run/sums.h"
+#include "net/limit.h"
 
 // ---- Streams ---------------------------------------------------------------
 static inline void **resolve_all(const ls_executable *executable,
@@ -353,6 +354,7 @@ static ls_status init_run(ls_instance *self, const ls_run_args *args) {
   LS_RETURN_IF_ERROR(set_bases(self, args));
   LS_CPU_SET(self->step, args->step);
   self->number = args->number;
+  self->limit = ls_exchange_limit();
   self->seed = args->seed;
   self->run = args->run;
   self->is_at_end = false;

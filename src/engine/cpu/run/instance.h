@@ -151,6 +151,7 @@ struct ls_instance {
   uint64_t round;
   uint64_t step, seed;  // Step and seed of the current run.
   uint64_t number;      // See ls_run_args.
+  int64_t limit;        // Time limit of the run's exchanges; 0: none.
   uint64_t run;
   uint64_t float_mode;  // The caller's mode.
   bool is_running;      // Atomic.

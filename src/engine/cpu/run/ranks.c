@@ -66,13 +66,17 @@ ls_exchange_name ls_cpu_exchange_name(const ls_instance *self, uint32_t number,
 static ls_status exchange_pieces(const ls_instance *self, uint32_t number,
                                  uint64_t iteration, size_t count) {
   ls_communicator *communicator = self->executable->communicator;
-  const ls_exchange_name name = ls_cpu_exchange_name(self, number, iteration);
+  ls_exchange exchange = {.name = ls_cpu_exchange_name(self, number, iteration),
+                          .pieces = self->pieces,
+                          .count = count,
+                          .limit = self->limit};
   ls_runtime *runtime = self->executable->backend->runtime;
   const int64_t began = ls_runtime_now(runtime);
   // A run that waits is not at work.
   ls_runtime_end_work(runtime);
-  const ls_status status =
-      ls_communicator_exchange(communicator, &name, self->pieces, count);
+  ls_status status = communicator->start(communicator, &exchange);
+  if (ls_status_is_ok(status))
+    status = communicator->wait(communicator, &exchange);
   ls_runtime_begin_work(runtime);
   ls_wait_end(runtime, LS_WAIT_RANKS, began);
   return status;

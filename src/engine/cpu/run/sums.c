@@ -255,6 +255,7 @@ static ls_status start_phase(const ls_instance *self, ls_cpu_flight *flight,
   ls_communicator *communicator = self->executable->communicator;
   flight->exchange.name.phase = phase;
   flight->exchange.pieces = flight->pieces;
+  flight->exchange.limit = self->limit;
   return communicator->start(communicator, &flight->exchange);
 }
 
