@@ -127,9 +127,13 @@ static void choose_limits(ls_mpi *self) {
   int *bound = NULL, has_bound = 0;
   MPI_Comm_get_attr(self->comm, MPI_TAG_UB, &bound, &has_bound);
   self->tags = has_bound ? *bound : 32767;  // The least that MPI promises.
+#ifdef OPEN_MPI  // It yields by itself where ranks share cores.
+  self->spins = SPINS;
+#else
   const bool has_cores =
       self->base.local_ranks <= sysconf(_SC_NPROCESSORS_ONLN);
   self->spins = has_cores ? SPINS : 0;
+#endif
 }
 
 static ls_status open_in(ls_mpi *self, const int32_t *communicator) {
