@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A training step on several ranks of some threads each, against one process
-// with as many threads in all. Both take turns; the ranks are threads of this
-// process (the stand-in). Ratios are medians over the rounds.
+// with as many threads in all. Both take turns, while the other ranks wait. The
+// ranks are the processes of a launcher (mpirun -n 2 ranks_bench), else threads
+// of this process. Ratios are medians over the rounds.
+//
+// Open MPI binds each process to one core, also the single one: give mpirun the
+// option --bind-to none.
 //
 // Usage: ranks_bench [-m MODEL] [-r REPLICAS] [-p RANKS] [-t THREADS]
 //                    [-k STEPS] [-n ROUNDS] [-b BATCH] [-T TRACE] [-P]
@@ -10,7 +14,6 @@
 //   -P  prints rank 0's plan
 
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +23,7 @@
 #include "common/machine.h"
 #include "lockstep/communicator.h"
 #include "lockstep/full.h"
+#include "lockstep/mpi.h"
 
 enum { MOST_ROUNDS = 1000 };
 
@@ -35,7 +39,6 @@ static struct {
              .steps = 20,
              .rounds = 15};
 
-static pthread_barrier_t turn;  // All ranks and the single process.
 static double alone[MOST_ROUNDS], ranked[MOST_ROUNDS], waited[MOST_ROUNDS];
 
 static void check(ls_status status) {
@@ -101,6 +104,7 @@ static void print_memory(const contestant *c, const char *who, bool in_full) {
 }
 
 static void release(contestant *c) {
+  ls_runtime_make_current(c->runtime);
   ls_nest_release(c->result);
   ls_nest_release(c->args);
   ls_function_release(c->function);
@@ -111,64 +115,69 @@ static void release(contestant *c) {
 }
 
 // ---- Turns -----------------------------------------------------------------
-// Runs the rounds of a rank. Its time is that of all, which begin together.
-static void run_rank_rounds(contestant *c, bool is_first) {
-  for (int i = -1; i < options.rounds; ++i) {
-    pthread_barrier_wait(&turn);  // The single process has had its turn.
-    const double begin = machine_seconds();
-    const int64_t before = ls_runtime_waited(c->runtime, LS_WAIT_RANKS);
-    run_steps(c);
-    if (is_first && i >= 0) {
-      ranked[i] = (machine_seconds() - begin) / options.steps;
-      waited[i] =
-          (double)(ls_runtime_waited(c->runtime, LS_WAIT_RANKS) - before) *
-          1e-9 / options.steps;
-    }
-    pthread_barrier_wait(&turn);
-  }
+// Waits for all ranks.
+static void meet(ls_communicator *communicator) {
+  const ls_exchange_name name = {.merge = UINT32_MAX};
+  char *all = calloc((size_t)communicator->ranks, 1);
+  if (all == NULL) exit(1);
+  check(ls_communicator_gather(communicator, &name, all, 1));
+  free(all);
+}
+
+static double time_steps(contestant *c) {
+  ls_runtime_make_current(c->runtime);
+  const double begin = machine_seconds();
+  run_steps(c);
+  return (machine_seconds() - begin) / options.steps;
+}
+
+// Runs a round: rank 0 by itself, then all ranks.
+static void run_round(contestant *c, contestant *single,
+                      ls_communicator *communicator, int round) {
+  const double time = single != NULL ? time_steps(single) : 0;
+  meet(communicator);
+  const int64_t before = ls_runtime_waited(c->runtime, LS_WAIT_RANKS);
+  const double shared_time = time_steps(c);
+  meet(communicator);
+  if (single == NULL || round < 0) return;
+  alone[round] = time;
+  ranked[round] = shared_time;
+  waited[round] =
+      (double)(ls_runtime_waited(c->runtime, LS_WAIT_RANKS) - before) * 1e-9 /
+      options.steps;
+}
+
+// Runs steps of all ranks while rank 0 is traced.
+static void run_traced(contestant *c, bool is_first) {
+  ls_trace *trace = NULL;
+  ls_runtime_make_current(c->runtime);
+  if (is_first)
+    check(ls_trace_begin(c->runtime, &(ls_trace_options){.path = options.trace},
+                         &trace));
+  run_steps(c);
+  if (trace == NULL) return;
+  ls_trace_end(trace);
+  check(ls_trace_write(trace, NULL));
+  ls_trace_destroy(trace);
 }
 
 static ls_status run_rank(ls_communicator *communicator, void *user) {
   const bool is_first = communicator->rank == 0;
-  contestant c;
+  contestant c, single;
   (void)user;
+  if (is_first) options.ranks = communicator->ranks;
+  if (is_first) make(&single, options.threads * options.ranks, NULL);
   make(&c, options.threads, communicator);
-  run_steps(&c);
-  run_rank_rounds(&c, is_first);
-  ls_trace *trace = NULL;
-  if (is_first && options.trace != NULL)
-    check(ls_trace_begin(c.runtime, &(ls_trace_options){.path = options.trace},
-                         &trace));
-  run_steps(&c);
-  if (trace != NULL) {
-    ls_trace_end(trace);
-    check(ls_trace_write(trace, NULL));
-    ls_trace_destroy(trace);
+  for (int i = -1; i < options.rounds; ++i)
+    run_round(&c, is_first ? &single : NULL, communicator, i);
+  if (options.trace != NULL) run_traced(&c, is_first);
+  if (is_first) {
+    print_memory(&single, "alone: ", false);
+    print_memory(&c, "a rank:", options.prints_plan);
+    release(&single);
   }
-  if (is_first) print_memory(&c, "a rank:", options.prints_plan);
   release(&c);
   return ls_ok();
-}
-
-static void *run_ranks(void *user) {
-  (void)user;
-  check(ls_standin_run(options.ranks, run_rank, NULL));
-  return NULL;
-}
-
-static void run_alone(void) {
-  contestant c;
-  make(&c, options.threads * options.ranks, NULL);
-  run_steps(&c);
-  for (int i = -1; i < options.rounds; ++i) {
-    const double begin = machine_seconds();
-    run_steps(&c);
-    if (i >= 0) alone[i] = (machine_seconds() - begin) / options.steps;
-    pthread_barrier_wait(&turn);
-    pthread_barrier_wait(&turn);
-  }
-  print_memory(&c, "alone: ", false);
-  release(&c);
 }
 
 // ---- Figures ---------------------------------------------------------------
@@ -211,12 +220,15 @@ static void parse(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   parse(argc, argv);
-  pthread_t ranks;
-  if (pthread_barrier_init(&turn, NULL, (unsigned)options.ranks + 1) != 0 ||
-      pthread_create(&ranks, NULL, run_ranks, NULL) != 0)
-    return 1;
-  run_alone();
-  pthread_join(ranks, NULL);
-  print_times();
+  if (ls_mpi_find_launcher(NULL).name == NULL) {
+    check(ls_standin_run(options.ranks, run_rank, NULL));
+    print_times();
+    return 0;
+  }
+  ls_communicator *ranks = NULL;
+  check(ls_mpi_open(NULL, &ranks));
+  check(run_rank(ranks, NULL));
+  if (ranks->rank == 0) print_times();
+  check(ls_mpi_close(ranks));
   return 0;
 }
