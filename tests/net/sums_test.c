@@ -337,6 +337,8 @@ static void print_order(const char *plan, char *out, size_t size) {
 
 typedef struct descent {
   job work;
+  int32_t failing;  // The rank that fails before its second step; 0: none.
+  ls_code seen[MOST_RANKS];
   char orders[MOST_RANKS][64];
 } descent;
 
@@ -356,8 +358,12 @@ static ls_status descend_on(ls_communicator *communicator, void *user) {
       &(ls_function_options){.call = descend, .user = &trained}, &function));
   for (int i = 0; i < STEPS; ++i) {
     LS_OWN(ls_nest, result) = ls_none();
-    LS_RETURN_IF_ERROR(
-        ls_strategy_run(strategy, ls_traced(function), ls_none(), &result));
+    if (i > 0 && self->failing > 0 && rank == self->failing)
+      return LS_STATUS(LS_DATA_LOSS, "the file is torn");
+    const ls_status status =
+        ls_strategy_run(strategy, ls_traced(function), ls_none(), &result);
+    self->seen[rank] = ls_status_code(status);
+    LS_RETURN_IF_ERROR(status);
     LS_RETURN_IF_ERROR(keep_nest(&self->work, rank, result));
   }
   char *plan = NULL;
@@ -387,4 +393,16 @@ TEST(gradients_travel_while_others_are_computed_and_variables_updated) {
     job_deinit(&all.work);
   }
   job_deinit(&alone.work);
+}
+
+TEST(a_rank_that_fails_ends_sums_under_way_on_all) {
+  static descent all;
+  all = (descent){.work = {.replicas = 6, .threads = 1}, .failing = 1};
+  make_results(&all.work, 3);
+  const ls_status status = ls_standin_run(3, descend_on, &all);
+  expect_contains(ls_status_message(status), "on rank 1 of 3");
+  expect_status(status, LS_DATA_LOSS, "the file is torn");
+  assert_int_equal(all.seen[0], LS_DATA_LOSS);
+  assert_int_equal(all.seen[2], LS_DATA_LOSS);
+  job_deinit(&all.work);
 }
