@@ -230,7 +230,7 @@ static ls_status init_exchanger(mpi_communicator *self) {
 ls_status ls_mpi_open(const ls_mpi_options *options,
                       ls_communicator **out_communicator) {
   static const ls_mpi_options defaults = {0};
-  LS_REQUIRE(out_communicator);
+  LS_REQUIRE_OUT(out_communicator);
   if (options == NULL) options = &defaults;
   LS_OWN_NEW_OR_RETURN(ls_allocator_system(), mpi_communicator, self);
   self->exchanger.allocator = ls_allocator_system();

@@ -6,6 +6,7 @@
 #include "lockstep/cancel.h"
 #include "lockstep/cluster.h"
 #include "lockstep/device_name.h"
+#include "lockstep/mpi.h"
 #include "lockstep/nest.h"
 #include "lockstep/parameters.h"
 #include "lockstep/runtime.h"
@@ -35,7 +36,20 @@ TEST(refused_calls_of_cancel_leave_nothing) {
   REFUSED(ls_cancel *, ls_cancel_create(NULL, &out));
 }
 
+static const char *find_nowhere(void *user, const char *name) {
+  (void)user;
+  return strcmp(name, "LS_MPI") == 0 ? "/nowhere" : NULL;
+}
+
+TEST(refused_calls_of_mpi_leave_nothing) {
+  REFUSED(ls_communicator *,
+          ls_mpi_open(&(ls_mpi_options){.environment = find_nowhere}, &out));
+}
+
 TEST(refused_calls_of_cluster_leave_nothing) {
+  REFUSED(size_t, ls_cluster_devices(&(ls_cluster_spec){0}, -1, NULL, 0, &out));
+  REFUSED(ls_cluster_task,
+          ls_cluster_find_task(&(ls_cluster_spec){0}, "x", 0, &out));
   REFUSED_MEMORY(ls_cluster_spec *,
                  ls_cluster_spec_copy(&(ls_cluster_spec){0}, &out));
 }

@@ -5,6 +5,7 @@
 #include "lockstep/distribute_input.h"
 #include "lockstep/export.h"
 #include "lockstep/handles.h"
+#include "lockstep/multi_worker.h"
 #include "lockstep/regroup.h"
 #include "lockstep/replica.h"
 #include "lockstep/strategy.h"
@@ -34,6 +35,16 @@ TEST(refused_calls_of_cross_device_leave_nothing) {
   REFUSED_MEMORY(ls_cross_device *, ls_reduce_to_one_create(NULL, &out));
   REFUSED_TWO(ls_tensor, ls_tensor,
               ls_sum_gradient(NULL, 0, false, &out, &second));
+}
+
+TEST(refused_calls_of_multi_worker_leave_nothing) {
+  REFUSED(ls_collective_implementation,
+          ls_collective_implementation_parse("x", &out));
+  REFUSED(ls_cross_device *, ls_collective_ops_create(NULL, 0, 1, NULL, &out));
+  REFUSED(ls_cross_device *,
+          ls_spec_all_reduce_create(
+              &(ls_spec_all_reduce_options){.gpus_per_worker = -1}, &out));
+  REFUSED(ls_strategy *, ls_multi_worker_strategy_create(NULL, NULL, &out));
 }
 
 TEST(refused_calls_of_distribute_input_leave_nothing) {
