@@ -140,6 +140,9 @@ struct ls_communicator {
 // all replicas.
 LS_API int32_t ls_communicator_first(const ls_communicator *self, int32_t rank,
                                      int32_t replicas);
+// Returns the rank that hosts a replica.
+LS_API int32_t ls_communicator_find(const ls_communicator *self,
+                                    int32_t replica, int32_t replicas);
 
 // Starts an exchange and waits for its end.
 LS_API LS_MUST_USE ls_status

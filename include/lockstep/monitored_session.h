@@ -85,6 +85,9 @@ typedef struct ls_monitored_options {
   // Default 3.
   ls_opt most_losses;
   const ls_session_config *config;  // Configuration of sessions. Lent.
+  // On if ranks make the same runs: they save and restore checkpoints together,
+  // in the folders of rank 0. Default: off.
+  ls_flag ranks;
 } ls_monitored_options;
 
 // Calls the hooks' begin, finalizes the scaffold, and creates the session. The

@@ -23,6 +23,15 @@ int32_t ls_communicator_first(const ls_communicator *self, int32_t rank,
   return (int32_t)((int64_t)replicas * rank / self->ranks);
 }
 
+int32_t ls_communicator_find(const ls_communicator *self, int32_t replica,
+                             int32_t replicas) {
+  int32_t rank = 0;
+  while (rank + 1 < self->ranks &&
+         replica >= ls_communicator_first(self, rank + 1, replicas))
+    ++rank;
+  return rank;
+}
+
 ls_status ls_communicator_exchange(ls_communicator *self,
                                    const ls_exchange_name *name,
                                    const ls_exchange_piece *pieces,

@@ -45,8 +45,12 @@ LS_MUST_USE ls_status ls_ranks_agree(ls_ranks *ranks, ls_status own);
 //   LS_FAILED_PRECONDITION  another rank has another number
 LS_MUST_USE ls_status ls_ranks_agree_on(ls_ranks *ranks, ls_status own,
                                         uint64_t number, const char *noun);
-// Broadcasts the bytes of rank 0.
+// Returns true in `*out_any` if `own` is true on a rank.
+LS_MUST_USE ls_status ls_ranks_any(ls_ranks *ranks, bool own, bool *out_any);
+// Broadcasts the bytes of rank 0, or of another.
 LS_MUST_USE ls_status ls_ranks_send(ls_ranks *ranks, void *data, size_t size);
+LS_MUST_USE ls_status ls_ranks_send_from(ls_ranks *ranks, int32_t from,
+                                         void *data, size_t size);
 // All-gathers `size` bytes per rank, concatenated in rank order; the caller has
 // stored its own.
 LS_MUST_USE ls_status ls_ranks_gather(ls_ranks *ranks, void *all, size_t size);

@@ -50,10 +50,27 @@ ls_status ls_ranks_gather(ls_ranks *ranks, void *all, size_t size) {
   return ls_communicator_gather(ranks->communicator, &name, all, size);
 }
 
-ls_status ls_ranks_send(ls_ranks *ranks, void *data, size_t size) {
+ls_status ls_ranks_send_from(ls_ranks *ranks, int32_t from, void *data,
+                             size_t size) {
   if (ranks->communicator == NULL) return ls_ok();
   const ls_exchange_name name = next_name(ranks);
-  return ls_communicator_broadcast(ranks->communicator, &name, 0, data, size);
+  return ls_communicator_broadcast(ranks->communicator, &name, from, data,
+                                   size);
+}
+
+ls_status ls_ranks_send(ls_ranks *ranks, void *data, size_t size) {
+  return ls_ranks_send_from(ranks, 0, data, size);
+}
+
+ls_status ls_ranks_any(ls_ranks *ranks, bool own, bool *out_any) {
+  *out_any = own;
+  if (ranks->communicator == NULL) return ls_ok();
+  ranks->words[ls_ranks_own(ranks)].number = own;
+  LS_RETURN_IF_ERROR(
+      ls_ranks_gather(ranks, ranks->words, sizeof(*ranks->words)));
+  for (size_t k = 0; k < ls_ranks_count(ranks); ++k)
+    *out_any |= ranks->words[k].number != 0;
+  return ls_ok();
 }
 
 ls_status ls_ranks_agree(ls_ranks *ranks, ls_status own) {
@@ -95,16 +112,6 @@ typedef struct parts {
   size_t count;
 } parts;
 
-static int32_t ranks_rank_of(const ls_communicator *communicator,
-                             size_t replica, size_t replicas) {
-  int32_t rank = 0;
-  while (rank + 1 < communicator->ranks &&
-         replica >= (size_t)ls_communicator_first(communicator, rank + 1,
-                                                  (int32_t)replicas))
-    ++rank;
-  return rank;
-}
-
 static ls_status read_parts(const ls_communicator *communicator,
                             const ls_variable *variable, parts *all) {
   const size_t count = ls_state_parts(all->store, variable);
@@ -115,7 +122,8 @@ static ls_status read_parts(const ls_communicator *communicator,
         ls_store_read(all->store, variable->components[r], value));
     all->pieces[all->count] = (ls_exchange_piece){
         ls_array_mutable_data(*value), ls_array_size(*value),
-        ranks_rank_of(communicator, r, count), LS_EACH_RANK};
+        ls_communicator_find(communicator, (int32_t)r, (int32_t)count),
+        LS_EACH_RANK};
   }
   return ls_ok();
 }

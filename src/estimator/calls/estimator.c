@@ -233,8 +233,8 @@ ls_status ls_estimator_whole_step(const ls_estimator *self, bool tells,
   return ls_ok();
 }
 
-static ls_status make_path(const ls_estimator *self, int64_t step,
-                           char **out_path) {
+ls_status ls_estimator_checkpoint_path(const ls_estimator *self, int64_t step,
+                                       char **out_path) {
   ls_text path;
   ls_print_begin(&path, ls_runtime_allocator(self->runtime));
   ls_text_append_format(&path, "%s/model.ckpt-%lld", self->model_dir,
@@ -248,7 +248,8 @@ ls_status ls_estimator_latest_checkpoint(const ls_estimator *estimator,
   LS_REQUIRE(estimator);
   int64_t step = -1;
   LS_RETURN_IF_ERROR(ls_estimator_whole_step(estimator, true, &step));
-  return step < 0 ? ls_ok() : make_path(estimator, step, out_path);
+  return step < 0 ? ls_ok()
+                  : ls_estimator_checkpoint_path(estimator, step, out_path);
 }
 
 // ---- The checkpoint a call starts from -------------------------------------
@@ -289,7 +290,7 @@ static ls_status open_whole(const ls_estimator *self,
   LS_RETURN_IF_ERROR(find_whole(self, true, &out->file));
   if (out->file == NULL) return ls_ok();
   ls_saved_file_describe(out->file, &info);
-  return make_path(self, info.step, &out->path);
+  return ls_estimator_checkpoint_path(self, info.step, &out->path);
 }
 
 ls_status ls_estimator_checkpoint_open(const ls_estimator *self,

@@ -9,6 +9,7 @@
 #include "lockstep/saved_file.h"
 #include "lockstep/train_and_evaluate.h"
 #include "lockstep/training_parts.h"
+#include "state/checkpoint_file.h"
 
 struct ls_estimator {
   ls_runtime *runtime;
@@ -45,6 +46,11 @@ LS_MUST_USE ls_status ls_estimator_newest_step(const ls_estimator *self,
 LS_MUST_USE ls_status ls_estimator_whole_step(const ls_estimator *self,
                                               bool tells, int64_t *out_step);
 
+// Returns the path of the checkpoint of a step; the caller releases the text.
+LS_MUST_USE ls_status ls_estimator_checkpoint_path(const ls_estimator *self,
+                                                   int64_t step,
+                                                   char **out_path);
+
 // The checkpoint from which a call starts: the one that the caller names, which
 // is never skipped, or the newest intact one. Zeroed if there is none.
 typedef struct ls_estimator_checkpoint {
@@ -68,6 +74,7 @@ typedef struct ls_eval_rounds {
   int64_t newest;  // Newest step at that time, damaged or not.
   int64_t warned;  // Time of the last warning that there is no new checkpoint.
   bool has_warned;
+  ls_ranks ranks;  // The ranks that evaluate together; zeroed: none.
 } ls_eval_rounds;
 
 // Evaluates the newest checkpoint and calls the exporters, unless that

@@ -43,6 +43,7 @@ void ls_eval_rounds_drop_exports(ls_train_and_evaluation *result) {
 
 void ls_eval_rounds_deinit(ls_eval_rounds *self) {
   ls_text_release(self->previous);
+  ls_ranks_deinit(&self->ranks);
 }
 
 // ---- One evaluation --------------------------------------------------------
@@ -52,7 +53,9 @@ static bool is_final(const ls_eval_rounds *self) {
 
 static ls_status export_all(ls_eval_rounds *self, const char *checkpoint) {
   ls_train_and_evaluation *out = self->out;
-  const size_t count = self->eval->num_exporters;
+  // Rank 0 writes the exports.
+  const size_t count =
+      ls_ranks_own(&self->ranks) == 0 ? self->eval->num_exporters : 0;
   out->exports = ls_new_array(ls_current_allocator(), char *, count + 1);
   if (out->exports == NULL) return ls_out_of_memory();
   out->num_exports = count;
@@ -95,19 +98,32 @@ static ls_status eval_rounds_evaluate(ls_eval_rounds *self,
   return export_all(self, checkpoint);
 }
 
-// Evaluates only if the newest checkpoint's name has changed, because finding
-// an intact checkpoint reads whole files.
-ls_status ls_eval_rounds_run(ls_eval_rounds *self, bool *out_is_new) {
-  char *path = NULL;
+// Finds the step of the newest intact checkpoint; -1: there is none, or no new
+// one. Looks only if the newest checkpoint's name has changed, because finding
+// an intact one reads whole files.
+static ls_status find_new(ls_eval_rounds *self, int64_t *out_step) {
   int64_t newest = -1;
-  *out_is_new = false;
   LS_RETURN_IF_ERROR(ls_estimator_newest_step(self->estimator, &newest));
   if (newest < 0 || (self->previous != NULL && newest == self->newest))
     return ls_ok();
-  LS_RETURN_IF_ERROR(ls_estimator_latest_checkpoint(self->estimator, &path));
+  LS_RETURN_IF_ERROR(ls_estimator_whole_step(self->estimator, true, out_step));
   self->newest = newest;
-  if (path == NULL ||
-      (self->previous != NULL && strcmp(path, self->previous) == 0)) {
+  return ls_ok();
+}
+
+// Rank 0 finds the checkpoint for all.
+ls_status ls_eval_rounds_run(ls_eval_rounds *self, bool *out_is_new) {
+  char *path = NULL;
+  int64_t step = -1;
+  *out_is_new = false;
+  const bool leads = ls_ranks_own(&self->ranks) == 0;
+  LS_RETURN_IF_ERROR(
+      ls_ranks_agree(&self->ranks, leads ? find_new(self, &step) : ls_ok()));
+  LS_RETURN_IF_ERROR(ls_ranks_send(&self->ranks, &step, sizeof(step)));
+  if (step < 0) return ls_ok();
+  LS_RETURN_IF_ERROR(
+      ls_estimator_checkpoint_path(self->estimator, step, &path));
+  if (self->previous != NULL && strcmp(path, self->previous) == 0) {
     ls_text_release(path);
     return ls_ok();
   }

@@ -134,21 +134,27 @@ static ls_status take_losses(ls_job *job, ls_monitored_session *session,
   return job->kind->take_losses(job, ls_nest_item(results, 0), &e->losses);
 }
 
-// Takes the metrics' values. If no example was evaluated, the values have no
-// meaning, and only the step is returned.
+// Takes the metrics' values, which hosts of rank 0 have. If no example was
+// evaluated, the values have no meaning, and only the step is returned.
 static ls_status take_metrics(const ls_job *job, eval_run *e, ls_nest values,
                               ls_nest *out_metrics) {
   static const char *const step[] = {"global_step"};
-  if (!ls_eval_losses_any(&e->losses)) {
+  const bool any = ls_eval_losses_any(&e->losses);
+  if (any && ls_plan_leads(job->calls.plan)) {
+    *out_metrics = ls_nest_retain(values);
+  } else {
+    const ls_nest at = ls_nest_retain(ls_nest_find(values, step[0]));
+    LS_RETURN_IF_ERROR(
+        ls_take_nest(ls_nest_dict("", step, &at, 1), out_metrics));
+  }
+  if (!any) {
     ls_runtime_log(job->estimator->runtime, LS_LOG_WARNING, "estimator",
                    "nothing was evaluated: %s",
                    ls_train_stop_requested(job->stop)
                        ? "a stop was requested before"
                        : "there was no example");
-    const ls_nest at = ls_nest_retain(ls_nest_find(values, step[0]));
-    return ls_take_nest(ls_nest_dict("", step, &at, 1), out_metrics);
+    return ls_ok();
   }
-  *out_metrics = ls_nest_retain(values);
   return ls_params_set(out_metrics, "loss",
                        ls_nest_f64(ls_eval_losses_mean(&e->losses)));
 }
@@ -194,8 +200,10 @@ static ls_status evaluate_and_write(ls_estimator *self,
                                     const ls_estimator_checkpoint *checkpoint,
                                     ls_nest *out_metrics) {
   LS_RETURN_IF_ERROR(evaluate_from(self, evaluation, checkpoint, out_metrics));
+  const ls_plan *plan = NULL;
+  LS_RETURN_IF_ERROR(ls_plans_get(self->plans, LS_MODE_EVAL, false, &plan));
   // An evaluation that a stop cut short does not measure the model.
-  return !ls_estimator_has_evaluated(*out_metrics) ||
+  return !ls_plan_leads(plan) || !ls_estimator_has_evaluated(*out_metrics) ||
                  ls_train_stop_requested(evaluation->stop)
              ? ls_ok()
              : ls_write_eval_events(self, evaluation->name, checkpoint->path,

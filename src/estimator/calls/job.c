@@ -91,6 +91,10 @@ ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
   job->input = *input;
   LS_RETURN_IF_ERROR(ls_rendezvous_create(SOURCES, &job->rendezvous));
   LS_RETURN_IF_ERROR(ls_plans_get(estimator->plans, mode, false, &plan));
+  LS_RETURN_IF_ERROR(ls_plan_check_ranks(plan));
+  if (ls_plan_ranks(plan) != NULL)
+    LS_RETURN_IF_ERROR(
+        ls_ranks_init(&job->ranks, plan->runtime, "a job of an estimator", 0));
   job->kind = !plan->on_cpu            ? &ls_tpu_job
               : plan->strategy != NULL ? &ls_strategy_job
                                        : &ls_cpu_job;
@@ -120,6 +124,10 @@ ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
 
 // ---- Events ----------------------------------------------------------------
 ls_status ls_job_open_events(ls_job *job, int64_t saved) {
+  // Without a writer, records are dropped.
+  if (!ls_plan_leads(job->calls.plan))
+    return ls_summary_writer_create(ls_event_writer_record, NULL,
+                                    &job->summaries);
   LS_RETURN_IF_ERROR(ls_event_writer_open(
       &(ls_event_writer_options){.folder = job->estimator->model_dir,
                                  .first_step = saved + 1,
@@ -133,6 +141,7 @@ ls_status ls_job_open_events(ls_job *job, int64_t saved) {
 ls_status ls_job_session(ls_job *job, bool restores,
                          ls_monitored_session **out_session) {
   const ls_run_values *config = ls_estimator_run_values(job->estimator);
+  const bool on_ranks = job->ranks.communicator != NULL;
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_LAST));
   return ls_monitored_session_create(
       &(ls_monitored_options){
@@ -143,10 +152,15 @@ ls_status ls_job_session(ls_job *job, bool restores,
           .checkpoints = restores ? job->estimator->model_dir : NULL,
           .states = &job->state,
           .num_states = restores ? 1 : 0,
-          .stop = job->stop,
-          .other_stop = &job->system_gone,
-          .creation_timeout_seconds = config->session_creation_timeout_secs,
+          .stop = on_ranks ? &job->agreed : job->stop,
+          .other_stop = on_ranks ? NULL : &job->system_gone,
+          // Ranks that lose a session end, and are started again.
+          .creation_timeout_seconds =
+              on_ranks ? (ls_opt)LS_SOME(0)
+                       : config->session_creation_timeout_secs,
+          .most_losses = on_ranks ? (ls_opt)LS_SOME(0) : (ls_opt){0},
           .config = config->session_config,
+          .ranks = on_ranks ? LS_FLAG_ON : LS_FLAG_OFF,
       },
       out_session);
 }
@@ -160,6 +174,25 @@ ls_status ls_job_end_runs(ls_job *job, ls_status status) {
   return status;
 }
 
+bool ls_job_is_stopped(const ls_job *job) {
+  return ls_train_stop_requested(job->ranks.communicator != NULL ? &job->agreed
+                                                                 : job->stop);
+}
+
+// Finds out if the runs end. Ranks agree: a request on one stops all.
+static ls_status should_stop(ls_job *job, ls_monitored_session *session,
+                             bool *out_stops) {
+  bool wanted = ls_train_stop_requested(job->stop) ||
+                ls_train_stop_requested(&job->system_gone);
+  *out_stops = ls_monitored_session_should_stop(session);
+  if (job->ranks.communicator == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_ranks_any(&job->ranks, wanted, &wanted));
+  LS_RETURN_IF_ERROR(ls_ranks_any(&job->ranks, *out_stops, out_stops));
+  if (wanted) ls_train_stop_request(&job->agreed);
+  *out_stops |= wanted;
+  return ls_ok();
+}
+
 static ls_status run_once(ls_job *job, ls_monitored_session *session,
                           ls_nest fetches, ls_job_take take, void *user) {
   ls_nest results = ls_none();
@@ -170,9 +203,12 @@ static ls_status run_once(ls_job *job, ls_monitored_session *session,
 
 ls_status ls_job_run_all(ls_job *job, ls_monitored_session *session,
                          ls_nest fetches, ls_job_take take, void *user) {
-  ls_status status = ls_ok();
-  while (ls_status_is_ok(status) && !ls_monitored_session_should_stop(session))
+  bool stops = false;
+  ls_status status = should_stop(job, session, &stops);
+  while (ls_status_is_ok(status) && !stops) {
     status = run_once(job, session, fetches, take, user);
+    if (ls_status_is_ok(status)) status = should_stop(job, session, &stops);
+  }
   return ls_monitored_session_close(session, ls_job_end_runs(job, status));
 }
 
@@ -196,6 +232,7 @@ static void job_drop(ls_job *job) {
   ls_graph_destroy(job->graph);
   ls_summary_writer_release(job->summaries);
   ls_rendezvous_destroy(job->rendezvous);
+  ls_ranks_deinit(&job->ranks);
   system_use_end(&job->use);
 }
 

@@ -10,6 +10,7 @@
 #include "estimator/input/input.h"
 #include "estimator/loop/program.h"
 #include "lockstep/monitored_session.h"
+#include "state/checkpoint_file.h"
 #include "train/hooks/hook.h"
 
 // A job's use of a system, stored in the job. Zeroed: no system is used.
@@ -58,6 +59,10 @@ struct ls_job {
   ls_graph *graph;
   ls_rendezvous *rendezvous;
   const ls_train_stop *stop;
+  // The ranks that share the job; zeroed in a process that is alone. Together
+  // they request `agreed`, once `stop` is requested on one.
+  ls_ranks ranks;
+  ls_train_stop agreed;
 
   // Fields for jobs on TPUs.
   ls_system_use use;
@@ -128,6 +133,8 @@ LS_MUST_USE ls_status ls_job_set_values(ls_job *job);
 // Makes the input's position part of checkpoints (job_values.c).
 void ls_job_set_state(ls_job *job);
 
+// Returns true if a stop was requested; on ranks, if all have agreed on it.
+bool ls_job_is_stopped(const ls_job *job);
 // Opens the event files of a training that continues from step `saved`; -1:
 // starts from scratch.
 LS_MUST_USE ls_status ls_job_open_events(ls_job *job, int64_t saved);

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "estimator/calls/job.h"
 #include "lockstep/saved_file.h"
+#include "state/own.h"
 #include "train/hooks/saving.h"
 
 static ls_status users_init(const ls_job *job, ls_session *session) {
@@ -173,19 +174,54 @@ ls_status ls_job_set_values(ls_job *job) {
 // is the start of the next epoch.
 enum { NAME_ROOM = 32 };
 
+// Copies the record of one rank, which is full there, to all.
+static ls_status share_record(ls_ranks *ranks, int32_t from,
+                              ls_record *record) {
+  const bool own = (int32_t)ls_ranks_own(ranks) == from;
+  LS_OWN(ls_record, read) = NULL;
+  char *printed = NULL;
+  size_t size = 0;
+  if (own) LS_RETURN_IF_ERROR(ls_record_to_text(record, &printed, &size));
+  ls_status status = ls_ranks_send_from(ranks, from, &size, sizeof(size));
+  LS_OWN_ARRAY(ranks->allocator, char, text, size + 1);
+  if (ls_status_is_ok(status) && text == NULL) status = ls_out_of_memory();
+  if (own && text != NULL) memcpy(text, printed, size);
+  ls_text_release(printed);
+  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(ls_ranks_send_from(ranks, from, text, size));
+  if (own) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_record_from_text("an input", text, size, &read));
+  return ls_record_copy(record, read);
+}
+
+// Returns true if this rank draws from an iterator.
+static bool draws(const ls_job *job, size_t i) {
+  return job->ranks.communicator == NULL ||
+         job->feed.ranks[i] == (int32_t)ls_ranks_own(&job->ranks);
+}
+
+// Saves the position of an iterator, on the rank that draws from it.
+static ls_status save_iterator(ls_job *job, size_t i, ls_record *record) {
+  ls_iterator *iterator = job->iterators[i];
+  if (draws(job, i) && job->input_ended)
+    LS_RETURN_IF_ERROR(ls_iterator_restart(iterator));
+  if (draws(job, i)) LS_RETURN_IF_ERROR(ls_iterator_save(iterator, record));
+  return job->ranks.communicator == NULL
+             ? ls_ok()
+             : share_record(&job->ranks, job->feed.ranks[i], record);
+}
+
 static ls_status input_state_save(void *self, ls_record *record) {
-  const ls_job *job = self;
+  ls_job *job = self;
   char name[NAME_ROOM];
   const size_t count = job->num_iterators;
   if (job->device_hook != NULL) ls_device_hook_settle(job->device_hook);
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "count", (int64_t)count));
   for (size_t i = 0; i < count; ++i) {
     ls_record *one = NULL;
-    if (job->input_ended)
-      LS_RETURN_IF_ERROR(ls_iterator_restart(job->iterators[i]));
     snprintf(name, sizeof(name), "%zu", i);
     LS_RETURN_IF_ERROR(ls_record_add(record, name, &one));
-    LS_RETURN_IF_ERROR(ls_iterator_save(job->iterators[i], one));
+    LS_RETURN_IF_ERROR(save_iterator(job, i, one));
   }
   return ls_ok();
 }
@@ -202,6 +238,7 @@ static ls_status input_state_restore_all(const ls_job *job,
                                (long long)saved, count);
   for (size_t i = 0; i < count; ++i) {
     const ls_record *one = NULL;
+    if (!draws(job, i)) continue;
     snprintf(name, sizeof(name), "%zu", i);
     LS_RETURN_IF_ERROR(ls_record_find(record, name, &one));
     LS_RETURN_IF_ERROR(ls_iterator_restore(job->iterators[i], one));
@@ -221,22 +258,24 @@ static bool is_of_another(const ls_status status) {
 static ls_status input_state_restore(void *self, const ls_record *record) {
   ls_job *job = self;
   const ls_status status = input_state_restore_all(job, record);
-  const bool refused = !ls_status_is_ok(status);
-  job->restored = !refused;
+  bool refused = !ls_status_is_ok(status);
   if (refused && !is_of_another(status)) return status;
-  if (refused)
+  LS_OWN(ls_status, asked) = ls_ranks_any(&job->ranks, refused, &refused);
+  job->restored = !refused;
+  if (!ls_status_is_ok(status))
     ls_runtime_log(job->estimator->runtime, LS_LOG_WARNING, "estimator",
                    "the input differs from that of the checkpoint, and starts "
                    "from the beginning: %s",
                    ls_status_message(status));
   ls_status_free(status);
-  if (refused)
-    for (size_t i = 0; i < job->num_iterators; ++i)
+  for (size_t i = 0; i < job->num_iterators; ++i) {
+    if (!draws(job, i)) continue;
+    if (refused)
       LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(job->iterators[i], 0));
-  else if (job->afresh)
-    for (size_t i = 0; i < job->num_iterators; ++i)
+    else if (job->afresh)
       LS_RETURN_IF_ERROR(ls_iterator_restart(job->iterators[i]));
-  return ls_ok();
+  }
+  return ls_give(&asked);
 }
 
 void ls_job_set_state(ls_job *job) {

@@ -43,7 +43,7 @@ static ls_status build_program(ls_job *job) {
                             .replica_0_loss = e->replica_0_loss},
       &job->program));
   job->spec = ls_estimator_spec_retain(job->program.spec);
-  return add_all_to_collection(job->graph, ENQUEUE_OPS, job->feed.ops);
+  return add_all_to_collection(job->graph, ENQUEUE_OPS, job->feed.all_ops);
 }
 
 // ---- Checks ----------------------------------------------------------------
@@ -161,7 +161,9 @@ static ls_status add_device_hook(ls_job *job) {
       &(ls_device_hook_options){
           .plan = job->calls.plan,
           .enqueue_ops = job->feed.ops,
-          .dequeue_ops = predicts ? ls_none() : job->program.host_ops,
+          .dequeue_ops = predicts || !ls_plan_leads(job->calls.plan)
+                             ? ls_none()
+                             : job->program.host_ops,
           .close_ops = job->feed.close_ops,
           .compile_status = job->program.compile_status,
           .each_step = job->feed.each_step,

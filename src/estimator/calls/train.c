@@ -50,6 +50,30 @@ static ls_status is_done(const ls_estimator *self,
   return ls_ok();
 }
 
+// Lets rank 0 decide for all ranks, whose folders may differ for a moment.
+static ls_status is_done_everywhere(const ls_estimator *self,
+                                    const ls_estimator_training *t,
+                                    bool *out_done, int64_t *out_step) {
+  const ls_plan *plan = NULL;
+  ls_status status = ls_plans_get(self->plans, LS_MODE_TRAIN, false, &plan);
+  if (ls_status_is_ok(status)) status = ls_plan_check_ranks(plan);
+  if (!ls_status_is_ok(status) || ls_plan_ranks(plan) == NULL)
+    return ls_status_is_ok(status) ? is_done(self, t, out_done, out_step)
+                                   : status;
+  LS_OWN(ls_ranks, ranks) = {0};
+  int64_t found[2] = {0};
+  LS_RETURN_IF_ERROR(
+      ls_ranks_init(&ranks, self->runtime, "a training of an estimator", 0));
+  if (ls_plan_leads(plan)) status = is_done(self, t, out_done, out_step);
+  found[0] = *out_done;
+  found[1] = *out_step;
+  LS_RETURN_IF_ERROR(ls_ranks_agree(&ranks, status));
+  LS_RETURN_IF_ERROR(ls_ranks_send(&ranks, found, sizeof(found)));
+  *out_done = found[0] != 0;
+  *out_step = found[1];
+  return ls_ok();
+}
+
 // ---- The model -------------------------------------------------------------
 // Returns true for a summary of the loss, which is recognized by its tag or by
 // its op's name, as in other systems.
@@ -252,7 +276,7 @@ static ls_status train_once(ls_estimator *self, const ls_estimator_training *t,
   ls_status status = ls_job_begin(&job, self, LS_MODE_TRAIN, &t->input);
   if (ls_status_is_ok(status)) status = train_model(&job, t, saved, end);
   end->input_ended = job.input_ended;
-  end->stopped = ls_train_stop_requested(t->stop);
+  end->stopped = ls_job_is_stopped(&job);
   *again = !afresh && job.restored && job.input_ended && !end->has_loss;
   return ls_job_end(&job, "training_loop", status);
 }
@@ -270,7 +294,7 @@ ls_status ls_estimator_train(ls_estimator *estimator,
       ls_hooks_check("hooks", training->hooks, training->num_hooks));
   LS_REQUIRE_ITEMS(training->listeners, training->num_listeners);
   LS_RETURN_IF_ERROR(train_check(estimator, training));
-  LS_RETURN_IF_ERROR(is_done(estimator, training, &done, &step));
+  LS_RETURN_IF_ERROR(is_done_everywhere(estimator, training, &done, &step));
   end.step = step;
   if (!done)
     LS_RETURN_IF_ERROR(

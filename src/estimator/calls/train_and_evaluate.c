@@ -69,6 +69,7 @@ typedef struct local {
   const ls_train_spec *train;
   int64_t throttle;  // Minimum time between evaluations, in nanoseconds.
   bool between;
+  bool leads;      // False on ranks that do not evaluate on a CPU.
   bool has_first;  // True after the first checkpoint, which is not evaluated.
   bool wants;      // True if a stop for an evaluation was requested.
   bool has_ended;  // True if the model was evaluated at the training's end.
@@ -79,8 +80,10 @@ typedef struct local {
 // Evaluates now, unless a stop was requested, which would end the evaluation
 // early.
 static ls_status evaluate_now(local *self, int64_t step) {
-  bool is_new = false;
-  if (ls_train_stop_requested(self->train->stop)) return ls_ok();
+  bool is_new = false, stops = ls_train_stop_requested(self->train->stop);
+  ls_ranks *ranks = &self->evaluator.ranks;
+  LS_RETURN_IF_ERROR(ls_ranks_any(ranks, stops, &stops));
+  if (stops) return ls_ok();
   LS_RETURN_IF_ERROR(ls_eval_rounds_run(&self->evaluator, &is_new));
   self->last = ls_runtime_now(self->runtime);
   self->evaluated = step;
@@ -100,8 +103,13 @@ static ls_status after_save(void *user, ls_session *session, int64_t step,
     self->last = ls_runtime_now(self->runtime);
     return ls_ok();
   }
-  if (self->evaluated == step) return ls_ok();
-  if (ls_runtime_now(self->runtime) - self->last < self->throttle) {
+  if (self->evaluated == step || (!self->between && !self->leads))
+    return ls_ok();
+  // By the clock of rank 0.
+  char is_early = ls_runtime_now(self->runtime) - self->last < self->throttle;
+  LS_RETURN_IF_ERROR(
+      ls_ranks_send(&self->evaluator.ranks, &is_early, sizeof(is_early)));
+  if (is_early) {
     ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
                    "no evaluation of the checkpoint of step %lld: there was "
                    "one less than %lld seconds ago",
@@ -118,7 +126,7 @@ static ls_status train_and_evaluate_at_end(void *user, ls_session *session,
                                            int64_t step) {
   local *self = user;
   (void)session;
-  if (self->evaluated == step || self->between) return ls_ok();
+  if (self->evaluated == step || self->between || !self->leads) return ls_ok();
   return evaluate_now(self, step);
 }
 
@@ -172,14 +180,20 @@ static ls_status run_local(local *self, ls_training_end *end) {
                        : train_once(self, all, count + 1, end);
 }
 
-// Finds out if training and evaluation use one system of cores, which has one
-// program at a time.
-static ls_status share_cores(const ls_estimator *e, bool *out_share) {
+// Finds out how training and evaluation run: on one system of cores, which has
+// one program at a time, and on ranks, which then evaluate together. On a CPU
+// rank 0 does so alone, for which the others wait.
+static ls_status find_ways(const ls_estimator *e, local *self) {
   const ls_plan *training = NULL, *evaluation = NULL;
   LS_RETURN_IF_ERROR(ls_plans_get(e->plans, LS_MODE_TRAIN, false, &training));
   LS_RETURN_IF_ERROR(ls_plans_get(e->plans, LS_MODE_EVAL, false, &evaluation));
-  *out_share = !training->on_cpu && !evaluation->on_cpu;
-  return ls_ok();
+  self->between = !training->on_cpu && !evaluation->on_cpu;
+  self->leads = true;
+  if (ls_plan_ranks(training) == NULL) return ls_ok();
+  self->leads = ls_plan_leads(training);
+  return self->between ? ls_ranks_init(&self->evaluator.ranks, e->runtime,
+                                       "evaluations of an estimator", 0)
+                       : ls_plan_check_ranks(evaluation);
 }
 
 static ls_status train_and_evaluate(ls_estimator *estimator,
@@ -195,8 +209,8 @@ static ls_status train_and_evaluate(ls_estimator *estimator,
                 .train = train,
                 .throttle = ls_eval_rounds_throttle(eval),
                 .evaluated = -1};
-  LS_RETURN_IF_ERROR(share_cores(estimator, &self.between));
-  const ls_status status = run_local(&self, &out->training);
+  ls_status status = find_ways(estimator, &self);
+  if (ls_status_is_ok(status)) status = run_local(&self, &out->training);
   ls_eval_rounds_deinit(&self.evaluator);
   return status;
 }

@@ -8,6 +8,7 @@
 #ifndef LS_ESTIMATOR_CONFIG_PLAN_H_
 #define LS_ESTIMATOR_CONFIG_PLAN_H_
 
+#include "lockstep/communicator.h"
 #include "lockstep/estimator_functions.h"
 #include "tpu/system/resolver.h"
 
@@ -125,6 +126,29 @@ ls_pod *ls_plan_pod(const ls_plan *plan);
 #define LS_PLAN_SYSTEM_SCOPE(plan)                                             \
   ls_system_flow ls_plan_flow_;                                                \
   LS_SCOPE_(ls_system_scope_begin, &ls_plan_flow_, (plan)->system->resolver->id)
+
+// ---- Ranks (plan_ranks.c) --------------------------------------------------
+// Host h of H is on rank h P / H of P, rounded down, which alone draws the
+// input of its feeders. Rank 0, with the first host, takes what the cores send
+// to hosts. Functions that return true for "this rank" do so in a process that
+// is alone.
+
+// Returns the communicator if ranks share the replicas; NULL: this process has
+// all of them.
+ls_communicator *ls_plan_ranks(const ls_plan *plan);
+// Returns the rank that runs the input of a feeder, that of a replica's feeder,
+// and the rank that runs a replica; 0 in a process that is alone.
+int32_t ls_plan_feeder_rank(const ls_plan *plan, int64_t feeder);
+int32_t ls_plan_fed_from(const ls_plan *plan, int64_t replica);
+int32_t ls_plan_replica_rank(const ls_plan *plan, int64_t replica);
+int32_t ls_plan_rank(const ls_plan *plan);  // This one.
+// Returns true if this rank writes files and runs the functions of hosts.
+bool ls_plan_leads(const ls_plan *plan);
+// Checks that a job of the plan's mode can run on the ranks of the runtime.
+//   LS_UNIMPLEMENTED     only trainings and evaluations on cores can, with one
+//                        core for each replica.
+//   LS_INVALID_ARGUMENT  there are fewer replicas than ranks.
+LS_MUST_USE ls_status ls_plan_check_ranks(const ls_plan *plan);
 
 // ---- User contexts ---------------------------------------------------------
 // The context of a call of an input or model function.

@@ -97,6 +97,25 @@ LS_MUST_USE ls_status ls_device_threads_unkept(const ls_device_threads *self);
 // Returns true if the calling thread must end.
 bool ls_device_threads_should_end(const ls_device_threads *self);
 
+// ---- Ferries ---------------------------------------------------------------
+// Carry tuples between ranks: what a host feeds to a core of another rank, and
+// what a core sends to the first host. A thread for each other rank and
+// direction moves the tuples of a step at a time from queues here to the same
+// queues there.
+typedef struct ls_ferries ls_ferries;
+
+// Starts the ferries of an initialized system. A failure closes the session and
+// fails all ranks. `*out` is NULL in a process that is alone.
+LS_MUST_USE ls_status ls_ferries_start(const ls_plan *plan, ls_session *session,
+                                       ls_ferries **out);
+// Waits until all that was sent has come, on all ranks, and ends them. NULL is
+// allowed.
+void ls_ferries_end(ls_ferries *ferries);
+// Ends them after `failure` (lent), which all ranks then get.
+void ls_ferries_give_up(ls_ferries *ferries, ls_status failure);
+// Returns the failure that has closed the session.
+LS_MUST_USE ls_status ls_ferries_failure(ls_ferries *ferries);
+
 // ---- The hook --------------------------------------------------------------
 // A hook that feeds a program on cores and takes its outputs, in two threads,
 // while the program runs.

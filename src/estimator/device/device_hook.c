@@ -12,6 +12,7 @@
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/shutdown_hooks.h"
 #include "lockstep/summary_ops.h"
+#include "state/checkpoint_file.h"
 #include "train/hooks/hook.h"
 
 typedef struct device_hook {
@@ -31,6 +32,8 @@ typedef struct device_hook {
   bool input_ended, closed_outfeeds;
   ls_device_work works[LS_DEVICE_THREADS];
   ls_device_threads threads;
+  ls_ferries *ferries;  // Between ranks; NULL: none.
+  ls_ranks ranks;       // For agreement after runs.
 } device_hook;
 
 static size_t num_ops(ls_nest ops) {
@@ -41,6 +44,16 @@ static size_t num_ops(ls_nest ops) {
 static ls_status run_ops(ls_session *session, ls_nest ops, ls_nest *results) {
   return num_ops(ops) == 0 ? ls_ok()
                            : ls_session_run(session, ops, NULL, 0, results);
+}
+
+static bool has_input_ended(const device_hook *self) {
+  return __atomic_load_n(&self->input_ended, __ATOMIC_ACQUIRE);
+}
+
+static void note_input_end(device_hook *self) {
+  if (self->options.input_ended != NULL)
+    __atomic_store_n(self->options.input_ended, true, __ATOMIC_RELEASE);
+  __atomic_store_n(&self->input_ended, true, __ATOMIC_RELEASE);
 }
 
 // ---- The infeed thread -----------------------------------------------------
@@ -78,6 +91,12 @@ static ls_status report_end(device_hook *self) {
 // Handles the end of the input, which is no error of the thread.
 static ls_status map_feed_error(void *user, ls_status status) {
   device_hook *self = user;
+  // Another rank's input has ended, for which the queues were closed here.
+  if (ls_status_code(status) == LS_FAILED_PRECONDITION &&
+      self->ferries != NULL && has_input_ended(self)) {
+    ls_status_free(status);
+    return ls_ok();
+  }
   if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
   if (self->options.predicts) {
     // Ends the waits for predictions: an empty input sends no stop signal.
@@ -86,9 +105,7 @@ static ls_status map_feed_error(void *user, ls_status status) {
   }
   ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
                  "the input has ended: %s", ls_status_message(status));
-  if (self->options.input_ended != NULL)
-    __atomic_store_n(self->options.input_ended, true, __ATOMIC_RELEASE);
-  __atomic_store_n(&self->input_ended, true, __ATOMIC_RELEASE);
+  note_input_end(self);
   if (self->options.input_end_fails)
     ls_rendezvous_record(
         self->options.rendezvous, "infeed",
@@ -117,11 +134,12 @@ static ls_status take_steps(void *user, int64_t count) {
 }
 
 // Maps the error of a closed outfeed: if the program ended early, all tuples
-// have been taken.
+// have been taken. Another rank's close may come before this one's.
 static ls_status map_take_error(void *user, ls_status status) {
   const device_hook *self = user;
   if (ls_status_code(status) != LS_OUT_OF_RANGE ||
-      !__atomic_load_n(&self->closed_outfeeds, __ATOMIC_ACQUIRE))
+      (self->ferries == NULL &&
+       !__atomic_load_n(&self->closed_outfeeds, __ATOMIC_ACQUIRE)))
     return status;
   ls_status_free(status);
   return ls_ok();
@@ -163,7 +181,10 @@ static ls_status device_hook_begin(void *state) {
   self->count = ls_variable_read(iterations);
   ls_nest_release(self->initializers);
   self->initializers = ls_none();
-  LS_RETURN_IF_ERROR(ls_file_writers_of(graph, &self->initializers, &flushers));
+  // Rank 0 writes all files.
+  if (ls_plan_leads(self->options.plan))
+    LS_RETURN_IF_ERROR(
+        ls_file_writers_of(graph, &self->initializers, &flushers));
   LS_RETURN_IF_ERROR(make_finalizers(self, flushers));
   return ls_graph_take_error(graph);
 }
@@ -244,12 +265,25 @@ static ls_status device_hook_after_create(void *state,
   }
   LS_RETURN_IF_ERROR(initialize_writers(self, context->session));
   if (asks_compiler(self)) LS_RETURN_IF_ERROR(ask_compiler(self, context));
+  LS_RETURN_IF_ERROR(
+      ls_ferries_start(self->options.plan, context->session, &self->ferries));
   LS_RETURN_IF_ERROR(ls_device_threads_start(&self->threads, context->session));
   return ls_watchdog_start_by_environment(self->options.plan->system->resolver);
 }
 
+// Ends the ferries before their time.
+static void give_up_ferries(device_hook *self) {
+  if (self->ferries == NULL) return;
+  LS_OWN(ls_status, failure) =
+      LS_STATUS(LS_CANCELLED, "a session of an estimator has ended early");
+  ls_ferries_give_up(self->ferries, failure);
+  self->ferries = NULL;
+}
+
 static void device_hook_lost(void *state) {
-  ls_device_threads_stop(&((device_hook *)state)->threads);
+  device_hook *self = state;
+  ls_device_threads_stop(&self->threads);
+  give_up_ferries(self);
 }
 
 // ---- A run -----------------------------------------------------------------
@@ -262,14 +296,24 @@ static ls_status device_hook_before_run(void *state, ls_run_context *context,
   return ls_device_threads_post(&self->threads, ls_result_count(self->counted));
 }
 
-static bool has_input_ended(const device_hook *self) {
-  return __atomic_load_n(&self->input_ended, __ATOMIC_ACQUIRE);
+// Agrees if the input has ended on a rank. Where another's has, closes the
+// queues into which this one may still feed.
+static ls_status agree_on_end(device_hook *self) {
+  if (self->ferries == NULL) return ls_ok();
+  const bool own = has_input_ended(self);
+  bool any = false;
+  LS_OWN(ls_nest, results) = ls_none();
+  LS_RETURN_IF_ERROR(ls_ranks_any(&self->ranks, own, &any));
+  if (!any || own) return ls_ok();
+  note_input_end(self);
+  return run_ops(self->threads.session, self->options.close_ops, &results);
 }
 
 // Closes the outfeeds, because the input ended before the number of steps that
 // the thread has to take.
 static ls_status end_taking(device_hook *self) {
-  if (num_ops(self->options.dequeue_ops) == 0) return ls_ok();
+  if (num_ops(self->options.dequeue_ops) == 0 && self->ferries == NULL)
+    return ls_ok();
   __atomic_store_n(&self->closed_outfeeds, true, __ATOMIC_RELEASE);
   return ls_device_system_close_outfeeds(self->options.plan);
 }
@@ -279,6 +323,7 @@ static ls_status device_hook_after_run(void *state, ls_run_context *context,
   device_hook *self = state;
   (void)results;
   LS_RETURN_IF_ERROR(ls_device_threads_run_ended(&self->threads, ls_ok()));
+  LS_RETURN_IF_ERROR(agree_on_end(self));
   if (!has_input_ended(self)) return ls_ok();
   ls_run_context_request_stop(context);
   return end_taking(self);
@@ -288,9 +333,18 @@ static ls_status device_hook_after_run(void *state, ls_run_context *context,
 static ls_status device_hook_run_failed(void *state, ls_status status) {
   device_hook *self = state;
   status = ls_device_threads_run_ended(&self->threads, status);
-  if (ls_status_code(status) != LS_OUT_OF_RANGE || !has_input_ended(self))
+  const ls_status carried = ls_ferries_failure(self->ferries);
+  if (!ls_status_is_ok(carried)) {
+    ls_status_free(status);
+    return carried;
+  }
+  // All ranks are here: none has made a step.
+  ls_status ended =
+      ls_status_code(status) == LS_OUT_OF_RANGE ? agree_on_end(self) : ls_ok();
+  if (ls_status_is_ok(ended) &&
+      (ls_status_code(status) != LS_OUT_OF_RANGE || !has_input_ended(self)))
     return status;
-  const ls_status ended = end_taking(self);
+  if (ls_status_is_ok(ended)) ended = end_taking(self);
   if (ls_status_is_ok(ended)) return status;
   ls_status_free(status);
   return ended;
@@ -307,6 +361,8 @@ static ls_status device_hook_end(void *state, ls_run_context *context) {
   ls_rendezvous_record_done(self->options.rendezvous, "infeed");
   ls_device_threads_join(&self->threads, LS_OUTFEED_THREAD);
   ls_rendezvous_record_done(self->options.rendezvous, "outfeed");
+  ls_ferries_end(self->ferries);
+  self->ferries = NULL;
   ls_rendezvous_forget(self->options.rendezvous, context->session);
   const ls_status status = ls_device_threads_unkept(&self->threads);
   const ls_status ran = run_ops(context->session, self->finalizers, &results);
@@ -317,6 +373,8 @@ static ls_status device_hook_end(void *state, ls_run_context *context) {
 static void device_hook_destroy(void *state) {
   device_hook *self = state;
   ls_device_threads_deinit(&self->threads);
+  give_up_ferries(self);
+  ls_ranks_deinit(&self->ranks);
   // Shuts the system down, because `end` is not called after a failure and the
   // next job may use another system.
   if (self->has_begun) ls_status_free(ls_device_system_end(self->options.plan));
@@ -371,6 +429,9 @@ static ls_status device_hook_fill(device_hook *self,
   self->works[LS_OUTFEED_THREAD].helped = num_ops(options->dequeue_ops) == 0;
   LS_RETURN_IF_ERROR(ls_device_threads_init(&self->threads, self->works, self,
                                             options->rendezvous));
+  if (ls_plan_ranks(plan) != NULL)
+    LS_RETURN_IF_ERROR(ls_ranks_init(&self->ranks, self->runtime,
+                                     "the input of an estimator", 0));
   self->initializes =
       !plan->input.broadcast || !ls_plan_is_model_parallel(plan);
   self->take_every = plan->host_call_every;

@@ -70,6 +70,10 @@ static ls_status build_closes(const ls_plan *plan, ls_nest *out_fetches) {
   const int64_t each = plan->system->cores_per_host;
   LS_OWN(ls_nest_builder, closes) = {0};
   for (int64_t i = 0; i < plan->system->num_cores; ++i) {
+    // Another rank's close comes with its tuples.
+    if (ls_plan_ranks(plan) != NULL &&
+        ls_plan_replica_rank(plan, i) != ls_plan_rank(plan))
+      continue;
     const ls_device_name host = ls_plan_host(plan, i / each);
     LS_DEVICE_SCOPE(host.text);
     ls_nest_builder_append(&closes, ls_nest_op(ls_outfeed_close(i % each)));

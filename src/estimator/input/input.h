@@ -106,8 +106,8 @@ typedef struct ls_input_feed {
   ls_infeed_queue *queue;
   // List of the ops that feed. A run of them feeds one step (`each_step`), or
   // as many steps as the loop variable says, or everything up to the stop
-  // signal.
-  ls_nest ops;
+  // signal. On ranks `ops` are those of this rank's hosts.
+  ls_nest ops, all_ops;
   bool each_step;
   // List of ops that tell all cores that the input has ended.
   ls_nest close_ops;
@@ -122,6 +122,7 @@ typedef struct ls_input_feed {
   // the steps that were fed, not the elements that were read ahead. Holds
   // references.
   ls_iterator **iterators;
+  int32_t *ranks;  // The rank that draws from each.
   size_t num_iterators;
 } ls_input_feed;
 

@@ -22,7 +22,7 @@ typedef struct making {
   size_t num_enqueues;
   bool ends_differ;  // True if hosts' data may end at different times.
   ls_enqueue *enqueues;
-  ls_nest_builder ops;
+  ls_nest_builder ops, all_ops;
   ls_allocator *allocator;
 } making;
 
@@ -31,6 +31,7 @@ static void making_deinit(making *m) {
     ls_enqueue_deinit(&m->enqueues[i]);
   ls_release(m->allocator, m->enqueues);
   ls_nest_builder_deinit(&m->ops);
+  ls_nest_builder_deinit(&m->all_ops);
   ls_recorder_deinit(&m->recorder);
   ls_input_feed_drop(&m->feed);
 }
@@ -56,6 +57,17 @@ static bool wraps_input(void) {
 }
 
 // ---- Hosts -----------------------------------------------------------------
+static bool is_own(const making *m, const ls_enqueue *enqueue) {
+  return ls_plan_feeder_rank(m->plan, enqueue->options.feeder) ==
+         ls_plan_rank(m->plan);
+}
+
+// Each rank runs the ops of its own hosts, though the graph has those of all.
+static void append_ops(making *m, const ls_enqueue *enqueue, ls_nest ops) {
+  if (is_own(m, enqueue)) ls_append_ops(&m->ops, ops);
+  ls_append_ops(&m->all_ops, ops);
+}
+
 static bool has_data(const ls_enqueue *enqueue) {
   return enqueue->source.iterator != NULL;
 }
@@ -66,7 +78,8 @@ static ls_status build_loop(making *m, ls_enqueue *enqueues, size_t count) {
   LS_RETURN_IF_ERROR(ls_enqueue_loop(enqueues, count, &last));
   if (m->plan->mode == LS_MODE_PREDICT && ls_tensor_is_failed(m->feed.stopping))
     m->feed.stopping = last;
-  ls_nest_builder_append(&m->ops, ls_nest_op(ls_tensor_op(last)));
+  LS_OWN(ls_nest, ops) = LS_LIST(ls_nest_op(ls_tensor_op(last)));
+  append_ops(m, enqueues, ops);
   return ls_ok();
 }
 
@@ -78,7 +91,7 @@ static ls_status build_ops(making *m, ls_enqueue *enqueue) {
   m->feed.each_step = !has_data(enqueue) && !wraps_input();
   if (!m->feed.each_step) return build_loop(m, enqueue, 1);
   LS_RETURN_IF_ERROR(ls_enqueue_build(enqueue, &ops, &signals));
-  ls_append_ops(&m->ops, ops);
+  append_ops(m, enqueue, ops);
   return ls_ok();
 }
 
@@ -110,6 +123,11 @@ static ls_status check_alike(const making *m) {
 // Builds one loop for all hosts with data sets. Plain values never end, so that
 // their hosts need no loop.
 static ls_status build_together(making *m) {
+  for (size_t i = 1; i < m->num_enqueues; ++i)
+    if (is_own(m, &m->enqueues[i]) != is_own(m, &m->enqueues[0]))
+      return ls_unimplemented(
+          "any_batch with the input of several hosts on several ranks: let one "
+          "host feed all (per_host_input), or leave any_batch out");
   LS_DEVICE_SCOPE(m->enqueues[0].place.text);
   if (has_data(&m->enqueues[0]))
     return build_loop(m, m->enqueues, m->num_enqueues);
@@ -134,16 +152,21 @@ static ls_status make_all(making *m) {
 // ---- Common parts ----------------------------------------------------------
 static ls_status take_iterators(making *m) {
   ls_input_feed *feed = &m->feed;
+  size_t num_own = 0;
+  LS_OWN_ARRAY_OR_RETURN(m->allocator, ls_iterator *, own, m->num_enqueues);
   feed->iterators = ls_new_array(m->allocator, ls_iterator *, m->num_enqueues);
-  LS_RETURN_IF_NO_MEMORY(feed->iterators);
+  feed->ranks = ls_new_array(m->allocator, int32_t, m->num_enqueues);
+  LS_RETURN_IF_NO_MEMORY(feed->iterators != NULL && feed->ranks != NULL);
   for (size_t i = 0; i < m->num_enqueues; ++i) {
     ls_iterator *iterator = m->enqueues[i].source.iterator;
-    if (iterator != NULL)
-      feed->iterators[feed->num_iterators++] = ls_iterator_retain(iterator);
+    if (iterator == NULL) continue;
+    if (is_own(m, &m->enqueues[i])) own[num_own++] = iterator;
+    feed->ranks[feed->num_iterators] =
+        ls_plan_feeder_rank(m->plan, m->enqueues[i].options.feeder);
+    feed->iterators[feed->num_iterators++] = ls_iterator_retain(iterator);
   }
-  return feed->num_iterators == 0
-             ? ls_ok()
-             : ls_begin_hook(feed->iterators, feed->num_iterators, &feed->hook);
+  return feed->num_iterators == 0 ? ls_ok()
+                                  : ls_begin_hook(own, num_own, &feed->hook);
 }
 
 // Returns the type of element `i` for one replica.
@@ -215,8 +238,11 @@ static ls_status make_closes(making *m) {
     const ls_device_name host =
         ls_plan_host(m->plan, i / system->cores_per_host);
     LS_DEVICE_SCOPE(host.text);
-    ls_nest_builder_append(
-        &ops, ls_nest_op(ls_infeed_close(i % system->cores_per_host)));
+    const ls_op close = ls_infeed_close(i % system->cores_per_host);
+    // Another rank's close comes with its tuples.
+    if (ls_plan_ranks(m->plan) == NULL ||
+        ls_plan_fed_from(m->plan, i) == ls_plan_rank(m->plan))
+      ls_nest_builder_append(&ops, ls_nest_op(close));
   }
   return ls_take_nest(ls_nest_builder_finish(&ops, LS_KIND_LIST),
                       &m->feed.close_ops);
@@ -242,6 +268,8 @@ static ls_status input_feed_make(making *m) {
   LS_RETURN_IF_ERROR(check_runners());
   LS_RETURN_IF_ERROR(
       ls_take_nest(ls_nest_builder_finish(&m->ops, LS_KIND_LIST), &feed->ops));
+  LS_RETURN_IF_ERROR(ls_take_nest(
+      ls_nest_builder_finish(&m->all_ops, LS_KIND_LIST), &feed->all_ops));
   LS_RETURN_IF_ERROR(take_iterators(m));
   LS_RETURN_IF_ERROR(input_feed_make_queue(m));
   LS_RETURN_IF_ERROR(make_closes(m));
@@ -270,6 +298,7 @@ ls_status ls_input_feed_make(const ls_estimator_calls *calls,
 void ls_input_feed_drop(ls_input_feed *feed) {
   ls_infeed_queue_release(feed->queue);
   ls_nest_release(feed->ops);
+  ls_nest_release(feed->all_ops);
   ls_nest_release(feed->close_ops);
   ls_nest_release(feed->structure);
   ls_hook_release(feed->hook);
@@ -277,5 +306,6 @@ void ls_input_feed_drop(ls_input_feed *feed) {
     ls_iterator_release(feed->iterators[i]);
   if (feed->iterators != NULL)
     ls_release(ls_current_allocator(), feed->iterators);
+  if (feed->ranks != NULL) ls_release(ls_current_allocator(), feed->ranks);
   *feed = (ls_input_feed){0};
 }

@@ -287,6 +287,16 @@ static ls_status hand_over_put(const place *at, ls_event *ready, ls_nest list) {
   }
 }
 
+ls_status ls_core_queue_put(ls_core_queue *queue, uint64_t generation,
+                            ls_nest tuple) {
+  const place at = {queue, generation};
+  LS_OWN(ls_event, ready) = {0};
+  LS_RETURN_IF_ERROR(ls_event_init(&ready));
+  LS_RETURN_IF_ERROR(hand_over_put(&at, &ready, tuple));
+  ls_runtime_note_input(queue->core->pod->runtime);
+  return ls_ok();
+}
+
 // Passes the pod's fault point for an enqueue. Takes over `*list`, which a
 // fault may replace.
 static ls_status pass_fault_point(ls_core *core, ls_nest *list,
@@ -344,14 +354,25 @@ static ls_status hand_over_take(const place *at, ls_event *ready,
         ls_queue_try_pop(queue->tuples, out_tuple, &popped);
     if (!ls_status_is_ok(status)) {
       ls_status_free(status);
-      return ls_out_of_range("outfeed closed: there are no more tuples in the "
+      return ls_out_of_range("%s closed: there are no more tuples in the "
                              "%s",
+                             queue->is_outfeed ? "outfeed" : "infeed",
                              ls_core_queue_name(queue));
     }
     if (popped) return ls_ok();
     if (!hand_over_wait_for(ready, queue, LS_QUEUE_POP))
       return cancelled(queue);
   }
+}
+
+ls_status ls_core_queue_take(ls_core_queue *queue, uint64_t generation,
+                             ls_nest *out_tuple) {
+  const place at = {queue, generation};
+  LS_OWN(ls_event, ready) = {0};
+  LS_RETURN_IF_ERROR(ls_event_init(&ready));
+  LS_RETURN_IF_ERROR(hand_over_take(&at, &ready, out_tuple));
+  ls_runtime_note_input(queue->core->pod->runtime);
+  return ls_ok();
 }
 
 ls_status ls_outfeed_take(const char *device, ls_nest *out_tuple) {

@@ -35,6 +35,19 @@ void ls_core_queue_close(ls_core_queue *queue);
 // Puts a tuple into this core's infeed, as ls_infeed_put does.
 LS_MUST_USE ls_status ls_core_put(ls_core *core, ls_nest tuple);
 
+// Puts a tuple into a queue, or takes one out, on behalf of initialization
+// `generation` of the pod; waits until it can, or until the thread's
+// cancellation is requested (CANCELLED). A put tuple is taken over only if it
+// succeeds.
+//   LS_OUT_OF_RANGE         take: the queue is closed and empty.
+//   LS_FAILED_PRECONDITION  put: the queue is closed; or the system was
+//                           initialized again.
+LS_MUST_USE ls_status ls_core_queue_put(ls_core_queue *queue,
+                                        uint64_t generation, ls_nest tuple);
+LS_MUST_USE ls_status ls_core_queue_take(ls_core_queue *queue,
+                                         uint64_t generation,
+                                         ls_nest *out_tuple);
+
 // Makes a tuple of arrays of these types for the caller to fill; reuses a spare
 // one.
 LS_MUST_USE ls_status ls_core_queue_make_tuple(ls_core_queue *queue,

@@ -36,7 +36,8 @@ static ls_status restore(ls_monitored_session *self, bool *out_done) {
                                 .values = &self->values.saver,
                                 .states = self->options.states,
                                 .num_states = self->options.num_states,
-                                .keep = LS_SOME(0)},
+                                .keep = LS_SOME(0),
+                                .ranks = self->options.ranks},
       &checkpoints));
   const ls_status status =
       restore_newest(checkpoints, &self->hooks.context, out_done);
@@ -151,6 +152,14 @@ static ls_status copy_options(ls_monitored_session *self) {
   const size_t count = FIRST_OF_HOOKS + self->options.num_hooks;
   LS_RETURN_IF_ERROR(ls_hook_list_add_all(&self->hooks, self->options.hooks,
                                           self->options.num_hooks));
+  const ls_communicator *ranks =
+      self->options.ranks == LS_FLAG_ON
+          ? ls_runtime_communicator(ls_runtime_current())
+          : NULL;
+  if (ranks != NULL) {
+    self->hooks.context.called.rank = ranks->rank;
+    self->hooks.context.called.num_ranks = ranks->ranks;
+  }
   self->hooks.context.graph = self->options.graph;
   self->hooks.context.of = self;
   self->wanted = ls_new_array(allocator, ls_nest, count);

@@ -89,20 +89,9 @@ static bool has_ranks(const ls_run_context *context) {
   return context->called.num_ranks > 1;
 }
 
-// Checks that all ranks take part in the save.
-static ls_status check_ranks(const saver *self, const ls_run_context *context) {
-  const ls_opt every = self->options.every_steps;
-  return !has_ranks(context) || (every.set && every.value > 0)
-             ? ls_ok()
-             : ls_unimplemented("saves by time on %d ranks, each with a clock "
-                                "of its own: set every_steps",
-                                context->called.num_ranks);
-}
-
 static ls_status open_checkpoints(saver *self, const ls_run_context *context) {
   const ls_saver_hook_options *o = &self->options;
   const bool has_seconds = o->every_seconds.set && o->every_seconds.value > 0;
-  LS_RETURN_IF_ERROR(check_ranks(self, context));
   LS_RETURN_IF_ERROR(ls_saved_values_take(&self->values, context, o->variables,
                                           o->num_variables));
   return ls_saving_open(
@@ -155,6 +144,15 @@ static ls_status check_save(const saver *self, const ls_run_context *context) {
                         ls_checkpoints_check(self->saving.checkpoints));
 }
 
+// Finds out if a save is due. Ranks save by the clock of rank 0.
+static bool is_due(const saver *self, const ls_run_context *context,
+                   int64_t step) {
+  return has_ranks(context) && self->options.every_seconds.set
+             ? ls_checkpoints_due(self->saving.checkpoints, step) &&
+                   step != self->saving.saved
+             : ls_saving_is_due(&self->saving, step);
+}
+
 // The step read in a run may be from before the run's own update; reads the
 // current step only if a save would be due then.
 static ls_status saver_after_run(void *state, ls_run_context *context,
@@ -163,13 +161,11 @@ static ls_status saver_after_run(void *state, ls_run_context *context,
   int64_t step = context->steps;
   (void)results;
   if (!self->has_graph) LS_RETURN_IF_ERROR(write_graph(self, context));
-  if (!ls_saving_is_due(&self->saving,
-                        step + self->options.steps_per_run.value))
+  if (!is_due(self, context, step + self->options.steps_per_run.value))
     return check_save(self, context);
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
-  return ls_saving_is_due(&self->saving, step)
-             ? saver_hook_save(self, context, step)
-             : ls_ok();
+  return is_due(self, context, step) ? saver_hook_save(self, context, step)
+                                     : ls_ok();
 }
 
 static ls_status save_unless_saved(saver *self, ls_run_context *context,

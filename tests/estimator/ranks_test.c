@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Estimators on ranks: each host of a pod is on one rank, which alone draws its
+// input; the bytes of the model folder are those of one process.
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/runtime_internal.h"
+#include "estimator/own.h"
+#include "lockstep/communicator.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/host.h"
+#include "lockstep/layers.h"
+#include "lockstep/losses.h"
+#include "lockstep/metrics.h"
+#include "lockstep/replicate.h"
+#include "lockstep/train_and_evaluate.h"
+#include "support/estimators.h"
+#include "support/place.h"
+#include "support/resumable.h"
+#include "support/sanitizer.h"
+
+enum {
+  RANKS = 4,
+  HOSTS = 4,
+  CORES = 8,
+  EXAMPLES = 300,
+  WIDTH = 5,
+  CLASSES = 3
+};
+
+// How often a rank has done what.
+typedef struct tally {
+  int inputs;          // Calls of the input function.
+  int drawn[HOSTS];    // Examples of each host.
+  int heard;           // Calls of the host call's function.
+  int outside[CORES];  // Calls of the function outside, of each replica.
+  int64_t step;        // At the end.
+  double right;        // The last evaluation.
+} tally;
+
+typedef struct job job;
+typedef struct source {
+  job *j;
+  int rank, host;
+} source;
+
+struct job {
+  const char *folder;
+  char name[40];
+  int hosts, cores;  // Of each host.
+  const char *iterations;
+  int64_t steps, save_steps, examples;  // 0 examples: without end.
+  bool evaluates;
+  ls_input_pipeline pipeline;
+  tally counts[RANKS];
+  source sources[RANKS][HOSTS];
+};
+
+static int rank_of(const ls_runtime *runtime) {
+  const ls_communicator *ranks = ls_runtime_communicator(runtime);
+  return ranks != NULL ? ranks->rank : 0;
+}
+
+// ---- Input -----------------------------------------------------------------
+static ls_status make_example(void *user, int64_t index, ls_nest out) {
+  const source *from = user;
+  tally *t = &from->j->counts[from->rank];
+  __atomic_add_fetch(&t->drawn[from->host], 1, __ATOMIC_RELAXED);
+  float *x = ls_nest_data(out, 0);
+  int32_t *y = ls_nest_data(out, 1);
+  *y = (int32_t)(index % CLASSES);
+  for (int i = 0; i < WIDTH; ++i)
+    x[i] = (float)((index * 7919 + i * 104729) % 1000) / 2000.0f +
+           (i % CLASSES == *y ? 0.5f : 0.0f);
+  return ls_ok();
+}
+
+static ls_nest input(void *user, ls_input_call *call) {
+  job *j = user;
+  const int rank = rank_of(ls_runtime_current());
+  ls_input_deployment where;
+  const ls_status status =
+      ls_user_context_deployment(ls_params_context(call->params), &where);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  ++j->counts[rank].inputs;
+  source *from = &j->sources[rank][where.invocation];
+  *from = (source){j, rank, (int)where.invocation};
+  ls_dataset *data = ls_dataset_from_function(&(ls_index_options){
+      .size = j->examples > 0 ? j->examples : EXAMPLES,
+      .element = LS_TUPLE(ls_nest_spec(LS_DTYPE_F32, LS_SHAPE(WIDTH)),
+                          ls_nest_spec(LS_DTYPE_I32, LS_SCALAR)),
+      .get = make_example,
+      .user = from,
+  });
+  if (where.num_invocations > 1)
+    data = ls_dataset_shard(data, where.num_invocations, where.invocation);
+  if (call->mode == LS_MODE_TRAIN) {
+    data = ls_dataset_shuffle(data, &(ls_shuffle_options){.seed = 5});
+    if (j->examples == 0) data = ls_dataset_repeat(data, LS_INFINITE);
+  }
+  return ls_nest_dataset(ls_dataset_batch(
+      data, &(ls_batch_options){
+                .size = ls_params_i64(call->params, "batch_size", 1)}));
+}
+
+// ---- The model -------------------------------------------------------------
+static job *now;
+
+static ls_status count_heard(ls_host_call *call) {
+  __atomic_add_fetch(&now->counts[rank_of(call->runtime)].heard, 1,
+                     __ATOMIC_RELAXED);
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+static const ls_host_kernel heard_kernel = {.name = "ranks_heard",
+                                            .start = count_heard};
+
+static ls_status count_outside(ls_host_call *call) {
+  __atomic_add_fetch(
+      &now->counts[rank_of(call->runtime)].outside[call->replica], 1,
+      __ATOMIC_RELAXED);
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+static const ls_host_kernel outside_kernel = {.name = "ranks_outside",
+                                              .start = count_outside};
+
+static ls_nest hear(ls_nest tensors, void *user) {
+  (void)user;
+  const ls_tensor said = ls_nest_tensor(tensors, 0);
+  return ls_nest_op(ls_host_call_add(&heard_kernel, NULL, &said, 1));
+}
+
+static ls_nest go_outside(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_op told = ls_host_call_add(&outside_kernel, NULL, &x, 1);
+  LS_CONTROL_SCOPE(&told, 1);
+  return ls_leaf(ls_mul_scalar(x, 2));
+}
+
+static ls_nest measure(ls_nest tensors, void *user) {
+  (void)user;
+  return ls_nest_dict("", (const char *const[]){"right"},
+                      (ls_nest[]){ls_metric_accuracy(ls_nest_tensor(tensors, 0),
+                                                     ls_nest_tensor(tensors, 1),
+                                                     ls_no_weights(), "right")},
+                      1);
+}
+
+static ls_status model(void *user, ls_model_call *call,
+                       ls_estimator_spec **out) {
+  ls_variable *weights = NULL;
+  LS_OWN(ls_nest, said) = ls_none();
+  LS_OWN(ls_nest, measured) = ls_none();
+  LS_OWN(ls_nest, twice) = ls_none();
+  (void)user;
+  LS_RETURN_IF_ERROR(
+      ls_weight_create(&(ls_weight_options){.name = "weights",
+                                            .shape = LS_SHAPE(WIDTH, CLASSES)},
+                       &weights));
+  const ls_tensor dropped =
+      call->mode == LS_MODE_TRAIN
+          ? ls_dropout(call->features.as.tensor, 0.1, true, NULL)
+          : call->features.as.tensor;
+  const ls_tensor product = ls_matmul(dropped, ls_variable_read(weights));
+  ls_variable_release(weights);
+  twice = ls_outside_compilation(go_outside, NULL, LS_TUPLE(ls_leaf(product)));
+  LS_RETURN_IF_ERROR(ls_nest_status(twice));
+  const ls_tensor logits =
+      ls_nest_is_node(twice) ? ls_nest_tensor(twice, 0) : twice.as.tensor;
+  const ls_tensor labels = call->labels.as.tensor;
+  ls_estimator_spec_options o = {.mode = call->mode};
+  o.loss = ls_mean_softmax_cross_entropy(logits, labels);
+  said = LS_LIST(ls_leaf(logits));
+  o.host_call = (ls_host_function){.call = hear, .tensors = said};
+  measured = LS_LIST(ls_leaf(labels),
+                     ls_leaf(ls_convert(ls_argmax(logits, 1), LS_DTYPE_I32)));
+  if (call->mode == LS_MODE_EVAL)
+    o.eval_metrics = (ls_host_function){.call = measure, .tensors = measured};
+  else
+    LS_RETURN_IF_ERROR(cross_shard_train_op(o.loss, &o.train_op));
+  return ls_tpu_estimator_spec_create(&o, out);
+}
+
+// ---- A rank ----------------------------------------------------------------
+static ls_status train(job *j, tally *t) {
+  char name[80];
+  LS_OWN(ls_run_config, config) = NULL;
+  LS_OWN(ls_estimator, estimator) = NULL;
+  snprintf(name, sizeof(name), "virtual:%dx1,cores=1,hosts=%d",
+           j->hosts * j->cores, j->hosts);
+  const ls_tpu_config tpu = {.iterations_per_loop =
+                                 j->iterations != NULL ? j->iterations : "3",
+                             .per_host_input = j->pipeline};
+  LS_RETURN_IF_ERROR(ls_tpu_run_config_create(
+      &(ls_run_config_options){.master = name,
+                               .model_dir = j->folder,
+                               .random_seed = LS_SOME(11),
+                               .save_checkpoints_steps = LS_SOME(j->save_steps),
+                               .tpu = &tpu},
+      &config));
+  LS_RETURN_IF_ERROR(ls_estimator_create(
+      &(ls_estimator_options){.model_fn = {.call = model, .user = j},
+                              .config = config,
+                              .train_batch_size = LS_SOME(24),
+                              .eval_batch_size = LS_SOME(24)},
+      &estimator));
+  const ls_input_function from = {.call = input, .user = j};
+  if (!j->evaluates) {
+    ls_training_end end = {0};
+    LS_RETURN_IF_ERROR(ls_estimator_train(
+        estimator,
+        &(ls_estimator_training){.input = from, .max_steps = LS_SOME(j->steps)},
+        &end));
+    t->step = end.step;
+    return ls_ok();
+  }
+  ls_train_and_evaluation end = {0};
+  const ls_status status = ls_train_and_evaluate(
+      estimator,
+      &(ls_train_spec){.input = from, .max_steps = LS_SOME(j->steps)},
+      &(ls_eval_spec){
+          .input = from, .steps = LS_SOME(3), .throttle_secs = LS_SOME(0)},
+      &end);
+  t->step = end.training.step;
+  if (ls_status_is_ok(status) && end.metrics.kind == LS_KIND_DICT &&
+      t == j->counts)
+    t->right = estimator_metric(end.metrics, "right");
+  ls_train_and_evaluation_deinit(&end);
+  return status;
+}
+
+static ls_status work(ls_communicator *communicator, void *user) {
+  job *j = user;
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
+  return train(j, &j->counts[communicator->rank]);
+}
+
+static void run(job *j, int ranks) {
+  now = j;
+  memset(j->counts, 0, sizeof(j->counts));
+  expect_ok(ls_standin_run(ranks, work, j));
+}
+
+// ---- Folders ---------------------------------------------------------------
+// Reads a file; a .json without the time at which it was written.
+static char *read_file(const char *folder, const char *name, size_t *out_size) {
+  char path[120];
+  snprintf(path, sizeof(path), "%s/%s", folder, name);
+  FILE *file = fopen(path, "rb");
+  if (file == NULL) fail_msg("there is no '%s'", path);
+  char *bytes = calloc(1, 1 << 20);
+  assert_non_null(bytes);
+  *out_size = fread(bytes, 1, (1 << 20) - 1, file);
+  fclose(file);
+  char *wall = strstr(name, ".json") != NULL ? strstr(bytes, "\"wall\"") : NULL;
+  if (wall == NULL) return bytes;
+  const char *rest = strchr(wall, ',');
+  char *tail = strstr(bytes, ",\"crc32c\":\"");
+  assert_true(rest != NULL && tail != NULL);
+  *tail = '\0';
+  memmove(wall, rest, strlen(rest) + 1);
+  *out_size = strlen(bytes);
+  return bytes;
+}
+
+static void expect_equal_file(const char *a, const char *b, const char *name) {
+  size_t sizes[2];
+  char *bytes[2] = {read_file(a, name, &sizes[0]),
+                    read_file(b, name, &sizes[1])};
+  if (sizes[0] != sizes[1] || memcmp(bytes[0], bytes[1], sizes[0]) != 0)
+    fail_msg("%s/%s and %s/%s differ", a, name, b, name);
+  free(bytes[0]);
+  free(bytes[1]);
+}
+
+static void expect_same_folder(const char *a, const char *b, int64_t step) {
+  char name[60];
+  expect_equal_file(a, b, "graph.ls");
+  snprintf(name, sizeof(name), "model.ckpt-%" PRId64 ".safetensors", step);
+  expect_equal_file(a, b, name);
+  snprintf(name, sizeof(name), "model.ckpt-%" PRId64 ".json", step);
+  expect_equal_file(a, b, name);
+}
+
+// ---- Whose work ------------------------------------------------------------
+// A host's examples are drawn on its rank alone, host calls are made on the
+// first, and each replica is outside once a step, where it runs.
+static void expect_work(const job *j, int ranks, int64_t steps, int feeders) {
+  const int replicas = j->hosts * j->cores;
+  const ls_communicator all = {.ranks = ranks};
+  for (int k = 0; k < ranks; ++k) {
+    const tally *t = &j->counts[k];
+    assert_int_equal(t->step, j->steps);
+    for (int h = 0; h < feeders; ++h)
+      assert_true((t->drawn[h] > 0) == (h * ranks / j->hosts == k));
+    assert_int_equal(t->heard, k == 0 ? steps : 0);
+    for (int r = 0; r < replicas; ++r)
+      assert_int_equal(t->outside[r],
+                       ls_communicator_find(&all, r, replicas) == k ? steps
+                                                                    : 0);
+  }
+}
+
+// ---- Training --------------------------------------------------------------
+static void train_on(job *j, const char *name, int ranks) {
+  snprintf(j->name, sizeof(j->name), "%s-%d", name, ranks);
+  j->folder = j->name;
+  remove_folder(j->folder);
+  run(j, ranks);
+}
+
+static void expect_same_on_ranks(job j, const char *name, int feeders) {
+  train_on(&j, name, 1);
+  char alone[40];
+  snprintf(alone, sizeof(alone), "%s", j.folder);
+  expect_work(&j, 1, j.steps, feeders);
+  for (int ranks = 2; ranks <= RANKS && ranks <= j.hosts * j.cores; ++ranks) {
+    train_on(&j, name, ranks);
+    expect_work(&j, ranks, j.steps, feeders);
+    expect_same_folder(alone, j.folder, j.steps);
+  }
+}
+
+TEST(an_estimator_on_ranks_gives_the_bytes_of_one_process) {
+  static const int pods[][2] = {{1, 4}, {2, 2}, {4, 1}, {3, 2}, {2, 1}, {1, 8}};
+  for (size_t i = 0; i < LS_COUNT_OF(pods); ++i) {
+    const job j = {
+        .hosts = pods[i][0], .cores = pods[i][1], .steps = 17, .save_steps = 5};
+    expect_same_on_ranks(j, "straight", j.hosts);
+  }
+}
+
+TEST(so_it_does_where_one_host_feeds_all) {
+  const job j = {.hosts = 2,
+                 .cores = 2,
+                 .steps = 9,
+                 .save_steps = 5,
+                 .pipeline = LS_INPUT_BROADCAST};
+  expect_same_on_ranks(j, "broadcast", 1);
+}
+
+TEST(a_training_goes_on_on_another_number_of_ranks) {
+  job j = {.hosts = 4, .cores = 2, .steps = 20, .save_steps = 5};
+  train_on(&j, "whole", 1);
+  char whole[40];
+  snprintf(whole, sizeof(whole), "%s", j.folder);
+  j.steps = 5;
+  train_on(&j, "parts", 3);
+  static const int ranks[] = {2, 4, 1};
+  for (size_t i = 0; i < LS_COUNT_OF(ranks); ++i) {
+    j.steps += 5;
+    run(&j, ranks[i]);
+  }
+  expect_same_folder(whole, j.folder, 20);
+}
+
+// ---- Evaluations -----------------------------------------------------------
+static void expect_same_evaluations(job j, const char *name) {
+  double right = 0;
+  for (int ranks = 1; ranks <= RANKS; ++ranks) {
+    train_on(&j, name, ranks);
+    for (int k = 0; k < ranks; ++k)
+      assert_int_equal(j.counts[k].step, j.steps);
+    if (ranks == 1) right = j.counts[0].right;
+    assert_true(right > 0 && j.counts[0].right == right);
+    char first[50];
+    snprintf(first, sizeof(first), "%s-1", name);
+    expect_same_folder(first, j.folder, j.steps);
+  }
+}
+
+TEST(evaluations_in_between_measure_the_same) {
+  const job j = {.hosts = 2,
+                 .cores = 2,
+                 .steps = 9,
+                 .save_steps = 4,
+                 .evaluates = true,
+                 .pipeline = LS_INPUT_BROADCAST};
+  expect_same_evaluations(j, "evaluated");
+}
