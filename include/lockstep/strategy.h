@@ -155,7 +155,8 @@ LS_API LS_MUST_USE ls_status ls_strategy_values_from_function(
     ls_strategy *strategy, ls_value_function function, void *user,
     ls_nest *out_value);
 // Returns the components of a distributed value as a tuple; for a nest a tuple
-// of nests; for anything else a 1-tuple. The caller owns it.
+// of nests; for anything else a 1-tuple. On several ranks: those of this
+// process. The caller owns it.
 LS_API LS_MUST_USE ls_status ls_strategy_local_results(ls_strategy *strategy,
                                                        ls_nest value,
                                                        ls_nest *out_tuple);

@@ -37,11 +37,13 @@ LS_API LS_MUST_USE ls_status ls_strategy_non_slot_devices(
 // only.
 LS_API LS_MUST_USE ls_status
 ls_strategy_worker_device_index(ls_strategy *strategy, ls_nest *out_index);
+// Return true if the replicas are spread over several processes.
 LS_API bool ls_strategy_between_graph(const ls_strategy *strategy);
+LS_API bool ls_strategy_is_multi_worker(const ls_strategy *strategy);
 LS_API bool ls_strategy_should_init(const ls_strategy *strategy);
+// Return true in a process that saves and writes: of several only in rank 0.
 LS_API bool ls_strategy_should_checkpoint(const ls_strategy *strategy);
 LS_API bool ls_strategy_should_save_summary(const ls_strategy *strategy);
-LS_API bool ls_strategy_is_multi_worker(const ls_strategy *strategy);
 LS_API bool ls_strategy_has_global_batches(const ls_strategy *strategy);
 // Returns true if replicas without data get empty values when rows do not
 // divide evenly.
@@ -95,7 +97,8 @@ ls_strategy_call_for_each_replica(ls_strategy *strategy, ls_callback callback,
 
 // ---- Values ----------------------------------------------------------------
 // Lists the components of a distributed value, in the order of the strategy's
-// devices if it is on these, else by device; of anything else itself alone.
+// devices if it is on these, else by device; of anything else itself alone. On
+// several ranks: of a value for each replica those of this process.
 LS_API LS_MUST_USE ls_status ls_strategy_unwrap(ls_strategy *strategy,
                                                 ls_nest value,
                                                 ls_nest *out_list);

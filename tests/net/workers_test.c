@@ -7,6 +7,7 @@
 
 #include "data/own.h"
 #include "distribute/own.h"
+#include "graph/own.h"
 #include "lockstep/communicator.h"
 #include "lockstep/distribute_input.h"
 #include "lockstep/eager.h"
@@ -14,8 +15,10 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/lockstep.h"
 #include "lockstep/multi_worker.h"
+#include "lockstep/session.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/summary.h"
+#include "runtime/own.h"
 #include "support/function.h"
 #include "support/memory_files.h"
 #include "support/place.h"
@@ -300,8 +303,39 @@ static ls_status start_variables(ls_communicator *communicator, void *user) {
   return ls_ok();
 }
 
+// Starts a variable of a build graph from an array.
+static ls_status start_in_graph(ls_communicator *communicator, void *user) {
+  (void)user;
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_array, array) = NULL;
+  LS_OWN(ls_array, value) = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
+  LS_OWN(ls_variable, variable) = NULL;
+  LS_OWN(ls_nest, done) = ls_none();
+  const float own = (float)(7 + communicator->rank);
+  LS_RETURN_IF_ERROR(make_strategy(communicator->rank, &strategy));
+  LS_RETURN_IF_ERROR(
+      ls_array_create_copy(LS_DTYPE_F32, LS_SCALAR, &own, &array));
+  LS_RETURN_IF_ERROR(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    LS_STRATEGY_SCOPE(strategy);
+    LS_RETURN_IF_ERROR(ls_variable_create(
+        &(ls_variable_options){.name = "a", .initial_array = array},
+        &variable));
+  }
+  LS_RETURN_IF_ERROR(ls_session_create(graph, &session));
+  LS_RETURN_IF_ERROR(ls_session_run(
+      session, ls_nest_op(ls_variable_initializer(variable)), NULL, 0, &done));
+  LS_RETURN_IF_ERROR(ls_session_variable_value(session, variable, &value));
+  CHECK(*(const float *)ls_array_data(value) == 7);
+  return ls_ok();
+}
+
 static ls_status start_rank(ls_communicator *communicator, void *user) {
-  return on_runtime(communicator, start_variables, user);
+  LS_RETURN_IF_ERROR(on_runtime(communicator, start_variables, user));
+  return on_runtime(communicator, start_in_graph, user);
 }
 
 TEST(variables_start_from_the_chiefs_values) {
