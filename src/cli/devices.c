@@ -150,11 +150,9 @@ int cli_devices(int argc, char **argv) {
       CLI_OPTIONS(options)};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  if (!cli_ranks_open("devices")) return CLI_FAILED;
   ls_runtime *runtime = NULL;
   ls_status status = cli_runtime_open(flags.threads, NULL, &runtime);
   if (ls_status_is_ok(status)) status = show_devices(runtime, &flags);
   if (!ls_status_is_ok(status)) code = cli_report("devices", status);
-  return cli_ranks_close("devices",
-                         cli_runtime_close("devices", runtime, code));
+  return cli_runtime_close("devices", runtime, code);
 }

@@ -92,12 +92,15 @@ static int unknown(const char *name) {
   return CLI_USAGE;
 }
 
-// Returns true for a command that several processes may run together.
-static bool runs_on_ranks(const char *name) {
-  static const char *const names[] = {"train", "devices", "launch", "help"};
-  for (size_t i = 0; i < sizeof(names) / sizeof(*names); ++i)
-    if (strcmp(name, names[i]) == 0) return true;
-  return false;
+// Runs a command, on all ranks together if it is for several processes.
+static int run_command(const cli_command *command, int argc, char **argv) {
+  const char *name = command->name;
+  if (strcmp(name, "launch") == 0 || strcmp(name, "help") == 0)
+    return command->run(argc, argv);
+  if (strcmp(name, "train") != 0 && strcmp(name, "devices") != 0)
+    return cli_is_alone(name) ? command->run(argc, argv) : CLI_USAGE;
+  if (!cli_ranks_open(name)) return CLI_FAILED;
+  return cli_ranks_close(name, command->run(argc, argv));
 }
 
 static int main_run(int argc, char **argv) {
@@ -113,8 +116,7 @@ static int main_run(int argc, char **argv) {
   }
   for (const cli_command *row = cli_commands; row->name != NULL; ++row) {
     if (strcmp(name, row->name) != 0) continue;
-    if (!runs_on_ranks(name) && !cli_is_alone(name)) return CLI_USAGE;
-    return row->run(argc - 2, argv + 2);
+    return run_command(row, argc - 2, argv + 2);
   }
   return unknown(name);
 }

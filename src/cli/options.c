@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/ranks.h"
 
 // ---- Near names ------------------------------------------------------------
 enum { MAX_WORD = 32 };
@@ -56,6 +56,7 @@ const char *cli_nearest(const char *text, const char *const *names,
 
 // ---- Help ------------------------------------------------------------------
 static void print_help(const cli_syntax *syntax) {
+  if (!cli_leads()) return;
   printf("usage: lockstep %s%s%s%s\n\n%s\n", syntax->command,
          syntax->operand_form != NULL ? " " : "",
          syntax->operand_form != NULL ? syntax->operand_form : "",

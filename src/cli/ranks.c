@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/ranks.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,10 @@ int cli_restarts(const ls_runtime *runtime) {
   return text != NULL ? atoi(text) : 0;
 }
 
+static int32_t find_failed(void) {
+  return __atomic_load_n(&ranks->failed_rank, __ATOMIC_ACQUIRE);
+}
+
 // ---- Life ------------------------------------------------------------------
 bool cli_is_alone(const char *command) {
   const ls_mpi_launcher launcher = ls_mpi_find_launcher(NULL);
@@ -46,8 +51,18 @@ bool cli_ranks_open(const char *command) {
   return false;
 }
 
+// Lets the others end too, if this rank alone has failed.
+static void tell_code(int code) {
+  if (code == CLI_OK || code >= CLI_SIGNAL || find_failed() >= 0) return;
+  ls_status status = LS_STATUS(LS_CANCELLED, "it ended with code %d", code);
+  ranks->cancel(ranks, status);
+  ls_status_free(status);
+}
+
 int cli_ranks_close(const char *command, int code) {
-  const bool has_failed = ranks != NULL && ranks->failed_rank >= 0;
+  if (ranks == NULL) return code;
+  tell_code(code);
+  const bool has_failed = find_failed() >= 0;
   ls_status status = ls_mpi_close(ranks);
   ranks = NULL;
   if (ls_status_is_ok(status)) return code;
@@ -72,8 +87,12 @@ ls_status cli_ranks_agree(ls_status own) {
   if (!ls_status_is_ok(status)) return ls_status_join(own, status);
   const char *first = memchr(failed, 1, (size_t)ranks->ranks);
   if (first == NULL || first == failed + ranks->rank) return own;
-  ls_status_free(own);
-  return LS_STATUS(LS_CANCELLED, "rank %d has failed", (int)(first - failed));
+  // Waits until that one tells of it.
+  while (find_failed() < 0)
+    (void)poll(NULL, 0, 1);
+  return ls_status_is_ok(own) ? LS_STATUS(LS_CANCELLED, "rank %d has failed",
+                                          (int)(first - failed))
+                              : own;
 }
 
 ls_status cli_ranks_send(char *text, size_t size) {
@@ -82,9 +101,19 @@ ls_status cli_ranks_send(char *text, size_t size) {
   return ls_communicator_broadcast(ranks, &name, 0, text, size);
 }
 
-bool cli_is_reported_elsewhere(ls_status status) {
+bool cli_is_told_elsewhere(const char *text) {
+  enum { TURN_MS = 200, MOST_MS = 2000, LOOK_MS = 10 };
   if (ranks == NULL) return false;
-  const int32_t failed = __atomic_load_n(&ranks->failed_rank, __ATOMIC_ACQUIRE);
-  if (failed >= 0) return failed != ranks->rank;
-  return ls_status_code(status) == LS_CANCELLED;
+  const int patience = ranks->rank * TURN_MS;
+  // Lower ranks that fail alike come first.
+  for (int waited = 0;
+       find_failed() < 0 && waited < patience && waited < MOST_MS;
+       waited += LOOK_MS)
+    (void)poll(NULL, 0, LOOK_MS);
+  if (find_failed() < 0) {
+    ls_status status = LS_STATUS(LS_CANCELLED, "%s", text);
+    ranks->cancel(ranks, status);
+    ls_status_free(status);
+  }
+  return find_failed() != ranks->rank;
 }

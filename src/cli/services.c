@@ -52,6 +52,7 @@ void cli_say(const char *command, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof(text), format, arguments);
   va_end(arguments);
+  if (!cli_leads() && cli_is_told_elsewhere(text)) return;
   flockfile(stderr);
   cli_clear_progress();
   fprintf(stderr, "lockstep%s%s: ", command != NULL ? " " : "",
@@ -65,7 +66,7 @@ void cli_say(const char *command, const char *format, ...) {
 // Prints a status on one line, with its notes in parentheses; tables keep their
 // lines.
 int cli_report(const char *command, ls_status status) {
-  if (cli_is_reported_elsewhere(status)) {
+  if (cli_is_told_elsewhere(ls_status_message(status))) {
     ls_status_free(status);
     return CLI_OTHER_RANK;
   }
@@ -157,6 +158,8 @@ static void write_log(void *user, const ls_log_line *line) {
   static const char *const levels[] = {"error", "warning", "info", "debug"};
   (void)user;
   if (line->level > shown || !ls_log_is_shown(line->level)) return;
+  // The first rank logs for all.
+  if (!cli_leads() && line->level > LS_LOG_ERROR) return;
   flockfile(stderr);
   cli_clear_progress();
   fprintf(stderr, "lockstep: %s: %s: ", levels[line->level], line->source);

@@ -91,6 +91,16 @@ static ls_status check_rate(const train_flags *flags, int64_t steps,
   return ls_ok();
 }
 
+// Refuses ranks that would have no replica.
+static ls_status check_ranks(const session *run) {
+  const ls_communicator *ranks = cli_ranks();
+  const int64_t replicas = ls_strategy_num_replicas(run->strategy);
+  if (ranks == NULL || replicas >= ranks->ranks) return ls_ok();
+  return ls_invalid_argument(
+      "--replicas is %lld, but there are %d ranks, which need one or more each",
+      (long long)replicas, ranks->ranks);
+}
+
 // Opens data, model and everything else before creating files of the run.
 static ls_status train_prepare(const train_flags *flags,
                                const ls_model_type *type, session *run) {
@@ -101,6 +111,7 @@ static ls_status train_prepare(const train_flags *flags,
     LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
         &(ls_mirrored_options){.num_replicas = LS_SOME(config->replicas)},
         &run->strategy));
+  LS_RETURN_IF_ERROR(check_ranks(run));
   LS_RETURN_IF_ERROR(cli_open_data(
       &(cli_data){.data = run->data,
                   .test = run->test_data,
@@ -240,7 +251,8 @@ static ls_status train_model(const train_flags *flags,
     LS_RETURN_IF_ERROR(cli_ranks_send(run->chosen, sizeof(run->chosen)));
     run->run_folder = run->chosen;
   }
-  const ls_status status = train_warm(flags, config, stop, run);
+  const ls_status status =
+      cli_ranks_agree(train_warm(flags, config, stop, run));
   // Removes the folder only if it is empty: the run did not begin.
   if (!ls_status_is_ok(status) && run->chosen[0] != '\0' && cli_leads())
     (void)rmdir(run->chosen);
@@ -549,7 +561,5 @@ int cli_train(int argc, char **argv) {
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   if (!cli_train_check(&flags)) return CLI_USAGE;
-  if (!cli_ranks_open("train")) return CLI_FAILED;
-  code = restart_run(&flags) ? run_train(&syntax, &flags) : CLI_USAGE;
-  return cli_ranks_close("train", code);
+  return restart_run(&flags) ? run_train(&syntax, &flags) : CLI_USAGE;
 }

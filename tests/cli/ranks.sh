@@ -54,6 +54,10 @@ for mpi in openmpi mpich; do
   # What is wrong is said once, with the program's own code.
   gives 1 3 "$lockstep" "$@" --run-dir run
   says 'holds a run' err.txt 1
+  gives 2 3 "$lockstep" train --nosuch
+  says 'there is no flag' err.txt 1
+  gives 1 3 "$lockstep" train --model tiny --data synthetic --replicas 2
+  says 'replicas is 2, but there are 3 ranks' err.txt 1
   gives 2 2 "$lockstep" eval run
   says 'this command runs in one process' err.txt 2
 
