@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Watching: a rank beats twice a second, which tells others that it lives,
-// whether it moves, and where it is. A rank that is not heard for long is lost;
+// if it moves, and where it is. A rank that is not heard for long is lost;
 // one that is heard may take any time, unless nothing moves on any rank.
 #include <string.h>
+#include <time.h>
 
 #include "base/plain.h"
 #include "base/runtime_internal.h"
@@ -34,10 +35,26 @@ static void describe(ls_exchanger *self, char place[LS_PLACE_ROOM]) {
   ls_mutex_unlock(&self->services_lock);
 }
 
+// Returns true if the process computes while no thread waits for other ranks:
+// it compiles, reads data, or is in code of its own.
+static bool computes(ls_exchanger *self) {
+  struct timespec time = {0};
+  bool waits = false;
+  if (!self->worker.is_started) return false;  // Time may be simulated.
+  (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  const int64_t used = time.tv_sec * 1000 * MILLIS + time.tv_nsec;
+  const bool is_busy = used - self->used > BEAT_MS * MILLIS / 10;
+  self->used = used;
+  for (const ls_flight *at = self->flights; at != NULL; at = at->next)
+    waits |= at->waits;
+  return is_busy && !waits;
+}
+
 static bool goes_on(ls_exchanger *self) {
   const uint64_t ended = self->num_ended;
   bool found = ended != self->ended_seen;
   self->ended_seen = ended;
+  if (computes(self)) found = true;
   ls_mutex_lock(&self->services_lock);
   const ls_rank_services *services = &self->services;
   if (services->goes_on != NULL &&

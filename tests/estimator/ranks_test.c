@@ -157,6 +157,7 @@ static ls_status model(void *user, ls_model_call *call,
   LS_OWN(ls_nest, said) = ls_none();
   LS_OWN(ls_nest, measured) = ls_none();
   LS_OWN(ls_nest, twice) = ls_none();
+  LS_OWN(ls_nest, given) = ls_none();
   (void)user;
   LS_RETURN_IF_ERROR(
       ls_weight_create(&(ls_weight_options){.name = "weights",
@@ -168,7 +169,8 @@ static ls_status model(void *user, ls_model_call *call,
           : call->features.as.tensor;
   const ls_tensor product = ls_matmul(dropped, ls_variable_read(weights));
   ls_variable_release(weights);
-  twice = ls_outside_compilation(go_outside, NULL, LS_TUPLE(ls_leaf(product)));
+  given = LS_TUPLE(ls_leaf(product));
+  twice = ls_outside_compilation(go_outside, NULL, given);
   LS_RETURN_IF_ERROR(ls_nest_status(twice));
   const ls_tensor logits =
       ls_nest_is_node(twice) ? ls_nest_tensor(twice, 0) : twice.as.tensor;

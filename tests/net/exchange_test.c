@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include <time.h>
+
 #include "lockstep/communicator.h"
 #include "support/crossing.h"
 #include "support/expect.h"
@@ -59,6 +61,23 @@ TEST(ranks_that_wait_for_each_other_learn_of_it) {
   expect_contains(ls_status_message(status), "all ranks wait for each other");
   expect_contains(ls_status_message(status), "rank 1:\nin the kitchen");
   expect_status(status, LS_DEADLINE_EXCEEDED, "rank 0:\nin the kitchen");
+}
+
+// Computes on rank 1, for longer than may nothing move.
+static ls_status compute_on_rank_one(ls_communicator *communicator,
+                                     void *user) {
+  (void)user;
+  communicator->attach(communicator, &idle_services);
+  const time_t end = time(NULL) + 3;
+  while (communicator->rank == 1 && time(NULL) < end) {
+  }
+  return ls_communicator_exchange(
+      communicator, &(ls_exchange_name){0},
+      &(ls_exchange_piece){.from = LS_EACH_RANK, .to = LS_EACH_RANK}, 1);
+}
+
+TEST(a_rank_that_computes_is_waited_for) {
+  expect_ok(ls_standin_run(2, compute_on_rank_one, NULL));
 }
 
 static ls_status sleep_on_rank_one(ls_communicator *communicator, void *user) {
