@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep train` of an estimator.
+// `lockstep train` of an estimator, in one process or on the ranks of a
+// launcher.
 #include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/estimator.h"
+#include "cli/ranks.h"
 
 // A training and its progress line.
 typedef struct training {
@@ -103,8 +105,10 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
 
 static ls_status train_estimator(training *run) {
   CLI_OWN(ls_hook, progress) = NULL;
-  LS_RETURN_IF_ERROR(check_folder(run));
-  if (!run->flags->quiet) LS_RETURN_IF_ERROR(make_progress(run, &progress));
+  LS_RETURN_IF_ERROR(
+      cli_ranks_agree(cli_leads() ? check_folder(run) : ls_ok()));
+  if (!run->flags->quiet && cli_leads())
+    LS_RETURN_IF_ERROR(make_progress(run, &progress));
   const ls_status status = train_with(run, &progress, progress != NULL ? 1 : 0);
   cli_ticker_end(&run->ticker);
   return status;
@@ -113,6 +117,8 @@ static ls_status train_estimator(training *run) {
 static int report_end(const training *run) {
   const ls_training_end *end = &run->end.training;
   const char *folder = ls_estimator_model_dir(run->e.estimator);
+  if (!cli_leads())
+    return end->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
   if (!run->flags->quiet)
     cli_say("train", "%sstep %lld; the run is in %s%s",
             end->stopped ? "stopped at " : "", (long long)end->step, folder,
@@ -158,11 +164,14 @@ static ls_status open_and_train(training *run, estimator_flags *flags,
   flags->folder = flags->resume != NULL ? flags->resume : flags->run_folder;
   if (flags->folder == NULL) {
     flags->folder = run->chosen;
-    LS_RETURN_IF_ERROR(
-        cli_choose_folder(type->name, run->chosen, sizeof(run->chosen)));
+    LS_RETURN_IF_ERROR(cli_ranks_agree(
+        cli_leads()
+            ? cli_choose_folder(type->name, run->chosen, sizeof(run->chosen))
+            : ls_ok()));
+    LS_RETURN_IF_ERROR(cli_ranks_send(run->chosen, sizeof(run->chosen)));
   }
-  LS_RETURN_IF_ERROR(
-      cli_estimator_open("train", flags, type, LS_MODE_TRAIN, &run->e));
+  LS_RETURN_IF_ERROR(cli_ranks_agree(
+      cli_estimator_open("train", flags, type, LS_MODE_TRAIN, &run->e)));
   return train_estimator(run);
 }
 
@@ -178,8 +187,20 @@ static int run_training(estimator_flags *flags, const ls_estimator_type *type) {
   ls_train_and_evaluation_deinit(&run.end);
   const int closed = cli_estimator_close("train", &run.e, code);
   // Removes the folder only if it is empty: the run did not begin.
-  if (closed != CLI_OK && run.chosen[0] != '\0') (void)rmdir(run.chosen);
+  if (closed != CLI_OK && run.chosen[0] != '\0' && cli_leads())
+    (void)rmdir(run.chosen);
   return closed;
+}
+
+// Lets a run that was started again resume, if it has a checkpoint.
+static bool restart_run(estimator_flags *flags) {
+  cli_restart how = CLI_NO_RESTART;
+  if (!cli_ranks_restart("train", flags->run_folder, flags->resume, &how))
+    return false;
+  if (how != CLI_RESUMES) return true;
+  flags->resume = flags->run_folder;
+  flags->run_folder = flags->warm_start = NULL;
+  return true;
 }
 
 int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
@@ -253,5 +274,6 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
   int code = CLI_OK;
   if (!cli_estimator_parse(&syntax, &flags, type, argc, argv, &code))
     return code;
-  return check_flags(&flags, type) ? run_training(&flags, type) : CLI_USAGE;
+  if (!check_flags(&flags, type)) return CLI_USAGE;
+  return restart_run(&flags) ? run_training(&flags, type) : CLI_USAGE;
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/ranks.h"
 
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "lockstep/communicator.h"
 #include "lockstep/mpi.h"
@@ -22,11 +24,6 @@ static ls_exchange_name next_name(void) {
 ls_communicator *cli_ranks(void) { return ranks; }
 
 bool cli_leads(void) { return ranks == NULL || ranks->rank == 0; }
-
-int cli_restarts(const ls_runtime *runtime) {
-  const char *text = ls_runtime_environment(runtime, "LS_RESTART");
-  return text != NULL ? atoi(text) : 0;
-}
 
 static int32_t find_failed(void) {
   return __atomic_load_n(&ranks->failed_rank, __ATOMIC_ACQUIRE);
@@ -116,4 +113,34 @@ bool cli_is_told_elsewhere(const char *text) {
     ls_status_free(status);
   }
   return find_failed() != ranks->rank;
+}
+
+// ---- Restarts --------------------------------------------------------------
+static bool was_restarted(const ls_runtime *runtime) {
+  const char *text = ls_runtime_environment(runtime, "LS_RESTART");
+  return text != NULL && atoi(text) > 0;
+}
+
+static bool has_checkpoint(const char *folder) {
+  char path[PATH_MAX];
+  struct stat info;
+  const int size = snprintf(path, sizeof(path), "%s/checkpoint", folder);
+  return size < (int)sizeof(path) && stat(path, &info) == 0;
+}
+
+bool cli_ranks_restart(const char *command, const char *run_folder,
+                       const char *resume, cli_restart *out_how) {
+  char how = CLI_NO_RESTART;
+  ls_runtime *runtime = NULL;
+  ls_status status = cli_runtime_open(1, NULL, &runtime);
+  const bool is_again = ls_status_is_ok(status) && was_restarted(runtime);
+  if (is_again && run_folder == NULL && resume == NULL)
+    status = ls_invalid_argument("a restart needs --run-dir, to find the run");
+  if (is_again && run_folder != NULL)
+    how = has_checkpoint(run_folder) ? CLI_RESUMES : CLI_BEGINS_ANEW;
+  if (ls_status_is_ok(status)) status = cli_ranks_send(&how, sizeof(how));
+  *out_how = (cli_restart)how;
+  const int code =
+      ls_status_is_ok(status) ? CLI_OK : cli_report(command, status);
+  return cli_runtime_close(command, runtime, code) == CLI_OK;
 }

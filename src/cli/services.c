@@ -151,7 +151,9 @@ void cli_release(void *memory) {
 // ---- Runtime ---------------------------------------------------------------
 static ls_log_level shown = LS_LOG_DEBUG;
 
-void cli_show_warnings_alone(void) { shown = LS_LOG_WARNING; }
+void cli_show_warnings_alone(void) {
+  shown = cli_leads() ? LS_LOG_WARNING : LS_LOG_ERROR;
+}
 
 // Writes a log line without breaking the progress line, cleaned like messages.
 static void write_log(void *user, const ls_log_line *line) {

@@ -376,35 +376,17 @@ static int run_train(const cli_syntax *syntax, train_flags *flags) {
   return cli_runtime_close("train", run.runtime, code);
 }
 
-static bool is_in_folder(const char *folder, const char *name) {
-  char path[PATH_MAX];
-  struct stat info;
-  const int size = snprintf(path, sizeof(path), "%s/%s", folder, name);
-  return size < (int)sizeof(path) && stat(path, &info) == 0;
-}
-
-// Lets a run that `lockstep launch` has started again resume, or begin anew if
-// it has no checkpoint yet. Rank 0 decides. Reports a failure.
+// Lets a run that was started again resume, or begin anew.
 static bool restart_run(train_flags *flags) {
-  char found = 0;
-  ls_runtime *runtime = NULL;
-  ls_status status = cli_runtime_open(1, NULL, &runtime);
-  const bool is_again = ls_status_is_ok(status) && cli_restarts(runtime) > 0;
-  if (is_again && flags->run_folder == NULL && flags->resume == NULL)
-    status = ls_invalid_argument("a restart needs --run-dir, to find the run");
-  if (is_again && flags->run_folder != NULL)
-    found = is_in_folder(flags->run_folder, "checkpoint") ? 'r' : 'o';
-  if (ls_status_is_ok(status)) status = cli_ranks_send(&found, sizeof(found));
-  const int code =
-      ls_status_is_ok(status) ? CLI_OK : cli_report("train", status);
-  if (found == 'r') {
+  cli_restart how = CLI_NO_RESTART;
+  if (!cli_ranks_restart("train", flags->run_folder, flags->resume, &how))
+    return false;
+  if (how == CLI_RESUMES) {
     flags->resume = flags->run_folder;
     flags->run_folder = NULL;
-    flags->overwrite = false;
-  } else if (found == 'o') {
-    flags->overwrite = true;
   }
-  return cli_runtime_close("train", runtime, code) == CLI_OK;
+  if (how != CLI_NO_RESTART) flags->overwrite = how == CLI_BEGINS_ANEW;
+  return true;
 }
 
 int cli_train(int argc, char **argv) {

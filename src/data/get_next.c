@@ -4,9 +4,12 @@
 // continues once there is one. Without input threads elements are made on a
 // host thread, which may run user functions.
 #include <stdio.h>
+#include <string.h>
 
 #include "base/memory/own.h"
 #include "base/require.h"
+#include "base/values/array_internal.h"
+#include "base/values/nest_internal.h"
 #include "data/iterator.h"
 #include "lockstep/ops.h"
 
@@ -55,11 +58,30 @@ static ls_status get_next_check_sizes(const ls_iterator *self,
   return status;
 }
 
+// Makes the element that stands for another rank's.
+static ls_status make_absent(const ls_iterator *self, ls_nest *element) {
+  const ls_dataset *dataset = self->dataset;
+  const size_t count = dataset->num_leaves;
+  if (element->kind != LS_KIND_NONE) return ls_ok();
+  LS_OWN_ARRAY_OR_RETURN(self->work.allocator, ls_nest, leaves, count + 1);
+  for (size_t i = 0; i < count; ++i) {
+    const ls_type *type = &dataset->leaves[i].type;
+    LS_RETURN_IF_ERROR(
+        ls_take_nest(ls_nest_zeros(type->dtype, type->shape), &leaves[i]));
+    ls_array *array = ls_nest_as_array(leaves[i]);
+    if (type->dtype == LS_DTYPE_BOOL)
+      memset(ls_array_mutable_data(array), 1, ls_array_size(array));
+  }
+  return ls_take_nest(ls_nest_pack(dataset->structure, leaves, count), element);
+}
+
 // Reads the element for a call; the lock of calls is held.
 static ls_status get_next_read_element(ls_iterator *self, ls_host_call *call) {
   *element_of(call) =
       self->num_returned > 0 ? self->returned[--self->num_returned] : ls_none();
-  ls_status status = ls_iterator_next(self, element_of(call));
+  ls_status status = self->is_elsewhere
+                         ? make_absent(self, element_of(call))
+                         : ls_iterator_next(self, element_of(call));
   if (ls_status_is_ok(status)) status = get_next_check_sizes(self, call);
   if (!ls_status_is_ok(status)) {
     ls_nest_release(*element_of(call));
@@ -179,8 +201,19 @@ static void element_ready(void *user) {
   end_calls(calls);
 }
 
+// Ends the call at once.
+static ls_status start_here(ls_host_call *call) {
+  ls_iterator *self = (ls_iterator *)call->state;
+  ls_mutex_lock(&self->calls_lock);
+  const ls_status status = get_next_read_element(self, call);
+  ls_mutex_unlock(&self->calls_lock);
+  ls_host_done(call, status);
+  return ls_ok();
+}
+
 static ls_status start_inline(ls_host_call *call) {
   ls_iterator *self = (ls_iterator *)call->state;
+  if (self->is_elsewhere) return start_here(call);
   call->room[NEXT_CALL] = NULL;
   ls_mutex_lock(&self->calls_lock);
   const bool first = self->first_call == NULL;
@@ -222,16 +255,6 @@ static void cancel_call(ls_host_call *call) {
   if (!left) return;
   ls_host_done(call,
                LS_STATUS(LS_CANCELLED, "the run left '%s'", self->work.name));
-}
-
-// ---- Without input threads -------------------------------------------------
-static ls_status start_here(ls_host_call *call) {
-  ls_iterator *self = (ls_iterator *)call->state;
-  ls_mutex_lock(&self->calls_lock);
-  const ls_status status = get_next_read_element(self, call);
-  ls_mutex_unlock(&self->calls_lock);
-  ls_host_done(call, status);
-  return ls_ok();
 }
 
 // ---- The op ----------------------------------------------------------------

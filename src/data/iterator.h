@@ -37,6 +37,9 @@ struct ls_iterator {
   ls_nest returned[LS_RETURNED];
   int num_returned;
   int num_ops;  // Ops made while graphs are built. Atomic.
+  // Another rank reads the elements: the op's are all zero, and true, and
+  // nothing is read.
+  bool is_elsewhere;
 };
 
 // Lets compute threads help to read, if nothing is made ahead and the data set

@@ -38,7 +38,8 @@ typedef struct tally {
   int heard;           // Calls of the host call's function.
   int outside[CORES];  // Calls of the function outside, of each replica.
   int64_t step;        // At the end.
-  double right;        // The last evaluation.
+  bool stopped, input_ended;
+  double right;  // The last evaluation.
 } tally;
 
 typedef struct job job;
@@ -52,8 +53,14 @@ struct job {
   char name[40];
   int hosts, cores;  // Of each host.
   const char *iterations;
-  int64_t steps, save_steps, examples;  // 0 examples: without end.
-  bool evaluates;
+  int64_t steps, save_steps, save_seconds,
+      examples;  // 0 examples: without end.
+  bool evaluates, any_batch;
+  bool is_uneven;             // The second host has fewer examples.
+  const ls_train_stop *stop;  // Of rank `stops_on`.
+  int stops_on;
+  int64_t fails_at;  // Example number of rank `fails_on` from 1 on; 0: none.
+  int fails_on;
   ls_input_pipeline pipeline;
   tally counts[RANKS];
   source sources[RANKS][HOSTS];
@@ -67,8 +74,12 @@ static int rank_of(const ls_runtime *runtime) {
 // ---- Input -----------------------------------------------------------------
 static ls_status make_example(void *user, int64_t index, ls_nest out) {
   const source *from = user;
+  const job *j = from->j;
   tally *t = &from->j->counts[from->rank];
-  __atomic_add_fetch(&t->drawn[from->host], 1, __ATOMIC_RELAXED);
+  const int made =
+      __atomic_add_fetch(&t->drawn[from->host], 1, __ATOMIC_RELAXED);
+  if (j->fails_at > 0 && j->fails_on == from->rank && made >= j->fails_at)
+    return LS_STATUS(LS_DATA_LOSS, "the file is torn");
   float *x = ls_nest_data(out, 0);
   int32_t *y = ls_nest_data(out, 1);
   *y = (int32_t)(index % CLASSES);
@@ -97,6 +108,8 @@ static ls_nest input(void *user, ls_input_call *call) {
   });
   if (where.num_invocations > 1)
     data = ls_dataset_shard(data, where.num_invocations, where.invocation);
+  if (j->is_uneven && where.invocation == 1)
+    data = ls_dataset_take(data, 12 * 7);
   if (call->mode == LS_MODE_TRAIN) {
     data = ls_dataset_shuffle(data, &(ls_shuffle_options){.seed = 5});
     if (j->examples == 0) data = ls_dataset_repeat(data, LS_INFINITE);
@@ -188,8 +201,13 @@ static ls_status model(void *user, ls_model_call *call,
   return ls_tpu_estimator_spec_create(&o, out);
 }
 
+static ls_opt some(int64_t count) {
+  return count > 0 ? (ls_opt)LS_SOME(count) : (ls_opt){0};
+}
+
 // ---- A rank ----------------------------------------------------------------
 static ls_status train(job *j, tally *t) {
+  const ls_train_stop *stop = t == &j->counts[j->stops_on] ? j->stop : NULL;
   char name[80];
   LS_OWN(ls_run_config, config) = NULL;
   LS_OWN(ls_estimator, estimator) = NULL;
@@ -202,12 +220,14 @@ static ls_status train(job *j, tally *t) {
       &(ls_run_config_options){.master = name,
                                .model_dir = j->folder,
                                .random_seed = LS_SOME(11),
-                               .save_checkpoints_steps = LS_SOME(j->save_steps),
+                               .save_checkpoints_steps = some(j->save_steps),
+                               .save_checkpoints_secs = some(j->save_seconds),
                                .tpu = &tpu},
       &config));
   LS_RETURN_IF_ERROR(ls_estimator_create(
       &(ls_estimator_options){.model_fn = {.call = model, .user = j},
                               .config = config,
+                              .any_batch = j->any_batch,
                               .train_batch_size = LS_SOME(24),
                               .eval_batch_size = LS_SOME(24)},
       &estimator));
@@ -216,9 +236,12 @@ static ls_status train(job *j, tally *t) {
     ls_training_end end = {0};
     LS_RETURN_IF_ERROR(ls_estimator_train(
         estimator,
-        &(ls_estimator_training){.input = from, .max_steps = LS_SOME(j->steps)},
+        &(ls_estimator_training){
+            .input = from, .max_steps = LS_SOME(j->steps), .stop = stop},
         &end));
     t->step = end.step;
+    t->stopped = end.stopped;
+    t->input_ended = end.input_ended;
     return ls_ok();
   }
   ls_train_and_evaluation end = {0};
@@ -385,4 +408,89 @@ TEST(evaluations_in_between_measure_the_same) {
                  .evaluates = true,
                  .pipeline = LS_INPUT_BROADCAST};
   expect_same_evaluations(j, "evaluated");
+}
+
+// ---- Ends ------------------------------------------------------------------
+// What a rank has made, with the same end on all.
+static int64_t train_to_end(job *j, const char *name, int ranks) {
+  train_on(j, name, ranks);
+  for (int k = 1; k < ranks; ++k) {
+    assert_int_equal(j->counts[k].step, j->counts[0].step);
+    assert_int_equal(j->counts[k].stopped, j->counts[0].stopped);
+    assert_int_equal(j->counts[k].input_ended, j->counts[0].input_ended);
+  }
+  return j->counts[0].step;
+}
+
+// With batches of any size, they end with the last.
+TEST(all_ranks_end_with_the_first_input_that_ends) {
+  for (int any = 0; any < 2; ++any) {
+    char name[20], first[40];
+    snprintf(name, sizeof(name), "ends-%d", any);
+    job j = {.hosts = 2,
+             .cores = 2,
+             .steps = 1000,
+             .save_steps = 3,
+             .examples = 12 * 18 + 1,
+             .is_uneven = true,
+             .any_batch = any == 1};
+    const int64_t step = train_to_end(&j, name, 1);
+    assert_true(j.counts[0].input_ended && step == (any ? 10 : 7));
+    snprintf(first, sizeof(first), "%s", j.folder);
+    for (int ranks = 2; ranks <= RANKS; ++ranks) {
+      assert_int_equal(train_to_end(&j, name, ranks), step);
+      assert_true(j.counts[0].input_ended);
+      expect_same_folder(first, j.folder, step);
+      for (int k = 0; k < ranks; ++k)
+        for (int h = 0; h < 2; ++h)
+          assert_true((j.counts[k].drawn[h] > 0) == (h * ranks / 2 == k));
+    }
+  }
+}
+
+TEST(a_stop_on_one_rank_stops_all_after_the_same_step) {
+  ls_train_stop stop = {0};
+  ls_train_stop_request(&stop);
+  job j = {.hosts = 2,
+           .cores = 2,
+           .steps = 20,
+           .save_steps = 50,
+           .stop = &stop,
+           .stops_on = 2};
+  assert_int_equal(train_to_end(&j, "stopped", 3), 0);
+  assert_true(j.counts[0].stopped);
+  assert_false(j.counts[0].input_ended);
+}
+
+TEST(saves_by_time_are_those_of_rank_0) {
+  job j = {.hosts = 2, .cores = 1, .steps = 9, .save_seconds = 1};
+  train_on(&j, "timed", 2);
+  expect_work(&j, 2, 9, 2);
+}
+
+// ---- Failures --------------------------------------------------------------
+TEST(a_failure_on_one_rank_ends_all) {
+  for (int rank = 0; rank < 3; ++rank) {
+    job j = {.hosts = 3,
+             .cores = 2,
+             .steps = 1000,
+             .save_steps = 500,
+             .fails_at = 40,
+             .fails_on = rank};
+    snprintf(j.name, sizeof(j.name), "failed");
+    j.folder = j.name;
+    remove_folder(j.folder);
+    now = &j;
+    const ls_status status = ls_standin_run(3, work, &j);
+    expect_status(status, LS_DATA_LOSS, "the file is torn");
+  }
+}
+
+// ---- Refused ---------------------------------------------------------------
+TEST(more_ranks_than_cores_are_refused_on_all) {
+  job j = {.hosts = 1, .cores = 2, .steps = 5, .save_steps = 5};
+  j.folder = "refused";
+  now = &j;
+  expect_status(ls_standin_run(3, work, &j), LS_INVALID_ARGUMENT,
+                "2 cores on 3 ranks");
 }

@@ -50,6 +50,15 @@ static bool has_input_ended(const device_hook *self) {
   return __atomic_load_n(&self->input_ended, __ATOMIC_ACQUIRE);
 }
 
+// Tells all ranks why a thread has failed, before its session closes, which
+// would look like the cause there. Returns `status`.
+static ls_status tell_ranks(const device_hook *self, ls_status status) {
+  ls_communicator *ranks = ls_plan_ranks(self->options.plan);
+  if (ranks != NULL && ls_status_code(status) != LS_CANCELLED)
+    ranks->cancel(ranks, status);
+  return status;
+}
+
 static void note_input_end(device_hook *self) {
   if (self->options.input_ended != NULL)
     __atomic_store_n(self->options.input_ended, true, __ATOMIC_RELEASE);
@@ -97,7 +106,8 @@ static ls_status map_feed_error(void *user, ls_status status) {
     ls_status_free(status);
     return ls_ok();
   }
-  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  if (ls_status_code(status) != LS_OUT_OF_RANGE)
+    return tell_ranks(self, status);
   if (self->options.predicts) {
     // Ends the waits for predictions: an empty input sends no stop signal.
     ls_status_free(status);
@@ -140,7 +150,7 @@ static ls_status map_take_error(void *user, ls_status status) {
   if (ls_status_code(status) != LS_OUT_OF_RANGE ||
       (self->ferries == NULL &&
        !__atomic_load_n(&self->closed_outfeeds, __ATOMIC_ACQUIRE)))
-    return status;
+    return tell_ranks(self, status);
   ls_status_free(status);
   return ls_ok();
 }

@@ -241,6 +241,17 @@ static ls_status add_queue(ls_ferries *self, const ls_plan *plan,
                           is_outfeed, &at->queues[at->count++]);
 }
 
+static ls_status note_feeder(ls_ferries *self, const ls_plan *plan,
+                             int64_t replica) {
+  const ls_replica_core *core = &plan->system->replicas[replica];
+  ls_core_queue *queue = NULL;
+  LS_RETURN_IF_ERROR(ls_core_queue_of(
+      ls_pod_core(self->pod, core->host, core->ordinal), false, &queue));
+  queue->is_fed_elsewhere =
+      ls_plan_fed_from(plan, replica) != self->ranks->rank;
+  return ls_ok();
+}
+
 static ls_status find_ferries(ls_ferries *self, const ls_plan *plan) {
   // Each other rank has at most a ferry of each kind.
   self->ferries =
@@ -248,6 +259,7 @@ static ls_status find_ferries(ls_ferries *self, const ls_plan *plan) {
   LS_RETURN_IF_NO_MEMORY(self->ferries);
   for (int64_t r = 0; r < plan->system->num_replicas; ++r) {
     const int32_t on = ls_plan_replica_rank(plan, r);
+    LS_RETURN_IF_ERROR(note_feeder(self, plan, r));
     LS_RETURN_IF_ERROR(
         add_queue(self, plan, r, false, ls_plan_fed_from(plan, r), on));
     LS_RETURN_IF_ERROR(add_queue(self, plan, r, true, on, 0));

@@ -6,8 +6,10 @@
 
 #include "base/memory/own.h"
 #include "base/require.h"
+#include "base/runtime_internal.h"
 #include "base/text.h"
 #include "base/values/nest_internal.h"
+#include "lockstep/communicator.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/host.h"
@@ -107,12 +109,29 @@ static ls_status make_next(const looping *l, ls_tensor last, ls_nest ops,
 }
 
 // ---- Several hosts ---------------------------------------------------------
+// Finds out if the data of all ranks' hosts have ended.
+static ls_status ask_ranks(const ls_host_call *call, bool *has_ended) {
+  static const char text[] = "the data of all hosts";
+  ls_communicator *ranks = ls_runtime_communicator(call->runtime);
+  if (ranks == NULL || ranks->ranks == 1) return ls_ok();
+  LS_OWN_ARRAY_OR_RETURN(ls_runtime_allocator(call->runtime), bool, all,
+                         (size_t)ranks->ranks);
+  const ls_exchange_name name = {.program = {ls_hash(text, sizeof(text), 0)},
+                                 .merge = UINT32_MAX - 7};
+  all[ranks->rank] = *has_ended;
+  LS_RETURN_IF_ERROR(ls_communicator_gather(ranks, &name, all, sizeof(*all)));
+  for (int32_t k = 0; k < ranks->ranks; ++k)
+    *has_ended &= all[k];
+  return ls_ok();
+}
+
 // Fails with OUT_OF_RANGE when the data of all hosts have ended. The inputs are
-// one bool for each host.
+// one bool for each host, true for those of other ranks.
 static ls_status start_rendezvous(ls_host_call *call) {
   bool has_ended = true;
   for (size_t i = 0; i < call->num_inputs; ++i)
     has_ended = has_ended && *(const bool *)call->inputs[i];
+  LS_RETURN_IF_ERROR(ask_ranks(call, &has_ended));
   ls_host_done(call, has_ended ? LS_STATUS(LS_OUT_OF_RANGE,
                                            "the data of all hosts have ended")
                                : ls_ok());

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/values/nest_internal.h"
+#include "data/iterator.h"
 #include "estimator/config/config.h"
 #include "graph/make/make.h"
 #include "tpu/feeds/infeed_queue.h"
@@ -63,8 +64,9 @@ static bool is_own(const making *m, const ls_enqueue *enqueue) {
 }
 
 // Each rank runs the ops of its own hosts, though the graph has those of all.
+// One loop for all hosts is run by all ranks.
 static void append_ops(making *m, const ls_enqueue *enqueue, ls_nest ops) {
-  if (is_own(m, enqueue)) ls_append_ops(&m->ops, ops);
+  if (is_own(m, enqueue) || m->ends_differ) ls_append_ops(&m->ops, ops);
   ls_append_ops(&m->all_ops, ops);
 }
 
@@ -123,11 +125,6 @@ static ls_status check_alike(const making *m) {
 // Builds one loop for all hosts with data sets. Plain values never end, so that
 // their hosts need no loop.
 static ls_status build_together(making *m) {
-  for (size_t i = 1; i < m->num_enqueues; ++i)
-    if (is_own(m, &m->enqueues[i]) != is_own(m, &m->enqueues[0]))
-      return ls_unimplemented(
-          "any_batch with the input of several hosts on several ranks: let one "
-          "host feed all (per_host_input), or leave any_batch out");
   LS_DEVICE_SCOPE(m->enqueues[0].place.text);
   if (has_data(&m->enqueues[0]))
     return build_loop(m, m->enqueues, m->num_enqueues);
@@ -161,6 +158,7 @@ static ls_status take_iterators(making *m) {
     ls_iterator *iterator = m->enqueues[i].source.iterator;
     if (iterator == NULL) continue;
     if (is_own(m, &m->enqueues[i])) own[num_own++] = iterator;
+    iterator->is_elsewhere = !is_own(m, &m->enqueues[i]);
     feed->ranks[feed->num_iterators] =
         ls_plan_feeder_rank(m->plan, m->enqueues[i].options.feeder);
     feed->iterators[feed->num_iterators++] = ls_iterator_retain(iterator);

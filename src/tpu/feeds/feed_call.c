@@ -358,6 +358,10 @@ static bool step_put(ls_feed_call *self) {
     ls_core_queue *queue = ls_feed_queue_at(self, self->at);
     ls_nest *tuple = &self->tuples[0];
     ls_status status = ls_ok();
+    if (queue->is_fed_elsewhere) {
+      ++self->at;
+      continue;
+    }
     if (tuple->kind == LS_KIND_NONE) {
       status = ls_core_queue_make_tuple(queue, call->input_types,
                                         call->num_inputs, tuple);

@@ -17,6 +17,7 @@
 typedef struct ls_core_queue {
   ls_core *core;
   bool is_outfeed;
+  bool is_fed_elsewhere;  // By another rank: ops here put nothing into it.
   ls_queue *tuples;
   ls_mutex lock;  // Guards the fields below.
   ls_nest *spares;
