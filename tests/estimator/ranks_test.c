@@ -462,8 +462,12 @@ TEST(a_stop_on_one_rank_stops_all_after_the_same_step) {
   assert_false(j.counts[0].input_ended);
 }
 
-TEST(saves_by_time_are_those_of_rank_0) {
-  job j = {.hosts = 2, .cores = 1, .steps = 9, .save_seconds = 1};
+TEST(saves_and_runs_by_time_go_by_the_clock_of_rank_0) {
+  job j = {.hosts = 2,
+           .cores = 1,
+           .steps = 9,
+           .save_seconds = 1,
+           .iterations = "1s"};
   train_on(&j, "timed", 2);
   expect_work(&j, 2, 9, 2);
 }

@@ -75,25 +75,36 @@ ls_status ls_host_map_init(ls_host_map *map, ls_allocator *allocator,
   return ls_ok();
 }
 
+// Adds the replicas `first` to `end` of a rank, by host.
+static ls_status add_rank(ls_host_map *map, const char *const *devices,
+                          size_t first, size_t end, bool to_hosts,
+                          bool is_other) {
+  const size_t before = map->num_hosts;
+  for (size_t i = first; i < end; ++i) {
+    ls_device_name name;
+    ls_input_host *host =
+        map->num_hosts > before ? &map->hosts[map->num_hosts - 1] : NULL;
+    LS_RETURN_IF_ERROR(ls_device_host(devices[i], &name));
+    if (host == NULL || strcmp(host->name, name.text) != 0)
+      LS_RETURN_IF_ERROR(add_host(map, name.text, end - i, &host));
+    host->is_other = is_other;
+    LS_RETURN_IF_ERROR(
+        add_device(map, host, to_hosts ? host->name : devices[i]));
+  }
+  return ls_ok();
+}
+
 ls_status ls_host_map_init_ranks(ls_host_map *map, ls_allocator *allocator,
                                  const char *const *devices, size_t count,
                                  bool to_hosts,
                                  const ls_communicator *communicator) {
-  LS_RETURN_IF_ERROR(hosts_init(map, allocator, (size_t)communicator->ranks));
-  for (int32_t k = 0; k < communicator->ranks; ++k) {
-    const size_t end =
-        (size_t)ls_communicator_first(communicator, k + 1, (int32_t)count);
-    size_t i = (size_t)ls_communicator_first(communicator, k, (int32_t)count);
-    if (i == end) continue;
-    ls_device_name name;
-    ls_input_host *host = NULL;
-    LS_RETURN_IF_ERROR(ls_device_host(devices[i], &name));
-    LS_RETURN_IF_ERROR(add_host(map, name.text, end - i, &host));
-    host->is_other = k != communicator->rank;
-    for (; i < end; ++i)
-      LS_RETURN_IF_ERROR(
-          add_device(map, host, to_hosts ? host->name : devices[i]));
-  }
+  LS_RETURN_IF_ERROR(hosts_init(map, allocator, count));
+  for (int32_t k = 0; k < communicator->ranks; ++k)
+    LS_RETURN_IF_ERROR(add_rank(
+        map, devices,
+        (size_t)ls_communicator_first(communicator, k, (int32_t)count),
+        (size_t)ls_communicator_first(communicator, k + 1, (int32_t)count),
+        to_hosts, k != communicator->rank));
   number_values(map);
   return ls_ok();
 }

@@ -210,7 +210,7 @@ static ls_status from_dataset(making *self, ls_dataset *dataset) {
   LS_RETURN_IF_ERROR(ls_input_set_text(data, dataset));
   const ls_shard_policy policy = choose_policy(self, dataset);
   LS_RETURN_IF_ERROR(check_readers(dataset, policy));
-  // If ranks read separately, each rank counts as a host.
+  // If ranks read separately, what a rank has of a host counts as a host.
   const bool apart = policy != LS_SHARD_DATA || options->round_up;
   const ls_communicator *hosts = apart ? self->communicator : NULL;
   LS_RETURN_IF_ERROR(set_map(data, hosts, to_hosts));

@@ -9,6 +9,7 @@
 #include "estimator/config/config.h"
 #include "estimator/input/input.h"
 #include "lockstep/estimator_hooks.h"
+#include "state/checkpoint_file.h"
 #include "train/hooks/hook.h"
 
 // ---- Number of steps of a run ----------------------------------------------
@@ -127,10 +128,13 @@ typedef struct tpu_stop {
   ls_variable *iterations;
   ls_iteration_count *count;  // Set if runs are limited by time, else NULL.
   int64_t loaded, began;  // Number of steps of the current run, and its start.
+  ls_ranks ranks;         // Zeroed: none.
 } tpu_stop;
 
 static void tpu_stop_destroy(void *state) {
-  ls_iteration_count_destroy(((tpu_stop *)state)->count);
+  tpu_stop *self = state;
+  ls_iteration_count_destroy(self->count);
+  ls_ranks_deinit(&self->ranks);
 }
 
 static ls_status tpu_stop_begin(void *state) {
@@ -144,6 +148,9 @@ static ls_status load_next(tpu_stop *self, const ls_run_context *context,
   if (self->count != NULL)
     LS_RETURN_IF_ERROR(ls_iteration_count_get(
         self->count, (double)self->length.seconds, &wanted));
+  // By the clock of rank 0.
+  if (self->count != NULL)
+    LS_RETURN_IF_ERROR(ls_ranks_send(&self->ranks, &wanted, sizeof(wanted)));
   self->loaded = wanted < self->last - step ? wanted : self->last - step;
   return ls_load_iterations(context, self->iterations, self->loaded);
 }
@@ -151,6 +158,10 @@ static ls_status load_next(tpu_stop *self, const ls_run_context *context,
 static ls_status tpu_stop_after_create(void *state, ls_run_context *context) {
   tpu_stop *self = state;
   int64_t step = 0;
+  ls_ranks_deinit(&self->ranks);
+  if (context->called.num_ranks > 1)
+    LS_RETURN_IF_ERROR(ls_ranks_init(&self->ranks, context->runtime,
+                                     "steps of an estimator's runs", 0));
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
   if (self->last < 0) self->last = ls_steps_after(step, self->num_steps.value);
   return load_next(self, context, step);
