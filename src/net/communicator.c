@@ -5,8 +5,10 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
+#include "base/threads/threads.h"
 #include "base/threads/workers.h"
 #include "net/limit.h"
+#include "net/patience.h"
 
 static _Thread_local int64_t exchange_limit;
 
@@ -41,6 +43,18 @@ ls_status ls_communicator_exchange(ls_communicator *self,
                           .count = count,
                           .limit = ls_exchange_limit()};
   LS_RETURN_IF_ERROR(self->start(self, &exchange));
+  return self->wait(self, &exchange);
+}
+
+ls_status ls_communicator_exchange_in_background(
+    ls_communicator *self, const ls_exchange_name *name,
+    const ls_exchange_piece *pieces, size_t count) {
+  enum { SHORT_NANOS = 20 * 1000, LONG_NANOS = 1000 * 1000 };
+  ls_exchange exchange = {.name = *name, .pieces = pieces, .count = count};
+  LS_RETURN_IF_ERROR(self->start(self, &exchange));
+  for (int64_t nanos = SHORT_NANOS; !self->is_done(self, &exchange);
+       nanos = nanos < LONG_NANOS / 2 ? nanos * 5 / 4 : LONG_NANOS)
+    ls_thread_sleep(nanos);
   return self->wait(self, &exchange);
 }
 

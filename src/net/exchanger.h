@@ -92,8 +92,9 @@ typedef struct ls_exchanger {
   int num_threads;
   uint64_t num_ended, ended_seen;  // Exchanges that have ended.
   int64_t moved, beaten, watched;  // Times of this rank.
-  int64_t used;                    // Processor time of the last beat.
-  char place[LS_PLACE_ROOM];       // This rank's.
+  int64_t used;                    // Processor time of the last beat,
+  bool is_measured;  //   if a worker beats; else time may be simulated.
+  char place[LS_PLACE_ROOM];  // This rank's.
 } ls_exchanger;
 
 // Initializes a rank's communicator over a wire, which is lent. After a failure

@@ -61,6 +61,8 @@ struct job {
   int stops_on;
   int64_t fails_at;  // Example number of rank `fails_on` from 1 on; 0: none.
   int fails_on;
+  int fails_to_hear;   // Host call number from 1 on; 0: none.
+  bool fails_in_hook;  // After a run on rank `fails_on`.
   ls_input_pipeline pipeline;
   tally counts[RANKS];
   source sources[RANKS][HOSTS];
@@ -123,8 +125,10 @@ static ls_nest input(void *user, ls_input_call *call) {
 static job *now;
 
 static ls_status count_heard(ls_host_call *call) {
-  __atomic_add_fetch(&now->counts[rank_of(call->runtime)].heard, 1,
-                     __ATOMIC_RELAXED);
+  const int heard = __atomic_add_fetch(
+      &now->counts[rank_of(call->runtime)].heard, 1, __ATOMIC_RELAXED);
+  if (now->fails_to_hear > 0 && heard == now->fails_to_hear)
+    return LS_STATUS(LS_DATA_LOSS, "the log is full");
   ls_host_done(call, ls_ok());
   return ls_ok();
 }
@@ -205,8 +209,19 @@ static ls_opt some(int64_t count) {
   return count > 0 ? (ls_opt)LS_SOME(count) : (ls_opt){0};
 }
 
+static ls_status fail_after_run(void *user, ls_run_context *context,
+                                ls_nest results) {
+  (void)user, (void)context, (void)results;
+  return LS_STATUS(LS_DATA_LOSS, "the hook fails");
+}
+
 // ---- A rank ----------------------------------------------------------------
 static ls_status train(job *j, tally *t) {
+  LS_OWN(ls_hook, hook) = NULL;
+  if (j->fails_in_hook && t == &j->counts[j->fails_on])
+    LS_RETURN_IF_ERROR(ls_hook_create(
+        &(ls_hook_options){.name = "of the test", .after_run = fail_after_run},
+        &hook));
   const ls_train_stop *stop = t == &j->counts[j->stops_on] ? j->stop : NULL;
   char name[80];
   LS_OWN(ls_run_config, config) = NULL;
@@ -236,8 +251,11 @@ static ls_status train(job *j, tally *t) {
     ls_training_end end = {0};
     LS_RETURN_IF_ERROR(ls_estimator_train(
         estimator,
-        &(ls_estimator_training){
-            .input = from, .max_steps = LS_SOME(j->steps), .stop = stop},
+        &(ls_estimator_training){.input = from,
+                                 .max_steps = LS_SOME(j->steps),
+                                 .hooks = &hook,
+                                 .num_hooks = hook != NULL,
+                                 .stop = stop},
         &end));
     t->step = end.step;
     t->stopped = end.stopped;
@@ -473,21 +491,24 @@ TEST(saves_and_runs_by_time_go_by_the_clock_of_rank_0) {
 }
 
 // ---- Failures --------------------------------------------------------------
+static void expect_failure(job j, const char *text) {
+  j.hosts = 3;
+  j.cores = 2;
+  j.steps = 1000;
+  j.save_steps = 500;
+  j.folder = "failed";
+  remove_folder(j.folder);
+  now = &j;
+  expect_status(ls_standin_run(3, work, &j), LS_DATA_LOSS, text);
+}
+
 TEST(a_failure_on_one_rank_ends_all) {
   for (int rank = 0; rank < 3; ++rank) {
-    job j = {.hosts = 3,
-             .cores = 2,
-             .steps = 1000,
-             .save_steps = 500,
-             .fails_at = 40,
-             .fails_on = rank};
-    snprintf(j.name, sizeof(j.name), "failed");
-    j.folder = j.name;
-    remove_folder(j.folder);
-    now = &j;
-    const ls_status status = ls_standin_run(3, work, &j);
-    expect_status(status, LS_DATA_LOSS, "the file is torn");
+    expect_failure((job){.fails_at = 40, .fails_on = rank}, "the file is torn");
+    expect_failure((job){.fails_in_hook = true, .fails_on = rank},
+                   "the hook fails");
   }
+  expect_failure((job){.fails_to_hear = 5}, "the log is full");
 }
 
 // ---- Refused ---------------------------------------------------------------

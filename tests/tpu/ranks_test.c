@@ -47,7 +47,7 @@ static ls_nest input(ls_input_context context, void *user) {
   source *from = &sources[rank][context.pipeline];
   *from = (source){j, rank, context.pipeline};
   ++j->calls[rank][context.pipeline];
-  j->pipelines = context.num_pipelines;
+  if (rank == 0) j->pipelines = context.num_pipelines;
   ls_dataset *data = ls_dataset_from_function(&(ls_index_options){
       .size = 1000,
       .element = LS_TUPLE(ls_nest_spec(LS_DTYPE_F32, LS_SCALAR)),
@@ -86,9 +86,9 @@ static ls_status run(job *j, int rank) {
     LS_OWN(ls_nest, element) = ls_none();
     LS_OWN(ls_nest, result) = ls_none();
     LS_RETURN_IF_ERROR(ls_distributed_iterator_next(iterator, &element));
-    LS_RETURN_IF_ERROR(ls_strategy_run(strategy, ls_traced(function),
-                                       LS_TUPLE(ls_nest_retain(element)),
-                                       &result));
+    LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_retain(element));
+    LS_RETURN_IF_ERROR(
+        ls_strategy_run(strategy, ls_traced(function), args, &result));
     j->sums[rank][i] = ls_nest_number(ls_distributed_count(result) > 0
                                           ? ls_distributed_component(result, 0)
                                           : result);

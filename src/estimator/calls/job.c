@@ -209,6 +209,11 @@ ls_status ls_job_run_all(ls_job *job, ls_monitored_session *session,
     status = run_once(job, session, fetches, take, user);
     if (ls_status_is_ok(status)) status = should_stop(job, session, &stops);
   }
+  // All ranks hear of the cause before the session ends.
+  ls_communicator *ranks = job->ranks.communicator;
+  if (ranks != NULL && !ls_status_is_ok(status) &&
+      ls_status_code(status) != LS_OUT_OF_RANGE)
+    ranks->cancel(ranks, status);
   return ls_monitored_session_close(session, ls_job_end_runs(job, status));
 }
 

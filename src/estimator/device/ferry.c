@@ -4,6 +4,7 @@
 #include "base/values/array_internal.h"
 #include "base/values/nest_internal.h"
 #include "estimator/device/device.h"
+#include "net/patience.h"
 #include "runtime/own.h"
 #include "tpu/pod/core_queues.h"
 
@@ -58,7 +59,7 @@ static ls_status ferry_exchange(ferry *self, uint32_t phase, void *data,
       .merge = UINT32_MAX - 6,
       .phase = phase};
   const ls_exchange_piece piece = {data, size, from, to};
-  return ls_communicator_exchange(ranks, &name, &piece, 1);
+  return ls_communicator_exchange_in_background(ranks, &name, &piece, 1);
 }
 
 // Moves bytes of a message: writes them at `*at`, or reads them. A message of

@@ -14,6 +14,7 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/host.h"
 #include "lockstep/variable_parts.h"
+#include "net/patience.h"
 
 // ---- The loop variable -----------------------------------------------------
 // Marks the variable as colocated with the global step.
@@ -119,7 +120,10 @@ static ls_status ask_ranks(const ls_host_call *call, bool *has_ended) {
   const ls_exchange_name name = {.program = {ls_hash(text, sizeof(text), 0)},
                                  .merge = UINT32_MAX - 7};
   all[ranks->rank] = *has_ended;
-  LS_RETURN_IF_ERROR(ls_communicator_gather(ranks, &name, all, sizeof(*all)));
+  const ls_exchange_piece piece = {all, sizeof(*all), LS_EACH_RANK,
+                                   LS_EACH_RANK};
+  LS_RETURN_IF_ERROR(
+      ls_communicator_exchange_in_background(ranks, &name, &piece, 1));
   for (int32_t k = 0; k < ranks->ranks; ++k)
     *has_ended &= all[k];
   return ls_ok();
