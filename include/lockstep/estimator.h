@@ -29,6 +29,14 @@
 // on it, or its predictions are open, calls of other estimators for that system
 // fail with FAILED_PRECONDITION and name it.
 //
+// On several ranks (communicator.h) all make the same calls. They train and
+// evaluate together on the cores of a system; evaluations on a CPU, without a
+// strategy, are each rank's own, and in ls_train_and_evaluate rank 0's.
+// Everything else is UNIMPLEMENTED there. Host h of H is on rank h n / H of n,
+// which alone draws its input; rank 0 runs the functions of hosts, has the
+// values of metrics, and writes all files. A request to stop on one rank stops
+// all, a failure fails all.
+//
 // Threads: one thread at a time uses an estimator; any thread and signal
 // handlers may request stops.
 #ifndef LOCKSTEP_ESTIMATOR_H_

@@ -55,7 +55,7 @@ struct job {
   const char *iterations;
   int64_t steps, save_steps, save_seconds,
       examples;  // 0 examples: without end.
-  bool evaluates, any_batch;
+  bool evaluates, on_cpu, any_batch;
   bool is_uneven;             // The second host has fewer examples.
   const ls_train_stop *stop;  // Of rank `stops_on`.
   int stops_on;
@@ -94,9 +94,10 @@ static ls_status make_example(void *user, int64_t index, ls_nest out) {
 static ls_nest input(void *user, ls_input_call *call) {
   job *j = user;
   const int rank = rank_of(ls_runtime_current());
-  ls_input_deployment where;
+  ls_input_deployment where = {.num_invocations = 1};
+  const ls_user_context *context = ls_params_context(call->params);
   const ls_status status =
-      ls_user_context_deployment(ls_params_context(call->params), &where);
+      context != NULL ? ls_user_context_deployment(context, &where) : ls_ok();
   if (!ls_status_is_ok(status)) return ls_fail(status);
   ++j->counts[rank].inputs;
   source *from = &j->sources[rank][where.invocation];
@@ -175,7 +176,6 @@ static ls_status model(void *user, ls_model_call *call,
   LS_OWN(ls_nest, measured) = ls_none();
   LS_OWN(ls_nest, twice) = ls_none();
   LS_OWN(ls_nest, given) = ls_none();
-  (void)user;
   LS_RETURN_IF_ERROR(
       ls_weight_create(&(ls_weight_options){.name = "weights",
                                             .shape = LS_SHAPE(WIDTH, CLASSES)},
@@ -187,7 +187,9 @@ static ls_status model(void *user, ls_model_call *call,
   const ls_tensor product = ls_matmul(dropped, ls_variable_read(weights));
   ls_variable_release(weights);
   given = LS_TUPLE(ls_leaf(product));
-  twice = ls_outside_compilation(go_outside, NULL, given);
+  const job *j = user;
+  twice = j->on_cpu ? ls_nest_retain(given)
+                    : ls_outside_compilation(go_outside, NULL, given);
   LS_RETURN_IF_ERROR(ls_nest_status(twice));
   const ls_tensor logits =
       ls_nest_is_node(twice) ? ls_nest_tensor(twice, 0) : twice.as.tensor;
@@ -243,6 +245,8 @@ static ls_status train(job *j, tally *t) {
       &(ls_estimator_options){.model_fn = {.call = model, .user = j},
                               .config = config,
                               .any_batch = j->any_batch,
+                              .eval_on_tpu =
+                                  j->on_cpu ? LS_FLAG_OFF : LS_FLAG_DEFAULT,
                               .train_batch_size = LS_SOME(24),
                               .eval_batch_size = LS_SOME(24)},
       &estimator));
@@ -426,6 +430,16 @@ TEST(evaluations_in_between_measure_the_same) {
                  .evaluates = true,
                  .pipeline = LS_INPUT_BROADCAST};
   expect_same_evaluations(j, "evaluated");
+}
+
+TEST(evaluations_on_a_cpu_are_those_of_rank_0) {
+  const job j = {.hosts = 2,
+                 .cores = 2,
+                 .steps = 9,
+                 .save_steps = 4,
+                 .evaluates = true,
+                 .on_cpu = true};
+  expect_same_evaluations(j, "on-cpu");
 }
 
 // ---- Ends ------------------------------------------------------------------
