@@ -9,7 +9,7 @@
 . "$(dirname "$0")/../support/cli.sh"
 
 set -- train --model tiny --data synthetic --replicas 5 --batch-size 50 \
-  --steps 40 --save-every-steps 5
+  --steps 400 --save-every-steps 20
 rm -rf alone
 "$lockstep" "$@" --run-dir alone >out.txt 2>err.txt || fail "alone"
 
@@ -77,7 +77,7 @@ for mpi in openmpi mpich; do
   # Stopped, and resumed on another number of ranks.
   rm -rf run
   env --default-signal=INT "$lockstep" launch --ranks 2 --mpi $mpi -- \
-    "$lockstep" "$@" --steps 4000 --run-dir run >out.txt 2>err.txt &
+    "$lockstep" "$@" --steps 40000 --run-dir run >out.txt 2>err.txt &
   process=$!
   waits_for test -s run/checkpoint
   kill -s INT $process
