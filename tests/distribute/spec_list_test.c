@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All-reduces by lists of specs: what is refused, and results in the order of
+// All-reduces by lists of specs: refusals, and results in the order of
 // the values.
 #include "distribute/own.h"
 #include "lockstep/graph_ops.h"

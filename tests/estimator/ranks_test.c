@@ -51,13 +51,13 @@ typedef struct source {
 struct job {
   const char *folder;
   char name[40];
-  int hosts, cores;  // Of each host.
+  int hosts, cores;  // Cores of each host.
   const char *iterations;
   int64_t steps, save_steps, save_seconds,
       examples;  // 0 examples: without end.
   bool evaluates, on_cpu, any_batch;
   bool is_uneven;             // The second host has fewer examples.
-  const ls_train_stop *stop;  // Of rank `stops_on`.
+  const ls_train_stop *stop;  // Rank `stops_on` has it.
   int stops_on;
   int64_t fails_at;  // Example number of rank `fails_on` from 1 on; 0: none.
   int fails_on;
@@ -443,7 +443,7 @@ TEST(evaluations_on_a_cpu_are_those_of_rank_0) {
 }
 
 // ---- Ends ------------------------------------------------------------------
-// What a rank has made, with the same end on all.
+// Results of a rank, with the same end on all.
 static int64_t train_to_end(job *j, const char *name, int ranks) {
   train_on(j, name, ranks);
   for (int k = 1; k < ranks; ++k) {

@@ -279,7 +279,7 @@ TEST(callers_on_several_threads_take_turns) {
 // ---- Limits ----------------------------------------------------------------
 typedef struct lateness {
   double timeout;
-  int late_ms;  // Of rank 1; -1: it never comes.
+  int late_ms;  // Delay of rank 1; -1: it never comes.
   bool steps;   // Runs a step of a strategy in place of a call.
   int ended;
   double waited;

@@ -42,7 +42,7 @@ typedef enum way {
   IN_EAGER,  // The replicas run op by op.
 } way;
 
-// What ranks do, in one way each time.
+// Tasks of ranks, in one way each time.
 typedef struct job {
   way way;
   difference difference;
@@ -250,7 +250,7 @@ static double seconds_now(void) {
 static void expect_difference(job work, const char *const *parts) {
   const double began = seconds_now();
   const ls_status status = ls_standin_run(work.ranks, play_rank, &work);
-  // What is left is the communicator's failure.
+  // The communicator's failure is left.
   ls_status_free(status);
   if (seconds_now() - began > 5) fail_msg("ranks wait");
   for (int k = 0; k < work.ranks; ++k) {

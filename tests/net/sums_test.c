@@ -20,8 +20,8 @@ typedef struct job {
   ls_callback step;
   int replicas, threads;
   const char *lanes;              // LS_LANES, or NULL: one batch.
-  ls_counting_allocator *memory;  // Of rank 1. NULL: the system's, as others'.
-  uint64_t nth;                   // Its request that fails; 0: none.
+  ls_counting_allocator *memory;  // Rank 1's. NULL: the system's, as others'.
+  uint64_t nth;                   // Number of its request that fails; 0: none.
   char *results[MOST_RANKS];
   size_t sizes[MOST_RANKS];
 } job;

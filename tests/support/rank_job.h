@@ -20,12 +20,12 @@ typedef struct rank_record {
 
 typedef struct rank_job {
   const ls_model_type *type;
-  ls_callback step;  // Of args (examples, labels) and a model. NULL: its own.
+  ls_callback step;  // Takes (examples, labels) and a model. NULL: its own.
   int replicas, steps, threads;
   int64_t batch;
   int direct;  // This rank's math is LS_MATH_DIRECT. 0: no rank's.
-  ls_counting_allocator *memory;  // Of rank 1. NULL: the system's, as others'.
-  uint64_t nth;                   // Its request in its steps that fails.
+  ls_counting_allocator *memory;  // Rank 1's. NULL: the system's, as others'.
+  uint64_t nth;                   // Number of its request that fails.
   rank_record records[MOST_RANKS];
 } rank_job;
 

@@ -20,7 +20,7 @@ enum { RANKS = 4, STEPS = 3, PIPELINES = 8 };
 
 typedef struct job {
   int hosts, cores;             // Cores of each host.
-  int calls[RANKS][PIPELINES];  // Of the input function, by rank.
+  int calls[RANKS][PIPELINES];  // Calls of the input function, by rank.
   int drawn[RANKS][PIPELINES];
   int pipelines;  // As the function is told.
   double sums[RANKS][STEPS];
