@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/emit.h"
+#include "serve/lowered.h"
 #include "serve/serving.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -4,7 +4,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/variables/variable.h"
-#include "serve/emit.h"
+#include "serve/lowered.h"
 #include "serve/serving.h"
 
 static ls_status write_file(const ls_text *text, const char *path) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/emit.h"
-
-#include <stdio.h>
+#include "serve/lowered.h"
 
 #include "base/runtime_internal.h"
 
@@ -10,25 +8,6 @@
 // the line there.
 static const int64_t any_batch[LS_LOWERED_SIZES] = {10007, 10009, 10037,
                                                     1000003};
-
-const char *ls_lowered_describe(const ls_lowered_signature *self,
-                                const ls_node *node, char *buffer,
-                                size_t size) {
-  const ls_op source = ls_node_source(ls_lowered_body(self), node);
-  snprintf(buffer, size, "op '%s' (%s)", ls_op_name(source),
-           ls_node_info(node)->name);
-  return buffer;
-}
-
-const char *ls_lowered_place(const ls_lowered_signature *self,
-                             const ls_node *node, char *buffer, size_t size) {
-  const ls_op source = ls_node_source(ls_lowered_body(self), node);
-  const char *file = ls_op_file(source);
-  buffer[0] = '\0';
-  if (file != NULL && file[0] != '\0')
-    snprintf(buffer, size, " (at %s:%d)", file, ls_op_line(source));
-  return buffer;
-}
 
 // ---- Lowering --------------------------------------------------------------
 static bool has_value(const struct ls_store *store,
@@ -107,8 +86,10 @@ static ls_status differs(const ls_lowered_signature *self, const ls_node *node,
   return ls_unimplemented(
       "an export for any batch size of %s: its %s depends on the batch size "
       "other than by a factor%s",
-      ls_lowered_describe(self, node, text, sizeof(text)), noun,
-      ls_lowered_place(self, node, place, sizeof(place)));
+      ls_emit_describe_op(ls_lowered_body(self), node, text, sizeof(text)),
+      noun,
+      ls_emit_describe_place(ls_lowered_body(self), node, place,
+                             sizeof(place)));
 }
 
 // Finds the line through two sizes; returns false if the others are not on it.
@@ -247,7 +228,8 @@ static ls_dim dim_of(const ls_lowered_signature *self, const int64_t *sizes) {
   return line;
 }
 
-ls_batch_dims ls_lowered_dims(const ls_lowered_signature *self, uint64_t ref) {
+static ls_batch_dims lowered_dims(const void *source, uint64_t ref) {
+  const ls_lowered_signature *self = source;
   ls_shape shapes[LS_LOWERED_SIZES];
   for (size_t p = 0; p < LS_LOWERED_SIZES; ++p)
     shapes[p] =
@@ -260,4 +242,8 @@ ls_batch_dims ls_lowered_dims(const ls_lowered_signature *self, uint64_t ref) {
     dims.dim[i] = dim_of(self, sizes);
   }
   return dims;
+}
+
+ls_emit_source ls_lowered_source(const ls_lowered_signature *self) {
+  return (ls_emit_source){ls_lowered_body(self), lowered_dims, self};
 }

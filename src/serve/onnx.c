@@ -227,11 +227,11 @@ static const char *own_name(ls_onnx *o, const char *name, bool taken,
 }
 
 static void onnx_declare(ls_onnx *o, ls_array *const *values, ls_text *graph) {
-  const ls_program *program = o->e.program->programs[0];
-  const ls_serve_signature *s = o->e.program->signature;
+  const ls_program *program = o->program->programs[0];
+  const ls_serve_signature *s = o->program->signature;
   for (size_t i = 0; i < s->num_inputs; ++i) {
     const uint64_t ref = program->body->parameters[i];
-    const ls_batch_dims dims = ls_lowered_dims(o->e.program, ref);
+    const ls_batch_dims dims = ls_emit_source_dims(&o->e.source, ref);
     const ls_dtype dtype = ls_graph_type(program->body, ref).dtype;
     const char *name = own_name(o, s->inputs[i].name, false, "");
     const ls_emitted value = ls_emit_value(&o->e, dtype, dims, name);
@@ -247,16 +247,16 @@ static void onnx_declare(ls_onnx *o, ls_array *const *values, ls_text *graph) {
         own_name(o, variable->name, is_taken(s, variable->name), "variable");
     ls_emit_bind(&o->e, ref,
                  ls_emit_value(&o->e, variable->type.dtype,
-                               ls_lowered_dims(o->e.program, ref), name));
+                               ls_emit_source_dims(&o->e.source, ref), name));
     if (program->uses[i].read) ls_onnx_initializer(o, name, values[i]);
   }
 }
 
 static void give_outputs(ls_onnx *o, ls_text *graph) {
-  const ls_program *program = o->e.program->programs[0];
-  const ls_serve_signature *s = o->e.program->signature;
+  const ls_program *program = o->program->programs[0];
+  const ls_serve_signature *s = o->program->signature;
   for (size_t i = 0; i < s->num_outputs; ++i) {
-    const uint64_t ref = program->body->results[o->e.program->outputs[i]];
+    const uint64_t ref = program->body->results[o->program->outputs[i]];
     const ls_emitted made = ls_emit_of(&o->e, ref);
     const ls_emitted_value value = *ls_emit_look(&o->e, made);
     const char *name = own_name(o, s->outputs[i].name,
@@ -277,14 +277,14 @@ static ls_status write_model(ls_onnx *o, ls_text *graph, ls_text *out) {
   if (bytes > INT32_MAX - (1 << 20))
     return ls_unimplemented("ONNX of signature '%s', which has %zu bytes: a "
                             "file of one message has less than 2 GiB",
-                            o->e.program->signature->key, bytes);
+                            o->program->signature->key, bytes);
   ls_proto_i64(out, MODEL_IR, IR_VERSION);
   ls_proto_string(out, MODEL_PRODUCER, "lockstep");
   const size_t opset = ls_proto_begin(out, MODEL_OPSET);
   ls_proto_i64(out, OPSET_VERSION, OPSET);
   ls_proto_end(out, opset);
   const size_t began = ls_proto_begin(out, MODEL_GRAPH);
-  ls_proto_string(out, GRAPH_NAME, o->e.program->signature->key);
+  ls_proto_string(out, GRAPH_NAME, o->program->signature->key);
   ls_text_append_bytes(out, ls_text_data(&o->nodes), o->nodes.size);
   ls_text_append_bytes(out, ls_text_data(&o->initializers),
                        o->initializers.size);
@@ -296,9 +296,10 @@ static ls_status write_model(ls_onnx *o, ls_text *graph, ls_text *out) {
 ls_status ls_write_onnx(const ls_lowered_signature *program,
                         ls_array *const *values, ls_arena *memory,
                         ls_text *out) {
-  ls_onnx o = {0};
+  ls_onnx o = {.program = program};
   ls_text graph;
-  ls_emitter_init(&o.e, &ls_onnx_language, program, memory, &o);
+  ls_emitter_init(&o.e, &ls_onnx_language, ls_lowered_source(program), memory,
+                  &o);
   ls_text_init(&graph, memory->allocator);
   ls_text_init(&o.nodes, memory->allocator);
   ls_text_init(&o.initializers, memory->allocator);

@@ -5,11 +5,12 @@
 #define LS_SERVE_ONNX_H_
 
 #include "base/memory/own.h"
-#include "serve/emit.h"
+#include "serve/lowered.h"
 
 // A graph being written.
 typedef struct ls_onnx {
   ls_emitter e;
+  const ls_lowered_signature *program;
   ls_text nodes, initializers;
   ls_text name;       // Temporary text.
   size_t began;       // Offset of the current node.

@@ -6,21 +6,16 @@
 // shapes, reductions, products, convolutions, windows, lookups. Ops composed of
 // these, such as attention or norms, are written once (compose.c), so that a
 // language is small, and all languages compute the same.
-#ifndef LS_SERVE_EMIT_H_
-#define LS_SERVE_EMIT_H_
+#ifndef LS_EMIT_EMIT_H_
+#define LS_EMIT_EMIT_H_
 
 #include "base/memory/own.h"
 #include "base/text.h"
 #include "graph/window.h"
-#include "lower/lower.h"
-#include "serve/serving.h"
 
-// ---- Signatures as lowered programs (lowered.c) ----------------------------
-// A size: scale * batch + offset.
-//
-// A signature is lowered for several batch sizes, three close together and one
-// far away, without a back end's passes; if these programs differ only in sizes
-// that are linear in the batch size, they represent all sizes.
+// ---- Sources ----------------------------------------------------------------
+// A size: scale * batch + offset. A graph whose shapes are static has offsets
+// only.
 typedef struct ls_dim {
   int64_t scale, offset;
 } ls_dim;
@@ -29,41 +24,22 @@ typedef struct ls_batch_dims {
   ls_dim dim[LS_MAX_RANK];
 } ls_batch_dims;
 
-enum { LS_LOWERED_SIZES = 4 };
+// A lowered graph, and sizes in it that differ from its own: a program in terms
+// of its batch size (serve/lowered.h).
+typedef struct ls_emit_source {
+  ls_graph *body;
+  ls_batch_dims (*dims)(const void *self, uint64_t ref);  // NULL: its shapes.
+  const void *self;
+} ls_emit_source;
 
-typedef struct ls_lowered_signature {
-  const ls_serve_signature *signature;
-  ls_graph *gathered;  // NULL: there is nothing to gather.
-  ls_program *programs[LS_LOWERED_SIZES];
-  int64_t batch[LS_LOWERED_SIZES];
-  size_t count;       // Number of programs; 1: sizes are constant.
-  uint32_t *outputs;  // The program's output for each output of the signature.
-} ls_lowered_signature;
-
-// Lowers a signature. `batch` replaces an unknown first dimension of inputs; 0:
-// any size. Call deinit even after a failure.
-//   LS_UNIMPLEMENTED  other unknown dimensions of inputs; an op whose size is
-//   not
-//                     linear in the batch size; variables that are written.
-LS_MUST_USE ls_status ls_lower_signature(ls_graph *graph,
-                                         const ls_serve_signature *signature,
-                                         int64_t batch, ls_arena *memory,
-                                         ls_lowered_signature *out);
-void ls_lowered_signature_deinit(ls_lowered_signature *self);
-LS_OWNED_STRUCT(ls_lowered_signature, ls_lowered_signature_deinit)
-
-// Returns the first program's graph, and sizes in it, which correspond to those
-// in the other programs.
-static inline ls_graph *ls_lowered_body(const ls_lowered_signature *self) {
-  return self->programs[0]->body;
-}
-ls_batch_dims ls_lowered_dims(const ls_lowered_signature *self, uint64_t ref);
+// Returns the sizes of a value.
+ls_batch_dims ls_emit_source_dims(const ls_emit_source *source, uint64_t ref);
 // Prints "op 'name' (type)" and " (at file:line)", as the user made the op, for
 // messages.
-const char *ls_lowered_describe(const ls_lowered_signature *self,
-                                const ls_node *node, char *buffer, size_t size);
-const char *ls_lowered_place(const ls_lowered_signature *self,
-                             const ls_node *node, char *buffer, size_t size);
+const char *ls_emit_describe_op(ls_graph *body, const ls_node *node,
+                                char *buffer, size_t size);
+const char *ls_emit_describe_place(ls_graph *body, const ls_node *node,
+                                   char *buffer, size_t size);
 
 // ---- Values ----------------------------------------------------------------
 // A value of the emitted program, from 1; 0: none, and the emitter's status is
@@ -126,7 +102,7 @@ typedef struct ls_emit_language {
 
 struct ls_emitter {
   const ls_emit_language *language;
-  const ls_lowered_signature *program;
+  ls_emit_source source;
   ls_arena *memory;
   ls_status status;  // The first failure.
   ls_emitted_value *values;
@@ -139,8 +115,7 @@ struct ls_emitter {
 // Emits all ops. The language has declared the body's parameters with
 // ls_emit_bind. Call deinit even after a failure.
 void ls_emitter_init(ls_emitter *e, const ls_emit_language *language,
-                     const ls_lowered_signature *program, ls_arena *memory,
-                     void *self);
+                     ls_emit_source source, ls_arena *memory, void *self);
 void ls_emitter_deinit(ls_emitter *e);
 LS_OWNED_STRUCT(ls_emitter, ls_emitter_deinit)
 ls_status ls_emit_program(ls_emitter *e);
@@ -197,15 +172,6 @@ static inline bool ls_dim_is(ls_dim a, int64_t size) {
   return a.scale == 0 && a.offset == size;
 }
 
-// ---- Languages -------------------------------------------------------------
-// Writes a whole file for a signature. `values` are those of the variables it
-// uses.
-LS_MUST_USE ls_status ls_write_onnx(const ls_lowered_signature *program,
-                                    ls_array *const *values, ls_arena *memory,
-                                    ls_text *out);
-LS_MUST_USE ls_status ls_write_stablehlo(const ls_lowered_signature *program,
-                                         ls_arena *memory, ls_text *out);
-
 // ---- Lowered ops made of what a language has (compose.c) -------------------
 // Return operand `i` and result of the current op.
 static inline ls_emitted ls_operand(ls_emitter *e, uint32_t i) {
@@ -215,7 +181,7 @@ static inline void ls_compose_give(ls_emitter *e, ls_emitted value) {
   ls_emit_bind(e, ls_ref(e->node->id, 0), value);
 }
 static inline ls_batch_dims ls_result_dims(ls_emitter *e) {
-  return ls_lowered_dims(e->program, ls_ref(e->node->id, 0));
+  return ls_emit_source_dims(&e->source, ls_ref(e->node->id, 0));
 }
 static inline ls_batch_dims ls_batch_dims_at(const ls_emitter *e,
                                              ls_emitted value) {
@@ -238,4 +204,4 @@ int64_t ls_emit_size(ls_emitter *e, ls_dim dim);
 // Emit the ops of each file; return false for other ops.
 bool ls_compose_nn(ls_emitter *e);
 
-#endif  // LS_SERVE_EMIT_H_
+#endif  // LS_EMIT_EMIT_H_

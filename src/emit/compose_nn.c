@@ -3,7 +3,7 @@
 // Emits convolutions, windows, norms and attention.
 #include <math.h>
 
-#include "serve/emit.h"
+#include "emit/emit.h"
 
 static ls_emitted scalar_like(ls_emitter *e, ls_emitted like, double value) {
   return ls_emit_scalar(e, ls_dtype_at(e, like), value);

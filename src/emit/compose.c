@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/emit.h"
+#include "emit/emit.h"
 
 #include <math.h>
 

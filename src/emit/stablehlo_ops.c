@@ -5,7 +5,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "serve/stablehlo.h"
+#include "emit/stablehlo.h"
 
 // ---- Pieces ----------------------------------------------------------------
 // Begins a line: " %v3 = NAME".
@@ -382,7 +382,8 @@ static void dot(ls_emitter *e, ls_emitted a, ls_emitted b, ls_emitted out) {
   ls_hlo_attr(text, "contracting_dims", &last, 1);
   ls_text_append(text, " x ");
   ls_hlo_list(text, &before, 1);
-  ls_text_append(text, ", precision = [HIGHEST, HIGHEST]");
+  const char *precision = ls_hlo_precision(ls_hlo_of(e));
+  ls_text_append_format(text, ", precision = [%s, %s]", precision, precision);
   ls_hlo_finish(e, in, 2, out);
 }
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/stablehlo.h"
+#include "emit/stablehlo.h"
 
-#include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "graph/variables/variable.h"
 
 // Returns StableHLO's name of a dtype; NULL if it has none.
 static const char *dtype_name(ls_dtype dtype) {
@@ -18,9 +16,10 @@ static const char *dtype_name(ls_dtype dtype) {
   return (size_t)dtype < LS_DTYPE_COUNT ? names[dtype] : NULL;
 }
 
-static void hlo_type_of(ls_text *out, ls_dtype dtype,
+void ls_hlo_append_type(ls_hlo *h, ls_text *out, ls_dtype dtype,
                         const ls_batch_dims *dims) {
   const char *name = dtype_name(dtype);
+  if (name == NULL) ls_emit_refuse(&h->e, ls_dtype_name(dtype));
   ls_text_append(out, "tensor<");
   for (int32_t i = 0; i < dims->rank; ++i) {
     ls_text_append_i64(out, dims->dim[i].offset);
@@ -31,116 +30,12 @@ static void hlo_type_of(ls_text *out, ls_dtype dtype,
 }
 
 void ls_hlo_type(ls_hlo *h, ls_emitted value) {
-  const ls_emitted_value *v = ls_emit_look(&h->e, value);
-  if (dtype_name(v->dtype) == NULL)
-    ls_emit_refuse(&h->e, ls_dtype_name(v->dtype));
-  hlo_type_of(&h->body, v->dtype, &v->dims);
+  const ls_emitted_value v = *ls_emit_look(&h->e, value);
+  ls_hlo_append_type(h, &h->body, v.dtype, &v.dims);
 }
 
 void ls_hlo_name(ls_hlo *h, ls_emitted value) {
   ls_emit_name(&h->e, value, &h->body);
-}
-
-static void hlo_string(ls_text *out, const char *text) {
-  ls_text_append_char(out, '"');
-  for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; ++at)
-    if (*at < ' ' || *at > '~' || *at == '"' || *at == '\\')
-      ls_text_append_format(out, "\\%02X", *at);
-    else
-      ls_text_append_char(out, (char)*at);
-  ls_text_append_char(out, '"');
-}
-
-// ---- The function ----------------------------------------------------------
-static void write_argument(ls_hlo *h, ls_text *out, size_t index,
-                           const char *mark, const char *name) {
-  const ls_program *program = h->e.program->programs[0];
-  const uint64_t ref = program->body->parameters[index];
-  const ls_type type = ls_graph_type(program->body, ref);
-  const ls_batch_dims dims = ls_lowered_dims(h->e.program, ref);
-  const char *own = ls_arena_format(h->e.memory, "%%arg%zu", index);
-  if (own == NULL) {
-    ls_emit_fail(&h->e, ls_out_of_memory());
-    return;
-  }
-  if (dtype_name(type.dtype) == NULL)
-    ls_emit_refuse(&h->e, ls_dtype_name(type.dtype));
-  ls_emit_bind(&h->e, ref, ls_emit_value(&h->e, type.dtype, dims, own));
-  ls_text_append_format(out, "%s%s: ", index > 0 ? ", " : "", own);
-  hlo_type_of(out, type.dtype, &dims);
-  ls_text_append_format(out, " {ls.%s = ", mark);
-  hlo_string(out, name);
-  ls_text_append_char(out, '}');
-}
-
-static void write_arguments(ls_hlo *h, ls_text *out) {
-  const ls_program *program = h->e.program->programs[0];
-  const ls_serve_signature *s = h->e.program->signature;
-  for (size_t i = 0; i < s->num_inputs; ++i)
-    write_argument(h, out, i, "input", s->inputs[i].name);
-  for (size_t i = 0; i < program->num_uses; ++i)
-    write_argument(h, out, program->num_inputs + i, "variable",
-                   ((const ls_variable *)program->uses[i].variable)->name);
-}
-
-static ls_emitted output(ls_hlo *h, size_t index) {
-  const ls_lowered_signature *program = h->e.program;
-  return ls_emit_of(&h->e,
-                    ls_lowered_body(program)->results[program->outputs[index]]);
-}
-
-static void write_results(ls_hlo *h, ls_text *out) {
-  const ls_serve_signature *s = h->e.program->signature;
-  for (size_t i = 0; i < s->num_outputs; ++i) {
-    const ls_emitted_value *value = ls_emit_look(&h->e, output(h, i));
-    if (i > 0) ls_text_append(out, ", ");
-    hlo_type_of(out, value->dtype, &value->dims);
-    ls_text_append(out, " {ls.output = ");
-    hlo_string(out, s->outputs[i].name);
-    ls_text_append_char(out, '}');
-  }
-}
-
-static void write_return(ls_hlo *h) {
-  const size_t count = h->e.program->signature->num_outputs;
-  ls_text_append(&h->body, "    return ");
-  for (size_t i = 0; i < count; ++i) {
-    if (i > 0) ls_text_append(&h->body, ", ");
-    ls_hlo_name(h, output(h, i));
-  }
-  ls_text_append(&h->body, " : ");
-  for (size_t i = 0; i < count; ++i) {
-    if (i > 0) ls_text_append(&h->body, ", ");
-    ls_hlo_type(h, output(h, i));
-  }
-  ls_text_append_char(&h->body, '\n');
-}
-
-static void hlo_deinit(ls_hlo *h) {
-  ls_text_deinit(&h->body);
-  ls_emitter_deinit(&h->e);
-}
-LS_OWNED_STRUCT(ls_hlo, hlo_deinit)
-
-ls_status ls_write_stablehlo(const ls_lowered_signature *program,
-                             ls_arena *memory, ls_text *out) {
-  LS_OWN(ls_hlo, h) = {0};
-  ls_emitter_init(&h.e, &ls_stablehlo_language, program, memory, &h);
-  ls_text_init(&h.body, memory->allocator);
-  ls_text_append(out, "module @lockstep {\n  func.func public @main(");
-  if (ls_status_is_ok(h.e.status)) write_arguments(&h, out);
-  ls_text_append(out, ") -> (");
-  ls_status_free(ls_emit_program(&h.e));
-  if (ls_status_is_ok(h.e.status)) {
-    write_return(&h);
-    write_results(&h, out);
-  }
-  ls_text_append(out, ") {\n");
-  ls_text_append_bytes(out, ls_text_data(&h.body), h.body.size);
-  ls_text_append(out, "  }\n}\n");
-  LS_RETURN_IF_ERROR(ls_status_clone(h.e.status));
-  LS_RETURN_IF_ERROR(ls_text_status(&h.body));
-  return ls_text_status(out);
 }
 
 // ---- Convolutions and windows ----------------------------------------------
@@ -183,12 +78,13 @@ bool ls_hlo_convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
   padding(text, window, false);
   ls_hlo_attr(text, "lhs_dilate", window->input_dilations, rank);
   ls_hlo_attr(text, "rhs_dilate", window->dilations, rank);
+  const char *precision = ls_hlo_precision(ls_hlo_of(e));
   ls_text_append_format(text,
                         "} {batch_group_count = 1 : i64, feature_group_count "
                         "= %lld : i64, precision_config = "
-                        "[#stablehlo<precision HIGHEST>, "
-                        "#stablehlo<precision HIGHEST>]}",
-                        (long long)groups);
+                        "[#stablehlo<precision %s>, "
+                        "#stablehlo<precision %s>]}",
+                        (long long)groups, precision, precision);
   ls_hlo_finish(e, in, 2, out);
   return true;
 }
@@ -222,14 +118,14 @@ bool ls_hlo_slide(ls_emitter *e, uint16_t op, ls_emitted x, const ls_window *w,
   padding(text, w, true);
   ls_text_append_format(
       text, "> : tensor<%dx2xi64>}> ({\n    ^bb0(%%a: ", w->rank + 2);
-  hlo_type_of(text, dtype, &scalar);
+  ls_hlo_append_type(ls_hlo_of(e), text, dtype, &scalar);
   ls_text_append(text, ", %b: ");
-  hlo_type_of(text, dtype, &scalar);
+  ls_hlo_append_type(ls_hlo_of(e), text, dtype, &scalar);
   ls_text_append_format(text,
                         "):\n      %%c = %s %%a, %%b : ", ls_hlo_reducer(op));
-  hlo_type_of(text, dtype, &scalar);
+  ls_hlo_append_type(ls_hlo_of(e), text, dtype, &scalar);
   ls_text_append(text, "\n      stablehlo.return %c : ");
-  hlo_type_of(text, dtype, &scalar);
+  ls_hlo_append_type(ls_hlo_of(e), text, dtype, &scalar);
   ls_text_append(text, "\n    })");
   ls_hlo_finish(e, in, 2, out);
   return true;

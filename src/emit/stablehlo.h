@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes StableHLO as text: one module with a function "main", whose arguments
-// are a signature's inputs and then its variables.
-#ifndef LS_SERVE_STABLEHLO_H_
-#define LS_SERVE_STABLEHLO_H_
+// Writes StableHLO's ops as text.
+#ifndef LS_EMIT_STABLEHLO_H_
+#define LS_EMIT_STABLEHLO_H_
 
-#include "serve/emit.h"
+#include "emit/emit.h"
 
 typedef struct ls_hlo {
   ls_emitter e;
   ls_text body;
+  bool highest;  // See ls_hlo_module.
 } ls_hlo;
 
 extern const ls_emit_language ls_stablehlo_language;
 
-// Appends a type: tensor<8x10xf32>.
+// Append a type: tensor<8x10xf32>; refuse one that StableHLO lacks.
+void ls_hlo_append_type(ls_hlo *h, ls_text *out, ls_dtype dtype,
+                        const ls_batch_dims *dims);
 void ls_hlo_type(ls_hlo *h, ls_emitted value);
 // Appends a name: %v3.
 void ls_hlo_name(ls_hlo *h, ls_emitted value);
+
+// Returns the precision of products.
+static inline const char *ls_hlo_precision(const ls_hlo *h) {
+  return h->highest ? "HIGHEST" : "DEFAULT";
+}
 
 // ---- Lines -----------------------------------------------------------------
 static inline ls_hlo *ls_hlo_of(ls_emitter *e) { return (ls_hlo *)e->self; }
@@ -45,4 +52,4 @@ bool ls_hlo_convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
 bool ls_hlo_slide(ls_emitter *e, uint16_t op, ls_emitted x, const ls_window *w,
                   ls_emitted out);
 
-#endif  // LS_SERVE_STABLEHLO_H_
+#endif  // LS_EMIT_STABLEHLO_H_

@@ -1,14 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/emit.h"
+#include "emit/emit.h"
+
+#include <stdio.h>
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 
+// ---- Sources ----------------------------------------------------------------
+static ls_batch_dims static_dims(ls_shape shape) {
+  ls_batch_dims dims = {.rank = shape.rank};
+  for (int32_t i = 0; i < dims.rank; ++i)
+    dims.dim[i] = ls_dim_of(shape.dim[i]);
+  return dims;
+}
+
+ls_batch_dims ls_emit_source_dims(const ls_emit_source *source, uint64_t ref) {
+  return source->dims != NULL
+             ? source->dims(source->self, ref)
+             : static_dims(ls_graph_type(source->body, ref).shape);
+}
+
+const char *ls_emit_describe_op(ls_graph *body, const ls_node *node,
+                                char *buffer, size_t size) {
+  const ls_op source = ls_node_source(body, node);
+  snprintf(buffer, size, "op '%s' (%s)", ls_op_name(source),
+           ls_node_info(node)->name);
+  return buffer;
+}
+
+const char *ls_emit_describe_place(ls_graph *body, const ls_node *node,
+                                   char *buffer, size_t size) {
+  const ls_op source = ls_node_source(body, node);
+  const char *file = ls_op_file(source);
+  buffer[0] = '\0';
+  if (file != NULL && file[0] != '\0')
+    snprintf(buffer, size, " (at %s:%d)", file, ls_op_line(source));
+  return buffer;
+}
+
 void ls_emitter_init(ls_emitter *e, const ls_emit_language *language,
-                     const ls_lowered_signature *program, ls_arena *memory,
-                     void *self) {
+                     ls_emit_source source, ls_arena *memory, void *self) {
   *e = (ls_emitter){.language = language,
-                    .program = program,
+                    .source = source,
                     .memory = memory,
                     .status = ls_ok(),
                     .self = self};
@@ -40,11 +73,12 @@ void ls_emit_refuse(ls_emitter *e, const char *why) {
     ls_emit_fail(e, ls_unimplemented("%s: %s", e->language->name, why));
   else
     ls_emit_fail(
-        e,
-        ls_unimplemented(
-            "%s of %s: %s%s", e->language->name,
-            ls_lowered_describe(e->program, e->node, text, sizeof(text)), why,
-            ls_lowered_place(e->program, e->node, place, sizeof(place))));
+        e, ls_unimplemented(
+               "%s of %s: %s%s", e->language->name,
+               ls_emit_describe_op(e->source.body, e->node, text, sizeof(text)),
+               why,
+               ls_emit_describe_place(e->source.body, e->node, place,
+                                      sizeof(place))));
 }
 
 ls_emitted ls_emit_value(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
@@ -191,11 +225,8 @@ ls_emitted ls_emit_convert(ls_emitter *e, ls_emitted x, ls_dtype dtype) {
 }
 
 ls_emitted ls_emit_constant(ls_emitter *e, const ls_array *array) {
-  const ls_shape shape = ls_array_shape(array);
-  ls_batch_dims dims = {.rank = shape.rank};
-  for (int32_t i = 0; i < shape.rank; ++i)
-    dims.dim[i] = ls_dim_of(shape.dim[i]);
-  const ls_emitted out = ls_emit_value(e, ls_array_dtype(array), dims, NULL);
+  const ls_emitted out = ls_emit_value(
+      e, ls_array_dtype(array), static_dims(ls_array_shape(array)), NULL);
   if (is_ok(e)) e->language->constant(e, array, out);
   return out;
 }
@@ -276,7 +307,7 @@ static void emit_element(ls_emitter *e, const ls_node *node) {
 }
 
 ls_status ls_emit_program(ls_emitter *e) {
-  const ls_graph *body = ls_lowered_body(e->program);
+  const ls_graph *body = e->source.body;
   for (size_t i = 0; i < body->num_nodes && is_ok(e); ++i) {
     const ls_node *node = body->nodes[i];
     e->node = node;
