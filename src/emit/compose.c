@@ -113,29 +113,6 @@ static const int64_t *numbers(const ls_emitter *e, ls_attr_id id,
   return attr->as.ints.items;
 }
 
-static ls_emitted emit_slice(ls_emitter *e) {
-  const ls_emitted x = ls_operand(e, 0);
-  const ls_emitted out =
-      ls_emit_value(e, ls_dtype_at(e, x), ls_result_dims(e), NULL);
-  if (ls_status_is_ok(e->status))
-    e->language->slice(e, x, numbers(e, LS_ATTR_ID_STARTS, NULL),
-                       numbers(e, LS_ATTR_ID_STRIDES, NULL), out);
-  return out;
-}
-
-static ls_emitted emit_pad(ls_emitter *e) {
-  const ls_emitted x = ls_operand(e, 0);
-  const ls_emitted out =
-      ls_emit_value(e, ls_dtype_at(e, x), ls_result_dims(e), NULL);
-  if (ls_status_is_ok(e->status) &&
-      !e->language->pad(e, x, ls_operand(e, 1),
-                        numbers(e, LS_ATTR_ID_PAD_LOW, NULL),
-                        numbers(e, LS_ATTR_ID_PAD_HIGH, NULL),
-                        numbers(e, LS_ATTR_ID_INTERIOR, NULL), out))
-    ls_emit_refuse(e, "there is no padding between elements");
-  return out;
-}
-
 static ls_emitted emit_concatenate(ls_emitter *e) {
   const uint32_t count = e->node->num_inputs;
   ls_emitted *in = ls_arena_new_array(e->memory, ls_emitted, count);
@@ -145,22 +122,8 @@ static ls_emitted emit_concatenate(ls_emitter *e) {
   }
   for (uint32_t i = 0; i < count; ++i)
     in[i] = ls_operand(e, i);
-  const ls_emitted out =
-      ls_emit_value(e, ls_dtype_at(e, in[0]), ls_result_dims(e), NULL);
-  if (ls_status_is_ok(e->status))
-    e->language->concatenate(e, in, count,
-                             ls_node_int(e->node, LS_ATTR_ID_AXIS), out);
-  return out;
-}
-
-static ls_emitted emit_reverse(ls_emitter *e) {
-  const ls_emitted x = ls_operand(e, 0);
-  size_t count = 0;
-  const int64_t *axes = numbers(e, LS_ATTR_ID_AXES, &count);
-  const ls_emitted out =
-      ls_emit_value(e, ls_dtype_at(e, x), ls_batch_dims_at(e, x), NULL);
-  if (ls_status_is_ok(e->status)) e->language->reverse(e, x, axes, count, out);
-  return out;
+  return ls_emit_concatenate(e, in, count,
+                             ls_node_int(e->node, LS_ATTR_ID_AXIS));
 }
 
 // Clamps indices that are out of range.
@@ -174,10 +137,7 @@ static ls_emitted emit_gather(ls_emitter *e) {
   at = ls_emit_2(e, LS_OP_MINIMUM, at,
                  compose_number(e, at, (double)(size - 1)));
   at = ls_emit_2(e, LS_OP_MAXIMUM, at, compose_number(e, at, 0));
-  const ls_emitted out =
-      ls_emit_value(e, ls_dtype_at(e, x), ls_result_dims(e), NULL);
-  if (ls_status_is_ok(e->status)) e->language->gather(e, x, at, axis, out);
-  return out;
+  return ls_emit_gather(e, x, at, axis);
 }
 
 static void emit_top_k(ls_emitter *e) {
@@ -211,6 +171,8 @@ static ls_emitted one_hot_of(ls_emitter *e, ls_emitted indices, ls_dim depth,
 }
 
 static bool compose_shape(ls_emitter *e) {
+  const int64_t *axes = NULL;
+  size_t count = 0;
   switch (e->node->type) {
   case LS_OP_RESHAPE:
     ls_compose_give(e, ls_emit_reshape(e, ls_operand(e, 0), ls_result_dims(e)));
@@ -225,16 +187,24 @@ static bool compose_shape(ls_emitter *e) {
                              numbers(e, LS_ATTR_ID_PERMUTATION, NULL)));
     return true;
   case LS_OP_SLICE:
-    ls_compose_give(e, emit_slice(e));
+    ls_compose_give(e, ls_emit_slice(e, ls_operand(e, 0),
+                                     numbers(e, LS_ATTR_ID_STARTS, NULL),
+                                     numbers(e, LS_ATTR_ID_STRIDES, NULL),
+                                     ls_result_dims(e)));
     return true;
   case LS_OP_PAD:
-    ls_compose_give(e, emit_pad(e));
+    ls_compose_give(e, ls_emit_pad(e, ls_operand(e, 0), ls_operand(e, 1),
+                                   numbers(e, LS_ATTR_ID_PAD_LOW, NULL),
+                                   numbers(e, LS_ATTR_ID_PAD_HIGH, NULL),
+                                   numbers(e, LS_ATTR_ID_INTERIOR, NULL),
+                                   ls_result_dims(e)));
     return true;
   case LS_OP_CONCATENATE:
     ls_compose_give(e, emit_concatenate(e));
     return true;
   case LS_OP_REVERSE:
-    ls_compose_give(e, emit_reverse(e));
+    axes = numbers(e, LS_ATTR_ID_AXES, &count);
+    ls_compose_give(e, ls_emit_reverse(e, ls_operand(e, 0), axes, count));
     return true;
   case LS_OP_GATHER:
     ls_compose_give(e, emit_gather(e));

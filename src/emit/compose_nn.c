@@ -35,22 +35,9 @@ static ls_emitted convolution(ls_emitter *e) {
   const ls_batch_dims weights = ls_batch_dims_at(e, w);
   ls_window window;
   if (!compose_nn_read_window(e, x, weights.dim, &window)) return 0;
-  const ls_emitted out =
-      ls_emit_value(e, ls_dtype_at(e, x), ls_result_dims(e), NULL);
-  if (ls_status_is_ok(e->status) &&
-      !e->language->convolve(e, x, w, &window,
-                             ls_node_int(e->node, LS_ATTR_ID_CHANNEL_GROUPS),
-                             out))
-    ls_emit_refuse(e, "there is no such convolution");
-  return out;
-}
-
-static ls_emitted slide(ls_emitter *e, uint16_t op, ls_emitted x,
-                        const ls_window *window, ls_batch_dims dims) {
-  const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
-  if (ls_status_is_ok(e->status) && !e->language->slide(e, op, x, window, out))
-    ls_emit_refuse(e, "there are no such windows");
-  return out;
+  return ls_emit_convolve(e, x, w, &window,
+                          ls_node_int(e->node, LS_ATTR_ID_CHANNEL_GROUPS),
+                          ls_result_dims(e));
 }
 
 // Counts the elements of each window: [1, spatial..., 1].
@@ -60,7 +47,7 @@ static ls_emitted count_windows(ls_emitter *e, ls_emitted x,
   dims.dim[0] = dims.dim[dims.rank - 1] = ls_dim_of(1);
   result.dim[0] = result.dim[dims.rank - 1] = ls_dim_of(1);
   const ls_emitted ones = ls_emit_broadcast(e, scalar_like(e, x, 1), dims);
-  return slide(e, LS_OP_REDUCE_SUM, ones, window, result);
+  return ls_emit_slide(e, LS_OP_REDUCE_SUM, ones, window, result);
 }
 
 // Returns 1 / count, rounded like the type of the computation.
@@ -78,8 +65,8 @@ static ls_emitted reduce_window(ls_emitter *e) {
   ls_window window;
   if (!compose_nn_read_window(e, x, NULL, &window)) return 0;
   const bool is_max = strcmp(reduce, "max") == 0;
-  ls_emitted y = slide(e, is_max ? LS_OP_REDUCE_MAX : LS_OP_REDUCE_SUM, x,
-                       &window, ls_result_dims(e));
+  ls_emitted y = ls_emit_slide(e, is_max ? LS_OP_REDUCE_MAX : LS_OP_REDUCE_SUM,
+                               x, &window, ls_result_dims(e));
   if (strcmp(reduce, "mean") == 0) {
     double taps = 1;
     for (int32_t i = 0; i < window.rank; ++i)
@@ -143,10 +130,7 @@ static ls_emitted third(ls_emitter *e, ls_emitted x, int64_t part) {
   const int64_t width = ls_emit_size(e, dims.dim[2]) / 3;
   const int64_t starts[] = {0, 0, part * width}, strides[] = {1, 1, 1};
   dims.dim[2] = ls_dim_of(width);
-  const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
-  if (ls_status_is_ok(e->status))
-    e->language->slice(e, x, starts, strides, out);
-  return out;
+  return ls_emit_slice(e, x, starts, strides, dims);
 }
 
 // Reshapes [batch, tokens, heads * depth] to [batch, heads, tokens, depth], or

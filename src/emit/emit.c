@@ -284,6 +284,75 @@ ls_emitted ls_emit_iota(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
   return out;
 }
 
+ls_emitted ls_emit_convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
+                            const ls_window *window, int64_t groups,
+                            ls_batch_dims dims) {
+  const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
+  if (is_ok(e) && !e->language->convolve(e, x, w, window, groups, out))
+    ls_emit_refuse(e, "there is no such convolution");
+  return out;
+}
+
+ls_emitted ls_emit_slide(ls_emitter *e, uint16_t op, ls_emitted x,
+                         const ls_window *window, ls_batch_dims dims) {
+  const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
+  if (is_ok(e) && !e->language->slide(e, op, x, window, out))
+    ls_emit_refuse(e, "there are no such windows");
+  return out;
+}
+
+// ---- Parts and lookups -----------------------------------------------------
+ls_emitted ls_emit_slice(ls_emitter *e, ls_emitted x, const int64_t *starts,
+                         const int64_t *strides, ls_batch_dims dims) {
+  const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
+  if (is_ok(e)) e->language->slice(e, x, starts, strides, out);
+  return out;
+}
+
+ls_emitted ls_emit_pad(ls_emitter *e, ls_emitted x, ls_emitted value,
+                       const int64_t *low, const int64_t *high,
+                       const int64_t *interior, ls_batch_dims dims) {
+  const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
+  if (is_ok(e) && !e->language->pad(e, x, value, low, high, interior, out))
+    ls_emit_refuse(e, "there is no padding between elements");
+  return out;
+}
+
+ls_emitted ls_emit_concatenate(ls_emitter *e, const ls_emitted *in,
+                               size_t count, int64_t axis) {
+  ls_batch_dims dims = ls_batch_dims_at(e, in[0]);
+  for (size_t i = 1; i < count; ++i) {
+    const ls_dim more = ls_batch_dims_at(e, in[i]).dim[axis];
+    dims.dim[axis].scale += more.scale;
+    dims.dim[axis].offset += more.offset;
+  }
+  const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, in[0]), dims, NULL);
+  if (is_ok(e)) e->language->concatenate(e, in, count, axis, out);
+  return out;
+}
+
+ls_emitted ls_emit_reverse(ls_emitter *e, ls_emitted x, const int64_t *axes,
+                           size_t count) {
+  const ls_emitted out =
+      ls_emit_value(e, ls_dtype_at(e, x), ls_batch_dims_at(e, x), NULL);
+  if (is_ok(e)) e->language->reverse(e, x, axes, count, out);
+  return out;
+}
+
+ls_emitted ls_emit_gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
+                          int64_t axis) {
+  const ls_batch_dims from = ls_batch_dims_at(e, x);
+  const ls_batch_dims picks = ls_batch_dims_at(e, indices);
+  ls_batch_dims dims = {.rank = from.rank - 1 + picks.rank};
+  for (int32_t i = 0; i < dims.rank; ++i)
+    dims.dim[i] = i < axis                ? from.dim[i]
+                  : i < axis + picks.rank ? picks.dim[i - axis]
+                                          : from.dim[i + 1 - picks.rank];
+  const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
+  if (is_ok(e)) e->language->gather(e, x, indices, axis, out);
+  return out;
+}
+
 // ---- Whole programs --------------------------------------------------------
 static void emit_constant(ls_emitter *e, const ls_node *node) {
   ls_emit_bind(

@@ -156,6 +156,23 @@ ls_emitted ls_emit_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
 ls_emitted ls_emit_dot(ls_emitter *e, ls_emitted a, ls_emitted b);
 ls_emitted ls_emit_iota(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
                         int64_t axis);
+// `dims` are those of the result.
+ls_emitted ls_emit_slice(ls_emitter *e, ls_emitted x, const int64_t *starts,
+                         const int64_t *strides, ls_batch_dims dims);
+ls_emitted ls_emit_pad(ls_emitter *e, ls_emitted x, ls_emitted value,
+                       const int64_t *low, const int64_t *high,
+                       const int64_t *interior, ls_batch_dims dims);
+ls_emitted ls_emit_concatenate(ls_emitter *e, const ls_emitted *in,
+                               size_t count, int64_t axis);
+ls_emitted ls_emit_reverse(ls_emitter *e, ls_emitted x, const int64_t *axes,
+                           size_t count);
+ls_emitted ls_emit_gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
+                          int64_t axis);
+ls_emitted ls_emit_convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
+                            const ls_window *window, int64_t groups,
+                            ls_batch_dims dims);
+ls_emitted ls_emit_slide(ls_emitter *e, uint16_t op, ls_emitted x,
+                         const ls_window *window, ls_batch_dims dims);
 
 // Emits the current op from basic operations (compose.c); returns false for an
 // op that it does not know.
