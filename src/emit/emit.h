@@ -109,7 +109,9 @@ struct ls_emitter {
   size_t num_values, capacity;
   ls_map refs;          // Ref of the lowered body -> emitted value.
   const ls_node *node;  // The current op, for messages.
-  void *self;           // State of the language.
+  // For random ops, ui64 scalars; 0: the language is not given them.
+  ls_emitted step, seed, replica;
+  void *self;  // State of the language.
 };
 
 // Emits all ops. The language has declared the body's parameters with

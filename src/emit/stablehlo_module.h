@@ -22,4 +22,42 @@ typedef struct ls_hlo_module {
 LS_MUST_USE ls_status ls_hlo_write_module(const ls_hlo_module *module,
                                           ls_arena *memory, ls_text *out);
 
+// ---- Programs
+// ---------------------------------------------------------------- Describes a
+// lowered program for `num_devices` devices, which all run one module; replicas
+// are divided among them in order.
+typedef struct ls_hlo_program {
+  ls_graph *body;
+  // The result that takes over the memory of each parameter of the body, or
+  // -1. NULL: none does.
+  const int32_t *aliases;
+  int32_t num_devices;  // 1: there are no collectives.
+  bool exact;    // Sums over replicas have the CPU engine's order, and each
+                 // replica's ops stand apart.
+  bool highest;  // See ls_hlo_module.
+} ls_hlo_program;
+
+// Position of an argument of the module in the list of the body's parameters,
+// or of a result in the list of its results: first + device * stride. Stride 0:
+// it is the same on every device.
+typedef struct ls_hlo_slot {
+  uint32_t first, stride;
+} ls_hlo_slot;
+
+typedef struct ls_hlo_layout {
+  ls_hlo_slot *arguments, *results;  // Memory of the arena.
+  size_t num_arguments, num_results;
+  // Three more arguments, ui64 scalars, follow: step, seed, and the replica
+  // that runs a program without replicas (ls_run_args).
+  bool draws;
+} ls_hlo_layout;
+
+// Appends the text of a program's module. Arguments and results have the types
+// of the values at their positions. An alias is an attribute of the argument:
+// tf.aliasing_output.
+//   LS_UNIMPLEMENTED  an op or dtype that has no form, naming op and line.
+LS_MUST_USE ls_status ls_hlo_write_program(const ls_hlo_program *program,
+                                           ls_arena *memory, ls_text *out,
+                                           ls_hlo_layout *out_layout);
+
 #endif  // LS_EMIT_STABLEHLO_MODULE_H_
