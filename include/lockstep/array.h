@@ -60,9 +60,13 @@ LS_API ls_dtype ls_array_dtype(const ls_array *array);
 LS_API ls_shape ls_array_shape(const ls_array *array);
 LS_API int64_t ls_array_num_elements(const ls_array *array);
 LS_API size_t ls_array_size(const ls_array *array);  // In bytes.
-// Returns the elements, valid as long as the array.
+// Returns the elements, valid as long as the array. Those of a result that a
+// device computes may still be on their way: waits for them.
 LS_API const void *ls_array_data(const ls_array *array);
 LS_API void *ls_array_mutable_data(ls_array *array);
+// Waits for the elements, and returns the failure of a device that could not
+// compute them: they have no meaning then.
+LS_API LS_MUST_USE ls_status ls_array_wait(const ls_array *array);
 
 // Returns element `index` in row order, converted. For real and bool dtypes
 // only: other dtypes and an index out of range return 0.

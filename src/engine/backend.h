@@ -119,6 +119,10 @@ typedef struct ls_run_args {
   // is padded.
   const ls_type *given;
   void *const *outputs;  // Destination of each output; NULL: not wanted.
+  // Instead of `outputs`, for an executable whose results arrive late: an
+  // ls_array for each output, whose elements the run has written later
+  // (ls_array_expect); NULL: not wanted.
+  void *const *arrays;
   uint64_t step;         // For random ops.
   // In/out, may be NULL: raised to the number of steps that the run made, which
   // is the most trips of a loop that counts steps, and at least 1.
@@ -145,6 +149,7 @@ typedef struct ls_plan_facts {
   // True if a run updates variables in place and may fail after it has updated
   // some of them: new values should go to separate buffers.
   bool tears;
+  bool is_late;  // Results may arrive after the end of a run.
   double flops;
 } ls_plan_facts;
 

@@ -197,11 +197,12 @@ static ls_status run_shared(const ls_plan *plan, ls_run_args args,
     inputs[i] = args.inputs[plan->feeds[i]];
     given[i] = args.given[plan->feeds[i]];
   }
-  memcpy(outputs, args.outputs, map->num_outputs * sizeof(*outputs));
+  memcpy(outputs, map->is_late ? args.arrays : args.outputs,
+         map->num_outputs * sizeof(*outputs));
   args.inputs = inputs;
   args.given = given;
-  args.outputs = outputs;
-  for (size_t i = 0; i < map->num_outputs; ++i) {
+  *(map->is_late ? &args.arrays : &args.outputs) = outputs;
+  for (size_t i = 0; i < map->num_outputs && !map->is_late; ++i) {
     if (map->uses[i] > 0) continue;
     ls_array **array = &spare.items[spare.count];
     LS_RETURN_IF_ERROR(ls_array_create_unwritten(map->types[i].dtype,

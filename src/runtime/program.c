@@ -274,6 +274,10 @@ ls_type ls_compiled_output(const ls_compiled *compiled, size_t i) {
 
 bool ls_compiled_draws(const ls_compiled *compiled) { return compiled->draws; }
 
+bool ls_compiled_is_late(const ls_compiled *compiled) {
+  return compiled->backend->vtable->facts(compiled->executable).is_late;
+}
+
 ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text) {
   LS_OWN(ls_text, text) = {0};
   *out_text = NULL;

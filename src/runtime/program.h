@@ -24,6 +24,8 @@ const ls_program *ls_compiled_program(const ls_compiled *compiled);
 ls_type ls_compiled_output(const ls_compiled *compiled, size_t i);
 // Returns true if results depend on the step of a run.
 bool ls_compiled_draws(const ls_compiled *compiled);
+// Returns true if results may arrive after the end of a run.
+bool ls_compiled_is_late(const ls_compiled *compiled);
 // Prints the plan as text, which the caller releases with ls_text_release.
 ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text);
 

@@ -36,6 +36,7 @@ ls_status ls_result_map_finish(ls_result_map *map, ls_allocator *allocator,
     }
   for (size_t i = 0; i < map->num_values; ++i)
     ++map->uses[map->outputs[i]];
+  map->is_late = count == 1 && ls_compiled_is_late(compiled[0]);
   return ls_ok();
 }
 
@@ -151,7 +152,7 @@ ls_status ls_results_open(ls_nest structure, const ls_result_map *map,
         .nest = *results, .replaced = true, .lends = map->lends};
     *results = made;
   }
-  for (size_t i = 0; i < map->num_outputs; ++i)
+  for (size_t i = 0; i < map->num_outputs && !map->is_late; ++i)
     if (outputs[i] != NULL) outputs[i] = ls_array_mutable_data(outputs[i]);
   return ls_ok();
 }

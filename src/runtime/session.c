@@ -336,13 +336,15 @@ static ls_status run_plan(request *r, ls_nest *results, bool *out_stale) {
     r->outputs = ls_arena_new_array(&r->memory, void *, p->results.num_outputs);
     if (r->outputs == NULL) return ls_out_of_memory();
   }
+  const bool late = p->results.is_late;
   uint64_t steps = 1;
   ls_former_results former;
   LS_RETURN_IF_ERROR(ls_results_open(r->fetches, &p->results, r->leaves,
                                      results, r->outputs, &former));
   const ls_run_args args = {.inputs = r->inputs,
                             .given = r->feed_types,
-                            .outputs = r->outputs,
+                            .outputs = late ? NULL : r->outputs,
+                            .arrays = late ? r->outputs : NULL,
                             .step = step,
                             .steps = &steps,
                             .cancels = {[1] = session->closing}};

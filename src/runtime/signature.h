@@ -73,6 +73,7 @@ typedef struct ls_result_map {
   ls_type *types;  // Type of each output,
   int *uses;       // and the number of its values.
   bool lends;      // Some outputs are strings or objects, which arrays own.
+  bool is_late;    // Outputs arrive late: the run takes their arrays.
 } ls_result_map;
 
 // Makes room for the outputs of `num_values` values, which ls_lower fills in.
@@ -87,7 +88,7 @@ ls_status ls_result_map_finish(ls_result_map *map, ls_allocator *allocator,
 
 // Makes `*results` a nest of arrays, one per output, and reuses the nest there
 // if it fits and nobody else holds it. `outputs[i]` is the data of output i's
-// array, NULL if no value uses the output. `leaves` is scratch with room for
+// array, or the array if outputs arrive late; NULL if no value uses the output. `leaves` is scratch with room for
 // twice the structure's leaves. The old nest is in `*out_former`, for
 // ls_results_close, which must follow unless this fails.
 typedef struct ls_former_results {

@@ -6,6 +6,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
+#include "base/values/array_internal.h"
 #include "lockstep/half.h"
 #include "lockstep/object.h"
 #include "lockstep/shape_rules.h"
@@ -363,4 +364,44 @@ MEMORY_TEST(make_arrays) {
       ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR, &text, &copy));
   return ls_array_create_view(LS_DTYPE_F32, LS_SHAPE(2), data, NULL, NULL,
                               &view);
+}
+
+// ---- Arrivals --------------------------------------------------------------
+// An arrival whose elements come when somebody asks for them.
+typedef struct late_copy {
+  ls_arrival arrival;
+  ls_array *array;
+  int ends, destroys;
+  bool fails;
+} late_copy;
+
+static void late_copy_end(ls_arrival *arrival) {
+  late_copy *self = (late_copy *)arrival;
+  if (self->ends++ == 0) memset(ls_array_place(self->array), 0, 8);
+}
+static ls_status late_copy_status(ls_arrival *arrival) {
+  return ((late_copy *)arrival)->fails ? LS_STATUS(LS_UNAVAILABLE, "no device")
+                                       : ls_ok();
+}
+static void late_copy_destroy(ls_arrival *arrival) {
+  ++((late_copy *)arrival)->destroys;
+}
+
+TEST(elements_are_waited_for_when_they_are_asked_for) {
+  ls_array *array = NULL;
+  const float values[] = {1, 2};
+  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE(2), values, &array));
+  late_copy copy = {
+      .arrival = {late_copy_end, late_copy_status, late_copy_destroy},
+      .array = array};
+  ls_array_expect(array, &copy.arrival);
+  assert_float_equal(((float *)ls_array_place(array))[1], 2, 0);
+  assert_int_equal(copy.ends, 0);
+  assert_float_equal(ls_array_f64(array, 1), 0, 0);
+  assert_true(copy.ends > 0);
+  expect_ok(ls_array_wait(array));
+  copy.fails = true;
+  expect_status(ls_array_wait(array), LS_UNAVAILABLE, "no device");
+  ls_array_release(array);
+  assert_int_equal(copy.destroys, 1);
 }

@@ -27,6 +27,7 @@ struct ls_array {
   bool is_view;
   bool is_lent;                 // Elements of another array: ls_array_own.
   bool is_absent;               // Has no value: its elements are zeros.
+  ls_arrival *arrival;          // Elements that a device writes, or NULL.
   char *bytes;                  // Bytes of strings, if in a block of their own.
   void (*release)(void *user);  // Called at a view's end.
   void *user;
@@ -51,8 +52,14 @@ static bool holds_objects(ls_dtype dtype) {
   return dtype == LS_DTYPE_RESOURCE || dtype == LS_DTYPE_VARIANT;
 }
 
+static void end_arrival(const ls_array *array) {
+  if (array->arrival != NULL) array->arrival->end(array->arrival);
+}
+
 static void destroy_array(ls_object *object) {
   ls_array *array = (ls_array *)object;
+  end_arrival(array);
+  if (array->arrival != NULL) array->arrival->destroy(array->arrival);
   if (array->is_view) {
     if (array->release != NULL) array->release(array->user);
   } else if (holds_objects(array->dtype) && !array->is_lent) {
@@ -256,8 +263,28 @@ int64_t ls_array_num_elements(const ls_array *array) {
   return array->num_elements;
 }
 size_t ls_array_size(const ls_array *array) { return array->size; }
-const void *ls_array_data(const ls_array *array) { return array->data; }
-void *ls_array_mutable_data(ls_array *array) { return array->data; }
+const void *ls_array_data(const ls_array *array) {
+  end_arrival(array);
+  return array->data;
+}
+void *ls_array_mutable_data(ls_array *array) {
+  end_arrival(array);
+  return array->data;
+}
+
+// ---- Arrivals --------------------------------------------------------------
+void *ls_array_place(ls_array *array) { return array->data; }
+ls_arrival *ls_array_arrival(const ls_array *array) { return array->arrival; }
+void ls_array_expect(ls_array *array, ls_arrival *arrival) {
+  array->arrival = arrival;
+}
+
+ls_status ls_array_wait(const ls_array *array) {
+  LS_REQUIRE(array);
+  end_arrival(array);
+  return array->arrival != NULL ? array->arrival->status(array->arrival)
+                                : ls_ok();
+}
 
 // ---- Conversion ------------------------------------------------------------
 // Converts an i64 that does not fit a double, rounding as ls_odd_f32_of_f64
@@ -277,8 +304,8 @@ static bool is_inside(const ls_array *array, int64_t index) {
 }
 
 // Point to element `index` as a T.
-#define AT(T) (&((T *)array->data)[index])
-#define CONST_AT(T) (((const T *)array->data)[index])
+#define AT(T) (&((T *)ls_array_mutable_data(array))[index])
+#define CONST_AT(T) (((const T *)ls_array_data(array))[index])
 
 double ls_array_f64(const ls_array *array, int64_t index) {
   if (!is_inside(array, index)) return 0;
@@ -427,5 +454,5 @@ bool ls_array_is_same(const ls_array *a, const ls_array *b) {
   if (a->dtype != b->dtype || !ls_shape_equal(a->shape, b->shape)) return false;
   return a->dtype == LS_DTYPE_STRING
              ? same_strings(a->data, b->data, a->num_elements)
-             : memcmp(a->data, b->data, a->size) == 0;
+             : memcmp(ls_array_data(a), ls_array_data(b), a->size) == 0;
 }

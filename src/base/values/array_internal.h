@@ -21,6 +21,22 @@ LS_MUST_USE ls_status ls_array_own(ls_array *array);
 // Marks an array that has a type but no value: another process has the value.
 void ls_array_mark_absent(ls_array *array);
 bool ls_array_is_absent(const ls_array *array);
+// Elements that a device is still writing. Whoever asks for the array's
+// elements ends the arrival first.
+typedef struct ls_arrival ls_arrival;
+struct ls_arrival {
+  // Waits until the elements are there, or cannot come, and keeps the status.
+  // Any number of threads may call it, any number of times.
+  void (*end)(ls_arrival *self);
+  ls_status (*status)(ls_arrival *self);  // A copy of it, after `end`.
+  void (*destroy)(ls_arrival *self);      // Called after `end`.
+};
+// Returns the elements without waiting for an arrival.
+void *ls_array_place(ls_array *array);
+// Returns the array's last arrival, which its writer may use again; NULL: none.
+ls_arrival *ls_array_arrival(const ls_array *array);
+// Gives a numeric array that only its writer holds its first arrival.
+void ls_array_expect(ls_array *array, ls_arrival *arrival);
 // Returns true if two arrays have the same type and bits; strings are compared
 // by their bytes.
 bool ls_array_is_same(const ls_array *a, const ls_array *b);
