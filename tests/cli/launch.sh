@@ -6,6 +6,8 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
+# shellcheck source=tests/support/mpi.sh
+. "$(dirname "$0")/../support/mpi.sh"
 
 ends 2 "the program is missing" launch --ranks 2
 ends 2 "--ranks is missing" launch -- true
@@ -35,22 +37,15 @@ END
 
 # launches CODE RESTARTS WORD...
 launches() {
-  wanted=$1 restarts=$2
+  wanted_code=$1 restarts=$2
   shift 2
   "$lockstep" launch --ranks 3 --mpi "$mpi" --restarts "$restarts" -- \
-    sh ranked.sh "$@" >out.txt 2>err.txt
+    sh ../ranked.sh "$@" >out.txt 2>err.txt
   code=$?
-  [ $code = "$wanted" ] || { cat err.txt; fail "$mpi $*: code $code"; }
+  [ $code = "$wanted_code" ] || fail "$mpi $*: code $code"
 }
 
-# says TEXT FILE TIMES
-says() {
-  count=$(grep -c -e "$1" "$2")
-  [ "$count" = "$3" ] || { cat "$2"; fail "$mpi: '$1' $count times, not $3"; }
-}
-
-for mpi in openmpi mpich; do
-  command -v mpirun.$mpi >/dev/null || continue
+launches_all() {
   launches 0 0 ends
   says 'rank [012] of start 0' out.txt 3
   launches 7 0 fails
@@ -69,15 +64,11 @@ for mpi in openmpi mpich; do
 
   # A signal reaches all ranks, which end by themselves.
   rm -f waits.*
-  env --default-signal=INT "$lockstep" launch --ranks 3 --mpi $mpi -- \
-    sh ranked.sh waits >out.txt 2>err.txt &
-  process=$!
+  starts 3 0 sh ../ranked.sh waits
   waits_for test -e waits.0 -a -e waits.1 -a -e waits.2
-  kill -s INT $process
-  wait $process
-  code=$?
-  [ $code = 130 ] || fail "$mpi: stopped with code $code"
+  stops 130
   says 'rank [012] stops' out.txt 3
-done
+}
 
+with_each_mpi launches_all
 exit $failed

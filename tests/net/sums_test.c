@@ -209,24 +209,23 @@ static void expect_same_results(const job *work, int32_t rank,
     fail_msg("%d replicas: rank %d has other bytes", work->replicas, rank);
 }
 
-static void expect_same_on(const job *how, int32_t ranks) {
-  LS_OWN(job, alone) = *how;
-  LS_OWN(job, work) = *how;
+// Compares ranks, of which some host one replica more than others, with one.
+static void expect_same_on_ranks(job how) {
+  LS_OWN(job, alone) = how;
   run_on(&alone, 1, run_rank, &alone);
-  run_on(&work, ranks, run_rank, &work);
-  for (int32_t k = 0; k < ranks; ++k)
-    expect_same_results(&work, k, &alone);
+  for (int32_t ranks = 2; ranks <= MOST_RANKS; ++ranks) {
+    LS_OWN(job, work) = how;
+    work.threads = 1 + (ranks + how.replicas) % 2;
+    run_on(&work, ranks, run_rank, &work);
+    for (int32_t k = 0; k < ranks; ++k)
+      expect_same_results(&work, k, &alone);
+  }
 }
 
-// On 2 to 5 ranks, of which some host one replica more than others.
 static void expect_same(ls_callback step, const char *lanes) {
-  for (int32_t ranks = 2; ranks <= MOST_RANKS; ++ranks)
-    for (int replicas = 5; replicas <= 8; replicas += LS_SANITIZED ? 3 : 1)
-      expect_same_on(&(job){.step = step,
-                            .replicas = replicas,
-                            .threads = 1 + (ranks + replicas) % 2,
-                            .lanes = lanes},
-                     ranks);
+  for (int replicas = 5; replicas <= 8; replicas += LS_SANITIZED ? 3 : 1)
+    expect_same_on_ranks((job){
+        .step = step, .replicas = replicas, .threads = 1, .lanes = lanes});
 }
 
 TEST(batches_add_up_values_of_all_types_and_sizes) {
