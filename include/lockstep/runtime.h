@@ -127,7 +127,10 @@ typedef struct ls_file_system {
   ls_status (*is_link)(void *user, const char *path, bool *out_is_link);
 } ls_file_system;
 
-// Arithmetic that an engine may choose where an op leaves it open.
+// Arithmetic that an engine may choose where an op leaves it open. The devices
+// of a plug-in compute products and convolutions of f32 in f32 with
+// LS_MATH_DIRECT or with exact_bits, else in the device's usual way (TF32, or
+// bf16 with sums in f32); the rest below is about the CPU engine.
 typedef enum ls_math {
   // Convolutions of 3 by 3 taps may use Winograd's algorithm, F(4x4, 3x3), in
   // f32: about half the time. Against the sum over the taps the rounding error
@@ -181,6 +184,22 @@ typedef struct ls_runtime_options {
   // Communicator of the processes that train in step with this one; lent, and
   // must outlive the runtime. See communicator.h. Default: none.
   struct ls_communicator *communicator;
+  // Device that computes functions and what sessions run: "cpu", the library's
+  // own engine; "gpu" and "tpu", by the PJRT plug-in that the environment's
+  // LS_PJRT_PLUGIN names, else by xla_cuda_plugin.so or libtpu.so where the
+  // system's loader finds them; "pjrt", by that plug-in, whatever its devices
+  // are; "pjrt:PATH", by this plug-in. Eager ops, initial values, and functions
+  // of data sets are computed by the CPU engine in any case. Copied. The
+  // plug-in is loaded at first use, which reports what is wrong with it.
+  // Default: "cpu".
+  const char *device;
+  // Number of the plug-in's devices to use. A plug-in for CPUs makes so many
+  // virtual ones. Default: all that it has.
+  int num_devices;
+  // Results have the same bits on any number of devices of one kind, at some
+  // cost: each replica is computed apart, and what differs from run to run is
+  // not used. The CPU engine always does so.
+  bool exact_bits;
 } ls_runtime_options;
 
 // Creates a runtime. `options` may be NULL. The caller owns it.

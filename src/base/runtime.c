@@ -14,6 +14,7 @@
 
 enum { MAX_THREADS = 4096, STALL_MS = 30000, NANOS_PER_MS = 1000000 };
 enum { INPUT_BYTES = 256 << 20 };
+enum { MAX_DEVICES = 1024 };
 
 // The default runtime. Guarded by the lock while it is made; read without the
 // lock afterwards.
@@ -43,6 +44,7 @@ static void free_runtime(ls_runtime *runtime) {
   ls_mutex_deinit(&runtime->lock);
   ls_debug_deinit(&runtime->debug, runtime->own);
   ls_counting_allocator_destroy(runtime->counting);
+  ls_release(runtime->own, runtime->device);
   ls_release(runtime->own, runtime);
 }
 
@@ -75,6 +77,13 @@ static ls_status init_runtime(ls_runtime *runtime,
                     runtime->environment_user, complain, runtime));
   if (!has_sink && ls_debug_log_levels(runtime) == 0) runtime->log = NULL;
   runtime->math = options->math;
+  runtime->num_devices = options->num_devices;
+  runtime->exact_bits = options->exact_bits;
+  if (options->device != NULL && strcmp(options->device, "cpu") != 0) {
+    runtime->device =
+        ls_copy_text(runtime->own, options->device, strlen(options->device));
+    if (runtime->device == NULL) return ls_out_of_memory();
+  }
   const int64_t stall_ms = options->stall_ms;
   runtime->stall_nanos = stall_ms < 0    ? INT64_MAX
                          : stall_ms == 0 ? (int64_t)STALL_MS * NANOS_PER_MS
@@ -96,6 +105,27 @@ static ls_status init_runtime(ls_runtime *runtime,
   LS_RETURN_IF_ERROR(install_fault(runtime));
   ls_map_init(&runtime->log_counts, runtime->allocator);
   ls_map_init(&runtime->gauges, runtime->allocator);
+  return ls_ok();
+}
+
+static ls_status check_device(const ls_runtime_options *options) {
+  static const char *const names[] = {"cpu", "gpu", "tpu", "pjrt"};
+  const char *device = options->device != NULL ? options->device : names[0];
+  bool is_known = strncmp(device, "pjrt:", 5) == 0 && device[5] != '\0';
+  for (size_t i = 0; i < LS_COUNT_OF(names); ++i)
+    is_known |= strcmp(device, names[i]) == 0;
+  if (!is_known)
+    return ls_invalid_argument("there is no device '%s'; there are cpu, gpu, "
+                               "tpu, pjrt, and pjrt:PATH of a plug-in",
+                               device);
+  if (options->num_devices < 0 || options->num_devices > MAX_DEVICES)
+    return ls_invalid_argument("a runtime with %d devices; 1 to %d are "
+                               "possible, 0 for all that there are",
+                               options->num_devices, MAX_DEVICES);
+  if (options->num_devices > 1 && strcmp(device, "cpu") == 0)
+    return ls_invalid_argument("a runtime with %d devices 'cpu': the CPU "
+                               "engine is one, which uses all cores",
+                               options->num_devices);
   return ls_ok();
 }
 
@@ -125,6 +155,7 @@ ls_status ls_runtime_create(const ls_runtime_options *options,
   if (options->cpus < 0 || options->gpus < 0)
     return ls_invalid_argument("a runtime that sees %d CPUs and %d GPUs",
                                options->cpus, options->gpus);
+  LS_RETURN_IF_ERROR(check_device(options));
   ls_allocator *allocator =
       options->allocator ? options->allocator : ls_allocator_system();
   ls_runtime *runtime = ls_new(allocator, ls_runtime);
@@ -252,6 +283,18 @@ int ls_runtime_input_threads(const ls_runtime *runtime) {
 int ls_runtime_cpus(const ls_runtime *runtime) { return runtime->cpus; }
 
 int ls_runtime_gpus(const ls_runtime *runtime) { return runtime->gpus; }
+
+const char *ls_runtime_device(const ls_runtime *runtime) {
+  return runtime->device != NULL ? runtime->device : "cpu";
+}
+
+int ls_runtime_num_devices(const ls_runtime *runtime) {
+  return runtime->num_devices;
+}
+
+bool ls_runtime_exact_bits(const ls_runtime *runtime) {
+  return runtime->exact_bits;
+}
 
 ls_math ls_runtime_math(const ls_runtime *runtime) { return runtime->math; }
 

@@ -67,6 +67,9 @@ struct ls_runtime {
   void *environment_user;
   ls_debug debug;
   ls_math math;
+  char *device;  // NULL: the CPU engine.
+  int num_devices;
+  bool exact_bits;
   int threads, input_threads;
   int64_t input_bytes;     // Bytes that iterators may buffer.
   int64_t input_buffered;  // Bytes that iterators buffer now. Atomic.

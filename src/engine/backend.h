@@ -96,6 +96,9 @@ typedef struct ls_program {
   // body has none left because all compute the same.
   int32_t replicas;
   uint64_t strategy;  // Number of the strategy; see ls_graph.
+  // The CPU engine computes the program, whatever the runtime's device is: an
+  // eager op, or initial values.
+  bool on_host;
 } ls_program;
 
 // Storage of one variable's value.
@@ -106,6 +109,8 @@ typedef struct ls_buffer {
   void *data;  // Owned by the back end; on the CPU dense, row by row.
   // Number of runs that need the value unchanged; kept by the store.
   uint32_t held;
+  // Set by the back end: a failed run has lost the value. A write clears it.
+  bool lost;
 } ls_buffer;
 
 typedef struct ls_executable ls_executable;
@@ -158,6 +163,9 @@ struct ls_text;  // base/text.h
 typedef struct ls_backend {
   const struct ls_backend_vtable *vtable;
   ls_runtime *runtime;
+  // The CPU engine that computes programs with `on_host`: the back end itself,
+  // or one that it owns.
+  struct ls_backend *host;
 } ls_backend;
 
 struct ls_backend_vtable {
@@ -215,7 +223,7 @@ struct ls_backend_vtable {
   ls_status (*download)(const ls_buffer *buffer, void *data);
   // Returns the elements of the value, dense, in host memory, or NULL if all
   // are zero. Lent until somebody writes the buffer.
-  const void *(*look)(const ls_buffer *buffer);
+  ls_status (*look)(const ls_buffer *buffer, const void **out_data);
   // Copies bytes of a buffer's value to the caller's memory with streaming
   // stores. Thread-safe.
   void (*stream_copy)(ls_backend *self, void *target, const void *from,
@@ -223,8 +231,8 @@ struct ls_backend_vtable {
   // Returns the memory to which the caller will write all elements of a new
   // value.
   void *(*overwrite)(ls_buffer *buffer);
-  void (*copy)(ls_buffer *target,
-               const ls_buffer *from);  // Requires equal types.
+  // Requires equal types.
+  ls_status (*copy)(ls_buffer *target, const ls_buffer *from);
   // Gives a buffer the value that a run of `executable` computes: a program
   // without inputs and uses, with one output of the buffer's type. It may be
   // computed lazily, when it is read or bound.
@@ -249,7 +257,7 @@ static inline ls_status ls_backend_run(const ls_backend *backend,
 }
 
 // Returns the back end of a runtime, made at first use and owned by the runtime
-// (slot LS_SLOT_ENGINE). engine/backends.c chooses it.
+// (slot LS_SLOT_ENGINE). engine/backends.c chooses it by the option `device`.
 ls_status ls_runtime_backend(ls_runtime *runtime, ls_backend **out_backend);
 
 // ---- Launches --------------------------------------------------------------
@@ -281,5 +289,10 @@ typedef struct ls_launch_type {
 // Create and destroy the CPU engine (engine/cpu/backend.c) of a runtime.
 ls_status ls_cpu_backend_create(ls_runtime *runtime, ls_backend **out_backend);
 ls_status ls_cpu_backend_destroy(void *backend);
+// Create and destroy the back end of a plug-in (engine/pjrt/backend.c).
+//   LS_UNIMPLEMENTED  the runtime has a communicator.
+// Others are those of ls_pjrt_plugin_load and ls_pjrt_client_create.
+ls_status ls_pjrt_backend_create(ls_runtime *runtime, ls_backend **out_backend);
+ls_status ls_pjrt_backend_destroy(void *backend);
 
 #endif  // LS_ENGINE_BACKEND_H_

@@ -27,6 +27,19 @@ static ls_status mark_reads(ls_program *program) {
   return ls_rewrite_end(&r);
 }
 
+// Leaves programs on the host that only give variables their initial values.
+static ls_status decide_host(ls_program *program) {
+  if (program->on_host || program->num_inputs + program->num_outputs > 0 ||
+      program->num_uses == 0)
+    return ls_ok();
+  LS_RETURN_IF_ERROR(mark_reads(program));
+  bool reads = false;
+  for (size_t u = 0; u < program->num_uses; ++u)
+    reads |= program->uses[u].read;
+  program->on_host = !reads;
+  return ls_ok();
+}
+
 // ---- Making ---------------------------------------------------------------
 static void destroy_program(ls_object *object) {
   ls_program *program = (ls_program *)object;
@@ -150,6 +163,7 @@ static ls_status lower_set_results(ls_lower_scope *scope,
 static ls_status lower_finish(ls_backend *backend, ls_program *program) {
   ls_runtime *runtime = program->runtime;
   const struct ls_backend_vtable *vtable = backend->vtable;
+  LS_RETURN_IF_ERROR(decide_host(program));
   LS_RETURN_IF_ERROR(ls_watch_pass(runtime, program->body, "lower", false));
   LS_RETURN_IF_ERROR(ls_drop_unused(program->body));
   LS_RETURN_IF_ERROR(ls_watch_pass(runtime, program->body, "drop_unused",
@@ -226,6 +240,7 @@ static ls_status lower(ls_backend *backend, const ls_lower_request *request,
   ls_object_init(&made->object, &program_type);
   made->runtime = runtime;
   made->strategy = request->graph->strategy;
+  made->on_host = request->on_host;
   LS_OWN(ls_program, program) = made;
   LS_OWN(ls_lowering, all) = {.runtime = runtime,
                               .allocator = allocator,

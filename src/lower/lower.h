@@ -36,6 +36,7 @@ typedef struct ls_lower_request {
   const ls_op *targets;  // Ops that must run.
   size_t num_targets;
   bool effects_are_roots;  // True in functions: all ops with effects run.
+  bool on_host;            // See ls_program.
   ls_variable_states variables;
   // Receives the index of each fetch's output. Fetches of one value share an
   // output. NULL: each fetch has its own output.

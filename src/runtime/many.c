@@ -38,7 +38,9 @@ static ls_status find_data(ls_many *many, size_t i) {
   }
   const ls_buffer *buffer = NULL;
   LS_RETURN_IF_ERROR(ls_store_look(many->store, variable, &buffer));
-  many->data[i] = (void *)(uintptr_t)buffer->backend->vtable->look(buffer);
+  const void *data = NULL;
+  LS_RETURN_IF_ERROR(buffer->backend->vtable->look(buffer, &data));
+  many->data[i] = (void *)(uintptr_t)data;
   return ls_ok();
 }
 

@@ -63,6 +63,7 @@ static void key_objects(const ls_graph *graph, ls_text *key) {
 // each use. Two models of equal shape differ in these.
 static ls_status cache_key(const ls_program *program, ls_text *key) {
   ls_text_append_bytes(key, program->fingerprint, sizeof(program->fingerprint));
+  ls_text_append_bytes(key, &program->on_host, sizeof(program->on_host));
   for (size_t i = 0; i < program->num_uses; ++i) {
     const uint64_t id = ((ls_variable *)program->uses[i].variable)->id;
     const bool states[] = {program->uses[i].split_before,

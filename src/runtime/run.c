@@ -170,6 +170,15 @@ static void note_writes(const ls_compiled *compiled, ls_store *store) {
   }
 }
 
+// Marks variables whose values a failed run has lost.
+static void note_losses(const ls_compiled *compiled, const ls_run *r) {
+  const ls_program *program = compiled->program;
+  for (size_t i = 0; i < program->num_uses; ++i)
+    if (program->uses[i].written && r->bound->buffers[i] != NULL &&
+        r->bound->buffers[i]->lost)
+      ls_store_mark_lost(r->store, (ls_variable *)program->uses[i].variable);
+}
+
 // Binds the instance to the variables' current buffers.
 static ls_status update_buffers(ls_run *r) {
   const ls_compiled *compiled = r->compiled;
@@ -237,6 +246,7 @@ static void leave_store(ls_run *r, bool succeeded) {
     if (succeeded) ls_gate_give(ls_store_gate(r->store), &r->access);
     give_values(r, succeeded);
   }
+  if (r->bound != NULL && !succeeded) note_losses(compiled, r);
   if (r->bound != NULL) give_back(compiled, r->bound);
   if (!succeeded || is_settled(compiled, r->store)) return;
   note_writes(compiled, r->store);

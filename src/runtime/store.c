@@ -186,9 +186,12 @@ ls_status ls_place_detach(ls_store *store, ls_place *place) {
   if (place->buffer == NULL || !is_held(store, place->buffer)) return ls_ok();
   ls_buffer *fresh = NULL;
   LS_RETURN_IF_ERROR(ls_place_borrow(store, place, &fresh));
-  store->backend->vtable->copy(fresh, place->buffer);
-  ls_place_publish(store, place, fresh);
-  return ls_ok();
+  const ls_status status = store->backend->vtable->copy(fresh, place->buffer);
+  if (ls_status_is_ok(status))
+    ls_place_publish(store, place, fresh);
+  else
+    ls_place_give_back(store, place, fresh);
+  return status;
 }
 
 // ---- States ----------------------------------------------------------------

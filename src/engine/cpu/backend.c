@@ -102,10 +102,10 @@ static void print_runs(cpu_backend *self, ls_text *text) {
 ls_status ls_runs_print(ls_runtime *runtime, char **out_text) {
   LS_REQUIRE_OUT(out_text);
   LS_REQUIRE(runtime);
-  cpu_backend *self = ls_runtime_slot(runtime, LS_SLOT_ENGINE);
+  const ls_backend *backend = ls_runtime_slot(runtime, LS_SLOT_ENGINE);
   ls_text text;
   ls_print_begin(&text, ls_runtime_allocator(runtime));
-  if (self != NULL) print_runs(self, &text);
+  if (backend != NULL) print_runs((cpu_backend *)backend->host, &text);
   ls_status status = ls_print_end(&text, out_text);
   ls_text_deinit(&text);
   return status;
@@ -224,6 +224,7 @@ ls_status ls_cpu_backend_create(ls_runtime *runtime, ls_backend **out_backend) {
   if (self == NULL) return ls_out_of_memory();
   self->base.vtable = &cpu_vtable;
   self->base.runtime = runtime;
+  self->base.host = &self->base;
   ls_status status = init_locks_and_memory(self);
   if (!ls_status_is_ok(status)) {
     ls_status_free(ls_cpu_backend_destroy(self));
@@ -247,6 +248,6 @@ ls_status ls_device_kernels(ls_runtime *runtime, const char **out_name) {
   LS_REQUIRE(runtime);
   ls_backend *backend = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_backend(runtime, &backend));
-  *out_name = ls_cpu_backend_kernels(backend)->name;
+  *out_name = ls_cpu_backend_kernels(backend->host)->name;
   return ls_ok();
 }

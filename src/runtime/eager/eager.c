@@ -108,7 +108,8 @@ static ls_status compile_op(ls_runtime_state *state, const ls_op_spec *spec,
                                         .feeds = graph->parameters,
                                         .feed_types = in,
                                         .num_feeds = graph->num_parameters,
-                                        .effects_are_roots = true},
+                                        .effects_are_roots = true,
+                                        .on_host = true},
                     out_compiled);
 }
 

@@ -168,9 +168,10 @@ ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
   return status;
 }
 
-const void *ls_cpu_look(const ls_buffer *buffer) {
+ls_status ls_cpu_look(const ls_buffer *buffer, const void **out_data) {
   ls_cpu_finish_fills(ls_cpu_backend_filler(buffer->backend));
-  return is_blank((const cpu_buffer *)buffer) ? NULL : buffer->data;
+  *out_data = is_blank((const cpu_buffer *)buffer) ? NULL : buffer->data;
+  return ls_ok();
 }
 
 void ls_cpu_stream_copy(ls_backend *backend, void *target, const void *from,
@@ -189,7 +190,8 @@ void ls_cpu_stream_copy(ls_backend *backend, void *target, const void *from,
 
 ls_status ls_cpu_download(const ls_buffer *buffer, void *data) {
   const size_t size = buffer_size(buffer);
-  const void *from = ls_cpu_look(buffer);
+  const void *from = NULL;
+  LS_RETURN_IF_ERROR(ls_cpu_look(buffer, &from));
   if (from == NULL)
     memset(data, 0, size);
   else if (size > 0)
@@ -197,8 +199,8 @@ ls_status ls_cpu_download(const ls_buffer *buffer, void *data) {
   return ls_ok();
 }
 
-void ls_cpu_copy(ls_buffer *target, const ls_buffer *from) {
-  ls_status_free(ls_cpu_download(from, ls_cpu_overwrite(target)));
+ls_status ls_cpu_copy(ls_buffer *target, const ls_buffer *from) {
+  return ls_cpu_download(from, ls_cpu_overwrite(target));
 }
 
 // ---- Zeros -----------------------------------------------------------------

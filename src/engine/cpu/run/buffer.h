@@ -41,11 +41,11 @@ ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
                                ls_buffer **out_buffer);
 ls_status ls_cpu_upload(ls_buffer *buffer, const void *data);
 ls_status ls_cpu_download(const ls_buffer *buffer, void *data);
-const void *ls_cpu_look(const ls_buffer *buffer);
+ls_status ls_cpu_look(const ls_buffer *buffer, const void **out_data);
 void ls_cpu_stream_copy(ls_backend *backend, void *target, const void *from,
                         size_t size);
 void *ls_cpu_overwrite(ls_buffer *buffer);
-void ls_cpu_copy(ls_buffer *target, const ls_buffer *from);
+ls_status ls_cpu_copy(ls_buffer *target, const ls_buffer *from);
 ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
                            const ls_run_args *args);
 

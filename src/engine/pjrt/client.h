@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A client of a plug-in: a runtime's devices.
+#ifndef LS_ENGINE_PJRT_CLIENT_H_
+#define LS_ENGINE_PJRT_CLIENT_H_
+
+#include "base/text.h"
+#include "engine/pjrt/plugin.h"
+
+typedef struct ls_pjrt_client {
+  const ls_pjrt_plugin *plugin;
+  PJRT_Client *handle;
+  PJRT_Device *const *devices;  // Owned by the client.
+  int32_t num_devices;          // Devices in use, the first ones.
+  ls_text platform;             // Such as "cpu" or "cuda".
+  ls_text version;              // Version of the platform, on one line.
+  ls_text kind;                 // Kind of the first device.
+} ls_pjrt_client;
+
+// Makes a client of the runtime's plug-in. After a failure deinit is still
+// needed.
+//   LS_FAILED_PRECONDITION  the plug-in's devices are not those of the option
+//                           `device`.
+//   LS_INVALID_ARGUMENT     it has fewer than `num_devices`.
+//   LS_UNAVAILABLE          it has none.
+// Others come from the plug-in.
+LS_MUST_USE ls_status ls_pjrt_client_init(ls_pjrt_client *client,
+                                          ls_runtime *runtime);
+void ls_pjrt_client_deinit(ls_pjrt_client *client);
+
+// How to compile a program.
+typedef struct ls_pjrt_options {
+  int32_t num_devices;
+  bool exact;
+} ls_pjrt_options;
+
+// Writes a CompileOptionsProto (options.c): replica r runs on device r.
+LS_MUST_USE ls_status ls_pjrt_write_options(const ls_pjrt_client *client,
+                                            const ls_pjrt_options *options,
+                                            ls_text *out);
+
+#endif  // LS_ENGINE_PJRT_CLIENT_H_

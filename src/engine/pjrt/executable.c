@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Executables: programs as StableHLO modules, compiled by the plug-in.
+#include "base/runtime_internal.h"
+#include "engine/pjrt/pjrt.h"
+#include "graph/text/text.h"
+#include "graph/walk.h"
+
+static const ls_pjrt_executable *executable_of(const ls_executable *self) {
+  return (const ls_pjrt_executable *)self;
+}
+
+static const struct ls_backend_vtable *
+host_table(const ls_pjrt_executable *self) {
+  return self->backend->base.host->vtable;
+}
+
+void ls_pjrt_release_executable(ls_executable *executable) {
+  ls_pjrt_executable *self = (ls_pjrt_executable *)executable;
+  if (self == NULL || !ls_count_release(&self->references)) return;
+  if (self->host != NULL) host_table(self)->release_executable(self->host);
+  ls_pjrt_destroy(self->backend->client.plugin,
+                  LS_PJRT_LoadedExecutable_Destroy, self->loaded);
+  ls_object_release(self->program);
+  ls_arena_deinit(&self->arena);
+  ls_release(ls_runtime_allocator(self->backend->base.runtime), self);
+}
+
+static void drop_executable(ls_pjrt_executable *self) {
+  ls_pjrt_release_executable((ls_executable *)self);
+}
+LS_OWNED_POINTER(ls_pjrt_executable, drop_executable)
+
+// ---- The module ------------------------------------------------------------
+// Chooses the number of devices: as many as divide the replicas evenly.
+static int32_t count_devices(const ls_pjrt_executable *self) {
+  const ls_program *program = self->program;
+  int32_t count = self->backend->client.num_devices;
+  if (!ls_graph_any_type(program->body, LS_OP_REPLICATE)) return 1;
+  while (count > 1 && program->replicas % count != 0)
+    --count;
+  return count;
+}
+
+// Lists the written uses. Lets a new value take over the memory of the old one,
+// unless the program keeps both.
+static ls_status list_written(ls_pjrt_executable *self) {
+  const ls_program *program = self->program;
+  const size_t count = program->num_inputs + program->num_uses;
+  LS_ARENA_ARRAY_OR_RETURN(&self->arena, int32_t, aliases, count + 1);
+  LS_ARENA_ARRAY_OR_RETURN(&self->arena, uint32_t, written,
+                           program->num_uses + 1);
+  for (size_t i = 0; i < count; ++i)
+    aliases[i] = -1;
+  for (size_t i = 0; i < program->num_uses; ++i) {
+    if (!program->uses[i].written) continue;
+    if (!program->apart)
+      aliases[program->num_inputs + i] =
+          (int32_t)(program->num_outputs + self->num_written);
+    written[self->num_written++] = (uint32_t)i;
+  }
+  self->aliases = aliases;
+  self->written = written;
+  return ls_ok();
+}
+
+static ls_status write_module(const ls_pjrt_executable *self, ls_arena *memory,
+                              ls_text *out, ls_hlo_layout *out_layout) {
+  return ls_hlo_write_program(
+      &(ls_hlo_program){.body = self->program->body,
+                        .aliases = self->aliases,
+                        .num_devices = self->num_devices,
+                        .exact = self->backend->exact,
+                        .highest = self->backend->highest},
+      memory, out, out_layout);
+}
+
+// ---- Compiling -------------------------------------------------------------
+static ls_status compile_module(ls_pjrt_executable *self, const ls_text *module,
+                                const ls_text *options) {
+  static const char format[] = "mlir";
+  const ls_pjrt_client *client = &self->backend->client;
+  LS_PJRT_ARGS(ls_pjrt_program, program, .code = module->data,
+               .code_size = module->size, .format = format,
+               .format_size = sizeof(format) - 1);
+  LS_PJRT_ARGS(ls_pjrt_compile_args, args, .client = client->handle,
+               .program = &program, .options = options->data,
+               .options_size = options->size);
+  LS_RETURN_IF_ERROR(
+      ls_pjrt_call(client->plugin, LS_PJRT_Client_Compile, &args));
+  self->loaded = args.executable;
+  return ls_ok();
+}
+
+// Checks what runs rely on: the devices, in their order, and the number of
+// results.
+static ls_status check_loaded(const ls_pjrt_executable *self,
+                              PJRT_Executable *executable) {
+  const ls_pjrt_client *client = &self->backend->client;
+  LS_PJRT_ARGS(ls_pjrt_devices_args, devices, .object = self->loaded);
+  LS_RETURN_IF_ERROR(ls_pjrt_call(
+      client->plugin, LS_PJRT_LoadedExecutable_AddressableDevices, &devices));
+  bool fits = devices.count == (size_t)self->num_devices;
+  for (size_t i = 0; fits && i < devices.count; ++i)
+    fits = devices.devices[i] == client->devices[i];
+  LS_PJRT_ARGS(ls_pjrt_count_args, results, .object = executable);
+  LS_RETURN_IF_ERROR(
+      ls_pjrt_call(client->plugin, LS_PJRT_Executable_NumOutputs, &results));
+  if (fits && results.count == self->layout.num_results) return ls_ok();
+  return ls_internal("plug-in '%s' compiled a program of %zu results for %d "
+                     "devices to one of %zu results for %zu others",
+                     client->plugin->path, self->layout.num_results,
+                     self->num_devices, results.count, devices.count);
+}
+
+static ls_status note_memory(ls_pjrt_executable *self,
+                             PJRT_Executable *executable) {
+  const ls_pjrt_plugin *plugin = self->backend->client.plugin;
+  self->facts.num_instructions = self->program->body->num_nodes;
+  if (!ls_pjrt_has(plugin, LS_PJRT_Executable_GetCompiledMemoryStats))
+    return ls_ok();
+  LS_PJRT_ARGS(ls_pjrt_memory_args, args, .executable = executable);
+  // A plug-in may have the call and no figures.
+  const ls_status status =
+      ls_pjrt_call(plugin, LS_PJRT_Executable_GetCompiledMemoryStats, &args);
+  ls_status_free(status);
+  if (!ls_status_is_ok(status)) return ls_ok();
+  self->facts.shared_bytes = (size_t)args.temporary;
+  self->facts.constant_bytes = (size_t)args.code;
+  return ls_ok();
+}
+
+static ls_status inspect(ls_pjrt_executable *self) {
+  const ls_pjrt_plugin *plugin = self->backend->client.plugin;
+  LS_PJRT_ARGS(ls_pjrt_pointer_args, args, .object = self->loaded);
+  LS_RETURN_IF_ERROR(
+      ls_pjrt_call(plugin, LS_PJRT_LoadedExecutable_GetExecutable, &args));
+  ls_status status = check_loaded(self, args.pointer);
+  if (ls_status_is_ok(status)) status = note_memory(self, args.pointer);
+  ls_pjrt_destroy(plugin, LS_PJRT_Executable_Destroy, args.pointer);
+  return status;
+}
+
+static ls_status compile_for_devices(ls_pjrt_executable *self) {
+  ls_allocator *allocator = ls_runtime_allocator(self->backend->base.runtime);
+  LS_OWN(ls_text, module) = {0};
+  LS_OWN(ls_text, options) = {0};
+  ls_text_init(&module, allocator);
+  ls_text_init(&options, allocator);
+  self->num_devices = count_devices(self);
+  LS_RETURN_IF_ERROR(list_written(self));
+  LS_RETURN_IF_ERROR(write_module(self, &self->arena, &module, &self->layout));
+  LS_RETURN_IF_ERROR(
+      ls_pjrt_write_options(&self->backend->client,
+                            &(ls_pjrt_options){.num_devices = self->num_devices,
+                                               .exact = self->backend->exact},
+                            &options));
+  LS_RETURN_IF_ERROR(compile_module(self, &module, &options));
+  return inspect(self);
+}
+
+ls_status ls_pjrt_compile(ls_backend *backend, const ls_program *program,
+                          ls_executable **out_executable) {
+  ls_allocator *allocator = ls_runtime_allocator(backend->runtime);
+  *out_executable = NULL;
+  LS_NEW_OR_RETURN(allocator, ls_pjrt_executable, made);
+  made->references = 1;
+  made->backend = ls_pjrt_of(backend);
+  made->program = ls_object_retain((ls_program *)(uintptr_t)program);
+  ls_arena_init(&made->arena, allocator);
+  LS_OWN(ls_pjrt_executable, self) = made;
+  LS_RETURN_IF_ERROR(program->on_host ? backend->host->vtable->compile(
+                                            backend->host, program, &self->host)
+                                      : compile_for_devices(self));
+  *out_executable = (ls_executable *)ls_give(&self);
+  return ls_ok();
+}
+
+// ---- Figures ---------------------------------------------------------------
+ls_plan_facts ls_pjrt_facts(const ls_executable *executable) {
+  const ls_pjrt_executable *self = executable_of(executable);
+  return self->host != NULL ? host_table(self)->facts(self->host) : self->facts;
+}
+
+ls_status ls_pjrt_print_plan(const ls_executable *executable, ls_text *text) {
+  const ls_pjrt_executable *self = executable_of(executable);
+  if (self->host != NULL) return host_table(self)->print_plan(self->host, text);
+  ls_hlo_layout layout;
+  LS_OWN(ls_arena, memory) = {0};
+  ls_arena_init(&memory, text->allocator);
+  ls_text_append_format(
+      text, "# %d of the devices '%s'; %zu bytes of temporary memory on each\n",
+      self->num_devices, ls_text_data(&self->backend->client.kind),
+      self->facts.shared_bytes);
+  return write_module(self, &memory, text, &layout);
+}

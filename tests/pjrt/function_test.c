@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions on the devices of a plug-in, beside the CPU engine.
+#include "lockstep/full.h"
+#include "runtime/own.h"
+#include "support/function.h"
+#include "support/plugin.h"
+#include "support/values.h"
+
+static ls_nest add_to_variable(ls_nest args, void *user) {
+  ls_variable *variable = user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  ls_variable_assign_add(variable, x);
+  return ls_leaf(ls_mul(ls_variable_read(variable), x));
+}
+
+TEST(a_function_updates_a_variable_on_a_device) {
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  LS_OWN(ls_variable, variable) =
+      variable_of("v", LS_DTYPE_F32, LS_SHAPE(2), (const double[]){1, 2});
+  LS_OWN(ls_function, function) = function_of(add_to_variable, variable);
+  for (int i = 1; i <= 3; ++i) {
+    LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (const float[]){10, 20}));
+    LS_OWN(ls_nest, results) = call_results(function, args);
+    assert_true(nest_element(results, 1) == 20 * (2 + 20 * i));
+  }
+  expect_variable(variable, (const double[]){31, 62}, 2, 0);
+  set_variable(variable, (const double[]){0, 1});
+  LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (const float[]){10, 20}));
+  LS_OWN(ls_nest, results) = call_results(function, args);
+  assert_true(nest_element(results, 1) == 20 * 21);
+  expect_variable(variable, (const double[]){10, 21}, 2, 0);
+}

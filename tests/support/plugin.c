@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/plugin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "support/expect.h"
+
+// Writes the path of a wheel's plug-in in build/plugins, beside the folder of
+// the build that this program is of. Returns false if there is no such file.
+static bool find_wheel(const char *name, char *path, size_t size) {
+  char program[2048];
+  const ssize_t length =
+      readlink("/proc/self/exe", program, sizeof(program) - 1);
+  if (length < 0) return false;
+  program[length] = '\0';
+  for (int i = 0; i < 3; ++i) {  // build/dev/tests/unit_tests
+    char *end = strrchr(program, '/');
+    if (end == NULL) return false;
+    *end = '\0';
+  }
+  snprintf(path, size, "pjrt:%s/plugins/%s", program, name);
+  return access(path + strlen("pjrt:"), R_OK) == 0;
+}
+
+const char *plugin_device(void) {
+  static const char *const names[] = {
+      "lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so",
+      "xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"};
+  static char device[4096];
+  const char *given = getenv("LS_PJRT_PLUGIN");
+  bool is_found = given != NULL && given[0] != '\0';
+  if (is_found) snprintf(device, sizeof(device), "pjrt:%s", given);
+  for (size_t i = 0; i < LS_COUNT_OF(names) && !is_found; ++i)
+    is_found = find_wheel(names[i], device, sizeof(device));
+  if (!is_found) {
+    print_message("skipped: there is no PJRT plug-in in LS_PJRT_PLUGIN or "
+                  "build/plugins\n");
+    skip();
+  }
+  return device;
+}
+
+open_place plugin_runtime(int num_devices) {
+  return runtime_begin((ls_runtime_options){
+      .device = plugin_device(), .num_devices = num_devices, .threads = 1});
+}

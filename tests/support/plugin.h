@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// PJRT plug-ins for tests: one with CPU devices, where there is one.
+#ifndef LS_TESTS_SUPPORT_PLUGIN_H_
+#define LS_TESTS_SUPPORT_PLUGIN_H_
+
+#include "support/place.h"
+
+// Returns the device name, "pjrt:PATH", of the plug-in that LS_PJRT_PLUGIN
+// names, else of one in the folder build/plugins of the tree, where
+//   pip install --target build/plugins lammps-jax-pjrt-cpu
+// puts one. Skips the running test, and says so, if there is none. Static text.
+const char *plugin_device(void);
+
+// A runtime on so many devices of that plug-in, current until it is ended.
+open_place plugin_runtime(int num_devices);
+
+#endif  // LS_TESTS_SUPPORT_PLUGIN_H_
