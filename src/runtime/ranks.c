@@ -4,24 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/runtime_internal.h"
 #include "base/trace.h"
 #include "base/values/array_internal.h"
 #include "base/values/digest.h"
 #include "graph/compare/compare.h"
 #include "graph/text/text.h"
 #include "graph/walk.h"
-#include "lockstep/communicator.h"
-
-// How a rank is about to run a program; sent to all others.
-typedef struct rank_record {
-  uint64_t program[2];  // Fingerprint.
-  uint64_t seed, step;  // Zero if the program draws nothing.
-  uint64_t ops_size;    // Size of its list of ops.
-  int64_t replicas;
-  char arithmetic[64];
-  char name[64];  // Name of the function or graph.
-} rank_record;
+#include "net/agreement.h"
 
 static ls_communicator *communicator_of(const ls_program *program) {
   return ls_runtime_communicator(program->runtime);
@@ -86,12 +75,6 @@ ls_status ls_ranks_list_ops(const ls_program *program, char **out_ops) {
 }
 
 // ---- Differences -----------------------------------------------------------
-// Two ranks whose records differ, and their lists of ops.
-typedef struct rank_pair {
-  int32_t ranks[2];
-  char *ops[2];
-} rank_pair;
-
 // Returns the line's text without its hash, which is `size` bytes.
 static const char *op_text(const char *line, int *out_size) {
   *out_size = (int)strcspn(line, "\n");
@@ -108,19 +91,18 @@ static const char *next_line(const char *line) {
   return *line == '\0' ? line : line + 1;
 }
 
-// Names the first op that differs.
-static ls_status describe_programs(const char *name, const rank_pair *pair) {
-  const char *a = pair->ops[0], *b = pair->ops[1];
+// Names the first op that differs between ranks 0 and `rank`.
+static ls_status describe_programs(const char *verb, int32_t rank,
+                                   const char *a, const char *b) {
   size_t at = 0;
   for (; *a != '\0' && *b != '\0' && strncmp(a, b, HASH_DIGITS) == 0; ++at) {
     a = next_line(a);
     b = next_line(b);
   }
   if (*a == '\0' && *b == '\0')
-    return ls_failed_precondition(
-        "ranks %d and %d have other programs for '%s': the same ops, with "
-        "other results",
-        pair->ranks[0], pair->ranks[1], name);
+    return ls_failed_precondition("ranks 0 and %d %s another program: the same "
+                                  "ops, with other results",
+                                  rank, verb);
   int sizes[2];
   const char *texts[2] = {op_text(a, &sizes[0]), op_text(b, &sizes[1])};
   for (int i = 0; i < 2; ++i)
@@ -129,105 +111,50 @@ static ls_status describe_programs(const char *name, const rank_pair *pair) {
       sizes[i] = (int)strlen(texts[i]);
     }
   return ls_failed_precondition(
-      "ranks %d and %d have other programs for '%s'; op %zu is the first to "
-      "differ:\non rank %d %.*s\non rank %d %.*s",
-      pair->ranks[0], pair->ranks[1], name, at, pair->ranks[0], sizes[0],
-      texts[0], pair->ranks[1], sizes[1], texts[1]);
-}
-
-// Compares all but the programs.
-static ls_status compare_records(const rank_record *a, const rank_record *b,
-                                 int32_t rank) {
-  const struct {
-    const char *noun;
-    int64_t numbers[2];
-  } fields[] = {{"numbers of replicas", {a->replicas, b->replicas}},
-                {"seeds", {(int64_t)a->seed, (int64_t)b->seed}},
-                {"steps", {(int64_t)a->step, (int64_t)b->step}}};
-  if (strcmp(a->arithmetic, b->arithmetic) != 0)
-    return ls_failed_precondition(
-        "rank 0 computes as '%s', rank %d as '%s': they would not stay in "
-        "step, or give other bits",
-        a->arithmetic, rank, b->arithmetic);
-  for (size_t i = 0; i < LS_COUNT_OF(fields); ++i)
-    if (fields[i].numbers[0] != fields[i].numbers[1])
-      return ls_failed_precondition(
-          "ranks 0 and %d run '%s' with other %s: %lld and %lld", rank, a->name,
-          fields[i].noun, (long long)fields[i].numbers[0],
-          (long long)fields[i].numbers[1]);
-  return ls_ok();
+      "ranks 0 and %d %s another program; op %zu is the first to differ:\non "
+      "rank 0 %.*s\non rank %d %.*s",
+      rank, verb, at, sizes[0], texts[0], rank, sizes[1], texts[1]);
 }
 
 // ---- The exchange ----------------------------------------------------------
+// What a rank is about to run, and how.
 typedef struct comparison {
-  ls_communicator *communicator;
-  ls_allocator *allocator;
-  ls_exchange_name name;
+  ls_backend *backend;
+  const char *name;  // Name of the function or graph.
   const char *ops;
-  rank_record record;  // This rank's.
+  uint64_t program[2];  // Fingerprint.
+  uint64_t seed, step;  // Zero if the program draws nothing.
+  int32_t replicas;
 } comparison;
 
-// Gets the list of one of two ranks, which all others need too.
-static ls_status exchange_ops(comparison *self, rank_pair *pair, int which,
-                              size_t size) {
-  const int32_t from = pair->ranks[which];
-  char *ops = ls_allocate_zeroed(self->allocator, size + 1, 1);
-  pair->ops[which] = ops;
-  LS_RETURN_IF_NO_MEMORY(ops);
-  if (from == self->communicator->rank) memcpy(ops, self->ops, size);
-  ++self->name.phase;
-  return ls_communicator_broadcast(self->communicator, &self->name, from, ops,
-                                   size);
-}
-
-static ls_status compare_programs(comparison *self, const rank_record *records,
-                                  int32_t rank) {
-  rank_pair pair = {.ranks = {0, rank}};
-  LS_OWN_FIELD(self->allocator, pair.ops[0]);
-  LS_OWN_FIELD(self->allocator, pair.ops[1]);
-  for (int i = 0; i < 2; ++i)
-    LS_RETURN_IF_ERROR(
-        exchange_ops(self, &pair, i, records[pair.ranks[i]].ops_size));
-  return describe_programs(records[0].name, &pair);
-}
-
-static ls_status compare_all(comparison *self, const rank_record *records) {
-  for (int32_t k = 1; k < self->communicator->ranks; ++k) {
-    LS_RETURN_IF_ERROR(compare_records(&records[0], &records[k], k));
-    if (memcmp(records[0].program, records[k].program,
-               sizeof(records[0].program)) != 0)
-      return compare_programs(self, records, k);
-  }
-  return ls_ok();
-}
-
-// Fills in what all records have.
-static void make_record(comparison *self, ls_backend *backend,
-                        const char *name) {
-  rank_record *record = &self->record;
+// Compares, as number `number` of a strategy.
+static ls_status compare(const comparison *self, uint64_t strategy,
+                         uint64_t number) {
+  ls_runtime *runtime = self->backend->runtime;
   // Replicas as lanes exchange other pieces than replicas as one batch.
-  const bool is_laned = ls_debug_lanes(backend->runtime) != LS_LANES_TOGETHER;
-  self->communicator = ls_runtime_communicator(backend->runtime);
-  self->allocator = ls_runtime_allocator(backend->runtime);
-  record->ops_size = strlen(self->ops);
-  snprintf(record->arithmetic, sizeof(record->arithmetic), "%s%s",
-           is_laned ? "lanes, " : "", backend->vtable->numerics_id(backend));
-  snprintf(record->name, sizeof(record->name), "%s", name);
-}
-
-static ls_status compare(comparison *self) {
-  ls_communicator *communicator = self->communicator;
-  LS_OWN_ARRAY_OR_RETURN(self->allocator, rank_record, records,
-                         (size_t)communicator->ranks);
-  records[communicator->rank] = self->record;
-  LS_RETURN_IF_ERROR(ls_communicator_gather(communicator, &self->name, records,
-                                            sizeof(*records)));
-  const ls_status status = compare_all(self, records);
-  if (ls_status_code(status) != LS_FAILED_PRECONDITION) return status;
-  // All ranks know the difference before the first one cancels.
-  ++self->name.phase;
-  ls_status_free(ls_communicator_gather(communicator, &self->name, records, 1));
-  return status;
+  const bool is_laned = ls_debug_lanes(runtime) != LS_LANES_TOGETHER;
+  char verb[100];
+  LS_OWN(ls_ranks, ranks) = {0};
+  LS_OWN(ls_text, facts) = {0};
+  LS_RETURN_IF_ERROR(
+      ls_ranks_init(&ranks, runtime, "the programs of ranks", strategy));
+  ranks.name.iteration = number;
+  snprintf(verb, sizeof(verb), "run '%.64s' with", self->name);
+  ls_text_init(&facts, ls_runtime_allocator(runtime));
+  ls_text_append_format(
+      &facts,
+      "arithmetic: '%s%s'\nnumber of replicas: %d\nseed: %llu\nstep: %llu\n"
+      "program: %016llx%016llx\n",
+      is_laned ? "lanes, " : "",
+      self->backend->vtable->numerics_id(self->backend), self->replicas,
+      (unsigned long long)self->seed, (unsigned long long)self->step,
+      (unsigned long long)self->program[0],
+      (unsigned long long)self->program[1]);
+  return ls_ranks_compare(&ranks, ls_ok(),
+                          &(ls_rank_facts){.verb = verb,
+                                           .text = &facts,
+                                           .details = self->ops,
+                                           .describe = describe_programs});
 }
 
 // ---- Which programs have been compared -------------------------------------
@@ -267,33 +194,30 @@ static void forget_compared(ls_runtime_state *state, const compared_key *key) {
   ls_runtime_unlock(state->runtime);
 }
 
-static ls_status compare_new(comparison *self, ls_runtime_state *state,
+static ls_status compare_new(const comparison *self, ls_runtime_state *state,
                              const compared_key *key) {
-  static const char name[] = "the programs of ranks";
   bool is_new = false;
-  self->name = (ls_exchange_name){
-      .program = {ls_hash(name, sizeof(name), 0), key->strategy},
-      .merge = UINT32_MAX};
+  uint64_t number = 0;
   ls_runtime_lock(state->runtime);
-  ls_status status = note_compared(state, key, &is_new, &self->name.iteration);
+  ls_status status = note_compared(state, key, &is_new, &number);
   ls_runtime_unlock(state->runtime);
   LS_RETURN_IF_ERROR(status);
   if (!is_new) return ls_ok();
   const int64_t began = ls_runtime_now(state->runtime);
-  status = compare(self);
+  status = compare(self, key->strategy, number);
   ls_wait_end(state->runtime, LS_WAIT_RANKS, began);
   if (!ls_status_is_ok(status)) forget_compared(state, key);
   return status;
 }
 
 // Compares, unless that was done. Any failure is told to all ranks.
-static ls_status compare_once(comparison *self, ls_runtime *runtime,
-                              const compared_key *key) {
+static ls_status compare_once(const comparison *self, const compared_key *key) {
+  ls_runtime *runtime = self->backend->runtime;
+  ls_communicator *communicator = ls_runtime_communicator(runtime);
   ls_runtime_state *state = NULL;
   ls_status status = ls_runtime_state_get(runtime, &state);
   if (ls_status_is_ok(status)) status = compare_new(self, state, key);
-  if (!ls_status_is_ok(status))
-    self->communicator->cancel(self->communicator, status);
+  if (!ls_status_is_ok(status)) communicator->cancel(communicator, status);
   return status;
 }
 
@@ -309,16 +233,17 @@ ls_status ls_ranks_meet(ls_compiled *compiled, ls_run_args *args) {
   if (__atomic_load_n(&compiled->compared, __ATOMIC_RELAXED) == seed + 1)
     return ls_ok();
   const uint64_t *id = program->fingerprint;
-  comparison self = {.ops = compiled->ops,
-                     .record = {.program = {id[0], id[1]},
-                                .replicas = program->replicas,
-                                .seed = seed,
-                                .step = compiled->draws ? args->step : 0}};
-  make_record(&self, compiled->backend, program->body->name);
-  LS_RETURN_IF_ERROR(compare_once(&self, program->runtime,
-                                  &(compared_key){.program = {id[0], id[1]},
-                                                  .strategy = program->strategy,
-                                                  .seed = seed}));
+  LS_RETURN_IF_ERROR(
+      compare_once(&(comparison){.backend = compiled->backend,
+                                 .name = program->body->name,
+                                 .ops = compiled->ops,
+                                 .program = {id[0], id[1]},
+                                 .replicas = program->replicas,
+                                 .seed = seed,
+                                 .step = compiled->draws ? args->step : 0},
+                   &(compared_key){.program = {id[0], id[1]},
+                                   .strategy = program->strategy,
+                                   .seed = seed}));
   __atomic_store_n(&compiled->compared, seed + 1, __ATOMIC_RELAXED);
   return ls_ok();
 }
@@ -369,14 +294,14 @@ static void print_eager_op(ls_graph *graph, ls_node *node, ls_text *text) {
 ls_status ls_ranks_meet_eager(ls_graph *graph, uint64_t first_id,
                               uint64_t strategy, int32_t replicas) {
   const ls_communicator *communicator = ls_runtime_communicator(graph->runtime);
-  ls_backend *backend = NULL;
+  comparison self = {.replicas = replicas,
+                     .name = "a call of replicas op by op"};
   if (communicator == NULL || communicator->ranks < 2) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_runtime_backend(graph->runtime, &backend));
+  LS_RETURN_IF_ERROR(ls_runtime_backend(graph->runtime, &self.backend));
   size_t first = graph->num_nodes;
   while (first > 0 && graph->nodes[first - 1]->id >= first_id)
     --first;
   compared_key key = {.strategy = strategy, .seed = UINT64_MAX};
-  comparison self = {.record = {.replicas = replicas}};
   ls_digest d;
   ls_digest_begin(&d);
   for (size_t i = first; i < graph->num_nodes; ++i)
@@ -390,8 +315,7 @@ ls_status ls_ranks_meet_eager(ls_graph *graph, uint64_t first_id,
   LS_RETURN_IF_ERROR(ls_text_status(&text));
   ls_digest_begin(&d);
   ls_digest_add_text(&d, ls_text_data(&text));
-  ls_digest_end(&d, self.record.program);
+  ls_digest_end(&d, self.program);
   self.ops = ls_text_data(&text);
-  make_record(&self, backend, "a call of replicas op by op");
-  return compare_once(&self, graph->runtime, &key);
+  return compare_once(&self, &key);
 }

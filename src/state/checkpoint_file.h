@@ -3,57 +3,13 @@
 #ifndef LS_STATE_CHECKPOINT_FILE_H_
 #define LS_STATE_CHECKPOINT_FILE_H_
 
-#include "base/runtime_internal.h"
-#include "base/text.h"
 #include "io/json.h"
 #include "lockstep/checkpoint.h"
-#include "lockstep/communicator.h"
 #include "lockstep/saver.h"
+#include "net/agreement.h"
 #include "state/saver_file.h"
 #include "state/snapshot.h"
 
-// ---- Ranks that save and restore together (ranks.c) ------------------------
-// Ranks that save and restore together (ranks.c). All ranks make the same
-// collectives in the same order; those of different threads have different
-// names. Zeroed: a single rank.
-typedef struct ls_ranks {
-  ls_communicator *communicator;  // NULL: a single rank.
-  ls_allocator *allocator;
-  uint64_t name[2];  // Part of the collectives' names.
-  uint64_t num_collectives;
-  struct ls_rank_word *words;  // One per rank, for ls_ranks_agree.
-} ls_ranks;
-
-// Initializes ranks; `name` and `thread` distinguish their collectives from
-// others.
-LS_MUST_USE ls_status ls_ranks_init(ls_ranks *ranks, ls_runtime *runtime,
-                                    const char *name, uint64_t thread);
-void ls_ranks_deinit(ls_ranks *ranks);  // Accepts zeroed ranks.
-
-static inline size_t ls_ranks_count(const ls_ranks *ranks) {
-  return ranks->communicator == NULL ? 1 : (size_t)ranks->communicator->ranks;
-}
-static inline size_t ls_ranks_own(const ls_ranks *ranks) {
-  return ranks->communicator == NULL ? 0 : (size_t)ranks->communicator->rank;
-}
-
-// Waits for all ranks, and fails on all if `own` is a failure on one; puts the
-// own failure first. A single rank returns `own`.
-LS_MUST_USE ls_status ls_ranks_agree(ls_ranks *ranks, ls_status own);
-// Agrees as ls_ranks_agree does, and requires `number` to be equal on all
-// ranks; messages call it `noun`.
-//   LS_FAILED_PRECONDITION  another rank has another number
-LS_MUST_USE ls_status ls_ranks_agree_on(ls_ranks *ranks, ls_status own,
-                                        uint64_t number, const char *noun);
-// Returns true in `*out_any` if `own` is true on a rank.
-LS_MUST_USE ls_status ls_ranks_any(ls_ranks *ranks, bool own, bool *out_any);
-// Broadcasts the bytes of rank 0, or of another.
-LS_MUST_USE ls_status ls_ranks_send(ls_ranks *ranks, void *data, size_t size);
-LS_MUST_USE ls_status ls_ranks_send_from(ls_ranks *ranks, int32_t from,
-                                         void *data, size_t size);
-// All-gathers `size` bytes per rank, concatenated in rank order; the caller has
-// stored its own.
-LS_MUST_USE ls_status ls_ranks_gather(ls_ranks *ranks, void *all, size_t size);
 // Gathers the values of components that exist only on their replicas' ranks.
 LS_MUST_USE ls_status ls_ranks_gather_parts(ls_ranks *ranks,
                                             const ls_saver *values);

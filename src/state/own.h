@@ -9,7 +9,6 @@
 #include "state/checkpoint_file.h"
 
 LS_OWNED_POINTER(ls_record, ls_record_destroy)
-LS_OWNED_STRUCT(ls_ranks, ls_ranks_deinit)
 LS_OWNED_POINTER(ls_saved_file, ls_saved_file_close)
 
 #endif  // LS_STATE_OWN_H_

@@ -8,99 +8,6 @@
 #include "state/checkpoints.h"
 #include "state/saver_file.h"
 
-// The result of a rank.
-struct ls_rank_word {
-  uint64_t number;
-  int32_t code;
-  char text[500];
-};
-
-ls_status ls_ranks_init(ls_ranks *ranks, ls_runtime *runtime, const char *name,
-                        uint64_t thread) {
-  ls_communicator *communicator = ls_runtime_communicator(runtime);
-  *ranks = (ls_ranks){.allocator = ls_runtime_allocator(runtime)};
-  if (communicator == NULL || communicator->ranks < 2) return ls_ok();
-  const size_t count = (size_t)communicator->ranks;
-  ranks->communicator = communicator;
-  ranks->name[0] = ls_hash(name, strlen(name), 0);
-  ranks->name[1] = thread;
-  ranks->words = ls_new_array(ranks->allocator, struct ls_rank_word, count);
-  return ranks->words == NULL ? ls_out_of_memory() : ls_ok();
-}
-
-void ls_ranks_deinit(ls_ranks *ranks) {
-  if (ranks->allocator == NULL) return;
-  ls_release(ranks->allocator, ranks->words);
-  *ranks = (ls_ranks){0};
-}
-
-// ---- Collectives -----------------------------------------------------------
-// Returns the next name that no program uses.
-static ls_exchange_name next_name(ls_ranks *ranks) {
-  return (ls_exchange_name){
-      .program = {ranks->name[0], ranks->name[1]},
-      .iteration = ranks->num_collectives++,
-      .merge = UINT32_MAX - 3,
-  };
-}
-
-ls_status ls_ranks_gather(ls_ranks *ranks, void *all, size_t size) {
-  if (ranks->communicator == NULL) return ls_ok();
-  const ls_exchange_name name = next_name(ranks);
-  return ls_communicator_gather(ranks->communicator, &name, all, size);
-}
-
-ls_status ls_ranks_send_from(ls_ranks *ranks, int32_t from, void *data,
-                             size_t size) {
-  if (ranks->communicator == NULL) return ls_ok();
-  const ls_exchange_name name = next_name(ranks);
-  return ls_communicator_broadcast(ranks->communicator, &name, from, data,
-                                   size);
-}
-
-ls_status ls_ranks_send(ls_ranks *ranks, void *data, size_t size) {
-  return ls_ranks_send_from(ranks, 0, data, size);
-}
-
-ls_status ls_ranks_any(ls_ranks *ranks, bool own, bool *out_any) {
-  *out_any = own;
-  if (ranks->communicator == NULL) return ls_ok();
-  ranks->words[ls_ranks_own(ranks)].number = own;
-  LS_RETURN_IF_ERROR(
-      ls_ranks_gather(ranks, ranks->words, sizeof(*ranks->words)));
-  for (size_t k = 0; k < ls_ranks_count(ranks); ++k)
-    *out_any |= ranks->words[k].number != 0;
-  return ls_ok();
-}
-
-ls_status ls_ranks_agree(ls_ranks *ranks, ls_status own) {
-  return ls_ranks_agree_on(ranks, own, 0, "");
-}
-
-ls_status ls_ranks_agree_on(ls_ranks *ranks, ls_status own, uint64_t number,
-                            const char *noun) {
-  if (ranks->communicator == NULL) return own;
-  struct ls_rank_word *word = &ranks->words[ls_ranks_own(ranks)];
-  *word = (struct ls_rank_word){.number = number,
-                                .code = (int32_t)ls_status_code(own)};
-  if (!ls_status_is_ok(own))
-    snprintf(word->text, sizeof(word->text), "%s", ls_status_message(own));
-  const ls_status status =
-      ls_ranks_gather(ranks, ranks->words, sizeof(*ranks->words));
-  if (!ls_status_is_ok(own) || !ls_status_is_ok(status))
-    return ls_status_join(own, status);
-  for (size_t k = 0; k < ls_ranks_count(ranks); ++k) {
-    word = &ranks->words[k];
-    if (word->code != LS_OK)
-      return LS_STATUS((ls_code)word->code, "on rank %zu of %zu: %s", k,
-                       ls_ranks_count(ranks), word->text);
-  }
-  for (size_t k = 1; k < ls_ranks_count(ranks); ++k)
-    if (ranks->words[k].number != ranks->words[0].number)
-      return ls_failed_precondition("ranks 0 and %zu have other %s", k, noun);
-  return ls_ok();
-}
-
 // ---- Components ------------------------------------------------------------
 // Components that are not shared, concatenated.
 typedef struct parts {
@@ -167,9 +74,7 @@ ls_status ls_ranks_gather_parts(ls_ranks *ranks, const ls_saver *values) {
   LS_OWN(parts, all) = {.allocator = ranks->allocator};
   // Agrees first: after a failure the other ranks would wait for this one.
   LS_RETURN_IF_ERROR(ls_ranks_agree(ranks, find_parts(ranks, values, &all)));
-  const ls_exchange_name name = next_name(ranks);
-  LS_RETURN_IF_ERROR(ls_communicator_exchange(ranks->communicator, &name,
-                                              all.pieces, all.count));
+  LS_RETURN_IF_ERROR(ls_ranks_exchange(ranks, all.pieces, all.count));
   return take_parts(ranks, &all);
 }
 

@@ -67,12 +67,11 @@ static ls_status loop_make(const ls_train_options *options, ls_loop *loop) {
                                                 .name = "train_step",
                                                 .seed = o->seed},
                          &loop->function));
-  const ls_communicator *communicator = loop->ranks.communicator;
-  loop->hooks.context.called = (ls_called_step){
-      .model = model,
-      .step = loop->function,
-      .rank = communicator != NULL ? communicator->rank : 0,
-      .num_ranks = communicator != NULL ? communicator->ranks : 1};
+  loop->hooks.context.called =
+      (ls_called_step){.model = model,
+                       .step = loop->function,
+                       .rank = (int32_t)ls_ranks_own(&loop->ranks.all),
+                       .num_ranks = (int32_t)ls_ranks_count(&loop->ranks.all)};
   return o->test != NULL ? ls_evaluator_create(model, o->test, &loop->evaluator)
                          : ls_ok();
 }
@@ -106,16 +105,15 @@ static ls_status resume_in_folder(ls_loop *loop) {
 
 static ls_status start_in_folder(ls_loop *loop) {
   const bool writes = ls_run_ranks_writes(&loop->ranks);
-  int64_t replaces = 0, bits = 0;
   LS_RETURN_IF_ERROR(warm_up(loop));
   LS_RETURN_IF_ERROR(ls_run_ranks_agree(
       &loop->ranks, writes
                         ? ls_run_folder_start(&loop->folder, &loop->plan.config,
                                               loop->plan.options.overwrite)
                         : ls_ok()));
-  LS_RETURN_IF_ERROR(ls_run_ranks_exchange(&loop->ranks, loop->folder.replaces,
-                                           &replaces, &bits));
-  loop->replaces = replaces != 0;
+  loop->replaces = loop->folder.replaces;
+  LS_RETURN_IF_ERROR(
+      ls_ranks_send(&loop->ranks.all, &loop->replaces, sizeof(loop->replaces)));
   return loop->replaces ? ls_ok() : ls_saves_open(&loop->saves, &loop->ranks);
 }
 
@@ -164,7 +162,7 @@ static ls_status create_hooks(ls_loop *loop) {
   return ls_hook_list_create(&loop->hooks);
 }
 
-// Lists the facts of a run that all ranks share, for ls_run_ranks_compare.
+// Lists the facts of a run that all ranks share.
 static ls_status list_facts(const ls_loop *loop, ls_text *text) {
   const ls_train_options *o = &loop->plan.options;
   uint64_t data = 0;
@@ -199,11 +197,13 @@ static ls_status list_facts(const ls_loop *loop, ls_text *text) {
 
 // Fails on all ranks if one cannot begin, or if they differ.
 static ls_status compare_ranks(ls_loop *loop, ls_status own) {
-  if (loop->ranks.communicator == NULL) return own;
+  if (loop->ranks.all.communicator == NULL) return own;
   LS_OWN(ls_text, facts) = {0};
   ls_text_init(&facts, ls_runtime_allocator(loop->runtime));
   if (ls_status_is_ok(own)) own = list_facts(loop, &facts);
-  return ls_run_ranks_compare(&loop->ranks, own, &facts);
+  return ls_ranks_compare(
+      &loop->ranks.all, own,
+      &(ls_rank_facts){.verb = "train with", .text = &facts});
 }
 
 static ls_status loop_begin(const ls_train_options *options, ls_loop *loop) {

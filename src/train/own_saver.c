@@ -61,7 +61,7 @@ static ls_status save_run(ls_loop *loop) {
 // Saves if the ranks have agreed, together with the stop, that a save is due.
 static ls_status save_if_due(ls_loop *loop) {
   const ls_saving *saving = &loop->saves.saving;
-  if (loop->ranks.communicator == NULL) {
+  if (loop->ranks.all.communicator == NULL) {
     loop->save_has_failed = ls_saving_has_failed(saving);
     loop->save_is_due = ls_saving_is_due(saving, ls_loop_steps(loop));
   }

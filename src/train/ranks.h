@@ -3,11 +3,9 @@
 #ifndef LS_TRAIN_RANKS_H_
 #define LS_TRAIN_RANKS_H_
 
-#include "base/runtime_internal.h"
-#include "base/text.h"
-#include "lockstep/communicator.h"
 #include "lockstep/models.h"
 #include "lockstep/strategy.h"
+#include "net/agreement.h"
 
 // Bits to exchange with other ranks together with a stop: `send` returns own
 // bits, `receive` gets rank 0's and the union of all.
@@ -30,17 +28,15 @@ typedef struct ls_rank_sums {
   const ls_model *model;  // Lent.
   int64_t every;          // Number of steps between checks; 0: no checks.
   int64_t next;           // Step of the next check.
-  int64_t step;           // Step of the last check.
+  ls_text text;           // Hashes of the variables at the last check.
   uint64_t checksum;      // Checksum to send with the next exchange, or 0.
 } ls_rank_sums;
 
 // Zeroed: a single rank.
 typedef struct ls_run_ranks {
-  ls_communicator *communicator;  // NULL: a single rank.
-  ls_allocator *allocator;
+  ls_ranks all;
   ls_rank_numbers *numbers;  // One per rank.
   ls_rank_sums sums;
-  uint64_t num_exchanges;
   ls_rank_party party;
 } ls_run_ranks;
 
@@ -51,27 +47,18 @@ void ls_run_ranks_deinit(ls_run_ranks *ranks);
 // Returns true on the rank that writes the run's files.
 bool ls_run_ranks_writes(const ls_run_ranks *ranks);
 
-// Compares facts of the run, a line for each, "noun: value\n". `own` is this
-// rank's failure so far, which it owns: other ranks fail too.
-//   LS_FAILED_PRECONDITION  names two ranks, the noun and both values.
-LS_MUST_USE ls_status ls_run_ranks_compare(ls_run_ranks *ranks, ls_status own,
-                                           const ls_text *facts);
 // Adds a checksum of the variables to the next ls_run_ranks_stop, if the check
 // is due at `step`. All ranks call it at the same steps.
 LS_MUST_USE ls_status ls_run_ranks_sum(ls_run_ranks *ranks, int64_t step);
 
-// All-gathers a number; returns rank 0's, and the bitwise or of all. A single
-// rank gets its own.
-LS_MUST_USE ls_status ls_run_ranks_exchange(ls_run_ranks *ranks, int64_t own,
-                                            int64_t *out_first,
-                                            int64_t *out_bits);
 // Returns true in `*out_stops` if a rank requests a stop; also exchanges the
 // party's bits and the checksums.
 //   LS_DATA_LOSS  the checksums differ: names the rank, the variable and the
 //                 step.
 LS_MUST_USE ls_status ls_run_ranks_stop(ls_run_ranks *ranks, bool stops,
                                         bool *out_stops);
-// Waits for all ranks; a failure on one is reported to all.
+// Waits for all ranks; a failure on one cancels the communicator, so that it is
+// that of all.
 LS_MUST_USE ls_status ls_run_ranks_agree(ls_run_ranks *ranks, ls_status own);
 
 #endif  // LS_TRAIN_RANKS_H_

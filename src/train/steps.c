@@ -180,11 +180,11 @@ static bool has_infeeds(const ls_loop *loop) {
 ls_status ls_loop_check_options(const ls_loop *loop) {
   const ls_train_options *o = &loop->plan.options;
   if (o->iterations_per_loop == 1) return ls_ok();
-  if (loop->ranks.communicator != NULL)
+  if (loop->ranks.all.communicator != NULL)
     return ls_unimplemented("loops of %lld steps on %d ranks: there a step is "
                             "a run of its own (iterations_per_loop 1)",
                             (long long)o->iterations_per_loop,
-                            loop->ranks.communicator->ranks);
+                            loop->ranks.all.communicator->ranks);
   if (o->loop_infeed != LS_FLAG_ON || has_infeeds(loop)) return ls_ok();
   return ls_invalid_argument(
       "loops of steps are to be fed by infeeds, but %s is not on cores of a "

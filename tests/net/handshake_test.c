@@ -297,12 +297,12 @@ TEST(ops_that_run_one_by_one_are_compared) {
     const char *parts[5];
   } rows[] = {
       {OTHER_CONSTANT,
-       {"for 'a call of replicas op by op'", "on rank 0 op constant at ",
-        "value = 2", "value = 3"}},
+       {"'a call of replicas op by op' with another program",
+        "on rank 0 op constant at ", "value = 2", "value = 3"}},
       {OTHER_OP, {"on rank 0 op mul at ", "on rank 2 op neg at "}},
       {ONE_OP_MORE, {"on rank 0 op reduce_sum at ", "on rank 2 op sin at "}},
-      {OTHER_REPLICAS, {"other numbers of replicas: 6 and 12"}},
-      {OTHER_MATH, {"rank 0 computes as '", "rank 2 as '"}},
+      {OTHER_REPLICAS, {"another number of replicas: 6 and 12"}},
+      {OTHER_MATH, {"ranks 0 and 2 run", "with another arithmetic: '"}},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
     for (int exchanges = 0; exchanges < 2; ++exchanges)
@@ -315,21 +315,16 @@ TEST(ops_that_run_one_by_one_are_compared) {
 }
 
 TEST(steps_with_another_constant_name_it) {
-  static const char *const parts[] = {"ranks 0 and 1 have other programs",
-                                      "is the first to differ",
-                                      "on rank 0 op ",
-                                      "(constant) at ",
-                                      "handshake_test.c:",
-                                      "value = f32[] [2]",
-                                      "on rank 1 op",
-                                      "value = f32[] [3]",
-                                      NULL};
+  static const char *const parts[] = {
+      "ranks 0 and 1 run \'", "is the first to differ", "on rank 0 op ",
+      "(constant) at ",       "handshake_test.c:",      "value = f32[] [2]",
+      "on rank 1 op",         "value = f32[] [3]",      NULL};
   expect_in_all_ways((job){.ranks = 2, .odd = 1, .difference = OTHER_CONSTANT},
                      parts);
 }
 
 TEST(steps_with_another_op_name_it) {
-  static const char *const parts[] = {"ranks 0 and 1 have other programs",
+  static const char *const parts[] = {"ranks 0 and 1 run \'",
                                       "on rank 0 op '",
                                       "inner/mul",
                                       "on rank 1 op '",
@@ -341,15 +336,15 @@ TEST(steps_with_another_op_name_it) {
 }
 
 TEST(the_third_rank_is_named_if_it_differs) {
-  static const char *const parts[] = {"ranks 0 and 2 have other programs",
-                                      "on rank 2 op '", "inner/sin", NULL};
+  static const char *const parts[] = {"ranks 0 and 2 run \'", "on rank 2 op '",
+                                      "inner/sin", NULL};
   expect_in_all_ways((job){.ranks = 3, .odd = 2, .difference = ONE_OP_MORE},
                      parts);
 }
 
 TEST(the_first_rank_may_differ) {
-  static const char *const parts[] = {"ranks 0 and 1 have other programs",
-                                      "on rank 0 op '", "inner/sin", NULL};
+  static const char *const parts[] = {"ranks 0 and 1 run \'", "on rank 0 op '",
+                                      "inner/sin", NULL};
   expect_in_all_ways((job){.ranks = 3, .odd = 0, .difference = ONE_OP_MORE},
                      parts);
 }
@@ -357,16 +352,17 @@ TEST(the_first_rank_may_differ) {
 // ---- Options ---------------------------------------------------------------
 TEST(other_numbers_of_replicas_are_named) {
   static const char *const parts[] = {
-      "ranks 0 and 1 run '", "other numbers of replicas: 6 and 12", NULL};
+      "ranks 0 and 1 run '", "another number of replicas: 6 and 12", NULL};
   expect_in_all_ways((job){.ranks = 2, .odd = 1, .difference = OTHER_REPLICAS},
                      parts);
 }
 
 TEST(another_arithmetic_is_named) {
-  static const char *const math[] = {"rank 0 computes as '", "fast",
-                                     "rank 2 as '", "direct", NULL};
-  static const char *const lanes[] = {"rank 1 as 'lanes, ",
-                                      "would not stay in step", NULL};
+  static const char *const math[] = {"ranks 0 and 2 run '",
+                                     "with another arithmetic: '", "fast",
+                                     "direct", NULL};
+  static const char *const lanes[] = {"with another arithmetic: '",
+                                      " and 'lanes, ", NULL};
   expect_in_all_ways((job){.ranks = 3, .odd = 2, .difference = OTHER_MATH},
                      math);
   expect_in_all_ways((job){.ranks = 2, .odd = 1, .difference = OTHER_LANES},
@@ -374,10 +370,10 @@ TEST(another_arithmetic_is_named) {
 }
 
 TEST(another_seed_or_step_is_named_if_the_program_draws) {
-  static const char *const seeds[] = {"run 'my_step' with other seeds: 3 and 7",
-                                      NULL};
-  static const char *const steps[] = {"run 'my_step' with other steps: 0 and 5",
-                                      NULL};
+  static const char *const seeds[] = {
+      "run 'my_step' with another seed: 3 and 7", NULL};
+  static const char *const steps[] = {
+      "run 'my_step' with another step: 0 and 5", NULL};
   for (int exchanges = 0; exchanges < 2; ++exchanges) {
     job work = {.ranks = 2,
                 .odd = 1,

@@ -63,18 +63,16 @@ TEST(a_rank_whose_options_are_refused_ends_all) {
   resumable odd = alike;
   odd.keep_best = "height";
   ls_status_free(run_with(&alike, &odd, 1, seen));
-  expect_contains(seen[0],
-                  "rank 1 cannot begin to train: keep_best is 'height'");
+  expect_contains(seen[0], "on rank 1 of 3: keep_best is 'height'");
   expect_contains(seen[1], "keep_best is 'height'");
-  expect_contains(seen[2],
-                  "rank 1 cannot begin to train: keep_best is 'height'");
+  expect_contains(seen[2], "on rank 1 of 3: keep_best is 'height'");
 }
 
 TEST(a_step_that_differs_is_named) {
   resumable odd = alike;
   odd.rate = 0.25;
   expect_odd(&alike, &odd, 2, "FAILED_PRECONDITION: ",
-             "ranks 0 and 2 have other programs for 'train_step'");
+             "ranks 0 and 2 run 'train_step' with another program; op");
 }
 
 TEST(checks_of_equal_variables_change_nothing) {

@@ -267,7 +267,7 @@ ls_status ls_saves_open(ls_saves *saves, const ls_run_ranks *ranks) {
       .best_metric = o->keep_best,
       .best_is_high = is_high(o->keep_best) ? LS_FLAG_ON : LS_FLAG_OFF,
       .background = o->save_background,
-      .ranks = ranks->communicator != NULL ? LS_FLAG_ON : LS_FLAG_OFF,
+      .ranks = ranks->all.communicator != NULL ? LS_FLAG_ON : LS_FLAG_OFF,
       .goes_on = o->save_goes_on ? LS_FLAG_ON : LS_FLAG_OFF};
   if (o->save_steps > 0) options.every_steps = LS_SOME(o->save_steps);
   if (o->save_seconds > 0) options.every_seconds = LS_SOME(o->save_seconds);
@@ -352,11 +352,11 @@ static ls_status saves_look(const ls_saves *saves, ls_text *path,
 static ls_status saves_resume(ls_saves *saves, ls_run_ranks *ranks,
                               ls_text *path, int64_t *out_steps) {
   size_t count = 0;
-  int64_t has = 0, bits = 0;
+  int64_t has = 0;
   LS_RETURN_IF_ERROR(
       ls_checkpoints_list(saves->saving.checkpoints, NULL, 0, &count));
   LS_RETURN_IF_ERROR(ls_run_ranks_agree(ranks, saves_look(saves, path, &has)));
-  LS_RETURN_IF_ERROR(ls_run_ranks_exchange(ranks, has, &has, &bits));
+  LS_RETURN_IF_ERROR(ls_ranks_send(&ranks->all, &has, sizeof(has)));
   const bool former = (has & HAS_FORMER) != 0;
   if ((has & HAS_MODEL) != 0 && !former && count == 0)
     return ls_not_found("the run in '%s' cannot be resumed: its checkpoints "
