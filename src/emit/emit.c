@@ -41,11 +41,14 @@ const char *ls_emit_describe_place(ls_graph *body, const ls_node *node,
 void ls_emitter_init(ls_emitter *e, const ls_emit_language *language,
                      ls_emit_source source, ls_arena *memory, void *self) {
   *e = (ls_emitter){.language = language,
-                    .source = source,
+                    .base = {.source = source},
                     .memory = memory,
                     .status = ls_ok(),
+                    .num_devices = 1,
+                    .lane = -1,
                     .self = self};
-  ls_map_init(&e->refs, memory->allocator);
+  e->frame = &e->base;
+  ls_map_init(&e->base.refs, memory->allocator);
   // Value 0 stands for a failed one, with a shape on which all functions work.
   ls_batch_dims dims = {.rank = 4};
   for (int32_t i = 0; i < dims.rank; ++i)
@@ -54,7 +57,7 @@ void ls_emitter_init(ls_emitter *e, const ls_emit_language *language,
 }
 
 void ls_emitter_deinit(ls_emitter *e) {
-  ls_map_deinit(&e->refs);
+  ls_map_deinit(&e->base.refs);
   ls_release(e->memory->allocator, e->values);
   ls_status_free(e->status);
 }
@@ -72,13 +75,13 @@ void ls_emit_refuse(ls_emitter *e, const char *why) {
   if (e->node == NULL)
     ls_emit_fail(e, ls_unimplemented("%s: %s", e->language->name, why));
   else
-    ls_emit_fail(
-        e, ls_unimplemented(
-               "%s of %s: %s%s", e->language->name,
-               ls_emit_describe_op(e->source.body, e->node, text, sizeof(text)),
-               why,
-               ls_emit_describe_place(e->source.body, e->node, place,
-                                      sizeof(place))));
+    ls_emit_fail(e, ls_unimplemented(
+                        "%s of %s: %s%s", e->language->name,
+                        ls_emit_describe_op(e->frame->source.body, e->node,
+                                            text, sizeof(text)),
+                        why,
+                        ls_emit_describe_place(e->frame->source.body, e->node,
+                                               place, sizeof(place))));
 }
 
 ls_emitted ls_emit_value(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
@@ -89,27 +92,95 @@ ls_emitted ls_emit_value(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
     return 0;
   }
   e->values[e->num_values] =
-      (ls_emitted_value){.dtype = dtype, .dims = dims, .name = name};
+      (ls_emitted_value){.dtype = dtype,
+                         .dims = dims,
+                         .origin = (ls_emitted)e->num_values,
+                         .name = name};
   return (ls_emitted)e->num_values++;
 }
 
 void ls_emit_name(const ls_emitter *e, ls_emitted value, ls_text *out) {
-  const char *name = ls_emit_look(e, value)->name;
+  const ls_emitted origin = ls_emit_look(e, value)->origin;
+  const char *name = ls_emit_look(e, origin)->name;
   if (name != NULL) {
     ls_text_append(out, name);
     return;
   }
   ls_text_append(out, e->language->prefix);
-  ls_text_append_i64(out, value);
+  ls_text_append_i64(out, origin);
+}
+
+static ls_emitted find_in(const ls_map *map, uint64_t ref) {
+  return (ls_emitted)(uintptr_t)ls_map_find_u64(map, ref);
+}
+
+static void insert_in(ls_emitter *e, ls_map *map, uint64_t ref,
+                      ls_emitted value) {
+  if (!ls_map_insert_u64(map, ref, (void *)(uintptr_t)value))
+    ls_emit_fail(e, ls_out_of_memory());
+}
+
+// Finds a value of the replica that is emitted: its own, or its part.
+static ls_emitted find_of_lane(ls_emitter *e, uint64_t ref) {
+  ls_map *own = &e->frame->lanes[e->lane];
+  ls_emitted value = find_in(own, ref);
+  if (value != 0) return value;
+  value = find_in(&e->frame->refs, ref);
+  if (!ls_emit_look(e, value)->stacked) return value;
+  value = ls_emit_lane(e, value, e->lane);
+  insert_in(e, own, ref, value);
+  return value;
+}
+
+ls_emitted ls_emit_owned_of(ls_emitter *e, uint64_t ref) {
+  ls_emit_frame *frame = e->frame;
+  if (frame->lanes == NULL) return find_in(&frame->refs, ref);
+  if (e->lane >= 0) return find_of_lane(e, ref);
+  ls_emitted value = find_in(&frame->refs, ref);
+  if (value != 0) return value;
+  ls_emitted *lanes =
+      ls_arena_new_array(e->memory, ls_emitted, (size_t)e->num_lanes);
+  if (lanes == NULL) ls_emit_fail(e, ls_out_of_memory());
+  for (int32_t i = 0; lanes != NULL && i < e->num_lanes; ++i)
+    lanes[i] = find_in(&frame->lanes[i], ref);
+  if (lanes == NULL || lanes[0] == 0) return 0;
+  value = ls_emit_stack(e, lanes);
+  insert_in(e, &frame->refs, ref, value);
+  return value;
 }
 
 ls_emitted ls_emit_of(ls_emitter *e, uint64_t ref) {
-  return (ls_emitted)(uintptr_t)ls_map_find_u64(&e->refs, ref);
+  const ls_emitted value = ls_emit_owned_of(e, ref);
+  return ls_emit_look(e, value)->owner != 0 ? ls_emit_everywhere(e, value)
+                                            : value;
 }
 
 void ls_emit_bind(ls_emitter *e, uint64_t ref, ls_emitted value) {
-  if (!ls_map_insert_u64(&e->refs, ref, (void *)(uintptr_t)value))
-    ls_emit_fail(e, ls_out_of_memory());
+  ls_emit_frame *frame = e->frame;
+  const bool is_own = frame->lanes != NULL && e->lane >= 0;
+  insert_in(e, is_own ? &frame->lanes[e->lane] : &frame->refs, ref, value);
+}
+
+// ---- Regions ---------------------------------------------------------------
+void ls_emit_enter(ls_emitter *e, ls_graph *region, int32_t lanes,
+                   ls_emit_frame *frame) {
+  ls_allocator *allocator = e->memory->allocator;
+  *frame = (ls_emit_frame){.outer = e->frame, .source = {.body = region}};
+  ls_map_init(&frame->refs, allocator);
+  e->frame = frame;
+  if (lanes < 2) return;
+  frame->lanes = ls_arena_new_array(e->memory, ls_map, (size_t)lanes);
+  if (frame->lanes == NULL) ls_emit_fail(e, ls_out_of_memory());
+  for (int32_t i = 0; frame->lanes != NULL && i < lanes; ++i)
+    ls_map_init(&frame->lanes[i], allocator);
+}
+
+void ls_emit_leave(ls_emitter *e) {
+  ls_emit_frame *frame = e->frame;
+  for (int32_t i = 0; frame->lanes != NULL && i < e->num_lanes; ++i)
+    ls_map_deinit(&frame->lanes[i]);
+  ls_map_deinit(&frame->refs);
+  e->frame = frame->outer;
 }
 
 static bool batch_dims_equal(const ls_batch_dims *a, const ls_batch_dims *b) {
@@ -375,21 +446,35 @@ static void emit_element(ls_emitter *e, const ls_node *node) {
   ls_emit_bind(e, ls_ref(node->id, 0), out);
 }
 
-ls_status ls_emit_program(ls_emitter *e) {
-  const ls_graph *body = e->source.body;
+static void emit_node(ls_emitter *e, const ls_node *node) {
+  if (node->type == LS_OP_CONSTANT)
+    emit_constant(e, node);
+  else if (ls_emit_composed(e) || ls_emit_flow_op(e) || ls_emit_replica_op(e))
+    return;
+  else if (is_element(node))
+    emit_element(e, node);
+  else
+    ls_emit_refuse(e, "there is no form of this op");
+}
+
+void ls_emit_graph(ls_emitter *e) {
+  const ls_graph *body = e->frame->source.body;
   for (size_t i = 0; i < body->num_nodes && is_ok(e); ++i) {
     const ls_node *node = body->nodes[i];
     e->node = node;
     if (node->type == LS_OP_PARAMETER) continue;
-    if (node->type == LS_OP_CONSTANT)
-      emit_constant(e, node);
-    else if (!ls_emit_composed(e)) {
-      if (is_element(node))
-        emit_element(e, node);
-      else
-        ls_emit_refuse(e, "there is no form of this op");
+    const bool apart = e->frame->lanes != NULL && node->varying;
+    for (int32_t k = 0; apart && k < e->num_lanes && is_ok(e); ++k) {
+      e->lane = k;
+      emit_node(e, node);
     }
+    e->lane = apart ? -1 : e->lane;
+    if (!apart) emit_node(e, node);
   }
+}
+
+ls_status ls_emit_program(ls_emitter *e) {
+  ls_emit_graph(e);
   e->node = NULL;
   return ls_status_clone(e->status);
 }

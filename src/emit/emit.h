@@ -48,11 +48,45 @@ typedef uint32_t ls_emitted;
 
 typedef struct ls_emitted_value {
   ls_dtype dtype;
-  ls_batch_dims dims;
-  const char *name;  // NULL: the language's prefix and its number.
+  ls_batch_dims dims;  // As the language has them.
+  // True if dimension 0 lists the device's replicas (replicas.c).
+  bool stacked;
+  // Number + 1 of the device that has the value; 0: all have it.
+  int32_t owner;
+  ls_emitted origin;  // The value that the language wrote: this or another one.
+  const char *name;   // NULL: the language's prefix and the origin's number.
 } ls_emitted_value;
 
 typedef struct ls_emitter ls_emitter;
+
+// Values that enter or leave a region.
+typedef struct ls_emitted_list {
+  ls_emitted *items;
+  size_t count;
+} ls_emitted_list;
+
+typedef struct ls_emit_flow {
+  // A loop: begin, the condition's ops, next, the body's ops, end. Each region
+  // has parameters of its own.
+  void (*while_begin)(ls_emitter *e, ls_emitted_list initial,
+                      ls_emitted_list parameters, ls_emitted_list results);
+  void (*while_next)(ls_emitter *e, ls_emitted condition,
+                     ls_emitted_list parameters);
+  void (*while_end)(ls_emitter *e, ls_emitted_list values,
+                    ls_emitted_list initial);
+  // A branch: begin, the ops if true, next, the ops if false, end.
+  void (*if_begin)(ls_emitter *e, ls_emitted predicate,
+                   ls_emitted_list results);
+  void (*if_next)(ls_emitter *e, ls_emitted_list values);
+  void (*if_end)(ls_emitter *e, ls_emitted_list values);
+  // The number of the device, a u32 scalar.
+  void (*device)(ls_emitter *e, ls_emitted out);
+  // Reduces over all devices by ADD, MAXIMUM or MINIMUM.
+  void (*all_reduce)(ls_emitter *e, uint16_t op, ls_emitted x, ls_emitted out);
+  // Concatenates along dimension 0.
+  void (*all_gather)(ls_emitter *e, ls_emitted x, ls_emitted out);
+} ls_emit_flow;
+
 typedef struct ls_emit_language {
   const char *name;
   const char *prefix;  // Prefix of names.
@@ -98,19 +132,37 @@ typedef struct ls_emit_language {
   // indices.
   void (*top_k)(ls_emitter *e, ls_emitted x, int64_t k, ls_emitted values,
                 ls_emitted indices);
+  // Regions and devices (flow.c, replicas.c); NULL: refused.
+  const ls_emit_flow *flow;
 } ls_emit_language;
+
+// The values of a graph or region while it is emitted.
+typedef struct ls_emit_frame {
+  struct ls_emit_frame *outer;
+  ls_emit_source source;
+  ls_map refs;  // Ref -> emitted value.
+  // Values of one replica each, in a replicated region with several on a
+  // device; else NULL.
+  ls_map *lanes;
+} ls_emit_frame;
 
 struct ls_emitter {
   const ls_emit_language *language;
-  ls_emit_source source;
   ls_arena *memory;
   ls_status status;  // The first failure.
   ls_emitted_value *values;
   size_t num_values, capacity;
-  ls_map refs;          // Ref of the lowered body -> emitted value.
-  const ls_node *node;  // The current op, for messages.
-  // For random ops, ui64 scalars; 0: the language is not given them.
-  ls_emitted step, seed, replica;
+  ls_emit_frame base, *frame;  // The whole graph, and the current region.
+  const ls_node *node;         // The current op, for messages.
+  // For random ops, u64 scalars; 0: the language is not given them. See
+  // ls_emit_replica, and ls_random_key for the iteration, 0 outside of loops.
+  ls_emitted step, seed, replica, iteration;
+  ls_emitted steps;  // Most trips of loops that count steps; 0: none.
+  bool exact;        // See ls_hlo_program.
+  int32_t num_devices;
+  // In a replicated region: its replicas, those of a device, and the one that
+  // is emitted, of those of the device; -1: all of them. Else 0, 0 and -1.
+  int32_t num_replicas, num_lanes, lane;
   void *self;  // State of the language.
 };
 
@@ -122,9 +174,17 @@ void ls_emitter_deinit(ls_emitter *e);
 LS_OWNED_STRUCT(ls_emitter, ls_emitter_deinit)
 ls_status ls_emit_program(ls_emitter *e);
 
-// Returns the emitted value of a value of the body, 0 if there is none.
+// Returns the emitted value of a value of the current region, 0 if there is
+// none. The second function also returns a value that one device has only.
 ls_emitted ls_emit_of(ls_emitter *e, uint64_t ref);
+ls_emitted ls_emit_owned_of(ls_emitter *e, uint64_t ref);
 void ls_emit_bind(ls_emitter *e, uint64_t ref, ls_emitted value);
+// Enters a region of the current op, and leaves it.
+void ls_emit_enter(ls_emitter *e, ls_graph *region, int32_t lanes,
+                   ls_emit_frame *frame);
+void ls_emit_leave(ls_emitter *e);
+// Emits all ops of the current region.
+void ls_emit_graph(ls_emitter *e);
 // Makes a new value, which the language writes.
 ls_emitted ls_emit_value(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
                          const char *name);
@@ -200,7 +260,7 @@ static inline void ls_compose_give(ls_emitter *e, ls_emitted value) {
   ls_emit_bind(e, ls_ref(e->node->id, 0), value);
 }
 static inline ls_batch_dims ls_result_dims(ls_emitter *e) {
-  return ls_emit_source_dims(&e->source, ls_ref(e->node->id, 0));
+  return ls_emit_source_dims(&e->frame->source, ls_ref(e->node->id, 0));
 }
 static inline ls_batch_dims ls_batch_dims_at(const ls_emitter *e,
                                              ls_emitted value) {
@@ -222,5 +282,23 @@ int64_t ls_emit_size(ls_emitter *e, ls_dim dim);
 
 // Emit the ops of each file; return false for other ops.
 bool ls_compose_nn(ls_emitter *e);
+
+// ---- Regions and replicas (flow.c, replicas.c)
+// -------------------------------
+bool ls_emit_flow_op(ls_emitter *e);
+bool ls_emit_replica_op(ls_emitter *e);
+// Emits the number of the replica that runs the current op, a u64 scalar.
+ls_emitted ls_emit_replica(ls_emitter *e);
+// Emits one replica's part of a stacked value.
+ls_emitted ls_emit_lane(ls_emitter *e, ls_emitted x, int32_t lane);
+// Stacks one value for each replica of the device.
+ls_emitted ls_emit_stack(ls_emitter *e, const ls_emitted *lanes);
+// Returns x as a value that `device` has; others have emitted the same for
+// themselves. -1: as the own value of each.
+ls_emitted ls_emit_owned(ls_emitter *e, ls_emitted x, int32_t device);
+// Emits items[device], of one value for each device.
+ls_emitted ls_emit_pick(ls_emitter *e, const ls_emitted *items);
+// Emits for all devices a value that one has.
+ls_emitted ls_emit_everywhere(ls_emitter *e, ls_emitted x);
 
 #endif  // LS_EMIT_EMIT_H_

@@ -13,6 +13,7 @@ typedef struct ls_hlo {
 } ls_hlo;
 
 extern const ls_emit_language ls_stablehlo_language;
+extern const ls_emit_flow ls_stablehlo_flow;  // stablehlo_flow.c
 
 // Append a type: tensor<8x10xf32>; refuse one that StableHLO lacks.
 void ls_hlo_append_type(ls_hlo *h, ls_text *out, ls_dtype dtype,

@@ -1,101 +1,172 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emit/stablehlo_module.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 
-static void append_mark(ls_text *out, const char *const *marks, size_t index) {
-  if (marks != NULL && marks[index] != NULL)
-    ls_text_append_format(out, " {%s}", marks[index]);
+// A module that is written.
+typedef struct writing {
+  ls_hlo h;
+  const ls_hlo_module *module;
+  const ls_hlo_program *program;  // NULL: no program, but an export.
+  ls_hlo_layout layout;
+  ls_emitted *arguments, *results;
+  size_t num_arguments, num_results;  // Including those of the run.
+} writing;
+
+static void writing_deinit(writing *w) {
+  ls_text_deinit(&w->h.body);
+  ls_emitter_deinit(&w->h.e);
+}
+LS_OWNED_STRUCT(writing, writing_deinit)
+
+// ---- Arguments -------------------------------------------------------------
+static ls_emitted declare_argument(writing *w, ls_dtype dtype,
+                                   ls_batch_dims dims) {
+  ls_emitter *e = &w->h.e;
+  const char *name = ls_arena_format(e->memory, "%%arg%zu", w->num_arguments);
+  if (name == NULL) ls_emit_fail(e, ls_out_of_memory());
+  const ls_emitted value = ls_emit_value(e, dtype, dims, name);
+  w->arguments[w->num_arguments++] = value;
+  return value;
 }
 
-static ls_emitted declare_argument(ls_hlo *h, size_t index, ls_type type,
-                                   const ls_batch_dims *dims, ls_text *out) {
-  const char *name = ls_arena_format(h->e.memory, "%%arg%zu", index);
-  if (name == NULL) ls_emit_fail(&h->e, ls_out_of_memory());
-  if (!ls_status_is_ok(h->e.status)) return 0;
-  ls_text_append_format(out, "%s%s: ", index > 0 ? ", " : "", name);
-  ls_hlo_append_type(h, out, type.dtype, dims);
-  return ls_emit_value(&h->e, type.dtype, *dims, name);
+// Declares an argument for parameters of the body: one, or one of each device.
+static void declare_slot(writing *w, ls_hlo_slot slot) {
+  ls_emitter *e = &w->h.e;
+  const ls_emit_source *source = &w->module->source;
+  const uint64_t *refs = source->body->parameters + slot.first;
+  const ls_emitted value =
+      declare_argument(w, ls_graph_type(source->body, *refs).dtype,
+                       ls_emit_source_dims(source, *refs));
+  if (slot.stride == 0) ls_emit_bind(e, *refs, value);
+  for (int32_t d = 0; slot.stride > 0 && d < e->num_devices; ++d)
+    ls_emit_bind(e, refs[(size_t)d * slot.stride], ls_emit_owned(e, value, d));
 }
 
-static void declare_parameter(ls_hlo *h, const ls_hlo_module *module,
-                              size_t index, ls_text *out) {
-  const uint64_t ref = module->source.body->parameters[index];
-  const ls_batch_dims dims = ls_emit_source_dims(&module->source, ref);
-  const ls_type type = ls_graph_type(module->source.body, ref);
-  ls_emit_bind(&h->e, ref, declare_argument(h, index, type, &dims, out));
-  append_mark(out, module->argument_marks, index);
+static ls_status declare_arguments(writing *w) {
+  const ls_batch_dims scalar = {0};
+  ls_emitter *e = &w->h.e;
+  for (size_t i = 0; i < w->layout.num_arguments; ++i)
+    declare_slot(w, w->layout.arguments[i]);
+  if (w->layout.draws) {
+    e->step = declare_argument(w, LS_DTYPE_U64, scalar);
+    e->seed = declare_argument(w, LS_DTYPE_U64, scalar);
+    e->replica = declare_argument(w, LS_DTYPE_U64, scalar);
+  }
+  return ls_status_clone(e->status);
 }
 
-// Declares step, seed and replica after the parameters.
-static void declare_run(ls_hlo *h, size_t index, ls_text *out) {
-  ls_emitted *const scalars[] = {&h->e.step, &h->e.seed, &h->e.replica};
-  const ls_batch_dims dims = {0};
-  for (size_t i = 0; i < sizeof(scalars) / sizeof(*scalars); ++i)
-    *scalars[i] = declare_argument(
-        h, index + i, (ls_type){.dtype = LS_DTYPE_U64}, &dims, out);
+// Returns the result that takes over the memory of an argument, or -1.
+static int32_t alias_of(const writing *w, ls_hlo_slot slot) {
+  if (w->program == NULL || w->program->aliases == NULL) return -1;
+  const int32_t result = w->program->aliases[slot.first];
+  for (size_t i = 0; i < w->layout.num_results; ++i)
+    if (result >= 0 && w->layout.results[i].first == (uint32_t)result &&
+        (w->layout.results[i].stride == 0) == (slot.stride == 0))
+      return (int32_t)i;
+  return -1;
 }
 
-static void write_results(ls_hlo *h, const ls_hlo_module *module,
-                          ls_text *out) {
-  for (size_t i = 0; i < module->num_results; ++i) {
-    const ls_emitted_value value =
-        *ls_emit_look(&h->e, ls_emit_of(&h->e, module->results[i]));
+static void write_arguments(writing *w, ls_text *out) {
+  const char *const *marks = w->module->argument_marks;
+  for (size_t i = 0; i < w->num_arguments; ++i) {
+    const ls_emitted_value value = *ls_emit_look(&w->h.e, w->arguments[i]);
+    ls_text_append_format(out, "%s%s: ", i > 0 ? ", " : "", value.name);
+    ls_hlo_append_type(&w->h, out, value.dtype, &value.dims);
+    if (i >= w->layout.num_arguments) continue;
+    const int32_t alias = alias_of(w, w->layout.arguments[i]);
+    if (alias >= 0)
+      ls_text_append_format(out, " {tf.aliasing_output = %d : i32}", alias);
+    else if (marks != NULL)
+      ls_text_append_format(out, " {%s}", marks[i]);
+  }
+}
+
+// ---- Results ---------------------------------------------------------------
+static ls_status find_results(writing *w) {
+  ls_emitter *e = &w->h.e;
+  const ls_hlo_module *module = w->module;
+  LS_RETURN_IF_ERROR(ls_hlo_find_results(
+      e, module->results, module->num_results, w->results, &w->layout));
+  w->num_results = w->layout.num_results;
+  w->layout.counts = w->program != NULL && e->steps != 0;
+  if (w->layout.counts) w->results[w->num_results++] = e->steps;
+  return ls_status_clone(e->status);
+}
+
+static void write_results(writing *w, ls_text *out) {
+  const char *const *marks = w->module->result_marks;
+  for (size_t i = 0; i < w->num_results; ++i) {
+    const ls_emitted_value value = *ls_emit_look(&w->h.e, w->results[i]);
     if (i > 0) ls_text_append(out, ", ");
-    ls_hlo_append_type(h, out, value.dtype, &value.dims);
-    append_mark(out, module->result_marks, i);
+    ls_hlo_append_type(&w->h, out, value.dtype, &value.dims);
+    if (marks != NULL) ls_text_append_format(out, " {%s}", marks[i]);
   }
 }
 
-static void write_return(ls_hlo *h, const ls_hlo_module *module) {
-  ls_text_append(&h->body, "    return");
-  for (size_t i = 0; i < module->num_results; ++i) {
-    ls_text_append(&h->body, i > 0 ? ", " : " ");
-    ls_hlo_name(h, ls_emit_of(&h->e, module->results[i]));
+static void write_return(writing *w) {
+  ls_text *body = &w->h.body;
+  ls_text_append(body, "    return");
+  for (size_t i = 0; i < w->num_results; ++i) {
+    ls_text_append(body, i > 0 ? ", " : " ");
+    ls_hlo_name(&w->h, w->results[i]);
   }
-  for (size_t i = 0; i < module->num_results; ++i) {
-    ls_text_append(&h->body, i > 0 ? ", " : " : ");
-    ls_hlo_type(h, ls_emit_of(&h->e, module->results[i]));
+  for (size_t i = 0; i < w->num_results; ++i) {
+    ls_text_append(body, i > 0 ? ", " : " : ");
+    ls_hlo_type(&w->h, w->results[i]);
   }
-  ls_text_append_char(&h->body, '\n');
+  ls_text_append_char(body, '\n');
 }
 
-static void hlo_deinit(ls_hlo *h) {
-  ls_text_deinit(&h->body);
-  ls_emitter_deinit(&h->e);
+// ---- Modules ---------------------------------------------------------------
+static ls_status make_lists(writing *w, ls_arena *memory) {
+  enum { RUN_ARGUMENTS = 3, RUN_RESULTS = 1 };
+  w->arguments = ls_arena_new_array(memory, ls_emitted,
+                                    w->layout.num_arguments + RUN_ARGUMENTS);
+  w->results = ls_arena_new_array(memory, ls_emitted,
+                                  w->module->num_results + RUN_RESULTS);
+  return w->arguments != NULL && w->results != NULL ? ls_ok()
+                                                    : ls_out_of_memory();
 }
-LS_OWNED_STRUCT(ls_hlo, hlo_deinit)
 
-static ls_status write_module(const ls_hlo_module *module, bool draws,
-                              ls_arena *memory, ls_text *out) {
-  LS_OWN(ls_hlo, h) = {.highest = module->highest};
-  ls_emitter_init(&h.e, &ls_stablehlo_language, module->source, memory, &h);
-  ls_text_init(&h.body, memory->allocator);
+// Writes the head last, as results are known then.
+static ls_status write_module(writing *w, ls_arena *memory, ls_text *out) {
+  LS_RETURN_IF_ERROR(ls_hlo_find_arguments(
+      w->module->source.body, w->h.e.num_devices, memory, &w->layout));
+  LS_RETURN_IF_ERROR(make_lists(w, memory));
+  LS_RETURN_IF_ERROR(declare_arguments(w));
+  LS_RETURN_IF_ERROR(ls_emit_program(&w->h.e));
+  LS_RETURN_IF_ERROR(find_results(w));
   ls_text_append(out, "module @lockstep {\n  func.func public @main(");
-  const size_t num_parameters = module->source.body->num_parameters;
-  for (size_t i = 0; i < num_parameters; ++i)
-    declare_parameter(&h, module, i, out);
-  if (draws) declare_run(&h, num_parameters, out);
+  write_arguments(w, out);
   ls_text_append(out, ") -> (");
-  ls_status_free(ls_emit_program(&h.e));
-  if (ls_status_is_ok(h.e.status)) {
-    write_return(&h, module);
-    write_results(&h, module, out);
-  }
+  write_results(w, out);
   ls_text_append(out, ") {\n");
-  ls_text_append_bytes(out, ls_text_data(&h.body), h.body.size);
+  write_return(w);
+  ls_text_append_bytes(out, ls_text_data(&w->h.body), w->h.body.size);
   ls_text_append(out, "  }\n}\n");
-  LS_RETURN_IF_ERROR(ls_status_clone(h.e.status));
-  LS_RETURN_IF_ERROR(ls_text_status(&h.body));
+  LS_RETURN_IF_ERROR(ls_status_clone(w->h.e.status));
+  LS_RETURN_IF_ERROR(ls_text_status(&w->h.body));
   return ls_text_status(out);
+}
+
+static void init_writing(writing *w, const ls_hlo_module *module,
+                         ls_arena *memory) {
+  w->module = module;
+  w->h.highest = module->highest;
+  ls_emitter_init(&w->h.e, &ls_stablehlo_language, module->source, memory,
+                  &w->h);
+  ls_text_init(&w->h.body, memory->allocator);
 }
 
 ls_status ls_hlo_write_module(const ls_hlo_module *module, ls_arena *memory,
                               ls_text *out) {
-  return write_module(module, false, memory, out);
+  LS_OWN(writing, w) = {0};
+  init_writing(&w, module, memory);
+  return write_module(&w, memory, out);
 }
 
-// ---- Programs ---------------------------------------------------------------
 // Returns true if an op at any depth draws numbers or asks for its replica.
 static bool graph_draws(const ls_graph *graph) {
   for (size_t i = 0; i < graph->num_nodes; ++i) {
@@ -109,45 +180,18 @@ static bool graph_draws(const ls_graph *graph) {
   return false;
 }
 
-static ls_status mark_aliases(const ls_hlo_program *program, ls_arena *memory,
-                              const char *const **out_marks) {
-  const size_t count = program->body->num_parameters;
-  LS_ARENA_ARRAY_OR_RETURN(memory, const char *, marks, count + 1);
-  for (size_t i = 0; i < count && program->aliases != NULL; ++i) {
-    if (program->aliases[i] < 0) continue;
-    marks[i] = ls_arena_format(memory, "tf.aliasing_output = %d : i32",
-                               program->aliases[i]);
-    if (marks[i] == NULL) return ls_out_of_memory();
-  }
-  *out_marks = marks;
-  return ls_ok();
-}
-
-static ls_status same_slots(ls_arena *memory, size_t count,
-                            ls_hlo_slot **out_slots) {
-  LS_ARENA_ARRAY_OR_RETURN(memory, ls_hlo_slot, slots, count + 1);
-  for (size_t i = 0; i < count; ++i)
-    slots[i] = (ls_hlo_slot){.first = (uint32_t)i};
-  *out_slots = slots;
-  return ls_ok();
-}
-
 ls_status ls_hlo_write_program(const ls_hlo_program *program, ls_arena *memory,
                                ls_text *out, ls_hlo_layout *out_layout) {
-  const ls_graph *body = program->body;
-  *out_layout = (ls_hlo_layout){.num_arguments = body->num_parameters,
-                                .num_results = body->num_results,
-                                .draws = graph_draws(body)};
-  ls_hlo_module module = {.source = {.body = program->body},
-                          .highest = program->highest,
-                          .results = body->results,
-                          .num_results = body->num_results};
-  if (program->num_devices != 1)
-    return ls_unimplemented("a program for %d devices", program->num_devices);
-  LS_RETURN_IF_ERROR(
-      same_slots(memory, body->num_parameters, &out_layout->arguments));
-  LS_RETURN_IF_ERROR(
-      same_slots(memory, body->num_results, &out_layout->results));
-  LS_RETURN_IF_ERROR(mark_aliases(program, memory, &module.argument_marks));
-  return write_module(&module, out_layout->draws, memory, out);
+  const ls_hlo_module module = {.source = {.body = program->body},
+                                .highest = program->highest,
+                                .results = program->body->results,
+                                .num_results = program->body->num_results};
+  LS_OWN(writing, w) = {.program = program,
+                        .layout = {.draws = graph_draws(program->body)}};
+  init_writing(&w, &module, memory);
+  w.h.e.exact = program->exact;
+  w.h.e.num_devices = program->num_devices;
+  const ls_status status = write_module(&w, memory, out);
+  *out_layout = w.layout;
+  return status;
 }

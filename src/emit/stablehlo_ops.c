@@ -423,4 +423,5 @@ const ls_emit_language ls_stablehlo_language = {
     .reverse = stablehlo_ops_reverse,
     .gather = stablehlo_ops_gather,
     .iota = iota,
-    .top_k = top_k};
+    .top_k = top_k,
+    .flow = &ls_stablehlo_flow};

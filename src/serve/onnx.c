@@ -231,7 +231,7 @@ static void onnx_declare(ls_onnx *o, ls_array *const *values, ls_text *graph) {
   const ls_serve_signature *s = o->program->signature;
   for (size_t i = 0; i < s->num_inputs; ++i) {
     const uint64_t ref = program->body->parameters[i];
-    const ls_batch_dims dims = ls_emit_source_dims(&o->e.source, ref);
+    const ls_batch_dims dims = ls_emit_source_dims(&o->e.base.source, ref);
     const ls_dtype dtype = ls_graph_type(program->body, ref).dtype;
     const char *name = own_name(o, s->inputs[i].name, false, "");
     const ls_emitted value = ls_emit_value(&o->e, dtype, dims, name);
@@ -247,7 +247,7 @@ static void onnx_declare(ls_onnx *o, ls_array *const *values, ls_text *graph) {
         own_name(o, variable->name, is_taken(s, variable->name), "variable");
     ls_emit_bind(&o->e, ref,
                  ls_emit_value(&o->e, variable->type.dtype,
-                               ls_emit_source_dims(&o->e.source, ref), name));
+                               ls_emit_source_dims(&o->e.base.source, ref), name));
     if (program->uses[i].read) ls_onnx_initializer(o, name, values[i]);
   }
 }

@@ -208,13 +208,15 @@ TEST(what_cannot_be_written_is_named) {
     const char *says;
   } both[] = {{make_random, "op 'dice/random_uniform' (random_uniform)"},
               {make_order, "(sort): there is no form of this op"},
-              {make_loop, "(while): there is no form of this op"},
               {make_order, "form of this op (at "},
               {make_order, "languages_test.c:"}};
   for (size_t i = 0; i < sizeof(both) / sizeof(*both); ++i)
     for (int onnx = 0; onnx < 2; ++onnx)
       expect_status(try(both[i].make, rows, onnx != 0), LS_UNIMPLEMENTED,
                     both[i].says);
+  expect_status(try(make_loop, rows, true), LS_UNIMPLEMENTED,
+                "(while): there are no regions");
+  expect_ok(try(make_loop, LS_SHAPE(2, 3), false));
   // Any batch: sizes that are no multiple of it, and constants.
   expect_status(try(make_mean, rows, true), LS_UNIMPLEMENTED,
                 "'average/reduce_mean'");

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Emits loops and branches. Values of enclosing regions that a region captures
+// are used in it as they are.
+#include "base/memory/own.h"
+#include "emit/emit.h"
+
+static ls_emitted_list new_list(ls_emitter *e, size_t count) {
+  ls_emitted_list list = {
+      .items = ls_arena_new_array(e->memory, ls_emitted, count + 1),
+      .count = count};
+  if (list.items == NULL) ls_emit_fail(e, ls_out_of_memory());
+  if (list.items == NULL) list.count = 0;
+  return list;
+}
+
+// Values of a graph, and those of the language that carry them: values that
+// each device has of its own are one.
+typedef struct carriage {
+  ls_emitted_list carriers;
+  size_t count;
+  size_t *at;       // Carrier of each value.
+  int32_t *owners;  // Owner of each value.
+} carriage;
+
+// Returns the carrier of the value that an earlier one is on another device, or
+// the next one.
+static size_t carrier_of(const ls_emitter *e, const carriage *c, size_t index,
+                         ls_emitted value) {
+  const ls_emitted_value own = *ls_emit_look(e, value);
+  for (size_t i = 0; own.owner > 1 && i < index; ++i)
+    if (c->owners[i] == 1 &&
+        ls_emit_look(e, c->carriers.items[c->at[i]])->origin == own.origin)
+      return c->at[i];
+  return c->carriers.count;
+}
+
+// `is_joined`: one carrier may carry several values; else each has its own.
+static carriage make_carriage(ls_emitter *e, ls_emitted_list values,
+                              bool is_joined) {
+  carriage c = {.carriers = new_list(e, values.count + 1),
+                .count = values.count,
+                .at = ls_arena_new_array(e->memory, size_t, values.count + 1),
+                .owners =
+                    ls_arena_new_array(e->memory, int32_t, values.count + 1)};
+  if (c.at == NULL || c.owners == NULL) ls_emit_fail(e, ls_out_of_memory());
+  c.carriers.count = 0;
+  for (size_t i = 0; ls_status_is_ok(e->status) && i < values.count; ++i) {
+    c.owners[i] = ls_emit_look(e, values.items[i])->owner;
+    c.at[i] = is_joined ? carrier_of(e, &c, i, values.items[i]) : i;
+    if (c.at[i] == c.carriers.count)
+      c.carriers.items[c.carriers.count++] = values.items[i];
+  }
+  return c;
+}
+
+// Makes carriers of the same types.
+static ls_emitted_list new_carriers(ls_emitter *e, const carriage *c) {
+  ls_emitted_list list = new_list(e, c->carriers.count);
+  for (size_t i = 0; i < list.count; ++i) {
+    const ls_emitted_value from = *ls_emit_look(e, c->carriers.items[i]);
+    list.items[i] = ls_emit_value(e, from.dtype, from.dims, NULL);
+    e->values[list.items[i]].stacked = from.stacked;
+  }
+  return list;
+}
+
+// Returns the values that carriers carry.
+static ls_emitted_list unload(ls_emitter *e, const carriage *c,
+                              ls_emitted_list carriers) {
+  ls_emitted_list values = new_list(e, c->count);
+  for (size_t i = 0; i < values.count; ++i)
+    values.items[i] =
+        ls_emit_owned(e, carriers.items[c->at[i]], c->owners[i] - 1);
+  return values;
+}
+
+// Returns the value for carrier `at`: what all its values are, or of each
+// device its own one.
+static ls_emitted load_one(ls_emitter *e, const carriage *c, size_t at,
+                           ls_emitted_list values) {
+  ls_emitted first = 0;
+  bool is_common = true;
+  ls_emitted *items =
+      ls_arena_new_array(e->memory, ls_emitted, (size_t)e->num_devices);
+  if (items == NULL) ls_emit_fail(e, ls_out_of_memory());
+  for (size_t i = 0; items != NULL && i < c->count; ++i) {
+    if (c->at[i] != at) continue;
+    const ls_emitted_value value = *ls_emit_look(e, values.items[i]);
+    if (first == 0) first = values.items[i];
+    is_common &= value.origin == ls_emit_look(e, first)->origin &&
+                 (value.owner == 0 || value.owner == c->owners[i]);
+    if (c->owners[i] > 0) items[c->owners[i] - 1] = values.items[i];
+  }
+  if (is_common || items == NULL) return ls_emit_owned(e, first, -1);
+  for (int32_t d = 0; d < e->num_devices; ++d) {
+    const ls_emitted item = items[d] != 0 ? items[d] : first;
+    items[d] =
+        ls_emit_look(e, item)->owner != 0 ? ls_emit_everywhere(e, item) : item;
+  }
+  return ls_emit_pick(e, items);
+}
+
+static ls_emitted_list load(ls_emitter *e, const carriage *c,
+                            ls_emitted_list values) {
+  ls_emitted_list list = new_list(e, c->carriers.count);
+  for (size_t i = 0; i < list.count && values.count > 0; ++i)
+    list.items[i] = load_one(e, c, i, values);
+  return list;
+}
+
+// Enters region `r` of an op, whose declared parameters are `declared`.
+static void enter_region(ls_emitter *e, const ls_node *node, uint32_t r,
+                         ls_emitted_list declared, ls_emit_frame *frame) {
+  ls_graph *region = node->regions[r];
+  const uint64_t *captured = node->inputs + ls_node_captures(node, r);
+  ls_emitted_list captures = new_list(e, region->num_captures);
+  for (size_t i = 0; i < captures.count; ++i)
+    captures.items[i] = ls_emit_owned_of(e, captured[i]);
+  ls_emit_enter(e, region, 1, frame);
+  for (size_t i = 0; i < declared.count && i < region->num_declared; ++i)
+    ls_emit_bind(e, region->parameters[i], declared.items[i]);
+  for (size_t i = 0; i < captures.count; ++i)
+    ls_emit_bind(e, region->parameters[region->num_declared + i],
+                 captures.items[i]);
+}
+
+static ls_emitted_list list_inputs(ls_emitter *e, const ls_node *node,
+                                   size_t count) {
+  ls_emitted_list list = new_list(e, count);
+  for (size_t i = 0; i < list.count; ++i)
+    list.items[i] = ls_emit_owned_of(e, node->inputs[i]);
+  return list;
+}
+
+// Emits the ops of a region; returns its results.
+static ls_emitted_list emit_region(ls_emitter *e, const ls_node *node,
+                                   uint32_t r, ls_emitted_list declared) {
+  ls_emit_frame frame;
+  const ls_graph *region = node->regions[r];
+  ls_emitted_list results = new_list(e, region->num_results);
+  enter_region(e, node, r, declared, &frame);
+  ls_emit_graph(e);
+  e->node = node;
+  for (size_t i = 0; i < region->num_results && i < results.count; ++i)
+    results.items[i] = ls_emit_owned_of(e, region->results[i]);
+  ls_emit_leave(e);
+  return results;
+}
+
+static void bind_results(ls_emitter *e, const ls_node *node,
+                         ls_emitted_list values) {
+  for (uint32_t i = 0; i < node->num_outputs && i < values.count; ++i)
+    ls_emit_bind(e, ls_ref(node->id, i), values.items[i]);
+}
+
+// ---- Loops -----------------------------------------------------------------
+// Emits the condition, which also bounds the number of trips.
+static ls_emitted loop_condition(ls_emitter *e, const ls_node *node,
+                                 ls_emitted_list parameters, ls_emitted trips) {
+  const int64_t most = ls_node_int(node, LS_ATTR_ID_MAX_TRIPS);
+  const ls_emitted_list values = emit_region(e, node, 0, parameters);
+  if (values.count == 0 || most == 0)
+    return values.count == 0 ? 0 : values.items[0];
+  return ls_emit_2(e, LS_OP_AND, values.items[0],
+                   ls_emit_2(e, LS_OP_LESS, trips,
+                             ls_emit_scalar(e, LS_DTYPE_U64, (double)most)));
+}
+
+static ls_emitted golden_ratio(ls_emitter *e) {
+  static const uint64_t value = UINT64_C(0x9E3779B97F4A7C15);
+  LS_OWN(ls_array, array) = NULL;
+  ls_emit_fail(e,
+               ls_array_create_copy(LS_DTYPE_U64, LS_SCALAR, &value, &array));
+  return ls_status_is_ok(e->status) ? ls_emit_constant(e, array) : 0;
+}
+
+// Sets what random ops of a trip see: its step, or an iteration that no other
+// trip has (ls_cpu_iteration).
+static void begin_trip(ls_emitter *e, const ls_node *node, ls_emitted trips) {
+  if (ls_node_int(node, LS_ATTR_ID_COUNTS_STEPS) != 0) {
+    if (e->step != 0) e->step = ls_emit_2(e, LS_OP_ADD, e->step, trips);
+    return;
+  }
+  const ls_emitted outer = e->iteration;
+  if (outer == 0)
+    e->iteration = trips;
+  else
+    e->iteration = ls_emit_2(
+        e, LS_OP_ADD, ls_emit_2(e, LS_OP_MUL, outer, golden_ratio(e)), trips);
+}
+
+static void count_steps(ls_emitter *e, const ls_node *node, ls_emitted trips) {
+  if (ls_node_int(node, LS_ATTR_ID_COUNTS_STEPS) == 0) return;
+  if (e->frame != &e->base) {
+    ls_emit_refuse(e, "a loop in another region counts its trips as steps");
+    return;
+  }
+  e->steps =
+      e->steps == 0 ? trips : ls_emit_2(e, LS_OP_MAXIMUM, e->steps, trips);
+}
+
+// The last carrier is the number of trips so far.
+static void emit_while(ls_emitter *e, const ls_node *node) {
+  const ls_emit_flow *flow = e->language->flow;
+  const ls_emitted step = e->step, iteration = e->iteration;
+  const size_t count = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED);
+  carriage c = make_carriage(e, list_inputs(e, node, count), true);
+  const size_t last = c.carriers.count++;
+  if (!ls_status_is_ok(e->status)) return;
+  c.carriers.items[last] = ls_emit_scalar(e, LS_DTYPE_U64, 0);
+  const ls_emitted_list results = new_carriers(e, &c);
+  const ls_emitted_list before = new_carriers(e, &c);
+  const ls_emitted_list inside = new_carriers(e, &c);
+  if (!ls_status_is_ok(e->status)) return;
+  flow->while_begin(e, c.carriers, before, results);
+  begin_trip(e, node, before.items[last]);
+  const ls_emitted holds =
+      loop_condition(e, node, unload(e, &c, before), before.items[last]);
+  if (!ls_status_is_ok(e->status)) return;
+  flow->while_next(e, holds, inside);
+  e->step = step;
+  e->iteration = iteration;
+  begin_trip(e, node, inside.items[last]);
+  const ls_emitted_list values =
+      load(e, &c, emit_region(e, node, 1, unload(e, &c, inside)));
+  e->step = step;
+  e->iteration = iteration;
+  if (!ls_status_is_ok(e->status)) return;
+  values.items[last] = ls_emit_2(e, LS_OP_ADD, inside.items[last],
+                                 ls_emit_scalar(e, LS_DTYPE_U64, 1));
+  flow->while_end(e, values, c.carriers);
+  count_steps(e, node, results.items[last]);
+  bind_results(e, node, unload(e, &c, results));
+}
+
+// ---- Branches --------------------------------------------------------------
+// The first branch decides the types of the results.
+static void emit_cond(ls_emitter *e, const ls_node *node) {
+  const ls_emit_flow *flow = e->language->flow;
+  const ls_emitted_list none = {0};
+  const ls_emitted_list results = new_list(e, node->num_outputs);
+  const ls_emitted predicate = ls_operand(e, 0);
+  for (size_t i = 0; i < results.count; ++i)
+    results.items[i] =
+        ls_emit_value(e, LS_DTYPE_NONE, (ls_batch_dims){0}, NULL);
+  if (!ls_status_is_ok(e->status) || results.count == 0) return;
+  flow->if_begin(e, predicate, results);
+  ls_emitted_list values = emit_region(e, node, 0, none);
+  const carriage c = make_carriage(e, values, false);
+  if (!ls_status_is_ok(e->status)) return;
+  for (size_t i = 0; i < results.count; ++i) {
+    const ls_emitted_value from = *ls_emit_look(e, values.items[i]);
+    ls_emitted_value *result = &e->values[results.items[i]];
+    result->dtype = from.dtype;
+    result->dims = from.dims;
+    result->stacked = from.stacked;
+  }
+  flow->if_next(e, load(e, &c, values));
+  values = load(e, &c, emit_region(e, node, 1, none));
+  if (!ls_status_is_ok(e->status)) return;
+  flow->if_end(e, values);
+  bind_results(e, node, unload(e, &c, results));
+}
+
+bool ls_emit_flow_op(ls_emitter *e) {
+  const ls_node *node = e->node;
+  if (node->type != LS_OP_WHILE && node->type != LS_OP_COND) return false;
+  // Parts for the replica that is emitted are made outside of the regions.
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    (void)ls_emit_owned_of(e, node->inputs[i]);
+  if (e->language->flow == NULL)
+    ls_emit_refuse(e, "there are no regions");
+  else if (ls_node_attr(node, LS_ATTR_ID_NUM_SAVED) != NULL)
+    ls_emit_refuse(e, "there are no stacks");
+  else if (node->type == LS_OP_WHILE)
+    emit_while(e, node);
+  else
+    emit_cond(e, node);
+  return true;
+}
