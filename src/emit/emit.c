@@ -99,6 +99,33 @@ ls_emitted ls_emit_value(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
   return (ls_emitted)e->num_values++;
 }
 
+ls_batch_dims ls_dims_with_leading(ls_batch_dims dims, int64_t size) {
+  for (int32_t i = dims.rank++; i > 0; --i)
+    dims.dim[i] = dims.dim[i - 1];
+  dims.dim[0] = ls_dim_of(size);
+  return dims;
+}
+
+ls_batch_dims ls_dims_without_leading(ls_batch_dims dims) {
+  --dims.rank;
+  for (int32_t i = 0; i < dims.rank; ++i)
+    dims.dim[i] = dims.dim[i + 1];
+  return dims;
+}
+
+ls_emitted ls_emit_value_like(ls_emitter *e, ls_emitted like, ls_dtype dtype,
+                              ls_batch_dims dims) {
+  if (!ls_emit_look(e, like)->stacked)
+    return ls_emit_value(e, dtype, dims, NULL);
+  if (dims.rank >= LS_MAX_RANK)
+    ls_emit_refuse(e, "a value of several replicas has too many dimensions");
+  if (!ls_status_is_ok(e->status)) return 0;
+  const ls_emitted out =
+      ls_emit_value(e, dtype, ls_dims_with_leading(dims, e->num_lanes), NULL);
+  if (out != 0) e->values[out].stacked = true;
+  return out;
+}
+
 void ls_emit_name(const ls_emitter *e, ls_emitted value, ls_text *out) {
   const ls_emitted origin = ls_emit_look(e, value)->origin;
   const char *name = ls_emit_look(e, origin)->name;
@@ -110,79 +137,6 @@ void ls_emit_name(const ls_emitter *e, ls_emitted value, ls_text *out) {
   ls_text_append_i64(out, origin);
 }
 
-static ls_emitted find_in(const ls_map *map, uint64_t ref) {
-  return (ls_emitted)(uintptr_t)ls_map_find_u64(map, ref);
-}
-
-static void insert_in(ls_emitter *e, ls_map *map, uint64_t ref,
-                      ls_emitted value) {
-  if (!ls_map_insert_u64(map, ref, (void *)(uintptr_t)value))
-    ls_emit_fail(e, ls_out_of_memory());
-}
-
-// Finds a value of the replica that is emitted: its own, or its part.
-static ls_emitted find_of_lane(ls_emitter *e, uint64_t ref) {
-  ls_map *own = &e->frame->lanes[e->lane];
-  ls_emitted value = find_in(own, ref);
-  if (value != 0) return value;
-  value = find_in(&e->frame->refs, ref);
-  if (!ls_emit_look(e, value)->stacked) return value;
-  value = ls_emit_lane(e, value, e->lane);
-  insert_in(e, own, ref, value);
-  return value;
-}
-
-ls_emitted ls_emit_owned_of(ls_emitter *e, uint64_t ref) {
-  ls_emit_frame *frame = e->frame;
-  if (frame->lanes == NULL) return find_in(&frame->refs, ref);
-  if (e->lane >= 0) return find_of_lane(e, ref);
-  ls_emitted value = find_in(&frame->refs, ref);
-  if (value != 0) return value;
-  ls_emitted *lanes =
-      ls_arena_new_array(e->memory, ls_emitted, (size_t)e->num_lanes);
-  if (lanes == NULL) ls_emit_fail(e, ls_out_of_memory());
-  for (int32_t i = 0; lanes != NULL && i < e->num_lanes; ++i)
-    lanes[i] = find_in(&frame->lanes[i], ref);
-  if (lanes == NULL || lanes[0] == 0) return 0;
-  value = ls_emit_stack(e, lanes);
-  insert_in(e, &frame->refs, ref, value);
-  return value;
-}
-
-ls_emitted ls_emit_of(ls_emitter *e, uint64_t ref) {
-  const ls_emitted value = ls_emit_owned_of(e, ref);
-  return ls_emit_look(e, value)->owner != 0 ? ls_emit_everywhere(e, value)
-                                            : value;
-}
-
-void ls_emit_bind(ls_emitter *e, uint64_t ref, ls_emitted value) {
-  ls_emit_frame *frame = e->frame;
-  const bool is_own = frame->lanes != NULL && e->lane >= 0;
-  insert_in(e, is_own ? &frame->lanes[e->lane] : &frame->refs, ref, value);
-}
-
-// ---- Regions ---------------------------------------------------------------
-void ls_emit_enter(ls_emitter *e, ls_graph *region, int32_t lanes,
-                   ls_emit_frame *frame) {
-  ls_allocator *allocator = e->memory->allocator;
-  *frame = (ls_emit_frame){.outer = e->frame, .source = {.body = region}};
-  ls_map_init(&frame->refs, allocator);
-  e->frame = frame;
-  if (lanes < 2) return;
-  frame->lanes = ls_arena_new_array(e->memory, ls_map, (size_t)lanes);
-  if (frame->lanes == NULL) ls_emit_fail(e, ls_out_of_memory());
-  for (int32_t i = 0; frame->lanes != NULL && i < lanes; ++i)
-    ls_map_init(&frame->lanes[i], allocator);
-}
-
-void ls_emit_leave(ls_emitter *e) {
-  ls_emit_frame *frame = e->frame;
-  for (int32_t i = 0; frame->lanes != NULL && i < e->num_lanes; ++i)
-    ls_map_deinit(&frame->lanes[i]);
-  ls_map_deinit(&frame->refs);
-  e->frame = frame->outer;
-}
-
 static bool batch_dims_equal(const ls_batch_dims *a, const ls_batch_dims *b) {
   if (a->rank != b->rank) return false;
   for (int32_t i = 0; i < a->rank; ++i)
@@ -192,18 +146,28 @@ static bool batch_dims_equal(const ls_batch_dims *a, const ls_batch_dims *b) {
 
 static bool is_ok(const ls_emitter *e) { return ls_status_is_ok(e->status); }
 
+// Appends `count` numbers to those of the leading dimension of a stacked value:
+// one that is `first`.
+static const int64_t *lead(bool stacked, int64_t first, const int64_t *numbers,
+                           size_t count, int64_t *room) {
+  if (!stacked || count >= LS_MAX_RANK) return numbers;
+  room[0] = first;
+  memcpy(room + 1, numbers, count * sizeof(*numbers));
+  return room;
+}
+
 // ---- Shapes ----------------------------------------------------------------
 ls_emitted ls_emit_reshape(ls_emitter *e, ls_emitted x, ls_batch_dims dims) {
-  const ls_emitted_value *from = ls_emit_look(e, x);
-  if (!is_ok(e) || batch_dims_equal(&from->dims, &dims)) return x;
-  const ls_emitted out = ls_emit_value(e, from->dtype, dims, NULL);
+  const ls_batch_dims from = ls_batch_dims_at(e, x);
+  if (!is_ok(e) || batch_dims_equal(&from, &dims)) return x;
+  const ls_emitted out = ls_emit_value_like(e, x, ls_dtype_at(e, x), dims);
   if (is_ok(e)) e->language->reshape(e, x, out);
   return out;
 }
 
 // Adds leading dimensions of size 1.
 static ls_emitted add_rank(ls_emitter *e, ls_emitted x, int32_t rank) {
-  const ls_batch_dims from = ls_emit_look(e, x)->dims;
+  const ls_batch_dims from = ls_batch_dims_at(e, x);
   ls_batch_dims dims = {.rank = rank};
   const int32_t more = rank - from.rank;
   for (int32_t i = 0; i < rank; ++i)
@@ -214,9 +178,9 @@ static ls_emitted add_rank(ls_emitter *e, ls_emitted x, int32_t rank) {
 ls_emitted ls_emit_broadcast(ls_emitter *e, ls_emitted x, ls_batch_dims dims) {
   if (!is_ok(e)) return 0;
   x = add_rank(e, x, dims.rank);
-  const ls_emitted_value *from = ls_emit_look(e, x);
-  if (!is_ok(e) || batch_dims_equal(&from->dims, &dims)) return x;
-  const ls_emitted out = ls_emit_value(e, from->dtype, dims, NULL);
+  const ls_batch_dims from = ls_batch_dims_at(e, x);
+  if (!is_ok(e) || batch_dims_equal(&from, &dims)) return x;
+  const ls_emitted out = ls_emit_value_like(e, x, ls_dtype_at(e, x), dims);
   if (is_ok(e)) e->language->broadcast(e, x, out);
   return out;
 }
@@ -224,12 +188,17 @@ ls_emitted ls_emit_broadcast(ls_emitter *e, ls_emitted x, ls_batch_dims dims) {
 ls_emitted ls_emit_transpose(ls_emitter *e, ls_emitted x,
                              const int64_t *permutation) {
   if (!is_ok(e)) return 0;
-  const ls_emitted_value from = *ls_emit_look(e, x);
-  ls_batch_dims dims = {.rank = from.dims.rank};
-  for (int32_t i = 0; i < dims.rank; ++i)
-    dims.dim[i] = from.dims.dim[permutation[i]];
-  const ls_emitted out = ls_emit_value(e, from.dtype, dims, NULL);
-  if (is_ok(e)) e->language->transpose(e, x, permutation, out);
+  const ls_batch_dims from = ls_batch_dims_at(e, x);
+  const bool stacked = ls_emit_look(e, x)->stacked;
+  ls_batch_dims dims = {.rank = from.rank};
+  int64_t moved[LS_MAX_RANK] = {0};
+  for (int32_t i = 0; i < dims.rank; ++i) {
+    dims.dim[i] = from.dim[permutation[i]];
+    if (stacked && i + 1 < LS_MAX_RANK) moved[i + 1] = permutation[i] + 1;
+  }
+  const ls_emitted out = ls_emit_value_like(e, x, ls_dtype_at(e, x), dims);
+  if (is_ok(e))
+    e->language->transpose(e, x, stacked ? moved : permutation, out);
   return out;
 }
 
@@ -239,16 +208,16 @@ static ls_batch_dims together(const ls_emitter *e, const ls_emitted *in,
                               size_t count) {
   ls_batch_dims dims = {0};
   for (size_t k = 0; k < count; ++k) {
-    const ls_batch_dims *x = &ls_emit_look(e, in[k])->dims;
-    if (x->rank > dims.rank) {
-      const int32_t more = x->rank - dims.rank;
-      for (int32_t i = x->rank - 1; i >= 0; --i)
+    const ls_batch_dims x = ls_batch_dims_at(e, in[k]);
+    if (x.rank > dims.rank) {
+      const int32_t more = x.rank - dims.rank;
+      for (int32_t i = x.rank - 1; i >= 0; --i)
         dims.dim[i] = i >= more ? dims.dim[i - more] : ls_dim_of(1);
-      dims.rank = x->rank;
+      dims.rank = x.rank;
     }
-    for (int32_t i = 0; i < x->rank; ++i) {
-      ls_dim *at = &dims.dim[dims.rank - x->rank + i];
-      if (ls_dim_is(*at, 1)) *at = x->dim[i];
+    for (int32_t i = 0; i < x.rank; ++i) {
+      ls_dim *at = &dims.dim[dims.rank - x.rank + i];
+      if (ls_dim_is(*at, 1)) *at = x.dim[i];
     }
   }
   return dims;
@@ -259,15 +228,18 @@ static bool gives_bool(uint16_t op) {
          op == LS_OP_IS_FINITE;
 }
 
-static ls_emitted element_of(ls_emitter *e, uint16_t op, ls_dtype dtype,
-                             const ls_emitted *in, size_t count) {
+ls_emitted ls_emit_element_of(ls_emitter *e, uint16_t op, ls_dtype dtype,
+                              const ls_emitted *in, size_t count) {
   ls_emitted aligned[LS_MAX_RANK] = {0};
   if (!is_ok(e) || count > LS_MAX_RANK) return 0;
   const ls_batch_dims dims = together(e, in, count);
-  for (size_t k = 0; k < count; ++k)
+  const ls_emitted like = ls_emit_stacked_of(e, in, count);
+  for (size_t k = 0; k < count; ++k) {
     aligned[k] =
         e->language->equal_shapes ? ls_emit_broadcast(e, in[k], dims) : in[k];
-  const ls_emitted out = ls_emit_value(e, dtype, dims, NULL);
+    if (like != 0) aligned[k] = ls_emit_spread(e, aligned[k]);
+  }
+  const ls_emitted out = ls_emit_value_like(e, like, dtype, dims);
   if (!is_ok(e)) return 0;
   if (!e->language->element(e, op, aligned, count, out))
     ls_emit_refuse(e, "there is no such op");
@@ -279,7 +251,7 @@ ls_emitted ls_emit_element(ls_emitter *e, uint16_t op, const ls_emitted *in,
   const ls_dtype dtype = gives_bool(op)
                              ? LS_DTYPE_BOOL
                              : ls_emit_look(e, in[op == LS_OP_SELECT])->dtype;
-  return element_of(e, op, dtype, in, count);
+  return ls_emit_element_of(e, op, dtype, in, count);
 }
 
 ls_emitted ls_emit_1(ls_emitter *e, uint16_t op, ls_emitted x) {
@@ -292,7 +264,7 @@ ls_emitted ls_emit_2(ls_emitter *e, uint16_t op, ls_emitted x, ls_emitted y) {
 
 ls_emitted ls_emit_convert(ls_emitter *e, ls_emitted x, ls_dtype dtype) {
   if (ls_emit_look(e, x)->dtype == dtype) return x;
-  return element_of(e, LS_OP_CONVERT, dtype, &x, 1);
+  return ls_emit_element_of(e, LS_OP_CONVERT, dtype, &x, 1);
 }
 
 ls_emitted ls_emit_constant(ls_emitter *e, const ls_array *array) {
@@ -318,34 +290,27 @@ ls_emitted ls_emit_scalar(ls_emitter *e, ls_dtype dtype, double value) {
 ls_emitted ls_emit_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
                           const int64_t *axes, size_t count, bool keep) {
   if (!is_ok(e)) return 0;
-  const ls_emitted_value from = *ls_emit_look(e, x);
-  ls_batch_dims kept = from.dims, dims = {0};
-  for (size_t i = 0; i < count; ++i)
+  const ls_batch_dims from = ls_batch_dims_at(e, x);
+  const bool stacked = ls_emit_look(e, x)->stacked;
+  ls_batch_dims kept = from, dims = {0};
+  int64_t moved[LS_MAX_RANK] = {0};
+  for (size_t i = 0; i < count; ++i) {
     kept.dim[axes[i]] = ls_dim_of(1);
-  for (int32_t i = 0; i < from.dims.rank; ++i) {
+    moved[i] = axes[i] + stacked;
+  }
+  for (int32_t i = 0; i < from.rank; ++i) {
     bool goes = false;
     for (size_t k = 0; k < count; ++k)
       goes |= axes[k] == i;
-    if (!goes) dims.dim[dims.rank++] = from.dims.dim[i];
+    if (!goes) dims.dim[dims.rank++] = from.dim[i];
   }
   ls_emitted out = x;
   if (count > 0) {
-    out = ls_emit_value(e, from.dtype, dims, NULL);
-    if (is_ok(e) && !e->language->reduce(e, op, x, axes, count, out))
+    out = ls_emit_value_like(e, x, ls_dtype_at(e, x), dims);
+    if (is_ok(e) && !e->language->reduce(e, op, x, moved, count, out))
       ls_emit_refuse(e, "there is no such reduction");
   }
   return keep ? ls_emit_reshape(e, out, kept) : out;
-}
-
-ls_emitted ls_emit_dot(ls_emitter *e, ls_emitted a, ls_emitted b) {
-  if (!is_ok(e)) return 0;
-  const ls_emitted_value left = *ls_emit_look(e, a);
-  const ls_batch_dims right = ls_emit_look(e, b)->dims;
-  ls_batch_dims dims = left.dims;
-  dims.dim[dims.rank - 1] = right.dim[right.rank - 1];
-  const ls_emitted out = ls_emit_value(e, left.dtype, dims, NULL);
-  if (is_ok(e)) e->language->dot(e, a, b, out);
-  return out;
 }
 
 ls_emitted ls_emit_iota(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
@@ -355,126 +320,60 @@ ls_emitted ls_emit_iota(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
   return out;
 }
 
-ls_emitted ls_emit_convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
-                            const ls_window *window, int64_t groups,
-                            ls_batch_dims dims) {
-  const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
-  if (is_ok(e) && !e->language->convolve(e, x, w, window, groups, out))
-    ls_emit_refuse(e, "there is no such convolution");
-  return out;
-}
-
-ls_emitted ls_emit_slide(ls_emitter *e, uint16_t op, ls_emitted x,
-                         const ls_window *window, ls_batch_dims dims) {
-  const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
-  if (is_ok(e) && !e->language->slide(e, op, x, window, out))
-    ls_emit_refuse(e, "there are no such windows");
-  return out;
-}
-
 // ---- Parts and lookups -----------------------------------------------------
 ls_emitted ls_emit_slice(ls_emitter *e, ls_emitted x, const int64_t *starts,
                          const int64_t *strides, ls_batch_dims dims) {
-  const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
-  if (is_ok(e)) e->language->slice(e, x, starts, strides, out);
+  int64_t rooms[2][LS_MAX_RANK];
+  const bool stacked = ls_emit_look(e, x)->stacked;
+  const size_t rank = (size_t)dims.rank;
+  const ls_emitted out = ls_emit_value_like(e, x, ls_dtype_at(e, x), dims);
+  if (is_ok(e))
+    e->language->slice(e, x, lead(stacked, 0, starts, rank, rooms[0]),
+                       lead(stacked, 1, strides, rank, rooms[1]), out);
   return out;
 }
 
 ls_emitted ls_emit_pad(ls_emitter *e, ls_emitted x, ls_emitted value,
                        const int64_t *low, const int64_t *high,
                        const int64_t *interior, ls_batch_dims dims) {
-  const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
-  if (is_ok(e) && !e->language->pad(e, x, value, low, high, interior, out))
+  int64_t rooms[3][LS_MAX_RANK];
+  const bool stacked = ls_emit_look(e, x)->stacked;
+  const size_t rank = (size_t)dims.rank;
+  const ls_emitted out = ls_emit_value_like(e, x, ls_dtype_at(e, x), dims);
+  if (is_ok(e) &&
+      !e->language->pad(e, x, value, lead(stacked, 0, low, rank, rooms[0]),
+                        lead(stacked, 0, high, rank, rooms[1]),
+                        lead(stacked, 0, interior, rank, rooms[2]), out))
     ls_emit_refuse(e, "there is no padding between elements");
   return out;
 }
 
 ls_emitted ls_emit_concatenate(ls_emitter *e, const ls_emitted *in,
                                size_t count, int64_t axis) {
+  const ls_emitted like = ls_emit_stacked_of(e, in, count);
+  ls_emitted *items = ls_arena_new_array(e->memory, ls_emitted, count);
   ls_batch_dims dims = ls_batch_dims_at(e, in[0]);
-  for (size_t i = 1; i < count; ++i) {
+  if (items == NULL) ls_emit_fail(e, ls_out_of_memory());
+  for (size_t i = 0; items != NULL && i < count; ++i) {
     const ls_dim more = ls_batch_dims_at(e, in[i]).dim[axis];
-    dims.dim[axis].scale += more.scale;
-    dims.dim[axis].offset += more.offset;
+    items[i] = like != 0 ? ls_emit_spread(e, in[i]) : in[i];
+    dims.dim[axis].scale += i > 0 ? more.scale : 0;
+    dims.dim[axis].offset += i > 0 ? more.offset : 0;
   }
-  const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, in[0]), dims, NULL);
-  if (is_ok(e)) e->language->concatenate(e, in, count, axis, out);
+  const ls_emitted out =
+      ls_emit_value_like(e, like, ls_dtype_at(e, in[0]), dims);
+  if (is_ok(e))
+    e->language->concatenate(e, items, count, axis + (like != 0), out);
   return out;
 }
 
 ls_emitted ls_emit_reverse(ls_emitter *e, ls_emitted x, const int64_t *axes,
                            size_t count) {
+  int64_t moved[LS_MAX_RANK] = {0};
+  for (size_t i = 0; i < count; ++i)
+    moved[i] = axes[i] + ls_emit_look(e, x)->stacked;
   const ls_emitted out =
-      ls_emit_value(e, ls_dtype_at(e, x), ls_batch_dims_at(e, x), NULL);
-  if (is_ok(e)) e->language->reverse(e, x, axes, count, out);
+      ls_emit_value_like(e, x, ls_dtype_at(e, x), ls_batch_dims_at(e, x));
+  if (is_ok(e)) e->language->reverse(e, x, moved, count, out);
   return out;
-}
-
-ls_emitted ls_emit_gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
-                          int64_t axis) {
-  const ls_batch_dims from = ls_batch_dims_at(e, x);
-  const ls_batch_dims picks = ls_batch_dims_at(e, indices);
-  ls_batch_dims dims = {.rank = from.rank - 1 + picks.rank};
-  for (int32_t i = 0; i < dims.rank; ++i)
-    dims.dim[i] = i < axis                ? from.dim[i]
-                  : i < axis + picks.rank ? picks.dim[i - axis]
-                                          : from.dim[i + 1 - picks.rank];
-  const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
-  if (is_ok(e)) e->language->gather(e, x, indices, axis, out);
-  return out;
-}
-
-// ---- Whole programs --------------------------------------------------------
-static void emit_constant(ls_emitter *e, const ls_node *node) {
-  ls_emit_bind(
-      e, ls_ref(node->id, 0),
-      ls_emit_constant(e, ls_node_attr(node, LS_ATTR_ID_VALUE)->as.array));
-}
-
-static bool is_element(const ls_node *node) {
-  return (ls_node_info(node)->traits & LS_OP_ELEMENTWISE) != 0 &&
-         node->num_outputs == 1 && node->num_inputs <= LS_MAX_RANK;
-}
-
-// Emits an elementwise op that the language has.
-static void emit_element(ls_emitter *e, const ls_node *node) {
-  ls_emitted in[LS_MAX_RANK] = {0};
-  for (uint32_t i = 0; i < node->num_inputs; ++i)
-    in[i] = ls_emit_of(e, node->inputs[i]);
-  ls_emitted out =
-      element_of(e, node->type, node->outputs[0].dtype, in, node->num_inputs);
-  ls_emit_bind(e, ls_ref(node->id, 0), out);
-}
-
-static void emit_node(ls_emitter *e, const ls_node *node) {
-  if (node->type == LS_OP_CONSTANT)
-    emit_constant(e, node);
-  else if (ls_emit_composed(e) || ls_emit_flow_op(e) || ls_emit_replica_op(e))
-    return;
-  else if (is_element(node))
-    emit_element(e, node);
-  else
-    ls_emit_refuse(e, "there is no form of this op");
-}
-
-void ls_emit_graph(ls_emitter *e) {
-  const ls_graph *body = e->frame->source.body;
-  for (size_t i = 0; i < body->num_nodes && is_ok(e); ++i) {
-    const ls_node *node = body->nodes[i];
-    e->node = node;
-    if (node->type == LS_OP_PARAMETER) continue;
-    const bool apart = e->frame->lanes != NULL && node->varying;
-    for (int32_t k = 0; apart && k < e->num_lanes && is_ok(e); ++k) {
-      e->lane = k;
-      emit_node(e, node);
-    }
-    e->lane = apart ? -1 : e->lane;
-    if (!apart) emit_node(e, node);
-  }
-}
-
-ls_status ls_emit_program(ls_emitter *e) {
-  ls_emit_graph(e);
-  e->node = NULL;
-  return ls_status_clone(e->status);
 }

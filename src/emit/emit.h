@@ -54,7 +54,8 @@ typedef struct ls_emitted_value {
   // Number + 1 of the device that has the value; 0: all have it.
   int32_t owner;
   ls_emitted origin;  // The value that the language wrote: this or another one.
-  const char *name;   // NULL: the language's prefix and the origin's number.
+  const struct ls_emitted_product *product;  // How it was made, or NULL.
+  const char *name;  // NULL: the language's prefix and the origin's number.
 } ls_emitted_value;
 
 typedef struct ls_emitter ls_emitter;
@@ -108,6 +109,8 @@ typedef struct ls_emit_language {
                  size_t count, ls_emitted out);
   // Emits a product of matrices with equal leading dimensions.
   void (*dot)(ls_emitter *e, ls_emitted a, ls_emitted b, ls_emitted out);
+  // Emits the sum over dimension 0 of products of matrices.
+  void (*dot_sum)(ls_emitter *e, ls_emitted a, ls_emitted b, ls_emitted out);
   // Emits a convolution of [batch, spatial..., channels] by [spatial...,
   // channels, output channels].
   bool (*convolve)(ls_emitter *e, ls_emitted x, ls_emitted w,
@@ -178,6 +181,8 @@ ls_status ls_emit_program(ls_emitter *e);
 // none. The second function also returns a value that one device has only.
 ls_emitted ls_emit_of(ls_emitter *e, uint64_t ref);
 ls_emitted ls_emit_owned_of(ls_emitter *e, uint64_t ref);
+// Returns true if a value is stacked now, not only values of lanes.
+bool ls_emit_is_stacked(ls_emitter *e, uint64_t ref);
 void ls_emit_bind(ls_emitter *e, uint64_t ref, ls_emitted value);
 // Enters a region of the current op, and leaves it.
 void ls_emit_enter(ls_emitter *e, ls_graph *region, int32_t lanes,
@@ -188,6 +193,9 @@ void ls_emit_graph(ls_emitter *e);
 // Makes a new value, which the language writes.
 ls_emitted ls_emit_value(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
                          const char *name);
+// Makes one that is stacked if `like` is; `dims` are those of one replica.
+ls_emitted ls_emit_value_like(ls_emitter *e, ls_emitted like, ls_dtype dtype,
+                              ls_batch_dims dims);
 static inline const ls_emitted_value *ls_emit_look(const ls_emitter *e,
                                                    ls_emitted value) {
   return &e->values[value];  // Value 0 has no type.
@@ -204,6 +212,8 @@ void ls_emit_refuse(ls_emitter *e, const char *why);
 // NumPy.
 ls_emitted ls_emit_element(ls_emitter *e, uint16_t op, const ls_emitted *in,
                            size_t count);
+ls_emitted ls_emit_element_of(ls_emitter *e, uint16_t op, ls_dtype dtype,
+                              const ls_emitted *in, size_t count);
 ls_emitted ls_emit_1(ls_emitter *e, uint16_t op, ls_emitted x);
 ls_emitted ls_emit_2(ls_emitter *e, uint16_t op, ls_emitted x, ls_emitted y);
 ls_emitted ls_emit_convert(ls_emitter *e, ls_emitted x, ls_dtype dtype);
@@ -247,6 +257,8 @@ static inline ls_dim ls_dim_of(int64_t size) {
 static inline bool ls_dim_equal(ls_dim a, ls_dim b) {
   return a.scale == b.scale && a.offset == b.offset;
 }
+ls_batch_dims ls_dims_with_leading(ls_batch_dims dims, int64_t size);
+ls_batch_dims ls_dims_without_leading(ls_batch_dims dims);
 static inline bool ls_dim_is(ls_dim a, int64_t size) {
   return a.scale == 0 && a.offset == size;
 }
@@ -262,9 +274,11 @@ static inline void ls_compose_give(ls_emitter *e, ls_emitted value) {
 static inline ls_batch_dims ls_result_dims(ls_emitter *e) {
   return ls_emit_source_dims(&e->frame->source, ls_ref(e->node->id, 0));
 }
+// Returns the sizes of a value, of one replica's part if it is stacked.
 static inline ls_batch_dims ls_batch_dims_at(const ls_emitter *e,
                                              ls_emitted value) {
-  return ls_emit_look(e, value)->dims;
+  const ls_emitted_value *v = ls_emit_look(e, value);
+  return v->stacked ? ls_dims_without_leading(v->dims) : v->dims;
 }
 static inline ls_dtype ls_dtype_at(const ls_emitter *e, ls_emitted value) {
   return ls_emit_look(e, value)->dtype;
@@ -282,6 +296,26 @@ int64_t ls_emit_size(ls_emitter *e, ls_dim dim);
 
 // Emit the ops of each file; return false for other ops.
 bool ls_compose_nn(ls_emitter *e);
+
+// ---- Replicas at once (batch.c) --------------------------------------------
+// A product of stacked operands, [rows, k] by [k, columns] or a convolution,
+// whose sum over replicas is one larger product.
+typedef struct ls_emitted_product {
+  ls_emitted a, b;
+  const ls_window *window;  // NULL: matrices.
+  ls_batch_dims dims;
+} ls_emitted_product;
+
+// Returns true if builders emit the current op for all replicas at once.
+bool ls_emit_is_batched(const ls_emitter *e);
+// Returns the first of these values that is stacked, or 0.
+ls_emitted ls_emit_stacked_of(const ls_emitter *e, const ls_emitted *in,
+                              size_t count);
+// Stacks a value that all replicas share.
+ls_emitted ls_emit_spread(ls_emitter *e, ls_emitted x);
+// Reduces a stacked value over the replicas of the device by ADD, MAXIMUM or
+// MINIMUM.
+ls_emitted ls_emit_reduce_stacked(ls_emitter *e, uint16_t op, ls_emitted x);
 
 // ---- Regions and replicas (flow.c, replicas.c)
 // -------------------------------

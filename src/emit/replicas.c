@@ -10,20 +10,6 @@
 #include "emit/emit.h"
 
 // ---- Lanes -----------------------------------------------------------------
-static ls_batch_dims with_leading(ls_batch_dims dims, int64_t size) {
-  for (int32_t i = dims.rank++; i > 0; --i)
-    dims.dim[i] = dims.dim[i - 1];
-  dims.dim[0] = ls_dim_of(size);
-  return dims;
-}
-
-static ls_batch_dims without_leading(ls_batch_dims dims) {
-  --dims.rank;
-  for (int32_t i = 0; i < dims.rank; ++i)
-    dims.dim[i] = dims.dim[i + 1];
-  return dims;
-}
-
 // Emits x[index] of the language's dimensions.
 static ls_emitted emit_part(ls_emitter *e, ls_emitted x, int64_t index) {
   const ls_batch_dims from = ls_emit_look(e, x)->dims;
@@ -34,7 +20,7 @@ static ls_emitted emit_part(ls_emitter *e, ls_emitted x, int64_t index) {
   dims.dim[0] = ls_dim_of(1);
   const ls_emitted row = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
   const ls_emitted out =
-      ls_emit_value(e, ls_dtype_at(e, x), without_leading(from), NULL);
+      ls_emit_value(e, ls_dtype_at(e, x), ls_dims_without_leading(from), NULL);
   if (!ls_status_is_ok(e->status)) return 0;
   e->language->slice(e, x, starts, strides, row);
   e->language->reshape(e, row, out);
@@ -54,9 +40,10 @@ ls_emitted ls_emit_stack(ls_emitter *e, const ls_emitted *lanes) {
     ls_emit_refuse(e, "a value of several replicas has too many dimensions");
   if (!ls_status_is_ok(e->status)) return 0;
   for (size_t i = 0; i < count; ++i)
-    rows[i] = ls_emit_reshape(e, lanes[i], with_leading(dims, 1));
-  const ls_emitted out = ls_emit_value(
-      e, ls_dtype_at(e, lanes[0]), with_leading(dims, (int64_t)count), NULL);
+    rows[i] = ls_emit_reshape(e, lanes[i], ls_dims_with_leading(dims, 1));
+  const ls_emitted out =
+      ls_emit_value(e, ls_dtype_at(e, lanes[0]),
+                    ls_dims_with_leading(dims, (int64_t)count), NULL);
   if (!ls_status_is_ok(e->status)) return 0;
   e->language->concatenate(e, rows, count, 0, out);
   e->values[out].stacked = true;
@@ -74,9 +61,9 @@ static ls_emitted device_number(ls_emitter *e) {
 // Emits [D, dims...]: the values of all devices.
 static ls_emitted gather_devices(ls_emitter *e, ls_emitted x) {
   const ls_batch_dims dims = ls_emit_look(e, x)->dims;
-  const ls_emitted row = ls_emit_reshape(e, x, with_leading(dims, 1));
+  const ls_emitted row = ls_emit_reshape(e, x, ls_dims_with_leading(dims, 1));
   const ls_emitted out = ls_emit_value(
-      e, ls_dtype_at(e, x), with_leading(dims, e->num_devices), NULL);
+      e, ls_dtype_at(e, x), ls_dims_with_leading(dims, e->num_devices), NULL);
   if (ls_status_is_ok(e->status)) e->language->flow->all_gather(e, row, out);
   return out;
 }
@@ -93,28 +80,37 @@ ls_emitted ls_emit_pick(ls_emitter *e, const ls_emitted *items) {
   if (rows == NULL) ls_emit_fail(e, ls_out_of_memory());
   if (!ls_status_is_ok(e->status)) return 0;
   for (size_t i = 0; i < count; ++i)
-    rows[i] = ls_emit_reshape(e, items[i], with_leading(dims, 1));
+    rows[i] = ls_emit_reshape(e, items[i], ls_dims_with_leading(dims, 1));
   const ls_emitted at = ls_emit_convert(e, device_number(e), LS_DTYPE_I32);
   return ls_emit_gather(e, ls_emit_concatenate(e, rows, count, 0), at, 0);
 }
 
+// Emits the lane's number, or those of all lanes, stacked.
+static ls_emitted lane_number(ls_emitter *e) {
+  const ls_batch_dims lanes = {.rank = 1, .dim = {ls_dim_of(e->num_lanes)}};
+  if (e->frame->lanes == NULL || e->lane >= 0)
+    return ls_emit_scalar(e, LS_DTYPE_U64, e->lane < 0 ? 0 : e->lane);
+  const ls_emitted all = ls_emit_iota(e, LS_DTYPE_U64, lanes, 0);
+  e->values[all].stacked = ls_status_is_ok(e->status);
+  return all;
+}
+
 ls_emitted ls_emit_replica(ls_emitter *e) {
   if (e->num_replicas == 0) return e->replica;
-  if (e->num_devices == 1)
-    return ls_emit_scalar(e, LS_DTYPE_U64, e->lane < 0 ? 0 : e->lane);
+  const ls_emitted lane = lane_number(e);
+  if (e->num_devices == 1) return lane;
   const ls_emitted device = ls_emit_convert(e, device_number(e), LS_DTYPE_U64);
   const ls_emitted first = ls_emit_2(
       e, LS_OP_MUL, device, ls_emit_scalar(e, LS_DTYPE_U64, e->num_lanes));
-  return e->lane < 1 ? first
-                     : ls_emit_2(e, LS_OP_ADD, first,
-                                 ls_emit_scalar(e, LS_DTYPE_U64, e->lane));
+  return ls_emit_2(e, LS_OP_ADD, first, lane);
 }
 
 // ---- Merges ----------------------------------------------------------------
+// Reduces along the canonical tree; 16-bit floats in f32.
 static ls_emitted tree(ls_emitter *e, uint16_t op, const ls_emitted *items,
                        int32_t count) {
   int32_t split = 1;
-  if (count == 1) return items[0];
+  if (count == 1) return ls_emit_wide(e, items[0]);
   while (split * 2 < count)
     split *= 2;
   const ls_emitted left = tree(e, op, items, split);
@@ -145,10 +141,11 @@ static ls_emitted *list_lanes(ls_emitter *e, uint64_t ref) {
 
 // Reduces over all replicas along the canonical tree. The lanes of a device are
 // a subtree if their number is a power of two.
-static ls_emitted reduce_exactly(ls_emitter *e, uint16_t op,
-                                 ls_emitted *lanes) {
+static ls_emitted reduce_exactly(ls_emitter *e, uint16_t op, uint64_t ref) {
+  const ls_emitted *lanes = list_lanes(e, ref);
   const int32_t count = e->num_lanes, devices = e->num_devices;
   const bool is_subtree = (count & (count - 1)) == 0;
+  if (!ls_status_is_ok(e->status)) return 0;
   if (devices == 1) return tree(e, op, lanes, count);
   if (is_subtree) {
     const ls_emitted sum = tree(e, op, lanes, count);
@@ -167,8 +164,15 @@ static ls_emitted reduce_exactly(ls_emitter *e, uint16_t op,
   return all != NULL ? tree(e, op, all, e->num_replicas) : 0;
 }
 
-static ls_emitted reduce_fast(ls_emitter *e, uint16_t op, ls_emitted *lanes) {
-  const ls_emitted local = tree(e, op, lanes, e->num_lanes);
+// Reduces over the device's lanes, then over devices.
+static ls_emitted reduce_fast(ls_emitter *e, uint16_t op, uint64_t ref) {
+  ls_emitted local = 0;
+  if (e->frame->lanes != NULL && ls_emit_is_stacked(e, ref)) {
+    local = ls_emit_reduce_stacked(e, op, ls_emit_of(e, ref));
+  } else {
+    const ls_emitted *lanes = list_lanes(e, ref);
+    if (ls_status_is_ok(e->status)) local = tree(e, op, lanes, e->num_lanes);
+  }
   if (e->num_devices == 1) return local;
   const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, local),
                                        ls_emit_look(e, local)->dims, NULL);
@@ -185,12 +189,9 @@ static ls_emitted all_reduce(ls_emitter *e, const ls_node *node) {
   const uint16_t op = strcmp(name, "max") == 0   ? LS_OP_MAXIMUM
                       : strcmp(name, "min") == 0 ? LS_OP_MINIMUM
                                                  : LS_OP_ADD;
-  ls_emitted *lanes = list_lanes(e, node->inputs[0]);
-  if (!ls_status_is_ok(e->status)) return 0;
-  for (int32_t i = 0; i < e->num_lanes; ++i)
-    lanes[i] = ls_emit_wide(e, lanes[i]);
-  ls_emitted sum = e->exact && op == LS_OP_ADD ? reduce_exactly(e, op, lanes)
-                                               : reduce_fast(e, op, lanes);
+  ls_emitted sum = e->exact && op == LS_OP_ADD
+                       ? reduce_exactly(e, op, node->inputs[0])
+                       : reduce_fast(e, op, node->inputs[0]);
   const ls_dtype dtype = ls_dtype_at(e, sum);
   if (is_mean) {
     const double part = dtype == LS_DTYPE_F64

@@ -365,26 +365,37 @@ static bool stablehlo_ops_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
   return true;
 }
 
-static void dot(ls_emitter *e, ls_emitted a, ls_emitted b, ls_emitted out) {
-  const ls_emitted in[] = {a, b};
-  const int64_t rank = stablehlo_ops_rank_of(e, a);
-  const int64_t last = rank - 1, before = rank - 2;
+// Writes "%v3 = stablehlo.dot_general %a, %b, ...", with these dimensions.
+static void write_dot(ls_emitter *e, const ls_emitted *in, size_t num_batch,
+                      const int64_t *left, const int64_t *right, size_t count,
+                      ls_emitted out) {
   int64_t batch[LS_MAX_RANK];
-  for (int64_t i = 0; i < before; ++i)
-    batch[i] = i;
+  for (size_t i = 0; i < num_batch; ++i)
+    batch[i] = (int64_t)i;
   ls_text *text = ls_hlo_begin(e, "stablehlo.dot_general", out);
   names(e, in, 2);
-  if (before > 0) {
-    ls_hlo_attr(text, "batching_dims", batch, (size_t)before);
+  if (num_batch > 0) {
+    ls_hlo_attr(text, "batching_dims", batch, num_batch);
     ls_text_append(text, " x ");
-    ls_hlo_list(text, batch, (size_t)before);
+    ls_hlo_list(text, batch, num_batch);
   }
-  ls_hlo_attr(text, "contracting_dims", &last, 1);
+  ls_hlo_attr(text, "contracting_dims", left, count);
   ls_text_append(text, " x ");
-  ls_hlo_list(text, &before, 1);
+  ls_hlo_list(text, right, count);
   const char *precision = ls_hlo_precision(ls_hlo_of(e));
   ls_text_append_format(text, ", precision = [%s, %s]", precision, precision);
   ls_hlo_finish(e, in, 2, out);
+}
+
+static void dot(ls_emitter *e, ls_emitted a, ls_emitted b, ls_emitted out) {
+  const int64_t last = stablehlo_ops_rank_of(e, a) - 1, before = last - 1;
+  write_dot(e, (const ls_emitted[]){a, b}, (size_t)before, &last, &before, 1,
+            out);
+}
+
+static void dot_sum(ls_emitter *e, ls_emitted a, ls_emitted b, ls_emitted out) {
+  static const int64_t left[] = {0, 2}, right[] = {0, 1};
+  write_dot(e, (const ls_emitted[]){a, b}, 0, left, right, 2, out);
 }
 
 static void top_k(ls_emitter *e, ls_emitted x, int64_t k, ls_emitted values,
@@ -415,6 +426,7 @@ const ls_emit_language ls_stablehlo_language = {
     .transpose = transpose,
     .reduce = stablehlo_ops_reduce,
     .dot = dot,
+    .dot_sum = dot_sum,
     .convolve = ls_hlo_convolve,
     .slide = ls_hlo_slide,
     .slice = slice,
