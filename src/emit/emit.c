@@ -377,3 +377,11 @@ ls_emitted ls_emit_reverse(ls_emitter *e, ls_emitted x, const int64_t *axes,
   if (is_ok(e)) e->language->reverse(e, x, moved, count, out);
   return out;
 }
+
+ls_emitted ls_emit_dynamic_update(ls_emitter *e, ls_emitted x, ls_emitted part,
+                                  const ls_emitted *starts) {
+  const ls_emitted out =
+      ls_emit_value(e, ls_dtype_at(e, x), ls_batch_dims_at(e, x), NULL);
+  if (is_ok(e)) e->language->dynamic_update(e, x, part, starts, out);
+  return out;
+}

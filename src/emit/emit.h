@@ -54,6 +54,7 @@ typedef struct ls_emitted_value {
   // Number + 1 of the device that has the value; 0: all have it.
   int32_t owner;
   ls_emitted origin;  // The value that the language wrote: this or another one.
+  ls_emitted depth;   // A stack's number of elements (stack.c); 0: no stack.
   const struct ls_emitted_product *product;  // How it was made, or NULL.
   const char *name;  // NULL: the language's prefix and the origin's number.
 } ls_emitted_value;
@@ -129,6 +130,9 @@ typedef struct ls_emit_language {
   // Emits slices of x along an axis; all indices are in range.
   void (*gather)(ls_emitter *e, ls_emitted x, ls_emitted indices, int64_t axis,
                  ls_emitted out);
+  // Emits x with a part of it replaced, from the indices `starts` on: scalars.
+  void (*dynamic_update)(ls_emitter *e, ls_emitted x, ls_emitted part,
+                         const ls_emitted *starts, ls_emitted out);
   // Emits 0, 1, 2, ... along an axis.
   void (*iota)(ls_emitter *e, int64_t axis, ls_emitted out);
   // Emits the k largest of the last axis, equal ones by index, and their i32
@@ -240,6 +244,8 @@ ls_emitted ls_emit_reverse(ls_emitter *e, ls_emitted x, const int64_t *axes,
                            size_t count);
 ls_emitted ls_emit_gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
                           int64_t axis);
+ls_emitted ls_emit_dynamic_update(ls_emitter *e, ls_emitted x, ls_emitted part,
+                                  const ls_emitted *starts);
 ls_emitted ls_emit_convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
                             const ls_window *window, int64_t groups,
                             ls_batch_dims dims);
@@ -320,6 +326,7 @@ ls_emitted ls_emit_reduce_stacked(ls_emitter *e, uint16_t op, ls_emitted x);
 // ---- Regions and replicas (flow.c, replicas.c)
 // -------------------------------
 bool ls_emit_flow_op(ls_emitter *e);
+bool ls_emit_stack_op(ls_emitter *e);
 bool ls_emit_replica_op(ls_emitter *e);
 // Emits the number of the replica that runs the current op, a u64 scalar.
 ls_emitted ls_emit_replica(ls_emitter *e);

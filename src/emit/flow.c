@@ -14,6 +14,30 @@ static ls_emitted_list new_list(ls_emitter *e, size_t count) {
   return list;
 }
 
+// Appends the depths of stacks.
+static ls_emitted_list with_depths(ls_emitter *e, ls_emitted_list values) {
+  ls_emitted_list list = new_list(e, 2 * values.count);
+  if (list.items == NULL) return list;
+  list.count = values.count;
+  for (size_t i = 0; i < values.count; ++i) {
+    const ls_emitted depth = ls_emit_look(e, values.items[i])->depth;
+    list.items[i] = values.items[i];
+    if (depth != 0) list.items[list.count++] = depth;
+  }
+  return list;
+}
+
+// Gives stacks their depths, which follow them, as in `like`.
+static ls_emitted_list take_depths(ls_emitter *e, ls_emitted_list values,
+                                   ls_emitted_list like) {
+  size_t at = like.count;
+  for (size_t i = 0; i < like.count && i < values.count; ++i)
+    if (ls_emit_look(e, like.items[i])->depth != 0 && at < values.count)
+      e->values[values.items[i]].depth = values.items[at++];
+  values.count = like.count < values.count ? like.count : values.count;
+  return values;
+}
+
 // Values of a graph, and those of the language that carry them: values that
 // each device has of its own are one.
 typedef struct carriage {
@@ -205,7 +229,8 @@ static void emit_while(ls_emitter *e, const ls_node *node) {
   const ls_emit_flow *flow = e->language->flow;
   const ls_emitted step = e->step, iteration = e->iteration;
   const size_t count = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED);
-  carriage c = make_carriage(e, list_inputs(e, node, count), true);
+  const ls_emitted_list first = list_inputs(e, node, count);
+  carriage c = make_carriage(e, with_depths(e, first), true);
   const size_t last = c.carriers.count++;
   if (!ls_status_is_ok(e->status)) return;
   c.carriers.items[last] = ls_emit_scalar(e, LS_DTYPE_U64, 0);
@@ -216,14 +241,18 @@ static void emit_while(ls_emitter *e, const ls_node *node) {
   flow->while_begin(e, c.carriers, before, results);
   begin_trip(e, node, before.items[last]);
   const ls_emitted holds =
-      loop_condition(e, node, unload(e, &c, before), before.items[last]);
+      loop_condition(e, node, take_depths(e, unload(e, &c, before), first),
+                     before.items[last]);
   if (!ls_status_is_ok(e->status)) return;
   flow->while_next(e, holds, inside);
   e->step = step;
   e->iteration = iteration;
   begin_trip(e, node, inside.items[last]);
   const ls_emitted_list values =
-      load(e, &c, emit_region(e, node, 1, unload(e, &c, inside)));
+      load(e, &c,
+           with_depths(
+               e, emit_region(e, node, 1,
+                              take_depths(e, unload(e, &c, inside), first))));
   e->step = step;
   e->iteration = iteration;
   if (!ls_status_is_ok(e->status)) return;
@@ -231,22 +260,31 @@ static void emit_while(ls_emitter *e, const ls_node *node) {
                                  ls_emit_scalar(e, LS_DTYPE_U64, 1));
   flow->while_end(e, values, c.carriers);
   count_steps(e, node, results.items[last]);
-  bind_results(e, node, unload(e, &c, results));
+  bind_results(e, node, take_depths(e, unload(e, &c, results), first));
 }
 
 // ---- Branches --------------------------------------------------------------
+static size_t count_stacks(const ls_node *node) {
+  size_t count = 0;
+  for (uint32_t i = 0; i < node->num_outputs; ++i)
+    count += node->outputs[i].dtype == LS_DTYPE_VARIANT;
+  return count;
+}
+
 // The first branch decides the types of the results.
 static void emit_cond(ls_emitter *e, const ls_node *node) {
   const ls_emit_flow *flow = e->language->flow;
   const ls_emitted_list none = {0};
-  const ls_emitted_list results = new_list(e, node->num_outputs);
+  const ls_emitted_list results =
+      new_list(e, node->num_outputs + count_stacks(node));
   const ls_emitted predicate = ls_operand(e, 0);
   for (size_t i = 0; i < results.count; ++i)
     results.items[i] =
         ls_emit_value(e, LS_DTYPE_NONE, (ls_batch_dims){0}, NULL);
   if (!ls_status_is_ok(e->status) || results.count == 0) return;
   flow->if_begin(e, predicate, results);
-  ls_emitted_list values = emit_region(e, node, 0, none);
+  const ls_emitted_list first = emit_region(e, node, 0, none);
+  ls_emitted_list values = with_depths(e, first);
   const carriage c = make_carriage(e, values, false);
   if (!ls_status_is_ok(e->status)) return;
   for (size_t i = 0; i < results.count; ++i) {
@@ -257,10 +295,10 @@ static void emit_cond(ls_emitter *e, const ls_node *node) {
     result->stacked = from.stacked;
   }
   flow->if_next(e, load(e, &c, values));
-  values = load(e, &c, emit_region(e, node, 1, none));
+  values = load(e, &c, with_depths(e, emit_region(e, node, 1, none)));
   if (!ls_status_is_ok(e->status)) return;
   flow->if_end(e, values);
-  bind_results(e, node, unload(e, &c, results));
+  bind_results(e, node, take_depths(e, unload(e, &c, results), first));
 }
 
 bool ls_emit_flow_op(ls_emitter *e) {

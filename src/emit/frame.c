@@ -109,7 +109,8 @@ static void emit_element(ls_emitter *e, const ls_node *node) {
 static void emit_node(ls_emitter *e, const ls_node *node) {
   if (node->type == LS_OP_CONSTANT)
     emit_constant(e, node);
-  else if (ls_emit_composed(e) || ls_emit_flow_op(e) || ls_emit_replica_op(e))
+  else if (ls_emit_composed(e) || ls_emit_flow_op(e) || ls_emit_stack_op(e) ||
+           ls_emit_replica_op(e))
     return;
   else if (is_element(node))
     emit_element(e, node);

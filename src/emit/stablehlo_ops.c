@@ -322,6 +322,16 @@ static void stablehlo_ops_gather(ls_emitter *e, ls_emitted x,
   ls_hlo_finish(e, in, 2, out);
 }
 
+static void dynamic_update(ls_emitter *e, ls_emitted x, ls_emitted part,
+                           const ls_emitted *starts, ls_emitted out) {
+  const size_t rank = (size_t)stablehlo_ops_rank_of(e, x);
+  ls_emitted in[LS_MAX_RANK + 2] = {x, part};
+  memcpy(in + 2, starts, rank * sizeof(*starts));
+  ls_hlo_begin(e, "stablehlo.dynamic_update_slice", out);
+  names(e, in, rank + 2);
+  ls_hlo_finish(e, in, rank + 2, out);
+}
+
 // ---- Sums and products -----------------------------------------------------
 const char *ls_hlo_reducer(uint16_t op) {
   switch (op) {
@@ -434,6 +444,7 @@ const ls_emit_language ls_stablehlo_language = {
     .concatenate = stablehlo_ops_concatenate,
     .reverse = stablehlo_ops_reverse,
     .gather = stablehlo_ops_gather,
+    .dynamic_update = dynamic_update,
     .iota = iota,
     .top_k = top_k,
     .flow = &ls_stablehlo_flow};

@@ -68,9 +68,9 @@ static const missing table[] = {
     {LS_OP_ATTENTION_GRAD, BOTH},
     {LS_OP_WHILE, ONNX},
     {LS_OP_COND, ONNX},
-    {LS_OP_STACK_NEW, BOTH},
-    {LS_OP_STACK_PUSH, BOTH},
-    {LS_OP_STACK_POP, BOTH},
+    {LS_OP_STACK_NEW, ONNX},
+    {LS_OP_STACK_PUSH, ONNX},
+    {LS_OP_STACK_POP, ONNX},
 };
 
 static int missing_in(uint16_t op) {
