@@ -256,21 +256,30 @@ static ls_status lacks_others(const ls_reduce_plan *how, ls_nest value,
                                 own->devices.count, group->size);
 }
 
+// Fetches what a value lacks, and finds the devices of the result. Returns in
+// `*out_lacks` false if it lacks nothing.
+static ls_status fetch_lacking(const ls_reduce_plan *how, ls_nest value,
+                               ls_destinations where, fetching *f,
+                               ls_device_set *to, bool *out_lacks) {
+  f->group = how->group;
+  f->allocator = ls_current_allocator();
+  LS_RETURN_IF_ERROR(lacks_others(how, value, &f->own, out_lacks));
+  if (!*out_lacks) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_destination_set(where, value, to));
+  return fetch(f);
+}
+
 static ls_status collective_reduce(void *user, ls_reduce_op op, ls_nest value,
                                    ls_destinations where, ls_nest *out_value) {
-  const ls_reduce_plan *how = user;
-  LS_OWN(fetching, f) = {.group = how->group,
-                         .allocator = ls_current_allocator()};
+  LS_OWN(fetching, f) = {0};
   LS_OWN(ls_device_set, to) = {0};
   LS_OWN(ls_nest, made) = ls_none();
   bool lacks = false;
-  LS_RETURN_IF_ERROR(lacks_others(how, value, &f.own, &lacks));
+  LS_RETURN_IF_ERROR(fetch_lacking(user, value, where, &f, &to, &lacks));
   if (!lacks)
     return ls_in_build_graph()
                ? ls_all_reduce_spread(user, op, value, where, out_value)
                : ls_all_reduce_one(user, op, value, where, out_value);
-  LS_RETURN_IF_ERROR(ls_destination_set(where, value, &to));
-  LS_RETURN_IF_ERROR(fetch(&f));
   {
     LS_DEVICE_SCOPE(to.names[0].text);
     LS_RETURN_IF_ERROR(ls_reduce_parts(op, &f.all, NULL, NULL, &made));
@@ -303,16 +312,12 @@ static ls_status gather_all(const fetching *f, int axis, ls_nest *out_value) {
 
 static ls_status collective_gather(void *user, ls_nest value, int axis,
                                    ls_destinations where, ls_nest *out_value) {
-  const ls_reduce_plan *how = user;
-  LS_OWN(fetching, f) = {.group = how->group,
-                         .allocator = ls_current_allocator()};
+  LS_OWN(fetching, f) = {0};
   LS_OWN(ls_device_set, to) = {0};
   LS_OWN(ls_nest, made) = ls_none();
   bool lacks = false;
-  LS_RETURN_IF_ERROR(lacks_others(how, value, &f.own, &lacks));
+  LS_RETURN_IF_ERROR(fetch_lacking(user, value, where, &f, &to, &lacks));
   if (!lacks) return ls_gather_to_one(value, axis, where, out_value);
-  LS_RETURN_IF_ERROR(ls_destination_set(where, value, &to));
-  LS_RETURN_IF_ERROR(fetch(&f));
   {
     LS_DEVICE_SCOPE(to.names[0].text);
     LS_RETURN_IF_ERROR(gather_all(&f, axis, &made));
