@@ -52,7 +52,8 @@ typedef struct ls_cpu_addend {
 typedef struct ls_cpu_unsent {
   const ls_node *merge;
   const ls_cpu_merge *steps;
-  uint32_t *own;  // Storages of the sums.
+  size_t first, count;  // Elements of the result.
+  uint32_t *own;        // Storages of the sums.
   uint32_t result;
 } ls_cpu_unsent;
 
@@ -122,6 +123,11 @@ void ls_cpu_merge_batched(ls_cpu_classes *self, uint32_t m);
 uint32_t ls_cpu_merge_range(ls_cpu_classes *self, uint32_t m,
                             const ls_cpu_range *range,
                             const ls_cpu_merge *steps, uint32_t result);
+// Emits rows `first` to `end` of the partial sum of merge `m` over a subtree.
+// Returns a storage; NONE if the merge is not one of products.
+uint32_t ls_cpu_merge_rows(ls_cpu_classes *self, uint32_t m,
+                           const ls_cpu_range *range, int64_t first,
+                           int64_t end);
 // Emits merge `m` of these replicas, addition by addition, to `result`; returns
 // the storage of its stack.
 uint32_t ls_cpu_merge_steps(ls_cpu_classes *self, uint32_t m,

@@ -152,14 +152,18 @@ static ls_cpu_range intersect_range(const ls_cpu_batched *self,
 }
 
 // ---- Sums of products ------------------------------------------------------
-static void emit_products(ls_cpu_classes *self, uint32_t m,
-                          const ls_cpu_range *range, uint32_t result) {
+// Emits rows `first_row` to `end_row` of a sum.
+static void emit_product_rows(ls_cpu_classes *self, uint32_t m,
+                              const ls_cpu_range *range, int64_t first_row,
+                              int64_t end_row, uint32_t result) {
   ls_cpu_compiler *compiler = self->compiler;
   const ls_node *merge = merge_of(&self->items[0], m);
   const ls_cpu_addend *addends = &self->addends[m * self->count];
   ls_cpu_products products = {.dtype = merge->outputs[0].dtype,
                               .m = merge->outputs[0].shape.dim[0],
                               .n = merge->outputs[0].shape.dim[1],
+                              .first = first_row,
+                              .end = end_row,
                               .replicas = range->end - range->first,
                               .parts = ls_arena_new_array(&compiler->out->arena,
                                                           ls_cpu_product_part,
@@ -214,6 +218,12 @@ static void emit_products(ls_cpu_classes *self, uint32_t m,
                                               .num_out = 1});
   ls_cpu_need_scratch(compiler, plan.scratch);
   compiler->out->facts.flops += plan.flops * compiler->trips;
+}
+
+static void emit_products(ls_cpu_classes *self, uint32_t m,
+                          const ls_cpu_range *range, uint32_t result) {
+  const ls_shape shape = merge_of(&self->items[0], m)->outputs[0].shape;
+  emit_product_rows(self, m, range, 0, shape.dim[0], result);
 }
 
 // ---- Other merges ----------------------------------------------------------
@@ -421,5 +431,17 @@ uint32_t ls_cpu_merge_range(ls_cpu_classes *self, uint32_t m,
     emit_products(self, m, range, sum);
   else
     emit_tree(self, m, range, sum);
+  return sum;
+}
+
+uint32_t ls_cpu_merge_rows(ls_cpu_classes *self, uint32_t m,
+                           const ls_cpu_range *range, int64_t first,
+                           int64_t end) {
+  const ls_type type = merge_of(&self->items[0], m)->outputs[0];
+  if (!has_product(self, m)) return LS_CPU_NONE;
+  const uint32_t sum = ls_cpu_new_shared(
+      self->compiler,
+      (size_t)((end - first) * type.shape.dim[1]) * ls_dtype_size(type.dtype));
+  emit_product_rows(self, m, range, first, end, sum);
   return sum;
 }

@@ -7,13 +7,16 @@
 //
 // Sums that become ready one after the other travel together, until they are
 // LEAST_SENT bytes or the result of one is needed. If the next one is much
-// smaller and only NEAR nodes away, it travels with them. This is a rule on the
-// program and on sizes alone, so all ranks make the same exchanges.
+// smaller and only NEAR nodes away, it travels with them. Where a rank has the
+// sums of several subtrees, products are computed and sent in some BANDs of
+// rows at a time, so that few rows of all these sums need memory. These are
+// rules on the program and on sizes alone, so all ranks make the same
+// exchanges.
 #include "engine/cpu/compile/batching.h"
 #include "engine/cpu/run/ranks.h"
 #include "engine/cpu/run/sums.h"
 
-enum { LEAST_SENT = 256 << 10, NEAR = 4, MUCH_SMALLER = 16 };
+enum { LEAST_SENT = 256 << 10, NEAR = 4, MUCH_SMALLER = 16, BAND = 128 };
 
 // Emits an exchange of storages; it writes the last `num_out` and reads the
 // others.
@@ -97,7 +100,8 @@ static ls_status send_sums(ls_cpu_classes *self) {
   ls_cpu_sums *sums = NULL;
   LS_ARENA_ARRAY_OR_RETURN(&compiler->temp, ls_cpu_summed, summed, count);
   for (uint32_t i = 0; i < count; ++i)
-    summed[i] = (ls_cpu_summed){self->unsent[i].merge, self->unsent[i].steps};
+    summed[i] = (ls_cpu_summed){self->unsent[i].merge, self->unsent[i].steps,
+                                self->unsent[i].first, self->unsent[i].count};
   LS_RETURN_IF_ERROR(ls_cpu_sums_make(compiler->out, compiler->kernels,
                                       compiler->share.replicas, summed, count,
                                       &sums));
@@ -142,28 +146,51 @@ void ls_cpu_send_ready(ls_cpu_classes *self, uint32_t e) {
     send_all(self);
 }
 
-// Emits the sums of this rank's subtrees. The first one is in the storage of
-// the result, if that has the type of the additions. Returns the storages; NULL
-// without memory.
-static uint32_t *emit_own(ls_cpu_classes *self, uint32_t m,
-                          const ls_cpu_merge *steps, uint32_t result) {
+// The subtrees of all ranks.
+typedef struct all_subtrees {
+  ls_cpu_subtree *items;
+  uint32_t count;
+  uint32_t most;  // Most subtrees of a rank.
+} all_subtrees;
+
+static bool find_subtrees(const ls_cpu_classes *self, all_subtrees *out) {
   ls_cpu_compiler *compiler = self->compiler;
   const ls_communicator *communicator = compiler->out->communicator;
   const int32_t replicas = compiler->share.replicas;
-  const uint32_t count = ls_cpu_ranks_subtrees(communicator, replicas, NULL);
-  ls_cpu_subtree *subtrees =
-      ls_arena_new_array(&compiler->temp, ls_cpu_subtree, count);
-  uint32_t *own = ls_arena_new_array(&compiler->temp, uint32_t, count);
-  if (subtrees == NULL || own == NULL) return NULL;
-  (void)ls_cpu_ranks_subtrees(communicator, replicas, subtrees);
+  out->count = ls_cpu_ranks_subtrees(communicator, replicas, NULL);
+  out->items = ls_arena_new_array(&compiler->temp, ls_cpu_subtree, out->count);
+  if (out->items == NULL) {
+    ls_cpu_fail(compiler, ls_out_of_memory());
+    return false;
+  }
+  (void)ls_cpu_ranks_subtrees(communicator, replicas, out->items);
+  for (uint32_t i = 0, own = 0; i < out->count; ++i) {
+    own = i > 0 && out->items[i].rank == out->items[i - 1].rank ? own + 1 : 1;
+    if (own > out->most) out->most = own;
+  }
+  return true;
+}
+
+// Emits rows `first` to `end` of the sums of this rank's subtrees, or all of
+// them with `end` 0: the first one in the storage of the result, if that has
+// the type of the additions. Returns the storages; NULL without memory.
+static uint32_t *emit_own(ls_cpu_classes *self, uint32_t m,
+                          const all_subtrees *subtrees, int64_t first,
+                          int64_t end, const ls_cpu_merge *steps,
+                          uint32_t result) {
+  ls_cpu_compiler *compiler = self->compiler;
+  uint32_t *own = ls_arena_new_array(&compiler->temp, uint32_t, subtrees->most);
   uint32_t at = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (subtrees[i].rank != communicator->rank) continue;
-    own[at] = ls_cpu_merge_range(
-        self, m, &(ls_cpu_range){subtrees[i].first, subtrees[i].end}, steps,
-        at == 0 ? result : LS_CPU_NONE);
+  for (uint32_t i = 0; own != NULL && i < subtrees->count; ++i) {
+    const ls_cpu_subtree *subtree = &subtrees->items[i];
+    const ls_cpu_range range = {subtree->first, subtree->end};
+    if (subtree->rank != compiler->out->communicator->rank) continue;
+    own[at] = end > 0 ? ls_cpu_merge_rows(self, m, &range, first, end)
+                      : ls_cpu_merge_range(self, m, &range, steps,
+                                           at == 0 ? result : LS_CPU_NONE);
     ++at;
   }
+  if (own == NULL) ls_cpu_fail(compiler, ls_out_of_memory());
   return own;
 }
 
@@ -177,16 +204,57 @@ static void send_operands(ls_cpu_classes *self, uint32_t m) {
   if (product != NULL) ls_cpu_send_before(self, product);
 }
 
+// Returns how many rows of a sum travel at once; 0: the whole sum does. Where a
+// rank has the sums of several subtrees of products, whole ones would need
+// several times the memory of the result.
+static int64_t rows_at_once(const ls_cpu_classes *self, uint32_t m,
+                            const all_subtrees *subtrees) {
+  const ls_type type = self->items[0].body->merges[m]->outputs[0];
+  const uint32_t ranks = (uint32_t)self->compiler->out->communicator->ranks;
+  if (subtrees->most < 2 || self->addends[m].kind != LS_CPU_COMES_PRODUCT)
+    return 0;
+  const int64_t rows = type.shape.dim[0];
+  int64_t some =
+      LEAST_SENT / (type.shape.dim[1] * (int64_t)ls_dtype_size(type.dtype));
+  const int64_t share = rows / (subtrees->most + subtrees->count / ranks);
+  if (some < share) some = share;
+  some = (some + BAND - 1) / BAND * BAND;
+  return some < rows ? some : 0;
+}
+
+static void add_unsent(ls_cpu_classes *self, const ls_cpu_unsent *unsent) {
+  if (unsent->own == NULL) return;
+  self->unsent[self->num_unsent++] = *unsent;
+  self->unsent_bytes +=
+      unsent->count * ls_dtype_size(unsent->merge->outputs[0].dtype);
+}
+
 static void emit_reduce(ls_cpu_classes *self, uint32_t m,
                         const ls_cpu_merge *steps, uint32_t result) {
-  uint32_t *own = emit_own(self, m, steps, result);
-  if (own == NULL) {
-    ls_cpu_fail(self->compiler, ls_out_of_memory());
+  const ls_node *merge = self->items[0].body->merges[m];
+  all_subtrees subtrees = {0};
+  if (!find_subtrees(self, &subtrees)) return;
+  ls_cpu_unsent unsent = {
+      .merge = merge,
+      .steps = steps,
+      .count = (size_t)ls_shape_num_elements(merge->outputs[0].shape),
+      .result = result};
+  const int64_t step = rows_at_once(self, m, &subtrees);
+  if (step == 0) {
+    unsent.own = emit_own(self, m, &subtrees, 0, 0, steps, result);
+    add_unsent(self, &unsent);
     return;
   }
-  self->unsent[self->num_unsent++] =
-      (ls_cpu_unsent){self->items[0].body->merges[m], steps, own, result};
-  self->unsent_bytes += steps->bytes;
+  const ls_shape shape = merge->outputs[0].shape;
+  for (int64_t row = 0; row < shape.dim[0]; row += step) {
+    const int64_t left = shape.dim[0] - row;
+    const int64_t end = row + (left < step ? left : step);
+    if (row > 0) send_all(self);
+    unsent.first = (size_t)(row * shape.dim[1]);
+    unsent.count = (size_t)((end - row) * shape.dim[1]);
+    unsent.own = emit_own(self, m, &subtrees, row, end, steps, LS_CPU_NONE);
+    add_unsent(self, &unsent);
+  }
 }
 
 void ls_cpu_merge_on_ranks(ls_cpu_classes *self, uint32_t m, uint32_t result) {

@@ -9,9 +9,13 @@
 static ls_status exchange_sums(ls_cpu_compiler *self, const ls_node *node,
                                ls_cpu_merge *merge, uint32_t number) {
   ls_cpu_sums *sums = NULL;
-  LS_RETURN_IF_ERROR(ls_cpu_sums_make(self->out, self->kernels,
-                                      self->share.replicas,
-                                      &(ls_cpu_summed){node, merge}, 1, &sums));
+  LS_RETURN_IF_ERROR(
+      ls_cpu_sums_make(self->out, self->kernels, self->share.replicas,
+                       &(ls_cpu_summed){.node = node,
+                                        .merge = merge,
+                                        .count = (size_t)ls_shape_num_elements(
+                                            node->outputs[0].shape)},
+                       1, &sums));
   sums->number = number;
   merge->sums = sums;
   ls_cpu_need_scratch(self, sums->scratch);

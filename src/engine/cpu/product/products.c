@@ -152,7 +152,9 @@ static void store_block(const products_params *self, const block *b,
   const size_t row = (size_t)b->columns * self->size;
   for (int64_t i = 0; i < b->rows; ++i, from += row) {
     char *target =
-        (char *)out + (size_t)((b->m0 + i) * products->n + b->n0) * self->size;
+        (char *)out +
+        (size_t)((b->m0 - products->first + i) * products->n + b->n0) *
+            self->size;
     if (products->mean)
       ls_cpu_tree_mean(products->dtype, target, from, b->columns,
                        products->replicas);
@@ -166,10 +168,10 @@ static void products_loop(const ls_kernel_call *call, int64_t begin_block,
   const products_params *self = call->params;
   const ls_cpu_products *products = &self->products;
   for (int64_t i = begin_block; i < end_block; ++i) {
-    block b = {.m0 = i / self->panels * BAND,
+    block b = {.m0 = products->first + i / self->panels * BAND,
                .n0 = i % self->panels * PANEL,
                .sums = call->scratch};
-    b.rows = ls_min_i64(BAND, products->m - b.m0);
+    b.rows = ls_min_i64(BAND, products->end - b.m0);
     b.columns = ls_min_i64(PANEL, products->n - b.n0);
     uint32_t part = 0;
     for (uint32_t r = 0; r < products->replicas; ++r) {
@@ -216,11 +218,12 @@ ls_status ls_cpu_products_prepare(const ls_cpu_products *products,
                                   .k = (size_t)k,
                                   .a_transposed = true,
                                   .accumulate = true};
-  plan->flops = 2.0 * (double)products->m * (double)products->n * (double)rows;
+  const int64_t made = products->end - products->first;
+  plan->flops = 2.0 * (double)made * (double)products->n * (double)rows;
   plan->scratch = self->sums + (wide ? kernels->product_f64_scratch(&largest)
                                      : kernels->product_scratch(&largest));
   plan->loop = products_loop;
   plan->params = self;
-  plan->blocks = ls_max_i64(1, ls_blocks_of(products->m, BAND) * self->panels);
+  plan->blocks = ls_max_i64(1, ls_blocks_of(made, BAND) * self->panels);
   return ls_ok();
 }

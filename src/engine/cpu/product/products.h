@@ -25,6 +25,7 @@ typedef struct ls_cpu_product_part {
 typedef struct ls_cpu_products {
   ls_dtype dtype;  // F32 or F64.
   int64_t m, n;
+  int64_t first, end;  // Rows of the result to compute.
   uint32_t replicas;
   bool mean;
   // Ascending. Replicas in no part contribute nothing.

@@ -42,7 +42,7 @@ static ls_status make_sum(ls_cpu_sums *self, ls_executable *executable,
   sum->begin = own.begin;
   sum->end = own.end;
   sum->merge = from->merge;
-  if (self->in_parts) {
+  if (self->in_parts || from->count * sum->width < from->merge->bytes) {
     const ls_type type = {.dtype = from->node->outputs[0].dtype,
                           .shape = LS_SHAPE((int64_t)(own.end - own.begin))};
     ls_cpu_merge *merge = NULL;
@@ -84,13 +84,14 @@ ls_status ls_cpu_sums_make(ls_executable *executable,
   LS_RETURN_IF_ERROR(find_subtrees(self, executable));
   for (uint32_t i = 0; i < count; ++i) {
     const ls_type type = merges[i].node->outputs[0];
-    sums[i].count = (size_t)ls_shape_num_elements(type.shape);
+    sums[i].count = merges[i].count;
+    sums[i].offset = merges[i].first;
     sums[i].narrow = ls_dtype_size(type.dtype);
     sums[i].width =
         merges[i].merge->narrow.loop != NULL ? sizeof(float) : sums[i].narrow;
     sums[i].first = self->granules;
     self->granules += count_granules(sums[i].count);
-    self->bytes += merges[i].merge->bytes;
+    self->bytes += sums[i].count * sums[i].width;
   }
   self->in_parts = self->bytes > ALL_TO_ALL;
   for (uint32_t i = 0; i < count; ++i)
@@ -177,7 +178,9 @@ static char *received_sums(const ls_cpu_flight *flight, const ls_cpu_sum *sum) {
 
 static char *result_of(const ls_cpu_flight *flight, uint32_t i) {
   const ls_cpu_sums *sums = flight->sums;
-  return flight->operands[sums->count * sums->num_own + 1 + i];
+  const ls_cpu_sum *sum = &sums->sums[i];
+  return (char *)flight->operands[sums->count * sums->num_own + 1 + i] +
+         sum->offset * sum->narrow;
 }
 
 static void list_sums(ls_cpu_flight *flight, int32_t rank, int32_t ranks) {

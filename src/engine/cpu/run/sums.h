@@ -20,6 +20,7 @@ typedef struct ls_cpu_sum {
   const ls_cpu_merge *merge;  // Adds up this rank's elements.
   size_t count;               // All elements,
   size_t first;               // and those of earlier merges, in granules.
+  size_t offset;              // The first element's position in the result.
   size_t begin, end;          // This rank's elements.
   size_t width, narrow;       // Bytes of an element of sums, and of the result.
   // The sums of other ranks' subtrees: their offset in the buffer of received
@@ -45,10 +46,11 @@ struct ls_cpu_sums {
   size_t scratch;          // Scratch that the additions need, in bytes.
 };
 
-// One merge of an exchange that is being compiled.
+// One merge of an exchange that is being compiled, or some of its elements.
 typedef struct ls_cpu_summed {
   const ls_node *node;
   const ls_cpu_merge *merge;
+  size_t first, count;
 } ls_cpu_summed;
 
 // Makes an exchange of the sums of some merges, of so many replicas. All memory
