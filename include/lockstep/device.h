@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: engine
 //
-// Devices: the CPU's kernels.
+// Devices: those that compute a runtime's programs, and the CPU's kernels.
 //
 // Threads: any thread may call this at any time.
 #ifndef LOCKSTEP_DEVICE_H_
@@ -12,6 +12,21 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+// Devices that compute what functions and sessions run; texts are the
+// runtime's.
+typedef struct ls_device_facts {
+  const char *type;  // "CPU", "GPU" or "TPU", as in names of devices.
+  int count;         // The CPU engine counts as one device.
+  // The kind of a device, the platform with its version, and the plug-in, as
+  // that tells them; NULL for the CPU engine.
+  const char *kind, *platform, *plugin;
+} ls_device_facts;
+
+// Describes the devices of the runtime's option `device`. Loads a plug-in.
+// Errors: those of the plug-in, see ls_runtime_options.
+LS_API LS_MUST_USE ls_status ls_device_describe(ls_runtime *runtime,
+                                                ls_device_facts *out_facts);
 
 // Returns the instruction set of the CPU kernels under this runtime: "base"
 // (any machine), "v3" (AVX2 and FMA) or "v4" (AVX-512). All give the same bits.

@@ -172,8 +172,9 @@ typedef struct ls_runtime_options {
   // table of the runs. Default: 30 seconds; below 0: no limit.
   int64_t stall_ms;
   // Devices that programs see: logical CPUs, at least one, and GPUs. A strategy
-  // without given devices uses the GPUs, else the CPUs. GPUs are names for
-  // build graphs; only CPUs compute. Defaults 1 and 0.
+  // without given devices uses the GPUs, else the devices of a plug-in, else
+  // the CPUs. GPUs that no plug-in has are names for build graphs. Defaults 1
+  // and 0.
   int cpus, gpus;
   // Threads that prefetch elements of data sets, besides the compute threads;
   // 0: the reading thread computes all. Default: as many as compute threads.

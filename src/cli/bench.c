@@ -152,6 +152,7 @@ int cli_bench(int argc, char **argv) {
       {"replicas", CLI_COUNT, &flags.replicas, "N",
        "replicas that share the batch (default 1)", 1},
       CLI_THREADS_OPTION(&flags.threads),
+      CLI_DEVICE_OPTIONS,
       {"steps", CLI_COUNT, &flags.steps, "N",
        "steps to time (default: for 2 seconds)", 1},
       CLI_BATCH_OPTION(&flags.batch_size),

@@ -124,6 +124,15 @@ void cli_print_row(ls_nest values, int64_t row);
 // Opens a runtime for reading only, with this many input threads (-1: one per
 // core).
 ls_status cli_runtime_open_input(int64_t threads, ls_runtime **out_runtime);
+// Values of the flags of CLI_DEVICE_OPTIONS: devices of all runtimes that the
+// command creates from then on.
+typedef struct cli_device_flags {
+  const char *name, *bits;
+  int64_t count;
+} cli_device_flags;
+extern cli_device_flags cli_device;
+// Returns true if these values are valid; otherwise reports them.
+bool cli_check_device(const char *command);
 // Creates a runtime with this many threads (0: as many as cores) and this math
 // (NULL: fast) whose log goes to standard error, and makes it current.
 ls_status cli_runtime_open(int64_t threads, const char *math,
@@ -239,6 +248,26 @@ bool cli_check_arithmetic(const char *command, const char *precision,
     "math", CLI_TEXT, (place), "NAME",                                         \
         "fast (default): convolutions may use Winograd's\n"                    \
         "algorithm; direct: they always sum over the taps",                    \
+        0                                                                      \
+  }
+#define CLI_DEVICE_OPTIONS                                                     \
+  {"device",                                                                   \
+   CLI_TEXT,                                                                   \
+   &cli_device.name,                                                           \
+   "NAME",                                                                     \
+   "where programs run: cpu (default), gpu, tpu, or pjrt:FILE,\n"              \
+   "a plug-in (pjrt: that of LS_PJRT_PLUGIN)",                                 \
+   0},                                                                         \
+      {"devices",                                                              \
+       CLI_COUNT,                                                              \
+       &cli_device.count,                                                      \
+       "N",                                                                    \
+       "share the replicas among N devices (default: all)",                    \
+       1},                                                                     \
+  {                                                                            \
+    "bits", CLI_TEXT, &cli_device.bits, "NAME",                                \
+        "fast (default); exact: a device sums in the order of\n"               \
+        "replicas, the same bits whatever the number of devices",              \
         0                                                                      \
   }
 // A flag that is also in the tables of other commands.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,15 +39,31 @@ static void print_devices(const ls_runtime *runtime, const char *kernels) {
          kernels);
 }
 
+// Prints the devices of a plug-in, if --device names one.
+static ls_status print_plugin(ls_runtime *runtime) {
+  ls_device_facts facts = {0};
+  LS_RETURN_IF_ERROR(ls_device_describe(runtime, &facts));
+  if (facts.plugin == NULL) return ls_ok();
+  printf("%c%c%c  %d %s%s, by plug-in %s\n     %s\n", tolower(facts.type[0]),
+         tolower(facts.type[1]), tolower(facts.type[2]), facts.count,
+         facts.kind, facts.count == 1 ? "" : " devices", facts.plugin,
+         facts.platform);
+  return ls_ok();
+}
+
 // ---- Replicas --------------------------------------------------------------
 // Prints one line per replica. Threads are assigned to replicas while running.
 static void print_replicas(const ls_runtime *runtime,
                            const char *const *devices, size_t count) {
   const int threads = ls_runtime_threads(runtime);
   printf("\n%zu replica%s, in this process:\n", count, count == 1 ? "" : "s");
-  printf("replica  runs on  device\n");
+  printf("replica  device\n");
   for (size_t i = 0; i < count; ++i)
-    printf("%7zu  cpu      %s\n", i, devices[i]);
+    printf("%7zu  %s\n", i, devices[i]);
+  if (cli_device.name != NULL && strcmp(cli_device.name, "cpu") != 0) {
+    printf("The devices of the plug-in share them evenly.\n");
+    return;
+  }
   if (threads == 1)
     printf("The thread runs one after another.\n");
   else
@@ -113,7 +130,10 @@ static ls_status show_with_pod(ls_runtime *runtime, const devices_flags *flags,
         ls_strategy_worker_devices(strategy, devices, count, &count));
   }
   if (flags->tpu != NULL) LS_RETURN_IF_ERROR(draw_pod(flags->tpu, pod));
-  if (cli_leads()) print_devices(runtime, kernels);
+  if (cli_leads()) {
+    print_devices(runtime, kernels);
+    LS_RETURN_IF_ERROR(print_plugin(runtime));
+  }
   LS_RETURN_IF_ERROR(show_ranks(runtime, (int64_t)count));
   if (cli_ranks() != NULL) return ls_ok();
   if (count > 0) print_replicas(runtime, devices, count);
@@ -133,6 +153,7 @@ int cli_devices(int argc, char **argv) {
   devices_flags flags = {0};
   const cli_option options[] = {
       CLI_THREADS_OPTION(&flags.threads),
+      CLI_DEVICE_OPTIONS,
       {"replicas", CLI_COUNT, &flags.replicas, "N",
        "also show N replicas and their devices", 1},
       {"tpu", CLI_TEXT, &flags.tpu, "NAME",

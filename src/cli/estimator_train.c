@@ -219,6 +219,7 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
       {"replicas", CLI_COUNT, &flags.replicas, "N",
        "replicas of a mirrored strategy that share each batch", 1},
       CLI_THREADS_OPTION(&flags.threads),
+      CLI_DEVICE_OPTIONS,
       {"batch-size", CLI_COUNT, &flags.batch_size, "N",
        "global batch size (default: the estimator's)", 1},
       {"steps", CLI_COUNT, &flags.steps, "N",

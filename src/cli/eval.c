@@ -59,6 +59,7 @@ int cli_eval(int argc, char **argv) {
        0},
       CLI_FEATURES_OPTION(&flags.features),
       CLI_THREADS_OPTION(&flags.run.threads),
+      CLI_DEVICE_OPTIONS,
       {"math", CLI_TEXT, &flags.run.math, "NAME",
        "fast or direct (default: the run's); see 'lockstep\ntrain'", 0},
       {"json", CLI_FLAG, &flags.json, NULL,

@@ -139,9 +139,9 @@ static const cli_option *find_option(const cli_syntax *syntax, const char *name,
   return NULL;
 }
 
-// Recognizes GPU flags of other programs, to explain what is missing.
+// Recognizes GPU flags of other programs.
 static bool says_gpu(const char *flag, size_t size) {
-  static const char *const names[] = {"gpu", "gpus", "cuda", "device"};
+  static const char *const names[] = {"gpu", "gpus", "cuda"};
   for (size_t i = 0; i < sizeof(names) / sizeof(*names); ++i)
     if (strlen(names[i]) == size && memcmp(names[i], flag, size) == 0)
       return true;
@@ -150,10 +150,9 @@ static bool says_gpu(const char *flag, size_t size) {
 
 static int unknown_flag(const cli_syntax *syntax, const char *flag,
                         size_t size) {
-  if (says_gpu(flag, size)) {
+  if (says_gpu(flag, size) && find_option(syntax, "device", 6) != NULL) {
     cli_say(syntax->command,
-            "there is no flag '--%.*s': Lockstep computes on the cores of this "
-            "machine's CPU; GPUs are not supported yet",
+            "there is no flag '--%.*s'; did you mean '--device gpu'?",
             (int)size, flag);
     return CLI_USAGE;
   }
@@ -257,5 +256,7 @@ bool cli_parse(const cli_syntax *syntax, int argc, char **argv, int *out_exit) {
             syntax->operand_form, syntax->command);
     *out_exit = CLI_USAGE;
   }
+  if (*out_exit == CLI_OK && !cli_check_device(syntax->command))
+    *out_exit = CLI_USAGE;
   return *out_exit == CLI_OK;
 }

@@ -122,6 +122,7 @@ int cli_predict(int argc, char **argv) {
       CLI_FEATURES_OPTION(&flags.features),
       {"limit", CLI_COUNT, &flags.limit, "N", "largest number of examples", 1},
       CLI_THREADS_OPTION(&flags.run.threads),
+      CLI_DEVICE_OPTIONS,
       {"math", CLI_TEXT, &flags.run.math, "NAME",
        "fast or direct (default: the run's); see 'lockstep\ntrain'", 0},
   };

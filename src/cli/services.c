@@ -175,6 +175,20 @@ bool cli_check_math(const char *command, const char *math) {
   return math == NULL || cli_choose(command, "math", math, choices, 2);
 }
 
+cli_device_flags cli_device;
+
+bool cli_check_device(const char *command) {
+  static const char *const bits[] = {"fast", "exact"};
+  const bool given = cli_device.bits != NULL || cli_device.count > 0;
+  if (cli_device.bits != NULL &&
+      !cli_choose(command, "bits", cli_device.bits, bits, 2))
+    return false;
+  if (!given || cli_device.name != NULL) return true;
+  cli_say(command, "--%s is for devices with a plug-in: add --device",
+          cli_device.count > 0 ? "devices" : "bits");
+  return false;
+}
+
 bool cli_check_arithmetic(const char *command, const char *precision,
                           const char **math) {
   if (!cli_check_math(command, *math)) return false;
@@ -203,12 +217,17 @@ ls_status cli_runtime_open(int64_t threads, const char *math,
   *out_runtime = NULL;
   ls_math wanted = LS_MATH_FAST;
   if (math != NULL) (void)find_math(math, &wanted);  // Checked before.
-  LS_RETURN_IF_ERROR(
-      ls_runtime_create(&(ls_runtime_options){.log = write_log,
-                                              .threads = (int)threads,
-                                              .math = wanted,
-                                              .communicator = cli_ranks()},
-                        out_runtime));
+  const bool is_exact =
+      cli_device.bits != NULL && strcmp(cli_device.bits, "exact") == 0;
+  LS_RETURN_IF_ERROR(ls_runtime_create(
+      &(ls_runtime_options){.log = write_log,
+                            .threads = (int)threads,
+                            .math = wanted,
+                            .device = cli_device.name,
+                            .num_devices = (int)cli_device.count,
+                            .exact_bits = is_exact,
+                            .communicator = cli_ranks()},
+      out_runtime));
   ls_runtime_make_current(*out_runtime);
   return ls_ok();
 }

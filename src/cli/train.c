@@ -433,6 +433,7 @@ int cli_train(int argc, char **argv) {
        "line of metrics.jsonl",
        1},
       CLI_THREADS_OPTION(&asked->threads),
+      CLI_DEVICE_OPTIONS,
       CLI_BATCH_OPTION(&asked->batch_size),
       {"epochs", CLI_COUNT, &asked->epochs, "N",
        "passes over the training set (default: the model's)", 1},

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "graph/graph.h"
 #include "lockstep/cancel.h"
+#include "lockstep/device.h"
 #include "lockstep/host.h"
 #include "lockstep/object.h"
 
@@ -241,6 +242,8 @@ struct ls_backend_vtable {
   // Names the instruction set, kernel library and cache sizes as far as they
   // decide bits: equal ids promise equal bits.
   const char *(*numerics_id)(ls_backend *self);
+  // Describes the devices. NULL: the CPU, as one device.
+  void (*describe)(const ls_backend *self, ls_device_facts *out_facts);
 };
 
 // Runs an instance from start to finish, and blocks while it waits for the

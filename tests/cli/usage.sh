@@ -59,10 +59,14 @@ refuses "--quiet takes no value, got 'yes'" train --quiet=yes
 refuses "unexpected argument 'mlp'; did you mean '--model mlp'?" train mlp
 refuses "there is no command '-V'; did you mean '--version'?" -V
 refuses "there is no command 'version'; did you mean '--version'?" version
-for flag in gpu gpus cuda device; do
-  refuses "there is no flag '--$flag': Lockstep computes on the cores of this \
-machine's CPU; GPUs are not supported yet" train --$flag
+for flag in gpu gpus cuda; do
+  refuses "there is no flag '--$flag'; did you mean '--device gpu'?" \
+    train --$flag
 done
+refuses "--bits is for devices with a plug-in: add --device" \
+  bench mlp --bits exact
+refuses "--devices is for devices with a plug-in" train --devices 2
+refuses "--bits is 'all'" bench mlp --device pjrt --bits all
 refuses "there is no model 'mpl'; there are: tiny, mlp," train --model mpl
 refuses "lockstep bench: MODEL is missing" bench
 refuses "there is no model 'none'; there are:" bench none

@@ -549,14 +549,16 @@ TEST(its_cores_compute) {
   ls_nest results = ls_none();
   expect_ok(ls_tpu_connect(resolver));
   expect_status(ls_strategy_run(strategy, callable, args, &results),
-                LS_UNIMPLEMENTED, "TPU:0': only CPUs compute");
+                LS_UNIMPLEMENTED,
+                "TPU:0': the devices of this "
+                "runtime are of type CPU");
   initialize(resolver);
   expect_ok(ls_strategy_run(strategy, callable, args, &results));
   ls_nest_release(results);
   results = ls_none();
   expect_ok(ls_tpu_shutdown(resolver));
   expect_status(ls_strategy_run(strategy, callable, args, &results),
-                LS_UNIMPLEMENTED, "only CPUs compute");
+                LS_UNIMPLEMENTED, "are of type CPU");
 }
 
 MEMORY_TEST(use_a_system) {

@@ -11,6 +11,7 @@
 #include "distribute/input/input.h"
 #include "distribute/kinds/mirrored.h"
 #include "distribute/own.h"
+#include "lockstep/device.h"
 #include "lockstep/runtime_settings.h"
 #include "lockstep/strategy_extended.h"
 
@@ -23,16 +24,30 @@ typedef struct placement {
   const ls_mirrored_workers *workers;  // NULL: this process alone.
 } placement;
 
+// Chooses the type and number of devices without options: those that the
+// runtime was told, else those that compute its programs.
+static ls_status choose_all(ls_runtime *runtime, bool is_one, placement *out) {
+  ls_device_facts facts = {0};
+  const int gpus = ls_runtime_gpus(runtime);
+  const int cpus = is_one ? 1 : ls_runtime_cpus(runtime);
+  *out = (placement){.type = gpus > 0 ? "GPU" : "CPU",
+                     .count = gpus > 0 ? gpus : cpus};
+  if (gpus > 0 || strcmp(ls_runtime_device(runtime), "cpu") == 0)
+    return ls_ok();
+  LS_RETURN_IF_ERROR(ls_device_describe(runtime, &facts));
+  out->type = facts.type;
+  if (!is_one && facts.count > cpus) out->count = facts.count;
+  return ls_ok();
+}
+
 // Chooses the devices; without options, all devices of the machine.
-static ls_status mirrored_choose(const ls_runtime *runtime,
+static ls_status mirrored_choose(ls_runtime *runtime,
                                  const ls_mirrored_options *options,
                                  const ls_mirrored_workers *workers,
                                  placement *out) {
-  const int gpus = ls_runtime_gpus(runtime);
-  const int cpus = workers != NULL ? 1 : ls_runtime_cpus(runtime);
-  *out = (placement){.type = gpus > 0 ? "GPU" : "CPU",
-                     .count = gpus > 0 ? gpus : cpus,
-                     .workers = workers};
+  LS_RETURN_IF_ERROR(choose_all(runtime, workers != NULL, out));
+  const char *type = out->type;
+  out->workers = workers;
   if (options == NULL) return ls_ok();
   const bool listed = options->devices != NULL;
   if (listed && options->num_gpus.set)
@@ -55,7 +70,7 @@ static ls_status mirrored_choose(const ls_runtime *runtime,
       return ls_invalid_argument("a mirrored strategy with num_gpus 0: at "
                                  "least one device must be given");
   } else if (options->num_replicas.set) {
-    out->type = "CPU";
+    out->type = strcmp(ls_runtime_device(runtime), "cpu") == 0 ? "CPU" : type;
     out->count = options->num_replicas.value;
   }
   const int32_t times = workers != NULL ? workers->count : 1;

@@ -8,6 +8,7 @@
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
 #include "lockstep/communicator.h"
+#include "lockstep/device.h"
 #include "lockstep/strategy_extended.h"
 #include "net/limit.h"
 
@@ -48,19 +49,28 @@ static ls_status run_traced(ls_strategy *strategy, ls_function *function,
   return ls_function_call_by(function, &tracer, args, results);
 }
 
-// Refuses GPUs: their names are known, but there is no back end for them.
+// Refuses devices of a type that does not compute the runtime's programs.
 static ls_status check_devices(const ls_strategy *strategy) {
   if (strategy->no_cpu == NULL) return ls_ok();
   const ls_graph *graph = ls_graph_current();
   if (graph == NULL || graph->kind == LS_GRAPH_BUILD) return ls_ok();
   ls_runtime *runtime = strategy->runtime;
+  ls_device_facts facts = {0};
+  LS_RETURN_IF_ERROR(ls_device_describe(runtime, &facts));
   for (int32_t i = 0; i < strategy->num_replicas; ++i) {
     const char *device = ls_strategy_device(strategy, i);
+    const char *type = strstr(device, "/device:");
+    const size_t length = strlen(facts.type);
     if (strstr(device, "/device:CPU:") != NULL) continue;
+    if (type != NULL && strncmp(type + 8, facts.type, length) == 0 &&
+        type[8 + length] == ':')
+      continue;
     if (runtime->has_core == NULL || !runtime->has_core(runtime, device))
-      return ls_unimplemented("running on device '%s': only CPUs compute, and "
-                              "cores of TPU systems that are initialized",
-                              device);
+      return ls_unimplemented("running on device '%s': the devices of this "
+                              "runtime are of type %s (ls_runtime_options), "
+                              "beside cores of TPU systems that are "
+                              "initialized",
+                              device, facts.type);
   }
   return ls_ok();
 }

@@ -22,6 +22,19 @@ static const char *numerics_id(ls_backend *self) {
   return ls_text_data(&ls_pjrt_of(self)->numerics_id);
 }
 
+static void describe_devices(const ls_backend *self,
+                             ls_device_facts *out_facts) {
+  const ls_pjrt_client *client = &ls_pjrt_of(self)->client;
+  const char *platform = ls_text_data(&client->platform);
+  *out_facts = (ls_device_facts){.type = strcmp(platform, "cpu") == 0   ? "CPU"
+                                         : strcmp(platform, "tpu") == 0 ? "TPU"
+                                                                        : "GPU",
+                                 .count = client->num_devices,
+                                 .kind = ls_text_data(&client->kind),
+                                 .platform = ls_text_data(&client->version),
+                                 .plugin = client->plugin->path};
+}
+
 static const struct ls_backend_vtable pjrt_vtable = {
     .name = "pjrt",
     .prepare = prepare,
@@ -48,6 +61,7 @@ static const struct ls_backend_vtable pjrt_vtable = {
     .copy = ls_pjrt_copy,
     .fill = ls_pjrt_fill,
     .numerics_id = numerics_id,
+    .describe = describe_devices,
 };
 
 ls_status ls_pjrt_backend_destroy(void *state) {
