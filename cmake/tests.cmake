@@ -150,6 +150,12 @@ if(LS_TESTS AND CMOCKA_FOUND)
   # What a test computes is not what is tested; the memory that it lends is
   # watched.
   target_link_libraries(unit_tests PRIVATE ls_defined)
+  # A PJRT plug-in around another one, which some tests load.
+  add_library(pjrt_shim MODULE "${PROJECT_SOURCE_DIR}/tests/pjrt/shim/shim.c")
+  set_target_properties(pjrt_shim PROPERTIES PREFIX ""
+    LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  ls_see_internals(pjrt_shim)
+  add_dependencies(unit_tests pjrt_shim)
   # Most of it runs once a build; what takes time is the library and support/.
   target_compile_options(unit_tests PRIVATE $<$<CONFIG:Debug>:-O0>)
   # Their accesses are checked by calls, which are compiled sooner.

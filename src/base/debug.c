@@ -152,7 +152,8 @@ static bool read_switch(ls_debug *debug, debug_switch which, const char *text) {
   case SWITCH_MPI:
     return true;  // Read by net/mpi.c, before there is a runtime.
   case SWITCH_PJRT_PLUGIN:
-    return true;  // Read by engine/pjrt/plugin.c.
+  case SWITCH_PJRT_CACHE:
+    return true;  // Read by engine/pjrt.
   case SWITCH_VERIFY:
     if (!debug_read_number(text, strlen(text), 1, &number)) return false;
     debug->verify = number == 1;

@@ -67,8 +67,11 @@ static const struct ls_backend_vtable pjrt_vtable = {
 ls_status ls_pjrt_backend_destroy(void *state) {
   ls_pjrt_backend *self = state;
   ls_status status = ls_ok();
+  ls_pjrt_end_arrivals(self);
+  ls_mutex_deinit(&self->arrivals_lock);
   ls_pjrt_client_deinit(&self->client);
   ls_text_deinit(&self->numerics_id);
+  ls_text_deinit(&self->cache_folder);
   if (self->base.host != NULL) status = ls_cpu_backend_destroy(self->base.host);
   ls_release(ls_runtime_allocator(self->base.runtime), self);
   return status;
@@ -108,11 +111,14 @@ ls_status ls_pjrt_backend_create(ls_runtime *runtime,
   LS_NEW_OR_RETURN(allocator, ls_pjrt_backend, made);
   made->base = (ls_backend){.vtable = &pjrt_vtable, .runtime = runtime};
   ls_text_init(&made->numerics_id, allocator);
+  ls_text_init(&made->cache_folder, allocator);
   made->exact = ls_runtime_exact_bits(runtime);
   made->highest = made->exact || ls_runtime_math(runtime) == LS_MATH_DIRECT;
   LS_OWN(ls_pjrt_backend, self) = made;
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->arrivals_lock));
   LS_RETURN_IF_ERROR(ls_pjrt_client_init(&self->client, runtime));
   LS_RETURN_IF_ERROR(make_numerics_id(self));
+  LS_RETURN_IF_ERROR(ls_pjrt_cache_init(self));
   LS_RETURN_IF_ERROR(ls_cpu_backend_create(runtime, &self->base.host));
   *out_backend = &ls_give(&self)->base;
   return ls_ok();

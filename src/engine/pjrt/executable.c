@@ -130,15 +130,36 @@ static ls_status note_memory(ls_pjrt_executable *self,
   return ls_ok();
 }
 
-static ls_status inspect(ls_pjrt_executable *self) {
+// Checks the loaded executable and takes its figures; `keep` puts it into the
+// cache.
+static ls_status inspect(ls_pjrt_executable *self, const ls_text *module,
+                         const ls_text *options, bool keep) {
   const ls_pjrt_plugin *plugin = self->backend->client.plugin;
   LS_PJRT_ARGS(ls_pjrt_pointer_args, args, .object = self->loaded);
   LS_RETURN_IF_ERROR(
       ls_pjrt_call(plugin, LS_PJRT_LoadedExecutable_GetExecutable, &args));
   ls_status status = check_loaded(self, args.pointer);
   if (ls_status_is_ok(status)) status = note_memory(self, args.pointer);
+  if (ls_status_is_ok(status) && keep)
+    ls_pjrt_cache_store(self->backend, module, options, args.pointer);
   ls_pjrt_destroy(plugin, LS_PJRT_Executable_Destroy, args.pointer);
   return status;
+}
+
+static ls_status load_or_compile(ls_pjrt_executable *self,
+                                 const ls_text *module,
+                                 const ls_text *options) {
+  ls_pjrt_cache_load(self->backend, module, options, &self->loaded);
+  if (self->loaded != NULL) {
+    const ls_status status = inspect(self, module, options, false);
+    if (ls_status_is_ok(status)) return ls_ok();
+    ls_status_free(status);
+    ls_pjrt_destroy(self->backend->client.plugin,
+                    LS_PJRT_LoadedExecutable_Destroy, self->loaded);
+    self->loaded = NULL;
+  }
+  LS_RETURN_IF_ERROR(compile_module(self, module, options));
+  return inspect(self, module, options, true);
 }
 
 static ls_status compile_for_devices(ls_pjrt_executable *self) {
@@ -148,6 +169,7 @@ static ls_status compile_for_devices(ls_pjrt_executable *self) {
   ls_text_init(&module, allocator);
   ls_text_init(&options, allocator);
   self->num_devices = count_devices(self);
+  self->facts.is_late = true;
   LS_RETURN_IF_ERROR(list_written(self));
   LS_RETURN_IF_ERROR(write_module(self, &self->arena, &module, &self->layout));
   LS_RETURN_IF_ERROR(
@@ -155,8 +177,7 @@ static ls_status compile_for_devices(ls_pjrt_executable *self) {
                             &(ls_pjrt_options){.num_devices = self->num_devices,
                                                .exact = self->backend->exact},
                             &options));
-  LS_RETURN_IF_ERROR(compile_module(self, &module, &options));
-  return inspect(self);
+  return load_or_compile(self, &module, &options);
 }
 
 ls_status ls_pjrt_compile(ls_backend *backend, const ls_program *program,

@@ -17,8 +17,11 @@ typedef struct ls_pjrt_backend {
   ls_backend base;
   ls_pjrt_client client;
   ls_text numerics_id;
-  bool exact;    // The option exact_bits.
-  bool highest;  // Products of f32 are computed in f32.
+  ls_text cache_folder;  // Folder of compiled programs; empty: none.
+  ls_mutex arrivals_lock;
+  struct ls_pjrt_arrival *arrivals;  // Under way. Under the lock.
+  bool exact;                        // The option exact_bits.
+  bool highest;                      // Products of f32 are computed in f32.
 } ls_pjrt_backend;
 
 static inline ls_pjrt_backend *ls_pjrt_of(const ls_backend *backend) {
@@ -97,7 +100,45 @@ void ls_pjrt_release_executable(ls_executable *executable);
 ls_plan_facts ls_pjrt_facts(const ls_executable *executable);
 ls_status ls_pjrt_print_plan(const ls_executable *executable, ls_text *text);
 
-// ---- Instances (run.c) -----------------------------------------------------
+// ---- Compiled programs in files (cache.c) ----------------------------------
+// Finds the folder: LS_PJRT_CACHE, else that of the user's caches.
+LS_MUST_USE ls_status ls_pjrt_cache_init(ls_pjrt_backend *self);
+// Loads a program that was compiled earlier; `*out_loaded` stays NULL if there
+// is none. What is wrong with a file is logged.
+void ls_pjrt_cache_load(const ls_pjrt_backend *self, const ls_text *module,
+                        const ls_text *options,
+                        PJRT_LoadedExecutable **out_loaded);
+void ls_pjrt_cache_store(const ls_pjrt_backend *self, const ls_text *module,
+                         const ls_text *options, PJRT_Executable *executable);
+
+// ---- Instances (instance.c) ------------------------------------------------
+// Values that a program which draws takes after its parameters.
+enum { LS_PJRT_STEP, LS_PJRT_SEED, LS_PJRT_REPLICA, LS_PJRT_SCALARS };
+// Launches of an instance that may be under way; the next one waits.
+enum { LS_PJRT_LAUNCHES = 8 };
+
+typedef struct ls_pjrt_instance {
+  ls_pjrt_executable *executable;  // Counted.
+  ls_buffer **buffers;             // Retained; see rebind in engine/backend.h.
+  ls_instance *host;               // The CPU engine's, for programs on_host.
+  ls_buffer **host_buffers;        // The host's of `buffers`; lent.
+  // The rest is for devices. Lists by device, and their memory.
+  PJRT_Buffer ***arguments, ***results, **memory;
+  PJRT_Buffer **sent;  // Inputs that were sent to devices in this run.
+  size_t num_sent;
+  PJRT_Event **events;  // The run waits for these.
+  size_t num_events, num_ready;
+  size_t num_needed;  // The first events: if one fails there are no results.
+  // Ends of late launches, a ring of lists by device.
+  PJRT_Event **launched;
+  size_t num_launched, num_ended;
+  uint64_t scalars[LS_PJRT_SCALARS];
+  PJRT_Buffer **scalar_parts;  // By scalar and device; NULL: not sent.
+  bool has_launched, has_failed;
+  uint64_t *steps;  // See ls_run_args.
+  ls_status status;
+} ls_pjrt_instance;
+
 ls_status ls_pjrt_bind(ls_executable *executable, ls_buffer *const *buffers,
                        ls_instance **out_instance);
 void ls_pjrt_rebind(ls_instance *instance, ls_buffer *const *buffers);
@@ -109,5 +150,37 @@ void ls_pjrt_stop(ls_instance *instance, ls_status status);
 ls_status ls_pjrt_finish(ls_instance *instance, bool *out_keeps);
 ls_status ls_pjrt_measure(ls_instance *instance, bool on);
 ls_status ls_pjrt_print_cost(const ls_instance *instance, ls_text *text);
+
+static inline const ls_pjrt_client *
+ls_pjrt_client_of(const ls_pjrt_instance *instance) {
+  return &instance->executable->backend->client;
+}
+// Returns the buffer of a use's new value.
+ls_pjrt_buffer *ls_pjrt_new_buffer(const ls_pjrt_instance *instance,
+                                   size_t use);
+
+// ---- Runs on devices (run.c) -----------------------------------------------
+// Starts a run. After a failure it has ended.
+LS_MUST_USE ls_status ls_pjrt_run_start(ls_pjrt_instance *instance,
+                                        const ls_run_args *args);
+// Returns true if the run has ended; takes the events that are ready.
+bool ls_pjrt_run_advance(ls_pjrt_instance *instance);
+// Waits for the next event that the run needs.
+void ls_pjrt_run_wait(ls_pjrt_instance *instance);
+void ls_pjrt_run_fail(ls_pjrt_instance *instance, ls_status status);
+ls_status ls_pjrt_run_finish(ls_pjrt_instance *instance);
+// Waits for the ends of late launches up to number `end`, and returns the first
+// failure.
+LS_MUST_USE ls_status ls_pjrt_run_drain(ls_pjrt_instance *instance, size_t end);
+
+// ---- Results that arrive late (arrival.c) ----------------------------------
+typedef struct ls_pjrt_arrival ls_pjrt_arrival;
+
+// Starts to copy a value to an array's elements, which waits for an earlier
+// copy to them.
+LS_MUST_USE ls_status ls_pjrt_fetch_late(ls_pjrt_backend *backend,
+                                         PJRT_Buffer *buffer, ls_array *array);
+// Waits for all copies to arrays that are under way.
+void ls_pjrt_end_arrivals(ls_pjrt_backend *backend);
 
 #endif  // LS_ENGINE_PJRT_PJRT_H_

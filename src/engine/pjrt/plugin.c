@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory/own.h"
@@ -108,6 +109,8 @@ static ls_status find_path(ls_runtime *runtime, const char **out_path) {
 
 static ls_status open_library(const char *device, const char *path,
                               void **out_library) {
+  // Keeps information of XLA from standard error, unless it is asked for.
+  setenv("TF_CPP_MIN_LOG_LEVEL", "1", 0);
   *out_library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (*out_library != NULL) return ls_ok();
   const char *reason = dlerror();
@@ -229,15 +232,21 @@ static ls_status check_table(const ls_pjrt_plugin *plugin) {
   return ls_ok();
 }
 
-// Silences information that XLA would write to standard error, unless the
-// environment says otherwise. Keeps libtpu from asking the cloud's metadata
-// service where there is no TPU: each of 30 questions would wait for half a
-// minute.
-static void prepare_environment(void *library) {
-  setenv("TF_CPP_MIN_LOG_LEVEL", "1", 0);
+// Keeps libtpu from asking the cloud's metadata service where there is no TPU:
+// each of 30 questions would wait for half a minute.
+static void prepare_libtpu(void *library) {
   if (dlsym(library, "GetLibtpuSdkApi") == NULL) return;
   if (access("/dev/accel0", F_OK) != 0 && access("/dev/vfio/0", F_OK) != 0)
     setenv("TPU_SKIP_MDS_QUERY", "1", 0);
+}
+
+// Takes the size and time of the library's file, which tell builds apart.
+static void note_file(ls_pjrt_plugin *plugin, const void *symbol) {
+  Dl_info info;
+  struct stat file;
+  if (dladdr(symbol, &info) == 0 || stat(info.dli_fname, &file) != 0) return;
+  plugin->num_bytes = file.st_size;
+  plugin->modified = file.st_mtime;
 }
 
 static ls_status initialize_plugin(ls_runtime *runtime,
@@ -250,8 +259,9 @@ static ls_status initialize_plugin(ls_runtime *runtime,
                                "function GetPjrtApi",
                                plugin->path);
   memcpy(&get, &symbol, sizeof(get));
-  prepare_environment(plugin->library);
+  prepare_libtpu(plugin->library);
   plugin->table = get();
+  note_file(plugin, symbol);
   LS_RETURN_IF_ERROR(check_table(plugin));
   LS_RETURN_IF_ERROR(check_flags(runtime, plugin));
   LS_PJRT_ARGS(ls_pjrt_object_args, args, .object = NULL);

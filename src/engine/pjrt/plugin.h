@@ -14,6 +14,7 @@ typedef struct ls_pjrt_plugin {
   const ls_pjrt_table *table;
   char *path;  // As it was first asked for; for messages.
   void *library;
+  int64_t num_bytes, modified;  // Size and time of its file, 0 if unknown.
   struct ls_pjrt_plugin *next;
 } ls_pjrt_plugin;
 

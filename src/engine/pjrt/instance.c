@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Instances: memory for the runs of an executable, and its variables' buffers.
+// Runs of programs on_host are the CPU engine's.
+#include "base/cancel.h"
+#include "base/runtime_internal.h"
+#include "engine/pjrt/pjrt.h"
+
+static ls_pjrt_instance *instance_of(const ls_instance *instance) {
+  return (ls_pjrt_instance *)(uintptr_t)instance;
+}
+
+static const struct ls_backend_vtable *
+host_table(const ls_pjrt_instance *self) {
+  return self->executable->backend->base.host->vtable;
+}
+
+static ls_allocator *allocator_of(const ls_pjrt_instance *self) {
+  return ls_runtime_allocator(self->executable->backend->base.runtime);
+}
+
+// Counts the buffers: old values, then new ones.
+static size_t num_buffers(const ls_pjrt_instance *self) {
+  const ls_program *program = self->executable->program;
+  return program->num_uses * (program->apart ? 2 : 1);
+}
+
+ls_pjrt_buffer *ls_pjrt_new_buffer(const ls_pjrt_instance *self, size_t use) {
+  const ls_program *program = self->executable->program;
+  const size_t first = program->apart ? program->num_uses : 0;
+  return (ls_pjrt_buffer *)self->buffers[first + use];
+}
+
+// ---- Binding ---------------------------------------------------------------
+void ls_pjrt_destroy_instance(ls_instance *instance) {
+  ls_pjrt_instance *self = instance_of(instance);
+  if (self == NULL) return;
+  ls_allocator *allocator = allocator_of(self);
+  const ls_pjrt_executable *executable = self->executable;
+  const size_t num_scalars = LS_PJRT_SCALARS * (size_t)executable->num_devices;
+  if (self->host != NULL) host_table(self)->destroy_instance(self->host);
+  ls_status_free(ls_pjrt_run_drain(self, self->num_launched));
+  for (size_t i = 0; self->buffers != NULL && i < num_buffers(self); ++i)
+    ls_object_release(self->buffers[i]);
+  for (size_t i = 0; self->scalar_parts != NULL && i < num_scalars; ++i)
+    ls_pjrt_destroy(ls_pjrt_client_of(self)->plugin, LS_PJRT_Buffer_Destroy,
+                    self->scalar_parts[i]);
+  ls_release(allocator, self->buffers);
+  ls_release(allocator, self->host_buffers);
+  ls_release(allocator, self->arguments);
+  ls_release(allocator, self->memory);
+  ls_release(allocator, self->sent);
+  ls_release(allocator, self->events);
+  ls_release(allocator, self->launched);
+  ls_release(allocator, self->scalar_parts);
+  ls_pjrt_release_executable((ls_executable *)self->executable);
+  ls_release(allocator, self);
+}
+
+static void destroy_instance(ls_pjrt_instance *self) {
+  ls_pjrt_destroy_instance((ls_instance *)self);
+}
+LS_OWNED_POINTER(ls_pjrt_instance, destroy_instance)
+
+// Makes the lists of a run: a launch takes arguments and gives results by
+// device.
+static ls_status make_lists(ls_pjrt_instance *self) {
+  const ls_pjrt_executable *executable = self->executable;
+  ls_allocator *allocator = allocator_of(self);
+  const size_t devices = (size_t)executable->num_devices;
+  const size_t arguments = executable->layout.num_arguments + LS_PJRT_SCALARS;
+  const size_t results = executable->layout.num_results;
+  self->arguments = ls_new_array(allocator, PJRT_Buffer **, 2 * devices);
+  self->memory =
+      ls_new_array(allocator, PJRT_Buffer *, devices * (arguments + results));
+  self->sent = ls_new_array(allocator, PJRT_Buffer *, devices * arguments);
+  self->events = ls_new_array(allocator, PJRT_Event *,
+                              devices * (arguments + 1) +
+                                  executable->program->num_outputs);
+  self->scalar_parts =
+      ls_new_array(allocator, PJRT_Buffer *, devices * LS_PJRT_SCALARS);
+  self->launched =
+      ls_new_array(allocator, PJRT_Event *, devices * LS_PJRT_LAUNCHES);
+  LS_RETURN_IF_NO_MEMORY(self->launched != NULL && self->arguments != NULL &&
+                         self->memory != NULL && self->sent != NULL &&
+                         self->events != NULL && self->scalar_parts != NULL);
+  self->results = self->arguments + devices;
+  for (size_t d = 0; d < devices; ++d) {
+    self->arguments[d] = self->memory + d * (arguments + results);
+    self->results[d] = self->arguments[d] + arguments;
+  }
+  return ls_ok();
+}
+
+static void retain_buffers(ls_pjrt_instance *self, ls_buffer *const *buffers,
+                           size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (buffers[i] == self->buffers[i]) continue;
+    ls_object_release(self->buffers[i]);
+    self->buffers[i] = ls_object_retain(buffers[i]);
+    self->host_buffers[i] =
+        buffers[i] == NULL ? NULL : ((ls_pjrt_buffer *)buffers[i])->host;
+  }
+}
+
+ls_status ls_pjrt_bind(ls_executable *executable, ls_buffer *const *buffers,
+                       ls_instance **out_instance) {
+  ls_pjrt_executable *made = (ls_pjrt_executable *)executable;
+  ls_allocator *allocator = ls_runtime_allocator(made->backend->base.runtime);
+  *out_instance = NULL;
+  LS_NEW_OR_RETURN(allocator, ls_pjrt_instance, raw);
+  raw->executable = made;
+  ls_count_retain(&made->references);
+  LS_OWN(ls_pjrt_instance, self) = raw;
+  self->buffers = ls_new_array(allocator, ls_buffer *, num_buffers(self));
+  self->host_buffers = ls_new_array(allocator, ls_buffer *, num_buffers(self));
+  LS_RETURN_IF_NO_MEMORY(self->buffers != NULL && self->host_buffers != NULL);
+  retain_buffers(self, buffers, made->program->num_uses);
+  LS_RETURN_IF_ERROR(made->host == NULL
+                         ? make_lists(self)
+                         : host_table(self)->bind(
+                               made->host, self->host_buffers, &self->host));
+  *out_instance = (ls_instance *)ls_give(&self);
+  return ls_ok();
+}
+
+void ls_pjrt_rebind(ls_instance *instance, ls_buffer *const *buffers) {
+  ls_pjrt_instance *self = instance_of(instance);
+  retain_buffers(self, buffers, num_buffers(self));
+  if (self->host != NULL)
+    host_table(self)->rebind(self->host, self->host_buffers);
+}
+
+// ---- Runs on the host ------------------------------------------------------
+static ls_status start_on_host(ls_pjrt_instance *self,
+                               const ls_run_args *args) {
+  const ls_program *program = self->executable->program;
+  for (size_t i = 0; i < program->num_uses; ++i)
+    if (program->uses[i].read)
+      LS_RETURN_IF_ERROR(
+          ls_pjrt_buffer_to_host((ls_pjrt_buffer *)self->buffers[i]));
+  return host_table(self)->start(self->host, args);
+}
+
+// Drops values on devices that the run has replaced on the host; a failed run
+// may have written some of them.
+static ls_status finish_on_host(ls_pjrt_instance *self, bool *out_keeps) {
+  const ls_program *program = self->executable->program;
+  const ls_status status = host_table(self)->finish(self->host, out_keeps);
+  for (size_t i = 0; i < program->num_uses; ++i)
+    if (program->uses[i].written && (*out_keeps || program->uses[i].read))
+      ls_pjrt_buffer_keep_host(ls_pjrt_new_buffer(self, i));
+  return status;
+}
+
+// ---- Runs ------------------------------------------------------------------
+ls_status ls_pjrt_start(ls_instance *instance, const ls_run_args *args) {
+  ls_pjrt_instance *self = instance_of(instance);
+  if (self->host != NULL) return start_on_host(self, args);
+  if (ls_cancel_any(args->cancels))
+    return LS_STATUS(LS_CANCELLED, "the run was cancelled");
+  LS_RETURN_IF_ERROR(ls_pjrt_run_start(self, args));
+  ls_runtime_begin_work(self->executable->backend->base.runtime);
+  return ls_ok();
+}
+
+ls_run_state ls_pjrt_advance(ls_instance *instance) {
+  ls_pjrt_instance *self = instance_of(instance);
+  if (self->host != NULL) return host_table(self)->advance(self->host);
+  if (!ls_pjrt_run_advance(self)) return LS_RUN_WAITS;
+  return ls_status_is_ok(self->status) ? LS_RUN_ENDED : LS_RUN_FAILED;
+}
+
+void ls_pjrt_wait(ls_instance *const *instances, size_t count) {
+  enum { MOST = 64 };
+  ls_instance *hosts[MOST];
+  size_t num_hosts = 0;
+  for (size_t i = 0; i < count; ++i) {
+    ls_pjrt_instance *self = instance_of(instances[i]);
+    if (self->host == NULL) {  // It ends by itself, and nothing can stop it.
+      ls_pjrt_run_wait(self);
+      return;
+    }
+    if (num_hosts < MOST) hosts[num_hosts++] = self->host;
+  }
+  host_table(instance_of(instances[0]))->wait(hosts, num_hosts);
+}
+
+void ls_pjrt_stop(ls_instance *instance, ls_status status) {
+  ls_pjrt_instance *self = instance_of(instance);
+  if (self->host != NULL)
+    host_table(self)->stop(self->host, status);
+  else
+    ls_pjrt_run_fail(self, status);
+}
+
+ls_status ls_pjrt_finish(ls_instance *instance, bool *out_keeps) {
+  ls_pjrt_instance *self = instance_of(instance);
+  if (self->host != NULL) return finish_on_host(self, out_keeps);
+  ls_runtime *runtime = self->executable->backend->base.runtime;
+  const ls_status status = ls_pjrt_run_finish(self);
+  ls_runtime_end_work(runtime);
+  *out_keeps = ls_status_is_ok(status);
+  if (*out_keeps) ls_runtime_note_move(runtime);
+  return status;
+}
+
+// ---- Costs -----------------------------------------------------------------
+static ls_status refuse_costs(void) {
+  return ls_unimplemented("times of instructions on a device of a plug-in: "
+                          "measure them with its own profiler");
+}
+
+ls_status ls_pjrt_measure(ls_instance *instance, bool on) {
+  const ls_pjrt_instance *self = instance_of(instance);
+  return self->host != NULL ? host_table(self)->measure(self->host, on)
+                            : refuse_costs();
+}
+
+ls_status ls_pjrt_print_cost(const ls_instance *instance, ls_text *text) {
+  const ls_pjrt_instance *self = instance_of(instance);
+  return self->host != NULL ? host_table(self)->print_cost(self->host, text)
+                            : refuse_costs();
+}
