@@ -37,15 +37,26 @@ bool ls_emit_is_batched(const ls_emitter *e) {
   case LS_OP_SOFTMAX:
   case LS_OP_LOG_SOFTMAX:
   case LS_OP_CROSS_ENTROPY:
+  case LS_OP_CROSS_ENTROPY_GRAD:
   case LS_OP_MATMUL:
   case LS_OP_DENSE:
   case LS_OP_CONVOLUTION:
   case LS_OP_CONV_BIAS_ACT:
+  case LS_OP_CONV_GRAD_INPUT:
+  case LS_OP_CONV_GRAD_WEIGHTS:
   case LS_OP_REDUCE_WINDOW:
+  case LS_OP_WINDOW_SUM_GRAD:
+  case LS_OP_WINDOW_MAX_GRAD:
+  case LS_OP_WINDOW_MAX_PICK:
+  case LS_OP_BATCH_NORM:
+  case LS_OP_BATCH_NORM_GRAD:
   case LS_OP_BATCH_NORM_INFERENCE:
   case LS_OP_LAYER_NORM:
+  case LS_OP_LAYER_NORM_GRAD:
   case LS_OP_RMS_NORM:
+  case LS_OP_RMS_NORM_GRAD:
   case LS_OP_ATTENTION:
+  case LS_OP_ATTENTION_GRAD:
   case LS_OP_ADD_N:
   case LS_OP_REPLICA_ID:
     return true;

@@ -12,99 +12,6 @@ int64_t ls_emit_size(ls_emitter *e, ls_dim dim) {
   return dim.scale != 0 ? 1 : dim.offset;
 }
 
-ls_emitted ls_emit_wide(ls_emitter *e, ls_emitted x) {
-  const ls_dtype dtype = ls_dtype_at(e, x);
-  const bool narrow = dtype == LS_DTYPE_F16 || dtype == LS_DTYPE_BF16;
-  return narrow ? ls_emit_convert(e, x, LS_DTYPE_F32) : x;
-}
-
-static ls_emitted compose_number(ls_emitter *e, ls_emitted like, double value) {
-  return ls_emit_scalar(e, ls_dtype_at(e, like), value);
-}
-
-ls_emitted ls_emit_reciprocal(ls_emitter *e, ls_emitted x) {
-  return ls_emit_2(e, LS_OP_DIV, compose_number(e, x, 1), x);
-}
-
-static ls_emitted relu(ls_emitter *e, ls_emitted x) {
-  return ls_emit_2(e, LS_OP_MAXIMUM, x, compose_number(e, x, 0));
-}
-
-ls_emitted ls_emit_activation(ls_emitter *e, ls_emitted x) {
-  return ls_node_attr(e->node, LS_ATTR_ID_ACTIVATION) != NULL ? relu(e, x) : x;
-}
-
-// Computes x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
-static ls_emitted gelu(ls_emitter *e, ls_emitted x) {
-  const ls_emitted square = ls_emit_2(e, LS_OP_MUL, x, x);
-  const ls_emitted inner =
-      ls_emit_2(e, LS_OP_ADD,
-                ls_emit_2(e, LS_OP_MUL, square, compose_number(e, x, 0.044715)),
-                compose_number(e, x, 1));
-  const double factor = 2 * sqrt(2 / 3.14159265358979323846);
-  const ls_emitted u =
-      ls_emit_2(e, LS_OP_MUL, ls_emit_2(e, LS_OP_MUL, x, inner),
-                compose_number(e, x, factor));
-  return ls_emit_2(e, LS_OP_MUL, x, ls_emit_1(e, LS_OP_SIGMOID, u));
-}
-
-// Computes max(x, 0) + log(1 + e^-|x|).
-static ls_emitted softplus(ls_emitter *e, ls_emitted x) {
-  const ls_emitted below = ls_emit_1(e, LS_OP_NEG, ls_emit_1(e, LS_OP_ABS, x));
-  return ls_emit_2(e, LS_OP_ADD, relu(e, x),
-                   ls_emit_1(e, LS_OP_LOG1P, ls_emit_1(e, LS_OP_EXP, below)));
-}
-
-// Adds operands [begin, end) along the canonical tree.
-static ls_emitted add_range(ls_emitter *e, uint32_t begin, uint32_t end) {
-  uint32_t split = 1;
-  if (end - begin == 1) return ls_emit_wide(e, ls_operand(e, begin));
-  while (split * 2 < end - begin)
-    split *= 2;
-  const ls_emitted left = add_range(e, begin, begin + split);
-  return ls_emit_2(e, LS_OP_ADD, left, add_range(e, begin + split, end));
-}
-
-// Adds all operands; 16-bit floats in f32, rounded once.
-static ls_emitted compose_add_all(ls_emitter *e) {
-  return ls_emit_convert(e, add_range(e, 0, e->node->num_inputs),
-                         e->node->outputs[0].dtype);
-}
-
-static ls_emitted clamp(ls_emitter *e) {
-  const ls_emitted above =
-      ls_emit_2(e, LS_OP_MAXIMUM, ls_operand(e, 1), ls_operand(e, 0));
-  return ls_emit_2(e, LS_OP_MINIMUM, above, ls_operand(e, 2));
-}
-
-static bool compose_element(ls_emitter *e) {
-  const uint16_t op = e->node->type;
-  const bool unary = op == LS_OP_RELU || op == LS_OP_GELU ||
-                     op == LS_OP_SOFTPLUS || op == LS_OP_RSQRT ||
-                     op == LS_OP_ERFC;
-  if (op == LS_OP_ADD_N || op == LS_OP_CLAMP) {
-    ls_compose_give(e, op == LS_OP_CLAMP ? clamp(e) : compose_add_all(e));
-    return true;
-  }
-  if (!unary) return false;
-  const ls_emitted given = ls_operand(e, 0);
-  const ls_emitted x = ls_emit_wide(e, given);
-  ls_emitted y = 0;
-  if (op == LS_OP_RELU)
-    y = relu(e, x);
-  else if (op == LS_OP_GELU)
-    y = gelu(e, x);
-  else if (op == LS_OP_SOFTPLUS)
-    y = softplus(e, x);
-  else if (op == LS_OP_RSQRT)
-    y = ls_emit_reciprocal(e, ls_emit_1(e, LS_OP_SQRT, x));
-  else
-    y = ls_emit_2(e, LS_OP_SUB, compose_number(e, x, 1),
-                  ls_emit_1(e, LS_OP_ERF, x));
-  ls_compose_give(e, ls_emit_convert(e, y, ls_dtype_at(e, given)));
-  return true;
-}
-
 // ---- Shapes ----------------------------------------------------------------
 static const int64_t *numbers(const ls_emitter *e, ls_attr_id id,
                               size_t *out_count) {
@@ -135,8 +42,8 @@ static ls_emitted emit_gather(ls_emitter *e) {
   if (ls_dtype_at(e, at) != LS_DTYPE_I32 && ls_dtype_at(e, at) != LS_DTYPE_I64)
     at = ls_emit_convert(e, at, LS_DTYPE_I64);
   at = ls_emit_2(e, LS_OP_MINIMUM, at,
-                 compose_number(e, at, (double)(size - 1)));
-  at = ls_emit_2(e, LS_OP_MAXIMUM, at, compose_number(e, at, 0));
+                 ls_emit_number(e, at, (double)(size - 1)));
+  at = ls_emit_2(e, LS_OP_MAXIMUM, at, ls_emit_number(e, at, 0));
   return ls_emit_gather(e, x, at, axis);
 }
 
@@ -253,20 +160,52 @@ static void emit_softmax(ls_emitter *e, bool log) {
                          ls_dtype_at(e, x)));
 }
 
-// Computes -log_softmax(x)[label] of each row; rows with labels out of range
-// give 0. Selects instead of multiplying by 0, as an impossible class has -inf.
+// Makes numbers, one a row, NaN in rows whose label is none of these classes.
+static ls_emitted hide_invalid(ls_emitter *e, ls_emitted label, ls_dim classes,
+                               ls_emitted x) {
+  const ls_emitted at = ls_emit_convert(e, label, LS_DTYPE_I64);
+  const ls_emitted end =
+      ls_emit_number(e, at, (double)ls_emit_size(e, classes));
+  const ls_emitted is_valid =
+      ls_emit_2(e, LS_OP_AND,
+                ls_emit_2(e, LS_OP_GREATER_EQUAL, at, ls_emit_number(e, at, 0)),
+                ls_emit_2(e, LS_OP_LESS, at, end));
+  return ls_emit_select(e, is_valid, x, ls_emit_number(e, x, (double)NAN));
+}
+
+// Computes -log_softmax(x)[label] of each row. Selects instead of multiplying
+// by 0, as an impossible class has -inf.
 static ls_emitted cross_entropy(ls_emitter *e) {
-  const ls_emitted x = ls_operand(e, 0);
-  const ls_emitted rows = ls_emit_softmax(e, ls_emit_wide(e, x), true);
+  const ls_emitted rows =
+      ls_emit_softmax(e, ls_emit_wide(e, ls_operand(e, 0)), true);
   const ls_batch_dims dims = ls_batch_dims_at(e, rows);
-  const ls_emitted parts[] = {
-      one_hot_of(e, ls_operand(e, 1), dims.dim[dims.rank - 1], LS_DTYPE_BOOL),
-      rows, compose_number(e, rows, 0)};
   const int64_t axis = dims.rank - 1;
+  const ls_emitted is_label =
+      one_hot_of(e, ls_operand(e, 1), dims.dim[axis], LS_DTYPE_BOOL);
   const ls_emitted sum = ls_emit_reduce(
-      e, LS_OP_REDUCE_SUM, ls_emit_element(e, LS_OP_SELECT, parts, 3), &axis, 1,
+      e, LS_OP_REDUCE_SUM,
+      ls_emit_select(e, is_label, rows, ls_emit_number(e, rows, 0)), &axis, 1,
       false);
-  return ls_emit_convert(e, ls_emit_1(e, LS_OP_NEG, sum),
+  const ls_emitted y = hide_invalid(e, ls_operand(e, 1), dims.dim[axis],
+                                    ls_emit_1(e, LS_OP_NEG, sum));
+  return ls_emit_convert(e, y, e->node->outputs[0].dtype);
+}
+
+// Computes (softmax(x) - one_hot(label)) d, with a number d for each row.
+static ls_emitted cross_entropy_grad(ls_emitter *e) {
+  const ls_emitted p =
+      ls_emit_softmax(e, ls_emit_wide(e, ls_operand(e, 0)), false);
+  const ls_batch_dims dims = ls_batch_dims_at(e, p);
+  const int64_t axis = dims.rank - 1;
+  const ls_emitted is_label =
+      one_hot_of(e, ls_operand(e, 1), dims.dim[axis], ls_dtype_at(e, p));
+  const ls_emitted d = hide_invalid(e, ls_operand(e, 1), dims.dim[axis],
+                                    ls_emit_wide(e, ls_operand(e, 2)));
+  ls_batch_dims column = dims;
+  column.dim[axis] = ls_dim_of(1);
+  return ls_emit_convert(e,
+                         ls_emit_mul(e, ls_emit_sub(e, p, is_label),
+                                     ls_emit_reshape(e, d, column)),
                          e->node->outputs[0].dtype);
 }
 
@@ -327,6 +266,9 @@ static bool compose_reduction(ls_emitter *e) {
   case LS_OP_CROSS_ENTROPY:
     ls_compose_give(e, cross_entropy(e));
     return true;
+  case LS_OP_CROSS_ENTROPY_GRAD:
+    ls_compose_give(e, cross_entropy_grad(e));
+    return true;
   default:
     return false;
   }
@@ -356,7 +298,7 @@ static ls_emitted emit_product(ls_emitter *e, ls_emitted a, ls_emitted b) {
   return ls_emit_reshape(e, ls_emit_dot(e, as_matrix(e, a), b), dims);
 }
 
-static ls_emitted last_swapped(ls_emitter *e, ls_emitted x) {
+ls_emitted ls_emit_swap_last(ls_emitter *e, ls_emitted x) {
   int64_t permutation[LS_MAX_RANK];
   const int32_t rank = ls_batch_dims_at(e, x).rank;
   for (int32_t i = 0; i < rank; ++i)
@@ -371,8 +313,8 @@ static bool compose_product(ls_emitter *e) {
   if (node->type != LS_OP_MATMUL && node->type != LS_OP_DENSE) return false;
   ls_emitted a = ls_operand(e, 0), b = ls_operand(e, 1);
   if (node->type == LS_OP_MATMUL) {
-    if (ls_node_int(node, LS_ATTR_ID_TRANSPOSE_A)) a = last_swapped(e, a);
-    if (ls_node_int(node, LS_ATTR_ID_TRANSPOSE_B)) b = last_swapped(e, b);
+    if (ls_node_int(node, LS_ATTR_ID_TRANSPOSE_A)) a = ls_emit_swap_last(e, a);
+    if (ls_node_int(node, LS_ATTR_ID_TRANSPOSE_B)) b = ls_emit_swap_last(e, b);
     ls_compose_give(e, emit_product(e, a, b));
     return true;
   }
@@ -383,6 +325,7 @@ static bool compose_product(ls_emitter *e) {
 }
 
 bool ls_emit_composed(ls_emitter *e) {
-  return compose_element(e) || compose_shape(e) || compose_reduction(e) ||
-         compose_product(e) || ls_compose_nn(e);
+  return ls_compose_element(e) || compose_shape(e) || compose_reduction(e) ||
+         compose_product(e) || ls_compose_window(e) || ls_compose_norm(e) ||
+         ls_compose_attention(e);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emit/emit.h"
 
+#include <math.h>
+
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -267,6 +269,10 @@ ls_emitted ls_emit_convert(ls_emitter *e, ls_emitted x, ls_dtype dtype) {
   return ls_emit_element_of(e, LS_OP_CONVERT, dtype, &x, 1);
 }
 
+ls_emitted ls_emit_bitcast(ls_emitter *e, ls_emitted x, ls_dtype dtype) {
+  return ls_emit_element_of(e, LS_OP_BITCAST, dtype, &x, 1);
+}
+
 ls_emitted ls_emit_constant(ls_emitter *e, const ls_array *array) {
   const ls_emitted out = ls_emit_value(
       e, ls_array_dtype(array), static_dims(ls_array_shape(array)), NULL);
@@ -284,6 +290,21 @@ ls_emitted ls_emit_scalar(ls_emitter *e, ls_dtype dtype, double value) {
   else
     ls_array_set_i64(array, 0, (int64_t)value);
   return ls_emit_constant(e, array);
+}
+
+ls_emitted ls_emit_extreme(ls_emitter *e, ls_dtype dtype, bool least) {
+  if (ls_dtype_is_float(dtype))
+    return ls_emit_scalar(e, dtype, least ? -INFINITY : INFINITY);
+  LS_OWN(ls_array, value) = NULL;
+  ls_emit_fail(e, ls_array_create(dtype, LS_SCALAR, &value));
+  if (!is_ok(e)) return 0;
+  const bool is_signed = dtype >= LS_DTYPE_I8 && dtype <= LS_DTYPE_I64;
+  unsigned char *bytes = ls_array_mutable_data(value);
+  const size_t size = ls_array_size(value);
+  memset(bytes, least ? 0 : 0xff, size);  // Little-endian on all our machines.
+  if (dtype == LS_DTYPE_BOOL) bytes[0] = !least;
+  if (is_signed) bytes[size - 1] ^= 0x80;
+  return ls_emit_constant(e, value);
 }
 
 // ---- Reductions, products and windows --------------------------------------

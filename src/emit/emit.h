@@ -94,6 +94,9 @@ typedef struct ls_emit_language {
   const char *prefix;  // Prefix of names.
   // Elementwise operands must have the result's shape: 1 does not broadcast.
   bool equal_shapes;
+  // Accepts its own erf, and its own results of divisions by zero and
+  // conversions out of range.
+  bool is_lenient;
   // Emits an elementwise op by its LS_OP_...; returns false if the language
   // lacks it.
   bool (*element)(ls_emitter *e, uint16_t op, const ls_emitted *in,
@@ -221,8 +224,11 @@ ls_emitted ls_emit_element_of(ls_emitter *e, uint16_t op, ls_dtype dtype,
 ls_emitted ls_emit_1(ls_emitter *e, uint16_t op, ls_emitted x);
 ls_emitted ls_emit_2(ls_emitter *e, uint16_t op, ls_emitted x, ls_emitted y);
 ls_emitted ls_emit_convert(ls_emitter *e, ls_emitted x, ls_dtype dtype);
+ls_emitted ls_emit_bitcast(ls_emitter *e, ls_emitted x, ls_dtype dtype);
 ls_emitted ls_emit_constant(ls_emitter *e, const ls_array *array);
 ls_emitted ls_emit_scalar(ls_emitter *e, ls_dtype dtype, double value);
+// Emits the least or the largest value of a dtype, of floats an infinity.
+ls_emitted ls_emit_extreme(ls_emitter *e, ls_dtype dtype, bool least);
 ls_emitted ls_emit_reshape(ls_emitter *e, ls_emitted x, ls_batch_dims dims);
 ls_emitted ls_emit_broadcast(ls_emitter *e, ls_emitted x, ls_batch_dims dims);
 ls_emitted ls_emit_transpose(ls_emitter *e, ls_emitted x,
@@ -289,6 +295,27 @@ static inline ls_batch_dims ls_batch_dims_at(const ls_emitter *e,
 static inline ls_dtype ls_dtype_at(const ls_emitter *e, ls_emitted value) {
   return ls_emit_look(e, value)->dtype;
 }
+static inline ls_emitted ls_emit_number(ls_emitter *e, ls_emitted like,
+                                        double value) {
+  return ls_emit_scalar(e, ls_dtype_at(e, like), value);
+}
+static inline ls_emitted ls_emit_add(ls_emitter *e, ls_emitted x,
+                                     ls_emitted y) {
+  return ls_emit_2(e, LS_OP_ADD, x, y);
+}
+static inline ls_emitted ls_emit_sub(ls_emitter *e, ls_emitted x,
+                                     ls_emitted y) {
+  return ls_emit_2(e, LS_OP_SUB, x, y);
+}
+static inline ls_emitted ls_emit_mul(ls_emitter *e, ls_emitted x,
+                                     ls_emitted y) {
+  return ls_emit_2(e, LS_OP_MUL, x, y);
+}
+static inline ls_emitted ls_emit_select(ls_emitter *e, ls_emitted condition,
+                                        ls_emitted x, ls_emitted y) {
+  return ls_emit_element(e, LS_OP_SELECT, (const ls_emitted[]){condition, x, y},
+                         3);
+}
 // Converts 16-bit floats to f32, in which sums are computed.
 ls_emitted ls_emit_wide(ls_emitter *e, ls_emitted x);
 // Emits 1 / x, by which our kernels multiply if a row has one divisor.
@@ -297,11 +324,16 @@ ls_emitted ls_emit_reciprocal(ls_emitter *e, ls_emitted x);
 ls_emitted ls_emit_softmax(ls_emitter *e, ls_emitted x, bool log);
 // Emits relu(x) if the current op asks for it.
 ls_emitted ls_emit_activation(ls_emitter *e, ls_emitted x);
+// Transposes the last two dimensions.
+ls_emitted ls_emit_swap_last(ls_emitter *e, ls_emitted x);
 // Returns a size; refuses one that depends on the batch.
 int64_t ls_emit_size(ls_emitter *e, ls_dim dim);
 
 // Emit the ops of each file; return false for other ops.
-bool ls_compose_nn(ls_emitter *e);
+bool ls_compose_element(ls_emitter *e);
+bool ls_compose_window(ls_emitter *e);
+bool ls_compose_norm(ls_emitter *e);
+bool ls_compose_attention(ls_emitter *e);
 
 // ---- Replicas at once (batch.c) --------------------------------------------
 // A product of stacked operands, [rows, k] by [k, columns] or a convolution,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Emits StableHLO's ops.
-#include <math.h>
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
@@ -100,22 +99,6 @@ static void constant(ls_emitter *e, const ls_array *value, ls_emitted out) {
   ls_hlo_finish(e, &made, 1, out);
 }
 
-// Makes the least or largest value of a dtype.
-static ls_emitted extreme(ls_emitter *e, ls_dtype dtype, bool least) {
-  if (ls_dtype_is_float(dtype))
-    return ls_emit_scalar(e, dtype, least ? -INFINITY : INFINITY);
-  LS_OWN(ls_array, value) = NULL;
-  ls_emit_fail(e, ls_array_create(dtype, LS_SCALAR, &value));
-  if (!ls_status_is_ok(e->status)) return 0;
-  const bool is_signed = dtype >= LS_DTYPE_I8 && dtype <= LS_DTYPE_I64;
-  unsigned char *bytes = ls_array_mutable_data(value);
-  const size_t size = ls_array_size(value);
-  memset(bytes, least ? 0 : 0xff, size);  // Little-endian on all our machines.
-  if (dtype == LS_DTYPE_BOOL) bytes[0] = !least;
-  if (is_signed) bytes[size - 1] ^= 0x80;
-  return ls_emit_constant(e, value);
-}
-
 // ---- Elementwise -----------------------------------------------------------
 static const struct {
   uint16_t op;
@@ -197,16 +180,12 @@ static bool stablehlo_ops_element(ls_emitter *e, uint16_t op,
   const char *name = NULL;
   for (size_t i = 0; i < sizeof(element_names) / sizeof(*element_names); ++i)
     if (element_names[i].op == op) name = element_names[i].name;
-  if (op != LS_OP_ERF && name == NULL) return false;
-  ls_hlo_begin(e, op == LS_OP_ERF ? "chlo.erf" : "stablehlo.", out);
-  if (name != NULL) ls_text_append(text, name);
+  if (name == NULL) return false;
+  ls_hlo_begin(e, "stablehlo.", out);
+  ls_text_append(text, name);
   names(e, in, count);
   ls_text_append(text, " : ");
   ls_hlo_type(ls_hlo_of(e), out);
-  if (op == LS_OP_ERF) {
-    ls_text_append(text, " -> ");
-    ls_hlo_type(ls_hlo_of(e), out);
-  }
   ls_text_append_char(text, '\n');
   return true;
 }
@@ -354,7 +333,7 @@ const char *ls_hlo_reducer(uint16_t op) {
 
 ls_emitted ls_hlo_first(ls_emitter *e, uint16_t op, ls_dtype dtype) {
   if (op == LS_OP_REDUCE_MAX || op == LS_OP_REDUCE_MIN)
-    return extreme(e, dtype, op == LS_OP_REDUCE_MAX);
+    return ls_emit_extreme(e, dtype, op == LS_OP_REDUCE_MAX);
   return ls_emit_scalar(
       e, dtype, op == LS_OP_REDUCE_PRODUCT || op == LS_OP_REDUCE_AND ? 1 : 0);
 }

@@ -346,7 +346,9 @@ static bool convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
   int64_t permutation[LS_MAX_RANK];
   const int32_t rank = window->rank + 2;
   for (int32_t i = 0; i < window->rank; ++i) {
-    if (window->input_dilations[i] != 1) return false;
+    if (window->input_dilations[i] != 1 || window->low[i] < 0 ||
+        window->high[i] < 0)
+      return false;
     permutation[i + 2] = i;
   }
   permutation[0] = rank - 1;
@@ -392,6 +394,7 @@ static bool slide(ls_emitter *e, uint16_t op, ls_emitted x,
 
 const ls_emit_language ls_onnx_language = {.name = "ONNX",
                                            .prefix = "%",
+                                           .is_lenient = true,
                                            .element = onnx_ops_element,
                                            .constant = constant,
                                            .reshape = onnx_ops_reshape,
