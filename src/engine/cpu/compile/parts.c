@@ -83,6 +83,23 @@ static void set_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
   }
 }
 
+// Makes one part of this rank's lanes.
+static void set_rank_part(ls_cpu_compiler *self, ls_cpu_launch *launch) {
+  ls_cpu_leaf *leaves = ls_arena_new_array(&self->out->arena, ls_cpu_leaf,
+                                           (size_t)lanes_of(self));
+  if (leaves == NULL) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  launch->num_parts = (uint32_t)self->out->communicator->ranks;
+  launch->part_shift = 31;
+  launch->part_depth = ls_cpu_ranks_leaves(&self->share, leaves);
+  launch->end_part = 1;
+  launch->leaves = leaves;
+  if (launch->num_parts > self->out->num_parts)
+    self->out->num_parts = launch->num_parts;
+}
+
 void ls_cpu_choose_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
                          uint32_t begin, uint32_t end) {
   enum { ALL = 31 };  // One part, of any number of lanes.
@@ -113,5 +130,8 @@ void ls_cpu_choose_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
       best = most;
     }
   }
-  set_parts(self, launch, best);
+  if (best == most && ls_cpu_has_remote(&self->share))
+    set_rank_part(self, launch);
+  else
+    set_parts(self, launch, best);
 }

@@ -230,6 +230,9 @@ typedef struct ls_cpu_launch {
   // threads share the blocks of their instructions.
   uint32_t num_parts, part_shift, part_depth;
   uint32_t first_part, end_part;  // Range of parts that this rank runs.
+  // Places of this rank's lanes, if they are a single part though other ranks
+  // have lanes, too: its stack then holds the sum of each subtree of the rank.
+  const ls_cpu_leaf *leaves;  // NULL: parts are subtrees.
 } ls_cpu_launch;
 
 // Instructions at which the new values are those of whole trips: in the shared

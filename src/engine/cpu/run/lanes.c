@@ -23,8 +23,7 @@ static void share_bases(ls_instance *self) {
 static void reset_part(ls_instance *self, const ls_cpu_launch *launch,
                        uint32_t number) {
   ls_cpu_part *part = &self->parts[number];
-  part->num_running =
-      ls_cpu_part_count(launch, number, (uint32_t)launch->share.replicas);
+  part->num_running = ls_cpu_part_count(launch, number);
   part->num_posts = 0;
   for (uint32_t i = 0; i < launch->num_slots; ++i) {
     LS_CPU_SET(part->arrived[launch->first_slot + i], 0);
@@ -125,13 +124,19 @@ static ls_status exchange_sums(ls_instance *self,
                                const ls_cpu_parts *parts, void *result) {
   const ls_executable *executable = self->executable;
   const ls_cpu_launch *launch = self->launch->params;
-  const ls_cpu_sums *sums = ((const ls_cpu_merge *)post->params)->sums;
+  const ls_cpu_merge *merge = post->params;
+  const ls_cpu_sums *sums = merge->sums;
+  const size_t distance =
+      launch->leaves != NULL ? merge->stride : parts->stride;
   void **operands = self->flights[sums->index].operands;
-  for (uint32_t i = 0; i < sums->num_subtrees; ++i) {
+  for (uint32_t i = 0, own = 0; i < sums->num_subtrees; ++i) {
     const ls_cpu_subtree *subtree = &sums->subtrees[i];
     const uint32_t part = subtree->first >> launch->part_shift;
-    if (subtree->rank == executable->communicator->rank)
-      *operands++ = parts->stacks + (part - parts->first) * parts->stride;
+    if (subtree->rank != executable->communicator->rank) continue;
+    *operands++ =
+        parts->stacks +
+        (launch->leaves != NULL ? own : part - parts->first) * distance;
+    ++own;
   }
   *operands++ = ls_cpu_resolve(
       &self->workers[0],
@@ -272,15 +277,15 @@ static void run_part(ls_instance *self, ls_cpu_worker *worker,
   const ls_cpu_launch *launch = self->launch->params;
   ls_cpu_part *part = &self->parts[number];
   const uint32_t first = ls_cpu_part_first(launch, number);
-  const uint32_t end =
-      first +
-      ls_cpu_part_count(launch, number, (uint32_t)launch->share.replicas);
+  const uint32_t end = first + ls_cpu_part_count(launch, number);
   part->has_moved = false;
   worker->part = number;
   for (uint32_t r = first; r < end && ls_status_is_ok(worker->status); ++r) {
     ls_cpu_stream *lane = &self->lanes[r - (uint32_t)launch->share.first];
     if (lane->has_ended) continue;
-    worker->leaf = ls_cpu_leaf_at(r - first, end - first);
+    worker->leaf = launch->leaves != NULL
+                       ? launch->leaves[r - first]
+                       : ls_cpu_leaf_at(r - first, end - first);
     enter_lane(self, worker, r);
     if (ls_cpu_run_stream(self, worker, lane)) part->has_moved = true;
     part->num_running -= lane->has_ended;

@@ -30,11 +30,13 @@ bool ls_cpu_post(ls_instance *self, ls_cpu_worker *worker, ls_cpu_stream *lane,
 // Return the first lane of a part and the number of its lanes.
 static inline uint32_t ls_cpu_part_first(const ls_cpu_launch *launch,
                                          uint32_t part) {
-  return part << launch->part_shift;
+  return launch->leaves != NULL ? (uint32_t)launch->share.first
+                                : part << launch->part_shift;
 }
 static inline uint32_t ls_cpu_part_count(const ls_cpu_launch *launch,
-                                         uint32_t part, uint32_t replicas) {
-  const uint32_t left = replicas - ls_cpu_part_first(launch, part);
+                                         uint32_t part) {
+  const uint32_t left =
+      (uint32_t)launch->share.end - ls_cpu_part_first(launch, part);
   const uint32_t most = 1U << launch->part_shift;
   return left < most ? left : most;
 }
@@ -56,7 +58,8 @@ static inline uint64_t ls_cpu_workers_in(const ls_instance *self,
 static inline int32_t ls_cpu_arrived_beyond(const ls_instance *self,
                                             const ls_cpu_launch *launch,
                                             uint32_t slot, int32_t replica) {
-  const uint32_t part = (uint32_t)replica >> launch->part_shift;
+  const uint32_t part =
+      launch->leaves != NULL ? 0 : (uint32_t)replica >> launch->part_shift;
   const uint32_t arrived = LS_CPU_SEEN(self->parts[part].arrived[slot]);
   return (int32_t)(ls_cpu_part_first(launch, part) + arrived) - replica;
 }

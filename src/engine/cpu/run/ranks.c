@@ -29,6 +29,27 @@ static uint32_t subtree_end(uint32_t at, uint32_t end, uint32_t replicas) {
   }
 }
 
+static uint32_t count_subtrees(uint32_t at, uint32_t end, uint32_t replicas) {
+  uint32_t count = 0;
+  for (; at < end; ++count)
+    at = subtree_end(at, end, replicas);
+  return count;
+}
+
+uint32_t ls_cpu_ranks_leaves(const ls_cpu_share *share, ls_cpu_leaf *leaves) {
+  const uint32_t first = (uint32_t)share->first;
+  const uint32_t count = (uint32_t)share->end - first;
+  uint32_t depth = 0, waiting = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t after =
+        count_subtrees(first, first + i + 1, (uint32_t)share->replicas);
+    leaves[i] = (ls_cpu_leaf){i, count, waiting, waiting + 1 - after};
+    waiting = after;
+    if (waiting > depth) depth = waiting;
+  }
+  return depth;
+}
+
 uint32_t ls_cpu_ranks_subtrees(const ls_communicator *communicator,
                                int32_t replicas, ls_cpu_subtree *out) {
   uint32_t count = 0, at = 0;

@@ -9,6 +9,9 @@
 
 #include "engine/cpu/run/instance.h"
 
+// Fills in the places of this rank's lanes, as if they were one part whose
+// stack ends with the rank's subtrees. Returns the buffers that it needs.
+uint32_t ls_cpu_ranks_leaves(const ls_cpu_share *share, ls_cpu_leaf *leaves);
 // Returns the largest part_shift with which no part has lanes of two ranks.
 uint32_t ls_cpu_ranks_shift(const ls_communicator *communicator,
                             int32_t replicas);
