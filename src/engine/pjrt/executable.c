@@ -106,10 +106,10 @@ static ls_status check_loaded(const ls_pjrt_executable *self,
   LS_PJRT_ARGS(ls_pjrt_count_args, results, .object = executable);
   LS_RETURN_IF_ERROR(
       ls_pjrt_call(client->plugin, LS_PJRT_Executable_NumOutputs, &results));
-  if (fits && results.count == self->layout.num_results) return ls_ok();
+  if (fits && results.count == ls_pjrt_num_results(self)) return ls_ok();
   return ls_internal("plug-in '%s' compiled a program of %zu results for %d "
                      "devices to one of %zu results for %zu others",
-                     client->plugin->path, self->layout.num_results,
+                     client->plugin->path, ls_pjrt_num_results(self),
                      self->num_devices, results.count, devices.count);
 }
 

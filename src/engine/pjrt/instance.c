@@ -69,13 +69,13 @@ static ls_status make_lists(ls_pjrt_instance *self) {
   ls_allocator *allocator = allocator_of(self);
   const size_t devices = (size_t)executable->num_devices;
   const size_t arguments = executable->layout.num_arguments + LS_PJRT_SCALARS;
-  const size_t results = executable->layout.num_results;
+  const size_t results = ls_pjrt_num_results(executable);
   self->arguments = ls_new_array(allocator, PJRT_Buffer **, 2 * devices);
   self->memory =
       ls_new_array(allocator, PJRT_Buffer *, devices * (arguments + results));
   self->sent = ls_new_array(allocator, PJRT_Buffer *, devices * arguments);
   self->events = ls_new_array(allocator, PJRT_Event *,
-                              devices * (arguments + 1) +
+                              devices * (arguments + 2) +
                                   executable->program->num_outputs);
   self->scalar_parts =
       ls_new_array(allocator, PJRT_Buffer *, devices * LS_PJRT_SCALARS);

@@ -94,6 +94,11 @@ typedef struct ls_pjrt_executable {
   ls_plan_facts facts;
 } ls_pjrt_executable;
 
+// Counts the results of a launch on each device.
+static inline size_t ls_pjrt_num_results(const ls_pjrt_executable *executable) {
+  return executable->layout.num_results + executable->layout.counts;
+}
+
 ls_status ls_pjrt_compile(ls_backend *backend, const ls_program *program,
                           ls_executable **out_executable);
 void ls_pjrt_release_executable(ls_executable *executable);
@@ -135,7 +140,7 @@ typedef struct ls_pjrt_instance {
   uint64_t scalars[LS_PJRT_SCALARS];
   PJRT_Buffer **scalar_parts;  // By scalar and device; NULL: not sent.
   bool has_launched, has_failed;
-  uint64_t *steps;  // See ls_run_args.
+  uint64_t num_steps, *steps;  // Steps of this run; see ls_run_args.
   ls_status status;
 } ls_pjrt_instance;
 

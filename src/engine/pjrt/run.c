@@ -193,6 +193,17 @@ static ls_status fetch_output(ls_pjrt_instance *self, const ls_run_args *args,
   return ls_ok();
 }
 
+// Asks for the number of steps that loops made, for which the run waits.
+static ls_status fetch_steps(ls_pjrt_instance *self) {
+  const size_t last = self->executable->layout.num_results;
+  PJRT_Event *done = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_pjrt_fetch(ls_pjrt_client_of(self), (ls_type){LS_DTYPE_U64, LS_SCALAR},
+                    self->results[0][last], &self->num_steps, &done));
+  push_event(self, done);
+  return ls_ok();
+}
+
 static ls_status fetch_outputs(ls_pjrt_instance *self,
                                const ls_run_args *args) {
   const ls_hlo_layout *layout = &self->executable->layout;
@@ -205,7 +216,7 @@ static ls_status fetch_outputs(ls_pjrt_instance *self,
         LS_RETURN_IF_ERROR(
             fetch_output(self, args, index, self->results[d][k]));
     }
-  return ls_ok();
+  return layout->counts ? fetch_steps(self) : ls_ok();
 }
 
 // ---- Ends ------------------------------------------------------------------
@@ -277,11 +288,12 @@ ls_status ls_pjrt_run_finish(ls_pjrt_instance *self) {
   else
     mark_lost(self);
   for (size_t d = 0; d < devices && self->has_launched; ++d)
-    destroy_buffers(self, self->results[d], executable->layout.num_results);
+    destroy_buffers(self, self->results[d], ls_pjrt_num_results(executable));
   // Scalars that were not sent well are sent again.
   if (!ls_status_is_ok(self->status))
     destroy_buffers(self, self->scalar_parts, devices * LS_PJRT_SCALARS);
-  if (self->steps != NULL && *self->steps == 0) *self->steps = 1;
+  if (self->steps != NULL && self->num_steps > *self->steps)
+    *self->steps = self->num_steps;
   return ls_give(&self->status);
 }
 
@@ -296,6 +308,7 @@ ls_status ls_pjrt_run_start(ls_pjrt_instance *self, const ls_run_args *args) {
   self->num_events = self->num_ready = self->num_needed = self->num_sent = 0;
   self->has_launched = self->has_failed = false;
   self->steps = args->steps;
+  self->num_steps = 1;
   self->status = run_start(self, args);
   return ls_status_is_ok(self->status) ? ls_ok() : ls_pjrt_run_finish(self);
 }

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replicas on several devices of a plug-in, beside the CPU engine.
+#include "distribute/own.h"
+#include "lockstep/full.h"
+#include "runtime/own.h"
+#include "support/replicas.h"
+#include "support/shim.h"
+#include "support/values.h"
+
+enum { REPLICAS = 4, STEPS = 3 };
+
+// Adds the mean of what replicas see to a mirrored variable; returns what each
+// sees, and the sum of it.
+static ls_nest take_step(ls_nest args, void *user) {
+  ls_variable *variable = user;
+  const ls_tensor x = ls_reshape(ls_nest_tensor(args, 0), LS_SCALAR);
+  const ls_tensor seen = ls_mul(x, ls_variable_read(variable));
+  ls_variable_assign_add(variable, seen);
+  return LS_TUPLE(ls_leaf(seen), ls_leaf(ls_all_reduce(LS_REDUCE_SUM, seen)));
+}
+
+typedef struct outcome {
+  double seen[REPLICAS], sum, variable;
+} outcome;
+
+static outcome run_steps(void) {
+  outcome out = {0};
+  LS_OWN(ls_strategy, strategy) = mirrored_of(REPLICAS);
+  LS_OWN(ls_variable, variable) = variable_in(
+      strategy,
+      (variable_kind){.initial = 2, .aggregation = LS_AGGREGATION_MEAN});
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, results) = {0};
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = take_step, .user = variable}, &function));
+  LS_OWN(ls_nest, args) = LS_TUPLE(split_of(
+      REPLICAS, array_of_numbers(LS_DTYPE_F32, LS_SHAPE(REPLICAS), 7)));
+  for (int i = 0; i < STEPS; ++i)
+    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
+  for (size_t r = 0; r < REPLICAS; ++r)
+    out.seen[r] =
+        nest_element(ls_distributed_component(ls_nest_item(results, 0), r), 0);
+  read_variable(variable, &out.variable, 1);
+  return out;
+}
+
+static void expect_near(double got, double want) {
+  assert_true(got - want <= 1e-6 && want - got <= 1e-6);
+}
+
+TEST(replicas_are_divided_among_devices) {
+  shim_state *shim = shim_begin();
+  const outcome want = run_steps();
+  for (int devices = 1; devices <= 5; ++devices) {
+    LS_OWN(open_place, here) = shim_runtime(devices);
+    *shim = (shim_state){0};
+    const outcome got = run_steps();
+    assert_int_equal(shim->num_devices, devices == 3   ? 2
+                                        : devices == 5 ? 4
+                                                       : devices);
+    assert_int_equal(shim->executes, STEPS);
+    assert_int_equal(shim->misuses, 0);
+    for (size_t r = 0; r < REPLICAS; ++r)
+      expect_near(got.seen[r], want.seen[r]);
+    expect_near(got.variable, want.variable);
+  }
+}
