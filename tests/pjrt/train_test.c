@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reference models trained on the devices of a plug-in, beside the CPU engine.
+#include <math.h>
+
+#include "support/expect.h"
+#include "support/plugin.h"
+#include "support/training.h"
+
+// Trains with a job on the CPU engine and on devices, and compares losses.
+static void expect_same_losses(training_job job, int num_devices,
+                               double tolerance) {
+  LS_OWN(training, want) = {0};
+  LS_OWN(training, got) = {0};
+  job.threads = 1;
+  training_run(&job, &want);
+  job.threads = 0;
+  LS_OWN(open_place, here) = plugin_runtime(num_devices);
+  training_run(&job, &got);
+  assert_int_equal(got.steps, want.steps);
+  for (int i = 0; i < want.steps; ++i)
+    if (!(fabs(got.losses[i] - want.losses[i]) <= tolerance * want.losses[i]))
+      fail_msg("step %d: loss %.9g, on the CPU engine %.9g", i, got.losses[i],
+               want.losses[i]);
+}
+
+TEST(tiny_is_trained_on_a_device) {
+  expect_same_losses((training_job){.model = "tiny", .batch = 8, .steps = 10},
+                     1, 1e-6);
+}
+
+TEST(mlp_is_trained_on_a_device) {
+  expect_same_losses((training_job){.model = "mlp", .batch = 16, .steps = 10},
+                     1, 1e-6);
+}
