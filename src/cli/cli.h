@@ -204,7 +204,8 @@ bool cli_run_model(const char *command, const char *run_folder,
 const char *cli_full_model(const char *text, char *buffer, size_t size);
 
 // Creates a folder for a run without --run-dir: the first of runs/NAME-1,
-// runs/NAME-2, ... that does not exist, also if many runs begin at once.
+// runs/NAME-2, ... that does not exist, also if many runs begin at once. Rank 0
+// does so for all ranks.
 ls_status cli_choose_folder(const char *name, char *buffer, size_t size);
 
 // Returns true if a flag's value is one of the choices; otherwise reports it.

@@ -164,11 +164,8 @@ static ls_status open_and_train(training *run, estimator_flags *flags,
   flags->folder = flags->resume != NULL ? flags->resume : flags->run_folder;
   if (flags->folder == NULL) {
     flags->folder = run->chosen;
-    LS_RETURN_IF_ERROR(cli_ranks_agree(
-        cli_leads()
-            ? cli_choose_folder(type->name, run->chosen, sizeof(run->chosen))
-            : ls_ok()));
-    LS_RETURN_IF_ERROR(cli_ranks_send(run->chosen, sizeof(run->chosen)));
+    LS_RETURN_IF_ERROR(
+        cli_choose_folder(type->name, run->chosen, sizeof(run->chosen)));
   }
   LS_RETURN_IF_ERROR(cli_ranks_agree(
       cli_estimator_open("train", flags, type, LS_MODE_TRAIN, &run->e)));

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/cli.h"
+#include "cli/ranks.h"
 
 // Quotes a text as one word for a shell.
 static const char *quote(const char *text, char *buffer, size_t size) {
@@ -69,7 +69,7 @@ static ls_status make_folder(const char *path, bool *out_made) {
                    strerror(errno));
 }
 
-ls_status cli_choose_folder(const char *name, char *buffer, size_t size) {
+static ls_status make_run_folder(const char *name, char *buffer, size_t size) {
   static const char above[] = "runs";
   bool made = false;
   LS_RETURN_IF_ERROR(make_folder(above, &made));
@@ -82,4 +82,10 @@ ls_status cli_choose_folder(const char *name, char *buffer, size_t size) {
     LS_RETURN_IF_ERROR(make_folder(buffer, &made));
   }
   return ls_ok();
+}
+
+ls_status cli_choose_folder(const char *name, char *buffer, size_t size) {
+  LS_RETURN_IF_ERROR(cli_ranks_agree(
+      cli_leads() ? make_run_folder(name, buffer, size) : ls_ok()));
+  return cli_ranks_send(buffer, size);
 }

@@ -244,11 +244,8 @@ static ls_status train_model(const train_flags *flags,
   tell_ranks(run);
   const ls_train_stop *stop = cli_signals_defer((unsigned)flags->grace);
   if (run->run_folder == NULL) {
-    LS_RETURN_IF_ERROR(cli_ranks_agree(
-        cli_leads()
-            ? cli_choose_folder(type->name, run->chosen, sizeof(run->chosen))
-            : ls_ok()));
-    LS_RETURN_IF_ERROR(cli_ranks_send(run->chosen, sizeof(run->chosen)));
+    LS_RETURN_IF_ERROR(
+        cli_choose_folder(type->name, run->chosen, sizeof(run->chosen)));
     run->run_folder = run->chosen;
   }
   const ls_status status =

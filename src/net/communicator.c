@@ -7,8 +7,7 @@
 #include "base/runtime_internal.h"
 #include "base/threads/threads.h"
 #include "base/threads/workers.h"
-#include "net/limit.h"
-#include "net/patience.h"
+#include "net/waiting.h"
 
 static _Thread_local int64_t exchange_limit;
 

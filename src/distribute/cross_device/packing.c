@@ -90,23 +90,33 @@ static int64_t packing_elements_of(const ls_packed *p,
   return total;
 }
 
-static void group_by_dtype(ls_packed *p, size_t num_packs) {
-  const size_t count = p->rows[0].count;
-  size_t used = 0;
-  for (size_t c = 0; c < count; ++c) {
-    const ls_dtype dtype = ls_tensor_dtype(p->rows[0].items[c]);
+// Adds a group for each type of `count` columns, from `first` on upwards or
+// downwards: `step` is 1 or -1.
+static void group_by_types(ls_packed *p, size_t first, ptrdiff_t step,
+                           size_t count, size_t *used) {
+  const ls_tensor *items = p->rows[0].items + first;
+  for (size_t i = 0; i < count; ++i) {
+    const ls_dtype dtype = ls_tensor_dtype(items[step * (ptrdiff_t)i]);
     bool seen = false;
-    for (size_t i = 0; i < c && !seen; ++i)
-      seen = ls_tensor_dtype(p->rows[0].items[i]) == dtype;
+    for (size_t k = 0; k < i && !seen; ++k)
+      seen = ls_tensor_dtype(items[step * (ptrdiff_t)k]) == dtype;
     if (seen) continue;
     ls_pack_group *group = &p->groups[p->num_groups++];
-    *group = (ls_pack_group){.columns = p->columns + used};
-    for (size_t i = c; i < count; ++i)
-      if (ls_tensor_dtype(p->rows[0].items[i]) == dtype)
-        group->columns[group->count++] = i;
-    used += group->count;
-    group->pieces = packing_elements_of(p, group) < 0 ? 1 : num_packs;
+    *group = (ls_pack_group){.columns = p->columns + *used};
+    for (size_t k = i; k < count; ++k)
+      if (ls_tensor_dtype(items[step * (ptrdiff_t)k]) == dtype)
+        group->columns[group->count++] =
+            (size_t)((ptrdiff_t)first + step * (ptrdiff_t)k);
+    *used += group->count;
   }
+}
+
+static void group_by_dtype(ls_packed *p, size_t num_packs) {
+  size_t used = 0;
+  group_by_types(p, 0, 1, p->rows[0].count, &used);
+  for (size_t g = 0; g < p->num_groups; ++g)
+    p->groups[g].pieces =
+        packing_elements_of(p, &p->groups[g]) < 0 ? 1 : num_packs;
 }
 
 static bool is_small(ls_tensor x, int64_t max_bytes) {
@@ -160,24 +170,6 @@ static int64_t packing_bytes_of(const ls_packed *p, size_t column) {
              : -1;
 }
 
-// Groups a pack by types: `count` columns downwards from `last`.
-static void group_pack(ls_packed *p, size_t last, size_t count, size_t *used) {
-  for (size_t i = 0; i < count; ++i) {
-    const ls_dtype dtype = ls_tensor_dtype(p->rows[0].items[last - i]);
-    bool seen = false;
-    for (size_t k = 0; k < i && !seen; ++k)
-      seen = ls_tensor_dtype(p->rows[0].items[last - k]) == dtype;
-    if (seen) continue;
-    ls_pack_group *group = &p->groups[p->num_groups++];
-    *group = (ls_pack_group){.columns = p->columns + *used};
-    for (size_t k = i; k < count; ++k)
-      if (ls_tensor_dtype(p->rows[0].items[last - k]) == dtype)
-        group->columns[group->count++] = last - k;
-    *used += group->count;
-    group->pieces = group->count > 1;
-  }
-}
-
 static void group_by_size(ls_packed *p, int64_t most) {
   const size_t count = p->rows[0].count;
   size_t used = 0, begin = 0;
@@ -193,13 +185,15 @@ static void group_by_size(ls_packed *p, int64_t most) {
   }
   for (size_t i = 0; i < count; ++i) {
     if (most > 0 && held > most) {
-      group_pack(p, count - 1 - begin, i - begin, &used);
+      group_by_types(p, count - 1 - begin, -1, i - begin, &used);
       begin = i;
       held = 0;
     }
     held += packing_bytes_of(p, count - 1 - i);
   }
-  group_pack(p, count - 1 - begin, count - begin, &used);
+  group_by_types(p, count - 1 - begin, -1, count - begin, &used);
+  for (size_t g = 0; g < p->num_groups; ++g)
+    p->groups[g].pieces = p->groups[g].count > 1;
 }
 
 // ---- Packing ---------------------------------------------------------------

@@ -10,7 +10,7 @@
 #include "lockstep/communicator.h"
 #include "lockstep/device.h"
 #include "lockstep/strategy_extended.h"
-#include "net/limit.h"
+#include "net/waiting.h"
 
 static ls_status trace_mirrored(const ls_tracer *tracer, ls_graph *graph,
                                 const ls_function_options *function,

@@ -4,7 +4,7 @@
 #include "base/values/array_internal.h"
 #include "base/values/nest_internal.h"
 #include "estimator/device/device.h"
-#include "net/patience.h"
+#include "net/waiting.h"
 #include "runtime/own.h"
 #include "tpu/pod/core_queues.h"
 

@@ -14,7 +14,7 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/host.h"
 #include "lockstep/variable_parts.h"
-#include "net/patience.h"
+#include "net/waiting.h"
 
 // ---- The loop variable -----------------------------------------------------
 // Marks the variable as colocated with the global step.

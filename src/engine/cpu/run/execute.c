@@ -12,7 +12,7 @@
 #include "engine/cpu/run/lanes.h"
 #include "engine/cpu/run/ranks.h"
 #include "engine/cpu/run/sums.h"
-#include "net/limit.h"
+#include "net/waiting.h"
 
 // ---- Streams ---------------------------------------------------------------
 static inline void **resolve_all(const ls_executable *executable,
