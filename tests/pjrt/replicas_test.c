@@ -48,6 +48,19 @@ static void expect_near(double got, double want) {
   assert_true(got - want <= 1e-6 && want - got <= 1e-6);
 }
 
+TEST(exact_bits_are_those_of_the_cpu_engine_on_any_number_of_devices) {
+  const outcome want = run_steps();
+  for (int devices = 1; devices <= 4; ++devices) {
+    LS_OWN(open_place, here) =
+        runtime_begin((ls_runtime_options){.device = plugin_device(),
+                                           .num_devices = devices,
+                                           .exact_bits = true,
+                                           .threads = 1});
+    const outcome got = run_steps();
+    assert_memory_equal(&got, &want, sizeof(got));
+  }
+}
+
 TEST(replicas_are_divided_among_devices) {
   shim_state *shim = shim_begin();
   const outcome want = run_steps();
