@@ -115,11 +115,22 @@ static ls_emitted split_rows(ls_emitter *e, ls_emitted x) {
 
 // Remembers how a stacked value was made.
 static void note_product(ls_emitter *e, ls_emitted out,
-                         ls_emitted_product product) {
+                         const ls_emitted_product *product) {
   const ls_emitted_product *kept =
-      ls_arena_copy(e->memory, &product, sizeof(product));
+      ls_arena_copy(e->memory, product, sizeof(*product));
   if (kept == NULL) ls_emit_fail(e, ls_out_of_memory());
   if (is_ok(e)) e->values[out].product = kept;
+}
+
+void ls_emit_note_transposed(ls_emitter *e, ls_emitted x, ls_emitted out,
+                             const int64_t *permutation) {
+  if (ls_emit_look(e, x)->product == NULL) return;
+  ls_emitted_product product = *ls_emit_look(e, x)->product;
+  if (product.is_transposed) return;
+  product.is_transposed = true;
+  memcpy(product.permutation, permutation,
+         (size_t)product.dims.rank * sizeof(*permutation));
+  note_product(e, out, &product);
 }
 
 ls_emitted ls_emit_dot(ls_emitter *e, ls_emitted a, ls_emitted b) {
@@ -136,7 +147,7 @@ ls_emitted ls_emit_dot(ls_emitter *e, ls_emitted a, ls_emitted b) {
   const ls_emitted out = ls_emit_value_like(e, like, ls_dtype_at(e, a), dims);
   if (is_ok(e)) e->language->dot(e, a, b, out);
   if (is_ok(e) && is_product && dims.rank == 2)
-    note_product(e, out, (ls_emitted_product){.a = a, .b = b, .dims = dims});
+    note_product(e, out, &(ls_emitted_product){.a = a, .b = b, .dims = dims});
   return out;
 }
 
@@ -163,7 +174,9 @@ static ls_emitted convolve_apart(ls_emitter *e, ls_emitted x, ls_emitted w,
                         groups, dims);
   const ls_emitted out = ls_emit_stack(e, lanes);
   if (is_ok(e) && groups == 1 && is_stacked(e, x))
-    note_product(e, out, (ls_emitted_product){x, w, kept, dims});
+    note_product(
+        e, out,
+        &(ls_emitted_product){.a = x, .b = w, .window = kept, .dims = dims});
   return out;
 }
 
@@ -284,7 +297,12 @@ ls_emitted ls_emit_reduce_stacked(ls_emitter *e, uint16_t op, ls_emitted x) {
                              : op == LS_OP_MAXIMUM ? LS_OP_REDUCE_MAX
                                                    : LS_OP_REDUCE_MIN;
   const ls_emitted_product *product = ls_emit_look(e, x)->product;
-  if (op == LS_OP_ADD && product != NULL) return sum_product(e, product);
+  if (op == LS_OP_ADD && product != NULL) {
+    const ls_emitted sum = sum_product(e, product);
+    return product->is_transposed
+               ? ls_emit_transpose(e, sum, product->permutation)
+               : sum;
+  }
   x = ls_emit_wide(e, x);
   const ls_emitted out =
       ls_emit_value(e, ls_dtype_at(e, x), ls_batch_dims_at(e, x), NULL);

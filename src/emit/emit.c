@@ -201,6 +201,7 @@ ls_emitted ls_emit_transpose(ls_emitter *e, ls_emitted x,
   const ls_emitted out = ls_emit_value_like(e, x, ls_dtype_at(e, x), dims);
   if (is_ok(e))
     e->language->transpose(e, x, stacked ? moved : permutation, out);
+  if (is_ok(e)) ls_emit_note_transposed(e, x, out, permutation);
   return out;
 }
 

@@ -342,6 +342,8 @@ typedef struct ls_emitted_product {
   ls_emitted a, b;
   const ls_window *window;  // NULL: matrices.
   ls_batch_dims dims;
+  bool is_transposed;  // The value is its transposition.
+  int64_t permutation[LS_MAX_RANK];
 } ls_emitted_product;
 
 // Returns true if builders emit the current op for all replicas at once.
@@ -349,6 +351,9 @@ bool ls_emit_is_batched(const ls_emitter *e);
 // Returns the first of these values that is stacked, or 0.
 ls_emitted ls_emit_stacked_of(const ls_emitter *e, const ls_emitted *in,
                               size_t count);
+// Notes that `out` is a transposition of x, which may be a product.
+void ls_emit_note_transposed(ls_emitter *e, ls_emitted x, ls_emitted out,
+                             const int64_t *permutation);
 // Stacks a value that all replicas share.
 ls_emitted ls_emit_spread(ls_emitter *e, ls_emitted x);
 // Reduces a stacked value over the replicas of the device by ADD, MAXIMUM or

@@ -220,8 +220,9 @@ static void count_steps(ls_emitter *e, const ls_node *node, ls_emitted trips) {
     ls_emit_refuse(e, "a loop in another region counts its trips as steps");
     return;
   }
-  e->steps =
-      e->steps == 0 ? trips : ls_emit_2(e, LS_OP_MAXIMUM, e->steps, trips);
+  const ls_emitted most =
+      e->steps != 0 ? e->steps : ls_emit_scalar(e, LS_DTYPE_U64, 1);
+  e->steps = ls_emit_2(e, LS_OP_MAXIMUM, most, trips);
 }
 
 // The last carrier is the number of trips so far.

@@ -51,7 +51,7 @@ typedef struct ls_hlo_layout {
   // replica that runs a program without replicas (ls_run_args).
   bool draws;
   // True if one more result follows, a ui64 scalar: the most trips of loops
-  // that count steps.
+  // that count steps, at least 1.
   bool counts;
 } ls_hlo_layout;
 

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops, branches and stacks on a device of a plug-in, beside the CPU engine.
+#include <math.h>
+
+#include "lockstep/full.h"
+#include "runtime/own.h"
+#include "support/expect.h"
+#include "support/function.h"
+#include "support/lowered.h"
+#include "support/plugin.h"
+#include "support/values.h"
+
+enum { TRIPS = 5 };
+
+static ls_nest is_left(ls_nest values, void *user) {
+  (void)user;
+  return ls_leaf(
+      ls_less(ls_nest_tensor(values, 0), ls_scalar_i64(LS_DTYPE_I64, TRIPS)));
+}
+
+static ls_nest halve(ls_nest none, void *user) {
+  (void)none;
+  const ls_tensor *x = user;
+  return ls_leaf(ls_mul_scalar(*x, 0.5));
+}
+static ls_nest square(ls_nest none, void *user) {
+  (void)none;
+  const ls_tensor *x = user;
+  return ls_leaf(ls_mul(*x, *x));
+}
+
+// Halves the values where their sum is above 1, else squares them.
+static ls_nest next_values(ls_nest values, void *user) {
+  (void)user;
+  ls_tensor x = ls_nest_tensor(values, 1);
+  const ls_tensor is_large =
+      ls_greater(ls_reduce_sum(x, LS_ALL_AXES), ls_scalar(LS_DTYPE_F32, 1));
+  LS_OWN(ls_nest, chosen) = ls_cond(is_large, halve, square, &x);
+  return LS_LIST(ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1)),
+                 ls_leaf(ls_nest_tensor(chosen, 0)));
+}
+
+// Returns the last values, and the gradient of their sum.
+static ls_nest loop_and_gradient(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  LS_OWN(ls_nest, last) = ls_while(
+      is_left, next_values, NULL,
+      LS_LIST(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)), ls_leaf(x)), TRIPS);
+  const ls_nest ys = ls_leaf(ls_nest_tensor(last, 1)), xs = ls_leaf(x);
+  ls_nest gradient = ls_none();
+  const ls_status status = ls_gradients(&ys, 1, &xs, 1, NULL, &gradient);
+  return ls_status_is_ok(status) ? LS_TUPLE(ys, gradient) : ls_fail(status);
+}
+
+static void call_loop(float *results) {
+  LS_OWN(ls_function, function) = function_of(loop_and_gradient, NULL);
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(vector_nest(3, (const float[]){1.5F, -0.25F, 0.75F}));
+  LS_OWN(ls_nest, values) = call_results(function, args);
+  for (int i = 0; i < 3; ++i) {
+    results[i] = (float)nest_element(ls_nest_item(values, 0), i);
+    results[3 + i] = (float)nest_element(ls_nest_item(values, 1), i);
+  }
+}
+
+TEST(a_loop_has_a_gradient_on_a_device) {
+  float want[6], got[6];
+  call_loop(want);
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  call_loop(got);
+  for (int i = 0; i < 6; ++i)
+    assert_true(fabsf(want[i] - got[i]) <= 1e-6F);
+}
+
+TEST(trips_of_a_loop_are_counted_as_steps) {
+  static const char text[] =
+      "graph lowered \"t\" {\n"
+      "%1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]\n"
+      "%2:1 = while(%1) {num_carried = 1, max_trips = 9, counts_steps = true} "
+      "(graph lowered \"c\" {\n"
+      "%1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]\n"
+      "%2 = constant() {value = i32[] [7]} : i32[]\n"
+      "%3 = less(%1, %2) : bool[]\n"
+      "return %3\n"
+      "}, graph lowered \"b\" {\n"
+      "%1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]\n"
+      "%2 = constant() {value = i32[] [1]} : i32[]\n"
+      "%3 = add(%1, %2) : i32[]\n"
+      "return %3\n"
+      "}) : i32[]\n"
+      "return %2:0\n"
+      "}\n";
+  static const int32_t starts[] = {3, 7, -9};
+  static const uint64_t wanted[] = {4, 1, 9};
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  LS_OWN(lowered, program) = {0};
+  lowered_make(&program, &(lowered_options){.text = text});
+  for (size_t i = 0; i < LS_COUNT_OF(starts); ++i) {
+    int32_t end = 0;
+    uint64_t steps = 0;
+    expect_ok(ls_backend_run(
+        program.backend, program.instance,
+        &(ls_run_args){.inputs = (const void *const[]){&starts[i]},
+                       .outputs = (void *const[]){&end},
+                       .steps = &steps}));
+    assert_int_equal(end, i == 2 ? 0 : 7);
+    assert_int_equal(steps, wanted[i]);
+  }
+}
