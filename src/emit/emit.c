@@ -375,17 +375,20 @@ ls_emitted ls_emit_concatenate(ls_emitter *e, const ls_emitted *in,
   const ls_emitted like = ls_emit_stacked_of(e, in, count);
   ls_emitted *items = ls_arena_new_array(e->memory, ls_emitted, count);
   ls_batch_dims dims = ls_batch_dims_at(e, in[0]);
+  size_t num_items = 0;
   if (items == NULL) ls_emit_fail(e, ls_out_of_memory());
   for (size_t i = 0; items != NULL && i < count; ++i) {
     const ls_dim more = ls_batch_dims_at(e, in[i]).dim[axis];
-    items[i] = like != 0 ? ls_emit_spread(e, in[i]) : in[i];
     dims.dim[axis].scale += i > 0 ? more.scale : 0;
     dims.dim[axis].offset += i > 0 ? more.offset : 0;
+    // Leaves empty operands out: XLA ends the process at an empty slice of one.
+    if (ls_dim_is(more, 0) && (num_items > 0 || i + 1 < count)) continue;
+    items[num_items++] = like != 0 ? ls_emit_spread(e, in[i]) : in[i];
   }
   const ls_emitted out =
       ls_emit_value_like(e, like, ls_dtype_at(e, in[0]), dims);
   if (is_ok(e))
-    e->language->concatenate(e, items, count, axis + (like != 0), out);
+    e->language->concatenate(e, items, num_items, axis + (like != 0), out);
   return out;
 }
 

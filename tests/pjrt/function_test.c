@@ -30,3 +30,19 @@ TEST(a_function_updates_a_variable_on_a_device) {
   assert_true(nest_element(results, 1) == 20 * 21);
   expect_variable(variable, (const double[]){10, 21}, 2, 0);
 }
+
+// XLA ends the process at an empty slice of an empty operand.
+static ls_nest slice_nothing(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor parts[] = {x, ls_slice_axis(x, 0, 1, 1), x};
+  return ls_leaf(ls_slice_axis(ls_concatenate(parts, 3, 0), 0, 2, 2));
+}
+
+TEST(empty_parts_of_values_are_left_out) {
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  LS_OWN(ls_function, function) = function_of(slice_nothing, NULL);
+  LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (const float[]){10, 20}));
+  LS_OWN(ls_nest, results) = call_results(function, args);
+  assert_int_equal(ls_array_num_elements(ls_nest_as_array(results)), 0);
+}
