@@ -25,18 +25,12 @@ static void pass_signal(int number) {
   if (child > 0) (void)kill((pid_t)child, number == SIGUSR1 ? SIGTERM : number);
 }
 
-static void catch_signals(void) {
+static void handle_signals(void (*handler)(int)) {
   static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1};
-  struct sigaction action = {.sa_handler = pass_signal, .sa_flags = SA_RESTART};
+  struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
   sigemptyset(&action.sa_mask);
   for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); ++i)
     sigaction(numbers[i], &action, NULL);
-}
-
-static void reset_signals(void) {
-  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1};
-  for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); ++i)
-    signal(numbers[i], SIG_DFL);
 }
 
 // Returns this rank, as the launcher's environment says; -1: it does not.
@@ -55,7 +49,7 @@ static void become_program(char **program, int64_t restart, pid_t parent) {
   char text[24];
   snprintf(text, sizeof(text), "%lld", (long long)restart);
   setenv("LS_RESTART", text, 1);
-  reset_signals();
+  handle_signals(SIG_DFL);
   // Open MPI sends signals to the whole group.
   (void)setpgid(0, 0);
   (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -85,7 +79,7 @@ int cli_run_as_rank(char **program, int64_t restart) {
   const pid_t parent = getpid();
   ls_status status = cli_runtime_open(1, NULL, &runtime);
   if (!ls_status_is_ok(status)) return cli_report("launch", status);
-  catch_signals();
+  handle_signals(pass_signal);
   const pid_t started = fork();
   if (started == 0) become_program(program, restart, parent);
   child = started;

@@ -151,51 +151,49 @@ void ls_exchanger_send_all(ls_exchanger *self, bool has_ended) {
       ls_status_free(send_message(self, k));
 }
 
-static ls_status put_pieces(ls_exchanger *self, ls_flight *flight, int32_t to) {
+// Copies the pieces that `from` sends to `to` into the data of a message or out
+// of it, `inside`; NULL: starts transfers behind the message.
+static ls_status move_pieces(ls_exchanger *self, ls_flight *flight,
+                             const ls_message *message, char *inside,
+                             int32_t from, int32_t to) {
   const ls_exchange *exchange = flight->exchange;
+  const bool sends = from == self->base.rank;
+  const int32_t peer = sends ? to : from;
   for (size_t i = 0; i < exchange->count; ++i) {
     const ls_exchange_piece *piece = &exchange->pieces[i];
     char *data = NULL;
     ls_transfer *transfer = NULL;
-    if (!find_bytes(piece, self->base.rank, to, &data) || piece->size == 0)
+    if (!find_bytes(piece, from, to, &data) || piece->size == 0) continue;
+    if (inside != NULL) {
+      memcpy(sends ? inside : data, sends ? data : inside, piece->size);
+      inside += piece->size;
       continue;
-    LS_RETURN_IF_ERROR(add_transfer(self, flight, to, true, &transfer));
-    LS_RETURN_IF_ERROR(self->wire->put(self->wire, to, &self->message, data,
-                                       piece->size, transfer));
+    }
+    LS_RETURN_IF_ERROR(add_transfer(self, flight, peer, sends, &transfer));
+    LS_RETURN_IF_ERROR(self->wire->move(self->wire, peer, sends, message, data,
+                                        piece->size, transfer));
     ++flight->num_transfers;
   }
   return ls_ok();
 }
 
-static void copy_into_message(ls_exchanger *self, const ls_exchange *exchange,
-                              int32_t to) {
-  ls_message *message = &self->message;
-  char *data = NULL;
-  message->used = 0;
-  for (size_t i = 0; i < exchange->count; ++i) {
-    const ls_exchange_piece *piece = &exchange->pieces[i];
-    if (!find_bytes(piece, self->base.rank, to, &data) || piece->size == 0)
-      continue;
-    memcpy(message->data + message->used, data, piece->size);
-    message->used += (uint32_t)piece->size;
-  }
-}
-
 static ls_status send_pieces(ls_exchanger *self, ls_flight *flight,
                              int32_t to) {
-  const ls_exchange *exchange = flight->exchange;
+  const int32_t rank = self->base.rank;
   ls_message *message = &self->message;
   message->kind = LS_MESSAGE_EXCHANGE;
-  message->name = exchange->name;
+  message->name = flight->exchange->name;
   message->used = 0;
-  if (measure_pieces(exchange, self->base.rank, to, &message->size,
+  if (measure_pieces(flight->exchange, rank, to, &message->size,
                      &message->shape) == 0)
     return ls_ok();
   if (message->size > LS_MESSAGE_ROOM) {
     LS_RETURN_IF_ERROR(send_message(self, to));
-    return put_pieces(self, flight, to);
+    return move_pieces(self, flight, message, NULL, rank, to);
   }
-  copy_into_message(self, exchange, to);
+  message->used = (uint32_t)message->size;
+  LS_RETURN_IF_ERROR(
+      move_pieces(self, flight, message, message->data, rank, to));
   return send_message(self, to);
 }
 
@@ -218,29 +216,6 @@ static ls_status check_shape(const ls_exchanger *self,
   return ls_ok();
 }
 
-static ls_status get_pieces(ls_exchanger *self, ls_flight *flight,
-                            const ls_message *message, int32_t from) {
-  const ls_exchange *exchange = flight->exchange;
-  const char *inside = message->data;
-  for (size_t i = 0; i < exchange->count; ++i) {
-    const ls_exchange_piece *piece = &exchange->pieces[i];
-    char *data = NULL;
-    ls_transfer *transfer = NULL;
-    if (!find_bytes(piece, from, self->base.rank, &data) || piece->size == 0)
-      continue;
-    if (message->size <= LS_MESSAGE_ROOM) {
-      memcpy(data, inside, piece->size);
-      inside += piece->size;
-      continue;
-    }
-    LS_RETURN_IF_ERROR(add_transfer(self, flight, from, false, &transfer));
-    LS_RETURN_IF_ERROR(self->wire->get(self->wire, from, message, data,
-                                       piece->size, transfer));
-    ++flight->num_transfers;
-  }
-  return ls_ok();
-}
-
 static void take_pieces(ls_exchanger *self, ls_flight *flight,
                         const ls_message *message, int32_t from) {
   flight->awaits[from] = false;
@@ -248,7 +223,11 @@ static void take_pieces(ls_exchanger *self, ls_flight *flight,
   flight->last = from;
   if (!ls_status_is_ok(flight->failure)) return;  // It touches no memory.
   ls_status status = check_shape(self, flight->exchange, message, from);
-  if (ls_status_is_ok(status)) status = get_pieces(self, flight, message, from);
+  char *inside = message->size <= LS_MESSAGE_ROOM
+                     ? (char *)(uintptr_t)message->data
+                     : NULL;
+  if (ls_status_is_ok(status))
+    status = move_pieces(self, flight, message, inside, from, self->base.rank);
   fail_all_for(self, flight, status);
 }
 

@@ -8,13 +8,13 @@
 #include "base/threads/worker.h"
 #include "net/standin.h"
 
-// Data that one rank puts and another gets; who comes second copies it.
+// Data that one rank sends and another receives; who comes second copies it.
 struct ls_parcel {
   ls_parcel *next;
   int32_t from, to;
   uint64_t number;   // The message's.
-  const void *data;  // NULL: was not put yet.
-  void *memory;      // NULL: was not got yet.
+  const void *data;  // NULL: the sender has not come yet.
+  void *memory;      // NULL: the receiver has not come yet.
   size_t size;
   int32_t owners;  // Number of sides that hold the transfer.
   bool is_copied;
@@ -93,16 +93,24 @@ static ls_parcel *find_or_make_parcel(ls_standin *self,
   return made;
 }
 
-static ls_status add_side(ls_rank_end *self, const ls_parcel *side,
-                          ls_transfer *out_transfer) {
+static ls_status move_data(ls_wire *wire, int32_t peer, bool sends,
+                           const ls_message *message, void *data, size_t size,
+                           ls_transfer *out_transfer) {
+  ls_rank_end *self = (ls_rank_end *)wire;
   ls_standin *shared = self->shared;
+  const ls_parcel side = {.from = sends ? self->rank : peer,
+                          .to = sends ? peer : self->rank,
+                          .number = message->number,
+                          .data = sends ? data : NULL,
+                          .memory = sends ? NULL : data,
+                          .size = size};
   ls_mutex_lock(&shared->lock);
-  ls_parcel *found = find_or_make_parcel(shared, side);
+  ls_parcel *found = find_or_make_parcel(shared, &side);
   if (found != NULL && ++found->owners == 2) {
-    if (side->data != NULL)
-      found->data = side->data;
+    if (sends)
+      found->data = data;
     else
-      found->memory = side->memory;
+      found->memory = data;
     memcpy(found->memory, found->data, found->size);
     found->is_copied = true;
     tell(&shared->ends[found->from]);
@@ -111,32 +119,6 @@ static ls_status add_side(ls_rank_end *self, const ls_parcel *side,
   ls_mutex_unlock(&shared->lock);
   *out_transfer = (ls_transfer)found;
   return found == NULL ? ls_out_of_memory() : ls_ok();
-}
-
-static ls_status put_data(ls_wire *wire, int32_t to, const ls_message *message,
-                          const void *data, size_t size,
-                          ls_transfer *out_transfer) {
-  ls_rank_end *self = (ls_rank_end *)wire;
-  return add_side(self,
-                  &(ls_parcel){.from = self->rank,
-                               .to = to,
-                               .number = message->number,
-                               .data = data,
-                               .size = size},
-                  out_transfer);
-}
-
-static ls_status get_data(ls_wire *wire, int32_t from,
-                          const ls_message *message, void *data, size_t size,
-                          ls_transfer *out_transfer) {
-  ls_rank_end *self = (ls_rank_end *)wire;
-  return add_side(self,
-                  &(ls_parcel){.from = from,
-                               .to = self->rank,
-                               .number = message->number,
-                               .memory = data,
-                               .size = size},
-                  out_transfer);
 }
 
 // Ends one side of a transfer; requires the lock.
@@ -211,8 +193,7 @@ static ls_status init_end(ls_standin *self, int32_t rank) {
   ls_rank_end *end = &self->ends[rank];
   end->wire = (ls_wire){.send = send_letter,
                         .next = next_letter,
-                        .put = put_data,
-                        .get = get_data,
+                        .move = move_data,
                         .test = test_data,
                         .drop = drop_data,
                         .idle = idle};

@@ -48,13 +48,12 @@ struct ls_wire {
   // Returns the next message that has come, lent until the next call, and its
   // sender; NULL: there is none at the moment.
   const ls_message *(*next)(ls_wire *self, int32_t *out_from);
-  // Starts to send, or to receive, data behind a message. Data behind one
-  // message is received in the order in which it is sent, with equal sizes,
-  // which are not 0.
-  ls_status (*put)(ls_wire *self, int32_t to, const ls_message *message,
-                   const void *data, size_t size, ls_transfer *out_transfer);
-  ls_status (*get)(ls_wire *self, int32_t from, const ls_message *message,
-                   void *data, size_t size, ls_transfer *out_transfer);
+  // Starts to send data behind a message to a rank, or to receive it from one.
+  // Data behind one message is received in the order in which it is sent, with
+  // equal sizes, which are not 0.
+  ls_status (*move)(ls_wire *self, int32_t peer, bool sends,
+                    const ls_message *message, void *data, size_t size,
+                    ls_transfer *out_transfer);
   // Returns true if a transfer has ended, with or without a failure.
   bool (*test)(ls_wire *self, ls_transfer transfer, ls_status *out_status);
   // Gives up a transfer. Returns true if its memory is not touched from now on;

@@ -236,25 +236,13 @@ static int tag_of(const ls_mpi *self, const ls_message *message) {
   return FIRST_TAG + (int)(message->number % (uint64_t)self->tags);
 }
 
-static ls_status put_data(ls_wire *wire, int32_t to, const ls_message *message,
-                          const void *data, size_t size,
-                          ls_transfer *out_transfer) {
+static ls_status move_data(ls_wire *wire, int32_t peer, bool sends,
+                           const ls_message *message, void *data, size_t size,
+                           ls_transfer *out_transfer) {
   ls_mpi *self = (ls_mpi *)wire;
   return start_transfer(self,
-                        &(ls_mpi_transfer){.peer = to,
-                                           .tag = tag_of(self, message),
-                                           .data = (char *)data,
-                                           .left = size},
-                        out_transfer);
-}
-
-static ls_status get_data(ls_wire *wire, int32_t from,
-                          const ls_message *message, void *data, size_t size,
-                          ls_transfer *out_transfer) {
-  ls_mpi *self = (ls_mpi *)wire;
-  return start_transfer(self,
-                        &(ls_mpi_transfer){.receives = true,
-                                           .peer = from,
+                        &(ls_mpi_transfer){.receives = !sends,
+                                           .peer = peer,
                                            .tag = tag_of(self, message),
                                            .data = data,
                                            .left = size},
@@ -322,8 +310,7 @@ static void idle(ls_wire *wire, int64_t nanos) {
 ls_status ls_mpi_begin(ls_mpi *self) {
   self->base.wire = (ls_wire){.send = send_message,
                               .next = next_message,
-                              .put = put_data,
-                              .get = get_data,
+                              .move = move_data,
                               .test = test_data,
                               .drop = drop_data,
                               .idle = idle};
