@@ -48,6 +48,32 @@ static void expect_near(double got, double want) {
   assert_true(got - want <= 1e-6 && want - got <= 1e-6);
 }
 
+// The other device would wait for this one, and XLA end the process.
+TEST(an_input_that_does_not_reach_its_device_fails_the_run_of_all) {
+  shim_state *shim = shim_begin();
+  LS_OWN(open_place, here) = shim_runtime(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(REPLICAS);
+  LS_OWN(ls_variable, variable) = variable_in(
+      strategy,
+      (variable_kind){.initial = 2, .aggregation = LS_AGGREGATION_MEAN});
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, results) = {0};
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = take_step, .user = variable}, &function));
+  LS_OWN(ls_nest, args) = LS_TUPLE(split_of(
+      REPLICAS, array_of_numbers(LS_DTYPE_F32, LS_SHAPE(REPLICAS), 7)));
+  for (int i = 0; i < 4; ++i) {
+    shim->fault = SHIM_UPLOAD_EVENT;
+    shim->skip = i;
+    expect_status(
+        ls_strategy_run(strategy, ls_traced(function), args, &results),
+        LS_RESOURCE_EXHAUSTED, "the shim");
+    assert_int_equal(shim->fault, SHIM_NONE);
+  }
+  assert_int_equal(shim->executes, 0);
+  expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
+}
+
 TEST(exact_bits_are_those_of_the_cpu_engine_on_any_number_of_devices) {
   const outcome want = run_steps();
   for (int devices = 1; devices <= 4; ++devices) {

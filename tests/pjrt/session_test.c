@@ -145,6 +145,24 @@ TEST(threads_take_steps_on_one_variable) {
   assert_true(value_of(variable) == THREADS * STEPS);
 }
 
+TEST(a_cancelled_run_is_not_launched) {
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  LS_OWN(ls_variable, variable) = plain("v", 1);
+  LS_OWN(ls_function, function) = function_of(add_one, variable);
+  LS_OWN(ls_nest, results) = {0};
+  ls_cancel *cancel = NULL;
+  expect_ok(ls_cancel_create(here.runtime, &cancel));
+  ls_cancel_request(cancel);
+  ls_cancel_make_current(cancel);
+  expect_status(ls_function_call(function, (ls_nest){0}, &results),
+                LS_CANCELLED, "cancelled");
+  ls_cancel_make_current(NULL);
+  ls_cancel_destroy(cancel);
+  assert_true(value_of(variable) == 1);
+  expect_ok(ls_function_call(function, (ls_nest){0}, &results));
+  assert_true(value_of(variable) == 2);
+}
+
 TEST(a_result_outlives_its_runtime) {
   LS_OWN(ls_nest, results) = {0};
   {

@@ -297,9 +297,18 @@ ls_status ls_pjrt_run_finish(ls_pjrt_instance *self) {
   return ls_give(&self->status);
 }
 
+// Waits until all inputs are on their devices: a device that lacks one would
+// fail alone, and XLA ends the process where others wait for it.
+static ls_status await_inputs(ls_pjrt_instance *self) {
+  while (self->num_ready < self->num_events)
+    ls_pjrt_run_wait(self);
+  return ls_give(&self->status);
+}
+
 static ls_status run_start(ls_pjrt_instance *self, const ls_run_args *args) {
   LS_RETURN_IF_ERROR(take_launches(self));
   LS_RETURN_IF_ERROR(take_arguments(self, args));
+  if (self->executable->num_devices > 1) LS_RETURN_IF_ERROR(await_inputs(self));
   LS_RETURN_IF_ERROR(launch_executable(self, args->outputs == NULL));
   return fetch_outputs(self, args);
 }
