@@ -100,11 +100,19 @@ enum { LS_PJRT_STRING = 0, LS_PJRT_INT64 = 1 };  // Kinds of named values.
 #define LS_PJRT_ARGS(Type, name, ...)                                          \
   Type name = {.size = sizeof(Type), __VA_ARGS__}
 
-typedef struct ls_pjrt_object_args {  // Calls that take one object or none.
+// Calls that take one object, or none, and answer at most one thing.
+typedef struct ls_pjrt_object_args {
   LS_PJRT_HEAD;
   void *object;
+  union {
+    bool flag;
+    int number;  // Also an id or an error's code.
+    size_t count;
+    void *object;
+  } answer;
 } ls_pjrt_object_args;
 
+// Calls that answer a text.
 typedef struct ls_pjrt_text_args {
   LS_PJRT_HEAD;
   void *object;
@@ -112,36 +120,7 @@ typedef struct ls_pjrt_text_args {
   size_t text_size;
 } ls_pjrt_text_args;
 
-typedef struct ls_pjrt_code_args {
-  LS_PJRT_HEAD;
-  const PJRT_Error *error;
-  int code;
-} ls_pjrt_code_args;
-
-typedef struct ls_pjrt_flag_args {
-  LS_PJRT_HEAD;
-  void *object;
-  bool flag;
-} ls_pjrt_flag_args;
-
-typedef struct ls_pjrt_id_args {
-  LS_PJRT_HEAD;
-  void *object;
-  int id;
-} ls_pjrt_id_args;
-
-typedef struct ls_pjrt_pointer_args {
-  LS_PJRT_HEAD;
-  void *object;
-  void *pointer;
-} ls_pjrt_pointer_args;
-
-typedef struct ls_pjrt_count_args {
-  LS_PJRT_HEAD;
-  void *object;
-  size_t count;
-} ls_pjrt_count_args;
-
+// Calls that answer a list of devices.
 typedef struct ls_pjrt_devices_args {
   LS_PJRT_HEAD;
   void *object;
@@ -160,12 +139,6 @@ typedef struct ls_pjrt_named_value {
   } value;
   size_t value_size;  // Characters of a text; 1 for a number.
 } ls_pjrt_named_value;
-
-typedef struct ls_pjrt_attributes_args {
-  LS_PJRT_HEAD;
-  const ls_pjrt_named_value *values;
-  size_t count;
-} ls_pjrt_attributes_args;
 
 typedef struct ls_pjrt_create_args {
   LS_PJRT_HEAD;

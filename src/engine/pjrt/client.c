@@ -70,11 +70,11 @@ static ls_status find_devices(ls_pjrt_client *self, const ls_runtime *runtime) {
                                wanted, self->plugin->path, args.count);
   self->devices = args.devices;
   self->num_devices = wanted > 0 ? wanted : (int32_t)args.count;
-  LS_PJRT_ARGS(ls_pjrt_pointer_args, description, .object = args.devices[0]);
+  LS_PJRT_ARGS(ls_pjrt_object_args, description, .object = args.devices[0]);
   LS_RETURN_IF_ERROR(
       ls_pjrt_call(self->plugin, LS_PJRT_Device_GetDescription, &description));
-  return read_text(self, LS_PJRT_DeviceDescription_Kind, description.pointer,
-                   &self->kind);
+  return read_text(self, LS_PJRT_DeviceDescription_Kind,
+                   description.answer.object, &self->kind);
 }
 
 ls_status ls_pjrt_client_init(ls_pjrt_client *self, ls_runtime *runtime) {

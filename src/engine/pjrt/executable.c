@@ -103,14 +103,14 @@ static ls_status check_loaded(const ls_pjrt_executable *self,
   bool fits = devices.count == (size_t)self->num_devices;
   for (size_t i = 0; fits && i < devices.count; ++i)
     fits = devices.devices[i] == client->devices[i];
-  LS_PJRT_ARGS(ls_pjrt_count_args, results, .object = executable);
+  LS_PJRT_ARGS(ls_pjrt_object_args, results, .object = executable);
   LS_RETURN_IF_ERROR(
       ls_pjrt_call(client->plugin, LS_PJRT_Executable_NumOutputs, &results));
-  if (fits && results.count == ls_pjrt_num_results(self)) return ls_ok();
+  if (fits && results.answer.count == ls_pjrt_num_results(self)) return ls_ok();
   return ls_internal("plug-in '%s' compiled a program of %zu results for %d "
                      "devices to one of %zu results for %zu others",
                      client->plugin->path, ls_pjrt_num_results(self),
-                     self->num_devices, results.count, devices.count);
+                     self->num_devices, results.answer.count, devices.count);
 }
 
 static ls_status note_memory(ls_pjrt_executable *self,
@@ -135,14 +135,14 @@ static ls_status note_memory(ls_pjrt_executable *self,
 static ls_status inspect(ls_pjrt_executable *self, const ls_text *module,
                          const ls_text *options, bool keep) {
   const ls_pjrt_plugin *plugin = self->backend->client.plugin;
-  LS_PJRT_ARGS(ls_pjrt_pointer_args, args, .object = self->loaded);
+  LS_PJRT_ARGS(ls_pjrt_object_args, args, .object = self->loaded);
   LS_RETURN_IF_ERROR(
       ls_pjrt_call(plugin, LS_PJRT_LoadedExecutable_GetExecutable, &args));
-  ls_status status = check_loaded(self, args.pointer);
-  if (ls_status_is_ok(status)) status = note_memory(self, args.pointer);
+  ls_status status = check_loaded(self, args.answer.object);
+  if (ls_status_is_ok(status)) status = note_memory(self, args.answer.object);
   if (ls_status_is_ok(status) && keep)
-    ls_pjrt_cache_store(self->backend, module, options, args.pointer);
-  ls_pjrt_destroy(plugin, LS_PJRT_Executable_Destroy, args.pointer);
+    ls_pjrt_cache_store(self->backend, module, options, args.answer.object);
+  ls_pjrt_destroy(plugin, LS_PJRT_Executable_Destroy, args.answer.object);
   return status;
 }
 

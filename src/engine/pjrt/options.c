@@ -40,13 +40,13 @@ static ls_status write_assignment(const ls_pjrt_client *client,
   ls_proto_i64(out, NUM_COLUMNS, 1);
   const size_t column = ls_proto_begin(out, COLUMN);
   for (int32_t i = 0; i < num_devices; ++i) {
-    LS_PJRT_ARGS(ls_pjrt_pointer_args, device, .object = client->devices[i]);
+    LS_PJRT_ARGS(ls_pjrt_object_args, device, .object = client->devices[i]);
     LS_RETURN_IF_ERROR(
         ls_pjrt_call(client->plugin, LS_PJRT_Device_GetDescription, &device));
-    LS_PJRT_ARGS(ls_pjrt_id_args, args, .object = device.pointer);
+    LS_PJRT_ARGS(ls_pjrt_object_args, args, .object = device.answer.object);
     LS_RETURN_IF_ERROR(
         ls_pjrt_call(client->plugin, LS_PJRT_DeviceDescription_Id, &args));
-    ls_proto_i64(out, 1, args.id);
+    ls_proto_i64(out, 1, args.answer.number);
   }
   ls_proto_end(out, column);
   ls_proto_end(out, assignment);

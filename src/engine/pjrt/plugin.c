@@ -52,15 +52,16 @@ ls_status ls_pjrt_take_error(const ls_pjrt_plugin *plugin, const char *call,
   if (error == NULL) return ls_ok();
   LS_PJRT_ARGS(ls_pjrt_text_args, message, .object = error);
   call_void(plugin, LS_PJRT_Error_Message, &message);
-  LS_PJRT_ARGS(ls_pjrt_code_args, code, .error = error);
+  LS_PJRT_ARGS(ls_pjrt_object_args, code, .object = error);
   LS_PJRT_ARGS(ls_pjrt_object_args, other, .object = NULL);
   other.object = call_slot(plugin, LS_PJRT_Error_GetCode, &code);
   if (other.object != NULL) call_void(plugin, LS_PJRT_Error_Destroy, &other);
-  const bool is_known = code.code > LS_OK && code.code <= LS_DATA_LOSS;
+  const bool is_known =
+      code.answer.number > LS_OK && code.answer.number <= LS_DATA_LOSS;
   const size_t size = message.text_size < MOST ? message.text_size : MOST;
-  ls_status status = LS_STATUS(is_known ? (ls_code)code.code : LS_UNKNOWN,
-                               "%s: %.*s\nin plug-in '%s'", call, (int)size,
-                               message.text, plugin->path);
+  ls_status status = LS_STATUS(
+      is_known ? (ls_code)code.answer.number : LS_UNKNOWN,
+      "%s: %.*s\nin plug-in '%s'", call, (int)size, message.text, plugin->path);
   other.object = error;
   call_void(plugin, LS_PJRT_Error_Destroy, &other);
   return status;
@@ -203,8 +204,7 @@ static ls_status check_flags(ls_runtime *runtime,
 
 // ---- Loading ---------------------------------------------------------------
 static bool is_optional(ls_pjrt_slot slot) {
-  return slot == LS_PJRT_Plugin_Attributes ||
-         slot == LS_PJRT_Executable_Serialize ||
+  return slot == LS_PJRT_Executable_Serialize ||
          slot == LS_PJRT_Executable_DeserializeAndLoad ||
          slot == LS_PJRT_Executable_GetCompiledMemoryStats;
 }

@@ -29,7 +29,7 @@ LS_MUST_USE ls_status ls_pjrt_plugin_load(ls_runtime *runtime,
                                           const ls_pjrt_plugin **out_plugin);
 
 // Returns true if the table has a slot. Slots that a plug-in may lack:
-// serialization, memory statistics, attributes.
+// serialization and memory statistics.
 bool ls_pjrt_has(const ls_pjrt_plugin *plugin, ls_pjrt_slot slot);
 // Calls a function; its error becomes a status of the same code, with the
 // plug-in's message.

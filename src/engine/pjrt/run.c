@@ -94,12 +94,12 @@ static void drop_donated(ls_pjrt_instance *self, bool only_deleted) {
       const ls_hlo_slot slot = layout->arguments[a];
       const size_t index = slot.first + (size_t)d * slot.stride;
       if (executable->aliases[index] < 0) continue;
-      LS_PJRT_ARGS(ls_pjrt_flag_args, args, .object = self->arguments[d][a]);
-      args.flag = true;
+      LS_PJRT_ARGS(ls_pjrt_object_args, args, .object = self->arguments[d][a]);
+      args.answer.flag = true;
       if (only_deleted)
         ls_status_free(ls_pjrt_call(ls_pjrt_client_of(self)->plugin,
                                     LS_PJRT_Buffer_IsDeleted, &args));
-      if (args.flag)
+      if (args.answer.flag)
         ls_pjrt_buffer_drop((ls_pjrt_buffer *)self->buffers[index - num_inputs],
                             d);
     }
@@ -151,13 +151,13 @@ ls_status ls_pjrt_run_drain(ls_pjrt_instance *self, size_t end) {
 }
 
 static bool is_ready(const ls_pjrt_instance *self, PJRT_Event *event) {
-  LS_PJRT_ARGS(ls_pjrt_flag_args, args, .object = event);
+  LS_PJRT_ARGS(ls_pjrt_object_args, args, .object = event);
   if (event == NULL) return true;
   // An event that cannot tell is waited for.
   const ls_status status = ls_pjrt_call(ls_pjrt_client_of(self)->plugin,
                                         LS_PJRT_Event_IsReady, &args);
   ls_status_free(status);
-  return args.flag || !ls_status_is_ok(status);
+  return args.answer.flag || !ls_status_is_ok(status);
 }
 
 // Takes late launches that have ended, and waits for the oldest if there are

@@ -52,10 +52,9 @@ static void error_message(ls_pjrt_text_args *args) {
   args->text_size = sizeof(text) - 1;
 }
 
-static PJRT_Error *error_code(ls_pjrt_code_args *args) {
-  if ((const void *)args->error != &own_error)
-    return real_call(LS_PJRT_Error_GetCode, args);
-  args->code = 8;  // RESOURCE_EXHAUSTED
+static PJRT_Error *error_code(ls_pjrt_object_args *args) {
+  if (args->object != &own_error) return real_call(LS_PJRT_Error_GetCode, args);
+  args->answer.number = 8;  // RESOURCE_EXHAUSTED
   return NULL;
 }
 
@@ -81,11 +80,11 @@ static PJRT_Error *event_destroy(ls_pjrt_object_args *args) {
   return inner.object == NULL ? NULL : real_call(LS_PJRT_Event_Destroy, &inner);
 }
 
-static PJRT_Error *event_ready(ls_pjrt_flag_args *args) {
+static PJRT_Error *event_ready(ls_pjrt_object_args *args) {
   const shim_event *self = args->object;
-  LS_PJRT_ARGS(ls_pjrt_flag_args, inner, .object = self->real);
+  LS_PJRT_ARGS(ls_pjrt_object_args, inner, .object = self->real);
   PJRT_Error *error = real_call(LS_PJRT_Event_IsReady, &inner);
-  args->flag = inner.flag;
+  args->answer.flag = inner.answer.flag;
   return error;
 }
 
@@ -200,9 +199,9 @@ static PJRT_Error *loaded_devices(ls_pjrt_devices_args *args) {
   return error;
 }
 
-static PJRT_Error *num_results(ls_pjrt_count_args *args) {
+static PJRT_Error *num_results(ls_pjrt_object_args *args) {
   PJRT_Error *error = real_call(LS_PJRT_Executable_NumOutputs, args);
-  if (fails(SHIM_OTHER_RESULTS)) args->count += 1;
+  if (fails(SHIM_OTHER_RESULTS)) args->answer.count += 1;
   return error;
 }
 
@@ -247,13 +246,13 @@ static PJRT_Error *execute(ls_pjrt_execute_args *args) {
   const shim_program *program = find_program(args->executable);
   PJRT_Error *error = real_call(LS_PJRT_LoadedExecutable_Execute, args);
   if (error != NULL) return error;
-  LS_PJRT_ARGS(ls_pjrt_pointer_args, executable, .object = args->executable);
-  LS_PJRT_ARGS(ls_pjrt_count_args, results, .object = NULL);
+  LS_PJRT_ARGS(ls_pjrt_object_args, executable, .object = args->executable);
+  LS_PJRT_ARGS(ls_pjrt_object_args, results, .object = NULL);
   if (real_call(LS_PJRT_LoadedExecutable_GetExecutable, &executable) != NULL)
     abort();
-  results.object = executable.pointer;
+  results.object = executable.answer.object;
   if (real_call(LS_PJRT_Executable_NumOutputs, &results) != NULL) abort();
-  LS_PJRT_ARGS(ls_pjrt_object_args, end, .object = executable.pointer);
+  LS_PJRT_ARGS(ls_pjrt_object_args, end, .object = executable.answer.object);
   if (real_call(LS_PJRT_Executable_Destroy, &end) != NULL) abort();
   count(&shim.executes, 1);
   shim.num_devices = (int)args->num_devices;
@@ -261,7 +260,7 @@ static PJRT_Error *execute(ls_pjrt_execute_args *args) {
   for (size_t d = 0; d < args->num_devices; ++d) {
     for (size_t i = 0; program != NULL && i < args->num_arguments; ++i)
       if (i < MOST && program->takes[i]) donate(args->arguments[d][i]);
-    for (size_t i = 0; refuses && i < results.count; ++i) {
+    for (size_t i = 0; refuses && i < results.answer.count; ++i) {
       LS_PJRT_ARGS(ls_pjrt_object_args, result, .object = args->results[d][i]);
       if (real_call(LS_PJRT_Buffer_Destroy, &result) != NULL) abort();
     }
@@ -270,7 +269,7 @@ static PJRT_Error *execute(ls_pjrt_execute_args *args) {
       if (real_call(LS_PJRT_Event_Await, &event) != NULL) abort();
       if (real_call(LS_PJRT_Event_Destroy, &event) != NULL) abort();
     } else {
-      count(&shim.live_buffers, (int)results.count);
+      count(&shim.live_buffers, (int)results.answer.count);
       args->events[d] = wrap(args->events[d], SHIM_EXECUTE_EVENT);
     }
   }
@@ -283,9 +282,9 @@ static PJRT_Error *buffer_destroy(ls_pjrt_object_args *args) {
   return real_call(LS_PJRT_Buffer_Destroy, args);
 }
 
-static PJRT_Error *buffer_deleted(ls_pjrt_flag_args *args) {
+static PJRT_Error *buffer_deleted(ls_pjrt_object_args *args) {
   PJRT_Error *error = real_call(LS_PJRT_Buffer_IsDeleted, args);
-  args->flag |= is_donated(args->object, false);
+  args->answer.flag |= is_donated(args->object, false);
   return error;
 }
 
