@@ -6,12 +6,9 @@
 
 #include "base/memory/map.h"
 
-enum { FACTS, DETAILS, TEXTS };
-
 // A message to all other ranks.
 struct ls_rank_word {
   uint64_t number;
-  uint64_t sizes[TEXTS];
   int32_t code;
   char text[500];
 };
@@ -58,6 +55,21 @@ ls_status ls_ranks_send_from(ls_ranks *ranks, int32_t from, void *data,
 
 ls_status ls_ranks_send(ls_ranks *ranks, void *data, size_t size) {
   return ls_ranks_send_from(ranks, 0, data, size);
+}
+
+ls_status ls_ranks_send_text(ls_ranks *ranks, int32_t from, const char *own,
+                             char **out_text) {
+  const bool sends = (size_t)from == ls_ranks_own(ranks);
+  uint64_t size = sends ? strlen(own) + 1 : 0;
+  *out_text = NULL;
+  LS_RETURN_IF_ERROR(ls_ranks_send_from(ranks, from, &size, sizeof(size)));
+  LS_OWN_MEMORY(ranks->allocator, char, text) =
+      ls_allocate(ranks->allocator, (size_t)size);
+  LS_RETURN_IF_NO_MEMORY(text);
+  if (sends) memcpy(text, own, (size_t)size);
+  LS_RETURN_IF_ERROR(ls_ranks_send_from(ranks, from, text, (size_t)size));
+  *out_text = ls_give(&text);
+  return ls_ok();
 }
 
 static ls_status gather_words(ls_ranks *ranks, struct ls_rank_word own) {
@@ -139,19 +151,11 @@ static void text_pair_deinit(text_pair *self) {
 LS_OWNED_STRUCT(text_pair, text_pair_deinit)
 
 // Gets a text of rank 0 and of another, on all ranks.
-static ls_status bring_texts(ls_ranks *ranks, size_t other, int kind,
-                             const char *own, text_pair *out) {
+static ls_status bring_texts(ls_ranks *ranks, size_t other, const char *own,
+                             text_pair *out) {
   out->allocator = ranks->allocator;
-  for (size_t i = 0; i < 2; ++i) {
-    const size_t from = i == 0 ? 0 : other;
-    const size_t size = (size_t)ranks->words[from].sizes[kind];
-    char *text = ls_allocate_zeroed(ranks->allocator, size + 1, 1);
-    out->texts[i] = text;
-    LS_RETURN_IF_NO_MEMORY(text);
-    if (from == ls_ranks_own(ranks)) memcpy(text, own, size);
-    LS_RETURN_IF_ERROR(ls_ranks_send_from(ranks, (int32_t)from, text, size));
-  }
-  return ls_ok();
+  LS_RETURN_IF_ERROR(ls_ranks_send_text(ranks, 0, own, &out->texts[0]));
+  return ls_ranks_send_text(ranks, (int32_t)other, own, &out->texts[1]);
 }
 
 // Returns the start of the first line that differs.
@@ -180,15 +184,14 @@ static ls_status find_difference(ls_ranks *ranks, size_t other,
   LS_OWN(text_pair, pair) = {0};
   LS_OWN(text_pair, details) = {0};
   LS_RETURN_IF_ERROR(
-      bring_texts(ranks, other, FACTS, ls_text_data(facts->text), &pair));
+      bring_texts(ranks, other, ls_text_data(facts->text), &pair));
   const size_t line = find_line(pair.texts[0], pair.texts[1]);
   const char *a = pair.texts[0] + line, *b = pair.texts[1] + line;
   const bool is_last =
       a[strcspn(a, "\n")] == '\0' || a[strcspn(a, "\n") + 1] == '\0';
   if (facts->describe == NULL || !is_last)
     return ls_ranks_fail(ranks, describe_fact(facts, other, a, b));
-  LS_RETURN_IF_ERROR(
-      bring_texts(ranks, other, DETAILS, facts->details, &details));
+  LS_RETURN_IF_ERROR(bring_texts(ranks, other, facts->details, &details));
   return ls_ranks_fail(ranks,
                        facts->describe(facts->verb, (int32_t)other,
                                        details.texts[0], details.texts[1]));
@@ -198,13 +201,10 @@ ls_status ls_ranks_compare(ls_ranks *ranks, ls_status own,
                            const ls_rank_facts *facts) {
   if (ranks->communicator == NULL) return own;
   if (ls_status_is_ok(own)) own = ls_text_status(facts->text);
-  struct ls_rank_word word = {0};
-  if (ls_status_is_ok(own)) {
-    word.sizes[FACTS] = facts->text->size;
-    word.sizes[DETAILS] = facts->details == NULL ? 0 : strlen(facts->details);
-    word.number = ls_hash(ls_text_data(facts->text), facts->text->size, 0);
-  }
-  const ls_status sent = gather_failures(ranks, own, word);
+  const uint64_t hash =
+      ls_hash(ls_text_data(facts->text), facts->text->size, 0);
+  const ls_status sent =
+      gather_failures(ranks, own, (struct ls_rank_word){.number = hash});
   if (!ls_status_is_ok(sent)) return ls_status_join(own, sent);
   own = find_failure(ranks, own);
   if (!ls_status_is_ok(own)) return ls_ranks_fail(ranks, own);

@@ -46,6 +46,10 @@ LS_MUST_USE ls_status ls_ranks_any(ls_ranks *ranks, bool own, bool *out_any);
 LS_MUST_USE ls_status ls_ranks_send(ls_ranks *ranks, void *data, size_t size);
 LS_MUST_USE ls_status ls_ranks_send_from(ls_ranks *ranks, int32_t from,
                                          void *data, size_t size);
+// Copies a text of rank `from`, which is `own` there, to all. The caller frees
+// it.
+LS_MUST_USE ls_status ls_ranks_send_text(ls_ranks *ranks, int32_t from,
+                                         const char *own, char **out_text);
 // All-gathers `size` bytes per rank, concatenated in rank order; the caller has
 // stored its own.
 LS_MUST_USE ls_status ls_ranks_gather(ls_ranks *ranks, void *all, size_t size);

@@ -178,19 +178,17 @@ enum { NAME_ROOM = 32 };
 static ls_status share_record(ls_ranks *ranks, int32_t from,
                               ls_record *record) {
   const bool own = (int32_t)ls_ranks_own(ranks) == from;
+  ls_allocator *allocator = ranks->allocator;
   LS_OWN(ls_record, read) = NULL;
+  LS_OWN_MEMORY(allocator, char, text) = NULL;
   char *printed = NULL;
   size_t size = 0;
   if (own) LS_RETURN_IF_ERROR(ls_record_to_text(record, &printed, &size));
-  ls_status status = ls_ranks_send_from(ranks, from, &size, sizeof(size));
-  LS_OWN_ARRAY(ranks->allocator, char, text, size + 1);
-  if (ls_status_is_ok(status) && text == NULL) status = ls_out_of_memory();
-  if (own && text != NULL) memcpy(text, printed, size);
+  const ls_status status = ls_ranks_send_text(ranks, from, printed, &text);
   ls_text_release(printed);
-  LS_RETURN_IF_ERROR(status);
-  LS_RETURN_IF_ERROR(ls_ranks_send_from(ranks, from, text, size));
-  if (own) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_record_from_text("an input", text, size, &read));
+  if (!ls_status_is_ok(status) || own) return status;
+  LS_RETURN_IF_ERROR(
+      ls_record_from_text("an input", text, strlen(text), &read));
   return ls_record_copy(record, read);
 }
 
