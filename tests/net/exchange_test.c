@@ -89,7 +89,7 @@ static ls_status sleep_on_rank_one(ls_communicator *communicator, void *user) {
 }
 
 TEST(a_rank_that_sleeps_is_waited_for_as_long_as_is_allowed) {
-  unsigned micros = 400000;
+  unsigned micros = 200000;
   expect_ok(ls_standin_run(3, sleep_on_rank_one, &micros));
   micros = 2200000;
   const ls_status status = ls_standin_run(3, sleep_on_rank_one, &micros);
