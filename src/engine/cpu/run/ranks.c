@@ -84,6 +84,21 @@ ls_exchange_name ls_cpu_exchange_name(const ls_instance *self, uint32_t number,
   };
 }
 
+ls_status ls_cpu_await_exchange(const ls_instance *self,
+                                ls_exchange *exchange) {
+  ls_communicator *communicator = self->executable->communicator;
+  ls_runtime *runtime = self->executable->backend->runtime;
+  if (communicator->is_done(communicator, exchange))
+    return communicator->wait(communicator, exchange);
+  const int64_t began = ls_runtime_now(runtime);
+  // A run that waits is not at work.
+  ls_runtime_end_work(runtime);
+  const ls_status status = communicator->wait(communicator, exchange);
+  ls_runtime_begin_work(runtime);
+  ls_wait_end(runtime, LS_WAIT_RANKS, began);
+  return status;
+}
+
 static ls_status exchange_pieces(const ls_instance *self, uint32_t number,
                                  uint64_t iteration, size_t count) {
   ls_communicator *communicator = self->executable->communicator;
@@ -91,16 +106,8 @@ static ls_status exchange_pieces(const ls_instance *self, uint32_t number,
                           .pieces = self->pieces,
                           .count = count,
                           .limit = self->limit};
-  ls_runtime *runtime = self->executable->backend->runtime;
-  const int64_t began = ls_runtime_now(runtime);
-  // A run that waits is not at work.
-  ls_runtime_end_work(runtime);
-  ls_status status = communicator->start(communicator, &exchange);
-  if (ls_status_is_ok(status))
-    status = communicator->wait(communicator, &exchange);
-  ls_runtime_begin_work(runtime);
-  ls_wait_end(runtime, LS_WAIT_RANKS, began);
-  return status;
+  LS_RETURN_IF_ERROR(communicator->start(communicator, &exchange));
+  return ls_cpu_await_exchange(self, &exchange);
 }
 
 ls_status ls_cpu_annotate_merge(const ls_instance *self,

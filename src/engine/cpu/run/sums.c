@@ -281,26 +281,11 @@ ls_status ls_cpu_sums_start(ls_instance *self, const ls_cpu_sums *sums,
   return ls_ok();
 }
 
-static ls_status wait_for_flight(const ls_instance *self,
-                                 ls_cpu_flight *flight) {
-  ls_communicator *communicator = self->executable->communicator;
-  ls_runtime *runtime = self->executable->backend->runtime;
-  if (communicator->is_done(communicator, &flight->exchange))
-    return communicator->wait(communicator, &flight->exchange);
-  const int64_t began = ls_runtime_now(runtime);
-  // A run that waits is not at work.
-  ls_runtime_end_work(runtime);
-  const ls_status status = communicator->wait(communicator, &flight->exchange);
-  ls_runtime_begin_work(runtime);
-  ls_wait_end(runtime, LS_WAIT_RANKS, began);
-  return status;
-}
-
 // Waits for the sums, adds up this rank's part and sends it.
 static ls_status end_sums(ls_instance *self, ls_cpu_flight *flight) {
   const ls_communicator *communicator = self->executable->communicator;
   const ls_cpu_sums *sums = flight->sums;
-  LS_RETURN_IF_ERROR(wait_for_flight(self, flight));
+  LS_RETURN_IF_ERROR(ls_cpu_await_exchange(self, &flight->exchange));
   ls_kernel_call call = {.scratch = self->team.scratch, .team = &self->team};
   for (uint32_t i = 0; i < sums->count; ++i)
     if (sums->sums[i].end > sums->sums[i].begin)
@@ -316,8 +301,8 @@ static ls_status end_sums(ls_instance *self, ls_cpu_flight *flight) {
 static void end_phase(ls_instance *self, ls_cpu_flight *flight) {
   const bool has_sums = flight->phase == LS_CPU_FLIGHT_SUMS;
   flight->phase = LS_CPU_FLIGHT_OVER;
-  flight->failure =
-      has_sums ? end_sums(self, flight) : wait_for_flight(self, flight);
+  flight->failure = has_sums ? end_sums(self, flight)
+                             : ls_cpu_await_exchange(self, &flight->exchange);
   if (flight->phase != LS_CPU_FLIGHT_OVER) return;
   --self->num_incomplete;
   ls_cpu_span_exchange(self, flight->at, flight->began);
