@@ -98,7 +98,7 @@ typedef struct ls_program {
   int32_t replicas;
   uint64_t strategy;  // Number of the strategy; see ls_graph.
   // The CPU engine computes the program, whatever the runtime's device is: an
-  // eager op, or initial values.
+  // eager op, initial values, host calls alone.
   bool on_host;
 } ls_program;
 

@@ -27,16 +27,33 @@ static ls_status mark_reads(ls_program *program) {
   return ls_rewrite_end(&r);
 }
 
-// Leaves programs on the host that only give variables their initial values.
-static ls_status decide_host(ls_program *program) {
-  if (program->on_host || program->num_inputs + program->num_outputs > 0 ||
-      program->num_uses == 0)
-    return ls_ok();
-  LS_RETURN_IF_ERROR(mark_reads(program));
-  bool reads = false;
+// Returns true if a program has host calls, and computes nothing beside them.
+static bool calls_host_only(const ls_program *program) {
+  const ls_graph *body = program->body;
+  size_t num_calls = 0;
+  for (size_t i = 0; i < body->num_nodes; ++i) {
+    const uint16_t type = body->nodes[i]->type;
+    num_calls += type == LS_OP_HOST;
+    if (type != LS_OP_HOST && type != LS_OP_CONSTANT && type != LS_OP_PARAMETER)
+      return false;
+  }
+  return num_calls > 0;
+}
+
+// Returns true if a program takes nothing, gives nothing, and reads no
+// variable: it writes initial values.
+static bool only_writes(const ls_program *program) {
+  bool reads = program->num_inputs + program->num_outputs > 0;
   for (size_t u = 0; u < program->num_uses; ++u)
     reads |= program->uses[u].read;
-  program->on_host = !reads;
+  return !reads;
+}
+
+// Leaves programs on the host that are of no use to a device.
+static ls_status decide_host(const ls_backend *backend, ls_program *program) {
+  if (backend->host == NULL || backend->host == backend) return ls_ok();
+  LS_RETURN_IF_ERROR(mark_reads(program));
+  program->on_host |= calls_host_only(program) || only_writes(program);
   return ls_ok();
 }
 
@@ -163,7 +180,7 @@ static ls_status lower_set_results(ls_lower_scope *scope,
 static ls_status lower_finish(ls_backend *backend, ls_program *program) {
   ls_runtime *runtime = program->runtime;
   const struct ls_backend_vtable *vtable = backend->vtable;
-  LS_RETURN_IF_ERROR(decide_host(program));
+  LS_RETURN_IF_ERROR(decide_host(backend, program));
   LS_RETURN_IF_ERROR(ls_watch_pass(runtime, program->body, "lower", false));
   LS_RETURN_IF_ERROR(ls_drop_unused(program->body));
   LS_RETURN_IF_ERROR(ls_watch_pass(runtime, program->body, "drop_unused",

@@ -87,6 +87,44 @@ TEST(a_session_runs_on_a_device) {
   assert_true(got[1] / got[0] > 2.99 && got[1] / got[0] < 3.01);
 }
 
+static ls_status infer_flag(const ls_object *state, const ls_type *in,
+                            size_t num_in, ls_type *out, size_t *num_out) {
+  (void)state, (void)in, (void)num_in;
+  *num_out = 1;
+  out[0] = (ls_type){LS_DTYPE_STRING, LS_SCALAR};
+  return ls_ok();
+}
+
+static ls_status tell_flag(ls_host_call *call) {
+  static char yes[] = "yes", no[] = "no";
+  const bool flag = *(const bool *)call->inputs[0];
+  *(ls_bytes *)call->outputs[0] =
+      (ls_bytes){.data = flag ? yes : no, .size = flag ? 3 : 2};
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+// Monitored sessions ask so whether variables have values.
+TEST(host_calls_alone_stay_on_the_host) {
+  static const ls_host_kernel kernel = {
+      .name = "tell_flag", .infer = infer_flag, .start = tell_flag};
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  LS_OWN_BEGUN(counter, c, counter_open);
+  ls_tensor told;
+  {
+    LS_GRAPH_SCOPE(c.graph);
+    const ls_tensor flag = ls_variable_is_initialized(c.count, NULL);
+    told = ls_op_output(ls_host_call_add(&kernel, NULL, &flag, 1), 0);
+  }
+  LS_OWN(ls_nest, before) = session_results(c.session, ls_leaf(told));
+  run_op(&c, c.init);
+  LS_OWN(ls_nest, after) = session_results(c.session, ls_leaf(told));
+  const ls_bytes *texts[] = {ls_array_data(ls_nest_as_array(before)),
+                             ls_array_data(ls_nest_as_array(after))};
+  assert_int_equal(texts[0]->size, 2);
+  assert_int_equal(texts[1]->size, 3);
+}
+
 static ls_nest add_one(ls_nest args, void *user) {
   (void)args;
   return ls_leaf(ls_variable_assign_add(user, ls_scalar(LS_DTYPE_F32, 1)));

@@ -32,3 +32,15 @@ TEST(mlp_is_trained_on_a_device) {
   expect_same_losses((training_job){.model = "mlp", .batch = 16, .steps = 10},
                      1, 1e-6);
 }
+
+TEST(cnn_is_trained_on_a_device) {
+  expect_same_losses((training_job){.model = "cnn", .batch = 4, .steps = 4}, 1,
+                     1e-5);
+}
+
+TEST(replicas_of_mlp_are_trained_on_any_number_of_devices) {
+  const training_job job = {
+      .model = "mlp", .batch = 16, .steps = 5, .replicas = 4};
+  for (int devices = 1; devices <= 4; devices *= 2)
+    expect_same_losses(job, devices, 1e-6);
+}
