@@ -38,25 +38,8 @@ static ls_emitted emit_gather(ls_emitter *e) {
   const ls_emitted x = ls_operand(e, 0);
   const int64_t axis = ls_node_int(e->node, LS_ATTR_ID_AXIS);
   const int64_t size = ls_emit_size(e, ls_batch_dims_at(e, x).dim[axis]);
-  ls_emitted at = ls_operand(e, 1);
-  if (ls_dtype_at(e, at) != LS_DTYPE_I32 && ls_dtype_at(e, at) != LS_DTYPE_I64)
-    at = ls_emit_convert(e, at, LS_DTYPE_I64);
-  at = ls_emit_2(e, LS_OP_MINIMUM, at,
-                 ls_emit_number(e, at, (double)(size - 1)));
-  at = ls_emit_2(e, LS_OP_MAXIMUM, at, ls_emit_number(e, at, 0));
+  const ls_emitted at = ls_emit_clamp_index(e, ls_operand(e, 1), size - 1);
   return ls_emit_gather(e, x, at, axis);
-}
-
-static void emit_top_k(ls_emitter *e) {
-  const ls_emitted x = ls_operand(e, 0);
-  const ls_batch_dims dims = ls_result_dims(e);
-  const ls_emitted values = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
-  const ls_emitted indices = ls_emit_value(e, LS_DTYPE_I32, dims, NULL);
-  if (ls_status_is_ok(e->status))
-    e->language->top_k(e, x, ls_node_int(e->node, LS_ATTR_ID_K), values,
-                       indices);
-  ls_compose_give(e, values);
-  ls_emit_bind(e, ls_ref(e->node->id, 1), indices);
 }
 
 static void emit_barrier(ls_emitter *e) {
@@ -126,9 +109,6 @@ static bool compose_shape(ls_emitter *e) {
         e, one_hot_of(e, ls_operand(e, 0),
                       ls_dim_of(ls_node_int(e->node, LS_ATTR_ID_DEPTH)),
                       e->node->outputs[0].dtype));
-    return true;
-  case LS_OP_TOP_K:
-    emit_top_k(e);
     return true;
   case LS_OP_BARRIER:
     emit_barrier(e);
@@ -327,5 +307,5 @@ static bool compose_product(ls_emitter *e) {
 bool ls_emit_composed(ls_emitter *e) {
   return ls_compose_element(e) || compose_shape(e) || compose_reduction(e) ||
          compose_product(e) || ls_compose_window(e) || ls_compose_norm(e) ||
-         ls_compose_attention(e);
+         ls_compose_attention(e) || ls_compose_index(e) || ls_compose_random(e);
 }

@@ -27,8 +27,8 @@ ls_emitted ls_emit_activation(ls_emitter *e, ls_emitted x) {
 }
 
 // Compares x with a number.
-static ls_emitted compare(ls_emitter *e, uint16_t op, ls_emitted x,
-                          double number) {
+static ls_emitted compare_number(ls_emitter *e, uint16_t op, ls_emitted x,
+                                 double number) {
   return ls_emit_2(e, op, x, ls_emit_number(e, x, number));
 }
 
@@ -118,7 +118,8 @@ static ls_emitted erf_f32(ls_emitter *e, ls_emitted x) {
   const ls_emitted large =
       ls_emit_mul(e, ls_emit_1(e, LS_OP_SIGN, x),
                   ls_emit_sub(e, ls_emit_number(e, x, 1), power));
-  return ls_emit_select(e, compare(e, LS_OP_GREATER, size, 0.8), large, small);
+  return ls_emit_select(e, compare_number(e, LS_OP_GREATER, size, 0.8), large,
+                        small);
 }
 
 // Computes erf of f64 for |x| < 0.72.
@@ -177,14 +178,14 @@ static ls_emitted error_function(ls_emitter *e, ls_emitted x, bool complement) {
   if (complement) {
     small = ls_emit_sub(e, one, small);
     large =
-        ls_emit_select(e, compare(e, LS_OP_LESS, x, 0),
+        ls_emit_select(e, compare_number(e, LS_OP_LESS, x, 0),
                        ls_emit_sub(e, ls_emit_number(e, x, 2), large), large);
   } else {
     large =
         ls_emit_mul(e, ls_emit_1(e, LS_OP_SIGN, x), ls_emit_sub(e, one, large));
   }
   const ls_emitted is_small =
-      compare(e, LS_OP_LESS, size, complement ? 0.3 : 0.72);
+      compare_number(e, LS_OP_LESS, size, complement ? 0.3 : 0.72);
   return ls_emit_convert(e, ls_emit_select(e, is_small, small, large), dtype);
 }
 
@@ -198,7 +199,7 @@ static ls_emitted divide(ls_emitter *e, ls_emitted x, ls_emitted y) {
   const ls_emitted is_zero = ls_emit_2(e, LS_OP_EQUAL, y, zero);
   ls_emitted is_odd = is_zero, minus = 0;
   if (is_signed) {
-    minus = compare(e, LS_OP_EQUAL, y, -1);
+    minus = compare_number(e, LS_OP_EQUAL, y, -1);
     is_odd = ls_emit_2(e, LS_OP_OR, is_zero, minus);
   }
   const ls_emitted divisor =
@@ -253,11 +254,11 @@ static ls_emitted float_to_integer(ls_emitter *e, ls_emitted x, ls_dtype to) {
   x = ls_emit_wide(e, x);
   const bool is_signed = !ls_dtype_is_unsigned(to);
   const double bound = ldexp(1, 8 * (int)ls_dtype_size(to) - is_signed);
-  const ls_emitted is_above = compare(e, LS_OP_GREATER_EQUAL, x, bound);
+  const ls_emitted is_above = compare_number(e, LS_OP_GREATER_EQUAL, x, bound);
   const ls_emitted is_below =
-      compare(e, LS_OP_LESS_EQUAL, x, is_signed ? -bound : 0);
+      compare_number(e, LS_OP_LESS_EQUAL, x, is_signed ? -bound : 0);
   const ls_emitted is_within =
-      ls_emit_2(e, LS_OP_AND, compare(e, LS_OP_LESS, x, bound),
+      ls_emit_2(e, LS_OP_AND, compare_number(e, LS_OP_LESS, x, bound),
                 ls_emit_1(e, LS_OP_NOT, is_below));
   const ls_emitted y = ls_emit_convert(
       e, ls_emit_select(e, is_within, x, ls_emit_number(e, x, 0)), to);
@@ -274,13 +275,14 @@ static ls_emitted integer_to_f64(ls_emitter *e, ls_emitted x) {
   if (ls_dtype_size(dtype) == 8) {
     const ls_emitted low =
         ls_emit_2(e, LS_OP_AND, x, ls_emit_number(e, x, 4095));
-    const ls_emitted sticky = ls_emit_select(e, compare(e, LS_OP_EQUAL, low, 0),
-                                             low, ls_emit_number(e, x, 2048));
+    const ls_emitted sticky =
+        ls_emit_select(e, compare_number(e, LS_OP_EQUAL, low, 0), low,
+                       ls_emit_number(e, x, 2048));
     const ls_emitted cut = ls_emit_add(e, ls_emit_sub(e, x, low), sticky);
-    ls_emitted is_large = compare(e, LS_OP_GREATER, x, 0x1p53);
+    ls_emitted is_large = compare_number(e, LS_OP_GREATER, x, 0x1p53);
     if (dtype == LS_DTYPE_I64)
-      is_large =
-          ls_emit_2(e, LS_OP_OR, is_large, compare(e, LS_OP_LESS, x, -0x1p53));
+      is_large = ls_emit_2(e, LS_OP_OR, is_large,
+                           compare_number(e, LS_OP_LESS, x, -0x1p53));
     x = ls_emit_select(e, is_large, cut, x);
   }
   return ls_emit_convert(e, x, LS_DTYPE_F64);
@@ -338,8 +340,9 @@ static ls_emitted compute(ls_emitter *e, ls_emitted x) {
   case LS_OP_RELU:
     return relu(e, x);
   case LS_OP_RELU_GRAD:
-    return ls_emit_select(e, compare(e, LS_OP_GREATER, ls_operand(e, 1), 0), x,
-                          ls_emit_number(e, x, 0));
+    return ls_emit_select(e,
+                          compare_number(e, LS_OP_GREATER, ls_operand(e, 1), 0),
+                          x, ls_emit_number(e, x, 0));
   case LS_OP_GELU:
     return gelu(e, x);
   case LS_OP_GELU_GRAD:

@@ -103,7 +103,7 @@ typedef struct ls_emit_language {
                   size_t count, ls_emitted out);
   void (*constant)(ls_emitter *e, const ls_array *array, ls_emitted out);
   void (*reshape)(ls_emitter *e, ls_emitted x, ls_emitted out);
-  // Emits a broadcast between equal ranks.
+  // Emits a broadcast between equal ranks, or of a scalar if `equal_shapes`.
   void (*broadcast)(ls_emitter *e, ls_emitted x, ls_emitted out);
   void (*transpose)(ls_emitter *e, ls_emitted x, const int64_t *permutation,
                     ls_emitted out);
@@ -136,10 +136,20 @@ typedef struct ls_emit_language {
   // Emits x with a part of it replaced, from the indices `starts` on: scalars.
   void (*dynamic_update)(ls_emitter *e, ls_emitted x, ls_emitted part,
                          const ls_emitted *starts, ls_emitted out);
+  // Emits the part of x from the indices `starts` on: scalars, in range.
+  void (*dynamic_slice)(ls_emitter *e, ls_emitted x, const ls_emitted *starts,
+                        ls_emitted out);
+  // Emits x[rows, width], of which rows are combined with updates[picks, width]
+  // by an LS_OP_..., or replaced by them (LS_OP_NONE). Skips rows that x lacks.
+  void (*scatter)(ls_emitter *e, uint16_t op, ls_emitted x, ls_emitted indices,
+                  ls_emitted updates, ls_emitted out);
+  // Emits operands in the stable order of the first one along an axis.
+  void (*sort)(ls_emitter *e, const ls_emitted *in, size_t count, int64_t axis,
+               bool descending, const ls_emitted *out);
   // Emits 0, 1, 2, ... along an axis.
   void (*iota)(ls_emitter *e, int64_t axis, ls_emitted out);
   // Emits the k largest of the last axis, equal ones by index, and their i32
-  // indices.
+  // indices. NULL: by `sort`.
   void (*top_k)(ls_emitter *e, ls_emitted x, int64_t k, ls_emitted values,
                 ls_emitted indices);
   // Regions and devices (flow.c, replicas.c); NULL: refused.
@@ -252,6 +262,9 @@ ls_emitted ls_emit_gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
                           int64_t axis);
 ls_emitted ls_emit_dynamic_update(ls_emitter *e, ls_emitted x, ls_emitted part,
                                   const ls_emitted *starts);
+// Emits operands in the stable order of the first one along an axis.
+void ls_emit_sort(ls_emitter *e, const ls_emitted *in, size_t count,
+                  int64_t axis, bool descending, ls_emitted *out);
 ls_emitted ls_emit_convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
                             const ls_window *window, int64_t groups,
                             ls_batch_dims dims);
@@ -324,6 +337,9 @@ ls_emitted ls_emit_reciprocal(ls_emitter *e, ls_emitted x);
 ls_emitted ls_emit_softmax(ls_emitter *e, ls_emitted x, bool log);
 // Emits relu(x) if the current op asks for it.
 ls_emitted ls_emit_activation(ls_emitter *e, ls_emitted x);
+// Clamps an index to 0 to `last` by its value; i32 stays i32, others become
+// i64.
+ls_emitted ls_emit_clamp_index(ls_emitter *e, ls_emitted at, int64_t last);
 // Transposes the last two dimensions.
 ls_emitted ls_emit_swap_last(ls_emitter *e, ls_emitted x);
 // Returns a size; refuses one that depends on the batch.
@@ -334,6 +350,8 @@ bool ls_compose_element(ls_emitter *e);
 bool ls_compose_window(ls_emitter *e);
 bool ls_compose_norm(ls_emitter *e);
 bool ls_compose_attention(ls_emitter *e);
+bool ls_compose_index(ls_emitter *e);
+bool ls_compose_random(ls_emitter *e);
 
 // ---- Replicas at once (batch.c) --------------------------------------------
 // A product of stacked operands, [rows, k] by [k, columns] or a convolution,

@@ -31,6 +31,8 @@ static inline const char *ls_hlo_precision(const ls_hlo *h) {
 static inline ls_hlo *ls_hlo_of(ls_emitter *e) { return (ls_hlo *)e->self; }
 // Begins a line: " %v3 = OP".
 ls_text *ls_hlo_begin(ls_emitter *e, const char *op, ls_emitted out);
+// Appends names: " %v1, %v2".
+void ls_hlo_names(ls_emitter *e, const ls_emitted *in, size_t count);
 // Ends a line: " : (types) -> type".
 void ls_hlo_finish(ls_emitter *e, const ls_emitted *in, size_t count,
                    ls_emitted out);
@@ -50,6 +52,12 @@ ls_emitted ls_hlo_first(ls_emitter *e, uint16_t op, ls_dtype dtype);
 // Functions of the language's table.
 bool ls_hlo_convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
                      const ls_window *window, int64_t groups, ls_emitted out);
+void ls_hlo_dynamic_slice(ls_emitter *e, ls_emitted x, const ls_emitted *starts,
+                          ls_emitted out);
+void ls_hlo_scatter(ls_emitter *e, uint16_t op, ls_emitted x,
+                    ls_emitted indices, ls_emitted updates, ls_emitted out);
+void ls_hlo_sort(ls_emitter *e, const ls_emitted *in, size_t count,
+                 int64_t axis, bool descending, const ls_emitted *out);
 bool ls_hlo_slide(ls_emitter *e, uint16_t op, ls_emitted x, const ls_window *w,
                   ls_emitted out);
 

@@ -16,7 +16,7 @@ ls_text *ls_hlo_begin(ls_emitter *e, const char *op, ls_emitted out) {
   return &h->body;
 }
 
-static void names(ls_emitter *e, const ls_emitted *in, size_t count) {
+void ls_hlo_names(ls_emitter *e, const ls_emitted *in, size_t count) {
   ls_hlo *h = ls_hlo_of(e);
   for (size_t i = 0; i < count; ++i) {
     ls_text_append(&h->body, i > 0 ? ", " : " ");
@@ -95,7 +95,7 @@ static void constant(ls_emitter *e, const ls_array *value, ls_emitted out) {
   ls_text_append_char(text, '\n');
   if (!is_bool) return;
   ls_hlo_begin(e, "stablehlo.convert", out);
-  names(e, &made, 1);
+  ls_hlo_names(e, &made, 1);
   ls_hlo_finish(e, &made, 1, out);
 }
 
@@ -165,13 +165,13 @@ static bool stablehlo_ops_element(ls_emitter *e, uint16_t op,
   for (size_t i = 0; i < sizeof(other_names) / sizeof(*other_names); ++i) {
     if (other_names[i].op != op) continue;
     ls_hlo_begin(e, other_names[i].name, out);
-    names(e, in, count);
+    ls_hlo_names(e, in, count);
     ls_hlo_finish(e, in, count, out);
     return true;
   }
   if (op == LS_OP_SELECT) {
     ls_hlo_begin(e, "stablehlo.select", out);
-    names(e, in, 3);
+    ls_hlo_names(e, in, 3);
     ls_text_append(text, " : ");
     types(e, in, 2);
     ls_text_append_char(text, '\n');
@@ -183,7 +183,7 @@ static bool stablehlo_ops_element(ls_emitter *e, uint16_t op,
   if (name == NULL) return false;
   ls_hlo_begin(e, "stablehlo.", out);
   ls_text_append(text, name);
-  names(e, in, count);
+  ls_hlo_names(e, in, count);
   ls_text_append(text, " : ");
   ls_hlo_type(ls_hlo_of(e), out);
   ls_text_append_char(text, '\n');
@@ -193,7 +193,7 @@ static bool stablehlo_ops_element(ls_emitter *e, uint16_t op,
 // ---- Shapes ----------------------------------------------------------------
 static void stablehlo_ops_reshape(ls_emitter *e, ls_emitted x, ls_emitted out) {
   ls_hlo_begin(e, "stablehlo.reshape", out);
-  names(e, &x, 1);
+  ls_hlo_names(e, &x, 1);
   ls_hlo_finish(e, &x, 1, out);
 }
 
@@ -202,7 +202,7 @@ static void broadcast(ls_emitter *e, ls_emitted x, ls_emitted out) {
   for (int i = 0; i < LS_MAX_RANK; ++i)
     dims[i] = i;
   ls_text *text = ls_hlo_begin(e, "stablehlo.broadcast_in_dim", out);
-  names(e, &x, 1);
+  ls_hlo_names(e, &x, 1);
   ls_hlo_attr(text, "dims", dims, (size_t)stablehlo_ops_rank_of(e, x));
   ls_hlo_finish(e, &x, 1, out);
 }
@@ -210,7 +210,7 @@ static void broadcast(ls_emitter *e, ls_emitted x, ls_emitted out) {
 static void transpose(ls_emitter *e, ls_emitted x, const int64_t *permutation,
                       ls_emitted out) {
   ls_text *text = ls_hlo_begin(e, "stablehlo.transpose", out);
-  names(e, &x, 1);
+  ls_hlo_names(e, &x, 1);
   ls_hlo_attr(text, "dims", permutation, (size_t)stablehlo_ops_rank_of(e, x));
   ls_hlo_finish(e, &x, 1, out);
 }
@@ -219,7 +219,7 @@ static void slice(ls_emitter *e, ls_emitted x, const int64_t *starts,
                   const int64_t *strides, ls_emitted out) {
   const ls_batch_dims dims = ls_emit_look(e, out)->dims;
   ls_text *text = ls_hlo_begin(e, "stablehlo.slice", out);
-  names(e, &x, 1);
+  ls_hlo_names(e, &x, 1);
   ls_text_append(text, " [");
   for (int32_t i = 0; i < dims.rank; ++i) {
     const int64_t size = dims.dim[i].offset;
@@ -239,7 +239,7 @@ static bool stablehlo_ops_pad(ls_emitter *e, ls_emitted x, ls_emitted value,
   const ls_emitted in[] = {x, value};
   const size_t rank = (size_t)stablehlo_ops_rank_of(e, x);
   ls_text *text = ls_hlo_begin(e, "stablehlo.pad", out);
-  names(e, in, 2);
+  ls_hlo_names(e, in, 2);
   ls_hlo_attr(text, "low", low, rank);
   ls_hlo_attr(text, "high", high, rank);
   ls_hlo_attr(text, "interior", interior, rank);
@@ -251,7 +251,7 @@ static void stablehlo_ops_concatenate(ls_emitter *e, const ls_emitted *in,
                                       size_t count, int64_t axis,
                                       ls_emitted out) {
   ls_text *text = ls_hlo_begin(e, "stablehlo.concatenate", out);
-  names(e, in, count);
+  ls_hlo_names(e, in, count);
   ls_text_append_format(text, ", dim = %lld", (long long)axis);
   ls_hlo_finish(e, in, count, out);
 }
@@ -260,7 +260,7 @@ static void stablehlo_ops_reverse(ls_emitter *e, ls_emitted x,
                                   const int64_t *axes, size_t count,
                                   ls_emitted out) {
   ls_text *text = ls_hlo_begin(e, "stablehlo.reverse", out);
-  names(e, &x, 1);
+  ls_hlo_names(e, &x, 1);
   ls_hlo_attr(text, "dims", axes, count);
   ls_text_append(text, " : ");
   ls_hlo_type(ls_hlo_of(e), out);
@@ -307,7 +307,7 @@ static void dynamic_update(ls_emitter *e, ls_emitted x, ls_emitted part,
   ls_emitted in[LS_MAX_RANK + 2] = {x, part};
   memcpy(in + 2, starts, rank * sizeof(*starts));
   ls_hlo_begin(e, "stablehlo.dynamic_update_slice", out);
-  names(e, in, rank + 2);
+  ls_hlo_names(e, in, rank + 2);
   ls_hlo_finish(e, in, rank + 2, out);
 }
 
@@ -362,7 +362,7 @@ static void write_dot(ls_emitter *e, const ls_emitted *in, size_t num_batch,
   for (size_t i = 0; i < num_batch; ++i)
     batch[i] = (int64_t)i;
   ls_text *text = ls_hlo_begin(e, "stablehlo.dot_general", out);
-  names(e, in, 2);
+  ls_hlo_names(e, in, 2);
   if (num_batch > 0) {
     ls_hlo_attr(text, "batching_dims", batch, num_batch);
     ls_text_append(text, " x ");
@@ -387,23 +387,6 @@ static void dot_sum(ls_emitter *e, ls_emitted a, ls_emitted b, ls_emitted out) {
   write_dot(e, (const ls_emitted[]){a, b}, 0, left, right, 2, out);
 }
 
-static void top_k(ls_emitter *e, ls_emitted x, int64_t k, ls_emitted values,
-                  ls_emitted indices) {
-  ls_hlo *h = ls_hlo_of(e);
-  ls_text *text = &h->body;
-  ls_text_append(text, "    ");
-  ls_hlo_name(h, values);
-  ls_text_append(text, ", ");
-  ls_hlo_name(h, indices);
-  ls_text_append(text, " = chlo.top_k(");
-  ls_hlo_name(h, x);
-  ls_text_append_format(text, ", k = %lld) : ", (long long)k);
-  ls_hlo_type(h, x);
-  ls_text_append(text, " -> (");
-  types(e, (const ls_emitted[]){values, indices}, 2);
-  ls_text_append(text, ")\n");
-}
-
 const ls_emit_language ls_stablehlo_language = {
     .name = "StableHLO",
     .prefix = "%v",
@@ -425,5 +408,7 @@ const ls_emit_language ls_stablehlo_language = {
     .gather = stablehlo_ops_gather,
     .dynamic_update = dynamic_update,
     .iota = iota,
-    .top_k = top_k,
+    .dynamic_slice = ls_hlo_dynamic_slice,
+    .scatter = ls_hlo_scatter,
+    .sort = ls_hlo_sort,
     .flow = &ls_stablehlo_flow};

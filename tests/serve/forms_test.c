@@ -51,8 +51,8 @@ static const struct {
     // Windows are counted in one plane of ones.
     {make_means,
      {.rank = 4, .dim = {2, 3, 4, 2}},
-     "    %v6 = stablehlo.broadcast_in_dim %v5, dims = [0, 1, 2, 3] : "
-     "(tensor<1x1x1x1xf32>) -> tensor<1x3x4x1xf32>\n"},
+     "stablehlo.broadcast_in_dim %v4, dims = [] : (tensor<f32>) -> "
+     "tensor<1x3x4x1xf32>\n"},
     {make_means,
      {.rank = 4, .dim = {2, 3, 4, 2}},
      "    }) : (tensor<1x3x4x1xf32>, tensor<f32>) -> tensor<1x2x2x1xf32>\n"},

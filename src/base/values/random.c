@@ -2,7 +2,10 @@
 // Random numbers: folding of keys, and normals.
 #include "base/values/random.h"
 
+#include <math.h>
+
 #include "base/values/box_muller.h"
+#include "lockstep/half.h"
 
 // Replaces `key` by 64 bits that depend on `key`, on `value`, and on `place`,
 // the index of the value among a key's parts.
@@ -41,4 +44,29 @@ void ls_random_normals_f32(const uint32_t bits[4], float out[4]) {
 void ls_random_normals_f64(const uint32_t bits[4], double out[2]) {
   ls_box_muller(ls_random_uniform_f64(bits[0], bits[1]) + 0x1p-53,
                 ls_random_uniform_f64(bits[2], bits[3]), &out[0], &out[1]);
+}
+
+// ---- Uniform numbers -------------------------------------------------------
+// Rounds down a number that is not below `high` as a 16-bit float: one step
+// towards 0 for a positive number, away from 0 for others.
+static float half_below(ls_dtype dtype, float x, double high) {
+  const bool is_f16 = dtype == LS_DTYPE_F16;
+  uint16_t bits = is_f16 ? ls_f16_from_f32(x) : ls_bf16_from_f32(x);
+  float back = is_f16 ? ls_f16_to_f32(bits) : ls_bf16_to_f32(bits);
+  if ((double)back < high) return back;
+  bits = back > 0    ? (uint16_t)(bits - 1)
+         : back == 0 ? (uint16_t)0x8001U
+                     : (uint16_t)(bits + 1);
+  return is_f16 ? ls_f16_to_f32(bits) : ls_bf16_to_f32(bits);
+}
+
+double ls_random_largest_below(ls_dtype dtype, double low, double high) {
+  double below = nextafter(high, -(double)INFINITY);
+  if (dtype != LS_DTYPE_F64) {
+    float f = (float)high;
+    if ((double)f >= high) f = nextafterf(f, -INFINITY);
+    if (dtype != LS_DTYPE_F32) f = half_below(dtype, f, high);
+    below = (double)f;
+  }
+  return below < low ? low : below;
 }

@@ -16,6 +16,8 @@
 
 #include <stdint.h>
 
+#include "lockstep/shape.h"
+
 // Identifies the use of a random number.
 typedef struct ls_random_key {
   uint64_t seed;
@@ -85,6 +87,10 @@ static inline double ls_random_uniform_f64(uint32_t high, uint32_t low) {
   const uint64_t bits = (uint64_t)high << 32 | low;
   return (double)(bits >> 11) * 0x1p-53;
 }
+
+// Returns the largest number of the type below `high`, which rounding must not
+// reach; `low` if there is none above that.
+double ls_random_largest_below(ls_dtype dtype, double low, double high);
 
 // Makes four standard normals of one block, by Box and Muller from the pairs
 // (0, 1) and (2, 3): sqrt(-2 ln u) times cos and sin of a turn. |x| <= 6.67.

@@ -11,23 +11,30 @@ enum { NUM_ROWS = 1, NUM_COLUMNS = 2, COLUMN = 3 };  // DeviceAssignmentProto
 enum { KEY = 1, VALUE = 2 };                         // An entry of a map.
 enum { AS_BOOL = 2, AS_NUMBER = 3 };                 // OptionOverrideProto
 
-// Debug options of XLA for GPUs with which results do not differ from run to
-// run, and a replica's products are not joined with another's.
-static const struct {
+// A debug option of XLA.
+typedef struct debug_option {
   const char *name;
   unsigned kind;
   int64_t value;
-} exact_options[] = {
+} debug_option;
+
+// Options for GPUs with which results do not differ from run to run, and a
+// replica's products are not joined with another's.
+static const debug_option exact_options[] = {
     {"xla_gpu_deterministic_ops", AS_BOOL, 1},
     {"xla_gpu_exclude_nondeterministic_ops", AS_BOOL, 1},
     {"xla_gpu_dot_merger_threshold_mb", AS_NUMBER, 0},
 };
 
-static void write_override(ls_text *out, size_t index) {
+// An option for CPUs with which a maximum keeps a NaN.
+static const debug_option nan_option = {"xla_cpu_enable_fast_min_max", AS_BOOL,
+                                        0};
+
+static void write_override(ls_text *out, const debug_option *option) {
   const size_t entry = ls_proto_begin(out, OVERRIDES);
-  ls_proto_string(out, KEY, exact_options[index].name);
+  ls_proto_string(out, KEY, option->name);
   const size_t value = ls_proto_begin(out, VALUE);
-  ls_proto_i64(out, exact_options[index].kind, exact_options[index].value);
+  ls_proto_i64(out, option->kind, option->value);
   ls_proto_end(out, value);
   ls_proto_end(out, entry);
 }
@@ -67,6 +74,7 @@ ls_status ls_pjrt_write_options(const ls_pjrt_client *client,
   ls_proto_end(out, build);
   for (size_t i = 0; options->exact && is_gpu && i < LS_COUNT_OF(exact_options);
        ++i)
-    write_override(out, i);
+    write_override(out, &exact_options[i]);
+  if (strcmp(platform, "cpu") == 0) write_override(out, &nan_option);
   return ls_text_status(out);
 }

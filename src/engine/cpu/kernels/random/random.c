@@ -194,33 +194,6 @@ static void random_rows_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-// Returns the largest number of the type below `high`, which rounding must not
-// reach; `low` if there is none above that.
-static double largest_below(ls_dtype dtype, double low, double high) {
-  double below = nextafter(high, -(double)INFINITY);
-  if (dtype != LS_DTYPE_F64) {
-    float f = (float)high;
-    if ((double)f >= high) f = nextafterf(f, -INFINITY);
-    if (ls_is_half(dtype)) {
-      uint16_t bits = 0;
-      float back = 0;
-      ls_narrow(dtype, &bits, &f, 1);
-      ls_widen(dtype, &back, &bits, 1);
-      // Undoes an upward rounding: one step towards 0 for a positive number,
-      // away from 0 for others.
-      if ((double)back >= high) {
-        bits = back > 0    ? (uint16_t)(bits - 1)
-               : back == 0 ? (uint16_t)0x8001U
-                           : (uint16_t)(bits + 1);
-        ls_widen(dtype, &back, &bits, 1);
-      }
-      f = back;
-    }
-    below = (double)f;
-  }
-  return below < low ? low : below;
-}
-
 static random_kind find_kind(const ls_node *node) {
   const uint16_t op = node->type;
   if (op == LS_OP_RANDOM_BY_EXAMPLE) {
@@ -261,7 +234,7 @@ ls_status kernel_random(ls_kernel_plan *plan) {
     const double high = ls_node_real(node, LS_ATTR_ID_HIGH);
     self->offset = low;
     self->factor = high - low;
-    self->cap = largest_below(dtype, low, high);
+    self->cap = ls_random_largest_below(dtype, low, high);
   }
   plan->loop = random_loop;
   plan->params = self;
