@@ -2,7 +2,8 @@
 //
 // Emits replicated regions.
 //
-// R replicas on D devices are R / D on each, in order, its lanes. A value that
+// R replicas on D devices are R / D on each, in order, its lanes; all devices
+// compute all replicas if D does not divide R. A value that
 // differs by replica is one value if a device has one lane; else it is stacked
 // along a new dimension 0, or there is a value for each lane; either is made
 // from the other where it is needed. Around the region a value of one replica
@@ -240,7 +241,7 @@ static ls_emitted split_of(ls_emitter *e, const uint64_t *refs, int32_t lanes,
   }
   if (items == NULL || !ls_status_is_ok(e->status)) return 0;
   // All devices emit one value for their own replicas.
-  if (is_own || e->num_devices == 1) return ls_emit_owned(e, items[0], -1);
+  if (is_own) return ls_emit_owned(e, items[0], -1);
   for (int32_t d = 0; d < e->num_devices; ++d)
     items[d] = ls_emit_of(e, refs[d * lanes + lane]);
   return ls_emit_pick(e, items);
@@ -251,6 +252,7 @@ typedef struct replicated {
   const ls_node *node;
   ls_graph *region;
   int32_t replicas, lanes;
+  int32_t devices;  // Sharing the replicas; 1: each computes all of them.
   size_t split, wide_split, gathered, wide_gathered;
 } replicated;
 
@@ -264,11 +266,10 @@ static bool read_replicated(ls_emitter *e, replicated *out) {
       .wide_split = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_WIDE_SPLIT),
       .gathered = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_GATHERED),
       .wide_gathered = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_WIDE_GATHERED)};
-  out->lanes = out->replicas / e->num_devices;
+  out->devices = out->replicas % e->num_devices == 0 ? e->num_devices : 1;
+  out->lanes = out->replicas / out->devices;
   if (node->num_regions != 1)
     ls_emit_refuse(e, "its replicas have values of different shapes");
-  else if (out->lanes * e->num_devices != out->replicas)
-    ls_emit_refuse(e, "its replicas are no multiple of the devices");
   else if (e->num_replicas != 0 || e->language->flow == NULL)
     ls_emit_refuse(e, "there are no replicas here");
   return ls_status_is_ok(e->status);
@@ -282,7 +283,8 @@ static void fill_arguments(ls_emitter *e, const replicated *r,
   const size_t others = r->wide_split + r->region->num_captures;
   for (size_t s = 0; s < r->split; ++s, refs += r->replicas)
     for (int32_t i = 0; i < r->lanes; ++i)
-      *arguments++ = split_of(e, refs, r->lanes, i);
+      *arguments++ = r->devices == 1 ? ls_emit_of(e, refs[i])
+                                     : split_of(e, refs, r->lanes, i);
   for (size_t i = 0; i < others; ++i)
     *arguments++ = i < r->wide_split ? ls_emit_owned_of(e, *refs++)
                                      : ls_emit_of(e, *refs++);
@@ -347,6 +349,8 @@ static void emit_replicate(ls_emitter *e) {
   if (arguments == NULL) ls_emit_fail(e, ls_out_of_memory());
   if (arguments == NULL) return;
   fill_arguments(e, &r, arguments);
+  const int32_t devices = e->num_devices;
+  e->num_devices = r.devices;
   e->num_replicas = r.replicas;
   e->num_lanes = r.lanes;
   ls_emit_enter(e, r.region, r.lanes, &frame);
@@ -355,6 +359,7 @@ static void emit_replicate(ls_emitter *e) {
   e->node = r.node;
   const ls_emitted *results = list_results(e, &r);
   ls_emit_leave(e);
+  e->num_devices = devices;
   e->num_replicas = e->num_lanes = 0;
   for (uint32_t i = 0; results != NULL && i < r.node->num_outputs; ++i)
     ls_emit_bind(e, ls_ref(r.node->id, i), results[i]);
