@@ -2,6 +2,7 @@
 // Functions on the devices of a plug-in, beside the CPU engine.
 #include "lockstep/full.h"
 #include "runtime/own.h"
+#include "support/callbacks.h"
 #include "support/function.h"
 #include "support/plugin.h"
 #include "support/values.h"
@@ -45,4 +46,30 @@ TEST(empty_parts_of_values_are_left_out) {
   LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (const float[]){10, 20}));
   LS_OWN(ls_nest, results) = call_results(function, args);
   assert_int_equal(ls_array_num_elements(ls_nest_as_array(results)), 0);
+}
+
+// ---- Loops -----------------------------------------------------------------
+static ls_nest double_variable(ls_nest values, void *user) {
+  ls_variable *variable = user;
+  (void)ls_variable_assign(variable,
+                           ls_mul_scalar(ls_variable_read(variable), 2));
+  return ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1));
+}
+
+static ls_nest loop_over_variable(ls_nest args, void *user) {
+  (void)args;
+  return ls_step_while(always_true, double_variable, user,
+                       ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), 5);
+}
+
+TEST(a_loop_of_steps_updates_a_variable_on_a_device) {
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  LS_OWN(ls_variable, variable) =
+      variable_of("v", LS_DTYPE_F32, LS_SHAPE(2), (const double[]){1, 3});
+  LS_OWN(ls_function, function) = function_of(loop_over_variable, variable);
+  for (int i = 1; i <= 3; ++i) {
+    LS_OWN(ls_nest, results) = call_results(function, (ls_nest){0});
+    assert_true(nest_element(results, 0) == 5);
+  }
+  expect_variable(variable, (const double[]){32768, 3 * 32768}, 2, 0);
 }
