@@ -121,12 +121,30 @@ LS_MUST_USE ls_status ls_exchanger_start_worker(ls_exchanger *self);
 void ls_exchanger_attach(ls_communicator *communicator,
                          const ls_rank_services *services);
 
-// ---- For watch.c; all require the lock -------------------------------------
+// ---- Exchanges under way (flights.c); all require the lock -----------------
+// Starts an exchange; sets its state.
+LS_MUST_USE ls_status ls_flight_start(ls_exchanger *self,
+                                      ls_exchange *exchange);
+// Ends an exchange that is over, or could not be started.
+void ls_flight_retire(ls_exchanger *self, ls_flight *flight);
+// Fails an exchange; its memory is the caller's once it is over.
+void ls_flight_fail(ls_exchanger *self, ls_flight *flight, ls_status failure);
+bool ls_flight_is_over(const ls_flight *flight);
+// Takes a message of an exchange, or keeps it until that is started.
+LS_MUST_USE ls_status ls_flights_take(ls_exchanger *self,
+                                      const ls_message *message, int32_t from);
+// Finds out what has ended. Returns true if an exchange is over.
+bool ls_flights_proceed(ls_exchanger *self);
+void ls_flights_deinit(ls_exchanger *self);
+
+// ---- For the other files; all require the lock -----------------------------
 int64_t ls_exchanger_now(const ls_exchanger *self);
 // Handles all that has come.
 void ls_exchanger_proceed(ls_exchanger *self);
-// Sends `self->message`, whose kind and data are set, to all ranks that have
-// not ended, or to those that have ended too: they wait for this one's end.
+// Sends `self->message`, whose kind, name and data are set.
+LS_MUST_USE ls_status ls_exchanger_send(ls_exchanger *self, int32_t to);
+// Sends it to all ranks that have not ended, or to those that have ended, too:
+// they wait for this one's end.
 void ls_exchanger_send_all(ls_exchanger *self, bool has_ended);
 // Sets the failure of the communicator, which is then owned, and tells all
 // ranks that this one gives up. The first failure stays.
