@@ -189,8 +189,8 @@ typedef struct ls_runtime_options {
   // own engine; "gpu" and "tpu", by the PJRT plug-in that the environment's
   // LS_PJRT_PLUGIN names, else by xla_cuda_plugin.so or libtpu.so where the
   // system's loader finds them; "pjrt", by that plug-in, whatever its devices
-  // are; "pjrt:PATH", by this plug-in. Eager ops, initial values, and functions
-  // of data sets are computed by the CPU engine in any case. Copied. The
+  // are; "pjrt:PATH", by this plug-in. Eager ops, initial values, functions of
+  // data sets, and what has strings are computed by the CPU engine in any case. Copied. The
   // plug-in is loaded at first use, which reports what is wrong with it.
   // Default: "cpu".
   const char *device;

@@ -9,7 +9,7 @@
 #include "base/runtime_internal.h"
 
 // ---- Sources ----------------------------------------------------------------
-static ls_batch_dims static_dims(ls_shape shape) {
+ls_batch_dims ls_emit_static_dims(ls_shape shape) {
   ls_batch_dims dims = {.rank = shape.rank};
   for (int32_t i = 0; i < dims.rank; ++i)
     dims.dim[i] = ls_dim_of(shape.dim[i]);
@@ -19,7 +19,7 @@ static ls_batch_dims static_dims(ls_shape shape) {
 ls_batch_dims ls_emit_source_dims(const ls_emit_source *source, uint64_t ref) {
   return source->dims != NULL
              ? source->dims(source->self, ref)
-             : static_dims(ls_graph_type(source->body, ref).shape);
+             : ls_emit_static_dims(ls_graph_type(source->body, ref).shape);
 }
 
 const char *ls_emit_describe_op(ls_graph *body, const ls_node *node,
@@ -277,8 +277,9 @@ ls_emitted ls_emit_bitcast(ls_emitter *e, ls_emitted x, ls_dtype dtype) {
 }
 
 ls_emitted ls_emit_constant(ls_emitter *e, const ls_array *array) {
-  const ls_emitted out = ls_emit_value(
-      e, ls_array_dtype(array), static_dims(ls_array_shape(array)), NULL);
+  const ls_emitted out =
+      ls_emit_value(e, ls_array_dtype(array),
+                    ls_emit_static_dims(ls_array_shape(array)), NULL);
   if (is_ok(e)) e->language->constant(e, array, out);
   return out;
 }

@@ -12,6 +12,7 @@
 #include "base/memory/own.h"
 #include "base/text.h"
 #include "graph/window.h"
+#include "lockstep/host.h"
 
 // ---- Sources ----------------------------------------------------------------
 // A size: scale * batch + offset. A graph whose shapes are static has offsets
@@ -33,6 +34,7 @@ typedef struct ls_emit_source {
 } ls_emit_source;
 
 // Returns the sizes of a value.
+ls_batch_dims ls_emit_static_dims(ls_shape shape);
 ls_batch_dims ls_emit_source_dims(const ls_emit_source *source, uint64_t ref);
 // Prints "op 'name' (type)" and " (at file:line)", as the user made the op, for
 // messages.
@@ -87,7 +89,28 @@ typedef struct ls_emit_flow {
   void (*all_reduce)(ls_emitter *e, uint16_t op, ls_emitted x, ls_emitted out);
   // Concatenates along dimension 0.
   void (*all_gather)(ls_emitter *e, ls_emitted x, ls_emitted out);
+  // Calls the host at a site (ls_emitter.hosts). The first operand and result
+  // is the ticket.
+  void (*call_host)(ls_emitter *e, size_t site, ls_emitted_list in,
+                    ls_emitted_list out);
 } ls_emit_flow;
+
+// A site of host calls, which each device makes for its replicas.
+typedef struct ls_emit_host {
+  const ls_host_kernel *kernel;
+  ls_object *state;   // Lent by the body.
+  const char *name;   // The op's name.
+  const char *label;  // The op with its line, for messages.
+  size_t num_inputs, num_outputs;
+  // For each input, then each output: the type for one replica, if it differs
+  // by replica, and the bytes from one replica's to the next, 0 if not.
+  const ls_type *types;
+  const bool *wide;
+  const size_t *strides;
+  int32_t num_local;      // Replicas of a wide operand.
+  int32_t first, stride;  // The first replica is first + device * stride.
+  bool is_shared;         // All devices share one call.
+} ls_emit_host;
 
 typedef struct ls_emit_language {
   const char *name;
@@ -177,13 +200,17 @@ struct ls_emitter {
   // For random ops, u64 scalars; 0: the language is not given them. See
   // ls_emit_replica, and ls_random_key for the iteration, 0 outside of loops.
   ls_emitted step, seed, replica, iteration;
-  ls_emitted steps;  // Most trips of loops that count steps; 0: none.
-  bool exact;        // See ls_hlo_program.
+  ls_emitted steps;   // Most trips of loops that count steps; 0: none.
+  ls_emitted ticket;  // The next host call takes it; 0: no host can be called.
+  ls_emit_host *hosts;
+  size_t num_hosts;
+  bool exact;  // See ls_hlo_program.
   int32_t num_devices;
   // In a replicated region: its replicas, those of a device, and the one that
   // is emitted, of those of the device; -1: all of them. Else 0, 0 and -1.
   int32_t num_replicas, num_lanes, lane;
-  void *self;  // State of the language.
+  bool varies;  // The current op, or one around it, differs by replica.
+  void *self;   // State of the language.
 };
 
 // Emits all ops. The language has declared the body's parameters with
@@ -383,6 +410,13 @@ ls_emitted ls_emit_reduce_stacked(ls_emitter *e, uint16_t op, ls_emitted x);
 bool ls_emit_flow_op(ls_emitter *e);
 bool ls_emit_stack_op(ls_emitter *e);
 bool ls_emit_replica_op(ls_emitter *e);
+bool ls_emit_host_op(ls_emitter *e);
+// Returns true if regions of an op call the host, at any depth.
+bool ls_emit_calls_host(const ls_node *node);
+// Makes the first ticket of a run, whose number is a u64 scalar.
+void ls_emit_begin_host(ls_emitter *e, ls_emitted run);
+// Emits the number of the device, a u32 scalar.
+ls_emitted ls_emit_device(ls_emitter *e);
 // Emits the number of the replica that runs the current op, a u64 scalar.
 ls_emitted ls_emit_replica(ls_emitter *e);
 // Emits one replica's part of a stacked value.

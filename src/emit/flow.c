@@ -225,7 +225,8 @@ static void count_steps(ls_emitter *e, const ls_node *node, ls_emitted trips) {
   e->steps = ls_emit_2(e, LS_OP_MAXIMUM, most, trips);
 }
 
-// The last carrier is the number of trips so far.
+// The last carriers are the number of trips so far, and the ticket of the next
+// host call.
 static void emit_while(ls_emitter *e, const ls_node *node) {
   const ls_emit_flow *flow = e->language->flow;
   const ls_emitted step = e->step, iteration = e->iteration;
@@ -233,19 +234,23 @@ static void emit_while(ls_emitter *e, const ls_node *node) {
   const ls_emitted_list first = list_inputs(e, node, count);
   carriage c = make_carriage(e, with_depths(e, first), true);
   const size_t last = c.carriers.count++;
+  const bool calls = e->ticket != 0 && ls_emit_calls_host(node);
   if (!ls_status_is_ok(e->status)) return;
   c.carriers.items[last] = ls_emit_scalar(e, LS_DTYPE_U64, 0);
+  if (calls) c.carriers.items[c.carriers.count++] = e->ticket;
   const ls_emitted_list results = new_carriers(e, &c);
   const ls_emitted_list before = new_carriers(e, &c);
   const ls_emitted_list inside = new_carriers(e, &c);
   if (!ls_status_is_ok(e->status)) return;
   flow->while_begin(e, c.carriers, before, results);
+  if (calls) e->ticket = before.items[last + 1];
   begin_trip(e, node, before.items[last]);
   const ls_emitted holds =
       loop_condition(e, node, take_depths(e, unload(e, &c, before), first),
                      before.items[last]);
   if (!ls_status_is_ok(e->status)) return;
   flow->while_next(e, holds, inside);
+  if (calls) e->ticket = inside.items[last + 1];
   e->step = step;
   e->iteration = iteration;
   begin_trip(e, node, inside.items[last]);
@@ -259,7 +264,9 @@ static void emit_while(ls_emitter *e, const ls_node *node) {
   if (!ls_status_is_ok(e->status)) return;
   values.items[last] = ls_emit_2(e, LS_OP_ADD, inside.items[last],
                                  ls_emit_scalar(e, LS_DTYPE_U64, 1));
+  if (calls) values.items[last + 1] = e->ticket;
   flow->while_end(e, values, c.carriers);
+  if (calls) e->ticket = results.items[last + 1];
   count_steps(e, node, results.items[last]);
   bind_results(e, node, take_depths(e, unload(e, &c, results), first));
 }
@@ -272,12 +279,21 @@ static size_t count_stacks(const ls_node *node) {
   return count;
 }
 
+// Appends the ticket of the next host call to a list, which has room.
+static ls_emitted_list with_ticket(const ls_emitter *e, ls_emitted_list list,
+                                   bool calls) {
+  if (calls && list.items != NULL) list.items[list.count++] = e->ticket;
+  return list;
+}
+
 // The first branch decides the types of the results.
 static void emit_cond(ls_emitter *e, const ls_node *node) {
   const ls_emit_flow *flow = e->language->flow;
   const ls_emitted_list none = {0};
+  const ls_emitted ticket = e->ticket;
+  const bool calls = ticket != 0 && ls_emit_calls_host(node);
   const ls_emitted_list results =
-      new_list(e, node->num_outputs + count_stacks(node));
+      new_list(e, node->num_outputs + count_stacks(node) + calls);
   const ls_emitted predicate = ls_operand(e, 0);
   for (size_t i = 0; i < results.count; ++i)
     results.items[i] =
@@ -285,7 +301,7 @@ static void emit_cond(ls_emitter *e, const ls_node *node) {
   if (!ls_status_is_ok(e->status) || results.count == 0) return;
   flow->if_begin(e, predicate, results);
   const ls_emitted_list first = emit_region(e, node, 0, none);
-  ls_emitted_list values = with_depths(e, first);
+  ls_emitted_list values = with_ticket(e, with_depths(e, first), calls);
   const carriage c = make_carriage(e, values, false);
   if (!ls_status_is_ok(e->status)) return;
   for (size_t i = 0; i < results.count; ++i) {
@@ -296,9 +312,12 @@ static void emit_cond(ls_emitter *e, const ls_node *node) {
     result->stacked = from.stacked;
   }
   flow->if_next(e, load(e, &c, values));
-  values = load(e, &c, with_depths(e, emit_region(e, node, 1, none)));
+  e->ticket = ticket;
+  values = with_depths(e, emit_region(e, node, 1, none));
+  values = load(e, &c, with_ticket(e, values, calls));
   if (!ls_status_is_ok(e->status)) return;
   flow->if_end(e, values);
+  if (calls) e->ticket = results.items[results.count - 1];
   bind_results(e, node, take_depths(e, unload(e, &c, results), first));
 }
 

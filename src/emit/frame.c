@@ -110,7 +110,7 @@ static void emit_node(ls_emitter *e, const ls_node *node) {
   if (node->type == LS_OP_CONSTANT)
     emit_constant(e, node);
   else if (ls_emit_composed(e) || ls_emit_flow_op(e) || ls_emit_stack_op(e) ||
-           ls_emit_replica_op(e))
+           ls_emit_replica_op(e) || ls_emit_host_op(e))
     return;
   else if (is_element(node))
     emit_element(e, node);
@@ -120,9 +120,11 @@ static void emit_node(ls_emitter *e, const ls_node *node) {
 
 void ls_emit_graph(ls_emitter *e) {
   const ls_graph *body = e->frame->source.body;
+  const bool varies = e->varies;
   for (size_t i = 0; i < body->num_nodes && is_ok(e); ++i) {
     const ls_node *node = body->nodes[i];
     e->node = node;
+    e->varies = varies || node->varying;
     if (node->type == LS_OP_PARAMETER) continue;
     const bool apart =
         e->frame->lanes != NULL && node->varying && !ls_emit_is_batched(e);
@@ -133,6 +135,7 @@ void ls_emit_graph(ls_emitter *e) {
     e->lane = apart ? -1 : e->lane;
     if (!apart) emit_node(e, node);
   }
+  e->varies = varies;
 }
 
 ls_status ls_emit_program(ls_emitter *e) {

@@ -52,7 +52,7 @@ ls_emitted ls_emit_stack(ls_emitter *e, const ls_emitted *lanes) {
 }
 
 // ---- Devices ---------------------------------------------------------------
-static ls_emitted device_number(ls_emitter *e) {
+ls_emitted ls_emit_device(ls_emitter *e) {
   const ls_batch_dims scalar = {0};
   const ls_emitted out = ls_emit_value(e, LS_DTYPE_U32, scalar, NULL);
   if (ls_status_is_ok(e->status)) e->language->flow->device(e, out);
@@ -82,7 +82,7 @@ ls_emitted ls_emit_pick(ls_emitter *e, const ls_emitted *items) {
   if (!ls_status_is_ok(e->status)) return 0;
   for (size_t i = 0; i < count; ++i)
     rows[i] = ls_emit_reshape(e, items[i], ls_dims_with_leading(dims, 1));
-  const ls_emitted at = ls_emit_convert(e, device_number(e), LS_DTYPE_I32);
+  const ls_emitted at = ls_emit_convert(e, ls_emit_device(e), LS_DTYPE_I32);
   return ls_emit_gather(e, ls_emit_concatenate(e, rows, count, 0), at, 0);
 }
 
@@ -100,7 +100,7 @@ ls_emitted ls_emit_replica(ls_emitter *e) {
   if (e->num_replicas == 0) return e->replica;
   const ls_emitted lane = lane_number(e);
   if (e->num_devices == 1) return lane;
-  const ls_emitted device = ls_emit_convert(e, device_number(e), LS_DTYPE_U64);
+  const ls_emitted device = ls_emit_convert(e, ls_emit_device(e), LS_DTYPE_U64);
   const ls_emitted first = ls_emit_2(
       e, LS_OP_MUL, device, ls_emit_scalar(e, LS_DTYPE_U64, e->num_lanes));
   return ls_emit_2(e, LS_OP_ADD, first, lane);

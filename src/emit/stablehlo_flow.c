@@ -140,6 +140,24 @@ static void all_gather(ls_emitter *e, ls_emitted x, ls_emitted out) {
   ls_hlo_finish(e, &x, 1, out);
 }
 
+static void call_host(ls_emitter *e, size_t site, ls_emitted_list in,
+                      ls_emitted_list out) {
+  ls_hlo *h = ls_hlo_of(e);
+  ls_text_append(&h->body, "    ");
+  write_names(h, out);
+  ls_text_append(&h->body, " = \"stablehlo.custom_call\"(");
+  write_names(h, in);
+  ls_text_append_format(&h->body,
+                        ") <{call_target_name = \"lockstep_host\", api_version "
+                        "= 4 : i32, backend_config = {site = %zu : i64}, "
+                        "has_side_effect = true}> : (",
+                        site);
+  write_types(h, in);
+  ls_text_append(&h->body, ") -> (");
+  write_types(h, out);
+  ls_text_append(&h->body, ")\n");
+}
+
 const ls_emit_flow ls_stablehlo_flow = {.while_begin = while_begin,
                                         .while_next = while_next,
                                         .while_end = while_end,
@@ -148,4 +166,5 @@ const ls_emit_flow ls_stablehlo_flow = {.while_begin = while_begin,
                                         .if_end = if_end,
                                         .device = device,
                                         .all_reduce = all_reduce,
-                                        .all_gather = all_gather};
+                                        .all_gather = all_gather,
+                                        .call_host = call_host};

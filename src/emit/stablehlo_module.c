@@ -3,6 +3,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
+#include "graph/walk.h"
 
 // A module that is written.
 typedef struct writing {
@@ -10,6 +11,7 @@ typedef struct writing {
   const ls_hlo_module *module;
   const ls_hlo_program *program;  // NULL: no program, but an export.
   ls_hlo_layout layout;
+  bool calls_host;
   ls_emitted *arguments, *results;
   size_t num_arguments, num_results;  // Including those of the run.
 } writing;
@@ -54,6 +56,8 @@ static ls_status declare_arguments(writing *w) {
     e->seed = declare_argument(w, LS_DTYPE_U64, scalar);
     e->replica = declare_argument(w, LS_DTYPE_U64, scalar);
   }
+  if (w->calls_host)
+    ls_emit_begin_host(e, declare_argument(w, LS_DTYPE_U64, scalar));
   return ls_status_clone(e->status);
 }
 
@@ -121,7 +125,7 @@ static void write_return(writing *w) {
 
 // ---- Modules ---------------------------------------------------------------
 static ls_status make_lists(writing *w, ls_arena *memory) {
-  enum { RUN_ARGUMENTS = 3, RUN_RESULTS = 1 };
+  enum { RUN_ARGUMENTS = 4, RUN_RESULTS = 1 };
   w->arguments = ls_arena_new_array(memory, ls_emitted,
                                     w->layout.num_arguments + RUN_ARGUMENTS);
   w->results = ls_arena_new_array(memory, ls_emitted,
@@ -191,7 +195,10 @@ ls_status ls_hlo_write_program(const ls_hlo_program *program, ls_arena *memory,
   init_writing(&w, &module, memory);
   w.h.e.exact = program->exact;
   w.h.e.num_devices = program->num_devices;
+  w.calls_host = ls_graph_any_type(program->body, LS_OP_HOST);
   const ls_status status = write_module(&w, memory, out);
+  w.layout.hosts = w.h.e.hosts;
+  w.layout.num_hosts = w.h.e.num_hosts;
   *out_layout = w.layout;
   return status;
 }

@@ -50,6 +50,10 @@ typedef struct ls_hlo_layout {
   // True if three more arguments, ui64 scalars, follow: step, seed, and the
   // replica that runs a program without replicas (ls_run_args).
   bool draws;
+  // Sites of host calls. If there are any, the number of the run follows, too,
+  // a ui64 scalar.
+  ls_emit_host *hosts;
+  size_t num_hosts;
   // True if one more result follows, a ui64 scalar: the most trips of loops
   // that count steps, at least 1.
   bool counts;

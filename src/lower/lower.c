@@ -10,6 +10,7 @@
 #include "graph/gather/gather.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
+#include "graph/walk.h"
 #include "lockstep/shape_rules.h"
 #include "lower/ops.h"
 
@@ -49,11 +50,20 @@ static bool only_writes(const ls_program *program) {
   return !reads;
 }
 
-// Leaves programs on the host that are of no use to a device.
+// Returns true for ops that give strings, which no device knows.
+static bool gives_strings(const ls_node *node) {
+  for (uint32_t i = 0; i < node->num_outputs; ++i)
+    if (node->outputs[i].dtype == LS_DTYPE_STRING) return true;
+  return false;
+}
+
+// Leaves programs on the host that are of no use to a device, or too much for
+// it.
 static ls_status decide_host(const ls_backend *backend, ls_program *program) {
   if (backend->host == NULL || backend->host == backend) return ls_ok();
   LS_RETURN_IF_ERROR(mark_reads(program));
-  program->on_host |= calls_host_only(program) || only_writes(program);
+  program->on_host |= calls_host_only(program) || only_writes(program) ||
+                      ls_graph_any(program->body, gives_strings);
   return ls_ok();
 }
 

@@ -2,7 +2,7 @@
 //
 // Executables: programs as StableHLO modules, compiled by the plug-in.
 #include "base/runtime_internal.h"
-#include "engine/pjrt/pjrt.h"
+#include "engine/pjrt/host.h"
 #include "graph/text/text.h"
 #include "graph/walk.h"
 
@@ -169,9 +169,11 @@ static ls_status compile_for_devices(ls_pjrt_executable *self) {
   ls_text_init(&module, allocator);
   ls_text_init(&options, allocator);
   self->num_devices = count_devices(self);
-  self->facts.is_late = true;
   LS_RETURN_IF_ERROR(list_written(self));
   LS_RETURN_IF_ERROR(write_module(self, &self->arena, &module, &self->layout));
+  self->facts.is_late = self->layout.num_hosts == 0;
+  if (!self->facts.is_late)
+    LS_RETURN_IF_ERROR(ls_pjrt_register_handler(&self->backend->client));
   LS_RETURN_IF_ERROR(
       ls_pjrt_write_options(&self->backend->client,
                             &(ls_pjrt_options){.num_devices = self->num_devices,

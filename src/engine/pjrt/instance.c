@@ -4,7 +4,7 @@
 // Runs of programs on_host are the CPU engine's.
 #include "base/cancel.h"
 #include "base/runtime_internal.h"
-#include "engine/pjrt/pjrt.h"
+#include "engine/pjrt/host.h"
 
 static ls_pjrt_instance *instance_of(const ls_instance *instance) {
   return (ls_pjrt_instance *)(uintptr_t)instance;
@@ -39,6 +39,7 @@ void ls_pjrt_destroy_instance(ls_instance *instance) {
   const ls_pjrt_executable *executable = self->executable;
   const size_t num_scalars = LS_PJRT_SCALARS * (size_t)executable->num_devices;
   if (self->host != NULL) host_table(self)->destroy_instance(self->host);
+  ls_pjrt_hosts_destroy(self->hosts);
   ls_status_free(ls_pjrt_run_drain(self, self->num_launched));
   for (size_t i = 0; self->buffers != NULL && i < num_buffers(self); ++i)
     ls_object_release(self->buffers[i]);
@@ -84,6 +85,9 @@ static ls_status make_lists(ls_pjrt_instance *self) {
   LS_RETURN_IF_NO_MEMORY(self->launched != NULL && self->arguments != NULL &&
                          self->memory != NULL && self->sent != NULL &&
                          self->events != NULL && self->scalar_parts != NULL);
+  if (executable->layout.num_hosts > 0)
+    LS_RETURN_IF_ERROR(ls_pjrt_hosts_create(
+        self->executable, ls_pjrt_run_hosted, self, &self->hosts));
   self->results = self->arguments + devices;
   for (size_t d = 0; d < devices; ++d) {
     self->arguments[d] = self->memory + d * (arguments + results);
@@ -160,36 +164,48 @@ ls_status ls_pjrt_start(ls_instance *instance, const ls_run_args *args) {
   if (ls_cancel_any(args->cancels))
     return LS_STATUS(LS_CANCELLED, "the run was cancelled");
   LS_RETURN_IF_ERROR(ls_pjrt_run_start(self, args));
-  ls_runtime_begin_work(self->executable->backend->base.runtime);
+  // A run with host calls does not count as work: its calls may stall.
+  if (self->hosts == NULL)
+    ls_runtime_begin_work(self->executable->backend->base.runtime);
   return ls_ok();
 }
 
 ls_run_state ls_pjrt_advance(ls_instance *instance) {
   ls_pjrt_instance *self = instance_of(instance);
   if (self->host != NULL) return host_table(self)->advance(self->host);
-  if (!ls_pjrt_run_advance(self)) return LS_RUN_WAITS;
+  if (self->hosts != NULL ? !ls_pjrt_hosts_has_ended(self->hosts)
+                          : !ls_pjrt_run_advance(self))
+    return LS_RUN_WAITS;
   return ls_status_is_ok(self->status) ? LS_RUN_ENDED : LS_RUN_FAILED;
 }
 
 void ls_pjrt_wait(ls_instance *const *instances, size_t count) {
   enum { MOST = 64 };
   ls_instance *hosts[MOST];
-  size_t num_hosts = 0;
+  ls_pjrt_hosts *hosted[MOST];
+  size_t num_hosts = 0, num_hosted = 0;
   for (size_t i = 0; i < count; ++i) {
     ls_pjrt_instance *self = instance_of(instances[i]);
-    if (self->host == NULL) {  // It ends by itself, and nothing can stop it.
-      ls_pjrt_run_wait(self);
+    if (self->host == NULL && self->hosts == NULL) {
+      ls_pjrt_run_wait(self);  // It ends by itself, and nothing can stop it.
       return;
     }
-    if (num_hosts < MOST) hosts[num_hosts++] = self->host;
+    if (self->hosts != NULL && num_hosted < MOST)
+      hosted[num_hosted++] = self->hosts;
+    if (self->host != NULL && num_hosts < MOST) hosts[num_hosts++] = self->host;
   }
-  host_table(instance_of(instances[0]))->wait(hosts, num_hosts);
+  if (num_hosted > 0)
+    ls_pjrt_hosts_wait(hosted, num_hosted, num_hosts > 0);
+  else
+    host_table(instance_of(instances[0]))->wait(hosts, num_hosts);
 }
 
 void ls_pjrt_stop(ls_instance *instance, ls_status status) {
   ls_pjrt_instance *self = instance_of(instance);
   if (self->host != NULL)
     host_table(self)->stop(self->host, status);
+  else if (self->hosts != NULL)
+    ls_pjrt_hosts_stop(self->hosts, status);
   else
     ls_pjrt_run_fail(self, status);
 }
@@ -199,7 +215,7 @@ ls_status ls_pjrt_finish(ls_instance *instance, bool *out_keeps) {
   if (self->host != NULL) return finish_on_host(self, out_keeps);
   ls_runtime *runtime = self->executable->backend->base.runtime;
   const ls_status status = ls_pjrt_run_finish(self);
-  ls_runtime_end_work(runtime);
+  if (self->hosts == NULL) ls_runtime_end_work(runtime);
   *out_keeps = ls_status_is_ok(status);
   if (*out_keeps) ls_runtime_note_move(runtime);
   return status;

@@ -117,8 +117,15 @@ void ls_pjrt_cache_store(const ls_pjrt_backend *self, const ls_text *module,
                          const ls_text *options, PJRT_Executable *executable);
 
 // ---- Instances (instance.c) ------------------------------------------------
-// Values that a program which draws takes after its parameters.
-enum { LS_PJRT_STEP, LS_PJRT_SEED, LS_PJRT_REPLICA, LS_PJRT_SCALARS };
+// Values that a program takes after its parameters: three if it draws, the last
+// if it calls the host.
+enum {
+  LS_PJRT_STEP,
+  LS_PJRT_SEED,
+  LS_PJRT_REPLICA,
+  LS_PJRT_RUN,
+  LS_PJRT_SCALARS
+};
 // Launches of an instance that may be under way; the next one waits.
 enum { LS_PJRT_LAUNCHES = 8 };
 
@@ -133,14 +140,17 @@ typedef struct ls_pjrt_instance {
   size_t num_sent;
   PJRT_Event **events;  // The run waits for these.
   size_t num_events, num_ready;
-  size_t num_needed;  // The first events: if one fails there are no results.
+  size_t num_arguments;  // Including scalars.
+  size_t num_needed;     // The first events: if one fails there are no results.
   // Ends of late launches, a ring of lists by device.
   PJRT_Event **launched;
   size_t num_launched, num_ended;
   uint64_t scalars[LS_PJRT_SCALARS];
   PJRT_Buffer **scalar_parts;  // By scalar and device; NULL: not sent.
   bool has_launched, has_failed;
-  uint64_t num_steps, *steps;  // Steps of this run; see ls_run_args.
+  struct ls_pjrt_hosts *hosts;  // Calls of the host; NULL: there are none.
+  const ls_run_args *args;      // The run's, while it has host calls.
+  uint64_t num_steps, *steps;   // Steps of this run; see ls_run_args.
   ls_status status;
 } ls_pjrt_instance;
 
@@ -173,6 +183,8 @@ bool ls_pjrt_run_advance(ls_pjrt_instance *instance);
 // Waits for the next event that the run needs.
 void ls_pjrt_run_wait(ls_pjrt_instance *instance);
 void ls_pjrt_run_fail(ls_pjrt_instance *instance, ls_status status);
+// Launches an instance that calls the host, and waits for its end.
+void ls_pjrt_run_hosted(void *instance);
 ls_status ls_pjrt_run_finish(ls_pjrt_instance *instance);
 // Waits for the ends of late launches up to number `end`, and returns the first
 // failure.

@@ -15,6 +15,7 @@ typedef struct ls_pjrt_plugin {
   char *path;  // As it was first asked for; for messages.
   void *library;
   int64_t num_bytes, modified;  // Size and time of its file, 0 if unknown.
+  bool has_handler;             // Host calls are registered (host.c).
   struct ls_pjrt_plugin *next;
 } ls_pjrt_plugin;
 

@@ -6,7 +6,7 @@
 // event reaches a caller: that of a late launch comes with its outputs, and to
 // a later run of the instance.
 #include "base/runtime_internal.h"
-#include "engine/pjrt/pjrt.h"
+#include "engine/pjrt/host.h"
 
 // ---- Arguments -------------------------------------------------------------
 static void push_event(ls_pjrt_instance *self, PJRT_Event *event) {
@@ -48,8 +48,9 @@ static void destroy_buffers(const ls_pjrt_instance *self, PJRT_Buffer **list,
   }
 }
 
-// Takes a scalar; sends it if it differs from that of the last run.
-static ls_status take_scalar(ls_pjrt_instance *self, size_t index,
+// Takes a scalar as argument `at`; sends it if it differs from that of the last
+// run.
+static ls_status take_scalar(ls_pjrt_instance *self, size_t index, size_t at,
                              uint64_t value) {
   const ls_pjrt_executable *executable = self->executable;
   const size_t devices = (size_t)executable->num_devices;
@@ -61,7 +62,7 @@ static ls_status take_scalar(ls_pjrt_instance *self, size_t index,
       LS_RETURN_IF_ERROR(send_value(self, (ls_type){LS_DTYPE_U64, LS_SCALAR},
                                     &self->scalars[index], (int32_t)d,
                                     &parts[d]));
-    self->arguments[d][executable->layout.num_arguments + index] = parts[d];
+    self->arguments[d][at] = parts[d];
   }
   return ls_ok();
 }
@@ -76,10 +77,15 @@ static ls_status take_arguments(ls_pjrt_instance *self,
                                        slot.first + (size_t)d * slot.stride, d,
                                        &self->arguments[d][a]));
     }
-  if (!layout->draws) return ls_ok();
-  LS_RETURN_IF_ERROR(take_scalar(self, LS_PJRT_STEP, args->step));
-  LS_RETURN_IF_ERROR(take_scalar(self, LS_PJRT_SEED, args->seed));
-  return take_scalar(self, LS_PJRT_REPLICA, (uint64_t)args->replica);
+  const uint64_t scalars[LS_PJRT_SCALARS] = {
+      args->step, args->seed, (uint64_t)args->replica,
+      self->hosts != NULL ? ls_pjrt_hosts_begin(self->hosts, args) : 0};
+  self->num_arguments = layout->num_arguments;
+  for (size_t i = 0; i < LS_PJRT_SCALARS; ++i)
+    if (i == LS_PJRT_RUN ? self->hosts != NULL : layout->draws)
+      LS_RETURN_IF_ERROR(
+          take_scalar(self, i, self->num_arguments++, scalars[i]));
+  return ls_ok();
 }
 
 // ---- Launching -------------------------------------------------------------
@@ -114,10 +120,7 @@ static ls_status launch_executable(ls_pjrt_instance *self, bool late) {
   LS_PJRT_ARGS(ls_pjrt_execute_args, args, .executable = executable->loaded,
                .options = &options,
                .arguments = (PJRT_Buffer *const *const *)self->arguments,
-               .num_devices = devices,
-               .num_arguments =
-                   executable->layout.num_arguments +
-                   (executable->layout.draws ? LS_PJRT_SCALARS : 0),
+               .num_devices = devices, .num_arguments = self->num_arguments,
                .results = self->results, .events = launched);
   const ls_status status = ls_pjrt_call(
       ls_pjrt_client_of(self)->plugin, LS_PJRT_LoadedExecutable_Execute, &args);
@@ -277,9 +280,19 @@ static void mark_lost(ls_pjrt_instance *self) {
         num_lost);
 }
 
+// Ends the calls of the host: the first failure of one is the run's.
+static void finish_hosts(ls_pjrt_instance *self) {
+  const ls_status status = ls_pjrt_hosts_finish(self->hosts);
+  if (ls_status_is_ok(status)) return;
+  ls_status_free(self->status);
+  self->status = status;
+  self->has_failed = true;
+}
+
 ls_status ls_pjrt_run_finish(ls_pjrt_instance *self) {
   const ls_pjrt_executable *executable = self->executable;
   const size_t devices = (size_t)executable->num_devices;
+  if (self->hosts != NULL) finish_hosts(self);
   while (self->num_ready < self->num_events)
     ls_pjrt_run_wait(self);
   destroy_buffers(self, self->sent, self->num_sent);
@@ -309,8 +322,18 @@ static ls_status run_start(ls_pjrt_instance *self, const ls_run_args *args) {
   LS_RETURN_IF_ERROR(take_launches(self));
   LS_RETURN_IF_ERROR(take_arguments(self, args));
   if (self->executable->num_devices > 1) LS_RETURN_IF_ERROR(await_inputs(self));
+  if (self->hosts != NULL) return ls_pjrt_hosts_launch(self->hosts);
   LS_RETURN_IF_ERROR(launch_executable(self, args->outputs == NULL));
   return fetch_outputs(self, args);
+}
+
+void ls_pjrt_run_hosted(void *user) {
+  ls_pjrt_instance *self = user;
+  ls_status status = launch_executable(self, false);
+  if (ls_status_is_ok(status)) status = fetch_outputs(self, self->args);
+  ls_pjrt_run_fail(self, status);
+  while (self->num_ready < self->num_events)
+    ls_pjrt_run_wait(self);
 }
 
 ls_status ls_pjrt_run_start(ls_pjrt_instance *self, const ls_run_args *args) {
@@ -318,6 +341,7 @@ ls_status ls_pjrt_run_start(ls_pjrt_instance *self, const ls_run_args *args) {
   self->has_launched = self->has_failed = false;
   self->steps = args->steps;
   self->num_steps = 1;
+  self->args = args;
   self->status = run_start(self, args);
   return ls_status_is_ok(self->status) ? ls_ok() : ls_pjrt_run_finish(self);
 }

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/pjrt/host.h"
+
+#include <string.h>
+
+#include "base/runtime_internal.h"
+#include "engine/pjrt/ffi.h"
+#include "engine/pjrt/host_call.h"
+
+// Runs with host calls, of all back ends.
+static ls_mutex runs_lock = {PTHREAD_MUTEX_INITIALIZER, true};
+static ls_pjrt_hosts *runs;
+static uint64_t num_runs;
+
+static ls_pjrt_hosts *find_run(uint64_t number) {
+  ls_mutex_lock(&runs_lock);
+  ls_pjrt_hosts *at = runs;
+  while (at != NULL && at->number != number)
+    at = at->next;
+  ls_mutex_unlock(&runs_lock);
+  return at;
+}
+
+static int32_t num_devices(const ls_pjrt_hosts *self) {
+  return self->executable->num_devices;
+}
+
+static const ls_emit_host *site_at(const ls_pjrt_hosts *self, size_t site) {
+  return &self->executable->layout.hosts[site];
+}
+
+// ---- Sites -----------------------------------------------------------------
+static void fail_calls(ls_pjrt_hosts *self, ls_status status) {
+  ls_mutex_lock(&self->threads->lock);
+  if (ls_status_is_ok(self->status))
+    self->status = status;
+  else
+    ls_status_free(status);
+  self->is_over = true;
+  ls_condition_broadcast(&self->threads->event);
+  ls_mutex_unlock(&self->threads->lock);
+}
+
+static void call_site(ls_pjrt_hosts *self, size_t index, int32_t device,
+                      char *const *buffers) {
+  const ls_emit_host *site = site_at(self, index);
+  const ls_status status = ls_pjrt_call_host(
+      self, &self->sites[index].records[device], site, device, buffers);
+  if (ls_status_is_ok(status)) return;
+  for (size_t i = site->num_inputs; i < site->num_inputs + site->num_outputs;
+       ++i)
+    memset(buffers[i], 0,
+           ls_pjrt_host_bytes(site, i) * (size_t)site->num_local);
+  fail_calls(self, status);
+}
+
+// Lets the first device make a call that is not a replica's, and the others
+// copy its results.
+static void call_once(ls_pjrt_hosts *self, size_t index, int32_t device,
+                      char **buffers) {
+  const ls_emit_host *site = site_at(self, index);
+  ls_pjrt_site *state = &self->sites[index];
+  char **results = buffers + site->num_inputs;
+  if (device == 0) call_site(self, index, device, buffers);
+  ls_mutex_lock(&self->threads->lock);
+  if (device == 0) {
+    state->results = results;
+    state->takers = num_devices(self) - 1;
+    ++state->round;
+    ls_condition_broadcast(&self->threads->event);
+    while (state->takers > 0)
+      ls_condition_wait(&self->threads->event, &self->threads->lock);
+  } else {
+    while (state->round == state->rounds[device])
+      ls_condition_wait(&self->threads->event, &self->threads->lock);
+    for (size_t i = 0; i < site->num_outputs; ++i)
+      memcpy(results[i], state->results[i],
+             ls_pjrt_host_bytes(site, site->num_inputs + i));
+    ++state->rounds[device];
+    --state->takers;
+    ls_condition_broadcast(&self->threads->event);
+  }
+  ls_mutex_unlock(&self->threads->lock);
+}
+
+// ---- The handler -----------------------------------------------------------
+static void answer_query(const ls_ffi_call *call, ls_ffi_metadata *metadata) {
+  const int newest = call->table != NULL ? call->table->version.minor : 0;
+  metadata->version.major = 0;
+  metadata->version.minor = newest < LS_FFI_MINOR ? newest : LS_FFI_MINOR;
+  metadata->traits = 0;
+}
+
+static void *make_error(const ls_ffi_call *call) {
+  ls_ffi_error_args args = {.size = sizeof(args),
+                            .message = "a host call failed",
+                            .code = LS_ABORTED};
+  return call->table->slots[LS_FFI_ERROR_CREATE](&args);
+}
+
+static void *handle(ls_ffi_call *call) {
+  enum { MOST_FEW = 64 };
+  const ls_ffi_extension *extension = call->extensions;
+  if (extension != NULL && extension->type == LS_FFI_METADATA) {
+    answer_query(call, ((const ls_ffi_query *)extension)->metadata);
+    return NULL;
+  }
+  if (call->stage != LS_FFI_EXECUTE) return NULL;
+  const uint64_t *ticket = call->operands.items[0]->data;
+  ls_pjrt_hosts *self = find_run(ticket[0]);
+  if (self == NULL) return make_error(call);
+  const int64_t index = *(const int64_t *)call->attributes.items[0]->value;
+  const ls_emit_host *site = site_at(self, (size_t)index);
+  const size_t count = site->num_inputs + site->num_outputs;
+  char *few[MOST_FEW], **buffers = few;
+  if (count > MOST_FEW) buffers = ls_new_array(self->allocator, char *, count);
+  if (buffers == NULL) {
+    fail_calls(self, ls_out_of_memory());
+    return make_error(call);
+  }
+  for (size_t i = 0; i < site->num_inputs; ++i)
+    buffers[i] = call->operands.items[i + 1]->data;
+  for (size_t i = 0; i < site->num_outputs; ++i)
+    buffers[site->num_inputs + i] = call->results.items[i + 1]->data;
+  memcpy(call->results.items[0]->data, ticket, 2 * sizeof(*ticket));
+  if (site->is_shared && num_devices(self) > 1)
+    call_once(self, (size_t)index, (int32_t)ticket[1], buffers);
+  else
+    call_site(self, (size_t)index, (int32_t)ticket[1], buffers);
+  if (buffers != few) ls_release(self->allocator, buffers);
+  return self->is_over && num_devices(self) == 1 ? make_error(call) : NULL;
+}
+
+ls_status ls_pjrt_register_handler(const ls_pjrt_client *client) {
+  static const char name[] = "lockstep_host", platform[] = "Host";
+  const ls_ffi_extension *at = client->plugin->table->extensions;
+  while (at != NULL && at->type != LS_FFI_EXTENSION)
+    at = at->next;
+  if (at == NULL || strcmp(ls_text_data(&client->platform), "cpu") != 0)
+    return ls_unimplemented(
+        "calls of the host from programs on '%s' devices of plug-in '%s'",
+        ls_text_data(&client->platform), client->plugin->path);
+  ls_ffi_register_args args = {.size = sizeof(args),
+                               .name = name,
+                               .name_size = sizeof(name) - 1,
+                               .handler = handle,
+                               .platform = platform,
+                               .platform_size = sizeof(platform) - 1};
+  ls_pjrt_plugin *plugin = (ls_pjrt_plugin *)(uintptr_t)client->plugin;
+  ls_mutex_lock(&runs_lock);
+  PJRT_Error *error =
+      plugin->has_handler
+          ? NULL
+          : ((const ls_ffi_plugin *)at)->register_handler(&args);
+  plugin->has_handler |= error == NULL;
+  ls_mutex_unlock(&runs_lock);
+  return ls_pjrt_take_error(plugin, "PJRT_FFI_Register_Handler", error);
+}
+
+// ---- Runs ------------------------------------------------------------------
+static void launch_runs(void *user) {
+  ls_pjrt_hosts *self = user;
+  for (int64_t unused = 0; ls_worker_next(&self->worker, &unused);) {
+    self->launch(self->user);
+    ls_mutex_lock(&self->threads->lock);
+    self->has_ended = true;
+    ls_runtime_note_move(self->runtime);
+    ls_condition_broadcast(&self->threads->event);
+    ls_mutex_unlock(&self->threads->lock);
+  }
+}
+
+static ls_status make_sites(ls_pjrt_hosts *self) {
+  const size_t count = self->executable->layout.num_hosts;
+  const size_t devices = (size_t)num_devices(self);
+  self->sites = ls_new_array(self->allocator, ls_pjrt_site, count);
+  LS_RETURN_IF_NO_MEMORY(self->sites != NULL);
+  for (size_t i = 0; i < count; ++i) {
+    ls_pjrt_site *site = &self->sites[i];
+    site->records = ls_new_array(self->allocator, ls_pjrt_record *, devices);
+    site->rounds = ls_new_array(self->allocator, uint64_t, devices);
+    LS_RETURN_IF_NO_MEMORY(site->records != NULL && site->rounds != NULL);
+  }
+  return ls_ok();
+}
+
+void ls_pjrt_hosts_destroy(ls_pjrt_hosts *self) {
+  if (self == NULL) return;
+  ls_worker_join(&self->worker);
+  for (size_t i = 0;
+       self->sites != NULL && i < self->executable->layout.num_hosts; ++i) {
+    for (int32_t d = 0; self->sites[i].records != NULL && d < num_devices(self);
+         ++d)
+      ls_pjrt_record_destroy(self->threads->allocator,
+                             self->sites[i].records[d]);
+    ls_release(self->allocator, self->sites[i].records);
+    ls_release(self->allocator, self->sites[i].rounds);
+  }
+  ls_release(self->allocator, self->sites);
+  ls_release(self->allocator, self);
+}
+LS_OWNED_POINTER(ls_pjrt_hosts, ls_pjrt_hosts_destroy)
+
+ls_status ls_pjrt_hosts_create(ls_pjrt_executable *executable,
+                               void (*launch)(void *user), void *user,
+                               ls_pjrt_hosts **out_hosts) {
+  ls_runtime *runtime = executable->backend->base.runtime;
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  *out_hosts = NULL;
+  LS_OWN_NEW_OR_RETURN(allocator, ls_pjrt_hosts, self);
+  self->executable = executable;
+  self->allocator = allocator;
+  self->runtime = runtime;
+  self->launch = launch;
+  self->user = user;
+  LS_RETURN_IF_ERROR(ls_runtime_host_threads(runtime, &self->threads));
+  LS_RETURN_IF_ERROR(make_sites(self));
+  LS_RETURN_IF_ERROR(
+      ls_worker_start(&self->worker, "launches", runtime, launch_runs, self));
+  *out_hosts = ls_give(&self);
+  return ls_ok();
+}
+
+uint64_t ls_pjrt_hosts_begin(ls_pjrt_hosts *self, const ls_run_args *args) {
+  self->run = args->run;
+  memcpy(self->cancels, args->cancels, sizeof(self->cancels));
+  self->has_ended = self->is_over = false;
+  self->status = NULL;
+  ls_mutex_lock(&runs_lock);
+  self->number = ++num_runs;
+  self->next = runs;
+  runs = self;
+  ls_mutex_unlock(&runs_lock);
+  return self->number;
+}
+
+ls_status ls_pjrt_hosts_launch(ls_pjrt_hosts *self) {
+  return ls_worker_post(&self->worker, 0);
+}
+
+bool ls_pjrt_hosts_has_ended(ls_pjrt_hosts *self) {
+  ls_mutex_lock(&self->threads->lock);
+  const bool has_ended = self->has_ended;
+  ls_mutex_unlock(&self->threads->lock);
+  return has_ended;
+}
+
+void ls_pjrt_hosts_stop(ls_pjrt_hosts *self, ls_status status) {
+  fail_calls(self, status);
+}
+
+// Returns a program that has ended, or that was cancelled and does not know it
+// yet. Requires the lock.
+static ls_pjrt_hosts *find_event(ls_pjrt_hosts *const *hosts, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    if (hosts[i]->has_ended ||
+        (!hosts[i]->is_over && ls_cancel_any(hosts[i]->cancels)))
+      return hosts[i];
+  return NULL;
+}
+
+static int32_t count_calls(ls_pjrt_hosts *const *hosts, size_t count) {
+  int32_t calls = 0;
+  for (size_t i = 0; i < count; ++i)
+    calls += hosts[i]->num_out;
+  return calls;
+}
+
+void ls_pjrt_hosts_wait(ls_pjrt_hosts *const *hosts, size_t count,
+                        bool others) {
+  enum { LOOK_NANOS = 20 * 1000 * 1000 };
+  ls_host_threads *threads = hosts[0]->threads;
+  ls_runtime *runtime = hosts[0]->runtime;
+  const int64_t limit = ls_runtime_stall_nanos(runtime);
+  int64_t begin = ls_runtime_now(runtime);
+  uint64_t progress = 0;
+  (void)ls_runtime_goes_on(runtime, &progress);
+  __atomic_fetch_add(&runtime->waiting_runs, 1, __ATOMIC_RELAXED);
+  ls_mutex_lock(&threads->lock);
+  ls_pjrt_hosts *event = NULL;
+  int64_t left = limit;
+  while ((event = find_event(hosts, count)) == NULL && left > 0) {
+    ls_host_threads_wait(threads, left < LOOK_NANOS ? left : LOOK_NANOS);
+    if (ls_runtime_goes_on(runtime, &progress) ||
+        count_calls(hosts, count) == 0)
+      begin = ls_runtime_now(runtime);
+    left = limit - (ls_runtime_now(runtime) - begin);
+    if (others && left > 0) break;
+  }
+  ls_mutex_unlock(&threads->lock);
+  __atomic_fetch_sub(&runtime->waiting_runs, 1, __ATOMIC_RELAXED);
+  if (event != NULL && !ls_pjrt_hosts_has_ended(event))
+    fail_calls(event, LS_STATUS(LS_CANCELLED, "the run was cancelled"));
+  for (size_t i = 0; event == NULL && left <= 0 && i < count; ++i)
+    if (hosts[i]->num_out > 0)
+      fail_calls(
+          hosts[i],
+          LS_STATUS(LS_DEADLINE_EXCEEDED,
+                    "no progress for %lld ms: a host call has not ended, %s",
+                    (long long)(limit / 1000000),
+                    hosts[i]->waits_for != NULL ? hosts[i]->waits_for : ""));
+}
+
+ls_status ls_pjrt_hosts_finish(ls_pjrt_hosts *self) {
+  ls_worker_wait(&self->worker);
+  ls_mutex_lock(&runs_lock);
+  ls_pjrt_hosts **at = &runs;
+  while (*at != self)
+    at = &(*at)->next;
+  *at = self->next;
+  ls_mutex_unlock(&runs_lock);
+  ls_status status = self->status;
+  self->status = NULL;
+  return status;
+}
