@@ -87,6 +87,8 @@ typedef struct ls_emit_flow {
   void (*device)(ls_emitter *e, ls_emitted out);
   // Reduces over all devices by ADD, MAXIMUM or MINIMUM.
   void (*all_reduce)(ls_emitter *e, uint16_t op, ls_emitted x, ls_emitted out);
+  // Emits x so that nothing that follows is computed together with it.
+  void (*settle)(ls_emitter *e, ls_emitted x, ls_emitted out);
   // Concatenates along dimension 0.
   void (*all_gather)(ls_emitter *e, ls_emitted x, ls_emitted out);
   // Calls the host at a site (ls_emitter.hosts). The first operand and result

@@ -140,10 +140,23 @@ static ls_emitted *list_lanes(ls_emitter *e, uint64_t ref) {
   return lanes;
 }
 
+// Lists a value of each lane, rounded: a product in it is not computed together
+// with the sum.
+static const ls_emitted *list_settled(ls_emitter *e, uint64_t ref) {
+  ls_emitted *lanes = list_lanes(e, ref);
+  for (int32_t i = 0; ls_status_is_ok(e->status) && i < e->num_lanes; ++i) {
+    const ls_emitted_value from = *ls_emit_look(e, lanes[i]);
+    const ls_emitted out = ls_emit_value(e, from.dtype, from.dims, NULL);
+    if (out != 0) e->language->flow->settle(e, lanes[i], out);
+    lanes[i] = out;
+  }
+  return lanes;
+}
+
 // Reduces over all replicas along the canonical tree. The lanes of a device are
 // a subtree if their number is a power of two.
 static ls_emitted reduce_exactly(ls_emitter *e, uint16_t op, uint64_t ref) {
-  const ls_emitted *lanes = list_lanes(e, ref);
+  const ls_emitted *lanes = list_settled(e, ref);
   const int32_t count = e->num_lanes, devices = e->num_devices;
   const bool is_subtree = (count & (count - 1)) == 0;
   if (!ls_status_is_ok(e->status)) return 0;

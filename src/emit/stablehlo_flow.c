@@ -131,6 +131,14 @@ static void all_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
   ls_hlo_finish(e, &x, 1, out);
 }
 
+static void settle(ls_emitter *e, ls_emitted x, ls_emitted out) {
+  ls_text *text = ls_hlo_begin(e, "stablehlo.optimization_barrier ", out);
+  ls_hlo_name(ls_hlo_of(e), x);
+  ls_text_append(text, " : ");
+  ls_hlo_type(ls_hlo_of(e), out);
+  ls_text_append_char(text, '\n');
+}
+
 static void all_gather(ls_emitter *e, ls_emitted x, ls_emitted out) {
   ls_text *text = ls_hlo_begin(e, "\"stablehlo.all_gather\"(", out);
   ls_hlo_name(ls_hlo_of(e), x);
@@ -166,5 +174,6 @@ const ls_emit_flow ls_stablehlo_flow = {.while_begin = while_begin,
                                         .if_end = if_end,
                                         .device = device,
                                         .all_reduce = all_reduce,
+                                        .settle = settle,
                                         .all_gather = all_gather,
                                         .call_host = call_host};
