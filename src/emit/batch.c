@@ -58,6 +58,15 @@ bool ls_emit_is_batched(const ls_emitter *e) {
   case LS_OP_ATTENTION:
   case LS_OP_ATTENTION_GRAD:
   case LS_OP_ADD_N:
+  case LS_OP_TAKE_ALONG:
+  case LS_OP_CUMSUM:
+  case LS_OP_CUMPROD:
+  case LS_OP_LINEAR_SCAN:
+  case LS_OP_SORT:
+  case LS_OP_TOP_K:
+  case LS_OP_RANDOM_UNIFORM:
+  case LS_OP_RANDOM_NORMAL:
+  case LS_OP_RANDOM_BITS:
   case LS_OP_REPLICA_ID:
     return true;
   default:

@@ -176,11 +176,16 @@ static ls_emitted add_along(ls_emitter *e) {
 // ---- Orders ----------------------------------------------------------------
 void ls_emit_sort(ls_emitter *e, const ls_emitted *in, size_t count,
                   int64_t axis, bool descending, ls_emitted *out) {
-  for (size_t i = 0; i < count; ++i)
-    out[i] = ls_emit_value(e, ls_dtype_at(e, in[i]), ls_batch_dims_at(e, in[i]),
-                           NULL);
+  const ls_emitted like = ls_emit_stacked_of(e, in, count);
+  ls_emitted *items = ls_arena_new_array(e->memory, ls_emitted, count);
+  if (items == NULL) ls_emit_fail(e, ls_out_of_memory());
+  for (size_t i = 0; items != NULL && i < count; ++i) {
+    items[i] = like != 0 ? ls_emit_spread(e, in[i]) : in[i];
+    out[i] = ls_emit_value_like(e, like, ls_dtype_at(e, in[i]),
+                                ls_batch_dims_at(e, in[i]));
+  }
   if (ls_status_is_ok(e->status))
-    e->language->sort(e, in, count, axis, descending, out);
+    e->language->sort(e, items, count, axis + (like != 0), descending, out);
 }
 
 static void sort(ls_emitter *e) {

@@ -12,10 +12,9 @@
 #include "support/function.h"
 #include "support/op_case.h"
 #include "support/plugin.h"
-#include "support/sanitizer.h"
 #include "support/values.h"
 
-enum { ROUNDS = LS_SANITIZED ? 1 : 2, MOST_RESULTS = 16, MOST_TEXT = 200 };
+enum { ROUNDS = 1, MOST_RESULTS = 16, MOST_TEXT = 200 };
 
 // ---- Ops without a case that runs ------------------------------------------
 typedef struct reason {

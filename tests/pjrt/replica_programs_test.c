@@ -365,3 +365,75 @@ TEST(shapes_and_lookups_of_replicas_are_batched) {
   merge(&b, "all_gather", most, "axis = 0, rows = [12, 12, 12, 12]", "f32[48]");
   expect_batched(&b);
 }
+
+// Adds an op on any values, as written, whose first result the replicas return.
+static void op_text(batched *b, const char *text, const char *types,
+                    const char *type) {
+  const bool several = strstr(types, "], ") != NULL;
+  const int number = ++b->num_values;
+  if (several)
+    APPEND(b->body, "%%%d:3 = %s varying : %s\n", number, text, types);
+  else
+    APPEND(b->body, "%%%d = %s varying : %s\n", number, text, types);
+  APPEND(b->gathered, "%s%%%d%s", b->num_gathered++ > 0 ? ", " : "", number,
+         several ? ":0" : "");
+  for (int r = 0; r < REPLICAS; ++r)
+    APPEND(b->gathered_types, "%s%s", b->gathered_types[0] != '\0' ? ", " : "",
+           type);
+}
+
+TEST(gradients_of_replicas_are_batched) {
+  batched b = {0};
+  split_value(&b, "f32", "2,6,6,3");
+  split_value(&b, "f32", "2,6,6,4");
+  split_value(&b, "f32", "2,3,3,3");
+  captured_value(&b, "f32", "3,3,3,4");
+  captured_value(&b, "f32", "3");
+  const int dw = op(&b, "conv_grad_weights", 1, 2,
+                    "sizes = sizes[3, 3, 3, 4], strides = [1, 1], same = true, "
+                    "groups = 1",
+                    "f32[3,3,3,4]");
+  merge(&b, "all_reduce", dw, "reduce = \"mean\"", "f32[3,3,3,4]");
+  op(&b, "conv_grad_input", 2, 4,
+     "sizes = sizes[2, 6, 6, 3], strides = [1, 1], same = true, groups = 1",
+     "f32[2,6,6,3]");
+  op(&b, "window_max_grad", 1, 3, "window = [2, 2], strides = [2, 2]",
+     "f32[2,6,6,3]");
+  op(&b, "window_max_pick", 1, 1, "window = [2, 2], strides = [2, 2]",
+     "f32[2,3,3,3]");
+  op(&b, "window_sum_grad", 3, 0,
+     "reduce = \"mean\", window = [2, 2], strides = [2, 2], sizes = sizes[2, "
+     "6, 6, 3]",
+     "f32[2,6,6,3]");
+  op_text(&b, "batch_norm(%1, %5, %5) {epsilon = 0.1, activation = \"relu\"}",
+          "f32[2,6,6,3], f32[3], f32[3]", "f32[2,6,6,3]");
+  op_text(&b, "layer_norm_grad(%3, %3, %5) {epsilon = 0.1}",
+          "f32[2,3,3,3], f32[3], f32[3]", "f32[2,3,3,3]");
+  op(&b, "relu_grad", 1, 1, "", "f32[2,6,6,3]");
+  expect_batched(&b);
+}
+
+TEST(draws_scans_and_orders_of_replicas_are_batched) {
+  batched b = {0};
+  split_value(&b, "f32", "5,7");
+  split_value(&b, "i32", "5,2");
+  op(&b, "cumsum", 1, 0, "axis = 1, exclusive = true, reverse = true",
+     "f32[5,7]");
+  op(&b, "linear_scan", 1, 1, "axis = 0", "f32[5,7]");
+  op(&b, "take_along", 1, 2, "axis = 1", "f32[5,2]");
+  op_text(&b,
+          "random_uniform() {sizes = sizes[3, 7], dtype = f32, seed = 3, "
+          "stream = 1, low = -1.0, high = 2.0}",
+          "f32[3,7]", "f32[3,7]");
+  op_text(&b,
+          "random_normal() {sizes = sizes[21], dtype = f32, stream = 2, "
+          "same_on_all_replicas = false, mean = 1.0, deviation = 0.5}",
+          "f32[21]", "f32[21]");
+  op_text(&b,
+          "random_truncated_normal() {sizes = sizes[333], dtype = f32, "
+          "stream = 3, mean = 0.0, deviation = 1.0}",
+          "f32[333]", "f32[333]");
+  op_text(&b, "random_bits() {sizes = sizes[9], dtype = u64, stream = 4}",
+          "u64[9]", "u64[9]");
+  expect_batched(&b);
+}
