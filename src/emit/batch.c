@@ -97,12 +97,10 @@ ls_emitted ls_emit_spread(ls_emitter *e, ls_emitted x) {
   if (dims.rank >= LS_MAX_RANK)
     ls_emit_refuse(e, "a value of several replicas has too many dimensions");
   if (!is_ok(e)) return 0;
-  const ls_emitted row =
-      reshape_all(e, x, ls_dims_with_leading(dims, 1), false);
   const ls_emitted out = ls_emit_value(
       e, ls_dtype_at(e, x), ls_dims_with_leading(dims, e->num_lanes), NULL);
   if (!is_ok(e)) return 0;
-  e->language->broadcast(e, row, out);
+  e->language->broadcast(e, x, out);
   e->values[out].stacked = true;
   return out;
 }

@@ -179,9 +179,7 @@ static ls_emitted add_rank(ls_emitter *e, ls_emitted x, int32_t rank) {
 
 ls_emitted ls_emit_broadcast(ls_emitter *e, ls_emitted x, ls_batch_dims dims) {
   if (!is_ok(e)) return 0;
-  // A scalar needs no other rank first.
-  const bool is_scalar = ls_emit_look(e, x)->dims.rank == 0;
-  if (!is_scalar || !e->language->equal_shapes) x = add_rank(e, x, dims.rank);
+  if (ls_emit_look(e, x)->stacked) x = add_rank(e, x, dims.rank);
   const ls_batch_dims from = ls_batch_dims_at(e, x);
   if (!is_ok(e) || batch_dims_equal(&from, &dims)) return x;
   const ls_emitted out = ls_emit_value_like(e, x, ls_dtype_at(e, x), dims);

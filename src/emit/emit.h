@@ -128,7 +128,7 @@ typedef struct ls_emit_language {
                   size_t count, ls_emitted out);
   void (*constant)(ls_emitter *e, const ls_array *array, ls_emitted out);
   void (*reshape)(ls_emitter *e, ls_emitted x, ls_emitted out);
-  // Emits a broadcast between equal ranks, or of a scalar if `equal_shapes`.
+  // Emits a broadcast, aligned at the last dimension.
   void (*broadcast)(ls_emitter *e, ls_emitted x, ls_emitted out);
   void (*transpose)(ls_emitter *e, ls_emitted x, const int64_t *permutation,
                     ls_emitted out);

@@ -198,12 +198,14 @@ static void stablehlo_ops_reshape(ls_emitter *e, ls_emitted x, ls_emitted out) {
 }
 
 static void broadcast(ls_emitter *e, ls_emitted x, ls_emitted out) {
+  const int32_t rank = stablehlo_ops_rank_of(e, x);
+  const int32_t more = stablehlo_ops_rank_of(e, out) - rank;
   int64_t dims[LS_MAX_RANK];
-  for (int i = 0; i < LS_MAX_RANK; ++i)
-    dims[i] = i;
+  for (int i = 0; i < rank; ++i)
+    dims[i] = i + more;
   ls_text *text = ls_hlo_begin(e, "stablehlo.broadcast_in_dim", out);
   ls_hlo_names(e, &x, 1);
-  ls_hlo_attr(text, "dims", dims, (size_t)stablehlo_ops_rank_of(e, x));
+  ls_hlo_attr(text, "dims", dims, (size_t)rank);
   ls_hlo_finish(e, &x, 1, out);
 }
 

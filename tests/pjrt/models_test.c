@@ -5,6 +5,7 @@
 
 #include "support/expect.h"
 #include "support/plugin.h"
+#include "support/small_models.h"
 #include "support/training.h"
 
 typedef struct sharing {
@@ -32,8 +33,8 @@ static void expect_same_losses(training_job job, sharing how,
     if (!(fabs(got.losses[i] - want.losses[i]) <= tolerance * want.losses[i]))
       fail_msg("%s, %d replicas on %d devices, step %d: loss %.9g, on the CPU "
                "engine %.9g",
-               job.model, how.replicas, how.devices, i, got.losses[i],
-               want.losses[i]);
+               job.model != NULL ? job.model : "small", how.replicas,
+               how.devices, i, got.losses[i], want.losses[i]);
 }
 
 TEST(tiny_has_the_same_losses_however_devices_share_it) {
@@ -64,4 +65,16 @@ TEST(resnet20_has_the_same_losses_on_replicas) {
   for (size_t i = 0; i < LS_COUNT_OF(few); ++i)
     expect_same_losses((training_job){.model = "resnet20", .batch = 40}, few[i],
                        1e-3);
+}
+
+TEST(gpt_has_the_same_losses_on_replicas) {
+  for (size_t i = 0; i < LS_COUNT_OF(few); ++i)
+    expect_same_losses((training_job){.model = "gpt", .batch = few[i].replicas},
+                       few[i], 1e-5);
+}
+
+TEST(each_replica_drops_what_it_drops_on_the_cpu_engine) {
+  for (size_t i = 0; i < LS_COUNT_OF(few); ++i)
+    expect_same_losses((training_job){.type = &small_cnn, .batch = 40}, few[i],
+                       1e-5);
 }
