@@ -100,6 +100,19 @@ static void set_rank_part(ls_cpu_compiler *self, ls_cpu_launch *launch) {
     self->out->num_parts = launch->num_parts;
 }
 
+// Returns the shift of parts for threads. Among equally even choices takes the
+// largest parts, which have the fewest partial sums; but two parts per thread
+// if possible: if one thread is delayed, another takes its second part.
+static uint32_t find_shift(int64_t lanes, int64_t threads, uint32_t most) {
+  uint32_t best = 0;
+  for (uint32_t shift = 1; shift <= most && lanes >> shift > 0; ++shift)
+    if (fill_of(lanes, threads, shift) >= fill_of(lanes, threads, best))
+      best = shift;
+  const bool is_better = best > 0 && fill_of(lanes, threads, best - 1) >=
+                                         fill_of(lanes, threads, best);
+  return is_better ? best - 1 : best;
+}
+
 void ls_cpu_choose_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
                          uint32_t begin, uint32_t end) {
   enum { ALL = 31 };  // One part, of any number of lanes.
@@ -107,31 +120,23 @@ void ls_cpu_choose_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
   const ls_lanes_by by = ls_debug_lanes(runtime);
   const int64_t threads = ls_runtime_threads(runtime);
   const int64_t lanes = lanes_of(self);
-  const uint32_t most =
-      ls_cpu_has_remote(&self->share)
-          ? ls_cpu_ranks_shift(self->out->communicator, self->share.replicas)
-          : ALL;
-  uint32_t best = most;
-  if (threads > 1 && by != LS_LANES_BY_BLOCKS) {
-    // Among equally even choices takes the largest parts, which have the fewest
-    // partial sums.
-    best = 0;
-    for (uint32_t shift = 1; shift <= most && lanes >> shift > 0; ++shift) {
-      const int64_t fill = fill_of(lanes, threads, shift);
-      if (fill >= fill_of(lanes, threads, best)) best = shift;
-    }
-    const int64_t fill = fill_of(lanes, threads, best);
-    // Prefers two parts per thread: if one thread is delayed, another takes its
-    // second part.
-    if (best > 0 && fill_of(lanes, threads, best - 1) >= fill) --best;
+  const bool on_ranks = ls_cpu_has_remote(&self->share);
+  const uint32_t most = on_ranks ? ls_cpu_ranks_shift(self->out->communicator,
+                                                      self->share.replicas)
+                                 : ALL;
+  const uint32_t shift = find_shift(lanes, threads, most);
+  const int64_t fill = fill_of(lanes, threads, shift);
+  bool by_threads = by == LS_LANES_BY_THREADS;
+  if (threads > 1 && by != LS_LANES_BY_BLOCKS && !by_threads) {
     const estimate lane = estimate_of(self, threads, begin, end);
-    if (by != LS_LANES_BY_THREADS &&
-        !parts_pay(self, launch, &lane, threads, fill)) {
-      best = most;
-    }
+    // On ranks many small parts would each keep a sum.
+    by_threads = parts_pay(self, launch, &lane, threads, fill) &&
+                 lanes >> most <= 2 * threads;
   }
-  if (best == most && ls_cpu_has_remote(&self->share))
+  if (threads > 1 && by_threads)
+    set_parts(self, launch, shift);
+  else if (on_ranks)
     set_rank_part(self, launch);
   else
-    set_parts(self, launch, best);
+    set_parts(self, launch, ALL);
 }
