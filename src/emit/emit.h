@@ -111,7 +111,8 @@ typedef struct ls_emit_host {
   const size_t *strides;
   int32_t num_local;      // Replicas of a wide operand.
   int32_t first, stride;  // The first replica is first + device * stride.
-  bool is_shared;         // All devices share one call.
+  bool is_shared;         // A call is not a replica's, but all devices'.
+  bool is_for_all;        // All replicas make their calls together.
 } ls_emit_host;
 
 typedef struct ls_emit_language {

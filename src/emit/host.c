@@ -29,7 +29,8 @@ static int32_t choose_replicas(ls_emitter *e, const ls_node *node,
   const int32_t all = replicas != NULL ? (int32_t)replicas->as.i : 0;
   site->num_local = 1;
   if (all > 0) {
-    site->num_local = site->stride = all / e->num_devices;
+    site->num_local = all / e->num_devices;
+    site->is_for_all = true;
     if (site->num_local * e->num_devices != all)
       ls_emit_refuse(e, "its replicas are no multiple of the devices");
   } else if (e->num_replicas > 0 && (e->lane >= 0 || e->varies)) {

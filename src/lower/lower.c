@@ -50,11 +50,15 @@ static bool only_writes(const ls_program *program) {
   return !reads;
 }
 
-// Returns true for ops that give strings, which no device knows.
-static bool gives_strings(const ls_node *node) {
+// Returns true for ops that no device runs: what gives strings; what may wait
+// for another program, which the device would compute only after this one.
+static bool stays_on_host(const ls_node *node) {
+  const ls_attr *kernel = ls_node_attr(node, LS_ATTR_ID_KERNEL);
+  const uint32_t flags = LS_HOST_WAITS | LS_HOST_ON_CORES | LS_HOST_ENDS;
   for (uint32_t i = 0; i < node->num_outputs; ++i)
     if (node->outputs[i].dtype == LS_DTYPE_STRING) return true;
-  return false;
+  return node->type == LS_OP_HOST && kernel->kind == LS_ATTR_KERNEL &&
+         (kernel->as.kernel->flags & flags) == LS_HOST_WAITS;
 }
 
 // Leaves programs on the host that are of no use to a device, or too much for
@@ -63,7 +67,7 @@ static ls_status decide_host(const ls_backend *backend, ls_program *program) {
   if (backend->host == NULL || backend->host == backend) return ls_ok();
   LS_RETURN_IF_ERROR(mark_reads(program));
   program->on_host |= calls_host_only(program) || only_writes(program) ||
-                      ls_graph_any(program->body, gives_strings);
+                      ls_graph_any(program->body, stays_on_host);
   return ls_ok();
 }
 

@@ -202,7 +202,7 @@ static const ls_host_kernel waits = {.name = "waits",
                                      .infer = infer_same,
                                      .start = start_waiting,
                                      .cancel = cancel_waiting,
-                                     .flags = LS_HOST_WAITS};
+                                     .flags = LS_HOST_WAITS | LS_HOST_ON_CORES};
 
 static ls_nest wait_for_ever(ls_nest args, void *user) {
   (void)user;

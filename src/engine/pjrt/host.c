@@ -30,6 +30,13 @@ static const ls_emit_host *site_at(const ls_pjrt_hosts *self, size_t site) {
 }
 
 // ---- Sites -----------------------------------------------------------------
+static bool is_over(ls_pjrt_hosts *self) {
+  ls_mutex_lock(&self->threads->lock);
+  const bool is_over = self->is_over;
+  ls_mutex_unlock(&self->threads->lock);
+  return is_over;
+}
+
 static void fail_calls(ls_pjrt_hosts *self, ls_status status) {
   ls_mutex_lock(&self->threads->lock);
   if (ls_status_is_ok(self->status))
@@ -41,45 +48,43 @@ static void fail_calls(ls_pjrt_hosts *self, ls_status status) {
   ls_mutex_unlock(&self->threads->lock);
 }
 
-static void call_site(ls_pjrt_hosts *self, size_t index, int32_t device,
-                      char *const *buffers) {
+// Makes a site's calls of so many devices, from `first` on.
+static void call_site(ls_pjrt_hosts *self, size_t index, int32_t first,
+                      char *const *const *buffers, int32_t devices) {
   const ls_emit_host *site = site_at(self, index);
-  const ls_status status = ls_pjrt_call_host(
-      self, &self->sites[index].records[device], site, device, buffers);
-  if (ls_status_is_ok(status)) return;
-  for (size_t i = site->num_inputs; i < site->num_inputs + site->num_outputs;
-       ++i)
-    memset(buffers[i], 0,
-           ls_pjrt_host_bytes(site, i) * (size_t)site->num_local);
-  fail_calls(self, status);
+  const size_t count = site->num_inputs + site->num_outputs;
+  ls_status status = ls_ok();
+  if (!is_over(self))
+    status =
+        ls_pjrt_call_host(self, &self->sites[index].records[first], site,
+                          site->first + first * site->stride, buffers, devices);
+  if (!ls_status_is_ok(status)) fail_calls(self, status);
+  if (!is_over(self)) return;
+  for (int32_t d = 0; d < devices; ++d)
+    for (size_t i = site->num_inputs; i < count; ++i)
+      memset(buffers[d][i], 0,
+             ls_pjrt_host_bytes(site, i) * (size_t)site->num_local);
 }
 
-// Lets the first device make a call that is not a replica's, and the others
-// copy its results.
-static void call_once(ls_pjrt_hosts *self, size_t index, int32_t device,
-                      char **buffers) {
-  const ls_emit_host *site = site_at(self, index);
+// Waits until all devices have come; the first one then calls for all.
+static void call_together(ls_pjrt_hosts *self, size_t index, int32_t device,
+                          char *const *buffers) {
   ls_pjrt_site *state = &self->sites[index];
-  char **results = buffers + site->num_inputs;
-  if (device == 0) call_site(self, index, device, buffers);
   ls_mutex_lock(&self->threads->lock);
-  if (device == 0) {
-    state->results = results;
-    state->takers = num_devices(self) - 1;
-    ++state->round;
-    ls_condition_broadcast(&self->threads->event);
-    while (state->takers > 0)
-      ls_condition_wait(&self->threads->event, &self->threads->lock);
-  } else {
-    while (state->round == state->rounds[device])
-      ls_condition_wait(&self->threads->event, &self->threads->lock);
-    for (size_t i = 0; i < site->num_outputs; ++i)
-      memcpy(results[i], state->results[i],
-             ls_pjrt_host_bytes(site, site->num_inputs + i));
-    ++state->rounds[device];
-    --state->takers;
-    ls_condition_broadcast(&self->threads->event);
-  }
+  const uint64_t round = state->round;
+  state->buffers[device] = buffers;
+  ++state->num_waiting;
+  ls_condition_broadcast(&self->threads->event);
+  while (device == 0 ? state->num_waiting < num_devices(self)
+                     : state->round == round)
+    ls_condition_wait(&self->threads->event, &self->threads->lock);
+  ls_mutex_unlock(&self->threads->lock);
+  if (device > 0) return;
+  call_site(self, index, 0, state->buffers, num_devices(self));
+  ls_mutex_lock(&self->threads->lock);
+  state->num_waiting = 0;
+  ++state->round;
+  ls_condition_broadcast(&self->threads->event);
   ls_mutex_unlock(&self->threads->lock);
 }
 
@@ -123,12 +128,13 @@ static void *handle(ls_ffi_call *call) {
   for (size_t i = 0; i < site->num_outputs; ++i)
     buffers[site->num_inputs + i] = call->results.items[i + 1]->data;
   memcpy(call->results.items[0]->data, ticket, 2 * sizeof(*ticket));
-  if (site->is_shared && num_devices(self) > 1)
-    call_once(self, (size_t)index, (int32_t)ticket[1], buffers);
+  char *const *own = buffers;
+  if ((site->is_shared || site->is_for_all) && num_devices(self) > 1)
+    call_together(self, (size_t)index, (int32_t)ticket[1], buffers);
   else
-    call_site(self, (size_t)index, (int32_t)ticket[1], buffers);
+    call_site(self, (size_t)index, (int32_t)ticket[1], &own, 1);
   if (buffers != few) ls_release(self->allocator, buffers);
-  return self->is_over && num_devices(self) == 1 ? make_error(call) : NULL;
+  return num_devices(self) == 1 && is_over(self) ? make_error(call) : NULL;
 }
 
 ls_status ls_pjrt_register_handler(const ls_pjrt_client *client) {
@@ -178,8 +184,8 @@ static ls_status make_sites(ls_pjrt_hosts *self) {
   for (size_t i = 0; i < count; ++i) {
     ls_pjrt_site *site = &self->sites[i];
     site->records = ls_new_array(self->allocator, ls_pjrt_record *, devices);
-    site->rounds = ls_new_array(self->allocator, uint64_t, devices);
-    LS_RETURN_IF_NO_MEMORY(site->records != NULL && site->rounds != NULL);
+    site->buffers = ls_new_array(self->allocator, char *const *, devices);
+    LS_RETURN_IF_NO_MEMORY(site->records != NULL && site->buffers != NULL);
   }
   return ls_ok();
 }
@@ -194,7 +200,7 @@ void ls_pjrt_hosts_destroy(ls_pjrt_hosts *self) {
       ls_pjrt_record_destroy(self->threads->allocator,
                              self->sites[i].records[d]);
     ls_release(self->allocator, self->sites[i].records);
-    ls_release(self->allocator, self->sites[i].rounds);
+    ls_release(self->allocator, self->sites[i].buffers);
   }
   ls_release(self->allocator, self->sites);
   ls_release(self->allocator, self);

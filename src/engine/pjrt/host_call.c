@@ -27,14 +27,23 @@ struct ls_pjrt_record {
   ls_status status;
 };
 
-// Returns true if one call serves all local replicas.
+// Counts the replicas whose calls a record makes.
+static int32_t count_replicas(const ls_pjrt_hosts *self,
+                              const ls_emit_host *site) {
+  return site->is_for_all ? site->num_local * self->executable->num_devices : 1;
+}
+
+// Returns true if one call serves all replicas.
 static bool is_one_call(const ls_emit_host *site) {
-  return (site->kernel->flags & LS_HOST_ALL) != 0;
+  return site->is_for_all && (site->kernel->flags & LS_HOST_ALL) != 0;
 }
 
 // Returns the replicas of one call, as far as an operand tells them apart.
-static size_t parts_of(const ls_emit_host *site, size_t operand) {
-  return site->wide[operand] && is_one_call(site) ? (size_t)site->num_local : 1;
+static size_t parts_of(const ls_pjrt_hosts *self, const ls_emit_host *site,
+                       size_t operand) {
+  return site->wide[operand] && is_one_call(site)
+             ? (size_t)count_replicas(self, site)
+             : 1;
 }
 
 // ---- Records ---------------------------------------------------------------
@@ -54,7 +63,8 @@ static ls_pjrt_record *make_record(ls_pjrt_hosts *self,
   const size_t count = site->num_inputs + site->num_outputs;
   size_t size = 0;
   for (size_t i = 0; i < count; ++i)
-    size += round_to_line(ls_pjrt_host_bytes(site, i) * parts_of(site, i));
+    size +=
+        round_to_line(ls_pjrt_host_bytes(site, i) * parts_of(self, site, i));
   ls_pjrt_record *record = ls_new(allocator, ls_pjrt_record);
   if (record == NULL) return NULL;
   record->threads = self->threads;
@@ -71,7 +81,7 @@ static ls_pjrt_record *make_record(ls_pjrt_hosts *self,
   char *at = record->data;
   for (size_t i = 0; i < count; ++i) {
     record->operands[i] = at;
-    at += round_to_line(ls_pjrt_host_bytes(site, i) * parts_of(site, i));
+    at += round_to_line(ls_pjrt_host_bytes(site, i) * parts_of(self, site, i));
   }
   return record;
 }
@@ -145,7 +155,7 @@ static void fill_record(const ls_pjrt_hosts *self, ls_pjrt_record *record,
       .state = site->state,
       .op_name = site->name,
       .replica = replica,
-      .num_replicas = is_one_call(site) ? site->num_local : 1,
+      .num_replicas = is_one_call(site) ? count_replicas(self, site) : 1,
       .num_inputs = site->num_inputs,
       .input_types = site->types,
       .inputs = (const void *const *)record->operands,
@@ -224,33 +234,46 @@ static ls_status call_kernel(ls_pjrt_hosts *self, ls_pjrt_record **place,
 
 // Makes the calls of a device's replicas, `buffers` being the inputs and the
 // outputs.
+// Copies an operand of the replicas from `first` on between the record and the
+// buffers of their devices; what is not wide, from the first device and to all.
+static void copy_operand(const ls_pjrt_hosts *self, const ls_emit_host *site,
+                         const ls_pjrt_record *record, size_t operand,
+                         size_t first, char *const *const *buffers,
+                         size_t devices) {
+  const bool is_in = operand < site->num_inputs, is_wide = site->wide[operand];
+  const size_t size = ls_pjrt_host_bytes(site, operand);
+  const size_t local = (size_t)site->num_local;
+  const size_t parts = is_wide ? parts_of(self, site, operand)
+                       : is_in ? 1
+                               : devices;
+  for (size_t i = 0; i < parts; ++i) {
+    char *own = (char *)record->operands[operand] + (is_wide ? i * size : 0);
+    char *buffer = is_wide ? buffers[(first + i) / local][operand] +
+                                 (first + i) % local * size
+                           : buffers[i][operand];
+    memcpy(is_in ? own : buffer, is_in ? buffer : own, size);
+  }
+}
+
 ls_status ls_pjrt_call_host(ls_pjrt_hosts *self, ls_pjrt_record **place,
-                            const ls_emit_host *site, int32_t device,
-                            char *const *buffers) {
-  const int32_t calls = is_one_call(site) ? 1 : site->num_local;
+                            const ls_emit_host *site, int32_t first,
+                            char *const *const *buffers, int32_t devices) {
+  const int32_t calls = is_one_call(site) ? 1 : count_replicas(self, site);
+  const size_t count = site->num_inputs + site->num_outputs;
   for (int32_t r = 0; r < calls; ++r) {
     if (*place == NULL) *place = make_record(self, site);
     LS_RETURN_IF_NO_MEMORY(*place != NULL);
-    ls_pjrt_record *record = *place;
-    const int32_t replica = site->first + device * site->stride + r;
-    fill_record(self, record, site, replica);
+    fill_record(self, *place, site, first + r);
     if (site->num_outputs == 0 && site->kernel->skips != NULL &&
-        site->kernel->skips(&record->call))
+        site->kernel->skips(&(*place)->call))
       continue;
-    for (size_t i = 0; i < site->num_inputs + site->num_outputs; ++i) {
-      const size_t size = ls_pjrt_host_bytes(site, i) * parts_of(site, i);
-      if (i < site->num_inputs)
-        memcpy(record->operands[i],
-               buffers[i] + (site->wide[i] ? (size_t)r * size : 0), size);
-    }
+    for (size_t i = 0; i < site->num_inputs; ++i)
+      copy_operand(self, site, *place, i, (size_t)r, buffers, (size_t)devices);
     LS_RETURN_IF_ERROR(ls_status_annotate(call_kernel(self, place, site),
                                           "in %s, replica %d", site->label,
-                                          replica));
-    for (size_t i = site->num_inputs; i < site->num_inputs + site->num_outputs;
-         ++i) {
-      const size_t size = ls_pjrt_host_bytes(site, i) * parts_of(site, i);
-      memcpy(buffers[i] + (size_t)r * size, record->operands[i], size);
-    }
+                                          first + r));
+    for (size_t i = site->num_inputs; i < count; ++i)
+      copy_operand(self, site, *place, i, (size_t)r, buffers, (size_t)devices);
   }
   return ls_ok();
 }

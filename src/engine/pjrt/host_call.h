@@ -11,14 +11,13 @@
 
 typedef struct ls_pjrt_record ls_pjrt_record;  // A call of a site and device.
 
-// State of a site: what all replicas share is called by the first device, from
-// whose results the others copy.
+// State of a site. A call that is not a replica's, or all replicas' calls, are
+// made by the first device when the others have come, with their buffers.
 typedef struct ls_pjrt_site {
   ls_pjrt_record **records;  // One for each device.
-  uint64_t *rounds;          // Number of results that each device has taken.
-  uint64_t round;            // Number of calls of the first device.
-  int32_t takers;            // Devices that have not copied its results.
-  char **results;
+  char *const **buffers;     // Lent by each device that waits.
+  int32_t num_waiting;
+  uint64_t round;  // Number of calls that were made for all.
 } ls_pjrt_site;
 
 struct ls_pjrt_hosts {
@@ -47,12 +46,14 @@ static inline size_t ls_pjrt_host_bytes(const ls_emit_host *site,
          ls_dtype_size(site->types[operand].dtype);
 }
 
-// Makes the calls of a device's replicas: `buffers` are the inputs and outputs.
-// The record at `place` is made when it is first needed.
+// Makes the calls of replicas from `first` on: `buffers` are the inputs, then
+// the outputs, on each of so many devices. The record at `place` is made when
+// it is first needed.
 LS_MUST_USE ls_status ls_pjrt_call_host(ls_pjrt_hosts *self,
                                         ls_pjrt_record **place,
-                                        const ls_emit_host *site,
-                                        int32_t device, char *const *buffers);
+                                        const ls_emit_host *site, int32_t first,
+                                        char *const *const *buffers,
+                                        int32_t devices);
 void ls_pjrt_record_destroy(ls_allocator *allocator, ls_pjrt_record *record);
 
 #endif  // LS_ENGINE_PJRT_HOST_CALL_H_
