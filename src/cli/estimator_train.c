@@ -192,11 +192,9 @@ static int run_training(estimator_flags *flags, const ls_estimator_type *type) {
 // Lets a run that was started again resume, if it has a checkpoint.
 static bool restart_run(estimator_flags *flags) {
   cli_restart how = CLI_NO_RESTART;
-  if (!cli_ranks_restart("train", flags->run_folder, flags->resume, &how))
+  if (!cli_ranks_restart("train", &flags->run_folder, &flags->resume, &how))
     return false;
-  if (how != CLI_RESUMES) return true;
-  flags->resume = flags->run_folder;
-  flags->run_folder = flags->warm_start = NULL;
+  if (how == CLI_RESUMES) flags->warm_start = NULL;
   return true;
 }
 

@@ -128,18 +128,22 @@ static bool has_checkpoint(const char *folder) {
   return size < (int)sizeof(path) && stat(path, &info) == 0;
 }
 
-bool cli_ranks_restart(const char *command, const char *run_folder,
-                       const char *resume, cli_restart *out_how) {
+bool cli_ranks_restart(const char *command, const char **run_folder,
+                       const char **resume, cli_restart *out_how) {
   char how = CLI_NO_RESTART;
   ls_runtime *runtime = NULL;
   ls_status status = cli_runtime_open(1, NULL, &runtime);
   const bool is_again = ls_status_is_ok(status) && was_restarted(runtime);
-  if (is_again && run_folder == NULL && resume == NULL)
+  if (is_again && *run_folder == NULL && *resume == NULL)
     status = ls_invalid_argument("a restart needs --run-dir, to find the run");
-  if (is_again && run_folder != NULL)
-    how = has_checkpoint(run_folder) ? CLI_RESUMES : CLI_BEGINS_ANEW;
+  if (is_again && *run_folder != NULL)
+    how = has_checkpoint(*run_folder) ? CLI_RESUMES : CLI_BEGINS_ANEW;
   if (ls_status_is_ok(status)) status = cli_ranks_send(&how, sizeof(how));
   *out_how = (cli_restart)how;
+  if (how == CLI_RESUMES) {
+    *resume = *run_folder;
+    *run_folder = NULL;
+  }
   const int code =
       ls_status_is_ok(status) ? CLI_OK : cli_report(command, status);
   return cli_runtime_close(command, runtime, code) == CLI_OK;

@@ -19,15 +19,15 @@ ls_communicator *cli_ranks(void);
 // Returns true on the rank that prints and writes files.
 bool cli_leads(void);
 // Decides, on rank 0, how a run that `lockstep launch` has started again goes
-// on: from its newest checkpoint, or anew if it has none yet. Reports a failure
-// and returns false.
+// on: from its newest checkpoint, then `*run_folder` becomes `*resume`; or anew
+// if it has none yet. Reports a failure and returns false.
 typedef enum cli_restart {
   CLI_NO_RESTART,
   CLI_RESUMES,
   CLI_BEGINS_ANEW,
 } cli_restart;
-bool cli_ranks_restart(const char *command, const char *run_folder,
-                       const char *resume, cli_restart *out_how);
+bool cli_ranks_restart(const char *command, const char **run_folder,
+                       const char **resume, cli_restart *out_how);
 
 // Makes a failure of one rank before training that of all: returns OK if no
 // rank has failed, else this rank's own failure, or CANCELLED if a lower rank

@@ -376,12 +376,8 @@ static int run_train(const cli_syntax *syntax, train_flags *flags) {
 // Lets a run that was started again resume, or begin anew.
 static bool restart_run(train_flags *flags) {
   cli_restart how = CLI_NO_RESTART;
-  if (!cli_ranks_restart("train", flags->run_folder, flags->resume, &how))
+  if (!cli_ranks_restart("train", &flags->run_folder, &flags->resume, &how))
     return false;
-  if (how == CLI_RESUMES) {
-    flags->resume = flags->run_folder;
-    flags->run_folder = NULL;
-  }
   if (how != CLI_NO_RESTART) flags->overwrite = how == CLI_BEGINS_ANEW;
   return true;
 }

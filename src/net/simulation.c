@@ -198,17 +198,10 @@ void ls_simulation_begin(ls_simulation *self, int32_t rank) {
   ls_mutex_unlock(&self->standin->lock);
 }
 
-void ls_simulation_end(ls_simulation *self, int32_t rank) {
+void ls_simulation_end(ls_simulation *self, int32_t rank, bool has_begun) {
   ls_mutex_lock(&self->standin->lock);
   self->ranks[rank].has_ended = true;
-  pass_turn(self);
-  ls_mutex_unlock(&self->standin->lock);
-}
-
-void ls_simulation_leave(ls_simulation *self, int32_t rank) {
-  ls_mutex_lock(&self->standin->lock);
-  self->ranks[rank].has_ended = true;
-  if (--self->num_missing == 0) pass_turn(self);
+  if (has_begun || --self->num_missing == 0) pass_turn(self);
   ls_mutex_unlock(&self->standin->lock);
 }
 

@@ -186,7 +186,7 @@ static void run_rank(void *user) {
     ls_simulation_begin(shared->simulation, self->rank);
   end_rank(self, self->function(&self->exchanger.base, self->user));
   if (shared->simulation != NULL)
-    ls_simulation_end(shared->simulation, self->rank);
+    ls_simulation_end(shared->simulation, self->rank, true);
 }
 
 static ls_status init_end(ls_standin *self, int32_t rank) {
@@ -254,7 +254,7 @@ static void run_ranks(ls_standin *self, ls_rank_function function, void *user) {
     if (ls_status_is_ok(status))
       status = ls_worker_start(&end->worker, "rank", NULL, run_rank, end);
     if (ls_status_is_ok(status)) continue;
-    if (self->simulation != NULL) ls_simulation_leave(self->simulation, k);
+    if (self->simulation != NULL) ls_simulation_end(self->simulation, k, false);
     end_rank(end, status);
   }
   for (int32_t k = 0; k < self->ranks; ++k)

@@ -68,8 +68,7 @@ bool ls_simulation_has_come(const ls_simulation *self, const ls_letter *letter);
 void ls_simulation_yield(ls_simulation *self, int32_t rank, int64_t nanos);
 // Waits until it is the rank's turn, for the first time.
 void ls_simulation_begin(ls_simulation *self, int32_t rank);
-void ls_simulation_end(ls_simulation *self, int32_t rank);
-// Takes a rank out that has no thread and does not begin.
-void ls_simulation_leave(ls_simulation *self, int32_t rank);
+// Takes a rank out; without a thread it has not begun.
+void ls_simulation_end(ls_simulation *self, int32_t rank, bool has_begun);
 
 #endif  // LS_NET_STANDIN_H_

@@ -301,6 +301,8 @@ TEST(ranks_need_little_more_memory_than_one) {
 TEST(large_sums_in_loops_and_branches_are_those_of_one_rank) {
   expect_same(merge_in_loop, NULL);
   expect_same(merge_in_steps, NULL);
+  expect_same(merge_in_loop, "blocks");
+  expect_same(merge_in_steps, "threads");
 }
 
 // ---- Failures --------------------------------------------------------------
