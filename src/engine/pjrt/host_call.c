@@ -49,11 +49,16 @@ static size_t parts_of(const ls_pjrt_hosts *self, const ls_emit_host *site,
 // ---- Records ---------------------------------------------------------------
 static size_t round_to_line(size_t size) { return (size + 63) & ~(size_t)63; }
 
-void ls_pjrt_record_destroy(ls_allocator *allocator, ls_pjrt_record *record) {
-  if (record == NULL) return;
+static void release_memory(ls_allocator *allocator,
+                           const ls_pjrt_record *record) {
   ls_release(allocator, record->operands);
   ls_release(allocator, record->results);
   ls_release(allocator, record->data);
+}
+
+void ls_pjrt_record_destroy(ls_allocator *allocator, ls_pjrt_record *record) {
+  if (record == NULL) return;
+  release_memory(allocator, record);
   ls_release(allocator, record);
 }
 
@@ -93,14 +98,17 @@ static void close_record(ls_pjrt_record *record) {
   ls_mutex_lock(&threads->lock);
   const bool is_over = --record->open == 0;
   const bool is_abandoned = is_over && record->is_abandoned;
-  if (is_abandoned) ls_host_threads_forget(threads, &record->job);
   if (is_over) ls_runtime_note_move(record->call.runtime);
   ls_condition_broadcast(&threads->event);
   ls_mutex_unlock(&threads->lock);
   if (!is_abandoned) return;
   ls_status_free(record->status);
   ls_pjrt_release_executable((ls_executable *)record->executable);
-  ls_pjrt_record_destroy(threads->allocator, record);
+  release_memory(threads->allocator, record);
+  ls_mutex_lock(&threads->lock);
+  // Releases the record; the runtime may end from then on.
+  ls_host_threads_forget(threads, &record->job);
+  ls_mutex_unlock(&threads->lock);
 }
 
 static void record_done(ls_host_call *call, ls_status status) {

@@ -342,6 +342,9 @@ ls_status ls_pjrt_run_start(ls_pjrt_instance *self, const ls_run_args *args) {
   self->steps = args->steps;
   self->num_steps = 1;
   self->args = args;
-  self->status = run_start(self, args);
-  return ls_status_is_ok(self->status) ? ls_ok() : ls_pjrt_run_finish(self);
+  const ls_status status = run_start(self, args);
+  if (ls_status_is_ok(status))
+    return ls_ok();  // Another thread may run it now.
+  self->status = status;
+  return ls_pjrt_run_finish(self);
 }
