@@ -34,7 +34,9 @@ static uint32_t parameter_of(const ls_graph *graph, const uint32_t *known,
 static void claim_lane(argument_search *s, const uint32_t *parameters,
                        int32_t lanes) {
   const uint32_t first = parameters[0];
-  if (first == NO_PARAMETER || parameters[lanes] <= first) return;
+  if (first == NO_PARAMETER || parameters[lanes] == NO_PARAMETER ||
+      parameters[lanes] <= first)
+    return;
   const ls_hlo_slot slot = {.first = first,
                             .stride = parameters[lanes] - first};
   for (int32_t pass = 0; pass < 2; ++pass)

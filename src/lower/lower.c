@@ -28,17 +28,16 @@ static ls_status mark_reads(ls_program *program) {
   return ls_rewrite_end(&r);
 }
 
-// Returns true if a program has host calls, and computes nothing beside them.
-static bool calls_host_only(const ls_program *program) {
+// Returns true if a program computes nothing: it calls the host, and gives
+// values of variables.
+static bool computes_nothing(const ls_program *program) {
   const ls_graph *body = program->body;
-  size_t num_calls = 0;
   for (size_t i = 0; i < body->num_nodes; ++i) {
     const uint16_t type = body->nodes[i]->type;
-    num_calls += type == LS_OP_HOST;
     if (type != LS_OP_HOST && type != LS_OP_CONSTANT && type != LS_OP_PARAMETER)
       return false;
   }
-  return num_calls > 0;
+  return true;
 }
 
 // Returns true if a program takes nothing, gives nothing, and reads no
@@ -50,15 +49,33 @@ static bool only_writes(const ls_program *program) {
   return !reads;
 }
 
-// Returns true for ops that no device runs: what gives strings; what may wait
-// for another program, which the device would compute only after this one.
-static bool stays_on_host(const ls_node *node) {
-  const ls_attr *kernel = ls_node_attr(node, LS_ATTR_ID_KERNEL);
-  const uint32_t flags = LS_HOST_WAITS | LS_HOST_ON_CORES | LS_HOST_ENDS;
+// Returns true for calls that may wait for another program, and for input.
+static bool waits_for_program(const ls_node *node) {
+  const uint32_t mask = LS_HOST_WAITS | LS_HOST_ON_CORES | LS_HOST_ENDS;
+  return node->type == LS_OP_HOST &&
+         (ls_node_attr(node, LS_ATTR_ID_KERNEL)->as.kernel->flags & mask) ==
+             LS_HOST_WAITS;
+}
+static bool takes_input(const ls_node *node) {
+  const uint32_t mask = LS_HOST_WAITS | LS_HOST_ENDS;
+  return node->type == LS_OP_HOST &&
+         (ls_node_attr(node, LS_ATTR_ID_KERNEL)->as.kernel->flags & mask) ==
+             mask;
+}
+
+static bool gives_strings(const ls_node *node) {
   for (uint32_t i = 0; i < node->num_outputs; ++i)
     if (node->outputs[i].dtype == LS_DTYPE_STRING) return true;
-  return node->type == LS_OP_HOST && kernel->kind == LS_ATTR_KERNEL &&
-         (kernel->as.kernel->flags & flags) == LS_HOST_WAITS;
+  return false;
+}
+
+// Returns true if a program must not be a device's: no device has strings; and
+// as a device computes one program after another, what waits for other programs
+// and what prepares their input would keep them from running.
+static bool holds_up(const ls_program *program) {
+  return ls_graph_any(program->body, gives_strings) ||
+         ls_graph_any(program->body, waits_for_program) ||
+         (program->num_uses == 0 && ls_graph_any(program->body, takes_input));
 }
 
 // Leaves programs on the host that are of no use to a device, or too much for
@@ -66,8 +83,8 @@ static bool stays_on_host(const ls_node *node) {
 static ls_status decide_host(const ls_backend *backend, ls_program *program) {
   if (backend->host == NULL || backend->host == backend) return ls_ok();
   LS_RETURN_IF_ERROR(mark_reads(program));
-  program->on_host |= calls_host_only(program) || only_writes(program) ||
-                      ls_graph_any(program->body, stays_on_host);
+  program->on_host |=
+      computes_nothing(program) || only_writes(program) || holds_up(program);
   return ls_ok();
 }
 
