@@ -65,7 +65,7 @@ done
 explains "compute thread" devices
 explains "1 compute thread," devices --threads 1
 explains "3 replicas, in this process:" devices --replicas 3
-explains "      2  cpu      /job:localhost/replica:0/task:0/device:CPU:2" \
+explains "      2  /job:localhost/replica:0/task:0/device:CPU:2" \
   devices --replicas 3
 explains "They share the 2 threads" devices --replicas 3 --threads 2
 explains "The thread runs one after another" devices --replicas 3 --threads 1
