@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
-#include "engine/pjrt/ffi.h"
 #include "engine/pjrt/host_call.h"
 
 // Runs with host calls, of all back ends.
@@ -12,7 +11,7 @@ static ls_mutex runs_lock = {PTHREAD_MUTEX_INITIALIZER, true};
 static ls_pjrt_hosts *runs;
 static uint64_t num_runs;
 
-static ls_pjrt_hosts *find_run(uint64_t number) {
+ls_pjrt_hosts *ls_pjrt_find_run(uint64_t number) {
   ls_mutex_lock(&runs_lock);
   ls_pjrt_hosts *at = runs;
   while (at != NULL && at->number != number)
@@ -88,79 +87,14 @@ static void call_together(ls_pjrt_hosts *self, size_t index, int32_t device,
   ls_mutex_unlock(&self->threads->lock);
 }
 
-// ---- The handler -----------------------------------------------------------
-static void answer_query(const ls_ffi_call *call, ls_ffi_metadata *metadata) {
-  const int newest = call->table != NULL ? call->table->version.minor : 0;
-  metadata->version.major = 0;
-  metadata->version.minor = newest < LS_FFI_MINOR ? newest : LS_FFI_MINOR;
-  metadata->traits = 0;
-}
-
-static void *make_error(const ls_ffi_call *call) {
-  ls_ffi_error_args args = {.size = sizeof(args),
-                            .message = "a host call failed",
-                            .code = LS_ABORTED};
-  return call->table->slots[LS_FFI_ERROR_CREATE](&args);
-}
-
-static void *handle(ls_ffi_call *call) {
-  enum { MOST_FEW = 64 };
-  const ls_ffi_extension *extension = call->extensions;
-  if (extension != NULL && extension->type == LS_FFI_METADATA) {
-    answer_query(call, ((const ls_ffi_query *)extension)->metadata);
-    return NULL;
-  }
-  if (call->stage != LS_FFI_EXECUTE) return NULL;
-  const uint64_t *ticket = call->operands.items[0]->data;
-  ls_pjrt_hosts *self = find_run(ticket[0]);
-  if (self == NULL) return make_error(call);
-  const int64_t index = *(const int64_t *)call->attributes.items[0]->value;
-  const ls_emit_host *site = site_at(self, (size_t)index);
-  const size_t count = site->num_inputs + site->num_outputs;
-  char *few[MOST_FEW], **buffers = few;
-  if (count > MOST_FEW) buffers = ls_new_array(self->allocator, char *, count);
-  if (buffers == NULL) {
-    fail_calls(self, ls_out_of_memory());
-    return make_error(call);
-  }
-  for (size_t i = 0; i < site->num_inputs; ++i)
-    buffers[i] = call->operands.items[i + 1]->data;
-  for (size_t i = 0; i < site->num_outputs; ++i)
-    buffers[site->num_inputs + i] = call->results.items[i + 1]->data;
-  memcpy(call->results.items[0]->data, ticket, 2 * sizeof(*ticket));
-  char *const *own = buffers;
+bool ls_pjrt_answer_call(ls_pjrt_hosts *self, size_t index, int32_t device,
+                         char *const *buffers) {
+  const ls_emit_host *site = site_at(self, index);
   if ((site->is_shared || site->is_for_all) && num_devices(self) > 1)
-    call_together(self, (size_t)index, (int32_t)ticket[1], buffers);
+    call_together(self, index, device, buffers);
   else
-    call_site(self, (size_t)index, (int32_t)ticket[1], &own, 1);
-  if (buffers != few) ls_release(self->allocator, buffers);
-  return num_devices(self) == 1 && is_over(self) ? make_error(call) : NULL;
-}
-
-ls_status ls_pjrt_register_handler(const ls_pjrt_client *client) {
-  static const char name[] = "lockstep_host", platform[] = "Host";
-  const ls_ffi_extension *at = client->plugin->table->extensions;
-  while (at != NULL && at->type != LS_FFI_EXTENSION)
-    at = at->next;
-  if (at == NULL || strcmp(ls_text_data(&client->platform), "cpu") != 0)
-    return ls_unimplemented(
-        "calls of the host from programs on '%s' devices of plug-in '%s'",
-        ls_text_data(&client->platform), client->plugin->path);
-  ls_ffi_register_args args = {.size = sizeof(args),
-                               .name = name,
-                               .name_size = sizeof(name) - 1,
-                               .handler = handle,
-                               .platform = platform,
-                               .platform_size = sizeof(platform) - 1};
-  ls_pjrt_plugin *plugin = (ls_pjrt_plugin *)(uintptr_t)client->plugin;
-  ls_mutex_lock(&runs_lock);
-  PJRT_Error *error =
-      plugin->has_handler
-          ? NULL
-          : ((const ls_ffi_plugin *)at)->register_handler(&args);
-  plugin->has_handler |= error == NULL;
-  ls_mutex_unlock(&runs_lock);
-  return ls_pjrt_take_error(plugin, "PJRT_FFI_Register_Handler", error);
+    call_site(self, index, device, &buffers, 1);
+  return num_devices(self) > 1 || !is_over(self);
 }
 
 // ---- Runs ------------------------------------------------------------------
@@ -185,23 +119,29 @@ static ls_status make_sites(ls_pjrt_hosts *self) {
     ls_pjrt_site *site = &self->sites[i];
     site->records = ls_new_array(self->allocator, ls_pjrt_record *, devices);
     site->buffers = ls_new_array(self->allocator, char *const *, devices);
-    LS_RETURN_IF_NO_MEMORY(site->records != NULL && site->buffers != NULL);
+    site->staged = ls_new_array(self->allocator, char *, devices);
+    LS_RETURN_IF_NO_MEMORY(site->records != NULL && site->buffers != NULL &&
+                           site->staged != NULL);
   }
   return ls_ok();
+}
+
+static void drop_site(const ls_pjrt_hosts *self, const ls_pjrt_site *site) {
+  for (int32_t d = 0; site->records != NULL && d < num_devices(self); ++d)
+    ls_pjrt_record_destroy(self->threads->allocator, site->records[d]);
+  for (int32_t d = 0; site->staged != NULL && d < num_devices(self); ++d)
+    ls_release(self->allocator, site->staged[d]);
+  ls_release(self->allocator, site->records);
+  ls_release(self->allocator, site->buffers);
+  ls_release(self->allocator, site->staged);
 }
 
 void ls_pjrt_hosts_destroy(ls_pjrt_hosts *self) {
   if (self == NULL) return;
   ls_worker_join(&self->worker);
   for (size_t i = 0;
-       self->sites != NULL && i < self->executable->layout.num_hosts; ++i) {
-    for (int32_t d = 0; self->sites[i].records != NULL && d < num_devices(self);
-         ++d)
-      ls_pjrt_record_destroy(self->threads->allocator,
-                             self->sites[i].records[d]);
-    ls_release(self->allocator, self->sites[i].records);
-    ls_release(self->allocator, self->sites[i].buffers);
-  }
+       self->sites != NULL && i < self->executable->layout.num_hosts; ++i)
+    drop_site(self, &self->sites[i]);
   ls_release(self->allocator, self->sites);
   ls_release(self->allocator, self);
 }

@@ -20,7 +20,7 @@
 typedef struct ls_pjrt_hosts ls_pjrt_hosts;
 
 // Registers the handler with a client's plug-in.
-//   LS_UNIMPLEMENTED  the plug-in has no FFI, or memory that is not the host's.
+//   LS_UNIMPLEMENTED  the plug-in has no FFI, or no CPU or CUDA devices.
 LS_MUST_USE ls_status ls_pjrt_register_handler(const ls_pjrt_client *client);
 
 // Makes the host calls of an instance. `launch(user)` launches the program and

@@ -16,6 +16,9 @@ typedef struct ls_pjrt_record ls_pjrt_record;  // A call of a site and device.
 typedef struct ls_pjrt_site {
   ls_pjrt_record **records;  // One for each device.
   char *const **buffers;     // Lent by each device that waits.
+  // Host memory of each device's operands, made when it is first needed; none
+  // for devices whose memory is the host's.
+  char **staged;
   int32_t num_waiting;
   uint64_t round;  // Number of calls that were made for all.
 } ls_pjrt_site;
@@ -54,6 +57,12 @@ LS_MUST_USE ls_status ls_pjrt_call_host(ls_pjrt_hosts *self,
                                         const ls_emit_host *site, int32_t first,
                                         char *const *const *buffers,
                                         int32_t devices);
+// Makes the calls of a device at a site (host.c): `buffers` are its inputs and
+// outputs. Returns false if the program must end.
+bool ls_pjrt_answer_call(ls_pjrt_hosts *self, size_t index, int32_t device,
+                         char *const *buffers);
+// Returns the run of this number, NULL if it is over.
+ls_pjrt_hosts *ls_pjrt_find_run(uint64_t number);
 void ls_pjrt_record_destroy(ls_allocator *allocator, ls_pjrt_record *record);
 
 #endif  // LS_ENGINE_PJRT_HOST_CALL_H_
