@@ -15,9 +15,9 @@
 // never because of its environment.
 //
 // Threads: ls_mpi_open and ls_mpi_close are for the thread that initializes
-// MPI. The communicator is thread-safe, and calls MPI on one thread at a time. A
-// program that has initialized MPI itself chooses: with MPI_THREAD_FUNNELED it
-// makes all calls that train on the thread that did so, with
+// MPI. The communicator is thread-safe, and calls MPI on one thread at a time.
+// A program that has initialized MPI itself chooses: with MPI_THREAD_FUNNELED
+// it makes all calls that train on the thread that did so, with
 // MPI_THREAD_SERIALIZED on no two threads at the same time, and MPI is called
 // inside these calls only, so that no rank is found to be lost or slow between
 // them; with MPI_THREAD_MULTIPLE a thread of the communicator does so all the

@@ -129,7 +129,7 @@ typedef struct ls_run_args {
   // ls_array for each output, whose elements the run has written later
   // (ls_array_expect); NULL: not wanted.
   void *const *arrays;
-  uint64_t step;         // For random ops.
+  uint64_t step;  // For random ops.
   // In/out, may be NULL: raised to the number of steps that the run made, which
   // is the most trips of a loop that counts steps, and at least 1.
   uint64_t *steps;

@@ -88,9 +88,10 @@ ls_status ls_result_map_finish(ls_result_map *map, ls_allocator *allocator,
 
 // Makes `*results` a nest of arrays, one per output, and reuses the nest there
 // if it fits and nobody else holds it. `outputs[i]` is the data of output i's
-// array, or the array if outputs arrive late; NULL if no value uses the output. `leaves` is scratch with room for
-// twice the structure's leaves. The old nest is in `*out_former`, for
-// ls_results_close, which must follow unless this fails.
+// array, or the array if outputs arrive late; NULL if no value uses the output.
+// `leaves` is scratch with room for twice the structure's leaves. The old nest
+// is in `*out_former`, for ls_results_close, which must follow unless this
+// fails.
 typedef struct ls_former_results {
   ls_nest nest;
   bool replaced;

@@ -247,7 +247,8 @@ static void onnx_declare(ls_onnx *o, ls_array *const *values, ls_text *graph) {
         own_name(o, variable->name, is_taken(s, variable->name), "variable");
     ls_emit_bind(&o->e, ref,
                  ls_emit_value(&o->e, variable->type.dtype,
-                               ls_emit_source_dims(&o->e.base.source, ref), name));
+                               ls_emit_source_dims(&o->e.base.source, ref),
+                               name));
     if (program->uses[i].read) ls_onnx_initializer(o, name, values[i]);
   }
 }

@@ -41,9 +41,8 @@ static bool never_goes_on(void *user, uint64_t *seen) {
   return false;
 }
 
-static const ls_rank_services idle_services = {.describe = describe_nothing,
-                                               .goes_on = never_goes_on,
-                                               .stall = 900000000};
+static const ls_rank_services idle_services = {
+    .describe = describe_nothing, .goes_on = never_goes_on, .stall = 900000000};
 
 // Waits for an exchange whose name no other rank has.
 static ls_status wait_for_nobody(ls_communicator *communicator, void *user) {

@@ -8,8 +8,13 @@
 // Returns the device name, "pjrt:PATH", of the plug-in that LS_PJRT_PLUGIN
 // names, else of one in the folder build/plugins of the tree, where
 //   pip install --target build/plugins lammps-jax-pjrt-cpu
-// puts one. Skips the running test, and says so, if there is none. Static text.
+// puts one. Skips the running test, and says so, if there is none. Programs
+// with sanitizers do not look there: XLA is slow under them. Static text.
 const char *plugin_device(void);
+
+// Returns true with LS_TEST_DEVICES=all: a test tries every case. Else it tries
+// some, which LS_TEST_SEED draws, for each program takes XLA long to compile.
+bool plugin_tests_all(void);
 
 // A runtime on so many devices of that plug-in, current until it is ended.
 open_place plugin_runtime(int num_devices);

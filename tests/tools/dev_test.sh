@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # ./dev says how far its build is, leaves the user's paths and options alone,
-# and says to a user who may not install packages what to type. Its tools are
-# stand-ins.
+# says to a user who may not install packages what to type, and fetches a plug-in
+# for its tests, once, or goes on without. Its tools are stand-ins.
 
 set -eu
 work=$(mktemp -d)
@@ -73,3 +73,29 @@ grep -q "error: broken" "$work/err" || fail "the error is not shown"
 if runs MISSING=1; then fail "missing packages pass"; fi
 grep -q "^  apt-get update && apt-get install .* gcc .*ninja" "$work/err" ||
   fail "the line for apt"
+
+# A plug-in for the tests, once; without a network they run all the same.
+stand_in python3 <<'END'
+case "$*" in *--version*) exit 0 ;; esac
+[ -z "${OFFLINE:-}" ] || { echo "no network"; exit 1; }
+mkdir -p build/plugins/lammps_jax_pjrt_cpu
+END
+stand_in ctest <<'END'
+echo "tests run"
+END
+
+# tests [VARIABLE=VALUE...]: ./dev test, in the tree.
+tests() {
+  (cd "$work/tree" && env LS_PJRT_PLUGIN= "$@" PATH="$work/bin:$PATH" \
+    ./dev test) >"$work/out" 2>"$work/err" </dev/null || true
+  grep -q "^tests run" "$work/out" || fail "no test runs"
+}
+
+tests OFFLINE=1
+grep -q "^dev: no lammps.* are skipped" "$work/out" ||
+  fail "a plug-in that cannot be had is not reported"
+tests
+grep -q "^dev: fetching lammps-jax-pjrt-cpu" "$work/out" ||
+  fail "no plug-in is fetched"
+tests OFFLINE=1
+if grep -q "plug" "$work/out"; then fail "a plug-in is fetched twice"; fi

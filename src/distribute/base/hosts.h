@@ -33,8 +33,8 @@ LS_MUST_USE ls_status ls_host_map_init(ls_host_map *map,
                                        ls_allocator *allocator,
                                        const char *const *devices, size_t count,
                                        bool to_hosts);
-// Makes a map of ranks, if several ranks share the replicas: the replicas that a
-// rank has of a host are a host. Hosts that are whole on their ranks are thus
+// Makes a map of ranks, if several ranks share the replicas: the replicas that
+// a rank has of a host are a host. Hosts that are whole on their ranks are thus
 // numbered as in one process.
 LS_MUST_USE ls_status ls_host_map_init_ranks(
     ls_host_map *map, ls_allocator *allocator, const char *const *devices,
