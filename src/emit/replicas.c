@@ -97,7 +97,7 @@ static ls_emitted lane_number(ls_emitter *e) {
 }
 
 ls_emitted ls_emit_replica(ls_emitter *e) {
-  if (e->num_replicas == 0) return e->replica;
+  if (e->num_replicas == 0 || !e->varies) return e->replica;
   const ls_emitted lane = lane_number(e);
   if (e->num_devices == 1) return lane;
   const ls_emitted device = ls_emit_convert(e, ls_emit_device(e), LS_DTYPE_U64);

@@ -442,3 +442,21 @@ TEST(draws_scans_and_orders_of_replicas_are_batched) {
           "u64[9]", "u64[9]");
   expect_batched(&b);
 }
+
+TEST(what_one_replica_draws_is_the_same_for_all) {
+  expect_on_devices(
+      "graph lowered \"t\" {\n" PARAMETER("1", "0") PARAMETER("2", "1")
+          PARAMETER("3", "2") PARAMETER(
+              "4", "3") "%5:5 = replicate(%1, %2, %3, %4) {replicas = 4, "
+                        "num_split = 1, num_gathered = 1} (graph lowered "
+                        "\"replica\" {\n"
+                        "%1 = parameter() {dtype = f32, shape = shape[3], "
+                        "index = 0} varying : f32[3]\n"
+                        "%2 = random_uniform() {dtype = f32, sizes = sizes[3], "
+                        "seed = 7, replica = 2} : f32[3]\n"
+                        "%3 = add(%1, %2) varying : f32[3]\n"
+                        "return %3, %2\n"
+                        "}) : f32[3], f32[3], f32[3], f32[3], f32[3]\n"
+                        "return %5:0, %5:1, %5:2, %5:3, %5:4\n"
+                        "}\n");
+}
