@@ -23,12 +23,13 @@ prints() {
 number='[0-9]+(\.[0-9]+)?(e[+-][0-9]+)?'
 prints "^\\{\"model\":\"tiny\",\"replicas\":4,\"threads\":2,\
 \"precision\":\"f32\",\"math\":\"fast\",\"batch_size\":8,\"steps\":20,\"min_ms\":$number,\
-\"median_ms\":$number,\"first_step_ms\":$number,\"rss_mb\":$number,\
+\"median_ms\":$number,\"in_a_row_ms\":$number,\"first_step_ms\":$number,\"rss_mb\":$number,\
 \"gflops\":$number\\}\$" \
   bench tiny --replicas 4 --threads 2 --steps 20 --json
 [ "$(wc -l <out.txt)" = 1 ] || fail "more than one line of JSON"
 prints "step +$number ms median, $number ms least, of 5\$" \
   bench tiny --steps 5 --batch-size 16
+grep -qE "^  in a row +$number ms, " out.txt || fail "no time in a row"
 prints "^\\{\"model\":\"tiny\",.*,\"precision\":\"f64\",.*\\}\$" \
   bench tiny --precision f64 --steps 5 --json
 prints "^\\{\"model\":\"gpt\",.*\"gflops\":$number\\}\$" \

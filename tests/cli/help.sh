@@ -51,7 +51,7 @@ for flag in model data replicas threads batch-size epochs steps optimizer \
   explains "--$flag" train --help
 done
 for field in model replicas threads precision math batch_size steps min_ms \
-             median_ms first_step_ms rss_mb gflops; do
+             median_ms in_a_row_ms first_step_ms rss_mb gflops; do
   explains "$field" bench --help
 done
 for optimizer in sgd momentum nesterov adam adamw lamb adagrad rmsprop lion; do
