@@ -229,6 +229,7 @@ static ls_status split_number(ls_nest leaf, double *out_number) {
   if (array == NULL || ls_array_num_elements(array) != 1)
     return ls_invalid_argument(
         "a mean over examples of a value that is no number");
+  LS_RETURN_IF_ERROR(ls_array_wait(array));
   *out_number = ls_array_f64(array, 0);
   return ls_ok();
 }

@@ -229,6 +229,8 @@ static void loop_deinit(ls_loop *loop) {
   ls_device_loop_destroy(loop->device_loop);
   ls_nest_release(loop->args);
   ls_nest_release(loop->results);
+  for (size_t k = 0; k < LS_STEPS_AHEAD; ++k)
+    ls_nest_release(loop->ahead[k]);
   ls_evaluator_destroy(loop->evaluator);
   ls_function_release(loop->function);
   ls_iterator_release(loop->input);
@@ -264,8 +266,7 @@ static ls_status find_last_stop(ls_loop *loop) {
 }
 
 // ---- Epochs ----------------------------------------------------------------
-// Waits for a batch or a stop.
-static void wait_for_input(ls_loop *loop) {
+void ls_loop_wait_for_input(ls_loop *loop) {
   const int64_t began = ls_runtime_now(loop->runtime);
   const ls_train_stop *stop = loop->plan.options.stop;
   loop->stalls = !ls_iterator_wait(loop->input, ls_train_stop_asked,
@@ -277,7 +278,7 @@ static void wait_for_input(ls_loop *loop) {
 // Returns true if there is another step, and gets its batch.
 static bool loop_goes_on(ls_loop *loop) {
   if (ls_loop_epoch_is_over(loop)) return false;
-  wait_for_input(loop);
+  ls_loop_wait_for_input(loop);
   return !ls_loop_stops(loop);
 }
 

@@ -54,6 +54,9 @@ typedef struct ls_run_means {
   ls_budget budget;       // Begun with the means.
 } ls_run_means;
 
+// Steps that a run sends to a device before it reads the loss of the first.
+enum { LS_STEPS_AHEAD = 16 };
+
 typedef struct ls_loop {
   ls_runtime *runtime;
   ls_run_plan plan;
@@ -67,6 +70,8 @@ typedef struct ls_loop {
   ls_device_loop *device_loop;  // NULL: each run is one step.
   ls_nest args, results;        // `args`: a batch, sharded over replicas.
   ls_named_result loss, accuracy;
+  bool is_late;  // A device computes results after a step's call has returned.
+  ls_nest ahead[LS_STEPS_AHEAD];  // Results of steps not waited for one by one.
   ls_hook_list hooks;  // The context counts the steps of the whole run.
 
   // Results of the last run: numbers of each step, number of steps, examples
@@ -127,6 +132,8 @@ static inline bool ls_loop_epoch_is_over(const ls_loop *loop) {
 }
 // Returns true if the run stops here. Collective: all ranks call it.
 bool ls_loop_stops(ls_loop *loop);
+// Waits for a batch or a stop.
+void ls_loop_wait_for_input(ls_loop *loop);
 
 static inline double ls_loop_seconds(const ls_loop *loop, int64_t began) {
   return (double)(ls_runtime_now(loop->runtime) - began) * 1e-9;

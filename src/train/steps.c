@@ -6,6 +6,7 @@
 
 #include "base/plain.h"
 #include "base/runtime_internal.h"
+#include "base/values/array_internal.h"
 #include "data/iterator.h"
 #include "distribute/base/strategy.h"
 #include "graph/variables/variable.h"
@@ -101,12 +102,23 @@ static ls_status check_step(const ls_loop *loop) {
 // ---- A step ----------------------------------------------------------------
 // Finds the mean over the batch of a scalar result; NaN without one.
 static ls_status find_mean(const ls_loop *loop, ls_named_result *result,
-                           double *out_value) {
+                           ls_nest results, double *out_value) {
   ls_nest leaf = ls_none();
   *out_value = (double)NAN;
-  return ls_named_result_has(result, loop->results, &leaf)
+  return ls_named_result_has(result, results, &leaf)
              ? ls_train_mean(loop->args, leaf, out_value)
              : ls_ok();
+}
+
+// Finds the numbers of a step, waiting for a device that computes them.
+static ls_status find_numbers(ls_loop *loop, ls_nest results,
+                              ls_step_numbers *out) {
+  const int64_t began = ls_runtime_now(loop->runtime);
+  ls_status status = find_mean(loop, &loop->loss, results, &out->loss);
+  if (ls_status_is_ok(status))
+    status = find_mean(loop, &loop->accuracy, results, &out->accuracy);
+  loop->spent.run += ls_runtime_now(loop->runtime) - began;
+  return status;
 }
 
 // Takes a batch; gives the previous one back for reuse.
@@ -115,25 +127,39 @@ static ls_status take_batch(ls_loop *loop) {
   return ls_train_check_labels(loop->plan.options.model->type, loop->args);
 }
 
-static ls_status take_step(ls_loop *loop) {
+// Starts the step of this number, on the next batch.
+static ls_status start_step(ls_loop *loop, int64_t number, ls_nest *results) {
   const int64_t traced = ls_span_begin(loop->runtime);
   const int64_t began = ls_runtime_now(loop->runtime);
   LS_RETURN_IF_ERROR(take_batch(loop));
-  ls_loop_end_span(loop, "input", traced, ls_loop_steps(loop) + 1);
+  ls_loop_end_span(loop, "input", traced, number);
   const int64_t taken = ls_runtime_now(loop->runtime);
   LS_RETURN_IF_ERROR(ls_strategy_run(loop->plan.options.strategy,
                                      ls_traced(loop->function), loop->args,
-                                     &loop->results));
+                                     results));
   loop->spent.input += taken - began;
   loop->spent.run += ls_runtime_now(loop->runtime) - taken;
+  return ls_ok();
+}
+
+// Returns true if the step's loss was computed after its call had returned.
+static bool is_loss_late(ls_loop *loop) {
+  ls_nest leaf = ls_none();
+  if (!ls_named_result_has(&loop->loss, loop->results, &leaf)) return false;
+  if (ls_distributed_count(leaf) > 0) leaf = ls_distributed_component(leaf, 0);
+  const ls_array *loss = ls_nest_as_array(leaf);
+  return loss != NULL && ls_array_arrival(loss) != NULL;
+}
+
+static ls_status take_step(ls_loop *loop) {
+  LS_RETURN_IF_ERROR(start_step(loop, ls_loop_steps(loop) + 1, &loop->results));
   if (!loop->is_checked) LS_RETURN_IF_ERROR(check_step(loop));
   loop->is_checked = true;
   const int64_t examples = ls_train_batch_size(loop->args);
   LS_RETURN_IF_ERROR(ls_saves_check_program(&loop->saves, examples));
   LS_RETURN_IF_ERROR(reserve_numbers(loop, 1));
-  LS_RETURN_IF_ERROR(find_mean(loop, &loop->loss, &loop->numbers->loss));
-  LS_RETURN_IF_ERROR(
-      find_mean(loop, &loop->accuracy, &loop->numbers->accuracy));
+  LS_RETURN_IF_ERROR(find_numbers(loop, loop->results, loop->numbers));
+  loop->is_late = is_loss_late(loop);
   return count_steps(loop, 1, examples);
 }
 
@@ -144,6 +170,56 @@ static ls_status run_step(ls_loop *loop) {
   if (ls_status_is_ok(status)) status = ls_loop_settle(loop);
   ls_loop_end_span(loop, "step", began, number);
   return status;
+}
+
+// ---- Steps ahead of a device -----------------------------------------------
+// Returns the most steps to start before their losses are read. The caller's
+// hooks run after each step.
+static int64_t most_ahead(const ls_loop *loop) {
+  const ls_train_options *o = &loop->plan.options;
+  return loop->is_late && o->num_hooks == 0 &&
+                 ls_train_batch_size(loop->args) == o->batch_size &&
+                 ls_batch_is_even(loop->args)
+             ? LS_STEPS_AHEAD
+             : 1;
+}
+
+// Returns true if another step may be started before the losses are read, and
+// has its batch. Progress is reported after all have been.
+static bool starts_another(ls_loop *loop, int64_t began) {
+  static const int64_t most_ns = 200000000;
+  if (ls_runtime_now(loop->runtime) - began > most_ns) return false;
+  if (ls_train_stop_requested(loop->plan.options.stop)) return false;
+  ls_loop_wait_for_input(loop);
+  return !loop->stalls;
+}
+
+static ls_status read_ahead(ls_loop *loop, int64_t started) {
+  int64_t read = 0;
+  ls_status status = ls_ok();
+  while (read < started && ls_status_is_ok(status)) {
+    status = find_numbers(loop, loop->ahead[read], &loop->numbers[read]);
+    if (ls_status_is_ok(status)) ++read;
+  }
+  return ls_status_join(count_steps(loop, read, loop->plan.options.batch_size),
+                        status);
+}
+
+// Runs up to `steps` steps of full batches, and then reads their losses. The
+// device has work all the time.
+static ls_status run_ahead(ls_loop *loop, int64_t steps) {
+  const int64_t first = ls_loop_steps(loop);
+  const int64_t began = ls_runtime_now(loop->runtime);
+  int64_t started = 0;
+  ls_status status = reserve_numbers(loop, steps);
+  while (started < steps && ls_status_is_ok(status) &&
+         (started == 0 || starts_another(loop, began))) {
+    const int64_t traced = ls_span_begin(loop->runtime);
+    status = start_step(loop, first + started + 1, &loop->ahead[started]);
+    ls_loop_end_span(loop, "step", traced, first + started + 1);
+    if (ls_status_is_ok(status)) ++started;
+  }
+  return ls_status_join(read_ahead(loop, started), status);
 }
 
 // ---- A loop of steps -------------------------------------------------------
@@ -243,12 +319,14 @@ static ls_status prepare_loop(ls_loop *loop) {
 // batch may be partial.
 static int64_t find_length(const ls_loop *loop) {
   const ls_run_plan *plan = &loop->plan;
-  if (loop->device_loop == NULL) return 1;
+  const int64_t most =
+      loop->device_loop != NULL ? most_steps(plan) : most_ahead(loop);
+  if (most == 1) return 1;
   int64_t left = loop->steps_per_epoch - ls_loop_epoch_steps(loop);
   if (loop->steps_per_epoch == plan->steps_per_epoch &&
       plan->examples % plan->options.batch_size != 0)
     --left;
-  left = smaller_of(left, most_steps(plan));
+  left = smaller_of(left, most);
   return left > 1 ? left : 1;
 }
 
@@ -285,12 +363,15 @@ ls_status ls_loop_make_run(void *user, bool *out_has_run) {
   LS_RETURN_IF_ERROR(prepare_loop(loop));
   int64_t count = find_length(loop);
   LS_RETURN_IF_ERROR(ls_hook_list_count_steps(&loop->hooks, &count));
-  const bool is_loop = count > 1;
+  const bool is_loop = count > 1 && loop->device_loop != NULL;
   loop->made = 0;
-  const ls_status status = is_loop ? run_loop(loop, count) : run_step(loop);
-  *out_has_run = loop->made > 0 && (is_loop || ls_status_is_ok(status));
+  const ls_status status = count == 1 ? run_step(loop)
+                           : is_loop  ? run_loop(loop, count)
+                                      : run_ahead(loop, count);
+  *out_has_run = loop->made > 0 && (count > 1 || ls_status_is_ok(status));
   context->called.args = loop->args;
-  context->results =
-      is_loop ? ls_device_loop_results(loop->device_loop) : loop->results;
+  context->results = is_loop ? ls_device_loop_results(loop->device_loop)
+                     : count > 1 && loop->made > 0 ? loop->ahead[loop->made - 1]
+                                                   : loop->results;
   return status;
 }
