@@ -23,6 +23,19 @@ typedef struct ls_device_facts {
   const char *kind, *platform, *plugin;
 } ls_device_facts;
 
+// Figures of a compiled program, of one run on one device. -1: unknown.
+typedef struct ls_program_figures {
+  int num_devices;         // Devices that compute the program together.
+  double flops;            // Floating-point operations.
+  double bytes_accessed;   // Bytes of memory that the ops read and write.
+  int64_t argument_bytes;  // Memory of the inputs and variables.
+  int64_t result_bytes;    // Memory of the outputs and new values of variables.
+  int64_t alias_bytes;     // Part of the results in the arguments' memory.
+  int64_t temporary_bytes;  // Working memory.
+  int64_t code_bytes;       // Memory of the code and its constants.
+  double compile_seconds;   // Time to compile, or to load from the cache.
+} ls_program_figures;
+
 // Describes the devices of the runtime's option `device`. Loads a plug-in.
 // Errors: those of the plug-in, see ls_runtime_options.
 LS_API LS_MUST_USE ls_status ls_device_describe(ls_runtime *runtime,

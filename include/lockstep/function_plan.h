@@ -8,6 +8,7 @@
 #ifndef LOCKSTEP_FUNCTION_PLAN_H_
 #define LOCKSTEP_FUNCTION_PLAN_H_
 
+#include "lockstep/device.h"
 #include "lockstep/function.h"
 #include "lockstep/host.h"
 
@@ -54,6 +55,11 @@ LS_API LS_MUST_USE ls_status
 ls_function_print_lowered(const ls_function *function, char **out_text);
 LS_API LS_MUST_USE ls_status ls_function_print_plan(const ls_function *function,
                                                     char **out_text);
+
+// Returns figures of the newest trace's program.
+//   LS_FAILED_PRECONDITION  no program yet: call the function first.
+LS_API LS_MUST_USE ls_status ls_function_describe_program(
+    const ls_function *function, ls_program_figures *out_figures);
 
 // Starts or stops timing each instruction of the newest trace's program, on
 // this thread's store. It slows a step by some 50 ns per instruction.

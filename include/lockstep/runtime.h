@@ -188,11 +188,11 @@ typedef struct ls_runtime_options {
   // Device that computes functions and what sessions run: "cpu", the library's
   // own engine; "gpu" and "tpu", by the PJRT plug-in that the environment's
   // LS_PJRT_PLUGIN names, else by xla_cuda_plugin.so or libtpu.so where the
-  // system's loader finds them; "pjrt", by that plug-in, whatever its devices
-  // are; "pjrt:PATH", by this plug-in. Eager ops, initial values, functions of
-  // data sets, and what has strings are computed by the CPU engine in any case.
-  // Copied. The plug-in is loaded at first use, which reports what is wrong
-  // with it. Default: "cpu".
+  // system's loader finds them, or in an installed Python package; "pjrt", by
+  // that plug-in, whatever its devices are; "pjrt:PATH", by this plug-in. Eager
+  // ops, initial values, functions of data sets, and what has strings are
+  // computed by the CPU engine in any case. Copied. The plug-in is loaded at
+  // first use, which reports what is wrong with it. Default: "cpu".
   const char *device;
   // Number of the plug-in's devices to use. A plug-in for CPUs makes so many
   // virtual ones. Default: all that it has.
@@ -201,6 +201,11 @@ typedef struct ls_runtime_options {
   // cost: each replica is computed apart, and what differs from run to run is
   // not used. The CPU engine always does so.
   bool exact_bits;
+  // Devices that programs are compiled for while there need be none, as the
+  // plug-in names them: "v5e:2x2", four TPUs. A run of a program is then
+  // UNAVAILABLE, after it has been compiled (ls_function_describe_program).
+  // Copied. Default: programs are compiled for devices that run them.
+  const char *topology;
 } ls_runtime_options;
 
 // Creates a runtime. `options` may be NULL. The caller owns it.

@@ -29,6 +29,8 @@ LS_API int ls_runtime_gpus(const ls_runtime *runtime);
 LS_API const char *ls_runtime_device(const ls_runtime *runtime);
 // Returns the option `num_devices`; 0: all that the plug-in has.
 LS_API int ls_runtime_num_devices(const ls_runtime *runtime);
+// Returns the option `topology`; NULL: none.
+LS_API const char *ls_runtime_topology(const ls_runtime *runtime);
 LS_API bool ls_runtime_exact_bits(const ls_runtime *runtime);
 LS_API ls_math ls_runtime_math(const ls_runtime *runtime);
 // Returns "fast", "direct" or "bf16"; NULL for an unknown number. Static text.

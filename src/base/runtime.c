@@ -12,9 +12,8 @@
 #include "base/threads/thread_state.h"
 #include "base/trace.h"
 
-enum { MAX_THREADS = 4096, STALL_MS = 30000, NANOS_PER_MS = 1000000 };
+enum { STALL_MS = 30000, NANOS_PER_MS = 1000000 };
 enum { INPUT_BYTES = 256 << 20 };
-enum { MAX_DEVICES = 1024 };
 
 // The default runtime. Guarded by the lock while it is made; read without the
 // lock afterwards.
@@ -45,6 +44,7 @@ static void free_runtime(ls_runtime *runtime) {
   ls_debug_deinit(&runtime->debug, runtime->own);
   ls_counting_allocator_destroy(runtime->counting);
   ls_release(runtime->own, runtime->device);
+  ls_release(runtime->own, runtime->topology);
   ls_release(runtime->own, runtime);
 }
 
@@ -84,6 +84,11 @@ static ls_status init_runtime(ls_runtime *runtime,
         ls_copy_text(runtime->own, options->device, strlen(options->device));
     if (runtime->device == NULL) return ls_out_of_memory();
   }
+  if (options->topology != NULL) {
+    runtime->topology = ls_copy_text(runtime->own, options->topology,
+                                     strlen(options->topology));
+    if (runtime->topology == NULL) return ls_out_of_memory();
+  }
   const int64_t stall_ms = options->stall_ms;
   runtime->stall_nanos = stall_ms < 0    ? INT64_MAX
                          : stall_ms == 0 ? (int64_t)STALL_MS * NANOS_PER_MS
@@ -108,54 +113,12 @@ static ls_status init_runtime(ls_runtime *runtime,
   return ls_ok();
 }
 
-static ls_status check_device(const ls_runtime_options *options) {
-  static const char *const names[] = {"cpu", "gpu", "tpu", "pjrt"};
-  const char *device = options->device != NULL ? options->device : names[0];
-  bool is_known = strncmp(device, "pjrt:", 5) == 0 && device[5] != '\0';
-  for (size_t i = 0; i < LS_COUNT_OF(names); ++i)
-    is_known |= strcmp(device, names[i]) == 0;
-  if (!is_known)
-    return ls_invalid_argument("there is no device '%s'; there are cpu, gpu, "
-                               "tpu, pjrt, and pjrt:PATH of a plug-in",
-                               device);
-  if (options->num_devices < 0 || options->num_devices > MAX_DEVICES)
-    return ls_invalid_argument("a runtime with %d devices; 1 to %d are "
-                               "possible, 0 for all that there are",
-                               options->num_devices, MAX_DEVICES);
-  if (options->num_devices > 1 && strcmp(device, "cpu") == 0)
-    return ls_invalid_argument("a runtime with %d devices 'cpu': the CPU "
-                               "engine is one, which uses all cores",
-                               options->num_devices);
-  return ls_ok();
-}
-
 ls_status ls_runtime_create(const ls_runtime_options *options,
                             ls_runtime **out_runtime) {
   LS_REQUIRE_OUT(out_runtime);
   const ls_runtime_options none = {0};
   if (options == NULL) options = &none;
-  if ((unsigned)options->math > LS_MATH_BF16_DIRECT)
-    return ls_invalid_argument("there is no math %d", (int)options->math);
-  if (options->threads < 0 || options->threads > MAX_THREADS) {
-    return ls_invalid_argument("a runtime with %d threads; 1 to %d are "
-                               "possible, 0 for the machine's cores",
-                               options->threads, MAX_THREADS);
-  }
-  const ls_opt inputs = options->input_threads;
-  if (inputs.set && (inputs.value < 0 || inputs.value > MAX_THREADS))
-    return ls_invalid_argument("a runtime with %lld input threads; 0 to %d are "
-                               "possible",
-                               inputs.value, MAX_THREADS);
-  if (options->input_bytes < 0)
-    return ls_invalid_argument("iterators that may hold %lld bytes",
-                               (long long)options->input_bytes);
-  if (options->stall_ms > INT64_MAX / NANOS_PER_MS)
-    return ls_invalid_argument("a stall limit of %lld ms",
-                               (long long)options->stall_ms);
-  if (options->cpus < 0 || options->gpus < 0)
-    return ls_invalid_argument("a runtime that sees %d CPUs and %d GPUs",
-                               options->cpus, options->gpus);
-  LS_RETURN_IF_ERROR(check_device(options));
+  LS_RETURN_IF_ERROR(ls_runtime_check_options(options));
   ls_allocator *allocator =
       options->allocator ? options->allocator : ls_allocator_system();
   ls_runtime *runtime = ls_new(allocator, ls_runtime);
@@ -290,6 +253,10 @@ const char *ls_runtime_device(const ls_runtime *runtime) {
 
 int ls_runtime_num_devices(const ls_runtime *runtime) {
   return runtime->num_devices;
+}
+
+const char *ls_runtime_topology(const ls_runtime *runtime) {
+  return runtime->topology;
 }
 
 bool ls_runtime_exact_bits(const ls_runtime *runtime) {

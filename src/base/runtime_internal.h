@@ -70,6 +70,7 @@ struct ls_runtime {
   char *device;  // NULL: the CPU engine.
   int num_devices;
   bool exact_bits;
+  char *topology;
   int threads, input_threads;
   int64_t input_bytes;     // Bytes that iterators may buffer.
   int64_t input_buffered;  // Bytes that iterators buffer now. Atomic.
@@ -173,6 +174,9 @@ static inline int64_t ls_nanos_of_seconds(int64_t seconds) {
   const int64_t nanos = 1000000000, most = INT64_MAX / 2 / nanos;
   return (seconds < most ? seconds : most) * nanos;
 }
+// Checks options before a runtime is created (runtime_options.c).
+LS_MUST_USE ls_status
+ls_runtime_check_options(const ls_runtime_options *options);
 // Return nanoseconds: monotonic, and since 1970.
 int64_t ls_runtime_now(const ls_runtime *runtime);
 int64_t ls_runtime_wall(const ls_runtime *runtime);

@@ -42,6 +42,7 @@ int cli_data_command(int argc, char **argv);
 int cli_checkpoint(int argc, char **argv);
 int cli_diff(int argc, char **argv);
 int cli_graph(int argc, char **argv);
+int cli_compile(int argc, char **argv);
 int cli_devices(int argc, char **argv);
 int cli_launch(int argc, char **argv);
 int cli_help(int argc, char **argv);
@@ -127,7 +128,7 @@ ls_status cli_runtime_open_input(int64_t threads, ls_runtime **out_runtime);
 // Values of the flags of CLI_DEVICE_OPTIONS: devices of all runtimes that the
 // command creates from then on.
 typedef struct cli_device_flags {
-  const char *name, *bits;
+  const char *name, *bits, *topology;
   int64_t count;
 } cli_device_flags;
 extern cli_device_flags cli_device;

@@ -19,6 +19,8 @@ const cli_command cli_commands[] = {
     {"diff", "find the first difference of two runs", cli_diff},
     {"bench", "time a model's training step", cli_bench},
     {"graph", "print a model's training step", cli_graph},
+    {"compile", "compile a model's training step, also without its devices",
+     cli_compile},
     {"devices", "list the devices that compute", cli_devices},
     {"launch", "start a program as many processes, by mpirun", cli_launch},
     {"help", "explain a command, or the environment (help env)", cli_help},

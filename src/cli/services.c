@@ -179,6 +179,8 @@ cli_device_flags cli_device;
 
 bool cli_check_device(const char *command) {
   static const char *const bits[] = {"fast", "exact"};
+  if (cli_device.topology != NULL && cli_device.name == NULL)
+    cli_device.name = "tpu";
   const bool given = cli_device.bits != NULL || cli_device.count > 0;
   if (cli_device.bits != NULL &&
       !cli_choose(command, "bits", cli_device.bits, bits, 2))
@@ -226,6 +228,7 @@ ls_status cli_runtime_open(int64_t threads, const char *math,
                             .device = cli_device.name,
                             .num_devices = (int)cli_device.count,
                             .exact_bits = is_exact,
+                            .topology = cli_device.topology,
                             .communicator = cli_ranks()},
       out_runtime));
   ls_runtime_make_current(*out_runtime);

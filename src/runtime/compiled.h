@@ -25,6 +25,7 @@ struct ls_compiled {
   ls_backend *backend;
   ls_program *program;
   ls_executable *executable;
+  int64_t compile_nanos;
   char *key;  // Key in the program cache, which owns no programs.
   size_t key_size;
   bool distributed;   // Uses a distributed variable or its component.

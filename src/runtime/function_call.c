@@ -121,6 +121,20 @@ ls_status ls_function_print_plan(const ls_function *function, char **out_text) {
   return ls_function_look(function, print_plan, out_text);
 }
 
+static ls_status get_figures(ls_compiled *compiled, ls_store *store,
+                             void *out_figures) {
+  (void)store;
+  *(ls_program_figures *)out_figures = ls_compiled_figures(compiled);
+  return ls_ok();
+}
+
+ls_status ls_function_describe_program(const ls_function *function,
+                                       ls_program_figures *out_figures) {
+  LS_REQUIRE_OUT(out_figures);
+  LS_REQUIRE(function);
+  return ls_function_look(function, get_figures, out_figures);
+}
+
 // ---- Measuring -------------------------------------------------------------
 static ls_status measure(ls_compiled *compiled, ls_store *store, void *on) {
   return ls_compiled_measure(compiled, store, *(const bool *)on);

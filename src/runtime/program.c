@@ -191,7 +191,9 @@ static ls_status compile(ls_backend *backend, ls_program *program,
   compiled->draws = ls_graph_any(program->body, draws_by_step);
   LS_RETURN_IF_ERROR(list_touches(compiled));
   LS_RETURN_IF_ERROR(ls_ranks_list_ops(program, &compiled->ops));
+  const int64_t began = ls_runtime_now(backend->runtime);
   LS_RETURN_IF_ERROR(make_executable(compiled));
+  compiled->compile_nanos = ls_runtime_now(backend->runtime) - began;
   LS_RETURN_IF_ERROR(check_launches(compiled));
   *out_compiled = ls_give(&compiled);
   return ls_ok();
@@ -277,6 +279,13 @@ bool ls_compiled_draws(const ls_compiled *compiled) { return compiled->draws; }
 
 bool ls_compiled_is_late(const ls_compiled *compiled) {
   return compiled->backend->vtable->facts(compiled->executable).is_late;
+}
+
+ls_program_figures ls_compiled_figures(const ls_compiled *compiled) {
+  ls_program_figures figures =
+      compiled->backend->vtable->facts(compiled->executable).figures;
+  figures.compile_seconds = (double)compiled->compile_nanos * 1e-9;
+  return figures;
 }
 
 ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text) {

@@ -26,6 +26,7 @@ ls_type ls_compiled_output(const ls_compiled *compiled, size_t i);
 bool ls_compiled_draws(const ls_compiled *compiled);
 // Returns true if results may arrive after the end of a run.
 bool ls_compiled_is_late(const ls_compiled *compiled);
+ls_program_figures ls_compiled_figures(const ls_compiled *compiled);
 // Prints the plan as text, which the caller releases with ls_text_release.
 ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text);
 

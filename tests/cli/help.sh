@@ -37,11 +37,11 @@ version=$(sed -n 's/^#define LS_VERSION_M[AI][JN]OR //p' \
           "${LS_SOURCE_DIR:?}/include/lockstep/version.h" | paste -sd.)
 explains "lockstep $version." --version
 explains "--version" help
-for command in train eval export checkpoint diff bench graph devices launch help; do
+for command in train eval export checkpoint diff bench graph compile devices launch help; do
   explains "usage: lockstep $command" $command --help
   explains "usage: lockstep $command" help $command
 done
-for command in train eval export checkpoint diff bench graph devices launch help; do
+for command in train eval export checkpoint diff bench graph compile devices launch help; do
   explains "  $command " help
 done
 for flag in model data replicas threads batch-size epochs steps optimizer \
@@ -53,6 +53,10 @@ done
 for field in model replicas threads precision math batch_size steps min_ms \
              median_ms in_a_row_ms first_step_ms rss_mb gflops; do
   explains "$field" bench --help
+done
+for field in topology kind devices flops bytes_accessed argument_bytes \
+             result_bytes alias_bytes temporary_bytes code_bytes compile_seconds; do
+  explains "$field" compile --help
 done
 for optimizer in sgd momentum nesterov adam adamw lamb adagrad rmsprop lion; do
   explains "$optimizer" train --help
@@ -91,7 +95,7 @@ for command in list show diff verify convert; do
     failed=1
   fi
 done
-for command in train eval export checkpoint diff bench graph devices launch help; do
+for command in train eval export checkpoint diff bench graph compile devices launch help; do
   if "$lockstep" help $command | grep -n '.\{81,\}'; then
     echo "FAIL a line of 'lockstep help $command' is too long"
     failed=1

@@ -373,7 +373,7 @@ TEST(the_plan_names_instructions_places_and_sizes) {
   expect_contains(plan, "-> variable 0:1024\n");
   expect_contains(plan, "-> output 0:4\n");
   free(plan);
-  assert_true(lowered_facts(&program).flops == 2 * 2 * 8 * 16 * 16);
+  assert_true(lowered_facts(&program).figures.flops == 2 * 2 * 8 * 16 * 16);
   assert_true(strlen(program.backend->vtable->numerics_id(program.backend)) >
               0);
 }

@@ -19,8 +19,9 @@ TEST(work_that_64_bits_do_not_hold_is_counted) {
               "  %3 = attention(%1, %2, %2) : f64[1,1099511627776,64]"
               "  return %3 }"},
       &program));
-  assert_true(program.backend->vtable->facts(program.executable).flops ==
-              0x1p66);
+  assert_true(
+      program.backend->vtable->facts(program.executable).figures.flops ==
+      0x1p66);
 }
 
 TEST(attention_without_depth_does_nothing) {
@@ -40,5 +41,6 @@ TEST(attention_without_depth_does_nothing) {
   char nothing[2];
   expect_ok(lowered_run(&program, (const void *[]){nothing},
                         (void *[]){&nothing[0], &nothing[1]}));
-  assert_true(program.backend->vtable->facts(program.executable).flops == 0);
+  assert_true(
+      program.backend->vtable->facts(program.executable).figures.flops == 0);
 }

@@ -3,7 +3,9 @@
 // and the process goes on.
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "base/runtime_internal.h"
 #include "engine/backend.h"
 #include "support/expect.h"
 #include "support/plugin.h"
@@ -29,6 +31,14 @@ TEST(options_of_devices_are_checked) {
       {{.device = "pjrt", .num_devices = -1}, "-1 devices"},
       {{.device = "pjrt", .num_devices = 5000}, "5000 devices"},
       {{.num_devices = 2}, "2 devices 'cpu'"},
+      {{.topology = "v5e:2x2"}, "not for device 'cpu'"},
+      {{.device = "tpu", .topology = ""}, "there is no topology ''"},
+      {{.device = "tpu", .topology = ":2x2"}, "there is no topology ':2x2'"},
+      {{.device = "tpu", .topology = "v5e:-2x2"}, "such as v5e:2x2"},
+      {{.device = "tpu", .topology = "v5e:0x2"}, "there is no topology"},
+      {{.device = "tpu", .topology = "v5e:2x"}, "there is no topology"},
+      {{.device = "tpu", .topology = "v5e:2x2x2x2"}, "there is no topology"},
+      {{.device = "tpu", .topology = "v5e:99999"}, "there is no topology"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
     expect_status(ls_runtime_create(&cases[i].options, &runtime),
@@ -49,17 +59,45 @@ TEST(a_plugin_that_cannot_be_loaded_is_an_error) {
                  "has no function GetPjrtApi");
 }
 
-TEST(device_pjrt_needs_a_name_of_a_plugin) {
-  const char *given = getenv("LS_PJRT_PLUGIN");
+// Removes a variable of the environment, until it is given back.
+static char *take_variable(const char *name) {
+  const char *given = getenv(name);
   char *kept = given != NULL ? strdup(given) : NULL;
-  unsetenv("LS_PJRT_PLUGIN");
+  unsetenv(name);
+  return kept;
+}
+
+static void give_variable(const char *name, char *kept) {
+  unsetenv(name);
+  if (kept != NULL) setenv(name, kept, 1);
+  free(kept);
+}
+
+TEST(device_pjrt_needs_a_name_of_a_plugin) {
+  char *kept = take_variable("LS_PJRT_PLUGIN");
   expect_refused("pjrt", 0, LS_NOT_FOUND, "LS_PJRT_PLUGIN");
   expect_refused("gpu", 0, LS_NOT_FOUND, "xla_cuda_plugin.so");
   setenv("LS_PJRT_PLUGIN", "/nowhere/plugin.so", 1);
   expect_refused("tpu", 0, LS_NOT_FOUND, "/nowhere/plugin.so");
-  if (kept != NULL) setenv("LS_PJRT_PLUGIN", kept, 1);
-  if (kept == NULL) unsetenv("LS_PJRT_PLUGIN");
-  free(kept);
+  give_variable("LS_PJRT_PLUGIN", kept);
+}
+
+// Makes a file that the loader refuses, where a Python package has its own.
+TEST(a_plugin_in_a_python_package_is_found) {
+  static const char folder[] = "venv/lib/python3.9/site-packages/libtpu";
+  char here[2048], root[2100], path[2200];
+  assert_non_null(getcwd(here, sizeof(here)));
+  snprintf(root, sizeof(root), "%s/venv", here);
+  snprintf(path, sizeof(path), "%s/%s/libtpu.so", here, folder);
+  const ls_file_system *files = ls_file_system_system();
+  expect_ok(files->make_directories(files->user, folder));
+  expect_ok(files->write(files->user, path, "no library\n", 11));
+  char *given = take_variable("LS_PJRT_PLUGIN");
+  char *environment = take_variable("VIRTUAL_ENV");
+  setenv("VIRTUAL_ENV", root, 1);
+  expect_refused("tpu", 0, LS_NOT_FOUND, path);
+  give_variable("VIRTUAL_ENV", environment);
+  give_variable("LS_PJRT_PLUGIN", given);
 }
 
 TEST(a_flag_of_xla_that_the_plugin_does_not_know_is_refused) {
@@ -79,14 +117,11 @@ TEST(a_flag_of_xla_that_the_plugin_does_not_know_is_refused) {
 
 TEST(devices_of_another_platform_are_refused) {
   const char *device = plugin_device();
-  const char *given = getenv("LS_PJRT_PLUGIN");
-  char *kept = given != NULL ? strdup(given) : NULL;
+  char *kept = take_variable("LS_PJRT_PLUGIN");
   setenv("LS_PJRT_PLUGIN", device + strlen("pjrt:"), 1);
   expect_refused("gpu", 0, LS_FAILED_PRECONDITION, "platform 'cpu'");
   expect_refused("tpu", 3, LS_FAILED_PRECONDITION, "platform 'cpu'");
-  if (kept != NULL) setenv("LS_PJRT_PLUGIN", kept, 1);
-  if (kept == NULL) unsetenv("LS_PJRT_PLUGIN");
-  free(kept);
+  give_variable("LS_PJRT_PLUGIN", kept);
 }
 
 TEST(several_runtimes_share_a_plugin) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "lockstep/device.h"
 #include "support/expect.h"
 #include "support/sanitizer.h"
 
@@ -49,6 +50,34 @@ const char *plugin_device(void) {
 bool plugin_tests_all(void) {
   const char *text = getenv("LS_TEST_DEVICES");
   return text != NULL && strcmp(text, "all") == 0;
+}
+
+// Returns true if device "tpu" finds a plug-in.
+static bool has_tpu_plugin(void) {
+  const char *given = getenv("LS_PJRT_PLUGIN");
+  if (given != NULL && given[0] != '\0') return false;  // Another one.
+  ls_device_facts facts;
+  LS_OWN(open_place, here) = runtime_begin(
+      (ls_runtime_options){.device = "tpu", .topology = "v5e:1x1"});
+  const ls_status status = ls_device_describe(here.runtime, &facts);
+  const bool is_found = ls_status_code(status) != LS_NOT_FOUND;
+  ls_status_free(status);
+  return is_found;
+}
+
+const char *tpu_device(void) {
+  static char device[4096];
+  const char *given = getenv("LS_PJRT_TPU");
+  if (given != NULL && given[0] != '\0')
+    snprintf(device, sizeof(device), "pjrt:%s", given);
+  else if (!find_wheel("libtpu/libtpu.so", device, sizeof(device)))
+    snprintf(device, sizeof(device), "%s", has_tpu_plugin() ? "tpu" : "");
+  if (device[0] == '\0') {
+    print_message("skipped: there is no libtpu in LS_PJRT_TPU, build/plugins "
+                  "or an installed Python package\n");
+    skip();
+  }
+  return device;
 }
 
 open_place plugin_runtime(int num_devices) {

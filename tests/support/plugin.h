@@ -16,6 +16,12 @@ const char *plugin_device(void);
 // some, which LS_TEST_SEED draws, for each program takes XLA long to compile.
 bool plugin_tests_all(void);
 
+// Returns the device name of libtpu, which LS_PJRT_TPU names, which
+//   pip install --target build/plugins libtpu
+// puts into build/plugins, or which device "tpu" finds. Skips the running test,
+// and says so, if there is none. Static text.
+const char *tpu_device(void);
+
 // A runtime on so many devices of that plug-in, current until it is ended.
 open_place plugin_runtime(int num_devices);
 

@@ -49,8 +49,34 @@ void ls_cpu_release_executable(ls_executable *executable) {
   ls_release(allocator, executable);
 }
 
+static int64_t size_of(ls_type type) {
+  return (int64_t)ls_dtype_size(type.dtype) * ls_shape_num_elements(type.shape);
+}
+
+// Adds up what is known before a run: values are dense, and variables without
+// separate buffers keep theirs.
 static ls_plan_facts get_facts(const ls_executable *executable) {
-  return executable->facts;
+  const ls_program *program = executable->program;
+  const ls_graph *body = program->body;
+  ls_plan_facts facts = executable->facts;
+  ls_program_figures *figures = &facts.figures;
+  const size_t threads =
+      (size_t)ls_runtime_threads(executable->backend->runtime);
+  figures->num_devices = 1;
+  for (size_t i = 0; i < program->num_inputs + program->num_uses; ++i)
+    figures->argument_bytes +=
+        size_of(ls_graph_type(body, body->parameters[i]));
+  for (size_t i = 0; i < body->num_results; ++i) {
+    const int64_t size = size_of(ls_graph_type(body, body->results[i]));
+    figures->result_bytes += size;
+    if (i >= program->num_outputs && !program->apart)
+      figures->alias_bytes += size;
+  }
+  figures->temporary_bytes =
+      (int64_t)(facts.shared_bytes + facts.frame_bytes * executable->num_lanes +
+                (facts.scratch_bytes + executable->kernel_scratch) * threads);
+  figures->code_bytes = (int64_t)facts.constant_bytes;
+  return facts;
 }
 
 // ---- Instances -------------------------------------------------------------

@@ -17,6 +17,7 @@
 typedef struct PJRT_Error PJRT_Error;
 typedef struct PJRT_Event PJRT_Event;
 typedef struct PJRT_Client PJRT_Client;
+typedef struct PJRT_TopologyDescription PJRT_TopologyDescription;
 typedef struct PJRT_Device PJRT_Device;
 typedef struct PJRT_DeviceDescription PJRT_DeviceDescription;
 typedef struct PJRT_Executable PJRT_Executable;
@@ -24,28 +25,30 @@ typedef struct PJRT_LoadedExecutable PJRT_LoadedExecutable;
 typedef struct PJRT_Buffer PJRT_Buffer;
 
 // Slots of the table: row(number, name).
-#define LS_PJRT_SLOTS(row)                                                     \
-  row(0, Error_Destroy) row(1, Error_Message) row(2, Error_GetCode) row(       \
-      3, Plugin_Initialize) row(4, Plugin_Attributes) row(5, Event_Destroy)    \
-      row(6, Event_IsReady) row(8, Event_Await) row(10, Client_Create) row(    \
-          11,                                                                  \
-          Client_Destroy) row(12,                                              \
-                              Client_PlatformName) row(14,                     \
-                                                       Client_PlatformVersion) \
-          row(16, Client_AddressableDevices) row(20, Client_Compile) row(      \
-              22, Client_BufferFromHostBuffer) row(23, DeviceDescription_Id)   \
-              row(26, DeviceDescription_Kind) row(29, Device_GetDescription)   \
-                  row(40, Executable_Destroy) row(                             \
-                      44, Executable_NumOutputs) row(49, Executable_Serialize) \
-                      row(50, LoadedExecutable_Destroy) row(                   \
-                          51, LoadedExecutable_GetExecutable)                  \
-                          row(52, LoadedExecutable_AddressableDevices) row(    \
-                              55, LoadedExecutable_Execute)                    \
-                              row(56, Executable_DeserializeAndLoad) row(      \
-                                  58, Buffer_Destroy) row(68,                  \
-                                                          Buffer_IsDeleted)    \
-                                  row(70, Buffer_ToHostBuffer) row(            \
-                                      96, Executable_GetCompiledMemoryStats)
+// clang-format off
+#define LS_PJRT_SLOTS(row) \
+  row(0, Error_Destroy) row(1, Error_Message) row(2, Error_GetCode) \
+  row(3, Plugin_Initialize) row(4, Plugin_Attributes) row(5, Event_Destroy) \
+  row(6, Event_IsReady) row(8, Event_Await) row(10, Client_Create) \
+  row(11, Client_Destroy) row(12, Client_PlatformName) \
+  row(14, Client_PlatformVersion) row(16, Client_AddressableDevices) \
+  row(20, Client_Compile) row(22, Client_BufferFromHostBuffer) \
+  row(23, DeviceDescription_Id) row(26, DeviceDescription_Kind) \
+  row(29, Device_GetDescription) row(40, Executable_Destroy) \
+  row(44, Executable_NumOutputs) \
+  row(45, Executable_SizeOfGeneratedCodeInBytes) \
+  row(46, Executable_GetCostAnalysis) row(49, Executable_Serialize) \
+  row(50, LoadedExecutable_Destroy) row(51, LoadedExecutable_GetExecutable) \
+  row(52, LoadedExecutable_AddressableDevices) \
+  row(55, LoadedExecutable_Execute) row(56, Executable_DeserializeAndLoad) \
+  row(58, Buffer_Destroy) row(68, Buffer_IsDeleted) \
+  row(70, Buffer_ToHostBuffer) row(82, TopologyDescription_Create) \
+  row(83, TopologyDescription_Destroy) \
+  row(84, TopologyDescription_PlatformName) \
+  row(85, TopologyDescription_PlatformVersion) \
+  row(86, TopologyDescription_GetDeviceDescriptions) row(89, Compile) \
+  row(96, Executable_GetCompiledMemoryStats)
+// clang-format on
 
 typedef enum ls_pjrt_slot {
 #define LS_PJRT_SLOT(number, name) LS_PJRT_##name = (number),
@@ -89,7 +92,8 @@ enum {
   LS_PJRT_UNTIL_TRANSFER_ENDS = 1,
 };
 
-enum { LS_PJRT_STRING = 0, LS_PJRT_INT64 = 1 };  // Kinds of named values.
+// Kinds of named values.
+enum { LS_PJRT_STRING = 0, LS_PJRT_INT64 = 1, LS_PJRT_FLOAT = 3 };
 
 // ---- Arguments -------------------------------------------------------------
 // Fields that the plug-in writes stand last in each struct, unless noted.
@@ -107,6 +111,7 @@ typedef struct ls_pjrt_object_args {
   union {
     bool flag;
     int number;  // Also an id or an error's code.
+    int64_t size;
     size_t count;
     void *object;
   } answer;
@@ -120,11 +125,14 @@ typedef struct ls_pjrt_text_args {
   size_t text_size;
 } ls_pjrt_text_args;
 
-// Calls that answer a list of devices.
+// Calls that answer a list of devices, or of a topology's descriptions.
 typedef struct ls_pjrt_devices_args {
   LS_PJRT_HEAD;
   void *object;
-  PJRT_Device *const *devices;
+  union {
+    PJRT_Device *const *devices;
+    PJRT_DeviceDescription *const *descriptions;
+  };
   size_t count;
 } ls_pjrt_devices_args;
 
@@ -136,6 +144,7 @@ typedef struct ls_pjrt_named_value {
   union {
     const char *text;
     int64_t number;
+    float real;
   } value;
   size_t value_size;  // Characters of a text; 1 for a number.
 } ls_pjrt_named_value;
@@ -148,6 +157,15 @@ typedef struct ls_pjrt_create_args {
   PJRT_Client *client;                    // Written by the plug-in.
   void *try_get, *try_get_user;
 } ls_pjrt_create_args;
+
+typedef struct ls_pjrt_topology_args {
+  LS_PJRT_HEAD;
+  const char *name;
+  size_t name_size;
+  const ls_pjrt_named_value *options;
+  size_t num_options;
+  PJRT_TopologyDescription *topology;
+} ls_pjrt_topology_args;
 
 typedef struct ls_pjrt_program {
   LS_PJRT_HEAD;
@@ -165,6 +183,16 @@ typedef struct ls_pjrt_compile_args {
   size_t options_size;
   PJRT_LoadedExecutable *executable;
 } ls_pjrt_compile_args;
+
+typedef struct ls_pjrt_compile_ahead_args {
+  LS_PJRT_HEAD;
+  const PJRT_TopologyDescription *topology;
+  const ls_pjrt_program *program;
+  const char *options;
+  size_t options_size;
+  PJRT_Client *client;
+  PJRT_Executable *executable;
+} ls_pjrt_compile_ahead_args;
 
 typedef struct ls_pjrt_serialize_args {
   LS_PJRT_HEAD;
@@ -234,6 +262,13 @@ typedef struct ls_pjrt_execute_args {
   PJRT_Event **events;           // One per device, written by the plug-in.
   PJRT_Device *device;
 } ls_pjrt_execute_args;
+
+typedef struct ls_pjrt_costs_args {
+  LS_PJRT_HEAD;
+  PJRT_Executable *executable;
+  size_t count;
+  const ls_pjrt_named_value *costs;
+} ls_pjrt_costs_args;
 
 typedef struct ls_pjrt_memory_args {
   LS_PJRT_HEAD;

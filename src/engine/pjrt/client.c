@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/pjrt/client.h"
 
+#include <stdio.h>
+
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "lockstep/runtime_settings.h"
@@ -43,6 +45,21 @@ static ls_status create_any_client(ls_pjrt_client *self,
   return create_client(self, 0);
 }
 
+static ls_status create_topology(ls_pjrt_client *self, const char *name) {
+  int x = 0, y = 0;
+  // libtpu would end the process while it compiles.
+  if (sscanf(name, "v5e:%4dx%4d", &x, &y) > 0 && (x > 16 || y > 16))
+    return ls_invalid_argument("topology '%s': a pod of v5e has 16x16 chips",
+                               name);
+  LS_PJRT_ARGS(ls_pjrt_topology_args, args, .name = name,
+               .name_size = strlen(name));
+  LS_RETURN_IF_ERROR(ls_status_annotate(
+      ls_pjrt_call(self->plugin, LS_PJRT_TopologyDescription_Create, &args),
+      "of topology '%s'", name));
+  self->topology = args.topology;
+  return ls_ok();
+}
+
 static ls_status check_platform(const ls_pjrt_client *self,
                                 const ls_runtime *runtime) {
   static const char *const gpus[] = {"cuda", "rocm", "gpu", "sycl"};
@@ -57,24 +74,47 @@ static ls_status check_platform(const ls_pjrt_client *self,
                                        device, self->plugin->path, platform);
 }
 
+// Returns the object that has the devices.
+static void *source_of(const ls_pjrt_client *self) {
+  return self->topology != NULL ? (void *)self->topology : self->handle;
+}
+
 static ls_status find_devices(ls_pjrt_client *self, const ls_runtime *runtime) {
   const int wanted = ls_runtime_num_devices(runtime);
-  LS_PJRT_ARGS(ls_pjrt_devices_args, args, .object = self->handle);
-  LS_RETURN_IF_ERROR(
-      ls_pjrt_call(self->plugin, LS_PJRT_Client_AddressableDevices, &args));
+  const bool is_topology = self->topology != NULL;
+  LS_PJRT_ARGS(ls_pjrt_devices_args, args, .object = source_of(self));
+  LS_RETURN_IF_ERROR(ls_pjrt_call(
+      self->plugin,
+      is_topology ? LS_PJRT_TopologyDescription_GetDeviceDescriptions
+                  : LS_PJRT_Client_AddressableDevices,
+      &args));
   if (args.count == 0)
     return LS_STATUS(LS_UNAVAILABLE, "plug-in '%s' has no devices",
                      self->plugin->path);
   if ((size_t)wanted > args.count)
     return ls_invalid_argument("num_devices is %d; plug-in '%s' has %zu",
                                wanted, self->plugin->path, args.count);
-  self->devices = args.devices;
+  if (is_topology)
+    self->descriptions = args.descriptions;
+  else
+    self->devices = args.devices;
   self->num_devices = wanted > 0 ? wanted : (int32_t)args.count;
-  LS_PJRT_ARGS(ls_pjrt_object_args, description, .object = args.devices[0]);
-  LS_RETURN_IF_ERROR(
-      ls_pjrt_call(self->plugin, LS_PJRT_Device_GetDescription, &description));
-  return read_text(self, LS_PJRT_DeviceDescription_Kind,
-                   description.answer.object, &self->kind);
+  PJRT_DeviceDescription *first = NULL;
+  LS_RETURN_IF_ERROR(ls_pjrt_client_device(self, 0, &first));
+  return read_text(self, LS_PJRT_DeviceDescription_Kind, first, &self->kind);
+}
+
+ls_status ls_pjrt_client_device(const ls_pjrt_client *self, int32_t device,
+                                PJRT_DeviceDescription **out_description) {
+  if (self->topology != NULL) {
+    *out_description = self->descriptions[device];
+    return ls_ok();
+  }
+  LS_PJRT_ARGS(ls_pjrt_object_args, args, .object = self->devices[device]);
+  const ls_status status =
+      ls_pjrt_call(self->plugin, LS_PJRT_Device_GetDescription, &args);
+  *out_description = args.answer.object;
+  return status;
 }
 
 ls_status ls_pjrt_client_init(ls_pjrt_client *self, ls_runtime *runtime) {
@@ -84,11 +124,19 @@ ls_status ls_pjrt_client_init(ls_pjrt_client *self, ls_runtime *runtime) {
   ls_text_init(&self->version, allocator);
   ls_text_init(&self->kind, allocator);
   LS_RETURN_IF_ERROR(ls_pjrt_plugin_load(runtime, &self->plugin));
-  LS_RETURN_IF_ERROR(create_any_client(self, runtime));
-  LS_RETURN_IF_ERROR(read_text(self, LS_PJRT_Client_PlatformName, self->handle,
-                               &self->platform));
-  LS_RETURN_IF_ERROR(read_text(self, LS_PJRT_Client_PlatformVersion,
-                               self->handle, &self->version));
+  const char *topology = ls_runtime_topology(runtime);
+  LS_RETURN_IF_ERROR(topology != NULL ? create_topology(self, topology)
+                                      : create_any_client(self, runtime));
+  LS_RETURN_IF_ERROR(read_text(self,
+                               topology != NULL
+                                   ? LS_PJRT_TopologyDescription_PlatformName
+                                   : LS_PJRT_Client_PlatformName,
+                               source_of(self), &self->platform));
+  LS_RETURN_IF_ERROR(read_text(self,
+                               topology != NULL
+                                   ? LS_PJRT_TopologyDescription_PlatformVersion
+                                   : LS_PJRT_Client_PlatformVersion,
+                               source_of(self), &self->version));
   LS_RETURN_IF_ERROR(check_platform(self, runtime));
   return find_devices(self, runtime);
 }
@@ -96,6 +144,9 @@ ls_status ls_pjrt_client_init(ls_pjrt_client *self, ls_runtime *runtime) {
 void ls_pjrt_client_deinit(ls_pjrt_client *self) {
   if (self->handle != NULL)
     ls_pjrt_destroy(self->plugin, LS_PJRT_Client_Destroy, self->handle);
+  if (self->topology != NULL)
+    ls_pjrt_destroy(self->plugin, LS_PJRT_TopologyDescription_Destroy,
+                    self->topology);
   ls_text_deinit(&self->platform);
   ls_text_deinit(&self->version);
   ls_text_deinit(&self->kind);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A client of a plug-in: a runtime's devices.
+// A client of a plug-in: a runtime's devices, or those of a topology.
 #ifndef LS_ENGINE_PJRT_CLIENT_H_
 #define LS_ENGINE_PJRT_CLIENT_H_
 
@@ -9,15 +9,20 @@
 
 typedef struct ls_pjrt_client {
   const ls_pjrt_plugin *plugin;
-  PJRT_Client *handle;
-  PJRT_Device *const *devices;  // Owned by the client.
-  int32_t num_devices;          // Devices in use, the first ones.
-  ls_text platform;             // Such as "cpu" or "cuda".
-  ls_text version;              // Version of the platform, on one line.
-  ls_text kind;                 // Kind of the first device.
+  PJRT_Client *handle;                 // NULL: there is a topology instead.
+  PJRT_TopologyDescription *topology;  // Programs are compiled for it.
+  union {                              // Owned by the client or the topology.
+    PJRT_Device *const *devices;
+    PJRT_DeviceDescription *const *descriptions;
+  };
+  int32_t num_devices;  // Devices in use, the first ones.
+  ls_text platform;     // Such as "cpu" or "cuda".
+  ls_text version;      // Version of the platform, on one line.
+  ls_text kind;         // Kind of the first device.
 } ls_pjrt_client;
 
-// Makes a client of the runtime's plug-in. After a failure deinit is still
+// Makes a client of the runtime's plug-in or, with the option `topology`, that
+// topology, whose devices there need not be. After a failure deinit is still
 // needed.
 //   LS_FAILED_PRECONDITION  the plug-in's devices are not those of the option
 //                           `device`.
@@ -27,6 +32,11 @@ typedef struct ls_pjrt_client {
 LS_MUST_USE ls_status ls_pjrt_client_init(ls_pjrt_client *client,
                                           ls_runtime *runtime);
 void ls_pjrt_client_deinit(ls_pjrt_client *client);
+
+// Returns the description of a device. Lent.
+LS_MUST_USE ls_status
+ls_pjrt_client_device(const ls_pjrt_client *client, int32_t device,
+                      PJRT_DeviceDescription **out_description);
 
 // How to compile a program.
 typedef struct ls_pjrt_options {

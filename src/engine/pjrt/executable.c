@@ -76,13 +76,25 @@ static ls_status write_module(const ls_pjrt_executable *self, ls_arena *memory,
 }
 
 // ---- Compiling -------------------------------------------------------------
+// Compiles the module; for a topology there is no more of it than
+// `*out_executable`.
 static ls_status compile_module(ls_pjrt_executable *self, const ls_text *module,
-                                const ls_text *options) {
+                                const ls_text *options,
+                                PJRT_Executable **out_executable) {
   static const char format[] = "mlir";
   const ls_pjrt_client *client = &self->backend->client;
   LS_PJRT_ARGS(ls_pjrt_program, program, .code = module->data,
                .code_size = module->size, .format = format,
                .format_size = sizeof(format) - 1);
+  if (client->topology != NULL) {
+    LS_PJRT_ARGS(ls_pjrt_compile_ahead_args, ahead,
+                 .topology = client->topology, .program = &program,
+                 .options = options->data, .options_size = options->size);
+    const ls_status status =
+        ls_pjrt_call(client->plugin, LS_PJRT_Compile, &ahead);
+    *out_executable = ahead.executable;
+    return status;
+  }
   LS_PJRT_ARGS(ls_pjrt_compile_args, args, .client = client->handle,
                .program = &program, .options = options->data,
                .options_size = options->size);
@@ -113,21 +125,54 @@ static ls_status check_loaded(const ls_pjrt_executable *self,
                      self->num_devices, results.answer.count, devices.count);
 }
 
-static ls_status note_memory(ls_pjrt_executable *self,
-                             PJRT_Executable *executable) {
-  const ls_pjrt_plugin *plugin = self->backend->client.plugin;
-  self->facts.num_instructions = self->program->body->num_nodes;
-  if (!ls_pjrt_has(plugin, LS_PJRT_Executable_GetCompiledMemoryStats))
-    return ls_ok();
-  LS_PJRT_ARGS(ls_pjrt_memory_args, args, .executable = executable);
-  // A plug-in may have the call and no figures.
+static bool is_name(const ls_pjrt_named_value *value, const char *name) {
+  return value->name_size == strlen(name) &&
+         memcmp(value->name, name, value->name_size) == 0;
+}
+
+// Reads what XLA estimates of a run.
+static void note_costs(const ls_pjrt_plugin *plugin,
+                       PJRT_Executable *executable,
+                       ls_program_figures *figures) {
+  LS_PJRT_ARGS(ls_pjrt_costs_args, args, .executable = executable);
   const ls_status status =
-      ls_pjrt_call(plugin, LS_PJRT_Executable_GetCompiledMemoryStats, &args);
+      ls_pjrt_call(plugin, LS_PJRT_Executable_GetCostAnalysis, &args);
+  for (size_t i = 0; ls_status_is_ok(status) && i < args.count; ++i) {
+    const ls_pjrt_named_value *cost = &args.costs[i];
+    if (cost->kind != LS_PJRT_FLOAT) continue;
+    if (is_name(cost, "flops")) figures->flops = cost->value.real;
+    if (is_name(cost, "bytes accessed"))
+      figures->bytes_accessed = cost->value.real;
+  }
   ls_status_free(status);
-  if (!ls_status_is_ok(status)) return ls_ok();
-  self->facts.shared_bytes = (size_t)args.temporary;
-  self->facts.constant_bytes = (size_t)args.code;
-  return ls_ok();
+}
+
+// Takes the figures that the plug-in gives; it may have a call and none.
+static void note_figures(ls_pjrt_executable *self,
+                         PJRT_Executable *executable) {
+  const ls_pjrt_plugin *plugin = self->backend->client.plugin;
+  ls_program_figures *figures = &self->facts.figures;
+  *figures =
+      (ls_program_figures){self->num_devices, -1, -1, -1, -1, -1, -1, -1, -1};
+  self->facts.num_instructions = self->program->body->num_nodes;
+  note_costs(plugin, executable, figures);
+  LS_PJRT_ARGS(ls_pjrt_object_args, code, .object = executable);
+  ls_status status = ls_pjrt_call(
+      plugin, LS_PJRT_Executable_SizeOfGeneratedCodeInBytes, &code);
+  if (ls_status_is_ok(status)) figures->code_bytes = code.answer.size;
+  ls_status_free(status);
+  LS_PJRT_ARGS(ls_pjrt_memory_args, args, .executable = executable);
+  status =
+      ls_pjrt_call(plugin, LS_PJRT_Executable_GetCompiledMemoryStats, &args);
+  if (ls_status_is_ok(status)) {
+    figures->argument_bytes = args.arguments;
+    figures->result_bytes = args.results;
+    figures->alias_bytes = args.aliases;
+    figures->temporary_bytes = args.temporary;
+    self->facts.shared_bytes = (size_t)args.temporary;
+    self->facts.constant_bytes = (size_t)args.code;
+  }
+  ls_status_free(status);
 }
 
 // Checks the loaded executable and takes its figures; `keep` puts it into the
@@ -138,8 +183,8 @@ static ls_status inspect(ls_pjrt_executable *self, const ls_text *module,
   LS_PJRT_ARGS(ls_pjrt_object_args, args, .object = self->loaded);
   LS_RETURN_IF_ERROR(
       ls_pjrt_call(plugin, LS_PJRT_LoadedExecutable_GetExecutable, &args));
-  ls_status status = check_loaded(self, args.answer.object);
-  if (ls_status_is_ok(status)) status = note_memory(self, args.answer.object);
+  const ls_status status = check_loaded(self, args.answer.object);
+  if (ls_status_is_ok(status)) note_figures(self, args.answer.object);
   if (ls_status_is_ok(status) && keep)
     ls_pjrt_cache_store(self->backend, module, options, args.answer.object);
   ls_pjrt_destroy(plugin, LS_PJRT_Executable_Destroy, args.answer.object);
@@ -149,17 +194,22 @@ static ls_status inspect(ls_pjrt_executable *self, const ls_text *module,
 static ls_status load_or_compile(ls_pjrt_executable *self,
                                  const ls_text *module,
                                  const ls_text *options) {
-  ls_pjrt_cache_load(self->backend, module, options, &self->loaded);
+  const ls_pjrt_plugin *plugin = self->backend->client.plugin;
+  PJRT_Executable *ahead = NULL;
+  if (self->backend->client.topology == NULL)
+    ls_pjrt_cache_load(self->backend, module, options, &self->loaded);
   if (self->loaded != NULL) {
     const ls_status status = inspect(self, module, options, false);
     if (ls_status_is_ok(status)) return ls_ok();
     ls_status_free(status);
-    ls_pjrt_destroy(self->backend->client.plugin,
-                    LS_PJRT_LoadedExecutable_Destroy, self->loaded);
+    ls_pjrt_destroy(plugin, LS_PJRT_LoadedExecutable_Destroy, self->loaded);
     self->loaded = NULL;
   }
-  LS_RETURN_IF_ERROR(compile_module(self, module, options));
-  return inspect(self, module, options, true);
+  LS_RETURN_IF_ERROR(compile_module(self, module, options, &ahead));
+  if (self->loaded != NULL) return inspect(self, module, options, true);
+  note_figures(self, ahead);
+  ls_pjrt_destroy(plugin, LS_PJRT_Executable_Destroy, ahead);
+  return ls_ok();
 }
 
 static ls_status compile_for_devices(ls_pjrt_executable *self) {

@@ -5,6 +5,7 @@
 #include "base/cancel.h"
 #include "base/runtime_internal.h"
 #include "engine/pjrt/host.h"
+#include "lockstep/runtime_settings.h"
 
 static ls_pjrt_instance *instance_of(const ls_instance *instance) {
   return (ls_pjrt_instance *)(uintptr_t)instance;
@@ -161,12 +162,17 @@ static ls_status finish_on_host(ls_pjrt_instance *self, bool *out_keeps) {
 ls_status ls_pjrt_start(ls_instance *instance, const ls_run_args *args) {
   ls_pjrt_instance *self = instance_of(instance);
   if (self->host != NULL) return start_on_host(self, args);
+  ls_runtime *runtime = self->executable->backend->base.runtime;
+  if (ls_runtime_topology(runtime) != NULL)
+    return LS_STATUS(LS_UNAVAILABLE,
+                     "the program is compiled for topology '%s', which has no "
+                     "devices here that run it",
+                     ls_runtime_topology(runtime));
   if (ls_cancel_any(args->cancels))
     return LS_STATUS(LS_CANCELLED, "the run was cancelled");
   LS_RETURN_IF_ERROR(ls_pjrt_run_start(self, args));
   // A run with host calls does not count as work: its calls may stall.
-  if (self->hosts == NULL)
-    ls_runtime_begin_work(self->executable->backend->base.runtime);
+  if (self->hosts == NULL) ls_runtime_begin_work(runtime);
   return ls_ok();
 }
 

@@ -47,10 +47,9 @@ static ls_status write_assignment(const ls_pjrt_client *client,
   ls_proto_i64(out, NUM_COLUMNS, 1);
   const size_t column = ls_proto_begin(out, COLUMN);
   for (int32_t i = 0; i < num_devices; ++i) {
-    LS_PJRT_ARGS(ls_pjrt_object_args, device, .object = client->devices[i]);
-    LS_RETURN_IF_ERROR(
-        ls_pjrt_call(client->plugin, LS_PJRT_Device_GetDescription, &device));
-    LS_PJRT_ARGS(ls_pjrt_object_args, args, .object = device.answer.object);
+    PJRT_DeviceDescription *device = NULL;
+    LS_RETURN_IF_ERROR(ls_pjrt_client_device(client, i, &device));
+    LS_PJRT_ARGS(ls_pjrt_object_args, args, .object = device);
     LS_RETURN_IF_ERROR(
         ls_pjrt_call(client->plugin, LS_PJRT_DeviceDescription_Id, &args));
     ls_proto_i64(out, 1, args.answer.number);

@@ -69,6 +69,9 @@ ls_status ls_pjrt_take_error(const ls_pjrt_plugin *plugin, const char *call,
 
 ls_status ls_pjrt_call(const ls_pjrt_plugin *plugin, ls_pjrt_slot slot,
                        void *args) {
+  if (!ls_pjrt_has(plugin, slot))
+    return ls_unimplemented("plug-in '%s' has no %s", plugin->path,
+                            slot_name(slot));
   return ls_pjrt_take_error(plugin, slot_name(slot),
                             call_slot(plugin, slot, args));
 }
@@ -86,40 +89,6 @@ ls_status ls_pjrt_await(const ls_pjrt_plugin *plugin, PJRT_Event *event) {
   const ls_status status = ls_pjrt_call(plugin, LS_PJRT_Event_Await, &args);
   ls_pjrt_destroy(plugin, LS_PJRT_Event_Destroy, event);
   return status;
-}
-
-// ---- Names -----------------------------------------------------------------
-// Returns the path of the library that a device name stands for.
-static ls_status find_path(ls_runtime *runtime, const char **out_path) {
-  const char *device = ls_runtime_device(runtime);
-  const char *given = ls_runtime_environment(runtime, "LS_PJRT_PLUGIN");
-  if (strncmp(device, "pjrt:", 5) == 0)
-    *out_path = device + 5;
-  else if (given != NULL && given[0] != '\0')
-    *out_path = given;
-  else if (strcmp(device, "gpu") == 0)
-    *out_path = "xla_cuda_plugin.so";
-  else if (strcmp(device, "tpu") == 0)
-    *out_path = "libtpu.so";
-  else
-    return ls_not_found("device 'pjrt' is the plug-in that the environment's "
-                        "LS_PJRT_PLUGIN names, which is not set; 'pjrt:PATH' "
-                        "names one too");
-  return ls_ok();
-}
-
-static ls_status open_library(const char *device, const char *path,
-                              void **out_library) {
-  // Keeps information of XLA from standard error, unless it is asked for.
-  setenv("TF_CPP_MIN_LOG_LEVEL", "1", 0);
-  *out_library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (*out_library != NULL) return ls_ok();
-  const char *reason = dlerror();
-  return ls_not_found("the plug-in of device '%s' cannot be loaded: %s%s",
-                      device, reason != NULL ? reason : path,
-                      strncmp(device, "pjrt", 4) == 0
-                          ? ""
-                          : "; the environment's LS_PJRT_PLUGIN names another");
 }
 
 // ---- Flags -----------------------------------------------------------------
@@ -204,9 +173,11 @@ static ls_status check_flags(ls_runtime *runtime,
 
 // ---- Loading ---------------------------------------------------------------
 static bool is_optional(ls_pjrt_slot slot) {
-  return slot == LS_PJRT_Executable_Serialize ||
+  return slot == LS_PJRT_Executable_SizeOfGeneratedCodeInBytes ||
+         slot == LS_PJRT_Executable_GetCostAnalysis ||
+         slot == LS_PJRT_Executable_Serialize ||
          slot == LS_PJRT_Executable_DeserializeAndLoad ||
-         slot == LS_PJRT_Executable_GetCompiledMemoryStats;
+         slot >= LS_PJRT_TopologyDescription_Create;
 }
 
 static ls_status check_table(const ls_pjrt_plugin *plugin) {
@@ -233,11 +204,21 @@ static ls_status check_table(const ls_pjrt_plugin *plugin) {
 }
 
 // Keeps libtpu from asking the cloud's metadata service where there is no TPU:
-// each of 30 questions would wait for half a minute.
+// each of 30 questions would wait for half a minute. Answers two of them, lets
+// several processes use it at a time, and keeps it from writing files of logs.
 static void prepare_libtpu(void *library) {
-  if (dlsym(library, "GetLibtpuSdkApi") == NULL) return;
-  if (access("/dev/accel0", F_OK) != 0 && access("/dev/vfio/0", F_OK) != 0)
-    setenv("TPU_SKIP_MDS_QUERY", "1", 0);
+  static const char *const settings[][2] = {
+      {"TPU_SKIP_MDS_QUERY", "1"},
+      {"TPU_ACCELERATOR_TYPE", "v5litepod-4"},
+      {"TPU_WORKER_HOSTNAMES", "localhost"},
+      {"ALLOW_MULTIPLE_LIBTPU_LOAD", "1"},
+      {"TPU_LOG_DIR", "disabled"},
+  };
+  if (dlsym(library, "GetLibtpuSdkApi") == NULL ||
+      access("/dev/accel0", F_OK) == 0 || access("/dev/vfio/0", F_OK) == 0)
+    return;
+  for (size_t i = 0; i < LS_COUNT_OF(settings); ++i)
+    setenv(settings[i][0], settings[i][1], 0);
 }
 
 // Takes the size and time of the library's file, which tell builds apart.
@@ -283,10 +264,12 @@ static const ls_pjrt_plugin *find_loaded(const void *library) {
   return at;
 }
 
-static ls_status find_or_load(ls_runtime *runtime, const char *path,
+static ls_status find_or_load(ls_runtime *runtime,
                               const ls_pjrt_plugin **out_plugin) {
   void *library = NULL;
-  LS_RETURN_IF_ERROR(open_library(ls_runtime_device(runtime), path, &library));
+  LS_OWN(ls_text, path) = {0};
+  ls_text_init(&path, ls_runtime_allocator(runtime));
+  LS_RETURN_IF_ERROR(ls_pjrt_plugin_open(runtime, &path, &library));
   *out_plugin = find_loaded(library);
   if (*out_plugin != NULL) {
     dlclose(library);  // One handle of each library stays open.
@@ -295,7 +278,7 @@ static ls_status find_or_load(ls_runtime *runtime, const char *path,
   ls_allocator *allocator = ls_allocator_system();
   LS_OWN_NEW_OR_RETURN(allocator, ls_pjrt_plugin, plugin);
   plugin->library = library;
-  plugin->path = ls_copy_text(allocator, path, strlen(path));
+  plugin->path = ls_copy_text(allocator, ls_text_data(&path), path.size);
   LS_RETURN_IF_NO_MEMORY(plugin->path);
   LS_RETURN_IF_ERROR(initialize_plugin(runtime, plugin));
   plugin->next = plugins;
@@ -306,11 +289,9 @@ static ls_status find_or_load(ls_runtime *runtime, const char *path,
 
 ls_status ls_pjrt_plugin_load(ls_runtime *runtime,
                               const ls_pjrt_plugin **out_plugin) {
-  const char *path = NULL;
   *out_plugin = NULL;
-  LS_RETURN_IF_ERROR(find_path(runtime, &path));
   ls_mutex_lock(&plugins_lock);
-  const ls_status status = find_or_load(runtime, path, out_plugin);
+  const ls_status status = find_or_load(runtime, out_plugin);
   ls_mutex_unlock(&plugins_lock);
   return status;
 }

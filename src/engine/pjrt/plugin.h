@@ -7,6 +7,7 @@
 #ifndef LS_ENGINE_PJRT_PLUGIN_H_
 #define LS_ENGINE_PJRT_PLUGIN_H_
 
+#include "base/text.h"
 #include "engine/pjrt/api.h"
 #include "lockstep/runtime.h"
 
@@ -29,11 +30,16 @@ typedef struct ls_pjrt_plugin {
 LS_MUST_USE ls_status ls_pjrt_plugin_load(ls_runtime *runtime,
                                           const ls_pjrt_plugin **out_plugin);
 
+// Opens the library of the runtime's option `device` (find.c), and appends its
+// path.
+LS_MUST_USE ls_status ls_pjrt_plugin_open(const ls_runtime *runtime,
+                                          ls_text *path, void **out_library);
+
 // Returns true if the table has a slot. Slots that a plug-in may lack:
-// serialization and memory statistics.
+// serialization, figures of programs, topologies.
 bool ls_pjrt_has(const ls_pjrt_plugin *plugin, ls_pjrt_slot slot);
 // Calls a function; its error becomes a status of the same code, with the
-// plug-in's message.
+// plug-in's message. A slot that it lacks is UNIMPLEMENTED.
 LS_MUST_USE ls_status ls_pjrt_call(const ls_pjrt_plugin *plugin,
                                    ls_pjrt_slot slot, void *args);
 // Converts an error, which is destroyed; NULL is OK.

@@ -217,7 +217,9 @@ static void emit_product_rows(ls_cpu_classes *self, uint32_t m,
                                               .out = &result,
                                               .num_out = 1});
   ls_cpu_need_scratch(compiler, plan.scratch);
-  compiler->out->facts.flops += plan.flops * compiler->trips;
+  compiler->out->facts.figures.flops += plan.flops * compiler->trips;
+  compiler->out->facts.figures.bytes_accessed +=
+      (double)bytes * compiler->trips;
 }
 
 static void emit_products(ls_cpu_classes *self, uint32_t m,

@@ -144,6 +144,7 @@ static void emit_step(ls_cpu_compiler *self, ls_cpu_scope *scope,
   bytes *= use->lanes;
   instruction->number = ls_cpu_team_gains(flops, bytes, instruction->size);
   self->origins[position].note.bytes = bytes;
+  self->out->facts.figures.bytes_accessed += (double)bytes * self->trips;
   if (step->end == node->num_outputs)
     self->origins[position].note.flops = flops;
   if (step->begin == 0 && step->end > 0) {
@@ -211,7 +212,8 @@ void ls_cpu_emit_use(ls_cpu_compiler *self, ls_cpu_scope *scope,
   }
   emit_step(self, scope, use, &step);
   ls_cpu_need_scratch(self, plan->scratch);
-  self->out->facts.flops += plan->flops * (double)use->lanes * self->trips;
+  self->out->facts.figures.flops +=
+      plan->flops * (double)use->lanes * self->trips;
 }
 
 static void emit_kernel(ls_cpu_compiler *self, ls_cpu_scope *scope,

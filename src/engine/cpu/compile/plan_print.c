@@ -166,7 +166,7 @@ ls_status ls_cpu_print_plan(const ls_executable *self, ls_text *text) {
       "instructions %zu, flops %.0f\n"
       "bytes: shared %zu, frame %zu, scratch %zu, constants %zu, kernels %zu\n",
       program->num_inputs, program->num_outputs, program->num_uses,
-      self->replicas, facts->num_instructions, facts->flops,
+      self->replicas, facts->num_instructions, facts->figures.flops,
       facts->shared_bytes, facts->frame_bytes, facts->scratch_bytes,
       facts->constant_bytes, self->kernel_scratch);
   for (size_t pc = 0; pc < self->num_instructions; ++pc) {

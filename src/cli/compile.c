@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "lockstep/device.h"
+
+typedef struct compile_flags {
+  const char *model, *precision, *math;
+  int64_t replicas, threads, batch_size;
+  bool json;
+} compile_flags;
+
+// ---- Compiling -------------------------------------------------------------
+// Runs the step once, which compiles it; for a topology nothing can run it.
+static ls_status compile_step(const compile_flags *flags,
+                              const ls_model_type *type,
+                              ls_program_figures *out_figures) {
+  CLI_OWN(cli_step, step) = {0};
+  CLI_OWN(ls_nest, results) = {0};
+  LS_RETURN_IF_ERROR(
+      cli_step_open(type,
+                    &(cli_step_options){.replicas = flags->replicas,
+                                        .batch_size = flags->batch_size,
+                                        .precision = flags->precision},
+                    &step));
+  const ls_status ran = ls_strategy_run(step.strategy, ls_traced(step.function),
+                                        step.args, &results);
+  if (!ls_status_is_ok(ran) &&
+      (cli_device.topology == NULL || ls_status_code(ran) != LS_UNAVAILABLE ||
+       ls_function_num_traces(step.function) == 0))
+    return ran;
+  ls_status_free(ran);
+  return ls_function_describe_program(step.function, out_figures);
+}
+
+// ---- Printing --------------------------------------------------------------
+// The rows of figures: name in JSON, label, value, and unit of a label.
+typedef struct figure_row {
+  const char *name, *label;
+  double value, scale;  // A label's value is `value` / `scale`.
+  const char *unit;
+} figure_row;
+
+enum { NUM_ROWS = 8 };
+
+static void list_rows(const ls_program_figures *f, figure_row rows[NUM_ROWS]) {
+  const double mib = 1 << 20;
+  const figure_row filled[NUM_ROWS] = {
+      {"flops", "flops", f->flops, 1e9, "Gflop"},
+      {"bytes_accessed", "accesses", f->bytes_accessed, mib, "MiB"},
+      {"argument_bytes", "arguments", (double)f->argument_bytes, mib, "MiB"},
+      {"result_bytes", "results", (double)f->result_bytes, mib, "MiB"},
+      {"alias_bytes", "in place", (double)f->alias_bytes, mib, "MiB"},
+      {"temporary_bytes", "temporary", (double)f->temporary_bytes, mib, "MiB"},
+      {"code_bytes", "code", (double)f->code_bytes, mib, "MiB"},
+      {"compile_seconds", "compiled in", f->compile_seconds, 1, "s"}};
+  for (int i = 0; i < NUM_ROWS; ++i)
+    rows[i] = filled[i];
+}
+
+static void print_json(const compile_flags *flags, const ls_device_facts *facts,
+                       const ls_program_figures *figures,
+                       const figure_row rows[NUM_ROWS]) {
+  printf("{\"model\":");
+  cli_print_json(flags->model);
+  printf(",\"topology\":");
+  if (cli_device.topology != NULL)
+    cli_print_json(cli_device.topology);
+  else
+    printf("null");
+  printf(",\"kind\":");
+  cli_print_json(facts->kind != NULL ? facts->kind : "CPU");
+  printf(",\"devices\":%d,\"replicas\":%lld,\"precision\":\"%s\","
+         "\"batch_size\":%lld",
+         figures->num_devices, (long long)flags->replicas, flags->precision,
+         (long long)flags->batch_size);
+  for (int i = 0; i < NUM_ROWS; ++i) {
+    if (rows[i].value < 0)
+      printf(",\"%s\":null", rows[i].name);
+    else
+      printf(",\"%s\":%.15g", rows[i].name, rows[i].value);
+  }
+  printf("}\n");
+}
+
+static void print_figures(const compile_flags *flags,
+                          const ls_device_facts *facts,
+                          const ls_program_figures *figures) {
+  figure_row rows[NUM_ROWS];
+  list_rows(figures, rows);
+  if (flags->json) {
+    print_json(flags, facts, figures, rows);
+    return;
+  }
+  printf("%s, %lld replica%s on %d of %d devices '%s'%s%s, %s, batch of %lld\n"
+         "on each device:\n",
+         flags->model, (long long)flags->replicas,
+         flags->replicas == 1 ? "" : "s", figures->num_devices, facts->count,
+         facts->kind != NULL ? facts->kind : "CPU",
+         cli_device.topology != NULL ? " of topology " : "",
+         cli_device.topology != NULL ? cli_device.topology : "",
+         flags->precision, (long long)flags->batch_size);
+  for (int i = 0; i < NUM_ROWS; ++i) {
+    if (rows[i].value < 0)
+      printf("  %-11s  unknown\n", rows[i].label);
+    else
+      printf("  %-11s  %.4g %s\n", rows[i].label, rows[i].value / rows[i].scale,
+             rows[i].unit);
+  }
+}
+
+// ---- The command -----------------------------------------------------------
+static ls_status compile_model(compile_flags *flags, const ls_model_type *type,
+                               ls_runtime *runtime) {
+  ls_device_facts facts = {0};
+  ls_program_figures figures = {0};
+  LS_RETURN_IF_ERROR(ls_device_describe(runtime, &facts));
+  if (flags->replicas == 0) flags->replicas = facts.count;
+  LS_RETURN_IF_ERROR(compile_step(flags, type, &figures));
+  print_figures(flags, &facts, &figures);
+  return ls_ok();
+}
+
+int cli_compile(int argc, char **argv) {
+  compile_flags flags = {.precision = "f32"};
+  const cli_option options[] = {
+      {"topology", CLI_TEXT, &cli_device.topology, "NAME",
+       "compile for these devices, which need not be here:\n"
+       "v5e:2x2, v4:2x2x1, ... (--device is then tpu by default)",
+       0},
+      {"replicas", CLI_COUNT, &flags.replicas, "N",
+       "replicas that share the batch (default: one a device)", 1},
+      CLI_THREADS_OPTION(&flags.threads),
+      CLI_DEVICE_OPTIONS,
+      CLI_BATCH_OPTION(&flags.batch_size),
+      CLI_PRECISION_OPTION(&flags.precision),
+      CLI_MATH_OPTION(&flags.math),
+      {"json", CLI_FLAG, &flags.json, NULL,
+       "print one line of JSON: model, topology, kind, devices,\n"
+       "replicas, precision, batch_size, flops, bytes_accessed,\n"
+       "argument_bytes, result_bytes, alias_bytes,\n"
+       "temporary_bytes, code_bytes, compile_seconds",
+       0},
+  };
+  const cli_syntax syntax = {
+      .command = "compile",
+      .about = "Compiles a model's training step, and prints the work, memory "
+               "and code of one\n"
+               "device. With --topology the plug-in compiles for devices that "
+               "are elsewhere;\n"
+               "for TPUs it is libtpu, which 'pip install libtpu' installs. "
+               "MODEL may be a\n"
+               "shared library of models: ./mine.so or ./mine.so:NAME.",
+      CLI_OPTIONS(options),
+      .operand_form = "MODEL",
+      .operand = &flags.model};
+  int code = CLI_OK;
+  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  if (!cli_check_arithmetic("compile", flags.precision, &flags.math))
+    return CLI_USAGE;
+  const ls_model_type *type = cli_find_model("compile", flags.model);
+  if (type == NULL) return CLI_USAGE;
+  if (flags.batch_size == 0) flags.batch_size = type->batch_size;
+  ls_runtime *runtime = NULL;
+  ls_status status = cli_runtime_open(flags.threads, flags.math, &runtime);
+  if (ls_status_is_ok(status)) status = compile_model(&flags, type, runtime);
+  if (!ls_status_is_ok(status)) code = cli_report("compile", status);
+  return cli_runtime_close("compile", runtime, code);
+}

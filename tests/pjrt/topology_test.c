@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs compiled for devices that are not here, and figures of programs.
+#include "lockstep/full.h"
+#include "lockstep/function_plan.h"
+#include "support/function.h"
+#include "support/plugin.h"
+#include "support/values.h"
+
+static ls_nest multiply_variable(ls_nest args, void *user) {
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor w = ls_variable_read(user);
+  return ls_leaf(ls_variable_assign(user, ls_add(w, ls_matmul(x, w))));
+}
+
+enum { SIZE = 32 };
+
+// A function of a matrix that multiplies a variable, and its arguments.
+typedef struct product {
+  ls_variable *variable;
+  ls_function *function;
+  ls_nest args;
+} product;
+
+static product product_make(void) {
+  static double numbers[SIZE * SIZE];
+  product made = {.variable = variable_of("w", LS_DTYPE_F32,
+                                          LS_SHAPE(SIZE, SIZE), numbers)};
+  made.function = function_of(multiply_variable, made.variable);
+  made.args = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(SIZE, SIZE)));
+  return made;
+}
+
+static void product_end(product *made) {
+  ls_nest_release(made->args);
+  ls_object_release(made->function);
+  ls_object_release(made->variable);
+}
+LS_OWNED_STRUCT(product, product_end)
+
+static ls_program_figures figures_of(const ls_function *function) {
+  ls_program_figures figures;
+  expect_ok(ls_function_describe_program(function, &figures));
+  return figures;
+}
+
+TEST(a_function_without_a_program_has_no_figures) {
+  LS_OWN(open_place, here) = runtime_begin((ls_runtime_options){0});
+  LS_OWN(product, made) = product_make();
+  ls_program_figures figures;
+  expect_status(ls_function_describe_program(made.function, &figures),
+                LS_FAILED_PRECONDITION, "call it first");
+}
+
+TEST(the_cpu_engine_tells_figures_of_its_plan) {
+  enum { BYTES = 4 * SIZE * SIZE };
+  LS_OWN(open_place, here) = runtime_begin((ls_runtime_options){0});
+  LS_OWN(product, made) = product_make();
+  LS_OWN(ls_nest, results) = call_results(made.function, made.args);
+  const ls_program_figures figures = figures_of(made.function);
+  assert_int_equal(figures.num_devices, 1);
+  assert_true(figures.flops >= 2 * SIZE * SIZE * SIZE);
+  assert_true(figures.bytes_accessed >= 4 * BYTES);
+  assert_int_equal(figures.argument_bytes, 2 * BYTES);
+  assert_int_equal(figures.result_bytes, 2 * BYTES);
+  assert_int_equal(figures.alias_bytes, BYTES);
+  assert_true(figures.temporary_bytes > 0 && figures.code_bytes >= 0);
+  assert_true(figures.compile_seconds > 0);
+}
+
+TEST(a_plugin_tells_figures_of_a_program) {
+  enum { BYTES = 4 * SIZE * SIZE };
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  LS_OWN(product, made) = product_make();
+  LS_OWN(ls_nest, results) = call_results(made.function, made.args);
+  const ls_program_figures figures = figures_of(made.function);
+  assert_int_equal(figures.num_devices, 1);
+  assert_true(figures.flops == -1 || figures.flops >= 2 * SIZE * SIZE * SIZE);
+  assert_int_equal(figures.argument_bytes, 2 * BYTES);
+  assert_true(figures.compile_seconds > 0);
+}
+
+TEST(a_plugin_of_cpus_has_no_topologies) {
+  ls_device_facts facts;
+  LS_OWN(open_place, here) = runtime_begin(
+      (ls_runtime_options){.device = plugin_device(), .topology = "cpu:2x2"});
+  expect_status(ls_device_describe(here.runtime, &facts), LS_UNIMPLEMENTED,
+                "of topology 'cpu:2x2'");
+}
+
+TEST(a_topology_that_libtpu_does_not_know_is_refused) {
+  static const char *const names[] = {"v9:2x2", "v5e:3x3", "v5e:100x100"};
+  for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
+    ls_device_facts facts;
+    LS_OWN(open_place, here) = runtime_begin(
+        (ls_runtime_options){.device = tpu_device(), .topology = names[i]});
+    expect_status(ls_device_describe(here.runtime, &facts), LS_INVALID_ARGUMENT,
+                  names[i]);
+  }
+}
+
+TEST(a_program_for_a_topology_is_compiled_and_not_run) {
+  LS_OWN(open_place, here) = runtime_begin(
+      (ls_runtime_options){.device = tpu_device(), .topology = "v5e:2x2"});
+  ls_device_facts facts;
+  expect_ok(ls_device_describe(here.runtime, &facts));
+  assert_string_equal(facts.type, "TPU");
+  assert_int_equal(facts.count, 4);
+  LS_OWN(product, made) = product_make();
+  for (int i = 0; i < 2; ++i) {
+    LS_OWN(ls_nest, results) = {0};
+    expect_status(ls_function_call(made.function, made.args, &results),
+                  LS_UNAVAILABLE, "topology 'v5e:2x2'");
+  }
+  const ls_program_figures figures = figures_of(made.function);
+  assert_int_equal(figures.num_devices, 1);
+  assert_true(figures.flops >= 2 * SIZE * SIZE * SIZE);
+  assert_true(figures.bytes_accessed > 0 && figures.code_bytes > 0);
+  assert_true(figures.argument_bytes > figures.alias_bytes);
+  assert_true(figures.alias_bytes > 0 && figures.temporary_bytes >= 0);
+  static const double zeros[SIZE * SIZE];
+  expect_variable(made.variable, zeros, SIZE * SIZE, 0);
+}
