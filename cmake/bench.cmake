@@ -51,6 +51,14 @@ foreach(contestant serve reduce feed functions)
                         ls_flags lockstep_io bench_machine)
 endforeach()
 
+# Models of tools/gpu-check, which the command loads.
+add_library(bench_device_models MODULE
+            "${PROJECT_SOURCE_DIR}/bench/contestants/device_models.c")
+set_target_properties(bench_device_models PROPERTIES
+  PREFIX "" OUTPUT_NAME device_models C_VISIBILITY_PRESET hidden
+  LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/contestants")
+target_link_libraries(bench_device_models PRIVATE ls_flags lockstep)
+
 # Both sides of bench/all_reduce --ranks, once for each MPI.
 foreach(prefix IN LISTS LS_MPIS)
   string(TOLOWER "${prefix}" mpi)

@@ -11,7 +11,8 @@ import peer
 import peer_models
 
 args = peer.arguments()
-os.environ["JAX_PLATFORMS"] = "cpu"
+if args.device == "cpu":
+    os.environ["JAX_PLATFORMS"] = "cpu"
 flags = os.environ.get("XLA_FLAGS", "")
 if args.replicas > 1:
     flags += f" --xla_force_host_platform_device_count={args.replicas}"
@@ -24,6 +25,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec  # noqa: E402
 
 if args.precision == "f64":
     jax.config.update("jax_enable_x64", True)
+if args.device == "gpu":
+    jax.config.update("jax_default_matmul_precision", args.products)
 AXIS = "replicas"
 COMPUTE = {"f32": jnp.float32, "f64": jnp.float64, "bf16": jnp.bfloat16}[
     args.precision]
@@ -76,10 +79,11 @@ def cnn(p, stats, x):
 def gpt(p, stats, tokens):
     table = p["embedding/table"].astype(COMPUTE)
     x = table[tokens] + p["positions"].astype(COMPUTE)
-    for i in range(1, peer.GPT_BLOCKS + 1):
+    blocks, heads = peer.GPTS[args.model][3:]
+    for i in range(1, blocks + 1):
         y = layer_norm(p, f"block{i}/norm1", x)
         qkv = dense(p, f"block{i}/attention/qkv", y)
-        shape = (*qkv.shape[:2], peer.GPT_HEADS, -1)
+        shape = (*qkv.shape[:2], heads, -1)
         q, k, v = (part.reshape(shape) for part in jnp.split(qkv, 3, -1))
         y = jax.nn.dot_product_attention(q, k, v, is_causal=True)
         x = x + dense(p, f"block{i}/attention/out", y.reshape(x.shape))
@@ -94,6 +98,7 @@ MODELS = {
                          lambda x: x.mean((1, 2))),
     "cnn": cnn,
     "gpt": gpt,
+    "gpt-large": gpt,
 }
 
 
@@ -144,7 +149,8 @@ def train_step(state, x, labels):
 
 
 def main():
-    weights, x, labels = peer.load(args.weights)
+    weights, x, labels = (peer.load(args.weights) if args.weights
+                          else peer.make_gpt(args.model))
     weights = {name: jnp.asarray(w, WIDE) for name, w in weights.items()}
     trained = {n: w for n, w in weights.items() if peer.is_trained(n)}
     averaged = {n: w for n, w in weights.items() if not peer.is_trained(n)}
@@ -163,12 +169,13 @@ def main():
         x, labels = jax.device_put((x, labels), NamedSharding(mesh, split))
     step = jax.jit(step, donate_argnums=0)
 
-    def run():
+    def start():
         nonlocal state
         state, loss = step(state, x, labels)
-        return float(loss)  # Waits: never more than one step is in flight.
+        return loss
 
-    peer.answer(run)
+    # A run's steps wait: never more than one of them is in flight.
+    peer.answer(lambda: float(start()), start=start)
 
 
 if __name__ == "__main__":

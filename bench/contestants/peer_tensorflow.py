@@ -71,7 +71,7 @@ def cnn(p, stats, x):
 def attention(q, k, v, batch, size):
     """Of [batch, size, width]; there is no fused one on CPUs."""
     def heads(x):
-        x = tf.reshape(x, (batch, size, peer.GPT_HEADS, -1))
+        x = tf.reshape(x, (batch, size, peer.GPTS["gpt"][4], -1))
         return tf.transpose(x, (0, 2, 1, 3))
 
     q, k, v = heads(q), heads(k), heads(v)
@@ -91,7 +91,7 @@ def gpt(p, stats, tokens):
         y = dense(p, name, tf.reshape(x, (batch * size, -1)))
         return tf.reshape(y, (batch, size, -1))
 
-    for i in range(1, peer.GPT_BLOCKS + 1):
+    for i in range(1, peer.GPTS["gpt"][3] + 1):
         qkv = flat_dense(f"block{i}/attention/qkv",
                          layer_norm(p, f"block{i}/norm1", x))
         y = attention(*tf.split(qkv, 3, -1), batch, size)

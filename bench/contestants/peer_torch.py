@@ -80,8 +80,9 @@ def resnet20():
 
 
 class GptBlock(nn.Module):
-    def __init__(self, width):
+    def __init__(self, width, heads):
         super().__init__()
+        self.heads = heads
         self.norm1 = nn.LayerNorm(width, eps=peer.LN_EPSILON)
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.out = nn.Linear(width, width, bias=False)
@@ -92,7 +93,7 @@ class GptBlock(nn.Module):
     def forward(self, x):
         batch, size, width = x.shape
         qkv = self.qkv(self.norm1(x))
-        q, k, v = (part.view(batch, size, peer.GPT_HEADS, -1).transpose(1, 2)
+        q, k, v = (part.view(batch, size, self.heads, -1).transpose(1, 2)
                    for part in qkv.chunk(3, -1))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(batch, size, width))
@@ -101,12 +102,13 @@ class GptBlock(nn.Module):
 
 
 class Gpt(nn.Module):
-    def __init__(self, vocabulary=256, size=128, width=256):
+    def __init__(self, name):
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary, width)
+        _, size, width, blocks, heads = peer.GPTS[name]
+        self.embedding = nn.Embedding(peer.VOCABULARY, width)
         self.positions = nn.Parameter(torch.empty(size, width))
-        self.blocks = nn.Sequential(*[GptBlock(width)
-                                      for _ in range(peer.GPT_BLOCKS)])
+        self.blocks = nn.Sequential(*[GptBlock(width, heads)
+                                      for _ in range(blocks)])
         self.norm = nn.LayerNorm(width, eps=peer.LN_EPSILON)
 
     def forward(self, tokens):
@@ -119,13 +121,14 @@ MODELS = {
     "mlp": lambda: perceptron(784, 512, 512, 10),
     "cnn": cnn,
     "resnet20": resnet20,
-    "gpt": Gpt,
+    "gpt": lambda: Gpt("gpt"),
+    "gpt-large": lambda: Gpt("gpt-large"),
 }
 
 
 def slots_of(name, net):
     """What the weights go to, in the order in which they are exported."""
-    if name != "gpt":
+    if name not in peer.GPTS:
         for module in net.modules():
             if isinstance(module, nn.BatchNorm2d):
                 yield from (module.weight, module.bias, module.running_mean,
@@ -161,9 +164,29 @@ def fill(name, net, weights):
 def optimizer_of(name, parameters):
     kind, rate = peer.OPTIMIZERS[name]
     if kind == "adam":
-        return torch.optim.Adam(parameters, rate, fused=True)
+        graph = {"capturable": True} if args.graph else {}
+        return torch.optim.Adam(parameters, rate, fused=True, **graph)
     momentum = 0.9 if kind == "momentum" else 0
     return torch.optim.SGD(parameters, rate, momentum, fused=True)
+
+
+def capture(run):
+    """The step as a CUDA graph, which is launched at once."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = run()
+
+    def replay():
+        graph.replay()
+        return loss
+
+    return replay
 
 
 def main():
@@ -175,7 +198,13 @@ def main():
         torch.distributed.init_process_group(
             "gloo", init_method=args.meet, rank=args.rank,
             world_size=args.replicas)
-    weights, x, labels = peer.load(args.weights)
+    device = "cuda" if args.device == "gpu" else "cpu"
+    if device == "cuda":
+        tf32 = args.products == "default"
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.backends.cudnn.allow_tf32 = tf32
+    weights, x, labels = (peer.load(args.weights) if args.weights
+                          else peer.make_gpt(args.model))
     net = MODELS[args.model]().to(WIDE)
     fill(args.model, net, weights)
     share = len(labels) // args.replicas
@@ -188,13 +217,14 @@ def main():
         net = net.to(memory_format=torch.channels_last)
         x = x.contiguous(memory_format=torch.channels_last)
     x = x.to(WIDE) if x.is_floating_point() else x.long()
+    net, x, labels = net.to(device), x.to(device), labels.to(device)
     if many:
         net = nn.parallel.DistributedDataParallel(
             net, broadcast_buffers=False, gradient_as_bucket_view=True)
     optimizer = optimizer_of(args.model, net.parameters())
 
     def loss_of(x, labels):
-        with torch.autocast("cpu", torch.bfloat16,
+        with torch.autocast(device, torch.bfloat16,
                             enabled=args.precision == "bf16"):
             logits = net(x)
         return F.cross_entropy(logits.flatten(0, -2).to(WIDE), labels)
@@ -202,12 +232,15 @@ def main():
     if args.compile:
         loss_of = torch.compile(loss_of)
 
-    def run():
+    def start():
         optimizer.zero_grad(set_to_none=True)
         loss = loss_of(x, labels)
         loss.backward()
         optimizer.step()
-        return loss.item()
+        return loss.detach()
+
+    if args.graph:
+        start = capture(start)
 
     def mean(loss):
         if not many:
@@ -216,7 +249,7 @@ def main():
         torch.distributed.all_reduce(losses)
         return losses.item() / args.replicas
 
-    peer.answer(run, others.tell, mean)
+    peer.answer(lambda: start().item(), others.tell, mean, start)
     others.close()
     if many:
         torch.distributed.destroy_process_group()
