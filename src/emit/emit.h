@@ -98,6 +98,9 @@ typedef struct ls_emit_flow {
 } ls_emit_flow;
 
 // A site of host calls, which each device makes for its replicas.
+// A ticket is a tensor<2xui64> of the run's number and the device, with this
+// bit after a failure.
+#define LS_EMIT_TICKET_FAILED (UINT64_C(1) << 63)
 typedef struct ls_emit_host {
   const ls_host_kernel *kernel;
   ls_object *state;   // Lent by the body.
@@ -113,6 +116,7 @@ typedef struct ls_emit_host {
   int32_t first, stride;  // The first replica is first + device * stride.
   bool is_shared;         // A call is not a replica's, but all devices'.
   bool is_for_all;        // All replicas make their calls together.
+  uint64_t loop;  // Id of the outermost loop around it; 0: there is none.
 } ls_emit_host;
 
 typedef struct ls_emit_language {
@@ -205,6 +209,7 @@ struct ls_emitter {
   ls_emitted step, seed, replica, iteration;
   ls_emitted steps;   // Most trips of loops that count steps; 0: none.
   ls_emitted ticket;  // The next host call takes it; 0: no host can be called.
+  uint64_t loop;  // Id of the outermost loop around the current op; 0: none.
   ls_emit_host *hosts;
   size_t num_hosts;
   bool exact;  // See ls_hlo_program.
@@ -416,6 +421,8 @@ bool ls_emit_replica_op(ls_emitter *e);
 bool ls_emit_host_op(ls_emitter *e);
 // Returns true if regions of an op call the host, at any depth.
 bool ls_emit_calls_host(const ls_node *node);
+// Emits true unless a call has failed whose failure all devices know.
+ls_emitted ls_emit_is_live(ls_emitter *e);
 // Makes the first ticket of a run, whose number is a u64 scalar.
 void ls_emit_begin_host(ls_emitter *e, ls_emitted run);
 // Emits the number of the device, a u32 scalar.

@@ -225,8 +225,23 @@ static void count_steps(ls_emitter *e, const ls_node *node, ls_emitted trips) {
   e->steps = ls_emit_2(e, LS_OP_MAXIMUM, most, trips);
 }
 
+// Keeps the carriers of the last whole trip where a host call has failed. The
+// language selects whole values by a scalar.
+static void keep_whole_trips(ls_emitter *e, ls_emitted_list inside,
+                             ls_emitted_list values, size_t count) {
+  const ls_emitted is_live = ls_emit_is_live(e);
+  for (size_t i = 0; i < count && ls_status_is_ok(e->status); ++i) {
+    const ls_emitted in[] = {is_live, values.items[i], inside.items[i]};
+    const ls_emitted_value from = *ls_emit_look(e, inside.items[i]);
+    values.items[i] = ls_emit_value(e, from.dtype, from.dims, NULL);
+    if (values.items[i] == 0) return;
+    e->values[values.items[i]].stacked = from.stacked;
+    (void)e->language->element(e, LS_OP_SELECT, in, 3, values.items[i]);
+  }
+}
+
 // The last carriers are the number of trips so far, and the ticket of the next
-// host call.
+// host call: a failed one ends the loop.
 static void emit_while(ls_emitter *e, const ls_node *node) {
   const ls_emit_flow *flow = e->language->flow;
   const ls_emitted step = e->step, iteration = e->iteration;
@@ -235,7 +250,9 @@ static void emit_while(ls_emitter *e, const ls_node *node) {
   carriage c = make_carriage(e, with_depths(e, first), true);
   const size_t last = c.carriers.count++;
   const bool calls = e->ticket != 0 && ls_emit_calls_host(node);
+  const bool is_outer = calls && e->frame == &e->base;
   if (!ls_status_is_ok(e->status)) return;
+  if (is_outer) e->loop = node->id;
   c.carriers.items[last] = ls_emit_scalar(e, LS_DTYPE_U64, 0);
   if (calls) c.carriers.items[c.carriers.count++] = e->ticket;
   const ls_emitted_list results = new_carriers(e, &c);
@@ -245,9 +262,10 @@ static void emit_while(ls_emitter *e, const ls_node *node) {
   flow->while_begin(e, c.carriers, before, results);
   if (calls) e->ticket = before.items[last + 1];
   begin_trip(e, node, before.items[last]);
-  const ls_emitted holds =
+  ls_emitted holds =
       loop_condition(e, node, take_depths(e, unload(e, &c, before), first),
                      before.items[last]);
+  if (calls) holds = ls_emit_2(e, LS_OP_AND, holds, ls_emit_is_live(e));
   if (!ls_status_is_ok(e->status)) return;
   flow->while_next(e, holds, inside);
   if (calls) e->ticket = inside.items[last + 1];
@@ -264,9 +282,11 @@ static void emit_while(ls_emitter *e, const ls_node *node) {
   if (!ls_status_is_ok(e->status)) return;
   values.items[last] = ls_emit_2(e, LS_OP_ADD, inside.items[last],
                                  ls_emit_scalar(e, LS_DTYPE_U64, 1));
+  if (is_outer) keep_whole_trips(e, inside, values, last + 1);
   if (calls) values.items[last + 1] = e->ticket;
   flow->while_end(e, values, c.carriers);
   if (calls) e->ticket = results.items[last + 1];
+  if (is_outer) e->loop = 0;
   count_steps(e, node, results.items[last]);
   bind_results(e, node, take_depths(e, unload(e, &c, results), first));
 }

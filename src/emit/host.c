@@ -21,6 +21,16 @@ void ls_emit_begin_host(ls_emitter *e, ls_emitted run) {
   e->ticket = ls_emit_concatenate(e, pair, 2, 0);
 }
 
+ls_emitted ls_emit_is_live(ls_emitter *e) {
+  static const int64_t starts[] = {1}, strides[] = {1};
+  const ls_batch_dims one = {.rank = 1, .dim = {ls_dim_of(1)}}, scalar = {0};
+  const ls_emitted device = ls_emit_reshape(
+      e, ls_emit_slice(e, e->ticket, starts, strides, one), scalar);
+  return ls_emit_2(
+      e, LS_OP_LESS, device,
+      ls_emit_scalar(e, LS_DTYPE_U64, (double)LS_EMIT_TICKET_FAILED));
+}
+
 // Says for which replicas a call is made. An op of all replicas has R; in their
 // region a call is one replica's, and what does not vary is called once.
 static int32_t choose_replicas(ls_emitter *e, const ls_node *node,
@@ -112,6 +122,7 @@ static ls_status add_site(ls_emitter *e, const ls_node *node,
       state != NULL && state->kind == LS_ATTR_OBJECT ? state->as.object : NULL;
   site->name = node->base == NULL ? site->kernel->name : node->base;
   LS_RETURN_IF_ERROR(label_site(e, node, site));
+  site->loop = e->loop;
   site->num_inputs = node->num_inputs;
   site->num_outputs = node->num_outputs;
   const int32_t all = choose_replicas(e, node, site);

@@ -191,6 +191,35 @@ TEST(a_failed_call_is_the_failure_of_the_run) {
   fail_on(4);
 }
 
+static ls_nest count_and_call(ls_nest values, void *user) {
+  const ls_tensor trip = ls_nest_tensor(values, 0);
+  ls_variable_assign_add(user, ls_scalar(LS_DTYPE_F32, 1));
+  return LS_LIST(ls_leaf(ls_add_scalar(trip, 1)),
+                 ls_leaf(doubled(&kernel, ls_nest_tensor(values, 1))));
+}
+
+static ls_nest count_trips(ls_nest args, void *user) {
+  return ls_while(is_left, count_and_call, user,
+                  LS_LIST(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)),
+                          ls_leaf(ls_nest_tensor(args, 0))),
+                  TRIPS);
+}
+
+TEST(whole_trips_before_a_failed_call_stay) {
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  LS_OWN(ls_variable, variable) =
+      variable_of("v", LS_DTYPE_F32, LS_SCALAR, (const double[]){10});
+  LS_OWN(ls_function, function) = function_of(count_trips, variable);
+  LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (const float[]){1, 3}));
+  LS_OWN(ls_nest, results) = ls_none();
+  memset(&seen, 0, sizeof(seen));
+  seen.fails_at = 4;
+  expect_status(ls_function_call(function, args, &results), LS_OUT_OF_RANGE,
+                "it was told to");
+  assert_int_equal(seen.calls, 4);
+  expect_variable(variable, (const double[]){13}, 1, 0);
+}
+
 static ls_status start_waiting(ls_host_call *call) {
   (void)call;
   return ls_ok();

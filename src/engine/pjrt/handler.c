@@ -52,9 +52,9 @@ typedef struct answer {
   ls_pjrt_hosts *hosts;
   size_t index;
   const ls_emit_host *site;
-  uint64_t ticket[2];  // The run's number and the device.
-  char **buffers;      // Inputs, then outputs, in the host's memory.
-  void *stream;        // NULL: the device's memory is the host's.
+  uint64_t ticket[2];
+  char **buffers;  // Inputs, then outputs, in the host's memory.
+  void *stream;    // NULL: the device's memory is the host's.
 } answer;
 
 static size_t operand_bytes(const answer *a, size_t operand) {
@@ -87,7 +87,8 @@ static const char *find_run_of(answer *a) {
 // too.
 static const char *stage_inputs(answer *a) {
   const size_t count = a->site->num_inputs + a->site->num_outputs;
-  char **staged = &a->hosts->sites[a->index].staged[a->ticket[1]];
+  const uint64_t device = a->ticket[1] & ~LS_EMIT_TICKET_FAILED;
+  char **staged = &a->hosts->sites[a->index].staged[device];
   size_t size = 0;
   for (size_t i = 0; i < count; ++i)
     size += operand_bytes(a, i);
@@ -141,9 +142,8 @@ static void *answer_call(ls_ffi_call *call, void *stream) {
   if (count > MOST_FEW)
     a.buffers = ls_new_array(a.hosts->allocator, char *, count);
   problem = a.buffers != NULL ? take_operands(&a) : "no memory for a host call";
-  if (problem == NULL &&
-      !ls_pjrt_answer_call(a.hosts, a.index, (int32_t)a.ticket[1], a.buffers))
-    problem = "a host call failed";
+  if (problem == NULL)
+    ls_pjrt_answer_call(a.hosts, a.index, &a.ticket[1], a.buffers);
   if (problem == NULL) problem = give_results(&a);
   if (a.buffers != few) ls_release(a.hosts->allocator, a.buffers);
   return problem == NULL ? NULL : make_error(call, problem);

@@ -29,7 +29,7 @@ static const ls_emit_host *site_at(const ls_pjrt_hosts *self, size_t site) {
 }
 
 // ---- Sites -----------------------------------------------------------------
-static bool is_over(ls_pjrt_hosts *self) {
+bool ls_pjrt_hosts_are_over(ls_pjrt_hosts *self) {
   ls_mutex_lock(&self->threads->lock);
   const bool is_over = self->is_over;
   ls_mutex_unlock(&self->threads->lock);
@@ -47,54 +47,47 @@ static void fail_calls(ls_pjrt_hosts *self, ls_status status) {
   ls_mutex_unlock(&self->threads->lock);
 }
 
-// Makes a site's calls of so many devices, from `first` on.
-static void call_site(ls_pjrt_hosts *self, size_t index, int32_t first,
-                      char *const *const *buffers, int32_t devices) {
+void ls_pjrt_call_site(ls_pjrt_hosts *self, size_t index, int32_t first,
+                       char *const *const *buffers, int32_t devices) {
   const ls_emit_host *site = site_at(self, index);
   const size_t count = site->num_inputs + site->num_outputs;
+  const int32_t stride = site->is_for_all ? site->num_local : site->stride;
   ls_status status = ls_ok();
-  if (!is_over(self))
-    status =
-        ls_pjrt_call_host(self, &self->sites[index].records[first], site,
-                          site->first + first * site->stride, buffers, devices);
+  if (!ls_pjrt_hosts_are_over(self))
+    status = ls_pjrt_call_host(self, &self->sites[index].records[first], site,
+                               site->first + first * stride, buffers, devices);
   if (!ls_status_is_ok(status)) fail_calls(self, status);
-  if (!is_over(self)) return;
+  if (!ls_pjrt_hosts_are_over(self)) return;
   for (int32_t d = 0; d < devices; ++d)
     for (size_t i = site->num_inputs; i < count; ++i)
       memset(buffers[d][i], 0,
              ls_pjrt_host_bytes(site, i) * (size_t)site->num_local);
 }
 
-// Waits until all devices have come; the first one then calls for all.
-static void call_together(ls_pjrt_hosts *self, size_t index, int32_t device,
-                          char *const *buffers) {
-  ls_pjrt_site *state = &self->sites[index];
-  ls_mutex_lock(&self->threads->lock);
-  const uint64_t round = state->round;
-  state->buffers[device] = buffers;
-  ++state->num_waiting;
-  ls_condition_broadcast(&self->threads->event);
-  while (device == 0 ? state->num_waiting < num_devices(self)
-                     : state->round == round)
-    ls_condition_wait(&self->threads->event, &self->threads->lock);
-  ls_mutex_unlock(&self->threads->lock);
-  if (device > 0) return;
-  call_site(self, index, 0, state->buffers, num_devices(self));
-  ls_mutex_lock(&self->threads->lock);
-  state->num_waiting = 0;
-  ++state->round;
-  ls_condition_broadcast(&self->threads->event);
-  ls_mutex_unlock(&self->threads->lock);
+// Returns true for calls that devices share.
+static bool is_shared(const ls_pjrt_hosts *self, const ls_emit_host *site) {
+  return num_devices(self) > 1 &&
+         (site->is_shared ||
+          (site->is_for_all && (site->kernel->flags & LS_HOST_ALL) != 0));
 }
 
-bool ls_pjrt_answer_call(ls_pjrt_hosts *self, size_t index, int32_t device,
+void ls_pjrt_answer_call(ls_pjrt_hosts *self, size_t index, uint64_t *device,
                          char *const *buffers) {
   const ls_emit_host *site = site_at(self, index);
-  if ((site->is_shared || site->is_for_all) && num_devices(self) > 1)
-    call_together(self, index, device, buffers);
-  else
-    call_site(self, index, device, &buffers, 1);
-  return num_devices(self) > 1 || !is_over(self);
+  const int32_t own = (int32_t)(*device & ~LS_EMIT_TICKET_FAILED);
+  bool is_known = num_devices(self) == 1;
+  if ((*device & LS_EMIT_TICKET_FAILED) == 0 && is_shared(self, site)) {
+    is_known = ls_pjrt_visit_call(self, index, own, buffers);
+  } else {
+    ls_pjrt_call_site(self, index, own, &buffers, 1);
+    is_known &= ls_pjrt_hosts_are_over(self);
+  }
+  ls_mutex_lock(&self->threads->lock);
+  if (is_known && (*device & LS_EMIT_TICKET_FAILED) == 0)
+    self->loop = site->loop;
+  if (is_known) *device |= LS_EMIT_TICKET_FAILED;
+  self->is_torn |= self->is_over && (*device & LS_EMIT_TICKET_FAILED) == 0;
+  ls_mutex_unlock(&self->threads->lock);
 }
 
 // ---- Runs ------------------------------------------------------------------
@@ -118,9 +111,9 @@ static ls_status make_sites(ls_pjrt_hosts *self) {
   for (size_t i = 0; i < count; ++i) {
     ls_pjrt_site *site = &self->sites[i];
     site->records = ls_new_array(self->allocator, ls_pjrt_record *, devices);
-    site->buffers = ls_new_array(self->allocator, char *const *, devices);
+    site->numbers = ls_new_array(self->allocator, uint64_t, devices);
     site->staged = ls_new_array(self->allocator, char *, devices);
-    LS_RETURN_IF_NO_MEMORY(site->records != NULL && site->buffers != NULL &&
+    LS_RETURN_IF_NO_MEMORY(site->records != NULL && site->numbers != NULL &&
                            site->staged != NULL);
   }
   return ls_ok();
@@ -132,7 +125,9 @@ static void drop_site(const ls_pjrt_hosts *self, const ls_pjrt_site *site) {
   for (int32_t d = 0; site->staged != NULL && d < num_devices(self); ++d)
     ls_release(self->allocator, site->staged[d]);
   ls_release(self->allocator, site->records);
-  ls_release(self->allocator, site->buffers);
+  ls_release(self->allocator, site->numbers);
+  ls_pjrt_drop_visits(self->allocator, site->visits);
+  ls_pjrt_drop_visits(self->allocator, site->unused);
   ls_release(self->allocator, site->staged);
 }
 
@@ -171,6 +166,10 @@ uint64_t ls_pjrt_hosts_begin(ls_pjrt_hosts *self, const ls_run_args *args) {
   self->run = args->run;
   memcpy(self->cancels, args->cancels, sizeof(self->cancels));
   self->has_ended = self->is_over = false;
+  self->loop = 0;
+  self->is_torn = false;
+  for (size_t i = 0; i < self->executable->layout.num_hosts; ++i)
+    ls_pjrt_end_visits(&self->sites[i], (size_t)num_devices(self));
   self->status = NULL;
   ls_mutex_lock(&runs_lock);
   self->number = ++num_runs;
@@ -247,8 +246,9 @@ void ls_pjrt_hosts_wait(ls_pjrt_hosts *const *hosts, size_t count,
                     hosts[i]->waits_for != NULL ? hosts[i]->waits_for : ""));
 }
 
-ls_status ls_pjrt_hosts_finish(ls_pjrt_hosts *self) {
+ls_status ls_pjrt_hosts_finish(ls_pjrt_hosts *self, uint64_t *out_loop) {
   ls_worker_wait(&self->worker);
+  *out_loop = self->is_torn ? 0 : self->loop;
   ls_mutex_lock(&runs_lock);
   ls_pjrt_hosts **at = &runs;
   while (*at != self)

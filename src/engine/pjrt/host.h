@@ -10,8 +10,9 @@
 // another: each takes the ticket, a tensor<2xui64> of the run's number and the
 // device, that the one before it has given.
 //
-// A failed call of a program on one device ends the program. On several, where
-// others would wait in a collective for ever, later calls give zeros.
+// After a failed call the run's other calls give zeros, since another device
+// would wait in a collective for ever. A failure that all devices know marks
+// their tickets: loops end, with the values of their last whole trip.
 #ifndef LS_ENGINE_PJRT_HOST_H_
 #define LS_ENGINE_PJRT_HOST_H_
 
@@ -45,6 +46,9 @@ void ls_pjrt_hosts_wait(ls_pjrt_hosts *const *hosts, size_t count, bool others);
 // Makes the calls of the run end with this status; the program then ends.
 void ls_pjrt_hosts_stop(ls_pjrt_hosts *self, ls_status status);
 // Waits for the end of the program and returns the first failure of a call.
-LS_MUST_USE ls_status ls_pjrt_hosts_finish(ls_pjrt_hosts *self);
+// `*out_loop` is the id of the loop that it has ended after whole trips, 0 if
+// it was in none.
+LS_MUST_USE ls_status ls_pjrt_hosts_finish(ls_pjrt_hosts *self,
+                                           uint64_t *out_loop);
 
 #endif  // LS_ENGINE_PJRT_HOST_H_

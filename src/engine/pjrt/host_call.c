@@ -27,10 +27,9 @@ struct ls_pjrt_record {
   ls_status status;
 };
 
-// Counts the replicas whose calls a record makes.
-static int32_t count_replicas(const ls_pjrt_hosts *self,
-                              const ls_emit_host *site) {
-  return site->is_for_all ? site->num_local * self->executable->num_devices : 1;
+// Counts the replicas of so many devices.
+static int32_t count_replicas(const ls_emit_host *site, int32_t devices) {
+  return site->is_for_all ? site->num_local * devices : 1;
 }
 
 // Returns true if one call serves all replicas.
@@ -42,7 +41,7 @@ static bool is_one_call(const ls_emit_host *site) {
 static size_t parts_of(const ls_pjrt_hosts *self, const ls_emit_host *site,
                        size_t operand) {
   return site->wide[operand] && is_one_call(site)
-             ? (size_t)count_replicas(self, site)
+             ? (size_t)count_replicas(site, self->executable->num_devices)
              : 1;
 }
 
@@ -163,7 +162,10 @@ static void fill_record(const ls_pjrt_hosts *self, ls_pjrt_record *record,
       .state = site->state,
       .op_name = site->name,
       .replica = replica,
-      .num_replicas = is_one_call(site) ? count_replicas(self, site) : 1,
+      .num_replicas =
+          is_one_call(site)
+              ? (int32_t)count_replicas(site, self->executable->num_devices)
+              : 1,
       .num_inputs = site->num_inputs,
       .input_types = site->types,
       .inputs = (const void *const *)record->operands,
@@ -240,8 +242,6 @@ static ls_status call_kernel(ls_pjrt_hosts *self, ls_pjrt_record **place,
   return LS_STATUS(LS_CANCELLED, "the call was abandoned");
 }
 
-// Makes the calls of a device's replicas, `buffers` being the inputs and the
-// outputs.
 // Copies an operand of the replicas from `first` on between the record and the
 // buffers of their devices; what is not wide, from the first device and to all.
 static void copy_operand(const ls_pjrt_hosts *self, const ls_emit_host *site,
@@ -266,7 +266,7 @@ static void copy_operand(const ls_pjrt_hosts *self, const ls_emit_host *site,
 ls_status ls_pjrt_call_host(ls_pjrt_hosts *self, ls_pjrt_record **place,
                             const ls_emit_host *site, int32_t first,
                             char *const *const *buffers, int32_t devices) {
-  const int32_t calls = is_one_call(site) ? 1 : count_replicas(self, site);
+  const int32_t calls = is_one_call(site) ? 1 : count_replicas(site, devices);
   const size_t count = site->num_inputs + site->num_outputs;
   for (int32_t r = 0; r < calls; ++r) {
     if (*place == NULL) *place = make_record(self, site);

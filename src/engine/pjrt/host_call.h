@@ -11,16 +11,25 @@
 
 typedef struct ls_pjrt_record ls_pjrt_record;  // A call of a site and device.
 
-// State of a site. A call that is not a replica's, or all replicas' calls, are
-// made by the first device when the others have come, with their buffers.
+// A call that all devices share: what each has brought and takes away. Devices
+// need not be at the same call at the same time.
+typedef struct ls_pjrt_visit {
+  struct ls_pjrt_visit *next;
+  uint64_t number;  // Number among the site's calls.
+  char ***buffers;  // Inputs, then outputs, of each device, in `data`.
+  char **lists, *data;
+  int32_t num_came, num_left;
+  bool is_called, has_failed;
+} ls_pjrt_visit;
+
+// State of a site.
 typedef struct ls_pjrt_site {
-  ls_pjrt_record **records;  // One for each device.
-  char *const **buffers;     // Lent by each device that waits.
+  ls_pjrt_record **records;        // One for each device.
+  uint64_t *numbers;               // Number of calls that each has come to.
+  ls_pjrt_visit *visits, *unused;  // Visits that some have come to, and free.
   // Host memory of each device's operands, made when it is first needed; none
   // for devices whose memory is the host's.
   char **staged;
-  int32_t num_waiting;
-  uint64_t round;  // Number of calls that were made for all.
 } ls_pjrt_site;
 
 struct ls_pjrt_hosts {
@@ -39,6 +48,8 @@ struct ls_pjrt_hosts {
   int32_t num_out;        // Calls that are waited for.
   const char *waits_for;  // The op of the last one; NULL: it has ended.
   bool has_ended, is_over;
+  uint64_t loop;  // The loop that a failure has ended; 0: none.
+  bool is_torn;   // Some devices may not know of a failure.
   ls_status status;
 };
 
@@ -57,9 +68,22 @@ LS_MUST_USE ls_status ls_pjrt_call_host(ls_pjrt_hosts *self,
                                         const ls_emit_host *site, int32_t first,
                                         char *const *const *buffers,
                                         int32_t devices);
+// Makes a call that all devices share (visit.c): by the first that comes, or
+// the last one if the call takes values of all. Returns true if it has failed,
+// and all devices know.
+bool ls_pjrt_visit_call(ls_pjrt_hosts *self, size_t index, int32_t device,
+                        char *const *buffers);
+// Forgets the visits of a run that is over.
+void ls_pjrt_end_visits(ls_pjrt_site *site, size_t devices);
+void ls_pjrt_drop_visits(ls_allocator *allocator, ls_pjrt_visit *visits);
+// Makes a site's calls of so many devices, from `first` on (host.c); gives
+// zeros after a failure.
+void ls_pjrt_call_site(ls_pjrt_hosts *self, size_t index, int32_t first,
+                       char *const *const *buffers, int32_t devices);
+bool ls_pjrt_hosts_are_over(ls_pjrt_hosts *self);
 // Makes the calls of a device at a site (host.c): `buffers` are its inputs and
-// outputs. Returns false if the program must end.
-bool ls_pjrt_answer_call(ls_pjrt_hosts *self, size_t index, int32_t device,
+// outputs. Marks the ticket's device after a failure that all devices know.
+void ls_pjrt_answer_call(ls_pjrt_hosts *self, size_t index, uint64_t *device,
                          char *const *buffers);
 // Returns the run of this number, NULL if it is over.
 ls_pjrt_hosts *ls_pjrt_find_run(uint64_t number);

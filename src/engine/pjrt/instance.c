@@ -222,7 +222,7 @@ ls_status ls_pjrt_finish(ls_instance *instance, bool *out_keeps) {
   ls_runtime *runtime = self->executable->backend->base.runtime;
   const ls_status status = ls_pjrt_run_finish(self);
   if (self->hosts == NULL) ls_runtime_end_work(runtime);
-  *out_keeps = ls_status_is_ok(status);
+  *out_keeps = ls_status_is_ok(status) || self->keeps;
   if (*out_keeps) ls_runtime_note_move(runtime);
   return status;
 }

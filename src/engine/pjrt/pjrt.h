@@ -148,6 +148,7 @@ typedef struct ls_pjrt_instance {
   uint64_t scalars[LS_PJRT_SCALARS];
   PJRT_Buffer **scalar_parts;  // By scalar and device; NULL: not sent.
   bool has_launched, has_failed;
+  bool keeps;  // The run has failed, and its new values are to be kept.
   struct ls_pjrt_hosts *hosts;  // Calls of the host; NULL: there are none.
   const ls_run_args *args;      // The run's, while it has host calls.
   uint64_t num_steps, *steps;   // Steps of this run; see ls_run_args.

@@ -280,13 +280,25 @@ static void mark_lost(ls_pjrt_instance *self) {
         num_lost);
 }
 
-// Ends the calls of the host: the first failure of one is the run's.
+// Returns true if all new values of variables are results of this loop.
+static bool are_results_of(const ls_pjrt_executable *self, uint64_t loop) {
+  const ls_graph *body = self->program->body;
+  for (size_t i = self->program->num_outputs; i < body->num_results; ++i)
+    if (ls_graph_node_of(body, body->results[i])->id != loop) return false;
+  return loop != 0;
+}
+
+// Ends the calls of the host: the first failure of one is the run's, which
+// keeps whole trips of a loop that all variables go round.
 static void finish_hosts(ls_pjrt_instance *self) {
-  const ls_status status = ls_pjrt_hosts_finish(self->hosts);
+  uint64_t loop = 0;
+  const ls_status status = ls_pjrt_hosts_finish(self->hosts, &loop);
   if (ls_status_is_ok(status)) return;
+  self->keeps = ls_status_is_ok(self->status) && self->has_launched &&
+                are_results_of(self->executable, loop);
+  self->has_failed = !self->keeps;
   ls_status_free(self->status);
   self->status = status;
-  self->has_failed = true;
 }
 
 ls_status ls_pjrt_run_finish(ls_pjrt_instance *self) {
@@ -338,7 +350,7 @@ void ls_pjrt_run_hosted(void *user) {
 
 ls_status ls_pjrt_run_start(ls_pjrt_instance *self, const ls_run_args *args) {
   self->num_events = self->num_ready = self->num_needed = self->num_sent = 0;
-  self->has_launched = self->has_failed = false;
+  self->has_launched = self->has_failed = self->keeps = false;
   self->steps = args->steps;
   self->num_steps = 1;
   self->args = args;
