@@ -2,6 +2,9 @@
 // Programs compiled for devices that are not here, and figures of programs.
 #include "lockstep/full.h"
 #include "lockstep/function_plan.h"
+#include "lockstep/host.h"
+#include "runtime/own.h"
+#include "support/callbacks.h"
 #include "support/function.h"
 #include "support/plugin.h"
 #include "support/values.h"
@@ -119,4 +122,64 @@ TEST(a_program_for_a_topology_is_compiled_and_not_run) {
   assert_true(figures.alias_bytes > 0 && figures.temporary_bytes >= 0);
   static const double zeros[SIZE * SIZE];
   expect_variable(made.variable, zeros, SIZE * SIZE, 0);
+}
+
+// ---- Loops and hosts -------------------------------------------------------
+enum { STEPS = 100 };
+
+static ls_nest step_of_loop(ls_nest values, void *user) {
+  const ls_tensor w = ls_variable_read(user);
+  (void)ls_variable_assign(user, ls_sub(w, ls_matmul(w, w)));
+  return ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1));
+}
+
+static ls_nest loop_of_steps(ls_nest args, void *user) {
+  (void)args;
+  return ls_step_while(always_true, step_of_loop, user,
+                       ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), STEPS);
+}
+
+TEST(a_loop_of_steps_is_compiled_for_a_topology) {
+  LS_OWN(open_place, here) = runtime_begin(
+      (ls_runtime_options){.device = tpu_device(), .topology = "v5e:2x2"});
+  LS_OWN(product, made) = product_make();
+  LS_OWN(ls_function, loop) = function_of(loop_of_steps, made.variable);
+  LS_OWN(ls_nest, results) = {0};
+  expect_status(ls_function_call(loop, (ls_nest){0}, &results), LS_UNAVAILABLE,
+                "topology 'v5e:2x2'");
+  const ls_program_figures figures = figures_of(loop);
+  assert_true(figures.flops >= 2 * SIZE * SIZE * SIZE);
+  assert_int_equal(figures.alias_bytes, 0);  // Old values are kept apart.
+}
+
+static ls_status infer_same(const ls_object *state, const ls_type *in,
+                            size_t num_in, ls_type *out, size_t *num_out) {
+  (void)state, (void)num_in;
+  out[0] = in[0];
+  *num_out = 1;
+  return ls_ok();
+}
+
+static ls_status start_nothing(ls_host_call *call) {
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static ls_nest call_host(ls_nest args, void *user) {
+  static const ls_host_kernel kernel = {
+      .name = "nothing", .infer = infer_same, .start = start_nothing};
+  const ls_tensor x = ls_relu(ls_nest_tensor(args, 0));
+  const ls_tensor y = ls_op_output(ls_host_call_add(&kernel, NULL, &x, 1), 0);
+  (void)user;
+  return ls_leaf(ls_matmul(y, y));
+}
+
+TEST(a_call_of_the_host_is_refused_for_a_topology) {
+  LS_OWN(open_place, here) = runtime_begin(
+      (ls_runtime_options){.device = tpu_device(), .topology = "v5e:2x2"});
+  LS_OWN(product, made) = product_make();
+  LS_OWN(ls_function, function) = function_of(call_host, NULL);
+  LS_OWN(ls_nest, results) = {0};
+  expect_status(ls_function_call(function, made.args, &results),
+                LS_UNIMPLEMENTED, "calls of the host");
 }
