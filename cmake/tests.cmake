@@ -25,6 +25,14 @@ set(LS_LONG_TESTS
 set(LS_SLOW_TESTS
   "^(models/(replica_bits|lanes|model|bits|memory|golden_gpt|steady|uneven|tpu_text)|engine/(loops_product|convolution_test|kernel_product)|data/(streams|flattened|shuffled|regrouped)_test|distribute/input_digest|distribute/two_sizes|estimator/(model_export|checkpoint_rows|paths|ranks)|faults/|net/(ranks|sums|exchange)|state/snapshot|train/(interrupted|ranks|goes_on|device_loop)|cli/(train|resume|stranger|checkpoint|damage|interrupted|ranks|estimator_ranks|launch)|tools/headers|tools/install|examples/(unet|tagger|denoise))")
 
+# The plug-in of tests that are no unit tests; those look for it themselves.
+set(LS_PLUGIN "$ENV{LS_PJRT_PLUGIN}")
+file(GLOB plugins
+     "${PROJECT_BINARY_DIR}/../plugins/*/pjrt_c_api_cpu_plugin.so")
+if(NOT LS_PLUGIN AND plugins AND NOT LS_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+  list(GET plugins 0 LS_PLUGIN)
+endif()
+
 # Registers the test `name` that runs the rest of the arguments.
 function(ls_add_test name)
   if(LS_SANITIZE AND name MATCHES "${LS_LONG_TESTS}")
@@ -49,6 +57,9 @@ function(ls_add_test name)
     "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
   if(TARGET lockstep_cli)
     list(APPEND environment "LOCKSTEP=$<TARGET_FILE:lockstep_cli>")
+  endif()
+  if(LS_PLUGIN AND name MATCHES "devices(_test)?$")
+    list(APPEND environment "LS_PJRT_PLUGIN=${LS_PLUGIN}")
   endif()
   set_tests_properties("${name}" PROPERTIES
     TIMEOUT ${LS_TEST_TIMEOUT} ENVIRONMENT "${environment}")
