@@ -190,8 +190,9 @@ typedef struct ls_runtime_options {
   // LS_PJRT_PLUGIN names, else by xla_cuda_plugin.so or libtpu.so where the
   // system's loader finds them, or in an installed Python package; "pjrt", by
   // that plug-in, whatever its devices are; "pjrt:PATH", by this plug-in. Eager
-  // ops, initial values, functions of data sets, and what has strings are
-  // computed by the CPU engine in any case. Copied. The plug-in is loaded at
+  // ops, initial values, functions of data sets, and what has strings or
+  // replicas with values of different shapes are computed by the CPU engine in
+  // any case. Copied. The plug-in is loaded at
   // first use, which reports what is wrong with it. Default: "cpu".
   const char *device;
   // Number of the plug-in's devices to use. A plug-in for CPUs makes so many

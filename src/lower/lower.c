@@ -69,12 +69,19 @@ static bool gives_strings(const ls_node *node) {
   return false;
 }
 
+// Returns true for replicas whose values have other shapes: the last, short
+// batch of an epoch. All devices run one program of one shape.
+static bool has_several_shapes(const ls_node *node) {
+  return node->type == LS_OP_REPLICATE && node->num_regions > 1;
+}
+
 // Returns true if a program must not be a device's: no device has strings; and
 // as a device computes one program after another, what waits for other programs
 // and what prepares their input would keep them from running.
 static bool holds_up(const ls_program *program) {
   return ls_graph_any(program->body, gives_strings) ||
          ls_graph_any(program->body, waits_for_program) ||
+         ls_graph_any(program->body, has_several_shapes) ||
          (program->num_uses == 0 && ls_graph_any(program->body, takes_input));
 }
 
@@ -83,6 +90,10 @@ static bool holds_up(const ls_program *program) {
 static ls_status decide_host(const ls_backend *backend, ls_program *program) {
   if (backend->host == NULL || backend->host == backend) return ls_ok();
   LS_RETURN_IF_ERROR(mark_reads(program));
+  if (!program->on_host && ls_graph_any(program->body, has_several_shapes))
+    ls_runtime_log(program->runtime, LS_LOG_INFO, "lower",
+                   "the CPU computes a program whose replicas have values of "
+                   "different shapes: a batch that they cannot share evenly");
   program->on_host |=
       computes_nothing(program) || only_writes(program) || holds_up(program);
   return ls_ok();

@@ -44,3 +44,10 @@ TEST(replicas_of_mlp_are_trained_on_any_number_of_devices) {
   for (int devices = 1; devices <= 4; devices *= 2)
     expect_same_losses(job, devices, 1e-6);
 }
+
+// The CPU engine computes what replicas cannot share evenly.
+TEST(replicas_may_have_batches_of_different_sizes) {
+  expect_same_losses(
+      (training_job){.model = "mlp", .batch = 14, .steps = 4, .replicas = 4}, 2,
+      1e-6);
+}
