@@ -59,6 +59,13 @@ set_target_properties(bench_device_models PROPERTIES
   LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/contestants")
 target_link_libraries(bench_device_models PRIVATE ls_flags lockstep)
 
+add_executable(bench_device_parts
+               "${PROJECT_SOURCE_DIR}/bench/contestants/device_parts.c")
+set_target_properties(bench_device_parts PROPERTIES
+  OUTPUT_NAME device_parts
+  RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/contestants")
+target_link_libraries(bench_device_parts PRIVATE ls_flags lockstep)
+
 # Both sides of bench/all_reduce --ranks, once for each MPI.
 foreach(prefix IN LISTS LS_MPIS)
   string(TOLOWER "${prefix}" mpi)
