@@ -23,7 +23,7 @@ set(LS_LONG_TESTS
 
 # They begin first, so that none of them is waited for alone at the end.
 set(LS_SLOW_TESTS
-  "^(models/(replica_bits|lanes|model|bits|memory|golden_gpt|steady|uneven|tpu_text)|engine/(loops_product|convolution_test|kernel_product)|data/(streams|flattened|shuffled|regrouped)_test|distribute/input_digest|distribute/two_sizes|estimator/(model_export|checkpoint_rows|paths|ranks)|faults/|net/(ranks|sums|exchange)|state/snapshot|train/(interrupted|ranks|goes_on|device_loop)|cli/(train|resume|stranger|checkpoint|damage|interrupted|ranks|estimator_ranks|launch)|tools/headers|tools/install|examples/(unet|tagger|denoise))")
+  "^(models/(replica_bits|lanes|model|bits|memory|golden_gpt|steady|uneven|tpu_text)|engine/(loops_product|convolution_test|kernel_product)|data/(streams|flattened|shuffled|regrouped)_test|distribute/input_digest|distribute/two_sizes|estimator/(model_export|checkpoint_rows|paths|ranks)|faults/|net/(ranks|sums|exchange)|state/snapshot|train/(interrupted|ranks|goes_on|device_loop)|cli/(train|resume|stranger|checkpoint|damage|interrupted|ranks|estimator_ranks|launch)|pjrt/conformance|pjrt/models|pjrt/replica_programs|tools/headers|tools/install|examples/(unet|tagger|denoise))")
 
 # The plug-in of tests that are no unit tests; those look for it themselves.
 set(LS_PLUGIN "$ENV{LS_PJRT_PLUGIN}")
