@@ -21,8 +21,8 @@ ls_status ls_device_describe(ls_runtime *runtime, ls_device_facts *out_facts) {
   LS_REQUIRE_OUT(out_facts);
   LS_REQUIRE(runtime);
   ls_backend *backend = NULL;
-  *out_facts = (ls_device_facts){.type = "CPU", .count = 1};
   LS_RETURN_IF_ERROR(ls_runtime_backend(runtime, &backend));
+  *out_facts = (ls_device_facts){.type = "CPU", .count = 1};
   if (backend->vtable->describe != NULL)
     backend->vtable->describe(backend, out_facts);
   return ls_ok();

@@ -12,6 +12,7 @@
 
 TEST(refused_calls_of_device_leave_nothing) {
   REFUSED(const char *, ls_device_kernels(NULL, &out));
+  REFUSED(ls_device_facts, ls_device_describe(NULL, &out));
 }
 
 TEST(refused_calls_of_eager_leave_nothing) {
@@ -29,6 +30,7 @@ TEST(refused_calls_of_function_leave_nothing) {
   REFUSED(char *, ls_function_print_cost(NULL, &out));
   REFUSED(char *, ls_function_print_lowered(NULL, &out));
   REFUSED(char *, ls_function_print_plan(NULL, &out));
+  REFUSED(ls_program_figures, ls_function_describe_program(NULL, &out));
 }
 
 TEST(refused_calls_of_runs_leave_nothing) {
