@@ -17,6 +17,7 @@ typedef struct sharing {
 // Trains on the CPU engine and on devices, and compares losses.
 static void expect_same_losses(training_job job, sharing how,
                                double tolerance) {
+  (void)plugin_device();  // Skips the test before there is anything to free.
   LS_OWN(training, want) = {0};
   LS_OWN(training, got) = {0};
   job.replicas = how.replicas;

@@ -103,6 +103,7 @@ static void run_on_devices(const char *text, int num_devices, bool exact,
 // Expects the CPU engine's results on 1, 2 and 4 devices, or on one of these
 // numbers; exact ones have equal bits.
 static void expect_on_devices(const char *text) {
+  (void)plugin_device();  // Skips the test before there is anything to free.
   loop_random random = {loop_random_seed() + strlen(text)};
   const int drawn = 1 << loop_random_between(&random, 0, 2);
   LS_OWN(outcome, want) = {0};
