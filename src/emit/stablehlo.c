@@ -58,14 +58,20 @@ static void padding(ls_text *text, const ls_window *w, bool all) {
   ls_text_append(text, all ? ", [0, 0]]" : "]");
 }
 
+ls_emitted ls_hlo_operand(ls_emitter *e, ls_emitted x) {
+  return ls_hlo_of(e)->bf16 && ls_dtype_at(e, x) == LS_DTYPE_F32
+             ? ls_emit_convert(e, x, LS_DTYPE_BF16)
+             : x;
+}
+
 bool ls_hlo_convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
                      const ls_window *window, int64_t groups, ls_emitted out) {
-  const ls_emitted in[] = {x, w};
+  const ls_emitted in[] = {ls_hlo_operand(e, x), ls_hlo_operand(e, w)};
   const size_t rank = (size_t)window->rank;
   ls_text *text = ls_hlo_begin(e, "stablehlo.convolution(", out);
-  ls_hlo_name(ls_hlo_of(e), x);
+  ls_hlo_name(ls_hlo_of(e), in[0]);
   ls_text_append(text, ", ");
-  ls_hlo_name(ls_hlo_of(e), w);
+  ls_hlo_name(ls_hlo_of(e), in[1]);
   ls_text_append(text, ") dim_numbers = ");
   places(text, "b", window->rank, "f");
   ls_text_append_char(text, 'x');

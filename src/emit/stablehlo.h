@@ -9,7 +9,7 @@
 typedef struct ls_hlo {
   ls_emitter e;
   ls_text body;
-  bool highest;  // See ls_hlo_module.
+  bool highest, bf16;  // See ls_hlo_program.
 } ls_hlo;
 
 extern const ls_emit_language ls_stablehlo_language;
@@ -22,6 +22,9 @@ void ls_hlo_type(ls_hlo *h, ls_emitted value);
 // Appends a name: %v3.
 void ls_hlo_name(ls_hlo *h, ls_emitted value);
 
+// Returns an operand of a product, rounded to bf16 where the program asks for
+// it.
+ls_emitted ls_hlo_operand(ls_emitter *e, ls_emitted x);
 // Returns the precision of products.
 static inline const char *ls_hlo_precision(const ls_hlo *h) {
   return h->highest ? "HIGHEST" : "DEFAULT";

@@ -193,6 +193,7 @@ ls_status ls_hlo_write_program(const ls_hlo_program *program, ls_arena *memory,
   LS_OWN(writing, w) = {.program = program,
                         .layout = {.draws = graph_draws(program->body)}};
   init_writing(&w, &module, memory);
+  w.h.bf16 = program->bf16;
   w.h.e.exact = program->exact;
   w.h.e.num_devices = program->num_devices;
   w.calls_host = ls_graph_any_type(program->body, LS_OP_HOST);

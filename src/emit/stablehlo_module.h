@@ -35,6 +35,7 @@ typedef struct ls_hlo_program {
   bool exact;    // Sums over replicas have the CPU engine's order, and each
                  // replica's ops stand apart.
   bool highest;  // See ls_hlo_module.
+  bool bf16;     // Products of f32 round their operands to bf16.
 } ls_hlo_program;
 
 // Position of an argument of the module in the list of the body's parameters,

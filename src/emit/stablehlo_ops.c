@@ -380,13 +380,14 @@ static void write_dot(ls_emitter *e, const ls_emitted *in, size_t num_batch,
 
 static void dot(ls_emitter *e, ls_emitted a, ls_emitted b, ls_emitted out) {
   const int64_t last = stablehlo_ops_rank_of(e, a) - 1, before = last - 1;
-  write_dot(e, (const ls_emitted[]){a, b}, (size_t)before, &last, &before, 1,
-            out);
+  const ls_emitted in[] = {ls_hlo_operand(e, a), ls_hlo_operand(e, b)};
+  write_dot(e, in, (size_t)before, &last, &before, 1, out);
 }
 
 static void dot_sum(ls_emitter *e, ls_emitted a, ls_emitted b, ls_emitted out) {
   static const int64_t left[] = {0, 2}, right[] = {0, 1};
-  write_dot(e, (const ls_emitted[]){a, b}, 0, left, right, 2, out);
+  const ls_emitted in[] = {ls_hlo_operand(e, a), ls_hlo_operand(e, b)};
+  write_dot(e, in, 0, left, right, 2, out);
 }
 
 const ls_emit_language ls_stablehlo_language = {

@@ -166,3 +166,25 @@ MEMORY_TEST(write_replicas) {
     }
   return ls_ok();
 }
+
+TEST(operands_of_products_are_rounded_to_bf16) {
+  static const char product[] =
+      "graph lowered \"t\" {\n"
+      "%1 = parameter() {dtype = f32, shape = shape[2, 3], index = 0} : "
+      "f32[2,3]\n"
+      "%2 = parameter() {dtype = f32, shape = shape[3, 4], index = 1} : "
+      "f32[3,4]\n"
+      "%3 = matmul(%1, %2) : f32[2,4]\n"
+      "return %3\n"
+      "}\n";
+  for (int bf16 = 0; bf16 < 2; ++bf16) {
+    LS_OWN(written, w) = {0};
+    expect_ok(write_text(
+        product, (ls_hlo_program){.num_devices = 1, .bf16 = bf16 == 1}, &w));
+    assert_int_equal(
+        strstr(ls_text_data(&w.text),
+               "(tensor<2x3xbf16>, tensor<3x4xbf16>) -> tensor<2x4xf32>") !=
+            NULL,
+        bf16);
+  }
+}

@@ -52,3 +52,18 @@ TEST(replicas_may_have_batches_of_different_sizes) {
       (training_job){.model = "mlp", .batch = 14, .steps = 4, .replicas = 4}, 2,
       1e-6);
 }
+
+// Losses are near those of f32.
+TEST(products_are_computed_in_bf16_where_that_is_asked_for) {
+  LS_OWN(training, want) = {0};
+  LS_OWN(training, got) = {0};
+  const training_job job = {.model = "cnn", .batch = 4, .steps = 3};
+  const char *device = plugin_device();
+  LS_OWN(open_place, here) = runtime_begin((ls_runtime_options){
+      .device = device, .num_devices = 1, .math = LS_MATH_BF16});
+  training_run(&job, &got);
+  LS_OWN(open_place, there) = plugin_runtime(1);
+  training_run(&job, &want);
+  for (int i = 0; i < want.steps; ++i)
+    assert_true(fabs(got.losses[i] - want.losses[i]) <= 0.05 * want.losses[i]);
+}

@@ -89,7 +89,9 @@ static ls_status make_numerics_id(ls_pjrt_backend *self) {
   ls_text_append_format(
       id, "pjrt-1 %s %s, %s, %s", ls_text_data(&client->platform),
       ls_text_data(&client->version), ls_text_data(&client->kind),
-      self->highest ? "f32" : "default");
+      self->bf16      ? "bf16"
+      : self->highest ? "f32"
+                      : "default");
   // With exact bits the number of devices does not matter.
   if (self->exact)
     ls_text_append(id, ", exact");
@@ -113,7 +115,9 @@ ls_status ls_pjrt_backend_create(ls_runtime *runtime,
   ls_text_init(&made->numerics_id, allocator);
   ls_text_init(&made->cache_folder, allocator);
   made->exact = ls_runtime_exact_bits(runtime);
-  made->highest = made->exact || ls_runtime_math(runtime) == LS_MATH_DIRECT;
+  const ls_math math = ls_runtime_math(runtime);
+  made->highest = made->exact || math == LS_MATH_DIRECT;
+  made->bf16 = math == LS_MATH_BF16 || math == LS_MATH_BF16_DIRECT;
   LS_OWN(ls_pjrt_backend, self) = made;
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->arrivals_lock));
   LS_RETURN_IF_ERROR(ls_pjrt_client_init(&self->client, runtime));

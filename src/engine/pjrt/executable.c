@@ -71,7 +71,8 @@ static ls_status write_module(const ls_pjrt_executable *self, ls_arena *memory,
                         .aliases = self->aliases,
                         .num_devices = self->num_devices,
                         .exact = self->backend->exact,
-                        .highest = self->backend->highest},
+                        .highest = self->backend->highest,
+                        .bf16 = self->backend->bf16},
       memory, out, out_layout);
 }
 

@@ -22,6 +22,7 @@ typedef struct ls_pjrt_backend {
   struct ls_pjrt_arrival *arrivals;  // Under way. Under the lock.
   bool exact;                        // The option exact_bits.
   bool highest;                      // Products of f32 are computed in f32.
+  bool bf16;                         // They round their operands to bf16.
 } ls_pjrt_backend;
 
 static inline ls_pjrt_backend *ls_pjrt_of(const ls_backend *backend) {
