@@ -10,6 +10,7 @@
 // not by what a compiler knows.
 #include <math.h>
 
+#include "base/values/box_muller.h"
 #include "base/values/random.h"
 #include "emit/emit.h"
 
@@ -232,25 +233,8 @@ static ls_emitted log_f64(ls_emitter *e, const drawing *d, ls_emitted u) {
 // Gives cosine and sine of x radians plus `quarter` quarters of a turn.
 static void circle_of(ls_emitter *e, const drawing *d, ls_emitted x,
                       ls_emitted quarter, ls_emitted out[2]) {
-  static const double cosine[] = {1.0,
-                                  -1.0 / 2,
-                                  1.0 / 24,
-                                  -1.0 / 720,
-                                  1.0 / 40320,
-                                  -1.0 / 3628800,
-                                  1.0 / 479001600,
-                                  -1.0 / 87178291200,
-                                  1.0 / 20922789888000,
-                                  -1.0 / 6402373705728000};
-  static const double sine[] = {1.0,
-                                -1.0 / 6,
-                                1.0 / 120,
-                                -1.0 / 5040,
-                                1.0 / 362880,
-                                -1.0 / 39916800,
-                                1.0 / 6227020800,
-                                -1.0 / 1307674368000,
-                                1.0 / 355687428096000};
+  static const double cosine[] = {LS_COSINE_SERIES};
+  static const double sine[] = {LS_SINE_SERIES};
   const bool wide = d->dtype == LS_DTYPE_F64;
   const ls_emitted z = ls_emit_mul(e, x, x);
   const ls_emitted c = series(e, d, z, cosine, wide ? 10 : 6);

@@ -46,29 +46,21 @@ static inline __attribute__((always_inline)) double ls_logarithm(double u) {
   return e * 0.693147180559945309417232121458 + (2.0 * s + 2.0 * s * (z * sum));
 }
 
+// Coefficients of the series of cos x, and of sin x / x, in x squared.
+#define LS_COSINE_SERIES                                                       \
+  1.0, -1.0 / 2, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800,            \
+      1.0 / 479001600, -1.0 / 87178291200, 1.0 / 20922789888000,               \
+      -1.0 / 6402373705728000
+#define LS_SINE_SERIES                                                         \
+  1.0, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800,        \
+      1.0 / 6227020800, -1.0 / 1307674368000, 1.0 / 355687428096000
+
 // Computes cosine and sine of `turn` whole turns, 0 <= turn < 1; error below
 // 3e-16. Exactly subtracting the nearest quarter leaves |x| <= pi / 4.
 static inline __attribute__((always_inline)) void
 ls_turn_to_circle(double turn, double *out_cos, double *out_sin) {
-  static const double cosine[] = {1.0,
-                                  -1.0 / 2,
-                                  1.0 / 24,
-                                  -1.0 / 720,
-                                  1.0 / 40320,
-                                  -1.0 / 3628800,
-                                  1.0 / 479001600,
-                                  -1.0 / 87178291200,
-                                  1.0 / 20922789888000,
-                                  -1.0 / 6402373705728000};
-  static const double sine[] = {1.0,
-                                -1.0 / 6,
-                                1.0 / 120,
-                                -1.0 / 5040,
-                                1.0 / 362880,
-                                -1.0 / 39916800,
-                                1.0 / 6227020800,
-                                -1.0 / 1307674368000,
-                                1.0 / 355687428096000};
+  static const double cosine[] = {LS_COSINE_SERIES};
+  static const double sine[] = {LS_SINE_SERIES};
   const int32_t quarter = (int32_t)(turn * 4.0 + 0.5);  // 0 to 4.
   const double x =
       (turn - (double)quarter * 0.25) * 6.28318530717958647692528676656;
