@@ -23,24 +23,49 @@ typedef struct outcome {
   double seen[REPLICAS], sum, variable;
 } outcome;
 
+// A step of a variable on replicas.
+typedef struct stepping {
+  ls_strategy *strategy;
+  ls_variable *variable;
+  ls_function *function;
+  ls_nest args, results;
+} stepping;
+
+static void stepping_begin(stepping *s) {
+  *s = (stepping){.strategy = mirrored_of(REPLICAS)};
+  s->variable = variable_in(
+      s->strategy,
+      (variable_kind){.initial = 2, .aggregation = LS_AGGREGATION_MEAN});
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = take_step, .user = s->variable},
+      &s->function));
+  s->args = LS_TUPLE(split_of(
+      REPLICAS, array_of_numbers(LS_DTYPE_F32, LS_SHAPE(REPLICAS), 7)));
+}
+
+static ls_status stepping_run(stepping *s) {
+  return ls_strategy_run(s->strategy, ls_traced(s->function), s->args,
+                         &s->results);
+}
+
+static void stepping_end(stepping *s) {
+  ls_nest_release(s->args);
+  ls_nest_release(s->results);
+  ls_function_release(s->function);
+  ls_variable_release(s->variable);
+  ls_strategy_release(s->strategy);
+}
+LS_OWNED_STRUCT(stepping, stepping_end)
+
 static outcome run_steps(void) {
   outcome out = {0};
-  LS_OWN(ls_strategy, strategy) = mirrored_of(REPLICAS);
-  LS_OWN(ls_variable, variable) = variable_in(
-      strategy,
-      (variable_kind){.initial = 2, .aggregation = LS_AGGREGATION_MEAN});
-  LS_OWN(ls_function, function) = NULL;
-  LS_OWN(ls_nest, results) = {0};
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = take_step, .user = variable}, &function));
-  LS_OWN(ls_nest, args) = LS_TUPLE(split_of(
-      REPLICAS, array_of_numbers(LS_DTYPE_F32, LS_SHAPE(REPLICAS), 7)));
+  LS_OWN_BEGUN(stepping, s, stepping_begin);
   for (int i = 0; i < STEPS; ++i)
-    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
+    expect_ok(stepping_run(&s));
   for (size_t r = 0; r < REPLICAS; ++r)
-    out.seen[r] =
-        nest_element(ls_distributed_component(ls_nest_item(results, 0), r), 0);
-  read_variable(variable, &out.variable, 1);
+    out.seen[r] = nest_element(
+        ls_distributed_component(ls_nest_item(s.results, 0), r), 0);
+  read_variable(s.variable, &out.variable, 1);
   return out;
 }
 
@@ -52,26 +77,15 @@ static void expect_near(double got, double want) {
 TEST(an_input_that_does_not_reach_its_device_fails_the_run_of_all) {
   shim_state *shim = shim_begin();
   LS_OWN(open_place, here) = shim_runtime(2);
-  LS_OWN(ls_strategy, strategy) = mirrored_of(REPLICAS);
-  LS_OWN(ls_variable, variable) = variable_in(
-      strategy,
-      (variable_kind){.initial = 2, .aggregation = LS_AGGREGATION_MEAN});
-  LS_OWN(ls_function, function) = NULL;
-  LS_OWN(ls_nest, results) = {0};
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = take_step, .user = variable}, &function));
-  LS_OWN(ls_nest, args) = LS_TUPLE(split_of(
-      REPLICAS, array_of_numbers(LS_DTYPE_F32, LS_SHAPE(REPLICAS), 7)));
+  LS_OWN_BEGUN(stepping, s, stepping_begin);
   for (int i = 0; i < 4; ++i) {
     shim->fault = SHIM_UPLOAD_EVENT;
     shim->skip = i;
-    expect_status(
-        ls_strategy_run(strategy, ls_traced(function), args, &results),
-        LS_RESOURCE_EXHAUSTED, "the shim");
+    expect_status(stepping_run(&s), LS_RESOURCE_EXHAUSTED, "the shim");
     assert_int_equal(shim->fault, SHIM_NONE);
   }
   assert_int_equal(shim->executes, 0);
-  expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
+  expect_ok(stepping_run(&s));
 }
 
 TEST(exact_bits_are_those_of_the_cpu_engine_on_any_number_of_devices) {
