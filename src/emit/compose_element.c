@@ -44,7 +44,7 @@ static ls_emitted polynomial(ls_emitter *e, ls_emitted x, const double *c,
 
 // ---- Activations -----------------------------------------------------------
 // Parts of gelu, x s with s = sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
-// Of f32 the operand is limited to [-10, 10], where the sigmoid ends.
+// Limits operands of f32 to [-10, 10], where the sigmoid ends.
 typedef struct gelu_parts {
   ls_emitted x, near;  // Limited below, and on both sides.
   ls_emitted sigmoid;  // s

@@ -117,7 +117,7 @@ static ls_status describe_programs(const char *verb, int32_t rank,
 }
 
 // ---- The exchange ----------------------------------------------------------
-// What a rank is about to run, and how.
+// A program that a rank is about to run, and its run.
 typedef struct comparison {
   ls_backend *backend;
   const char *name;  // Name of the function or graph.

@@ -16,11 +16,8 @@ struct ls_pjrt_record {
   ls_host_threads *threads;
   ls_pjrt_executable *executable;  // Retained once the call is abandoned.
   const ls_host_kernel *kernel;
-  uint64_t run;  // See ls_run_args.
-  // Inputs and outputs as the kernel sees them, in `data`, and where outputs
-  // go.
-  void **operands;
-  char **results;
+  uint64_t run;     // See ls_run_args.
+  void **operands;  // Inputs and outputs as the kernel sees them, in `data`.
   char *data;
   int open;  // Number of missing ends: the return of start, and ls_host_done.
   bool is_done, is_abandoned;
@@ -51,7 +48,6 @@ static size_t round_to_line(size_t size) { return (size + 63) & ~(size_t)63; }
 static void release_memory(ls_allocator *allocator,
                            const ls_pjrt_record *record) {
   ls_release(allocator, record->operands);
-  ls_release(allocator, record->results);
   ls_release(allocator, record->data);
 }
 
@@ -75,10 +71,8 @@ static ls_pjrt_record *make_record(ls_pjrt_hosts *self,
   record->executable = self->executable;
   record->kernel = site->kernel;
   record->operands = ls_new_array(allocator, void *, count + 1);
-  record->results = ls_new_array(allocator, char *, site->num_outputs + 1);
   record->data = ls_allocate_large(allocator, size + 1);
-  if (record->operands == NULL || record->results == NULL ||
-      record->data == NULL) {
+  if (record->operands == NULL || record->data == NULL) {
     ls_pjrt_record_destroy(allocator, record);
     return NULL;
   }
