@@ -116,6 +116,14 @@ typedef struct ls_optimizer ls_optimizer;
 //                  to all.
 //   over_replicas  Default: the mean. Clipping sees its result.
 //   accumulate     Calls per step, weighted by their examples. Default 1.
+//   lazy           Returns true if a step moves only those rows of a variable,
+//                  and of its slots, whose gradient has an element that is not
+//                  0; others neither decay nor follow their momentum. For
+//                  tables of embeddings: where few rows were looked up, the
+//                  step costs what these rows cost. (Steps of `adagrad`, and of
+//                  `sgd` without momentum, cost no more anyway, unless weights
+//                  decay: they do not change other rows.) Default: false. Not
+//                  for `lamb`.
 #define LS_OPTIMIZER_FIELDS                                                    \
   const char *name;                                                            \
   double learning_rate;                                                        \
@@ -124,7 +132,8 @@ typedef struct ls_optimizer ls_optimizer;
   double weight_decay;                                                         \
   bool (*decays)(const ls_variable *variable);                                 \
   ls_gradients_over_replicas over_replicas;                                    \
-  int64_t accumulate
+  int64_t accumulate;                                                          \
+  bool (*lazy)(const ls_variable *variable)
 
 // Stochastic gradient descent: w' = w - rate g. With momentum
 //   v' = momentum v + g             slot "momentum"

@@ -31,14 +31,17 @@ ls_tensor ls_update_rate(const ls_update *update, ls_tensor x) {
              : ls_mul_scalar(x, update->optimizer->learning_rate);
 }
 
+// Returns the variable that users see, rather than its component.
+static const ls_variable *whole_variable(const ls_update *update) {
+  return update->variable->container != NULL ? update->variable->container
+                                             : update->variable;
+}
+
 bool ls_update_decays(const ls_update *update) {
   const ls_optimizer *optimizer = update->optimizer;
-  // Calls `decays` with the variable that users see, not with a component.
-  const ls_variable *whole = update->variable->container != NULL
-                                 ? update->variable->container
-                                 : update->variable;
   return optimizer->weight_decay > 0 &&
-         (optimizer->decays == NULL || optimizer->decays(whole));
+         (optimizer->decays == NULL ||
+          optimizer->decays(whole_variable(update)));
 }
 
 ls_tensor ls_update_decay(const ls_update *update) {
@@ -49,19 +52,43 @@ ls_tensor ls_update_mix(double decay, ls_tensor x, ls_tensor y) {
   return ls_add(ls_mul_scalar(x, decay), ls_mul_scalar(y, 1 - decay));
 }
 
+static ls_tensor read_rows(const ls_update *update, ls_variable *variable) {
+  const ls_tensor all = ls_variable_read(variable);
+  return update->has_rows ? ls_gather(all, update->rows, 0) : all;
+}
+
 ls_tensor ls_update_read(const ls_update *update, size_t slot) {
-  return ls_variable_read(update->slots[slot]);
+  return read_rows(update, update->slots[slot]);
+}
+
+// Returns `value` where rows move, else `old`.
+static ls_tensor moved_rows(const ls_update *update, ls_tensor value,
+                            ls_tensor old) {
+  return update->is_masked ? ls_select(update->mask, value, old) : value;
 }
 
 void ls_update_slot(const ls_update *update, size_t slot, ls_tensor value) {
-  update->ops[1 + slot] =
-      ls_tensor_op(ls_variable_assign(update->slots[slot], value));
+  ls_variable *variable = update->slots[slot];
+  const ls_tensor set =
+      update->has_rows
+          ? ls_variable_scatter_update(variable, update->rows, value)
+          : ls_variable_assign(
+                variable,
+                moved_rows(update, value, ls_update_read(update, slot)));
+  update->ops[1 + slot] = ls_tensor_op(set);
 }
 
 void ls_update_move(const ls_update *update, ls_tensor delta) {
-  const ls_tensor moved = ls_sub(update->w, delta);
-  update->ops[0] = ls_tensor_op(ls_variable_assign(
-      update->variable, ls_variable_constrain(update->variable, moved)));
+  ls_variable *variable = update->variable;
+  ls_tensor moved =
+      update->has_rows
+          ? ls_variable_scatter(variable, LS_SCATTER_SUB, update->rows, delta)
+          : moved_rows(update, ls_sub(update->w, delta), update->w);
+  // A constraint needs the whole value of the variable.
+  if (!update->has_rows || ls_variable_has_constraint(variable))
+    moved =
+        ls_variable_assign(variable, ls_variable_constrain(variable, moved));
+  update->ops[0] = ls_tensor_op(moved);
 }
 
 ls_op ls_join_ops(const ls_op *ops, size_t count, const char *name) {
@@ -72,10 +99,30 @@ ls_op ls_join_ops(const ls_op *ops, size_t count, const char *name) {
   return count > 0 ? ops[count - 1] : (ls_op){0};
 }
 
+// Finds the rows to be updated, unless all are.
+static void find_rows(ls_update *update, bool decays) {
+  const ls_optimizer *optimizer = update->optimizer;
+  const bool lazy =
+      optimizer->lazy != NULL && optimizer->lazy(whole_variable(update));
+  if (lazy || (optimizer->rule.keeps_rows && !decays))
+    update->has_rows =
+        ls_find_rows(update->gradient, &update->rows, &update->gradient);
+  if (!lazy) return;
+  update->mask = ls_rows_with_gradient(update->gradient);
+  update->is_masked = !update->has_rows;
+  if (update->has_rows)
+    update->rows = ls_select(ls_reshape_like(update->mask, update->rows),
+                             update->rows, ls_scalar_i64(LS_DTYPE_I64, -1));
+}
+
 void ls_update_make(ls_update *update) {
   const ls_optimizer_rule *rule = &update->optimizer->rule;
-  update->w = ls_variable_read(update->variable);
-  if (!rule->own_decay && ls_update_decays(update))
+  const bool decays = ls_update_decays(update);
+  find_rows(update, decays);
+  // A step by rows subtracts from the variable in place.
+  if (!update->has_rows || decays)
+    update->w = read_rows(update, update->variable);
+  if (!rule->own_decay && decays)
     update->gradient = ls_add(update->gradient, ls_update_decay(update));
   rule->update(update);
 }

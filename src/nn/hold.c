@@ -33,10 +33,10 @@ ls_tensor ls_hold_gradient(const ls_optimizer *optimizer,
                            ls_tensor gradient) {
   ls_variable *slot = held_sum(optimizer, slots);
   const ls_dtype dtype = ls_variable_dtype(slot);
-  ls_update_rows rows;
-  if (ls_update_find_rows(gradient, &rows))
-    return ls_variable_scatter(slot, LS_SCATTER_ADD, rows.indices,
-                               weighted_gradient(call, rows.gradient, dtype));
+  ls_tensor rows, values;
+  if (ls_find_rows(gradient, &rows, &values))
+    return ls_variable_scatter(slot, LS_SCATTER_ADD, rows,
+                               weighted_gradient(call, values, dtype));
   return ls_variable_assign(
       slot,
       ls_add(ls_variable_read(slot), weighted_gradient(call, gradient, dtype)));

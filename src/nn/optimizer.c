@@ -107,6 +107,10 @@ ls_status ls_optimizer_make(const ls_optimizer_rule *rule, const void *options,
   ls_optimizer_options common = {0};
   if (options != NULL) memcpy(&common, options, sizeof(common));
   LS_RETURN_IF_ERROR(optimizer_check(rule->name, &common));
+  if (rule->needs_all && common.lazy != NULL)
+    return ls_invalid_argument(
+        "%s: no step can be lazy: it is scaled by norms of whole variables",
+        rule->name);
   const char *name = common.name != NULL ? common.name : rule->name;
   ls_allocator *allocator = ls_current_allocator();
   LS_NEW_OR_RETURN(allocator, ls_optimizer, optimizer);
@@ -121,6 +125,7 @@ ls_status ls_optimizer_make(const ls_optimizer_rule *rule, const void *options,
   optimizer->decays = common.decays;
   optimizer->over_replicas = common.over_replicas;
   optimizer->accumulate = common.accumulate;
+  optimizer->lazy = common.lazy;
   optimizer->num_slots = rule->num_slots + ls_optimizer_holds(optimizer);
   ls_map_init(&optimizer->slots, allocator);
   optimizer->name = optimizer->name_text =

@@ -26,7 +26,14 @@ typedef struct ls_update {
   const ls_step_scalars *scalars;
   ls_variable *variable;
   ls_variable *const *slots;
-  ls_tensor w;         // Current value of the variable.
+  // The rows that move, if these are few: distinct indices, -1 for entries that
+  // are not used. All values below are [rows, ...] then.
+  bool has_rows;
+  ls_tensor rows;
+  // In a lazy update of all rows: a bool for each row, true if it moves.
+  bool is_masked;
+  ls_tensor mask;
+  ls_tensor w;         // Current value of the variable; set if needed.
   ls_tensor gradient;  // The same on all replicas, and clipped.
   ls_op *ops;          // Assignments of the variable, then of its slots.
 } ls_update;
@@ -35,6 +42,9 @@ typedef struct ls_optimizer_rule {
   const char *name;  // Default name of the optimizer.
   bool counts;       // True if the rule needs the number of steps.
   bool own_decay;    // True if `update` applies weight decay itself.
+  // True if `update` does not change rows whose gradient is 0.
+  bool keeps_rows;
+  bool needs_all;  // True if `update` needs all rows at once.
   size_t num_slots;
   const char *slot_names[LS_MAX_SLOTS];
   // Makes the scalars of the rule. `t`, an f64 scalar, is the number of this
@@ -130,7 +140,8 @@ ls_op ls_join_ops(const ls_op *ops, size_t count, const char *name);
 LS_MUST_USE ls_status ls_optimizer_check_loss(ls_tensor loss);
 LS_MUST_USE ls_status ls_optimizer_nothing_to_train(ls_tensor loss);
 
-// Updates one variable: reads `w`, applies weight decay, and calls the rule.
+// Updates one variable: finds its rows, reads `w`, applies weight decay, and
+// calls the rule.
 void ls_update_make(ls_update *update);
 
 // ---- Helpers of rules ------------------------------------------------------
@@ -150,20 +161,13 @@ void ls_update_slot(const ls_update *update, size_t slot, ls_tensor value);
 void ls_update_move(const ls_update *update, ls_tensor delta);
 
 // ---- Rows ------------------------------------------------------------------
-// The rows of a variable that have a gradient. Indices are distinct, except -1
-// for unused entries. The gradient is [rows, ...].
-typedef struct ls_update_rows {
-  ls_tensor indices, gradient;
-} ls_update_rows;
-// Returns true if the gradient is of a few rows out of many. A rule that does
-// not change rows whose gradient is 0 may then update only these rows.
-bool ls_update_find_rows(ls_tensor gradient, ls_update_rows *out_rows);
-ls_tensor ls_update_read_rows(const ls_update *update, size_t slot,
-                              const ls_update_rows *rows);
-void ls_update_slot_rows(const ls_update *update, size_t slot,
-                         const ls_update_rows *rows, ls_tensor values);
-void ls_update_move_rows(const ls_update *update, const ls_update_rows *rows,
-                         ls_tensor delta);
+// Returns true if a gradient is of a few rows out of many, with their distinct
+// indices (-1 for entries that are not used) and gradients, [rows, ...].
+bool ls_find_rows(ls_tensor gradient, ls_tensor *out_rows,
+                  ls_tensor *out_gradient);
+// Returns a bool for each row of a gradient, of shape [rows, 1, ...]: true if
+// an element is not 0.
+ls_tensor ls_rows_with_gradient(ls_tensor gradient);
 // Computes the gradient of the whole batch from the gradients of the replicas'
 // parts. Slices are concatenated over replicas, if the replicas have equal
 // parts.

@@ -97,6 +97,7 @@ static const ls_optimizer_rule adamw_rule = {.name = "adamw",
 static const ls_optimizer_rule lamb_rule = {.name = "lamb",
                                             .counts = true,
                                             .own_decay = true,
+                                            .needs_all = true,
                                             .begin = adam_begin,
                                             .update = update_lamb};
 
@@ -176,30 +177,17 @@ ls_status ls_lion_create(const ls_lion_options *options,
 }
 
 // ---- Adagrad ---------------------------------------------------------------
-static ls_tensor adagrad_move(const ls_update *update, ls_tensor g,
-                              ls_tensor sum) {
-  const ls_tensor root =
-      ls_sqrt(ls_add_scalar(sum, update->optimizer->epsilon));
-  return ls_update_rate(update, ls_div(g, root));
-}
-
 static void update_adagrad(const ls_update *update) {
-  ls_update_rows rows;
-  if (ls_update_find_rows(update->gradient, &rows)) {
-    const ls_tensor sum =
-        ls_add(ls_update_read_rows(update, 0, &rows), ls_square(rows.gradient));
-    ls_update_slot_rows(update, 0, &rows, sum);
-    ls_update_move_rows(update, &rows,
-                        adagrad_move(update, rows.gradient, sum));
-    return;
-  }
   const ls_tensor g = update->gradient;
   const ls_tensor sum = ls_add(ls_update_read(update, 0), ls_square(g));
   ls_update_slot(update, 0, sum);
-  ls_update_move(update, adagrad_move(update, g, sum));
+  const ls_tensor root =
+      ls_sqrt(ls_add_scalar(sum, update->optimizer->epsilon));
+  ls_update_move(update, ls_update_rate(update, ls_div(g, root)));
 }
 
 static const ls_optimizer_rule adagrad_rule = {.name = "adagrad",
+                                               .keeps_rows = true,
                                                .num_slots = 1,
                                                .slot_names = {"sum"},
                                                .update = update_adagrad};
@@ -277,11 +265,7 @@ ls_status ls_rmsprop_create(const ls_rmsprop_options *options,
 
 // ---- SGD -------------------------------------------------------------------
 static void update_plain(const ls_update *update) {
-  ls_update_rows rows;
-  if (ls_update_find_rows(update->gradient, &rows))
-    ls_update_move_rows(update, &rows, ls_update_rate(update, rows.gradient));
-  else
-    ls_update_move(update, ls_update_rate(update, update->gradient));
+  ls_update_move(update, ls_update_rate(update, update->gradient));
 }
 
 static void update_momentum(const ls_update *update) {
@@ -296,8 +280,8 @@ static void update_momentum(const ls_update *update) {
   ls_update_move(update, ls_update_rate(update, direction));
 }
 
-static const ls_optimizer_rule plain_rule = {.name = "sgd",
-                                             .update = update_plain};
+static const ls_optimizer_rule plain_rule = {
+    .name = "sgd", .keeps_rows = true, .update = update_plain};
 static const ls_optimizer_rule momentum_rule = {.name = "momentum",
                                                 .num_slots = 1,
                                                 .slot_names = {"momentum"},

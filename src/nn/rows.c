@@ -41,19 +41,6 @@ static row_set find_different(ls_tensor indices) {
   return set;
 }
 
-// Adds the gradients of equal rows, in the order of the list.
-static void merge_equal(ls_update_rows *rows) {
-  const ls_dtype dtype = ls_tensor_dtype(rows->gradient);
-  const row_set set = find_different(rows->indices);
-  const ls_tensor values = ls_convert(ls_gather(rows->gradient, set.order, 0),
-                                      ls_is_half(dtype) ? LS_DTYPE_F32 : dtype);
-  const ls_tensor zeros =
-      ls_broadcast_like(ls_scalar(ls_tensor_dtype(values), 0), values);
-  rows->indices = set.indices;
-  rows->gradient =
-      ls_convert(ls_scatter(LS_SCATTER_ADD, zeros, set.places, values), dtype);
-}
-
 // ---- Replicas --------------------------------------------------------------
 // Gathers the replicas' indices by a sum: each replica puts its indices at its
 // position among zeros.
@@ -111,32 +98,35 @@ ls_tensor ls_gradient_of_all(const ls_optimizer *optimizer,
 }
 
 // ---- Rows ------------------------------------------------------------------
-bool ls_update_find_rows(ls_tensor gradient, ls_update_rows *out_rows) {
-  if (!has_few_rows(gradient, 1, &out_rows->indices, &out_rows->gradient))
-    return false;
-  out_rows->indices = ls_convert(out_rows->indices, LS_DTYPE_I64);
-  merge_equal(out_rows);
+bool ls_find_rows(ls_tensor gradient, ls_tensor *out_rows,
+                  ls_tensor *out_gradient) {
+  ls_tensor indices, given;
+  if (!has_few_rows(gradient, 1, &indices, &given)) return false;
+  const ls_dtype dtype = ls_tensor_dtype(given);
+  const row_set set = find_different(ls_convert(indices, LS_DTYPE_I64));
+  const ls_tensor values = ls_convert(ls_gather(given, set.order, 0),
+                                      ls_is_half(dtype) ? LS_DTYPE_F32 : dtype);
+  const ls_tensor zeros =
+      ls_broadcast_like(ls_scalar(ls_tensor_dtype(values), 0), values);
+  // Adds the gradients of equal rows, in the order of the list.
+  *out_gradient =
+      ls_convert(ls_scatter(LS_SCATTER_ADD, zeros, set.places, values), dtype);
+  *out_rows = set.indices;
   return true;
 }
 
-ls_tensor ls_update_read_rows(const ls_update *update, size_t slot,
-                              const ls_update_rows *rows) {
-  return ls_gather(ls_update_read(update, slot), rows->indices, 0);
-}
-
-void ls_update_slot_rows(const ls_update *update, size_t slot,
-                         const ls_update_rows *rows, ls_tensor values) {
-  update->ops[1 + slot] = ls_tensor_op(
-      ls_variable_scatter_update(update->slots[slot], rows->indices, values));
-}
-
-void ls_update_move_rows(const ls_update *update, const ls_update_rows *rows,
-                         ls_tensor delta) {
-  ls_tensor moved = ls_variable_scatter(update->variable, LS_SCATTER_SUB,
-                                        rows->indices, delta);
-  // A constraint needs the whole value of the variable.
-  if (ls_variable_has_constraint(update->variable))
-    moved = ls_variable_assign(update->variable,
-                               ls_variable_constrain(update->variable, moved));
-  update->ops[0] = ls_tensor_op(moved);
+ls_tensor ls_rows_with_gradient(ls_tensor gradient) {
+  const ls_tensor is_set =
+      ls_not_equal(gradient, ls_scalar(ls_tensor_dtype(gradient), 0));
+  ls_shape shape = ls_tensor_shape(gradient);
+  if (shape.rank <= 1) return is_set;
+  int axes[LS_MAX_RANK];
+  size_t count = 0;
+  for (int i = 1; i < shape.rank; ++i) {
+    axes[count++] = i;
+    shape.dim[i] = 1;
+  }
+  const ls_tensor row_is_set =
+      ls_reduce_or(is_set, (ls_axes){.items = axes, .count = count});
+  return ls_reshape(row_is_set, shape);
 }

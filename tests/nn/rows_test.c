@@ -108,6 +108,41 @@ static ls_status make_adam(ls_optimizer **out) {
   return ls_adam_create(NULL, out);
 }
 
+static bool is_table(const ls_variable *variable) {
+  return strcmp(ls_variable_name(variable), "table") == 0;
+}
+static ls_status make_lazy_sgd(ls_optimizer **out) {
+  return ls_sgd_create(
+      &(ls_sgd_options){.learning_rate = 0.3,
+                        .momentum = 0.9,
+                        .nesterov = true,
+                        .weight_decay = 0.1,
+                        .schedule = {.kind = LS_SCHEDULE_LINEAR, .steps = 9},
+                        .lazy = is_table},
+      out);
+}
+static ls_status make_lazy_adam(ls_optimizer **out) {
+  return ls_adam_create(&(ls_adam_options){.lazy = is_table}, out);
+}
+static ls_status make_lazy_adamw(ls_optimizer **out) {
+  return ls_adamw_create(
+      &(ls_adam_options){.clip = {.norm = 0.1}, .lazy = is_table}, out);
+}
+static ls_status make_lazy_rmsprop(ls_optimizer **out) {
+  return ls_rmsprop_create(&(ls_rmsprop_options){.momentum = 0.9,
+                                                 .centered = true,
+                                                 .lazy = is_table},
+                           out);
+}
+static ls_status make_lazy_lion(ls_optimizer **out) {
+  return ls_lion_create(
+      &(ls_lion_options){.weight_decay = 0.1, .lazy = is_table}, out);
+}
+static ls_status make_lazy_held(ls_optimizer **out) {
+  return ls_adam_create(&(ls_adam_options){.accumulate = 2, .lazy = is_table},
+                        out);
+}
+
 static const struct {
   const char *name;
   optimizer_maker make;
@@ -119,7 +154,13 @@ static const struct {
               {"sgd with decay", make_decaying, false},
               {"sgd with clipping", make_clipping, false},
               {"momentum", make_momentum, false},
-              {"adam", make_adam, false}};
+              {"adam", make_adam, false},
+              {"lazy sgd with momentum and decay", make_lazy_sgd, true},
+              {"lazy adam", make_lazy_adam, true},
+              {"lazy adamw with clipping", make_lazy_adamw, false},
+              {"lazy rmsprop", make_lazy_rmsprop, true},
+              {"lazy lion", make_lazy_lion, true},
+              {"lazy adam every other call", make_lazy_held, true}};
 
 // Calls the function; replicas share the batch.
 static void run_steps(const problem *p, ls_function *function, ls_nest whole) {
@@ -185,6 +226,54 @@ TEST(a_step_by_rows_of_replicas_has_these_bits_too) {
   for (size_t d = 0; d < LS_COUNT_OF(dtypes); ++d)
     for (size_t i = 0; i < LS_COUNT_OF(makers); ++i)
       expect_same_bits(i, dtypes[d], 3);
+}
+
+// ---- Lazy steps ------------------------------------------------------------
+// Runs two steps of lazy or usual Adam, which look up rows 1 and 2, then rows 2
+// and 3; the second finds row 3 as wanted. Returns the table's rows of one
+// number.
+static void look_up_twice(bool lazy, int64_t rows, double *values) {
+  problem p = {.table = make_table(rows, 1, LS_DTYPE_F64)};
+  LS_OWN(ls_array, ones) = variable_array(p.table);
+  for (int64_t i = 0; i < rows; ++i)
+    ls_array_set_f64(ones, i, 1);
+  expect_ok(ls_variable_set_value(p.table, ones));
+  expect_ok(lazy ? make_lazy_adam(&p.optimizer) : make_adam(&p.optimizer));
+  LS_OWN(ls_function, function) = function_of(step, &p);
+  for (int i = 0; i < 2; ++i) {
+    const double indices[] = {1 + i, 2 + i}, targets[] = {3, i == 0 ? 3 : 1};
+    LS_OWN(ls_nest, args) = LS_TUPLE(
+        ls_nest_array(array_of(LS_DTYPE_I32, LS_SHAPE(2), indices)),
+        ls_nest_array(array_of(LS_DTYPE_F64, LS_SHAPE(2, 1), targets)));
+    LS_OWN(ls_nest, loss) = ls_none();
+    expect_ok(ls_function_call(function, args, &loss));
+  }
+  LS_OWN(ls_array, value) = variable_array(p.table);
+  for (int i = 0; i < 4; ++i)
+    values[i] = ls_array_f64(value, i);
+  ls_optimizer_release(p.optimizer);
+  ls_variable_release(p.table);
+}
+
+TEST(a_lazy_step_moves_only_rows_with_a_gradient) {
+  double usual[4], lazy[4];
+  look_up_twice(false, 40, usual);
+  // Two of four rows are few, two of three not: the update is one of all rows.
+  for (int64_t rows = 40; rows >= 4; rows -= 36) {
+    look_up_twice(true, rows, lazy);
+    assert_true(lazy[0] == 1);                       // Not looked up.
+    assert_true(lazy[1] > 1 && lazy[1] < usual[1]);  // In the first step only.
+    assert_true(lazy[2] == usual[2]);                // In both.
+    assert_true(lazy[3] == 1);                       // Found as wanted.
+  }
+}
+
+TEST(lamb_cannot_be_lazy) {
+  ls_optimizer *optimizer = NULL;
+  expect_null(ls_lamb_create(&(ls_adam_options){.lazy = is_table}, &optimizer),
+              "lamb: no step can be lazy: it is scaled by norms of whole "
+              "variables");
+  assert_null(optimizer);
 }
 
 // ---- Replicas --------------------------------------------------------------
@@ -253,7 +342,8 @@ static ls_nest minimize(ls_nest args, void *user) {
 
 TEST(a_large_table_costs_what_is_looked_up) {
   enum { ROWS = 1000000, WIDTH = 8, LOOKED_UP = 64 };
-  static const optimizer_maker kinds[] = {make_sgd, make_adagrad, make_held};
+  static const optimizer_maker kinds[] = {make_sgd, make_adagrad, make_held,
+                                          make_lazy_adam, make_lazy_sgd};
   for (size_t i = 0; i < LS_COUNT_OF(kinds); ++i) {
     problem p = {.table = NULL};
     expect_ok(ls_variable_create(
