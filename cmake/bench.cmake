@@ -38,17 +38,17 @@ foreach(bench IN LISTS benches)
   target_link_libraries(bench_${name} PRIVATE bench_machine)
 endforeach()
 
-# Our side of bench/compare, bench/all_reduce, bench/data and bench/functions:
+# Our side of bench/compare, bench/all_reduce, bench/data and bench/ops:
 # users of the shared library, in a folder of their own, for they wait for
 # orders.
-foreach(contestant serve reduce feed functions)
+foreach(contestant serve reduce feed ops)
   add_executable(bench_${contestant}
                  "${PROJECT_SOURCE_DIR}/bench/contestants/${contestant}.c")
   set_target_properties(bench_${contestant} PROPERTIES
     OUTPUT_NAME ${contestant}
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/contestants")
   target_link_libraries(bench_${contestant} PRIVATE
-                        ls_flags lockstep_io bench_machine)
+                        ls_flags lockstep_io bench_machine m)
 endforeach()
 
 # Models of tools/gpu-check, which the command loads.
