@@ -6,8 +6,9 @@
 //
 //   run K CASE  runs the case K times; the answer is one line {"ms": [...],
 //               "cpu_ms": [...], "sums": [...], "bytes": B}: the times by the
-//               clock and of all threads, the sums of the first 1000 elements
-//               of each result, and the size of arguments and results; or
+//               clock and of all threads, the sums of the first 1000
+//               magnitudes of each result, and the size of arguments and
+//               results; or
 //               {"error": WHY}
 //
 // The first answer has the machine's speed, {"flops": F, "bytes": B} a second.
@@ -331,7 +332,7 @@ static void print_answer(const contestant *self, long count) {
     const ls_array *array = ls_nest_as_array(ls_nest_item(self->results, i));
     double sum = 0;
     for (int64_t k = 0; array != NULL && k < SUMMED; ++k)
-      if (k < ls_array_num_elements(array)) sum += ls_array_f64(array, k);
+      if (k < ls_array_num_elements(array)) sum += fabs(ls_array_f64(array, k));
     printf("%s%.17g", i > 0 ? "," : "", isfinite(sum) ? sum : 0);
   }
   printf("], \"bytes\": %zu}\n",

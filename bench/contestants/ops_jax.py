@@ -281,7 +281,8 @@ def prepare(case):
 
 
 def sum_of(x, count):
-    return float(np.asarray(x).reshape(-1)[:count].astype(np.float64).sum())
+    x = np.asarray(x).reshape(-1)[:count].astype(np.float64)
+    return float(np.abs(x).sum())
 
 
 if __name__ == "__main__":

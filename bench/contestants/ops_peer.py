@@ -93,7 +93,7 @@ def read_ref(word):
 
 def serve(prepare, sum_of):
     """Answers orders. `prepare` makes a function of a case that computes and
-    waits for a list of results, `sum_of` the sum of a result's first numbers."""
+    waits for a list of results, `sum_of` the sum of a result's first magnitudes."""
     print("{}", flush=True)
     prepared, work = None, None
     for line in sys.stdin:

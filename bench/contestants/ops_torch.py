@@ -363,7 +363,7 @@ def sum_of(x, count):
     x = x.detach().contiguous().flatten()[:count]
     if x.dtype in (torch.uint16, torch.uint32, torch.uint64):
         x = x.to(torch.int64)
-    return float(x.to(torch.float64).sum())
+    return float(x.to(torch.float64).abs().sum())
 
 
 if __name__ == "__main__":
