@@ -4,7 +4,9 @@
 // TPU systems: find one by name, query its devices, initialize it.
 //
 // A name is one of
-//   "" or "local"              this machine's pod: 8 cores of one host
+//   "" or "local"              this machine's pod: the devices of the runtime's
+//                              plug-in (lockstep/runtime.h), else 8 cores of
+//                              one host
 //   virtual:AxB[xC][,cores=N][,hosts=H]
 //                              a pod of A x B x C chips of N cores (default 2),
 //                              split along x over H hosts (default 1); for
@@ -12,7 +14,9 @@
 //   grpc://HOST[:PORT],...     addresses of workers
 // or any other, which the caller's lookup service resolves. Local and virtual
 // pods have the names, shapes and rules of real ones, and compute on this
-// machine. Addresses are parsed and shown; nothing is connected to.
+// machine. A core of a plug-in's device has the coordinates that the plug-in
+// tells, else those of a line, and a replica runs on the device of its first
+// core. Addresses are parsed and shown; nothing is connected to.
 //
 // Threads: any number of threads may use a resolver at the same time; one sets
 // its task, while no other reads it.
@@ -83,8 +87,9 @@ typedef struct ls_tpu_resolver_options {
   ls_status (*query)(void *user, const ls_tpu_question *question,
                      ls_tpu_answer *out_answer);
   void *user;
-  // Shape of the local system, as after "virtual:". Default: its current one,
-  // if it exists; else the environment's LS_LOCAL_POD, else "2x2".
+  // Shape of the local system, as after "virtual:", which is then simulated.
+  // Default: its current one, if it exists; else the environment's
+  // LS_LOCAL_POD, else the devices of the runtime's plug-in, else "2x2".
   const char *local;
   // Capacity of an infeed or outfeed, in tuples. Default 64.
   int32_t queue_depth;
@@ -189,8 +194,11 @@ ls_tpu_metadata_query(const ls_tpu_resolver *resolver, bool want_topology,
 LS_API void ls_tpu_metadata_destroy(ls_tpu_metadata *metadata);
 
 // ---- Systems ---------------------------------------------------------------
-// Connects to the system, before all other calls; may be repeated.
-//   LS_UNIMPLEMENTED  addresses, and no query: names the first.
+// Connects to the system, before all other calls; may be repeated. Calls that
+// first need the local system load the plug-in, and give its errors.
+//   LS_FAILED_PRECONDITION  hosts of a plug-in have different numbers of
+//                           devices.
+//   LS_UNIMPLEMENTED        addresses, and no query: names the first.
 LS_API LS_MUST_USE ls_status ls_tpu_connect(const ls_tpu_resolver *resolver);
 // Initializes the system; from then on its devices exist and compute. A
 // repetition warns, since it loses the state of the devices: queues are empty

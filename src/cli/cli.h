@@ -252,6 +252,13 @@ bool cli_check_arithmetic(const char *command, const char *precision,
         "algorithm; direct: they always sum over the taps",                    \
         0                                                                      \
   }
+#define CLI_TOPOLOGY_OPTION(about)                                             \
+  {                                                                            \
+    "topology", CLI_TEXT, &cli_device.topology, "NAME",                        \
+        about " these devices, which need not be here:\n"                      \
+              "v5e:2x2, v4:2x2x1, ... (--device is then tpu by default)",      \
+        0                                                                      \
+  }
 #define CLI_DEVICE_OPTIONS                                                     \
   {"device",                                                                   \
    CLI_TEXT,                                                                   \

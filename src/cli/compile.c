@@ -124,10 +124,7 @@ static ls_status compile_model(compile_flags *flags, const ls_model_type *type,
 int cli_compile(int argc, char **argv) {
   compile_flags flags = {.precision = "f32"};
   const cli_option options[] = {
-      {"topology", CLI_TEXT, &cli_device.topology, "NAME",
-       "compile for these devices, which need not be here:\n"
-       "v5e:2x2, v4:2x2x1, ... (--device is then tpu by default)",
-       0},
+      CLI_TOPOLOGY_OPTION("compile for"),
       {"replicas", CLI_COUNT, &flags.replicas, "N",
        "replicas that share the batch (default: one a device)", 1},
       CLI_THREADS_OPTION(&flags.threads),

@@ -154,11 +154,12 @@ int cli_devices(int argc, char **argv) {
   const cli_option options[] = {
       CLI_THREADS_OPTION(&flags.threads),
       CLI_DEVICE_OPTIONS,
+      CLI_TOPOLOGY_OPTION("list"),
       {"replicas", CLI_COUNT, &flags.replicas, "N",
        "also show N replicas and their devices", 1},
       {"tpu", CLI_TEXT, &flags.tpu, "NAME",
-       "also draw a TPU system: local, or\n"
-       "virtual:AxB[xC][,cores=N][,hosts=H]",
+       "also draw a TPU system: local, the devices of a plug-in\n"
+       "with --device, or virtual:AxB[xC][,cores=N][,hosts=H]",
        0},
   };
   const cli_syntax syntax = {

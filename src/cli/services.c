@@ -369,21 +369,12 @@ int cli_with_run(cli_run *run,
 // Makes a strategy on a row of TPU cores of one host.
 static ls_status create_tpu_strategy(int32_t replicas,
                                      ls_strategy **out_strategy) {
-  const int32_t mesh[LS_MESH_RANK] = {replicas, 1, 1, 1};
-  CLI_OWN(ls_array, places) = NULL;
-  CLI_OWN(ls_topology, topology) = NULL;
-  CLI_OWN(ls_device_assignment, assignment) = NULL;
-  LS_RETURN_IF_ERROR(ls_array_create(
-      LS_DTYPE_I32, LS_SHAPE(1, replicas, LS_MESH_RANK), &places));
-  for (int32_t r = 0; r < replicas; ++r)
-    ls_array_set_i64(places, (int64_t)r * LS_MESH_RANK, r);
-  LS_RETURN_IF_ERROR(ls_topology_create(mesh, LS_MESH_RANK, places, &topology));
-  LS_RETURN_IF_ERROR(ls_device_assignment_build(
-      topology,
-      &(ls_device_assignment_options){.num_replicas = LS_SOME(replicas),
-                                      .order = LS_DEVICE_ORDER_MESH},
-      &assignment));
-  return ls_tpu_strategy_create(&(ls_tpu_options){.assignment = assignment},
+  char shape[40];
+  CLI_OWN(ls_tpu_resolver, resolver) = NULL;
+  snprintf(shape, sizeof(shape), "%dx1,cores=1", replicas);
+  LS_RETURN_IF_ERROR(ls_tpu_resolver_create(
+      &(ls_tpu_resolver_options){.name = "local", .local = shape}, &resolver));
+  return ls_tpu_strategy_create(&(ls_tpu_options){.resolver = resolver},
                                 out_strategy);
 }
 

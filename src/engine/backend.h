@@ -114,6 +114,12 @@ typedef struct ls_buffer {
   bool lost;
 } ls_buffer;
 
+// Location of a device among those of a runtime.
+typedef struct ls_device_location {
+  int32_t host;   // Number of the process that has it.
+  int32_t at[4];  // x, y and z of its chip, and its number on that.
+} ls_device_location;
+
 typedef struct ls_executable ls_executable;
 typedef struct ls_instance ls_instance;
 
@@ -244,6 +250,9 @@ struct ls_backend_vtable {
   const char *(*numerics_id)(ls_backend *self);
   // Describes the devices. NULL: the CPU, as one device.
   void (*describe)(const ls_backend *self, ls_device_facts *out_facts);
+  // Locates one of these devices. NULL: there is the CPU alone.
+  ls_status (*locate)(const ls_backend *self, int32_t device,
+                      ls_device_location *out_location);
 };
 
 // Runs an instance from start to finish, and blocks while it waits for the
@@ -284,6 +293,9 @@ typedef struct ls_launch_type {
   // Checks a compiled program against the launch; an error rejects the program.
   ls_status (*check)(ls_object *launch, const ls_program *program,
                      const ls_plan_facts *facts);
+  // Returns the device whose core has a replica, as a number of `locate`; -1
+  // if there is no such replica, or any device may compute it.
+  int32_t (*device)(const ls_object *launch, int32_t replica);
   // Starts a run; waits where a core is slow.
   ls_status (*pass)(ls_object *launch);
 } ls_launch_type;

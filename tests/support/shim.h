@@ -37,13 +37,19 @@ typedef enum shim_fault {
   SHIM_DOWNLOAD_EVENT,
 } shim_fault;
 
+enum { SHIM_DEVICES = 16 };
+
 typedef struct shim_state {
   shim_fault fault;
   int skip;  // Calls of this kind that go well before one fails.
   int compiles, loads, executes, uploads, downloads;
   size_t upload_bytes, download_bytes;
-  int num_devices;  // Devices of the last launch.
-  int misuses;      // Uses of buffers that were donated.
+  int num_devices;  // Devices of the last launch, and the first ones' ids.
+  int devices[SHIM_DEVICES];
+  // Not 0: devices have coordinates, in rows of so many chips along x, and
+  // belong to so many hosts in turn.
+  int mesh_x, num_hosts;
+  int misuses;  // Uses of buffers that were donated.
   int live_buffers, live_events, live_executables;
 } shim_state;
 

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct PJRT_Error PJRT_Error;
 typedef struct PJRT_Event PJRT_Event;
@@ -33,7 +34,8 @@ typedef struct PJRT_Buffer PJRT_Buffer;
   row(11, Client_Destroy) row(12, Client_PlatformName) \
   row(14, Client_PlatformVersion) row(16, Client_AddressableDevices) \
   row(20, Client_Compile) row(22, Client_BufferFromHostBuffer) \
-  row(23, DeviceDescription_Id) row(26, DeviceDescription_Kind) \
+  row(23, DeviceDescription_Id) row(24, DeviceDescription_ProcessIndex) \
+  row(25, DeviceDescription_Attributes) row(26, DeviceDescription_Kind) \
   row(29, Device_GetDescription) row(40, Executable_Destroy) \
   row(44, Executable_NumOutputs) \
   row(45, Executable_SizeOfGeneratedCodeInBytes) \
@@ -93,7 +95,12 @@ enum {
 };
 
 // Kinds of named values.
-enum { LS_PJRT_STRING = 0, LS_PJRT_INT64 = 1, LS_PJRT_FLOAT = 3 };
+enum {
+  LS_PJRT_STRING = 0,
+  LS_PJRT_INT64 = 1,
+  LS_PJRT_INT64_LIST = 2,
+  LS_PJRT_FLOAT = 3,
+};
 
 // ---- Arguments -------------------------------------------------------------
 // Fields that the plug-in writes stand last in each struct, unless noted.
@@ -144,10 +151,26 @@ typedef struct ls_pjrt_named_value {
   union {
     const char *text;
     int64_t number;
+    const int64_t *numbers;
     float real;
   } value;
-  size_t value_size;  // Characters of a text; 1 for a number.
+  size_t value_size;  // Characters of a text, items of a list; else 1.
 } ls_pjrt_named_value;
+
+// Returns true if a value has this name.
+static inline bool ls_pjrt_is_named(const ls_pjrt_named_value *value,
+                                    const char *name) {
+  return value->name_size == strlen(name) &&
+         memcmp(value->name, name, value->name_size) == 0;
+}
+
+// Calls that answer named values.
+typedef struct ls_pjrt_values_args {
+  LS_PJRT_HEAD;
+  void *object;
+  size_t count;
+  const ls_pjrt_named_value *values;
+} ls_pjrt_values_args;
 
 typedef struct ls_pjrt_create_args {
   LS_PJRT_HEAD;
@@ -262,13 +285,6 @@ typedef struct ls_pjrt_execute_args {
   PJRT_Event **events;           // One per device, written by the plug-in.
   PJRT_Device *device;
 } ls_pjrt_execute_args;
-
-typedef struct ls_pjrt_costs_args {
-  LS_PJRT_HEAD;
-  PJRT_Executable *executable;
-  size_t count;
-  const ls_pjrt_named_value *costs;
-} ls_pjrt_costs_args;
 
 typedef struct ls_pjrt_memory_args {
   LS_PJRT_HEAD;

@@ -35,6 +35,11 @@ static void describe_devices(const ls_backend *self,
                                  .plugin = client->plugin->path};
 }
 
+static ls_status locate_device(const ls_backend *self, int32_t device,
+                               ls_device_location *out_location) {
+  return ls_pjrt_client_locate(&ls_pjrt_of(self)->client, device, out_location);
+}
+
 static const struct ls_backend_vtable pjrt_vtable = {
     .name = "pjrt",
     .prepare = prepare,
@@ -62,6 +67,7 @@ static const struct ls_backend_vtable pjrt_vtable = {
     .fill = ls_pjrt_fill,
     .numerics_id = numerics_id,
     .describe = describe_devices,
+    .locate = locate_device,
 };
 
 ls_status ls_pjrt_backend_destroy(void *state) {

@@ -117,6 +117,32 @@ ls_status ls_pjrt_client_device(const ls_pjrt_client *self, int32_t device,
   return status;
 }
 
+ls_status ls_pjrt_client_locate(const ls_pjrt_client *self, int32_t device,
+                                ls_device_location *out_location) {
+  PJRT_DeviceDescription *description = NULL;
+  LS_RETURN_IF_ERROR(ls_pjrt_client_device(self, device, &description));
+  LS_PJRT_ARGS(ls_pjrt_object_args, process, .object = description);
+  LS_PJRT_ARGS(ls_pjrt_values_args, args, .object = description);
+  LS_RETURN_IF_ERROR(ls_pjrt_call(
+      self->plugin, LS_PJRT_DeviceDescription_ProcessIndex, &process));
+  LS_RETURN_IF_ERROR(
+      ls_pjrt_call(self->plugin, LS_PJRT_DeviceDescription_Attributes, &args));
+  const int64_t *coords = NULL, *core = NULL;
+  for (size_t i = 0; i < args.count; ++i) {
+    const ls_pjrt_named_value *value = &args.values[i];
+    if (value->kind == LS_PJRT_INT64_LIST && value->value_size == 3 &&
+        ls_pjrt_is_named(value, "coords"))
+      coords = value->value.numbers;
+    if (value->kind == LS_PJRT_INT64 && ls_pjrt_is_named(value, "core_on_chip"))
+      core = &value->value.number;
+  }
+  *out_location =
+      (ls_device_location){.host = process.answer.number, .at = {device}};
+  for (int k = 0; coords != NULL && core != NULL && k < 4; ++k)
+    out_location->at[k] = (int32_t)(k < 3 ? coords[k] : *core);
+  return ls_ok();
+}
+
 ls_status ls_pjrt_client_init(ls_pjrt_client *self, ls_runtime *runtime) {
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   *self = (ls_pjrt_client){0};

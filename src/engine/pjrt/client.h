@@ -5,6 +5,7 @@
 #define LS_ENGINE_PJRT_CLIENT_H_
 
 #include "base/text.h"
+#include "engine/backend.h"
 #include "engine/pjrt/plugin.h"
 
 typedef struct ls_pjrt_client {
@@ -38,13 +39,20 @@ LS_MUST_USE ls_status
 ls_pjrt_client_device(const ls_pjrt_client *client, int32_t device,
                       PJRT_DeviceDescription **out_description);
 
+// Locates a device by the attributes that TPUs have; others are in a line, in
+// their order.
+LS_MUST_USE ls_status ls_pjrt_client_locate(const ls_pjrt_client *client,
+                                            int32_t device,
+                                            ls_device_location *out_location);
+
 // How to compile a program.
 typedef struct ls_pjrt_options {
+  const int32_t *devices;  // Numbers of the client's devices.
   int32_t num_devices;
   bool exact;
 } ls_pjrt_options;
 
-// Writes a CompileOptionsProto (options.c): replica r runs on device r.
+// Writes a CompileOptionsProto (options.c): replica r runs on `devices[r]`.
 LS_MUST_USE ls_status ls_pjrt_write_options(const ls_pjrt_client *client,
                                             const ls_pjrt_options *options,
                                             ls_text *out);

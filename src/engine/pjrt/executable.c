@@ -32,14 +32,49 @@ static void drop_executable(ls_pjrt_executable *self) {
 LS_OWNED_POINTER(ls_pjrt_executable, drop_executable)
 
 // ---- The module ------------------------------------------------------------
-// Chooses the number of devices: as many as divide the replicas evenly.
-static int32_t count_devices(const ls_pjrt_executable *self) {
+// Lists the devices on which launches put replicas, each on its own. Launches
+// of one program agree about them.
+static ls_status list_launched(const ls_pjrt_executable *self, int32_t *devices,
+                               int32_t *out_count) {
   const ls_program *program = self->program;
-  int32_t count = self->backend->client.num_devices;
-  if (!ls_graph_any_type(program->body, LS_OP_REPLICATE)) return 1;
+  const ls_launch_type *type = program->runtime->launches;
+  int32_t count = 0;
+  for (size_t i = 0; i < program->num_launches; ++i) {
+    int32_t device = type->device(program->launches[i], 0);
+    for (int32_t r = 0; device >= 0;
+         device = type->device(program->launches[i], ++r)) {
+      bool fits = r == count || (r < count && devices[r] == device);
+      for (int32_t k = 0; fits && r == count && k < r; ++k)
+        fits = devices[k] != device;
+      if (!fits)
+        return ls_unimplemented("replica %d of a computation on device %d: "
+                                "another replica, or the same one of another "
+                                "computation in the program, is elsewhere",
+                                r, device);
+      devices[r] = device;
+      if (r == count) ++count;
+    }
+  }
+  *out_count = count;
+  return ls_ok();
+}
+
+// Chooses the devices: those of launches, else the first ones, as many as
+// divide the replicas evenly.
+static ls_status choose_devices(ls_pjrt_executable *self) {
+  const ls_program *program = self->program;
+  int32_t count = self->backend->client.num_devices, num_launched = 0;
+  LS_ARENA_ARRAY_OR_RETURN(&self->arena, int32_t, devices, (size_t)count);
+  LS_RETURN_IF_ERROR(list_launched(self, devices, &num_launched));
+  for (int32_t d = num_launched == 0 ? 0 : count; d < count; ++d)
+    devices[d] = d;
   while (count > 1 && program->replicas % count != 0)
     --count;
-  return count;
+  if (num_launched > 0) count = num_launched;
+  self->devices = devices;
+  self->num_devices =
+      ls_graph_any_type(program->body, LS_OP_REPLICATE) ? count : 1;
+  return ls_ok();
 }
 
 // Lists the written uses. Lets a new value take over the memory of the old one,
@@ -115,7 +150,7 @@ static ls_status check_loaded(const ls_pjrt_executable *self,
       client->plugin, LS_PJRT_LoadedExecutable_AddressableDevices, &devices));
   bool fits = devices.count == (size_t)self->num_devices;
   for (size_t i = 0; fits && i < devices.count; ++i)
-    fits = devices.devices[i] == client->devices[i];
+    fits = devices.devices[i] == client->devices[self->devices[i]];
   LS_PJRT_ARGS(ls_pjrt_object_args, results, .object = executable);
   LS_RETURN_IF_ERROR(
       ls_pjrt_call(client->plugin, LS_PJRT_Executable_NumOutputs, &results));
@@ -126,23 +161,18 @@ static ls_status check_loaded(const ls_pjrt_executable *self,
                      self->num_devices, results.answer.count, devices.count);
 }
 
-static bool is_name(const ls_pjrt_named_value *value, const char *name) {
-  return value->name_size == strlen(name) &&
-         memcmp(value->name, name, value->name_size) == 0;
-}
-
 // Reads what XLA estimates of a run.
 static void note_costs(const ls_pjrt_plugin *plugin,
                        PJRT_Executable *executable,
                        ls_program_figures *figures) {
-  LS_PJRT_ARGS(ls_pjrt_costs_args, args, .executable = executable);
+  LS_PJRT_ARGS(ls_pjrt_values_args, args, .object = executable);
   const ls_status status =
       ls_pjrt_call(plugin, LS_PJRT_Executable_GetCostAnalysis, &args);
   for (size_t i = 0; ls_status_is_ok(status) && i < args.count; ++i) {
-    const ls_pjrt_named_value *cost = &args.costs[i];
+    const ls_pjrt_named_value *cost = &args.values[i];
     if (cost->kind != LS_PJRT_FLOAT) continue;
-    if (is_name(cost, "flops")) figures->flops = cost->value.real;
-    if (is_name(cost, "bytes accessed"))
+    if (ls_pjrt_is_named(cost, "flops")) figures->flops = cost->value.real;
+    if (ls_pjrt_is_named(cost, "bytes accessed"))
       figures->bytes_accessed = cost->value.real;
   }
   ls_status_free(status);
@@ -219,7 +249,7 @@ static ls_status compile_for_devices(ls_pjrt_executable *self) {
   LS_OWN(ls_text, options) = {0};
   ls_text_init(&module, allocator);
   ls_text_init(&options, allocator);
-  self->num_devices = count_devices(self);
+  LS_RETURN_IF_ERROR(choose_devices(self));
   LS_RETURN_IF_ERROR(list_written(self));
   LS_RETURN_IF_ERROR(write_module(self, &self->arena, &module, &self->layout));
   self->facts.is_late = self->layout.num_hosts == 0;
@@ -227,7 +257,8 @@ static ls_status compile_for_devices(ls_pjrt_executable *self) {
     LS_RETURN_IF_ERROR(ls_pjrt_register_handler(&self->backend->client));
   LS_RETURN_IF_ERROR(
       ls_pjrt_write_options(&self->backend->client,
-                            &(ls_pjrt_options){.num_devices = self->num_devices,
+                            &(ls_pjrt_options){.devices = self->devices,
+                                               .num_devices = self->num_devices,
                                                .exact = self->backend->exact},
                             &options));
   return load_or_compile(self, &module, &options);

@@ -41,14 +41,16 @@ static void write_override(ls_text *out, const debug_option *option) {
 
 // Writes the devices of replicas: one column, since there are no partitions.
 static ls_status write_assignment(const ls_pjrt_client *client,
-                                  int32_t num_devices, ls_text *out) {
+                                  const ls_pjrt_options *options,
+                                  ls_text *out) {
   const size_t assignment = ls_proto_begin(out, ASSIGNMENT);
-  ls_proto_i64(out, NUM_ROWS, num_devices);
+  ls_proto_i64(out, NUM_ROWS, options->num_devices);
   ls_proto_i64(out, NUM_COLUMNS, 1);
   const size_t column = ls_proto_begin(out, COLUMN);
-  for (int32_t i = 0; i < num_devices; ++i) {
+  for (int32_t i = 0; i < options->num_devices; ++i) {
     PJRT_DeviceDescription *device = NULL;
-    LS_RETURN_IF_ERROR(ls_pjrt_client_device(client, i, &device));
+    LS_RETURN_IF_ERROR(
+        ls_pjrt_client_device(client, options->devices[i], &device));
     LS_PJRT_ARGS(ls_pjrt_object_args, args, .object = device);
     LS_RETURN_IF_ERROR(
         ls_pjrt_call(client->plugin, LS_PJRT_DeviceDescription_Id, &args));
@@ -69,7 +71,7 @@ ls_status ls_pjrt_write_options(const ls_pjrt_client *client,
   ls_proto_i64(out, ORDINAL, -1);
   ls_proto_i64(out, REPLICAS, options->num_devices);
   ls_proto_i64(out, PARTITIONS, 1);
-  LS_RETURN_IF_ERROR(write_assignment(client, options->num_devices, out));
+  LS_RETURN_IF_ERROR(write_assignment(client, options, out));
   ls_proto_end(out, build);
   for (size_t i = 0; options->exact && is_gpu && i < LS_COUNT_OF(exact_options);
        ++i)

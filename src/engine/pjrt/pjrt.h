@@ -87,6 +87,7 @@ typedef struct ls_pjrt_executable {
   // The rest is for devices.
   ls_arena arena;
   PJRT_LoadedExecutable *loaded;
+  const int32_t *devices;  // Numbers of the client's devices.
   int32_t num_devices;
   ls_hlo_layout layout;
   const int32_t *aliases;  // See ls_hlo_program.

@@ -60,8 +60,8 @@ static ls_status take_scalar(ls_pjrt_instance *self, size_t index, size_t at,
   for (size_t d = 0; d < devices; ++d) {
     if (parts[d] == NULL)
       LS_RETURN_IF_ERROR(send_value(self, (ls_type){LS_DTYPE_U64, LS_SCALAR},
-                                    &self->scalars[index], (int32_t)d,
-                                    &parts[d]));
+                                    &self->scalars[index],
+                                    executable->devices[d], &parts[d]));
     self->arguments[d][at] = parts[d];
   }
   return ls_ok();
@@ -73,9 +73,9 @@ static ls_status take_arguments(ls_pjrt_instance *self,
   for (int32_t d = 0; d < self->executable->num_devices; ++d)
     for (size_t a = 0; a < layout->num_arguments; ++a) {
       const ls_hlo_slot slot = layout->arguments[a];
-      LS_RETURN_IF_ERROR(take_argument(self, args,
-                                       slot.first + (size_t)d * slot.stride, d,
-                                       &self->arguments[d][a]));
+      LS_RETURN_IF_ERROR(
+          take_argument(self, args, slot.first + (size_t)d * slot.stride,
+                        self->executable->devices[d], &self->arguments[d][a]));
     }
   const uint64_t scalars[LS_PJRT_SCALARS] = {
       args->step, args->seed, (uint64_t)args->replica,
@@ -107,7 +107,7 @@ static void drop_donated(ls_pjrt_instance *self, bool only_deleted) {
                                     LS_PJRT_Buffer_IsDeleted, &args));
       if (args.answer.flag)
         ls_pjrt_buffer_drop((ls_pjrt_buffer *)self->buffers[index - num_inputs],
-                            d);
+                            executable->devices[d]);
     }
 }
 
@@ -258,7 +258,8 @@ static void publish_values(ls_pjrt_instance *self) {
       const size_t index = slot.first + (size_t)d * slot.stride;
       if (index < num_outputs) continue;
       const size_t use = executable->written[index - num_outputs];
-      ls_pjrt_new_buffer(self, use)->parts[d] = self->results[d][k];
+      ls_pjrt_new_buffer(self, use)->parts[executable->devices[d]] =
+          self->results[d][k];
       self->results[d][k] = NULL;
     }
 }

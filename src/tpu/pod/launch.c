@@ -64,7 +64,8 @@ static ls_status launch_fill(launch *self, const ls_attr *numbers) {
   self->count = 0;
   for (size_t i = 0; i < wanted; ++i) {
     const ls_core *core = core_at(self->pod, numbers, i);
-    if (core == NULL && self->pod->job[0] != '\0')
+    if (core == NULL &&
+        (self->pod->job[0] != '\0' || self->pod->cores[0].device >= 0))
       return refuse_core(self->pod, i);
     if (core != NULL) self->cores[self->count++] = core;
   }
@@ -170,6 +171,12 @@ static void identify(const ls_object *object, ls_text *key) {
   ls_text_append_bytes(key, &self->generation, sizeof(self->generation));
   ls_text_append_bytes(key, &self->replicas, sizeof(self->replicas));
   ls_text_append_bytes(key, self->cores, self->count * sizeof(self->cores[0]));
+}
+
+static int32_t device_of(const ls_object *object, int32_t replica) {
+  const launch *self = (const launch *)object;
+  const size_t core = (size_t)replica * (size_t)self->cores_per_replica;
+  return core < self->count ? self->cores[core]->device : -1;
 }
 
 // Returns false if the launch's system has changed or is gone: the launch is
@@ -339,4 +346,5 @@ const ls_launch_type ls_tpu_launches = {.make = launch_make,
                                         .identify = identify,
                                         .is_current = is_current,
                                         .check = launch_check,
+                                        .device = device_of,
                                         .pass = pass_fault_points};

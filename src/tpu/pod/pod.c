@@ -202,6 +202,19 @@ static void print_pod(const ls_object *object, char *buffer, size_t size) {
 static const ls_object_type pod_type = {
     .name = "pod", .destroy = destroy_pod, .print = print_pod};
 
+// Makes cores of devices, host by host, in their order.
+static void place_devices(ls_pod *pod, const ls_pod_shape *shape) {
+  ls_core *core = pod->cores;
+  for (int32_t h = 0; h < pod->num_hosts; ++h)
+    for (int32_t i = 0, ordinal = 0; i < shape->num_devices; ++i) {
+      if (shape->devices[i].host != h) continue;
+      *core =
+          (ls_core){.pod = pod, .host = h, .ordinal = ordinal++, .device = i};
+      memcpy(core->at, shape->devices[i].at, sizeof(core->at));
+      ++core;
+    }
+}
+
 // Numbers the cores: within a host the core counts fastest, then x, y and z.
 static void place_cores(ls_pod *pod) {
   const int32_t *mesh = pod->mesh;
@@ -211,6 +224,7 @@ static void place_cores(ls_pod *pod) {
   for (int32_t i = 0; i < ls_pod_num_cores(pod); ++i) {
     ls_core *core = &pod->cores[i];
     core->pod = pod;
+    core->device = -1;
     core->host = i / pod->cores_per_host;
     core->ordinal = i % pod->cores_per_host;
     int32_t rest = core->ordinal;
@@ -247,7 +261,8 @@ static ls_status check_shape(const char *name, const ls_pod_shape *shape) {
       return ls_invalid_argument("pod '%s' has more than %d cores", name,
                                  LS_MAX_POD_CORES);
   }
-  if (shape->hosts < 1 || shape->mesh[0] % shape->hosts != 0)
+  if (shape->devices == NULL &&
+      (shape->hosts < 1 || shape->mesh[0] % shape->hosts != 0))
     return ls_invalid_argument("pod '%s' has %d hosts, which split x: they "
                                "must divide %d",
                                name, shape->hosts, shape->mesh[0]);
@@ -281,8 +296,11 @@ static ls_status make_pod(ls_runtime *runtime, const char *name,
   pod->core_bytes = shape->core_bytes;
   memcpy(pod->mesh, shape->mesh, sizeof(pod->mesh));
   pod->num_hosts = shape->hosts;
-  pod->cores_per_host = shape->mesh[0] * shape->mesh[1] * shape->mesh[2] *
-                        shape->mesh[3] / shape->hosts;
+  pod->cores_per_host =
+      (shape->devices != NULL ? shape->num_devices
+                              : shape->mesh[0] * shape->mesh[1] *
+                                    shape->mesh[2] * shape->mesh[3]) /
+      shape->hosts;
   const char *faults = shape->faults != NULL ? shape->faults : "";
   pod->planned = ls_copy_text(allocator, faults, strlen(faults));
   pod->cores = ls_new_array(allocator, ls_core, (size_t)ls_pod_num_cores(pod));
@@ -292,7 +310,10 @@ static ls_status make_pod(ls_runtime *runtime, const char *name,
   LS_RETURN_IF_ERROR(ls_system_id_create(allocator, name, job, &pod->id));
   pod->name = pod->id->name;
   pod->job = pod->id->job;
-  place_cores(pod);
+  if (shape->devices != NULL)
+    place_devices(pod, shape);
+  else
+    place_cores(pod);
   LS_RETURN_IF_ERROR(make_topology(pod));
   LS_RETURN_IF_ERROR(plan_faults(pod));
   *out_pod = ls_give(&pod);
@@ -303,6 +324,7 @@ static ls_status make_pod(ls_runtime *runtime, const char *name,
 static ls_status add_pod(ls_runtime *runtime, const char *name, const char *job,
                          const ls_pod_shape *shape, ls_pod **out_pod) {
   ls_tpu_state *state = ls_tpu_state_get(runtime);
+  LS_RETURN_IF_ERROR(check_shape(name, shape));
   if (state == NULL ||
       !ls_grow(state->allocator, &state->pods, &state->pods_capacity,
                state->num_pods + 1, sizeof(*state->pods)))
@@ -344,7 +366,6 @@ static ls_status check_same(const ls_pod *pod, const ls_pod_shape *shape) {
 ls_status ls_pod_open(ls_runtime *runtime, const char *name, const char *job,
                       const ls_pod_shape *shape, ls_pod **out_pod) {
   *out_pod = NULL;
-  LS_RETURN_IF_ERROR(check_shape(name, shape));
   ls_runtime_lock(runtime);
   ls_pod *pod = find_in(ls_tpu_state_find(runtime), name, job);
   const ls_status status = pod == NULL

@@ -31,6 +31,7 @@ struct ls_core_queue;  // Defined in core_queues.h.
 struct ls_core {
   ls_pod *pod;
   int32_t host, ordinal;     // The task, and the core's index in it.
+  int32_t device;            // The runtime's device; -1: any.
   int32_t at[LS_MESH_RANK];  // Coordinates of the core in the mesh.
   // The core's queues, made on demand under the pod's lock; their maker also
   // sets pod->queues.
@@ -99,7 +100,20 @@ typedef struct ls_pod_shape {
   int64_t core_bytes;   // Memory of a core; 0: no limit.
   // Planned faults: ",fault=...,fault=..."; NULL or "": none.
   const char *faults;
+  // The runtime's devices, whose hosts and coordinates count from 0; lent.
+  // NULL: the cores fill the mesh.
+  const ls_device_location *devices;
+  int32_t num_devices;
 } ls_pod_shape;
+
+// Finds the shape of the runtime's devices: chips have the coordinates that
+// they tell, less the smallest, and hosts the order of their numbers. The
+// caller frees the devices with the runtime's allocator, after a failure too.
+//   LS_FAILED_PRECONDITION  hosts have different numbers of devices.
+// Others are those of the back end.
+LS_MUST_USE ls_status ls_pod_shape_of_devices(ls_runtime *runtime,
+                                              ls_pod_shape *out_shape,
+                                              ls_device_location **out_devices);
 
 // Reads the sizes and options of a virtual pod from the part of `name` after
 // "virtual:", such as "4x4x2,cores=2,hosts=4". out->faults points into `text`.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses the names of virtual pods, the part after "virtual:".
 #include <ctype.h>
+#include <stdio.h>
 
 #include "base/require.h"
 #include "base/text.h"
 #include "tpu/pod/pod.h"
+#include "tpu/pod/topology.h"
 
 // State of the parser.
 typedef struct reader {
@@ -134,21 +136,35 @@ static int digits(int32_t count) {
   return width;
 }
 
+// Returns the owners of the cores of the chip at x, y, z: numbers of the pod's
+// cores, -1 for none.
+static const int32_t *chip_at(const ls_pod *pod, int32_t x, int32_t y,
+                              int32_t z) {
+  const int32_t *mesh = pod->mesh;
+  return &pod->topology->owners[((x * mesh[1] + y) * mesh[2] + z) * mesh[3]];
+}
+
 // Prints the cores of the chip at x, y, z: "0:2,3" are TPU:2 and TPU:3 of host
-// 0.
+// 0, and "-" is no chip.
 static void print_chip(ls_text *out, const ls_pod *pod, int32_t x, int32_t y,
                        int32_t z) {
-  const int32_t wide = pod->mesh[0] / pod->num_hosts, cores = pod->mesh[3];
-  const int32_t first = ((z * pod->mesh[1] + y) * wide + x % wide) * cores;
-  const int width = digits(pod->cores_per_host);
-  ls_text_append_format(out, "  %*d:%*d", digits(pod->num_hosts), x / wide,
-                        width, first);
-  if (cores == 1) return;
-  const int32_t last = first + cores - 1;
-  ls_text_append_format(out, "%c%d", cores == 2 ? ',' : '-', last);
+  const int32_t *chip = chip_at(pod, x, y, z), cores = pod->mesh[3];
+  const int32_t first = chip[0] % pod->cores_per_host;
+  const int width = digits(pod->cores_per_host), host = digits(pod->num_hosts);
+  char text[64] = "-";
+  int32_t last = 0;
+  while (last + 1 < cores && chip[last + 1] >= 0)
+    ++last;
+  size_t size = 1;
+  if (chip[0] >= 0)
+    size = (size_t)snprintf(text, sizeof(text), "%*d:%*d", host,
+                            chip[0] / pod->cores_per_host, width, first);
+  if (chip[0] >= 0 && last > 0)
+    snprintf(text + size, sizeof(text) - size, "%c%d", cores == 2 ? ',' : '-',
+             first + last);
   // Pads the column to the width of its widest entry.
-  if (x + 1 < pod->mesh[0])
-    ls_text_append_format(out, "%*s", width - digits(last + 1), "");
+  const int widest = host + 1 + width + (cores > 1 ? 1 + width : 0);
+  ls_text_append_format(out, "  %-*s", x + 1 < pod->mesh[0] ? widest : 0, text);
 }
 
 // Prints one layer of chips; lines separate hosts, whose columns are side by
@@ -156,11 +172,12 @@ static void print_chip(ls_text *out, const ls_pod *pod, int32_t x, int32_t y,
 static void print_layer(ls_text *out, const ls_pod *pod, int32_t z) {
   const int32_t *mesh = pod->mesh;
   if (mesh[2] > 1) ls_text_append_format(out, "\nz %d\n", z);
-  const int margin = 2 + digits(mesh[1]);
+  const int margin = 2 + digits(mesh[1]), each = pod->cores_per_host;
   for (int32_t y = 0; y < mesh[1]; ++y) {
     ls_text_append_format(out, "y %*d", margin - 2, y);
     for (int32_t x = 0; x < mesh[0]; ++x) {
-      const bool begins = x > 0 && x % (mesh[0] / pod->num_hosts) == 0;
+      const bool begins = x > 0 && chip_at(pod, x, y, z)[0] / each !=
+                                       chip_at(pod, x - 1, y, z)[0] / each;
       if (begins) ls_text_append(out, "  |");
       print_chip(out, pod, x, y, z);
     }

@@ -124,6 +124,10 @@ static ls_status read_name(ls_tpu_resolver *resolver) {
   const char *shape = resolver->options.local;
   if (!resolver_is_given(shape))
     shape = ls_runtime_environment(resolver->runtime, "LS_LOCAL_POD");
+  resolver->of_devices =
+      !resolver_is_given(shape) &&
+      strcmp(ls_runtime_device(resolver->runtime), "cpu") != 0;
+  if (resolver->of_devices) return ls_ok();
   shape = ls_arena_string(&resolver->arena,
                           resolver_is_given(shape) ? shape : local_shape);
   return shape != NULL ? ls_pod_shape_parse("local", shape, &resolver->shape)

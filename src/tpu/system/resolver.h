@@ -25,6 +25,7 @@ struct ls_tpu_resolver {
   const char *zone, *project, *job, *coordinator, *coordinator_address;
   ls_tpu_kind kind;
   ls_pod_shape shape;  // For a local or virtual system.
+  bool of_devices;     // The local system has the shape of the devices.
   ls_system_id *id;    // Identity of its pod.
 
   ls_mutex lock;  // Guards the arena after creation, and the fields below.

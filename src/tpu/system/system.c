@@ -169,6 +169,7 @@ void ls_tpu_systems_destroy(ls_tpu_systems *data) {
 ls_status ls_tpu_open_pod(const ls_tpu_resolver *resolver, ls_pod **out_pod) {
   const char *name = ls_tpu_pod_name(resolver), *job = ls_tpu_pod_job(resolver);
   ls_pod_shape shape = resolver->shape;
+  LS_OWN_MEMORY(resolver->arena.allocator, ls_device_location, devices) = NULL;
   // A call without options accepts the existing local pod.
   LS_OWN(ls_pod, there) = ls_pod_find(resolver->runtime, name, job);
   if (there != NULL && resolver->kind == LS_TPU_LOCAL &&
@@ -176,6 +177,9 @@ ls_status ls_tpu_open_pod(const ls_tpu_resolver *resolver, ls_pod **out_pod) {
     memcpy(shape.mesh, there->mesh, sizeof(shape.mesh));
     shape.hosts = there->num_hosts;
     shape.faults = there->planned;
+  } else if (resolver->of_devices) {
+    LS_RETURN_IF_ERROR(
+        ls_pod_shape_of_devices(resolver->runtime, &shape, &devices));
   }
   return ls_pod_open(resolver->runtime, name, job, &shape, out_pod);
 }

@@ -216,6 +216,56 @@ static PJRT_Error *serialize(void *args) {
                                : real_call(LS_PJRT_Executable_Serialize, args);
 }
 
+static int id_of(void *description) {
+  LS_PJRT_ARGS(ls_pjrt_object_args, args, .object = description);
+  if (real_call(LS_PJRT_DeviceDescription_Id, &args) != NULL) abort();
+  return args.answer.number;
+}
+
+static PJRT_Error *process_index(ls_pjrt_object_args *args) {
+  args->answer.number =
+      shim.num_hosts > 0 ? id_of(args->object) % shim.num_hosts : 0;
+  return NULL;
+}
+
+// Gives a device coordinates, far from the origin as on a part of a pod.
+static PJRT_Error *attributes(ls_pjrt_values_args *args) {
+  static int64_t coords[SHIM_DEVICES][3];
+  static ls_pjrt_named_value values[SHIM_DEVICES][2];
+  const int id = id_of(args->object);
+  if (shim.mesh_x == 0)
+    return real_call(LS_PJRT_DeviceDescription_Attributes, args);
+  if (id >= SHIM_DEVICES) abort();
+  coords[id][0] = 4 + id % shim.mesh_x;
+  coords[id][1] = 2 + id / shim.mesh_x;
+  values[id][0] = (ls_pjrt_named_value){.size = sizeof(values[id][0]),
+                                        .name = "coords",
+                                        .name_size = strlen("coords"),
+                                        .kind = LS_PJRT_INT64_LIST,
+                                        .value.numbers = coords[id],
+                                        .value_size = 3};
+  values[id][1] = (ls_pjrt_named_value){.size = sizeof(values[id][1]),
+                                        .name = "core_on_chip",
+                                        .name_size = strlen("core_on_chip"),
+                                        .kind = LS_PJRT_INT64,
+                                        .value_size = 1};
+  args->values = values[id];
+  args->count = 2;
+  return NULL;
+}
+
+// Notes the ids of an executable's devices.
+static void note_devices(void *executable) {
+  LS_PJRT_ARGS(ls_pjrt_devices_args, args, .object = executable);
+  if (real_call(LS_PJRT_LoadedExecutable_AddressableDevices, &args) != NULL)
+    abort();
+  for (size_t i = 0; i < args.count && i < SHIM_DEVICES; ++i) {
+    LS_PJRT_ARGS(ls_pjrt_object_args, device, .object = args.devices[i]);
+    if (real_call(LS_PJRT_Device_GetDescription, &device) != NULL) abort();
+    shim.devices[i] = id_of(device.answer.object);
+  }
+}
+
 static PJRT_Error *upload(ls_pjrt_upload_args *args) {
   if (fails(SHIM_UPLOAD)) return fail();
   size_t size = 1;
@@ -256,6 +306,7 @@ static PJRT_Error *execute(ls_pjrt_execute_args *args) {
   if (real_call(LS_PJRT_Executable_Destroy, &end) != NULL) abort();
   count(&shim.executes, 1);
   shim.num_devices = (int)args->num_devices;
+  note_devices(args->executable);
   const bool refuses = fails(SHIM_EXECUTE_LATE);
   for (size_t d = 0; d < args->num_devices; ++d) {
     for (size_t i = 0; program != NULL && i < args->num_arguments; ++i)
@@ -329,6 +380,8 @@ EXPORT const ls_pjrt_table *GetPjrtApi(void) {
   SET(Event_Await, event_await);
   SET(Client_Create, create);
   SET(Client_PlatformVersion, describe);
+  SET(DeviceDescription_ProcessIndex, process_index);
+  SET(DeviceDescription_Attributes, attributes);
   SET(Client_AddressableDevices, devices);
   SET(Client_Compile, compile);
   SET(Client_BufferFromHostBuffer, upload);
