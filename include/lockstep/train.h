@@ -119,6 +119,13 @@ LS_API void ls_train_config_destroy(ls_train_config *config);  // NULL is fine.
 LS_API LS_MUST_USE ls_status ls_train_load(const char *run_folder,
                                            const ls_model *model);
 
+// Gets the lines of metrics.jsonl, with or without a run folder, on the rank
+// that would write them. Each ends with a newline.
+typedef struct ls_train_log {
+  void (*line)(void *user, const char *text);
+  void *user;
+} ls_train_log;
+
 typedef struct ls_warm_start ls_warm_start;  // lockstep/training_parts.h
 typedef struct ls_saveable ls_saveable;      // lockstep/checkpoint.h
 typedef struct ls_hook ls_hook;              // lockstep/hook.h
@@ -148,9 +155,14 @@ typedef struct ls_train_options {
   const char *run_folder;  // Default: none.
   bool overwrite;          // Replaces an existing run; see below.
   bool resume;             // Resumes an existing run.
-  bool inexact;            // Resumes even a different run: results will differ.
+  // Folder of another run to go on from: from its newest intact checkpoint, or
+  // that of step `from_step`, with the bits that the other run has from there.
+  // It stays as it is: `run_folder`, if given, is that of a new run.
+  const char *from;
+  ls_opt from_step;
+  bool inexact;  // Resumes even a different run: results will differ.
   // Initial values of the model's variables, but not of the optimizer's;
-  // ignored by a run that resumes from its own checkpoint. Default: their own.
+  // ignored by a run that goes on from a checkpoint. Default: their own.
   const ls_warm_start *warm_start;
   // Interval of saves, in addition to the end. Default: 60 seconds, if no steps
   // are given. With steps, a save waits for the previous one.
@@ -178,6 +190,7 @@ typedef struct ls_train_options {
   // names the rank, the variable and the step. Costs a hash of all variables.
   int64_t check_ranks;
   int64_t log_every;          // Steps per line of metrics.jsonl. Default 100.
+  ls_train_log log;           // Gets these lines. Default: none.
   const ls_train_stop *stop;  // Default: never.
   void (*report)(void *user, const ls_train_report *report);  // Default: none.
   void *report_user;
@@ -222,7 +235,8 @@ typedef struct ls_train_result {
 // refused if model, program, numerics, math, replicas, batch size, seed, or the
 // data's number, types or contents differ: of files of more than 16 MiB parts
 // are compared. `epochs` and `steps` may differ, and the optimizer's schedule
-// applies. A run that never saved anything starts from scratch; one with a
+// applies. The same holds for a run that goes on `from` another one. A run that
+// never saved anything starts from scratch; one with a
 // `checkpoint.safetensors`, written by former versions, resumes from that.
 //
 // Of ranks that train together, rank 0 has the run folder; each writes its part
@@ -240,12 +254,14 @@ typedef struct ls_train_result {
 //                           for sessions. After the first step: a model without
 //                           variables, or whose step returns no "loss" or
 //                           "accuracy" or updates no trainable variable; a run
-//                           to resume with another program.
+//                           to resume with another program; both `resume` and
+//                           `from`, or a `from_step` without `from`.
 //   LS_ALREADY_EXISTS       the folder holds a run.
 //   LS_FAILED_PRECONDITION  another run, of this process or of one that is
 //                           named, writes to the folder.
-//   LS_NOT_FOUND            it holds none to resume; the source of initial
-//                           values does not exist, or lacks a variable.
+//   LS_NOT_FOUND            it holds none to resume; the folder `from` holds no
+//                           checkpoint, or none of that step; the source of
+//                           initial values does not exist, or lacks a variable.
 //   LS_DATA_LOSS            no checkpoint is intact.
 //   LS_OUT_OF_RANGE         the loss has become NaN or infinite.
 // A hook's failure is the run's, with the hook's name.

@@ -200,6 +200,10 @@ bool cli_is_library(const char *text);
 // Returns false if there is none, which is reported.
 bool cli_run_model(const char *command, const char *run_folder,
                    const char *kept, const char *named, const char **out_model);
+// Splits RUN@STEP and RUN/model.ckpt-STEP, with or without an extension, into
+// the run folder, of PATH_MAX bytes, and the step. Any other text is a folder
+// alone, as is that of a folder which exists.
+void cli_split_step(const char *text, char *folder, ls_opt *out_step);
 // Returns the text with the absolute path of a shared library, which may be in
 // `buffer`.
 const char *cli_full_model(const char *text, char *buffer, size_t size);

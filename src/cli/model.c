@@ -63,7 +63,12 @@ bool cli_find_estimator(const char *command, int argc, char **argv,
     const char *resumed = value_at(argc, argv, i, "--resume");
     if (model != NULL) text = model;
     is_linked |= strcmp(argv[i], "--estimator") == 0;
-    if (resumed != NULL) is_run = is_model_run(resumed);
+    if (resumed != NULL) {
+      char folder[PATH_MAX];
+      ls_opt step;
+      cli_split_step(resumed, folder, &step);
+      is_run = is_model_run(folder);
+    }
     // Commands other than `train` have the run folder as an operand.
     if (argv[i][0] != '-' && strcmp(command, "train") != 0)
       is_run |= is_model_run(argv[i]);

@@ -7,10 +7,32 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "cli/ranks.h"
+
+void cli_split_step(const char *text, char *folder, ls_opt *out_step) {
+  static const char name[] = "/model.ckpt-";
+  struct stat info;
+  *out_step = (ls_opt){0};
+  snprintf(folder, PATH_MAX, "%s", text);
+  if (stat(text, &info) == 0 && S_ISDIR(info.st_mode)) return;
+  char *end = strrchr(folder, '@'), *slash = strrchr(folder, '/');
+  const char *digits = end != NULL ? end + 1 : "";
+  if (slash != NULL && strncmp(slash, name, strlen(name)) == 0) {
+    end = slash;
+    digits = slash + strlen(name);
+  }
+  const size_t count = strspn(digits, "0123456789");
+  const char *rest = digits + count;
+  const bool is_file = end == slash && (strcmp(rest, ".safetensors") == 0 ||
+                                        strcmp(rest, ".json") == 0);
+  if (count == 0 || count > 18 || (*rest != '\0' && !is_file)) return;
+  *out_step = LS_SOME(strtoll(digits, NULL, 10));
+  *end = '\0';
+}
 
 // Quotes a text as one word for a shell.
 static const char *quote(const char *text, char *buffer, size_t size) {

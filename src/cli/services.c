@@ -284,9 +284,9 @@ static ls_status hint_run(const char *path, ls_status status) {
   const char *slash = strrchr(path, '/');
   if (strncmp(slash != NULL ? slash + 1 : path, "model.ckpt-", 11) == 0)
     return ls_status_annotate(
-        status, "name the folder: a run continues from its newest checkpoint; "
-                "to go back to an older one, copy the folder and remove the "
-                "later model.ckpt-* from the copy");
+        status, "name the folder, for its newest checkpoint; 'lockstep train "
+                "--resume' takes an older one, too, and continues in a new "
+                "folder");
   ls_status_free(ls_saved_steps(path, NULL, 0, &count));
   if (count == 0) return status;
   return ls_status_annotate(

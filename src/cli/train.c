@@ -152,12 +152,17 @@ static bool has_events(const char *run_folder) {
   return size < (int)sizeof(path) && lstat(path, &info) == 0;
 }
 
+// Returns true if the run goes on in the folder of --resume.
+static bool resumes_in_place(const train_flags *flags) {
+  return flags->resume != NULL && !flags->resume_step.set;
+}
+
 static ls_status train_from(const train_flags *flags,
                             const ls_warm_start *warm_start,
                             const ls_train_stop *stop, session *run) {
   const ls_train_config *config = &run->config;
   const char *events = flags->events;
-  if (events == NULL && flags->resume != NULL && has_events(flags->resume))
+  if (events == NULL && resumes_in_place(flags) && has_events(flags->resume))
     events = "";
   return ls_train(
       &(ls_train_options){.model = &run->model,
@@ -172,7 +177,9 @@ static ls_status train_from(const train_flags *flags,
                           .iterations_per_loop = flags->iterations,
                           .run_folder = run->run_folder,
                           .overwrite = flags->overwrite,
-                          .resume = run->resumed != NULL,
+                          .resume = resumes_in_place(flags),
+                          .from = flags->resume_step.set ? flags->resume : NULL,
+                          .from_step = flags->resume_step,
                           .inexact = flags->inexact,
                           .warm_start = warm_start,
                           .save_seconds = flags->save_seconds,
@@ -285,7 +292,7 @@ static int run_session(const train_flags *flags, session *run) {
   const ls_model_type *type = cli_find_model("train", run->config.model);
   if (type == NULL) return CLI_USAGE;
   char model[PATH_MAX], data[PATH_MAX], test[PATH_MAX], warm[PATH_MAX];
-  run->run_folder = flags->resume != NULL ? flags->resume : flags->run_folder;
+  run->run_folder = resumes_in_place(flags) ? flags->resume : flags->run_folder;
   run->data = run->config.data;
   run->test_data = run->config.test;
   run->config.data = cli_full_data(run->config.data, data);
@@ -379,6 +386,7 @@ static bool restart_run(train_flags *flags) {
   if (!cli_ranks_restart("train", &flags->run_folder, &flags->resume, &how))
     return false;
   if (how != CLI_NO_RESTART) flags->overwrite = how == CLI_BEGINS_ANEW;
+  if (how == CLI_RESUMES) flags->resume_step = (ls_opt){0};
   return true;
 }
 
@@ -465,11 +473,12 @@ int cli_train(int argc, char **argv) {
        "replace the run in --run-dir; it is kept until the new\n"
        "one has a checkpoint, and restored if that fails",
        0},
-      {"resume", CLI_TEXT, &flags.resume, "DIR",
+      {"resume", CLI_TEXT, &flags.resume, "DIR[@STEP]",
        "continue the run there as if it had not stopped; --epochs\n"
        "or --steps change its end, and the schedule with it;\n"
        "--data and --model give the new paths of its files and\n"
-       "its shared library",
+       "its shared library; with @STEP, or as DIR/model.ckpt-STEP,\n"
+       "go on from this checkpoint in a new folder (--run-dir)",
        0},
       {"warm-start", CLI_TEXT, &asked->warm_start, "PATH",
        "start with the values of another run, a checkpoint, or a\n"

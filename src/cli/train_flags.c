@@ -123,6 +123,13 @@ static bool check_warm_start(const train_flags *flags) {
   return good;
 }
 
+// Finds out what --resume names.
+static void take_resume(train_flags *flags) {
+  if (flags->resume == NULL) return;
+  cli_split_step(flags->resume, flags->resume_folder, &flags->resume_step);
+  flags->resume = flags->resume_folder;
+}
+
 bool cli_train_check(train_flags *flags) {
   static const char *const schedules[] = {"constant", "linear", "cosine"};
   static const char *const metrics[] = {"loss", "accuracy", "test_loss",
@@ -141,17 +148,20 @@ bool cli_train_check(train_flags *flags) {
   if (asked->keep_best != NULL &&
       !cli_choose("train", "keep-best", asked->keep_best, metrics, 4))
     return false;
+  take_resume(flags);
   if (!check_warm_start(flags)) return false;
   if (flags->resume == NULL && flags->inexact) {
     cli_say("train", "--allow-inexact is for --resume");
     return false;
   }
   if (flags->resume == NULL) return check_optimizer(asked);
-  if (flags->run_folder == NULL && !flags->overwrite) return true;
-  cli_say(
-      "train",
-      "--resume continues in the folder it names; --%s cannot be given with it",
-      flags->run_folder != NULL ? "run-dir" : "overwrite");
+  if (flags->resume_step.set ||
+      (flags->run_folder == NULL && !flags->overwrite))
+    return true;
+  cli_say("train",
+          "--resume continues in the folder it names; --%s cannot be given "
+          "with it, unless it names a step, %s@STEP",
+          flags->run_folder != NULL ? "run-dir" : "overwrite", flags->resume);
   return false;
 }
 

@@ -3,12 +3,18 @@
 #ifndef LS_CLI_TRAIN_FLAGS_H_
 #define LS_CLI_TRAIN_FLAGS_H_
 
+#include <limits.h>
+
 #include "cli/cli.h"
 
 // Values of the flags. Zero (`seed` and `keep`: -1): not given.
 typedef struct train_flags {
   ls_train_config asked;
-  const char *run_folder, *resume, *trace, *events, *tpu;
+  const char *run_folder, *trace, *events, *tpu;
+  // --resume: the run's folder, and the step to go on from in another folder.
+  const char *resume;
+  char resume_folder[PATH_MAX];
+  ls_opt resume_step;
   int64_t save_seconds, save_steps, grace, iterations, check_ranks;
   bool overwrite, quiet, inexact;
   bool estimator;  // Used by cli_find_estimator only.

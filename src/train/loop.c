@@ -85,32 +85,44 @@ static ls_status warm_up(ls_loop *loop) {
       ls_warm_start_apply(loop->runtime, o->model, o->warm_start));
 }
 
+// Lets the loop begin after the steps of a checkpoint in `folder`.
+static ls_status go_on_at(ls_loop *loop, const char *folder, int64_t steps) {
+  if (steps > loop->plan.num_steps)
+    return ls_invalid_argument(
+        "the run in '%s' is already at step %lld, beyond the requested %lld",
+        folder, (long long)steps, (long long)loop->plan.num_steps);
+  loop->hooks.context.steps = loop->resumed = steps;
+  loop->began -= (int64_t)(loop->saves.seconds * 1e9);
+  return ls_ok();
+}
+
 static ls_status resume_in_folder(ls_loop *loop) {
   const bool writes = ls_run_ranks_writes(&loop->ranks);
   int64_t steps = 0;
   LS_RETURN_IF_ERROR(ls_run_ranks_agree(
       &loop->ranks, writes ? ls_run_folder_enter(&loop->folder) : ls_ok()));
   LS_RETURN_IF_ERROR(ls_saves_resume(&loop->saves, &loop->ranks, &steps));
-  if (steps > loop->plan.num_steps)
-    return ls_invalid_argument(
-        "the run in '%s' is already at step %lld, beyond the requested %lld",
-        loop->saves.folder, (long long)steps, (long long)loop->plan.num_steps);
   // A resumed run has its warm start in its checkpoints.
   if (loop->saves.saving.saved < 0) LS_RETURN_IF_ERROR(warm_up(loop));
   loop->continues = writes;
-  loop->hooks.context.steps = loop->resumed = steps;
-  loop->began -= (int64_t)(loop->saves.seconds * 1e9);
-  return ls_ok();
+  return go_on_at(loop, loop->saves.folder, steps);
 }
 
 static ls_status start_in_folder(ls_loop *loop) {
+  const ls_train_options *o = &loop->plan.options;
   const bool writes = ls_run_ranks_writes(&loop->ranks);
-  LS_RETURN_IF_ERROR(warm_up(loop));
+  int64_t steps = 0;
+  if (o->from != NULL) {
+    LS_RETURN_IF_ERROR(ls_saves_go_on(&loop->saves, &loop->ranks, &steps));
+    LS_RETURN_IF_ERROR(go_on_at(loop, o->from, steps));
+  } else {
+    LS_RETURN_IF_ERROR(warm_up(loop));
+  }
   LS_RETURN_IF_ERROR(ls_run_ranks_agree(
-      &loop->ranks, writes
-                        ? ls_run_folder_start(&loop->folder, &loop->plan.config,
-                                              loop->plan.options.overwrite)
-                        : ls_ok()));
+      &loop->ranks,
+      writes
+          ? ls_run_folder_start(&loop->folder, &loop->plan.config, o->overwrite)
+          : ls_ok()));
   loop->replaces = loop->folder.replaces;
   LS_RETURN_IF_ERROR(
       ls_ranks_send(&loop->ranks.all, &loop->replaces, sizeof(loop->replaces)));
@@ -181,6 +193,8 @@ static ls_status list_facts(const ls_loop *loop, ls_text *text) {
       {"number of checkpoints", o->keep.value},
       {"use of a run folder", o->run_folder != NULL},
       {"resumption", o->resume},
+      {"use of another run's checkpoint", o->from != NULL},
+      {"step of that checkpoint", o->from_step.set ? o->from_step.value : -1},
       {"check_ranks", o->check_ranks},
   };
   LS_RETURN_IF_ERROR(ls_train_identify_data(loop->runtime, o->train, &data));
@@ -218,6 +232,7 @@ static ls_status loop_begin(const ls_train_options *options, ls_loop *loop) {
   const bool writes = ls_run_ranks_writes(&loop->ranks);
   if (!writes) loop->plan.options.events = NULL;
   ls_run_folder_init(&loop->folder, loop->runtime, writes ? folder : NULL);
+  if (writes) loop->folder.log = loop->plan.options.log;
   loop->began = ls_runtime_now(loop->runtime);
   LS_RETURN_IF_ERROR(begin_in_folder(loop));
   return create_hooks(loop);
@@ -342,7 +357,8 @@ ls_status ls_train(const ls_train_options *options,
   ls_hook_list_deinit(&loop.hooks);
   status = ls_status_join(status, ls_saves_deinit(&loop.saves));
   status = ls_run_folder_settle(&loop.folder, status);
-  if (!ls_status_is_ok(status) && out_result->steps == 0 && !options->resume)
+  if (!ls_status_is_ok(status) && out_result->steps == loop.resumed &&
+      !options->resume)
     ls_run_folder_abandon(&loop.folder);
   loop_deinit(&loop);
   // LS_OUT_OF_RANGE (a loss that is NaN) needs no report: all ranks have the

@@ -65,6 +65,13 @@ static ls_status run_plan_check_options(const ls_train_options *o) {
     return ls_invalid_argument("check_ranks is %lld, expected a number of "
                                "steps",
                                (long long)o->check_ranks);
+  if (o->resume && o->from != NULL)
+    return ls_invalid_argument("a run either resumes in its folder or goes on "
+                               "from that of another one, '%s'",
+                               o->from);
+  if (o->from == NULL && o->from_step.set)
+    return ls_invalid_argument("from_step is %lld, but `from` names no run",
+                               o->from_step.value);
   LS_RETURN_IF_ERROR(check_keeping(o));
   return ls_train_check_data(o->model->type, o->train);
 }

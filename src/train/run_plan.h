@@ -28,6 +28,7 @@ LS_MUST_USE ls_status ls_run_plan_make(const ls_train_options *options,
 // Names of the checkpoint state and entry that keep the text.
 #define LS_CONFIG_STATE "run"
 #define LS_CONFIG_ENTRY "config"
+#define LS_CONFIG_FILE "config.json"
 
 // Appends the text of config.json.
 void ls_train_config_print(const ls_train_config *config, ls_text *text);

@@ -91,6 +91,25 @@ ends 1 "'nowhere' is no run folder: it has no config.json" \
 trains --resume longer
 same "after refusals" straight longer
 
+# An older checkpoint is gone on from in another folder, the run stays.
+rm -rf older
+# shellcheck disable=SC2086
+trains $tiny --steps 40 --save-every-steps 10 --run-dir older
+for from in older@20 older/model.ckpt-20 older/model.ckpt-20.json; do
+  rm -rf branch
+  trains --resume $from --run-dir branch
+  same "$from" older branch
+  [ ! -e branch/model.ckpt-20.json ] || fail "$from: its checkpoint is copied"
+done
+trains --resume older@30 --run-dir branch --overwrite
+same "an overwritten run" older branch
+ends 1 "'older' has no checkpoint of step 15" \
+  train --resume older@15 --run-dir nothing
+[ ! -e nothing ] || fail "a checkpoint that is not there leaves a folder"
+ends 2 "--run-dir cannot be given with it, unless it names a step, older@STEP" \
+  train --resume older --run-dir branch
+[ "$(step_of older)" = 40 ] || fail "the run that others go on from is changed"
+
 # Files of the same size and name with other numbers are other data.
 csv() {
   awk -v seed="$1" 'BEGIN {

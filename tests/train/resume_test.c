@@ -95,6 +95,9 @@ typedef struct run_options {
   int64_t accumulate;
   int64_t stop_at;  // 0: never.
   bool resume;
+  const char *from;
+  ls_opt from_step;
+  ls_train_log log;
   int64_t save_seconds, save_steps;
   bool save_goes_on;
   ls_flag save_background;
@@ -145,6 +148,9 @@ static ls_status train(const run_options *r, ls_train_result *result) {
                                    .run_folder = r->folder,
                                    .overwrite = !r->resume,
                                    .resume = r->resume,
+                                   .from = r->from,
+                                   .from_step = r->from_step,
+                                   .log = r->log,
                                    .save_seconds = r->save_seconds,
                                    .save_steps = r->save_steps,
                                    .save_goes_on = r->save_goes_on,
@@ -314,6 +320,86 @@ TEST(the_metrics_are_those_of_one_run) {
   int64_t steps[32];
   assert_int_equal(metric_steps("metrics", steps, 32), 12);
   assert_memory_equal(steps, wanted, sizeof(wanted));
+}
+
+// ---- From another run ------------------------------------------------------
+// Copies the text of a line up to its times.
+static void keep_line(void *user, const char *line) {
+  char *lines = user;
+  const char *end = strstr(line, ",\"examples_per_second");
+  if (end == NULL) end = strstr(line, ",\"seconds");
+  assert_non_null(end);
+  const size_t size = strlen(lines);
+  assert_true(size + (size_t)(end - line) + 2 < 2048);
+  snprintf(lines + size, 2048 - size, "%.*s\n", (int)(end - line), line);
+}
+
+TEST(a_run_goes_on_from_any_checkpoint_of_another_one) {
+  run_options r = {.optimizer = "adam",
+                   .folder = "straight",
+                   .replicas = 2,
+                   .accumulate = 2,
+                   .save_steps = 4};
+  ls_train_result straight, result;
+  char lines[2048] = "", again[2048];
+  r.log = (ls_train_log){keep_line, lines};
+  expect_ok(run(&r, &straight));
+  size_t size = 0;
+  char *metrics = read_file("straight", "metrics.jsonl", &size);
+  r.from = "straight";
+  r.log.user = again;
+  for (int64_t step = 16; step <= 24; step += 4) {
+    // In a folder of its own, then in memory.
+    r.folder = "branch";
+    r.from_step = LS_SOME(step);
+    for (int i = 0; i < 2; ++i) {
+      again[0] = '\0';
+      expect_ok(run(&r, &result));
+      assert_int_equal(result.steps, NUM_STEPS);
+      assert_true(result.test.loss == straight.test.loss);
+      // The last lines are the same: those after the end of the epoch.
+      const char *last = strstr(again, "{\"step\":26,");
+      if (last == NULL) last = strstr(again, "{\"step\":27,");
+      assert_non_null(last);
+      if (step < 22) assert_non_null(strstr(lines, last));
+      r.folder = NULL;
+    }
+    expect_same_file("straight", "branch", "model.safetensors");
+  }
+  size_t after = 0;
+  char *now = read_file("straight", "metrics.jsonl", &after);
+  assert_int_equal(size, after);
+  assert_memory_equal(metrics, now, size);
+  ls_release(ls_allocator_system(), metrics);
+  ls_release(ls_allocator_system(), now);
+}
+
+TEST(a_checkpoint_that_is_not_there_is_named) {
+  run_options r = {.optimizer = "sgd",
+                   .folder = "straight",
+                   .replicas = 1,
+                   .save_steps = 10};
+  ls_train_result result;
+  expect_ok(run(&r, &result));
+  r.folder = "branch";
+  r.from = "nowhere";
+  expect_status(run(&r, &result), LS_NOT_FOUND,
+                "there is no run to go on from in 'nowhere'");
+  r.from = "straight";
+  r.from_step = LS_SOME(13);
+  expect_status(run(&r, &result), LS_NOT_FOUND,
+                "'straight' has no checkpoint of step 13");
+  r.from_step = LS_SOME(20);
+  r.replicas = 2;
+  expect_status(run(&r, &result), LS_INVALID_ARGUMENT, "number of replicas");
+  r.resume = true;
+  expect_status(run(&r, &result), LS_INVALID_ARGUMENT,
+                "a run either resumes in its folder or goes on from that of "
+                "another one, 'straight'");
+  r.from = NULL;
+  r.resume = false;
+  expect_status(run(&r, &result), LS_INVALID_ARGUMENT,
+                "from_step is 20, but `from` names no run");
 }
 
 // ---- Saving ----------------------------------------------------------------

@@ -13,7 +13,7 @@
 #include "train/folder/saves.h"
 #include "train/run_plan.h"
 
-static const char config_name[] = "config.json";
+static const char config_name[] = LS_CONFIG_FILE;
 static const char metrics_name[] = "metrics.jsonl";
 static const char model_name[] = "model.safetensors";
 static const char lock_name[] = "lock";
@@ -331,11 +331,9 @@ static void write_budget(ls_json_writer *json, const ls_train_budget *budget) {
 }
 
 // ---- Metrics ---------------------------------------------------------------
-ls_status ls_run_folder_log(ls_run_folder *folder,
-                            const ls_train_report *report) {
-  if (folder->path == NULL || folder->replaces) return ls_ok();
-  ls_text_clear(&folder->text);
-  ls_json_writer json = {.text = &folder->text};
+static void print_metrics(const ls_train_report *report, ls_text *text) {
+  ls_text_clear(text);
+  ls_json_writer json = {.text = text};
   ls_json_begin(&json, '{');
   ls_json_key(&json, "step");
   ls_json_i64(&json, report->step);
@@ -353,14 +351,23 @@ ls_status ls_run_folder_log(ls_run_folder *folder,
   ls_json_key(&json, "seconds");
   ls_json_f64(&json, report->seconds);
   ls_json_end(&json, '}');
-  ls_text_append_char(&folder->text, '\n');
+  ls_text_append_char(text, '\n');
+}
+
+ls_status ls_run_folder_log(ls_run_folder *folder,
+                            const ls_train_report *report) {
+  const bool writes = folder->path != NULL && !folder->replaces;
+  if (!writes && folder->log.line == NULL) return ls_ok();
+  print_metrics(report, &folder->text);
   LS_RETURN_IF_ERROR(ls_text_status(&folder->text));
+  if (folder->log.line != NULL)
+    folder->log.line(folder->log.user, ls_text_data(&folder->text));
+  if (!writes) return ls_ok();
   LS_RETURN_IF_ERROR(run_folder_name_file(folder, metrics_name));
   const ls_file_system *files = ls_runtime_files(folder->runtime);
   return files->append(files->user, ls_text_data(&folder->file),
                        ls_text_data(&folder->text), folder->text.size);
 }
-
 // ---- Model -----------------------------------------------------------------
 ls_status ls_run_folder_save_model(ls_run_folder *folder, const ls_model *model,
                                    int64_t step) {

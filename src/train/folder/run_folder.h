@@ -21,6 +21,7 @@ typedef struct ls_run_folder {
   void *lock;        // the lock, if files can be locked.
   bool replaces;     // A former run is in place; see ls_run_folder_commit.
   bool keeps;        // The former run has been moved aside, at least partly.
+  ls_train_log log;  // Gets each line of metrics, with or without a folder.
 } ls_run_folder;
 
 // Initializes `folder`; makes nothing yet. `path` may be NULL.
@@ -64,8 +65,8 @@ LS_MUST_USE ls_status ls_run_folder_continue(ls_run_folder *folder,
                                              const ls_train_config *config,
                                              int64_t step);
 
-// Appends a line to metrics.jsonl, for steps or an evaluation. Does nothing
-// before the commit, while the file is the former run's.
+// Appends a line to metrics.jsonl, for steps or an evaluation, unless the file
+// is still the former run's; also passes it to the log.
 LS_MUST_USE ls_status ls_run_folder_log(ls_run_folder *folder,
                                         const ls_train_report *report);
 // Writes the model at a step to model.safetensors.

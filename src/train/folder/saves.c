@@ -226,7 +226,7 @@ ls_status ls_saves_init(ls_saves *saves, ls_runtime *runtime,
                       .evaluate = evaluate,
                       .input = input,
                       .saving = {.yields = true, .saved = -1}};
-  if (folder == NULL) return ls_ok();
+  if (folder == NULL && plan->options.from == NULL) return ls_ok();
   LS_RETURN_IF_ERROR(ls_train_prepare_optimizer(runtime, plan->options.model));
   LS_RETURN_IF_ERROR(ls_train_variables(runtime, plan->options.model, true,
                                         &saves->variables,
@@ -253,11 +253,12 @@ static bool is_high(const char *metric) {
   return metric != NULL && strstr(metric, "accuracy") != NULL;
 }
 
-ls_status ls_saves_open(ls_saves *saves, const ls_run_ranks *ranks) {
+static ls_checkpoints_options options_of(const ls_saves *saves,
+                                         const ls_run_ranks *ranks,
+                                         const char *folder) {
   const ls_train_options *o = &saves->plan->options;
-  if (saves->folder == NULL) return ls_ok();
   ls_checkpoints_options options = {
-      .folder = saves->folder,
+      .folder = folder,
       .values = &saves->values,
       .states = saves->states,
       .num_states = LS_RUN_STATES + o->num_states,
@@ -271,6 +272,13 @@ ls_status ls_saves_open(ls_saves *saves, const ls_run_ranks *ranks) {
       .goes_on = o->save_goes_on ? LS_FLAG_ON : LS_FLAG_OFF};
   if (o->save_steps > 0) options.every_steps = LS_SOME(o->save_steps);
   if (o->save_seconds > 0) options.every_seconds = LS_SOME(o->save_seconds);
+  return options;
+}
+
+ls_status ls_saves_open(ls_saves *saves, const ls_run_ranks *ranks) {
+  if (saves->folder == NULL) return ls_ok();
+  const ls_checkpoints_options options =
+      options_of(saves, ranks, saves->folder);
   return ls_saving_open(&saves->saving, &options);
 }
 
@@ -284,11 +292,11 @@ bool ls_saves_owns(const char *name) {
 }
 
 // ---- Resuming --------------------------------------------------------------
-static ls_status look_for(const ls_saves *saves, const char *name,
-                          ls_text *path, bool *out_exists) {
+static ls_status look_for(const ls_saves *saves, const char *folder,
+                          const char *name, ls_text *path, bool *out_exists) {
   const ls_file_system *files = ls_runtime_files(saves->runtime);
   ls_text_clear(path);
-  ls_text_append_format(path, "%s/%s", saves->folder, name);
+  ls_text_append_format(path, "%s/%s", folder, name);
   LS_RETURN_IF_ERROR(ls_text_status(path));
   return files->exists(files->user, ls_text_data(path), out_exists);
 }
@@ -327,14 +335,17 @@ static ls_status take_over(ls_saves *saves, ls_run_ranks *ranks,
                                        : ls_ok());
 }
 
-static ls_status saves_restore(ls_saves *saves, int64_t *out_steps) {
+static ls_status saves_restore(const ls_saves *saves,
+                               ls_checkpoints *checkpoints, ls_opt step,
+                               int64_t *out_steps) {
   ls_restore_report report;
   LS_RETURN_IF_ERROR(ls_checkpoints_restore(
-      saves->saving.checkpoints,
+      checkpoints,
       &(ls_restore_options){
+          .step = step,
           .inexact = saves->plan->options.inexact ? LS_FLAG_ON : LS_FLAG_OFF},
       &report));
-  *out_steps = saves->saving.saved = report.step;
+  *out_steps = report.step;
   return ls_ok();
 }
 
@@ -343,8 +354,9 @@ enum { HAS_MODEL = 1, HAS_FORMER = 2 };
 static ls_status saves_look(const ls_saves *saves, ls_text *path,
                             int64_t *out_has) {
   bool former = false, model = false;
-  LS_RETURN_IF_ERROR(look_for(saves, model_name, path, &model));
-  LS_RETURN_IF_ERROR(look_for(saves, former_name, path, &former));
+  LS_RETURN_IF_ERROR(look_for(saves, saves->folder, model_name, path, &model));
+  LS_RETURN_IF_ERROR(
+      look_for(saves, saves->folder, former_name, path, &former));
   *out_has = (model ? HAS_MODEL : 0) | (former ? HAS_FORMER : 0);
   return ls_ok();
 }
@@ -362,7 +374,11 @@ static ls_status saves_resume(ls_saves *saves, ls_run_ranks *ranks,
     return ls_not_found("the run in '%s' cannot be resumed: its checkpoints "
                         "are gone",
                         saves->folder);
-  if (count > 0) LS_RETURN_IF_ERROR(saves_restore(saves, out_steps));
+  if (count > 0) {
+    LS_RETURN_IF_ERROR(saves_restore(saves, saves->saving.checkpoints,
+                                     (ls_opt){0}, out_steps));
+    saves->saving.saved = *out_steps;
+  }
   return former ? take_over(saves, ranks, ls_text_data(path), count == 0,
                             out_steps)
                 : ls_ok();
@@ -375,6 +391,30 @@ ls_status ls_saves_resume(ls_saves *saves, ls_run_ranks *ranks,
   LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, ls_runtime_allocator(saves->runtime));
   return saves_resume(saves, ranks, &path, out_steps);
+}
+
+static ls_status find_run(const ls_saves *saves, const char *folder) {
+  LS_OWN(ls_text, path) = {0};
+  bool exists = false;
+  ls_text_init(&path, ls_runtime_allocator(saves->runtime));
+  LS_RETURN_IF_ERROR(look_for(saves, folder, LS_CONFIG_FILE, &path, &exists));
+  return exists ? ls_ok()
+                : ls_not_found("there is no run to go on from in '%s'", folder);
+}
+
+ls_status ls_saves_go_on(ls_saves *saves, ls_run_ranks *ranks,
+                         int64_t *out_steps) {
+  const ls_train_options *o = &saves->plan->options;
+  // Opening would make a missing folder.
+  LS_RETURN_IF_ERROR(ls_run_ranks_agree(
+      ranks, ls_run_ranks_writes(ranks) ? find_run(saves, o->from) : ls_ok()));
+  ls_checkpoints_options options = options_of(saves, ranks, o->from);
+  options.background = LS_FLAG_OFF;  // Nothing is saved there.
+  ls_checkpoints *checkpoints = NULL;
+  LS_RETURN_IF_ERROR(ls_checkpoints_open(&options, &checkpoints));
+  const ls_status status =
+      saves_restore(saves, checkpoints, o->from_step, out_steps);
+  return ls_status_join(status, ls_checkpoints_close(checkpoints));
 }
 
 // ---- The step's program ----------------------------------------------------
@@ -391,7 +431,10 @@ static ls_status compare_programs(const ls_saves *saves) {
   if (ran[0] != '\0' && strcmp(runs, ran) == 0) return ls_ok();
   return ls_invalid_argument("the run in '%s' has another program: that of its "
                              "step is %s, here it is %s",
-                             saves->folder, was, current);
+                             saves->plan->options.from != NULL
+                                 ? saves->plan->options.from
+                                 : saves->folder,
+                             was, current);
 }
 
 ls_status ls_saves_check_program(ls_saves *saves, int64_t examples) {
@@ -399,7 +442,7 @@ ls_status ls_saves_check_program(ls_saves *saves, int64_t examples) {
   const int64_t full = plan->options.batch_size < plan->examples
                            ? plan->options.batch_size
                            : plan->examples;
-  if (saves->folder == NULL || saves->program.all[0] != '\0' ||
+  if (saves->identity == NULL || saves->program.all[0] != '\0' ||
       examples != full)
     return ls_ok();
   LS_RETURN_IF_ERROR(ls_train_identify_program(saves->step, &saves->program));

@@ -83,6 +83,10 @@ bool ls_saves_owns(const char *name);
 // model.safetensors.
 LS_MUST_USE ls_status ls_saves_resume(ls_saves *saves, ls_run_ranks *ranks,
                                       int64_t *out_steps);
+// Restores a checkpoint of the run that the options go on from; sets
+// `*out_steps` to its step. Saves are not open afterwards.
+LS_MUST_USE ls_status ls_saves_go_on(ls_saves *saves, ls_run_ranks *ranks,
+                                     int64_t *out_steps);
 
 // Checks, after the step's function has run on a batch of `examples` examples,
 // that its program is that of the resumed run.
