@@ -87,8 +87,8 @@ for command in predict eval export; do
 --model ./mine.so, or by --model NAME --estimator" $command estimated
 done
 
-ends 1 "to go back to an older one, copy the folder and remove the later" \
-  train --resume estimated/model.ckpt-3
+ends 1 "if an estimator was trained there" train --resume estimated/model.ckpt-3
+ends 1 "name the folder, for its newest checkpoint" eval estimated/model.ckpt-3
 
 # LS_LOG is heard by the command, too.
 for level in "" warning off error; do
