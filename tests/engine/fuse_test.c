@@ -237,3 +237,105 @@ TEST(a_scalar_of_the_group_is_not_read_early) {
                         (void *[]){&got}));
   assert_true(got == -15);
 }
+
+// ---- Broadcasts ------------------------------------------------------------
+enum { MOST_ELEMENTS = 9000 };
+
+// A shape of the result and that of what is repeated, in the same dimensions.
+typedef struct repeat_case {
+  int rank;
+  int64_t full[5], small[5];
+} repeat_case;
+
+static const repeat_case repeat_cases[] = {
+    {2, {3, 1111}, {1, 1111}},               // A row.
+    {2, {1111, 3}, {1111, 1}},               // A column.
+    {2, {2000, 3}, {1, 3}},                  // A thin row.
+    {2, {3, 2000}, {3, 1}},                  // A thin column.
+    {2, {1, 4097}, {1, 1}},                  // One number.
+    {3, {17, 65, 7}, {17, 1, 7}},            // Between others.
+    {3, {5, 129, 11}, {1, 129, 1}},          // Only there.
+    {5, {2, 7, 7, 8, 5}, {2, 1, 1, 8, 1}},   // Groups of channels.
+    {5, {3, 2, 33, 2, 9}, {1, 2, 1, 2, 9}},  // Every other one.
+    {4, {2, 600, 1, 5}, {2, 600, 1, 1}},     // A dimension of size 1.
+    {3, {4, 0, 3}, {4, 1, 3}},               // Nothing.
+};
+
+static void append_shape(ls_text *text, const char *dtype, int rank,
+                         const int64_t *dims) {
+  ls_text_append_format(text, "%s[", dtype);
+  for (int i = 0; i < rank; ++i)
+    ls_text_append_format(text, "%s%lld", i > 0 ? "," : "", (long long)dims[i]);
+  ls_text_append(text, "]");
+}
+
+// Returns the element of the small array under element `at` of the full one.
+static int64_t element_under(const repeat_case *c, int64_t at) {
+  int64_t under = 0, step = 1;
+  for (int i = c->rank; i-- > 0; at /= c->full[i]) {
+    if (c->small[i] != 1) under += at % c->full[i] * step;
+    step *= c->small[i];
+  }
+  return under;
+}
+
+// x * y + y - x, where y is repeated twice and the last step works in place.
+static void make_repeat(const repeat_case *c, const char *dtype, lowered *p) {
+  ls_text text, full, small;
+  ls_text_init(&text, ls_allocator_system());
+  ls_text_init(&full, ls_allocator_system());
+  ls_text_init(&small, ls_allocator_system());
+  append_shape(&full, dtype, c->rank, c->full);
+  append_shape(&small, dtype, c->rank, c->small);
+  const char *f = ls_text_data(&full), *s = ls_text_data(&small);
+  const char *full_dims = strchr(f, '['), *small_dims = strchr(s, '[');
+  ls_text_append_format(
+      &text,
+      "graph lowered \"p\" {"
+      "  %%1 = parameter() {dtype = %s, shape = shape%s, index = 0} : %s"
+      "  %%2 = parameter() {dtype = %s, shape = shape%s, index = 1} : %s"
+      "  %%3 = broadcast(%%2) {sizes = sizes%s} : %s  %%4 = mul(%%1, %%3) : %s"
+      "  %%5 = broadcast(%%2) {sizes = sizes%s} : %s  %%6 = add(%%4, %%5) : %s"
+      "  %%7 = sub(%%6, %%1) : %s  return %%7 }",
+      dtype, full_dims, f, dtype, small_dims, s, full_dims, f, f, full_dims, f,
+      f, f);
+  lowered_make(p, &(lowered_options){.text = ls_text_data(&text)});
+  ls_text_deinit(&text);
+  ls_text_deinit(&full);
+  ls_text_deinit(&small);
+}
+
+#define CHECK_REPEAT(T, name)                                                  \
+  static void check_repeat_##name(const repeat_case *c) {                      \
+    LS_OWN(lowered, p) = {0};                                                  \
+    make_repeat(c, #name, &p);                                                 \
+    assert_int_equal(lowered_plan_count(&p, "fused"), 1);                      \
+    assert_int_equal(lowered_plan_count(&p, "broadcast"), 0);                  \
+    static T x[MOST_ELEMENTS], y[MOST_ELEMENTS], got[MOST_ELEMENTS];           \
+    int64_t count = 1;                                                         \
+    for (int i = 0; i < c->rank; ++i)                                          \
+      count *= c->full[i];                                                     \
+    assert_in_range(count, 0, MOST_ELEMENTS);                                  \
+    for (int i = 0; i < MOST_ELEMENTS; ++i) {                                  \
+      x[i] = (T)(i * 7 % 11 - 5);                                              \
+      y[i] = (T)(i * 3 % 10 - 4);                                              \
+    }                                                                          \
+    expect_ok(lowered_run(&p, (const void *[]){x, y}, (void *[]){got}));       \
+    for (int64_t i = 0; i < count; ++i) {                                      \
+      const T under = y[element_under(c, i)];                                  \
+      assert_true(got[i] == (T)(x[i] * under + under - x[i]));                 \
+    }                                                                          \
+  }
+CHECK_REPEAT(float, f32)
+CHECK_REPEAT(double, f64)
+CHECK_REPEAT(int8_t, i8)
+CHECK_REPEAT(int16_t, i16)
+
+TEST(broadcasts_are_steps_of_the_group_that_reads_them) {
+  for (size_t i = 0; i < LS_COUNT_OF(repeat_cases); ++i) {
+    check_repeat_f32(&repeat_cases[i]);
+    check_repeat_f64(&repeat_cases[i]);
+    check_repeat_i8(&repeat_cases[i]);
+    check_repeat_i16(&repeat_cases[i]);
+  }
+}

@@ -27,8 +27,10 @@ typedef struct group {
 
 // ---- Instructions that may be fused ----------------------------------------
 static const ls_elementwise *elementwise_of(const ls_cpu_instruction *at) {
-  if (at->code != LS_CPU_KERNEL || at->loop != ls_elementwise_loop) return NULL;
-  return at->params;
+  const ls_elementwise *work = at->params;
+  if (at->code != LS_CPU_KERNEL) return NULL;
+  if (at->loop == ls_move_loop) return work->scalars != 0 ? work : NULL;
+  return at->loop == ls_elementwise_loop ? work : NULL;
 }
 
 static const ls_elementwise *work_of(const ls_cpu_compiler *self,
@@ -201,11 +203,16 @@ static uint8_t slot_of(const slots *s, place at) {
   return (uint8_t)(before + at.index);
 }
 
-// Returns true if each step alone would write its result with streaming stores.
+// Returns true if each step alone would write its result with streaming stores;
+// moves do as the others.
 static bool all_stream(const ls_cpu_compiler *self, const group *g) {
-  for (uint32_t i = 0; i < g->num_steps; ++i)
-    if (work_of(self, g, i)->streams == NULL) return false;
-  return true;
+  bool any = false;
+  for (uint32_t i = 0; i < g->num_steps; ++i) {
+    const ls_elementwise *work = work_of(self, g, i);
+    if (work->streams == NULL && !work->moves) return false;
+    any |= !work->moves;
+  }
+  return any;
 }
 
 static void swap_outputs(const group *g, slots *s, uint32_t a, uint32_t b) {
@@ -310,12 +317,36 @@ static void emit_fused(ls_cpu_compiler *self, const group *g, const slots *s,
   ls_cpu_need_scratch(self, ls_fused_scratch(fused));
 }
 
+// Returns the group with its moves first, so that they do not cut chains: as
+// early as no other step uses what they write.
+static group hoist_moves(const ls_cpu_compiler *self, const group *from) {
+  group g = *from;
+  for (uint32_t i = 0; i + 1 < g.num_steps; ++i) {
+    const uint32_t step = g.steps[i];
+    const ls_cpu_instruction *at = &self->instructions[step];
+    if (!elementwise_of(at)->moves) continue;
+    const uint32_t target = self->operands[at->operand + 1];
+    uint32_t k = i;
+    for (; k > 0 && !work_of(self, &g, k - 1)->moves &&
+           !uses_root(self, g.steps[k - 1], target, false);
+         --k)
+      g.steps[k] = g.steps[k - 1];
+    g.steps[k] = step;
+  }
+  return g;
+}
+
 // Replaces the group. Moved instructions keep their positions, which are before
 // the fused one: it stands at the position of the last step.
-static void fuse_group(ls_cpu_compiler *self, const group *g) {
-  if (g->num_steps < 2) return;
+static void fuse_group(ls_cpu_compiler *self, const group *from) {
+  if (from->num_steps < 2) return;
+  const group hoisted = hoist_moves(self, from), *g = &hoisted;
   slots s = {.num_in = 0};
-  if (!assign_slots(self, g, &s)) return;
+  if (!assign_slots(self, g, &s)) {
+    s = (slots){.num_in = 0};
+    g = from;  // With fewer registers.
+    if (!assign_slots(self, g, &s)) return;
+  }
   choose_streamed(self, g, &s);
   const ls_fused *fused = make_fused(self, g, &s);
   if (fused != NULL) emit_fused(self, g, &s, fused);

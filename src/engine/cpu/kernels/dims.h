@@ -53,14 +53,20 @@ static inline int64_t ls_strided_dims_count(const ls_strided_dims *dims) {
   return count;
 }
 
-// Returns the iterator at element `index` in row order.
-static inline ls_walk ls_walk_at(const ls_strided_dims *dims, int64_t index) {
-  ls_walk walk = {.offset = 0};
+// Sets the iterator to element `index` in row order.
+static inline void ls_walk_start(ls_walk *walk, const ls_strided_dims *dims,
+                                 int64_t index) {
+  walk->offset = 0;
   for (int32_t i = dims->rank; i-- > 0;) {
-    walk.index[i] = index % dims->size[i];
-    walk.offset += walk.index[i] * dims->step[i];
+    walk->index[i] = index % dims->size[i];
+    walk->offset += walk->index[i] * dims->step[i];
     index /= dims->size[i];
   }
+}
+
+static inline ls_walk ls_walk_at(const ls_strided_dims *dims, int64_t index) {
+  ls_walk walk;
+  ls_walk_start(&walk, dims, index);
   return walk;
 }
 

@@ -124,6 +124,9 @@ struct ls_elementwise {
   uint16_t f32_op;   // The op, if the span is that of ls_cpu_spans for f32.
   ls_dtype half;     // f16 or bf16 of the inputs (computed in f32), or NONE.
   bool out_is_half;  // True if the output has type `half`, too.
+  // True if there is no span: `ls_move` repeats elements of the input, which
+  // counts as a scalar.
+  bool moves;
   // Not NULL: writes the result with this table's streaming stores
   // (see below).
   const ls_cpu_kernels *streams;
@@ -171,6 +174,12 @@ struct ls_elementwise {
 // Runs elementwise work; its params are a ls_elementwise.
 void ls_elementwise_loop(const ls_kernel_call *call, int64_t begin_block,
                          int64_t end_block);
+// Moves elements: its params begin with a ls_elementwise. Single elements are
+// moved by ls_move: those of the result from `at` on.
+void ls_move_loop(const ls_kernel_call *call, int64_t begin_block,
+                  int64_t end_block);
+void ls_move(const ls_elementwise *work, void *out, const void *in, int64_t at,
+             int64_t count);
 // Fills the plan: applies `span` to all elements. Derives sizes, scalars and
 // in-place operands from the plan's types; with `half` it computes in f32.
 ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work);

@@ -10,17 +10,23 @@ size_t ls_fused_scratch(const ls_fused *fused) {
   return (size_t)(fused->num_streamed + fused->num_registers) * REGISTER_BYTES;
 }
 
+// Runs a step on `count` elements from `at` on.
 static inline void run_step(const ls_fused_step *step, char *const *slots,
-                            int64_t count) {
+                            int64_t at, int64_t count) {
   const ls_elementwise *work = step->work;
   const void *in[3];
+  if (work->moves) {
+    ls_move(work, slots[step->slot[1]], slots[step->slot[0]], at, count);
+    return;
+  }
   for (uint32_t i = 0; i < work->num_in; ++i)
     in[i] = slots[step->slot[i]];
   work->span(work, slots[step->slot[work->num_in]], in, count);
 }
 
 // Runs the steps on a tile whose elements begin at `slots`.
-static void run_steps(const ls_fused *self, char *const *slots, int64_t count) {
+static void run_steps(const ls_fused *self, char *const *slots, int64_t at,
+                      int64_t count) {
   const bool by_chains = count % LS_CHAIN_ELEMENTS == 0;
   for (uint32_t i = 0; i < self->num_steps;) {
     const ls_fused_step *step = &self->steps[i];
@@ -28,7 +34,7 @@ static void run_steps(const ls_fused *self, char *const *slots, int64_t count) {
       self->chains->run(step->stages, slots, count);
       i += step->chained;
     } else {
-      run_step(step, slots, count);
+      run_step(step, slots, at, count);
       ++i;
     }
   }
@@ -63,7 +69,7 @@ void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,
   for (int64_t k = begin, count; k < end; k += count) {
     count = ls_min_i64(TILE, end - k);
     if (count > LS_CHAIN_ELEMENTS) count -= count % LS_CHAIN_ELEMENTS;
-    run_steps(self, slots, count);
+    run_steps(self, slots, k, count);
     stream_tile(self, call, slots, k, count);
     for (uint32_t i = 0; i < num_arrays; ++i)
       slots[i] += (size_t)count * self->sizes[i];

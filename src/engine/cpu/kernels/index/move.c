@@ -17,11 +17,15 @@ enum { TILE_ROWS = 32, TILE_COLUMNS = 512, STRIP = 16 };
 enum { SHORT_ROW = 32 };
 
 typedef struct move_params {
+  ls_elementwise work;  // Describes moves of rows to fused instructions.
   int64_t count;
   int64_t base;  // Offset of the first element of the operand.
   size_t element;
   int64_t columns, column_step;  // The innermost dimension.
   ls_strided_dims outer;  // The other dimensions; for tiles, without the rows.
+  // The result has the same `period` elements again and again, for `repeated`
+  // elements at a time.
+  int64_t period, repeated;
   int64_t units_per_block, units;
   // Tiles only.
   // The dimension of stride 1; its stride in the result.
@@ -116,24 +120,47 @@ static void choose_functions(move_params *self) {
   }
 }
 
-static void row_loop(const ls_kernel_call *call, int64_t begin_block,
-                     int64_t end_block) {
-  const move_params *self = call->params;
-  int64_t at = begin_block * LS_BLOCK;
-  const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
-  if (at >= end) return;
+// Writes the result's elements [at, end) row by row.
+static void move_rows(const move_params *self, char *out, const void *in,
+                      int64_t at, int64_t end) {
   int64_t column = at % self->columns;
-  ls_walk walk = ls_walk_at(&self->outer, at / self->columns);
+  ls_walk walk;
+  ls_walk_start(&walk, &self->outer, at / self->columns);
   while (at < end) {
     const int64_t count = ls_min_i64(self->columns - column, end - at);
     const int64_t from = self->base + walk.offset + column * self->column_step;
-    self->row((char *)call->out[0] + (size_t)at * self->element,
-              (const char *)call->in[0] + (size_t)from * self->element, count,
+    self->row(out, (const char *)in + (size_t)from * self->element, count,
               self->column_step);
+    out += (size_t)count * self->element;
     at += count;
     column = 0;
     ls_walk_next(&walk, &self->outer);
   }
+}
+
+void ls_move(const ls_elementwise *work, void *out, const void *in, int64_t at,
+             int64_t count) {
+  const move_params *self = (const move_params *)(const void *)work;
+  char *target = out;
+  for (const int64_t end = at + count; at < end; at += count) {
+    count = ls_min_i64(end - at, self->repeated - at % self->repeated);
+    int64_t done = ls_min_i64(count, self->period);
+    move_rows(self, target, in, at, at + done);
+    for (int64_t more = 0; done < count; done += more) {
+      more = ls_min_i64(done, count - done);
+      memcpy(target + (size_t)done * self->element, target,
+             (size_t)more * self->element);
+    }
+    target += (size_t)count * self->element;
+  }
+}
+
+void ls_move_loop(const ls_kernel_call *call, int64_t begin_block,
+                  int64_t end_block) {
+  const move_params *self = call->params;
+  const int64_t at = begin_block * LS_BLOCK;
+  ls_move(&self->work, (char *)call->out[0] + (size_t)at * self->element,
+          call->in[0], at, ls_min_i64(end_block * LS_BLOCK, self->count) - at);
 }
 
 static void tile_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -184,6 +211,18 @@ static void plan_tiles(move_params *self, int32_t rows_at) {
   self->units_per_block = ls_max_i64(1, LS_BLOCK / unit);
 }
 
+// Finds the innermost dimension of stride 0 that has others inside.
+static void find_period(move_params *self) {
+  self->period = self->repeated = ls_max_i64(1, self->count);
+  int64_t inside = self->columns;
+  for (int32_t i = self->outer.rank; i-- > 0; inside *= self->outer.size[i])
+    if (self->outer.step[i] == 0) {
+      self->period = inside;
+      self->repeated = inside * self->outer.size[i];
+      return;
+    }
+}
+
 ls_status ls_move_plan(ls_kernel_plan *plan, ls_strided_dims dims,
                        int64_t base) {
   const ls_dtype dtype = plan->out[0].dtype;
@@ -202,6 +241,7 @@ ls_status ls_move_plan(ls_kernel_plan *plan, ls_strided_dims dims,
   }
   self->outer = dims;
   choose_functions(self);
+  find_period(self);
   plan->params = self;
   const int32_t rows_at = find_rows(&self->outer);
   if (self->count > 0 && self->column_step > 1 && rows_at >= 0) {
@@ -209,8 +249,16 @@ ls_status ls_move_plan(ls_kernel_plan *plan, ls_strided_dims dims,
     plan->loop = tile_loop;
     plan->blocks = ls_blocks_of(self->units, self->units_per_block);
   } else {
-    plan->loop = row_loop;
+    plan->loop = ls_move_loop;
     plan->blocks = ls_blocks_of(self->count, LS_BLOCK);
+    self->work = (ls_elementwise){
+        .count = self->count,
+        .num_in = 1,
+        .scalars =
+            ls_shape_num_elements(plan->in[0].shape) != self->count ? 1 : 0,
+        .in_size = {(uint32_t)self->element},
+        .out_size = (uint32_t)self->element,
+        .moves = true};
   }
   return ls_ok();
 }
