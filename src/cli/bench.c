@@ -10,8 +10,8 @@
 #include "cli/cli.h"
 
 typedef struct bench_flags {
-  const char *model, *precision, *math, *trace;
-  int64_t replicas, threads, steps, batch_size;
+  cli_step_flags step;
+  int64_t steps;
   bool json;
 } bench_flags;
 
@@ -127,23 +127,18 @@ static ls_status measure_steps(const bench_flags *flags, cli_step *step,
   return time_in_a_row(step, done, &figures->in_a_row_ms);
 }
 
-static ls_status time_model(const bench_flags *flags, const ls_model_type *type,
-                            bench_figures *figures) {
+static ls_status time_model(const bench_flags *flags, bench_figures *figures) {
   const int64_t most = flags->steps > 0 ? flags->steps : MOST_STEPS;
   CLI_OWN_ARRAY_OR_RETURN(double, times, (size_t)most);
   CLI_OWN(cli_step, step) = {0};
   CLI_OWN(ls_nest, results) = {0};
-  LS_RETURN_IF_ERROR(
-      cli_step_open(type,
-                    &(cli_step_options){.replicas = flags->replicas,
-                                        .batch_size = flags->batch_size,
-                                        .precision = flags->precision},
-                    &step));
+  LS_RETURN_IF_ERROR(cli_step_open(&flags->step, &step));
   return measure_steps(flags, &step, &results, times, figures);
 }
 
-static void print_figures(const bench_flags *flags, const bench_figures *f) {
-  if (flags->json) {
+static void print_figures(const bench_flags *all, const bench_figures *f) {
+  const cli_step_flags *flags = &all->step;
+  if (all->json) {
     printf("{\"model\":");
     cli_print_json(flags->model);
     printf(",\"replicas\":%lld,\"threads\":%d,\"precision\":\"%s\","
@@ -171,11 +166,12 @@ static void print_figures(const bench_flags *flags, const bench_figures *f) {
   printf("  memory      %.4g MiB at most\n", f->rss_mb);
 }
 
-static ls_status bench(const bench_flags *flags, const ls_model_type *type,
-                       ls_runtime *runtime) {
+static ls_status bench_model(void *user, ls_runtime *runtime) {
+  const bench_flags *flags = user;
   bench_figures figures = {0};
-  LS_RETURN_IF_ERROR(time_model(flags, type, &figures));
-  const double flops = type->flops_per_example * (double)flags->batch_size;
+  LS_RETURN_IF_ERROR(time_model(flags, &figures));
+  const double flops =
+      flags->step.type->flops_per_example * (double)flags->step.batch_size;
   struct rusage usage = {0};
   getrusage(RUSAGE_SELF, &usage);
   figures.gflops = flops / figures.median_ms * 1e-6;
@@ -187,18 +183,18 @@ static ls_status bench(const bench_flags *flags, const ls_model_type *type,
 }
 
 int cli_bench(int argc, char **argv) {
-  bench_flags flags = {.replicas = 1, .precision = "f32"};
+  bench_flags flags = {.step = {.replicas = 1, .precision = "f32"}};
   const cli_option options[] = {
-      {"replicas", CLI_COUNT, &flags.replicas, "N",
+      {"replicas", CLI_COUNT, &flags.step.replicas, "N",
        "replicas that share the batch (default 1)", 1},
-      CLI_THREADS_OPTION(&flags.threads),
+      CLI_THREADS_OPTION(&flags.step.threads),
       CLI_DEVICE_OPTIONS,
       {"steps", CLI_COUNT, &flags.steps, "N",
        "steps to time (default: for 2 seconds)", 1},
-      CLI_BATCH_OPTION(&flags.batch_size),
-      CLI_PRECISION_OPTION(&flags.precision),
-      CLI_MATH_OPTION(&flags.math),
-      CLI_TRACE_OPTION(&flags.trace),
+      CLI_BATCH_OPTION(&flags.step.batch_size),
+      CLI_PRECISION_OPTION(&flags.step.precision),
+      CLI_MATH_OPTION(&flags.step.math),
+      CLI_TRACE_OPTION(&flags.step.trace),
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON: model, replicas, threads,\n"
        "precision, math, batch_size, steps, min_ms, median_ms,\n"
@@ -221,21 +217,8 @@ int cli_bench(int argc, char **argv) {
                "./mine.so:NAME.",
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
-      .operand = &flags.model};
+      .operand = &flags.step.model};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  if (!cli_check_arithmetic("bench", flags.precision, &flags.math))
-    return CLI_USAGE;
-  const ls_model_type *type = cli_find_model("bench", flags.model);
-  if (type == NULL) return CLI_USAGE;
-  if (flags.batch_size == 0) flags.batch_size = type->batch_size;
-  ls_runtime *runtime = NULL;
-  ls_trace *trace = NULL;
-  ls_status status = cli_runtime_open(flags.threads, flags.math, &runtime);
-  if (ls_status_is_ok(status))
-    status = cli_trace_begin(runtime, flags.trace, &trace);
-  if (ls_status_is_ok(status)) status = bench(&flags, type, runtime);
-  if (!ls_status_is_ok(status)) code = cli_report("bench", status);
-  code = cli_trace_end("bench", trace, code);
-  return cli_runtime_close("bench", runtime, code);
+  return cli_with_step("bench", &flags.step, bench_model, &flags);
 }

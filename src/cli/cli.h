@@ -372,22 +372,27 @@ ls_status cli_create_model(const ls_train_config *config,
                            const ls_model_type *type, int64_t steps,
                            ls_model *out_model);
 
-// Step for bench and graph: a model, its training step and a synthetic batch.
+// Flags of a command that runs a model's training step.
+typedef struct cli_step_flags {
+  const char *model, *precision, *math, *trace;
+  int64_t replicas, threads;
+  int64_t batch_size;         // 0: the model's.
+  bool tpu;                   // Uses a TPU strategy with as many cores.
+  const ls_model_type *type;  // Found by cli_with_step.
+} cli_step_flags;
+// Checks the flags, finds the model, opens a runtime and calls `body`, with a
+// trace if one is wanted. Reports a failure; returns an exit code.
+int cli_with_step(const char *command, cli_step_flags *flags,
+                  ls_status (*body)(void *user, ls_runtime *runtime),
+                  void *user);
+// A model, its training step and a synthetic batch.
 typedef struct cli_step {
   ls_model model;
   ls_strategy *strategy;
   ls_function *function;
   ls_nest args;  // Split among the replicas.
 } cli_step;
-// Options of cli_step. A zero field means its default.
-typedef struct cli_step_options {
-  int64_t replicas;       // Required.
-  int64_t batch_size;     // Default: the model's.
-  const char *precision;  // Default "f32".
-  bool tpu;               // Uses a TPU strategy with as many cores.
-} cli_step_options;
-ls_status cli_step_open(const ls_model_type *type,
-                        const cli_step_options *options, cli_step *out_step);
+ls_status cli_step_open(const cli_step_flags *flags, cli_step *out_step);
 void cli_step_close(cli_step *step);
 CLI_OWNED_STRUCT(cli_step, cli_step_close)
 

@@ -5,24 +5,17 @@
 #include "lockstep/device.h"
 
 typedef struct compile_flags {
-  const char *model, *precision, *math;
-  int64_t replicas, threads, batch_size;
+  cli_step_flags step;
   bool json;
 } compile_flags;
 
 // ---- Compiling -------------------------------------------------------------
 // Runs the step once, which compiles it; for a topology nothing can run it.
-static ls_status compile_step(const compile_flags *flags,
-                              const ls_model_type *type,
+static ls_status compile_step(const cli_step_flags *flags,
                               ls_program_figures *out_figures) {
   CLI_OWN(cli_step, step) = {0};
   CLI_OWN(ls_nest, results) = {0};
-  LS_RETURN_IF_ERROR(
-      cli_step_open(type,
-                    &(cli_step_options){.replicas = flags->replicas,
-                                        .batch_size = flags->batch_size,
-                                        .precision = flags->precision},
-                    &step));
+  LS_RETURN_IF_ERROR(cli_step_open(flags, &step));
   const ls_status ran = ls_strategy_run(step.strategy, ls_traced(step.function),
                                         step.args, &results);
   if (!ls_status_is_ok(ran) &&
@@ -58,7 +51,8 @@ static void list_rows(const ls_program_figures *f, figure_row rows[NUM_ROWS]) {
     rows[i] = filled[i];
 }
 
-static void print_json(const compile_flags *flags, const ls_device_facts *facts,
+static void print_json(const cli_step_flags *flags,
+                       const ls_device_facts *facts,
                        const ls_program_figures *figures,
                        const figure_row rows[NUM_ROWS]) {
   printf("{\"model\":");
@@ -83,12 +77,13 @@ static void print_json(const compile_flags *flags, const ls_device_facts *facts,
   printf("}\n");
 }
 
-static void print_figures(const compile_flags *flags,
+static void print_figures(const compile_flags *all,
                           const ls_device_facts *facts,
                           const ls_program_figures *figures) {
+  const cli_step_flags *flags = &all->step;
   figure_row rows[NUM_ROWS];
   list_rows(figures, rows);
-  if (flags->json) {
+  if (all->json) {
     print_json(flags, facts, figures, rows);
     return;
   }
@@ -110,28 +105,28 @@ static void print_figures(const compile_flags *flags,
 }
 
 // ---- The command -----------------------------------------------------------
-static ls_status compile_model(compile_flags *flags, const ls_model_type *type,
-                               ls_runtime *runtime) {
+static ls_status compile_model(void *user, ls_runtime *runtime) {
+  compile_flags *flags = user;
   ls_device_facts facts = {0};
   ls_program_figures figures = {0};
   LS_RETURN_IF_ERROR(ls_device_describe(runtime, &facts));
-  if (flags->replicas == 0) flags->replicas = facts.count;
-  LS_RETURN_IF_ERROR(compile_step(flags, type, &figures));
+  if (flags->step.replicas == 0) flags->step.replicas = facts.count;
+  LS_RETURN_IF_ERROR(compile_step(&flags->step, &figures));
   print_figures(flags, &facts, &figures);
   return ls_ok();
 }
 
 int cli_compile(int argc, char **argv) {
-  compile_flags flags = {.precision = "f32"};
+  compile_flags flags = {.step.precision = "f32"};
   const cli_option options[] = {
       CLI_TOPOLOGY_OPTION("compile for"),
-      {"replicas", CLI_COUNT, &flags.replicas, "N",
+      {"replicas", CLI_COUNT, &flags.step.replicas, "N",
        "replicas that share the batch (default: one a device)", 1},
-      CLI_THREADS_OPTION(&flags.threads),
+      CLI_THREADS_OPTION(&flags.step.threads),
       CLI_DEVICE_OPTIONS,
-      CLI_BATCH_OPTION(&flags.batch_size),
-      CLI_PRECISION_OPTION(&flags.precision),
-      CLI_MATH_OPTION(&flags.math),
+      CLI_BATCH_OPTION(&flags.step.batch_size),
+      CLI_PRECISION_OPTION(&flags.step.precision),
+      CLI_MATH_OPTION(&flags.step.math),
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON: model, topology, kind, devices,\n"
        "replicas, precision, batch_size, flops, bytes_accessed,\n"
@@ -150,17 +145,8 @@ int cli_compile(int argc, char **argv) {
                "shared library of models: ./mine.so or ./mine.so:NAME.",
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
-      .operand = &flags.model};
+      .operand = &flags.step.model};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  if (!cli_check_arithmetic("compile", flags.precision, &flags.math))
-    return CLI_USAGE;
-  const ls_model_type *type = cli_find_model("compile", flags.model);
-  if (type == NULL) return CLI_USAGE;
-  if (flags.batch_size == 0) flags.batch_size = type->batch_size;
-  ls_runtime *runtime = NULL;
-  ls_status status = cli_runtime_open(flags.threads, flags.math, &runtime);
-  if (ls_status_is_ok(status)) status = compile_model(&flags, type, runtime);
-  if (!ls_status_is_ok(status)) code = cli_report("compile", status);
-  return cli_runtime_close("compile", runtime, code);
+  return cli_with_step("compile", &flags.step, compile_model, &flags);
 }

@@ -5,9 +5,8 @@
 #include "cli/cli.h"
 
 typedef struct graph_flags {
-  const char *model, *precision, *math;
-  bool lowered, plan, dot, cost, tpu, gathered;
-  int64_t replicas, threads, batch_size;
+  cli_step_flags step;
+  bool lowered, plan, dot, cost, gathered;
 } graph_flags;
 
 static ls_status run_once(cli_step *step) {
@@ -40,17 +39,12 @@ static ls_status print_step(const graph_flags *flags, cli_step *step,
                            : ls_graph_print(graph, text);
 }
 
-static ls_status print_graph(const graph_flags *flags,
-                             const ls_model_type *type) {
+static ls_status print_graph(void *user, ls_runtime *runtime) {
+  const graph_flags *flags = user;
+  (void)runtime;
   CLI_OWN(cli_step, step) = {0};
   CLI_OWN(text, text) = NULL;
-  LS_RETURN_IF_ERROR(
-      cli_step_open(type,
-                    &(cli_step_options){.replicas = flags->replicas,
-                                        .batch_size = flags->batch_size,
-                                        .precision = flags->precision,
-                                        .tpu = flags->tpu || flags->gathered},
-                    &step));
+  LS_RETURN_IF_ERROR(cli_step_open(&flags->step, &step));
   LS_RETURN_IF_ERROR(run_once(&step));  // Compiles the step.
   LS_RETURN_IF_ERROR(print_step(flags, &step, &text));
   fputs(text, stdout);
@@ -58,7 +52,7 @@ static ls_status print_graph(const graph_flags *flags,
 }
 
 int cli_graph(int argc, char **argv) {
-  graph_flags flags = {.replicas = 1, .precision = "f32"};
+  graph_flags flags = {.step = {.replicas = 1, .precision = "f32"}};
   const cli_option options[] = {
       {"lowered", CLI_FLAG, &flags.lowered, NULL, "the lowered graph", 0},
       {"plan", CLI_FLAG, &flags.plan, NULL,
@@ -69,16 +63,16 @@ int cli_graph(int argc, char **argv) {
        0},
       {"dot", CLI_FLAG, &flags.dot, NULL,
        "the built graph as a Graphviz drawing", 0},
-      {"tpu", CLI_FLAG, &flags.tpu, NULL,
+      {"tpu", CLI_FLAG, &flags.step.tpu, NULL,
        "the step of a TPU strategy: a replicated computation", 0},
       {"gathered", CLI_FLAG, &flags.gathered, NULL,
        "the same with its computation gathered, as it runs", 0},
-      {"replicas", CLI_COUNT, &flags.replicas, "N",
+      {"replicas", CLI_COUNT, &flags.step.replicas, "N",
        "replicas of the step (default 1)", 1},
-      CLI_THREADS_OPTION(&flags.threads),
-      CLI_BATCH_OPTION(&flags.batch_size),
-      CLI_PRECISION_OPTION(&flags.precision),
-      CLI_MATH_OPTION(&flags.math),
+      CLI_THREADS_OPTION(&flags.step.threads),
+      CLI_BATCH_OPTION(&flags.step.batch_size),
+      CLI_PRECISION_OPTION(&flags.step.precision),
+      CLI_MATH_OPTION(&flags.step.math),
   };
   const cli_syntax syntax = {
       .command = "graph",
@@ -87,7 +81,7 @@ int cli_graph(int argc, char **argv) {
                "shared library of models: ./mine.so or ./mine.so:NAME.",
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
-      .operand = &flags.model};
+      .operand = &flags.step.model};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   if (flags.lowered + flags.plan + flags.dot + flags.cost + flags.gathered >
@@ -96,13 +90,6 @@ int cli_graph(int argc, char **argv) {
                      "each other; give one");
     return CLI_USAGE;
   }
-  if (!cli_check_arithmetic("graph", flags.precision, &flags.math))
-    return CLI_USAGE;
-  const ls_model_type *type = cli_find_model("graph", flags.model);
-  if (type == NULL) return CLI_USAGE;
-  ls_runtime *runtime = NULL;
-  ls_status status = cli_runtime_open(flags.threads, flags.math, &runtime);
-  if (ls_status_is_ok(status)) status = print_graph(&flags, type);
-  if (!ls_status_is_ok(status)) code = cli_report("graph", status);
-  return cli_runtime_close("graph", runtime, code);
+  flags.step.tpu |= flags.gathered;
+  return cli_with_step("graph", &flags.step, print_graph, &flags);
 }

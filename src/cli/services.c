@@ -365,61 +365,6 @@ int cli_with_run(cli_run *run,
   return cli_runtime_close(run->command, runtime, code);
 }
 
-// ---- A step ----------------------------------------------------------------
-// Makes a strategy on a row of TPU cores of one host.
-static ls_status create_tpu_strategy(int32_t replicas,
-                                     ls_strategy **out_strategy) {
-  char shape[40];
-  CLI_OWN(ls_tpu_resolver, resolver) = NULL;
-  snprintf(shape, sizeof(shape), "%dx1,cores=1", replicas);
-  LS_RETURN_IF_ERROR(ls_tpu_resolver_create(
-      &(ls_tpu_resolver_options){.name = "local", .local = shape}, &resolver));
-  return ls_tpu_strategy_create(&(ls_tpu_options){.resolver = resolver},
-                                out_strategy);
-}
-
-static ls_status fill_step(const ls_model_type *type,
-                           const cli_step_options *options, int64_t batch_size,
-                           cli_step *step) {
-  ls_model_options model = {0};
-  if (options->precision != NULL)
-    LS_RETURN_IF_ERROR(cli_precision(options->precision, &model.dtype));
-  LS_RETURN_IF_ERROR(
-      options->tpu
-          ? create_tpu_strategy((int32_t)options->replicas, &step->strategy)
-          : ls_mirrored_strategy_create(
-                &(ls_mirrored_options){.num_replicas =
-                                           LS_SOME(options->replicas)},
-                &step->strategy));
-  LS_RETURN_IF_ERROR(ls_model_create(type, &model, &step->model));
-  LS_RETURN_IF_ERROR(
-      ls_function_create(&(ls_function_options){.call = type->train_step,
-                                                .user = step->model.self,
-                                                .name = "train_step"},
-                         &step->function));
-  CLI_OWN(ls_nest, batch) = {0};
-  LS_RETURN_IF_ERROR(ls_model_synthetic_batch(type, batch_size, &batch));
-  return ls_train_split(step->strategy, batch, &step->args);
-}
-
-ls_status cli_step_open(const ls_model_type *type,
-                        const cli_step_options *options, cli_step *out_step) {
-  *out_step = (cli_step){0};
-  const int64_t batch =
-      options->batch_size != 0 ? options->batch_size : type->batch_size;
-  const ls_status status = fill_step(type, options, batch, out_step);
-  if (!ls_status_is_ok(status)) cli_step_close(out_step);
-  return status;
-}
-
-void cli_step_close(cli_step *step) {
-  ls_nest_release(step->args);
-  ls_function_release(step->function);
-  ls_model_destroy(&step->model);
-  ls_strategy_release(step->strategy);
-  *step = (cli_step){0};
-}
-
 // ---- Traces ----------------------------------------------------------------
 ls_status cli_trace_begin(ls_runtime *runtime, const char *path,
                           ls_trace **out_trace) {

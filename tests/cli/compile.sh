@@ -53,6 +53,9 @@ prints "^mlp, 2 replicas on 2 of 2 devices 'TPU v4' of topology v4:2x2x1, " \
   mlp --topology v4:2x2x1 --devices 2 --device "pjrt:$libtpu"
 ends 1 "(of topology 'v5e:3x3')" \
   compile mlp --topology v5e:3x3 --device "pjrt:$libtpu"
+ends 1 "a batch of 256 does not divide evenly among 3 replicas, and the CPU \
+would compute it: use --batch-size 258 or --replicas 2" \
+  compile mlp --topology v5e:2x2 --replicas 3 --device "pjrt:$libtpu"
 if "$lockstep" devices --topology v4:2x2x1 --tpu local \
      --device "pjrt:$libtpu" >out.txt 2>err.txt &&
    grep -q "^tpu  8 TPU v4" out.txt && grep -qx "y 1  0:4,5  0:6,7" out.txt; then

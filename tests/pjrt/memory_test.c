@@ -5,6 +5,7 @@
 #include "support/fault.h"
 #include "support/plugin.h"
 #include "support/values.h"
+#include "tpu/own.h"
 
 static ls_nest add_one(ls_nest args, void *user) {
   (void)args;
@@ -36,4 +37,30 @@ TEST(a_step_on_a_device_survives_refused_memory) {
   refuse_each(&(fault_scenario){.name = "step_on_a_device",
                                 .act = step_on_a_device,
                                 .options = {.device = plugin_device()}});
+}
+
+static ls_status initialize_system(void *user) {
+  (void)user;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
+  LS_OWN(ls_topology, topology) = NULL;
+  LS_RETURN_IF_ERROR(ls_tpu_resolver_create(NULL, &resolver));
+  LS_RETURN_IF_ERROR(ls_tpu_initialize(resolver, &topology));
+  assert_int_equal(ls_topology_num_devices_per_task(topology), 2);
+  return ls_ok();
+}
+
+// Removes the pod, so that the next one is made again.
+static void shut_down(void *user) {
+  (void)user;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
+  expect_ok(ls_tpu_resolver_create(NULL, &resolver));
+  expect_ok(ls_tpu_shutdown(resolver));
+}
+
+TEST(a_system_of_devices_survives_refused_memory) {
+  refuse_each(&(fault_scenario){
+      .name = "initialize_system",
+      .act = initialize_system,
+      .end = shut_down,
+      .options = {.device = plugin_device(), .num_devices = 2}});
 }

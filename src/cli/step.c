@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model's training step, which bench, compile and graph run.
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "lockstep/device.h"
+
+// Makes a strategy on a row of TPU cores of one host.
+static ls_status create_tpu_strategy(int32_t replicas,
+                                     ls_strategy **out_strategy) {
+  char shape[40];
+  CLI_OWN(ls_tpu_resolver, resolver) = NULL;
+  snprintf(shape, sizeof(shape), "%dx1,cores=1", replicas);
+  LS_RETURN_IF_ERROR(ls_tpu_resolver_create(
+      &(ls_tpu_resolver_options){.name = "local", .local = shape}, &resolver));
+  return ls_tpu_strategy_create(&(ls_tpu_options){.resolver = resolver},
+                                out_strategy);
+}
+
+// Refuses a batch that replicas on devices cannot share evenly, which the CPU
+// would compute.
+static ls_status check_shares(const cli_step_flags *flags) {
+  const int64_t batch = flags->batch_size, replicas = flags->replicas;
+  ls_device_facts facts;
+  LS_RETURN_IF_ERROR(ls_device_describe(ls_runtime_current(), &facts));
+  if (facts.plugin == NULL || batch % replicas == 0) return ls_ok();
+  int64_t fewer = replicas;
+  while (batch % fewer != 0)
+    --fewer;
+  return ls_invalid_argument(
+      "a batch of %lld does not divide evenly among %lld replicas, and the CPU "
+      "would compute it: use --batch-size %lld or --replicas %lld",
+      (long long)batch, (long long)replicas,
+      (long long)(batch + replicas - batch % replicas), (long long)fewer);
+}
+
+static ls_status fill_step(const cli_step_flags *flags, cli_step *step) {
+  const ls_model_type *type = flags->type;
+  ls_model_options model = {0};
+  LS_RETURN_IF_ERROR(check_shares(flags));
+  LS_RETURN_IF_ERROR(cli_precision(flags->precision, &model.dtype));
+  LS_RETURN_IF_ERROR(
+      flags->tpu
+          ? create_tpu_strategy((int32_t)flags->replicas, &step->strategy)
+          : ls_mirrored_strategy_create(
+                &(ls_mirrored_options){.num_replicas =
+                                           LS_SOME(flags->replicas)},
+                &step->strategy));
+  LS_RETURN_IF_ERROR(ls_model_create(type, &model, &step->model));
+  LS_RETURN_IF_ERROR(
+      ls_function_create(&(ls_function_options){.call = type->train_step,
+                                                .user = step->model.self,
+                                                .name = "train_step"},
+                         &step->function));
+  CLI_OWN(ls_nest, batch) = {0};
+  LS_RETURN_IF_ERROR(ls_model_synthetic_batch(type, flags->batch_size, &batch));
+  return ls_train_split(step->strategy, batch, &step->args);
+}
+
+ls_status cli_step_open(const cli_step_flags *flags, cli_step *out_step) {
+  *out_step = (cli_step){0};
+  const ls_status status = fill_step(flags, out_step);
+  if (!ls_status_is_ok(status)) cli_step_close(out_step);
+  return status;
+}
+
+void cli_step_close(cli_step *step) {
+  ls_nest_release(step->args);
+  ls_function_release(step->function);
+  ls_model_destroy(&step->model);
+  ls_strategy_release(step->strategy);
+  *step = (cli_step){0};
+}
+
+int cli_with_step(const char *command, cli_step_flags *flags,
+                  ls_status (*body)(void *user, ls_runtime *runtime),
+                  void *user) {
+  ls_runtime *runtime = NULL;
+  ls_trace *trace = NULL;
+  int code = CLI_OK;
+  if (!cli_check_arithmetic(command, flags->precision, &flags->math))
+    return CLI_USAGE;
+  flags->type = cli_find_model(command, flags->model);
+  if (flags->type == NULL) return CLI_USAGE;
+  if (flags->batch_size == 0) flags->batch_size = flags->type->batch_size;
+  ls_status status = cli_runtime_open(flags->threads, flags->math, &runtime);
+  if (ls_status_is_ok(status))
+    status = cli_trace_begin(runtime, flags->trace, &trace);
+  if (ls_status_is_ok(status)) status = body(user, runtime);
+  if (!ls_status_is_ok(status)) code = cli_report(command, status);
+  code = cli_trace_end(command, trace, code);
+  return cli_runtime_close(command, runtime, code);
+}
