@@ -28,18 +28,6 @@ static ls_status mark_reads(ls_program *program) {
   return ls_rewrite_end(&r);
 }
 
-// Returns true if a program computes nothing: it calls the host, and gives
-// values of variables.
-static bool computes_nothing(const ls_program *program) {
-  const ls_graph *body = program->body;
-  for (size_t i = 0; i < body->num_nodes; ++i) {
-    const uint16_t type = body->nodes[i]->type;
-    if (type != LS_OP_HOST && type != LS_OP_CONSTANT && type != LS_OP_PARAMETER)
-      return false;
-  }
-  return true;
-}
-
 // Returns true if a program takes nothing, gives nothing, and reads no
 // variable: it writes initial values.
 static bool only_writes(const ls_program *program) {
@@ -49,53 +37,53 @@ static bool only_writes(const ls_program *program) {
   return !reads;
 }
 
-// Returns true for calls that may wait for another program, and for input.
-static bool waits_for_program(const ls_node *node) {
-  const uint32_t mask = LS_HOST_WAITS | LS_HOST_ON_CORES | LS_HOST_ENDS;
-  return node->type == LS_OP_HOST &&
-         (ls_node_attr(node, LS_ATTR_ID_KERNEL)->as.kernel->flags & mask) ==
-             LS_HOST_WAITS;
-}
-static bool takes_input(const ls_node *node) {
-  const uint32_t mask = LS_HOST_WAITS | LS_HOST_ENDS;
-  return node->type == LS_OP_HOST &&
-         (ls_node_attr(node, LS_ATTR_ID_KERNEL)->as.kernel->flags & mask) ==
-             mask;
-}
+// Properties of a program's ops that decide if a device computes it.
+typedef struct op_traits {
+  bool computes;       // There is more than calls of the host and values.
+  bool waits;          // A call may wait for another program.
+  bool takes_input;    // A call takes input.
+  bool gives_strings;  // No device has strings.
+  // Replicas have values of other shapes: the last, short batch of an epoch.
+  // All devices run one program of one shape.
+  bool has_several_shapes;
+} op_traits;
 
-static bool gives_strings(const ls_node *node) {
-  for (uint32_t i = 0; i < node->num_outputs; ++i)
-    if (node->outputs[i].dtype == LS_DTYPE_STRING) return true;
-  return false;
-}
-
-// Returns true for replicas whose values have other shapes: the last, short
-// batch of an epoch. All devices run one program of one shape.
-static bool has_several_shapes(const ls_node *node) {
-  return node->type == LS_OP_REPLICATE && node->num_regions > 1;
-}
-
-// Returns true if a program must not be a device's: no device has strings; and
-// as a device computes one program after another, what waits for other programs
-// and what prepares their input would keep them from running.
-static bool holds_up(const ls_program *program) {
-  return ls_graph_any(program->body, gives_strings) ||
-         ls_graph_any(program->body, waits_for_program) ||
-         ls_graph_any(program->body, has_several_shapes) ||
-         (program->num_uses == 0 && ls_graph_any(program->body, takes_input));
+static op_traits find_traits(const ls_program *program) {
+  op_traits t = {0};
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, program->body); ls_graph_walk_next(&walk);) {
+    const ls_node *node = walk.node;
+    const uint32_t flags =
+        node->type == LS_OP_HOST
+            ? ls_node_attr(node, LS_ATTR_ID_KERNEL)->as.kernel->flags
+            : 0;
+    const uint32_t input = flags & (LS_HOST_WAITS | LS_HOST_ENDS);
+    t.computes |= node->type != LS_OP_HOST && node->type != LS_OP_CONSTANT &&
+                  node->type != LS_OP_PARAMETER;
+    t.waits |= input == LS_HOST_WAITS && (flags & LS_HOST_ON_CORES) == 0;
+    t.takes_input |= input == (LS_HOST_WAITS | LS_HOST_ENDS);
+    t.has_several_shapes |=
+        node->type == LS_OP_REPLICATE && node->num_regions > 1;
+    for (uint32_t i = 0; i < node->num_outputs; ++i)
+      t.gives_strings |= node->outputs[i].dtype == LS_DTYPE_STRING;
+  }
+  return t;
 }
 
 // Leaves programs on the host that are of no use to a device, or too much for
-// it.
+// it: as a device computes one program after another, what waits for other
+// programs and what prepares their input would keep them from running.
 static ls_status decide_host(const ls_backend *backend, ls_program *program) {
   if (backend->host == NULL || backend->host == backend) return ls_ok();
   LS_RETURN_IF_ERROR(mark_reads(program));
-  if (!program->on_host && ls_graph_any(program->body, has_several_shapes))
+  const op_traits t = find_traits(program);
+  if (!program->on_host && t.has_several_shapes)
     ls_runtime_log(program->runtime, LS_LOG_INFO, "lower",
                    "the CPU computes a program whose replicas have values of "
                    "different shapes: a batch that they cannot share evenly");
-  program->on_host |=
-      computes_nothing(program) || only_writes(program) || holds_up(program);
+  program->on_host |= !t.computes || only_writes(program) || t.waits ||
+                      t.gives_strings || t.has_several_shapes ||
+                      (program->num_uses == 0 && t.takes_input);
   return ls_ok();
 }
 
