@@ -50,13 +50,16 @@ static ls_status run_traced(ls_strategy *strategy, ls_function *function,
 }
 
 // Refuses devices of a type that does not compute the runtime's programs.
-static ls_status check_devices(const ls_strategy *strategy) {
-  if (strategy->no_cpu == NULL) return ls_ok();
+static ls_status check_devices(ls_strategy *strategy) {
+  if (strategy->no_cpu == NULL ||
+      __atomic_load_n(&strategy->has_devices, __ATOMIC_RELAXED))
+    return ls_ok();
   const ls_graph *graph = ls_graph_current();
   if (graph == NULL || graph->kind == LS_GRAPH_BUILD) return ls_ok();
   ls_runtime *runtime = strategy->runtime;
   ls_device_facts facts = {0};
   LS_RETURN_IF_ERROR(ls_device_describe(runtime, &facts));
+  bool are_cores = false;  // Their system may be shut down.
   for (int32_t i = 0; i < strategy->num_replicas; ++i) {
     const char *device = ls_strategy_device(strategy, i);
     const char *type = strstr(device, "/device:");
@@ -71,7 +74,9 @@ static ls_status check_devices(const ls_strategy *strategy) {
                               "beside cores of TPU systems that are "
                               "initialized",
                               device, facts.type);
+    are_cores = true;
   }
+  __atomic_store_n(&strategy->has_devices, !are_cores, __ATOMIC_RELAXED);
   return ls_ok();
 }
 
