@@ -233,6 +233,9 @@ static const conv_case fast_cases[] = {
     {CASE(F32, 2, 2, 1, 24, 40), .side = SQUARE(33, 3, 1, 2, 0), .bias = true,
      .fast = true},
     {CASE(F32, 2, 3, 1, 16, 16), .side = SQUARE(4, 3, 1, 3, 4), .fast = true},
+    // Blocks of channels, whose weights are computed where they are used.
+    {CASE(F32, 2, 2, 1, 96, 80), .side = SQUARE(18, 3, 1, 1, 1), .bias = true,
+     .relu = true, .fast = true},
 };
 
 TEST(winograd_is_near_the_sum_over_taps) {

@@ -354,7 +354,7 @@ static size_t transform(const ls_cpu_kernels *kernels, size_t channels,
   float *outputs[OUT], *at = out;
   for (size_t i = 0; i < IN; ++i)
     inputs[i] = in + i * channels;
-  f32->input(at, inputs, channels);
+  f32->input(at, inputs, channels, channels);
   at += PLANES * channels;
   for (size_t i = 0; i < OUT; ++i, at += channels)
     outputs[i] = at;
@@ -372,9 +372,10 @@ static size_t transform(const ls_cpu_kernels *kernels, size_t channels,
   w->gradient(at, inputs, channels);
   at += PLANES * channels;
   // Taps [9, 16, channels], and turned around.
-  f32->weights(at, in, 16, channels, 0);
+  const ls_cpu_block all = {0, 16, 0, channels};
+  f32->weights(at, in, 16, channels, &all);
   at += PLANES * 16 * channels;
-  f32->turned_weights(at, in, 16, channels, 0);
+  f32->turned_weights(at, in, 16, channels, &all);
   at += PLANES * 16 * channels;
   const size_t plane = 16 * channels, parts = 3;
   w->weights_gradient(at, in, parts, PLANES * plane, plane, plane);

@@ -133,21 +133,24 @@ typedef struct ls_cpu_winograd {
 // Factors of the products: V and U, as floats or as pairs of bf16.
 typedef struct ls_cpu_winograd_planes {
   size_t values;  // Input channels per float: 1, or the 2 of a pair.
-  // Computes V of the 6 by 6 inputs under a tile.
-  void (*input)(float *planes, const float *const *pixels, size_t channels);
-  // Computes U of 16 rows from `row` on of the taps [9, rows, columns]; planes
-  // are [rows / values, columns].
+  // Computes V of the 6 by 6 inputs under a tile, of some of the channels;
+  // adjacent pixels are `step` floats apart.
+  void (*input)(float *planes, const float *const *pixels, size_t channels,
+                size_t step);
+  // Computes U of a block of the taps [9, rows, columns]; planes are [m1 - m0,
+  // n1 - n0], m divided by `values`.
   void (*weights)(float *planes, const float *taps, size_t rows, size_t columns,
-                  size_t row);
-  // Computes U of the taps rotated by 180 degrees; planes are [columns /
-  // values, rows].
+                  const ls_cpu_block *block);
+  // Computes U of the taps rotated by 180 degrees; planes are [n1 - n0, m1 -
+  // m0], n divided by `values`.
   void (*turned_weights)(float *planes, const float *taps, size_t rows,
-                         size_t columns, size_t row);
-  // Computes M of tiles whose planes are `m_pitch` and `v_pitch` apart; `in`
-  // counts floats. Sums are chains over the input channels, like those of
-  // products.
+                         size_t columns, const ls_cpu_block *block);
+  // Computes M of tiles whose planes are `m_pitch` and `v_pitch` apart, or adds
+  // to it; `in` counts floats. Sums are chains over the input channels, like
+  // those of products.
   void (*multiply)(float *m, size_t m_pitch, const float *v, size_t v_pitch,
-                   const float *u, size_t tiles, size_t in, size_t out);
+                   const float *u, size_t tiles, size_t in, size_t out,
+                   bool adds);
 } ls_cpu_winograd_planes;
 
 // Nonzero values of a gradient, by channel: channel c has counts[c] values and

@@ -11,6 +11,9 @@ enum { UNIT_BYTES = 384 << 10, LEAST_TILES = 24, MOST_TILES = 96 };
 // Most tiles whose sums fit registers, and the step in which this number
 // shrinks.
 enum { ROWS = 12, STEP = 4 };
+// Channels of a block of U; tiles of a unit that computes U, which costs as
+// much as some five of them; and enough blocks to share.
+enum { SOME_CHANNELS = 64, COMPUTED_TILES = 48, ENOUGH_BLOCKS = 8 };
 
 // ---- Tiles -----------------------------------------------------------------
 ls_winograd_tiles ls_winograd_cut(const ls_conv *conv) {
@@ -78,6 +81,11 @@ void ls_winograd_outputs(const ls_winograd_tiles *tiles, int64_t tile, float *y,
   }
 }
 
+// Some of the output channels, and a range of the input channels.
+typedef struct channel_range {
+  int64_t in0, in1, out0, out1;
+} channel_range;
+
 // Destinations of a tile's windows of 2 by 2 outputs.
 enum { WINDOWS = LS_WINOGRAD_OUTPUTS / 4 };
 typedef struct window_targets {
@@ -87,17 +95,18 @@ typedef struct window_targets {
 
 static window_targets windows_of(const ls_winograd_tiles *tiles, int64_t tile,
                                  const ls_kernel_call *call, int64_t channels,
-                                 float *outside) {
+                                 const channel_range *some, float *outside) {
   const tile_place at = locate_tile(tiles, tile);
   const int64_t height = tiles->out_height / 2, width = tiles->out_width / 2;
   window_targets target;
   for (int64_t i = 0; i < WINDOWS; ++i) {
     const int64_t y = at.y / 2 + i / 2, x = at.x / 2 + i % 2;
-    const int64_t pixel = ((at.image * height + y) * width + x) * channels;
+    const int64_t pixel =
+        ((at.image * height + y) * width + x) * channels + some->out0;
     const bool there = y < height && x < width;
     target.maxima[i] = there ? (float *)call->out[0] + pixel : outside;
     target.places[i] = there ? (uint8_t *)call->out[1] + pixel
-                             : (uint8_t *)(outside + channels);
+                             : (uint8_t *)(outside + (some->out1 - some->out0));
   }
   return target;
 }
@@ -106,90 +115,118 @@ static window_targets windows_of(const ls_winograd_tiles *tiles, int64_t tile,
 typedef struct winograd_params {
   ls_winograd_tiles tiles;
   int64_t in_channels, out_channels;
-  int64_t unit;  // Tiles of a unit.
+  int64_t unit;     // Tiles of a unit.
+  int64_t some_in;  // Channels of a block of U, which stays in a cache,
+  int64_t some_out, chunks;  // ... and the blocks of all output channels.
+  bool stores_weights;       // The first step computes U: one block.
   const ls_cpu_winograd *transform;
   const ls_cpu_winograd_planes *planes;
   ls_cpu_activation activation;
   bool has_bias, turned, pools;
   // Offsets in scratch.
-  size_t inputs, outputs, outside;
+  size_t inputs, outputs, weights, outside;
 } winograd_params;
 
-// First step: computes U.
+static void transform_weights(const winograd_params *self, const float *taps,
+                              const channel_range *some, float *planes) {
+  const size_t in = (size_t)self->in_channels, out = (size_t)self->out_channels;
+  const size_t in0 = (size_t)some->in0, in1 = (size_t)some->in1;
+  const size_t out0 = (size_t)some->out0, out1 = (size_t)some->out1;
+  if (self->turned)
+    self->planes->turned_weights(planes, taps, out, in,
+                                 &(ls_cpu_block){out0, out1, in0, in1});
+  else
+    self->planes->weights(planes, taps, in, out,
+                          &(ls_cpu_block){in0, in1, out0, out1});
+}
+
+// First step: computes all of U.
 static void transform_weights_loop(const ls_kernel_call *call,
                                    int64_t begin_block, int64_t end_block) {
   const winograd_params *self = call->params;
-  const float *taps = call->in[1];
-  float *planes = call->out[0];
-  const size_t in = (size_t)self->in_channels, out = (size_t)self->out_channels;
-  for (int64_t b = begin_block; b < end_block; ++b) {
-    if (self->turned)
-      self->planes->turned_weights(planes, taps, out, in, (size_t)b * 16);
-    else
-      self->planes->weights(planes, taps, in, out, (size_t)b * 16);
-  }
+  if (begin_block < end_block)
+    transform_weights(
+        self, call->in[1],
+        &(channel_range){0, self->in_channels, 0, self->out_channels},
+        call->out[0]);
 }
 
-// Returns the floats of a tile's input channels in a plane.
-static int64_t floats_of(const winograd_params *self) {
-  return self->in_channels / (int64_t)self->planes->values;
+// Returns the floats of `channels` input channels of a tile in a plane.
+static int64_t floats_of(const winograd_params *self, int64_t channels) {
+  return channels / (int64_t)self->planes->values;
 }
 
-// Stores the outputs of `count` tiles, computed from their planes.
+// Stores the outputs of `count` tiles, computed from their planes, or the
+// maxima of these outputs.
 static void put_outputs(const winograd_params *self, const ls_kernel_call *call,
-                        int64_t first, int64_t count, const float *planes,
-                        float *outside) {
-  const int64_t out = self->out_channels;
-  const float *bias = self->has_bias ? call->in[2] : NULL;
-  float *targets[LS_WINOGRAD_OUTPUTS];
+                        int64_t first, int64_t count, const channel_range *some,
+                        const float *planes) {
+  float *outside = (float *)((char *)call->scratch + self->outside);
+  const int64_t out = some->out1 - some->out0;
+  const float *bias =
+      self->has_bias ? (const float *)call->in[2] + some->out0 : NULL;
+  const bool relu = self->activation == LS_CPU_ACTIVATION_RELU;
   for (int64_t t = 0; t < count; ++t, planes += ls_winograd_pitch(out)) {
-    ls_winograd_outputs(&self->tiles, first + t, call->out[0], out, outside,
-                        targets);
-    self->transform->output(targets, planes, (size_t)out, bias,
-                            self->activation == LS_CPU_ACTIVATION_RELU);
+    if (self->pools) {
+      const window_targets target = windows_of(
+          &self->tiles, first + t, call, self->out_channels, some, outside);
+      self->transform->output_pooled(target.maxima, target.places, planes,
+                                     (size_t)out, bias, relu);
+      continue;
+    }
+    float *targets[LS_WINOGRAD_OUTPUTS];
+    ls_winograd_outputs(&self->tiles, first + t,
+                        (float *)call->out[0] + some->out0, self->out_channels,
+                        outside, targets);
+    self->transform->output(targets, planes, (size_t)out, bias, relu);
   }
 }
 
-// Stores the maxima of the outputs.
-static void put_maxima(const winograd_params *self, const ls_kernel_call *call,
-                       int64_t first, int64_t count, const float *planes,
-                       float *outside) {
-  const int64_t out = self->out_channels;
-  const float *bias = self->has_bias ? call->in[2] : NULL;
-  for (int64_t t = 0; t < count; ++t, planes += ls_winograd_pitch(out)) {
-    const window_targets target =
-        windows_of(&self->tiles, first + t, call, out, outside);
-    self->transform->output_pooled(target.maxima, target.places, planes,
-                                   (size_t)out, bias,
-                                   self->activation == LS_CPU_ACTIVATION_RELU);
+// Adds to the planes of `count` tiles' outputs what a range of the input
+// channels contributes.
+static void add_inputs(const winograd_params *self, const ls_kernel_call *call,
+                       int64_t first, int64_t count,
+                       const channel_range *some) {
+  char *scratch = call->scratch;
+  const int64_t in = some->in1 - some->in0, out = some->out1 - some->out0;
+  const int64_t pitch = ls_winograd_pitch(floats_of(self, in));
+  float *inputs = (float *)(scratch + self->inputs);
+  const float *weights = call->in[self->has_bias ? 3 : 2];
+  const float *sources[LS_WINOGRAD_PLANES];
+  if (!self->stores_weights) {
+    transform_weights(self, call->in[1], some,
+                      (float *)(scratch + self->weights));
+    weights = (const float *)(scratch + self->weights);
   }
+  memset(scratch + self->outside, 0, (size_t)in * sizeof(float));
+  for (int64_t t = 0; t < count; ++t) {
+    ls_winograd_inputs(
+        &self->tiles, first + t, (const float *)call->in[0] + some->in0,
+        self->in_channels, (const float *)(scratch + self->outside), sources);
+    self->planes->input(inputs + t * pitch, sources, (size_t)in,
+                        (size_t)self->in_channels);
+  }
+  self->planes->multiply((float *)(scratch + self->outputs),
+                         (size_t)ls_winograd_pitch(out), inputs, (size_t)pitch,
+                         weights, (size_t)count, (size_t)floats_of(self, in),
+                         (size_t)out, some->in0 > 0);
 }
 
+// A block is a unit of tiles with some of the output channels.
 static void tiles_loop(const ls_kernel_call *call, int64_t begin_block,
                        int64_t end_block) {
   const winograd_params *self = call->params;
-  const int64_t in = self->in_channels, out = self->out_channels;
-  const int64_t pitch = ls_winograd_pitch(floats_of(self));
-  char *scratch = call->scratch;
-  float *inputs = (float *)(scratch + self->inputs);
-  float *outputs = (float *)(scratch + self->outputs);
-  float *outside = (float *)(scratch + self->outside);
-  const float *weights = call->in[self->has_bias ? 3 : 2];
-  const float *sources[LS_WINOGRAD_PLANES];
   for (int64_t b = begin_block; b < end_block; ++b) {
-    const int64_t first = b * self->unit;
+    const int64_t first = b / self->chunks * self->unit;
     const int64_t count = ls_min_i64(self->unit, self->tiles.count - first);
-    memset(outside, 0, (size_t)in * sizeof(float));
-    for (int64_t t = 0; t < count; ++t) {
-      ls_winograd_inputs(&self->tiles, first + t, call->in[0], in, outside,
-                         sources);
-      self->planes->input(inputs + t * pitch, sources, (size_t)in);
+    channel_range some = {.out0 = b % self->chunks * self->some_out};
+    some.out1 = ls_min_i64(some.out0 + self->some_out, self->out_channels);
+    for (; some.in0 < self->in_channels; some.in0 = some.in1) {
+      some.in1 = ls_min_i64(some.in0 + self->some_in, self->in_channels);
+      add_inputs(self, call, first, count, &some);
     }
-    self->planes->multiply(outputs, (size_t)ls_winograd_pitch(out), inputs,
-                           (size_t)pitch, weights, (size_t)count,
-                           (size_t)floats_of(self), (size_t)out);
-    (self->pools ? put_maxima : put_outputs)(self, call, first, count, outputs,
-                                             outside);
+    put_outputs(self, call, first, count, &some,
+                (const float *)((const char *)call->scratch + self->outputs));
   }
 }
 
@@ -220,15 +257,38 @@ static int64_t unit_of(int64_t tiles, int64_t channels) {
   return ls_blocks_of(ls_blocks_of(tiles, units), STEP) * STEP;
 }
 
+// Cuts tiles and channels. Weights that are larger than a block are computed
+// where they are used, as their planes would leave the caches.
+static void cut_blocks(winograd_params *self) {
+  const int64_t in = self->in_channels, out = self->out_channels;
+  const int64_t tiles = self->tiles.count;
+  self->some_in = ls_min_i64(in, SOME_CHANNELS);
+  self->some_out = ls_min_i64(out, SOME_CHANNELS);
+  self->stores_weights = self->some_in == in && self->some_out == out;
+  self->unit = self->stores_weights
+                   ? unit_of(tiles, floats_of(self, in) + out)
+                   : ls_blocks_of(tiles, ls_blocks_of(tiles, COMPUTED_TILES));
+  const int64_t units = ls_blocks_of(tiles, self->unit);
+  if (!self->stores_weights && units * out < ENOUGH_BLOCKS * SOME_CHANNELS)
+    self->some_out = ls_min_i64(out, SOME_CHANNELS / 2);
+  self->chunks = ls_blocks_of(out, self->some_out);
+}
+
 static void place_tile_scratch(ls_kernel_plan *plan, winograd_params *self) {
-  const int64_t in = floats_of(self), out = self->out_channels;
+  const int64_t in = floats_of(self, self->some_in), out = self->some_out;
   const size_t tile = (size_t)self->unit * sizeof(float);
+  const size_t weights =
+      LS_WINOGRAD_PLANES * sizeof(float) * (size_t)(in * out);
   size_t end = 0;
   self->inputs = ls_conv_place(&end, tile * (size_t)ls_winograd_pitch(in));
   self->outputs = ls_conv_place(&end, tile * (size_t)ls_winograd_pitch(out));
+  if (self->stores_weights)
+    plan->shared = weights;
+  else
+    self->weights = ls_conv_place(&end, weights);
   // Room for a pixel, and the places of a window.
-  self->outside = ls_conv_place(
-      &end, (size_t)ls_max_i64(self->in_channels, out) * (sizeof(float) + 1));
+  self->outside = ls_conv_place(&end, (size_t)ls_max_i64(self->some_in, out) *
+                                          (sizeof(float) + 1));
   plan->scratch = end;
 }
 
@@ -246,14 +306,14 @@ ls_status ls_winograd_convolution(ls_kernel_plan *plan, const ls_conv *conv,
       .turned = turned,
       .pools = plan->node->type == LS_OP_CONV_POOL_MAX,
   };
-  self->unit = unit_of(self->tiles.count, floats_of(self) + conv->out_channels);
+  cut_blocks(self);
   place_tile_scratch(plan, self);
-  plan->first = transform_weights_loop;
-  plan->first_blocks = (turned ? conv->out_channels : conv->in_channels) / 16;
-  plan->shared = LS_WINOGRAD_PLANES * sizeof(float) *
-                 (size_t)(floats_of(self) * conv->out_channels);
+  if (self->stores_weights) {
+    plan->first = transform_weights_loop;
+    plan->first_blocks = 1;
+  }
   plan->loop = tiles_loop;
   plan->params = self;
-  plan->blocks = ls_blocks_of(self->tiles.count, self->unit);
+  plan->blocks = ls_blocks_of(self->tiles.count, self->unit) * self->chunks;
   return ls_ok();
 }

@@ -38,7 +38,7 @@ static void transform_unit(const weights_params *self,
   for (int64_t t = 0; t < count; ++t) {
     ls_winograd_inputs(&self->tiles, first + t, call->in[0], in, outside,
                        sources);
-    self->planes->input(inputs + t * ls_winograd_pitch(in), sources,
+    self->planes->input(inputs + t * ls_winograd_pitch(in), sources, (size_t)in,
                         (size_t)in);
     ls_winograd_outputs(&self->tiles, first + t, dy, out, outside, targets);
     self->transform->gradient(gradients + t * ls_winograd_pitch(out),

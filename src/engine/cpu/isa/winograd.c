@@ -6,14 +6,13 @@
 
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/pool.h"
-#include "engine/cpu/isa/transpose.h"
 
 #define MULTIPLY_ADD vf_fma
 #include "engine/cpu/isa/winograd_product.h"
 
 static void transform_input(float *planes, const float *const *pixels,
-                            size_t channels) {
-  put_input(planes, pixels, channels, false);
+                            size_t channels, size_t step) {
+  put_input(planes, pixels, channels, step, false);
 }
 
 // Returns row i of the 4 by 4 outputs, from the results of the columns.
@@ -108,40 +107,40 @@ static void transform_gradient(float *planes, const float *const *pixels,
 }
 
 static void transform_weights(float *planes, const float *taps, size_t rows,
-                              size_t columns, size_t row) {
-  const size_t plane = rows * columns;
-  const size_t end = (row + SOME_ROWS) * columns;
-  for (size_t k = row * columns; k < end; k += VF_LANES) {
-    vf u[IN][IN];
-    weight_planes(u, taps + k, (ptrdiff_t)plane);
-    LS_UNROLL
-    for (size_t i = 0; i < IN; ++i)
-      LS_UNROLL
-    for (size_t j = 0; j < IN; ++j)
-      vf_store(planes + (i * IN + j) * plane + k, u[i][j]);
-  }
-}
-
-static void turned_weights(float *planes, const float *taps, size_t rows,
-                           size_t columns, size_t row) {
-  enum { SIDE = VF_LANES };
-  const size_t plane = rows * columns;
-  float block[IN * IN][SIDE * SIDE];
-  for (size_t k = 0; k < columns; k += SIDE) {
-    for (size_t r = 0; r < SIDE; ++r) {
+                              size_t columns, const ls_cpu_block *block) {
+  const size_t plane = (block->m1 - block->m0) * (block->n1 - block->n0);
+  for (size_t r = block->m0; r < block->m1; ++r)
+    for (size_t k = block->n0; k < block->n1; k += VF_LANES) {
       vf u[IN][IN];
-      weight_planes(u, taps + 8 * plane + (row + r) * columns + k,
-                    -(ptrdiff_t)plane);
+      weight_planes(u, taps + r * columns + k, rows * columns);
       LS_UNROLL
       for (size_t i = 0; i < IN; ++i)
         LS_UNROLL
       for (size_t j = 0; j < IN; ++j)
-        vf_store(block[i * IN + j] + r * SIDE, u[i][j]);
+        vf_store(planes + (i * IN + j) * plane, u[i][j]);
+      planes += VF_LANES;
     }
-    for (size_t p = 0; p < IN * IN; ++p)
-      transpose_16x16(planes + p * plane + k * rows + row, rows, block[p],
-                      SIDE);
-  }
+}
+
+static void turned_weights(float *planes, const float *taps, size_t rows,
+                           size_t columns, const ls_cpu_block *block) {
+  const size_t width = block->m1 - block->m0;
+  const size_t plane = (block->n1 - block->n0) * width;
+  float some[TAPS * TAPS * SQUARE];
+  for (size_t k = block->n0; k < block->n1; k += VF_LANES)
+    for (size_t row = block->m0; row < block->m1; row += VF_LANES) {
+      turn_taps(some, taps + row * columns + k, rows * columns, columns);
+      float *target = planes + (k - block->n0) * width + (row - block->m0);
+      for (size_t r = 0; r < VF_LANES; ++r, target += width) {
+        vf u[IN][IN];
+        weight_planes(u, some + r * VF_LANES, SQUARE);
+        LS_UNROLL
+        for (size_t i = 0; i < IN; ++i)
+          LS_UNROLL
+        for (size_t j = 0; j < IN; ++j)
+          vf_store(target + (i * IN + j) * plane, u[i][j]);
+      }
+    }
 }
 
 static void weights_gradient(float *taps, const float *planes, size_t parts,

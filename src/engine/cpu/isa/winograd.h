@@ -8,6 +8,7 @@
 #define LS_ENGINE_CPU_ISA_WINOGRAD_H_
 
 #include "engine/cpu/isa/bf16.h"
+#include "engine/cpu/isa/transpose.h"
 
 // Powers of the points a and b, which floats hold exactly; G's factors.
 #define A1 0.75f
@@ -20,7 +21,7 @@
 #define GA (1 / (2 * A2 * (A2 - B2)))
 #define GB (1 / (2 * B2 * (B2 - A2)))
 
-enum { IN = 6, OUT = 4, TAPS = 3, SOME_ROWS = 16 };
+enum { IN = 6, OUT = 4, TAPS = 3, SQUARE = VF_LANES * VF_LANES };
 
 // Multiplies six values by B'.
 LS_INLINE void to_planes(vf target[IN], const vf d[IN]) {
@@ -118,9 +119,9 @@ LS_INLINE void input_planes(vf target[IN][IN], const float *const *pixels,
 
 // Stores V of a tile's channels, rounded to bf16 or not.
 LS_INLINE void put_input(float *planes, const float *const *pixels,
-                         size_t channels, const bool rounds) {
+                         size_t channels, size_t step, const bool rounds) {
   for (size_t c = 0; c < channels; c += VF_LANES) {
-    prefetch_tile(pixels, IN, IN, IN - OUT, channels, c);
+    prefetch_tile(pixels, IN, IN, IN - OUT, step, c);
     vf v[IN][IN];
     input_planes(v, pixels, c);
     LS_UNROLL
@@ -137,15 +138,15 @@ LS_INLINE void put_input(float *planes, const float *const *pixels,
 }
 
 // Computes the planes of 16 adjacent weights: those of the first tap are at
-// `taps`, those of the next ones `step` further on, which may be negative.
+// `taps`, those of the next ones `step` further on.
 LS_INLINE void weight_planes(vf target[IN][IN], const float *taps,
-                             ptrdiff_t step) {
+                             size_t step) {
   vf between[IN][TAPS];
   LS_UNROLL
-  for (ptrdiff_t j = 0; j < TAPS; ++j) {
+  for (size_t j = 0; j < TAPS; ++j) {
     vf column[TAPS], turned[IN];
     LS_UNROLL
-    for (ptrdiff_t i = 0; i < TAPS; ++i)
+    for (size_t i = 0; i < TAPS; ++i)
       column[i] = vf_load(taps + (i * TAPS + j) * step);
     from_taps(turned, column);
     LS_UNROLL
@@ -155,6 +156,13 @@ LS_INLINE void weight_planes(vf target[IN][IN], const float *taps,
   LS_UNROLL
   for (size_t i = 0; i < IN; ++i)
     from_taps(target[i], between[i]);
+}
+
+// Transposes 16 by 16 weights of each tap, the last tap first.
+LS_INLINE void turn_taps(float *target, const float *taps, size_t plane,
+                         size_t columns) {
+  for (size_t t = TAPS * TAPS; t-- > 0; target += SQUARE)
+    transpose_16x16(target, VF_LANES, taps + t * plane, columns);
 }
 
 #endif  // LS_ENGINE_CPU_ISA_WINOGRAD_H_

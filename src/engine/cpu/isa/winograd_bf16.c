@@ -10,44 +10,50 @@
 #include "engine/cpu/isa/winograd_product.h"
 
 static void transform_input(float *planes, const float *const *pixels,
-                            size_t channels) {
-  put_input(planes, pixels, channels, true);
+                            size_t channels, size_t step) {
+  put_input(planes, pixels, channels, step, true);
 }
 
 // Makes a row of pairs of two rows.
 static void transform_weights(float *planes, const float *taps, size_t rows,
-                              size_t columns, size_t row) {
-  const size_t plane = rows * columns;
-  for (size_t r = row; r < row + SOME_ROWS; r += 2)
-    for (size_t k = 0; k < columns; k += VF_LANES) {
+                              size_t columns, const ls_cpu_block *block) {
+  const size_t tap = rows * columns;
+  const size_t plane = (block->m1 - block->m0) * (block->n1 - block->n0);
+  for (size_t r = block->m0; r < block->m1; r += 2)
+    for (size_t k = block->n0; k < block->n1; k += VF_LANES) {
       vf even[IN][IN], odd[IN][IN];
-      weight_planes(even, taps + r * columns + k, (ptrdiff_t)plane);
-      weight_planes(odd, taps + (r + 1) * columns + k, (ptrdiff_t)plane);
-      float *target = planes + r / 2 * columns + k;
+      weight_planes(even, taps + r * columns + k, tap);
+      weight_planes(odd, taps + (r + 1) * columns + k, tap);
       LS_UNROLL
       for (size_t i = 0; i < IN; ++i)
         LS_UNROLL
       for (size_t j = 0; j < IN; ++j)
-        vf_store(target + (i * IN + j) * (plane / 2),
+        vf_store(planes + (i * IN + j) * (plane / 2),
                  pair_bf16(even[i][j], odd[i][j]));
+      planes += VF_LANES;
     }
 }
 
 // Makes a row of pairs of two columns.
 static void turned_weights(float *planes, const float *taps, size_t rows,
-                           size_t columns, size_t row) {
-  enum { PAIRS = VF_LANES / 2 };
-  const size_t plane = rows * columns;
-  for (size_t k = 0; k < columns; k += VF_LANES)
-    for (size_t r = row; r < row + SOME_ROWS; ++r) {
-      vf u[IN][IN];
-      weight_planes(u, taps + 8 * plane + r * columns + k, -(ptrdiff_t)plane);
-      for (size_t p = 0; p < IN * IN; ++p) {
-        float pairs[PAIRS];
-        store_rounded(pairs, u[p / IN][p % IN]);
-        float *target = planes + p * (plane / 2) + k / 2 * rows + r;
-        for (size_t i = 0; i < PAIRS; ++i)
-          target[i * rows] = pairs[i];
+                           size_t columns, const ls_cpu_block *block) {
+  const size_t width = block->m1 - block->m0;
+  const size_t plane = (block->n1 - block->n0) / 2 * width;
+  float some[TAPS * TAPS * SQUARE];
+  for (size_t k = block->n0; k < block->n1; k += VF_LANES)
+    for (size_t row = block->m0; row < block->m1; row += VF_LANES) {
+      turn_taps(some, taps + row * columns + k, rows * columns, columns);
+      float *target = planes + (k - block->n0) / 2 * width + (row - block->m0);
+      for (size_t r = 0; r < VF_LANES; r += 2, target += width) {
+        vf even[IN][IN], odd[IN][IN];
+        weight_planes(even, some + r * VF_LANES, SQUARE);
+        weight_planes(odd, some + (r + 1) * VF_LANES, SQUARE);
+        LS_UNROLL
+        for (size_t i = 0; i < IN; ++i)
+          LS_UNROLL
+        for (size_t j = 0; j < IN; ++j)
+          vf_store(target + (i * IN + j) * plane,
+                   pair_bf16(even[i][j], odd[i][j]));
       }
     }
 }

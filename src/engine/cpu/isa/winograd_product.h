@@ -11,14 +11,14 @@
 // Multiplies some tiles of a plane.
 LS_EXPAND void multiply_tiles(float *m, size_t m_pitch, const float *v,
                               size_t v_pitch, const float *u, size_t in,
-                              size_t out, const size_t tiles,
+                              size_t out, bool adds, const size_t tiles,
                               const size_t vectors) {
   vf sum[LS_TILE_ROWS][LS_TILE_VECTORS];
   LS_UNROLL
   for (size_t i = 0; i < tiles; ++i)
     LS_UNROLL
   for (size_t w = 0; w < vectors; ++w)
-    sum[i][w] = vf_zero();
+    sum[i][w] = adds ? vf_load(m + i * m_pitch + w * VF_LANES) : vf_zero();
   for (size_t k = 0; k < in; ++k, u += out) {
     vf row[LS_TILE_VECTORS];
     LS_UNROLL
@@ -42,27 +42,29 @@ LS_EXPAND void multiply_tiles(float *m, size_t m_pitch, const float *v,
 // Multiplies all tiles of a plane, for `vectors` of output channels.
 LS_EXPAND void multiply_panel(float *m, size_t m_pitch, const float *v,
                               size_t v_pitch, const float *u, size_t tiles,
-                              size_t in, size_t out, const size_t vectors) {
+                              size_t in, size_t out, bool adds,
+                              const size_t vectors) {
   size_t t = 0;
 #define MULTIPLY(rows)                                                         \
   for (; t + rows <= tiles; t += rows)                                         \
     multiply_tiles(m + t * m_pitch, m_pitch, v + t * v_pitch, v_pitch, u, in,  \
-                   out, rows, vectors);
+                   out, adds, rows, vectors);
   LS_TILE_EACH_ROWS(MULTIPLY)
 #undef MULTIPLY
 }
 
 static void multiply_planes(float *m, size_t m_pitch, const float *v,
                             size_t v_pitch, const float *u, size_t tiles,
-                            size_t in, size_t out) {
+                            size_t in, size_t out, bool adds) {
   enum { PANEL = LS_TILE_VECTORS * VF_LANES };
   for (size_t p = 0; p < IN * IN; ++p, m += out, v += in, u += in * out) {
     size_t o = 0;
     for (; o + PANEL <= out; o += PANEL)
-      multiply_panel(m + o, m_pitch, v, v_pitch, u + o, tiles, in, out,
+      multiply_panel(m + o, m_pitch, v, v_pitch, u + o, tiles, in, out, adds,
                      LS_TILE_VECTORS);
     for (; o < out; o += VF_LANES)
-      multiply_panel(m + o, m_pitch, v, v_pitch, u + o, tiles, in, out, 1);
+      multiply_panel(m + o, m_pitch, v, v_pitch, u + o, tiles, in, out, adds,
+                     1);
   }
 }
 
