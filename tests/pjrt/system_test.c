@@ -335,15 +335,21 @@ static ls_nest sum_squares(ls_nest args, void *user) {
 
 // Builds a computation on these cores of one host; the outputs are the
 // caller's.
-static ls_nest replicate_on(const ls_topology *topology, const int *cores,
+static ls_nest replicate_by(ls_callback body, void *user,
+                            const ls_topology *topology, const int *cores,
                             int count) {
   LS_OWN(ls_device_assignment, assignment) = assign(topology, cores, count);
   LS_OWN(ls_nest, inputs) = computation_inputs((size_t)count);
   ls_nest outputs = ls_none();
-  expect_ok(ls_replicate(sum_squares, NULL, inputs,
+  expect_ok(ls_replicate(body, user, inputs,
                          &(ls_replicate_options){.assignment = assignment},
                          &outputs));
   return outputs;
+}
+
+static ls_nest replicate_on(const ls_topology *topology, const int *cores,
+                            int count) {
+  return replicate_by(sum_squares, NULL, topology, cores, count);
 }
 
 TEST(a_computation_runs_on_the_devices_of_its_cores) {
@@ -367,6 +373,55 @@ TEST(a_computation_runs_on_the_devices_of_its_cores) {
   LS_OWN(ls_nest, apart) = LS_LIST(ls_nest_retain(two), ls_nest_retain(turned));
   expect_status(computation_run(&c, apart), LS_UNIMPLEMENTED,
                 "replica 0 of a computation on device 2");
+}
+
+// Takes a number from the core's infeed and adds the sum of all replicas' to a
+// variable.
+static ls_nest add_taken(ls_nest args, void *user) {
+  (void)args;
+  const ls_tensor x = ls_infeed_dequeue(LS_DTYPE_F32, LS_SCALAR);
+  const ls_tensor sum = ls_all_reduce(LS_REDUCE_SUM, x);
+  return LS_LIST(ls_leaf(ls_variable_assign_add(user, sum)),
+                 ls_leaf(ls_square(x)));
+}
+
+static void put_number(int core, double number) {
+  char device[80];
+  snprintf(device, sizeof(device), "/job:localhost/task:0/device:TPU:%d", core);
+  LS_OWN(ls_nest, tuple) =
+      LS_TUPLE(ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, &number)));
+  expect_ok(ls_infeed_put(device, tuple));
+}
+
+TEST(computations_on_other_devices_share_a_variable) {
+  static const int cores[2][2] = {{4, 2}, {1, 4}};
+  shim_state *shim = shim_begin();
+  LS_OWN(open_place, here) = shim_runtime(DEVICES);
+  LS_OWN(ls_tpu_resolver, resolver) = local_system();
+  LS_OWN(ls_topology, topology) = NULL;
+  expect_ok(ls_tpu_initialize(resolver, &topology));
+  LS_OWN_BEGUN(computation, c, computation_open);
+  LS_OWN(ls_variable, total) = f32_variable("total", 0.5);
+  LS_OWN(ls_nest, first) =
+      replicate_by(add_taken, total, topology, cores[0], 2);
+  LS_OWN(ls_nest, second) =
+      replicate_by(add_taken, total, topology, cores[1], 2);
+  computation_initialize(&c, total);
+  double want = 0.5;
+  for (int i = 0; i < 4; ++i) {
+    put_number(cores[i % 2][0], 3);
+    put_number(cores[i % 2][1], i);
+    want += 3 + i;
+    LS_OWN(ls_nest, results) =
+        session_results(c.session, i % 2 == 0 ? first : second);
+    expect_devices(shim, cores[i % 2], 2);
+    for (size_t r = 0; r < 2; ++r) {
+      const ls_nest each = ls_nest_item(results, r);
+      assert_true(nest_element(ls_nest_item(each, 0), 0) == want);
+      assert_true(nest_element(ls_nest_item(each, 1), 0) ==
+                  (r == 0 ? 9 : i * i));
+    }
+  }
 }
 
 TEST(cores_that_the_devices_do_not_have_are_refused) {
