@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plug-in around another one, which LS_SHIM_PLUGIN names: it counts calls,
-// refuses buffers that were donated, and fails where a test tells it to.
+// refuses buffers that were donated, fails where a test tells it to, and gives
+// devices coordinates as TPUs have.
 #ifndef LS_TESTS_SUPPORT_SHIM_H_
 #define LS_TESTS_SUPPORT_SHIM_H_
 
