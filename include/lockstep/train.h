@@ -58,6 +58,7 @@ typedef struct ls_train_report {
   int64_t step, num_steps;              // Steps of the whole run.
   // Means over this epoch so far, or since the run was resumed.
   double loss, accuracy;
+  int64_t steps;               // Number of these steps.
   double examples_per_second;  // Speed over the same steps.
   double seconds;              // Duration of the whole run.
   double seconds_left;         // Estimated by the steps of this epoch.
@@ -189,6 +190,9 @@ typedef struct ls_train_options {
   // from before the first step on; 0: never. A difference is LS_DATA_LOSS, and
   // names the rank, the variable and the step. Costs a hash of all variables.
   int64_t check_ranks;
+  // Number of steps after which metrics.jsonl gets a line with a checksum, 64
+  // bits of a hash of all variables, the optimizer's too; 0: never.
+  int64_t checksum;
   int64_t log_every;          // Steps per line of metrics.jsonl. Default 100.
   ls_train_log log;           // Gets these lines. Default: none.
   const ls_train_stop *stop;  // Default: never.

@@ -135,9 +135,9 @@ void cli_print_index(ls_shape shape, int64_t index, char *text, size_t size) {
   snprintf(text + at, size - at, "]");
 }
 
-static void print_difference(const char *indent, const char *name,
-                             const ls_array *a, const ls_array *b,
-                             const cli_difference *d) {
+void cli_print_difference(const char *indent, const char *name,
+                          const ls_array *a, const ls_array *b,
+                          const cli_difference *d) {
   char index[128], one[64], other[64];
   const ls_dtype dtype = ls_array_dtype(a);
   const ls_shape shape = ls_array_shape(a);
@@ -282,7 +282,7 @@ static ls_status compare_values(comparing *c, const char *name, size_t i,
   if (c->options->json)
     compare_print_json(name, a, b, &found);
   else
-    print_difference(c->indent, name, a, b, &found);
+    cli_print_difference(c->indent, name, a, b, &found);
   return ls_ok();
 }
 

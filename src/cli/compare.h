@@ -24,6 +24,11 @@ void cli_print_element(const ls_array *array, int64_t index, char *text,
 // Formats an index: "[2,7]"; "" for a scalar.
 void cli_print_index(ls_shape shape, int64_t index, char *text, size_t size);
 
+// Prints a line about two arrays that differ.
+void cli_print_difference(const char *indent, const char *name,
+                          const ls_array *a, const ls_array *b,
+                          const cli_difference *difference);
+
 typedef struct cli_compare_options {
   const cli_words *only;  // Patterns of arrays.
   const char *heading;    // Printed before the first difference. NULL: none.
@@ -43,6 +48,35 @@ void cli_compare_members(const char *title, const char *a, const char *b,
 // `states`, of their states.
 ls_status cli_compare_notes(const ls_saved_file *a, const ls_saved_file *b,
                             bool states, bool json);
+
+// ---- Lines of metrics.jsonl ------------------------------------------------
+// Reads a whole file of a folder; NULL if it does not exist. Free it with
+// cli_release.
+ls_status cli_read_text(const char *folder, const char *name, char **out_text);
+
+// Kinds of lines, in the order of those of one step.
+typedef enum cli_line_kind {
+  CLI_LINE_OF_STEPS,
+  CLI_LINE_OF_SUM,
+  CLI_LINE_OF_TEST,
+} cli_line_kind;
+// A line; zeroed before the first.
+typedef struct cli_line {
+  const char *text;  // NULL: there are no more lines.
+  int64_t step;
+  int64_t before;  // In a line of steps: the step before the first of them.
+  cli_line_kind kind;
+} cli_line;
+// Reads the next line at `at`, replacing its newline by a zero.
+void cli_line_next(char **at, cli_line *line);
+// Orders lines by step, then by kind.
+int cli_line_order(const cli_line *a, const cli_line *b);
+// Returns true if two lines are of the same step and kind and, if they hold
+// means, of the same steps.
+bool cli_lines_match(const cli_line *a, const cli_line *b);
+// Compares two such lines but for times, and prints the first member that
+// differs.
+bool cli_lines_are_equal(const cli_line *a, const cli_line *b, bool json);
 
 // ---- Commands of `lockstep checkpoint` -------------------------------------
 enum { LS_CLI_CHECKPOINT_COMMANDS = 5 };

@@ -8,10 +8,6 @@
 #include "cli/compare.h"
 
 static const char command[] = "diff";
-// Members that are times.
-static const char *const times[] = {"seconds", "examples_per_second", "budget",
-                                    NULL};
-
 typedef struct comparing {
   const char *folders[2];
   int64_t lines, checkpoints;  // Numbers compared so far without a difference.
@@ -19,31 +15,6 @@ typedef struct comparing {
 } comparing;
 
 // ---- Files -----------------------------------------------------------------
-// Reads a whole file of a folder; NULL if it does not exist. Free it with
-// cli_release.
-static ls_status read_text(const char *folder, const char *name,
-                           char **out_text) {
-  char path[PATH_MAX];
-  *out_text = NULL;
-  if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path))
-    return ls_ok();
-  CLI_OWN(FILE, file) = NULL;
-  const ls_status status = cli_open_file(path, &file);
-  if (ls_status_code(status) == LS_NOT_FOUND) {
-    ls_status_free(status);
-    return ls_ok();
-  }
-  LS_RETURN_IF_ERROR(status);
-  const long size = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : 0;
-  rewind(file);
-  if (size < 0) return ls_out_of_memory();
-  CLI_OWN_ARRAY_OR_RETURN(char, text, (size_t)size + 1);
-  if (fread(text, 1, (size_t)size, file) != (size_t)size)
-    return ls_invalid_argument("'%s' cannot be read", path);
-  *out_text = cli_give(&text);
-  return ls_ok();
-}
-
 // A file of both folders.
 typedef struct file_pair {
   char *texts[2];
@@ -52,7 +23,7 @@ typedef struct file_pair {
 static ls_status read_both(const comparing *c, const char *name,
                            file_pair *out) {
   for (int i = 0; i < 2; ++i)
-    LS_RETURN_IF_ERROR(read_text(c->folders[i], name, &out->texts[i]));
+    LS_RETURN_IF_ERROR(cli_read_text(c->folders[i], name, &out->texts[i]));
   return ls_ok();
 }
 
@@ -78,90 +49,6 @@ static ls_status compare_configs(comparing *c) {
 }
 
 // ---- Metrics ---------------------------------------------------------------
-// A line of metrics.jsonl.
-typedef struct line {
-  const char *text;      // NULL: there are no more lines.
-  int64_t step, before;  // `before`: step of the previous training line.
-  bool tested;
-} line;
-
-// Reads the next line at `at`, replacing its newline by a zero.
-static void next_line(char **at, line *out) {
-  cli_member member;
-  if (out->text != NULL && !out->tested) out->before = out->step;
-  out->text = NULL;
-  char *text = *at, *end = text == NULL ? NULL : strchr(text, '\n');
-  if (end == NULL) return;  // The last line may be truncated.
-  *end = '\0';
-  *at = end + 1;
-  if (!cli_json_find(text, "step", &member)) return;
-  out->text = text;
-  out->step = strtoll(member.value, NULL, 10);
-  out->tested = cli_json_find(text, "test_loss", &member);
-}
-
-// Orders lines by step; a test's line follows the training line of its step.
-static int diff_order(const line *a, const line *b) {
-  if (a->step != b->step) return a->step < b->step ? -1 : 1;
-  return (int)a->tested - (int)b->tested;
-}
-
-static void print_number(const cli_member *member) {
-  char text[64];
-  uint64_t bits = 0;
-  snprintf(text, sizeof(text), "%.*s", (int)member->value_size, member->value);
-  const double value = strtod(text, NULL);
-  memcpy(&bits, &value, sizeof(bits));
-  printf("%s (0x%016llx)", text, (unsigned long long)bits);
-}
-
-// Prints a difference as JSON, with bits.
-static void print_members(const line *a, const char *key, const cli_member *one,
-                          const cli_member *other) {
-  printf("{\"in\":\"metrics.jsonl\",\"step\":%lld,\"member\":",
-         (long long)a->step);
-  cli_print_json(key);
-  printf(",\"values\":[\"");
-  print_number(one);
-  printf("\",\"");
-  print_number(other);
-  printf("\"]}\n");
-}
-
-// Compares two lines, and prints the first member that differs.
-static bool lines_are_equal(const comparing *c, const line *a, const line *b) {
-  cli_member one, other;
-  for (const char *at = a->text; cli_json_next(&at, &one);) {
-    char key[64];
-    bool is_time = false;
-    snprintf(key, sizeof(key), "%.*s", (int)one.key_size, one.key);
-    for (const char *const *time = times; *time != NULL; ++time)
-      is_time |= strcmp(*time, key) == 0;
-    if (is_time || !cli_json_find(b->text, key, &other)) continue;
-    if (one.value_size == other.value_size &&
-        memcmp(one.value, other.value, one.value_size) == 0)
-      continue;
-    if (c->json) {
-      print_members(a, key, &one, &other);
-      return false;
-    }
-    printf("metrics.jsonl: first at step %lld: %s is ", (long long)a->step,
-           key);
-    print_number(&one);
-    printf(" and ");
-    print_number(&other);
-    printf("\n");
-    return false;
-  }
-  return true;
-}
-
-// Returns true if two training lines cover the same steps, i.e. follow the same
-// line: else their means are over other steps.
-static bool can_be_compared(const line *a, const line *b) {
-  return a->tested || a->before == b->before;
-}
-
 static void report_longer(const comparing *c, int which, int64_t step) {
   if (!c->json) {
     printf("metrics.jsonl: '%s' continues at step %lld, '%s' has ended\n",
@@ -191,21 +78,21 @@ static ls_status compare_metrics(comparing *c) {
   CLI_OWN(file_pair, files) = {0};
   LS_RETURN_IF_ERROR(read_both(c, "metrics.jsonl", &files));
   char *at[2] = {files.texts[0], files.texts[1]};
-  line a = {.before = 0}, b = {.before = 0};
-  next_line(&at[0], &a);
-  next_line(&at[1], &b);
+  cli_line a = {.before = 0}, b = {.before = 0};
+  cli_line_next(&at[0], &a);
+  cli_line_next(&at[1], &b);
   int64_t alone[2] = {0, 0};
   const bool both = files.texts[0] != NULL && files.texts[1] != NULL;
   while (a.text != NULL && b.text != NULL && !c->different) {
-    const int which = diff_order(&a, &b);
-    if (which == 0 && can_be_compared(&a, &b)) {
-      c->different = !lines_are_equal(c, &a, &b);
+    const int which = cli_line_order(&a, &b);
+    if (which == 0 && cli_lines_match(&a, &b)) {
+      c->different = !cli_lines_are_equal(&a, &b, c->json);
       ++c->lines;
     }
     alone[0] += which < 0;
     alone[1] += which > 0;
-    if (which <= 0) next_line(&at[0], &a);
-    if (which >= 0) next_line(&at[1], &b);
+    if (which <= 0) cli_line_next(&at[0], &a);
+    if (which >= 0) cli_line_next(&at[1], &b);
   }
   if (both && !c->different && (a.text != NULL || b.text != NULL)) {
     const int longer = a.text == NULL;

@@ -17,6 +17,7 @@ const cli_command cli_commands[] = {
     {"checkpoint", "inspect, compare, verify and convert checkpoints",
      cli_checkpoint},
     {"diff", "find the first difference of two runs", cli_diff},
+    {"replay", "make steps of a run again, and compare them", cli_replay},
     {"bench", "time a model's training step", cli_bench},
     {"graph", "print a model's training step", cli_graph},
     {"compile", "compile a model's training step, also without its devices",

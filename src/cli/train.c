@@ -154,7 +154,12 @@ static bool has_events(const char *run_folder) {
 
 // Returns true if the run goes on in the folder of --resume.
 static bool resumes_in_place(const train_flags *flags) {
-  return flags->resume != NULL && !flags->resume_step.set;
+  return flags->resume != NULL && !flags->resume_step.set &&
+         flags->again == NULL;
+}
+
+static const char *command_of(const train_flags *flags) {
+  return flags->again != NULL ? flags->again->command : "train";
 }
 
 static ls_status train_from(const train_flags *flags,
@@ -162,6 +167,12 @@ static ls_status train_from(const train_flags *flags,
                             const ls_train_stop *stop, session *run) {
   const ls_train_config *config = &run->config;
   const char *events = flags->events;
+  cli_again *again = flags->again;
+  CLI_OWN(ls_hook, hook) = NULL;
+  if (again != NULL) {
+    again->model = &run->model;
+    LS_RETURN_IF_ERROR(ls_hook_create(&again->hook, &hook));
+  }
   if (events == NULL && resumes_in_place(flags) && has_events(flags->resume))
     events = "";
   return ls_train(
@@ -190,6 +201,10 @@ static ls_status train_from(const train_flags *flags,
                           .events = events,
                           .config = config,
                           .check_ranks = flags->check_ranks,
+                          .checksum = flags->checksum,
+                          .log = again != NULL ? again->log : (ls_train_log){0},
+                          .hooks = &hook,
+                          .num_hooks = hook != NULL,
                           .stop = stop,
                           .report = train_tell,
                           .report_user = run},
@@ -250,7 +265,7 @@ static ls_status train_model(const train_flags *flags,
   LS_RETURN_IF_ERROR(cli_ranks_agree(train_prepare(flags, type, run)));
   tell_ranks(run);
   const ls_train_stop *stop = cli_signals_defer((unsigned)flags->grace);
-  if (run->run_folder == NULL) {
+  if (run->run_folder == NULL && flags->again == NULL) {
     LS_RETURN_IF_ERROR(
         cli_choose_folder(type->name, run->chosen, sizeof(run->chosen)));
     run->run_folder = run->chosen;
@@ -273,6 +288,7 @@ static void train_end(session *run) {
 
 static int print_result(const train_flags *flags, const session *run) {
   const ls_train_result *result = &run->result;
+  if (flags->again != NULL) return CLI_OK;
   if (!cli_leads())
     return result->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
   if (result->stopped && result->steps == 0)
@@ -313,8 +329,9 @@ static int run_session(const train_flags *flags, session *run) {
         ls_status_annotate(status, "with --run-dir, --overwrite or --resume");
   else
     status = cli_note_saved(run->run_folder, status);
-  const int code = ls_status_is_ok(status) ? print_result(flags, run)
-                                           : cli_report("train", status);
+  const int code = ls_status_is_ok(status)
+                       ? print_result(flags, run)
+                       : cli_report(command_of(flags), status);
   return cli_trace_end("train", trace, code);
 }
 
@@ -347,7 +364,8 @@ static ls_status open_tpu(train_flags *flags, session *run) {
   return ls_ok();
 }
 
-static int run_train(const cli_syntax *syntax, train_flags *flags) {
+int cli_train_run(const cli_syntax *syntax, train_flags *flags) {
+  const char *command = command_of(flags);
   session run = {0};
   int code = CLI_OK;
   const char *model = NULL;
@@ -359,15 +377,15 @@ static int run_train(const cli_syntax *syntax, train_flags *flags) {
                          flags->inexact ? asked->math : NULL, &run.runtime,
                          &run.resumed);
   if (!ls_status_is_ok(status)) {
-    code = cli_report("train", status);
+    code = cli_report(command, status);
   } else if (!ls_status_is_ok(status = open_tpu(flags, &run))) {
     const bool misused = ls_status_code(status) == LS_INVALID_ARGUMENT;
-    code = cli_report("train", status);
+    code = cli_report(command, status);
     if (misused) code = CLI_USAGE;
   } else if (run.resumed == NULL) {
     run.config = cli_train_fresh(flags);
     code = run_session(flags, &run);
-  } else if (cli_run_model("train", flags->resume, run.resumed->model,
+  } else if (cli_run_model(command, flags->resume, run.resumed->model,
                            asked->model, &model) &&
              cli_train_agrees(syntax, flags, run.resumed)) {
     run.config = cli_train_resumed(syntax, flags, run.resumed, model);
@@ -377,7 +395,7 @@ static int run_train(const cli_syntax *syntax, train_flags *flags) {
   }
   ls_strategy_release(run.strategy);
   ls_train_config_destroy(run.resumed);
-  return cli_runtime_close("train", run.runtime, code);
+  return cli_runtime_close(command, run.runtime, code);
 }
 
 // Lets a run that was started again resume, or begin anew.
@@ -505,6 +523,10 @@ int cli_train(int argc, char **argv) {
        "compare the ranks' variables every N steps\n"
        "(default: never)",
        1},
+      {"checksum", CLI_COUNT, &flags.checksum, "N",
+       "add a checksum of all variables to metrics.jsonl every\n"
+       "N steps, for diff and replay (default: never)",
+       1},
       {"keep", CLI_COUNT, &asked->keep, "N",
        "number of newest checkpoints to keep (default 5; 0: all)", 0},
       {"keep-best", CLI_TEXT, &asked->keep_best, "METRIC",
@@ -546,5 +568,5 @@ int cli_train(int argc, char **argv) {
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   if (!cli_train_check(&flags)) return CLI_USAGE;
-  return restart_run(&flags) ? run_train(&syntax, &flags) : CLI_USAGE;
+  return restart_run(&flags) ? cli_train_run(&syntax, &flags) : CLI_USAGE;
 }

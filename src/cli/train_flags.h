@@ -7,6 +7,14 @@
 
 #include "cli/cli.h"
 
+// Steps of the run in --resume that are made again, in memory.
+typedef struct cli_again {
+  const char *command;
+  ls_hook_options hook;   // Called around the steps.
+  ls_train_log log;       // Gets the lines of metrics.
+  const ls_model *model;  // Set before the first step.
+} cli_again;
+
 // Values of the flags. Zero (`seed` and `keep`: -1): not given.
 typedef struct train_flags {
   ls_train_config asked;
@@ -15,10 +23,14 @@ typedef struct train_flags {
   const char *resume;
   char resume_folder[PATH_MAX];
   ls_opt resume_step;
-  int64_t save_seconds, save_steps, grace, iterations, check_ranks;
+  int64_t save_seconds, save_steps, grace, iterations, check_ranks, checksum;
   bool overwrite, quiet, inexact;
-  bool estimator;  // Used by cli_find_estimator only.
+  bool estimator;    // Used by cli_find_estimator only.
+  cli_again *again;  // NULL: trains.
 } train_flags;
+
+// Trains, or makes steps again, as the flags say; returns an exit code.
+int cli_train_run(const cli_syntax *syntax, train_flags *flags);
 
 // Returns true if the flags are compatible; reports a conflict.
 bool cli_train_check(train_flags *flags);

@@ -196,6 +196,7 @@ static ls_status list_facts(const ls_loop *loop, ls_text *text) {
       {"use of another run's checkpoint", o->from != NULL},
       {"step of that checkpoint", o->from_step.set ? o->from_step.value : -1},
       {"check_ranks", o->check_ranks},
+      {"number of steps between checksums", o->checksum},
   };
   LS_RETURN_IF_ERROR(ls_train_identify_data(loop->runtime, o->train, &data));
   ls_text_append_format(text, "model: %s\n", o->model->type->name);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hooks that report progress: lines of metrics.jsonl, event files, and the
 // caller's reporter.
+#include "base/memory/own.h"
 #include "train/loop.h"
 
 // ---- Means -----------------------------------------------------------------
@@ -16,6 +17,7 @@ static void describe_steps(const ls_loop *loop, const ls_run_means *means,
                            ls_train_report *r) {
   const double seconds = ls_loop_seconds(loop, means->budget.began);
   const double examples = (double)means->examples;
+  r->steps = means->steps;
   r->loss = means->loss / examples;
   r->accuracy = means->accuracy / examples;
   r->examples_per_second = seconds > 0 ? examples / seconds : 0;
@@ -73,9 +75,26 @@ static ls_status open_events(void *state, ls_run_context *context) {
 static ls_status lines_before_steps(void *state, ls_run_context *context,
                                     ls_run_wish *wish) {
   const ls_loop *loop = state;
-  (void)context;
-  wish->most_steps = loop->plan.options.log_every - loop->lines.steps;
+  const ls_train_options *o = &loop->plan.options;
+  wish->most_steps = o->log_every - loop->lines.steps;
+  if (o->checksum == 0) return ls_ok();
+  const int64_t left = o->checksum - context->steps % o->checksum;
+  if (left < wish->most_steps) wish->most_steps = left;
   return ls_ok();
+}
+
+// Adds a line with a checksum of the variables, if that is due.
+static ls_status log_sum(ls_loop *loop) {
+  const ls_train_options *o = &loop->plan.options;
+  const int64_t steps = ls_loop_steps(loop);
+  uint64_t sum = 0;
+  if (o->checksum == 0 || steps % o->checksum != 0 ||
+      !ls_run_folder_has_lines(&loop->folder))
+    return ls_ok();
+  LS_OWN(ls_text, text) = {0};
+  ls_text_init(&text, ls_runtime_allocator(loop->runtime));
+  LS_RETURN_IF_ERROR(ls_train_sum(loop->runtime, o->model, steps, &text, &sum));
+  return ls_run_folder_log_sum(&loop->folder, steps, sum);
 }
 
 static ls_status lines_after_steps(void *state, ls_run_context *context,
@@ -84,8 +103,9 @@ static ls_status lines_after_steps(void *state, ls_run_context *context,
   (void)context, (void)results;
   for (int64_t k = 0; k < loop->made; ++k)
     ls_loop_add_means(loop, k, &loop->lines);
-  return loop->lines.steps == loop->plan.options.log_every ? log_lines(loop)
-                                                           : ls_ok();
+  if (loop->lines.steps == loop->plan.options.log_every)
+    LS_RETURN_IF_ERROR(log_lines(loop));
+  return log_sum(loop);
 }
 
 const ls_hook_type ls_lines_of_steps = {.name = "",

@@ -46,24 +46,30 @@ static ls_status add_variable(ls_store *store, ls_variable *variable,
   return ls_ok();
 }
 
+ls_status ls_train_sum(ls_runtime *runtime, const ls_model *model, int64_t step,
+                       ls_text *text, uint64_t *out_sum) {
+  ls_runtime_state *state = NULL;
+  size_t count = 0;
+  LS_OWN_MEMORY(ls_runtime_allocator(runtime), ls_variable *, variables) = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(runtime, &state));
+  LS_RETURN_IF_ERROR(
+      ls_train_variables(runtime, model, true, &variables, &count));
+  ls_text_clear(text);
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(add_variable(state->store, variables[i], step, text));
+  *out_sum = ls_hash(ls_text_data(text), text->size, 0);
+  return ls_text_status(text);
+}
+
 ls_status ls_run_ranks_sum(ls_run_ranks *ranks, int64_t step) {
   ls_rank_sums *sums = &ranks->sums;
   if (ranks->all.communicator == NULL || sums->every == 0 || step < sums->next)
     return ls_ok();
-  ls_allocator *allocator = ranks->all.allocator;
-  ls_runtime_state *state = NULL;
-  size_t count = 0;
-  LS_OWN_MEMORY(allocator, ls_variable *, variables) = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_state_get(sums->runtime, &state));
-  LS_RETURN_IF_ERROR(
-      ls_train_variables(sums->runtime, sums->model, true, &variables, &count));
   ls_text_deinit(&sums->text);
-  ls_text_init(&sums->text, allocator);
-  for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(
-        add_variable(state->store, variables[i], step, &sums->text));
-  LS_RETURN_IF_ERROR(ls_text_status(&sums->text));
-  sums->checksum = ls_hash(ls_text_data(&sums->text), sums->text.size, 0) | 1;
+  ls_text_init(&sums->text, ranks->all.allocator);
+  LS_RETURN_IF_ERROR(ls_train_sum(sums->runtime, sums->model, step, &sums->text,
+                                  &sums->checksum));
+  sums->checksum |= 1;
   sums->next = step - step % sums->every + sums->every;
   return ls_ok();
 }

@@ -32,6 +32,13 @@ typedef struct ls_rank_sums {
   uint64_t checksum;      // Checksum to send with the next exchange, or 0.
 } ls_rank_sums;
 
+// Computes a checksum of the variables of a model and its optimizer after
+// `step` steps, from hashes that it prints to `text`; variables of which
+// replicas have values of their own are left out.
+LS_MUST_USE ls_status ls_train_sum(ls_runtime *runtime, const ls_model *model,
+                                   int64_t step, ls_text *text,
+                                   uint64_t *out_sum);
+
 // Zeroed: a single rank.
 typedef struct ls_run_ranks {
   ls_ranks all;

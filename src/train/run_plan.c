@@ -61,10 +61,11 @@ static ls_status run_plan_check_options(const ls_train_options *o) {
   if (o->iterations_per_loop < 1 || o->iterations_per_loop > INT32_MAX)
     return ls_invalid_argument("a loop of %lld steps: 1 to %d are possible",
                                (long long)o->iterations_per_loop, INT32_MAX);
-  if (o->check_ranks < 0)
-    return ls_invalid_argument("check_ranks is %lld, expected a number of "
-                               "steps",
-                               (long long)o->check_ranks);
+  if (o->check_ranks < 0 || o->checksum < 0)
+    return ls_invalid_argument(
+        "%s is %lld, expected a number of steps",
+        o->checksum < 0 ? "checksum" : "check_ranks",
+        (long long)(o->checksum < 0 ? o->checksum : o->check_ranks));
   if (o->resume && o->from != NULL)
     return ls_invalid_argument("a run either resumes in its folder or goes on "
                                "from that of another one, '%s'",

@@ -344,6 +344,8 @@ static void print_metrics(const ls_train_report *report, ls_text *text) {
   ls_json_key(&json, report->tested ? "test_accuracy" : "accuracy");
   ls_json_f64(&json, report->tested ? report->test.accuracy : report->accuracy);
   if (!report->tested) {
+    ls_json_key(&json, "steps");
+    ls_json_i64(&json, report->steps);
     ls_json_key(&json, "examples_per_second");
     ls_json_f64(&json, report->examples_per_second);
     write_budget(&json, &report->budget);
@@ -354,20 +356,39 @@ static void print_metrics(const ls_train_report *report, ls_text *text) {
   ls_text_append_char(text, '\n');
 }
 
-ls_status ls_run_folder_log(ls_run_folder *folder,
-                            const ls_train_report *report) {
-  const bool writes = folder->path != NULL && !folder->replaces;
-  if (!writes && folder->log.line == NULL) return ls_ok();
-  print_metrics(report, &folder->text);
+// Passes the line in `text` to the log, and appends it to metrics.jsonl.
+static ls_status add_line(ls_run_folder *folder) {
   LS_RETURN_IF_ERROR(ls_text_status(&folder->text));
   if (folder->log.line != NULL)
     folder->log.line(folder->log.user, ls_text_data(&folder->text));
-  if (!writes) return ls_ok();
+  if (folder->path == NULL || folder->replaces) return ls_ok();
   LS_RETURN_IF_ERROR(run_folder_name_file(folder, metrics_name));
   const ls_file_system *files = ls_runtime_files(folder->runtime);
   return files->append(files->user, ls_text_data(&folder->file),
                        ls_text_data(&folder->text), folder->text.size);
 }
+
+bool ls_run_folder_has_lines(const ls_run_folder *folder) {
+  return folder->log.line != NULL ||
+         (folder->path != NULL && !folder->replaces);
+}
+
+ls_status ls_run_folder_log(ls_run_folder *folder,
+                            const ls_train_report *report) {
+  if (!ls_run_folder_has_lines(folder)) return ls_ok();
+  print_metrics(report, &folder->text);
+  return add_line(folder);
+}
+
+ls_status ls_run_folder_log_sum(ls_run_folder *folder, int64_t step,
+                                uint64_t sum) {
+  ls_text_clear(&folder->text);
+  ls_text_append_format(&folder->text,
+                        "{\"step\":%lld,\"checksum\":\"%016llx\"}\n",
+                        (long long)step, (unsigned long long)sum);
+  return add_line(folder);
+}
+
 // ---- Model -----------------------------------------------------------------
 ls_status ls_run_folder_save_model(ls_run_folder *folder, const ls_model *model,
                                    int64_t step) {

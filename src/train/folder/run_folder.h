@@ -69,6 +69,11 @@ LS_MUST_USE ls_status ls_run_folder_continue(ls_run_folder *folder,
 // is still the former run's; also passes it to the log.
 LS_MUST_USE ls_status ls_run_folder_log(ls_run_folder *folder,
                                         const ls_train_report *report);
+// Does so with a line for a checksum of the variables.
+LS_MUST_USE ls_status ls_run_folder_log_sum(ls_run_folder *folder, int64_t step,
+                                            uint64_t sum);
+// Returns true if these lines go anywhere.
+bool ls_run_folder_has_lines(const ls_run_folder *folder);
 // Writes the model at a step to model.safetensors.
 LS_MUST_USE ls_status ls_run_folder_save_model(ls_run_folder *folder,
                                                const ls_model *model,

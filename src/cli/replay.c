@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+// lockstep replay: makes steps of a run again, in memory, and compares them
+// with what the run recorded.
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/compare.h"
+#include "cli/train_flags.h"
+
+static const char command[] = "replay";
+
+typedef struct replay {
+  train_flags flags;
+  const char *folder;
+  int64_t from, to;  // Steps. -1: the start, and the last step recorded.
+  int64_t began;     // The step of the checkpoint.
+  // Records of the run: its checkpoints, and its lines of metrics.
+  int64_t *steps;
+  size_t num_steps, at_step;
+  char *text, *at_text;
+  cli_line recorded;
+  cli_line made;  // The last line made again.
+  cli_again again;
+  // Results: numbers of equal lines and checkpoints, the step up to which all
+  // is equal.
+  int64_t lines, checkpoints, equal;
+  bool differs;
+} replay;
+
+// ---- Values ----------------------------------------------------------------
+// Lists (lends) the variables of the model and its optimizer.
+static ls_status list_variables(const ls_model *model, ls_variable ***out,
+                                size_t *out_count) {
+  const ls_model_type *type = model->type;
+  const ls_optimizer *optimizer =
+      type->optimizer != NULL ? type->optimizer(model->self) : NULL;
+  size_t count = type->variables(model->self, NULL, 0), more = 0;
+  if (optimizer != NULL) more = ls_optimizer_variables(optimizer, NULL, 0);
+  CLI_OWN_ARRAY_OR_RETURN(ls_variable *, all, count + more);
+  count = type->variables(model->self, all, count);
+  if (optimizer != NULL)
+    (void)ls_optimizer_variables(optimizer, all + count, more);
+  *out = cli_give(&all);
+  *out_count = count + more;
+  return ls_ok();
+}
+
+// Compares the value of a variable with the file's; a variable that the file
+// lacks, since it keeps a value per replica, is passed over.
+static ls_status compare_variable(replay *r, const ls_saved_file *file,
+                                  ls_variable *variable, int64_t step) {
+  ls_saved_info info;
+  ls_saved_file_describe(file, &info);
+  for (size_t i = 0; i < info.num_entries; ++i) {
+    ls_saved_entry entry;
+    CLI_OWN(ls_array, saved) = NULL;
+    CLI_OWN(ls_array, value) = NULL;
+    LS_RETURN_IF_ERROR(ls_saved_file_entry(file, i, &entry));
+    if (strcmp(entry.name, ls_variable_name(variable)) != 0) continue;
+    LS_RETURN_IF_ERROR(ls_saved_file_read(file, i, &saved));
+    LS_RETURN_IF_ERROR(ls_variable_value(variable, &value));
+    const cli_difference found = cli_compare(saved, value);
+    if (found.count == 0) return ls_ok();
+    if (!r->differs)
+      printf("checkpoint of step %lld differs:\n", (long long)step);
+    cli_print_difference("  ", entry.name, saved, value, &found);
+    r->differs = true;
+    return ls_ok();
+  }
+  return ls_ok();
+}
+
+static ls_status compare_checkpoint(replay *r, int64_t step) {
+  char path[PATH_MAX + 64];
+  size_t count = 0;
+  CLI_OWN_MEMORY(ls_variable *, variables) = NULL;
+  CLI_OWN(ls_saved_file, file) = NULL;
+  snprintf(path, sizeof(path), "%s/model.ckpt-%lld", r->folder,
+           (long long)step);
+  LS_RETURN_IF_ERROR(ls_saved_file_open_unread(path, &file));
+  LS_RETURN_IF_ERROR(list_variables(r->again.model, &variables, &count));
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(compare_variable(r, file, variables[i], step));
+  if (r->differs) return ls_ok();
+  ++r->checkpoints;
+  r->equal = step;
+  return ls_ok();
+}
+
+// ---- Lines -----------------------------------------------------------------
+static void take_line(void *user, const char *text) {
+  replay *r = user;
+  const size_t size = strlen(text) + 1;
+  CLI_OWN_MEMORY(char, copy) = cli_allocate(size);
+  if (copy == NULL || r->differs) return;
+  memcpy(copy, text, size);
+  char *at = copy;
+  cli_line_next(&at, &r->made);
+  while (r->recorded.text != NULL && cli_line_order(&r->recorded, &r->made) < 0)
+    cli_line_next(&r->at_text, &r->recorded);
+  if (r->recorded.text == NULL || !cli_lines_match(&r->recorded, &r->made))
+    return;
+  r->differs = !cli_lines_are_equal(&r->recorded, &r->made, false);
+  if (r->differs) return;
+  ++r->lines;
+  r->equal = r->made.step;
+}
+
+// ---- Steps -----------------------------------------------------------------
+static ls_status make_one_step(void *user, ls_run_context *context,
+                               ls_run_wish *wish) {
+  (void)user, (void)context;
+  wish->most_steps = 1;
+  return ls_ok();
+}
+
+static ls_status compare_step(void *user, ls_run_context *context,
+                              ls_nest results) {
+  replay *r = user;
+  int64_t step = 0;
+  (void)results;
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
+  while (r->at_step < r->num_steps && r->steps[r->at_step] < step)
+    ++r->at_step;
+  if (!r->differs && r->at_step < r->num_steps && r->steps[r->at_step] == step)
+    LS_RETURN_IF_ERROR(compare_checkpoint(r, step));
+  if (r->differs || step >= r->to) ls_run_context_request_stop(context);
+  return ls_ok();
+}
+
+// ---- Records ---------------------------------------------------------------
+// Gets the number of steps that the run was to make when it saved a checkpoint,
+// on which its learning rate may depend.
+static ls_status read_aim(const replay *r, int64_t step, int64_t *out_aim) {
+  char path[PATH_MAX + 64];
+  const ls_record *run = NULL;
+  CLI_OWN(ls_saved_file, file) = NULL;
+  CLI_OWN(ls_record, states) = NULL;
+  snprintf(path, sizeof(path), "%s/model.ckpt-%lld", r->folder,
+           (long long)step);
+  LS_RETURN_IF_ERROR(ls_saved_file_open_unread(path, &file));
+  LS_RETURN_IF_ERROR(ls_saved_file_records(file, NULL, &states));
+  LS_RETURN_IF_ERROR(ls_record_find(states, "run", &run));
+  return ls_record_get_i64(run, "steps", out_aim);
+}
+
+// Makes the steps for the end that the run had then, and ends where the run was
+// resumed with another one.
+static ls_status find_aim(replay *r) {
+  int64_t *aim = &r->flags.asked.steps, before = r->began;
+  for (size_t i = 0; i < r->num_steps; ++i) {
+    const int64_t step = r->steps[i];
+    int64_t now = 0;
+    if (step <= r->began || before >= r->to) continue;
+    LS_RETURN_IF_ERROR(read_aim(r, step, &now));
+    if (*aim == 0) *aim = now;
+    if (*aim != now) {
+      cli_say(command,
+              "the run went on from step %lld to another end: --from %lld "
+              "makes its later steps again",
+              (long long)before, (long long)before);
+      r->to = before;
+      return ls_ok();
+    }
+    before = step;
+  }
+  return ls_ok();
+}
+
+static int64_t common_divisor(int64_t a, int64_t b) {
+  while (b != 0) {
+    const int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+// Finds the last step recorded, the step of the checkpoint to begin with, and
+// how often there are checksums.
+static ls_status find_ends(replay *r) {
+  int64_t last = r->num_steps > 0 ? r->steps[r->num_steps - 1] : 0;
+  CLI_OWN_MEMORY(char, text) = NULL;
+  LS_RETURN_IF_ERROR(cli_read_text(r->folder, "metrics.jsonl", &text));
+  char *at = text;
+  cli_line line = {.step = 0};
+  for (cli_line_next(&at, &line); line.text != NULL;
+       cli_line_next(&at, &line)) {
+    if (line.step > last) last = line.step;
+    if (line.kind == CLI_LINE_OF_SUM)
+      r->flags.checksum = common_divisor(line.step, r->flags.checksum);
+  }
+  if (r->to < 0) r->to = last;
+  if (r->from < 0) r->from = 0;
+  if (r->to > last || r->from >= r->to)
+    return ls_invalid_argument(
+        "steps %lld to %lld cannot be made again: the run in '%s' recorded "
+        "steps up to %lld",
+        (long long)r->from, (long long)r->to, r->folder, (long long)last);
+  for (size_t i = 0; i < r->num_steps; ++i)
+    if (r->steps[i] <= r->from) r->began = r->steps[i];
+  return find_aim(r);
+}
+
+static ls_status read_records(void *user) {
+  replay *r = user;
+  CLI_OWN(ls_train_config, config) = NULL;
+  LS_RETURN_IF_ERROR(ls_train_config_read(r->folder, &config));
+  LS_RETURN_IF_ERROR(cli_checkpoint_steps(r->folder, &r->steps, &r->num_steps));
+  LS_RETURN_IF_ERROR(find_ends(r));
+  LS_RETURN_IF_ERROR(cli_read_text(r->folder, "metrics.jsonl", &r->text));
+  r->at_text = r->text;
+  cli_line_next(&r->at_text, &r->recorded);
+  r->equal = r->made.before = r->began;
+  r->flags.resume = r->folder;
+  if (r->began > 0) r->flags.resume_step = LS_SOME(r->began);
+  return ls_ok();
+}
+
+// ---- The command -----------------------------------------------------------
+static int print_end(const replay *r) {
+  if (r->differs) {
+    printf("all is equal up to step %lld\n", (long long)r->equal);
+    return CLI_FAILED;
+  }
+  if (r->lines + r->checkpoints == 0) {
+    cli_say(command,
+            "the run recorded nothing about steps %lld to %lld to compare with",
+            (long long)r->began, (long long)r->to);
+    return CLI_FAILED;
+  }
+  printf("steps %lld to %lld are the same: %lld line%s of metrics, %lld "
+         "checkpoint%s\n",
+         (long long)r->began, (long long)r->to, (long long)r->lines,
+         r->lines == 1 ? "" : "s", (long long)r->checkpoints,
+         r->checkpoints == 1 ? "" : "s");
+  return CLI_OK;
+}
+
+static int make_again(const cli_syntax *syntax, replay *r) {
+  int code = cli_with_runtime(command, read_records, r);
+  if (code == CLI_OK) code = cli_train_run(syntax, &r->flags);
+  if (code == CLI_OK) code = print_end(r);
+  cli_release(r->steps);
+  cli_release(r->text);
+  return code;
+}
+
+int cli_replay(int argc, char **argv) {
+  replay r = {.flags = {.asked = {.seed = -1, .keep = -1}, .grace = 30},
+              .from = -1,
+              .to = -1};
+  train_flags *flags = &r.flags;
+  r.again = (cli_again){.command = command,
+                        .hook = {.name = command,
+                                 .user = &r,
+                                 .before_run = make_one_step,
+                                 .after_run = compare_step},
+                        .log = {take_line, &r}};
+  flags->again = &r.again;
+  const cli_option options[] = {
+      {"from", CLI_COUNT, &r.from, "STEP",
+       "begin at the last checkpoint up to this step (default:\n"
+       "before the first step)",
+       0},
+      {"to", CLI_COUNT, &r.to, "STEP",
+       "end after this step (default: the last one recorded)", 1},
+      {"model", CLI_TEXT, &flags->asked.model, "PATH",
+       "the run's shared library of models, which is loaded only\n"
+       "if it is named here",
+       0},
+      {"data", CLI_TEXT, &flags->asked.data, "PATH",
+       "the new place of the run's data", 0},
+      {"test", CLI_TEXT, &flags->asked.test, "PATH",
+       "the new place of its test data", 0},
+      CLI_THREADS_OPTION(&flags->asked.threads),
+      CLI_DEVICE_OPTIONS,
+      CLI_TRACE_OPTION(&flags->trace),
+      {"quiet", CLI_FLAG, &flags->quiet, NULL, "show no progress", 0},
+  };
+  const cli_syntax syntax = {
+      .command = command,
+      .about =
+          "Makes steps of a run again, in memory, and compares them bit by "
+          "bit with what\n"
+          "the run recorded: lines of metrics.jsonl, also with --checksum, "
+          "and checkpoints.\n"
+          "Prints the first difference, with its bits. Ends with code 0 if "
+          "there is none,\n"
+          "else 1. Nothing in the run's folder is changed.",
+      CLI_OPTIONS(options),
+      .operand_form = "RUN",
+      .operand = &r.folder};
+  int code = CLI_OK;
+  return cli_parse(&syntax, argc, argv, &code) ? make_again(&syntax, &r) : code;
+}

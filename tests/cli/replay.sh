@@ -1,0 +1,87 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# lockstep replay makes steps of a run again and compares them bit by bit with
+# what the run recorded; it changes nothing.
+
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
+rm -rf run short changed made.csv
+
+# trains ARGUMENT...
+trains() {
+  "$lockstep" train --quiet "$@" >out.txt 2>err.txt || fail "train $*: code $?"
+}
+
+# replays CODE TEXT ARGUMENT...: with this code and text
+replays() {
+  want=$1 text=$2
+  shift 2
+  "$lockstep" replay --quiet "$@" >out.txt 2>err.txt
+  code=$?
+  [ $code = "$want" ] || fail "replay $*: code $code, wanted $want"
+  cat out.txt err.txt | grep -qF -- "$text" ||
+    fail "replay $*: wanted '$text', got $(cat out.txt err.txt)"
+}
+
+tiny="--model tiny --data synthetic --seed 3"
+# shellcheck disable=SC2086
+trains $tiny --replicas 2 --optimizer adam --accumulate 2 --steps 200 \
+  --save-every-steps 50 --keep 0 --checksum 20 --run-dir run
+before=$(cd run && ls -l && cksum ./*)
+replays 0 "steps 0 to 200 are the same: 12 lines of metrics, 4 checkpoints" run
+replays 0 "steps 100 to 160 are the same: 3 lines of metrics, 1 checkpoint" \
+  run --from 120 --to 160 --threads 1
+LS_ISA=base
+export LS_ISA
+replays 0 "steps 0 to 60 are the same: 3 lines of metrics, 1 checkpoint" \
+  run --to 60
+unset LS_ISA
+[ "$before" = "$(cd run && ls -l && cksum ./*)" ] || fail "the run is changed"
+
+# Another end has another schedule.
+trains --resume run --steps 300 --save-every-steps 50 --checksum 30
+replays 0 "steps 0 to 200 are the same" run
+grep -q "went on from step 200 to another end: --from 200 makes its later" \
+  err.txt || fail "another end is not told"
+replays 0 "steps 200 to 300 are the same: 4 lines of metrics, 2 checkpoints" \
+  run --from 200
+
+# What cannot be made again.
+replays 1 "steps 0 to 301 cannot be made again: the run in 'run' recorded" \
+  run --to 301
+replays 1 "steps 300 to 300 cannot be made again" run --from 300
+replays 1 "'nothing' is no run folder" nothing
+replays 2 "RUN is missing"
+# shellcheck disable=SC2086
+trains $tiny --steps 10 --run-dir short
+replays 1 "the run recorded nothing about steps 0 to 5 to compare with" \
+  short --to 5
+
+# A checksum that differs, then a line, then values.
+cp -r run changed
+sed -i '/"step":60,"checksum"/s/m":"./m":"x/' changed/metrics.jsonl
+replays 1 "metrics.jsonl: first at step 60: checksum is x" changed
+grep -q "^all is equal up to step 50$" out.txt || fail "no last equal step"
+replays 0 "steps 100 to 200 are the same" changed --from 100
+sed -i '/"step":200,.*"loss"/s/"loss":/"loss":1/' changed/metrics.jsonl
+replays 1 "metrics.jsonl: first at step 200: loss is 1" changed --from 150
+printf x | dd of=changed/model.ckpt-100.safetensors bs=1 seek=700 conv=notrunc \
+  2>dd.txt
+replays 1 "model.ckpt-100" changed --from 60 --to 100
+
+# One label of the data, in the batch of some step.
+awk 'BEGIN {
+  srand(5)
+  for (i = 0; i < 160; ++i) {
+    for (k = 0; k < 16; ++k) printf "0.%03d,", int(rand() * 1000)
+    print i % 4
+  }
+}' >made.csv
+rm -rf run
+trains --model tiny --data made.csv --split 0.2 --epochs 1 --checksum 1 \
+  --run-dir run
+replays 0 "are the same" run
+awk -F , -v OFS=, 'NR == 50 { $17 = ($17 + 1) % 4 } { print }' made.csv >other
+mv other made.csv
+replays 1 "metrics.jsonl: first at step" run
