@@ -56,8 +56,10 @@ static const char *user_op_name(ls_cpu_compiler *self, const ls_node *node) {
   ls_node *origin = user_op_of(NULL, node, &named);
   if (named == NULL) return NULL;
   const char *name = ls_node_name(named, origin);
+  // Without memory the name has no scope.
+  const bool is_whole = origin->rendered != NULL || origin->base == NULL;
   self->named = node;
-  self->name = name == NULL ? NULL : ls_arena_string(&self->out->arena, name);
+  self->name = is_whole ? ls_arena_string(&self->out->arena, name) : NULL;
   if (self->name == NULL) ls_cpu_fail(self, ls_out_of_memory());
   return self->name;
 }
