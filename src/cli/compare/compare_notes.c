@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/compare.h"
+#include "cli/compare/compare.h"
 
 // ---- Records ---------------------------------------------------------------
 // Most bytes of a member's value that are printed.

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/compare.h"
+#include "cli/compare/compare.h"
 
 ls_status cli_read_text(const char *folder, const char *name, char **out_text) {
   char path[PATH_MAX];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/compare.h"
+#include "cli/compare/compare.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 // lockstep checkpoint diff.
 #include <stdio.h>
 
-#include "cli/compare.h"
+#include "cli/compare/compare.h"
 
 typedef struct diff_flags {
   const char **paths;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lockstep checkpoint: inspects checkpoints and files of saved values.
-#include "cli/compare.h"
+#include "cli/compare/compare.h"
 
 #include <limits.h>
 #include <stdio.h>

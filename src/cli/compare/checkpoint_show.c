@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/compare.h"
+#include "cli/compare/compare.h"
 
 // ---- Times and numbers -----------------------------------------------------
 static void print_age(int64_t wall, char *text, size_t size) {
