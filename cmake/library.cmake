@@ -66,7 +66,7 @@ target_link_libraries(ls_formats PRIVATE ls_io_dependencies)
 # takes as long as compiling them, and are quick all the same.
 add_library(ls_defined INTERFACE)  # Linked last: the last option counts.
 target_compile_options(ls_defined INTERFACE -fno-sanitize=undefined)
-file(GLOB isa_sources CONFIGURE_DEPENDS
+file(GLOB_RECURSE isa_sources CONFIGURE_DEPENDS
      "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/*.c")
 # What compilers make vectors of themselves they do not at -O2.
 set_source_files_properties(
@@ -135,7 +135,7 @@ if(isa_sources)
   # What gains by instructions beyond a level; chosen at run time too.
   if("v4" IN_LIST LS_ISAS)
     ls_add_objects(ls_isa_v4bf16
-      "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/product_bf16.c"
+      "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/product/product_bf16.c"
       "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/half.c"
       "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/sparse_input.c"
       "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/sparse_weights.c"

@@ -54,7 +54,7 @@ TEST(matmul_agrees_with_the_reference_in_every_orientation) {
 
 TEST(large_products_are_cut_without_a_trace) {
   loop_random random = {loop_random_seed()};
-  for (size_t t = 0; t < LOOP_FLOATS; ++t) {
+  for (size_t t = 0; t < LOOP_NUMBERS; ++t) {
     product_case p = {.dtype = loop_types[t],
                       .batch = 1,
                       .m = 530,
@@ -139,10 +139,10 @@ TEST(rows_do_not_matter_to_long_sums) {
 
 TEST(dense_adds_its_bias_and_activates) {
   loop_random random = {loop_random_seed()};
-  for (size_t t = 0; t < LOOP_FLOATS; ++t) {
+  for (size_t t = 0; t < LOOP_NUMBERS; ++t) {
     for (int variant = 0; variant < 8; ++variant) {
       const ls_dtype dtype = loop_types[t];
-      const bool is_long = variant & 4;
+      const bool is_long = t < LOOP_FLOATS && variant & 4;
       const int64_t m = loop_random_between(&random, 1, is_long ? 9 : 300);
       const int64_t n = loop_random_between(&random, 1, is_long ? 9 : 200);
       const int64_t k = is_long ? LONG_K : loop_random_between(&random, 1, 30);
@@ -157,36 +157,42 @@ TEST(dense_adds_its_bias_and_activates) {
   }
 }
 
-static void check_bytes_on_every_instruction_set(int64_t m, int64_t n,
-                                                 int64_t k, bool tb) {
+static void check_bytes_on_every_instruction_set(ls_dtype dtype, int64_t m,
+                                                 int64_t n, int64_t k,
+                                                 bool tb) {
   static const char *const names[] = {"base", "v3", "v4"};
-  HEAP(float, first) = NULL;
+  HEAP(void, first) = NULL;
   for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
     if (ls_cpu_kernels_find(names[i]) == NULL) continue;
     loop_random random = {7};
     LS_OWN(loop_case, c) = {.op = LS_OP_MATMUL,
-                            .out = {LS_DTYPE_F32, LS_SHAPE(m, n)},
+                            .out = {dtype, LS_SHAPE(m, n)},
                             .kernels = names[i]};
     loop_case_attr(&c, LS_ATTR_B("transpose_b", tb));
     const ls_shape b = tb ? LS_SHAPE(n, k) : LS_SHAPE(k, n);
-    loop_case_add(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(m, k)}, -1, 1, &random);
-    loop_case_add(&c, (ls_type){LS_DTYPE_F32, b}, -1, 1, &random);
-    float *got = loop_case_run(&c);
+    loop_case_add(&c, (ls_type){dtype, LS_SHAPE(m, k)}, -9, 9, &random);
+    loop_case_add(&c, (ls_type){dtype, b}, -9, 9, &random);
+    void *got = loop_case_run(&c);
     if (first == NULL) {
       first = got;
     } else {
-      assert_memory_equal(first, got, (size_t)(m * n) * sizeof(float));
+      assert_memory_equal(first, got, (size_t)(m * n) * ls_dtype_size(dtype));
       free(got);
     }
   }
 }
 
 TEST(products_have_the_same_bytes_on_every_instruction_set) {
-  check_bytes_on_every_instruction_set(70, 140, 300, false);
-  check_bytes_on_every_instruction_set(10, 40, LONG_K, false);
+  check_bytes_on_every_instruction_set(LS_DTYPE_F32, 70, 140, 300, false);
+  check_bytes_on_every_instruction_set(LS_DTYPE_F32, 10, 40, LONG_K, false);
   // Many rows, for which B is brought into another order first.
-  check_bytes_on_every_instruction_set(530, 270, 65, true);
-  check_bytes_on_every_instruction_set(1030, 1024, 17, false);
+  check_bytes_on_every_instruction_set(LS_DTYPE_F32, 530, 270, 65, true);
+  check_bytes_on_every_instruction_set(LS_DTYPE_F32, 1030, 1024, 17, false);
+  // Integers wrap around.
+  for (size_t t = LOOP_FLOATS; t < LOOP_NUMBERS; ++t) {
+    check_bytes_on_every_instruction_set(loop_types[t], 37, 70, 300, false);
+    check_bytes_on_every_instruction_set(loop_types[t], 131, 17, 9, true);
+  }
 }
 
 // ---- Softmax ---------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "lockstep/ops.h"
+#include "lockstep/shape_rules.h"
 #include "support/attrs.h"
 #include "support/expect.h"
 #include "support/op_case.h"
@@ -139,7 +140,10 @@ static void compute_matmul(const ref_op *op, const ref_tensor *in,
     }
     if (op->type == LS_OP_DENSE && op->num_in > 2)
       sum = ref_sum(dtype, sum, in[2].at[column]);
-    if (ref_is(op, "activation", "relu")) sum.real = fmax(sum.real, 0);
+    if (ref_is(op, "activation", "relu")) {
+      sum.real = fmax(sum.real, 0);
+      if (sum.whole < 0 && !ls_dtype_is_unsigned(dtype)) sum.whole = 0;
+    }
     out->at[k] = sum;
   }
 }

@@ -270,6 +270,11 @@ typedef struct ls_cpu_kernels {
   ls_cpu_product_scratch_fn *product_scratch;
   ls_cpu_product_fn *product_f64;
   ls_cpu_product_scratch_fn *product_f64_scratch;
+  // Products of integers of 16, 32 and 64 bits, which wrap around; the
+  // activation takes them as signed.
+  ls_cpu_product_fn *product_i16, *product_i32, *product_i64;
+  ls_cpu_product_scratch_fn *product_i16_scratch, *product_i32_scratch;
+  ls_cpu_product_scratch_fn *product_i64_scratch;
   ls_cpu_transpose_fn *transpose;
 
   // dst[i] = dy[i] gelu'(x[i]).

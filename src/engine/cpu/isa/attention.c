@@ -11,7 +11,7 @@
 #include "engine/cpu/isa/attention_rows.h"
 #include "engine/cpu/isa/attention_tile.h"
 #include "engine/cpu/isa/isa.h"
-#include "engine/cpu/isa/product_turn.h"
+#include "engine/cpu/isa/product/product_turn.h"
 
 // Queries, or keys, that are processed together: equally many in every table,
 // because bands are made of them, and whole quads.

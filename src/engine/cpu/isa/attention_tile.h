@@ -7,7 +7,7 @@
 #ifndef LS_ENGINE_CPU_ISA_ATTENTION_TILE_H_
 #define LS_ENGINE_CPU_ISA_ATTENTION_TILE_H_
 
-#include "engine/cpu/isa/product_tile.h"
+#include "engine/cpu/isa/product/product_tile.h"
 #include "engine/cpu/kernels/attention/attention.h"
 
 #define PANEL ((size_t)LS_TILE_VECTORS * VF_LANES)

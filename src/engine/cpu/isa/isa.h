@@ -27,6 +27,15 @@ size_t LS_ISA_NAME(ls_cpu_product_bf16_scratch)(const ls_cpu_product *product);
 void LS_ISA_NAME(ls_cpu_product_f64)(const ls_cpu_product *product,
                                      const ls_cpu_block *block, void *scratch);
 size_t LS_ISA_NAME(ls_cpu_product_f64_scratch)(const ls_cpu_product *product);
+void LS_ISA_NAME(ls_cpu_product_i16)(const ls_cpu_product *product,
+                                     const ls_cpu_block *block, void *scratch);
+size_t LS_ISA_NAME(ls_cpu_product_i16_scratch)(const ls_cpu_product *product);
+void LS_ISA_NAME(ls_cpu_product_i32)(const ls_cpu_product *product,
+                                     const ls_cpu_block *block, void *scratch);
+size_t LS_ISA_NAME(ls_cpu_product_i32_scratch)(const ls_cpu_product *product);
+void LS_ISA_NAME(ls_cpu_product_i64)(const ls_cpu_product *product,
+                                     const ls_cpu_block *block, void *scratch);
+size_t LS_ISA_NAME(ls_cpu_product_i64_scratch)(const ls_cpu_product *product);
 void LS_ISA_NAME(ls_cpu_turn)(float *dst, size_t width, const float *src,
                               size_t stride, size_t k, size_t columns);
 

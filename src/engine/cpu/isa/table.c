@@ -3,7 +3,7 @@
 // The table of one instruction set's kernels.
 
 #include "engine/cpu/isa/isa.h"
-#include "engine/cpu/isa/product_tile.h"
+#include "engine/cpu/isa/product/product_tile.h"
 
 const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels) = {
     .name = LS_ISA_STRING(LS_ISA),
@@ -17,6 +17,12 @@ const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels) = {
     .product_scratch = LS_ISA_NAME(ls_cpu_product_f32_scratch),
     .product_f64 = LS_ISA_NAME(ls_cpu_product_f64),
     .product_f64_scratch = LS_ISA_NAME(ls_cpu_product_f64_scratch),
+    .product_i16 = LS_ISA_NAME(ls_cpu_product_i16),
+    .product_i16_scratch = LS_ISA_NAME(ls_cpu_product_i16_scratch),
+    .product_i32 = LS_ISA_NAME(ls_cpu_product_i32),
+    .product_i32_scratch = LS_ISA_NAME(ls_cpu_product_i32_scratch),
+    .product_i64 = LS_ISA_NAME(ls_cpu_product_i64),
+    .product_i64_scratch = LS_ISA_NAME(ls_cpu_product_i64_scratch),
     .transpose = LS_ISA_NAME(ls_cpu_turn),
     .gelu_grad = LS_ISA_NAME(ls_cpu_gelu_grad),
     .gelu_again = LS_ISA_NAME(ls_cpu_gelu_again),

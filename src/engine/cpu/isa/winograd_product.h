@@ -6,7 +6,7 @@
 #ifndef LS_ENGINE_CPU_ISA_WINOGRAD_PRODUCT_H_
 #define LS_ENGINE_CPU_ISA_WINOGRAD_PRODUCT_H_
 
-#include "engine/cpu/isa/product_tile.h"
+#include "engine/cpu/isa/product/product_tile.h"
 
 // Multiplies some tiles of a plane.
 LS_EXPAND void multiply_tiles(float *m, size_t m_pitch, const float *v,

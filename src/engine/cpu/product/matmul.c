@@ -5,7 +5,7 @@
 // Every output is one chain of multiply-adds over k, in order, except long ones
 // of f32 (products.h); then comes the bias, then the activation. f32 and f64
 // use the kernel table's product; 16-bit floats are widened, use that product,
-// and are rounded once at the end; integers are a plain loop and wrap around.
+// and are rounded once at the end; integers wrap around, and bytes are widened.
 //
 // The work is cut into units of a band of rows by a panel of columns. The bits
 // do not depend on cuts, so neighbouring units of one call are joined; units
@@ -16,6 +16,7 @@
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 #include "engine/cpu/product/products.h"
+#include "lockstep/shape_rules.h"
 
 // Size of a unit: large enough that rearranging its parts of A and B is cheap
 // relative to the product; halved if there would be few units.
@@ -41,91 +42,88 @@ typedef struct matmul_params {
   // Row pitch of B after the first step; 0: there is no first step.
   size_t arranged_ldb;
   ls_cpu_transpose_fn *transpose;
-  // Product of integers.
-  void (*integers)(const ls_cpu_product *product, const ls_cpu_block *block);
+  bool narrow_relu;  // The activation of bytes, after their product.
 } matmul_params;
 
-// ---- Integers --------------------------------------------------------------
-#define INTEGERS(name, D, T, W)                                                \
-  static void name##_##D(const ls_cpu_product *p, const ls_cpu_block *t) {     \
-    const size_t ai = p->a_transposed ? 1 : p->lda;                            \
-    const size_t ak = p->a_transposed ? p->lda : 1;                            \
-    const size_t bk = p->b_transposed ? 1 : p->ldb;                            \
-    const size_t bj = p->b_transposed ? p->ldb : 1;                            \
-    const T *bias = p->bias;                                                   \
-    for (size_t i = t->m0; i < t->m1; ++i) {                                   \
-      T *c = (T *)p->c + i * p->ldc;                                           \
-      for (size_t j = t->n0; j < t->n1; ++j)                                   \
-        c[j] = 0;                                                              \
-      for (size_t k = 0; k < p->k; ++k) {                                      \
-        const W x = (W)((const T *)p->a)[i * ai + k * ak];                     \
-        const T *b = (const T *)p->b + k * bk;                                 \
-        for (size_t j = t->n0; j < t->n1; ++j) {                               \
-          const W y = (W)b[j * bj];                                            \
-          c[j] = (T)((W)c[j] + x * y);                                         \
-        }                                                                      \
-      }                                                                        \
-      for (size_t j = t->n0; j < t->n1; ++j) {                                 \
-        if (bias != NULL) c[j] = (T)((W)c[j] + (W)bias[j]);                    \
-        if (p->activation == LS_CPU_ACTIVATION_RELU && c[j] < 1) c[j] = 0;     \
-      }                                                                        \
-    }                                                                          \
-  }
-LS_EACH_INTEGER(INTEGERS, product)
+// ---- Narrow elements -------------------------------------------------------
+// 16-bit floats are widened to f32, bytes to 16 bits, of which the lower ones
+// of a sum depend on the lower ones of its factors alone.
+static bool is_narrow(ls_dtype dtype) {
+  return ls_is_half(dtype) || ls_dtype_size(dtype) == 1;
+}
 
-#define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
-static void (*const integer_products[LS_DTYPE_COUNT])(const ls_cpu_product *,
-                                                      const ls_cpu_block *) = {
-    LS_EACH_INTEGER(ENTRY, product)};
-
-// ---- 16-bit floats ---------------------------------------------------------
 // Widens a matrix of rows that are `pitch` apart; returns the end of the
 // result.
-static float *widen_rows(ls_dtype half, float *out, const uint16_t *in,
-                         size_t rows, size_t columns, size_t pitch) {
-  for (size_t i = 0; i < rows; ++i)
-    ls_widen(half, out + i * columns, in + i * pitch, (int64_t)columns);
-  return out + rows * columns;
+static char *widen_rows(ls_dtype dtype, char *out, const char *in, size_t rows,
+                        size_t columns, size_t pitch) {
+  const size_t size = ls_dtype_size(dtype);
+  for (size_t i = 0; i < rows; ++i, out += 2 * size * columns) {
+    const void *from = in + i * pitch * size;
+    if (size == 2)
+      ls_widen(dtype, (float *)(void *)out, from, (int64_t)columns);
+    else
+      for (size_t j = 0; j < columns; ++j)
+        ((uint16_t *)(void *)out)[j] = ((const uint8_t *)from)[j];
+  }
+  return out;
+}
+
+static void narrow_row(const matmul_params *self, char *out, const char *in,
+                       size_t columns) {
+  if (ls_is_half(self->dtype)) {
+    ls_narrow(self->dtype, (uint16_t *)(void *)out,
+              (const float *)(const void *)in, (int64_t)columns);
+    return;
+  }
+  for (size_t j = 0; j < columns; ++j) {
+    const int8_t low = (int8_t)((const uint16_t *)(const void *)in)[j];
+    ((int8_t *)out)[j] = self->narrow_relu && low < 0 ? 0 : low;
+  }
 }
 
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
-// Returns the floats of one unit's A, B, C and bias.
-static size_t half_floats(const ls_cpu_product *p) {
+// Returns the bytes of one unit's widened A, B, C and bias.
+static size_t wide_bytes(const matmul_params *self) {
+  const ls_cpu_product *p = &self->product;
   const size_t m = min_size(p->m, BAND), n = min_size(p->n, PANEL);
-  return m * p->k + p->k * n + m * n + n;
+  const size_t bytes =
+      (m * p->k + p->k * n + m * n + n) * 2 * ls_dtype_size(self->dtype);
+  return (bytes + 63) / 64 * 64;
 }
 
 // Scratch: the widened unit, then the product's own.
-static void half_unit(const matmul_params *self, const ls_cpu_product *p,
-                      const ls_cpu_block *t, void *scratch) {
+static void narrow_unit(const matmul_params *self, const ls_cpu_product *p,
+                        const ls_cpu_block *t, char *scratch) {
   const size_t m = t->m1 - t->m0, n = t->n1 - t->n0, k = p->k;
-  const uint16_t *a = p->a, *b = p->b, *bias = p->bias;
+  const size_t size = ls_dtype_size(self->dtype);
+  const char *a = p->a, *b = p->b, *bias = p->bias;
   ls_cpu_product unit = *p;
   unit.m = m;
   unit.n = n;
   unit.lda = p->a_transposed ? m : k;
   unit.ldb = p->b_transposed ? k : n;
   unit.ldc = n;
-  float *next = scratch;
+  char *next = scratch;
   unit.a = next;
   next = p->a_transposed
-             ? widen_rows(self->dtype, next, a + t->m0, k, m, p->lda)
-             : widen_rows(self->dtype, next, a + t->m0 * p->lda, m, k, p->lda);
+             ? widen_rows(self->dtype, next, a + t->m0 * size, k, m, p->lda)
+             : widen_rows(self->dtype, next, a + t->m0 * p->lda * size, m, k,
+                          p->lda);
   unit.b = next;
   next = p->b_transposed
-             ? widen_rows(self->dtype, next, b + t->n0 * p->ldb, n, k, p->ldb)
-             : widen_rows(self->dtype, next, b + t->n0, k, n, p->ldb);
+             ? widen_rows(self->dtype, next, b + t->n0 * p->ldb * size, n, k,
+                          p->ldb)
+             : widen_rows(self->dtype, next, b + t->n0 * size, k, n, p->ldb);
   if (bias != NULL) {
     unit.bias = next;
-    next = widen_rows(self->dtype, next, bias + t->n0, 1, n, n);
+    next = widen_rows(self->dtype, next, bias + t->n0 * size, 1, n, n);
   }
   unit.c = next;
-  self->run(&unit, &(ls_cpu_block){0, m, 0, n},
-            (float *)scratch + half_floats(p));
-  uint16_t *c = (uint16_t *)p->c + t->m0 * p->ldc + t->n0;
+  self->run(&unit, &(ls_cpu_block){0, m, 0, n}, scratch + wide_bytes(self));
+  char *c = (char *)p->c + (t->m0 * p->ldc + t->n0) * size;
   for (size_t i = 0; i < m; ++i)
-    ls_narrow(self->dtype, c + i * p->ldc, next + i * n, (int64_t)n);
+    narrow_row(self, c + i * p->ldc * size, next + i * n * 2 * size, n);
 }
 
 // ---- Loop ------------------------------------------------------------------
@@ -139,7 +137,7 @@ static int64_t join_units(const matmul_params *self, int64_t unit, int64_t end,
   const int64_t in_matrix = unit % (outer * inner);
   const int64_t o = in_matrix / inner, i = in_matrix % inner;
   int64_t in_outer = 1, in_inner = ls_min_i64(inner - i, end - unit);
-  if (ls_is_half(self->dtype))
+  if (is_narrow(self->dtype))
     in_inner = 1;
   else if (in_inner == inner)
     in_outer = ls_min_i64(outer - o, (end - unit) / inner);
@@ -205,10 +203,8 @@ static void matmul_loop(const ls_kernel_call *call, int64_t begin_block,
     product.b = matrix_at(b, at, self->b_step, self->dtype);
     product.c = (char *)call->out[0] +
                 (size_t)(at * self->c_step) * ls_dtype_size(self->dtype);
-    if (self->integers != NULL)
-      self->integers(&product, &block);
-    else if (ls_is_half(self->dtype))
-      half_unit(self, &product, &block, call->scratch);
+    if (is_narrow(self->dtype))
+      narrow_unit(self, &product, &block, call->scratch);
     else
       self->run(&product, &block, call->scratch);
   }
@@ -258,27 +254,34 @@ static bool can_add(const matmul_params *self,
 // Chooses the product's function; returns false if there is none.
 static bool choose_product(ls_kernel_plan *plan, matmul_params *self) {
   const ls_cpu_kernels *kernels = plan->kernels;
-  switch (self->dtype) {
-  case LS_DTYPE_F64:
+  ls_cpu_product_scratch_fn *scratch;
+  const size_t size = ls_dtype_size(self->dtype);
+  if (self->dtype == LS_DTYPE_F64) {
     self->run = kernels->product_f64;
-    plan->scratch = kernels->product_f64_scratch(&self->product);
-    plan->adds = can_add(self, kernels->product_f64_scratch);
-    return true;
-  case LS_DTYPE_F32:
+    scratch = kernels->product_f64_scratch;
+  } else if (ls_dtype_is_float(self->dtype)) {
     self->run = kernels->product;
-    plan->scratch = kernels->product_scratch(&self->product);
-    plan->adds = can_add(self, kernels->product_scratch);
-    return true;
-  case LS_DTYPE_F16:
-  case LS_DTYPE_BF16:
-    self->run = kernels->product;
-    plan->scratch = kernels->product_scratch(&self->product) +
-                    half_floats(&self->product) * sizeof(float);
-    return true;
-  default:
-    self->integers = integer_products[self->dtype];
-    return self->integers != NULL;
+    scratch = kernels->product_scratch;
+  } else if (ls_dtype_is_integer(self->dtype)) {
+    self->run = size == 8   ? kernels->product_i64
+                : size == 4 ? kernels->product_i32
+                            : kernels->product_i16;
+    scratch = size == 8   ? kernels->product_i64_scratch
+              : size == 4 ? kernels->product_i32_scratch
+                          : kernels->product_i16_scratch;
+    const bool relu = self->product.activation == LS_CPU_ACTIVATION_RELU &&
+                      !ls_dtype_is_unsigned(self->dtype);
+    self->narrow_relu = relu && size == 1;
+    if (!relu || size == 1) self->product.activation = LS_CPU_ACTIVATION_NONE;
+  } else {
+    return false;
   }
+  plan->scratch = scratch(&self->product);
+  if (is_narrow(self->dtype))
+    plan->scratch += wide_bytes(self);
+  else if (ls_dtype_is_float(self->dtype))
+    plan->adds = can_add(self, scratch);
+  return true;
 }
 
 static void cut_units(matmul_params *self) {

@@ -3,7 +3,7 @@
 // The product of floats.
 
 #include "engine/cpu/isa/isa.h"
-#include "engine/cpu/isa/product_turn.h"
+#include "engine/cpu/isa/product/product_turn.h"
 
 #define ELEM float
 #define VEC vf
@@ -13,7 +13,7 @@
 #define PRODUCT LS_ISA_NAME(ls_cpu_product_f32)
 #define PRODUCT_SCRATCH LS_ISA_NAME(ls_cpu_product_f32_scratch)
 
-#include "engine/cpu/isa/product_body.h"
+#include "engine/cpu/isa/product/product_body.h"
 
 void LS_ISA_NAME(ls_cpu_turn)(float *dst, size_t width, const float *src,
                               size_t stride, size_t k, size_t columns) {

@@ -11,8 +11,8 @@
 
 #include "engine/cpu/isa/bf16.h"
 #include "engine/cpu/isa/isa.h"
-#include "engine/cpu/isa/product_tile.h"
-#include "engine/cpu/isa/product_turn.h"
+#include "engine/cpu/isa/product/product_tile.h"
+#include "engine/cpu/isa/product/product_turn.h"
 
 // ---- Pairs -----------------------------------------------------------------
 // Interleaves two rows of n pairs; without `odd`, zeros.
@@ -93,4 +93,4 @@ static void transpose_pairs(float *dst, size_t width, const float *src,
 #define PRODUCT LS_ISA_NAME(ls_cpu_product_bf16)
 #define PRODUCT_SCRATCH LS_ISA_NAME(ls_cpu_product_bf16_scratch)
 
-#include "engine/cpu/isa/product_body.h"
+#include "engine/cpu/isa/product/product_body.h"

@@ -23,4 +23,4 @@ static void transpose_panel(double *dst, size_t width, const double *src,
   }
 }
 
-#include "engine/cpu/isa/product_body.h"
+#include "engine/cpu/isa/product/product_body.h"

@@ -26,7 +26,7 @@
 // tiles fetch into the second cache, a line for each value of k.
 #include <string.h>
 
-#include "engine/cpu/isa/product_tile.h"
+#include "engine/cpu/isa/product/product_tile.h"
 
 #ifdef PAIRED
 #define VALUES ((size_t)2)  // Values of k in an element that tiles read.
@@ -378,7 +378,7 @@ static void pack_b_group(const step *s, size_t n0, size_t n1) {
                                     p->ldb, values, min_size(PANEL, n1 - n));
 }
 
-#include "engine/cpu/isa/product_ahead.h"
+#include "engine/cpu/isa/product/product_ahead.h"
 
 // Runs the tiles of one tile row, at row m, in the columns [n0, n1) of a group.
 static void run_row(step *s, const tile_size *size, size_t m, size_t n0,
