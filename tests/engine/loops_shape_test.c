@@ -150,6 +150,19 @@ TEST(reductions_agree_with_the_reference_over_any_axes) {
                  &random);
     check_reduce(LS_OP_REDUCE_MAX, loop_types[t], LS_SHAPE(9, 7, 130), 5,
                  &random);
+    // Rows of several pieces, and thin ones that are packed.
+    check_reduce(LS_OP_REDUCE_SUM, loop_types[t], LS_SHAPE(3, 9000), 2,
+                 &random);
+    check_reduce(LS_OP_REDUCE_MIN, loop_types[t], LS_SHAPE(20481), 1, &random);
+    check_reduce(LS_OP_REDUCE_SUM, loop_types[t], LS_SHAPE(2, 29, 31, 3, 5), 22,
+                 &random);
+    check_reduce(LS_OP_REDUCE_MAX, loop_types[t], LS_SHAPE(3, 70, 2, 40), 10,
+                 &random);
+    check_reduce(LS_OP_REDUCE_MAX, loop_types[t], LS_SHAPE(7, 0), 2, &random);
+    // Few columns, the last rows of which end where the array does.
+    for (int64_t n = 2; n < 40; n += 5)
+      check_reduce(LS_OP_REDUCE_MAX, loop_types[t], LS_SHAPE(70, n), 1,
+                   &random);
     // Few outputs over many rows: in two steps.
     check_reduce(LS_OP_REDUCE_SUM, loop_types[t], LS_SHAPE(5000, 9), 1,
                  &random);
@@ -178,16 +191,20 @@ TEST(maxima_of_floats_are_nan_if_an_element_is) {
 
 // The stated order for an innermost dimension that is reduced.
 static float lanes_sum(const float *x, int64_t count) {
-  float s[16] = {0};
-  for (int64_t i = 0; i < count; ++i)
-    s[i % 16] += x[i];
-  for (int half = 8; half > 0; half /= 2)
-    for (int j = 0; j < half; ++j)
-      s[j] += s[j + half];
-  return s[0];
+  float total = 0;
+  for (int64_t at = 0; at < count; at += 4096) {
+    float s[16] = {0};
+    for (int64_t i = at; i < count && i < at + 4096; ++i)
+      s[i % 16] += x[i];
+    for (int half = 8; half > 0; half /= 2)
+      for (int j = 0; j < half; ++j)
+        s[j] += s[j + half];
+    total = at == 0 ? s[0] : total + s[0];
+  }
+  return total;
 }
 
-TEST(sums_along_rows_go_to_sixteen_partial_sums) {
+TEST(sums_along_rows_go_to_sixteen_partial_sums_of_each_piece) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 40; ++round) {
     // Axes 0 and 2 of [a, b, c], where b = 1 joins all.

@@ -193,19 +193,28 @@ typedef struct reduction {
 } reduction;
 
 // As kernels/reduce/reduce.c says: rows of columns in chains of 512, and these
-// in order; else 16 partial sums over all that is reduced, in row order.
+// in order; else 16 partial sums over each 4096 elements that are reduced, in
+// row order, and these sums in order.
 static double reduced(const reduction *r, ls_dtype dtype, const double *x,
                       int64_t a, int64_t c) {
-  enum { CHAIN = 512 };
+  enum { CHAIN = 512, PIECE = 4096 };
   const bool wide = dtype == LS_DTYPE_F64;
   if (r->last_too) {
     const size_t count = (size_t)(r->b * r->c);
     const double *from = x + (size_t)a * count;
-    if (wide) return sum_n_f64(from, count, 16);
-    HEAP(float, terms) = malloc(count * sizeof(*terms));
-    for (size_t i = 0; i < count; ++i)
-      terms[i] = (float)from[i];
-    return (double)sum_16(terms, count);
+    double total = 0;
+    for (size_t at = 0; at < count; at += PIECE) {
+      const size_t n = count - at < PIECE ? count - at : PIECE;
+      float terms[PIECE];
+      for (size_t i = 0; i < n; ++i)
+        terms[i] = (float)from[at + i];
+      const double sum =
+          wide ? sum_n_f64(from + at, n, 16) : (double)sum_16(terms, n);
+      total = at == 0 ? sum
+              : wide  ? total + sum
+                      : (double)((float)total + (float)sum);
+    }
+    return total;
   }
   double sum = 0;
   for (int64_t first = 0; first < r->b; first += CHAIN) {
@@ -251,7 +260,8 @@ TEST(reductions_add_in_the_order_of_their_axes) {
   static const reduction rows[] = {
       {3, 40, 50, false},  {1, 1500, 9, false}, {2, 512, 130, false},
       {2, 513, 16, false}, {4, 7, 33, true},    {1, 64, 300, true},
-      {30, 1, 17, true},   {5, 1025, 3, false},
+      {30, 1, 17, true},   {5, 1025, 3, false}, {2, 64, 128, true},
+      {3, 4097, 1, true},
   };
   loop_random random = {loop_random_seed()};
   const kernel_tables tables = kernel_tables_find();

@@ -12,6 +12,7 @@
 
 #include "base/threads/workers.h"
 #include "engine/cpu/kernels/loops.h"
+#include "engine/cpu/kernels/reduce/short_rows.h"
 #include "support/kernel_tables.h"
 #include "support/sanitizer.h"
 
@@ -59,15 +60,18 @@ static size_t try_gelu_again(const trial *t) {
   t->table->gelu_again(t->out, part(t, t->count), t->in[0], t->in[1], t->count);
   return 2 * t->count;
 }
-static size_t try_sum(const trial *t) {
-  float *out = t->out;
-  out[0] = t->table->sum(t->in[0], t->count);
-  out[1] = t->table->max(t->in[0], t->count);
-  return 2;
+static size_t try_reduce(const trial *t) {
+  const ls_cpu_reducers *reducers = t->table->reducers;
+  const int64_t rows = (int64_t)t->rows, columns = (int64_t)t->columns;
+  reducers->sum[t->dtype].runs(t->out, t->in[0], rows, columns);
+  reducers->max[t->dtype].runs(part(t, t->rows), t->in[0], rows, columns);
+  return 2 * t->rows;
 }
-static size_t try_column_sums(const trial *t) {
-  t->table->column_sums(t->out, t->in[0], t->rows, t->columns, t->pitch,
-                        t->flag);
+static size_t try_reduce_columns(const trial *t) {
+  const ls_reducer *reduce = &t->table->reducers->min[t->dtype];
+  reduce->fill(t->out, (int64_t)t->columns);
+  reduce->rows(t->out, t->in[0], (int64_t)t->rows, (int64_t)t->pitch,
+               (int64_t)t->columns);
   return t->columns;
 }
 static size_t try_softmax(const trial *t) {
@@ -229,8 +233,8 @@ static const struct {
     {"relu_grad", try_relu_grad, false},
     {"gelu_grad", try_gelu_grad, false},
     {"gelu_again", try_gelu_again, false},
-    {"sum and max", try_sum, false},
-    {"column_sums", try_column_sums, false},
+    {"sums and maxima", try_reduce, true},
+    {"minima of columns", try_reduce_columns, true},
     {"softmax", try_softmax, false},
     {"log_softmax", try_log_softmax, false},
     {"label_loss", try_label_loss, false},

@@ -246,6 +246,7 @@ typedef struct ls_cpu_zeros {
 } ls_cpu_zeros;
 
 typedef struct ls_cpu_short_rows ls_cpu_short_rows;
+typedef struct ls_cpu_reducers ls_cpu_reducers;
 typedef struct ls_cpu_spans ls_cpu_spans;
 typedef struct ls_cpu_typed_spans ls_cpu_typed_spans;
 typedef struct ls_cpu_chains ls_cpu_chains;
@@ -341,23 +342,12 @@ typedef struct ls_cpu_kernels {
   // dst[i] = y[i] > 0 ? dy[i] : 0, with y the activation's output (or input).
   void (*relu_grad)(float *dst, const float *dy, const float *y, size_t n);
 
-  // Computes dst[j] = sum over i of src[i * stride + j]: each column by rows in
-  // order, from +0. With `accumulate` that sum is added to dst[j]. No overlap.
-  void (*column_sums)(float *dst, const float *src, size_t rows, size_t columns,
-                      size_t stride, bool accumulate);
-
-  // Adds n floats: 16 partial sums from +0, the j-th over elements j, j + 16,
-  // ... in order; then sum j takes in sum j + 8, j + 4, j + 2, j + 1.
-  float (*sum)(const float *src, size_t n);
-
-  // Returns the largest of n floats, NaN if one is, -infinity of none. Of zeros
-  // of both signs the first in the order of `sum`.
-  float (*max)(const float *src, size_t n);
-
   // Elementwise ops of floats: kernels/loops.h. Errors of elementary functions:
   // engine/cpu/elementary, isa/vecmath.h.
   const ls_cpu_spans *spans, *elementary;
   const ls_cpu_typed_spans *typed_spans;  // Elementwise ops of all types.
+  // Reductions: kernels/reduce/short_rows.h.
+  const ls_cpu_reducers *reducers;
   const ls_cpu_short_rows *short_rows;
   // Several elementwise ops at once: kernels/element/chain.h.
   const ls_cpu_chains *chains;

@@ -2,8 +2,6 @@
 //
 // Copies, sums, updates and gradients that are bound by memory.
 
-#include <math.h>
-
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/vec.h"
 
@@ -127,92 +125,4 @@ void LS_ISA_NAME(ls_cpu_relu_grad)(float *dst, const float *dy, const float *y,
         dst + i, left,
         vf_where_positive(vf_load_n(dy + i, left), vf_load_n(y + i, left)));
   }
-}
-
-// Sums `vectors` vectors of columns, of which the last has `lanes` lanes.
-LS_INLINE void sum_columns(float *dst, const float *src, size_t rows,
-                           size_t stride, const int vectors, const size_t lanes,
-                           bool accumulate) {
-  const size_t last = (size_t)(vectors - 1) * VF_LANES;
-  vf sums[8];
-  LS_UNROLL
-  for (int v = 0; v < vectors; ++v)
-    sums[v] = vf_zero();
-  for (size_t i = 0; i < rows; ++i) {
-    const float *row = src + i * stride;
-    LS_UNROLL
-    for (int v = 0; v < vectors - 1; ++v) {
-      sums[v] = vf_add(sums[v], vf_load(row + VF_LANES * v));
-    }
-    const vf tail =
-        lanes == VF_LANES ? vf_load(row + last) : vf_load_n(row + last, lanes);
-    sums[vectors - 1] = vf_add(sums[vectors - 1], tail);
-  }
-  LS_UNROLL
-  for (int v = 0; v < vectors; ++v) {
-    const size_t n = v == vectors - 1 ? lanes : VF_LANES;
-    float *target = dst + VF_LANES * v;
-    if (accumulate) sums[v] = vf_add(vf_load_n(target, n), sums[v]);
-    vf_store_n(target, n, sums[v]);
-  }
-}
-
-void LS_ISA_NAME(ls_cpu_column_sums)(float *dst, const float *src, size_t rows,
-                                     size_t columns, size_t stride,
-                                     bool accumulate) {
-  size_t j = 0;
-  // Eight chains at a time hide the latency of an addition.
-  for (; j + 8 * VF_LANES <= columns; j += 8 * VF_LANES) {
-    sum_columns(dst + j, src + j, rows, stride, 8, VF_LANES, accumulate);
-  }
-  for (; j + 2 * VF_LANES <= columns; j += 2 * VF_LANES) {
-    sum_columns(dst + j, src + j, rows, stride, 2, VF_LANES, accumulate);
-  }
-  for (; j + VF_LANES <= columns; j += VF_LANES) {
-    sum_columns(dst + j, src + j, rows, stride, 1, VF_LANES, accumulate);
-  }
-  if (j < columns) {
-    sum_columns(dst + j, src + j, rows, stride, 1, columns - j, accumulate);
-  }
-}
-
-float LS_ISA_NAME(ls_cpu_sum)(const float *src, size_t n) {
-  vf sums = vf_zero();
-  size_t i = 0;
-  for (; i + VF_LANES <= n; i += VF_LANES) {
-    sums = vf_add(sums, vf_load(src + i));
-  }
-  // An absent lane adds +0, which changes no sum, as none is ever -0.
-  if (i < n) sums = vf_add(sums, vf_load_n(src + i, n - i));
-  return vf_sum(sums);
-}
-
-// Returns the larger of two, NaN if one is, `a` if they are equal.
-LS_INLINE vf max_or_nan(vf a, vf b) {
-  return vf_select(vf_is_nan(b), b, vf_select(vf_lt(a, b), b, a));
-}
-
-float LS_ISA_NAME(ls_cpu_max)(const float *src, size_t n) {
-  const vf least = vf_set1(-INFINITY);
-  vf top = least;
-  size_t i = 0;
-  for (; i + VF_LANES <= n; i += VF_LANES) {
-    top = max_or_nan(top, vf_load(src + i));
-  }
-  if (i < n) {
-    top = max_or_nan(top, vf_first_n(n - i, vf_load_n(src + i, n - i), least));
-  }
-  // The order matters only for zeros of different signs, and beside a NaN.
-  const vf nan = vf_select(vf_is_nan(top), vf_set1(1.0f), vf_zero());
-  const float largest = vf_max_lane(top);
-  if (vf_max_lane(nan) == 0.0f && largest != 0.0f) return largest;
-  float lanes[VF_LANES];
-  vf_store(lanes, top);
-  for (int w = VF_LANES / 2; w > 0; w /= 2) {
-    for (int j = 0; j < w; ++j) {
-      const float other = lanes[j + w];
-      if (other > lanes[j] || other != other) lanes[j] = other;
-    }
-  }
-  return lanes[0];
 }

@@ -77,6 +77,7 @@ void LS_ISA_NAME(ls_cpu_label_loss_grad)(float *grad, const float *logits,
 extern const ls_cpu_spans LS_ISA_NAME(ls_cpu_spans);
 extern const ls_cpu_spans LS_ISA_NAME(ls_cpu_elementary);
 extern const ls_cpu_typed_spans LS_ISA_NAME(ls_cpu_typed_spans);
+extern const ls_cpu_reducers LS_ISA_NAME(ls_cpu_reducers);
 extern const ls_cpu_short_rows LS_ISA_NAME(ls_cpu_short_rows);
 extern const ls_cpu_chains LS_ISA_NAME(ls_cpu_chains);
 void LS_ISA_NAME(ls_cpu_random_bits)(uint32_t *restrict dst,
@@ -96,11 +97,6 @@ void LS_ISA_NAME(ls_cpu_sgd)(float *dst, const float *parameter,
                              const float *grad, float rate, size_t n);
 void LS_ISA_NAME(ls_cpu_relu_grad)(float *dst, const float *dy, const float *y,
                                    size_t n);
-void LS_ISA_NAME(ls_cpu_column_sums)(float *dst, const float *src, size_t rows,
-                                     size_t columns, size_t stride,
-                                     bool accumulate);
-float LS_ISA_NAME(ls_cpu_sum)(const float *src, size_t n);
-float LS_ISA_NAME(ls_cpu_max)(const float *src, size_t n);
 
 extern const ls_cpu_norms LS_ISA_NAME(ls_cpu_norms_f32);
 extern const ls_cpu_norms LS_ISA_NAME(ls_cpu_norms_f64);

@@ -66,6 +66,10 @@ static inline int64_t ls_step_of(ls_shape shape, int32_t axis) {
   return step;
 }
 
+// Makes a move by ls_move (kernels/loops.h). NULL: no memory.
+const ls_elementwise *ls_move_make(ls_arena *arena, ls_strided_dims dims,
+                                   size_t element);
+
 // Fills the plan. `dims` are those of the result, with the strides of operand
 // 0; `base` is the operand's first element. The loop uses operand 0 and result
 // 0 only.

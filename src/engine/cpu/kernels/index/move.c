@@ -34,14 +34,22 @@ typedef struct move_params {
   ls_strided_dims result;  // Like `outer`, with the strides of the result.
   void (*tile)(const struct move_params *self, void *out, const void *in,
                int64_t rows, int64_t columns);
-  void (*row)(void *out, const void *in, int64_t count, int64_t step);
+  void (*rows_of)(void *out, const void *in, int64_t rows, int64_t row_step,
+                  int64_t columns, int64_t step);
 } move_params;
 
-#define ROW(name, size, T)                                                     \
-  static void name##_##size(void *out, const void *in, int64_t count,          \
-                            int64_t step) {                                    \
-    T *o = out;                                                                \
-    const T *a = in;                                                           \
+// Rows of a few elements are unrolled: `columns` is a constant there.
+#define ROWS(name, size, T)                                                    \
+  static inline __attribute__((always_inline)) void thin_##size(               \
+      T *o, const T *a, int64_t rows, int64_t row_step, int64_t columns,       \
+      int64_t step) {                                                          \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < rows; ++i)                                         \
+      for (int64_t j = 0; j < columns; ++j)                                    \
+        o[i * columns + j] = a[i * row_step + j * step];                       \
+  }                                                                            \
+  static inline void row_##size(T *o, const T *a, int64_t count,               \
+                                int64_t step) {                                \
     if (step == 0) {                                                           \
       const T value = a[0];                                                    \
       for (int64_t i = 0; i < count; ++i)                                      \
@@ -53,8 +61,26 @@ typedef struct move_params {
       for (int64_t i = 0; i < count; ++i)                                      \
         o[i] = a[i * step];                                                    \
     }                                                                          \
+  }                                                                            \
+  static void name##_##size(void *out, const void *in, int64_t rows,           \
+                            int64_t row_step, int64_t columns, int64_t step) { \
+    T *o = out;                                                                \
+    const T *a = in;                                                           \
+    if (columns == 1)                                                          \
+      thin_##size(o, a, rows, row_step, 1, step);                              \
+    else if (columns == 2)                                                     \
+      thin_##size(o, a, rows, row_step, 2, step);                              \
+    else if (columns == 3)                                                     \
+      thin_##size(o, a, rows, row_step, 3, step);                              \
+    else if (columns == 4)                                                     \
+      thin_##size(o, a, rows, row_step, 4, step);                              \
+    else if (columns == 8)                                                     \
+      thin_##size(o, a, rows, row_step, 8, step);                              \
+    else                                                                       \
+      for (int64_t i = 0; i < rows; ++i)                                       \
+        row_##size(o + i * columns, a + i * row_step, columns, step);          \
   }
-LS_EACH_SIZE(ROW, row)
+LS_EACH_SIZE(ROWS, rows)
 
 typedef uint32_t quad __attribute__((vector_size(16), aligned(4), may_alias));
 
@@ -110,7 +136,7 @@ static void choose_functions(move_params *self) {
   switch (self->element) {
 #define CASE(unused, size, T)                                                  \
   case size:                                                                   \
-    self->row = row_##size;                                                    \
+    self->rows_of = rows_##size;                                               \
     self->tile = tile_##size;                                                  \
     break;
     LS_EACH_SIZE(CASE, )
@@ -120,20 +146,29 @@ static void choose_functions(move_params *self) {
   }
 }
 
-// Writes the result's elements [at, end) row by row.
+// Writes the result's elements [at, end): whole rows together, up to the end of
+// the innermost outer dimension.
 static void move_rows(const move_params *self, char *out, const void *in,
                       int64_t at, int64_t end) {
+  const int32_t last = self->outer.rank - 1;
+  const int64_t row_step = last < 0 ? 0 : self->outer.step[last];
   int64_t column = at % self->columns;
   ls_walk walk;
   ls_walk_start(&walk, &self->outer, at / self->columns);
   while (at < end) {
-    const int64_t count = ls_min_i64(self->columns - column, end - at);
     const int64_t from = self->base + walk.offset + column * self->column_step;
-    self->row(out, (const char *)in + (size_t)from * self->element, count,
-              self->column_step);
-    out += (size_t)count * self->element;
-    at += count;
+    int64_t rows = 1, columns = ls_min_i64(self->columns - column, end - at);
+    if (columns == self->columns && last >= 0)
+      rows = ls_min_i64(self->outer.size[last] - walk.index[last],
+                        (end - at) / columns);
+    self->rows_of(out, (const char *)in + (size_t)from * self->element, rows,
+                  row_step, columns, self->column_step);
+    out += (size_t)(rows * columns) * self->element;
+    at += rows * columns;
     column = 0;
+    if (last < 0) continue;
+    walk.index[last] += rows - 1;
+    walk.offset += (rows - 1) * row_step;
     ls_walk_next(&walk, &self->outer);
   }
 }
@@ -223,14 +258,13 @@ static void find_period(move_params *self) {
     }
 }
 
-ls_status ls_move_plan(ls_kernel_plan *plan, ls_strided_dims dims,
-                       int64_t base) {
-  const ls_dtype dtype = plan->out[0].dtype;
-  if (!ls_is_plain(dtype)) return ls_kernel_unsupported(plan, dtype);
-  LS_ARENA_NEW_OR_RETURN(plan->arena, move_params, self);
-  self->count = ls_shape_num_elements(plan->out[0].shape);
-  self->base = base;
-  self->element = ls_dtype_size(dtype);
+// Makes a move of rows of `count` elements.
+static move_params *make_move(ls_arena *arena, ls_strided_dims dims,
+                              size_t element) {
+  move_params *self = ls_arena_new(arena, move_params);
+  if (self == NULL) return NULL;
+  self->count = ls_strided_dims_count(&dims);
+  self->element = element;
   self->columns = 1;
   self->column_step = 1;
   if (dims.rank > 0) {
@@ -242,6 +276,27 @@ ls_status ls_move_plan(ls_kernel_plan *plan, ls_strided_dims dims,
   self->outer = dims;
   choose_functions(self);
   find_period(self);
+  self->work = (ls_elementwise){.count = self->count,
+                                .num_in = 1,
+                                .in_size = {(uint32_t)element},
+                                .out_size = (uint32_t)element,
+                                .moves = true};
+  return self;
+}
+
+const ls_elementwise *ls_move_make(ls_arena *arena, ls_strided_dims dims,
+                                   size_t element) {
+  const move_params *self = make_move(arena, dims, element);
+  return self == NULL ? NULL : &self->work;
+}
+
+ls_status ls_move_plan(ls_kernel_plan *plan, ls_strided_dims dims,
+                       int64_t base) {
+  const ls_dtype dtype = plan->out[0].dtype;
+  if (!ls_is_plain(dtype)) return ls_kernel_unsupported(plan, dtype);
+  move_params *self = make_move(plan->arena, dims, ls_dtype_size(dtype));
+  if (self == NULL) return ls_out_of_memory();
+  self->base = base;
   plan->params = self;
   const int32_t rows_at = find_rows(&self->outer);
   if (self->count > 0 && self->column_step > 1 && rows_at >= 0) {
@@ -251,14 +306,8 @@ ls_status ls_move_plan(ls_kernel_plan *plan, ls_strided_dims dims,
   } else {
     plan->loop = ls_move_loop;
     plan->blocks = ls_blocks_of(self->count, LS_BLOCK);
-    self->work = (ls_elementwise){
-        .count = self->count,
-        .num_in = 1,
-        .scalars =
-            ls_shape_num_elements(plan->in[0].shape) != self->count ? 1 : 0,
-        .in_size = {(uint32_t)self->element},
-        .out_size = (uint32_t)self->element,
-        .moves = true};
+    self->work.scalars =
+        ls_shape_num_elements(plan->in[0].shape) != self->count ? 1 : 0;
   }
   return ls_ok();
 }

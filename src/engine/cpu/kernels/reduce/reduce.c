@@ -6,8 +6,10 @@
 // size 1 are left out, and adjacent dimensions that are both reduced, or both
 // kept, are joined. Then
 //   - if the innermost dimension is reduced, the reduced elements of an output
-//     go in row order to 16 partial sums from 0, element i to sum i mod 16; sum
-//     j then takes in sum j + 8, j + 4, j + 2, j + 1;
+//     in row order are cut into pieces of PIECE; those of a piece go to 16
+//     partial sums from 0, element i to sum i mod 16; sum j then takes in sum
+//     j + 8, j + 4, j + 2, j + 1; and the sums of the pieces are added in
+//     order;
 //   - otherwise they are rows of columns: along the innermost reduced dimension
 //     each CHAIN rows are added one by one, from 0, and these chains' sums are
 //     added in row order. If outputs are few, chains are summed in parallel, in
@@ -17,165 +19,47 @@
 // Integers wrap around. 16-bit floats are summed in f32 and rounded once.
 // Maxima and minima are NaN if an element is. Without elements a sum is 0, a
 // product 1, a maximum the least number.
-#include <math.h>
-
-#include "engine/cpu/kernels/dims.h"
-#include "engine/cpu/kernels/kernel.h"
-#include "engine/cpu/kernels/loops.h"
+//
+// Four streams, which are pieces of one output or of several, are reduced at a
+// time: the additions of one have to wait for each other.
+#include "engine/cpu/kernels/index.h"
 #include "engine/cpu/kernels/reduce/short_rows.h"
 
-enum { LANES = 16, CHAIN = 512, COLUMNS = 128 };
-// A reduction with fewer blocks than FEW_BLOCKS and at least MANY_CHAINS chains
-// takes two steps.
-enum { FEW_BLOCKS = 8, MANY_CHAINS = 8 };
+enum { LANES = LS_REDUCE_LANES, STREAMS = LS_REDUCE_STREAMS };
+enum { PIECE = 4096, CHAIN = 512, COLUMNS = 128 };
+// A reduction of columns with fewer blocks than FEW_BLOCKS and at least
+// MANY_CHAINS chains takes two steps.
+enum { FEW_BLOCKS = 8, MANY_CHAINS = 2 };
+// Elements that are packed or widened at a time, and bytes from one stream's to
+// the next, so that no two alias.
+enum { CHUNK = 512, CHUNK_BYTES = CHUNK * 8 + 2 * LS_CACHE_LINE };
 
 // Declares room for `count` accumulators of any type.
 #define ACCUMULATORS(name, count)                                              \
   _Alignas(LS_CACHE_LINE) unsigned char name[(count) * sizeof(uint64_t)]
 
-// Keeps sixteen columns in registers. The loop over them must not be unrolled
-// before it is vectorized.
-#define ROLLED _Pragma("GCC unroll 1")
-#define REDUCER(name, NOTHING, E, D, T, W)                                     \
-  static void name##_fill_##D(void *sums, int64_t count) {                     \
-    T *s = sums;                                                               \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      s[i] = NOTHING(T, D);                                                    \
-  }                                                                            \
-  static void name##_lanes_##D(T *sums, const T *a, int64_t rows,              \
-                               int64_t pitch) {                                \
-    T s[LANES];                                                                \
-    memcpy(s, sums, sizeof(s));                                                \
-    for (int64_t i = 0; i < rows; ++i, a += pitch) {                           \
-      ROLLED                                                                   \
-      for (int64_t j = 0; j < LANES; ++j)                                      \
-        s[j] = E(T, W, s[j], a[j]);                                            \
-    }                                                                          \
-    memcpy(sums, s, sizeof(s));                                                \
-  }                                                                            \
-  static void name##_rows_##D(void *sums, const void *in, int64_t rows,        \
-                              int64_t pitch, int64_t columns) {                \
-    T *s = sums;                                                               \
-    const T *a = in;                                                           \
-    if (columns == LANES) {                                                    \
-      name##_lanes_##D(s, a, rows, pitch);                                     \
-      return;                                                                  \
-    }                                                                          \
-    for (int64_t i = 0; i < rows; ++i, a += pitch) {                           \
-      LS_INDEPENDENT                                                           \
-      for (int64_t j = 0; j < columns; ++j)                                    \
-        s[j] = E(T, W, s[j], a[j]);                                            \
-    }                                                                          \
-  }
-
-#define SUM(T, W, s, x) ((T)((W)(s) + (W)(x)))
-#define MAX_INTEGER(T, W, s, x) ((x) > (s) ? (x) : (s))
-#define MIN_INTEGER(T, W, s, x) ((x) < (s) ? (x) : (s))
-#define MAX_FLOAT(T, W, s, x) ((((x) > (s)) | ((x) != (x))) ? (x) : (s))
-#define MIN_FLOAT(T, W, s, x) ((((x) < (s)) | ((x) != (x))) ? (x) : (s))
-
-#define PRODUCT(T, W, s, x) ((T)((W)(s) * (W)(x)))
-#define BOTH(T, W, s, x) ((T)((s) & ((x) != 0)))
-#define EITHER(T, W, s, x) ((T)((s) | ((x) != 0)))
-
-#define ZERO(T, D) ((T)0)
-#define ONE(T, D) ((T)1)
-#define LEAST(T, D) LEAST_##D
-#define GREATEST(T, D) GREATEST_##D
-#define LEAST_F32 (-INFINITY)
-#define LEAST_F64 (-(double)INFINITY)
-#define LEAST_I8 INT8_MIN
-#define LEAST_I16 INT16_MIN
-#define LEAST_I32 INT32_MIN
-#define LEAST_I64 INT64_MIN
-#define LEAST_U8 0
-#define LEAST_U16 0
-#define LEAST_U32 0
-#define LEAST_U64 0
-#define GREATEST_F32 INFINITY
-#define GREATEST_F64 ((double)INFINITY)
-#define GREATEST_I8 INT8_MAX
-#define GREATEST_I16 INT16_MAX
-#define GREATEST_I32 INT32_MAX
-#define GREATEST_I64 INT64_MAX
-#define GREATEST_U8 UINT8_MAX
-#define GREATEST_U16 UINT16_MAX
-#define GREATEST_U32 UINT32_MAX
-#define GREATEST_U64 UINT64_MAX
-
-LS_EACH_INTEGER(REDUCER, sum, ZERO, SUM)
-LS_EACH_FLOAT(REDUCER, sum, ZERO, SUM)
-LS_EACH_INTEGER(REDUCER, product, ONE, PRODUCT)
-LS_EACH_FLOAT(REDUCER, product, ONE, PRODUCT)
-REDUCER(all, ONE, BOTH, BOOL, uint8_t, uint8_t)
-REDUCER(any, ZERO, EITHER, BOOL, uint8_t, uint8_t)
-LS_EACH_INTEGER(REDUCER, max, LEAST, MAX_INTEGER)
-LS_EACH_FLOAT(REDUCER, max, LEAST, MAX_FLOAT)
-LS_EACH_INTEGER(REDUCER, min, GREATEST, MIN_INTEGER)
-LS_EACH_FLOAT(REDUCER, min, GREATEST, MIN_FLOAT)
-
-#define ENTRY(name, D, T, W)                                                   \
-  [LS_DTYPE_##D] = {sizeof(T), name##_fill_##D, name##_rows_##D},
-#define NUMBERS(name) LS_EACH_INTEGER(ENTRY, name) LS_EACH_FLOAT(ENTRY, name)
-
-static const ls_reducer sums_of[LS_DTYPE_COUNT] = {NUMBERS(sum)};
-static const ls_reducer products_of[LS_DTYPE_COUNT] = {NUMBERS(product)};
-static const ls_reducer all_of[LS_DTYPE_COUNT] = {ENTRY(all, BOOL, uint8_t, )};
-static const ls_reducer any_of[LS_DTYPE_COUNT] = {ENTRY(any, BOOL, uint8_t, )};
-static const ls_reducer maxima_of[LS_DTYPE_COUNT] = {NUMBERS(max)};
-static const ls_reducer minima_of[LS_DTYPE_COUNT] = {NUMBERS(min)};
-
-// ---- Loops -----------------------------------------------------------------
 typedef struct reduce_params {
   ls_reducer reduce;
   size_t element;  // Bytes of an element of the arrays.
   ls_dtype half;   // f16 or bf16 (reduced in f32), or NONE.
   // Outputs; for columns without the innermost dimension.
   ls_strided_dims kept;
-  ls_strided_dims reduced;  // Reduced dimensions, except the innermost one.
-  int64_t run;  // The innermost reduced dimension; for columns, its stride.
-  int64_t pitch;
-  int64_t columns, column_tiles;
+  int64_t total;  // Elements of the array.
   int64_t units, units_per_block;
-  int64_t steps;   // Number of elements of `reduced`.
+  // Runs: elements and pieces of each; how they are packed, if they are not
+  // contiguous.
+  int64_t count, pieces;
+  const ls_elementwise *packed;
+  // Columns: the reduced dimensions, except for the innermost one, and that.
+  ls_strided_dims reduced;
+  int64_t run, pitch;
+  int64_t columns, column_tiles;
   int64_t chains;  // Chains per column.
-  // The table's functions for f32: sums and maxima of consecutive elements, and
-  // sums of columns.
-  float (*row)(const float *src, size_t n);
-  void (*column_sums)(float *dst, const float *src, size_t rows, size_t columns,
-                      size_t stride, bool accumulate);
 } reduce_params;
 
 static inline const char *element_at(const reduce_params *self, const void *in,
                                      int64_t index) {
   return (const char *)in + index * (int64_t)self->element;
-}
-
-// Adds elements in order, the first to partial sum `lane`, the next to the one
-// after, and so on in a circle.
-static void add_lanes(const ls_reducer *reduce, unsigned char *sums,
-                      int64_t lane, const char *in, int64_t count) {
-  const int64_t size = (int64_t)reduce->size;
-  const int64_t first = ls_min_i64(count, (LANES - lane % LANES) % LANES);
-  reduce->rows(sums + lane % LANES * size, in, 1, 0, first);
-  in += first * size;
-  count -= first;
-  reduce->rows(sums, in, count / LANES, LANES, LANES);
-  reduce->rows(sums, in + count / LANES * LANES * size, 1, 0, count % LANES);
-}
-
-static void add_run(const reduce_params *self, unsigned char *sums,
-                    int64_t lane, const char *in) {
-  if (self->half == LS_DTYPE_NONE) {
-    add_lanes(&self->reduce, sums, lane, in, self->run);
-    return;
-  }
-  float chunk[LS_CHUNK];
-  for (int64_t k = 0; k < self->run; k += LS_CHUNK) {
-    const int64_t count = ls_min_i64(LS_CHUNK, self->run - k);
-    ls_widen(self->half, chunk, (const uint16_t *)(const void *)in + k, count);
-    add_lanes(&self->reduce, sums, lane + k, (const char *)chunk, count);
-  }
 }
 
 static void store_results(const reduce_params *self, void *out, int64_t at,
@@ -187,6 +71,58 @@ static void store_results(const reduce_params *self, void *out, int64_t at,
     memcpy(target, sums, (size_t)count * self->element);
 }
 
+// ---- Runs ------------------------------------------------------------------
+// Elements of an output, from element `at` on.
+typedef struct stream {
+  const char *output;
+  int64_t at;
+} stream;
+
+// Returns true if runs are read where they are.
+static bool is_direct(const reduce_params *self) {
+  return self->packed == NULL && self->half == LS_DTYPE_NONE;
+}
+
+// Returns `count` elements of a stream, in the type of the accumulators; `room`
+// has CHUNK_BYTES for them.
+static const void *load_stream(const reduce_params *self, const stream *from,
+                               int64_t at, int64_t count, char *room) {
+  const bool widens = self->half != LS_DTYPE_NONE;
+  uint16_t halves[CHUNK];
+  const char *elements = from->output + (size_t)(from->at + at) * self->element;
+  if (self->packed != NULL) {
+    elements = widens ? (const char *)halves : room;
+    ls_move(self->packed, widens ? (void *)halves : room, from->output,
+            from->at + at, count);
+  }
+  if (!widens) return elements;
+  ls_widen(self->half, (float *)(void *)room, (const void *)elements, count);
+  return room;
+}
+
+// Reduces `length` elements of each of `n` streams to a result each.
+static void reduce_streams(const reduce_params *self, void *results,
+                           const stream *streams, int64_t n, int64_t length,
+                           char *room) {
+  ACCUMULATORS(sums, STREAMS * LANES);
+  const ls_reducer *reduce = &self->reduce;
+  int64_t count = is_direct(self) ? length : CHUNK;
+  reduce->fill(sums, STREAMS * LANES);
+  for (int64_t k = 0; k < length; k += count) {
+    const void *in[STREAMS];
+    count = ls_min_i64(count, length - k);
+    for (int64_t i = 0; i < n; ++i)
+      in[i] = load_stream(self, &streams[i], k, count, room + i * CHUNK_BYTES);
+    reduce->lanes(sums, in, n, count / LANES, LANES, count % LANES);
+  }
+  reduce->fold(results, sums, n);
+}
+
+static int64_t length_of(const reduce_params *self, int64_t piece) {
+  return ls_min_i64(PIECE, self->count - piece * PIECE);
+}
+
+// Writes a result for each unit, which is a piece of an output.
 static void run_loop(const ls_kernel_call *call, int64_t begin_block,
                      int64_t end_block) {
   const reduce_params *self = call->params;
@@ -194,39 +130,114 @@ static void run_loop(const ls_kernel_call *call, int64_t begin_block,
   const int64_t end =
       ls_min_i64(end_block * self->units_per_block, self->units);
   if (begin >= end) return;
-  ls_walk output = ls_walk_at(&self->kept, begin);
-  for (int64_t u = begin; u < end; ++u, ls_walk_next(&output, &self->kept)) {
-    if (self->row != NULL) {
-      ((float *)call->out[0])[u] = self->row(
-          (const float *)call->in[0] + output.offset, (size_t)self->run);
-      continue;
+  if (is_direct(self) && self->pieces == 1) {  // Outputs are side by side.
+    self->reduce.runs((char *)call->out[0] + (size_t)begin * self->element,
+                      element_at(self, call->in[0], begin * self->count),
+                      end - begin, self->count);
+    return;
+  }
+  const bool narrows = self->half != LS_DTYPE_NONE && self->pieces == 1;
+  const size_t size = narrows ? self->element : self->reduce.size;
+  int64_t piece = begin % self->pieces;
+  ls_walk output = ls_walk_at(&self->kept, begin / self->pieces);
+  for (int64_t u = begin, n = 0; u < end; u += n) {
+    stream streams[STREAMS];
+    const int64_t length = length_of(self, piece);
+    for (n = 0; n < STREAMS && u + n < end && length_of(self, piece) == length;
+         ++n) {
+      streams[n] =
+          (stream){element_at(self, call->in[0], output.offset), piece * PIECE};
+      if (++piece < self->pieces) continue;
+      piece = 0;
+      ls_walk_next(&output, &self->kept);
     }
-    ACCUMULATORS(sums, LANES);
-    self->reduce.fill(sums, LANES);
-    ls_walk step = {.offset = 0};
-    for (int64_t i = 0; i < self->steps; ++i) {
-      add_run(self, sums, i * self->run,
-              element_at(self, call->in[0], output.offset + step.offset));
-      ls_walk_next(&step, &self->reduced);
-    }
-    for (int64_t half = LANES / 2; half > 0; half /= 2)
-      self->reduce.rows(sums, sums + (size_t)half * self->reduce.size, 1, 0,
-                        half);
+    char *result = (char *)call->out[0] + (size_t)u * size;
+    float wide[STREAMS];
+    reduce_streams(self, narrows ? (void *)wide : result, streams, n, length,
+                   call->scratch);
+    if (narrows) ls_narrow(self->half, (uint16_t *)(void *)result, wide, n);
+  }
+}
+
+// The second step: a block is an output.
+static void add_pieces_loop(const ls_kernel_call *call, int64_t begin_block,
+                            int64_t end_block) {
+  const reduce_params *self = call->params;
+  const size_t size = self->reduce.size;
+  for (int64_t u = begin_block; u < end_block; ++u) {
+    const char *pieces =
+        (const char *)call->in[0] + (size_t)(u * self->pieces) * size;
+    ACCUMULATORS(sums, 1);
+    memcpy(sums, pieces, size);
+    self->reduce.rows(sums, pieces + size, self->pieces - 1, 1, 1);
     store_results(self, call->out[0], u, sums, 1);
   }
 }
 
-// ---- Columns ---------------------------------------------------------------
-static void add_rows(const reduce_params *self, void *sums, const void *in,
-                     int64_t rows, int64_t columns) {
-  if (self->half == LS_DTYPE_NONE) {
-    self->reduce.rows(sums, in, rows, self->pitch, columns);
-    return;
+static ls_status plan_runs(ls_kernel_plan *plan, reduce_params *self) {
+  const int64_t outputs = ls_strided_dims_count(&self->kept);
+  self->count = ls_strided_dims_count(&self->reduced);
+  if (self->reduced.rank > 1) {
+    self->packed = ls_move_make(plan->arena, self->reduced, self->element);
+    if (self->packed == NULL) return ls_out_of_memory();
+  } else if (self->count > 0 && self->count <= LS_SHORT_ROW) {
+    return ls_short_rows_plan(plan, &self->reduce, self->count);
   }
-  float row[COLUMNS];
-  for (int64_t i = 0; i < rows; ++i) {
-    ls_widen(self->half, row, (const uint16_t *)in + i * self->pitch, columns);
-    self->reduce.rows(sums, row, 1, 0, columns);
+  self->pieces = ls_blocks_of(self->count, PIECE);
+  self->units = outputs * self->pieces;
+  self->units_per_block =
+      LS_BLOCK / ls_max_i64(1, ls_min_i64(self->count, PIECE));
+  const int64_t blocks = ls_blocks_of(self->units, self->units_per_block);
+  plan->scratch = STREAMS * CHUNK_BYTES;
+  plan->loop = run_loop;
+  plan->blocks = blocks;
+  if (self->pieces == 1) return ls_ok();
+  plan->first = run_loop;
+  plan->first_blocks = blocks;
+  plan->shared = (size_t)self->units * self->reduce.size;
+  plan->only_shared = true;
+  plan->loop = add_pieces_loop;
+  plan->blocks = ls_max_i64(1, outputs);
+  return ls_ok();
+}
+
+// ---- Columns ---------------------------------------------------------------
+// Adds rows whose first elements are `limit` elements from the end of memory. A
+// row's last lanes may be those of the next row: their sums are dropped.
+static void add_columns(const reduce_params *self, void *sums, const void *in,
+                        int64_t rows, int64_t pitch, int64_t columns,
+                        int64_t limit) {
+  const ls_reducer *reduce = &self->reduce;
+  for (int64_t c = 0, n = 0; c < columns; c += n * LANES) {
+    n = ls_min_i64(STREAMS, ls_max_i64(1, (columns - c) / LANES));
+    char *to = (char *)sums + (size_t)c * reduce->size;
+    const char *from = (const char *)in + (size_t)c * reduce->size;
+    const void *lanes[STREAMS];
+    for (int64_t i = 0; i < n; ++i)
+      lanes[i] = from + (size_t)(i * LANES) * reduce->size;
+    if (columns - c >= LANES) {
+      reduce->lanes(to, lanes, n, rows, pitch, 0);
+      continue;
+    }
+    const int64_t safe = ls_min_i64(
+        rows, limit - c < LANES ? 0 : (limit - c - LANES) / pitch + 1);
+    reduce->lanes(to, lanes, 1, safe, pitch, 0);
+    reduce->rows(to, from + (size_t)(safe * pitch) * reduce->size, rows - safe,
+                 pitch, columns - c);
+  }
+}
+
+// Adds rows of 16-bit floats, some of which are widened at a time.
+static void add_halves(const reduce_params *self, void *sums, const void *in,
+                       int64_t rows, int64_t columns) {
+  float wide[CHUNK + LANES];
+  int64_t n = 0;
+  for (int64_t i = 0; i < rows; i += n) {
+    n = ls_min_i64(CHUNK / columns, rows - i);
+    for (int64_t k = 0; k < n; ++k)
+      ls_widen(self->half, wide + k * columns,
+               (const uint16_t *)in + (i + k) * self->pitch, columns);
+    add_columns(self, sums, wide, n, columns, columns, CHUNK + LANES);
   }
 }
 
@@ -243,21 +254,20 @@ static tile tile_at(const reduce_params *self, int64_t unit) {
                 .from = ls_walk_at(&self->kept, outer).offset + column};
 }
 
-// Computes the sums of a tile's chain `c`.
+// Computes the sums of a tile's chain `c`; there is room for COLUMNS of them.
 static void sum_chain(const reduce_params *self, void *sums, const void *in,
                       const tile *t, int64_t c) {
   const int64_t of_run = ls_blocks_of(self->run, CHAIN);
   const int64_t row = c % of_run * CHAIN;
   const int64_t rows = ls_min_i64(CHAIN, self->run - row);
-  const int64_t step = ls_walk_at(&self->reduced, c / of_run).offset;
-  const char *from = element_at(self, in, t->from + step + row * self->pitch);
-  if (self->column_sums != NULL) {
-    self->column_sums(sums, (const float *)(const void *)from, (size_t)rows,
-                      (size_t)t->columns, (size_t)self->pitch, false);
-    return;
-  }
-  self->reduce.fill(sums, t->columns);
-  add_rows(self, sums, from, rows, t->columns);
+  const int64_t at = t->from + row * self->pitch +
+                     ls_walk_at(&self->reduced, c / of_run).offset;
+  self->reduce.fill(sums, COLUMNS);
+  if (self->half != LS_DTYPE_NONE)
+    add_halves(self, sums, element_at(self, in, at), rows, t->columns);
+  else
+    add_columns(self, sums, element_at(self, in, at), rows, self->pitch,
+                t->columns, self->total - at);
 }
 
 static void column_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -319,13 +329,14 @@ static void plan_two_steps(ls_kernel_plan *plan, const reduce_params *self) {
 }
 
 // ---- Plan ------------------------------------------------------------------
-static const ls_reducer *reducers_of(uint16_t op) {
-  if (op == LS_OP_REDUCE_MAX) return maxima_of;
-  if (op == LS_OP_REDUCE_MIN) return minima_of;
-  if (op == LS_OP_REDUCE_PRODUCT) return products_of;
-  if (op == LS_OP_REDUCE_AND) return all_of;
-  if (op == LS_OP_REDUCE_OR) return any_of;
-  return sums_of;
+static const ls_reducer *reducers_of(uint16_t op,
+                                     const ls_cpu_reducers *reducers) {
+  if (op == LS_OP_REDUCE_MAX) return reducers->max;
+  if (op == LS_OP_REDUCE_MIN) return reducers->min;
+  if (op == LS_OP_REDUCE_PRODUCT) return reducers->product;
+  if (op == LS_OP_REDUCE_AND) return reducers->all;
+  if (op == LS_OP_REDUCE_OR) return reducers->any;
+  return reducers->sum;
 }
 
 // Sorts the operand's dimensions into kept and reduced ones; returns true if
@@ -361,45 +372,35 @@ static int64_t take_last(ls_strided_dims *dims, int64_t *out_step) {
   return size;
 }
 
+static ls_status plan_columns(ls_kernel_plan *plan, reduce_params *self) {
+  self->run = take_last(&self->reduced, &self->pitch);
+  self->columns = take_last(&self->kept, NULL);
+  self->column_tiles = (self->columns + COLUMNS - 1) / COLUMNS;
+  self->units = ls_strided_dims_count(&self->kept) * self->column_tiles;
+  const int64_t steps = ls_strided_dims_count(&self->reduced);
+  const int64_t unit = steps * self->run * ls_min_i64(self->columns, COLUMNS);
+  self->units_per_block = ls_max_i64(1, LS_BLOCK / ls_max_i64(1, unit));
+  self->chains = steps * ls_blocks_of(self->run, CHAIN);
+  plan->loop = column_loop;
+  plan->blocks = ls_blocks_of(self->units, self->units_per_block);
+  if (plan->blocks < FEW_BLOCKS && self->chains >= MANY_CHAINS &&
+      self->run >= CHAIN)
+    plan_two_steps(plan, self);
+  return ls_ok();
+}
+
 ls_status kernel_reduce(ls_kernel_plan *plan) {
   const ls_dtype dtype = plan->in[0].dtype;
   const bool half = ls_is_half(dtype);
-  const ls_reducer *reduce =
-      &reducers_of(plan->node->type)[half ? LS_DTYPE_F32 : dtype];
+  const ls_reducer *reduce = &reducers_of(
+      plan->node->type, plan->kernels->reducers)[half ? LS_DTYPE_F32 : dtype];
   if (reduce->fill == NULL) return ls_kernel_unsupported(plan, dtype);
   LS_ARENA_NEW_OR_RETURN(plan->arena, reduce_params, self);
   self->reduce = *reduce;
   self->element = ls_dtype_size(dtype);
   self->half = half ? dtype : LS_DTYPE_NONE;
-  const bool runs = sort_dims(plan, self);
-  self->run = take_last(&self->reduced, &self->pitch);
-  self->steps = ls_strided_dims_count(&self->reduced);
-  self->columns = 1;
-  self->column_tiles = 1;
-  if (!runs) {
-    self->columns = take_last(&self->kept, NULL);
-    self->column_tiles = (self->columns + COLUMNS - 1) / COLUMNS;
-  }
-  if (dtype == LS_DTYPE_F32 && plan->node->type == LS_OP_REDUCE_SUM) {
-    if (!runs) self->column_sums = plan->kernels->column_sums;
-    if (runs && self->steps == 1) self->row = plan->kernels->sum;
-  }
-  if (dtype == LS_DTYPE_F32 && plan->node->type == LS_OP_REDUCE_MAX && runs &&
-      self->steps == 1)
-    self->row = plan->kernels->max;
-  self->units = ls_strided_dims_count(&self->kept) * self->column_tiles;
-  const int64_t unit =
-      self->steps * self->run * ls_min_i64(self->columns, COLUMNS);
-  self->units_per_block = ls_max_i64(1, LS_BLOCK / ls_max_i64(1, unit));
-  plan->loop = runs ? run_loop : column_loop;
+  self->total = ls_shape_num_elements(plan->in[0].shape);
   plan->params = self;
-  plan->blocks = ls_blocks_of(self->units, self->units_per_block);
-  if (runs && self->steps == 1 && self->run > 0 && self->run <= LS_SHORT_ROW)
-    return ls_short_rows_plan(plan, reduce, self->run);
-  if (runs) return ls_ok();
-  self->chains = self->steps * ls_blocks_of(self->run, CHAIN);
-  if (plan->blocks < FEW_BLOCKS && self->chains >= MANY_CHAINS &&
-      self->run >= CHAIN)
-    plan_two_steps(plan, self);
-  return ls_ok();
+  return sort_dims(plan, self) ? plan_runs(plan, self)
+                               : plan_columns(plan, self);
 }

@@ -6,15 +6,33 @@
 
 #include "engine/cpu/kernels/loops.h"
 
-// A reduction for one type.
+enum { LS_REDUCE_LANES = 16, LS_REDUCE_STREAMS = 4 };
+
+// A reduction for one type, compiled once per instruction set.
 typedef struct ls_reducer {
   size_t size;  // Bytes of an element, and of an accumulator.
   // Sets `count` accumulators to the neutral element.
   void (*fill)(void *sums, int64_t count);
+  // Adds rows of LS_REDUCE_LANES elements, `pitch` apart, of up to
+  // LS_REDUCE_STREAMS streams, each to accumulators of its own; then `rest`
+  // elements that follow.
+  void (*lanes)(void *sums, const void *const *in, int64_t streams,
+                int64_t rows, int64_t pitch, int64_t rest);
+  // Computes the result of each stream: its accumulator j takes in j + 8, j +
+  // 4, j + 2, j + 1.
+  void (*fold)(void *out, const void *sums, int64_t streams);
+  // Reduces adjacent runs of `count` elements in these three steps.
+  void (*runs)(void *out, const void *in, int64_t runs, int64_t count);
   // Adds rows, one after the other, column by column.
   void (*rows)(void *sums, const void *in, int64_t rows, int64_t pitch,
                int64_t columns);
 } ls_reducer;
+
+struct ls_cpu_reducers {
+  ls_reducer sum[LS_DTYPE_COUNT], product[LS_DTYPE_COUNT];
+  ls_reducer max[LS_DTYPE_COUNT], min[LS_DTYPE_COUNT];
+  ls_reducer all[LS_DTYPE_COUNT], any[LS_DTYPE_COUNT];  // For bools only.
+};
 
 // Reduces `count` contiguous rows of a fixed number of elements.
 typedef void ls_cpu_rows_of_fn(void *out, const void *rows, int64_t count);
