@@ -3,6 +3,7 @@
 
 #include "base/memory/own.h"
 #include "base/threads/thread_state.h"
+#include "base/threads/timers.h"
 #include "base/threads/worker.h"
 
 enum { PATIENCE_NANOS = 10 * 1000 * 1000 };
@@ -143,6 +144,19 @@ void ls_host_threads_wait(ls_host_threads *self, int64_t nanos) {
   self->running = NULL;
   // If no thread can be started, later jobs wait for this one to return.
   ls_status_free(start_next(self));
+}
+
+bool ls_host_threads_call_timers(ls_host_threads *self, ls_runtime *runtime) {
+  enum { WORK_NANOS = 1000 * 1000 };
+  const int64_t left = ls_timers_left(runtime);
+  if (left == INT64_MAX) return false;
+  if (left > 0 && (self->running != NULL || self->first != NULL))
+    ls_host_threads_wait(self, WORK_NANOS);
+  ls_mutex_unlock(&self->lock);
+  const bool moves = left == 0 || ls_timers_skip(runtime);
+  if (moves) ls_timers_call(runtime);
+  ls_mutex_lock(&self->lock);
+  return moves;
 }
 
 // ---- Abandoned jobs --------------------------------------------------------

@@ -15,6 +15,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/threads/threads.h"
+#include "lockstep/runtime.h"
 
 typedef struct ls_host_job {
   void (*fn)(struct ls_host_job *self);
@@ -53,6 +54,11 @@ bool ls_host_threads_cancel(ls_host_threads *self, ls_host_job *job);
 // Waits for `event`, for at most `nanos`; after some 10 ms passes over a job
 // that keeps others from starting.
 void ls_host_threads_wait(ls_host_threads *self, int64_t nanos);
+// Calls expired timers of the runtime, or moves a simulated clock to the next
+// timer, in small steps while a host function runs, because its time is real.
+// Returns true if timers were called or the clock has moved. Releases the lock
+// meanwhile.
+bool ls_host_threads_call_timers(ls_host_threads *self, ls_runtime *runtime);
 // Lists a job that nobody waits for any more, until it ends; then frees it with
 // the threads' allocator.
 void ls_host_threads_abandon(ls_host_threads *self, ls_host_job *job);

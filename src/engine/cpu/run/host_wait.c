@@ -54,23 +54,6 @@ static bool any_failed(ls_instance *const *instances, size_t count) {
   return false;
 }
 
-// Calls expired timers, or moves a simulated clock to the next timer, in small
-// steps while a host function runs, because its time is real. Returns true if
-// timers were called or the clock has moved. Requires the lock, and releases it
-// meanwhile.
-static bool advance_timers(ls_host_threads *threads, ls_runtime *runtime) {
-  enum { WORK_NANOS = 1000 * 1000 };
-  const int64_t left = ls_timers_left(runtime);
-  if (left == INT64_MAX) return false;
-  if (left > 0 && (threads->running != NULL || threads->first != NULL))
-    ls_host_threads_wait(threads, WORK_NANOS);
-  ls_mutex_unlock(&threads->lock);
-  const bool moves = left == 0 || ls_timers_skip(runtime);
-  if (moves) ls_timers_call(runtime);
-  ls_mutex_lock(&threads->lock);
-  return moves;
-}
-
 // Blocks until one of the runs can continue. Returns false if nothing has
 // progressed for too long. Polls, because the runtime's clock may be a test's.
 // Requires the lock.
@@ -83,7 +66,7 @@ static bool wait_for_any(ls_instance *const *instances, size_t count) {
   uint64_t progress = 0;
   (void)ls_runtime_goes_on(runtime, &progress);
   while (!can_any_continue(instances, count)) {
-    const bool moves = advance_timers(threads, runtime);
+    const bool moves = ls_host_threads_call_timers(threads, runtime);
     const int64_t now_ns = ls_runtime_now(runtime);
     const bool goes_on = ls_runtime_goes_on(runtime, &progress);
     const int64_t timer = ls_timers_left(runtime);
