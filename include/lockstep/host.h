@@ -83,6 +83,9 @@ enum {
   // TPU cores can run it too: in a computation it need not be in
   // outside_compilation.
   LS_HOST_ON_CORES = 1 << 6,
+  // For the condition of a loop: takes true as long as a trip is wanted, and
+  // gives i32 numbers, all zero if the trip cannot begin; the loop then ends.
+  LS_HOST_TELLS = 1 << 7,
 };
 
 struct ls_host_kernel {

@@ -97,6 +97,14 @@ typedef struct ls_emit_flow {
                     ls_emitted_list out);
 } ls_emit_flow;
 
+// Time at which the calls of a site are made.
+typedef enum ls_emit_when {
+  LS_EMIT_INSIDE,     // By devices, while they compute.
+  LS_EMIT_BEFORE,     // Before the launch, which takes the results.
+  LS_EMIT_CONDITION,  // The same, and a trip follows if the result is not 0.
+  LS_EMIT_AFTER,      // After the launch, which gives the operands.
+} ls_emit_when;
+
 // A site of host calls, which each device makes for its replicas.
 // A ticket is a tensor<2xui64> of the run's number and the device, with this
 // bit after a failure.
@@ -117,7 +125,32 @@ typedef struct ls_emit_host {
   bool is_shared;         // A call is not a replica's, but all devices'.
   bool is_for_all;        // All replicas make their calls together.
   uint64_t loop;  // Id of the outermost loop around it; 0: there is none.
+  ls_emit_when when;
+  const ls_node *node;
 } ls_emit_host;
+
+// The calls of a program that are made around its launch (around.c).
+typedef struct ls_emit_around {
+  bool is_around;  // All calls are.
+  // The first call that is not, with its line; NULL: there is none.
+  const char *other;
+  // The loop that makes calls in each trip; NULL: there is none. It makes
+  // `trips` trips or, if `limit` is not -1, as many as that parameter of the
+  // body says, and `trips` at most, if that is not 0.
+  const ls_node *loop;
+  int64_t trips;
+  int32_t limit;
+  // While it is emitted: trips for which there is room, the number of trips
+  // that are made and of those before, u64 scalars, and what the loop gives:
+  // [room, ...].
+  int64_t room;
+  ls_emitted num_trips, trip;
+  ls_emitted_list blocks;
+  size_t num_blocks;  // Number of blocks that the trip has filled.
+  // Values that the launch takes and gives, in the order of the sites' results
+  // and operands.
+  ls_emitted_list taken, given;
+} ls_emit_around;
 
 typedef struct ls_emit_language {
   const char *name;
@@ -212,6 +245,7 @@ struct ls_emitter {
   uint64_t loop;  // Id of the outermost loop around the current op; 0: none.
   ls_emit_host *hosts;
   size_t num_hosts;
+  ls_emit_around around;
   bool exact;  // See ls_hlo_program.
   int32_t num_devices;
   // In a replicated region: its replicas, those of a device, and the one that
@@ -419,6 +453,24 @@ bool ls_emit_flow_op(ls_emitter *e);
 bool ls_emit_stack_op(ls_emitter *e);
 bool ls_emit_replica_op(ls_emitter *e);
 bool ls_emit_host_op(ls_emitter *e);
+// Adds the site of a call of a graph to `hosts`, and returns it.
+LS_MUST_USE ls_status ls_emit_add_site(ls_emitter *e, ls_graph *graph,
+                                       const ls_node *node,
+                                       ls_emit_host **out_site);
+// Emits an operand of a call as its site takes it, and makes a value for a
+// result.
+ls_emitted ls_emit_host_input(ls_emitter *e, const ls_emit_host *site,
+                              const ls_node *node, uint32_t i);
+ls_emitted ls_emit_host_output(ls_emitter *e, const ls_emit_host *site,
+                               size_t i);
+const char *ls_emit_host_label(ls_emitter *e, ls_graph *graph,
+                               const ls_node *node);
+// Decides if the host's calls can be made around the launch; `room` is the
+// number of trips of a loop of which the program does not know it (around.c).
+void ls_emit_find_around(ls_emitter *e, int64_t room);
+void ls_emit_call_around(ls_emitter *e);
+// Makes the blocks that the loop gives, before its first trip.
+void ls_emit_begin_blocks(ls_emitter *e);
 // Returns true if regions of an op call the host, at any depth.
 bool ls_emit_calls_host(const ls_node *node);
 // Emits true unless a call has failed whose failure all devices know.

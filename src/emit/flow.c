@@ -14,6 +14,14 @@ static ls_emitted_list new_list(ls_emitter *e, size_t count) {
   return list;
 }
 
+static ls_emitted_list join_lists(ls_emitter *e, ls_emitted_list a,
+                                  ls_emitted_list b) {
+  const ls_emitted_list list = new_list(e, a.count + b.count);
+  for (size_t i = 0; i < list.count; ++i)
+    list.items[i] = i < a.count ? a.items[i] : b.items[i - a.count];
+  return list;
+}
+
 // Appends the depths of stacks.
 static ls_emitted_list with_depths(ls_emitter *e, ls_emitted_list values) {
   ls_emitted_list list = new_list(e, 2 * values.count);
@@ -184,11 +192,15 @@ static ls_emitted loop_condition(ls_emitter *e, const ls_node *node,
                                  ls_emitted_list parameters, ls_emitted trips) {
   const int64_t most = ls_node_int(node, LS_ATTR_ID_MAX_TRIPS);
   const ls_emitted_list values = emit_region(e, node, 0, parameters);
-  if (values.count == 0 || most == 0)
-    return values.count == 0 ? 0 : values.items[0];
-  return ls_emit_2(e, LS_OP_AND, values.items[0],
-                   ls_emit_2(e, LS_OP_LESS, trips,
-                             ls_emit_scalar(e, LS_DTYPE_U64, (double)most)));
+  if (values.count == 0) return 0;
+  ls_emitted limit = 0;
+  if (node == e->around.loop)
+    limit = e->around.num_trips;
+  else if (most > 0)
+    limit = ls_emit_scalar(e, LS_DTYPE_U64, (double)most);
+  return limit == 0 ? values.items[0]
+                    : ls_emit_2(e, LS_OP_AND, values.items[0],
+                                ls_emit_2(e, LS_OP_LESS, trips, limit));
 }
 
 static ls_emitted golden_ratio(ls_emitter *e) {
@@ -241,7 +253,8 @@ static void keep_whole_trips(ls_emitter *e, ls_emitted_list inside,
 }
 
 // The last carriers are the number of trips so far, and the ticket of the next
-// host call: a failed one ends the loop.
+// host call, a failed one of which ends the loop, or what the loop's calls give
+// after the launch.
 static void emit_while(ls_emitter *e, const ls_node *node) {
   const ls_emit_flow *flow = e->language->flow;
   const ls_emitted step = e->step, iteration = e->iteration;
@@ -251,16 +264,21 @@ static void emit_while(ls_emitter *e, const ls_node *node) {
   const size_t last = c.carriers.count++;
   const bool calls = e->ticket != 0 && ls_emit_calls_host(node);
   const bool is_outer = calls && e->frame == &e->base;
+  const bool is_around = node == e->around.loop;
+  ls_emitted_list *blocks = &e->around.blocks;
   if (!ls_status_is_ok(e->status)) return;
   if (is_outer) e->loop = node->id;
   c.carriers.items[last] = ls_emit_scalar(e, LS_DTYPE_U64, 0);
   if (calls) c.carriers.items[c.carriers.count++] = e->ticket;
+  if (is_around) ls_emit_begin_blocks(e);
+  if (is_around) c.carriers = join_lists(e, c.carriers, *blocks);
   const ls_emitted_list results = new_carriers(e, &c);
   const ls_emitted_list before = new_carriers(e, &c);
   const ls_emitted_list inside = new_carriers(e, &c);
   if (!ls_status_is_ok(e->status)) return;
   flow->while_begin(e, c.carriers, before, results);
   if (calls) e->ticket = before.items[last + 1];
+  e->around.trip = before.items[last];
   begin_trip(e, node, before.items[last]);
   ls_emitted holds =
       loop_condition(e, node, take_depths(e, unload(e, &c, before), first),
@@ -269,6 +287,9 @@ static void emit_while(ls_emitter *e, const ls_node *node) {
   if (!ls_status_is_ok(e->status)) return;
   flow->while_next(e, holds, inside);
   if (calls) e->ticket = inside.items[last + 1];
+  for (size_t i = 0; is_around && i < blocks->count; ++i)
+    blocks->items[i] = inside.items[last + 1 + i];
+  e->around.trip = inside.items[last];
   e->step = step;
   e->iteration = iteration;
   begin_trip(e, node, inside.items[last]);
@@ -284,9 +305,15 @@ static void emit_while(ls_emitter *e, const ls_node *node) {
                                  ls_emit_scalar(e, LS_DTYPE_U64, 1));
   if (is_outer) keep_whole_trips(e, inside, values, last + 1);
   if (calls) values.items[last + 1] = e->ticket;
+  for (size_t i = 0; is_around && i < blocks->count; ++i)
+    values.items[last + 1 + i] = blocks->items[i];
   flow->while_end(e, values, c.carriers);
   if (calls) e->ticket = results.items[last + 1];
-  if (is_outer) e->loop = 0;
+  if (is_around)
+    e->around.given =
+        join_lists(e, e->around.given,
+                   (ls_emitted_list){results.items + last + 1, blocks->count});
+  if (is_outer || is_around) e->loop = 0;
   count_steps(e, node, results.items[last]);
   bind_results(e, node, take_depths(e, unload(e, &c, results), first));
 }

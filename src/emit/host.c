@@ -53,7 +53,8 @@ static int32_t choose_replicas(ls_emitter *e, const ls_node *node,
   return all;
 }
 
-static ls_status find_types(ls_emitter *e, const ls_node *node, int32_t all,
+static ls_status find_types(ls_emitter *e, const ls_graph *graph,
+                            const ls_node *node, int32_t all,
                             ls_emit_host *site) {
   const size_t count = site->num_inputs + site->num_outputs;
   const ls_attr *wide = ls_node_attr(node, LS_ATTR_ID_WIDE);
@@ -64,7 +65,7 @@ static ls_status find_types(ls_emitter *e, const ls_node *node, int32_t all,
     is_wide[wide->as.ints.items[i]] = true;
   for (size_t i = 0; i < count; ++i) {
     const bool is_in = i < site->num_inputs;
-    types[i] = is_in ? ls_graph_type(e->frame->source.body, node->inputs[i])
+    types[i] = is_in ? ls_graph_type(graph, node->inputs[i])
                      : node->outputs[i - site->num_inputs];
     is_wide[i] |= !is_in && all > 0;
     if (is_wide[i]) LS_RETURN_IF_ERROR(ls_wide_part(types[i], all, &types[i]));
@@ -78,8 +79,8 @@ static ls_status find_types(ls_emitter *e, const ls_node *node, int32_t all,
   return ls_ok();
 }
 
-static ls_emitted host_input(ls_emitter *e, const ls_emit_host *site,
-                             const ls_node *node, uint32_t i) {
+ls_emitted ls_emit_host_input(ls_emitter *e, const ls_emit_host *site,
+                              const ls_node *node, uint32_t i) {
   if (!site->wide[i]) return ls_emit_of(e, node->inputs[i]);
   const ls_emitted x = ls_emit_owned_of(e, node->inputs[i]);
   if (site->num_local == 1 || ls_emit_look(e, x)->stacked) return x;
@@ -89,8 +90,8 @@ static ls_emitted host_input(ls_emitter *e, const ls_emit_host *site,
   return all;
 }
 
-static ls_emitted host_output(ls_emitter *e, const ls_emit_host *site,
-                              size_t i) {
+ls_emitted ls_emit_host_output(ls_emitter *e, const ls_emit_host *site,
+                               size_t i) {
   const ls_type type = site->types[site->num_inputs + i];
   ls_batch_dims dims = ls_emit_static_dims(type.shape);
   const bool is_stacked =
@@ -104,64 +105,71 @@ static ls_emitted host_output(ls_emitter *e, const ls_emit_host *site,
   return out;
 }
 
-static ls_status label_site(ls_emitter *e, const ls_node *node,
-                            ls_emit_host *site) {
+const char *ls_emit_host_label(ls_emitter *e, ls_graph *graph,
+                               const ls_node *node) {
   char text[LS_MAX_FULL_NAME], place[LS_MAX_FULL_NAME];
-  ls_graph *body = e->frame->source.body;
-  site->label = ls_arena_format(
-      e->memory, "%s%s", ls_emit_describe_op(body, node, text, sizeof(text)),
-      ls_emit_describe_place(body, node, place, sizeof(place)));
-  return site->label != NULL ? ls_ok() : ls_out_of_memory();
+  const char *label = ls_arena_format(
+      e->memory, "%s%s", ls_emit_describe_op(graph, node, text, sizeof(text)),
+      ls_emit_describe_place(graph, node, place, sizeof(place)));
+  if (label == NULL) ls_emit_fail(e, ls_out_of_memory());
+  return label;
 }
 
-static ls_status add_site(ls_emitter *e, const ls_node *node,
-                          ls_emit_host *site) {
+ls_status ls_emit_add_site(ls_emitter *e, ls_graph *graph, const ls_node *node,
+                           ls_emit_host **out_site) {
   const ls_attr *state = ls_node_attr(node, LS_ATTR_ID_STATE);
+  LS_ARENA_ARRAY_OR_RETURN(e->memory, ls_emit_host, sites, e->num_hosts + 1);
+  if (e->num_hosts > 0) memcpy(sites, e->hosts, e->num_hosts * sizeof(*sites));
+  ls_emit_host *site = &sites[e->num_hosts++];
+  e->hosts = sites;
+  *out_site = site;
+  site->node = node;
   site->kernel = ls_node_attr(node, LS_ATTR_ID_KERNEL)->as.kernel;
   site->state =
       state != NULL && state->kind == LS_ATTR_OBJECT ? state->as.object : NULL;
   site->name = node->base == NULL ? site->kernel->name : node->base;
-  LS_RETURN_IF_ERROR(label_site(e, node, site));
+  site->label = ls_emit_host_label(e, graph, node);
   site->loop = e->loop;
   site->num_inputs = node->num_inputs;
   site->num_outputs = node->num_outputs;
   const int32_t all = choose_replicas(e, node, site);
-  LS_RETURN_IF_ERROR(find_types(e, node, all, site));
-  ls_emit_host *sites =
-      ls_arena_new_array(e->memory, ls_emit_host, e->num_hosts + 1);
-  if (sites == NULL) return ls_out_of_memory();
-  if (e->num_hosts > 0) memcpy(sites, e->hosts, e->num_hosts * sizeof(*sites));
-  sites[e->num_hosts++] = *site;
-  e->hosts = sites;
-  return ls_ok();
+  return find_types(e, graph, node, all, site);
 }
 
-bool ls_emit_host_op(ls_emitter *e) {
+// Emits a call that devices make.
+static void call_inside(ls_emitter *e) {
   const ls_node *node = e->node;
-  ls_emit_host site = {0};
-  if (node->type != LS_OP_HOST) return false;
-  if (e->ticket == 0) ls_emit_refuse(e, "there is no host to call");
-  if (!ls_status_is_ok(e->status)) return true;
   const size_t number = e->num_hosts;
-  ls_emit_fail(e, add_site(e, node, &site));
+  ls_emit_host *site = NULL;
+  ls_emit_fail(e, ls_emit_add_site(e, e->frame->source.body, node, &site));
   ls_emitted *in =
-      ls_arena_new_array(e->memory, ls_emitted, site.num_inputs + 1);
+      ls_arena_new_array(e->memory, ls_emitted, node->num_inputs + 1);
   ls_emitted *out =
-      ls_arena_new_array(e->memory, ls_emitted, site.num_outputs + 1);
+      ls_arena_new_array(e->memory, ls_emitted, node->num_outputs + 1);
   if (in == NULL || out == NULL) ls_emit_fail(e, ls_out_of_memory());
-  if (!ls_status_is_ok(e->status)) return true;
+  if (!ls_status_is_ok(e->status)) return;
   in[0] = e->ticket;
   out[0] = ls_emit_value(e, LS_DTYPE_U64, ls_emit_look(e, in[0])->dims, NULL);
   for (uint32_t i = 0; i < node->num_inputs; ++i)
-    in[i + 1] = host_input(e, &site, node, i);
+    in[i + 1] = ls_emit_host_input(e, site, node, i);
   for (uint32_t i = 0; i < node->num_outputs; ++i)
-    out[i + 1] = host_output(e, &site, i);
-  if (!ls_status_is_ok(e->status)) return true;
+    out[i + 1] = ls_emit_host_output(e, site, i);
+  if (!ls_status_is_ok(e->status)) return;
   e->language->flow->call_host(e, number,
-                               (ls_emitted_list){in, site.num_inputs + 1},
-                               (ls_emitted_list){out, site.num_outputs + 1});
+                               (ls_emitted_list){in, node->num_inputs + 1},
+                               (ls_emitted_list){out, node->num_outputs + 1});
   e->ticket = out[0];
   for (uint32_t i = 0; i < node->num_outputs; ++i)
     ls_emit_bind(e, ls_ref(node->id, i), out[i + 1]);
+}
+
+bool ls_emit_host_op(ls_emitter *e) {
+  if (e->node->type != LS_OP_HOST) return false;
+  if (e->around.is_around)
+    ls_emit_call_around(e);
+  else if (e->ticket == 0)
+    ls_emit_refuse(e, "there is no host to call");
+  else
+    call_inside(e);
   return true;
 }

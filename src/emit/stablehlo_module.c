@@ -56,8 +56,10 @@ static ls_status declare_arguments(writing *w) {
     e->seed = declare_argument(w, LS_DTYPE_U64, scalar);
     e->replica = declare_argument(w, LS_DTYPE_U64, scalar);
   }
-  if (w->calls_host)
+  if (w->calls_host && !e->around.is_around)
     ls_emit_begin_host(e, declare_argument(w, LS_DTYPE_U64, scalar));
+  if (e->around.loop != NULL)
+    e->around.num_trips = declare_argument(w, LS_DTYPE_U64, scalar);
   return ls_status_clone(e->status);
 }
 
@@ -76,7 +78,9 @@ static void write_arguments(writing *w, ls_text *out) {
   const char *const *marks = w->module->argument_marks;
   for (size_t i = 0; i < w->num_arguments; ++i) {
     const ls_emitted_value value = *ls_emit_look(&w->h.e, w->arguments[i]);
-    ls_text_append_format(out, "%s%s: ", i > 0 ? ", " : "", value.name);
+    ls_text_append(out, i > 0 ? ", " : "");
+    ls_emit_name(&w->h.e, w->arguments[i], out);
+    ls_text_append(out, ": ");
     ls_hlo_append_type(&w->h, out, value.dtype, &value.dims);
     if (i >= w->layout.num_arguments) continue;
     const int32_t alias = alias_of(w, w->layout.arguments[i]);
@@ -88,6 +92,18 @@ static void write_arguments(writing *w, ls_text *out) {
 }
 
 // ---- Results ---------------------------------------------------------------
+// Appends values to a list.
+static ls_status extend(ls_arena *memory, ls_emitted **list, size_t *count,
+                        ls_emitted_list more) {
+  LS_ARENA_ARRAY_OR_RETURN(memory, ls_emitted, longer, *count + more.count + 1);
+  if (*count > 0) memcpy(longer, *list, *count * sizeof(*longer));
+  if (more.count > 0)
+    memcpy(longer + *count, more.items, more.count * sizeof(*longer));
+  *list = longer;
+  *count += more.count;
+  return ls_ok();
+}
+
 static ls_status find_results(writing *w) {
   ls_emitter *e = &w->h.e;
   const ls_hlo_module *module = w->module;
@@ -96,6 +112,10 @@ static ls_status find_results(writing *w) {
   w->num_results = w->layout.num_results;
   w->layout.counts = w->program != NULL && e->steps != 0;
   if (w->layout.counts) w->results[w->num_results++] = e->steps;
+  LS_RETURN_IF_ERROR(
+      extend(e->memory, &w->arguments, &w->num_arguments, e->around.taken));
+  LS_RETURN_IF_ERROR(
+      extend(e->memory, &w->results, &w->num_results, e->around.given));
   return ls_status_clone(e->status);
 }
 
@@ -139,6 +159,7 @@ static ls_status write_module(writing *w, ls_arena *memory, ls_text *out) {
   LS_RETURN_IF_ERROR(ls_hlo_find_arguments(
       w->module->source.body, w->h.e.num_devices, memory, &w->layout));
   LS_RETURN_IF_ERROR(make_lists(w, memory));
+  if (w->calls_host) ls_emit_find_around(&w->h.e, w->program->room);
   LS_RETURN_IF_ERROR(declare_arguments(w));
   LS_RETURN_IF_ERROR(ls_emit_program(&w->h.e));
   LS_RETURN_IF_ERROR(find_results(w));
@@ -200,6 +221,7 @@ ls_status ls_hlo_write_program(const ls_hlo_program *program, ls_arena *memory,
   const ls_status status = write_module(&w, memory, out);
   w.layout.hosts = w.h.e.hosts;
   w.layout.num_hosts = w.h.e.num_hosts;
+  w.layout.around = w.h.e.around;
   *out_layout = w.layout;
   return status;
 }

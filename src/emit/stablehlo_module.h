@@ -36,6 +36,9 @@ typedef struct ls_hlo_program {
                  // replica's ops stand apart.
   bool highest;  // See ls_hlo_module.
   bool bf16;     // Products of f32 round their operands to bf16.
+  // Most trips of a loop with calls of the host, of which the program does not
+  // say how many it makes (ls_emit_around).
+  int64_t room;
 } ls_hlo_program;
 
 // Position of an argument of the module in the list of the body's parameters,
@@ -51,10 +54,13 @@ typedef struct ls_hlo_layout {
   // True if three more arguments, ui64 scalars, follow: step, seed, and the
   // replica that runs a program without replicas (ls_run_args).
   bool draws;
-  // Sites of host calls. If there are any, the number of the run follows, too,
-  // a ui64 scalar.
+  // Sites of host calls. If devices make them, the number of the run follows,
+  // too, a ui64 scalar. Else that of the trips follows if a loop makes calls,
+  // then results of the sites that are called before the launch; the operands
+  // of those called after it are the last results.
   ls_emit_host *hosts;
   size_t num_hosts;
+  ls_emit_around around;
   // True if one more result follows, a ui64 scalar: the most trips of loops
   // that count steps, at least 1.
   bool counts;

@@ -161,8 +161,9 @@ typedef struct ls_plan_facts {
   // True if a run updates variables in place and may fail after it has updated
   // some of them: new values should go to separate buffers.
   bool tears;
-  bool is_late;                // Results may arrive after the end of a run.
-  ls_program_figures figures;  // Without the time to compile.
+  bool is_late;  // Results may arrive after the end of a run.
+  // With the time to compile only if that was after `compile`.
+  ls_program_figures figures;
 } ls_plan_facts;
 
 struct ls_text;  // base/text.h

@@ -284,7 +284,7 @@ bool ls_compiled_is_late(const ls_compiled *compiled) {
 ls_program_figures ls_compiled_figures(const ls_compiled *compiled) {
   ls_program_figures figures =
       compiled->backend->vtable->facts(compiled->executable).figures;
-  figures.compile_seconds = (double)compiled->compile_nanos * 1e-9;
+  figures.compile_seconds += (double)compiled->compile_nanos * 1e-9;
   return figures;
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs compiled for devices that are not here, and figures of programs.
+#include "estimator/own.h"
 #include "lockstep/full.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/host.h"
 #include "runtime/own.h"
 #include "support/callbacks.h"
+#include "support/estimators.h"
 #include "support/function.h"
 #include "support/plugin.h"
 #include "support/values.h"
@@ -182,4 +184,31 @@ TEST(a_call_of_the_host_is_refused_for_a_topology) {
   LS_OWN(ls_nest, results) = {0};
   expect_status(ls_function_call(function, made.args, &results),
                 LS_UNIMPLEMENTED, "calls of the host");
+}
+
+// ---- Estimators ------------------------------------------------------------
+// Compiles the loop of an estimator, of 100 steps that take batches from the
+// infeed and, in an evaluation, put tensors for the hosts into the outfeed.
+static void compile_estimator(const char *topology) {
+  LS_OWN(open_place, here) = runtime_begin(
+      (ls_runtime_options){.device = tpu_device(), .topology = topology});
+  LS_OWN(estimator_case, c) = {.way = ON_TPU,
+                               .replicas = 4,
+                               .folder = "for-a-topology",
+                               .iterations = "100",
+                               .repeats = true};
+  estimator_case_begin(&c);
+  expect_status(
+      ls_estimator_train(c.estimator,
+                         &(ls_estimator_training){.input = estimator_input(&c),
+                                                  .max_steps = LS_SOME(STEPS)},
+                         NULL),
+      LS_UNAVAILABLE, topology);
+}
+
+TEST(a_loop_of_an_estimator_is_compiled_for_topologies) {
+  static const char *const names[] = {"v4:2x2x1", "v5e:2x2", "v5p:2x2x1",
+                                      "v6e:2x2"};
+  for (size_t i = 0; i < LS_COUNT_OF(names); ++i)
+    compile_estimator(names[i]);
 }

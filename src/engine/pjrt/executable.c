@@ -19,10 +19,12 @@ void ls_pjrt_release_executable(ls_executable *executable) {
   ls_pjrt_executable *self = (ls_pjrt_executable *)executable;
   if (self == NULL || !ls_count_release(&self->references)) return;
   if (self->host != NULL) host_table(self)->release_executable(self->host);
-  ls_pjrt_destroy(self->backend->client.plugin,
-                  LS_PJRT_LoadedExecutable_Destroy, self->loaded);
+  for (const ls_pjrt_code *code = self->codes; code != NULL; code = code->next)
+    ls_pjrt_destroy(self->backend->client.plugin,
+                    LS_PJRT_LoadedExecutable_Destroy, code->loaded);
   ls_object_release(self->program);
   ls_arena_deinit(&self->arena);
+  ls_mutex_deinit(&self->lock);
   ls_release(ls_runtime_allocator(self->backend->base.runtime), self);
 }
 
@@ -99,23 +101,26 @@ static ls_status list_written(ls_pjrt_executable *self) {
   return ls_ok();
 }
 
-static ls_status write_module(const ls_pjrt_executable *self, ls_arena *memory,
-                              ls_text *out, ls_hlo_layout *out_layout) {
+static ls_status write_module(const ls_pjrt_executable *self, int64_t room,
+                              ls_arena *memory, ls_text *out,
+                              ls_hlo_layout *out_layout) {
   return ls_hlo_write_program(
       &(ls_hlo_program){.body = self->program->body,
                         .aliases = self->aliases,
                         .num_devices = self->num_devices,
                         .exact = self->backend->exact,
                         .highest = self->backend->highest,
-                        .bf16 = self->backend->bf16},
+                        .bf16 = self->backend->bf16,
+                        .room = room},
       memory, out, out_layout);
 }
 
 // ---- Compiling -------------------------------------------------------------
 // Compiles the module; for a topology there is no more of it than
 // `*out_executable`.
-static ls_status compile_module(ls_pjrt_executable *self, const ls_text *module,
-                                const ls_text *options,
+static ls_status compile_module(const ls_pjrt_executable *self,
+                                const ls_text *module, const ls_text *options,
+                                PJRT_LoadedExecutable **out_loaded,
                                 PJRT_Executable **out_executable) {
   static const char format[] = "mlir";
   const ls_pjrt_client *client = &self->backend->client;
@@ -136,16 +141,17 @@ static ls_status compile_module(ls_pjrt_executable *self, const ls_text *module,
                .options_size = options->size);
   LS_RETURN_IF_ERROR(
       ls_pjrt_call(client->plugin, LS_PJRT_Client_Compile, &args));
-  self->loaded = args.executable;
+  *out_loaded = args.executable;
   return ls_ok();
 }
 
 // Checks what runs rely on: the devices, in their order, and the number of
 // results.
 static ls_status check_loaded(const ls_pjrt_executable *self,
+                              PJRT_LoadedExecutable *loaded,
                               PJRT_Executable *executable) {
   const ls_pjrt_client *client = &self->backend->client;
-  LS_PJRT_ARGS(ls_pjrt_devices_args, devices, .object = self->loaded);
+  LS_PJRT_ARGS(ls_pjrt_devices_args, devices, .object = loaded);
   LS_RETURN_IF_ERROR(ls_pjrt_call(
       client->plugin, LS_PJRT_LoadedExecutable_AddressableDevices, &devices));
   bool fits = devices.count == (size_t)self->num_devices;
@@ -184,7 +190,7 @@ static void note_figures(ls_pjrt_executable *self,
   const ls_pjrt_plugin *plugin = self->backend->client.plugin;
   ls_program_figures *figures = &self->facts.figures;
   *figures =
-      (ls_program_figures){self->num_devices, -1, -1, -1, -1, -1, -1, -1, -1};
+      (ls_program_figures){self->num_devices, -1, -1, -1, -1, -1, -1, -1, 0};
   self->facts.num_instructions = self->program->body->num_nodes;
   note_costs(plugin, executable, figures);
   LS_PJRT_ARGS(ls_pjrt_object_args, code, .object = executable);
@@ -208,13 +214,14 @@ static void note_figures(ls_pjrt_executable *self,
 
 // Checks the loaded executable and takes its figures; `keep` puts it into the
 // cache.
-static ls_status inspect(ls_pjrt_executable *self, const ls_text *module,
+static ls_status inspect(ls_pjrt_executable *self,
+                         PJRT_LoadedExecutable *loaded, const ls_text *module,
                          const ls_text *options, bool keep) {
   const ls_pjrt_plugin *plugin = self->backend->client.plugin;
-  LS_PJRT_ARGS(ls_pjrt_object_args, args, .object = self->loaded);
+  LS_PJRT_ARGS(ls_pjrt_object_args, args, .object = loaded);
   LS_RETURN_IF_ERROR(
       ls_pjrt_call(plugin, LS_PJRT_LoadedExecutable_GetExecutable, &args));
-  const ls_status status = check_loaded(self, args.answer.object);
+  const ls_status status = check_loaded(self, loaded, args.answer.object);
   if (ls_status_is_ok(status)) note_figures(self, args.answer.object);
   if (ls_status_is_ok(status) && keep)
     ls_pjrt_cache_store(self->backend, module, options, args.answer.object);
@@ -223,45 +230,101 @@ static ls_status inspect(ls_pjrt_executable *self, const ls_text *module,
 }
 
 static ls_status load_or_compile(ls_pjrt_executable *self,
-                                 const ls_text *module,
-                                 const ls_text *options) {
+                                 const ls_text *module, const ls_text *options,
+                                 PJRT_LoadedExecutable **loaded) {
   const ls_pjrt_plugin *plugin = self->backend->client.plugin;
   PJRT_Executable *ahead = NULL;
   if (self->backend->client.topology == NULL)
-    ls_pjrt_cache_load(self->backend, module, options, &self->loaded);
-  if (self->loaded != NULL) {
-    const ls_status status = inspect(self, module, options, false);
+    ls_pjrt_cache_load(self->backend, module, options, loaded);
+  if (*loaded != NULL) {
+    const ls_status status = inspect(self, *loaded, module, options, false);
     if (ls_status_is_ok(status)) return ls_ok();
     ls_status_free(status);
-    ls_pjrt_destroy(plugin, LS_PJRT_LoadedExecutable_Destroy, self->loaded);
-    self->loaded = NULL;
+    ls_pjrt_destroy(plugin, LS_PJRT_LoadedExecutable_Destroy, *loaded);
+    *loaded = NULL;
   }
-  LS_RETURN_IF_ERROR(compile_module(self, module, options, &ahead));
-  if (self->loaded != NULL) return inspect(self, module, options, true);
+  LS_RETURN_IF_ERROR(compile_module(self, module, options, loaded, &ahead));
+  if (*loaded != NULL) return inspect(self, *loaded, module, options, true);
   note_figures(self, ahead);
   ls_pjrt_destroy(plugin, LS_PJRT_Executable_Destroy, ahead);
   return ls_ok();
 }
 
-static ls_status compile_for_devices(ls_pjrt_executable *self) {
-  ls_allocator *allocator = ls_runtime_allocator(self->backend->base.runtime);
-  LS_OWN(ls_text, module) = {0};
+// Makes the code of a module, the first one with so much room. Requires the
+// lock, if others may look.
+static ls_status add_code(ls_pjrt_executable *self, const ls_text *module,
+                          int64_t room) {
   LS_OWN(ls_text, options) = {0};
-  ls_text_init(&module, allocator);
-  ls_text_init(&options, allocator);
-  LS_RETURN_IF_ERROR(choose_devices(self));
-  LS_RETURN_IF_ERROR(list_written(self));
-  LS_RETURN_IF_ERROR(write_module(self, &self->arena, &module, &self->layout));
-  self->facts.is_late = self->layout.num_hosts == 0;
-  if (!self->facts.is_late)
-    LS_RETURN_IF_ERROR(ls_pjrt_register_handler(&self->backend->client));
+  ls_text_init(&options, self->arena.allocator);
+  ls_pjrt_code *code = ls_arena_new_array(&self->arena, ls_pjrt_code, 1);
+  LS_RETURN_IF_NO_MEMORY(code != NULL);
   LS_RETURN_IF_ERROR(
       ls_pjrt_write_options(&self->backend->client,
                             &(ls_pjrt_options){.devices = self->devices,
                                                .num_devices = self->num_devices,
                                                .exact = self->backend->exact},
                             &options));
-  return load_or_compile(self, &module, &options);
+  const ls_status status =
+      load_or_compile(self, module, &options, &code->loaded);
+  code->room = room;
+  code->next = self->codes;
+  self->codes = code;  // Also after a failure: it may be loaded.
+  if (!ls_status_is_ok(status)) code->room = -1;
+  return status;
+}
+
+static ls_status find_or_add(ls_pjrt_executable *self, int64_t trips,
+                             const ls_pjrt_code **out_code) {
+  ls_hlo_layout layout;
+  ls_runtime *runtime = self->backend->base.runtime;
+  int64_t room = self->codes == NULL ? trips : 1;
+  *out_code = NULL;
+  for (const ls_pjrt_code *code = self->codes; code != NULL; code = code->next)
+    if (code->room >= trips) *out_code = code;
+  if (*out_code != NULL) return ls_ok();
+  while (room < trips)
+    room *= 2;
+  const int64_t began = ls_runtime_now(runtime);
+  LS_OWN(ls_text, module) = {0};
+  LS_OWN(ls_arena, memory) = {0};
+  ls_text_init(&module, self->arena.allocator);
+  ls_arena_init(&memory, self->arena.allocator);
+  LS_RETURN_IF_ERROR(write_module(self, room, &memory, &module, &layout));
+  LS_RETURN_IF_ERROR(add_code(self, &module, room));
+  self->facts.figures.compile_seconds =
+      (double)(ls_runtime_now(runtime) - began) * 1e-9;
+  *out_code = self->codes;
+  return ls_ok();
+}
+
+ls_status ls_pjrt_find_code(ls_pjrt_executable *self, int64_t trips,
+                            const ls_pjrt_code **out_code) {
+  ls_mutex_lock(&self->lock);
+  const ls_status status = find_or_add(self, trips, out_code);
+  ls_mutex_unlock(&self->lock);
+  return status;
+}
+
+// Returns true if each run says how many trips a loop makes for whose calls the
+// program needs room.
+static bool is_compiled_later(const ls_pjrt_executable *self) {
+  return self->layout.around.loop != NULL && self->layout.around.limit >= 0;
+}
+
+static ls_status compile_for_devices(ls_pjrt_executable *self) {
+  LS_OWN(ls_text, module) = {0};
+  ls_hlo_layout *layout = &self->layout;
+  ls_text_init(&module, self->arena.allocator);
+  LS_RETURN_IF_ERROR(choose_devices(self));
+  LS_RETURN_IF_ERROR(list_written(self));
+  LS_RETURN_IF_ERROR(write_module(self, 1, &self->arena, &module, layout));
+  self->facts.is_late = layout->num_hosts == 0;
+  if (layout->num_hosts > 0 && !layout->around.is_around)
+    LS_RETURN_IF_ERROR(
+        ls_status_annotate(ls_pjrt_register_handler(&self->backend->client),
+                           "%s", layout->around.other));
+  return is_compiled_later(self) ? ls_ok()
+                                 : add_code(self, &module, layout->around.room);
 }
 
 ls_status ls_pjrt_compile(ls_backend *backend, const ls_program *program,
@@ -274,6 +337,7 @@ ls_status ls_pjrt_compile(ls_backend *backend, const ls_program *program,
   made->program = ls_object_retain((ls_program *)(uintptr_t)program);
   ls_arena_init(&made->arena, allocator);
   LS_OWN(ls_pjrt_executable, self) = made;
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
   LS_RETURN_IF_ERROR(program->on_host ? backend->host->vtable->compile(
                                             backend->host, program, &self->host)
                                       : compile_for_devices(self));
@@ -283,8 +347,13 @@ ls_status ls_pjrt_compile(ls_backend *backend, const ls_program *program,
 
 // ---- Figures ---------------------------------------------------------------
 ls_plan_facts ls_pjrt_facts(const ls_executable *executable) {
-  const ls_pjrt_executable *self = executable_of(executable);
-  return self->host != NULL ? host_table(self)->facts(self->host) : self->facts;
+  ls_pjrt_executable *self = (ls_pjrt_executable *)(uintptr_t)executable;
+  if (self->host != NULL) return host_table(self)->facts(self->host);
+  if (!is_compiled_later(self)) return self->facts;
+  ls_mutex_lock(&self->lock);
+  const ls_plan_facts facts = self->facts;
+  ls_mutex_unlock(&self->lock);
+  return facts;
 }
 
 ls_status ls_pjrt_print_plan(const ls_executable *executable, ls_text *text) {
@@ -296,6 +365,6 @@ ls_status ls_pjrt_print_plan(const ls_executable *executable, ls_text *text) {
   ls_text_append_format(
       text, "# %d of the devices '%s'; %zu bytes of temporary memory on each\n",
       self->num_devices, ls_text_data(&self->backend->client.kind),
-      self->facts.shared_bytes);
-  return write_module(self, &memory, text, &layout);
+      ls_pjrt_facts(executable).shared_bytes);
+  return write_module(self, 1, &memory, text, &layout);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
+#include "base/threads/timers.h"
 #include "engine/pjrt/host_call.h"
 
 // Runs with host calls, of all back ends.
@@ -47,15 +48,21 @@ static void fail_calls(ls_pjrt_hosts *self, ls_status status) {
   ls_mutex_unlock(&self->threads->lock);
 }
 
+ls_status ls_pjrt_try_site(ls_pjrt_hosts *self, size_t index, int32_t first,
+                           char *const *const *buffers, int32_t devices) {
+  const ls_emit_host *site = site_at(self, index);
+  const int32_t stride = site->is_for_all ? site->num_local : site->stride;
+  return ls_pjrt_call_host(self, &self->sites[index].records[first], site,
+                           site->first + first * stride, buffers, devices);
+}
+
 void ls_pjrt_call_site(ls_pjrt_hosts *self, size_t index, int32_t first,
                        char *const *const *buffers, int32_t devices) {
   const ls_emit_host *site = site_at(self, index);
   const size_t count = site->num_inputs + site->num_outputs;
-  const int32_t stride = site->is_for_all ? site->num_local : site->stride;
   ls_status status = ls_ok();
   if (!ls_pjrt_hosts_are_over(self))
-    status = ls_pjrt_call_host(self, &self->sites[index].records[first], site,
-                               site->first + first * stride, buffers, devices);
+    status = ls_pjrt_try_site(self, index, first, buffers, devices);
   if (!ls_status_is_ok(status)) fail_calls(self, status);
   if (!ls_pjrt_hosts_are_over(self)) return;
   for (int32_t d = 0; d < devices; ++d)
@@ -64,8 +71,7 @@ void ls_pjrt_call_site(ls_pjrt_hosts *self, size_t index, int32_t first,
              ls_pjrt_host_bytes(site, i) * (size_t)site->num_local);
 }
 
-// Returns true for calls that devices share.
-static bool is_shared(const ls_pjrt_hosts *self, const ls_emit_host *site) {
+bool ls_pjrt_is_shared(const ls_pjrt_hosts *self, const ls_emit_host *site) {
   return num_devices(self) > 1 &&
          (site->is_shared ||
           (site->is_for_all && (site->kernel->flags & LS_HOST_ALL) != 0));
@@ -76,7 +82,7 @@ void ls_pjrt_answer_call(ls_pjrt_hosts *self, size_t index, uint64_t *device,
   const ls_emit_host *site = site_at(self, index);
   const int32_t own = (int32_t)(*device & ~LS_EMIT_TICKET_FAILED);
   bool is_known = num_devices(self) == 1;
-  if ((*device & LS_EMIT_TICKET_FAILED) == 0 && is_shared(self, site)) {
+  if ((*device & LS_EMIT_TICKET_FAILED) == 0 && ls_pjrt_is_shared(self, site)) {
     is_known = ls_pjrt_visit_call(self, index, own, buffers);
   } else {
     ls_pjrt_call_site(self, index, own, &buffers, 1);
@@ -166,6 +172,7 @@ uint64_t ls_pjrt_hosts_begin(ls_pjrt_hosts *self, const ls_run_args *args) {
   self->run = args->run;
   memcpy(self->cancels, args->cancels, sizeof(self->cancels));
   self->has_ended = self->is_over = false;
+  self->moved = ls_runtime_now(self->runtime);
   self->loop = 0;
   self->is_torn = false;
   for (size_t i = 0; i < self->executable->layout.num_hosts; ++i)
@@ -211,25 +218,34 @@ static int32_t count_calls(ls_pjrt_hosts *const *hosts, size_t count) {
   return calls;
 }
 
+// Waits for a while, and returns the time that is left to the limit. Requires
+// the lock, and releases it meanwhile.
+static int64_t wait_a_while(ls_pjrt_hosts *const *hosts, size_t count) {
+  enum { LOOK_NANOS = 20 * 1000 * 1000 };
+  ls_pjrt_hosts *self = hosts[0];
+  ls_runtime *runtime = self->runtime;
+  const int64_t timer = ls_timers_left(runtime);
+  const int64_t nanos = timer < LOOK_NANOS ? timer : LOOK_NANOS;
+  const bool moves = ls_host_threads_call_timers(self->threads, runtime);
+  if (!moves) ls_host_threads_wait(self->threads, nanos);
+  if (ls_runtime_goes_on(runtime, &self->progress) || moves ||
+      timer != INT64_MAX || count_calls(hosts, count) == 0)
+    self->moved = ls_runtime_now(runtime);
+  return ls_runtime_stall_nanos(runtime) -
+         (ls_runtime_now(runtime) - self->moved);
+}
+
 void ls_pjrt_hosts_wait(ls_pjrt_hosts *const *hosts, size_t count,
                         bool others) {
-  enum { LOOK_NANOS = 20 * 1000 * 1000 };
   ls_host_threads *threads = hosts[0]->threads;
   ls_runtime *runtime = hosts[0]->runtime;
   const int64_t limit = ls_runtime_stall_nanos(runtime);
-  int64_t begin = ls_runtime_now(runtime);
-  uint64_t progress = 0;
-  (void)ls_runtime_goes_on(runtime, &progress);
   __atomic_fetch_add(&runtime->waiting_runs, 1, __ATOMIC_RELAXED);
   ls_mutex_lock(&threads->lock);
   ls_pjrt_hosts *event = NULL;
   int64_t left = limit;
   while ((event = find_event(hosts, count)) == NULL && left > 0) {
-    ls_host_threads_wait(threads, left < LOOK_NANOS ? left : LOOK_NANOS);
-    if (ls_runtime_goes_on(runtime, &progress) ||
-        count_calls(hosts, count) == 0)
-      begin = ls_runtime_now(runtime);
-    left = limit - (ls_runtime_now(runtime) - begin);
+    left = wait_a_while(hosts, count);
     if (others && left > 0) break;
   }
   ls_mutex_unlock(&threads->lock);

@@ -36,8 +36,9 @@ void ls_pjrt_hosts_destroy(ls_pjrt_hosts *self);  // NULL is fine.
 // it.
 uint64_t ls_pjrt_hosts_begin(ls_pjrt_hosts *self, const ls_run_args *args);
 LS_MUST_USE ls_status ls_pjrt_hosts_launch(ls_pjrt_hosts *self);
-// Returns true if the program has ended.
+// Returns true if the program has ended, or if its calls were stopped.
 bool ls_pjrt_hosts_has_ended(ls_pjrt_hosts *self);
+bool ls_pjrt_hosts_are_over(ls_pjrt_hosts *self);
 // Blocks until one of several programs has ended, or for some time only if
 // `others` are waited for, too. If one is cancelled, or waits
 // for a call while nothing has progressed for as long as the runtime allows,

@@ -46,6 +46,8 @@ struct ls_pjrt_hosts {
   uint64_t run;
   ls_cancel *cancels[LS_CANCELS];
   int32_t num_out;        // Calls that are waited for.
+  int64_t moved;          // Time at which something has progressed.
+  uint64_t progress;      // See ls_runtime_goes_on.
   const char *waits_for;  // The op of the last one; NULL: it has ended.
   bool has_ended, is_over;
   uint64_t loop;  // The loop that a failure has ended; 0: none.
@@ -80,7 +82,13 @@ void ls_pjrt_drop_visits(ls_allocator *allocator, ls_pjrt_visit *visits);
 // zeros after a failure.
 void ls_pjrt_call_site(ls_pjrt_hosts *self, size_t index, int32_t first,
                        char *const *const *buffers, int32_t devices);
-bool ls_pjrt_hosts_are_over(ls_pjrt_hosts *self);
+// Returns true for calls that devices share.
+bool ls_pjrt_is_shared(const ls_pjrt_hosts *self, const ls_emit_host *site);
+// Makes a site's calls of so many devices (host.c).
+LS_MUST_USE ls_status ls_pjrt_try_site(ls_pjrt_hosts *self, size_t index,
+                                       int32_t first,
+                                       char *const *const *buffers,
+                                       int32_t devices);
 // Makes the calls of a device at a site (host.c): `buffers` are its inputs and
 // outputs. Marks the ticket's device after a failure that all devices know.
 void ls_pjrt_answer_call(ls_pjrt_hosts *self, size_t index, uint64_t *device,

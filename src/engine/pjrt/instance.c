@@ -4,7 +4,7 @@
 // Runs of programs on_host are the CPU engine's.
 #include "base/cancel.h"
 #include "base/runtime_internal.h"
-#include "engine/pjrt/host.h"
+#include "engine/pjrt/around.h"
 #include "lockstep/runtime_settings.h"
 
 static ls_pjrt_instance *instance_of(const ls_instance *instance) {
@@ -41,6 +41,7 @@ void ls_pjrt_destroy_instance(ls_instance *instance) {
   const size_t num_scalars = LS_PJRT_SCALARS * (size_t)executable->num_devices;
   if (self->host != NULL) host_table(self)->destroy_instance(self->host);
   ls_pjrt_hosts_destroy(self->hosts);
+  ls_pjrt_around_destroy(self->around);
   ls_status_free(ls_pjrt_run_drain(self, self->num_launched));
   for (size_t i = 0; self->buffers != NULL && i < num_buffers(self); ++i)
     ls_object_release(self->buffers[i]);
@@ -70,14 +71,16 @@ static ls_status make_lists(ls_pjrt_instance *self) {
   const ls_pjrt_executable *executable = self->executable;
   ls_allocator *allocator = allocator_of(self);
   const size_t devices = (size_t)executable->num_devices;
-  const size_t arguments = executable->layout.num_arguments + LS_PJRT_SCALARS;
+  const ls_emit_around *around = &executable->layout.around;
+  const size_t arguments =
+      executable->layout.num_arguments + LS_PJRT_SCALARS + around->taken.count;
   const size_t results = ls_pjrt_num_results(executable);
   self->arguments = ls_new_array(allocator, PJRT_Buffer **, 2 * devices);
   self->memory =
       ls_new_array(allocator, PJRT_Buffer *, devices * (arguments + results));
   self->sent = ls_new_array(allocator, PJRT_Buffer *, devices * arguments);
   self->events = ls_new_array(allocator, PJRT_Event *,
-                              devices * (arguments + 2) +
+                              devices * (arguments + around->given.count + 2) +
                                   executable->program->num_outputs);
   self->scalar_parts =
       ls_new_array(allocator, PJRT_Buffer *, devices * LS_PJRT_SCALARS);
@@ -89,6 +92,8 @@ static ls_status make_lists(ls_pjrt_instance *self) {
   if (executable->layout.num_hosts > 0)
     LS_RETURN_IF_ERROR(ls_pjrt_hosts_create(
         self->executable, ls_pjrt_run_hosted, self, &self->hosts));
+  if (self->hosts != NULL && around->is_around)
+    LS_RETURN_IF_ERROR(ls_pjrt_around_create(self, &self->around));
   self->results = self->arguments + devices;
   for (size_t d = 0; d < devices; ++d) {
     self->arguments[d] = self->memory + d * (arguments + results);
@@ -163,6 +168,7 @@ ls_status ls_pjrt_start(ls_instance *instance, const ls_run_args *args) {
   ls_pjrt_instance *self = instance_of(instance);
   if (self->host != NULL) return start_on_host(self, args);
   ls_runtime *runtime = self->executable->backend->base.runtime;
+  LS_RETURN_IF_ERROR(ls_pjrt_run_prepare(self, args));
   if (ls_runtime_topology(runtime) != NULL)
     return LS_STATUS(LS_UNAVAILABLE,
                      "the program is compiled for topology '%s', which has no "
@@ -182,7 +188,10 @@ ls_run_state ls_pjrt_advance(ls_instance *instance) {
   if (self->hosts != NULL ? !ls_pjrt_hosts_has_ended(self->hosts)
                           : !ls_pjrt_run_advance(self))
     return LS_RUN_WAITS;
-  return ls_status_is_ok(self->status) ? LS_RUN_ENDED : LS_RUN_FAILED;
+  const bool fails =
+      !ls_status_is_ok(self->status) ||
+      (self->hosts != NULL && ls_pjrt_hosts_are_over(self->hosts));
+  return fails ? LS_RUN_FAILED : LS_RUN_ENDED;
 }
 
 void ls_pjrt_wait(ls_instance *const *instances, size_t count) {

@@ -79,6 +79,13 @@ LS_MUST_USE ls_status ls_pjrt_fetch(const ls_pjrt_client *client, ls_type type,
                                     PJRT_Event **out_done);
 
 // ---- Executables (executable.c) --------------------------------------------
+// A program as the plug-in has compiled it.
+typedef struct ls_pjrt_code {
+  struct ls_pjrt_code *next;
+  PJRT_LoadedExecutable *loaded;  // NULL: for a topology.
+  int64_t room;                   // See ls_emit_around.
+} ls_pjrt_code;
+
 typedef struct ls_pjrt_executable {
   int references;
   ls_pjrt_backend *backend;
@@ -86,7 +93,8 @@ typedef struct ls_pjrt_executable {
   ls_executable *host;  // The CPU engine's; NULL: devices compute the program.
   // The rest is for devices.
   ls_arena arena;
-  PJRT_LoadedExecutable *loaded;
+  ls_mutex lock;           // Guards `codes` and the figures of facts.
+  ls_pjrt_code *codes;     // The one with most room first.
   const int32_t *devices;  // Numbers of the client's devices.
   int32_t num_devices;
   ls_hlo_layout layout;
@@ -98,8 +106,14 @@ typedef struct ls_pjrt_executable {
 
 // Counts the results of a launch on each device.
 static inline size_t ls_pjrt_num_results(const ls_pjrt_executable *executable) {
-  return executable->layout.num_results + executable->layout.counts;
+  return executable->layout.num_results + executable->layout.counts +
+         executable->layout.around.given.count;
 }
+// Returns the code for so many trips of the loop that makes calls around the
+// launch; compiles it if there is none. Lent by the executable.
+LS_MUST_USE ls_status ls_pjrt_find_code(ls_pjrt_executable *executable,
+                                        int64_t trips,
+                                        const ls_pjrt_code **out_code);
 
 ls_status ls_pjrt_compile(ls_backend *backend, const ls_program *program,
                           ls_executable **out_executable);
@@ -120,12 +134,13 @@ void ls_pjrt_cache_store(const ls_pjrt_backend *self, const ls_text *module,
 
 // ---- Instances (instance.c) ------------------------------------------------
 // Values that a program takes after its parameters: three if it draws, the last
-// if it calls the host.
+// if devices call the host, or a loop makes calls around the launch.
 enum {
   LS_PJRT_STEP,
   LS_PJRT_SEED,
   LS_PJRT_REPLICA,
   LS_PJRT_RUN,
+  LS_PJRT_TRIPS = LS_PJRT_RUN,
   LS_PJRT_SCALARS
 };
 // Launches of an instance that may be under way; the next one waits.
@@ -133,6 +148,7 @@ enum { LS_PJRT_LAUNCHES = 8 };
 
 typedef struct ls_pjrt_instance {
   ls_pjrt_executable *executable;  // Counted.
+  const ls_pjrt_code *code;        // Code of the last run.
   ls_buffer **buffers;             // Retained; see rebind in engine/backend.h.
   ls_instance *host;               // The CPU engine's, for programs on_host.
   ls_buffer **host_buffers;        // The host's of `buffers`; lent.
@@ -151,9 +167,11 @@ typedef struct ls_pjrt_instance {
   PJRT_Buffer **scalar_parts;  // By scalar and device; NULL: not sent.
   bool has_launched, has_failed;
   bool keeps;  // The run has failed, and its new values are to be kept.
-  struct ls_pjrt_hosts *hosts;  // Calls of the host; NULL: there are none.
-  const ls_run_args *args;      // The run's, while it has host calls.
-  uint64_t num_steps, *steps;   // Steps of this run; see ls_run_args.
+  struct ls_pjrt_hosts *hosts;    // Calls of the host; NULL: there are none.
+  struct ls_pjrt_around *around;  // NULL: devices make them.
+  int64_t trips;  // Trips of the loop that makes calls around the launch.
+  const ls_run_args *args;     // The run's, while it has host calls.
+  uint64_t num_steps, *steps;  // Steps of this run; see ls_run_args.
   ls_status status;
 } ls_pjrt_instance;
 
@@ -178,7 +196,10 @@ ls_pjrt_buffer *ls_pjrt_new_buffer(const ls_pjrt_instance *instance,
                                    size_t use);
 
 // ---- Runs on devices (run.c) -----------------------------------------------
-// Starts a run. After a failure it has ended.
+// Chooses the code of a run.
+LS_MUST_USE ls_status ls_pjrt_run_prepare(ls_pjrt_instance *instance,
+                                          const ls_run_args *args);
+// Starts a run that is prepared. After a failure it has ended.
 LS_MUST_USE ls_status ls_pjrt_run_start(ls_pjrt_instance *instance,
                                         const ls_run_args *args);
 // Returns true if the run has ended; takes the events that are ready.
@@ -188,6 +209,16 @@ void ls_pjrt_run_wait(ls_pjrt_instance *instance);
 void ls_pjrt_run_fail(ls_pjrt_instance *instance, ls_status status);
 // Launches an instance that calls the host, and waits for its end.
 void ls_pjrt_run_hosted(void *instance);
+// Takes a scalar as the next argument of the run, or sends one to a device;
+// fetches a value. The data are lent until the run's events have ended.
+LS_MUST_USE ls_status ls_pjrt_run_take(ls_pjrt_instance *instance, size_t index,
+                                       uint64_t value);
+LS_MUST_USE ls_status ls_pjrt_run_send(ls_pjrt_instance *instance, ls_type type,
+                                       const void *data, int32_t device,
+                                       size_t at);
+LS_MUST_USE ls_status ls_pjrt_run_fetch(ls_pjrt_instance *instance,
+                                        ls_type type, PJRT_Buffer *buffer,
+                                        void *data);
 ls_status ls_pjrt_run_finish(ls_pjrt_instance *instance);
 // Waits for the ends of late launches up to number `end`, and returns the first
 // failure.

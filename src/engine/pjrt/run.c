@@ -6,7 +6,7 @@
 // event reaches a caller: that of a late launch comes with its outputs, and to
 // a later run of the instance.
 #include "base/runtime_internal.h"
-#include "engine/pjrt/host.h"
+#include "engine/pjrt/around.h"
 
 // ---- Arguments -------------------------------------------------------------
 static void push_event(ls_pjrt_instance *self, PJRT_Event *event) {
@@ -23,20 +23,26 @@ static ls_status send_value(ls_pjrt_instance *self, ls_type type,
   return ls_ok();
 }
 
-static ls_status take_argument(ls_pjrt_instance *self, const ls_run_args *args,
-                               size_t index, int32_t device,
-                               PJRT_Buffer **out_argument) {
-  const ls_program *program = self->executable->program;
-  if (index >= program->num_inputs) {
-    ls_buffer *buffer = self->buffers[index - program->num_inputs];
-    return ls_pjrt_buffer_part((ls_pjrt_buffer *)buffer, device, out_argument);
-  }
-  const ls_type type =
-      ls_graph_type(program->body, program->body->parameters[index]);
-  LS_RETURN_IF_ERROR(
-      send_value(self, type, args->inputs[index], device, out_argument));
-  self->sent[self->num_sent++] = *out_argument;
+ls_status ls_pjrt_run_send(ls_pjrt_instance *self, ls_type type,
+                           const void *data, int32_t device, size_t at) {
+  PJRT_Buffer **argument = &self->arguments[device][at];
+  LS_RETURN_IF_ERROR(send_value(self, type, data,
+                                self->executable->devices[device], argument));
+  self->sent[self->num_sent++] = *argument;
   return ls_ok();
+}
+
+static ls_status take_argument(ls_pjrt_instance *self, const ls_run_args *args,
+                               size_t index, int32_t device, size_t at) {
+  const ls_program *program = self->executable->program;
+  if (index < program->num_inputs)
+    return ls_pjrt_run_send(
+        self, ls_graph_type(program->body, program->body->parameters[index]),
+        args->inputs[index], device, at);
+  ls_buffer *buffer = self->buffers[index - program->num_inputs];
+  return ls_pjrt_buffer_part((ls_pjrt_buffer *)buffer,
+                             self->executable->devices[device],
+                             &self->arguments[device][at]);
 }
 
 static void destroy_buffers(const ls_pjrt_instance *self, PJRT_Buffer **list,
@@ -48,11 +54,11 @@ static void destroy_buffers(const ls_pjrt_instance *self, PJRT_Buffer **list,
   }
 }
 
-// Takes a scalar as argument `at`; sends it if it differs from that of the last
-// run.
-static ls_status take_scalar(ls_pjrt_instance *self, size_t index, size_t at,
-                             uint64_t value) {
+// Sends the scalar if it differs from that of the last run.
+ls_status ls_pjrt_run_take(ls_pjrt_instance *self, size_t index,
+                           uint64_t value) {
   const ls_pjrt_executable *executable = self->executable;
+  const size_t at = self->num_arguments++;
   const size_t devices = (size_t)executable->num_devices;
   PJRT_Buffer **parts = self->scalar_parts + index * devices;
   if (self->scalars[index] != value) destroy_buffers(self, parts, devices);
@@ -73,18 +79,17 @@ static ls_status take_arguments(ls_pjrt_instance *self,
   for (int32_t d = 0; d < self->executable->num_devices; ++d)
     for (size_t a = 0; a < layout->num_arguments; ++a) {
       const ls_hlo_slot slot = layout->arguments[a];
-      LS_RETURN_IF_ERROR(
-          take_argument(self, args, slot.first + (size_t)d * slot.stride,
-                        self->executable->devices[d], &self->arguments[d][a]));
+      LS_RETURN_IF_ERROR(take_argument(
+          self, args, slot.first + (size_t)d * slot.stride, d, a));
     }
   const uint64_t scalars[LS_PJRT_SCALARS] = {
       args->step, args->seed, (uint64_t)args->replica,
       self->hosts != NULL ? ls_pjrt_hosts_begin(self->hosts, args) : 0};
+  const bool is_inside = self->hosts != NULL && self->around == NULL;
   self->num_arguments = layout->num_arguments;
   for (size_t i = 0; i < LS_PJRT_SCALARS; ++i)
-    if (i == LS_PJRT_RUN ? self->hosts != NULL : layout->draws)
-      LS_RETURN_IF_ERROR(
-          take_scalar(self, i, self->num_arguments++, scalars[i]));
+    if (i == LS_PJRT_RUN ? is_inside : layout->draws)
+      LS_RETURN_IF_ERROR(ls_pjrt_run_take(self, i, scalars[i]));
   return ls_ok();
 }
 
@@ -117,7 +122,7 @@ static ls_status launch_executable(ls_pjrt_instance *self, bool late) {
   PJRT_Event **launched =
       self->launched + self->num_launched % LS_PJRT_LAUNCHES * devices;
   LS_PJRT_ARGS(ls_pjrt_execute_options, options, .launch = 0);
-  LS_PJRT_ARGS(ls_pjrt_execute_args, args, .executable = executable->loaded,
+  LS_PJRT_ARGS(ls_pjrt_execute_args, args, .executable = self->code->loaded,
                .options = &options,
                .arguments = (PJRT_Buffer *const *const *)self->arguments,
                .num_devices = devices, .num_arguments = self->num_arguments,
@@ -179,32 +184,28 @@ static ls_status take_launches(ls_pjrt_instance *self) {
   return ls_ok();
 }
 
+ls_status ls_pjrt_run_fetch(ls_pjrt_instance *self, ls_type type,
+                            PJRT_Buffer *buffer, void *data) {
+  PJRT_Event *done = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_pjrt_fetch(ls_pjrt_client_of(self), type, buffer, data, &done));
+  push_event(self, done);
+  return ls_ok();
+}
+
 static ls_status fetch_output(ls_pjrt_instance *self, const ls_run_args *args,
                               size_t index, PJRT_Buffer *result) {
   const ls_graph *body = self->executable->program->body;
-  PJRT_Event *done = NULL;
   if (args->arrays != NULL)
     return args->arrays[index] == NULL
                ? ls_ok()
                : ls_pjrt_fetch_late(self->executable->backend, result,
                                     args->arrays[index]);
-  if (args->outputs[index] == NULL) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_pjrt_fetch(ls_pjrt_client_of(self),
-                                   ls_graph_type(body, body->results[index]),
-                                   result, args->outputs[index], &done));
-  push_event(self, done);
-  return ls_ok();
-}
-
-// Asks for the number of steps that loops made, for which the run waits.
-static ls_status fetch_steps(ls_pjrt_instance *self) {
-  const size_t last = self->executable->layout.num_results;
-  PJRT_Event *done = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_pjrt_fetch(ls_pjrt_client_of(self), (ls_type){LS_DTYPE_U64, LS_SCALAR},
-                    self->results[0][last], &self->num_steps, &done));
-  push_event(self, done);
-  return ls_ok();
+  return args->outputs[index] == NULL
+             ? ls_ok()
+             : ls_pjrt_run_fetch(self,
+                                 ls_graph_type(body, body->results[index]),
+                                 result, args->outputs[index]);
 }
 
 static ls_status fetch_outputs(ls_pjrt_instance *self,
@@ -219,7 +220,12 @@ static ls_status fetch_outputs(ls_pjrt_instance *self,
         LS_RETURN_IF_ERROR(
             fetch_output(self, args, index, self->results[d][k]));
     }
-  return layout->counts ? fetch_steps(self) : ls_ok();
+  // The number of steps that loops made.
+  return !layout->counts
+             ? ls_ok()
+             : ls_pjrt_run_fetch(self, (ls_type){LS_DTYPE_U64, LS_SCALAR},
+                                 self->results[0][layout->num_results],
+                                 &self->num_steps);
 }
 
 // ---- Ends ------------------------------------------------------------------
@@ -340,13 +346,63 @@ static ls_status run_start(ls_pjrt_instance *self, const ls_run_args *args) {
   return fetch_outputs(self, args);
 }
 
+static ls_status run_hosted(ls_pjrt_instance *self) {
+  if (self->around != NULL) {
+    LS_RETURN_IF_ERROR(ls_pjrt_around_begin(self));
+    if (self->executable->num_devices > 1)
+      LS_RETURN_IF_ERROR(await_inputs(self));
+  }
+  LS_RETURN_IF_ERROR(launch_executable(self, false));
+  LS_RETURN_IF_ERROR(fetch_outputs(self, self->args));
+  return self->around != NULL ? ls_pjrt_around_fetch(self) : ls_ok();
+}
+
 void ls_pjrt_run_hosted(void *user) {
   ls_pjrt_instance *self = user;
-  ls_status status = launch_executable(self, false);
-  if (ls_status_is_ok(status)) status = fetch_outputs(self, self->args);
-  ls_pjrt_run_fail(self, status);
+  ls_pjrt_run_fail(self, run_hosted(self));
   while (self->num_ready < self->num_events)
     ls_pjrt_run_wait(self);
+  if (self->around != NULL && ls_status_is_ok(self->status))
+    ls_pjrt_around_end(self);
+}
+
+// Reads a number that is an input or the value of a variable.
+static ls_status read_number(const ls_pjrt_instance *self,
+                             const ls_run_args *args, size_t index,
+                             int64_t *out) {
+  const ls_program *program = self->executable->program;
+  const ls_graph *body = program->body;
+  const void *data = NULL;
+  *out = 0;
+  if (index < program->num_inputs)
+    data = args->inputs[index];
+  else
+    LS_RETURN_IF_ERROR(
+        ls_pjrt_look(self->buffers[index - program->num_inputs], &data));
+  if (data == NULL) return ls_ok();
+  *out = ls_graph_type(body, body->parameters[index]).dtype == LS_DTYPE_I64
+             ? *(const int64_t *)data
+             : *(const int32_t *)data;
+  return ls_ok();
+}
+
+ls_status ls_pjrt_run_prepare(ls_pjrt_instance *self, const ls_run_args *args) {
+  const ls_emit_around *around = &self->executable->layout.around;
+  self->trips = around->trips;
+  if (around->loop != NULL && around->limit >= 0) {
+    LS_RETURN_IF_ERROR(
+        read_number(self, args, (size_t)around->limit, &self->trips));
+    if (around->trips > 0 && self->trips > around->trips)
+      self->trips = around->trips;
+    if (self->trips < 0) self->trips = 0;
+    return self->code != NULL && self->code->room >= self->trips
+               ? ls_ok()
+               : ls_pjrt_find_code(self->executable,
+                                   self->trips > 0 ? self->trips : 1,
+                                   &self->code);
+  }
+  self->code = self->executable->codes;
+  return ls_ok();
 }
 
 ls_status ls_pjrt_run_start(ls_pjrt_instance *self, const ls_run_args *args) {

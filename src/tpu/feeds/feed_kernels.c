@@ -223,7 +223,7 @@ static const ls_host_kernel kernels[] = {
     [LS_INFEED_READY] = {.name = "infeed_ready",
                          .infer = infer_ready,
                          .start = start_ready,
-                         .flags = ON_CORES,
+                         .flags = ON_CORES | LS_HOST_TELLS,
                          .take = take_ready,
                          .cancel = cancel_call,
                          .tell = feed_kernels_tell,
