@@ -202,6 +202,10 @@ typedef struct ls_runtime_options {
   // cost: each replica is computed apart, and what differs from run to run is
   // not used. The CPU engine always does so.
   bool exact_bits;
+  // Looks for the op that makes the first NaN: see ls_runtime_take_nan.
+  // Programs run op by op, some times slower, with the same bits. For the CPU
+  // engine.
+  bool find_nan;
   // Devices that programs are compiled for while there need be none, as the
   // plug-in names them: "v5e:2x2", four TPUs. A run of a program is then
   // UNAVAILABLE, after it has been compiled (ls_function_describe_program).

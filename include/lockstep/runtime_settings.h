@@ -32,9 +32,19 @@ LS_API int ls_runtime_num_devices(const ls_runtime *runtime);
 // Returns the option `topology`; NULL: none.
 LS_API const char *ls_runtime_topology(const ls_runtime *runtime);
 LS_API bool ls_runtime_exact_bits(const ls_runtime *runtime);
+LS_API bool ls_runtime_finds_nan(const ls_runtime *runtime);
 LS_API ls_math ls_runtime_math(const ls_runtime *runtime);
 // Returns "fast", "direct" or "bf16"; NULL for an unknown number. Static text.
 LS_API const char *ls_math_name(ls_math math);
+
+// Takes the description of the first NaN since the last call that a run made
+// from numbers, else that a run was given, with the option find_nan: the op,
+// its source line, the element, the replica, and the range of its operands.
+// Returns false if no run had one. NaN that are meant, and selected away, are
+// described too: ask when a result is one. `text` has room for `size` bytes, of
+// which LS_NAN_TEXT are enough.
+enum { LS_NAN_TEXT = 768 };
+LS_API bool ls_runtime_take_nan(ls_runtime *runtime, char *text, size_t size);
 
 // Returns true if the environment's LS_LOG enables lines of this level; for a
 // log function that shows them to people.

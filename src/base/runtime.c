@@ -4,6 +4,7 @@
 #include "lockstep/runtime_settings.h"
 #include "lockstep/version.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -79,6 +80,7 @@ static ls_status init_runtime(ls_runtime *runtime,
   runtime->math = options->math;
   runtime->num_devices = options->num_devices;
   runtime->exact_bits = options->exact_bits;
+  runtime->find_nan = options->find_nan;
   if (options->device != NULL && strcmp(options->device, "cpu") != 0) {
     runtime->device =
         ls_copy_text(runtime->own, options->device, strlen(options->device));
@@ -263,7 +265,30 @@ bool ls_runtime_exact_bits(const ls_runtime *runtime) {
   return runtime->exact_bits;
 }
 
+bool ls_runtime_finds_nan(const ls_runtime *runtime) {
+  return runtime->find_nan;
+}
+
 ls_math ls_runtime_math(const ls_runtime *runtime) { return runtime->math; }
+
+// ---- The first NaN ---------------------------------------------------------
+void ls_runtime_note_nan(ls_runtime *runtime, bool is_made, const char *text) {
+  ls_mutex_lock(&runtime->lock);
+  if (runtime->nan[0] == '\0' || (is_made && !runtime->nan_is_made)) {
+    snprintf(runtime->nan, sizeof(runtime->nan), "%s", text);
+    runtime->nan_is_made = is_made;
+  }
+  ls_mutex_unlock(&runtime->lock);
+}
+
+bool ls_runtime_take_nan(ls_runtime *runtime, char *text, size_t size) {
+  if (runtime == NULL || text == NULL || size == 0) return false;
+  ls_mutex_lock(&runtime->lock);
+  snprintf(text, size, "%s", runtime->nan);
+  runtime->nan[0] = '\0';
+  ls_mutex_unlock(&runtime->lock);
+  return text[0] != '\0';
+}
 
 const char *ls_math_name(ls_math math) {
   static const char *const names[] = {[LS_MATH_FAST] = "fast",

@@ -16,6 +16,7 @@
 #include "base/threads/timers.h"
 #include "base/threads/workers.h"
 #include "lockstep/gauge.h"
+#include "lockstep/runtime_settings.h"
 #include "lockstep/runtime.h"
 
 // Slots: one per layer that keeps state, from low to high.
@@ -70,6 +71,7 @@ struct ls_runtime {
   char *device;  // NULL: the CPU engine.
   int num_devices;
   bool exact_bits;
+  bool find_nan;
   char *topology;
   int threads, input_threads;
   int64_t input_bytes;     // Bytes that iterators may buffer.
@@ -101,7 +103,14 @@ struct ls_runtime {
   ls_map log_counts;  // Number of times each limited line was written.
   ls_map gauges;      // Values of cells, see lockstep/gauge.h.
   ls_runtime_slot_state slots[LS_SLOT_COUNT];
+  // Source of the first NaN since ls_runtime_take_nan: a description, and
+  // whether an op made it from numbers. "": there was none.
+  char nan[LS_NAN_TEXT];
+  bool nan_is_made;
 };
+
+// Keeps the source of a NaN, unless there is an earlier or better one.
+void ls_runtime_note_nan(ls_runtime *runtime, bool is_made, const char *text);
 
 // Returns a variable of the process's environment; NULL: it is not set.
 const char *ls_system_environment(void *user, const char *name);

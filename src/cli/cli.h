@@ -131,6 +131,7 @@ ls_status cli_runtime_open_input(int64_t threads, ls_runtime **out_runtime);
 typedef struct cli_device_flags {
   const char *name, *bits, *topology;
   int64_t count;
+  bool find_nan;  // --find-nan.
 } cli_device_flags;
 extern cli_device_flags cli_device;
 // Returns true if these values are valid; otherwise reports them.
@@ -282,6 +283,13 @@ bool cli_check_arithmetic(const char *command, const char *precision,
     "bits", CLI_TEXT, &cli_device.bits, "NAME",                                \
         "fast (default); exact: a device sums in the order of\n"               \
         "replicas, the same bits whatever the number of devices",              \
+        0                                                                      \
+  }
+#define CLI_FIND_NAN_OPTION                                                    \
+  {                                                                            \
+    "find-nan", CLI_FLAG, &cli_device.find_nan, NULL,                          \
+        "if the loss is NaN, say which op made the first one: runs\n"          \
+        "op by op, some times slower, with the same bits",                     \
         0                                                                      \
   }
 // A flag that is also in the tables of other commands.

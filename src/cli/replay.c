@@ -277,6 +277,7 @@ int cli_replay(int argc, char **argv) {
        "the new place of its test data", 0},
       CLI_THREADS_OPTION(&flags->asked.threads),
       CLI_DEVICE_OPTIONS,
+      CLI_FIND_NAN_OPTION,
       CLI_TRACE_OPTION(&flags->trace),
       {"quiet", CLI_FLAG, &flags->quiet, NULL, "show no progress", 0},
   };

@@ -228,6 +228,7 @@ ls_status cli_runtime_open(int64_t threads, const char *math,
                             .device = cli_device.name,
                             .num_devices = (int)cli_device.count,
                             .exact_bits = is_exact,
+                            .find_nan = cli_device.find_nan,
                             .topology = cli_device.topology,
                             .communicator = cli_ranks()},
       out_runtime));

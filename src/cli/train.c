@@ -519,6 +519,7 @@ int cli_train(int argc, char **argv) {
        "interval between checkpoints (default 60)", 1},
       {"save-every-steps", CLI_COUNT, &flags.save_steps, "N",
        "interval in steps (default: by time alone)", 1},
+      CLI_FIND_NAN_OPTION,
       {"check-ranks", CLI_COUNT, &flags.check_ranks, "N",
        "compare the ranks' variables every N steps\n"
        "(default: never)",

@@ -25,9 +25,13 @@ static ls_status no_number(const ls_loop *loop, double loss) {
   char rate[32] = "";
   if (loop->plan.config.learning_rate != 0)
     ls_format(rate, sizeof(rate), " %g", loop->plan.config.learning_rate);
-  return ls_out_of_range(
+  const ls_status status = ls_out_of_range(
       "the loss is %g at step %lld: the learning rate%s may be too high", loss,
       (long long)ls_loop_steps(loop) + 1, rate);
+  char source[LS_NAN_TEXT];
+  return ls_runtime_take_nan(loop->runtime, source, sizeof(source))
+             ? ls_status_annotate(status, "%s", source)
+             : status;
 }
 
 // Counts up to `steps` steps of `examples` examples each, with results in

@@ -85,3 +85,16 @@ replays 0 "are the same" run
 awk -F , -v OFS=, 'NR == 50 { $17 = ($17 + 1) % 4 } { print }' made.csv >other
 mv other made.csv
 replays 1 "metrics.jsonl: first at step" run
+
+# The first NaN: one in the data, one that an op makes.
+awk -F , -v OFS=, 'NR == 60 { $3 = "nan" } { print }' made.csv >other
+mv other made.csv
+rm -rf run
+ends 1 "(input 0 is NaN at [" train --model tiny --data made.csv --split 0.2 \
+  --run-dir run --find-nan --quiet
+ends 1 "the learning rate 0.1 may be too high" train --model tiny \
+  --data made.csv --split 0.2 --run-dir run --quiet
+grep -q "is NaN" err.txt && fail "a NaN is looked for without --find-nan"
+ends 1 "makes NaN at [0,3] of f32[8,128] on replica 0; from f32[8,12544] from" \
+  train --model cnn --data synthetic --replicas 2 --learning-rate 1e15 \
+  --batch-size 16 --steps 9 --run-dir run --find-nan --quiet

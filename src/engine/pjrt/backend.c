@@ -116,6 +116,10 @@ ls_status ls_pjrt_backend_create(ls_runtime *runtime,
         "%d processes that train in step with device '%s': only the CPU engine "
         "exchanges values between processes",
         communicator->ranks, ls_runtime_device(runtime));
+  if (ls_runtime_finds_nan(runtime))
+    return ls_unimplemented("find_nan with device '%s': only the CPU engine "
+                            "looks for the op that makes a NaN",
+                            ls_runtime_device(runtime));
   LS_NEW_OR_RETURN(allocator, ls_pjrt_backend, made);
   made->base = (ls_backend){.vtable = &pjrt_vtable, .runtime = runtime};
   ls_text_init(&made->numerics_id, allocator);

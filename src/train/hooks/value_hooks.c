@@ -42,11 +42,15 @@ static ls_status nan_after_run(void *state, ls_run_context *context,
   if (!isnan(loss)) return ls_ok();
   const char *name =
       self->name != NULL ? self->name : ls_tensor_name(self->loss);
-  if (self->fails)
-    return ls_failed_precondition("NaN loss during training: '%s' is no number",
-                                  name);
-  ls_runtime_log(context->runtime, LS_LOG_WARNING, "train",
-                 "NaN loss during training: '%s' is no number; stopping", name);
+  ls_status status = ls_failed_precondition(
+      "NaN loss during training: '%s' is no number", name);
+  char source[LS_NAN_TEXT];
+  if (ls_runtime_take_nan(context->runtime, source, sizeof(source)))
+    status = ls_status_annotate(status, "%s", source);
+  if (self->fails) return status;
+  ls_runtime_log(context->runtime, LS_LOG_WARNING, "train", "%s; stopping",
+                 ls_status_message(status));
+  ls_status_free(status);
   ls_run_context_request_stop(context);
   return ls_ok();
 }

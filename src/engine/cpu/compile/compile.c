@@ -284,7 +284,7 @@ ls_status ls_cpu_compile(ls_backend *backend, const ls_program *program,
   ls_cpu_overlap_calls(&self);
   ls_cpu_delay_exchanges(&self);
   ls_cpu_advance_updates(&self);
-  ls_cpu_fuse(&self);
+  if (!ls_runtime_finds_nan(backend->runtime)) ls_cpu_fuse(&self);
   ls_cpu_find_failure_values(&self);
   ls_cpu_plan_memory(&self);
   ls_cpu_finish(&self);

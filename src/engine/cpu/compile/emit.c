@@ -115,6 +115,31 @@ static void spread_step(ls_cpu_compiler *self, const ls_cpu_use *use,
   instruction->size = step->blocks * use->lanes;
 }
 
+// Notes the types of the operands and the op's source, for a search for NaN.
+static void note_operands(ls_cpu_compiler *self, const ls_cpu_scope *scope,
+                          const ls_cpu_use *use, const kernel_step *step,
+                          uint32_t position) {
+  const ls_kernel_plan *plan = &use->plan;
+  const ls_cpu_instruction *at = ls_cpu_at(self, position);
+  ls_arena *arena = &self->out->arena;
+  ls_cpu_operands *operands = ls_arena_new(arena, ls_cpu_operands);
+  ls_type *types = ls_arena_new_array(arena, ls_type, at->num_in + at->num_out);
+  if (operands == NULL || types == NULL) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  const ls_type own = {LS_DTYPE_U8, {.rank = LS_UNKNOWN_RANK}};
+  for (uint32_t i = 0; i < at->num_in + at->num_out; ++i)
+    types[i] = own;
+  for (uint32_t i = 0; step->reads && i < plan->node->num_inputs; ++i)
+    types[i] = ls_graph_type(scope->graph, plan->node->inputs[i]);
+  for (unsigned i = step->begin; i < step->end; ++i)
+    types[at->num_in + i - step->begin] = plan->node->outputs[i];
+  *operands = (ls_cpu_operands){types, self->share.first + (int32_t)use->first};
+  self->origins[position].note.operands = operands;
+  ls_cpu_label(self, scope->graph, plan->node);
+}
+
 static void emit_step(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       const ls_cpu_use *use, const kernel_step *step) {
   const ls_kernel_plan *plan = &use->plan;
@@ -152,6 +177,8 @@ static void emit_step(ls_cpu_compiler *self, ls_cpu_scope *scope,
     self->origins[position].in_place[1] = plan->next_in_place;
   }
   self->origins[position].adds = plan->adds && step->loop == plan->loop;
+  if (ls_runtime_finds_nan(self->out->backend->runtime))
+    note_operands(self, scope, use, step, position);
 }
 
 static void emit_labels(ls_cpu_compiler *self, const ls_cpu_scope *scope,

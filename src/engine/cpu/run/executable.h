@@ -242,6 +242,13 @@ typedef struct ls_cpu_trips {
   uint32_t begin, first, last;
 } ls_cpu_trips;
 
+// Types of the operands of a kernel instruction, for one replica: inputs, then
+// outputs. An operand of the kernel's own has no elements.
+typedef struct ls_cpu_operands {
+  const ls_type *types;
+  int32_t first;  // Replica of the first part of a wide operand.
+} ls_cpu_operands;
+
 // Description of an instruction for listings and errors; fields may be NULL.
 typedef struct ls_cpu_note {
   const ls_node *node;
@@ -249,6 +256,8 @@ typedef struct ls_cpu_note {
   const char *kind;  // Description, if not that of `node`'s op.
   // "op 'a/b' (f.c:12)", for instructions that park or fail.
   const char *label;
+  // Types of a kernel's operands, with the option find_nan; else NULL.
+  const ls_cpu_operands *operands;
   double flops;  // Floating-point operations of one run of the kernel.
   size_t bytes;  // Bytes read and written in one run, each operand once.
 } ls_cpu_note;

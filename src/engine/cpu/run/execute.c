@@ -10,6 +10,7 @@
 #include "engine/cpu/run/host_call.h"
 #include "engine/cpu/run/instance.h"
 #include "engine/cpu/run/lanes.h"
+#include "engine/cpu/run/numbers.h"
 #include "engine/cpu/run/ranks.h"
 #include "engine/cpu/run/sums.h"
 #include "net/waiting.h"
@@ -154,11 +155,15 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       call.out = operands + at->num_in;
       call.params = at->params;
       call.adds = at->adds_to != 0 && worker->adds[at->adds_to - 1];
+      if (worker->numbers != NULL)
+        ls_cpu_numbers_before(self, worker, pc, operands);
       if (at->number != 0) {
         ls_cpu_team_run(team, at->loop, &call, at->size);
       } else {
         at->loop(&call, 0, at->size);
       }
+      if (worker->numbers != NULL)
+        ls_cpu_numbers_after(self, worker, stream->replica, pc, operands);
       if (self->num_incomplete > 0) ls_cpu_sums_proceed(self);
       ++pc;
       continue;
@@ -371,6 +376,7 @@ static ls_status init_run(ls_instance *self, const ls_run_args *args) {
   self->main.replica = args->replica;
   LS_CPU_SET(self->main.has_ended, false);
   self->runs += self->workers[0].costs != NULL;
+  if (self->workers[0].numbers != NULL) ls_cpu_numbers_begin(self);
   ls_cpu_stacks_reset(&self->stacks);
   ls_cpu_record(&self->workers[0].recorder, LS_CPU_EVENT_STEP, LS_CPU_MAIN,
                 (uint32_t)args->step, 0);
@@ -450,6 +456,7 @@ ls_status ls_cpu_finish_run(ls_instance *self, bool *out_keeps) {
         status, ls_cpu_drain_host(self, ls_status_code(status) !=
                                             LS_DEADLINE_EXCEEDED));
   }
+  if (self->workers[0].numbers != NULL) ls_cpu_numbers_end(self);
   ls_cpu_return_all_lent(self);
   LS_CPU_SET(self->is_running, false);
   if (self->steps != NULL && count_steps(self) > *self->steps)

@@ -2,6 +2,7 @@
 //
 // Binding: memory for an executable, and the buffers of its variables.
 #include "engine/cpu/run/instance.h"
+#include "engine/cpu/run/numbers.h"
 
 #include "base/runtime_internal.h"
 #include "engine/cpu/run/buffer.h"
@@ -90,6 +91,9 @@ static ls_status make_workers(ls_instance *self) {
         worker->adds == NULL) {
       return ls_out_of_memory();
     }
+    if (!ls_runtime_finds_nan(executable->backend->runtime)) continue;
+    worker->numbers = ls_new(allocator, ls_cpu_numbers);
+    if (worker->numbers == NULL) return ls_out_of_memory();
   }
   return ls_ok();
 }
@@ -226,6 +230,7 @@ void ls_cpu_destroy_instance(ls_instance *self) {
     ls_release(allocator, self->workers[i].adds);
     ls_release(allocator, self->workers[i].scratch);
     ls_release(allocator, self->workers[i].costs);
+    ls_release(allocator, self->workers[i].numbers);
   }
   ls_release(allocator, self->workers);
   ls_release(allocator, self->parts);

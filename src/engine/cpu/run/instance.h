@@ -102,6 +102,8 @@ typedef struct ls_cpu_part {
   ls_status status;      // First failure in this round.
 } ls_cpu_part;
 
+typedef struct ls_cpu_numbers ls_cpu_numbers;  // See numbers.h.
+
 // Measured time of an instruction.
 typedef struct ls_cpu_cost {
   uint64_t nanos, runs;
@@ -118,8 +120,9 @@ typedef struct ls_cpu_worker {
   // The instance's team, or `alone` while it runs a part.
   const ls_cpu_team *team;
   ls_cpu_team alone;
-  ls_cpu_cost *costs;  // One per instruction; NULL: not measured.
-  ls_status status;    // First failure.
+  ls_cpu_cost *costs;       // One per instruction; NULL: not measured.
+  ls_cpu_numbers *numbers;  // NULL: nothing is looked for.
+  ls_status status;         // First failure.
   ls_cpu_recorder recorder;
 } ls_cpu_worker;
 

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cpu/run/numbers.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/plain.h"
+#include "base/runtime_internal.h"
+#include "base/values/numbers.h"
+#include "engine/cpu/run/buffer.h"
+#include "graph/variables/variable.h"
+
+// ---- Ranges ----------------------------------------------------------------
+static void add_values(const double *values, int64_t begin, size_t count,
+                       ls_cpu_range *range) {
+  for (size_t i = 0; i < count; ++i) {
+    if (isnan(values[i])) {
+      if (range->first_nan < 0) range->first_nan = begin + (int64_t)i;
+      continue;
+    }
+    if (values[i] < range->low) range->low = values[i];
+    if (values[i] > range->high) range->high = values[i];
+  }
+}
+
+// Looks at `bytes` bytes of elements; those of other types than floats have an
+// empty range.
+static ls_cpu_range look_at(ls_dtype dtype, const void *data, size_t bytes) {
+  enum { CHUNK = 256 };
+  double values[CHUNK];
+  ls_cpu_range range = {INFINITY, -INFINITY, -1};
+  if (!ls_dtype_is_float(dtype) || data == NULL) return range;
+  const size_t size = ls_dtype_size(dtype), count = bytes / size;
+  for (size_t i = 0; i < count; i += CHUNK) {
+    const size_t some = count - i < CHUNK ? count - i : CHUNK;
+    ls_values_to_f64(dtype, (const char *)data + i * size, some, values);
+    add_values(values, (int64_t)i, some, &range);
+  }
+  return range;
+}
+
+// ---- Texts -----------------------------------------------------------------
+__attribute__((format(printf, 3, 4))) static void
+add_text(char *text, size_t size, const char *format, ...) {
+  const size_t at = strlen(text);
+  va_list arguments;
+  va_start(arguments, format);
+  (void)ls_format_v(text + at, size - at, format, arguments);
+  va_end(arguments);
+}
+
+// Prints the index of an element: "[3,5]"; nothing for a scalar.
+static void add_index(ls_shape shape, int64_t index, char *text, size_t size) {
+  int64_t stride = ls_shape_num_elements(shape);
+  for (int i = 0; i < shape.rank; ++i) {
+    stride /= shape.dim[i] > 0 ? shape.dim[i] : 1;
+    add_text(text, size, "%c%lld", i == 0 ? '[' : ',',
+             (long long)(index / stride % shape.dim[i]));
+  }
+  if (shape.rank > 0) add_text(text, size, "]");
+}
+
+// Prints "f32[8,10] from -1 to 2.5", or the type alone.
+static void add_range(ls_type type, const ls_cpu_range *range, char *text,
+                      size_t size) {
+  add_text(text, size, "%s", LS_SHAPE_TEXT(type.dtype, type.shape));
+  if (range->low <= range->high)
+    add_text(text, size, " from %g to %g", range->low, range->high);
+  if (range->first_nan >= 0) add_text(text, size, " with NaN");
+}
+
+// ---- Kernels ---------------------------------------------------------------
+static size_t bytes_of(const ls_instance *self, uint32_t place) {
+  return self->executable->place_sizes[place];
+}
+
+void ls_cpu_numbers_before(const ls_instance *self, ls_cpu_worker *worker,
+                           uint32_t pc, void *const *operands) {
+  const ls_executable *executable = self->executable;
+  const ls_cpu_instruction *at = &executable->instructions[pc];
+  const ls_cpu_operands *known = executable->notes[pc].operands;
+  ls_cpu_numbers *numbers = worker->numbers;
+  if (known == NULL || numbers->kind == LS_CPU_NAN_MADE) return;
+  numbers->has_nan = false;
+  for (uint32_t i = 0; i < at->num_in; ++i) {
+    const ls_cpu_range range = look_at(known->types[i].dtype, operands[i],
+                                       bytes_of(self, at->operand + i));
+    if (i < LS_CPU_RANGES) numbers->ranges[i] = range;
+    numbers->has_nan |= range.first_nan >= 0;
+  }
+}
+
+// Describes the op whose output has a NaN.
+static void describe_op(const ls_executable *executable, uint32_t pc,
+                        uint32_t output, int32_t replica, int64_t index,
+                        ls_cpu_numbers *numbers) {
+  const ls_cpu_instruction *at = &executable->instructions[pc];
+  const ls_cpu_note *note = &executable->notes[pc];
+  const ls_type *types = note->operands->types;
+  const ls_type type = types[at->num_in + output];
+  char *text = numbers->text;
+  const size_t size = sizeof(numbers->text);
+  text[0] = '\0';
+  add_text(text, size, "%s makes NaN at ", note->label);
+  add_index(type.shape, index, text, size);
+  add_text(text, size, "%sof %s", type.shape.rank > 0 ? " " : "",
+           LS_SHAPE_TEXT(type.dtype, type.shape));
+  if (executable->replicas > 1 && replica >= 0)
+    add_text(text, size, " on replica %d", replica);
+  for (uint32_t i = 0; i < at->num_in && i < LS_CPU_RANGES; ++i) {
+    if (types[i].shape.rank == LS_UNKNOWN_RANK) continue;
+    add_text(text, size, "%s", i == 0 ? "; from " : ", ");
+    add_range(types[i], &numbers->ranges[i], text, size);
+  }
+}
+
+void ls_cpu_numbers_after(const ls_instance *self, ls_cpu_worker *worker,
+                          int32_t replica, uint32_t pc, void *const *operands) {
+  const ls_executable *executable = self->executable;
+  const ls_cpu_instruction *at = &executable->instructions[pc];
+  const ls_cpu_operands *known = executable->notes[pc].operands;
+  ls_cpu_numbers *numbers = worker->numbers;
+  if (known == NULL) return;
+  const ls_cpu_nan_kind kind =
+      numbers->has_nan ? LS_CPU_NAN_PASSED : LS_CPU_NAN_MADE;
+  if (kind <= numbers->kind) return;
+  for (uint32_t i = 0; i < at->num_out; ++i) {
+    const uint32_t place = at->num_in + i;
+    const ls_type type = known->types[place];
+    const ls_cpu_range range = look_at(type.dtype, operands[place],
+                                       bytes_of(self, at->operand + place));
+    if (range.first_nan < 0) continue;
+    const int64_t part = ls_shape_num_elements(type.shape);
+    const size_t bytes = (size_t)part * ls_dtype_size(type.dtype);
+    if (bytes_of(self, at->operand + place) > bytes)
+      replica = known->first + (int32_t)(range.first_nan / part);
+    numbers->kind = kind;
+    describe_op(executable, pc, i, replica,
+                part > 0 ? range.first_nan % part : 0, numbers);
+    return;
+  }
+}
+
+// ---- Runs ------------------------------------------------------------------
+// Notes an input or a variable that has a NaN.
+static void note_given(ls_cpu_numbers *numbers, ls_type type, const void *data,
+                       const char *noun, const char *name) {
+  if (numbers->kind >= LS_CPU_NAN_GIVEN || !ls_dtype_is_float(type.dtype))
+    return;
+  const ls_cpu_range range = look_at(type.dtype, data,
+                                     (size_t)ls_shape_num_elements(type.shape) *
+                                         ls_dtype_size(type.dtype));
+  if (range.first_nan < 0) return;
+  numbers->kind = LS_CPU_NAN_GIVEN;
+  numbers->text[0] = '\0';
+  add_text(numbers->text, sizeof(numbers->text), "%s %s is NaN at ", noun,
+           name);
+  add_index(type.shape, range.first_nan, numbers->text, sizeof(numbers->text));
+  add_text(numbers->text, sizeof(numbers->text), " of %s",
+           LS_SHAPE_TEXT(type.dtype, type.shape));
+}
+
+void ls_cpu_numbers_begin(ls_instance *self) {
+  const ls_executable *executable = self->executable;
+  const ls_program *program = executable->program;
+  const ls_graph *body = program->body;
+  char **bases = self->workers[0].bases;
+  for (int i = 0; i < self->num_workers; ++i)
+    self->workers[i].numbers->kind = LS_CPU_NO_NAN;
+  for (size_t i = 0; i < program->num_inputs; ++i) {
+    char name[24];
+    snprintf(name, sizeof(name), "%zu", i);
+    note_given(self->workers[0].numbers,
+               ls_graph_type(body, body->parameters[i]),
+               bases[ls_cpu_base_inputs() + i], "input", name);
+  }
+  for (size_t i = 0; i < program->num_uses; ++i) {
+    const ls_use *use = &program->uses[i];
+    char name[LS_MAX_FULL_NAME + 2];
+    snprintf(name, sizeof(name), "'%s'",
+             ((const ls_variable *)use->variable)->name);
+    if (use->read)
+      note_given(self->workers[0].numbers, use->type,
+                 bases[ls_cpu_base_variables(executable) + i], "variable",
+                 name);
+  }
+}
+
+void ls_cpu_numbers_end(const ls_instance *self) {
+  const ls_cpu_numbers *best = self->workers[0].numbers;
+  for (int i = 1; i < self->num_workers; ++i)
+    if (self->workers[i].numbers->kind > best->kind)
+      best = self->workers[i].numbers;
+  if (best->kind != LS_CPU_NO_NAN)
+    ls_runtime_note_nan(self->executable->backend->runtime,
+                        best->kind == LS_CPU_NAN_MADE, best->text);
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// The option find_nan: the op that makes the first NaN of a run is named, with
+// its line, element, replica and operands, in every way to run.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory/allocator.h"
+#include "distribute/own.h"
+#include "lockstep/eager.h"
+#include "lockstep/flow.h"
+#include "lockstep/function.h"
+#include "lockstep/gradients.h"
+#include "lockstep/runtime_settings.h"
+#include "support/expect.h"
+#include "support/function.h"
+#include "support/replicas.h"
+#include "support/values.h"
+
+#include "lockstep/full.h"  // Last: records source lines.
+
+enum { ROWS = 4, WIDTH = 3, REPLICAS = 3 };
+
+// ---- Under a runtime that looks --------------------------------------------
+static void with_runtime(bool finds, void (*body)(void)) {
+  ls_runtime *runtime = NULL;
+  expect_ok(
+      ls_runtime_create(&(ls_runtime_options){.find_nan = finds}, &runtime));
+  ls_runtime_make_current(runtime);
+  body();
+  ls_runtime_make_current(NULL);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
+static void expect_taken(const char *first, const char *second) {
+  char text[LS_NAN_TEXT];
+  assert_true(ls_runtime_take_nan(ls_runtime_current(), text, sizeof(text)));
+  expect_contains(text, first);
+  expect_contains(text, second);
+  assert_false(ls_runtime_take_nan(ls_runtime_current(), text, sizeof(text)));
+}
+
+// Sixes, but for one element.
+static ls_nest rows_with(double value, int64_t at) {
+  double values[ROWS * WIDTH];
+  for (int64_t i = 0; i < ROWS * WIDTH; ++i)
+    values[i] = i == at ? value : 6;
+  return ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(ROWS, WIDTH), values));
+}
+
+// ---- Bodies ----------------------------------------------------------------
+static ls_tensor x_of(ls_nest args) {
+  return args.kind == LS_KIND_TENSOR ? args.as.tensor : ls_nest_tensor(args, 0);
+}
+
+static ls_tensor log_of(ls_tensor x) { return ls_log(ls_mul_scalar(x, 2)); }
+
+static ls_nest plain(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor y = log_of(x_of(args));
+  return ls_leaf(ls_reduce_sum(ls_add_scalar(y, 1), LS_ALL_AXES));
+}
+
+static ls_nest is_below(ls_nest state, void *user) {
+  (void)user;
+  return ls_leaf(
+      ls_less(ls_nest_tensor(state, 0), ls_scalar_i64(LS_DTYPE_I32, 3)));
+}
+
+// Takes 1 off in each trip, and the logarithm of what is left.
+static ls_nest take_one_off(ls_nest state, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(state, 1);
+  const ls_tensor left = ls_add_scalar(x, -1);
+  return LS_TUPLE(ls_leaf(ls_add_scalar(ls_nest_tensor(state, 0), 1)),
+                  ls_leaf(left),
+                  ls_leaf(ls_add(ls_nest_tensor(state, 2), ls_log(left))));
+}
+
+static ls_nest in_loop(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = x_of(args);
+  LS_OWN(ls_nest, end) =
+      ls_while(is_below, take_one_off, NULL,
+               LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(x),
+                        ls_leaf(ls_mul_scalar(x, 0))),
+               0);
+  return ls_leaf(ls_reduce_sum(ls_nest_tensor(end, 2), LS_ALL_AXES));
+}
+
+static ls_nest one_branch(ls_nest none, void *user) {
+  (void)none;
+  return ls_leaf(log_of(*(const ls_tensor *)user));
+}
+
+static ls_nest other_branch(ls_nest none, void *user) {
+  (void)none;
+  return ls_leaf(ls_neg(*(const ls_tensor *)user));
+}
+
+static ls_nest in_branch(ls_nest args, void *user) {
+  (void)user;
+  ls_tensor x = x_of(args);
+  const ls_tensor lowest = ls_reduce_min(x, LS_ALL_AXES);
+  LS_OWN(ls_nest, y) = ls_cond(ls_less(lowest, ls_scalar(LS_DTYPE_F32, 0)),
+                               one_branch, other_branch, &x);
+  return ls_leaf(ls_reduce_sum(y.as.tensor, LS_ALL_AXES));
+}
+
+// The square root's gradient at 0 is infinite, times 0 it is NaN.
+static ls_nest in_gradient(ls_nest args, void *user) {
+  (void)user;
+  const ls_nest y = ls_leaf(
+      ls_reduce_sum(ls_mul_scalar(ls_sqrt(args.as.tensor), 0), LS_ALL_AXES));
+  ls_nest gradient = ls_none();
+  const ls_status status = ls_gradients(&y, 1, &args, 1, NULL, &gradient);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  return ls_leaf(ls_reduce_sum(gradient.as.tensor, LS_ALL_AXES));
+}
+
+static const struct {
+  ls_callback body;
+  double value;
+  const char *op;
+  const char *range;
+} rows[] = {
+    {plain, -0.5, "op 'log' (log)", "from -1 to 12"},
+    {in_loop, 2.5, "(log)", "from -0.5 to 3"},
+    {in_branch, -0.5, "(log)", "from -1 to 12"},
+};
+
+// ---- In every way ----------------------------------------------------------
+static void find_in_function(void) {
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    LS_OWN(ls_function, function) = function_of(rows[i].body, NULL);
+    LS_OWN(ls_nest, x) = rows_with(rows[i].value, 2 * WIDTH + 1);
+    LS_OWN(ls_nest, y) = call_results(function, x);
+    assert_true(isnan(number_of(y)));
+    expect_taken(rows[i].op, rows[i].range);
+  }
+}
+TEST(an_op_is_named_with_its_operands) { with_runtime(true, find_in_function); }
+
+static void find_element(void) {
+  LS_OWN(ls_function, function) = function_of(plain, NULL);
+  LS_OWN(ls_nest, x) = rows_with(-0.5, 2 * WIDTH + 1);
+  LS_OWN(ls_nest, y) = call_results(function, x);
+  expect_taken("nan_test.c:", "makes NaN at [2,1] of f32[4,3]; from f32[4,3]");
+}
+TEST(its_line_and_element_are_told) { with_runtime(true, find_element); }
+
+static void find_on_replicas(void) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(REPLICAS);
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    ls_nest parts[REPLICAS];
+    for (int r = 0; r < REPLICAS; ++r)
+      parts[r] = rows_with(r == 1 ? rows[i].value : 6, 7);
+    LS_OWN(ls_function, function) = function_of(rows[i].body, NULL);
+    LS_OWN(ls_nest, args) =
+        LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, parts, REPLICAS));
+    LS_OWN(ls_nest, out) = ls_none();
+    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &out));
+    expect_taken(rows[i].op, " on replica 1");
+  }
+}
+TEST(so_is_the_replica) { with_runtime(true, find_on_replicas); }
+
+static void find_in_eager(void) {
+  expect_ok(ls_frame_begin());
+  double values[ROWS * WIDTH] = {1, 1, -3};
+  const ls_tensor x = eager_of(LS_DTYPE_F32, LS_SHAPE(ROWS, WIDTH), values);
+  const ls_nest y = plain(ls_leaf(x), NULL);
+  assert_true(isnan(item_of(y.as.tensor)));
+  expect_taken("op log",
+               "NaN at [0,2] of f32[4,3]; from f32[4,3] from -6 to 2");
+  expect_ok(ls_frame_end(NULL));
+}
+TEST(so_it_is_in_eager) { with_runtime(true, find_in_eager); }
+
+static void find_in_session(void) {
+  LS_OWN(ls_graph, graph) = graph_named("g");
+  ls_tensor y = {0};
+  {
+    LS_GRAPH_SCOPE(graph);
+    LS_OWN(ls_nest, x) = rows_with(-1, 0);
+    y = plain(ls_leaf(ls_constant(ls_nest_as_array(x))), NULL).as.tensor;
+  }
+  LS_OWN(ls_session, session) = session_of(graph);
+  LS_OWN(ls_nest, out) = session_results(session, ls_leaf(y));
+  expect_taken("(log)", "makes NaN at [0,0]");
+}
+TEST(so_it_is_in_a_session) { with_runtime(true, find_in_session); }
+
+static void find_in_gradient(void) {
+  LS_OWN(ls_function, function) = function_of(in_gradient, NULL);
+  LS_OWN(ls_nest, x) = rows_with(0, 4);
+  LS_OWN(ls_nest, y) = call_results(function, x);
+  assert_true(isnan(number_of(y)));
+  expect_taken("makes NaN at [1,1]", "from 0 to 0, f32[4,3] from 0 to 2.44949");
+}
+TEST(so_it_is_in_a_gradient) { with_runtime(true, find_in_gradient); }
+
+// ---- Given -----------------------------------------------------------------
+static void find_given(void) {
+  LS_OWN(ls_function, function) = function_of(plain, NULL);
+  LS_OWN(ls_nest, x) = rows_with((double)NAN, 5);
+  LS_OWN(ls_nest, y) = call_results(function, x);
+  expect_taken("input 0 is NaN at [1,2] of f32[4,3]", "");
+}
+TEST(a_nan_that_was_given_is_named) { with_runtime(true, find_given); }
+
+static ls_nest times_variable(ls_nest args, void *user) {
+  return ls_leaf(ls_reduce_sum(ls_mul(args.as.tensor, ls_variable_read(user)),
+                               LS_ALL_AXES));
+}
+
+static void find_variable(void) {
+  const double values[WIDTH] = {0, (double)NAN, 0};
+  LS_OWN(ls_variable, w) =
+      variable_of("w", LS_DTYPE_F32, LS_SHAPE(WIDTH), values);
+  LS_OWN(ls_function, function) = function_of(times_variable, w);
+  LS_OWN(ls_nest, x) = rows_with(1, 0);
+  LS_OWN(ls_nest, y) = call_results(function, x);
+  expect_taken("variable 'w' is NaN at [1] of f32[3]", "");
+}
+TEST(so_is_a_variable) { with_runtime(true, find_variable); }
+
+// ---- Nothing to find -------------------------------------------------------
+static double bits_of_sum;
+static void run_without_nan(void) {
+  LS_OWN(ls_function, function) = function_of(plain, NULL);
+  LS_OWN(ls_nest, x) = rows_with(3, 5);
+  LS_OWN(ls_nest, y) = call_results(function, x);
+  char text[LS_NAN_TEXT];
+  assert_false(ls_runtime_take_nan(ls_runtime_current(), text, sizeof(text)));
+  if (bits_of_sum == 0) bits_of_sum = number_of(y);
+  assert_true(number_of(y) == bits_of_sum);
+}
+TEST(the_bits_are_the_same) {
+  bits_of_sum = 0;
+  with_runtime(false, run_without_nan);
+  with_runtime(true, run_without_nan);
+}
+
+static void do_not_look(void) {
+  LS_OWN(ls_function, function) = function_of(plain, NULL);
+  LS_OWN(ls_nest, x) = rows_with(-1, 0);
+  LS_OWN(ls_nest, y) = call_results(function, x);
+  char text[LS_NAN_TEXT];
+  assert_true(isnan(number_of(y)));
+  assert_false(ls_runtime_take_nan(ls_runtime_current(), text, sizeof(text)));
+  assert_false(ls_runtime_take_nan(NULL, text, sizeof(text)));
+}
+TEST(nothing_is_looked_for_without_the_option) {
+  with_runtime(false, do_not_look);
+}
