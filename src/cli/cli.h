@@ -386,6 +386,7 @@ typedef struct cli_step_flags {
   const char *model, *precision, *math, *trace;
   int64_t replicas, threads;
   int64_t batch_size;         // 0: the model's.
+  int64_t steps;              // A loop of so many; 0: one step.
   bool tpu;                   // Uses a TPU strategy with as many cores.
   const ls_model_type *type;  // Found by cli_with_step.
 } cli_step_flags;
@@ -394,12 +395,15 @@ typedef struct cli_step_flags {
 int cli_with_step(const char *command, cli_step_flags *flags,
                   ls_status (*body)(void *user, ls_runtime *runtime),
                   void *user);
-// A model, its training step and a synthetic batch.
+// A model, its training step and a synthetic batch; or a loop of steps, each of
+// which takes such a batch from the infeed.
 typedef struct cli_step {
+  const cli_step_flags *flags;
+  ls_nest batch;  // Batch of all replicas.
   ls_model model;
   ls_strategy *strategy;
   ls_function *function;
-  ls_nest args;  // Split among the replicas.
+  ls_nest args;  // Split among the replicas; none for a loop.
 } cli_step;
 ls_status cli_step_open(const cli_step_flags *flags, cli_step *out_step);
 void cli_step_close(cli_step *step);

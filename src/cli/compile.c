@@ -125,6 +125,10 @@ int cli_compile(int argc, char **argv) {
       CLI_THREADS_OPTION(&flags.step.threads),
       CLI_DEVICE_OPTIONS,
       CLI_BATCH_OPTION(&flags.step.batch_size),
+      {"steps", CLI_COUNT, &flags.step.steps, "N",
+       "with --topology: a loop of N steps, which take their\n"
+       "batches from the infeed, as an estimator's do",
+       1},
       CLI_PRECISION_OPTION(&flags.step.precision),
       CLI_MATH_OPTION(&flags.step.math),
       {"json", CLI_FLAG, &flags.json, NULL,
@@ -148,5 +152,9 @@ int cli_compile(int argc, char **argv) {
       .operand = &flags.step.model};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  if (flags.step.steps > 0 && cli_device.topology == NULL) {
+    cli_say("compile", "--steps: give a --topology, too");
+    return CLI_USAGE;
+  }
   return cli_with_step("compile", &flags.step, compile_model, &flags);
 }

@@ -34,6 +34,50 @@ static ls_status check_shares(const cli_step_flags *flags) {
       (long long)(batch + replicas - batch % replicas), (long long)fewer);
 }
 
+// ---- Loops -----------------------------------------------------------------
+static ls_nest makes_step(ls_nest values, void *user) {
+  const cli_step *step = user;
+  return ls_leaf(ls_less(ls_nest_tensor(values, 0),
+                         ls_scalar(LS_DTYPE_I64, (double)step->flags->steps)));
+}
+
+// Takes a replica's part of a batch from the infeed, and trains with it.
+static ls_status take_step(const cli_step *step, ls_nest *out_results) {
+  enum { MOST = 16 };
+  ls_nest leaves[MOST];
+  ls_type types[MOST];
+  const size_t count = ls_nest_num_leaves(step->batch);
+  if (count > MOST)
+    return ls_unimplemented("batches of more than %d tensors", MOST);
+  ls_nest_flatten(step->batch, leaves, count);
+  for (size_t i = 0; i < count; ++i) {
+    const ls_array *array = ls_nest_as_array(leaves[i]);
+    types[i] = (ls_type){ls_array_dtype(array), ls_array_shape(array)};
+    types[i].shape.dim[0] /= step->flags->replicas;
+  }
+  const ls_op op = ls_infeed_dequeue_tuple(types, count);
+  for (size_t i = 0; i < count; ++i)
+    leaves[i] = ls_leaf(ls_op_output(op, (unsigned)i));
+  CLI_OWN(ls_nest, batch) = ls_nest_pack(step->batch, leaves, count);
+  *out_results = step->flags->type->train_step(batch, step->model.self);
+  return ls_nest_status(*out_results);
+}
+
+static ls_nest make_step(ls_nest values, void *user) {
+  CLI_OWN(ls_nest, results) = {0};
+  const ls_status status = take_step(user, &results);
+  return ls_status_is_ok(status)
+             ? LS_LIST(ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1)))
+             : ls_fail(status);
+}
+
+static ls_nest make_steps(ls_nest args, void *user) {
+  (void)args;
+  return ls_step_while(makes_step, make_step, user,
+                       LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_I64, 0))), 0);
+}
+
+// ---- Making ----------------------------------------------------------------
 static ls_status fill_step(const cli_step_flags *flags, cli_step *step) {
   const ls_model_type *type = flags->type;
   ls_model_options model = {0};
@@ -47,14 +91,17 @@ static ls_status fill_step(const cli_step_flags *flags, cli_step *step) {
                                            LS_SOME(flags->replicas)},
                 &step->strategy));
   LS_RETURN_IF_ERROR(ls_model_create(type, &model, &step->model));
+  const bool is_loop = flags->steps > 0;
+  step->flags = flags;
+  LS_RETURN_IF_ERROR(ls_function_create(
+      &(ls_function_options){.call = is_loop ? make_steps : type->train_step,
+                             .user = is_loop ? step : step->model.self,
+                             .name = is_loop ? "train_steps" : "train_step"},
+      &step->function));
   LS_RETURN_IF_ERROR(
-      ls_function_create(&(ls_function_options){.call = type->train_step,
-                                                .user = step->model.self,
-                                                .name = "train_step"},
-                         &step->function));
-  CLI_OWN(ls_nest, batch) = {0};
-  LS_RETURN_IF_ERROR(ls_model_synthetic_batch(type, flags->batch_size, &batch));
-  return ls_train_split(step->strategy, batch, &step->args);
+      ls_model_synthetic_batch(type, flags->batch_size, &step->batch));
+  return is_loop ? ls_ok()
+                 : ls_train_split(step->strategy, step->batch, &step->args);
 }
 
 ls_status cli_step_open(const cli_step_flags *flags, cli_step *out_step) {
@@ -66,6 +113,7 @@ ls_status cli_step_open(const cli_step_flags *flags, cli_step *out_step) {
 
 void cli_step_close(cli_step *step) {
   ls_nest_release(step->args);
+  ls_nest_release(step->batch);
   ls_function_release(step->function);
   ls_model_destroy(&step->model);
   ls_strategy_release(step->strategy);

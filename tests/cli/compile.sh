@@ -37,6 +37,8 @@ ends 1 "topology 'v5e:2x2' is for devices with a plug-in" \
   compile tiny --topology v5e:2x2 --device cpu
 ends 1 "/nowhere.so" compile tiny --topology v5e:2x2 --device pjrt:/nowhere.so
 
+ends 2 "--steps: give a --topology, too" compile tiny --steps 100
+
 libtpu=${LS_PJRT_TPU:-${LS_SOURCE_DIR:?}/build/plugins/libtpu/libtpu.so}
 if [ ! -r "$libtpu" ] || [ -n "$sanitized" ]; then
   echo "TPUs are not checked: no libtpu in LS_PJRT_TPU or build/plugins"
@@ -51,6 +53,8 @@ prints "^\\{\"model\":\"mlp\",\"topology\":\"v5e:2x2\",\"kind\":\"TPU v5 lite\",
   mlp --topology v5e:2x2 --replicas 4 --json --device "pjrt:$libtpu"
 prints "^mlp, 2 replicas on 2 of 2 devices 'TPU v4' of topology v4:2x2x1, " \
   mlp --topology v4:2x2x1 --devices 2 --device "pjrt:$libtpu"
+prints "\"devices\":4,\"replicas\":4,.*\"argument_bytes\":2[0-9]{7}," \
+  mlp --topology v5e:2x2 --steps 100 --json --device "pjrt:$libtpu"
 ends 1 "(of topology 'v5e:3x3')" \
   compile mlp --topology v5e:3x3 --device "pjrt:$libtpu"
 ends 1 "a batch of 256 does not divide evenly among 3 replicas, and the CPU \

@@ -187,17 +187,21 @@ TEST(a_call_of_the_host_is_refused_for_a_topology) {
 }
 
 // ---- Estimators ------------------------------------------------------------
-// Compiles the loop of an estimator, of 100 steps that take batches from the
-// infeed and, in an evaluation, put tensors for the hosts into the outfeed.
+static estimator_case begin_estimator(bool goes_on) {
+  estimator_case c = {.way = ON_TPU,
+                      .replicas = 4,
+                      .folder = "for-a-topology",
+                      .goes_on = goes_on,
+                      .iterations = "100",
+                      .repeats = true};
+  estimator_case_begin(&c);
+  return c;
+}
+
 static void compile_estimator(const char *topology) {
   LS_OWN(open_place, here) = runtime_begin(
       (ls_runtime_options){.device = tpu_device(), .topology = topology});
-  LS_OWN(estimator_case, c) = {.way = ON_TPU,
-                               .replicas = 4,
-                               .folder = "for-a-topology",
-                               .iterations = "100",
-                               .repeats = true};
-  estimator_case_begin(&c);
+  LS_OWN(estimator_case, c) = begin_estimator(false);
   expect_status(
       ls_estimator_train(c.estimator,
                          &(ls_estimator_training){.input = estimator_input(&c),
@@ -211,4 +215,24 @@ TEST(a_loop_of_an_estimator_is_compiled_for_topologies) {
                                       "v6e:2x2"};
   for (size_t i = 0; i < LS_COUNT_OF(names); ++i)
     compile_estimator(names[i]);
+}
+
+// Its steps also put tensors for the hosts into the outfeed.
+TEST(an_evaluation_is_compiled_for_a_topology) {
+  const char *device = tpu_device();
+  {
+    LS_OWN(open_place, here) = runtime_begin((ls_runtime_options){0});
+    LS_OWN(estimator_case, c) = begin_estimator(false);
+    assert_int_equal(estimator_case_train(&c, 1).step, 1);
+  }
+  LS_OWN(open_place, here) = runtime_begin(
+      (ls_runtime_options){.device = device, .topology = "v5e:2x2"});
+  LS_OWN(estimator_case, c) = begin_estimator(true);
+  LS_OWN(ls_nest, metrics) = {0};
+  expect_status(ls_estimator_evaluate(
+                    c.estimator,
+                    &(ls_estimator_evaluation){.input = estimator_input(&c),
+                                               .steps = LS_SOME(STEPS)},
+                    &metrics),
+                LS_UNAVAILABLE, "topology 'v5e:2x2'");
 }
