@@ -142,6 +142,8 @@ TEST(pad_puts_a_value_around_between_and_cuts) {
     check_pad(any_value(&random, 0, true), &random);
   check_pad((ls_type){LS_DTYPE_F32, LS_SHAPE(3, 60, 60, 7)}, &random);
   check_pad((ls_type){LS_DTYPE_F32, LS_SHAPE(20000)}, &random);
+  for (int64_t columns = 1; columns < 10; ++columns)
+    check_pad((ls_type){LS_DTYPE_BF16, LS_SHAPE(5000, columns)}, &random);
 }
 
 TEST(concatenate_joins_any_number_of_values) {

@@ -245,6 +245,19 @@ typedef struct ls_cpu_zeros {
                      const ls_cpu_nonzero *list, size_t count, bool adds);
 } ls_cpu_zeros;
 
+// Rows and columns of elements to move, and the distance from each to the next,
+// in elements of result and operand.
+typedef struct ls_cpu_move {
+  int64_t rows, columns;
+  int64_t out_row, out_column, in_row, in_column;
+} ls_cpu_move;
+
+// Copies elements; operand and result are the same or do not overlap.
+typedef void ls_cpu_move_fn(void *out, const void *in, const ls_cpu_move *move);
+typedef struct ls_cpu_moves {
+  ls_cpu_move_fn *of_size[9];  // For elements of 1, 2, 4 and 8 bytes.
+} ls_cpu_moves;
+
 typedef struct ls_cpu_short_rows ls_cpu_short_rows;
 typedef struct ls_cpu_reducers ls_cpu_reducers;
 typedef struct ls_cpu_spans ls_cpu_spans;
@@ -348,6 +361,7 @@ typedef struct ls_cpu_kernels {
   const ls_cpu_typed_spans *typed_spans;  // Elementwise ops of all types.
   // Reductions: kernels/reduce/short_rows.h.
   const ls_cpu_reducers *reducers;
+  const ls_cpu_moves *moves;
   const ls_cpu_short_rows *short_rows;
   // Several elementwise ops at once: kernels/element/chain.h.
   const ls_cpu_chains *chains;

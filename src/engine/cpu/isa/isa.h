@@ -78,6 +78,7 @@ extern const ls_cpu_spans LS_ISA_NAME(ls_cpu_spans);
 extern const ls_cpu_spans LS_ISA_NAME(ls_cpu_elementary);
 extern const ls_cpu_typed_spans LS_ISA_NAME(ls_cpu_typed_spans);
 extern const ls_cpu_reducers LS_ISA_NAME(ls_cpu_reducers);
+extern const ls_cpu_moves LS_ISA_NAME(ls_cpu_moves);
 extern const ls_cpu_short_rows LS_ISA_NAME(ls_cpu_short_rows);
 extern const ls_cpu_chains LS_ISA_NAME(ls_cpu_chains);
 void LS_ISA_NAME(ls_cpu_random_bits)(uint32_t *restrict dst,

@@ -51,6 +51,7 @@ const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels) = {
     .elementary = &LS_ISA_NAME(ls_cpu_elementary),
     .typed_spans = &LS_ISA_NAME(ls_cpu_typed_spans),
     .reducers = &LS_ISA_NAME(ls_cpu_reducers),
+    .moves = &LS_ISA_NAME(ls_cpu_moves),
     .short_rows = &LS_ISA_NAME(ls_cpu_short_rows),
     .chains = &LS_ISA_NAME(ls_cpu_chains),
     .norms_f32 = &LS_ISA_NAME(ls_cpu_norms_f32),

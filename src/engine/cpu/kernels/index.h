@@ -69,6 +69,27 @@ static inline int64_t ls_step_of(ls_shape shape, int32_t axis) {
 // Makes a move by ls_move (kernels/loops.h). NULL: no memory.
 const ls_elementwise *ls_move_make(ls_arena *arena, ls_strided_dims dims,
                                    size_t element);
+// Values of an operand at positions of a result that ascend in row order: rows
+// of columns, both arrays with a stride along each dimension, counted from the
+// first value's element.
+typedef struct ls_placement {
+  int64_t rows;
+  ls_cpu_move row;          // The columns of one row, and all steps.
+  ls_strided_dims out, in;  // Dimensions of the rows, of the same sizes.
+  size_t element;
+  ls_cpu_move_fn *move;
+} ls_placement;
+
+// Makes a placement of one element; dimensions are added to it from outer to
+// inner, and then it is finished.
+ls_placement ls_placement_of(size_t element);
+void ls_placement_add(ls_placement *self, int64_t size, int64_t out_step,
+                      int64_t in_step);
+void ls_placement_finish(ls_placement *self);
+// Copies the values whose positions are from `begin` to `end`, counted from
+// that of the first value, which is at `in`; position `begin` is at `out`.
+void ls_place(const ls_placement *self, void *out, const void *in,
+              int64_t begin, int64_t end);
 
 // Fills the plan. `dims` are those of the result, with the strides of operand
 // 0; `base` is the operand's first element. The loop uses operand 0 and result

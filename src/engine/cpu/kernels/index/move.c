@@ -3,84 +3,36 @@
 // Ops that only move elements: copy, broadcast, transpose. The result is
 // written in row order; the operand has a stride along each of its dimensions.
 //
-// If the innermost stride is 0 a row is filled, if it is 1 the row is copied.
-// Otherwise some other dimension has stride 1 (or none, then elements are
-// gathered): those two dimensions are cut into tiles, so that both arrays are
-// used by whole cache lines.
+// If the innermost stride is above 1 and some other dimension has stride 1,
+// those two dimensions are cut into tiles, so that both arrays are used by
+// whole cache lines. All else is a placement (place.c).
 #include "engine/cpu/kernels/index.h"
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
 // A tile has up to TILE_ROWS rows of the result and TILE_COLUMNS columns.
 enum { TILE_ROWS = 32, TILE_COLUMNS = 512, STRIP = 16 };
-// Shorter rows are copied inline instead of by memcpy.
-enum { SHORT_ROW = 32 };
 
 typedef struct move_params {
   ls_elementwise work;  // Describes moves of rows to fused instructions.
   int64_t count;
   int64_t base;  // Offset of the first element of the operand.
   size_t element;
-  int64_t columns, column_step;  // The innermost dimension.
-  ls_strided_dims outer;  // The other dimensions; for tiles, without the rows.
+  ls_placement placement;
   // The result has the same `period` elements again and again, for `repeated`
   // elements at a time.
   int64_t period, repeated;
   int64_t units_per_block, units;
   // Tiles only.
+  int64_t columns, column_step;  // The innermost dimension.
+  ls_strided_dims outer;         // The other dimensions, without the rows.
   // The dimension of stride 1; its stride in the result.
   int64_t rows, row_pitch;
   int64_t row_tiles, column_tiles;
   ls_strided_dims result;  // Like `outer`, with the strides of the result.
   void (*tile)(const struct move_params *self, void *out, const void *in,
                int64_t rows, int64_t columns);
-  void (*rows_of)(void *out, const void *in, int64_t rows, int64_t row_step,
-                  int64_t columns, int64_t step);
 } move_params;
-
-// Rows of a few elements are unrolled: `columns` is a constant there.
-#define ROWS(name, size, T)                                                    \
-  static inline __attribute__((always_inline)) void thin_##size(               \
-      T *o, const T *a, int64_t rows, int64_t row_step, int64_t columns,       \
-      int64_t step) {                                                          \
-    LS_INDEPENDENT                                                             \
-    for (int64_t i = 0; i < rows; ++i)                                         \
-      for (int64_t j = 0; j < columns; ++j)                                    \
-        o[i * columns + j] = a[i * row_step + j * step];                       \
-  }                                                                            \
-  static inline void row_##size(T *o, const T *a, int64_t count,               \
-                                int64_t step) {                                \
-    if (step == 0) {                                                           \
-      const T value = a[0];                                                    \
-      for (int64_t i = 0; i < count; ++i)                                      \
-        o[i] = value;                                                          \
-    } else if (step == 1 && count >= SHORT_ROW) {                              \
-      memcpy(o, a, (size_t)count * sizeof(T));                                 \
-    } else {                                                                   \
-      LS_INDEPENDENT                                                           \
-      for (int64_t i = 0; i < count; ++i)                                      \
-        o[i] = a[i * step];                                                    \
-    }                                                                          \
-  }                                                                            \
-  static void name##_##size(void *out, const void *in, int64_t rows,           \
-                            int64_t row_step, int64_t columns, int64_t step) { \
-    T *o = out;                                                                \
-    const T *a = in;                                                           \
-    if (columns == 1)                                                          \
-      thin_##size(o, a, rows, row_step, 1, step);                              \
-    else if (columns == 2)                                                     \
-      thin_##size(o, a, rows, row_step, 2, step);                              \
-    else if (columns == 3)                                                     \
-      thin_##size(o, a, rows, row_step, 3, step);                              \
-    else if (columns == 4)                                                     \
-      thin_##size(o, a, rows, row_step, 4, step);                              \
-    else if (columns == 8)                                                     \
-      thin_##size(o, a, rows, row_step, 8, step);                              \
-    else                                                                       \
-      for (int64_t i = 0; i < rows; ++i)                                       \
-        row_##size(o + i * columns, a + i * row_step, columns, step);          \
-  }
-LS_EACH_SIZE(ROWS, rows)
 
 typedef uint32_t quad __attribute__((vector_size(16), aligned(4), may_alias));
 
@@ -132,11 +84,10 @@ TILE(tile, 2, uint16_t, 0)
 TILE(tile, 4, uint32_t, turn_strip(o, pitch, a, step, rows, width))
 TILE(tile, 8, uint64_t, 0)
 
-static void choose_functions(move_params *self) {
+static void choose_tile(move_params *self) {
   switch (self->element) {
 #define CASE(unused, size, T)                                                  \
   case size:                                                                   \
-    self->rows_of = rows_##size;                                               \
     self->tile = tile_##size;                                                  \
     break;
     LS_EACH_SIZE(CASE, )
@@ -146,41 +97,15 @@ static void choose_functions(move_params *self) {
   }
 }
 
-// Writes the result's elements [at, end): whole rows together, up to the end of
-// the innermost outer dimension.
-static void move_rows(const move_params *self, char *out, const void *in,
-                      int64_t at, int64_t end) {
-  const int32_t last = self->outer.rank - 1;
-  const int64_t row_step = last < 0 ? 0 : self->outer.step[last];
-  int64_t column = at % self->columns;
-  ls_walk walk;
-  ls_walk_start(&walk, &self->outer, at / self->columns);
-  while (at < end) {
-    const int64_t from = self->base + walk.offset + column * self->column_step;
-    int64_t rows = 1, columns = ls_min_i64(self->columns - column, end - at);
-    if (columns == self->columns && last >= 0)
-      rows = ls_min_i64(self->outer.size[last] - walk.index[last],
-                        (end - at) / columns);
-    self->rows_of(out, (const char *)in + (size_t)from * self->element, rows,
-                  row_step, columns, self->column_step);
-    out += (size_t)(rows * columns) * self->element;
-    at += rows * columns;
-    column = 0;
-    if (last < 0) continue;
-    walk.index[last] += rows - 1;
-    walk.offset += (rows - 1) * row_step;
-    ls_walk_next(&walk, &self->outer);
-  }
-}
-
 void ls_move(const ls_elementwise *work, void *out, const void *in, int64_t at,
              int64_t count) {
   const move_params *self = (const move_params *)(const void *)work;
+  const char *first = (const char *)in + self->base * (int64_t)self->element;
   char *target = out;
   for (const int64_t end = at + count; at < end; at += count) {
     count = ls_min_i64(end - at, self->repeated - at % self->repeated);
     int64_t done = ls_min_i64(count, self->period);
-    move_rows(self, target, in, at, at + done);
+    ls_place(&self->placement, target, first, at, at + done);
     for (int64_t more = 0; done < count; done += more) {
       more = ls_min_i64(done, count - done);
       memcpy(target + (size_t)done * self->element, target,
@@ -249,11 +174,12 @@ static void plan_tiles(move_params *self, int32_t rows_at) {
 // Finds the innermost dimension of stride 0 that has others inside.
 static void find_period(move_params *self) {
   self->period = self->repeated = ls_max_i64(1, self->count);
-  int64_t inside = self->columns;
-  for (int32_t i = self->outer.rank; i-- > 0; inside *= self->outer.size[i])
-    if (self->outer.step[i] == 0) {
+  const ls_strided_dims *outer = &self->placement.in;
+  int64_t inside = self->placement.row.columns;
+  for (int32_t i = outer->rank; i-- > 0; inside *= outer->size[i])
+    if (outer->step[i] == 0) {
       self->period = inside;
-      self->repeated = inside * self->outer.size[i];
+      self->repeated = inside * outer->size[i];
       return;
     }
 }
@@ -265,16 +191,13 @@ static move_params *make_move(ls_arena *arena, ls_strided_dims dims,
   if (self == NULL) return NULL;
   self->count = ls_strided_dims_count(&dims);
   self->element = element;
-  self->columns = 1;
-  self->column_step = 1;
-  if (dims.rank > 0) {
-    const int32_t last = dims.rank - 1;
-    self->columns = dims.size[last];
-    self->column_step = dims.step[last];
-    ls_strided_dims_remove(&dims, last);
+  self->placement = ls_placement_of(element);
+  int64_t pitch = self->count;
+  for (int32_t i = 0; i < dims.rank; ++i) {
+    pitch /= ls_max_i64(1, dims.size[i]);
+    ls_placement_add(&self->placement, dims.size[i], pitch, dims.step[i]);
   }
-  self->outer = dims;
-  choose_functions(self);
+  ls_placement_finish(&self->placement);
   find_period(self);
   self->work = (ls_elementwise){.count = self->count,
                                 .num_in = 1,
@@ -298,8 +221,14 @@ ls_status ls_move_plan(ls_kernel_plan *plan, ls_strided_dims dims,
   if (self == NULL) return ls_out_of_memory();
   self->base = base;
   plan->params = self;
-  const int32_t rows_at = find_rows(&self->outer);
-  if (self->count > 0 && self->column_step > 1 && rows_at >= 0) {
+  const int32_t last = dims.rank - 1, rows_at = find_rows(&dims);
+  if (self->count > 0 && rows_at >= 0 && rows_at < last &&
+      dims.step[last] > 1) {
+    self->columns = dims.size[last];
+    self->column_step = dims.step[last];
+    ls_strided_dims_remove(&dims, last);
+    self->outer = dims;
+    choose_tile(self);
     plan_tiles(self, rows_at);
     plan->loop = tile_loop;
     plan->blocks = ls_blocks_of(self->units, self->units_per_block);

@@ -108,29 +108,9 @@ ls_status kernel_dynamic_slice(ls_kernel_plan *plan) {
 // ---- Dynamic update slice --------------------------------------------------
 typedef struct update_params {
   place at;
-  size_t element;
   int64_t count;  // Elements of the result.
-  // Shape of the update; a row is contiguous in the result.
-  int64_t rows, columns;
-  // Dimensions of the rows, with the strides of the result.
-  ls_strided_dims outer;
+  ls_placement update;
 } update_params;
-
-// Returns the first row of the update that ends after element `begin`.
-static int64_t first_row(const update_params *self, int64_t offset,
-                         int64_t begin) {
-  int64_t low = 0, high = self->rows;
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    const int64_t end =
-        offset + ls_walk_at(&self->outer, middle).offset + self->columns;
-    if (end <= begin)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
 
 // A block is a range of the result: it copies x, then the rows of the update in
 // it.
@@ -139,27 +119,16 @@ static void update_loop(const ls_kernel_call *call, int64_t begin_block,
   const update_params *self = call->params;
   const int64_t begin = begin_block * LS_BLOCK;
   const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
-  const size_t element = self->element;
+  const size_t element = self->update.element;
   char *out = call->out[0];
   if (begin >= end) return;
   if (call->out[0] != call->in[0])
     memcpy(out + (size_t)begin * element,
            (const char *)call->in[0] + (size_t)begin * element,
            (size_t)(end - begin) * element);
-  if (self->rows == 0) return;
   const int64_t offset = offset_at(&self->at, call->in + 2);
-  int64_t row = first_row(self, offset, begin);
-  ls_walk walk = ls_walk_at(&self->outer, row);
-  for (; row < self->rows; ++row, ls_walk_next(&walk, &self->outer)) {
-    const int64_t target = offset + walk.offset;
-    if (target >= end) break;
-    const int64_t first = ls_max_i64(target, begin);
-    const int64_t last = ls_min_i64(target + self->columns, end);
-    const int64_t from = row * self->columns + (first - target);
-    memcpy(out + (size_t)first * element,
-           (const char *)call->in[1] + (size_t)from * element,
-           (size_t)(last - first) * element);
-  }
+  ls_place(&self->update, out + (size_t)begin * element, call->in[1],
+           begin - offset, end - offset);
 }
 
 ls_status kernel_dynamic_update_slice(ls_kernel_plan *plan) {
@@ -168,17 +137,12 @@ ls_status kernel_dynamic_update_slice(ls_kernel_plan *plan) {
   const ls_shape full = plan->out[0].shape, part = plan->in[1].shape;
   LS_ARENA_NEW_OR_RETURN(plan->arena, update_params, self);
   self->at = find_place(full, part, plan->in + 2);
-  self->element = ls_dtype_size(dtype);
   self->count = ls_shape_num_elements(full);
-  self->columns = 1;
+  self->update = ls_placement_of(ls_dtype_size(plan->out[0].dtype));
   for (int32_t i = 0; i < part.rank; ++i)
-    ls_strided_dims_add(&self->outer, part.dim[i], ls_step_of(full, i));
-  const int32_t last = self->outer.rank - 1;
-  if (last >= 0 && self->outer.step[last] == 1) {
-    self->columns = self->outer.size[last];
-    ls_strided_dims_remove(&self->outer, last);
-  }
-  self->rows = self->columns == 0 ? 0 : ls_strided_dims_count(&self->outer);
+    ls_placement_add(&self->update, part.dim[i], ls_step_of(full, i),
+                     ls_step_of(part, i));
+  ls_placement_finish(&self->update);
   plan->loop = update_loop;
   plan->params = self;
   plan->blocks = ls_blocks_of(self->count, LS_BLOCK);

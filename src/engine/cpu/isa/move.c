@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Moves of elements: rows and columns with a stride each, in operand and
+// result.
+#include "engine/cpu/isa/isa.h"
+#include "engine/cpu/isa/vec.h"
+#include "engine/cpu/kernels/loops.h"
+
+// Rows of fewer columns than FEW are moved by a loop for their number if
+// columns are adjacent, else column by column. Columns of more bytes than SHORT
+// are copied by memcpy.
+enum { FEW = 9, SHORT = 16 };
+
+// Steps and small numbers of columns are constants at the calls of these: such
+// loops are vectorized.
+#define MOVE(unused, size, T)                                                  \
+  LS_INLINE void steps_##size(T *o, const T *a, int64_t count, int64_t from) { \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      o[i] = a[i * from];                                                      \
+  }                                                                            \
+  LS_INLINE void columns_##size(T *o, const T *a, const ls_cpu_move *move,     \
+                                int64_t columns) {                             \
+    for (int64_t r = 0; r < move->rows; ++r)                                   \
+      for (int64_t c = 0; c < columns; ++c)                                    \
+        o[r * move->out_row + c] = a[r * move->in_row + c];                    \
+  }                                                                            \
+  static void line_##size(T *o, const T *a, int64_t count, int64_t to,         \
+                          int64_t from) {                                      \
+    if (to == 1 && from == 0)                                                  \
+      steps_##size(o, a, count, 0);                                            \
+    else if (to == 1 && from == 1 && (size_t)count * sizeof(T) > SHORT)        \
+      memcpy(o, a, (size_t)count * sizeof(T));                                 \
+    else if (to == 1 && from == 1)                                             \
+      steps_##size(o, a, count, 1);                                            \
+    else if (to == 1 && from == -1)                                            \
+      steps_##size(o, a, count, -1);                                           \
+    else if (to == 1 && from == 2)                                             \
+      steps_##size(o, a, count, 2);                                            \
+    else                                                                       \
+      for (int64_t i = 0; i < count; ++i)                                      \
+        o[i * to] = a[i * from];                                               \
+  }                                                                            \
+  static void move_##size(void *out, const void *in,                           \
+                          const ls_cpu_move *move) {                           \
+    T *o = out;                                                                \
+    const T *a = in;                                                           \
+    const bool few = move->columns < FEW && move->rows > move->columns;        \
+    const bool dense = move->out_column == 1 && move->in_column == 1;          \
+    switch (few && dense ? move->columns : 0) {                                \
+      CASES(size)                                                              \
+    default:                                                                   \
+      if (few)                                                                 \
+        for (int64_t c = 0; c < move->columns; ++c)                            \
+          line_##size(o + c * move->out_column, a + c * move->in_column,       \
+                      move->rows, move->out_row, move->in_row);                \
+      else                                                                     \
+        for (int64_t r = 0; r < move->rows; ++r)                               \
+          line_##size(o + r * move->out_row, a + r * move->in_row,             \
+                      move->columns, move->out_column, move->in_column);       \
+    }                                                                          \
+  }
+#define CASE(size, columns)                                                    \
+  case columns:                                                                \
+    columns_##size(o, a, move, columns);                                       \
+    break;
+#define CASES(size)                                                            \
+  CASE(size, 2)                                                                \
+  CASE(size, 3)                                                                \
+  CASE(size, 4)                                                                \
+  CASE(size, 5)                                                                \
+  CASE(size, 6)                                                                \
+  CASE(size, 7)                                                                \
+  CASE(size, 8)
+LS_EACH_SIZE(MOVE, )
+
+const ls_cpu_moves LS_ISA_NAME(ls_cpu_moves) = {
+    .of_size = {[1] = move_1, [2] = move_2, [4] = move_4, [8] = move_8}};
