@@ -288,6 +288,7 @@ static void train_end(session *run) {
 
 static int print_result(const train_flags *flags, const session *run) {
   const ls_train_result *result = &run->result;
+  if (flags->result != NULL) *flags->result = *result;
   if (flags->again != NULL) return CLI_OK;
   if (!cli_leads())
     return result->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
@@ -298,9 +299,11 @@ static int print_result(const train_flags *flags, const session *run) {
             result->stopped ? "stopped after " : "", (long long)result->steps,
             result->seconds, run->run_folder,
             result->stopped ? ", --resume continues it" : "");
-  if (result->tested && !result->stopped)
-    printf("test accuracy: %.4f\n", result->test.accuracy);
-  return result->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
+  if (result->stopped) return CLI_SIGNAL + cli_signals_first();
+  if (!result->tested) return CLI_OK;
+  if (flags->seeds > 1) printf("seed %lld: ", (long long)run->config.seed);
+  printf("test accuracy: %.4f\n", result->test.accuracy);
+  return CLI_OK;
 }
 
 // ---- The command -----------------------------------------------------------
@@ -485,6 +488,11 @@ int cli_train(int argc, char **argv) {
       CLI_MATH_OPTION(&asked->math),
       {"seed", CLI_COUNT, &asked->seed, "N",
        "seed of initial weights and order of examples (default 0)", 0},
+      {"seeds", CLI_COUNT, &flags.seeds, "N",
+       "train N runs, with this seed and the next ones, in\n"
+       "--run-dir/seed-SEED, and print mean and deviation of\n"
+       "their results",
+       1},
       {"run-dir", CLI_TEXT, &flags.run_folder, "DIR",
        "folder of the run (default: a new runs/MODEL-N)", 0},
       {"overwrite", CLI_FLAG, &flags.overwrite, NULL,
@@ -569,5 +577,7 @@ int cli_train(int argc, char **argv) {
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   if (!cli_train_check(&flags)) return CLI_USAGE;
-  return restart_run(&flags) ? cli_train_run(&syntax, &flags) : CLI_USAGE;
+  if (!restart_run(&flags)) return CLI_USAGE;
+  return flags.seeds > 1 ? cli_train_seeds(&syntax, &flags)
+                         : cli_train_run(&syntax, &flags);
 }

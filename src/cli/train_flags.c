@@ -154,6 +154,10 @@ bool cli_train_check(train_flags *flags) {
     cli_say("train", "--allow-inexact is for --resume");
     return false;
   }
+  if (flags->resume != NULL && flags->seeds > 1) {
+    cli_say("train", "--resume continues one run; --seeds trains new ones");
+    return false;
+  }
   if (flags->resume == NULL) return check_optimizer(asked);
   if (flags->resume_step.set ||
       (flags->run_folder == NULL && !flags->overwrite))

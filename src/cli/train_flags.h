@@ -25,12 +25,16 @@ typedef struct train_flags {
   ls_opt resume_step;
   int64_t save_seconds, save_steps, grace, iterations, check_ranks, checksum;
   bool overwrite, quiet, inexact;
-  bool estimator;    // Used by cli_find_estimator only.
-  cli_again *again;  // NULL: trains.
+  bool estimator;           // Used by cli_find_estimator only.
+  cli_again *again;         // NULL: trains.
+  int64_t seeds;            // --seeds.
+  ls_train_result *result;  // Set to the run's result; NULL: not wanted.
 } train_flags;
 
 // Trains, or makes steps again, as the flags say; returns an exit code.
 int cli_train_run(const cli_syntax *syntax, train_flags *flags);
+// Trains once for each of several seeds, and prints the mean results.
+int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags);
 
 // Returns true if the flags are compatible; reports a conflict.
 bool cli_train_check(train_flags *flags);

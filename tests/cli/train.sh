@@ -138,3 +138,17 @@ if [ -z "$sanitized" ] && [ -d /usr/share/datasets/fashion-mnist ]; then
 fi
 
 exit $failed
+
+# Several seeds: each run is that of its seed alone.
+rm -rf seeds alone
+"$lockstep" train --model tiny --data synthetic --steps 40 --seed 5 --seeds 2 \
+  --run-dir seeds --quiet >out.txt 2>err.txt || fail "--seeds 2: code $?"
+grep -q "^seed 6: test accuracy: 0" out.txt || fail "--seeds tells no seed"
+grep -q "^test accuracy: mean 0.*, deviation 0.*, of 2 seeds$" out.txt ||
+  fail "--seeds tells no mean"
+"$lockstep" train --model tiny --data synthetic --steps 40 --seed 6 \
+  --run-dir alone --quiet >out.txt 2>err.txt || fail "--seed 6: code $?"
+cmp -s alone/model.safetensors seeds/seed-6/model.safetensors ||
+  fail "a run of several seeds is another one"
+ends 2 "--resume continues one run; --seeds trains new ones" \
+  train --resume alone --seeds 2

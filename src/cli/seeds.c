@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// lockstep train --seeds: several runs that differ in their seeds.
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "cli/ranks.h"
+#include "cli/train_flags.h"
+
+// Spread of the runs' values of a metric.
+typedef struct spread {
+  const char *name;
+  int64_t count;
+  double mean, squares;  // `squares`: sum of squared distances from the mean.
+  double low, high;
+} spread;
+
+static void add_value(spread *all, double value) {
+  if (all->count == 0 || value < all->low) all->low = value;
+  if (all->count == 0 || value > all->high) all->high = value;
+  const double before = value - all->mean;
+  all->mean += before / (double)++all->count;
+  all->squares += before * (value - all->mean);
+}
+
+static void print_spread(const spread *all) {
+  printf("%s: mean %.4f, deviation %.4f, from %.4f to %.4f, of %lld seeds\n",
+         all->name, all->mean, sqrt(all->squares / (double)(all->count - 1)),
+         all->low, all->high, (long long)all->count);
+}
+
+int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags) {
+  spread accuracy = {.name = "test accuracy"}, loss = {.name = "test loss"};
+  const int64_t first = flags->asked.seed < 0 ? 0 : flags->asked.seed;
+  for (int64_t k = 0; k < flags->seeds; ++k) {
+    train_flags one = *flags;
+    ls_train_result result = {0};
+    char folder[PATH_MAX];
+    one.asked.seed = first + k;
+    one.result = &result;
+    if (flags->run_folder != NULL) {
+      snprintf(folder, sizeof(folder), "%s/seed-%lld", flags->run_folder,
+               (long long)one.asked.seed);
+      one.run_folder = folder;
+    }
+    const int code = cli_train_run(syntax, &one);
+    if (code != CLI_OK) return code;
+    if (!result.tested) continue;
+    add_value(&accuracy, result.test.accuracy);
+    add_value(&loss, result.test.loss);
+  }
+  if (accuracy.count > 1 && cli_leads()) {
+    print_spread(&accuracy);
+    print_spread(&loss);
+  }
+  return CLI_OK;
+}
