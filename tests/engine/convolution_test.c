@@ -210,6 +210,12 @@ static const conv_case large_cases[] = {
      .relu = true},
     // More channels than a unit of depthwise weights has.
     {CASE(F32, 2, 2, 300, 1, 1), .side = SQUARE(12, 3, 1, 1, 1), .relu = true},
+    // Groups of few channels: more of them than are copied at a time, and one
+    // input channel for three outputs; long lines.
+    {CASE(F32, 2, 2, 6, 8, 8), .side = SQUARE(11, 3, 1, 1, 1), .bias = true},
+    {CASE(F32, 2, 2, 20, 1, 3), .side = SQUARE(15, 3, 2, 0, 1), .relu = true},
+    {CASE(F16, 1, 1, 4, 4, 2),
+     .side = {NO_SIDE, NO_SIDE, {1200, 0, 3, 1, 2, 1, 5, 0}}},
     // A volume.
     {CASE(F32, 3, 1, 1, 6, 9),
      .side = {SIDE(7, 3, 1, 1, 1), SIDE(8, 2, 2, 0, 0), SIDE(9, 3, 1, 1, 1)}},
@@ -251,9 +257,10 @@ TEST(winograd_is_near_the_sum_over_taps) {
 
 TEST(every_instruction_set_gives_the_same_bytes) {
   static const char *const names[] = {"base", "v3", "v4"};
-  // An input layer, a projection, a depthwise one; one by Winograd.
-  const conv_case *const cases[] = {&large_cases[0], &large_cases[4],
-                                    &large_cases[8], &fast_cases[1]};
+  // An input layer, a projection, a depthwise one, groups; one by Winograd.
+  const conv_case *const cases[] = {&large_cases[0],  &large_cases[4],
+                                    &large_cases[8],  &large_cases[9],
+                                    &large_cases[10], &fast_cases[1]};
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i)
     for (conv_way way = FORWARD; way <= GRAD_WEIGHTS; ++way) {
       conv_case c = *cases[i];

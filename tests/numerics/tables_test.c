@@ -144,9 +144,25 @@ static size_t try_window_places(const trial *t) {
   return 2 * n;
 }
 static size_t try_window_products(const trial *t) {
-  t->table->windows->add_products(t->out, t->in[0], t->in[1],
-                                  (int64_t)t->count);
-  return t->count;
+  // Two pixels and two taps, each with half as many channels.
+  const size_t n = t->count / 2;
+  const void *const x[] = {t->in[0], t->in[1]};
+  void *const w[] = {part(t, 2 * n), part(t, 3 * n)};
+  const ls_cpu_taps taps = {.count = 2,
+                            .pixels = 2,
+                            .channels = n,
+                            .step = n,
+                            .x = x,
+                            .w = w,
+                            .y = t->out,
+                            .pitch = n,
+                            .bias = t->flag ? t->in[3] : NULL,
+                            .relu = t->flag,
+                            .fused = t->columns % 2 == 0};
+  memcpy(w[0], t->in[2], 2 * n * sizeof(float));
+  t->table->taps_f32->multiply(&taps);
+  t->table->taps_f32->add(&taps);
+  return 4 * n;
 }
 
 // ---- Norms, of both types --------------------------------------------------

@@ -105,9 +105,33 @@ typedef struct ls_cpu_windows {
   // a multiple of 16.
   void (*place_of_four)(float *max, uint8_t *place, const float *const *x,
                         size_t n);
-  // Adds acc[i] += x[i] * y[i], the product rounded first.
-  void (*add_products)(void *acc, const void *x, const void *y, int64_t n);
 } ls_cpu_windows;
+
+// Adjacent pixels and the rows of channels that are under taps for the first of
+// them; for each next one they are `step` elements further on.
+typedef struct ls_cpu_taps {
+  size_t count, pixels, channels, step;
+  const void *const *x;
+  void *const *w;  // A row for each tap.
+  void *y;         // The pixels' rows, `pitch` elements apart.
+  size_t pitch;
+  const void *bias;  // A row, or NULL.
+  bool relu;
+  bool fused;  // Products are not rounded before they are added.
+} ls_cpu_taps;
+
+// Sums of products with one weight for each channel.
+enum { LS_TAP_SLACK = 16 };
+typedef struct ls_cpu_tap_sums {
+  // Computes y, from +0, tap by tap; then the bias and the activation.
+  void (*multiply)(const ls_cpu_taps *taps);
+  // Adds the products of x and y to w, pixel by pixel.
+  void (*add)(const ls_cpu_taps *taps);
+  // Writes, for each of the `in` channels of a group, a row of all groups'
+  // values, each `out` times. May write LS_TAP_SLACK elements more.
+  void (*spread)(void *target, const void *source, size_t groups, size_t in,
+                 size_t out);
+} ls_cpu_tap_sums;
 
 // The transforms of conv/winograd.h. Numbers of channels are multiples of 16; a
 // pixel holds its channels side by side; planes are `channels` apart, or as
@@ -368,6 +392,7 @@ typedef struct ls_cpu_kernels {
   const ls_cpu_norms *norms_f32, *norms_f64;
   const ls_cpu_attention *attention;
   const ls_cpu_windows *windows;
+  const ls_cpu_tap_sums *taps_f32, *taps_f64;
   const ls_cpu_winograd *winograd;
   // `winograd_planes` is the one of the two that matches `product`.
   const ls_cpu_winograd_planes *winograd_f32, *winograd_bf16, *winograd_planes;

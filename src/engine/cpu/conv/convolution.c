@@ -373,7 +373,7 @@ ls_status kernel_convolution(ls_kernel_plan *plan) {
   self->has_bias = plan->num_in > 2;
   const ls_conv *conv = &self->conv;
   plan->flops = ls_conv_flops(conv);
-  if (conv->groups > 1 && conv->in_channels == 1 && conv->out_channels == 1)
+  if (ls_conv_fits_depthwise(plan, conv, &self->types))
     return ls_conv_depthwise(plan, conv, &self->types, self->activation);
   if (ls_winograd_fits(plan, conv))
     return ls_winograd_convolution(plan, conv, self->swaps_channels,

@@ -1,109 +1,274 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolutions whose groups have one input and one output channel, and both
-// gradients: direct loops over taps, with all channels side by side.
+// Convolutions whose groups have few output channels, and both gradients: sums
+// over taps with the output channels of all groups side by side, each with a
+// weight of its own.
 //
-// Sums have the order of convolution.c and weights.c, but each product is
-// rounded before it is added, and positions in the padding are skipped.
+// A tap of a group with several input channels counts as one tap for each. The
+// lines of the input are copied with each value repeated for the outputs that
+// use it, and 16-bit floats widened; of groups of one channel they are read in
+// place.
+//
+// Sums have the order of convolution.c and weights.c. In groups of one input
+// and one output channel each product is rounded before it is added, and
+// positions in the padding are skipped.
 #include "engine/cpu/conv/plan.h"
 
-// Channels of a unit of the weights' gradient; pixels of a chain.
-enum { UNIT_CHANNELS = 256, CHAIN = 256 };
-// Least multiply-adds of a block.
-enum { BLOCK_WORK = 1 << 15 };
-
-typedef struct rows {
-  // Computes acc[i] += x[i] y[i].
-  void (*add_products)(void *acc, const void *x, const void *y, int64_t count);
-  // Computes acc[i] += x[i].
-  void (*add)(void *acc, const void *x, int64_t count);
-  void (*relu)(void *acc, int64_t count);
-} rows;
-
-#define ROWS(name, D, T, W)                                                    \
-  static void add_products_##D(void *out, const void *in, const void *by,      \
-                               int64_t count) {                                \
-    T *restrict acc = out;                                                     \
-    const T *restrict x = in, *restrict y = by;                                \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      acc[i] += x[i] * y[i];                                                   \
-  }                                                                            \
-  static void add_##D(void *out, const void *in, int64_t count) {              \
-    T *restrict acc = out;                                                     \
-    const T *restrict x = in;                                                  \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      acc[i] += x[i];                                                          \
-  }                                                                            \
-  static void relu_##D(void *out, int64_t count) {                             \
-    T *acc = out;                                                              \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      acc[i] = 0 > acc[i] ? 0 : acc[i];                                        \
-  }                                                                            \
-  static const rows rows_##D = {add_products_##D, add_##D, relu_##D};
-LS_EACH_FLOAT(ROWS, rows)
+enum { Z, Y, X };
+// Pixels of a chain of the weights' gradient, and channels of a unit of it.
+enum { CHAIN = 256, UNIT_CHANNELS = 32 };
+// Multiply-adds of a block, and most floats of a copied position.
+enum { BLOCK_WORK = 1 << 17, COPIED = 128 };
+// Positions of a line that is kept whole.
+enum { MOST_KEPT = 1024 };
+// Most input channels of a group.
+enum { MOST_IN = 64 };
 
 typedef struct depthwise_params {
   ls_conv conv;
   ls_conv_types types;
-  rows rows;
+  const ls_cpu_tap_sums *kernels;
   ls_cpu_activation activation;
-  bool has_bias;
-  int64_t per_block;  // Outputs per block.
-  int64_t units;      // Chunks of channels in the weights' gradient.
+  bool has_bias, swaps_channels, packs;
+  bool fused;    // Groups of several channels.
+  bool copies;   // Lines are copied.
+  int64_t some;  // Output channels of a block or unit; `chunks` of them.
+  int64_t chunks, phases;
+  // Outputs of a block along X and Y, and blocks of a plane along both.
+  int64_t columns, lines, segments, bands;
+  int64_t width;    // Most positions of a copied line.
+  int64_t slots_y;  // Lines that are kept of each plane,
+  int64_t slots;    // and of all planes under the taps.
+  size_t line;      // Bytes of a copied line.
   // Offsets in scratch.
-  size_t weights, bias, acc, x, y;
+  size_t kept, slot_lines, zeros, channels, x, w, taps, rows, y, sums, total;
 } depthwise_params;
 
-// Returns `count` elements in the type of the computation: in place, or
-// widened.
-static const void *load_channels(const depthwise_params *self, const void *in,
-                                 int64_t index, char *buffer, int64_t count) {
-  const char *from = (const char *)in + (size_t)index * self->types.size;
-  if (self->types.half == LS_DTYPE_NONE) return from;
-  ls_widen(self->types.half, (float *)(void *)buffer,
-           (const uint16_t *)(const void *)from, count);
-  return buffer;
-}
-
-// ---- Outputs ---------------------------------------------------------------
-typedef struct output_work {
+// State of a range of blocks.
+typedef struct work {
   const depthwise_params *self;
   const ls_kernel_call *call;
-  const char *weights;
-  void *acc;
-  int64_t channels;
-} output_work;
+  ls_conv_phase phase;
+  int64_t c0, c1;  // Output channels.
+  int64_t left;    // First position of the copied lines.
+  int64_t step;    // Elements from position to position of a line.
+  // Targets of the rows [r0, r1) of weights, one per tap and input channel.
+  int64_t r0, r1;
+  char *targets;
+  size_t target_pitch;  // Bytes.
+} work;
 
-// Adds the taps (z, y, all) whose positions are in the row that starts at
-// `row`.
-static void add_tap_row(const output_work *w, int64_t row, int64_t tap,
-                        int64_t at) {
-  const ls_conv_dim *dim = &w->self->conv.dim[2];
-  for (int64_t i = 0; i < dim->taps; ++i) {
-    const int64_t k = ls_conv_tap_in_order(dim, i);
-    int64_t place;
-    if (!ls_conv_meets(dim, at, k, &place)) continue;
-    const void *x =
-        load_channels(w->self, w->call->in[0], (row + place) * w->channels,
-                      (char *)w->call->scratch + w->self->x, w->channels);
-    const size_t by = (size_t)((tap + k) * w->channels) * w->self->types.wide;
-    w->self->rows.add_products(w->acc, x, w->weights + by, w->channels);
+static char *scratch_at(const work *w, size_t offset) {
+  return (char *)w->call->scratch + offset;
+}
+
+static int64_t all_channels(const ls_conv *conv) {
+  return conv->groups * conv->out_channels;
+}
+
+// ---- Lines of the input ----------------------------------------------------
+// Copies positions of a line of the input: at each, for each input channel of a
+// group, a row of the output channels [c0, c1).
+static void copy_line(const work *w, int64_t row, char *target) {
+  const depthwise_params *self = w->self;
+  const ls_conv *conv = &self->conv;
+  const int64_t in = conv->in_channels, out = conv->out_channels;
+  const int64_t channels = conv->groups * in, first = w->c0 / out * in;
+  const int64_t groups = (w->c1 - w->c0) / out;
+  const int64_t begin =
+      ls_min_i64(ls_max_i64(0, w->left), w->left + self->width);
+  const int64_t end =
+      ls_max_i64(begin, ls_min_i64(conv->dim[X].in, w->left + self->width));
+  const size_t position = (size_t)w->step * self->types.wide;
+  const size_t before = (size_t)(begin - w->left) * position;
+  if (self->fused) memset(target, 0, before);
+  target += before;
+  const char *from =
+      (const char *)w->call->in[0] +
+      (size_t)((row * conv->dim[X].in + begin) * channels + first) *
+          self->types.size;
+  if (!self->fused && w->step == channels) {
+    ls_conv_widen(&self->types, target, from, (end - begin) * channels);
+    return;
+  }
+  char *wide = scratch_at(w, self->channels);
+  for (int64_t i = begin; i < end; ++i) {
+    const char *values = from;
+    if (self->types.half != LS_DTYPE_NONE) {
+      ls_conv_widen(&self->types, wide, from, groups * in);
+      values = wide;
+    }
+    self->kernels->spread(target, values, (size_t)groups, (size_t)in,
+                          (size_t)out);
+    target += position;
+    from += (size_t)channels * self->types.size;
+  }
+  if (self->fused)
+    memset(target, 0, (size_t)(w->left + self->width - end) * position);
+}
+
+// Forgets the copied lines if they are of other channels or positions.
+static void place_lines(work *w, int64_t c0, int64_t c1, int64_t left) {
+  const depthwise_params *self = w->self;
+  if (w->c0 == c0 && w->c1 == c1 && w->left == left) return;
+  w->c0 = c0;
+  w->c1 = c1;
+  w->left = left;
+  w->step = self->copies ? (c1 - c0) * self->conv.in_channels
+                         : all_channels(&self->conv);
+  memset(scratch_at(w, self->kept), 0, (size_t)self->slots * sizeof(int64_t));
+}
+
+// Returns the line (z, y) of an image, from position 0 on, which may be before
+// the memory of the line.
+static uintptr_t find_line(const work *w, int64_t image, int64_t z, int64_t y) {
+  const depthwise_params *self = w->self;
+  const ls_conv_dim *dim = self->conv.dim;
+  const int64_t row = (image * dim[Z].in + z) * dim[Y].in + y;
+  if (!self->copies)
+    return (uintptr_t)((const char *)w->call->in[0] +
+                       (size_t)(row * dim[X].in * w->step + w->c0) *
+                           self->types.size);
+  const int64_t slot =
+      z % (self->slots / self->slots_y) * self->slots_y + y % self->slots_y;
+  int64_t *kept = (int64_t *)(void *)scratch_at(w, self->kept) + slot;
+  const size_t position = (size_t)w->step * self->types.wide;
+  char *line = scratch_at(w, self->slot_lines) + (size_t)slot * self->line;
+  if (*kept != row + 1) copy_line(w, row, line);
+  *kept = row + 1;
+  return (uintptr_t)line - (uintptr_t)w->left * position;
+}
+
+// ---- Taps ------------------------------------------------------------------
+// Finds the lines under the taps (z, y) of an output line; 0: in the padding.
+static void find_lines(const work *w, const ls_conv_line *line) {
+  const ls_conv_axis *axis = w->phase.axis;
+  uintptr_t *rows = (uintptr_t *)(void *)scratch_at(w, w->self->rows);
+  for (int64_t i = 0; i < axis[Z].taps; ++i)
+    for (int64_t j = 0; j < axis[Y].taps; ++j) {
+      const int64_t z =
+          axis[Z].start + i * axis[Z].start_step + line->at[Z] * axis[Z].move;
+      const int64_t y =
+          axis[Y].start + j * axis[Y].start_step + line->at[Y] * axis[Y].move;
+      const bool inside = z >= 0 && z < w->self->conv.dim[Z].in && y >= 0 &&
+                          y < w->self->conv.dim[Y].in;
+      *rows++ = inside ? find_line(w, line->image, z, y) : 0;
+    }
+}
+
+// Lists the taps for output `at` of a line and those after it that have the
+// same ones.
+static void list_taps(const work *w, int64_t at, ls_cpu_taps *taps) {
+  const depthwise_params *self = w->self;
+  const ls_conv_axis *axis = w->phase.axis;
+  const int64_t in = self->conv.in_channels, count = axis[X].taps;
+  const uintptr_t *rows = (const uintptr_t *)(void *)scratch_at(w, self->rows);
+  const int64_t *numbers = (const int64_t *)(void *)scratch_at(w, self->taps);
+  const void **x = (const void **)(void *)scratch_at(w, self->x);
+  void **targets = (void **)(void *)scratch_at(w, self->w);
+  const size_t wide = self->types.wide;
+  const size_t channels = (size_t)(w->c1 - w->c0) * wide;
+  size_t n = 0;
+  for (int64_t t = 0; t < w->phase.taps; ++t) {
+    const int64_t place =
+        axis[X].start + t % count * axis[X].start_step + at * axis[X].move;
+    const uintptr_t row = rows[t / count];
+    const bool inside =
+        row != 0 &&
+        (self->fused || (place >= 0 && place < self->conv.dim[X].in));
+    if (!inside && !self->fused) continue;
+    const uintptr_t from = inside ? row + (uintptr_t)(place * w->step) * wide
+                                  : (uintptr_t)scratch_at(w, self->zeros);
+    for (int64_t i = 0; i < in; ++i) {
+      const int64_t r = numbers[t] * in + i;
+      if (r < w->r0 || r >= w->r1) continue;
+      x[n] = (const void *)(from + (uintptr_t)i * channels);
+      targets[n++] = w->targets + (size_t)(r - w->r0) * w->target_pitch;
+    }
+  }
+  taps->count = n;
+  taps->x = x;
+  taps->w = targets;
+}
+
+// Chooses a phase: numbers its taps.
+static void begin_phase(work *w, int64_t phase) {
+  w->phase = ls_conv_phase_of(&w->self->conv, phase);
+  int64_t *numbers = (int64_t *)(void *)scratch_at(w, w->self->taps);
+  for (int64_t t = 0; t < w->phase.taps; ++t)
+    numbers[t] = ls_conv_tap_at(&w->phase, t);
+}
+
+// Returns the end of the outputs from `at` on, before `end`, that have the same
+// taps: one at the edges, else all whose taps are inside. Copied lines have
+// zeros in place of the padding.
+static int64_t same_taps(const work *w, int64_t at, int64_t end) {
+  const ls_conv_axis *axis = &w->phase.axis[X];
+  const int64_t first = axis->start + at * axis->move;
+  const int64_t last = first + (axis->taps - 1) * axis->start_step;
+  const int64_t in = w->self->conv.dim[X].in;
+  if (w->phase.taps == 0 || w->self->fused) return end;
+  if (first < 0 || last >= in) return at + 1;
+  return ls_min_i64(end, at + (in - 1 - last) / axis->move + 1);
+}
+
+static ls_cpu_taps new_taps(const work *w) {
+  return (ls_cpu_taps){.channels = (size_t)(w->c1 - w->c0),
+                       .step = (size_t)(w->step * w->phase.axis[X].move),
+                       .fused = w->self->fused};
+}
+
+// Converts the rows of pixels between scratch, where they are side by side,
+// and 16-bit floats that are `step` bytes apart.
+static void convert_rows(const work *w, char *half, char *wide, size_t step,
+                         int64_t pixels, bool narrows) {
+  const ls_conv_types *types = &w->self->types;
+  int64_t n = w->c1 - w->c0;
+  if (step == (size_t)n * types->size) {
+    n *= pixels;
+    pixels = 1;
+  }
+  for (; pixels > 0; --pixels) {
+    if (narrows)
+      ls_conv_narrow(types, half, wide, n);
+    else
+      ls_conv_widen(types, wide, half, n);
+    half += step;
+    wide += (size_t)n * types->wide;
   }
 }
 
-static void add_taps(const output_work *w, int64_t image, const int64_t *at) {
-  const ls_conv_dim *dim = w->self->conv.dim;
-  for (int64_t i = 0; i < dim[0].taps; ++i) {
-    const int64_t z = ls_conv_tap_in_order(&dim[0], i);
-    int64_t place_z, place_y;
-    if (!ls_conv_meets(&dim[0], at[0], z, &place_z)) continue;
-    for (int64_t j = 0; j < dim[1].taps; ++j) {
-      const int64_t y = ls_conv_tap_in_order(&dim[1], j);
-      if (!ls_conv_meets(&dim[1], at[1], y, &place_y)) continue;
-      const int64_t row =
-          ((image * dim[0].in + place_z) * dim[1].in + place_y) * dim[2].in;
-      add_tap_row(w, row, (z * dim[1].taps + y) * dim[2].taps, at[2]);
+// ---- Outputs ---------------------------------------------------------------
+// Computes `line.count` outputs of a line.
+static void sum_line(const work *w, const ls_conv_line *line) {
+  const depthwise_params *self = w->self;
+  const ls_conv *conv = &self->conv;
+  const bool half = self->types.half != LS_DTYPE_NONE;
+  const int64_t period = w->phase.axis[X].period, channels = all_channels(conv);
+  const int64_t n = w->c1 - w->c0, end = line->at[X] + line->count;
+  const int64_t output = ls_conv_output_at(&w->phase, line);
+  char *out = (char *)w->call->out[0] +
+              (size_t)(output * channels + w->c0) * self->types.size;
+  const size_t step = (size_t)(period * channels) * self->types.size;
+  ls_cpu_taps taps = new_taps(w);
+  taps.pitch = (size_t)(half ? n : period * channels);
+  taps.relu = self->activation == LS_CPU_ACTIVATION_RELU;
+  if (self->has_bias) {
+    taps.bias = (const char *)w->call->in[2] + (size_t)w->c0 * self->types.size;
+    if (half) {
+      ls_conv_widen(&self->types, scratch_at(w, self->total), taps.bias, n);
+      taps.bias = scratch_at(w, self->total);
     }
+  }
+  find_lines(w, line);
+  for (int64_t at = line->at[X], next; at < end; at = next) {
+    next = same_taps(w, at, end);
+    list_taps(w, at, &taps);
+    taps.pixels = (size_t)(next - at);
+    taps.y = half ? scratch_at(w, self->y) : out;
+    self->kernels->multiply(&taps);
+    if (half) convert_rows(w, out, taps.y, step, next - at, true);
+    out += (size_t)(next - at) * step;
   }
 }
 
@@ -111,48 +276,129 @@ static void depthwise_loop(const ls_kernel_call *call, int64_t begin_block,
                            int64_t end_block) {
   const depthwise_params *self = call->params;
   const ls_conv *conv = &self->conv;
-  const ls_conv_dim *dim = conv->dim;
-  const int64_t channels = conv->groups;
-  const int64_t num_outputs = conv->images * ls_conv_outputs(conv);
-  const int64_t end = ls_min_i64(end_block * self->per_block, num_outputs);
-  const bool half = self->types.half != LS_DTYPE_NONE;
-  char *scratch = call->scratch;
-  output_work w = {.self = self, .call = call, .channels = channels};
-  w.weights = load_channels(self, call->in[1], 0, scratch + self->weights,
-                            ls_conv_taps(conv) * channels);
-  const void *bias =
-      self->has_bias
-          ? load_channels(self, call->in[2], 0, scratch + self->bias, channels)
-          : NULL;
-  for (int64_t o = begin_block * self->per_block; o < end; ++o) {
-    char *out =
-        (char *)call->out[0] + (size_t)(o * channels) * self->types.size;
-    const int64_t line = o / dim[2].out, plane = line / dim[1].out;
-    const int64_t at[] = {plane % dim[0].out, line % dim[1].out,
-                          o % dim[2].out};
-    w.acc = half ? scratch + self->acc : out;
-    memset(w.acc, 0, (size_t)channels * self->types.wide);
-    add_taps(&w, plane / dim[0].out, at);
-    if (bias != NULL) self->rows.add(w.acc, bias, channels);
-    if (self->activation == LS_CPU_ACTIVATION_RELU)
-      self->rows.relu(w.acc, channels);
-    if (half) ls_conv_narrow(&self->types, out, w.acc, channels);
+  const int64_t planes = conv->images * conv->dim[Z].out;
+  if (planes == 0) return;
+  work w = {.self = self, .call = call, .c1 = -1, .r1 = INT64_MAX};
+  if (self->fused) memset(scratch_at(&w, self->zeros), 0, self->line);
+  for (int64_t b = begin_block; b < end_block; ++b) {
+    int64_t rest = b;
+    const int64_t band = rest % self->bands;
+    rest /= self->bands;
+    const int64_t plane = rest % planes;
+    rest /= planes;
+    const int64_t x0 = rest % self->segments * self->columns;
+    rest /= self->segments;
+    begin_phase(&w, rest % self->phases);
+    const int64_t c0 = rest / self->phases * self->some;
+    const int64_t c1 = ls_min_i64(c0 + self->some, all_channels(conv));
+    const ls_conv_axis *axis = w.phase.axis;
+    ls_conv_line line = {.image = plane / conv->dim[Z].out,
+                         .at = {plane % conv->dim[Z].out, 0, x0}};
+    line.count = ls_min_i64(self->columns, axis[X].count - x0);
+    if (line.at[Z] >= axis[Z].count || line.count <= 0) continue;
+    place_lines(&w, c0, c1, axis[X].start + x0 * axis[X].move);
+    w.targets =
+        (char *)(uintptr_t)call->in[self->packs ? 2 + self->has_bias : 1] +
+        (size_t)c0 * self->types.wide;
+    w.target_pitch = (size_t)all_channels(conv) * self->types.wide;
+    const int64_t end = ls_min_i64((band + 1) * self->lines, axis[Y].count);
+    for (line.at[Y] = band * self->lines; line.at[Y] < end; ++line.at[Y])
+      sum_line(&w, &line);
   }
+}
+
+// First step: writes the weights of a tap as [in channels, all out channels].
+static void pack_taps_loop(const ls_kernel_call *call, int64_t begin_block,
+                           int64_t end_block) {
+  const depthwise_params *self = call->params;
+  const ls_conv *conv = &self->conv;
+  const int64_t in = conv->in_channels, out = conv->out_channels;
+  const int64_t all = all_channels(conv);
+  const size_t size = self->types.size, wide = self->types.wide;
+  for (int64_t tap = begin_block; tap < end_block; ++tap) {
+    char *target = (char *)call->out[0] + (size_t)(tap * in * all) * wide;
+    const char *from =
+        (const char *)call->in[1] + (size_t)(tap * in * all) * size;
+    if (!self->swaps_channels) {
+      ls_conv_widen(&self->types, target, from, in * all);
+      continue;
+    }
+    for (int64_t o = 0; o < out; ++o)
+      for (int64_t g = 0; g < conv->groups; ++g)
+        ls_conv_widen_column(
+            &self->types, target + (size_t)(g * out + o) * wide, all,
+            from + (size_t)((o * conv->groups + g) * in) * size, in);
+  }
+}
+
+// ---- Plan ------------------------------------------------------------------
+bool ls_conv_fits_depthwise(const ls_kernel_plan *plan, const ls_conv *conv,
+                            const ls_conv_types *types) {
+  return conv->groups > 1 &&
+         ((conv->in_channels == 1 && conv->out_channels == 1) ||
+          (conv->out_channels > 0 && conv->out_channels < 16 &&
+           conv->in_channels > 0 && conv->in_channels <= MOST_IN &&
+           (types->wide == sizeof(double) ||
+            types->product == plan->kernels->product_f32)));
+}
+
+// Reserves scratch for lines of which `outputs` outputs are computed at a time.
+static size_t place_scratch(depthwise_params *self, int64_t outputs) {
+  const ls_conv *conv = &self->conv;
+  const size_t wide = self->types.wide, in = (size_t)conv->in_channels;
+  const size_t taps = (size_t)ls_conv_taps(conv);
+  int64_t slots_z = 1;
+  self->slots_y = 1;
+  for (int64_t i = 0; i < self->phases; ++i) {
+    const ls_conv_phase phase = ls_conv_phase_of(conv, i);
+    const ls_conv_axis *axis = phase.axis;
+    slots_z = ls_max_i64(slots_z, (axis[Z].taps - 1) * axis[Z].start_step + 1);
+    self->slots_y =
+        ls_max_i64(self->slots_y, (axis[Y].taps - 1) * axis[Y].start_step + 1);
+    self->width = ls_max_i64(self->width,
+                             (outputs - 1) * axis[X].move +
+                                 (axis[X].taps - 1) * axis[X].start_step + 1);
+  }
+  self->slots = slots_z * self->slots_y;
+  const size_t some = (size_t)self->some;
+  self->line = ((size_t)self->width * some * in + LS_TAP_SLACK) * wide;
+  size_t end = 0;
+  self->kept = ls_conv_place(&end, (size_t)self->slots * sizeof(int64_t));
+  self->slot_lines =
+      ls_conv_place(&end, self->copies ? (size_t)self->slots * self->line : 0);
+  self->zeros = ls_conv_place(&end, self->fused ? self->line : 0);
+  self->channels = ls_conv_place(&end, some * in * wide);
+  self->x = ls_conv_place(&end, taps * in * sizeof(void *));
+  self->w = ls_conv_place(&end, taps * in * sizeof(void *));
+  self->taps = ls_conv_place(&end, taps * sizeof(int64_t));
+  self->rows = ls_conv_place(&end, taps * sizeof(uintptr_t));
+  self->y = ls_conv_place(&end, (size_t)outputs * some * wide);
+  return end;
 }
 
 static depthwise_params *new_params(ls_kernel_plan *plan, const ls_conv *conv,
                                     const ls_conv_types *types) {
   depthwise_params *self = ls_arena_new(plan->arena, depthwise_params);
   if (self == NULL) return NULL;
+  const bool f64 = types->wide == sizeof(double);
   *self = (depthwise_params){
       .conv = *conv,
       .types = *types,
-      .rows = types->wide == sizeof(double) ? rows_F64 : rows_F32,
+      .kernels = f64 ? plan->kernels->taps_f64 : plan->kernels->taps_f32,
+      .fused = conv->in_channels > 1 || conv->out_channels > 1,
+      .phases = ls_conv_phases(conv),
   };
-  if (types->wide == sizeof(float))
-    self->rows.add_products = plan->kernels->windows->add_products;
+  self->copies = self->fused || types->half != LS_DTYPE_NONE;
   plan->params = self;
   return self;
+}
+
+// Cuts the channels into chunks of about `most`, of whole groups.
+static void cut_channels(depthwise_params *self, int64_t most) {
+  const int64_t out = self->conv.out_channels, all = all_channels(&self->conv);
+  const int64_t least = out * 16 / ls_common_divisor(out, 16);
+  self->some = ls_min_i64(all, ls_max_i64(1, most / least) * least);
+  self->chunks = ls_blocks_of(all, self->some);
 }
 
 ls_status ls_conv_depthwise(ls_kernel_plan *plan, const ls_conv *conv,
@@ -160,84 +406,142 @@ ls_status ls_conv_depthwise(ls_kernel_plan *plan, const ls_conv *conv,
                             ls_cpu_activation activation) {
   depthwise_params *self = new_params(plan, conv, types);
   if (self == NULL) return ls_out_of_memory();
+  const int64_t in = conv->in_channels, taps = ls_conv_taps(conv);
   self->activation = activation;
   self->has_bias = plan->num_in > 2;
-  const int64_t taps = ls_conv_taps(conv);
-  const size_t row = (size_t)conv->groups * types->wide;
-  if (types->half != LS_DTYPE_NONE) {
-    size_t end = 0;
-    self->weights = ls_conv_place(&end, (size_t)taps * row);
-    self->bias = ls_conv_place(&end, row);
-    self->acc = ls_conv_place(&end, row);
-    self->x = ls_conv_place(&end, row);
-    plan->scratch = end;
+  self->swaps_channels = plan->node->type == LS_OP_CONV_GRAD_INPUT;
+  self->packs =
+      types->half != LS_DTYPE_NONE || (self->fused && self->swaps_channels);
+  cut_channels(self, self->copies ? COPIED / in : INT64_MAX / 32);
+  const ls_conv_phase first = ls_conv_phase_of(conv, 0);
+  const int64_t width = first.axis[X].count, height = first.axis[Y].count;
+  const int64_t pixels =
+      ls_max_i64(16, BLOCK_WORK / ls_max_i64(1, taps * in * self->some));
+  self->segments = ls_max_i64(1, ls_blocks_of(width, pixels));
+  self->columns = ls_max_i64(1, ls_blocks_of(width, self->segments));
+  self->lines = ls_max_i64(1, pixels / self->columns);
+  self->bands = ls_max_i64(1, ls_blocks_of(height, self->lines));
+  plan->scratch = place_scratch(self, self->columns);
+  self->total = ls_conv_place(&plan->scratch, (size_t)self->some * types->wide);
+  if (self->packs) {
+    plan->first = pack_taps_loop;
+    plan->first_blocks = taps;
+    plan->shared = (size_t)(taps * in * all_channels(conv)) * types->wide;
   }
-  self->per_block = ls_max_i64(1, BLOCK_WORK / (taps * conv->groups));
   plan->blocks =
-      ls_blocks_of(conv->images * ls_conv_outputs(conv), self->per_block);
+      ls_max_i64(1, self->chunks * self->phases * self->segments *
+                        conv->images * conv->dim[Z].out * self->bands);
   plan->loop = depthwise_loop;
   return ls_ok();
 }
 
 // ---- Weights ---------------------------------------------------------------
-// Adds the products of the line's pixels for one tap to `acc`, and adds that to
-// `sum` where a chain ends.
-static void add_line(const depthwise_params *self, const ls_kernel_call *call,
-                     const ls_conv_phase *phase, const ls_conv_line *line,
-                     int64_t first, int64_t pixel, int64_t count, char *sum) {
-  const ls_conv *conv = phase->conv;
-  char *scratch = call->scratch;
-  int64_t row = line->image;
-  bool inside = true;
-  for (int i = 0; i < 2; ++i) {
-    const ls_conv_axis *axis = &phase->axis[i];
-    const int64_t place = axis->start + line->at[i] * axis->move;
-    inside = inside && place >= 0 && place < conv->dim[i].in;
-    row = row * conv->dim[i].in + place;
+#define ADD_ROW(name, D, T, W)                                                 \
+  static void name##_##D(void *target, const void *row, int64_t n) {           \
+    T *restrict total = target;                                                \
+    const T *restrict x = row;                                                 \
+    for (int64_t i = 0; i < n; ++i)                                            \
+      total[i] += x[i];                                                        \
   }
-  const ls_conv_axis *axis = &phase->axis[2];
-  const int64_t output = ls_conv_output_at(phase, line);
-  for (int64_t i = 0; i < line->count; ++i, ++pixel) {
-    const int64_t place = axis->start + (line->at[2] + i) * axis->move;
-    if (inside && place >= 0 && place < conv->dim[2].in) {
-      const int64_t in = (row * conv->dim[2].in + place) * conv->groups;
-      const int64_t out = (output + i * axis->period) * conv->groups;
-      self->rows.add_products(scratch + self->acc,
-                              load_channels(self, call->in[0], in + first,
-                                            scratch + self->x, count),
-                              load_channels(self, call->in[1], out + first,
-                                            scratch + self->y, count),
-                              count);
+LS_EACH_FLOAT(ADD_ROW, add_row)
+
+// Ends the chains of the phase's taps: adds them to their sums, or begins
+// these.
+static void end_chains(const work *w, bool begins) {
+  const int64_t in = w->self->conv.in_channels, n = w->c1 - w->c0;
+  const int64_t *numbers =
+      (const int64_t *)(const void *)scratch_at(w, w->self->taps);
+  for (int64_t t = 0; t < w->phase.taps * in; ++t) {
+    const int64_t r = numbers[t / in] * in + t % in;
+    if (r < w->r0 || r >= w->r1) continue;
+    const size_t at = (size_t)(r - w->r0) * w->target_pitch;
+    char *sum = w->targets + at, *total = scratch_at(w, w->self->total) + at;
+    if (begins)
+      memcpy(total, sum, w->target_pitch);
+    else if (w->self->types.wide == sizeof(double))
+      add_row_F64(total, sum, n);
+    else
+      add_row_F32(total, sum, n);
+    memset(sum, 0, w->target_pitch);
+  }
+}
+
+// Adds the products of `line.count` pixels of a line to the chains.
+static void add_line(const work *w, const ls_conv_line *line) {
+  const depthwise_params *self = w->self;
+  const int64_t channels = all_channels(&self->conv), n = w->c1 - w->c0;
+  const int64_t period = w->phase.axis[X].period;
+  const int64_t end = line->at[X] + line->count;
+  const int64_t output = ls_conv_output_at(&w->phase, line);
+  const size_t step = (size_t)(period * channels) * self->types.size;
+  char *dy = (char *)(uintptr_t)w->call->in[1] +
+             (size_t)(output * channels + w->c0) * self->types.size;
+  ls_cpu_taps taps = new_taps(w);
+  taps.pitch = (size_t)(period * channels);
+  if (self->types.half != LS_DTYPE_NONE) {
+    char *wide = scratch_at(w, self->y);
+    convert_rows(w, dy, wide, step, line->count, false);
+    dy = wide;
+    taps.pitch = (size_t)n;
+  }
+  find_lines(w, line);
+  for (int64_t at = line->at[X], next; at < end; at = next) {
+    next = same_taps(w, at, end);
+    list_taps(w, at, &taps);
+    taps.pixels = (size_t)(next - at);
+    taps.y = dy;
+    self->kernels->add(&taps);
+    dy += taps.pixels * taps.pitch * self->types.wide;
+  }
+}
+
+// Computes the rows [r0, r1) of the weights' gradient for a unit of channels.
+static void sum_rows(work *w, int64_t unit) {
+  const depthwise_params *self = w->self;
+  const ls_conv *conv = &self->conv;
+  const int64_t c0 = unit * self->some, channels = all_channels(conv);
+  const int64_t c1 = ls_min_i64(c0 + self->some, channels), n = c1 - c0;
+  const bool keeps = conv->dim[X].out <= MOST_KEPT;
+  w->targets = scratch_at(w, self->sums);
+  w->target_pitch = (size_t)n * self->types.wide;
+  memset(w->targets, 0, (size_t)(w->r1 - w->r0) * w->target_pitch);
+  memset(scratch_at(w, self->total), 0,
+         (size_t)(w->r1 - w->r0) * w->target_pitch);
+  for (int64_t phase = 0; phase < self->phases; ++phase) {
+    begin_phase(w, phase);
+    const int64_t pixels = w->phase.taps > 0 ? w->phase.pixels : 0;
+    bool begins = self->fused;
+    for (int64_t m = 0; m < pixels;) {
+      const ls_conv_axis *axis = &w->phase.axis[X];
+      const int64_t chain_end = ls_min_i64((m / CHAIN + 1) * CHAIN, pixels);
+      const ls_conv_line line = ls_conv_line_at(&w->phase, m, chain_end);
+      place_lines(w, c0, c1,
+                  axis->start + (keeps ? 0 : line.at[X] * axis->move));
+      add_line(w, &line);
+      m += line.count;
+      if (m < chain_end) continue;
+      end_chains(w, begins);
+      begins = false;
     }
-    if ((pixel + 1) % CHAIN != 0 && pixel + 1 < phase->pixels) continue;
-    self->rows.add(sum, scratch + self->acc, count);
-    memset(scratch + self->acc, 0, (size_t)count * self->types.wide);
   }
+  const char *total = scratch_at(w, self->total);
+  for (int64_t r = w->r0; r < w->r1; ++r, total += w->target_pitch)
+    ls_conv_narrow(&self->types,
+                   (char *)w->call->out[0] +
+                       (size_t)(r * channels + c0) * self->types.size,
+                   total, n);
 }
 
 static void depthwise_weights_loop(const ls_kernel_call *call,
                                    int64_t begin_block, int64_t end_block) {
   const depthwise_params *self = call->params;
-  const int64_t channels = self->conv.groups;
-  char *acc = (char *)call->scratch + self->acc;
-  char *sum = (char *)call->scratch + self->weights;
-  for (int64_t b = begin_block; b < end_block; ++b) {
-    const int64_t tap = b / self->units,
-                  first = b % self->units * UNIT_CHANNELS;
-    const int64_t count = ls_min_i64(UNIT_CHANNELS, channels - first);
-    ls_conv_phase phase;
-    if (!ls_conv_phase_of_tap(&self->conv, tap, &phase)) phase.pixels = 0;
-    memset(acc, 0, (size_t)count * self->types.wide);
-    memset(sum, 0, (size_t)count * self->types.wide);
-    for (int64_t m = 0; m < phase.pixels;) {
-      const ls_conv_line line = ls_conv_line_at(&phase, m, phase.pixels);
-      add_line(self, call, &phase, &line, first, m, count, sum);
-      m += line.count;
-    }
-    ls_conv_narrow(&self->types,
-                   (char *)call->out[0] +
-                       (size_t)(tap * channels + first) * self->types.size,
-                   sum, count);
+  const int64_t rows = ls_conv_taps(&self->conv) * self->conv.in_channels;
+  work w = {.self = self, .call = call, .c1 = -1};
+  if (self->fused) memset(scratch_at(&w, self->zeros), 0, self->line);
+  for (int64_t b = begin_block; b < end_block; b += w.r1 - w.r0) {
+    w.r0 = b % rows;
+    w.r1 = ls_min_i64(rows, w.r0 + (end_block - b));
+    sum_rows(&w, b / rows);
   }
 }
 
@@ -245,16 +549,14 @@ ls_status ls_conv_depthwise_weights(ls_kernel_plan *plan, const ls_conv *conv,
                                     const ls_conv_types *types) {
   depthwise_params *self = new_params(plan, conv, types);
   if (self == NULL) return ls_out_of_memory();
-  const size_t row =
-      (size_t)ls_min_i64(UNIT_CHANNELS, conv->groups) * types->wide;
-  size_t end = 0;
-  self->weights = ls_conv_place(&end, row);
-  self->acc = ls_conv_place(&end, row);
-  self->x = ls_conv_place(&end, row);
-  self->y = ls_conv_place(&end, row);
-  plan->scratch = end;
-  self->units = ls_blocks_of(conv->groups, UNIT_CHANNELS);
-  plan->blocks = ls_conv_taps(conv) * self->units;
+  const int64_t rows = ls_conv_taps(conv) * conv->in_channels;
+  const int64_t width = conv->dim[X].out;
+  cut_channels(self, self->copies ? COPIED / conv->in_channels : UNIT_CHANNELS);
+  plan->scratch = place_scratch(self, width <= MOST_KEPT ? width : CHAIN);
+  const size_t bytes = (size_t)(rows * self->some) * types->wide;
+  self->sums = ls_conv_place(&plan->scratch, bytes);
+  self->total = ls_conv_place(&plan->scratch, bytes);
+  plan->blocks = ls_max_i64(1, self->chunks * rows);
   plan->loop = depthwise_weights_loop;
   return ls_ok();
 }

@@ -47,8 +47,12 @@ double ls_conv_flops(const ls_conv *conv);
 int64_t ls_conv_parts(const ls_conv *conv, int64_t pieces, int64_t pixels,
                       size_t element_size);
 
-// Plan groups of one input and one output channel; ls_conv_depthwise for a
-// convolution or its input's gradient, the other for the weights' gradient.
+// Returns true if groups have so few output channels that those of all groups
+// are computed side by side.
+bool ls_conv_fits_depthwise(const ls_kernel_plan *plan, const ls_conv *conv,
+                            const ls_conv_types *types);
+// Plan such groups; ls_conv_depthwise for a convolution or its input's
+// gradient, the other for the weights' gradient.
 ls_status ls_conv_depthwise(ls_kernel_plan *plan, const ls_conv *conv,
                             const ls_conv_types *types,
                             ls_cpu_activation activation);

@@ -286,7 +286,7 @@ ls_status kernel_conv_grad_weights(ls_kernel_plan *plan) {
   LS_RETURN_IF_ERROR(
       ls_conv_types_of(plan, conv->dim[LS_WINDOW_DIMS - 1].out, &self->types));
   plan->flops = ls_conv_flops(conv);
-  if (conv->groups > 1 && conv->in_channels == 1 && conv->out_channels == 1)
+  if (ls_conv_fits_depthwise(plan, conv, &self->types))
     return ls_conv_depthwise_weights(plan, conv, &self->types);
   if (ls_winograd_weights_fit(plan, conv))
     return ls_winograd_weights(plan, conv);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of windows: maxima, their positions, and sums of products.
+// Rows of windows: maxima and their positions.
 
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/pool.h"
@@ -108,18 +108,6 @@ static void place_of_four(float *max, uint8_t *place, const float *const *in,
   }
 }
 
-static void add_products(void *acc, const void *in, const void *by,
-                         int64_t count) {
-  float *dst = acc;
-  const float *x = in, *y = by;
-  const size_t n = (size_t)count;
-  size_t left = 0;
-#define BODY(i, LOAD, STORE)                                                   \
-  STORE(dst + i, vf_add(LOAD(dst + i), vf_mul(LOAD(x + i), LOAD(y + i))))
-  LS_ROW(n, BODY);
-#undef BODY
-}
-
 const ls_cpu_windows LS_ISA_NAME(ls_cpu_windows) = {
     .max = take_max,
     .max_of_four = max_of_four,
@@ -127,5 +115,4 @@ const ls_cpu_windows LS_ISA_NAME(ls_cpu_windows) = {
     .give = give_row,
     .give_four = give_four,
     .place_of_four = place_of_four,
-    .add_products = add_products,
 };
