@@ -188,6 +188,11 @@ TEST(products_have_the_same_bytes_on_every_instruction_set) {
   // Many rows, for which B is brought into another order first.
   check_bytes_on_every_instruction_set(LS_DTYPE_F32, 530, 270, 65, true);
   check_bytes_on_every_instruction_set(LS_DTYPE_F32, 1030, 1024, 17, false);
+  // A vector, and few rows by a transposed matrix.
+  for (int64_t m = 1; m <= 5; ++m)
+    check_bytes_on_every_instruction_set(LS_DTYPE_F32, m, 37, 70, true);
+  check_bytes_on_every_instruction_set(LS_DTYPE_F32, 300, 1, 77, false);
+  check_bytes_on_every_instruction_set(LS_DTYPE_F32, 35, 1, 1000, true);
   // Integers wrap around.
   for (size_t t = LOOP_FLOATS; t < LOOP_NUMBERS; ++t) {
     check_bytes_on_every_instruction_set(loop_types[t], 37, 70, 300, false);

@@ -39,6 +39,7 @@ typedef struct matmul_params {
   // True: panels are numbered within a band; false: bands within a panel.
   bool bands_outside;
   bool has_bias;
+  bool turned;  // A is the second operand.
   // Row pitch of B after the first step; 0: there is no first step.
   size_t arranged_ldb;
   ls_cpu_transpose_fn *transpose;
@@ -188,7 +189,7 @@ static void matmul_loop(const ls_kernel_call *call, int64_t begin_block,
   ls_cpu_product product = self->product;
   if (self->has_bias) product.bias = call->in[2];
   product.accumulate = call->adds;
-  const void *b = call->in[1];
+  const void *a = call->in[self->turned], *b = call->in[!self->turned];
   if (self->arranged_ldb != 0) {
     b = call->in[2 + self->has_bias];
     product.ldb = self->arranged_ldb;
@@ -199,7 +200,7 @@ static void matmul_loop(const ls_kernel_call *call, int64_t begin_block,
     const int64_t at = unit / (self->bands * self->panels);
     ls_cpu_block block;
     unit += join_units(self, unit, end, &block);
-    product.a = matrix_at(call->in[0], at, self->a_step, self->dtype);
+    product.a = matrix_at(a, at, self->a_step, self->dtype);
     product.b = matrix_at(b, at, self->b_step, self->dtype);
     product.c = (char *)call->out[0] +
                 (size_t)(at * self->c_step) * ls_dtype_size(self->dtype);
@@ -284,6 +285,28 @@ static bool choose_product(ls_kernel_plan *plan, matmul_params *self) {
   return true;
 }
 
+// Multiplies a vector of one column as a row, by a transposed matrix.
+static void turn_column(matmul_params *self, ls_kernel_plan *plan) {
+  ls_cpu_product *p = &self->product;
+  if (self->run != plan->kernels->product_f32 || self->dtype != LS_DTYPE_F32 ||
+      p->n != 1 || p->a_transposed || self->has_bias)
+    return;
+  const int64_t a_step = self->a_step;
+  self->a_step = self->b_step;
+  self->b_step = a_step;
+  *p = (ls_cpu_product){.m = 1,
+                        .n = p->m,
+                        .k = p->k,
+                        .lda = p->k,
+                        .ldb = p->lda,
+                        .ldc = p->m,
+                        .activation = p->activation,
+                        .b_transposed = true};
+  self->turned = true;
+  plan->scratch = plan->kernels->product_f32_scratch(p);
+  plan->adds = can_add(self, plan->kernels->product_f32_scratch);
+}
+
 static void cut_units(matmul_params *self) {
   const int64_t m = (int64_t)self->product.m, n = (int64_t)self->product.n;
   const int64_t k = (int64_t)self->product.k;
@@ -346,6 +369,7 @@ ls_status kernel_matmul(ls_kernel_plan *plan) {
     return ls_product_parts_prepare(&self->product, self->has_bias, plan);
   if (!choose_product(plan, self))
     return ls_kernel_unsupported(plan, self->dtype);
+  turn_column(self, plan);
   cut_units(self);
   if (is_worth_arranging(self, plan->kernels)) plan_arranging(self, plan);
   plan->loop = matmul_loop;
