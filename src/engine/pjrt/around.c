@@ -28,11 +28,6 @@ static bool has_rows(const ls_emit_host *site) {
   return site->loop != 0 && site->when != LS_EMIT_CONDITION;
 }
 
-static size_t row_bytes(const ls_emit_host *site, size_t operand) {
-  return ls_pjrt_host_bytes(site, operand) *
-         (site->wide[operand] ? (size_t)site->num_local : 1);
-}
-
 // Goes to the first rows, and returns the size of all blocks. Devices share a
 // block that is not wide.
 static size_t rewind_rows(ls_pjrt_around *self) {
@@ -42,8 +37,8 @@ static size_t rewind_rows(ls_pjrt_around *self) {
     const ls_emit_host *site = &self->layout->hosts[s];
     for (size_t i = 0; i < count_operands(site); ++i)
       for (size_t d = 0; d < self->devices; ++d) {
-        const size_t bytes =
-            row_bytes(site, i) * (has_rows(site) ? (size_t)self->room : 1);
+        const size_t bytes = ls_pjrt_device_bytes(site, i) *
+                             (has_rows(site) ? (size_t)self->room : 1);
         self->lists[s * self->devices + d][i] =
             self->memory != NULL ? self->memory + size : NULL;
         if (site->wide[i] || d + 1 == self->devices)
@@ -120,7 +115,7 @@ static ls_status call_site(ls_pjrt_instance *instance, size_t index) {
   }
   for (size_t d = 0; d < self->devices && has_rows(site); ++d)
     for (size_t i = 0; i < count_operands(site); ++i)
-      lists[d][i] += row_bytes(site, i);
+      lists[d][i] += ls_pjrt_device_bytes(site, i);
   return ls_ok();
 }
 
@@ -131,7 +126,7 @@ static ls_status ask_site(ls_pjrt_instance *instance, size_t index,
   const ls_emit_host *site = &instance->around->layout->hosts[index];
   char ***lists = instance->around->lists + index * instance->around->devices;
   for (size_t d = 0; d < instance->around->devices; ++d)
-    memset(lists[d][0], true, row_bytes(site, 0));
+    memset(lists[d][0], true, ls_pjrt_device_bytes(site, 0));
   LS_RETURN_IF_ERROR(call_site(instance, index));
   *out_ends = *(const int32_t *)(const void *)lists[0][1] == 0;
   return ls_ok();

@@ -57,11 +57,6 @@ typedef struct answer {
   void *stream;    // NULL: the device's memory is the host's.
 } answer;
 
-static size_t operand_bytes(const answer *a, size_t operand) {
-  return ls_pjrt_host_bytes(a->site, operand) *
-         (a->site->wide[operand] ? (size_t)a->site->num_local : 1);
-}
-
 static ls_ffi_buffer *buffer_of(const answer *a, size_t operand) {
   const size_t inputs = a->site->num_inputs;
   return operand < inputs ? a->call->operands.items[operand + 1]
@@ -91,16 +86,16 @@ static const char *stage_inputs(answer *a) {
   char **staged = &a->hosts->sites[a->index].staged[device];
   size_t size = 0;
   for (size_t i = 0; i < count; ++i)
-    size += operand_bytes(a, i);
+    size += ls_pjrt_device_bytes(a->site, i);
   if (*staged == NULL)
     *staged = ls_allocate_large(a->hosts->allocator, size + 1);
   if (*staged == NULL) return "no memory for a host call";
   char *at = *staged;
-  for (size_t i = 0; i < count; at += operand_bytes(a, i), ++i) {
+  for (size_t i = 0; i < count; at += ls_pjrt_device_bytes(a->site, i), ++i) {
     a->buffers[i] = at;
     if (i < a->site->num_inputs &&
         driver.to_host(at, (uint64_t)(uintptr_t)buffer_of(a, i)->data,
-                       operand_bytes(a, i), a->stream) != 0)
+                       ls_pjrt_device_bytes(a->site, i), a->stream) != 0)
       return "an operand of a host call cannot be read";
   }
   return driver.wait(a->stream) == 0 ? NULL : "a stream has failed";
@@ -124,9 +119,9 @@ static const char *give_results(answer *a) {
   bool fails = driver.to_device((uint64_t)(uintptr_t)ticket, a->ticket,
                                 TICKET_SIZE, a->stream) != 0;
   for (size_t i = inputs; i < inputs + a->site->num_outputs; ++i)
-    fails |=
-        driver.to_device((uint64_t)(uintptr_t)buffer_of(a, i)->data,
-                         a->buffers[i], operand_bytes(a, i), a->stream) != 0;
+    fails |= driver.to_device((uint64_t)(uintptr_t)buffer_of(a, i)->data,
+                              a->buffers[i], ls_pjrt_device_bytes(a->site, i),
+                              a->stream) != 0;
   fails |= driver.wait(a->stream) != 0;
   return fails ? "a result of a host call cannot be written" : NULL;
 }

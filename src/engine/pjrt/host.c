@@ -100,7 +100,7 @@ void ls_pjrt_answer_call(ls_pjrt_hosts *self, size_t index, uint64_t *device,
 static void launch_runs(void *user) {
   ls_pjrt_hosts *self = user;
   for (int64_t unused = 0; ls_worker_next(&self->worker, &unused);) {
-    self->launch(self->user);
+    ls_pjrt_run_hosted(self->instance);
     ls_mutex_lock(&self->threads->lock);
     self->has_ended = true;
     ls_runtime_note_move(self->runtime);
@@ -148,9 +148,9 @@ void ls_pjrt_hosts_destroy(ls_pjrt_hosts *self) {
 }
 LS_OWNED_POINTER(ls_pjrt_hosts, ls_pjrt_hosts_destroy)
 
-ls_status ls_pjrt_hosts_create(ls_pjrt_executable *executable,
-                               void (*launch)(void *user), void *user,
+ls_status ls_pjrt_hosts_create(ls_pjrt_instance *instance,
                                ls_pjrt_hosts **out_hosts) {
+  ls_pjrt_executable *executable = instance->executable;
   ls_runtime *runtime = executable->backend->base.runtime;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   *out_hosts = NULL;
@@ -158,8 +158,7 @@ ls_status ls_pjrt_hosts_create(ls_pjrt_executable *executable,
   self->executable = executable;
   self->allocator = allocator;
   self->runtime = runtime;
-  self->launch = launch;
-  self->user = user;
+  self->instance = instance;
   LS_RETURN_IF_ERROR(ls_runtime_host_threads(runtime, &self->threads));
   LS_RETURN_IF_ERROR(make_sites(self));
   LS_RETURN_IF_ERROR(

@@ -24,11 +24,8 @@ typedef struct ls_pjrt_hosts ls_pjrt_hosts;
 //   LS_UNIMPLEMENTED  the plug-in has no FFI, or no CPU or CUDA devices.
 LS_MUST_USE ls_status ls_pjrt_register_handler(const ls_pjrt_client *client);
 
-// Makes the host calls of an instance. `launch(user)` launches the program and
-// waits for its end.
-LS_MUST_USE ls_status ls_pjrt_hosts_create(ls_pjrt_executable *executable,
-                                           void (*launch)(void *user),
-                                           void *user,
+// Makes the host calls of an instance.
+LS_MUST_USE ls_status ls_pjrt_hosts_create(ls_pjrt_instance *instance,
                                            ls_pjrt_hosts **out_hosts);
 void ls_pjrt_hosts_destroy(ls_pjrt_hosts *self);  // NULL is fine.
 

@@ -37,8 +37,7 @@ struct ls_pjrt_hosts {
   ls_allocator *allocator;
   ls_runtime *runtime;
   ls_host_threads *threads;  // The lock there guards what follows.
-  void (*launch)(void *user);
-  void *user;
+  ls_pjrt_instance *instance;
   ls_worker worker;
   ls_pjrt_site *sites;
   struct ls_pjrt_hosts *next;  // In the list of runs.
@@ -60,6 +59,13 @@ static inline size_t ls_pjrt_host_bytes(const ls_emit_host *site,
                                         size_t operand) {
   return (size_t)ls_shape_num_elements(site->types[operand].shape) *
          ls_dtype_size(site->types[operand].dtype);
+}
+
+// Returns the bytes of what a device has of it.
+static inline size_t ls_pjrt_device_bytes(const ls_emit_host *site,
+                                          size_t operand) {
+  return ls_pjrt_host_bytes(site, operand) *
+         (site->wide[operand] ? (size_t)site->num_local : 1);
 }
 
 // Makes the calls of replicas from `first` on: `buffers` are the inputs, then

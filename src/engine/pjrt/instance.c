@@ -90,8 +90,7 @@ static ls_status make_lists(ls_pjrt_instance *self) {
                          self->memory != NULL && self->sent != NULL &&
                          self->events != NULL && self->scalar_parts != NULL);
   if (executable->layout.num_hosts > 0)
-    LS_RETURN_IF_ERROR(ls_pjrt_hosts_create(
-        self->executable, ls_pjrt_run_hosted, self, &self->hosts));
+    LS_RETURN_IF_ERROR(ls_pjrt_hosts_create(self, &self->hosts));
   if (self->hosts != NULL && around->is_around)
     LS_RETURN_IF_ERROR(ls_pjrt_around_create(self, &self->around));
   self->results = self->arguments + devices;

@@ -208,7 +208,7 @@ bool ls_pjrt_run_advance(ls_pjrt_instance *instance);
 void ls_pjrt_run_wait(ls_pjrt_instance *instance);
 void ls_pjrt_run_fail(ls_pjrt_instance *instance, ls_status status);
 // Launches an instance that calls the host, and waits for its end.
-void ls_pjrt_run_hosted(void *instance);
+void ls_pjrt_run_hosted(ls_pjrt_instance *instance);
 // Takes a scalar as the next argument of the run, or sends one to a device;
 // fetches a value. The data are lent until the run's events have ended.
 LS_MUST_USE ls_status ls_pjrt_run_take(ls_pjrt_instance *instance, size_t index,

@@ -357,8 +357,7 @@ static ls_status run_hosted(ls_pjrt_instance *self) {
   return self->around != NULL ? ls_pjrt_around_fetch(self) : ls_ok();
 }
 
-void ls_pjrt_run_hosted(void *user) {
-  ls_pjrt_instance *self = user;
+void ls_pjrt_run_hosted(ls_pjrt_instance *self) {
   ls_pjrt_run_fail(self, run_hosted(self));
   while (self->num_ready < self->num_events)
     ls_pjrt_run_wait(self);

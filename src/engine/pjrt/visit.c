@@ -35,11 +35,6 @@ void ls_pjrt_drop_visits(ls_allocator *allocator, ls_pjrt_visit *visits) {
   }
 }
 
-static size_t operand_bytes(const ls_emit_host *site, size_t operand) {
-  return ls_pjrt_host_bytes(site, operand) *
-         (site->wide[operand] ? (size_t)site->num_local : 1);
-}
-
 static ls_pjrt_visit *make_visit(const ls_pjrt_hosts *self,
                                  const ls_emit_host *site) {
   ls_allocator *allocator = self->allocator;
@@ -47,7 +42,7 @@ static ls_pjrt_visit *make_visit(const ls_pjrt_hosts *self,
   const size_t count = site->num_inputs + site->num_outputs;
   size_t size = 0;
   for (size_t i = 0; i < count; ++i)
-    size += operand_bytes(site, i) * (site->wide[i] ? devices : 1);
+    size += ls_pjrt_device_bytes(site, i) * (site->wide[i] ? devices : 1);
   ls_pjrt_visit *visit = ls_new(allocator, ls_pjrt_visit);
   if (visit == NULL) return NULL;
   visit->buffers = ls_new_array(allocator, char **, devices);
@@ -62,7 +57,8 @@ static ls_pjrt_visit *make_visit(const ls_pjrt_hosts *self,
     for (size_t d = 0; d < devices; ++d) {
       visit->buffers[d] = visit->lists + d * count;
       visit->buffers[d][i] = at;
-      if (site->wide[i] || d == devices - 1) at += operand_bytes(site, i);
+      if (site->wide[i] || d == devices - 1)
+        at += ls_pjrt_device_bytes(site, i);
     }
   return visit;
 }
@@ -134,14 +130,16 @@ bool ls_pjrt_visit_call(ls_pjrt_hosts *self, size_t index, int32_t device,
   }
   for (size_t i = 0; i < site->num_inputs; ++i)
     if (site->wide[i] || visit->num_came == 0)
-      memcpy(visit->buffers[device][i], buffers[i], operand_bytes(site, i));
+      memcpy(visit->buffers[device][i], buffers[i],
+             ls_pjrt_device_bytes(site, i));
   if (++visit->num_came == caller) make_call(self, index, visit);
   while (!visit->is_called && (site->num_outputs > 0 || !takes_all) &&
          !(self->is_over && visit->num_came < caller))
     ls_condition_wait(&self->threads->event, &self->threads->lock);
   for (size_t i = site->num_inputs; i < site->num_inputs + site->num_outputs;
        ++i)
-    memcpy(buffers[i], visit->buffers[device][i], operand_bytes(site, i));
+    memcpy(buffers[i], visit->buffers[device][i],
+           ls_pjrt_device_bytes(site, i));
   const bool is_known = visit->is_called && visit->has_failed && !takes_all;
   leave_visit(self, state, visit);
   ls_mutex_unlock(&self->threads->lock);
