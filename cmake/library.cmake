@@ -113,6 +113,8 @@ function(ls_read_intrinsics_once target)
   endif()
 endfunction()
 set_source_files_properties(
+  "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/convert.c"
+  "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/integer_span.c"
   "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/span.c"
   "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/typed_span.c"
   PROPERTIES SKIP_PRECOMPILE_HEADERS ON)

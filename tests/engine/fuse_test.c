@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "lockstep/half.h"
 
 enum { COUNT = 40000 };  // Blocks and tiles, the last ones not full.
 
@@ -305,7 +306,7 @@ static void make_repeat(const repeat_case *c, const char *dtype, lowered *p) {
   ls_text_deinit(&small);
 }
 
-#define CHECK_REPEAT(T, name)                                                  \
+#define CHECK_REPEAT(T, name, FROM, TO)                                        \
   static void check_repeat_##name(const repeat_case *c) {                      \
     LS_OWN(lowered, p) = {0};                                                  \
     make_repeat(c, #name, &p);                                                 \
@@ -317,19 +318,23 @@ static void make_repeat(const repeat_case *c, const char *dtype, lowered *p) {
       count *= c->full[i];                                                     \
     assert_in_range(count, 0, MOST_ELEMENTS);                                  \
     for (int i = 0; i < MOST_ELEMENTS; ++i) {                                  \
-      x[i] = (T)(i * 7 % 11 - 5);                                              \
-      y[i] = (T)(i * 3 % 10 - 4);                                              \
+      x[i] = FROM(i * 7 % 11 - 5);                                             \
+      y[i] = FROM(i * 3 % 10 - 4);                                             \
     }                                                                          \
     expect_ok(lowered_run(&p, (const void *[]){x, y}, (void *[]){got}));       \
     for (int64_t i = 0; i < count; ++i) {                                      \
-      const T under = y[element_under(c, i)];                                  \
-      assert_true(got[i] == (T)(x[i] * under + under - x[i]));                 \
+      const float under = TO(y[element_under(c, i)]), over = TO(x[i]);         \
+      assert_true(TO(got[i]) == over * under + under - over);                  \
     }                                                                          \
   }
-CHECK_REPEAT(float, f32)
-CHECK_REPEAT(double, f64)
-CHECK_REPEAT(int8_t, i8)
-CHECK_REPEAT(int16_t, i16)
+CHECK_REPEAT(float, f32, (float), (float))
+CHECK_REPEAT(double, f64, (double), (float))
+CHECK_REPEAT(int8_t, i8, (int8_t), (float))
+CHECK_REPEAT(int16_t, i16, (int16_t), (float))
+#define FROM_BF16(value) ls_bf16_from_f32((float)(value))
+#define FROM_F16(value) ls_f16_from_f32((float)(value))
+CHECK_REPEAT(uint16_t, bf16, FROM_BF16, ls_bf16_to_f32)
+CHECK_REPEAT(uint16_t, f16, FROM_F16, ls_f16_to_f32)
 
 TEST(broadcasts_are_steps_of_the_group_that_reads_them) {
   for (size_t i = 0; i < LS_COUNT_OF(repeat_cases); ++i) {
@@ -337,5 +342,7 @@ TEST(broadcasts_are_steps_of_the_group_that_reads_them) {
     check_repeat_f64(&repeat_cases[i]);
     check_repeat_i8(&repeat_cases[i]);
     check_repeat_i16(&repeat_cases[i]);
+    check_repeat_bf16(&repeat_cases[i]);
+    check_repeat_f16(&repeat_cases[i]);
   }
 }

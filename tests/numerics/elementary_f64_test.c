@@ -112,7 +112,7 @@ static double load(ls_dtype dtype, const void *data, size_t i) {
 static void run_span(const function *f, const ls_cpu_kernels *table, void *out,
                      const void *x, const void *y, size_t count) {
   const ls_elementwise self = {.num_in = y != NULL ? 2 : 1};
-  const ls_span span = ls_float_span(f->op, f->dtype, table);
+  const ls_span span = ls_span_of(f->op, f->dtype, table);
   assert_non_null(span);
   span(&self, out, (const void *[]){x, y}, (int64_t)count);
 }

@@ -102,9 +102,9 @@ static size_t try_spans(const trial *t) {
                                     LS_OP_SIGN, LS_OP_RELU};
   const int64_t n = (int64_t)t->count;
   const ls_elementwise work = {.scalars = (uint32_t)(t->columns % 3)};
-  ls_float_span(of_two[t->columns % LS_COUNT_OF(of_two)], t->dtype,
+  ls_span_of(of_two[t->columns % LS_COUNT_OF(of_two)], t->dtype,
                 t->table)(&work, t->out, t->in, n);
-  ls_float_span(of_one[t->columns % LS_COUNT_OF(of_one)], t->dtype,
+  ls_span_of(of_one[t->columns % LS_COUNT_OF(of_one)], t->dtype,
                 t->table)(&work, part(t, t->count), t->in, n);
   return 2 * t->count;
 }

@@ -24,7 +24,7 @@ kernel_tables kernel_tables_here;
 void kernel_tables_run(const ls_cpu_kernels *table, uint16_t op, float *y,
                        const float *x, size_t n) {
   const ls_elementwise self = {.num_in = 1};
-  const ls_span span = ls_float_span(op, LS_DTYPE_F32, table);
+  const ls_span span = ls_span_of(op, LS_DTYPE_F32, table);
   assert_non_null(span);
   span(&self, y, (const void *[]){x}, (int64_t)n);
 }

@@ -286,6 +286,7 @@ typedef struct ls_cpu_short_rows ls_cpu_short_rows;
 typedef struct ls_cpu_reducers ls_cpu_reducers;
 typedef struct ls_cpu_spans ls_cpu_spans;
 typedef struct ls_cpu_typed_spans ls_cpu_typed_spans;
+typedef struct ls_cpu_conversions ls_cpu_conversions;
 typedef struct ls_cpu_chains ls_cpu_chains;
 
 typedef struct ls_cpu_kernels {
@@ -382,7 +383,9 @@ typedef struct ls_cpu_kernels {
   // Elementwise ops of floats: kernels/loops.h. Errors of elementary functions:
   // engine/cpu/elementary, isa/vecmath.h.
   const ls_cpu_spans *spans, *elementary;
-  const ls_cpu_typed_spans *typed_spans;  // Elementwise ops of all types.
+  // Spans of other types.
+  const ls_cpu_typed_spans *integer_spans, *typed_spans;
+  const ls_cpu_conversions *conversions;
   // Reductions: kernels/reduce/short_rows.h.
   const ls_cpu_reducers *reducers;
   const ls_cpu_moves *moves;

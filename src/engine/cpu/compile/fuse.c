@@ -30,7 +30,8 @@ static const ls_elementwise *elementwise_of(const ls_cpu_instruction *at) {
   const ls_elementwise *work = at->params;
   if (at->code != LS_CPU_KERNEL) return NULL;
   if (at->loop == ls_move_loop) return work->scalars != 0 ? work : NULL;
-  return at->loop == ls_elementwise_loop ? work : NULL;
+  return at->loop == ls_elementwise_loop || at->loop == ls_half_loop ? work
+                                                                     : NULL;
 }
 
 static const ls_elementwise *work_of(const ls_cpu_compiler *self,

@@ -267,6 +267,25 @@ double LS_ISA_NAME(ls_cpu_exp_above)(double *dst, const double *src, double max,
   return sums[0];
 }
 
+// A scalar is repeated, chunk by chunk.
+static void gelu_grad_F32(const ls_elementwise *self, void *out,
+                          const void *const *in, int64_t count) {
+  float repeated[LS_CHUNK];
+  const uint32_t scalars = self->scalars;
+  if (scalars == 0) {
+    LS_ISA_NAME(ls_cpu_gelu_grad)(out, in[0], in[1], (size_t)count);
+    return;
+  }
+  for (int64_t k = 0; scalars != 0 && k < LS_CHUNK; ++k)
+    repeated[k] = *(const float *)in[scalars == 1 ? 0 : 1];
+  for (int64_t k = 0; k < count; k += LS_CHUNK) {
+    const float *dy = scalars == 1 ? repeated : (const float *)in[0] + k;
+    const float *x = scalars == 2 ? repeated : (const float *)in[1] + k;
+    LS_ISA_NAME(ls_cpu_gelu_grad)
+    ((float *)out + k, dy, x, (size_t)ls_min_i64(LS_CHUNK, count - k));
+  }
+}
+
 // ---- All -------------------------------------------------------------------
 const ls_cpu_spans LS_ISA_NAME(ls_cpu_elementary) = {
     .f32 = {[LS_OP_EXP] = exp_F32,
@@ -275,6 +294,7 @@ const ls_cpu_spans LS_ISA_NAME(ls_cpu_elementary) = {
             [LS_OP_SIGMOID] = sigmoid_F32,
             [LS_OP_RSQRT] = rsqrt_F32,
             [LS_OP_GELU] = gelu_F32,
+            [LS_OP_GELU_GRAD] = gelu_grad_F32,
             [LS_OP_EXPM1] = expm1_F32,
             [LS_OP_LOG1P] = log1p_F32,
             [LS_OP_TANH] = tanh_F32,

@@ -76,7 +76,9 @@ void LS_ISA_NAME(ls_cpu_label_loss_grad)(float *grad, const float *logits,
 
 extern const ls_cpu_spans LS_ISA_NAME(ls_cpu_spans);
 extern const ls_cpu_spans LS_ISA_NAME(ls_cpu_elementary);
+extern const ls_cpu_typed_spans LS_ISA_NAME(ls_cpu_integer_spans);
 extern const ls_cpu_typed_spans LS_ISA_NAME(ls_cpu_typed_spans);
+extern const ls_cpu_conversions LS_ISA_NAME(ls_cpu_conversions);
 extern const ls_cpu_reducers LS_ISA_NAME(ls_cpu_reducers);
 extern const ls_cpu_moves LS_ISA_NAME(ls_cpu_moves);
 extern const ls_cpu_short_rows LS_ISA_NAME(ls_cpu_short_rows);

@@ -39,6 +39,47 @@ UNARY(sqrt, SQRT_F64, F64, double, double)
 LS_EACH_FLOAT(UNARY, sign, SIGN)
 LS_EACH_FLOAT(UNARY, relu, RELU)
 
+// ---- Rounding --------------------------------------------------------------
+// Rounds without a call: adding 2^23 (2^52) to a smaller number rounds it to an
+// integer, to even. Larger numbers are integers already, and NaN stays.
+#define ROUNDING(D, T, FABS, COPYSIGN, LIMIT)                                  \
+  static inline T nearest_##D(T x) {                                           \
+    const T size = FABS(x);                                                    \
+    const T near = (size + LIMIT) - LIMIT;                                     \
+    return COPYSIGN(size < LIMIT ? near : size, x);                            \
+  }                                                                            \
+  static inline T below_##D(T x) {                                             \
+    const T near = nearest_##D(x);                                             \
+    return COPYSIGN(near - (near > x ? (T)1 : (T)0), x);                       \
+  }                                                                            \
+  static inline T above_##D(T x) {                                             \
+    const T near = nearest_##D(x);                                             \
+    return COPYSIGN(near + (near < x ? (T)1 : (T)0), x);                       \
+  }                                                                            \
+  static inline T nearest_away_##D(T x) {                                      \
+    const T size = FABS(x), less = below_##D(size);                            \
+    const T step_up = size - less >= (T)0.5 ? (T)1 : (T)0;                     \
+    return COPYSIGN(less + step_up, x);                                        \
+  }
+ROUNDING(F32, float, fabsf, copysignf, 0x1p23F)
+ROUNDING(F64, double, fabs, copysign, 0x1p52)
+#define ROUND(T, W, x) nearest_##W(x)
+#define FLOOR(T, W, x) below_##W(x)
+#define CEIL(T, W, x) above_##W(x)
+#define ROUND_AWAY(T, W, x) nearest_away_##W(x)
+#define ROUNDS(name, E)                                                        \
+  UNARY(name, E, F32, float, F32)                                              \
+  UNARY(name, E, F64, double, F64)
+ROUNDS(round, ROUND)
+ROUNDS(floor, FLOOR)
+ROUNDS(ceil, CEIL)
+ROUNDS(round_away, ROUND_AWAY)
+
+#define IS_FINITE_F32(T, W, x) (fabsf(x) < INFINITY)
+#define IS_FINITE_F64(T, W, x) (fabs(x) < (double)INFINITY)
+LS_SPAN_OF_ONE(is_finite, IS_FINITE_F32, F32, uint8_t, float, )
+LS_SPAN_OF_ONE(is_finite, IS_FINITE_F64, F64, uint8_t, double, )
+
 // ---- All -------------------------------------------------------------------
 #define ENTRIES(D)                                                             \
   {                                                                            \
@@ -47,6 +88,9 @@ LS_EACH_FLOAT(UNARY, relu, RELU)
     [LS_OP_MINIMUM] = minimum_##D, [LS_OP_RELU_GRAD] = relu_grad_##D,          \
     [LS_OP_NEG] = neg_##D, [LS_OP_ABS] = abs_##D, [LS_OP_SQRT] = sqrt_##D,     \
     [LS_OP_SIGN] = sign_##D, [LS_OP_RELU] = relu_##D,                          \
+    [LS_OP_ROUND] = round_##D, [LS_OP_FLOOR] = floor_##D,                      \
+    [LS_OP_CEIL] = ceil_##D, [LS_OP_ROUND_AWAY] = round_away_##D,              \
+    [LS_OP_IS_FINITE] = is_finite_##D,                                         \
   }
 
 const ls_cpu_spans LS_ISA_NAME(ls_cpu_spans) = {ENTRIES(F32), ENTRIES(F64)};

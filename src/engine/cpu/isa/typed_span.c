@@ -1,9 +1,87 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Spans of all types: clamp, min(max(x, low), high), NaN if one of them is; and
-// counts of bits.
+// Spans of all types: comparisons, which return bools; select by a bool, which
+// is a byte, 0 or not; clamp, min(max(x, low), high), NaN if one of them is.
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/kernels/loops.h"
+
+// ---- Compare ---------------------------------------------------------------
+#define COMPARE(name, E, D, T, W) LS_SPAN_OF_TWO(name, E, D, uint8_t, T, W)
+
+#define EQUAL(T, W, x, y) ((x) == (y))
+#define NOT_EQUAL(T, W, x, y) ((x) != (y))
+#define LESS(T, W, x, y) ((x) < (y))
+#define LESS_EQUAL(T, W, x, y) ((x) <= (y))
+#define EACH_TYPE(X, ...)                                                      \
+  LS_EACH_INTEGER(X, __VA_ARGS__)                                              \
+  LS_EACH_FLOAT(X, __VA_ARGS__)
+EACH_TYPE(COMPARE, equal, EQUAL)
+EACH_TYPE(COMPARE, not_equal, NOT_EQUAL)
+EACH_TYPE(COMPARE, less, LESS)
+EACH_TYPE(COMPARE, less_equal, LESS_EQUAL)
+#define GREATER(T, W, x, y) ((x) > (y))
+#define GREATER_EQUAL(T, W, x, y) ((x) >= (y))
+EACH_TYPE(COMPARE, greater, GREATER)
+EACH_TYPE(COMPARE, greater_equal, GREATER_EQUAL)
+
+#define AS_BOOLS(E, x, y) E(, , (x) != 0, (y) != 0)
+#define EQUAL_BOOL(T, W, x, y) AS_BOOLS(EQUAL, x, y)
+#define NOT_EQUAL_BOOL(T, W, x, y) AS_BOOLS(NOT_EQUAL, x, y)
+#define LESS_BOOL(T, W, x, y) AS_BOOLS(LESS, x, y)
+#define LESS_EQUAL_BOOL(T, W, x, y) AS_BOOLS(LESS_EQUAL, x, y)
+#define GREATER_BOOL(T, W, x, y) AS_BOOLS(GREATER, x, y)
+#define GREATER_EQUAL_BOOL(T, W, x, y) AS_BOOLS(GREATER_EQUAL, x, y)
+COMPARE(equal, EQUAL_BOOL, BOOL, uint8_t, )
+COMPARE(not_equal, NOT_EQUAL_BOOL, BOOL, uint8_t, )
+COMPARE(less, LESS_BOOL, BOOL, uint8_t, )
+COMPARE(less_equal, LESS_EQUAL_BOOL, BOOL, uint8_t, )
+COMPARE(greater, GREATER_BOOL, BOOL, uint8_t, )
+COMPARE(greater_equal, GREATER_EQUAL_BOOL, BOOL, uint8_t, )
+
+// ---- Select ----------------------------------------------------------------
+// `cs`, `ys` and `zs` are constants at every expansion: 0 for a scalar.
+#define SELECT(name, size, T)                                                  \
+  static inline __attribute__((always_inline)) void steps_##size(              \
+      T *o, const uint8_t *c, const T *y, const T *z, int64_t count,           \
+      int64_t cs, int64_t ys, int64_t zs) {                                    \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i) {                                      \
+      const T yes = y[i * ys], no = z[i * zs];                                 \
+      o[i] = c[i * cs] != 0 ? yes : no;                                        \
+    }                                                                          \
+  }                                                                            \
+  static void name##_##size(const ls_elementwise *self, void *out,             \
+                            const void *const *in, int64_t count) {            \
+    const uint8_t *c = in[0];                                                  \
+    const T *y = in[1], *z = in[2];                                            \
+    T *o = out;                                                                \
+    switch (self->scalars) {                                                   \
+    case 0:                                                                    \
+      steps_##size(o, c, y, z, count, 1, 1, 1);                                \
+      break;                                                                   \
+    case 1:                                                                    \
+      steps_##size(o, c, y, z, count, 0, 1, 1);                                \
+      break;                                                                   \
+    case 2:                                                                    \
+      steps_##size(o, c, y, z, count, 1, 0, 1);                                \
+      break;                                                                   \
+    case 3:                                                                    \
+      steps_##size(o, c, y, z, count, 0, 0, 1);                                \
+      break;                                                                   \
+    case 4:                                                                    \
+      steps_##size(o, c, y, z, count, 1, 1, 0);                                \
+      break;                                                                   \
+    case 5:                                                                    \
+      steps_##size(o, c, y, z, count, 0, 1, 0);                                \
+      break;                                                                   \
+    case 6:                                                                    \
+      steps_##size(o, c, y, z, count, 1, 0, 0);                                \
+      break;                                                                   \
+    default:                                                                   \
+      break;                                                                   \
+    }                                                                          \
+  }
+LS_EACH_SIZE(SELECT, select)
 
 // ---- Clamp -----------------------------------------------------------------
 #define CLAMP_INTEGER(T, W, to, x, low, high)                                  \
@@ -58,61 +136,30 @@
 LS_EACH_INTEGER(CLAMP, clamp, CLAMP_INTEGER)
 LS_EACH_FLOAT(CLAMP, clamp, CLAMP_FLOAT)
 
-// ---- Counts of bits --------------------------------------------------------
-#define UNARY(name, E, D, T, W) LS_SPAN_OF_ONE(name, E, D, T, T, W)
-
-// Counts the ones of 64 bits by an instruction if there is one for scalars but
-// not for vectors; otherwise sums neighbours: of bits, pairs, nibbles, bytes.
-static inline uint32_t ones_32(uint32_t x) {
-  x -= x >> 1 & 0x55555555U;
-  x = (x & 0x33333333U) + (x >> 2 & 0x33333333U);
-  x = (x + (x >> 4)) & 0x0F0F0F0FU;
-  x += x >> 8;
-  return (x + (x >> 16)) & 0x3FU;
-}
-static inline uint64_t ones_64(uint64_t x) {
-#if defined(__POPCNT__)
-  return (uint64_t)__builtin_popcountll(x);
-#else
-  x -= x >> 1 & UINT64_C(0x5555555555555555);
-  x = (x & UINT64_C(0x3333333333333333)) +
-      (x >> 2 & UINT64_C(0x3333333333333333));
-  x = (x + (x >> 4)) & UINT64_C(0x0F0F0F0F0F0F0F0F);
-  x += x >> 8;
-  x += x >> 16;
-  return (x + (x >> 32)) & 0x7FU;
-#endif
-}
-
-// Sets all bits below the highest one that is set.
-static inline uint32_t filled_32(uint32_t x) {
-  x |= x >> 1;
-  x |= x >> 2;
-  x |= x >> 4;
-  x |= x >> 8;
-  return x | x >> 16;
-}
-static inline uint64_t filled_64(uint64_t x) {
-  x |= x >> 1;
-  x |= x >> 2;
-  x |= x >> 4;
-  x |= x >> 8;
-  x |= x >> 16;
-  return x | x >> 32;
-}
-
-#define ONES(W, x) (sizeof(W) == 8 ? ones_64(x) : ones_32((uint32_t)(x)))
-#define FILLED(W, x) (sizeof(W) == 8 ? filled_64(x) : filled_32((uint32_t)(x)))
-#define POPCOUNT(T, W, x) ((T)ONES(W, LS_BITS(T, W, x)))
-#define LEADING(T, W, x)                                                       \
-  ((T)(LS_WIDTH(T) - ONES(W, FILLED(W, LS_BITS(T, W, x)))))
-LS_EACH_INTEGER(UNARY, popcount, POPCOUNT)
-LS_EACH_INTEGER(UNARY, leading, LEADING)
-
 // ---- All -------------------------------------------------------------------
 #define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
-const ls_cpu_typed_spans LS_ISA_NAME(ls_cpu_typed_spans) = {
-    .clamp = {LS_EACH_INTEGER(ENTRY, clamp) LS_EACH_FLOAT(ENTRY, clamp)},
-    .popcount = {LS_EACH_INTEGER(ENTRY, popcount)},
-    .leading_zeros = {LS_EACH_INTEGER(ENTRY, leading)},
-};
+#define ROW(name)                                                              \
+  { EACH_TYPE(ENTRY, name) ENTRY(name, BOOL, , ) }
+
+const ls_cpu_typed_spans LS_ISA_NAME(ls_cpu_typed_spans) = {{
+    [LS_OP_EQUAL] = ROW(equal),
+    [LS_OP_NOT_EQUAL] = ROW(not_equal),
+    [LS_OP_LESS] = ROW(less),
+    [LS_OP_LESS_EQUAL] = ROW(less_equal),
+    [LS_OP_GREATER] = ROW(greater),
+    [LS_OP_GREATER_EQUAL] = ROW(greater_equal),
+    [LS_OP_CLAMP] = {EACH_TYPE(ENTRY, clamp)},
+    [LS_OP_SELECT] = {[LS_DTYPE_BOOL] = select_1,
+                      [LS_DTYPE_I8] = select_1,
+                      [LS_DTYPE_U8] = select_1,
+                      [LS_DTYPE_I16] = select_2,
+                      [LS_DTYPE_U16] = select_2,
+                      [LS_DTYPE_F16] = select_2,
+                      [LS_DTYPE_BF16] = select_2,
+                      [LS_DTYPE_I32] = select_4,
+                      [LS_DTYPE_U32] = select_4,
+                      [LS_DTYPE_F32] = select_4,
+                      [LS_DTYPE_I64] = select_8,
+                      [LS_DTYPE_U64] = select_8,
+                      [LS_DTYPE_F64] = select_8},
+}};

@@ -83,28 +83,31 @@ void ls_elementwise_loop(const ls_kernel_call *call, int64_t begin_block,
   if (streams) self->streams->stream_end();
 }
 
-// Scratch: a chunk for each input, and one for the output.
-static void half_loop(const ls_kernel_call *call, int64_t begin_block,
-                      int64_t end_block) {
+void ls_half_chunk(const ls_elementwise *self, void *out, const void *const *in,
+                   int64_t count, void *scratch) {
+  float *chunks = scratch, *result = chunks + self->num_in * LS_CHUNK;
+  const void *wide[3];
+  for (uint32_t i = 0; i < self->num_in; ++i) {
+    float *chunk = chunks + i * LS_CHUNK;
+    const bool scalar = (self->scalars >> i & 1U) != 0;
+    ls_widen(self->half, chunk, in[i], scalar ? 1 : count);
+    wide[i] = chunk;
+  }
+  self->span(self, self->out_is_half ? result : out, wide, count);
+  if (self->out_is_half) ls_narrow(self->half, out, result, count);
+}
+
+void ls_half_loop(const ls_kernel_call *call, int64_t begin_block,
+                  int64_t end_block) {
   const ls_elementwise *self = call->params;
   const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
-  float *chunks = call->scratch;
-  float *result = chunks + self->num_in * LS_CHUNK;
-  const void *in[3];
-  for (uint32_t i = 0; i < self->num_in; ++i) {
-    in[i] = chunks + i * LS_CHUNK;
-    if ((self->scalars >> i & 1U) != 0)
-      ls_widen(self->half, chunks + i * LS_CHUNK, call->in[i], 1);
-  }
   for (int64_t k = begin_block * LS_BLOCK; k < end; k += LS_CHUNK) {
-    const int64_t count = ls_min_i64(LS_CHUNK, end - k);
+    const void *in[3];
     for (uint32_t i = 0; i < self->num_in; ++i)
-      if ((self->scalars >> i & 1U) == 0)
-        ls_widen(self->half, chunks + i * LS_CHUNK,
-                 (const uint16_t *)call->in[i] + k, count);
-    void *out = (char *)call->out[0] + (size_t)k * self->out_size;
-    self->span(self, self->out_is_half ? result : out, in, count);
-    if (self->out_is_half) ls_narrow(self->half, out, result, count);
+      in[i] = element_at(call->in[i], (self->scalars >> i & 1U) != 0 ? 0 : k,
+                         self->in_size[i]);
+    ls_half_chunk(self, (char *)call->out[0] + (size_t)k * self->out_size, in,
+                  ls_min_i64(LS_CHUNK, end - k), call->scratch);
   }
 }
 
@@ -127,7 +130,8 @@ ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work) {
   work.count = ls_shape_num_elements(plan->out[0].shape);
   work.num_in = (uint32_t)plan->num_in;
   work.out_size = (uint32_t)ls_dtype_size(plan->out[0].dtype);
-  if (work.span == plan->kernels->spans->f32[plan->node->type])
+  if (work.half == LS_DTYPE_NONE &&
+      work.span == plan->kernels->spans->f32[plan->node->type])
     work.f32_op = plan->node->type;
   size_t bytes = (size_t)work.count * work.out_size;
   for (uint32_t i = 0; i < work.num_in; ++i) {
@@ -142,11 +146,9 @@ ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work) {
                        LS_SHAPE_TEXT(plan->out[0].dtype, plan->out[0].shape));
   plan->loop = ls_elementwise_loop;
   if (work.half != LS_DTYPE_NONE) {
-    plan->loop = half_loop;
-    plan->scratch = (work.num_in + 1) * (size_t)LS_CHUNK * sizeof(float);
-  } else if (work.binary == NULL && ls_cpu_streams(plan->kernels, bytes)) {
-    // Spans that call a function of the table are excluded: it hides memory
-    // transfers behind its arithmetic.
+    plan->loop = ls_half_loop;
+    plan->scratch = LS_HALF_SCRATCH;
+  } else if (ls_cpu_streams(plan->kernels, bytes)) {
     work.streams = plan->kernels;
     plan->scratch = LS_STREAM_TILE;
   }
@@ -155,29 +157,30 @@ ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work) {
   return plan->params == NULL ? ls_out_of_memory() : ls_ok();
 }
 
-ls_span ls_float_span(uint16_t op, ls_dtype dtype,
-                      const ls_cpu_kernels *kernels) {
-  const ls_cpu_spans *spans = kernels->spans, *elementary = kernels->elementary;
-  if (dtype == LS_DTYPE_F32)
-    return spans->f32[op] != NULL ? spans->f32[op] : elementary->f32[op];
-  if (dtype == LS_DTYPE_F64)
-    return spans->f64[op] != NULL ? spans->f64[op] : elementary->f64[op];
-  return NULL;
+ls_span ls_span_of(uint16_t op, ls_dtype dtype, const ls_cpu_kernels *kernels) {
+  ls_span span = NULL;
+  if (dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64) {
+    const bool wide = dtype == LS_DTYPE_F64;
+    span = (wide ? kernels->spans->f64 : kernels->spans->f32)[op];
+    if (span == NULL)
+      span = (wide ? kernels->elementary->f64 : kernels->elementary->f32)[op];
+  }
+  if (span == NULL) span = kernels->integer_spans->of[op][dtype];
+  return span != NULL ? span : kernels->typed_spans->of[op][dtype];
 }
 
-ls_status ls_elementwise_plan_by_dtype(ls_kernel_plan *plan,
-                                       const ls_span spans[LS_DTYPE_COUNT],
-                                       ls_elementwise work) {
-  const ls_dtype dtype = plan->in[0].dtype;
-  const bool half = ls_is_half(dtype);
-  const ls_dtype computed = half ? LS_DTYPE_F32 : dtype;
-  work.span = spans[computed];
-  if (work.span == NULL)
-    work.span = ls_float_span(plan->node->type, computed, plan->kernels);
-  work.half = half ? dtype : LS_DTYPE_NONE;
-  work.out_is_half = half && ls_is_half(plan->out[0].dtype);
-  if (work.span == NULL) return ls_kernel_unsupported(plan, dtype);
-  return ls_elementwise_plan(plan, work);
+ls_status kernel_elementwise(ls_kernel_plan *plan) {
+  const ls_dtype dtype = plan->in[plan->num_in == 3 ? 1 : 0].dtype;
+  const uint16_t op = plan->node->type;
+  ls_elementwise work = {.span = ls_span_of(op, dtype, plan->kernels)};
+  if (work.span == NULL && ls_is_half(dtype))
+    work = (ls_elementwise){
+        .span = ls_span_of(op, LS_DTYPE_F32, plan->kernels),
+        .half = dtype,
+        .out_is_half = ls_is_half(plan->out[0].dtype),
+    };
+  return work.span == NULL ? ls_kernel_unsupported(plan, dtype)
+                           : ls_elementwise_plan(plan, work);
 }
 
 // ---- The column `kernel` of ops.def ----------------------------------------

@@ -106,11 +106,15 @@ struct ls_cpu_spans {
   ls_span f32[LS_OP_COUNT], f64[LS_OP_COUNT];
 };
 
-// Spans of all types, compiled once per instruction set (isa/typed_span.c), by
-// type.
+// Spans of other types, by op and type (isa/integer_span.c, isa/typed_span.c).
 struct ls_cpu_typed_spans {
-  ls_span clamp[LS_DTYPE_COUNT];
-  ls_span popcount[LS_DTYPE_COUNT], leading_zeros[LS_DTYPE_COUNT];
+  ls_span of[LS_OP_COUNT][LS_DTYPE_COUNT];
+};
+
+// Spans from one type to another; `to_odd`: to f32 on the way to 16 bits, where
+// f32 may not hold the number exactly (isa/convert.c).
+struct ls_cpu_conversions {
+  ls_span of[LS_DTYPE_COUNT][LS_DTYPE_COUNT], to_odd[LS_DTYPE_COUNT];
 };
 
 // The parameters of an elementwise loop.
@@ -130,8 +134,6 @@ struct ls_elementwise {
   // Not NULL: writes the result with this table's streaming stores
   // (see below).
   const ls_cpu_kernels *streams;
-  // The function called by spans that use one.
-  void (*binary)(float *dst, const float *a, const float *b, size_t n);
 };
 
 // Defines the span name_D of one operand, or of two: elements of type O from
@@ -174,6 +176,13 @@ struct ls_elementwise {
 // Runs elementwise work; its params are a ls_elementwise.
 void ls_elementwise_loop(const ls_kernel_call *call, int64_t begin_block,
                          int64_t end_block);
+// Does so for 16-bit floats. A chunk of at most LS_CHUNK elements needs
+// LS_HALF_SCRATCH bytes.
+void ls_half_loop(const ls_kernel_call *call, int64_t begin_block,
+                  int64_t end_block);
+#define LS_HALF_SCRATCH ((size_t)(4 * LS_CHUNK) * sizeof(float))
+void ls_half_chunk(const ls_elementwise *self, void *out, const void *const *in,
+                   int64_t count, void *scratch);
 // Moves elements: its params begin with a ls_elementwise. Single elements are
 // moved by ls_move: those of the result from `at` on.
 void ls_move_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -183,21 +192,10 @@ void ls_move(const ls_elementwise *work, void *out, const void *in, int64_t at,
 // Fills the plan: applies `span` to all elements. Derives sizes, scalars and
 // in-place operands from the plan's types; with `half` it computes in f32.
 ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work);
-// Does so with the span for operand 0's dtype, taken from `spans` or the kernel
-// table.
-//   LS_UNIMPLEMENTED  there is none.
-ls_status ls_elementwise_plan_by_dtype(ls_kernel_plan *plan,
-                                       const ls_span spans[LS_DTYPE_COUNT],
-                                       ls_elementwise work);
 
-// Returns the span of the kernel table for f32 or f64. NULL: there is none.
-ls_span ls_float_span(uint16_t op, ls_dtype dtype,
-                      const ls_cpu_kernels *kernels);
-
-// Returns the span of a binary op: for `dtype`, or for f32 if that is a 16-bit
-// float. NULL: there is none.
-ls_span ls_binary_span(uint16_t op, ls_dtype dtype,
-                       const ls_cpu_kernels *kernels);
+// Returns the span of the kernel table for an op on numbers of `dtype`, its
+// operand's type; NULL: there is none.
+ls_span ls_span_of(uint16_t op, ls_dtype dtype, const ls_cpu_kernels *kernels);
 
 // ---- Lines along an axis ---------------------------------------------------
 // Work on whole lines along an axis, each line separately.

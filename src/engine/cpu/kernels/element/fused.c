@@ -4,15 +4,16 @@
 // Elements of a tile. Smaller tiles pay more per step, larger ones leave the
 // first cache. Registers are 48 floats further apart than they are long, so
 // that no two alias.
-enum { TILE = 512, REGISTER_BYTES = TILE * 8 + 48 * 4 };
+enum { TILE = (int)LS_CHUNK, REGISTER_BYTES = TILE * 8 + 48 * 4 };
 
 size_t ls_fused_scratch(const ls_fused *fused) {
-  return (size_t)(fused->num_streamed + fused->num_registers) * REGISTER_BYTES;
+  return LS_HALF_SCRATCH +
+         (size_t)(fused->num_streamed + fused->num_registers) * REGISTER_BYTES;
 }
 
 // Runs a step on `count` elements from `at` on.
 static inline void run_step(const ls_fused_step *step, char *const *slots,
-                            int64_t at, int64_t count) {
+                            int64_t at, int64_t count, void *scratch) {
   const ls_elementwise *work = step->work;
   const void *in[3];
   if (work->moves) {
@@ -21,12 +22,16 @@ static inline void run_step(const ls_fused_step *step, char *const *slots,
   }
   for (uint32_t i = 0; i < work->num_in; ++i)
     in[i] = slots[step->slot[i]];
-  work->span(work, slots[step->slot[work->num_in]], in, count);
+  void *out = slots[step->slot[work->num_in]];
+  if (work->half != LS_DTYPE_NONE)
+    ls_half_chunk(work, out, in, count, scratch);
+  else
+    work->span(work, out, in, count);
 }
 
 // Runs the steps on a tile whose elements begin at `slots`.
 static void run_steps(const ls_fused *self, char *const *slots, int64_t at,
-                      int64_t count) {
+                      int64_t count, void *scratch) {
   const bool by_chains = count % LS_CHAIN_ELEMENTS == 0;
   for (uint32_t i = 0; i < self->num_steps;) {
     const ls_fused_step *step = &self->steps[i];
@@ -34,7 +39,7 @@ static void run_steps(const ls_fused *self, char *const *slots, int64_t at,
       self->chains->run(step->stages, slots, count);
       i += step->chained;
     } else {
-      run_step(step, slots, at, count);
+      run_step(step, slots, at, count, scratch);
       ++i;
     }
   }
@@ -63,13 +68,14 @@ void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,
     slots[n++] = call->out[i];
   const uint32_t num_arrays = n;
   for (uint32_t i = 0; i < self->num_streamed + self->num_registers; ++i)
-    slots[n++] = (char *)call->scratch + i * (size_t)REGISTER_BYTES;
+    slots[n++] =
+        (char *)call->scratch + LS_HALF_SCRATCH + i * (size_t)REGISTER_BYTES;
   for (uint32_t i = 0; i < num_arrays; ++i)
     slots[i] += (size_t)begin * self->sizes[i];
   for (int64_t k = begin, count; k < end; k += count) {
     count = ls_min_i64(TILE, end - k);
     if (count > LS_CHAIN_ELEMENTS) count -= count % LS_CHAIN_ELEMENTS;
-    run_steps(self, slots, k, count);
+    run_steps(self, slots, k, count, call->scratch);
     stream_tile(self, call, slots, k, count);
     for (uint32_t i = 0; i < num_arrays; ++i)
       slots[i] += (size_t)count * self->sizes[i];

@@ -164,7 +164,8 @@ static bool choose_combine(scatter_params *self, const ls_kernel_plan *plan) {
   const ls_dtype dtype = plan->out[0].dtype;
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     if (strcmp(name, rows[i].name) != 0) continue;
-    self->combine.span = ls_binary_span(rows[i].op, dtype, plan->kernels);
+    self->combine.span = ls_span_of(
+        rows[i].op, ls_is_half(dtype) ? LS_DTYPE_F32 : dtype, plan->kernels);
     if (self->inner == 1 && apply_of[rows[i].op][dtype] != NULL)
       self->apply = apply_of[rows[i].op][dtype];
     return self->combine.span != NULL;

@@ -70,6 +70,11 @@ static void turned_loop(const ls_kernel_call *call, int64_t begin_block,
     const void *rows =
         (const char *)call->in[0] + (size_t)(i * self->run) * self->element;
     void *out = (char *)call->out[0] + (size_t)i * self->element;
+    if (self->run == 1 && self->half == LS_DTYPE_NONE) {
+      self->reduce->fill(out, n);
+      self->reduce->rows(out, rows, 1, 0, n);
+      continue;
+    }
     if (self->half != LS_DTYPE_NONE) {
       ls_widen(self->half, (float *)(void *)wide, rows, n * self->run);
       rows = wide;
