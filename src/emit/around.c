@@ -8,16 +8,11 @@
 #include "emit/emit.h"
 #include "graph/walk.h"
 
-// Most bytes of the values of all trips of a loop, of which the program says
-// how many it makes.
-#define MOST_BYTES (INT64_C(1) << 30)
-
 // ---- Counted loops ---------------------------------------------------------
 typedef struct search {
   ls_emitter *e;
   ls_emit_around *out;
-  bool gives;     // A call before this one takes results.
-  int64_t bytes;  // Size of the values that a trip takes and gives.
+  bool gives;  // A call before this one takes results.
 } search;
 
 static uint32_t flags_of(const ls_node *node) {
@@ -126,8 +121,8 @@ static bool fits_around(search *s, ls_graph *graph, const ls_node *node,
                              : node->outputs[i - node->num_inputs];
     if (type.shape.rank > rank) rank = type.shape.rank;
     if (is_in_loop)
-      s->bytes += ls_shape_num_elements(type.shape) *
-                  (int64_t)ls_dtype_size(type.dtype);
+      s->out->bytes += ls_shape_num_elements(type.shape) *
+                       (int64_t)ls_dtype_size(type.dtype);
   }
   const bool fits = node->num_outputs > 0
                         ? node->num_inputs == 0 && (is_free || !s->gives)
@@ -150,8 +145,8 @@ static bool scan_loop(search *s, const ls_node *loop) {
       if (r == 1 && !fits_around(s, region, node, true)) return false;
     }
   s->out->loop = loop;
-  return s->out->limit >= 0 || s->bytes == 0 ||
-         s->out->trips <= MOST_BYTES / s->bytes ||
+  return s->out->limit >= 0 || s->out->bytes == 0 ||
+         s->out->trips <= LS_EMIT_MOST_BYTES / s->out->bytes ||
          refuse(s, s->e->base.source.body, loop);
 }
 

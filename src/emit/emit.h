@@ -129,6 +129,10 @@ typedef struct ls_emit_host {
   const ls_node *node;
 } ls_emit_host;
 
+// Most bytes of the values of all trips of a loop whose calls are made around
+// the launch.
+#define LS_EMIT_MOST_BYTES (INT64_C(4) << 30)
+
 // The calls of a program that are made around its launch (around.c).
 typedef struct ls_emit_around {
   bool is_around;  // All calls are.
@@ -140,6 +144,7 @@ typedef struct ls_emit_around {
   const ls_node *loop;
   int64_t trips;
   int32_t limit;
+  int64_t bytes;  // Size of the values that a trip takes and gives.
   // While it is emitted: trips for which there is room, the number of trips
   // that are made and of those before, u64 scalars, and what the loop gives:
   // [room, ...].

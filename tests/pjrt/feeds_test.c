@@ -65,6 +65,16 @@ TEST(a_loop_ends_with_the_data) {
   assert_true(shim->executes > 1);
 }
 
+// Room is made for the batches that come, not for all that are asked for.
+TEST(an_evaluation_of_all_batches_ends_with_the_data) {
+  enum { BATCHES = 70, MOST = 1 << 30 };
+  LS_OWN(open_place, here) = plugin_runtime(CORES);
+  LS_OWN(estimator_case, c) = begin_case("evaluated", BATCHES * BATCH);
+  assert_int_equal(estimator_case_train(&c, 4).step, 4);
+  LS_OWN(ls_nest, metrics) = estimator_evaluate(&c, (ls_opt)LS_SOME(MOST));
+  assert_true(estimator_metric(metrics, "count") == BATCHES * BATCH);
+}
+
 // ---- Loops of a host and of a core -----------------------------------------
 typedef struct loops {
   ls_infeed_queue *queue;

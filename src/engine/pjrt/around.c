@@ -13,7 +13,8 @@ struct ls_pjrt_around {
   int64_t room;   // Rows of a block.
   char *memory;   // The blocks of all operands.
   char ***lists;  // The next rows of each site and device, in `items`.
-  char **items;
+  char **items;   // Followed by as many, for make_room.
+  size_t num_items;
   int64_t trips;      // Number of trips that the run makes.
   ls_status failure;  // Failure of a call after that many trips.
 };
@@ -48,15 +49,35 @@ static size_t rewind_rows(ls_pjrt_around *self) {
   return size;
 }
 
+// Makes room for more rows. Keeps those of the trips so far, and goes to the
+// next ones.
 static ls_status make_room(ls_pjrt_around *self, int64_t room) {
-  if (self->memory == NULL || self->room != room) {
-    ls_release(self->allocator, self->memory);
+  const int64_t before = self->room;
+  char *memory = self->memory;
+  (void)rewind_rows(self);
+  memcpy(self->items + self->num_items, self->items,
+         self->num_items * sizeof(*self->items));
+  if (memory == NULL || before < room) {
     self->memory = NULL;
     self->room = room;
-    self->memory = ls_allocate_large(self->allocator, rewind_rows(self) + 1);
-    LS_RETURN_IF_NO_MEMORY(self->memory != NULL);
+    char *larger = ls_allocate_large(self->allocator, rewind_rows(self) + 1);
+    self->memory = larger != NULL ? larger : memory;
+    if (larger == NULL) self->room = before;
+    LS_RETURN_IF_NO_MEMORY(larger != NULL);
+    (void)rewind_rows(self);
   }
-  (void)rewind_rows(self);
+  for (size_t k = 0; k < self->layout->num_hosts * self->devices; ++k) {
+    const ls_emit_host *site = &self->layout->hosts[k / self->devices];
+    char **rows = self->lists[k];
+    for (size_t i = 0; i < count_operands(site); ++i) {
+      const size_t filled = ls_pjrt_device_bytes(site, i) *
+                            (has_rows(site) ? (size_t)self->trips : 1);
+      if (self->memory != memory && memory != NULL)
+        memcpy(rows[i], rows[self->num_items + i], filled);
+      if (has_rows(site)) rows[i] += filled;
+    }
+  }
+  if (self->memory != memory) ls_release(self->allocator, memory);
   return ls_ok();
 }
 
@@ -76,16 +97,15 @@ ls_status ls_pjrt_around_create(const ls_pjrt_instance *instance,
   const ls_hlo_layout *layout = &executable->layout;
   ls_allocator *allocator =
       ls_runtime_allocator(executable->backend->base.runtime);
-  size_t count = 0;
   LS_OWN_NEW_OR_RETURN(allocator, ls_pjrt_around, self);
   self->allocator = allocator;
   self->layout = layout;
   self->devices = (size_t)executable->num_devices;
   for (size_t s = 0; s < layout->num_hosts; ++s)
-    count += count_operands(&layout->hosts[s]) * self->devices;
+    self->num_items += count_operands(&layout->hosts[s]) * self->devices;
   self->lists =
       ls_new_array(allocator, char **, layout->num_hosts * self->devices);
-  self->items = ls_new_array(allocator, char *, count + 1);
+  self->items = ls_new_array(allocator, char *, 2 * self->num_items + 1);
   LS_RETURN_IF_NO_MEMORY(self->lists != NULL && self->items != NULL);
   char **items = self->items;
   for (size_t s = 0; s < layout->num_hosts; ++s)
@@ -135,8 +155,15 @@ static ls_status ask_site(ls_pjrt_instance *instance, size_t index,
 // Makes the calls of the trips before the launch, and counts the whole ones.
 static ls_status take_trips(ls_pjrt_instance *instance) {
   ls_pjrt_around *self = instance->around;
+  const int64_t bytes = self->layout->around.bytes;
   bool ends = false;
-  for (self->trips = 0; self->trips < instance->trips; ++self->trips)
+  for (self->trips = 0; self->trips < instance->trips; ++self->trips) {
+    if (bytes > 0 && self->trips >= LS_EMIT_MOST_BYTES / bytes)
+      return LS_STATUS(LS_RESOURCE_EXHAUSTED,
+                       "what a loop takes and gives is more than %lld MiB",
+                       (long long)(LS_EMIT_MOST_BYTES >> 20));
+    if (self->trips == self->room)
+      LS_RETURN_IF_ERROR(make_room(self, 2 * self->room));
     for (size_t s = 0; s < self->layout->num_hosts; ++s) {
       const ls_emit_host *site = &self->layout->hosts[s];
       if (site->loop == 0 || site->when == LS_EMIT_AFTER) continue;
@@ -145,6 +172,7 @@ static ls_status take_trips(ls_pjrt_instance *instance) {
                              : call_site(instance, s));
       if (ends) return ls_ok();
     }
+  }
   return ls_ok();
 }
 
@@ -182,11 +210,11 @@ static ls_status make_calls(ls_pjrt_instance *instance, ls_emit_when when,
 }
 
 // ---- Arguments and results -------------------------------------------------
-static ls_type type_on_device(const ls_pjrt_around *self,
+static ls_type type_on_device(const ls_pjrt_instance *instance,
                               const ls_emit_host *site, size_t operand) {
   ls_type type = site->types[operand];
   ls_shape shape = {.rank = 0};
-  if (site->loop != 0) shape.dim[shape.rank++] = self->room;
+  if (site->loop != 0) shape.dim[shape.rank++] = instance->code->room;
   if (site->wide[operand] && site->num_local > 1)
     shape.dim[shape.rank++] = site->num_local;
   for (int32_t i = 0; i < type.shape.rank; ++i)
@@ -208,7 +236,7 @@ static ls_status copy_blocks(ls_pjrt_instance *instance, ls_emit_when when) {
     for (size_t i = 0; i < count_operands(site) && site->when == when;
          ++i, ++at)
       for (size_t d = 0; d < self->devices; ++d) {
-        const ls_type type = type_on_device(self, site, i);
+        const ls_type type = type_on_device(instance, site, i);
         char *block = self->lists[s * self->devices + d][i];
         if (when == LS_EMIT_BEFORE)
           LS_RETURN_IF_ERROR(
@@ -237,12 +265,23 @@ static ls_status note_trip(ls_pjrt_instance *instance, ls_status status) {
   return ls_status_annotate(status, text, trip, trips);
 }
 
+ls_status ls_pjrt_around_find_code(ls_pjrt_instance *instance, int64_t trips) {
+  const ls_emit_around *around = &instance->executable->layout.around;
+  if (around->loop == NULL || around->limit < 0) return ls_ok();
+  if (around->bytes > 0 && trips > LS_EMIT_MOST_BYTES / around->bytes)
+    trips = LS_EMIT_MOST_BYTES / around->bytes;
+  if (trips < 1) trips = 1;
+  return instance->code != NULL && instance->code->room >= trips
+             ? ls_ok()
+             : ls_pjrt_find_code(instance->executable, trips, &instance->code);
+}
+
 ls_status ls_pjrt_around_begin(ls_pjrt_instance *instance) {
   ls_pjrt_around *self = instance->around;
   uint64_t loop = 0;
   self->trips = 0;
   ls_status_free(ls_give(&self->failure));
-  LS_RETURN_IF_ERROR(make_room(self, instance->code->room));
+  LS_RETURN_IF_ERROR(make_room(self, self->room > 0 ? self->room : 1));
   ls_status status = make_calls(instance, LS_EMIT_BEFORE, &loop);
   if (!ls_status_is_ok(status) && loop != 0)
     status = note_trip(instance, status);
@@ -251,6 +290,8 @@ ls_status ls_pjrt_around_begin(ls_pjrt_instance *instance) {
     return LS_STATUS(LS_CANCELLED, "a host call has failed");
   }
   self->failure = status;
+  LS_RETURN_IF_ERROR(ls_pjrt_around_find_code(instance, self->trips));
+  LS_RETURN_IF_ERROR(make_room(self, instance->code->room));
   if (self->layout->around.loop != NULL)
     LS_RETURN_IF_ERROR(
         ls_pjrt_run_take(instance, LS_PJRT_TRIPS, (uint64_t)self->trips));

@@ -16,6 +16,9 @@ LS_MUST_USE ls_status ls_pjrt_around_create(const ls_pjrt_instance *instance,
                                             ls_pjrt_around **out_around);
 void ls_pjrt_around_destroy(ls_pjrt_around *self);  // NULL is fine.
 
+// Chooses the code for so many trips.
+LS_MUST_USE ls_status ls_pjrt_around_find_code(ls_pjrt_instance *instance,
+                                               int64_t trips);
 // Makes the calls before the launch, and sends their results. A failure means
 // that there is no launch.
 LS_MUST_USE ls_status ls_pjrt_around_begin(ls_pjrt_instance *instance);

@@ -168,11 +168,14 @@ ls_status ls_pjrt_start(ls_instance *instance, const ls_run_args *args) {
   if (self->host != NULL) return start_on_host(self, args);
   ls_runtime *runtime = self->executable->backend->base.runtime;
   LS_RETURN_IF_ERROR(ls_pjrt_run_prepare(self, args));
-  if (ls_runtime_topology(runtime) != NULL)
+  if (ls_runtime_topology(runtime) != NULL) {
+    if (self->around != NULL)
+      LS_RETURN_IF_ERROR(ls_pjrt_around_find_code(self, self->trips));
     return LS_STATUS(LS_UNAVAILABLE,
                      "the program is compiled for topology '%s', which has no "
                      "devices here that run it",
                      ls_runtime_topology(runtime));
+  }
   if (ls_cancel_any(args->cancels))
     return LS_STATUS(LS_CANCELLED, "the run was cancelled");
   LS_RETURN_IF_ERROR(ls_pjrt_run_start(self, args));

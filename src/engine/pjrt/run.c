@@ -394,11 +394,7 @@ ls_status ls_pjrt_run_prepare(ls_pjrt_instance *self, const ls_run_args *args) {
     if (around->trips > 0 && self->trips > around->trips)
       self->trips = around->trips;
     if (self->trips < 0) self->trips = 0;
-    return self->code != NULL && self->code->room >= self->trips
-               ? ls_ok()
-               : ls_pjrt_find_code(self->executable,
-                                   self->trips > 0 ? self->trips : 1,
-                                   &self->code);
+    return ls_ok();
   }
   self->code = self->executable->codes;
   return ls_ok();
