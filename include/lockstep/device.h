@@ -14,7 +14,10 @@ extern "C" {
 #endif
 
 // Devices that compute what functions and sessions run; texts are the
-// runtime's.
+// runtime's. Those of a plug-in are named by type and number, "GPU:0" to
+// "GPU:<count - 1>", in any form that lockstep/device_name.h knows, in this job
+// and task 0: by mirrored strategies and by device scopes in functions and
+// graphs. Beside devices of another type "CPU:0" is the CPU engine.
 typedef struct ls_device_facts {
   const char *type;  // "CPU", "GPU" or "TPU", as in names of devices.
   int count;         // The CPU engine counts as one device.

@@ -130,7 +130,9 @@ LS_API void ls_name_scope_begin(ls_scope *scope, const char *name);
 // Places ops on the device. Parts that its name leaves out come from the
 // enclosing scopes, part by part (ls_device_merge): "/cpu:1" in
 // "/job:worker/task:2" is "/job:worker/task:2/device:CPU:1". "" changes
-// nothing; NULL leaves all scopes. An invalid name is refused.
+// nothing; NULL leaves all scopes. An invalid name is refused. Where a plug-in
+// computes, a program without replicas runs on the first of its devices that an
+// op of it names, and on the CPU if all ops name that.
 LS_API void ls_device_scope_begin(ls_scope *scope, const char *device);
 // Places ops on the device of `op`, and marks them as colocated with it.
 LS_API void ls_colocate_scope_begin(ls_scope *scope, ls_op op);

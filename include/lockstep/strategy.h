@@ -42,7 +42,9 @@ typedef struct ls_cross_device ls_cross_device;  // lockstep/cross_device.h
 typedef struct ls_mirrored_options {
   const char *name;     // Name in its label. Default: a number of its own.
   ls_opt num_replicas;  // One replica on each of that many logical CPUs.
-  const char *const *devices;  // One replica on each, in this order.
+  // One replica on each, in this order. On a plug-in, which must have them when
+  // replicas run, traced steps run there (lockstep/device.h).
+  const char *const *devices;
   size_t num_devices;
   ls_opt num_gpus;  // One replica on each of "/device:GPU:0" and so on.
   ls_cross_device *cross_device;  // Retained. Default: reduce to one.
@@ -101,6 +103,9 @@ LS_API LS_MUST_USE ls_status ls_strategy_set_current(ls_strategy *strategy);
 // over them, all components are one array. In-out as in ls_function_call. To
 // get one replica's result, whatever the kinds of leaves, use
 // ls_strategy_replica_result.
+//   LS_NOT_FOUND      the plug-in has no device of a number that was chosen:
+//                     names those that it has.
+//   LS_UNIMPLEMENTED  the runtime has no devices of a type that was chosen.
 LS_API LS_MUST_USE ls_status ls_strategy_run(ls_strategy *strategy,
                                              ls_callable callable, ls_nest args,
                                              ls_nest *results);

@@ -79,9 +79,10 @@ struct ls_runtime {
   int64_t stall_nanos;
   int cpus, gpus;
   struct ls_communicator *communicator;  // NULL: there are no other processes.
-  // Returns true if a device is a core of an initialized TPU system in this
-  // process. Set by layer tpu; NULL: there is no system.
-  bool (*has_core)(ls_runtime *runtime, const char *device);
+  // Returns true if a name is that of a core of an initialized TPU system in
+  // this process, and gives the core's device: see ls_device_find. Set by layer
+  // tpu; NULL: there is no system.
+  bool (*has_core)(ls_runtime *runtime, const char *name, int32_t *out_device);
   // How to launch programs of TPU systems; see engine/backend.h. NULL: there
   // was no system yet.
   const struct ls_launch_type *launches;

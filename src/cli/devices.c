@@ -44,10 +44,12 @@ static ls_status print_plugin(ls_runtime *runtime) {
   ls_device_facts facts = {0};
   LS_RETURN_IF_ERROR(ls_device_describe(runtime, &facts));
   if (facts.plugin == NULL) return ls_ok();
-  printf("%c%c%c  %d %s%s, by plug-in %s\n     %s\n", tolower(facts.type[0]),
-         tolower(facts.type[1]), tolower(facts.type[2]), facts.count,
-         facts.kind, facts.count == 1 ? "" : " devices", facts.plugin,
-         facts.platform);
+  printf("%c%c%c  %d %s%s, by plug-in %s\n     %s\n     named %s:0",
+         tolower(facts.type[0]), tolower(facts.type[1]), tolower(facts.type[2]),
+         facts.count, facts.kind, facts.count == 1 ? "" : " devices",
+         facts.plugin, facts.platform, facts.type);
+  if (facts.count > 1) printf(" to %s:%d", facts.type, facts.count - 1);
+  printf("\n");
   return ls_ok();
 }
 

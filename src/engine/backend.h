@@ -86,6 +86,10 @@ typedef struct ls_program {
   size_t num_expects, expects_capacity;
   ls_object **launches;  // One per computation for TPU cores, see below.
   size_t num_launches, launches_capacity;
+  // Devices of the replicas, each on its own, by number (ls_device_find); of a
+  // program without replicas: its device. None: the back end chooses.
+  int32_t *devices;
+  size_t num_devices, devices_capacity;
   // Indices of the inputs that have padding rows. The true number of rows of
   // each follows the other inputs, as an i32 scalar, so one program serves
   // several sizes.
@@ -272,6 +276,21 @@ static inline ls_status ls_backend_run(const ls_backend *backend,
 // Returns the back end of a runtime, made at first use and owned by the runtime
 // (slot LS_SLOT_ENGINE). engine/backends.c chooses it by the option `device`.
 ls_status ls_runtime_backend(ls_runtime *runtime, ls_backend **out_backend);
+
+// Names that are no devices of the back end.
+enum {
+  LS_DEVICE_ANY = -1,   // A logical device: any may compute for it.
+  LS_DEVICE_HOST = -2,  // The CPU beside a plug-in's devices.
+};
+
+// Finds the device of a name: its number among those of a plug-in, or one of
+// the above. "GPU:2" is number 2 of a plug-in for GPUs, "CPU:2" of one for
+// CPUs; cores of initialized TPU systems are those of their pods.
+//   LS_NOT_FOUND      the plug-in has no device of this number.
+//   LS_UNIMPLEMENTED  there are no devices of this type.
+// Others are those of the back end.
+LS_MUST_USE ls_status ls_device_find(ls_runtime *runtime, const char *name,
+                                     int32_t *out_device, bool *out_is_core);
 
 // ---- Launches --------------------------------------------------------------
 // Launches: the requests that a program with a replicated computation for the

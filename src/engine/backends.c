@@ -2,6 +2,9 @@
 //
 // The choice of a runtime's back end: the only file outside of a back end that
 // names one.
+#include <stdio.h>
+
+#include "base/device_parts.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "engine/backend.h"
@@ -26,6 +29,44 @@ ls_status ls_device_describe(ls_runtime *runtime, ls_device_facts *out_facts) {
   if (backend->vtable->describe != NULL)
     backend->vtable->describe(backend, out_facts);
   return ls_ok();
+}
+
+ls_status ls_device_find(ls_runtime *runtime, const char *name,
+                         int32_t *out_device, bool *out_is_core) {
+  ls_device_facts facts;
+  ls_device_parts parts;
+  *out_device = LS_DEVICE_ANY;
+  *out_is_core = false;
+  LS_RETURN_IF_ERROR(ls_device_parse(name, &parts));
+  LS_RETURN_IF_ERROR(ls_device_describe(runtime, &facts));
+  const bool is_local =
+      (parts.job[0] == '\0' || strcmp(parts.job, "localhost") == 0) &&
+      parts.replica <= 0 && parts.task <= 0;
+  const bool fits = strcmp(parts.type, facts.type) == 0;
+  if (!fits && strcmp(parts.type, "CPU") == 0) {
+    *out_device = LS_DEVICE_HOST;
+    return ls_ok();
+  }
+  // Another job's devices, and the CPU engine's, are logical.
+  if (fits && (facts.plugin == NULL || !is_local)) return ls_ok();
+  if (fits && parts.index < facts.count) {
+    *out_device = parts.index == LS_LEFT_OUT ? 0 : parts.index;
+    return ls_ok();
+  }
+  if (runtime->has_core != NULL &&
+      runtime->has_core(runtime, name, out_device)) {
+    *out_is_core = true;
+    return ls_ok();
+  }
+  char range[64] = "";
+  if (facts.plugin != NULL)
+    snprintf(range, sizeof(range), ", %s:0 to %s:%d", facts.type, facts.type,
+             facts.count - 1);
+  return LS_STATUS(fits ? LS_NOT_FOUND : LS_UNIMPLEMENTED,
+                   "running on device '%s': the devices of this runtime are of "
+                   "type %s%s (ls_runtime_options), beside cores of TPU "
+                   "systems that are initialized",
+                   name, facts.type, range);
 }
 
 ls_status ls_runtime_backend(ls_runtime *runtime, ls_backend **out_backend) {

@@ -422,6 +422,9 @@ static inline ls_op ls_node_source(ls_graph *graph, const ls_node *node) {
 #define LS_OWN_IS(n, v, c)                                                     \
   ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_INTS,                 \
              .as.ints = {.items = (v), .count = (c)}})
+#define LS_OWN_SS(n, v, c)                                                     \
+  ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_STRINGS,              \
+             .as.strings = {.items = (v), .count = (c)}})
 #define LS_OWN_SZ(n, v, c)                                                     \
   ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_SIZES,                \
              .as.sizes = {.items = (v), .count = (c)}})

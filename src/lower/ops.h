@@ -12,9 +12,12 @@
 #include "lockstep/ops.def"
 #undef LS_OP
 
-// Lists the launch of a node's computation, if the computation runs on cores
-// and is not listed yet.
-ls_status ls_lower_launch(ls_lower_scope *scope, ls_node *node);
+// Notes on which device a node runs (place.c). Lists the launch of its
+// computation, if that runs on cores and is not listed yet.
+ls_status ls_lower_place(ls_lower_scope *scope, ls_node *node);
+// Sets the device of a program without replicas: the first that an op names.
+// One whose ops all name the CPU is left to the host.
+ls_status ls_lower_choose_device(ls_lowering *all);
 
 // Infers the type of the node's first result from its current operands.
 ls_status ls_lower_infer(ls_lower_scope *scope, const ls_node *node,

@@ -115,7 +115,7 @@ static ls_status lower_checked(ls_lower_scope *scope, ls_node *node) {
   ls_type unused;
   if ((ls_node_info(node)->traits & LS_OP_BUILD_ONLY) && node->num_regions == 0)
     LS_RETURN_IF_ERROR(ls_lower_infer(scope, node, &unused));
-  LS_RETURN_IF_ERROR(ls_lower_launch(scope, node));
+  LS_RETURN_IF_ERROR(ls_lower_place(scope, node));
   LS_RETURN_IF_ERROR(ls_mask_admit(scope, node, lower_table[node->type]));
   return lower_table[node->type](scope, node);
 }

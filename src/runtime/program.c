@@ -80,6 +80,8 @@ static ls_status cache_key(const ls_program *program, ls_text *key) {
   }
   ls_text_append_bytes(key, program->padded,
                        program->num_padded * sizeof(*program->padded));
+  ls_text_append_bytes(key, program->devices,
+                       program->num_devices * sizeof(*program->devices));
   key_objects(program->body, key);
   for (size_t i = 0; i < program->num_launches; ++i)
     program->runtime->launches->identify(program->launches[i], key);

@@ -50,7 +50,12 @@ typedef struct shim_state {
   // Not 0: devices have coordinates, in rows of so many chips along x, and
   // belong to so many hosts in turn.
   int mesh_x, num_hosts;
+  const char *platform;  // The name of the devices' platform; NULL: their own.
   int misuses;  // Uses of buffers that were donated.
+  // Devices that launches came to while another one was coming to them; not 0:
+  // how long each takes.
+  int crossings;
+  unsigned launch_micros;
   int live_buffers, live_events, live_executables;
 } shim_state;
 

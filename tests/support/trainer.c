@@ -15,15 +15,18 @@ static ls_status create_function(trainer *self) {
   return ls_nest_status(self->args);
 }
 
-static ls_status create_strategy(trainer *self) {
+static ls_status create_strategy(trainer *self, const char *const *devices) {
+  ls_mirrored_options mirrored = {.devices = devices};
+  if (devices != NULL)
+    mirrored.num_devices = (size_t)self->options.replicas;
+  else
+    mirrored.num_replicas = (ls_opt)LS_SOME(self->options.replicas);
   LS_RETURN_IF_ERROR(
       mlp_create(self->options.shape, LS_DTYPE_F32, &self->model));
   LS_RETURN_IF_ERROR(ls_function_create(
       &(ls_function_options){.call = mlp_step, .user = &self->model},
       &self->step));
-  LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(self->options.replicas)},
-      &self->strategy));
+  LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(&mirrored, &self->strategy));
   ls_nest items[2];
   LS_RETURN_IF_ERROR(
       ls_strategy_split(self->strategy, self->examples, &items[0]));
@@ -70,6 +73,11 @@ static ls_status create_session(trainer *self) {
 }
 
 ls_status trainer_create(const trainer_options *options, trainer *out) {
+  return trainer_create_on(options, NULL, out);
+}
+
+ls_status trainer_create_on(const trainer_options *options,
+                            const char *const *devices, trainer *out) {
   *out = (trainer){.options = *options};
   LS_RETURN_IF_ERROR(mlp_batch(options->shape, LS_DTYPE_F32, 0, options->batch,
                                &out->examples, &out->labels));
@@ -77,7 +85,7 @@ ls_status trainer_create(const trainer_options *options, trainer *out) {
   case TRAINER_FUNCTION:
     return create_function(out);
   case TRAINER_STRATEGY:
-    return create_strategy(out);
+    return create_strategy(out, devices);
   case TRAINER_SESSION:
     return create_session(out);
   case TRAINER_EAGER:

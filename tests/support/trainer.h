@@ -43,6 +43,10 @@ typedef struct trainer {
 ls_status trainer_create(const trainer_options *options, trainer *out);
 void trainer_destroy(trainer *self);
 
+// The same with TRAINER_STRATEGY, on replicas on these devices.
+ls_status trainer_create_on(const trainer_options *options,
+                            const char *const *devices, trainer *out);
+
 // One training step.
 ls_status trainer_step(trainer *self);
 // The latest loss, that of replica 0.

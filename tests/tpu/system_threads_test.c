@@ -22,7 +22,8 @@ static void *come_and_go(void *user) {
   for (int i = 0; i < ROUNDS; ++i) {
     expect_ok(ls_tpu_connect(self->resolver));
     expect_ok(ls_tpu_initialize(self->resolver, NULL));
-    (void)ls_pod_has_core(self->runtime, "/device:TPU:1");
+    int32_t device = 0;
+    (void)ls_pod_has_core(self->runtime, "/device:TPU:1", &device);
     expect_ok(ls_tpu_shutdown(self->resolver));
   }
   ls_runtime_make_current(NULL);

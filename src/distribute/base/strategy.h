@@ -35,6 +35,7 @@ struct ls_strategy {
   char **devices;
   int32_t num_columns;
   const char *no_cpu;     // First device that is not a CPU, or NULL.
+  bool is_placed;         // The user chose the devices.
   bool has_devices;       // The runtime has all of them for good. Atomic.
   char *default_device;   // Device of ops in the strategy's scope; NULL: none.
   bool packs_variables;   // Variables made in eager mode get a packed handle.

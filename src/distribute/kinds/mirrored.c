@@ -22,6 +22,7 @@ typedef struct placement {
   const char *type;
   long long count;                     // On each worker.
   const ls_mirrored_workers *workers;  // NULL: this process alone.
+  bool is_chosen;                      // The user named or counted the devices.
 } placement;
 
 // Chooses the type and number of devices without options: those that the
@@ -59,12 +60,14 @@ static ls_status mirrored_choose(ls_runtime *runtime,
                                listed ? "devices" : "num_gpus");
   if (listed) {
     *out = (placement){.names = options->devices,
-                       .count = (long long)options->num_devices};
+                       .count = (long long)options->num_devices,
+                       .is_chosen = true};
     if (options->num_devices == 0)
       return ls_invalid_argument("a mirrored strategy on an empty list of "
                                  "devices: at least one device must be given");
   } else if (options->num_gpus.set) {
     out->type = "GPU";
+    out->is_chosen = true;
     out->count = options->num_gpus.value;
     if (out->count == 0)
       return ls_invalid_argument("a mirrored strategy with num_gpus 0: at "
@@ -257,6 +260,7 @@ ls_status ls_mirrored_make(const ls_mirrored_options *options,
   LS_RETURN_IF_ERROR(ls_strategy_make(&ls_mirrored_strategy_class, runtime,
                                       (int32_t)place.count * times, &strategy));
   strategy->follows_chief = workers != NULL;
+  strategy->is_placed = place.is_chosen;
   LS_RETURN_IF_ERROR(set_devices(strategy, &place));
   if (workers == NULL)
     LS_RETURN_IF_ERROR(check_workers(strategy, &place, options->cross_device));

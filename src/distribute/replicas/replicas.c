@@ -131,7 +131,8 @@ static ls_status replicas_add_op(tracing *all, ls_op *out_op) {
   const ls_attr attrs[] = {
       LS_OWN_I(REPLICAS, (int64_t)replicas),
       LS_OWN_I(NUM_SPLIT, (int64_t)all->num_split),
-      LS_OWN_I(NUM_GATHERED, (int64_t)all->first->num_results)};
+      LS_OWN_I(NUM_GATHERED, (int64_t)all->first->num_results),
+      LS_OWN_SS(REPLICA_DEVICES, ls_strategy_devices(all->strategy), replicas)};
   const ls_scope_state there = ls_context_current()->scoped;
   ls_scope scope = {0};
   ls_context_enter_graph(&scope, all->graph);
@@ -141,7 +142,9 @@ static ls_status replicas_add_op(tracing *all, ls_op *out_op) {
                                     .inputs = inputs,
                                     .num_inputs = num_inputs,
                                     .attrs = attrs,
-                                    .num_attrs = LS_COUNT_OF(attrs),
+                                    .num_attrs = all->strategy->is_placed
+                                                     ? LS_COUNT_OF(attrs)
+                                                     : LS_COUNT_OF(attrs) - 1,
                                     .regions = &all->first,
                                     .num_regions = 1});
   ls_scope_end(&scope);
@@ -259,10 +262,16 @@ static ls_nest first_component(ls_nest leaf, void *user) {
              : ls_nest_retain(leaf);
 }
 
-static ls_status call_here(const tracing *all, ls_nest args,
-                           ls_nest *out_result) {
-  ls_status status =
-      ls_take_nest(all->function->call(args, all->function->user), out_result);
+// Calls the function on the device that the user chose for the replica.
+static ls_nest call_placed(ls_nest args, void *user) {
+  const tracing *all = user;
+  const ls_strategy *strategy = all->strategy;
+  LS_DEVICE_SCOPE(strategy->is_placed ? ls_strategy_device(strategy, 0) : "");
+  return all->function->call(args, all->function->user);
+}
+
+static ls_status call_here(tracing *all, ls_nest args, ls_nest *out_result) {
+  ls_status status = ls_take_nest(call_placed(args, all), out_result);
   // If an op maker has failed, its failure is the root cause.
   if (all->graph->error == NULL) return status;
   ls_status_free(status);
@@ -289,10 +298,10 @@ static ls_status trace_one(tracing *all, ls_nest *out_result) {
   context->replicas = 1;
   // If the graph is already current, its owner reads the result itself.
   if (ls_status_is_ok(status))
-    status = ls_graph_current() == all->graph
-                 ? call_here(all, args, out_result)
-                 : ls_region_trace(all->graph, all->function->call, args,
-                                   all->function->user, out_result);
+    status =
+        ls_graph_current() == all->graph
+            ? call_here(all, args, out_result)
+            : ls_region_trace(all->graph, call_placed, args, all, out_result);
   ls_distribute_scoped_of(context)->distribution = entry.outer;
   context->replicas = around;
   ls_replicas_give(all->strategy, replica);

@@ -7,8 +7,8 @@
 #include "distribute/base/strategy.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
+#include "engine/backend.h"
 #include "lockstep/communicator.h"
-#include "lockstep/device.h"
 #include "lockstep/strategy_extended.h"
 #include "net/waiting.h"
 
@@ -49,32 +49,25 @@ static ls_status run_traced(ls_strategy *strategy, ls_function *function,
   return ls_function_call_by(function, &tracer, args, results);
 }
 
-// Refuses devices of a type that does not compute the runtime's programs.
+// Refuses devices that the runtime does not have. Of devices that nobody named
+// the type counts: they may be more.
 static ls_status check_devices(ls_strategy *strategy) {
-  if (strategy->no_cpu == NULL ||
+  if ((strategy->no_cpu == NULL && !strategy->is_placed) ||
       __atomic_load_n(&strategy->has_devices, __ATOMIC_RELAXED))
     return ls_ok();
   const ls_graph *graph = ls_graph_current();
   if (graph == NULL || graph->kind == LS_GRAPH_BUILD) return ls_ok();
-  ls_runtime *runtime = strategy->runtime;
-  ls_device_facts facts = {0};
-  LS_RETURN_IF_ERROR(ls_device_describe(runtime, &facts));
   bool are_cores = false;  // Their system may be shut down.
   for (int32_t i = 0; i < strategy->num_replicas; ++i) {
-    const char *device = ls_strategy_device(strategy, i);
-    const char *type = strstr(device, "/device:");
-    const size_t length = strlen(facts.type);
-    if (strstr(device, "/device:CPU:") != NULL) continue;
-    if (type != NULL && strncmp(type + 8, facts.type, length) == 0 &&
-        type[8 + length] == ':')
-      continue;
-    if (runtime->has_core == NULL || !runtime->has_core(runtime, device))
-      return ls_unimplemented("running on device '%s': the devices of this "
-                              "runtime are of type %s (ls_runtime_options), "
-                              "beside cores of TPU systems that are "
-                              "initialized",
-                              device, facts.type);
-    are_cores = true;
+    int32_t device = 0;
+    bool is_core = false;
+    const ls_status status = ls_device_find(
+        strategy->runtime, ls_strategy_device(strategy, i), &device, &is_core);
+    are_cores |= is_core;
+    if (strategy->is_placed || ls_status_code(status) != LS_NOT_FOUND)
+      LS_RETURN_IF_ERROR(status);
+    else
+      ls_status_free(status);
   }
   __atomic_store_n(&strategy->has_devices, !are_cores, __ATOMIC_RELAXED);
   return ls_ok();

@@ -75,6 +75,10 @@ ls_status ls_pjrt_backend_destroy(void *state) {
   ls_status status = ls_ok();
   ls_pjrt_end_arrivals(self);
   ls_mutex_deinit(&self->arrivals_lock);
+  for (int32_t i = 0; self->launching != NULL && i < self->client.num_devices;
+       ++i)
+    ls_mutex_deinit(&self->launching[i]);
+  ls_release(ls_runtime_allocator(self->base.runtime), self->launching);
   ls_pjrt_client_deinit(&self->client);
   ls_text_deinit(&self->numerics_id);
   ls_text_deinit(&self->cache_folder);
@@ -131,6 +135,11 @@ ls_status ls_pjrt_backend_create(ls_runtime *runtime,
   LS_OWN(ls_pjrt_backend, self) = made;
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->arrivals_lock));
   LS_RETURN_IF_ERROR(ls_pjrt_client_init(&self->client, runtime));
+  self->launching =
+      ls_new_array(allocator, ls_mutex, (size_t)self->client.num_devices);
+  LS_RETURN_IF_NO_MEMORY(self->launching);
+  for (int32_t i = 0; i < self->client.num_devices; ++i)
+    LS_RETURN_IF_ERROR(ls_mutex_init(&self->launching[i]));
   LS_RETURN_IF_ERROR(make_numerics_id(self));
   LS_RETURN_IF_ERROR(ls_pjrt_cache_init(self));
   LS_RETURN_IF_ERROR(ls_cpu_backend_create(runtime, &self->base.host));

@@ -34,45 +34,18 @@ static void drop_executable(ls_pjrt_executable *self) {
 LS_OWNED_POINTER(ls_pjrt_executable, drop_executable)
 
 // ---- The module ------------------------------------------------------------
-// Lists the devices on which launches put replicas, each on its own. Launches
-// of one program agree about them.
-static ls_status list_launched(const ls_pjrt_executable *self, int32_t *devices,
-                               int32_t *out_count) {
-  const ls_program *program = self->program;
-  const ls_launch_type *type = program->runtime->launches;
-  int32_t count = 0;
-  for (size_t i = 0; i < program->num_launches; ++i) {
-    int32_t device = type->device(program->launches[i], 0);
-    for (int32_t r = 0; device >= 0;
-         device = type->device(program->launches[i], ++r)) {
-      bool fits = r == count || (r < count && devices[r] == device);
-      for (int32_t k = 0; fits && r == count && k < r; ++k)
-        fits = devices[k] != device;
-      if (!fits)
-        return ls_unimplemented("replica %d of a computation on device %d: "
-                                "another replica, or the same one of another "
-                                "computation in the program, is elsewhere",
-                                r, device);
-      devices[r] = device;
-      if (r == count) ++count;
-    }
-  }
-  *out_count = count;
-  return ls_ok();
-}
-
-// Chooses the devices: those of launches, else the first ones, as many as
-// divide the replicas evenly.
+// Chooses the devices: those of the program, else the first ones, as many as
+// divide the replicas evenly. Without replicas it is one.
 static ls_status choose_devices(ls_pjrt_executable *self) {
   const ls_program *program = self->program;
-  int32_t count = self->backend->client.num_devices, num_launched = 0;
+  const bool is_placed = program->num_devices > 0;
+  int32_t count = is_placed ? (int32_t)program->num_devices
+                            : self->backend->client.num_devices;
   LS_ARENA_ARRAY_OR_RETURN(&self->arena, int32_t, devices, (size_t)count);
-  LS_RETURN_IF_ERROR(list_launched(self, devices, &num_launched));
-  for (int32_t d = num_launched == 0 ? 0 : count; d < count; ++d)
-    devices[d] = d;
-  while (count > 1 && program->replicas % count != 0)
+  for (int32_t d = 0; d < count; ++d)
+    devices[d] = is_placed ? program->devices[d] : d;
+  while (!is_placed && count > 1 && program->replicas % count != 0)
     --count;
-  if (num_launched > 0) count = num_launched;
   self->devices = devices;
   self->num_devices =
       ls_graph_any_type(program->body, LS_OP_REPLICATE) ? count : 1;

@@ -20,6 +20,7 @@ typedef struct ls_pjrt_backend {
   ls_text cache_folder;  // Folder of compiled programs; empty: none.
   ls_mutex arrivals_lock;
   struct ls_pjrt_arrival *arrivals;  // Under way. Under the lock.
+  ls_mutex *launching;               // One per device; see run.c.
   bool exact;                        // The option exact_bits.
   bool highest;                      // Products of f32 are computed in f32.
   bool bf16;                         // They round their operands to bf16.

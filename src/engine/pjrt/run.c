@@ -94,6 +94,22 @@ static ls_status take_arguments(ls_pjrt_instance *self,
 }
 
 // ---- Launching -------------------------------------------------------------
+// Takes the devices for a launch, or gives them back. Two programs on several
+// devices must come to all of these in one order, or each would wait on one
+// device for the other; plug-ins do not see to it. Devices are locked in the
+// order of their numbers.
+static void hold_devices(const ls_pjrt_executable *self, bool holds) {
+  const ls_pjrt_backend *backend = self->backend;
+  for (int32_t i = 0; self->num_devices > 1 && i < backend->client.num_devices;
+       ++i) {
+    bool is_used = false;
+    for (int32_t d = 0; d < self->num_devices; ++d)
+      is_used |= self->devices[d] == i;
+    if (is_used && holds) ls_mutex_lock(&backend->launching[i]);
+    if (is_used && !holds) ls_mutex_unlock(&backend->launching[i]);
+  }
+}
+
 // Drops the arguments that the launch has taken, or those of them that are
 // gone.
 static void drop_donated(ls_pjrt_instance *self, bool only_deleted) {
@@ -127,8 +143,10 @@ static ls_status launch_executable(ls_pjrt_instance *self, bool late) {
                .arguments = (PJRT_Buffer *const *const *)self->arguments,
                .num_devices = devices, .num_arguments = self->num_arguments,
                .results = self->results, .events = launched);
+  hold_devices(executable, true);
   const ls_status status = ls_pjrt_call(
       ls_pjrt_client_of(self)->plugin, LS_PJRT_LoadedExecutable_Execute, &args);
+  hold_devices(executable, false);
   self->has_launched = ls_status_is_ok(status);
   // A launch that was refused may have taken some arguments.
   drop_donated(self, !self->has_launched);

@@ -457,10 +457,12 @@ ls_core *ls_pod_core_at(ls_pod *pod, const char *device) {
                   : NULL;
 }
 
-bool ls_pod_has_core(ls_runtime *runtime, const char *device) {
+bool ls_pod_has_core(ls_runtime *runtime, const char *name,
+                     int32_t *out_device) {
   ls_core *core = NULL;
-  ls_status_free(ls_pod_lookup_core(runtime, device, &core));
+  ls_status_free(ls_pod_lookup_core(runtime, name, &core));
   const bool has = core != NULL && ls_pod_is_initialized(core->pod);
+  if (has) *out_device = core->device;
   ls_core_release(core);
   return has;
 }

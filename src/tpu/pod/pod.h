@@ -205,8 +205,10 @@ LS_MUST_USE ls_status ls_pod_lookup_core(ls_runtime *runtime,
 // Releases the pod of a core that ls_pod_lookup_core found; NULL is allowed.
 void ls_core_release(ls_core *core);
 LS_OWNED_POINTER(ls_core, ls_core_release)
-// Returns true if a device is a core of an initialized pod.
-bool ls_pod_has_core(ls_runtime *runtime, const char *device);
+// Returns true if a name is that of a core of an initialized pod, and gives the
+// core's device.
+bool ls_pod_has_core(ls_runtime *runtime, const char *name,
+                     int32_t *out_device);
 // Returns the core of a pod at the device's task and index; NULL if it has
 // none.
 ls_core *ls_pod_core_at(ls_pod *pod, const char *device);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/pjrt/api.h"
 
@@ -169,6 +170,14 @@ static PJRT_Error *describe(void *args) {
                               : real_call(LS_PJRT_Client_PlatformVersion, args);
 }
 
+static PJRT_Error *platform_name(ls_pjrt_text_args *args) {
+  if (shim.platform == NULL)
+    return real_call(LS_PJRT_Client_PlatformName, args);
+  args->text = shim.platform;
+  args->text_size = strlen(shim.platform);
+  return NULL;
+}
+
 static PJRT_Error *compile(ls_pjrt_compile_args *args) {
   if (fails(SHIM_COMPILE)) return fail();
   count(&shim.compiles, 1);
@@ -254,16 +263,29 @@ static PJRT_Error *attributes(ls_pjrt_values_args *args) {
   return NULL;
 }
 
-// Notes the ids of an executable's devices.
-static void note_devices(void *executable) {
+// Lists the ids of an executable's devices.
+static void list_devices(void *executable, int ids[SHIM_DEVICES]) {
   LS_PJRT_ARGS(ls_pjrt_devices_args, args, .object = executable);
   if (real_call(LS_PJRT_LoadedExecutable_AddressableDevices, &args) != NULL)
     abort();
   for (size_t i = 0; i < args.count && i < SHIM_DEVICES; ++i) {
     LS_PJRT_ARGS(ls_pjrt_object_args, device, .object = args.devices[i]);
     if (real_call(LS_PJRT_Device_GetDescription, &device) != NULL) abort();
-    shim.devices[i] = id_of(device.answer.object);
+    ids[i] = id_of(device.answer.object);
   }
+}
+
+// Enters a launch on devices, or leaves it; counts the devices on which another
+// one is under way.
+static void cross_launch(const int *ids, size_t count, bool enters) {
+  static int launching[SHIM_DEVICES];
+  pthread_mutex_lock(&lock);
+  for (size_t i = 0; i < count && i < SHIM_DEVICES; ++i) {
+    shim.crossings += enters && launching[ids[i]] > 0;
+    launching[ids[i]] += enters ? 1 : -1;
+  }
+  pthread_mutex_unlock(&lock);
+  if (enters && shim.launch_micros > 0) usleep(shim.launch_micros);
 }
 
 static PJRT_Error *upload(ls_pjrt_upload_args *args) {
@@ -294,7 +316,11 @@ static PJRT_Error *execute(ls_pjrt_execute_args *args) {
       }
   if (fails(SHIM_EXECUTE)) return fail();
   const shim_program *program = find_program(args->executable);
+  int ids[SHIM_DEVICES] = {0};
+  list_devices(args->executable, ids);
+  cross_launch(ids, args->num_devices, true);
   PJRT_Error *error = real_call(LS_PJRT_LoadedExecutable_Execute, args);
+  cross_launch(ids, args->num_devices, false);
   if (error != NULL) return error;
   LS_PJRT_ARGS(ls_pjrt_object_args, executable, .object = args->executable);
   LS_PJRT_ARGS(ls_pjrt_object_args, results, .object = NULL);
@@ -306,7 +332,7 @@ static PJRT_Error *execute(ls_pjrt_execute_args *args) {
   if (real_call(LS_PJRT_Executable_Destroy, &end) != NULL) abort();
   count(&shim.executes, 1);
   shim.num_devices = (int)args->num_devices;
-  note_devices(args->executable);
+  memcpy(shim.devices, ids, sizeof(ids));
   const bool refuses = fails(SHIM_EXECUTE_LATE);
   for (size_t d = 0; d < args->num_devices; ++d) {
     for (size_t i = 0; program != NULL && i < args->num_arguments; ++i)
@@ -379,6 +405,7 @@ EXPORT const ls_pjrt_table *GetPjrtApi(void) {
   SET(Event_IsReady, event_ready);
   SET(Event_Await, event_await);
   SET(Client_Create, create);
+  SET(Client_PlatformName, platform_name);
   SET(Client_PlatformVersion, describe);
   SET(DeviceDescription_ProcessIndex, process_index);
   SET(DeviceDescription_Attributes, attributes);
