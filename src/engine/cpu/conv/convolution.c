@@ -32,7 +32,8 @@ typedef struct conv_params {
   bool swaps_channels;  // Gradient: weights are [taps, out, in].
   bool plain;           // The input is the panel.
   bool packs;           // The first step rearranges the weights.
-  bool scatters;        // Results go to scratch before they are stored.
+  ls_cpu_transpose_fn *transpose;
+  bool scatters;  // Results go to scratch before they are stored.
   // If not NULL, stores only the maxima of the results.
   const ls_cpu_windows *pools;
   int64_t phases, bands, band;
@@ -65,45 +66,57 @@ static size_t weights_at(const conv_params *self, int64_t phase,
          self->types.wide;
 }
 
-// Writes a phase's weights of one group as [taps, in channels, out channels];
-// they are stored in that order or as [taps, out channels, in channels].
-static void pack_weights(const conv_params *self, const ls_conv_phase *phase,
-                         int64_t group, const void *stored, char *weights) {
+// Writes a tap of a phase of one group as [in channels, out channels]; it is
+// stored in that order or as [out channels, in channels].
+static void pack_tap(const conv_params *self, const ls_conv_phase *phase,
+                     int64_t t, int64_t group, const void *stored,
+                     char *weights) {
   const ls_conv *conv = &self->conv;
   const int64_t in = conv->in_channels, out = conv->out_channels;
   const int64_t rows = self->swaps_channels ? out : in,
                 columns = self->swaps_channels ? in : out;
   const size_t wide = self->types.wide;
-  for (int64_t t = 0; t < phase->taps; ++t) {
-    const int64_t tap = ls_conv_tap_at(phase, t);
-    char *target = weights + (size_t)(t * in * out) * wide;
-    const char *from = (const char *)stored +
-                       (size_t)((tap * rows * conv->groups + group) * columns) *
-                           self->types.size;
-    const size_t pitch = (size_t)(columns * conv->groups) * self->types.size;
-    for (int64_t r = 0; r < rows; ++r, from += pitch) {
-      char *row = target + (size_t)(r * columns) * wide;
-      if (!self->swaps_channels)
-        ls_conv_widen(&self->types, row, from, columns);
-      else
-        ls_conv_widen_column(&self->types, target + (size_t)r * wide, rows,
-                             from, columns);
-    }
+  const int64_t tap = ls_conv_tap_at(phase, t);
+  char *target = weights + (size_t)(t * in * out) * wide;
+  const char *from = (const char *)stored +
+                     (size_t)((tap * rows * conv->groups + group) * columns) *
+                         self->types.size;
+  const size_t pitch = (size_t)(columns * conv->groups) * self->types.size;
+  if (self->swaps_channels && self->types.size == sizeof(float)) {
+    self->transpose((float *)(void *)target, (size_t)rows,
+                    (const float *)(const void *)from, pitch / sizeof(float),
+                    (size_t)columns, (size_t)rows);
+    return;
+  }
+  for (int64_t r = 0; r < rows; ++r, from += pitch) {
+    char *row = target + (size_t)(r * columns) * wide;
+    if (!self->swaps_channels)
+      ls_conv_widen(&self->types, row, from, columns);
+    else
+      ls_conv_widen_column(&self->types, target + (size_t)r * wide, rows, from,
+                           columns);
   }
 }
 
-// First step: a block is a phase of a group.
+// First step: a block is a tap of a group, counted over all phases.
 static void pack_weights_loop(const ls_kernel_call *call, int64_t begin_block,
                               int64_t end_block) {
   const conv_params *self = call->params;
+  const int64_t taps = ls_conv_taps(&self->conv);
   for (int64_t b = begin_block; b < end_block; ++b) {
-    const ls_conv_phase phase = ls_conv_phase_of(&self->conv, b % self->phases);
-    const int64_t group = b / self->phases;
-    pack_weights(self, &phase, group, call->in[1],
-                 (char *)call->out[0] +
-                     weights_at(self, b % self->phases, group));
+    const int64_t group = b / taps;
+    int64_t t = b % taps;
+    for (int64_t i = 0; i < self->phases; ++i) {
+      const ls_conv_phase phase = ls_conv_phase_of(&self->conv, i);
+      if (t < phase.taps) {
+        pack_tap(self, &phase, t, group, call->in[1],
+                 (char *)call->out[0] + weights_at(self, i, group));
+        break;
+      }
+      t -= phase.taps;
+    }
   }
-  if (self->zeros.kernels == NULL) return;
+  if (begin_block > 0 || self->zeros.kernels == NULL) return;
   char *finite = (char *)call->out[0] + self->is_finite;
   *finite = self->zeros.kernels->are_finite(
       call->in[1], (size_t)(self->columns * self->conv.out_channels));
@@ -388,7 +401,8 @@ ls_status kernel_convolution(ls_kernel_plan *plan) {
   place_band_scratch(plan, self);
   if (self->packs) {
     plan->first = pack_weights_loop;
-    plan->first_blocks = conv->groups * self->phases;
+    plan->first_blocks = ls_max_i64(1, conv->groups * ls_conv_taps(conv));
+    self->transpose = plan->kernels->transpose;
     plan->shared = self->types.wide * (size_t)(conv->groups * self->columns) *
                    (size_t)conv->out_channels;
   }
