@@ -192,7 +192,7 @@ static void check_permutation(ls_dtype dtype, int64_t count) {
 }
 
 TEST(a_permutation_is_the_order_of_random_keys) {
-  static const int64_t counts[] = {0, 1, 2, 3, 10, 257, 5000};
+  static const int64_t counts[] = {0, 1, 2, 3, 10, 257, 5000, 70000};
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     check_permutation(LS_DTYPE_I32, counts[i]);
     check_permutation(LS_DTYPE_I64, counts[i]);

@@ -90,7 +90,10 @@ TEST(the_first_extreme_is_found_and_nan_is_one) {
     const ls_dtype dtype = loop_any_type(&random, LOOP_NUMBERS);
     const int64_t a = loop_random_between(&random, 1, 20);
     const int64_t n = loop_random_between(&random, 1, 90);
-    const int64_t b = loop_random_between(&random, 1, 20);
+    // Few columns, one, and many.
+    const int64_t b = round % 5 == 0   ? 1
+                      : round % 5 == 1 ? loop_random_between(&random, 30, 400)
+                                       : loop_random_between(&random, 1, 20);
     loop_case c = {.op = round % 2 == 0 ? LS_OP_ARGMIN : LS_OP_ARGMAX,
                    .out = {LS_DTYPE_I64, LS_SHAPE(a, b)}};
     loop_case_attr(&c, LS_ATTR_I("axis", 1));

@@ -282,6 +282,14 @@ typedef struct ls_cpu_moves {
   ls_cpu_move_fn *of_size[9];  // For elements of 1, 2, 4 and 8 bytes.
 } ls_cpu_moves;
 
+// Finds the row of the first winner of each of `columns` adjacent columns. They
+// are of [size, inner]: all columns, if there are fewer than 32.
+typedef void ls_cpu_find_fn(int64_t *out, const void *in, int64_t size,
+                            int64_t inner, int64_t columns);
+typedef struct ls_cpu_extremes {
+  ls_cpu_find_fn *largest[LS_DTYPE_COUNT], *smallest[LS_DTYPE_COUNT];
+} ls_cpu_extremes;
+
 typedef struct ls_cpu_short_rows ls_cpu_short_rows;
 typedef struct ls_cpu_reducers ls_cpu_reducers;
 typedef struct ls_cpu_spans ls_cpu_spans;
@@ -389,6 +397,7 @@ typedef struct ls_cpu_kernels {
   // Reductions: kernels/reduce/short_rows.h.
   const ls_cpu_reducers *reducers;
   const ls_cpu_moves *moves;
+  const ls_cpu_extremes *extremes;
   const ls_cpu_short_rows *short_rows;
   // Several elementwise ops at once: kernels/element/chain.h.
   const ls_cpu_chains *chains;

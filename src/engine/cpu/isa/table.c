@@ -53,6 +53,7 @@ const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels) = {
     .conversions = &LS_ISA_NAME(ls_cpu_conversions),
     .typed_spans = &LS_ISA_NAME(ls_cpu_typed_spans),
     .reducers = &LS_ISA_NAME(ls_cpu_reducers),
+    .extremes = &LS_ISA_NAME(ls_cpu_extremes),
     .moves = &LS_ISA_NAME(ls_cpu_moves),
     .short_rows = &LS_ISA_NAME(ls_cpu_short_rows),
     .chains = &LS_ISA_NAME(ls_cpu_chains),

@@ -3,61 +3,73 @@
 // Random permutations: the indices in the order of 64-bit keys, two of each
 // block of the op's key (base/values/random.h), equal keys by index.
 //
-// Keys are sorted byte by byte, from the lowest on, each pass keeping the order
-// of the previous one. A byte that all keys have in common needs no pass.
+// An item is an index, in the low bits, below the upper bits of its key. Items
+// are sorted by as many top bits as there are items and some more, a digit at a
+// time, from the lowest on, each pass keeping the order of the previous one.
+// Few are out of order then: they are inserted where they belong.
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 #include "engine/cpu/kernels/random/draw.h"
 
-enum { PASSES = 8, VALUES = 256 };
-
-typedef struct keyed {
-  uint64_t key;
-  int64_t index;
-} keyed;
+enum { MOST_DIGIT_BITS = 11, VALUES = 1 << MOST_DIGIT_BITS };
 
 typedef struct permutation_params {
   ls_draw draw;
+  const ls_cpu_kernels *kernels;
   int64_t count;
+  unsigned index_bits;
+  unsigned passes, digit_bits;
   bool wide;  // True for i64, false for i32.
 } permutation_params;
 
-static void draw_keys(const ls_random_source *source, keyed *items,
-                      int64_t count) {
-  for (int64_t i = 0; i < count; i += 2) {
-    uint32_t bits[4];
-    ls_random_source_bits(source, (uint64_t)(i / 2), bits);
-    for (int64_t k = 0; k < ls_min_i64(2, count - i); ++k)
+static void draw_items(const permutation_params *self,
+                       const ls_random_source *source, uint64_t *items) {
+  enum { BLOCKS = 128 };
+  for (int64_t i = 0; i < self->count; i += 2 * BLOCKS) {
+    const int64_t count = ls_min_i64(2 * BLOCKS, self->count - i);
+    uint32_t bits[4 * BLOCKS];
+    self->kernels->random_bits(bits, source, (uint64_t)(i / 2),
+                               (size_t)(count + 1) / 2);
+    for (int64_t k = 0; k < count; ++k) {
+      const uint64_t key = (uint64_t)bits[2 * k] << 32 | bits[2 * k + 1];
       items[i + k] =
-          (keyed){(uint64_t)bits[2 * k] << 32 | bits[2 * k + 1], i + k};
+          key >> self->index_bits << self->index_bits | (uint64_t)(i + k);
+    }
   }
 }
 
-// Runs one pass: sorts `from` by byte `pass` of the keys into `target`.
-static void sort_by_byte(keyed *target, const keyed *from, int64_t count,
-                         int64_t places[VALUES], int pass) {
+static uint64_t redraw_key(const permutation_params *self,
+                           const ls_random_source *source, uint64_t item) {
+  const uint64_t index = item & ((UINT64_C(1) << self->index_bits) - 1);
+  uint32_t bits[4];
+  ls_random_source_bits(source, index / 2, bits);
+  return (uint64_t)bits[2 * (index % 2)] << 32 | bits[2 * (index % 2) + 1];
+}
+
+// Returns true if `item` belongs before `other`, which is of a lower index.
+static bool is_before(const permutation_params *self,
+                      const ls_random_source *source, uint64_t item,
+                      uint64_t other) {
+  if (item >> self->index_bits != other >> self->index_bits)
+    return item < other;
+  return redraw_key(self, source, item) < redraw_key(self, source, other);
+}
+
+// Sorts `from` by the bits from `shift` on into `target`.
+static void sort_by_digit(const permutation_params *self, uint64_t *target,
+                          const uint64_t *from, unsigned shift) {
+  const uint64_t mask = (UINT64_C(1) << self->digit_bits) - 1;
+  int64_t places[VALUES] = {0};
+  for (int64_t i = 0; i < self->count; ++i)
+    ++places[from[i] >> shift & mask];
   int64_t place = 0;
-  for (int v = 0; v < VALUES; ++v) {
+  for (uint64_t v = 0; v <= mask; ++v) {
     const int64_t size = places[v];
     places[v] = place;
     place += size;
   }
-  for (int64_t i = 0; i < count; ++i)
-    target[places[from[i].key >> (8 * pass) & (VALUES - 1)]++] = from[i];
-}
-
-static keyed *permutation_sort_keys(keyed *items, keyed *other, int64_t count) {
-  for (int pass = 0; pass < PASSES; ++pass) {
-    int64_t counts[VALUES] = {0};
-    for (int64_t i = 0; i < count; ++i)
-      ++counts[items[i].key >> (8 * pass) & (VALUES - 1)];
-    if (counts[items[0].key >> (8 * pass) & (VALUES - 1)] == count) continue;
-    sort_by_byte(other, items, count, counts, pass);
-    keyed *sorted = other;
-    other = items;
-    items = sorted;
-  }
-  return items;
+  for (int64_t i = 0; i < self->count; ++i)
+    target[places[from[i] >> shift & mask]++] = from[i];
 }
 
 static void permutation_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -65,14 +77,27 @@ static void permutation_loop(const ls_kernel_call *call, int64_t begin_block,
   const permutation_params *self = call->params;
   if (begin_block == end_block || self->count == 0) return;
   const ls_random_source source = ls_draw_source(&self->draw, call);
-  keyed *items = call->scratch;
-  draw_keys(&source, items, self->count);
-  items = permutation_sort_keys(items, items + self->count, self->count);
+  uint64_t *items = call->scratch, *other = items + self->count;
+  draw_items(self, &source, items);
+  for (unsigned pass = self->passes; pass > 0; --pass) {
+    sort_by_digit(self, other, items, 64 - pass * self->digit_bits);
+    uint64_t *sorted = other;
+    other = items;
+    items = sorted;
+  }
+  for (int64_t i = 1; i < self->count; ++i) {
+    const uint64_t item = items[i];
+    int64_t at = i;
+    for (; at > 0 && is_before(self, &source, item, items[at - 1]); --at)
+      items[at] = items[at - 1];
+    items[at] = item;
+  }
+  const uint64_t mask = (UINT64_C(1) << self->index_bits) - 1;
   for (int64_t i = 0; i < self->count; ++i) {
     if (self->wide)
-      ((int64_t *)call->out[0])[i] = items[i].index;
+      ((int64_t *)call->out[0])[i] = (int64_t)(items[i] & mask);
     else
-      ((int32_t *)call->out[0])[i] = (int32_t)items[i].index;
+      ((int32_t *)call->out[0])[i] = (int32_t)(items[i] & mask);
   }
 }
 
@@ -81,14 +106,22 @@ ls_status kernel_permutation(ls_kernel_plan *plan) {
   const int64_t count = ls_shape_num_elements(plan->out[0].shape);
   if (dtype != LS_DTYPE_I32 && dtype != LS_DTYPE_I64)
     return ls_kernel_unsupported(plan, dtype);
-  if ((uint64_t)count > SIZE_MAX / (2 * sizeof(keyed)))
+  if ((uint64_t)count > INT64_MAX / (2 * sizeof(uint64_t)))
     return ls_invalid_argument("a permutation of %lld", (long long)count);
   LS_ARENA_NEW_OR_RETURN(plan->arena, permutation_params, self);
-  *self = (permutation_params){ls_draw_of(plan->node), count,
-                               dtype == LS_DTYPE_I64};
+  *self = (permutation_params){.draw = ls_draw_of(plan->node),
+                               .kernels = plan->kernels,
+                               .count = count,
+                               .index_bits = 1,
+                               .wide = dtype == LS_DTYPE_I64};
+  while (count >> self->index_bits > 0)
+    ++self->index_bits;
+  // Digits of 16 times as many values as there are items.
+  self->passes = 1 + (self->index_bits + 3) / MOST_DIGIT_BITS;
+  self->digit_bits = (self->index_bits + 4 + self->passes - 1) / self->passes;
   plan->loop = permutation_loop;
   plan->params = self;
   plan->blocks = 1;
-  plan->scratch = 2 * (size_t)count * sizeof(keyed);
+  plan->scratch = 2 * (size_t)count * sizeof(uint64_t);
   return ls_ok();
 }

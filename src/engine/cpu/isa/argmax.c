@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The index of the first maximum or minimum of each column. A NaN wins in both
+// cases. Columns are compared row by row; if there are few, several rows count
+// as one with more columns, whose winners are compared at the end.
+#include "engine/cpu/isa/isa.h"
+#include "engine/cpu/isa/vec.h"
+#include "engine/cpu/kernels/loops.h"
+
+enum { LEAST_COLUMNS = 32, CHUNK = 256 };
+
+// Returns an integer that orders 16-bit floats: NaN before all others.
+LS_INLINE int16_t order_half(uint16_t bits, int infinity, int nan) {
+  const int size = bits & 0x7FFF, value = bits >> 15 != 0 ? -size : size;
+  return (int16_t)(size > infinity ? nan : value);
+}
+#define LARGEST_F16(x) order_half(x, 0x7C00, INT16_MAX)
+#define LARGEST_BF16(x) order_half(x, 0x7F80, INT16_MAX)
+#define SMALLEST_F16(x) order_half(x, 0x7C00, INT16_MIN)
+#define SMALLEST_BF16(x) order_half(x, 0x7F80, INT16_MIN)
+#define SAME(x) (x)
+#define MORE(x, y) ((x) > (y))
+#define LESS(x, y) ((x) < (y))
+// Each comparison is one of numbers, or of a NaN with a number.
+#define WINS(BEATS, x, y) (BEATS(x, y) | (((x) != (x)) & ((y) == (y))))
+#define FIND(name, BEATS, LOAD, V, D, T, W)                                    \
+  LS_INLINE void name##_rows_##D(const T *a, int64_t rows, int64_t step,       \
+                                 int64_t columns, V *top, uint32_t *best) {    \
+    for (int64_t c = 0; c < columns; ++c) {                                    \
+      top[c] = LOAD(a[c]);                                                     \
+      best[c] = 0;                                                             \
+    }                                                                          \
+    for (int64_t r = 1; r < rows; ++r) {                                       \
+      LS_INDEPENDENT                                                           \
+      for (int64_t c = 0; c < columns; ++c) {                                  \
+        const V x = LOAD(a[r * step + c]), y = top[c];                         \
+        const bool wins = WINS(BEATS, x, y);                                   \
+        top[c] = wins ? x : y;                                                 \
+        best[c] = wins ? (uint32_t)r : best[c];                                \
+      }                                                                        \
+    }                                                                          \
+  }                                                                            \
+  static void name##_##D(int64_t *out, const void *in, int64_t size,           \
+                         int64_t inner, int64_t columns) {                     \
+    const int64_t folds = inner < LEAST_COLUMNS ? LEAST_COLUMNS / inner : 1;   \
+    const int64_t rows = size / folds;                                         \
+    V top[CHUNK];                                                              \
+    uint32_t best[CHUNK];                                                      \
+    for (int64_t from = 0; from < columns; from += CHUNK) {                    \
+      const T *a = (const T *)in + from;                                       \
+      const int64_t count = ls_min_i64(CHUNK, columns - from);                 \
+      if (rows > 0)                                                            \
+        name##_rows_##D(a, rows, inner *folds, count *folds, top, best);       \
+      for (int64_t c = 0; c < count; ++c) {                                    \
+        V y = LOAD(a[c]);                                                      \
+        int64_t first = 0;                                                     \
+        for (int64_t f = 0; rows > 0 && f < folds; ++f) {                      \
+          const V x = top[f * count + c];                                      \
+          const int64_t at = best[f * count + c] * folds + f;                  \
+          const bool equals = x == y || (x != x && y != y);                    \
+          if (!WINS(BEATS, x, y) && !(equals && at < first)) continue;         \
+          y = x;                                                               \
+          first = at;                                                          \
+        }                                                                      \
+        for (int64_t r = rows * folds; r < size; ++r) {                        \
+          const V x = LOAD(a[r * inner + c]);                                  \
+          const bool wins = WINS(BEATS, x, y);                                 \
+          y = wins ? x : y;                                                    \
+          first = wins ? r : first;                                            \
+        }                                                                      \
+        out[from + c] = first;                                                 \
+      }                                                                        \
+    }                                                                          \
+  }
+#define FIND_NUMBER(name, BEATS, D, T, W) FIND(name, BEATS, SAME, T, D, T, W)
+LS_EACH_INTEGER(FIND_NUMBER, largest, MORE)
+LS_EACH_FLOAT(FIND_NUMBER, largest, MORE)
+FIND(largest, MORE, LARGEST_F16, int16_t, F16, uint16_t, )
+FIND(largest, MORE, LARGEST_BF16, int16_t, BF16, uint16_t, )
+LS_EACH_INTEGER(FIND_NUMBER, smallest, LESS)
+LS_EACH_FLOAT(FIND_NUMBER, smallest, LESS)
+FIND(smallest, LESS, SMALLEST_F16, int16_t, F16, uint16_t, )
+FIND(smallest, LESS, SMALLEST_BF16, int16_t, BF16, uint16_t, )
+
+#define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
+#define ROW(name)                                                              \
+  {                                                                            \
+    LS_EACH_INTEGER(ENTRY, name)                                               \
+    LS_EACH_FLOAT(ENTRY, name) ENTRY(name, F16, , ) ENTRY(name, BF16, , )      \
+  }
+const ls_cpu_extremes LS_ISA_NAME(ls_cpu_extremes) = {
+    .largest = ROW(largest), .smallest = ROW(smallest)};
