@@ -227,9 +227,11 @@ static void check_rule(const subject *s, const ls_attr_rule *rule) {
     expect_refused(&missing, "needs the attribute '");
   else
     expect_not_refused_for(&missing, info->name);
-  const ls_attr wrong = {.name = info->name,
-                         .kind = LS_ATTR_STRINGS,
-                         .as.strings = {&other_text, 1}};
+  const ls_attr wrong = info->kind == LS_ATTR_STRINGS
+                            ? (ls_attr)LS_ATTR_I(info->name, 1)
+                            : (ls_attr){.name = info->name,
+                                        .kind = LS_ATTR_STRINGS,
+                                        .as.strings = {&other_text, 1}};
   const subject other = with(s, &wrong);
   if (s->type < LS_OP_COUNT)
     expect_status(add_op(&other), LS_INVALID_ARGUMENT, part);
