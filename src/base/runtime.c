@@ -282,7 +282,8 @@ void ls_runtime_note_nan(ls_runtime *runtime, bool is_made, const char *text) {
 }
 
 bool ls_runtime_take_nan(ls_runtime *runtime, char *text, size_t size) {
-  if (runtime == NULL || text == NULL || size == 0) return false;
+  if (runtime == NULL || !runtime->find_nan || text == NULL || size == 0)
+    return false;
   ls_mutex_lock(&runtime->lock);
   snprintf(text, size, "%s", runtime->nan);
   runtime->nan[0] = '\0';

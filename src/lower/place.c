@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a program runs: the launches of replicated computations on a system's
-// cores, which the back end starts (engine/backend.h), and the devices that
-// users named.
+// Finds the devices that a program runs on: the cores of a system, for launches
+// of replicated computations, which the back end starts (engine/backend.h), and
+// the devices that users named.
 #include "base/runtime_internal.h"
 #include "engine/backend.h"
 #include "graph/gather/gather.h"

@@ -369,6 +369,9 @@ ls_status ls_loop_make_run(void *user, bool *out_has_run) {
   LS_RETURN_IF_ERROR(ls_hook_list_count_steps(&loop->hooks, &count));
   const bool is_loop = count > 1 && loop->device_loop != NULL;
   loop->made = 0;
+  // Forgets what was found before these steps, as in an evaluation.
+  char source[LS_NAN_TEXT];
+  (void)ls_runtime_take_nan(loop->runtime, source, sizeof(source));
   const ls_status status = count == 1 ? run_step(loop)
                            : is_loop  ? run_loop(loop, count)
                                       : run_ahead(loop, count);

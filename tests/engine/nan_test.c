@@ -11,6 +11,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/function.h"
 #include "lockstep/gradients.h"
+#include "lockstep/models.h"
 #include "lockstep/runtime_settings.h"
 #include "support/expect.h"
 #include "support/function.h"
@@ -199,6 +200,75 @@ static void find_in_gradient(void) {
   expect_taken("makes NaN at [1,1]", "from 0 to 0, f32[4,3] from 0 to 2.44949");
 }
 TEST(so_it_is_in_a_gradient) { with_runtime(true, find_in_gradient); }
+
+// ---- In a training ---------------------------------------------------------
+static ls_variable *weight;
+
+static ls_status create_model(const ls_model_options *options,
+                              void **out_self) {
+  (void)options;
+  const double one[WIDTH] = {1, 1, 1};
+  weight = variable_of("w", LS_DTYPE_F32, LS_SHAPE(WIDTH), one);
+  *out_self = &weight;
+  return ls_ok();
+}
+
+static void destroy_model(void *self) {
+  (void)self;
+  ls_variable_release(weight);
+}
+
+// Divides 0 by 0.
+static ls_nest train_step(ls_nest args, void *self) {
+  (void)self;
+  const ls_tensor w = ls_variable_read(weight);
+  const ls_tensor zero = ls_sub(w, w);
+  const ls_tensor x = ls_mul(ls_nest_tensor(args, 0), ls_div(zero, zero));
+  const ls_tensor loss = ls_reduce_mean(x, LS_ALL_AXES);
+  (void)ls_variable_assign(weight, ls_mul_scalar(w, 0.5));
+  const char *const keys[] = {"loss", "accuracy"};
+  const ls_nest items[] = {ls_leaf(loss), ls_leaf(loss)};
+  return ls_nest_dict("", keys, items, 2);
+}
+
+static size_t list_variables(void *self, ls_variable **out, size_t capacity) {
+  (void)self;
+  if (capacity > 0) out[0] = weight;
+  return 1;
+}
+
+static const ls_model_type model_type = {.name = "divides",
+                                         .batch_size = 8,
+                                         .epochs = 1,
+                                         .example_shape = {1, {WIDTH}},
+                                         .num_classes = 2,
+                                         .create = create_model,
+                                         .destroy = destroy_model,
+                                         .train_step = train_step,
+                                         .variables = list_variables};
+
+static void find_in_training(void) {
+  // What an earlier run has made is not the step's.
+  LS_OWN(ls_function, function) = function_of(plain, NULL);
+  LS_OWN(ls_nest, x) = rows_with(-1, 0);
+  LS_OWN(ls_nest, y) = call_results(function, x);
+  ls_model model = {0};
+  expect_ok(ls_model_create(&model_type, NULL, &model));
+  LS_OWN(ls_strategy, strategy) = mirrored_of(1);
+  ls_dataset *data = ls_dataset_synthetic(&(ls_synthetic_options){
+      .size = 16, .shape = LS_SHAPE(WIDTH), .num_classes = 2});
+  ls_train_result result;
+  expect_status(ls_train(&(ls_train_options){.model = &model,
+                                             .strategy = strategy,
+                                             .train = data},
+                         &result),
+                LS_OUT_OF_RANGE, "op 'div' (div) at ");
+  ls_dataset_release(data);
+  ls_model_destroy(&model);
+}
+TEST(a_training_tells_the_op_of_its_step) {
+  with_runtime(true, find_in_training);
+}
 
 // ---- Given -----------------------------------------------------------------
 static void find_given(void) {
