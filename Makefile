@@ -7,7 +7,7 @@ DESTDIR ?=
 FUZZ_SECONDS ?= 60
 
 .PHONY: all check check-all asan tsan clang aarch64 fuzz bench compare coverage \
-        format lint install clean help
+        docs format lint install clean help
 
 # Two builds at once would only take turns on the cores.
 .NOTPARALLEL:
@@ -61,6 +61,11 @@ bench:  ## Build the benchmarks and run each one
 compare:  ## Time our steps against JAX, PyTorch and TensorFlow (from PyPI)
 	bench/compare
 
+docs:  ## Make the reference: web pages and pages of the manual
+	cmake --preset release
+	cmake --build --preset release --target docs
+	@echo "build/release/share/doc/lockstep/reference/index.html"
+
 format:  ## Format every C file with clang-format
 	tools/format
 
@@ -68,7 +73,7 @@ lint:  ## Check the layers, the house rules and the format
 	tools/lint
 	tools/format --check
 
-install: all  ## Install into $(DESTDIR)$(PREFIX)
+install: all docs  ## Install into $(DESTDIR)$(PREFIX)
 	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)" \
 	  --strip
 	@[ -n "$(DESTDIR)" ] || echo "Now run ldconfig as root, so that programs" \

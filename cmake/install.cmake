@@ -42,6 +42,13 @@ if(TARGET lockstep_cli)
   install(TARGETS lockstep_cli
           RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
+# The table of names, and what `docs` has made, if it was built.
+install(FILES "${LS_REFERENCE}"
+        DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep")
+install(DIRECTORY "${LS_SHARE}/man/" DESTINATION "${CMAKE_INSTALL_MANDIR}"
+        OPTIONAL)
+install(DIRECTORY "${LS_SHARE}/doc/lockstep/"
+        DESTINATION "${CMAKE_INSTALL_DOCDIR}" OPTIONAL)
 
 set(LS_PKGCONFIG_DIR "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 file(RELATIVE_PATH LS_PKGCONFIG_TO_PREFIX "/${LS_PKGCONFIG_DIR}" "/")

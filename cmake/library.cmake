@@ -224,4 +224,8 @@ if(cli_sources)
   target_link_libraries(lockstep_cli PRIVATE
     ls_flags lockstep_io m ${CMAKE_DL_LIBS})
   add_dependencies(lockstep_cli lockstep_mpi)
+  file(RELATIVE_PATH bin_to_data
+       "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_DATADIR}")
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/cli/reference.c"
+    PROPERTIES COMPILE_DEFINITIONS "LS_BIN_TO_DATA=\"${bin_to_data}\"")
 endif()

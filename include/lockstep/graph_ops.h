@@ -31,7 +31,7 @@ typedef enum ls_attr_kind {
   LS_ATTR_KERNEL,  // Static data.
 } ls_attr_kind;
 
-typedef struct ls_host_kernel ls_host_kernel;
+typedef struct ls_host_kernel ls_host_kernel;  // lockstep/host.h
 
 // A named attribute of an op. Adding an op copies it and what it points to.
 typedef struct ls_attr {

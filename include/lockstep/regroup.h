@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-typedef struct ls_strategy ls_strategy;
+typedef struct ls_strategy ls_strategy;  // lockstep/replica.h
 
 // Makes one leaf of the replicas' components, which are lent.
 typedef ls_nest (*ls_wrap_function)(const ls_nest *components, size_t count,

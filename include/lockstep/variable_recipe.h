@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-typedef struct ls_strategy ls_strategy;
+typedef struct ls_strategy ls_strategy;  // lockstep/replica.h
 
 // Components in replica order.
 typedef struct ls_component_list ls_component_list;

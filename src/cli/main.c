@@ -24,7 +24,8 @@ const cli_command cli_commands[] = {
      cli_compile},
     {"devices", "list the devices that compute", cli_devices},
     {"launch", "start a program as many processes, by mpirun", cli_launch},
-    {"help", "explain a command, or the environment (help env)", cli_help},
+    {"help", "explain a command, the environment, or a name of the library",
+     cli_help},
     {NULL, NULL, NULL},
 };
 
@@ -43,7 +44,8 @@ static void print_overview(void) {
       "\n"
       "'lockstep help COMMAND' lists a command's flags, 'lockstep help env' "
       "the\n"
-      "environment variables, 'lockstep --version' prints the version.\n"
+      "environment variables, 'lockstep help ls_train' explains a call of the\n"
+      "library, 'lockstep --version' prints the version.\n"
       "\n"
       "If a flag is given twice, the last value counts.\n"
       "\n"
@@ -52,33 +54,7 @@ static void print_overview(void) {
       "N.\n");
 }
 
-int cli_help(int argc, char **argv) {
-  const char *topic = NULL;
-  int code = CLI_OK;
-  const cli_syntax syntax = {
-      .command = "help",
-      .about = "Explains the program, a command, or the environment (env).",
-      .operand_form = "[COMMAND]",
-      .operand = &topic};
-  if (argc == 0) {
-    print_overview();
-    return CLI_OK;
-  }
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  if (strcmp(topic, "env") == 0) {
-    fputs(ls_debug_switches_help(), stdout);
-    return CLI_OK;
-  }
-  for (const cli_command *row = cli_commands; row->name != NULL; ++row) {
-    char flag[] = "--help";
-    if (strcmp(topic, row->name) == 0) return row->run(1, (char *[]){flag});
-  }
-  cli_say("help", "there is no command '%s'; see 'lockstep help'", topic);
-  return CLI_USAGE;
-}
-
-// ---- The program -----------------------------------------------------------
-static int unknown(const char *name) {
+static int report_unknown(const char *name) {
   const char *names[sizeof(cli_commands) / sizeof(cli_commands[0])];
   size_t count = 0;
   for (const cli_command *row = cli_commands; row->name != NULL; ++row)
@@ -95,6 +71,34 @@ static int unknown(const char *name) {
   return CLI_USAGE;
 }
 
+int cli_help(int argc, char **argv) {
+  const char *topic = NULL;
+  int code = CLI_OK;
+  const cli_syntax syntax = {
+      .command = "help",
+      .about = "Explains the program, a command, the environment (env), or a "
+               "name of the\nlibrary: 'lockstep help ls_train'.",
+      .operand_form = "[COMMAND|NAME]",
+      .operand = &topic};
+  if (argc == 0) {
+    print_overview();
+    return CLI_OK;
+  }
+  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  if (strcmp(topic, "env") == 0) {
+    fputs(ls_debug_switches_help(), stdout);
+    return CLI_OK;
+  }
+  for (const cli_command *row = cli_commands; row->name != NULL; ++row) {
+    char flag[] = "--help";
+    if (strcmp(topic, row->name) == 0) return row->run(1, (char *[]){flag});
+  }
+  if (strncmp(topic, "ls_", 3) == 0 || strncmp(topic, "LS_", 3) == 0)
+    return cli_help_name(topic);
+  return report_unknown(topic);
+}
+
+// ---- The program -----------------------------------------------------------
 // Runs a command, on all ranks together if it is for several processes.
 static int run_command(const cli_command *command, int argc, char **argv) {
   const char *name = command->name;
@@ -121,7 +125,7 @@ static int main_run(int argc, char **argv) {
     if (strcmp(name, row->name) != 0) continue;
     return run_command(row, argc - 2, argv + 2);
   }
-  return unknown(name);
+  return report_unknown(name);
 }
 
 int main(int argc, char **argv) {

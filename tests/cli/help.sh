@@ -33,6 +33,14 @@ explains "LS_LOG=off|error|warning|info|debug" help env
 for command in train eval predict export; do
   explains "  --estimator " $command --help
 done
+# Names of the library: calls, types, constants and macros.
+explains "ls_status ls_train(const ls_train_options *options," help ls_train
+explains "  model.safetensors    the model's variables alone" help ls_train
+explains '#include "lockstep/train.h"' help ls_train
+explains "} ls_train_options;" help ls_train_options
+explains "LS_DATA_LOSS = 15," help LS_DATA_LOSS
+explains "#define LS_AXES(...)" help LS_AXES
+explains "|x|" help ls_abs
 version=$(sed -n 's/^#define LS_VERSION_M[AI][JN]OR //p' \
           "${LS_SOURCE_DIR:?}/include/lockstep/version.h" | paste -sd.)
 explains "lockstep $version." --version

@@ -14,7 +14,7 @@ CC=${CC:-cc}
 # What is installed is built, no test is, and the user is told of ldconfig.
 make -n -C "${LS_SOURCE_DIR:?}" install PREFIX=/opt/ls >"$work/make.txt"
 tr -s '\\\n ' ' ' <"$work/make.txt" >"$work/make.line"
-for wanted in "--target lockstep lockstep_static lockstep_io lockstep_io_static lockstep_mpi lockstep_cli " "ldconfig" \
+for wanted in "--target lockstep lockstep_static lockstep_io lockstep_io_static lockstep_mpi lockstep_cli " "ldconfig" "--target docs " \
               "cmake --install build/release --prefix \"/opt/ls\" --strip"; do
   grep -qF -- "$wanted" "$work/make.line" ||
     { echo "make install: no $wanted"; cat "$work/make.txt"; exit 1; }
@@ -131,4 +131,6 @@ if [ -n "${LOCKSTEP:-}" ]; then
     { echo "the installed program does not run"; exit 1; }
   [ "$says" = "lockstep $version" ] ||
     { echo "lockstep --version: '$says', wanted $version"; exit 1; }
+  "$root/bin/lockstep" help ls_version | grep -qx 'const char \*ls_version(void);' ||
+    { echo "the installed program does not explain ls_version"; exit 1; }
 fi
