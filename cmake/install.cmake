@@ -41,14 +41,18 @@ if(TARGET lockstep_cli)
     INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
   install(TARGETS lockstep_cli
           RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  install(FILES "${LS_REFERENCE}"
+          DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep")
 endif()
-# The table of names, and what `docs` has made, if it was built.
-install(FILES "${LS_REFERENCE}"
-        DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep")
+# What `docs` has made, if it was built.
 install(DIRECTORY "${LS_SHARE}/man/" DESTINATION "${CMAKE_INSTALL_MANDIR}"
         OPTIONAL)
 install(DIRECTORY "${LS_SHARE}/doc/lockstep/"
         DESTINATION "${CMAKE_INSTALL_DOCDIR}" OPTIONAL)
+foreach(shell bash-completion zsh fish)
+  install(DIRECTORY "${LS_SHARE}/${shell}"
+          DESTINATION "${CMAKE_INSTALL_DATADIR}" OPTIONAL)
+endforeach()
 
 set(LS_PKGCONFIG_DIR "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 file(RELATIVE_PATH LS_PKGCONFIG_TO_PREFIX "/${LS_PKGCONFIG_DIR}" "/")

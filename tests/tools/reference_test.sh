@@ -3,7 +3,8 @@
 #
 # Every public name has its place in the reference, once: a symbol of the
 # libraries, and a type or macro of the headers. Links lead somewhere, pages of
-# the manual are well-formed, and nothing needs a network.
+# the manual are well-formed, and nothing needs a network. So has every flag of
+# every command, in the manual and in the completions of three shells.
 
 set -eu
 work=$(mktemp -d)
@@ -17,7 +18,7 @@ none() {
   [ ! -s "$2" ] || { echo "FAIL $1:"; head -n 20 "$2"; failed=1; }
 }
 
-"$source/tools/reference" "$table" "$work/share"
+"$source/tools/reference" "$table" "$work/share" "${LOCKSTEP:?}"
 pages=$work/share/doc/lockstep/reference
 manual=$work/share/man/man3
 
@@ -77,9 +78,67 @@ none "links to no page" "$work/broken"
 grep -q '^Trains\. Each epoch' ls_train.3 ||
   { echo "FAIL ls_train.3 does not explain it"; failed=1; }
 if command -v mandoc >/dev/null; then
-  mandoc -Tlint lockstep_*.3 >"$work/lint" 2>&1 || true
+  mandoc -Tlint lockstep_*.3 ../man1/*.1 >"$work/lint" 2>&1 || true
   none "mandoc -Tlint" "$work/lint"
 else
   echo "skipped: no mandoc"
+fi
+
+# Flags as the tables of the command's sources have them, and those that each
+# command says it has.
+bash=$work/share/bash-completion/completions/lockstep
+zsh=$work/share/zsh/site-functions/_lockstep
+fish=$work/share/fish/vendor_completions.d/lockstep.fish
+cd "$manual/../man1"
+find "$source/src/cli" -name '*.[ch]' -exec cat {} + | tr -d '\n' |
+  sed 's/{"[a-z]/\n&/g' |
+  sed -n 's/^{"\([a-z-]*\)", *CLI_\(FLAG\|COUNT\|REAL\|TEXT\|MAYBE\),.*/\1/p' |
+  sort -u >"$work/flags"
+[ "$(wc -l <"$work/flags")" -gt 60 ] || { echo "FAIL few flags"; failed=1; }
+while read -r flag; do
+  escaped=$(echo "$flag" | sed 's/-/\\\\-/g')
+  grep -q "^\.B \\\\-\\\\-$escaped\( \|\$\)" ./*.1 || echo "man: --$flag"
+  grep -q "[' ]--$flag[' ]" "$bash" || echo "bash: --$flag"
+  grep -q "'--${flag}[=[]" "$zsh" || echo "zsh: --$flag"
+  grep -q " -l $flag " "$fish" || echo "fish: --$flag"
+done <"$work/flags" >"$work/missing"
+none "flags that are not found" "$work/missing"
+"$LOCKSTEP" help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' >"$work/commands"
+while read -r command; do
+  "$LOCKSTEP" "$command" --help | sed -n 's/^  --\([a-z-]*\).*/\1/p' |
+    while read -r flag; do
+      escaped=$(echo "$flag" | sed 's/-/\\\\-/g')
+      grep -q "^\.B \\\\-\\\\-$escaped\( \|\$\)" "lockstep-$command.1" ||
+        echo "lockstep-$command.1: --$flag"
+    done
+done <"$work/commands" >"$work/missing"
+none "flags that are not found" "$work/missing"
+
+# completes WANTED WORD...: bash, of the last word.
+completes() {
+  wanted=$1
+  shift
+  got=$(bash -c '. "$0"; COMP_WORDS=(lockstep "$@"); COMP_CWORD=$#; _lockstep
+    echo "${COMPREPLY[*]}"' "$bash" "$@")
+  [ "$got" = "$wanted" ] ||
+    { echo "FAIL bash: lockstep $*: '$got', wanted '$wanted'"; failed=1; }
+}
+if command -v bash >/dev/null; then
+  completes "train" tr
+  completes "--replicas" train --rep
+  completes "--param" train --par
+  completes "tiny mlp cnn resnet20 gpt" train --model ""
+  completes "cnn" bench c
+  completes "verify" checkpoint v
+  completes "--help --json" checkpoint verify --
+else
+  echo "skipped: no bash"
+fi
+if command -v zsh >/dev/null; then
+  zsh -n "$zsh" || { echo "FAIL zsh"; failed=1; }
+fi
+if command -v fish >/dev/null; then
+  fish -c 'source $argv[1]; complete -C "lockstep train --rep"' "$fish" |
+    grep -q '^--replicas' || { echo "FAIL fish"; failed=1; }
 fi
 exit $failed

@@ -4,20 +4,8 @@
 # names: lockstep_train.3 of train.h. Prints "PAGE.3 NAME.3" for each name, by
 # which `man NAME` is to find the page.
 #
-# usage: awk -v out=FOLDER -v version=VERSION -v date=DATE -f man.awk TABLE TABLE
-
-# Escape a text for roff: code keeps its minus signs.
-function escape(text) {
-  text = escape_prose(text)
-  gsub(/-/, "\\-", text)
-  return text
-}
-function escape_prose(text) {
-  gsub(/\\/, "\\e", text)
-  gsub(/`/, "", text)
-  if (text ~ /^[.']/) text = "\\&" text
-  return text
-}
+# usage: awk -v out=FOLDER -v version=VERSION -v date=DATE
+#            -f roff.awk -f man.awk TABLE TABLE
 
 function page_name(header) {
   sub(/\.h$/, "", header)
@@ -30,43 +18,9 @@ function first_sentence(text) {
   return text
 }
 
-# Prints a line of a comment: of a paragraph, or as it stands.
-function add_comment(line) {
-  if (line ~ /^ *$/) {
-    end_part()
-  } else if (line ~ /^  /) {
-    if (part != "code") {
-      end_part()
-      begin_paragraph(".nf")
-    }
-    part = "code"
-    print escape(line) > file
-  } else {
-    if (part == "code") end_part()
-    if (part == "") begin_paragraph("")
-    part = "text"
-    print escape_prose(line) > file
-  }
-}
-# Begins a paragraph, which a heading has begun already.
-function begin_paragraph(macro) {
-  if (!after_heading) print ".PP" > file
-  after_heading = 0
-  if (macro != "") print macro > file
-}
-function begin_section(heading) {
-  end_part()
-  print ".SH " toupper(escape(heading)) > file
-  after_heading = 1
-}
-function end_part() {
-  if (part == "code") print ".fi" > file
-  part = ""
-}
-
 function end_page() {
   if (file == "") return
-  begin_section("see also")
+  begin_section("SEE ALSO")
   print ".BR lockstep (1)" > file
   close(file)
 }
@@ -103,7 +57,7 @@ tag == "H" {
   print ".TH " title " 3 " date " \"Lockstep " version "\"\n.ad l\n.nh" > file
   print_names(header)
   print ".SH SYNOPSIS\n.nf\n#include <lockstep/" header ">\n.fi" > file
-  begin_section("description")
+  begin_section("DESCRIPTION")
   next
 }
 tag == "D" {
@@ -111,7 +65,7 @@ tag == "D" {
   next
 }
 tag == "S" {
-  begin_section(substr($0, 3))
+  begin_section(toupper(substr($0, 3)))
   next
 }
 tag == "E" {
