@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs that predict: batches until the stop signal, given to one run each.
+// Programs that predict: a batch in each run.
 #include <math.h>
-#include <pthread.h>
 #include <string.h>
 
 #include "base/memory/own.h"
+#include "estimator/device/device.h"
 #include "support/linear_model.h"
 
 static const int counts[] = {1, 3, 8};
@@ -65,40 +65,15 @@ static void end(programs *p, job *j) {
   programs_end(p);
 }
 
-// The program runs by itself, once.
-typedef struct loop {
-  programs *p;
-  pthread_t thread;
-  ls_status status;
-} loop;
-
-static void *run_loop(void *user) {
-  loop *l = user;
-  LS_OWN(ls_nest, results) = ls_none();
-  ls_runtime_make_current(l->p->runtime.runtime);
-  l->status = ls_session_run(l->p->session, ls_nest_op(l->p->program.run), NULL,
-                             0, &results);
-  return NULL;
-}
-
-static void start(loop *l, programs *p) {
-  *l = (loop){.p = p};
-  assert_int_equal(pthread_create(&l->thread, NULL, run_loop, l), 0);
-}
-
-static void join(loop *l) {
-  pthread_join(l->thread, NULL);
-  expect_ok(l->status);
-}
-
-// Predictions, the signal and the padding of a batch, in one run.
+// Predictions, the signal and the padding of a batch, in one run with the
+// program.
 static ls_status try_predict(programs *p) {
-  ls_nest fetches[] = {ls_nest_retain(p->program.predictions),
-                       ls_leaf(p->program.stopping), ls_none()};
   const bool pads = !ls_tensor_is_failed(p->program.padding);
-  if (pads) fetches[2] = ls_leaf(p->program.padding);
   return programs_try_run(
-      p, ls_nest_sequence(LS_KIND_LIST, fetches, pads ? 3 : 2));
+      p, LS_LIST(ls_nest_retain(p->program.predictions),
+                 ls_leaf(p->program.stopping),
+                 pads ? ls_leaf(p->program.padding) : ls_none(),
+                 ls_nest_op(p->program.run)));
 }
 
 static const ls_array *prediction(const programs *p, const char *key) {
@@ -138,16 +113,15 @@ TEST(each_run_gives_a_batch_until_the_stop_signal) {
     for (int pads = 0; pads < 2; ++pads) {
       enum { STEPS = 5 };
       programs p;
-      loop l;
       job j = {.has_host_call = true};
       begin(&p, &j, counts[i], (programs_options){.pads = pads});
       programs_build(&p);
+      programs_set_steps(&p, 1);
       assert_true(ls_tensor_is_failed(p.program.loss));
       for (int s = 0; s < STEPS; ++s)
         for (int r = 0; r < counts[i]; ++r)
           programs_put(&p, s, r, s + 2 < STEPS ? PROGRAMS_ROWS : r % 2,
                        s + 1 == STEPS);
-      start(&l, &p);
       for (int s = 0; s < STEPS; ++s) {
         expect_ok(try_predict(&p));
         expect_batch(&p, s, counts[i]);
@@ -162,8 +136,9 @@ TEST(each_run_gives_a_batch_until_the_stop_signal) {
                       (at % PROGRAMS_ROWS >= real));
         }
       }
-      join(&l);
       // Nothing comes behind it.
+      programs_close(&p);
+      expect_ok(ls_device_system_close_outfeeds(p.calls.plan));
       expect_status(try_predict(&p), LS_OUT_OF_RANGE, "");
       end(&p, &j);
     }
@@ -173,14 +148,13 @@ TEST(without_a_batch_there_is_no_prediction) {
   LS_SPEC("E179");
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
     programs p;
-    loop l;
     job j = {0};
     begin(&p, &j, counts[i], (programs_options){.pads = true});
     programs_build(&p);
+    programs_set_steps(&p, 1);
     programs_close(&p);
-    start(&l, &p);
+    expect_ok(ls_device_system_close_outfeeds(p.calls.plan));
     expect_status(try_predict(&p), LS_OUT_OF_RANGE, "");
-    join(&l);
     end(&p, &j);
   }
 }
@@ -188,17 +162,15 @@ TEST(without_a_batch_there_is_no_prediction) {
 // Every replica has the same: one counts.
 TEST(of_replicas_with_the_same_input_one_counts) {
   programs p;
-  loop l;
   job j = {0};
   begin(&p, &j, 3,
         (programs_options){.tpu.per_host_input = LS_INPUT_BROADCAST});
   programs_build(&p);
+  programs_set_steps(&p, 1);
   for (int r = 0; r < 3; ++r)
     programs_put(&p, 0, r, PROGRAMS_ROWS, true);
-  start(&l, &p);
   expect_ok(try_predict(&p));
   expect_batch(&p, 0, 1);
-  join(&l);
   end(&p, &j);
 }
 

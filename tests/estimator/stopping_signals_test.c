@@ -450,7 +450,6 @@ TEST(a_prediction_is_fed_until_it_stops) {
                             .input = ten_rows});
   assert_int_equal(f.seen[0].batch_size, 4);
   assert_false(f.feed.each_step);
-  assert_false(ls_tensor_is_failed(f.feed.stopping));
   expect_ok(fed_run(&f, 0));
   for (int k = 0; k < 4; ++k)
     for (int o = 0; o < 2; ++o) {

@@ -49,6 +49,55 @@ TEST(a_loop_of_steps_is_one_launch) {
   assert_int_equal(shim->num_devices, CORES);
 }
 
+// Losses that a host was sent.
+enum { HEARD = 12 };
+typedef struct heard {
+  float losses[HEARD][BATCH];
+  int count;
+} heard;
+
+static ls_status hear(ls_nest values, void *user) {
+  heard *h = user;
+  const ls_array *losses = ls_nest_as_array(ls_nest_item(values, 0));
+  assert_true(h->count < HEARD);
+  memcpy(h->losses[h->count++], ls_array_data(losses), sizeof(h->losses[0]));
+  return ls_ok();
+}
+
+static ls_nest send_losses(ls_nest values, void *user) {
+  LS_OWN(ls_nest, losses) = LS_LIST(ls_nest_item(values, 2));
+  return ls_nest_op(ls_host_function_op(hear, user, losses));
+}
+
+static void train_heard(heard *h, const char *folder) {
+  enum { STEPS = 8 };
+  LS_OWN(estimator_case, c) = {.way = ON_TPU,
+                               .replicas = CORES,
+                               .batch = BATCH,
+                               .repeats = true,
+                               .folder = folder,
+                               .iterations = "4",
+                               .host_call = send_losses,
+                               .host_user = h,
+                               .host_call_every = LS_SOME(3)};
+  estimator_case_begin(&c);
+  assert_int_equal(estimator_case_train(&c, STEPS).step, STEPS);
+}
+
+TEST(a_host_is_sent_every_nth_step_of_a_launch) {
+  heard want = {.count = 0}, got = {.count = 0};
+  const shim_state *shim = shim_begin();
+  train_heard(&want, "heard-on-cpu");
+  LS_OWN(open_place, here) = shim_runtime(CORES);
+  train_heard(&got, "heard-on-devices");
+  assert_int_equal(shim->executes, 2);
+  assert_int_equal(got.count, 4);  // Steps 0 and 3 of each launch.
+  assert_int_equal(want.count, 4);
+  for (int i = 0; i < got.count; ++i)
+    for (int k = 0; k < BATCH; ++k)
+      assert_true(fabsf(got.losses[i][k] - want.losses[i][k]) < 1e-5F);
+}
+
 // The data ends after the second of four trips; a run of fewer steps, and one
 // of more, follow.
 TEST(a_loop_ends_with_the_data) {

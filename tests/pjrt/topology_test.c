@@ -187,13 +187,20 @@ TEST(a_call_of_the_host_is_refused_for_a_topology) {
 }
 
 // ---- Estimators ------------------------------------------------------------
+static ls_nest send_nothing(ls_nest values, void *user) {
+  (void)values, (void)user;
+  return ls_nest_op(ls_group(NULL, 0, "nothing"));
+}
+
 static estimator_case begin_estimator(bool goes_on) {
   estimator_case c = {.way = ON_TPU,
                       .replicas = 4,
                       .folder = "for-a-topology",
                       .goes_on = goes_on,
                       .iterations = "100",
-                      .repeats = true};
+                      .repeats = true,
+                      .host_call = send_nothing,
+                      .host_call_every = LS_SOME(10)};
   estimator_case_begin(&c);
   return c;
 }
@@ -217,8 +224,8 @@ TEST(a_loop_of_an_estimator_is_compiled_for_topologies) {
     compile_estimator(names[i]);
 }
 
-// Its steps also put tensors for the hosts into the outfeed.
-TEST(an_evaluation_is_compiled_for_a_topology) {
+// Steps put tensors for the hosts into the outfeed.
+TEST(an_evaluation_and_a_prediction_are_compiled_for_a_topology) {
   const char *device = tpu_device();
   {
     LS_OWN(open_place, here) = runtime_begin((ls_runtime_options){0});
@@ -235,4 +242,10 @@ TEST(an_evaluation_is_compiled_for_a_topology) {
                                                .steps = LS_SOME(STEPS)},
                     &metrics),
                 LS_UNAVAILABLE, "topology 'v5e:2x2'");
+  c.repeats = false;
+  LS_OWN(ls_nest, row) = {0};
+  ls_predictions *p = estimator_predict(&c, (ls_estimator_prediction){0});
+  expect_status(ls_predictions_next(p, &row), LS_UNAVAILABLE,
+                "topology 'v5e:2x2'");
+  expect_status(ls_predictions_close(p), LS_UNAVAILABLE, "topology 'v5e:2x2'");
 }

@@ -127,6 +127,9 @@ static ls_status model(void *user, ls_model_call *call,
       LS_RETURN_IF_ERROR(cross_shard_train_op(o.loss, &o.train_op));
     made = LS_LIST(ls_leaf(ls_convert(labels, LS_DTYPE_I32)),
                    ls_leaf(ls_convert(classes, LS_DTYPE_I32)), ls_leaf(losses));
+    if (call->mode == LS_MODE_TRAIN && c->host_call != NULL)
+      o.host_call = (ls_host_function){
+          .call = c->host_call, .user = c->host_user, .tensors = made};
     if (call->mode == LS_MODE_EVAL)
       o.eval_metrics = (ls_host_function){.call = metrics, .tensors = made};
   }
@@ -143,7 +146,8 @@ static void set_config(estimator_case *c) {
   char name[40];
   ls_run_config_options o = c->config;
   ls_tpu_config tpu = {.iterations_per_loop =
-                           c->iterations != NULL ? c->iterations : "2"};
+                           c->iterations != NULL ? c->iterations : "2",
+                       .host_call_every_n_steps = c->host_call_every};
   if (o.tpu != NULL) tpu = *o.tpu;
   if (o.tpu == NULL) o.tpu = &tpu;
   snprintf(name, sizeof(name), "virtual:%dx1,cores=1", c->replicas);

@@ -22,6 +22,11 @@ typedef struct estimator_case {
   int64_t examples;        // 96
   bool repeats;            // The data has no end.
   const char *iterations;  // A run, on TPUs: "2"
+  // A host call of trainings, of a batch's labels, classes and losses, and in
+  // which steps.
+  ls_nest (*host_call)(ls_nest values, void *user);
+  void *host_user;
+  ls_opt host_call_every;
   bool any_batch;
   const char *folder;  // model_dir, below the test's; it is cleared first,
   bool goes_on;        //   but for one that goes on.

@@ -65,7 +65,8 @@ static ls_status predict_choose(const ls_estimator_prediction *prediction,
   return ls_take_nest(ls_nest_builder_finish(&kept, LS_KIND_DICT), out);
 }
 
-// Lists the predictions, the padding and the results of host calls.
+// Lists the predictions, the padding and the results of host calls, and the
+// program that computes them: on cores, a step in each run.
 static ls_status make_fetches(ls_predictions *self,
                               const ls_estimator_prediction *prediction) {
   const ls_job *job = &self->job;
@@ -75,7 +76,10 @@ static ls_status make_fetches(ls_predictions *self,
                               ls_tensor_is_failed(job->program.padding)
                                   ? ls_none()
                                   : ls_leaf(job->program.padding),
-                              ls_nest_retain(job->program.host_results)),
+                              ls_nest_retain(job->program.host_results),
+                              job->program.run.id != 0
+                                  ? ls_nest_op(job->program.run)
+                                  : ls_none()),
                       &self->fetches);
 }
 

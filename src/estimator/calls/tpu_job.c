@@ -123,14 +123,14 @@ static ls_status tpu_job_take_losses(const ls_job *job, ls_nest fetched,
 }
 
 // ---- Prediction ------------------------------------------------------------
-// Appends the program to the ops that feed it, so that one run feeds and runs
-// the program.
+// Appends the check of variables to the ops that feed the program, which run
+// once.
 static ls_status finish_prediction(ls_job *job) {
   job->predictions = job->program.predictions;
   LS_OWN(ls_nest_builder, ops) = {0};
   for (size_t i = 0; i < ls_nest_count(job->feed.ops); ++i)
     ls_nest_builder_append(&ops, ls_nest_item(job->feed.ops, i));
-  ls_nest_builder_append(&ops, ls_nest_op(job->program.run));
+  ls_nest_builder_append(&ops, ls_nest_op(job->program.check));
   ls_nest_release(job->feed.ops);
   job->feed.ops = ls_nest_builder_finish(&ops, LS_KIND_LIST);
   return ls_nest_status(job->feed.ops);

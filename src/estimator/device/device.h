@@ -129,7 +129,7 @@ typedef struct ls_device_hook_options {
   // See ls_split_compile_and_replicate; failed if the program has none.
   ls_tensor compile_status;
   bool each_step;  // True if a run of the enqueue ops feeds one step only.
-  bool predicts;   // True for predictions, which feed once, with the program.
+  bool predicts;   // True for predictions, which feed once, for all runs.
   // True if the end of the input is recorded as an error in the rendezvous.
   bool input_end_fails;
   ls_rendezvous *rendezvous;

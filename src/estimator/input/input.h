@@ -111,9 +111,6 @@ typedef struct ls_input_feed {
   bool each_step;
   // List of ops that tell all cores that the input has ended.
   ls_nest close_ops;
-  // In predictions, a bool scalar of the first host: true once the host has fed
-  // the stop signal. Else failed.
-  ls_tensor stopping;
   ls_nest structure;  // Structure of tuples: features, labels, mask, signals.
   // Starts the data sets in each session, at the position that a checkpoint
   // restored, else at the start. NULL without data sets.

@@ -78,8 +78,6 @@ static bool has_data(const ls_enqueue *enqueue) {
 static ls_status build_loop(making *m, ls_enqueue *enqueues, size_t count) {
   ls_tensor last;
   LS_RETURN_IF_ERROR(ls_enqueue_loop(enqueues, count, &last));
-  if (m->plan->mode == LS_MODE_PREDICT && ls_tensor_is_failed(m->feed.stopping))
-    m->feed.stopping = last;
   LS_OWN(ls_nest, ops) = LS_LIST(ls_nest_op(ls_tensor_op(last)));
   append_ops(m, enqueues, ops);
   return ls_ok();

@@ -11,6 +11,7 @@
 #include "estimator/spec/calls.h"
 #include "lockstep/infeed.h"
 #include "lockstep/ops.h"
+#include "tpu/feeds/feed.h"
 
 void ls_host_calls_init(ls_host_calls *calls, const ls_plan *plan) {
   *calls = (ls_host_calls){.allocator = ls_current_allocator(), .plan = plan};
@@ -82,11 +83,16 @@ ls_status ls_host_calls_pace(ls_host_calls *calls) {
   return ls_ok();
 }
 
-ls_status ls_host_calls_enqueue(const ls_host_calls *calls, ls_op *out_op) {
+ls_status ls_host_calls_enqueue(ls_host_calls *calls,
+                                const ls_tensor *condition, ls_op *out_op) {
   *out_op = (ls_op){0};
   if (calls->count == 0) return ls_ok();
   LS_DEVICE_SCOPE("/device:TPU_REPLICATED_CORE:0");
-  *out_op = ls_outfeed_enqueue_tuple(calls->tensors, calls->count);
+  // There is room after the tensors.
+  if (condition != NULL) calls->tensors[calls->count] = *condition;
+  *out_op = condition != NULL
+                ? ls_feed_enqueue_if(calls->tensors, calls->count + 1)
+                : ls_outfeed_enqueue_tuple(calls->tensors, calls->count);
   return ls_op_is_failed(*out_op) ? ls_graph_take_error(ls_graph_current())
                                   : ls_ok();
 }
@@ -151,18 +157,6 @@ ls_status ls_host_calls_take(ls_host_calls *calls, ls_nest *out_ops) {
     LS_RETURN_IF_ERROR(take_all(calls, (int64_t)replicas, types, ops, parts));
     for (size_t r = 0; r < replicas; ++r)
       ls_nest_builder_append(&list, ls_nest_op(ops[r]));
-  }
-  return ls_take_nest(ls_nest_builder_finish(&list, LS_KIND_LIST), out_ops);
-}
-
-ls_status ls_host_calls_close(const ls_host_calls *calls, ls_nest *out_ops) {
-  LS_OWN(ls_nest_builder, list) = {0};
-  for (int64_t r = 0; r < calls->plan->system->num_replicas; ++r) {
-    const ls_device_name host = ls_plan_replica_host(calls->plan, r);
-    LS_DEVICE_SCOPE(host.text);
-    ls_nest_builder_append(
-        &list,
-        ls_nest_op(ls_outfeed_close(calls->plan->system->replicas[r].ordinal)));
   }
   return ls_take_nest(ls_nest_builder_finish(&list, LS_KIND_LIST), out_ops);
 }

@@ -138,27 +138,20 @@ static ls_status group(ls_allocator *allocator, ls_nest list, ls_op other,
                                   : ls_ok();
 }
 
-// Adds checks of the variables after the loop, if the options demand them.
+// Adds checks of the variables after the loop, if the options demand them; in a
+// prediction, in an op of their own.
 static ls_status sync(ls_model_steps *steps, ls_estimator_program *out) {
   const bool broadcast = steps->options->calls->plan->input.broadcast;
+  const bool predicts = ls_model_steps_predict(steps);
   LS_OWN(ls_nest, ops) = ls_none();
   const ls_op after = out->run;
   ls_op other = {0};
-  LS_CONTROL_SCOPE(&after, 1);
+  LS_CONTROL_SCOPE(&after, !predicts);
   LS_RETURN_IF_ERROR(ls_tpu_sync_ops(ls_graph_current(), broadcast, &ops));
   if (steps->mode == LS_MODE_EVAL)
     LS_RETURN_IF_ERROR(ls_increase_eval_step(out->steps, &other));
-  return group(steps->allocator, ops, other, &out->run);
-}
-
-// In a prediction, closes the outfeeds after the loop.
-static ls_status close_outfeeds(ls_model_steps *steps,
-                                ls_estimator_program *out) {
-  LS_OWN(ls_nest, ops) = ls_none();
-  const ls_op after = out->run;
-  LS_CONTROL_SCOPE(&after, 1);
-  LS_RETURN_IF_ERROR(ls_host_calls_close(&steps->host, &ops));
-  return group(steps->allocator, ops, (ls_op){0}, &out->run);
+  return group(steps->allocator, ops, other,
+               predicts ? &out->check : &out->run);
 }
 
 // ---- On the hosts ----------------------------------------------------------
@@ -291,8 +284,6 @@ static ls_status program_build(ls_model_steps *steps,
   LS_PLAN_SYSTEM_SCOPE(steps->options->calls->plan);
   LS_RETURN_IF_ERROR(replicate(steps, out));
   LS_RETURN_IF_ERROR(sync(steps, out));
-  if (ls_model_steps_predict(steps))
-    LS_RETURN_IF_ERROR(close_outfeeds(steps, out));
   return call_hosts(steps, out);
 }
 

@@ -23,9 +23,9 @@ typedef struct ls_program_options {
 
 typedef struct ls_estimator_program {
   // The op that runs everything except the work of the hosts: the loop, then
-  // checks of variables. An evaluation also counts its steps, and a prediction
-  // closes its outfeeds after the last batch.
-  ls_op run;
+  // checks of variables; an evaluation also counts its steps. A prediction
+  // checks variables by an op of its own, once for all runs.
+  ls_op run, check;
   // Mean loss over all examples: of the last step in a training, of all steps
   // in an evaluation. Failed if the mode has no loss. Its op waits for the loop
   // alone or, in an evaluation without metrics, for `run`.
@@ -90,18 +90,16 @@ LS_MUST_USE ls_status ls_host_calls_record(ls_host_calls *calls,
 // element without meaning, so that hosts call the functions once a step and
 // notice the end.
 LS_MUST_USE ls_status ls_host_calls_pace(ls_host_calls *calls);
-// In a step: sends the tensors of all recorded functions; `*out_op` is no op
-// (id 0) if there are none.
-LS_MUST_USE ls_status ls_host_calls_enqueue(const ls_host_calls *calls,
+// In a step: sends the tensors of all recorded functions, if `*condition` is
+// true (NULL: always); `*out_op` is no op (id 0) if there are none.
+LS_MUST_USE ls_status ls_host_calls_enqueue(ls_host_calls *calls,
+                                            const ls_tensor *condition,
                                             ls_op *out_op);
 
 // On the hosts: takes each replica's tuple on its host, and joins them on
 // replica 0's host. `*out_ops`: a list of the dequeues.
 LS_MUST_USE ls_status ls_host_calls_take(ls_host_calls *calls,
                                          ls_nest *out_ops);
-// Closes the replicas' outfeeds. `*out_ops`: a list of ops.
-LS_MUST_USE ls_status ls_host_calls_close(const ls_host_calls *calls,
-                                          ls_nest *out_ops);
 // On the hosts: calls the function of this name; the result is none if no such
 // function was recorded.
 LS_MUST_USE ls_status ls_host_calls_call(const ls_host_calls *calls,
@@ -110,14 +108,14 @@ LS_MUST_USE ls_status ls_host_calls_call(const ls_host_calls *calls,
 // ---- Steps -----------------------------------------------------------------
 // Steps of a program: the loop on each replica's core, and its state.
 
-// Indices of the values in the loop's state. In a prediction: true if this step
-// was the last. In other modes: the loss; with batches of any size, its number
-// of examples, an i64; then the cache.
+// Indices of the values in the loop's state, which a prediction does not have:
+// the loss; with batches of any size, its number of examples, an i64; then the
+// cache.
 //
 // The loss is stored as an f64, which holds all float types exactly. Arithmetic
 // with it is done in the model's type, or in f32 if the model's type has 16
 // bits.
-enum { LS_STATE_STOPPING = 0, LS_STATE_LOSS = 0, LS_STATE_EXAMPLES = 1 };
+enum { LS_STATE_LOSS, LS_STATE_EXAMPLES };
 
 // Steps being built.
 typedef struct ls_model_steps {

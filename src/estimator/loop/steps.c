@@ -10,7 +10,6 @@
 #include "estimator/input/input.h"
 #include "graph/region.h"
 #include "lockstep/estimator_hooks.h"
-#include "lockstep/flow.h"
 #include "lockstep/ops.h"
 #include "lockstep/replica.h"
 #include "lockstep/tensor_tracer.h"
@@ -46,9 +45,8 @@ ls_status ls_model_steps_init(ls_model_steps *steps,
                             .num_replicas = plan->system->num_replicas,
                             .loss_dtype = LS_DTYPE_F32};
   ls_host_calls_init(&steps->host, plan);
-  if (!ls_model_steps_predict(steps))
-    LS_RETURN_IF_ERROR(
-        ls_iterations_per_loop(ls_graph_current(), &steps->iterations));
+  LS_RETURN_IF_ERROR(
+      ls_iterations_per_loop(ls_graph_current(), &steps->iterations));
   return steps->mode == LS_MODE_TRAIN
              ? ls_summary_writer_make(&leaving_out, NULL, steps,
                                       &steps->summaries)
@@ -205,39 +203,14 @@ static ls_status record_host_call(const step *s) {
   return ls_host_calls_pace(&s->steps->host);
 }
 
-// The branch of a step that enqueues, if hosts get only every n-th step. The
-// branch returns a value only because it must.
-static ls_nest enqueue_then(ls_nest none, void *user) {
-  ls_op op = {0};
-  (void)none;
-  const ls_status status = ls_host_calls_enqueue(user, &op);
-  return ls_status_is_ok(status) ? ls_leaf(ls_scalar(LS_DTYPE_BOOL, 1))
-                                 : ls_fail(status);
-}
-
-static ls_nest enqueue_not(ls_nest none, void *user) {
-  (void)none, (void)user;
-  return ls_leaf(ls_scalar(LS_DTYPE_BOOL, 0));
-}
-
-static ls_status enqueue_each(step *s, int64_t every) {
-  ls_host_calls *host = &s->steps->host;
-  if (every <= 1 || host->count == 0)
-    return ls_host_calls_enqueue(host, &s->sent);
+static ls_status send_to_hosts(step *s) {
+  const int64_t every = s->steps->options->calls->plan->host_call_every;
+  LS_RETURN_IF_ERROR(record_host_call(s));
+  if (every <= 1) return ls_host_calls_enqueue(&s->steps->host, NULL, &s->sent);
   const ls_tensor rest =
       ls_remainder(s->loop->index, ls_scalar_i64(LS_DTYPE_I64, every));
-  LS_OWN(ls_nest, made) = ls_none();
-  LS_RETURN_IF_ERROR(
-      ls_take_nest(ls_cond(ls_equal(rest, ls_scalar_i64(LS_DTYPE_I64, 0)),
-                           enqueue_then, enqueue_not, host),
-                   &made));
-  s->sent = ls_tensor_op(ls_nest_tensor(made, 0));
-  return ls_ok();
-}
-
-static ls_status send_to_hosts(step *s) {
-  LS_RETURN_IF_ERROR(record_host_call(s));
-  return enqueue_each(s, s->steps->options->calls->plan->host_call_every);
+  const ls_tensor is_nth = ls_equal(rest, ls_scalar_i64(LS_DTYPE_I64, 0));
+  return ls_host_calls_enqueue(&s->steps->host, &is_nth, &s->sent);
 }
 
 // ---- Modes -----------------------------------------------------------------
@@ -284,10 +257,7 @@ static ls_status eval_step(step *s) {
 
 static ls_status predict_step(step *s) {
   LS_RETURN_IF_ERROR(record_predictions(s));
-  LS_RETURN_IF_ERROR(send_to_hosts(s));
-  LS_CONTROL_SCOPE(&s->sent, s->sent.id != 0);
-  s->state[LS_STATE_STOPPING] = ls_stopping_signal(s->fed.signals);
-  return ls_ok();
+  return send_to_hosts(s);
 }
 
 static ls_status build_step(step *s) {
@@ -317,21 +287,11 @@ static ls_status make_step(ls_step *loop, void *user) {
 }
 
 // ---- The computation -------------------------------------------------------
-static ls_status predicts_on(const ls_step *loop, void *user,
-                             ls_tensor *out_goes_on) {
-  (void)user;
-  *out_goes_on = ls_not(loop->state[LS_STATE_STOPPING]);
-  return ls_ok();
-}
-
 // Fills the initial state of a run, including the cache.
 static ls_status begin_state(const ls_model_steps *steps, ls_nest cache,
                              ls_tensor *state) {
   const bool trains = steps->mode == LS_MODE_TRAIN;
-  if (ls_model_steps_predict(steps)) {
-    state[LS_STATE_STOPPING] = ls_scalar(LS_DTYPE_BOOL, 0);
-    return ls_ok();
-  }
+  if (ls_model_steps_predict(steps)) return ls_ok();
   state[LS_STATE_LOSS] =
       ls_scalar(LS_DTYPE_F64, trains ? LS_INITIAL_LOSS : LS_ZERO_LOSS);
   // A training that makes no step reports the initial loss; one example keeps
@@ -348,18 +308,16 @@ static ls_status begin_state(const ls_model_steps *steps, ls_nest cache,
 
 static ls_status compute_results(ls_model_steps *steps, ls_nest *out_results) {
   const bool predicts = ls_model_steps_predict(steps);
-  ls_step_loop loop = {.step = make_step,
-                       .goes_on = predicts ? predicts_on : NULL,
-                       .counts = true,
-                       .user = steps,
-                       .infeed = steps->options->feed->queue};
+  ls_step_loop loop = {
+      .step = make_step,
+      .limit = ls_convert(ls_variable_read(steps->iterations), LS_DTYPE_I64),
+      .user = steps,
+      .infeed = steps->options->feed->queue};
   ls_tensor count;
   LS_OWN(ls_nest, cache) = ls_none();
-  if (!predicts)
-    loop.limit = ls_convert(ls_variable_read(steps->iterations), LS_DTYPE_I64);
   LS_RETURN_IF_ERROR(call_cache(steps, &cache));
   steps->cache_size = ls_nest_count(cache);
-  const size_t fixed = 1 + ls_model_steps_count_examples(steps);
+  const size_t fixed = !predicts + ls_model_steps_count_examples(steps);
   const size_t num_state = fixed + steps->cache_size;
   LS_OWN_ARRAY_OR_RETURN(steps->allocator, ls_tensor, state, num_state);
   LS_RETURN_IF_ERROR(begin_state(steps, cache, state));

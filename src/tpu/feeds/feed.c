@@ -59,6 +59,7 @@ static bool same_feed(const ls_object *a, const ls_object *b) {
   const ls_feed_state *x = (const ls_feed_state *)a,
                       *y = (const ls_feed_state *)b;
   return x->kind == y->kind && x->ordinal == y->ordinal &&
+         x->is_conditional == y->is_conditional &&
          ls_system_id_equal(x->system, y->system) &&
          x->assignment == y->assignment && x->logical_core == y->logical_core &&
          same_device(&x->device, &y->device) && same_types(x, y);
@@ -110,6 +111,7 @@ ls_status ls_feed_create(const ls_feed_options *options,
   feed->kind = options->kind;
   feed->ordinal = options->ordinal;
   feed->is_declared = options->types != NULL;
+  feed->is_conditional = options->is_conditional;
   feed->num_cores = 1;
   feed->system = ls_object_retain(options->system);
   if (options->assignment != NULL)

@@ -94,6 +94,9 @@ typedef struct ls_feed_state {
   int64_t ordinal;
   // True if enqueued values must have the element types `types`.
   bool is_declared;
+  // True if the last input of an enqueue is no element, but a bool scalar, the
+  // same on all replicas: false if nothing is to be enqueued.
+  bool is_conditional;
   // The op's system; NULL: the op's device names the system.
   ls_system_id *system;
   // Assignment of replicas; NULL: replicas take cores in order.
@@ -118,6 +121,7 @@ typedef struct ls_feed_options {
   // Parts of each element; NULL: no value is partitioned.
   const ls_shape *parts;
   size_t count;
+  bool is_conditional;  // See ls_feed_state.
 } ls_feed_options;
 
 LS_MUST_USE ls_status ls_feed_create(const ls_feed_options *options,
@@ -151,15 +155,17 @@ void ls_feed_calls_destroy(ls_feed_state *feed);
 // Returns the system of an infeed or outfeed op, borrowed; NULL if not known.
 ls_system_id *ls_feed_op_system(ls_op op);
 
-// Makes three named ops on queues: a replica's dequeue, the op that reports if
-// a tuple is left, and a host's enqueue. The context in which an op is made
-// gives all options except types and partitions.
+// Makes named ops on queues: a replica's dequeue, the op that reports if a
+// tuple is left, a host's enqueue, and a replica's enqueue that is made if the
+// last value is true. The context in which an op is made gives all options
+// except types and partitions.
 ls_op ls_feed_dequeue(ls_feed_kind kind, const char *name,
                       const ls_feed_options *options, const ls_tensor *inputs,
                       size_t num_inputs);
 ls_op ls_feed_enqueue(ls_system_id *system, const char *name,
                       const ls_tensor *values, const ls_type *types,
                       size_t count, int64_t ordinal);
+ls_op ls_feed_enqueue_if(const ls_tensor *values, size_t count);
 
 // ---- Calls -----------------------------------------------------------------
 // A call of an infeed or outfeed op. A call tries its queues again whenever one
@@ -196,6 +202,10 @@ static inline ls_core_queue *ls_feed_queue_at(const ls_feed_call *self,
 }
 static inline ls_feed_state *ls_feed_of(const ls_host_call *call) {
   return (ls_feed_state *)call->state;
+}
+// Counts the elements of the tuple that an enqueue is given.
+static inline size_t ls_feed_num_elements(const ls_host_call *call) {
+  return call->num_inputs - ls_feed_of(call)->is_conditional;
 }
 // Returns "infeed" or "outfeed".
 const char *ls_feed_word(const ls_feed_state *feed);

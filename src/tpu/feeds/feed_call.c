@@ -315,7 +315,7 @@ static bool step_ready(ls_feed_call *self) {
 // ---- Put -------------------------------------------------------------------
 static void feed_call_fill(const ls_host_call *call, size_t replica,
                            ls_nest tuple) {
-  for (size_t i = 0; i < call->num_inputs; ++i) {
+  for (size_t i = 0; i < ls_feed_num_elements(call); ++i) {
     ls_array *array = ls_nest_as_array(ls_nest_item(tuple, i));
     memcpy(ls_array_mutable_data(array),
            (const char *)call->inputs[i] + replica * call->input_strides[i],
@@ -364,7 +364,7 @@ static bool step_put(ls_feed_call *self) {
     }
     if (tuple->kind == LS_KIND_NONE) {
       status = ls_core_queue_make_tuple(queue, call->input_types,
-                                        call->num_inputs, tuple);
+                                        ls_feed_num_elements(call), tuple);
       if (!ls_status_is_ok(status)) return set_failure(self, status);
       feed_call_fill(call, self->at, *tuple);
       status = pass_put(self, queue);

@@ -35,17 +35,23 @@ static ls_status start_take(ls_host_call *call) {
   return status;
 }
 
-// Begins the readiness op. If its condition is false, it answers at once.
-static ls_status start_ready(ls_host_call *call) {
+// Begins a call that ends at once if the input after `num_elements` others,
+// which is its condition, is false.
+static ls_status start_if(ls_host_call *call, size_t num_elements,
+                          size_t num_tuples) {
   ls_feed_call *self = NULL;
-  const bool is_wanted =
-      call->num_inputs == 0 || *(const uint8_t *)call->inputs[0] != 0;
-  LS_RETURN_IF_ERROR(ls_feed_call_begin(call, most_tuples(call), &self));
+  const bool is_wanted = call->num_inputs == num_elements ||
+                         *(const uint8_t *)call->inputs[num_elements] != 0;
+  LS_RETURN_IF_ERROR(ls_feed_call_begin(call, num_tuples, &self));
   if (is_wanted)
     ls_feed_call_go_on(self, 0);
   else
     ls_host_done(call, ls_ok());
   return ls_ok();
+}
+
+static ls_status start_ready(ls_host_call *call) {
+  return start_if(call, 0, most_tuples(call));
 }
 
 // Checks an enqueue's inputs against its declared types.
@@ -73,11 +79,8 @@ static ls_status feed_kernels_check_inputs(const ls_host_call *call) {
 }
 
 static ls_status start_put(ls_host_call *call) {
-  ls_feed_call *self = NULL;
   LS_RETURN_IF_ERROR(feed_kernels_check_inputs(call));
-  LS_RETURN_IF_ERROR(ls_feed_call_begin(call, 1, &self));
-  ls_feed_call_go_on(self, 0);
-  return ls_ok();
+  return start_if(call, ls_feed_num_elements(call), 1);
 }
 
 static ls_status start_close(ls_host_call *call) {

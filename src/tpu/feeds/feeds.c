@@ -163,6 +163,13 @@ ls_op ls_outfeed_enqueue(ls_tensor value) {
                    "outfeed_enqueue", &value, 1);
 }
 
+ls_op ls_feed_enqueue_if(const ls_tensor *values, size_t count) {
+  return feeds_put((ls_feed_options){.kind = LS_OUTFEED_ENQUEUE,
+                                     .ordinal = -1,
+                                     .is_conditional = true},
+                   "outfeed_enqueue_tuple", values, count);
+}
+
 // ---- On hosts --------------------------------------------------------------
 ls_op ls_infeed_enqueue_tuple(const ls_tensor *values, size_t count,
                               const ls_type *types, size_t num_types,
