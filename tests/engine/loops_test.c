@@ -174,6 +174,32 @@ TEST(narrow_integers_wrap_around) {
   }
 }
 
+TEST(powers_and_shifts_by_any_amount_agree_with_the_reference) {
+  static const uint16_t ops[] = {LS_OP_POW, LS_OP_SHIFT_LEFT,
+                                 LS_OP_SHIFT_RIGHT_LOGICAL,
+                                 LS_OP_SHIFT_RIGHT_ARITHMETIC};
+  enum { COUNT = 5001 };
+  loop_random random = {loop_random_seed()};
+  for (size_t t = LOOP_FLOATS; t < LOOP_NUMBERS; ++t)
+    for (size_t o = 0; o < LS_COUNT_OF(ops); ++o) {
+      const ls_type type = vector_type(loop_types[t], COUNT);
+      LS_OWN(loop_case, c) = {.op = ops[o], .out = type};
+      uint8_t *x = loop_case_add_copy(&c, type, NULL);
+      uint8_t *y = loop_case_add_copy(&c, type, NULL);
+      for (size_t i = 0; i < COUNT * ls_dtype_size(type.dtype); ++i) {
+        x[i] = (uint8_t)loop_random_between(&random, 0, 256);
+        y[i] = (uint8_t)loop_random_between(&random, 0, 256);
+      }
+      for (int i = 0; i < COUNT; i += 2)
+        loop_write(type.dtype, y, i,
+                   (double)loop_random_between(&random, 0, 70));
+      for (int i = 0; i < COUNT; i += 3)
+        loop_write(type.dtype, x, i,
+                   (double)loop_random_between(&random, 0, 3));
+      loop_case_agrees(&c, 1);
+    }
+}
+
 TEST(neg_and_abs_of_the_least_number_are_itself) {
   static const int64_t least[] = {INT64_MIN};
   static const uint16_t ops[] = {LS_OP_NEG, LS_OP_ABS};

@@ -19,29 +19,64 @@ LS_EACH_UNSIGNED(BINARY, div, LS_DIV_UNSIGNED)
 LS_EACH_INTEGER(BINARY, maximum, LS_MAX_INTEGER)
 LS_EACH_INTEGER(BINARY, minimum, LS_MIN_INTEGER)
 
-static uint64_t integer_power(uint64_t base, uint64_t exponent) {
-  uint64_t power = 1;
-  for (; exponent != 0; exponent >>= 1) {
-    if ((exponent & 1U) != 0) power *= base;
-    base *= base;
+// Elements that are raised to powers together.
+enum { POWERS = 64 };
+
+// Multiplies squares, in as many rounds as the largest exponent has bits. A
+// negative exponent stands for 1 / x^n towards zero, which is 0 except for 1
+// and -1; all bits are set for x = 0.
+#define RAISE(W, PRODUCT)                                                      \
+  static void raise_##W(W *power, W *x, W *y, bool is_signed) {                \
+    W all = 0;                                                                 \
+    for (int i = 0; i < POWERS; ++i) {                                         \
+      const bool inverts = is_signed && y[i] >> (LS_WIDTH(W) - 1) != 0;        \
+      const W ones = (W) ~(W)0, last = y[i] & 1;                               \
+      const W inverse = x[i] == 0                   ? ones                     \
+                        : x[i] == 1 || x[i] == ones ? x[i]                     \
+                                                    : 0;                       \
+      y[i] = !inverts ? y[i] : x[i] == ones ? last : 1;                        \
+      x[i] = inverts ? inverse : x[i];                                         \
+      all = all | y[i];                                                        \
+      power[i] = 1;                                                            \
+    }                                                                          \
+    for (; all != 0; all = (W)(all >> 1))                                      \
+      for (int i = 0; i < POWERS; ++i) {                                       \
+        const W by = (y[i] & 1) != 0 ? x[i] : 1;                               \
+        power[i] = (W)((PRODUCT)power[i] * by);                                \
+        x[i] = (W)((PRODUCT)x[i] * x[i]);                                      \
+        y[i] = (W)(y[i] >> 1);                                                 \
+      }                                                                        \
   }
-  return power;
-}
+RAISE(uint16_t, uint32_t)
+RAISE(uint32_t, uint32_t)
+RAISE(uint64_t, uint64_t)
 
-// Negative exponents: x^-n is 1 / x^n towards zero, which is 0 except for 1 and
-// -1; all bits set for x = 0.
-static uint64_t signed_power(int64_t base, int64_t exponent) {
-  if (exponent >= 0) return integer_power((uint64_t)base, (uint64_t)exponent);
-  if (base == 0) return ~UINT64_C(0);
-  if (base == 1) return 1;
-  if (base == -1) return (exponent & 1) != 0 ? ~UINT64_C(0) : 1;
-  return 0;
-}
-
-#define POW_SIGNED(T, W, x, y) ((T)signed_power((x), (y)))
-#define POW_UNSIGNED(T, W, x, y) ((T)integer_power((x), (y)))
-LS_EACH_SIGNED(BINARY, pow, POW_SIGNED)
-LS_EACH_UNSIGNED(BINARY, pow, POW_UNSIGNED)
+#define POWER(is_signed, D, T, W)                                              \
+  static void pow_##D(const ls_elementwise *self, void *out,                   \
+                      const void *const *in, int64_t count) {                  \
+    const T *a = in[0], *b = in[1];                                            \
+    const bool one = (self->scalars & 1) != 0,                                 \
+               same = (self->scalars & 2) != 0;                                \
+    W x[POWERS] = {0}, y[POWERS] = {0}, power[POWERS];                         \
+    for (int64_t at = 0; at < count; at += POWERS) {                           \
+      const int64_t n = ls_min_i64(POWERS, count - at);                        \
+      for (int64_t i = 0; i < n; ++i)                                          \
+        x[i] = (W)(one ? a[0] : a[at + i]);                                    \
+      for (int64_t i = 0; i < n; ++i)                                          \
+        y[i] = (W)(same ? b[0] : b[at + i]);                                   \
+      raise_##W(power, x, y, is_signed);                                       \
+      for (int64_t i = 0; i < n; ++i)                                          \
+        ((T *)out)[at + i] = (T)power[i];                                      \
+    }                                                                          \
+  }
+POWER(true, I8, int8_t, uint16_t)
+POWER(true, I16, int16_t, uint16_t)
+POWER(true, I32, int32_t, uint32_t)
+POWER(true, I64, int64_t, uint64_t)
+POWER(false, U8, uint8_t, uint16_t)
+POWER(false, U16, uint16_t, uint16_t)
+POWER(false, U32, uint32_t, uint32_t)
+POWER(false, U64, uint64_t, uint64_t)
 
 #define RELU_GRAD(T, W, x, y) ((y) > 0 ? (x) : (T)0)
 LS_EACH_INTEGER(BINARY, relu_grad, RELU_GRAD)
@@ -93,21 +128,46 @@ BINARY(and, AND_BOOL, BOOL, uint8_t, uint32_t)
 BINARY(or, OR_BOOL, BOOL, uint8_t, uint32_t)
 BINARY(xor, XOR_BOOL, BOOL, uint8_t, uint32_t)
 
-// A right shift fills in ones if the top bit is one. The amount is masked to
-// one that C defines, and the result replaced where the true amount is out of
-// range.
-#define IS_OUT(T, W, y) (LS_BITS(T, W, y) >= LS_WIDTH(T))
-#define AMOUNT(T, W, y) ((unsigned)(W)(y) & (LS_WIDTH(T) - 1))
-#define FILL(T, W, x) LS_BITS(T, W, 0 - (LS_BITS(T, W, x) >> (LS_WIDTH(T) - 1)))
-#define LEFT(T, W, x, y)                                                       \
-  ((T)(IS_OUT(T, W, y) ? (W)0 : (W)(x) << AMOUNT(T, W, y)))
-#define LOGICAL(T, W, x, y)                                                    \
-  ((T)(IS_OUT(T, W, y) ? (W)0 : LS_BITS(T, W, x) >> AMOUNT(T, W, y)))
-#define ARITHMETIC(T, W, x, y)                                                 \
-  ((T)(IS_OUT(T, W, y)                                                         \
-           ? FILL(T, W, x)                                                     \
-           : (LS_BITS(T, W, x) ^ FILL(T, W, x)) >> AMOUNT(T, W, y) ^           \
-                 FILL(T, W, x)))
+// Shifts of bytes and pairs of bytes take steps of 8, 4, 2 and 1 bits: there
+// are no instructions that shift vectors of these by vectors. An amount out of
+// range counts as the largest one, which an arithmetic shift by more bits
+// equals.
+#define UNSIGNED(T)                                                            \
+  __typeof__(_Generic((T)0, int8_t                                             \
+                      : (uint8_t)0, int16_t                                    \
+                      : (uint16_t)0, int32_t                                   \
+                      : (uint32_t)0, int64_t                                   \
+                      : (uint64_t)0, default                                   \
+                      : (T)0))
+#define SIGNED(T)                                                              \
+  __typeof__(_Generic((T)0, uint8_t                                            \
+                      : (int8_t)0, uint16_t                                    \
+                      : (int16_t)0, uint32_t                                   \
+                      : (int32_t)0, uint64_t                                   \
+                      : (int64_t)0, default                                    \
+                      : (T)0))
+#define STEP(LANE, bits, op) r = (LANE)((by & (bits)) != 0 ? r op(bits) : r)
+#define SHIFT(name, LANE, op, out_of_range, D, T, W)                           \
+  static inline T name##_by_##T(T x, T amount) {                               \
+    const UNSIGNED(T) top = LS_WIDTH(T) - 1, given = (UNSIGNED(T))amount;      \
+    const UNSIGNED(T) by = given > top ? top : given;                          \
+    LANE(T) r = (LANE(T))x;                                                    \
+    if (sizeof(T) > 2) {                                                       \
+      r = (LANE(T))(r op by);                                                  \
+    } else {                                                                   \
+      if (sizeof(T) == 2) STEP(LANE(T), 8, op);                                \
+      STEP(LANE(T), 4, op);                                                    \
+      STEP(LANE(T), 2, op);                                                    \
+      STEP(LANE(T), 1, op);                                                    \
+    }                                                                          \
+    return (T)(given > top ? out_of_range : r);                                \
+  }
+LS_EACH_INTEGER(SHIFT, left, UNSIGNED, <<, 0)
+LS_EACH_INTEGER(SHIFT, logical, UNSIGNED, >>, 0)
+LS_EACH_INTEGER(SHIFT, arithmetic, SIGNED, >>, r)
+#define LEFT(T, W, x, y) left_by_##T(x, y)
+#define LOGICAL(T, W, x, y) logical_by_##T(x, y)
+#define ARITHMETIC(T, W, x, y) arithmetic_by_##T(x, y)
 LS_EACH_INTEGER(BINARY, left, LEFT)
 LS_EACH_INTEGER(BINARY, logical, LOGICAL)
 LS_EACH_INTEGER(BINARY, arithmetic, ARITHMETIC)
