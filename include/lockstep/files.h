@@ -196,6 +196,11 @@ ls_dataset_image_folder(const char *folder,
 // label, or is another data set.
 LS_API const char *ls_image_folder_class(const ls_dataset *dataset,
                                          int64_t label);
+// Prints the path of an element's file within the folder, "cats/1.png", into
+// `buffer`, cut to `size`. Returns false if there is no such element, or it is
+// another data set.
+LS_API bool ls_image_folder_file(const ls_dataset *dataset, int64_t index,
+                                 char *buffer, size_t size);
 
 // Reads the first record of these files, a tf.Example: a dict with an array [n]
 // of each feature's n values by its name, string, f32 or i64; a none leaf for a

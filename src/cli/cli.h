@@ -363,6 +363,10 @@ typedef struct cli_data {
   bool kept;             // `features` is only for the run's own data.
   const char *command;   // Command that reports resizing. NULL: silent.
   cli_classes *classes;  // NULL: labels are numbers.
+  // Labels may be missing; `names` gets the names of the examples' files: see
+  // cli_open_examples.
+  bool no_labels;
+  ls_dataset **names;
 } cli_data;
 // Opens training and test data; `train` or `test` may be NULL. The caller owns
 // the opened sets, even after a failure.
@@ -373,6 +377,12 @@ ls_status cli_open_data(const cli_data *data, const ls_model_type *type,
 ls_status cli_open_run_test(const ls_train_config *config, const char *data,
                             const char *features, const char *command,
                             const ls_model_type *type, ls_dataset **test);
+// Opens examples to predict, with or without labels: all of `data`, or the
+// run's test set if that is NULL. If each example has a file, `*out_names` are
+// their names, string scalars in the same order; otherwise it stays NULL.
+ls_status cli_open_examples(const ls_train_config *config, const char *data,
+                            const char *features, const ls_model_type *type,
+                            ls_dataset **out, ls_dataset **out_names);
 // Returns true if --data names files or a folder.
 bool cli_is_place(const char *data);
 // Returns the name with absolute paths of files or a folder, which may be in

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/data/data.h"
 #include "cli/estimator.h"
 
 typedef struct predict_flags {
@@ -16,10 +17,12 @@ enum { BATCH = 256 };
 // State of printing a run's predictions.
 typedef struct predictor {
   ls_iterator *iterator;
+  ls_iterator *files;  // Names of the examples' files; NULL: rows.
   ls_function *function;
   ls_nest batch, results;
   const char *names;  // Names of classes, one per line; "": numbers.
-  int64_t left;       // Examples left; -1: all.
+  int64_t done;       // Examples printed,
+  int64_t limit;      // and their largest number; 0: all.
 } predictor;
 
 static void end_predictor(predictor *p) {
@@ -27,6 +30,7 @@ static void end_predictor(predictor *p) {
   ls_nest_release(p->results);
   ls_function_release(p->function);
   ls_iterator_release(p->iterator);
+  ls_iterator_release(p->files);
 }
 CLI_OWNED_STRUCT(predictor, end_predictor)
 
@@ -46,35 +50,47 @@ static ls_nest predict_batch(ls_nest args, void *user) {
 }
 
 // ---- Lines -----------------------------------------------------------------
-static void print_name(const char *names, int64_t number) {
-  for (; number > 0 && *names != '\0'; --number) {
-    names += strcspn(names, "\n");
-    if (*names == '\n') ++names;
-  }
-  cli_print_json_bytes(names, strcspn(names, "\n"));
+static bool is_done(const predictor *p) {
+  return p->limit > 0 && p->done == p->limit;
 }
 
-static void print_batch(predictor *p) {
+// Prints the file of the next example, or its number.
+static ls_status print_origin(predictor *p) {
+  CLI_OWN(ls_nest, file) = ls_none();
+  if (p->files == NULL) {
+    printf(",\"row\":%lld", (long long)p->done);
+    return ls_ok();
+  }
+  LS_RETURN_IF_ERROR(ls_iterator_next(p->files, &file));
+  const ls_bytes *name = ls_array_data(ls_nest_as_array(file));
+  printf(",\"file\":");
+  cli_print_json_bytes(name->data, name->size);
+  return ls_ok();
+}
+
+static ls_status print_batch(predictor *p) {
   const ls_array *classes = ls_nest_as_array(ls_nest_item(p->results, 0));
   const ls_shape shape = ls_array_shape(classes);
-  for (int64_t i = 0; i < shape.dim[0] && p->left != 0; ++i) {
+  for (int64_t i = 0; i < shape.dim[0] && !is_done(p); ++i, ++p->done) {
     cli_print_row(p->results, i);
     if (p->names[0] != '\0' && shape.rank == 1) {
+      const ls_bytes name = cli_class_name(p->names, ls_array_i64(classes, i));
       printf(",\"name\":");
-      print_name(p->names, ls_array_i64(classes, i));
+      cli_print_json_bytes(name.data, name.size);
     }
+    LS_RETURN_IF_ERROR(print_origin(p));
     printf("}\n");
-    if (p->left > 0) --p->left;
   }
+  return ls_ok();
 }
 
 static ls_status print_all(predictor *p) {
-  while (p->left != 0 && ferror(stdout) == 0) {
+  while (!is_done(p) && ferror(stdout) == 0) {
     CLI_OWN(ls_status, status) = ls_iterator_next(p->iterator, &p->batch);
     if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
     if (!ls_status_is_ok(status)) return cli_give(&status);
     LS_RETURN_IF_ERROR(ls_function_call(p->function, p->batch, &p->results));
-    print_batch(p);
+    LS_RETURN_IF_ERROR(print_batch(p));
   }
   return ls_ok();
 }
@@ -84,23 +100,26 @@ static ls_status print_predictions(void *user, const ls_train_config *config,
                                    const ls_model_type *type) {
   const predict_flags *flags = user;
   CLI_OWN(ls_model, model) = {0};
-  CLI_OWN(ls_dataset, test) = NULL;
-  LS_RETURN_IF_ERROR(ls_status_annotate(
-      cli_open_run_test(config, flags->data, flags->features, "predict", type,
-                        &test),
-      "predict needs the same data as train, examples with labels; examples "
-      "without labels are not supported yet"));
-  LS_RETURN_IF_ERROR(ls_train_check_data(type, test));
+  CLI_OWN(ls_dataset, examples) = NULL;
+  CLI_OWN(ls_dataset, files) = NULL;
+  LS_RETURN_IF_ERROR(cli_open_examples(config, flags->data, flags->features,
+                                       type, &examples, &files));
+  LS_RETURN_IF_ERROR(ls_train_check_data(type, examples));
   // The optimizer's schedule is not used here, but needs a number of steps.
   LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &model));
   LS_RETURN_IF_ERROR(ls_train_load(flags->run.folder, &model));
-  CLI_OWN(ls_dataset, batches) = ls_dataset_batch(
-      ls_train_examples(type, test, false), &(ls_batch_options){.size = BATCH});
+  CLI_OWN(ls_dataset, batches) =
+      ls_dataset_batch(ls_train_examples(type, examples, false),
+                       &(ls_batch_options){.size = BATCH});
   CLI_OWN(predictor,
           printed) = {.names = config->classes != NULL ? config->classes : "",
-                      .left = flags->limit > 0 ? flags->limit : -1};
+                      .limit = flags->limit};
   LS_RETURN_IF_ERROR(ls_iterator_create(
       batches, &(ls_iterator_options){.name = "predict"}, &printed.iterator));
+  if (files != NULL)
+    LS_RETURN_IF_ERROR(ls_iterator_create(
+        files, &(ls_iterator_options){.name = "files", .prefetch = LS_SOME(0)},
+        &printed.files));
   LS_RETURN_IF_ERROR(ls_function_create(
       &(ls_function_options){
           .call = predict_batch, .user = &model, .name = "predict"},
@@ -116,8 +135,9 @@ int cli_predict(int argc, char **argv) {
   const cli_option options[] = {
       CLI_RUN_MODEL_OPTIONS(&flags.run.model, &flags.estimator),
       {"data", CLI_TEXT, &flags.data, "NAME|PATH",
-       "other data than the run's; all of it if it has no test\n"
-       "set of its own; see 'lockstep train'",
+       "other data than the run's, with or without labels: images,\n"
+       "a folder of them, or files as in 'lockstep train'; all of\n"
+       "it if it has no test set of its own; -: standard input",
        0},
       CLI_FEATURES_OPTION(&flags.features),
       {"limit", CLI_COUNT, &flags.limit, "N", "largest number of examples", 1},
@@ -129,10 +149,11 @@ int cli_predict(int argc, char **argv) {
   const cli_syntax syntax = {.command = "predict",
                              .about =
                                  "Prints the predictions of a run's saved "
-                                 "model for a test set: a line of JSON per\n"
-                                 "example, with the class and its probability, "
-                                 "or these for each position of a\n"
-                                 "text.",
+                                 "model: a line of JSON per example, with\n"
+                                 "the class, its probability and name, and "
+                                 "the example's file or row (from 0), or\n"
+                                 "these for each position of a text. Default: "
+                                 "for the test set.",
                              CLI_OPTIONS(options),
                              .operand_form = "RUN",
                              .operand = &flags.run.folder};

@@ -183,7 +183,7 @@ rm -rf run
 "$lockstep" train --model tiny --data synthetic --quiet --run-dir run \
   --steps 5 >out.txt 2>err.txt || fail "train tiny"
 "$lockstep" predict run --limit 3 >out.txt 2>err.txt || fail "predict run"
-[ "$(grep -cE '^\{"class":[0-9]+,"probability":0\.[0-9]+\}$' out.txt)" = 3 ] ||
+[ "$(grep -cE '^\{"class":[0-9]+,"probability":0\.[0-9]+,"row":[0-2]\}$' out.txt)" = 3 ] ||
   fail "predict run --limit 3"
 "$lockstep" predict run >all.txt 2>err.txt || fail "predict all of run"
 [ "$(wc -l <all.txt)" = 1024 ] && head -n 3 all.txt | cmp - out.txt ||

@@ -82,6 +82,11 @@ TEST(images_come_with_the_numbers_of_their_folders) {
   assert_string_equal(ls_image_folder_class(dataset, 2), "dogs");
   assert_null(ls_image_folder_class(dataset, 3));
   assert_null(ls_image_folder_class(dataset, -1));
+  assert_true(ls_image_folder_file(dataset, 0, text, sizeof(text)));
+  assert_string_equal(text, "Dogs/x.png");
+  assert_false(ls_image_folder_file(dataset, 5, text, sizeof(text)));
+  assert_false(ls_image_folder_file(dataset, -1, text, sizeof(text)));
+  assert_false(ls_image_folder_file(NULL, 0, text, sizeof(text)));
   LS_OWN(ls_iterator, iterator) = NULL;
   LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));

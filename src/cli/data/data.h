@@ -11,7 +11,7 @@
 typedef struct cli_format cli_format;
 
 // Files named by a text: a path, with or without a pattern, or several with
-// commas between them.
+// commas between them, or "-", standard input.
 typedef struct cli_files {
   const char *text;    // The text given by the user. Lent.
   char *copy;          // The same, cut into paths.
@@ -65,6 +65,8 @@ ls_status cli_classes_find(ls_dataset *rows, size_t item, const char *column,
                            const char *file, const char *command,
                            char **out_names);
 int64_t cli_classes_count(const char *names);
+// Gets the name of a class, which is not terminated.
+ls_bytes cli_class_name(const char *names, int64_t number);
 
 // Mapping of elements of a data set to tuples of an example and its label.
 typedef struct cli_pairing {
@@ -72,6 +74,7 @@ typedef struct cli_pairing {
   size_t first, label;
   ls_type example, labels;  // Types after the mapping.
   bool decode;              // The example is the bytes of an image file.
+  bool no_label;            // Labels are 0; `label` is ignored.
   cli_class_list *classes;  // Classes of text labels.
 } cli_pairing;
 // Maps elements to pairs. Takes over the data set and the classes.
@@ -99,6 +102,11 @@ typedef struct cli_pair_request {
   cli_classes *classes;          // Classes of text labels; NULL: refused.
   const char *command;           // Reports classes and sizes; NULL: silent.
   bool test;                     // Asks for the test set, if any.
+  // Labels are not needed: they may be missing, are not read, and may be 0.
+  bool no_labels;
+  // With `no_labels`: gets the names of the examples' files, string scalars in
+  // the same order; stays NULL if an example is not a file.
+  ls_dataset **names;
 } cli_pair_request;
 
 enum { CLI_MOST_ENDS = 3 };
@@ -124,9 +132,15 @@ struct cli_format {
   // test set does not exist. NULL: not for training.
   ls_status (*open_pairs)(const cli_files *files,
                           const cli_pair_request *request, ls_dataset **out);
+  // The same for files that never have labels.
+  ls_status (*open_unlabeled)(const cli_files *files,
+                              const cli_pair_request *request,
+                              ls_dataset **out);
 };
 // Finds the format of a file or folder; NULL: unknown.
 const cli_format *cli_format_find(const char *path);
+// Finds the format of files with this name; NULL: unknown.
+const cli_format *cli_format_named(const char *name);
 
 // Opens pairs by the format, for a model.
 ls_status cli_open_pairs(const cli_files *files,
@@ -138,6 +152,9 @@ ls_status cli_open_shown(const cli_files *files, const char *features,
 // Readers of the table, for its fields `open` and `open_pairs`.
 ls_status cli_csv_rows(const cli_files *files, ls_dataset **out);
 ls_status cli_image_files(const cli_files *files, ls_dataset **out);
+ls_status cli_unlabeled_images(const cli_files *files,
+                               const cli_pair_request *request,
+                               ls_dataset **out);
 ls_status cli_csv_pairs(const cli_files *files, const cli_pair_request *request,
                         ls_dataset **out);
 ls_status cli_idx_pairs(const cli_files *files, const cli_pair_request *request,

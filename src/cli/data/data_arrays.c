@@ -3,31 +3,41 @@
 #define _GNU_SOURCE
 #include "cli/data/data.h"
 
-// Makes tuples of two items of each element, unchanged arrays. Takes over the
-// data set.
-static ls_status pair_items(ls_dataset *dataset, size_t example, size_t label,
+static ls_type leaf_type(const ls_element_spec *spec, int item) {
+  return spec->leaves[ls_nest_item(spec->structure, (size_t)item).as.i64].type;
+}
+
+// Makes tuples of two items of each element, unchanged arrays, with labels of 0
+// if `label` is NO_LABEL. Takes over the data set.
+enum { NO_LABEL = -1 };
+static ls_status pair_items(ls_dataset *dataset, int example, int label,
                             ls_dataset **out) {
   CLI_OWN(ls_dataset, items) = dataset;
   ls_element_spec spec;
   LS_RETURN_IF_ERROR(ls_dataset_spec(items, &spec));
-  const size_t leaf = (size_t)ls_nest_item(spec.structure, example).as.i64;
-  const size_t labels = (size_t)ls_nest_item(spec.structure, label).as.i64;
-  *out = cli_pair(cli_give(&items),
-                  &(cli_pairing){.first = example,
-                                 .label = label,
-                                 .example = spec.leaves[leaf].type,
-                                 .labels = spec.leaves[labels].type});
+  cli_pairing pairing = {.first = (size_t)example,
+                         .no_label = label == NO_LABEL,
+                         .labels = {LS_DTYPE_I64, LS_SCALAR}};
+  pairing.example = leaf_type(&spec, example);
+  if (label != NO_LABEL) {
+    pairing.label = (size_t)label;
+    pairing.labels = leaf_type(&spec, label);
+  }
+  *out = cli_pair(cli_give(&items), &pairing);
   return ls_dataset_status(*out);
 }
 
 // ---- IDX and npy -----------------------------------------------------------
-// Makes pairs from a data set of two arrays, which it takes over; returns NULL
-// for a data set of one array.
-static ls_status pair_columns(const cli_files *files, ls_dataset *dataset,
-                              ls_dataset **out) {
+// Makes pairs from a data set of one or two arrays, which it takes over.
+// Refuses one array if labels are needed.
+static ls_status pair_columns(const cli_files *files,
+                              const cli_pair_request *request,
+                              ls_dataset *dataset, ls_dataset **out) {
   CLI_OWN(ls_dataset, columns) = dataset;
   ls_element_spec spec = {0};
-  if (columns != NULL) LS_RETURN_IF_ERROR(ls_dataset_spec(columns, &spec));
+  LS_RETURN_IF_ERROR(ls_dataset_spec(columns, &spec));
+  if (spec.count == 1 && request->no_labels)
+    return pair_items(cli_give(&columns), 0, NO_LABEL, out);
   if (spec.count != 2)
     return ls_invalid_argument(
         "'%s' is one array; give two files, of examples and of labels: "
@@ -36,34 +46,39 @@ static ls_status pair_columns(const cli_files *files, ls_dataset *dataset,
   // Labels have fewer dimensions, in whatever order the files are given.
   const bool swapped =
       spec.leaves[0].type.shape.rank < spec.leaves[1].type.shape.rank;
-  return pair_items(cli_give(&columns), swapped, !swapped, out);
+  return pair_items(cli_give(&columns), swapped,
+                    request->no_labels ? NO_LABEL : !swapped, out);
 }
 
 ls_status cli_idx_pairs(const cli_files *files, const cli_pair_request *request,
                         ls_dataset **out) {
-  (void)request;
-  return pair_columns(files, ls_dataset_idx(files->paths, files->count, NULL),
-                      out);
+  ls_dataset *columns = ls_dataset_idx(files->paths, files->count, NULL);
+  if (files->count == 1)
+    columns = ls_dataset_zip(LS_TUPLE(ls_nest_dataset(columns)));
+  return pair_columns(files, request, columns, out);
 }
 
 ls_status cli_npy_pairs(const cli_files *files, const cli_pair_request *request,
                         ls_dataset **out) {
-  (void)request;
-  if (files->count != 2) return pair_columns(files, NULL, out);
+  ls_nest arrays[3];  // The third file is refused.
+  const size_t count = files->count < 3 ? files->count : 3;
+  for (size_t i = 0; i < count; ++i)
+    arrays[i] = ls_nest_dataset(ls_dataset_npy(files->paths[i], NULL));
   return pair_columns(
-      files,
-      ls_dataset_zip(
-          LS_TUPLE(ls_nest_dataset(ls_dataset_npy(files->paths[0], NULL)),
-                   ls_nest_dataset(ls_dataset_npy(files->paths[1], NULL)))),
-      out);
+      files, request,
+      ls_dataset_zip(ls_nest_sequence(LS_KIND_TUPLE, arrays, count)), out);
 }
 
 // ---- npz -------------------------------------------------------------------
+// Gets the names of examples and labels, of which the latter may be missing if
+// they are not needed.
 static ls_status name_arrays(const cli_files *files,
-                             const cli_features *features,
+                             const cli_pair_request *request,
                              const char *names[2]) {
-  if (features->count != 2 || features->items[0].typed ||
-      features->items[1].typed)
+  const cli_features *features = request->features;
+  const bool fits =
+      features->count == 2 || (request->no_labels && features->count == 1);
+  if (!fits || features->items[0].typed || features->items[1].typed)
     return ls_invalid_argument("--features of '%s': two names of arrays, of "
                                "examples and of labels, without types",
                                files->first);
@@ -72,11 +87,14 @@ static ls_status name_arrays(const cli_files *files,
   return ls_ok();
 }
 
-static ls_status open_arrays(const cli_files *files, const char *const *names,
-                             ls_dataset **out) {
-  CLI_OWN(ls_dataset, arrays) = ls_dataset_npz(files->first, names, 2, NULL);
+static ls_status open_arrays(const cli_files *files,
+                             const cli_pair_request *request,
+                             const char *const *names, ls_dataset **out) {
+  const bool alone = request->no_labels;
+  CLI_OWN(ls_dataset, arrays) =
+      ls_dataset_npz(files->first, names, alone ? 1 : 2, NULL);
   LS_RETURN_IF_ERROR(ls_dataset_status(arrays));
-  return pair_items(cli_give(&arrays), 0, 1, out);
+  return pair_items(cli_give(&arrays), 0, alone ? NO_LABEL : 1, out);
 }
 
 ls_status cli_npz_pairs(const cli_files *files, const cli_pair_request *request,
@@ -91,14 +109,14 @@ ls_status cli_npz_pairs(const cli_files *files, const cli_pair_request *request,
   if (request->features->count > 0) {
     const char *names[2];
     if (request->test) return ls_ok();
-    LS_RETURN_IF_ERROR(name_arrays(files, request->features, names));
-    return open_arrays(files, names, out);
+    LS_RETURN_IF_ERROR(name_arrays(files, request, names));
+    return open_arrays(files, request, names, out);
   }
   CLI_OWN(ls_status, first) = ls_ok();
   for (size_t k = 0; k < 4; ++k) {
     const char *const *names = request->test ? &known[k][2] : known[k];
     if (names[0] == NULL) continue;
-    CLI_OWN(ls_status, status) = open_arrays(files, names, out);
+    CLI_OWN(ls_status, status) = open_arrays(files, request, names, out);
     if (ls_status_code(status) != LS_NOT_FOUND) return cli_give(&status);
     if (ls_status_is_ok(first)) first = cli_give(&status);
   }

@@ -161,6 +161,14 @@ int64_t cli_classes_count(const char *names) {
   return count;
 }
 
+ls_bytes cli_class_name(const char *names, int64_t number) {
+  for (; number > 0 && *names != '\0'; --number) {
+    names += strcspn(names, "\n");
+    if (*names == '\n') ++names;
+  }
+  return (ls_bytes){names, strcspn(names, "\n")};
+}
+
 // ---- Classes as numbers ----------------------------------------------------
 ls_status cli_class_list_make(const char *names, cli_class_list **out) {
   *out = NULL;

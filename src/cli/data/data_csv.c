@@ -145,33 +145,55 @@ static ls_status find_column(const cli_files *files, const csv_table *table,
                              name, names);
 }
 
-static size_t guess_label(const csv_table *table) {
+static const size_t no_label = SIZE_MAX;  // There is no column of labels.
+
+// Guesses the column of labels; without need for labels, all columns may be an
+// example.
+static size_t guess_label(const csv_table *table,
+                          const cli_pair_request *request) {
   static const char *const names[] = {"label", "class"};
   for (size_t k = 0; k < 2; ++k) {
     for (size_t i = 0; i < table->count; ++i) {
       if (strcasecmp(table->columns[i].name, names[k]) == 0) return i;
     }
   }
-  return table->count - 1;
+  const bool fits = request->type != NULL &&
+                    (int64_t)table->count ==
+                        ls_shape_num_elements(request->type->example_shape);
+  return request->no_labels && fits ? no_label : table->count - 1;
+}
+
+// Finds the column of labels that --features names; it may be missing if labels
+// are not needed.
+static ls_status find_label(const cli_files *files, csv_table *table,
+                            const cli_pair_request *request, size_t *out) {
+  const cli_features *features = request->features;
+  const cli_feature *label = &features->items[features->count - 1];
+  CLI_OWN(ls_status, status) = find_column(files, table, label->name, out);
+  if (!ls_status_is_ok(status) && request->no_labels) {
+    *out = no_label;
+    return ls_ok();
+  }
+  if (ls_status_is_ok(status) && label->typed)
+    table->columns[*out].dtype = label->dtype;
+  return cli_give(&status);
 }
 
 // Lists the columns of an example in `items`: those of the flag, or all but the
 // label.
 static ls_status choose_columns(const cli_files *files,
-                                const cli_features *features, csv_table *table,
-                                size_t *items, size_t *out_count,
-                                size_t *out_label,
+                                const cli_pair_request *request,
+                                csv_table *table, size_t *items,
+                                size_t *out_count, size_t *out_label,
                                 const cli_feature **out_type) {
+  const cli_features *features = request->features;
   const size_t named = features->count;
   *out_count = 0;
   *out_type = NULL;
-  if (named == 0) {
-    *out_label = guess_label(table);
-  } else {
-    const cli_feature *label = &features->items[named - 1];
-    LS_RETURN_IF_ERROR(find_column(files, table, label->name, out_label));
-    if (label->typed) table->columns[*out_label].dtype = label->dtype;
-  }
+  if (named == 0)
+    *out_label = guess_label(table, request);
+  else
+    LS_RETURN_IF_ERROR(find_label(files, table, request, out_label));
   const bool rest = named < 2 || strcmp(features->items[0].name, "*") == 0;
   if (rest && named > 2)
     return ls_invalid_argument("--features: only the label may follow *, which "
@@ -320,8 +342,8 @@ static ls_status read_pairs(const cli_files *files, const csv_table *table,
   CLI_OWN_ARRAY_OR_RETURN(ls_csv_column, chosen, count + 1);
   for (size_t i = 0; i < count; ++i)
     chosen[i] = table->columns[items[i]];
-  chosen[count] = table->columns[label];
-  *out = read_as(files, table, chosen, count + 1);
+  if (label != no_label) chosen[count] = table->columns[label];
+  *out = read_as(files, table, chosen, count + (label != no_label));
   return ls_ok();
 }
 
@@ -342,18 +364,21 @@ static ls_status pair_columns(const cli_files *files,
                               ls_dataset **out) {
   size_t count = 0, label = 0;
   const cli_feature *type = NULL;
-  ls_dtype dtype = LS_DTYPE_NONE, labels = LS_DTYPE_NONE;
+  ls_dtype dtype = LS_DTYPE_NONE, labels = LS_DTYPE_I64;
   CLI_OWN_ARRAY_OR_RETURN(size_t, items, table->count + CLI_MOST_FEATURES);
-  LS_RETURN_IF_ERROR(choose_columns(files, request->features, table, items,
-                                    &count, &label, &type));
+  LS_RETURN_IF_ERROR(
+      choose_columns(files, request, table, items, &count, &label, &type));
+  if (request->no_labels) label = no_label;
   LS_RETURN_IF_ERROR(choose_dtype(files, table, items, count, type, &dtype));
   LS_RETURN_IF_ERROR(check_count(files, type, dtype, count));
   CLI_OWN(cli_class_list, list) = NULL;
-  LS_RETURN_IF_ERROR(choose_labels(files, table, label, request->classes,
-                                   request->command, &labels, &list));
+  if (label != no_label)
+    LS_RETURN_IF_ERROR(choose_labels(files, table, label, request->classes,
+                                     request->command, &labels, &list));
   cli_pairing pairing = {.example = {dtype, type != NULL && type->shaped
                                                 ? type->shape
                                                 : LS_SHAPE((int64_t)count)},
+                         .no_label = label == no_label,
                          .labels = {labels, LS_SCALAR}};
   LS_RETURN_IF_ERROR(stack_columns(files, table, items, count, dtype));
   ls_dataset *rows = NULL;

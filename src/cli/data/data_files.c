@@ -1,11 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opens the files that a text names.
 #define _GNU_SOURCE
+#include <errno.h>
 #include <glob.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/data/data.h"
+
+// Replaces standard input by a copy in memory, which can be opened by its path
+// again and again.
+static ls_status keep_input(void) {
+  static bool is_kept = false;
+  if (is_kept) return ls_ok();
+  CLI_OWN(FILE, copy) = fdopen(memfd_create("stdin", MFD_CLOEXEC), "w");
+  char block[1 << 14];
+  size_t size = 0;
+  while (copy != NULL && (size = fread(block, 1, sizeof(block), stdin)) > 0)
+    fwrite(block, 1, size, copy);
+  is_kept = copy != NULL && !ferror(stdin) && fflush(copy) == 0 &&
+            dup2(fileno(copy), STDIN_FILENO) == STDIN_FILENO;
+  return is_kept ? ls_ok()
+                 : LS_STATUS(LS_UNAVAILABLE, "cannot copy standard input: %s",
+                             strerror(errno));
+}
+
+// Opens standard input: texts are CSV.
+static ls_status open_input(cli_files *files) {
+  static const char path[] = "/dev/stdin";
+  LS_RETURN_IF_ERROR(keep_input());
+  snprintf(files->first, sizeof(files->first), "%s", path);
+  files->paths[0] = path;
+  files->format = cli_format_find(path);
+  if (files->format == NULL || files->format->open_pairs == NULL)
+    files->format = cli_format_named("input.csv");
+  return ls_ok();
+}
 
 static ls_status find_first(cli_files *files) {
   glob_t found = {0};
@@ -40,6 +72,7 @@ ls_status cli_files_open(const char *text, cli_files *out) {
     if (*path != '\0') out->paths[out->count++] = path;
   }
   if (out->count == 0) out->paths[out->count++] = out->copy;
+  if (strcmp(text, "-") == 0) return open_input(out);
   return find_first(out);
 }
 

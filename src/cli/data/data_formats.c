@@ -68,6 +68,22 @@ static bool has_folders(const char *folder) {
   return found;
 }
 
+// Returns true for a folder with a file that is named like an image.
+static bool has_images(const char *folder) {
+  bool found = false;
+  DIR *entries = opendir(folder);
+  if (entries == NULL) return false;
+  for (const struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+    const char *point = strrchr(entry->d_name, '.');
+    found |=
+        entry->d_name[0] != '.' && point != NULL &&
+        (strcasecmp(point, ".png") == 0 || strcasecmp(point, ".jpg") == 0 ||
+         strcasecmp(point, ".jpeg") == 0);
+  }
+  closedir(entries);
+  return found;
+}
+
 // ---- Formats ---------------------------------------------------------------
 static ls_status open_mnist(const cli_files *files, ls_dataset **out) {
   *out = ls_dataset_fashion_mnist(files->first, true);
@@ -121,6 +137,10 @@ static const cli_format formats[] = {
      .is_folder = has_folders,
      .has_test = true,
      .open_pairs = cli_image_folder_pairs},
+    {.name = "images",
+     .is_folder = has_images,
+     .open = cli_image_files,
+     .open_unlabeled = cli_unlabeled_images},
     {.name = "npz",
      .kind = ".npz",
      .ends = {".npz"},
@@ -155,7 +175,8 @@ static const cli_format formats[] = {
      .kind = ".png, .jpg",
      .ends = {".png", ".jpg", ".jpeg"},
      .magics = {"\211PNG", "\377\330\377"},
-     .open = cli_image_files},
+     .open = cli_image_files,
+     .open_unlabeled = cli_unlabeled_images},
     {.name = "IDX",
      .kind = "IDX",
      .ends = {"-ubyte", ".idx"},
@@ -208,6 +229,10 @@ static const cli_format *find_by_bytes(const char *path, int64_t file_size) {
     if (has_head(&formats[i], head, size, file_size)) return &formats[i];
   }
   return NULL;
+}
+
+const cli_format *cli_format_named(const char *name) {
+  return find_by_name(name, strlen(name));
 }
 
 const cli_format *cli_format_find(const char *path) {
@@ -267,6 +292,13 @@ static ls_status refuse_model(const cli_files *files,
       type->name, files->first, named, two);
 }
 
+static ls_status refuse_unlabeled(const cli_files *files) {
+  return ls_invalid_argument(
+      "'%s' has images without labels: training needs a folder with a folder "
+      "of images for each class",
+      files->first);
+}
+
 // ---- Opening ---------------------------------------------------------------
 static ls_status open_as_it_is(const cli_files *files, ls_dataset **out) {
   if (files->format != NULL && files->format->open != NULL) {
@@ -286,6 +318,10 @@ ls_status cli_open_pairs(const cli_files *files,
   const cli_format *format = files->format;
   const bool named = format != NULL && format->has_features;
   if (request->features->count > 0 && !named) return refuse_features(files);
+  if (format != NULL && format->open_unlabeled != NULL)
+    return request->test        ? ls_ok()
+           : request->no_labels ? format->open_unlabeled(files, request, out)
+                                : refuse_unlabeled(files);
   if (format == NULL || format->open_pairs == NULL)
     return refuse_model(files, request->type);
   if (request->test && !format->has_test) return ls_ok();

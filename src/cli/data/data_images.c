@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "cli/data/data.h"
@@ -27,36 +28,68 @@ static ls_status read_file(const char *path, char **out_data,
   return ls_ok();
 }
 
-static ls_status decode_file(const char *path, ls_array **out) {
+// Decodes a file, whose name is a string scalar; `channels` 0: the file's.
+static ls_status decode_file(const ls_array *name, int channels,
+                             ls_array **out) {
+  const ls_bytes *text = ls_array_data(name);
+  char path[PATH_MAX];
   CLI_OWN_MEMORY(char, data) = NULL;
   size_t size = 0;
+  snprintf(path, sizeof(path), "%.*s", (int)text->size, text->data);
   LS_RETURN_IF_ERROR(read_file(path, &data, &size));
-  return ls_decode_image(data, size, &(ls_image_options){.name = path}, out);
+  return ls_decode_image(
+      data, size, &(ls_image_options){.name = path, .channels = channels}, out);
 }
 
 static ls_nest read_image(ls_nest element, const ls_map_call *call,
                           void *user) {
   (void)call;
   (void)user;
-  const ls_bytes *name = ls_array_data(ls_nest_as_array(element));
-  char path[PATH_MAX];
   ls_array *image = NULL;
-  snprintf(path, sizeof(path), "%.*s", (int)name->size, name->data);
-  const ls_status status = decode_file(path, &image);
+  const ls_status status = decode_file(ls_nest_as_array(element), 0, &image);
   return ls_status_is_ok(status) ? ls_nest_array(image) : ls_fail(status);
 }
 
-ls_status cli_image_files(const cli_files *files, ls_dataset **out) {
+static ls_status is_image(ls_nest element, const ls_map_call *call, void *user,
+                          bool *out_keep) {
+  static const char *const ends[] = {".png", ".jpg", ".jpeg"};
+  (void)call;
+  (void)user;
+  const ls_bytes *name = ls_array_data(ls_nest_as_array(element));
+  *out_keep = false;
+  for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); ++i) {
+    const size_t length = strlen(ends[i]);
+    *out_keep |=
+        name->size > length &&
+        strncasecmp(name->data + name->size - length, ends[i], length) == 0;
+  }
+  return ls_ok();
+}
+
+// Lists the names of image files, or of those in a folder, sorted.
+static ls_dataset *list_images(const cli_files *files) {
+  if (files->format != NULL && files->format->is_folder != NULL) {
+    char pattern[PATH_MAX + 2];
+    snprintf(pattern, sizeof(pattern), "%s/*", files->first);
+    return ls_dataset_filter(
+        ls_dataset_files(pattern),
+        &(ls_filter_options){.name = "image", .call = is_image});
+  }
   ls_dataset *names = NULL;
   for (size_t i = 0; i < files->count; ++i) {
     ls_dataset *some = ls_dataset_files(files->paths[i]);
     names = i == 0 ? some : ls_dataset_concatenate(names, some);
   }
+  return names;
+}
+
+ls_status cli_image_files(const cli_files *files, ls_dataset **out) {
   const ls_shape any = LS_SHAPE(LS_UNKNOWN_DIM, LS_UNKNOWN_DIM, LS_UNKNOWN_DIM);
   *out = ls_dataset_map(
-      names, &(ls_map_options){.name = "image",
-                               .call = read_image,
-                               .result = ls_nest_spec(LS_DTYPE_U8, any)});
+      list_images(files),
+      &(ls_map_options){.name = "image",
+                        .call = read_image,
+                        .result = ls_nest_spec(LS_DTYPE_U8, any)});
   return ls_ok();
 }
 
@@ -113,23 +146,20 @@ static int64_t count_classes(const ls_dataset *folder) {
   return count;
 }
 
-static ls_status read_first_shape(const char *path, ls_shape *out) {
-  CLI_OWN(ls_dataset, native) = ls_dataset_image_folder(path, NULL);
+// Chooses a size for the model by the first image of a data set, which it takes
+// over: images, or tuples that begin with one.
+static ls_status fit_first(const char *path, const cli_pair_request *request,
+                           ls_dataset *images, ls_shape *out) {
+  const ls_model_type *type = request->type;
+  CLI_OWN(ls_dataset, native) = images;
   CLI_OWN(ls_iterator, iterator) = NULL;
   CLI_OWN(ls_nest, first) = ls_none();
   LS_RETURN_IF_ERROR(ls_iterator_create(
       native, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
   LS_RETURN_IF_ERROR(ls_iterator_next(iterator, &first));
-  *out = ls_array_shape(ls_nest_as_array(ls_nest_item(first, 0)));
-  return ls_ok();
-}
-
-// Opens all images of a folder in a size for the model, found by the first.
-static ls_status open_folder(const char *path, const cli_pair_request *request,
-                             ls_dataset **out) {
-  const ls_model_type *type = request->type;
-  ls_shape has;
-  LS_RETURN_IF_ERROR(read_first_shape(path, &has));
+  const ls_array *image = ls_nest_as_array(
+      first.kind == LS_KIND_ARRAY ? first : ls_nest_item(first, 0));
+  const ls_shape has = ls_array_shape(image);
   ls_shape fits = has;
   if (type != NULL && !cli_image_shape(type, has.dim[0], has.dim[1], &fits))
     return ls_invalid_argument(
@@ -148,11 +178,111 @@ static ls_status open_folder(const char *path, const cli_pair_request *request,
             "%lld",
             path, (long long)has.dim[0], (long long)has.dim[1],
             (long long)fits.dim[0], (long long)fits.dim[1]);
+  *out = fits;
+  return ls_ok();
+}
+
+// ---- Files without labels --------------------------------------------------
+static ls_status fill_image(ls_nest element, ls_nest out,
+                            const ls_map_call *call, void *user) {
+  (void)call;
+  (void)user;
+  ls_array *image = ls_nest_as_array(ls_nest_item(out, 0));
+  CLI_OWN(ls_array, decoded) = NULL;
+  *(int32_t *)ls_nest_data(out, 1) = 0;
+  LS_RETURN_IF_ERROR(decode_file(ls_nest_as_array(element),
+                                 (int)ls_array_shape(image).dim[2], &decoded));
+  return ls_resize_image(decoded, NULL, image);
+}
+
+ls_status cli_unlabeled_images(const cli_files *files,
+                               const cli_pair_request *request,
+                               ls_dataset **out) {
+  ls_shape shape = {0};
+  ls_dataset *images = NULL;
+  LS_RETURN_IF_ERROR(cli_image_files(files, &images));
+  LS_RETURN_IF_ERROR(fit_first(files->first, request, images, &shape));
+  *request->names = list_images(files);
+  *out = ls_dataset_map(
+      ls_dataset_retain(*request->names),
+      &(ls_map_options){.name = "image",
+                        .fill = fill_image,
+                        .result =
+                            LS_TUPLE(ls_nest_spec(LS_DTYPE_U8, shape),
+                                     ls_nest_spec(LS_DTYPE_I32, LS_SCALAR))});
+  return ls_dataset_status(*out);
+}
+
+// ---- Folders by class ------------------------------------------------------
+static ls_nest name_file(void *user, int64_t index) {
+  char path[PATH_MAX] = "";
+  ls_array *name = NULL;
+  ls_image_folder_file(user, index, path, sizeof(path));
+  const ls_bytes text = {path, strlen(path)};
+  const ls_status status =
+      ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR, &text, &name);
+  return ls_status_is_ok(status) ? ls_nest_array(name) : ls_fail(status);
+}
+
+static void release_folder(void *user) { ls_dataset_release(user); }
+
+static ls_dataset *name_files(ls_dataset *folder) {
+  return ls_dataset_from_function(
+      &(ls_index_options){.name = "files",
+                          .size = ls_dataset_cardinality(folder),
+                          .element = ls_nest_spec(LS_DTYPE_STRING, LS_SCALAR),
+                          .make = name_file,
+                          .user = ls_dataset_retain(folder),
+                          .release = release_folder});
+}
+
+// Opens all images of a folder in a size for the model, found by the first.
+static ls_status open_folder(const char *path, const cli_pair_request *request,
+                             ls_dataset **out) {
+  ls_shape fits = {0};
+  LS_RETURN_IF_ERROR(
+      fit_first(path, request, ls_dataset_image_folder(path, NULL), &fits));
   *out = ls_dataset_image_folder(
       path, &(ls_image_folder_options){.height = fits.dim[0],
                                        .width = fits.dim[1],
                                        .channels = (int)fits.dim[2]});
-  return ls_dataset_status(*out);
+  LS_RETURN_IF_ERROR(ls_dataset_status(*out));
+  if (request->names != NULL) *request->names = name_files(*out);
+  return ls_ok();
+}
+
+// Stores the names of a folder's classes if they are not known.
+static ls_status find_names(const ls_dataset *folder, cli_classes *classes) {
+  if (classes == NULL || !classes->may_find) return ls_ok();
+  size_t size = 0;
+  const char *name = NULL;
+  for (int64_t i = 0; (name = ls_image_folder_class(folder, i)) != NULL; ++i)
+    size += strlen(name) + 1;
+  char *names = cli_allocate(size + 1), *at = names;
+  if (names == NULL) return ls_out_of_memory();
+  for (int64_t i = 0; (name = ls_image_folder_class(folder, i)) != NULL; ++i)
+    at += sprintf(at, "%s%s", i > 0 ? "\n" : "", name);
+  cli_release(classes->found);
+  classes->names = classes->found = names;
+  return ls_ok();
+}
+
+// Checks that a folder has the classes of the run, if their names are known.
+static ls_status check_names(const char *path, const ls_dataset *folder,
+                             const cli_classes *classes) {
+  const int64_t count = classes != NULL ? cli_classes_count(classes->names) : 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const ls_bytes known = cli_class_name(classes->names, i);
+    const char *name = ls_image_folder_class(folder, i);
+    if (name != NULL && strlen(name) == known.size &&
+        memcmp(name, known.data, known.size) == 0)
+      continue;
+    return ls_invalid_argument(
+        "class %lld is '%.*s' in the run, and '%s' in '%s'", (long long)i,
+        (int)known.size, (const char *)known.data, name != NULL ? name : "",
+        path);
+  }
+  return ls_ok();
 }
 
 // Checks that the model has as many classes as the folder.
@@ -169,7 +299,10 @@ static ls_status check_count(const char *path, const ls_model_type *type,
 static ls_status open_counted(const char *path, const cli_pair_request *request,
                               ls_dataset **out) {
   LS_RETURN_IF_ERROR(open_folder(path, request, out));
-  return check_count(path, request->type, *out);
+  if (request->no_labels) return ls_ok();
+  LS_RETURN_IF_ERROR(check_count(path, request->type, *out));
+  LS_RETURN_IF_ERROR(find_names(*out, request->classes));
+  return check_names(path, *out, request->classes);
 }
 
 // Checks that both parts have the same classes.
@@ -202,6 +335,7 @@ ls_status cli_image_folder_pairs(const cli_files *files,
   if (!request->test) return open_counted(train, request, out);
   if (!has_test) return ls_ok();
   LS_RETURN_IF_ERROR(open_folder(held, request, out));
+  if (request->no_labels) return ls_ok();
   CLI_OWN(ls_dataset, other) = ls_dataset_image_folder(train, NULL);
   LS_RETURN_IF_ERROR(ls_dataset_status(other));
   return check_classes(train, other, held, *out);

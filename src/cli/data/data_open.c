@@ -65,15 +65,16 @@ static ls_status open_synthetic(const cli_data *data, const ls_model_type *type,
   return ls_ok();
 }
 
-static ls_status open_text(const cli_data *data, const ls_model_type *type,
-                           ls_dataset **train, ls_dataset **test) {
+static ls_status open_text(const cli_data *data, const char *path,
+                           const ls_model_type *type, ls_dataset **train,
+                           ls_dataset **test) {
   LS_RETURN_IF_ERROR(
       check_alone(data, "a text, whose last tenth is for the test"));
   ls_text_options options = {.length =
                                  ls_shape_num_elements(type->example_shape)};
-  if (train != NULL) *train = ls_dataset_text(data->data, &options);
+  if (train != NULL) *train = ls_dataset_text(path, &options);
   options.test = true;
-  if (test != NULL) *test = ls_dataset_text(data->data, &options);
+  if (test != NULL) *test = ls_dataset_text(path, &options);
   return ls_ok();
 }
 
@@ -101,7 +102,9 @@ static ls_status open_part(const cli_data *data, const cli_files *files,
                                             .type = type,
                                             .classes = data->classes,
                                             .command = data->command,
-                                            .test = test},
+                                            .test = test,
+                                            .no_labels = data->no_labels,
+                                            .names = data->names},
                         out);
 }
 
@@ -181,7 +184,8 @@ static ls_status open_place(const cli_data *data, const ls_model_type *type,
     if (format != NULL && format->is_folder != NULL)
       return refuse_images(data, type);
     if (format == NULL || !format->has_tokens)
-      return open_text(data, type, train, test);
+      return open_text(data, files.count == 1 ? files.paths[0] : data->data,
+                       type, train, test);
   }
   if (format != NULL && format->is_complete && data->test[0] == '\0') {
     LS_RETURN_IF_ERROR(open_mnist(data, files.first, train, test));
@@ -216,21 +220,40 @@ ls_status cli_open_data(const cli_data *given, const ls_model_type *type,
   return test != NULL ? ls_dataset_status(*test) : ls_ok();
 }
 
+// Opens the test set of a run, or of other data; `request` has the fields that
+// neither has.
+static ls_status open_run_data(const cli_data *request,
+                               const ls_train_config *config,
+                               const ls_model_type *type, ls_dataset **test) {
+  const bool is_other = request->data != NULL;
+  const bool kept = request->features == NULL;
+  cli_classes classes = {.names = config->classes};
+  cli_data data = *request;
+  if (!is_other) data.data = config->data;
+  if (kept && cli_is_place(data.data)) data.features = config->features;
+  if (!is_other) data.test = config->test;
+  if (!is_other) data.split = config->split;
+  data.whole = is_other;
+  data.kept = is_other && kept;
+  data.classes = &classes;
+  return cli_open_data(&data, type, NULL, test);
+}
+
 ls_status cli_open_run_test(const ls_train_config *config, const char *data,
                             const char *features, const char *command,
                             const ls_model_type *type, ls_dataset **test) {
-  const bool is_other = data != NULL;
-  const bool kept = features == NULL;
-  cli_classes classes = {.names = config->classes};
-  if (!is_other) data = config->data;
-  if (kept && cli_is_place(data)) features = config->features;
-  return cli_open_data(&(cli_data){.data = data,
-                                   .test = is_other ? NULL : config->test,
+  return open_run_data(
+      &(cli_data){.data = data, .features = features, .command = command},
+      config, type, test);
+}
+
+ls_status cli_open_examples(const ls_train_config *config, const char *data,
+                            const char *features, const ls_model_type *type,
+                            ls_dataset **out, ls_dataset **out_names) {
+  return open_run_data(&(cli_data){.data = data,
                                    .features = features,
-                                   .split = is_other ? 0 : config->split,
-                                   .whole = is_other,
-                                   .kept = is_other && kept,
-                                   .command = command,
-                                   .classes = &classes},
-                       type, NULL, test);
+                                   .command = "predict",
+                                   .no_labels = data != NULL,
+                                   .names = out_names},
+                       config, type, out);
 }

@@ -31,7 +31,10 @@ static void copy_item(ls_nest element, size_t item, void *out) {
 static ls_status fill_pair(ls_nest element, ls_nest out,
                            const ls_map_call *call, void *user) {
   const cli_pairing *self = user;
-  if (self->classes == NULL) {
+  if (self->no_label) {
+    memset(ls_nest_data(out, 1), 0,
+           ls_array_size(ls_nest_as_array(ls_nest_item(out, 1))));
+  } else if (self->classes == NULL) {
     copy_item(element, self->label, ls_nest_data(out, 1));
   } else {
     const ls_array *label =

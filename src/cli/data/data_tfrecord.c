@@ -69,13 +69,14 @@ static void guess_type(const ls_array *values, int64_t elements,
   }
 }
 
+// Completes the types of the example and of the label, which may be NULL.
 static ls_status complete(const cli_files *files, ls_nest found,
                           const ls_model_type *type, cli_feature *example,
                           cli_feature *label) {
   cli_feature *const both[] = {example, label};
   const int64_t elements =
       type != NULL ? ls_shape_num_elements(type->example_shape) : 0;
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < 2 && both[i] != NULL; ++i) {
     const ls_array *values =
         ls_nest_as_array(ls_nest_find(found, both[i]->name));
     if (values == NULL || ls_array_num_elements(values) == 0) {
@@ -103,6 +104,7 @@ static ls_status complete(const cli_files *files, ls_nest found,
     guess.image = guess.image && !both[i]->typed;
     *both[i] = guess;
   }
+  if (label == NULL) return ls_ok();
   // A label of one byte is a scalar.
   if (!label->typed && label->dtype == LS_DTYPE_U8 && label->shape.rank == 1 &&
       label->shape.dim[0] == 1)
@@ -135,12 +137,12 @@ static ls_status shape_of_image(const cli_files *files, ls_nest found,
 }
 
 static ls_status choose_features(const cli_files *files,
-                                 const cli_features *features, ls_nest found,
-                                 const ls_model_type *type,
+                                 const cli_pair_request *request, ls_nest found,
                                  cli_feature *example, cli_feature *label) {
   static const char *const examples[] = {"image", "image_raw", "image/encoded",
                                          "x"};
   static const char *const labels[] = {"label", "y", "image/class/label"};
+  const cli_features *features = request->features;
   if (features->count > 2)
     return ls_invalid_argument("--features of '%s': give EXAMPLE,LABEL, both",
                                files->first);
@@ -151,7 +153,7 @@ static ls_status choose_features(const cli_files *files,
   const cli_feature *b = feature_of(
       found, features->count > 0 ? &features->items[features->count - 1] : NULL,
       labels, 3, &guess[1]);
-  if (a == NULL || b == NULL) {
+  if (a == NULL || (b == NULL && !request->no_labels)) {
     char has[600];
     print_found(found, has, sizeof(has));
     return ls_invalid_argument(
@@ -160,9 +162,11 @@ static ls_status choose_features(const cli_files *files,
         files->first, a == NULL ? "examples" : "labels", has);
   }
   *example = *a;
-  *label = *b;
-  LS_RETURN_IF_ERROR(complete(files, found, type, example, label));
-  return example->image ? shape_of_image(files, found, type, example) : ls_ok();
+  if (!request->no_labels) *label = *b;
+  LS_RETURN_IF_ERROR(complete(files, found, request->type, example,
+                              request->no_labels ? NULL : label));
+  return example->image ? shape_of_image(files, found, request->type, example)
+                        : ls_ok();
 }
 
 ls_status cli_tfrecord_pairs(const cli_files *files,
@@ -173,21 +177,23 @@ ls_status cli_tfrecord_pairs(const cli_files *files,
   CLI_OWN(ls_nest, found) =
       ls_tfrecord_first_example(files->paths, files->count);
   LS_RETURN_IF_ERROR(ls_nest_status(found));
-  LS_RETURN_IF_ERROR(choose_features(files, request->features, found,
-                                     request->type, &example, &label));
+  LS_RETURN_IF_ERROR(choose_features(files, request, found, &example, &label));
+  if (request->no_labels) label.dtype = LS_DTYPE_I64;
   const ls_tfrecord_feature wanted[] = {
       {.name = example.name,
        .dtype = example.image ? LS_DTYPE_STRING : example.dtype,
        .shape = example.image ? LS_SCALAR : example.shape},
       {.name = label.name, .dtype = label.dtype, .shape = label.shape}};
-  *out =
-      cli_pair(ls_dataset_tfrecords(files->paths, files->count,
-                                    &(ls_tfrecord_options){.features = wanted,
-                                                           .num_features = 2}),
-               &(cli_pairing){.first = 0,
-                              .label = 1,
-                              .decode = example.image,
-                              .example = {example.dtype, example.shape},
-                              .labels = {label.dtype, label.shape}});
+  const size_t num_wanted = request->no_labels ? 1 : 2;
+  *out = cli_pair(
+      ls_dataset_tfrecords(files->paths, files->count,
+                           &(ls_tfrecord_options){.features = wanted,
+                                                  .num_features = num_wanted}),
+      &(cli_pairing){.first = 0,
+                     .label = 1,
+                     .no_label = request->no_labels,
+                     .decode = example.image,
+                     .example = {example.dtype, example.shape},
+                     .labels = {label.dtype, label.shape}});
   return ls_dataset_status(*out);
 }

@@ -367,12 +367,26 @@ ls_dataset *ls_dataset_image_folder(const char *folder,
   return ls_dataset_fail(&self->base, image_folder_fill(self, folder, options));
 }
 
+// Returns NULL for another data set.
+static const image_folder *as_image_folder(const ls_dataset *dataset) {
+  return dataset != NULL && (dataset->kind == &sized_class ||
+                             dataset->kind == &any_size_class)
+             ? (const image_folder *)dataset
+             : NULL;
+}
+
 const char *ls_image_folder_class(const ls_dataset *dataset, int64_t label) {
-  if (dataset == NULL ||
-      (dataset->kind != &sized_class && dataset->kind != &any_size_class))
-    return NULL;
-  const image_folder *self = (const image_folder *)dataset;
-  return label >= 0 && (size_t)label < self->num_classes
+  const image_folder *self = as_image_folder(dataset);
+  return self != NULL && label >= 0 && (size_t)label < self->num_classes
              ? self->classes[label].name
              : NULL;
+}
+
+bool ls_image_folder_file(const ls_dataset *dataset, int64_t index,
+                          char *buffer, size_t size) {
+  const image_folder *self = as_image_folder(dataset);
+  if (self == NULL || index < 0 || index >= dataset->size) return false;
+  ls_format(buffer, size, "%s/%s", self->classes[label_of(self, index)].name,
+            self->names.data + self->starts[index]);
+  return true;
 }

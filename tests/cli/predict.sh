@@ -1,0 +1,131 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Predictions of data without labels equal those of the same data with labels,
+# byte by byte, and each line names the example's file or row, and its class.
+
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
+images=$(cd "$(dirname "$0")/../images" && pwd)
+rm -rf words animals pets photos album ./*.csv ./*.npy ./*.txt
+
+# predicts FILE ARGUMENT...: writes the lines of `lockstep predict` to a file.
+predicts() {
+  file=$1
+  shift
+  "$lockstep" predict "$@" >"$file" 2>err.txt || fail "predict $*"
+  [ -s "$file" ] || fail "predict $* prints nothing"
+}
+# equal FILE OTHER: the same bytes.
+equal() {
+  cmp -s "$1" "$2" || fail "$1 and $2 differ: $(head -n 1 "$1" "$2")"
+}
+
+# ---- Rows --------------------------------------------------------------------
+# rows SEED COUNT: rows of 16 numbers and a text label, with a header.
+rows() {
+  awk -v seed="$1" -v count="$2" 'BEGIN {
+    split("dog cat bird", name, " ")
+    for (i = 1; i <= 16; ++i) printf "x%d,", i
+    print "label"
+    for (row = 0; row < count; ++row) {
+      kind = (row * 7 + seed) % 3
+      for (i = 1; i <= 16; ++i)
+        printf "%g,", (i % 3 == kind) * 2 + (row * i * 13 + seed) % 10 / 10
+      print name[kind + 1]
+    }
+  }'
+}
+rows 1 60 >words.csv
+rows 2 20 >test.csv
+cut -d, -f1-16 test.csv >bare.csv
+tail -n +2 bare.csv >headless.csv
+sed 's/dog\|cat\|bird/fish/' test.csv >fish.csv
+cut -d, -f1-15 test.csv >narrow.csv
+"$lockstep" train --model tiny --data words.csv --test test.csv --batch-size 8 \
+  --epochs 4 --quiet --run-dir words >out.txt 2>err.txt || fail "train words"
+predicts run.txt words
+[ "$(wc -l <run.txt)" = 20 ] || fail "not 20 lines"
+grep -q '^{"class":[012],"probability":[0-9.e-]*,"name":"\(bird\|cat\|dog\)","row":0}$' \
+  run.txt || fail "the first line is $(head -n 1 run.txt)"
+grep -q '"row":19}$' run.txt || fail "the last line is $(tail -n 1 run.txt)"
+predicts labels.txt words --data test.csv
+equal run.txt labels.txt
+for data in bare.csv headless.csv fish.csv; do
+  predicts bare.txt words --data $data
+  equal run.txt bare.txt
+done
+predicts bare.txt words --data - <bare.csv
+equal run.txt bare.txt
+predicts bare.txt words --data - --limit 3 <test.csv
+head -n 3 run.txt >three.txt
+equal three.txt bare.txt
+predicts named.txt words --data bare.csv --features '*,label'
+equal run.txt named.txt
+# A file with labels is evaluated; one without is refused, as in training.
+"$lockstep" eval words --data test.csv >out.txt 2>err.txt || fail "eval test.csv"
+ends 1 "" eval words --data bare.csv
+ends 1 "takes examples f32[16] of 4 classes; these are f32[14] (of 'narrow.csv')" \
+  predict words --data narrow.csv
+ends 1 "'fish' is none of the 3 classes" eval words --data fish.csv
+: >empty.txt
+ends 1 "'/dev/stdin' has no row" predict words --data - <empty.txt
+
+# An array alone: 4 rows of 16 bytes.
+{
+  printf '\223NUMPY\001\000\166\000'
+  printf '%-117s\n' "{'descr': '|u1', 'fortran_order': False, 'shape': (4, 16), }"
+  awk 'BEGIN { for (i = 0; i < 64; ++i) printf "%c", 65 + i % 26 }'
+} >x.npy
+predicts x.txt words --data x.npy
+[ "$(wc -l <x.txt)" = 4 ] || fail "not 4 lines for x.npy"
+predicts y.txt words --data - <x.npy
+equal x.txt y.txt
+ends 1 "'x.npy' is one array" eval words --data x.npy
+
+# ---- Images ------------------------------------------------------------------
+mkdir -p pets/cats pets/dogs pets/newts pets/owls photos album
+number=0
+for kind in cats dogs newts owls; do
+  for name in rgb.png 420.jpg gray.png rgb.jpg; do
+    number=$((number + 1))
+    cp "$images/$name" "pets/$kind/$number-$name"
+    cp "$images/$name" "photos/$number-$name"
+  done
+done
+echo "not an image" >photos/notes.txt
+echo "not an image" >album/broken.png
+cp photos/1-rgb.png album/a.png
+"$lockstep" train --model tiny --data pets --split 0.25 --batch-size 4 \
+  --epochs 3 --quiet --run-dir animals >out.txt 2>err.txt || fail "train pets"
+grep -qF '"classes":"cats\ndogs\nnewts\nowls"' animals/config.json ||
+  fail "config.json does not name the classes of a folder"
+predicts pets.txt animals --data pets
+grep -q '"name":"\(cats\|dogs\|newts\|owls\)","file":"cats/1-rgb.png"}$' pets.txt ||
+  fail "the first line is $(head -n 1 pets.txt)"
+[ "$(wc -l <pets.txt)" = 16 ] || fail "not 16 lines"
+predicts photos.txt animals --data photos
+[ "$(wc -l <photos.txt)" = 16 ] || fail "not 16 lines for a folder of photos"
+grep -q '"file":"photos/1-rgb.png"}$' photos.txt || fail "no photos/1-rgb.png"
+# Each photo has the line of its copy in the folder by class.
+sed 's,"file":"[a-z]*/,,' pets.txt | sort >a.txt
+sed 's,"file":"[a-z]*/,,' photos.txt | sort >b.txt
+equal a.txt b.txt
+predicts one.txt animals --data photos/7-gray.png
+grep -F 'photos/7-gray.png' photos.txt >two.txt
+equal two.txt one.txt
+predicts one.txt animals --data 'photos/*.jpg,photos/1-*.png'
+[ "$(wc -l <one.txt)" = 9 ] || fail "not 9 lines for two patterns"
+"$lockstep" predict animals --data album >out.txt 2>err.txt &&
+  fail "a broken image is predicted"
+grep -qF "'album/broken.png' is no image" err.txt || fail "no broken.png"
+ends 1 "'photos' has images without labels" train --model tiny --data photos
+ends 1 "'photos/1-rgb.png' has images without labels" eval animals \
+  --data photos/1-rgb.png
+mv pets/owls pets/mice
+"$lockstep" eval animals --data pets >out.txt 2>err.txt &&
+  fail "other classes are evaluated"
+grep -qF "class 2 is 'newts' in the run, and 'mice' in 'pets'" err.txt ||
+  fail "no other classes"
+
+exit $failed
