@@ -171,37 +171,14 @@ LS_API LS_MUST_USE ls_status ls_communicator_share_cores(ls_communicator *self);
 typedef ls_status (*ls_rank_function)(ls_communicator *communicator,
                                       void *user);
 
-// Simulates `ranks` processes: runs the function for each of them, on a thread
-// of its own, and waits for all. They communicate in memory. A rank whose
-// function fails notifies the others; returns the first failure, with its rank.
+// Stands in for `ranks` processes: runs the function for each of them, on a
+// thread of its own, and waits for all. They communicate in memory. A rank
+// whose function fails notifies the others; returns the first failure, with its
+// rank. lockstep/simulation.h adds faults.
 //   LS_INVALID_ARGUMENT  less than one rank.
 LS_API LS_MUST_USE ls_status ls_standin_run(int32_t ranks,
                                             ls_rank_function function,
                                             void *user);
-
-// Faults of a simulation. Chances are millionths, of each message and of each
-// turn of a rank.
-typedef struct ls_standin_faults {
-  uint64_t seed;
-  int32_t late;   // A message comes up to `late_ms` late,
-  int32_t lost;   // never,
-  int32_t twice;  // twice,
-  int32_t cut;    // or in part.
-  int32_t dies;   // A rank dies, without a word,
-  int32_t stops;  // or does nothing for up to `stop_ms`.
-  int64_t late_ms, stop_ms;
-  int32_t most;  // Most faults in all; 0: any number.
-  // Gets the log at the end: a line for each fault and each message. Optional.
-  void (*log)(void *user, const char *text);
-  void *log_user;
-} ls_standin_faults;
-
-// As ls_standin_run, with faults, in a time of its own, in which only waits
-// take time: one rank runs at a time, the seed decides which. Equal seeds give
-// equal faults and equal logs, if each rank makes exchanges on one thread.
-LS_API LS_MUST_USE ls_status
-ls_standin_simulate(int32_t ranks, ls_rank_function function, void *user,
-                    const ls_standin_faults *faults);
 
 #ifdef __cplusplus
 }

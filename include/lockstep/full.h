@@ -60,6 +60,7 @@
 #include "lockstep/shape_rules.h"
 #include "lockstep/shard.h"
 #include "lockstep/shutdown_hooks.h"
+#include "lockstep/simulation.h"
 #include "lockstep/slices.h"
 #include "lockstep/sparse.h"
 #include "lockstep/steps.h"

@@ -256,6 +256,14 @@ ls_status ls_exchanger_end(ls_exchanger *self) {
   return failure;
 }
 
+void ls_exchanger_rest(ls_exchanger *self, int64_t nanos) {
+  unsigned polls = 0;
+  ls_mutex_lock(&self->lock);
+  wait_a_while(self, NULL, nanos);
+  watch_meanwhile(self, &polls);
+  ls_mutex_unlock(&self->lock);
+}
+
 // Returns a rank other than this one that has not ended; -1: all have.
 static int32_t find_unended(const ls_exchanger *self) {
   for (int32_t k = 0; k < self->base.ranks; ++k)

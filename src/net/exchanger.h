@@ -107,6 +107,8 @@ ls_status ls_exchanger_end(ls_exchanger *self);
 // Waits until all others have ended, too.
 //   LS_UNAVAILABLE  after a failure, a rank has not ended for 5 seconds.
 LS_MUST_USE ls_status ls_exchanger_meet(ls_exchanger *self);
+// Waits for `nanos`, or until something has happened.
+void ls_exchanger_rest(ls_exchanger *self, int64_t nanos);
 void ls_exchanger_deinit(ls_exchanger *self);
 
 // ---- Watching (watch.c) ----------------------------------------------------

@@ -166,13 +166,18 @@ static void idle(ls_wire *wire, int64_t nanos) {
 }
 
 // ---- Ranks -----------------------------------------------------------------
-static void end_rank(ls_rank_end *self, ls_status status) {
+// Ends a rank; `meets`: it is simulated, and waits for the others to end.
+static void end_rank(ls_rank_end *self, ls_status status, bool meets) {
+  const ls_simulation *simulation = self->shared->simulation;
   ls_communicator *communicator = &self->exchanger.base;
   if (!ls_status_is_ok(status)) communicator->cancel(communicator, status);
   ls_status_free(status);
   ls_status failure = ls_exchanger_end(&self->exchanger);
+  if (meets && !ls_simulation_is_dead(simulation, self->rank))
+    failure = ls_status_join(failure, ls_exchanger_meet(&self->exchanger));
+  const bool counts = !meets || !ls_simulation_is_dead(simulation, self->rank);
   ls_mutex_lock(&self->shared->lock);
-  if (ls_status_is_ok(self->shared->failure))
+  if (ls_status_is_ok(self->shared->failure) && counts)
     self->shared->failure = failure;
   else
     ls_status_free(failure);
@@ -184,7 +189,8 @@ static void run_rank(void *user) {
   ls_standin *shared = self->shared;
   if (shared->simulation != NULL)
     ls_simulation_begin(shared->simulation, self->rank);
-  end_rank(self, self->function(&self->exchanger.base, self->user));
+  end_rank(self, self->function(&self->exchanger.base, self->user),
+           shared->simulation != NULL);
   if (shared->simulation != NULL)
     ls_simulation_end(shared->simulation, self->rank, true);
 }
@@ -201,12 +207,12 @@ static ls_status init_end(ls_standin *self, int32_t rank) {
   end->rank = rank;
   end->inbox_end = &end->inbox;
   LS_RETURN_IF_ERROR(ls_condition_init(&end->event));
-  return ls_exchanger_init(
-      &end->exchanger, &end->wire,
-      &(ls_exchanger_options){.rank = rank,
-                              .ranks = self->ranks,
-                              .clock = ls_simulation_clock(self->simulation),
-                              .watches = true});
+  return ls_exchanger_init(&end->exchanger, &end->wire,
+                           &(ls_exchanger_options){.rank = rank,
+                                                   .ranks = self->ranks,
+                                                   .clock = ls_simulation_clock(
+                                                       self->simulation, rank),
+                                                   .watches = true});
 }
 
 static void deinit_end(ls_rank_end *self) {
@@ -222,11 +228,13 @@ static void deinit_end(ls_rank_end *self) {
 }
 
 static ls_status init_standin(ls_standin *self, int32_t ranks,
-                              const ls_standin_faults *faults) {
-  *self = (ls_standin){.allocator = ls_allocator_system(), .ranks = ranks};
+                              ls_simulation *simulation) {
+  *self = (ls_standin){.allocator = ls_allocator_system(),
+                       .ranks = ranks,
+                       .simulation = simulation};
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
-  if (faults != NULL)
-    LS_RETURN_IF_ERROR(ls_simulation_create(self, faults, &self->simulation));
+  if (simulation != NULL)
+    LS_RETURN_IF_ERROR(ls_simulation_attach(simulation, self));
   self->ends = ls_new_array(self->allocator, ls_rank_end, (size_t)ranks);
   if (self->ends == NULL) return ls_out_of_memory();
   for (int32_t k = 0; k < ranks; ++k)
@@ -239,7 +247,7 @@ static void deinit_standin(ls_standin *self) {
   for (int32_t k = 0; self->ends != NULL && k < self->ranks; ++k)
     if (self->ends[k].shared != NULL) deinit_end(&self->ends[k]);
   ls_release(self->allocator, self->ends);
-  ls_simulation_destroy(self->simulation);
+  if (self->simulation != NULL) ls_simulation_detach(self->simulation);
   ls_mutex_deinit(&self->lock);
 }
 
@@ -255,20 +263,20 @@ static void run_ranks(ls_standin *self, ls_rank_function function, void *user) {
       status = ls_worker_start(&end->worker, "rank", NULL, run_rank, end);
     if (ls_status_is_ok(status)) continue;
     if (self->simulation != NULL) ls_simulation_end(self->simulation, k, false);
-    end_rank(end, status);
+    end_rank(end, status, false);
   }
   for (int32_t k = 0; k < self->ranks; ++k)
     ls_worker_join(&self->ends[k].worker);
 }
 
-ls_status ls_standin_simulate(int32_t ranks, ls_rank_function function,
-                              void *user, const ls_standin_faults *faults) {
+ls_status ls_standin_run_in(ls_simulation *simulation, int32_t ranks,
+                            ls_rank_function function, void *user) {
   LS_REQUIRE(function);
   if (ranks < 1)
     return ls_invalid_argument(
         "a simulation of %d ranks: at least one is needed", ranks);
   ls_standin self;
-  ls_status status = init_standin(&self, ranks, faults);
+  ls_status status = init_standin(&self, ranks, simulation);
   if (ls_status_is_ok(status)) {
     run_ranks(&self, function, user);
     status = self.failure;
@@ -278,5 +286,5 @@ ls_status ls_standin_simulate(int32_t ranks, ls_rank_function function,
 }
 
 ls_status ls_standin_run(int32_t ranks, ls_rank_function function, void *user) {
-  return ls_standin_simulate(ranks, function, user, NULL);
+  return ls_standin_run_in(NULL, ranks, function, user);
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The stand-in: ranks as threads of one process, with a wire in memory.
-// simulation.c decides, where a seed is given, when a message arrives and which
-// rank runs.
+// simulation.c decides, in a simulation, when a message arrives and which rank
+// runs.
 #ifndef LS_NET_STANDIN_H_
 #define LS_NET_STANDIN_H_
 
 #include "base/threads/worker.h"
+#include "lockstep/simulation.h"
 #include "net/exchanger.h"
 
 // A message on its way.
@@ -18,7 +19,6 @@ typedef struct ls_letter {
 } ls_letter;
 
 typedef struct ls_standin ls_standin;
-typedef struct ls_simulation ls_simulation;
 typedef struct ls_parcel ls_parcel;
 
 // The wire of one rank.
@@ -50,14 +50,20 @@ struct ls_standin {
 // Puts a letter, which is then owned, into a rank's inbox. Requires the lock.
 void ls_standin_deliver(ls_standin *self, int32_t to, ls_letter *letter);
 
+// Runs ranks, in a simulation if one is given.
+LS_MUST_USE ls_status ls_standin_run_in(ls_simulation *simulation,
+                                        int32_t ranks,
+                                        ls_rank_function function, void *user);
+
 // ---- The simulation --------------------------------------------------------
-LS_MUST_USE ls_status ls_simulation_create(ls_standin *standin,
-                                           const ls_standin_faults *faults,
-                                           ls_simulation **out_simulation);
-// Passes the log on and frees the simulation; NULL is fine.
-void ls_simulation_destroy(ls_simulation *self);
-// Returns the simulated clock; NULL without a simulation.
-const struct ls_clock *ls_simulation_clock(const ls_simulation *self);
+// Begins and ends a run; after a failure of attach, detach is still needed.
+LS_MUST_USE ls_status ls_simulation_attach(ls_simulation *self,
+                                           ls_standin *standin);
+void ls_simulation_detach(ls_simulation *self);
+// Returns a rank's clock; NULL without a simulation.
+const struct ls_clock *ls_simulation_clock(const ls_simulation *self,
+                                           int32_t rank);
+bool ls_simulation_is_dead(const ls_simulation *self, int32_t rank);
 // Sends a letter, which is then owned: late, never, twice or cut. Requires the
 // lock, as the next two do.
 void ls_simulation_send(ls_simulation *self, int32_t to, ls_letter *letter);

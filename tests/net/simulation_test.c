@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Training on simulated ranks with a fault drawn by a seed: late and repeated
-// messages and short stops change nothing; for lost and cut messages and dead
-// ranks every other rank fails within five seconds, names the cause, and the
-// run resumes to the same bytes. LS_TEST_SEEDS=1000 tries more seeds.
+// messages, short stops and clocks that jump change nothing; for the others
+// every rank fails, names the cause, and the run resumes to the same bytes.
+// LS_TEST_SEEDS=1000 tries more seeds.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lockstep/communicator.h"
 #include "lockstep/lockstep.h"
+#include "lockstep/simulation.h"
 #include "support/expect.h"
-#include "support/memory_files.h"
 
-enum { RANKS = 3, REPLICAS = 4 };
+enum { RANKS = 3, REPLICAS = 4, EVENTS = 600 };
+
+static const char model_path[] = "run/model.safetensors";
 
 typedef struct training {
-  memory_files files[RANKS];
   ls_status ends[RANKS];
-  bool resume;
+  bool resume, overwrite;
 } training;
 
-static ls_status train(bool resume) {
+static ls_status train(const training *self) {
   const ls_model_type *type = ls_model_find("tiny");
   ls_strategy *strategy = NULL;
   ls_model model = {0};
@@ -43,7 +43,8 @@ static ls_status train(bool resume) {
                                           .steps = 5,
                                           .run_folder = "run",
                                           .save_steps = 1,
-                                          .resume = resume,
+                                          .resume = self->resume,
+                                          .overwrite = self->overwrite,
                                           .save_background = LS_FLAG_OFF,
                                           .log_every = 1},
                       &(ls_train_result){0});
@@ -55,73 +56,17 @@ static ls_status train(bool resume) {
 
 static ls_status train_as_rank(ls_communicator *communicator, void *user) {
   training *self = user;
-  const ls_file_system system =
-      memory_files_system(&self->files[communicator->rank]);
+  ls_runtime_options options = {0};
   ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_runtime_create(&(ls_runtime_options){.threads = 1,
-                                              .input_threads = LS_SOME(0),
-                                              .communicator = communicator,
-                                              .file_system = &system},
-                        &runtime));
+  ls_simulation_set_rank(communicator, &options);
+  LS_RETURN_IF_ERROR(ls_runtime_create(&options, &runtime));
   ls_runtime *outside = ls_runtime_make_current(runtime);
-  ls_status status = train(self->resume);
+  ls_status status = train(self);
   ls_runtime_make_current(outside);
   status = ls_status_join(status, ls_runtime_destroy(runtime));
+  ls_status_free(self->ends[communicator->rank]);
   self->ends[communicator->rank] = ls_status_clone(status);
   return status;
-}
-
-// ---- Faults ----------------------------------------------------------------
-enum { LATE, LOST, TWICE, CUT, DIES, STOPS, KINDS };
-
-// Copies a log into a char *.
-static void keep_log(void *user, const char *text) {
-  *(char **)user = strdup(text);
-}
-
-static ls_standin_faults draw_faults(uint64_t seed, int kind, char **out_log) {
-  enum { CHANCE = 10000 };
-  return (ls_standin_faults){.seed = seed,
-                             .late = kind == LATE ? CHANCE : 0,
-                             .lost = kind == LOST ? CHANCE : 0,
-                             .twice = kind == TWICE ? CHANCE : 0,
-                             .cut = kind == CUT ? CHANCE : 0,
-                             .dies = kind == DIES ? CHANCE : 0,
-                             .stops = kind == STOPS ? CHANCE : 0,
-                             .late_ms = 3000,
-                             .stop_ms = 3000,
-                             .most = 1,
-                             .log = keep_log,
-                             .log_user = out_log};
-}
-
-// Returns the time of the first line of a log that has a text; -1: there is
-// none.
-static double find_time(const char *log, const char *text) {
-  const char *found = strstr(log, text);
-  if (found == NULL) return -1;
-  while (found > log && found[-1] != '\n')
-    --found;
-  return strtod(found, NULL);
-}
-
-static const char *const fates[KINDS] = {": late", ": lost", ": twice",
-                                         ": cut",  ": dies", ": stops"};
-
-// Checks how the ranks ended: each named the cause, but for one that has died,
-// and those that had all they needed.
-static void check_ends(const training *self, int kind, const char *log) {
-  const double fault = find_time(log, fates[kind]);
-  const double told = find_time(log, "of kind 1");
-  int named = 0;
-  for (int k = 0; k < RANKS; ++k)
-    named += ls_status_is_ok(self->ends[k]) ||
-             strstr(ls_status_message(self->ends[k]), "rank ") != NULL;
-  assert_true(fault >= 0);
-  assert_true(kind == LOST || kind == CUT || kind == DIES);
-  assert_true(named >= RANKS - 1);
-  if (told >= 0) assert_true(told - fault <= 5);
 }
 
 static void free_ends(training *self) {
@@ -131,74 +76,142 @@ static void free_ends(training *self) {
   }
 }
 
-static void check_model(const training *self, const memory_file *expected) {
-  const memory_file *model =
-      memory_files_find(&self->files[0], "run/model.safetensors");
-  assert_non_null(model);
-  assert_int_equal(model->size, expected->size);
-  assert_memory_equal(model->data, expected->data, model->size);
+static ls_simulation *make(uint64_t seed, ls_fault *faults, size_t count) {
+  ls_simulation *made = NULL;
+  expect_ok(ls_simulation_create(&(ls_simulation_options){.seed = seed,
+                                                          .faults = faults,
+                                                          .num_faults = count},
+                                 &made));
+  return made;
 }
 
-static void clear(training *self) {
-  free_ends(self);
-  for (int k = 0; k < RANKS; ++k)
-    memory_files_clear(&self->files[k]);
+// ---- Faults ----------------------------------------------------------------
+static bool may_fail(ls_fault_kind kind) {
+  return kind == LS_FAULT_LOST || kind == LS_FAULT_CUT ||
+         kind == LS_FAULT_KILL || kind == LS_FAULT_POWER ||
+         kind == LS_FAULT_DISK || kind == LS_FAULT_FULL;
 }
 
-// Trains with the fault of a seed, and resumes if it has ended the run.
-static void survive(uint64_t seed, const memory_file *expected) {
-  const int kind = (int)(seed % KINDS);
-  char *log = NULL;
-  const ls_standin_faults faults = draw_faults(seed, kind, &log);
-  training self = {.resume = false};
-  ls_status status = ls_standin_simulate(RANKS, train_as_rank, &self, &faults);
-  assert_non_null(log);
-  if (!ls_status_is_ok(status)) check_ends(&self, kind, log);
-  ls_status_free(status);
-  free_ends(&self);
-  free(log);
-  if (memory_files_find(&self.files[0], "run/model.safetensors") == NULL) {
-    self.resume = true;
-    status = ls_standin_run(RANKS - 1, train_as_rank, &self);
-    if (ls_status_code(status) == LS_NOT_FOUND) {
-      // It ended before its first save.
-      ls_status_free(status);
-      clear(&self);
-      self.resume = false;
-      status = ls_standin_run(RANKS - 1, train_as_rank, &self);
-    }
-    expect_ok(status);
+// Checks how the ranks ended: one at least names the cause. Others may have had
+// all they needed, or miss a file that the first to fail has removed.
+static void check_ends(const training *self, const ls_fault *fault) {
+  int named = 0;
+  char rank[2][16];
+  snprintf(rank[0], sizeof(rank[0]), "rank %d", fault->rank);
+  snprintf(rank[1], sizeof(rank[1]), "rank %d", fault->to);
+  for (int k = 0; k < RANKS; ++k) {
+    const char *message = ls_status_message(self->ends[k]);
+    named += ls_status_is_ok(self->ends[k]) ||
+             strstr(message, rank[0]) != NULL ||
+             (fault->to >= 0 && strstr(message, rank[1]) != NULL) ||
+             (fault->path[0] != '\0' && strstr(message, fault->path) != NULL);
   }
-  check_model(&self, expected);
-  clear(&self);
+  assert_true(fault->event > 0);
+  assert_true(may_fail(fault->kind));
+  for (int k = 0; k < RANKS && named == 0; ++k)
+    print_message("rank %d: %s\n", k, ls_status_message(self->ends[k]));
+  if (fault->kind != LS_FAULT_POWER && named == 0)
+    fail_msg("fault %s of rank %d at event %lld", ls_fault_name(fault->kind),
+             fault->rank, (long long)fault->event);
+}
+
+static void check_model(const ls_simulation *simulation, const char *expected,
+                        size_t size) {
+  size_t found_size = 0;
+  const char *found = ls_simulation_file(simulation, model_path, &found_size);
+  assert_non_null(found);
+  assert_int_equal(found_size, size);
+  assert_memory_equal(found, expected, size);
+}
+
+// Trains with the fault of a seed, and resumes, or begins again, while it ends
+// the run.
+static void survive(uint64_t seed, const char *expected, size_t size) {
+  ls_fault fault = {.kind = (ls_fault_kind)(seed % LS_FAULT_KINDS),
+                    .at = 1 + (int64_t)(seed * 7919 % EVENTS),
+                    .nanos = 2000000000};
+  training self = {.resume = false};
+  size_t found = 0;
+  ls_simulation *simulation = make(seed, &fault, 1);
+  ls_status status = ls_simulation_run(simulation, RANKS, train_as_rank, &self);
+  if (!ls_status_is_ok(status)) check_ends(&self, &fault);
+  for (int life = 0;
+       life < 2 && (!ls_status_is_ok(status) ||
+                    ls_simulation_file(simulation, model_path, &found) == NULL);
+       ++life) {
+    ls_status_free(status);
+    ls_simulation_wait(simulation, fault.nanos);
+    self.resume =
+        ls_simulation_file(simulation, "run/checkpoint", &found) != NULL;
+    self.overwrite = !self.resume;
+    status = ls_simulation_run(simulation, RANKS - 1, train_as_rank, &self);
+  }
+  expect_ok(status);
+  check_model(simulation, expected, size);
+  free_ends(&self);
+  ls_simulation_destroy(simulation);
 }
 
 TEST(training_survives_the_faults_of_seeds) {
   const char *text = getenv("LS_TEST_SEEDS");
   const uint64_t seeds = text != NULL ? strtoull(text, NULL, 10) : 36;
-  training alone = {.resume = false};
-  expect_ok(ls_standin_run(1, train_as_rank, &alone));
-  const memory_file *expected =
-      memory_files_find(&alone.files[0], "run/model.safetensors");
+  training self = {.resume = false};
+  size_t size = 0;
+  ls_simulation *alone = make(0, NULL, 0);
+  expect_ok(ls_simulation_run(alone, 1, train_as_rank, &self));
+  const char *expected = ls_simulation_file(alone, model_path, &size);
   assert_non_null(expected);
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     if (text != NULL) printf("seed %llu\n", (unsigned long long)seed);
-    survive(seed, expected);
+    survive(seed, expected, size);
   }
-  clear(&alone);
+  free_ends(&self);
+  ls_simulation_destroy(alone);
 }
 
 TEST(equal_seeds_give_equal_logs) {
-  char *logs[3] = {0};
+  ls_simulation *all[3];
   for (int i = 0; i < 3; ++i) {
-    ls_standin_faults faults = draw_faults(i < 2 ? 7 : 8, LATE, &logs[i]);
-    faults.most = 0;
+    ls_fault faults[] = {
+        {.kind = LS_FAULT_LATE, .at = 50, .nanos = 1000000000},
+        {.kind = LS_FAULT_JUMP, .at = 100, .nanos = -3600000000000},
+        {.kind = LS_FAULT_TWICE, .at = 120}};
     training self = {.resume = false};
-    expect_ok(ls_standin_simulate(RANKS, train_as_rank, &self, &faults));
-    clear(&self);
+    all[i] = make(i < 2 ? 7 : 8, faults, 3);
+    expect_ok(ls_simulation_run(all[i], RANKS, train_as_rank, &self));
+    free_ends(&self);
+    for (int k = 0; k < 3; ++k)
+      assert_true(faults[k].event >= faults[k].at);
   }
-  assert_string_equal(logs[0], logs[1]);
-  assert_string_not_equal(logs[0], logs[2]);
+  assert_string_equal(ls_simulation_log(all[0]), ls_simulation_log(all[1]));
+  assert_string_not_equal(ls_simulation_log(all[0]), ls_simulation_log(all[2]));
+  assert_non_null(strstr(ls_simulation_log(all[0]), "fault jump of rank "));
   for (int i = 0; i < 3; ++i)
-    free(logs[i]);
+    ls_simulation_destroy(all[i]);
+}
+
+static ls_status sleep_on(ls_communicator *communicator, void *user) {
+  ls_runtime_options options = {0};
+  ls_simulation_set_rank(communicator, &options);
+  const ls_clock *clock = options.clock;
+  const int64_t began = clock->now(clock->user);
+  clock->sleep(clock->user, *(const int64_t *)user);
+  assert_true(clock->now(clock->user) - began >= *(const int64_t *)user);
+  assert_true(ls_simulation_say(communicator, "awake"));
+  return ls_ok();
+}
+
+TEST(ranks_that_do_not_end_are_ended) {
+  const int64_t naps[] = {1000000000, 3600000000000};
+  ls_simulation *simulation = make(1, NULL, 0);
+  expect_ok(
+      ls_simulation_run(simulation, RANKS, sleep_on, (void *)(uintptr_t)naps));
+  assert_true(ls_simulation_now(simulation) >= naps[0]);
+  assert_true(ls_simulation_events(simulation) > 0);
+  assert_non_null(strstr(ls_simulation_log(simulation), "rank 2 says: awake"));
+  ls_simulation_note(simulation, "again");
+  assert_non_null(strstr(ls_simulation_log(simulation), " again\n"));
+  expect_status(ls_simulation_run(simulation, 0, sleep_on, NULL),
+                LS_INVALID_ARGUMENT, "0 ranks");
+  ls_simulation_destroy(simulation);
 }

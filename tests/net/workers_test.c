@@ -8,7 +8,6 @@
 #include "data/own.h"
 #include "distribute/own.h"
 #include "graph/own.h"
-#include "lockstep/communicator.h"
 #include "lockstep/distribute_input.h"
 #include "lockstep/eager.h"
 #include "lockstep/element_spec.h"
@@ -16,6 +15,7 @@
 #include "lockstep/lockstep.h"
 #include "lockstep/multi_worker.h"
 #include "lockstep/session.h"
+#include "lockstep/simulation.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/summary.h"
 #include "runtime/own.h"
@@ -482,28 +482,20 @@ static ls_status dying_rank(ls_communicator *communicator, void *user) {
   return status;
 }
 
-// Finds the rank that a log says to have died; -1: none.
-static void find_death(void *user, const char *text) {
-  const char *found = strstr(text, ": dies");
-  const char *rank = found;
-  if (found == NULL) return;
-  while (rank > text && strncmp(rank, "rank ", 5) != 0)
-    --rank;
-  sscanf(rank, "rank %d", (int *)user);
-}
-
 TEST(a_worker_that_dies_ends_the_others_collectives) {
   LS_SPEC("M165");
   int num_told = 0;  // Survivors that were told who died.
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     deaths it = {0};
-    int dead = -1;
-    const ls_standin_faults faults = {.seed = seed,
-                                      .dies = 10000,
-                                      .most = 1,
-                                      .log = find_death,
-                                      .log_user = &dead};
-    ls_status_free(ls_standin_simulate(WORKERS, dying_rank, &it, &faults));
+    ls_fault fault = {.kind = LS_FAULT_KILL, .at = 100 * (int64_t)seed};
+    ls_simulation *simulation = NULL;
+    expect_ok(ls_simulation_create(&(ls_simulation_options){.seed = seed,
+                                                            .faults = &fault,
+                                                            .num_faults = 1},
+                                   &simulation));
+    ls_status_free(ls_simulation_run(simulation, WORKERS, dying_rank, &it));
+    ls_simulation_destroy(simulation);
+    const int dead = fault.event > 0 ? fault.rank : -1;
     char peer[16];
     snprintf(peer, sizeof(peer), "rank %d", dead);
     for (int k = 0; k < WORKERS; ++k) {

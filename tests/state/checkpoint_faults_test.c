@@ -188,7 +188,7 @@ TEST(the_newest_survives_a_power_cut_after_any_step) {
       LS_OWN_BEGUN(world, w, begin, way % 2 == 1);
       w.files.cut_at = cut;
       const int sure = live(&w);
-      const crash_kept kept = way < 2 ? (crash_kept)way : CRASH_SOME;
+      const ls_disk_kept kept = way < 2 ? (ls_disk_kept)way : LS_DISK_SOME;
       crash_files_restart(&w.files, kept, (uint64_t)(cut * 100 + way));
       set_version(&w, -1);
       expect_ok(ls_checkpoints_open(&w.options, &w.checkpoints));
@@ -269,7 +269,7 @@ static void begin_folder(folder *f) {
   assert_int_equal(crash_files_count(&f->w.files), FILES);
   for (size_t i = 0; i < FILES; ++i) {
     const char *path = crash_files_path(&f->w.files, i);
-    const crash_bytes *has = crash_files_find(&f->w.files, path);
+    const ls_text *has = crash_files_find(&f->w.files, path);
     snprintf(f->files[i].path, sizeof(f->files[i].path), "%s", path);
     f->files[i].size = has->size;
     f->files[i].data = malloc(has->size + 1);
