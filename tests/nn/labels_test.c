@@ -5,6 +5,7 @@
 #include "lockstep/lockstep.h"
 #include "runtime/own.h"
 #include "support/function.h"
+#include "support/plugin.h"
 #include "support/values.h"
 #include "support/ways.h"
 
@@ -76,12 +77,21 @@ TEST(the_gradient_alone_finds_it_too) {
               "label 4 is none of the 4 classes");
 }
 
+// The host checks what it sends.
+TEST(devices_do_not_get_it) {
+  LS_OWN(open_place, here) = plugin_runtime(2);
+  expect_said((label_case){LS_DTYPE_I64, .label = -1},
+              "label -1 is none of the 4 classes, 0 to 3");
+  expect_said((label_case){LS_DTYPE_U8, .label = 255, .gradient_only = true},
+              "label 255 is none of the 4 classes");
+}
+
 // A function names the op, with the user's line; the weights stay.
 static ls_nest train(ls_nest args, void *user) {
   return take_step(ls_nest_item(args, 0), user);
 }
 
-TEST(the_loss_is_named_and_weights_stay) {
+static void train_with_a_wrong_label(void) {
   label_case row = {LS_DTYPE_I32, .label = 9};
   ways self = {.replicas = 1, .user = &row};
   LS_OWN(ls_nest, result) = ls_none();
@@ -100,4 +110,11 @@ TEST(the_loss_is_named_and_weights_stay) {
   expect_ok(ls_function_call(function, right, &result));
   ls_optimizer_release(self.optimizer);
   ls_variable_release(self.variables[0]);
+}
+
+TEST(the_loss_is_named_and_weights_stay) { train_with_a_wrong_label(); }
+
+TEST(on_a_device_the_loss_is_named_and_weights_stay) {
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  train_with_a_wrong_label();
 }

@@ -20,25 +20,27 @@ enum { CORES = 2, BATCH = 24 };
 // Bytes of a batch of an estimator_case.
 enum { BATCH_BYTES = BATCH * (ESTIMATOR_WIDTH + 1) * 4 };
 
-static estimator_case begin_case(const char *folder, int64_t examples) {
-  estimator_case c = {.way = ON_TPU,
-                      .replicas = CORES,
-                      .batch = BATCH,
-                      .examples = examples,
-                      .repeats = examples == 0,
-                      .folder = folder,
-                      .iterations = "4"};
-  estimator_case_begin(&c);
-  return c;
+static void begin_case(estimator_case *c, const char *folder,
+                       int64_t examples) {
+  *c = (estimator_case){.way = ON_TPU,
+                        .replicas = CORES,
+                        .batch = BATCH,
+                        .examples = examples,
+                        .repeats = examples == 0,
+                        .folder = folder,
+                        .iterations = "4"};
+  estimator_case_begin(c);
 }
 
 TEST(a_loop_of_steps_is_one_launch) {
   enum { STEPS = 12 };
   const shim_state *shim = shim_begin();
-  LS_OWN(estimator_case, want) = begin_case("fed-on-cpu", 0);
+  LS_OWN(estimator_case, want) = {.way = ON_TPU};
+  begin_case(&want, "fed-on-cpu", 0);
   const ls_training_end expected = estimator_case_train(&want, STEPS);
   LS_OWN(open_place, here) = shim_runtime(CORES);
-  LS_OWN(estimator_case, c) = begin_case("fed-on-devices", 0);
+  LS_OWN(estimator_case, c) = {.way = ON_TPU};
+  begin_case(&c, "fed-on-devices", 0);
   const ls_training_end end = estimator_case_train(&c, STEPS);
   assert_int_equal(end.step, STEPS);
   assert_true(fabs(end.loss - expected.loss) < 1e-5);
@@ -103,10 +105,12 @@ TEST(a_host_is_sent_every_nth_step_of_a_launch) {
 TEST(a_loop_ends_with_the_data) {
   enum { BATCHES = 6, MOST = 20 };
   const shim_state *shim = shim_begin();
-  LS_OWN(estimator_case, want) = begin_case("ended-on-cpu", BATCHES * BATCH);
+  LS_OWN(estimator_case, want) = {.way = ON_TPU};
+  begin_case(&want, "ended-on-cpu", BATCHES * BATCH);
   const ls_training_end expected = estimator_case_train(&want, MOST);
   LS_OWN(open_place, here) = shim_runtime(CORES);
-  LS_OWN(estimator_case, c) = begin_case("ended-on-devices", BATCHES * BATCH);
+  LS_OWN(estimator_case, c) = {.way = ON_TPU};
+  begin_case(&c, "ended-on-devices", BATCHES * BATCH);
   const ls_training_end end = estimator_case_train(&c, MOST);
   assert_int_equal(expected.step, BATCHES);
   assert_int_equal(end.step, BATCHES);
@@ -118,7 +122,8 @@ TEST(a_loop_ends_with_the_data) {
 TEST(an_evaluation_of_all_batches_ends_with_the_data) {
   enum { BATCHES = 70, MOST = 1 << 30 };
   LS_OWN(open_place, here) = plugin_runtime(CORES);
-  LS_OWN(estimator_case, c) = begin_case("evaluated", BATCHES * BATCH);
+  LS_OWN(estimator_case, c) = {.way = ON_TPU};
+  begin_case(&c, "evaluated", BATCHES * BATCH);
   assert_int_equal(estimator_case_train(&c, 4).step, 4);
   LS_OWN(ls_nest, metrics) = estimator_evaluate(&c, (ls_opt)LS_SOME(MOST));
   assert_true(estimator_metric(metrics, "count") == BATCHES * BATCH);
@@ -130,13 +135,21 @@ typedef struct loops {
   ls_variable *sum;
   int64_t trips;
   bool echoes;  // The host puts what the outfeed gives, once more than comes.
+  int64_t num_classes;  // Tuples are labels; 0: they are numbers.
 } loops;
 
 // Adds what comes to the variable, and gives the sum.
 static ls_nest core_trip(ls_nest args, void *user) {
   const loops *l = user;
-  const ls_tensor x = ls_reshape(ls_nest_tensor(args, 1), LS_SCALAR);
-  const ls_tensor sum = ls_variable_assign_add(l->sum, x);
+  ls_tensor x = ls_nest_tensor(args, 1);
+  if (l->num_classes > 0) {
+    const ls_tensor logits =
+        ls_fill(LS_DTYPE_F32, LS_SHAPE(1, l->num_classes), 0);
+    const ls_tensor loss = ls_softmax_cross_entropy(logits, x);
+    x = ls_add(ls_convert(x, LS_DTYPE_F32), ls_mul_scalar(loss, 0));
+  }
+  const ls_tensor sum =
+      ls_variable_assign_add(l->sum, ls_reshape(x, LS_SCALAR));
   LS_DEVICE_SCOPE("/device:TPU_REPLICATED_CORE:0");
   return LS_LIST(ls_leaf(ls_add_scalar(ls_nest_tensor(args, 0), 1)),
                  ls_nest_op(ls_outfeed_enqueue(sum)));
@@ -156,7 +169,7 @@ static ls_nest core_loop(ls_nest args, void *user) {
 
 static ls_nest loop_on_core(loops *l) {
   ls_nest outputs = ls_none();
-  const ls_dtype dtype = LS_DTYPE_F32;
+  const ls_dtype dtype = l->num_classes > 0 ? LS_DTYPE_I32 : LS_DTYPE_F32;
   const ls_shape shape = LS_SHAPE(1);
   expect_ok(ls_infeed_queue_create(
       &(ls_infeed_options){
@@ -171,8 +184,10 @@ static ls_nest loop_on_core(loops *l) {
 static ls_nest host_puts(ls_nest values, void *user) {
   const loops *l = user;
   const ls_tensor i = ls_nest_tensor(values, 0);
-  (void)put_tensor(0, 0,
-                   ls_reshape(l->echoes ? get_number(0, 0) : i, LS_SHAPE(1)));
+  (void)put_tensor(
+      0, 0,
+      ls_convert(ls_reshape(l->echoes ? get_number(0, 0) : i, LS_SHAPE(1)),
+                 l->num_classes > 0 ? LS_DTYPE_I32 : LS_DTYPE_F32));
   return LS_LIST(ls_leaf(ls_add_scalar(i, 1)));
 }
 static ls_nest host_gets(ls_nest values, void *user) {
@@ -235,24 +250,34 @@ TEST(a_loop_may_make_more_trips_than_a_queue_is_deep) {
   end_loops(&l, &f);
 }
 
-// The fourth tuple is of another type; the outfeed has what three have given.
-static void fail_a_trip(const char *device) {
-  loops l = {.trips = 6};
+// The fourth tuple is of another type, or no class; the outfeed has what three
+// have given.
+static void fail_a_trip(const char *device, int64_t num_classes,
+                        const char *says) {
+  loops l = {.trips = 6, .num_classes = num_classes};
   pod_runs f = begin_loops(&l, device);
   ls_nest fetches = ls_none();
-  pod_inject(f.pod, (ls_pod_fault){.kind = LS_POD_TUPLE_CHANGED, .at_step = 3});
+  if (num_classes == 0)
+    pod_inject(f.pod,
+               (ls_pod_fault){.kind = LS_POD_TUPLE_CHANGED, .at_step = 3});
   {
     LS_GRAPH_SCOPE(f.graph);
     fetches = LS_LIST(loop_on_host(host_puts, &l), loop_on_core(&l));
   }
-  expect_status(pod_runs_try(&f, fetches), LS_INVALID_ARGUMENT, "is u8[]");
+  expect_status(pod_runs_try(&f, fetches), LS_INVALID_ARGUMENT, says);
   expect_sum(&f, &l, 0 + 1 + 2);
   end_loops(&l, &f);
 }
 
 TEST(whole_trips_before_a_bad_tuple_stay) {
-  fail_a_trip(NULL);
-  fail_a_trip(plugin_device());
+  fail_a_trip(NULL, 0, "is u8[]");
+  fail_a_trip(plugin_device(), 0, "is u8[]");
+}
+
+TEST(whole_trips_before_a_wrong_label_stay) {
+  static const char says[] = "label 3 is none of the 3 classes";
+  fail_a_trip(NULL, 3, says);
+  fail_a_trip(plugin_device(), 3, says);
 }
 
 // The CPU engine's loop takes a tuple when it needs it, that of a device all of

@@ -192,23 +192,23 @@ static ls_nest send_nothing(ls_nest values, void *user) {
   return ls_nest_op(ls_group(NULL, 0, "nothing"));
 }
 
-static estimator_case begin_estimator(bool goes_on) {
-  estimator_case c = {.way = ON_TPU,
-                      .replicas = 4,
-                      .folder = "for-a-topology",
-                      .goes_on = goes_on,
-                      .iterations = "100",
-                      .repeats = true,
-                      .host_call = send_nothing,
-                      .host_call_every = LS_SOME(10)};
-  estimator_case_begin(&c);
-  return c;
+static void begin_estimator(estimator_case *c, bool goes_on) {
+  *c = (estimator_case){.way = ON_TPU,
+                        .replicas = 4,
+                        .folder = "for-a-topology",
+                        .goes_on = goes_on,
+                        .iterations = "100",
+                        .repeats = true,
+                        .host_call = send_nothing,
+                        .host_call_every = LS_SOME(10)};
+  estimator_case_begin(c);
 }
 
 static void compile_estimator(const char *topology) {
   LS_OWN(open_place, here) = runtime_begin(
       (ls_runtime_options){.device = tpu_device(), .topology = topology});
-  LS_OWN(estimator_case, c) = begin_estimator(false);
+  LS_OWN(estimator_case, c) = {.way = ON_TPU};
+  begin_estimator(&c, false);
   expect_status(
       ls_estimator_train(c.estimator,
                          &(ls_estimator_training){.input = estimator_input(&c),
@@ -229,12 +229,14 @@ TEST(an_evaluation_and_a_prediction_are_compiled_for_a_topology) {
   const char *device = tpu_device();
   {
     LS_OWN(open_place, here) = runtime_begin((ls_runtime_options){0});
-    LS_OWN(estimator_case, c) = begin_estimator(false);
+    LS_OWN(estimator_case, c) = {.way = ON_TPU};
+    begin_estimator(&c, false);
     assert_int_equal(estimator_case_train(&c, 1).step, 1);
   }
   LS_OWN(open_place, here) = runtime_begin(
       (ls_runtime_options){.device = device, .topology = "v5e:2x2"});
-  LS_OWN(estimator_case, c) = begin_estimator(true);
+  LS_OWN(estimator_case, c) = {.way = ON_TPU};
+  begin_estimator(&c, true);
   LS_OWN(ls_nest, metrics) = {0};
   expect_status(ls_estimator_evaluate(
                     c.estimator,

@@ -290,6 +290,7 @@ static ls_status compile_for_devices(ls_pjrt_executable *self) {
   ls_text_init(&module, self->arena.allocator);
   LS_RETURN_IF_ERROR(choose_devices(self));
   LS_RETURN_IF_ERROR(list_written(self));
+  LS_RETURN_IF_ERROR(ls_pjrt_find_labels(self));
   LS_RETURN_IF_ERROR(write_module(self, 1, &self->arena, &module, layout));
   self->facts.is_late = layout->num_hosts == 0;
   if (layout->num_hosts > 0 && !layout->around.is_around)

@@ -274,6 +274,10 @@ ls_status ls_pjrt_call_host(ls_pjrt_hosts *self, ls_pjrt_record **place,
     LS_RETURN_IF_ERROR(ls_status_annotate(call_kernel(self, place, site),
                                           "in %s, replica %d", site->label,
                                           first + r));
+    LS_RETURN_IF_ERROR(ls_pjrt_check_labels(
+        self->executable, site,
+        (const void *const *)(*place)->operands + site->num_inputs,
+        (*place)->call.num_replicas));
     for (size_t i = site->num_inputs; i < count; ++i)
       copy_operand(self, site, *place, i, (size_t)r, buffers, (size_t)devices);
   }

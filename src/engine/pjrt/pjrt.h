@@ -87,6 +87,7 @@ typedef struct ls_pjrt_code {
   int64_t room;                   // See ls_emit_around.
 } ls_pjrt_code;
 
+typedef struct ls_pjrt_labels ls_pjrt_labels;
 typedef struct ls_pjrt_executable {
   int references;
   ls_pjrt_backend *backend;
@@ -102,6 +103,7 @@ typedef struct ls_pjrt_executable {
   const int32_t *aliases;  // See ls_hlo_program.
   uint32_t *written;       // The written uses, in the order of their results.
   size_t num_written;
+  ls_pjrt_labels *labels;  // Labels that the host checks.
   ls_plan_facts facts;
 } ls_pjrt_executable;
 
@@ -121,6 +123,16 @@ ls_status ls_pjrt_compile(ls_backend *backend, const ls_program *program,
 void ls_pjrt_release_executable(ls_executable *executable);
 ls_plan_facts ls_pjrt_facts(const ls_executable *executable);
 ls_status ls_pjrt_print_plan(const ls_executable *executable, ls_text *text);
+
+// ---- Labels that the host gives (labels.c) ---------------------------------
+LS_MUST_USE ls_status ls_pjrt_find_labels(ls_pjrt_executable *self);
+// Checks the labels among the results of a call for so many replicas, or, with
+// site NULL, among the program's inputs.
+//   LS_INVALID_ARGUMENT  one is no class
+LS_MUST_USE ls_status ls_pjrt_check_labels(const ls_pjrt_executable *self,
+                                           const ls_emit_host *site,
+                                           const void *const *values,
+                                           int32_t replicas);
 
 // ---- Compiled programs in files (cache.c) ----------------------------------
 // Finds the folder: LS_PJRT_CACHE, else that of the user's caches.

@@ -356,6 +356,8 @@ static ls_status await_inputs(ls_pjrt_instance *self) {
 }
 
 static ls_status run_start(ls_pjrt_instance *self, const ls_run_args *args) {
+  LS_RETURN_IF_ERROR(
+      ls_pjrt_check_labels(self->executable, NULL, args->inputs, 1));
   LS_RETURN_IF_ERROR(take_launches(self));
   LS_RETURN_IF_ERROR(take_arguments(self, args));
   if (self->executable->num_devices > 1) LS_RETURN_IF_ERROR(await_inputs(self));

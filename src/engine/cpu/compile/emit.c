@@ -6,6 +6,7 @@
 
 #include "engine/cpu/kernels/batched.h"
 #include "engine/cpu/run/team.h"
+#include "engine/labels.h"
 #include "lockstep/runtime_settings.h"
 
 static void emit_constant(ls_cpu_compiler *self, ls_cpu_scope *scope,
@@ -186,12 +187,12 @@ static void emit_labels(ls_cpu_compiler *self, const ls_cpu_scope *scope,
   const ls_kernel_plan *plan = &use->plan;
   const ls_type type = plan->in[plan->labels];
   const bool is_whole = use->lanes == 1 || use->is_whole[plan->labels];
-  ls_cpu_labels *params = ls_arena_new(&self->out->arena, ls_cpu_labels);
+  ls_labels *params = ls_arena_new(&self->out->arena, ls_labels);
   if (params == NULL) {
     ls_cpu_fail(self, ls_out_of_memory());
     return;
   }
-  *params = (ls_cpu_labels){.dtype = type.dtype,
+  *params = (ls_labels){.dtype = type.dtype,
                             .count = ls_shape_num_elements(type.shape) *
                                      (is_whole ? 1 : use->lanes),
                             .num_classes = plan->num_classes};

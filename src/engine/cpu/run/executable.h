@@ -20,7 +20,7 @@ typedef enum ls_cpu_code {
   LS_CPU_NOTHING,  // Removed when compiling ends.
   LS_CPU_KERNEL,   // Calls `loop` on all blocks; `number`: by a thread team.
   LS_CPU_COPY,     // Copies `size` bytes.
-  LS_CPU_LABELS,   // Fails unless input 0 is classes; params: ls_cpu_labels.
+  LS_CPU_LABELS,   // Fails unless input 0 is classes; params: ls_labels.
   LS_CPU_BRANCH,   // Jumps to `target` unless input 0 is true.
   LS_CPU_JUMP,
   // Loops: out 0 is a ls_cpu_loop_state.
@@ -111,13 +111,6 @@ typedef struct ls_cpu_loop_state {
 static inline uint64_t ls_cpu_iteration(uint64_t outer, int64_t trip) {
   return outer * UINT64_C(0x9E3779B97F4A7C15) + (uint64_t)trip;
 }
-
-typedef struct ls_cpu_labels {
-  ls_dtype dtype;
-  int64_t count, num_classes;
-} ls_cpu_labels;
-// Returns INVALID_ARGUMENT, naming the first label that is no class.
-ls_status ls_cpu_check_labels(const ls_cpu_labels *self, const void *labels);
 
 // The replicas of an op on all ranks, and the range of them that this rank
 // hosts: all of them with a single rank or a single replica.

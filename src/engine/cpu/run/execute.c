@@ -13,6 +13,7 @@
 #include "engine/cpu/run/numbers.h"
 #include "engine/cpu/run/ranks.h"
 #include "engine/cpu/run/sums.h"
+#include "engine/labels.h"
 #include "net/waiting.h"
 
 // ---- Streams ---------------------------------------------------------------
@@ -52,7 +53,7 @@ static bool check_labels(ls_instance *self, ls_cpu_worker *worker, uint32_t pc,
                          void *const *operands) {
   const ls_executable *executable = self->executable;
   ls_status status =
-      ls_cpu_check_labels(executable->instructions[pc].params, operands[0]);
+      ls_labels_check(executable->instructions[pc].params, operands[0]);
   if (ls_status_is_ok(status)) return true;
   ls_cpu_worker_fail(
       worker, ls_status_annotate(status, "in %s", executable->notes[pc].label));

@@ -6,12 +6,10 @@
 // time. f64 rows follow the same steps and the same order of addition. An
 // invalid label makes its row NaN, but a run with one fails earlier.
 #include <math.h>
-#include <stdio.h>
 
 #include "engine/cpu/elementary/f64math.h"
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
-#include "engine/cpu/run/executable.h"
 
 // Rows passed to the kernel table at a time.
 enum { GROUP = 16 };
@@ -157,38 +155,6 @@ static void read_labels(int32_t *out, const void *labels, ls_dtype dtype,
   default:
     break;
   }
-}
-
-static ls_status no_class(const ls_cpu_labels *self, uint64_t label) {
-  char text[32];
-  if (self->dtype == LS_DTYPE_U64)
-    snprintf(text, sizeof(text), "%llu", (unsigned long long)label);
-  else
-    snprintf(text, sizeof(text), "%lld", (long long)label);
-  return self->num_classes == 0
-             ? ls_invalid_argument("label %s, but there are no classes", text)
-             : ls_invalid_argument(
-                   "label %s is none of the %lld classes, 0 to %lld", text,
-                   (long long)self->num_classes,
-                   (long long)self->num_classes - 1);
-}
-
-ls_status ls_cpu_check_labels(const ls_cpu_labels *self, const void *labels) {
-  const uint64_t limit = (uint64_t)self->num_classes;
-  switch (self->dtype) {
-#define CASE(unused, D, T, W)                                                  \
-  case LS_DTYPE_##D: {                                                         \
-    const T *in = labels;                                                      \
-    for (int64_t i = 0; i < self->count; ++i)                                  \
-      if ((uint64_t)in[i] >= limit) return no_class(self, (uint64_t)in[i]);    \
-    break;                                                                     \
-  }
-    LS_EACH_INTEGER(CASE, )
-#undef CASE
-  default:
-    break;
-  }
-  return ls_ok();
 }
 
 // ---- Loop and plan ---------------------------------------------------------
