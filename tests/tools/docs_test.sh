@@ -1,0 +1,173 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# What docs/ and README.md say can be done: programs and fragments in C compile,
+# blocks marked "sh run" run and print what stands there (docs/blocks.awk has
+# the marks), flags and names exist. Links lead somewhere, each page is at most
+# two links from docs/README.md, and so is the answer to each common question.
+
+set -eu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+source=${LS_SOURCE_DIR:?} build=${LS_BUILD_DIR:?} lockstep=${LOCKSTEP:?}
+here=$source/tests/tools/docs
+failed=0
+
+# none WHAT FILE: fails if the file has lines, which are faults.
+none() {
+  [ ! -s "$2" ] || { echo "FAIL $1:"; head -n 30 "$2"; failed=1; }
+}
+
+cd "$source"
+pages="README.md examples/README.md $(echo docs/*.md)"
+mkdir "$work/blocks" "$work/bin"
+echo '#include "lockstep/full.h"' >"$work/blocks/fragments.c"
+for page in $pages; do
+  name=$(echo "${page%.md}" | tr / -)
+  awk -v out="$work/blocks" -v page="$name" -f "$here/blocks.awk" "$page"
+done >"$work/faults"
+none "blocks" "$work/faults"
+
+# ---- C -----------------------------------------------------------------------
+"${CC:-cc}" -std=c11 -fsyntax-only -Wall -Wextra -Werror -Wno-unused-variable -Wno-unused-function \
+  -Wno-unused-parameter -Wno-unused-but-set-variable \
+  -I"$source/include" -I"$build/include" "$work"/blocks/*.c || failed=1
+
+# ---- Commands ----------------------------------------------------------------
+"$source/tools/docs/commands" "$lockstep" >"$work/flags"
+# shellcheck disable=SC2086  # Words are wanted.
+sed -n 's/`\(lockstep [^`]*\)`/\n\1\n/gp' $pages | grep '^lockstep ' |
+  cat - "$work/blocks/commands" |
+  awk '
+NR == FNR {
+  if (/^U /) command = $3 ~ /^[a-z]/ ? $2 " " $3 : $2
+  if (/^F /) { split(substr($0, 3), flag, "\t"); known[command, flag[1]] = 1 }
+  if (/^U /) is_command[command] = 1
+  next
+}
+# The words after each "lockstep", up to what ends a command.
+{
+  sub(/ # .*/, "")
+  command = ""
+  for (i = 1; i <= NF; ++i) {
+    word = $i
+    if (word ~ /(^|\/)lockstep$/) {
+      command = $(i + 1)
+      if ((command " " $(i + 2)) in is_command) command = command " " $(i + 2)
+    } else if (word ~ /^[|&;]/ || word == "--") {
+      command = ""
+    } else if (command in is_command && word ~ /^--[a-z]/) {
+      sub(/^--/, "", word)
+      sub(/[^a-z-].*/, "", word)
+      if (word != "help" && !((command, word) in known))
+        print "lockstep " command " has no --" word ": " $0
+    }
+  }
+}' "$work/flags" - >"$work/faults"
+none "flags that do not exist" "$work/faults"
+
+ln -s "$lockstep" "$work/bin/lockstep"
+cat >"$work/bin/pkg-config" <<END
+#!/bin/sh
+echo "-I$source/include -I$build/include -L$build -llockstep -llockstep-io -Wl,-rpath,$build"
+END
+chmod +x "$work/bin/pkg-config"
+for script in "$work"/blocks/*.run; do
+  name=$(basename "$script" .run)
+  mkdir "$work/$name"
+  (cd "$work/$name" && PATH="$work/bin:$PATH" expect="$here/expect.awk" \
+     sh -eu "$script") || { echo "FAIL $name"; failed=1; }
+done
+
+# ---- Names -------------------------------------------------------------------
+sed -n 's/^E //p' "$build/share/lockstep/reference.txt" | tr ' ' '\n' >"$work/names"
+{
+  cat "$work/names"
+  grep -ohE '"LS_[A-Z_]+"' -r src bench tests/cli tests/support tests/tools | tr -d '"'
+} | sort -u >"$work/known"
+# shellcheck disable=SC2086
+cat $pages | grep -oE '\b(ls|LS)_[A-Za-z0-9_]+(\.\.\.|\*|[A-Z]*)' |
+  grep -v '[._*]$' | sort -u >"$work/used"
+comm -23 "$work/used" "$work/known" >"$work/faults"
+none "names that do not exist" "$work/faults"
+
+# Tests that docs/promises.md names.
+sed -n 's/^|.*| \(.*\) |$/\1/p' docs/promises.md | grep -o '`[a-z]*/[a-z_0-9]*' |
+  tr -d '`*' | while read -r name; do
+  # shellcheck disable=SC2144
+  ls tests/"$name"* >/dev/null 2>&1 || [ -e "$name" ] || echo "$name"
+done >"$work/faults"
+none "tests that do not exist" "$work/faults"
+
+# ---- Links -------------------------------------------------------------------
+# Each link as "FROM TO", each heading as "# PAGE#ANCHOR", as GitHub makes them.
+awk '
+FNR == 1 { inside = 0 }
+/^```/ { inside = !inside; next }
+inside { next }
+/^#+ / {
+  heading = tolower($0)
+  sub(/^#+ /, "", heading)
+  gsub(/[^a-z0-9 _-]/, "", heading)
+  gsub(/ /, "-", heading)
+  print "# " FILENAME "#" heading
+}
+{
+  text = $0
+  while (match(text, /\]\([^)]*\)/)) {
+    link = substr(text, RSTART + 2, RLENGTH - 3)
+    text = substr(text, RSTART + RLENGTH)
+    if (link ~ /^https?:/) continue
+    folder = FILENAME
+    if (!sub(/\/[^\/]*$/, "/", folder)) folder = ""
+    to = link ~ /^#/ ? FILENAME link : folder link
+    while (to ~ /[^\/]+\/\.\.\//) sub(/[^\/]+\/\.\.\//, "", to)
+    print FILENAME, to
+  }
+}' README.md HACKING.md examples/README.md docs/*.md >"$work/links"
+sed -n 's/^# //p' "$work/links" | sort -u >"$work/anchors"
+grep -v '^# ' "$work/links" | while read -r from to; do
+  case $to in
+    *#*) grep -qxF -- "$to" "$work/anchors" || echo "$from: $to" ;;
+    *) [ -e "$to" ] || echo "$from: $to" ;;
+  esac
+done >"$work/faults"
+none "broken links" "$work/faults"
+
+grep -q '^README.md docs/README.md$' "$work/links" ||
+  { echo "FAIL README.md does not lead to docs/README.md"; failed=1; }
+awk '$1 != "#" { sub(/#.*/, "", $2); print $1, $2 }' "$work/links" | sort -u |
+  awk '
+{ from[NR] = $1; to[NR] = $2 }
+END {
+  far["docs/README.md"] = 0
+  for (clicks = 0; clicks < 2; ++clicks)
+    for (i = 1; i <= NR; ++i)
+      if (from[i] in far && far[from[i]] == clicks && !(to[i] in far))
+        far[to[i]] = clicks + 1
+  for (page in far) print page
+}' | sort >"$work/near"
+for page in docs/*.md; do echo "$page"; done | sort | comm -23 - "$work/near" \
+  >"$work/faults"
+none "pages more than two links away" "$work/faults"
+
+# Each question has a link in its line.
+while read -r question; do
+  grep -iE "^- .*$question.*\]\([a-z]" docs/README.md >/dev/null ||
+    echo "$question"
+done >"$work/faults" <<'END'
+learning rate
+stop(s|ped|ping)? .*early
+two machines
+on a GPU
+PyTorch
+serve
+thread-safe
+how much memory
+NaN
+layer of my own
+op of my own
+optimizer of my own
+END
+none "questions without an answer in docs/README.md" "$work/faults"
+exit $failed
