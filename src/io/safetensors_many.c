@@ -97,14 +97,9 @@ static void read_pieces(void *user, int worker, int64_t begin, int64_t end) {
 
 static void run_pieces(job *j, ls_workers *workers) {
   const int64_t num_pieces = j->first[j->count];
-  if (workers != NULL && (size_t)num_pieces * j->piece >= LEAST_SHARED) {
-    const ls_status status =
-        ls_workers_share(workers, read_pieces, j, num_pieces);
-    if (ls_status_is_ok(status)) return;
-    // Workers are not available inside a run, or without threads.
-    ls_status_free(status);
-  }
-  read_pieces(j, 0, 0, num_pieces);
+  const bool is_large = (size_t)num_pieces * j->piece >= LEAST_SHARED;
+  ls_workers_share_or_run(is_large ? workers : NULL, read_pieces, j,
+                          num_pieces);
 }
 
 static ls_status join_sums(const job *j, ls_safetensors_wish *wishes) {

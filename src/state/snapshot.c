@@ -201,13 +201,8 @@ static void copy_all(const ls_snapshot *self, const sources *from,
   const size_t size = self->end - self->begin;
   const int64_t chunks = (int64_t)((size + CHUNK - 1) / CHUNK);
   copying c = {self, from, backend};
-  if (size >= LEAST_SHARED) {
-    const ls_status status = ls_workers_share(workers, copy_chunks, &c, chunks);
-    if (ls_status_is_ok(status)) return;
-    // Workers are not available inside a run, or without threads.
-    ls_status_free(status);
-  }
-  copy_chunks(&c, 0, 0, chunks);
+  ls_workers_share_or_run(size >= LEAST_SHARED ? workers : NULL, copy_chunks,
+                          &c, chunks);
 }
 
 static ls_status copy_values(const ls_snapshot *self, sources *from,

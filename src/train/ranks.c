@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/ranks.h"
 
-#include <string.h>
-
-#include "runtime/program.h"
-#include "state/checkpoint_file.h"
-#include "train/folder/saved_values.h"
 
 ls_status ls_run_ranks_init(ls_run_ranks *ranks, ls_runtime *runtime,
                             const ls_strategy *strategy) {
@@ -30,37 +25,6 @@ bool ls_run_ranks_writes(const ls_run_ranks *ranks) {
 }
 
 // ---- Checksums -------------------------------------------------------------
-// Adds a line about a variable; none if replicas have values of their own, or
-// it has no value.
-static ls_status add_variable(ls_store *store, ls_variable *variable,
-                              int64_t step, ls_text *text) {
-  LS_OWN(ls_array, value) = NULL;
-  if (ls_state_parts(store, variable) > 0 || variable->num_targets > 0 ||
-      !ls_store_has_value(store, variable))
-    return ls_ok();
-  LS_RETURN_IF_ERROR(ls_store_read(store, variable, &value));
-  const uint64_t hash = ls_hash(ls_array_data(value), ls_array_size(value), 0);
-  ls_text_append_format(text, "value of variable '%s' at step %lld: %016llx\n",
-                        variable->name, (long long)step,
-                        (unsigned long long)hash);
-  return ls_ok();
-}
-
-ls_status ls_train_sum(ls_runtime *runtime, const ls_model *model, int64_t step,
-                       ls_text *text, uint64_t *out_sum) {
-  ls_runtime_state *state = NULL;
-  size_t count = 0;
-  LS_OWN_MEMORY(ls_runtime_allocator(runtime), ls_variable *, variables) = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_state_get(runtime, &state));
-  LS_RETURN_IF_ERROR(
-      ls_train_variables(runtime, model, true, &variables, &count));
-  ls_text_clear(text);
-  for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(add_variable(state->store, variables[i], step, text));
-  *out_sum = ls_hash(ls_text_data(text), text->size, 0);
-  return ls_text_status(text);
-}
-
 ls_status ls_run_ranks_sum(ls_run_ranks *ranks, int64_t step) {
   ls_rank_sums *sums = &ranks->sums;
   if (ranks->all.communicator == NULL || sums->every == 0 || step < sums->next)

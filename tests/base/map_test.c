@@ -166,6 +166,25 @@ TEST(hashes_spread_and_stay) {
   assert_in_range(moved, 384 * 31, 384 * 33);
 }
 
+TEST(large_hashes_depend_on_each_bit) {
+  enum { MOST = 300 };
+  unsigned char bytes[MOST] = {0};
+  unsigned moved = 0, changes = 0;
+  assert_int_equal(ls_hash_large("lockstep", 8), UINT64_C(0x17d747805bd3cfbd));
+  for (size_t size = 0; size <= MOST; size += size < 20 ? 1 : 37) {
+    const uint64_t before = ls_hash_large(bytes, size);
+    assert_int_equal(before, ls_hash_large(NULL, size));
+    assert_int_not_equal(before, ls_hash_large(NULL, size + 1));
+    for (size_t bit = 0; bit < size * 8; ++bit, ++changes) {
+      bytes[bit / 8] = (unsigned char)(1 << bit % 8);
+      moved += (unsigned)__builtin_popcountll(before ^
+                                              ls_hash_large(bytes, size));
+      bytes[bit / 8] = 0;
+    }
+  }
+  assert_in_range(moved, changes * 30, changes * 33);
+}
+
 MEMORY_TEST(fill_map) {
   LS_OWN_BEGUN(ls_map, map, ls_map_init, ls_current_allocator());
   ls_status status = ls_ok();

@@ -50,6 +50,26 @@ uint64_t ls_hash(const void *data, size_t size, uint64_t seed) {
   return fold(hash ^ k2, k0);
 }
 
+// Hashes each LANES-th pair of words by itself, so that the products overlap.
+uint64_t ls_hash_large(const void *data, size_t size) {
+  enum { LANES = 8, BLOCK = 16 * LANES, AHEAD = 16 * BLOCK };
+  static const char zeros[BLOCK];
+  const uint64_t k1 = UINT64_C(0x13198A2E03707345);
+  const size_t stride = data != NULL ? BLOCK : 0, rest = size % BLOCK;
+  const char *bytes = data != NULL ? data : zeros;
+  uint64_t lanes[LANES];
+  for (size_t i = 0; i < LANES; ++i)
+    lanes[i] = i;
+  for (size_t k = 0; k < size / BLOCK; ++k, bytes += stride) {
+    __builtin_prefetch(bytes + AHEAD);
+    __builtin_prefetch(bytes + AHEAD + BLOCK / 2);
+    for (size_t i = 0; i < LANES; ++i)
+      lanes[i] = fold(load_u64(bytes + 16 * i) ^ k1,
+                      load_u64(bytes + 16 * i + 8) ^ lanes[i]);
+  }
+  return ls_hash(lanes, sizeof(lanes), ls_hash(bytes, rest, size));
+}
+
 // ---- Slots -----------------------------------------------------------------
 static const char *slot_key(const ls_map_slot *slot) {
   return slot->size < NEAR_SIZE ? slot->key.near : slot->key.far;

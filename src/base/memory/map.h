@@ -83,5 +83,8 @@ static inline void *ls_map_remove_text(ls_map *map, const char *key) {
 // Hashes bytes: fast, well distributed, equal in every process, not safe
 // against attackers. `seed` chains pieces: the hash of the previous piece.
 uint64_t ls_hash(const void *data, size_t size, uint64_t seed);
+// Hashes many bytes as fast as memory delivers them, to other hashes than
+// ls_hash; NULL stands for `size` zeros.
+uint64_t ls_hash_large(const void *data, size_t size);
 
 #endif  // LS_BASE_MEMORY_MAP_H_

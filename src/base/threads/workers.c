@@ -262,6 +262,16 @@ ls_status ls_workers_share(ls_workers *workers, ls_share_function fn,
   return status;
 }
 
+void ls_workers_share_or_run(ls_workers *workers, ls_share_function fn,
+                             void *user, int64_t count) {
+  if (workers != NULL) {
+    const ls_status status = ls_workers_share(workers, fn, user, count);
+    if (ls_status_is_ok(status)) return;
+    ls_status_free(status);  // No thread was available, and nothing was run.
+  }
+  fn(user, 0, 0, count);
+}
+
 // ---- Idle workers ----------------------------------------------------------
 void ls_workers_set_idle(ls_workers *workers, ls_idle_function fn, void *user) {
   ls_mutex_lock(&workers->lock);

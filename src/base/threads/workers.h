@@ -69,6 +69,10 @@ typedef void (*ls_share_function)(void *user, int worker, int64_t begin,
 LS_MUST_USE ls_status ls_workers_share(ls_workers *workers,
                                        ls_share_function fn, void *user,
                                        int64_t count);
+// Does so, or calls fn(user, 0, 0, count) itself: without workers (NULL) or
+// threads, or inside a job.
+void ls_workers_share_or_run(ls_workers *workers, ls_share_function fn,
+                             void *user, int64_t count);
 
 // Sets the idle function: workers without a job call fn(user) again and again
 // while it returns true. A new job waits for a call that is running, so calls

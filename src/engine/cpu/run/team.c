@@ -30,11 +30,5 @@ static void run_blocks(void *user, int worker, int64_t begin, int64_t end) {
 void ls_cpu_team_run(const ls_cpu_team *team, ls_kernel_loop loop,
                      const ls_kernel_call *call, int64_t blocks) {
   team_job j = {team, loop, call};
-  if (team->workers != NULL) {
-    const ls_status status =
-        ls_workers_share(team->workers, run_blocks, &j, blocks);
-    if (ls_status_is_ok(status)) return;
-    ls_status_free(status);  // No thread was available, and nothing was run.
-  }
-  run_blocks(&j, 0, 0, blocks);
+  ls_workers_share_or_run(team->workers, run_blocks, &j, blocks);
 }
