@@ -9,7 +9,7 @@
 #   tests/mpi/*.c                 programs that mpirun starts, with each MPI
 #   tests/tools/*_test.sh         a script about the tree and the build
 #   tests/interop/*_test.sh       one that other programs read and write, too
-#   examples/*.c, *.cpp           a program that must exit with 0
+#   examples/*.c, *.cpp, short/*.c  a program that must exit with 0
 #   fuzz/<noun>_fuzz.c            replayed over its corpus, or a libFuzzer
 #                                 target where LS_FUZZ is on
 # Every test has a time limit, and a scratch folder of its own to run in.
@@ -278,6 +278,12 @@ endif()
 # Examples: written, compiled and linked as a user would.
 if(LS_EXAMPLES)
   file(GLOB examples CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*.c")
+  # The short ones pass through no code that tests leave out.
+  if(NOT LS_SANITIZE AND NOT LS_COVERAGE)
+    file(GLOB short_examples CONFIGURE_DEPENDS
+         "${PROJECT_SOURCE_DIR}/examples/short/*.c")
+    list(APPEND examples ${short_examples})
+  endif()
   if(CMAKE_CXX_COMPILER_LOADED)
     file(GLOB cxx_examples CONFIGURE_DEPENDS
          "${PROJECT_SOURCE_DIR}/examples/*.cpp")
@@ -291,10 +297,11 @@ if(LS_EXAMPLES)
       RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples")
     # Programs that read files of other people's.
     set(library lockstep)
-    if(name STREQUAL "fashion_estimator")
+    if(name MATCHES "^(fashion_estimator|csv_rows)$")
       set(library lockstep_io)
     endif()
-    target_link_libraries(example_${name} PRIVATE ls_flags ${library} m)
+    target_link_libraries(example_${name} PRIVATE
+                          ls_flags ${library} m Threads::Threads)
     if(LS_TESTS)
       ls_add_test(examples/${name} example_${name})
     endif()

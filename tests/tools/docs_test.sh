@@ -99,6 +99,13 @@ sed -n 's/^|.*| \(.*\) |$/\1/p' docs/promises.md | grep -o '`[a-z]*/[a-z_0-9]*' 
 done >"$work/faults"
 none "tests that do not exist" "$work/faults"
 
+# Each example has its line in the gallery.
+for example in examples/*.c examples/*.cpp examples/short/*.c examples/mpi/*.c; do
+  grep -qF "\`${example#examples/}\`" examples/README.md ||
+    grep -qF "(${example#examples/})" examples/README.md || echo "$example"
+done >"$work/faults"
+none "examples that examples/README.md leaves out" "$work/faults"
+
 # ---- Links -------------------------------------------------------------------
 # Each link as "FROM TO", each heading as "# PAGE#ANCHOR", as GitHub makes them.
 awk '
