@@ -356,10 +356,11 @@ typedef struct cli_classes {
 // Data flags. NULL or zero in a field: not given.
 typedef struct cli_data {
   const char *data;      // Required.
-  const char *test;      // Test data.
+  const char *test;      // Test data; "none": trains on all.
   const char *features;  // Parts that are examples and labels.
   double split;          // Fraction held out for the test.
   bool whole;            // Without a test set all of `data` is one.
+  bool untested;         // Set for `test` "none".
   bool kept;             // `features` is only for the run's own data.
   const char *command;   // Command that reports resizing. NULL: silent.
   cli_classes *classes;  // NULL: labels are numbers.

@@ -189,12 +189,14 @@ static int run_training(estimator_flags *flags, const ls_estimator_type *type) {
   return closed;
 }
 
-// Lets a run that was started again resume, if it has a checkpoint.
+// Lets a run that was started again, or has --resume auto, resume if it has a
+// checkpoint.
 static bool restart_run(estimator_flags *flags) {
   cli_restart how = CLI_NO_RESTART;
   if (!cli_ranks_restart("train", &flags->run_folder, &flags->resume, &how))
     return false;
-  if (how == CLI_RESUMES) flags->warm_start = NULL;
+  if (how == CLI_RESUMES)
+    flags->warm_start = flags->warm_only = flags->warm_map = NULL;
   return true;
 }
 
@@ -232,7 +234,8 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
        "folder of the run (default: a new runs/NAME-N)", 0},
       {"resume", CLI_TEXT, &flags.resume, "DIR",
        "continue the run there, from its newest checkpoint, as\n"
-       "if it had not stopped",
+       "if it had not stopped; auto: the run in --run-dir if it\n"
+       "has a checkpoint, else a new one",
        0},
       {"warm-start", CLI_TEXT, &flags.warm_start, "PATH",
        "start with the values of another run, a checkpoint, or a\n"
@@ -270,6 +273,7 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
   int code = CLI_OK;
   if (!cli_estimator_parse(&syntax, &flags, type, argc, argv, &code))
     return code;
-  if (!check_flags(&flags, type)) return CLI_USAGE;
-  return restart_run(&flags) ? run_training(&flags, type) : CLI_USAGE;
+  return restart_run(&flags) && check_flags(&flags, type)
+             ? run_training(&flags, type)
+             : CLI_USAGE;
 }

@@ -133,9 +133,13 @@ bool cli_ranks_restart(const char *command, const char **run_folder,
   char how = CLI_NO_RESTART;
   ls_runtime *runtime = NULL;
   ls_status status = cli_runtime_open(1, NULL, &runtime);
-  const bool is_again = ls_status_is_ok(status) && was_restarted(runtime);
+  const bool is_auto = *resume != NULL && strcmp(*resume, "auto") == 0;
+  const bool is_again =
+      is_auto || (ls_status_is_ok(status) && was_restarted(runtime));
+  if (is_auto) *resume = NULL;
   if (is_again && *run_folder == NULL && *resume == NULL)
-    status = ls_invalid_argument("a restart needs --run-dir, to find the run");
+    status = ls_invalid_argument("%s needs --run-dir, to find the run",
+                                 is_auto ? "--resume auto" : "a restart");
   if (is_again && *run_folder != NULL)
     how = has_checkpoint(*run_folder) ? CLI_RESUMES : CLI_BEGINS_ANEW;
   if (ls_status_is_ok(status)) status = cli_ranks_send(&how, sizeof(how));

@@ -18,9 +18,10 @@ int cli_ranks_close(const char *command, int code);
 ls_communicator *cli_ranks(void);
 // Returns true on the rank that prints and writes files.
 bool cli_leads(void);
-// Decides, on rank 0, how a run that `lockstep launch` has started again goes
-// on: from its newest checkpoint, then `*run_folder` becomes `*resume`; or anew
-// if it has none yet. Reports a failure and returns false.
+// Decides, on rank 0, how a run goes on that `lockstep launch` has started
+// again, or whose `*resume` is "auto": from its newest checkpoint, then
+// `*run_folder` becomes `*resume`; or anew if it has none yet. Reports a
+// failure and returns false.
 typedef enum cli_restart {
   CLI_NO_RESTART,
   CLI_RESUMES,

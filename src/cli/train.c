@@ -401,13 +401,17 @@ int cli_train_run(const cli_syntax *syntax, train_flags *flags) {
   return cli_runtime_close(command, run.runtime, code);
 }
 
-// Lets a run that was started again resume, or begin anew.
+// Lets a run that was started again, or has --resume auto, resume or begin
+// anew.
 static bool restart_run(train_flags *flags) {
   cli_restart how = CLI_NO_RESTART;
   if (!cli_ranks_restart("train", &flags->run_folder, &flags->resume, &how))
     return false;
   if (how != CLI_NO_RESTART) flags->overwrite = how == CLI_BEGINS_ANEW;
-  if (how == CLI_RESUMES) flags->resume_step = (ls_opt){0};
+  ls_train_config *asked = &flags->asked;
+  if (how == CLI_RESUMES)
+    asked->warm_start = asked->warm_only = asked->warm_except =
+        asked->warm_map = NULL;
   return true;
 }
 
@@ -435,7 +439,8 @@ int cli_train(int argc, char **argv) {
        0},
       {"test", CLI_TEXT, &asked->test, "PATH",
        "other files to test on (default: the test set of the\n"
-       "data, else the part held out by --split)",
+       "data, else the part held out by --split); none: train on\n"
+       "all examples and do not test",
        0},
       {"split", CLI_REAL, &asked->split, "X",
        "fraction of data without a test set to hold out for the\n"
@@ -504,7 +509,9 @@ int cli_train(int argc, char **argv) {
        "or --steps change its end, and the schedule with it;\n"
        "--data and --model give the new paths of its files and\n"
        "its shared library; with @STEP, or as DIR/model.ckpt-STEP,\n"
-       "go on from this checkpoint in a new folder (--run-dir)",
+       "go on from this checkpoint in a new folder (--run-dir);\n"
+       "auto: the run in --run-dir if it has a checkpoint, else a\n"
+       "new one",
        0},
       {"warm-start", CLI_TEXT, &asked->warm_start, "PATH",
        "start with the values of another run, a checkpoint, or a\n"
@@ -576,8 +583,7 @@ int cli_train(int argc, char **argv) {
       CLI_OPTIONS(options)};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  if (!cli_train_check(&flags)) return CLI_USAGE;
-  if (!restart_run(&flags)) return CLI_USAGE;
+  if (!restart_run(&flags) || !cli_train_check(&flags)) return CLI_USAGE;
   return flags.seeds > 1 ? cli_train_seeds(&syntax, &flags)
                          : cli_train_run(&syntax, &flags);
 }

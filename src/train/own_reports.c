@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hooks that report progress: lines of metrics.jsonl, event files, and the
 // caller's reporter.
+#include <math.h>
+
 #include "base/memory/own.h"
+#include "lockstep/eager.h"
+#include "nn/optimizer.h"
 #include "train/loop.h"
 
 // ---- Means -----------------------------------------------------------------
@@ -49,11 +53,48 @@ static void describe_test(const ls_loop *loop, ls_train_report *r) {
   r->seconds = ls_loop_seconds(loop, loop->began);
 }
 
+// ---- Learning rate ---------------------------------------------------------
+// Computes the schedule's factor at a step.
+static ls_status factor_at(const ls_schedule *schedule, int64_t step,
+                           double *out_factor) {
+  LS_RETURN_IF_ERROR(ls_frame_begin());
+  const ls_status status = ls_tensor_item(
+      ls_schedule_factor(schedule, ls_scalar_i64(LS_DTYPE_I64, step)),
+      out_factor);
+  return ls_status_join(status, ls_frame_end(NULL));
+}
+
+// Finds the learning rate of the last step; NaN without an optimizer.
+static ls_status find_rate(const ls_model *model, double *out_rate) {
+  const ls_optimizer *optimizer = model->type->optimizer != NULL
+                                      ? model->type->optimizer(model->self)
+                                      : NULL;
+  *out_rate = NAN;
+  if (optimizer == NULL) return ls_ok();
+  if (optimizer->inner != NULL) optimizer = optimizer->inner;
+  *out_rate = optimizer->learning_rate;
+  if (!ls_schedule_changes(&optimizer->schedule) || optimizer->step == NULL)
+    return ls_ok();
+  LS_OWN(ls_array, steps) = NULL;
+  LS_RETURN_IF_ERROR(ls_variable_value(optimizer->step, &steps));
+  const int64_t done = ls_array_i64(steps, 0);
+  double factor = 1;
+  LS_RETURN_IF_ERROR(
+      factor_at(&optimizer->schedule, done > 0 ? done - 1 : 0, &factor));
+  *out_rate *= factor;
+  return ls_ok();
+}
+
 // ---- Lines -----------------------------------------------------------------
 static ls_status log_report(ls_loop *loop, const ls_train_report *report) {
+  double rate = NAN;
+  const bool has_lines =
+      ls_run_folder_has_lines(&loop->folder) || loop->events.train != NULL;
+  if (has_lines && !report->tested)
+    LS_RETURN_IF_ERROR(find_rate(loop->plan.options.model, &rate));
   return ls_status_join(
-      ls_run_folder_log(&loop->folder, report),
-      ls_run_events_log(&loop->events, report, loop->function));
+      ls_run_folder_log(&loop->folder, report, rate),
+      ls_run_events_log(&loop->events, report, rate, loop->function));
 }
 
 static ls_status log_lines(ls_loop *loop) {

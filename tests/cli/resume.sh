@@ -167,6 +167,20 @@ sed -i 's/"math":"direct"/"math":"slow"/; s/,"crc32c":.*/}/' stopped/config.json
 ends 1 "'stopped/config.json': \"math\" is 'slow', expected fast, direct, bf16 or bf16-direct" \
   train --resume stopped
 
+# ---- auto --------------------------------------------------------------------
+# A new run if there is none, and the same command goes on with it.
+again="--model tiny --data synthetic --schedule constant --warm-start longer --except logits/bias"
+rm -rf auto once
+for steps in 40 90; do
+  # shellcheck disable=SC2086
+  trains $again --steps $steps --run-dir auto --resume auto
+done
+# shellcheck disable=SC2086
+trains $again --steps 90 --run-dir once
+same "--resume auto" once auto
+grep -q '"step":40,' auto/metrics.jsonl || fail "--resume auto begins again"
+ends 2 "--resume auto needs --run-dir, to find the run" train --resume auto
+
 # ---- eval --------------------------------------------------------------------
 "$lockstep" train --resume longer --quiet >trained.txt 2>err.txt
 "$lockstep" eval longer >out.txt 2>err.txt || fail "eval fails"

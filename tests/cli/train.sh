@@ -137,8 +137,6 @@ if [ -z "$sanitized" ] && [ -d /usr/share/datasets/fashion-mnist ]; then
     --model tiny
 fi
 
-exit $failed
-
 # Several seeds: each run is that of its seed alone.
 rm -rf seeds alone
 "$lockstep" train --model tiny --data synthetic --steps 40 --seed 5 --seeds 2 \
@@ -152,3 +150,43 @@ cmp -s alone/model.safetensors seeds/seed-6/model.safetensors ||
   fail "a run of several seeds is another one"
 ends 2 "--resume continues one run; --seeds trains new ones" \
   train --resume alone --seeds 2
+
+# The learning rate of each line's last step: linear from 0.1 to 0 in 300 steps.
+"$lockstep" train --model tiny --data synthetic --steps 300 --learning-rate 0.1 \
+  --run-dir rates --overwrite --quiet >out.txt 2>err.txt || fail "rates"
+rates=$(sed -n 's/.*"learning_rate":\([0-9.e-]*\),.*/\1/p' rates/metrics.jsonl |
+  awk '{ printf "%.5f ", $1 }')
+[ "$rates" = "0.06700 0.03367 0.00033 " ] || fail "the rates are $rates"
+
+# Without a test set all examples are trained on, also if the run goes on.
+rm -rf none all halves
+awk 'BEGIN { for (i = 1; i <= 16; ++i) printf "x%d,", i; print "label"
+  for (row = 0; row < 40; ++row) {
+    for (i = 1; i <= 16; ++i) printf "%g,", (row * i * 13) % 10 / 10
+    print row % 4
+  } }' >rows.csv
+tiny="--model tiny --batch-size 8 --schedule constant --quiet"
+# shellcheck disable=SC2086
+{
+  "$lockstep" train $tiny --data rows.csv --test none --epochs 4 --run-dir none \
+    >out.txt 2>err.txt || fail "--test none"
+  [ -s out.txt ] && fail "--test none prints a result"
+  grep -q '"step":20,' none/metrics.jsonl || fail "4 epochs are not 20 steps"
+  grep -qF '"test":"none"' none/config.json || fail "--test none is not kept"
+  "$lockstep" train $tiny --data rows.csv --test rows.csv --epochs 4 \
+    --run-dir all >out.txt 2>err.txt || fail "--test rows.csv"
+  cmp -s none/model.safetensors all/model.safetensors ||
+    fail "--test none trains on other examples"
+  "$lockstep" train $tiny --data rows.csv --test none --epochs 2 --run-dir halves \
+    >out.txt 2>err.txt || fail "--test none, two epochs"
+}
+"$lockstep" train --resume halves --epochs 4 --quiet >out.txt 2>err.txt ||
+  fail "--test none, resumed"
+cmp -s none/model.safetensors halves/model.safetensors ||
+  fail "--test none goes on otherwise"
+ends 1 "the run has no test set (--test none): name data with --data" eval none
+"$lockstep" eval none --data rows.csv >out.txt 2>err.txt || fail "eval --data"
+ends 1 "--split cannot be given with --test none" train --model tiny \
+  --data rows.csv --test none --split 0.2
+
+exit $failed

@@ -12,13 +12,15 @@
 
 static const char synthetic[] = "synthetic";
 static const char fashion_mnist[] = "fashion-mnist";
+static const char no_test[] = "none";  // --test none.
 
 // Default fraction held out of data without a test set.
 static const double default_split = 0.1;
 
 // ---- Names -----------------------------------------------------------------
 bool cli_is_place(const char *data) {
-  return strcmp(data, synthetic) != 0 && strcmp(data, fashion_mnist) != 0;
+  return strcmp(data, synthetic) != 0 && strcmp(data, fashion_mnist) != 0 &&
+         strcmp(data, no_test) != 0;
 }
 
 const char *cli_full_data(const char *data, char *buffer) {
@@ -151,6 +153,10 @@ static ls_status open_files(const cli_data *data, const cli_files *files,
     return open_named_test(data, files, type, train, test);
   CLI_OWN(ls_dataset, all) = NULL;
   CLI_OWN(ls_dataset, held) = NULL;
+  if (data->untested) {
+    LS_RETURN_IF_ERROR(open_part(data, files, type, false, train));
+    return fit_pairs(data, files, type, train);
+  }
   LS_RETURN_IF_ERROR(open_part(data, files, type, true, &held));
   if (held != NULL && data->split != 0)
     return ls_invalid_argument("--split cannot be given: '%s' has a test set",
@@ -215,6 +221,17 @@ ls_status cli_open_data(const cli_data *given, const ls_model_type *type,
   cli_data data = *given;
   if (data.test == NULL) data.test = "";
   if (data.features == NULL) data.features = "";
+  if (strcmp(data.test, no_test) == 0) {
+    if (train == NULL)
+      return ls_invalid_argument(
+          "the run has no test set (--test none): name data with --data");
+    if (data.split != 0)
+      return ls_invalid_argument(
+          "--split cannot be given with --test none, which holds out nothing");
+    data.untested = true;
+    data.test = "";
+    test = NULL;
+  }
   LS_RETURN_IF_ERROR(open_parts(&data, type, train, test));
   if (train != NULL) LS_RETURN_IF_ERROR(ls_dataset_status(*train));
   return test != NULL ? ls_dataset_status(*test) : ls_ok();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/events/run_events.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/files.h"
@@ -93,40 +94,6 @@ bool ls_run_events_owns(const char *name) {
 }
 
 // ---- Numbers ---------------------------------------------------------------
-// Computes the schedule's factor at a step.
-static ls_status factor_at(const ls_schedule *schedule, int64_t step,
-                           double *out_factor) {
-  LS_RETURN_IF_ERROR(ls_frame_begin());
-  const ls_status status = ls_tensor_item(
-      ls_schedule_factor(schedule, ls_scalar_i64(LS_DTYPE_I64, step)),
-      out_factor);
-  return ls_status_join(status, ls_frame_end(NULL));
-}
-
-// Finds the learning rate of the last step; `*out_known` is false without an
-// optimizer.
-static ls_status last_rate(const ls_model *model, bool *out_known,
-                           double *out_rate) {
-  const ls_optimizer *optimizer = model->type->optimizer != NULL
-                                      ? model->type->optimizer(model->self)
-                                      : NULL;
-  *out_known = optimizer != NULL;
-  *out_rate = 0;
-  if (optimizer == NULL) return ls_ok();
-  if (optimizer->inner != NULL) optimizer = optimizer->inner;
-  *out_rate = optimizer->learning_rate;
-  if (!ls_schedule_changes(&optimizer->schedule) || optimizer->step == NULL)
-    return ls_ok();
-  LS_OWN(ls_array, steps) = NULL;
-  LS_RETURN_IF_ERROR(ls_variable_value(optimizer->step, &steps));
-  const int64_t done = ls_array_i64(steps, 0);
-  double factor = 1;
-  LS_RETURN_IF_ERROR(
-      factor_at(&optimizer->schedule, done > 0 ? done - 1 : 0, &factor));
-  *out_rate *= factor;
-  return ls_ok();
-}
-
 typedef struct number {
   const char *tag;
   double value;
@@ -156,7 +123,7 @@ static ls_status add_budget(ls_event_writer *writer, int64_t step,
 }
 
 static ls_status log_steps(ls_run_events *events, const ls_train_report *report,
-                           const ls_function *step) {
+                           double rate, const ls_function *step) {
   const number numbers[] = {
       {"loss", report->loss},
       {"accuracy", report->accuracy},
@@ -164,10 +131,7 @@ static ls_status log_steps(ls_run_events *events, const ls_train_report *report,
   LS_RETURN_IF_ERROR(run_events_add_numbers(events->train, report->step,
                                             numbers, LS_COUNT_OF(numbers)));
   LS_RETURN_IF_ERROR(add_budget(events->train, report->step, &report->budget));
-  bool known = false;
-  double rate = 0;
-  LS_RETURN_IF_ERROR(last_rate(events->model, &known, &rate));
-  if (known)
+  if (!isnan(rate))
     LS_RETURN_IF_ERROR(ls_event_writer_scalar(events->train, "learning_rate",
                                               report->step, rate));
   const ls_graph *graph = ls_function_graph(step);
@@ -187,11 +151,11 @@ static ls_status log_test(ls_run_events *events,
 }
 
 ls_status ls_run_events_log(ls_run_events *events,
-                            const ls_train_report *report,
+                            const ls_train_report *report, double rate,
                             const ls_function *step) {
   if (events->train == NULL) return ls_ok();
   return report->tested ? log_test(events, report)
-                        : log_steps(events, report, step);
+                        : log_steps(events, report, rate, step);
 }
 
 // ---- Weights ---------------------------------------------------------------

@@ -331,7 +331,8 @@ static void write_budget(ls_json_writer *json, const ls_train_budget *budget) {
 }
 
 // ---- Metrics ---------------------------------------------------------------
-static void print_metrics(const ls_train_report *report, ls_text *text) {
+static void print_metrics(const ls_train_report *report, double rate,
+                          ls_text *text) {
   ls_text_clear(text);
   ls_json_writer json = {.text = text};
   ls_json_begin(&json, '{');
@@ -343,6 +344,10 @@ static void print_metrics(const ls_train_report *report, ls_text *text) {
   ls_json_f64(&json, report->tested ? report->test.loss : report->loss);
   ls_json_key(&json, report->tested ? "test_accuracy" : "accuracy");
   ls_json_f64(&json, report->tested ? report->test.accuracy : report->accuracy);
+  if (!isnan(rate)) {
+    ls_json_key(&json, "learning_rate");
+    ls_json_f64(&json, rate);
+  }
   if (!report->tested) {
     ls_json_key(&json, "steps");
     ls_json_i64(&json, report->steps);
@@ -374,9 +379,9 @@ bool ls_run_folder_has_lines(const ls_run_folder *folder) {
 }
 
 ls_status ls_run_folder_log(ls_run_folder *folder,
-                            const ls_train_report *report) {
+                            const ls_train_report *report, double rate) {
   if (!ls_run_folder_has_lines(folder)) return ls_ok();
-  print_metrics(report, &folder->text);
+  print_metrics(report, rate, &folder->text);
   return add_line(folder);
 }
 

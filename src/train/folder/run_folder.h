@@ -68,7 +68,8 @@ LS_MUST_USE ls_status ls_run_folder_continue(ls_run_folder *folder,
 // Appends a line to metrics.jsonl, for steps or an evaluation, unless the file
 // is still the former run's; also passes it to the log.
 LS_MUST_USE ls_status ls_run_folder_log(ls_run_folder *folder,
-                                        const ls_train_report *report);
+                                        const ls_train_report *report,
+                                        double rate);
 // Does so with a line for a checksum of the variables.
 LS_MUST_USE ls_status ls_run_folder_log_sum(ls_run_folder *folder, int64_t step,
                                             uint64_t sum);

@@ -193,9 +193,9 @@ static void emit_labels(ls_cpu_compiler *self, const ls_cpu_scope *scope,
     return;
   }
   *params = (ls_labels){.dtype = type.dtype,
-                            .count = ls_shape_num_elements(type.shape) *
-                                     (is_whole ? 1 : use->lanes),
-                            .num_classes = plan->num_classes};
+                        .count = ls_shape_num_elements(type.shape) *
+                                 (is_whole ? 1 : use->lanes),
+                        .num_classes = plan->num_classes};
   const uint32_t position = ls_cpu_emit(self, LS_CPU_LABELS, plan->node);
   ls_cpu_read(self, use->inputs[plan->labels]);
   ls_cpu_label(self, scope->graph, plan->node);
