@@ -47,7 +47,9 @@ static window_case random_case(loop_random *random, ls_dtype dtype, int rank) {
       .dtype = dtype,
       .rank = rank,
       .images = loop_random_between(random, 0, 3),
-      .channels = loop_random_between(random, 1, 6),
+      .channels = loop_random_between(random, 0, 5) == 0
+                      ? 130
+                      : loop_random_between(random, 1, 6),
       .side = {NO_SIDE, NO_SIDE, NO_SIDE},
   };
   for (int i = 3 - rank; i < 3; ++i)
@@ -264,4 +266,15 @@ TEST(gradients_of_integers_have_no_kernel) {
     loop_case_attr(&c, LS_ATTR_S("reduce", "sum"));
     expect_status(loop_case_prepare(&c), LS_UNIMPLEMENTED, "i32");
   }
+}
+
+TEST(sums_of_too_large_windows_are_refused) {
+  static const int64_t window[] = {(1 << 20) + 1};
+  loop_case c = {.op = LS_OP_REDUCE_WINDOW,
+                 .out = {LS_DTYPE_F32, LS_SHAPE(1, 1, 1)},
+                 .in = {{LS_DTYPE_F32, LS_SHAPE(1, 1 << 21, 1)}},
+                 .num_in = 1};
+  loop_case_attr(&c, LS_ATTR_IS("window", window, 1));
+  loop_case_attr(&c, LS_ATTR_S("reduce", "sum"));
+  expect_status(loop_case_prepare(&c), LS_UNIMPLEMENTED, "windows of 1048577");
 }

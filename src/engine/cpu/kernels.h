@@ -115,6 +115,7 @@ typedef struct ls_cpu_taps {
   void *const *w;  // A row for each tap.
   void *y;         // The pixels' rows, `pitch` elements apart.
   size_t pitch;
+  double scale;      // Multiplies the sums, unless 0.
   const void *bias;  // A row, or NULL.
   bool relu;
   bool fused;  // Products are not rounded before they are added.
@@ -123,7 +124,8 @@ typedef struct ls_cpu_taps {
 // Sums of products with one weight for each channel.
 enum { LS_TAP_SLACK = 16 };
 typedef struct ls_cpu_tap_sums {
-  // Computes y, from +0, tap by tap; then the bias and the activation.
+  // Computes y, from +0, tap by tap; then the scale, the bias and the
+  // activation.
   void (*multiply)(const ls_cpu_taps *taps);
   // Adds the products of x and y to w, pixel by pixel.
   void (*add)(const ls_cpu_taps *taps);

@@ -45,11 +45,6 @@ ls_status ls_conv_read_window(const ls_kernel_plan *plan, ls_shape x,
 // Returns the geometry of the input's gradient of a convolution.
 ls_conv ls_conv_input_gradient(const ls_conv *conv);
 
-// Returns tap `i` in order of the positions that the taps use.
-static inline int64_t ls_conv_tap_in_order(const ls_conv_dim *dim, int64_t i) {
-  return dim->step < 0 ? dim->taps - 1 - i : i;
-}
-
 // Finds the position that output `at` uses with tap `tap`; returns false if
 // there is none.
 static inline bool ls_conv_meets(const ls_conv_dim *dim, int64_t at,

@@ -58,6 +58,10 @@ ls_status ls_conv_depthwise(ls_kernel_plan *plan, const ls_conv *conv,
                             ls_cpu_activation activation);
 ls_status ls_conv_depthwise_weights(ls_kernel_plan *plan, const ls_conv *conv,
                                     const ls_conv_types *types);
+// Plans sums or means of the windows of floats that the plan's node describes,
+// or their gradient.
+ls_status ls_conv_window_sums(ls_kernel_plan *plan, bool is_mean,
+                              bool gradient);
 
 // ---- Bands -----------------------------------------------------------------
 // Views in place of panels. If the taps of a line are adjacent in the input,

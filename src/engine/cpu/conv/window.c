@@ -5,9 +5,10 @@
 // The elements of a window are taken one after another, in row order, from +0
 // or the least number; a mean is the sum times 1 / count. The gradient adds,
 // for each element, the windows that have it in row order. Integers wrap
-// around; 16-bit floats are widened and rounded once at the end. All channels
-// of a place are handled together, a row.
-#include "engine/cpu/conv/conv.h"
+// around; 16-bit floats are widened and rounded once at the end. Sums of floats
+// are those of depthwise.c; here are the others, which handle all channels of a
+// position together, a row.
+#include "engine/cpu/conv/plan.h"
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
@@ -56,7 +57,6 @@ typedef struct window_rows {
 #define SIGNED_MAX_ROWS(name, D, T, W)                                         \
   ROWS(name, MAX, (T)(UINT64_C(1) << (8 * sizeof(T) - 1)), D, T, W)
 #define UNSIGNED_MAX_ROWS(name, D, T, W) ROWS(name, MAX, 0, D, T, W)
-LS_EACH_FLOAT(SUM_ROWS, sum)
 LS_EACH_INTEGER(SUM_ROWS, sum)
 LS_EACH_FLOAT(FLOAT_MAX_ROWS, max)
 LS_EACH_SIGNED(SIGNED_MAX_ROWS, max)
@@ -64,68 +64,18 @@ LS_EACH_UNSIGNED(UNSIGNED_MAX_ROWS, max)
 
 #define ENTRY(name, D, T, W)                                                   \
   [LS_DTYPE_##D] = {name##_begin_##D, name##_combine_##D, name##_four_##D},
-static const window_rows sums[LS_DTYPE_COUNT] = {
-    LS_EACH_FLOAT(ENTRY, sum) LS_EACH_INTEGER(ENTRY, sum)};
+static const window_rows sums[LS_DTYPE_COUNT] = {LS_EACH_INTEGER(ENTRY, sum)};
 static const window_rows maxima[LS_DTYPE_COUNT] = {
     LS_EACH_FLOAT(ENTRY, max) LS_EACH_INTEGER(ENTRY, max)};
 
-// Compute acc[i] *= factor, and acc[i] += x[i] * factor.
-#define SCALED_ROWS(name, D, T, W)                                             \
-  static void scale_##D(void *out, double factor, int64_t count) {             \
-    T *acc = out;                                                              \
-    const T by = (T)factor;                                                    \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      acc[i] *= by;                                                            \
-  }                                                                            \
-  static void add_scaled_##D(void *out, const void *in, double factor,         \
-                             int64_t count) {                                  \
-    T *restrict acc = out;                                                     \
-    const T *restrict x = in;                                                  \
-    const T by = (T)factor;                                                    \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      acc[i] += x[i] * by;                                                     \
-  }
-LS_EACH_FLOAT(SCALED_ROWS, scaled)
-
 // ---- Parameters ------------------------------------------------------------
 typedef struct window_params {
-  ls_conv conv;     // Geometry; for the gradient, that of the gradient.
-  ls_conv counted;  // Geometry of the forward op, for counts.
-  ls_dtype half;    // f16 or bf16 (computed in f32), or NONE.
-  size_t size;      // Bytes of an element.
+  ls_conv conv;
+  ls_dtype half;  // f16 or bf16 (computed in f32), or NONE.
+  size_t size;    // Bytes of an element.
   window_rows rows;
-  void (*scale)(void *acc, double factor, int64_t count);
-  void (*add_scaled)(void *acc, const void *x, double factor, int64_t count);
-  bool gradient, is_mean, counts_padding, is_f64;
   int64_t channels, per_block;
 } window_params;
-
-// Returns 1 / count in the type of the computation.
-static double factor_of(const window_params *self, int64_t count) {
-  return self->is_f64 ? 1.0 / (double)count : (double)(1.0f / (float)count);
-}
-
-static double mean_factor(const window_params *self, const int64_t *at) {
-  const ls_conv *conv = &self->counted;
-  if (self->counts_padding) return factor_of(self, ls_conv_taps(conv));
-  int64_t count = 1, begin, end;
-  for (int i = 0; i < LS_WINDOW_DIMS; ++i) {
-    ls_conv_taps_inside(&conv->dim[i], at[i], &begin, &end);
-    count *= end - begin;
-  }
-  return factor_of(self, count);
-}
-
-// Returns the row of position `index`; a 16-bit one widened into `buffer`.
-static const void *load_row(const window_params *self, const void *in,
-                            int64_t index, float *buffer) {
-  const char *from =
-      (const char *)in + (size_t)(index * self->channels) * self->size;
-  if (self->half == LS_DTYPE_NONE) return from;
-  ls_widen(self->half, buffer, (const uint16_t *)(const void *)from,
-           self->channels);
-  return buffer;
-}
 
 typedef struct window_work {
   const window_params *self;
@@ -134,45 +84,31 @@ typedef struct window_work {
   float *buffer;
 } window_work;
 
-// Combines one row: position (z, y, x), flattened to `index`, of the input.
-typedef void (*take_row)(const window_work *w, int64_t index,
-                         const int64_t *place);
-
-static void take_element(const window_work *w, int64_t index,
-                         const int64_t *place) {
-  (void)place;
-  w->self->rows.combine(w->acc,
-                        load_row(w->self, w->call->in[0], index, w->buffer),
-                        w->self->channels);
-}
-
-static void take_window(const window_work *w, int64_t index,
-                        const int64_t *place) {
+// Combines the row of position `index`; a 16-bit one is widened first.
+static void take_row(const window_work *w, int64_t index) {
   const window_params *self = w->self;
-  const double factor = self->is_mean ? mean_factor(self, place) : 1;
-  self->add_scaled(w->acc, load_row(self, w->call->in[0], index, w->buffer),
-                   factor, self->channels);
+  const void *from = (const char *)w->call->in[0] +
+                     (size_t)(index * self->channels) * self->size;
+  if (self->half != LS_DTYPE_NONE) {
+    ls_widen(self->half, w->buffer, from, self->channels);
+    from = w->buffer;
+  }
+  self->rows.combine(w->acc, from, self->channels);
 }
 
-// Combines all positions that output `at` uses, in row order.
-static void take_all(const window_work *w, int64_t image, const int64_t *at,
-                     take_row take) {
+// Combines all positions of window `at`, in row order.
+static void take_all(const window_work *w, int64_t image, const int64_t *at) {
   const ls_conv_dim *dim = w->self->conv.dim;
   int64_t place[LS_WINDOW_DIMS];
   for (int64_t i = 0; i < dim[0].taps; ++i) {
-    if (!ls_conv_meets(&dim[0], at[0], ls_conv_tap_in_order(&dim[0], i),
-                       &place[0]))
-      continue;
+    if (!ls_conv_meets(&dim[0], at[0], i, &place[0])) continue;
     for (int64_t j = 0; j < dim[1].taps; ++j) {
-      if (!ls_conv_meets(&dim[1], at[1], ls_conv_tap_in_order(&dim[1], j),
-                         &place[1]))
-        continue;
+      if (!ls_conv_meets(&dim[1], at[1], j, &place[1])) continue;
       const int64_t row =
           ((image * dim[0].in + place[0]) * dim[1].in + place[1]) * dim[2].in;
       for (int64_t k = 0; k < dim[2].taps; ++k)
-        if (ls_conv_meets(&dim[2], at[2], ls_conv_tap_in_order(&dim[2], k),
-                          &place[2]))
-          take(w, row + place[2], place);
+        if (ls_conv_meets(&dim[2], at[2], k, &place[2]))
+          take_row(w, row + place[2]);
     }
   }
 }
@@ -207,7 +143,7 @@ static void window_loop(const ls_kernel_call *call, int64_t begin_block,
                         int64_t end_block) {
   const window_params *self = call->params;
   const ls_conv_dim *dim = self->conv.dim;
-  const bool half = self->half != LS_DTYPE_NONE, gradient = self->gradient;
+  const bool half = self->half != LS_DTYPE_NONE;
   const int64_t num_outputs = self->conv.images * ls_conv_outputs(&self->conv);
   const int64_t end = ls_min_i64(end_block * self->per_block, num_outputs);
   window_work w = {.self = self, .call = call, .buffer = call->scratch};
@@ -219,46 +155,39 @@ static void window_loop(const ls_kernel_call *call, int64_t begin_block,
     const int64_t at[] = {plane % dim[0].out, line % dim[1].out,
                           o % dim[2].out};
     w.acc = half ? (void *)(w.buffer + self->channels) : out;
-    if (gradient || !take_four(&w, image, at)) {
+    if (!take_four(&w, image, at)) {
       self->rows.begin(w.acc, self->channels);
-      take_all(&w, image, at, gradient ? take_window : take_element);
+      take_all(&w, image, at);
     }
-    if (self->is_mean && !gradient)
-      self->scale(w.acc, mean_factor(self, at), self->channels);
     if (half)
       ls_narrow(self->half, (uint16_t *)(void *)out, w.acc, self->channels);
   }
 }
 
 // ---- Plans -----------------------------------------------------------------
-static ls_status plan_windows(ls_kernel_plan *plan, ls_shape x, ls_shape y,
-                              bool gradient) {
+ls_status kernel_reduce_window(ls_kernel_plan *plan) {
   const ls_dtype dtype = plan->in[0].dtype;
-  LS_ARENA_NEW_OR_RETURN(plan->arena, window_params, self);
   const char *reduce =
       ls_node_attr(plan->node, LS_ATTR_ID_WINDOW_REDUCE)->as.string;
+  const bool is_max = strcmp(reduce, "max") == 0;
+  if (!is_max && ls_dtype_is_float(dtype))
+    return ls_conv_window_sums(plan, strcmp(reduce, "mean") == 0, false);
+  LS_ARENA_NEW_OR_RETURN(plan->arena, window_params, self);
+  const ls_shape x = plan->in[0].shape;
   const ls_dtype wide = ls_is_half(dtype) ? LS_DTYPE_F32 : dtype;
   *self = (window_params){
       .half = ls_is_half(dtype) ? dtype : LS_DTYPE_NONE,
       .size = ls_dtype_size(dtype),
-      .rows = (strcmp(reduce, "max") == 0 ? maxima : sums)[wide],
-      .scale = wide == LS_DTYPE_F64 ? scale_F64 : scale_F32,
-      .add_scaled = wide == LS_DTYPE_F64 ? add_scaled_F64 : add_scaled_F32,
-      .gradient = gradient,
-      .is_mean = strcmp(reduce, "mean") == 0,
-      .counts_padding = ls_node_int(plan->node, LS_ATTR_ID_COUNT_PADDING) != 0,
-      .is_f64 = wide == LS_DTYPE_F64,
+      .rows = (is_max ? maxima : sums)[wide],
       .channels = x.dim[x.rank - 1],
   };
   if (self->rows.combine == max_combine_F32) {
     self->rows.combine = plan->kernels->windows->max;
     self->rows.four = plan->kernels->windows->max_of_four;
   }
-  if (self->rows.begin == NULL || (gradient && !ls_dtype_is_float(dtype)))
-    return ls_kernel_unsupported(plan, dtype);
-  LS_RETURN_IF_ERROR(ls_conv_read_window(plan, x, y, &self->counted));
-  self->conv =
-      gradient ? ls_conv_input_gradient(&self->counted) : self->counted;
+  if (self->rows.begin == NULL) return ls_kernel_unsupported(plan, dtype);
+  LS_RETURN_IF_ERROR(
+      ls_conv_read_window(plan, x, plan->out[0].shape, &self->conv));
   const int64_t work =
       ls_max_i64(1, self->channels * ls_conv_taps(&self->conv));
   self->per_block = ls_max_i64(1, LS_BLOCK / work);
@@ -271,10 +200,8 @@ static ls_status plan_windows(ls_kernel_plan *plan, ls_shape x, ls_shape y,
   return ls_ok();
 }
 
-ls_status kernel_reduce_window(ls_kernel_plan *plan) {
-  return plan_windows(plan, plan->in[0].shape, plan->out[0].shape, false);
-}
-
 ls_status kernel_window_sum_grad(ls_kernel_plan *plan) {
-  return plan_windows(plan, plan->out[0].shape, plan->in[0].shape, true);
+  const char *reduce =
+      ls_node_attr(plan->node, LS_ATTR_ID_WINDOW_REDUCE)->as.string;
+  return ls_conv_window_sums(plan, strcmp(reduce, "mean") == 0, true);
 }

@@ -53,6 +53,7 @@ LS_EXPAND void sum_pixels(const ls_cpu_taps *t, size_t pixel, size_t c,
   ELEM *y = (ELEM *)t->y + pixel * t->pitch + c;
   LS_UNROLL
   for (size_t i = 0; i < pixels; ++i) {
+    if (t->scale != 0) sum[i] = V(mul)(sum[i], V(set1)((ELEM)t->scale));
     if (t->bias != NULL)
       sum[i] =
           V(add)(sum[i], load_part((const ELEM *)t->bias + c, partial, lanes));
