@@ -11,6 +11,7 @@
 #include "lockstep/allocator.h"
 #include "lockstep/bag_full.h"
 #include "lockstep/cancel.h"
+#include "lockstep/chain.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/cluster.h"
 #include "lockstep/communicator.h"

@@ -193,6 +193,11 @@ typedef struct ls_train_options {
   // Number of steps after which metrics.jsonl gets a line with a checksum, 64
   // bits of a hash of all variables, the optimizer's too; 0: never.
   int64_t checksum;
+  // Adds a chain of hashes of the run's configuration, data, checkpoints and
+  // metrics to the run folder (lockstep/chain.h). A run that resumes goes on
+  // with the chain that is there. Costs a hash of each file that is written,
+  // and one of all data, on other threads.
+  bool attest;
   int64_t log_every;          // Steps per line of metrics.jsonl. Default 100.
   ls_train_log log;           // Gets these lines. Default: none.
   const ls_train_stop *stop;  // Default: never.

@@ -18,6 +18,7 @@ const cli_command cli_commands[] = {
      cli_checkpoint},
     {"diff", "find the first difference of two runs", cli_diff},
     {"replay", "make steps of a run again, and compare them", cli_replay},
+    {"verify", "check a run against its chain of hashes", cli_verify},
     {"bench", "time a model's training step", cli_bench},
     {"graph", "print a model's training step", cli_graph},
     {"compile", "compile a model's training step, also without its devices",

@@ -6,28 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/compare/compare.h"
-#include "cli/train_flags.h"
-
-static const char command[] = "replay";
-
-typedef struct replay {
-  train_flags flags;
-  const char *folder;
-  int64_t from, to;  // Steps. -1: the start, and the last step recorded.
-  int64_t began;     // The step of the checkpoint.
-  // Records of the run: its checkpoints, and its lines of metrics.
-  int64_t *steps;
-  size_t num_steps, at_step;
-  char *text, *at_text;
-  cli_line recorded;
-  cli_line made;  // The last line made again.
-  cli_again again;
-  // Results: numbers of equal lines and checkpoints, the step up to which all
-  // is equal.
-  int64_t lines, checkpoints, equal;
-  bool differs;
-} replay;
+#include "cli/replay.h"
 
 // ---- Values ----------------------------------------------------------------
 // Lists (lends) the variables of the model and its optimizer.
@@ -49,7 +28,7 @@ static ls_status list_variables(const ls_model *model, ls_variable ***out,
 
 // Compares the value of a variable with the file's; a variable that the file
 // lacks, since it keeps a value per replica, is passed over.
-static ls_status compare_variable(replay *r, const ls_saved_file *file,
+static ls_status compare_variable(cli_replaying *r, const ls_saved_file *file,
                                   ls_variable *variable, int64_t step) {
   ls_saved_info info;
   ls_saved_file_describe(file, &info);
@@ -72,7 +51,7 @@ static ls_status compare_variable(replay *r, const ls_saved_file *file,
   return ls_ok();
 }
 
-static ls_status compare_checkpoint(replay *r, int64_t step) {
+static ls_status compare_checkpoint(cli_replaying *r, int64_t step) {
   char path[PATH_MAX + 64];
   size_t count = 0;
   CLI_OWN_MEMORY(ls_variable *, variables) = NULL;
@@ -91,7 +70,7 @@ static ls_status compare_checkpoint(replay *r, int64_t step) {
 
 // ---- Lines -----------------------------------------------------------------
 static void take_line(void *user, const char *text) {
-  replay *r = user;
+  cli_replaying *r = user;
   const size_t size = strlen(text) + 1;
   CLI_OWN_MEMORY(char, copy) = cli_allocate(size);
   if (copy == NULL || r->differs) return;
@@ -106,6 +85,9 @@ static void take_line(void *user, const char *text) {
   if (r->differs) return;
   ++r->lines;
   r->equal = r->made.step;
+  // The next line may be of an earlier kind: at the end of an epoch, means come
+  // after a checksum.
+  cli_line_next(&r->at_text, &r->recorded);
 }
 
 // ---- Steps -----------------------------------------------------------------
@@ -118,7 +100,7 @@ static ls_status make_one_step(void *user, ls_run_context *context,
 
 static ls_status compare_step(void *user, ls_run_context *context,
                               ls_nest results) {
-  replay *r = user;
+  cli_replaying *r = user;
   int64_t step = 0;
   (void)results;
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
@@ -133,7 +115,8 @@ static ls_status compare_step(void *user, ls_run_context *context,
 // ---- Records ---------------------------------------------------------------
 // Gets the number of steps that the run was to make when it saved a checkpoint,
 // on which its learning rate may depend.
-static ls_status read_aim(const replay *r, int64_t step, int64_t *out_aim) {
+static ls_status read_aim(const cli_replaying *r, int64_t step,
+                          int64_t *out_aim) {
   char path[PATH_MAX + 64];
   const ls_record *run = NULL;
   CLI_OWN(ls_saved_file, file) = NULL;
@@ -148,7 +131,7 @@ static ls_status read_aim(const replay *r, int64_t step, int64_t *out_aim) {
 
 // Makes the steps for the end that the run had then, and ends where the run was
 // resumed with another one.
-static ls_status find_aim(replay *r) {
+static ls_status find_aim(cli_replaying *r) {
   int64_t *aim = &r->flags.asked.steps, before = r->began;
   for (size_t i = 0; i < r->num_steps; ++i) {
     const int64_t step = r->steps[i];
@@ -157,10 +140,11 @@ static ls_status find_aim(replay *r) {
     LS_RETURN_IF_ERROR(read_aim(r, step, &now));
     if (*aim == 0) *aim = now;
     if (*aim != now) {
-      cli_say(command,
-              "the run went on from step %lld to another end: --from %lld "
-              "makes its later steps again",
-              (long long)before, (long long)before);
+      if (r->again.check == NULL)
+        cli_say(r->again.command,
+                "the run went on from step %lld to another end: --from %lld "
+                "makes its later steps again",
+                (long long)before, (long long)before);
       r->to = before;
       return ls_ok();
     }
@@ -180,7 +164,7 @@ static int64_t common_divisor(int64_t a, int64_t b) {
 
 // Finds the last step recorded, the step of the checkpoint to begin with, and
 // how often there are checksums.
-static ls_status find_ends(replay *r) {
+static ls_status find_ends(cli_replaying *r) {
   int64_t last = r->num_steps > 0 ? r->steps[r->num_steps - 1] : 0;
   CLI_OWN_MEMORY(char, text) = NULL;
   LS_RETURN_IF_ERROR(cli_read_text(r->folder, "metrics.jsonl", &text));
@@ -205,7 +189,7 @@ static ls_status find_ends(replay *r) {
 }
 
 static ls_status read_records(void *user) {
-  replay *r = user;
+  cli_replaying *r = user;
   CLI_OWN(ls_train_config, config) = NULL;
   LS_RETURN_IF_ERROR(ls_train_config_read(r->folder, &config));
   LS_RETURN_IF_ERROR(cli_checkpoint_steps(r->folder, &r->steps, &r->num_steps));
@@ -220,13 +204,13 @@ static ls_status read_records(void *user) {
 }
 
 // ---- The command -----------------------------------------------------------
-static int print_end(const replay *r) {
+static int print_end(const cli_replaying *r) {
   if (r->differs) {
     printf("all is equal up to step %lld\n", (long long)r->equal);
     return CLI_FAILED;
   }
   if (r->lines + r->checkpoints == 0) {
-    cli_say(command,
+    cli_say(r->again.command,
             "the run recorded nothing about steps %lld to %lld to compare with",
             (long long)r->began, (long long)r->to);
     return CLI_FAILED;
@@ -239,27 +223,38 @@ static int print_end(const replay *r) {
   return CLI_OK;
 }
 
-static int make_again(const cli_syntax *syntax, replay *r) {
-  int code = cli_with_runtime(command, read_records, r);
+int cli_replay_steps(const cli_syntax *syntax, cli_replaying *r) {
+  r->recorded = r->made = (cli_line){.text = NULL};
+  r->lines = r->checkpoints = r->began = r->flags.asked.steps = 0;
+  r->at_step = 0;
+  r->flags.resume_step = (ls_opt){0};
+  int code = cli_with_runtime(r->again.command, read_records, r);
   if (code == CLI_OK) code = cli_train_run(syntax, &r->flags);
-  if (code == CLI_OK) code = print_end(r);
+  if (code == CLI_OK && !r->again.is_checked) code = print_end(r);
   cli_release(r->steps);
   cli_release(r->text);
+  r->steps = NULL;
+  r->text = NULL;
   return code;
 }
 
+void cli_replay_init(cli_replaying *r, const char *command) {
+  *r =
+      (cli_replaying){.flags = {.asked = {.seed = -1, .keep = -1}, .grace = 30},
+                      .from = -1,
+                      .to = -1,
+                      .again = {.command = command,
+                                .hook = {.name = command,
+                                         .user = r,
+                                         .before_run = make_one_step,
+                                         .after_run = compare_step},
+                                .log = {take_line, r}}};
+  r->flags.again = &r->again;
+}
+
 int cli_replay(int argc, char **argv) {
-  replay r = {.flags = {.asked = {.seed = -1, .keep = -1}, .grace = 30},
-              .from = -1,
-              .to = -1};
-  train_flags *flags = &r.flags;
-  r.again = (cli_again){.command = command,
-                        .hook = {.name = command,
-                                 .user = &r,
-                                 .before_run = make_one_step,
-                                 .after_run = compare_step},
-                        .log = {take_line, &r}};
-  flags->again = &r.again;
+  cli_replaying r;
+  cli_replay_init(&r, "replay");
   const cli_option options[] = {
       {"from", CLI_COUNT, &r.from, "STEP",
        "begin at the last checkpoint up to this step (default:\n"
@@ -267,22 +262,10 @@ int cli_replay(int argc, char **argv) {
        0},
       {"to", CLI_COUNT, &r.to, "STEP",
        "end after this step (default: the last one recorded)", 1},
-      {"model", CLI_TEXT, &flags->asked.model, "PATH",
-       "the run's shared library of models, which is loaded only\n"
-       "if it is named here",
-       0},
-      {"data", CLI_TEXT, &flags->asked.data, "PATH",
-       "the new place of the run's data", 0},
-      {"test", CLI_TEXT, &flags->asked.test, "PATH",
-       "the new place of its test data", 0},
-      CLI_THREADS_OPTION(&flags->asked.threads),
-      CLI_DEVICE_OPTIONS,
-      CLI_FIND_NAN_OPTION,
-      CLI_TRACE_OPTION(&flags->trace),
-      {"quiet", CLI_FLAG, &flags->quiet, NULL, "show no progress", 0},
+      CLI_REPLAY_OPTIONS(&r.flags),
   };
   const cli_syntax syntax = {
-      .command = command,
+      .command = "replay",
       .about =
           "Makes steps of a run again, in memory, and compares them bit by "
           "bit with what\n"
@@ -295,5 +278,6 @@ int cli_replay(int argc, char **argv) {
       .operand_form = "RUN",
       .operand = &r.folder};
   int code = CLI_OK;
-  return cli_parse(&syntax, argc, argv, &code) ? make_again(&syntax, &r) : code;
+  return cli_parse(&syntax, argc, argv, &code) ? cli_replay_steps(&syntax, &r)
+                                               : code;
 }

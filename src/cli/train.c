@@ -202,6 +202,7 @@ static ls_status train_from(const train_flags *flags,
                           .config = config,
                           .check_ranks = flags->check_ranks,
                           .checksum = flags->checksum,
+                          .attest = flags->attest,
                           .log = again != NULL ? again->log : (ls_train_log){0},
                           .hooks = &hook,
                           .num_hooks = hook != NULL,
@@ -264,6 +265,10 @@ static ls_status train_model(const train_flags *flags,
   const ls_train_config *config = &run->config;
   LS_RETURN_IF_ERROR(cli_ranks_agree(train_prepare(flags, type, run)));
   tell_ranks(run);
+  const cli_again *again = flags->again;
+  if (again != NULL && again->check != NULL)
+    LS_RETURN_IF_ERROR(again->check(again->check_user, run->train, run->test));
+  if (again != NULL && again->is_checked) return ls_ok();
   const ls_train_stop *stop = cli_signals_defer((unsigned)flags->grace);
   if (run->run_folder == NULL && flags->again == NULL) {
     LS_RETURN_IF_ERROR(
@@ -543,6 +548,11 @@ int cli_train(int argc, char **argv) {
        "add a checksum of all variables to metrics.jsonl every\n"
        "N steps, for diff and replay (default: never)",
        1},
+      {"attest", CLI_FLAG, &flags.attest, NULL,
+       "add a chain of hashes of data, checkpoints and metrics,\n"
+       "chain.jsonl, for 'lockstep verify'; --resume goes on\n"
+       "with it",
+       0},
       {"keep", CLI_COUNT, &asked->keep, "N",
        "number of newest checkpoints to keep (default 5; 0: all)", 0},
       {"keep-best", CLI_TEXT, &asked->keep_best, "METRIC",

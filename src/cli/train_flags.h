@@ -13,6 +13,12 @@ typedef struct cli_again {
   ls_hook_options hook;   // Called around the steps.
   ls_train_log log;       // Gets the lines of metrics.
   const ls_model *model;  // Set before the first step.
+  // Checks the data before the steps, if it is set; no step is made if it sets
+  // `is_checked`.
+  ls_status (*check)(void *user, const ls_dataset *train,
+                     const ls_dataset *test);
+  void *check_user;
+  bool is_checked;
 } cli_again;
 
 // Values of the flags. Zero (`seed` and `keep`: -1): not given.
@@ -24,7 +30,7 @@ typedef struct train_flags {
   char resume_folder[PATH_MAX];
   ls_opt resume_step;
   int64_t save_seconds, save_steps, grace, iterations, check_ranks, checksum;
-  bool overwrite, quiet, inexact;
+  bool overwrite, quiet, inexact, attest;
   bool estimator;           // Used by cli_find_estimator only.
   cli_again *again;         // NULL: trains.
   int64_t seeds;            // --seeds.

@@ -39,6 +39,8 @@ static ls_status write_share(ls_checkpoints *self) {
       self->runtime, self->folder, content,
       ls_checkpoint_list_has(&self->list, content->step), ranks);
   if (ls_status_is_ok(status)) status = ls_checkpoint_list_add(self, content);
+  if (ls_status_is_ok(status) && self->written.call != NULL)
+    status = self->written.call(self->written.user, content->step);
   return ls_status_join(status, tidied);
 }
 
@@ -96,6 +98,13 @@ ls_status ls_checkpoints_begin(ls_checkpoints *self, const char *call) {
 }
 
 void ls_checkpoints_end(ls_checkpoints *self) { self->busy = false; }
+
+void ls_checkpoints_on_written(ls_checkpoints *self,
+                               ls_status (*call)(void *user, int64_t step),
+                               void *user) {
+  self->written.call = call;
+  self->written.user = user;
+}
 
 // ---- Opening ---------------------------------------------------------------
 static ls_status checkpoints_check_options(const ls_checkpoints_options *o) {

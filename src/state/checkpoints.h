@@ -39,7 +39,17 @@ struct ls_checkpoints {
   // Used by the writer thread until it is idle.
   ls_checkpoint_content content;  // Contents to write.
   ls_status failure;  // Last background save's failure, until reported.
+  struct {
+    ls_status (*call)(void *user, int64_t step);
+    void *user;
+  } written;
 };
+
+// Lets the leading rank call `call` on the thread that writes, after each
+// checkpoint is in place; its failure is the save's. No save is running.
+void ls_checkpoints_on_written(ls_checkpoints *self,
+                               ls_status (*call)(void *user, int64_t step),
+                               void *user);
 
 // Begin and end a save or restore. `call` is its name.
 //   LS_FAILED_PRECONDITION  one is running: a state or a callback for values

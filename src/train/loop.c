@@ -8,6 +8,8 @@
 #include "distribute/base/strategy.h"
 #include "lockstep/iterator.h"
 #include "lockstep/train.h"
+#include "state/checkpoints.h"
+#include "state/record.h"
 #include "train/folder/saved_values.h"
 #include "train/input.h"
 
@@ -129,21 +131,52 @@ static ls_status start_in_folder(ls_loop *loop) {
   return loop->replaces ? ls_ok() : ls_saves_open(&loop->saves, &loop->ranks);
 }
 
+static ls_status begin_chain(ls_loop *loop) {
+  const ls_train_options *o = &loop->plan.options;
+  const ls_record *identity = loop->saves.identity;
+  ls_checkpoints *checkpoints = loop->saves.saving.checkpoints;
+  ls_chain_start start = {.folder = loop->folder.path,
+                          .resumes = o->resume,
+                          .attest = o->attest,
+                          .step = loop->resumed,
+                          .train = o->train,
+                          .test = o->test,
+                          .metrics = &loop->folder.metrics};
+  LS_OWN(ls_text, config) = {0};
+  loop->begins_chain = false;
+  ls_text_init(&config, ls_runtime_allocator(loop->runtime));
+  ls_train_config_print(&loop->plan.config, &config);
+  LS_RETURN_IF_ERROR(ls_text_status(&config));
+  start.config = ls_text_data(&config);
+  LS_RETURN_IF_ERROR(ls_record_get_text(identity, "numerics", &start.numerics));
+  LS_RETURN_IF_ERROR(
+      ls_record_get_text(identity, "hash of the data", &start.identity));
+  LS_RETURN_IF_ERROR(ls_chain_begin(&loop->chain, loop->runtime, &start));
+  if (loop->chain.runtime != NULL && checkpoints != NULL)
+    ls_checkpoints_on_written(checkpoints, ls_chain_save, &loop->chain);
+  return ls_ok();
+}
+
 ls_status ls_loop_settle(ls_loop *loop) {
+  ls_run_folder *folder = &loop->folder;
+  const bool continues = loop->continues;
+  loop->continues = false;
   if (loop->replaces) {
     LS_RETURN_IF_ERROR(ls_run_ranks_agree(
-        &loop->ranks,
-        ls_run_ranks_writes(&loop->ranks)
-            ? ls_run_folder_commit(&loop->folder, &loop->plan.config)
-            : ls_ok()));
+        &loop->ranks, ls_run_ranks_writes(&loop->ranks)
+                          ? ls_run_folder_commit(folder, &loop->plan.config)
+                          : ls_ok()));
     loop->replaces = false;
-    return ls_saves_open(&loop->saves, &loop->ranks);
+    LS_RETURN_IF_ERROR(ls_saves_open(&loop->saves, &loop->ranks));
   }
-  if (!loop->continues) return ls_ok();
-  LS_RETURN_IF_ERROR(
-      ls_run_folder_continue(&loop->folder, &loop->plan.config, loop->resumed));
-  loop->continues = false;
-  return ls_ok();
+  // The chain's line comes first: killed after it, the run fits the line or the
+  // one before it.
+  if (continues)
+    LS_RETURN_IF_ERROR(ls_run_folder_look_back(folder, loop->resumed));
+  if (loop->begins_chain) LS_RETURN_IF_ERROR(begin_chain(loop));
+  return continues
+             ? ls_run_folder_continue(folder, &loop->plan.config, loop->resumed)
+             : ls_ok();
 }
 
 static ls_status begin_in_folder(ls_loop *loop) {
@@ -234,6 +267,7 @@ static ls_status loop_begin(const ls_train_options *options, ls_loop *loop) {
   if (!writes) loop->plan.options.events = NULL;
   ls_run_folder_init(&loop->folder, loop->runtime, writes ? folder : NULL);
   if (writes) loop->folder.log = loop->plan.options.log;
+  loop->begins_chain = writes && folder != NULL;
   loop->began = ls_runtime_now(loop->runtime);
   LS_RETURN_IF_ERROR(begin_in_folder(loop));
   return create_hooks(loop);
@@ -357,6 +391,7 @@ ls_status ls_train(const ls_train_options *options,
   status = ls_status_join(status, ls_loop_close_lines(&loop));
   ls_hook_list_deinit(&loop.hooks);
   status = ls_status_join(status, ls_saves_deinit(&loop.saves));
+  ls_chain_deinit(&loop.chain);
   status = ls_run_folder_settle(&loop.folder, status);
   if (!ls_status_is_ok(status) && out_result->steps == loop.resumed &&
       !options->resume)

@@ -9,6 +9,7 @@
 #include "lockstep/iterator.h"
 #include "lockstep/train.h"
 #include "lockstep/training_parts.h"
+#include "train/chain/chain.h"
 #include "train/device_loop.h"
 #include "train/events/run_events.h"
 #include "train/folder/run_folder.h"
@@ -106,6 +107,8 @@ typedef struct ls_loop {
 
   // State of saves and evaluations (own_saver.c).
   ls_saves saves;
+  ls_chain chain;
+  bool begins_chain;        // The first step begins it.
   ls_run_means saved;       // Since the last save.
   bool save_is_due;         // A save is due by rank 0's clock.
   bool save_has_failed;     // On some rank.

@@ -50,6 +50,9 @@ static ls_status save_run(ls_loop *loop) {
     saves->evaluated = loop->tested == steps
                            ? loop->tested_from
                            : ls_function_steps(saves->evaluate);
+  if (loop->chain.runtime != NULL)
+    LS_RETURN_IF_ERROR(ls_saving_wait(&saves->saving));
+  loop->chain.metrics = loop->folder.metrics;
   const ls_status status =
       ls_saving_save(&saves->saving, steps, metrics, count);
   loop->saved = (ls_run_means){0};
@@ -155,8 +158,10 @@ static ls_status saver_end(void *state, ls_run_context *context) {
   if (saving->saved != context->steps) LS_RETURN_IF_ERROR(save_run(loop));
   LS_RETURN_IF_ERROR(ls_saving_wait(saving));
   LS_RETURN_IF_ERROR(drop_former(loop, true));
-  return ls_run_folder_save_model(&loop->folder, loop->plan.options.model,
-                                  context->steps);
+  LS_RETURN_IF_ERROR(ls_run_folder_save_model(
+      &loop->folder, loop->plan.options.model, context->steps));
+  return ls_chain_end(&loop->chain, context->steps, loop->is_stopped,
+                      &loop->folder.metrics);
 }
 
 const ls_hook_type ls_saver_of_tests = {.name = "",

@@ -15,7 +15,7 @@ kills=${LS_TEST_KILLS:-6}
 seed=${LS_TEST_SEED:-1}
 model="--model ./convolves.so"
 new="$model --data synthetic --steps 60 --seed 5 --replicas 4 --quiet"
-saving="--save-every-steps 1 --keep 3 --quiet"
+saving="--save-every-steps 1 --keep 3 --attest --quiet"
 
 # draw LIMIT: the next number below it
 state=$seed
@@ -47,8 +47,17 @@ known_files() {
     fail "there are more checkpoints than are kept: $(ls run)"
   [ $# = 0 ] || return
   ! ls run | grep -vqE \
-    '^(config.json|metrics.jsonl|checkpoint|model.safetensors|model.ckpt-[0-9]*\.(json|safetensors))$' ||
+    '^(config.json|metrics.jsonl|chain.jsonl|checkpoint|model.safetensors|model.ckpt-[0-9]*\.(json|safetensors))$' ||
     fail "other files are left: $(ls run)"
+}
+
+# Whenever a run ends, it is as its chain says.
+# is_verified SEGMENTS
+is_verified() {
+  [ -e run/chain.jsonl ] || return
+  # shellcheck disable=SC2086
+  "$lockstep" verify run $model --segments "$1" --quiet >out.txt 2>err.txt ||
+    fail "a run that was ended is not verified"
 }
 
 # lives SIGNAL CODE: one life, ended by the signal after up to 0.2 s; `ended`:
@@ -86,8 +95,11 @@ ends_often() {
       lives "$1" "$2"
       if [ "$1" = KILL ] && [ -d run ]; then known_files killed; fi
       if [ "$1" != KILL ] && [ -d run ]; then known_files; fi
+      is_verified 0
     done
     known_files
+    [ -e run/chain.jsonl ] || fail "there is no chain"
+    is_verified 1
     cmp -s run/model.safetensors straight/model.safetensors ||
       fail "SIG$1: the model is another one"
     [ "$(calls run)" = "$wanted" ] ||

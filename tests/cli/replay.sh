@@ -44,7 +44,7 @@ trains --resume run --steps 300 --save-every-steps 50 --checksum 30
 replays 0 "steps 0 to 200 are the same" run
 grep -q "went on from step 200 to another end: --from 200 makes its later" \
   err.txt || fail "another end is not told"
-replays 0 "steps 200 to 300 are the same: 4 lines of metrics, 2 checkpoints" \
+replays 0 "steps 200 to 300 are the same: 5 lines of metrics, 2 checkpoints" \
   run --from 200
 
 # What cannot be made again.
@@ -65,7 +65,7 @@ replays 1 "metrics.jsonl: first at step 60: checksum is x" changed
 grep -q "^all is equal up to step 50$" out.txt || fail "no last equal step"
 replays 0 "steps 100 to 200 are the same" changed --from 100
 sed -i '/"step":200,.*"loss"/s/"loss":/"loss":1/' changed/metrics.jsonl
-replays 1 "metrics.jsonl: first at step 200: loss is 1" changed --from 150
+replays 1 "metrics.jsonl: first at step 200: loss is 1" changed --from 100
 printf x | dd of=changed/model.ckpt-100.safetensors bs=1 seek=700 conv=notrunc \
   2>dd.txt
 replays 1 "model.ckpt-100" changed --from 60 --to 100
@@ -92,9 +92,12 @@ mv other made.csv
 rm -rf run
 ends 1 "(input 0 is NaN at [" train --model tiny --data made.csv --split 0.2 \
   --run-dir run --find-nan --quiet
+rm -rf run
 ends 1 "the learning rate 0.1 may be too high" train --model tiny \
   --data made.csv --split 0.2 --run-dir run --quiet
 grep -q "is NaN" err.txt && fail "a NaN is looked for without --find-nan"
+rm -rf run
 ends 1 "makes NaN at [0,3] of f32[8,128] on replica 0; from f32[8,12544] from" \
   train --model cnn --data synthetic --replicas 2 --learning-rate 1e15 \
   --batch-size 16 --steps 9 --run-dir run --find-nan --quiet
+exit $failed

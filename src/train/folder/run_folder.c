@@ -9,6 +9,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "io/json.h"
+#include "train/chain/chain.h"
 #include "train/folder/saved_values.h"
 #include "train/folder/saves.h"
 #include "train/run_plan.h"
@@ -22,6 +23,7 @@ void ls_run_folder_init(ls_run_folder *folder, ls_runtime *runtime,
                         const char *path) {
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   *folder = (ls_run_folder){.runtime = runtime, .path = path};
+  ls_sha256_init(&folder->metrics);
   ls_text_init(&folder->file, allocator);
   ls_text_init(&folder->text, allocator);
 }
@@ -92,7 +94,8 @@ static ls_status write_config(ls_run_folder *folder,
 }
 
 bool ls_run_folder_owns(const char *name) {
-  static const char *const names[] = {config_name, metrics_name, model_name};
+  static const char *const names[] = {config_name, metrics_name, model_name,
+                                      LS_CHAIN_FILE};
   for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
     const size_t size = strlen(names[i]);
     if (strncmp(name, names[i], size) != 0) continue;
@@ -237,7 +240,10 @@ ls_status ls_run_folder_commit(ls_run_folder *folder,
 
 void ls_run_folder_abandon(ls_run_folder *folder) {
   if (!folder->held) return;
-  if (!folder->replaces) ls_status_free(remove_file(folder, config_name));
+  if (!folder->replaces) {
+    ls_status_free(remove_file(folder, config_name));
+    ls_status_free(remove_file(folder, LS_CHAIN_FILE));
+  }
   run_folder_leave(folder);
 }
 
@@ -260,7 +266,9 @@ static size_t lines_until(const char *text, int64_t step) {
   return (size_t)(at - text);
 }
 
-static ls_status cut_metrics(ls_run_folder *folder, int64_t step) {
+// Hashes the lines that a run resumed at `step` keeps, and removes the others
+// if `cuts`.
+static ls_status read_metrics(ls_run_folder *folder, int64_t step, bool cuts) {
   const ls_file_system *files = ls_runtime_files(folder->runtime);
   ls_allocator *allocator = ls_runtime_allocator(folder->runtime);
   bool exists = false;
@@ -271,7 +279,9 @@ static ls_status cut_metrics(ls_run_folder *folder, int64_t step) {
   LS_RETURN_IF_ERROR(files->read(files->user, ls_text_data(&folder->file),
                                  SIZE_MAX, allocator, &text, &size));
   const size_t kept = lines_until(text, step);
-  if (kept < size) {
+  ls_sha256_init(&folder->metrics);
+  ls_sha256_add(&folder->metrics, text, kept);
+  if (kept < size && cuts) {
     ls_text_clear(&folder->text);
     ls_text_append_bytes(&folder->text, text, kept);
     LS_RETURN_IF_ERROR(run_folder_write_text(folder, metrics_name));
@@ -301,9 +311,13 @@ ls_status ls_run_folder_enter(ls_run_folder *folder) {
   return run_folder_check_run(folder);
 }
 
+ls_status ls_run_folder_look_back(ls_run_folder *folder, int64_t step) {
+  return read_metrics(folder, step, false);
+}
+
 ls_status ls_run_folder_continue(ls_run_folder *folder,
                                  const ls_train_config *config, int64_t step) {
-  LS_RETURN_IF_ERROR(cut_metrics(folder, step));
+  LS_RETURN_IF_ERROR(read_metrics(folder, step, true));
   return write_config(folder, config);
 }
 
@@ -369,6 +383,8 @@ static ls_status add_line(ls_run_folder *folder) {
   if (folder->path == NULL || folder->replaces) return ls_ok();
   LS_RETURN_IF_ERROR(run_folder_name_file(folder, metrics_name));
   const ls_file_system *files = ls_runtime_files(folder->runtime);
+  ls_sha256_add(&folder->metrics, ls_text_data(&folder->text),
+                folder->text.size);
   return files->append(files->user, ls_text_data(&folder->file),
                        ls_text_data(&folder->text), folder->text.size);
 }

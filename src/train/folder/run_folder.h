@@ -9,19 +9,21 @@
 
 #include "base/runtime_internal.h"
 #include "base/text.h"
+#include "io/sha256.h"
 #include "lockstep/train.h"
 
 // Zeroed: no folder; all writes do nothing.
 typedef struct ls_run_folder {
   ls_runtime *runtime;
-  const char *path;  // Lent; NULL: no folder.
-  ls_text file;      // Path of the current file.
-  ls_text text;      // Text being written.
-  bool held;         // The folder is locked, by
-  void *lock;        // the lock, if files can be locked.
-  bool replaces;     // A former run is in place; see ls_run_folder_commit.
-  bool keeps;        // The former run has been moved aside, at least partly.
-  ls_train_log log;  // Gets each line of metrics, with or without a folder.
+  const char *path;   // Lent; NULL: no folder.
+  ls_text file;       // Path of the current file.
+  ls_text text;       // Text being written.
+  bool held;          // The folder is locked, by
+  void *lock;         // the lock, if files can be locked.
+  bool replaces;      // A former run is in place; see ls_run_folder_commit.
+  bool keeps;         // The former run has been moved aside, at least partly.
+  ls_train_log log;   // Gets each line of metrics, with or without a folder.
+  ls_sha256 metrics;  // Hash of the lines of metrics.jsonl.
 } ls_run_folder;
 
 // Initializes `folder`; makes nothing yet. `path` may be NULL.
@@ -59,6 +61,9 @@ void ls_run_folder_abandon(ls_run_folder *folder);
 // Locks the folder of an existing run. LS_FAILED_PRECONDITION if another
 // process is writing to it, LS_NOT_FOUND if there is none.
 LS_MUST_USE ls_status ls_run_folder_enter(ls_run_folder *folder);
+// Hashes the lines of metrics.jsonl that the run keeps if it resumes at `step`.
+LS_MUST_USE ls_status ls_run_folder_look_back(ls_run_folder *folder,
+                                              int64_t step);
 // Resumes at `step`: cuts the lines of later steps off metrics.jsonl and
 // replaces config.json.
 LS_MUST_USE ls_status ls_run_folder_continue(ls_run_folder *folder,

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps of a run made again, in memory, and compared with what it recorded.
+#ifndef LS_CLI_REPLAY_H_
+#define LS_CLI_REPLAY_H_
+
+#include "cli/compare/compare.h"
+#include "cli/train_flags.h"
+
+typedef struct cli_replaying {
+  train_flags flags;
+  const char *folder;
+  int64_t from, to;  // Steps. -1: the start, and the last step recorded.
+  int64_t began;     // The step of the checkpoint.
+  // Records of the run: its checkpoints, and its lines of metrics.
+  int64_t *steps;
+  size_t num_steps, at_step;
+  char *text, *at_text;
+  cli_line recorded;
+  cli_line made;  // The last line made again.
+  cli_again again;
+  // Results: numbers of equal lines and checkpoints, the step up to which all
+  // is equal.
+  int64_t lines, checkpoints, equal;
+  bool differs;
+} cli_replaying;
+
+// Rows of flags for `flags`.
+#define CLI_REPLAY_OPTIONS(flags)                                              \
+  {"model",                                                                    \
+   CLI_TEXT,                                                                   \
+   &(flags)->asked.model,                                                      \
+   "PATH",                                                                     \
+   "the run's shared library of models, which is loaded only\n"                \
+   "if it is named here",                                                      \
+   0},                                                                         \
+      {"data",                                                                 \
+       CLI_TEXT,                                                               \
+       &(flags)->asked.data,                                                   \
+       "PATH",                                                                 \
+       "the new place of the run's data",                                      \
+       0},                                                                     \
+      {"test",                                                                 \
+       CLI_TEXT,                                                               \
+       &(flags)->asked.test,                                                   \
+       "PATH",                                                                 \
+       "the new place of its test data",                                       \
+       0},                                                                     \
+      CLI_THREADS_OPTION(&(flags)->asked.threads), CLI_DEVICE_OPTIONS,         \
+      CLI_FIND_NAN_OPTION, CLI_TRACE_OPTION(&(flags)->trace), {                \
+    "quiet", CLI_FLAG, &(flags)->quiet, NULL, "show no progress", 0            \
+  }
+
+// Initializes the state for a command; it must not move afterwards.
+void cli_replay_init(cli_replaying *r, const char *command);
+// Makes the steps again and prints the first difference, or what is equal;
+// returns an exit code. May be called again with other steps.
+int cli_replay_steps(const cli_syntax *syntax, cli_replaying *r);
+
+#endif  // LS_CLI_REPLAY_H_

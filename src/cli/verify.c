@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// lockstep verify: checks a run against its chain of hashes, and makes some of
+// its steps again.
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/replay.h"
+
+static const char command[] = "verify";
+
+// Steps from a checkpoint, or the start, to the next one, or the last recorded.
+typedef struct segment {
+  int64_t from, to;
+  // The run went on to another end in between, from a checkpoint that is gone.
+  bool is_cut;
+} segment;
+
+typedef struct verifying {
+  cli_replaying replaying;
+  int64_t count, seed;  // Segments to make again, and the seed of their draw.
+  bool all;
+  const char *head;
+  ls_chain_result chain, data;
+  bool is_checked;  // The data were checked.
+  segment *segments;
+  size_t num_segments;
+  int64_t made, last;  // Steps made again, and the last step recorded.
+} verifying;
+
+static void print_report(void *user, const char *text, bool differs) {
+  (void)user;
+  printf("%s%s\n", differs ? "" : "note: ", text);
+}
+
+// ---- The folder ------------------------------------------------------------
+static void add_segment(verifying *v, int64_t to) {
+  if (to <= v->last) return;
+  v->segments[v->num_segments++] = (segment){.from = v->last, .to = to};
+  v->last = to;
+}
+
+// Marks segments in which the run went on to another end, as the chain says.
+static ls_status cut_segments(const verifying *v) {
+  CLI_OWN_MEMORY(char, text) = NULL;
+  char before[100] = "", end[100];
+  cli_line line = {.text = NULL};
+  cli_member config, steps, epochs;
+  LS_RETURN_IF_ERROR(cli_read_text(v->replaying.folder, "chain.jsonl", &text));
+  char *at = text;
+  for (cli_line_next(&at, &line); line.text != NULL;
+       cli_line_next(&at, &line)) {
+    if (!cli_json_find(line.text, "config", &config) ||
+        !cli_json_find(config.value, "steps", &steps) ||
+        !cli_json_find(config.value, "epochs", &epochs))
+      continue;
+    snprintf(end, sizeof(end), "%.*s %.*s", (int)steps.value_size, steps.value,
+             (int)epochs.value_size, epochs.value);
+    for (size_t i = 0; i < v->num_segments && before[0] != '\0'; ++i)
+      v->segments[i].is_cut |= strcmp(before, end) != 0 &&
+                               v->segments[i].from < line.step &&
+                               line.step < v->segments[i].to;
+    memcpy(before, end, sizeof(end));
+  }
+  return ls_ok();
+}
+
+static ls_status find_segments(verifying *v) {
+  CLI_OWN_MEMORY(int64_t, steps) = NULL;
+  CLI_OWN_MEMORY(char, text) = NULL;
+  const char *folder = v->replaying.folder;
+  size_t count = 0, kept = 0;
+  cli_line line = {.text = NULL};
+  LS_RETURN_IF_ERROR(cli_checkpoint_steps(folder, &steps, &count));
+  LS_RETURN_IF_ERROR(cli_read_text(folder, "metrics.jsonl", &text));
+  v->segments = cli_allocate((count + 1) * sizeof(segment));
+  if (v->segments == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    add_segment(v, steps[i]);
+  char *at = text;
+  int64_t last = 0;
+  for (cli_line_next(&at, &line); line.text != NULL; cli_line_next(&at, &line))
+    if (line.step > last) last = line.step;
+  add_segment(v, last);
+  LS_RETURN_IF_ERROR(cut_segments(v));
+  for (size_t i = 0; i < v->num_segments; ++i) {
+    const segment *s = &v->segments[i];
+    if (s->is_cut)
+      printf("note: steps %lld to %lld cannot be made again: the run went on "
+             "to another end, from a checkpoint that is gone\n",
+             (long long)s->from, (long long)s->to);
+    else
+      v->segments[kept++] = *s;
+  }
+  v->num_segments = kept;
+  return ls_ok();
+}
+
+// Names the kind of a run without a chain: estimators have a list of
+// checkpoints, but no config.json.
+static ls_status explain_missing(const char *folder, ls_status status) {
+  CLI_OWN_MEMORY(char, config) = NULL;
+  CLI_OWN_MEMORY(char, list) = NULL;
+  if (ls_status_code(status) != LS_NOT_FOUND) return status;
+  ls_status_free(cli_read_text(folder, "config.json", &config));
+  ls_status_free(cli_read_text(folder, "checkpoint", &list));
+  if (config != NULL || list == NULL) return status;
+  ls_status_free(status);
+  return ls_unimplemented(
+      "the run in '%s' is an estimator's: its steps cannot be made again",
+      folder);
+}
+
+static ls_status check_folder(void *user) {
+  verifying *v = user;
+  ls_chain_result *chain = &v->chain;
+  const ls_chain_report report = {print_report, NULL};
+  LS_RETURN_IF_ERROR(cli_recover_run(v->replaying.folder));
+  LS_RETURN_IF_ERROR(
+      explain_missing(v->replaying.folder,
+                      ls_chain_check(v->replaying.folder, &report, chain)));
+  if (v->head != NULL && strcmp(v->head, chain->head) != 0) {
+    printf("chain.jsonl: its head is %s, not %s\n", chain->head, v->head);
+    ++chain->differences;
+  }
+  if (chain->differences > 0) return ls_ok();
+  printf("%lld lines of the chain, %lld checkpoint%s and the metrics are the "
+         "same; %lld checkpoint%s gone; head %s\n",
+         (long long)chain->lines, (long long)chain->checkpoints,
+         chain->checkpoints == 1 ? "" : "s", (long long)chain->gone,
+         chain->gone == 1 ? " is" : "s are", chain->head);
+  return find_segments(v);
+}
+
+// ---- The data --------------------------------------------------------------
+static ls_status check_data(void *user, const ls_dataset *train,
+                            const ls_dataset *test) {
+  verifying *v = user;
+  const ls_chain_report report = {print_report, NULL};
+  if (v->is_checked) return ls_ok();
+  v->is_checked = true;
+  LS_RETURN_IF_ERROR(
+      ls_chain_check_data(v->replaying.folder, train, test, &report, &v->data));
+  if (v->data.parts > 0 && v->data.differences == 0)
+    printf("%lld part%s of the data %s the same\n", (long long)v->data.parts,
+           v->data.parts == 1 ? "" : "s", v->data.parts == 1 ? "is" : "are");
+  return ls_ok();
+}
+
+// ---- Steps -----------------------------------------------------------------
+// Draws a number below `limit` (splitmix64).
+static uint64_t draw_below(uint64_t *state, uint64_t limit) {
+  uint64_t bits = *state += UINT64_C(0x9e3779b97f4a7c15);
+  bits = (bits ^ bits >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  bits = (bits ^ bits >> 27) * UINT64_C(0x94d049bb133111eb);
+  return (bits ^ bits >> 31) % limit;
+}
+
+static int make_again(const cli_syntax *syntax, verifying *v, int64_t from,
+                      int64_t to) {
+  cli_replaying *r = &v->replaying;
+  r->from = from;
+  r->to = to;
+  const int code = cli_replay_steps(syntax, r);
+  if (code == CLI_OK && !r->again.is_checked) v->made += r->to - r->began;
+  return code;
+}
+
+// Keeps segments that are drawn.
+static void draw_segments(verifying *v, uint64_t wanted) {
+  uint64_t state = (uint64_t)v->seed;
+  const uint64_t count = v->num_segments;
+  v->num_segments = 0;
+  for (uint64_t i = 0; i < count && wanted > 0; ++i) {
+    if (draw_below(&state, count - i) >= wanted) continue;
+    v->segments[v->num_segments++] = v->segments[i];
+    --wanted;
+  }
+}
+
+// Makes the steps of segments that are drawn, those in a row at once unless the
+// run went on to another end; without any checks the data alone.
+static int make_segments(const cli_syntax *syntax, verifying *v) {
+  int code = CLI_OK;
+  if (!v->all) draw_segments(v, (uint64_t)v->count);
+  if (v->num_segments == 0) {
+    v->replaying.again.is_checked = true;
+    return make_again(syntax, v, -1, -1);
+  }
+  for (size_t i = 0; i < v->num_segments && code == CLI_OK; ++i) {
+    int64_t from = v->segments[i].from;
+    while (i + 1 < v->num_segments &&
+           v->segments[i + 1].from == v->segments[i].to)
+      ++i;
+    for (; from < v->segments[i].to && code == CLI_OK; from = v->replaying.to)
+      code = make_again(syntax, v, from, v->segments[i].to);
+  }
+  return code;
+}
+
+// ---- The command -----------------------------------------------------------
+static int print_result(const verifying *v, int code) {
+  const char *folder = v->replaying.folder;
+  const int64_t differences = v->chain.differences + v->data.differences;
+  if (code == CLI_USAGE || code >= CLI_SIGNAL) return code;
+  if (differences > 0)
+    printf("not verified: '%s' has %lld difference%s from its chain\n", folder,
+           (long long)differences, differences == 1 ? "" : "s");
+  else if (code != CLI_OK)
+    printf("not verified: '%s' is as its chain says, but its steps made again "
+           "are not\n",
+           folder);
+  else
+    printf("verified: '%s' is as its chain says, and %lld of its %lld steps "
+           "made again have its bits\n",
+           folder, (long long)v->made, (long long)v->last);
+  return differences > 0 ? CLI_FAILED : code;
+}
+
+static int verify(const cli_syntax *syntax, verifying *v) {
+  int code = cli_with_runtime(command, check_folder, v);
+  if (code != CLI_OK) return code;
+  if (v->chain.differences == 0) code = make_segments(syntax, v);
+  code = print_result(v, code);
+  cli_release(v->segments);
+  return code;
+}
+
+int cli_verify(int argc, char **argv) {
+  verifying v = {.count = 1};
+  cli_replay_init(&v.replaying, command);
+  v.replaying.again.check = check_data;
+  v.replaying.again.check_user = &v;
+  const cli_option options[] = {
+      {"segments", CLI_COUNT, &v.count, "K",
+       "make the steps between two checkpoints again, K times\n"
+       "(default 1; 0: none)",
+       0},
+      {"seed", CLI_COUNT, &v.seed, "N", "seed of the draw of segments", 0},
+      {"all", CLI_FLAG, &v.all, NULL, "make all steps again", 0},
+      {"head", CLI_TEXT, &v.head, "HASH",
+       "the hash of the chain's last line must be this one", 0},
+      CLI_REPLAY_OPTIONS(&v.replaying.flags),
+  };
+  const cli_syntax syntax = {
+      .command = command,
+      .about =
+          "Checks a run that was trained with --attest: its configuration, "
+          "data, metrics and\n"
+          "checkpoints against the chain of hashes in chain.jsonl, every byte, "
+          "and the steps\n"
+          "between checkpoints that a seed draws, by making them again. Names "
+          "what differs.\n"
+          "Ends with code 0 if nothing does, else 1. Nothing in the run's "
+          "folder is changed.",
+      CLI_OPTIONS(options),
+      .operand_form = "RUN",
+      .operand = &v.replaying.folder};
+  int code = CLI_OK;
+  return cli_parse(&syntax, argc, argv, &code) ? verify(&syntax, &v) : code;
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chain of a run: lines of chain.jsonl about its configuration, data, saved
+// files and metrics, each with the SHA-256 of the line before it and of itself.
+//
+//   {"event":"begin","step":0,"version":...,"numerics":...,"config":{...},
+//    "metrics":{"bytes":0,"sha256":...},"before":"","sha256":...}
+//   {"event":"data","step":0,"identity":...,"parts":[...],...}
+//   {"event":"save","step":50,"parts":[...],"metrics":...,...}
+//   {"event":"resume","step":50,...}   as "begin"; later steps are made again
+//   {"event":"end","step":60,"parts":[...],"metrics":...,...}
+//
+// A part is a file of the run, or some of its data (parts.h). `metrics` are the
+// lines of metrics.jsonl so far.
+#ifndef LS_TRAIN_CHAIN_CHAIN_H_
+#define LS_TRAIN_CHAIN_CHAIN_H_
+
+#include "train/chain/parts.h"
+
+#define LS_CHAIN_FILE "chain.jsonl"
+
+// ---- Reading ---------------------------------------------------------------
+typedef struct ls_chain_line {
+  const ls_json *root;  // NULL: its bytes have another hash than it says.
+  bool follows;         // It names the hash of the line before it.
+} ls_chain_line;
+
+typedef struct ls_chain_lines {
+  ls_arena arena;
+  ls_allocator *allocator;
+  char *text;
+  size_t size, complete;  // Bytes of the file, and of complete lines.
+  ls_chain_line *items;
+  size_t count;
+  char head[LS_SHA256_TEXT];  // The hash that the last line says it has.
+} ls_chain_lines;
+// Reads the chain of the run in a folder. LS_NOT_FOUND: it has none.
+LS_MUST_USE ls_status ls_chain_read(ls_runtime *runtime, const char *folder,
+                                    ls_chain_lines *out);
+void ls_chain_lines_deinit(ls_chain_lines *self);
+LS_OWNED_STRUCT(ls_chain_lines, ls_chain_lines_deinit)
+
+// Return a member's text, "" if there is none, and its whole number, else -1.
+const char *ls_chain_text(const ls_json *object, const char *key);
+int64_t ls_chain_number(const ls_json *object, const char *key);
+
+// ---- Writing ---------------------------------------------------------------
+// Zeroed: no chain, for which all functions do nothing. One thread at a time
+// writes: that of the run, or that of its saves.
+typedef struct ls_chain {
+  ls_runtime *runtime;
+  const char *folder;
+  bool has_lines;             // The file has lines of this chain.
+  char head[LS_SHA256_TEXT];  // Hash of the last line; "" before the first.
+  ls_sha256 metrics;          // Lines of metrics.jsonl at the last save.
+  ls_text path, text;
+  ls_part_reader reader;
+  // Hashes the data while steps are made.
+  ls_worker worker;
+  const ls_dataset *data[2];
+  const char *identity;  // Identity of the data.
+  ls_text parts;
+} ls_chain;
+
+// Facts that a chain begins with. Everything but texts of the call is lent.
+typedef struct ls_chain_start {
+  const char *folder;
+  bool resumes;  // The chain in the folder goes on,
+  bool attest;   // and one begins if there is none.
+  int64_t step;
+  const char *config, *numerics, *identity;
+  const ls_dataset *train, *test;
+  const ls_sha256 *metrics;
+} ls_chain_start;
+// Begins the chain, or goes on with it, and begins to hash the data unless that
+// was done.
+LS_MUST_USE ls_status ls_chain_begin(ls_chain *self, ls_runtime *runtime,
+                                     const ls_chain_start *start);
+// Adds the checkpoint of a step; the chain's `metrics` were set when its values
+// were copied. For ls_checkpoints_on_written.
+LS_MUST_USE ls_status ls_chain_save(void *self, int64_t step);
+// Adds the end: the model, and the data. A run that `stops` does not wait until
+// they are hashed: it does that when it goes on.
+LS_MUST_USE ls_status ls_chain_end(ls_chain *self, int64_t step, bool stops,
+                                   const ls_sha256 *metrics);
+void ls_chain_deinit(ls_chain *self);
+
+#endif  // LS_TRAIN_CHAIN_CHAIN_H_
