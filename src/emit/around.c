@@ -9,12 +9,6 @@
 #include "graph/walk.h"
 
 // ---- Counted loops ---------------------------------------------------------
-typedef struct search {
-  ls_emitter *e;
-  ls_emit_around *out;
-  bool gives;  // A call before this one takes results.
-} search;
-
 static uint32_t flags_of(const ls_node *node) {
   return ls_node_attr(node, LS_ATTR_ID_KERNEL)->as.kernel->flags;
 }
@@ -35,12 +29,13 @@ static bool is_constant(const ls_graph *graph, uint64_t ref, int64_t *out) {
 }
 
 // Returns true if each trip adds 1 to this carried value, from 0 on.
-static bool counts_trips(const ls_graph *body, const ls_node *loop, size_t at) {
+static bool counts_trips(const ls_graph *outer, const ls_node *loop,
+                         size_t at) {
   const ls_graph *region = loop->regions[1];
   int64_t first = 1, step = 0;
   size_t index = 0;
   if (at >= (size_t)ls_node_int(loop, LS_ATTR_ID_NUM_CARRIED) ||
-      !is_constant(body, loop->inputs[at], &first) || first != 0)
+      !is_constant(outer, loop->inputs[at], &first) || first != 0)
     return false;
   const ls_node *next = ls_graph_node_of(region, region->results[at]);
   return next->type == LS_OP_ADD &&
@@ -48,10 +43,11 @@ static bool counts_trips(const ls_graph *body, const ls_node *loop, size_t at) {
          is_constant(region, next->inputs[1], &step) && step == 1;
 }
 
-// Finds a number that is known before the launch: a constant, or a parameter of
-// the body, perhaps converted.
-static bool find_limit(search *s, const ls_graph *graph, const ls_node *loop,
-                       uint64_t ref) {
+// Finds a number that is known before the loop: a constant, or a parameter of
+// the graph around it, perhaps converted.
+static bool find_limit(const ls_graph *graph, uint64_t ref,
+                       const ls_graph *outer, const ls_node *loop,
+                       ls_emit_trips *out) {
   size_t index = 0;
   const ls_node *node = ls_graph_node_of(graph, ref);
   while (node->type == LS_OP_CONVERT &&
@@ -61,16 +57,17 @@ static bool find_limit(search *s, const ls_graph *graph, const ls_node *loop,
   }
   const ls_dtype dtype = ls_graph_type(graph, ref).dtype;
   if (dtype != LS_DTYPE_I32 && dtype != LS_DTYPE_I64) return false;
-  if (is_constant(graph, ref, &s->out->trips)) return true;
+  if (is_constant(graph, ref, &out->most)) return true;
   if (parameter_at(graph, ref, &index) == NULL) return false;
-  if (loop == NULL) {
-    s->out->limit = (int32_t)index;
+  if (graph == outer) {
+    out->limit = (int32_t)index;
     return true;
   }
   if (index < graph->num_declared) return false;
   return find_limit(
-      s, s->e->base.source.body, NULL,
-      loop->inputs[ls_node_captures(loop, 0) + index - graph->num_declared]);
+      outer,
+      loop->inputs[ls_node_captures(loop, 0) + index - graph->num_declared],
+      outer, loop, out);
 }
 
 // Finds the call that a condition makes, or NULL.
@@ -80,12 +77,12 @@ static const ls_node *condition_call(const ls_graph *condition) {
   return NULL;
 }
 
-// Returns true if a loop makes as many trips as are known before the launch,
-// unless the call in its condition ends it.
-static bool is_counted(search *s, const ls_node *loop) {
+bool ls_emit_count_trips(const ls_graph *outer, const ls_node *loop,
+                         ls_emit_trips *out) {
   const ls_graph *condition = loop->regions[0];
   const ls_node *call = condition_call(condition);
   size_t counter = 0;
+  *out = (ls_emit_trips){.limit = -1};
   const int64_t most = ls_node_int(loop, LS_ATTR_ID_MAX_TRIPS);
   const ls_node *less = ls_graph_node_of(
       condition, call != NULL && call->num_inputs == 1 ? call->inputs[0]
@@ -93,16 +90,21 @@ static bool is_counted(search *s, const ls_node *loop) {
   if (call != NULL && (flags_of(call) & LS_HOST_TELLS) == 0) return false;
   if (less->type != LS_OP_LESS ||
       parameter_at(condition, less->inputs[0], &counter) == NULL ||
-      !counts_trips(s->e->base.source.body, loop, counter) ||
-      !find_limit(s, condition, loop, less->inputs[1]))
+      !counts_trips(outer, loop, counter) ||
+      !find_limit(condition, less->inputs[1], outer, loop, out))
     return false;
-  if (most > 0 && (s->out->limit >= 0 || most < s->out->trips))
-    s->out->trips = most;
-  if (s->out->trips < 0) s->out->trips = 0;
+  if (most > 0 && (out->limit >= 0 || most < out->most)) out->most = most;
+  if (out->most < 0) out->most = 0;
   return true;
 }
 
 // ---- Calls -----------------------------------------------------------------
+typedef struct search {
+  ls_emitter *e;
+  ls_emit_around *out;
+  bool gives;  // A call before this one takes results.
+} search;
+
 static bool refuse(search *s, ls_graph *graph, const ls_node *node) {
   s->out->other = ls_emit_host_label(s->e, graph, node);
   return false;
@@ -132,7 +134,9 @@ static bool fits_around(search *s, ls_graph *graph, const ls_node *node,
 }
 
 static bool scan_loop(search *s, const ls_node *loop) {
-  const bool is_known = s->out->loop == NULL && is_counted(s, loop);
+  const bool is_known =
+      s->out->loop == NULL &&
+      ls_emit_count_trips(s->e->base.source.body, loop, &s->out->trips);
   const ls_node *tells = condition_call(loop->regions[0]);
   for (uint32_t r = 0; r < 2; ++r)
     for (size_t i = 0; i < loop->regions[r]->num_nodes; ++i) {
@@ -145,8 +149,8 @@ static bool scan_loop(search *s, const ls_node *loop) {
       if (r == 1 && !fits_around(s, region, node, true)) return false;
     }
   s->out->loop = loop;
-  return s->out->limit >= 0 || s->out->bytes == 0 ||
-         s->out->trips <= LS_EMIT_MOST_BYTES / s->out->bytes ||
+  return s->out->trips.limit >= 0 || s->out->bytes == 0 ||
+         s->out->trips.most <= LS_EMIT_MOST_BYTES / s->out->bytes ||
          refuse(s, s->e->base.source.body, loop);
 }
 
@@ -169,11 +173,11 @@ static bool scan_graph(search *s, ls_graph *graph) {
 
 void ls_emit_find_around(ls_emitter *e, int64_t room) {
   ls_emit_around *out = &e->around;
-  *out = (ls_emit_around){.limit = -1};
+  *out = (ls_emit_around){.trips.limit = -1};
   search s = {.e = e, .out = out};
   out->is_around = scan_graph(&s, e->base.source.body);
   if (!out->is_around) out->loop = NULL;
-  out->room = out->limit < 0 ? out->trips : room;
+  out->room = out->trips.limit < 0 ? out->trips.most : room;
   if (out->room < 1) out->room = 1;
 }
 

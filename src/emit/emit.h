@@ -133,17 +133,22 @@ typedef struct ls_emit_host {
 // the launch.
 #define LS_EMIT_MOST_BYTES (INT64_C(4) << 30)
 
+// Trips of a loop that counts them: `most` or, if `limit` is not -1, as many as
+// that parameter of the graph around it says, and `most` at most, if that is
+// not 0.
+typedef struct ls_emit_trips {
+  int64_t most;
+  int32_t limit;
+} ls_emit_trips;
+
 // The calls of a program that are made around its launch (around.c).
 typedef struct ls_emit_around {
   bool is_around;  // All calls are.
   // The first call that is not, with its line; NULL: there is none.
   const char *other;
-  // The loop that makes calls in each trip; NULL: there is none. It makes
-  // `trips` trips or, if `limit` is not -1, as many as that parameter of the
-  // body says, and `trips` at most, if that is not 0.
+  // The loop that makes calls in each trip; NULL: there is none.
   const ls_node *loop;
-  int64_t trips;
-  int32_t limit;
+  ls_emit_trips trips;
   int64_t bytes;  // Size of the values that a trip takes and gives.
   // While it is emitted: trips for which there is room, the number of trips
   // that are made and of those before, u64 scalars, and what the loop gives:
@@ -470,6 +475,10 @@ ls_emitted ls_emit_host_output(ls_emitter *e, const ls_emit_host *site,
                                size_t i);
 const char *ls_emit_host_label(ls_emitter *e, ls_graph *graph,
                                const ls_node *node);
+// Counts the trips that a loop makes unless a call in its condition ends it.
+// Returns false if they are not known before it begins.
+bool ls_emit_count_trips(const ls_graph *outer, const ls_node *loop,
+                         ls_emit_trips *out);
 // Decides if the host's calls can be made around the launch; `room` is the
 // number of trips of a loop of which the program does not know it (around.c).
 void ls_emit_find_around(ls_emitter *e, int64_t room);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Emits stacks: an array with room for all elements, and the number of those in
-// it. The room is bounded by `max_trips` of the loops that push.
+// it. The room is bounded by the trips of the loops that push: those that they
+// count, or max_trips.
 #include "emit/emit.h"
 
 // ---- Room ------------------------------------------------------------------
@@ -15,7 +16,10 @@ static int64_t add_room(int64_t a, int64_t b) {
 static int64_t room_of_loop(const ls_graph *graph, const ls_node *node,
                             uint32_t index) {
   const ls_graph *body = node->regions[1];
-  const int64_t trips = ls_node_int(node, LS_ATTR_ID_MAX_TRIPS);
+  ls_emit_trips counted;
+  int64_t trips = ls_node_int(node, LS_ATTR_ID_MAX_TRIPS);
+  if (ls_emit_count_trips(graph, node, &counted) && counted.limit < 0)
+    trips = counted.most > 0 ? counted.most : 1;
   const int64_t pushes = room_after(body, body->parameters[index]);
   if (pushes < 0 || (pushes > 0 && trips == 0) ||
       (trips > 0 && pushes > LS_MAX_SIZE / trips))
@@ -66,7 +70,10 @@ static ls_emitted stack_new(ls_emitter *e, const ls_node *node) {
   for (int32_t i = 0; i < shape.rank; ++i)
     dims.dim[i] = ls_dim_of(shape.dim[i]);
   if (room < 0 || dtype == LS_DTYPE_VARIANT || shape.rank >= LS_MAX_RANK) {
-    ls_emit_refuse(e, "its size has no bound: loops that push need max_trips");
+    ls_emit_refuse(
+        e,
+        "its size has no bound: loops that push need max_trips, or count to a "
+        "constant");
     return 0;
   }
   dims = ls_dims_with_leading(dims, room > 0 ? room : 1);

@@ -73,12 +73,19 @@ static ls_status note_device(ls_lowering *all, const ls_node *node) {
   all->names_host |= device == LS_DEVICE_HOST;
   all->names_other |= device != LS_DEVICE_HOST;
   if (all->device < 0 && device >= 0) all->device = device;
+  all->names_several |= device >= 0 && device != all->device;
   return ls_ok();
 }
 
 ls_status ls_lower_choose_device(ls_lowering *all) {
   ls_program *program = all->program;
   program->on_host |= all->names_host && !all->names_other;
+  if (program->replicas == 0 && all->names_several)
+    ls_runtime_log(all->runtime, LS_LOG_WARNING, "lower",
+                   "ops name several devices, and device %d computes all: "
+                   "devices share the replicas of traced steps only "
+                   "(ls_traced)",
+                   all->device);
   return program->replicas == 0 && all->device >= 0
              ? place_replica(all, 0, all->device)
              : ls_ok();

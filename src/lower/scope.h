@@ -37,10 +37,11 @@ typedef struct ls_lowering {
   size_t num_step_flows, step_flows_capacity;
   ls_op *apart;  // Ops of the source that are taken apart.
   size_t num_apart, apart_capacity;
-  ls_text launched;  // Names of the computations with a launch in the list.
-  int32_t device;    // The first that an op outside of replicas names.
+  ls_text launched;    // Names of the computations with a launch in the list.
+  int32_t device;      // The first that an op outside of replicas names.
+  bool names_several;  // Other ops name others.
   bool names_host, names_other;  // Ops name the CPU beside it; others do not.
-  ls_map stacks;     // Lowered (graph, ref) of a stack -> its facts.
+  ls_map stacks;              // Lowered (graph, ref) of a stack -> its facts.
   const ls_buckets *buckets;  // NULL: sizes are constants.
 } ls_lowering;
 

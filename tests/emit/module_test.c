@@ -148,7 +148,7 @@ TEST(ops_without_a_form_are_refused_by_name) {
                  (ls_hlo_program){.num_devices = 1}, &module),
       LS_UNIMPLEMENTED,
       "(stack_new): its size has no bound: loops that push "
-      "need max_trips (at graph text:3)");
+      "need max_trips, or count to a constant (at graph text:3)");
 }
 
 MEMORY_TEST(write_replicas) {

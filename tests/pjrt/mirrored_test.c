@@ -4,6 +4,7 @@
 // names.
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "lockstep/full.h"
@@ -256,6 +257,41 @@ TEST(a_session_runs_steps_on_the_devices_of_their_strategies) {
   LS_OWN(ls_nest, results) = ls_none();
   expect_status(ls_session_run(session, both, NULL, 0, &results),
                 LS_UNIMPLEMENTED, "replica 0 of a computation on device 1");
+}
+
+static void keep_warning(void *user, const ls_log_line *line) {
+  if (line->level == LS_LOG_WARNING) snprintf(user, 200, "%s", line->text);
+}
+
+static ls_nest multiply(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  return ls_leaf(ls_all_reduce(LS_REDUCE_SUM, ls_mul(x, x)));
+}
+
+// Replicas whose ops a plain callback has made one by one.
+TEST(replicas_that_are_not_traced_run_on_one_device_with_a_warning) {
+  static const char *const names[] = {"CPU:3", "CPU:1"};
+  char warning[200] = "";
+  shim_state *shim = shim_begin();
+  LS_OWN(open_place, here) =
+      runtime_begin((ls_runtime_options){.device = shim_device(),
+                                         .num_devices = 4,
+                                         .log = keep_warning,
+                                         .log_user = warning});
+  LS_OWN(ls_strategy, s) = strategy_on(names, 2);
+  LS_OWN(ls_graph, graph) = graph_named("steps");
+  LS_OWN(ls_nest, made) = ls_none();
+  {
+    LS_GRAPH_SCOPE(graph);
+    LS_OWN(ls_nest, args) = LS_TUPLE(
+        ls_leaf(ls_random_uniform(LS_DTYPE_F32, LS_SHAPE(2), 5, 6, NULL)));
+    expect_ok(ls_strategy_run(s, ls_plain(multiply, NULL), args, &made));
+  }
+  LS_OWN(ls_session, session) = session_of(graph);
+  LS_OWN(ls_nest, results) = session_results(session, made);
+  expect_devices(shim, (const int[]){3}, 1);
+  expect_contains(warning, "device 3 computes all");
 }
 
 // A variable is read on its device.

@@ -267,7 +267,7 @@ static ls_status note_trip(ls_pjrt_instance *instance, ls_status status) {
 
 ls_status ls_pjrt_around_find_code(ls_pjrt_instance *instance, int64_t trips) {
   const ls_emit_around *around = &instance->executable->layout.around;
-  if (around->loop == NULL || around->limit < 0) return ls_ok();
+  if (around->loop == NULL || around->trips.limit < 0) return ls_ok();
   if (around->bytes > 0 && trips > LS_EMIT_MOST_BYTES / around->bytes)
     trips = LS_EMIT_MOST_BYTES / around->bytes;
   if (trips < 1) trips = 1;

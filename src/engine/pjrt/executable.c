@@ -281,7 +281,8 @@ ls_status ls_pjrt_find_code(ls_pjrt_executable *self, int64_t trips,
 // Returns true if each run says how many trips a loop makes for whose calls the
 // program needs room.
 static bool is_compiled_later(const ls_pjrt_executable *self) {
-  return self->layout.around.loop != NULL && self->layout.around.limit >= 0;
+  return self->layout.around.loop != NULL &&
+         self->layout.around.trips.limit >= 0;
 }
 
 static ls_status compile_for_devices(ls_pjrt_executable *self) {

@@ -407,12 +407,12 @@ static ls_status read_number(const ls_pjrt_instance *self,
 
 ls_status ls_pjrt_run_prepare(ls_pjrt_instance *self, const ls_run_args *args) {
   const ls_emit_around *around = &self->executable->layout.around;
-  self->trips = around->trips;
-  if (around->loop != NULL && around->limit >= 0) {
+  self->trips = around->trips.most;
+  if (around->loop != NULL && around->trips.limit >= 0) {
     LS_RETURN_IF_ERROR(
-        read_number(self, args, (size_t)around->limit, &self->trips));
-    if (around->trips > 0 && self->trips > around->trips)
-      self->trips = around->trips;
+        read_number(self, args, (size_t)around->trips.limit, &self->trips));
+    if (around->trips.most > 0 && self->trips > around->trips.most)
+      self->trips = around->trips.most;
     if (self->trips < 0) self->trips = 0;
     return ls_ok();
   }
