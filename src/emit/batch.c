@@ -13,67 +13,6 @@ static bool is_stacked(const ls_emitter *e, ls_emitted x) {
   return ls_emit_look(e, x)->stacked;
 }
 
-bool ls_emit_is_batched(const ls_emitter *e) {
-  const ls_node *node = e->node;
-  if (e->exact) return false;
-  switch (node->type) {
-  case LS_OP_RESHAPE:
-  case LS_OP_BROADCAST:
-  case LS_OP_TRANSPOSE:
-  case LS_OP_SLICE:
-  case LS_OP_CONCATENATE:
-  case LS_OP_REVERSE:
-  case LS_OP_GATHER:
-  case LS_OP_ONE_HOT:
-  case LS_OP_BARRIER:
-  case LS_OP_REDUCE_SUM:
-  case LS_OP_REDUCE_MAX:
-  case LS_OP_REDUCE_MIN:
-  case LS_OP_REDUCE_PRODUCT:
-  case LS_OP_REDUCE_AND:
-  case LS_OP_REDUCE_OR:
-  case LS_OP_ARGMAX:
-  case LS_OP_ARGMIN:
-  case LS_OP_SOFTMAX:
-  case LS_OP_LOG_SOFTMAX:
-  case LS_OP_CROSS_ENTROPY:
-  case LS_OP_CROSS_ENTROPY_GRAD:
-  case LS_OP_MATMUL:
-  case LS_OP_DENSE:
-  case LS_OP_CONVOLUTION:
-  case LS_OP_CONV_BIAS_ACT:
-  case LS_OP_CONV_GRAD_INPUT:
-  case LS_OP_CONV_GRAD_WEIGHTS:
-  case LS_OP_REDUCE_WINDOW:
-  case LS_OP_WINDOW_SUM_GRAD:
-  case LS_OP_WINDOW_MAX_GRAD:
-  case LS_OP_WINDOW_MAX_PICK:
-  case LS_OP_BATCH_NORM:
-  case LS_OP_BATCH_NORM_GRAD:
-  case LS_OP_BATCH_NORM_INFERENCE:
-  case LS_OP_LAYER_NORM:
-  case LS_OP_LAYER_NORM_GRAD:
-  case LS_OP_RMS_NORM:
-  case LS_OP_RMS_NORM_GRAD:
-  case LS_OP_ATTENTION:
-  case LS_OP_ATTENTION_GRAD:
-  case LS_OP_ADD_N:
-  case LS_OP_TAKE_ALONG:
-  case LS_OP_CUMSUM:
-  case LS_OP_CUMPROD:
-  case LS_OP_LINEAR_SCAN:
-  case LS_OP_SORT:
-  case LS_OP_TOP_K:
-  case LS_OP_RANDOM_UNIFORM:
-  case LS_OP_RANDOM_NORMAL:
-  case LS_OP_RANDOM_BITS:
-  case LS_OP_REPLICA_ID:
-    return true;
-  default:
-    return (ls_node_info(node)->traits & LS_OP_ELEMENTWISE) != 0;
-  }
-}
-
 ls_emitted ls_emit_stacked_of(const ls_emitter *e, const ls_emitted *in,
                               size_t count) {
   for (size_t i = 0; i < count; ++i)
@@ -171,10 +110,9 @@ static ls_emitted convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
 static ls_emitted convolve_apart(ls_emitter *e, ls_emitted x, ls_emitted w,
                                  const ls_window *window, int64_t groups,
                                  ls_batch_dims dims) {
-  ls_emitted *lanes =
-      ls_arena_new_array(e->memory, ls_emitted, (size_t)e->num_lanes);
+  ls_emitted *lanes = ls_emit_new_list(e, (size_t)e->num_lanes);
   const ls_window *kept = ls_arena_copy(e->memory, window, sizeof(*window));
-  if (lanes == NULL || kept == NULL) ls_emit_fail(e, ls_out_of_memory());
+  if (kept == NULL) ls_emit_fail(e, ls_out_of_memory());
   if (!is_ok(e)) return 0;
   for (int32_t i = 0; i < e->num_lanes; ++i)
     lanes[i] = convolve(e, ls_emit_lane(e, x, i), ls_emit_lane(e, w, i), window,
@@ -240,9 +178,7 @@ static ls_emitted axis_to_front(ls_emitter *e, ls_emitted x, int64_t axis) {
 ls_emitted ls_emit_gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
                           int64_t axis) {
   if (is_stacked(e, x) && is_stacked(e, indices)) {
-    ls_emitted *lanes =
-        ls_arena_new_array(e->memory, ls_emitted, (size_t)e->num_lanes);
-    if (lanes == NULL) ls_emit_fail(e, ls_out_of_memory());
+    ls_emitted *lanes = ls_emit_new_list(e, (size_t)e->num_lanes);
     for (int32_t i = 0; lanes != NULL && i < e->num_lanes; ++i)
       lanes[i] = gather_plain(e, ls_emit_lane(e, x, i),
                               ls_emit_lane(e, indices, i), axis);

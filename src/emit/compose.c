@@ -20,17 +20,19 @@ static const int64_t *numbers(const ls_emitter *e, ls_attr_id id,
   return attr->as.ints.items;
 }
 
-static ls_emitted emit_concatenate(ls_emitter *e) {
-  const uint32_t count = e->node->num_inputs;
-  ls_emitted *in = ls_arena_new_array(e->memory, ls_emitted, count);
-  if (in == NULL) {
-    ls_emit_fail(e, ls_out_of_memory());
-    return 0;
-  }
-  for (uint32_t i = 0; i < count; ++i)
+const ls_emitted *ls_emit_operands(ls_emitter *e) {
+  ls_emitted *in = ls_emit_new_list(e, e->node->num_inputs);
+  for (uint32_t i = 0; in != NULL && i < e->node->num_inputs; ++i)
     in[i] = ls_operand(e, i);
-  return ls_emit_concatenate(e, in, count,
-                             ls_node_int(e->node, LS_ATTR_ID_AXIS));
+  return in;
+}
+
+static ls_emitted emit_concatenate(ls_emitter *e) {
+  const ls_emitted *in = ls_emit_operands(e);
+  return in == NULL
+             ? 0
+             : ls_emit_concatenate(e, in, e->node->num_inputs,
+                                   ls_node_int(e->node, LS_ATTR_ID_AXIS));
 }
 
 // Clamps indices that are out of range.
@@ -42,9 +44,10 @@ static ls_emitted emit_gather(ls_emitter *e) {
   return ls_emit_gather(e, x, at, axis);
 }
 
-static void emit_barrier(ls_emitter *e) {
+static ls_emitted emit_barrier(ls_emitter *e) {
   for (uint32_t i = 0; i < e->node->num_inputs; ++i)
     ls_emit_bind(e, ls_ref(e->node->id, i), ls_operand(e, i));
+  return 0;
 }
 
 // Makes 1 where the index equals the position, else 0.
@@ -60,62 +63,46 @@ static ls_emitted one_hot_of(ls_emitter *e, ls_emitted indices, ls_dim depth,
   return ls_emit_convert(e, outside, dtype);
 }
 
-static bool compose_shape(ls_emitter *e) {
-  const int64_t *axes = NULL;
+static ls_emitted emit_reshape(ls_emitter *e) {
+  return ls_emit_reshape(e, ls_operand(e, 0), ls_result_dims(e));
+}
+
+static ls_emitted emit_broadcast(ls_emitter *e) {
+  return ls_emit_broadcast(e, ls_operand(e, 0), ls_result_dims(e));
+}
+
+static ls_emitted emit_transpose(ls_emitter *e) {
+  return ls_emit_transpose(e, ls_operand(e, 0),
+                           numbers(e, LS_ATTR_ID_PERMUTATION, NULL));
+}
+
+static ls_emitted emit_slice(ls_emitter *e) {
+  return ls_emit_slice(e, ls_operand(e, 0), numbers(e, LS_ATTR_ID_STARTS, NULL),
+                       numbers(e, LS_ATTR_ID_STRIDES, NULL), ls_result_dims(e));
+}
+
+static ls_emitted emit_pad(ls_emitter *e) {
+  return ls_emit_pad(e, ls_operand(e, 0), ls_operand(e, 1),
+                     numbers(e, LS_ATTR_ID_PAD_LOW, NULL),
+                     numbers(e, LS_ATTR_ID_PAD_HIGH, NULL),
+                     numbers(e, LS_ATTR_ID_INTERIOR, NULL), ls_result_dims(e));
+}
+
+static ls_emitted emit_reverse(ls_emitter *e) {
   size_t count = 0;
-  switch (e->node->type) {
-  case LS_OP_RESHAPE:
-    ls_compose_give(e, ls_emit_reshape(e, ls_operand(e, 0), ls_result_dims(e)));
-    return true;
-  case LS_OP_BROADCAST:
-    ls_compose_give(e,
-                    ls_emit_broadcast(e, ls_operand(e, 0), ls_result_dims(e)));
-    return true;
-  case LS_OP_TRANSPOSE:
-    ls_compose_give(
-        e, ls_emit_transpose(e, ls_operand(e, 0),
-                             numbers(e, LS_ATTR_ID_PERMUTATION, NULL)));
-    return true;
-  case LS_OP_SLICE:
-    ls_compose_give(e, ls_emit_slice(e, ls_operand(e, 0),
-                                     numbers(e, LS_ATTR_ID_STARTS, NULL),
-                                     numbers(e, LS_ATTR_ID_STRIDES, NULL),
-                                     ls_result_dims(e)));
-    return true;
-  case LS_OP_PAD:
-    ls_compose_give(e, ls_emit_pad(e, ls_operand(e, 0), ls_operand(e, 1),
-                                   numbers(e, LS_ATTR_ID_PAD_LOW, NULL),
-                                   numbers(e, LS_ATTR_ID_PAD_HIGH, NULL),
-                                   numbers(e, LS_ATTR_ID_INTERIOR, NULL),
-                                   ls_result_dims(e)));
-    return true;
-  case LS_OP_CONCATENATE:
-    ls_compose_give(e, emit_concatenate(e));
-    return true;
-  case LS_OP_REVERSE:
-    axes = numbers(e, LS_ATTR_ID_AXES, &count);
-    ls_compose_give(e, ls_emit_reverse(e, ls_operand(e, 0), axes, count));
-    return true;
-  case LS_OP_GATHER:
-    ls_compose_give(e, emit_gather(e));
-    return true;
-  case LS_OP_IOTA:
-    ls_compose_give(e, ls_emit_iota(e, e->node->outputs[0].dtype,
-                                    ls_result_dims(e),
-                                    ls_node_int(e->node, LS_ATTR_ID_AXIS)));
-    return true;
-  case LS_OP_ONE_HOT:
-    ls_compose_give(
-        e, one_hot_of(e, ls_operand(e, 0),
-                      ls_dim_of(ls_node_int(e->node, LS_ATTR_ID_DEPTH)),
-                      e->node->outputs[0].dtype));
-    return true;
-  case LS_OP_BARRIER:
-    emit_barrier(e);
-    return true;
-  default:
-    return false;
-  }
+  const int64_t *axes = numbers(e, LS_ATTR_ID_AXES, &count);
+  return ls_emit_reverse(e, ls_operand(e, 0), axes, count);
+}
+
+static ls_emitted emit_iota(ls_emitter *e) {
+  return ls_emit_iota(e, ls_result_dtype(e), ls_result_dims(e),
+                      ls_node_int(e->node, LS_ATTR_ID_AXIS));
+}
+
+static ls_emitted emit_one_hot(ls_emitter *e) {
+  return one_hot_of(e, ls_operand(e, 0),
+                    ls_dim_of(ls_node_int(e->node, LS_ATTR_ID_DEPTH)),
+                    ls_result_dtype(e));
 }
 
 // ---- Reductions ------------------------------------------------------------
@@ -133,23 +120,16 @@ ls_emitted ls_emit_softmax(ls_emitter *e, ls_emitted x, bool log) {
              : ls_emit_2(e, LS_OP_MUL, power, ls_emit_reciprocal(e, sum));
 }
 
-static void emit_softmax(ls_emitter *e, bool log) {
-  const ls_emitted x = ls_operand(e, 0);
-  ls_compose_give(
-      e, ls_emit_convert(e, ls_emit_softmax(e, ls_emit_wide(e, x), log),
-                         ls_dtype_at(e, x)));
+static ls_emitted emit_softmax(ls_emitter *e) {
+  return ls_emit_softmax(e, ls_emit_wide(e, ls_operand(e, 0)),
+                         e->node->type == LS_OP_LOG_SOFTMAX);
 }
 
 // Makes numbers, one a row, NaN in rows whose label is none of these classes.
 static ls_emitted hide_invalid(ls_emitter *e, ls_emitted label, ls_dim classes,
                                ls_emitted x) {
-  const ls_emitted at = ls_emit_convert(e, label, LS_DTYPE_I64);
-  const ls_emitted end =
-      ls_emit_number(e, at, (double)ls_emit_size(e, classes));
-  const ls_emitted is_valid =
-      ls_emit_2(e, LS_OP_AND,
-                ls_emit_2(e, LS_OP_GREATER_EQUAL, at, ls_emit_number(e, at, 0)),
-                ls_emit_2(e, LS_OP_LESS, at, end));
+  const ls_emitted is_valid = ls_emit_is_index(
+      e, ls_emit_convert(e, label, LS_DTYPE_I64), ls_emit_size(e, classes));
   return ls_emit_select(e, is_valid, x, ls_emit_number(e, x, (double)NAN));
 }
 
@@ -166,9 +146,8 @@ static ls_emitted cross_entropy(ls_emitter *e) {
       e, LS_OP_REDUCE_SUM,
       ls_emit_select(e, is_label, rows, ls_emit_number(e, rows, 0)), &axis, 1,
       false);
-  const ls_emitted y = hide_invalid(e, ls_operand(e, 1), dims.dim[axis],
-                                    ls_emit_1(e, LS_OP_NEG, sum));
-  return ls_emit_convert(e, y, e->node->outputs[0].dtype);
+  return hide_invalid(e, ls_operand(e, 1), dims.dim[axis],
+                      ls_emit_1(e, LS_OP_NEG, sum));
 }
 
 // Computes (softmax(x) - one_hot(label)) d, with a number d for each row.
@@ -183,10 +162,8 @@ static ls_emitted cross_entropy_grad(ls_emitter *e) {
                                     ls_emit_wide(e, ls_operand(e, 2)));
   ls_batch_dims column = dims;
   column.dim[axis] = ls_dim_of(1);
-  return ls_emit_convert(e,
-                         ls_emit_mul(e, ls_emit_sub(e, p, is_label),
-                                     ls_emit_reshape(e, d, column)),
-                         e->node->outputs[0].dtype);
+  return ls_emit_mul(e, ls_emit_sub(e, p, is_label),
+                     ls_emit_reshape(e, d, column));
 }
 
 // Finds the first position of the largest or least value; a NaN counts as such.
@@ -219,39 +196,8 @@ static ls_emitted emit_reduction(ls_emitter *e) {
   const int64_t *axes = numbers(e, LS_ATTR_ID_AXES, &count);
   const bool sums = op == LS_OP_REDUCE_SUM || op == LS_OP_REDUCE_PRODUCT;
   const ls_emitted x = ls_operand(e, 0);
-  const ls_emitted y =
-      ls_emit_reduce(e, op, sums ? ls_emit_wide(e, x) : x, axes, count,
-                     ls_node_int(e->node, LS_ATTR_ID_KEEP_DIMS) != 0);
-  return ls_emit_convert(e, y, ls_dtype_at(e, x));
-}
-
-static bool compose_reduction(ls_emitter *e) {
-  switch (e->node->type) {
-  case LS_OP_REDUCE_SUM:
-  case LS_OP_REDUCE_MAX:
-  case LS_OP_REDUCE_MIN:
-  case LS_OP_REDUCE_PRODUCT:
-  case LS_OP_REDUCE_AND:
-  case LS_OP_REDUCE_OR:
-    ls_compose_give(e, emit_reduction(e));
-    return true;
-  case LS_OP_ARGMAX:
-  case LS_OP_ARGMIN:
-    ls_compose_give(e, arg_extreme(e));
-    return true;
-  case LS_OP_SOFTMAX:
-  case LS_OP_LOG_SOFTMAX:
-    emit_softmax(e, e->node->type == LS_OP_LOG_SOFTMAX);
-    return true;
-  case LS_OP_CROSS_ENTROPY:
-    ls_compose_give(e, cross_entropy(e));
-    return true;
-  case LS_OP_CROSS_ENTROPY_GRAD:
-    ls_compose_give(e, cross_entropy_grad(e));
-    return true;
-  default:
-    return false;
-  }
+  return ls_emit_reduce(e, op, sums ? ls_emit_wide(e, x) : x, axes, count,
+                        ls_node_int(e->node, LS_ATTR_ID_KEEP_DIMS) != 0);
 }
 
 // ---- Products --------------------------------------------------------------
@@ -288,24 +234,81 @@ ls_emitted ls_emit_swap_last(ls_emitter *e, ls_emitted x) {
   return ls_emit_transpose(e, x, permutation);
 }
 
-static bool compose_product(ls_emitter *e) {
-  const ls_node *node = e->node;
-  if (node->type != LS_OP_MATMUL && node->type != LS_OP_DENSE) return false;
+static ls_emitted emit_matmul(ls_emitter *e) {
   ls_emitted a = ls_operand(e, 0), b = ls_operand(e, 1);
-  if (node->type == LS_OP_MATMUL) {
-    if (ls_node_int(node, LS_ATTR_ID_TRANSPOSE_A)) a = ls_emit_swap_last(e, a);
-    if (ls_node_int(node, LS_ATTR_ID_TRANSPOSE_B)) b = ls_emit_swap_last(e, b);
-    ls_compose_give(e, emit_product(e, a, b));
-    return true;
-  }
-  ls_emitted y = emit_product(e, a, b);
-  if (node->num_inputs == 3) y = ls_emit_2(e, LS_OP_ADD, y, ls_operand(e, 2));
-  ls_compose_give(e, ls_emit_activation(e, y));
-  return true;
+  if (ls_node_int(e->node, LS_ATTR_ID_TRANSPOSE_A)) a = ls_emit_swap_last(e, a);
+  if (ls_node_int(e->node, LS_ATTR_ID_TRANSPOSE_B)) b = ls_emit_swap_last(e, b);
+  return emit_product(e, a, b);
+}
+
+static ls_emitted emit_dense(ls_emitter *e) {
+  ls_emitted y = emit_product(e, ls_operand(e, 0), ls_operand(e, 1));
+  if (e->node->num_inputs == 3) y = ls_emit_add(e, y, ls_operand(e, 2));
+  return ls_emit_activation(e, y);
+}
+
+static ls_emitted emit_add_n(ls_emitter *e) {
+  const ls_emitted *in = ls_emit_operands(e);
+  return in == NULL
+             ? 0
+             : ls_emit_tree(e, LS_OP_ADD, in, (int32_t)e->node->num_inputs);
+}
+
+// ---- Ops -------------------------------------------------------------------
+static const ls_emit_rule rules[] = {
+    {LS_OP_RESHAPE, emit_reshape, true},
+    {LS_OP_BROADCAST, emit_broadcast, true},
+    {LS_OP_TRANSPOSE, emit_transpose, true},
+    {LS_OP_SLICE, emit_slice, true},
+    {LS_OP_PAD, emit_pad, false},
+    {LS_OP_CONCATENATE, emit_concatenate, true},
+    {LS_OP_REVERSE, emit_reverse, true},
+    {LS_OP_GATHER, emit_gather, true},
+    {LS_OP_IOTA, emit_iota, false},
+    {LS_OP_ONE_HOT, emit_one_hot, true},
+    {LS_OP_BARRIER, emit_barrier, true},
+    {LS_OP_REDUCE_SUM, emit_reduction, true},
+    {LS_OP_REDUCE_MAX, emit_reduction, true},
+    {LS_OP_REDUCE_MIN, emit_reduction, true},
+    {LS_OP_REDUCE_PRODUCT, emit_reduction, true},
+    {LS_OP_REDUCE_AND, emit_reduction, true},
+    {LS_OP_REDUCE_OR, emit_reduction, true},
+    {LS_OP_ARGMAX, arg_extreme, true},
+    {LS_OP_ARGMIN, arg_extreme, true},
+    {LS_OP_SOFTMAX, emit_softmax, true},
+    {LS_OP_LOG_SOFTMAX, emit_softmax, true},
+    {LS_OP_CROSS_ENTROPY, cross_entropy, true},
+    {LS_OP_CROSS_ENTROPY_GRAD, cross_entropy_grad, true},
+    {LS_OP_MATMUL, emit_matmul, true},
+    {LS_OP_DENSE, emit_dense, true},
+    {LS_OP_ADD_N, emit_add_n, true}};
+
+static const ls_emit_rule *find_rule(const ls_emitter *e) {
+  const ls_emit_rules tables[] = {
+      {rules, LS_COUNT_OF(rules)}, ls_emit_window_rules, ls_emit_norm_rules,
+      ls_emit_attention_rules,     ls_emit_index_rules,  ls_emit_random_rules,
+      ls_emit_order_rules};
+  // Languages without orders lack the ops of the last table.
+  const size_t count = LS_COUNT_OF(tables) - (e->language->sort == NULL);
+  for (size_t t = 0; t < count; ++t)
+    for (size_t i = 0; i < tables[t].count; ++i)
+      if (tables[t].rules[i].op == e->node->type) return &tables[t].rules[i];
+  return NULL;
+}
+
+bool ls_emit_is_batched(const ls_emitter *e) {
+  const ls_emit_rule *rule = find_rule(e);
+  if (e->exact) return false;
+  return rule != NULL
+             ? rule->is_batched
+             : e->node->type == LS_OP_REPLICA_ID ||
+                   (ls_node_info(e->node)->traits & LS_OP_ELEMENTWISE) != 0;
 }
 
 bool ls_emit_composed(ls_emitter *e) {
-  return ls_compose_element(e) || compose_shape(e) || compose_reduction(e) ||
-         compose_product(e) || ls_compose_window(e) || ls_compose_norm(e) ||
-         ls_compose_attention(e) || ls_compose_index(e) || ls_compose_random(e);
+  const ls_emit_rule *rule = find_rule(e);
+  if (rule == NULL) return ls_compose_element(e);
+  const ls_emitted y = rule->emit(e);
+  if (y != 0) ls_compose_give(e, ls_emit_convert(e, y, ls_result_dtype(e)));
+  return true;
 }

@@ -10,9 +10,9 @@
 static ls_emitted third(ls_emitter *e, ls_emitted x, int64_t part) {
   ls_batch_dims dims = ls_batch_dims_at(e, x);
   const int64_t width = ls_emit_size(e, dims.dim[2]) / 3;
-  const int64_t starts[] = {0, 0, part * width}, strides[] = {1, 1, 1};
+  const int64_t starts[] = {0, 0, part * width};
   dims.dim[2] = ls_dim_of(width);
-  return ls_emit_slice(e, x, starts, strides, dims);
+  return ls_emit_slice(e, x, starts, NULL, dims);
 }
 
 // Reshapes [batch, tokens, heads * depth] to [batch, heads, tokens, depth].
@@ -36,7 +36,7 @@ static ls_emitted join_heads(ls_emitter *e, ls_emitted x) {
       .rank = 3, .dim = {dims.dim[0], dims.dim[2], ls_dim_of(width)}};
   return ls_emit_convert(
       e, ls_emit_reshape(e, ls_emit_transpose(e, x, permutation), joined),
-      e->node->outputs[0].dtype);
+      ls_result_dtype(e));
 }
 
 // Masks scores: token i attends to tokens up to i.
@@ -87,15 +87,14 @@ static ls_emitted weigh(ls_emitter *e, const attended *a) {
   return ls_emit_softmax(e, is_causal ? hide_later(e, scores) : scores, false);
 }
 
-static void attention(ls_emitter *e) {
+static ls_emitted attention(ls_emitter *e) {
   const attended a = read_attended(e, 0);
-  const ls_emitted y = ls_emit_dot(e, weigh(e, &a), a.v);
-  ls_compose_give(e, join_heads(e, y));
+  return join_heads(e, ls_emit_dot(e, weigh(e, &a), a.v));
 }
 
 // Operands: dy, and those of attention. With p the weights, dp = dy v' and ds =
 // scale p (dp - sum(p dp)) the gradients are ds k, ds' q and p' dy.
-static void attention_grad(ls_emitter *e) {
+static ls_emitted attention_grad(ls_emitter *e) {
   const int64_t heads = ls_node_int(e->node, LS_ATTR_ID_NUM_HEADS);
   const attended a = read_attended(e, 1);
   const ls_emitted dy =
@@ -115,14 +114,10 @@ static void attention_grad(ls_emitter *e) {
   if (a.packed) results[0] = ls_emit_concatenate(e, results, 3, 2);
   for (uint32_t i = 0; i < e->node->num_outputs; ++i)
     ls_emit_bind(e, ls_ref(e->node->id, i), results[i]);
+  return 0;
 }
 
-bool ls_compose_attention(ls_emitter *e) {
-  if (e->node->type == LS_OP_ATTENTION)
-    attention(e);
-  else if (e->node->type == LS_OP_ATTENTION_GRAD)
-    attention_grad(e);
-  else
-    return false;
-  return true;
-}
+static const ls_emit_rule rules[] = {
+    {LS_OP_ATTENTION, attention, true},
+    {LS_OP_ATTENTION_GRAD, attention_grad, true}};
+const ls_emit_rules ls_emit_attention_rules = {rules, LS_COUNT_OF(rules)};

@@ -316,14 +316,15 @@ static ls_emitted convert(ls_emitter *e, ls_emitted x, ls_dtype to) {
 }
 
 // ---- Several operands ------------------------------------------------------
-// Adds operands [begin, end) along the canonical tree.
-static ls_emitted add_range(ls_emitter *e, uint32_t begin, uint32_t end) {
-  uint32_t split = 1;
-  if (end - begin == 1) return ls_emit_wide(e, ls_operand(e, begin));
-  while (split * 2 < end - begin)
+ls_emitted ls_emit_tree(ls_emitter *e, uint16_t op, const ls_emitted *items,
+                        int32_t count) {
+  int32_t split = 1;
+  if (count == 1) return ls_emit_wide(e, items[0]);
+  while (split * 2 < count)
     split *= 2;
-  const ls_emitted left = add_range(e, begin, begin + split);
-  return ls_emit_add(e, left, add_range(e, begin + split, end));
+  const ls_emitted left = ls_emit_tree(e, op, items, split);
+  return ls_emit_2(e, op, left,
+                   ls_emit_tree(e, op, items + split, count - split));
 }
 
 static ls_emitted clamp(ls_emitter *e) {
@@ -352,10 +353,9 @@ static ls_emitted compute(ls_emitter *e, ls_emitted x) {
   case LS_OP_RSQRT:
     return ls_emit_reciprocal(e, ls_emit_1(e, LS_OP_SQRT, x));
   case LS_OP_ERF:
-  case LS_OP_ERFC:
-    return error_function(e, x, e->node->type == LS_OP_ERFC);
-  default:  // LS_OP_ADD_N
-    return add_range(e, 0, e->node->num_inputs);
+    return error_function(e, x, false);
+  default:  // LS_OP_ERFC
+    return error_function(e, x, true);
   }
 }
 
@@ -383,7 +383,7 @@ bool ls_compose_element(ls_emitter *e) {
   const ls_node *node = e->node;
   static const uint16_t ops[] = {
       LS_OP_SIGMOID,  LS_OP_RELU,  LS_OP_RELU_GRAD, LS_OP_GELU, LS_OP_GELU_GRAD,
-      LS_OP_SOFTPLUS, LS_OP_RSQRT, LS_OP_ERF,       LS_OP_ERFC, LS_OP_ADD_N};
+      LS_OP_SOFTPLUS, LS_OP_RSQRT, LS_OP_ERF,       LS_OP_ERFC};
   ls_emitted y = 0;
   for (size_t i = 0; i < LS_COUNT_OF(ops); ++i)
     if (ops[i] == node->type) y = compute(e, ls_emit_wide(e, ls_operand(e, 0)));

@@ -62,14 +62,18 @@ static ls_emitted dynamic_update_slice(ls_emitter *e) {
 }
 
 // ---- Updates by index ------------------------------------------------------
-// Replaces positions by -1 where the index is out of range.
-static ls_emitted skip_outside(ls_emitter *e, ls_emitted at, int64_t size,
-                               ls_emitted position) {
-  const ls_emitted is_within = ls_emit_2(
+ls_emitted ls_emit_is_index(ls_emitter *e, ls_emitted at, int64_t size) {
+  return ls_emit_2(
       e, LS_OP_AND,
       ls_emit_2(e, LS_OP_GREATER_EQUAL, at, ls_emit_number(e, at, 0)),
       ls_emit_2(e, LS_OP_LESS, at, ls_emit_number(e, at, (double)size)));
-  return ls_emit_select(e, is_within, position, ls_emit_number(e, at, -1));
+}
+
+// Replaces positions by -1 where the index is out of range.
+static ls_emitted skip_outside(ls_emitter *e, ls_emitted at, int64_t size,
+                               ls_emitted position) {
+  return ls_emit_select(e, ls_emit_is_index(e, at, size), position,
+                        ls_emit_number(e, at, -1));
 }
 
 // Updates rows of x[rows, width] by updates[picks, width].
@@ -177,8 +181,7 @@ static ls_emitted add_along(ls_emitter *e) {
 void ls_emit_sort(ls_emitter *e, const ls_emitted *in, size_t count,
                   int64_t axis, bool descending, ls_emitted *out) {
   const ls_emitted like = ls_emit_stacked_of(e, in, count);
-  ls_emitted *items = ls_arena_new_array(e->memory, ls_emitted, count);
-  if (items == NULL) ls_emit_fail(e, ls_out_of_memory());
+  ls_emitted *items = ls_emit_new_list(e, count);
   for (size_t i = 0; items != NULL && i < count; ++i) {
     items[i] = like != 0 ? ls_emit_spread(e, in[i]) : in[i];
     out[i] = ls_emit_value_like(e, like, ls_dtype_at(e, in[i]),
@@ -188,12 +191,11 @@ void ls_emit_sort(ls_emitter *e, const ls_emitted *in, size_t count,
     e->language->sort(e, items, count, axis + (like != 0), descending, out);
 }
 
-static void sort(ls_emitter *e) {
+static ls_emitted sort(ls_emitter *e) {
   const uint32_t count = e->node->num_inputs;
   const int64_t axis = ls_node_int(e->node, LS_ATTR_ID_AXIS);
-  ls_emitted *in = ls_arena_new_array(e->memory, ls_emitted, 2 * (count + 1));
-  if (in == NULL) ls_emit_fail(e, ls_out_of_memory());
-  if (!ls_status_is_ok(e->status)) return;
+  ls_emitted *in = ls_emit_new_list(e, 2 * (count + 1));
+  if (in == NULL) return 0;
   for (uint32_t i = 0; i < count; ++i)
     in[i] = ls_operand(e, i);
   in[count] = ls_emit_iota(e, LS_DTYPE_I64, ls_batch_dims_at(e, in[0]), axis);
@@ -202,11 +204,10 @@ static void sort(ls_emitter *e) {
                in + count + 1);
   for (uint32_t i = 0; i <= count; ++i)
     ls_emit_bind(e, ls_ref(e->node->id, i), in[count + 1 + i]);
+  return 0;
 }
 
-static void top_k(ls_emitter *e) {
-  static const int64_t starts[LS_MAX_RANK] = {0};
-  static const int64_t strides[LS_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
+static ls_emitted top_k(ls_emitter *e) {
   const ls_emitted x = ls_operand(e, 0);
   const ls_batch_dims dims = ls_batch_dims_at(e, x), made = ls_result_dims(e);
   const int64_t axis = dims.rank - 1;
@@ -221,10 +222,10 @@ static void top_k(ls_emitter *e) {
     const ls_emitted at = ls_emit_iota(e, LS_DTYPE_I32, dims, axis);
     ls_emit_sort(e, (const ls_emitted[]){x, at}, 2, axis, true, out);
     for (int i = 0; i < 2; ++i)
-      out[i] = ls_emit_slice(e, out[i], starts, strides, made);
+      out[i] = ls_emit_slice(e, out[i], NULL, NULL, made);
   }
-  ls_compose_give(e, out[0]);
   ls_emit_bind(e, ls_ref(e->node->id, 1), out[1]);
+  return out[0];
 }
 
 // ---- Scans -----------------------------------------------------------------
@@ -256,7 +257,7 @@ static ls_emitted scan(ls_emitter *e) {
     y = ls_emit_2(e, op, shifted(e, y, k, first), y);
   if (ls_node_int(e->node, LS_ATTR_ID_EXCLUSIVE) != 0 && size > 0)
     y = shifted(e, y, 1, first);
-  return ls_emit_convert(e, y, e->node->outputs[0].dtype);
+  return y;
 }
 
 // Computes h = a h + b: after a step, h is a h' + b with the h' of 2^k elements
@@ -269,43 +270,21 @@ static ls_emitted linear_scan(ls_emitter *e) {
     b = ls_emit_add(e, ls_emit_mul(e, a, shifted(e, b, k, 0)), b);
     a = ls_emit_mul(e, a, shifted(e, a, k, 1));
   }
-  return ls_emit_convert(e, b, e->node->outputs[0].dtype);
+  return b;
 }
 
-static ls_emitted compute(ls_emitter *e) {
-  switch (e->node->type) {
-  case LS_OP_DYNAMIC_SLICE:
-    return dynamic_slice(e);
-  case LS_OP_DYNAMIC_UPDATE_SLICE:
-    return dynamic_update_slice(e);
-  case LS_OP_SCATTER:
-    return scatter(e);
-  case LS_OP_TAKE_ALONG:
-    return take_along(e);
-  case LS_OP_ADD_ALONG:
-    return add_along(e);
-  case LS_OP_CUMSUM:
-  case LS_OP_CUMPROD:
-    return scan(e);
-  case LS_OP_LINEAR_SCAN:
-    return linear_scan(e);
-  default:
-    return 0;
-  }
-}
+static const ls_emit_rule rules[] = {{LS_OP_TAKE_ALONG, take_along, true},
+                                     {LS_OP_CUMSUM, scan, true},
+                                     {LS_OP_CUMPROD, scan, true},
+                                     {LS_OP_LINEAR_SCAN, linear_scan, true},
+                                     {LS_OP_TOP_K, top_k, true}};
+const ls_emit_rules ls_emit_index_rules = {rules, LS_COUNT_OF(rules)};
 
-bool ls_compose_index(ls_emitter *e) {
-  const uint16_t op = e->node->type;
-  const bool needs = op == LS_OP_SORT || op == LS_OP_SCATTER ||
-                     op == LS_OP_ADD_ALONG || op == LS_OP_DYNAMIC_SLICE ||
-                     op == LS_OP_DYNAMIC_UPDATE_SLICE;
-  if (needs && e->language->sort == NULL) return false;
-  if (op == LS_OP_SORT)
-    sort(e);
-  else if (op == LS_OP_TOP_K)
-    top_k(e);
-  if (op == LS_OP_SORT || op == LS_OP_TOP_K) return true;
-  const ls_emitted y = compute(e);
-  if (y != 0) ls_compose_give(e, y);
-  return y != 0 || !ls_status_is_ok(e->status);
-}
+static const ls_emit_rule order_rules[] = {
+    {LS_OP_SORT, sort, true},
+    {LS_OP_SCATTER, scatter, false},
+    {LS_OP_ADD_ALONG, add_along, false},
+    {LS_OP_DYNAMIC_SLICE, dynamic_slice, false},
+    {LS_OP_DYNAMIC_UPDATE_SLICE, dynamic_update_slice, false}};
+const ls_emit_rules ls_emit_order_rules = {order_rules,
+                                           LS_COUNT_OF(order_rules)};

@@ -12,11 +12,12 @@ static ls_emitted square_of(ls_emitter *e, ls_emitted x) {
   return ls_emit_mul(e, x, x);
 }
 
-// Gives the current op's results, the first one in its own type.
-static void give_results(ls_emitter *e, const ls_emitted *results) {
+// Gives the current op's results, in their types.
+static ls_emitted give_results(ls_emitter *e, const ls_emitted *results) {
   for (uint32_t i = 0; i < e->node->num_outputs; ++i)
     ls_emit_bind(e, ls_ref(e->node->id, i),
                  ls_emit_convert(e, results[i], e->node->outputs[i].dtype));
+  return 0;
 }
 
 static ls_emitted mean_of_last(ls_emitter *e, ls_emitted x) {
@@ -58,7 +59,7 @@ static ls_emitted scaled(ls_emitter *e, ls_emitted x, bool shifted) {
   return shifted ? ls_emit_add(e, y, wide_operand(e, 2)) : y;
 }
 
-static void norm(ls_emitter *e) {
+static ls_emitted norm(ls_emitter *e) {
   const uint16_t op = e->node->type;
   ls_emitted x = wide_operand(e, 0), square = 0;
   if (op == LS_OP_BATCH_NORM_INFERENCE) {
@@ -70,10 +71,10 @@ static void norm(ls_emitter *e) {
   }
   x = ls_emit_mul(e, x, inverse_of(e, square));
   const ls_emitted y = scaled(e, x, op != LS_OP_RMS_NORM);
-  give_results(e, (const ls_emitted[]){ls_emit_activation(e, y)});
+  return ls_emit_activation(e, y);
 }
 
-static void batch_norm(ls_emitter *e) {
+static ls_emitted batch_norm(ls_emitter *e) {
   const ls_emitted x = wide_operand(e, 0);
   const ls_emitted mean = mean_over_rows(e, sum_of_channels(e, x), x);
   const ls_emitted rest = ls_emit_sub(e, x, mean);
@@ -83,14 +84,14 @@ static void batch_norm(ls_emitter *e) {
       ls_emit_mul(e, wide_operand(e, 1), inverse_of(e, variance));
   const ls_emitted y =
       ls_emit_add(e, ls_emit_mul(e, rest, factor), wide_operand(e, 2));
-  give_results(e,
-               (const ls_emitted[]){ls_emit_activation(e, y), mean, variance});
+  return give_results(
+      e, (const ls_emitted[]){ls_emit_activation(e, y), mean, variance});
 }
 
 // Operands: dy, x, scale, offset, mean, variance. With n rows, d the gradient
 // before the activation, and r = x - mean: dscale = inverse sum(d r), doffset =
 // sum(d), dx = scale inverse (d - doffset / n - r inverse dscale / n).
-static void batch_norm_grad(ls_emitter *e) {
+static ls_emitted batch_norm_grad(ls_emitter *e) {
   const ls_emitted x = wide_operand(e, 1), scale = wide_operand(e, 2);
   const ls_emitted rest = ls_emit_sub(e, x, wide_operand(e, 4));
   const ls_emitted inverse = inverse_of(e, wide_operand(e, 5));
@@ -109,13 +110,13 @@ static void batch_norm_grad(ls_emitter *e) {
       ls_emit_mul(e, inverse, mean_over_rows(e, dscale, x));
   ls_emitted dx = ls_emit_sub(e, d, mean_over_rows(e, doffset, x));
   dx = ls_emit_sub(e, dx, ls_emit_mul(e, rest, slope));
-  give_results(
+  return give_results(
       e, (const ls_emitted[]){ls_emit_mul(e, factor, dx), dscale, doffset});
 }
 
 // Operands: dy, x, scale. With r the normalized x and g = dy scale, dx is (g -
 // mean(g) - r mean(g r)) inverse, without mean(g) if rows are not centred.
-static void row_norm_grad(ls_emitter *e) {
+static ls_emitted row_norm_grad(ls_emitter *e) {
   const bool is_centred = e->node->type == LS_OP_LAYER_NORM_GRAD;
   const ls_emitted dy = wide_operand(e, 0);
   ls_emitted r = wide_operand(e, 1);
@@ -128,28 +129,16 @@ static void row_norm_grad(ls_emitter *e) {
   if (is_centred) dx = ls_emit_sub(e, dx, mean_of_last(e, g));
   const ls_emitted dscale = sum_of_channels(e, ls_emit_mul(e, dy, r));
   const ls_emitted doffset = is_centred ? sum_of_channels(e, dy) : 0;
-  give_results(
+  return give_results(
       e, (const ls_emitted[]){ls_emit_mul(e, dx, inverse), dscale, doffset});
 }
 
-bool ls_compose_norm(ls_emitter *e) {
-  switch (e->node->type) {
-  case LS_OP_BATCH_NORM_INFERENCE:
-  case LS_OP_LAYER_NORM:
-  case LS_OP_RMS_NORM:
-    norm(e);
-    return true;
-  case LS_OP_BATCH_NORM:
-    batch_norm(e);
-    return true;
-  case LS_OP_BATCH_NORM_GRAD:
-    batch_norm_grad(e);
-    return true;
-  case LS_OP_LAYER_NORM_GRAD:
-  case LS_OP_RMS_NORM_GRAD:
-    row_norm_grad(e);
-    return true;
-  default:
-    return false;
-  }
-}
+static const ls_emit_rule rules[] = {
+    {LS_OP_BATCH_NORM_INFERENCE, norm, true},
+    {LS_OP_LAYER_NORM, norm, true},
+    {LS_OP_RMS_NORM, norm, true},
+    {LS_OP_BATCH_NORM, batch_norm, true},
+    {LS_OP_BATCH_NORM_GRAD, batch_norm_grad, true},
+    {LS_OP_LAYER_NORM_GRAD, row_norm_grad, true},
+    {LS_OP_RMS_NORM_GRAD, row_norm_grad, true}};
+const ls_emit_rules ls_emit_norm_rules = {rules, LS_COUNT_OF(rules)};

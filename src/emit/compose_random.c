@@ -26,18 +26,9 @@ typedef struct drawing {
   ls_emitted zero;  // See the head of this file; of the dtype's size.
 } drawing;
 
-static ls_emitted integer(ls_emitter *e, ls_dtype dtype, uint64_t value) {
-  LS_OWN(ls_array, array) = NULL;
-  if (!ls_status_is_ok(e->status)) return 0;
-  ls_emit_fail(e, ls_array_create(dtype, LS_SCALAR, &array));
-  if (!ls_status_is_ok(e->status)) return 0;
-  ls_array_set_i64(array, 0, (int64_t)value);
-  return ls_emit_constant(e, array);
-}
-
 static ls_emitted shift_right(ls_emitter *e, ls_emitted x, uint64_t bits) {
   return ls_emit_2(e, LS_OP_SHIFT_RIGHT_LOGICAL, x,
-                   integer(e, ls_dtype_at(e, x), bits));
+                   ls_emit_integer(e, ls_dtype_at(e, x), bits));
 }
 
 static ls_emitted low_word(ls_emitter *e, ls_emitted x) {
@@ -51,17 +42,17 @@ static ls_emitted high_word(ls_emitter *e, ls_emitted x) {
 static ls_emitted join_words(ls_emitter *e, ls_emitted high, ls_emitted low) {
   const ls_emitted upper =
       ls_emit_2(e, LS_OP_SHIFT_LEFT, ls_emit_convert(e, high, LS_DTYPE_U64),
-                integer(e, LS_DTYPE_U64, 32));
+                ls_emit_integer(e, LS_DTYPE_U64, 32));
   return ls_emit_2(e, LS_OP_OR, upper, ls_emit_convert(e, low, LS_DTYPE_U64));
 }
 
 // ---- Philox ----------------------------------------------------------------
 static words philox(ls_emitter *e, words c, const ls_emitted key[2]) {
   ls_emitted k0 = key[0], k1 = key[1];
-  const ls_emitted f0 = integer(e, LS_DTYPE_U64, LS_PHILOX_FACTOR_0);
-  const ls_emitted f2 = integer(e, LS_DTYPE_U64, LS_PHILOX_FACTOR_2);
-  const ls_emitted step0 = integer(e, LS_DTYPE_U32, LS_PHILOX_STEP_0);
-  const ls_emitted step1 = integer(e, LS_DTYPE_U32, LS_PHILOX_STEP_1);
+  const ls_emitted f0 = ls_emit_integer(e, LS_DTYPE_U64, LS_PHILOX_FACTOR_0);
+  const ls_emitted f2 = ls_emit_integer(e, LS_DTYPE_U64, LS_PHILOX_FACTOR_2);
+  const ls_emitted step0 = ls_emit_integer(e, LS_DTYPE_U32, LS_PHILOX_STEP_0);
+  const ls_emitted step1 = ls_emit_integer(e, LS_DTYPE_U32, LS_PHILOX_STEP_1);
   for (int round = 0; round < LS_PHILOX_ROUNDS; ++round) {
     const ls_emitted a =
         ls_emit_mul(e, ls_emit_convert(e, c.word[0], LS_DTYPE_U64), f0);
@@ -82,8 +73,8 @@ static words philox(ls_emitter *e, words c, const ls_emitted key[2]) {
 static void fold_in(ls_emitter *e, ls_emitted key[2], ls_emitted value,
                     uint64_t place) {
   const words counter = {{low_word(e, value), high_word(e, value),
-                          integer(e, LS_DTYPE_U32, place),
-                          integer(e, LS_DTYPE_U32, 0x4C6F636BU)}};
+                          ls_emit_integer(e, LS_DTYPE_U32, place),
+                          ls_emit_integer(e, LS_DTYPE_U32, 0x4C6F636BU)}};
   const words out = philox(e, counter, key);
   key[0] = out.word[0];
   key[1] = out.word[1];
@@ -95,9 +86,9 @@ static words draw_blocks(ls_emitter *e, const drawing *d, ls_emitted attempt) {
       .rank = 2, .dim = {ls_dim_of(d->rows), ls_dim_of(d->blocks)}};
   ls_emitted block = ls_emit_iota(e, LS_DTYPE_U64, dims, 1);
   if (attempt != 0)
-    block = ls_emit_add(
-        e, block,
-        ls_emit_2(e, LS_OP_SHIFT_LEFT, attempt, integer(e, LS_DTYPE_U64, 48)));
+    block = ls_emit_add(e, block,
+                        ls_emit_2(e, LS_OP_SHIFT_LEFT, attempt,
+                                  ls_emit_integer(e, LS_DTYPE_U64, 48)));
   const words counter = {{low_word(e, block), high_word(e, block),
                           low_word(e, d->id), high_word(e, d->id)}};
   return philox(e, counter, d->key);
@@ -177,10 +168,12 @@ static ls_emitted split(ls_emitter *e, ls_emitted u, ls_dtype integers,
                         ls_emitted *out_exponent) {
   const ls_emitted bits = ls_emit_bitcast(e, u, integers);
   const ls_emitted exponent = shift_right(
-      e, ls_emit_sub(e, bits, integer(e, integers, cut - (bias << low))), low);
-  *out_exponent = ls_emit_sub(e, exponent, integer(e, integers, bias));
-  const ls_emitted moved =
-      ls_emit_2(e, LS_OP_SHIFT_LEFT, *out_exponent, integer(e, integers, low));
+      e,
+      ls_emit_sub(e, bits, ls_emit_integer(e, integers, cut - (bias << low))),
+      low);
+  *out_exponent = ls_emit_sub(e, exponent, ls_emit_integer(e, integers, bias));
+  const ls_emitted moved = ls_emit_2(e, LS_OP_SHIFT_LEFT, *out_exponent,
+                                     ls_emit_integer(e, integers, low));
   return ls_emit_bitcast(e, ls_emit_sub(e, bits, moved), ls_dtype_at(e, u));
 }
 
@@ -194,7 +187,7 @@ static ls_emitted log_f32(ls_emitter *e, const drawing *d, ls_emitted word) {
   const ls_emitted one = ls_emit_scalar(e, LS_DTYPE_F32, 1);
   const ls_emitted upper =
       ls_emit_2(e, LS_OP_NOT_EQUAL, shift_right(e, word, 31),
-                integer(e, LS_DTYPE_U32, 0));
+                ls_emit_integer(e, LS_DTYPE_U32, 0));
   const ls_emitted number =
       ls_emit_select(e, upper, ls_emit_1(e, LS_OP_NOT, word), word);
   const ls_emitted more =
@@ -210,7 +203,7 @@ static ls_emitted log_f32(ls_emitter *e, const drawing *d, ls_emitted word) {
   const ls_emitted m =
       split(e, u, LS_DTYPE_U32, 23, 0x3F3504F3U, 256, &exponent);
   const ls_emitted is_near =
-      ls_emit_2(e, LS_OP_EQUAL, exponent, integer(e, LS_DTYPE_U32, 0));
+      ls_emit_2(e, LS_OP_EQUAL, exponent, ls_emit_integer(e, LS_DTYPE_U32, 0));
   const ls_emitted f = ls_emit_select(
       e, is_near, ls_emit_1(e, LS_OP_NEG, least), ls_emit_sub(e, m, one));
   const ls_emitted s =
@@ -239,9 +232,9 @@ static void circle_of(ls_emitter *e, const drawing *d, ls_emitted x,
   const ls_emitted z = ls_emit_mul(e, x, x);
   const ls_emitted c = series(e, d, z, cosine, wide ? 10 : 6);
   const ls_emitted s = ls_emit_mul(e, series(e, d, z, sine, wide ? 9 : 5), x);
-  const ls_emitted zero = integer(e, LS_DTYPE_U32, 0);
-  const ls_emitted one = integer(e, LS_DTYPE_U32, 1);
-  const ls_emitted two = integer(e, LS_DTYPE_U32, 2);
+  const ls_emitted zero = ls_emit_integer(e, LS_DTYPE_U32, 0);
+  const ls_emitted one = ls_emit_integer(e, LS_DTYPE_U32, 1);
+  const ls_emitted two = ls_emit_integer(e, LS_DTYPE_U32, 2);
   const ls_emitted is_odd = ls_emit_2(
       e, LS_OP_NOT_EQUAL, ls_emit_2(e, LS_OP_AND, quarter, one), zero);
   for (int i = 0; i < 2; ++i) {
@@ -274,9 +267,10 @@ static ls_emitted normals(ls_emitter *e, const drawing *d, words w) {
     const ls_emitted turn = interleave(e, odd, 2);
     log = log_f32(e, d, interleave(e, even, 2));
     quarter = shift_right(
-        e, ls_emit_add(e, turn, integer(e, LS_DTYPE_U32, 1U << 29)), 30);
-    const ls_emitted rest =
-        ls_emit_2(e, LS_OP_SHIFT_LEFT, turn, integer(e, LS_DTYPE_U32, 2));
+        e, ls_emit_add(e, turn, ls_emit_integer(e, LS_DTYPE_U32, 1U << 29)),
+        30);
+    const ls_emitted rest = ls_emit_2(e, LS_OP_SHIFT_LEFT, turn,
+                                      ls_emit_integer(e, LS_DTYPE_U32, 2));
     x = scaled(e, signed_number(e, rest, LS_DTYPE_I32, LS_DTYPE_F32),
                (double)(1.57079633F * 0x1p-32F));
   }
@@ -297,7 +291,7 @@ static ls_emitted is_outside(ls_emitter *e, ls_emitted x) {
 static ls_emitted truncated(ls_emitter *e, const drawing *d, ls_emitted x) {
   const ls_emit_flow *flow = e->language->flow;
   static const int64_t axes[] = {0, 1, 2, 3};
-  ls_emitted initial[] = {x, integer(e, LS_DTYPE_U64, 1)};
+  ls_emitted initial[] = {x, ls_emit_integer(e, LS_DTYPE_U64, 1)};
   ls_emitted lists[3][2];
   for (int i = 0; i < 6; ++i)
     lists[i / 2][i % 2] =
@@ -311,16 +305,17 @@ static ls_emitted truncated(ls_emitter *e, const drawing *d, ls_emitted x) {
   const ls_emitted any =
       ls_emit_reduce(e, LS_OP_REDUCE_OR, is_outside(e, parameters[0]), axes,
                      (size_t)ls_batch_dims_at(e, x).rank, false);
-  const ls_emitted goes_on = ls_emit_2(
-      e, LS_OP_AND, any,
-      ls_emit_2(e, LS_OP_LESS, parameters[1], integer(e, LS_DTYPE_U64, 64)));
+  const ls_emitted goes_on =
+      ls_emit_2(e, LS_OP_AND, any,
+                ls_emit_2(e, LS_OP_LESS, parameters[1],
+                          ls_emit_integer(e, LS_DTYPE_U64, 64)));
   flow->while_next(e, goes_on, (ls_emitted_list){body, 2});
   const ls_emitted again = normals(e, d, draw_blocks(e, d, body[1]));
   ls_emitted values[] = {
       ls_emit_select(e, is_outside(e, body[0]),
                      ls_emit_reshape(e, again, ls_batch_dims_at(e, x)),
                      body[0]),
-      ls_emit_add(e, body[1], integer(e, LS_DTYPE_U64, 1))};
+      ls_emit_add(e, body[1], ls_emit_integer(e, LS_DTYPE_U64, 1))};
   if (!ls_status_is_ok(e->status)) return 0;
   flow->while_end(e, (ls_emitted_list){values, 2},
                   (ls_emitted_list){initial, 2});
@@ -338,19 +333,22 @@ static drawing begin(ls_emitter *e, ls_dtype dtype, int64_t rows,
   const int64_t each = ls_dtype_size(dtype) == 8 ? 2 : 4;
   drawing d = {
       .dtype = dtype, .rows = rows, .blocks = (count + each - 1) / each};
-  const ls_emitted zero = integer(e, LS_DTYPE_U64, 0);
+  const ls_emitted zero = ls_emit_integer(e, LS_DTYPE_U64, 0);
   const ls_emitted run = ls_emit_mul(
-      e, e->seed, integer(e, LS_DTYPE_U64, UINT64_C(0x9E3779B97F4A7C15)));
-  const ls_emitted seed = ls_emit_add(
-      e, integer(e, LS_DTYPE_U64, (uint64_t)ls_node_int(node, LS_ATTR_ID_SEED)),
-      run);
+      e, e->seed,
+      ls_emit_integer(e, LS_DTYPE_U64, UINT64_C(0x9E3779B97F4A7C15)));
+  const ls_emitted seed =
+      ls_emit_add(e,
+                  ls_emit_integer(e, LS_DTYPE_U64,
+                                  (uint64_t)ls_node_int(node, LS_ATTR_ID_SEED)),
+                  run);
   const bool fixed = ls_node_int(node, LS_ATTR_ID_FIXED) != 0;
   d.key[0] = low_word(e, seed);
   d.key[1] = high_word(e, seed);
-  fold_in(
-      e, d.key,
-      integer(e, LS_DTYPE_U64, (uint64_t)ls_node_int(node, LS_ATTR_ID_STREAM)),
-      1);
+  fold_in(e, d.key,
+          ls_emit_integer(e, LS_DTYPE_U64,
+                          (uint64_t)ls_node_int(node, LS_ATTR_ID_STREAM)),
+          1);
   fold_in(e, d.key, fixed ? zero : e->step, 2);
   fold_in(e, d.key, e->iteration != 0 ? e->iteration : zero, 3);
   d.id = zero;
@@ -359,10 +357,11 @@ static drawing begin(ls_emitter *e, ls_dtype dtype, int64_t rows,
         e, ls_emit_convert(e, ls_operand(e, 0), LS_DTYPE_U64),
         (ls_batch_dims){.rank = 2, .dim = {ls_dim_of(rows), ls_dim_of(1)}});
   else if (ls_node_int(node, LS_ATTR_ID_SAME_ON_ALL_REPLICAS) == 0)
-    d.id = ls_emit_add(e,
-                       integer(e, LS_DTYPE_U64,
-                               (uint64_t)ls_node_int(node, LS_ATTR_ID_REPLICA)),
-                       ls_emit_replica(e));
+    d.id = ls_emit_add(
+        e,
+        ls_emit_integer(e, LS_DTYPE_U64,
+                        (uint64_t)ls_node_int(node, LS_ATTR_ID_REPLICA)),
+        ls_emit_replica(e));
   d.zero = shift_right(e, e->step, 63);
   if (ls_dtype_size(dtype) == 4) d.zero = low_word(e, d.zero);
   return d;
@@ -371,13 +370,12 @@ static drawing begin(ls_emitter *e, ls_dtype dtype, int64_t rows,
 // Cuts [rows, blocks, each] to the op's result.
 static ls_emitted cut(ls_emitter *e, const drawing *d, ls_emitted x,
                       int64_t count, ls_batch_dims dims) {
-  static const int64_t starts[] = {0, 0}, strides[] = {1, 1};
   const int64_t each = ls_dtype_size(d->dtype) == 8 ? 2 : 4;
   ls_batch_dims flat = {
       .rank = 2, .dim = {ls_dim_of(d->rows), ls_dim_of(d->blocks * each)}};
   x = ls_emit_reshape(e, x, flat);
   flat.dim[1] = ls_dim_of(count);
-  if (count != d->blocks * each) x = ls_emit_slice(e, x, starts, strides, flat);
+  if (count != d->blocks * each) x = ls_emit_slice(e, x, NULL, NULL, flat);
   return ls_emit_reshape(e, x, dims);
 }
 
@@ -425,39 +423,40 @@ static ls_emitted draw_floats(ls_emitter *e, const drawing *d, ls_dtype to) {
                 ls_node_real(node, LS_ATTR_ID_MEAN));
 }
 
-static void permute(ls_emitter *e, int64_t count) {
+static ls_emitted permute(ls_emitter *e, int64_t count) {
   const drawing d = begin(e, LS_DTYPE_U64, 1, count);
   const ls_batch_dims dims = ls_result_dims(e);
   const ls_emitted in[] = {cut(e, &d, draw_bits(e, &d), count, dims),
-                           ls_emit_iota(e, e->node->outputs[0].dtype, dims, 0)};
+                           ls_emit_iota(e, ls_result_dtype(e), dims, 0)};
   ls_emitted sorted[2];
   ls_emit_sort(e, in, 2, 0, false, sorted);
-  ls_compose_give(e, sorted[1]);
+  return sorted[1];
 }
 
-bool ls_compose_random(ls_emitter *e) {
-  const ls_node *node = e->node;
-  if ((ls_node_info(node)->traits & LS_OP_RANDOM) == 0 || e->seed == 0)
-    return false;
-  const ls_dtype to = node->outputs[0].dtype;
+static ls_emitted emit_draws(ls_emitter *e) {
+  const uint16_t op = e->node->type;
+  const ls_dtype to = ls_result_dtype(e);
   const ls_batch_dims dims = ls_result_dims(e);
   int64_t count = 1, rows = 1;
+  if (e->seed == 0) ls_emit_refuse(e, "there is no form of this op");
   for (int32_t i = 0; i < dims.rank; ++i)
     count *= ls_emit_size(e, dims.dim[i]);
-  if (count == 0) {
-    ls_compose_give(e, ls_emit_broadcast(e, ls_emit_scalar(e, to, 0), dims));
-    return true;
-  }
-  if (node->type == LS_OP_RANDOM_PERMUTATION) {
-    permute(e, count);
-    return true;
-  }
-  if (node->type == LS_OP_RANDOM_BY_EXAMPLE)
-    rows = ls_emit_size(e, dims.dim[0]);
+  if (!ls_status_is_ok(e->status)) return 0;
+  if (count == 0) return ls_emit_broadcast(e, ls_emit_scalar(e, to, 0), dims);
+  if (op == LS_OP_RANDOM_PERMUTATION) return permute(e, count);
+  if (op == LS_OP_RANDOM_BY_EXAMPLE) rows = ls_emit_size(e, dims.dim[0]);
   const bool is_half = to == LS_DTYPE_F16 || to == LS_DTYPE_BF16;
   const drawing d = begin(e, is_half ? LS_DTYPE_F32 : to, rows, count / rows);
-  const ls_emitted x = node->type == LS_OP_RANDOM_BITS ? draw_bits(e, &d)
-                                                       : draw_floats(e, &d, to);
-  ls_compose_give(e, ls_emit_convert(e, cut(e, &d, x, count / rows, dims), to));
-  return true;
+  const ls_emitted x =
+      op == LS_OP_RANDOM_BITS ? draw_bits(e, &d) : draw_floats(e, &d, to);
+  return cut(e, &d, x, count / rows, dims);
 }
+
+static const ls_emit_rule rules[] = {
+    {LS_OP_RANDOM_UNIFORM, emit_draws, true},
+    {LS_OP_RANDOM_NORMAL, emit_draws, true},
+    {LS_OP_RANDOM_BITS, emit_draws, true},
+    {LS_OP_RANDOM_TRUNCATED_NORMAL, emit_draws, false},
+    {LS_OP_RANDOM_BY_EXAMPLE, emit_draws, false},
+    {LS_OP_RANDOM_PERMUTATION, emit_draws, false}};
+const ls_emit_rules ls_emit_random_rules = {rules, LS_COUNT_OF(rules)};

@@ -54,6 +54,11 @@ static ls_emitted convolution(ls_emitter *e) {
                           ls_result_dims(e));
 }
 
+static ls_emitted conv_bias_act(ls_emitter *e) {
+  return ls_emit_activation(e,
+                            ls_emit_add(e, convolution(e), ls_operand(e, 2)));
+}
+
 // Splits dimension `axis` into groups, which become the first part of dimension
 // `to`, after which its elements stay in place: [..., groups * a, ..., b, ...]
 // to [..., a, ..., groups * b, ...].
@@ -93,10 +98,8 @@ static ls_emitted swapped(ls_emitter *e, ls_emitted x, int32_t a, int32_t b) {
 // such convolutions wrongly.
 static ls_emitted cut_padding(ls_emitter *e, ls_emitted x, ls_window *window) {
   const ls_batch_dims given = ls_batch_dims_at(e, x);
-  int64_t starts[LS_MAX_RANK] = {0}, strides[LS_MAX_RANK];
+  int64_t starts[LS_MAX_RANK] = {0};
   ls_batch_dims dims = given;
-  for (int32_t i = 0; i < dims.rank; ++i)
-    strides[i] = 1;
   for (int32_t i = 0; i < window->rank; ++i) {
     const int64_t size = ls_emit_size(e, dims.dim[i + 1]);
     const int64_t step = window->input_dilations[i];
@@ -112,7 +115,7 @@ static ls_emitted cut_padding(ls_emitter *e, ls_emitted x, ls_window *window) {
   }
   for (int32_t i = 0; i < dims.rank; ++i)
     if (!ls_dim_equal(dims.dim[i], given.dim[i]))
-      return ls_emit_slice(e, x, starts, strides, dims);
+      return ls_emit_slice(e, x, starts, NULL, dims);
   return x;
 }
 
@@ -225,8 +228,7 @@ static ls_emitted reduce_window(ls_emitter *e) {
   const ls_emitted y =
       ls_emit_slide(e, is_max ? LS_OP_REDUCE_MAX : LS_OP_REDUCE_SUM, x, &window,
                     ls_result_dims(e));
-  return ls_emit_convert(e, divided(e, y, &window, dims),
-                         e->node->outputs[0].dtype);
+  return divided(e, y, &window, dims);
 }
 
 // Adds to each element the gradients of the windows that see it: sums over
@@ -253,9 +255,7 @@ static ls_emitted window_sum_grad(ls_emitter *e) {
   }
   dy =
       ls_emit_pad(e, dy, ls_emit_number(e, dy, 0), low, high, interior, spread);
-  return ls_emit_convert(e,
-                         ls_emit_slide(e, LS_OP_REDUCE_SUM, dy, &window, dims),
-                         e->node->outputs[0].dtype);
+  return ls_emit_slide(e, LS_OP_REDUCE_SUM, dy, &window, dims);
 }
 
 // ---- Maxima ----------------------------------------------------------------
@@ -318,10 +318,8 @@ static ls_emitted padded_line(ls_emitter *e, const window_line *line,
 // Returns what each window sees with a tap.
 static ls_emitted tap_of(ls_emitter *e, const window_line *line, ls_emitted x,
                          int64_t tap) {
-  int64_t starts[LS_MAX_RANK] = {0}, strides[LS_MAX_RANK];
+  int64_t starts[LS_MAX_RANK] = {0}, strides[LS_MAX_RANK] = {LS_EMIT_ONES};
   ls_batch_dims dims = ls_batch_dims_at(e, x);
-  for (int32_t i = 0; i < dims.rank; ++i)
-    strides[i] = 1;
   starts[line->axis] = tap * line->dilation;
   strides[line->axis] = line->stride;
   dims.dim[line->axis] = ls_dim_of(line->windows);
@@ -385,7 +383,8 @@ static ls_emitted give_to_maxima(ls_emitter *e, const window_line *line,
 }
 
 // Emits the gradient of maxima, or what another value holds at them.
-static ls_emitted window_max(ls_emitter *e, bool picks) {
+static ls_emitted window_max(ls_emitter *e) {
+  const bool picks = e->node->type == LS_OP_WINDOW_MAX_PICK;
   ls_emitted x = ls_emit_wide(e, ls_operand(e, 0));
   ls_emitted y = picks ? ls_emit_wide(e, ls_operand(e, 1)) : 0;
   const ls_batch_dims dims = ls_batch_dims_at(e, x);
@@ -400,35 +399,16 @@ static ls_emitted window_max(ls_emitter *e, bool picks) {
   if (!picks) y = ls_emit_wide(e, ls_operand(e, 1));
   for (int32_t i = 0; i < window.rank && !picks; ++i)
     y = give_to_maxima(e, &lines[i], at[i], y);
-  return ls_emit_convert(e, y, e->node->outputs[0].dtype);
+  return y;
 }
 
-bool ls_compose_window(ls_emitter *e) {
-  switch (e->node->type) {
-  case LS_OP_CONVOLUTION:
-    ls_compose_give(e, convolution(e));
-    return true;
-  case LS_OP_CONV_BIAS_ACT:
-    ls_compose_give(e, ls_emit_activation(e, ls_emit_add(e, convolution(e),
-                                                         ls_operand(e, 2))));
-    return true;
-  case LS_OP_CONV_GRAD_INPUT:
-    ls_compose_give(e, conv_grad_input(e));
-    return true;
-  case LS_OP_CONV_GRAD_WEIGHTS:
-    ls_compose_give(e, conv_grad_weights(e));
-    return true;
-  case LS_OP_REDUCE_WINDOW:
-    ls_compose_give(e, reduce_window(e));
-    return true;
-  case LS_OP_WINDOW_SUM_GRAD:
-    ls_compose_give(e, window_sum_grad(e));
-    return true;
-  case LS_OP_WINDOW_MAX_GRAD:
-  case LS_OP_WINDOW_MAX_PICK:
-    ls_compose_give(e, window_max(e, e->node->type == LS_OP_WINDOW_MAX_PICK));
-    return true;
-  default:
-    return false;
-  }
-}
+static const ls_emit_rule rules[] = {
+    {LS_OP_CONVOLUTION, convolution, true},
+    {LS_OP_CONV_BIAS_ACT, conv_bias_act, true},
+    {LS_OP_CONV_GRAD_INPUT, conv_grad_input, true},
+    {LS_OP_CONV_GRAD_WEIGHTS, conv_grad_weights, true},
+    {LS_OP_REDUCE_WINDOW, reduce_window, true},
+    {LS_OP_WINDOW_SUM_GRAD, window_sum_grad, true},
+    {LS_OP_WINDOW_MAX_GRAD, window_max, true},
+    {LS_OP_WINDOW_MAX_PICK, window_max, true}};
+const ls_emit_rules ls_emit_window_rules = {rules, LS_COUNT_OF(rules)};

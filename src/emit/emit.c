@@ -86,6 +86,12 @@ void ls_emit_refuse(ls_emitter *e, const char *why) {
                                                place, sizeof(place))));
 }
 
+ls_emitted *ls_emit_new_list(ls_emitter *e, size_t count) {
+  ls_emitted *list = ls_arena_new_array(e->memory, ls_emitted, count + 1);
+  if (list == NULL) ls_emit_fail(e, ls_out_of_memory());
+  return list;
+}
+
 ls_emitted ls_emit_value(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
                          const char *name) {
   if (!ls_grow(e->memory->allocator, &e->values, &e->capacity,
@@ -282,16 +288,26 @@ ls_emitted ls_emit_constant(ls_emitter *e, const ls_array *array) {
   return out;
 }
 
-ls_emitted ls_emit_scalar(ls_emitter *e, ls_dtype dtype, double value) {
+static ls_emitted emit_scalar(ls_emitter *e, ls_dtype dtype, double number,
+                              int64_t integer) {
   LS_OWN(ls_array, array) = NULL;
   if (!is_ok(e)) return 0;
   ls_emit_fail(e, ls_array_create(dtype, LS_SCALAR, &array));
   if (!is_ok(e)) return 0;
   if (ls_dtype_is_float(dtype))
-    ls_array_set_f64(array, 0, value);
+    ls_array_set_f64(array, 0, number);
   else
-    ls_array_set_i64(array, 0, (int64_t)value);
+    ls_array_set_i64(array, 0, integer);
   return ls_emit_constant(e, array);
+}
+
+ls_emitted ls_emit_scalar(ls_emitter *e, ls_dtype dtype, double value) {
+  return emit_scalar(e, dtype, value,
+                     ls_dtype_is_float(dtype) ? 0 : (int64_t)value);
+}
+
+ls_emitted ls_emit_integer(ls_emitter *e, ls_dtype dtype, uint64_t value) {
+  return emit_scalar(e, dtype, 0, (int64_t)value);
 }
 
 ls_emitted ls_emit_extreme(ls_emitter *e, ls_dtype dtype, bool least) {
@@ -346,13 +362,16 @@ ls_emitted ls_emit_iota(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
 // ---- Parts and lookups -----------------------------------------------------
 ls_emitted ls_emit_slice(ls_emitter *e, ls_emitted x, const int64_t *starts,
                          const int64_t *strides, ls_batch_dims dims) {
+  static const int64_t zeros[LS_MAX_RANK], ones[] = {LS_EMIT_ONES};
   int64_t rooms[2][LS_MAX_RANK];
   const bool stacked = ls_emit_look(e, x)->stacked;
   const size_t rank = (size_t)dims.rank;
   const ls_emitted out = ls_emit_value_like(e, x, ls_dtype_at(e, x), dims);
   if (is_ok(e))
-    e->language->slice(e, x, lead(stacked, 0, starts, rank, rooms[0]),
-                       lead(stacked, 1, strides, rank, rooms[1]), out);
+    e->language->slice(
+        e, x, lead(stacked, 0, starts != NULL ? starts : zeros, rank, rooms[0]),
+        lead(stacked, 1, strides != NULL ? strides : ones, rank, rooms[1]),
+        out);
   return out;
 }
 
@@ -374,10 +393,9 @@ ls_emitted ls_emit_pad(ls_emitter *e, ls_emitted x, ls_emitted value,
 ls_emitted ls_emit_concatenate(ls_emitter *e, const ls_emitted *in,
                                size_t count, int64_t axis) {
   const ls_emitted like = ls_emit_stacked_of(e, in, count);
-  ls_emitted *items = ls_arena_new_array(e->memory, ls_emitted, count);
+  ls_emitted *items = ls_emit_new_list(e, count);
   ls_batch_dims dims = ls_batch_dims_at(e, in[0]);
   size_t num_items = 0;
-  if (items == NULL) ls_emit_fail(e, ls_out_of_memory());
   for (size_t i = 0; items != NULL && i < count; ++i) {
     const ls_dim more = ls_batch_dims_at(e, in[i]).dim[axis];
     dims.dim[axis].scale += i > 0 ? more.scale : 0;

@@ -296,6 +296,8 @@ static inline const ls_emitted_value *ls_emit_look(const ls_emitter *e,
                                                    ls_emitted value) {
   return &e->values[value];  // Value 0 has no type.
 }
+// Returns zeroed memory for a list; NULL, and a failure, without memory.
+ls_emitted *ls_emit_new_list(ls_emitter *e, size_t count);
 // Appends the value's name.
 void ls_emit_name(const ls_emitter *e, ls_emitted value, ls_text *out);
 // Takes over a failure, unless there was one before.
@@ -316,6 +318,7 @@ ls_emitted ls_emit_convert(ls_emitter *e, ls_emitted x, ls_dtype dtype);
 ls_emitted ls_emit_bitcast(ls_emitter *e, ls_emitted x, ls_dtype dtype);
 ls_emitted ls_emit_constant(ls_emitter *e, const ls_array *array);
 ls_emitted ls_emit_scalar(ls_emitter *e, ls_dtype dtype, double value);
+ls_emitted ls_emit_integer(ls_emitter *e, ls_dtype dtype, uint64_t value);
 // Emits the least or the largest value of a dtype, of floats an infinity.
 ls_emitted ls_emit_extreme(ls_emitter *e, ls_dtype dtype, bool least);
 ls_emitted ls_emit_reshape(ls_emitter *e, ls_emitted x, ls_batch_dims dims);
@@ -327,7 +330,8 @@ ls_emitted ls_emit_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
 ls_emitted ls_emit_dot(ls_emitter *e, ls_emitted a, ls_emitted b);
 ls_emitted ls_emit_iota(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
                         int64_t axis);
-// `dims` are those of the result.
+// `dims` are those of the result. NULL: from 0 on, or with strides of 1.
+#define LS_EMIT_ONES 1, 1, 1, 1, 1, 1, 1, 1
 ls_emitted ls_emit_slice(ls_emitter *e, ls_emitted x, const int64_t *starts,
                          const int64_t *strides, ls_batch_dims dims);
 ls_emitted ls_emit_pad(ls_emitter *e, ls_emitted x, ls_emitted value,
@@ -372,8 +376,13 @@ static inline bool ls_dim_is(ls_dim a, int64_t size) {
 static inline ls_emitted ls_operand(ls_emitter *e, uint32_t i) {
   return ls_emit_of(e, e->node->inputs[i]);
 }
+// Lists the operands; NULL without memory.
+const ls_emitted *ls_emit_operands(ls_emitter *e);
 static inline void ls_compose_give(ls_emitter *e, ls_emitted value) {
   ls_emit_bind(e, ls_ref(e->node->id, 0), value);
+}
+static inline ls_dtype ls_result_dtype(const ls_emitter *e) {
+  return e->node->outputs[0].dtype;
 }
 static inline ls_batch_dims ls_result_dims(ls_emitter *e) {
   return ls_emit_source_dims(&e->frame->source, ls_ref(e->node->id, 0));
@@ -412,6 +421,9 @@ static inline ls_emitted ls_emit_select(ls_emitter *e, ls_emitted condition,
 ls_emitted ls_emit_wide(ls_emitter *e, ls_emitted x);
 // Emits 1 / x, by which our kernels multiply if a row has one divisor.
 ls_emitted ls_emit_reciprocal(ls_emitter *e, ls_emitted x);
+// Reduces values along the canonical tree; 16-bit floats in f32.
+ls_emitted ls_emit_tree(ls_emitter *e, uint16_t op, const ls_emitted *items,
+                        int32_t count);
 // Emits softmax along the last axis; `log`: its logarithm.
 ls_emitted ls_emit_softmax(ls_emitter *e, ls_emitted x, bool log);
 // Emits relu(x) if the current op asks for it.
@@ -419,18 +431,32 @@ ls_emitted ls_emit_activation(ls_emitter *e, ls_emitted x);
 // Clamps an index to 0 to `last` by its value; i32 stays i32, others become
 // i64.
 ls_emitted ls_emit_clamp_index(ls_emitter *e, ls_emitted at, int64_t last);
+// Emits true where a signed index is at least 0 and less than `size`.
+ls_emitted ls_emit_is_index(ls_emitter *e, ls_emitted at, int64_t size);
 // Transposes the last two dimensions.
 ls_emitted ls_emit_swap_last(ls_emitter *e, ls_emitted x);
 // Returns a size; refuses one that depends on the batch.
 int64_t ls_emit_size(ls_emitter *e, ls_dim dim);
 
-// Emit the ops of each file; return false for other ops.
+// Emits ops of one type: returns their first result, which is converted to its
+// type, or binds all results and returns 0.
+typedef struct ls_emit_rule {
+  uint16_t op;
+  ls_emitted (*emit)(ls_emitter *e);
+  bool is_batched;  // Builders emit it for all replicas at once.
+} ls_emit_rule;
+
+// The rules of a file.
+typedef struct ls_emit_rules {
+  const ls_emit_rule *rules;
+  size_t count;
+} ls_emit_rules;
+extern const ls_emit_rules ls_emit_window_rules, ls_emit_norm_rules,
+    ls_emit_attention_rules, ls_emit_index_rules, ls_emit_random_rules,
+    ls_emit_order_rules;
+// Emits an elementwise op that languages lack, or whose edges are ours; returns
+// false for others.
 bool ls_compose_element(ls_emitter *e);
-bool ls_compose_window(ls_emitter *e);
-bool ls_compose_norm(ls_emitter *e);
-bool ls_compose_attention(ls_emitter *e);
-bool ls_compose_index(ls_emitter *e);
-bool ls_compose_random(ls_emitter *e);
 
 // ---- Replicas at once (batch.c) --------------------------------------------
 // A product of stacked operands, [rows, k] by [k, columns] or a convolution,

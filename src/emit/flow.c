@@ -6,12 +6,8 @@
 #include "emit/emit.h"
 
 static ls_emitted_list new_list(ls_emitter *e, size_t count) {
-  ls_emitted_list list = {
-      .items = ls_arena_new_array(e->memory, ls_emitted, count + 1),
-      .count = count};
-  if (list.items == NULL) ls_emit_fail(e, ls_out_of_memory());
-  if (list.items == NULL) list.count = 0;
-  return list;
+  ls_emitted *items = ls_emit_new_list(e, count);
+  return (ls_emitted_list){.items = items, .count = items != NULL ? count : 0};
 }
 
 static ls_emitted_list join_lists(ls_emitter *e, ls_emitted_list a,
@@ -113,9 +109,7 @@ static ls_emitted load_one(ls_emitter *e, const carriage *c, size_t at,
                            ls_emitted_list values) {
   ls_emitted first = 0;
   bool is_common = true;
-  ls_emitted *items =
-      ls_arena_new_array(e->memory, ls_emitted, (size_t)e->num_devices);
-  if (items == NULL) ls_emit_fail(e, ls_out_of_memory());
+  ls_emitted *items = ls_emit_new_list(e, (size_t)e->num_devices);
   for (size_t i = 0; items != NULL && i < c->count; ++i) {
     if (c->at[i] != at) continue;
     const ls_emitted_value value = *ls_emit_look(e, values.items[i]);
@@ -203,14 +197,6 @@ static ls_emitted loop_condition(ls_emitter *e, const ls_node *node,
                                 ls_emit_2(e, LS_OP_LESS, trips, limit));
 }
 
-static ls_emitted golden_ratio(ls_emitter *e) {
-  static const uint64_t value = UINT64_C(0x9E3779B97F4A7C15);
-  LS_OWN(ls_array, array) = NULL;
-  ls_emit_fail(e,
-               ls_array_create_copy(LS_DTYPE_U64, LS_SCALAR, &value, &array));
-  return ls_status_is_ok(e->status) ? ls_emit_constant(e, array) : 0;
-}
-
 // Sets what random ops of a trip see: its step, or an iteration that no other
 // trip has (ls_cpu_iteration).
 static void begin_trip(ls_emitter *e, const ls_node *node, ls_emitted trips) {
@@ -222,8 +208,12 @@ static void begin_trip(ls_emitter *e, const ls_node *node, ls_emitted trips) {
   if (outer == 0)
     e->iteration = trips;
   else
-    e->iteration = ls_emit_2(
-        e, LS_OP_ADD, ls_emit_2(e, LS_OP_MUL, outer, golden_ratio(e)), trips);
+    e->iteration =
+        ls_emit_2(e, LS_OP_ADD,
+                  ls_emit_2(e, LS_OP_MUL, outer,
+                            ls_emit_integer(e, LS_DTYPE_U64,
+                                            UINT64_C(0x9E3779B97F4A7C15))),
+                  trips);
 }
 
 static void count_steps(ls_emitter *e, const ls_node *node, ls_emitted trips) {

@@ -33,9 +33,7 @@ ls_emitted ls_emit_owned_of(ls_emitter *e, uint64_t ref) {
   if (e->lane >= 0) return find_of_lane(e, ref);
   ls_emitted value = find_in(&frame->refs, ref);
   if (value != 0) return value;
-  ls_emitted *lanes =
-      ls_arena_new_array(e->memory, ls_emitted, (size_t)e->num_lanes);
-  if (lanes == NULL) ls_emit_fail(e, ls_out_of_memory());
+  ls_emitted *lanes = ls_emit_new_list(e, (size_t)e->num_lanes);
   for (int32_t i = 0; lanes != NULL && i < e->num_lanes; ++i)
     lanes[i] = find_in(&frame->lanes[i], ref);
   if (lanes == NULL || lanes[0] == 0) return 0;

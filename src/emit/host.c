@@ -22,10 +22,10 @@ void ls_emit_begin_host(ls_emitter *e, ls_emitted run) {
 }
 
 ls_emitted ls_emit_is_live(ls_emitter *e) {
-  static const int64_t starts[] = {1}, strides[] = {1};
+  static const int64_t starts[] = {1};
   const ls_batch_dims one = {.rank = 1, .dim = {ls_dim_of(1)}}, scalar = {0};
   const ls_emitted device = ls_emit_reshape(
-      e, ls_emit_slice(e, e->ticket, starts, strides, one), scalar);
+      e, ls_emit_slice(e, e->ticket, starts, NULL, one), scalar);
   return ls_emit_2(
       e, LS_OP_LESS, device,
       ls_emit_scalar(e, LS_DTYPE_U64, (double)LS_EMIT_TICKET_FAILED));
@@ -142,11 +142,8 @@ static void call_inside(ls_emitter *e) {
   const size_t number = e->num_hosts;
   ls_emit_host *site = NULL;
   ls_emit_fail(e, ls_emit_add_site(e, e->frame->source.body, node, &site));
-  ls_emitted *in =
-      ls_arena_new_array(e->memory, ls_emitted, node->num_inputs + 1);
-  ls_emitted *out =
-      ls_arena_new_array(e->memory, ls_emitted, node->num_outputs + 1);
-  if (in == NULL || out == NULL) ls_emit_fail(e, ls_out_of_memory());
+  ls_emitted *in = ls_emit_new_list(e, node->num_inputs);
+  ls_emitted *out = ls_emit_new_list(e, node->num_outputs);
   if (!ls_status_is_ok(e->status)) return;
   in[0] = e->ticket;
   out[0] = ls_emit_value(e, LS_DTYPE_U64, ls_emit_look(e, in[0])->dims, NULL);

@@ -15,9 +15,8 @@
 static ls_emitted emit_part(ls_emitter *e, ls_emitted x, int64_t index) {
   const ls_batch_dims from = ls_emit_look(e, x)->dims;
   ls_batch_dims dims = from;
-  int64_t starts[LS_MAX_RANK + 1] = {index}, strides[LS_MAX_RANK + 1];
-  for (int32_t i = 0; i < from.rank; ++i)
-    strides[i] = 1;
+  static const int64_t strides[] = {LS_EMIT_ONES, 1};
+  const int64_t starts[LS_MAX_RANK + 1] = {index};
   dims.dim[0] = ls_dim_of(1);
   const ls_emitted row = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
   const ls_emitted out =
@@ -34,9 +33,8 @@ ls_emitted ls_emit_lane(ls_emitter *e, ls_emitted x, int32_t lane) {
 
 ls_emitted ls_emit_stack(ls_emitter *e, const ls_emitted *lanes) {
   const size_t count = (size_t)e->num_lanes;
-  ls_emitted *rows = ls_arena_new_array(e->memory, ls_emitted, count);
+  ls_emitted *rows = ls_emit_new_list(e, count);
   const ls_batch_dims dims = ls_emit_look(e, lanes[0])->dims;
-  if (rows == NULL) ls_emit_fail(e, ls_out_of_memory());
   if (dims.rank >= LS_MAX_RANK)
     ls_emit_refuse(e, "a value of several replicas has too many dimensions");
   if (!ls_status_is_ok(e->status)) return 0;
@@ -77,8 +75,7 @@ ls_emitted ls_emit_everywhere(ls_emitter *e, ls_emitted x) {
 ls_emitted ls_emit_pick(ls_emitter *e, const ls_emitted *items) {
   const size_t count = (size_t)e->num_devices;
   const ls_batch_dims dims = ls_batch_dims_at(e, items[0]);
-  ls_emitted *rows = ls_arena_new_array(e->memory, ls_emitted, count);
-  if (rows == NULL) ls_emit_fail(e, ls_out_of_memory());
+  ls_emitted *rows = ls_emit_new_list(e, count);
   if (!ls_status_is_ok(e->status)) return 0;
   for (size_t i = 0; i < count; ++i)
     rows[i] = ls_emit_reshape(e, items[i], ls_dims_with_leading(dims, 1));
@@ -107,21 +104,9 @@ ls_emitted ls_emit_replica(ls_emitter *e) {
 }
 
 // ---- Merges ----------------------------------------------------------------
-// Reduces along the canonical tree; 16-bit floats in f32.
-static ls_emitted tree(ls_emitter *e, uint16_t op, const ls_emitted *items,
-                       int32_t count) {
-  int32_t split = 1;
-  if (count == 1) return ls_emit_wide(e, items[0]);
-  while (split * 2 < count)
-    split *= 2;
-  const ls_emitted left = tree(e, op, items, split);
-  return ls_emit_2(e, op, left, tree(e, op, items + split, count - split));
-}
-
 // Lists the parts of [count, dims...].
 static ls_emitted *list_parts(ls_emitter *e, ls_emitted x, int32_t count) {
-  ls_emitted *parts = ls_arena_new_array(e->memory, ls_emitted, (size_t)count);
-  if (parts == NULL) ls_emit_fail(e, ls_out_of_memory());
+  ls_emitted *parts = ls_emit_new_list(e, (size_t)count);
   for (int32_t i = 0; parts != NULL && i < count; ++i)
     parts[i] = emit_part(e, x, i);
   return parts;
@@ -129,9 +114,7 @@ static ls_emitted *list_parts(ls_emitter *e, ls_emitted x, int32_t count) {
 
 // Lists a value of each lane; a value that all have is listed for each.
 static ls_emitted *list_lanes(ls_emitter *e, uint64_t ref) {
-  ls_emitted *lanes =
-      ls_arena_new_array(e->memory, ls_emitted, (size_t)e->num_lanes);
-  if (lanes == NULL) ls_emit_fail(e, ls_out_of_memory());
+  ls_emitted *lanes = ls_emit_new_list(e, (size_t)e->num_lanes);
   for (int32_t i = 0; lanes != NULL && i < e->num_lanes; ++i) {
     e->lane = e->frame->lanes != NULL ? i : -1;
     lanes[i] = ls_emit_of(e, ref);
@@ -160,22 +143,20 @@ static ls_emitted reduce_exactly(ls_emitter *e, uint16_t op, uint64_t ref) {
   const int32_t count = e->num_lanes, devices = e->num_devices;
   const bool is_subtree = (count & (count - 1)) == 0;
   if (!ls_status_is_ok(e->status)) return 0;
-  if (devices == 1) return tree(e, op, lanes, count);
+  if (devices == 1) return ls_emit_tree(e, op, lanes, count);
   if (is_subtree) {
-    const ls_emitted sum = tree(e, op, lanes, count);
+    const ls_emitted sum = ls_emit_tree(e, op, lanes, count);
     const ls_emitted *parts = list_parts(e, gather_devices(e, sum), devices);
-    return parts != NULL ? tree(e, op, parts, devices) : 0;
+    return parts != NULL ? ls_emit_tree(e, op, parts, devices) : 0;
   }
-  ls_emitted *all =
-      ls_arena_new_array(e->memory, ls_emitted, (size_t)e->num_replicas);
-  if (all == NULL) ls_emit_fail(e, ls_out_of_memory());
+  ls_emitted *all = ls_emit_new_list(e, (size_t)e->num_replicas);
   for (int32_t i = 0; all != NULL && i < count; ++i) {
     const ls_emitted *parts =
         list_parts(e, gather_devices(e, lanes[i]), devices);
     for (int32_t d = 0; parts != NULL && d < devices; ++d)
       all[d * count + i] = parts[d];
   }
-  return all != NULL ? tree(e, op, all, e->num_replicas) : 0;
+  return all != NULL ? ls_emit_tree(e, op, all, e->num_replicas) : 0;
 }
 
 // Reduces over the device's lanes, then over devices.
@@ -185,7 +166,8 @@ static ls_emitted reduce_fast(ls_emitter *e, uint16_t op, uint64_t ref) {
     local = ls_emit_reduce_stacked(e, op, ls_emit_of(e, ref));
   } else {
     const ls_emitted *lanes = list_lanes(e, ref);
-    if (ls_status_is_ok(e->status)) local = tree(e, op, lanes, e->num_lanes);
+    if (ls_status_is_ok(e->status))
+      local = ls_emit_tree(e, op, lanes, e->num_lanes);
   }
   if (e->num_devices == 1) return local;
   const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, local),
@@ -243,9 +225,7 @@ static void emit_merge(ls_emitter *e, const ls_node *node) {
 static ls_emitted split_of(ls_emitter *e, const uint64_t *refs, int32_t lanes,
                            int32_t lane) {
   bool is_own = true;
-  ls_emitted *items =
-      ls_arena_new_array(e->memory, ls_emitted, (size_t)e->num_devices);
-  if (items == NULL) ls_emit_fail(e, ls_out_of_memory());
+  ls_emitted *items = ls_emit_new_list(e, (size_t)e->num_devices);
   for (int32_t d = 0; items != NULL && d < e->num_devices; ++d) {
     items[d] = ls_emit_owned_of(e, refs[d * lanes + lane]);
     is_own &=
@@ -336,9 +316,7 @@ static ls_emitted wide_result(ls_emitter *e, uint64_t ref) {
 // Lists the op's results, in their order.
 static ls_emitted *list_results(ls_emitter *e, const replicated *r) {
   const uint64_t *refs = r->region->results;
-  ls_emitted *results =
-      ls_arena_new_array(e->memory, ls_emitted, r->node->num_outputs + 1);
-  if (results == NULL) ls_emit_fail(e, ls_out_of_memory());
+  ls_emitted *results = ls_emit_new_list(e, r->node->num_outputs + 1);
   if (!ls_status_is_ok(e->status)) return NULL;
   ls_emitted *out = results;
   for (size_t i = 0; i < r->gathered; ++i, ++refs) {
@@ -356,10 +334,8 @@ static void emit_replicate(ls_emitter *e) {
   replicated r;
   ls_emit_frame frame;
   if (!read_replicated(e, &r)) return;
-  ls_emitted *arguments = ls_arena_new_array(e->memory, ls_emitted,
-                                             r.split * (size_t)r.lanes +
-                                                 r.region->num_parameters + 1);
-  if (arguments == NULL) ls_emit_fail(e, ls_out_of_memory());
+  ls_emitted *arguments = ls_emit_new_list(e, r.split * (size_t)r.lanes +
+                                                  r.region->num_parameters + 1);
   if (arguments == NULL) return;
   fill_arguments(e, &r, arguments);
   const int32_t devices = e->num_devices;
