@@ -246,13 +246,14 @@ int cli_verify(int argc, char **argv) {
       .command = command,
       .about =
           "Checks a run that was trained with --attest: its configuration, "
-          "data, metrics and\n"
-          "checkpoints against the chain of hashes in chain.jsonl, every byte, "
-          "and the steps\n"
-          "between checkpoints that a seed draws, by making them again. Names "
-          "what differs.\n"
-          "Ends with code 0 if nothing does, else 1. Nothing in the run's "
-          "folder is changed.",
+          "data, metrics\n"
+          "and checkpoints against the chain of hashes in chain.jsonl, every "
+          "byte, and the\n"
+          "steps between checkpoints that a seed draws, by making them again. "
+          "Names what\n"
+          "differs. Ends with code 0 if nothing does, else 1. Nothing in the "
+          "run's folder\n"
+          "is changed.",
       CLI_OPTIONS(options),
       .operand_form = "RUN",
       .operand = &v.replaying.folder};

@@ -103,7 +103,8 @@ for command in list show diff verify convert; do
     failed=1
   fi
 done
-for command in train eval export checkpoint diff bench graph compile devices launch help; do
+for command in $("$lockstep" help |
+                 sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
   if "$lockstep" help $command | grep -n '.\{81,\}'; then
     echo "FAIL a line of 'lockstep help $command' is too long"
     failed=1

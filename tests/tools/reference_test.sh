@@ -131,6 +131,9 @@ if command -v bash >/dev/null; then
   completes "cnn" bench c
   completes "verify" checkpoint v
   completes "--help --json" checkpoint verify --
+  mkdir "$work/share/lockstep"
+  cp "$table" "$work/share/lockstep"
+  completes "ls_train_load" help ls_train_loa
 else
   echo "skipped: no bash"
 fi

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Makes completions for bash, zsh and fish of the lines of tools/docs/commands:
-# commands, flags of each, models and files.
+# commands, flags of each, models and files; for bash also the names that
+# `lockstep help` explains.
 #
 # usage: awk -v bash=FILE -v zsh=FILE -v fish=FILE -f completions.awk COMMANDS
 
@@ -76,6 +77,9 @@ function write_bash(file, i, list) {
   print "  esac\n" \
     "  if [[ $before == --model ]] || { ((COMP_CWORD == 2)) && [[ $command =~ ^(bench|graph|compile)$ ]]; }; then\n" \
     "    COMPREPLY=($(compgen -W '" models "' -- \"$word\"))\n" \
+    "  elif [[ $command == help && $word =~ ^[lL][sS]_ ]]; then\n" \
+    "    local table=${BASH_SOURCE[0]%/*}/../../lockstep/reference.txt\n" \
+    "    COMPREPLY=($(compgen -W \"$(sed -n 's/^E //p' \"$table\" 2>/dev/null)\" -- \"$word\"))\n" \
     "  elif [[ $command == help ]]; then\n" \
     "    COMPREPLY=($(compgen -W 'env" list "' -- \"$word\"))\n" \
     "  elif [[ \" $plain \" == *\" $before \"* ]]; then\n" \

@@ -43,7 +43,7 @@ function add_comment(line) {
     if (part == "code") end_part()
     if (part == "") begin_paragraph("")
     part = "text"
-    print escape_prose(line) > file
+    print_wrapped(escape_prose(line), 80)
   }
 }
 function end_part() {
@@ -51,18 +51,24 @@ function end_part() {
   part = ""
 }
 
-# Prints an item of a list: a head in bold and a text, in short lines.
-function add_item(head, text, words, count, i, line) {
+# Prints an escaped text in lines of at most `width` characters, which begin
+# with no control character.
+function print_wrapped(text, width, words, count, i, line) {
+  count = split(text, words, " ")
+  for (i = 1; i <= count; ++i) {
+    if (line != "" && length(line) + length(words[i]) >= width) {
+      print line > file
+      line = words[i] ~ /^[.']/ ? "\\&" : ""
+    }
+    line = line (line == "" || line == "\\&" ? "" : " ") words[i]
+  }
+  if (line != "") print line > file
+}
+
+# Prints an item of a list: a head in bold and a text.
+function add_item(head, text) {
   end_part()
   after_heading = 0
   print ".TP\n.B " escape(head) > file
-  count = split(text, words, " ")
-  for (i = 1; i <= count; ++i) {
-    if (line != "" && length(line) + length(words[i]) > 60) {
-      print escape(line) > file
-      line = ""
-    }
-    line = line (line == "" ? "" : " ") words[i]
-  }
-  if (line != "") print escape(line) > file
+  print_wrapped(escape(text), 80)
 }
