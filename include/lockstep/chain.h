@@ -40,7 +40,8 @@ LS_API LS_MUST_USE ls_status ls_chain_check(const char *run_folder,
                                             ls_chain_result *out_result);
 // Checks every byte of the data; `test` may be NULL. Files are those that the
 // data sets read, wherever they are now; of other data sets, elements of known
-// shapes are read once. Streams without files are not covered, and remarked on.
+// shapes are read once. Streams without files are not covered, and remarked on;
+// nor are data that functions of the program read or make, but their inputs.
 //   LS_NOT_FOUND  the run has no chain.
 LS_API LS_MUST_USE ls_status ls_chain_check_data(const char *run_folder,
                                                  const ls_dataset *train,

@@ -213,7 +213,7 @@ verifies 0 "are the same" kept
 # ---- Others ------------------------------------------------------------------
 # shellcheck disable=SC2086
 trains $tiny --steps 20 --run-dir plain
-verifies 1 "the run in 'plain' has no chain" plain
+verifies 1 "the run in 'plain' has no chain.jsonl" plain
 verifies 1 "'nothing'" nothing
 verifies 2 "RUN is missing"
 trains --model tiny --data synthetic --steps 20 --estimator --run-dir guess

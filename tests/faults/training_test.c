@@ -9,6 +9,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
+#include "lockstep/chain.h"
 #include "lockstep/nn.h"
 #include "lockstep/train.h"
 #include "support/counted.h"
@@ -158,6 +159,7 @@ static ls_status train(run *self, bool overwrite, bool resume) {
                                       .keep = LS_SOME(1),
                                       .save_background = LS_FLAG_OFF,
                                       .events = "",
+                                      .attest = true,
                                       .log_every = 1,
                                       .stop = &self->stop,
                                       .report = watch,
@@ -184,9 +186,12 @@ static void expect_whole_lines(const memory_file *file) {
 
 // Nothing at all, or the files of a run alone.
 static void expect_no_remains(void) {
-  static const char *const known[] = {
-      "run", "run/config.json", "run/metrics.jsonl", "run/model.safetensors",
-      "run/checkpoint"};
+  static const char *const known[] = {"run",
+                                      "run/config.json",
+                                      "run/metrics.jsonl",
+                                      "run/model.safetensors",
+                                      "run/checkpoint",
+                                      "run/chain.jsonl"};
   const bool kept = is_there("run/.overwritten/phase");
   for (size_t i = 0; i < files.count; ++i) {
     bool ours = false;
@@ -227,10 +232,19 @@ static uint64_t mix_metrics(uint64_t sum) {
   return sum;
 }
 
-// The model, the evaluation and the metrics.
+static void print_difference(void *user, const char *text, bool differs) {
+  (void)user;
+  if (differs) print_error("%s\n", text);
+}
+
+// The model, the evaluation and the metrics, which are as the chain says.
 static double outcome(void *user) {
   const run *self = user;
+  const ls_chain_report report = {print_difference, NULL};
+  ls_chain_result checked;
   expect_no_remains();
+  expect_ok(ls_chain_check("run", &report, &checked));
+  assert_int_equal(checked.differences, 0);
   assert_int_equal(self->result.steps, NUM_STEPS);
   const memory_file *model = memory_files_find(&files, "run/model.safetensors");
   assert_non_null(model);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A NULL where something is needed is refused by name.
+#include "lockstep/chain.h"
 #include "lockstep/hook.h"
 #include "lockstep/train.h"
 #include "lockstep/training_parts.h"
@@ -29,6 +30,14 @@ TEST(calls_of_training_refuse_null) {
   expect_null_argument(out_config, ls_train_config_read, some, NULL);
   expect_null_argument(run_folder, ls_train_load, NULL, some);
   expect_null_argument(model, ls_train_load, some, NULL);
+  expect_null_argument(run_folder, ls_chain_check, NULL, NULL, some);
+  expect_null_argument(out_result, ls_chain_check, some, NULL, NULL);
+  expect_null_argument(run_folder, ls_chain_check_data, NULL, some, NULL, NULL,
+                       some);
+  expect_null_argument(train, ls_chain_check_data, some, NULL, NULL, NULL,
+                       some);
+  expect_null_argument(out_result, ls_chain_check_data, some, some, NULL, NULL,
+                       NULL);
   expect_null_argument(options, ls_train, NULL, some);
   expect_null_argument(out_result, ls_train, some, NULL);
   assert_int_equal(ls_train_count_steps(NULL, 10, 0, 1, 0), 0);

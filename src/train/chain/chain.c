@@ -188,28 +188,23 @@ static void hash_data(void *user) {
     LS_OWN(ls_part_reader, reader) = {.runtime = self->runtime,
                                       .worker = &self->worker};
     ls_json_begin(&json, '[');
-    ls_status status =
+    self->failure =
         ls_parts_of_data(&reader, self->data, 2, write_data_part, &json);
     ls_json_end(&json, ']');
-    if (ls_status_is_ok(status)) status = ls_text_status(&self->parts);
-    if (ls_status_is_ok(status)) continue;
-    ls_text_clear(&self->parts);
-    if (ls_status_code(status) != LS_CANCELLED)
-      ls_runtime_log(self->runtime, LS_LOG_WARNING, "train",
-                     "the data are not in the run's chain: %s",
-                     ls_status_message(status));
-    ls_status_free(status);
   }
 }
 
 // Adds the line of the data, once they are hashed.
 static ls_status add_data(ls_chain *self, int64_t step) {
-  if (!ls_worker_is_idle(&self->worker) || self->parts.size == 0)
-    return ls_ok();
+  const char *identity = self->identity;
+  if (identity == NULL || !ls_worker_is_idle(&self->worker)) return ls_ok();
+  self->identity = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_status_annotate(ls_give(&self->failure), "while hashing the data"));
+  LS_RETURN_IF_ERROR(ls_text_status(&self->parts));
   ls_json_writer json = begin_line(self, "data", step);
-  write_text(&json, "identity", self->identity);
+  write_text(&json, "identity", identity);
   write_json(&json, "parts", self->parts.data, self->parts.size);
-  ls_text_clear(&self->parts);
   return end_line(self, &json);
 }
 
@@ -304,6 +299,7 @@ ls_status ls_chain_end(ls_chain *self, int64_t step, bool stops,
 void ls_chain_deinit(ls_chain *self) {
   if (self->runtime == NULL) return;
   ls_worker_join(&self->worker);
+  ls_status_free(self->failure);
   ls_part_reader_deinit(&self->reader);
   ls_text_deinit(&self->path);
   ls_text_deinit(&self->text);

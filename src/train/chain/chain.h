@@ -57,8 +57,9 @@ typedef struct ls_chain {
   // Hashes the data while steps are made.
   ls_worker worker;
   const ls_dataset *data[2];
-  const char *identity;  // Identity of the data.
+  const char *identity;  // Identity of the data; NULL: the chain has them.
   ls_text parts;
+  ls_status failure;
 } ls_chain;
 
 // Facts that a chain begins with. Everything but texts of the call is lent.
@@ -78,8 +79,8 @@ LS_MUST_USE ls_status ls_chain_begin(ls_chain *self, ls_runtime *runtime,
 // Adds the checkpoint of a step; the chain's `metrics` were set when its values
 // were copied. For ls_checkpoints_on_written.
 LS_MUST_USE ls_status ls_chain_save(void *self, int64_t step);
-// Adds the end: the model, and the data. A run that `stops` does not wait until
-// they are hashed: it does that when it goes on.
+// Adds the end: the model, and the data, whose failure it returns. A run that
+// `stops` does not wait until they are hashed: it does that when it goes on.
 LS_MUST_USE ls_status ls_chain_end(ls_chain *self, int64_t step, bool stops,
                                    const ls_sha256 *metrics);
 void ls_chain_deinit(ls_chain *self);

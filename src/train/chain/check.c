@@ -124,10 +124,15 @@ static void take_line(checking *c, const ls_json *root) {
 
 static ls_status check_lines(checking *c) {
   ls_chain_lines *lines = &c->lines;
-  LS_RETURN_IF_ERROR(ls_status_annotate(
-      ls_chain_read(c->runtime, c->folder, lines),
-      "the run in '%s' has no chain: it was not trained with `attest`",
-      c->folder));
+  const ls_status status = ls_chain_read(c->runtime, c->folder, lines);
+  if (ls_status_code(status) == LS_NOT_FOUND) {
+    ls_status_free(status);
+    return ls_not_found(
+        "the run in '%s' has no " LS_CHAIN_FILE
+        ": only runs with `attest`, or lockstep train --attest, have a chain",
+        c->folder);
+  }
+  LS_RETURN_IF_ERROR(status);
   c->items = ls_arena_new_array(&lines->arena, saved, lines->count + 1);
   c->metrics =
       ls_arena_new_array(&lines->arena, const ls_json *, lines->count + 1);
