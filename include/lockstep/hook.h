@@ -96,6 +96,16 @@ LS_API LS_MUST_USE ls_status ls_run_context_steps(const ls_run_context *context,
 // step's results, or for several steps the last one's "loss" and "accuracy"; in
 // a session the values that the caller fetched. None before the first run.
 LS_API ls_nest ls_run_context_results(const ls_run_context *context);
+// Returns the arguments of the last run where functions are called, lent until
+// the next run: the batch, of several replicas a distributed value with the
+// part of each. None in a session, and for loops of several steps.
+LS_API ls_nest ls_run_context_args(const ls_run_context *context);
+// Gets the numbers in the data's source of the last step's examples, in the
+// order of the batch: writes up to `capacity` and sets their number.
+//   LS_UNIMPLEMENTED  the data have no numbers, or are not those of ls_train.
+LS_API LS_MUST_USE ls_status
+ls_run_context_examples(const ls_run_context *context, int64_t *examples,
+                        size_t capacity, size_t *out_count);
 // Gets one of the results that is a number, by its name; where functions are
 // called in replicas its mean over the batch.
 //   LS_NOT_FOUND         there is none: lists the names.

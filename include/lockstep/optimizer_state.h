@@ -81,6 +81,16 @@ LS_API LS_MUST_USE ls_status ls_optimizer_apply_across(
 LS_API LS_MUST_USE ls_status ls_optimizer_prepare(ls_optimizer *optimizer,
                                                   ls_variable *const *variables,
                                                   size_t count);
+// Lets every step that is traced from now on also store the gradients by which
+// it moves these variables: of all replicas, clipped, the mean of an
+// accumulation, before weight decay. Outside of steps.
+LS_API LS_MUST_USE ls_status ls_optimizer_keep_gradients(
+    ls_optimizer *optimizer, ls_variable *const *variables, size_t count);
+// Gets the variable that holds the gradient, lent.
+//   LS_NOT_FOUND  it is not kept.
+LS_API LS_MUST_USE ls_status ls_optimizer_kept_gradient(
+    const ls_optimizer *optimizer, const ls_variable *variable,
+    ls_variable **out_gradient);
 // Gets the slot of that name of a variable, lent; for a component the slot's
 // component on that device.
 //   LS_NOT_FOUND  there is none, or it was not created yet.

@@ -8,6 +8,7 @@
 #define LOCKSTEP_RUNTIME_SETTINGS_H_
 
 #include "lockstep/runtime.h"
+#include "lockstep/shape.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -45,6 +46,24 @@ LS_API const char *ls_math_name(ls_math math);
 // which LS_NAN_TEXT are enough.
 enum { LS_NAN_TEXT = 768 };
 LS_API bool ls_runtime_take_nan(ls_runtime *runtime, char *text, size_t size);
+
+// A result of an op, as a run has just computed it.
+typedef struct ls_op_result {
+  const char *label;  // "op 'head/log' (log) at mine.c:77". Lent, as `data`.
+  int32_t replica;    // -1: of all replicas.
+  int64_t trip;       // Trip of the innermost loop, from 0 on; -1: no loop.
+  bool has_rows;      // Dimension 0 lists rows of an argument, such as a batch.
+  ls_dtype dtype;
+  ls_shape shape;
+  const void *data;
+  uint64_t hash;  // Depends on the bytes of the data only.
+} ls_op_result;
+typedef void (*ls_op_watch)(void *user, const ls_op_result *result);
+// Calls `watch` with each result of the kernels of all later runs, with the
+// option find_nan; NULL: no more. In the order of the ops if the runtime has
+// one thread, else from several threads. Not while something runs.
+LS_API void ls_runtime_watch_ops(ls_runtime *runtime, ls_op_watch watch,
+                                 void *user);
 
 // Returns true if the environment's LS_LOG enables lines of this level; for a
 // log function that shows them to people.

@@ -272,11 +272,13 @@ bool ls_runtime_finds_nan(const ls_runtime *runtime) {
 ls_math ls_runtime_math(const ls_runtime *runtime) { return runtime->math; }
 
 // ---- The first NaN ---------------------------------------------------------
-void ls_runtime_note_nan(ls_runtime *runtime, bool is_made, const char *text) {
+void ls_runtime_note_nan(ls_runtime *runtime, bool is_made, const char *text,
+                         ls_nan_row row) {
   ls_mutex_lock(&runtime->lock);
   if (runtime->nan[0] == '\0' || (is_made && !runtime->nan_is_made)) {
     snprintf(runtime->nan, sizeof(runtime->nan), "%s", text);
     runtime->nan_is_made = is_made;
+    runtime->nan_row = row;
   }
   ls_mutex_unlock(&runtime->lock);
 }
@@ -289,6 +291,12 @@ bool ls_runtime_take_nan(ls_runtime *runtime, char *text, size_t size) {
   runtime->nan[0] = '\0';
   ls_mutex_unlock(&runtime->lock);
   return text[0] != '\0';
+}
+
+void ls_runtime_watch_ops(ls_runtime *runtime, ls_op_watch watch, void *user) {
+  if (runtime == NULL) return;
+  runtime->watch = watch;
+  runtime->watch_user = user;
 }
 
 const char *ls_math_name(ls_math math) {

@@ -48,6 +48,12 @@ typedef enum ls_wait {
   LS_WAITS,
 } ls_wait;
 
+// The row of a replica's batch whose NaN is the first.
+typedef struct ls_nan_row {
+  int32_t replica;    // 0 without replicas.
+  int64_t row, rows;  // `row` -1: it is not known.
+} ls_nan_row;
+
 typedef struct ls_runtime_slot_state {
   void *state;                        // Read without the lock.
   ls_status (*destroy)(void *state);  // Returns a failure to refuse.
@@ -108,10 +114,14 @@ struct ls_runtime {
   // whether an op made it from numbers. "": there was none.
   char nan[LS_NAN_TEXT];
   bool nan_is_made;
+  ls_nan_row nan_row;
+  ls_op_watch watch;  // NULL: nobody watches ops.
+  void *watch_user;
 };
 
 // Keeps the source of a NaN, unless there is an earlier or better one.
-void ls_runtime_note_nan(ls_runtime *runtime, bool is_made, const char *text);
+void ls_runtime_note_nan(ls_runtime *runtime, bool is_made, const char *text,
+                         ls_nan_row row);
 
 // Returns a variable of the process's environment; NULL: it is not set.
 const char *ls_system_environment(void *user, const char *name);

@@ -9,23 +9,6 @@
 #include "cli/replay.h"
 
 // ---- Values ----------------------------------------------------------------
-// Lists (lends) the variables of the model and its optimizer.
-static ls_status list_variables(const ls_model *model, ls_variable ***out,
-                                size_t *out_count) {
-  const ls_model_type *type = model->type;
-  const ls_optimizer *optimizer =
-      type->optimizer != NULL ? type->optimizer(model->self) : NULL;
-  size_t count = type->variables(model->self, NULL, 0), more = 0;
-  if (optimizer != NULL) more = ls_optimizer_variables(optimizer, NULL, 0);
-  CLI_OWN_ARRAY_OR_RETURN(ls_variable *, all, count + more);
-  count = type->variables(model->self, all, count);
-  if (optimizer != NULL)
-    (void)ls_optimizer_variables(optimizer, all + count, more);
-  *out = cli_give(&all);
-  *out_count = count + more;
-  return ls_ok();
-}
-
 // Compares the value of a variable with the file's; a variable that the file
 // lacks, since it keeps a value per replica, is passed over.
 static ls_status compare_variable(cli_replaying *r, const ls_saved_file *file,
@@ -59,7 +42,7 @@ static ls_status compare_checkpoint(cli_replaying *r, int64_t step) {
   snprintf(path, sizeof(path), "%s/model.ckpt-%lld", r->folder,
            (long long)step);
   LS_RETURN_IF_ERROR(ls_saved_file_open_unread(path, &file));
-  LS_RETURN_IF_ERROR(list_variables(r->again.model, &variables, &count));
+  LS_RETURN_IF_ERROR(cli_list_variables(r->again.model, &variables, &count));
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(compare_variable(r, file, variables[i], step));
   if (r->differs) return ls_ok();
@@ -93,9 +76,13 @@ static void take_line(void *user, const char *text) {
 // ---- Steps -----------------------------------------------------------------
 static ls_status make_one_step(void *user, ls_run_context *context,
                                ls_run_wish *wish) {
-  (void)user, (void)context;
+  const cli_replaying *r = user;
+  int64_t step = 0;
   wish->most_steps = 1;
-  return ls_ok();
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
+  return r->breakpoint.step > 0 && step == r->breakpoint.step - 1
+             ? cli_breakpoint_before(&r->breakpoint, &r->again)
+             : ls_ok();
 }
 
 static ls_status compare_step(void *user, ls_run_context *context,
@@ -109,7 +96,9 @@ static ls_status compare_step(void *user, ls_run_context *context,
   if (!r->differs && r->at_step < r->num_steps && r->steps[r->at_step] == step)
     LS_RETURN_IF_ERROR(compare_checkpoint(r, step));
   if (r->differs || step >= r->to) ls_run_context_request_stop(context);
-  return ls_ok();
+  return r->breakpoint.step > 0 && step == r->breakpoint.step
+             ? cli_breakpoint_after(&r->breakpoint, &r->again, context)
+             : ls_ok();
 }
 
 // ---- Records ---------------------------------------------------------------
@@ -209,6 +198,7 @@ static int print_end(const cli_replaying *r) {
     printf("all is equal up to step %lld\n", (long long)r->equal);
     return CLI_FAILED;
   }
+  if (r->breakpoint.step > 0 && r->lines + r->checkpoints == 0) return CLI_OK;
   if (r->lines + r->checkpoints == 0) {
     cli_say(r->again.command,
             "the run recorded nothing about steps %lld to %lld to compare with",
@@ -252,8 +242,30 @@ void cli_replay_init(cli_replaying *r, const char *command) {
   r->flags.again = &r->again;
 }
 
+// Sets the step of --at, if --break is given. Returns false for other flags
+// that do not go with it, which it reports.
+static bool set_breakpoint(cli_replaying *r, int64_t at, bool breaks,
+                           char folder[32]) {
+  cli_breakpoint *breakpoint = &r->breakpoint;
+  if ((at < 0) == breaks || (breakpoint->folder != NULL && !breaks) ||
+      (breaks && (r->from >= 0 || r->to >= 0))) {
+    cli_say(r->again.command, "--at STEP and --break belong together, with "
+                              "--out, without --from and --to");
+    return false;
+  }
+  if (!breaks) return true;
+  snprintf(folder, 32, "step-%lld", (long long)at);
+  if (breakpoint->folder == NULL) breakpoint->folder = folder;
+  breakpoint->step = r->to = at;
+  r->from = at - 1;
+  return true;
+}
+
 int cli_replay(int argc, char **argv) {
   cli_replaying r;
+  int64_t at = -1;
+  bool breaks = false;
+  char folder[32];
   cli_replay_init(&r, "replay");
   const cli_option options[] = {
       {"from", CLI_COUNT, &r.from, "STEP",
@@ -262,6 +274,15 @@ int cli_replay(int argc, char **argv) {
        0},
       {"to", CLI_COUNT, &r.to, "STEP",
        "end after this step (default: the last one recorded)", 1},
+      {"at", CLI_COUNT, &at, "STEP",
+       "make this step again, from the last checkpoint before it", 1},
+      {"break", CLI_FLAG, &breaks, NULL,
+       "write the batch of the step, as each replica gets it, the\n"
+       "variables before it, and the gradients that it applies,\n"
+       "as .npz and .safetensors; print the largest gradients",
+       0},
+      {"out", CLI_TEXT, &r.breakpoint.folder, "FOLDER",
+       "the folder of these files (default: step-STEP)", 0},
       CLI_REPLAY_OPTIONS(&r.flags),
   };
   const cli_syntax syntax = {
@@ -278,6 +299,7 @@ int cli_replay(int argc, char **argv) {
       .operand_form = "RUN",
       .operand = &r.folder};
   int code = CLI_OK;
-  return cli_parse(&syntax, argc, argv, &code) ? cli_replay_steps(&syntax, &r)
-                                               : code;
+  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  return set_breakpoint(&r, at, breaks, folder) ? cli_replay_steps(&syntax, &r)
+                                                : CLI_USAGE;
 }

@@ -3,14 +3,15 @@
 #ifndef LS_CLI_REPLAY_H_
 #define LS_CLI_REPLAY_H_
 
+#include "cli/breakpoint.h"
 #include "cli/compare/compare.h"
-#include "cli/train_flags.h"
 
 typedef struct cli_replaying {
   train_flags flags;
   const char *folder;
   int64_t from, to;  // Steps. -1: the start, and the last step recorded.
   int64_t began;     // The step of the checkpoint.
+  cli_breakpoint breakpoint;
   // Records of the run: its checkpoints, and its lines of metrics.
   int64_t *steps;
   size_t num_steps, at_step;

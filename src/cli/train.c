@@ -171,6 +171,8 @@ static ls_status train_from(const train_flags *flags,
   CLI_OWN(ls_hook, hook) = NULL;
   if (again != NULL) {
     again->model = &run->model;
+    again->strategy = run->strategy;
+    again->seed = config->seed;
     LS_RETURN_IF_ERROR(ls_hook_create(&again->hook, &hook));
   }
   if (events == NULL && resumes_in_place(flags) && has_events(flags->resume))

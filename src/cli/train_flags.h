@@ -10,9 +10,12 @@
 // Steps of the run in --resume that are made again, in memory.
 typedef struct cli_again {
   const char *command;
-  ls_hook_options hook;   // Called around the steps.
-  ls_train_log log;       // Gets the lines of metrics.
-  const ls_model *model;  // Set before the first step.
+  ls_hook_options hook;  // Called around the steps.
+  ls_train_log log;      // Gets the lines of metrics.
+  // Set before the first step.
+  const ls_model *model;
+  ls_strategy *strategy;
+  int64_t seed;
   // Checks the data before the steps, if it is set; no step is made if it sets
   // `is_checked`.
   ls_status (*check)(void *user, const ls_dataset *train,

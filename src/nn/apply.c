@@ -115,9 +115,22 @@ static void find_rows(ls_update *update, bool decays) {
                              update->rows, ls_scalar_i64(LS_DTYPE_I64, -1));
 }
 
+// Stores the gradient, if it is kept. Returns the op of the update.
+static ls_op with_kept_gradient(const ls_update *update, ls_tensor gradient) {
+  ls_variable *kept =
+      ls_map_find_u64(&update->optimizer->kept, whole_variable(update)->id);
+  if (kept == NULL) return update->ops[0];
+  if (update->variable->container != NULL)
+    kept = ls_slot_component(kept, update->variable);
+  const ls_op ops[] = {ls_tensor_op(ls_variable_assign(kept, gradient)),
+                       update->ops[0]};
+  return ls_join_ops(ops, LS_COUNT_OF(ops), NULL);
+}
+
 void ls_update_make(ls_update *update) {
   const ls_optimizer_rule *rule = &update->optimizer->rule;
   const bool decays = ls_update_decays(update);
+  const ls_tensor gradient = update->gradient;
   find_rows(update, decays);
   // A step by rows subtracts from the variable in place.
   if (!update->has_rows || decays)
@@ -125,6 +138,7 @@ void ls_update_make(ls_update *update) {
   if (!rule->own_decay && decays)
     update->gradient = ls_add(update->gradient, ls_update_decay(update));
   rule->update(update);
+  update->ops[0] = with_kept_gradient(update, gradient);
 }
 
 // ---- Steps -----------------------------------------------------------------

@@ -28,6 +28,9 @@ static void destroy_optimizer(ls_object *object) {
   for (size_t at = 0; ls_map_next(&optimizer->slots, &at, &item);)
     release_slots(optimizer, item.value);
   ls_map_deinit(&optimizer->slots);
+  for (size_t at = 0; ls_map_next(&optimizer->kept, &at, &item);)
+    ls_variable_release(item.value);
+  ls_map_deinit(&optimizer->kept);
   ls_variable_release(optimizer->step);
   ls_variable_release(optimizer->calls);
   ls_variable_release(optimizer->examples);
@@ -128,6 +131,7 @@ ls_status ls_optimizer_make(const ls_optimizer_rule *rule, const void *options,
   optimizer->lazy = common.lazy;
   optimizer->num_slots = rule->num_slots + ls_optimizer_holds(optimizer);
   ls_map_init(&optimizer->slots, allocator);
+  ls_map_init(&optimizer->kept, allocator);
   optimizer->name = optimizer->name_text =
       ls_copy_text(allocator, name, strlen(name));
   if (optimizer->name == NULL) {
@@ -225,6 +229,52 @@ ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
   }
   return LS_STATUS(LS_NOT_FOUND, "%s has no slot '%s' of variable '%s'",
                    optimizer->name, name, ls_variable_name(variable));
+}
+
+static ls_status keep_gradient(ls_optimizer *optimizer, ls_variable *variable) {
+  char scope[LS_MAX_FULL_NAME + 2];
+  ls_variable *kept = ls_map_find_u64(&optimizer->kept, variable->id);
+  if (kept != NULL) return ls_ok();
+  snprintf(scope, sizeof(scope), "%s/", ls_variable_name(variable));
+  {
+    LS_NAME_SCOPE(scope);
+    LS_BESIDE_SCOPE(variable);
+    LS_RETURN_IF_ERROR(ls_weight_create(
+        &(ls_weight_options){.name = "kept_gradient",
+                             .dtype = ls_variable_dtype(variable),
+                             .shape = ls_variable_shape(variable),
+                             .initializer = ls_init_zeros(),
+                             .trainable = LS_FLAG_OFF},
+        &kept));
+  }
+  if (ls_map_insert_u64(&optimizer->kept, variable->id, kept)) return ls_ok();
+  ls_variable_release(kept);
+  return ls_out_of_memory();
+}
+
+ls_status ls_optimizer_keep_gradients(ls_optimizer *optimizer,
+                                      ls_variable *const *variables,
+                                      size_t count) {
+  LS_REQUIRE(optimizer);
+  LS_REQUIRE_EACH(variables, count);
+  if (optimizer->inner != NULL) optimizer = optimizer->inner;
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(keep_gradient(optimizer, variables[i]));
+  return ls_ok();
+}
+
+ls_status ls_optimizer_kept_gradient(const ls_optimizer *optimizer,
+                                     const ls_variable *variable,
+                                     ls_variable **out_gradient) {
+  LS_REQUIRE_OUT(out_gradient);
+  LS_REQUIRE(optimizer);
+  LS_REQUIRE(variable);
+  optimizer = inner_optimizer(optimizer);
+  *out_gradient = ls_map_find_u64(&optimizer->kept, variable->id);
+  return *out_gradient != NULL
+             ? ls_ok()
+             : LS_STATUS(LS_NOT_FOUND, "%s keeps no gradient of variable '%s'",
+                         optimizer->name, ls_variable_name(variable));
 }
 
 static bool optimizer_is_there(const ls_variable *variable) {

@@ -65,7 +65,8 @@ struct ls_optimizer {
   // Number of slots of each variable: those of the rule, and with several calls
   // per step a sum of gradients.
   size_t num_slots;
-  ls_map slots;        // Variable id -> ls_variable *[num_slots].
+  ls_map slots;  // Variable id -> ls_variable *[num_slots].
+  ls_map kept;   // Variable id -> the variable that holds its last gradient.
   ls_variable *step;   // Number of steps done, i64; NULL until needed.
   ls_variable *calls;  // Calls since the last step, i64; NULL until needed.
   // Numbers of examples, f64: of the calls since the last step, and of the

@@ -71,6 +71,8 @@ static ls_status loop_make(const ls_train_options *options, ls_loop *loop) {
                          &loop->function));
   loop->hooks.context.called =
       (ls_called_step){.model = model,
+                       .examples = ls_loop_examples,
+                       .user = loop,
                        .step = loop->function,
                        .rank = (int32_t)ls_ranks_own(&loop->ranks.all),
                        .num_ranks = (int32_t)ls_ranks_count(&loop->ranks.all)};

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/map.h"
 #include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/flow.h"
@@ -126,7 +127,7 @@ static const struct {
   const char *range;
 } rows[] = {
     {plain, -0.5, "op 'log' (log)", "from -1 to 12"},
-    {in_loop, 2.5, "(log)", "from -0.5 to 3"},
+    {in_loop, 2.5, "(log)", " in trip 2; from f32[4,3] from -0.5 to 3"},
     {in_branch, -0.5, "(log)", "from -1 to 12"},
 };
 
@@ -321,6 +322,63 @@ static void do_not_look(void) {
   assert_false(ls_runtime_take_nan(ls_runtime_current(), text, sizeof(text)));
   assert_false(ls_runtime_take_nan(NULL, text, sizeof(text)));
 }
+// ---- Results of ops --------------------------------------------------------
+typedef struct seen {
+  size_t inputs, logs, with_rows;
+  int64_t last_trip;
+  uint64_t hash;
+} seen;
+
+static void see(void *user, const ls_op_result *result) {
+  seen *all = user;
+  assert_int_equal(
+      result->hash,
+      ls_hash_large(result->data, (size_t)ls_shape_num_elements(result->shape) *
+                                      ls_dtype_size(result->dtype)));
+  all->hash = all->hash * 31 + result->hash;
+  all->inputs += strcmp(result->label, "input 0") == 0;
+  if (strstr(result->label, "(log)") == NULL) return;
+  ++all->logs;
+  all->with_rows += result->has_rows;
+  all->last_trip = result->trip;
+}
+
+static seen watch_once(ls_callback body, double value) {
+  seen all = {.last_trip = -2};
+  LS_OWN(ls_function, function) = function_of(body, NULL);
+  LS_OWN(ls_nest, x) = rows_with(value, 1);
+  ls_runtime_watch_ops(ls_runtime_current(), see, &all);
+  LS_OWN(ls_nest, y) = call_results(function, x);
+  ls_runtime_watch_ops(ls_runtime_current(), NULL, NULL);
+  LS_OWN(ls_nest, again) = call_results(function, x);
+  return all;
+}
+
+static void watch_ops(void) {
+  const seen one = watch_once(in_loop, 5), same = watch_once(in_loop, 5);
+  assert_int_equal(one.inputs, 1);
+  assert_int_equal(one.logs, 3);
+  assert_int_equal(one.with_rows, 3);
+  assert_int_equal(one.last_trip, 2);
+  assert_int_equal(one.hash, same.hash);
+  assert_int_not_equal(one.hash, watch_once(in_loop, 5.5).hash);
+  const seen outside = watch_once(plain, 5);
+  assert_int_equal(outside.logs, 1);
+  assert_int_equal(outside.last_trip, -1);
+}
+
+static void with_one_thread(void (*body)(void)) {
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.find_nan = true, .threads = 1}, &runtime));
+  ls_runtime_make_current(runtime);
+  body();
+  ls_runtime_make_current(NULL);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
+TEST(each_result_of_each_op_is_seen) { with_one_thread(watch_ops); }
+
 TEST(nothing_is_looked_for_without_the_option) {
   with_runtime(false, do_not_look);
 }

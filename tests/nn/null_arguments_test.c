@@ -55,6 +55,12 @@ TEST(calls_of_optimizers_refuse_null) {
                        1, some, some);
   expect_null_argument(optimizer, ls_optimizer_prepare, NULL, some, 1);
   expect_null_argument(variables, ls_optimizer_prepare, some, NULL, 1);
+  expect_null_argument(optimizer, ls_optimizer_keep_gradients, NULL, some, 1);
+  expect_null_argument(variables, ls_optimizer_keep_gradients, some, NULL, 1);
+  expect_null_argument(optimizer, ls_optimizer_kept_gradient, NULL, some, some);
+  expect_null_argument(variable, ls_optimizer_kept_gradient, some, NULL, some);
+  expect_null_argument(out_gradient, ls_optimizer_kept_gradient, some, some,
+                       NULL);
   expect_null_argument(optimizer, ls_optimizer_slot, NULL, some, some, some);
   expect_null_argument(variable, ls_optimizer_slot, some, NULL, some, some);
   expect_null_argument(name, ls_optimizer_slot, some, some, NULL, some);

@@ -283,3 +283,56 @@ TEST(averages_of_weights_follow_in_every_way) {
                          .steps = STEPS},
             1);
 }
+
+// ---- Gradients that are kept -----------------------------------------------
+static void make_kept(ways *self) {
+  make(self);
+  expect_ok(ls_optimizer_keep_gradients(self->optimizer, self->variables, 2));
+  for (size_t i = 0; i < 2; ++i) {
+    ls_variable *kept = NULL;
+    expect_ok(
+        ls_optimizer_kept_gradient(self->optimizer, self->variables[i], &kept));
+    self->variables[self->num_variables++] = ls_variable_retain(kept);
+  }
+}
+
+static void check_kept(const ways *self) {
+  double w[WIDTH];
+  fill_numbers(w, WIDTH, 3);
+  for (int c = 0; c < self->replicas; ++c)
+    for (int i = 0; i < WIDTH; ++i)
+      ways_expect(self, "w", ways_value(self, 0, c, i),
+                  (float)w[i] - 0.5F * (float)ways_value(self, 2, c, i), 0);
+}
+
+TEST(kept_gradients_are_those_that_move_the_variables) {
+  const optimizer_case sgd = {
+      .kind = "sgd",
+      .options = {.learning_rate = 0.5, .clip = {.global_norm = 0.1}}};
+  const optimizer_case adam = {.kind = "adam", .options = {.accumulate = 2}};
+  const ways_case cases[] = {{.name = "sgd",
+                              .user = &sgd,
+                              .make = make_kept,
+                              .args = own_rows,
+                              .step = step,
+                              .check = check_kept},
+                             {.name = "adam",
+                              .user = &adam,
+                              .make = make_kept,
+                              .args = own_rows,
+                              .step = step,
+                              .steps = STEPS}};
+  ways_hold(cases, LS_COUNT_OF(cases));
+}
+
+TEST(gradients_that_are_not_kept_are_not_found) {
+  ls_optimizer *optimizer = NULL;
+  ls_variable *kept = NULL, *w = NULL;
+  expect_ok(ls_optimizer_create("sgd", NULL, &optimizer));
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = "w", .dtype = LS_DTYPE_F32}, &w));
+  expect_status(ls_optimizer_kept_gradient(optimizer, w, &kept), LS_NOT_FOUND,
+                "keeps no gradient of variable 'w'");
+  ls_variable_release(w);
+  ls_optimizer_release(optimizer);
+}

@@ -78,6 +78,18 @@ bool cli_lines_match(const cli_line *a, const cli_line *b);
 // differs.
 bool cli_lines_are_equal(const cli_line *a, const cli_line *b, bool json);
 
+// ---- op_diff.c -------------------------------------------------------------
+// Two runs that differ between two steps: equal after `from`, not after `to`.
+typedef struct cli_op_diff {
+  const char *folders[2];
+  int64_t from, to;
+  const char *model;  // The user's shared library; NULL: none.
+  const cli_syntax *syntax;
+} cli_op_diff;
+// Makes both again and prints the first step, op and element that differ.
+// Returns an exit code.
+int cli_diff_ops(const cli_op_diff *diff);
+
 // ---- Commands of `lockstep checkpoint` -------------------------------------
 enum { LS_CLI_CHECKPOINT_COMMANDS = 5 };
 int cli_checkpoint_list(int argc, char **argv);

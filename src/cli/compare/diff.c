@@ -12,6 +12,9 @@ typedef struct comparing {
   const char *folders[2];
   int64_t lines, checkpoints;  // Numbers compared so far without a difference.
   bool different, json;
+  int64_t equal;      // Step of the last checkpoint before a difference,
+  int64_t first;      // and the first step known to differ; 0: none.
+  int64_t begins[2];  // Steps before the first line of each.
 } comparing;
 
 // ---- Files -----------------------------------------------------------------
@@ -81,12 +84,15 @@ static ls_status compare_metrics(comparing *c) {
   cli_line a = {.before = 0}, b = {.before = 0};
   cli_line_next(&at[0], &a);
   cli_line_next(&at[1], &b);
+  c->begins[0] = a.text != NULL ? a.before : 0;
+  c->begins[1] = b.text != NULL ? b.before : 0;
   int64_t alone[2] = {0, 0};
   const bool both = files.texts[0] != NULL && files.texts[1] != NULL;
   while (a.text != NULL && b.text != NULL && !c->different) {
     const int which = cli_line_order(&a, &b);
     if (which == 0 && cli_lines_match(&a, &b)) {
       c->different = !cli_lines_are_equal(&a, &b, c->json);
+      if (c->different) c->first = a.step;
       ++c->lines;
     }
     alone[0] += which < 0;
@@ -158,6 +164,10 @@ static ls_status compare_checkpoints(comparing *c) {
       ++k;
     if (k == num_others || others[k] != steps[i]) continue;
     LS_RETURN_IF_ERROR(compare_step(c, steps[i]));
+    if (c->different && (c->first == 0 || steps[i] < c->first))
+      c->first = steps[i];
+    if (!c->different && (c->first == 0 || steps[i] < c->first))
+      c->equal = steps[i];
   }
   c->different |= before;
   return ls_ok();
@@ -206,12 +216,40 @@ static ls_status compare_runs(void *user) {
   return ls_ok();
 }
 
+// Makes the steps between the last equal checkpoint and the first difference
+// again. Returns an exit code.
+static int compare_ops(const comparing *c, const char *model,
+                       const cli_syntax *syntax) {
+  if (c->first == 0) return CLI_OK;
+  for (int i = 0; i < 2; ++i) {
+    if (c->begins[i] <= c->equal) continue;
+    cli_say(command,
+            "the steps of '%s' cannot be made again: it goes on from step "
+            "%lld of another run, and both have no equal checkpoint since",
+            c->folders[i], (long long)c->begins[i]);
+    return CLI_FAILED;
+  }
+  return cli_diff_ops(&(cli_op_diff){.folders = {c->folders[0], c->folders[1]},
+                                     .from = c->equal,
+                                     .to = c->first,
+                                     .model = model,
+                                     .syntax = syntax});
+}
+
 int cli_diff(int argc, char **argv) {
   CLI_OWN_MEMORY(const char *, folders) = cli_checkpoint_paths(argc);
   if (folders == NULL) return cli_report(command, ls_out_of_memory());
   size_t count = 0;
-  bool json = false;
+  bool json = false, by_op = false;
+  const char *model = NULL;
   const cli_option options[] = {
+      {"op", CLI_FLAG, &by_op, NULL,
+       "make both runs again, from the last checkpoint at which\n"
+       "they are equal, and print the first step, op, element\n"
+       "and example that differ",
+       0},
+      {"model", CLI_TEXT, &model, "PATH",
+       "the runs' shared library of models, for --op", 0},
       {"json", CLI_FLAG, &json, NULL,
        "print lines of JSON: per member that differs in, step,\n"
        "member, values or only_in; the name of the first\n"
@@ -242,5 +280,6 @@ int cli_diff(int argc, char **argv) {
   }
   comparing c = {.folders = {folders[0], folders[1]}, .json = json};
   code = cli_with_runtime(command, compare_runs, &c);
+  if (code == CLI_OK && by_op) code = compare_ops(&c, model, &syntax);
   return code == CLI_OK && c.different ? CLI_FAILED : code;
 }

@@ -121,6 +121,20 @@ ls_nest ls_run_context_results(const ls_run_context *context) {
   return context->results;
 }
 
+ls_nest ls_run_context_args(const ls_run_context *context) {
+  return context->called.args;
+}
+
+ls_status ls_run_context_examples(const ls_run_context *context,
+                                  int64_t *examples, size_t capacity,
+                                  size_t *out_count) {
+  LS_REQUIRE_OUT(out_count);
+  const ls_called_step *called = &context->called;
+  return called->examples != NULL
+             ? called->examples(called->user, examples, capacity, out_count)
+             : ls_unimplemented("numbers of examples outside of ls_train");
+}
+
 ls_status ls_run_context_number(const ls_run_context *context, const char *name,
                                 double *out_number) {
   LS_REQUIRE_OUT(out_number);

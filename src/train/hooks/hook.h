@@ -50,7 +50,11 @@ LS_MUST_USE ls_status ls_hook_copy_text(const char *text, char **out_copy);
 typedef struct ls_called_step {
   const ls_model *model;
   ls_function *step;
-  ls_nest args;       // Arguments of the last call, lent.
+  ls_nest args;  // Arguments of the last call, lent.
+  // ls_run_context_examples; NULL: there are no numbers.
+  ls_status (*examples)(void *user, int64_t *examples, size_t capacity,
+                        size_t *out_count);
+  void *user;
   int32_t rank;       // This rank among the ranks that call the function.
   int32_t num_ranks;  // Number of ranks, at least 1.
 } ls_called_step;

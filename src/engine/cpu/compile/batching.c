@@ -106,12 +106,7 @@ uint32_t ls_cpu_batched_storage(ls_cpu_batched *self, uint64_t ref) {
 }
 
 // ---- Rows ------------------------------------------------------------------
-// The range of a node's operands that are split into independent rows: `count`
-// operands from `first` on; each row uses the other operands whole. Count 0:
-// the op has no independent rows. Determined by the op's row in ops.def.
-typedef struct rows {
-  uint32_t first, count;
-} rows;
+typedef ls_cpu_rows rows;
 
 static bool keeps_rows(const ls_node *node) {
   const ls_attr *axes = ls_node_attr(node, LS_ATTR_ID_AXES);
@@ -120,30 +115,30 @@ static bool keeps_rows(const ls_node *node) {
   return true;
 }
 
-static int32_t value_rank(const ls_cpu_batched *self, uint64_t ref) {
-  return ls_graph_type(self->graph, ref).shape.rank;
+static int32_t value_rank(const ls_graph *graph, uint64_t ref) {
+  return ls_graph_type(graph, ref).shape.rank;
 }
 
-static rows rows_of_product(const ls_cpu_batched *self, const ls_node *node) {
-  const int32_t right = value_rank(self, node->inputs[1]);
+static rows rows_of_product(const ls_graph *graph, const ls_node *node) {
+  const int32_t right = value_rank(graph, node->inputs[1]);
   if (right > 2) {
-    const bool alike = value_rank(self, node->inputs[0]) == right;
+    const bool alike = value_rank(graph, node->inputs[0]) == right;
     return (rows){0, alike ? node->num_inputs : 0};
   }
   // For a vector, dimension 0 is summed over, so it has no independent rows.
-  const bool apart = value_rank(self, node->inputs[0]) > 1 &&
+  const bool apart = value_rank(graph, node->inputs[0]) > 1 &&
                      !ls_node_int(node, LS_ATTR_ID_TRANSPOSE_A);
   return (rows){0, apart ? 1 : 0};
 }
 
-static rows find_row_operands(const ls_cpu_batched *self, const ls_node *node) {
+ls_cpu_rows ls_cpu_find_rows(const ls_graph *graph, const ls_node *node) {
   const unsigned traits = ls_node_info(node)->traits;
   const rows none = {0}, all_operands = {0, node->num_inputs}, first = {0, 1};
   if (traits & LS_OP_RANDOM) return none;
   if (traits & LS_OP_ELEMENTWISE) return all_operands;
   // A vector is a single row.
   const bool has_lines =
-      node->num_inputs > 0 && value_rank(self, node->inputs[0]) > 1;
+      node->num_inputs > 0 && value_rank(graph, node->inputs[0]) > 1;
   switch (traits & LS_OP_ALL_ROWS) {
   case LS_OP_ROWS:
     return all_operands;
@@ -156,7 +151,7 @@ static rows find_row_operands(const ls_cpu_batched *self, const ls_node *node) {
   case LS_OP_ROWS_IF_KEPT:
     return keeps_rows(node) ? all_operands : none;
   case LS_OP_ROWS_OF_PRODUCT:
-    return rows_of_product(self, node);
+    return rows_of_product(graph, node);
   case LS_OP_LINES:
     return has_lines ? all_operands : none;
   case LS_OP_LINES_OF_FIRST:
@@ -214,7 +209,7 @@ static void emit_varying(ls_cpu_batched *self, const ls_node *node) {
     ls_cpu_fail(compiler, ls_out_of_memory());
     return;
   }
-  const rows r = find_row_operands(self, node);
+  const rows r = ls_cpu_find_rows(self->graph, node);
   const bool joins = join_types(self, node, &r, in, out);
   for (uint32_t i = 0; i < count; ++i) {
     const ls_type type = ls_graph_type(self->graph, node->inputs[i]);

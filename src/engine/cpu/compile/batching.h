@@ -7,6 +7,14 @@
 
 #include "engine/cpu/compile/region.h"
 
+// The range of a node's operands that are split into independent rows: `count`
+// operands from `first` on; each row uses the other operands whole. Count 0:
+// the op has no independent rows. Determined by the op's row in ops.def.
+typedef struct ls_cpu_rows {
+  uint32_t first, count;
+} ls_cpu_rows;
+ls_cpu_rows ls_cpu_find_rows(const ls_graph *graph, const ls_node *node);
+
 // The replicas of one class.
 typedef struct ls_cpu_batched {
   ls_cpu_compiler *compiler;

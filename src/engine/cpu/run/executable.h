@@ -240,6 +240,8 @@ typedef struct ls_cpu_trips {
 typedef struct ls_cpu_operands {
   const ls_type *types;
   int32_t first;  // Replica of the first part of a wide operand.
+  // Dimension 0 of the outputs lists rows of one of the program's inputs.
+  bool has_rows;
 } ls_cpu_operands;
 
 // Description of an instruction for listings and errors; fields may be NULL.

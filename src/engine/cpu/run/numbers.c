@@ -76,6 +76,20 @@ static size_t bytes_of(const ls_instance *self, uint32_t place) {
   return self->executable->place_sizes[place];
 }
 
+// Returns the current trip of the innermost loop around an instruction; -1: it
+// is in none.
+static int64_t trip_at(const ls_executable *executable,
+                       const ls_cpu_worker *worker, uint32_t pc) {
+  for (uint32_t i = pc; i-- > 0;) {
+    const ls_cpu_instruction *at = &executable->instructions[i];
+    if (at->code != LS_CPU_LOOP_NEXT || at->target <= pc) continue;
+    const ls_cpu_loop_state *state =
+        ls_cpu_resolve(worker, executable->places[at->operand]);
+    return state->trips - 1;
+  }
+  return -1;
+}
+
 void ls_cpu_numbers_before(const ls_instance *self, ls_cpu_worker *worker,
                            uint32_t pc, void *const *operands) {
   const ls_executable *executable = self->executable;
@@ -93,7 +107,8 @@ void ls_cpu_numbers_before(const ls_instance *self, ls_cpu_worker *worker,
 }
 
 // Describes the op whose output has a NaN.
-static void describe_op(const ls_executable *executable, uint32_t pc,
+static void describe_op(const ls_executable *executable,
+                        const ls_cpu_worker *worker, uint32_t pc,
                         uint32_t output, int32_t replica, int64_t index,
                         ls_cpu_numbers *numbers) {
   const ls_cpu_instruction *at = &executable->instructions[pc];
@@ -109,10 +124,50 @@ static void describe_op(const ls_executable *executable, uint32_t pc,
            LS_SHAPE_TEXT(type.dtype, type.shape));
   if (executable->replicas > 1 && replica >= 0)
     add_text(text, size, " on replica %d", replica);
+  const int64_t trip = trip_at(executable, worker, pc);
+  if (trip >= 0) add_text(text, size, " in trip %lld", (long long)trip);
+  numbers->row = (ls_nan_row){.row = -1};
+  if (note->operands->has_rows)
+    numbers->row = (ls_nan_row){
+        replica,
+        index / (ls_shape_num_elements(type.shape) / type.shape.dim[0]),
+        type.shape.dim[0]};
   for (uint32_t i = 0; i < at->num_in && i < LS_CPU_RANGES; ++i) {
     if (types[i].shape.rank == LS_UNKNOWN_RANK) continue;
     add_text(text, size, "%s", i == 0 ? "; from " : ", ");
     add_range(types[i], &numbers->ranges[i], text, size);
+  }
+}
+
+// Shows the results of a kernel to the runtime's watch, replica by replica.
+static void show_results(const ls_instance *self, const ls_cpu_worker *worker,
+                         int32_t replica, uint32_t pc, void *const *operands) {
+  const ls_executable *executable = self->executable;
+  const ls_runtime *runtime = executable->backend->runtime;
+  const ls_cpu_instruction *at = &executable->instructions[pc];
+  const ls_cpu_note *note = &executable->notes[pc];
+  const int64_t trip = trip_at(executable, worker, pc);
+  for (uint32_t i = at->num_in; i < at->num_in + at->num_out; ++i) {
+    const ls_type type = note->operands->types[i];
+    const size_t all = bytes_of(self, at->operand + i);
+    const size_t bytes =
+        (size_t)ls_shape_num_elements(type.shape) * ls_dtype_size(type.dtype);
+    if (type.shape.rank == LS_UNKNOWN_RANK || bytes == 0) continue;
+    for (size_t k = 0; k < all / bytes; ++k) {
+      const char *data = (const char *)operands[i] + k * bytes;
+      runtime->watch(
+          runtime->watch_user,
+          &(ls_op_result){.label = note->label,
+                          .replica = all > bytes
+                                         ? note->operands->first + (int32_t)k
+                                         : replica,
+                          .trip = trip,
+                          .has_rows = note->operands->has_rows,
+                          .dtype = type.dtype,
+                          .shape = type.shape,
+                          .data = data,
+                          .hash = ls_hash_large(data, bytes)});
+    }
   }
 }
 
@@ -123,6 +178,8 @@ void ls_cpu_numbers_after(const ls_instance *self, ls_cpu_worker *worker,
   const ls_cpu_operands *known = executable->notes[pc].operands;
   ls_cpu_numbers *numbers = worker->numbers;
   if (known == NULL) return;
+  if (executable->backend->runtime->watch != NULL)
+    show_results(self, worker, replica, pc, operands);
   const ls_cpu_nan_kind kind =
       numbers->has_nan ? LS_CPU_NAN_PASSED : LS_CPU_NAN_MADE;
   if (kind <= numbers->kind) return;
@@ -137,16 +194,37 @@ void ls_cpu_numbers_after(const ls_instance *self, ls_cpu_worker *worker,
     if (bytes_of(self, at->operand + place) > bytes)
       replica = known->first + (int32_t)(range.first_nan / part);
     numbers->kind = kind;
-    describe_op(executable, pc, i, replica,
+    describe_op(executable, worker, pc, i, replica,
                 part > 0 ? range.first_nan % part : 0, numbers);
     return;
   }
 }
 
 // ---- Runs ------------------------------------------------------------------
+// Shows an input or a variable to the runtime's watch.
+static void show_given(const ls_runtime *runtime, ls_type type,
+                       const void *data, const char *noun, const char *name) {
+  char label[LS_MAX_FULL_NAME + 16];
+  const size_t bytes =
+      (size_t)ls_shape_num_elements(type.shape) * ls_dtype_size(type.dtype);
+  if (runtime->watch == NULL || bytes == 0 || data == NULL) return;
+  (void)ls_format(label, sizeof(label), "%s %s", noun, name);
+  runtime->watch(runtime->watch_user,
+                 &(ls_op_result){.label = label,
+                                 .replica = -1,
+                                 .trip = -1,
+                                 .has_rows = noun[0] == 'i',
+                                 .dtype = type.dtype,
+                                 .shape = type.shape,
+                                 .data = data,
+                                 .hash = ls_hash_large(data, bytes)});
+}
+
 // Notes an input or a variable that has a NaN.
-static void note_given(ls_cpu_numbers *numbers, ls_type type, const void *data,
-                       const char *noun, const char *name) {
+static void note_given(const ls_runtime *runtime, ls_cpu_numbers *numbers,
+                       ls_type type, const void *data, const char *noun,
+                       const char *name) {
+  show_given(runtime, type, data, noun, name);
   if (numbers->kind >= LS_CPU_NAN_GIVEN || !ls_dtype_is_float(type.dtype))
     return;
   const ls_cpu_range range = look_at(type.dtype, data,
@@ -154,6 +232,7 @@ static void note_given(ls_cpu_numbers *numbers, ls_type type, const void *data,
                                          ls_dtype_size(type.dtype));
   if (range.first_nan < 0) return;
   numbers->kind = LS_CPU_NAN_GIVEN;
+  numbers->row = (ls_nan_row){.row = -1};
   numbers->text[0] = '\0';
   add_text(numbers->text, sizeof(numbers->text), "%s %s is NaN at ", noun,
            name);
@@ -172,7 +251,7 @@ void ls_cpu_numbers_begin(ls_instance *self) {
   for (size_t i = 0; i < program->num_inputs; ++i) {
     char name[24];
     snprintf(name, sizeof(name), "%zu", i);
-    note_given(self->workers[0].numbers,
+    note_given(executable->backend->runtime, self->workers[0].numbers,
                ls_graph_type(body, body->parameters[i]),
                bases[ls_cpu_base_inputs() + i], "input", name);
   }
@@ -182,9 +261,9 @@ void ls_cpu_numbers_begin(ls_instance *self) {
     snprintf(name, sizeof(name), "'%s'",
              ((const ls_variable *)use->variable)->name);
     if (use->read)
-      note_given(self->workers[0].numbers, use->type,
-                 bases[ls_cpu_base_variables(executable) + i], "variable",
-                 name);
+      note_given(executable->backend->runtime, self->workers[0].numbers,
+                 use->type, bases[ls_cpu_base_variables(executable) + i],
+                 "variable", name);
   }
 }
 
@@ -195,5 +274,5 @@ void ls_cpu_numbers_end(const ls_instance *self) {
       best = self->workers[i].numbers;
   if (best->kind != LS_CPU_NO_NAN)
     ls_runtime_note_nan(self->executable->backend->runtime,
-                        best->kind == LS_CPU_NAN_MADE, best->text);
+                        best->kind == LS_CPU_NAN_MADE, best->text, best->row);
 }

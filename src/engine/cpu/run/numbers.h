@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Search for the op that makes the first NaN of a run, with the runtime's
 // option find_nan: each kernel's operands are looked at before it runs, and its
-// results after.
+// results after. The results also go to the runtime's watch.
 #ifndef LS_ENGINE_CPU_RUN_NUMBERS_H_
 #define LS_ENGINE_CPU_RUN_NUMBERS_H_
 
+#include "base/runtime_internal.h"
 #include "engine/cpu/run/instance.h"
 
 // Numbers of an operand.
@@ -27,6 +28,7 @@ enum { LS_CPU_RANGES = 4 };
 struct ls_cpu_numbers {
   ls_cpu_nan_kind kind;
   char text[LS_NAN_TEXT];
+  ls_nan_row row;
   // Operands of the current instruction.
   ls_cpu_range ranges[LS_CPU_RANGES];
   bool has_nan;

@@ -1,0 +1,92 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# A step of a run in files, and the step, op and example in which two runs
+# differ.
+
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
+rm -rf run other step-* files made.csv changed.csv
+
+# trains ARGUMENT...
+trains() {
+  "$lockstep" train --quiet "$@" >out.txt 2>err.txt || fail "train $*: code $?"
+}
+
+# gives CODE TEXT ARGUMENT...: with this code and text
+gives() {
+  want=$1 text=$2
+  shift 2
+  "$lockstep" "$@" >out.txt 2>err.txt
+  code=$?
+  [ $code = "$want" ] || fail "$*: code $code, wanted $want"
+  cat out.txt err.txt | grep -qF -- "$text" || fail "$*: wanted '$text'"
+}
+
+tiny="--model tiny --data synthetic --batch-size 16 --steps 24"
+
+# The variables before a step are those of a checkpoint there.
+# shellcheck disable=SC2086
+trains $tiny --replicas 2 --optimizer adam --save-every-steps 6 --checksum 1 \
+  --run-dir run
+before=$(cd run && ls -l && cksum ./*)
+gives 0 "step 13: its batch, gradients, and" replay --quiet run --at 13 --break
+grep -q "^gradients: norm 0\.[0-9]*; the largest:$" out.txt || fail "no norm"
+grep -q "^the batch has examples [0-9]*, .* and 4 more$" out.txt ||
+  fail "no examples"
+for file in batch variables gradients; do
+  for ending in npz safetensors; do
+    [ -s step-13/$file.$ending ] || fail "no step-13/$file.$ending"
+  done
+done
+[ "$(ls step-13 | wc -l)" = 6 ] || fail "other files: $(ls step-13)"
+"$lockstep" checkpoint diff run/model.ckpt-12.safetensors \
+  step-13/variables.safetensors >out.txt 2>err.txt || fail "other variables"
+gives 0 "replica_1/examples" checkpoint show step-13/batch.npz
+gives 0 "numbers" checkpoint show step-13/batch.npz
+gives 0 "are in files" replay --quiet run --at 1 --break --out files
+[ "$before" = "$(cd run && ls -l && cksum ./*)" ] || fail "the run is changed"
+gives 2 "--at STEP and --break belong together" replay run --at 3
+gives 2 "--at STEP and --break belong together" replay run --break
+gives 1 "cannot be made again" replay --quiet run --at 25 --break
+
+# Data in a file: one label, then one number, of an example.
+awk 'BEGIN {
+  srand(5)
+  for (i = 0; i < 160; ++i) {
+    for (k = 0; k < 16; ++k) printf "0.%03d,", int(rand() * 1000)
+    print i % 4
+  }
+}' >made.csv
+awk -F , -v OFS=, 'NR == 50 { $17 = ($17 + 1) % 4 } { print }' made.csv \
+  >changed.csv
+csv="--model tiny --split 0.2 --epochs 1 --checksum 1 --replicas 2"
+rm -rf run other
+# shellcheck disable=SC2086
+trains $csv --data made.csv --run-dir run
+# shellcheck disable=SC2086
+trains $csv --data changed.csv --run-dir other
+gives 1 ", example 49:" diff run other --op
+grep -q "^first at step [0-9]*, input [0-9]* on replica [01], example 49:$" \
+  out.txt || fail "no step and input"
+
+# Another rate.
+rm -rf run other
+# shellcheck disable=SC2086
+trains $tiny --checksum 4 --save-every-steps 8 --run-dir run
+# shellcheck disable=SC2086
+trains $tiny --checksum 4 --save-every-steps 8 --learning-rate 0.05 \
+  --run-dir other
+gives 1 "first at step 1, op " diff run other --op
+grep -q "^  result: 1 of 1 elements of f64" out.txt || fail "no element"
+gives 1 '"equal":false' diff run other --op --json
+cp -r run third
+gives 0 "equal: " diff run third --op
+
+# A NaN in an example is named with it.
+awk -F , -v OFS=, 'NR == 60 { $3 = "nan" } { print }' made.csv >changed.csv
+rm -rf run
+# shellcheck disable=SC2086
+ends 1 "(example 59; the batch has examples" train $csv --data changed.csv \
+  --run-dir run --find-nan --quiet
+exit $failed
