@@ -95,19 +95,23 @@ ls_status cli_breakpoint_before(const cli_breakpoint *at,
 }
 
 // ---- The batch -------------------------------------------------------------
-void cli_print_examples(const ls_run_context *context) {
-  enum { MOST = 12 };
+void cli_name_examples(const ls_run_context *context, char *text, size_t size) {
+  enum { MOST = 8 };
   int64_t examples[MOST];
   size_t count = 0;
   const ls_status status =
       ls_run_context_examples(context, examples, MOST, &count);
-  printf("the batch has examples");
-  if (!ls_status_is_ok(status)) printf(" without numbers");
+  snprintf(text, size, "the batch has examples%s",
+           ls_status_is_ok(status) ? "" : " without numbers");
   ls_status_free(status);
-  for (size_t i = 0; i < count && i < MOST; ++i)
-    printf("%s %lld", i == 0 ? "" : ",", (long long)examples[i]);
-  if (count > MOST) printf(" and %zu more", count - MOST);
-  printf("\n");
+  for (size_t i = 0, at; i < count && i <= MOST; ++i) {
+    at = strlen(text);
+    if (i < MOST)
+      snprintf(text + at, size - at, "%s %lld", i == 0 ? "" : ",",
+               (long long)examples[i]);
+    else
+      snprintf(text + at, size - at, " and %zu more", count - MOST);
+  }
 }
 
 // Adds the arrays of a batch, those of each replica, to the items of a dict.
@@ -277,6 +281,7 @@ ls_status cli_breakpoint_after(const cli_breakpoint *at, const cli_again *again,
   const ls_model *model = again->model;
   ls_optimizer *optimizer = optimizer_of(model);
   size_t count = 0;
+  char examples[200];
   CLI_OWN_MEMORY(ls_variable *, variables) = NULL;
   LS_RETURN_IF_ERROR(list_trained(model, &variables, &count));
   CLI_OWN_ARRAY_OR_RETURN(gradient, all, count);
@@ -295,6 +300,7 @@ ls_status cli_breakpoint_after(const cli_breakpoint *at, const cli_again *again,
   printf("step %lld: its batch, gradients, and the variables before it are in "
          "%s\n",
          (long long)at->step, at->folder);
-  cli_print_examples(context);
+  cli_name_examples(context, examples, sizeof(examples));
+  printf("%s\n", examples);
   return print_gradients(all, count);
 }

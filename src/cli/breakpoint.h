@@ -26,7 +26,4 @@ ls_status cli_breakpoint_after(const cli_breakpoint *at, const cli_again *again,
 // with cli_release.
 ls_status cli_list_variables(const ls_model *model, ls_variable ***out,
                              size_t *out_count);
-// Prints numbers of examples: "3, 17 and 30 more".
-void cli_print_examples(const ls_run_context *context);
-
 #endif  // LS_CLI_BREAKPOINT_H_

@@ -85,12 +85,25 @@ static ls_status make_one_step(void *user, ls_run_context *context,
              : ls_ok();
 }
 
+// Lets the replay end at a spike.
+static ls_status look_for_spike(cli_replaying *r,
+                                const ls_run_context *context) {
+  const ls_status status = cli_check_spike(&r->flags, context);
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  cli_say(r->again.command, "%s", ls_status_message(status));
+  ls_status_free(status);
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &r->spike));
+  r->to = r->spike;
+  return ls_ok();
+}
+
 static ls_status compare_step(void *user, ls_run_context *context,
                               ls_nest results) {
   cli_replaying *r = user;
   int64_t step = 0;
   (void)results;
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
+  if (r->breakpoint.step == 0) LS_RETURN_IF_ERROR(look_for_spike(r, context));
   while (r->at_step < r->num_steps && r->steps[r->at_step] < step)
     ++r->at_step;
   if (!r->differs && r->at_step < r->num_steps && r->steps[r->at_step] == step)
@@ -247,7 +260,8 @@ void cli_replay_init(cli_replaying *r, const char *command) {
 static bool set_breakpoint(cli_replaying *r, int64_t at, bool breaks,
                            char folder[32]) {
   cli_breakpoint *breakpoint = &r->breakpoint;
-  if ((at < 0) == breaks || (breakpoint->folder != NULL && !breaks) ||
+  if ((at < 0) == breaks ||
+      (breakpoint->folder != NULL && !breaks && r->flags.spike == 0) ||
       (breaks && (r->from >= 0 || r->to >= 0))) {
     cli_say(r->again.command, "--at STEP and --break belong together, with "
                               "--out, without --from and --to");
@@ -259,6 +273,16 @@ static bool set_breakpoint(cli_replaying *r, int64_t at, bool breaks,
   breakpoint->step = r->to = at;
   r->from = at - 1;
   return true;
+}
+
+// Makes the steps again and, if there is a spike, writes its files.
+static int replay_to_spike(const cli_syntax *syntax, cli_replaying *r) {
+  char folder[32];
+  const int code = cli_replay_steps(syntax, r);
+  if (r->spike == 0 || r->differs) return code;
+  r->from = r->to = -1;
+  return set_breakpoint(r, r->spike, true, folder) ? cli_replay_steps(syntax, r)
+                                                   : CLI_USAGE;
 }
 
 int cli_replay(int argc, char **argv) {
@@ -283,6 +307,7 @@ int cli_replay(int argc, char **argv) {
        0},
       {"out", CLI_TEXT, &r.breakpoint.folder, "FOLDER",
        "the folder of these files (default: step-STEP)", 0},
+      CLI_FIND_SPIKE_OPTION(&r.flags),
       CLI_REPLAY_OPTIONS(&r.flags),
   };
   const cli_syntax syntax = {
@@ -300,6 +325,6 @@ int cli_replay(int argc, char **argv) {
       .operand = &r.folder};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  return set_breakpoint(&r, at, breaks, folder) ? cli_replay_steps(&syntax, &r)
+  return set_breakpoint(&r, at, breaks, folder) ? replay_to_spike(&syntax, &r)
                                                 : CLI_USAGE;
 }

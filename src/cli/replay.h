@@ -23,6 +23,7 @@ typedef struct cli_replaying {
   // is equal.
   int64_t lines, checkpoints, equal;
   bool differs;
+  int64_t spike;  // Step of a loss above --find-spike; 0: none.
 } cli_replaying;
 
 // Rows of flags for `flags`.

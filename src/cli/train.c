@@ -162,6 +162,33 @@ static const char *command_of(const train_flags *flags) {
   return flags->again != NULL ? flags->again->command : "train";
 }
 
+ls_status cli_check_spike(const train_flags *flags,
+                          const ls_run_context *context) {
+  char examples[200];
+  double loss = 0;
+  int64_t step = 0;
+  if (flags->spike == 0) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_run_context_number(context, "loss", &loss));
+  if (loss <= flags->spike) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
+  cli_name_examples(context, examples, sizeof(examples));
+  return ls_out_of_range("the loss is %g at step %lld, above %g: %s", loss,
+                         (long long)step, flags->spike, examples);
+}
+
+static ls_status make_one_step(void *user, ls_run_context *context,
+                               ls_run_wish *wish) {
+  (void)user, (void)context;
+  wish->most_steps = 1;
+  return ls_ok();
+}
+
+static ls_status find_spike(void *user, ls_run_context *context,
+                            ls_nest results) {
+  (void)results;
+  return cli_check_spike(user, context);
+}
+
 static ls_status train_from(const train_flags *flags,
                             const ls_warm_start *warm_start,
                             const ls_train_stop *stop, session *run) {
@@ -174,6 +201,13 @@ static ls_status train_from(const train_flags *flags,
     again->strategy = run->strategy;
     again->seed = config->seed;
     LS_RETURN_IF_ERROR(ls_hook_create(&again->hook, &hook));
+  } else if (flags->spike != 0) {
+    LS_RETURN_IF_ERROR(
+        ls_hook_create(&(ls_hook_options){.name = "find-spike",
+                                          .user = (void *)(uintptr_t)flags,
+                                          .before_run = make_one_step,
+                                          .after_run = find_spike},
+                       &hook));
   }
   if (events == NULL && resumes_in_place(flags) && has_events(flags->resume))
     events = "";
@@ -542,6 +576,7 @@ int cli_train(int argc, char **argv) {
       {"save-every-steps", CLI_COUNT, &flags.save_steps, "N",
        "interval in steps (default: by time alone)", 1},
       CLI_FIND_NAN_OPTION,
+      CLI_FIND_SPIKE_OPTION(&flags),
       {"check-ranks", CLI_COUNT, &flags.check_ranks, "N",
        "compare the ranks' variables every N steps\n"
        "(default: never)",

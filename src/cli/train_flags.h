@@ -34,11 +34,27 @@ typedef struct train_flags {
   ls_opt resume_step;
   int64_t save_seconds, save_steps, grace, iterations, check_ranks, checksum;
   bool overwrite, quiet, inexact, attest;
+  double spike;             // --find-spike; 0: not given.
   bool estimator;           // Used by cli_find_estimator only.
   cli_again *again;         // NULL: trains.
   int64_t seeds;            // --seeds.
   ls_train_result *result;  // Set to the run's result; NULL: not wanted.
 } train_flags;
+
+// Formats "the batch has examples 3, 17 and 30 more" (breakpoint.c).
+void cli_name_examples(const ls_run_context *context, char *text, size_t size);
+
+#define CLI_FIND_SPIKE_OPTION(flags)                                           \
+  {                                                                            \
+    "find-spike", CLI_REAL, &(flags)->spike, "X",                              \
+        "stop at the first step whose loss is above X, and name its\n"         \
+        "examples",                                                            \
+        0                                                                      \
+  }
+// Returns OK if the loss of the last step is at most the bound of --find-spike.
+//   LS_OUT_OF_RANGE  a spike: names the step, the loss and examples.
+ls_status cli_check_spike(const train_flags *flags,
+                          const ls_run_context *context);
 
 // Trains, or makes steps again, as the flags say; returns an exit code.
 int cli_train_run(const cli_syntax *syntax, train_flags *flags);

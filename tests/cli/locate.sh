@@ -32,7 +32,7 @@ trains $tiny --replicas 2 --optimizer adam --save-every-steps 6 --checksum 1 \
 before=$(cd run && ls -l && cksum ./*)
 gives 0 "step 13: its batch, gradients, and" replay --quiet run --at 13 --break
 grep -q "^gradients: norm 0\.[0-9]*; the largest:$" out.txt || fail "no norm"
-grep -q "^the batch has examples [0-9]*, .* and 4 more$" out.txt ||
+grep -q "^the batch has examples [0-9]*, .* and 8 more$" out.txt ||
   fail "no examples"
 for file in batch variables gradients; do
   for ending in npz safetensors; do
@@ -49,6 +49,16 @@ gives 0 "are in files" replay --quiet run --at 1 --break --out files
 gives 2 "--at STEP and --break belong together" replay run --at 3
 gives 2 "--at STEP and --break belong together" replay run --break
 gives 1 "cannot be made again" replay --quiet run --at 25 --break
+
+# A spike: in a training, and in its replay, which writes the step's files.
+rm -rf other spike
+# shellcheck disable=SC2086
+ends 1 "above 0.5: the batch has examples" train $tiny --replicas 2 \
+  --optimizer adam --run-dir other --find-spike 0.5 --quiet
+gives 0 "the loss is 1." replay --quiet run --find-spike 0.5 --out spike
+grep -q "^step 1: its batch, gradients, and .* are in spike$" out.txt ||
+  fail "no files of a spike"
+gives 0 "steps 0 to 24 are the same" replay --quiet run --find-spike 50
 
 # Data in a file: one label, then one number, of an example.
 awk 'BEGIN {
