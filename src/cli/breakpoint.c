@@ -240,6 +240,10 @@ static ls_status print_gradients(gradient *all, size_t count) {
     }
     squares += all[i].squares;
   }
+  if (squares == 0) {
+    printf("gradients: all are zero; the step moves no variable by one\n");
+    return ls_ok();
+  }
   qsort(all, count, sizeof(*all), by_largest);
   printf("gradients: norm %g; the largest:\n", sqrt(squares));
   for (size_t i = 0; i < count && i < MOST; ++i)
