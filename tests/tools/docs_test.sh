@@ -3,7 +3,7 @@
 #
 # What docs/ and README.md say can be done: programs and fragments in C compile,
 # blocks marked "sh run" run and print what stands there (docs/blocks.awk has
-# the marks), flags and names exist. Links lead somewhere, each page is at most
+# the marks), other commands parse, flags and names exist. Links lead somewhere, each page is at most
 # two links from docs/README.md, and so is the answer to each common question.
 
 set -eu
@@ -65,6 +65,9 @@ NR == FNR {
   }
 }' "$work/flags" - >"$work/faults"
 none "flags that do not exist" "$work/faults"
+
+# Blocks that are not run are at least commands.
+sh -n "$work/blocks/commands" || failed=1
 
 ln -s "$lockstep" "$work/bin/lockstep"
 cat >"$work/bin/pkg-config" <<END
