@@ -48,6 +48,10 @@ typedef struct ls_hlo_slot {
   uint32_t first, stride;
 } ls_hlo_slot;
 
+static inline size_t ls_hlo_slot_at(ls_hlo_slot slot, int32_t device) {
+  return slot.first + (size_t)device * slot.stride;
+}
+
 typedef struct ls_hlo_layout {
   ls_hlo_slot *arguments, *results;  // Memory of the arena.
   size_t num_arguments, num_results;

@@ -29,22 +29,15 @@ static bool has_rows(const ls_emit_host *site) {
   return site->loop != 0 && site->when != LS_EMIT_CONDITION;
 }
 
-// Goes to the first rows, and returns the size of all blocks. Devices share a
-// block that is not wide.
+// Goes to the first rows, and returns the size of all blocks.
 static size_t rewind_rows(ls_pjrt_around *self) {
-  enum { LINE = 64 };
   size_t size = 0;
   for (size_t s = 0; s < self->layout->num_hosts; ++s) {
     const ls_emit_host *site = &self->layout->hosts[s];
-    for (size_t i = 0; i < count_operands(site); ++i)
-      for (size_t d = 0; d < self->devices; ++d) {
-        const size_t bytes = ls_pjrt_device_bytes(site, i) *
-                             (has_rows(site) ? (size_t)self->room : 1);
-        self->lists[s * self->devices + d][i] =
-            self->memory != NULL ? self->memory + size : NULL;
-        if (site->wide[i] || d + 1 == self->devices)
-          size += (bytes + LINE - 1) / LINE * LINE;
-      }
+    size += ls_pjrt_place_operands(
+        site, self->devices, has_rows(site) ? (size_t)self->room : 1,
+        self->memory != NULL ? self->memory + size : NULL,
+        self->lists + s * self->devices);
   }
   return size;
 }
@@ -85,13 +78,11 @@ void ls_pjrt_around_destroy(ls_pjrt_around *self) {
   if (self == NULL) return;
   ls_status_free(self->failure);
   ls_release(self->allocator, self->memory);
-  ls_release(self->allocator, self->lists);
-  ls_release(self->allocator, self->items);
   ls_release(self->allocator, self);
 }
 LS_OWNED_POINTER(ls_pjrt_around, ls_pjrt_around_destroy)
 
-ls_status ls_pjrt_around_create(const ls_pjrt_instance *instance,
+ls_status ls_pjrt_around_create(ls_pjrt_instance *instance,
                                 ls_pjrt_around **out_around) {
   const ls_pjrt_executable *executable = instance->executable;
   const ls_hlo_layout *layout = &executable->layout;
@@ -103,16 +94,16 @@ ls_status ls_pjrt_around_create(const ls_pjrt_instance *instance,
   self->devices = (size_t)executable->num_devices;
   for (size_t s = 0; s < layout->num_hosts; ++s)
     self->num_items += count_operands(&layout->hosts[s]) * self->devices;
-  self->lists =
-      ls_new_array(allocator, char **, layout->num_hosts * self->devices);
-  self->items = ls_new_array(allocator, char *, 2 * self->num_items + 1);
-  LS_RETURN_IF_NO_MEMORY(self->lists != NULL && self->items != NULL);
-  char **items = self->items;
-  for (size_t s = 0; s < layout->num_hosts; ++s)
-    for (size_t d = 0; d < self->devices; ++d) {
-      self->lists[s * self->devices + d] = items;
-      items += count_operands(&layout->hosts[s]);
-    }
+  LS_ARENA_ARRAY_OR_RETURN(&instance->arena, char **, lists,
+                           layout->num_hosts * self->devices);
+  LS_ARENA_ARRAY_OR_RETURN(&instance->arena, char *, items,
+                           2 * self->num_items + 1);
+  self->lists = lists;
+  self->items = items;
+  for (size_t k = 0; k < layout->num_hosts * self->devices; ++k) {
+    lists[k] = items;
+    items += count_operands(&layout->hosts[k / self->devices]);
+  }
   *out_around = ls_give(&self);
   return ls_ok();
 }

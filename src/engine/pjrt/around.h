@@ -12,7 +12,7 @@
 
 typedef struct ls_pjrt_around ls_pjrt_around;
 
-LS_MUST_USE ls_status ls_pjrt_around_create(const ls_pjrt_instance *instance,
+LS_MUST_USE ls_status ls_pjrt_around_create(ls_pjrt_instance *instance,
                                             ls_pjrt_around **out_around);
 void ls_pjrt_around_destroy(ls_pjrt_around *self);  // NULL is fine.
 

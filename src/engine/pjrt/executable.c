@@ -10,15 +10,11 @@ static const ls_pjrt_executable *executable_of(const ls_executable *self) {
   return (const ls_pjrt_executable *)self;
 }
 
-static const struct ls_backend_vtable *
-host_table(const ls_pjrt_executable *self) {
-  return self->backend->base.host->vtable;
-}
-
 void ls_pjrt_release_executable(ls_executable *executable) {
   ls_pjrt_executable *self = (ls_pjrt_executable *)executable;
   if (self == NULL || !ls_count_release(&self->references)) return;
-  if (self->host != NULL) host_table(self)->release_executable(self->host);
+  if (self->host != NULL)
+    ls_pjrt_host_table(self)->release_executable(self->host);
   for (const ls_pjrt_code *code = self->codes; code != NULL; code = code->next)
     ls_pjrt_destroy(self->backend->client.plugin,
                     LS_PJRT_LoadedExecutable_Destroy, code->loaded);
@@ -323,7 +319,7 @@ ls_status ls_pjrt_compile(ls_backend *backend, const ls_program *program,
 // ---- Figures ---------------------------------------------------------------
 ls_plan_facts ls_pjrt_facts(const ls_executable *executable) {
   ls_pjrt_executable *self = (ls_pjrt_executable *)(uintptr_t)executable;
-  if (self->host != NULL) return host_table(self)->facts(self->host);
+  if (self->host != NULL) return ls_pjrt_host_table(self)->facts(self->host);
   if (!is_compiled_later(self)) return self->facts;
   ls_mutex_lock(&self->lock);
   const ls_plan_facts facts = self->facts;
@@ -333,7 +329,8 @@ ls_plan_facts ls_pjrt_facts(const ls_executable *executable) {
 
 ls_status ls_pjrt_print_plan(const ls_executable *executable, ls_text *text) {
   const ls_pjrt_executable *self = executable_of(executable);
-  if (self->host != NULL) return host_table(self)->print_plan(self->host, text);
+  if (self->host != NULL)
+    return ls_pjrt_host_table(self)->print_plan(self->host, text);
   ls_hlo_layout layout;
   LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, text->allocator);

@@ -37,7 +37,7 @@ bool ls_pjrt_hosts_are_over(ls_pjrt_hosts *self) {
   return is_over;
 }
 
-static void fail_calls(ls_pjrt_hosts *self, ls_status status) {
+void ls_pjrt_hosts_stop(ls_pjrt_hosts *self, ls_status status) {
   ls_mutex_lock(&self->threads->lock);
   if (ls_status_is_ok(self->status))
     self->status = status;
@@ -63,7 +63,7 @@ void ls_pjrt_call_site(ls_pjrt_hosts *self, size_t index, int32_t first,
   ls_status status = ls_ok();
   if (!ls_pjrt_hosts_are_over(self))
     status = ls_pjrt_try_site(self, index, first, buffers, devices);
-  if (!ls_status_is_ok(status)) fail_calls(self, status);
+  if (!ls_status_is_ok(status)) ls_pjrt_hosts_stop(self, status);
   if (!ls_pjrt_hosts_are_over(self)) return;
   for (int32_t d = 0; d < devices; ++d)
     for (size_t i = site->num_inputs; i < count; ++i)
@@ -112,17 +112,17 @@ static void launch_runs(void *user) {
 static ls_status make_sites(ls_pjrt_hosts *self) {
   const size_t count = self->executable->layout.num_hosts;
   const size_t devices = (size_t)num_devices(self);
-  self->sites = ls_new_array(self->allocator, ls_pjrt_site, count);
-  LS_RETURN_IF_NO_MEMORY(self->sites != NULL);
-  for (size_t i = 0; i < count; ++i) {
+  ls_arena *arena = &self->instance->arena;
+  self->sites = ls_arena_new_array(arena, ls_pjrt_site, count);
+  for (size_t i = 0; self->sites != NULL && i < count; ++i) {
     ls_pjrt_site *site = &self->sites[i];
-    site->records = ls_new_array(self->allocator, ls_pjrt_record *, devices);
-    site->numbers = ls_new_array(self->allocator, uint64_t, devices);
-    site->staged = ls_new_array(self->allocator, char *, devices);
+    site->records = ls_arena_new_array(arena, ls_pjrt_record *, devices);
+    site->numbers = ls_arena_new_array(arena, uint64_t, devices);
+    site->staged = ls_arena_new_array(arena, char *, devices);
     LS_RETURN_IF_NO_MEMORY(site->records != NULL && site->numbers != NULL &&
                            site->staged != NULL);
   }
-  return ls_ok();
+  return self->sites != NULL ? ls_ok() : ls_out_of_memory();
 }
 
 static void drop_site(const ls_pjrt_hosts *self, const ls_pjrt_site *site) {
@@ -130,11 +130,8 @@ static void drop_site(const ls_pjrt_hosts *self, const ls_pjrt_site *site) {
     ls_pjrt_record_destroy(self->threads->allocator, site->records[d]);
   for (int32_t d = 0; site->staged != NULL && d < num_devices(self); ++d)
     ls_release(self->allocator, site->staged[d]);
-  ls_release(self->allocator, site->records);
-  ls_release(self->allocator, site->numbers);
   ls_pjrt_drop_visits(self->allocator, site->visits);
   ls_pjrt_drop_visits(self->allocator, site->unused);
-  ls_release(self->allocator, site->staged);
 }
 
 void ls_pjrt_hosts_destroy(ls_pjrt_hosts *self) {
@@ -143,7 +140,6 @@ void ls_pjrt_hosts_destroy(ls_pjrt_hosts *self) {
   for (size_t i = 0;
        self->sites != NULL && i < self->executable->layout.num_hosts; ++i)
     drop_site(self, &self->sites[i]);
-  ls_release(self->allocator, self->sites);
   ls_release(self->allocator, self);
 }
 LS_OWNED_POINTER(ls_pjrt_hosts, ls_pjrt_hosts_destroy)
@@ -196,10 +192,6 @@ bool ls_pjrt_hosts_has_ended(ls_pjrt_hosts *self) {
   return has_ended;
 }
 
-void ls_pjrt_hosts_stop(ls_pjrt_hosts *self, ls_status status) {
-  fail_calls(self, status);
-}
-
 // Returns a program that has ended, or that was cancelled and does not know it
 // yet. Requires the lock.
 static ls_pjrt_hosts *find_event(ls_pjrt_hosts *const *hosts, size_t count) {
@@ -250,10 +242,10 @@ void ls_pjrt_hosts_wait(ls_pjrt_hosts *const *hosts, size_t count,
   ls_mutex_unlock(&threads->lock);
   __atomic_fetch_sub(&runtime->waiting_runs, 1, __ATOMIC_RELAXED);
   if (event != NULL && !ls_pjrt_hosts_has_ended(event))
-    fail_calls(event, LS_STATUS(LS_CANCELLED, "the run was cancelled"));
+    ls_pjrt_hosts_stop(event, LS_STATUS(LS_CANCELLED, "the run was cancelled"));
   for (size_t i = 0; event == NULL && left <= 0 && i < count; ++i)
     if (hosts[i]->num_out > 0)
-      fail_calls(
+      ls_pjrt_hosts_stop(
           hosts[i],
           LS_STATUS(LS_DEADLINE_EXCEEDED,
                     "no progress for %lld ms: a host call has not ended, %s",

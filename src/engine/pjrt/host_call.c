@@ -45,6 +45,18 @@ static size_t parts_of(const ls_pjrt_hosts *self, const ls_emit_host *site,
 // ---- Records ---------------------------------------------------------------
 static size_t round_to_line(size_t size) { return (size + 63) & ~(size_t)63; }
 
+size_t ls_pjrt_place_operands(const ls_emit_host *site, size_t devices,
+                              size_t rows, char *memory, char ***lists) {
+  size_t size = 0;
+  for (size_t i = 0; i < site->num_inputs + site->num_outputs; ++i)
+    for (size_t d = 0; d < devices; ++d) {
+      lists[d][i] = memory != NULL ? memory + size : NULL;
+      if (site->wide[i] || d + 1 == devices)
+        size += round_to_line(ls_pjrt_device_bytes(site, i) * rows);
+    }
+  return size;
+}
+
 static void release_memory(ls_allocator *allocator,
                            const ls_pjrt_record *record) {
   ls_release(allocator, record->operands);

@@ -68,6 +68,11 @@ static inline size_t ls_pjrt_device_bytes(const ls_emit_host *site,
          (site->wide[operand] ? (size_t)site->num_local : 1);
 }
 
+// Places so many rows of each operand, or output after the inputs, of each
+// device in memory; devices share what is not wide. Returns the size. Memory
+// NULL: for the size alone.
+size_t ls_pjrt_place_operands(const ls_emit_host *site, size_t devices,
+                              size_t rows, char *memory, char ***lists);
 // Makes the calls of replicas from `first` on: `buffers` are the inputs, then
 // the outputs, on each of so many devices. The record at `place` is made when
 // it is first needed.

@@ -11,11 +11,6 @@ static ls_pjrt_instance *instance_of(const ls_instance *instance) {
   return (ls_pjrt_instance *)(uintptr_t)instance;
 }
 
-static const struct ls_backend_vtable *
-host_table(const ls_pjrt_instance *self) {
-  return self->executable->backend->base.host->vtable;
-}
-
 static ls_allocator *allocator_of(const ls_pjrt_instance *self) {
   return ls_runtime_allocator(self->executable->backend->base.runtime);
 }
@@ -39,7 +34,8 @@ void ls_pjrt_destroy_instance(ls_instance *instance) {
   ls_allocator *allocator = allocator_of(self);
   const ls_pjrt_executable *executable = self->executable;
   const size_t num_scalars = LS_PJRT_SCALARS * (size_t)executable->num_devices;
-  if (self->host != NULL) host_table(self)->destroy_instance(self->host);
+  if (self->host != NULL)
+    ls_pjrt_host_table(self->executable)->destroy_instance(self->host);
   ls_pjrt_hosts_destroy(self->hosts);
   ls_pjrt_around_destroy(self->around);
   ls_status_free(ls_pjrt_run_drain(self, self->num_launched));
@@ -48,14 +44,7 @@ void ls_pjrt_destroy_instance(ls_instance *instance) {
   for (size_t i = 0; self->scalar_parts != NULL && i < num_scalars; ++i)
     ls_pjrt_destroy(ls_pjrt_client_of(self)->plugin, LS_PJRT_Buffer_Destroy,
                     self->scalar_parts[i]);
-  ls_release(allocator, self->buffers);
-  ls_release(allocator, self->host_buffers);
-  ls_release(allocator, self->arguments);
-  ls_release(allocator, self->memory);
-  ls_release(allocator, self->sent);
-  ls_release(allocator, self->events);
-  ls_release(allocator, self->launched);
-  ls_release(allocator, self->scalar_parts);
+  ls_arena_deinit(&self->arena);
   ls_pjrt_release_executable((ls_executable *)self->executable);
   ls_release(allocator, self);
 }
@@ -69,35 +58,36 @@ LS_OWNED_POINTER(ls_pjrt_instance, destroy_instance)
 // device.
 static ls_status make_lists(ls_pjrt_instance *self) {
   const ls_pjrt_executable *executable = self->executable;
-  ls_allocator *allocator = allocator_of(self);
+  ls_arena *arena = &self->arena;
   const size_t devices = (size_t)executable->num_devices;
   const ls_emit_around *around = &executable->layout.around;
   const size_t arguments =
       executable->layout.num_arguments + LS_PJRT_SCALARS + around->taken.count;
   const size_t results = ls_pjrt_num_results(executable);
-  self->arguments = ls_new_array(allocator, PJRT_Buffer **, 2 * devices);
-  self->memory =
-      ls_new_array(allocator, PJRT_Buffer *, devices * (arguments + results));
-  self->sent = ls_new_array(allocator, PJRT_Buffer *, devices * arguments);
-  self->events = ls_new_array(allocator, PJRT_Event *,
-                              devices * (arguments + around->given.count + 2) +
-                                  executable->program->num_outputs);
+  PJRT_Buffer **items =
+      ls_arena_new_array(arena, PJRT_Buffer *, devices * (arguments + results));
+  self->arguments = ls_arena_new_array(arena, PJRT_Buffer **, 2 * devices);
+  self->sent = ls_arena_new_array(arena, PJRT_Buffer *, devices * arguments);
+  self->events =
+      ls_arena_new_array(arena, PJRT_Event *,
+                         devices * (arguments + around->given.count + 2) +
+                             executable->program->num_outputs);
   self->scalar_parts =
-      ls_new_array(allocator, PJRT_Buffer *, devices * LS_PJRT_SCALARS);
+      ls_arena_new_array(arena, PJRT_Buffer *, devices * LS_PJRT_SCALARS);
   self->launched =
-      ls_new_array(allocator, PJRT_Event *, devices * LS_PJRT_LAUNCHES);
-  LS_RETURN_IF_NO_MEMORY(self->launched != NULL && self->arguments != NULL &&
-                         self->memory != NULL && self->sent != NULL &&
-                         self->events != NULL && self->scalar_parts != NULL);
+      ls_arena_new_array(arena, PJRT_Event *, devices * LS_PJRT_LAUNCHES);
+  LS_RETURN_IF_NO_MEMORY(items != NULL && self->arguments != NULL &&
+                         self->sent != NULL && self->events != NULL &&
+                         self->scalar_parts != NULL && self->launched != NULL);
+  self->results = self->arguments + devices;
+  for (size_t d = 0; d < devices; ++d, items += arguments + results) {
+    self->arguments[d] = items;
+    self->results[d] = items + arguments;
+  }
   if (executable->layout.num_hosts > 0)
     LS_RETURN_IF_ERROR(ls_pjrt_hosts_create(self, &self->hosts));
   if (self->hosts != NULL && around->is_around)
     LS_RETURN_IF_ERROR(ls_pjrt_around_create(self, &self->around));
-  self->results = self->arguments + devices;
-  for (size_t d = 0; d < devices; ++d) {
-    self->arguments[d] = self->memory + d * (arguments + results);
-    self->results[d] = self->arguments[d] + arguments;
-  }
   return ls_ok();
 }
 
@@ -119,16 +109,20 @@ ls_status ls_pjrt_bind(ls_executable *executable, ls_buffer *const *buffers,
   *out_instance = NULL;
   LS_NEW_OR_RETURN(allocator, ls_pjrt_instance, raw);
   raw->executable = made;
+  ls_arena_init(&raw->arena, allocator);
   ls_count_retain(&made->references);
   LS_OWN(ls_pjrt_instance, self) = raw;
-  self->buffers = ls_new_array(allocator, ls_buffer *, num_buffers(self));
-  self->host_buffers = ls_new_array(allocator, ls_buffer *, num_buffers(self));
+  self->buffers =
+      ls_arena_new_array(&self->arena, ls_buffer *, num_buffers(self) + 1);
+  self->host_buffers =
+      ls_arena_new_array(&self->arena, ls_buffer *, num_buffers(self) + 1);
   LS_RETURN_IF_NO_MEMORY(self->buffers != NULL && self->host_buffers != NULL);
   retain_buffers(self, buffers, made->program->num_uses);
-  LS_RETURN_IF_ERROR(made->host == NULL
-                         ? make_lists(self)
-                         : host_table(self)->bind(
-                               made->host, self->host_buffers, &self->host));
+  LS_RETURN_IF_ERROR(
+      made->host == NULL
+          ? make_lists(self)
+          : ls_pjrt_host_table(self->executable)
+                ->bind(made->host, self->host_buffers, &self->host));
   *out_instance = (ls_instance *)ls_give(&self);
   return ls_ok();
 }
@@ -137,7 +131,8 @@ void ls_pjrt_rebind(ls_instance *instance, ls_buffer *const *buffers) {
   ls_pjrt_instance *self = instance_of(instance);
   retain_buffers(self, buffers, num_buffers(self));
   if (self->host != NULL)
-    host_table(self)->rebind(self->host, self->host_buffers);
+    ls_pjrt_host_table(self->executable)
+        ->rebind(self->host, self->host_buffers);
 }
 
 // ---- Runs on the host ------------------------------------------------------
@@ -148,14 +143,15 @@ static ls_status start_on_host(ls_pjrt_instance *self,
     if (program->uses[i].read)
       LS_RETURN_IF_ERROR(
           ls_pjrt_buffer_to_host((ls_pjrt_buffer *)self->buffers[i]));
-  return host_table(self)->start(self->host, args);
+  return ls_pjrt_host_table(self->executable)->start(self->host, args);
 }
 
 // Drops values on devices that the run has replaced on the host; a failed run
 // may have written some of them.
 static ls_status finish_on_host(ls_pjrt_instance *self, bool *out_keeps) {
   const ls_program *program = self->executable->program;
-  const ls_status status = host_table(self)->finish(self->host, out_keeps);
+  const ls_status status =
+      ls_pjrt_host_table(self->executable)->finish(self->host, out_keeps);
   for (size_t i = 0; i < program->num_uses; ++i)
     if (program->uses[i].written && (*out_keeps || program->uses[i].read))
       ls_pjrt_buffer_keep_host(ls_pjrt_new_buffer(self, i));
@@ -186,7 +182,8 @@ ls_status ls_pjrt_start(ls_instance *instance, const ls_run_args *args) {
 
 ls_run_state ls_pjrt_advance(ls_instance *instance) {
   ls_pjrt_instance *self = instance_of(instance);
-  if (self->host != NULL) return host_table(self)->advance(self->host);
+  if (self->host != NULL)
+    return ls_pjrt_host_table(self->executable)->advance(self->host);
   if (self->hosts != NULL ? !ls_pjrt_hosts_has_ended(self->hosts)
                           : !ls_pjrt_run_advance(self))
     return LS_RUN_WAITS;
@@ -214,13 +211,14 @@ void ls_pjrt_wait(ls_instance *const *instances, size_t count) {
   if (num_hosted > 0)
     ls_pjrt_hosts_wait(hosted, num_hosted, num_hosts > 0);
   else
-    host_table(instance_of(instances[0]))->wait(hosts, num_hosts);
+    ls_pjrt_host_table(instance_of(instances[0])->executable)
+        ->wait(hosts, num_hosts);
 }
 
 void ls_pjrt_stop(ls_instance *instance, ls_status status) {
   ls_pjrt_instance *self = instance_of(instance);
   if (self->host != NULL)
-    host_table(self)->stop(self->host, status);
+    ls_pjrt_host_table(self->executable)->stop(self->host, status);
   else if (self->hosts != NULL)
     ls_pjrt_hosts_stop(self->hosts, status);
   else
@@ -246,12 +244,14 @@ static ls_status refuse_costs(void) {
 
 ls_status ls_pjrt_measure(ls_instance *instance, bool on) {
   const ls_pjrt_instance *self = instance_of(instance);
-  return self->host != NULL ? host_table(self)->measure(self->host, on)
-                            : refuse_costs();
+  return self->host != NULL
+             ? ls_pjrt_host_table(self->executable)->measure(self->host, on)
+             : refuse_costs();
 }
 
 ls_status ls_pjrt_print_cost(const ls_instance *instance, ls_text *text) {
   const ls_pjrt_instance *self = instance_of(instance);
-  return self->host != NULL ? host_table(self)->print_cost(self->host, text)
+  return self->host != NULL ? ls_pjrt_host_table(self->executable)
+                                  ->print_cost(self->host, text)
                             : refuse_costs();
 }

@@ -107,6 +107,11 @@ typedef struct ls_pjrt_executable {
   ls_plan_facts facts;
 } ls_pjrt_executable;
 
+// Returns the functions of the CPU engine, which computes what is on_host.
+static inline const struct ls_backend_vtable *
+ls_pjrt_host_table(const ls_pjrt_executable *executable) {
+  return executable->backend->base.host->vtable;
+}
 // Counts the results of a launch on each device.
 static inline size_t ls_pjrt_num_results(const ls_pjrt_executable *executable) {
   return executable->layout.num_results + executable->layout.counts +
@@ -165,8 +170,9 @@ typedef struct ls_pjrt_instance {
   ls_buffer **buffers;             // Retained; see rebind in engine/backend.h.
   ls_instance *host;               // The CPU engine's, for programs on_host.
   ls_buffer **host_buffers;        // The host's of `buffers`; lent.
-  // The rest is for devices. Lists by device, and their memory.
-  PJRT_Buffer ***arguments, ***results, **memory;
+  // The rest is for devices. Lists in the arena, those of a launch by device.
+  ls_arena arena;
+  PJRT_Buffer ***arguments, ***results;
   PJRT_Buffer **sent;  // Inputs that were sent to devices in this run.
   size_t num_sent;
   PJRT_Event **events;  // The run waits for these.

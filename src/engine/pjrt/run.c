@@ -77,11 +77,9 @@ static ls_status take_arguments(ls_pjrt_instance *self,
                                 const ls_run_args *args) {
   const ls_hlo_layout *layout = &self->executable->layout;
   for (int32_t d = 0; d < self->executable->num_devices; ++d)
-    for (size_t a = 0; a < layout->num_arguments; ++a) {
-      const ls_hlo_slot slot = layout->arguments[a];
+    for (size_t a = 0; a < layout->num_arguments; ++a)
       LS_RETURN_IF_ERROR(take_argument(
-          self, args, slot.first + (size_t)d * slot.stride, d, a));
-    }
+          self, args, ls_hlo_slot_at(layout->arguments[a], d), d, a));
   const uint64_t scalars[LS_PJRT_SCALARS] = {
       args->step, args->seed, (uint64_t)args->replica,
       self->hosts != NULL ? ls_pjrt_hosts_begin(self->hosts, args) : 0};
@@ -118,8 +116,7 @@ static void drop_donated(ls_pjrt_instance *self, bool only_deleted) {
   const size_t num_inputs = executable->program->num_inputs;
   for (int32_t d = 0; d < executable->num_devices; ++d)
     for (size_t a = 0; a < layout->num_arguments; ++a) {
-      const ls_hlo_slot slot = layout->arguments[a];
-      const size_t index = slot.first + (size_t)d * slot.stride;
+      const size_t index = ls_hlo_slot_at(layout->arguments[a], d);
       if (executable->aliases[index] < 0) continue;
       LS_PJRT_ARGS(ls_pjrt_object_args, args, .object = self->arguments[d][a]);
       args.answer.flag = true;
@@ -232,7 +229,7 @@ static ls_status fetch_outputs(ls_pjrt_instance *self,
   for (int32_t d = 0; d < self->executable->num_devices; ++d)
     for (size_t k = 0; k < layout->num_results; ++k) {
       const ls_hlo_slot slot = layout->results[k];
-      const size_t index = slot.first + (size_t)d * slot.stride;
+      const size_t index = ls_hlo_slot_at(slot, d);
       if (index < self->executable->program->num_outputs &&
           (d == 0 || slot.stride > 0))
         LS_RETURN_IF_ERROR(
@@ -278,8 +275,7 @@ static void publish_values(ls_pjrt_instance *self) {
     ls_pjrt_buffer_renew(ls_pjrt_new_buffer(self, executable->written[i]));
   for (int32_t d = 0; d < executable->num_devices; ++d)
     for (size_t k = 0; k < layout->num_results; ++k) {
-      const ls_hlo_slot slot = layout->results[k];
-      const size_t index = slot.first + (size_t)d * slot.stride;
+      const size_t index = ls_hlo_slot_at(layout->results[k], d);
       if (index < num_outputs) continue;
       const size_t use = executable->written[index - num_outputs];
       ls_pjrt_new_buffer(self, use)->parts[executable->devices[d]] =

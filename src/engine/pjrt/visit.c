@@ -40,26 +40,22 @@ static ls_pjrt_visit *make_visit(const ls_pjrt_hosts *self,
   ls_allocator *allocator = self->allocator;
   const size_t devices = (size_t)self->executable->num_devices;
   const size_t count = site->num_inputs + site->num_outputs;
-  size_t size = 0;
-  for (size_t i = 0; i < count; ++i)
-    size += ls_pjrt_device_bytes(site, i) * (site->wide[i] ? devices : 1);
   ls_pjrt_visit *visit = ls_new(allocator, ls_pjrt_visit);
   if (visit == NULL) return NULL;
   visit->buffers = ls_new_array(allocator, char **, devices);
   visit->lists = ls_new_array(allocator, char *, devices *count + 1);
-  visit->data = ls_allocate_large(allocator, size + 1);
-  if (visit->buffers == NULL || visit->lists == NULL || visit->data == NULL) {
+  if (visit->buffers != NULL && visit->lists != NULL) {
+    for (size_t d = 0; d < devices; ++d)
+      visit->buffers[d] = visit->lists + d * count;
+    visit->data = ls_allocate_large(
+        allocator,
+        ls_pjrt_place_operands(site, devices, 1, NULL, visit->buffers) + 1);
+  }
+  if (visit->data == NULL) {
     drop_visit(allocator, visit);
     return NULL;
   }
-  char *at = visit->data;
-  for (size_t i = 0; i < count; ++i)
-    for (size_t d = 0; d < devices; ++d) {
-      visit->buffers[d] = visit->lists + d * count;
-      visit->buffers[d][i] = at;
-      if (site->wide[i] || d == devices - 1)
-        at += ls_pjrt_device_bytes(site, i);
-    }
+  (void)ls_pjrt_place_operands(site, devices, 1, visit->data, visit->buffers);
   return visit;
 }
 
