@@ -183,11 +183,7 @@ void ls_emit_find_around(ls_emitter *e, int64_t room) {
 
 // ---- Values ----------------------------------------------------------------
 static void append(ls_emitter *e, ls_emitted_list *list, ls_emitted value) {
-  ls_emitted *items = ls_emit_new_list(e, list->count + 1);
-  if (items == NULL) return;
-  if (list->count > 0) memcpy(items, list->items, list->count * sizeof(*items));
-  items[list->count++] = value;
-  list->items = items;
+  ls_emit_append(e, list, (ls_emitted_list){&value, 1});
 }
 
 // The first indices of the trip's row.

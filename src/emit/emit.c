@@ -92,6 +92,16 @@ ls_emitted *ls_emit_new_list(ls_emitter *e, size_t count) {
   return list;
 }
 
+void ls_emit_append(ls_emitter *e, ls_emitted_list *list,
+                    ls_emitted_list more) {
+  ls_emitted *items = ls_emit_new_list(e, list->count + more.count);
+  for (size_t i = 0; items != NULL && i < list->count + more.count; ++i)
+    items[i] = i < list->count ? list->items[i] : more.items[i - list->count];
+  if (items == NULL) return;
+  list->items = items;
+  list->count += more.count;
+}
+
 ls_emitted ls_emit_value(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
                          const char *name) {
   if (!ls_grow(e->memory->allocator, &e->values, &e->capacity,

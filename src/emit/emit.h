@@ -298,6 +298,7 @@ static inline const ls_emitted_value *ls_emit_look(const ls_emitter *e,
 }
 // Returns zeroed memory for a list; NULL, and a failure, without memory.
 ls_emitted *ls_emit_new_list(ls_emitter *e, size_t count);
+void ls_emit_append(ls_emitter *e, ls_emitted_list *list, ls_emitted_list more);
 // Appends the value's name.
 void ls_emit_name(const ls_emitter *e, ls_emitted value, ls_text *out);
 // Takes over a failure, unless there was one before.

@@ -10,14 +10,6 @@ static ls_emitted_list new_list(ls_emitter *e, size_t count) {
   return (ls_emitted_list){.items = items, .count = items != NULL ? count : 0};
 }
 
-static ls_emitted_list join_lists(ls_emitter *e, ls_emitted_list a,
-                                  ls_emitted_list b) {
-  const ls_emitted_list list = new_list(e, a.count + b.count);
-  for (size_t i = 0; i < list.count; ++i)
-    list.items[i] = i < a.count ? a.items[i] : b.items[i - a.count];
-  return list;
-}
-
 // Appends the depths of stacks.
 static ls_emitted_list with_depths(ls_emitter *e, ls_emitted_list values) {
   ls_emitted_list list = new_list(e, 2 * values.count);
@@ -261,7 +253,7 @@ static void emit_while(ls_emitter *e, const ls_node *node) {
   c.carriers.items[last] = ls_emit_scalar(e, LS_DTYPE_U64, 0);
   if (calls) c.carriers.items[c.carriers.count++] = e->ticket;
   if (is_around) ls_emit_begin_blocks(e);
-  if (is_around) c.carriers = join_lists(e, c.carriers, *blocks);
+  if (is_around) ls_emit_append(e, &c.carriers, *blocks);
   const ls_emitted_list results = new_carriers(e, &c);
   const ls_emitted_list before = new_carriers(e, &c);
   const ls_emitted_list inside = new_carriers(e, &c);
@@ -300,8 +292,7 @@ static void emit_while(ls_emitter *e, const ls_node *node) {
   flow->while_end(e, values, c.carriers);
   if (calls) e->ticket = results.items[last + 1];
   if (is_around)
-    e->around.given =
-        join_lists(e, e->around.given,
+    ls_emit_append(e, &e->around.given,
                    (ls_emitted_list){results.items + last + 1, blocks->count});
   if (is_outer || is_around) e->loop = 0;
   count_steps(e, node, results.items[last]);

@@ -12,8 +12,7 @@ typedef struct writing {
   const ls_hlo_program *program;  // NULL: no program, but an export.
   ls_hlo_layout layout;
   bool calls_host;
-  ls_emitted *arguments, *results;
-  size_t num_arguments, num_results;  // Including those of the run.
+  ls_emitted_list arguments, results;  // Including those of the run.
 } writing;
 
 static void writing_deinit(writing *w) {
@@ -26,10 +25,10 @@ LS_OWNED_STRUCT(writing, writing_deinit)
 static ls_emitted declare_argument(writing *w, ls_dtype dtype,
                                    ls_batch_dims dims) {
   ls_emitter *e = &w->h.e;
-  const char *name = ls_arena_format(e->memory, "%%arg%zu", w->num_arguments);
+  const char *name = ls_arena_format(e->memory, "%%arg%zu", w->arguments.count);
   if (name == NULL) ls_emit_fail(e, ls_out_of_memory());
   const ls_emitted value = ls_emit_value(e, dtype, dims, name);
-  w->arguments[w->num_arguments++] = value;
+  w->arguments.items[w->arguments.count++] = value;
   return value;
 }
 
@@ -76,10 +75,11 @@ static int32_t alias_of(const writing *w, ls_hlo_slot slot) {
 
 static void write_arguments(writing *w, ls_text *out) {
   const char *const *marks = w->module->argument_marks;
-  for (size_t i = 0; i < w->num_arguments; ++i) {
-    const ls_emitted_value value = *ls_emit_look(&w->h.e, w->arguments[i]);
+  for (size_t i = 0; i < w->arguments.count; ++i) {
+    const ls_emitted_value value =
+        *ls_emit_look(&w->h.e, w->arguments.items[i]);
     ls_text_append(out, i > 0 ? ", " : "");
-    ls_emit_name(&w->h.e, w->arguments[i], out);
+    ls_emit_name(&w->h.e, w->arguments.items[i], out);
     ls_text_append(out, ": ");
     ls_hlo_append_type(&w->h, out, value.dtype, &value.dims);
     if (i >= w->layout.num_arguments) continue;
@@ -92,37 +92,23 @@ static void write_arguments(writing *w, ls_text *out) {
 }
 
 // ---- Results ---------------------------------------------------------------
-// Appends values to a list.
-static ls_status extend(ls_arena *memory, ls_emitted **list, size_t *count,
-                        ls_emitted_list more) {
-  LS_ARENA_ARRAY_OR_RETURN(memory, ls_emitted, longer, *count + more.count + 1);
-  if (*count > 0) memcpy(longer, *list, *count * sizeof(*longer));
-  if (more.count > 0)
-    memcpy(longer + *count, more.items, more.count * sizeof(*longer));
-  *list = longer;
-  *count += more.count;
-  return ls_ok();
-}
-
 static ls_status find_results(writing *w) {
   ls_emitter *e = &w->h.e;
   const ls_hlo_module *module = w->module;
   LS_RETURN_IF_ERROR(ls_hlo_find_results(
-      e, module->results, module->num_results, w->results, &w->layout));
-  w->num_results = w->layout.num_results;
+      e, module->results, module->num_results, w->results.items, &w->layout));
+  w->results.count = w->layout.num_results;
   w->layout.counts = w->program != NULL && e->steps != 0;
-  if (w->layout.counts) w->results[w->num_results++] = e->steps;
-  LS_RETURN_IF_ERROR(
-      extend(e->memory, &w->arguments, &w->num_arguments, e->around.taken));
-  LS_RETURN_IF_ERROR(
-      extend(e->memory, &w->results, &w->num_results, e->around.given));
+  if (w->layout.counts) w->results.items[w->results.count++] = e->steps;
+  ls_emit_append(e, &w->arguments, e->around.taken);
+  ls_emit_append(e, &w->results, e->around.given);
   return ls_status_clone(e->status);
 }
 
 static void write_results(writing *w, ls_text *out) {
   const char *const *marks = w->module->result_marks;
-  for (size_t i = 0; i < w->num_results; ++i) {
-    const ls_emitted_value value = *ls_emit_look(&w->h.e, w->results[i]);
+  for (size_t i = 0; i < w->results.count; ++i) {
+    const ls_emitted_value value = *ls_emit_look(&w->h.e, w->results.items[i]);
     if (i > 0) ls_text_append(out, ", ");
     ls_hlo_append_type(&w->h, out, value.dtype, &value.dims);
     if (marks != NULL) ls_text_append_format(out, " {%s}", marks[i]);
@@ -132,33 +118,32 @@ static void write_results(writing *w, ls_text *out) {
 static void write_return(writing *w) {
   ls_text *body = &w->h.body;
   ls_text_append(body, "    return");
-  for (size_t i = 0; i < w->num_results; ++i) {
+  for (size_t i = 0; i < w->results.count; ++i) {
     ls_text_append(body, i > 0 ? ", " : " ");
-    ls_hlo_name(&w->h, w->results[i]);
+    ls_hlo_name(&w->h, w->results.items[i]);
   }
-  for (size_t i = 0; i < w->num_results; ++i) {
+  for (size_t i = 0; i < w->results.count; ++i) {
     ls_text_append(body, i > 0 ? ", " : " : ");
-    ls_hlo_type(&w->h, w->results[i]);
+    ls_hlo_type(&w->h, w->results.items[i]);
   }
   ls_text_append_char(body, '\n');
 }
 
 // ---- Modules ---------------------------------------------------------------
-static ls_status make_lists(writing *w, ls_arena *memory) {
+static ls_status make_lists(writing *w) {
   enum { RUN_ARGUMENTS = 4, RUN_RESULTS = 1 };
-  w->arguments = ls_arena_new_array(memory, ls_emitted,
-                                    w->layout.num_arguments + RUN_ARGUMENTS);
-  w->results = ls_arena_new_array(memory, ls_emitted,
-                                  w->module->num_results + RUN_RESULTS);
-  return w->arguments != NULL && w->results != NULL ? ls_ok()
-                                                    : ls_out_of_memory();
+  ls_emitter *e = &w->h.e;
+  w->arguments.items =
+      ls_emit_new_list(e, w->layout.num_arguments + RUN_ARGUMENTS);
+  w->results.items = ls_emit_new_list(e, w->module->num_results + RUN_RESULTS);
+  return ls_status_clone(e->status);
 }
 
 // Writes the head last, as results are known then.
 static ls_status write_module(writing *w, ls_arena *memory, ls_text *out) {
   LS_RETURN_IF_ERROR(ls_hlo_find_arguments(
       w->module->source.body, w->h.e.num_devices, memory, &w->layout));
-  LS_RETURN_IF_ERROR(make_lists(w, memory));
+  LS_RETURN_IF_ERROR(make_lists(w));
   if (w->calls_host) ls_emit_find_around(&w->h.e, w->program->room);
   LS_RETURN_IF_ERROR(declare_arguments(w));
   LS_RETURN_IF_ERROR(ls_emit_program(&w->h.e));
