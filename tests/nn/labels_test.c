@@ -112,6 +112,38 @@ static void train_with_a_wrong_label(void) {
   ls_variable_release(self.variables[0]);
 }
 
+static ls_nest lose(ls_nest none, void *labels) {
+  (void)none;
+  const ls_tensor logits = ls_fill(LS_DTYPE_F32, LS_SHAPE(ROWS, CLASSES), 1);
+  return ls_leaf(
+      ls_mean_softmax_cross_entropy(logits, *(const ls_tensor *)labels));
+}
+
+static ls_nest lose_nothing(ls_nest none, void *labels) {
+  (void)none, (void)labels;
+  return ls_leaf(ls_scalar(LS_DTYPE_F32, 0));
+}
+
+static ls_nest lose_if(ls_nest args, void *user) {
+  (void)user;
+  ls_tensor labels = ls_nest_tensor(args, 1);
+  LS_OWN(ls_nest, made) =
+      ls_cond(ls_nest_tensor(args, 0), lose, lose_nothing, &labels);
+  return ls_leaf(ls_nest_tensor(made, 0));
+}
+
+TEST(a_branch_that_is_not_taken_takes_any_labels) {
+  label_case row = {LS_DTYPE_I32, .label = 9};
+  const ways self = {.replicas = 1, .user = &row};
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  LS_OWN(ls_function, function) = unnamed_function(lose_if, NULL);
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(ls_nest_array(array_of(LS_DTYPE_BOOL, LS_SCALAR, (double[]){0})),
+               labels_of(&self, 0, 0));
+  expect_ok(ls_function_call(function, args, &result));
+}
+
 TEST(the_loss_is_named_and_weights_stay) { train_with_a_wrong_label(); }
 
 TEST(on_a_device_the_loss_is_named_and_weights_stay) {

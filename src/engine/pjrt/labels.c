@@ -55,6 +55,7 @@ static ls_status trace_parameter(use *u, size_t level, size_t index) {
   const ls_graph *region = u->walk.levels[level].graph;
   const ls_node *holder = u->walk.levels[level].holder;
   const uint32_t r = u->walk.levels[level].region;
+  if (holder->type == LS_OP_COND) return ls_ok();  // Perhaps not taken.
   if (index >= region->num_declared)
     return trace_labels(u, level - 1,
                         holder->inputs[ls_node_captures(holder, r) + index -
