@@ -5,6 +5,9 @@
 
 // Pixels of a chain, and channels of a unit.
 enum { CHAIN = 256, UNIT_CHANNELS = 32 };
+// Blocks that are enough to share, and least rows of one: each block reads all
+// of dy.
+enum { ENOUGH_BLOCKS = 8, LEAST_ROWS = 3 };
 // Positions of a line that is kept whole.
 enum { MOST_KEPT = 1024 };
 
@@ -111,10 +114,12 @@ static void depthwise_weights_loop(const ls_kernel_call *call,
   const int64_t rows = ls_conv_taps(&self->conv) * self->conv.in_channels;
   ls_tap_work w = {.self = self, .call = call, .c1 = -1};
   if (self->fused) memset(ls_taps_scratch(&w, self->zeros), 0, self->line);
-  for (int64_t b = begin_block; b < end_block; b += w.r1 - w.r0) {
-    w.r0 = b % rows;
-    w.r1 = ls_min_i64(rows, w.r0 + (end_block - b));
-    sum_rows(&w, b / rows);
+  for (int64_t b = begin_block, next; b < end_block; b = next) {
+    const int64_t unit = b / self->bands, first = unit * self->bands;
+    next = ls_min_i64(end_block, first + self->bands);
+    w.r0 = ls_min_i64(rows, (b - first) * self->lines);
+    w.r1 = ls_min_i64(rows, (next - first) * self->lines);
+    sum_rows(&w, unit);
   }
 }
 
@@ -131,7 +136,12 @@ ls_status ls_conv_depthwise_weights(ls_kernel_plan *plan, const ls_conv *conv,
   const size_t bytes = (size_t)(rows * self->some) * types->wide;
   self->sums = ls_conv_place(&plan->scratch, bytes);
   self->total = ls_conv_place(&plan->scratch, bytes);
-  plan->blocks = ls_max_i64(1, self->chunks * rows);
+  // Rows are divided into bands.
+  self->bands = ls_max_i64(
+      1, ls_min_i64(rows / LEAST_ROWS, ENOUGH_BLOCKS / self->chunks));
+  self->lines = ls_blocks_of(rows, self->bands);
+  self->bands = ls_blocks_of(rows, self->lines);
+  plan->blocks = self->chunks * self->bands;
   plan->loop = depthwise_weights_loop;
   return ls_ok();
 }
