@@ -158,6 +158,25 @@ graph lowered "again" {
   return %2:1
 }
 ---- same
+==== a sum of products
+graph lowered "sum" {
+  %1 = parameter() {dtype = f32, shape = shape[2,3], index = 0} : f32[2,3]
+  %2 = parameter() {dtype = f32, shape = shape[2,5], index = 1} : f32[2,5]
+  %3 = parameter() {dtype = f32, shape = shape[4,3], index = 2} : f32[4,3]
+  %4 = parameter() {dtype = f32, shape = shape[4,5], index = 3} : f32[4,5]
+  %5 = add_products(%1, %2, %3, %4) : f32[3,5]
+  return %5
+}
+---- same
+==== products of other sizes cannot be added
+graph lowered "sum" {
+  %1 = parameter() {dtype = f32, shape = shape[2,3], index = 0} : f32[2,3]
+  %2 = parameter() {dtype = f32, shape = shape[2,5], index = 1} : f32[2,5]
+  %3 = add_products(%1, %2, %2, %1) : f32[3,5]
+  return %3
+}
+---- INVALID_ARGUMENT
+add_products needs pairs of matrices of f32 or f64 with equal rows, and equal columns of all left and of all right ones
 ==== gelu_again does not broadcast
 graph lowered "again" {
   %1 = parameter() {dtype = f32, shape = shape[2,3], index = 0} : f32[2,3]

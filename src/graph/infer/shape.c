@@ -199,6 +199,26 @@ ls_status infer_matmul(ls_infer *infer) {
   return ls_ok();
 }
 
+ls_status infer_add_products(ls_infer *infer) {
+  bool fits = infer->num_in % 2 == 0;
+  for (size_t i = 0; fits && i < infer->num_in; ++i) {
+    const ls_type type = infer->in[i], first = infer->in[i % 2];
+    fits = (type.dtype == LS_DTYPE_F32 || type.dtype == LS_DTYPE_F64) &&
+           type.dtype == infer->in[0].dtype && type.shape.rank == 2 &&
+           type.shape.dim[1] == first.shape.dim[1] &&
+           type.shape.dim[0] == infer->in[i - i % 2].shape.dim[0];
+  }
+  if (!fits)
+    return ls_invalid_argument(
+        "add_products needs pairs of matrices of f32 or f64 with equal rows, "
+        "and equal columns of all left and of all right ones");
+  infer->out[0] = (ls_type){
+      infer->in[0].dtype,
+      {.rank = 2,
+       .dim = {infer->in[0].shape.dim[1], infer->in[1].shape.dim[1]}}};
+  return ls_ok();
+}
+
 ls_status infer_dense(ls_infer *infer) {
   const ls_shape x = infer->in[0].shape, w = infer->in[1].shape;
   const ls_dtype dtype = infer->in[0].dtype;

@@ -145,6 +145,9 @@ ls_status ls_cpu_prepare(ls_backend *backend, ls_program *program) {
   LS_RETURN_IF_ERROR(ls_cpu_join_pools(body, &changed));
   if (changed) LS_RETURN_IF_ERROR(ls_drop_unused(body));
   LS_RETURN_IF_ERROR(ls_watch_pass(runtime, body, "join_pools", false));
+  LS_RETURN_IF_ERROR(ls_cpu_join_products(body, &changed));
+  if (changed) LS_RETURN_IF_ERROR(ls_drop_unused(body));
+  LS_RETURN_IF_ERROR(ls_watch_pass(runtime, body, "join_products", false));
   LS_RETURN_IF_ERROR(ls_cpu_rematerialize(body));
   return ls_watch_pass(runtime, body, "rematerialize", true);
 }

@@ -4,9 +4,11 @@
 #include "engine/cpu/kernels/batched.h"
 #include "engine/cpu/kernels/loops.h"
 
-// Rows and columns of a block: with its partial sums, a part of the second
-// cache.
-enum { BAND = 128, PANEL = 256 };
+// Most rows and columns of a block: with its partial sums, a part of the second
+// cache. Of products with few additions it has FLAT_BAND rows, for the first
+// cache; and fewer if there would be few blocks.
+enum { BAND = 128, PANEL = 256, FLAT_BAND = 16, FEW_ADDITIONS = 32 };
+enum { ENOUGH_BLOCKS = 6 };
 // Rows of a block that are multiplied before they are scaled.
 enum { STRIP = 16 };
 
@@ -15,7 +17,7 @@ typedef struct products_params {
   const ls_cpu_kernels *kernels;
   ls_cpu_product_fn *run;
   size_t size;  // Bytes of an element.
-  int64_t panels;
+  int64_t band, panels;
   size_t stride;  // Bytes of a partial sum.
   size_t sums;    // Bytes of all waiting sums.
 } products_params;
@@ -168,10 +170,10 @@ static void products_loop(const ls_kernel_call *call, int64_t begin_block,
   const products_params *self = call->params;
   const ls_cpu_products *products = &self->products;
   for (int64_t i = begin_block; i < end_block; ++i) {
-    block b = {.m0 = products->first + i / self->panels * BAND,
+    block b = {.m0 = products->first + i / self->panels * self->band,
                .n0 = i % self->panels * PANEL,
                .sums = call->scratch};
-    b.rows = ls_min_i64(BAND, products->end - b.m0);
+    b.rows = ls_min_i64(self->band, products->end - b.m0);
     b.columns = ls_min_i64(PANEL, products->n - b.n0);
     uint32_t part = 0;
     for (uint32_t r = 0; r < products->replicas; ++r) {
@@ -205,25 +207,48 @@ ls_status ls_cpu_products_prepare(const ls_cpu_products *products,
   self->run = wide ? kernels->product_f64 : kernels->product;
   self->size = ls_dtype_size(products->dtype);
   self->panels = ls_blocks_of(products->n, PANEL);
-  self->stride = BAND * PANEL * self->size;
-  // Reserves one more buffer for a product that is scaled before it is added.
-  self->sums = (ls_cpu_merge_depth(products->replicas) + 1) * self->stride;
   int64_t k = 0, rows = 0;
   for (uint32_t i = 0; i < products->num_parts; ++i) {
     k = ls_max_i64(k, products->parts[i].k);
     rows += products->parts[i].k * products->parts[i].replicas;
   }
-  const ls_cpu_product largest = {.m = BAND,
+  const int64_t made = products->end - products->first;
+  self->band = k < FEW_ADDITIONS ? FLAT_BAND : BAND;
+  while (self->band > FLAT_BAND &&
+         ls_blocks_of(made, self->band) * self->panels < ENOUGH_BLOCKS)
+    self->band /= 2;
+  self->stride = (size_t)(self->band * PANEL) * self->size;
+  // Reserves one more buffer for a product that is scaled before it is added.
+  self->sums = (ls_cpu_merge_depth(products->replicas) + 1) * self->stride;
+  const ls_cpu_product largest = {.m = (size_t)self->band,
                                   .n = PANEL,
                                   .k = (size_t)k,
                                   .a_transposed = true,
                                   .accumulate = true};
-  const int64_t made = products->end - products->first;
   plan->flops = 2.0 * (double)made * (double)products->n * (double)rows;
   plan->scratch = self->sums + (wide ? kernels->product_f64_scratch(&largest)
                                      : kernels->product_scratch(&largest));
   plan->loop = products_loop;
   plan->params = self;
-  plan->blocks = ls_max_i64(1, ls_blocks_of(made, BAND) * self->panels);
+  plan->blocks = ls_max_i64(1, ls_blocks_of(made, self->band) * self->panels);
   return ls_ok();
+}
+
+ls_status kernel_add_products(ls_kernel_plan *plan) {
+  const uint32_t count = (uint32_t)(plan->num_in / 2);
+  ls_cpu_product_part *parts =
+      ls_arena_new_array(plan->arena, ls_cpu_product_part, count);
+  if (parts == NULL) return ls_out_of_memory();
+  for (uint32_t i = 0; i < count; ++i)
+    parts[i] = (ls_cpu_product_part){
+        .first = i, .replicas = 1, .k = plan->in[2 * i].shape.dim[0]};
+  const ls_shape shape = plan->out[0].shape;
+  return ls_cpu_products_prepare(&(ls_cpu_products){.dtype = plan->out[0].dtype,
+                                                    .m = shape.dim[0],
+                                                    .n = shape.dim[1],
+                                                    .end = shape.dim[0],
+                                                    .replicas = count,
+                                                    .parts = parts,
+                                                    .num_parts = count},
+                                 plan);
 }

@@ -2,11 +2,12 @@
 //
 // The sum over replicas of products, each of a transposed matrix and another
 // one, like gradients of weights: computed from the operands of all replicas at
-// once, so that no replica's product is ever stored.
+// once, so that no replica's product is ever stored. The products that an
+// add_products op adds up count as those of replicas.
 //
 // A block of the result is computed for one replica after the other and added
 // up along the canonical tree while it is in the cache: the bits are those of
-// whole products that are merged (run/merge.h).
+// whole products that are merged (run/merge.h), or given to add_n.
 #ifndef LS_ENGINE_CPU_PRODUCT_PRODUCTS_H_
 #define LS_ENGINE_CPU_PRODUCT_PRODUCTS_H_
 
