@@ -447,6 +447,7 @@ static ls_status train(life *it, const parts *p, ls_hook *hook) {
                           .num_states = 1,
                           .log_every = 4,
                           .check_ranks = r->check_ranks,
+                          .attest = r->attest,
                           .stop = r->stop != NULL ? r->stop : &it->stop,
                           .report = watch,
                           .report_user = it,

@@ -58,6 +58,7 @@ typedef struct resumable {
   void (*reported)(const ls_train_report *report);
   ls_status (*make_hook)(ls_hook **out_hook);  // One a rank. Default: none.
   int64_t check_ranks;
+  bool attest;
   int64_t spoil_at;  // After this step a variable is changed; 0: never.
   // The run of rank `odd_rank`, if it differs. Default: none.
   const struct resumable *odd;

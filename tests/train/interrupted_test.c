@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/runtime_internal.h"
+#include "lockstep/chain.h"
 #include "lockstep/saved_file.h"
 #include "state/own.h"
 #include "support/draw.h"
@@ -89,7 +90,8 @@ static bool is_left_over(const char *name) {
 // killed writer has left.
 static void expect_known_files(const char *folder, bool clean) {
   static const char *const known[] = {"config.json", "metrics.jsonl",
-                                      "checkpoint", "model.safetensors"};
+                                      "chain.jsonl", "checkpoint",
+                                      "model.safetensors"};
   DIR *all = opendir(folder);
   int checkpoints = 0;
   for (const struct dirent *it; all != NULL && (it = readdir(all)) != NULL;) {
@@ -109,6 +111,20 @@ static void expect_known_files(const char *folder, bool clean) {
   if (all != NULL) closedir(all);
   if (checkpoints > KEEP + 1)
     fail_msg("'%s' has %d checkpoints", folder, checkpoints);
+}
+
+static void print_difference(void *user, const char *text, bool differs) {
+  (void)user;
+  if (differs) print_error("%s\n", text);
+}
+
+// The run is as its chain says, if it has come to have one.
+static void expect_verified(const char *folder) {
+  const ls_chain_report report = {print_difference, NULL};
+  ls_chain_result result;
+  if (!has_file(folder, "chain.jsonl")) return;
+  expect_ok(ls_chain_check(folder, &report, &result));
+  assert_int_equal(result.differences, 0);
 }
 
 // ---- Many lives of a run ---------------------------------------------------
@@ -133,11 +149,13 @@ static void live_until_the_end(trial *t) {
   for (int life = 0; life < MOST_LIVES; ++life) {
     vary(t);
     t->run.resume = has_file(t->run.folder, "config.json");
+    t->run.attest = true;
     const pid_t child = begin_life(&t->run);
     usleep((useconds_t)rand_r(&t->seed) % (useconds_t)t->micros);
     kill(child, t->signal);
     const int code = wait_for_child(child);
     expect_known_files(t->run.folder, t->signal != SIGKILL);
+    expect_verified(t->run.folder);
     if (code == ENDED) {
       expect_known_files(t->run.folder, true);
       return;

@@ -30,7 +30,6 @@ typedef struct checking {
   // Contents of lines: the last configuration, parts of the data and the end,
   // and the step of the last line; checkpoints; lines with metrics.
   const ls_json *config, *data, *end;
-  const ls_json *former_config;  // If the last line resumes: that before it.
   int64_t step;
   saved *items;
   size_t count;
@@ -101,7 +100,6 @@ static void go_on_from(checking *c, int64_t step, const ls_json *root) {
 }
 
 static void take_line(checking *c, const ls_json *root) {
-  const ls_json *before = c->config;
   const char *event = ls_chain_text(root, "event");
   const ls_json *parts = ls_json_find(root, "parts");
   const int64_t step = ls_chain_number(root, "step");
@@ -109,11 +107,8 @@ static void take_line(checking *c, const ls_json *root) {
     c->data = parts;
     return;
   }
-  c->former_config = NULL;
-  if (strcmp(event, "begin") == 0 || strcmp(event, "resume") == 0) {
+  if (strcmp(event, "begin") == 0 || strcmp(event, "resume") == 0)
     go_on_from(c, step, root);
-    c->former_config = before;
-  }
   if (strcmp(event, "end") == 0)
     c->end = parts;
   else if (parts != NULL)
@@ -196,11 +191,23 @@ static ls_status compare_config(checking *c, const ls_json *now,
   return ls_ok();
 }
 
+// Compares the file with the last line that has a configuration and, if nothing
+// was saved since, with those before it: a run that is killed after its line
+// may have the former file.
 static ls_status check_members(checking *c, const ls_json *now) {
-  bool differs = false;
-  LS_RETURN_IF_ERROR(compare_config(c, now, c->former_config, false, &differs));
-  // A run that is killed after the line may have the former file.
-  return differs ? compare_config(c, now, c->config, true, &differs) : ls_ok();
+  bool differs = true, has_saved = false;
+  for (size_t i = c->lines.count; i > 0; --i) {
+    const ls_json *root = c->lines.items[i - 1].root;
+    const ls_json *config = ls_json_find(root, "config");
+    if (config == NULL) {
+      has_saved |= ls_json_find(root, "metrics") != NULL;
+      continue;
+    }
+    LS_RETURN_IF_ERROR(compare_config(c, now, config, false, &differs));
+    if (!differs) return ls_ok();
+    if (has_saved) break;
+  }
+  return compare_config(c, now, c->config, true, &differs);
 }
 
 static ls_status check_config(checking *c) {
