@@ -125,6 +125,9 @@ typedef struct ls_file_system {
   // Finds out if the path itself is a link, to distinguish a folder in a run
   // folder from a link to a foreign one. NULL: there are no links.
   ls_status (*is_link)(void *user, const char *path, bool *out_is_link);
+  // Waits until everything appended to the file is on the disk; its name is
+  // once a later call has synced the folder. NULL: appends need no sync.
+  ls_status (*sync_appended)(void *user, const char *path);
 } ls_file_system;
 
 // Arithmetic that an engine may choose where an op leaves it open. The devices

@@ -311,6 +311,12 @@ static ls_status disk_append(void *user, const char *path, const void *data,
   return write_step(user, path, node, -1, data, size);
 }
 
+static ls_status disk_sync_appended(void *user, const char *path) {
+  int64_t node = 0;
+  LS_RETURN_IF_ERROR(find_file(disk_of(user), path, false, &node));
+  return sync_step(user, path, node);
+}
+
 // ---- Folders ---------------------------------------------------------------
 static ls_status disk_make_directories(void *user, const char *path) {
   char part[LS_DISK_PATH];
@@ -410,7 +416,8 @@ ls_file_system ls_disk_files(ls_disk_user *user) {
                           .create = disk_create,
                           .write_at = disk_write_at,
                           .sync = disk_sync,
-                          .finish = disk_finish};
+                          .finish = disk_finish,
+                          .sync_appended = disk_sync_appended};
 }
 
 void ls_disk_init(ls_disk *self, ls_allocator *allocator) {

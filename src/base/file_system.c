@@ -296,6 +296,16 @@ static ls_status system_append(void *user, const char *path, const void *data,
   return error == 0 ? ls_ok() : ls_system_status("append to", path, error);
 }
 
+static ls_status system_sync_appended(void *user, const char *path) {
+  (void)user;
+  int file = -1;
+  LS_RETURN_IF_ERROR(
+      ls_system_open("sync", path, O_WRONLY | O_NOFOLLOW, &file));
+  const int error = fsync(file) != 0 ? errno : 0;
+  close(file);
+  return error == 0 ? ls_ok() : ls_system_status("sync", path, error);
+}
+
 // ---- Folders ---------------------------------------------------------------
 // Makes one folder; an existing one is fine. Returns 0 or an errno value.
 static int make_directory(const char *path) {
@@ -429,6 +439,7 @@ const ls_file_system *ls_file_system_system(void) {
       .sync = ls_system_sync,
       .finish = ls_system_finish,
       .is_link = system_is_link,
+      .sync_appended = system_sync_appended,
   };
   return &files;
 }

@@ -53,8 +53,9 @@ static ls_status save_run(ls_loop *loop) {
   if (loop->chain.runtime != NULL)
     LS_RETURN_IF_ERROR(ls_saving_wait(&saves->saving));
   loop->chain.metrics = loop->folder.metrics;
-  const ls_status status =
-      ls_saving_save(&saves->saving, steps, metrics, count);
+  ls_status status = ls_run_folder_sync_lines(&loop->folder);
+  if (ls_status_is_ok(status))
+    status = ls_saving_save(&saves->saving, steps, metrics, count);
   loop->saved = (ls_run_means){0};
   loop->save_is_due = false;
   ls_loop_end_span(loop, "save", began, steps);

@@ -215,3 +215,40 @@ TEST(ranks_that_do_not_end_are_ended) {
                 LS_INVALID_ARGUMENT, "0 ranks");
   ls_simulation_destroy(simulation);
 }
+
+// Returns the number of lines from the start that are of steps 1, 2, ...
+static int64_t count_lines(const char *text) {
+  int64_t count = 0;
+  long long step = 0;
+  while (text != NULL && sscanf(text, "{\"step\":%lld,", &step) == 1 &&
+         step == count + 1) {
+    ++count;
+    text = strchr(text, '\n');
+    if (text != NULL) ++text;
+  }
+  return count;
+}
+
+// A run resumes with the lines of all steps before its checkpoint.
+TEST(lines_of_saved_steps_survive_a_power_cut) {
+  int64_t most = 0;
+  for (int64_t at = 1; at < 200; at += 3) {
+    ls_fault fault = {.kind = LS_FAULT_POWER, .at = at};
+    training self = {.resume = false};
+    size_t size = 0;
+    ls_simulation *simulation = make((uint64_t)at, &fault, 1);
+    ls_status_free(ls_simulation_run(simulation, 1, train_as_rank, &self));
+    free_ends(&self);
+    const int64_t lines =
+        count_lines(ls_simulation_file(simulation, "run/metrics.jsonl", &size));
+    for (int64_t step = 1; step <= 5; ++step) {
+      char path[64];
+      snprintf(path, sizeof(path), "run/model.ckpt-%lld.json", (long long)step);
+      if (ls_simulation_file(simulation, path, &size) == NULL) continue;
+      assert_true(lines >= step);
+      if (step > most) most = step;
+    }
+    ls_simulation_destroy(simulation);
+  }
+  assert_int_equal(most, 5);
+}

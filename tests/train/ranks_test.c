@@ -259,6 +259,9 @@ static ls_status host_append(void *user, const char *path, const void *data,
                              size_t size) {
   ON_HOST(append, data, size);
 }
+static ls_status host_sync(void *user, const char *path) {
+  ON_HOST(sync_appended);
+}
 static ls_status host_make(void *user, const char *path) {
   ON_HOST(make_directories);
 }
@@ -283,6 +286,7 @@ static ls_file_system files_of_host(const char *host) {
   files.exists = host_exists;
   files.write = host_write;
   files.append = host_append;
+  files.sync_appended = host_sync;
   files.make_directories = host_make;
   files.remove = host_remove;
   files.open = host_open;

@@ -385,8 +385,17 @@ static ls_status add_line(ls_run_folder *folder) {
   const ls_file_system *files = ls_runtime_files(folder->runtime);
   ls_sha256_add(&folder->metrics, ls_text_data(&folder->text),
                 folder->text.size);
+  folder->has_unsynced = true;
   return files->append(files->user, ls_text_data(&folder->file),
                        ls_text_data(&folder->text), folder->text.size);
+}
+
+ls_status ls_run_folder_sync_lines(ls_run_folder *folder) {
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  if (!folder->has_unsynced || files->sync_appended == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(run_folder_name_file(folder, metrics_name));
+  folder->has_unsynced = false;
+  return files->sync_appended(files->user, ls_text_data(&folder->file));
 }
 
 bool ls_run_folder_has_lines(const ls_run_folder *folder) {

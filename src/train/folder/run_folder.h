@@ -22,6 +22,7 @@ typedef struct ls_run_folder {
   void *lock;         // the lock, if files can be locked.
   bool replaces;      // A former run is in place; see ls_run_folder_commit.
   bool keeps;         // The former run has been moved aside, at least partly.
+  bool has_unsynced;  // Lines were added since they were last synced.
   ls_train_log log;   // Gets each line of metrics, with or without a folder.
   ls_sha256 metrics;  // Hash of the lines of metrics.jsonl.
 } ls_run_folder;
@@ -78,6 +79,9 @@ LS_MUST_USE ls_status ls_run_folder_log(ls_run_folder *folder,
 // Does so with a line for a checksum of the variables.
 LS_MUST_USE ls_status ls_run_folder_log_sum(ls_run_folder *folder, int64_t step,
                                             uint64_t sum);
+// Brings these lines to the disk, so that a checkpoint saved afterwards, which
+// resumed runs keep lines up to, has them.
+LS_MUST_USE ls_status ls_run_folder_sync_lines(ls_run_folder *folder);
 // Returns true if these lines go anywhere.
 bool ls_run_folder_has_lines(const ls_run_folder *folder);
 // Writes the model at a step to model.safetensors.
