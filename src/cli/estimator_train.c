@@ -191,13 +191,13 @@ static int run_training(estimator_flags *flags, const ls_estimator_type *type) {
 
 // Lets a run that was started again, or has --resume auto, resume if it has a
 // checkpoint.
-static bool restart_run(estimator_flags *flags) {
+static int restart_run(estimator_flags *flags) {
   cli_restart how = CLI_NO_RESTART;
-  if (!cli_ranks_restart("train", &flags->run_folder, &flags->resume, &how))
-    return false;
+  const int code =
+      cli_ranks_restart("train", &flags->run_folder, &flags->resume, &how);
   if (how == CLI_RESUMES)
     flags->warm_start = flags->warm_only = flags->warm_map = NULL;
-  return true;
+  return code;
 }
 
 int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
@@ -273,7 +273,7 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
   int code = CLI_OK;
   if (!cli_estimator_parse(&syntax, &flags, type, argc, argv, &code))
     return code;
-  return restart_run(&flags) && check_flags(&flags, type)
-             ? run_training(&flags, type)
-             : CLI_USAGE;
+  code = restart_run(&flags);
+  if (code != CLI_OK) return code;
+  return check_flags(&flags, type) ? run_training(&flags, type) : CLI_USAGE;
 }

@@ -25,6 +25,7 @@ const cli_command cli_commands[] = {
      cli_compile},
     {"devices", "list the devices that compute", cli_devices},
     {"launch", "start a program as many processes, by mpirun", cli_launch},
+    {"simulate", "train with simulated faults, and compare", cli_simulate},
     {"help", "explain a command, the environment, or a name of the library",
      cli_help},
     {NULL, NULL, NULL},

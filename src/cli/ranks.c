@@ -11,22 +11,59 @@
 #include "lockstep/communicator.h"
 #include "lockstep/mpi.h"
 
-static ls_communicator *ranks;
+static cli_process real_process;
+static _Thread_local cli_process *simulated_process;
 
-// Names of this program's own exchanges.
+// ---- The process -----------------------------------------------------------
+static cli_process *find_process(void) {
+  return simulated_process != NULL ? simulated_process : &real_process;
+}
+
+void cli_process_enter(cli_process *process) { simulated_process = process; }
+
+const cli_process *cli_process_current(void) { return find_process(); }
+
+FILE *cli_messages(void) {
+  FILE *output = find_process()->output;
+  return output != NULL ? output : stderr;
+}
+
+FILE *cli_results(void) {
+  FILE *output = find_process()->output;
+  return output != NULL ? output : stdout;
+}
+
+bool cli_exists(const char *path) {
+  const ls_runtime_options *simulated = find_process()->simulated;
+  struct stat info;
+  bool exists = false;
+  if (simulated == NULL) return lstat(path, &info) == 0;
+  const ls_file_system *files = simulated->file_system;
+  ls_status_free(files->exists(files->user, path, &exists));
+  return exists;
+}
+
+static void rest(int millis) {
+  const ls_runtime_options *simulated = find_process()->simulated;
+  if (simulated == NULL)
+    (void)poll(NULL, 0, millis);
+  else
+    simulated->clock->sleep(simulated->clock->user, millis * INT64_C(1000000));
+}
+
+// Names this program's own exchanges.
 static ls_exchange_name next_name(void) {
-  static uint64_t count;
   return (ls_exchange_name){.program = {UINT64_C(0x636c69)},
-                            .iteration = count++,
+                            .iteration = find_process()->num_exchanges++,
                             .merge = UINT32_MAX - 5};
 }
 
-ls_communicator *cli_ranks(void) { return ranks; }
+ls_communicator *cli_ranks(void) { return find_process()->ranks; }
 
-bool cli_leads(void) { return ranks == NULL || ranks->rank == 0; }
+bool cli_leads(void) { return cli_ranks() == NULL || cli_ranks()->rank == 0; }
 
 static int32_t find_failed(void) {
-  return __atomic_load_n(&ranks->failed_rank, __ATOMIC_ACQUIRE);
+  return __atomic_load_n(&cli_ranks()->failed_rank, __ATOMIC_ACQUIRE);
 }
 
 // ---- Life ------------------------------------------------------------------
@@ -41,8 +78,9 @@ bool cli_is_alone(const char *command) {
 bool cli_ranks_open(const char *command) {
   const ls_mpi_launcher launcher = ls_mpi_find_launcher(NULL);
   if (launcher.name == NULL || launcher.ranks == 1) return true;
-  ls_status status = ls_mpi_open(NULL, &ranks);
-  if (ls_status_is_ok(status)) status = ls_communicator_share_cores(ranks);
+  ls_status status = ls_mpi_open(NULL, &real_process.ranks);
+  if (ls_status_is_ok(status))
+    status = ls_communicator_share_cores(real_process.ranks);
   if (ls_status_is_ok(status)) return true;
   cli_report(command, status);
   return false;
@@ -52,16 +90,18 @@ bool cli_ranks_open(const char *command) {
 static void tell_code(int code) {
   if (code == CLI_OK || code >= CLI_SIGNAL || find_failed() >= 0) return;
   ls_status status = LS_STATUS(LS_CANCELLED, "it ended with code %d", code);
-  ranks->cancel(ranks, status);
+  cli_ranks()->cancel(cli_ranks(), status);
   ls_status_free(status);
 }
 
 int cli_ranks_close(const char *command, int code) {
+  ls_communicator *ranks = cli_ranks();
   if (ranks == NULL) return code;
   tell_code(code);
+  if (find_process()->simulated != NULL) return code;
   const bool has_failed = find_failed() >= 0;
   ls_status status = ls_mpi_close(ranks);
-  ranks = NULL;
+  real_process.ranks = NULL;
   if (ls_status_is_ok(status)) return code;
   // After a failure, that one was reported.
   if (code == CLI_OK || !has_failed) return cli_report(command, status);
@@ -72,10 +112,11 @@ int cli_ranks_close(const char *command, int code) {
 // ---- Agreement -------------------------------------------------------------
 ls_status cli_ranks_gather(void *all, size_t size) {
   const ls_exchange_name name = next_name();
-  return ls_communicator_gather(ranks, &name, all, size);
+  return ls_communicator_gather(cli_ranks(), &name, all, size);
 }
 
 ls_status cli_ranks_agree(ls_status own) {
+  const ls_communicator *ranks = cli_ranks();
   if (ranks == NULL || ranks->failed_rank >= 0) return own;
   CLI_OWN_MEMORY(char, failed) = cli_allocate((size_t)ranks->ranks);
   if (failed == NULL) return ls_status_join(own, ls_out_of_memory());
@@ -86,27 +127,28 @@ ls_status cli_ranks_agree(ls_status own) {
   if (first == NULL || first == failed + ranks->rank) return own;
   // Waits until that one tells of it.
   while (find_failed() < 0)
-    (void)poll(NULL, 0, 1);
+    rest(1);
   return ls_status_is_ok(own) ? LS_STATUS(LS_CANCELLED, "rank %d has failed",
                                           (int)(first - failed))
                               : own;
 }
 
 ls_status cli_ranks_send(char *text, size_t size) {
-  if (ranks == NULL) return ls_ok();
+  if (cli_ranks() == NULL) return ls_ok();
   const ls_exchange_name name = next_name();
-  return ls_communicator_broadcast(ranks, &name, 0, text, size);
+  return ls_communicator_broadcast(cli_ranks(), &name, 0, text, size);
 }
 
 bool cli_is_told_elsewhere(const char *text) {
   enum { TURN_MS = 200, MOST_MS = 2000, LOOK_MS = 10 };
+  ls_communicator *ranks = cli_ranks();
   if (ranks == NULL) return false;
   const int patience = ranks->rank * TURN_MS;
   // Lower ranks that fail alike come first.
   for (int waited = 0;
        find_failed() < 0 && waited < patience && waited < MOST_MS;
        waited += LOOK_MS)
-    (void)poll(NULL, 0, LOOK_MS);
+    rest(LOOK_MS);
   if (find_failed() < 0) {
     ls_status status = LS_STATUS(LS_CANCELLED, "%s", text);
     ranks->cancel(ranks, status);
@@ -123,13 +165,12 @@ static bool was_restarted(const ls_runtime *runtime) {
 
 static bool has_checkpoint(const char *folder) {
   char path[PATH_MAX];
-  struct stat info;
   const int size = snprintf(path, sizeof(path), "%s/checkpoint", folder);
-  return size < (int)sizeof(path) && stat(path, &info) == 0;
+  return size < (int)sizeof(path) && cli_exists(path);
 }
 
-bool cli_ranks_restart(const char *command, const char **run_folder,
-                       const char **resume, cli_restart *out_how) {
+int cli_ranks_restart(const char *command, const char **run_folder,
+                      const char **resume, cli_restart *out_how) {
   char how = CLI_NO_RESTART;
   ls_runtime *runtime = NULL;
   ls_status status = cli_runtime_open(1, NULL, &runtime);
@@ -148,7 +189,9 @@ bool cli_ranks_restart(const char *command, const char **run_folder,
     *resume = *run_folder;
     *run_folder = NULL;
   }
-  const int code =
-      ls_status_is_ok(status) ? CLI_OK : cli_report(command, status);
-  return cli_runtime_close(command, runtime, code) == CLI_OK;
+  // Only a missing flag is a usage error, after which nothing starts again.
+  const bool misused = ls_status_code(status) == LS_INVALID_ARGUMENT;
+  int code = ls_status_is_ok(status) ? CLI_OK : cli_report(command, status);
+  if (misused) code = CLI_USAGE;
+  return cli_runtime_close(command, runtime, code);
 }

@@ -14,21 +14,39 @@ bool cli_ranks_open(const char *command);
 // Ends this rank, after its runtime; returns the exit code.
 int cli_ranks_close(const char *command, int code);
 
+// A process that a thread is, as a simulated rank.
+typedef struct cli_process {
+  ls_communicator *ranks;
+  uint64_t num_exchanges;  // Exchanges of this program.
+  // Base of its runtimes' options: clock, files, environment. NULL: this is the
+  // real process.
+  const ls_runtime_options *simulated;
+  FILE *output;  // Gets what it prints; NULL: standard output and error do.
+} cli_process;
+// Makes this thread a process until it enters another one; NULL: the real one.
+void cli_process_enter(cli_process *process);
+const cli_process *cli_process_current(void);
+// Returns true if a file or folder exists.
+bool cli_exists(const char *path);
+// Returns the stream for messages, or for results.
+FILE *cli_messages(void);
+FILE *cli_results(void);
+
 // Returns the connection; NULL: this process is alone.
 ls_communicator *cli_ranks(void);
 // Returns true on the rank that prints and writes files.
 bool cli_leads(void);
 // Decides, on rank 0, how a run goes on that `lockstep launch` has started
 // again, or whose `*resume` is "auto": from its newest checkpoint, then
-// `*run_folder` becomes `*resume`; or anew if it has none yet. Reports a
-// failure and returns false.
+// `*run_folder` becomes `*resume`; or anew if it has none yet. Returns an exit
+// code; reports a failure.
 typedef enum cli_restart {
   CLI_NO_RESTART,
   CLI_RESUMES,
   CLI_BEGINS_ANEW,
 } cli_restart;
-bool cli_ranks_restart(const char *command, const char **run_folder,
-                       const char **resume, cli_restart *out_how);
+int cli_ranks_restart(const char *command, const char **run_folder,
+                      const char **resume, cli_restart *out_how);
 
 // Makes a failure of one rank before training that of all: returns OK if no
 // rank has failed, else this rank's own failure, or CANCELLED if a lower rank

@@ -169,7 +169,7 @@ static int64_t common_divisor(int64_t a, int64_t b) {
 static ls_status find_ends(cli_replaying *r) {
   int64_t last = r->num_steps > 0 ? r->steps[r->num_steps - 1] : 0;
   CLI_OWN_MEMORY(char, text) = NULL;
-  LS_RETURN_IF_ERROR(cli_read_text(r->folder, "metrics.jsonl", &text));
+  LS_RETURN_IF_ERROR(cli_read_text(r->folder, "metrics.jsonl", &text, NULL));
   char *at = text;
   cli_line line = {.step = 0};
   for (cli_line_next(&at, &line); line.text != NULL;
@@ -196,7 +196,7 @@ static ls_status read_records(void *user) {
   LS_RETURN_IF_ERROR(ls_train_config_read(r->folder, &config));
   LS_RETURN_IF_ERROR(cli_checkpoint_steps(r->folder, &r->steps, &r->num_steps));
   LS_RETURN_IF_ERROR(find_ends(r));
-  LS_RETURN_IF_ERROR(cli_read_text(r->folder, "metrics.jsonl", &r->text));
+  LS_RETURN_IF_ERROR(cli_read_text(r->folder, "metrics.jsonl", &r->text, NULL));
   r->at_text = r->text;
   cli_line_next(&r->at_text, &r->recorded);
   r->equal = r->made.before = r->began;

@@ -16,7 +16,7 @@
 // ---- Messages --------------------------------------------------------------
 // Writes an untrusted text, such as a path, without control characters; leaves
 // out the middle of a long one.
-static void put_clean(const char *text, size_t size, char except) {
+static void put_clean(FILE *out, const char *text, size_t size, char except) {
   enum { MOST = 4096, END = 256 };
   char piece[512];
   size_t used = 0;
@@ -26,24 +26,24 @@ static void put_clean(const char *text, size_t size, char except) {
     piece[used++] = rules ? '?' : text[i];
     const bool cut = size > MOST && i == MOST - END;
     if (used == sizeof(piece) || cut) {
-      fwrite(piece, 1, used, stderr);
+      fwrite(piece, 1, used, out);
       used = 0;
     }
     if (!cut) continue;
-    fputs(" [...] ", stderr);
+    fputs(" [...] ", out);
     i = size - END - 1;
   }
-  fwrite(piece, 1, used, stderr);
+  fwrite(piece, 1, used, out);
 }
 
 // Writes which rank is speaking, if it is another one than the first.
-static void put_rank(void) {
+static void put_rank(FILE *out) {
   const ls_communicator *ranks = cli_ranks();
   if (cli_leads()) return;
-  fprintf(stderr, "rank %d", ranks->rank);
+  fprintf(out, "rank %d", ranks->rank);
   if (ranks->host != NULL)
-    fprintf(stderr, " (host %s)", ranks->host(ranks, ranks->rank));
-  fputs(": ", stderr);
+    fprintf(out, " (host %s)", ranks->host(ranks, ranks->rank));
+  fputs(": ", out);
 }
 
 void cli_say(const char *command, const char *format, ...) {
@@ -53,14 +53,15 @@ void cli_say(const char *command, const char *format, ...) {
   vsnprintf(text, sizeof(text), format, arguments);
   va_end(arguments);
   if (!cli_leads() && cli_is_told_elsewhere(text)) return;
-  flockfile(stderr);
+  FILE *out = cli_messages();
+  flockfile(out);
   cli_clear_progress();
-  fprintf(stderr, "lockstep%s%s: ", command != NULL ? " " : "",
+  fprintf(out, "lockstep%s%s: ", command != NULL ? " " : "",
           command != NULL ? command : "");
-  put_rank();
-  put_clean(text, strlen(text), '\0');
-  fputc('\n', stderr);
-  funlockfile(stderr);
+  put_rank(out);
+  put_clean(out, text, strlen(text), '\0');
+  fputc('\n', out);
+  funlockfile(out);
 }
 
 // Prints a status on one line, with its notes in parentheses; tables keep their
@@ -73,21 +74,22 @@ int cli_report(const char *command, ls_status status) {
   const char *text = ls_status_message(status);
   const bool is_table = ls_status_code(status) == LS_DEADLINE_EXCEEDED;
   const size_t first = is_table ? strlen(text) : strcspn(text, "\n");
-  flockfile(stderr);
+  FILE *out = cli_messages();
+  flockfile(out);
   cli_clear_progress();
-  fprintf(stderr, "lockstep %s: ", command);
-  put_rank();
-  put_clean(text, first, '\n');
+  fprintf(out, "lockstep %s: ", command);
+  put_rank(out);
+  put_clean(out, text, first, '\n');
   for (const char *at = text + first; *at != '\0';) {
     ++at;
     const size_t size = strcspn(at, "\n");
-    fputs(" (", stderr);
-    put_clean(at, size, '\0');
-    fputc(')', stderr);
+    fputs(" (", out);
+    put_clean(out, at, size, '\0');
+    fputc(')', out);
     at += size;
   }
-  fputc('\n', stderr);
-  funlockfile(stderr);
+  fputc('\n', out);
+  funlockfile(out);
   ls_status_free(status);
   return CLI_FAILED;
 }
@@ -158,16 +160,16 @@ void cli_show_warnings_alone(void) {
 // Writes a log line without breaking the progress line, cleaned like messages.
 static void write_log(void *user, const ls_log_line *line) {
   static const char *const levels[] = {"error", "warning", "info", "debug"};
-  (void)user;
+  FILE *out = user != NULL ? user : stderr;
   if (line->level > shown || !ls_log_is_shown(line->level)) return;
   // The first rank logs for all.
   if (!cli_leads() && line->level > LS_LOG_ERROR) return;
-  flockfile(stderr);
+  flockfile(out);
   cli_clear_progress();
-  fprintf(stderr, "lockstep: %s: %s: ", levels[line->level], line->source);
-  put_clean(line->text, strlen(line->text), '\n');
-  fputc('\n', stderr);
-  funlockfile(stderr);
+  fprintf(out, "lockstep: %s: %s: ", levels[line->level], line->source);
+  put_clean(out, line->text, strlen(line->text), '\n');
+  fputc('\n', out);
+  funlockfile(out);
 }
 
 bool cli_check_math(const char *command, const char *math) {
@@ -221,17 +223,19 @@ ls_status cli_runtime_open(int64_t threads, const char *math,
   if (math != NULL) (void)find_math(math, &wanted);  // Checked before.
   const bool is_exact =
       cli_device.bits != NULL && strcmp(cli_device.bits, "exact") == 0;
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.log = write_log,
-                            .threads = (int)threads,
-                            .math = wanted,
-                            .device = cli_device.name,
-                            .num_devices = (int)cli_device.count,
-                            .exact_bits = is_exact,
-                            .find_nan = cli_device.find_nan,
-                            .topology = cli_device.topology,
-                            .communicator = cli_ranks()},
-      out_runtime));
+  const cli_process *process = cli_process_current();
+  ls_runtime_options options = {.threads = (int)threads,
+                                .communicator = process->ranks};
+  if (process->simulated != NULL) options = *process->simulated;
+  options.log = write_log;
+  options.log_user = process->output;
+  options.math = wanted;
+  options.device = cli_device.name;
+  options.num_devices = (int)cli_device.count;
+  options.exact_bits = is_exact;
+  options.find_nan = cli_device.find_nan;
+  options.topology = cli_device.topology;
+  LS_RETURN_IF_ERROR(ls_runtime_create(&options, out_runtime));
   ls_runtime_make_current(*out_runtime);
   return ls_ok();
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/ranks.h"
 
 static const struct {
   int number;
@@ -75,6 +75,7 @@ void cli_signals_begin(void) {
 }
 
 const ls_train_stop *cli_signals_defer(unsigned seconds) {
+  if (cli_process_current()->simulated != NULL) return NULL;
   struct sigaction action = {.sa_handler = handle_alarm,
                              .sa_flags = SA_RESTART};
   sigemptyset(&action.sa_mask);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -147,9 +146,8 @@ static void train_tell(void *user, const ls_train_report *report) {
 // Returns true if the run folder has events, which a resumed run continues.
 static bool has_events(const char *run_folder) {
   char path[PATH_MAX];
-  struct stat info;
   const int size = snprintf(path, sizeof(path), "%s/events", run_folder);
-  return size < (int)sizeof(path) && lstat(path, &info) == 0;
+  return size < (int)sizeof(path) && cli_exists(path);
 }
 
 // Returns true if the run goes on in the folder of --resume.
@@ -195,6 +193,7 @@ static ls_status train_from(const train_flags *flags,
   const ls_train_config *config = &run->config;
   const char *events = flags->events;
   cli_again *again = flags->again;
+  const bool is_simulated = cli_process_current()->simulated != NULL;
   CLI_OWN(ls_hook, hook) = NULL;
   if (again != NULL) {
     again->model = &run->model;
@@ -231,6 +230,8 @@ static ls_status train_from(const train_flags *flags,
                           .warm_start = warm_start,
                           .save_seconds = flags->save_seconds,
                           .save_steps = flags->save_steps,
+                          .save_background =
+                              is_simulated ? LS_FLAG_OFF : LS_FLAG_DEFAULT,
                           .keep = LS_SOME(config->keep),
                           .keep_best = config->keep_best,
                           .keep_every_hours = config->keep_every_hours,
@@ -342,8 +343,10 @@ static int print_result(const train_flags *flags, const session *run) {
             result->stopped ? ", --resume continues it" : "");
   if (result->stopped) return CLI_SIGNAL + cli_signals_first();
   if (!result->tested) return CLI_OK;
-  if (flags->seeds > 1) printf("seed %lld: ", (long long)run->config.seed);
-  printf("test accuracy: %.4f\n", result->test.accuracy);
+  FILE *out = cli_results();
+  if (flags->seeds > 1)
+    fprintf(out, "seed %lld: ", (long long)run->config.seed);
+  fprintf(out, "test accuracy: %.4f\n", result->test.accuracy);
   return CLI_OK;
 }
 
@@ -444,16 +447,16 @@ int cli_train_run(const cli_syntax *syntax, train_flags *flags) {
 
 // Lets a run that was started again, or has --resume auto, resume or begin
 // anew.
-static bool restart_run(train_flags *flags) {
+static int restart_run(train_flags *flags) {
   cli_restart how = CLI_NO_RESTART;
-  if (!cli_ranks_restart("train", &flags->run_folder, &flags->resume, &how))
-    return false;
+  const int code =
+      cli_ranks_restart("train", &flags->run_folder, &flags->resume, &how);
   if (how != CLI_NO_RESTART) flags->overwrite = how == CLI_BEGINS_ANEW;
   ls_train_config *asked = &flags->asked;
   if (how == CLI_RESUMES)
     asked->warm_start = asked->warm_only = asked->warm_except =
         asked->warm_map = NULL;
-  return true;
+  return code;
 }
 
 int cli_train(int argc, char **argv) {
@@ -630,7 +633,9 @@ int cli_train(int argc, char **argv) {
       CLI_OPTIONS(options)};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  if (!restart_run(&flags) || !cli_train_check(&flags)) return CLI_USAGE;
+  code = restart_run(&flags);
+  if (code != CLI_OK) return code;
+  if (!cli_train_check(&flags)) return CLI_USAGE;
   return flags.seeds > 1 ? cli_train_seeds(&syntax, &flags)
                          : cli_train_run(&syntax, &flags);
 }

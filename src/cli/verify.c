@@ -46,7 +46,8 @@ static ls_status cut_segments(const verifying *v) {
   char before[100] = "", end[100];
   cli_line line = {.text = NULL};
   cli_member config, steps, epochs;
-  LS_RETURN_IF_ERROR(cli_read_text(v->replaying.folder, "chain.jsonl", &text));
+  LS_RETURN_IF_ERROR(
+      cli_read_text(v->replaying.folder, "chain.jsonl", &text, NULL));
   char *at = text;
   for (cli_line_next(&at, &line); line.text != NULL;
        cli_line_next(&at, &line)) {
@@ -72,7 +73,7 @@ static ls_status find_segments(verifying *v) {
   size_t count = 0, kept = 0;
   cli_line line = {.text = NULL};
   LS_RETURN_IF_ERROR(cli_checkpoint_steps(folder, &steps, &count));
-  LS_RETURN_IF_ERROR(cli_read_text(folder, "metrics.jsonl", &text));
+  LS_RETURN_IF_ERROR(cli_read_text(folder, "metrics.jsonl", &text, NULL));
   v->segments = cli_allocate((count + 1) * sizeof(segment));
   if (v->segments == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
@@ -102,8 +103,8 @@ static ls_status explain_missing(const char *folder, ls_status status) {
   CLI_OWN_MEMORY(char, config) = NULL;
   CLI_OWN_MEMORY(char, list) = NULL;
   if (ls_status_code(status) != LS_NOT_FOUND) return status;
-  ls_status_free(cli_read_text(folder, "config.json", &config));
-  ls_status_free(cli_read_text(folder, "checkpoint", &list));
+  ls_status_free(cli_read_text(folder, "config.json", &config, NULL));
+  ls_status_free(cli_read_text(folder, "checkpoint", &list, NULL));
   if (config != NULL || list == NULL) return status;
   ls_status_free(status);
   return ls_unimplemented(

@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "cli/cli.h"
+#include "cli/ranks.h"
 
 static struct {
   ls_runtime *runtime;
@@ -46,6 +46,7 @@ static sigset_t *watched(void) {
 }
 
 ls_status cli_watch_begin(ls_runtime *runtime) {
+  if (cli_process_current()->simulated != NULL) return ls_ok();
   sigset_t *signals = watched();
   watch.runtime = runtime;
   watch.ends = false;

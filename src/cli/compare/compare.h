@@ -50,9 +50,11 @@ ls_status cli_compare_notes(const ls_saved_file *a, const ls_saved_file *b,
                             bool states, bool json);
 
 // ---- Lines of metrics.jsonl ------------------------------------------------
-// Reads a whole file of a folder; NULL if it does not exist. Free it with
-// cli_release.
-ls_status cli_read_text(const char *folder, const char *name, char **out_text);
+// Reads a whole file of a folder; NULL if it does not exist. A zero follows
+// its bytes, whose number `*out_size` gets if it is not NULL. Free the text
+// with cli_release.
+ls_status cli_read_text(const char *folder, const char *name, char **out_text,
+                        size_t *out_size);
 
 // Kinds of lines, in the order of those of one step.
 typedef enum cli_line_kind {

@@ -7,7 +7,8 @@
 
 #include "cli/compare/compare.h"
 
-ls_status cli_read_text(const char *folder, const char *name, char **out_text) {
+ls_status cli_read_text(const char *folder, const char *name, char **out_text,
+                        size_t *out_size) {
   char path[PATH_MAX];
   *out_text = NULL;
   if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path))
@@ -26,6 +27,7 @@ ls_status cli_read_text(const char *folder, const char *name, char **out_text) {
   if (fread(text, 1, (size_t)size, file) != (size_t)size)
     return ls_invalid_argument("'%s' cannot be read", path);
   *out_text = cli_give(&text);
+  if (out_size != NULL) *out_size = (size_t)size;
   return ls_ok();
 }
 

@@ -26,7 +26,8 @@ typedef struct file_pair {
 static ls_status read_both(const comparing *c, const char *name,
                            file_pair *out) {
   for (int i = 0; i < 2; ++i)
-    LS_RETURN_IF_ERROR(cli_read_text(c->folders[i], name, &out->texts[i]));
+    LS_RETURN_IF_ERROR(
+        cli_read_text(c->folders[i], name, &out->texts[i], NULL));
   return ls_ok();
 }
 
