@@ -387,8 +387,9 @@ ls_status ls_simulation_run(ls_simulation *self, int32_t ranks,
 // ---- Life ------------------------------------------------------------------
 ls_status ls_simulation_create(const ls_simulation_options *options,
                                ls_simulation **out_simulation) {
-  LS_REQUIRE(options);
   LS_REQUIRE(out_simulation);
+  *out_simulation = NULL;
+  LS_REQUIRE(options);
   ls_allocator *allocator = ls_allocator_system();
   ls_simulation *self = *out_simulation = ls_new(allocator, ls_simulation);
   if (self == NULL) return ls_out_of_memory();

@@ -12,6 +12,7 @@
 #include "lockstep/runtime.h"
 #include "lockstep/shape.h"
 #include "lockstep/shape_rules.h"
+#include "lockstep/simulation.h"
 #include "support/refused.h"
 
 TEST(refused_calls_of_allocator_leave_nothing) {
@@ -44,6 +45,10 @@ static const char *find_nowhere(void *user, const char *name) {
 TEST(refused_calls_of_mpi_leave_nothing) {
   REFUSED(ls_communicator *,
           ls_mpi_open(&(ls_mpi_options){.environment = find_nowhere}, &out));
+}
+
+TEST(refused_calls_of_simulation_leave_nothing) {
+  REFUSED(ls_simulation *, ls_simulation_create(NULL, &out));
 }
 
 TEST(refused_calls_of_cluster_leave_nothing) {
