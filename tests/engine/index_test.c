@@ -250,6 +250,12 @@ TEST(scatter_applies_updates_in_the_order_of_indices) {
   check_scatter("add", LS_DTYPE_F32, LS_SHAPE(1500, 50), LS_SHAPE(600),
                 &random);
   check_scatter("add", LS_DTYPE_BF16, LS_SHAPE(40000), LS_SHAPE(900), &random);
+  // Few elements of each index.
+  for (int64_t n = 1; n <= 17; n += 2) {
+    check_scatter("max", LS_DTYPE_F16, LS_SHAPE(9, n), LS_SHAPE(900), &random);
+    check_scatter("update", LS_DTYPE_I8, LS_SHAPE(9, n), LS_SHAPE(900),
+                  &random);
+  }
 }
 
 TEST(scatter_to_single_elements_goes_block_by_block_too) {
@@ -291,9 +297,12 @@ static void check_along(bool adds, loop_random *random, int round) {
   const ls_dtype dtype =
       loop_any_type(random, adds ? LOOP_NUMBERS : LOOP_TYPES);
   const ls_dtype index = loop_any_index(random, adds || round % 2 == 0);
-  const ls_shape x =
+  ls_shape x =
       any_shape(random, (int32_t)(1 + round % 4), adds && round % 9 == 0);
-  const int32_t axis = loop_any_axis(random, x);
+  // Many short lines.
+  if (round % 10 == 3)
+    x = LS_SHAPE(6000, 1 + round / 10 % 3, 1 + round / 30 % 3);
+  const int32_t axis = x.dim[0] == 6000 ? 1 : loop_any_axis(random, x);
   ls_shape lines = x;
   lines.dim[axis] = loop_random_between(random, 0, round % 5 == 0 ? 400 : 9);
   loop_case c = {.op = adds ? LS_OP_ADD_ALONG : LS_OP_TAKE_ALONG,

@@ -218,6 +218,10 @@ TEST(softmax_agrees_with_the_reference) {
       check_softmax(LS_OP_SOFTMAX, loop_types[t], rows, n, &random);
       check_softmax(LS_OP_LOG_SOFTMAX, loop_types[t], rows, n, &random);
     }
+    for (int64_t n = 1; n <= 17; n += 4) {
+      check_softmax(LS_OP_SOFTMAX, loop_types[t], 1100, n, &random);
+      check_softmax(LS_OP_LOG_SOFTMAX, loop_types[t], 1100, n, &random);
+    }
     check_softmax(LS_OP_SOFTMAX, loop_types[t], 3000, 10, &random);
     check_softmax(LS_OP_LOG_SOFTMAX, loop_types[t], 50, 1000, &random);
   }

@@ -84,6 +84,17 @@ TEST(iota_counts_along_its_axis) {
     loop_case_attr(&c, LS_ATTR_I("axis", loop_any_axis(&random, shape)));
     loop_case_agrees(&c, 0);
   }
+  // Short and long periods and runs.
+  static const int64_t sizes[] = {1, 2, 7, 31, 32, 33, 1025, 5000};
+  for (size_t k = 0; k < 64; ++k) {
+    const int64_t size = sizes[k / 8], inner = sizes[k % 8];
+    const ls_shape shape = LS_SHAPE(1 + 40000 / size / inner, size, inner);
+    if (size * inner > 200000) continue;
+    loop_case c = {.op = LS_OP_IOTA,
+                   .out = {loop_any_type(&random, LOOP_NUMBERS), shape}};
+    loop_case_attr(&c, LS_ATTR_I("axis", 1));
+    loop_case_agrees(&c, 0);
+  }
 }
 
 TEST(one_hot_is_zero_outside_its_depth) {

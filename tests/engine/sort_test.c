@@ -84,15 +84,51 @@ TEST(top_k_is_the_front_of_a_descending_sort) {
   }
 }
 
+TEST(top_k_of_long_rows_is_so_in_any_order) {
+  enum { SIZE = 4000, K = 40 };
+  loop_random random = {loop_random_seed()};
+  // Ascending, descending, few distinct numbers, all equal, and random ones.
+  for (int order = 0; order < 5; ++order) {
+    loop_case c = {.op = LS_OP_TOP_K, .out = {LS_DTYPE_I32, LS_SHAPE(2, K)}};
+    loop_case_add_output(&c, (ls_type){LS_DTYPE_I32, LS_SHAPE(2, K)});
+    loop_case_attr(&c, LS_ATTR_I("k", K));
+    int32_t *x = loop_case_add(&c, (ls_type){LS_DTYPE_I32, LS_SHAPE(2, SIZE)},
+                               -1e6, 1e6, &random);
+    for (int32_t i = 0; i < 2 * SIZE && order < 4; ++i)
+      x[i] = order == 0 ? i : order == 1 ? -i : order == 2 ? x[i] % 3 : 7;
+    x[SIZE / 2] = order == 3 ? INT32_MAX : x[SIZE / 2];
+    loop_case_agrees(&c, 0);
+  }
+}
+
+TEST(lines_of_one_element_are_sorted) {
+  loop_random random = {loop_random_seed()};
+  for (size_t t = 0; t < LOOP_NUMBERS; ++t) {
+    const ls_type type = {loop_types[t], LS_SHAPE(20000, 1)};
+    loop_case c = {.op = LS_OP_SORT, .out = type};
+    loop_case_attr(&c, LS_ATTR_I("axis", 1));
+    loop_case_add_output(&c, (ls_type){LS_DTYPE_I64, type.shape});
+    loop_case_add(&c, type, 0, 99, &random);
+    loop_case_agrees(&c, 0);
+    loop_case top = {.op = LS_OP_TOP_K, .out = type};
+    loop_case_attr(&top, LS_ATTR_I("k", 1));
+    loop_case_add_output(&top, (ls_type){LS_DTYPE_I32, type.shape});
+    loop_case_add(&top, type, 0, 99, &random);
+    loop_case_agrees(&top, 0);
+  }
+}
+
 TEST(the_first_extreme_is_found_and_nan_is_one) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 160; ++round) {
     const ls_dtype dtype = loop_any_type(&random, LOOP_NUMBERS);
-    const int64_t a = loop_random_between(&random, 1, 20);
-    const int64_t n = loop_random_between(&random, 1, 90);
+    const bool is_thin = round % 7 == 0;
+    const int64_t a = loop_random_between(&random, 1, is_thin ? 9000 : 20);
+    const int64_t n = loop_random_between(&random, 1, is_thin ? 5 : 90);
     // Few columns, one, and many.
     const int64_t b = round % 5 == 0   ? 1
                       : round % 5 == 1 ? loop_random_between(&random, 30, 400)
+                      : is_thin        ? loop_random_between(&random, 1, 4)
                                        : loop_random_between(&random, 1, 20);
     loop_case c = {.op = round % 2 == 0 ? LS_OP_ARGMIN : LS_OP_ARGMAX,
                    .out = {LS_DTYPE_I64, LS_SHAPE(a, b)}};
@@ -178,6 +214,11 @@ TEST(scans_go_one_after_another) {
     if (round % 4 == 0) shape.dim[axis] = loop_random_between(&random, 1, most);
     check_scan(ops[round % 3], dtype, shape, axis, &random);
   }
+  // Many short lines, alone and beside others.
+  for (int64_t n = 1; n <= 9; ++n)
+    for (int k = 0; k < 3; ++k)
+      check_scan(ops[k], loop_types[n % LOOP_FLOATS], LS_SHAPE(3000, n, 1 + k),
+                 1, &random);
   check_scan(LS_OP_CUMSUM, LS_DTYPE_F32, LS_SHAPE(3, 90, 700), 1, &random);
   check_scan(LS_OP_LINEAR_SCAN, LS_DTYPE_F32, LS_SHAPE(90, 300), 0, &random);
   // Units of columns that are joined, and more than are.

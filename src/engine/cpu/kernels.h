@@ -284,13 +284,44 @@ typedef struct ls_cpu_moves {
   ls_cpu_move_fn *of_size[9];  // For elements of 1, 2, 4 and 8 bytes.
 } ls_cpu_moves;
 
-// Finds the row of the first winner of each of `columns` adjacent columns. They
-// are of [size, inner]: all columns, if there are fewer than 32.
-typedef void ls_cpu_find_fn(int64_t *out, const void *in, int64_t size,
-                            int64_t inner, int64_t columns);
+// Finds the row of the first winner of each of `columns` adjacent columns of
+// [size, inner]: all columns, if there are fewer than 32. Does so for `outer`
+// such arrays, if more than one with all their columns.
+typedef void ls_cpu_find_fn(int64_t *out, const void *in, int64_t outer,
+                            int64_t size, int64_t inner, int64_t columns);
 typedef struct ls_cpu_extremes {
   ls_cpu_find_fn *largest[LS_DTYPE_COUNT], *smallest[LS_DTYPE_COUNT];
 } ls_cpu_extremes;
+
+// Indices of any integer type; numbers beyond i64 count as its largest. Those
+// outside `first` to `last` become the nearest one, or -1.
+typedef struct ls_index_range {
+  int64_t first, last;
+  bool skips;
+} ls_index_range;
+
+// An index for each element of [outer, picks, inner], along the middle axis of
+// an array [outer, size, inner].
+typedef struct ls_index_lines {
+  int64_t size, picks, inner;
+} ls_index_lines;
+
+// Computes out[i] = x[at[i]].
+typedef void ls_cpu_pick_fn(void *out, const void *x, const int64_t *at,
+                            int64_t count);
+
+typedef struct ls_cpu_indices {
+  // Reads indices `from` to `from + count`, by type.
+  void (*read[LS_DTYPE_COUNT])(int64_t *at, const void *indices, int64_t from,
+                               int64_t count, const ls_index_range *range);
+  // Replaces indices of rows by the offsets of their elements, `inner` for
+  // each; those of an index below 0 are below 0, too.
+  void (*of_rows)(int64_t *at, int64_t count, int64_t inner);
+  // Replaces indices `from` to `from + count` by offsets; -1 stays.
+  void (*of_lines)(int64_t *at, int64_t from, int64_t count,
+                   const ls_index_lines *lines);
+  ls_cpu_pick_fn *pick[sizeof(uint64_t) + 1];  // By the size of an element.
+} ls_cpu_indices;
 
 typedef struct ls_cpu_short_rows ls_cpu_short_rows;
 typedef struct ls_cpu_reducers ls_cpu_reducers;
@@ -400,6 +431,7 @@ typedef struct ls_cpu_kernels {
   const ls_cpu_reducers *reducers;
   const ls_cpu_moves *moves;
   const ls_cpu_extremes *extremes;
+  const ls_cpu_indices *indices;
   const ls_cpu_short_rows *short_rows;
   // Several elementwise ops at once: kernels/element/chain.h.
   const ls_cpu_chains *chains;

@@ -2,12 +2,14 @@
 //
 // The index of the first maximum or minimum of each column. A NaN wins in both
 // cases. Columns are compared row by row; if there are few, several rows count
-// as one with more columns, whose winners are compared at the end.
+// as one with more columns, whose winners are compared at the end. Short lines
+// are compared as if each were a column.
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/vec.h"
 #include "engine/cpu/kernels/loops.h"
 
-enum { LEAST_COLUMNS = 32, CHUNK = 256 };
+// Arrays of at most FEW elements are read column by column.
+enum { LEAST_COLUMNS = 32, CHUNK = 256, FEW = 64 };
 
 // Returns an integer that orders 16-bit floats: NaN before all others.
 LS_INLINE int16_t order_half(uint16_t bits, int infinity, int nan) {
@@ -25,32 +27,43 @@ LS_INLINE int16_t order_half(uint16_t bits, int infinity, int nan) {
 #define WINS(BEATS, x, y) (BEATS(x, y) | (((x) != (x)) & ((y) == (y))))
 #define FIND(name, BEATS, LOAD, V, D, T, W)                                    \
   LS_INLINE void name##_rows_##D(const T *a, int64_t rows, int64_t step,       \
-                                 int64_t columns, V *top, uint32_t *best) {    \
+                                 int64_t columns, const int64_t across,        \
+                                 V *top, uint32_t *best) {                     \
     for (int64_t c = 0; c < columns; ++c) {                                    \
-      top[c] = LOAD(a[c]);                                                     \
+      top[c] = LOAD(a[c * across]);                                            \
       best[c] = 0;                                                             \
     }                                                                          \
     for (int64_t r = 1; r < rows; ++r) {                                       \
       LS_INDEPENDENT                                                           \
       for (int64_t c = 0; c < columns; ++c) {                                  \
-        const V x = LOAD(a[r * step + c]), y = top[c];                         \
+        const V x = LOAD(a[r * step + c * across]), y = top[c];                \
         const bool wins = WINS(BEATS, x, y);                                   \
         top[c] = wins ? x : y;                                                 \
         best[c] = wins ? (uint32_t)r : best[c];                                \
       }                                                                        \
     }                                                                          \
   }                                                                            \
-  static void name##_##D(int64_t *out, const void *in, int64_t size,           \
-                         int64_t inner, int64_t columns) {                     \
+  LS_INLINE int64_t name##_from_##D(const T *a, int64_t row, int64_t size,     \
+                                    int64_t inner, V y, int64_t first) {       \
+    for (; row < size; ++row) {                                                \
+      const V x = LOAD(a[row * inner]);                                        \
+      const bool wins = WINS(BEATS, x, y);                                     \
+      y = wins ? x : y;                                                        \
+      first = wins ? row : first;                                              \
+    }                                                                          \
+    return first;                                                              \
+  }                                                                            \
+  static void name##_many_##D(int64_t *out, const T *in, int64_t size,         \
+                              int64_t inner, int64_t columns) {                \
     const int64_t folds = inner < LEAST_COLUMNS ? LEAST_COLUMNS / inner : 1;   \
     const int64_t rows = size / folds;                                         \
     V top[CHUNK];                                                              \
     uint32_t best[CHUNK];                                                      \
     for (int64_t from = 0; from < columns; from += CHUNK) {                    \
-      const T *a = (const T *)in + from;                                       \
+      const T *a = in + from;                                                  \
       const int64_t count = ls_min_i64(CHUNK, columns - from);                 \
       if (rows > 0)                                                            \
-        name##_rows_##D(a, rows, inner *folds, count *folds, top, best);       \
+        name##_rows_##D(a, rows, inner *folds, count *folds, 1, top, best);    \
       for (int64_t c = 0; c < count; ++c) {                                    \
         V y = LOAD(a[c]);                                                      \
         int64_t first = 0;                                                     \
@@ -62,14 +75,36 @@ LS_INLINE int16_t order_half(uint16_t bits, int infinity, int nan) {
           y = x;                                                               \
           first = at;                                                          \
         }                                                                      \
-        for (int64_t r = rows * folds; r < size; ++r) {                        \
-          const V x = LOAD(a[r * inner + c]);                                  \
-          const bool wins = WINS(BEATS, x, y);                                 \
-          y = wins ? x : y;                                                    \
-          first = wins ? r : first;                                            \
-        }                                                                      \
-        out[from + c] = first;                                                 \
+        out[from + c] =                                                        \
+            name##_from_##D(a + c, rows * folds, size, inner, y, first);       \
       }                                                                        \
+    }                                                                          \
+  }                                                                            \
+  static void name##_lines_##D(int64_t *out, const T *a, int64_t outer,        \
+                               int64_t size) {                                 \
+    V top[CHUNK];                                                              \
+    uint32_t best[CHUNK];                                                      \
+    for (int64_t o = 0; o < outer; o += CHUNK) {                               \
+      const int64_t count = ls_min_i64(CHUNK, outer - o);                      \
+      name##_rows_##D(a + o * size, size, 1, count, size, top, best);          \
+      for (int64_t c = 0; c < count; ++c)                                      \
+        out[o + c] = best[c];                                                  \
+    }                                                                          \
+  }                                                                            \
+  static void name##_##D(int64_t *out, const void *in, int64_t outer,          \
+                         int64_t size, int64_t inner, int64_t columns) {       \
+    const T *a = in;                                                           \
+    if (inner == 1 && outer > 1 && size <= FEW) {                              \
+      name##_lines_##D(out, a, outer, size);                                   \
+      return;                                                                  \
+    }                                                                          \
+    for (int64_t o = 0; o < outer; ++o, a += size * inner, out += inner) {     \
+      if (inner >= LEAST_COLUMNS || size * inner > FEW) {                      \
+        name##_many_##D(out, a, size, inner, columns);                         \
+        continue;                                                              \
+      }                                                                        \
+      for (int64_t c = 0; c < inner; ++c)                                      \
+        out[c] = name##_from_##D(a + c, 1, size, inner, LOAD(a[c]), 0);        \
     }                                                                          \
   }
 #define FIND_NUMBER(name, BEATS, D, T, W) FIND(name, BEATS, SAME, T, D, T, W)

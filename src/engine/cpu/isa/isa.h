@@ -81,6 +81,7 @@ extern const ls_cpu_typed_spans LS_ISA_NAME(ls_cpu_typed_spans);
 extern const ls_cpu_conversions LS_ISA_NAME(ls_cpu_conversions);
 extern const ls_cpu_reducers LS_ISA_NAME(ls_cpu_reducers);
 extern const ls_cpu_extremes LS_ISA_NAME(ls_cpu_extremes);
+extern const ls_cpu_indices LS_ISA_NAME(ls_cpu_indices);
 extern const ls_cpu_moves LS_ISA_NAME(ls_cpu_moves);
 extern const ls_cpu_short_rows LS_ISA_NAME(ls_cpu_short_rows);
 extern const ls_cpu_chains LS_ISA_NAME(ls_cpu_chains);

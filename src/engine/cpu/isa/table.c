@@ -54,6 +54,7 @@ const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels) = {
     .typed_spans = &LS_ISA_NAME(ls_cpu_typed_spans),
     .reducers = &LS_ISA_NAME(ls_cpu_reducers),
     .extremes = &LS_ISA_NAME(ls_cpu_extremes),
+    .indices = &LS_ISA_NAME(ls_cpu_indices),
     .moves = &LS_ISA_NAME(ls_cpu_moves),
     .short_rows = &LS_ISA_NAME(ls_cpu_short_rows),
     .chains = &LS_ISA_NAME(ls_cpu_chains),

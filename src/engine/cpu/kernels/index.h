@@ -11,37 +11,26 @@
 // Indices read at a time.
 enum { LS_INDEX_CHUNK = 256 };
 
-// Reads elements `at` to `at + count` of an array of integers. Numbers beyond
-// i64 become its largest number.
-static inline void ls_indices_read(int64_t *out, const void *indices,
-                                   ls_dtype dtype, int64_t at, int64_t count) {
+// Reads element `at` of an array of integers. A number beyond i64 becomes its
+// largest number.
+static inline int64_t ls_index_read(const void *indices, ls_dtype dtype,
+                                    int64_t at) {
   switch (dtype) {
 #define LS_CASE(unused, D, T, W)                                               \
   case LS_DTYPE_##D:                                                           \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      out[i] = (int64_t)((const T *)indices)[at + i];                          \
-    break;
+    return (int64_t)((const T *)indices)[at];
     LS_EACH_SIGNED(LS_CASE, )
     LS_CASE(, U8, uint8_t, )
     LS_CASE(, U16, uint16_t, )
     LS_CASE(, U32, uint32_t, )
 #undef LS_CASE
-  case LS_DTYPE_U64:
-    for (int64_t i = 0; i < count; ++i) {
-      const uint64_t index = ((const uint64_t *)indices)[at + i];
-      out[i] = index > INT64_MAX ? INT64_MAX : (int64_t)index;
-    }
-    break;
-  default:
-    break;
+  case LS_DTYPE_U64: {
+    const uint64_t index = ((const uint64_t *)indices)[at];
+    return index > INT64_MAX ? INT64_MAX : (int64_t)index;
   }
-}
-
-static inline int64_t ls_index_read(const void *indices, ls_dtype dtype,
-                                    int64_t at) {
-  int64_t index = -1;
-  ls_indices_read(&index, indices, dtype, at, 1);
-  return index;
+  default:
+    return -1;
+  }
 }
 
 // Clamps an index to 0 to `last`.
@@ -52,6 +41,16 @@ static inline int64_t ls_index_clamp(int64_t index, int64_t last) {
 // Returns INVALID_ARGUMENT if elements are wanted of an axis of x that has
 // none.
 ls_status ls_check_indexed(const ls_kernel_plan *plan, int32_t axis);
+
+// ---- Elements at offsets ---------------------------------------------------
+// Computes x[at[i]] = x[at[i]] op updates[i] one after the other, except where
+// at[i] < 0. 16-bit floats are computed in f32.
+typedef void ls_apply_fn(void *x, const void *updates, const int64_t *at,
+                         int64_t count);
+// Returns that of a binary op; NULL: there is none for the dtype. The second
+// one copies updates.
+ls_apply_fn *ls_apply_of(uint16_t op, ls_dtype dtype);
+ls_apply_fn *ls_apply_copy_of(size_t element);
 
 // ---- Moves -----------------------------------------------------------------
 // Moving of elements: a result written in row order from an operand that has a

@@ -4,68 +4,43 @@
 #include "engine/cpu/kernels/index.h"
 #include "engine/cpu/kernels/kernel.h"
 
-// ---- Gather ----------------------------------------------------------------
 typedef struct gather_params {
   int64_t rows, rows_per_block;  // Rows of the result, which is [outer, picks].
   int64_t size, inner, picks;    // x is [outer, size, inner].
   size_t element;
   ls_dtype index;
-  void (*pick)(const struct gather_params *self, char *out, const char *x,
-               const int64_t *at, int64_t count);
+  const ls_cpu_indices *kernels;
 } gather_params;
 
-static void pick_rows(const gather_params *self, char *out, const char *x,
+static void copy_rows(const gather_params *self, char *out, const char *x,
                       const int64_t *at, int64_t count) {
   const size_t bytes = (size_t)self->inner * self->element;
   for (int64_t i = 0; i < count; ++i)
-    memcpy(out + (size_t)i * bytes,
-           x + (size_t)ls_index_clamp(at[i], self->size - 1) * bytes, bytes);
+    memcpy(out + (size_t)i * bytes, x + (size_t)at[i] * bytes, bytes);
 }
-
-#define PICK(name, bytes, T)                                                   \
-  static void name##_##bytes(const gather_params *self, char *out,             \
-                             const char *x, const int64_t *at,                 \
-                             int64_t count) {                                  \
-    T *o = (T *)(void *)out;                                                   \
-    const T *a = (const T *)(const void *)x;                                   \
-    const int64_t last = self->size - 1;                                       \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      o[i] = a[ls_index_clamp(at[i], last)];                                   \
-  }
-LS_EACH_SIZE(PICK, pick)
 
 static void gather_loop(const ls_kernel_call *call, int64_t begin_block,
                         int64_t end_block) {
   const gather_params *self = call->params;
   const size_t bytes = (size_t)self->inner * self->element;
   const int64_t end = ls_min_i64(end_block * self->rows_per_block, self->rows);
+  const ls_index_range range = {0, self->size - 1, .skips = false};
   int64_t row = begin_block * self->rows_per_block;
   while (row < end) {
     const int64_t from = row % self->picks;
     const int64_t count =
         ls_min_i64(LS_INDEX_CHUNK, ls_min_i64(self->picks - from, end - row));
-    int64_t at[LS_INDEX_CHUNK];
-    ls_indices_read(at, call->in[1], self->index, from, count);
     const int64_t outer = row / self->picks;
-    self->pick(self, (char *)call->out[0] + (size_t)row * bytes,
-               (const char *)call->in[0] + (size_t)(outer * self->size) * bytes,
-               at, count);
+    char *out = (char *)call->out[0] + (size_t)row * bytes;
+    const char *x =
+        (const char *)call->in[0] + (size_t)(outer * self->size) * bytes;
+    int64_t at[LS_INDEX_CHUNK];
+    self->kernels->read[self->index](at, call->in[1], from, count, &range);
+    if (self->inner == 1)
+      self->kernels->pick[self->element](out, x, at, count);
+    else
+      copy_rows(self, out, x, at, count);
     row += count;
-  }
-}
-
-static void choose_pick(gather_params *self) {
-  self->pick = pick_rows;
-  if (self->inner != 1) return;
-  switch (self->element) {
-#define CASE(unused, size, T)                                                  \
-  case size:                                                                   \
-    self->pick = pick_##size;                                                  \
-    break;
-    LS_EACH_SIZE(CASE, )
-#undef CASE
-  default:
-    break;
   }
 }
 
@@ -92,7 +67,7 @@ ls_status kernel_gather(ls_kernel_plan *plan) {
   self->rows_per_block = ls_max_i64(1, LS_BLOCK / ls_max_i64(1, self->inner));
   self->element = ls_dtype_size(x.dtype);
   self->index = plan->in[1].dtype;
-  choose_pick(self);
+  self->kernels = plan->kernels->indices;
   plan->loop = gather_loop;
   plan->params = self;
   plan->blocks = ls_blocks_of(self->rows, self->rows_per_block);

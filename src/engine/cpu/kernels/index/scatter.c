@@ -4,33 +4,33 @@
 //
 // Each block owns a part of the result and applies all updates to it in the
 // order of the indices; consecutive blocks of a thread are handled as one.
-// Slices of one element are updated in a loop of their type.
+// Slices of a few elements are updated in a loop of their type.
 #include "engine/cpu/kernels/index.h"
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
 // The result is [outer, size, inner]; a block owns some rows of one outer, or
 // some outers.
-typedef struct scatter_params scatter_params;
-
-// Applies updates to the rows from `begin` to `end`.
-typedef void (*apply)(const scatter_params *self, void *out,
-                      const void *updates, const int64_t *at, int64_t count,
-                      int64_t begin, int64_t end);
-
-struct scatter_params {
+typedef struct scatter_params {
   int64_t outer, size, inner, picks;
   int64_t rows;         // Rows of a block, of one outer.
   int64_t blocks_each;  // Blocks per outer.
   int64_t outers;       // Outer indices per block, if a block owns whole ones.
   size_t element;
   ls_dtype index, half;
+  const ls_cpu_indices *kernels;
   ls_elementwise combine;  // Without a span the update is copied.
-  apply apply;
-};
+  ls_apply_fn *apply;      // NULL: whole rows are combined.
+  int64_t most;            // Most rows handled at a time.
+} scatter_params;
 
-// Limit, since each block reads all indices.
-enum { MAX_SCATTER_BLOCKS = 64 };
+enum {
+  MAX_SCATTER_BLOCKS = 64,  // Limit, since each block reads all indices.
+  // Rows of at most so many elements are updated element by element; 16-bit
+  // floats are slower to combine by rows.
+  FEW_ELEMENTS = 4,
+  FEW_HALVES = 16,
+};
 
 // Computes row = row op update, 16-bit floats in f32.
 static void combine_row(const scatter_params *self, void *row,
@@ -56,61 +56,14 @@ static void combine_row(const scatter_params *self, void *row,
   }
 }
 
-static void apply_rows(const scatter_params *self, void *out,
-                       const void *updates, const int64_t *at, int64_t count,
-                       int64_t begin, int64_t end) {
+static void combine_rows(const scatter_params *self, char *out,
+                         const char *updates, const int64_t *at,
+                         int64_t count) {
   const size_t bytes = (size_t)self->inner * self->element;
   for (int64_t i = 0; i < count; ++i)
-    if (at[i] >= begin && at[i] < end)
-      combine_row(self, (char *)out + (size_t)at[i] * bytes,
-                  (const char *)updates + (size_t)i * bytes);
-}
-
-// ---- Slices of one element -------------------------------------------------
-#define APPLY(name, E, D, T, W)                                                \
-  static void name##_##D(const scatter_params *self, void *out,                \
-                         const void *updates, const int64_t *at,               \
-                         int64_t count, int64_t begin, int64_t end) {          \
-    (void)self;                                                                \
-    T *o = out;                                                                \
-    const T *y = updates;                                                      \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      if (at[i] >= begin && at[i] < end) o[at[i]] = E(T, W, o[at[i]], y[i]);   \
-  }
-#define APPLY_COPY(name, bytes, T) APPLY(name, SECOND, bytes, T, T)
-#define SECOND(T, W, x, y) (y)
-LS_EACH_SIZE(APPLY_COPY, copy)
-
-#define ALL(name, OF_FLOATS, OF_SIGNED, OF_UNSIGNED)                           \
-  LS_EACH_FLOAT(APPLY, name, OF_FLOATS)                                        \
-  LS_EACH_SIGNED(APPLY, name, OF_SIGNED)                                       \
-  LS_EACH_UNSIGNED(APPLY, name, OF_UNSIGNED)
-ALL(add, LS_ADD_FLOAT, LS_ADD_INTEGER, LS_ADD_INTEGER)
-ALL(sub, LS_SUB_FLOAT, LS_SUB_INTEGER, LS_SUB_INTEGER)
-ALL(mul, LS_MUL_FLOAT, LS_MUL_INTEGER, LS_MUL_INTEGER)
-ALL(div, LS_DIV_FLOAT, LS_DIV_SIGNED, LS_DIV_UNSIGNED)
-ALL(maximum, LS_MAX_FLOAT, LS_MAX_INTEGER, LS_MAX_INTEGER)
-ALL(minimum, LS_MIN_FLOAT, LS_MIN_INTEGER, LS_MIN_INTEGER)
-
-#define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
-#define NUMBERS(name)                                                          \
-  { LS_EACH_INTEGER(ENTRY, name) LS_EACH_FLOAT(ENTRY, name) }
-static const apply apply_of[LS_OP_COUNT][LS_DTYPE_COUNT] = {
-    [LS_OP_ADD] = NUMBERS(add),         [LS_OP_SUB] = NUMBERS(sub),
-    [LS_OP_MUL] = NUMBERS(mul),         [LS_OP_DIV] = NUMBERS(div),
-    [LS_OP_MAXIMUM] = NUMBERS(maximum), [LS_OP_MINIMUM] = NUMBERS(minimum),
-};
-
-static apply copy_of(size_t element) {
-  switch (element) {
-#define CASE(unused, size, T)                                                  \
-  case size:                                                                   \
-    return copy_##size;
-    LS_EACH_SIZE(CASE, )
-#undef CASE
-  default:
-    return apply_rows;
-  }
+    if (at[i] >= 0)
+      combine_row(self, out + (size_t)at[i] * bytes,
+                  updates + (size_t)i * bytes);
 }
 
 // ---- Loop ------------------------------------------------------------------
@@ -127,12 +80,18 @@ static void scatter_rows(const ls_kernel_call *call, int64_t o, int64_t begin,
     memcpy(out + (size_t)begin * bytes,
            (const char *)call->in[0] + base + (size_t)begin * bytes,
            (size_t)(end - begin) * bytes);
-  for (int64_t from = 0; from < self->picks; from += LS_INDEX_CHUNK) {
-    const int64_t count = ls_min_i64(LS_INDEX_CHUNK, self->picks - from);
+  const ls_index_range range = {begin, end - 1, .skips = true};
+  int64_t count = 0;
+  for (int64_t from = 0; from < self->picks; from += count) {
     int64_t at[LS_INDEX_CHUNK];
-    ls_indices_read(at, call->in[1], self->index, from, count);
-    self->apply(self, out, updates + (size_t)from * bytes, at, count, begin,
-                end);
+    count = ls_min_i64(self->most, self->picks - from);
+    self->kernels->read[self->index](at, call->in[1], from, count, &range);
+    if (self->apply == NULL) {
+      combine_rows(self, out, updates + (size_t)from * bytes, at, count);
+    } else {
+      self->kernels->of_rows(at, count, self->inner);
+      self->apply(out, updates + (size_t)from * bytes, at, count * self->inner);
+    }
   }
 }
 
@@ -166,11 +125,10 @@ static bool choose_combine(scatter_params *self, const ls_kernel_plan *plan) {
     if (strcmp(name, rows[i].name) != 0) continue;
     self->combine.span = ls_span_of(
         rows[i].op, ls_is_half(dtype) ? LS_DTYPE_F32 : dtype, plan->kernels);
-    if (self->inner == 1 && apply_of[rows[i].op][dtype] != NULL)
-      self->apply = apply_of[rows[i].op][dtype];
+    self->apply = ls_apply_of(rows[i].op, dtype);
     return self->combine.span != NULL;
   }
-  if (self->inner == 1) self->apply = copy_of(ls_dtype_size(dtype));
+  self->apply = ls_apply_copy_of(ls_dtype_size(dtype));
   return ls_is_plain(dtype);
 }
 
@@ -180,8 +138,15 @@ ls_status kernel_scatter(ls_kernel_plan *plan) {
   const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   self->size = x.shape.dim[axis];
   self->inner = ls_step_of(x.shape, axis);
-  self->apply = apply_rows;
   if (!choose_combine(self, plan)) return ls_kernel_unsupported(plan, x.dtype);
+  self->half = ls_is_half(x.dtype) ? x.dtype : LS_DTYPE_NONE;
+  const int64_t few = self->half != LS_DTYPE_NONE ? FEW_HALVES : FEW_ELEMENTS;
+  self->kernels = plan->kernels->indices;
+  self->most = LS_INDEX_CHUNK;
+  if (self->inner > 0 && self->inner <= few)
+    self->most = LS_INDEX_CHUNK / self->inner;
+  else
+    self->apply = NULL;
   self->outer = 1;
   for (int32_t i = 0; i < axis; ++i)
     self->outer *= x.shape.dim[i];
@@ -196,7 +161,6 @@ ls_status kernel_scatter(ls_kernel_plan *plan) {
       self->blocks_each > 1 ? 1 : ls_max_i64(1, LS_BLOCK / ls_max_i64(1, work));
   self->element = ls_dtype_size(x.dtype);
   self->index = plan->in[1].dtype;
-  self->half = ls_is_half(x.dtype) ? x.dtype : LS_DTYPE_NONE;
   plan->loop = scatter_loop;
   plan->params = self;
   plan->blocks = self->blocks_each * ls_blocks_of(self->outer, self->outers);

@@ -5,6 +5,7 @@
 // Each element becomes a key, an unsigned number with the requested order;
 // pairs of key and position are sorted stably, by insertion if they are few,
 // else digit by digit. A NaN is larger than any number; -0 and 0 are equal.
+// Top_k keeps the first keys of those it has read, and sorts some at a time.
 #include "engine/cpu/kernels/index.h"
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
@@ -170,12 +171,27 @@ static void move_line(void *out, const void *in, const keyed *keys,
   }
 }
 
+// Copies lines of one element.
+static void copy_lines(const sort_params *self, const ls_kernel_call *call,
+                       int64_t begin, int64_t end) {
+  for (size_t k = 0; k < self->num_operands; ++k)
+    memcpy((char *)call->out[k] + (size_t)begin * self->elements[k],
+           (const char *)call->in[k] + (size_t)begin * self->elements[k],
+           (size_t)(end - begin) * self->elements[k]);
+  memset((int64_t *)call->out[self->num_operands] + begin, 0,
+         (size_t)(end - begin) * sizeof(int64_t));
+}
+
 static void sort_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block) {
   const sort_params *self = call->params;
   const int64_t step = self->inner;
   const int64_t end =
       ls_min_i64(end_block * self->lines_per_block, self->lines);
+  if (self->size == 1) {
+    copy_lines(self, call, begin_block * self->lines_per_block, end);
+    return;
+  }
   for (int64_t i = begin_block * self->lines_per_block; i < end; ++i) {
     const size_t at = (size_t)(i / step * self->size * step + i % step);
     workspace work = workspace_of(call->scratch, self->size);
@@ -224,6 +240,7 @@ ls_status kernel_sort(ls_kernel_plan *plan) {
 // ---- Top k -----------------------------------------------------------------
 typedef struct top_params {
   int64_t rows, size, k, rows_per_block;
+  int64_t most;  // Most keys in the workspace.
   key_function keys;
   uint64_t flip;
   int digits;
@@ -244,19 +261,53 @@ static void select_few(keyed *keys, int64_t count, int64_t k) {
   }
 }
 
+// Reads a row of keys and sorts the `k` first ones to the front: those before
+// the k-th of the keys read so far are collected, and sorted when there are
+// `most`, of which k remain.
+static void select_many(const top_params *self, workspace *work,
+                        const char *row) {
+  keyed chunk[LS_INDEX_CHUNK];
+  int64_t kept = 0;
+  uint64_t limit = UINT64_MAX;
+  for (int64_t from = 0; from < self->size; from += LS_INDEX_CHUNK) {
+    const int64_t count = ls_min_i64(LS_INDEX_CHUNK, self->size - from);
+    self->keys(chunk, row + (size_t)from * self->element, 1, count, self->flip);
+    for (int64_t i = 0; i < count; ++i) {
+      if (chunk[i].key > limit) continue;
+      work->keys[kept++] = (keyed){chunk[i].key, from + chunk[i].at};
+      if (kept < self->most) continue;
+      sort_keys(work, kept, self->digits);
+      kept = self->k;
+      // Later keys that are equal to the k-th are not among the first.
+      limit = work->keys[kept - 1].key;
+      if (limit-- == 0) return;
+    }
+  }
+  sort_keys(work, kept, self->digits);
+}
+
 static void top_loop(const ls_kernel_call *call, int64_t begin_block,
                      int64_t end_block) {
   const top_params *self = call->params;
+  int64_t i = begin_block * self->rows_per_block;
   const int64_t end = ls_min_i64(end_block * self->rows_per_block, self->rows);
-  for (int64_t i = begin_block * self->rows_per_block; i < end; ++i) {
+  if (self->size == 1 && i < end) {
+    memcpy((char *)call->out[0] + (size_t)i * self->element,
+           (const char *)call->in[0] + (size_t)i * self->element,
+           (size_t)(end - i) * self->element);
+    memset((int32_t *)call->out[1] + i, 0, (size_t)(end - i) * sizeof(int32_t));
+    return;
+  }
+  for (; i < end; ++i) {
     const char *row =
         (const char *)call->in[0] + (size_t)(i * self->size) * self->element;
-    workspace work = workspace_of(call->scratch, self->size);
-    self->keys(work.keys, row, 1, self->size, self->flip);
-    if (self->k <= FEW)
+    workspace work = workspace_of(call->scratch, self->most);
+    if (self->k <= FEW) {
+      self->keys(work.keys, row, 1, self->size, self->flip);
       select_few(work.keys, self->size, self->k);
-    else
-      sort_keys(&work, self->size, self->digits);
+    } else {
+      select_many(self, &work, row);
+    }
     move_line((char *)call->out[0] + (size_t)(i * self->k) * self->element, row,
               work.keys, self->k, 1, self->element);
     int32_t *places = (int32_t *)call->out[1] + i * self->k;
@@ -287,6 +338,8 @@ ls_status kernel_top_k(ls_kernel_plan *plan) {
   plan->loop = top_loop;
   plan->params = self;
   plan->blocks = ls_blocks_of(self->rows, self->rows_per_block);
-  plan->scratch = workspace_size(size);
+  const int64_t most = 2 * self->k + DIGITS;
+  self->most = self->k > FEW && size > 2 * most ? most : size + 1;
+  plan->scratch = workspace_size(self->most);
   return ls_ok();
 }

@@ -6,53 +6,84 @@
 #include "lockstep/half.h"
 
 // ---- Iota ------------------------------------------------------------------
+// Numbers repeat with a period of size * inner elements: some periods are
+// computed, and copied from then on.
 typedef struct iota_params {
   int64_t count;
   // Size of the axis, and elements for each index along it.
   int64_t size, inner;
-  void (*fill)(void *out, int64_t at, int64_t value, int64_t step,
+  size_t element;
+  // Fills elements, which begin with number `value`, element `column` of its
+  // run; numbers stay below `size`.
+  void (*fill)(void *out, int64_t value, int64_t column, int64_t inner,
                int64_t count);
 } iota_params;
+
+enum {
+  SHORT_RUN = 32,  // Most elements of a run that are computed by quotients.
+  SHIFT = 16,      // Quotients are exact up to FEW + SHORT_RUN.
+  FEW = 1024,
+  COPIED = 4096,  // Elements copied at a time, and some more.
+};
 
 #define AS_NUMBER(T, value) ((T)(value))
 #define AS_F16(T, value) ls_f16_from_f32(ls_odd_f32_of_i64(value))
 #define AS_BF16(T, value) ls_bf16_from_f32(ls_odd_f32_of_i64(value))
-#define FILL(name, E, D, T, W)                                                 \
-  static void name##_##D(void *out, int64_t at, int64_t value, int64_t step,   \
-                         int64_t count) {                                      \
-    T *o = (T *)out + at;                                                      \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      o[i] = E(T, value + i * step);                                           \
+#define FILL(name, I, E, D, T, W)                                              \
+  static void name##_##D(void *out, int64_t value, int64_t column,             \
+                         int64_t inner, int64_t count) {                       \
+    const uint32_t inverse =                                                   \
+        inner > SHORT_RUN ? 0                                                  \
+                          : (uint32_t)(((1 << SHIFT) + inner - 1) / inner);    \
+    const I first = (I)value;                                                  \
+    const uint32_t skip = inverse == 0 ? 0 : (uint32_t)column;                 \
+    T *o = out;                                                                \
+    for (uint32_t i = 0; i < (uint32_t)count; ++i)                             \
+      o[i] = E(T, first + (I)(int32_t)((i + skip) * inverse >> SHIFT));        \
   }
-LS_EACH_INTEGER(FILL, fill, AS_NUMBER)
-LS_EACH_FLOAT(FILL, fill, AS_NUMBER)
-FILL(fill, AS_F16, F16, uint16_t, )
-FILL(fill, AS_BF16, BF16, uint16_t, )
-
-#define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
-static void (*const fills[LS_DTYPE_COUNT])(void *, int64_t, int64_t, int64_t,
-                                           int64_t) = {
-    LS_EACH_INTEGER(ENTRY, fill) LS_EACH_FLOAT(ENTRY, fill) ENTRY(fill, F16, , )
-        ENTRY(fill, BF16, , )};
+#define ENTRY(name, I, E, D, T, W) [LS_DTYPE_##D] = name##_##D,
+#define ALL(X, name, I)                                                        \
+  LS_EACH_INTEGER(X, name, I, AS_NUMBER)                                       \
+  LS_EACH_FLOAT(X, name, I, AS_NUMBER)                                         \
+  X(name, I, AS_F16, F16, uint16_t, ) X(name, I, AS_BF16, BF16, uint16_t, )
+ALL(FILL, fill, int32_t)
+ALL(FILL, fill_large, int64_t)
+// Numbers that fit i32 are converted faster.
+static void (*const fills[2][LS_DTYPE_COUNT])(void *, int64_t, int64_t, int64_t,
+                                              int64_t) = {
+    {ALL(ENTRY, fill, )}, {ALL(ENTRY, fill_large, )}};
 
 static void iota_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block) {
   const iota_params *self = call->params;
-  int64_t at = begin_block * LS_BLOCK;
+  const int64_t begin = begin_block * LS_BLOCK;
   const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
-  // Rows are runs of 0, 1, ...; otherwise of equal numbers.
-  const bool counts = self->inner == 1;
-  const int64_t run = counts ? self->size : self->inner;
-  while (at < end) {
-    const int64_t count = ls_min_i64(run - at % run, end - at);
-    self->fill(call->out[0], at, at / self->inner % self->size, counts, count);
-    at += count;
+  const int64_t period = self->size * self->inner;
+  char *out = (char *)call->out[0] + (size_t)begin * self->element;
+  int64_t done = 0, count = 0;
+  const int64_t first = ls_min_i64(period, end - begin);
+  for (; done < first; done += count) {
+    const int64_t at = begin + done, column = at % self->inner;
+    const int64_t value = at / self->inner % self->size;
+    const int64_t rest = self->inner <= SHORT_RUN
+                             ? (self->size - value) * self->inner
+                             : self->inner;
+    count = ls_min_i64(ls_min_i64(FEW, rest - column), first - done);
+    self->fill(out + (size_t)done * self->element, value, column, self->inner,
+               count);
+  }
+  for (; done < end - begin; done += count) {
+    const int64_t most = (COPIED / period + 1) * period;
+    count = ls_min_i64(ls_min_i64(done, most), end - begin - done);
+    memcpy(out + (size_t)done * self->element, out,
+           (size_t)count * self->element);
   }
 }
 
 ls_status kernel_iota(ls_kernel_plan *plan) {
   const ls_type type = plan->out[0];
-  if (fills[type.dtype] == NULL) return ls_kernel_unsupported(plan, type.dtype);
+  if (fills[0][type.dtype] == NULL)
+    return ls_kernel_unsupported(plan, type.dtype);
   LS_ARENA_NEW_OR_RETURN(plan->arena, iota_params, self);
   const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   self->count = ls_shape_num_elements(type.shape);
@@ -60,7 +91,8 @@ ls_status kernel_iota(ls_kernel_plan *plan) {
   self->inner = 1;
   for (int32_t i = axis + 1; i < type.shape.rank; ++i)
     self->inner *= type.shape.dim[i];
-  self->fill = fills[type.dtype];
+  self->element = ls_dtype_size(type.dtype);
+  self->fill = fills[self->size > INT32_MAX][type.dtype];
   plan->loop = iota_loop;
   plan->params = self;
   plan->blocks = ls_blocks_of(self->count, LS_BLOCK);

@@ -3,19 +3,24 @@
 // Softmax along the last axis, and the cross-entropy built on it.
 //
 // The kernel table computes f32 rows, and 16-bit ones, widened a group at a
-// time. f64 rows follow the same steps and the same order of addition. An
-// invalid label makes its row NaN, but a run with one fails earlier.
+// time. f64 rows follow the same steps and the same order of addition, a group
+// at a time. An invalid label makes its row NaN, but a run with one fails
+// earlier.
 #include <math.h>
 
 #include "engine/cpu/elementary/f64math.h"
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
-// Rows passed to the kernel table at a time.
-enum { GROUP = 16 };
+enum {
+  LEAST_ROWS = 16,  // Rows of a group, at least,
+  MOST_ROWS = 512,  // and as many as have so many elements.
+  SHORT_ROW = 16,   // Elements of a row whose sum has one step.
+};
 
 typedef struct rows_params {
   int64_t rows, columns, rows_per_block;
+  int64_t group;  // Rows handled at a time.
   const ls_cpu_kernels *kernels;
   uint16_t op;
   ls_dtype dtype, label;
@@ -37,35 +42,51 @@ void ls_softmax_f64(const ls_cpu_kernels *kernels, double *y, const double *x,
     y[i] *= factor;
 }
 
-static double log_sum_f64(const ls_cpu_kernels *kernels, const double *x,
-                          int64_t n, double max) {
-  return ls_f64_log(kernels->exp_above(NULL, x, max, (size_t)n));
+// Adds up a short row of numbers that are not below 0, as exp_above does.
+static double sum_short_row(const double *x, int64_t n) {
+  double sums[SHORT_ROW];
+  int64_t lanes = 1;
+  while (lanes < n)
+    lanes *= 2;
+  for (int64_t i = 0; i < lanes; ++i)
+    sums[i] = i < n ? x[i] : 0.0;
+  while (lanes /= 2)
+    for (int64_t i = 0; i < lanes; ++i)
+      sums[i] += sums[i + lanes];
+  return sums[0];
 }
 
-static void log_softmax_f64(const ls_cpu_kernels *kernels, double *y,
-                            const double *x, int64_t n) {
-  const double max = max_f64(x, n), log_sum = log_sum_f64(kernels, x, n, max);
-  for (int64_t i = 0; i < n; ++i)
-    y[i] = x[i] - max - log_sum;
-}
-
-static double loss_f64(const ls_cpu_kernels *kernels, const double *x,
-                       int64_t n, int32_t label) {
-  if (label < 0 || label >= n) return (double)NAN;
-  const double max = max_f64(x, n);
-  return log_sum_f64(kernels, x, n, max) - (x[label] - max);
-}
-
-static void loss_grad_f64(const ls_cpu_kernels *kernels, double *y,
-                          const double *x, int64_t n, int32_t label,
-                          double scale) {
-  const bool is_class = label >= 0 && label < n;
-  const double sum = kernels->exp_above(y, x, max_f64(x, n), (size_t)n);
-  const double factor = is_class ? 1.0 / sum : (double)NAN;
-  for (int64_t i = 0; i < n; ++i) {
-    const double p = y[i] * factor;
-    y[i] = (i == label ? p - 1.0 : p) * scale;
+// Finds the maximum of each row and its sum of e^(x - max), whose terms it
+// stores in `e`; of longer rows only if `keeps` is set.
+static void reduce_f64(const rows_params *self, double *e, bool keeps,
+                       double *max, double *sums, const double *x,
+                       int64_t rows) {
+  const ls_cpu_kernels *kernels = self->kernels;
+  const int64_t n = self->columns;
+  for (int64_t i = 0; i < rows; ++i)
+    max[i] = max_f64(x + i * n, n);
+  if (n > SHORT_ROW) {
+    for (int64_t i = 0; i < rows; ++i)
+      sums[i] = kernels->exp_above(keeps ? e + i * n : NULL, x + i * n, max[i],
+                                   (size_t)n);
+    return;
   }
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = i * n; j < (i + 1) * n; ++j)
+      e[j] = x[j] - max[i];
+  kernels->exp_above(e, e, 0.0, (size_t)(rows * n));
+  for (int64_t i = 0; i < rows; ++i)
+    sums[i] = sum_short_row(e + i * n, n);
+}
+
+// Finds the maximum of each row and the logarithm of its sum.
+static void log_sums_f64(const rows_params *self, double *max, double *logs,
+                         const double *x, int64_t rows) {
+  double e[MOST_ROWS], sums[MOST_ROWS];
+  reduce_f64(self, e, false, max, sums, x, rows);
+  const ls_elementwise work = {.count = rows};
+  self->kernels->elementary->f64[LS_OP_LOG](&work, logs, (const void *[]){sums},
+                                            rows);
 }
 
 // ---- Rows ------------------------------------------------------------------
@@ -80,23 +101,34 @@ typedef struct rows_work {
 
 static void rows_f64(const rows_params *self, const rows_work *work) {
   const int64_t n = self->columns;
-  const double *scale = work->scale;
-  for (int64_t i = 0; i < work->rows; ++i) {
-    double *out = work->out;
-    const double *x = (const double *)work->logits + i * n;
+  const double *x = work->logits, *scale = work->scale;
+  double max[MOST_ROWS], sums[MOST_ROWS], *out = work->out;
+  if (self->op == LS_OP_LOG_SOFTMAX || self->op == LS_OP_CROSS_ENTROPY)
+    log_sums_f64(self, max, sums, x, work->rows);
+  else
+    reduce_f64(self, out, true, max, sums, x, work->rows);
+  for (int64_t i = 0; i < work->rows; ++i, x += n) {
+    const int64_t label = self->label == LS_DTYPE_NONE ? -1 : work->labels[i];
+    const bool is_class = label >= 0 && label < n;
+    const double factor = 1.0 / sums[i];
+    double *y = out + i * n;
     switch (self->op) {
     case LS_OP_SOFTMAX:
-      ls_softmax_f64(self->kernels, out + i * n, x, n);
+      for (int64_t j = 0; j < n; ++j)
+        y[j] *= factor;
       break;
     case LS_OP_LOG_SOFTMAX:
-      log_softmax_f64(self->kernels, out + i * n, x, n);
+      for (int64_t j = 0; j < n; ++j)
+        y[j] = x[j] - max[i] - sums[i];
       break;
     case LS_OP_CROSS_ENTROPY:
-      out[i] = loss_f64(self->kernels, x, n, work->labels[i]);
+      out[i] = is_class ? sums[i] - (x[label] - max[i]) : (double)NAN;
       break;
     default:
-      loss_grad_f64(self->kernels, out + i * n, x, n, work->labels[i],
-                    scale[i]);
+      for (int64_t j = 0; j < n; ++j) {
+        const double p = is_class ? y[j] * factor : (double)NAN;
+        y[j] = (j == label ? p - 1.0 : p) * scale[i];
+      }
       break;
     }
   }
@@ -122,12 +154,12 @@ static void rows_f32(const rows_params *self, const rows_work *work) {
   }
 }
 
-// Computes at most GROUP rows, as f32 in the scratch.
+// Computes a group of rows, as f32 in the scratch.
 static void rows_half(const rows_params *self, const rows_work *work,
                       float *scratch) {
-  float scale[GROUP];
+  float scale[MOST_ROWS];
   const int64_t columns = self->columns;
-  float *results = scratch + GROUP * columns;
+  float *results = scratch + self->group * columns;
   ls_widen(self->dtype, scratch, work->logits, work->rows * columns);
   if (work->scale != NULL)
     ls_widen(self->dtype, scale, work->scale, work->rows);
@@ -165,15 +197,16 @@ static void rows_loop(const ls_kernel_call *call, int64_t begin_block,
   const size_t width =
       self->op == LS_OP_CROSS_ENTROPY ? 1 : (size_t)self->columns;
   const int64_t end = ls_min_i64(end_block * self->rows_per_block, self->rows);
-  for (int64_t i = begin_block * self->rows_per_block; i < end; i += GROUP) {
-    int32_t labels[GROUP];
+  for (int64_t i = begin_block * self->rows_per_block; i < end;
+       i += self->group) {
+    int32_t labels[MOST_ROWS];
     const size_t row = (size_t)i;
     rows_work work = {
         .out = (char *)call->out[0] + row * width * element,
         .logits =
             (const char *)call->in[0] + row * (size_t)self->columns * element,
         .labels = labels,
-        .rows = ls_min_i64(GROUP, end - i),
+        .rows = ls_min_i64(self->group, end - i),
     };
     if (self->label != LS_DTYPE_NONE)
       read_labels(labels, call->in[1], self->label, i, work.rows);
@@ -206,8 +239,10 @@ static ls_status plan_rows(ls_kernel_plan *plan, ls_dtype label) {
     self->rows *= type.shape.dim[i];
   // Blocks have whole groups, so that groups are the same in every division
   // into blocks.
-  const int64_t group = GROUP * ls_max_i64(1, self->columns);
-  self->rows_per_block = GROUP * ls_max_i64(1, LS_BLOCK / group);
+  const int64_t columns = ls_max_i64(1, self->columns);
+  self->group = ls_max_i64(LEAST_ROWS, MOST_ROWS / columns);
+  const int64_t group = self->group * columns;
+  self->rows_per_block = self->group * ls_max_i64(1, LS_BLOCK / group);
   plan->loop = rows_loop;
   plan->params = self;
   plan->blocks = ls_blocks_of(self->rows, self->rows_per_block);

@@ -25,14 +25,15 @@ static void argmax_loop(const ls_kernel_call *call, int64_t begin_block,
     memset(out + i, 0, (size_t)(end - i) * sizeof(*out));
     return;
   }
-  int64_t outer = i / self->inner, column = i % self->inner;
-  for (; i < end; ++outer, column = 0) {
+  while (i < end) {
+    const int64_t outer = i / self->inner, column = i % self->inner;
     const int64_t columns = ls_min_i64(self->inner - column, end - i);
+    const int64_t outers = columns == self->inner ? (end - i) / self->inner : 1;
     const int64_t from = outer * self->size * self->inner + column;
     self->find(out + i,
-               (const char *)call->in[0] + (size_t)from * self->element,
+               (const char *)call->in[0] + (size_t)from * self->element, outers,
                self->size, self->inner, columns);
-    i += columns;
+    i += outers * columns;
   }
 }
 

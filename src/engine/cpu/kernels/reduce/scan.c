@@ -4,13 +4,18 @@
 //
 // Elements go one after another, with one rounding an operation (two in
 // a h + b); 16-bit floats in f32, each result rounded once. Integers wrap
-// around. Lines side by side are scanned together, row by row.
+// around. Lines side by side are scanned together, row by row, if they are not
+// few.
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 #include "lockstep/half.h"
 
-// Columns of joined units: their state stays in the first cache.
-enum { JOINED_COLUMNS = 1024 };
+enum {
+  JOINED_COLUMNS = 1024,  // Joined at most: their state stays in a cache.
+  FEW_COLUMNS = 7,        // Most columns whose lines are scanned one by one,
+  SHORT_LINE = 16,        // if they are short.
+  WIDENED = 2048,         // Most elements that are widened at a time.
+};
 
 typedef struct scan_params {
   ls_lines lines;
@@ -19,38 +24,38 @@ typedef struct scan_params {
   int64_t first, step;
   int64_t most_columns;  // Most columns scanned together.
   size_t element;
-  // Scans one unit. The pointers are to its first element.
+  // Scans `outer` units, which follow one another. The pointers are to the
+  // first element.
   void (*scan)(const struct scan_params *self, void *out, const void *a,
-               const void *b, void *state, int64_t columns);
+               const void *b, void *state, int64_t outer, int64_t columns);
+  ls_dtype half;  // Not NONE: short units of 16-bit floats, scanned as f32.
 } scan_params;
 
 // Defines a scan. The state between rows is in `state`; a single line keeps it
 // in a register. START: before the first row. NEXT(h, x, y): after elements x
 // of a and y of b. SECOND: reads y, if there is a second operand.
 #define SCAN(name, D, T, S, LOAD, STORE, START, NEXT, SECOND)                  \
-  static void name##_##D(const scan_params *self, void *out, const void *in,   \
-                         const void *in2, void *state, int64_t columns) {      \
-    const int64_t size = self->lines.size, inner = self->lines.inner;          \
+  static inline void name##_line_##D(const scan_params *self, T *o,            \
+                                     const T *a, const T *b) {                 \
+    const int64_t step = self->step * self->lines.inner;                       \
     const bool exclusive = self->exclusive;                                    \
-    const T *a = in, *b = in2;                                                 \
-    T *o = out;                                                                \
-    S *h = state;                                                              \
-    (void)b;                                                                   \
-    if (columns == 1) {                                                        \
-      S carried = START;                                                       \
-      for (int64_t n = 0, i = self->first * inner; n < size;                   \
-           ++n, i += self->step * inner) {                                     \
-        const S x = LOAD(S, a[i]), y = SECOND(S, LOAD, b[i]);                  \
-        const S next = NEXT(carried, x, y);                                    \
-        o[i] = STORE(T, exclusive ? carried : next);                           \
-        carried = next;                                                        \
-      }                                                                        \
-      return;                                                                  \
+    S carried = START;                                                         \
+    for (int64_t n = self->lines.size, i = 0; n > 0; --n, i += step) {         \
+      const S x = LOAD(S, a[i]), y = SECOND(S, LOAD, b[i]);                    \
+      const S next = NEXT(carried, x, y);                                      \
+      o[i] = STORE(T, exclusive ? carried : next);                             \
+      carried = next;                                                          \
     }                                                                          \
+    (void)b;                                                                   \
+  }                                                                            \
+  static inline void name##_columns_##D(const scan_params *self, T *o,         \
+                                        const T *a, const T *b, S *h,          \
+                                        int64_t columns) {                     \
+    const bool exclusive = self->exclusive;                                    \
     for (int64_t c = 0; c < columns; ++c)                                      \
       h[c] = START;                                                            \
-    for (int64_t n = 0, row = self->first * inner; n < size;                   \
-         ++n, row += self->step * inner) {                                     \
+    for (int64_t n = self->lines.size, row = 0; n > 0;                         \
+         --n, row += self->step * self->lines.inner) {                         \
       LS_INDEPENDENT                                                           \
       for (int64_t c = 0; c < columns; ++c) {                                  \
         const int64_t i = row + c;                                             \
@@ -59,6 +64,25 @@ typedef struct scan_params {
         o[i] = STORE(T, exclusive ? before : next);                            \
         h[c] = next;                                                           \
       }                                                                        \
+    }                                                                          \
+    (void)b;                                                                   \
+  }                                                                            \
+  static void name##_##D(const scan_params *self, void *out, const void *in,   \
+                         const void *in2, void *state, int64_t outer,          \
+                         int64_t columns) {                                    \
+    const int64_t inner = self->lines.inner, each = self->lines.size * inner;  \
+    const int64_t first = self->first * inner;                                 \
+    const bool one_by_one = columns == 1 || (columns <= FEW_COLUMNS &&         \
+                                             self->lines.size <= SHORT_LINE);  \
+    for (int64_t at = first; outer > 0; --outer, at += each) {                 \
+      T *o = (T *)out + at;                                                    \
+      const T *a = (const T *)in + at, *b = (const T *)in2 + at;               \
+      if (!one_by_one) {                                                       \
+        name##_columns_##D(self, o, a, b, state, columns);                     \
+        continue;                                                              \
+      }                                                                        \
+      for (int64_t c = 0; c < columns; ++c)                                    \
+        name##_line_##D(self, o + c, a + c, b + c);                            \
     }                                                                          \
   }
 
@@ -86,7 +110,7 @@ ALL(product, 1, PRODUCT, NONE)
 ALL(linear, 0, LINEAR, READ)
 
 typedef void (*scan_function)(const scan_params *, void *, const void *,
-                              const void *, void *, int64_t);
+                              const void *, void *, int64_t, int64_t);
 #define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
 #define ROW(name)                                                              \
   {                                                                            \
@@ -96,6 +120,24 @@ typedef void (*scan_function)(const scan_params *, void *, const void *,
 static const scan_function sums[LS_DTYPE_COUNT] = ROW(sum);
 static const scan_function products[LS_DTYPE_COUNT] = ROW(product);
 static const scan_function linears[LS_DTYPE_COUNT] = ROW(linear);
+
+// Scans units of 16-bit floats with all their columns.
+static void scan_halves(const scan_params *self, uint16_t *out,
+                        const uint16_t *a, const uint16_t *b, void *state,
+                        int64_t outer) {
+  const int64_t each = self->lines.size * self->lines.inner;
+  float *x = (float *)state + self->most_columns, *y = x + WIDENED;
+  for (int64_t n = 0; outer > 0; outer -= n) {
+    n = ls_min_i64(outer, WIDENED / each);
+    ls_widen(self->half, x, a, n * each);
+    if (self->has_b) ls_widen(self->half, y, b, n * each);
+    self->scan(self, x, x, y, state, n, self->lines.inner);
+    ls_narrow(self->half, out, x, n * each);
+    out += n * each;
+    a += n * each;
+    b += n * each;
+  }
+}
 
 static void scan_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block) {
@@ -109,12 +151,18 @@ static void scan_loop(const ls_kernel_call *call, int64_t begin_block,
     while (u < end && u % lines->units_across != 0 &&
            unit.columns + lines->columns <= self->most_columns)
       unit.columns += ls_lines_at(lines, u++).columns;
+    const int64_t outer = lines->units_across == 1 ? end - u + 1 : 1;
+    u += outer - 1;
     const size_t at =
         (size_t)(unit.outer * lines->size * lines->inner + unit.column) *
         self->element;
-    self->scan(self, (char *)call->out[0] + at, (const char *)call->in[0] + at,
-               (const char *)call->in[self->has_b] + at, call->scratch,
-               unit.columns);
+    void *out = (char *)call->out[0] + at;
+    const void *a = (const char *)call->in[0] + at;
+    const void *b = (const char *)call->in[self->has_b] + at;
+    if (self->half != LS_DTYPE_NONE)
+      scan_halves(self, out, a, b, call->scratch, outer);
+    else
+      self->scan(self, out, a, b, call->scratch, outer, unit.columns);
   }
 }
 
@@ -130,6 +178,11 @@ ls_status kernel_scan(ls_kernel_plan *plan) {
   const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   const bool reverse = ls_node_int(plan->node, LS_ATTR_ID_REVERSE) != 0;
   self->lines = ls_lines_of(type.shape, axis, type.shape.dim[axis]);
+  if (self->lines.size == 1) {
+    // All lines are adjacent columns.
+    const int64_t count = ls_shape_num_elements(type.shape);
+    self->lines = ls_lines_of(LS_SHAPE(1, count), 0, LS_BLOCK / JOINED_COLUMNS);
+  }
   self->most_columns = ls_max_i64(self->lines.columns, JOINED_COLUMNS);
   self->exclusive = ls_node_int(plan->node, LS_ATTR_ID_EXCLUSIVE) != 0;
   self->has_b = op == LS_OP_LINEAR_SCAN;
@@ -137,10 +190,17 @@ ls_status kernel_scan(ls_kernel_plan *plan) {
   self->step = reverse ? -1 : 1;
   self->element = ls_dtype_size(type.dtype);
   self->scan = functions[type.dtype];
+  const int64_t each = self->lines.size * self->lines.inner;
+  if (ls_is_half(type.dtype) && self->lines.units_across == 1 && each > 0 &&
+      each <= WIDENED) {
+    self->half = type.dtype;
+    self->scan = functions[LS_DTYPE_F32];
+    plan->scratch = 2 * WIDENED * sizeof(float);
+  }
   plan->loop = scan_loop;
   plan->params = self;
   plan->blocks = ls_lines_blocks(&self->lines);
-  plan->scratch = (size_t)self->most_columns * sizeof(uint64_t);
+  plan->scratch += (size_t)self->most_columns * sizeof(uint64_t);
   plan->in_place = self->has_b ? 3 : 1;
   return ls_ok();
 }

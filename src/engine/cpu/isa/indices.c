@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Indices and the offsets that follow from them; lookup of elements at offsets.
+#include "engine/cpu/isa/isa.h"
+#include "engine/cpu/isa/vec.h"
+#include "engine/cpu/kernels/loops.h"
+
+// ---- Indices ---------------------------------------------------------------
+#define SIGNED(T, x) ((int64_t)(x))
+#define UNSIGNED(T, x)                                                         \
+  ((int64_t)((uint64_t)(x) < INT64_MAX ? (uint64_t)(x) : INT64_MAX))
+#define READ(name, INDEX, D, T, W)                                             \
+  static void name##_##D(int64_t *at, const void *indices, int64_t from,       \
+                         int64_t count, const ls_index_range *range) {         \
+    const int64_t lowest = range->first, last = range->last;                   \
+    const bool skips = range->skips;                                           \
+    const T *in = (const T *)indices + from;                                   \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i) {                                      \
+      const int64_t index = INDEX(T, in[i]);                                   \
+      const int64_t above = index > lowest ? index : lowest;                   \
+      const int64_t nearest = above < last ? above : last;                     \
+      at[i] = skips && nearest != index ? -1 : nearest;                        \
+    }                                                                          \
+  }
+LS_EACH_SIGNED(READ, read, SIGNED)
+LS_EACH_UNSIGNED(READ, read, UNSIGNED)
+
+static void of_rows(int64_t *at, int64_t count, int64_t inner) {
+  if (inner == 1) return;
+  for (int64_t i = count; i-- > 0;) {
+    const int64_t first = at[i] * inner;
+    for (int64_t k = inner; k-- > 0;)
+      at[i * inner + k] = first + k;
+  }
+}
+
+// Replaces indices of one run by offsets, which begin at `base`; for each index
+// it is `across` more.
+LS_INLINE void offset_run(int64_t *at, int64_t count, int64_t step,
+                          int64_t base, int64_t across) {
+  LS_INDEPENDENT
+  for (int64_t i = 0; i < count; ++i)
+    at[i] = at[i] < 0 ? -1 : base + at[i] * step + across * i;
+}
+
+static void of_lines(int64_t *at, int64_t from, int64_t count,
+                     const ls_index_lines *lines) {
+  const int64_t size = lines->size, inner = lines->inner;
+  // A run is one line, or a row of columns.
+  const int64_t across = inner == 1 ? 0 : 1;
+  const int64_t run = inner == 1 ? lines->picks : inner;
+  const int64_t rows = inner == 1 ? 1 : lines->picks;
+  int64_t column = from % run, row = from / run % rows;
+  int64_t base = from / run / rows * size * inner;
+  for (int64_t i = 0; i < count;) {
+    const int64_t end = ls_min_i64(count, i + run - column);
+    if (across == 0)
+      offset_run(at + i, end - i, 1, base, 0);
+    else
+      offset_run(at + i, end - i, inner, base + column, 1);
+    i = end;
+    column = 0;
+    if (++row < rows) continue;
+    row = 0;
+    base += size * inner;
+  }
+}
+
+// ---- Lookup ----------------------------------------------------------------
+#define PICK(name, bytes, T)                                                   \
+  static void name##_##bytes(void *out, const void *x, const int64_t *at,      \
+                             int64_t count) {                                  \
+    T *o = out;                                                                \
+    const T *a = x;                                                            \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      o[i] = a[at[i]];                                                         \
+  }
+LS_EACH_SIZE(PICK, pick)
+
+#define READ_ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
+#define PICK_ENTRY(name, bytes, T) [bytes] = name##_##bytes,
+const ls_cpu_indices LS_ISA_NAME(ls_cpu_indices) = {
+    .read = {LS_EACH_INTEGER(READ_ENTRY, read)},
+    .of_rows = of_rows,
+    .of_lines = of_lines,
+    .pick = {LS_EACH_SIZE(PICK_ENTRY, pick)},
+};
