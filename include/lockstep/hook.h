@@ -115,8 +115,6 @@ LS_API LS_MUST_USE ls_status ls_run_context_number(
 // Requests that no run follows this one.
 LS_API void ls_run_context_request_stop(ls_run_context *context);
 LS_API bool ls_run_context_stop_requested(const ls_run_context *context);
-// Returns the caller's fetches of this run, lent.
-LS_API ls_nest ls_run_context_fetches(const ls_run_context *context);
 
 // Requests of a hook for a run. The hook owns everything in it and keeps it
 // until after_run.
