@@ -30,6 +30,26 @@ target_include_directories(ls_includes INTERFACE
   "${PROJECT_SOURCE_DIR}/include" "${LS_GENERATED_INCLUDE}")
 add_dependencies(ls_includes ls_places)
 
+# What ls_declarations returns: the public headers after the preprocessor, which
+# sees nothing of the system's.
+set(LS_DECLARATIONS "${PROJECT_BINARY_DIR}/declarations")
+foreach(header stdarg stdbool stddef stdint)
+  file(WRITE "${LS_DECLARATIONS}/none/${header}.h" "")
+endforeach()
+add_custom_command(
+  OUTPUT "${LS_DECLARATIONS}/declarations.c"
+  COMMAND "${CMAKE_C_COMPILER}" -E -P -nostdinc -U__GNUC__ -DLS_NO_PLACES
+          "-I${LS_DECLARATIONS}/none" "-I${PROJECT_SOURCE_DIR}/include"
+          "-I${LS_GENERATED_INCLUDE}" -include lockstep/op_types.h
+          "${PROJECT_SOURCE_DIR}/include/lockstep/full.h"
+          -o "${LS_DECLARATIONS}/declarations.txt"
+  COMMAND "${CMAKE_COMMAND}" "-DTEXT=${LS_DECLARATIONS}/declarations.txt"
+          "-DOUT=${LS_DECLARATIONS}/declarations.c"
+          -P "${PROJECT_SOURCE_DIR}/cmake/declarations.cmake"
+  DEPENDS ${LS_PUBLIC_HEADERS} ${LS_PLACES_HEADERS} cmake/declarations.cmake
+  COMMENT "Generating the text of ls_declarations"
+  VERBATIM)
+
 # Adds the object library `name` and puts it into the library that has it.
 function(ls_add_objects name)
   add_library(${name} OBJECT ${ARGN})
@@ -57,6 +77,7 @@ foreach(folder IN LISTS folders)
   endif()
 endforeach()
 ls_add_objects(ls_layers "${PROJECT_SOURCE_DIR}/src/layers.c")
+ls_add_objects(ls_texts "${LS_DECLARATIONS}/declarations.c")
 target_link_libraries(ls_formats PRIVATE ls_io_dependencies)
 
 # The vector kernels: the same sources once per instruction set, told apart by

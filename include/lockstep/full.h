@@ -32,6 +32,7 @@
 #include "lockstep/events.h"
 #include "lockstep/export.h"
 #include "lockstep/files.h"
+#include "lockstep/foreign.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/gauge.h"
 #include "lockstep/graph_ops.h"

@@ -36,6 +36,7 @@ typedef struct ls_at_work {
   struct ls_cancel *cancel;    // See lockstep/cancel.h. May be NULL.
   uint64_t run;                // Id of the host call's run; 0: none.
   ls_making *making;           // NULL: none.
+  int pins;  // Callbacks on the stack that cannot be paused: foreign.h.
 } ls_at_work;
 
 // Layers that have state to release at a thread's end, the lowest first.

@@ -2,6 +2,7 @@
 #include "distribute/replicas/rounds.h"
 
 #include "base/runtime_internal.h"
+#include "base/threads/thread_state.h"
 #include "distribute/cross_device/cross_device.h"
 #include "graph/region.h"
 #include "runtime/eager/eager.h"
@@ -182,6 +183,11 @@ ls_nest ls_rounds_merge_call(ls_replica_task *task, ls_merge_function function,
                    "merge_call from another thread or fiber than that of "
                    "replica %d",
                    task->replica->id);
+  if (ls_this_thread.work.pins != 0 && task->rounds->count > 1)
+    return LS_FAIL(LS_UNIMPLEMENTED,
+                   "merge_call in a callback of a language that cannot pause "
+                   "it while those of other replicas go on: trace a function, "
+                   "and reduce in it with all_reduce, or make the call from C");
   if (task->rounds->cause != NULL) return stop_nest(task->rounds);
   task->merge = function;
   task->merge_user = user;
