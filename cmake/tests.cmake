@@ -9,6 +9,7 @@
 #   tests/mpi/*.c                 programs that mpirun starts, with each MPI
 #   tests/tools/*_test.sh         a script about the tree and the build
 #   tests/interop/*_test.sh       one that other programs read and write, too
+#   tests/languages/*_test.sh     one about programs in other languages
 #   examples/*.c, *.cpp, short/*.c  a program that must exit with 0
 #   fuzz/<noun>_fuzz.c            replayed over its corpus, or a libFuzzer
 #                                 target where LS_FUZZ is on
@@ -258,7 +259,8 @@ if(LS_TESTS)
   endif()
   if(NOT LS_SANITIZE AND NOT LS_COVERAGE)
     list(APPEND patterns "${PROJECT_SOURCE_DIR}/tests/tools/*_test.sh"
-      "${PROJECT_SOURCE_DIR}/tests/interop/*_test.sh")
+      "${PROJECT_SOURCE_DIR}/tests/interop/*_test.sh"
+      "${PROJECT_SOURCE_DIR}/tests/languages/*_test.sh")
     ls_add_test(tools/lint
       "${PROJECT_SOURCE_DIR}/tools/lint" "${PROJECT_SOURCE_DIR}")
     ls_add_test(tools/symbols

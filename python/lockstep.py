@@ -1,0 +1,1475 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lockstep from Python: training in lock step on many replicas.
+
+The module needs liblockstep and ctypes, nothing else; NumPy arrays are taken
+and given without a copy where NumPy is there. It has no table of its own: the
+library describes its functions, structs and enums (ls_declarations), and a
+name of this module that is not written below is made from them:
+
+    lockstep.relu(x)                      ls_relu(x)
+    lockstep.adam(learning_rate=0.01)     ls_adam_create(&(ls_adam_options){...})
+    optimizer.minimize(loss)              ls_optimizer_minimize(optimizer, loss)
+    dataset.batch(size=32)                ls_dataset_batch(dataset, &(...){...})
+    lockstep.lib.ls_relu                  the C function, with its types
+
+Keyword arguments are the fields of a call's options. Texts stand for enum
+values ("relu" for LS_ACTIVATION_RELU), tuples for shapes, numbers and arrays
+for tensors, lists, tuples and dicts for nests. A failed call raises Error with
+the library's text. docs/languages.md has an introduction.
+
+A callback runs on the library's stack, of 256 KiB for a replica: deep
+recursion in a step ends the process.
+"""
+
+import collections
+import ctypes
+import functools
+import keyword
+import os
+import re
+import struct
+import sys
+import threading
+import traceback
+
+__all__ = ["Array", "Dataset", "Error", "Function", "Handle", "Model", "Nest",
+           "PerReplica", "Tensor", "Variable", "array", "call", "create",
+           "frame", "function", "gradients", "lib", "model", "read_saved", "restore",
+           "save", "scope", "struct_of", "train"]
+
+
+# ---- Declarations ------------------------------------------------------------
+class _Type:
+  """A C type. Pointers are void pointers to ctypes, but texts."""
+
+  def __init__(self, kind, name="", target=None, ctype=None):
+    self.kind = kind  # void number enum struct union pointer array function
+    self.name = name
+    self.target = target  # Of a pointer, an array; the result of a function.
+    self.ctype = ctype
+    self.fields = []      # (name, type) of structs; parameters of functions.
+    self.length = 0
+    self.constants = ()   # Names of an enum.
+
+  def is_pointer_to(self, name):
+    return self.kind == "pointer" and self.target.name == name
+
+  @property
+  def signature(self):
+    """Describes a function type without the names of its parameters."""
+    if self.kind == "pointer":
+      return self.target.signature + "*"
+    if self.kind == "function":
+      return "%s(%s)" % (self.target.signature,
+                         ",".join(t.signature for _, t in self.fields))
+    return self.name
+
+
+_NUMBERS = {
+    "bool": ctypes.c_bool, "char": ctypes.c_char, "int": ctypes.c_int,
+    "unsigned": ctypes.c_uint, "unsigned char": ctypes.c_ubyte,
+    "long long": ctypes.c_longlong, "unsigned long long": ctypes.c_ulonglong,
+    "long": ctypes.c_long, "unsigned int": ctypes.c_uint,
+    "float": ctypes.c_float, "double": ctypes.c_double,
+    "size_t": ctypes.c_size_t, "uintptr_t": ctypes.c_size_t,
+    "int8_t": ctypes.c_int8, "int16_t": ctypes.c_int16,
+    "int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64,
+    "uint8_t": ctypes.c_uint8, "uint16_t": ctypes.c_uint16,
+    "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64,
+    "va_list": ctypes.c_void_p}
+
+class _Declarations:
+  """Parses C declarations: those of ls_declarations."""
+
+  def __init__(self, text):
+    self.types = {name: _Type("number", name, ctype=ctype)
+                  for name, ctype in _NUMBERS.items()}
+    self.types["void"] = _Type("void", "void")
+    self.constants = {}
+    self.functions = {}
+    self.tokens = re.findall(r"\.\.\.|<<|\w+|[^\s\w]", text)
+    self.at = 0
+    while self.at < len(self.tokens):
+      self._declaration()
+
+  def _take(self, token=None):
+    if token is not None and self.tokens[self.at] != token:
+      return False
+    self.at += 1
+    return True
+
+  def _declaration(self):
+    if self._take(";"):
+      return
+    is_typedef = self._take("typedef")
+    base = self._base()
+    while not self._take(";"):
+      name, found = self._declarator(base)
+      if is_typedef:
+        # A struct of the same name may be known already, without its fields.
+        if found.name != name:
+          self.types.setdefault(name, found)
+        if not found.name:
+          found.name = name
+      elif found.kind == "function":
+        self.functions[name] = found
+      self._take(",")
+
+  def _base(self):
+    is_const, words, found = False, [], None
+    while True:
+      token = self.tokens[self.at]
+      if token in ("const", "extern"):
+        is_const |= token == "const"
+      elif token in ("struct", "union", "enum"):
+        self.at += 1
+        found = self._tagged(token)
+        continue
+      elif found is None and token in _NUMBERS and (
+          not words or " ".join(words + [token]) in _NUMBERS):
+        words.append(token)
+      elif found is None and not words and re.match(r"\w", token):
+        # Declared later, or opaque.
+        found = self.types.setdefault(token, _Type("struct", token))
+      else:
+        break
+      self.at += 1
+    found = found or self.types[" ".join(words)]
+    return _Const(found) if is_const else found
+
+  def _tagged(self, kind):
+    name = ""
+    if re.match(r"\w", self.tokens[self.at]):
+      name = self.tokens[self.at]
+      self.at += 1
+    found = self.types.setdefault(name, _Type(kind, name)) if name else _Type(
+        kind)
+    if not self._take("{"):
+      return found
+    found.kind = kind
+    if kind == "enum":
+      found.ctype = ctypes.c_int
+      self._constants(found)
+      return found
+    while not self._take("}"):
+      base = self._base()
+      while not self._take(";"):
+        found.fields.append(self._declarator(base))
+        self._take(",")
+    return found
+
+  def _constants(self, enum):
+    value, names = -1, []
+    while not self._take("}"):
+      name = self.tokens[self.at]
+      self.at += 1
+      value = self._number((",", "}")) if self._take("=") else value + 1
+      self._take(",")
+      self.constants[name] = value
+      names.append(name)
+    enum.constants = tuple(names)
+
+  def _number(self, ends):
+    start = self.at
+    while self.tokens[self.at] not in ends:
+      self.at += 1
+    words = [re.sub(r"^(\d\w*?)[uUlL]+$", r"\1", word)
+             for word in self.tokens[start:self.at]]
+    return int(eval(" ".join(words).replace("/", "//"),  # Of the library's.
+                    {"__builtins__": {}}, self.constants))
+
+  def _declarator(self, base):
+    found = base
+    while True:
+      if self._take("*"):
+        found = _Type("pointer", target=found, ctype=ctypes.c_void_p)
+        is_text = found.target.name == "char" and isinstance(found.target,
+                                                             _Const)
+        found.ctype = ctypes.c_char_p if is_text else ctypes.c_void_p
+      elif not self._take("const"):
+        break
+    if self.tokens[self.at] == "(" and self.tokens[self.at + 1] == "*":
+      self.at += 2  # A pointer to a function, or to an array.
+      name = self.tokens[self.at]
+      self.at += 2
+      return name, _Type("pointer", target=self._suffix(found),
+                         ctype=ctypes.c_void_p)
+    name = ""
+    if re.match(r"\w", self.tokens[self.at]):
+      name = self.tokens[self.at]
+      self.at += 1
+    return name, self._suffix(found)
+
+  def _suffix(self, found):
+    if self._take("["):
+      length = self._number("]")
+      self.at += 1
+      found = _Type("array", target=self._suffix(found))
+      found.length = length
+    elif self._take("("):
+      function = _Type("function", target=found)
+      while not self._take(")"):
+        if self._take("..."):
+          function.fields.append(("...", None))
+          continue
+        name, parameter = self._declarator(self._base())
+        if parameter.kind == "array":
+          parameter = _Type("pointer", target=parameter.target,
+                            ctype=ctypes.c_void_p)
+        if parameter.kind != "void":
+          function.fields.append((name, parameter))
+        self._take(",")
+      found = function
+    return found
+
+
+class _Const(_Type):
+  """A view of a type as constant."""
+
+  def __init__(self, of):  # pylint: disable=super-init-not-called
+    self.__dict__ = of.__dict__
+
+
+# ---- Values by value ---------------------------------------------------------
+class _CNest(ctypes.Structure):
+  """An ls_nest. ctypes passes no unions by value: `as` is its two words."""
+  _fields_ = [("kind", ctypes.c_int), ("dtype", ctypes.c_int),
+              ("word", ctypes.c_uint64), ("second", ctypes.c_uint64)]
+
+
+class _Arithmetic:
+  """Operators of tensors and variables, which broadcast as in NumPy."""
+
+  def __add__(self, other): return call("ls_add", *_pair(self, other))
+  def __radd__(self, other): return call("ls_add", *_pair(other, self))
+  def __sub__(self, other): return call("ls_sub", *_pair(self, other))
+  def __rsub__(self, other): return call("ls_sub", *_pair(other, self))
+  def __mul__(self, other): return call("ls_mul", *_pair(self, other))
+  def __rmul__(self, other): return call("ls_mul", *_pair(other, self))
+  def __truediv__(self, other): return call("ls_div", *_pair(self, other))
+  def __rtruediv__(self, other): return call("ls_div", *_pair(other, self))
+  def __pow__(self, other): return call("ls_pow", *_pair(self, other))
+  def __rpow__(self, other): return call("ls_pow", *_pair(other, self))
+  def __matmul__(self, other): return call("ls_matmul", *_pair(self, other))
+  def __rmatmul__(self, other): return call("ls_matmul", *_pair(other, self))
+  def __lt__(self, other): return call("ls_less", *_pair(self, other))
+  def __le__(self, other): return call("ls_less_equal", *_pair(self, other))
+  def __gt__(self, other): return call("ls_greater", *_pair(self, other))
+  def __ge__(self, other): return call("ls_greater_equal", *_pair(self, other))
+  def __neg__(self): return call("ls_neg", self)
+  def __abs__(self): return call("ls_abs", self)
+
+  def __getitem__(self, key):
+    """Returns a part: slices, numbers and `...` for each axis."""
+    x, keys = _to_tensor(self), key if isinstance(key, tuple) else (key,)
+    if Ellipsis in keys:
+      at = keys.index(Ellipsis)
+      missing = len(x.shape) - len(keys) + 1
+      keys = keys[:at] + (slice(None),) * missing + keys[at + 1:]
+    keys += (slice(None),) * (len(x.shape) - len(keys))
+    starts, limits, strides, kept = [], [], [], []
+    for size, item in zip(x.shape, keys):
+      if isinstance(item, slice):
+        start, limit = item.start or 0, -1 if item.stop is None else item.stop
+        if size >= 0:
+          start, limit, _ = item.indices(size)
+          limit = max(start, limit)
+        strides.append(item.step or 1)
+        kept.append(-1 if size < 0 else -(-(limit - start) // strides[-1]))
+      else:
+        start = item + size if item < 0 <= size else item
+        limit = start + 1
+        strides.append(1)
+      starts.append(start)
+      limits.append(limit)
+    part = call("ls_slice", x, starts, limits, strides)
+    return part if len(kept) == len(x.shape) else call("ls_reshape", part, kept)
+
+
+class Tensor(_Arithmetic, ctypes.Structure):
+  """A value in a graph, or in eager: an ls_tensor."""
+  _fields_ = [("graph", ctypes.c_void_p), ("ref", ctypes.c_uint64)]
+
+  @property
+  def shape(self):
+    """The sizes, -1 for one that is not known; None: the rank is not known."""
+    return _from_shape(lib.ls_tensor_shape(self))
+
+  @property
+  def dtype(self):
+    return _dtype_name(lib.ls_tensor_dtype(self))
+
+  @property
+  def name(self):
+    return lib.ls_tensor_name(self).decode()
+
+  def array(self):
+    """Returns the value of an eager tensor."""
+    return call("ls_tensor_value", self)
+
+  def numpy(self):
+    return self.array().numpy()
+
+  def __float__(self):
+    return call("ls_tensor_item", self)
+
+  def __repr__(self):
+    return "<Tensor %s %s>" % (self.name, _type_text(self.dtype, self.shape))
+
+
+# ---- The library -------------------------------------------------------------
+def _load():
+  path = os.environ.get("LOCKSTEP_LIBRARY", "liblockstep.so.0")
+  try:
+    library = ctypes.CDLL(path)
+  except OSError as error:
+    raise ImportError(
+        "lockstep needs liblockstep, which the system does not find (%s): "
+        "install it, or name its file in LOCKSTEP_LIBRARY" % error) from None
+  if not hasattr(library, "ls_declarations"):
+    raise ImportError("%s is older than this module" % path)
+  library.ls_declarations.restype = ctypes.c_char_p
+  declared = _Declarations(library.ls_declarations().decode())
+  declared.types["ls_nest"].ctype = _CNest
+  declared.types["ls_tensor"].ctype = Tensor
+  return path, library, declared
+
+
+_path, _library, _declared = _load()
+
+
+class _Functions:
+  """The C functions, by name, with the types of their declarations."""
+
+  def __getattr__(self, name):
+    declared = _declared.functions.get(name)
+    if declared is None:
+      raise AttributeError("liblockstep has no function '%s'" % name)
+    symbol = getattr(_library, name, None) or getattr(_io(), name)
+    symbol.restype = (None if declared.target.kind == "void"
+                      else _ctype(declared.target))
+    symbol.argtypes = [_ctype(t) for _, t in declared.fields if t is not None]
+    setattr(self, name, symbol)
+    return symbol
+
+
+lib = _Functions()
+
+
+@functools.lru_cache(None)
+def _io():
+  """liblockstep-io, for functions that read files of data."""
+  folder, file = os.path.split(_path)
+  return ctypes.CDLL(
+      os.path.join(folder, file.replace("liblockstep", "liblockstep-io")))
+
+
+def _ctype(of):
+  """Returns the ctypes type."""
+  if of.ctype is None:
+    if of.kind == "array":
+      of.ctype = _ctype(of.target) * of.length
+    else:
+      base = ctypes.Union if of.kind == "union" else ctypes.Structure
+      of.ctype = type(of.name or of.kind, (base,), {"_type": of})
+      of.ctype._fields_ = [(n, _ctype(t)) for n, t in of.fields]
+  return of.ctype
+
+
+def struct_of(name, /, **fields):
+  """Makes a struct, such as struct_of("ls_clip", norm=1)."""
+  made = _ctype(_declared.types[name])()
+  made._keep = []
+  _fill(_declared.types[name], made, fields, made._keep)
+  return made
+
+
+def __getattr__(name):  # Of the module: see its text.
+  if name.endswith("_") and keyword.iskeyword(name[:-1]):
+    return getattr(sys.modules[__name__], name[:-1])  # Such as while_.
+  for prefix in ("ls_", "LS_"):
+    if prefix + name in _declared.constants:
+      return _declared.constants[prefix + name]
+  if "ls_" + name in _declared.functions:
+    made = functools.partial(call, "ls_" + name)
+  elif "ls_%s_create" % name in _declared.functions:
+    made = functools.partial(create, name)
+  else:
+    raise AttributeError("lockstep has no '%s'" % name)
+  globals()[name] = made
+  return made
+
+
+# ---- Errors ------------------------------------------------------------------
+class Error(Exception):
+  """A failed call: `code` is a name such as "INVALID_ARGUMENT"."""
+
+  def __init__(self, code, message):
+    super().__init__("%s: %s" % (code, message))
+    self.code, self.message = code, message
+
+
+_local = threading.local()  # `error`: an exception that a callback has raised.
+
+
+def _check(status):
+  """Raises the error of a status, which it frees."""
+  if not status:
+    return
+  code, message = lib.ls_status_code(status), lib.ls_status_message(status)
+  error = Error(lib.ls_code_name(code).decode(), message.decode(errors="replace"))
+  lib.ls_status_free(status)
+  cause, _local.error = getattr(_local, "error", None), None
+  if cause is not None and _text_of(cause)[1] not in error.message:
+    cause = None  # Of a failure that the library has passed over.
+  if cause is not None and not isinstance(cause, Exception):
+    raise cause  # Such as KeyboardInterrupt.
+  raise error from cause
+
+
+def _text_of(error):
+  """Returns the code and the message for an exception of a callback."""
+  if isinstance(error, Error):
+    return error.code, error.message
+  return "UNKNOWN", "".join(
+      traceback.format_exception_only(type(error), error)).strip()
+
+
+def _status_of(error):
+  """Makes the status that a callback returns for an exception."""
+  _local.error = error
+  code, text = _text_of(error)
+  last = traceback.extract_tb(error.__traceback__)[-1]
+  return lib.ls_status_make(_declared.constants["LS_" + code],
+                            _file_text(last.filename), last.lineno, b"%s",
+                            text.encode())
+
+
+@functools.lru_cache(None)
+def _file_text(name):
+  """Returns a text that stays, as the library keeps file names."""
+  return ctypes.c_char_p(name.encode())
+
+
+def _placed(value):
+  """Records the caller's line for ops, and raises the error of a failed one."""
+  frame_of = sys._getframe(1)
+  while frame_of.f_code.co_filename == __file__ and frame_of.f_back:
+    frame_of = frame_of.f_back
+  record = lib.ls_at_tensor if isinstance(value, Tensor) else lib.ls_at_op
+  record(value, _file_text(frame_of.f_code.co_filename), frame_of.f_lineno)
+  if not (value.ref if isinstance(value, Tensor) else value.id):
+    _check(lib.ls_graph_take_error(lib.ls_graph_current()))
+    raise Error("FAILED_PRECONDITION", "a value that failed was used")
+  return value
+
+
+# ---- To C --------------------------------------------------------------------
+_NUMPY_NAMES = {"float64": "f64", "float32": "f32", "float16": "f16",
+                "bfloat16": "bf16", "int8": "i8", "int16": "i16",
+                "int32": "i32", "int64": "i64", "uint8": "u8",
+                "uint16": "u16", "uint32": "u32", "uint64": "u64"}
+
+
+def _to_enum(of, value):
+  if isinstance(value, bool) and of.name == "ls_flag":
+    return 1 if value else 2
+  if isinstance(value, int):
+    return value
+  text = str(getattr(value, "name", value))  # NumPy's types have names.
+  text = _NUMPY_NAMES.get(text, text).upper()
+  for name in of.constants:
+    if name == text or name.endswith("_" + text):
+      return _declared.constants[name]
+  raise TypeError("%s has no '%s': one of %s" % (of.name, value,
+                                                ", ".join(of.constants)))
+
+
+def _to_shape(value):
+  sizes = (value,) if isinstance(value, int) else value
+  shape = _ctype(_declared.types["ls_shape"])()
+  shape.rank = -1 if sizes is None else len(sizes)
+  for i, size in enumerate(sizes or ()):
+    shape.dim[i] = size
+  return shape
+
+
+def _to_struct(of, value, keep):
+  """Returns a struct passed by value."""
+  if isinstance(value, _ctype(of)):
+    return value
+  if of.name == "ls_nest":
+    made = Nest(value)
+    keep.append(made)
+    return made.c
+  if of.name == "ls_tensor":
+    return _to_tensor(value)
+  if of.name == "ls_shape":
+    return _to_shape(value)
+  if of.name == "ls_callable":
+    if not isinstance(value, Function):
+      raise TypeError("expected a lockstep.function, got %r" % (value,))
+    return value.callable
+  made = _ctype(of)()
+  if of.name == "ls_opt":
+    made.set, made.value = value is not None, value or 0
+  elif of.name == "ls_axes":
+    made.all = value is None
+    axes = () if value is None else (value,) if isinstance(value, int) else value
+    items = (ctypes.c_int * len(axes))(*axes)
+    keep.append(items)
+    made.items, made.count = ctypes.addressof(items), len(axes)
+  elif isinstance(value, dict):
+    _fill(of, made, value, keep)
+  else:
+    raise TypeError("expected %s, got %r" % (of.name, value))
+  return made
+
+
+def _to_pointer(of, value, keep):
+  """Returns an address, or the bytes of a text; what it points to is kept."""
+  target = of.target
+  if value is None or isinstance(value, (int, bytes)):
+    return value
+  if target.name == "char":
+    return os.fspath(value).encode()
+  keep.append(value)
+  if isinstance(value, Handle):
+    return value.address
+  if target.name == "ls_array":
+    return _to_pointer(of, array(value), keep)
+  if target.name == "ls_model" and isinstance(value, Model):
+    return ctypes.addressof(value.c)
+  if target.kind == "struct" and target.fields and isinstance(value, dict):
+    made = _to_struct(target, value, keep)
+  elif isinstance(value, (list, tuple)):
+    items = [_to_c(target, item, keep) for item in value]
+    made = (_ctype(target) * len(items))(*items)
+  elif target.name == "ls_shape":
+    made = _to_shape(value)
+  elif isinstance(value, ctypes.c_void_p):
+    return value.value
+  else:
+    made = value  # A ctypes object: its address.
+  keep.append(made)
+  return ctypes.addressof(made)
+
+
+def _to_c(of, value, keep):
+  if of.kind == "enum":
+    return _to_enum(of, value)
+  if of.kind == "struct":
+    return _to_struct(of, value, keep)
+  if of.kind == "pointer":
+    return _to_pointer(of, value, keep)
+  return value
+
+
+def _fill(of, made, fields, keep):
+  """Sets fields of a struct by name; a list also sets its count."""
+  types, calls = dict(of.fields), {}
+  for name, value in fields.items():
+    if name not in types:
+      raise TypeError("%s has no field '%s': one of %s"
+                      % (of.name, name, ", ".join(types)))
+    kind = types[name]
+    if kind.kind == "pointer" and kind.target.kind == "function" and callable(
+        value):
+      user = name + "_user" if name + "_user" in types else "user"
+      setattr(made, name, _callback(kind, value, calls.setdefault(user, []),
+                                    keep))
+      continue
+    setattr(made, name, _to_c(kind, value, keep))
+    if isinstance(value, (list, tuple)) and kind.kind == "pointer":
+      for count in ("num_" + name, "count"):
+        if count in types:
+          setattr(made, count, len(value))
+          break
+  for user, items in calls.items():
+    if items and user in types and user not in fields:
+      setattr(made, user, _calls(items, keep))
+
+
+# ---- Callbacks ---------------------------------------------------------------
+_FOREIGN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p,
+                            ctypes.c_void_p, ctypes.c_void_p)
+
+
+@functools.lru_cache(None)
+def _adapters(signature):
+  """The adapters of lockstep/foreign.h for a type of callbacks."""
+  return [name for name, function in _declared.functions.items()
+          if name.startswith("ls_foreign_") and
+          function.signature == signature]
+
+
+def _calls(items, keep):
+  """Returns the address of the ls_foreign_calls that `user` points to."""
+  kind = _ctype(_declared.types["ls_foreign_call"])
+  calls = (kind * len(items))()
+  for made, item in zip(calls, items):
+    if item is not None:
+      made.call = ctypes.cast(item, ctypes.c_void_p).value
+      made.one_stack = True
+  keep.extend((calls, items))
+  return ctypes.addressof(calls)
+
+
+def _callback(of, function, calls, keep):
+  """Returns the address of a C function that calls a Python function."""
+  kind = of.target
+  names = _adapters(kind.signature)
+  if not names:
+    made = _direct(kind, function)
+    keep.append(made)
+    return ctypes.cast(made, ctypes.c_void_p).value
+  second = [name for name in names if name.endswith("_second")]
+  name = names[0] if not calls else second[0]
+  if not calls and second == names:
+    calls.append(None)
+  calls.append(_foreign(_declared.functions[name], function))
+  return ctypes.cast(getattr(lib, name), ctypes.c_void_p).value
+
+
+def _foreign(adapter, function):
+  """Makes an ls_foreign_function of a Python function.
+
+  The items of a tuple are the arguments of a callback of one nest. The
+  context, such as an ls_step_context, comes first, but a map's is left out.
+  """
+  count, context = 0, None
+  for name, kind in adapter.fields:
+    if name in ("call", "map"):
+      continue
+    if kind.kind == "pointer" or kind.name == "ls_input_context":
+      context = kind.target if kind.kind == "pointer" else kind
+    else:
+      count += 1
+
+  def invoke(args, where, _, out):
+    out = _CNest.from_address(out)
+    try:
+      values = [_from_nest(_CNest.from_address(
+          args + i * ctypes.sizeof(_CNest)), False) for i in range(count)]
+      if count == 1:
+        values = (() if values[0] is None else
+                  values[0] if type(values[0]) is tuple else values)
+      if context is not None:
+        values = [_from_pointer(context, where, False), *values]
+      result = Nest(function(*values))
+      ctypes.memmove(ctypes.byref(out), ctypes.byref(result.c),
+                     ctypes.sizeof(_CNest))
+      result.c = _CNest()  # The library's now.
+    except BaseException as error:  # pylint: disable=broad-except
+      failed = lib.ls_fail(_status_of(error))
+      ctypes.memmove(ctypes.byref(out), ctypes.byref(failed),
+                     ctypes.sizeof(_CNest))
+
+  return _FOREIGN(invoke)
+
+
+def _direct(kind, function):
+  """Makes a C function whose result ctypes can return."""
+  is_status = kind.target.name == "ls_status"
+  restype = None if kind.target.kind == "void" else _ctype(kind.target)
+
+  def invoke(*args):
+    try:
+      values = [_from_c(t, value, False) for (name, t), value
+                in zip(kind.fields, args) if name not in ("user", "self")]
+      result = function(*values)
+      return None if is_status or restype is None else result
+    except BaseException as error:  # pylint: disable=broad-except
+      if is_status:
+        return _status_of(error)
+      sys.excepthook(type(error), error, error.__traceback__)
+      return None if restype is None else 0
+
+  return ctypes.CFUNCTYPE(restype, *[_ctype(t) for _, t in kind.fields])(invoke)
+
+
+# ---- From C ------------------------------------------------------------------
+def _dtype_name(number):
+  return lib.ls_dtype_name(number).decode()
+
+
+def _from_shape(shape):
+  return None if shape.rank < 0 else tuple(shape.dim[:shape.rank])
+
+
+def _type_text(dtype, shape):
+  sizes = "..." if shape is None else ",".join(
+      "?" if size < 0 else str(size) for size in shape)
+  return "%s[%s]" % (dtype, sizes)
+
+
+def _from_pointer(target, address, owned):
+  if not address:
+    return None
+  if target.kind == "struct" and target.fields:
+    return _ctype(target).from_address(address)
+  if target.kind == "struct":
+    return _CLASSES.get(target.name, Handle)._wrap(target.name, address, owned)
+  return address
+
+
+def _from_c(of, value, owned):
+  """Returns a result, or a callback's argument, as Python has it."""
+  if of.name == "ls_nest":
+    return _from_nest(value, owned)
+  if of.name == "ls_shape":
+    return _from_shape(value)
+  if of.name == "ls_dtype":
+    return _dtype_name(value)
+  if of.ctype is ctypes.c_char_p:
+    return None if value is None else value.decode(errors="replace")
+  if of.kind == "pointer":
+    return _from_pointer(of.target, value, owned)
+  return value
+
+
+def _from_nest(nest, owned):
+  """Returns the Python value of a nest; `owned`: releases it."""
+  kind = _KINDS[nest.kind]
+  if kind == "TENSOR":
+    return Tensor(nest.word, nest.second)
+  if kind == "NONE":
+    return None
+  if kind == "SCALAR":
+    if _dtype_name(nest.dtype) == "bool":
+      return bool(nest.word)
+    if lib.ls_dtype_is_float(nest.dtype):
+      return struct.unpack("d", struct.pack("Q", nest.word))[0]
+    return struct.unpack("q", struct.pack("Q", nest.word))[0]
+  if kind == "FAILED":
+    status = lib.ls_nest_status(nest)
+    if owned:
+      lib.ls_nest_release(nest)
+    _check(status)
+  whole = nest if owned else lib.ls_nest_retain(nest)
+  if kind == "ARRAY":
+    return Array._wrap("ls_array", whole.word, True)
+  holder = Nest._adopt(whole)
+  if kind in ("LIST", "TUPLE", "DICT"):
+    return holder.value()
+  if kind == "DISTRIBUTED":
+    return PerReplica(holder)
+  if kind == "VARIABLE":
+    return Variable._wrap(
+        "ls_variable", lib.ls_variable_retain(lib.ls_nest_as_variable(whole)),
+        True)
+  return holder
+
+
+# ---- Calls -------------------------------------------------------------------
+# Functions whose results are lent although they are called out_...
+_LENT = {"ls_strategy_default", "ls_packed_variable_on", "ls_export_resource",
+         "ls_export_function", "ls_optimizer_slot", "ls_iterator_dataset",
+         "ls_model_optimizer"}
+_TAKES_NESTS = {"ls_while", "ls_step_while", "ls_custom_gradient", "ls_barrier",
+                "ls_nest_dataset", "ls_nest_dict", "ls_nest_distributed",
+                "ls_nest_distributed_on", "ls_nest_named_tuple",
+                "ls_nest_sequence"}
+_RETAINS = {"ls_train_examples", "ls_iterator_dataset"}
+_forever = []
+
+
+@functools.lru_cache(None)
+def _takes(name):
+  """Returns true if a call takes over the nests and data sets it gets."""
+  declared = _declared.functions[name]
+  return name in _TAKES_NESTS or (
+      declared.target.is_pointer_to("ls_dataset") and name not in _RETAINS)
+
+
+def call(name, /, *args, **options):
+  """Calls a function of the library.
+
+  Arguments come in the order of the declaration, without those that the call
+  makes itself: `out_...`, whose values it returns, `user`, and the counts of
+  lists. Keyword arguments are fields of its options.
+  """
+  declared = _declared.functions.get(name)
+  if declared is None:
+    raise AttributeError("liblockstep has no function '%s'" % name)
+  function, rest, keep = getattr(lib, name), list(args), []
+  c_args, outs, calls, count, used = [], [], [], None, not options
+  for parameter, kind in declared.fields:
+    is_struct = kind.kind == "pointer" and bool(kind.target.fields)
+    if parameter == "out" or parameter.startswith("out_") or (
+        parameter == "results"):
+      box = _ctype(kind.target)()
+      outs.append((kind.target, box))
+      c_args.append(ctypes.byref(box))
+    elif parameter == "user" and kind.kind == "pointer":
+      c_args.append(_calls(calls, keep) if calls else None)
+    elif count is not None and kind.name == "size_t":
+      c_args.append(count)
+      count = None
+    elif not used and is_struct and not rest:
+      c_args.append(_to_pointer(kind, options, keep))
+      used = True
+    elif not rest and is_struct and kind.target.name.endswith("_options"):
+      c_args.append(None)
+    elif not rest:
+      raise TypeError("%s: no %s" % (name, parameter))
+    else:
+      value = rest.pop(0)
+      if (kind.kind == "pointer" and kind.target.kind == "function" and
+          callable(value)):
+        c_args.append(_callback(kind, value, calls, keep))
+      else:
+        c_args.append(_to_c(kind, value, keep))
+        if kind.kind == "pointer" and isinstance(value, (list, tuple)):
+          count = len(value)
+  if rest or not used:
+    raise TypeError("%s: too many arguments" % name)
+  if _takes(name):
+    _give(keep)
+  result = function(*c_args)
+  if declared.target.name == "ls_status":
+    _check(result)
+    values = []
+  elif declared.target.kind == "void":
+    values = []
+  elif declared.target.name in ("ls_tensor", "ls_op"):
+    values = [_placed(result)]
+  else:
+    owned = declared.target.name == "ls_nest" or _takes(name)
+    values = [_from_c(declared.target, result, owned)]
+  for kind, box in outs:
+    values.append(_from_out(name, kind, box))
+  for value in values:
+    if isinstance(value, (Handle, Nest)):
+      value._keep.append(keep)
+    if isinstance(value, Dataset):
+      _check(lib.ls_dataset_status(value.address))
+  if name == "ls_custom_gradient":
+    _forever.append(keep)  # A graph may outlive all that is known of it.
+  return values[0] if len(values) == 1 else tuple(values) or None
+
+
+def _give(keep):
+  """Hands references over to a call that takes what it gets."""
+  for item in list(keep):
+    if isinstance(item, Nest):
+      lib.ls_nest_retain(item.c)
+    elif isinstance(item, Dataset):
+      lib.ls_dataset_retain(item.address)
+
+
+def _from_out(name, kind, box):
+  if kind.kind == "pointer":
+    if kind.target.name == "char" and kind.ctype is ctypes.c_void_p:
+      text = ctypes.string_at(box.value).decode(errors="replace")
+      lib.ls_text_release(box)
+      return text
+    return _from_c(kind, box.value, name not in _LENT)
+  value = box.value if isinstance(box, ctypes._SimpleCData) else box
+  return _from_c(kind, value, True)
+
+
+def create(noun, /, *args, **options):
+  """Makes an object by ls_<noun>_create."""
+  return call("ls_%s_create" % noun, *args, **options)
+
+
+# ---- Objects -----------------------------------------------------------------
+class Handle:
+  """An object of the library. A method `f` is its function ls_<noun>_f."""
+
+  type_name = ""
+
+  @classmethod
+  def _wrap(cls, type_name, address, owned):
+    made = cls.__new__(cls)
+    made._hold(type_name, address, owned)
+    return made
+
+  def _hold(self, type_name, address, owned):
+    self.type_name, self.address, self._keep = type_name, address, []
+    self._release = _release_of(type_name) if owned else None
+
+  def __del__(self):
+    release = self.__dict__.get("_release")
+    if release is not None and lib is not None:
+      release(self.address)
+
+  def __getattr__(self, name):
+    function = "%s_%s" % (self.type_name, name)
+    if name.startswith("_") or function not in _declared.functions:
+      raise AttributeError("%s has no '%s'" % (self.type_name, name))
+    return functools.partial(call, function, self)
+
+  def __repr__(self):
+    return "<%s at %#x>" % (self.type_name, self.address)
+
+
+@functools.lru_cache(None)
+def _release_of(type_name):
+  for verb in ("release", "destroy", "close"):
+    declared = _declared.functions.get("%s_%s" % (type_name, verb))
+    if declared is None or len(declared.fields) != 1:
+      continue
+    function = getattr(lib, "%s_%s" % (type_name, verb))
+    if declared.target.kind == "void":
+      return function
+    return lambda address: lib.ls_status_free(function(address))
+  return None
+
+
+class Nest:
+  """A tree of values of the library, which it owns."""
+
+  def __init__(self, value=None):
+    self.c = _CNest()
+    self._keep = [value]  # Such as a data set with callbacks.
+    self.c = _to_nest(value)
+
+  @classmethod
+  def _adopt(cls, c):
+    made = cls.__new__(cls)
+    made.c, made._keep = c, []
+    return made
+
+  def __del__(self):
+    if lib is not None:
+      lib.ls_nest_release(self.c)
+
+  def __len__(self):
+    return lib.ls_nest_count(self.c)
+
+  def __getitem__(self, key):
+    """Returns an item, by its position or key, as Python has it."""
+    if isinstance(key, str):
+      for i in range(len(self)):
+        if (lib.ls_nest_key(self.c, i) or b"").decode() == key:
+          return self[i]
+      raise KeyError(key)
+    if not -len(self) <= key < len(self):
+      raise IndexError(key)
+    return _from_nest(lib.ls_nest_item(self.c, key % len(self)), False)
+
+  def value(self):
+    """Returns lists, tuples and dicts of arrays, tensors and numbers."""
+    kind = _KINDS[self.c.kind]
+    if kind == "LIST":
+      return [self[i] for i in range(len(self))]
+    if kind == "DICT":
+      return {lib.ls_nest_key(self.c, i).decode(): self[i]
+              for i in range(len(self))}
+    if kind != "TUPLE":
+      return _from_nest(self.c, False)
+    items = tuple(self[i] for i in range(len(self)))
+    names = [lib.ls_nest_key(self.c, i) for i in range(len(self))]
+    if not names or names[0] is None:
+      return items
+    return _tuple_type(lib.ls_nest_tag(self.c).decode() or "named",
+                       tuple(name.decode() for name in names))(*items)
+
+  def __repr__(self):
+    text = ctypes.create_string_buffer(2000)
+    return lib.ls_nest_print(self.c, text, len(text)).decode(errors="replace")
+
+
+@functools.lru_cache(None)
+def _tuple_type(name, fields):
+  return collections.namedtuple(name, fields, rename=True)
+
+
+def _to_nest(value):
+  """Returns an ls_nest, which the caller owns."""
+  if isinstance(value, Nest):
+    return lib.ls_nest_retain(value.c)
+  if value is None:
+    return _CNest()
+  if isinstance(value, Tensor):
+    return _CNest(_KINDS.index("TENSOR"), 0, value.graph or 0, value.ref)
+  if isinstance(value, bool):
+    return lib.ls_nest_bool(value)
+  if isinstance(value, int):
+    return lib.ls_nest_i64(value)
+  if isinstance(value, float):
+    return lib.ls_nest_f64(value)
+  if isinstance(value, Variable):
+    return lib.ls_nest_variable(value.address)
+  if isinstance(value, Dataset):
+    return lib.ls_nest_dataset(lib.ls_dataset_retain(value.address))
+  if isinstance(value, PerReplica):
+    return lib.ls_nest_retain(value._nest.c)
+  if isinstance(value, _ctype(_declared.types["ls_op"])):
+    return _CNest(_KINDS.index("OP"), 0, value.graph or 0, value.id)
+  if isinstance(value, dict):
+    keys = [str(key).encode() for key in value]
+    return lib.ls_nest_dict(b"", (ctypes.c_char_p * len(keys))(*keys),
+                            _to_items(value.values()), len(keys))
+  if isinstance(value, tuple) and hasattr(value, "_fields"):
+    names = [name.encode() for name in value._fields]
+    return lib.ls_nest_named_tuple(
+        type(value).__name__.encode(), (ctypes.c_char_p * len(names))(*names),
+        _to_items(value), len(names))
+  if isinstance(value, (list, tuple)):
+    kind = "LIST" if isinstance(value, list) else "TUPLE"
+    return lib.ls_nest_sequence(_KINDS.index(kind), _to_items(value),
+                                len(value))
+  return lib.ls_nest_array(lib.ls_array_retain(array(value).address))
+
+
+def _to_items(values):
+  # All are converted before any is given away.
+  nests = [Nest(value) for value in values]
+  items = (_CNest * len(nests))(*[nest.c for nest in nests])
+  for nest in nests:
+    nest.c = _CNest()
+  return items
+
+
+class PerReplica:
+  """A value for each replica: a sequence."""
+
+  def __init__(self, nest):
+    self._nest = nest
+
+  def __len__(self):
+    return lib.ls_distributed_count(self._nest.c)
+
+  def __getitem__(self, replica):
+    if not -len(self) <= replica < len(self):
+      raise IndexError(replica)
+    return _from_nest(lib.ls_distributed_component(
+        self._nest.c, replica % len(self)), False)
+
+  def __float__(self):
+    """The number of replica 0."""
+    return lib.ls_nest_number(lib.ls_distributed_component(self._nest.c, 0))
+
+  def __repr__(self):
+    return repr(self._nest)
+
+
+_FORMATS = {"f64": "d", "f32": "f", "f16": "e", "i8": "b", "i16": "h",
+            "i32": "i", "i64": "q", "u8": "B", "u16": "H", "u32": "I",
+            "u64": "Q", "bool": "?"}
+_NUMPY_TYPES = {"f64": "<f8", "f32": "<f4", "f16": "<f2", "bf16": "<V2",
+                "i8": "|i1", "i16": "<i2", "i32": "<i4", "i64": "<i8",
+                "u8": "|u1", "u16": "<u2", "u32": "<u4", "u64": "<u8",
+                "bool": "|b1"}
+
+
+class Array(Handle):
+  """Data of the library. NumPy's arrays of it are views."""
+
+  @property
+  def shape(self):
+    return _from_shape(lib.ls_array_shape(self.address))
+
+  @property
+  def dtype(self):
+    return _dtype_name(lib.ls_array_dtype(self.address))
+
+  @property
+  def __array_interface__(self):
+    data = lib.ls_array_data(self.address)
+    return {"version": 3, "shape": self.shape, "data": (data or 0, True),
+            "typestr": _NUMPY_TYPES[self.dtype]}
+
+  def numpy(self):
+    """Returns a read-only NumPy array over the same memory."""
+    import numpy  # pylint: disable=import-outside-toplevel
+    return numpy.asarray(self)
+
+  def memory(self):
+    """Returns a read-only memoryview of the elements."""
+    size = lib.ls_array_size(self.address)
+    block = (ctypes.c_char * size).from_address(
+        lib.ls_array_data(self.address) or 0) if size else (ctypes.c_char * 0)()
+    block._owner = self
+    view = memoryview(block).toreadonly().cast("B")
+    return view.cast(_FORMATS[self.dtype], self.shape or ()) if size else view
+
+  def tolist(self):
+    return self.memory().tolist()
+
+  def __float__(self):
+    if lib.ls_array_num_elements(self.address) != 1:
+      raise TypeError("%r is no number" % self)
+    return lib.ls_array_f64(self.address, 0)
+
+  def __int__(self):
+    return int(float(self))
+
+  def __len__(self):
+    return self.shape[0]
+
+  def __repr__(self):
+    return repr(Nest(self))
+
+
+_viewed = {}  # Memory that arrays of the library are views of.
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def _drop_view(key):
+  _viewed.pop(key, None)
+
+
+def array(data, dtype=None):
+  """Makes an Array: a view of data with a buffer that may be written, such as
+  a NumPy array, which must not change while the library uses it; a copy of
+  other buffers, of numbers and of lists of numbers."""
+  if isinstance(data, Array) and dtype is None:
+    return data
+  if isinstance(data, (int, float, list, tuple)):
+    return _array_of_numbers(data, dtype)
+  view = memoryview(data)
+  if not view.c_contiguous:
+    view = memoryview(view.tobytes()).cast("B").cast(view.format, view.shape)
+  found = {"l": "i64", "L": "u64"}.get(view.format.lstrip("<=@")) or next(
+      (name for name, code in _FORMATS.items()
+       if code == view.format.lstrip("<=@")), None)
+  if dtype is not None:
+    found = dtype  # Of as many bytes: such as bf16 in a buffer of u16.
+  if found is None:
+    raise TypeError("no array of elements '%s'" % view.format)
+  kind = _to_enum(_declared.types["ls_dtype"], found)
+  box = ctypes.c_void_p()
+  if view.readonly or view.nbytes == 0:
+    _check(lib.ls_array_create_copy(kind, _to_shape(view.shape), view.tobytes(),
+                                    ctypes.byref(box)))
+  else:
+    block = (ctypes.c_char * view.nbytes).from_buffer(view.cast("B"))
+    key = ctypes.addressof(block)
+    while key in _viewed:
+      key += 1
+    _viewed[key] = (block, data)
+    status = lib.ls_array_create_view(
+        kind, _to_shape(view.shape), ctypes.addressof(block), _drop_view, key,
+        ctypes.byref(box))
+    if status:
+      _drop_view(key)
+    _check(status)
+  return Array._wrap("ls_array", box.value, True)
+
+
+def _array_of_numbers(data, dtype):
+  shape, flat = [], [data]
+  while flat and isinstance(flat[0], (list, tuple)):
+    shape.append(len(flat[0]))
+    if any(len(item) != shape[-1] for item in flat):
+      raise ValueError("rows of different lengths")
+    flat = [number for item in flat for number in item]
+  if dtype is None:
+    dtype = ("bool" if all(isinstance(x, bool) for x in flat) else "i64"
+             if all(isinstance(x, int) for x in flat) else "f64")
+    if isinstance(data, (list, tuple)) and dtype == "f64":
+      dtype = "f32"
+  made = call("ls_array_create", dtype, shape)
+  kind = (lib.ls_array_set_f64 if lib.ls_dtype_is_float(
+      lib.ls_array_dtype(made.address)) else lib.ls_array_set_i64)
+  for i, number in enumerate(flat):
+    kind(made.address, i, number)
+  return made
+
+
+def _to_tensor(value, dtype=None):
+  """Returns a tensor; a number is a constant of the type `dtype`."""
+  if isinstance(value, Tensor):
+    return value
+  if isinstance(value, Variable):
+    return value.read()
+  if value is None:
+    return Tensor()  # Such as no bias.
+  if isinstance(value, bool):
+    return lib.ls_scalar_i64(_to_enum(_declared.types["ls_dtype"], "bool"),
+                             value)
+  if isinstance(value, int):
+    return lib.ls_scalar_i64(_to_enum(_declared.types["ls_dtype"],
+                                      dtype or "i64"), value)
+  if isinstance(value, float):
+    return lib.ls_scalar(_to_enum(_declared.types["ls_dtype"], dtype or "f32"),
+                         value)
+  return lib.ls_constant(array(value).address)
+
+
+def _pair(x, y):
+  """Returns two operands; a number takes the type of the other one."""
+  if isinstance(x, (Tensor, Variable)):
+    x = _to_tensor(x)
+    return x, _to_tensor(y, x.dtype)
+  y = _to_tensor(y)
+  return _to_tensor(x, y.dtype), y
+
+
+class Variable(_Arithmetic, Handle):
+  """A variable; in arithmetic it is its value."""
+
+  @property
+  def name(self):
+    return lib.ls_variable_name(self.address).decode()
+
+  @property
+  def shape(self):
+    return _from_shape(lib.ls_variable_shape(self.address))
+
+  @property
+  def dtype(self):
+    return _dtype_name(lib.ls_variable_dtype(self.address))
+
+  def __repr__(self):
+    return "<Variable %s %s>" % (self.name, _type_text(self.dtype, self.shape))
+
+
+class Dataset(Handle):
+  """A data set. Iterating reads an epoch, each element a Nest."""
+
+  def iterator(self, **options):
+    return create("iterator", self, **options)
+
+  def __iter__(self):
+    return iter(self.iterator())
+
+
+class _Iterator(Handle):
+  """A position in a data set."""
+
+  def __iter__(self):
+    return self
+
+  def __next__(self):
+    element = _CNest()
+    status = lib.ls_iterator_next(self.address, ctypes.byref(element))
+    if status and lib.ls_status_code(status) == _declared.constants[
+        "LS_OUT_OF_RANGE"]:
+      lib.ls_status_free(status)
+      raise StopIteration
+    _check(status)
+    return Nest._adopt(element)
+
+
+class Function(Handle):
+  """A Python function that is traced once for each signature of its arguments,
+  and then runs as a compiled program. Use it as a decorator."""
+
+  def __init__(self, python, **options):
+    options.setdefault("name", getattr(python, "__name__", "function"))
+    made = create("function", call=python, **options)
+    self._hold("ls_function", made.address, True)
+    made._release = None
+    self._keep = made._keep
+    functools.update_wrapper(self, python)
+    self.callable = _ctype(_declared.types["ls_callable"])(traced=self.address)
+    self._results = []  # Nests of earlier calls, filled again.
+
+  def __call__(self, *args):
+    """Calls it with these arguments."""
+    return self._run(lib.ls_function_call, (self.address,), Nest(args))
+
+  def run(self, strategy, args):
+    """Calls it on each replica of a strategy; see ls_strategy_run."""
+    return self._run(lib.ls_strategy_run, (strategy.address, self.callable),
+                     args if isinstance(args, Nest) else Nest(args))
+
+  def _run(self, function, first, args):
+    results = self._results.pop() if self._results else Nest()
+    _check(function(*first, args.c, ctypes.byref(results.c)))
+    value = _from_nest(results.c, False)
+    self._results.append(results)
+    return value
+
+
+def function(python=None, **options):
+  """Makes a Function: a decorator, with or without options (name, seed)."""
+  if python is None:
+    return functools.partial(Function, **options)
+  return Function(python, **options)
+
+
+class _Strategy(Handle):
+  """A strategy: runs a Function on its replicas."""
+
+  def run(self, step, args):
+    """Runs a step on every replica. `args` is a tuple or a batch: replica r
+    gets component r of each distributed value, as Dataset.parts makes them."""
+    return step.run(self, args)
+
+  def scope(self):
+    return scope("strategy_scope", self)
+
+
+class Model:
+  """A model for `train`: of the library's table, or of Python functions.
+
+  `train_step(examples, labels)` makes a step and returns a dict with "loss"
+  and "accuracy"; `logits(examples)` returns the logits. `description` are
+  fields of ls_model_type, such as example_shape, num_classes, batch_size.
+  """
+
+  def __init__(self, name, train_step=None, logits=None, variables=(),
+               optimizer=None, options=None, **description):
+    self.c = _ctype(_declared.types["ls_model"])()
+    self._keep = keep = []
+    kind = _declared.types["ls_model_type"]
+    if train_step is None:
+      found = lib.ls_model_find(name.encode())
+      keep.append(options)
+      _check(lib.ls_model_create(found, _to_pointer(_Type(
+          "pointer", target=_declared.types["ls_model_options"]), options or {},
+          keep), ctypes.byref(self.c)))
+      self.type = _ctype(kind).from_address(found)
+      return
+    self.type = made = _ctype(kind)()
+    keep.extend((variables, optimizer))
+    description.setdefault("example_dtype", "f32")
+    fields = dict(description, name=name, variables=_list_variables(variables),
+                  optimizer=lambda: optimizer.address, destroy=lambda: None)
+    _fill(kind, made, fields, keep)
+    types, calls = dict(kind.fields), []
+    made.train_step = _callback(types["train_step"], train_step, calls,
+                                keep)
+    made.logits = _callback(types["logits"], logits or train_step, calls,
+                                keep)
+    self.c.type = ctypes.addressof(made)
+    self.c.self = _calls(calls, keep)
+
+  def __del__(self):
+    if lib is not None and self.c.type:
+      lib.ls_model_destroy(ctypes.byref(self.c))
+
+  def variables(self):
+    """Returns the variables of the model."""
+    kind = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p,
+                            ctypes.c_size_t)
+    list_of = kind(self.type.variables)
+    count = list_of(self.c.self, None, 0)
+    items = (ctypes.c_void_p * count)()
+    list_of(self.c.self, items, count)
+    return [Variable._wrap("ls_variable", lib.ls_variable_retain(item), True)
+            for item in items]
+
+
+def _list_variables(variables):
+  def write(address, capacity):
+    if address:
+      room = (ctypes.c_void_p * capacity).from_address(address)
+      for i, variable in enumerate(variables[:capacity]):
+        room[i] = variable.address
+    return len(variables)
+  return write
+
+
+def model(name, /, **options):
+  """Makes a model of the library's table: "mlp", "cnn", ..."""
+  return Model(name, options=options)
+
+
+def variables_of(layer):
+  """Returns the variables of a layer."""
+  function = getattr(lib, layer.type_name + "_variables")
+  count = function(layer.address, None, 0)
+  items = (ctypes.c_void_p * count)()
+  function(layer.address, items, count)
+  return [Variable._wrap("ls_variable", lib.ls_variable_retain(item), True)
+          for item in items]
+
+
+_CLASSES = {"ls_array": Array, "ls_variable": Variable, "ls_dataset": Dataset,
+            "ls_iterator": _Iterator, "ls_strategy": _Strategy}
+_KINDS = [name[len("LS_KIND_"):]
+          for name in _declared.types["ls_kind"].constants]
+
+
+# ---- Scopes ------------------------------------------------------------------
+class scope:  # pylint: disable=invalid-name
+  """A scope of the library: `with scope("name_scope", "dense"):` is
+  ls_name_scope_begin to ls_scope_end."""
+
+  def __init__(self, kind, *args):
+    self._begin, self._args = "ls_%s_begin" % kind, args
+    self._scope = _ctype(_declared.types["ls_scope"])()
+
+  def __enter__(self):
+    call(self._begin, self._scope, *self._args)
+    status = lib.ls_scope_status()
+    if status:
+      lib.ls_scope_end(ctypes.byref(self._scope))
+    _check(status)
+    return self
+
+  def __exit__(self, *_):
+    lib.ls_scope_end(ctypes.byref(self._scope))
+
+
+class frame:  # pylint: disable=invalid-name
+  """Frees the eager values made in it at its end."""
+
+  def __enter__(self):
+    _check(lib.ls_frame_begin())
+    return self
+
+  def __exit__(self, *_):
+    _check(lib.ls_frame_end(None))
+
+
+def gradients(y, xs, **options):
+  """Returns the gradient of the sum of y with respect to each of xs, tensors or
+  variables; None for one that y does not depend on. Not in eager."""
+  keep, grads = [], (_CNest * len(xs))()
+  ys = _to_items(y if isinstance(y, (list, tuple)) else [y])
+  items = _to_items(xs)
+  made = _to_struct(_declared.types["ls_gradient_options"], options, keep)
+  try:
+    _check(lib.ls_gradients(ys, len(ys), items, len(items), ctypes.byref(made),
+                            grads))
+  finally:
+    for nest in (*ys, *items):
+      lib.ls_nest_release(nest)
+  return [_from_nest(nest, True) for nest in grads]
+
+
+# ---- Training and files ------------------------------------------------------
+def train(**options):
+  """Trains by ls_train: fields of ls_train_options. Returns its result. A
+  `report` is called with an ls_train_report."""
+  stop = options.setdefault("stop", _ctype(_declared.types["ls_train_stop"])())
+  report = options.get("report")
+  if report is not None:
+    def guarded(progress):
+      try:
+        report(progress)
+      except BaseException as error:  # pylint: disable=broad-except
+        guarded.error = error
+        lib.ls_train_stop_request(ctypes.byref(stop))
+    guarded.error = None
+    options["report"] = guarded
+  keep = []
+  made = _to_struct(_declared.types["ls_train_options"], options, keep)
+  result = _ctype(_declared.types["ls_train_result"])()
+  status = lib.ls_train(ctypes.byref(made), ctypes.byref(result))
+  if report is not None and guarded.error is not None:
+    lib.ls_status_free(status)
+    raise guarded.error
+  _check(status)
+  return result
+
+
+def save(path, variables):
+  """Writes the values of variables to a .safetensors file."""
+  call("ls_saver_save", {"variables": list(variables)}, path)
+
+
+def restore(path, variables):
+  """Sets variables to the values of a file that `save` wrote."""
+  call("ls_saver_restore", {"variables": list(variables)}, path)
+
+
+def read_saved(path):
+  """Reads a checkpoint, a folder of them, a .safetensors or .npz file: a dict
+  of arrays by name."""
+  file = call("ls_saved_file_open", path)
+  info = _ctype(_declared.types["ls_saved_info"])()
+  lib.ls_saved_file_describe(file.address, ctypes.byref(info))
+  found = {}
+  for i in range(info.num_entries):
+    entry = call("ls_saved_file_entry", file, i)
+    found[entry.name.decode()] = call("ls_saved_file_read", file, i)
+  return found
