@@ -9,6 +9,7 @@ set(LS_GENERATED_INCLUDE "${PROJECT_BINARY_DIR}/include")
 # the caller's source line. Made from the public headers by cmake/places.cmake.
 file(GLOB LS_PUBLIC_HEADERS CONFIGURE_DEPENDS
      "${PROJECT_SOURCE_DIR}/include/lockstep/*.h"
+     "${PROJECT_SOURCE_DIR}/include/lockstep/*.hpp"
      "${PROJECT_SOURCE_DIR}/include/lockstep/*.def")
 set(LS_PLACES_HEADERS "${LS_GENERATED_INCLUDE}/lockstep/places.h"
                       "${LS_GENERATED_INCLUDE}/lockstep/places_full.h")

@@ -304,6 +304,9 @@ if(LS_EXAMPLES)
     endif()
     target_link_libraries(example_${name} PRIVATE
                           ls_flags ${library} m Threads::Threads)
+    if(name STREQUAL "mlp")  # It includes lockstep.hpp.
+      set_target_properties(example_${name} PROPERTIES CXX_STANDARD 17)
+    endif()
     if(LS_TESTS)
       ls_add_test(examples/${name} example_${name})
     endif()
