@@ -197,17 +197,23 @@ function(ls_add_library name file)
   endif()
 endfunction()
 
+# Gives the functions of a library the versions of a map.
+function(ls_version_symbols name map)
+  configure_file(${map} "${PROJECT_BINARY_DIR}/${name}.map" @ONLY)
+  target_link_options(${name} PRIVATE
+    "LINKER:--version-script=${PROJECT_BINARY_DIR}/${name}.map")
+  set_property(TARGET ${name} APPEND PROPERTY
+               LINK_DEPENDS "${PROJECT_BINARY_DIR}/${name}.map")
+endfunction()
+
 ls_add_library(lockstep lockstep)
-configure_file(cmake/private.map.in "${PROJECT_BINARY_DIR}/private.map" @ONLY)
-target_link_options(lockstep PRIVATE
-                    "LINKER:--version-script=${PROJECT_BINARY_DIR}/private.map")
-set_property(TARGET lockstep APPEND PROPERTY
-             LINK_DEPENDS "${PROJECT_BINARY_DIR}/private.map")
+ls_version_symbols(lockstep cmake/symbols.map.in)
 target_link_libraries(lockstep_static
   INTERFACE $<$<BOOL:${ZLIB_FOUND}>:$<INSTALL_INTERFACE:ZLIB::ZLIB>>
             $<INSTALL_INTERFACE:Threads::Threads> $<INSTALL_INTERFACE:m>)
 
 ls_add_library(lockstep_io lockstep-io)
+ls_version_symbols(lockstep_io cmake/symbols_io.map.in)
 target_link_libraries(lockstep_io
   PUBLIC lockstep PRIVATE $<BUILD_INTERFACE:ls_io_dependencies>)
 target_link_libraries(lockstep_io_static

@@ -50,18 +50,50 @@ nm -D --undefined-only "$build/liblockstep-io.so" |
   LC_ALL=C sort -u >"$work/called"
 [ -s "$work/private" ] || fail "no private function is exported"
 cmp -s "$work/private" "$work/called" ||
-  fail "cmake/private.map.in and what liblockstep-io calls differ:" \
+  fail "cmake/symbols.map.in and what liblockstep-io calls differ:" \
     "$(diff "$work/private" "$work/called" | grep '^[<>]')"
 
-# All others are public.
+# All others are public, under the version of the minor release.
+minor=$(sed -n 's/^#define LS_VERSION_MAJOR //p' \
+  "${LS_SOURCE_DIR:?}/include/lockstep/version.h").$(
+  sed -n 's/^#define LS_VERSION_MINOR //p' \
+    "$LS_SOURCE_DIR/include/lockstep/version.h")
+nm -D --defined-only "$build/liblockstep-io.so" |
+  cat "$work/exported" - | grep ' [TDBRVW] ls_' | grep -v @LOCKSTEP_PRIVATE |
+  grep -v "@@LOCKSTEP_$minor\$" >"$work/unversioned" || true
+[ ! -s "$work/unversioned" ] ||
+  fail "not of version LOCKSTEP_$minor:" "$(head "$work/unversioned")"
 cat "${LS_SOURCE_DIR:?}"/include/lockstep/*.h "$build"/include/lockstep/*.h |
   grep -oE '\bls_[a-z0-9_]+' | LC_ALL=C sort -u >"$work/public"
-sed -n 's/.* [TDBRVW] \(ls_[a-z0-9_]*\)$/\1/p' "$work/exported" |
+sed -n 's/.* [TDBRVW] \(ls_[a-z0-9_]*\)@@LOCKSTEP_[0-9.]*$/\1/p' "$work/exported" |
   LC_ALL=C sort -u >"$work/open"
 LC_ALL=C comm -23 "$work/open" "$work/public" >"$work/undeclared"
 [ ! -s "$work/undeclared" ] ||
-  fail "exported, and neither public nor in cmake/private.map.in:" \
+  fail "exported, and neither public nor in cmake/symbols.map.in:" \
     "$(cat "$work/undeclared")"
+
+# A program that was linked with a library of this minor release runs with this
+# one; the loader refuses one of another minor release.
+echo 'const char *ls_version(void) { return "none"; }' >"$work/stub.c"
+cat >"$work/user.c" <<'END'
+const char *ls_version(void);
+int main(void) { return ls_version()[0] == 'n'; }
+END
+for version in "$minor" "$minor.other"; do
+  echo "LOCKSTEP_$version { ls_*; };" >"$work/map"
+  "${CC:-cc}" -shared -fPIC -Wl,-soname,liblockstep.so.0 \
+    -Wl,--version-script="$work/map" "$work/stub.c" -o "$work/liblockstep.so"
+  "${CC:-cc}" "$work/user.c" -L"$work" -llockstep -o "$work/user"
+  code=0
+  LD_LIBRARY_PATH="$build" "$work/user" 2>"$work/says" || code=$?
+  case $version:$code in
+    "$minor:0") ;;
+    "$minor:"*) fail "a program of $minor ends with $code: $(cat "$work/says")" ;;
+    *:0) fail "a program of $version runs" ;;
+    *) grep -q "LOCKSTEP_$version' not found" "$work/says" ||
+         fail "a program of $version: $(cat "$work/says")" ;;
+  esac
+done
 
 # Functions of libm that are exact, or rounded once, are the same everywhere.
 exact='fma fmax fmin fmod nextafter floor ceil trunc rint nearbyint round sqrt
