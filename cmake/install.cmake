@@ -44,6 +44,16 @@ if(TARGET lockstep_cli)
   install(FILES "${LS_REFERENCE}"
           DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep")
 endif()
+# Sources for other languages, the examples, and what is to be read.
+install(FILES "${PROJECT_SOURCE_DIR}/python/lockstep.py"
+        DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep/python")
+install(FILES "${PROJECT_SOURCE_DIR}/fortran/lockstep.f90"
+        DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep/fortran")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/README.md"
+              "${PROJECT_SOURCE_DIR}/CHANGELOG.md"
+        DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/examples" "${PROJECT_SOURCE_DIR}/docs"
+        DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 # What `docs` has made, if it was built.
 install(DIRECTORY "${LS_SHARE}/man/" DESTINATION "${CMAKE_INSTALL_MANDIR}"
         OPTIONAL)

@@ -125,6 +125,20 @@ for program in user whole reader whole_reader; do
   expect_output "$work/user/build/$program"
 done
 
+# What is read, and the sources for other languages.
+for file in doc/lockstep/LICENSE doc/lockstep/README.md \
+            doc/lockstep/docs/README.md doc/lockstep/examples/eager.c \
+            lockstep/fortran/lockstep.f90 lockstep/python/lockstep.py; do
+  [ -s "$root/share/$file" ] || { echo "no share/$file"; exit 1; }
+done
+if command -v python3 >/dev/null; then
+  says=$(PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$root/share/lockstep/python" \
+    LD_LIBRARY_PATH="$libdir" python3 -c \
+    'import lockstep; print(lockstep.version())') ||
+    { echo "the installed module does not find the library"; exit 1; }
+  [ "$says" = "$version" ] || { echo "from Python: '$says'"; exit 1; }
+fi
+
 # The installed program finds its library by itself.
 if [ -n "${LOCKSTEP:-}" ]; then
   says=$(env -u LD_LIBRARY_PATH "$root/bin/lockstep" --version) ||
