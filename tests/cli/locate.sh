@@ -89,7 +89,7 @@ trains $tiny --checksum 4 --save-every-steps 8 --learning-rate 0.05 \
   --run-dir other
 gives 1 "first at step 1, op " diff run other --op
 grep -q "^  result: 1 of 1 elements of f64" out.txt || fail "no element"
-gives 1 '"equal":false' diff run other --op --json
+gives 2 "--op prints text" diff run other --op --json
 cp -r run third
 gives 0 "equal: " diff run third --op
 

@@ -279,6 +279,10 @@ int cli_diff(int argc, char **argv) {
     cli_say(command, "give two run folders, got %zu", count);
     return CLI_USAGE;
   }
+  if (by_op && json) {
+    cli_say(command, "--op prints text: it cannot be given with --json");
+    return CLI_USAGE;
+  }
   comparing c = {.folders = {folders[0], folders[1]}, .json = json};
   code = cli_with_runtime(command, compare_runs, &c);
   if (code == CLI_OK && by_op) code = compare_ops(&c, model, &syntax);
