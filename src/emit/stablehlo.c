@@ -109,7 +109,6 @@ bool ls_hlo_slide(ls_emitter *e, uint16_t op, ls_emitted x, const ls_window *w,
                   ls_emitted out) {
   const ls_dtype dtype = ls_emit_look(e, x)->dtype;
   const ls_emitted in[] = {x, ls_hlo_first(e, op, dtype)};
-  const ls_batch_dims scalar = {0};
   ls_text *text = ls_hlo_begin(e, "\"stablehlo.reduce_window\"(", out);
   ls_hlo_name(ls_hlo_of(e), x);
   ls_text_append(text, ", ");
@@ -122,17 +121,8 @@ bool ls_hlo_slide(ls_emitter *e, uint16_t op, ls_emitted x, const ls_window *w,
   around(text, "window_dilations", w->dilations, w->rank);
   ls_text_append(text, ", padding = dense<");
   padding(text, w, true);
-  ls_text_append_format(
-      text, "> : tensor<%dx2xi64>}> ({\n    ^bb0(%%a: ", w->rank + 2);
-  ls_hlo_append_type(ls_hlo_of(e), text, dtype, &scalar);
-  ls_text_append(text, ", %b: ");
-  ls_hlo_append_type(ls_hlo_of(e), text, dtype, &scalar);
-  ls_text_append_format(text,
-                        "):\n      %%c = %s %%a, %%b : ", ls_hlo_reducer(op));
-  ls_hlo_append_type(ls_hlo_of(e), text, dtype, &scalar);
-  ls_text_append(text, "\n      stablehlo.return %c : ");
-  ls_hlo_append_type(ls_hlo_of(e), text, dtype, &scalar);
-  ls_text_append(text, "\n    })");
+  ls_text_append_format(text, "> : tensor<%dx2xi64>}", w->rank + 2);
+  ls_hlo_combine(e, ls_hlo_reducer(op), dtype);
   ls_hlo_finish(e, in, 2, out);
   return true;
 }

@@ -36,7 +36,10 @@ static inline ls_hlo *ls_hlo_of(ls_emitter *e) { return (ls_hlo *)e->self; }
 ls_text *ls_hlo_begin(ls_emitter *e, const char *op, ls_emitted out);
 // Appends names: " %v1, %v2".
 void ls_hlo_names(ls_emitter *e, const ls_emitted *in, size_t count);
-// Ends a line: " : (types) -> type".
+// Appends types: "tensor<2xf32>, tensor<i1>".
+void ls_hlo_types(ls_emitter *e, const ls_emitted *in, size_t count);
+// Ends a line: " : type", or " : (types) -> type".
+void ls_hlo_end(ls_emitter *e, ls_emitted out);
 void ls_hlo_finish(ls_emitter *e, const ls_emitted *in, size_t count,
                    ls_emitted out);
 // Appends a list: "[1, 2]".
@@ -48,8 +51,14 @@ void ls_hlo_attr(ls_text *text, const char *key, const int64_t *values,
 void ls_hlo_array(ls_text *text, const char *key, const int64_t *values,
                   size_t count);
 
-// Returns the op that reduces two values, or NULL, and its initial value.
-const char *ls_hlo_reducer(uint16_t op);
+// Returns StableHLO's name of an elementwise op, NULL if it has none.
+const char *ls_hlo_element_name(uint16_t op);
+// Appends a region that combines two scalars by an elementwise op, or returns
+// the second one, and ends the op that has it: "> ({ ... })".
+void ls_hlo_combine(ls_emitter *e, uint16_t op, ls_dtype dtype);
+// Returns the op that reduces two values, LS_OP_NONE if there is none, and its
+// initial value.
+uint16_t ls_hlo_reducer(uint16_t op);
 ls_emitted ls_hlo_first(ls_emitter *e, uint16_t op, ls_dtype dtype);
 
 // Functions of the language's table.

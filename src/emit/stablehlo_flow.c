@@ -4,28 +4,26 @@
 // replicas.
 #include "emit/stablehlo.h"
 
-static void write_names(ls_hlo *h, ls_emitted_list values) {
-  for (size_t i = 0; i < values.count; ++i) {
-    if (i > 0) ls_text_append(&h->body, ", ");
-    ls_hlo_name(h, values.items[i]);
-  }
-}
-
-static void write_types(ls_hlo *h, ls_emitted_list values) {
-  for (size_t i = 0; i < values.count; ++i) {
-    if (i > 0) ls_text_append(&h->body, ", ");
-    ls_hlo_type(h, values.items[i]);
-  }
-}
-
-// Begins an op with regions: " %v1, %v2 = OP(%v0) ({".
-static void begin_op(ls_hlo *h, const char *op, ls_emitted_list in,
+// Begins an op of several results: " %v1, %v2 = OP(%v0) ".
+static void begin_op(ls_emitter *e, const char *op, ls_emitted_list in,
                      ls_emitted_list results) {
-  ls_text_append(&h->body, "    ");
-  write_names(h, results);
-  ls_text_append_format(&h->body, " = \"%s\"(", op);
-  write_names(h, in);
-  ls_text_append(&h->body, ") ({\n");
+  ls_text *text = &ls_hlo_of(e)->body;
+  ls_text_append(text, "   ");
+  ls_hlo_names(e, results.items, results.count);
+  ls_text_append_format(text, " = \"%s\"(", op);
+  ls_hlo_names(e, in.items, in.count);
+  ls_text_append(text, ") ");
+}
+
+// Ends one: "END : (types) -> (types)".
+static void end_op(ls_emitter *e, const char *end, ls_emitted_list in,
+                   ls_emitted_list results) {
+  ls_text *text = &ls_hlo_of(e)->body;
+  ls_text_append_format(text, "%s : (", end);
+  ls_hlo_types(e, in.items, in.count);
+  ls_text_append(text, ") -> (");
+  ls_hlo_types(e, results.items, results.count);
+  ls_text_append(text, ")\n");
 }
 
 static void write_parameters(ls_hlo *h, ls_emitted_list parameters) {
@@ -39,63 +37,57 @@ static void write_parameters(ls_hlo *h, ls_emitted_list parameters) {
   ls_text_append(&h->body, "):\n");
 }
 
-static void write_return(ls_hlo *h, ls_emitted_list values) {
-  ls_text_append(&h->body, "    stablehlo.return ");
-  write_names(h, values);
-  ls_text_append(&h->body, " : ");
-  write_types(h, values);
-  ls_text_append_char(&h->body, '\n');
+static void write_return(ls_emitter *e, ls_emitted_list values) {
+  ls_text *text = &ls_hlo_of(e)->body;
+  ls_text_append(text, "    stablehlo.return");
+  ls_hlo_names(e, values.items, values.count);
+  ls_text_append(text, " : ");
+  ls_hlo_types(e, values.items, values.count);
+  ls_text_append_char(text, '\n');
 }
 
 // ---- Loops and branches ----------------------------------------------------
 static void while_begin(ls_emitter *e, ls_emitted_list initial,
                         ls_emitted_list parameters, ls_emitted_list results) {
-  begin_op(ls_hlo_of(e), "stablehlo.while", initial, results);
+  begin_op(e, "stablehlo.while", initial, results);
+  ls_text_append(&ls_hlo_of(e)->body, "({\n");
   write_parameters(ls_hlo_of(e), parameters);
+}
+
+static void if_next(ls_emitter *e, ls_emitted_list values) {
+  write_return(e, values);
+  ls_text_append(&ls_hlo_of(e)->body, "    }, {\n");
 }
 
 static void while_next(ls_emitter *e, ls_emitted condition,
                        ls_emitted_list parameters) {
-  write_return(ls_hlo_of(e), (ls_emitted_list){&condition, 1});
-  ls_text_append(&ls_hlo_of(e)->body, "    }, {\n");
+  if_next(e, (ls_emitted_list){&condition, 1});
   write_parameters(ls_hlo_of(e), parameters);
 }
 
 static void while_end(ls_emitter *e, ls_emitted_list values,
                       ls_emitted_list initial) {
-  ls_hlo *h = ls_hlo_of(e);
-  write_return(h, values);
-  ls_text_append(&h->body, "    }) : (");
-  write_types(h, initial);
-  ls_text_append(&h->body, ") -> (");
-  write_types(h, initial);
-  ls_text_append(&h->body, ")\n");
+  write_return(e, values);
+  end_op(e, "    })", initial, initial);
 }
 
 static void if_begin(ls_emitter *e, ls_emitted predicate,
                      ls_emitted_list results) {
-  begin_op(ls_hlo_of(e), "stablehlo.if", (ls_emitted_list){&predicate, 1},
-           results);
-}
-
-static void if_next(ls_emitter *e, ls_emitted_list values) {
-  write_return(ls_hlo_of(e), values);
-  ls_text_append(&ls_hlo_of(e)->body, "    }, {\n");
+  begin_op(e, "stablehlo.if", (ls_emitted_list){&predicate, 1}, results);
+  ls_text_append(&ls_hlo_of(e)->body, "({\n");
 }
 
 static void if_end(ls_emitter *e, ls_emitted_list values) {
-  ls_hlo *h = ls_hlo_of(e);
-  write_return(h, values);
-  ls_text_append(&h->body, "    }) : (tensor<i1>) -> (");
-  write_types(h, values);
-  ls_text_append(&h->body, ")\n");
+  write_return(e, values);
+  ls_text_append(&ls_hlo_of(e)->body, "    }) : (tensor<i1>) -> (");
+  ls_hlo_types(e, values.items, values.count);
+  ls_text_append(&ls_hlo_of(e)->body, ")\n");
 }
 
 // ---- Devices ---------------------------------------------------------------
 static void device(ls_emitter *e, ls_emitted out) {
-  ls_text *text = ls_hlo_begin(e, "stablehlo.replica_id : ", out);
-  ls_hlo_type(ls_hlo_of(e), out);
-  ls_text_append_char(text, '\n');
+  ls_hlo_begin(e, "stablehlo.replica_id", out);
+  ls_hlo_end(e, out);
 }
 
 // Appends "replica_groups = ...": one group of all devices.
@@ -108,35 +100,19 @@ static void write_groups(ls_emitter *e, ls_text *text) {
 
 static void all_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
                        ls_emitted out) {
-  ls_hlo *h = ls_hlo_of(e);
-  const char *combine =
-      ls_hlo_reducer(op == LS_OP_ADD       ? LS_OP_REDUCE_SUM
-                     : op == LS_OP_MAXIMUM ? LS_OP_REDUCE_MAX
-                                           : LS_OP_REDUCE_MIN);
-  const ls_batch_dims scalar = {0};
-  const ls_dtype dtype = ls_dtype_at(e, x);
   ls_text *text = ls_hlo_begin(e, "\"stablehlo.all_reduce\"(", out);
-  ls_hlo_name(h, x);
+  ls_hlo_name(ls_hlo_of(e), x);
   ls_text_append(text, ") <{");
   write_groups(e, text);
-  ls_text_append(text, "}> ({\n    ^bb0(%a: ");
-  ls_hlo_append_type(h, text, dtype, &scalar);
-  ls_text_append(text, ", %b: ");
-  ls_hlo_append_type(h, text, dtype, &scalar);
-  ls_text_append_format(text, "):\n      %%c = %s %%a, %%b : ", combine);
-  ls_hlo_append_type(h, text, dtype, &scalar);
-  ls_text_append(text, "\n      stablehlo.return %c : ");
-  ls_hlo_append_type(h, text, dtype, &scalar);
-  ls_text_append(text, "\n    })");
+  ls_text_append_char(text, '}');
+  ls_hlo_combine(e, op, ls_dtype_at(e, x));
   ls_hlo_finish(e, &x, 1, out);
 }
 
 static void settle(ls_emitter *e, ls_emitted x, ls_emitted out) {
-  ls_text *text = ls_hlo_begin(e, "stablehlo.optimization_barrier ", out);
-  ls_hlo_name(ls_hlo_of(e), x);
-  ls_text_append(text, " : ");
-  ls_hlo_type(ls_hlo_of(e), out);
-  ls_text_append_char(text, '\n');
+  ls_hlo_begin(e, "stablehlo.optimization_barrier", out);
+  ls_hlo_names(e, &x, 1);
+  ls_hlo_end(e, out);
 }
 
 static void all_gather(ls_emitter *e, ls_emitted x, ls_emitted out) {
@@ -150,20 +126,13 @@ static void all_gather(ls_emitter *e, ls_emitted x, ls_emitted out) {
 
 static void call_host(ls_emitter *e, size_t site, ls_emitted_list in,
                       ls_emitted_list out) {
-  ls_hlo *h = ls_hlo_of(e);
-  ls_text_append(&h->body, "    ");
-  write_names(h, out);
-  ls_text_append(&h->body, " = \"stablehlo.custom_call\"(");
-  write_names(h, in);
-  ls_text_append_format(&h->body,
-                        ") <{call_target_name = \"lockstep_host\", api_version "
+  begin_op(e, "stablehlo.custom_call", in, out);
+  ls_text_append_format(&ls_hlo_of(e)->body,
+                        "<{call_target_name = \"lockstep_host\", api_version "
                         "= 4 : i32, backend_config = {site = %zu : i64}, "
-                        "has_side_effect = true}> : (",
+                        "has_side_effect = true}>",
                         site);
-  write_types(h, in);
-  ls_text_append(&h->body, ") -> (");
-  write_types(h, out);
-  ls_text_append(&h->body, ")\n");
+  end_op(e, "", in, out);
 }
 
 const ls_emit_flow ls_stablehlo_flow = {.while_begin = while_begin,

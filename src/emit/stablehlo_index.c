@@ -20,30 +20,8 @@ void ls_hlo_dynamic_slice(ls_emitter *e, ls_emitted x, const ls_emitted *starts,
   ls_hlo_finish(e, in, rank + 1, out);
 }
 
-// Returns the op that combines two values; NULL: the second one replaces.
-static const char *combiner(uint16_t op) {
-  switch (op) {
-  case LS_OP_ADD:
-    return "add";
-  case LS_OP_SUB:
-    return "subtract";
-  case LS_OP_MUL:
-    return "multiply";
-  case LS_OP_DIV:
-    return "divide";
-  case LS_OP_MAXIMUM:
-    return "maximum";
-  case LS_OP_MINIMUM:
-    return "minimum";
-  default:
-    return NULL;
-  }
-}
-
 void ls_hlo_scatter(ls_emitter *e, uint16_t op, ls_emitted x,
                     ls_emitted indices, ls_emitted updates, ls_emitted out) {
-  ls_hlo *h = ls_hlo_of(e);
-  const ls_dtype dtype = ls_dtype_at(e, x);
   const ls_emitted in[] = {x, indices, updates};
   ls_text *text = ls_hlo_begin(e, "\"stablehlo.scatter\"(", out);
   ls_hlo_names(e, in, 3);
@@ -51,22 +29,8 @@ void ls_hlo_scatter(ls_emitter *e, uint16_t op, ls_emitted x,
                  ") <{scatter_dimension_numbers = #stablehlo.scatter<"
                  "update_window_dims = [1], inserted_window_dims = [0], "
                  "scatter_dims_to_operand_dims = [0], index_vector_dim = 1>, "
-                 "indices_are_sorted = false, unique_indices = false}> ({\n"
-                 "    ^bb0(%a: ");
-  ls_hlo_append_type(h, text, dtype, &scalar);
-  ls_text_append(text, ", %b: ");
-  ls_hlo_append_type(h, text, dtype, &scalar);
-  ls_text_append(text, "):\n");
-  if (combiner(op) != NULL) {
-    ls_text_append_format(text,
-                          "      %%c = stablehlo.%s %%a, %%b : ", combiner(op));
-    ls_hlo_append_type(h, text, dtype, &scalar);
-    ls_text_append_char(text, '\n');
-  }
-  ls_text_append_format(
-      text, "      stablehlo.return %%%s : ", combiner(op) != NULL ? "c" : "b");
-  ls_hlo_append_type(h, text, dtype, &scalar);
-  ls_text_append(text, "\n    })");
+                 "indices_are_sorted = false, unique_indices = false}");
+  ls_hlo_combine(e, op, ls_dtype_at(e, x));
   ls_hlo_finish(e, in, 3, out);
 }
 

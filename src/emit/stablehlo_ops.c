@@ -24,19 +24,24 @@ void ls_hlo_names(ls_emitter *e, const ls_emitted *in, size_t count) {
   }
 }
 
-static void types(ls_emitter *e, const ls_emitted *in, size_t count) {
+void ls_hlo_types(ls_emitter *e, const ls_emitted *in, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     if (i > 0) ls_text_append(&ls_hlo_of(e)->body, ", ");
     ls_hlo_type(ls_hlo_of(e), in[i]);
   }
 }
 
-// Ends a line: " : (types) -> type".
+void ls_hlo_end(ls_emitter *e, ls_emitted out) {
+  ls_text_append(&ls_hlo_of(e)->body, " : ");
+  ls_hlo_type(ls_hlo_of(e), out);
+  ls_text_append_char(&ls_hlo_of(e)->body, '\n');
+}
+
 void ls_hlo_finish(ls_emitter *e, const ls_emitted *in, size_t count,
                    ls_emitted out) {
   ls_text *text = &ls_hlo_of(e)->body;
   ls_text_append(text, " : (");
-  types(e, in, count);
+  ls_hlo_types(e, in, count);
   ls_text_append(text, ") -> ");
   ls_hlo_type(ls_hlo_of(e), out);
   ls_text_append_char(text, '\n');
@@ -158,11 +163,17 @@ static const struct {
     {LS_OP_GREATER_EQUAL, "stablehlo.compare GE,"},
 };
 
+const char *ls_hlo_element_name(uint16_t op) {
+  for (size_t i = 0; i < LS_COUNT_OF(element_names); ++i)
+    if (element_names[i].op == op) return element_names[i].name;
+  return NULL;
+}
+
 static bool stablehlo_ops_element(ls_emitter *e, uint16_t op,
                                   const ls_emitted *in, size_t count,
                                   ls_emitted out) {
   ls_text *text = &ls_hlo_of(e)->body;
-  for (size_t i = 0; i < sizeof(other_names) / sizeof(*other_names); ++i) {
+  for (size_t i = 0; i < LS_COUNT_OF(other_names); ++i) {
     if (other_names[i].op != op) continue;
     ls_hlo_begin(e, other_names[i].name, out);
     ls_hlo_names(e, in, count);
@@ -173,20 +184,15 @@ static bool stablehlo_ops_element(ls_emitter *e, uint16_t op,
     ls_hlo_begin(e, "stablehlo.select", out);
     ls_hlo_names(e, in, 3);
     ls_text_append(text, " : ");
-    types(e, in, 2);
+    ls_hlo_types(e, in, 2);
     ls_text_append_char(text, '\n');
     return true;
   }
-  const char *name = NULL;
-  for (size_t i = 0; i < sizeof(element_names) / sizeof(*element_names); ++i)
-    if (element_names[i].op == op) name = element_names[i].name;
-  if (name == NULL) return false;
+  if (ls_hlo_element_name(op) == NULL) return false;
   ls_hlo_begin(e, "stablehlo.", out);
-  ls_text_append(text, name);
+  ls_text_append(text, ls_hlo_element_name(op));
   ls_hlo_names(e, in, count);
-  ls_text_append(text, " : ");
-  ls_hlo_type(ls_hlo_of(e), out);
-  ls_text_append_char(text, '\n');
+  ls_hlo_end(e, out);
   return true;
 }
 
@@ -264,16 +270,13 @@ static void stablehlo_ops_reverse(ls_emitter *e, ls_emitted x,
   ls_text *text = ls_hlo_begin(e, "stablehlo.reverse", out);
   ls_hlo_names(e, &x, 1);
   ls_hlo_attr(text, "dims", axes, count);
-  ls_text_append(text, " : ");
-  ls_hlo_type(ls_hlo_of(e), out);
-  ls_text_append_char(text, '\n');
+  ls_hlo_end(e, out);
 }
 
 static void iota(ls_emitter *e, int64_t axis, ls_emitted out) {
   ls_text *text = ls_hlo_begin(e, "stablehlo.iota", out);
-  ls_text_append_format(text, " dim = %lld : ", (long long)axis);
-  ls_hlo_type(ls_hlo_of(e), out);
-  ls_text_append_char(text, '\n');
+  ls_text_append_format(text, " dim = %lld", (long long)axis);
+  ls_hlo_end(e, out);
 }
 
 static void stablehlo_ops_gather(ls_emitter *e, ls_emitted x,
@@ -314,23 +317,33 @@ static void dynamic_update(ls_emitter *e, ls_emitted x, ls_emitted part,
 }
 
 // ---- Sums and products -----------------------------------------------------
-const char *ls_hlo_reducer(uint16_t op) {
-  switch (op) {
-  case LS_OP_REDUCE_SUM:
-    return "stablehlo.add";
-  case LS_OP_REDUCE_MAX:
-    return "stablehlo.maximum";
-  case LS_OP_REDUCE_MIN:
-    return "stablehlo.minimum";
-  case LS_OP_REDUCE_PRODUCT:
-    return "stablehlo.multiply";
-  case LS_OP_REDUCE_AND:
-    return "stablehlo.and";
-  case LS_OP_REDUCE_OR:
-    return "stablehlo.or";
-  default:
-    return NULL;
+uint16_t ls_hlo_reducer(uint16_t op) {
+  static const uint16_t ops[][2] = {
+      {LS_OP_REDUCE_SUM, LS_OP_ADD},     {LS_OP_REDUCE_MAX, LS_OP_MAXIMUM},
+      {LS_OP_REDUCE_MIN, LS_OP_MINIMUM}, {LS_OP_REDUCE_PRODUCT, LS_OP_MUL},
+      {LS_OP_REDUCE_AND, LS_OP_AND},     {LS_OP_REDUCE_OR, LS_OP_OR}};
+  for (size_t i = 0; i < LS_COUNT_OF(ops); ++i)
+    if (ops[i][0] == op) return ops[i][1];
+  return LS_OP_NONE;
+}
+
+void ls_hlo_combine(ls_emitter *e, uint16_t op, ls_dtype dtype) {
+  static const ls_batch_dims scalar;
+  ls_text *text = &ls_hlo_of(e)->body;
+  const char *const parts[] = {"> ({\n    ^bb0(%a: ", ", %b: ", "):\n"};
+  const char *name = ls_hlo_element_name(op);
+  for (size_t i = 0; i < 3; ++i) {
+    ls_text_append(text, parts[i]);
+    if (i < 2) ls_hlo_append_type(ls_hlo_of(e), text, dtype, &scalar);
   }
+  if (name != NULL) {
+    ls_text_append_format(text, "      %%c = stablehlo.%s %%a, %%b : ", name);
+    ls_hlo_append_type(ls_hlo_of(e), text, dtype, &scalar);
+  }
+  ls_text_append_format(
+      text, "\n      stablehlo.return %%%s : ", name != NULL ? "c" : "b");
+  ls_hlo_append_type(ls_hlo_of(e), text, dtype, &scalar);
+  ls_text_append(text, "\n    })");
 }
 
 ls_emitted ls_hlo_first(ls_emitter *e, uint16_t op, ls_dtype dtype) {
@@ -343,14 +356,15 @@ ls_emitted ls_hlo_first(ls_emitter *e, uint16_t op, ls_dtype dtype) {
 static bool stablehlo_ops_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
                                  const int64_t *axes, size_t count,
                                  ls_emitted out) {
-  if (ls_hlo_reducer(op) == NULL) return false;
+  const char *name = ls_hlo_element_name(ls_hlo_reducer(op));
+  if (name == NULL) return false;
   const ls_emitted in[] = {x, ls_hlo_first(e, op, ls_emit_look(e, x)->dtype)};
   ls_text *text = ls_hlo_begin(e, "stablehlo.reduce(", out);
   ls_hlo_name(ls_hlo_of(e), x);
   ls_text_append(text, " init: ");
   ls_hlo_name(ls_hlo_of(e), in[1]);
-  ls_text_append_format(
-      text, ") applies %s across dimensions = ", ls_hlo_reducer(op));
+  ls_text_append_format(text,
+                        ") applies stablehlo.%s across dimensions = ", name);
   ls_hlo_list(text, axes, count);
   ls_hlo_finish(e, in, 2, out);
   return true;
