@@ -12,9 +12,9 @@
 enum { LEAST_COLUMNS = 32, CHUNK = 256, FEW = 64 };
 
 // Returns an integer that orders 16-bit floats: NaN before all others.
-LS_INLINE int16_t order_half(uint16_t bits, int infinity, int nan) {
+LS_INLINE int order_half(uint16_t bits, int infinity, int nan) {
   const int size = bits & 0x7FFF, value = bits >> 15 != 0 ? -size : size;
-  return (int16_t)(size > infinity ? nan : value);
+  return size > infinity ? nan : value;
 }
 #define LARGEST_F16(x) order_half(x, 0x7C00, INT16_MAX)
 #define LARGEST_BF16(x) order_half(x, 0x7F80, INT16_MAX)
@@ -53,69 +53,68 @@ LS_INLINE int16_t order_half(uint16_t bits, int infinity, int nan) {
     }                                                                          \
     return first;                                                              \
   }                                                                            \
-  static void name##_many_##D(int64_t *out, const T *in, int64_t size,         \
-                              int64_t inner, int64_t columns) {                \
-    const int64_t folds = inner < LEAST_COLUMNS ? LEAST_COLUMNS / inner : 1;   \
-    const int64_t rows = size / folds;                                         \
+  LS_INLINE void name##_columns_##D(int64_t *out, const T *a, int64_t size,    \
+                                    int64_t step, int64_t columns,             \
+                                    const int64_t across) {                    \
     V top[CHUNK];                                                              \
     uint32_t best[CHUNK];                                                      \
     for (int64_t from = 0; from < columns; from += CHUNK) {                    \
-      const T *a = in + from;                                                  \
       const int64_t count = ls_min_i64(CHUNK, columns - from);                 \
-      if (rows > 0)                                                            \
-        name##_rows_##D(a, rows, inner *folds, count *folds, 1, top, best);    \
-      for (int64_t c = 0; c < count; ++c) {                                    \
-        V y = LOAD(a[c]);                                                      \
-        int64_t first = 0;                                                     \
-        for (int64_t f = 0; rows > 0 && f < folds; ++f) {                      \
-          const V x = top[f * count + c];                                      \
-          const int64_t at = best[f * count + c] * folds + f;                  \
-          const bool equals = x == y || (x != x && y != y);                    \
-          if (!WINS(BEATS, x, y) && !(equals && at < first)) continue;         \
-          y = x;                                                               \
-          first = at;                                                          \
-        }                                                                      \
-        out[from + c] =                                                        \
-            name##_from_##D(a + c, rows * folds, size, inner, y, first);       \
-      }                                                                        \
+      name##_rows_##D(a + from * across, size, step, count, across, top,       \
+                      best);                                                   \
+      for (int64_t c = 0; c < count; ++c)                                      \
+        out[from + c] = best[c];                                               \
     }                                                                          \
   }                                                                            \
-  static void name##_lines_##D(int64_t *out, const T *a, int64_t outer,        \
-                               int64_t size) {                                 \
-    V top[CHUNK];                                                              \
-    uint32_t best[CHUNK];                                                      \
-    for (int64_t o = 0; o < outer; o += CHUNK) {                               \
-      const int64_t count = ls_min_i64(CHUNK, outer - o);                      \
-      name##_rows_##D(a + o * size, size, 1, count, size, top, best);          \
-      for (int64_t c = 0; c < count; ++c)                                      \
-        out[o + c] = best[c];                                                  \
+  static void name##_folded_##D(int64_t *out, const T *a, int64_t size,        \
+                                int64_t inner) {                               \
+    const int64_t folds = LEAST_COLUMNS / inner, rows = size / folds;          \
+    V top[LEAST_COLUMNS];                                                      \
+    uint32_t best[LEAST_COLUMNS];                                              \
+    if (rows > 0)                                                              \
+      name##_rows_##D(a, rows, inner *folds, inner *folds, 1, top, best);      \
+    for (int64_t c = 0; c < inner; ++c) {                                      \
+      V y = LOAD(a[c]);                                                        \
+      int64_t first = 0;                                                       \
+      for (int64_t f = 0; rows > 0 && f < folds; ++f) {                        \
+        const V x = top[f * inner + c];                                        \
+        const int64_t at = best[f * inner + c] * folds + f;                    \
+        const bool equals = x == y || (x != x && y != y);                      \
+        if (!WINS(BEATS, x, y) && !(equals && at < first)) continue;           \
+        y = x;                                                                 \
+        first = at;                                                            \
+      }                                                                        \
+      out[c] = name##_from_##D(a + c, rows * folds, size, inner, y, first);    \
     }                                                                          \
   }                                                                            \
   static void name##_##D(int64_t *out, const void *in, int64_t outer,          \
                          int64_t size, int64_t inner, int64_t columns) {       \
     const T *a = in;                                                           \
     if (inner == 1 && outer > 1 && size <= FEW) {                              \
-      name##_lines_##D(out, a, outer, size);                                   \
+      name##_columns_##D(out, a, size, 1, outer, size);                        \
       return;                                                                  \
     }                                                                          \
     for (int64_t o = 0; o < outer; ++o, a += size * inner, out += inner) {     \
-      if (inner >= LEAST_COLUMNS || size * inner > FEW) {                      \
-        name##_many_##D(out, a, size, inner, columns);                         \
-        continue;                                                              \
-      }                                                                        \
-      for (int64_t c = 0; c < inner; ++c)                                      \
-        out[c] = name##_from_##D(a + c, 1, size, inner, LOAD(a[c]), 0);        \
+      if (inner >= LEAST_COLUMNS)                                              \
+        name##_columns_##D(out, a, size, inner, columns, 1);                   \
+      else if (size * inner > FEW)                                             \
+        name##_folded_##D(out, a, size, inner);                                \
+      else                                                                     \
+        for (int64_t c = 0; c < inner; ++c)                                    \
+          out[c] = name##_from_##D(a + c, 1, size, inner, LOAD(a[c]), 0);      \
     }                                                                          \
   }
-#define FIND_NUMBER(name, BEATS, D, T, W) FIND(name, BEATS, SAME, T, D, T, W)
+// Numbers of fewer bits are compared as int.
+#define FIND_NUMBER(name, BEATS, D, T, W)                                      \
+  FIND(name, BEATS, SAME, __typeof__(+(T)0), D, T, W)
 LS_EACH_INTEGER(FIND_NUMBER, largest, MORE)
 LS_EACH_FLOAT(FIND_NUMBER, largest, MORE)
-FIND(largest, MORE, LARGEST_F16, int16_t, F16, uint16_t, )
-FIND(largest, MORE, LARGEST_BF16, int16_t, BF16, uint16_t, )
+FIND(largest, MORE, LARGEST_F16, int, F16, uint16_t, )
+FIND(largest, MORE, LARGEST_BF16, int, BF16, uint16_t, )
 LS_EACH_INTEGER(FIND_NUMBER, smallest, LESS)
 LS_EACH_FLOAT(FIND_NUMBER, smallest, LESS)
-FIND(smallest, LESS, SMALLEST_F16, int16_t, F16, uint16_t, )
-FIND(smallest, LESS, SMALLEST_BF16, int16_t, BF16, uint16_t, )
+FIND(smallest, LESS, SMALLEST_F16, int, F16, uint16_t, )
+FIND(smallest, LESS, SMALLEST_BF16, int, BF16, uint16_t, )
 
 #define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
 #define ROW(name)                                                              \
