@@ -99,8 +99,25 @@ typedef struct rows_work {
   int64_t rows;
 } rows_work;
 
+// Computes rows of one column, of f32 or f64: the softmax is 1, its logarithm
+// 0, or NaN if the element is not finite. Returns false for other rows.
+static bool rows_of_one(const rows_params *self, const rows_work *work,
+                        ls_dtype dtype, const void *one) {
+  if (self->columns != 1 ||
+      (self->op != LS_OP_SOFTMAX && self->op != LS_OP_LOG_SOFTMAX))
+    return false;
+  const void *same[] = {work->logits, work->logits}, *sum[] = {work->out, one};
+  ls_span_of(LS_OP_SUB, dtype, self->kernels)(&(ls_elementwise){0}, work->out,
+                                              same, work->rows);
+  if (self->op == LS_OP_SOFTMAX)
+    ls_span_of(LS_OP_ADD, dtype, self->kernels)(&(ls_elementwise){.scalars = 2},
+                                                work->out, sum, work->rows);
+  return true;
+}
+
 static void rows_f64(const rows_params *self, const rows_work *work) {
   const int64_t n = self->columns;
+  if (rows_of_one(self, work, LS_DTYPE_F64, &(double){1.0})) return;
   const double *x = work->logits, *scale = work->scale;
   double max[MOST_ROWS], sums[MOST_ROWS], *out = work->out;
   if (self->op == LS_OP_LOG_SOFTMAX || self->op == LS_OP_CROSS_ENTROPY)
@@ -137,6 +154,7 @@ static void rows_f64(const rows_params *self, const rows_work *work) {
 static void rows_f32(const rows_params *self, const rows_work *work) {
   const ls_cpu_kernels *kernels = self->kernels;
   const size_t rows = (size_t)work->rows, columns = (size_t)self->columns;
+  if (rows_of_one(self, work, LS_DTYPE_F32, &(float){1.0F})) return;
   switch (self->op) {
   case LS_OP_SOFTMAX:
     kernels->softmax(work->out, work->logits, rows, columns);
