@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/breakpoint.h"
+#include "cli/again/breakpoint.h"
 
 #include <errno.h>
 #include <limits.h>

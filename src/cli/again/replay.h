@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps of a run made again, in memory, and compared with what it recorded.
-#ifndef LS_CLI_REPLAY_H_
-#define LS_CLI_REPLAY_H_
+#ifndef LS_CLI_AGAIN_REPLAY_H_
+#define LS_CLI_AGAIN_REPLAY_H_
 
-#include "cli/breakpoint.h"
+#include "cli/again/breakpoint.h"
 #include "cli/compare/compare.h"
 
 typedef struct cli_replaying {
@@ -58,4 +58,4 @@ void cli_replay_init(cli_replaying *r, const char *command);
 // returns an exit code. May be called again with other steps.
 int cli_replay_steps(const cli_syntax *syntax, cli_replaying *r);
 
-#endif  // LS_CLI_REPLAY_H_
+#endif  // LS_CLI_AGAIN_REPLAY_H_

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/replay.h"
+#include "cli/again/replay.h"
 
 // ---- Values ----------------------------------------------------------------
 // Compares the value of a variable with the file's; a variable that the file

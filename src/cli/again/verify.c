@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/replay.h"
+#include "cli/again/replay.h"
 
 static const char command[] = "verify";
 

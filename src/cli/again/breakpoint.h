@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lockstep replay --break: the files of one step of a run.
-#ifndef LS_CLI_BREAKPOINT_H_
-#define LS_CLI_BREAKPOINT_H_
+#ifndef LS_CLI_AGAIN_BREAKPOINT_H_
+#define LS_CLI_AGAIN_BREAKPOINT_H_
 
 #include "cli/train_flags.h"
 
@@ -26,4 +26,4 @@ ls_status cli_breakpoint_after(const cli_breakpoint *at, const cli_again *again,
 // with cli_release.
 ls_status cli_list_variables(const ls_model *model, ls_variable ***out,
                              size_t *out_count);
-#endif  // LS_CLI_BREAKPOINT_H_
+#endif  // LS_CLI_AGAIN_BREAKPOINT_H_
