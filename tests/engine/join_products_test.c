@@ -75,8 +75,8 @@ static bool is_joined(const outcome *out) {
 TEST(joined_products_have_the_bits_of_separate_ones) {
   static const sum_case cases[] = {
       {LS_DTYPE_F32, .count = 24, .rows = 1, .left = 70, .right = 300},
-      {LS_DTYPE_F32, .count = 2, .rows = 9, .left = 1, .right = 1},
-      {LS_DTYPE_F32, .count = 7, .rows = 40, .left = 150, .right = 17},
+      {LS_DTYPE_F32, .count = 2, .rows = 2, .left = 7, .right = 9},
+      {LS_DTYPE_F32, .count = 7, .rows = 40, .left = 150, .right = 117},
       {LS_DTYPE_F64, .count = 5, .rows = 3, .left = 33, .right = 40},
       {LS_DTYPE_F32, .count = 3, .rows = 0, .left = 5, .right = 6},
   };
@@ -100,6 +100,8 @@ TEST(other_sums_are_not_joined) {
       {LS_DTYPE_BF16, .count = 3, .rows = 2, .left = 5, .right = 6},
       {LS_DTYPE_F32, .count = 3, .rows = 2, .left = 5, .right = 6,
        .is_mixed = true},
+      // Factors that are larger than the product would have to stay.
+      {LS_DTYPE_F32, .count = 7, .rows = 40, .left = 150, .right = 17},
   };
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
     LS_OWN(outcome, out) = run_case(&cases[i]);

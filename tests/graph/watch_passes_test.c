@@ -89,6 +89,7 @@ TEST(a_level_is_what_is_logged) {
                                   "graph: 'a/b' after drop_unused: 3 ops\n"
                                   "graph: 'a/b' after windows: 3 ops\n"
                                   "graph: 'a/b' after join_pools: 3 ops\n"
+                                  "graph: 'a/b' after join_products: 3 ops\n"
                                   "graph: 'a/b' after rematerialize: 3 ops\n");
 }
 
@@ -99,7 +100,8 @@ TEST(graphs_are_written_after_each_pass) {
                                 "dumps/0002-a_b-drop_unused.ls\n"
                                 "dumps/0003-a_b-windows.ls\n"
                                 "dumps/0004-a_b-join_pools.ls\n"
-                                "dumps/0005-a_b-rematerialize.ls\n");
+                                "dumps/0005-a_b-join_products.ls\n"
+                                "dumps/0006-a_b-rematerialize.ls\n");
   expect_contains(it.last, "graph lowered \"a/b\"");
   expect_contains(it.last, "sin(%1)");
 }

@@ -6,13 +6,20 @@
 //
 //   add_n(matmul(x', dy), matmul(u', dz))   add_products(x, dy, u, dz)
 //
-// Bit for bit: both add up along the canonical tree.
+// Bit for bit: both add up along the canonical tree. The factors live until the
+// sum in place of the products, so that only products are joined that are as
+// large as both factors.
 #include "engine/cpu/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "graph/walk.h"
 
+static int64_t count_elements(const ls_rewrite *r, uint64_t ref) {
+  return ls_shape_num_elements(ls_graph_type(r->graph, ref).shape);
+}
+
 // Returns the product of matrices, the first transposed, that is used for this
-// sum alone; NULL: the value is something else.
+// sum alone and not smaller than its factors; NULL: the value is something
+// else.
 static const ls_node *product_of(const ls_rewrite *r, uint64_t ref) {
   const ls_node *node = ls_rewrite_match(r, ref, LS_OP_MATMUL);
   if (node == NULL || ls_rewrite_count_uses(r, node->id) != 1 ||
@@ -24,7 +31,10 @@ static const ls_node *product_of(const ls_rewrite *r, uint64_t ref) {
   const ls_type b = ls_graph_type(r->graph, node->inputs[1]);
   const bool fits = (a.dtype == LS_DTYPE_F32 || a.dtype == LS_DTYPE_F64) &&
                     a.shape.rank == 2 && b.shape.rank == 2;
-  return fits ? node : NULL;
+  const bool is_large =
+      count_elements(r, node->inputs[0]) + count_elements(r, node->inputs[1]) <=
+      count_elements(r, ref);
+  return fits && is_large ? node : NULL;
 }
 
 static ls_status join_sum(ls_rewrite *r, ls_node *sum) {
