@@ -180,7 +180,8 @@ static ls_status find_ends(cli_replaying *r) {
   }
   if (r->to < 0) r->to = last;
   if (r->from < 0) r->from = 0;
-  if (r->to > last || r->from >= r->to)
+  const bool makes_none = r->again.is_checked;
+  if (!makes_none && (r->to > last || r->from >= r->to))
     return ls_invalid_argument(
         "steps %lld to %lld cannot be made again: the run in '%s' recorded "
         "steps up to %lld",
