@@ -181,6 +181,24 @@ same "--resume auto" once auto
 grep -q '"step":40,' auto/metrics.jsonl || fail "--resume auto begins again"
 ends 2 "--resume auto needs --run-dir, to find the run" train --resume auto
 
+# ---- Data that were changed --------------------------------------------------
+# A label in a file of its own is seen like a pixel.
+printf '\000\000\010\002\000\000\000\050\000\000\000\020' >pixels.idx
+awk 'BEGIN { for (i = 0; i < 640; ++i) printf "%c", 33 + i * 7 % 90 }' >>pixels.idx
+printf '\000\000\010\001\000\000\000\050' >labels.idx
+awk 'BEGIN { for (i = 0; i < 40; ++i) printf "%c", 1 + i % 3 }' >>labels.idx
+rm -rf pairs
+trains --model tiny --data pixels.idx,labels.idx --test none --batch-size 8 \
+  --schedule constant --steps 5 --run-dir pairs
+trains --resume pairs --steps 10
+for file in pixels labels; do
+  cp $file.idx kept.idx
+  printf '\002' | dd of=$file.idx bs=1 seek=38 conv=notrunc 2>/dev/null
+  ends 1 "data" train --resume pairs --steps 15 --quiet
+  cp kept.idx $file.idx
+done
+trains --resume pairs --steps 15
+
 # ---- eval --------------------------------------------------------------------
 "$lockstep" train --resume longer --quiet >trained.txt 2>err.txt
 "$lockstep" eval longer >out.txt 2>err.txt || fail "eval fails"

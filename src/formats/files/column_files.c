@@ -88,18 +88,36 @@ static ls_status read_columns(const ls_dataset *dataset, ls_fetch *fetch,
 }
 
 // ---- Files -----------------------------------------------------------------
-// To sharding by files all columns are one file, as an element needs a row of
-// each.
-static size_t one_file(const ls_dataset *dataset) {
-  (void)dataset;
-  return 1;
+static const char *column_path(const columns_dataset *self, size_t index) {
+  return self->columns[index].file->file->path;
 }
 
-static const char *first_path(const ls_dataset *dataset, size_t i) {
-  (void)i;
-  return ((const columns_dataset *)dataset)->columns[0].file->file->path;
+// Returns the column that begins file `i`, or the number of columns: neighbours
+// with one path are of one file.
+static size_t find_column(const columns_dataset *self, size_t i) {
+  size_t index = 0;
+  for (; index < self->count; ++index) {
+    const bool begins = index == 0 || strcmp(column_path(self, index),
+                                             column_path(self, index - 1)) != 0;
+    if (begins && i-- == 0) break;
+  }
+  return index;
 }
 
+static size_t count_files(const ls_dataset *dataset) {
+  const columns_dataset *self = (const columns_dataset *)dataset;
+  size_t count = 0;
+  while (find_column(self, count) < self->count)
+    ++count;
+  return count;
+}
+
+static const char *file_path(const ls_dataset *dataset, size_t i) {
+  const columns_dataset *self = (const columns_dataset *)dataset;
+  return column_path(self, find_column(self, i));
+}
+
+// Gives all rows to shard 0, as an element needs a row of each file.
 static ls_dataset *shard_columns(const ls_dataset *dataset, int64_t count,
                                  int64_t index) {
   (void)count;
@@ -111,8 +129,8 @@ static const ls_dataset_class columns_class = {.name = "columns",
                                                .destroy = destroy_columns,
                                                .describe = describe_columns,
                                                .read = read_columns,
-                                               .num_files = one_file,
-                                               .file = first_path,
+                                               .num_files = count_files,
+                                               .file = file_path,
                                                .shard_files = shard_columns};
 
 // ---- Loading ---------------------------------------------------------------
