@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Refused calls leave their results empty: none, NULL or zero.
+#include "lockstep/chain.h"
 #include "lockstep/events.h"
 #include "lockstep/hook.h"
 #include "lockstep/models.h"
@@ -10,6 +11,11 @@
 #include "lockstep/train.h"
 #include "lockstep/training_parts.h"
 #include "support/refused.h"
+
+TEST(refused_calls_of_chain_leave_nothing) {
+  REFUSED(ls_chain_result, ls_chain_check(NULL, NULL, &out));
+  REFUSED(ls_chain_result, ls_chain_check_data(NULL, NULL, NULL, NULL, &out));
+}
 
 TEST(refused_calls_of_events_leave_nothing) {
   REFUSED(ls_event_writer *, ls_event_writer_open(NULL, &out));
@@ -32,6 +38,7 @@ TEST(refused_calls_of_hook_leave_nothing) {
   REFUSED_MEMORY(ls_hook *, ls_nan_hook((ls_tensor){0}, (ls_flag){0}, &out));
   REFUSED(ls_hook *, ls_nan_hook_named(NULL, (ls_flag){0}, &out));
   REFUSED(ls_hook *, ls_profiler_hook(NULL, (ls_opt){0}, (ls_opt){0}, &out));
+  REFUSED(size_t, ls_run_context_examples(NULL, NULL, 0, &out));
   REFUSED(double, ls_run_context_number(NULL, NULL, &out));
   REFUSED(int64_t, ls_run_context_steps(NULL, &out));
   REFUSED(ls_hook *, ls_saver_hook(NULL, &out));

@@ -129,6 +129,7 @@ ls_status ls_run_context_examples(const ls_run_context *context,
                                   int64_t *examples, size_t capacity,
                                   size_t *out_count) {
   LS_REQUIRE_OUT(out_count);
+  LS_REQUIRE(context);
   const ls_called_step *called = &context->called;
   return called->examples != NULL
              ? called->examples(called->user, examples, capacity, out_count)
