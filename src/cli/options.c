@@ -9,7 +9,7 @@
 #include "cli/ranks.h"
 
 // ---- Near names ------------------------------------------------------------
-enum { MAX_WORD = 32 };
+enum { MAX_WORD = 64 };
 
 static int options_least(int a, int b) { return a < b ? a : b; }
 
@@ -42,6 +42,7 @@ const char *cli_nearest(const char *text, const char *const *names,
   const char *nearest = NULL;
   int best = 2 + (int)length / 8;  // The largest distance of a similar word.
   for (size_t i = 0; i < count; ++i) {
+    if (strlen(names[i]) > MAX_WORD) continue;
     // A prefix of a name counts as similar, too.
     const int d = length >= 2 && strncmp(text, names[i], length) == 0
                       ? 1
