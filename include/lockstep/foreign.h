@@ -12,8 +12,8 @@
 //   ls_function_create(&(ls_function_options){.call = ls_foreign_callback,
 //                                             .user = &step}, &function);
 //
-// Where a call takes two callbacks with one `user`, such as ls_while, `user` is
-// the address of an array of two; an adapter that ends in _second calls the
+// For a call that takes two callbacks with one `user`, such as ls_while, `user`
+// is the address of an array of two; an adapter that ends in _second calls the
 // second. So do the types of models, whose `self` is that address:
 // train_step = ls_foreign_callback, logits = ls_foreign_callback_second.
 //

@@ -225,7 +225,7 @@ private:
   ls_nest nest_ = ls_none();
 };
 
-// What a lambda returns, as a nest of C.
+// Return the result of a lambda as a nest of C.
 inline ls_nest give(ls_nest result) noexcept { return result; }
 inline ls_nest give(ls_tensor result) noexcept { return ls_leaf(result); }
 inline ls_nest give(nest result) noexcept { return result.give(); }

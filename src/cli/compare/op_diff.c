@@ -194,10 +194,9 @@ static ls_status after_step(void *user, ls_run_context *context,
     return ls_ok();
   const cli_difference d = cli_compare(found[0].value, found[1].value);
   const ls_shape shape = ls_array_shape(found[0].value);
-  const int64_t row_size =
-      ls_shape_num_elements(shape) / (shape.rank > 0 ? shape.dim[0] : 1);
-  if (d.first >= 0 && shape.rank > 0)
-    found[1].example = find_example(s, context, d.first / row_size);
+  if (d.first < 0 || shape.rank == 0) return ls_ok();
+  const int64_t row_size = ls_shape_num_elements(shape) / shape.dim[0];
+  found[1].example = find_example(s, context, d.first / row_size);
   return ls_ok();
 }
 
