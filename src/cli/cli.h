@@ -100,6 +100,14 @@ typedef struct cli_syntax {
 // usage error.
 bool cli_parse(const cli_syntax *syntax, int argc, char **argv, int *out_exit);
 
+// Finds a flag by its name; NULL if there is none.
+const cli_option *cli_option_find(const cli_syntax *syntax, const char *name,
+                                  size_t size);
+// Sets a flag that takes a value, which is lent. If the value is not valid,
+// returns false, and `wanted` says what is.
+bool cli_option_set(const cli_option *option, const char *text, char *wanted,
+                    size_t size);
+
 // Returns the name most similar to `text`, NULL if none is similar.
 const char *cli_nearest(const char *text, const char *const *names,
                         size_t count);

@@ -122,7 +122,9 @@ static bool read_real(const cli_option *option, const char *text) {
   return true;
 }
 
-static bool options_read_value(const cli_option *option, const char *text) {
+bool cli_option_set(const cli_option *option, const char *text, char *wanted,
+                    size_t size) {
+  expectation(option, text, wanted, size);
   if (option->kind == CLI_COUNT) return read_count(option, text);
   if (option->kind == CLI_REAL) return read_real(option, text);
   *(const char **)option->value = text;
@@ -130,8 +132,8 @@ static bool options_read_value(const cli_option *option, const char *text) {
 }
 
 // ---- Parsing ---------------------------------------------------------------
-static const cli_option *find_option(const cli_syntax *syntax, const char *name,
-                                     size_t size) {
+const cli_option *cli_option_find(const cli_syntax *syntax, const char *name,
+                                  size_t size) {
   for (size_t i = 0; i < syntax->num_options; ++i) {
     const char *known = syntax->options[i].name;
     if (strlen(known) == size && memcmp(known, name, size) == 0)
@@ -151,7 +153,7 @@ static bool says_gpu(const char *flag, size_t size) {
 
 static int unknown_flag(const cli_syntax *syntax, const char *flag,
                         size_t size) {
-  if (says_gpu(flag, size) && find_option(syntax, "device", 6) != NULL) {
+  if (says_gpu(flag, size) && cli_option_find(syntax, "device", 6) != NULL) {
     cli_say(syntax->command,
             "there is no flag '--%.*s'; did you mean '--device gpu'?",
             (int)size, flag);
@@ -181,7 +183,7 @@ static int parse_flag(const cli_syntax *syntax, int argc, char **argv,
                       int *at) {
   const char *name = argv[*at] + 2;
   const size_t size = strcspn(name, "=");
-  const cli_option *option = find_option(syntax, name, size);
+  const cli_option *option = cli_option_find(syntax, name, size);
   if (option == NULL) return unknown_flag(syntax, name, size);
   const char *value = name[size] == '=' ? name + size + 1 : NULL;
   if (option->kind == CLI_FLAG) {
@@ -202,12 +204,12 @@ static int parse_flag(const cli_syntax *syntax, int argc, char **argv,
     return CLI_OK;
   }
   char wanted[64];
-  expectation(option, value, wanted, sizeof(wanted));
   if (value == NULL) {
+    expectation(option, value, wanted, sizeof(wanted));
     cli_say(syntax->command, "--%s needs a value: %s", option->name, wanted);
     return CLI_USAGE;
   }
-  if (options_read_value(option, value)) return CLI_OK;
+  if (cli_option_set(option, value, wanted, sizeof(wanted))) return CLI_OK;
   cli_say(syntax->command, "--%s is '%s', expected %s", option->name, value,
           wanted);
   return CLI_USAGE;
@@ -224,7 +226,7 @@ static int parse_operand(const cli_syntax *syntax, const char *word) {
     return CLI_OK;
   }
   if (syntax->operand_form == NULL || *syntax->operand != NULL) {
-    const bool names_model = find_option(syntax, "model", 5) != NULL;
+    const bool names_model = cli_option_find(syntax, "model", 5) != NULL;
     if (syntax->operand_form == NULL && names_model)
       cli_say(syntax->command,
               "unexpected argument '%s'; did you mean '--model %s'?", word,

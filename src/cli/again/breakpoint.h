@@ -3,7 +3,7 @@
 #ifndef LS_CLI_AGAIN_BREAKPOINT_H_
 #define LS_CLI_AGAIN_BREAKPOINT_H_
 
-#include "cli/train_flags.h"
+#include "cli/train/train_flags.h"
 
 // The step at which a run is stopped; step 0: none.
 typedef struct cli_breakpoint {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cli/compare/compare.h"
-#include "cli/train_flags.h"
+#include "cli/train/train_flags.h"
 
 static const char command[] = "diff";
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/train_flags.h"
+#include "cli/train/train_flags.h"
 
 #include <limits.h>
 #include <stddef.h>

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "cli/ranks.h"
-#include "cli/train_flags.h"
+#include "cli/train/train_flags.h"
 
 // Spread of the runs' values of a metric.
 typedef struct spread {

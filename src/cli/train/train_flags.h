@@ -28,6 +28,7 @@ typedef struct cli_again {
 typedef struct train_flags {
   ls_train_config asked;
   const char *run_folder, *trace, *events, *tpu;
+  const char *config;  // --config: a file with flags.
   // --resume: the run's folder, and the step to go on from in another folder.
   const char *resume;
   char resume_folder[PATH_MAX];
@@ -55,6 +56,15 @@ void cli_name_examples(const ls_run_context *context, char *text, size_t size);
 //   LS_OUT_OF_RANGE  a spike: names the step, the loss and examples.
 ls_status cli_check_spike(const train_flags *flags,
                           const ls_run_context *context);
+
+// Sets flags to the members of the file of --config, except those that the
+// command line has given, which are the values before the call; then parses
+// the command line again. `defaults` are the flags before they were parsed.
+// `*out_text`, which the caller owns (cli_release), holds the texts. Returns an
+// exit code.
+int cli_train_read_config(const cli_syntax *syntax, int argc, char **argv,
+                          const train_flags *defaults, train_flags *flags,
+                          char **out_text);
 
 // Trains, or makes steps again, as the flags say; returns an exit code.
 int cli_train_run(const cli_syntax *syntax, train_flags *flags);

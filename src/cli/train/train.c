@@ -10,7 +10,7 @@
 #include "cli/cli.h"
 #include "cli/estimator.h"
 #include "cli/ranks.h"
-#include "cli/train_flags.h"
+#include "cli/train/train_flags.h"
 #include "cli/words.h"
 #include "lockstep/communicator.h"
 
@@ -463,9 +463,15 @@ int cli_train(int argc, char **argv) {
   const ls_estimator_type *estimator = NULL;
   if (!cli_find_estimator("train", argc, argv, &estimator)) return CLI_USAGE;
   if (estimator != NULL) return cli_estimator_train(estimator, argc, argv);
-  train_flags flags = {.asked = {.seed = -1, .keep = -1}, .grace = 30};
+  const train_flags defaults = {.asked = {.seed = -1, .keep = -1}, .grace = 30};
+  train_flags flags = defaults;
   ls_train_config *asked = &flags.asked;
   const cli_option options[] = {
+      {"config", CLI_TEXT, &flags.config, "FILE",
+       "flags from a file: a run's config.json, to train as that\n"
+       "run was, or one written by hand, {\"model\":\"cnn\",\n"
+       "\"batch_size\":64}; flags of the command line win",
+       0},
       {"model", CLI_TEXT, &asked->model, "NAME",
        "the model (default mlp); see 'lockstep help'; or a\n"
        "shared library of models: ./mine.so, ./mine.so:NAME; or\n"
@@ -632,7 +638,10 @@ int cli_train(int argc, char **argv) {
                "its replicas. A --trace is written however the run ends.",
       CLI_OPTIONS(options)};
   int code = CLI_OK;
+  CLI_OWN_MEMORY(char, texts) = NULL;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  code = cli_train_read_config(&syntax, argc, argv, &defaults, &flags, &texts);
+  if (code != CLI_OK) return code;
   code = restart_run(&flags);
   if (code != CLI_OK) return code;
   if (!cli_train_check(&flags)) return CLI_USAGE;

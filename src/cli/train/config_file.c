@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// lockstep train --config: flags from a JSON object, such as a run's
+// config.json.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/train/train_flags.h"
+#include "cli/words.h"
+
+enum { MOST_BYTES = 1 << 20, MOST_NAME = 64 };
+
+// A file of flags that is read.
+typedef struct config_file {
+  const cli_syntax *syntax;
+  const char *path;
+  const train_flags *line;  // Flags of the command line alone.
+  train_flags *flags;
+  char *texts;  // Room for the next text.
+} config_file;
+
+// ---- Strings ---------------------------------------------------------------
+// Reads four hexadecimal digits; returns false if there are other letters.
+static bool read_hex(const char *at, const char *end, uint32_t *out) {
+  char digits[5] = "", *last = NULL;
+  if (end - at < 4 || strspn(at, "0123456789abcdefABCDEF") < 4) return false;
+  memcpy(digits, at, 4);
+  *out = (uint32_t)strtoul(digits, &last, 16);
+  return true;
+}
+
+// Writes a character as UTF-8; returns its end.
+static char *put_utf8(char *to, uint32_t code) {
+  const int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+  static const unsigned char heads[] = {0, 0xc0, 0xe0, 0xf0};
+  *to++ = (char)(heads[more] | (code >> (6 * more)));
+  for (int k = more - 1; k >= 0; --k)
+    *to++ = (char)(0x80 | ((code >> (6 * k)) & 0x3f));
+  return to;
+}
+
+// Decodes "\uXXXX", or a pair of them; `*at` is after the "u".
+static bool decode_unicode(const char **at, const char *end, char **to) {
+  uint32_t code = 0, low = 0;
+  if (!read_hex(*at, end, &code) || code == 0) return false;
+  *at += 4;
+  if (code >= 0xd800 && code < 0xe000) {
+    if (code >= 0xdc00 || end - *at < 6 || strncmp(*at, "\\u", 2) != 0 ||
+        !read_hex(*at + 2, end, &low) || low < 0xdc00 || low >= 0xe000)
+      return false;
+    code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+    *at += 6;
+  }
+  *to = put_utf8(*to, code);
+  return true;
+}
+
+// Decodes a JSON string without its quotes, at the end of the stored texts;
+// NULL if it is not valid.
+static const char *decode_string(config_file *file, const char *at,
+                                 const char *end) {
+  static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
+  char *text = file->texts, *to = text;
+  while (at < end) {
+    if ((unsigned char)*at < 0x20) return NULL;
+    if (*at != '\\') {
+      *to++ = *at++;
+      continue;
+    }
+    ++at;  // The string has an end, so that a letter follows.
+    const char *letter = strchr(letters, *at++);
+    if (letter != NULL)
+      *to++ = meanings[letter - letters];
+    else if (at[-1] != 'u' || !decode_unicode(&at, end, &to))
+      return NULL;
+  }
+  *to = '\0';
+  file->texts = to + 1;
+  return text;
+}
+
+// ---- Members ---------------------------------------------------------------
+// Writes the name of the flag of a member.
+static void name_flag(const cli_member *member, char *name) {
+  static const char *const others[][2] = {
+      {"warm-only", "only"}, {"warm-except", "except"}, {"warm-map", "map"}};
+  snprintf(name, MOST_NAME, "%.*s", (int)member->key_size, member->key);
+  for (char *at = name; *at != '\0'; ++at) {
+    if (*at == '_') *at = '-';
+  }
+  for (size_t i = 0; i < sizeof(others) / sizeof(*others); ++i) {
+    if (strcmp(name, others[i][0]) == 0)
+      snprintf(name, MOST_NAME, "%s", others[i][1]);
+  }
+}
+
+static bool refuse_member(const config_file *file, const cli_member *member) {
+  const cli_syntax *syntax = file->syntax;
+  CLI_OWN_MEMORY(const char *, names) =
+      cli_allocate(syntax->num_options * sizeof(*names));
+  char name[MOST_NAME];
+  name_flag(member, name);
+  for (size_t i = 0; names != NULL && i < syntax->num_options; ++i)
+    names[i] = syntax->options[i].name;
+  const char *nearest =
+      names != NULL ? cli_nearest(name, names, syntax->num_options) : NULL;
+  cli_say("train", "'%s' has \"%.*s\", which is no flag%s%s%s", file->path,
+          (int)member->key_size, member->key,
+          nearest != NULL ? "; did you mean '" : "",
+          nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
+  return false;
+}
+
+static bool refuse_value(const config_file *file, const cli_member *member,
+                         const char *wanted) {
+  cli_say("train", "'%s': \"%.*s\" is %.*s, expected %s", file->path,
+          (int)member->key_size, member->key,
+          member->value_size < 200 ? (int)member->value_size : 200,
+          member->value, wanted);
+  return false;
+}
+
+// Returns true if the value says that the flag is not given, as config.json
+// says by "" and 0; or that the model has a schedule of its own.
+static bool is_default(const cli_option *option, const char *text) {
+  if (option->kind == CLI_COUNT)
+    return option->least > 0 && strcmp(text, "0") == 0;
+  if (option->kind == CLI_REAL) return strtod(text, NULL) == 0;
+  return text[0] == '\0' ||
+         (strcmp(option->name, "schedule") == 0 && strcmp(text, "own") == 0);
+}
+
+static bool set_flag(config_file *file, const cli_option *option,
+                     const cli_member *member) {
+  const bool is_text = option->kind == CLI_TEXT || option->kind == CLI_MAYBE;
+  const char *value = member->value, *end = value + member->value_size;
+  char wanted[64] = "true or false";
+  if (option->kind == CLI_FLAG) {
+    const bool on = end - value == 4 && strncmp(value, "true", 4) == 0;
+    *(bool *)option->value = on;
+    return on || (end - value == 5 && strncmp(value, "false", 5) == 0) ||
+           refuse_value(file, member, wanted);
+  }
+  if (is_text != (*value == '"'))
+    return refuse_value(file, member, is_text ? "a text" : "a number");
+  // A number is stored as a text, too: it has no character to decode.
+  const char *text = is_text ? decode_string(file, value + 1, end - 1)
+                             : decode_string(file, value, end);
+  if (text == NULL) return refuse_value(file, member, "a text of UTF-8");
+  // config.json has bf16 and bf16-direct, of which --precision is a part.
+  if (strcmp(option->name, "math") == 0 && strncmp(text, "bf16", 4) == 0)
+    text += text[4] == '-' ? 5 : 4;
+  return is_default(option, text) ||
+         cli_option_set(option, text, wanted, sizeof(wanted)) ||
+         refuse_value(file, member, wanted);
+}
+
+// Returns true for members that flags of the command line replace, although
+// they are for other flags.
+static bool is_replaced(const config_file *file, const char *name) {
+  const ls_train_config *line = &file->line->asked;
+  const bool ends = line->epochs != 0 || line->steps != 0;
+  if (strcmp(name, "epochs") == 0 || strcmp(name, "steps") == 0) return ends;
+  // The file's rate is that of its own optimizer.
+  return strcmp(name, "learning-rate") == 0 && line->optimizer != NULL;
+}
+
+// Returns true for members that a training finds itself: the checksum, which
+// an edited file has no more, and the classes of the data.
+static bool is_found(const char *name) {
+  return strcmp(name, "crc32c") == 0 || strcmp(name, "classes") == 0;
+}
+
+static bool take_member(config_file *file, const cli_member *member) {
+  char name[MOST_NAME];
+  name_flag(member, name);
+  if (is_found(name) || is_replaced(file, name)) return true;
+  const cli_option *option = cli_option_find(file->syntax, name, strlen(name));
+  return option != NULL && option->value != &file->flags->config
+             ? set_flag(file, option, member)
+             : refuse_member(file, member);
+}
+
+// ---- The file --------------------------------------------------------------
+// Takes all members of the object in `text`.
+static bool take_members(config_file *file, const char *text) {
+  const char *at = text + strspn(text, " \t\r\n");
+  cli_member member;
+  if (*at == '{' && at[1 + strspn(at + 1, " \t\r\n")] == '}')
+    at += 1 + strspn(at + 1, " \t\r\n");
+  else
+    while (cli_json_next(&at, &member))
+      if (!take_member(file, &member)) return false;
+  at += strspn(at, " \t\r\n");
+  if (*at == '}' && at[1 + strspn(at + 1, " \t\r\n")] == '\0') return true;
+  cli_say("train", "'%s' is no JSON object of flags: an error at byte %zu",
+          file->path, (size_t)(at - text));
+  return false;
+}
+
+// Reads the file, followed by as much room for the texts.
+static ls_status read_file(const char *path, char **out_text) {
+  CLI_OWN(FILE, file) = NULL;
+  LS_RETURN_IF_ERROR(cli_open_file(path, &file));
+  CLI_OWN_ARRAY_OR_RETURN(char, text, 2 * MOST_BYTES);
+  const size_t size = fread(text, 1, MOST_BYTES, file);
+  if (size == MOST_BYTES)
+    return ls_invalid_argument("'%s' has more than 1 MiB: it is no file of "
+                               "flags",
+                               path);
+  if (strlen(text) != size) return ls_invalid_argument("'%s' is no text", path);
+  *out_text = cli_give(&text);
+  return ls_ok();
+}
+
+// A library of models is code: only one that the command line names is loaded.
+static bool check_model(const config_file *file) {
+  const char *model = file->flags->asked.model;
+  if (file->line->asked.model != NULL || model == NULL ||
+      !cli_is_library(model))
+    return true;
+  cli_say("train",
+          "the model of '%s' is in a shared library, which is code and is "
+          "loaded only if you name it: add --model %s",
+          file->path, model);
+  return false;
+}
+
+int cli_train_read_config(const cli_syntax *syntax, int argc, char **argv,
+                          const train_flags *defaults, train_flags *flags,
+                          char **out_text) {
+  int code = CLI_OK;
+  if (flags->config == NULL) return CLI_OK;
+  const train_flags line = *flags;
+  config_file file = {
+      .syntax = syntax, .path = line.config, .line = &line, .flags = flags};
+  const ls_status status = read_file(line.config, out_text);
+  if (!ls_status_is_ok(status)) return cli_report("train", status);
+  file.texts = *out_text + MOST_BYTES;
+  *flags = *defaults;
+  if (!take_members(&file, *out_text) || !check_model(&file)) return CLI_USAGE;
+  (void)cli_parse(syntax, argc, argv, &code);
+  return code;
+}
