@@ -67,7 +67,7 @@ static ls_status train(watcher *self, ls_training_end *end) {
   self->w.replicas = 4;
   self->w.save_steps = 7;
   self->w.stop = &self->stop;
-  self->w.fault.blocks_at = FIRST;
+  if (self->w.fault.blocks_at == 0) self->w.fault.blocks_at = FIRST;
   self->w.fault.opened = &self->opened;
   remove_folder(self->w.folder);
   counted c = counted_begin_with(
@@ -102,9 +102,11 @@ TEST(what_stands_still_names_the_function) {
   expect_status(status, LS_DEADLINE_EXCEEDED, at_work);
 }
 
-// The example that fails is made while host 0 is blocked, or before.
+// Host 0 blocks in the third step's batch, made ahead; host 1 then fails in the
+// second step's.
 TEST(another_hosts_failure_is_what_is_told) {
-  watcher self = {.w = {.hosts = 2, .fault = {.input_at = 20, .hosts = 2}}};
+  watcher self = {.w = {.hosts = 2,
+                        .fault = {.blocks_at = 30, .input_at = 20, .hosts = 2}}};
   ls_training_end end;
   expect_status(train(&self, &end), LS_DATA_LOSS, "an example of host 1 fails");
 }

@@ -47,8 +47,14 @@ static ls_status meet_input(witnessed *w, int host, int64_t made) {
       usleep(1000);
   }
   if ((hosts & 1u << host) == 0) return ls_ok();
+  if (f->input_at == 0 || made != f->input_at) return ls_ok();
+  // A failure of one host would end the others before they block.
+  while (f->blocks_at > 0 && host != f->blocks_on &&
+         __atomic_load_n(&w->blocked, __ATOMIC_RELAXED) == 0 &&
+         !__atomic_load_n(f->opened, __ATOMIC_ACQUIRE))
+    usleep(1000);
   snprintf(what, sizeof(what), "an example of host %d", host);
-  return f->input_at > 0 && made == f->input_at ? meet(w, what) : ls_ok();
+  return meet(w, what);
 }
 
 static bool is_from(int64_t made, int64_t at) { return at > 0 && made >= at; }
