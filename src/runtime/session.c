@@ -394,6 +394,10 @@ static void session_leave(ls_session *session) {
     free_session(session);
 }
 
+bool ls_session_is_closing(const ls_session *session) {
+  return ls_cancel_is_requested(session->closing);
+}
+
 void ls_session_request_close(ls_session *session) {
   ls_cancel_request(session->closing);
 }

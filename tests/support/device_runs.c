@@ -82,6 +82,8 @@ static bool is_last(device_end *self, ls_host_call *call, const char *what) {
   if (self->once) __atomic_store_n(&self->at, -1, __ATOMIC_RELAXED);
   if (code != 0)
     ls_host_done(call, LS_STATUS((ls_code)code, "the %s has failed", what));
+  else
+    __atomic_store_n(&self->waits, true, __ATOMIC_RELEASE);
   return true;
 }
 

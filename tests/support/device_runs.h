@@ -26,6 +26,7 @@ typedef struct device_end {
   int64_t count;   // What has gone through.
   int64_t at;      // What fails, or waits for ever; -1: nothing.
   int32_t code;    // By what; 0: it waits until it is cancelled.
+  bool waits;      // It does. Atomic.
   bool once;       // It fails once; not atomic.
   int32_t wrong;   // Values that were not as they should be.
   int32_t micros;  // That each takes.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "estimator/device/device.h"
 
+#include "runtime/store.h"
 #include "train/hooks/hook.h"
 
 // ---- Making ----------------------------------------------------------------
@@ -39,9 +40,10 @@ static ls_status read_counts(ls_device_thread *self) {
 }
 
 // Returns true if the thread ended because its session was closed, which is no
-// root cause.
+// root cause. A close may come from elsewhere, and between two runs.
 static bool is_consequence(const ls_device_threads *all, ls_status status) {
-  return (all->lost || ls_cancel_is_requested(all->cancel)) &&
+  return (all->lost || ls_cancel_is_requested(all->cancel) ||
+          ls_session_is_closing(all->session)) &&
          (ls_status_code(status) == LS_CANCELLED ||
           ls_status_code(status) == LS_FAILED_PRECONDITION);
 }
