@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What docs/ and README.md say can be done: programs and fragments in C compile,
-# blocks marked "sh run" run and print what stands there (docs/blocks.awk has
-# the marks), other commands parse, flags and names exist. Links lead somewhere, each page is at most
-# two links from docs/README.md, and so is the answer to each common question.
+# blocks marked "sh run" or "python run" run and print what stands there
+# (docs/blocks.awk has the marks), other commands parse, flags and names exist.
+# Links lead somewhere, each page is at most two links from docs/README.md, and
+# so is the answer to each common question.
 
 set -eu
 work=$(mktemp -d)
@@ -75,6 +76,9 @@ cat >"$work/bin/pkg-config" <<END
 echo "-I$source/include -I$build/include -L$build -llockstep -llockstep-io -Wl,-rpath,$build"
 END
 chmod +x "$work/bin/pkg-config"
+python=$(command -v "${PYTHON:-python3}" || true)
+[ -z "$python" ] || "$python" -c 'import ctypes' 2>/dev/null || python=
+export python LOCKSTEP_LIBRARY="$build/liblockstep.so" PYTHONPATH="$source/python" PYTHONDONTWRITEBYTECODE=1
 for script in "$work"/blocks/*.run; do
   name=$(basename "$script" .run)
   mkdir "$work/$name"

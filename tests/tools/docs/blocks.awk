@@ -9,6 +9,9 @@
 #                  in a block without a language, it prints, in this order, with
 #                  anything where a line is "..."
 #
+# A block marked "python run" runs so too, where there is a Python. Other blocks
+# in Python are TensorFlow's and PyTorch's.
+#
 # A block marked "c NAME" is a file of the page's script. Names that a fragment
 # takes from elsewhere are declared in a comment before it:
 #
@@ -39,6 +42,11 @@ function end_block(    name) {
       text, num_outputs, num_outputs, FILENAME, start > run
     has_run = 1
     may_print = 1
+  } else if (kind == "python" && word == "run") {
+    ++num_outputs
+    printf "[ -z \"$python\" ] || \"$python\" - >output.%d 2>&1 <<'END_OF_FILE' || { cat output.%d; echo '%s:%d failed'; exit 1; }\n%sEND_OF_FILE\n",
+      num_outputs, num_outputs, FILENAME, start, text > run
+    has_run = 1
   } else if (kind == "" && may_print) {
     name = out "/" page ".expected." num_outputs
     printf "%s", text > name
