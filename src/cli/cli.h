@@ -37,6 +37,8 @@ int cli_train(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_predict(int argc, char **argv);
 int cli_export(int argc, char **argv);
+int cli_show(int argc, char **argv);
+int cli_doctor(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_data_command(int argc, char **argv);
 int cli_checkpoint(int argc, char **argv);
@@ -437,7 +439,12 @@ CLI_OWNED_STRUCT(cli_step, cli_step_close)
 // ---- The terminal ----------------------------------------------------------
 // Returns true if standard error is a terminal that can rewrite a line.
 bool cli_can_rewrite(const ls_runtime *runtime);
-// Returns the terminal's current width; 0 if unknown.
+// Current size of a terminal; 0 if unknown.
+typedef struct cli_window {
+  int columns, rows;
+} cli_window;
+cli_window cli_window_of(int descriptor);
+// Returns the width of standard error's terminal; 0 if unknown.
 int cli_columns(void);
 
 // Writes progress to standard error: a text without newline leaves the line

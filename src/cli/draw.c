@@ -13,7 +13,7 @@ static const char *variable(const ls_runtime *runtime, const char *name) {
   return value != NULL ? value : "";
 }
 
-static bool speaks_utf8(const ls_runtime *runtime) {
+bool cli_speaks_utf8(const ls_runtime *runtime) {
   static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
   for (int i = 0; i < 3; ++i) {
     const char *value = variable(runtime, names[i]);
@@ -28,7 +28,7 @@ static bool speaks_utf8(const ls_runtime *runtime) {
 cli_paint cli_paint_of(const ls_runtime *runtime, int descriptor) {
   const char *term = variable(runtime, "TERM");
   const char *colors = variable(runtime, "COLORTERM");
-  if (isatty(descriptor) != 1 || !speaks_utf8(runtime) ||
+  if (isatty(descriptor) != 1 || !cli_speaks_utf8(runtime) ||
       variable(runtime, "NO_COLOR")[0] != '\0')
     return CLI_PAINT_LETTERS;
   if (strcmp(colors, "truecolor") == 0 || strcmp(colors, "24bit") == 0 ||

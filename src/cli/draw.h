@@ -16,6 +16,9 @@ typedef enum cli_paint {
 // NO_COLOR and the locale's variables. Letters if it is no terminal.
 cli_paint cli_paint_of(const ls_runtime *runtime, int descriptor);
 
+// Returns true if the locale's variables name UTF-8.
+bool cli_speaks_utf8(const ls_runtime *runtime);
+
 // Options for drawing. A zero field means its default.
 typedef struct cli_draw_options {
   cli_paint paint;

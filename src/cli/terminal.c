@@ -15,11 +15,13 @@ bool cli_can_rewrite(const ls_runtime *runtime) {
          strcmp(kind, "dumb") != 0;
 }
 
-int cli_columns(void) {
+cli_window cli_window_of(int descriptor) {
   struct winsize window = {0};
-  (void)ioctl(STDERR_FILENO, TIOCGWINSZ, &window);
-  return window.ws_col;
+  (void)ioctl(descriptor, TIOCGWINSZ, &window);
+  return (cli_window){window.ws_col, window.ws_row};
 }
+
+int cli_columns(void) { return cli_window_of(STDERR_FILENO).columns; }
 
 // ---- Progress --------------------------------------------------------------
 // True while the line on standard error has no newline yet. Guarded by stderr's

@@ -2,6 +2,7 @@
 #include "cli/words.h"
 
 #include <fnmatch.h>
+#include <stdlib.h>
 #include <string.h>
 
 // ---- Lists -----------------------------------------------------------------
@@ -171,4 +172,53 @@ bool cli_json_find(const char *object, const char *key, cli_member *out) {
       return true;
   }
   return false;
+}
+
+// Appends a code point in UTF-8; one that is none becomes '?'.
+static void put_code(unsigned code, char **at, const char *end) {
+  unsigned char bytes[3];
+  size_t count = 0;
+  if (code == 0 || (code >= 0xd800 && code < 0xe000)) code = '?';
+  if (code < 0x80) {
+    bytes[count++] = (unsigned char)code;
+  } else {
+    if (code >= 0x800) bytes[count++] = (unsigned char)(0xe0 | code >> 12);
+    bytes[count++] = (unsigned char)(code >= 0x800 ? 0x80 | (code >> 6 & 0x3f)
+                                                   : 0xc0 | code >> 6);
+    bytes[count++] = (unsigned char)(0x80 | (code & 0x3f));
+  }
+  if ((size_t)(end - *at) < count) return;
+  memcpy(*at, bytes, count);
+  *at += count;
+}
+
+// Copies the character that an escape stands for, and returns its end.
+static const char *put_escape(const char *from, const char *last, char **at,
+                              const char *end) {
+  static const char letters[] = "nrtbf", meant[] = "\n\r\t\b\f";
+  char digits[5] = "";
+  const char *letter = *from != '\0' ? strchr(letters, *from) : NULL;
+  if (*from != 'u' || last - from < 5) {
+    put_code((unsigned char)(letter != NULL ? meant[letter - letters] : *from),
+             at, end);
+    return from + 1;
+  }
+  memcpy(digits, from + 1, 4);
+  put_code((unsigned)strtoul(digits, NULL, 16), at, end);
+  return from + 5;
+}
+
+void cli_json_copy(const cli_member *member, char *text, size_t size) {
+  const bool quoted = member->value_size >= 2 && member->value[0] == '"';
+  const char *from = member->value + quoted;
+  const char *last = member->value + member->value_size - quoted;
+  char *at = text;
+  const char *end = text + size - 1;
+  while (from < last && at < end) {
+    if (quoted && *from == '\\' && from + 1 < last)
+      from = put_escape(from + 1, last, &at, end);
+    else
+      *at++ = *from++;
+  }
+  *at = '\0';
 }

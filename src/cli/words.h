@@ -48,5 +48,8 @@ typedef struct cli_member {
 bool cli_json_next(const char **at, cli_member *out);
 // Finds the member with this key. Returns false if there is none.
 bool cli_json_find(const char *object, const char *key, cli_member *out);
+// Copies a member's value as a text: that of a string without quotes and
+// escapes, any other value as it is written. Cuts it to `size` bytes.
+void cli_json_copy(const cli_member *member, char *text, size_t size);
 
 #endif  // LS_CLI_WORDS_H_

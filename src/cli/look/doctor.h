@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks of a machine: each adds findings.
+#ifndef LS_CLI_LOOK_DOCTOR_H_
+#define LS_CLI_LOOK_DOCTOR_H_
+
+#include "cli/cli.h"
+
+typedef enum cli_level {
+  CLI_LEVEL_OK,
+  CLI_LEVEL_NOTE,     // Could be better, or is missing for some uses.
+  CLI_LEVEL_PROBLEM,  // Prevents training.
+} cli_level;
+
+typedef struct cli_finding {
+  cli_level level;
+  const char *subject;  // Static.
+  char text[320];
+  char advice[320];  // Tells what to do; "": nothing.
+} cli_finding;
+
+enum { CLI_MOST_FINDINGS = 40 };
+typedef struct cli_checkup {
+  const ls_runtime *runtime;  // NULL: none can be created.
+  cli_finding items[CLI_MOST_FINDINGS];
+  size_t count;
+} cli_checkup;
+
+// Adds a finding and returns it, so that the caller can give advice.
+cli_finding *cli_find(cli_checkup *checkup, cli_level level,
+                      const char *subject, const char *format, ...)
+    LS_PRINTF(4, 5);
+void cli_advise(cli_finding *finding, const char *format, ...) LS_PRINTF(2, 3);
+
+// Reads the first line of a file, without its newline. Returns false if it
+// cannot be read.
+bool cli_read_line(const char *path, char *text, size_t size);
+// Reads a file of the process's control group, such as "cpu.max" of version 2,
+// from the innermost group on, or a file of version 1 named `first`, such as
+// "memory/memory.limit_in_bytes". Calls `read` for each; returns the least
+// result; INFINITY if there is no limit.
+double cli_read_limit(const char *name, const char *first,
+                      double (*read)(const char *text));
+
+// ---- Checks ----------------------------------------------------------------
+void cli_check_processors(cli_checkup *checkup);
+void cli_check_kernels(cli_checkup *checkup);
+void cli_check_memory(cli_checkup *checkup);
+void cli_check_limits(cli_checkup *checkup);
+void cli_check_disk(cli_checkup *checkup);
+void cli_check_mpi(cli_checkup *checkup);
+void cli_check_plugins(cli_checkup *checkup);
+void cli_check_examples(cli_checkup *checkup);
+void cli_check_training(cli_checkup *checkup);
+
+#endif  // LS_CLI_LOOK_DOCTOR_H_

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks of processors, memory and limits, as the kernel tells them.
+#define _GNU_SOURCE
+#include <limits.h>
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "cli/look/doctor.h"
+
+static const double gib = 1 << 30, mib = 1 << 20;
+
+bool cli_read_line(const char *path, char *text, size_t size) {
+  CLI_OWN(FILE, file) = fopen(path, "re");
+  text[0] = '\0';
+  if (file == NULL || fgets(text, (int)size, file) == NULL) return false;
+  text[strcspn(text, "\n")] = '\0';
+  return true;
+}
+
+// ---- Control groups --------------------------------------------------------
+// Finds the process's group of version 2, such as "/user.slice".
+static bool find_group(char *group, size_t size) {
+  char line[PATH_MAX];
+  CLI_OWN(FILE, file) = fopen("/proc/self/cgroup", "re");
+  while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+    if (strncmp(line, "0::", 3) != 0) continue;
+    line[strcspn(line, "\n")] = '\0';
+    const size_t length = strlen(line + 3);
+    if (length >= size) return false;
+    memcpy(group, line + 3, length + 1);
+    return true;
+  }
+  return false;
+}
+
+double cli_read_limit(const char *name, const char *first,
+                      double (*read)(const char *text)) {
+  char group[PATH_MAX / 2] = "", path[PATH_MAX], text[128];
+  double least = INFINITY;
+  snprintf(path, sizeof(path), "/sys/fs/cgroup/%s", first);
+  if (cli_read_line(path, text, sizeof(text))) least = read(text);
+  if (!find_group(group, sizeof(group))) return least;
+  for (;;) {
+    snprintf(path, sizeof(path), "/sys/fs/cgroup%s/%s", group, name);
+    if (cli_read_line(path, text, sizeof(text)))
+      least = fmin(least, read(text));
+    char *slash = strrchr(group, '/');
+    if (slash == NULL) return least;
+    *slash = '\0';
+  }
+}
+
+// ---- Processors ------------------------------------------------------------
+// Reads "200000 100000", of "max 100000", as a number of processors.
+static double read_quota(const char *text) {
+  double quota = 0, period = 0;
+  if (sscanf(text, "%lf %lf", &quota, &period) != 2) return INFINITY;
+  return quota > 0 && period > 0 ? quota / period : INFINITY;
+}
+
+// Reads a quota of version 1 in microseconds, of a period of 100 ms.
+static double read_number(const char *text) {
+  char *end = NULL;
+  const double value = strtod(text, &end);
+  return end != text && value > 0 ? value : INFINITY;
+}
+
+static double find_quota(void) {
+  const double quota = cli_read_limit("cpu.max", "cpu.max", read_quota);
+  const double old =
+      cli_read_limit("cpu.cfs_quota_us", "cpu/cpu.cfs_quota_us", read_number);
+  const double period =
+      cli_read_limit("cpu.cfs_period_us", "cpu/cpu.cfs_period_us", read_number);
+  return fmin(quota,
+              isfinite(old) && isfinite(period) ? old / period : INFINITY);
+}
+
+static void read_processor_name(char *name, size_t size) {
+  char line[256];
+  snprintf(name, size, "unknown");
+  CLI_OWN(FILE, file) = fopen("/proc/cpuinfo", "re");
+  while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+    const char *colon = strchr(line, ':');
+    if (strncmp(line, "model name", 10) != 0 || colon == NULL) continue;
+    const char *text = colon + 1 + strspn(colon + 1, " \t");
+    snprintf(name, size, "%.*s", (int)strcspn(text, "\n"), text);
+    return;
+  }
+}
+
+static void check_governor(cli_checkup *checkup) {
+  char text[64];
+  if (!cli_read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+                     text, sizeof(text))) {
+    cli_find(checkup, CLI_LEVEL_OK, "frequency",
+             "governor not readable, as in most virtual machines");
+    return;
+  }
+  const bool slow = strcmp(text, "powersave") == 0;
+  cli_finding *finding = cli_find(checkup, slow ? CLI_LEVEL_NOTE : CLI_LEVEL_OK,
+                                  "frequency", "governor %s", text);
+  if (slow)
+    cli_advise(finding, "steps may be slow and uneven: cpupower frequency-set "
+                        "-g performance");
+}
+
+void cli_check_processors(cli_checkup *checkup) {
+  char name[160];
+  cpu_set_t set;
+  const long online = sysconf(_SC_NPROCESSORS_ONLN);
+  const int threads = ls_runtime_threads(checkup->runtime);
+  const int usable =
+      sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
+  read_processor_name(name, sizeof(name));
+  cli_find(checkup, CLI_LEVEL_OK, "processor",
+           "%s; %ld logical processors, of which this process may use %d; %d "
+           "compute thread%s by default",
+           name, online, usable, threads, threads == 1 ? "" : "s");
+  const double quota = find_quota();
+  if (!isfinite(quota)) {
+    cli_find(checkup, CLI_LEVEL_OK, "cpu quota", "none");
+  } else {
+    const bool tight = quota < (double)threads - 0.01;
+    cli_finding *finding =
+        cli_find(checkup, tight ? CLI_LEVEL_NOTE : CLI_LEVEL_OK, "cpu quota",
+                 "the control group allows %.3g processors", quota);
+    if (tight)
+      cli_advise(finding,
+                 "more threads than that wait for one another: --threads %.0f, "
+                 "or LS_THREADS=%.0f",
+                 fmax(1, floor(quota)), fmax(1, floor(quota)));
+  }
+  check_governor(checkup);
+}
+
+// ---- Vector kernels --------------------------------------------------------
+#if defined(__x86_64__)
+static const char *find_vectors(void) {
+  __builtin_cpu_init();
+  const bool v3 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool v4 = v3 && __builtin_cpu_supports("avx512f") &&
+                  __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512vl");
+  return v4 ? "v4" : v3 ? "v3" : "base";
+}
+#else
+static const char *find_vectors(void) { return "base"; }
+#endif
+
+void cli_check_kernels(cli_checkup *checkup) {
+  const char *chosen = "";
+  const ls_status status =
+      ls_device_kernels((ls_runtime *)(uintptr_t)checkup->runtime, &chosen);
+  if (!ls_status_is_ok(status)) {
+    cli_find(checkup, CLI_LEVEL_PROBLEM, "kernels", "%s",
+             ls_status_message(status));
+    ls_status_free(status);
+    return;
+  }
+  const char *has = find_vectors();
+  const char *limit = ls_runtime_environment(checkup->runtime, "LS_ISA");
+  const bool less = strcmp(chosen, has) != 0 && strcmp(has, "base") != 0;
+  cli_finding *finding = cli_find(
+      checkup, less ? CLI_LEVEL_NOTE : CLI_LEVEL_OK, "kernels",
+      "%s; the processor has %s (of base, v3 with AVX2, v4 with AVX-512)",
+      chosen, has);
+  if (less && limit != NULL && limit[0] != '\0')
+    cli_advise(finding, "LS_ISA=%s limits them: unset it", limit);
+  else if (less)
+    cli_advise(finding, "this build has no faster ones: build with all levels");
+}
+
+// ---- Memory ----------------------------------------------------------------
+// Reads an entry of /proc/meminfo, in bytes; NaN if there is none.
+static double read_memory(const char *name) {
+  char line[160];
+  CLI_OWN(FILE, file) = fopen("/proc/meminfo", "re");
+  while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+    if (strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == ':')
+      return 1024 * strtod(line + strlen(name) + 1, NULL);
+  return NAN;
+}
+
+static void check_huge_pages(cli_checkup *checkup) {
+  char text[128];
+  if (!cli_read_line("/sys/kernel/mm/transparent_hugepage/enabled", text,
+                     sizeof(text))) {
+    cli_find(checkup, CLI_LEVEL_OK, "huge pages", "the kernel has none");
+    return;
+  }
+  const bool never = strstr(text, "[never]") != NULL;
+  cli_finding *finding =
+      cli_find(checkup, never ? CLI_LEVEL_NOTE : CLI_LEVEL_OK, "huge pages",
+               "transparent huge pages: %s", text);
+  if (never)
+    cli_advise(finding, "large models are slower without: echo madvise > "
+                        "/sys/kernel/mm/transparent_hugepage/enabled");
+}
+
+void cli_check_memory(cli_checkup *checkup) {
+  const double all = read_memory("MemTotal"),
+               free = read_memory("MemAvailable");
+  const double limit =
+      cli_read_limit("memory.max", "memory/memory.limit_in_bytes", read_number);
+  const double used = cli_read_limit(
+      "memory.current", "memory/memory.usage_in_bytes", read_number);
+  double room = free;
+  char group[96] = "";
+  if (limit < all) {
+    snprintf(group, sizeof(group), "; the control group allows %.1f GiB",
+             limit / gib);
+    // Memory of the group that the kernel can take back counts as used.
+    if (isfinite(used) && limit - used < room) room = limit - used;
+  }
+  const bool none = room < 64 * mib, little = room < gib;
+  cli_finding *finding =
+      cli_find(checkup,
+               none     ? CLI_LEVEL_PROBLEM
+               : little ? CLI_LEVEL_NOTE
+                        : CLI_LEVEL_OK,
+               "memory", "%.1f GiB, of which %.1f GiB are available%s",
+               all / gib, free / gib, group);
+  if (none || little)
+    cli_advise(finding,
+               "%.0f MiB are left for training: end other programs, "
+               "or take a smaller --batch-size",
+               fmax(0, room / mib));
+  check_huge_pages(checkup);
+}
+
+// ---- Limits of the shell ---------------------------------------------------
+static void check_files_limit(cli_checkup *checkup) {
+  struct rlimit limit = {0};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const bool few = limit.rlim_cur < 256;
+  cli_finding *finding =
+      cli_find(checkup, few ? CLI_LEVEL_NOTE : CLI_LEVEL_OK, "open files",
+               "at most %llu", (unsigned long long)limit.rlim_cur);
+  if (few)
+    cli_advise(finding, "data in many files, and ranks, need more: ulimit -n "
+                        "1024");
+}
+
+static void print_limit(rlim_t value, char *text, size_t size) {
+  if (value == RLIM_INFINITY)
+    snprintf(text, size, "unlimited");
+  else if (value < (rlim_t)1 << 20)
+    snprintf(text, size, "%llu KiB", (unsigned long long)value >> 10);
+  else
+    snprintf(text, size, "%.5g MiB", (double)value / mib);
+}
+
+// Adds a finding for a limit in bytes; a note, with the advice, if it is below
+// `least`.
+static void check_size_limit(cli_checkup *checkup, int resource,
+                             const char *subject, double least,
+                             const char *advice) {
+  struct rlimit limit = {0};
+  char text[32];
+  if (getrlimit(resource, &limit) != 0) return;
+  const bool low =
+      limit.rlim_cur != RLIM_INFINITY && (double)limit.rlim_cur < least;
+  print_limit(limit.rlim_cur, text, sizeof(text));
+  cli_finding *finding = cli_find(checkup, low ? CLI_LEVEL_NOTE : CLI_LEVEL_OK,
+                                  subject, "%s", text);
+  if (low) cli_advise(finding, "%s", advice);
+}
+
+void cli_check_limits(cli_checkup *checkup) {
+  check_files_limit(checkup);
+  check_size_limit(checkup, RLIMIT_STACK, "stack", mib,
+                   "models that build deep graphs need more: ulimit -s 8192");
+  check_size_limit(checkup, RLIMIT_MEMLOCK, "locked memory", 64 * 1024.0,
+                   "MPI on fast networks, and GPUs, lock memory: ulimit -l "
+                   "unlimited");
+  check_size_limit(checkup, RLIMIT_AS, "address space", 16 * gib,
+                   "threads and mapped data need more: ulimit -v unlimited");
+  check_size_limit(checkup, RLIMIT_FSIZE, "file size", gib,
+                   "a checkpoint may be larger: ulimit -f unlimited");
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+#define _GNU_SOURCE
+#include "cli/look/history.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "cli/compare/compare.h"
+#include "cli/words.h"
+
+// ---- Series ----------------------------------------------------------------
+static ls_status series_grow(cli_series *series) {
+  const size_t room = series->room > 0 ? 2 * series->room : 64;
+  CLI_OWN_ARRAY_OR_RETURN(double, steps, room);
+  CLI_OWN_ARRAY_OR_RETURN(double, values, room);
+  for (size_t i = 0; i < series->count; ++i) {
+    steps[i] = series->steps[i];
+    values[i] = series->values[i];
+  }
+  cli_release(series->steps);
+  cli_release(series->values);
+  series->steps = cli_give(&steps);
+  series->values = cli_give(&values);
+  series->room = room;
+  return ls_ok();
+}
+
+// Adds a value to the series of this name. Further names than the most are
+// ignored.
+static ls_status add_to_series(cli_history *history, const char *name,
+                               double step, double value) {
+  size_t at = 0;
+  while (at < history->num_series &&
+         strcmp(history->series[at].name, name) != 0)
+    ++at;
+  if (at == CLI_MOST_SERIES) return ls_ok();
+  cli_series *series = &history->series[at];
+  if (at == history->num_series) {
+    snprintf(series->name, sizeof(series->name), "%s", name);
+    ++history->num_series;
+  }
+  if (series->count == series->room) LS_RETURN_IF_ERROR(series_grow(series));
+  if (!isfinite(value)) value = NAN;
+  if (isnan(value)) ++series->num_missing;
+  series->steps[series->count] = step;
+  series->values[series->count++] = value;
+  return ls_ok();
+}
+
+const cli_series *cli_history_series(const cli_history *history,
+                                     const char *name) {
+  for (size_t i = 0; i < history->num_series; ++i)
+    if (strcmp(history->series[i].name, name) == 0) return &history->series[i];
+  return NULL;
+}
+
+double cli_series_last(const cli_series *series) {
+  return series != NULL && series->count > 0 ? series->values[series->count - 1]
+                                             : NAN;
+}
+
+bool cli_is_accuracy(const char *name) {
+  return strstr(name, "accuracy") != NULL;
+}
+
+bool cli_series_best(const cli_series *series, double *out_step,
+                     double *out_value) {
+  const bool largest = series != NULL && cli_is_accuracy(series->name);
+  bool found = false;
+  for (size_t i = 0; series != NULL && i < series->count; ++i) {
+    const double value = series->values[i];
+    if (isnan(value)) continue;
+    if (found && (largest ? value <= *out_value : value >= *out_value))
+      continue;
+    found = true;
+    *out_step = series->steps[i];
+    *out_value = value;
+  }
+  return found;
+}
+
+// ---- Lines of metrics ------------------------------------------------------
+// Reads a number, or null and the like as NaN. Returns false for other values.
+static bool read_number(const cli_member *member, double *out) {
+  char text[64], *end = NULL;
+  if (member->value_size >= sizeof(text)) return false;
+  memcpy(text, member->value, member->value_size);
+  text[member->value_size] = '\0';
+  *out = NAN;
+  if (strcmp(text, "null") == 0) return true;
+  *out = strtod(text, &end);
+  return end != text && *end == '\0';
+}
+
+static double number_of(const char *object, const char *key) {
+  cli_member member;
+  double value = 0;
+  if (!cli_json_find(object, key, &member) || !read_number(&member, &value))
+    return 0;
+  return isfinite(value) ? value : 0;
+}
+
+static void add_budget(cli_run_budget *sum, const char *object, double steps) {
+  sum->whole += number_of(object, "whole");
+  sum->compute += number_of(object, "compute");
+  sum->input += number_of(object, "input");
+  sum->collective += number_of(object, "collective");
+  sum->host += number_of(object, "host");
+  sum->save += number_of(object, "save");
+  sum->rest += number_of(object, "rest");
+  if (steps > 0 && steps < 1e15) sum->steps += (int64_t)steps;
+}
+
+// Returns true for members of a line that are no metric over steps.
+static bool is_position(const char *key) {
+  static const char *const keys[] = {"step", "epoch", "steps", "seconds"};
+  for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); ++i)
+    if (strcmp(keys[i], key) == 0) return true;
+  return false;
+}
+
+// Returns true if a line is an object with the number of a step.
+static bool is_line(const char *text, double *out_step) {
+  cli_member member;
+  const char *at = text;
+  bool found = false;
+  while (cli_json_next(&at, &member)) {
+    if (member.key_size == 4 && memcmp(member.key, "step", 4) == 0)
+      found = read_number(&member, out_step) && fabs(*out_step) < 1e15;
+  }
+  at += strspn(at, " \t\r");
+  return found && at[0] == '}' && at[1 + strspn(at + 1, " \t\r")] == '\0';
+}
+
+static ls_status add_line(cli_history *history, const char *text, double step) {
+  cli_member member;
+  history->step = (int64_t)step;
+  ++history->num_lines;
+  for (const char *at = text; cli_json_next(&at, &member);) {
+    char key[CLI_SERIES_NAME];
+    double value = 0;
+    snprintf(key, sizeof(key), "%.*s",
+             (int)(member.key_size < sizeof(key) ? member.key_size
+                                                 : sizeof(key) - 1),
+             member.key);
+    if (strcmp(key, "budget") == 0 && member.value[0] == '{')
+      add_budget(&history->budget, member.value, number_of(text, "steps"));
+    if (!read_number(&member, &value)) continue;
+    if (strcmp(key, "seconds") == 0 && value > history->seconds)
+      history->seconds = value;
+    if (strcmp(key, "epoch") == 0 && fabs(value) < 1e15)
+      history->epoch = (int64_t)value;
+    if (is_position(key)) continue;
+    LS_RETURN_IF_ERROR(add_to_series(history, key, step, value));
+  }
+  return ls_ok();
+}
+
+// Reads all lines. A last one without its newline is still being written.
+static ls_status read_lines(cli_history *history) {
+  char *text = history->metrics;
+  while (text != NULL) {
+    char *end = strchr(text, '\n');
+    if (end == NULL) break;
+    *end = '\0';
+    double step = 0;
+    if (is_line(text, &step))
+      LS_RETURN_IF_ERROR(add_line(history, text, step));
+    else if (text[strspn(text, " \t\r")] != '\0')
+      ++history->num_garbage;
+    *end = '\n';
+    text = end + 1;
+  }
+  return ls_ok();
+}
+
+// ---- Progress --------------------------------------------------------------
+// Returns the number of steps of an epoch, by the first evaluation, which ends
+// one, or by the first line of a later epoch; 0: unknown.
+static int64_t count_epoch_steps(const cli_history *history) {
+  double before = 0, steps = 0;
+  char *text = history->metrics;
+  for (char *end; text != NULL && (end = strchr(text, '\n')) != NULL;
+       text = end + 1) {
+    cli_member member;
+    *end = '\0';
+    const double epoch = number_of(text, "epoch");
+    const double step = number_of(text, "step");
+    const bool is_test = cli_json_find(text, "test_loss", &member);
+    *end = '\n';
+    if (epoch < 1) continue;
+    if (is_test) return (int64_t)(step / epoch);
+    if (before >= 1 && epoch > before) return (int64_t)(steps / before);
+    before = epoch;
+    steps = step;
+  }
+  return 0;
+}
+
+static int64_t count_total(const cli_history *history) {
+  if (history->config == NULL) return 0;
+  const double steps = number_of(history->config, "steps");
+  const double epochs = number_of(history->config, "epochs");
+  const double by_epochs = epochs * (double)count_epoch_steps(history);
+  const double least =
+      steps > 0 && (by_epochs <= 0 || steps < by_epochs) ? steps : by_epochs;
+  return least > 0 && least < 1e15 ? (int64_t)least : 0;
+}
+
+// Returns true while a process holds the lock of the folder.
+static bool is_locked(const char *folder) {
+  char path[PATH_MAX];
+  if (snprintf(path, sizeof(path), "%s/lock", folder) >= (int)sizeof(path))
+    return false;
+  const int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+  if (file < 0) return false;
+  const bool locked = flock(file, LOCK_SH | LOCK_NB) != 0;
+  close(file);
+  return locked;
+}
+
+// Estimates the time left by the pace of the last lines of steps.
+static double estimate_left(const cli_history *history) {
+  enum { RECENT = 8 };
+  const int64_t left = history->total_steps - history->step;
+  const cli_run_budget *budget = &history->budget;
+  if (history->total_steps <= 0 || left <= 0) return NAN;
+  const cli_series *pace = cli_history_series(history, "examples_per_second");
+  const double batch =
+      history->config != NULL ? number_of(history->config, "batch_size") : 0;
+  double sum = 0;
+  size_t count = 0;
+  for (size_t i = pace != NULL ? pace->count : 0; i > 0 && count < RECENT; --i)
+    if (pace->values[i - 1] > 0) {
+      sum += batch / pace->values[i - 1];
+      ++count;
+    }
+  if (count > 0 && sum > 0) return (double)left * sum / (double)count;
+  return budget->steps > 0
+             ? (double)left * budget->whole / (double)budget->steps
+             : NAN;
+}
+
+static void find_state(cli_history *history) {
+  history->total_steps = count_total(history);
+  history->seconds_left = estimate_left(history);
+  if (is_locked(history->folder))
+    history->state = CLI_RUN_RUNNING;
+  else if (history->num_lines == 0)
+    history->state = CLI_RUN_EMPTY;
+  else if (history->total_steps > 0 && history->step >= history->total_steps)
+    history->state = CLI_RUN_COMPLETE;
+  else
+    history->state = CLI_RUN_ENDED;
+}
+
+// ---- A run -----------------------------------------------------------------
+static ls_status refuse_folder(const char *folder) {
+  size_t count = 0;
+  ls_status_free(ls_saved_steps(folder, NULL, 0, &count));
+  const ls_status status = ls_not_found(
+      "'%s' is no run folder: it has neither config.json nor metrics.jsonl",
+      folder);
+  if (count == 0) return status;
+  return ls_status_annotate(
+      status, "it has checkpoints: the curves of an estimator are in event "
+              "files, which TensorBoard shows");
+}
+
+ls_status cli_history_read(const char *folder, cli_history *out) {
+  *out = (cli_history){.seconds_left = NAN};
+  out->folder = cli_allocate(strlen(folder) + 1);
+  out->series = cli_allocate(CLI_MOST_SERIES * sizeof(*out->series));
+  if (out->folder == NULL || out->series == NULL) return ls_out_of_memory();
+  memcpy(out->folder, folder, strlen(folder));
+  LS_RETURN_IF_ERROR(cli_read_text(folder, "config.json", &out->config, NULL));
+  LS_RETURN_IF_ERROR(
+      cli_read_text(folder, "metrics.jsonl", &out->metrics, NULL));
+  if (out->config == NULL && out->metrics == NULL) return refuse_folder(folder);
+  LS_RETURN_IF_ERROR(read_lines(out));
+  find_state(out);
+  return ls_ok();
+}
+
+void cli_history_close(cli_history *history) {
+  for (size_t i = 0; i < history->num_series; ++i) {
+    cli_release(history->series[i].steps);
+    cli_release(history->series[i].values);
+  }
+  cli_release(history->series);
+  cli_release(history->metrics);
+  cli_release(history->config);
+  cli_release(history->folder);
+  *history = (cli_history){0};
+}
+
+ls_status cli_histories_read(const char *const *folders, size_t count,
+                             cli_histories *out) {
+  *out = (cli_histories){0};
+  out->items = cli_allocate(count * sizeof(*out->items));
+  if (out->items == NULL) return ls_out_of_memory();
+  for (; out->count < count; ++out->count) {
+    cli_history *history = &out->items[out->count];
+    const ls_status status = cli_history_read(folders[out->count], history);
+    if (ls_status_is_ok(status)) continue;
+    cli_history_close(history);
+    return status;
+  }
+  return ls_ok();
+}
+
+void cli_histories_close(cli_histories *histories) {
+  for (size_t i = 0; i < histories->count; ++i)
+    cli_history_close(&histories->items[i]);
+  cli_release(histories->items);
+  *histories = (cli_histories){0};
+}

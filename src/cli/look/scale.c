@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/look/scale.h"
+
+#include <math.h>
+#include <stdio.h>
+
+void cli_range_add(cli_range *range, const double *values, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (!isfinite(values[i])) continue;
+    if (!(range->low <= values[i])) range->low = values[i];
+    if (!(range->high >= values[i])) range->high = values[i];
+  }
+}
+
+// Returns the least of 1, 2, 5 times a power of ten that is at least `width`.
+static double round_step(double width) {
+  const double power = pow(10, floor(log10(width)));
+  const double digit = width / power;
+  const double rounded = digit <= 1.0000001   ? 1
+                         : digit <= 2.0000001 ? 2
+                         : digit <= 5.0000001 ? 5
+                                              : 10;
+  return rounded * power;
+}
+
+cli_scale cli_scale_exact(double low, double high, int marks) {
+  if (isnan(low) || isnan(high)) return (cli_scale){0, 1, 1};
+  // Halves before the difference, which may be infinite.
+  const double width = high / 2 - low / 2;
+  const double least = 1e-9 * fmax(fabs(low), fabs(high));
+  if (!(width > least) || width < 1e-300) {
+    const double about = fabs(low) > 0 ? fabs(low) / 10 : 0.5;
+    low -= about;
+    high += about;
+  }
+  return (cli_scale){low, high,
+                     round_step(2 * (high / 2 - low / 2) / (double)marks)};
+}
+
+cli_scale cli_scale_round(double low, double high, int marks) {
+  cli_scale scale = cli_scale_exact(low, high, marks);
+  if (!isfinite(scale.step)) return (cli_scale){low, high, high / 2 - low / 2};
+  scale.low = floor(scale.low / scale.step + 1e-6) * scale.step;
+  scale.high = ceil(scale.high / scale.step - 1e-6) * scale.step;
+  return scale;
+}
+
+double cli_scale_first(const cli_scale *scale) {
+  const double first = ceil(scale->low / scale->step - 1e-6) * scale->step;
+  return isfinite(first) ? first : scale->low;
+}
+
+int cli_scale_count(const cli_scale *scale) {
+  const double count =
+      (scale->high - cli_scale_first(scale)) / scale->step + 1.000001;
+  return count >= 1 && count < 1000 ? (int)count : 1;
+}
+
+void cli_print_mark(double value, char *text, size_t size) {
+  static const struct {
+    double unit;
+    const char *letter;
+  } units[] = {{1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
+  for (size_t i = 0; i < sizeof(units) / sizeof(*units); ++i) {
+    const double scaled = value / units[i].unit;
+    if (fabs(value) < 1e4 || fabs(scaled) < 1 || fabs(scaled) >= 1e4) continue;
+    snprintf(text, size, "%.4g%s", scaled, units[i].letter);
+    return;
+  }
+  snprintf(text, size, "%.5g", value == 0 ? 0.0 : value);
+}
+
+void cli_print_value(double value, char *text, size_t size) {
+  const double whole = fabs(value);
+  if (isnan(value))
+    snprintf(text, size, "nan");
+  else if (whole >= 1000 && whole < 1e7)
+    snprintf(text, size, "%.0f", value);
+  else
+    snprintf(text, size, "%.4g", value);
+}

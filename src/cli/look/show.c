@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// lockstep show: curves and state of runs on the terminal.
+#define _GNU_SOURCE
+#include <math.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/look/frame.h"
+
+static const char command[] = "show";
+
+typedef struct show_flags {
+  const char **folders;
+  size_t num_folders;
+  const char *metric;
+  int64_t width;
+  bool live, json, table;
+} show_flags;
+
+typedef struct shower {
+  const show_flags *flags;
+  const ls_runtime *runtime;
+  cli_words only;
+  cli_screen screen;
+  int rows;        // Rows of the last frame, which the next one replaces.
+  int64_t *marks;  // For each run, what was last printed of it.
+} shower;
+
+// ---- Other forms -----------------------------------------------------------
+static void print_metrics_json(const cli_history *history,
+                               const cli_words *only) {
+  bool first = true;
+  printf(",\"metrics\":{");
+  for (size_t i = 0; i < history->num_series; ++i) {
+    const cli_series *series = &history->series[i];
+    double step = 0, best = NAN;
+    if (!cli_words_fit(only, series->name)) continue;
+    const bool found = cli_series_best(series, &step, &best);
+    if (!first) putchar(',');
+    first = false;
+    cli_print_json(series->name);
+    printf(":{\"last\":");
+    cli_print_real(cli_series_last(series), 9);
+    printf(",\"best\":");
+    cli_print_real(best, 9);
+    printf(",\"best_step\":");
+    cli_print_real(found ? step : NAN, 15);
+    printf(",\"values\":%zu,\"missing\":%zu}", series->count,
+           series->num_missing);
+  }
+  putchar('}');
+}
+
+static void print_json(const cli_history *history, const cli_words *only) {
+  const cli_run_budget *budget = &history->budget;
+  printf("{\"run\":");
+  cli_print_json(history->folder);
+  printf(",\"state\":\"%s\",\"step\":%lld,\"epoch\":%lld,\"total_steps\":",
+         cli_run_state_name(history->state), (long long)history->step,
+         (long long)history->epoch);
+  cli_print_real(history->total_steps > 0 ? (double)history->total_steps : NAN,
+                 15);
+  printf(",\"seconds\":");
+  cli_print_real(history->seconds, 9);
+  printf(",\"seconds_left\":");
+  cli_print_real(history->seconds_left, 9);
+  printf(",\"step_seconds\":");
+  cli_print_real(
+      budget->steps > 0 ? budget->whole / (double)budget->steps : NAN, 9);
+  printf(",\"garbage_lines\":%lld", (long long)history->num_garbage);
+  print_metrics_json(history, only);
+  printf("}\n");
+}
+
+// Prints a line per value: run, step, metric, value, separated by tabs.
+static void print_table(const cli_history *history, const cli_words *only) {
+  for (size_t i = 0; i < history->num_series; ++i) {
+    const cli_series *series = &history->series[i];
+    if (!cli_words_fit(only, series->name)) continue;
+    for (size_t k = 0; k < series->count; ++k)
+      printf("%s\t%.0f\t%s\t%.9g\n", history->folder, series->steps[k],
+             series->name, series->values[k]);
+  }
+}
+
+// ---- Frames ----------------------------------------------------------------
+static bool is_any_running(const cli_histories *histories) {
+  for (size_t i = 0; i < histories->count; ++i)
+    if (histories->items[i].state == CLI_RUN_RUNNING) return true;
+  return false;
+}
+
+static ls_status draw_runs(shower *self, const cli_histories *histories) {
+  const bool rewrites = self->flags->live && self->screen.rows > 0;
+  const cli_screen screen =
+      cli_screen_find(self->runtime, (int)self->flags->width);
+  const bool resized =
+      screen.width != self->screen.width || screen.rows != self->screen.rows;
+  if (rewrites && resized)
+    fputs("\x1b[2J\x1b[H", stdout);
+  else if (rewrites && self->rows > 0)
+    printf("\x1b[%dA\r", self->rows);
+  self->screen = screen;
+  LS_RETURN_IF_ERROR(
+      cli_frame_draw(histories, &self->only, &screen, rewrites, &self->rows));
+  if (rewrites) fputs("\x1b[J", stdout);
+  return ls_ok();
+}
+
+// Prints a line for each run that has changed since its last line.
+static void print_changes(const shower *self, const cli_histories *histories) {
+  enum { STATES = 4 };
+  for (size_t r = 0; r < histories->count; ++r) {
+    const cli_history *history = &histories->items[r];
+    char text[256];
+    const int64_t mark = history->num_lines * STATES + (int)history->state + 1;
+    if (self->marks[r] == mark) continue;
+    self->marks[r] = mark;
+    cli_history_progress(history, text, sizeof(text));
+    printf("%s: %s", history->folder, text);
+    for (size_t i = 0; i < history->num_series; ++i) {
+      const char *name = history->series[i].name;
+      cli_print_value(cli_series_last(&history->series[i]), text, sizeof(text));
+      if (cli_words_fit(&self->only, name)) printf(", %s %s", name, text);
+    }
+    putchar('\n');
+  }
+}
+
+// Shows the runs once.
+static ls_status show_runs(shower *self, bool *out_running) {
+  const show_flags *flags = self->flags;
+  CLI_OWN(cli_histories, histories) = {0};
+  for (size_t i = 0; i < flags->num_folders; ++i)
+    LS_RETURN_IF_ERROR(cli_recover_run(flags->folders[i]));
+  LS_RETURN_IF_ERROR(
+      cli_histories_read(flags->folders, flags->num_folders, &histories));
+  *out_running = is_any_running(&histories);
+  if (flags->table) printf("run\tstep\tmetric\tvalue\n");
+  for (size_t i = 0; i < histories.count && flags->json; ++i)
+    print_json(&histories.items[i], &self->only);
+  for (size_t i = 0; i < histories.count && flags->table; ++i)
+    print_table(&histories.items[i], &self->only);
+  if (flags->json || flags->table) return ls_ok();
+  if (!flags->live || self->screen.rows > 0) return draw_runs(self, &histories);
+  print_changes(self, &histories);
+  return ls_ok();
+}
+
+// Shows the runs until none is running, or a signal requests a stop.
+static ls_status show_live(shower *self) {
+  enum { PAUSE_MS = 400 };
+  const ls_train_stop *stop = cli_signals_defer(0);
+  bool running = true;
+  cli_signals_saved();  // There is nothing to save.
+  while (!ls_train_stop_requested(stop)) {
+    LS_RETURN_IF_ERROR(show_runs(self, &running));
+    if (fflush(stdout) != 0 || !running) break;
+    (void)poll(NULL, 0, PAUSE_MS);
+  }
+  return ls_ok();
+}
+
+// ---- The command -----------------------------------------------------------
+static ls_status show_all(void *user) {
+  shower *self = user;
+  bool running = false;
+  CLI_OWN_ARRAY_OR_RETURN(int64_t, marks, self->flags->num_folders);
+  self->marks = marks;
+  self->runtime = ls_runtime_current();
+  self->screen = cli_screen_find(self->runtime, (int)self->flags->width);
+  if (!self->flags->live) return show_runs(self, &running);
+  const bool rewrites = self->screen.rows > 0;
+  if (rewrites) fputs("\x1b[?25l", stdout);  // Hides the cursor.
+  const ls_status status = show_live(self);
+  if (rewrites) fputs("\x1b[?25h", stdout);
+  return status;
+}
+
+static int run_shower(shower *self) {
+  ls_runtime *runtime = NULL;
+  ls_status status = cli_runtime_open_input(0, &runtime);
+  if (ls_status_is_ok(status)) status = show_all(self);
+  const int code =
+      ls_status_is_ok(status) ? CLI_OK : cli_report(command, status);
+  const int signal = cli_signals_first();
+  return cli_runtime_close(command, runtime,
+                           code == CLI_OK && signal != 0 ? CLI_SIGNAL + signal
+                                                         : code);
+}
+
+static bool check_flags(const show_flags *flags) {
+  if (flags->json + flags->table + flags->live <= 1) return true;
+  cli_say(command, "--live, --json and --table exclude one another");
+  return false;
+}
+
+int cli_show(int argc, char **argv) {
+  show_flags flags = {0};
+  CLI_OWN_MEMORY(const char *, folders) =
+      cli_allocate(((size_t)argc + 1) * sizeof(*folders));
+  if (folders == NULL) return cli_report(command, ls_out_of_memory());
+  const cli_option options[] = {
+      {"metric", CLI_TEXT, &flags.metric, "A,B",
+       "only these metrics, by name or pattern: loss,'*accuracy'", 0},
+      {"live", CLI_FLAG, &flags.live, NULL,
+       "draw again as the runs go on, until they end or Ctrl-C;\n"
+       "into a pipe: a line for each change",
+       0},
+      {"width", CLI_COUNT, &flags.width, "N",
+       "columns (default: the terminal's; 80 into a pipe)", 24},
+      {"table", CLI_FLAG, &flags.table, NULL,
+       "print all values instead, one per line: run, step, metric\n"
+       "and value, separated by tabs",
+       0},
+      {"json", CLI_FLAG, &flags.json, NULL,
+       "print one line of JSON per run: run, state, step, epoch,\n"
+       "total_steps, seconds, seconds_left, step_seconds,\n"
+       "garbage_lines, metrics (of each: last, best, best_step,\n"
+       "values, missing)",
+       0},
+  };
+  const cli_syntax syntax = {
+      .command = command,
+      .about = "Draws the metrics of a run over its steps, with its progress "
+               "and configuration,\nor compares several runs: with braille "
+               "dots and colors where the terminal has\nthem (a UTF-8 locale, "
+               "no NO_COLOR), else with plain characters.",
+      CLI_OPTIONS(options),
+      .operand_form = "RUN...",
+      .operand = folders,
+      .num_operands = &flags.num_folders};
+  int code = CLI_OK;
+  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  if (!check_flags(&flags)) return CLI_USAGE;
+  flags.folders = folders;
+  shower self = {.flags = &flags};
+  if (!cli_words_open(command, "metric", flags.metric, NULL, &self.only))
+    return CLI_USAGE;
+  code = run_shower(&self);
+  cli_words_close(&self.only);
+  return code;
+}

@@ -1,0 +1,144 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# lockstep show: curves of runs in any width, with and without a terminal; runs
+# that are damaged, empty, or go on meanwhile.
+
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
+rm -rf run made empty other
+escape=$(printf '\033')
+
+# shows WANTED ARGUMENT...: with code 0, and WANTED in what is printed.
+shows() {
+  wanted=$1
+  shift
+  "$lockstep" show "$@" >out.txt 2>err.txt && grep -qF -- "$wanted" out.txt ||
+    fail "lockstep show $*: wanted: $wanted"
+}
+
+# narrow COLUMNS FILE: no line is longer.
+narrow() {
+  LC_ALL=C.UTF-8 grep ".\{$(($1 + 1)),\}" "$2" >long.txt &&
+    fail "lines of more than $1 columns"
+}
+
+# ---- A real run --------------------------------------------------------------
+"$lockstep" train --model tiny --data synthetic --epochs 2 --run-dir run \
+  --quiet >out.txt 2>err.txt || fail "a run fails"
+shows "run: complete, step 2048 of 2048 (100%), epoch 2, time 0:0" run
+grep -q "tiny on synthetic, batch size 8, learning rate 0.1 linear" out.txt ||
+  fail "no configuration"
+grep -q "^\* loss 0\.[0-9]*  o test_loss 0\.[0-9]*$" out.txt || fail "no loss"
+grep -q "^learning_rate " out.txt || fail "no learning rate"
+grep -q " ms per step, compute " out.txt || fail "no time of a step"
+grep -q "$escape" out.txt && fail "escapes into a pipe"
+for width in 24 40 80 160; do
+  shows "loss" run --width $width
+  narrow $width out.txt
+done
+shows "test_accuracy" run --metric '*accuracy'
+grep -q "learning_rate" out.txt && fail "a metric that is not wanted"
+shows '"state":"complete","step":2048,"epoch":2,"total_steps":2048,' run --json
+shows "run	2048	test_loss	0." run --table
+shows "run: complete, " run --live
+
+# ---- Runs made by hand: 40 lines and garbage ---------------------------------
+for name in made other; do
+  mkdir $name
+  echo '{"model":"my \"net\"","data":"<data>","batch_size":32,"epochs":0,"steps":500,"learning_rate":0.5}' \
+    >$name/config.json
+  awk 'BEGIN { for (i = 1; i <= 40; ++i)
+    printf "{\"step\":%d,\"epoch\":1,\"loss\":%g,\"steps\":10,\"examples_per_second\":100,\"seconds\":%d}\n", i * 10, 5 / i, i }' \
+    >$name/metrics.jsonl
+done
+{
+  echo 'garbage'
+  echo '{"step":410,"loss":null,"steps":10}'
+  echo '{"step":420,"loss":1e999,"steps":10}'
+  echo '{"step":'
+  echo '[1]'
+  printf '{"step":430,"loss":1'
+} >>made/metrics.jsonl
+shows 'my "net" on <data>, batch size 32, learning rate 0.5, seed 0' made
+grep -qF "made: ended, step 420 of 500 (84%), epoch 1, time 0:40" out.txt ||
+  fail "no progress"
+grep -qF "3 lines of metrics.jsonl cannot be read" out.txt || fail "no garbage"
+grep -q "^loss nan$" out.txt || fail "the last loss is NaN"
+shows '"loss":{"last":null,"best":0.125,"best_step":400,"values":42,"missing":2}' \
+  made --json
+# The curve falls from the upper left to the lower right.
+shows "loss 0.125" other --metric loss
+awk '/\*/ { column = index($0, "*"); if (column < before) bad = 1
+            before = column; ++rows }
+     END { exit bad || rows < 5 }' out.txt || fail "the curve does not fall"
+shows "loss  * nan  o 0.125" made other
+grep -q "^o other: ended" out.txt || fail "runs have no signs"
+mkdir empty
+echo '{}' >empty/config.json
+shows "empty: empty, no line of metrics yet" empty
+: >empty/metrics.jsonl
+shows "unknown model on unknown data" empty
+rm empty/config.json
+shows "no configuration (config.json is missing)" empty
+
+# ---- Refused -----------------------------------------------------------------
+rm empty/metrics.jsonl
+ends 1 "'empty' is no run folder: it has neither config.json nor metrics.jsonl" \
+  show empty
+ends 1 "'nowhere' is no run folder" show nowhere
+ends 1 "there is no metric 'los' in 'run'; there are: loss, accuracy" show run \
+  --metric los
+ends 2 "--live, --json and --table exclude one another" show run --live --json
+ends 2 "RUN... is missing" show
+
+# ---- A run that goes on ------------------------------------------------------
+rm -rf run
+"$lockstep" train --model tiny --data synthetic --steps 100000000 --quiet \
+  --run-dir run >train.txt 2>&1 &
+train=$!
+waits_for test -s run/metrics.jsonl
+shows "run: running, step " run --metric loss
+grep -qF ", eta " out.txt || fail "no time left"
+"$lockstep" show run --live --metric loss >live.txt 2>err.txt &
+live=$!
+waits_for grep -q "running, step .*, loss " live.txt
+kill -INT $live
+wait $live
+[ $? = 130 ] && [ ! -s err.txt ] || fail "a signal does not end it"
+"$lockstep" show run --live --metric loss >live.txt 2>err.txt &
+live=$!
+waits_for grep -q "running, step .*, loss " live.txt
+kill -INT $train
+wait $train
+wait $live || fail "it does not end with the run"
+tail -n 1 live.txt | grep -q "^run: ended, step .* of 100000000 (" ||
+  { cat live.txt; fail "the end of the run is not shown"; }
+
+# ---- A terminal --------------------------------------------------------------
+command -v script >out.txt || exit $failed
+
+# on_terminal COLUMNS NO_COLOR ARGUMENT...: in a locale of UTF-8.
+on_terminal() {
+  columns=$1 plain=$2
+  shift 2
+  NO_COLOR=$plain TERM=xterm LC_ALL=C.UTF-8 script -qec \
+    "stty cols $columns rows 40; '$lockstep' show $*" typescript </dev/null \
+    >out.txt 2>err.txt || fail "lockstep show on a terminal fails"
+  tr -d '\r' <out.txt | sed "s/$escape\[[0-9;?]*[A-Za-z]//g" >lines.txt
+}
+braille=$(printf '\342\240') axis=$(printf '\342\224\202')
+for width in 40 80 160; do
+  on_terminal $width 1 other
+  grep -q "$escape" out.txt && fail "escapes in spite of NO_COLOR"
+  grep -q "$braille" out.txt && grep -q "$axis" out.txt || fail "no dots"
+  narrow $width lines.txt
+done
+on_terminal 80 "" other made
+grep -q "$escape\[0;36m" out.txt && grep -q "$escape\[0;33m" out.txt ||
+  fail "no colors"
+on_terminal 80 "" other --live
+grep -q "$escape\[?25l" out.txt && grep -q "$escape\[?25h" out.txt ||
+  fail "the cursor is not hidden, or not shown again"
+
+exit $failed
