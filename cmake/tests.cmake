@@ -10,6 +10,7 @@
 #   tests/tools/*_test.sh         a script about the tree and the build
 #   tests/interop/*_test.sh       one that other programs read and write, too
 #   tests/languages/*_test.sh     one about programs in other languages
+#   tests/languages/ranks.sh      the same on ranks, with each MPI
 #   examples/*.c, *.cpp, short/*.c  a program that must exit with 0
 #   fuzz/<noun>_fuzz.c            replayed over its corpus, or a libFuzzer
 #                                 target where LS_FUZZ is on
@@ -24,7 +25,7 @@ set(LS_LONG_TESTS
 
 # They begin first, so that none of them is waited for alone at the end.
 set(LS_SLOW_TESTS
-  "^(models/(replica_bits|lanes|model|bits|memory|golden_gpt|steady|uneven|tpu_text)|engine/(loops_product|convolution_test|kernel_product)|data/(streams|flattened|shuffled|regrouped)_test|distribute/input_digest|distribute/two_sizes|estimator/(model_export|checkpoint_rows|paths|ranks)|faults/|net/(ranks|sums|exchange)|state/snapshot|train/(interrupted|ranks|goes_on|device_loop)|cli/(train|resume|stranger|checkpoint|damage|interrupted|ranks|estimator_ranks|launch)|pjrt/conformance|pjrt/models|pjrt/replica_programs|tools/headers|tools/install|examples/(unet|tagger|denoise))")
+  "^(models/(replica_bits|lanes|model|bits|memory|golden_gpt|steady|uneven|tpu_text)|engine/(loops_product|convolution_test|kernel_product)|data/(streams|flattened|shuffled|regrouped)_test|distribute/input_digest|distribute/two_sizes|estimator/(model_export|checkpoint_rows|paths|ranks)|faults/|net/(ranks|sums|exchange)|state/snapshot|train/(interrupted|ranks|goes_on|device_loop)|cli/(train|resume|stranger|checkpoint|damage|interrupted|ranks|estimator_ranks|launch)|pjrt/conformance|pjrt/models|pjrt/replica_programs|tools/headers|tools/install|languages/ranks|examples/(unet|tagger|denoise))")
 
 # The plug-in of tests that are no unit tests; those look for it themselves.
 set(LS_PLUGIN "$ENV{LS_PJRT_PLUGIN}")
@@ -237,6 +238,18 @@ foreach(prefix IN LISTS LS_MPIS)
       ENVIRONMENT UCX_LOG_LEVEL=error)
   endforeach()
 endforeach()
+
+# Programs in other languages, on the ranks of each MPI.
+if(LS_TESTS AND LS_EXAMPLES AND TARGET lockstep_cli AND NOT LS_COVERAGE)
+  foreach(prefix IN LISTS LS_MPIS)
+    string(TOLOWER "${prefix}" mpi)
+    if(LS_MPIRUN_${prefix})
+      ls_add_test(languages/ranks_${mpi}
+        sh "${PROJECT_SOURCE_DIR}/tests/languages/ranks.sh"
+        ${LS_MPIRUN_${prefix}})
+    endif()
+  endforeach()
+endif()
 
 # base links alone: a program of its objects and nothing else of ours.
 if(LS_TESTS)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From C++17, by lockstep.hpp: the model `mlp` as a program writes it, with
-// lambdas for its step and its logits, trained on eight replicas. The weights
-// have the bytes of `lockstep train --model mlp --replicas 8`.
+// lambdas for its step and its logits, trained on eight replicas, here or on
+// the ranks that mpirun starts. The weights have the bytes of
+// `lockstep train --model mlp --replicas 8`.
 //
 //   mlp [RUN_FOLDER [STEPS]]
 #include <cstdio>
@@ -98,9 +99,15 @@ double train(const char *run_folder, int steps) {
 
 int main(int argc, char **argv) {
   try {
+    lockstep::ranks ranks;
+    ls_runtime_options options{};
+    options.communicator = ranks;
+    lockstep::runtime runtime(options);
     const double accuracy =
         train(argc > 1 ? argv[1] : nullptr, argc > 2 ? std::atoi(argv[2]) : 32);
-    std::printf("accuracy %.1f%%\n", 100 * accuracy);
+    if (ranks.rank() == 0) std::printf("accuracy %.1f%%\n", 100 * accuracy);
+    runtime.close();
+    ranks.close();
     return accuracy > 0.2 ? 0 : 1;
   } catch (const std::exception &failure) {
     std::fprintf(stderr, "%s\n", failure.what());

@@ -158,6 +158,78 @@ module lockstep
     type(c_funptr) :: environment = c_null_funptr
     type(c_ptr) :: environment_user = c_null_ptr
   end type
+  type, bind(c) :: ls_mpi_launcher
+    type(c_ptr) :: name = c_null_ptr, variable = c_null_ptr
+    integer(c_int32_t) :: ranks = 0
+  end type
+  type, bind(c) :: ls_synthetic_options
+    integer(c_int64_t) :: size = 0
+    integer(c_int) :: dtype = 0
+    type(ls_shape) :: shape
+    integer(c_int64_t) :: num_classes = 0, seed = 0, sample = 0
+  end type
+
+  ! ---- Models and training -------------------------------------------------
+  type, bind(c) :: ls_model_type
+    type(c_ptr) :: name = c_null_ptr, description = c_null_ptr
+    integer(c_int64_t) :: batch_size = 0, epochs = 0
+    real(c_double) :: learning_rate = 0
+    integer(c_int) :: example_dtype = 0
+    type(ls_shape) :: example_shape, label_shape
+    integer(c_int64_t) :: num_classes = 0
+    real(c_double) :: flops_per_example = 0
+    type(c_funptr) :: create = c_null_funptr, destroy = c_null_funptr, &
+      train_step = c_null_funptr, logits = c_null_funptr, &
+      variables = c_null_funptr, optimizer = c_null_funptr
+  end type
+  type, bind(c) :: ls_model
+    type(c_ptr) :: type = c_null_ptr, self = c_null_ptr
+  end type
+  type, bind(c) :: ls_train_log
+    type(c_funptr) :: line = c_null_funptr
+    type(c_ptr) :: user = c_null_ptr
+  end type
+  type, bind(c) :: ls_train_options
+    type(c_ptr) :: model = c_null_ptr, strategy = c_null_ptr, &
+      train = c_null_ptr
+    integer(c_int64_t) :: num_examples = 0
+    type(c_ptr) :: test = c_null_ptr
+    integer(c_int64_t) :: batch_size = 0, epochs = 0, steps = 0, seed = 0, &
+      iterations_per_loop = 0
+    integer(c_int) :: loop_infeed = 0
+    type(c_ptr) :: run_folder = c_null_ptr
+    logical(c_bool) :: overwrite = .false., resume = .false.
+    type(c_ptr) :: from = c_null_ptr
+    type(ls_opt) :: from_step
+    logical(c_bool) :: inexact = .false.
+    type(c_ptr) :: warm_start = c_null_ptr
+    integer(c_int64_t) :: save_seconds = 0, save_steps = 0
+    logical(c_bool) :: save_goes_on = .false.
+    integer(c_int) :: save_background = 0
+    type(ls_opt) :: keep
+    real(c_double) :: keep_every_hours = 0
+    type(c_ptr) :: keep_best = c_null_ptr, states = c_null_ptr
+    integer(c_size_t) :: num_states = 0
+    type(c_ptr) :: events = c_null_ptr, config = c_null_ptr
+    integer(c_int64_t) :: check_ranks = 0, checksum = 0
+    logical(c_bool) :: attest = .false.
+    integer(c_int64_t) :: log_every = 0
+    type(ls_train_log) :: log
+    type(c_ptr) :: stop = c_null_ptr
+    type(c_funptr) :: report = c_null_funptr
+    type(c_ptr) :: report_user = c_null_ptr, hooks = c_null_ptr
+    integer(c_size_t) :: num_hooks = 0
+  end type
+  type, bind(c) :: ls_evaluation
+    integer(c_int64_t) :: examples = 0
+    real(c_double) :: loss = 0, accuracy = 0
+  end type
+  type, bind(c) :: ls_train_result
+    integer(c_int64_t) :: steps = 0
+    real(c_double) :: seconds = 0
+    logical(c_bool) :: stopped = .false., tested = .false.
+    type(ls_evaluation) :: test
+  end type
 
   interface
     ! ---- Status ------------------------------------------------------------
@@ -178,6 +250,12 @@ module lockstep
     ! ---- Nests and arrays --------------------------------------------------
     type(ls_nest) function ls_nest_sequence(kind, items, count) bind(c)
       import; integer(c_int), value :: kind
+      type(ls_nest), intent(in) :: items(*)
+      integer(c_size_t), value :: count
+    end function
+    type(ls_nest) function ls_nest_dict(type_tag, keys, items, count) bind(c)
+      import; character(kind=c_char), intent(in) :: type_tag(*)
+      type(c_ptr), intent(in) :: keys(*)
       type(ls_nest), intent(in) :: items(*)
       integer(c_size_t), value :: count
     end function
@@ -248,6 +326,9 @@ module lockstep
         bind(c)
       import; type(ls_tensor), value :: logits, labels
     end function
+    type(ls_tensor) function ls_accuracy(logits, labels) bind(c)
+      import; type(ls_tensor), value :: logits, labels
+    end function
     type(ls_tensor) function ls_all_reduce(op, x) bind(c)
       import; integer(c_int), value :: op; type(ls_tensor), value :: x
     end function
@@ -260,6 +341,13 @@ module lockstep
     end function
     type(c_ptr) function ls_dense_layer_kernel(layer) bind(c)
       import; type(c_ptr), value :: layer
+    end function
+    ! Writes up to `capacity` of the layer's variables, and returns their number.
+    integer(c_size_t) function ls_dense_layer_variables(layer, variables, &
+                                                        capacity) bind(c)
+      import; type(c_ptr), value :: layer
+      type(c_ptr), intent(inout) :: variables(*)
+      integer(c_size_t), value :: capacity
     end function
     subroutine ls_dense_layer_destroy(layer) bind(c)
       import; type(c_ptr), value :: layer
@@ -314,6 +402,21 @@ module lockstep
       type(ls_nest), intent(out) :: args
     end function
 
+    ! ---- Data and training -------------------------------------------------
+    type(c_ptr) function ls_dataset_synthetic(options) bind(c)
+      import; type(ls_synthetic_options), intent(in) :: options
+    end function
+    type(c_ptr) function ls_dataset_status(dataset) bind(c)
+      import; type(c_ptr), value :: dataset
+    end function
+    subroutine ls_dataset_release(dataset) bind(c)
+      import; type(c_ptr), value :: dataset
+    end subroutine
+    type(c_ptr) function ls_train(options, outcome) bind(c)
+      import; type(ls_train_options), intent(in) :: options
+      type(ls_train_result), intent(out) :: outcome
+    end function
+
     ! ---- Runtime and ranks -------------------------------------------------
     type(c_ptr) function ls_runtime_create(options, runtime) bind(c)
       import; type(ls_runtime_options), intent(in) :: options
@@ -328,6 +431,13 @@ module lockstep
     type(c_ptr) function ls_mpi_open(options, communicator) bind(c)
       import; type(ls_mpi_options), intent(in) :: options
       type(c_ptr), intent(out) :: communicator
+    end function
+    ! `options` may be c_null_ptr; the name is c_null_ptr without a launcher.
+    type(ls_mpi_launcher) function ls_mpi_find_launcher(options) bind(c)
+      import; type(c_ptr), value :: options
+    end function
+    type(c_ptr) function ls_communicator_share_cores(communicator) bind(c)
+      import; type(c_ptr), value :: communicator
     end function
     type(c_ptr) function ls_mpi_close(communicator) bind(c)
       import; type(c_ptr), value :: communicator
@@ -362,6 +472,21 @@ contains
     type(ls_nest) :: tuple
     tuple = ls_nest_sequence(ls_kind_tuple, items, &
                              size(items, kind=c_size_t))
+  end function
+
+  ! A dict of these keys, whose ends are filled with blanks.
+  function ls_dict(keys, items) result(dict)
+    character(*), intent(in) :: keys(:)
+    type(ls_nest), intent(in) :: items(:)
+    type(ls_nest) :: dict
+    character(kind=c_char), target :: letters(len(keys) + 1, size(keys))
+    integer :: i
+    do i = 1, size(keys)
+      letters(:, i) = transfer(trim(keys(i)) // repeat(c_null_char, &
+        len(keys) + 1 - len_trim(keys(i))), letters(:, i))
+    end do
+    dict = ls_nest_dict([c_null_char], [(c_loc(letters(1, i)), &
+                        i=1, size(keys))], items, size(keys, kind=c_size_t))
   end function
 
   function ls_some(value) result(opt)

@@ -24,6 +24,7 @@ recursion in a step ends the process.
 import collections
 import ctypes
 import functools
+import gc
 import keyword
 import os
 import re
@@ -34,8 +35,8 @@ import traceback
 
 __all__ = ["Array", "Dataset", "Error", "Function", "Handle", "Model", "Nest",
            "PerReplica", "Tensor", "Variable", "array", "call", "create",
-           "frame", "function", "gradients", "lib", "model", "read_saved", "restore",
-           "save", "scope", "struct_of", "train"]
+           "frame", "function", "gradients", "lib", "model", "ranks",
+           "read_saved", "restore", "save", "scope", "struct_of", "train"]
 
 
 # ---- Declarations ------------------------------------------------------------
@@ -1427,6 +1428,45 @@ def gradients(y, xs, **options):
 
 
 # ---- Training and files ------------------------------------------------------
+class ranks:  # pylint: disable=invalid-name
+  """Trains on the processes that mpirun has started: `with ranks():` opens them
+  as ranks and makes a runtime over them current, with these fields of
+  ls_runtime_options. Without a launcher the runtime is of this process alone.
+
+  What is made in the block must be gone at its end, so that a program makes all
+  in a function that it calls there. After an exception the ranks stay open, and
+  the launcher ends the others when this process ends with a code other than 0.
+  """
+
+  def __init__(self, **options):
+    self._options, self._communicator = options, None
+    self._runtime = self._previous = None
+    self.rank, self.count = 0, 1  # Set when the block begins.
+
+  def __enter__(self):
+    if lib.ls_mpi_find_launcher(None).name:
+      opened = call("ls_mpi_open")
+      self._communicator = ctypes.addressof(opened)
+      self.rank, self.count = opened.rank, opened.ranks
+      if "threads" not in self._options:
+        _check(lib.ls_communicator_share_cores(self._communicator))
+    made = call("ls_runtime_create", communicator=self._communicator,
+                **self._options)
+    made._release = None
+    self._runtime = made.address
+    self._previous = lib.ls_runtime_make_current(self._runtime)
+    return self
+
+  def __exit__(self, kind, *_):
+    if kind is not None:
+      return
+    gc.collect()  # Functions and graphs in cycles, too.
+    lib.ls_runtime_make_current(self._previous)
+    _check(lib.ls_runtime_destroy(self._runtime))
+    if self._communicator:
+      _check(lib.ls_mpi_close(self._communicator))
+
+
 def train(**options):
   """Trains by ls_train: fields of ls_train_options. Returns its result. A
   `report` is called with an ls_train_report."""

@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "lockstep/lockstep.h"
+#include "lockstep/mpi.h"
 
 namespace lockstep {
 
@@ -166,6 +167,54 @@ public:
 
 private:
   ls_scope scope_{};
+};
+
+// ---- Ranks -----------------------------------------------------------------
+// The ranks that mpirun has started, and their share of the cores; without a
+// launcher this process alone, which needs no MPI, and a null communicator.
+class ranks {
+public:
+  ranks() {
+    if (ls_mpi_find_launcher(nullptr).name == nullptr) return;
+    check(ls_mpi_open(nullptr, &communicator_));
+    check(ls_communicator_share_cores(communicator_));
+  }
+  ~ranks() { ls_status_free(ls_mpi_close(communicator_)); }
+  ranks(const ranks &) = delete;
+  ranks &operator=(const ranks &) = delete;
+  // Ends this rank when the others end; the destructor hides a failure of it.
+  void close() { check(ls_mpi_close(std::exchange(communicator_, nullptr))); }
+
+  operator ls_communicator *() const noexcept { return communicator_; }
+  std::int32_t rank() const noexcept {
+    return communicator_ == nullptr ? 0 : communicator_->rank;
+  }
+
+private:
+  ls_communicator *communicator_ = nullptr;
+};
+
+// A runtime, current on this thread as long as it lives. What is made under it
+// must be gone by then.
+class runtime {
+public:
+  explicit runtime(const ls_runtime_options &options = {}) {
+    check(ls_runtime_create(&options, &runtime_));
+    previous_ = ls_runtime_make_current(runtime_);
+  }
+  ~runtime() { ls_status_free(end()); }
+  runtime(const runtime &) = delete;
+  runtime &operator=(const runtime &) = delete;
+  void close() { check(end()); }  // The destructor hides a failure of it.
+  operator ls_runtime *() const noexcept { return runtime_; }
+
+private:
+  ls_status end() {
+    if (runtime_ == nullptr) return nullptr;
+    ls_runtime_make_current(previous_);
+    return ls_runtime_destroy(std::exchange(runtime_, nullptr));
+  }
+  ls_runtime *runtime_ = nullptr, *previous_ = nullptr;
 };
 
 // ---- Nests -----------------------------------------------------------------

@@ -12,6 +12,7 @@ import threading
 import unittest
 
 import lockstep as ls
+from mlp import make_mlp
 
 HERE = tempfile.mkdtemp(prefix="lockstep_python.")
 
@@ -265,38 +266,6 @@ class Data(unittest.TestCase):
       list(ls.dataset_range(4, 6, 1).map(call=fail))
 
 
-LAYERS = [("hidden1", 784, 512, "relu"), ("hidden2", 512, 512, "relu"),
-          ("logits", 512, 10, "none")]
-
-
-def make_mlp(accuracy=True):
-  """The model `mlp` of the table, written in Python."""
-  layers = [ls.dense_layer(name=name, inputs=inputs, units=units,
-                           activation=activation)
-            for name, inputs, units, activation in LAYERS]
-  optimizer = ls.sgd(learning_rate=0.1)
-
-  def logits(x, *_):
-    for layer in layers:
-      x = layer.apply(x)
-    return x
-
-  def train_step(x, y):
-    found = logits(x)
-    loss = ls.mean_softmax_cross_entropy(found, y)
-    optimizer.minimize(loss)
-    result = {"loss": loss}
-    if accuracy:
-      result["accuracy"] = ls.accuracy(found, y)
-    return result
-
-  return ls.Model(
-      "mlp", train_step, logits,
-      [v for layer in layers for v in ls.variables_of(layer)], optimizer,
-      example_shape=(784,), num_classes=10, batch_size=256, epochs=20,
-      learning_rate=0.1), train_step
-
-
 class Documentation(unittest.TestCase):
 
   def test_the_program_of_the_documentation_learns(self):
@@ -346,7 +315,7 @@ class Training(unittest.TestCase):
     for replicas in (1, 8):
       strategy = ls.mirrored_strategy(num_replicas=replicas)
       with strategy.scope():
-        made, train_step = make_mlp(accuracy=False)
+        made, train_step = make_mlp()
 
       @ls.function
       def step(x, y):
@@ -375,6 +344,24 @@ class Training(unittest.TestCase):
     with self.assertRaisesRegex(RuntimeError, "enough"):
       self.train(lambda: ls.model("mlp", metrics=True), "stopped",
                  report=report)
+
+  def test_without_a_launcher_a_process_is_alone(self):
+    with ls.ranks(threads=1) as ranks:
+      self.assertEqual((ranks.rank, ranks.count), (0, 1))
+      self.assertEqual(ls.lib.ls_runtime_current(), ranks._runtime)
+      doubled = ls.function(lambda x: x * 2)
+      self.assertEqual(doubled(ls.array([1.0])).tolist(), [2])
+      del doubled
+    self.assertNotEqual(ls.lib.ls_runtime_current(), ranks._runtime)
+    with self.assertRaisesRegex(ls.Error, "FAILED_PRECONDITION: .*function"):
+      with ls.ranks(threads=1) as ranks:
+        kept = ls.function(lambda x: x)
+        kept(ls.array([1.0]))
+    del kept
+    ls._check(ls.lib.ls_runtime_destroy(ranks._runtime))
+    with self.assertRaises(ZeroDivisionError):
+      with ls.ranks(threads=1):
+        1 // 0  # pylint: disable=pointless-statement
 
   def test_a_merge_call_of_many_replicas_is_refused(self):
     strategy = ls.mirrored_strategy(num_replicas=2)

@@ -10,5 +10,6 @@ python=${LS_SOURCE_DIR:?}/build/peers/bin/python
 "$python" -c 'import ctypes' 2>/dev/null ||
   { echo "not checked, as $python has no ctypes"; exit 0; }
 export LOCKSTEP_LIBRARY="${LS_BUILD_DIR:?}/liblockstep.so"
-export PYTHONPATH="$LS_SOURCE_DIR/python" PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH="$LS_SOURCE_DIR/python:$LS_SOURCE_DIR/examples"
+export PYTHONDONTWRITEBYTECODE=1
 exec "$python" -X faulthandler "$LS_SOURCE_DIR/tests/languages/python_test.py"
