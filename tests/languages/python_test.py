@@ -266,20 +266,6 @@ class Data(unittest.TestCase):
       list(ls.dataset_range(4, 6, 1).map(call=fail))
 
 
-class Documentation(unittest.TestCase):
-
-  def test_the_program_of_the_documentation_learns(self):
-    text = bytes_of(os.path.join(os.environ["LS_SOURCE_DIR"], "docs",
-                                 "languages.md")).decode()
-    program = text.split("```python\n")[1].split("```")[0]
-    lines = []
-    exec(compile(program, "languages.md", "exec"),  # pylint: disable=exec-used
-         {"print": lines.append})
-    losses = [float(line.split()[1]) for line in lines]
-    self.assertEqual(len(losses), 16)
-    self.assertLess(losses[-1], losses[0] / 2)
-
-
 class Training(unittest.TestCase):
 
   @classmethod
