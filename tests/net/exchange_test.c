@@ -41,8 +41,12 @@ static bool never_goes_on(void *user, uint64_t *seen) {
   return false;
 }
 
+// Several beats long, some of which are late on a busy machine.
+enum { STALL_MICROS = 2000000, LONGER_MICROS = 3500000 };
 static const ls_rank_services idle_services = {
-    .describe = describe_nothing, .goes_on = never_goes_on, .stall = 900000000};
+    .describe = describe_nothing,
+    .goes_on = never_goes_on,
+    .stall = STALL_MICROS * INT64_C(1000)};
 
 // Waits for an exchange whose name no other rank has.
 static ls_status wait_for_nobody(ls_communicator *communicator, void *user) {
@@ -66,7 +70,7 @@ static ls_status compute_on_rank_one(ls_communicator *communicator,
                                      void *user) {
   (void)user;
   communicator->attach(communicator, &idle_services);
-  const int64_t end = micros_now() + 1800000;
+  const int64_t end = micros_now() + LONGER_MICROS;
   while (communicator->rank == 1 && micros_now() < end) {
   }
   return ls_communicator_exchange(
@@ -90,7 +94,7 @@ static ls_status sleep_on_rank_one(ls_communicator *communicator, void *user) {
 TEST(a_rank_that_sleeps_is_waited_for_as_long_as_is_allowed) {
   unsigned micros = 200000;
   expect_ok(ls_standin_run(3, sleep_on_rank_one, &micros));
-  micros = 2200000;
+  micros = LONGER_MICROS;
   const ls_status status = ls_standin_run(3, sleep_on_rank_one, &micros);
   expect_status(status, LS_DEADLINE_EXCEEDED, "nothing has moved on any rank");
 }
