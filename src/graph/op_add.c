@@ -329,17 +329,26 @@ ls_op ls_op_add(const ls_op_spec *spec) {
 }
 
 // ---- Source positions ------------------------------------------------------
+// Sets the position of a node, and of those in its regions, which a call of the
+// library's own may have made: a step of an optimizer in a branch.
+static void place_node(ls_node *node, const char *file, int line) {
+  if (node->file != NULL) return;
+  node->file = file;
+  node->line = line;
+  if (node->failure != NULL)
+    node->failure = ls_status_annotate(node->failure, "at %s:%d", file, line);
+  for (uint32_t r = 0; r < node->num_regions; ++r)
+    for (size_t i = 0; i < node->regions[r]->num_nodes; ++i)
+      place_node(node->regions[r]->nodes[i], file, line);
+}
+
 static void op_add_place(const char *file, int line) {
   ls_graph *graph = ls_graph_current();
   if (graph == NULL) return;
   for (size_t i = graph->num_nodes; i > 0; --i) {
     ls_node *node = graph->nodes[i - 1];
     if (node->id <= graph->placed) break;
-    if (node->file != NULL) continue;
-    node->file = file;
-    node->line = line;
-    if (node->failure != NULL)
-      node->failure = ls_status_annotate(node->failure, "at %s:%d", file, line);
+    place_node(node, file, line);
   }
   graph->placed = graph->next_id - 1;
   if (graph->error != NULL && graph->error_unplaced) {

@@ -367,6 +367,50 @@ static void watch_ops(void) {
   assert_int_equal(outside.last_trip, -1);
 }
 
+// ---- Ops of the library's own in a branch ----------------------------------
+typedef struct held_step {
+  ls_optimizer *optimizer;
+  ls_variable *w;
+  size_t without_line, with_rows, wrong_rows;
+} held_step;
+
+// Applies the gradients of two calls, in a branch.
+static ls_nest hold_gradients(ls_nest args, void *user) {
+  const held_step *self = user;
+  const ls_tensor y = ls_matmul(args.as.tensor, ls_variable_read(self->w));
+  const ls_tensor loss = ls_reduce_mean(y, LS_ALL_AXES);
+  (void)ls_optimizer_minimize(self->optimizer, loss);
+  return ls_leaf(loss);
+}
+
+static void see_place(void *user, const ls_op_result *result) {
+  held_step *self = user;
+  self->with_rows += result->has_rows;
+  self->wrong_rows += result->has_rows && result->shape.dim[0] != ROWS;
+  self->without_line += strncmp(result->label, "op ", 3) == 0 &&
+                        strstr(result->label, "nan_test.c:") == NULL;
+}
+
+static void watch_held_step(void) {
+  held_step self = {0};
+  const double values[WIDTH * WIDTH] = {1, 2, 3};
+  LS_OWN(ls_variable, w) =
+      variable_of("w", LS_DTYPE_F32, LS_SHAPE(WIDTH, WIDTH), values);
+  expect_ok(ls_sgd_create(&(ls_sgd_options){.accumulate = 2}, &self.optimizer));
+  self.w = w;
+  LS_OWN(ls_function, function) = function_of(hold_gradients, &self);
+  LS_OWN(ls_nest, x) = rows_with(5, 1);
+  ls_runtime_watch_ops(ls_runtime_current(), see_place, &self);
+  for (int i = 0; i < 2; ++i) {
+    LS_OWN(ls_nest, y) = call_results(function, x);
+  }
+  ls_runtime_watch_ops(ls_runtime_current(), NULL, NULL);
+  ls_optimizer_release(self.optimizer);
+  assert_int_equal(self.without_line, 0);
+  assert_true(self.with_rows > 0);
+  assert_int_equal(self.wrong_rows, 0);
+}
+
 static void with_one_thread(void (*body)(void)) {
   ls_runtime *runtime = NULL;
   expect_ok(ls_runtime_create(
@@ -378,6 +422,10 @@ static void with_one_thread(void (*body)(void)) {
 }
 
 TEST(each_result_of_each_op_is_seen) { with_one_thread(watch_ops); }
+
+TEST(a_step_in_a_branch_has_the_line_of_its_call_and_no_rows) {
+  with_one_thread(watch_held_step);
+}
 
 TEST(nothing_is_looked_for_without_the_option) {
   with_runtime(false, do_not_look);

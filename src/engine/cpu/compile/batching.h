@@ -14,6 +14,10 @@ typedef struct ls_cpu_rows {
   uint32_t first, count;
 } ls_cpu_rows;
 ls_cpu_rows ls_cpu_find_rows(const ls_graph *graph, const ls_node *node);
+// Returns true if each row of a value is computed from the same row of one of
+// the program's inputs, as far as that is easy to find (input_rows.c).
+bool ls_cpu_has_input_rows(const ls_program *program, const ls_graph *graph,
+                           uint64_t ref);
 
 // The replicas of one class.
 typedef struct ls_cpu_batched {

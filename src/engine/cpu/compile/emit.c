@@ -117,50 +117,6 @@ static void spread_step(ls_cpu_compiler *self, const ls_cpu_use *use,
   instruction->size = step->blocks * use->lanes;
 }
 
-// Returns true if the program has an input of this type.
-static bool is_type_of_input(const ls_program *program, ls_type type) {
-  for (size_t i = 0; i < program->num_inputs; ++i) {
-    const ls_type input =
-        ls_graph_type(program->body, program->body->parameters[i]);
-    if (input.dtype == type.dtype && ls_shape_equal(input.shape, type.shape))
-      return true;
-  }
-  return false;
-}
-
-// Returns true for the body of a loop or a branch: neither the program's nor
-// that of its replicas, whose parameters may be variables.
-static bool is_flow(const ls_program *program, const ls_graph *graph) {
-  const ls_graph *body = program->body;
-  for (size_t i = 0; i < body->num_nodes; ++i)
-    for (uint32_t r = 0; body->nodes[i]->type == LS_OP_REPLICATE &&
-                         r < body->nodes[i]->num_regions;
-         ++r)
-      if (body->nodes[i]->regions[r] == graph) return false;
-  return body != graph;
-}
-
-// Returns true if each row of a value is computed from the same row of one of
-// the program's inputs: follows ops by rows, at most `*budget` of them.
-static bool has_input_rows(const ls_program *program, const ls_graph *graph,
-                           uint64_t ref, int *budget) {
-  const ls_node *node = ls_graph_node_of(graph, ref);
-  const ls_type type = ls_graph_type(graph, ref);
-  if (node == NULL || type.shape.rank < 1 || --*budget < 0) return false;
-  if (node->type == LS_OP_PARAMETER)
-    return is_flow(program, graph) || is_type_of_input(program, type);
-  ls_cpu_rows r = ls_cpu_find_rows(graph, node);
-  if (node->type == LS_OP_RESHAPE || node->type == LS_OP_SLICE)
-    r = (ls_cpu_rows){0, 1};
-  for (uint32_t i = r.first; i < r.first + r.count; ++i) {
-    const ls_shape from = ls_graph_type(graph, node->inputs[i]).shape;
-    if (from.rank > 0 && from.dim[0] == type.shape.dim[0] &&
-        has_input_rows(program, graph, node->inputs[i], budget))
-      return true;
-  }
-  return false;
-}
-
 // Notes the types of the operands and the op's source, for a search for NaN.
 static void note_operands(ls_cpu_compiler *self, const ls_cpu_scope *scope,
                           const ls_cpu_use *use, const kernel_step *step,
@@ -181,11 +137,10 @@ static void note_operands(ls_cpu_compiler *self, const ls_cpu_scope *scope,
     types[i] = ls_graph_type(scope->graph, plan->node->inputs[i]);
   for (unsigned i = step->begin; i < step->end; ++i)
     types[at->num_in + i - step->begin] = plan->node->outputs[i];
-  int budget = 1000;
   *operands = (ls_cpu_operands){
       types, self->share.first + (int32_t)use->first,
-      has_input_rows(self->program, scope->graph,
-                     ls_ref(plan->node->id, step->begin), &budget)};
+      ls_cpu_has_input_rows(self->program, scope->graph,
+                            ls_ref(plan->node->id, step->begin))};
   self->origins[position].note.operands = operands;
   ls_cpu_label(self, scope->graph, plan->node);
 }
