@@ -144,9 +144,9 @@ static ls_status lines_after_steps(void *state, ls_run_context *context,
   (void)context, (void)results;
   for (int64_t k = 0; k < loop->made; ++k)
     ls_loop_add_means(loop, k, &loop->lines);
-  if (loop->lines.steps == loop->plan.options.log_every)
-    LS_RETURN_IF_ERROR(log_lines(loop));
-  return log_sum(loop);
+  LS_RETURN_IF_ERROR(log_sum(loop));  // Before means, as at an epoch's end.
+  return loop->lines.steps == loop->plan.options.log_every ? log_lines(loop)
+                                                           : ls_ok();
 }
 
 const ls_hook_type ls_lines_of_steps = {.name = "",

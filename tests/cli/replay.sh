@@ -58,6 +58,20 @@ trains $tiny --steps 10 --run-dir short
 replays 1 "the run recorded nothing about steps 0 to 5 to compare with" \
   short --to 5
 
+# Means at a step with a checksum are compared with those of a run without, and
+# a replay makes checksums that the run lacks.
+rm -rf summed
+# shellcheck disable=SC2086
+trains $tiny --steps 10 --checksum 5 --run-dir summed
+"$lockstep" diff short summed >out.txt 2>err.txt
+grep -q "^equal: 2 lines of metrics" out.txt || fail "not two lines in common"
+sed -i 's/"loss":/"loss":1/' summed/metrics.jsonl
+"$lockstep" diff short summed >out.txt 2>err.txt
+grep -q "first at step 10: loss is" out.txt || fail "means are passed over"
+replays 1 "metrics.jsonl: first at step 10: loss is" summed
+sed -i '/"step":10,"checksum"/d' summed/metrics.jsonl
+replays 1 "metrics.jsonl: first at step 10: loss is" summed
+
 # A checksum that differs, then a line, then values.
 cp -r run changed
 sed -i '/"step":60,"checksum"/s/m":"./m":"x/' changed/metrics.jsonl

@@ -58,8 +58,8 @@ ls_status cli_read_text(const char *folder, const char *name, char **out_text,
 
 // Kinds of lines, in the order of those of one step.
 typedef enum cli_line_kind {
-  CLI_LINE_OF_STEPS,
   CLI_LINE_OF_SUM,
+  CLI_LINE_OF_STEPS,
   CLI_LINE_OF_TEST,
 } cli_line_kind;
 // A line; zeroed before the first.
@@ -85,6 +85,7 @@ bool cli_lines_are_equal(const cli_line *a, const cli_line *b, bool json);
 typedef struct cli_op_diff {
   const char *folders[2];
   int64_t from, to;
+  int64_t saved[2];   // Steps of their first checkpoints after `from`; 0: none.
   const char *model;  // The user's shared library; NULL: none.
   const cli_syntax *syntax;
 } cli_op_diff;
