@@ -99,11 +99,12 @@ typedef struct ls_train_config {
   const char *warm_start, *warm_only, *warm_except, *warm_map;
 } ls_train_config;
 
-// Reads config.json of a run folder. Missing entries have their defaults, and
-// texts are never NULL. The caller owns the result, texts included. If the file
-// was changed after it was written, the copy in the newest checkpoint is used,
-// with a line in the log.
-//   LS_NOT_FOUND         there is no run.
+// Reads config.json of a run folder, or the copy in one of its checkpoints,
+// RUN/model.ckpt-STEP.json. Missing entries have their defaults, and texts are
+// never NULL. The caller owns the result, texts included. If config.json was
+// changed after it was written, the copy in the newest checkpoint is used, with
+// a line in the log.
+//   LS_NOT_FOUND         there is no run, or no such checkpoint.
 //   LS_INVALID_ARGUMENT  invalid content: names the line or the entry.
 //   LS_DATA_LOSS         its checksum does not match, and no checkpoint has a
 //                        copy.

@@ -105,11 +105,20 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
 
 static ls_status train_estimator(training *run) {
   CLI_OWN(ls_hook, progress) = NULL;
+  CLI_OWN(ls_hook, guard) = NULL;
+  ls_hook *hooks[2];
+  size_t count = 0;
   LS_RETURN_IF_ERROR(
       cli_ranks_agree(cli_leads() ? check_folder(run) : ls_ok()));
-  if (!run->flags->quiet && cli_leads())
+  if (cli_device.find_nan) {
+    LS_RETURN_IF_ERROR(ls_nan_hook_named("loss", LS_FLAG_ON, &guard));
+    hooks[count++] = guard;
+  }
+  if (!run->flags->quiet && cli_leads()) {
     LS_RETURN_IF_ERROR(make_progress(run, &progress));
-  const ls_status status = train_with(run, &progress, progress != NULL ? 1 : 0);
+    hooks[count++] = progress;
+  }
+  const ls_status status = train_with(run, hooks, count);
   cli_ticker_end(&run->ticker);
   return status;
 }
@@ -255,6 +264,7 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
        "time to end and save the run after a signal (default 30;\n"
        "0: no limit)",
        0},
+      CLI_FIND_NAN_OPTION,
       CLI_TRACE_OPTION(&flags.trace),
       {"quiet", CLI_FLAG, &flags.quiet, NULL, "show no progress", 0},
   };

@@ -203,6 +203,14 @@ static ls_status read_kept(const ls_checkpoint_file *file, read_config *read) {
   return read_entries(read, file->path, json);
 }
 
+static ls_status read_checkpoint(ls_runtime *runtime, const char *run_folder,
+                                 int64_t step, read_config *read) {
+  LS_OWN(ls_checkpoint_file, file) = {0};
+  LS_RETURN_IF_ERROR(
+      ls_checkpoint_file_read_notes(runtime, run_folder, step, &file));
+  return read_kept(&file, read);
+}
+
 // Reads the config from the newest checkpoint that has one.
 static ls_status read_newest(ls_runtime *runtime, const char *run_folder,
                              read_config *read, int64_t *out_step) {
@@ -211,14 +219,9 @@ static ls_status read_newest(ls_runtime *runtime, const char *run_folder,
   LS_RETURN_IF_ERROR(ls_saved_find_steps(runtime, run_folder, &steps, &count));
   ls_status status = ls_not_found("no checkpoint has it");
   for (size_t i = count; i > 0 && !ls_status_is_ok(status); --i) {
-    ls_checkpoint_file file;
     ls_status_free(status);
     *out_step = steps[i - 1];
-    status =
-        ls_checkpoint_file_read_notes(runtime, run_folder, *out_step, &file);
-    if (!ls_status_is_ok(status)) continue;
-    status = read_kept(&file, read);
-    ls_checkpoint_file_deinit(&file);
+    status = read_checkpoint(runtime, run_folder, *out_step, read);
   }
   return status;
 }
@@ -243,6 +246,15 @@ static ls_status take_kept(ls_runtime *runtime, const char *run_folder,
 static ls_status config_read_file(ls_runtime *runtime, const char *run_folder,
                                   read_config *read) {
   const ls_file_system *files = ls_runtime_files(runtime);
+  const char *slash = strrchr(run_folder, '/');
+  const int64_t step =
+      slash == NULL ? -1 : ls_checkpoint_step_of(slash + 1, "json");
+  if (step >= 0) {
+    const char *folder = ls_arena_format(&read->arena, "%.*s",
+                                         (int)(slash - run_folder), run_folder);
+    LS_RETURN_IF_NO_MEMORY(folder);
+    return read_checkpoint(runtime, folder, step, read);
+  }
   const char *path =
       ls_arena_format(&read->arena, "%s/config.json", run_folder);
   LS_RETURN_IF_ERROR(ls_run_folder_recover(runtime, run_folder));

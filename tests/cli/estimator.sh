@@ -38,6 +38,11 @@ refused() {
     fail "lockstep $*: code $code, wanted $wanted_code and: $wanted"
 }
 
+# ---- A NaN ------------------------------------------------------------------
+rm -rf nan
+refused 1 "no number (variable 'a/bias' is NaN at [1] of f32[8])" \
+  train --run-dir nan --find-nan --param rate=1e38 --quiet $model
+
 # ---- Everywhere: the same, to what is printed ------------------------------
 loss='^loss: 0\.0463$'
 does "$loss" train --run-dir cpu

@@ -93,6 +93,32 @@ gives 2 "--op prints text" diff run other --op --json
 cp -r run third
 gives 0 "equal: " diff run third --op
 
+# Another rate for one step, from a checkpoint that both runs have: each run is
+# made again as it was configured then.
+rm -rf run other
+tiny="$tiny --optimizer adam --schedule constant --learning-rate 0.01"
+# shellcheck disable=SC2086
+trains $tiny --checksum 1 --save-every-steps 8 --keep 0 --run-dir run
+cp -r run other
+rm other/model.ckpt-16.* other/model.ckpt-24.* other/model.safetensors
+trains --resume other --allow-inexact --learning-rate 0.02 --steps 9 \
+  --checksum 1
+trains --resume other --allow-inexact --learning-rate 0.01 --steps 24 \
+  --checksum 1
+gives 1 "first at step 9, op 'adam/" diff run other --op
+gives 0 "steps 0 to 8 are the same" replay --quiet other
+gives 0 "steps 8 to 9 are the same: 2 lines of" replay --quiet other --from 8
+gives 0 "steps 9 to 24 are the same" replay --quiet other --from 9
+
+# The same from there to the end.
+rm -rf other
+cp -r run other
+rm other/model.ckpt-16.* other/model.ckpt-24.* other/model.safetensors
+trains --resume other --allow-inexact --learning-rate 0.02 --checksum 1
+gives 0 "went on from step 8 with another program: --from 8 makes" \
+  replay --quiet other
+gives 0 "steps 8 to 24 are the same: 17 lines" replay --quiet other --from 8
+
 # A NaN in an example is named with it.
 awk -F , -v OFS=, 'NR == 60 { $3 = "nan" } { print }' made.csv >changed.csv
 rm -rf run

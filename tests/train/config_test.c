@@ -164,6 +164,21 @@ TEST(what_is_damaged_is_what_the_checkpoint_says) {
   ls_release(ls_allocator_system(), text);
 }
 
+TEST(a_checkpoint_has_the_one_of_its_time) {
+  const ls_file_system *files = ls_file_system_system();
+  ls_train_result result;
+  remove_folder("kept");
+  expect_ok(resumable_run(&(resumable){.folder = "kept", .steps = 4}, &result));
+  const char *edited = "{\"model\":\"resumable\",\"steps\":9}\n";
+  expect_ok(files->write(NULL, "kept/config.json", edited, strlen(edited)));
+  LS_OWN(ls_train_config, read) = NULL;
+  expect_ok(ls_train_config_read("kept/model.ckpt-4.json", &read));
+  assert_int_equal(read->steps, 4);
+  ls_train_config *none = NULL;
+  expect_status(ls_train_config_read("kept/model.ckpt-5.json", &none),
+                LS_NOT_FOUND, "model.ckpt-5");
+}
+
 TEST(who_edits_it_takes_the_checksum_out) {
   const ls_file_system *files = ls_file_system_system();
   ls_train_result result;

@@ -68,8 +68,6 @@ static void take_line(void *user, const char *text) {
   if (r->differs) return;
   ++r->lines;
   r->equal = r->made.step;
-  // The next line may be of an earlier kind: at the end of an epoch, means come
-  // after a checksum.
   cli_line_next(&r->at_text, &r->recorded);
 }
 
@@ -115,10 +113,19 @@ static ls_status compare_step(void *user, ls_run_context *context,
 }
 
 // ---- Records ---------------------------------------------------------------
-// Gets the number of steps that the run was to make when it saved a checkpoint,
-// on which its learning rate may depend.
+// What the steps before a checkpoint were made with.
+typedef struct replay_aim {
+  int64_t steps;  // The end, on which the rate may depend.
+  char program[40];
+} replay_aim;
+
+static bool is_same(const replay_aim *a, const replay_aim *b) {
+  return a->steps == b->steps && strcmp(a->program, b->program) == 0;
+}
+
 static ls_status read_aim(const cli_replaying *r, int64_t step,
-                          int64_t *out_aim) {
+                          replay_aim *out) {
+  const char *program = NULL;
   char path[PATH_MAX + 64];
   const ls_record *run = NULL;
   CLI_OWN(ls_saved_file, file) = NULL;
@@ -128,25 +135,47 @@ static ls_status read_aim(const cli_replaying *r, int64_t step,
   LS_RETURN_IF_ERROR(ls_saved_file_open_unread(path, &file));
   LS_RETURN_IF_ERROR(ls_saved_file_records(file, NULL, &states));
   LS_RETURN_IF_ERROR(ls_record_find(states, "run", &run));
-  return ls_record_get_i64(run, "steps", out_aim);
+  LS_RETURN_IF_ERROR(ls_record_get_text(run, "program", &program));
+  snprintf(out->program, sizeof(out->program), "%s", program);
+  return ls_record_get_i64(run, "steps", &out->steps);
 }
 
-// Makes the steps for the end that the run had then, and ends where the run was
-// resumed with another one.
+// Makes the steps as the run was made then, `aim`, and not as it was in the
+// end, as config.json says. Goes on from a checkpoint of another program, if
+// need be.
+static ls_status take_aim(cli_replaying *r, const replay_aim *aim,
+                          int64_t step) {
+  replay_aim start, last;
+  r->flags.asked.steps = aim->steps;
+  LS_RETURN_IF_ERROR(read_aim(r, r->steps[r->num_steps - 1], &last));
+  if (!is_same(aim, &last)) cli_train_as_saved(&r->flags, r->folder, step);
+  if (r->began == 0) return ls_ok();
+  LS_RETURN_IF_ERROR(read_aim(r, r->began, &start));
+  r->flags.inexact = start.steps == aim->steps && !is_same(&start, aim);
+  return ls_ok();
+}
+
+// Ends where the run was resumed with another configuration or end.
 static ls_status find_aim(cli_replaying *r) {
-  int64_t *aim = &r->flags.asked.steps, before = r->began;
+  replay_aim aim = {.steps = 0}, now;
+  int64_t before = r->began;
   for (size_t i = 0; i < r->num_steps; ++i) {
     const int64_t step = r->steps[i];
-    int64_t now = 0;
     if (step <= r->began || before >= r->to) continue;
     LS_RETURN_IF_ERROR(read_aim(r, step, &now));
-    if (*aim == 0) *aim = now;
-    if (*aim != now) {
+    if (aim.steps == 0) {
+      aim = now;
+      LS_RETURN_IF_ERROR(take_aim(r, &aim, step));
+    }
+    if (!is_same(&aim, &now)) {
       if (r->again.check == NULL)
         cli_say(r->again.command,
-                "the run went on from step %lld to another end: --from %lld "
-                "makes its later steps again",
-                (long long)before, (long long)before);
+                "the run went on from step %lld %s: --from %lld makes its "
+                "later steps again",
+                (long long)before,
+                aim.steps != now.steps ? "to another end"
+                                       : "with another program",
+                (long long)before);
       r->to = before;
       return ls_ok();
     }
@@ -232,6 +261,8 @@ int cli_replay_steps(const cli_syntax *syntax, cli_replaying *r) {
   r->lines = r->checkpoints = r->began = r->flags.asked.steps = 0;
   r->at_step = 0;
   r->flags.resume_step = (ls_opt){0};
+  r->flags.config_path[0] = '\0';
+  r->flags.inexact = false;
   int code = cli_with_runtime(r->again.command, read_records, r);
   if (code == CLI_OK) code = cli_train_run(syntax, &r->flags);
   if (code == CLI_OK && !r->again.is_checked) code = print_end(r);

@@ -15,6 +15,9 @@ typedef struct comparing {
   int64_t equal;      // Step of the last checkpoint before a difference,
   int64_t first;      // and the first step known to differ; 0: none.
   int64_t begins[2];  // Steps before the first line of each.
+  // Steps of the first checkpoint of each after the last that is equal; 0:
+  // none.
+  int64_t saved[2];
 } comparing;
 
 // ---- Files -----------------------------------------------------------------
@@ -151,6 +154,12 @@ static ls_status compare_step(comparing *c, int64_t step) {
   return compare_values(c, a, b, title);
 }
 
+static int64_t first_after(int64_t step, const int64_t *steps, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    if (steps[i] > step) return steps[i];
+  return 0;
+}
+
 // Compares checkpoints that both runs have, up to the first that differs.
 static ls_status compare_checkpoints(comparing *c) {
   CLI_OWN_MEMORY(int64_t, steps) = NULL;
@@ -171,6 +180,8 @@ static ls_status compare_checkpoints(comparing *c) {
       c->equal = steps[i];
   }
   c->different |= before;
+  c->saved[0] = first_after(c->equal, steps, num_steps);
+  c->saved[1] = first_after(c->equal, others, num_others);
   return ls_ok();
 }
 
@@ -231,6 +242,7 @@ static int compare_ops(const comparing *c, const char *model,
     return CLI_FAILED;
   }
   return cli_diff_ops(&(cli_op_diff){.folders = {c->folders[0], c->folders[1]},
+                                     .saved = {c->saved[0], c->saved[1]},
                                      .from = c->equal,
                                      .to = c->first,
                                      .model = model,

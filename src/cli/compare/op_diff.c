@@ -212,6 +212,8 @@ static int make_run(op_search *s, op_pass pass, int run) {
       .resume = of->folders[run]};
   flags.asked.model = of->model;
   if (of->from > 0) flags.resume_step = LS_SOME(of->from);
+  if (of->saved[run] > 0)
+    cli_train_as_saved(&flags, of->folders[run], of->saved[run]);
   s->pass = pass;
   s->run = run;
   s->at = 0;

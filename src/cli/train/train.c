@@ -19,6 +19,7 @@ typedef struct session {
   ls_runtime *runtime;
   ls_train_config config;
   ls_train_config *resumed;  // Configuration of a resumed run; NULL: a new one.
+  ls_train_config *places;   // Owns paths of `resumed`, if they are others now.
   const char *data;          // The user's --data,
   const char *test_data;     // likewise; "": not given.
   const char *run_folder;    // The user's folder, or `chosen`.
@@ -411,6 +412,22 @@ static ls_status open_tpu(train_flags *flags, session *run) {
   return ls_ok();
 }
 
+// Opens the run of --resume. A checkpoint has its configuration of that time,
+// config.json the places where files are now.
+static ls_status open_resumed(const train_flags *flags, session *run) {
+  const char *saved = flags->config_path;
+  const bool is_now = saved[0] == '\0';
+  LS_RETURN_IF_ERROR(cli_run_open(
+      is_now ? flags->resume : saved, flags->asked.threads,
+      flags->inexact ? flags->asked.math : NULL, &run->runtime, &run->resumed));
+  if (is_now) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_train_config_read(flags->resume, &run->places));
+  run->resumed->model = run->places->model;
+  run->resumed->data = run->places->data;
+  run->resumed->test = run->places->test;
+  return ls_ok();
+}
+
 int cli_train_run(const cli_syntax *syntax, train_flags *flags) {
   const char *command = command_of(flags);
   session run = {0};
@@ -420,9 +437,7 @@ int cli_train_run(const cli_syntax *syntax, train_flags *flags) {
   ls_status status =
       flags->resume == NULL
           ? cli_runtime_open(asked->threads, asked->math, &run.runtime)
-          : cli_run_open(flags->resume, asked->threads,
-                         flags->inexact ? asked->math : NULL, &run.runtime,
-                         &run.resumed);
+          : open_resumed(flags, &run);
   if (!ls_status_is_ok(status)) {
     code = cli_report(command, status);
   } else if (!ls_status_is_ok(status = open_tpu(flags, &run))) {
@@ -442,6 +457,7 @@ int cli_train_run(const cli_syntax *syntax, train_flags *flags) {
   }
   ls_strategy_release(run.strategy);
   ls_train_config_destroy(run.resumed);
+  ls_train_config_destroy(run.places);
   return cli_runtime_close(command, run.runtime, code);
 }
 

@@ -130,6 +130,11 @@ static void take_resume(train_flags *flags) {
   flags->resume = flags->resume_folder;
 }
 
+void cli_train_as_saved(train_flags *flags, const char *folder, int64_t step) {
+  snprintf(flags->config_path, sizeof(flags->config_path),
+           "%s/model.ckpt-%lld.json", folder, (long long)step);
+}
+
 bool cli_train_check(train_flags *flags) {
   static const char *const schedules[] = {"constant", "linear", "cosine"};
   static const char *const metrics[] = {"loss", "accuracy", "test_loss",

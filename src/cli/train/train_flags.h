@@ -33,6 +33,9 @@ typedef struct train_flags {
   const char *resume;
   char resume_folder[PATH_MAX];
   ls_opt resume_step;
+  // The .json of a checkpoint, which has the resumed run's configuration; "":
+  // its config.json has it.
+  char config_path[PATH_MAX + 64];
   int64_t save_seconds, save_steps, grace, iterations, check_ranks, checksum;
   bool overwrite, quiet, inexact, attest;
   double spike;             // --find-spike; 0: not given.
@@ -42,6 +45,9 @@ typedef struct train_flags {
   ls_train_result *result;  // Set to the run's result; NULL: not wanted.
 } train_flags;
 
+// Makes steps of a run with the configuration that it had when it saved the
+// checkpoint of `step`.
+void cli_train_as_saved(train_flags *flags, const char *folder, int64_t step);
 // Formats "the batch has examples 3, 17 and 30 more" (breakpoint.c).
 void cli_name_examples(const ls_run_context *context, char *text, size_t size);
 
