@@ -39,6 +39,21 @@ typedef struct ls_program_figures {
   double compile_seconds;   // Time to compile, or to load from the cache.
 } ls_program_figures;
 
+// Figures of an instruction of a program: a kernel, or ops fused into one.
+typedef struct ls_instruction_figures {
+  // Name of the op as it was built, "conv1/convolution"; of fused ops that of
+  // the last one; "": the compiler's own. Lent until the function's next call.
+  const char *name;
+  // In one run of the program. A loop's body counts once.
+  double flops;           // 2 per multiply-add of products; 0 for other ops.
+  double bytes_accessed;  // Each operand once.
+  // Bytes of the results that are in working memory, and the index of the last
+  // instruction that reads them before they are overwritten; its own index if
+  // none does.
+  int64_t value_bytes;
+  size_t last_reader;
+} ls_instruction_figures;
+
 // Describes the devices of the runtime's option `device`. Loads a plug-in.
 // Errors: those of the plug-in, see ls_runtime_options.
 LS_API LS_MUST_USE ls_status ls_device_describe(ls_runtime *runtime,

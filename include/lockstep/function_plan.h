@@ -61,6 +61,14 @@ LS_API LS_MUST_USE ls_status ls_function_print_plan(const ls_function *function,
 LS_API LS_MUST_USE ls_status ls_function_describe_program(
     const ls_function *function, ls_program_figures *out_figures);
 
+// Lists the instructions of the newest trace's program in their order: writes
+// up to `capacity`, and sets `*out_count` to their number.
+//   LS_FAILED_PRECONDITION  no program yet: call the function first.
+//   LS_UNIMPLEMENTED        the program is a plug-in's, which lists none.
+LS_API LS_MUST_USE ls_status ls_function_list_instructions(
+    const ls_function *function, ls_instruction_figures *instructions,
+    size_t capacity, size_t *out_count);
+
 // Starts or stops timing each instruction of the newest trace's program, on
 // this thread's store. It slows a step by some 50 ns per instruction.
 //   LS_FAILED_PRECONDITION  no program yet: call the function first.

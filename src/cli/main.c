@@ -21,6 +21,8 @@ const cli_command cli_commands[] = {
     {"replay", "make steps of a run again, and compare them", cli_replay},
     {"verify", "check a run against its chain of hashes", cli_verify},
     {"bench", "time a model's training step", cli_bench},
+    {"summary", "list a model's layers, with parameters, work and memory",
+     cli_summary},
     {"graph", "print a model's training step", cli_graph},
     {"compile", "compile a model's training step, also without its devices",
      cli_compile},

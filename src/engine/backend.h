@@ -194,6 +194,11 @@ struct ls_backend_vtable {
                        ls_executable **out_executable);
   void (*release_executable)(ls_executable *executable);
   ls_plan_facts (*facts)(const ls_executable *executable);
+  // Lists the instructions: writes up to `capacity`, and sets `*out_count` to
+  // their number. NULL: a plug-in knows none.
+  ls_status (*list_instructions)(const ls_executable *executable,
+                                 ls_instruction_figures *instructions,
+                                 size_t capacity, size_t *out_count);
   // Appends the plan as text.
   ls_status (*print_plan)(const ls_executable *executable,
                           struct ls_text *text);

@@ -135,6 +135,30 @@ ls_status ls_function_describe_program(const ls_function *function,
   return ls_function_look(function, get_figures, out_figures);
 }
 
+typedef struct instruction_list {
+  ls_instruction_figures *items;
+  size_t capacity, *out_count;
+} instruction_list;
+
+static ls_status list_instructions(ls_compiled *compiled, ls_store *store,
+                                   void *user) {
+  const instruction_list *list = user;
+  (void)store;
+  return ls_compiled_list_instructions(compiled, list->items, list->capacity,
+                                       list->out_count);
+}
+
+ls_status ls_function_list_instructions(const ls_function *function,
+                                        ls_instruction_figures *instructions,
+                                        size_t capacity, size_t *out_count) {
+  LS_REQUIRE_OUT(out_count);
+  LS_REQUIRE(function);
+  if (capacity > 0) LS_REQUIRE(instructions);
+  return ls_function_look(
+      function, list_instructions,
+      &(instruction_list){instructions, capacity, out_count});
+}
+
 // ---- Measuring -------------------------------------------------------------
 static ls_status measure(ls_compiled *compiled, ls_store *store, void *on) {
   return ls_compiled_measure(compiled, store, *(const bool *)on);

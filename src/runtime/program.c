@@ -290,6 +290,19 @@ ls_program_figures ls_compiled_figures(const ls_compiled *compiled) {
   return figures;
 }
 
+ls_status ls_compiled_list_instructions(const ls_compiled *compiled,
+                                        ls_instruction_figures *instructions,
+                                        size_t capacity, size_t *out_count) {
+  const ls_executable *executable = compiled->executable;
+  const struct ls_backend_vtable *vtable = compiled->backend->vtable;
+  return vtable->list_instructions != NULL
+             ? vtable->list_instructions(executable, instructions, capacity,
+                                         out_count)
+             : ls_unimplemented("listing the instructions of a program of "
+                                "back end '%s'",
+                                vtable->name);
+}
+
 ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text) {
   LS_OWN(ls_text, text) = {0};
   *out_text = NULL;

@@ -27,6 +27,10 @@ bool ls_compiled_draws(const ls_compiled *compiled);
 // Returns true if results may arrive after the end of a run.
 bool ls_compiled_is_late(const ls_compiled *compiled);
 ls_program_figures ls_compiled_figures(const ls_compiled *compiled);
+// See ls_function_list_instructions.
+ls_status ls_compiled_list_instructions(const ls_compiled *compiled,
+                                        ls_instruction_figures *instructions,
+                                        size_t capacity, size_t *out_count);
 // Prints the plan as text, which the caller releases with ls_text_release.
 ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text);
 

@@ -31,6 +31,7 @@ TEST(refused_calls_of_function_leave_nothing) {
   REFUSED(char *, ls_function_print_lowered(NULL, &out));
   REFUSED(char *, ls_function_print_plan(NULL, &out));
   REFUSED(ls_program_figures, ls_function_describe_program(NULL, &out));
+  REFUSED(size_t, ls_function_list_instructions(NULL, NULL, 0, &out));
 }
 
 TEST(refused_calls_of_runs_leave_nothing) {

@@ -186,6 +186,7 @@ static const struct ls_backend_vtable cpu_vtable = {
     .compile = ls_cpu_compile,
     .release_executable = ls_cpu_release_executable,
     .facts = get_facts,
+    .list_instructions = ls_cpu_list_instructions,
     .print_plan = ls_cpu_print_plan,
     .bind = ls_cpu_bind,
     .rebind = ls_cpu_rebind,

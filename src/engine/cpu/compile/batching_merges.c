@@ -176,12 +176,13 @@ static void emit_product_rows(ls_cpu_classes *self, uint32_t m,
   is_sum(merge, &products.mean);
   products.mean = products.mean && covers_all_replicas(self, range);
   size_t bytes = ls_cpu_type_size(merge->outputs[0]);
+  const ls_node *product = merge;  // Names the instruction.
   for (uint32_t k = 0; k < self->count; ++k) {
     ls_cpu_batched *class = &self->items[k];
     const ls_cpu_range some = intersect_range(class, range);
     if (addends[k].kind == LS_CPU_COMES_NOTHING || some.first >= some.end)
       continue;
-    const ls_node *product = addends[k].product;
+    product = addends[k].product;
     const ls_shape shape =
         ls_graph_type(class->graph, product->inputs[0]).shape;
     const uint32_t at = products.num_parts++;
@@ -205,7 +206,7 @@ static void emit_product_rows(ls_cpu_classes *self, uint32_t m,
     ls_cpu_fail_at(compiler, self->items[0].graph, merge, status);
     return;
   }
-  ls_cpu_emit_extra(compiler, &(ls_cpu_extra){.node = merge,
+  ls_cpu_emit_extra(compiler, &(ls_cpu_extra){.node = product,
                                               .kind = "sum of products",
                                               .loop = plan.loop,
                                               .params = plan.params,

@@ -94,7 +94,9 @@ uint32_t ls_cpu_emit(ls_cpu_compiler *self, ls_cpu_code code,
   self->instructions[position] = (ls_cpu_instruction){
       .code = code, .operand = (uint32_t)self->num_operands};
   self->origins[position] = (ls_cpu_origin){
-      .note = {.node = node, .name = user_op_name(self, node)},
+      .note = {.node = node,
+               .name = user_op_name(self, node),
+               .trips = self->trips},
       .replicate = self->in_lane ? self->replicate : LS_CPU_NONE};
   ++self->num_instructions;
   return position;

@@ -149,6 +149,9 @@ static ls_status join_relu(ls_rewrite *r, ls_node *relu) {
   const uint64_t inputs[] = {grad->inputs[0], grad->inputs[1], relu->inputs[1],
                              grad->inputs[2]};
   relu->type = grad->type;
+  relu->origin = grad->origin;
+  relu->file = grad->file;
+  relu->line = grad->line;
   ls_rewrite_take_attrs(r, relu, grad);
   return ls_rewrite_set_inputs(r, relu, inputs, 4);
 }

@@ -255,6 +255,7 @@ typedef struct ls_cpu_note {
   const ls_cpu_operands *operands;
   double flops;  // Floating-point operations of one run of the kernel.
   size_t bytes;  // Bytes read and written in one run, each operand once.
+  double trips;  // Runs in a run of the program; a loop's body counts once.
 } ls_cpu_note;
 
 struct ls_executable {
@@ -333,6 +334,9 @@ ls_status ls_cpu_compile(ls_backend *backend, const ls_program *program,
                          ls_executable **out_executable);
 void ls_cpu_release_executable(ls_executable *executable);
 ls_status ls_cpu_print_plan(const ls_executable *executable, ls_text *text);
+ls_status ls_cpu_list_instructions(const ls_executable *executable,
+                                   ls_instruction_figures *instructions,
+                                   size_t capacity, size_t *out_count);
 
 // Returns the kernels of the back end.
 const ls_cpu_kernels *ls_cpu_backend_kernels(const ls_backend *backend);

@@ -1,0 +1,77 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# lockstep summary: layers, their work and memory, at any width.
+
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
+libraries=${LS_BUILD_DIR:?}/tests/cli/libraries
+
+# shows WANTED: one line of the last output.
+shows() {
+  grep -qxE -- "$1" out.txt || fail "no line: $1"
+}
+summarize() {
+  "$lockstep" summary "$@" >out.txt 2>err.txt || fail "lockstep summary $*"
+}
+
+summarize cnn --batch-size 4
+shows 'cnn, 1 replica, f32, batch of 4'
+shows 'layer +output +parameters +other +forward +step +activations'
+shows 'conv2 +\[4,28,28,64\] +18,496 +0 +116 Mflop +173 Mflop +2.* KiB'
+shows 'reduce_window +\[4,14,14,64\] +0 +0'
+shows 'hidden +\[4,128\] +1,605,760 +0 +12.8 Mflop +38.5 Mflop +2.00 KiB'
+shows '\(optimizer\) +0 +3,251,733'
+shows '\(total\) +1,625,866 +0 +130 Mflop +216 Mflop +.*iB'
+shows 'memory of parameters  6.20 MiB'
+grep -qE "[^[:print:]]" out.txt && fail "colours or other escapes in a file"
+
+# The output is a replica's, the work that of all replicas.
+summarize gpt --batch-size 4 --replicas 2
+shows 'gpt, 2 replicas, f32, batch of 4'
+shows 'block1/attention +\[2,128,256\] +262,144 +0 +302 Mflop +924 Mflop +.*'
+shows 'block2/gelu +\[2,128,1024\] +0 +0'
+shows 'positions +32,768 +0'
+grep -q '^replicate' out.txt && fail "the code around the replicas is a layer"
+
+# Statistics that are averaged are other numbers of their layer.
+if [ -z "$sanitized" ]; then
+  summarize resnet20 --batch-size 2
+  shows 'stem/norm +\[2,32,32,16\] +32 +32 +.*'
+  shows 'relu_8 +.*'
+fi
+
+# As JSON: one line, with the totals of the table.
+summarize tiny --batch-size 6 --json
+[ "$(wc -l <out.txt)" = 1 ] || fail "more than one line of JSON"
+layer='"layer":"hidden1","dtype":"f32","output":\[6,16\],"parameters":272,'
+grep -qE "\{$layer\"other\":0,\"forward_flops\":3072," out.txt ||
+  fail "no layer hidden1"
+grep -qE '"total":\{"parameters":340,"other":0,"forward_flops":3840,' out.txt ||
+  fail "no total"
+
+# Models of a shared library; an estimator has no step to list.
+summarize "$libraries/mine.so" --batch-size 8
+shows 'only +\[8,4\] +68 +0 +1.02 kflop .*'
+ends 2 "is an estimator" summary "$libraries/estimators.so:line"
+ends 2 "there is no model 'x'" summary x
+ends 2 "MODEL is missing" summary
+ends 2 "--batch-size is '0'" summary tiny --batch-size 0
+
+# On a terminal no line is wider than it. Needs script, from util-linux.
+command -v script >/dev/null || exit $failed
+for columns in 20 40 80 160; do
+  TERM=xterm script -qec "stty cols $columns; '$lockstep' summary cnn \
+    --batch-size 2" typescript </dev/null >out.txt 2>err.txt ||
+    fail "a summary on a terminal fails"
+  tr -d '\r' <out.txt | grep -vE '^(memory|  )' |
+    grep -E ".{$((columns + 1))}" |
+    grep -v '^cnn, ' && fail "wider than $columns columns"
+  grep -q "$(printf '\033')" out.txt && fail "escapes on a terminal"
+  [ $columns = 160 ] || shows_left=$(grep -c '^not shown: ' out.txt)
+  case $columns in
+  40) [ "$shows_left" = 1 ] || fail "columns are left out silently" ;;
+  esac
+done
+
+exit $failed
