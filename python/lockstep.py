@@ -737,11 +737,7 @@ def _from_nest(nest, owned):
   if kind == "NONE":
     return None
   if kind == "SCALAR":
-    if _dtype_name(nest.dtype) == "bool":
-      return bool(nest.word)
-    if lib.ls_dtype_is_float(nest.dtype):
-      return struct.unpack("d", struct.pack("Q", nest.word))[0]
-    return struct.unpack("q", struct.pack("Q", nest.word))[0]
+    return _from_scalar(nest)
   if kind == "FAILED":
     status = lib.ls_nest_status(nest)
     if owned:
@@ -751,15 +747,23 @@ def _from_nest(nest, owned):
   if kind == "ARRAY":
     return Array._wrap("ls_array", whole.word, True)
   holder = Nest._adopt(whole)
-  if kind in ("LIST", "TUPLE", "DICT"):
-    return holder.value()
   if kind == "DISTRIBUTED":
     return PerReplica(holder)
+  if kind in ("LIST", "TUPLE", "DICT"):
+    return holder.value()
   if kind == "VARIABLE":
     return Variable._wrap(
         "ls_variable", lib.ls_variable_retain(lib.ls_nest_as_variable(whole)),
         True)
   return holder
+
+
+def _from_scalar(nest):
+  if _dtype_name(nest.dtype) == "bool":
+    return bool(nest.word)
+  if lib.ls_dtype_is_float(nest.dtype):
+    return struct.unpack("d", struct.pack("Q", nest.word))[0]
+  return struct.unpack("q", struct.pack("Q", nest.word))[0]
 
 
 # ---- Calls -------------------------------------------------------------------
@@ -922,6 +926,8 @@ def _release_of(type_name):
 class Nest:
   """A tree of values of the library, which it owns."""
 
+  __slots__ = ("c", "_keep")
+
   def __init__(self, value=None):
     self.c = _CNest()
     self._keep = [value]  # Such as a data set with callbacks.
@@ -1027,6 +1033,8 @@ def _to_items(values):
 
 class PerReplica:
   """A value for each replica: a sequence."""
+
+  __slots__ = ("_nest",)
 
   def __init__(self, nest):
     self._nest = nest
@@ -1230,22 +1238,42 @@ class Dataset(Handle):
     return iter(self.iterator())
 
 
+def _count_references(items):
+  for item in items:
+    return sys.getrefcount(item)
+
+
+_ALONE = _count_references((Nest(),))
+
+
+def _find_dropped(items):
+  """Returns an item that nothing else refers to, or else a new nest."""
+  for item in items:
+    if sys.getrefcount(item) == _ALONE:
+      return item
+  return Nest()
+
+
 class _Iterator(Handle):
-  """A position in a data set."""
+  """A position in a data set. An element that the program has dropped gives its
+  memory to a later one; of two, a loop has the last."""
+
+  def _hold(self, type_name, address, owned):
+    super()._hold(type_name, address, owned)
+    self._elements = (Nest(), Nest())
 
   def __iter__(self):
     return self
 
   def __next__(self):
-    element = _CNest()
-    status = lib.ls_iterator_next(self.address, ctypes.byref(element))
-    if status and lib.ls_status_code(status) == _declared.constants[
-        "LS_OUT_OF_RANGE"]:
-      lib.ls_status_free(status)
-      raise StopIteration
-    _check(status)
-    return Nest._adopt(element)
-
+    element = _find_dropped(self._elements)
+    status = lib.ls_iterator_next(self.address, ctypes.byref(element.c))
+    if status:
+      if lib.ls_status_code(status) == _declared.constants["LS_OUT_OF_RANGE"]:
+        lib.ls_status_free(status)
+        raise StopIteration
+      _check(status)
+    return element
 
 class Function(Handle):
   """A Python function that is traced once for each signature of its arguments,

@@ -258,6 +258,18 @@ class Data(unittest.TestCase):
     with self.assertRaisesRegex(ls.Error, "numbers of rows|rows"):
       ls.dataset_from_arrays((ls.array([1, 2]), ls.array([1])))
 
+  def test_elements_stay_as_long_as_they_are_used(self):
+    iterator = ls.dataset_range(0, 100, 1).batch(size=1).iterator()
+    kept = [next(iterator) for _ in range(5)]
+    value = next(iterator).value()
+    view = next(iterator).value().memory()
+    addresses = {ls.lib.ls_array_data(next(iterator).value().address)
+                 for _ in range(50)}
+    self.assertEqual([item.value().tolist() for item in kept],
+                     [[i] for i in range(5)])
+    self.assertEqual((value.tolist(), view.tolist()), ([5], [6]))
+    self.assertLess(len(addresses), 25)  # Memory of dropped ones is used again.
+
   def test_a_failed_function_fails_its_element(self):
     def fail(x):
       raise ValueError("no %d" % int(x))

@@ -72,29 +72,6 @@ LC_ALL=C comm -23 "$work/open" "$work/public" >"$work/undeclared"
   fail "exported, and neither public nor in cmake/symbols.map.in:" \
     "$(cat "$work/undeclared")"
 
-# A program that was linked with a library of this minor release runs with this
-# one; the loader refuses one of another minor release.
-echo 'const char *ls_version(void) { return "none"; }' >"$work/stub.c"
-cat >"$work/user.c" <<'END'
-const char *ls_version(void);
-int main(void) { return ls_version()[0] == 'n'; }
-END
-for version in "$minor" "$minor.other"; do
-  echo "LOCKSTEP_$version { ls_*; };" >"$work/map"
-  "${CC:-cc}" -shared -fPIC -Wl,-soname,liblockstep.so.0 \
-    -Wl,--version-script="$work/map" "$work/stub.c" -o "$work/liblockstep.so"
-  "${CC:-cc}" "$work/user.c" -L"$work" -llockstep -o "$work/user"
-  code=0
-  LD_LIBRARY_PATH="$build" "$work/user" 2>"$work/says" || code=$?
-  case $version:$code in
-    "$minor:0") ;;
-    "$minor:"*) fail "a program of $minor ends with $code: $(cat "$work/says")" ;;
-    *:0) fail "a program of $version runs" ;;
-    *) grep -q "LOCKSTEP_$version' not found" "$work/says" ||
-         fail "a program of $version: $(cat "$work/says")" ;;
-  esac
-done
-
 # Functions of libm that are exact, or rounded once, are the same everywhere.
 exact='fma fmax fmin fmod nextafter floor ceil trunc rint nearbyint round sqrt
        fabs copysign ldexp scalbn frexp lrint'
