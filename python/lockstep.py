@@ -320,15 +320,20 @@ class Tensor(_Arithmetic, ctypes.Structure):
 
 # ---- The library -------------------------------------------------------------
 def _load():
-  path = os.environ.get("LOCKSTEP_LIBRARY", "liblockstep.so.0")
+  given = os.environ.get("LOCKSTEP_LIBRARY")
+  path = given or "liblockstep.so.0"
   try:
     library = ctypes.CDLL(path)
   except OSError as error:
     raise ImportError(
-        "lockstep needs liblockstep, which the system does not find (%s): "
-        "install it, or name its file in LOCKSTEP_LIBRARY" % error) from None
+        "LOCKSTEP_LIBRARY names a file that is no library: %s" % error
+        if given else
+        "lockstep needs liblockstep, which the system does not find (%s). "
+        "Install it (apt-get install liblockstep0, or in the tree make install "
+        "and ldconfig), or name its file in LOCKSTEP_LIBRARY" % error) from None
   if not hasattr(library, "ls_declarations"):
-    raise ImportError("%s is older than this module" % path)
+    raise ImportError("%s is no liblockstep, or one that is older than this "
+                      "module" % path)
   library.ls_declarations.restype = ctypes.c_char_p
   declared = _Declarations(library.ls_declarations().decode())
   declared.types["ls_nest"].ctype = _CNest
