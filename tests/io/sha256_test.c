@@ -36,6 +36,13 @@ TEST(known_hashes_come_out) {
   char *many = malloc(MANY);
   assert_non_null(many);
   memset(many, 'a', MANY);
+  // Sizes at which the padding needs a block more.
+  hash_is(many, 55,
+          "9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318");
+  hash_is(many, 56,
+          "b35439a4ac6f0948b6d6f9e3c6af0f5f590ce20f1bde7090ef7970686ec6738a");
+  hash_is(many, 64,
+          "ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb");
   hash_is(many, MANY,
           "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
   free(many);

@@ -54,16 +54,9 @@ static ls_status compare_checkpoint(cli_replaying *r, int64_t step) {
 // ---- Lines -----------------------------------------------------------------
 static void take_line(void *user, const char *text) {
   cli_replaying *r = user;
-  const size_t size = strlen(text) + 1;
-  CLI_OWN_MEMORY(char, copy) = cli_allocate(size);
-  if (copy == NULL || r->differs) return;
-  memcpy(copy, text, size);
-  char *at = copy;
-  cli_line_next(&at, &r->made);
-  while (r->recorded.text != NULL && cli_line_order(&r->recorded, &r->made) < 0)
-    cli_line_next(&r->at_text, &r->recorded);
-  if (r->recorded.text == NULL || !cli_lines_match(&r->recorded, &r->made))
-    return;
+  if (r->differs) return;
+  cli_line_next(&text, &r->made);
+  if (!cli_line_seek(&r->at_text, &r->recorded, &r->made)) return;
   r->differs = !cli_lines_are_equal(&r->recorded, &r->made, false);
   if (r->differs) return;
   ++r->lines;
@@ -197,16 +190,13 @@ static int64_t common_divisor(int64_t a, int64_t b) {
 // how often there are checksums.
 static ls_status find_ends(cli_replaying *r) {
   int64_t last = r->num_steps > 0 ? r->steps[r->num_steps - 1] : 0;
-  CLI_OWN_MEMORY(char, text) = NULL;
-  LS_RETURN_IF_ERROR(cli_read_text(r->folder, "metrics.jsonl", &text, NULL));
-  char *at = text;
+  const int64_t last_line = cli_last_step(r->text);
+  const char *at = r->text;
   cli_line line = {.step = 0};
-  for (cli_line_next(&at, &line); line.text != NULL;
-       cli_line_next(&at, &line)) {
-    if (line.step > last) last = line.step;
+  if (last_line > last) last = last_line;
+  for (cli_line_next(&at, &line); line.text != NULL; cli_line_next(&at, &line))
     if (line.kind == CLI_LINE_OF_SUM)
       r->flags.checksum = common_divisor(line.step, r->flags.checksum);
-  }
   if (r->to < 0) r->to = last;
   if (r->from < 0) r->from = 0;
   const bool makes_none = r->again.is_checked;
@@ -225,8 +215,8 @@ static ls_status read_records(void *user) {
   CLI_OWN(ls_train_config, config) = NULL;
   LS_RETURN_IF_ERROR(ls_train_config_read(r->folder, &config));
   LS_RETURN_IF_ERROR(cli_checkpoint_steps(r->folder, &r->steps, &r->num_steps));
-  LS_RETURN_IF_ERROR(find_ends(r));
   LS_RETURN_IF_ERROR(cli_read_text(r->folder, "metrics.jsonl", &r->text, NULL));
+  LS_RETURN_IF_ERROR(find_ends(r));
   r->at_text = r->text;
   cli_line_next(&r->at_text, &r->recorded);
   r->equal = r->made.before = r->began;

@@ -15,7 +15,8 @@ typedef struct cli_replaying {
   // Records of the run: its checkpoints, and its lines of metrics.
   int64_t *steps;
   size_t num_steps, at_step;
-  char *text, *at_text;
+  char *text;
+  const char *at_text;
   cli_line recorded;
   cli_line made;  // The last line made again.
   cli_again again;

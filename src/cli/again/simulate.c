@@ -196,18 +196,10 @@ static const ls_fault *find_cause(const trial *t) {
 // a restart.
 static bool lines_are_right(const char *wanted, const char *found, char *why,
                             size_t room) {
-  const size_t sizes[] = {strlen(wanted) + 1, strlen(found) + 1};
-  CLI_OWN_MEMORY(char, a_text) = cli_allocate(sizes[0]);
-  CLI_OWN_MEMORY(char, b_text) = cli_allocate(sizes[1]);
-  if (a_text == NULL || b_text == NULL) return false;
-  char *at = memcpy(a_text, wanted, sizes[0]);
-  char *b_at = memcpy(b_text, found, sizes[1]);
   cli_line a = {0}, b = {0};
-  cli_line_next(&b_at, &b);
-  for (cli_line_next(&at, &a); a.text != NULL; cli_line_next(&at, &a)) {
-    while (b.text != NULL && cli_line_order(&b, &a) < 0)
-      cli_line_next(&b_at, &b);
-    const bool is_there = b.text != NULL && cli_lines_match(&a, &b);
+  cli_line_next(&found, &b);
+  for (cli_line_next(&wanted, &a); a.text != NULL; cli_line_next(&wanted, &a)) {
+    const bool is_there = cli_line_seek(&found, &b, &a);
     if (is_there ? cli_lines_are_equal(&a, &b, false)
                  : a.kind == CLI_LINE_OF_STEPS)
       continue;
@@ -368,17 +360,11 @@ static ls_status find_wanted(simulate *self, const trial *alone) {
   if (lines == NULL)
     return ls_invalid_argument("the training has made no run: '%s'",
                                alone->first);
-  CLI_OWN_MEMORY(char, text) = cli_allocate(size + 1);
-  if (text == NULL) return ls_out_of_memory();
-  char *at = memcpy(text, lines, size);
-  cli_line line = {0}, last = {0};
-  for (cli_line_next(&at, &line); line.text != NULL; cli_line_next(&at, &line))
-    last = line;
   wanted_file *files = self->wanted;
   snprintf(files[0].path, sizeof(files->path), "run/metrics.jsonl");
   snprintf(files[1].path, sizeof(files->path), "run/model.safetensors");
   snprintf(files[2].path, sizeof(files->path),
-           "run/model.ckpt-%lld.safetensors", (long long)last.step);
+           "run/model.ckpt-%lld.safetensors", (long long)cli_last_step(lines));
   for (int i = 0; i < WANTED; ++i) {
     if (self->reference != NULL)
       LS_RETURN_IF_ERROR(read_wanted(self->reference, &files[i]));

@@ -48,7 +48,7 @@ static ls_status cut_segments(const verifying *v) {
   cli_member config, steps, epochs;
   LS_RETURN_IF_ERROR(
       cli_read_text(v->replaying.folder, "chain.jsonl", &text, NULL));
-  char *at = text;
+  const char *at = text;
   for (cli_line_next(&at, &line); line.text != NULL;
        cli_line_next(&at, &line)) {
     if (!cli_json_find(line.text, "config", &config) ||
@@ -71,18 +71,13 @@ static ls_status find_segments(verifying *v) {
   CLI_OWN_MEMORY(char, text) = NULL;
   const char *folder = v->replaying.folder;
   size_t count = 0, kept = 0;
-  cli_line line = {.text = NULL};
   LS_RETURN_IF_ERROR(cli_checkpoint_steps(folder, &steps, &count));
   LS_RETURN_IF_ERROR(cli_read_text(folder, "metrics.jsonl", &text, NULL));
   v->segments = cli_allocate((count + 1) * sizeof(segment));
   if (v->segments == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
     add_segment(v, steps[i]);
-  char *at = text;
-  int64_t last = 0;
-  for (cli_line_next(&at, &line); line.text != NULL; cli_line_next(&at, &line))
-    if (line.step > last) last = line.step;
-  add_segment(v, last);
+  add_segment(v, cli_last_step(text));
   LS_RETURN_IF_ERROR(cut_segments(v));
   for (size_t i = 0; i < v->num_segments; ++i) {
     const segment *s = &v->segments[i];

@@ -69,13 +69,18 @@ typedef struct cli_line {
   int64_t before;  // In a line of steps: the step before the first of them.
   cli_line_kind kind;
 } cli_line;
-// Reads the next line at `at`, replacing its newline by a zero.
-void cli_line_next(char **at, cli_line *line);
+// Reads the next line at `at` (NULL: there is none); lends the text.
+void cli_line_next(const char **at, cli_line *line);
 // Orders lines by step, then by kind.
 int cli_line_order(const cli_line *a, const cli_line *b);
 // Returns true if two lines are of the same step and kind and, if they hold
 // means, of the same steps.
 bool cli_lines_match(const cli_line *a, const cli_line *b);
+// Reads on to the line of the step and kind of `wanted`, or past their place.
+// Returns true if that line matches it.
+bool cli_line_seek(const char **at, cli_line *line, const cli_line *wanted);
+// Returns the last step of lines (NULL: none); 0 if there is none.
+int64_t cli_last_step(const char *text);
 // Compares two such lines but for times, and prints the first member that
 // differs.
 bool cli_lines_are_equal(const cli_line *a, const cli_line *b, bool json);

@@ -32,14 +32,13 @@ ls_status cli_read_text(const char *folder, const char *name, char **out_text,
 }
 
 // ---- Lines -----------------------------------------------------------------
-void cli_line_next(char **at, cli_line *line) {
+void cli_line_next(const char **at, cli_line *line) {
   cli_member member;
   if (line->text != NULL && line->kind == CLI_LINE_OF_STEPS)
     line->before = line->step;
   line->text = NULL;
-  char *text = *at, *end = text == NULL ? NULL : strchr(text, '\n');
+  const char *text = *at, *end = text == NULL ? NULL : strchr(text, '\n');
   if (end == NULL) return;  // The last line may be truncated.
-  *end = '\0';
   *at = end + 1;
   if (!cli_json_find(text, "step", &member)) return;
   line->text = text;
@@ -60,6 +59,21 @@ int cli_line_order(const cli_line *a, const cli_line *b) {
 bool cli_lines_match(const cli_line *a, const cli_line *b) {
   return cli_line_order(a, b) == 0 &&
          (a->kind != CLI_LINE_OF_STEPS || a->before == b->before);
+}
+
+bool cli_line_seek(const char **at, cli_line *line, const cli_line *wanted) {
+  while (line->text != NULL && cli_line_order(line, wanted) < 0)
+    cli_line_next(at, line);
+  return line->text != NULL && cli_lines_match(line, wanted);
+}
+
+int64_t cli_last_step(const char *text) {
+  int64_t last = 0;
+  cli_line line = {.text = NULL};
+  for (cli_line_next(&text, &line); line.text != NULL;
+       cli_line_next(&text, &line))
+    if (line.step > last) last = line.step;
+  return last;
 }
 
 // ---- Members ---------------------------------------------------------------

@@ -84,7 +84,7 @@ static void report_alone(const comparing *c, int which, int64_t lines) {
 static ls_status compare_metrics(comparing *c) {
   CLI_OWN(file_pair, files) = {0};
   LS_RETURN_IF_ERROR(read_both(c, "metrics.jsonl", &files));
-  char *at[2] = {files.texts[0], files.texts[1]};
+  const char *at[2] = {files.texts[0], files.texts[1]};
   cli_line a = {.before = 0}, b = {.before = 0};
   cli_line_next(&at[0], &a);
   cli_line_next(&at[1], &b);
