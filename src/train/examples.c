@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers of the examples of a batch in the data's source, for reports.
-#include <math.h>
-
 #include "base/text.h"
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
@@ -41,33 +39,12 @@ ls_status ls_loop_examples(void *user, int64_t *examples, size_t capacity,
                        out_count);
 }
 
-// Finds the first row of a float leaf of the batch that has a NaN, in the order
-// of replicas; -1: there is none.
-static int64_t find_row_in_data(ls_nest batch, size_t parts) {
-  int64_t before = 0;
-  for (size_t r = 0; r < parts; ++r) {
-    ls_nest leaf = ls_nest_item(batch, 0);
-    if (ls_distributed_count(leaf) > 0)
-      leaf = ls_distributed_component(leaf, r);
-    const ls_array *array = ls_nest_as_array(leaf);
-    if (array == NULL || !ls_dtype_is_float(ls_array_dtype(array))) return -1;
-    const int64_t rows = ls_array_shape(array).dim[0];
-    const int64_t count = ls_array_num_elements(array);
-    for (int64_t i = 0; i < count; ++i)
-      if (isnan(ls_array_f64(array, i))) return before + i / (count / rows);
-    before += rows;
-  }
-  return -1;
-}
-
 // Finds the row of the batch whose NaN is the first; -1: not known.
-static int64_t find_row(const ls_loop *loop, int64_t count, bool has_args) {
+static int64_t find_row(const ls_loop *loop, int64_t count) {
   const ls_nan_row *nan = &loop->runtime->nan_row;
   const int64_t parts = ls_strategy_num_replicas(loop->plan.options.strategy);
   int64_t row = nan->row;
-  if (row < 0)
-    return has_args ? find_row_in_data(loop->args, (size_t)parts) : -1;
-  if (nan->replica >= parts ||
+  if (row < 0 || nan->replica >= parts ||
       nan->rows != ls_part_rows(count, parts, nan->replica))
     return -1;
   for (int32_t r = 0; r < nan->replica; ++r)
@@ -75,8 +52,7 @@ static int64_t find_row(const ls_loop *loop, int64_t count, bool has_args) {
   return row;
 }
 
-ls_status ls_loop_name_examples(const ls_loop *loop, bool has_args,
-                                ls_status status) {
+ls_status ls_loop_name_examples(const ls_loop *loop, ls_status status) {
   enum { MOST = 8 };
   ls_allocator *allocator = ls_runtime_allocator(loop->runtime);
   const size_t most = (size_t)loop->plan.options.batch_size;
@@ -88,7 +64,7 @@ ls_status ls_loop_name_examples(const ls_loop *loop, bool has_args,
   const ls_status found =
       find_examples(loop, ls_loop_epoch_steps(loop), examples, most, &count);
   const int64_t row =
-      ls_status_is_ok(found) ? find_row(loop, (int64_t)count, has_args) : -1;
+      ls_status_is_ok(found) ? find_row(loop, (int64_t)count) : -1;
   if (row >= 0)
     ls_text_append_format(&text, "example %lld; ", (long long)examples[row]);
   ls_text_append(&text, "the batch has examples");

@@ -142,9 +142,8 @@ void ls_loop_wait_for_input(ls_loop *loop);
 ls_status ls_loop_examples(void *loop, int64_t *examples, size_t capacity,
                            size_t *out_count);
 // Adds the examples of the next step to its failure, and the one with the NaN
-// that was found last. `has_args`: the loop has the batch.
-ls_status ls_loop_name_examples(const ls_loop *loop, bool has_args,
-                                ls_status status);
+// that was found last.
+ls_status ls_loop_name_examples(const ls_loop *loop, ls_status status);
 
 static inline double ls_loop_seconds(const ls_loop *loop, int64_t began) {
   return (double)(ls_runtime_now(loop->runtime) - began) * 1e-9;

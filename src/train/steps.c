@@ -21,7 +21,7 @@
 
 // ---- Counting --------------------------------------------------------------
 // Makes the failure of a step whose loss is NaN, which does not count.
-static ls_status no_number(const ls_loop *loop, double loss, bool has_args) {
+static ls_status no_number(const ls_loop *loop, double loss) {
   char rate[32] = "";
   if (loop->plan.config.learning_rate != 0)
     ls_format(rate, sizeof(rate), " %g", loop->plan.config.learning_rate);
@@ -32,24 +32,21 @@ static ls_status no_number(const ls_loop *loop, double loss, bool has_args) {
   if (ls_runtime_take_nan(loop->runtime, source, sizeof(source)))
     status = ls_status_annotate(status, "%s", source);
   return ls_runtime_finds_nan(loop->runtime)
-             ? ls_loop_name_examples(loop, has_args, status)
+             ? ls_loop_name_examples(loop, status)
              : status;
 }
 
 // Counts up to `steps` steps of `examples` examples each, with results in
-// `numbers`, up to the first whose loss is NaN. `has_args`: the loop has the
-// batch of this step.
+// `numbers`, up to the first whose loss is NaN.
 //   LS_OUT_OF_RANGE  a loss is NaN.
-static ls_status count_steps(ls_loop *loop, int64_t steps, int64_t examples,
-                             bool has_args) {
+static ls_status count_steps(ls_loop *loop, int64_t steps, int64_t examples) {
   loop->examples = examples;
   while (loop->made < steps &&
          (loop->is_guarded || isfinite(loop->numbers[loop->made].loss)))
     ++loop->made;
   loop->hooks.context.steps += loop->made;
-  return loop->made == steps
-             ? ls_ok()
-             : no_number(loop, loop->numbers[loop->made].loss, has_args);
+  return loop->made == steps ? ls_ok()
+                             : no_number(loop, loop->numbers[loop->made].loss);
 }
 
 static ls_status reserve_numbers(ls_loop *loop, int64_t steps) {
@@ -169,7 +166,7 @@ static ls_status take_step(ls_loop *loop) {
   LS_RETURN_IF_ERROR(reserve_numbers(loop, 1));
   LS_RETURN_IF_ERROR(find_numbers(loop, loop->results, loop->numbers));
   loop->is_late = is_loss_late(loop);
-  return count_steps(loop, 1, examples, true);
+  return count_steps(loop, 1, examples);
 }
 
 static ls_status run_step(ls_loop *loop) {
@@ -210,8 +207,8 @@ static ls_status read_ahead(ls_loop *loop, int64_t started) {
     status = find_numbers(loop, loop->ahead[read], &loop->numbers[read]);
     if (ls_status_is_ok(status)) ++read;
   }
-  return ls_status_join(
-      count_steps(loop, read, loop->plan.options.batch_size, false), status);
+  return ls_status_join(count_steps(loop, read, loop->plan.options.batch_size),
+                        status);
 }
 
 // Runs up to `steps` steps of full batches, and then reads their losses. The
@@ -344,7 +341,7 @@ static ls_status take_numbers(ls_loop *loop, int64_t steps) {
   for (int64_t k = 0; k < steps; ++k)
     LS_RETURN_IF_ERROR(
         ls_device_loop_numbers(loop->device_loop, k, &loop->numbers[k]));
-  return count_steps(loop, steps, loop->plan.options.batch_size, false);
+  return count_steps(loop, steps, loop->plan.options.batch_size);
 }
 
 // Runs `steps` steps in a loop, or fewer if a stop is requested.

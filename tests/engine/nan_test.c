@@ -167,6 +167,22 @@ static void find_on_replicas(void) {
 }
 TEST(so_is_the_replica) { with_runtime(true, find_on_replicas); }
 
+static void find_given_on_replicas(void) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(REPLICAS);
+  ls_nest parts[REPLICAS];
+  for (int r = 0; r < REPLICAS; ++r)
+    parts[r] = rows_with(r == 2 ? (double)NAN : 6, 7);
+  LS_OWN(ls_function, function) = function_of(plain, NULL);
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, parts, REPLICAS));
+  LS_OWN(ls_nest, out) = ls_none();
+  expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &out));
+  expect_taken("input 2 is NaN at [2,1] of f32[4,3] on replica 2", "");
+}
+TEST(so_is_that_of_a_nan_that_was_given) {
+  with_runtime(true, find_given_on_replicas);
+}
+
 static void find_in_eager(void) {
   expect_ok(ls_frame_begin());
   double values[ROWS * WIDTH] = {1, 1, -3};

@@ -117,41 +117,15 @@ static void take_result(void *user, const ls_op_result *from) {
   }
 }
 
-static const ls_array *part_of(ls_nest batch, size_t leaf, int64_t replica) {
-  const ls_nest item = ls_nest_item(batch, leaf);
-  return ls_nest_as_array(
-      ls_distributed_count(item) == 0
-          ? item
-          : ls_distributed_component(item, (size_t)replica));
-}
-
-// Finds the replica that a value of the batch, an input, belongs to.
-static int32_t find_replica(const op_search *s, ls_nest batch,
-                            const ls_array *value) {
-  for (int32_t r = 0; r < s->replicas; ++r) {
-    for (size_t i = 0; i < ls_nest_count(batch); ++i) {
-      const ls_array *part = part_of(batch, i, r);
-      if (part != NULL && ls_array_dtype(part) == ls_array_dtype(value) &&
-          ls_array_size(part) == ls_array_size(value) &&
-          memcmp(ls_array_data(part), ls_array_data(value),
-                 ls_array_size(value)) == 0)
-        return r;
-    }
-  }
-  return -1;
-}
-
 // Finds the example in whose row two values first differ.
-static int64_t find_example(op_search *s, const ls_run_context *context,
+static int64_t find_example(const op_search *s, const ls_run_context *context,
                             int64_t row) {
-  found_result *found = &s->found[1];
-  const ls_nest batch = ls_run_context_args(context);
+  const ls_nest inputs = ls_nest_item(ls_run_context_args(context), 0);
   size_t count = 0;
-  if (found->replica < 0)
-    found->replica = find_replica(s, batch, s->found[0].value);
-  if (found->replica < 0) return -1;
-  for (int32_t r = 0; r < found->replica; ++r) {
-    const ls_array *part = part_of(batch, 0, r);
+  if (s->found[1].replica < 0) return -1;
+  for (size_t r = 0; r < (size_t)s->found[1].replica; ++r) {
+    const ls_array *part =
+        ls_nest_as_array(ls_distributed_component(inputs, r));
     if (part == NULL) return -1;
     row += ls_array_shape(part).dim[0];
   }

@@ -106,6 +106,15 @@ void ls_cpu_numbers_before(const ls_instance *self, ls_cpu_worker *worker,
   }
 }
 
+// Returns the row of an element, where dimension 0 lists rows of a batch.
+static ls_nan_row row_of(ls_shape shape, int64_t index, int32_t replica) {
+  const int64_t rows = shape.rank > 0 ? shape.dim[0] : 0;
+  return rows == 0 ? (ls_nan_row){.row = -1}
+                   : (ls_nan_row){replica,
+                                  index / (ls_shape_num_elements(shape) / rows),
+                                  rows};
+}
+
 // Describes the op whose output has a NaN.
 static void describe_op(const ls_executable *executable,
                         const ls_cpu_worker *worker, uint32_t pc,
@@ -126,12 +135,8 @@ static void describe_op(const ls_executable *executable,
     add_text(text, size, " on replica %d", replica);
   const int64_t trip = trip_at(executable, worker, pc);
   if (trip >= 0) add_text(text, size, " in trip %lld", (long long)trip);
-  numbers->row = (ls_nan_row){.row = -1};
-  if (note->operands->has_rows)
-    numbers->row = (ls_nan_row){
-        replica,
-        index / (ls_shape_num_elements(type.shape) / type.shape.dim[0]),
-        type.shape.dim[0]};
+  numbers->row = note->operands->has_rows ? row_of(type.shape, index, replica)
+                                          : (ls_nan_row){.row = -1};
   for (uint32_t i = 0; i < at->num_in && i < LS_CPU_RANGES; ++i) {
     if (types[i].shape.rank == LS_UNKNOWN_RANK) continue;
     add_text(text, size, "%s", i == 0 ? "; from " : ", ");
@@ -201,44 +206,71 @@ void ls_cpu_numbers_after(const ls_instance *self, ls_cpu_worker *worker,
 }
 
 // ---- Runs ------------------------------------------------------------------
+// Returns the replica that an input of the program belongs to, 0 without
+// replicas; -1: all have it.
+static int32_t find_replica(const ls_graph *body, uint64_t parameter) {
+  int32_t replica = 0;
+  for (size_t i = 0; i < body->num_nodes; ++i) {
+    const ls_node *node = body->nodes[i];
+    if (node->type != LS_OP_REPLICATE) continue;
+    const int64_t replicas = ls_node_int(node, LS_ATTR_ID_REPLICAS);
+    const int64_t split = ls_node_int(node, LS_ATTR_ID_NUM_SPLIT) * replicas;
+    for (int64_t k = 0; k < split; ++k)
+      if (node->inputs[k] == parameter) return (int32_t)(k % replicas);
+    replica = -1;
+  }
+  return replica;
+}
+
+// An input or a variable of a run.
+typedef struct given {
+  const char *noun, *name;
+  ls_type type;
+  int32_t replica;
+  const void *data;
+} given;
+
 // Shows an input or a variable to the runtime's watch.
-static void show_given(const ls_runtime *runtime, ls_type type,
-                       const void *data, const char *noun, const char *name) {
+static void show_given(const ls_runtime *runtime, const given *g) {
   char label[LS_MAX_FULL_NAME + 16];
-  const size_t bytes =
-      (size_t)ls_shape_num_elements(type.shape) * ls_dtype_size(type.dtype);
-  if (runtime->watch == NULL || bytes == 0 || data == NULL) return;
-  (void)ls_format(label, sizeof(label), "%s %s", noun, name);
+  const size_t bytes = (size_t)ls_shape_num_elements(g->type.shape) *
+                       ls_dtype_size(g->type.dtype);
+  if (runtime->watch == NULL || bytes == 0 || g->data == NULL) return;
+  (void)ls_format(label, sizeof(label), "%s %s", g->noun, g->name);
   runtime->watch(runtime->watch_user,
                  &(ls_op_result){.label = label,
-                                 .replica = -1,
+                                 .replica = g->replica,
                                  .trip = -1,
-                                 .has_rows = noun[0] == 'i',
-                                 .dtype = type.dtype,
-                                 .shape = type.shape,
-                                 .data = data,
-                                 .hash = ls_hash_large(data, bytes)});
+                                 .has_rows = g->noun[0] == 'i',
+                                 .dtype = g->type.dtype,
+                                 .shape = g->type.shape,
+                                 .data = g->data,
+                                 .hash = ls_hash_large(g->data, bytes)});
 }
 
 // Notes an input or a variable that has a NaN.
-static void note_given(const ls_runtime *runtime, ls_cpu_numbers *numbers,
-                       ls_type type, const void *data, const char *noun,
-                       const char *name) {
-  show_given(runtime, type, data, noun, name);
+static void note_given(const ls_executable *executable, ls_cpu_numbers *numbers,
+                       const given *g) {
+  const ls_type type = g->type;
+  char *text = numbers->text;
+  const size_t size = sizeof(numbers->text);
+  show_given(executable->backend->runtime, g);
   if (numbers->kind >= LS_CPU_NAN_GIVEN || !ls_dtype_is_float(type.dtype))
     return;
-  const ls_cpu_range range = look_at(type.dtype, data,
+  const ls_cpu_range range = look_at(type.dtype, g->data,
                                      (size_t)ls_shape_num_elements(type.shape) *
                                          ls_dtype_size(type.dtype));
   if (range.first_nan < 0) return;
   numbers->kind = LS_CPU_NAN_GIVEN;
-  numbers->row = (ls_nan_row){.row = -1};
-  numbers->text[0] = '\0';
-  add_text(numbers->text, sizeof(numbers->text), "%s %s is NaN at ", noun,
-           name);
-  add_index(type.shape, range.first_nan, numbers->text, sizeof(numbers->text));
-  add_text(numbers->text, sizeof(numbers->text), " of %s",
-           LS_SHAPE_TEXT(type.dtype, type.shape));
+  numbers->row = g->noun[0] == 'i' && g->replica >= 0
+                     ? row_of(type.shape, range.first_nan, g->replica)
+                     : (ls_nan_row){.row = -1};
+  text[0] = '\0';
+  add_text(text, size, "%s %s is NaN at ", g->noun, g->name);
+  add_index(type.shape, range.first_nan, text, size);
+  add_text(text, size, " of %s", LS_SHAPE_TEXT(type.dtype, type.shape));
+  if (executable->replicas > 1 && g->replica >= 0)
+    add_text(text, size, " on replica %d", g->replica);
 }
 
 void ls_cpu_numbers_begin(ls_instance *self) {
@@ -251,9 +283,10 @@ void ls_cpu_numbers_begin(ls_instance *self) {
   for (size_t i = 0; i < program->num_inputs; ++i) {
     char name[24];
     snprintf(name, sizeof(name), "%zu", i);
-    note_given(executable->backend->runtime, self->workers[0].numbers,
-               ls_graph_type(body, body->parameters[i]),
-               bases[ls_cpu_base_inputs() + i], "input", name);
+    note_given(executable, self->workers[0].numbers,
+               &(given){"input", name, ls_graph_type(body, body->parameters[i]),
+                        find_replica(body, body->parameters[i]),
+                        bases[ls_cpu_base_inputs() + i]});
   }
   for (size_t i = 0; i < program->num_uses; ++i) {
     const ls_use *use = &program->uses[i];
@@ -261,9 +294,9 @@ void ls_cpu_numbers_begin(ls_instance *self) {
     snprintf(name, sizeof(name), "'%s'",
              ((const ls_variable *)use->variable)->name);
     if (use->read)
-      note_given(executable->backend->runtime, self->workers[0].numbers,
-                 use->type, bases[ls_cpu_base_variables(executable) + i],
-                 "variable", name);
+      note_given(executable, self->workers[0].numbers,
+                 &(given){"variable", name, use->type, -1,
+                          bases[ls_cpu_base_variables(executable) + i]});
   }
 }
 
