@@ -38,6 +38,7 @@ int cli_eval(int argc, char **argv);
 int cli_predict(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_show(int argc, char **argv);
+int cli_report_runs(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_data_command(int argc, char **argv);

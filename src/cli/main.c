@@ -13,6 +13,7 @@ const cli_command cli_commands[] = {
     {"predict", "print a trained model's predictions", cli_predict},
     {"export", "export a trained model for serving", cli_export},
     {"show", "draw a run's metrics, or compare runs", cli_show},
+    {"report", "write a page of HTML about runs", cli_report_runs},
     {"data", "show the contents of files, and their read speed",
      cli_data_command},
     {"checkpoint", "inspect, compare, verify and convert checkpoints",

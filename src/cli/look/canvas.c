@@ -17,9 +17,7 @@ void cli_canvas_close(cli_canvas *canvas) {
 }
 
 // ---- Texts -----------------------------------------------------------------
-// Returns the number of bytes of the UTF-8 character at `text`; 0 if it is no
-// valid one, or a control character.
-static size_t measure_character(const char *text) {
+size_t cli_character_size(const char *text) {
   const unsigned char *at = (const unsigned char *)text;
   const size_t size = at[0] < 0x80   ? 1
                       : at[0] < 0xc2 ? 0
@@ -39,18 +37,11 @@ static bool is_inside(unsigned char byte) { return (byte & 0xc0) == 0x80; }
 
 // Returns the start of the next character, after an invalid one, too.
 static const char *skip_character(const char *text) {
-  const size_t size = measure_character(text);
+  const size_t size = cli_character_size(text);
   if (size > 0) return text + size;
   for (++text; is_inside((unsigned char)*text);)
     ++text;
   return text;
-}
-
-int cli_text_columns(const char *text) {
-  int count = 0;
-  for (; *text != '\0'; text = skip_character(text))
-    ++count;
-  return count;
 }
 
 int cli_canvas_text(cli_canvas *canvas, int x, int y, int color, int width,
@@ -59,7 +50,7 @@ int cli_canvas_text(cli_canvas *canvas, int x, int y, int color, int width,
   if (y < 0 || y >= canvas->height) return 0;
   for (; *text != '\0' && used < width && x + used < canvas->width;
        text = skip_character(text)) {
-    const size_t size = measure_character(text);
+    const size_t size = cli_character_size(text);
     cli_cell *cell = &canvas->cells[y * canvas->width + x + used++];
     const bool plain = size == 1 || (size > 1 && canvas->unicode);
     memset(cell->text, 0, sizeof(cell->text));

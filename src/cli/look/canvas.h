@@ -44,8 +44,9 @@ int cli_canvas_paragraph(cli_canvas *canvas, const cli_paragraph *paragraph,
 // clears the rest of its line.
 void cli_canvas_print(const cli_canvas *canvas, bool rewrites, FILE *out);
 
-// Returns the number of columns of a text.
-int cli_text_columns(const char *text);
+// Returns the number of bytes of the UTF-8 character at `text`; 0 if it is no
+// valid one, or a control character.
+size_t cli_character_size(const char *text);
 
 // A curve: its points in order of steps.
 typedef struct cli_curve {

@@ -65,19 +65,24 @@ double cli_series_last(const cli_series *series) {
                                              : NAN;
 }
 
-bool cli_is_accuracy(const char *name) {
-  return strstr(name, "accuracy") != NULL;
+// Returns 1 if larger values are better, -1 if smaller ones are, 0 if unknown.
+static int find_direction(const char *name) {
+  static const char *const losses[] = {"loss", "error", "perplexity"};
+  if (strstr(name, "accuracy") != NULL) return 1;
+  for (size_t i = 0; i < sizeof(losses) / sizeof(*losses); ++i)
+    if (strstr(name, losses[i]) != NULL) return -1;
+  return 0;
 }
 
 bool cli_series_best(const cli_series *series, double *out_step,
                      double *out_value) {
-  const bool largest = series != NULL && cli_is_accuracy(series->name);
+  const int direction = series != NULL ? find_direction(series->name) : 0;
+  if (direction == 0) return false;
   bool found = false;
-  for (size_t i = 0; series != NULL && i < series->count; ++i) {
+  for (size_t i = 0; i < series->count; ++i) {
     const double value = series->values[i];
     if (isnan(value)) continue;
-    if (found && (largest ? value <= *out_value : value >= *out_value))
-      continue;
+    if (found && (value - *out_value) * direction <= 0) continue;
     found = true;
     *out_step = series->steps[i];
     *out_value = value;

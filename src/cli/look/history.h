@@ -67,12 +67,10 @@ const cli_series *cli_history_series(const cli_history *history,
                                      const char *name);
 // Returns the last value; NaN if there is none.
 double cli_series_last(const cli_series *series);
-// Finds the best value: the least, of accuracies the largest. Returns false if
-// no value is finite.
+// Finds the best value, by the metric's name: the largest accuracy, the least
+// loss. Returns false if no value is finite, or the name tells no direction.
 bool cli_series_best(const cli_series *series, double *out_step,
                      double *out_value);
-// Returns true if larger values are better, by the metric's name.
-bool cli_is_accuracy(const char *name);
 
 // Copies an entry of config.json as plain text, "" if there is none.
 void cli_history_entry(const cli_history *history, const char *key, char *text,

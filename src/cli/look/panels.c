@@ -84,8 +84,9 @@ ls_status cli_panels_make(const cli_histories *histories, const cli_words *only,
             add_curve(out, &history->series[i], history->folder, r, most));
   }
   // Axes begin at step 0, unless the run went on from a late one.
-  if (out->steps.low > 0 && out->steps.low < out->steps.high / 2)
-    out->steps.low = 0;
+  const bool is_late =
+      out->steps.low > out->steps.high / 2 && out->steps.low < out->steps.high;
+  if (out->steps.low > 0 && !is_late) out->steps.low = 0;
   return ls_ok();
 }
 

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/look/classify.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/data/data.h"
+
+enum { BATCH = 256, MOST_CLASSES = 1024 };
+
+// An evaluation: batches of examples and labels, and a function of the model.
+typedef struct classifier {
+  ls_model model;
+  ls_dataset *test;
+  ls_iterator *batches;
+  ls_function *function;
+} classifier;
+
+static void close_classifier(classifier *self) {
+  ls_function_release(self->function);
+  ls_iterator_release(self->batches);
+  ls_dataset_release(self->test);
+  ls_model_destroy(&self->model);
+}
+CLI_OWNED_STRUCT(classifier, close_classifier)
+
+static ls_nest find_classes(ls_nest args, void *user) {
+  const ls_model *model = user;
+  const ls_nest result = model->type->logits(args, model->self);
+  if (ls_nest_is_failed(result)) return result;
+  const ls_tensor logits = ls_nest_tensor(result, 0);
+  ls_nest_release(result);
+  const char *const names[] = {"class", "probability"};
+  const ls_nest items[] = {
+      ls_leaf(ls_argmax(logits, 1)),
+      ls_leaf(ls_reduce_max(ls_softmax(logits), LS_AXES(1)))};
+  return ls_nest_dict("", names, items, 2);
+}
+
+static ls_status open_classifier(const ls_train_config *config,
+                                 const ls_model_type *type, const char *folder,
+                                 classifier *self) {
+  LS_RETURN_IF_ERROR(
+      cli_open_run_test(config, NULL, NULL, NULL, type, &self->test));
+  LS_RETURN_IF_ERROR(ls_train_check_data(type, self->test));
+  LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &self->model));
+  LS_RETURN_IF_ERROR(ls_train_load(folder, &self->model));
+  CLI_OWN(ls_dataset, batches) =
+      ls_dataset_batch(ls_train_examples(type, self->test, false),
+                       &(ls_batch_options){.size = BATCH});
+  LS_RETURN_IF_ERROR(ls_iterator_create(
+      batches, &(ls_iterator_options){.name = "report"}, &self->batches));
+  return ls_function_create(&(ls_function_options){.call = find_classes,
+                                                   .user = &self->model,
+                                                   .name = "report"},
+                            &self->function);
+}
+
+// ---- Counting --------------------------------------------------------------
+// Keeps a mistake if it is one of the surest so far.
+static void note_mistake(cli_classes_result *out, const cli_mistake *mistake) {
+  size_t at = out->num_mistakes;
+  while (at > 0 && out->mistakes[at - 1].probability < mistake->probability)
+    --at;
+  if (at == CLI_MOST_MISTAKES) return;
+  if (out->num_mistakes < CLI_MOST_MISTAKES) ++out->num_mistakes;
+  memmove(&out->mistakes[at + 1], &out->mistakes[at],
+          (out->num_mistakes - 1 - at) * sizeof(*mistake));
+  out->mistakes[at] = *mistake;
+}
+
+static ls_status count_batch(ls_nest batch, ls_nest results, int64_t limit,
+                             cli_classes_result *out) {
+  const ls_array *labels = ls_nest_as_array(ls_nest_item(batch, 1));
+  const ls_array *classes = ls_nest_as_array(ls_nest_item(results, 0));
+  const ls_array *probabilities = ls_nest_as_array(ls_nest_item(results, 1));
+  if (labels == NULL || classes == NULL || probabilities == NULL)
+    return ls_internal("a batch has no labels or no classes");
+  for (int64_t i = 0;
+       i < ls_array_num_elements(classes) && out->examples < limit; ++i) {
+    const cli_mistake one = {.row = out->examples++,
+                             .label = ls_array_i64(labels, i),
+                             .predicted = ls_array_i64(classes, i),
+                             .probability = ls_array_f64(probabilities, i)};
+    if (one.label < 0 || one.label >= out->num_classes || one.predicted < 0 ||
+        one.predicted >= out->num_classes)
+      return ls_invalid_argument("example %lld has label %lld of %lld classes",
+                                 (long long)one.row, (long long)one.label,
+                                 (long long)out->num_classes);
+    ++out->counts[one.label * out->num_classes + one.predicted];
+    if (one.label == one.predicted)
+      ++out->correct;
+    else
+      note_mistake(out, &one);
+  }
+  return ls_ok();
+}
+
+static ls_status count_all(classifier *self, int64_t limit,
+                           cli_classes_result *out) {
+  while (out->examples < limit) {
+    CLI_OWN(ls_nest, batch) = ls_none();
+    CLI_OWN(ls_nest, results) = ls_none();
+    CLI_OWN(ls_status, status) = ls_iterator_next(self->batches, &batch);
+    if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
+    if (!ls_status_is_ok(status)) return cli_give(&status);
+    LS_RETURN_IF_ERROR(ls_function_call(self->function, batch, &results));
+    LS_RETURN_IF_ERROR(count_batch(batch, results, limit, out));
+  }
+  return ls_ok();
+}
+
+// Reads the examples of the mistakes, as the data have them.
+static ls_status read_mistakes(ls_dataset *test, cli_classes_result *out) {
+  CLI_OWN(ls_iterator, iterator) = NULL;
+  int64_t last = -1;
+  for (size_t k = 0; k < out->num_mistakes; ++k)
+    if (out->mistakes[k].row > last) last = out->mistakes[k].row;
+  LS_RETURN_IF_ERROR(ls_iterator_create(
+      test, &(ls_iterator_options){.name = "mistakes"}, &iterator));
+  for (int64_t row = 0; row <= last; ++row) {
+    CLI_OWN(ls_nest, element) = ls_none();
+    LS_RETURN_IF_ERROR(ls_iterator_next(iterator, &element));
+    for (size_t k = 0; k < out->num_mistakes; ++k) {
+      ls_array *example = ls_nest_as_array(ls_nest_item(element, 0));
+      if (out->mistakes[k].row == row && example != NULL)
+        LS_RETURN_IF_ERROR(
+            cli_picture_make(example, &out->mistakes[k].picture));
+    }
+  }
+  return ls_ok();
+}
+
+// ---- A run -----------------------------------------------------------------
+static const char fashion_names[] = "T-shirt/top\nTrouser\nPullover\nDress\n"
+                                    "Coat\nSandal\nShirt\nSneaker\nBag\n"
+                                    "Ankle boot";
+
+static ls_status copy_names(const ls_train_config *config,
+                            cli_classes_result *out) {
+  const char *names = config->classes;
+  if (names[0] == '\0' && strcmp(config->data, "fashion-mnist") == 0)
+    names = fashion_names;
+  out->names = cli_allocate(strlen(names) + 1);
+  if (out->names == NULL) return ls_out_of_memory();
+  memcpy(out->names, names, strlen(names) + 1);
+  return ls_ok();
+}
+
+static ls_status classify_test(const ls_train_config *config,
+                               const ls_model_type *type, const char *folder,
+                               int64_t limit, cli_classes_result *out) {
+  CLI_OWN(classifier, self) = {0};
+  snprintf(out->data, sizeof(out->data), "%s", config->data);
+  if (type->label_shape.rank != 0)
+    return ls_unimplemented("the model labels positions, not whole examples");
+  if (type->num_classes < 2 || type->num_classes > MOST_CLASSES)
+    return ls_unimplemented("the model has %lld classes; a matrix is for 2 to "
+                            "%d",
+                            (long long)type->num_classes, MOST_CLASSES);
+  out->num_classes = type->num_classes;
+  out->counts = cli_allocate((size_t)(type->num_classes * type->num_classes) *
+                             sizeof(*out->counts));
+  if (out->counts == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(copy_names(config, out));
+  LS_RETURN_IF_ERROR(open_classifier(config, type, folder, &self));
+  LS_RETURN_IF_ERROR(count_all(&self, limit, out));
+  return read_mistakes(self.test, out);
+}
+
+// Finds the run's model; a shared library is code, and loaded only if named.
+static ls_status find_type(const char *command, const char *named,
+                           const ls_train_config *config,
+                           const ls_model_type **out_type) {
+  const bool library = cli_is_library(config->model);
+  if (library && named == NULL)
+    return ls_failed_precondition(
+        "the run's model is in a shared library, which is loaded only if you "
+        "name it: --model %s",
+        config->model);
+  *out_type =
+      library ? cli_find_model(command, named) : ls_model_find(config->model);
+  if (*out_type != NULL) return ls_ok();
+  return ls_not_found("there is no model '%s'",
+                      library ? named : config->model);
+}
+
+static ls_status classify_run(const char *command, const char *folder,
+                              const char *model, int64_t threads, int64_t limit,
+                              ls_runtime **runtime, cli_classes_result *out) {
+  CLI_OWN(ls_train_config, config) = NULL;
+  const ls_model_type *type = NULL;
+  LS_RETURN_IF_ERROR(cli_run_open(folder, threads, NULL, runtime, &config));
+  LS_RETURN_IF_ERROR(find_type(command, model, config, &type));
+  return classify_test(config, type, folder, limit, out);
+}
+
+void cli_classify(const char *command, const char *folder, const char *model,
+                  int64_t threads, int64_t limit, cli_classes_result *out) {
+  *out = (cli_classes_result){.examples = 0};
+  if (limit <= 0) {
+    snprintf(out->reason, sizeof(out->reason), "--examples 0 was given");
+    return;
+  }
+  ls_runtime *runtime = NULL;
+  ls_status status =
+      classify_run(command, folder, model, threads, limit, &runtime, out);
+  if (!ls_status_is_ok(status))
+    snprintf(out->reason, sizeof(out->reason), "%s", ls_status_message(status));
+  else if (out->examples == 0)
+    snprintf(out->reason, sizeof(out->reason), "the test set is empty");
+  ls_status_free(status);
+  (void)cli_runtime_close(command, runtime, CLI_OK);
+}
+
+void cli_classes_close(cli_classes_result *result) {
+  for (size_t i = 0; i < result->num_mistakes; ++i)
+    cli_picture_close(&result->mistakes[i].picture);
+  cli_release(result->counts);
+  cli_release(result->names);
+  *result = (cli_classes_result){.examples = 0};
+}
