@@ -4,6 +4,7 @@
 #   dpkg --add-architecture arm64 && apt-get update
 #   apt-get install gcc-aarch64-linux-gnu qemu-user-static \
 #     zlib1g-dev:arm64 libpng-dev:arm64 libturbojpeg0-dev:arm64 \
+#     libmicrohttpd-dev:arm64 \
 #     libcmocka-dev:arm64 libmpfr-dev:arm64
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Libraries that are linked. Threads, libm and libdl are required. zlib, and libpng and
-# TurboJPEG for liblockstep-io, may be missing or be turned off (LS_ZLIB, LS_PNG,
-# LS_TURBOJPEG): the summary at the end of configuring names what is lost.
+# Libraries that are linked. Threads, libm and libdl are required. zlib, libpng and
+# TurboJPEG for liblockstep-io, and libmicrohttpd for the command, may be missing
+# or be turned off (LS_ZLIB, LS_PNG, LS_TURBOJPEG, LS_MICROHTTPD): the summary at
+# the end of configuring names what is lost.
 
 find_package(PkgConfig REQUIRED)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
@@ -12,6 +13,7 @@ add_library(ls_dependencies INTERFACE)
 target_link_libraries(ls_dependencies INTERFACE
   Threads::Threads m ${CMAKE_DL_LIBS})
 add_library(ls_io_dependencies INTERFACE)
+add_library(ls_cli_dependencies INTERFACE)
 
 set(LS_MISSING "")  # Lines of the summary.
 
@@ -43,6 +45,8 @@ ls_want(PNG libpng libpng-dev ls_io_dependencies formats/images/png.c
         "PNG files are not read")
 ls_want(TURBOJPEG libturbojpeg libturbojpeg0-dev ls_io_dependencies
         formats/images/jpeg.c "JPEG files are not read")
+ls_want(MICROHTTPD libmicrohttpd libmicrohttpd-dev ls_cli_dependencies
+        cli/serve/server.c "`lockstep serve` is unimplemented")
 set(LS_IO_LIBRARIES "")
 foreach(library PNG TURBOJPEG)
   if(${library}_FOUND)

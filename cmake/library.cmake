@@ -250,7 +250,7 @@ if(cli_sources)
   set_target_properties(lockstep_cli PROPERTIES OUTPUT_NAME lockstep)
   target_include_directories(lockstep_cli PRIVATE "${PROJECT_SOURCE_DIR}/src")
   target_link_libraries(lockstep_cli PRIVATE
-    ls_flags lockstep_io m ${CMAKE_DL_LIBS})
+    ls_flags lockstep_io ls_cli_dependencies m ${CMAKE_DL_LIBS})
   add_dependencies(lockstep_cli lockstep_mpi)
   file(RELATIVE_PATH bin_to_data
        "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_DATADIR}")

@@ -7,7 +7,7 @@ message(STATUS "lockstep ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE}, "
                "${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}, "
                "kernels for: ${isas}")
 set(libraries "")
-foreach(library ZLIB PNG TURBOJPEG ${LS_MPIS})
+foreach(library ZLIB PNG TURBOJPEG MICROHTTPD ${LS_MPIS})
   if(${library}_FOUND)
     list(APPEND libraries "${${library}_MODULE_NAME} ${${library}_VERSION}")
   endif()

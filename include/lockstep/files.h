@@ -224,6 +224,25 @@ LS_API LS_MUST_USE ls_status ls_npy_write(const char *path,
 LS_API LS_MUST_USE ls_status ls_npz_write(const char *path, ls_nest arrays,
                                           ls_flag packed);
 
+// Reads an array from the bytes of an npy file. The caller owns it.
+//   LS_INVALID_ARGUMENT  no npy file
+//   LS_UNIMPLEMENTED     elements that arrays lack: objects, times, structures
+//   LS_DATA_LOSS         fewer or more bytes than its header says
+LS_API LS_MUST_USE ls_status ls_npy_parse(const void *data, size_t size,
+                                          ls_array **out_array);
+// Reads the arrays of the bytes of an npz file: a dict by their names, which
+// the caller owns. Refuses members of more than `most_bytes` together, before
+// it unpacks the member that exceeds them.
+//   LS_INVALID_ARGUMENT  no npz file, or too many bytes
+//   LS_DATA_LOSS         damaged: names the member
+LS_API LS_MUST_USE ls_status ls_npz_parse(const void *data, size_t size,
+                                          size_t most_bytes,
+                                          ls_nest *out_arrays);
+// Makes an array of u8, which the caller owns, with the bytes of an npy file.
+//   LS_UNIMPLEMENTED  as in ls_npy_write
+LS_API LS_MUST_USE ls_status ls_npy_print(const ls_array *array,
+                                          ls_array **out_bytes);
+
 // Writes a TFRecord file. Thread-compatible.
 typedef struct ls_tfrecord_writer ls_tfrecord_writer;
 // Opens a writer; the caller closes it.

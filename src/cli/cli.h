@@ -52,6 +52,7 @@ int cli_graph(int argc, char **argv);
 int cli_compile(int argc, char **argv);
 int cli_devices(int argc, char **argv);
 int cli_launch(int argc, char **argv);
+int cli_serve(int argc, char **argv);
 int cli_help(int argc, char **argv);
 
 typedef struct cli_command {
@@ -140,6 +141,11 @@ void cli_print_json_bytes(const char *bytes, size_t size);
 // closing brace.
 void cli_print_values(ls_nest values);
 void cli_print_row(ls_nest values, int64_t row);
+// Write to a file: a number, a string, a nest, a row of an array.
+void cli_write_real(FILE *to, double value, int digits);
+void cli_write_json(FILE *to, const char *bytes, size_t size);
+void cli_write_values(FILE *to, ls_nest values);
+void cli_write_row(FILE *to, const ls_array *array, int64_t row);
 
 // Opens a runtime for reading only, with this many input threads (-1: one per
 // core).
@@ -199,6 +205,9 @@ int cli_runtime_close(const char *command, ls_runtime *runtime, int code);
 // nothing.
 ls_status cli_watch_begin(ls_runtime *runtime);
 void cli_watch_end(void);
+// Makes it call `print` after the table (NULL: nothing more), by the watch's
+// thread.
+void cli_watch_also(void (*print)(void *user), void *user);
 
 // Begins a trace of the runtime, for a file that can be written; without a path
 // it does nothing, and the trace is NULL.
@@ -355,6 +364,9 @@ bool cli_check_arithmetic(const char *command, const char *precision,
         "image=u8[28,28],label=i64, image=image, '*=f32,label'",               \
         0                                                                      \
   }
+// Makes a dict of the "class" of each example, or of each position of one, and
+// its "probability".
+ls_nest cli_predictions_of(ls_tensor logits);
 // Returns true if a batch size is given only with --stablehlo.
 bool cli_check_export(int64_t batch_size, bool stablehlo);
 // Returns the dtype of weights and computation.

@@ -12,6 +12,18 @@ typedef struct export_flags {
   bool estimator;  // Ignored here: cli_find_estimator reads it.
 } export_flags;
 
+// Values of an export: logits, and predictions as 'lockstep predict' prints.
+typedef struct export_nests {
+  ls_nest inputs, logits, predictions;
+} export_nests;
+
+static void release_nests(export_nests *nests) {
+  ls_nest_release(nests->inputs);
+  ls_nest_release(nests->logits);
+  ls_nest_release(nests->predictions);
+}
+CLI_OWNED_STRUCT(export_nests, release_nests)
+
 // Makes a dict with one tensor.
 static ls_nest make_dict(const char *name, ls_tensor tensor) {
   const ls_nest leaf = ls_leaf(tensor);
@@ -21,8 +33,7 @@ static ls_nest make_dict(const char *name, ls_tensor tensor) {
 // Builds the model for inference in a graph of its own.
 static ls_status build_graph(const ls_train_config *config,
                              const ls_model_type *type, ls_graph *graph,
-                             ls_model *model, ls_nest *inputs,
-                             ls_nest *outputs) {
+                             ls_model *model, export_nests *out) {
   LS_GRAPH_SCOPE(graph);
   const ls_dtype dtype =
       type->example_dtype == LS_DTYPE_NONE ? LS_DTYPE_F32 : type->example_dtype;
@@ -36,34 +47,61 @@ static ls_status build_graph(const ls_train_config *config,
   CLI_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(examples));
   CLI_OWN(ls_nest, logits) = type->logits(args, model->self);
   LS_RETURN_IF_ERROR(ls_nest_status(logits));
+  out->inputs = make_dict("examples", examples);
+  out->logits = make_dict("logits", ls_nest_tensor(logits, 0));
+  // One number per example is no class.
+  if (ls_tensor_shape(ls_nest_tensor(logits, 0)).rank > 1)
+    out->predictions = cli_predictions_of(ls_nest_tensor(logits, 0));
   LS_RETURN_IF_ERROR(ls_graph_take_error(graph));
-  *inputs = make_dict("examples", examples);
-  *outputs = make_dict("logits", ls_nest_tensor(logits, 0));
-  LS_RETURN_IF_ERROR(ls_nest_status(*inputs));
-  return ls_nest_status(*outputs);
+  LS_RETURN_IF_ERROR(ls_nest_status(out->inputs));
+  LS_RETURN_IF_ERROR(ls_nest_status(out->logits));
+  return ls_nest_status(out->predictions);
+}
+
+// Writes the names of classes to a file without a name, and its path.
+static ls_status write_classes(const char *classes, FILE **out_file, char *path,
+                               size_t size) {
+  *out_file = tmpfile();
+  if (*out_file == NULL)
+    return LS_STATUS(LS_UNAVAILABLE,
+                     "no temporary file for the names of classes");
+  fputs(classes, *out_file);
+  snprintf(path, size, "/proc/self/fd/%d", fileno(*out_file));
+  return fflush(*out_file) == 0
+             ? ls_ok()
+             : LS_STATUS(LS_UNAVAILABLE, "cannot write the names of classes");
 }
 
 static ls_status export_model(void *user, const ls_train_config *config,
                               const ls_model_type *type) {
   const export_flags *flags = user;
+  char classes[64] = "";
   CLI_OWN(ls_graph, graph) = NULL;
   CLI_OWN(ls_model, model) = {0};
-  CLI_OWN(ls_nest, inputs) = {0};
-  CLI_OWN(ls_nest, outputs) = {0};
+  CLI_OWN(export_nests, nests) = {0};
+  CLI_OWN(FILE, names) = NULL;
   CLI_OWN(text, path) = NULL;
+  const bool named = config->classes != NULL && config->classes[0] != '\0';
+  if (named)
+    LS_RETURN_IF_ERROR(
+        write_classes(config->classes, &names, classes, sizeof(classes)));
   LS_RETURN_IF_ERROR(ls_graph_create(type->name, &graph));
-  LS_RETURN_IF_ERROR(
-      build_graph(config, type, graph, &model, &inputs, &outputs));
-  const ls_serving_signature signature = {
-      {LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, outputs}, inputs};
+  LS_RETURN_IF_ERROR(build_graph(config, type, graph, &model, &nests));
+  const ls_serving_signature signatures[] = {
+      {{LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, nests.logits}, nests.inputs},
+      {{"predict", LS_EXPORT_PREDICT, nests.predictions}, nests.inputs}};
   const ls_serving_graph served = {
-      .graph = graph, .signatures = &signature, .num_signatures = 1};
+      .graph = graph,
+      .signatures = signatures,
+      .num_signatures = nests.predictions.kind == LS_KIND_NONE ? 1 : 2};
   LS_RETURN_IF_ERROR(ls_serving_export(
       &(ls_serving_options){
           .base = flags->out != NULL ? flags->out : flags->run.folder,
           .graphs = &served,
           .num_graphs = 1,
           .checkpoint = flags->run.folder,
+          .assets = &(ls_serving_asset){"classes.txt", classes},
+          .num_assets = named ? 1 : 0,
           .onnx = flags->onnx ? LS_FLAG_ON : LS_FLAG_OFF,
           .stablehlo = flags->stablehlo ? LS_FLAG_ON : LS_FLAG_OFF,
           .batch_size = flags->batch_size},
@@ -92,10 +130,10 @@ int cli_export(int argc, char **argv) {
   const cli_syntax syntax = {.command = "export",
                              .about =
                                  "Exports a run's saved model for inference: "
-                                 "its graph from examples to logits as\n"
-                                 "text, and the values of its variables. "
-                                 "Prints the folder, which is named by the\n"
-                                 "second.",
+                                 "its graph from examples to logits,\n"
+                                 "and to predictions, as text, and the values "
+                                 "of its variables. Prints the folder,\n"
+                                 "which is named by the second.",
                              CLI_OPTIONS(options),
                              .operand_form = "RUN",
                              .operand = &flags.run.folder};

@@ -14,6 +14,7 @@ const cli_command cli_commands[] = {
     {"export", "export a trained model for serving", cli_export},
     {"show", "draw a run's metrics, or compare runs", cli_show},
     {"report", "write a page of HTML about runs", cli_report_runs},
+    {"serve", "answer predictions of exports over HTTP", cli_serve},
     {"data", "show the contents of files, and their read speed",
      cli_data_command},
     {"checkpoint", "inspect, compare, verify and convert checkpoints",

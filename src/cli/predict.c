@@ -34,19 +34,22 @@ static void end_predictor(predictor *p) {
 }
 CLI_OWNED_STRUCT(predictor, end_predictor)
 
-// Returns the class of each example, or of each position, and its probability.
-static ls_nest predict_batch(ls_nest args, void *user) {
-  const ls_model *model = user;
-  const ls_nest result = model->type->logits(args, model->self);
-  if (ls_nest_is_failed(result)) return result;
-  const ls_tensor logits = ls_nest_tensor(result, 0);
-  ls_nest_release(result);
+ls_nest cli_predictions_of(ls_tensor logits) {
   const int last = ls_tensor_shape(logits).rank - 1;
   const char *const names[] = {"class", "probability"};
   const ls_nest items[] = {
       ls_leaf(ls_argmax(logits, last)),
       ls_leaf(ls_reduce_max(ls_softmax(logits), LS_AXES(last)))};
   return ls_nest_dict("", names, items, 2);
+}
+
+static ls_nest predict_batch(ls_nest args, void *user) {
+  const ls_model *model = user;
+  const ls_nest result = model->type->logits(args, model->self);
+  if (ls_nest_is_failed(result)) return result;
+  const ls_tensor logits = ls_nest_tensor(result, 0);
+  ls_nest_release(result);
+  return cli_predictions_of(logits);
 }
 
 // ---- Lines -----------------------------------------------------------------

@@ -94,23 +94,6 @@ int cli_report(const char *command, ls_status status) {
   return CLI_FAILED;
 }
 
-void cli_print_json_bytes(const char *bytes, size_t size) {
-  putchar('"');
-  for (const char *at = bytes; at < bytes + size; ++at) {
-    if (*at == '"' || *at == '\\')
-      printf("\\%c", *at);
-    else if ((unsigned char)*at < 0x20)
-      printf("\\u%04x", (unsigned)*at);
-    else
-      putchar(*at);
-  }
-  putchar('"');
-}
-
-void cli_print_json(const char *text) {
-  cli_print_json_bytes(text, strlen(text));
-}
-
 // ---- Files -----------------------------------------------------------------
 static ls_status no_file(const char *path, int error) {
   const bool missing = error == ENOENT || error == ENOTDIR;

@@ -14,8 +14,11 @@ static struct {
   pthread_t thread;
   sigset_t before;  // The signal mask before the watch.
   bool running;
-  bool ends;  // Atomic.
-} watch;
+  bool ends;             // Atomic.
+  pthread_mutex_t lock;  // Guards what is printed also.
+  void (*also)(void *user);
+  void *user;
+} watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void print_table(void) {
   char *text = NULL;
@@ -26,6 +29,16 @@ static void print_table(void) {
   } else {
     (void)cli_report("train", status);
   }
+  pthread_mutex_lock(&watch.lock);
+  if (watch.also != NULL) watch.also(watch.user);
+  pthread_mutex_unlock(&watch.lock);
+}
+
+void cli_watch_also(void (*print)(void *user), void *user) {
+  pthread_mutex_lock(&watch.lock);
+  watch.also = print;
+  watch.user = user;
+  pthread_mutex_unlock(&watch.lock);
 }
 
 static void *run_watch(void *user) {

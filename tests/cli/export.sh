@@ -27,8 +27,8 @@ grep -q '"serving_default"' "$(cat out.txt)/serve.ls" || fail "no signature"
 
 "$lockstep" export run --out out --onnx --stablehlo --batch-size 8 \
   >out.txt 2>err.txt || fail "export --onnx --stablehlo"
-has "$(cat out.txt)" model.onnx serve.ls serve.stablehlo.mlir \
-  variables.safetensors
+has "$(cat out.txt)" model.onnx model.predict.onnx serve.ls \
+  serve.predict.stablehlo.mlir serve.stablehlo.mlir variables.safetensors
 grep -q 'tensor<8x' "$(cat out.txt)/serve.stablehlo.mlir" ||
   fail "StableHLO is not of a batch of 8"
 

@@ -8,13 +8,6 @@
 // The program's own, which is not in the library.
 #include "cli/json.c"
 
-void cli_print_json_bytes(const char *bytes, size_t size) {
-  printf("\"%.*s\"", (int)size, bytes);
-}
-void cli_print_json(const char *text) {
-  cli_print_json_bytes(text, strlen(text));
-}
-
 static void expect_printed(ls_nest values, const char *wanted) {
   HEAP(char, text) = NULL;
   size_t size = 0;

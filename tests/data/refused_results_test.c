@@ -15,6 +15,9 @@ TEST(refused_calls_of_dataset_leave_nothing) {
 
 TEST(refused_calls_of_files_leave_nothing) {
   REFUSED(ls_tfrecord_writer *, ls_tfrecord_writer_open(NULL, &out));
+  REFUSED(ls_array *, ls_npy_parse("x", 1, &out));
+  REFUSED(ls_array *, ls_npy_print(NULL, &out));
+  REFUSED(ls_nest, ls_npz_parse("x", 1, 100, &out));
 }
 
 TEST(refused_calls_of_image_leave_nothing) {

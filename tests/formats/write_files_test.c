@@ -8,6 +8,7 @@
 #include "lockstep/runtime.h"
 #include "support/fault.h"
 #include "support/memory_files.h"
+#include "support/npz_files.h"
 #include "support/read_all.h"
 
 // Files in memory, under a runtime that has them.
@@ -184,6 +185,55 @@ static ls_status write_all(void *user) {
   const ls_status status = ls_tfrecord_writer_write_example(writer, features);
   const bool keep = ls_status_is_ok(status);
   return ls_status_join(status, ls_tfrecord_writer_close(writer, keep));
+}
+
+TEST(arrays_become_bytes_of_npy_and_back) {
+  ls_array *array = NULL, *bytes = NULL, *again = NULL;
+  expect_ok(
+      ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE(2, 2), numbers, &array));
+  expect_ok(ls_npy_print(array, &bytes));
+  const char *data = ls_array_data(bytes);
+  const size_t size = ls_array_size(bytes);
+  expect_ok(ls_npy_parse(data, size, &again));
+  assert_true(ls_shape_equal(ls_array_shape(again), LS_SHAPE(2, 2)));
+  assert_memory_equal(ls_array_data(again), numbers, sizeof(numbers));
+  ls_array_release(again);
+  expect_status(ls_npy_parse(data, size - 1, &again), LS_DATA_LOSS, "npy");
+  ls_array_release(array);
+  ls_array_release(bytes);
+}
+
+static void expect_npz(const char *data, size_t size) {
+  ls_nest arrays = ls_none();
+  expect_ok(ls_npz_parse(data, size, 1000, &arrays));
+  assert_int_equal(ls_nest_count(arrays), 2);
+  const ls_array *x = ls_nest_as_array(ls_nest_find(arrays, "x"));
+  assert_true(ls_shape_equal(ls_array_shape(x), LS_SHAPE(3, 2)));
+  assert_int_equal(ls_array_i64(x, 5), 5);
+  ls_nest_release(arrays);
+  // The first member has 152 bytes, the second one 131.
+  expect_status(ls_npz_parse(data, size, 200, &arrays), LS_INVALID_ARGUMENT,
+                "'y.npy' have more bytes");
+  expect_status(ls_npz_parse(data, size - 9, 1000, &arrays),
+                LS_INVALID_ARGUMENT, "zip");
+}
+
+TEST(bytes_of_npz_are_read) {
+  expect_npz(npz_stored, sizeof(npz_stored) - 1);
+  expect_npz(npz_deflated, sizeof(npz_deflated) - 1);
+}
+
+static ls_status read_all_bytes(void *user) {
+  (void)user;
+  LS_OWN(ls_nest, arrays) = ls_none();
+  LS_OWN(ls_array, bytes) = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_npz_parse(npz_deflated, sizeof(npz_deflated) - 1, 1000, &arrays));
+  return ls_npy_print(ls_nest_as_array(ls_nest_item(arrays, 0)), &bytes);
+}
+
+TEST(failures_of_memory_while_reading_bytes_are_survived) {
+  REFUSE_EACH(read_all_bytes, NULL);
 }
 
 TEST(failures_of_memory_are_survived) {

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exports that are served, and their signatures.
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <dirent.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/serve/serve.h"
+
+// ---- Signatures ------------------------------------------------------------
+static bool has_rows(const ls_serving_value *values, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const ls_shape shape = values[i].type.shape;
+    if (shape.rank < 1 || shape.dim[0] != LS_UNKNOWN_DIM ||
+        values[i].type.dtype == LS_DTYPE_STRING)
+      return false;
+    for (int k = 1; k < shape.rank; ++k)
+      if (shape.dim[k] < 0) return false;
+  }
+  return count > 0;
+}
+
+void cli_signature_init(const cli_served *model, const ls_serving_info *info,
+                        cli_signature *out) {
+  *out = (cli_signature){.model = model, .info = *info};
+  out->batched = has_rows(info->inputs, info->num_inputs) &&
+                 has_rows(info->outputs, info->num_outputs);
+}
+
+ls_status cli_served_find(const cli_served *model, const char *key, size_t size,
+                          cli_signature **out) {
+  *out = NULL;
+  if (key == NULL) {
+    key = LS_SERVING_DEFAULT;
+    size = strlen(key);
+  }
+  char known[256] = "";
+  size_t used = 0;
+  for (size_t i = 0; i < model->num_signatures; ++i) {
+    const char *name = model->signatures[i].info.key;
+    if (strlen(name) == size && memcmp(name, key, size) == 0) {
+      *out = &model->signatures[i];
+      return ls_ok();
+    }
+    if (used < sizeof(known))
+      used += (size_t)snprintf(known + used, sizeof(known) - used, "%s'%s'",
+                               i > 0 ? ", " : "", name);
+  }
+  return ls_not_found("model '%s' has no signature '%.*s'; it has %s",
+                      model->name, (int)(size < 64 ? size : 64), key, known);
+}
+
+// ---- Folders ---------------------------------------------------------------
+static char *copy_text(const char *text, size_t size) {
+  char *copy = cli_allocate(size + 1);
+  if (copy != NULL) memcpy(copy, text, size);
+  return copy;
+}
+
+static bool is_number(const char *text, size_t size) {
+  for (size_t i = 0; i < size; ++i)
+    if (!isdigit((unsigned char)text[i])) return false;
+  return size > 0;
+}
+
+// Finds the newest export in a folder that is none itself: the folder with the
+// largest number for a name.
+static void find_newest(char *path, size_t size) {
+  char file[PATH_MAX + 16];
+  snprintf(file, sizeof(file), "%s/%s.ls", path, LS_SERVING_TAG);
+  if (access(file, F_OK) == 0) return;
+  DIR *folder = opendir(path);
+  if (folder == NULL) return;
+  unsigned long long best = 0;
+  for (const struct dirent *it; (it = readdir(folder)) != NULL;) {
+    if (!is_number(it->d_name, strlen(it->d_name))) continue;
+    const unsigned long long number = strtoull(it->d_name, NULL, 10);
+    best = number > best ? number : best;
+  }
+  closedir(folder);
+  const size_t used = strlen(path);
+  if (best > 0) snprintf(path + used, size - used, "/%llu", best);
+}
+
+// Returns the name of a model without one: the last part of its path that is
+// no number.
+static char *derive_name(const char *path) {
+  char full[PATH_MAX];
+  if (realpath(path, full) == NULL) snprintf(full, sizeof(full), "%s", path);
+  for (size_t end = strlen(full); end > 0;) {
+    size_t begin = end;
+    while (begin > 0 && full[begin - 1] != '/')
+      --begin;
+    if (end > begin && !is_number(full + begin, end - begin))
+      return copy_text(full + begin, end - begin);
+    end = begin > 0 ? begin - 1 : 0;
+  }
+  return copy_text("model", 5);
+}
+
+static bool is_name(const char *text) {
+  const char *letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                        "0123456789._-";
+  return text[0] != '\0' && text[strspn(text, letters)] == '\0';
+}
+
+// Reads the names of classes, if the export has some.
+static ls_status read_classes(cli_served *out) {
+  char path[PATH_MAX + 32], text[4096];
+  cli_buffer buffer = {0};
+  snprintf(path, sizeof(path), "%s/assets.extra/classes.txt", out->folder);
+  if (access(path, F_OK) != 0) return ls_ok();
+  CLI_OWN(FILE, file) = NULL;
+  LS_RETURN_IF_ERROR(cli_open_file(path, &file));
+  for (size_t size; (size = fread(text, 1, sizeof(text), file)) > 0;)
+    cli_buffer_append(&buffer, text, size);
+  cli_buffer_append(&buffer, "", 1);
+  out->classes = buffer.data;
+  return buffer.failed ? ls_out_of_memory() : ls_ok();
+}
+
+static ls_status read_signatures(cli_served *out) {
+  out->num_signatures = ls_serving_num_signatures(out->serving);
+  out->signatures =
+      cli_allocate((out->num_signatures + 1) * sizeof(*out->signatures));
+  if (out->signatures == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < out->num_signatures; ++i) {
+    ls_serving_info info;
+    LS_RETURN_IF_ERROR(ls_serving_signature_info(out->serving, i, &info));
+    if (info.num_inputs > CLI_VALUES || info.num_outputs > CLI_VALUES)
+      return ls_unimplemented("signature '%s' has more than %d inputs or "
+                              "outputs",
+                              info.key, CLI_VALUES);
+    cli_signature_init(out, &info, &out->signatures[i]);
+  }
+  return ls_ok();
+}
+
+ls_status cli_served_load(const char *word, cli_served *out) {
+  char path[PATH_MAX];
+  const char *equals = strchr(word, '=');
+  const char *slash = strchr(word, '/');
+  const bool named = equals != NULL && (slash == NULL || equals < slash);
+  snprintf(path, sizeof(path), "%s", named ? equals + 1 : word);
+  find_newest(path, sizeof(path));
+  out->name =
+      named ? copy_text(word, (size_t)(equals - word)) : derive_name(path);
+  out->folder = copy_text(path, strlen(path));
+  if (out->name == NULL || out->folder == NULL) return ls_out_of_memory();
+  if (!is_name(out->name))
+    return ls_invalid_argument("'%s' is no name of a model, which stands in "
+                               "addresses: give one of letters, digits and "
+                               "._-, as in mnist=%s",
+                               out->name, path);
+  LS_RETURN_IF_ERROR(ls_serving_load(path, NULL, &out->serving));
+  LS_RETURN_IF_ERROR(read_signatures(out));
+  return read_classes(out);
+}
+
+void cli_served_close(cli_served *model) {
+  for (size_t i = 0; i < model->num_signatures; ++i) {
+    for (int k = 0; k < CLI_BUCKETS; ++k) {
+      ls_nest_release(model->signatures[i].buckets[k].inputs);
+      ls_nest_release(model->signatures[i].buckets[k].outputs);
+    }
+  }
+  ls_serving_destroy(model->serving);
+  cli_release(model->signatures);
+  cli_release(model->classes);
+  cli_release(model->folder);
+  cli_release(model->name);
+  *model = (cli_served){0};
+}
+
+// ---- Descriptions ----------------------------------------------------------
+static void write_values(FILE *to, const char *name,
+                         const ls_serving_value *values, size_t count) {
+  fprintf(to, "\"%s\":{", name);
+  for (size_t i = 0; i < count; ++i) {
+    const ls_shape shape = values[i].type.shape;
+    if (i > 0) putc(',', to);
+    cli_write_json(to, values[i].name, strlen(values[i].name));
+    fprintf(to, ":{\"dtype\":\"%s\",\"shape\":",
+            ls_dtype_name(values[i].type.dtype));
+    if (shape.rank < 0) fputs("null", to);
+    for (int k = 0; k < shape.rank; ++k)
+      fprintf(to, "%c%lld", k == 0 ? '[' : ',', (long long)shape.dim[k]);
+    fputs(shape.rank == 0 ? "[]}" : shape.rank > 0 ? "]}" : "}", to);
+  }
+  putc('}', to);
+}
+
+void cli_served_describe(FILE *to, const cli_served *model) {
+  const char *slash = strrchr(model->folder, '/');
+  const char *version = slash != NULL ? slash + 1 : model->folder;
+  fputs("{\"name\":", to);
+  cli_write_json(to, model->name, strlen(model->name));
+  fputs(",\"model_version_status\":[{\"version\":", to);
+  cli_write_json(to, version, strlen(version));
+  fputs(",\"state\":\"AVAILABLE\",\"status\":{\"error_code\":\"OK\","
+        "\"error_message\":\"\"}}],\"signatures\":{",
+        to);
+  for (size_t i = 0; i < model->num_signatures; ++i) {
+    const ls_serving_info *info = &model->signatures[i].info;
+    if (i > 0) putc(',', to);
+    cli_write_json(to, info->key, strlen(info->key));
+    fputs(":{", to);
+    write_values(to, "inputs", info->inputs, info->num_inputs);
+    putc(',', to);
+    write_values(to, "outputs", info->outputs, info->num_outputs);
+    fprintf(to, ",\"batched\":%s}",
+            model->signatures[i].batched ? "true" : "false");
+  }
+  putc('}', to);
+  const char *at = model->classes;
+  for (; at != NULL && *at != '\0';) {
+    const size_t size = strcspn(at, "\n");
+    fputs(at == model->classes ? ",\"classes\":[" : ",", to);
+    cli_write_json(to, at, size);
+    at += size + (at[size] == '\n');
+  }
+  fputs(at != NULL && at > model->classes ? "]}\n" : "}\n", to);
+}

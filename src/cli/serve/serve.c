@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command `lockstep serve`.
+#define _GNU_SOURCE
+#include <signal.h>
+#include <string.h>
+
+#include "cli/serve/serve.h"
+
+enum { MOST_MODELS = 64 };
+
+typedef struct serve_flags {
+  const char *exports[MOST_MODELS];
+  size_t num_exports;
+  int64_t threads;
+  const char *math;
+  cli_service service;
+} serve_flags;
+
+static ls_status load_models(cli_service *service, const serve_flags *flags) {
+  for (size_t i = 0; i < flags->num_exports; ++i) {
+    cli_served *model = &service->models[service->num_models++];
+    LS_RETURN_IF_ERROR(cli_served_load(flags->exports[i], model));
+    for (size_t k = 0; k < i; ++k)
+      if (strcmp(service->models[k].name, model->name) == 0)
+        return ls_invalid_argument(
+            "'%s' and '%s' are both called '%s': name one, as in other=%s",
+            service->models[k].folder, model->folder, model->name,
+            model->folder);
+    for (size_t k = 0; k < model->num_signatures; ++k)
+      LS_RETURN_IF_ERROR(
+          cli_batcher_warm(service->batcher, &model->signatures[k]));
+  }
+  return ls_ok();
+}
+
+static ls_status serve_exports(const serve_flags *flags, cli_service *service) {
+  CLI_OWN_ARRAY_OR_RETURN(cli_served, models, flags->num_exports);
+  service->models = models;
+  ls_status status = cli_batcher_create(&service->limits, &service->batcher);
+  if (ls_status_is_ok(status)) status = load_models(service, flags);
+  if (ls_status_is_ok(status)) status = cli_service_run(service);
+  for (size_t i = 0; i < service->num_models; ++i)
+    cli_served_close(&models[i]);
+  cli_batcher_destroy(service->batcher);
+  return status;
+}
+
+// Serves until a signal; returns an exit code. A first signal asks for the end,
+// a second one ends the program at once.
+static int run_service(serve_flags *flags) {
+  cli_service *service = &flags->service;
+  ls_status status =
+      cli_runtime_open(flags->threads, flags->math, &service->runtime);
+  if (ls_status_is_ok(status)) {
+    cli_signals_defer(0);
+    cli_signals_saved();
+    signal(SIGPIPE, SIG_IGN);
+    status = cli_watch_begin(service->runtime);
+  }
+  if (ls_status_is_ok(status)) status = serve_exports(flags, service);
+  cli_watch_end();
+  const int code =
+      ls_status_is_ok(status) ? CLI_OK : cli_report("serve", status);
+  return cli_runtime_close("serve", service->runtime, code);
+}
+
+static bool check_flags(const serve_flags *flags) {
+  const cli_service *service = &flags->service;
+  if (flags->num_exports > MOST_MODELS)
+    cli_say("serve", "more than %d exports", MOST_MODELS);
+  else if (service->port > UINT16_MAX)
+    cli_say("serve", "--port is %lld, expected at most %d",
+            (long long)service->port, UINT16_MAX);
+  else if (service->limits.max_batch > 1 << (CLI_BUCKETS - 1))
+    cli_say("serve", "--max-batch is %lld, expected at most %d",
+            (long long)service->limits.max_batch, 1 << (CLI_BUCKETS - 1));
+  else if (service->limits.max_body > 1 << 16)
+    cli_say("serve", "--max-body is %lld, expected at most %d",
+            (long long)service->limits.max_body, 1 << 16);
+  else
+    return cli_check_math("serve", flags->math);
+  return false;
+}
+
+int cli_serve(int argc, char **argv) {
+  serve_flags flags = {.service = {.address = "127.0.0.1",
+                                   .port = 8080,
+                                   .limits = {.max_batch = 64,
+                                              .max_wait_us = 200,
+                                              .max_queue = 1024,
+                                              .timeout_s = 30,
+                                              .max_body = 16}}};
+  cli_limits *limits = &flags.service.limits;
+  const cli_option options[] = {
+      {"port", CLI_COUNT, &flags.service.port, "N",
+       "port to listen at (default 8080); 0: any free one", 0},
+      {"address", CLI_TEXT, &flags.service.address, "ADDRESS",
+       "address to listen at (default 127.0.0.1: this machine\n"
+       "alone); 0.0.0.0: all of this machine's",
+       0},
+      {"max-batch", CLI_COUNT, &limits->max_batch, "N",
+       "largest number of rows that run together (default 64)", 1},
+      {"max-wait-us", CLI_COUNT, &limits->max_wait_us, "N",
+       "microseconds that a request waits for others to run with\n"
+       "(default 200)",
+       0},
+      {"max-queue", CLI_COUNT, &limits->max_queue, "N",
+       "requests that wait at most (default 1024); others are\n"
+       "answered with 503",
+       1},
+      {"max-body", CLI_COUNT, &limits->max_body, "MIB",
+       "largest body of a request in MiB (default 16)", 1},
+      {"timeout", CLI_COUNT, &limits->timeout_s, "SECONDS",
+       "time in which a header, a body, an answer or the wait in\n"
+       "the queue must end (default 30)",
+       1},
+      CLI_THREADS_OPTION(&flags.threads),
+      CLI_DEVICE_OPTIONS,
+      CLI_MATH_OPTION(&flags.math),
+  };
+  const cli_syntax syntax = {
+      .command = "serve",
+      .about =
+          "Answers predictions of exported models over HTTP, in the formats of "
+          "TensorFlow\nServing, JSON and npy: POST /v1/models/NAME:predict; "
+          "GET /v1/models/NAME, /metrics\nand /healthz. Ctrl-C or SIGTERM ends "
+          "it once it has finished what it has, with\ncode 0.",
+      .subject = "[NAME=]EXPORT",
+      .description =
+          "the folder of an export, or one of several exports,\nwhose newest "
+          "is served. Its name is that of the folder, or of the one above\nif "
+          "that is a number.",
+      CLI_OPTIONS(options),
+      .operand_form = "EXPORT...",
+      .operand = flags.exports,
+      .num_operands = &flags.num_exports};
+  int code = CLI_OK;
+  if (argc > MOST_MODELS) {
+    cli_say("serve", "more than %d words", MOST_MODELS);
+    return CLI_USAGE;
+  }
+  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  return check_flags(&flags) ? run_service(&flags) : CLI_USAGE;
+}

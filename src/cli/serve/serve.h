@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts of `lockstep serve`: models and their signatures, requests as arrays,
+// answers, the batcher, metrics, and the HTTP server.
+//
+// A request's way: the server's threads read a body and make arrays of it
+// (request.c); the batcher runs the rows of several requests together
+// (batcher.c); the server's threads write the answer (answer.c).
+#ifndef LS_CLI_SERVE_SERVE_H_
+#define LS_CLI_SERVE_SERVE_H_
+
+#include "cli/cli.h"
+#include "lockstep/serving.h"
+
+// ---- Models ----------------------------------------------------------------
+// Arrays of a batch size, made at its first run.
+typedef struct cli_bucket {
+  ls_nest inputs, outputs;  // Dicts of arrays.
+} cli_bucket;
+
+enum { CLI_BUCKETS = 16, CLI_SHAPES = 64, CLI_VALUES = 32 };
+
+typedef struct cli_signature {
+  const struct cli_served *model;
+  ls_serving_info info;
+  // Rows of several requests run together: the first size of every input and
+  // output is unknown, all others are known, and none has strings.
+  bool batched;
+  cli_bucket buckets[CLI_BUCKETS];  // One per power of two.
+  // Hashes of the shapes run so far, if it is not batched.
+  uint64_t shapes[CLI_SHAPES];
+  size_t num_shapes;
+} cli_signature;
+
+// A loaded export.
+typedef struct cli_served {
+  char *name;
+  char *folder;
+  ls_serving *serving;
+  cli_signature *signatures;
+  size_t num_signatures;
+  char *classes;  // Names of classes, one per line; NULL: none.
+} cli_served;
+
+// Loads the export that a word of the command line names, "[NAME=]FOLDER", or
+// the newest in a folder of exports.
+ls_status cli_served_load(const char *word, cli_served *out);
+void cli_served_close(cli_served *model);  // Accepts a zeroed model.
+// Sets the fields that follow from `info`.
+void cli_signature_init(const cli_served *model, const ls_serving_info *info,
+                        cli_signature *out);
+// Finds a signature by its key. LS_NOT_FOUND lists all keys.
+ls_status cli_served_find(const cli_served *model, const char *key, size_t size,
+                          cli_signature **out);
+// Writes the description of a model as JSON.
+void cli_served_describe(FILE *to, const cli_served *model);
+
+// ---- Requests --------------------------------------------------------------
+// What a request asks, as arrays.
+typedef struct cli_request {
+  cli_signature *signature;
+  bool columns;    // "inputs": the answer has whole arrays, not rows.
+  int64_t rows;    // First size of all inputs; -1: they have none in common.
+  ls_nest inputs;  // A dict of arrays in the order of the signature's inputs.
+} cli_request;
+
+typedef enum cli_body_kind { CLI_BODY_JSON, CLI_BODY_NPY } cli_body_kind;
+
+// Reads the body of a request. `key` is the signature's (NULL: the body's, or
+// the default). Any bytes give a request, which the caller closes, or an error.
+//   LS_NOT_FOUND         no such signature.
+//   LS_INVALID_ARGUMENT  names the position or the input, and what would do.
+ls_status cli_request_parse(const cli_served *model, const char *key,
+                            cli_body_kind kind, const char *body, size_t size,
+                            cli_request *out);
+void cli_request_close(cli_request *request);
+
+// Writes the outputs of a request as JSON.
+ls_status cli_answer_json(FILE *to, const cli_request *request,
+                          ls_nest outputs);
+// Makes the bytes of an npy file of an output: `name`, or the only one.
+ls_status cli_answer_npy(const cli_request *request, ls_nest outputs,
+                         const char *name, ls_array **out_bytes);
+
+// ---- JSON ------------------------------------------------------------------
+// A position in a JSON text (RFC 8259).
+typedef struct cli_cursor {
+  const char *text, *at, *end;
+} cli_cursor;
+
+void cli_cursor_space(cli_cursor *c);  // Skips white space.
+// Skips white space, then this character, and returns true; or stays there.
+bool cli_cursor_take(cli_cursor *c, char wanted);
+// Checks and skips a value of any kind, nested up to 64 deep; `*out_count`
+// (NULL: not needed) is its number of items or members.
+ls_status cli_cursor_skip(cli_cursor *c, int64_t *out_count);
+// Takes a string: its text between the quotes, with escapes as they are.
+ls_status cli_cursor_string(cli_cursor *c, const char **out, size_t *out_size);
+// Makes an error that names the position: the line, the byte in it.
+ls_status cli_cursor_error(const cli_cursor *c, const char *expected);
+
+// An array of known shape that is read from checked values.
+typedef struct cli_filler {
+  const char *name;  // The input's.
+  ls_dtype dtype;
+  ls_shape shape;
+  ls_array *array;             // NULL for strings.
+  void *data;                  // NULL: checks alone.
+  int64_t filled;              // Elements so far.
+  int64_t place[LS_MAX_RANK];  // Indices of the element that is read.
+} cli_filler;
+// Reads all elements, or those of row `row` (-1: all). Rows come in order.
+ls_status cli_filler_read(cli_filler *f, cli_cursor *c, int64_t row);
+
+// ---- The batcher -----------------------------------------------------------
+typedef struct cli_job cli_job;
+struct cli_job {
+  cli_request request;
+  ls_nest outputs;  // A dict of arrays, once it is finished.
+  ls_status status;
+  // Called once it is finished, by the batcher's thread.
+  void (*finish)(cli_job *job);
+  void *user;
+  int64_t queued_ns;
+  int64_t begun_rows, done_rows;  // Progress of a batched signature's rows.
+  cli_job *next;
+};
+
+typedef struct cli_limits {
+  int64_t max_batch, max_wait_us, max_queue, timeout_s;
+  int64_t max_body;  // In MiB.
+} cli_limits;
+
+typedef struct cli_batcher cli_batcher;
+ls_status cli_batcher_create(const cli_limits *limits, cli_batcher **out);
+void cli_batcher_destroy(cli_batcher *batcher);  // NULL is fine; no jobs left.
+// Reserves a place in the queue for a job. Returns false if it is full.
+bool cli_batcher_reserve(cli_batcher *batcher);
+// Makes room for a batched job's outputs.
+ls_status cli_batcher_prepare(cli_job *job);
+// Adds a job at its reserved place. Any thread.
+void cli_batcher_add(cli_batcher *batcher, cli_job *job);
+// Runs jobs until there are none, or waits up to `wait_ms` for one. Returns
+// false if there was none.
+bool cli_batcher_run(cli_batcher *batcher, int wait_ms);
+// Runs each batch size of a signature once, so that no request waits for its
+// compilation.
+ls_status cli_batcher_warm(cli_batcher *batcher, cli_signature *signature);
+int64_t cli_batcher_waiting(const cli_batcher *batcher);
+
+// ---- Metrics ---------------------------------------------------------------
+// Count an answer and its time, and a run of the batcher. Any thread.
+void cli_metrics_answer(int code, int64_t ns);
+void cli_metrics_batch(int64_t rows);
+// Writes all metrics in Prometheus's text format.
+void cli_metrics_write(FILE *to, int64_t waiting);
+int64_t cli_metrics_answers(void);  // All answers so far.
+int64_t cli_now_ns(void);           // A monotonic clock.
+
+// ---- The server ------------------------------------------------------------
+typedef struct cli_service {
+  ls_runtime *runtime;
+  cli_served *models;
+  size_t num_models;
+  cli_limits limits;
+  const char *address;
+  int64_t port;
+  cli_batcher *batcher;
+} cli_service;
+// Serves until a signal asks for the end, then finishes what it has.
+//   LS_UNIMPLEMENTED  the program was built without libmicrohttpd.
+ls_status cli_service_run(cli_service *service);
+
+// ---- Texts in memory -------------------------------------------------------
+// A text that a FILE writes.
+typedef struct cli_buffer {
+  char *data;  // Memory of cli_allocate.
+  size_t size, capacity;
+  bool failed;  // Without memory.
+} cli_buffer;
+bool cli_buffer_append(cli_buffer *buffer, const void *data, size_t size);
+// Opens a file that appends to the buffer; NULL without memory. Closing it
+// completes the text.
+FILE *cli_buffer_open(cli_buffer *buffer);
+
+#endif  // LS_CLI_SERVE_SERVE_H_

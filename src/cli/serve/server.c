@@ -1,0 +1,607 @@
+// SPDX-License-Identifier: Apache-2.0
+// HTTP by libmicrohttpd: addresses, bodies, answers, limits and the end.
+//
+// A few threads of libmicrohttpd serve all connections. One with a request in
+// the batcher is suspended, so that it needs no thread meanwhile. Time limits
+// are deadlines of connections: for a request's header, its body, its time in
+// the queue, the sending of its answer, and the time between requests. The main
+// thread runs the batches, and ends connections that are late.
+#define _GNU_SOURCE
+#include "cli/serve/serve.h"
+
+#ifndef LS_HAVE_MICROHTTPD
+ls_status cli_service_run(cli_service *service) {
+  (void)service;
+  return ls_unimplemented("this lockstep was built without an HTTP server: "
+                          "install libmicrohttpd (Debian: libmicrohttpd-dev), "
+                          "then build it again");
+}
+#else
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <locale.h>
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+  HEADER_BYTES = 32 << 10,  // Largest header of a request.
+  MOST_CONNECTIONS = 1024,
+  MOST_BODIES = 16,  // Bodies of the largest size that are held at a time.
+};
+
+// ---- Connections -----------------------------------------------------------
+// A connection and the time at which it is ended, 0: none.
+typedef struct link_state {
+  int socket;
+  int64_t deadline_ns;  // Atomic.
+  struct link_state *previous, *next;
+} link_state;
+
+typedef struct server {
+  cli_service *service;
+  struct MHD_Daemon *daemon;
+  pthread_mutex_t lock;  // Guards the list of connections.
+  link_state *links;
+  locale_t numbers;      // Numbers with a decimal point.
+  int64_t num_requests;  // Requests not answered yet. Atomic.
+  int64_t body_bytes;    // Memory of all bodies. Atomic.
+  bool stopping;         // Atomic.
+} server;
+
+static void set_deadline(const server *self, link_state *link, bool runs) {
+  const int64_t timeout = self->service->limits.timeout_s * 1000000000;
+  if (link != NULL)
+    __atomic_store_n(&link->deadline_ns, runs ? cli_now_ns() + timeout : 0,
+                     __ATOMIC_RELAXED);
+}
+
+static link_state *link_of(struct MHD_Connection *connection) {
+  const union MHD_ConnectionInfo *info =
+      MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+  return info != NULL ? info->socket_context : NULL;
+}
+
+static void note_connection(void *user, struct MHD_Connection *connection,
+                            void **context,
+                            enum MHD_ConnectionNotificationCode event) {
+  server *self = user;
+  if (event == MHD_CONNECTION_NOTIFY_STARTED) {
+    link_state *link = cli_allocate(sizeof(*link));
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    *context = link;
+    if (link == NULL || info == NULL) return;
+    link->socket = info->connect_fd;
+    set_deadline(self, link, true);
+    pthread_mutex_lock(&self->lock);
+    link->next = self->links;
+    if (link->next != NULL) link->next->previous = link;
+    self->links = link;
+    pthread_mutex_unlock(&self->lock);
+    return;
+  }
+  link_state *link = *context;
+  if (link == NULL) return;
+  pthread_mutex_lock(&self->lock);
+  if (link->next != NULL) link->next->previous = link->previous;
+  if (link->previous != NULL)
+    link->previous->next = link->next;
+  else if (self->links == link)
+    self->links = link->next;
+  pthread_mutex_unlock(&self->lock);
+  cli_release(link);
+  *context = NULL;
+}
+
+// Ends the connections that are late: libmicrohttpd then sees their end.
+static void end_late(server *self) {
+  const int64_t now = cli_now_ns();
+  pthread_mutex_lock(&self->lock);
+  for (link_state *it = self->links; it != NULL; it = it->next) {
+    const int64_t deadline =
+        __atomic_load_n(&it->deadline_ns, __ATOMIC_RELAXED);
+    if (deadline != 0 && now > deadline) shutdown(it->socket, SHUT_RDWR);
+  }
+  pthread_mutex_unlock(&self->lock);
+}
+
+// ---- Requests --------------------------------------------------------------
+// A request and its answer.
+typedef struct exchange {
+  server *self;
+  struct MHD_Connection *connection;
+  link_state *link;
+  const cli_served *model;  // The model that is asked; NULL: none.
+  const char *signature;    // From the address; NULL: none.
+  cli_body_kind kind;
+  cli_buffer body;
+  int64_t begin_ns;
+  bool too_long, queued, answered;
+  cli_job job;
+} exchange;
+
+static void end_exchange(void *user, struct MHD_Connection *connection,
+                         void **context, enum MHD_RequestTerminationCode code) {
+  server *self = user;
+  exchange *x = *context;
+  (void)connection;
+  (void)code;
+  if (x == NULL) return;
+  set_deadline(self, x->link, true);
+  __atomic_sub_fetch(&self->body_bytes, (int64_t)x->body.capacity,
+                     __ATOMIC_RELAXED);
+  __atomic_sub_fetch(&self->num_requests, 1, __ATOMIC_RELAXED);
+  cli_request_close(&x->job.request);
+  ls_nest_release(x->job.outputs);
+  ls_status_free(x->job.status);
+  cli_release(x->body.data);
+  cli_release(x);
+  *context = NULL;
+}
+
+// ---- Answers ---------------------------------------------------------------
+static void release_array(void *array) { ls_array_release(array); }
+
+// Answers with a response, which it takes over.
+static enum MHD_Result send_response(exchange *x, int code, const char *type,
+                                     struct MHD_Response *response) {
+  if (response == NULL) return MHD_NO;
+  const int64_t now = cli_now_ns();
+  MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+  if (code == MHD_HTTP_SERVICE_UNAVAILABLE)
+    MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+  if (__atomic_load_n(&x->self->stopping, __ATOMIC_RELAXED))
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+  set_deadline(x->self, x->link, true);
+  const enum MHD_Result result =
+      MHD_queue_response(x->connection, (unsigned)code, response);
+  MHD_destroy_response(response);
+  x->answered = true;
+  cli_metrics_answer(code, now - x->begin_ns);
+  return result;
+}
+
+// Answers with a text, which it takes over.
+static enum MHD_Result send_text(exchange *x, int code, const char *type,
+                                 cli_buffer *text) {
+  return send_response(x, code, type,
+                       MHD_create_response_from_buffer_with_free_callback(
+                           text->size, text->data, cli_release));
+}
+
+// Answers with an error, which it frees, as TensorFlow Serving does. `allowed`
+// names the methods that are (NULL: not asked).
+static enum MHD_Result send_error(exchange *x, int code, const char *allowed,
+                                  ls_status status) {
+  cli_buffer text = {0};
+  FILE *to = cli_buffer_open(&text);
+  const char *message = ls_status_message(status);
+  if (to != NULL) {
+    fputs("{\"error\":", to);
+    cli_write_json(to, message, strcspn(message, "\n"));
+    fputs("}\n", to);
+    fclose(to);
+  }
+  ls_status_free(status);
+  struct MHD_Response *response =
+      MHD_create_response_from_buffer_with_free_callback(text.size, text.data,
+                                                         cli_release);
+  if (response != NULL && allowed != NULL)
+    MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, allowed);
+  return send_response(x, code, "application/json", response);
+}
+
+static int code_of(ls_status status) {
+  switch (ls_status_code(status)) {
+  case LS_INVALID_ARGUMENT:
+  case LS_DATA_LOSS:
+  case LS_UNIMPLEMENTED:
+  case LS_OUT_OF_RANGE:
+    return MHD_HTTP_BAD_REQUEST;
+  case LS_NOT_FOUND:
+    return MHD_HTTP_NOT_FOUND;
+  case LS_UNAVAILABLE:
+  case LS_RESOURCE_EXHAUSTED:
+    return MHD_HTTP_SERVICE_UNAVAILABLE;
+  default:
+    return MHD_HTTP_INTERNAL_SERVER_ERROR;
+  }
+}
+
+static const char *header_of(const exchange *x, const char *name) {
+  const char *value =
+      MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
+  return value != NULL ? value : "";
+}
+
+// Answers with the outputs of a finished job.
+static enum MHD_Result send_outputs(exchange *x) {
+  const char *accept = header_of(x, MHD_HTTP_HEADER_ACCEPT);
+  if (!ls_status_is_ok(x->job.status)) {
+    const ls_status status = cli_give(&x->job.status);
+    return send_error(x, code_of(status), NULL, status);
+  }
+  if (strstr(accept, "x-npy") != NULL ||
+      strstr(accept, "octet-stream") != NULL) {
+    ls_array *bytes = NULL;
+    const ls_status status =
+        cli_answer_npy(&x->job.request, x->job.outputs,
+                       MHD_lookup_connection_value(
+                           x->connection, MHD_GET_ARGUMENT_KIND, "output"),
+                       &bytes);
+    if (!ls_status_is_ok(status))
+      return send_error(x, code_of(status), NULL, status);
+    // The array lives as long as the response, which libmicrohttpd copies from.
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer_with_free_callback_cls(
+            ls_array_size(bytes), ls_array_mutable_data(bytes), release_array,
+            bytes);
+    return send_response(x, MHD_HTTP_OK, "application/x-npy", response);
+  }
+  cli_buffer text = {0};
+  FILE *to = cli_buffer_open(&text);
+  ls_status status = to == NULL
+                         ? ls_out_of_memory()
+                         : cli_answer_json(to, &x->job.request, x->job.outputs);
+  if (to != NULL && fclose(to) != 0 && ls_status_is_ok(status))
+    status = ls_out_of_memory();
+  if (ls_status_is_ok(status))
+    return send_text(x, MHD_HTTP_OK, "application/json", &text);
+  cli_release(text.data);
+  return send_error(x, code_of(status), NULL, status);
+}
+
+// ---- Predictions -----------------------------------------------------------
+static void finish_job(cli_job *job) {
+  exchange *x = job->user;
+  MHD_resume_connection(x->connection);
+}
+
+// Reads a complete body, and gives it to the batcher.
+static enum MHD_Result begin_prediction(exchange *x) {
+  server *self = x->self;
+  cli_batcher *batcher = self->service->batcher;
+  if (x->too_long)
+    return send_error(
+        x, MHD_HTTP_CONTENT_TOO_LARGE, NULL,
+        ls_invalid_argument("the body is longer than --max-body, %lld MiB",
+                            (long long)self->service->limits.max_body));
+  ls_status status =
+      x->body.failed
+          ? LS_STATUS(LS_UNAVAILABLE, "the bodies of all requests have more "
+                                      "bytes than may be held: try again later")
+          : cli_request_parse(x->model, x->signature, x->kind, x->body.data,
+                              x->body.size, &x->job.request);
+  if (ls_status_is_ok(status)) status = cli_batcher_prepare(&x->job);
+  if (ls_status_is_ok(status) && !cli_batcher_reserve(batcher))
+    status = LS_STATUS(LS_UNAVAILABLE,
+                       "%lld requests are waiting, the most that may "
+                       "(--max-queue): try again later",
+                       (long long)self->service->limits.max_queue);
+  if (!ls_status_is_ok(status))
+    return send_error(x, code_of(status), NULL, status);
+  x->queued = true;
+  x->job.finish = finish_job;
+  x->job.user = x;
+  set_deadline(self, x->link, false);
+  MHD_suspend_connection(x->connection);
+  cli_batcher_add(batcher, &x->job);
+  return MHD_YES;
+}
+
+// Adds a part of a body. Bytes beyond the limits are dropped.
+static void take_body(exchange *x, const char *data, size_t size) {
+  server *self = x->self;
+  const size_t most = (size_t)self->service->limits.max_body << 20;
+  const int64_t all = (int64_t)most * MOST_BODIES;
+  const size_t before = x->body.capacity;
+  if (x->too_long || size > most - x->body.size) {
+    x->too_long = true;
+    return;
+  }
+  if (__atomic_load_n(&self->body_bytes, __ATOMIC_RELAXED) +
+          (int64_t)(x->body.size + size) >
+      all)
+    x->body.failed = true;
+  cli_buffer_append(&x->body, data, size);
+  __atomic_add_fetch(&self->body_bytes, (int64_t)(x->body.capacity - before),
+                     __ATOMIC_RELAXED);
+}
+
+// ---- Addresses -------------------------------------------------------------
+// Returns the model of "/v1/models/NAME", of which `*rest` is what follows the
+// name; NULL: there is none.
+static const cli_served *find_model(const cli_service *service,
+                                    const char *name, const char **rest) {
+  for (size_t i = 0; i < service->num_models; ++i) {
+    const char *known = service->models[i].name;
+    const size_t size = strlen(known);
+    if (strncmp(name, known, size) != 0) continue;
+    *rest = name + size;
+    if (**rest == '\0' || **rest == ':') return &service->models[i];
+  }
+  return NULL;
+}
+
+static enum MHD_Result send_wrong_method(exchange *x, const char *url,
+                                         const char *allowed) {
+  return send_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, allowed,
+                    ls_invalid_argument("'%.100s' is for %s", url, allowed));
+}
+
+static enum MHD_Result send_unknown(exchange *x, const char *url) {
+  const cli_service *service = x->self->service;
+  return send_error(
+      x, MHD_HTTP_NOT_FOUND, NULL,
+      ls_not_found("there is nothing at '%.100s'; there are "
+                   "/v1/models/%s:predict, /v1/models/%s, /metrics and "
+                   "/healthz",
+                   url, service->models[0].name, service->models[0].name));
+}
+
+// Answers a request for a description.
+static enum MHD_Result send_description(exchange *x, const char *url) {
+  server *self = x->self;
+  const bool stopping = __atomic_load_n(&self->stopping, __ATOMIC_RELAXED);
+  const bool metrics = strcmp(url, "/metrics") == 0;
+  const char *rest = "";
+  const cli_served *model = strncmp(url, "/v1/models/", 11) == 0
+                                ? find_model(self->service, url + 11, &rest)
+                                : NULL;
+  if (!metrics && strcmp(url, "/healthz") != 0 &&
+      (model == NULL || *rest != '\0'))
+    return send_unknown(x, url);
+  cli_buffer text = {0};
+  FILE *to = cli_buffer_open(&text);
+  if (to == NULL) return MHD_NO;
+  if (metrics)
+    cli_metrics_write(to, cli_batcher_waiting(self->service->batcher));
+  else if (model != NULL)
+    cli_served_describe(to, model);
+  else
+    fprintf(to, "{\"status\":\"%s\"}\n", stopping ? "stopping" : "ok");
+  fclose(to);
+  return send_text(
+      x,
+      model == NULL && !metrics && stopping ? MHD_HTTP_SERVICE_UNAVAILABLE
+                                            : MHD_HTTP_OK,
+      metrics ? "text/plain; version=0.0.4" : "application/json", &text);
+}
+
+// Returns true if a content type is this one, whatever its parameters.
+static bool type_is(const char *type, const char *wanted) {
+  const size_t size = strlen(wanted);
+  return strncasecmp(type, wanted, size) == 0 &&
+         strchr("; \t", type[size]) != NULL;
+}
+
+// Returns false for a content type that is not read. curl -d sends that of
+// forms, and TensorFlow Serving asks for none.
+static bool find_kind(exchange *x) {
+  static const char *const texts[] = {"", "application/json", "text/json",
+                                      "application/x-www-form-urlencoded"};
+  static const char *const arrays[] = {
+      "application/octet-stream", "application/x-npy", "application/x-npz"};
+  const char *type = header_of(x, MHD_HTTP_HEADER_CONTENT_TYPE);
+  for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); ++i)
+    if (type_is(type, texts[i])) return true;
+  x->kind = CLI_BODY_NPY;
+  for (size_t i = 0; i < sizeof(arrays) / sizeof(*arrays); ++i)
+    if (type_is(type, arrays[i])) return true;
+  return false;
+}
+
+// Checks the header of a request for a prediction. Bodies that are refused here
+// are not read: the connection ends with the answer.
+static enum MHD_Result check_header(exchange *x, const char *url) {
+  const cli_limits *limits = &x->self->service->limits;
+  const char *length = header_of(x, MHD_HTTP_HEADER_CONTENT_LENGTH);
+  const char *coding = header_of(x, MHD_HTTP_HEADER_CONTENT_ENCODING);
+  if (x->model == NULL) return send_unknown(x, url);
+  if (length[0] == '\0' &&
+      header_of(x, MHD_HTTP_HEADER_TRANSFER_ENCODING)[0] == '\0')
+    return send_error(
+        x, MHD_HTTP_LENGTH_REQUIRED, NULL,
+        ls_invalid_argument("the request has no body: send it with its length "
+                            "(Content-Length) or in chunks"));
+  if (strtoull(length, NULL, 10) > (uint64_t)limits->max_body << 20) {
+    x->too_long = true;
+    return begin_prediction(x);
+  }
+  if (coding[0] != '\0' && strcasecmp(coding, "identity") != 0)
+    return send_error(x, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, NULL,
+                      ls_invalid_argument("the body is packed (%.20s): send it "
+                                          "as it is",
+                                          coding));
+  if (!find_kind(x))
+    return send_error(
+        x, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, NULL,
+        ls_invalid_argument(
+            "the body is '%.60s': send application/json, or an npy or npz "
+            "file as application/x-npy or application/octet-stream",
+            header_of(x, MHD_HTTP_HEADER_CONTENT_TYPE)));
+  x->signature = MHD_lookup_connection_value(
+      x->connection, MHD_GET_ARGUMENT_KIND, "signature_name");
+  return MHD_YES;
+}
+
+// Answers a request by its header, or returns to wait for its body.
+static enum MHD_Result begin_exchange(exchange *x, const char *url,
+                                      const char *method) {
+  server *self = x->self;
+  const bool reads = strcmp(method, MHD_HTTP_METHOD_GET) == 0 ||
+                     strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
+  const char *rest = "";
+  const cli_served *model = strncmp(url, "/v1/models/", 11) == 0
+                                ? find_model(self->service, url + 11, &rest)
+                                : NULL;
+  const bool predicts = model != NULL && strcmp(rest, ":predict") == 0;
+  if (predicts && strcmp(method, MHD_HTTP_METHOD_POST) != 0)
+    return send_wrong_method(x, url, "POST");
+  if (!predicts && !reads) {
+    const bool known = (model != NULL && *rest == '\0') ||
+                       strcmp(url, "/metrics") == 0 ||
+                       strcmp(url, "/healthz") == 0;
+    return known ? send_wrong_method(x, url, "GET, HEAD")
+                 : send_unknown(x, url);
+  }
+  if (!predicts) return send_description(x, url);
+  if (__atomic_load_n(&self->stopping, __ATOMIC_RELAXED))
+    return send_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL,
+                      LS_STATUS(LS_UNAVAILABLE, "the server is stopping"));
+  x->model = model;
+  return check_header(x, url);
+}
+
+// Called by libmicrohttpd: once with a request's header, then with each part of
+// its body, with its end, and once more when its job is finished.
+static enum MHD_Result handle(void *user, struct MHD_Connection *connection,
+                              const char *url, const char *method,
+                              const char *version, const char *data,
+                              size_t *size, void **context) {
+  server *self = user;
+  exchange *x = *context;
+  (void)version;
+  ls_runtime_make_current(self->service->runtime);
+  if (self->numbers != (locale_t)0) uselocale(self->numbers);
+  if (x == NULL) {
+    x = cli_allocate(sizeof(*x));
+    if (x == NULL) return MHD_NO;
+    *context = x;
+    __atomic_add_fetch(&self->num_requests, 1, __ATOMIC_RELAXED);
+    x->self = self;
+    x->connection = connection;
+    x->link = link_of(connection);
+    x->begin_ns = cli_now_ns();
+    set_deadline(self, x->link, true);
+    return begin_exchange(x, url, method);
+  }
+  if (*size > 0) {
+    if (!x->answered) take_body(x, data, *size);
+    *size = 0;
+    return MHD_YES;
+  }
+  if (x->answered) return MHD_YES;
+  return x->queued ? send_outputs(x) : begin_prediction(x);
+}
+
+// ---- The daemon ------------------------------------------------------------
+// The addresses to listen at.
+typedef union listen_address {
+  struct sockaddr any;
+  struct sockaddr_in four;
+  struct sockaddr_in6 six;
+} listen_address;
+
+static ls_status read_address(const cli_service *service, listen_address *out) {
+  *out = (listen_address){0};
+  if (inet_pton(AF_INET, service->address, &out->four.sin_addr) == 1) {
+    out->four.sin_family = AF_INET;
+    out->four.sin_port = htons((uint16_t)service->port);
+    return ls_ok();
+  }
+  if (inet_pton(AF_INET6, service->address, &out->six.sin6_addr) == 1) {
+    out->six.sin6_family = AF_INET6;
+    out->six.sin6_port = htons((uint16_t)service->port);
+    return ls_ok();
+  }
+  return ls_invalid_argument("--address is '%s', expected an address of this "
+                             "machine in numbers: 127.0.0.1, 0.0.0.0, ::1",
+                             service->address);
+}
+
+static ls_status start_daemon(server *self) {
+  const cli_service *service = self->service;
+  listen_address address;
+  LS_RETURN_IF_ERROR(read_address(service, &address));
+  const bool six = address.any.sa_family == AF_INET6;
+  int threads = ls_runtime_threads(service->runtime);
+  threads = threads < 2 ? 2 : threads > 8 ? 8 : threads;
+  // By epoll it misses the end of a connection that comes with its last bytes.
+  self->daemon = MHD_start_daemon(
+      MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
+          MHD_ALLOW_SUSPEND_RESUME | (six ? MHD_USE_IPv6 : 0),
+      (uint16_t)service->port, NULL, NULL, handle, self, MHD_OPTION_SOCK_ADDR,
+      &address.any, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)threads,
+      MHD_OPTION_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS,
+      MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)service->limits.timeout_s,
+      MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,
+      MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_NOTIFY_CONNECTION,
+      note_connection, self, MHD_OPTION_NOTIFY_COMPLETED, end_exchange, self,
+      MHD_OPTION_END);
+  if (self->daemon == NULL)
+    return LS_STATUS(LS_UNAVAILABLE,
+                     "cannot listen at %s, port %lld: %s; --port names another "
+                     "port, 0 any free one",
+                     service->address, (long long)service->port,
+                     strerror(errno));
+  return ls_ok();
+}
+
+static void print_start(const server *self) {
+  const cli_service *service = self->service;
+  const union MHD_DaemonInfo *info =
+      MHD_get_daemon_info(self->daemon, MHD_DAEMON_INFO_BIND_PORT);
+  const bool six = strchr(service->address, ':') != NULL;
+  for (size_t i = 0; i < service->num_models; ++i)
+    printf("serving '%s' at http://%s%s%s:%u/v1/models/%s\n",
+           service->models[i].folder, six ? "[" : "", service->address,
+           six ? "]" : "", info != NULL ? info->port : 0u,
+           service->models[i].name);
+  fflush(stdout);
+}
+
+// Finishes the requests that are here, for up to --timeout, and refuses others.
+static void drain(server *self) {
+  const int64_t until =
+      cli_now_ns() + self->service->limits.timeout_s * INT64_C(1000000000);
+  __atomic_store_n(&self->stopping, true, __ATOMIC_RELAXED);
+  const MHD_socket listening = MHD_quiesce_daemon(self->daemon);
+  if (listening != MHD_INVALID_SOCKET) close(listening);
+  while (cli_batcher_waiting(self->service->batcher) > 0 ||
+         (__atomic_load_n(&self->num_requests, __ATOMIC_RELAXED) > 0 &&
+          cli_now_ns() < until)) {
+    cli_batcher_run(self->service->batcher, 10);
+    end_late(self);
+  }
+}
+
+static void print_state(void *user) {
+  const server *self = user;
+  fprintf(stderr,
+          "answered %lld requests, %lld are here, %lld of them in the queue\n",
+          (long long)cli_metrics_answers(),
+          (long long)__atomic_load_n(&self->num_requests, __ATOMIC_RELAXED),
+          (long long)cli_batcher_waiting(self->service->batcher));
+}
+
+ls_status cli_service_run(cli_service *service) {
+  server self = {.service = service};
+  self.numbers = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+  pthread_mutex_init(&self.lock, NULL);
+  cli_watch_also(print_state, &self);
+  const ls_status status = start_daemon(&self);
+  if (ls_status_is_ok(status)) {
+    print_start(&self);
+    while (cli_signals_first() == 0) {
+      // Late connections are looked for between batches, too.
+      cli_batcher_run(service->batcher, 100);
+      end_late(&self);
+    }
+    drain(&self);
+    MHD_stop_daemon(self.daemon);
+    fprintf(stderr, "lockstep serve: stopped after %lld requests\n",
+            (long long)cli_metrics_answers());
+  }
+  cli_watch_also(NULL, NULL);
+  pthread_mutex_destroy(&self.lock);
+  if (self.numbers != (locale_t)0) freelocale(self.numbers);
+  return status;
+}
+#endif

@@ -1,0 +1,510 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Predictions over HTTP: equal to those of `lockstep predict` and whatever else
+// runs beside them; requests that are none; the end under load.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lockstep/files.h"
+#include "lockstep/serving.h"
+#include "support/draw.h"
+#include "support/expect.h"
+#include "support/sanitizer.h"
+
+enum { FEATURES = 16, ROWS = 96, CLIENTS = 64, ANSWER = 1 << 16 };
+
+static float features[ROWS][FEATURES];
+static char export_path[256];
+
+// Runs a command of the program; its output is in out.txt.
+static void run_command(const char *words) {
+  char command[1024];
+  snprintf(command, sizeof(command), "\"$LOCKSTEP\" %s >out.txt 2>err.txt",
+           words);
+  if (system(command) != 0) {
+    print_error("%s\n", command);
+    (void)!system("cat out.txt err.txt >&2");
+    fail();
+  }
+}
+
+// Rows of three classes with names.
+static void write_rows(void) {
+  static const char *const names[] = {"bag", "coat", "the \\\"shoe\\\""};
+  uint64_t state = 5;
+  FILE *file = fopen("rows.csv", "w");
+  assert_non_null(file);
+  for (int i = 0; i < ROWS; ++i) {
+    const uint64_t class = draw_below(&state, 3);
+    for (int k = 0; k < FEATURES; ++k) {
+      features[i][k] = (float)(class * 1000 + draw_below(&state, 2000)) / 1024;
+      fprintf(file, "%.9g,", (double)features[i][k]);
+    }
+    fprintf(file, "%s\n", class == 2 ? "a shoe" : names[class]);
+  }
+  assert_int_equal(fclose(file), 0);
+}
+
+static int make_export(void **state) {
+  (void)state;
+  (void)!system("rm -rf run mnist");
+  write_rows();
+  run_command("train --model tiny --data rows.csv --quiet --run-dir run "
+              "--steps 20 --batch-size 16 --test none");
+  run_command("export run --out mnist");
+  FILE *file = fopen("out.txt", "r");
+  assert_non_null(file);
+  assert_int_equal(fscanf(file, "%255s", export_path), 1);
+  fclose(file);
+  return 0;
+}
+TEST_FILE(.set_up = make_export)
+
+// ---- The server ------------------------------------------------------------
+typedef struct server {
+  pid_t process;
+  int port;
+} server;
+
+// Starts a server of the export with these flags. `process` is 0 in a build
+// without one.
+static server start_server(const char *flags) {
+  char command[512];
+  int ends[2];
+  server started = {0};
+  assert_int_equal(pipe(ends), 0);
+  snprintf(command, sizeof(command),
+           "exec \"$LOCKSTEP\" serve mnist --port 0 %s 2>serve.txt", flags);
+  const pid_t process = fork();
+  if (process == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    _exit(127);
+  }
+  close(ends[1]);
+  FILE *said = fdopen(ends[0], "r");
+  char line[512] = "";
+  if (fgets(line, sizeof(line), said) != NULL) {
+    const char *port = strstr(line, "127.0.0.1:");
+    assert_non_null(port);
+    assert_non_null(strstr(line, "/v1/models/mnist"));
+    started = (server){process, atoi(port + 10)};
+  } else {
+    waitpid(process, NULL, 0);
+    assert_int_equal(system("grep -q libmicrohttpd serve.txt"), 0);
+    skip();
+  }
+  fclose(said);
+  return started;
+}
+
+// Ends a server, which must exit with 0.
+static void stop_server(server *self) {
+  int code = 0;
+  assert_int_equal(kill(self->process, SIGTERM), 0);
+  assert_int_equal(waitpid(self->process, &code, 0), self->process);
+  assert_true(WIFEXITED(code));
+  assert_int_equal(WEXITSTATUS(code), 0);
+}
+
+// ---- A client --------------------------------------------------------------
+static int connect_to(int port) {
+  const struct sockaddr_in address = {.sin_family = AF_INET,
+                                      .sin_port = htons((uint16_t)port),
+                                      .sin_addr.s_addr =
+                                          htonl(INADDR_LOOPBACK)};
+  const int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const struct timeval patience = {.tv_sec = 60};
+  setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  if (connect(client, (const struct sockaddr *)&address, sizeof(address)) == 0)
+    return client;
+  close(client);
+  return -1;
+}
+
+// Reads until the end of the connection; returns the number of bytes.
+static size_t read_answer(int client, char *answer) {
+  size_t size = 0;
+  for (ssize_t got; size < ANSWER - 1; size += (size_t)got) {
+    got = recv(client, answer + size, ANSWER - 1 - size, 0);
+    if (got <= 0) break;
+  }
+  answer[size] = '\0';
+  return size;
+}
+
+// Sends bytes, then the end if they are no whole request, and reads the answer.
+// Returns its code, 0: there was none.
+static int send_bytes(int port, const void *bytes, size_t size, bool whole,
+                      char *answer, size_t *out_size) {
+  const int client = connect_to(port);
+  answer[0] = '\0';
+  if (client < 0) return 0;
+  (void)!send(client, bytes, size, MSG_NOSIGNAL);
+  if (!whole) shutdown(client, SHUT_WR);
+  *out_size = read_answer(client, answer);
+  close(client);
+  return strncmp(answer, "HTTP/1.", 7) == 0 ? atoi(answer + 9) : 0;
+}
+
+// Sends a request; returns the code, and the body with `*body`.
+static int post(int port, const char *path, const char *headers,
+                const void *data, size_t size, char *answer, const char **body,
+                size_t *body_size) {
+  char *request = malloc(size + 1024);
+  size_t all = 0;
+  const int head = snprintf(request, 1024,
+                            "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close"
+                            "\r\nContent-Length: %zu\r\n%s\r\n",
+                            path, size, headers);
+  memcpy(request + head, data, size);
+  const int code =
+      send_bytes(port, request, (size_t)head + size, true, answer, &all);
+  free(request);
+  const char *end = strstr(answer, "\r\n\r\n");
+  *body = end != NULL ? end + 4 : "";
+  if (body_size != NULL)
+    *body_size = end != NULL ? all - (size_t)(*body - answer) : 0;
+  return code;
+}
+
+static int post_text(int port, const char *path, const char *text, char *answer,
+                     const char **body) {
+  return post(port, path, "", text, strlen(text), answer, body, NULL);
+}
+
+static int get(int port, const char *method, const char *path, char *answer) {
+  char request[256];
+  size_t size = 0;
+  const int head = snprintf(request, sizeof(request),
+                            "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close"
+                            "\r\n\r\n",
+                            method, path);
+  return send_bytes(port, request, (size_t)head, true, answer, &size);
+}
+
+// Prints rows from..to as a request.
+static size_t print_rows(char *text, const char *head, int from, int to) {
+  size_t size = (size_t)sprintf(text, "%s[", head);
+  for (int i = from; i < to; ++i)
+    for (int k = 0; k < FEATURES; ++k)
+      size += (size_t)sprintf(text + size, "%s%.9g",
+                              k > 0      ? ", "
+                              : i > from ? "], ["
+                                         : "[",
+                              (double)features[i][k]);
+  return size + (size_t)sprintf(text + size, "]]}");
+}
+
+#define PREDICT "/v1/models/mnist:predict"
+
+// ---- Predictions -----------------------------------------------------------
+TEST(answers_are_those_of_predict) {
+  server self = start_server("");
+  HEAP(char, text) = malloc(ANSWER);
+  HEAP(char, answer) = malloc(ANSWER);
+  HEAP(char, wanted) = malloc(ANSWER);
+  const char *body = NULL;
+  run_command("predict run --data rows.csv");
+  FILE *file = fopen("out.txt", "r");
+  size_t size = (size_t)sprintf(wanted, "{\"predictions\":[");
+  for (char line[256]; fgets(line, sizeof(line), file) != NULL;) {
+    char *row = strstr(line, ",\"row\":");
+    assert_non_null(row);
+    *row = '\0';
+    assert_non_null(strstr(line, "\"name\":"));
+    size += (size_t)sprintf(wanted + size, "%s%s}",
+                            wanted[size - 1] == '[' ? "" : ",", line);
+  }
+  fclose(file);
+  sprintf(wanted + size, "]}\n");
+  print_rows(text, "{\"signature_name\":\"predict\", \"instances\":", 0, ROWS);
+  assert_int_equal(post_text(self.port, PREDICT, text, answer, &body), 200);
+  assert_string_equal(body, wanted);
+  stop_server(&self);
+}
+
+// Runs the export here, on rows from..to; the result is a dict.
+static ls_nest run_here(int from, int to) {
+  ls_serving *serving = NULL;
+  ls_array *rows = NULL;
+  ls_nest outputs = ls_none();
+  const char *name = "examples";
+  expect_ok(ls_serving_load(export_path, NULL, &serving));
+  expect_ok(ls_array_create_copy(LS_DTYPE_F32,
+                                 LS_SHAPE((int64_t)(to - from), FEATURES),
+                                 features[from], &rows));
+  const ls_nest item = ls_nest_array(rows);
+  const ls_nest inputs = ls_nest_dict("", &name, &item, 1);
+  expect_ok(ls_serving_run(serving, NULL, inputs, &outputs));
+  ls_nest_release(inputs);
+  ls_serving_destroy(serving);
+  return outputs;
+}
+
+// Makes the bytes of an npy file of rows from..to.
+static ls_array *npy_of(int from, int to) {
+  ls_array *rows = NULL, *bytes = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_F32,
+                                 LS_SHAPE((int64_t)(to - from), FEATURES),
+                                 features[from], &rows));
+  expect_ok(ls_npy_print(rows, &bytes));
+  ls_array_release(rows);
+  return bytes;
+}
+
+TEST(npy_is_answered_with_the_bits_of_a_run_here) {
+  server self = start_server("--max-batch 7");
+  HEAP(char, answer) = malloc(ANSWER);
+  const char *body = NULL;
+  size_t size = 0;
+  ls_array *sent = npy_of(0, ROWS), *got = NULL;
+  assert_int_equal(post(self.port, PREDICT,
+                        "Content-Type: application/x-npy\r\n"
+                        "Accept: application/x-npy\r\n",
+                        ls_array_data(sent), ls_array_size(sent), answer, &body,
+                        &size),
+                   200);
+  expect_ok(ls_npy_parse(body, size, &got));
+  ls_nest outputs = run_here(0, ROWS);
+  const ls_array *wanted = ls_nest_as_array(ls_nest_item(outputs, 0));
+  assert_true(ls_shape_equal(ls_array_shape(got), ls_array_shape(wanted)));
+  assert_memory_equal(ls_array_data(got), ls_array_data(wanted),
+                      ls_array_size(wanted));
+  ls_nest_release(outputs);
+  ls_array_release(sent);
+  ls_array_release(got);
+  stop_server(&self);
+}
+
+TEST(rows_and_columns_have_the_same_numbers) {
+  server self = start_server("");
+  HEAP(char, text) = malloc(ANSWER);
+  HEAP(char, answer) = malloc(ANSWER);
+  HEAP(char, rows) = malloc(ANSWER);
+  const char *body = NULL;
+  print_rows(text, "{\"instances\":", 0, 2);
+  assert_int_equal(post_text(self.port, PREDICT, text, rows, &body), 200);
+  const char *numbers = strchr(body, '[');
+  print_rows(text, "{\"inputs\":", 0, 2);
+  assert_int_equal(post_text(self.port, PREDICT, text, answer, &body), 200);
+  assert_string_equal(strchr(body, '['), numbers);
+  size_t size = print_rows(text, "{\"inputs\":{\"examples\":", 0, 2);
+  strcpy(text + size, "}");
+  assert_int_equal(post_text(self.port, PREDICT, text, answer, &body), 200);
+  assert_string_equal(strchr(body, '['), numbers);
+  stop_server(&self);
+}
+
+// ---- Many at a time --------------------------------------------------------
+typedef struct client {
+  int port, row, rounds, answered, wrong;
+  const char *wanted;  // The answer to the row alone; NULL: not compared.
+  pthread_t thread;
+} client;
+
+static void *run_client(void *user) {
+  client *self = user;
+  char text[1024], *answer = malloc(ANSWER);
+  const char *body = NULL;
+  print_rows(text, "{\"instances\":", self->row, self->row + 1);
+  for (int i = 0; i < self->rounds; ++i) {
+    const int code = post_text(self->port, PREDICT, text, answer, &body);
+    self->answered += code == 200;
+    const bool refused = self->wanted == NULL && (code == 0 || code == 503);
+    self->wrong +=
+        !(code == 200 ? self->wanted == NULL || strcmp(body, self->wanted) == 0
+                      : refused);
+  }
+  free(answer);
+  return NULL;
+}
+
+TEST(a_row_has_the_same_answer_alone_and_among_64_clients) {
+  server self = start_server("--max-wait-us 20000");
+  static client clients[CLIENTS];
+  static char wanted[CLIENTS][512];
+  HEAP(char, answer) = malloc(ANSWER);
+  char text[1024];
+  const char *body = NULL;
+  for (int i = 0; i < CLIENTS; ++i) {
+    print_rows(text, "{\"instances\":", i, i + 1);
+    assert_int_equal(post_text(self.port, PREDICT, text, answer, &body), 200);
+    snprintf(wanted[i], sizeof(wanted[i]), "%s", body);
+    clients[i] =
+        (client){.port = self.port, .row = i, .rounds = 4, .wanted = wanted[i]};
+  }
+  for (int i = 0; i < CLIENTS; ++i)
+    assert_int_equal(
+        pthread_create(&clients[i].thread, NULL, run_client, &clients[i]), 0);
+  for (int i = 0; i < CLIENTS; ++i) {
+    pthread_join(clients[i].thread, NULL);
+    assert_int_equal(clients[i].answered, 4);
+    assert_int_equal(clients[i].wrong, 0);
+  }
+  // Fewer batches than requests: some ran together.
+  assert_int_equal(get(self.port, "GET", "/metrics", answer), 200);
+  const char *count = strstr(answer, "lockstep_batch_rows_count ");
+  assert_non_null(count);
+  assert_true(atoi(strchr(count, ' ')) < 5 * CLIENTS);
+  assert_non_null(strstr(answer, "lockstep_requests_total{code=\"200\"} 320"));
+  stop_server(&self);
+}
+
+TEST(the_end_under_load_finishes_what_is_here) {
+  server self = start_server("");
+  static client clients[8];
+  for (int i = 0; i < 8; ++i) {
+    clients[i] = (client){.port = self.port, .row = i, .rounds = 150};
+    assert_int_equal(
+        pthread_create(&clients[i].thread, NULL, run_client, &clients[i]), 0);
+  }
+  usleep(50000);
+  stop_server(&self);
+  for (int i = 0; i < 8; ++i) {
+    pthread_join(clients[i].thread, NULL);
+    assert_int_equal(clients[i].wrong, 0);
+  }
+  HEAP(char, answer) = malloc(ANSWER);
+  assert_int_equal(get(self.port, "GET", "/healthz", answer), 0);
+}
+
+// ---- Refusals --------------------------------------------------------------
+TEST(wrong_requests_are_answered_with_their_code_and_a_sentence) {
+  static const struct {
+    const char *text, *wanted;
+    int code;
+  } rows[] = {
+      {"", "ends at line 1, byte 1", 400},
+      {"{\"instances\": [[1, 2]]}", "'examples'[0] has 2 items, expected 16",
+       400},
+      {"{\"instances\": [[1, 2],}", "expected a value", 400},
+      {"{\"instances\": [\"x\"]}", "is no list", 400},
+      {"{\"instances\": []}", "empty", 400},
+      {"{\"instances\": [{\"y\": 1}]}", "no input 'y'", 400},
+      {"{\"inputs\": {}}", "needs input 'examples'", 400},
+      {"{\"inputs\": 1, \"instances\": 2}", "either", 400},
+      {"{\"input\": 1}", "as names of members", 400},
+      {"{\"signature_name\": \"z\", \"inputs\": 1}", "it has", 404},
+  };
+  server self = start_server("--max-body 1");
+  HEAP(char, answer) = malloc(ANSWER);
+  HEAP(char, large) = calloc(1, 2 << 20);
+  const char *body = NULL;
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
+    const int code = post_text(self.port, PREDICT, rows[i].text, answer, &body);
+    if (code != rows[i].code || strstr(body, rows[i].wanted) == NULL)
+      print_error("%s: %d %s\n", rows[i].text, code, body);
+    assert_int_equal(code, rows[i].code);
+    assert_non_null(strstr(body, rows[i].wanted));
+    assert_memory_equal(body, "{\"error\":\"", 10);
+  }
+  assert_int_equal(
+      post_text(self.port, "/v1/models/x:predict", "{}", answer, &body), 404);
+  assert_int_equal(post_text(self.port, "/healthz", "{}", answer, &body), 405);
+  assert_int_equal(get(self.port, "GET", PREDICT, answer), 405);
+  assert_non_null(strstr(answer, "Allow: POST"));
+  assert_int_equal(get(self.port, "POST", PREDICT, answer), 411);
+  assert_int_equal(post(self.port, PREDICT, "Content-Type: image/png\r\n", "x",
+                        1, answer, &body, NULL),
+                   415);
+  assert_int_equal(
+      post(self.port, PREDICT, "", large, 2 << 20, answer, &body, NULL), 413);
+  ls_array *doubles = NULL, *bytes = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_F64, LS_SHAPE(1, FEATURES), &doubles));
+  expect_ok(ls_npy_print(doubles, &bytes));
+  assert_int_equal(
+      post(self.port, PREDICT, "Content-Type: application/octet-stream\r\n",
+           ls_array_data(bytes), ls_array_size(bytes), answer, &body, NULL),
+      400);
+  assert_non_null(strstr(body, "f64[1,16]: convert it with NumPy's astype"));
+  ls_array_release(doubles);
+  ls_array_release(bytes);
+  assert_int_equal(get(self.port, "GET", "/v1/models/mnist", answer), 200);
+  assert_non_null(strstr(answer, "\"examples\":{\"dtype\":\"f32\",\"shape\":"
+                                 "[-1,16]}"));
+  assert_non_null(strstr(answer, "\"classes\":[\"a shoe\",\"bag\",\"coat\"]"));
+  stop_server(&self);
+}
+
+TEST(a_request_that_never_ends_is_ended) {
+  server self = start_server("--timeout 1");
+  HEAP(char, answer) = malloc(ANSWER);
+  const int header = connect_to(self.port), body = connect_to(self.port);
+  const char *half = "POST " PREDICT " HTTP/1.1\r\nHost: x\r\n"
+                     "Content-Length: 100\r\n\r\n{";
+  (void)!send(header, half, 20, MSG_NOSIGNAL);
+  (void)!send(body, half, strlen(half), MSG_NOSIGNAL);
+  assert_int_equal(read_answer(header, answer), 0);
+  assert_int_equal(read_answer(body, answer), 0);
+  close(header);
+  close(body);
+  stop_server(&self);
+}
+
+// Returns the resident memory of a process, in KiB.
+static long memory_of(pid_t process) {
+  char path[64], line[256];
+  long size = -1;
+  snprintf(path, sizeof(path), "/proc/%d/status", (int)process);
+  FILE *file = fopen(path, "r");
+  assert_non_null(file);
+  while (fgets(line, sizeof(line), file) != NULL)
+    (void)sscanf(line, "VmRSS: %ld", &size);
+  fclose(file);
+  return size;
+}
+
+// Sends requests with a few bytes changed, left out or added.
+static void send_damaged(const server *self, uint64_t *state, int count) {
+  HEAP(char, answer) = malloc(ANSWER);
+  HEAP(char, sent) = malloc(ANSWER);
+  char text[2048];
+  for (int i = 0; i < count; ++i) {
+    size_t got = 0;
+    const size_t body = print_rows(text, "{\"instances\":", 0, 1);
+    size_t size = (size_t)sprintf(
+        sent,
+        "POST " PREDICT " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        "Content-Length: %zu\r\n\r\n%s",
+        body, text);
+    for (uint64_t edits = 1 + draw_below(state, 4); edits > 0; --edits) {
+      // Half of the edits are of the body.
+      const size_t from = draw_below(state, 2) > 0 ? size - body : 0;
+      const size_t at = from + draw_below(state, size - from);
+      const uint64_t kind = draw_below(state, 3);
+      if (kind == 0) sent[at] = (char)draw_below(state, 256);
+      if (kind == 1) size = at;
+      if (kind == 2) sent[at] = "{}[]\",:\\-e0\r\n /"[draw_below(state, 15)];
+      if (size <= body) break;
+    }
+    const int code = send_bytes(self->port, sent, size, false, answer, &got);
+    const bool fine = code == 0 || code == 200 || (code >= 400 && code < 500) ||
+                      code == 501 || code == 505;
+    if (!fine) print_error("%d: %.*s\n", code, (int)size, sent);
+    assert_true(fine);
+  }
+}
+
+TEST(a_thousand_damaged_requests_do_no_harm) {
+  server self = start_server("--timeout 2");
+  HEAP(char, answer) = malloc(ANSWER);
+  const int count = LS_SANITIZED ? 200 : 1000;
+  uint64_t seed = number_from_environment("LS_TEST_SEED", 1);
+  send_damaged(&self, &seed, count / 5);
+  const long before = memory_of(self.process);
+  send_damaged(&self, &seed, count);
+  if (!LS_SANITIZED) assert_in_range(memory_of(self.process), 1, before + 4096);
+  assert_int_equal(get(self.port, "GET", "/healthz", answer), 200);
+  stop_server(&self);
+}
