@@ -123,8 +123,8 @@ int cli_serve(int argc, char **argv) {
       .about =
           "Answers predictions of exported models over HTTP, in the formats of "
           "TensorFlow\nServing, JSON and npy: POST /v1/models/NAME:predict; "
-          "GET /v1/models/NAME, /metrics\nand /healthz. Ctrl-C or SIGTERM ends "
-          "it once it has finished what it has, with\ncode 0.",
+          "GET /v1/models/NAME,\n/metrics and /healthz. Ctrl-C or SIGTERM "
+          "ends it with code 0, once it has\nfinished what it has.",
       .subject = "[NAME=]EXPORT",
       .description =
           "the folder of an export, or one of several exports,\nwhose newest "
