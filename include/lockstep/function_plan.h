@@ -43,6 +43,11 @@ ls_function_load(const char *text, const ls_host_kernel *const *kernels,
 LS_API uint64_t ls_function_steps(const ls_function *function);
 LS_API void ls_function_set_steps(ls_function *function, uint64_t steps);
 
+// Lets later calls only trace and compile, or run again: meanwhile they compute
+// nothing, change no variable and have no results. For the figures of a program
+// before its memory is allocated.
+LS_API void ls_function_set_compiles_only(ls_function *function, bool on);
+
 // Returns the number of traces made so far.
 LS_API size_t ls_function_num_traces(const ls_function *function);
 // Returns the built graph of the newest trace, lent until the function is

@@ -48,6 +48,7 @@ int cli_replay(int argc, char **argv);
 int cli_verify(int argc, char **argv);
 int cli_simulate(int argc, char **argv);
 int cli_summary(int argc, char **argv);
+int cli_plan(int argc, char **argv);
 int cli_graph(int argc, char **argv);
 int cli_compile(int argc, char **argv);
 int cli_devices(int argc, char **argv);

@@ -25,6 +25,8 @@ const cli_command cli_commands[] = {
     {"bench", "time a model's training step", cli_bench},
     {"summary", "list a model's layers, with parameters, work and memory",
      cli_summary},
+    {"plan", "tell memory, time and disk of a run before its first step",
+     cli_plan},
     {"graph", "print a model's training step", cli_graph},
     {"compile", "compile a model's training step, also without its devices",
      cli_compile},

@@ -52,6 +52,7 @@ struct ls_function {
   size_t running;
   size_t num_traces;
   uint64_t step;    // Number of steps so far, for random ops.
+  bool compiles_only;
   call_room *room;  // Taken and given back by an atomic exchange.
 };
 
@@ -346,6 +347,8 @@ static ls_status call_trace(ls_function *function, const ls_tracer *tracer,
     LS_RETURN_IF_ERROR(add_trace(function, tracer, args, &t));
     ls_nest_flatten(args, room->leaves, leaves);
   }
+  if (__atomic_load_n(&function->compiles_only, __ATOMIC_RELAXED))
+    return ls_ok();
   if (!function_make_room(function, room, leaves + 2 * t->num_result_leaves,
                           t->signature.num_slots, t->result_map.num_outputs))
     return ls_out_of_memory();
@@ -443,6 +446,10 @@ uint64_t ls_function_steps(const ls_function *function) {
 
 void ls_function_set_steps(ls_function *function, uint64_t steps) {
   __atomic_store_n(&function->step, steps, __ATOMIC_RELAXED);
+}
+
+void ls_function_set_compiles_only(ls_function *function, bool on) {
+  __atomic_store_n(&function->compiles_only, on, __ATOMIC_RELAXED);
 }
 
 size_t ls_function_num_traces(const ls_function *function) {

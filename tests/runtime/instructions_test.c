@@ -80,3 +80,44 @@ TEST(instructions_of_replicas_count_the_work_of_all) {
     flops += list[i].flops;
   assert_true(flops == REPLICAS * 3 * 2.0 * ROWS * INNER * INNER);
 }
+
+static ls_nest add_one(ls_nest args, void *user) {
+  (void)args;
+  return ls_leaf(ls_variable_assign_add(user, ls_scalar(LS_DTYPE_F32, 1)));
+}
+
+TEST(a_function_that_only_compiles_changes_nothing) {
+  LS_OWN(ls_variable, variable) = f32_variable("v", 5);
+  LS_OWN(ls_function, f) = function_of(add_one, variable);
+  LS_OWN(ls_nest, result) = {0};
+  ls_program_figures figures = {0};
+  ls_function_set_compiles_only(f, true);
+  for (int i = 0; i < 2; ++i)
+    expect_ok(ls_function_call(f, ls_none(), &result));
+  assert_int_equal(result.kind, LS_KIND_NONE);
+  assert_int_equal(ls_function_steps(f), 0);
+  assert_int_equal(ls_function_num_traces(f), 1);
+  expect_ok(ls_function_describe_program(f, &figures));
+  assert_int_equal(figures.argument_bytes, sizeof(float));
+  expect_variable(variable, (double[]){5}, 1, 0);
+  ls_function_set_compiles_only(f, false);
+  expect_ok(ls_function_call(f, ls_none(), &result));
+  expect_variable(variable, (double[]){6}, 1, 0);
+  assert_int_equal(ls_function_num_traces(f), 1);
+}
+
+// The replicas of a strategy, too.
+TEST(a_step_of_replicas_that_only_compiles_changes_nothing) {
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_function, f) = function_of(work, NULL);
+  LS_OWN(ls_nest, args) = LS_TUPLE(matrix_nest(ROWS), matrix_nest(INNER));
+  LS_OWN(ls_nest, result) = {0};
+  ls_program_figures figures = {0};
+  expect_ok(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(3)}, &strategy));
+  ls_function_set_compiles_only(f, true);
+  expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
+  assert_int_equal(result.kind, LS_KIND_NONE);
+  expect_ok(ls_function_describe_program(f, &figures));
+  assert_true(figures.flops > 0);
+}

@@ -133,7 +133,7 @@ static void print_left_out(const cli_table *table, const layout *l, int width) {
   int size = 0;
   for (size_t c = 0; c < table->num_columns; ++c) {
     const char *title = table->columns[c].title;
-    if (l->widths[c] >= 0) continue;
+    if (l->widths[c] >= 0 || title[0] == '\0') continue;
     size += printf("%s", size == 0 ? "not shown:" : ",");
     if (size + 2 + (int)strlen(title) > width) size = printf("\n ") - 1;
     size += printf(" %s", title);
@@ -144,7 +144,7 @@ static void print_left_out(const cli_table *table, const layout *l, int width) {
 ls_status cli_table_print(const cli_table *table, int width) {
   if (table->failed) return ls_out_of_memory();
   const layout l = lay_out(table, width);
-  print_cells(table, &l, title_of, 0);
+  if (table->columns[0].title[0] != '\0') print_cells(table, &l, title_of, 0);
   for (size_t r = 0; r < table->num_rows; ++r)
     print_cells(table, &l, cell_of, r);
   print_left_out(table, &l, width);

@@ -8,8 +8,8 @@
 enum { CLI_CELL = 256 };  // Bytes of a cell's text, with the NUL.
 
 typedef struct cli_column {
-  const char *title;
-  bool at_right;  // Aligns at the right: numbers.
+  const char *title;  // "" for all: the table has no line of titles.
+  bool at_right;      // Aligns at the right: numbers.
   // Columns with the highest number are left out first if the table is too
   // wide; those with 0 stay.
   int expendable;

@@ -72,6 +72,17 @@ int cli_train_read_config(const cli_syntax *syntax, int argc, char **argv,
                           const train_flags *defaults, train_flags *flags,
                           char **out_text);
 
+// A command with the flags of train, and more.
+typedef struct cli_train_words {
+  // Words of the command. Its own flags follow those of train; with an
+  // `operand_form` the operand is the model.
+  cli_syntax syntax;
+  int (*run)(const cli_syntax *syntax, train_flags *flags, void *user);
+  void *user;
+} cli_train_words;
+// Reads the flags and calls `run`; returns an exit code.
+int cli_with_train_flags(const cli_train_words *words, int argc, char **argv);
+
 // Trains, or makes steps again, as the flags say; returns an exit code.
 int cli_train_run(const cli_syntax *syntax, train_flags *flags);
 // Trains once for each of several seeds, and prints the mean results.

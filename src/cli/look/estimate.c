@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory of a run is that of this process with the run's data, model and
+// compiled step, and of what the first step, evaluation and save add: their
+// sizes are known once their programs are compiled.
+#include "cli/look/estimate.h"
+
+#include <math.h>
+
+#include "lockstep/device.h"
+#include "lockstep/function_plan.h"
+#include "lockstep/training_parts.h"
+
+// Batches at the same time: that of a step, of which those of files are made
+// ahead, and those of an evaluation.
+static const double own_batches = 1, file_batches = 3, evaluation_batches = 2;
+// Labels of a batch of an evaluation.
+static const int64_t evaluation_labels = 1000;
+// Memory that first steps add to the process: stacks, code, small buffers.
+static const double first_step_bytes = 512 << 10;
+
+double cli_memory_peak(const cli_memory *m) {
+  return m->process + m->data + m->parameters + m->optimizer + m->copies +
+         m->values + m->input + m->evaluation + m->saves;
+}
+
+// Waits for the variables' initial values, which other threads compute: from
+// then on they are in this process's memory.
+static ls_status wait_for_values(const ls_model *model) {
+  ls_variable *variable = NULL;
+  CLI_OWN(ls_array, value) = NULL;
+  return model->type->variables(model->self, &variable, 1) > 0
+             ? ls_variable_value(variable, &value)
+             : ls_ok();
+}
+
+// ---- A run's parts ---------------------------------------------------------
+static ls_status open_parts(const train_flags *flags, cli_plan_run *run) {
+  const ls_train_config *config = &run->config;
+  LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(config->replicas)},
+      &run->strategy));
+  const double before = cli_resident_bytes();
+  cli_classes classes = {.may_find = true};
+  const ls_status opened =
+      cli_open_data(&(cli_data){.data = config->data,
+                                .test = config->test,
+                                .features = config->features,
+                                .split = config->split,
+                                .classes = &classes},
+                    run->type, &run->train, &run->test);
+  cli_release(classes.found);
+  LS_RETURN_IF_ERROR(opened);
+  LS_RETURN_IF_ERROR(
+      ls_status_annotate(ls_train_check_data(run->type, run->train),
+                         "--data synthetic generates examples that fit"));
+  LS_RETURN_IF_ERROR(ls_train_count_examples(run->train, &run->examples));
+  run->data_bytes = fmax(0, cli_resident_bytes() - before);
+  run->batch_size = flags->asked.batch_size != 0 ? flags->asked.batch_size
+                                                 : run->type->batch_size;
+  if (run->batch_size > run->examples)
+    return ls_invalid_argument(
+        "--batch-size is %lld, but the data have %lld examples to train on: "
+        "give %lld or less",
+        (long long)run->batch_size, (long long)run->examples,
+        (long long)run->examples);
+  run->steps =
+      ls_train_count_steps(run->type, run->examples, config->batch_size,
+                           config->epochs, config->steps);
+  LS_RETURN_IF_ERROR(
+      cli_create_model(config, run->type, run->steps, &run->model));
+  LS_RETURN_IF_ERROR(cli_check_room(&run->model, run->batch_size));
+  return wait_for_values(&run->model);
+}
+
+ls_status cli_plan_run_open(const train_flags *flags, cli_plan_run *out_run) {
+  CLI_OWN(cli_plan_run, run) = {.type = out_run->type,
+                                .config = cli_train_fresh(flags)};
+  LS_RETURN_IF_ERROR(open_parts(flags, &run));
+  *out_run = cli_give(&run);
+  return ls_ok();
+}
+
+void cli_plan_run_close(cli_plan_run *run) {
+  ls_model_destroy(&run->model);
+  ls_dataset_release(run->train);
+  ls_dataset_release(run->test);
+  ls_strategy_release(run->strategy);
+  *run = (cli_plan_run){.type = run->type};
+}
+
+// ---- Sizes -----------------------------------------------------------------
+static double sum_of_bytes(ls_variable *const *variables, size_t count) {
+  double bytes = 0;
+  for (size_t i = 0; i < count; ++i)
+    bytes += (double)ls_dtype_size(ls_variable_dtype(variables[i])) *
+             (double)ls_shape_num_elements(ls_variable_shape(variables[i]));
+  return bytes;
+}
+
+static ls_status size_variables(const ls_model *model, cli_memory *memory) {
+  ls_optimizer *optimizer = model->type->optimizer(model->self);
+  const size_t count = model->type->variables(model->self, NULL, 0);
+  const size_t slots =
+      optimizer != NULL ? ls_optimizer_variables(optimizer, NULL, 0) : 0;
+  CLI_OWN_ARRAY_OR_RETURN(ls_variable *, variables, count + slots + 1);
+  (void)model->type->variables(model->self, variables, count);
+  if (optimizer != NULL)
+    (void)ls_optimizer_variables(optimizer, variables + count, slots);
+  memory->parameters = sum_of_bytes(variables, count);
+  memory->optimizer = sum_of_bytes(variables + count, slots);
+  return ls_ok();
+}
+
+static double batch_bytes(ls_nest batch) {
+  double bytes = 0;
+  for (size_t i = 0; i < ls_nest_count(batch); ++i) {
+    const ls_array *array = ls_nest_as_array(ls_nest_item(batch, i));
+    bytes += (double)ls_dtype_size(ls_array_dtype(array)) *
+             (double)ls_shape_num_elements(ls_array_shape(array));
+  }
+  return bytes;
+}
+
+// ---- Compiling -------------------------------------------------------------
+void cli_plan_step_close(cli_plan_step *step) {
+  ls_nest_release(step->args);
+  ls_nest_release(step->batch);
+  ls_function_release(step->function);
+  *step = (cli_plan_step){0};
+}
+
+static ls_status compile_step(const cli_plan_run *run, int64_t batch_size,
+                              cli_plan_step *step,
+                              ls_program_figures *figures) {
+  CLI_OWN(ls_nest, results) = {0};
+  LS_RETURN_IF_ERROR(
+      ls_function_create(&(ls_function_options){.call = run->type->train_step,
+                                                .user = run->model.self,
+                                                .name = "train_step"},
+                         &step->function));
+  LS_RETURN_IF_ERROR(
+      ls_model_synthetic_batch(run->type, batch_size, &step->batch));
+  LS_RETURN_IF_ERROR(ls_train_split(run->strategy, step->batch, &step->args));
+  ls_function_set_compiles_only(step->function, true);
+  LS_RETURN_IF_ERROR(ls_strategy_run(run->strategy, ls_traced(step->function),
+                                     step->args, &results));
+  ls_function_set_compiles_only(step->function, false);
+  return ls_function_describe_program(step->function, figures);
+}
+
+static ls_nest evaluate_batch(ls_nest args, void *user) {
+  const ls_model *model = user;
+  CLI_OWN(ls_nest, result) = model->type->logits(args, model->self);
+  if (ls_nest_is_failed(result)) return cli_give(&result);
+  const ls_tensor logits = ls_nest_tensor(result, 0);
+  const ls_tensor labels = ls_nest_tensor(args, 1);
+  return LS_TUPLE(ls_leaf(ls_reduce_sum(
+                      ls_softmax_cross_entropy(logits, labels), LS_ALL_AXES)),
+                  ls_leaf(ls_count_correct(logits, labels)));
+}
+
+// Compiles an evaluation's program, as ls_evaluator has it, for its memory.
+static ls_status size_evaluation(cli_plan_run *run, cli_memory *memory) {
+  ls_program_figures figures = {0};
+  int64_t examples = 0;
+  if (run->test == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_train_count_examples(run->test, &examples));
+  int64_t size =
+      evaluation_labels / ls_shape_num_elements(run->type->label_shape);
+  if (size < 1) size = 1;
+  const double batches = (double)examples / (double)size;
+  if (size > examples) size = examples;
+  CLI_OWN(ls_function, function) = NULL;
+  CLI_OWN(ls_nest, batch) = {0};
+  CLI_OWN(ls_nest, results) = {0};
+  LS_RETURN_IF_ERROR(ls_function_create(
+      &(ls_function_options){
+          .call = evaluate_batch, .user = &run->model, .name = "evaluate"},
+      &function));
+  LS_RETURN_IF_ERROR(ls_model_synthetic_batch(run->type, size, &batch));
+  ls_function_set_compiles_only(function, true);
+  LS_RETURN_IF_ERROR(ls_function_call(function, batch, &results));
+  LS_RETURN_IF_ERROR(ls_function_describe_program(function, &figures));
+  memory->evaluation =
+      (double)figures.temporary_bytes +
+      fmin(evaluation_batches, fmax(1, ceil(batches))) * batch_bytes(batch);
+  return ls_ok();
+}
+
+ls_status cli_plan_memory(cli_plan_run *run, int64_t batch_size,
+                          cli_plan_step *out_step, cli_memory *out_memory) {
+  CLI_OWN(cli_plan_step, step) = {0};
+  ls_program_figures figures = {0};
+  cli_memory memory = {.data = run->data_bytes};
+  *out_step = (cli_plan_step){0};
+  LS_RETURN_IF_ERROR(compile_step(run, batch_size, &step, &figures));
+  LS_RETURN_IF_ERROR(size_variables(&run->model, &memory));
+  const double batch = batch_bytes(step.batch);
+  memory.process =
+      fmax(0, cli_resident_bytes() - memory.data - memory.parameters - batch) +
+      first_step_bytes;
+  memory.values = (double)figures.temporary_bytes;
+  memory.input =
+      batch * (cli_is_place(run->config.data) ? file_batches : own_batches);
+  // Without separate buffers all new values are in the variables' own.
+  if (figures.alias_bytes == 0)
+    memory.copies = memory.parameters + memory.optimizer;
+  LS_RETURN_IF_ERROR(size_evaluation(run, &memory));
+  // A copy of all variables is written while the run goes on; the model's own
+  // are copied once more at the end.
+  memory.saves = 2 * memory.parameters + memory.optimizer;
+  *out_memory = memory;
+  *out_step = cli_give(&step);
+  return ls_ok();
+}
+
+// ---- A batch that fits -----------------------------------------------------
+// Tries the batch size at which a run would fit if memory grew in proportion to
+// it; what it needs is then compiled, and a smaller one tried if it is too
+// much.
+ls_status cli_plan_batch_size(cli_plan_run *run, const cli_memory *memory,
+                              double room, int64_t *out_batch_size) {
+  enum { TRIES = 6 };
+  const int64_t replicas = run->config.replicas;
+  cli_memory tried = *memory;
+  int64_t size = run->batch_size;
+  *out_batch_size = 0;
+  for (int i = 0; i < TRIES; ++i) {
+    const double part = tried.values + tried.input;
+    const double rest = room - (cli_memory_peak(&tried) - part);
+    if (rest <= 0) return ls_ok();
+    const double scale = fmin(rest / part, 0.95);
+    size = (int64_t)((double)size * scale) / replicas * replicas;
+    if (size < replicas) return ls_ok();
+    CLI_OWN(cli_plan_step, step) = {0};
+    LS_RETURN_IF_ERROR(cli_plan_memory(run, size, &step, &tried));
+    if (cli_memory_peak(&tried) > room) continue;
+    *out_batch_size = size;
+    return ls_ok();
+  }
+  return ls_ok();
+}

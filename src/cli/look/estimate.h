@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory and disk that a training run will take, before its first step.
+#ifndef LS_CLI_LOOK_ESTIMATE_H_
+#define LS_CLI_LOOK_ESTIMATE_H_
+
+#include "cli/train/train_flags.h"
+
+// Memory at a run's peak, in bytes.
+typedef struct cli_memory {
+  double process;     // Program, runtime and graphs; measured.
+  double data;        // Open data sets; measured.
+  double parameters;  // Variables of the model.
+  double optimizer;   // Variables of the optimizer.
+  double copies;      // New values of variables, if they are kept apart.
+  double values;      // Working memory of a step.
+  double input;       // Batches of a step, made ahead.
+  double evaluation;  // Working memory and batches of an evaluation.
+  double saves;       // Copy of all variables, and of the model at the end.
+} cli_memory;
+double cli_memory_peak(const cli_memory *memory);
+
+// Parts of a run that are made before its first step.
+typedef struct cli_plan_run {
+  const ls_model_type *type;
+  ls_train_config config;
+  ls_strategy *strategy;
+  ls_model model;
+  ls_dataset *train, *test;  // No `test`: the run does not evaluate.
+  int64_t examples, steps, batch_size;
+  double data_bytes;  // Measured.
+} cli_plan_run;
+// Opens data and model as `lockstep train` does with these flags.
+ls_status cli_plan_run_open(const train_flags *flags, cli_plan_run *out_run);
+void cli_plan_run_close(cli_plan_run *run);
+CLI_OWNED_STRUCT(cli_plan_run, cli_plan_run_close)
+
+// A run's step, compiled but not run.
+typedef struct cli_plan_step {
+  ls_function *function;
+  ls_nest batch, args;
+} cli_plan_step;
+void cli_plan_step_close(cli_plan_step *step);
+CLI_OWNED_STRUCT(cli_plan_step, cli_plan_step_close)
+
+// Compiles the step for a batch size, and estimates the memory of the run.
+ls_status cli_plan_memory(cli_plan_run *run, int64_t batch_size,
+                          cli_plan_step *out_step, cli_memory *out_memory);
+// Returns the largest batch size, a multiple of the replicas, with which a run
+// fits into `room` bytes, given the memory that it takes with a larger one; 0
+// if there is none.
+ls_status cli_plan_batch_size(cli_plan_run *run, const cli_memory *memory,
+                              double room, int64_t *out_batch_size);
+
+// ---- The machine -----------------------------------------------------------
+// Returns the resident memory of this process, in bytes; 0 if unknown.
+double cli_resident_bytes(void);
+// Memory that this process may have: what it has and what is available, of the
+// machine, the control group and the limits of the shell. INFINITY if unknown.
+double cli_room(void);
+// Returns the free bytes of the file system that a path is or will be on;
+// INFINITY if unknown.
+double cli_free_disk(const char *path);
+
+// Refuses a run whose variables and batch (0: the model's) alone are more than the machine or
+// the control group has, used or not.
+//   LS_RESOURCE_EXHAUSTED  tells what it needs and what there is.
+ls_status cli_check_room(const ls_model *model, int64_t batch_size);
+
+#endif  // LS_CLI_LOOK_ESTIMATE_H_

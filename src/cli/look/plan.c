@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// lockstep plan: memory, time and disk of a run before its first step.
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/look/estimate.h"
+#include "cli/look/table.h"
+
+typedef struct plan_flags {
+  train_flags train;
+  bool json, no_steps;
+} plan_flags;
+
+typedef struct plan {
+  const plan_flags *flags;
+  cli_memory memory;
+  double room;            // Memory that is available.
+  int64_t fitting_batch;  // Batch size that would fit, if memory does not.
+  int64_t timed_steps;    // 0: not timed.
+  double step_seconds, epoch_seconds, run_seconds;
+  double checkpoint_bytes, model_bytes, metrics_bytes, disk_bytes, free_disk;
+  int64_t kept;  // Checkpoints kept at the end, and one while it is written.
+} plan;
+
+// ---- Time ------------------------------------------------------------------
+static double plan_now(void) {
+  struct timespec time = {0};
+  (void)clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+// Times steps for some seconds, after a first one.
+static ls_status time_steps(const cli_plan_run *run, const cli_plan_step *step,
+                            plan *p) {
+  static const double seconds = 1.5;
+  enum { MOST_STEPS = 1000 };
+  CLI_OWN(ls_nest, results) = {0};
+  const ls_callable callable = ls_traced(step->function);
+  LS_RETURN_IF_ERROR(
+      ls_strategy_run(run->strategy, callable, step->args, &results));
+  const double begin = plan_now();
+  double end = begin;
+  for (; p->timed_steps < MOST_STEPS && end < begin + seconds;
+       ++p->timed_steps) {
+    LS_RETURN_IF_ERROR(
+        ls_strategy_run(run->strategy, callable, step->args, &results));
+    end = plan_now();
+  }
+  const double per_epoch =
+      ceil((double)run->examples / (double)run->batch_size);
+  p->step_seconds = (end - begin) / (double)p->timed_steps;
+  p->epoch_seconds = p->step_seconds * fmin(per_epoch, (double)run->steps);
+  p->run_seconds = p->step_seconds * (double)run->steps;
+  return ls_ok();
+}
+
+// ---- Disk ------------------------------------------------------------------
+// Returns the number of saves of a run, at least the one at its end; by time
+// only if that is known.
+static double count_saves(const plan *p, const cli_plan_run *run) {
+  const train_flags *flags = &p->flags->train;
+  if (flags->save_steps > 0)
+    return ceil((double)run->steps / (double)flags->save_steps);
+  const double interval =
+      flags->save_seconds > 0 ? (double)flags->save_seconds : 60;
+  return fmax(1, ceil(p->run_seconds / interval));
+}
+
+static void plan_disk(const cli_plan_run *run, plan *p) {
+  // Bytes of a checkpoint's names and facts, of a line of metrics, of other
+  // files.
+  static const double notes = 8192, line = 220, others = 4096;
+  const train_flags *flags = &p->flags->train;
+  const ls_train_config *config = &run->config;
+  const double saves = count_saves(p, run);
+  const double keeps = config->keep == 0 ? saves : (double)config->keep;
+  double kept = fmin(keeps, saves) + (config->keep_best != NULL);
+  if (config->keep_every_hours > 0)
+    kept += floor(p->run_seconds / 3600 / config->keep_every_hours);
+  p->kept = (int64_t)fmin(kept, saves);
+  p->checkpoint_bytes = p->memory.parameters + p->memory.optimizer + notes;
+  p->model_bytes = p->memory.parameters;
+  const double epochs = ceil((double)run->steps * (double)run->batch_size /
+                             (double)run->examples);
+  p->metrics_bytes =
+      line * (ceil((double)run->steps / 100) + 2 * epochs) + others;
+  p->disk_bytes = p->checkpoint_bytes * ((double)p->kept + (saves > 1)) +
+                  p->model_bytes + p->metrics_bytes;
+  p->free_disk =
+      cli_free_disk(flags->run_folder != NULL ? flags->run_folder : "runs");
+}
+
+// ---- As a table ------------------------------------------------------------
+static void add_row(cli_table *table, const char *name, const char *value,
+                    const char *note) {
+  cli_table_add(table);
+  cli_table_set(table, 0, "  %s", name);
+  cli_table_set(table, 1, "%s", value);
+  cli_table_set(table, 2, "%s", note);
+}
+
+static void add_bytes(cli_table *table, const char *name, double bytes,
+                      const char *note) {
+  char text[CLI_CELL];
+  if (bytes > 0) add_row(table, name, cli_format_bytes(bytes, text), note);
+}
+
+static const char *format_seconds(double seconds, char *text) {
+  if (seconds < 1)
+    snprintf(text, CLI_CELL, "%.3g ms", seconds * 1e3);
+  else if (seconds < 60)
+    snprintf(text, CLI_CELL, "%.3g s", seconds);
+  else if (seconds < 3600)
+    snprintf(text, CLI_CELL, "%d:%02d min", (int)(seconds / 60),
+             (int)fmod(seconds, 60));
+  else
+    snprintf(text, CLI_CELL, "%.0f:%02d h", floor(seconds / 3600),
+             (int)fmod(seconds / 60, 60));
+  return text;
+}
+
+static void add_memory(cli_table *table, const plan *p) {
+  const cli_memory *m = &p->memory;
+  char note[CLI_CELL], size[CLI_CELL] = "";
+  cli_table_add(table);
+  cli_table_set(table, 0, "memory");
+  add_bytes(table, "process", m->process, "measured: program, graphs");
+  add_bytes(table, "data set", m->data, "measured");
+  add_bytes(table, "parameters", m->parameters, "");
+  add_bytes(table, "optimizer", m->optimizer, "");
+  add_bytes(table, "new values", m->copies, "of parameters and optimizer");
+  add_bytes(table, "step", m->values, "activations, gradients");
+  add_bytes(table, "input", m->input, "batches");
+  add_bytes(table, "evaluation", m->evaluation, "after each epoch");
+  add_bytes(table, "saves", m->saves, "a copy while it is written");
+  if (isfinite(p->room))
+    snprintf(note, sizeof(note), "of %s available",
+             cli_format_bytes(p->room, size));
+  else
+    snprintf(note, sizeof(note), "available: unknown");
+  add_bytes(table, "peak", cli_memory_peak(m), note);
+}
+
+static void add_time(cli_table *table, const plan *p, const cli_plan_run *run) {
+  char text[CLI_CELL], note[CLI_CELL];
+  cli_table_add(table);
+  cli_table_set(table, 0, "time");
+  snprintf(note, sizeof(note), "measured here, mean of %lld",
+           (long long)p->timed_steps);
+  add_row(table, "step", format_seconds(p->step_seconds, text), note);
+  add_row(table, "epoch", format_seconds(p->epoch_seconds, text),
+          "without input, evaluation, saves");
+  snprintf(note, sizeof(note), "%lld steps", (long long)run->steps);
+  add_row(table, "run", format_seconds(p->run_seconds, text), note);
+}
+
+static void add_disk(cli_table *table, const plan *p) {
+  char note[CLI_CELL], size[CLI_CELL];
+  cli_table_add(table);
+  cli_table_set(table, 0, "disk");
+  snprintf(note, sizeof(note), "each, %lld kept", (long long)p->kept);
+  add_bytes(table, "checkpoint", p->checkpoint_bytes, note);
+  add_bytes(table, "model", p->model_bytes, "model.safetensors");
+  add_bytes(table, "metrics", p->metrics_bytes, "estimated");
+  if (isfinite(p->free_disk))
+    snprintf(note, sizeof(note), "of %s free",
+             cli_format_bytes(p->free_disk, size));
+  else
+    snprintf(note, sizeof(note), "free: unknown");
+  add_bytes(table, "most", p->disk_bytes, note);
+}
+
+static ls_status print_plan(const plan *p, const cli_plan_run *run) {
+  static const cli_column columns[] = {
+      {"", false, 0}, {"", true, 0}, {"", false, 1}};
+  const ls_train_config *config = &run->config;
+  CLI_OWN(cli_table, table) = {.columns = columns, .num_columns = 3};
+  printf("%s, %lld replica%s, %s, batch of %lld\n", config->model,
+         (long long)config->replicas, config->replicas == 1 ? "" : "s",
+         config->precision, (long long)run->batch_size);
+  add_memory(&table, p);
+  if (p->timed_steps > 0) add_time(&table, p, run);
+  add_disk(&table, p);
+  return cli_table_print(&table, cli_output_columns());
+}
+
+// ---- As JSON ---------------------------------------------------------------
+static void print_number(const char *name, double value) {
+  printf(",\"%s\":", name);
+  cli_print_real(value, 15);
+}
+
+static void print_json(const plan *p, const cli_plan_run *run) {
+  const cli_memory *m = &p->memory;
+  const double unknown = p->timed_steps > 0 ? 0 : NAN;
+  printf("{\"model\":");
+  cli_print_json(run->config.model);
+  printf(",\"replicas\":%lld,\"batch_size\":%lld,\"examples\":%lld,"
+         "\"steps\":%lld",
+         (long long)run->config.replicas, (long long)run->batch_size,
+         (long long)run->examples, (long long)run->steps);
+  print_number("process_bytes", m->process);
+  print_number("data_bytes", m->data);
+  print_number("parameter_bytes", m->parameters);
+  print_number("optimizer_bytes", m->optimizer);
+  print_number("copies_bytes", m->copies);
+  print_number("step_bytes", m->values);
+  print_number("input_bytes", m->input);
+  print_number("evaluation_bytes", m->evaluation);
+  print_number("saves_bytes", m->saves);
+  print_number("peak_bytes", cli_memory_peak(m));
+  print_number("available_bytes", p->room);
+  printf(",\"timed_steps\":%lld", (long long)p->timed_steps);
+  print_number("step_seconds", p->step_seconds + unknown);
+  print_number("epoch_seconds", p->epoch_seconds + unknown);
+  print_number("run_seconds", p->run_seconds + unknown);
+  print_number("checkpoint_bytes", p->checkpoint_bytes);
+  printf(",\"checkpoints\":%lld", (long long)p->kept);
+  print_number("disk_bytes", p->disk_bytes);
+  print_number("free_disk_bytes", p->free_disk);
+  printf("}\n");
+}
+
+// ---- Refusals --------------------------------------------------------------
+static ls_status refuse_memory(const plan *p, const cli_plan_run *run) {
+  char needed[CLI_CELL], has[CLI_CELL], advice[CLI_CELL];
+  if (cli_memory_peak(&p->memory) <= p->room) return ls_ok();
+  if (p->fitting_batch > 0)
+    snprintf(advice, sizeof(advice), "--batch-size %lld would fit",
+             (long long)p->fitting_batch);
+  else
+    snprintf(advice, sizeof(advice), "no smaller batch would fit either");
+  return LS_STATUS(LS_RESOURCE_EXHAUSTED,
+                   "a batch of %lld needs %s of memory, of which %s "
+                   "are available: %s",
+                   (long long)run->batch_size,
+                   cli_format_bytes(cli_memory_peak(&p->memory), needed),
+                   cli_format_bytes(p->room, has), advice);
+}
+
+static ls_status refuse_disk(const plan *p) {
+  char needed[CLI_CELL], has[CLI_CELL];
+  if (p->disk_bytes <= p->free_disk) return ls_ok();
+  const double rest = p->free_disk - p->model_bytes - p->metrics_bytes;
+  const double fitting = floor(rest / p->checkpoint_bytes) - 1;
+  cli_format_bytes(p->disk_bytes, needed);
+  cli_format_bytes(p->free_disk, has);
+  if (fitting >= 1)
+    return LS_STATUS(LS_RESOURCE_EXHAUSTED,
+                     "the run folder needs %s of disk, of which %s are "
+                     "free: --keep %.0f would fit",
+                     needed, has, fitting);
+  return LS_STATUS(LS_RESOURCE_EXHAUSTED,
+                   "the run folder needs %s of disk, of which %s are free: "
+                   "give another --run-dir",
+                   needed, has);
+}
+
+// ---- The command -----------------------------------------------------------
+static ls_status make_plan(plan *p, const ls_model_type *type) {
+  CLI_OWN(cli_plan_run, run) = {.type = type};
+  CLI_OWN(cli_plan_step, step) = {0};
+  LS_RETURN_IF_ERROR(cli_plan_run_open(&p->flags->train, &run));
+  LS_RETURN_IF_ERROR(cli_plan_memory(&run, run.batch_size, &step, &p->memory));
+  p->room = cli_room();
+  const bool fits = cli_memory_peak(&p->memory) <= p->room;
+  if (!fits) {
+    cli_plan_step_close(&step);
+    LS_RETURN_IF_ERROR(
+        cli_plan_batch_size(&run, &p->memory, p->room, &p->fitting_batch));
+  } else if (!p->flags->no_steps) {
+    LS_RETURN_IF_ERROR(time_steps(&run, &step, p));
+  }
+  plan_disk(&run, p);
+  if (p->flags->json)
+    print_json(p, &run);
+  else
+    LS_RETURN_IF_ERROR(print_plan(p, &run));
+  LS_RETURN_IF_ERROR(refuse_memory(p, &run));
+  return refuse_disk(p);
+}
+
+// Refuses flags of runs that are not planned.
+static bool check_flags(const train_flags *flags) {
+  const struct {
+    bool is_given;
+    const char *text;
+  } rows[] = {
+      {flags->resume != NULL, "--resume: a run that goes on is not planned"},
+      {flags->tpu != NULL, "--tpu: runs on TPU systems are not planned"},
+      {flags->iterations > 1,
+       "--iterations-per-loop: loops of steps are not planned"},
+      {flags->seeds > 1, "--seeds: one run is planned at a time"},
+      {cli_device.name != NULL && strcmp(cli_device.name, "cpu") != 0,
+       "--device: runs are planned for the CPU; see 'lockstep help compile'"},
+      {flags->estimator, "--estimator: runs of estimators are not planned"},
+  };
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
+    if (!rows[i].is_given) continue;
+    cli_say("plan", "%s", rows[i].text);
+    return false;
+  }
+  return true;
+}
+
+static int run_plan(const cli_syntax *syntax, train_flags *flags, void *user) {
+  plan_flags *all = user;
+  plan p = {.flags = all};
+  ls_runtime *runtime = NULL;
+  int code = CLI_OK;
+  (void)syntax;
+  all->train = *flags;
+  if (!check_flags(flags) || !cli_train_check(flags)) return CLI_USAGE;
+  all->train = *flags;
+  const ls_model_type *type = cli_find_model("plan", flags->asked.model);
+  if (type == NULL) return CLI_USAGE;
+  ls_status status =
+      cli_runtime_open(flags->asked.threads, flags->asked.math, &runtime);
+  if (ls_status_is_ok(status)) status = make_plan(&p, type);
+  if (!ls_status_is_ok(status)) code = cli_report("plan", status);
+  return cli_runtime_close("plan", runtime, code);
+}
+
+int cli_plan(int argc, char **argv) {
+  plan_flags flags = {0};
+  const cli_option options[] = {
+      {"no-steps", CLI_FLAG, &flags.no_steps, NULL,
+       "run no steps: the plan has no times", 0},
+      {"json", CLI_FLAG, &flags.json, NULL,
+       "print one line of JSON: sizes in bytes, times in seconds", 0},
+  };
+  return cli_with_train_flags(
+      &(cli_train_words){
+          .syntax = {.command = "plan",
+                     .about =
+                         "Plans a run of 'lockstep train' with the same flags: "
+                         "the memory at its peak,\n"
+                         "the time of a step, measured by some, of an epoch "
+                         "and of the run, and the\n"
+                         "disk that its folder takes. Opens the data and "
+                         "compiles the step; a run that\n"
+                         "does not fit into the memory that is available, or "
+                         "the free disk, is refused\n"
+                         "with what would fit, before any step. Flags that "
+                         "change neither, such as\n"
+                         "--seed, are accepted. MODEL may be a shared library "
+                         "of models: ./mine.so or\n"
+                         "./mine.so:NAME.",
+                     .operand_form = "MODEL",
+                     CLI_OPTIONS(options)},
+          .run = run_plan,
+          .user = &flags},
+      argc, argv);
+}

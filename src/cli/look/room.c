@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory and disk that this machine has for a run.
+#define _GNU_SOURCE
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+
+#include "cli/look/doctor.h"
+#include "cli/look/estimate.h"
+#include "cli/look/table.h"
+
+// Reads an entry of a file of /proc such as "VmRSS:   1234 kB", in bytes; 0 if
+// there is none.
+static double read_entry(const char *path, const char *name) {
+  char line[160];
+  CLI_OWN(FILE, file) = fopen(path, "re");
+  while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+    if (strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == ':')
+      return 1024 * strtod(line + strlen(name) + 1, NULL);
+  return 0;
+}
+
+static double read_bytes(const char *text) {
+  char *end = NULL;
+  const double value = strtod(text, &end);
+  return end != text && value > 0 ? value : INFINITY;
+}
+
+static double group_limit(void) {
+  return cli_read_limit("memory.max", "memory/memory.limit_in_bytes",
+                        read_bytes);
+}
+
+// Returns the file cache of the control group, which the kernel can take back.
+static double group_cache(void) {
+  char line[160];
+  static const char name[] = "inactive_file ";
+  CLI_OWN(FILE, file) = fopen("/sys/fs/cgroup/memory.stat", "re");
+  while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+    if (strncmp(line, name, strlen(name)) == 0)
+      return strtod(line + strlen(name), NULL);
+  return 0;
+}
+
+double cli_resident_bytes(void) {
+  return read_entry("/proc/self/status", "VmRSS");
+}
+
+// Returns the memory that a limit of the shell leaves, in which the kernel
+// counts `entry` of this process.
+static double limit_room(int resource, const char *entry) {
+  struct rlimit limit = {0};
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return INFINITY;
+  return (double)limit.rlim_cur - read_entry("/proc/self/status", entry) +
+         cli_resident_bytes();
+}
+
+double cli_room(void) {
+  const double available = read_entry("/proc/meminfo", "MemAvailable") +
+                           read_entry("/proc/meminfo", "SwapFree");
+  const double own = cli_resident_bytes(), limit = group_limit();
+  double room = available > 0 ? available + own : INFINITY;
+  room = fmin(room, limit_room(RLIMIT_AS, "VmSize"));
+  room = fmin(room, limit_room(RLIMIT_DATA, "VmData"));
+  if (!isfinite(limit)) return room;
+  const double used = cli_read_limit(
+      "memory.current", "memory/memory.usage_in_bytes", read_bytes);
+  const double left =
+      isfinite(used) ? limit - used + group_cache() + own : limit;
+  return fmin(room, fmin(left, limit));
+}
+
+double cli_free_disk(const char *path) {
+  struct statvfs info = {0};
+  char folder[PATH_MAX];
+  if (snprintf(folder, sizeof(folder), "%s", path) >= (int)sizeof(folder))
+    return INFINITY;
+  // A folder that does not exist yet will be on its parent's file system.
+  while (statvfs(folder, &info) != 0) {
+    if (strcmp(folder, ".") == 0 || strcmp(folder, "/") == 0) return INFINITY;
+    char *slash = strrchr(folder, '/');
+    if (slash == folder)
+      slash[1] = '\0';
+    else if (slash != NULL)
+      *slash = '\0';
+    else
+      memcpy(folder, ".", 2);
+  }
+  return (double)info.f_bavail * (double)info.f_frsize;
+}
+
+// ---- Before a first step ---------------------------------------------------
+static ls_status count_bytes(const ls_model *model, double *out_bytes) {
+  const size_t count = model->type->variables(model->self, NULL, 0);
+  CLI_OWN_ARRAY_OR_RETURN(ls_variable *, variables, count + 1);
+  (void)model->type->variables(model->self, variables, count);
+  *out_bytes = 0;
+  for (size_t i = 0; i < count; ++i)
+    *out_bytes +=
+        (double)ls_dtype_size(ls_variable_dtype(variables[i])) *
+        (double)ls_shape_num_elements(ls_variable_shape(variables[i]));
+  return ls_ok();
+}
+
+ls_status cli_check_room(const ls_model *model, int64_t batch_size) {
+  const ls_model_type *type = model->type;
+  char needed[CLI_CELL], has[CLI_CELL];
+  double bytes = 0;
+  if (batch_size == 0) batch_size = type->batch_size;
+  LS_RETURN_IF_ERROR(count_bytes(model, &bytes));
+  const double all = read_entry("/proc/meminfo", "MemTotal") +
+                     read_entry("/proc/meminfo", "SwapTotal");
+  const double most = fmin(all > 0 ? all : INFINITY, group_limit());
+  const size_t size =
+      ls_dtype_size(type->example_dtype != LS_DTYPE_NONE ? type->example_dtype
+                                                         : LS_DTYPE_F32);
+  bytes += (double)batch_size * (double)size *
+           (double)ls_shape_num_elements(type->example_shape);
+  if (bytes <= most) return ls_ok();
+  return LS_STATUS(
+      LS_RESOURCE_EXHAUSTED,
+      "the variables of model '%s' and a batch of %lld take %s, but "
+      "there are %s of memory: see 'lockstep plan %s'",
+      type->name, (long long)batch_size, cli_format_bytes(bytes, needed),
+      cli_format_bytes(most, has), type->name);
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of flags of lockstep train, which other commands extend.
+#include <string.h>
+
+#include "cli/train/train_flags.h"
+
+enum { MOST_OPTIONS = 64 };
+
+// Appends rows, except the one of this name (NULL: none); returns the number of
+// all.
+static size_t append_options(const cli_option *from, size_t num_from,
+                             const char *except, cli_option *options,
+                             size_t count) {
+  for (size_t i = 0; i < num_from && count < MOST_OPTIONS; ++i)
+    if (except == NULL || strcmp(from[i].name, except) != 0)
+      options[count++] = from[i];
+  return count;
+}
+
+// Writes the rows of `train`, with destinations in `flags`, and returns their
+// number. A command with a model as its operand has no --model.
+static size_t list_options(train_flags *flags, bool has_operand,
+                           cli_option *out_options) {
+  ls_train_config *asked = &flags->asked;
+  const cli_option options[] = {
+      {"config", CLI_TEXT, &flags->config, "FILE",
+       "flags from a file: a run's config.json, to train as that\n"
+       "run was, or one written by hand, {\"model\":\"cnn\",\n"
+       "\"batch_size\":64}; flags of the command line win",
+       0},
+      {"model", CLI_TEXT, &asked->model, "NAME",
+       "the model (default mlp); see 'lockstep help'; or a\n"
+       "shared library of models: ./mine.so, ./mine.so:NAME; or\n"
+       "of estimators, which have flags of their own: add --help\n"
+       "to list them",
+       0},
+      CLI_AS_ESTIMATOR_OPTION(&flags->estimator),
+      {"data", CLI_TEXT, &asked->data, "NAME|PATH",
+       "fashion-mnist (default), synthetic, a folder with the\n"
+       "four IDX files of MNIST or a similar set or with a folder\n"
+       "of PNG or JPEG images for each class, .npz, .csv or\n"
+       ".tfrecord files, IDX or .npy as EXAMPLES,LABELS, or, for\n"
+       "a model that learns from text, any file; several files\n"
+       "by a pattern: 'train-*.csv'",
+       0},
+      {"test", CLI_TEXT, &asked->test, "PATH",
+       "other files to test on (default: the test set of the\n"
+       "data, else the part held out by --split); none: train on\n"
+       "all examples and do not test",
+       0},
+      {"split", CLI_REAL, &asked->split, "X",
+       "fraction of data without a test set to hold out for the\n"
+       "test, always the same examples (default 0.1)",
+       0},
+      CLI_FEATURES_OPTION(&asked->features),
+      {"replicas", CLI_COUNT, &asked->replicas, "N",
+       "replicas that share each batch (default 1)", 1},
+      {"tpu", CLI_TEXT, &flags->tpu, "NAME",
+       "one replica per core of this TPU system, with the same\n"
+       "bits: virtual:2x2, with ,cores=N and ,hosts=N for other\n"
+       "pods; local: this machine's",
+       0},
+      {"iterations-per-loop", CLI_COUNT, &flags->iterations, "N",
+       "steps per program (default 1), with the same bits;\n"
+       "fewer before the end of an epoch, a save by steps or a\n"
+       "line of metrics.jsonl",
+       1},
+      CLI_THREADS_OPTION(&asked->threads),
+      CLI_DEVICE_OPTIONS,
+      CLI_BATCH_OPTION(&asked->batch_size),
+      {"epochs", CLI_COUNT, &asked->epochs, "N",
+       "passes over the training set (default: the model's)", 1},
+      {"steps", CLI_COUNT, &asked->steps, "N",
+       "end after N steps (default: complete epochs)", 1},
+      {"optimizer", CLI_TEXT, &asked->optimizer, "NAME",
+       "sgd, momentum, nesterov, adam, adamw, lamb, adagrad,\n"
+       "rmsprop or lion (default: the model's own)",
+       0},
+      {"learning-rate", CLI_REAL, &asked->learning_rate, "X",
+       "initial learning rate (default: the optimizer's)", 0},
+      {"schedule", CLI_TEXT, &asked->schedule, "NAME",
+       "linear (default): the rate falls to 0 over the run;\n"
+       "constant; cosine, with --optimizer: the rate falls along\n"
+       "a cosine",
+       0},
+      {"warmup", CLI_COUNT, &asked->warmup, "N",
+       "initial steps with a rising rate; with --optimizer", 1},
+      {"weight-decay", CLI_REAL, &asked->weight_decay, "X",
+       "with --optimizer (default: its own)", 0},
+      {"clip-norm", CLI_REAL, &asked->clip_norm, "X",
+       "largest norm of the gradients of all weights; with\n"
+       "--optimizer",
+       0},
+      {"accumulate", CLI_COUNT, &asked->accumulate, "N",
+       "batches per step of the optimizer, which applies their\n"
+       "mean gradient; with --optimizer",
+       1},
+      CLI_PRECISION_OPTION(&asked->precision),
+      CLI_MATH_OPTION(&asked->math),
+      {"seed", CLI_COUNT, &asked->seed, "N",
+       "seed of initial weights and order of examples (default 0)", 0},
+      {"seeds", CLI_COUNT, &flags->seeds, "N",
+       "train N runs, with this seed and the next ones, in\n"
+       "--run-dir/seed-SEED, and print mean and deviation of\n"
+       "their results",
+       1},
+      {"run-dir", CLI_TEXT, &flags->run_folder, "DIR",
+       "folder of the run (default: a new runs/MODEL-N)", 0},
+      {"overwrite", CLI_FLAG, &flags->overwrite, NULL,
+       "replace the run in --run-dir; it is kept until the new\n"
+       "one has a checkpoint, and restored if that fails",
+       0},
+      {"resume", CLI_TEXT, &flags->resume, "DIR[@STEP]",
+       "continue the run there as if it had not stopped; --epochs\n"
+       "or --steps change its end, and the schedule with it;\n"
+       "--data and --model give the new paths of its files and\n"
+       "its shared library; with @STEP, or as DIR/model.ckpt-STEP,\n"
+       "go on from this checkpoint in a new folder (--run-dir);\n"
+       "auto: the run in --run-dir if it has a checkpoint, else a\n"
+       "new one",
+       0},
+      {"warm-start", CLI_TEXT, &asked->warm_start, "PATH",
+       "start with the values of another run, a checkpoint, or a\n"
+       ".safetensors or .npz file, except the optimizer's; none\n"
+       "is transposed: kernels are [inputs, outputs]",
+       0},
+      {"only", CLI_TEXT, &asked->warm_only, "A,B",
+       "only these variables: 'dense/*,head/bias'", 0},
+      {"except", CLI_TEXT, &asked->warm_except, "A,B", "except these variables",
+       0},
+      {"map", CLI_TEXT, &asked->warm_map, "OLD=NEW,...",
+       "load NEW from the file's OLD; if both end in /, all names\n"
+       "below; / alone is the root",
+       0},
+      {"allow-inexact", CLI_FLAG, &flags->inexact, NULL,
+       "let --resume continue in spite of differences, such as\n"
+       "other data, --replicas or --batch-size, with a warning",
+       0},
+      {"save-every", CLI_COUNT, &flags->save_seconds, "SECONDS",
+       "interval between checkpoints (default 60)", 1},
+      {"save-every-steps", CLI_COUNT, &flags->save_steps, "N",
+       "interval in steps (default: by time alone)", 1},
+      CLI_FIND_NAN_OPTION,
+      CLI_FIND_SPIKE_OPTION(flags),
+      {"check-ranks", CLI_COUNT, &flags->check_ranks, "N",
+       "compare the ranks' variables every N steps\n"
+       "(default: never)",
+       1},
+      {"checksum", CLI_COUNT, &flags->checksum, "N",
+       "add a checksum of all variables to metrics.jsonl every\n"
+       "N steps, for diff and replay (default: never)",
+       1},
+      {"attest", CLI_FLAG, &flags->attest, NULL,
+       "add a chain of hashes of data, checkpoints and metrics,\n"
+       "chain.jsonl, for 'lockstep verify'; --resume goes on\n"
+       "with it",
+       0},
+      {"keep", CLI_COUNT, &asked->keep, "N",
+       "number of newest checkpoints to keep (default 5; 0: all)", 0},
+      {"keep-best", CLI_TEXT, &asked->keep_best, "METRIC",
+       "also keep the best one by loss, accuracy, test_loss or\n"
+       "test_accuracy",
+       0},
+      {"keep-every-hours", CLI_REAL, &asked->keep_every_hours, "X",
+       "also keep one per this many hours", 0},
+      {"grace", CLI_COUNT, &flags->grace, "SECONDS",
+       "time to end and save the run after a signal (default 30;\n"
+       "0: no limit)",
+       0},
+      {"events", CLI_MAYBE, &flags->events, "[DIR]",
+       "write event files for TensorBoard (default: to the run\n"
+       "folder's events/): metrics, weights and the graph of a\n"
+       "step; --resume continues them",
+       0},
+      CLI_TRACE_OPTION(&flags->trace),
+      {"quiet", CLI_FLAG, &flags->quiet, NULL, "show no progress", 0},
+  };
+  return append_options(options, sizeof(options) / sizeof(*options),
+                        has_operand ? "model" : NULL, out_options, 0);
+}
+
+int cli_with_train_flags(const cli_train_words *words, int argc, char **argv) {
+  const train_flags defaults = {.asked = {.seed = -1, .keep = -1}, .grace = 30};
+  train_flags flags = defaults;
+  cli_option options[MOST_OPTIONS];
+  cli_syntax syntax = words->syntax;
+  const bool has_operand = syntax.operand_form != NULL;
+  int code = CLI_OK;
+  CLI_OWN_MEMORY(char, texts) = NULL;
+  const size_t count = list_options(&flags, has_operand, options);
+  syntax.num_options =
+      append_options(syntax.options, syntax.num_options, NULL, options, count);
+  syntax.options = options;
+  if (has_operand) syntax.operand = &flags.asked.model;
+  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  code = cli_train_read_config(&syntax, argc, argv, &defaults, &flags, &texts);
+  return code != CLI_OK ? code : words->run(&syntax, &flags, words->user);
+}

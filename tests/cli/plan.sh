@@ -1,0 +1,87 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# lockstep plan: memory, time and disk of a run, and refusals before its first
+# step.
+
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
+libraries=${LS_BUILD_DIR:?}/tests/cli/libraries
+
+plan() {
+  "$lockstep" plan "$@" >out.txt 2>err.txt || fail "lockstep plan $*"
+}
+shows() {
+  grep -qxE -- "$1" out.txt || fail "no line: $1"
+}
+# refuses CODE WANTED ARGUMENT...: with this last line on standard error.
+refuses() {
+  wanted_code=$1
+  wanted=$2
+  shift 2
+  "$lockstep" plan "$@" >out.txt 2>err.txt
+  code=$?
+  [ "$code" = "$wanted_code" ] && tail -n 1 err.txt | grep -qE -- "$wanted" ||
+    fail "lockstep plan $*: code $code, wanted $wanted_code and: $wanted"
+}
+# field NAME: a number of the line of JSON.
+field() {
+  sed -n "s/.*\"$1\":\\([^,}]*\\).*/\\1/p" out.txt
+}
+size='[0-9.]+ [KMG]?i?B'
+
+plan cnn --data synthetic --batch-size 16 --replicas 2 --no-steps --keep 3 \
+  --save-every-steps 10
+shows 'cnn, 2 replicas, f32, batch of 16'
+shows '  parameters  6.20 MiB'
+shows '  optimizer   12.4 MiB'
+shows "  peak +$size  of $size available"
+shows '  checkpoint  18.6 MiB  each, 3 kept'
+shows "  most        80\.[67] MiB  of $size free"
+grep -q '^time' out.txt && fail "times without steps"
+
+# Times are measured; all flags of train are known.
+plan tiny --data synthetic --steps 50 --seed 3 --quiet --optimizer adam
+shows 'time'
+shows '  step +[0-9.e-]+ ms +measured here, mean of [0-9]+'
+shows '  run +[0-9.e-]+ m?s +50 steps'
+[ -e runs ] && fail "a plan makes a run folder"
+
+# As JSON. A larger batch and evaluations need more memory.
+plan mlp --data synthetic --batch-size 64 --no-steps --json --test none
+[ "$(wc -l <out.txt)" = 1 ] || fail "more than one line of JSON"
+[ "$(field evaluation_bytes)" = 0 ] || fail "an evaluation without a test set"
+[ "$(field parameter_bytes)" = 2678824 ] || fail "other parameters"
+[ "$(field step_seconds)" = null ] || fail "a time without steps"
+least=$(field step_bytes)
+plan mlp --data synthetic --batch-size 512 --no-steps --json
+[ "$(field step_bytes)" -gt "$least" ] || fail "a larger batch needs no more"
+[ "$(field evaluation_bytes)" -gt 1000000 ] || fail "no evaluation"
+plan "$libraries/mine.so" --data synthetic --no-steps
+shows '  parameters +272 B'
+
+# Refusals: memory, with a batch size that fits, and disk, before any step.
+if [ -z "$sanitized" ]; then
+  (
+    ulimit -v 800000
+    refuses 1 'needs .* of memory, of which .* available: --batch-size [0-9]+ would fit' \
+      cnn --data synthetic --batch-size 4096 --test none
+    exit $failed
+  ) || failed=1
+  shows '  peak .*'
+  grep -q '^time' out.txt && fail "steps were run in spite of the refusal"
+fi
+if [ -d /proc/self ]; then
+  refuses 1 'needs .* of disk, of which 0 B are free: give another --run-dir' \
+    tiny --data synthetic --run-dir /proc/none/run --no-steps
+fi
+refuses 2 '^lockstep plan: --resume: a run that goes on is not planned' \
+  tiny --resume run
+refuses 2 "^lockstep plan: --tpu: " tiny --tpu virtual:2x2
+refuses 2 "^lockstep plan: --seeds: " tiny --seeds 2
+refuses 2 "is an estimator" "$libraries/estimators.so:line"
+refuses 2 "MODEL is missing" --data synthetic
+refuses 1 "but the data have 8192 examples" tiny --data synthetic \
+  --batch-size 9000
+
+exit $failed
