@@ -48,6 +48,7 @@
 #include "lockstep/mpi.h"
 #include "lockstep/multi_worker.h"
 #include "lockstep/object.h"
+#include "lockstep/onnx.h"
 #include "lockstep/optimizer_state.h"
 #include "lockstep/record.h"
 #include "lockstep/regroup.h"

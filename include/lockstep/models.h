@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 // Options of a model. Zero in a field means its default; ls_model_create calls
-// a type's `create` with dtype and rate filled in.
+// a type's `create` with dtype, rate and type filled in.
 typedef struct ls_model_options {
   int64_t seed;    // Seed of its weights' initial values.
   ls_dtype dtype;  // Dtype of its weights and arithmetic. Default f32.
@@ -28,6 +28,7 @@ typedef struct ls_model_options {
   // Number of steps over which the rate falls to 0. Default: it is constant.
   int64_t decay_steps;
   bool metrics;  // A training step also computes the accuracy.
+  const struct ls_model_type *type;  // The type itself; set by ls_model_create.
 } ls_model_options;
 
 // A kind of model: static data. `self` is the object that `create` made.

@@ -129,9 +129,6 @@ int cli_report(const char *command, ls_status status);
 //   LS_INVALID_ARGUMENT  it is a folder, a fifo, a device.
 ls_status cli_open_file(const char *path, FILE **out_file);
 
-// Gets the processor's name from the system; "unknown" without an answer.
-void cli_processor_name(char *name, size_t size);
-
 // Limits the log of runtimes created later to warnings and errors.
 void cli_show_warnings_alone(void);
 
@@ -222,14 +219,17 @@ ls_status cli_trace_begin(ls_runtime *runtime, const char *path,
 int cli_trace_end(const char *command, ls_trace *trace, int code);
 
 // ---- Models and data -------------------------------------------------------
-// Returns the model of this name, or of a shared library: "./mine.so", or
-// "./mine.so:NAME" if it has more than one. NULL if there is none, which is
-// reported.
+// Returns the model of this name, of an ONNX file, or of a shared library:
+// "./mine.so", or "./mine.so:NAME" if it has more than one. NULL if there is
+// none, which is reported.
 const ls_model_type *cli_find_model(const char *command, const char *text);
 // Returns true if the text names a shared library.
 bool cli_is_library(const char *text);
+// Returns true if the text names an ONNX file.
+bool cli_is_onnx(const char *text);
 // Selects the model of a run whose configuration has `kept`, if the user has
-// named `named` (NULL: none). A shared library must be named by the user.
+// named `named` (NULL: none). A shared library must be named by the user; an
+// ONNX file, which is no code, only if it has moved.
 // Returns false if there is none, which is reported.
 bool cli_run_model(const char *command, const char *run_folder,
                    const char *kept, const char *named, const char **out_model);
@@ -237,8 +237,8 @@ bool cli_run_model(const char *command, const char *run_folder,
 // the run folder, of PATH_MAX bytes, and the step. Any other text is a folder
 // alone, as is that of a folder which exists.
 void cli_split_step(const char *text, char *folder, ls_opt *out_step);
-// Returns the text with the absolute path of a shared library, which may be in
-// `buffer`.
+// Returns the text with the absolute path of a shared library or an ONNX file,
+// which may be in `buffer`.
 const char *cli_full_model(const char *text, char *buffer, size_t size);
 
 // Creates a folder for a run without --run-dir: the first of runs/NAME-1,
@@ -457,11 +457,6 @@ CLI_OWNED_STRUCT(cli_step, cli_step_close)
 // ---- The terminal ----------------------------------------------------------
 // Returns true if standard error is a terminal that can rewrite a line.
 bool cli_can_rewrite(const ls_runtime *runtime);
-// Returns the time of a clock that only goes forward, in seconds.
-double cli_now(void);
-// Writes seconds as 0:07, 12:34 or 1:02:03.
-void cli_print_duration(double seconds, char *text, size_t size);
-
 // Current size of a terminal; 0 if unknown.
 typedef struct cli_window {
   int columns, rows;

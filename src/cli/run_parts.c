@@ -69,13 +69,16 @@ static void refuse_library(const char *command, const char *run_folder,
 bool cli_run_model(const char *command, const char *run_folder,
                    const char *kept, const char *named,
                    const char **out_model) {
-  const bool library = cli_is_library(kept);
+  const bool library = cli_is_library(kept), onnx = cli_is_onnx(kept);
   *out_model = named != NULL ? named : kept;
   if (named == NULL) {
     if (library) refuse_library(command, run_folder, kept);
     return !library;
   }
-  if (library ? cli_is_library(named) : strcmp(named, kept) == 0) return true;
+  if (library ? cli_is_library(named)
+      : onnx  ? cli_is_onnx(named)
+              : strcmp(named, kept) == 0)
+    return true;
   cli_say(command,
           "--model is '%s', the run in '%s' has '%s': it can only continue "
           "with the same model",

@@ -128,10 +128,12 @@ int cli_with_step(const char *command, cli_step_flags *flags,
   int code = CLI_OK;
   if (!cli_check_arithmetic(command, flags->precision, &flags->math))
     return CLI_USAGE;
-  flags->type = cli_find_model(command, flags->model);
-  if (flags->type == NULL) return CLI_USAGE;
-  if (flags->batch_size == 0) flags->batch_size = flags->type->batch_size;
   ls_status status = cli_runtime_open(flags->threads, flags->math, &runtime);
+  if (!ls_status_is_ok(status)) return cli_report(command, status);
+  flags->type = cli_find_model(command, flags->model);
+  if (flags->type == NULL)
+    return cli_runtime_close(command, runtime, CLI_USAGE);
+  if (flags->batch_size == 0) flags->batch_size = flags->type->batch_size;
   if (ls_status_is_ok(status))
     status = cli_trace_begin(runtime, flags->trace, &trace);
   if (ls_status_is_ok(status)) status = body(user, runtime);

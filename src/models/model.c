@@ -58,6 +58,7 @@ static ls_status model_with_defaults(const ls_model_type *type,
         "%lld steps cannot be given with it",
         out->learning_rate, (long long)out->decay_steps);
   if (out->learning_rate == 0) out->learning_rate = type->learning_rate;
+  out->type = type;
   return ls_ok();
 }
 

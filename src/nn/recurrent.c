@@ -2,6 +2,7 @@
 // LSTM and GRU. The product of x and the kernel does not depend on the state,
 // so one product covers all steps. Then the steps follow one another, each with
 // its own ops or, if there are many, in a loop.
+#include "nn/recurrent.h"
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "graph/make/make.h"
@@ -109,16 +110,14 @@ static ls_tensor recurrent_project(const ls_recurrent_layer *layer,
 
 enum { MAX_GATES = 4 };
 
-// The values of the variables, which all steps share.
-typedef struct shared {
-  const ls_recurrent_layer *layer;
-  ls_tensor kernel, bias;  // Kernel and bias that apply to the state.
-} shared;
-
-static shared read_shared(const ls_recurrent_layer *layer) {
-  return (shared){.layer = layer,
-                  .kernel = ls_variable_read(layer->recurrent_kernel),
-                  .bias = ls_layer_read(layer->recurrent_bias)};
+static ls_recurrent_steps read_steps(const ls_recurrent_layer *layer) {
+  return (ls_recurrent_steps){.kind = layer->kind,
+                              .units = layer->units,
+                              .unrolled = layer->unrolled,
+                              .allocator = layer->base.allocator,
+                              .kernel =
+                                  ls_variable_read(layer->recurrent_kernel),
+                              .bias = ls_layer_read(layer->recurrent_bias)};
 }
 
 // Splits the gates, which are adjacent in x, each as large as the state. One
@@ -131,7 +130,7 @@ static void cut_gates(ls_tensor x, ls_tensor h, ls_tensor *gates,
     gates[i] = ls_op_output(pieces, (unsigned)i);
 }
 
-static ls_recurrent_state lstm_step(const shared *s, ls_tensor a,
+static ls_recurrent_state lstm_step(const ls_recurrent_steps *s, ls_tensor a,
                                     ls_recurrent_state state) {
   enum { I, F, G, O };
   ls_tensor z[MAX_GATES];
@@ -143,7 +142,7 @@ static ls_recurrent_state lstm_step(const shared *s, ls_tensor a,
                               .c = c};
 }
 
-static ls_recurrent_state gru_step(const shared *s, ls_tensor a,
+static ls_recurrent_state gru_step(const ls_recurrent_steps *s, ls_tensor a,
                                    ls_recurrent_state state) {
   enum { R, Z, N };
   ls_tensor x[MAX_GATES], y[MAX_GATES];
@@ -157,10 +156,11 @@ static ls_recurrent_state gru_step(const shared *s, ls_tensor a,
   return (ls_recurrent_state){.h = ls_add(n, ls_mul(z, ls_sub(state.h, n)))};
 }
 
-static ls_recurrent_state recurrent_step(const shared *s, ls_tensor a,
+static ls_recurrent_state recurrent_step(const ls_recurrent_steps *s,
+                                         ls_tensor a,
                                          ls_recurrent_state state) {
-  return s->layer->kind == LS_RECURRENT_LSTM ? lstm_step(s, a, state)
-                                             : gru_step(s, a, state);
+  return s->kind == LS_RECURRENT_LSTM ? lstm_step(s, a, state)
+                                      : gru_step(s, a, state);
 }
 
 ls_recurrent_state ls_recurrent_layer_step(const ls_recurrent_layer *layer,
@@ -168,7 +168,7 @@ ls_recurrent_state ls_recurrent_layer_step(const ls_recurrent_layer *layer,
                                            ls_recurrent_state state) {
   {
     LS_NAME_SCOPE(layer->base.name);
-    const shared s = read_shared(layer);
+    const ls_recurrent_steps s = read_steps(layer);
     state = recurrent_step(&s, recurrent_project(layer, x), state);
   }
   return state;
@@ -195,17 +195,16 @@ static void cut_steps(ls_tensor x, size_t steps, ls_tensor *parts) {
         ls_reshape(ls_op_output(pieces, (unsigned)t), LS_SHAPE(-1, width));
 }
 
-static ls_tensor unrolled_steps(const ls_recurrent_layer *layer, ls_tensor x,
-                                size_t steps, ls_recurrent_state *state) {
-  ls_allocator *allocator = layer->base.allocator;
-  LS_OWN_ARRAY(allocator, ls_tensor, parts, steps);
+static ls_tensor unrolled_steps(const ls_recurrent_steps *s,
+                                ls_tensor projected, size_t steps,
+                                ls_recurrent_state *state) {
+  LS_OWN_ARRAY(s->allocator, ls_tensor, parts, steps);
   if (parts == NULL)
     return ls_make_failed("recurrent layer", ls_out_of_memory());
-  const shared s = read_shared(layer);
-  cut_steps(recurrent_project(layer, x), steps, parts);
+  cut_steps(projected, steps, parts);
   for (size_t t = 0; t < steps; ++t) {
-    *state = recurrent_step(&s, parts[t], *state);
-    parts[t] = ls_reshape(state->h, LS_SHAPE(-1, 1, layer->units));
+    *state = recurrent_step(s, parts[t], *state);
+    parts[t] = ls_reshape(state->h, LS_SHAPE(-1, 1, s->units));
   }
   return ls_concatenate(parts, steps, 1);
 }
@@ -216,7 +215,7 @@ static ls_tensor unrolled_steps(const ls_recurrent_layer *layer, ls_tensor x,
 enum { STEP, H, ALL_H, C };
 
 typedef struct looped {
-  shared s;
+  const ls_recurrent_steps *s;
   ls_tensor projected;  // [steps, batch, gates * units].
   int64_t steps;
 } looped;
@@ -242,27 +241,25 @@ static ls_nest next_step(ls_nest values, void *user) {
   const ls_recurrent_state before = {.h = ls_nest_tensor(values, H),
                                      .c = ls_nest_tensor(values, C)};
   const ls_recurrent_state state =
-      recurrent_step(&all->s, ls_gather(all->projected, number, 0), before);
-  const ls_tensor row =
-      ls_reshape(state.h, LS_SHAPE(1, -1, all->s.layer->units));
+      recurrent_step(all->s, ls_gather(all->projected, number, 0), before);
+  const ls_tensor row = ls_reshape(state.h, LS_SHAPE(1, -1, all->s->units));
   return looped_values(
       ls_add_scalar(number, 1), state,
       ls_dynamic_update_slice(ls_nest_tensor(values, ALL_H), row, starts));
 }
 
-static ls_tensor looped_steps(const ls_recurrent_layer *layer, ls_tensor x,
+static ls_tensor looped_steps(const ls_recurrent_steps *s, ls_tensor projected,
                               int64_t steps, ls_recurrent_state *state) {
   const int swapped[] = {1, 0, 2};
-  looped all = {.s = read_shared(layer),
-                .projected = ls_transpose(recurrent_project(layer, x), swapped),
-                .steps = steps};
+  looped all = {
+      .s = s, .projected = ls_transpose(projected, swapped), .steps = steps};
   const ls_size sizes[] = {
-      {LS_SIZE_CONSTANT, steps}, {1, 0}, {LS_SIZE_CONSTANT, layer->units}};
-  if (layer->kind == LS_RECURRENT_GRU) state->c = ls_failed_tensor();
+      {LS_SIZE_CONSTANT, steps}, {1, 0}, {LS_SIZE_CONSTANT, s->units}};
+  if (s->kind == LS_RECURRENT_GRU) state->c = ls_failed_tensor();
   LS_OWN(ls_nest, end) =
       ls_while(has_steps_left, next_step, &all,
                looped_values(ls_scalar_i64(LS_DTYPE_I64, 0), *state,
-                             ls_layer_zeros(x, sizes, 3)),
+                             ls_layer_zeros(projected, sizes, 3)),
                steps);
   *state = (ls_recurrent_state){.h = ls_nest_tensor(end, H),
                                 .c = ls_nest_tensor(end, C)};
@@ -273,6 +270,14 @@ static ls_tensor looped_steps(const ls_recurrent_layer *layer, ls_tensor x,
 }
 
 // ---- Applying --------------------------------------------------------------
+ls_tensor ls_recurrent_run(const ls_recurrent_steps *steps, ls_tensor projected,
+                           ls_recurrent_state *state) {
+  const int64_t count = ls_tensor_shape(projected).dim[1];
+  return count <= steps->unrolled || ls_graph_is_eager(ls_graph_current())
+             ? unrolled_steps(steps, projected, (size_t)count, state)
+             : looped_steps(steps, projected, count, state);
+}
+
 ls_tensor ls_recurrent_layer_apply(const ls_recurrent_layer *layer, ls_tensor x,
                                    const ls_recurrent_state *initial,
                                    ls_recurrent_state *out_final) {
@@ -288,14 +293,12 @@ ls_tensor ls_recurrent_layer_apply(const ls_recurrent_layer *layer, ls_tensor x,
                             "known number of steps, got %s",
                             layer->base.name,
                             LS_SHAPE_TEXT(ls_tensor_dtype(x), shape)));
-  const int64_t steps = shape.dim[1];
   ls_tensor y = ls_failed_tensor();
   {
     LS_NAME_SCOPE(layer->base.name);
     state = initial != NULL ? *initial : zero_state(layer, x);
-    y = steps <= layer->unrolled || ls_graph_is_eager(ls_graph_current())
-            ? unrolled_steps(layer, x, (size_t)steps, &state)
-            : looped_steps(layer, x, steps, &state);
+    const ls_recurrent_steps steps = read_steps(layer);
+    y = ls_recurrent_run(&steps, recurrent_project(layer, x), &state);
   }
   if (out_final != NULL) *out_final = state;
   return y;

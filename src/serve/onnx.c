@@ -54,26 +54,26 @@ int64_t ls_onnx_dtype(ls_dtype dtype) {
 }
 
 // ---- Nodes -----------------------------------------------------------------
-static const char *onnx_name_of(ls_onnx *o, ls_emitted value) {
+static const char *onnx_name_of(ls_onnx_writer *o, ls_emitted value) {
   ls_text_clear(&o->name);
   ls_emit_name(&o->e, value, &o->name);
   return ls_text_data(&o->name);
 }
 
-void ls_onnx_begin(ls_onnx *o, const char *op) {
+void ls_onnx_begin(ls_onnx_writer *o, const char *op) {
   o->began = ls_proto_begin(&o->nodes, GRAPH_NODE);
   ls_proto_string(&o->nodes, NODE_OP, op);
 }
 
-void ls_onnx_input(ls_onnx *o, ls_emitted value) {
+void ls_onnx_input(ls_onnx_writer *o, ls_emitted value) {
   ls_proto_string(&o->nodes, NODE_INPUT, onnx_name_of(o, value));
 }
 
-void ls_onnx_output(ls_onnx *o, ls_emitted value) {
+void ls_onnx_output(ls_onnx_writer *o, ls_emitted value) {
   ls_proto_string(&o->nodes, NODE_OUTPUT, onnx_name_of(o, value));
 }
 
-void ls_onnx_int(ls_onnx *o, const char *name, int64_t value) {
+void ls_onnx_int(ls_onnx_writer *o, const char *name, int64_t value) {
   const size_t began = ls_proto_begin(&o->nodes, NODE_ATTRIBUTE);
   ls_proto_string(&o->nodes, ATTRIBUTE_NAME, name);
   ls_proto_i64(&o->nodes, ATTRIBUTE_INT, value);
@@ -81,7 +81,7 @@ void ls_onnx_int(ls_onnx *o, const char *name, int64_t value) {
   ls_proto_end(&o->nodes, began);
 }
 
-void ls_onnx_ints(ls_onnx *o, const char *name, const int64_t *values,
+void ls_onnx_ints(ls_onnx_writer *o, const char *name, const int64_t *values,
                   size_t count) {
   const size_t began = ls_proto_begin(&o->nodes, NODE_ATTRIBUTE);
   ls_proto_string(&o->nodes, ATTRIBUTE_NAME, name);
@@ -91,10 +91,10 @@ void ls_onnx_ints(ls_onnx *o, const char *name, const int64_t *values,
   ls_proto_end(&o->nodes, began);
 }
 
-void ls_onnx_end(ls_onnx *o) { ls_proto_end(&o->nodes, o->began); }
+void ls_onnx_end(ls_onnx_writer *o) { ls_proto_end(&o->nodes, o->began); }
 
-void ls_onnx_node(ls_onnx *o, const char *op, const ls_emitted *in,
-                  size_t count, ls_emitted out) {
+void ls_onnx_write_node(ls_onnx_writer *o, const char *op, const ls_emitted *in,
+                        size_t count, ls_emitted out) {
   ls_onnx_begin(o, op);
   for (size_t i = 0; i < count; ++i)
     ls_onnx_input(o, in[i]);
@@ -103,7 +103,8 @@ void ls_onnx_node(ls_onnx *o, const char *op, const ls_emitted *in,
 }
 
 // ---- Tensors ---------------------------------------------------------------
-void ls_onnx_initializer(ls_onnx *o, const char *name, const ls_array *array) {
+void ls_onnx_write_initializer(ls_onnx_writer *o, const char *name,
+                               const ls_array *array) {
   const ls_shape shape = ls_array_shape(array);
   const int64_t dtype = ls_onnx_dtype(ls_array_dtype(array));
   if (dtype == 0) {
@@ -120,7 +121,8 @@ void ls_onnx_initializer(ls_onnx *o, const char *name, const ls_array *array) {
   ls_proto_end(out, began);
 }
 
-ls_emitted ls_onnx_i64s(ls_onnx *o, const int64_t *values, size_t count) {
+ls_emitted ls_onnx_i64s(ls_onnx_writer *o, const int64_t *values,
+                        size_t count) {
   LS_OWN(ls_array, array) = NULL;
   ls_emit_fail(&o->e,
                ls_array_create_copy(LS_DTYPE_I64, LS_SHAPE((int64_t)count),
@@ -128,11 +130,11 @@ ls_emitted ls_onnx_i64s(ls_onnx *o, const int64_t *values, size_t count) {
   const ls_batch_dims dims = {.rank = 1, .dim = {ls_dim_of((int64_t)count)}};
   const ls_emitted out = ls_emit_value(&o->e, LS_DTYPE_I64, dims, NULL);
   if (ls_status_is_ok(o->e.status))
-    ls_onnx_initializer(o, onnx_name_of(o, out), array);
+    ls_onnx_write_initializer(o, onnx_name_of(o, out), array);
   return out;
 }
 
-static ls_emitted batch(ls_onnx *o) {
+static ls_emitted batch(ls_onnx_writer *o) {
   if (o->batch != 0) return o->batch;
   const ls_batch_dims one = {.rank = 1, .dim = {ls_dim_of(1)}};
   o->batch = ls_emit_value(&o->e, LS_DTYPE_I64, one, NULL);
@@ -146,7 +148,7 @@ static ls_emitted batch(ls_onnx *o) {
 }
 
 // Makes an i64[1] tensor of a size that depends on the batch.
-static ls_emitted size_tensor(ls_onnx *o, ls_dim size) {
+static ls_emitted size_tensor(ls_onnx_writer *o, ls_dim size) {
   ls_emitted value = batch(o);
   if (size.scale != 1)
     value = ls_emit_2(&o->e, LS_OP_MUL, value, ls_onnx_i64s(o, &size.scale, 1));
@@ -156,7 +158,8 @@ static ls_emitted size_tensor(ls_onnx *o, ls_dim size) {
   return value;
 }
 
-ls_emitted ls_onnx_sizes(ls_onnx *o, const ls_dim *sizes, int32_t count) {
+ls_emitted ls_onnx_sizes(ls_onnx_writer *o, const ls_dim *sizes,
+                         int32_t count) {
   int64_t known[LS_MAX_RANK];
   ls_emitted parts[LS_MAX_RANK];
   bool all_known = true;
@@ -217,7 +220,7 @@ static bool is_taken(const ls_serve_signature *s, const char *name) {
 
 // Inputs, outputs and values share one namespace: appends `end` to a name that
 // is taken.
-static const char *own_name(ls_onnx *o, const char *name, bool taken,
+static const char *own_name(ls_onnx_writer *o, const char *name, bool taken,
                             const char *end) {
   if (name[0] == '%') ls_emit_refuse(&o->e, "a name that begins with '%'");
   const char *own =
@@ -226,7 +229,8 @@ static const char *own_name(ls_onnx *o, const char *name, bool taken,
   return own != NULL ? own : "";
 }
 
-static void onnx_declare(ls_onnx *o, ls_array *const *values, ls_text *graph) {
+static void onnx_declare(ls_onnx_writer *o, ls_array *const *values,
+                         ls_text *graph) {
   const ls_program *program = o->program->programs[0];
   const ls_serve_signature *s = o->program->signature;
   for (size_t i = 0; i < s->num_inputs; ++i) {
@@ -249,11 +253,11 @@ static void onnx_declare(ls_onnx *o, ls_array *const *values, ls_text *graph) {
                  ls_emit_value(&o->e, variable->type.dtype,
                                ls_emit_source_dims(&o->e.base.source, ref),
                                name));
-    if (program->uses[i].read) ls_onnx_initializer(o, name, values[i]);
+    if (program->uses[i].read) ls_onnx_write_initializer(o, name, values[i]);
   }
 }
 
-static void give_outputs(ls_onnx *o, ls_text *graph) {
+static void give_outputs(ls_onnx_writer *o, ls_text *graph) {
   const ls_program *program = o->program->programs[0];
   const ls_serve_signature *s = o->program->signature;
   for (size_t i = 0; i < s->num_outputs; ++i) {
@@ -264,13 +268,13 @@ static void give_outputs(ls_onnx *o, ls_text *graph) {
                                 is_input(s, s->outputs[i].name), "output");
     const ls_emitted out = ls_emit_value(&o->e, value.dtype, value.dims, name);
     if (!ls_status_is_ok(o->e.status)) return;
-    ls_onnx_node(o, "Identity", &made, 1, out);
+    ls_onnx_write_node(o, "Identity", &made, 1, out);
     write_type(graph, GRAPH_OUTPUT, name, ls_onnx_dtype(value.dtype),
                &value.dims);
   }
 }
 
-static ls_status write_model(ls_onnx *o, ls_text *graph, ls_text *out) {
+static ls_status write_model(ls_onnx_writer *o, ls_text *graph, ls_text *out) {
   LS_RETURN_IF_ERROR(ls_status_clone(o->e.status));
   LS_RETURN_IF_ERROR(ls_text_status(&o->nodes));
   LS_RETURN_IF_ERROR(ls_text_status(&o->initializers));
@@ -297,7 +301,7 @@ static ls_status write_model(ls_onnx *o, ls_text *graph, ls_text *out) {
 ls_status ls_write_onnx(const ls_lowered_signature *program,
                         ls_array *const *values, ls_arena *memory,
                         ls_text *out) {
-  ls_onnx o = {.program = program};
+  ls_onnx_writer o = {.program = program};
   ls_text graph;
   ls_emitter_init(&o.e, &ls_onnx_language, ls_lowered_source(program), memory,
                   &o);

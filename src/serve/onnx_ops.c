@@ -4,7 +4,7 @@
 #include "base/runtime_internal.h"
 #include "serve/onnx.h"
 
-static ls_onnx *onnx_of(ls_emitter *e) { return e->self; }
+static ls_onnx_writer *onnx_of(ls_emitter *e) { return e->self; }
 
 // ---- Elementwise -----------------------------------------------------------
 static const struct {
@@ -49,7 +49,7 @@ static const struct {
 // Emits ops that need an attribute, or two nodes.
 static bool special(ls_emitter *e, uint16_t op, const ls_emitted *in,
                     ls_emitted out) {
-  ls_onnx *o = onnx_of(e);
+  ls_onnx_writer *o = onnx_of(e);
   const ls_emitted_value x = *ls_emit_look(e, in[0]);
   if (op == LS_OP_CONVERT) {
     const int64_t to = ls_onnx_dtype(ls_emit_look(e, out)->dtype);
@@ -73,19 +73,19 @@ static bool special(ls_emitter *e, uint16_t op, const ls_emitted *in,
   if (op == LS_OP_NOT_EQUAL) {
     const ls_emitted equal =
         ls_emit_value(e, LS_DTYPE_BOOL, ls_emit_look(e, out)->dims, NULL);
-    ls_onnx_node(o, "Equal", in, 2, equal);
-    ls_onnx_node(o, "Not", &equal, 1, out);
+    ls_onnx_write_node(o, "Equal", in, 2, equal);
+    ls_onnx_write_node(o, "Not", &equal, 1, out);
     return true;
   }
   if (op != LS_OP_EXPM1 && op != LS_OP_LOG1P) return false;
   const ls_emitted one = ls_emit_scalar(e, x.dtype, 1);
   const ls_emitted between = ls_emit_value(e, x.dtype, x.dims, NULL);
   if (op == LS_OP_EXPM1) {
-    ls_onnx_node(o, "Exp", in, 1, between);
-    ls_onnx_node(o, "Sub", (const ls_emitted[]){between, one}, 2, out);
+    ls_onnx_write_node(o, "Exp", in, 1, between);
+    ls_onnx_write_node(o, "Sub", (const ls_emitted[]){between, one}, 2, out);
   } else {
-    ls_onnx_node(o, "Add", (const ls_emitted[]){in[0], one}, 2, between);
-    ls_onnx_node(o, "Log", &between, 1, out);
+    ls_onnx_write_node(o, "Add", (const ls_emitted[]){in[0], one}, 2, between);
+    ls_onnx_write_node(o, "Log", &between, 1, out);
   }
   return true;
 }
@@ -96,25 +96,25 @@ static bool onnx_ops_element(ls_emitter *e, uint16_t op, const ls_emitted *in,
     if (names[i].op != op) continue;
     if (names[i].of_bools && ls_emit_look(e, in[0])->dtype != LS_DTYPE_BOOL)
       return false;
-    ls_onnx_node(onnx_of(e), names[i].name, in, count, out);
+    ls_onnx_write_node(onnx_of(e), names[i].name, in, count, out);
     return true;
   }
   return special(e, op, in, out);
 }
 
 static void constant(ls_emitter *e, const ls_array *array, ls_emitted out) {
-  ls_onnx *o = onnx_of(e);
+  ls_onnx_writer *o = onnx_of(e);
   ls_text_clear(&o->name);
   ls_emit_name(e, out, &o->name);
   const char *name = ls_text_data(&o->name);
-  ls_onnx_initializer(o, name, array);
+  ls_onnx_write_initializer(o, name, array);
 }
 
 // ---- Shapes ----------------------------------------------------------------
 // Reshapes; at most one size, the one that depends on the batch, is -1
 // (inferred).
 static void onnx_ops_reshape(ls_emitter *e, ls_emitted x, ls_emitted out) {
-  ls_onnx *o = onnx_of(e);
+  ls_onnx_writer *o = onnx_of(e);
   const ls_batch_dims dims = ls_emit_look(e, out)->dims;
   int64_t sizes[LS_MAX_RANK];
   int unknown = 0;
@@ -136,15 +136,15 @@ static void onnx_ops_reshape(ls_emitter *e, ls_emitted x, ls_emitted out) {
 }
 
 static void broadcast(ls_emitter *e, ls_emitted x, ls_emitted out) {
-  ls_onnx *o = onnx_of(e);
+  ls_onnx_writer *o = onnx_of(e);
   const ls_batch_dims dims = ls_emit_look(e, out)->dims;
   const ls_emitted in[] = {x, ls_onnx_sizes(o, dims.dim, dims.rank)};
-  ls_onnx_node(o, "Expand", in, 2, out);
+  ls_onnx_write_node(o, "Expand", in, 2, out);
 }
 
 static void transpose(ls_emitter *e, ls_emitted x, const int64_t *permutation,
                       ls_emitted out) {
-  ls_onnx *o = onnx_of(e);
+  ls_onnx_writer *o = onnx_of(e);
   ls_onnx_begin(o, "Transpose");
   ls_onnx_input(o, x);
   ls_onnx_output(o, out);
@@ -154,7 +154,7 @@ static void transpose(ls_emitter *e, ls_emitted x, const int64_t *permutation,
 
 static void slice(ls_emitter *e, ls_emitted x, const int64_t *starts,
                   const int64_t *strides, ls_emitted out) {
-  ls_onnx *o = onnx_of(e);
+  ls_onnx_writer *o = onnx_of(e);
   const ls_batch_dims dims = ls_emit_look(e, out)->dims;
   int64_t axes[LS_MAX_RANK];
   // The slice ends at start + size * stride: where the next element would be,
@@ -170,12 +170,12 @@ static void slice(ls_emitter *e, ls_emitted x, const int64_t *starts,
   const ls_emitted in[] = {
       x, ls_onnx_i64s(o, starts, count), ls_onnx_sizes(o, ends, dims.rank),
       ls_onnx_i64s(o, axes, count), ls_onnx_i64s(o, strides, count)};
-  ls_onnx_node(o, "Slice", in, 5, out);
+  ls_onnx_write_node(o, "Slice", in, 5, out);
 }
 
 static void onnx_ops_reverse(ls_emitter *e, ls_emitted x, const int64_t *axes,
                              size_t count, ls_emitted out) {
-  ls_onnx *o = onnx_of(e);
+  ls_onnx_writer *o = onnx_of(e);
   int64_t starts[LS_MAX_RANK], ends[LS_MAX_RANK];
   for (size_t i = 0; i < count; ++i) {
     starts[i] = -1;
@@ -184,7 +184,7 @@ static void onnx_ops_reverse(ls_emitter *e, ls_emitted x, const int64_t *axes,
   const ls_emitted in[] = {
       x, ls_onnx_i64s(o, starts, count), ls_onnx_i64s(o, ends, count),
       ls_onnx_i64s(o, axes, count), ls_onnx_i64s(o, starts, count)};
-  ls_onnx_node(o, "Slice", in, 5, out);
+  ls_onnx_write_node(o, "Slice", in, 5, out);
 }
 
 static bool onnx_ops_pad(ls_emitter *e, ls_emitted x, ls_emitted value,
@@ -199,13 +199,13 @@ static bool onnx_ops_pad(ls_emitter *e, ls_emitted x, ls_emitted value,
   }
   const ls_emitted in[] = {x, ls_onnx_i64s(onnx_of(e), sizes, 2 * (size_t)rank),
                            value};
-  ls_onnx_node(onnx_of(e), "Pad", in, 3, out);
+  ls_onnx_write_node(onnx_of(e), "Pad", in, 3, out);
   return true;
 }
 
 static void onnx_ops_concatenate(ls_emitter *e, const ls_emitted *in,
                                  size_t count, int64_t axis, ls_emitted out) {
-  ls_onnx *o = onnx_of(e);
+  ls_onnx_writer *o = onnx_of(e);
   ls_onnx_begin(o, "Concat");
   for (size_t i = 0; i < count; ++i)
     ls_onnx_input(o, in[i]);
@@ -216,7 +216,7 @@ static void onnx_ops_concatenate(ls_emitter *e, const ls_emitted *in,
 
 static void onnx_ops_gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
                             int64_t axis, ls_emitted out) {
-  ls_onnx *o = onnx_of(e);
+  ls_onnx_writer *o = onnx_of(e);
   ls_onnx_begin(o, "Gather");
   ls_onnx_input(o, x);
   ls_onnx_input(o, indices);
@@ -227,7 +227,7 @@ static void onnx_ops_gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
 
 // Makes a line of numbers and repeats it along the other axes.
 static void iota(ls_emitter *e, int64_t axis, ls_emitted out) {
-  ls_onnx *o = onnx_of(e);
+  ls_onnx_writer *o = onnx_of(e);
   const ls_emitted_value value = *ls_emit_look(e, out);
   const ls_batch_dims scalar = {0},
                       line = {.rank = 1, .dim = {value.dims.dim[axis]}};
@@ -239,7 +239,7 @@ static void iota(ls_emitter *e, int64_t axis, ls_emitted out) {
       ls_emit_reshape(e, ls_onnx_sizes(o, line.dim, 1), scalar),
       ls_emit_scalar(e, LS_DTYPE_I64, 1)};
   const ls_emitted counted = ls_emit_value(e, LS_DTYPE_I64, line, NULL);
-  ls_onnx_node(o, "Range", in, 3, counted);
+  ls_onnx_write_node(o, "Range", in, 3, counted);
   broadcast(
       e, ls_emit_reshape(e, ls_emit_convert(e, counted, value.dtype), aligned),
       out);
@@ -247,7 +247,7 @@ static void iota(ls_emitter *e, int64_t axis, ls_emitted out) {
 
 static void top_k(ls_emitter *e, ls_emitted x, int64_t k, ls_emitted values,
                   ls_emitted indices) {
-  ls_onnx *o = onnx_of(e);
+  ls_onnx_writer *o = onnx_of(e);
   const ls_emitted count = ls_onnx_i64s(o, &k, 1);
   const ls_emitted places =
       ls_emit_value(e, LS_DTYPE_I64, ls_emit_look(e, indices)->dims, NULL);
@@ -261,7 +261,7 @@ static void top_k(ls_emitter *e, ls_emitted x, int64_t k, ls_emitted values,
 }
 
 // ---- Sums and products -----------------------------------------------------
-static void reduce_by(ls_onnx *o, const char *op, ls_emitted x,
+static void reduce_by(ls_onnx_writer *o, const char *op, ls_emitted x,
                       const int64_t *axes, size_t count, ls_emitted out) {
   const bool is_sum = strcmp(op, "ReduceSum") == 0;  // Takes axes as operand.
   const ls_emitted list = is_sum ? ls_onnx_i64s(o, axes, count) : 0;
@@ -296,7 +296,7 @@ static bool onnx_ops_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
 }
 
 static void dot(ls_emitter *e, ls_emitted a, ls_emitted b, ls_emitted out) {
-  ls_onnx_node(onnx_of(e), "MatMul", (const ls_emitted[]){a, b}, 2, out);
+  ls_onnx_write_node(onnx_of(e), "MatMul", (const ls_emitted[]){a, b}, 2, out);
 }
 
 // ---- Windows; ONNX puts channels first -------------------------------------
@@ -327,7 +327,7 @@ static ls_emitted result_first(ls_emitter *e, ls_emitted out) {
   return ls_emit_value(e, value.dtype, dims, NULL);
 }
 
-static void window_attrs(ls_onnx *o, const ls_window *w, bool dilated) {
+static void window_attrs(ls_onnx_writer *o, const ls_window *w, bool dilated) {
   int64_t pads[2 * LS_WINDOW_DIMS];
   const size_t rank = (size_t)w->rank;
   for (size_t i = 0; i < rank; ++i) {
@@ -342,7 +342,7 @@ static void window_attrs(ls_onnx *o, const ls_window *w, bool dilated) {
 
 static bool convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
                      const ls_window *window, int64_t groups, ls_emitted out) {
-  ls_onnx *o = onnx_of(e);
+  ls_onnx_writer *o = onnx_of(e);
   int64_t permutation[LS_MAX_RANK];
   const int32_t rank = window->rank + 2;
   for (int32_t i = 0; i < window->rank; ++i) {
@@ -370,7 +370,7 @@ static bool convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
 // Emits a sum as the mean, padding included, times the number of elements.
 static bool slide(ls_emitter *e, uint16_t op, ls_emitted x,
                   const ls_window *window, ls_emitted out) {
-  ls_onnx *o = onnx_of(e);
+  ls_onnx_writer *o = onnx_of(e);
   const bool is_max = op == LS_OP_REDUCE_MAX;
   double taps = 1;
   for (int32_t i = 0; i < window->rank; ++i) {

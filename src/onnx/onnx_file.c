@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads ModelProto: the graph, its nodes and values.
+#include "onnx/onnx_file.h"
+
+#include "base/runtime_internal.h"
+#include "onnx/onnx_tensor.h"
+
+// Field numbers of messages.
+enum {
+  MODEL_GRAPH = 7,
+  MODEL_OPSET = 8,
+  OPSET_DOMAIN = 1,
+  OPSET_VERSION = 2,
+  GRAPH_NODE = 1,
+  GRAPH_INITIALIZER = 5,
+  GRAPH_INPUT = 11,
+  GRAPH_OUTPUT = 12,
+  NODE_INPUT = 1,
+  NODE_OUTPUT = 2,
+  NODE_NAME = 3,
+  NODE_OP = 4,
+  NODE_ATTRIBUTE = 5,
+  NODE_DOMAIN = 7,
+  ATTR_NAME = 1,
+  ATTR_FLOAT = 2,
+  ATTR_INT = 3,
+  ATTR_STRING = 4,
+  ATTR_TENSOR = 5,
+  ATTR_GRAPH = 6,
+  ATTR_FLOATS = 7,
+  ATTR_INTS = 8,
+  ATTR_STRINGS = 9,
+  VALUE_NAME = 1,
+  VALUE_TYPE = 2,
+  TYPE_TENSOR = 1,
+  TYPE_ELEMENT = 1,
+  TYPE_SHAPE = 2,
+  SHAPE_DIM = 1,
+  DIM_VALUE = 1,
+};
+enum { OLDEST_OPSET = 7, NEWEST_OPSET = 23 };
+
+// The graph while it is read: lists that grow.
+typedef struct graph_parts {
+  ls_onnx_reader *reader;
+  size_t nodes, initializers, inputs, outputs, names;  // Capacities.
+  bool has_graph;
+} graph_parts;
+
+// ---- Values ----------------------------------------------------------------
+// Numbers a name; "" is 0.
+static ls_status intern_value(ls_onnx_reader *r, const char *name,
+                              uint32_t *out_value) {
+  const size_t size = strlen(name);
+  ls_onnx_file *file = r->file;
+  *out_value = 0;
+  if (size == 0) return ls_ok();
+  const void *found = ls_map_find(&r->values, name, size);
+  *out_value = (uint32_t)(uintptr_t)found;
+  if (found != NULL) return ls_ok();
+  if (file->num_values >= UINT32_MAX)
+    return ls_onnx_damaged(r, "it has too many values");
+  *out_value = (uint32_t)file->num_values;
+  if (!ls_map_insert(&r->values, name, size, (void *)(uintptr_t)*out_value))
+    return ls_out_of_memory();
+  file->num_values++;
+  return ls_ok();
+}
+
+static ls_status read_text_field(ls_onnx_reader *r, const ls_proto_field *field,
+                                 const char **out_text) {
+  *out_text = ls_onnx_string(r, field);
+  return *out_text != NULL ? ls_ok() : ls_onnx_damaged(r, "a name is no text");
+}
+
+// ---- Attributes ------------------------------------------------------------
+typedef struct attr_parts {
+  ls_onnx_attr *attr;
+  ls_onnx_list ints;
+  double *reals;
+  const char **texts;
+  size_t reals_capacity, texts_capacity, num_reals, num_texts;
+} attr_parts;
+
+static double real_of(uint32_t bits) {
+  float real = 0;
+  memcpy(&real, &bits, sizeof(real));
+  return (double)real;
+}
+
+static ls_status add_real(ls_onnx_reader *r, attr_parts *parts, uint32_t bits) {
+  LS_RETURN_IF_ERROR(ls_onnx_grow(r, &parts->reals, parts->num_reals,
+                                  &parts->reals_capacity,
+                                  sizeof(*parts->reals)));
+  parts->reals[parts->num_reals++] = real_of(bits);
+  return ls_ok();
+}
+
+static ls_status add_reals(ls_onnx_reader *r, attr_parts *parts,
+                           const ls_proto_field *field) {
+  if (field->type != LS_PROTO_BYTES)
+    return add_real(r, parts, (uint32_t)field->value);
+  for (uint64_t i = 0; i + 4 <= field->value; i += 4)
+    LS_RETURN_IF_ERROR(add_real(r, parts, ls_load_le32(field->at + i)));
+  return ls_ok();
+}
+
+static ls_status add_text(ls_onnx_reader *r, attr_parts *parts,
+                          const ls_proto_field *field) {
+  const char *text = NULL;
+  LS_RETURN_IF_ERROR(read_text_field(r, field, &text));
+  LS_RETURN_IF_ERROR(ls_onnx_grow(r, &parts->texts, parts->num_texts,
+                                  &parts->texts_capacity,
+                                  sizeof(*parts->texts)));
+  parts->texts[parts->num_texts++] = text;
+  return ls_ok();
+}
+
+static ls_status read_attr_field(ls_onnx_reader *r, const ls_proto_field *field,
+                                 void *out) {
+  attr_parts *parts = out;
+  ls_onnx_attr *attr = parts->attr;
+  const char *name = "";
+  switch (field->number) {
+  case ATTR_NAME:
+    return read_text_field(r, field, &attr->name);
+  case ATTR_FLOAT:
+    attr->kind = LS_ONNX_FLOAT;
+    attr->real = real_of((uint32_t)field->value);
+    return ls_ok();
+  case ATTR_INT:
+    attr->kind = LS_ONNX_INT;
+    attr->number = (int64_t)field->value;
+    return ls_ok();
+  case ATTR_STRING:
+    attr->kind = LS_ONNX_STRING;
+    return read_text_field(r, field, &attr->text);
+  case ATTR_TENSOR:
+    attr->kind = LS_ONNX_TENSOR;
+    return ls_onnx_read_tensor(r, field, &name, &attr->array);
+  case ATTR_GRAPH:
+    attr->kind = LS_ONNX_GRAPH;
+    return ls_ok();
+  case ATTR_FLOATS:
+    attr->kind = LS_ONNX_FLOATS;
+    return add_reals(r, parts, field);
+  case ATTR_INTS:
+    attr->kind = LS_ONNX_INTS;
+    return ls_onnx_list_add(r, &parts->ints, field);
+  case ATTR_STRINGS:
+    attr->kind = LS_ONNX_STRINGS;
+    return add_text(r, parts, field);
+  default:
+    return ls_ok();
+  }
+}
+
+static ls_status read_attr(ls_onnx_reader *r, const ls_proto_field *field,
+                           ls_onnx_attr *out) {
+  attr_parts parts = {.attr = out};
+  out->name = "";
+  LS_RETURN_IF_ERROR(ls_onnx_read_message(r, field, read_attr_field, &parts));
+  out->numbers = parts.ints.items;
+  out->reals = parts.reals;
+  out->texts = parts.texts;
+  out->count = out->kind == LS_ONNX_FLOATS ? parts.num_reals
+               : out->kind == LS_ONNX_INTS ? parts.ints.count
+                                           : parts.num_texts;
+  return ls_ok();
+}
+
+// ---- Nodes -----------------------------------------------------------------
+typedef struct node_parts {
+  ls_onnx_node *node;
+  uint32_t *inputs, *outputs;
+  ls_onnx_attr *attrs;
+  size_t inputs_capacity, outputs_capacity, attrs_capacity;
+} node_parts;
+
+static ls_status add_value(ls_onnx_reader *r, const ls_proto_field *field,
+                           uint32_t **values, size_t *count, size_t *capacity) {
+  const char *name = NULL;
+  LS_RETURN_IF_ERROR(read_text_field(r, field, &name));
+  LS_RETURN_IF_ERROR(
+      ls_onnx_grow(r, values, *count, capacity, sizeof(**values)));
+  return intern_value(r, name, &(*values)[(*count)++]);
+}
+
+static ls_status read_node_field(ls_onnx_reader *r, const ls_proto_field *field,
+                                 void *out) {
+  node_parts *parts = out;
+  ls_onnx_node *node = parts->node;
+  switch (field->number) {
+  case NODE_INPUT:
+    return add_value(r, field, &parts->inputs, &node->num_inputs,
+                     &parts->inputs_capacity);
+  case NODE_OUTPUT:
+    return add_value(r, field, &parts->outputs, &node->num_outputs,
+                     &parts->outputs_capacity);
+  case NODE_NAME:
+    return read_text_field(r, field, &node->name);
+  case NODE_OP:
+    return read_text_field(r, field, &node->type);
+  case NODE_DOMAIN:
+    return read_text_field(r, field, &node->domain);
+  case NODE_ATTRIBUTE:
+    LS_RETURN_IF_ERROR(ls_onnx_grow(r, &parts->attrs, node->num_attrs,
+                                    &parts->attrs_capacity,
+                                    sizeof(*parts->attrs)));
+    return read_attr(r, field, &parts->attrs[node->num_attrs++]);
+  default:
+    return ls_ok();
+  }
+}
+
+static ls_status read_node(ls_onnx_reader *r, const ls_proto_field *field,
+                           ls_onnx_node *out) {
+  node_parts parts = {.node = out};
+  out->type = out->name = out->domain = "";
+  LS_RETURN_IF_ERROR(ls_onnx_read_message(r, field, read_node_field, &parts));
+  out->inputs = parts.inputs;
+  out->outputs = parts.outputs;
+  out->attrs = parts.attrs;
+  if (strcmp(out->domain, "ai.onnx") == 0) out->domain = "";
+  return ls_ok();
+}
+
+// ---- Inputs and outputs ----------------------------------------------------
+static ls_status read_dim(ls_onnx_reader *r, const ls_proto_field *field,
+                          void *out) {
+  (void)r;
+  if (field->number == DIM_VALUE && field->type == LS_PROTO_VARINT)
+    *(int64_t *)out = (int64_t)field->value;
+  return ls_ok();
+}
+
+static ls_status read_shape(ls_onnx_reader *r, const ls_proto_field *field,
+                            void *out) {
+  ls_shape *shape = out;
+  int64_t size = LS_UNKNOWN_DIM;
+  if (field->number != SHAPE_DIM) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_onnx_read_message(r, field, read_dim, &size));
+  if (shape->rank >= LS_MAX_RANK || size > INT32_MAX)
+    return ls_unimplemented("'%s': a value of more than %d dimensions, or of "
+                            "2^31 elements along one",
+                            r->file->path, LS_MAX_RANK);
+  // Some exporters write 0 or -1 for a size that varies.
+  shape->dim[shape->rank++] = size > 0 ? size : LS_UNKNOWN_DIM;
+  return ls_ok();
+}
+
+static ls_status read_tensor_type(ls_onnx_reader *r,
+                                  const ls_proto_field *field, void *out) {
+  ls_type *type = out;
+  if (field->number == TYPE_ELEMENT)
+    type->dtype = ls_onnx_dtype_of((int64_t)field->value);
+  if (field->number != TYPE_SHAPE) return ls_ok();
+  type->shape = LS_SCALAR;
+  return ls_onnx_read_message(r, field, read_shape, &type->shape);
+}
+
+static ls_status read_type(ls_onnx_reader *r, const ls_proto_field *field,
+                           void *out) {
+  if (field->number != TYPE_TENSOR) return ls_ok();
+  return ls_onnx_read_message(r, field, read_tensor_type, out);
+}
+
+static ls_status read_port_field(ls_onnx_reader *r, const ls_proto_field *field,
+                                 void *out) {
+  ls_onnx_port *port = out;
+  if (field->number == VALUE_NAME)
+    return read_text_field(r, field, &port->name);
+  if (field->number != VALUE_TYPE) return ls_ok();
+  return ls_onnx_read_message(r, field, read_type, &port->type);
+}
+
+static ls_status read_port(ls_onnx_reader *r, const ls_proto_field *field,
+                           ls_onnx_port *out) {
+  out->name = "";
+  out->type.shape = LS_SHAPE_UNKNOWN;
+  LS_RETURN_IF_ERROR(ls_onnx_read_message(r, field, read_port_field, out));
+  return intern_value(r, out->name, &out->value);
+}
+
+static ls_status read_initializer(ls_onnx_reader *r,
+                                  const ls_proto_field *field,
+                                  ls_onnx_initializer *out) {
+  const char *name = "";
+  LS_RETURN_IF_ERROR(ls_onnx_read_tensor(r, field, &name, &out->array));
+  return intern_value(r, name, &out->value);
+}
+
+// ---- The graph -------------------------------------------------------------
+static ls_status read_graph_field(ls_onnx_reader *r,
+                                  const ls_proto_field *field, void *out) {
+  graph_parts *parts = out;
+  ls_onnx_file *file = r->file;
+  switch (field->number) {
+  case GRAPH_NODE:
+    LS_RETURN_IF_ERROR(ls_onnx_grow(r, &file->nodes, file->num_nodes,
+                                    &parts->nodes, sizeof(*file->nodes)));
+    return read_node(r, field, &file->nodes[file->num_nodes++]);
+  case GRAPH_INITIALIZER:
+    LS_RETURN_IF_ERROR(
+        ls_onnx_grow(r, &file->initializers, file->num_initializers,
+                     &parts->initializers, sizeof(*file->initializers)));
+    return read_initializer(r, field,
+                            &file->initializers[file->num_initializers++]);
+  case GRAPH_INPUT:
+    LS_RETURN_IF_ERROR(ls_onnx_grow(r, &file->inputs, file->num_inputs,
+                                    &parts->inputs, sizeof(*file->inputs)));
+    return read_port(r, field, &file->inputs[file->num_inputs++]);
+  case GRAPH_OUTPUT:
+    LS_RETURN_IF_ERROR(ls_onnx_grow(r, &file->outputs, file->num_outputs,
+                                    &parts->outputs, sizeof(*file->outputs)));
+    return read_port(r, field, &file->outputs[file->num_outputs++]);
+  default:
+    return ls_ok();
+  }
+}
+
+typedef struct opset_parts {
+  const char *domain;
+  int64_t version;
+} opset_parts;
+
+static ls_status read_opset(ls_onnx_reader *r, const ls_proto_field *field,
+                            void *out) {
+  opset_parts *opset = out;
+  if (field->number == OPSET_DOMAIN)
+    return read_text_field(r, field, &opset->domain);
+  if (field->number == OPSET_VERSION) opset->version = (int64_t)field->value;
+  return ls_ok();
+}
+
+static ls_status read_model_field(ls_onnx_reader *r,
+                                  const ls_proto_field *field, void *out) {
+  graph_parts *parts = out;
+  opset_parts opset = {.domain = ""};
+  if (field->number == MODEL_GRAPH) {
+    parts->has_graph = true;
+    return ls_onnx_read_message(r, field, read_graph_field, parts);
+  }
+  if (field->number != MODEL_OPSET) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_onnx_read_message(r, field, read_opset, &opset));
+  if (opset.domain[0] == '\0' || strcmp(opset.domain, "ai.onnx") == 0)
+    r->file->opset = opset.version;
+  return ls_ok();
+}
+
+// ---- Checks ----------------------------------------------------------------
+// Drops inputs that have an initializer: it is their default.
+static void drop_default_inputs(ls_onnx_file *file, const bool *is_made) {
+  size_t count = 0;
+  for (size_t i = 0; i < file->num_inputs; ++i)
+    if (!is_made[file->inputs[i].value])
+      file->inputs[count++] = file->inputs[i];
+  file->num_inputs = count;
+}
+
+static ls_status check_order(ls_onnx_reader *r, bool *is_made) {
+  const ls_onnx_file *file = r->file;
+  for (size_t i = 0; i < file->num_nodes; ++i) {
+    const ls_onnx_node *node = &file->nodes[i];
+    for (size_t k = 0; k < node->num_inputs; ++k)
+      if (!is_made[node->inputs[k]])
+        return ls_invalid_argument(
+            "'%s' is damaged: node '%s' (%s) takes '%s', which no input, "
+            "initializer or earlier node gives",
+            file->path, node->name, node->type, file->names[node->inputs[k]]);
+    for (size_t k = 0; k < node->num_outputs; ++k) {
+      if (node->outputs[k] != 0 && is_made[node->outputs[k]])
+        return ls_invalid_argument("'%s' is damaged: '%s' is made twice",
+                                   file->path, file->names[node->outputs[k]]);
+      is_made[node->outputs[k]] = true;
+    }
+    is_made[0] = true;
+  }
+  for (size_t i = 0; i < file->num_outputs; ++i)
+    if (!is_made[file->outputs[i].value])
+      return ls_invalid_argument("'%s' is damaged: nothing makes output '%s'",
+                                 file->path, file->outputs[i].name);
+  return ls_ok();
+}
+
+static ls_status check_graph(ls_onnx_reader *r, const graph_parts *parts) {
+  ls_onnx_file *file = r->file;
+  ls_map_item item;
+  if (!parts->has_graph || file->opset == 0)
+    return ls_onnx_damaged(r, "it has no graph, or no version of its ops");
+  if (file->opset < OLDEST_OPSET || file->opset > NEWEST_OPSET)
+    return ls_unimplemented("'%s': ops of version %lld (opset), only %d to %d",
+                            file->path, (long long)file->opset, OLDEST_OPSET,
+                            NEWEST_OPSET);
+  LS_ARENA_ARRAY_OR_RETURN(&file->memory, bool, is_made, file->num_values);
+  LS_ARENA_ARRAY_OR_RETURN(&file->memory, const char *, names,
+                           file->num_values);
+  names[0] = "";
+  for (size_t at = 0; ls_map_next(&r->values, &at, &item);) {
+    const char *name = ls_arena_string(&file->memory, item.key);
+    LS_RETURN_IF_NO_MEMORY(name);
+    names[(uintptr_t)item.value] = name;
+  }
+  file->names = names;
+  for (size_t i = 0; i < file->num_initializers; ++i)
+    is_made[file->initializers[i].value] = true;
+  is_made[0] = false;
+  drop_default_inputs(file, is_made);
+  for (size_t i = 0; i < file->num_inputs; ++i) {
+    if (file->inputs[i].value == 0 || file->inputs[i].type.dtype == 0)
+      return ls_unimplemented("'%s': input '%s', which is no tensor of numbers",
+                              file->path, file->inputs[i].name);
+    is_made[file->inputs[i].value] = true;
+  }
+  is_made[0] = true;
+  if (file->num_outputs == 0) return ls_onnx_damaged(r, "it has no output");
+  return check_order(r, is_made);
+}
+
+ls_status ls_onnx_file_decode(ls_runtime *runtime, const char *path,
+                              const void *data, size_t size,
+                              ls_onnx_file *out_file) {
+  *out_file = (ls_onnx_file){.num_values = 1};
+  ls_arena_init(&out_file->memory, ls_runtime_allocator(runtime));
+  out_file->path = ls_arena_string(&out_file->memory, path);
+  LS_RETURN_IF_NO_MEMORY(out_file->path);
+  ls_onnx_reader r = {.runtime = runtime, .file = out_file};
+  graph_parts parts = {.reader = &r};
+  ls_map_init(&r.values, out_file->memory.allocator);
+  const ls_proto_field all = {
+      .type = LS_PROTO_BYTES, .value = size, .at = data};
+  ls_status status = ls_onnx_read_message(&r, &all, read_model_field, &parts);
+  if (ls_status_is_ok(status)) status = check_graph(&r, &parts);
+  ls_map_deinit(&r.values);
+  return status;
+}
+
+ls_status ls_onnx_file_open(ls_runtime *runtime, const char *path,
+                            ls_onnx_file *out_file) {
+  const ls_file_system *files = ls_runtime_files(runtime);
+  *out_file = (ls_onnx_file){0};
+  LS_OWN_MEMORY(ls_runtime_allocator(runtime), char, data) = NULL;
+  size_t size = 0;
+  LS_RETURN_IF_ERROR(files->read(files->user, path, INT32_MAX,
+                                 ls_runtime_allocator(runtime), &data, &size));
+  return ls_onnx_file_decode(runtime, path, data, size, out_file);
+}
+
+void ls_onnx_file_deinit(ls_onnx_file *file) {
+  for (size_t i = 0; i < file->num_arrays; ++i)
+    ls_array_release(file->arrays[i]);
+  ls_arena_deinit(&file->memory);
+  *file = (ls_onnx_file){0};
+}

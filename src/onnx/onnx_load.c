@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Loads an ONNX file: its weights as variables; and applies it.
+#include "onnx/onnx_load.h"
+
+#include <math.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "graph/trial.h"
+#include "onnx/onnx_build.h"
+
+// ---- Weights ---------------------------------------------------------------
+typedef enum role { ROLE_NONE, ROLE_WEIGHT, ROLE_STATISTIC, ROLE_SETTING } role;
+
+// Returns the role of an operand.
+static role role_of(const ls_onnx_node *node, size_t input) {
+  static const char *const with_settings[] = {
+      "Clip", "Pad", "Resize", "Upsample", "Dropout", "OneHot", "Range"};
+  if (strcmp(node->type, "BatchNormalization") == 0 && input > 2)
+    return ROLE_STATISTIC;
+  for (size_t i = 0; input > 0 && i < 7; ++i)
+    if (strcmp(node->type, with_settings[i]) == 0) return ROLE_SETTING;
+  return ROLE_WEIGHT;
+}
+
+static bool is_finite_array(const ls_array *array) {
+  const int64_t count = ls_array_num_elements(array);
+  for (int64_t i = 0; i < count; ++i)
+    if (!isfinite(ls_array_f64(array, i))) return false;
+  return true;
+}
+
+static ls_status load_variables(ls_onnx *self, const ls_onnx_options *options) {
+  const ls_onnx_file *file = &self->file;
+  LS_OWN_ARRAY_OR_RETURN(self->allocator, role, roles, file->num_values);
+  for (size_t i = 0; i < file->num_nodes; ++i)
+    for (size_t k = 0; k < file->nodes[i].num_inputs; ++k) {
+      const role found = role_of(&file->nodes[i], k);
+      role *known = &roles[file->nodes[i].inputs[k]];
+      if (found > *known) *known = found;
+    }
+  for (size_t i = 0; i < file->num_initializers; ++i) {
+    const ls_onnx_initializer *given = &file->initializers[i];
+    const char *name = file->names[given->value];
+    const role own = roles[given->value];
+    if ((own != ROLE_WEIGHT && own != ROLE_STATISTIC) || name[0] == '%' ||
+        !ls_dtype_is_float(ls_array_dtype(given->array)) ||
+        ls_array_shape(given->array).rank == 0 ||
+        !is_finite_array(given->array))
+      continue;
+    const bool trains = own == ROLE_WEIGHT && options->trainable != LS_FLAG_OFF;
+    LS_RETURN_IF_ERROR(ls_variable_create(
+        &(ls_variable_options){.name = name,
+                               .initial_array = given->array,
+                               .trainable = trains ? LS_FLAG_ON : LS_FLAG_OFF},
+        &self->variables[i]));
+  }
+  return ls_ok();
+}
+
+static ls_status check_ops(const ls_onnx_file *file) {
+  for (size_t i = 0; i < file->num_nodes; ++i) {
+    const ls_onnx_node *node = &file->nodes[i];
+    if (ls_onnx_op_find(node) == NULL)
+      return ls_unimplemented("'%s': op %s%s%s of node '%s'", file->path,
+                              node->domain, node->domain[0] != '\0' ? "." : "",
+                              node->type, node->name);
+  }
+  return ls_ok();
+}
+
+static ls_status load_all(ls_onnx *self, const ls_onnx_options *options) {
+  static const ls_onnx_options defaults = {0};
+  LS_RETURN_IF_ERROR(check_ops(&self->file));
+  self->variables = ls_arena_new_array(&self->file.memory, ls_variable *,
+                                       self->file.num_initializers + 1);
+  LS_RETURN_IF_NO_MEMORY(self->variables);
+  ls_trial making = {0};
+  ls_trial_begin(&making);
+  return ls_trial_end(
+      &making, ls_status_annotate(
+                   load_variables(self, options != NULL ? options : &defaults),
+                   "while loading '%s'", self->file.path));
+}
+
+ls_status ls_onnx_load(const char *path, const ls_onnx_options *options,
+                       ls_onnx **out_onnx) {
+  LS_REQUIRE_OUT(out_onnx);
+  LS_REQUIRE(path);
+  ls_allocator *allocator = ls_current_allocator();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_onnx, self);
+  self->allocator = allocator;
+  LS_RETURN_IF_ERROR(
+      ls_onnx_file_open(ls_runtime_current(), path, &self->file));
+  LS_RETURN_IF_ERROR(load_all(self, options));
+  *out_onnx = ls_give(&self);
+  return ls_ok();
+}
+
+ls_status ls_onnx_decode(const char *path, const void *data, size_t size,
+                         ls_onnx **out_onnx) {
+  ls_allocator *allocator = ls_current_allocator();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_onnx, self);
+  self->allocator = allocator;
+  LS_RETURN_IF_ERROR(
+      ls_onnx_file_decode(ls_runtime_current(), path, data, size, &self->file));
+  LS_RETURN_IF_ERROR(load_all(self, NULL));
+  *out_onnx = ls_give(&self);
+  return ls_ok();
+}
+
+void ls_onnx_destroy(ls_onnx *onnx) {
+  if (onnx == NULL) return;
+  for (size_t i = 0; onnx->variables != NULL && i < onnx->file.num_initializers;
+       ++i)
+    ls_variable_release(onnx->variables[i]);
+  ls_onnx_file_deinit(&onnx->file);
+  ls_release(onnx->allocator, onnx);
+}
+
+// ---- Lists -----------------------------------------------------------------
+size_t ls_onnx_variables(const ls_onnx *onnx, ls_variable **variables,
+                         size_t capacity) {
+  size_t count = 0;
+  for (size_t i = 0; i < onnx->file.num_initializers; ++i) {
+    if (onnx->variables[i] == NULL) continue;
+    if (count < capacity) variables[count] = onnx->variables[i];
+    ++count;
+  }
+  return count;
+}
+
+static size_t list_ports(const ls_onnx_port *ports, size_t count,
+                         ls_serving_value *values, size_t capacity) {
+  for (size_t i = 0; i < count && i < capacity; ++i)
+    values[i] =
+        (ls_serving_value){.name = ports[i].name, .type = ports[i].type};
+  return count;
+}
+
+size_t ls_onnx_inputs(const ls_onnx *onnx, ls_serving_value *values,
+                      size_t capacity) {
+  return list_ports(onnx->file.inputs, onnx->file.num_inputs, values, capacity);
+}
+
+size_t ls_onnx_outputs(const ls_onnx *onnx, ls_serving_value *values,
+                       size_t capacity) {
+  return list_ports(onnx->file.outputs, onnx->file.num_outputs, values,
+                    capacity);
+}
+
+// ---- Applying --------------------------------------------------------------
+static ls_tensor convert_input(ls_tensor x, const ls_onnx_port *port) {
+  return ls_tensor_dtype(x) == port->type.dtype
+             ? x
+             : ls_convert(x, port->type.dtype);
+}
+
+static ls_status take_inputs(ls_onnx_build *b, ls_nest inputs) {
+  const ls_onnx_file *file = b->file;
+  for (size_t i = 0; i < file->num_inputs; ++i) {
+    const ls_onnx_port *port = &file->inputs[i];
+    const ls_nest leaf = inputs.kind == LS_KIND_DICT
+                             ? ls_nest_find(inputs, port->name)
+                         : ls_nest_is_node(inputs) ? ls_nest_item(inputs, i)
+                         : i == 0                  ? inputs
+                                                   : ls_none();
+    const ls_tensor x = ls_nest_tensor(leaf, 0);
+    if (leaf.kind != LS_KIND_TENSOR || x.ref == 0)
+      return ls_invalid_argument("input '%s' of '%s' is no tensor", port->name,
+                                 file->path);
+    const ls_shape has = ls_tensor_shape(x);
+    if (has.rank < 0 ||
+        (port->type.shape.rank >= 0 && has.rank != port->type.shape.rank))
+      return ls_invalid_argument(
+          "input '%s' of '%s' is %s, got %s", port->name, file->path,
+          LS_SHAPE_TEXT(port->type.dtype, port->type.shape),
+          LS_SHAPE_TEXT(ls_tensor_dtype(x), has));
+    b->values[port->value].tensor = convert_input(x, port);
+  }
+  return ls_ok();
+}
+
+// Marks the nodes that the wanted values need.
+static ls_status mark_needed(const ls_onnx_file *file, ls_arena *memory,
+                             const uint32_t *wanted, size_t count,
+                             bool **out_needed) {
+  LS_ARENA_ARRAY_OR_RETURN(memory, bool, needed, file->num_nodes + 1);
+  LS_ARENA_ARRAY_OR_RETURN(memory, bool, uses, file->num_values);
+  for (size_t i = 0; i < count; ++i)
+    uses[wanted[i]] = true;
+  for (size_t i = file->num_nodes; i-- > 0;) {
+    const ls_onnx_node *node = &file->nodes[i];
+    for (size_t k = 0; k < node->num_outputs; ++k)
+      needed[i] |= node->outputs[k] != 0 && uses[node->outputs[k]];
+    for (size_t k = 0; needed[i] && k < node->num_inputs; ++k)
+      uses[node->inputs[k]] = true;
+  }
+  *out_needed = needed;
+  return ls_ok();
+}
+
+static ls_status make_nodes(ls_onnx_build *b, const bool *needed) {
+  const ls_onnx_file *file = b->file;
+  for (size_t i = 0; i < file->num_nodes; ++i) {
+    if (!needed[i]) continue;
+    ls_onnx_make_node(b, &file->nodes[i]);
+    if (!ls_status_is_ok(b->status))
+      return ls_status_annotate(
+          ls_give(&b->status), "op %s of node '%s' in '%s'",
+          file->nodes[i].type, file->nodes[i].name, file->path);
+  }
+  return ls_ok();
+}
+
+ls_status ls_onnx_make(const ls_onnx *onnx, ls_nest inputs, bool training,
+                       const uint32_t *wanted, size_t count,
+                       ls_tensor *out_tensors) {
+  const ls_onnx_file *file = &onnx->file;
+  LS_OWN(ls_arena, memory) = {0};
+  ls_arena_init(&memory, onnx->allocator);
+  bool *needed = NULL;
+  ls_onnx_build b = {.file = file, .memory = &memory, .is_training = training};
+  b.values = ls_arena_new_array(&memory, ls_onnx_value, file->num_values);
+  LS_RETURN_IF_NO_MEMORY(b.values);
+  LS_RETURN_IF_ERROR(mark_needed(file, &memory, wanted, count, &needed));
+  for (size_t i = 0; i < file->num_initializers; ++i) {
+    ls_onnx_value *value = &b.values[file->initializers[i].value];
+    value->variable = onnx->variables[i];
+    if (value->variable == NULL) value->array = file->initializers[i].array;
+  }
+  LS_RETURN_IF_ERROR(take_inputs(&b, inputs));
+  LS_RETURN_IF_ERROR(make_nodes(&b, needed));
+  for (size_t i = 0; i < count; ++i)
+    out_tensors[i] = ls_onnx_tensor(&b, wanted[i]);
+  return b.status;
+}
+
+ls_nest(ls_onnx_apply)(const ls_onnx *onnx, ls_nest inputs, bool training) {
+  if (onnx == NULL) return ls_fail(ls_null_argument("ls_onnx_apply", "onnx"));
+  const ls_onnx_file *file = &onnx->file;
+  const size_t count = file->num_outputs;
+  LS_OWN_ARRAY(onnx->allocator, uint32_t, wanted, count);
+  LS_OWN_ARRAY(onnx->allocator, ls_tensor, tensors, count);
+  LS_OWN_ARRAY(onnx->allocator, ls_nest, leaves, count);
+  LS_OWN_ARRAY(onnx->allocator, const char *, names, count);
+  if (wanted == NULL || tensors == NULL || leaves == NULL || names == NULL)
+    return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < count; ++i)
+    wanted[i] = file->outputs[i].value;
+  ls_status status =
+      ls_onnx_make(onnx, inputs, training, wanted, count, tensors);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  for (size_t i = 0; i < count; ++i) {
+    leaves[i] = ls_leaf(tensors[i]);
+    names[i] = file->outputs[i].name;
+  }
+  return ls_nest_dict("", names, leaves, count);
+}
+
+uint32_t ls_onnx_logits(const ls_onnx_file *file) {
+  uint32_t value = file->outputs[0].value;
+  const int32_t rank = file->outputs[0].type.shape.rank;
+  for (size_t i = file->num_nodes; i-- > 0;) {
+    const ls_onnx_node *node = &file->nodes[i];
+    const ls_onnx_attr *axis = ls_onnx_attr_find(node, "axis");
+    const bool is_softmax =
+        strcmp(node->type, "Softmax") == 0 &&
+        (axis == NULL || axis->number == -1 || axis->number == rank - 1) &&
+        (rank == 2 || file->opset >= 13);
+    if (node->num_outputs != 1 || node->outputs[0] != value) continue;
+    if (strcmp(node->type, "Identity") != 0 && !is_softmax) break;
+    value = node->inputs[0];
+    if (is_softmax) return value;
+  }
+  return file->outputs[0].value;
+}

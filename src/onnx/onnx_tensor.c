@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads TensorProto: numbers in raw bytes, in lists by type, or in a file
+// beside the model's.
+#include "onnx/onnx_tensor.h"
+
+#include <stdlib.h>
+
+#include "base/files.h"
+
+// Field numbers of messages.
+enum {
+  TENSOR_DIM = 1,
+  TENSOR_TYPE = 2,
+  TENSOR_FLOATS = 4,
+  TENSOR_INT32S = 5,
+  TENSOR_INT64S = 7,
+  TENSOR_NAME = 8,
+  TENSOR_RAW = 9,
+  TENSOR_DOUBLES = 10,
+  TENSOR_UINT64S = 11,
+  TENSOR_EXTERNAL = 13,
+  TENSOR_LOCATION = 14,
+  ENTRY_KEY = 1,
+  ENTRY_VALUE = 2,
+};
+
+ls_dtype ls_onnx_dtype_of(int64_t number) {
+  static const ls_dtype dtypes[] = {
+      [1] = LS_DTYPE_F32,  [2] = LS_DTYPE_U8,   [3] = LS_DTYPE_I8,
+      [4] = LS_DTYPE_U16,  [5] = LS_DTYPE_I16,  [6] = LS_DTYPE_I32,
+      [7] = LS_DTYPE_I64,  [9] = LS_DTYPE_BOOL, [10] = LS_DTYPE_F16,
+      [11] = LS_DTYPE_F64, [12] = LS_DTYPE_U32, [13] = LS_DTYPE_U64,
+      [16] = LS_DTYPE_BF16};
+  const int64_t count = sizeof(dtypes) / sizeof(dtypes[0]);
+  return number >= 0 && number < count ? dtypes[number] : LS_DTYPE_NONE;
+}
+
+// ---- Messages --------------------------------------------------------------
+ls_status ls_onnx_damaged(const ls_onnx_reader *r, const char *what) {
+  return ls_invalid_argument("'%s' is no ONNX model, or damaged: %s",
+                             r->file->path, what);
+}
+
+ls_status ls_onnx_read_message(ls_onnx_reader *r, const ls_proto_field *message,
+                               ls_onnx_read_field read, void *out) {
+  if (message->type != LS_PROTO_BYTES)
+    return ls_onnx_damaged(r, "a number stands where a message should");
+  ls_proto_input in = {message->at, message->at + message->value};
+  while (in.at < in.end) {
+    ls_proto_field field = {0};
+    const char *fault = ls_proto_read_field(&in, &field);
+    if (fault != NULL) return ls_onnx_damaged(r, fault);
+    LS_RETURN_IF_ERROR(read(r, &field, out));
+  }
+  return ls_ok();
+}
+
+const char *ls_onnx_string(ls_onnx_reader *r, const ls_proto_field *field) {
+  if (field->type != LS_PROTO_BYTES ||
+      memchr(field->at, '\0', field->value) != NULL)
+    return NULL;
+  char *text = ls_arena_allocate(&r->file->memory, field->value + 1);
+  if (text != NULL) memcpy(text, field->at, field->value);
+  return text;
+}
+
+ls_status ls_onnx_grow(ls_onnx_reader *r, void *items, size_t count,
+                       size_t *capacity, size_t item_size) {
+  void *block = NULL;
+  if (count < *capacity) return ls_ok();
+  const size_t room = *capacity == 0 ? 8 : 2 * *capacity;
+  block = ls_arena_allocate_array(&r->file->memory, room, item_size);
+  LS_RETURN_IF_NO_MEMORY(block);
+  void *old = NULL;
+  memcpy(&old, items, sizeof(old));
+  if (count > 0) memcpy(block, old, count * item_size);
+  memcpy(items, &block, sizeof(block));
+  *capacity = room;
+  return ls_ok();
+}
+
+static ls_status list_append(ls_onnx_reader *r, ls_onnx_list *list,
+                             uint64_t bits) {
+  LS_RETURN_IF_ERROR(ls_onnx_grow(r, &list->items, list->count, &list->capacity,
+                                  sizeof(*list->items)));
+  list->items[list->count++] = (int64_t)bits;
+  return ls_ok();
+}
+
+ls_status ls_onnx_list_add(ls_onnx_reader *r, ls_onnx_list *list,
+                           const ls_proto_field *field) {
+  if (field->type != LS_PROTO_BYTES) return list_append(r, list, field->value);
+  ls_proto_input in = {field->at, field->at + field->value};
+  while (in.at < in.end) {
+    uint64_t bits = 0;
+    if (!ls_proto_read_varint(&in, &bits))
+      return ls_onnx_damaged(r, "a list of numbers is cut off");
+    LS_RETURN_IF_ERROR(list_append(r, list, bits));
+  }
+  return ls_ok();
+}
+
+// ---- Tensors ---------------------------------------------------------------
+typedef struct tensor_parts {
+  const char *name;
+  int64_t type;
+  ls_onnx_list sizes, numbers;  // Numbers of any list of varints.
+  ls_proto_field raw;           // Bytes; also packed floats or doubles.
+  ls_onnx_list reals;           // Floats or doubles that are not packed.
+  const char *location;
+  int64_t offset, length;
+  bool is_external;
+  const char *key, *value;  // The entry being read.
+} tensor_parts;
+
+static ls_status read_entry(ls_onnx_reader *r, const ls_proto_field *field,
+                            void *out) {
+  tensor_parts *parts = out;
+  const char *text = ls_onnx_string(r, field);
+  if (text == NULL) return ls_onnx_damaged(r, "a file's name is no text");
+  if (field->number == ENTRY_KEY) parts->key = text;
+  if (field->number == ENTRY_VALUE) parts->value = text;
+  return ls_ok();
+}
+
+static ls_status read_external(ls_onnx_reader *r, const ls_proto_field *field,
+                               tensor_parts *parts) {
+  parts->key = parts->value = "";
+  LS_RETURN_IF_ERROR(ls_onnx_read_message(r, field, read_entry, parts));
+  if (strcmp(parts->key, "location") == 0) parts->location = parts->value;
+  if (strcmp(parts->key, "offset") == 0)
+    parts->offset = strtoll(parts->value, NULL, 10);
+  if (strcmp(parts->key, "length") == 0)
+    parts->length = strtoll(parts->value, NULL, 10);
+  return ls_ok();
+}
+
+static ls_status read_tensor_field(ls_onnx_reader *r,
+                                   const ls_proto_field *field, void *out) {
+  tensor_parts *parts = out;
+  switch (field->number) {
+  case TENSOR_DIM:
+    return ls_onnx_list_add(r, &parts->sizes, field);
+  case TENSOR_TYPE:
+    parts->type = (int64_t)field->value;
+    return ls_ok();
+  case TENSOR_INT32S:
+  case TENSOR_INT64S:
+  case TENSOR_UINT64S:
+    return ls_onnx_list_add(r, &parts->numbers, field);
+  case TENSOR_FLOATS:
+  case TENSOR_DOUBLES:
+    if (field->type != LS_PROTO_BYTES)
+      return ls_onnx_list_add(r, &parts->reals, field);
+    parts->raw = *field;
+    return ls_ok();
+  case TENSOR_RAW:
+    if (field->type != LS_PROTO_BYTES)
+      return ls_onnx_damaged(r, "a tensor's bytes are a number");
+    parts->raw = *field;
+    return ls_ok();
+  case TENSOR_NAME:
+    parts->name = ls_onnx_string(r, field);
+    return parts->name != NULL ? ls_ok()
+                               : ls_onnx_damaged(r, "a tensor has no name");
+  case TENSOR_EXTERNAL:
+    return read_external(r, field, parts);
+  case TENSOR_LOCATION:
+    parts->is_external = field->value == 1;
+    return ls_ok();
+  default:
+    return ls_ok();
+  }
+}
+
+// Reads bytes of a file in the folder of the model's.
+static ls_status read_beside(ls_onnx_reader *r, const tensor_parts *parts,
+                             ls_array *array) {
+  const char *slash = strrchr(r->file->path, '/');
+  const size_t folder = slash != NULL ? (size_t)(slash + 1 - r->file->path) : 0;
+  LS_OWN(ls_file, file) = NULL;
+  if (parts->location == NULL)
+    return ls_onnx_damaged(r, "a tensor in a file of its own names no file");
+  LS_RETURN_IF_ERROR(
+      ls_inner_path_check("file of tensors", r->file->path, parts->location));
+  const char *path = ls_arena_format(&r->file->memory, "%.*s%s", (int)folder,
+                                     r->file->path, parts->location);
+  LS_RETURN_IF_NO_MEMORY(path);
+  LS_RETURN_IF_ERROR(ls_file_open(r->runtime, path, &file));
+  const int64_t size = (int64_t)ls_array_size(array);
+  if (parts->offset < 0 || parts->offset > file->size ||
+      size > file->size - parts->offset ||
+      (parts->length != 0 && parts->length != size))
+    return ls_invalid_argument(
+        "'%s' has %lld bytes; tensor '%s' of '%s' has %lld from byte %lld on",
+        path, (long long)file->size, parts->name, r->file->path,
+        (long long)size, (long long)parts->offset);
+  return ls_file_read(file, parts->offset, ls_array_mutable_data(array),
+                      (size_t)size);
+}
+
+static ls_status wrong_count(const ls_onnx_reader *r, const tensor_parts *parts,
+                             const ls_array *array) {
+  return ls_invalid_argument(
+      "'%s' is damaged: tensor '%s' is %s, but its data have another size",
+      r->file->path, parts->name,
+      LS_SHAPE_TEXT(ls_array_dtype(array), ls_array_shape(array)));
+}
+
+// Stores numbers of lists: 16-bit floats are there as their bits.
+static ls_status store_list(const ls_onnx_reader *r, const tensor_parts *parts,
+                            ls_array *array) {
+  const ls_dtype dtype = ls_array_dtype(array);
+  const size_t item = ls_dtype_size(dtype);
+  const bool reals = dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64;
+  const ls_onnx_list *list = reals ? &parts->reals : &parts->numbers;
+  if ((int64_t)list->count != ls_array_num_elements(array))
+    return wrong_count(r, parts, array);
+  unsigned char *data = ls_array_mutable_data(array);
+  for (size_t i = 0; i < list->count; ++i) {
+    if (dtype == LS_DTYPE_BOOL)
+      data[i] = list->items[i] != 0;
+    else
+      memcpy(data + i * item, &list->items[i], item);  // Little-endian.
+  }
+  return ls_ok();
+}
+
+static ls_status store_data(ls_onnx_reader *r, const tensor_parts *parts,
+                            ls_array *array) {
+  const size_t size = ls_array_size(array);
+  if (parts->is_external) return read_beside(r, parts, array);
+  if (size == 0) return ls_ok();
+  if (parts->raw.at == NULL) return store_list(r, parts, array);
+  if (parts->raw.value != size) return wrong_count(r, parts, array);
+  memcpy(ls_array_mutable_data(array), parts->raw.at, size);
+  if (ls_array_dtype(array) == LS_DTYPE_BOOL)
+    for (size_t i = 0; i < size; ++i)
+      ((unsigned char *)ls_array_mutable_data(array))[i] =
+          parts->raw.at[i] != 0;
+  return ls_ok();
+}
+
+// Refuses a tensor that has more elements than bytes of its data could give.
+static ls_status make_array(ls_onnx_reader *r, const tensor_parts *parts,
+                            ls_array **out_array) {
+  ls_shape shape = {.rank = (int32_t)parts->sizes.count};
+  const ls_dtype dtype = ls_onnx_dtype_of(parts->type);
+  if (dtype == LS_DTYPE_NONE)
+    return ls_unimplemented("'%s': tensor '%s' of ONNX's type %lld",
+                            r->file->path, parts->name, (long long)parts->type);
+  if (parts->sizes.count > LS_MAX_RANK)
+    return ls_unimplemented("'%s': tensor '%s' of %zu dimensions, more than %d",
+                            r->file->path, parts->name, parts->sizes.count,
+                            LS_MAX_RANK);
+  for (int32_t i = 0; i < shape.rank; ++i) {
+    shape.dim[i] = parts->sizes.items[i];
+    if (shape.dim[i] < 0)
+      return ls_onnx_damaged(r, "a tensor has a negative size");
+  }
+  const int64_t count = ls_shape_num_elements(shape);
+  const size_t has = parts->raw.at != NULL
+                         ? parts->raw.value / ls_dtype_size(dtype)
+                         : parts->numbers.count + parts->reals.count;
+  if (!parts->is_external && (uint64_t)count > has)
+    return ls_invalid_argument(
+        "'%s' is damaged: tensor '%s' is %s, but its data end earlier",
+        r->file->path, parts->name, LS_SHAPE_TEXT(dtype, shape));
+  return ls_array_create(dtype, shape, out_array);
+}
+
+ls_status ls_onnx_read_tensor(ls_onnx_reader *r, const ls_proto_field *message,
+                              const char **out_name, ls_array **out_array) {
+  tensor_parts parts = {.name = ""};
+  LS_OWN(ls_array, array) = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_onnx_read_message(r, message, read_tensor_field, &parts));
+  LS_RETURN_IF_ERROR(make_array(r, &parts, &array));
+  LS_RETURN_IF_ERROR(store_data(r, &parts, array));
+  ls_onnx_file *file = r->file;
+  LS_RETURN_IF_ERROR(ls_onnx_grow(r, &file->arrays, file->num_arrays,
+                                  &r->arrays_capacity, sizeof(array)));
+  *out_name = parts.name;
+  *out_array = array;
+  file->arrays[file->num_arrays++] = ls_give(&array);
+  return ls_ok();
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Our own exports as ONNX, read back: the same predictions, and the same
+// training.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lockstep/full.h"
+#include "nn/own.h"
+#include "runtime/own.h"
+#include "support/function.h"
+#include "support/served_model.h"
+#include "support/small_models.h"
+
+enum { MOST_VARIABLES = 100, STEPS = 10, BATCH = 4 };
+
+static ls_dtype dtype_of(const ls_model_type *type) {
+  return type->example_dtype == LS_DTYPE_NONE ? LS_DTYPE_F32
+                                              : type->example_dtype;
+}
+
+static ls_shape shape_of(const ls_model_type *type, int64_t batch) {
+  ls_shape shape = {.rank = type->example_shape.rank + 1, .dim = {batch}};
+  memcpy(shape.dim + 1, type->example_shape.dim,
+         (size_t)type->example_shape.rank * sizeof(*shape.dim));
+  return shape;
+}
+
+// Exports a fresh model, and writes the path of its ONNX file.
+static void export_model(const ls_model_type *type, char *path, size_t size) {
+  LS_OWN(ls_graph, graph) = graph_named(type->name);
+  LS_OWN(ls_nest, inputs) = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
+  ls_variable *variables[MOST_VARIABLES];
+  ls_model model = {0};
+  {
+    LS_GRAPH_SCOPE(graph);
+    expect_ok(ls_model_create(type, NULL, &model));
+    const ls_tensor x =
+        ls_placeholder(dtype_of(type), shape_of(type, -1), "examples");
+    LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(x));
+    LS_OWN(ls_nest, logits) = type->logits(args, model.self);
+    inputs = served_dict_of("examples", ls_leaf(x));
+    outputs = served_dict_of("logits", ls_leaf(ls_nest_tensor(logits, 0)));
+  }
+  ls_session *session = session_of(graph);
+  const size_t count = type->variables(model.self, variables, MOST_VARIABLES);
+  for (size_t i = 0; i < count; ++i) {
+    LS_OWN(ls_nest, results) = session_results(
+        session, ls_nest_op(ls_variable_initializer(variables[i])));
+  }
+  const ls_serving_signature signature = {
+      {LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, outputs}, inputs};
+  const ls_serving_graph served = {
+      .graph = graph, .signatures = &signature, .num_signatures = 1};
+  char *folder = NULL;
+  expect_ok(ls_serving_export(&(ls_serving_options){.base = served_folder,
+                                                    .graphs = &served,
+                                                    .num_graphs = 1,
+                                                    .session = session,
+                                                    .onnx = LS_FLAG_ON},
+                              &folder));
+  snprintf(path, size, "%s/model.onnx", folder);
+  ls_text_release(folder);
+  ls_session_destroy(session);
+  ls_model_destroy(&model);
+}
+
+// A batch of examples and labels, the same for every model of these shapes.
+static ls_nest batch_of(const ls_model_type *type) {
+  ls_nest batch = ls_none();
+  expect_ok(ls_model_synthetic_batch(type, BATCH, &batch));
+  return batch;
+}
+
+static ls_nest call_logits(ls_nest args, void *user) {
+  const ls_model *model = user;
+  return model->type->logits(args, model->self);
+}
+
+static ls_nest call_step(ls_nest args, void *user) {
+  const ls_model *model = user;
+  return model->type->train_step(args, model->self);
+}
+
+static void train(const ls_model *model, ls_nest batch, double *losses) {
+  LS_OWN(ls_function, function) = function_of(call_step, (void *)model);
+  for (int i = 0; i < STEPS; ++i) {
+    LS_OWN(ls_nest, result) = call_results(function, batch);
+    losses[i] = ls_nest_number(ls_nest_find(result, "loss"));
+  }
+}
+
+static void create_model(const ls_model_type *type, ls_model *out) {
+  LS_OWN(ls_optimizer, optimizer) = NULL;
+  expect_ok(
+      ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.05}, &optimizer));
+  expect_ok(
+      ls_model_create(type, &(ls_model_options){.optimizer = optimizer}, out));
+}
+
+// The file's model predicts and trains as the one it was exported from.
+static void expect_same(const ls_model_type *type, bool trains_alike) {
+  char path[300];
+  ls_model own = {0}, read = {0};
+  ls_model_type *file = NULL;
+  double losses[2][STEPS];
+  served_make_folder();
+  export_model(type, path, sizeof(path));
+  expect_ok(ls_onnx_type_create(path, &file));
+  assert_string_equal(file->name, "model");
+  assert_true(ls_shape_equal(file->example_shape, type->example_shape));
+  assert_true(ls_shape_equal(file->label_shape, type->label_shape));
+  assert_int_equal(file->num_classes, type->num_classes);
+  create_model(type, &own);
+  create_model(file, &read);
+  LS_OWN(ls_nest, batch) = batch_of(type);
+  LS_OWN(ls_nest, wanted) = call_on(1, call_logits, &own, batch, 1);
+  LS_OWN(ls_nest, got) = call_on(1, call_logits, &read, batch, 1);
+  const ls_array *a = ls_nest_as_array(ls_nest_is_node(wanted)
+                                           ? ls_nest_item(wanted, 0)
+                                           : wanted),
+                 *b = ls_nest_as_array(
+                     ls_nest_is_node(got) ? ls_nest_item(got, 0) : got);
+  assert_true(ls_shape_equal(ls_array_shape(a), ls_array_shape(b)));
+  for (int64_t i = 0; i < ls_array_num_elements(a); ++i)
+    assert_true(fabs(ls_array_f64(a, i) - ls_array_f64(b, i)) < 1e-5);
+  train(&own, batch, losses[0]);
+  train(&read, batch, losses[1]);
+  assert_true(losses[1][STEPS - 1] < losses[1][0]);
+  for (int i = 0; trains_alike && i < STEPS; ++i)
+    assert_true(fabs(losses[0][i] - losses[1][i]) < 1e-4);
+  ls_model_destroy(&own);
+  ls_model_destroy(&read);
+  ls_onnx_type_destroy(file);
+  served_remove_folder(served_folder);
+}
+
+TEST(a_perceptron_goes_out_and_comes_back) { expect_same(&small_mlp, true); }
+
+// Its dropout is not in the file.
+TEST(a_convolutional_net_goes_out_and_comes_back) {
+  expect_same(&small_cnn, false);
+}
+
+TEST(a_transformer_goes_out_and_comes_back) { expect_same(&small_gpt, true); }
