@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lockstep/files.h"
+#include "lockstep/full.h"
 #include "lockstep/serving.h"
 #include "support/draw.h"
 #include "support/expect.h"
@@ -55,7 +55,7 @@ static void write_rows(void) {
 
 static int make_export(void **state) {
   (void)state;
-  (void)!system("rm -rf run mnist");
+  (void)!system("rm -rf run mnist [1-9]*");
   write_rows();
   run_command("train --model tiny --data rows.csv --quiet --run-dir run "
               "--steps 20 --batch-size 16 --test none");
@@ -306,6 +306,139 @@ TEST(rows_and_columns_have_the_same_numbers) {
   stop_server(&self);
 }
 
+// ---- Other signatures ------------------------------------------------------
+// Exports a signature of two inputs with rows, and one whose output has none.
+static void export_pair(char *path, size_t size) {
+  static const char *const in[] = {"a", "b"};
+  static const char *const out[] = {"sum", "difference"};
+  ls_graph *graph = NULL;
+  char *folder = NULL;
+  ls_nest inputs, outputs, first, total;
+  expect_ok(ls_graph_create("pair", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_tensor a = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, 3), "a");
+    const ls_tensor b = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, 3), "b");
+    inputs = ls_nest_dict("", in, (ls_nest[]){ls_leaf(a), ls_leaf(b)}, 2);
+    outputs = ls_nest_dict(
+        "", out, (ls_nest[]){ls_leaf(ls_add(a, b)), ls_leaf(ls_sub(a, b))}, 2);
+    first = ls_nest_dict("", in, (ls_nest[]){ls_leaf(a)}, 1);
+    total =
+        ls_nest_dict("", (const char *const[]){"total"},
+                     (ls_nest[]){ls_leaf(ls_reduce_sum(a, LS_ALL_AXES))}, 1);
+  }
+  const ls_serving_signature signatures[] = {
+      {{LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, outputs}, inputs},
+      {{"whole", LS_EXPORT_PREDICT, total}, first}};
+  const ls_serving_graph served = {
+      .graph = graph, .signatures = signatures, .num_signatures = 2};
+  expect_ok(ls_serving_export(
+      &(ls_serving_options){.base = ".", .graphs = &served, .num_graphs = 1},
+      &folder));
+  snprintf(path, size, "pair=%s", folder);
+  ls_text_release(folder);
+  ls_nest_release(inputs);
+  ls_nest_release(outputs);
+  ls_nest_release(first);
+  ls_nest_release(total);
+  ls_graph_destroy(graph);
+}
+
+#define PAIR "/v1/models/pair:predict"
+
+TEST(several_inputs_and_outputs_have_names) {
+  char path[256];
+  export_pair(path, sizeof(path));
+  server self = start_server(path);
+  HEAP(char, answer) = malloc(ANSWER);
+  const char *body = NULL;
+  assert_int_equal(
+      post_text(self.port, PAIR,
+                "{\"instances\": [{\"b\": [4, 5, 6], \"a\": [1, 2, 3]}]}",
+                answer, &body),
+      200);
+  assert_string_equal(body, "{\"predictions\":[{\"sum\":[5,7,9],"
+                            "\"difference\":[-3,-3,-3]}]}\n");
+  assert_int_equal(post_text(self.port, PAIR,
+                             "{\"instances\": [{\"a\": [1, 2, 3]}]}", answer,
+                             &body),
+                   400);
+  assert_non_null(strstr(body, "instance 0 lacks input 'b'"));
+  assert_int_equal(post_text(self.port, PAIR,
+                             "{\"inputs\": {\"a\": [[1, 2, 3]], "
+                             "\"b\": [[1, 2, 3], [1, 2, 3]]}}",
+                             answer, &body),
+                   400);
+  assert_non_null(strstr(body, "input 'a' has 1 rows, 'b' has 2"));
+  stop_server(&self);
+}
+
+TEST(an_npz_file_has_several_inputs_and_an_address_names_an_output) {
+  static const char *const names[] = {"b", "a"};
+  const float values[] = {1, 2, 3};
+  char path[256];
+  size_t size = 0;
+  ls_nest items[2];
+  ls_array *got = NULL;
+  export_pair(path, sizeof(path));
+  for (int i = 0; i < 2; ++i) {
+    ls_array *array = NULL;
+    expect_ok(
+        ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE(1, 3), values, &array));
+    items[i] = ls_nest_array(array);
+  }
+  const ls_nest arrays = ls_nest_dict("", names, items, 2);
+  expect_ok(ls_npz_write("pair.npz", arrays, LS_FLAG_ON));
+  ls_nest_release(arrays);
+  HEAP(char, npz) = malloc(ANSWER);
+  FILE *file = fopen("pair.npz", "rb");
+  assert_non_null(file);
+  const size_t npz_size = fread(npz, 1, ANSWER, file);
+  fclose(file);
+  server self = start_server(path);
+  HEAP(char, answer) = malloc(ANSWER);
+  const char *body = NULL;
+  static const char headers[] = "Content-Type: application/x-npz\r\n"
+                                "Accept: application/x-npy\r\n";
+  assert_int_equal(
+      post(self.port, PAIR, headers, npz, npz_size, answer, &body, &size), 400);
+  assert_non_null(strstr(body, "?output=NAME"));
+  assert_int_equal(post(self.port, PAIR "?output=sum", headers, npz, npz_size,
+                        answer, &body, &size),
+                   200);
+  expect_ok(ls_npy_parse(body, size, &got));
+  for (int i = 0; i < 3; ++i)
+    assert_true(ls_array_f64(got, i) == 2 * (double)values[i]);
+  ls_array_release(got);
+  stop_server(&self);
+}
+
+TEST(outputs_without_rows_are_run_alone_for_64_shapes) {
+  char path[256];
+  export_pair(path, sizeof(path));
+  server self = start_server(path);
+  HEAP(char, answer) = malloc(ANSWER);
+  HEAP(char, text) = malloc(ANSWER);
+  const char *body = NULL;
+  for (int rows = 1; rows <= 65; ++rows) {
+    size_t size =
+        (size_t)sprintf(text, "{\"signature_name\":\"whole\",\"inputs\":[");
+    for (int i = 0; i < rows; ++i)
+      size += (size_t)sprintf(text + size, "%s[1,2,3]", i > 0 ? "," : "");
+    sprintf(text + size, "]}");
+    const int code = post_text(self.port, PAIR, text, answer, &body);
+    assert_int_equal(code, rows <= 64 ? 200 : 400);
+    sprintf(text, "{\"outputs\":%d}\n", 6 * rows);
+    if (rows <= 64) assert_string_equal(body, text);
+  }
+  assert_non_null(strstr(body, "64 different shapes"));
+  assert_int_equal(post_text(self.port, PAIR "?signature_name=whole",
+                             "{\"instances\": [[1, 2, 3]]}", answer, &body),
+                   400);
+  assert_non_null(strstr(body, "instead of \\\"instances"));
+  stop_server(&self);
+}
+
 // ---- Many at a time --------------------------------------------------------
 typedef struct client {
   int port, row, rounds, answered, wrong;
@@ -358,6 +491,29 @@ TEST(a_row_has_the_same_answer_alone_and_among_64_clients) {
   assert_non_null(count);
   assert_true(atoi(strchr(count, ' ')) < 5 * CLIENTS);
   assert_non_null(strstr(answer, "lockstep_requests_total{code=\"200\"} 320"));
+  stop_server(&self);
+}
+
+TEST(a_full_queue_is_answered_with_503) {
+  server self = start_server("--max-queue 1 --max-wait-us 500000");
+  static client clients[4];
+  HEAP(char, answer) = malloc(ANSWER);
+  for (int i = 0; i < 4; ++i) {
+    clients[i] = (client){.port = self.port, .row = i, .rounds = 1};
+    assert_int_equal(
+        pthread_create(&clients[i].thread, NULL, run_client, &clients[i]), 0);
+  }
+  int answered = 0;
+  for (int i = 0; i < 4; ++i) {
+    pthread_join(clients[i].thread, NULL);
+    assert_int_equal(clients[i].wrong, 0);
+    answered += clients[i].answered;
+  }
+  assert_in_range(answered, 1, 4);
+  char wanted[64];
+  snprintf(wanted, sizeof(wanted), "{code=\"503\"} %d\n", 4 - answered);
+  assert_int_equal(get(self.port, "GET", "/metrics", answer), 200);
+  assert_non_null(strstr(answer, wanted));
   stop_server(&self);
 }
 
