@@ -593,6 +593,19 @@ TEST(wrong_requests_are_answered_with_their_code_and_a_sentence) {
   stop_server(&self);
 }
 
+TEST(a_port_in_use_and_an_address_that_is_none_are_refused) {
+  server self = start_server("");
+  char command[256];
+  snprintf(command, sizeof(command),
+           "\"$LOCKSTEP\" serve mnist --port %d 2>err.txt", self.port);
+  assert_int_not_equal(system(command), 0);
+  assert_int_equal(system("grep -q 'cannot listen at 127.0.0.1' err.txt"), 0);
+  assert_int_not_equal(
+      system("\"$LOCKSTEP\" serve mnist --address here 2>err.txt"), 0);
+  assert_int_equal(system("grep -q \"address is 'here'\" err.txt"), 0);
+  stop_server(&self);
+}
+
 TEST(a_request_that_never_ends_is_ended) {
   server self = start_server("--timeout 1");
   HEAP(char, answer) = malloc(ANSWER);

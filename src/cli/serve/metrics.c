@@ -67,8 +67,18 @@ static void write_head(FILE *to, const char *name, const char *type,
           name, type);
 }
 
-// Writes the end of a histogram whose buckets hold `all` values.
-static void write_sum(FILE *to, const char *name, int64_t all, double sum) {
+// Writes a histogram of `size` bounds; NULL: they are powers of two.
+static void write_histogram(FILE *to, const char *name, const char *help,
+                            const double *bounds, const int64_t *places,
+                            int size, double sum) {
+  int64_t all = 0;
+  write_head(to, name, "histogram", help);
+  for (int i = 0; i < size; ++i) {
+    all += count_of(&places[i]);
+    fprintf(to, "lockstep_%s_bucket{le=\"%g\"} %lld\n", name,
+            bounds != NULL ? bounds[i] : (double)(1 << i), (long long)all);
+  }
+  all += count_of(&places[size]);
   fprintf(to,
           "lockstep_%s_bucket{le=\"+Inf\"} %lld\nlockstep_%s_sum %.9g\n"
           "lockstep_%s_count %lld\n",
@@ -76,30 +86,16 @@ static void write_sum(FILE *to, const char *name, int64_t all, double sum) {
 }
 
 void cli_metrics_write(FILE *to, int64_t waiting) {
-  int64_t all = 0;
   write_head(to, "requests_total", "counter", "Answers by their code.");
   for (int i = 0; i < NUM_CODES; ++i)
     fprintf(to, "lockstep_requests_total{code=\"%d\"} %lld\n", codes[i],
             (long long)count_of(&counts.answers[i]));
-  write_head(to, "request_seconds", "histogram",
-             "Time from a request's header to its answer.");
-  for (int i = 0; i < NUM_SECONDS; ++i) {
-    all += count_of(&counts.times[i]);
-    fprintf(to, "lockstep_request_seconds_bucket{le=\"%g\"} %lld\n", seconds[i],
-            (long long)all);
-  }
-  all += count_of(&counts.times[NUM_SECONDS]);
-  write_sum(to, "request_seconds", all,
-            (double)count_of(&counts.time_ns) / 1e9);
-  write_head(to, "batch_rows", "histogram", "Rows that ran together.");
-  all = 0;
-  for (int i = 0; i < NUM_SIZES; ++i) {
-    all += count_of(&counts.batches[i]);
-    fprintf(to, "lockstep_batch_rows_bucket{le=\"%d\"} %lld\n", 1 << i,
-            (long long)all);
-  }
-  all += count_of(&counts.batches[NUM_SIZES]);
-  write_sum(to, "batch_rows", all, (double)count_of(&counts.rows));
+  write_histogram(to, "request_seconds",
+                  "Time from a request's header to its answer.", seconds,
+                  counts.times, NUM_SECONDS,
+                  (double)count_of(&counts.time_ns) / 1e9);
+  write_histogram(to, "batch_rows", "Rows that ran together.", NULL,
+                  counts.batches, NUM_SIZES, (double)count_of(&counts.rows));
   write_head(to, "waiting_requests", "gauge", "Requests in the queue.");
   fprintf(to, "lockstep_waiting_requests %lld\n", (long long)waiting);
 }

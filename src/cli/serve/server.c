@@ -18,10 +18,10 @@ ls_status cli_service_run(cli_service *service) {
 }
 #else
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <locale.h>
 #include <microhttpd.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -317,13 +317,15 @@ static void take_body(exchange *x, const char *data, size_t size) {
 // ---- Addresses -------------------------------------------------------------
 // Returns the model of "/v1/models/NAME", of which `*rest` is what follows the
 // name; NULL: there is none.
-static const cli_served *find_model(const cli_service *service,
-                                    const char *name, const char **rest) {
+static const cli_served *find_model(const cli_service *service, const char *url,
+                                    const char **rest) {
+  *rest = "";
+  if (strncmp(url, "/v1/models/", 11) != 0) return NULL;
   for (size_t i = 0; i < service->num_models; ++i) {
     const char *known = service->models[i].name;
     const size_t size = strlen(known);
-    if (strncmp(name, known, size) != 0) continue;
-    *rest = name + size;
+    if (strncmp(url + 11, known, size) != 0) continue;
+    *rest = url + 11 + size;
     if (**rest == '\0' || **rest == ':') return &service->models[i];
   }
   return NULL;
@@ -345,18 +347,13 @@ static enum MHD_Result send_unknown(exchange *x, const char *url) {
                    url, service->models[0].name, service->models[0].name));
 }
 
-// Answers a request for a description.
-static enum MHD_Result send_description(exchange *x, const char *url) {
+// Answers with the description of a model, or with what another address has.
+static enum MHD_Result send_description(exchange *x, const char *url,
+                                        const cli_served *model) {
   server *self = x->self;
   const bool stopping = __atomic_load_n(&self->stopping, __ATOMIC_RELAXED);
   const bool metrics = strcmp(url, "/metrics") == 0;
-  const char *rest = "";
-  const cli_served *model = strncmp(url, "/v1/models/", 11) == 0
-                                ? find_model(self->service, url + 11, &rest)
-                                : NULL;
-  if (!metrics && strcmp(url, "/healthz") != 0 &&
-      (model == NULL || *rest != '\0'))
-    return send_unknown(x, url);
+  const bool healthy = model != NULL || metrics || !stopping;
   cli_buffer text = {0};
   FILE *to = cli_buffer_open(&text);
   if (to == NULL) return MHD_NO;
@@ -367,11 +364,9 @@ static enum MHD_Result send_description(exchange *x, const char *url) {
   else
     fprintf(to, "{\"status\":\"%s\"}\n", stopping ? "stopping" : "ok");
   fclose(to);
-  return send_text(
-      x,
-      model == NULL && !metrics && stopping ? MHD_HTTP_SERVICE_UNAVAILABLE
-                                            : MHD_HTTP_OK,
-      metrics ? "text/plain; version=0.0.4" : "application/json", &text);
+  return send_text(x, healthy ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE,
+                   metrics ? "text/plain; version=0.0.4" : "application/json",
+                   &text);
 }
 
 // Returns true if a content type is this one, whatever its parameters.
@@ -399,11 +394,10 @@ static bool find_kind(exchange *x) {
 
 // Checks the header of a request for a prediction. Bodies that are refused here
 // are not read: the connection ends with the answer.
-static enum MHD_Result check_header(exchange *x, const char *url) {
+static enum MHD_Result check_header(exchange *x) {
   const cli_limits *limits = &x->self->service->limits;
   const char *length = header_of(x, MHD_HTTP_HEADER_CONTENT_LENGTH);
   const char *coding = header_of(x, MHD_HTTP_HEADER_CONTENT_ENCODING);
-  if (x->model == NULL) return send_unknown(x, url);
   if (length[0] == '\0' &&
       header_of(x, MHD_HTTP_HEADER_TRANSFER_ENCODING)[0] == '\0')
     return send_error(
@@ -437,26 +431,20 @@ static enum MHD_Result begin_exchange(exchange *x, const char *url,
   server *self = x->self;
   const bool reads = strcmp(method, MHD_HTTP_METHOD_GET) == 0 ||
                      strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
-  const char *rest = "";
-  const cli_served *model = strncmp(url, "/v1/models/", 11) == 0
-                                ? find_model(self->service, url + 11, &rest)
-                                : NULL;
-  const bool predicts = model != NULL && strcmp(rest, ":predict") == 0;
-  if (predicts && strcmp(method, MHD_HTTP_METHOD_POST) != 0)
-    return send_wrong_method(x, url, "POST");
-  if (!predicts && !reads) {
-    const bool known = (model != NULL && *rest == '\0') ||
-                       strcmp(url, "/metrics") == 0 ||
-                       strcmp(url, "/healthz") == 0;
-    return known ? send_wrong_method(x, url, "GET, HEAD")
-                 : send_unknown(x, url);
-  }
-  if (!predicts) return send_description(x, url);
+  const char *rest = NULL;
+  x->model = find_model(self->service, url, &rest);
+  const bool predicts = x->model != NULL && strcmp(rest, ":predict") == 0;
+  const bool known = predicts || (x->model != NULL && *rest == '\0') ||
+                     strcmp(url, "/metrics") == 0 ||
+                     strcmp(url, "/healthz") == 0;
+  if (!known) return send_unknown(x, url);
+  if (predicts ? strcmp(method, MHD_HTTP_METHOD_POST) != 0 : !reads)
+    return send_wrong_method(x, url, predicts ? "POST" : "GET, HEAD");
+  if (!predicts) return send_description(x, url, x->model);
   if (__atomic_load_n(&self->stopping, __ATOMIC_RELAXED))
     return send_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL,
                       LS_STATUS(LS_UNAVAILABLE, "the server is stopping"));
-  x->model = model;
-  return check_header(x, url);
+  return check_header(x);
 }
 
 // Called by libmicrohttpd: once with a request's header, then with each part of
@@ -492,25 +480,14 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection,
 }
 
 // ---- The daemon ------------------------------------------------------------
-// The addresses to listen at.
-typedef union listen_address {
-  struct sockaddr any;
-  struct sockaddr_in four;
-  struct sockaddr_in6 six;
-} listen_address;
-
-static ls_status read_address(const cli_service *service, listen_address *out) {
-  *out = (listen_address){0};
-  if (inet_pton(AF_INET, service->address, &out->four.sin_addr) == 1) {
-    out->four.sin_family = AF_INET;
-    out->four.sin_port = htons((uint16_t)service->port);
-    return ls_ok();
-  }
-  if (inet_pton(AF_INET6, service->address, &out->six.sin6_addr) == 1) {
-    out->six.sin6_family = AF_INET6;
-    out->six.sin6_port = htons((uint16_t)service->port);
-    return ls_ok();
-  }
+// Finds the address to listen at, which the caller frees.
+static ls_status find_address(const cli_service *service,
+                              struct addrinfo **out) {
+  char port[8];
+  const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+                                 .ai_socktype = SOCK_STREAM};
+  snprintf(port, sizeof(port), "%d", (int)service->port);
+  if (getaddrinfo(service->address, port, &hints, out) == 0) return ls_ok();
   return ls_invalid_argument("--address is '%s', expected an address of this "
                              "machine in numbers: 127.0.0.1, 0.0.0.0, ::1",
                              service->address);
@@ -518,9 +495,9 @@ static ls_status read_address(const cli_service *service, listen_address *out) {
 
 static ls_status start_daemon(server *self) {
   const cli_service *service = self->service;
-  listen_address address;
-  LS_RETURN_IF_ERROR(read_address(service, &address));
-  const bool six = address.any.sa_family == AF_INET6;
+  struct addrinfo *address = NULL;
+  LS_RETURN_IF_ERROR(find_address(service, &address));
+  const bool six = address->ai_family == AF_INET6;
   int threads = ls_runtime_threads(service->runtime);
   threads = threads < 2 ? 2 : threads > 8 ? 8 : threads;
   // By epoll it misses the end of a connection that comes with its last bytes.
@@ -528,19 +505,20 @@ static ls_status start_daemon(server *self) {
       MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
           MHD_ALLOW_SUSPEND_RESUME | (six ? MHD_USE_IPv6 : 0),
       (uint16_t)service->port, NULL, NULL, handle, self, MHD_OPTION_SOCK_ADDR,
-      &address.any, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)threads,
+      address->ai_addr, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)threads,
       MHD_OPTION_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS,
       MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)service->limits.timeout_s,
       MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,
-      MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_NOTIFY_CONNECTION,
-      note_connection, self, MHD_OPTION_NOTIFY_COMPLETED, end_exchange, self,
-      MHD_OPTION_END);
+      MHD_OPTION_NOTIFY_CONNECTION, note_connection, self,
+      MHD_OPTION_NOTIFY_COMPLETED, end_exchange, self, MHD_OPTION_END);
+  const int error = errno;
+  freeaddrinfo(address);
   if (self->daemon == NULL)
     return LS_STATUS(LS_UNAVAILABLE,
                      "cannot listen at %s, port %lld: %s; --port names another "
                      "port, 0 any free one",
                      service->address, (long long)service->port,
-                     strerror(errno));
+                     strerror(error));
   return ls_ok();
 }
 
