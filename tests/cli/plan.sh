@@ -35,16 +35,19 @@ plan cnn --data synthetic --batch-size 16 --replicas 2 --no-steps --keep 3 \
 shows 'cnn, 2 replicas, f32, batch of 16'
 shows '  parameters  6.20 MiB'
 shows '  optimizer   12.4 MiB'
-shows "  peak +$size  of $size available"
-shows '  checkpoint  18.6 MiB  each, 3 kept'
-shows "  most        80\.[67] MiB  of $size free"
+shows "  peak +$size  the sum"
+shows "  available +$size"
+shows '  checkpoint  18.6 MiB'
+shows '  kept +3  and one being written'
+shows '  most +80\.[67] MiB'
+shows "  free +$size"
 grep -q '^time' out.txt && fail "times without steps"
 
 # Times are measured; all flags of train are known.
 plan tiny --data synthetic --steps 50 --seed 3 --quiet --optimizer adam
 shows 'time'
 shows '  step +[0-9.e-]+ ms +measured here, mean of [0-9]+'
-shows '  run +[0-9.e-]+ m?s +50 steps'
+shows '  run +[0-9.e-]+ m?s +of 50 steps'
 [ -e runs ] && fail "a plan makes a run folder"
 
 # As JSON. A larger batch and evaluations need more memory.
@@ -59,6 +62,15 @@ plan mlp --data synthetic --batch-size 512 --no-steps --json
 [ "$(field evaluation_bytes)" -gt 1000000 ] || fail "no evaluation"
 plan "$libraries/mine.so" --data synthetic --no-steps
 shows '  parameters +272 B'
+
+# On a narrow terminal. Needs script, from util-linux.
+if command -v script >/dev/null; then
+  TERM=xterm script -qec "stty cols 40; '$lockstep' plan tiny --data \
+    synthetic --no-steps" typescript </dev/null >out.txt 2>err.txt ||
+    fail "a plan on a terminal fails"
+  tr -d '\r' <out.txt | grep -E '.{41}' && fail "wider than 40 columns"
+  grep -q '^  available ' out.txt || fail "a narrow plan lacks a row"
+fi
 
 # Refusals: memory, with a batch size that fits, and disk, before any step.
 if [ -z "$sanitized" ]; then

@@ -69,7 +69,8 @@ static ls_status open_parts(const train_flags *flags, cli_plan_run *run) {
                            config->epochs, config->steps);
   LS_RETURN_IF_ERROR(
       cli_create_model(config, run->type, run->steps, &run->model));
-  LS_RETURN_IF_ERROR(cli_check_room(&run->model, run->batch_size));
+  LS_RETURN_IF_ERROR(
+      cli_check_room(&run->model, run->batch_size, run->examples));
   return wait_for_values(&run->model);
 }
 
@@ -184,7 +185,7 @@ static ls_status size_evaluation(cli_plan_run *run, cli_memory *memory) {
   LS_RETURN_IF_ERROR(ls_function_describe_program(function, &figures));
   memory->evaluation =
       (double)figures.temporary_bytes +
-      fmin(evaluation_batches, fmax(1, ceil(batches))) * batch_bytes(batch);
+      fmin(evaluation_batches, fmax(1, batches)) * batch_bytes(batch);
   return ls_ok();
 }
 

@@ -61,9 +61,10 @@ double cli_room(void);
 // INFINITY if unknown.
 double cli_free_disk(const char *path);
 
-// Refuses a run whose variables and batch (0: the model's) alone are more than the machine or
-// the control group has, used or not.
+// Refuses a run on so many examples whose variables and a batch (0: the
+// model's) are more than all memory of the machine or the control group.
 //   LS_RESOURCE_EXHAUSTED  tells what it needs and what there is.
-ls_status cli_check_room(const ls_model *model, int64_t batch_size);
+ls_status cli_check_room(const ls_model *model, int64_t batch_size,
+                         int64_t examples);
 
 #endif  // LS_CLI_LOOK_ESTIMATE_H_

@@ -22,7 +22,8 @@ typedef struct plan {
   int64_t timed_steps;    // 0: not timed.
   double step_seconds, epoch_seconds, run_seconds;
   double checkpoint_bytes, model_bytes, metrics_bytes, disk_bytes, free_disk;
-  int64_t kept;  // Checkpoints kept at the end, and one while it is written.
+  int64_t kept;      // Checkpoints kept at the end.
+  bool writes_more;  // One more is on the disk while it is written.
 } plan;
 
 // ---- Time ------------------------------------------------------------------
@@ -58,15 +59,24 @@ static ls_status time_steps(const cli_plan_run *run, const cli_plan_step *step,
 }
 
 // ---- Disk ------------------------------------------------------------------
-// Returns the number of saves of a run, at least the one at its end; by time
-// only if that is known.
+static double count_epochs(const cli_plan_run *run) {
+  return ceil((double)run->steps * (double)run->batch_size /
+              (double)run->examples);
+}
+
+// Returns the number of saves of a run, at least the one at its end. Of a run
+// whose time is not known it is more than those that are kept.
 static double count_saves(const plan *p, const cli_plan_run *run) {
   const train_flags *flags = &p->flags->train;
+  const char *best = run->config.keep_best;
+  const double evaluations =
+      best != NULL && strncmp(best, "test_", 5) == 0 ? count_epochs(run) : 0;
   if (flags->save_steps > 0)
-    return ceil((double)run->steps / (double)flags->save_steps);
+    return evaluations + ceil((double)run->steps / (double)flags->save_steps);
+  if (p->timed_steps == 0) return evaluations + (double)run->config.keep + 1;
   const double interval =
       flags->save_seconds > 0 ? (double)flags->save_seconds : 60;
-  return fmax(1, ceil(p->run_seconds / interval));
+  return evaluations + fmax(1, ceil(p->run_seconds / interval));
 }
 
 static void plan_disk(const cli_plan_run *run, plan *p) {
@@ -83,11 +93,10 @@ static void plan_disk(const cli_plan_run *run, plan *p) {
   p->kept = (int64_t)fmin(kept, saves);
   p->checkpoint_bytes = p->memory.parameters + p->memory.optimizer + notes;
   p->model_bytes = p->memory.parameters;
-  const double epochs = ceil((double)run->steps * (double)run->batch_size /
-                             (double)run->examples);
   p->metrics_bytes =
-      line * (ceil((double)run->steps / 100) + 2 * epochs) + others;
-  p->disk_bytes = p->checkpoint_bytes * ((double)p->kept + (saves > 1)) +
+      line * (ceil((double)run->steps / 100) + 2 * count_epochs(run)) + others;
+  p->writes_more = saves > (double)p->kept;
+  p->disk_bytes = p->checkpoint_bytes * ((double)p->kept + p->writes_more) +
                   p->model_bytes + p->metrics_bytes;
   p->free_disk =
       cli_free_disk(flags->run_folder != NULL ? flags->run_folder : "runs");
@@ -108,6 +117,12 @@ static void add_bytes(cli_table *table, const char *name, double bytes,
   if (bytes > 0) add_row(table, name, cli_format_bytes(bytes, text), note);
 }
 
+static void add_known(cli_table *table, const char *name, double bytes) {
+  char text[CLI_CELL];
+  add_row(table, name,
+          isfinite(bytes) ? cli_format_bytes(bytes, text) : "unknown", "");
+}
+
 static const char *format_seconds(double seconds, char *text) {
   if (seconds < 1)
     snprintf(text, CLI_CELL, "%.3g ms", seconds * 1e3);
@@ -124,7 +139,6 @@ static const char *format_seconds(double seconds, char *text) {
 
 static void add_memory(cli_table *table, const plan *p) {
   const cli_memory *m = &p->memory;
-  char note[CLI_CELL], size[CLI_CELL] = "";
   cli_table_add(table);
   cli_table_set(table, 0, "memory");
   add_bytes(table, "process", m->process, "measured: program, graphs");
@@ -136,12 +150,8 @@ static void add_memory(cli_table *table, const plan *p) {
   add_bytes(table, "input", m->input, "batches");
   add_bytes(table, "evaluation", m->evaluation, "after each epoch");
   add_bytes(table, "saves", m->saves, "a copy while it is written");
-  if (isfinite(p->room))
-    snprintf(note, sizeof(note), "of %s available",
-             cli_format_bytes(p->room, size));
-  else
-    snprintf(note, sizeof(note), "available: unknown");
-  add_bytes(table, "peak", cli_memory_peak(m), note);
+  add_bytes(table, "peak", cli_memory_peak(m), "the sum");
+  add_known(table, "available", p->room);
 }
 
 static void add_time(cli_table *table, const plan *p, const cli_plan_run *run) {
@@ -153,24 +163,21 @@ static void add_time(cli_table *table, const plan *p, const cli_plan_run *run) {
   add_row(table, "step", format_seconds(p->step_seconds, text), note);
   add_row(table, "epoch", format_seconds(p->epoch_seconds, text),
           "without input, evaluation, saves");
-  snprintf(note, sizeof(note), "%lld steps", (long long)run->steps);
+  snprintf(note, sizeof(note), "of %lld steps", (long long)run->steps);
   add_row(table, "run", format_seconds(p->run_seconds, text), note);
 }
 
 static void add_disk(cli_table *table, const plan *p) {
-  char note[CLI_CELL], size[CLI_CELL];
+  char text[CLI_CELL];
   cli_table_add(table);
   cli_table_set(table, 0, "disk");
-  snprintf(note, sizeof(note), "each, %lld kept", (long long)p->kept);
-  add_bytes(table, "checkpoint", p->checkpoint_bytes, note);
+  add_bytes(table, "checkpoint", p->checkpoint_bytes, "");
+  add_row(table, "kept", cli_format_count(p->kept, text),
+          p->writes_more ? "and one being written" : "");
   add_bytes(table, "model", p->model_bytes, "model.safetensors");
   add_bytes(table, "metrics", p->metrics_bytes, "estimated");
-  if (isfinite(p->free_disk))
-    snprintf(note, sizeof(note), "of %s free",
-             cli_format_bytes(p->free_disk, size));
-  else
-    snprintf(note, sizeof(note), "free: unknown");
-  add_bytes(table, "most", p->disk_bytes, note);
+  add_bytes(table, "most", p->disk_bytes, "");
+  add_known(table, "free", p->free_disk);
 }
 
 static ls_status print_plan(const plan *p, const cli_plan_run *run) {
@@ -296,6 +303,7 @@ static bool check_flags(const train_flags *flags) {
       {flags->seeds > 1, "--seeds: one run is planned at a time"},
       {cli_device.name != NULL && strcmp(cli_device.name, "cpu") != 0,
        "--device: runs are planned for the CPU; see 'lockstep help compile'"},
+      {cli_device.find_nan, "--find-nan: runs op by op are not planned"},
       {flags->estimator, "--estimator: runs of estimators are not planned"},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {

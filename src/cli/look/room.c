@@ -107,11 +107,13 @@ static ls_status count_bytes(const ls_model *model, double *out_bytes) {
   return ls_ok();
 }
 
-ls_status cli_check_room(const ls_model *model, int64_t batch_size) {
+ls_status cli_check_room(const ls_model *model, int64_t batch_size,
+                         int64_t examples) {
   const ls_model_type *type = model->type;
   char needed[CLI_CELL], has[CLI_CELL];
   double bytes = 0;
   if (batch_size == 0) batch_size = type->batch_size;
+  if (batch_size > examples) batch_size = examples;
   LS_RETURN_IF_ERROR(count_bytes(model, &bytes));
   const double all = read_entry("/proc/meminfo", "MemTotal") +
                      read_entry("/proc/meminfo", "SwapTotal");

@@ -137,7 +137,8 @@ static ls_status train_prepare(const train_flags *flags,
   LS_RETURN_IF_ERROR(cli_create_model(config, type, steps, &run->model));
   LS_RETURN_IF_ERROR(check_rate(flags, steps, run));
   if (cli_device.name == NULL || strcmp(cli_device.name, "cpu") == 0)
-    LS_RETURN_IF_ERROR(cli_check_room(&run->model, config->batch_size));
+    LS_RETURN_IF_ERROR(
+        cli_check_room(&run->model, config->batch_size, run->examples));
   return flags->quiet || !cli_leads() ? ls_ok() : open_progress(run);
 }
 
