@@ -129,6 +129,9 @@ int cli_report(const char *command, ls_status status);
 //   LS_INVALID_ARGUMENT  it is a folder, a fifo, a device.
 ls_status cli_open_file(const char *path, FILE **out_file);
 
+// Gets the processor's name from the system; "unknown" without an answer.
+void cli_processor_name(char *name, size_t size);
+
 // Limits the log of runtimes created later to warnings and errors.
 void cli_show_warnings_alone(void);
 
@@ -457,6 +460,11 @@ CLI_OWNED_STRUCT(cli_step, cli_step_close)
 // ---- The terminal ----------------------------------------------------------
 // Returns true if standard error is a terminal that can rewrite a line.
 bool cli_can_rewrite(const ls_runtime *runtime);
+// Returns the time of a clock that only goes forward, in seconds.
+double cli_now(void);
+// Writes seconds as 0:07, 12:34 or 1:02:03.
+void cli_print_duration(double seconds, char *text, size_t size);
+
 // Current size of a terminal; 0 if unknown.
 typedef struct cli_window {
   int columns, rows;

@@ -8,8 +8,7 @@
 #include "cli/ranks.h"
 #include "lockstep/communicator.h"
 
-// Asks the system for the processor's name; "unknown" without an answer.
-static void read_name(char *name, size_t size) {
+void cli_processor_name(char *name, size_t size) {
   snprintf(name, size, "unknown");
   CLI_OWN(FILE, file) = fopen("/proc/cpuinfo", "r");
   if (file == NULL) return;
@@ -25,7 +24,7 @@ static void read_name(char *name, size_t size) {
 
 static void print_devices(const ls_runtime *runtime, const char *kernels) {
   char name[200];
-  read_name(name, sizeof(name));
+  cli_processor_name(name, sizeof(name));
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page_size = sysconf(_SC_PAGESIZE);
   printf("cpu  %s\n", name);

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/launch.h"
@@ -54,12 +53,6 @@ typedef struct job {
 } job;
 
 static volatile sig_atomic_t stop_signal;
-
-static double launch_now(void) {
-  struct timespec time = {0};
-  (void)clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
 
 // ---- Finding mpirun --------------------------------------------------------
 static bool is_on_path(const char *path, const char *name) {
@@ -178,7 +171,7 @@ static bool take_end(job *self, const char *line) {
                                        WEXITSTATUS(status) == CLI_OTHER_RANK);
   if (!is_bad || self->cause >= 0) return true;
   self->cause = rank;
-  self->failed = launch_now();
+  self->failed = cli_now();
   self->due =
       self->failed +
       (WIFSIGNALED(status) && self->is_mpich ? killed_patience : patience);
@@ -243,7 +236,7 @@ static bool read_lines(job *self) {
 // Ends ranks that go on though one has failed.
 static void lose_patience(job *self) {
   static const int signals[] = {SIGTERM, SIGTERM, SIGKILL};
-  if (self->failed == 0 || launch_now() < self->due) return;
+  if (self->failed == 0 || cli_now() < self->due) return;
   const int number = signals[self->kills < 2 ? self->kills : 2];
   (void)kill(number == SIGKILL ? -self->child : self->child, number);
   ++self->kills;

@@ -45,25 +45,25 @@ void cli_clear_progress(void) {
 }
 
 // ---- Tickers ---------------------------------------------------------------
-static double terminal_now(void) {
+double cli_now(void) {
   struct timespec time = {0};
   (void)clock_gettime(CLOCK_MONOTONIC, &time);
   return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
 void cli_ticker_begin(cli_ticker *ticker) {
-  ticker->began = terminal_now();
+  ticker->began = cli_now();
   ticker->next = ticker->began + (ticker->terminal ? 0 : 5);
 }
 
 bool cli_ticker_due(const cli_ticker *ticker) {
-  return terminal_now() >= ticker->next;
+  return cli_now() >= ticker->next;
 }
 
-// Formats seconds as 0:07 or 1:02:03.
-static void print_left(double seconds, char *text, size_t size) {
+void cli_print_duration(double seconds, char *text, size_t size) {
   const double most = 359999;  // Prints at most 99:59:59.
-  const long s = (long)(seconds < most ? seconds + 0.5 : most);
+  const long s =
+      seconds > 0 ? (long)(seconds < most ? seconds + 0.5 : most) : 0;
   if (s >= 3600)
     snprintf(text, size, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
   else
@@ -72,12 +72,12 @@ static void print_left(double seconds, char *text, size_t size) {
 
 void cli_ticker_show(cli_ticker *ticker, const cli_place *place) {
   const int64_t step = place->step, all = place->all;
-  const double at = terminal_now(), took = at - ticker->began;
+  const double at = cli_now(), took = at - ticker->began;
   const double rate = took > 0 ? (double)(step - place->first) / took : 0;
   char line[160], end[24] = "", left[32] = "", loss[32];
   if (all > 0) snprintf(end, sizeof(end), "/%lld", (long long)all);
   if (all > step && rate > 0)
-    print_left((double)(all - step) / rate, left, sizeof(left));
+    cli_print_duration((double)(all - step) / rate, left, sizeof(left));
   // Uses another format for a diverged loss, which may have hundreds of digits.
   snprintf(loss, sizeof(loss), fabs(place->loss) < 1e9 ? "%.4f" : "%.4g",
            place->loss);

@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf run made empty other
+rm -rf run estimated made empty other
 escape=$(printf '\033')
 
 # shows WANTED ARGUMENT...: with code 0, and WANTED in what is printed.
@@ -43,6 +43,12 @@ shows '"state":"complete","step":2048,"epoch":2,"total_steps":2048,' run --json
 shows "run	2048	test_loss	0." run --table
 shows "run: complete, " run --live
 
+# ---- An estimator's folder, by its event files -------------------------------
+"$lockstep" train --model tiny --estimator --data synthetic --steps 300 \
+  --run-dir estimated >out.txt 2>err.txt || fail "an estimator fails"
+shows "an estimator's folder, by its event files" estimated --metric loss
+grep -q "^loss 0\.[0-9]*$" out.txt || fail "no loss of an estimator"
+
 # ---- Runs made by hand: 40 lines and garbage ---------------------------------
 for name in made other; do
   mkdir $name
@@ -67,6 +73,7 @@ grep -qF "3 lines of metrics.jsonl cannot be read" out.txt || fail "no garbage"
 grep -q "^loss nan$" out.txt || fail "the last loss is NaN"
 shows '"loss":{"last":null,"best":0.125,"best_step":400,"values":42,"missing":2}' \
   made --json
+shows "0.316+" other --log --metric loss
 # The curve falls from the upper left to the lower right.
 shows "loss 0.125" other --metric loss
 awk '/\*/ { column = index($0, "*"); if (column < before) bad = 1
@@ -84,7 +91,7 @@ shows "no configuration (config.json is missing)" empty
 
 # ---- Refused -----------------------------------------------------------------
 rm empty/metrics.jsonl
-ends 1 "'empty' is no run folder: it has neither config.json nor metrics.jsonl" \
+ends 1 "'empty' is no run folder: it has neither config.json nor metrics.jsonl, nor event files" \
   show empty
 ends 1 "'nowhere' is no run folder" show nowhere
 ends 1 "there is no metric 'los' in 'run'; there are: loss, accuracy" show run \

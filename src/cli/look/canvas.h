@@ -63,6 +63,7 @@ typedef struct cli_chart {
   size_t num_curves;
   int x, y, width, height;  // With axes and a title line.
   cli_range steps;          // Range of all charts.
+  bool log;                 // Logarithmic values, if all are above 0.
 } cli_chart;
 // Draws curves with axes. The title line has each curve's name and last value.
 void cli_chart_draw(cli_canvas *canvas, const cli_chart *chart);

@@ -54,14 +54,9 @@ static void draw_segment(const plot *p, const cli_curve *curve, int x0, int y0,
   }
 }
 
-// Returns the dot of a value, of `dots` from the low end on.
-static int find_dot(const cli_scale *scale, double value, int dots) {
-  const double width = scale->high - scale->low;
-  const double at =
-      width > 0 && isfinite(width)
-          ? (value - scale->low) / width
-          : (value / 2 - scale->low / 2) / (scale->high / 2 - scale->low / 2);
-  return (int)(fmin(fmax(at, 0), 1) * (double)(dots - 1) + 0.5);
+// Returns the dot of a part of an axis, of `dots` from its low end on.
+static int find_dot(double part, int dots) {
+  return (int)(part * (double)(dots - 1) + 0.5);
 }
 
 // Draws points and the lines between them; missing values are gaps.
@@ -75,8 +70,10 @@ static void draw_curve(const plot *p, const cli_curve *curve) {
       joined = false;
       continue;
     }
-    const int x = find_dot(&p->steps, series->steps[i], width);
-    const int y = height - 1 - find_dot(&p->values, series->values[i], height);
+    const int x = find_dot(cli_scale_place(&p->steps, series->steps[i]), width);
+    const int y =
+        height - 1 -
+        find_dot(cli_scale_place(&p->values, series->values[i]), height);
     if (joined && (curve->mark == '\0' || !curve->points))
       draw_segment(p, curve, before_x, before_y, x, y);
     else
@@ -90,15 +87,14 @@ static void draw_curve(const plot *p, const cli_curve *curve) {
 // ---- Axes ------------------------------------------------------------------
 static void draw_value_axis(const plot *p, int labels_x, int labels_width) {
   const bool unicode = p->canvas->unicode;
-  const double first = cli_scale_first(&p->values);
   for (int y = 0; y < p->height; ++y)
     cli_canvas_text(p->canvas, p->x - 1, p->y + y, CLI_FAINT, 1,
                     unicode ? "\u2502" : "|");
   for (int k = 0; k < cli_scale_count(&p->values); ++k) {
     char label[32];
-    const double value = first + k * p->values.step;
-    const int y = p->height - 1 - find_dot(&p->values, value, p->height);
-    cli_print_mark(value, label, sizeof(label));
+    const int y =
+        p->height - 1 - find_dot(cli_scale_mark(&p->values, k), p->height);
+    cli_scale_label(&p->values, k, label, sizeof(label));
     const int size = (int)strlen(label);
     cli_canvas_text(p->canvas, labels_x + labels_width - size, p->y + y,
                     CLI_FAINT, labels_width, label);
@@ -110,7 +106,6 @@ static void draw_value_axis(const plot *p, int labels_x, int labels_width) {
 static void draw_step_axis(const plot *p) {
   const bool unicode = p->canvas->unicode;
   const int y = p->y + p->height, right = p->x + p->width;
-  const double first = cli_scale_first(&p->steps);
   cli_canvas_text(p->canvas, p->x - 1, y, CLI_FAINT, 1,
                   unicode ? "\u2514" : "+");
   for (int x = p->x; x < right; ++x)
@@ -118,9 +113,8 @@ static void draw_step_axis(const plot *p) {
   int free_from = 0;
   for (int k = 0; k < cli_scale_count(&p->steps); ++k) {
     char label[32];
-    const double value = first + k * p->steps.step;
-    const int x = p->x + find_dot(&p->steps, value, p->width);
-    cli_print_mark(value, label, sizeof(label));
+    const int x = p->x + find_dot(cli_scale_mark(&p->steps, k), p->width);
+    cli_scale_label(&p->steps, k, label, sizeof(label));
     const int size = (int)strlen(label);
     int at = x - size / 2;
     if (at + size > right) at = right - size;
@@ -161,8 +155,7 @@ static int measure_labels(const cli_scale *scale) {
   int widest = 1;
   for (int k = 0; k < cli_scale_count(scale); ++k) {
     char label[32];
-    cli_print_mark(cli_scale_first(scale) + k * scale->step, label,
-                   sizeof(label));
+    cli_scale_label(scale, k, label, sizeof(label));
     if ((int)strlen(label) > widest) widest = (int)strlen(label);
   }
   return widest;
@@ -180,7 +173,8 @@ void cli_chart_draw(cli_canvas *canvas, const cli_chart *chart) {
             .height = height,
             .dots_x = canvas->unicode ? 2 : 1,
             .dots_y = canvas->unicode ? 4 : 1};
-  p.values = cli_scale_round(values.low, values.high, height > 6 ? 4 : 2);
+  p.values =
+      cli_scale_values(values.low, values.high, height > 6 ? 4 : 2, chart->log);
   const int labels = measure_labels(&p.values);
   p.x = chart->x + labels + 1;
   p.width = chart->width - labels - 1;

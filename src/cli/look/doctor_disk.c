@@ -7,16 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/look/doctor.h"
-
-static double disk_now(void) {
-  struct timespec time = {0};
-  (void)clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
 
 // Creates a file in the current folder that nobody else sees; -1 on failure.
 static int create_file(void) {
@@ -41,16 +34,16 @@ static double measure_speed(double *out_seconds) {
   // Not zeros, which a file system may store as nothing.
   for (size_t i = 0; i < PIECE; ++i)
     piece[i] = (char)(i * 2654435761U >> 13);
-  const double began = disk_now();
+  const double began = cli_now();
   double done = 0;
   bool failed = false;
-  for (int i = 0; i < MOST && !failed && disk_now() - began < 0.3; ++i) {
+  for (int i = 0; i < MOST && !failed && cli_now() - began < 0.3; ++i) {
     const ssize_t size = write(file, piece, PIECE);
     failed = size <= 0;
     done += failed ? 0 : (double)size;
   }
   failed |= fsync(file) != 0;
-  *out_seconds = disk_now() - began;
+  *out_seconds = cli_now() - began;
   const int error = errno;
   close(file);
   errno = error;

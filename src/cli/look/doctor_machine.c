@@ -80,19 +80,6 @@ static double find_quota(void) {
               isfinite(old) && isfinite(period) ? old / period : INFINITY);
 }
 
-static void read_processor_name(char *name, size_t size) {
-  char line[256];
-  snprintf(name, size, "unknown");
-  CLI_OWN(FILE, file) = fopen("/proc/cpuinfo", "re");
-  while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
-    const char *colon = strchr(line, ':');
-    if (strncmp(line, "model name", 10) != 0 || colon == NULL) continue;
-    const char *text = colon + 1 + strspn(colon + 1, " \t");
-    snprintf(name, size, "%.*s", (int)strcspn(text, "\n"), text);
-    return;
-  }
-}
-
 static void check_governor(cli_checkup *checkup) {
   char text[64];
   if (!cli_read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
@@ -116,7 +103,7 @@ void cli_check_processors(cli_checkup *checkup) {
   const int threads = ls_runtime_threads(checkup->runtime);
   const int usable =
       sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
-  read_processor_name(name, sizeof(name));
+  cli_processor_name(name, sizeof(name));
   cli_find(checkup, CLI_LEVEL_OK, "processor",
            "%s; %ld logical processors, of which this process may use %d; %d "
            "compute thread%s by default",

@@ -13,25 +13,23 @@
 #include "cli/look/doctor.h"
 
 // ---- MPI -------------------------------------------------------------------
-// Loads the module for an MPI, a file beside the library or one that the system
-// finds, and unloads it. Returns false, with the reason, if that fails.
-static bool try_module(const char *name, char *reason, size_t size) {
-  char path[PATH_MAX];
+// Writes the path of a module: beside the library, or as the system finds it.
+static void find_module(const char *name, char path[PATH_MAX]) {
   Dl_info library;
   const char *(*own)(void) = ls_version;
   void *address = NULL;
   memcpy(&address, &own, sizeof(address));
-  snprintf(path, sizeof(path), "%s", name);
-  if (dladdr(address, &library) != 0 && library.dli_fname != NULL) {
-    const char *end = strrchr(library.dli_fname, '/');
-    char beside[PATH_MAX];
-    if (end != NULL &&
-        snprintf(beside, sizeof(beside), "%.*s/%s",
-                 (int)(end - library.dli_fname), library.dli_fname,
-                 name) < (int)sizeof(beside) &&
-        access(beside, F_OK) == 0)
-      snprintf(path, sizeof(path), "%s", beside);
-  }
+  const char *file = dladdr(address, &library) != 0 ? library.dli_fname : NULL;
+  const char *end = file != NULL ? strrchr(file, '/') : NULL;
+  if (end == NULL ||
+      snprintf(path, PATH_MAX, "%.*s/%s", (int)(end - file), file, name) >=
+          PATH_MAX ||
+      access(path, F_OK) != 0)
+    snprintf(path, PATH_MAX, "%s", name);
+}
+
+// Loads a module and unloads it. Returns false, with the reason, if that fails.
+static bool try_module(const char *path, char *reason, size_t size) {
   void *module = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
   if (module != NULL) {
     dlclose(module);
@@ -48,9 +46,22 @@ void cli_check_mpi(cli_checkup *checkup) {
   } kinds[] = {{"Open MPI", "liblockstep-mpi-openmpi.so"},
                {"MPICH", "liblockstep-mpi-mpich.so"}};
   char found[64] = "", reason[256] = "";
+  const char *given = ls_runtime_environment(checkup->runtime, "LS_MPI");
+  if (given != NULL && given[0] != '\0') {
+    if (try_module(given, reason, sizeof(reason)))
+      cli_find(checkup, CLI_LEVEL_OK, "MPI", "LS_MPI: %s", given);
+    else
+      cli_advise(cli_find(checkup, CLI_LEVEL_NOTE, "MPI",
+                          "LS_MPI cannot be loaded: %s", reason),
+                 "several processes cannot train together: name an existing "
+                 "module, or unset the variable");
+    return;
+  }
   for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); ++i) {
     const size_t used = strlen(found);
-    if (try_module(kinds[i].module, reason, sizeof(reason)))
+    char path[PATH_MAX];
+    find_module(kinds[i].module, path);
+    if (try_module(path, reason, sizeof(reason)))
       snprintf(found + used, sizeof(found) - used, "%s%s", used > 0 ? ", " : "",
                kinds[i].name);
   }

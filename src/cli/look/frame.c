@@ -114,7 +114,8 @@ static void draw_panel(cli_canvas *canvas, const cli_panels *panels, size_t i,
                               .y = top + row * (grid->height + 1),
                               .width = grid->width,
                               .height = grid->height,
-                              .steps = panels->steps});
+                              .steps = panels->steps,
+                              .log = panels->log});
 }
 
 // Colors tell curves apart without other marks.
@@ -125,12 +126,13 @@ static void drop_marks(cli_panels *panels) {
 }
 
 ls_status cli_frame_draw(const cli_histories *histories, const cli_words *only,
-                         const cli_screen *screen, bool rewrites,
+                         const cli_screen *screen, bool log, bool rewrites,
                          int *out_rows) {
   CLI_OWN(cli_panels, panels) = {0};
   CLI_OWN(cli_canvas, canvas) = {.unicode = screen->unicode,
                                  .colors = screen->colors};
   LS_RETURN_IF_ERROR(cli_panels_make(histories, only, &panels));
+  panels.log = log;
   if (screen->colors && screen->unicode) drop_marks(&panels);
   const int heads = draw_heads(&canvas, histories, true, screen->width);
   const chart_grid grid = arrange_charts(screen, panels.count, heads, rewrites);

@@ -16,11 +16,12 @@ typedef struct cli_screen {
 // locale's variables. `width` 0: the terminal's, 80 without one.
 cli_screen cli_screen_find(const ls_runtime *runtime, int width);
 
-// Draws the runs to standard output, and sets the number of rows. With
+// Draws the runs to standard output, with logarithmic values where `log` is set
+// and all are above 0, and sets the number of rows. With
 // `rewrites` they fit the screen's rows.
 //   LS_NOT_FOUND  a pattern of `only` fits no metric.
 ls_status cli_frame_draw(const cli_histories *histories, const cli_words *only,
-                         const cli_screen *screen, bool rewrites,
+                         const cli_screen *screen, bool log, bool rewrites,
                          int *out_rows);
 
 #endif  // LS_CLI_LOOK_FRAME_H_

@@ -31,10 +31,10 @@ static ls_status series_grow(cli_series *series) {
   return ls_ok();
 }
 
-// Adds a value to the series of this name. Further names than the most are
-// ignored.
-static ls_status add_to_series(cli_history *history, const char *name,
-                               double step, double value) {
+ls_status cli_history_add(cli_history *history, const char *metric, double step,
+                          double value) {
+  char name[CLI_SERIES_NAME];
+  snprintf(name, sizeof(name), "%s", metric);
   size_t at = 0;
   while (at < history->num_series &&
          strcmp(history->series[at].name, name) != 0)
@@ -162,7 +162,7 @@ static ls_status add_line(cli_history *history, const char *text, double step) {
     if (strcmp(key, "epoch") == 0 && fabs(value) < 1e15)
       history->epoch = (int64_t)value;
     if (is_position(key)) continue;
-    LS_RETURN_IF_ERROR(add_to_series(history, key, step, value));
+    LS_RETURN_IF_ERROR(cli_history_add(history, key, step, value));
   }
   return ls_ok();
 }
@@ -266,18 +266,6 @@ static void find_state(cli_history *history) {
 }
 
 // ---- A run -----------------------------------------------------------------
-static ls_status refuse_folder(const char *folder) {
-  size_t count = 0;
-  ls_status_free(ls_saved_steps(folder, NULL, 0, &count));
-  const ls_status status = ls_not_found(
-      "'%s' is no run folder: it has neither config.json nor metrics.jsonl",
-      folder);
-  if (count == 0) return status;
-  return ls_status_annotate(
-      status, "it has checkpoints: the curves of an estimator are in event "
-              "files, which TensorBoard shows");
-}
-
 ls_status cli_history_read(const char *folder, cli_history *out) {
   *out = (cli_history){.seconds_left = NAN};
   out->folder = cli_allocate(strlen(folder) + 1);
@@ -287,7 +275,14 @@ ls_status cli_history_read(const char *folder, cli_history *out) {
   LS_RETURN_IF_ERROR(cli_read_text(folder, "config.json", &out->config, NULL));
   LS_RETURN_IF_ERROR(
       cli_read_text(folder, "metrics.jsonl", &out->metrics, NULL));
-  if (out->config == NULL && out->metrics == NULL) return refuse_folder(folder);
+  if (out->config == NULL && out->metrics == NULL) {
+    LS_RETURN_IF_ERROR(cli_history_add_events(out));
+    out->of_events = true;
+    if (out->num_lines == 0)
+      return ls_not_found("'%s' is no run folder: it has neither config.json "
+                          "nor metrics.jsonl, nor event files",
+                          folder);
+  }
   LS_RETURN_IF_ERROR(read_lines(out));
   find_state(out);
   return ls_ok();

@@ -37,7 +37,9 @@ typedef struct cli_history {
   char *metrics;  // Text of metrics.jsonl; NULL: none.
   cli_series *series;
   size_t num_series;
-  int64_t num_lines, num_garbage;  // Lines of metrics, and others.
+  // Lines of metrics, or numbers of event files, and lines that are neither.
+  int64_t num_lines, num_garbage;
+  bool of_events;  // An estimator's folder, which has event files.
   cli_run_state state;
   int64_t step, epoch;  // Position of the last line.
   int64_t total_steps;  // Steps that the run is to make; 0: unknown.
@@ -47,7 +49,8 @@ typedef struct cli_history {
 } cli_history;
 
 // Reads the run in a folder. The caller closes `*out`, also after a failure.
-//   LS_NOT_FOUND  it has neither config.json nor metrics.jsonl.
+// A runtime is current.
+//   LS_NOT_FOUND  it has neither config.json nor metrics.jsonl nor event files.
 ls_status cli_history_read(const char *folder, cli_history *out);
 void cli_history_close(cli_history *history);  // Accepts zeroed histories.
 CLI_OWNED_STRUCT(cli_history, cli_history_close)
@@ -61,6 +64,13 @@ ls_status cli_histories_read(const char *const *folders, size_t count,
                              cli_histories *out);
 void cli_histories_close(cli_histories *histories);
 CLI_OWNED_STRUCT(cli_histories, cli_histories_close)
+
+// Adds a value to the series of a metric, whose name is cut to its room. Values
+// that are not finite become NaN; further metrics than the most are ignored.
+ls_status cli_history_add(cli_history *history, const char *metric, double step,
+                          double value);
+// Adds the numbers of the folder's event files.
+ls_status cli_history_add_events(cli_history *history);
 
 // Returns the series of a metric; NULL if the run has none.
 const cli_series *cli_history_series(const cli_history *history,
@@ -84,8 +94,5 @@ void cli_history_progress(const cli_history *history, char *text, size_t size);
 void cli_history_times(const cli_history *history, char *text, size_t size);
 // Returns "empty", "ended", "complete" or "running".
 const char *cli_run_state_name(cli_run_state state);
-
-// Writes seconds as 0:07, 12:34 or 1:02:03.
-void cli_print_duration(double seconds, char *text, size_t size);
 
 #endif  // LS_CLI_LOOK_HISTORY_H_

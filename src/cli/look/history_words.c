@@ -20,16 +20,6 @@ static void append(char *text, size_t size, const char *format, ...) {
   va_end(arguments);
 }
 
-void cli_print_duration(double seconds, char *text, size_t size) {
-  const double most = 359999;  // Prints at most 99:59:59.
-  const long s =
-      seconds > 0 ? (long)(seconds < most ? seconds + 0.5 : most) : 0;
-  if (s >= 3600)
-    snprintf(text, size, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
-  else
-    snprintf(text, size, "%ld:%02ld", s / 60, s % 60);
-}
-
 // ---- Configuration ---------------------------------------------------------
 void cli_history_entry(const cli_history *history, const char *key, char *text,
                        size_t size) {
@@ -70,7 +60,9 @@ void cli_history_describe(const cli_history *history, char *text, size_t size) {
   char name[160], data[512];
   text[0] = '\0';
   if (history->config == NULL) {
-    append(text, size, "no configuration (config.json is missing)");
+    append(text, size,
+           history->of_events ? "an estimator's folder, by its event files"
+                              : "no configuration (config.json is missing)");
     return;
   }
   cli_history_entry(history, "model", name, sizeof(name));

@@ -15,29 +15,28 @@ typedef struct drawing {
   double left;  // Begin of the curves, after the labels.
 } drawing;
 
-static double place(const cli_scale *scale, double value, double from,
-                    double to) {
-  // Halves, since a difference may be infinite.
-  const double part =
-      (value / 2 - scale->low / 2) / (scale->high / 2 - scale->low / 2);
-  return from + fmin(fmax(part, 0), 1) * (to - from);
+static double find_x(const drawing *d, double part) {
+  return d->left + part * (WIDTH - RIGHT - d->left);
+}
+
+static double find_y(double part) {
+  return HEIGHT - BOTTOM - part * (HEIGHT - BOTTOM - TOP);
 }
 
 static double place_x(const drawing *d, double step) {
-  return place(&d->steps, step, d->left, WIDTH - RIGHT);
+  return find_x(d, cli_scale_place(&d->steps, step));
 }
 
 static double place_y(const drawing *d, double value) {
-  return place(&d->values, value, HEIGHT - BOTTOM, TOP);
+  return find_y(cli_scale_place(&d->values, value));
 }
 
 // ---- Axes ------------------------------------------------------------------
 static void draw_axes(const drawing *d) {
   char label[32];
   for (int k = 0; k < cli_scale_count(&d->values); ++k) {
-    const double value = cli_scale_first(&d->values) + k * d->values.step;
-    const double y = place_y(d, value);
-    cli_print_mark(value, label, sizeof(label));
+    const double y = find_y(cli_scale_mark(&d->values, k));
+    cli_scale_label(&d->values, k, label, sizeof(label));
     fprintf(d->out,
             "<line class=\"grid\" x1=\"%.1f\" x2=\"%d\" y1=\"%.1f\" "
             "y2=\"%.1f\"/><text x=\"%.1f\" y=\"%.1f\" "
@@ -45,9 +44,8 @@ static void draw_axes(const drawing *d) {
             d->left, WIDTH - RIGHT, y, y, d->left - 6, y + 4, label);
   }
   for (int k = 0; k < cli_scale_count(&d->steps); ++k) {
-    const double value = cli_scale_first(&d->steps) + k * d->steps.step;
-    const double x = place_x(d, value);
-    cli_print_mark(value, label, sizeof(label));
+    const double x = find_x(d, cli_scale_mark(&d->steps, k));
+    cli_scale_label(&d->steps, k, label, sizeof(label));
     fprintf(d->out,
             "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" "
             "y2=\"%d\"/><text x=\"%.1f\" y=\"%d\" "
@@ -147,8 +145,7 @@ static double measure_labels(const cli_scale *scale) {
   size_t widest = 1;
   for (int k = 0; k < cli_scale_count(scale); ++k) {
     char label[32];
-    cli_print_mark(cli_scale_first(scale) + k * scale->step, label,
-                   sizeof(label));
+    cli_scale_label(scale, k, label, sizeof(label));
     if (strlen(label) > widest) widest = strlen(label);
   }
   return 10 + 6.3 * (double)widest;
@@ -161,7 +158,7 @@ void cli_page_chart(FILE *out, const cli_panels *panels,
     cli_range_add(&values, panel->curves[i].series->values,
                   panel->curves[i].series->count);
   drawing d = {.out = out};
-  d.values = cli_scale_round(values.low, values.high, 5);
+  d.values = cli_scale_values(values.low, values.high, 5, panels->log);
   d.steps = cli_scale_exact(panels->steps.low, panels->steps.high, 5);
   d.left = measure_labels(&d.values);
   fputs("<figure class=\"chart\">\n", out);

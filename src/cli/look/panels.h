@@ -17,6 +17,7 @@ typedef struct cli_panels {
   cli_panel *items;
   size_t count;
   cli_range steps;  // Range of the steps of all curves.
+  bool log;         // Logarithmic values, where all are above 0; by the caller.
   bool compares;    // There are several runs, whose names label curves.
 } cli_panels;
 

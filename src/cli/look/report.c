@@ -20,6 +20,7 @@ typedef struct report_flags {
   size_t num_folders;
   const char *out, *model;
   int64_t examples, threads;
+  bool log;
 } report_flags;
 
 // ---- Reading ---------------------------------------------------------------
@@ -140,7 +141,7 @@ static ls_status write_file(const char *path, const cli_report_data *data) {
 
 // ---- The command -----------------------------------------------------------
 static int run_report(const report_flags *flags) {
-  CLI_OWN(cli_report_data, data) = {.saves = NULL};
+  CLI_OWN(cli_report_data, data) = {.log = flags->log};
   reader self = {flags, &data};
   const int code = cli_with_runtime(command, read_folders, &self);
   if (code != CLI_OK) return code;
@@ -163,6 +164,8 @@ int cli_report_runs(int argc, char **argv) {
   const cli_option options[] = {
       {"out", CLI_TEXT, &flags.out, "FILE",
        "file of the page (default report.html); -: standard output", 0},
+      {"log", CLI_FLAG, &flags.log, NULL,
+       "logarithmic charts of metrics whose values are above 0", 0},
       {"examples", CLI_COUNT, &flags.examples, "N",
        "test examples to classify by the saved model, for the\n"
        "confusion matrix and the mistakes (default 10000; 0: none)",

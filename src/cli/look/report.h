@@ -16,6 +16,7 @@ typedef struct cli_saves {
 
 typedef struct cli_report_data {
   cli_histories runs;
+  bool log;                     // Logarithmic charts.
   cli_saves *saves;             // For each run.
   cli_classes_result *classes;  // For each run.
 } cli_report_data;

@@ -66,6 +66,7 @@ ls_status cli_report_curves(FILE *out, const cli_report_data *data) {
   static const cli_words all;
   CLI_OWN(cli_panels, panels) = {0};
   LS_RETURN_IF_ERROR(cli_panels_make(&data->runs, &all, &panels));
+  panels.log = data->log;
   fputs("<h2>Curves</h2>\n", out);
   if (panels.count == 0) {
     fputs("<p class=\"faint\">There is no line of metrics yet.</p>\n", out);

@@ -24,7 +24,7 @@ static double round_step(double width) {
 }
 
 cli_scale cli_scale_exact(double low, double high, int marks) {
-  if (isnan(low) || isnan(high)) return (cli_scale){0, 1, 1};
+  if (isnan(low) || isnan(high)) return (cli_scale){.high = 1, .step = 1};
   // Halves before the difference, which may be infinite.
   const double width = high / 2 - low / 2;
   const double least = 1e-9 * fmax(fabs(low), fabs(high));
@@ -33,27 +33,62 @@ cli_scale cli_scale_exact(double low, double high, int marks) {
     low -= about;
     high += about;
   }
-  return (cli_scale){low, high,
-                     round_step(2 * (high / 2 - low / 2) / (double)marks)};
+  return (cli_scale){.low = low,
+                     .high = high,
+                     .step =
+                         round_step(2 * (high / 2 - low / 2) / (double)marks)};
 }
 
 cli_scale cli_scale_round(double low, double high, int marks) {
   cli_scale scale = cli_scale_exact(low, high, marks);
-  if (!isfinite(scale.step)) return (cli_scale){low, high, high / 2 - low / 2};
+  if (!isfinite(scale.step))
+    return (cli_scale){.low = low, .high = high, .step = high / 2 - low / 2};
   scale.low = floor(scale.low / scale.step + 1e-6) * scale.step;
   scale.high = ceil(scale.high / scale.step - 1e-6) * scale.step;
   return scale;
 }
 
-double cli_scale_first(const cli_scale *scale) {
+cli_scale cli_scale_values(double low, double high, int marks, bool log) {
+  if (!log || !(low > 0)) return cli_scale_round(low, high, marks);
+  cli_scale scale = cli_scale_round(log10(low), log10(high), marks);
+  scale.log = true;
+  return scale;
+}
+
+// Returns the first mark.
+static double find_first(const cli_scale *scale) {
   const double first = ceil(scale->low / scale->step - 1e-6) * scale->step;
   return isfinite(first) ? first : scale->low;
 }
 
 int cli_scale_count(const cli_scale *scale) {
-  const double count =
-      (scale->high - cli_scale_first(scale)) / scale->step + 1.000001;
-  return count >= 1 && count < 1000 ? (int)count : 1;
+  const double count = (scale->high - find_first(scale)) / scale->step;
+  return count >= 0 && count < 1000 ? (int)(count + 1.000001) : 1;
+}
+
+// Returns the part of a value, or of its logarithm. Halves, since a difference
+// may be infinite.
+static double find_part(const cli_scale *scale, double value) {
+  const double part =
+      (value / 2 - scale->low / 2) / (scale->high / 2 - scale->low / 2);
+  return fmin(fmax(part, 0), 1);
+}
+
+double cli_scale_mark(const cli_scale *scale, int index) {
+  return find_part(scale, find_first(scale) + index * scale->step);
+}
+
+double cli_scale_place(const cli_scale *scale, double value) {
+  return find_part(scale, scale->log ? log10(value) : value);
+}
+
+void cli_scale_label(const cli_scale *scale, int index, char *text,
+                     size_t size) {
+  const double value = find_first(scale) + index * scale->step;
+  if (scale->log)
+    snprintf(text, size, "%.3g", pow(10, value));
+  else
+    cli_print_mark(value, text, size);
 }
 
 void cli_print_mark(double value, char *text, size_t size) {

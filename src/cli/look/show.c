@@ -15,7 +15,7 @@ typedef struct show_flags {
   size_t num_folders;
   const char *metric;
   int64_t width;
-  bool live, json, table;
+  bool live, log, json, table;
 } show_flags;
 
 typedef struct shower {
@@ -102,8 +102,8 @@ static ls_status draw_runs(shower *self, const cli_histories *histories) {
   else if (rewrites && self->rows > 0)
     printf("\x1b[%dA\r", self->rows);
   self->screen = screen;
-  LS_RETURN_IF_ERROR(
-      cli_frame_draw(histories, &self->only, &screen, rewrites, &self->rows));
+  LS_RETURN_IF_ERROR(cli_frame_draw(histories, &self->only, &screen,
+                                    self->flags->log, rewrites, &self->rows));
   if (rewrites) fputs("\x1b[J", stdout);
   return ls_ok();
 }
@@ -150,14 +150,17 @@ static ls_status show_runs(shower *self, bool *out_running) {
 
 // Shows the runs until none is running, or a signal requests a stop.
 static ls_status show_live(shower *self) {
-  enum { PAUSE_MS = 400 };
+  enum { PAUSE_MS = 400, MOST_MS = 10000, SHARE = 10 };
   const ls_train_stop *stop = cli_signals_defer(0);
   bool running = true;
   cli_signals_saved();  // There is nothing to save.
   while (!ls_train_stop_requested(stop)) {
+    const double began = cli_now();
     LS_RETURN_IF_ERROR(show_runs(self, &running));
     if (fflush(stdout) != 0 || !running) break;
-    (void)poll(NULL, 0, PAUSE_MS);
+    // Long files take a tenth of a processor at most.
+    const double pause = fmin(1e3 * SHARE * (cli_now() - began), MOST_MS);
+    (void)poll(NULL, 0, (int)fmax(pause, PAUSE_MS));
   }
   return ls_ok();
 }
@@ -208,6 +211,8 @@ int cli_show(int argc, char **argv) {
        "draw again as the runs go on, until they end or Ctrl-C;\n"
        "into a pipe: a line for each change",
        0},
+      {"log", CLI_FLAG, &flags.log, NULL,
+       "logarithmic charts of metrics whose values are above 0", 0},
       {"width", CLI_COUNT, &flags.width, "N",
        "columns (default: the terminal's; 80 into a pipe)", 24},
       {"table", CLI_FLAG, &flags.table, NULL,
