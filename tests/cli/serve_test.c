@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -85,6 +86,7 @@ static server start_server(const char *flags) {
            "exec \"$LOCKSTEP\" serve mnist --port 0 %s 2>serve.txt", flags);
   const pid_t process = fork();
   if (process == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // A test that fails leaves no server.
     dup2(ends[1], STDOUT_FILENO);
     close(ends[0]);
     close(ends[1]);
