@@ -246,29 +246,31 @@ static void print_limit(rlim_t value, char *text, size_t size) {
 
 // Adds a finding for a limit in bytes; a note, with the advice, if it is below
 // `least`.
-static void check_size_limit(cli_checkup *checkup, int resource,
+static void check_size_limit(cli_checkup *checkup, rlim_t limit,
                              const char *subject, double least,
                              const char *advice) {
-  struct rlimit limit = {0};
   char text[32];
-  if (getrlimit(resource, &limit) != 0) return;
-  const bool low =
-      limit.rlim_cur != RLIM_INFINITY && (double)limit.rlim_cur < least;
-  print_limit(limit.rlim_cur, text, sizeof(text));
+  const bool low = limit != RLIM_INFINITY && (double)limit < least;
+  print_limit(limit, text, sizeof(text));
   cli_finding *finding = cli_find(checkup, low ? CLI_LEVEL_NOTE : CLI_LEVEL_OK,
                                   subject, "%s", text);
   if (low) cli_advise(finding, "%s", advice);
 }
 
 void cli_check_limits(cli_checkup *checkup) {
+  struct rlimit limit = {0};
   check_files_limit(checkup);
-  check_size_limit(checkup, RLIMIT_STACK, "stack", mib,
-                   "models that build deep graphs need more: ulimit -s 8192");
-  check_size_limit(checkup, RLIMIT_MEMLOCK, "locked memory", 64 * 1024.0,
-                   "MPI on fast networks, and GPUs, lock memory: ulimit -l "
-                   "unlimited");
-  check_size_limit(checkup, RLIMIT_AS, "address space", 16 * gib,
-                   "threads and mapped data need more: ulimit -v unlimited");
-  check_size_limit(checkup, RLIMIT_FSIZE, "file size", gib,
-                   "a checkpoint may be larger: ulimit -f unlimited");
+  if (getrlimit(RLIMIT_STACK, &limit) == 0)
+    check_size_limit(checkup, limit.rlim_cur, "stack", mib,
+                     "models that build deep graphs need more: ulimit -s 8192");
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0)
+    check_size_limit(checkup, limit.rlim_cur, "locked memory", 64 * 1024.0,
+                     "MPI on fast networks, and GPUs, lock memory: ulimit -l "
+                     "unlimited");
+  if (getrlimit(RLIMIT_AS, &limit) == 0)
+    check_size_limit(checkup, limit.rlim_cur, "address space", 16 * gib,
+                     "threads and mapped data need more: ulimit -v unlimited");
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0)
+    check_size_limit(checkup, limit.rlim_cur, "file size", gib,
+                     "a checkpoint may be larger: ulimit -f unlimited");
 }
