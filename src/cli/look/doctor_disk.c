@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "cli/look/doctor.h"
+#include "cli/look/estimate.h"
 
 // Creates a file in the current folder that nobody else sees; -1 on failure.
 static int create_file(void) {
@@ -52,11 +52,8 @@ static double measure_speed(double *out_seconds) {
 
 void cli_check_disk(cli_checkup *checkup) {
   static const double gb = 1e9, mb = 1e6;
-  struct statvfs info = {0};
   double seconds = 0;
-  const double free = statvfs(".", &info) == 0
-                          ? (double)info.f_bavail * (double)info.f_frsize
-                          : 0;
+  const double free = cli_free_disk(".");
   errno = 0;
   const double speed = measure_speed(&seconds);
   if (speed <= 0) {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/look/doctor.h"
+#include "cli/look/estimate.h"
 
 static const double gib = 1 << 30, mib = 1 << 20;
 
@@ -196,16 +197,11 @@ void cli_check_memory(cli_checkup *checkup) {
                free = read_memory("MemAvailable");
   const double limit =
       cli_read_limit("memory.max", "memory/memory.limit_in_bytes", read_number);
-  const double used = cli_read_limit(
-      "memory.current", "memory/memory.usage_in_bytes", read_number);
-  double room = free;
+  const double room = cli_room();
   char group[96] = "";
-  if (limit < all) {
+  if (limit < all)
     snprintf(group, sizeof(group), "; the control group allows %.1f GiB",
              limit / gib);
-    // Memory of the group that the kernel can take back counts as used.
-    if (isfinite(used) && limit - used < room) room = limit - used;
-  }
   const bool none = room < 64 * mib, little = room < gib;
   cli_finding *finding =
       cli_find(checkup,

@@ -52,11 +52,9 @@ double cli_resident_bytes(void) {
 
 // Returns the memory that a limit of the shell leaves, in which the kernel
 // counts `entry` of this process.
-static double limit_room(int resource, const char *entry) {
-  struct rlimit limit = {0};
-  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-    return INFINITY;
-  return (double)limit.rlim_cur - read_entry("/proc/self/status", entry) +
+static double limit_room(const struct rlimit *limit, const char *entry) {
+  if (limit->rlim_cur == RLIM_INFINITY) return INFINITY;
+  return (double)limit->rlim_cur - read_entry("/proc/self/status", entry) +
          cli_resident_bytes();
 }
 
@@ -65,8 +63,11 @@ double cli_room(void) {
                            read_entry("/proc/meminfo", "SwapFree");
   const double own = cli_resident_bytes(), limit = group_limit();
   double room = available > 0 ? available + own : INFINITY;
-  room = fmin(room, limit_room(RLIMIT_AS, "VmSize"));
-  room = fmin(room, limit_room(RLIMIT_DATA, "VmData"));
+  struct rlimit space = {RLIM_INFINITY, RLIM_INFINITY}, data = space;
+  (void)getrlimit(RLIMIT_AS, &space);
+  (void)getrlimit(RLIMIT_DATA, &data);
+  room = fmin(room, limit_room(&space, "VmSize"));
+  room = fmin(room, limit_room(&data, "VmData"));
   if (!isfinite(limit)) return room;
   const double used = cli_read_limit(
       "memory.current", "memory/memory.usage_in_bytes", read_bytes);
