@@ -113,7 +113,7 @@ int ls_onnx_axis(ls_onnx_build *b, int64_t axis, int32_t rank);
 ls_onnx_known *ls_onnx_known_new(ls_onnx_build *b, int32_t rank, int64_t count);
 // Returns the product of the sizes from `first` up to `end`; -1: unknown.
 int64_t ls_onnx_product(ls_shape shape, int first, int end);
-// Writes the dimensions of a tensor.
+// Writes the dimensions of a tensor; `out` has room for LS_MAX_RANK.
 void ls_onnx_dims(ls_tensor x, ls_onnx_number *out);
 // Reshapes or broadcasts x to these sizes (LS_OP_RESHAPE, LS_OP_BROADCAST).
 ls_tensor ls_onnx_sized(ls_onnx_build *b, uint16_t op, ls_tensor x,

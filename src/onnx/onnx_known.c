@@ -99,6 +99,7 @@ int64_t ls_onnx_product(ls_shape shape, int first, int end) {
 
 void ls_onnx_dims(ls_tensor x, ls_onnx_number *out) {
   const ls_shape shape = ls_tensor_shape(x);
+  memset(out, 0, LS_MAX_RANK * sizeof(*out));  // Also if x has failed.
   for (int32_t i = 0; i < shape.rank; ++i)
     out[i] = shape.dim[i] >= 0
                  ? (ls_onnx_number){.value = shape.dim[i]}

@@ -132,7 +132,9 @@ void ls_onnx_make_recurrent(ls_onnx_build *b) {
     return;
   }
   const ls_tensor x = ls_transpose(ls_onnx_in(b, X), swapped);
-  ls_onnx_dims(x, r.sizes);
+  ls_onnx_number dims[LS_MAX_RANK];
+  ls_onnx_dims(x, dims);
+  r.sizes[0] = dims[0];
   r.sizes[1] = (ls_onnx_number){.value = r.units};
   ls_tensor all[2], h[2], c[2];
   for (int64_t i = 0; i < state.dim[0]; ++i) {
