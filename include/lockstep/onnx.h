@@ -65,8 +65,9 @@ LS_API size_t ls_onnx_outputs(const ls_onnx *onnx, ls_serving_value *values,
 // Creates a type of models from the file of a classifier: of one input,
 // [batch, ...], and of logits [batch, ..., classes] as first output. A softmax
 // at the end is left out of the logits. An input of images with channels first,
-// [batch, 1 or 3, height, width], takes examples with channels last. The caller
-// owns it, and keeps it until its models are destroyed.
+// [batch, 1 or 3, height, width], takes examples with channels last; the logits
+// may then be [batch, classes, height, width]. The caller owns it, and keeps it
+// until its models are destroyed.
 //   LS_UNIMPLEMENTED  another form of inputs or outputs.
 LS_API LS_MUST_USE ls_status ls_onnx_type_create(const char *path,
                                                  ls_model_type **out_type);

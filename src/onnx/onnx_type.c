@@ -11,6 +11,7 @@ typedef struct onnx_type {
   ls_allocator *allocator;
   char *path, *name;
   bool is_image;  // The file has channels first, examples have them last.
+  bool is_map;    // So have its outputs: [batch, classes, height, width].
 } onnx_type;
 
 typedef struct onnx_net {
@@ -43,12 +44,15 @@ static ls_status onnx_net_create(const ls_model_options *options,
 }
 
 static ls_nest net_logits(const onnx_net *net, ls_nest args, bool training) {
-  static const int channels_first[] = {0, 3, 1, 2};
+  static const int channels_first[] = {0, 3, 1, 2},
+                   channels_last[] = {0, 2, 3, 1};
   ls_tensor x = ls_nest_tensor(args, 0), logits = ls_failed_tensor();
   if (net->type->is_image) x = ls_transpose(x, channels_first);
   const ls_status status =
       ls_onnx_make(net->onnx, ls_leaf(x), training, &net->logits, 1, &logits);
-  return ls_status_is_ok(status) ? ls_leaf(logits) : ls_fail(status);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  return ls_leaf(net->type->is_map ? ls_transpose(logits, channels_last)
+                                   : logits);
 }
 
 static ls_nest onnx_net_train_step(ls_nest args, void *self) {
@@ -99,9 +103,13 @@ static ls_status read_example(const ls_onnx_file *file, onnx_type *out) {
   return ls_ok();
 }
 
-static ls_status read_labels(const ls_onnx_file *file, ls_model_type *type) {
+static ls_status read_labels(const ls_onnx_file *file, onnx_type *out) {
   const ls_onnx_port *port = &file->outputs[0];
-  const ls_shape shape = port->type.shape;
+  const int64_t *dim = port->type.shape.dim;
+  ls_model_type *type = &out->type;
+  out->is_map = out->is_image && port->type.shape.rank == 4;
+  const ls_shape shape =
+      out->is_map ? LS_SHAPE(dim[0], dim[2], dim[3], dim[1]) : port->type.shape;
   type->num_classes = shape.rank < 2 ? 0 : shape.dim[shape.rank - 1];
   type->label_shape.rank = shape.rank - 2;
   for (int32_t i = 1; i + 1 < shape.rank; ++i)
@@ -117,7 +125,7 @@ static ls_status onnx_type_fill(const char *path, onnx_type *self) {
   LS_OWN(ls_onnx_file, file) = {0};
   LS_RETURN_IF_ERROR(ls_onnx_file_open(ls_runtime_current(), path, &file));
   LS_RETURN_IF_ERROR(read_example(&file, self));
-  LS_RETURN_IF_ERROR(read_labels(&file, &self->type));
+  LS_RETURN_IF_ERROR(read_labels(&file, self));
   const char *slash = strrchr(path, '/');
   const char *base = slash != NULL ? slash + 1 : path;
   const char *dot = strrchr(base, '.');

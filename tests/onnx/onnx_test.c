@@ -451,6 +451,39 @@ TEST(a_step_changes_the_weights) {
   expect_variable(variables[1], b, 1, 1e-5);
 }
 
+// ---- Types -----------------------------------------------------------------
+static void write_file(const char *path, const ls_text *text) {
+  FILE *file = fopen(path, "wb");
+  assert_non_null(file);
+  fwrite(ls_text_data(text), 1, text->size, file);
+  fclose(file);
+}
+
+static ls_model_type *type_of_node(const char *type, ls_shape x, ls_shape y) {
+  LS_OWN(ls_text, graph) = text_of();
+  ls_model_type *made = NULL;
+  add_node(&graph, type, "x", "y", "");
+  add_port(&graph, 11, "x", x);
+  add_port(&graph, 12, "y", y);
+  LS_OWN(ls_text, model) = model_of(&graph, OPSET);
+  write_file("net.onnx", &model);
+  ls_status_free(ls_onnx_type_create("net.onnx", &made));
+  remove("net.onnx");
+  return made;
+}
+
+TEST(types_of_images_have_channels_last) {
+  ls_model_type *map =
+      type_of_node("Relu", LS_SHAPE(-1, 3, 4, 5), LS_SHAPE(-1, 3, 4, 5));
+  assert_true(ls_shape_equal(map->example_shape, LS_SHAPE(4, 5, 3)));
+  assert_true(ls_shape_equal(map->label_shape, LS_SHAPE(4, 5)));
+  assert_int_equal(map->num_classes, 3);
+  ls_onnx_type_destroy(map);
+  assert_null(type_of_node("Relu", LS_SHAPE(-1, -1), LS_SHAPE(-1, 2)));
+  assert_null(type_of_node("Relu", LS_SHAPE(-1, 2), LS_SHAPE(-1, -1)));
+  assert_null(type_of_node("Relu", LS_SHAPE(-1), LS_SHAPE(-1)));
+}
+
 // ---- Refusals --------------------------------------------------------------
 static void expect_refused(const char *type, const char *inputs,
                            const char *attrs, int64_t opset, ls_code code,
@@ -488,13 +521,6 @@ TEST(what_cannot_be_read_is_refused_by_name) {
 }
 
 // ---- Files -----------------------------------------------------------------
-static void write_file(const char *path, const ls_text *text) {
-  FILE *file = fopen(path, "wb");
-  assert_non_null(file);
-  fwrite(ls_text_data(text), 1, text->size, file);
-  fclose(file);
-}
-
 // Adds "w", two floats of the file at `location`, from byte 4 on.
 static void add_external(ls_text *graph, const char *location) {
   const char *const entries[][2] = {{"location", location}, {"offset", "4"}};
