@@ -14,6 +14,7 @@ import onnxruntime
 
 session = onnxruntime.InferenceSession(sys.argv[1])
 name = session.get_inputs()[0].name
+dtype = np.float32 if "float" in session.get_inputs()[0].type else np.int32
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -24,7 +25,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         size = int(self.headers["Content-Length"])
         rows = json.loads(self.rfile.read(size))["instances"]
-        logits = session.run(None, {name: np.asarray(rows, np.float32)})[0]
+        logits = session.run(None, {name: np.asarray(rows, dtype)})[0]
         body = json.dumps({"predictions": logits.tolist()}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
