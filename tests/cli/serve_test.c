@@ -315,7 +315,7 @@ static void export_pair(char *path, size_t size) {
   static const char *const out[] = {"sum", "difference"};
   ls_graph *graph = NULL;
   char *folder = NULL;
-  ls_nest inputs, outputs, first, total;
+  ls_nest inputs, outputs, first, total, wide;
   expect_ok(ls_graph_create("pair", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -325,15 +325,19 @@ static void export_pair(char *path, size_t size) {
     outputs = ls_nest_dict(
         "", out, (ls_nest[]){ls_leaf(ls_add(a, b)), ls_leaf(ls_sub(a, b))}, 2);
     first = ls_nest_dict("", in, (ls_nest[]){ls_leaf(a)}, 1);
+    const ls_tensor zeros = ls_fill(LS_DTYPE_F32, LS_SHAPE(3, 64), 0);
+    wide = ls_nest_dict("", (const char *const[]){"wide"},
+                        (ls_nest[]){ls_leaf(ls_matmul(a, zeros))}, 1);
     total =
         ls_nest_dict("", (const char *const[]){"total"},
                      (ls_nest[]){ls_leaf(ls_reduce_sum(a, LS_ALL_AXES))}, 1);
   }
   const ls_serving_signature signatures[] = {
       {{LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, outputs}, inputs},
-      {{"whole", LS_EXPORT_PREDICT, total}, first}};
+      {{"whole", LS_EXPORT_PREDICT, total}, first},
+      {{"wide", LS_EXPORT_PREDICT, wide}, first}};
   const ls_serving_graph served = {
-      .graph = graph, .signatures = signatures, .num_signatures = 2};
+      .graph = graph, .signatures = signatures, .num_signatures = 3};
   expect_ok(ls_serving_export(
       &(ls_serving_options){.base = ".", .graphs = &served, .num_graphs = 1},
       &folder));
@@ -343,6 +347,7 @@ static void export_pair(char *path, size_t size) {
   ls_nest_release(outputs);
   ls_nest_release(first);
   ls_nest_release(total);
+  ls_nest_release(wide);
   ls_graph_destroy(graph);
 }
 
@@ -438,6 +443,25 @@ TEST(outputs_without_rows_are_run_alone_for_64_shapes) {
                              "{\"instances\": [[1, 2, 3]]}", answer, &body),
                    400);
   assert_non_null(strstr(body, "instead of \\\"instances"));
+  stop_server(&self);
+}
+
+TEST(outputs_far_larger_than_a_body_are_refused) {
+  char path[256];
+  export_pair(path, sizeof(path));
+  strcat(path, " --max-body 1");
+  server self = start_server(path);
+  HEAP(char, answer) = malloc(ANSWER);
+  HEAP(char, text) = malloc(1 << 20);
+  const char *body = NULL;
+  size_t size = (size_t)sprintf(text, "{\"inputs\":[[1,2,3]");
+  for (int i = 0; i < 100000; ++i)
+    size += (size_t)sprintf(text + size, ",[1,2,3]");
+  strcpy(text + size, "]}");
+  assert_int_equal(
+      post_text(self.port, PAIR "?signature_name=wide", text, answer, &body),
+      400);
+  assert_non_null(strstr(body, "of 100001 rows have 24 MiB, and may have 16"));
   stop_server(&self);
 }
 

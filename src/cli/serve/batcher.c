@@ -144,11 +144,24 @@ static ls_status make_arrays(const ls_serving_value *values, size_t count,
   return status;
 }
 
-ls_status cli_batcher_prepare(cli_job *job) {
+ls_status cli_batcher_prepare(const cli_batcher *batcher, cli_job *job) {
   const cli_signature *s = job->request.signature;
-  return s->batched ? make_arrays(s->info.outputs, s->info.num_outputs,
-                                  job->request.rows, &job->outputs)
-                    : ls_ok();
+  double bytes = 0;
+  if (!s->batched) return ls_ok();
+  for (size_t i = 0; i < s->info.num_outputs; ++i) {
+    ls_type type = s->info.outputs[i].type;
+    type.shape.dim[0] = 1;
+    bytes += (double)job->request.rows * (double)ls_dtype_size(type.dtype) *
+             (double)ls_shape_num_elements(type.shape);
+  }
+  const double most = (double)batcher->limits.max_body * 16 * (1 << 20);
+  if (bytes > most)
+    return ls_invalid_argument(
+        "the outputs of %lld rows have %.0f MiB, and may have %.0f, 16 times "
+        "--max-body: send fewer rows",
+        (long long)job->request.rows, bytes / (1 << 20), most / (1 << 20));
+  return make_arrays(s->info.outputs, s->info.num_outputs, job->request.rows,
+                     &job->outputs);
 }
 
 // Finds the arrays for a batch, and its size.

@@ -136,7 +136,8 @@ void cli_batcher_destroy(cli_batcher *batcher);  // NULL is fine; no jobs left.
 // Reserves a place in the queue for a job. Returns false if it is full.
 bool cli_batcher_reserve(cli_batcher *batcher);
 // Makes room for a batched job's outputs.
-ls_status cli_batcher_prepare(cli_job *job);
+//   LS_INVALID_ARGUMENT  more than 16 times the largest body.
+ls_status cli_batcher_prepare(const cli_batcher *batcher, cli_job *job);
 // Adds a job at its reserved place. Any thread.
 void cli_batcher_add(cli_batcher *batcher, cli_job *job);
 // Runs jobs until there are none, or waits up to `wait_ms` for one. Returns

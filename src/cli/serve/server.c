@@ -278,7 +278,7 @@ static enum MHD_Result begin_prediction(exchange *x) {
                                       "bytes than may be held: try again later")
           : cli_request_parse(x->model, x->signature, x->kind, x->body.data,
                               x->body.size, &x->job.request);
-  if (ls_status_is_ok(status)) status = cli_batcher_prepare(&x->job);
+  if (ls_status_is_ok(status)) status = cli_batcher_prepare(batcher, &x->job);
   if (ls_status_is_ok(status) && !cli_batcher_reserve(batcher))
     status = LS_STATUS(LS_UNAVAILABLE,
                        "%lld requests are waiting, the most that may "
