@@ -14,6 +14,7 @@
 typedef enum gives {
   GIVES_TPU,
   GIVES_PLAIN,
+  GIVES_SCAFFOLD,
   GIVES_CHIEF_HOOKS,
   GIVES_NO_SPEC,
   GIVES_OTHER_MODE,
@@ -84,6 +85,7 @@ static void expect_models_context(const ls_user_context *context) {
 static ls_status model_of(void *user, ls_model_call *call,
                           ls_estimator_spec **out_spec) {
   static const char *const key = "out";
+  static const ls_scaffold scaffold = {0};
   job *j = user;
   note(j, &call->params);
   expect_models_context(ls_params_context(call->params));
@@ -103,6 +105,7 @@ static ls_status model_of(void *user, ls_model_call *call,
       .predictions = j->gives == GIVES_TENSOR ? out : dict};
   if (call->mode != LS_MODE_NONE && j->gives != GIVES_OTHER_MODE)
     o.mode = call->mode;
+  if (j->gives == GIVES_SCAFFOLD) o.scaffold = &scaffold;
   if (j->gives == GIVES_CHIEF_HOOKS) {
     o.training_chief_hooks = &j->hook;
     o.num_training_chief_hooks = 1;
@@ -110,7 +113,8 @@ static ls_status model_of(void *user, ls_model_call *call,
   ls_status status = ls_ok();
   if (j->gives == FAILS)
     status = LS_STATUS(LS_ABORTED, "out of coffee");
-  else if (j->gives == GIVES_PLAIN || j->gives == GIVES_CHIEF_HOOKS)
+  else if (j->gives == GIVES_PLAIN || j->gives == GIVES_SCAFFOLD ||
+           j->gives == GIVES_CHIEF_HOOKS)
     status = ls_estimator_spec_create(&o, out_spec);
   else if (j->gives != GIVES_NO_SPEC)
     status = ls_tpu_estimator_spec_create(&o, out_spec);
@@ -374,6 +378,9 @@ TEST(specs_of_trainings_may_be_plain) {
   begin(&p, &j, LS_MODE_TRAIN);
   j.gives = GIVES_PLAIN;
   const int warnings = p.warnings;
+  expect_ok(call_model(&p, ls_none(), ls_none()));
+  assert_int_equal(p.warnings, warnings);
+  j.gives = GIVES_SCAFFOLD;
   expect_ok(call_model(&p, ls_none(), ls_none()));
   assert_int_equal(p.warnings, warnings + 1);
   assert_non_null(strstr(p.last_warning, "scaffold"));

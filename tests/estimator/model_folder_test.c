@@ -14,6 +14,7 @@
 #include "lockstep/train_and_evaluate.h"
 #include "support/estimator_ways.h"
 #include "support/estimators.h"
+#include "train/folder/folder_lock.h"
 
 static ls_status train(estimator_case *c) {
   return ls_estimator_train(
@@ -75,6 +76,28 @@ TEST(a_folder_may_have_a_long_path) {
     estimator_case_begin(&c);
     for (size_t k = 0; k < USES; ++k)
       expect_ok(uses[k](&c));
+  }
+}
+
+TEST(a_folder_has_one_training_at_a_time) {
+  for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
+    LS_OWN(estimator_case, c) = estimator_case_of(way);
+    c.folder = "one-training";
+    c.repeats = true;
+    estimator_case_begin(&c);
+    LS_OWN(ls_folder_lock, lock) = {0};
+    ls_runtime *runtime = ls_runtime_current();
+    const ls_file_system *files = ls_runtime_files(runtime);
+    expect_ok(files->make_directories(files->user, c.folder));
+    expect_ok(ls_folder_lock_take(&lock, runtime, c.folder));
+    expect_status(train(&c), LS_FAILED_PRECONDITION,
+                  "'one-training/lock' is locked by process");
+    ls_folder_lock_release(&lock);
+    expect_ok(train(&c));
+    expect_ok(ls_folder_lock_take(&lock, runtime, c.folder));
+    expect_ok(evaluate(&c));
+    expect_ok(predict(&c));
+    expect_ok(train(&c));  // Nothing is left to train.
   }
 }
 

@@ -9,6 +9,7 @@
 #include "estimator/hooks/progress_hooks.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
+#include "train/folder/folder_lock.h"
 #include "train/hooks/hook.h"
 #include "train/hooks/saving.h"
 
@@ -50,21 +51,50 @@ static ls_status is_done(const ls_estimator *self,
   return ls_ok();
 }
 
+// Locks the model folder for as long as the training lasts; makes it. A worker
+// of a cluster, which is not its chief, shares the folder with others.
+static ls_status lock_folder(const ls_estimator *self, ls_folder_lock *lock) {
+  const ls_file_system *files = ls_runtime_files(self->runtime);
+  if (!ls_estimator_run_values(self)->is_chief) return ls_ok();
+  LS_RETURN_IF_ERROR(files->make_directories(files->user, self->model_dir));
+  return ls_folder_lock_take(lock, self->runtime, self->model_dir);
+}
+
+// Begins a training: locks its folder, unless nothing is left to train, for
+// which it sets `*out_done`.
+static ls_status begin_training(const ls_estimator *self,
+                                const ls_estimator_training *t,
+                                ls_folder_lock *lock, bool *out_done,
+                                int64_t *out_step) {
+  int64_t newest = -1, locked_newest = -1;
+  LS_RETURN_IF_ERROR(ls_estimator_newest_step(self, &newest));
+  LS_RETURN_IF_ERROR(is_done(self, t, out_done, out_step));
+  if (*out_done) return ls_ok();
+  LS_RETURN_IF_ERROR(lock_folder(self, lock));
+  // Another process may have saved until then.
+  LS_RETURN_IF_ERROR(ls_estimator_newest_step(self, &locked_newest));
+  return locked_newest == newest ? ls_ok()
+                                 : is_done(self, t, out_done, out_step);
+}
+
 // Lets rank 0 decide for all ranks, whose folders may differ for a moment.
-static ls_status is_done_everywhere(const ls_estimator *self,
-                                    const ls_estimator_training *t,
-                                    bool *out_done, int64_t *out_step) {
+static ls_status begin_everywhere(const ls_estimator *self,
+                                  const ls_estimator_training *t,
+                                  ls_folder_lock *lock, bool *out_done,
+                                  int64_t *out_step) {
   const ls_plan *plan = NULL;
   ls_status status = ls_plans_get(self->plans, LS_MODE_TRAIN, false, &plan);
   if (ls_status_is_ok(status)) status = ls_plan_check_ranks(plan);
   if (!ls_status_is_ok(status) || ls_plan_ranks(plan) == NULL)
-    return ls_status_is_ok(status) ? is_done(self, t, out_done, out_step)
-                                   : status;
+    return ls_status_is_ok(status)
+               ? begin_training(self, t, lock, out_done, out_step)
+               : status;
   LS_OWN(ls_ranks, ranks) = {0};
   int64_t found[2] = {0};
   LS_RETURN_IF_ERROR(
       ls_ranks_init(&ranks, self->runtime, "a training of an estimator", 0));
-  if (ls_plan_leads(plan)) status = is_done(self, t, out_done, out_step);
+  if (ls_plan_leads(plan))
+    status = begin_training(self, t, lock, out_done, out_step);
   found[0] = *out_done;
   found[1] = *out_step;
   LS_RETURN_IF_ERROR(ls_ranks_agree(&ranks, status));
@@ -294,7 +324,9 @@ ls_status ls_estimator_train(ls_estimator *estimator,
       ls_hooks_check("hooks", training->hooks, training->num_hooks));
   LS_REQUIRE_ITEMS(training->listeners, training->num_listeners);
   LS_RETURN_IF_ERROR(train_check(estimator, training));
-  LS_RETURN_IF_ERROR(is_done_everywhere(estimator, training, &done, &step));
+  LS_OWN(ls_folder_lock, lock) = {0};
+  LS_RETURN_IF_ERROR(
+      begin_everywhere(estimator, training, &lock, &done, &step));
   end.step = step;
   if (!done)
     LS_RETURN_IF_ERROR(

@@ -49,7 +49,8 @@ ls_status ls_plan_check_ranks(const ls_plan *plan) {
   if (plan->on_cpu || plan->mode == LS_MODE_PREDICT)
     return ls_unimplemented(
         "an estimator on %d ranks trains and evaluates on the cores of a TPU "
-        "system only, and does not predict",
+        "system only, and does not predict (from the command: use "
+        "--tpu virtual:2x2, without --replicas)",
         ranks->ranks);
   if (ls_plan_is_model_parallel(plan))
     return ls_unimplemented("replicas of several cores on %d ranks",

@@ -228,16 +228,16 @@ static ls_status check_predictions(ls_nest predictions) {
   return ls_ok();
 }
 
-static ls_status check_train_spec(const ls_estimator_spec_options *spec_options,
-                                  bool is_tpu) {
-  if (is_tpu) return ls_ok();
-  if (spec_options->num_training_chief_hooks > 0)
+static ls_status check_train_spec(const ls_estimator_spec *spec) {
+  if (spec->is_tpu) return ls_ok();
+  if (spec->options.num_training_chief_hooks > 0)
     return ls_invalid_argument("training_chief_hooks are not called where "
                                "training is on TPUs: give training_hooks");
-  ls_runtime_log(
-      ls_runtime_current(), LS_LOG_WARNING, "estimator",
-      "the scaffold of a plain spec is not used where training is on "
-      "TPUs: give a scaffold_fn");
+  if (spec->has_scaffold)
+    ls_runtime_log(
+        ls_runtime_current(), LS_LOG_WARNING, "estimator",
+        "the scaffold of a plain spec is not used where training is on "
+        "TPUs: give a scaffold_fn");
   return ls_ok();
 }
 
@@ -259,7 +259,7 @@ static ls_status check_spec(ls_estimator_mode mode,
   const bool is_tpu = ls_estimator_spec_is_tpu(spec);
   const ls_estimator_spec_options *spec_options =
       ls_estimator_spec_values(spec);
-  if (mode == LS_MODE_TRAIN) return check_train_spec(spec_options, is_tpu);
+  if (mode == LS_MODE_TRAIN) return check_train_spec(spec);
   if (!is_tpu)
     return ls_failed_precondition(
         "the spec of a TPU %s must have type TPUEstimatorSpec "

@@ -81,6 +81,7 @@ struct ls_estimator_spec {
   ls_object object;
   ls_arena memory;  // Holds the lists.
   bool is_tpu;
+  bool has_scaffold;  // The user has given one.
   ls_estimator_spec_options options;
   ls_scaffold scaffold;
 };

@@ -134,7 +134,8 @@ static ls_status spec_fill(ls_estimator_spec *self,
   LS_RETURN_IF_ERROR(keep_all_hooks(self, from));
   LS_RETURN_IF_ERROR(keep_exports(self, from));
   LS_RETURN_IF_ERROR(keep_cache(self));
-  if (from->scaffold != NULL) self->scaffold = *from->scaffold;
+  self->has_scaffold = from->scaffold != NULL;
+  if (self->has_scaffold) self->scaffold = *from->scaffold;
   spec_options->scaffold = self->is_tpu ? NULL : &self->scaffold;
   return make_scalar(&spec_options->loss);
 }

@@ -17,7 +17,6 @@
 static const char config_name[] = LS_CONFIG_FILE;
 static const char metrics_name[] = "metrics.jsonl";
 static const char model_name[] = "model.safetensors";
-static const char lock_name[] = "lock";
 
 void ls_run_folder_init(ls_run_folder *folder, ls_runtime *runtime,
                         const char *path) {
@@ -29,26 +28,15 @@ void ls_run_folder_init(ls_run_folder *folder, ls_runtime *runtime,
 }
 
 // ---- Locking ---------------------------------------------------------------
-static ls_status run_folder_name_file(ls_run_folder *folder, const char *name);
-
 static ls_status run_folder_take(ls_run_folder *folder) {
-  const ls_file_system *files = ls_runtime_files(folder->runtime);
-  if (files->lock != NULL) {
-    LS_RETURN_IF_ERROR(run_folder_name_file(folder, lock_name));
-    LS_RETURN_IF_ERROR(ls_status_annotate(
-        files->lock(files->user, ls_text_data(&folder->file), &folder->lock),
-        "a run folder has one writer at a time"));
-  }
+  LS_RETURN_IF_ERROR(
+      ls_folder_lock_take(&folder->lock, folder->runtime, folder->path));
   folder->held = true;
   return ls_ok();
 }
 
 static void give_back(ls_run_folder *folder) {
-  if (folder->lock != NULL) {
-    const ls_file_system *files = ls_runtime_files(folder->runtime);
-    files->unlock(files->user, folder->lock);
-  }
-  folder->lock = NULL;
+  ls_folder_lock_release(&folder->lock);
   folder->held = false;
 }
 

@@ -11,15 +11,16 @@
 #include "base/text.h"
 #include "io/sha256.h"
 #include "lockstep/train.h"
+#include "train/folder/folder_lock.h"
 
 // Zeroed: no folder; all writes do nothing.
 typedef struct ls_run_folder {
   ls_runtime *runtime;
-  const char *path;   // Lent; NULL: no folder.
-  ls_text file;       // Path of the current file.
-  ls_text text;       // Text being written.
-  bool held;          // The folder is locked, by
-  void *lock;         // the lock, if files can be locked.
+  const char *path;  // Lent; NULL: no folder.
+  ls_text file;      // Path of the current file.
+  ls_text text;      // Text being written.
+  bool held;         // The folder is locked, if files can be locked.
+  ls_folder_lock lock;
   bool replaces;      // A former run is in place; see ls_run_folder_commit.
   bool keeps;         // The former run has been moved aside, at least partly.
   bool has_unsynced;  // Lines were added since they were last synced.
