@@ -40,33 +40,33 @@ static bool check_params(const char *command, const char *text,
   return true;
 }
 
-bool cli_estimator_parse(const cli_syntax *syntax, const estimator_flags *flags,
+bool cli_estimator_check(const char *command, const estimator_flags *flags,
+                         const ls_estimator_type *type) {
+  if (!cli_check_math(command, flags->math)) return false;
+  if (flags->tpu != NULL && flags->replicas != 0) {
+    cli_say(
+        command,
+        "--replicas is for runs without --tpu, which has one replica per core");
+    return false;
+  }
+  if (flags->iterations != NULL && flags->tpu == NULL) {
+    cli_say(command, "--iterations-per-loop is for runs with --tpu");
+    return false;
+  }
+  return check_params(command, flags->params, type) &&
+         cli_words_read(command, "only", flags->warm_only, NULL) &&
+         cli_words_read(command, "map", flags->warm_map, "OLD=NEW") &&
+         cli_words_read(command, "keys", flags->keys, NULL) &&
+         cli_linked_data(command, type, &flags->data);
+}
+
+bool cli_estimator_parse(const cli_syntax *syntax,
                          const ls_estimator_type *type, int argc, char **argv,
                          int *out_code) {
   cli_syntax of_this = *syntax;
   of_this.subject = type->name;
   of_this.description = type->description;
-  if (!cli_parse(&of_this, argc, argv, out_code)) return false;
-  *out_code = CLI_USAGE;
-  if (!cli_check_math(syntax->command, flags->math)) return false;
-  if (flags->tpu != NULL && flags->replicas != 0) {
-    cli_say(
-        syntax->command,
-        "--replicas is for runs without --tpu, which has one replica per core");
-    return false;
-  }
-  if (flags->iterations != NULL && flags->tpu == NULL) {
-    cli_say(syntax->command, "--iterations-per-loop is for runs with --tpu");
-    return false;
-  }
-  if (!check_params(syntax->command, flags->params, type) ||
-      !cli_words_read(syntax->command, "only", flags->warm_only, NULL) ||
-      !cli_words_read(syntax->command, "map", flags->warm_map, "OLD=NEW") ||
-      !cli_words_read(syntax->command, "keys", flags->keys, NULL) ||
-      !cli_linked_data(syntax->command, type, &flags->data))
-    return false;
-  *out_code = CLI_OK;
-  return true;
+  return cli_parse(&of_this, argc, argv, out_code);
 }
 
 // ---- Opening ---------------------------------------------------------------

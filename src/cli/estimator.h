@@ -15,7 +15,7 @@ typedef struct estimator_flags {
   const char *run_folder, *resume, *iterations;
   const char *warm_start, *warm_only, *warm_map;
   int64_t save_seconds, save_steps, keep, grace, eval_seconds;
-  bool quiet;
+  bool quiet, inexact;
   // Flags of the other commands.
   const char *checkpoint, *name, *keys, *out;
   // Flag of estimators made from the library's models.
@@ -113,11 +113,34 @@ ls_status cli_estimator_has_run(const cli_estimator *estimator, bool *out_has);
 // Returns FAILED_PRECONDITION if the folder has no checkpoint to use.
 ls_status cli_estimator_was_trained(const cli_estimator *estimator);
 
+// Checks the flags. Returns false, and reports it, if one is wrong.
+bool cli_estimator_check(const char *command, const estimator_flags *flags,
+                         const ls_estimator_type *type);
 // Parses a command's words. Returns false if it must exit with `*out_code`.
-bool cli_estimator_parse(const cli_syntax *syntax, const estimator_flags *flags,
+bool cli_estimator_parse(const cli_syntax *syntax,
                          const ls_estimator_type *type, int argc, char **argv,
                          int *out_code);
 
+// ---- Resumed trainings -----------------------------------------------------
+// Texts of flags that are from the run's folder.
+typedef struct cli_kept_flags {
+  char *text, *values, *params;
+} cli_kept_flags;
+void cli_kept_flags_close(cli_kept_flags *kept);  // Accepts zeroed ones.
+CLI_OWNED_STRUCT(cli_kept_flags, cli_kept_flags_close)
+// With --resume takes the flags on which bits depend from the run's folder, and
+// refuses others unless --allow-inexact is given. Returns an exit code; reports
+// a failure. All ranks call it.
+int cli_estimator_continue(estimator_flags *flags,
+                           const ls_estimator_type *type, cli_kept_flags *kept);
+// Writes these flags to the folder, which exists and is this process's alone.
+ls_status cli_estimator_keep(const estimator_flags *flags,
+                             const ls_estimator_type *type);
+// Writes the command that resumes the run in a folder.
+void cli_estimator_resumption(const cli_syntax *syntax, const char *folder,
+                              char *line, size_t size);
+
+// ---- The library's models --------------------------------------------------
 // Checks that --data and related flags are only given for estimators made from
 // the library's models. Returns false, and reports it, if not.
 bool cli_linked_data(const char *command, const ls_estimator_type *type,

@@ -12,6 +12,7 @@
 // A training and its progress line.
 typedef struct training {
   cli_estimator e;
+  const cli_syntax *syntax;
   const estimator_flags *flags;
   int64_t steps;  // Total; 0: until the input's end.
   char chosen[PATH_MAX];
@@ -57,6 +58,20 @@ static ls_status make_progress(training *run, ls_hook **out_hook) {
                          .after_create_session = note_first_step,
                          .after_run = show_step},
       out_hook);
+}
+
+// ---- Flags in the folder ---------------------------------------------------
+// Runs under the lock of the folder, before its first checkpoint.
+static ls_status keep_flags(void *user) {
+  const training *run = user;
+  return cli_estimator_keep(run->flags, run->e.type);
+}
+
+static ls_status make_keeper(training *run, ls_hook **out_hook) {
+  return ls_hook_create(&(ls_hook_options){.name = "estimator.json",
+                                           .user = run,
+                                           .begin = keep_flags},
+                        out_hook);
 }
 
 // ---- Training --------------------------------------------------------------
@@ -106,13 +121,18 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
 static ls_status train_estimator(training *run) {
   CLI_OWN(ls_hook, progress) = NULL;
   CLI_OWN(ls_hook, guard) = NULL;
-  ls_hook *hooks[2];
+  CLI_OWN(ls_hook, keeper) = NULL;
+  ls_hook *hooks[3];
   size_t count = 0;
   LS_RETURN_IF_ERROR(
       cli_ranks_agree(cli_leads() ? check_folder(run) : ls_ok()));
   if (cli_device.find_nan) {
     LS_RETURN_IF_ERROR(ls_nan_hook_named("loss", LS_FLAG_ON, &guard));
     hooks[count++] = guard;
+  }
+  if (cli_leads()) {
+    LS_RETURN_IF_ERROR(make_keeper(run, &keeper));
+    hooks[count++] = keeper;
   }
   if (!run->flags->quiet && cli_leads()) {
     LS_RETURN_IF_ERROR(make_progress(run, &progress));
@@ -128,10 +148,13 @@ static int report_end(const training *run) {
   const char *folder = ls_estimator_model_dir(run->e.estimator);
   if (!cli_leads())
     return end->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
+  char line[4 * PATH_MAX] = "";
+  if (end->stopped)
+    cli_estimator_resumption(run->syntax, folder, line, sizeof(line));
   if (!run->flags->quiet)
-    cli_say("train", "%sstep %lld; the run is in %s%s",
+    cli_say("train", "%sstep %lld; the run is in %s%s%s",
             end->stopped ? "stopped at " : "", (long long)end->step, folder,
-            end->stopped ? ", --resume continues it" : "");
+            end->stopped ? ", --resume continues it: " : "", line);
   if (run->end.metrics.kind == LS_KIND_DICT && !end->stopped)
     cli_print_metrics(run->end.metrics, false);
   else if (end->has_loss && !end->stopped)
@@ -181,8 +204,9 @@ static ls_status open_and_train(training *run, estimator_flags *flags,
   return train_estimator(run);
 }
 
-static int run_training(estimator_flags *flags, const ls_estimator_type *type) {
-  training run = {.flags = flags};
+static int run_training(const cli_syntax *syntax, estimator_flags *flags,
+                        const ls_estimator_type *type) {
+  training run = {.syntax = syntax, .flags = flags};
   const ls_status status =
       cli_estimator_note_batch(flags, open_and_train(&run, flags, type));
   cli_signals_saved();
@@ -264,6 +288,8 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
        "time to end and save the run after a signal (default 30;\n"
        "0: no limit)",
        0},
+      {"allow-inexact", CLI_FLAG, &flags.inexact, NULL,
+       "resume with other flags than the run's, with other bits", 0},
       CLI_FIND_NAN_OPTION,
       CLI_TRACE_OPTION(&flags.trace),
       {"quiet", CLI_FLAG, &flags.quiet, NULL, "show no progress", 0},
@@ -281,9 +307,16 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
                                  "as for models: see 'lockstep train --help'.",
                              CLI_OPTIONS(options)};
   int code = CLI_OK;
-  if (!cli_estimator_parse(&syntax, &flags, type, argc, argv, &code))
-    return code;
+  if (!cli_estimator_parse(&syntax, type, argc, argv, &code)) return code;
+  CLI_OWN(cli_kept_flags, kept) = {0};
+  if (flags.inexact && flags.resume == NULL) {
+    cli_say("train", "--allow-inexact is for --resume");
+    return CLI_USAGE;
+  }
   code = restart_run(&flags);
+  if (code == CLI_OK) code = cli_estimator_continue(&flags, type, &kept);
   if (code != CLI_OK) return code;
-  return check_flags(&flags, type) ? run_training(&flags, type) : CLI_USAGE;
+  if (!cli_estimator_check("train", &flags, type) || !check_flags(&flags, type))
+    return CLI_USAGE;
+  return run_training(&syntax, &flags, type);
 }

@@ -30,7 +30,8 @@ static int run_use(const use *used, const cli_syntax *syntax,
                    int argc, char **argv) {
   int code = CLI_OK;
   cli_estimator e;
-  if (!cli_estimator_parse(syntax, flags, type, argc, argv, &code)) return code;
+  if (!cli_estimator_parse(syntax, type, argc, argv, &code)) return code;
+  if (!cli_estimator_check(used->command, flags, type)) return CLI_USAGE;
   if (used->exports && !cli_check_export(flags->batch_size, flags->stablehlo))
     return CLI_USAGE;
   if (!used->is_there) {

@@ -88,10 +88,12 @@ wait $id
 code=$?
 [ $code = 130 ] && grep -q 'stopped at step [0-9]*; .*--resume' err.txt ||
   fail "SIGINT: code $code"
+grep -qF -- "continues it: lockstep train --model e.so:line --tpu virtual:2x2 \
+--steps 100000000 --resume stopped" err.txt || fail "the command to continue"
 step=$(sed -n 's/.*stopped at step \([0-9]*\);.*/\1/p' err.txt)
 [ -s "stopped/model.ckpt-$step.safetensors" ] || fail "step $step is not saved"
 end=$((step + 10))
-does '^loss: ' train --resume stopped --tpu virtual:2x2 --steps $end
+does '^loss: ' train --resume stopped --steps $end
 does '^loss: ' train --run-dir straight --tpu virtual:2x2 --steps $end
 cmp "stopped/model.ckpt-$end.safetensors" \
   "straight/model.ckpt-$end.safetensors" || fail "a resumed run ends otherwise"

@@ -1,0 +1,91 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The folder of an estimator's training: locked while one writes to it, with the
+# flags on which bits depend, which a resumed run takes and is refused others.
+
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
+rm -rf held kept whole other old be-slow e.so
+cp "${LS_BUILD_DIR:?}/tests/cli/libraries/estimators.so" e.so
+model="--model e.so:line"
+
+# trains ARGUMENT...: succeeds.
+trains() {
+  # shellcheck disable=SC2086
+  "$lockstep" train $model "$@" >out.txt 2>err.txt || fail "train $*"
+}
+
+# refused CODE WANTED ARGUMENT...: a line on standard error says why.
+refused() {
+  # shellcheck disable=SC2086
+  ends "$1" "$2" train $model "$3" "$4" $5
+}
+
+# ---- One writer ------------------------------------------------------------
+# shellcheck disable=SC2086
+env --default-signal=INT "$lockstep" train $model --steps 100000000 \
+  --run-dir held >long.txt 2>&1 &
+id=$!
+waits_for test -s held/checkpoint
+refused 1 "'held/lock' is locked by process $id " --resume held "--steps 3"
+# shellcheck disable=SC2086
+"$lockstep" eval held $model >out.txt 2>err.txt || fail "eval of a running one"
+"$lockstep" show held >out.txt 2>err.txt || fail "show"
+grep -q '^held: running' out.txt || fail "show of a running one"
+kill -INT $id
+wait $id
+[ $? = 130 ] || fail "a training that another one tried to continue"
+[ ! -e held/lock ] || fail "the lock stays"
+
+# ---- The same flags --------------------------------------------------------
+trains --run-dir whole --replicas 4 --param rate=0.01,width=6 --seed 3 \
+  --batch-size 16 --steps 20
+trains --run-dir kept --replicas 4 --param rate=0.01,width=6 --seed 3 \
+  --batch-size 16 --steps 10
+trains --resume kept --param width=6 --steps 15
+trains --resume kept --param rate=1e-2 --replicas 4 --steps 20
+cmp whole/model.ckpt-20.safetensors kept/model.ckpt-20.safetensors ||
+  fail "a run with the flags of its folder gives other bytes"
+trains --run-dir other --steps 3
+trains --resume other --batch-size 32 --math fast --steps 6  # Defaults.
+
+# ---- Other flags -----------------------------------------------------------
+so="it can only continue with the same, or with --allow-inexact"
+refused 2 "--replicas is '8', the run in 'kept' has '4': $so" \
+  --resume kept "--steps 30 --replicas 8"
+refused 2 "--replicas is '4', the run in 'other' has none: $so" \
+  --resume other "--steps 30 --replicas 4"
+refused 2 "--tpu is 'virtual:2x2', the run in 'kept' has none: $so" \
+  --resume kept "--steps 30 --tpu virtual:2x2"
+refused 2 "--param is 'rate=0.1', the run in 'kept' has 'rate=1e-2': $so" \
+  --resume kept "--steps 30 --param width=6,rate=0.1"
+refused 2 "--param is 'rate=0.1', the run in 'other' has none: $so" \
+  --resume other "--steps 30 --param rate=0.1"
+refused 2 "--batch-size is '32', the run in 'kept' has '16': $so" \
+  --resume kept "--steps 30 --batch-size 32"
+refused 2 "--seed is '0', the run in 'kept' has '3': $so" \
+  --resume kept "--steps 30 --seed 0"
+refused 2 "--math is 'direct', the run in 'kept' has 'fast': $so" \
+  --resume kept "--steps 30 --math direct"
+ends 2 "the run in 'kept' is of estimator 'line', not of 'bare'" \
+  train --model e.so:bare --resume kept
+refused 2 "--allow-inexact is for --resume" --run-dir old --allow-inexact
+[ -e kept/model.ckpt-20.safetensors ] && [ ! -e kept/model.ckpt-30.safetensors ] ||
+  fail "a refused run has trained"
+trains --resume kept --allow-inexact --tpu virtual:2x2 --param rate=0.02 \
+  --steps 22
+grep -qF "train: --tpu is 'virtual:2x2', the run in 'kept' has none: results \
+will differ" err.txt || fail "--allow-inexact"
+trains --resume kept --param rate=0.02,width=6 --tpu virtual:2x2 --steps 24
+
+# ---- Without the file, and with a damaged one ------------------------------
+rm other/estimator.json
+trains --resume other --param rate=0.02 --steps 9
+refused 2 "the run in 'other' has 'rate=0.02'" --resume other "--param rate=1"
+for text in '' '{' '{"replicas": 4' '[]' '{"seed": 1} x'; do
+  printf '%s' "$text" >other/estimator.json
+  refused 1 "'other/estimator.json' is damaged" --resume other "--steps 12"
+done
+
+exit $failed
