@@ -181,6 +181,7 @@ module lockstep
     type(c_funptr) :: create = c_null_funptr, destroy = c_null_funptr, &
       train_step = c_null_funptr, logits = c_null_funptr, &
       variables = c_null_funptr, optimizer = c_null_funptr
+    logical(c_bool) :: any_inputs = .false.
   end type
   type, bind(c) :: ls_model
     type(c_ptr) :: type = c_null_ptr, self = c_null_ptr
@@ -208,11 +209,14 @@ module lockstep
     integer(c_int) :: save_background = 0
     type(ls_opt) :: keep
     real(c_double) :: keep_every_hours = 0
-    type(c_ptr) :: keep_best = c_null_ptr, states = c_null_ptr
+    type(c_ptr) :: keep_best = c_null_ptr, stop_early = c_null_ptr
+    integer(c_int64_t) :: patience = 0
+    real(c_double) :: min_delta = 0
+    type(c_ptr) :: states = c_null_ptr
     integer(c_size_t) :: num_states = 0
     type(c_ptr) :: events = c_null_ptr, config = c_null_ptr
     integer(c_int64_t) :: check_ranks = 0, checksum = 0
-    logical(c_bool) :: attest = .false.
+    logical(c_bool) :: gradient_norm = .false., attest = .false.
     integer(c_int64_t) :: log_every = 0
     type(ls_train_log) :: log
     type(c_ptr) :: stop = c_null_ptr
@@ -229,6 +233,9 @@ module lockstep
     real(c_double) :: seconds = 0
     logical(c_bool) :: stopped = .false., tested = .false.
     type(ls_evaluation) :: test
+    logical(c_bool) :: stopped_early = .false.
+    integer(c_int64_t) :: best_step = 0
+    real(c_double) :: best = 0
   end type
 
   interface

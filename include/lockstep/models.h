@@ -29,6 +29,16 @@ typedef struct ls_model_options {
   int64_t decay_steps;
   bool metrics;  // A training step also computes the accuracy.
   const struct ls_model_type *type;  // The type itself; set by ls_model_create.
+  // Schedule of an optimizer of its own, instead of `decay_steps`. Zeroed:
+  // none.
+  ls_schedule schedule;
+  // Normalization of examples, which become (x - mean) / deviation: two arrays
+  // of floats that broadcast to an example's shape, retained. A part of the
+  // model: of its logits and exports, too. Default: none.
+  ls_array *mean, *deviation;
+  // Number of elements of an example, for a type with `any_inputs`. Default:
+  // that of its `example_shape`.
+  int64_t inputs;
 } ls_model_options;
 
 // A kind of model: static data. `self` is the object that `create` made.
@@ -60,6 +70,9 @@ typedef struct ls_model_type {
   size_t (*variables)(void *self, ls_variable **variables, size_t capacity);
   // Lent.
   ls_optimizer *(*optimizer)(void *self);
+  // Makes models for examples of any number of elements: `inputs` of their
+  // options. A copy of the type with that `example_shape` is their type.
+  bool any_inputs;
 } ls_model_type;
 
 // A model: a value, to be destroyed once.
@@ -75,8 +88,9 @@ LS_API const ls_model_type *ls_model_find(const char *name);
 
 // Creates a model, with its variables in the graph of the init scope. `options`
 // may be NULL. The caller owns it.
-//   LS_INVALID_ARGUMENT  a dtype that is no float, or a learning rate together
-//                        with an optimizer, which has its own.
+//   LS_INVALID_ARGUMENT  a dtype that is no float; a learning rate together
+//                        with an optimizer, which has its own; a mean without a
+//                        deviation, or one that does not fit the examples.
 //   LS_NOT_FOUND         the type is NULL: lists those of the table.
 LS_API LS_MUST_USE ls_status ls_model_create(const ls_model_type *type,
                                              const ls_model_options *options,

@@ -67,6 +67,10 @@ typedef struct ls_train_report {
   bool epoch_end;  // The epoch's last report.
   bool tested;     // `test` is set: an evaluation on the test set.
   ls_evaluation test;
+  // With `stop_early`: the step of the best evaluation so far (0: none), the
+  // number of evaluations since then, and whether that ends the run.
+  int64_t best_step, waited;
+  bool stops_early;
   // The run was requested to stop, and everything it needs to resume is on the
   // disk, if there is a folder and anything to save: the last report. The run
   // then only waits for input being read, and frees memory.
@@ -88,12 +92,21 @@ typedef struct ls_train_config {
   const char *test;      // Test data, if it has another name.
   const char *features;  // Parts of the data that are examples and labels.
   const char *classes;   // Names, one per line, if labels are texts.
-  double split;          // Fraction of the data kept for the test.
+  // Normalization of examples, "MEAN,DEVIATION;..." for each number of an
+  // example, or for each channel of an image. Default "": none.
+  const char *normalize;
+  int64_t inputs;  // As in ls_model_options.
+  double split;    // Fraction of the data kept for the test.
   // Checkpoints to keep, as in ls_train_options; if the run set none, the
   // defaults. `keep` 0: all.
   int64_t keep;
   const char *keep_best;
   double keep_every_hours;
+  const char *stop_early;  // As in ls_train_options, like the next two.
+  int64_t patience;
+  double min_delta;
+  int64_t test_steps;  // Batches of an evaluation; 0: the whole test set.
+  bool gradient_norm;  // As in ls_train_options.
   // Source of the model's initial values ("": its own); the selected variables,
   // "a,b/*", the exceptions, and renamings, "old=new,x/=y/".
   const char *warm_start, *warm_only, *warm_except, *warm_map;
@@ -178,6 +191,14 @@ typedef struct ls_train_options {
   // steps since the previous save; "test_loss" and "test_accuracy", for which a
   // checkpoint is saved after each evaluation. Default: none.
   const char *keep_best;
+  // Metric of the evaluations that ends the run, "test_loss" or
+  // "test_accuracy", once it has not become better for `patience` epochs: lower
+  // for a loss, higher for an accuracy, or as ":min" or ":max" after it says.
+  // Without `keep_best` its best checkpoint is kept. The run's end is that of a
+  // complete one; one that resumes goes on counting. Default: none.
+  const char *stop_early;
+  int64_t patience;  // Default 3.
+  double min_delta;  // A value that is better by no more does not count.
   // Other objects whose state belongs to the run, such as a counter of the
   // model's. Lent.
   const ls_saveable *states;
@@ -194,6 +215,11 @@ typedef struct ls_train_options {
   // Number of steps after which metrics.jsonl gets a line with a checksum, 64
   // bits of a hash of all variables, the optimizer's too; 0: never.
   int64_t checksum;
+  // Adds the norm of the gradients of the last step to the lines of
+  // metrics.jsonl: of all weights together, of the whole batch, as the weights
+  // moved by it (clipped, the mean of an accumulation, before weight decay).
+  // Each step stores its gradients for it: memory of as many weights.
+  bool gradient_norm;
   // Adds a chain of hashes of the run's configuration, data, checkpoints and
   // metrics to the run folder (lockstep/chain.h). A run that resumes goes on
   // with the chain that is there. Costs a hash of each file that is written,
@@ -219,6 +245,11 @@ typedef struct ls_train_result {
   bool stopped;    // A stop was requested.
   bool tested;
   ls_evaluation test;  // The last evaluation.
+  // With `stop_early`: it has ended the run; the step of the best evaluation
+  // (0: none), and its value.
+  bool stopped_early;
+  int64_t best_step;
+  double best;
 } ls_train_result;
 
 // Trains. Each epoch visits every example once, in an order of its own; the

@@ -4,6 +4,8 @@
 #ifndef LS_CLI_CLI_H_
 #define LS_CLI_CLI_H_
 
+#include <limits.h>
+
 #include "cli/own.h"
 
 // Exit codes of the program. A run stopped by a signal exits with 128 plus the
@@ -184,6 +186,9 @@ typedef struct cli_run {
   int64_t threads;
   const char *math;   // See cli_run_open.
   const char *model;  // The user's model; NULL: the run's.
+  // Set by cli_with_run: the checkpoint that `folder` named, RUN@STEP, in its
+  // folder; "": the newest.
+  char room[PATH_MAX], checkpoint[PATH_MAX + 32];
 } cli_run;
 // Calls `body` with the run's configuration and model, under a runtime. Reports
 // a failure; returns an exit code.
@@ -191,6 +196,8 @@ int cli_with_run(cli_run *run,
                  ls_status (*body)(void *user, const ls_train_config *config,
                                    const ls_model_type *type),
                  void *user);
+// Sets the model's variables to the run's, of the checkpoint that was named.
+ls_status cli_load_run(const cli_run *run, const ls_model *model);
 // Finishes or undoes an interrupted overwriting of a run, if the path is such a
 // run's folder.
 ls_status cli_recover_run(const char *path);
@@ -402,6 +409,9 @@ typedef struct cli_data {
   bool no_labels;
   ls_dataset **names;
 } cli_data;
+// Finds the number of elements of an example, if the model takes any number of
+// them and not this one as it is; else 0. A fault of the data is not reported.
+int64_t cli_find_inputs(const cli_data *data, const ls_model_type *type);
 // Opens training and test data; `train` or `test` may be NULL. The caller owns
 // the opened sets, even after a failure.
 ls_status cli_open_data(const cli_data *data, const ls_model_type *type,
@@ -423,11 +433,31 @@ bool cli_is_place(const char *data);
 // `buffer` of PATH_MAX bytes.
 const char *cli_full_data(const char *data, char *buffer);
 
+// Computes the means and deviations of the examples of a training set, in the
+// form of ls_train_config.normalize; the caller owns the text (cli_release).
+ls_status cli_find_normalization(const ls_model_type *type, ls_dataset *dataset,
+                                 char **out_text);
+// Makes the arrays of such a text, which the caller owns; NULL for "" or NULL.
+ls_status cli_read_normalization(const ls_model_type *type, const char *text,
+                                 ls_array **out_mean, ls_array **out_deviation);
+
+// Returns the type of a run's model: a copy in `room`, if its examples have
+// another number of elements than the type says.
+const ls_model_type *cli_run_type(const ls_train_config *config,
+                                  const ls_model_type *type,
+                                  ls_model_type *room);
 // Creates a model with metrics and its optimizer, as configured for a run of
 // `steps` steps.
 ls_status cli_create_model(const ls_train_config *config,
                            const ls_model_type *type, int64_t steps,
                            ls_model *out_model);
+
+// Creates it with another schedule of its learning rate.
+//   LS_UNIMPLEMENTED  the model has an optimizer of its own, and ignores it.
+ls_status cli_create_scheduled(const ls_train_config *config,
+                               const ls_model_type *type,
+                               const ls_schedule *schedule,
+                               ls_model *out_model);
 
 // Flags of a command that runs a model's training step.
 typedef struct cli_step_flags {

@@ -22,7 +22,7 @@ static ls_status evaluate(const eval_flags *flags,
                                        &test));
   // The optimizer's schedule is not used here, but needs a number of steps.
   LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &model));
-  LS_RETURN_IF_ERROR(ls_train_load(flags->run.folder, &model));
+  LS_RETURN_IF_ERROR(cli_load_run(&flags->run, &model));
   LS_RETURN_IF_ERROR(ls_evaluator_create(&model, test, &evaluator));
   return ls_evaluator_run(evaluator, NULL, out_evaluation);
 }
@@ -66,10 +66,12 @@ int cli_eval(int argc, char **argv) {
        "print one line of JSON: model, data, examples, loss,\naccuracy", 0},
   };
   const cli_syntax syntax = {.command = "eval",
-                             .about = "Evaluates a run's saved model on a test "
-                                      "set (of a text on its last tenth), and\n"
-                                      "prints the mean loss and the accuracy: "
-                                      "over examples, or over tokens.",
+                             .about =
+                                 "Evaluates a run's saved model on a test "
+                                 "set (of a text on its last tenth), and\n"
+                                 "prints the mean loss and the accuracy: "
+                                 "over examples, or over tokens.\n"
+                                 "RUN@STEP is the model of a checkpoint.",
                              CLI_OPTIONS(options),
                              .operand_form = "RUN",
                              .operand = &flags.run.folder};

@@ -99,7 +99,8 @@ static ls_status export_model(void *user, const ls_train_config *config,
           .base = flags->out != NULL ? flags->out : flags->run.folder,
           .graphs = &served,
           .num_graphs = 1,
-          .checkpoint = flags->run.folder,
+          .checkpoint = flags->run.checkpoint[0] != '\0' ? flags->run.checkpoint
+                                                         : flags->run.folder,
           .assets = &(ls_serving_asset){"classes.txt", classes},
           .num_assets = named ? 1 : 0,
           .onnx = flags->onnx ? LS_FLAG_ON : LS_FLAG_OFF,
@@ -130,6 +131,11 @@ int cli_export(int argc, char **argv) {
   const cli_syntax syntax = {.command = "export",
                              .about =
                                  "Exports a run's saved model for inference: "
+                                 "its graph from examples to logits as\n"
+                                 "text, and the values of its variables. "
+                                 "Prints the folder, which is named by the\n"
+                                 "second. RUN@STEP is the model of a "
+                                 "checkpoint.",
                                  "its graph from examples to logits,\n"
                                  "and to predictions, as text, and the values "
                                  "of its variables. Prints the folder,\n"

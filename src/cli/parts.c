@@ -32,27 +32,32 @@ ls_status cli_precision(const char *precision, ls_dtype *out_dtype) {
 }
 
 // ---- Model -----------------------------------------------------------------
-static ls_status create_optimizer(const ls_train_config *config, int64_t steps,
-                                  ls_optimizer **out_optimizer) {
-  *out_optimizer = NULL;
-  if (config->optimizer[0] == '\0') return ls_ok();
+// Makes the schedule of an --optimizer for a run of `steps` steps.
+static ls_schedule make_schedule(const ls_train_config *config, int64_t steps) {
   const bool changes = strcmp(config->schedule, "constant") != 0;
   const bool cosine = strcmp(config->schedule, "cosine") == 0;
   // Schedules count steps of the optimizer, one for `accumulate` batches.
   if (config->accumulate > 1) steps /= config->accumulate;
   const int64_t rest = steps > config->warmup ? steps - config->warmup : 1;
-  return ls_optimizer_create(
-      config->optimizer,
-      &(ls_optimizer_options){
-          .learning_rate = config->learning_rate,
-          .schedule = {.kind = !changes ? LS_SCHEDULE_CONSTANT
+  return (ls_schedule){.kind = !changes ? LS_SCHEDULE_CONSTANT
                                : cosine ? LS_SCHEDULE_COSINE
                                         : LS_SCHEDULE_LINEAR,
                        .steps = changes ? rest : 0,
-                       .warmup = config->warmup},
-          .clip = {.global_norm = config->clip_norm},
-          .weight_decay = config->weight_decay,
-          .accumulate = config->accumulate},
+                       .warmup = config->warmup};
+}
+
+static ls_status create_optimizer(const ls_train_config *config,
+                                  const ls_schedule *schedule,
+                                  ls_optimizer **out_optimizer) {
+  *out_optimizer = NULL;
+  if (config->optimizer[0] == '\0') return ls_ok();
+  return ls_optimizer_create(
+      config->optimizer,
+      &(ls_optimizer_options){.learning_rate = config->learning_rate,
+                              .schedule = *schedule,
+                              .clip = {.global_norm = config->clip_norm},
+                              .weight_decay = config->weight_decay,
+                              .accumulate = config->accumulate},
       out_optimizer);
 }
 
@@ -72,19 +77,64 @@ static ls_status check_model(const ls_model *model, ls_dtype dtype,
   return ls_ok();
 }
 
+const ls_model_type *cli_run_type(const ls_train_config *config,
+                                  const ls_model_type *type,
+                                  ls_model_type *room) {
+  if (config->inputs == 0) return type;
+  *room = *type;
+  room->example_shape = LS_SHAPE(config->inputs);
+  return room;
+}
+
+// Creates a model with the rate and the optimizer of the configuration.
+static ls_status create_model(const ls_train_config *config,
+                              const ls_model_type *type,
+                              const ls_schedule *schedule,
+                              ls_model_options *options, ls_model *out_model) {
+  *out_model = (ls_model){0};
+  options->seed = config->seed;
+  options->inputs = config->inputs;
+  options->metrics = true;
+  LS_RETURN_IF_ERROR(cli_precision(config->precision, &options->dtype));
+  if (config->optimizer[0] == '\0')
+    options->learning_rate = config->learning_rate;
+  CLI_OWN(ls_array, mean) = NULL;
+  CLI_OWN(ls_array, deviation) = NULL;
+  CLI_OWN(ls_optimizer, optimizer) = NULL;
+  LS_RETURN_IF_ERROR(
+      cli_read_normalization(type, config->normalize, &mean, &deviation));
+  options->mean = mean;
+  options->deviation = deviation;
+  LS_RETURN_IF_ERROR(create_optimizer(config, schedule, &optimizer));
+  options->optimizer = optimizer;
+  LS_RETURN_IF_ERROR(ls_model_create(type, options, out_model));
+  return check_model(out_model, options->dtype, optimizer);
+}
+
 ls_status cli_create_model(const ls_train_config *config,
                            const ls_model_type *type, int64_t steps,
                            ls_model *out_model) {
-  *out_model = (ls_model){0};
-  ls_model_options options = {.seed = config->seed, .metrics = true};
-  LS_RETURN_IF_ERROR(cli_precision(config->precision, &options.dtype));
-  if (config->optimizer[0] == '\0') {
-    options.learning_rate = config->learning_rate;
-    if (strcmp(config->schedule, "linear") == 0) options.decay_steps = steps;
-  }
-  CLI_OWN(ls_optimizer, optimizer) = NULL;
-  LS_RETURN_IF_ERROR(create_optimizer(config, steps, &optimizer));
-  options.optimizer = optimizer;
-  LS_RETURN_IF_ERROR(ls_model_create(type, &options, out_model));
-  return check_model(out_model, options.dtype, optimizer);
+  const ls_schedule schedule = make_schedule(config, steps);
+  const bool falls =
+      config->optimizer[0] == '\0' && strcmp(config->schedule, "linear") == 0;
+  ls_model_options options = {.decay_steps = falls ? steps : 0};
+  return create_model(config, type, &schedule, &options, out_model);
+}
+
+ls_status cli_create_scheduled(const ls_train_config *config,
+                               const ls_model_type *type,
+                               const ls_schedule *schedule,
+                               ls_model *out_model) {
+  ls_model_options options = {0};
+  if (config->optimizer[0] == '\0') options.schedule = *schedule;
+  LS_RETURN_IF_ERROR(create_model(config, type, schedule, &options, out_model));
+  const ls_optimizer *optimizer = type->optimizer(out_model->self);
+  const ls_schedule has =
+      optimizer != NULL ? ls_optimizer_schedule(optimizer) : (ls_schedule){0};
+  if (has.kind == schedule->kind && has.steps == schedule->steps &&
+      has.factor == schedule->factor)
+    return ls_ok();
+  return ls_unimplemented("model '%s' ignores the schedule of its learning "
+                          "rate: give an --optimizer",
+                          type->name);
 }

@@ -110,7 +110,7 @@ static ls_status print_predictions(void *user, const ls_train_config *config,
   LS_RETURN_IF_ERROR(ls_train_check_data(type, examples));
   // The optimizer's schedule is not used here, but needs a number of steps.
   LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &model));
-  LS_RETURN_IF_ERROR(ls_train_load(flags->run.folder, &model));
+  LS_RETURN_IF_ERROR(cli_load_run(&flags->run, &model));
   CLI_OWN(ls_dataset, batches) =
       ls_dataset_batch(ls_train_examples(type, examples, false),
                        &(ls_batch_options){.size = BATCH});
@@ -156,7 +156,8 @@ int cli_predict(int argc, char **argv) {
                                  "the class, its probability and name, and "
                                  "the example's file or row (from 0), or\n"
                                  "these for each position of a text. Default: "
-                                 "for the test set.",
+                                 "for the test set.\n"
+                                 "RUN@STEP is the model of a checkpoint.",
                              CLI_OPTIONS(options),
                              .operand_form = "RUN",
                              .operand = &flags.run.folder};

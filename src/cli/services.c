@@ -335,8 +335,33 @@ static int use_run(cli_run *run, const ls_train_config *config,
     return CLI_USAGE;
   const ls_model_type *type = cli_find_model(run->command, run->model);
   if (type == NULL) return CLI_FAILED;
-  const ls_status status = body(user, config, type);
+  ls_model_type room;
+  const ls_status status =
+      body(user, config, cli_run_type(config, type, &room));
   return ls_status_is_ok(status) ? CLI_OK : cli_report(run->command, status);
+}
+
+ls_status cli_load_run(const cli_run *run, const ls_model *model) {
+  if (run->checkpoint[0] == '\0') return ls_train_load(run->folder, model);
+  CLI_OWN(ls_saved_file, file) = NULL;
+  const size_t count = model->type->variables(model->self, NULL, 0);
+  CLI_OWN_ARRAY_OR_RETURN(ls_variable *, variables, count);
+  (void)model->type->variables(model->self, variables, count);
+  LS_RETURN_IF_ERROR(ls_saved_file_open(run->checkpoint, &file));
+  return ls_saved_file_restore(
+      file, &(ls_saver){.variables = variables, .num_variables = count});
+}
+
+// Splits RUN@STEP into the run's folder and its checkpoint.
+static void take_step(cli_run *run) {
+  ls_opt step;
+  char config[PATH_MAX + 16];
+  cli_split_step(run->folder, run->room, &step);
+  snprintf(config, sizeof(config), "%s/config.json", run->room);
+  if (!step.set || !cli_exists(config)) return;
+  run->folder = run->room;
+  snprintf(run->checkpoint, sizeof(run->checkpoint), "%s/model.ckpt-%lld",
+           run->folder, (long long)step.value);
 }
 
 int cli_with_run(cli_run *run,
@@ -345,6 +370,7 @@ int cli_with_run(cli_run *run,
                  void *user) {
   ls_runtime *runtime = NULL;
   ls_train_config *config = NULL;
+  take_step(run);
   const ls_status status =
       cli_run_open(run->folder, run->threads, run->math, &runtime, &config);
   const int code = ls_status_is_ok(status) ? use_run(run, config, body, user)

@@ -19,6 +19,8 @@ ls_status ls_classifier_create(
   self->allocator = allocator;
   self->dtype = options->dtype;
   self->metrics = options->metrics;
+  self->mean = ls_array_retain(options->mean);
+  self->deviation = ls_array_retain(options->deviation);
   const ls_status status = fill(self, options);
   if (!ls_status_is_ok(status))
     destroy(self);
@@ -29,11 +31,18 @@ ls_status ls_classifier_create(
 
 void ls_classifier_free(ls_classifier *self) {
   ls_optimizer_release(self->optimizer);
+  ls_array_release(self->mean);
+  ls_array_release(self->deviation);
   self->allocator->release(self->allocator, self);
 }
 
-// The learning rate falls linearly over options->decay_steps, or is constant.
+// Returns the schedule of the options: their own, or the rate falls linearly
+// over options->decay_steps, or is constant.
 static ls_schedule schedule_of(const ls_model_options *options) {
+  const ls_schedule *own = &options->schedule;
+  if (own->kind != LS_SCHEDULE_CONSTANT || own->warmup > 0 ||
+      own->custom != NULL)
+    return *own;
   return (ls_schedule){.kind = options->decay_steps > 0 ? LS_SCHEDULE_LINEAR
                                                         : LS_SCHEDULE_CONSTANT,
                        .steps = options->decay_steps};
@@ -73,7 +82,12 @@ ls_dtype ls_classifier_norm_dtype(const ls_model_options *options) {
 
 // ---- Training --------------------------------------------------------------
 ls_tensor ls_classifier_examples(const ls_classifier *self, ls_nest args) {
-  return ls_convert(ls_nest_tensor(args, 0), self->dtype);
+  const ls_tensor x = ls_convert(ls_nest_tensor(args, 0), self->dtype);
+  if (self->mean == NULL) return x;
+  const ls_tensor mean = ls_convert(ls_constant(self->mean), self->dtype);
+  const ls_tensor deviation =
+      ls_convert(ls_constant(self->deviation), self->dtype);
+  return ls_div(ls_sub(x, mean), deviation);
 }
 
 ls_nest ls_classifier_step(const ls_classifier *self, ls_tensor logits,

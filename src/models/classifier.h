@@ -12,6 +12,7 @@ typedef struct ls_classifier {
   ls_optimizer *optimizer;
   ls_dtype dtype;
   bool metrics;
+  ls_array *mean, *deviation;  // NULL: examples are used as they are.
 } ls_classifier;
 
 // ---- Making ----------------------------------------------------------------
@@ -35,7 +36,8 @@ LS_MUST_USE ls_status ls_classifier_use_adam(ls_classifier *self,
 ls_dtype ls_classifier_norm_dtype(const ls_model_options *options);
 
 // ---- Using -----------------------------------------------------------------
-// Returns the examples among a step's arguments, in the dtype of the model.
+// Returns the examples among a step's arguments, in the dtype of the model, and
+// normalized if it has a mean.
 ls_tensor ls_classifier_examples(const ls_classifier *self, ls_nest args);
 // Returns the result of a training step; see ls_model_type.train_step.
 ls_nest ls_classifier_step(const ls_classifier *self, ls_tensor logits,

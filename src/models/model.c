@@ -39,6 +39,37 @@ static ls_status model_check_type(const ls_model_type *type) {
                    names);
 }
 
+// Returns true if an array of floats broadcasts to the shape of an example.
+static bool fits_examples(const ls_array *array, ls_shape example) {
+  const ls_shape shape = ls_array_shape(array);
+  if (!ls_dtype_is_float(ls_array_dtype(array)) || shape.rank > example.rank)
+    return false;
+  for (int i = 1; i <= shape.rank; ++i) {
+    const int64_t size = shape.dim[shape.rank - i];
+    if (size != 1 && size != example.dim[example.rank - i]) return false;
+  }
+  return true;
+}
+
+static ls_status check_normalization(const ls_model_type *type,
+                                     const ls_model_options *options) {
+  const ls_array *const both[] = {options->mean, options->deviation};
+  if (both[0] == NULL && both[1] == NULL) return ls_ok();
+  if (both[0] == NULL || both[1] == NULL)
+    return ls_invalid_argument("a normalization needs mean and deviation");
+  const ls_shape example =
+      options->inputs > 0 ? LS_SHAPE(options->inputs) : type->example_shape;
+  if (type->example_dtype == LS_DTYPE_I32)
+    return ls_invalid_argument("tokens cannot be normalized");
+  for (size_t i = 0; i < 2; ++i)
+    if (!fits_examples(both[i], example))
+      return ls_invalid_argument(
+          "a normalization by %s does not fit examples of %s",
+          LS_SHAPE_TEXT(ls_array_dtype(both[i]), ls_array_shape(both[i])),
+          LS_SHAPE_TEXT(LS_DTYPE_F32, example));
+  return ls_ok();
+}
+
 static ls_status model_with_defaults(const ls_model_type *type,
                                      const ls_model_options *options,
                                      ls_model_options *out) {
@@ -57,6 +88,11 @@ static ls_status model_with_defaults(const ls_model_type *type,
         "an optimizer has a learning rate and schedule of its own, so %g over "
         "%lld steps cannot be given with it",
         out->learning_rate, (long long)out->decay_steps);
+  if (out->inputs < 0 || (out->inputs > 0 && !type->any_inputs))
+    return ls_invalid_argument("it takes examples of %s, not of %lld elements",
+                               LS_SHAPE_TEXT(LS_DTYPE_F32, type->example_shape),
+                               (long long)out->inputs);
+  LS_RETURN_IF_ERROR(check_normalization(type, out));
   if (out->learning_rate == 0) out->learning_rate = type->learning_rate;
   out->type = type;
   return ls_ok();

@@ -29,9 +29,11 @@ static ls_status perceptron_fill(perceptron *net, const int64_t *sizes,
     const bool last = i + 1 == num_layers;
     char name[32] = "logits";
     if (!last) snprintf(name, sizeof(name), "hidden%zu", i + 1);
+    const int64_t inputs =
+        i == 0 && options->inputs > 0 ? options->inputs : sizes[i];
     LS_RETURN_IF_ERROR(ls_dense_layer_create(
         &(ls_dense_options){.name = name,
-                            .inputs = sizes[i],
+                            .inputs = inputs,
                             .units = sizes[i + 1],
                             .activation =
                                 last ? LS_ACTIVATION_NONE : LS_ACTIVATION_RELU,
@@ -98,6 +100,7 @@ const ls_model_type ls_model_tiny = {
     .logits = perceptron_logits,
     .variables = perceptron_variables,
     .optimizer = ls_classifier_optimizer,
+    .any_inputs = true,
 };
 
 static ls_status fill_mlp(void *self, const ls_model_options *options) {
@@ -125,4 +128,5 @@ const ls_model_type ls_model_mlp = {
     .logits = perceptron_logits,
     .variables = perceptron_variables,
     .optimizer = ls_classifier_optimizer,
+    .any_inputs = true,
 };

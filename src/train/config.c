@@ -19,7 +19,7 @@ static const size_t most_bytes = 1 << 20;
 // Default number of checkpoints to keep.
 static const int64_t default_keep = 5;
 
-typedef enum entry_kind { TEXT, WHOLE, REAL } entry_kind;
+typedef enum entry_kind { TEXT, WHOLE, REAL, FLAG } entry_kind;
 
 // Rows of the table: the default of a TEXT, the bounds of a number.
 #define ENTRY_TEXT(name, text)                                                 \
@@ -55,9 +55,16 @@ static const struct {
     ENTRY_NUMBER(REAL, split, 0, 1),
     ENTRY_TEXT(features, ""),
     ENTRY_TEXT(classes, ""),
+    ENTRY_TEXT(normalize, ""),
+    ENTRY_COUNT(inputs),
     ENTRY_NUMBER(WHOLE, keep, 0, INFINITY),
     ENTRY_TEXT(keep_best, ""),
     ENTRY_NUMBER(REAL, keep_every_hours, 0, DBL_MAX),
+    ENTRY_TEXT(stop_early, ""),
+    ENTRY_COUNT(patience),
+    ENTRY_NUMBER(REAL, min_delta, 0, DBL_MAX),
+    ENTRY_COUNT(test_steps),
+    ENTRY_NUMBER(FLAG, gradient_norm, 0, 0),
     ENTRY_TEXT(warm_start, ""),
     ENTRY_TEXT(warm_only, ""),
     ENTRY_TEXT(warm_except, ""),
@@ -76,6 +83,8 @@ void ls_train_config_print(const ls_train_config *config, ls_text *text) {
       ls_json_i64(&json, *(const int64_t *)at);
     } else if (entries[i].kind == REAL) {
       ls_json_f64(&json, *(const double *)at);
+    } else if (entries[i].kind == FLAG) {
+      ls_json_bool(&json, *(const bool *)at);
     } else {
       const char *value = *(const char *const *)at;
       ls_json_string(&json, value != NULL ? value : entries[i].text);
@@ -121,17 +130,22 @@ static ls_status read_entry(const char *path, size_t entry,
       [TEXT] = "a text",
       [WHOLE] = "a whole number",
       [REAL] = "a number",
+      [FLAG] = "true or false",
   };
-  const bool number = value->kind == LS_JSON_NUMBER;
-  if (kind == TEXT ? value->kind != LS_JSON_STRING
-                   : !number || (kind == WHOLE && !value->is_integer))
+  static const ls_json_kind kinds[] = {[TEXT] = LS_JSON_STRING,
+                                       [WHOLE] = LS_JSON_NUMBER,
+                                       [REAL] = LS_JSON_NUMBER,
+                                       [FLAG] = LS_JSON_BOOL};
+  if (value->kind != kinds[kind] || (kind == WHOLE && !value->is_integer))
     return ls_invalid_argument("'%s': \"%s\" is not %s", path, key,
                                wanted[kind]);
-  if (kind != TEXT)
+  if (kind == WHOLE || kind == REAL)
     LS_RETURN_IF_ERROR(check_bounds(
         path, entry, kind == WHOLE ? (double)value->integer : value->number));
   if (kind == TEXT)
     *(const char **)to = value->string;
+  else if (kind == FLAG)
+    *(bool *)to = value->boolean;
   else if (kind == WHOLE)
     *(int64_t *)to = value->integer;
   else

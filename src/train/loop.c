@@ -226,6 +226,8 @@ static ls_status list_facts(const ls_loop *loop, ls_text *text) {
       {"number of steps in a line of metrics", o->log_every},
       {"number of steps between saves", o->save_steps},
       {"number of checkpoints", o->keep.value},
+      {"patience", o->patience},
+      {"gradient_norm", o->gradient_norm},
       {"use of a run folder", o->run_folder != NULL},
       {"resumption", o->resume},
       {"use of another run's checkpoint", o->from != NULL},
@@ -240,6 +242,9 @@ static ls_status list_facts(const ls_loop *loop, ls_text *text) {
                           (long long)rows[i].value);
   ls_text_append_format(text, "best metric: %s\n",
                         o->keep_best != NULL ? o->keep_best : "none");
+  ls_text_append_format(text, "rule of early stopping: %s, %.17g\n",
+                        o->stop_early != NULL ? o->stop_early : "none",
+                        o->min_delta);
   ls_text_append_format(text, "data, by their hash: %016llx\n",
                         (unsigned long long)data);
   return ls_text_status(text);
@@ -265,6 +270,7 @@ static ls_status loop_begin(const ls_train_options *options, ls_loop *loop) {
       &loop->saves, loop->runtime, &loop->plan, folder, loop->function,
       loop->evaluator != NULL ? ls_evaluator_function(loop->evaluator) : NULL,
       loop->input));
+  LS_RETURN_IF_ERROR(ls_loop_keep_gradients(loop));
   const bool writes = ls_run_ranks_writes(&loop->ranks);
   if (!writes) loop->plan.options.events = NULL;
   ls_run_folder_init(&loop->folder, loop->runtime, writes ? folder : NULL);
@@ -360,7 +366,7 @@ static ls_status loop_run(ls_loop *loop, ls_train_result *result) {
   const int64_t first = ls_loop_steps(loop) / plan->steps_per_epoch;
   for (int64_t i = first;
        i < plan->options.epochs && ls_loop_steps(loop) < plan->num_steps &&
-       !ls_loop_stops(loop);
+       !loop->saves.early.is_over && !ls_loop_stops(loop);
        ++i)
     LS_RETURN_IF_ERROR(run_epoch(loop, i));
   LS_RETURN_IF_ERROR(loop->unmet);
@@ -390,6 +396,9 @@ ls_status ls_train(const ls_train_options *options,
   out_result->stopped = loop.is_stopped;
   out_result->tested = loop.tested >= 0;
   out_result->test = loop.test;
+  out_result->stopped_early = loop.saves.early.is_over;
+  out_result->best_step = loop.saves.early.best_step;
+  out_result->best = loop.saves.early.best;
   status = ls_status_join(status, ls_loop_close_lines(&loop));
   ls_hook_list_deinit(&loop.hooks);
   status = ls_status_join(status, ls_saves_deinit(&loop.saves));

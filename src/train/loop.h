@@ -167,6 +167,10 @@ LS_MUST_USE ls_status ls_loop_make_run(void *loop, bool *out_has_run);
 // Commits the run in its folder, which moves a former run aside (loop.c).
 LS_MUST_USE ls_status ls_loop_settle(ls_loop *loop);
 
+// Lets the steps store their gradients, if their norm is wanted
+// (own_reports.c). Called before the first step is traced.
+LS_MUST_USE ls_status ls_loop_keep_gradients(const ls_loop *loop);
+
 // ---- Its own hooks: see the README -----------------------------------------
 // Adds the run's own hooks (see the README) and the caller's to the loop's
 // list.
@@ -190,5 +194,6 @@ extern const ls_hook_type ls_saver_of_steps;
 extern const ls_hook_type ls_saver_of_tests;  // Saves after evaluations and at
                                               // the run's end.
 extern const ls_hook_type ls_tests_of_epochs;
+extern const ls_hook_type ls_stop_of_tests;  // Counts for `stop_early`.
 
 #endif  // LS_TRAIN_LOOP_H_

@@ -5,7 +5,9 @@
 
 #include "base/memory/own.h"
 #include "lockstep/eager.h"
+#include "lockstep/optimizer_state.h"
 #include "nn/optimizer.h"
+#include "train/folder/saved_values.h"
 #include "train/loop.h"
 
 // ---- Means -----------------------------------------------------------------
@@ -48,8 +50,12 @@ static ls_train_report describe(const ls_loop *loop, const ls_run_means *means,
 
 // Adds the last evaluation to a report.
 static void describe_test(const ls_loop *loop, ls_train_report *r) {
+  const ls_early_stop *early = &loop->saves.early;
   r->tested = true;
   r->test = loop->test;
+  r->best_step = early->best_step;
+  r->waited = early->waited;
+  r->stops_early = early->is_over;
   r->seconds = ls_loop_seconds(loop, loop->began);
 }
 
@@ -85,16 +91,77 @@ static ls_status find_rate(const ls_model *model, double *out_rate) {
   return ls_ok();
 }
 
+// ---- Gradients -------------------------------------------------------------
+// Lists the variables that the optimizer moves.
+static ls_status list_trained(const ls_loop *loop, ls_variable ***out,
+                              size_t *out_count) {
+  size_t all = 0;
+  LS_RETURN_IF_ERROR(ls_train_variables(loop->runtime, loop->plan.options.model,
+                                        false, out, &all));
+  for (size_t i = 0; i < all; ++i)
+    if (ls_variable_is_trainable((*out)[i])) (*out)[(*out_count)++] = (*out)[i];
+  return ls_ok();
+}
+
+ls_status ls_loop_keep_gradients(const ls_loop *loop) {
+  const ls_train_options *o = &loop->plan.options;
+  LS_OWN_MEMORY(ls_runtime_allocator(loop->runtime), ls_variable *, trained) =
+      NULL;
+  size_t count = 0;
+  if (!o->gradient_norm) return ls_ok();
+  if (o->model->type->optimizer == NULL)
+    return ls_invalid_argument("gradient_norm: model '%s' has no optimizer",
+                               o->model->type->name);
+  LS_RETURN_IF_ERROR(list_trained(loop, &trained, &count));
+  return ls_optimizer_keep_gradients(o->model->type->optimizer(o->model->self),
+                                     trained, count);
+}
+
+// Adds the squares of a stored gradient; none was stored if the loss does not
+// depend on the variable.
+static ls_status add_squares(const ls_optimizer *optimizer,
+                             const ls_variable *variable, double *sum) {
+  ls_variable *kept = NULL;
+  LS_OWN(ls_array, gradient) = NULL;
+  LS_RETURN_IF_ERROR(ls_optimizer_kept_gradient(optimizer, variable, &kept));
+  LS_RETURN_IF_ERROR(ls_variable_value(kept, &gradient));
+  const int64_t count = ls_array_num_elements(gradient);
+  for (int64_t i = 0; i < count; ++i) {
+    const double element = ls_array_f64(gradient, i);
+    *sum += element * element;
+  }
+  return ls_ok();
+}
+
+// Computes the norm of the last step's gradients; NaN if it is not wanted.
+static ls_status find_norm(const ls_loop *loop, double *out_norm) {
+  const ls_model *model = loop->plan.options.model;
+  LS_OWN_MEMORY(ls_runtime_allocator(loop->runtime), ls_variable *, trained) =
+      NULL;
+  size_t count = 0;
+  double sum = 0;
+  *out_norm = NAN;
+  if (!loop->plan.options.gradient_norm) return ls_ok();
+  LS_RETURN_IF_ERROR(list_trained(loop, &trained, &count));
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(
+        add_squares(model->type->optimizer(model->self), trained[i], &sum));
+  *out_norm = sqrt(sum);
+  return ls_ok();
+}
+
 // ---- Lines -----------------------------------------------------------------
 static ls_status log_report(ls_loop *loop, const ls_train_report *report) {
-  double rate = NAN;
+  ls_last_step last = {.rate = NAN, .gradient_norm = NAN};
   const bool has_lines =
       ls_run_folder_has_lines(&loop->folder) || loop->events.train != NULL;
-  if (has_lines && !report->tested)
-    LS_RETURN_IF_ERROR(find_rate(loop->plan.options.model, &rate));
+  if (has_lines && !report->tested) {
+    LS_RETURN_IF_ERROR(find_rate(loop->plan.options.model, &last.rate));
+    LS_RETURN_IF_ERROR(find_norm(loop, &last.gradient_norm));
+  }
   return ls_status_join(
-      ls_run_folder_log(&loop->folder, report, rate),
-      ls_run_events_log(&loop->events, report, rate, loop->function));
+      ls_run_folder_log(&loop->folder, report, &last),
+      ls_run_events_log(&loop->events, report, &last, loop->function));
 }
 
 static ls_status log_lines(ls_loop *loop) {

@@ -211,6 +211,28 @@ static ls_status tests_after(void *state, ls_run_context *context,
 const ls_hook_type ls_tests_of_epochs = {
     .name = "", .after_create_session = tests_create, .after_run = tests_after};
 
+// ---- Early stopping --------------------------------------------------------
+// Counts the evaluation of the last step, if there was one.
+static ls_status count_test(void *state, ls_run_context *context) {
+  ls_loop *loop = state;
+  const ls_run_plan *plan = &loop->plan;
+  if (plan->options.stop_early != NULL && loop->tested >= 0 &&
+      loop->tested == context->steps)
+    ls_early_stop_count(&loop->saves.early, &plan->stop, &plan->options,
+                        loop->tested, &loop->test);
+  return ls_ok();
+}
+
+static ls_status stop_after_tests(void *state, ls_run_context *context,
+                                  ls_nest results) {
+  (void)results;
+  return count_test(state, context);
+}
+
+const ls_hook_type ls_stop_of_tests = {.name = "",
+                                       .after_create_session = count_test,
+                                       .after_run = stop_after_tests};
+
 // ---- All hooks of a run ----------------------------------------------------
 static ls_status lend_hooks(ls_loop *loop, const ls_hook_type *const *types,
                             size_t count) {
@@ -226,9 +248,9 @@ ls_status ls_loop_add_hooks(ls_loop *loop) {
   static const ls_hook_type *const earlier[] = {&ls_lines_of_steps,
                                                 &ls_reports_of_steps};
   static const ls_hook_type *const later[] = {
-      &ls_saver_of_steps,  &ls_lines_of_rest,  &ls_reports_at_end,
-      &ls_tests_of_epochs, &ls_lines_of_tests, &ls_reports_of_epochs,
-      &ls_saver_of_tests,  &ls_reports_of_stop};
+      &ls_saver_of_steps,    &ls_lines_of_rest,  &ls_reports_at_end,
+      &ls_tests_of_epochs,   &ls_stop_of_tests,  &ls_lines_of_tests,
+      &ls_reports_of_epochs, &ls_saver_of_tests, &ls_reports_of_stop};
   const ls_train_options *o = &loop->plan.options;
   LS_RETURN_IF_ERROR(lend_hooks(loop, earlier, LS_COUNT_OF(earlier)));
   LS_RETURN_IF_ERROR(

@@ -7,7 +7,7 @@
 #include "lockstep/runtime_settings.h"
 #include "lockstep/training_parts.h"
 
-enum { DEFAULT_KEEP = 5 };
+enum { DEFAULT_KEEP = 5, DEFAULT_PATIENCE = 3 };
 
 int64_t ls_train_count_steps(const ls_model_type *type, int64_t train_size,
                              int64_t batch_size, int64_t epochs,
@@ -50,6 +50,28 @@ static ls_status check_keeping(const ls_train_options *o) {
              : ls_invalid_argument("keep_best is '%s', but there is no test "
                                    "set",
                                    o->keep_best);
+}
+
+// Checks the rule of early stopping, and completes it.
+static ls_status plan_stop(ls_run_plan *plan) {
+  ls_train_options *o = &plan->options;
+  if (o->stop_early != NULL && o->stop_early[0] == '\0') o->stop_early = NULL;
+  if (o->patience < 0 || !(o->min_delta >= 0))
+    return ls_invalid_argument(
+        "patience is %lld and min_delta %g, expected 0 or more",
+        (long long)o->patience, o->min_delta);
+  if (o->stop_early == NULL)
+    return o->patience == 0 && o->min_delta == 0
+               ? ls_ok()
+               : ls_invalid_argument("patience and min_delta are for "
+                                     "stop_early");
+  LS_RETURN_IF_ERROR(ls_stop_metric_parse(o->stop_early, &plan->stop));
+  if (o->test == NULL)
+    return ls_invalid_argument("stop_early is '%s', but there is no test set",
+                               o->stop_early);
+  if (o->patience == 0) o->patience = DEFAULT_PATIENCE;
+  if (o->keep_best == NULL) o->keep_best = plan->stop.name;
+  return ls_ok();
 }
 
 static ls_status run_plan_check_options(const ls_train_options *o) {
@@ -98,6 +120,10 @@ static void fill_config(ls_runtime *runtime, ls_run_plan *plan) {
   config->keep = o->keep.value;
   config->keep_best = o->keep_best;
   config->keep_every_hours = o->keep_every_hours;
+  config->stop_early = o->stop_early;
+  config->gradient_norm = o->gradient_norm;
+  config->patience = o->patience;
+  config->min_delta = o->min_delta;
 }
 
 ls_status ls_run_plan_make(const ls_train_options *options, ls_runtime *runtime,
@@ -110,6 +136,7 @@ ls_status ls_run_plan_make(const ls_train_options *options, ls_runtime *runtime,
   if (o->iterations_per_loop == 0) o->iterations_per_loop = 1;
   if (!o->keep.set) o->keep = LS_SOME(DEFAULT_KEEP);
   if (o->keep_best != NULL && o->keep_best[0] == '\0') o->keep_best = NULL;
+  LS_RETURN_IF_ERROR(plan_stop(out));
   LS_RETURN_IF_ERROR(run_plan_check_options(o));
   out->examples = o->num_examples;
   if (out->examples == 0)

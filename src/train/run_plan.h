@@ -7,12 +7,14 @@
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "lockstep/train.h"
+#include "train/early_stop.h"
 
 typedef struct ls_run_plan {
   ls_train_options options;  // Completed with defaults.
   ls_train_config config;    // The same, for config.json.
   int64_t examples;          // Examples per epoch.
   int64_t steps_per_epoch, num_steps;
+  ls_stop_metric stop;  // Metric of `stop_early`; no name: none.
 } ls_run_plan;
 
 // Makes a plan.

@@ -105,8 +105,9 @@ TEST(what_stands_still_names_the_function) {
 // Host 0 blocks in the third step's batch, made ahead; host 1 then fails in the
 // second step's.
 TEST(another_hosts_failure_is_what_is_told) {
-  watcher self = {.w = {.hosts = 2,
-                        .fault = {.blocks_at = 30, .input_at = 20, .hosts = 2}}};
+  watcher self = {
+      .w = {.hosts = 2,
+            .fault = {.blocks_at = 30, .input_at = 20, .hosts = 2}}};
   ls_training_end end;
   expect_status(train(&self, &end), LS_DATA_LOSS, "an example of host 1 fails");
 }

@@ -300,8 +300,8 @@ TEST(what_waits_for_ever_is_ended) {
     assert_int_equal(pthread_join(thread, NULL), 0);
     // The program's run may begin after the request, and is refused then.
     const bool refused = ls_status_code(status) == LS_FAILED_PRECONDITION;
-    expect_contains(ls_status_message(status), refused ? "the session is closed"
-                                                       : "session was closed");
+    expect_contains(ls_status_message(status),
+                    refused ? "the session is closed" : "session was closed");
     ls_status_free(device_runs_close(&d, status));
     device_runs_end(&d);
     expect_threads(before);

@@ -394,3 +394,79 @@ TEST(a_model_that_is_not_there_is_refused) {
   expect_status(ls_model_synthetic_batch(NULL, 8, &batch), LS_NOT_FOUND,
                 "tiny, mlp, cnn, resnet20, gpt");
 }
+
+// Returns an f64 array of this shape with one value.
+static ls_array *filled(ls_shape shape, double value) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_F64, shape, &array));
+  for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
+    ls_array_set_f64(array, i, value);
+  return array;
+}
+
+TEST(a_normalization_is_a_part_of_the_model) {
+  LS_OWN(ls_array, mean) = filled(LS_SHAPE(16), 3);
+  LS_OWN(ls_array, deviation) = filled(LS_SCALAR, 2);
+  LS_OWN(ls_array, plain) = filled(LS_SHAPE(1, 16), 1.5);
+  LS_OWN(ls_array, raw) = filled(LS_SHAPE(1, 16), 6);  // (6 - 3) / 2 = 1.5.
+  const ls_model_type *type = ls_model_find("tiny");
+  LS_OWN(ls_model, one) = {0};
+  LS_OWN(ls_model, two) = {0};
+  expect_ok(ls_model_create(type, NULL, &one));
+  expect_ok(ls_model_create(
+      type, &(ls_model_options){.mean = mean, .deviation = deviation}, &two));
+  expect_ok(ls_frame_begin());
+  const ls_nest a =
+      type->logits(LS_TUPLE(ls_leaf(ls_constant(plain))), one.self);
+  const ls_nest b = type->logits(LS_TUPLE(ls_leaf(ls_constant(raw))), two.self);
+  LS_OWN(ls_array, x) = NULL;
+  LS_OWN(ls_array, y) = NULL;
+  expect_ok(ls_tensor_value(ls_nest_tensor(a, 0), &x));
+  expect_ok(ls_tensor_value(ls_nest_tensor(b, 0), &y));
+  for (int64_t i = 0; i < 4; ++i)
+    assert_true(fabs(ls_array_f64(x, i) - ls_array_f64(y, i)) < 1e-6);
+  ls_nest_release(a);
+  ls_nest_release(b);
+  expect_ok(ls_frame_end(NULL));
+}
+
+TEST(a_normalization_that_does_not_fit_is_refused) {
+  LS_OWN(ls_array, three) = filled(LS_SHAPE(3), 1);
+  LS_OWN(ls_array, one) = filled(LS_SCALAR, 1);
+  LS_OWN(ls_array, image) = filled(LS_SHAPE(16, 1), 1);
+  ls_model model;
+  const struct {
+    const char *model;
+    ls_array *mean, *deviation;
+    const char *wanted;
+  } rows[] = {
+      {"tiny", one, NULL, "needs mean and deviation"},
+      {"tiny", NULL, one, "needs mean and deviation"},
+      {"tiny", three, one, "by f64[3] does not fit examples of f32[16]"},
+      {"tiny", one, image, "by f64[16,1] does not fit examples of f32[16]"},
+      {"gpt", one, one, "tokens cannot be normalized"},
+  };
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i)
+    expect_status(
+        ls_model_create(ls_model_find(rows[i].model),
+                        &(ls_model_options){.mean = rows[i].mean,
+                                            .deviation = rows[i].deviation},
+                        &model),
+        LS_INVALID_ARGUMENT, rows[i].wanted);
+}
+
+TEST(inputs_are_for_types_that_take_any) {
+  LS_OWN(ls_model, model) = {0};
+  ls_variable *first = NULL;
+  expect_status(ls_model_create(ls_model_find("cnn"),
+                                &(ls_model_options){.inputs = 3}, &model),
+                LS_INVALID_ARGUMENT,
+                "it takes examples of f32[28,28,1], not of 3 elements");
+  expect_status(ls_model_create(ls_model_find("tiny"),
+                                &(ls_model_options){.inputs = -1}, &model),
+                LS_INVALID_ARGUMENT, "not of -1 elements");
+  expect_ok(ls_model_create(ls_model_find("tiny"),
+                            &(ls_model_options){.inputs = 3}, &model));
+  (void)model.type->variables(model.self, &first, 1);
+  assert_true(ls_shape_equal(ls_variable_shape(first), LS_SHAPE(3, 16)));
+}

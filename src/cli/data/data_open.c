@@ -216,6 +216,36 @@ static ls_status open_parts(const cli_data *data, const ls_model_type *type,
   return open_mnist(data, NULL, train, test);
 }
 
+// Opens the pairs of files as they are, to see what examples they have. Classes
+// that are found are kept, so that they need not be found again.
+static ls_status open_unchanged(const cli_data *given, ls_dataset **out) {
+  CLI_OWN(cli_files, files) = {0};
+  cli_data data = *given;
+  if (data.features == NULL) data.features = "";
+  LS_RETURN_IF_ERROR(cli_files_open(data.data, &files));
+  const cli_format *format = files.format;
+  if (format == NULL || format->open_pairs == NULL ||
+      format->is_folder != NULL || format->is_complete)
+    return ls_not_found("'%s' has no rows", files.first);
+  return open_part(&data, &files, NULL, false, out);
+}
+
+int64_t cli_find_inputs(const cli_data *data, const ls_model_type *type) {
+  CLI_OWN(ls_dataset, pairs) = NULL;
+  CLI_OWN(ls_status, status) = ls_ok();
+  ls_element_spec spec;
+  if (!type->any_inputs || !cli_is_place(data->data)) return 0;
+  status = open_unchanged(data, &pairs);
+  if (!ls_status_is_ok(status) || pairs == NULL) return 0;
+  status = ls_dataset_spec(pairs, &spec);
+  if (!ls_status_is_ok(status) || spec.count != 2) return 0;
+  const ls_shape shape = spec.leaves[0].type.shape;
+  return shape.rank == 1 && shape.dim[0] > 0 &&
+                 shape.dim[0] != ls_shape_num_elements(type->example_shape)
+             ? shape.dim[0]
+             : 0;
+}
+
 ls_status cli_open_data(const cli_data *given, const ls_model_type *type,
                         ls_dataset **train, ls_dataset **test) {
   cli_data data = *given;

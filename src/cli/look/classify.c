@@ -193,9 +193,11 @@ static ls_status classify_run(const char *command, const char *folder,
                               ls_runtime **runtime, cli_classes_result *out) {
   CLI_OWN(ls_train_config, config) = NULL;
   const ls_model_type *type = NULL;
+  ls_model_type room;
   LS_RETURN_IF_ERROR(cli_run_open(folder, threads, NULL, runtime, &config));
   LS_RETURN_IF_ERROR(find_type(command, model, config, &type));
-  return classify_test(config, type, folder, limit, out);
+  return classify_test(config, cli_run_type(config, type, &room), folder, limit,
+                       out);
 }
 
 void cli_classify(const char *command, const char *folder, const char *model,

@@ -155,6 +155,15 @@ static bool set_flag(config_file *file, const cli_option *option,
          refuse_value(file, member, wanted);
 }
 
+// Takes the normalization of a run, which is found again in its data.
+static bool take_normalization(config_file *file, const cli_member *member) {
+  if (*member->value == '"') {
+    file->flags->normalize = member->value_size > 2;
+    return true;
+  }
+  return set_flag(file, cli_option_find(file->syntax, "normalize", 9), member);
+}
+
 // Returns true for members that flags of the command line replace, although
 // they are for other flags.
 static bool is_replaced(const config_file *file, const char *name) {
@@ -166,15 +175,17 @@ static bool is_replaced(const config_file *file, const char *name) {
 }
 
 // Returns true for members that a training finds itself: the checksum, which
-// an edited file has no more, and the classes of the data.
+// an edited file has no more, the classes of the data and the size of examples.
 static bool is_found(const char *name) {
-  return strcmp(name, "crc32c") == 0 || strcmp(name, "classes") == 0;
+  return strcmp(name, "crc32c") == 0 || strcmp(name, "classes") == 0 ||
+         strcmp(name, "inputs") == 0;
 }
 
 static bool take_member(config_file *file, const cli_member *member) {
   char name[MOST_NAME];
   name_flag(member, name);
   if (is_found(name) || is_replaced(file, name)) return true;
+  if (strcmp(name, "normalize") == 0) return take_normalization(file, member);
   const cli_option *option = cli_option_find(file->syntax, name, strlen(name));
   return option != NULL && option->value != &file->flags->config
              ? set_flag(file, option, member)

@@ -26,10 +26,12 @@ typedef struct session {
   const char *run_folder;    // The user's folder, or `chosen`.
   char chosen[PATH_MAX];
   ls_strategy *strategy;
+  ls_model_type type;  // See cli_run_type.
   ls_model model;
   ls_dataset *train, *test;
   cli_classes classes;
-  int64_t examples;  // Per epoch.
+  char *normalization;  // Found in the data; NULL: none.
+  int64_t examples;     // Per epoch.
   ls_progress *progress;
   ls_train_result result;
 } session;
@@ -102,6 +104,25 @@ static ls_status check_ranks(const session *run) {
       (long long)replicas, ranks->ranks);
 }
 
+// Finds the normalization of a new run. A user's model, which is code, may not
+// know of it.
+static ls_status normalize(const train_flags *flags, const ls_model_type *type,
+                           session *run) {
+  if (!flags->normalize || run->resumed != NULL) return ls_ok();
+  if (cli_is_library(run->config.model))
+    return ls_invalid_argument("--normalize is for models of the library: '%s' "
+                               "is of a shared one",
+                               type->name);
+  if (type->example_dtype == LS_DTYPE_I32)
+    return ls_invalid_argument(
+        "--normalize: model '%s' learns from tokens, which are not normalized",
+        type->name);
+  LS_RETURN_IF_ERROR(
+      cli_find_normalization(type, run->train, &run->normalization));
+  run->config.normalize = run->normalization;
+  return ls_ok();
+}
+
 // Opens data, model and everything else before creating files of the run.
 static ls_status train_prepare(const train_flags *flags,
                                const ls_model_type *type, session *run) {
@@ -113,14 +134,16 @@ static ls_status train_prepare(const train_flags *flags,
         &(ls_mirrored_options){.num_replicas = LS_SOME(config->replicas)},
         &run->strategy));
   LS_RETURN_IF_ERROR(check_ranks(run));
-  LS_RETURN_IF_ERROR(cli_open_data(
-      &(cli_data){.data = run->data,
-                  .test = run->test_data,
-                  .features = config->features,
-                  .split = config->split,
-                  .command = flags->quiet || !cli_leads() ? NULL : "train",
-                  .classes = &run->classes},
-      type, &run->train, &run->test));
+  const cli_data data = {.data = run->data,
+                         .test = run->test_data,
+                         .features = config->features,
+                         .split = config->split,
+                         .command =
+                             flags->quiet || !cli_leads() ? NULL : "train",
+                         .classes = &run->classes};
+  if (run->resumed == NULL) run->config.inputs = cli_find_inputs(&data, type);
+  type = cli_run_type(config, type, &run->type);
+  LS_RETURN_IF_ERROR(cli_open_data(&data, type, &run->train, &run->test));
   if (run->classes.found != NULL) run->config.classes = run->classes.found;
   LS_RETURN_IF_ERROR(
       ls_status_annotate(ls_train_check_data(type, run->train),
@@ -134,6 +157,16 @@ static ls_status train_prepare(const train_flags *flags,
         (long long)run->examples);
   const int64_t steps = ls_train_count_steps(
       type, run->examples, config->batch_size, config->epochs, config->steps);
+  LS_RETURN_IF_ERROR(normalize(flags, type, run));
+  if (config->test_steps > 0 && run->test != NULL)
+    run->test = ls_dataset_take(run->test,
+                                config->test_steps * (config->batch_size > 0
+                                                          ? config->batch_size
+                                                          : type->batch_size));
+  if (flags->again != NULL &&
+      flags->again->schedule.kind != LS_SCHEDULE_CONSTANT)
+    return cli_create_scheduled(config, type, &flags->again->schedule,
+                                &run->model);
   LS_RETURN_IF_ERROR(cli_create_model(config, type, steps, &run->model));
   LS_RETURN_IF_ERROR(check_rate(flags, steps, run));
   if (cli_device.name == NULL || strcmp(cli_device.name, "cpu") == 0)
@@ -240,11 +273,15 @@ static ls_status train_from(const train_flags *flags,
                           .keep = LS_SOME(config->keep),
                           .keep_best = config->keep_best,
                           .keep_every_hours = config->keep_every_hours,
+                          .stop_early = config->stop_early,
+                          .patience = config->patience,
+                          .min_delta = config->min_delta,
                           .events = events,
                           .config = config,
                           .check_ranks = flags->check_ranks,
                           .checksum = flags->checksum,
                           .attest = flags->attest,
+                          .gradient_norm = config->gradient_norm,
                           .log = again != NULL ? again->log : (ls_train_log){0},
                           .hooks = &hook,
                           .num_hooks = hook != NULL,
@@ -331,6 +368,7 @@ static void train_end(session *run) {
   ls_dataset_release(run->train);
   ls_dataset_release(run->test);
   cli_release(run->classes.found);
+  cli_release(run->normalization);
 }
 
 static int print_result(const train_flags *flags, const session *run) {
@@ -341,6 +379,12 @@ static int print_result(const train_flags *flags, const session *run) {
     return result->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
   if (result->stopped && result->steps == 0)
     cli_say("train", "stopped before the first step; there is no run");
+  else if (result->stopped_early && !flags->quiet)
+    cli_say("train",
+            "stopped early after %lld steps in %.1f s: %s was best at step "
+            "%lld, %.6g; the run is in %s",
+            (long long)result->steps, result->seconds, run->config.stop_early,
+            (long long)result->best_step, result->best, run->run_folder);
   else if (!flags->quiet)
     cli_say("train", "%s%lld steps in %.1f s; the run is in %s%s",
             result->stopped ? "stopped after " : "", (long long)result->steps,
@@ -374,6 +418,11 @@ static int run_session(const train_flags *flags, session *run) {
   if (ls_status_is_ok(status)) status = cli_watch_begin(run->runtime);
   if (ls_status_is_ok(status)) status = train_model(flags, type, run);
   cli_watch_end();
+  if (flags->again != NULL && flags->again->ends_at_nan &&
+      ls_status_code(status) == LS_OUT_OF_RANGE) {
+    ls_status_free(status);
+    status = ls_ok();
+  }
   train_end(run);  // Ends a line of progress before other output.
   const ls_code failed = ls_status_code(status);
   if (failed == LS_ALREADY_EXISTS)
@@ -484,6 +533,7 @@ static int run_train(const cli_syntax *syntax, train_flags *flags, void *user) {
   const int code = restart_run(flags);
   if (code != CLI_OK) return code;
   if (!cli_train_check(flags)) return CLI_USAGE;
+  if (flags->find_lr != NULL) return cli_train_find_rate(syntax, flags);
   return flags->seeds > 1 ? cli_train_seeds(syntax, flags)
                           : cli_train_run(syntax, flags);
 }

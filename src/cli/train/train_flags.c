@@ -45,9 +45,21 @@ static void print_value(const cli_option *option, const void *value, char *text,
 
 bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
                       const ls_train_config *config) {
+  const char *other =
+      flags->gradient_norm && !config->gradient_norm     ? "gradient-norm"
+      : flags->normalize && config->normalize[0] == '\0' ? "normalize"
+                                                         : NULL;
+  if (other != NULL) {
+    cli_say("train",
+            "--%s makes other steps: the run in '%s' was begun without it, and "
+            "can only continue so",
+            other, flags->resume);
+    return false;
+  }
   static const char *const may_differ[] = {
-      "epochs", "steps",     "threads",         "model",
-      "keep",   "keep-best", "keep-every-hours"};
+      "epochs",   "steps",     "threads",          "model",
+      "keep",     "keep-best", "keep-every-hours", "stop-early",
+      "patience", "min-delta"};
   for (size_t i = 0; i < syntax->num_options; ++i) {
     const cli_option *option = &syntax->options[i];
     const ptrdiff_t place = train_flags_place_of(option, flags);
@@ -123,6 +135,28 @@ static bool check_warm_start(const train_flags *flags) {
   return good;
 }
 
+// Checks the metric of --stop-early, with or without :min or :max, and the
+// flags that need one.
+static bool check_stop_early(const train_flags *flags) {
+  static const char *const metrics[] = {"test_loss", "test_accuracy"};
+  const ls_train_config *asked = &flags->asked;
+  if (asked->stop_early != NULL) {
+    char name[32];
+    const char *way = strchr(asked->stop_early, ':');
+    const bool is_known =
+        way == NULL || strcmp(way, ":min") == 0 || strcmp(way, ":max") == 0;
+    snprintf(name, sizeof(name), "%s", asked->stop_early);
+    if (is_known) name[strcspn(name, ":")] = '\0';
+    return cli_choose("train", "stop-early", name, metrics, 2);
+  }
+  // A resumed run may have the metric.
+  if (flags->resume != NULL || (asked->patience == 0 && asked->min_delta == 0))
+    return true;
+  cli_say("train", "--%s is for --stop-early",
+          asked->patience != 0 ? "patience" : "min-delta");
+  return false;
+}
+
 // Finds out what --resume names.
 static void take_resume(train_flags *flags) {
   if (flags->resume == NULL) return;
@@ -154,6 +188,7 @@ bool cli_train_check(train_flags *flags) {
       !cli_choose("train", "keep-best", asked->keep_best, metrics, 4))
     return false;
   take_resume(flags);
+  if (!check_stop_early(flags)) return false;
   if (!check_warm_start(flags)) return false;
   if (flags->resume == NULL && flags->inexact) {
     cli_say("train", "--allow-inexact is for --resume");
@@ -183,6 +218,7 @@ ls_train_config cli_train_fresh(const train_flags *flags) {
   if (config.schedule == NULL) config.schedule = "linear";
   if (config.test == NULL) config.test = "";
   if (config.features == NULL) config.features = "";
+  if (config.stop_early == NULL) config.stop_early = "";
   if (config.warm_start == NULL) config.warm_start = "";
   if (config.warm_only == NULL) config.warm_only = "";
   if (config.warm_except == NULL) config.warm_except = "";
@@ -190,6 +226,7 @@ ls_train_config cli_train_fresh(const train_flags *flags) {
   if (config.replicas == 0) config.replicas = 1;
   if (config.seed < 0) config.seed = 0;
   if (config.keep < 0) config.keep = 5;
+  config.gradient_norm = flags->gradient_norm;
   return config;
 }
 
@@ -197,8 +234,9 @@ ls_train_config cli_train_resumed(const cli_syntax *syntax,
                                   const train_flags *flags,
                                   const ls_train_config *resumed,
                                   const char *model) {
-  static const char *const others[] = {"data", "test", "keep", "keep-best",
-                                       "keep-every-hours"};
+  static const char *const others[] = {
+      "data",       "test",     "keep",     "keep-best", "keep-every-hours",
+      "stop-early", "patience", "min-delta"};
   ls_train_config config = *resumed;
   for (size_t i = 0; i < syntax->num_options; ++i) {
     const cli_option *option = &syntax->options[i];

@@ -22,13 +22,16 @@ typedef struct cli_again {
                      const ls_dataset *test);
   void *check_user;
   bool is_checked;
+  ls_schedule schedule;  // Instead of the run's, unless it is constant.
+  bool ends_at_nan;      // A loss that is no number is no failure.
 } cli_again;
 
 // Values of the flags. Zero (`seed` and `keep`: -1): not given.
 typedef struct train_flags {
   ls_train_config asked;
   const char *run_folder, *trace, *events, *tpu;
-  const char *config;  // --config: a file with flags.
+  const char *config;   // --config: a file with flags.
+  const char *find_lr;  // --find-lr: "" or the range.
   // --resume: the run's folder, and the step to go on from in another folder.
   const char *resume;
   char resume_folder[PATH_MAX];
@@ -38,6 +41,7 @@ typedef struct train_flags {
   char config_path[PATH_MAX + 64];
   int64_t save_seconds, save_steps, grace, iterations, check_ranks, checksum;
   bool overwrite, quiet, inexact, attest;
+  bool gradient_norm, normalize;
   double spike;             // --find-spike; 0: not given.
   bool estimator;           // Used by cli_find_estimator only.
   cli_again *again;         // NULL: trains.
@@ -85,6 +89,9 @@ int cli_with_train_flags(const cli_train_words *words, int argc, char **argv);
 
 // Trains, or makes steps again, as the flags say; returns an exit code.
 int cli_train_run(const cli_syntax *syntax, train_flags *flags);
+// Trains with rates that grow from step to step, and prints how the loss
+// follows them and which rate to take.
+int cli_train_find_rate(const cli_syntax *syntax, const train_flags *flags);
 // Trains once for each of several seeds, and prints the mean results.
 int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags);
 

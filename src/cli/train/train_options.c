@@ -4,7 +4,7 @@
 
 #include "cli/train/train_flags.h"
 
-enum { MOST_OPTIONS = 64 };
+enum { MOST_OPTIONS = 80 };
 
 // Appends rows, except the one of this name (NULL: none); returns the number of
 // all.
@@ -53,7 +53,16 @@ static size_t list_options(train_flags *flags, bool has_operand,
        "fraction of data without a test set to hold out for the\n"
        "test, always the same examples (default 0.1)",
        0},
+      {"test-steps", CLI_COUNT, &asked->test_steps, "N",
+       "test on the first N batches of the test set (default:\n"
+       "all of it)",
+       1},
       CLI_FEATURES_OPTION(&asked->features),
+      {"normalize", CLI_FLAG, &flags->normalize, NULL,
+       "subtract the mean from each number of the examples (of\n"
+       "images: from each channel) and divide by the deviation,\n"
+       "both of the training set; they are a part of the model",
+       0},
       {"replicas", CLI_COUNT, &asked->replicas, "N",
        "replicas that share each batch (default 1)", 1},
       {"tpu", CLI_TEXT, &flags->tpu, "NAME",
@@ -73,12 +82,27 @@ static size_t list_options(train_flags *flags, bool has_operand,
        "passes over the training set (default: the model's)", 1},
       {"steps", CLI_COUNT, &asked->steps, "N",
        "end after N steps (default: complete epochs)", 1},
+      {"stop-early", CLI_TEXT, &asked->stop_early, "METRIC",
+       "end once test_loss or test_accuracy has not become better\n"
+       "for --patience epochs; METRIC:min or METRIC:max says what\n"
+       "is better; its best checkpoint is kept, unless by\n"
+       "--keep-best another",
+       0},
+      {"patience", CLI_COUNT, &asked->patience, "N",
+       "epochs without a better value (default 3)", 1},
+      {"min-delta", CLI_REAL, &asked->min_delta, "X",
+       "gain that counts as better must be above this (default 0)", 0},
       {"optimizer", CLI_TEXT, &asked->optimizer, "NAME",
        "sgd, momentum, nesterov, adam, adamw, lamb, adagrad,\n"
        "rmsprop or lion (default: the model's own)",
        0},
       {"learning-rate", CLI_REAL, &asked->learning_rate, "X",
        "initial learning rate (default: the optimizer's)", 0},
+      {"find-lr", CLI_MAYBE, &flags->find_lr, "[LOW:HIGH]",
+       "train with a rate that grows from step to step (default:\n"
+       "from 1e-6 to 10 in 100 steps, or --steps), and print the\n"
+       "losses and which rate to take; leaves no run",
+       0},
       {"schedule", CLI_TEXT, &asked->schedule, "NAME",
        "linear (default): the rate falls to 0 over the run;\n"
        "constant; cosine, with --optimizer: the rate falls along\n"
@@ -151,6 +175,10 @@ static size_t list_options(train_flags *flags, bool has_operand,
        "add a checksum of all variables to metrics.jsonl every\n"
        "N steps, for diff and replay (default: never)",
        1},
+      {"gradient-norm", CLI_FLAG, &flags->gradient_norm, NULL,
+       "add the norm of all gradients, after --clip-norm, to\n"
+       "lines of metrics.jsonl; takes memory of as many weights",
+       0},
       {"attest", CLI_FLAG, &flags->attest, NULL,
        "add a chain of hashes of data, checkpoints and metrics,\n"
        "chain.jsonl, for 'lockstep verify'; --resume goes on\n"

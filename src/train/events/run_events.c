@@ -123,7 +123,7 @@ static ls_status add_budget(ls_event_writer *writer, int64_t step,
 }
 
 static ls_status log_steps(ls_run_events *events, const ls_train_report *report,
-                           double rate, const ls_function *step) {
+                           const ls_last_step *last, const ls_function *step) {
   const number numbers[] = {
       {"loss", report->loss},
       {"accuracy", report->accuracy},
@@ -131,9 +131,12 @@ static ls_status log_steps(ls_run_events *events, const ls_train_report *report,
   LS_RETURN_IF_ERROR(run_events_add_numbers(events->train, report->step,
                                             numbers, LS_COUNT_OF(numbers)));
   LS_RETURN_IF_ERROR(add_budget(events->train, report->step, &report->budget));
-  if (!isnan(rate))
-    LS_RETURN_IF_ERROR(ls_event_writer_scalar(events->train, "learning_rate",
-                                              report->step, rate));
+  const number lasts[] = {{"learning_rate", last->rate},
+                          {"gradient_norm", last->gradient_norm}};
+  for (size_t i = 0; i < LS_COUNT_OF(lasts); ++i)
+    if (!isnan(lasts[i].value))
+      LS_RETURN_IF_ERROR(
+          run_events_add_numbers(events->train, report->step, &lasts[i], 1));
   const ls_graph *graph = ls_function_graph(step);
   if (!events->has_graph && graph != NULL)
     LS_RETURN_IF_ERROR(ls_event_writer_graph(events->train, graph));
@@ -151,11 +154,11 @@ static ls_status log_test(ls_run_events *events,
 }
 
 ls_status ls_run_events_log(ls_run_events *events,
-                            const ls_train_report *report, double rate,
-                            const ls_function *step) {
+                            const ls_train_report *report,
+                            const ls_last_step *last, const ls_function *step) {
   if (events->train == NULL) return ls_ok();
   return report->tested ? log_test(events, report)
-                        : log_steps(events, report, rate, step);
+                        : log_steps(events, report, last, step);
 }
 
 // ---- Weights ---------------------------------------------------------------

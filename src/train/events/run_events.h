@@ -11,6 +11,7 @@
 #include "lockstep/events.h"
 #include "lockstep/graph.h"
 #include "lockstep/train.h"
+#include "train/folder/run_folder.h"
 
 // Zeroed: writes no events; all calls do nothing.
 typedef struct ls_run_events {
@@ -34,11 +35,12 @@ LS_MUST_USE ls_status ls_run_events_close(ls_run_events *events);
 // Returns true for the name of an event file.
 bool ls_run_events_owns(const char *name);
 
-// Logs values of some steps, with the learning rate of the last one (NaN:
-// unknown), or of an evaluation; the first time also the step's graph.
+// Logs values of some steps and of the last one, or of an evaluation; the first
+// time also the step's graph.
 LS_MUST_USE ls_status ls_run_events_log(ls_run_events *events,
                                         const ls_train_report *report,
-                                        double rate, const ls_function *step);
+                                        const ls_last_step *last,
+                                        const ls_function *step);
 // Logs histograms of the weights at the end of an epoch.
 LS_MUST_USE ls_status ls_run_events_log_weights(ls_run_events *events,
                                                 int64_t step);

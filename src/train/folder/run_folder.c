@@ -333,8 +333,8 @@ static void write_budget(ls_json_writer *json, const ls_train_budget *budget) {
 }
 
 // ---- Metrics ---------------------------------------------------------------
-static void print_metrics(const ls_train_report *report, double rate,
-                          ls_text *text) {
+static void print_metrics(const ls_train_report *report,
+                          const ls_last_step *last, ls_text *text) {
   ls_text_clear(text);
   ls_json_writer json = {.text = text};
   ls_json_begin(&json, '{');
@@ -346,9 +346,23 @@ static void print_metrics(const ls_train_report *report, double rate,
   ls_json_f64(&json, report->tested ? report->test.loss : report->loss);
   ls_json_key(&json, report->tested ? "test_accuracy" : "accuracy");
   ls_json_f64(&json, report->tested ? report->test.accuracy : report->accuracy);
-  if (!isnan(rate)) {
+  if (!isnan(last->rate)) {
     ls_json_key(&json, "learning_rate");
-    ls_json_f64(&json, rate);
+    ls_json_f64(&json, last->rate);
+  }
+  if (!isnan(last->gradient_norm)) {
+    ls_json_key(&json, "gradient_norm");
+    ls_json_f64(&json, last->gradient_norm);
+  }
+  if (report->tested && report->best_step > 0) {
+    ls_json_key(&json, "best_step");
+    ls_json_i64(&json, report->best_step);
+    ls_json_key(&json, "waited");
+    ls_json_i64(&json, report->waited);
+  }
+  if (report->stops_early) {
+    ls_json_key(&json, "stopped_early");
+    ls_json_bool(&json, true);
   }
   if (!report->tested) {
     ls_json_key(&json, "steps");
@@ -392,9 +406,10 @@ bool ls_run_folder_has_lines(const ls_run_folder *folder) {
 }
 
 ls_status ls_run_folder_log(ls_run_folder *folder,
-                            const ls_train_report *report, double rate) {
+                            const ls_train_report *report,
+                            const ls_last_step *last) {
   if (!ls_run_folder_has_lines(folder)) return ls_ok();
-  print_metrics(report, rate, &folder->text);
+  print_metrics(report, last, &folder->text);
   return add_line(folder);
 }
 

@@ -72,11 +72,15 @@ LS_MUST_USE ls_status ls_run_folder_continue(ls_run_folder *folder,
                                              const ls_train_config *config,
                                              int64_t step);
 
+// Numbers of the last step alone; NaN: unknown.
+typedef struct ls_last_step {
+  double rate, gradient_norm;
+} ls_last_step;
 // Appends a line to metrics.jsonl, for steps or an evaluation, unless the file
 // is still the former run's; also passes it to the log.
 LS_MUST_USE ls_status ls_run_folder_log(ls_run_folder *folder,
                                         const ls_train_report *report,
-                                        double rate);
+                                        const ls_last_step *last);
 // Does so with a line for a checksum of the variables.
 LS_MUST_USE ls_status ls_run_folder_log_sum(ls_run_folder *folder, int64_t step,
                                             uint64_t sum);

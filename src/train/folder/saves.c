@@ -87,7 +87,10 @@ static ls_status save_run(void *self, ls_record *record) {
   const ls_saves *saves = self;
   const bool known = saves->program.all[0] != '\0';
   const ls_program_identity *program = known ? &saves->program : &saves->wanted;
+  const char *rule = saves->plan->options.stop_early;
   LS_RETURN_IF_ERROR(save_config(saves, record));
+  if (rule != NULL)
+    LS_RETURN_IF_ERROR(ls_early_stop_save(&saves->early, rule, record));
   LS_RETURN_IF_ERROR(
       ls_record_set_i64(record, "nanos", (int64_t)(saves->seconds * 1e9)));
   LS_RETURN_IF_ERROR(ls_record_set_text(record, "program", program->all));
@@ -119,6 +122,9 @@ static ls_status restore_run(void *self, const ls_record *record) {
   LS_RETURN_IF_ERROR(ls_record_get_text(record, "program", &all));
   LS_RETURN_IF_ERROR(ls_record_get_text(record, "program ops", &ops));
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "steps", &saves->wanted_steps));
+  const char *rule = saves->plan->options.stop_early;
+  if (rule != NULL)
+    LS_RETURN_IF_ERROR(ls_early_stop_restore(&saves->early, rule, record));
   saves->seconds = (double)nanos * 1e-9;
   snprintf(saves->wanted.all, sizeof(saves->wanted.all), "%s", all);
   snprintf(saves->wanted.ops, sizeof(saves->wanted.ops), "%s", ops);
@@ -249,7 +255,10 @@ ls_status ls_saves_deinit(ls_saves *saves) {
   return status;
 }
 
-static bool is_high(const char *metric) {
+static bool is_high(const ls_run_plan *plan) {
+  const char *metric = plan->options.keep_best;
+  if (metric != NULL && strcmp(metric, plan->stop.name) == 0)
+    return plan->stop.is_high;
   return metric != NULL && strstr(metric, "accuracy") != NULL;
 }
 
@@ -266,7 +275,7 @@ static ls_checkpoints_options options_of(const ls_saves *saves,
       .keep = o->keep,
       .keep_every_hours = o->keep_every_hours,
       .best_metric = o->keep_best,
-      .best_is_high = is_high(o->keep_best) ? LS_FLAG_ON : LS_FLAG_OFF,
+      .best_is_high = is_high(saves->plan) ? LS_FLAG_ON : LS_FLAG_OFF,
       .background = o->save_background,
       .ranks = ranks->all.communicator != NULL ? LS_FLAG_ON : LS_FLAG_OFF,
       .goes_on = o->save_goes_on ? LS_FLAG_ON : LS_FLAG_OFF};

@@ -60,6 +60,7 @@ typedef struct ls_saves {
   // The program that a resumed run must have, as its checkpoint says.
   ls_program_identity wanted;
   int64_t wanted_steps;
+  ls_early_stop early;
 } ls_saves;
 
 // Sets what is saved, and the folder, which is lent; NULL: no folder. Touches

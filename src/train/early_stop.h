@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Early stopping: a run ends once its evaluations have not become better for
+// so many epochs.
+#ifndef LS_TRAIN_EARLY_STOP_H_
+#define LS_TRAIN_EARLY_STOP_H_
+
+#include "lockstep/record.h"
+#include "lockstep/train.h"
+
+// State of the rule. Zeroed: has seen no evaluation.
+typedef struct ls_early_stop {
+  int64_t step;       // Step of the last evaluation that was counted.
+  int64_t best_step;  // 0: none.
+  int64_t waited;     // Evaluations since then that were no better.
+  double best;
+  bool is_over;  // The run ends.
+} ls_early_stop;
+
+// Metric of a rule, "test_loss" or "test_accuracy:max".
+typedef struct ls_stop_metric {
+  char name[32];
+  bool is_high;  // Higher values are better.
+} ls_stop_metric;
+// Parses the rule of the options, which is not NULL.
+//   LS_INVALID_ARGUMENT  another metric, or another word after the colon.
+LS_MUST_USE ls_status ls_stop_metric_parse(const char *text,
+                                           ls_stop_metric *out);
+
+// Counts an evaluation, unless it is that of a step which was counted.
+void ls_early_stop_count(ls_early_stop *self, const ls_stop_metric *metric,
+                         const ls_train_options *options, int64_t step,
+                         const ls_evaluation *evaluation);
+
+// Save the state in a checkpoint, and restore it. A state of another metric,
+// or none, leaves `self` as it is.
+LS_MUST_USE ls_status ls_early_stop_save(const ls_early_stop *self,
+                                         const char *rule, ls_record *record);
+LS_MUST_USE ls_status ls_early_stop_restore(ls_early_stop *self,
+                                            const char *rule,
+                                            const ls_record *record);
+
+#endif  // LS_TRAIN_EARLY_STOP_H_

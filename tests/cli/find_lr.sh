@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# lockstep train --find-lr: a table of rates and losses, a suggestion, and no
+# run folder.
+
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
+rm -rf runs ./*.txt
+
+tiny="--model tiny --data synthetic"
+# finds NAME ARGUMENT...: prints into NAME.txt.
+finds() {
+  name=$1
+  shift
+  # shellcheck disable=SC2086
+  "$lockstep" train $tiny "$@" >out.txt 2>err.txt || fail "train $*"
+  [ ! -s err.txt ] || fail "train $* says more"
+  cp out.txt "$name.txt"
+}
+finds own --find-lr
+[ "$(wc -l <own.txt)" = 22 ] || fail "no table of 20 rows"
+grep -qE '^ 1\.00e-06 +[0-9]+\.[0-9]{4}  #+$' own.txt || fail "no first row"
+# Rows grow by the same factor.
+awk 'NR > 2 && NF == 3 && $1 ~ /e/ {
+  if (last > 0 && ($1 / last < 2.2 || $1 / last > 2.3)) exit 1
+  last = $1
+}' own.txt || fail "rates do not grow exponentially"
+suggested=$(sed -n 's/^suggestion: --learning-rate \([^,]*\), a tenth of .*/\1/p' own.txt)
+awk -v rate="$suggested" 'BEGIN { exit !(rate > 0.01 && rate < 1) }' ||
+  fail "the suggestion is '$suggested'"
+[ ! -e runs ] || fail "a run is left"
+# The suggestion is the flag.
+# shellcheck disable=SC2086
+"$lockstep" train $tiny --learning-rate "$suggested" --steps 400 --run-dir runs/1 \
+  --quiet >out.txt 2>err.txt || fail "the suggestion cannot be used"
+awk '{ exit !($3 > 0.8) }' out.txt || fail "the suggestion does not learn"
+
+# The same numbers on any number of threads, replicas of a batch aside.
+finds threads --find-lr --threads 3
+cmp -s own.txt threads.txt || fail "threads change the losses"
+finds loops --find-lr --iterations-per-loop 8
+cmp -s own.txt loops.txt || fail "loops change the losses"
+
+# Another optimizer and range; rates that are too high end the test.
+finds adam --find-lr 1e-4:100 --optimizer adam --steps 60
+grep -q '^the loss grows without bound from ' adam.txt || fail "adam goes on"
+[ "$(wc -l <adam.txt)" -lt 22 ] || fail "adam is not cut"
+finds high --find-lr=1e20:1e30
+grep -qF 'no rate lowers the loss: try a lower range, --find-lr 1e+17:1e+20' \
+  high.txt || fail "a high range is good"
+
+for range in 1 1:2:3 1-2 2:1 0:1 -1:1 1:1e999 nan:1 a:b 1e-300:1e300; do
+  # shellcheck disable=SC2086
+  ends 2 "--find-lr is '$range', expected LOW:HIGH" train $tiny \
+    "--find-lr=$range"
+done
+# shellcheck disable=SC2086
+{
+  ends 2 "--run-dir cannot be given with --find-lr" train $tiny --find-lr \
+    --run-dir runs/x
+  ends 2 "--learning-rate cannot be given" train $tiny --find-lr \
+    --learning-rate 1
+  ends 2 "--schedule cannot be given" train $tiny --find-lr --schedule constant
+  ends 2 "needs --steps of 10 or more" train $tiny --find-lr --steps 9
+}
+
+exit $failed

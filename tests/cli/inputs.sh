@@ -1,0 +1,82 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Rows of any width: mlp and tiny take as many numbers as the data have, in
+# training, evaluation, prediction, export, resumption and replay.
+
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
+rm -rf runs ./*.csv
+
+# Three kinds of flowers, by three numbers.
+awk 'function drawn() { x = (x * 16807) % 2147483647; return x / 2147483647 }
+BEGIN {
+  x = 7
+  print "length,width,depth,kind"
+  for (row = 0; row < 150; ++row) {
+    kind = row % 3
+    printf "%.3f,%.2f,%.4f,%s\n", 5 + kind + drawn(),
+      100 * (3 - kind) + 90 * drawn(), drawn() / 100,
+      kind == 0 ? "lily" : kind == 1 ? "rose" : "tulip"
+  }
+}' >flowers.csv
+cut -d , -f 1-3 flowers.csv >bare.csv
+cut -d , -f 2- flowers.csv >narrow.csv
+flowers="--data flowers.csv --batch-size 16 --schedule constant --normalize"
+# trains NAME ARGUMENT...: into runs/NAME.
+trains() {
+  name=$1
+  shift
+  # shellcheck disable=SC2086
+  "$lockstep" train $flowers --quiet --run-dir "runs/$name" "$@" >out.txt \
+    2>err.txt || fail "train $*"
+}
+for model in tiny mlp; do
+  trains $model --model $model --epochs 8 --learning-rate 0.3
+  awk '{ exit !($3 > 0.9) }' out.txt || fail "$model does not learn"
+  grep -qF '"inputs":3,' runs/$model/config.json || fail "$model has no inputs"
+  "$lockstep" eval runs/$model --data flowers.csv >out.txt 2>err.txt ||
+    fail "eval $model"
+  awk '/accuracy/ { exit !($3 > 0.9) }' out.txt || fail "eval $model is worse"
+  for data in flowers.csv bare.csv; do
+    "$lockstep" predict runs/$model --data $data >$data.txt 2>err.txt ||
+      fail "predict $model $data"
+  done
+  cmp -s flowers.csv.txt bare.csv.txt || fail "a label changes predictions"
+  tail -n +2 flowers.csv | cut -d , -f 4 >kinds.txt
+  sed 's/.*"name":"\([^"]*\)".*/\1/' bare.csv.txt | paste -d , - kinds.txt |
+    awk -F , '$1 == $2 { ++right } END { exit !(right / NR > 0.9) }' ||
+    fail "predictions of $model are wrong"
+  "$lockstep" export runs/$model >out.txt 2>err.txt || fail "export $model"
+  grep -qF '[?,3]' "$(cat out.txt)"/*.ls || fail "the export takes others"
+done
+
+# It resumes with the same bytes, replays, and goes on by --config.
+trains half --model tiny --steps 13
+"$lockstep" train --resume runs/half --steps 30 --quiet >out.txt 2>err.txt ||
+  fail "resume"
+trains full --model tiny --steps 30 --checksum 10
+cmp -s runs/half/model.safetensors runs/full/model.safetensors ||
+  fail "a resumed run has other bytes"
+"$lockstep" replay runs/full --to 20 >out.txt 2>err.txt || fail "replay"
+trains again --config runs/full/config.json
+cmp -s runs/again/model.safetensors runs/full/model.safetensors ||
+  fail "--config makes another run"
+# Other data have other inputs.
+trains narrow --config runs/full/config.json --data narrow.csv
+grep -qF '"inputs":2,' runs/narrow/config.json || fail "narrow has 3 inputs"
+
+# The model's own number is none to store; other models have one size alone.
+trains own --model tiny --data synthetic --steps 2
+grep -qF '"inputs":0,' runs/own/config.json || fail "tiny has inputs"
+ends 1 "takes examples f32[3] of 4 classes; these are f32[2]" eval runs/tiny \
+  --data narrow.csv --json
+ends 1 "model 'cnn' takes examples f32[28,28,1]" train --model cnn \
+  --data flowers.csv --quiet
+printf 'a,label\n1,p\n2,q\n3,r\n4,s\n5,t\n' >many.csv
+"$lockstep" train --model tiny --data many.csv --quiet >out.txt 2>err.txt &&
+  fail "five classes are four"
+grep -qF "model 'tiny' has 4 classes, the labels of 'many.csv' are 5 texts" \
+  err.txt || fail "too many classes"
+
+exit $failed
