@@ -6,10 +6,10 @@
 //
 // Floating initializers of one dimension or more are variables, under their
 // names in the file; means and variances of batch norms are not trainable.
-// Constants are not variables: scalars, integers, what holds an infinity or
-// NaN, operands that are settings (bounds, pads, scales), and names that begin
-// with '%', which our own exports give to constants. Sizes may depend on those
-// of inputs, such as an unknown batch size, but not on values.
+// Constants are not variables: scalars, single factors, integers, what holds an
+// infinity or NaN, operands that are settings (bounds, pads, scales), and names
+// that begin with '%', which our own exports give to constants. Sizes may
+// depend on those of inputs, such as an unknown batch size, but not on values.
 //
 // Files may be of opset 7 to 23. An op, or a form of it, that is not supported
 // is LS_UNIMPLEMENTED, with the op, the node and the file: loops and branches,

@@ -11,7 +11,14 @@
 #include "onnx/onnx_build.h"
 
 // ---- Weights ---------------------------------------------------------------
-typedef enum role { ROLE_NONE, ROLE_WEIGHT, ROLE_STATISTIC, ROLE_SETTING } role;
+// The last one of all uses counts.
+typedef enum role {
+  ROLE_NONE,
+  ROLE_FACTOR,  // A weight, unless it is a single number.
+  ROLE_WEIGHT,
+  ROLE_STATISTIC,
+  ROLE_SETTING
+} role;
 
 // Returns the role of an operand.
 static role role_of(const ls_onnx_node *node, size_t input) {
@@ -21,7 +28,10 @@ static role role_of(const ls_onnx_node *node, size_t input) {
     return ROLE_STATISTIC;
   for (size_t i = 0; input > 0 && i < 7; ++i)
     if (strcmp(node->type, with_settings[i]) == 0) return ROLE_SETTING;
-  return ROLE_WEIGHT;
+  const bool scales = strcmp(node->type, "Mul") == 0 ||
+                      strcmp(node->type, "Div") == 0 ||
+                      strcmp(node->type, "Pow") == 0;
+  return scales ? ROLE_FACTOR : ROLE_WEIGHT;
 }
 
 static bool is_finite_array(const ls_array *array) {
@@ -44,12 +54,15 @@ static ls_status load_variables(ls_onnx *self, const ls_onnx_options *options) {
     const ls_onnx_initializer *given = &file->initializers[i];
     const char *name = file->names[given->value];
     const role own = roles[given->value];
-    if ((own != ROLE_WEIGHT && own != ROLE_STATISTIC) || name[0] == '%' ||
+    const bool is_number = ls_array_num_elements(given->array) == 1;
+    if (own == ROLE_NONE || own == ROLE_SETTING || name[0] == '%' ||
+        (own == ROLE_FACTOR && is_number) ||
         !ls_dtype_is_float(ls_array_dtype(given->array)) ||
         ls_array_shape(given->array).rank == 0 ||
         !is_finite_array(given->array))
       continue;
-    const bool trains = own == ROLE_WEIGHT && options->trainable != LS_FLAG_OFF;
+    const bool trains =
+        own != ROLE_STATISTIC && options->trainable != LS_FLAG_OFF;
     LS_RETURN_IF_ERROR(ls_variable_create(
         &(ls_variable_options){.name = name,
                                .initial_array = given->array,

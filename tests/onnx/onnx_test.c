@@ -386,8 +386,9 @@ static void add_line(ls_text *graph) {
   add_floats(graph, "w", 2, 1, w);
   add_floats(graph, "b", 1, 0, b);
   add_floats(graph, "mask", 2, 0, mask);
+  add_floats(graph, "one", 1, 0, w);
   add_node(graph, "Gemm", "x w b", "z", "");
-  add_node(graph, "Identity", "z", "y", "");
+  add_node(graph, "Mul", "z one", "y", "");
   add_port(graph, 11, "x", LS_SHAPE(-1, 2));
   add_port(graph, 12, "y", LS_SHAPE(-1, 1));
 }
