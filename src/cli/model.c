@@ -74,8 +74,10 @@ static const char *value_at(int argc, char **argv, int at, const char *flag) {
 
 // Returns true for the run folder of a model, not of an estimator: then the
 // model is checked before a library is loaded.
-static bool is_model_run(const char *folder) {
-  char path[PATH_MAX];
+static bool is_model_run(const char *text) {
+  char folder[PATH_MAX], path[PATH_MAX + 16];
+  ls_opt step;
+  cli_split_step(text, folder, &step);
   snprintf(path, sizeof(path), "%s/config.json", folder);
   return access(path, F_OK) == 0;
 }
@@ -90,12 +92,7 @@ bool cli_find_estimator(const char *command, int argc, char **argv,
     const char *resumed = value_at(argc, argv, i, "--resume");
     if (model != NULL) text = model;
     is_linked |= strcmp(argv[i], "--estimator") == 0;
-    if (resumed != NULL) {
-      char folder[PATH_MAX];
-      ls_opt step;
-      cli_split_step(resumed, folder, &step);
-      is_run = is_model_run(folder);
-    }
+    if (resumed != NULL) is_run = is_model_run(resumed);
     // Commands other than `train` have the run folder as an operand.
     if (argv[i][0] != '-' && strcmp(command, "train") != 0)
       is_run |= is_model_run(argv[i]);

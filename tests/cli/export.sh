@@ -8,7 +8,7 @@
 rm -rf run out
 
 "$lockstep" train --model tiny --data synthetic --quiet --run-dir run \
-  --batch-size 32 --steps 5 >out.txt 2>err.txt || fail "train"
+  --batch-size 32 --steps 5 --save-every-steps 2 >out.txt 2>err.txt || fail "train"
 
 # has FOLDER FILE...: these and no others.
 has() {
@@ -31,6 +31,30 @@ has "$(cat out.txt)" model.onnx model.predict.onnx serve.ls \
   serve.predict.stablehlo.mlir serve.stablehlo.mlir variables.safetensors
 grep -q 'tensor<8x' "$(cat out.txt)/serve.stablehlo.mlir" ||
   fail "StableHLO is not of a batch of 8"
+
+# An older checkpoint, for export and the other commands that take a run.
+cp -r run older
+rm older/model.ckpt-5.* older/model.safetensors
+for from in run@4 run/model.ckpt-4 run/model.ckpt-4.json; do
+  "$lockstep" export $from >out.txt 2>err.txt || fail "export $from"
+  grep -q '^run/' out.txt || fail "export $from: $(cat out.txt)"
+  "$lockstep" checkpoint diff run/model.ckpt-4 \
+    "$(cat out.txt)/variables.safetensors" >diff.txt 2>err.txt
+  [ "$(cut -d: -f1 diff.txt)" = sgd/step ] ||
+    fail "values of $from: $(cat diff.txt)"
+  for command in "eval --json" "predict --data synthetic"; do
+    # shellcheck disable=SC2086
+    "$lockstep" $command older >older.txt 2>err.txt || fail "$command older"
+    # shellcheck disable=SC2086
+    "$lockstep" $command $from >out.txt 2>err.txt || fail "$command $from"
+    cmp -s older.txt out.txt || fail "$command $from: another model"
+  done
+done
+"$lockstep" eval --json run >out.txt 2>err.txt || fail "eval run"
+"$lockstep" eval --json older >older.txt 2>err.txt || fail "eval older"
+cmp -s older.txt out.txt && fail "the checkpoints are equal"
+"$lockstep" eval run@3 >out.txt 2>err.txt && fail "eval run@3"
+grep -q 'model.ckpt-3' err.txt || fail "says $(cat err.txt)"
 
 # What it is not asked for rightly.
 "$lockstep" export run --batch-size 8 >out.txt 2>err.txt &&

@@ -281,7 +281,7 @@ int cli_diff(int argc, char **argv) {
                "code 0 if the\n"
                "results are equal, else 1; differences of config.json are "
                "shown, but do not\n"
-               "count. After a resume, a line has means over fewer steps.",
+               "count. After a resume, a line may have means over other steps.",
       .operand_form = "RUN RUN",
       .operand = folders,
       .num_operands = &count};
