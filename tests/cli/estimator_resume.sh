@@ -79,6 +79,16 @@ grep -qF "train: --tpu is 'virtual:2x2', the run in 'kept' has none: results \
 will differ" err.txt || fail "--allow-inexact"
 trains --resume kept --param rate=0.02,width=6 --tpu virtual:2x2 --steps 24
 
+# ---- Names that nothing reads ----------------------------------------------
+for tpu in '' '--tpu virtual:2x2'; do
+  rm -rf unread
+  # shellcheck disable=SC2086
+  trains --run-dir unread --param rats=1,rate=0.1,batches=3 --steps 2 $tpu
+  grep -c 'has read$' err.txt | grep -qx 2 || fail "names that nothing reads"
+  grep -q "params has 'rats', which neither the model function" err.txt ||
+    fail "a name that nothing reads"
+done
+
 # ---- Without the file, and with a damaged one ------------------------------
 rm other/estimator.json
 trains --resume other --param rate=0.02 --steps 9

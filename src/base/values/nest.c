@@ -13,6 +13,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
+#include "base/values/nest_reads.h"
 
 typedef struct nest_node {
   ls_object object;
@@ -21,6 +22,8 @@ typedef struct nest_node {
   const char *tag;
   const char **keys;  // NULL for a list and a plain tuple.
   uint32_t *order;    // Key positions in sorted order; NULL without keys.
+  bool marks_reads;
+  uint64_t reads;  // Bits of items that were read; atomic.
   ls_nest items[];
 } nest_node;
 
@@ -361,8 +364,37 @@ size_t ls_nest_count(ls_nest nest) {
   return node == NULL ? 0 : node->count;
 }
 
+// ---- Reads -----------------------------------------------------------------
+static void mark_read(ls_nest nest, size_t index) {
+  nest_node *node = nest.as.ref;
+  if (index < 64)
+    (void)__atomic_fetch_or(&node->reads, UINT64_C(1) << index,
+                            __ATOMIC_RELAXED);
+}
+
+void ls_nest_mark_reads(ls_nest dict) {
+  if (nest_node_of(dict) != NULL)
+    ((nest_node *)dict.as.ref)->marks_reads = true;
+}
+
+bool ls_nest_was_read(ls_nest dict, size_t index) {
+  const nest_node *node = nest_node_of(dict);
+  return node == NULL || index >= 64 ||
+         (__atomic_load_n(&node->reads, __ATOMIC_RELAXED) >> index & 1) != 0;
+}
+
+void ls_nest_add_reads(ls_nest dict, ls_nest copy) {
+  for (size_t i = 0; i < ls_nest_count(dict); ++i)
+    for (size_t k = 0; k < ls_nest_count(copy); ++k)
+      if (strcmp(ls_nest_key(dict, i), ls_nest_key(copy, k)) == 0 &&
+          ls_nest_was_read(copy, k))
+        mark_read(dict, i);
+}
+
+// ---- Items -----------------------------------------------------------------
 ls_nest ls_nest_item(ls_nest nest, size_t index) {
   const nest_node *node = nest_node_of(nest);
+  if (node != NULL && node->marks_reads) mark_read(nest, index);
   return node != NULL && index < node->count ? node->items[index] : ls_none();
 }
 
@@ -386,7 +418,10 @@ ls_nest ls_nest_find(ls_nest dict, const char *key) {
     const size_t middle = low + (high - low) / 2;
     const uint32_t position = node->order[middle];
     const int compared = strcmp(key, node->keys[position]);
-    if (compared == 0) return node->items[position];
+    if (compared == 0) {
+      if (node->marks_reads) mark_read(dict, position);
+      return node->items[position];
+    }
     if (compared < 0) {
       high = middle;
     } else {

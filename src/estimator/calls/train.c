@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trainings of estimators.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/require.h"
 #include "base/values/nest_internal.h"
+#include "base/values/nest_reads.h"
 #include "distribute/values/values.h"
 #include "estimator/calls/job.h"
 #include "estimator/hooks/progress_hooks.h"
@@ -124,6 +126,23 @@ static ls_status add_loss_summary(const ls_job *job) {
   return ls_graph_take_error(job->graph);
 }
 
+// Warns of parameters that the user's functions, all of which have been called,
+// did not read: their names may be misspelled.
+static void warn_of_unread_params(const ls_job *job) {
+  const ls_nest params = job->estimator->params;
+  if (!ls_plan_leads(job->calls.plan)) return;
+  for (size_t i = 0; i < ls_nest_count(params); ++i) {
+    const char *name = ls_nest_key(params, i);
+    char key[200];
+    if (ls_nest_was_read(params, i)) continue;
+    snprintf(key, sizeof(key), "unread parameter %s", name);
+    ls_log_limited(job->estimator->runtime, key, 1, LS_LOG_WARNING, "estimator",
+                   "params has '%s', which neither the model function nor the "
+                   "input function of the training has read",
+                   name);
+  }
+}
+
 // Builds the graph of a training that continues from step `saved`; -1: starts
 // from scratch.
 static ls_status train_build(ls_job *job, int64_t saved) {
@@ -131,6 +150,7 @@ static ls_status train_build(ls_job *job, int64_t saved) {
   LS_RETURN_IF_ERROR(ls_job_open_events(job, saved));
   LS_SUMMARY_SCOPE(job->summaries);
   LS_RETURN_IF_ERROR(job->kind->build(job));
+  warn_of_unread_params(job);
   return add_loss_summary(job);
 }
 

@@ -10,6 +10,7 @@
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "base/values/nest_internal.h"
+#include "base/values/nest_reads.h"
 #include "data/dataset.h"
 #include "estimator/config/config.h"
 #include "estimator/own.h"
@@ -121,13 +122,15 @@ ls_status ls_call_input(const ls_estimator_calls *calls,
   LS_OWN(ls_nest, params) = ls_params_copy(calls->params);
   LS_RETURN_IF_ERROR(input_params(calls, place, &params));
   // The parameters of the call, which the user's function may replace.
-  ls_input_call call = {.params = ls_give(&params)};
+  ls_nest_mark_reads(params);
+  ls_input_call call = {.params = ls_nest_retain(params)};
   if (takes_argument(arguments, "mode")) call.mode = calls->plan->mode;
   if (takes_argument(arguments, "config")) call.config = calls->config;
   const ls_status status =
       call_there(calls, place == NULL ? "/device:CPU:0" : place->host.text,
                  &call, out_value);
   ls_nest_release(call.params);
+  ls_nest_add_reads(calls->params, params);
   return status;
 }
 
@@ -279,11 +282,13 @@ static ls_status calls_call_model(const ls_estimator_calls *calls,
       .mask = inputs->mask,
       .params = ls_nest_retain(params),
   };
+  ls_nest_mark_reads(params);
   if (takes_argument(arguments, "mode")) call.mode = calls->plan->mode;
   if (takes_argument(arguments, "config")) call.config = calls->config;
   const ls_status status =
       calls->model->call(calls->model->user, &call, out_spec);
   ls_nest_release(call.params);
+  ls_nest_add_reads(calls->params, params);
   LS_RETURN_IF_ERROR(status);
   return *out_spec != NULL ? calls_check_mode(calls->plan->mode, *out_spec)
                            : ls_invalid_argument("model_fn returns no spec");
