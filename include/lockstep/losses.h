@@ -51,7 +51,8 @@ LS_PLACED ls_tensor ls_soft_cross_entropy_loss(ls_tensor logits,
 LS_PLACED ls_tensor ls_kl_divergence_loss(ls_tensor log_q, ls_tensor p,
                                           ls_reduction reduction);
 
-// The following losses are by element; both operands broadcast.
+// The following losses are by element. Operands of as many dimensions
+// broadcast, and a scalar to any shape; [n, 1] with [n] fails.
 //
 // -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)), as softplus(x) - x t
 LS_PLACED ls_tensor ls_sigmoid_cross_entropy_loss(ls_tensor logits,

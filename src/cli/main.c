@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lockstep: trains models in lock step on many replicas.
 #define _GNU_SOURCE
+#include <errno.h>
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
@@ -145,8 +146,11 @@ int main(int argc, char **argv) {
   const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   if (plain != (locale_t)0) uselocale(plain);
   int code = main_run(argc, argv);
+  errno = 0;
   if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK) {
-    cli_say(NULL, "cannot write to standard output");
+    const int reason = errno;  // 0: an earlier write failed.
+    cli_say(NULL, "cannot write to standard output%s%s",
+            reason != 0 ? ": " : "", reason != 0 ? strerror(reason) : "");
     code = CLI_FAILED;
   }
   return code;

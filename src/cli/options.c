@@ -215,7 +215,16 @@ static int parse_flag(const cli_syntax *syntax, int argc, char **argv,
   return CLI_USAGE;
 }
 
-static int parse_operand(const cli_syntax *syntax, const char *word) {
+// Returns true if the words have --model.
+static bool gives_model(int argc, char **argv) {
+  for (int i = 0; i < argc; ++i)
+    if (strcmp(argv[i], "--model") == 0 || strncmp(argv[i], "--model=", 8) == 0)
+      return true;
+  return false;
+}
+
+static int parse_operand(const cli_syntax *syntax, const char *word,
+                         bool has_model) {
   if (word[0] == '-' && word[1] != '\0') {
     cli_say(syntax->command, "there is no flag '%s'; see 'lockstep %s --help'",
             word, syntax->command);
@@ -226,7 +235,8 @@ static int parse_operand(const cli_syntax *syntax, const char *word) {
     return CLI_OK;
   }
   if (syntax->operand_form == NULL || *syntax->operand != NULL) {
-    const bool names_model = cli_option_find(syntax, "model", 5) != NULL;
+    const bool names_model =
+        cli_option_find(syntax, "model", 5) != NULL && !has_model;
     if (syntax->operand_form == NULL && names_model)
       cli_say(syntax->command,
               "unexpected argument '%s'; did you mean '--model %s'?", word,
@@ -252,7 +262,7 @@ bool cli_parse(const cli_syntax *syntax, int argc, char **argv, int *out_exit) {
   for (int i = 0; *out_exit == CLI_OK && i < argc; ++i)
     *out_exit = strncmp(argv[i], "--", 2) == 0
                     ? parse_flag(syntax, argc, argv, &i)
-                    : parse_operand(syntax, argv[i]);
+                    : parse_operand(syntax, argv[i], gives_model(argc, argv));
   if (*out_exit == CLI_OK && syntax->operand_form != NULL &&
       *syntax->operand == NULL) {
     cli_say(syntax->command, "%s is missing; see 'lockstep %s --help'",

@@ -344,12 +344,13 @@ static ls_status check_identity(const ls_iterator *self,
   LS_OWN_MEMORY(self->work.allocator, char, text) = NULL;
   LS_RETURN_IF_ERROR(iterator_describe(self, &text));
   if (hash_text(text) != hash)
-    return ls_invalid_argument("the position of '%s' is one in %s; it reads "
-                               "%s",
+    return ls_invalid_argument("the checkpoint's input of '%s' was %s, this "
+                               "run's is %s",
                                self->work.name, was, text);
   else if ((uint64_t)seed != self->work.seed)
     return ls_invalid_argument(
-        "the position of '%s' is one with seed %llu; it has seed %llu",
+        "the checkpoint's input of '%s' was drawn with seed %llu, this run's "
+        "with seed %llu",
         self->work.name, (unsigned long long)seed,
         (unsigned long long)self->work.seed);
   return ls_ok();

@@ -7,6 +7,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "graph/context.h"
 #include "graph/flow.h"
 #include "graph/layers.h"
@@ -51,6 +52,17 @@ static ls_status with_scope(const addition *a, ls_status status) {
                             a->graph->name);
 }
 
+// Reports an operand that is no tensor, with the key of a dict that was read
+// for a tensor and is missing.
+static ls_status no_operand(const addition *a, size_t i) {
+  char missing[256];
+  const ls_status status = ls_invalid_argument(
+      "operand %zu of %s is a failed or zeroed tensor", i, a->info->name);
+  return ls_nest_take_missing(missing, sizeof(missing))
+             ? ls_status_annotate(status, "%s", missing)
+             : status;
+}
+
 static ls_status import_inputs(addition *a) {
   const ls_op_spec *spec = &a->spec;
   a->refs = a->few_refs;
@@ -62,9 +74,7 @@ static ls_status import_inputs(addition *a) {
   }
   for (size_t i = 0; i < spec->num_inputs; ++i) {
     const ls_tensor input = spec->inputs[i];
-    if (input.ref == 0)
-      return ls_invalid_argument(
-          "operand %zu of %s is a failed or zeroed tensor", i, a->info->name);
+    if (input.ref == 0) return no_operand(a, i);
     LS_RETURN_IF_ERROR(ls_graph_import(a->graph, input, &a->refs[i]));
     a->in[i] = ls_graph_type(a->graph, a->refs[i]);
   }

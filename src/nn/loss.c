@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/losses.h"
 
+#include "base/plain.h"
 #include "graph/make/make.h"
 
 // Records how a loss is reduced: the last loss of a graph decides how losses
@@ -79,24 +80,52 @@ ls_tensor ls_kl_divergence_loss(ls_tensor log_q, ls_tensor p,
 }
 
 // ---- Elementwise -----------------------------------------------------------
+// Returns true if one has more dimensions than the other, and neither is a
+// scalar: [n, 1] and [n] would broadcast to [n, n]. Failed tensors pass,
+// because they have reported their failure.
+static bool ranks_differ(ls_tensor x, ls_tensor y) {
+  if (ls_tensor_is_failed(x) || ls_tensor_is_failed(y)) return false;
+  const int a = (int)ls_tensor_shape(x).rank, b = (int)ls_tensor_shape(y).rank;
+  return a > 0 && b > 0 && a != b;
+}
+
+static ls_tensor refuse_ranks(const char *loss, ls_tensor x, ls_tensor y) {
+  const ls_dtype dtype = ls_tensor_dtype(y);
+  const ls_shape of_x = ls_tensor_shape(x), of_y = ls_tensor_shape(y);
+  char remedy[160] = "";
+  if (ls_shape_num_elements(of_x) == ls_shape_num_elements(of_y))
+    ls_format(remedy, sizeof(remedy), "; ls_reshape can make the second %s",
+              LS_SHAPE_TEXT(dtype, of_x));
+  return ls_make_failed(
+      loss, ls_invalid_argument("%s of %s and %s: they need as many dimensions "
+                                "as each other, or one is a scalar%s",
+                                loss, LS_SHAPE_TEXT(ls_tensor_dtype(x), of_x),
+                                LS_SHAPE_TEXT(dtype, of_y), remedy));
+}
+
 ls_tensor ls_sigmoid_cross_entropy_loss(ls_tensor logits, ls_tensor targets,
                                         ls_reduction reduction) {
+  if (ranks_differ(logits, targets))
+    return refuse_ranks("sigmoid cross entropy", logits, targets);
   return ls_reduce_loss(ls_sub(ls_softplus(logits), ls_mul(logits, targets)),
                         reduction);
 }
 
 ls_tensor ls_mean_squared_error(ls_tensor x, ls_tensor y,
                                 ls_reduction reduction) {
+  if (ranks_differ(x, y)) return refuse_ranks("mean squared error", x, y);
   return ls_reduce_loss(ls_square(ls_sub(x, y)), reduction);
 }
 
 ls_tensor ls_mean_absolute_error(ls_tensor x, ls_tensor y,
                                  ls_reduction reduction) {
+  if (ranks_differ(x, y)) return refuse_ranks("mean absolute error", x, y);
   return ls_reduce_loss(ls_abs(ls_sub(x, y)), reduction);
 }
 
 ls_tensor ls_huber_loss(ls_tensor x, ls_tensor y, double delta,
                         ls_reduction reduction) {
+  if (ranks_differ(x, y)) return refuse_ranks("huber", x, y);
   if (delta == 0) delta = 1;
   if (!(delta > 0))
     return ls_make_failed(
@@ -112,6 +141,7 @@ ls_tensor ls_huber_loss(ls_tensor x, ls_tensor y, double delta,
 
 ls_tensor ls_hinge_loss(ls_tensor x, ls_tensor targets,
                         ls_reduction reduction) {
+  if (ranks_differ(x, targets)) return refuse_ranks("hinge", x, targets);
   const ls_tensor margin = ls_mul(x, targets);
   const ls_tensor one = ls_scalar(ls_tensor_dtype(margin), 1);
   return ls_reduce_loss(ls_relu(ls_sub(one, margin)), reduction);

@@ -40,6 +40,25 @@ static void pass_over(restoring *self, int64_t step, ls_status failure) {
   ls_passed_over_add(&self->passed, step, failure);
 }
 
+// Reports a step without a checkpoint, and the first steps that have one.
+static ls_status no_such_step(const ls_checkpoints *self, int64_t step) {
+  enum { MOST_SHOWN = 8 };
+  const ls_checkpoint_list *list = &self->list;
+  char steps[MOST_SHOWN * 24 + 40] = "";
+  for (size_t i = 0; i < list->count && i < MOST_SHOWN; ++i) {
+    const size_t end = strlen(steps);
+    ls_format(steps + end, sizeof(steps) - end, "%s %lld", i > 0 ? "," : "",
+              (long long)list->items[i].step);
+  }
+  if (list->count == 0) ls_format(steps, sizeof(steps), " none");
+  const size_t end = strlen(steps);
+  if (list->count > MOST_SHOWN)
+    ls_format(steps + end, sizeof(steps) - end, " and %zu more",
+              list->count - MOST_SHOWN);
+  return ls_not_found("'%s' has no checkpoint of step %lld; it has%s",
+                      self->folder, (long long)step, steps);
+}
+
 // Reads the checkpoint of the requested step, else the newest undamaged one.
 static ls_status checkpoint_restore_find(restoring *self,
                                          ls_checkpoint_file *out) {
@@ -58,8 +77,7 @@ static ls_status checkpoint_restore_find(restoring *self,
   }
   if (self->passed.count > 0)
     return ls_passed_over_end(&self->passed, checkpoints->folder);
-  return step.set ? ls_not_found("'%s' has no checkpoint of step %lld",
-                                 checkpoints->folder, step.value)
+  return step.set ? no_such_step(checkpoints, step.value)
                   : ls_not_found("'%s' has no checkpoint", checkpoints->folder);
 }
 

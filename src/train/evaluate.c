@@ -95,8 +95,12 @@ static ls_status add_batch(ls_evaluator *evaluator, bool *out_has_batch,
     return ls_ok();
   }
   LS_RETURN_IF_ERROR(status);
-  LS_RETURN_IF_ERROR(
-      ls_train_check_labels(evaluator->model->type, evaluator->batch));
+  int64_t row = 0;
+  status =
+      ls_train_check_labels(evaluator->model->type, evaluator->batch, &row);
+  if (!ls_status_is_ok(status))
+    return ls_train_name_example(evaluator->allocator, evaluator->batches, 0, 0,
+                                 sums->examples + row, status);
   LS_RETURN_IF_ERROR(ls_function_call(evaluator->function, evaluator->batch,
                                       &evaluator->results));
   const ls_nest results = evaluator->results;

@@ -1,35 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers of the examples of a batch in the data's source, for reports.
+#include <math.h>
+
+#include "base/plain.h"
 #include "base/text.h"
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
 #include "data/fetch.h"
 #include "data/own.h"
+#include "train/input.h"
 #include "train/loop.h"
 
-// Finds the numbers of the examples of batch `number` of the epoch.
-static ls_status find_examples(const ls_loop *loop, int64_t number,
-                               int64_t *examples, size_t capacity,
-                               size_t *out_count) {
-  const ls_train_options *o = &loop->plan.options;
-  const ls_dataset *source = loop->batches;  // Perhaps in parts.
+ls_status ls_train_find_examples(ls_allocator *allocator,
+                                 const ls_dataset *batches, uint64_t seed,
+                                 int64_t epoch, int64_t first, int64_t size,
+                                 int64_t *examples, size_t capacity,
+                                 size_t *out_count) {
+  const ls_dataset *source = batches;  // Perhaps in parts.
   *out_count = 0;
   while (strcmp(source->kind->name, "batch") != 0)
     source = source->inputs[0];
   source = source->inputs[0];
   if (!source->indexed)
     return ls_unimplemented("numbers of the examples of a stream");
-  const int64_t first = number * o->batch_size;
-  const int64_t left = source->size < 0 ? o->batch_size : source->size - first;
-  *out_count = (size_t)(left < o->batch_size ? left : o->batch_size);
+  const int64_t left = source->size < 0 ? size : source->size - first;
+  *out_count = (size_t)(left < size ? left : size);
   const size_t count = *out_count < capacity ? *out_count : capacity;
   LS_OWN(ls_fetch, fetch) = {0};
-  ls_fetch_init(&fetch, ls_runtime_allocator(loop->runtime), (uint64_t)o->seed);
-  fetch.epoch = loop->epoch;
+  ls_fetch_init(&fetch, allocator, seed);
+  fetch.epoch = epoch;
   for (size_t i = 0; i < count; ++i)
     examples[i] = first + (int64_t)i;
   ls_dataset_find_ids(source, &fetch, examples, count, examples);
   return ls_ok();
+}
+
+ls_status ls_train_name_example(ls_allocator *allocator,
+                                const ls_dataset *batches, uint64_t seed,
+                                int64_t epoch, int64_t index,
+                                ls_status status) {
+  int64_t example = 0;
+  size_t count = 0;
+  const ls_status found = ls_train_find_examples(
+      allocator, batches, seed, epoch, index, 1, &example, 1, &count);
+  const bool is_known = ls_status_is_ok(found) && count == 1;
+  ls_status_free(found);
+  return is_known
+             ? ls_status_annotate(status,
+                                  "example %lld of the data, counted from 0",
+                                  (long long)example)
+             : status;
+}
+
+// Finds the numbers of the examples of batch `number` of the epoch.
+static ls_status find_examples(const ls_loop *loop, int64_t number,
+                               int64_t *examples, size_t capacity,
+                               size_t *out_count) {
+  const ls_train_options *o = &loop->plan.options;
+  return ls_train_find_examples(ls_runtime_allocator(loop->runtime),
+                                loop->batches, (uint64_t)o->seed, loop->epoch,
+                                number * o->batch_size, o->batch_size, examples,
+                                capacity, out_count);
 }
 
 ls_status ls_loop_examples(void *user, int64_t *examples, size_t capacity,
@@ -76,4 +107,55 @@ ls_status ls_loop_name_examples(const ls_loop *loop, ls_status status) {
   ls_status_free(found);
   return is_known ? ls_status_annotate(status, "%s", ls_text_data(&text))
                   : status;
+}
+
+// Returns the first row of an array with a NaN; -1: none.
+static int64_t find_nan_in(const ls_array *array) {
+  if (array == NULL || !ls_dtype_is_float(ls_array_dtype(array))) return -1;
+  const ls_shape shape = ls_array_shape(array);
+  const int64_t count = ls_array_num_elements(array);
+  if (shape.rank < 1 || count == 0) return -1;
+  for (int64_t i = 0; i < count; ++i)
+    if (isnan(ls_array_f64(array, i))) return i / (count / shape.dim[0]);
+  return -1;
+}
+
+// Returns the first row of a batch whose example has a NaN, and in *out_rows
+// the number of rows; -1: none.
+static int64_t find_nan_row(ls_nest batch, int64_t *out_rows) {
+  const ls_nest leaf = ls_nest_item(batch, 0);
+  const size_t parts = ls_distributed_count(leaf);
+  int64_t found = -1;
+  *out_rows = 0;
+  for (size_t r = 0; r < (parts > 0 ? parts : 1); ++r) {
+    const ls_array *part =
+        ls_nest_as_array(parts > 0 ? ls_distributed_component(leaf, r) : leaf);
+    if (part == NULL || ls_array_shape(part).rank < 1) return -1;
+    const int64_t row = found < 0 ? find_nan_in(part) : -1;
+    if (row >= 0) found = *out_rows + row;
+    *out_rows += ls_array_shape(part).dim[0];
+  }
+  return found;
+}
+
+bool ls_loop_find_nan_example(const ls_loop *loop, ls_nest batch, char *buffer,
+                              size_t size) {
+  int64_t rows = 0;
+  const int64_t row = find_nan_row(batch, &rows);
+  if (row < 0) return false;
+  size_t count = 0;
+  LS_OWN_ARRAY(ls_runtime_allocator(loop->runtime), int64_t, examples,
+               (size_t)rows);
+  const ls_status found = examples == NULL
+                              ? ls_out_of_memory()
+                              : find_examples(loop, ls_loop_epoch_steps(loop),
+                                              examples, (size_t)rows, &count);
+  // On ranks, a batch has only this rank's rows.
+  if (ls_status_is_ok(found) && (int64_t)count == rows)
+    ls_format(buffer, size, "example %lld of the data has NaN",
+              (long long)examples[row]);
+  else
+    ls_format(buffer, size, "an example of the batch has NaN");
+  ls_status_free(found);
+  return true;
 }

@@ -70,7 +70,7 @@ static bool stops(void *user) {
 static ls_status take_batch(const ls_feeder_options *from, ls_nest *args) {
   char text[200];
   LS_RETURN_IF_ERROR(ls_iterator_next(from->input, args));
-  LS_RETURN_IF_ERROR(ls_train_check_labels(from->type, *args));
+  LS_RETURN_IF_ERROR(ls_train_check_labels(from->type, *args, NULL));
   return is_like(*args, from->like)
              ? ls_ok()
              : ls_invalid_argument("a batch in a loop of steps is %s, of "

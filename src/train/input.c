@@ -111,14 +111,17 @@ static const ls_array *input_first_part(ls_nest leaf, int64_t *out_rows) {
   return array;
 }
 
-ls_status ls_train_check_labels(const ls_model_type *type, ls_nest batch) {
+ls_status ls_train_check_labels(const ls_model_type *type, ls_nest batch,
+                                int64_t *out_row) {
   int64_t rows = 0;
   const ls_array *labels = input_first_part(ls_nest_item(batch, 1), &rows);
   const int32_t *data = ls_array_data(labels);
-  const int64_t count = rows * ls_shape_num_elements(type->label_shape);
+  const int64_t per_row = ls_shape_num_elements(type->label_shape);
+  const int64_t count = rows * per_row;
   const uint32_t classes = (uint32_t)type->num_classes;
   for (int64_t i = 0; i < count; ++i) {
     if ((uint32_t)data[i] < classes) continue;
+    if (out_row != NULL) *out_row = i / per_row;
     return ls_invalid_argument(
         "label %lld of a batch is %d: model '%s' has %lld classes, which count "
         "from 0",

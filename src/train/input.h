@@ -11,9 +11,23 @@ ls_dataset *ls_train_batches(const ls_model_type *type, ls_dataset *dataset,
                              int64_t batch_size, bool shuffle);
 
 // Checks that the labels of a batch are classes of the model.
+// `*out_row` gets the row of the first that is not; it may be NULL.
 //   LS_INVALID_ARGUMENT  names the first that is not.
 LS_MUST_USE ls_status ls_train_check_labels(const ls_model_type *type,
-                                            ls_nest batch);
+                                            ls_nest batch, int64_t *out_row);
+// Finds the numbers in the data's source of the examples from `first` on that
+// make a batch of at most `size`, in an epoch of `batches`.
+//   LS_UNIMPLEMENTED  the source is a stream.
+LS_MUST_USE ls_status ls_train_find_examples(ls_allocator *allocator,
+                                             const ls_dataset *batches,
+                                             uint64_t seed, int64_t epoch,
+                                             int64_t first, int64_t size,
+                                             int64_t *examples, size_t capacity,
+                                             size_t *out_count);
+// Adds the number of example `index` of an epoch to a failure, if it is known.
+ls_status ls_train_name_example(ls_allocator *allocator,
+                                const ls_dataset *batches, uint64_t seed,
+                                int64_t epoch, int64_t index, ls_status status);
 
 // ls_train_stop_requested in the form that ls_iterator_wait needs.
 bool ls_train_stop_asked(void *stop);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/plain.h"
 #include "distribute/base/strategy.h"
 #include "lockstep/runtime_settings.h"
 #include "lockstep/training_parts.h"
@@ -126,6 +127,20 @@ static void fill_config(ls_runtime *runtime, ls_run_plan *plan) {
   config->min_delta = o->min_delta;
 }
 
+// Warns about replicas that have no example in any step.
+static void warn_of_replicas(ls_runtime *runtime, const ls_run_plan *plan) {
+  const ls_train_options *o = &plan->options;
+  const int64_t replicas = ls_strategy_num_replicas(o->strategy);
+  const int64_t rows =
+      o->batch_size < plan->examples ? o->batch_size : plan->examples;
+  if (rows >= replicas) return;
+  ls_runtime_log(runtime, LS_LOG_WARNING, "train",
+                 "%lld replicas for batches of %lld examples: %lld replicas "
+                 "have none; use fewer, or larger batches",
+                 (long long)replicas, (long long)rows,
+                 (long long)(replicas - rows));
+}
+
 ls_status ls_run_plan_make(const ls_train_options *options, ls_runtime *runtime,
                            ls_run_plan *out) {
   *out = (ls_run_plan){.options = *options};
@@ -146,5 +161,6 @@ ls_status ls_run_plan_make(const ls_train_options *options, ls_runtime *runtime,
                                         o->epochs, o->steps);
   o->epochs = (out->num_steps - 1) / out->steps_per_epoch + 1;
   fill_config(runtime, out);
+  warn_of_replicas(runtime, out);
   return ls_ok();
 }

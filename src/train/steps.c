@@ -20,33 +20,54 @@
 #include "train/loop.h"
 
 // ---- Counting --------------------------------------------------------------
+// Explains a loss that is no number, with the numbers found by the option
+// find_nan in `source`, if any.
+static ls_status explain_loss(const ls_loop *loop, ls_nest batch, double loss,
+                              const char *source) {
+  const long long step = (long long)ls_loop_steps(loop) + 1;
+  const double rate = loop->plan.config.learning_rate;
+  char data[100], text[32] = "";
+  if (ls_loop_find_nan_example(loop, batch, data, sizeof(data)))
+    return ls_out_of_range("the loss is %g at step %lld: %s", loss, step, data);
+  if (strncmp(source, "input ", 6) == 0)
+    return ls_out_of_range("the loss is %g at step %lld", loss, step);
+  if (rate != 0) ls_format(text, sizeof(text), " %g", rate);
+  return ls_out_of_range(
+      "the loss is %g at step %lld: the learning rate%s may be too high%s",
+      loss, step, text,
+      ls_runtime_finds_nan(loop->runtime) || !isnan(loss)
+          ? ""
+          : "; to find the op that makes the first NaN, add --find-nan or set "
+            "ls_runtime_options.find_nan, or run 'lockstep replay RUN "
+            "--find-nan'");
+}
+
 // Makes the failure of a step whose loss is NaN, which does not count.
-static ls_status no_number(const ls_loop *loop, double loss) {
-  char rate[32] = "";
-  if (loop->plan.config.learning_rate != 0)
-    ls_format(rate, sizeof(rate), " %g", loop->plan.config.learning_rate);
-  ls_status status = ls_out_of_range(
-      "the loss is %g at step %lld: the learning rate%s may be too high", loss,
-      (long long)ls_loop_steps(loop) + 1, rate);
-  char source[LS_NAN_TEXT];
-  if (ls_runtime_take_nan(loop->runtime, source, sizeof(source)))
-    status = ls_status_annotate(status, "%s", source);
+static ls_status no_number(const ls_loop *loop, ls_nest batch, double loss) {
+  char source[LS_NAN_TEXT] = "";
+  const bool has_source =
+      ls_runtime_take_nan(loop->runtime, source, sizeof(source));
+  ls_status status = explain_loss(loop, batch, loss, source);
+  if (has_source) status = ls_status_annotate(status, "%s", source);
   return ls_runtime_finds_nan(loop->runtime)
              ? ls_loop_name_examples(loop, status)
              : status;
 }
 
 // Counts up to `steps` steps of `examples` examples each, with results in
-// `numbers`, up to the first whose loss is NaN.
+// `numbers`, up to the first whose loss is NaN. `batch` is that of the only
+// step; a none leaf with several.
 //   LS_OUT_OF_RANGE  a loss is NaN.
-static ls_status count_steps(ls_loop *loop, int64_t steps, int64_t examples) {
+static ls_status count_steps(ls_loop *loop, int64_t steps, int64_t examples,
+                             ls_nest batch) {
   loop->examples = examples;
   while (loop->made < steps &&
          (loop->is_guarded || isfinite(loop->numbers[loop->made].loss)))
     ++loop->made;
   loop->hooks.context.steps += loop->made;
-  return loop->made == steps ? ls_ok()
-                             : no_number(loop, loop->numbers[loop->made].loss);
+  return loop->made == steps
+             ? ls_ok()
+             : no_number(loop, batch, loop->numbers[loop->made].loss);
 }
 
 static ls_status reserve_numbers(ls_loop *loop, int64_t steps) {
@@ -127,17 +148,27 @@ static ls_status find_numbers(ls_loop *loop, ls_nest results,
   return status;
 }
 
-// Takes a batch; gives the previous one back for reuse.
-static ls_status take_batch(ls_loop *loop) {
+// Takes the batch of step `number`; gives the previous one back for reuse.
+static ls_status take_batch(ls_loop *loop, int64_t number) {
+  const ls_train_options *o = &loop->plan.options;
+  int64_t row = 0;
   LS_RETURN_IF_ERROR(ls_iterator_next(loop->input, &loop->args));
-  return ls_train_check_labels(loop->plan.options.model->type, loop->args);
+  const ls_status status =
+      ls_train_check_labels(o->model->type, loop->args, &row);
+  // On ranks, a batch has only this rank's rows.
+  if (ls_status_is_ok(status) || loop->ranks.all.communicator != NULL)
+    return status;
+  const int64_t batch = number - 1 - loop->epoch_begin;
+  return ls_train_name_example(ls_runtime_allocator(loop->runtime),
+                               loop->batches, (uint64_t)o->seed, loop->epoch,
+                               batch * o->batch_size + row, status);
 }
 
 // Starts the step of this number, on the next batch.
 static ls_status start_step(ls_loop *loop, int64_t number, ls_nest *results) {
   const int64_t traced = ls_span_begin(loop->runtime);
   const int64_t began = ls_runtime_now(loop->runtime);
-  LS_RETURN_IF_ERROR(take_batch(loop));
+  LS_RETURN_IF_ERROR(take_batch(loop, number));
   ls_loop_end_span(loop, "input", traced, number);
   const int64_t taken = ls_runtime_now(loop->runtime);
   LS_RETURN_IF_ERROR(ls_strategy_run(loop->plan.options.strategy,
@@ -166,7 +197,7 @@ static ls_status take_step(ls_loop *loop) {
   LS_RETURN_IF_ERROR(reserve_numbers(loop, 1));
   LS_RETURN_IF_ERROR(find_numbers(loop, loop->results, loop->numbers));
   loop->is_late = is_loss_late(loop);
-  return count_steps(loop, 1, examples);
+  return count_steps(loop, 1, examples, loop->args);
 }
 
 static ls_status run_step(ls_loop *loop) {
@@ -207,7 +238,8 @@ static ls_status read_ahead(ls_loop *loop, int64_t started) {
     status = find_numbers(loop, loop->ahead[read], &loop->numbers[read]);
     if (ls_status_is_ok(status)) ++read;
   }
-  return ls_status_join(count_steps(loop, read, loop->plan.options.batch_size),
+  return ls_status_join(count_steps(loop, read, loop->plan.options.batch_size,
+                                    started == 1 ? loop->args : ls_none()),
                         status);
 }
 
@@ -341,7 +373,7 @@ static ls_status take_numbers(ls_loop *loop, int64_t steps) {
   for (int64_t k = 0; k < steps; ++k)
     LS_RETURN_IF_ERROR(
         ls_device_loop_numbers(loop->device_loop, k, &loop->numbers[k]));
-  return count_steps(loop, steps, loop->plan.options.batch_size);
+  return count_steps(loop, steps, loop->plan.options.batch_size, ls_none());
 }
 
 // Runs `steps` steps in a loop, or fewer if a stop is requested.

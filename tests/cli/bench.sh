@@ -66,7 +66,7 @@ done
 # A result that cannot be written is an error.
 if [ -c /dev/full ]; then
   "$lockstep" graph tiny >/dev/full 2>err.txt
-  [ $? = 1 ] && grep -q "cannot write to standard output" err.txt ||
+  [ $? = 1 ] && grep -q "cannot write to standard output: No space left" err.txt ||
     fail "a full disk is not noticed"
 fi
 

@@ -396,10 +396,13 @@ static void put_wrong(void) {
   static const char *const texts = "name,label\nanna,0\nbert,1\n";
   static const char *const kinds = "a,b,label\n1,2,0.5\n3,4,1\n";
   static const char *const few = "a,b,label\n1,2,0\n3,4,1\n5,6,1\n";
-  const char *const all[] = {short_row, texts, kinds, few};
-  const char *const names[] = {"short.csv", "texts.csv", "kinds.csv",
-                               "few.csv"};
-  for (int i = 0; i < 4; ++i)
+  static const char *const typo =
+      "a,label\n1,0\n2,0\n3,0\n4,0\n5,0\n6,0\n7,0\n8,0"
+      "\n9,0\n10,0\nabc,1\n12,0\n";
+  const char *const all[] = {short_row, texts, kinds, few, typo};
+  const char *const names[] = {"short.csv", "texts.csv", "kinds.csv", "few.csv",
+                               "typo.csv"};
+  for (int i = 0; i < 5; ++i)
     put(names[i], all[i], strlen(all[i]));
   put("empty.csv", "", 0);
   put("junk.npz", "this is no zip file, whatever its name says", 43);
@@ -438,10 +441,11 @@ TEST(what_cannot_be_learnt_from_is_told) {
       {"empty.csv", "'empty.csv' has no row"},
       {"short.csv", "'short.csv' line 3"},
       {"texts.csv", "column 'name' of 'texts.csv' has texts"},
+      {"typo.csv", "'typo.csv' line 12, byte 49, column 'a': 'abc' is no f64"},
       {"kinds.csv", "column 'label' of 'kinds.csv' is read as labels and has "
                     "f32: labels are whole numbers from 0 on, or texts"},
-      {"few.csv", "model 'tiny' takes examples f32[16] of 4 classes; these are "
-                  "f32[2] (of 'few.csv')"},
+      {"few.csv", "--batch-size is 16, but the data have 2 examples to train "
+                  "on: give 2 or less"},
       {"train.csv --features kind", "'train.csv' has no column 'kind'; it has "
                                     "label, p0, p1"},
       {"own.npz", "'own.npz' has no array 'x_train'; it has 'pictures', "
@@ -455,7 +459,7 @@ TEST(what_cannot_be_learnt_from_is_told) {
        "picture"},
       {"odd.tfrecord --features 'picture=u9[4],label'", "u9"},
       {"odd.tfrecord --features 'picture=u8[17],label'",
-       "model 'tiny' takes examples f32[16] of 4 classes; these are f32[17]"},
+       "feature 'picture', read as u8[17], has 16 bytes, expected 17"},
       {"odd.tfrecord --features 'picture=f32[16],label'",
        "has 16 bytes, expected 64"},
       {"png.tfrecord --features 'label=image,label'", "has numbers, no image"},

@@ -65,7 +65,9 @@ equal run.txt named.txt
 # A file with labels is evaluated; one without is refused, as in training.
 "$lockstep" eval words --data test.csv >out.txt 2>err.txt || fail "eval test.csv"
 ends 1 "" eval words --data bare.csv
-ends 1 "takes examples f32[16] of 4 classes; these are f32[14] (of 'narrow.csv')" \
+ends 1 "takes examples f32[16] of 4 classes; these are f32[14] (of 'narrow.csv', where \
+the features are columns x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12, ... \
+and the label is x15; --features COLUMN,...,LABEL gives others)" \
   predict words --data narrow.csv
 ends 1 "'fish' is none of the 3 classes" eval words --data fish.csv
 : >empty.txt

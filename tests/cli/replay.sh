@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf run short changed made.csv
+rm -rf run short changed wrong made.csv
 
 # trains ARGUMENT...
 trains() {
@@ -100,6 +100,12 @@ awk -F , -v OFS=, 'NR == 50 { $17 = ($17 + 1) % 4 } { print }' made.csv >other
 mv other made.csv
 replays 1 "metrics.jsonl: first at step" run
 
+# A label that is no class of the model is named with its row.
+awk -F , -v OFS=, 'NR == 60 { $17 = 7 } { print }' made.csv >wrong.csv
+ends 1 "is 7: model 'tiny' has 4 classes, which count from 0 (example 59 of the \
+data, counted from 0" train --model tiny --data wrong.csv --test none --quiet \
+  --run-dir wrong
+
 # The first NaN: one in the data, one that an op makes.
 awk -F , -v OFS=, 'NR == 60 { $3 = "nan" } { print }' made.csv >other
 mv other made.csv
@@ -107,8 +113,8 @@ rm -rf run
 ends 1 "(input 0 is NaN at [" train --model tiny --data made.csv --split 0.2 \
   --run-dir run --find-nan --quiet
 rm -rf run
-ends 1 "the learning rate 0.1 may be too high" train --model tiny \
-  --data made.csv --split 0.2 --run-dir run --quiet
+ends 1 "the loss is nan at step 14: example 59 of the data has NaN" train \
+  --model tiny --data made.csv --split 0.2 --run-dir run --quiet
 grep -q "is NaN" err.txt && fail "a NaN is looked for without --find-nan"
 rm -rf run
 ends 1 "makes NaN at [0,3] of f32[8,128] on replica 0; from f32[8,12544] from" \

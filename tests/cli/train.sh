@@ -5,7 +5,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf runs run data locked
+rm -rf runs run data locked idle
 
 # fails WANTED ARGUMENT...: with code 1.
 fails() {
@@ -59,9 +59,16 @@ done
 {
   fails "the run folder 'run' already holds a run" $tiny --run-dir run
   fails "cannot make folder '/dev/null/x'" $tiny --run-dir /dev/null/x
-  fails "the learning rate 1e+30 may be too high" $tiny --quiet \
+  fails "1e+30 may be too high; to find the op that makes the first NaN, add \
+--find-nan" $tiny --quiet \
     --learning-rate 1e30 --run-dir run --overwrite
 }
+# Replicas without examples are warned about.
+"$lockstep" train --model tiny --data synthetic --steps 1 --batch-size 6 \
+  --replicas 8 --run-dir idle >out.txt 2>err.txt || fail "train on idle replicas"
+grep -q "8 replicas for batches of 6 examples: 2 replicas have none" err.txt ||
+  fail "no warning of idle replicas: $(cat err.txt)"
+
 fails "there is no file or folder 'no-such-folder'" --data no-such-folder
 mkdir data
 fails "there is no 'data/train-labels-idx1-ubyte', nor the same with .gz" \

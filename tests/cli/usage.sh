@@ -57,6 +57,10 @@ refuses "--run-dir needs a value: DIR" train --run-dir --quiet
 refuses "there is no flag '--trac'; did you mean '--trace'?" train --trac x
 refuses "--quiet takes no value, got 'yes'" train --quiet=yes
 refuses "unexpected argument 'mlp'; did you mean '--model mlp'?" train mlp
+refuses "unexpected argument 'extra'; see 'lockstep train --help'" train \
+  --model mlp extra
+refuses "unexpected argument 'extra'; see 'lockstep train --help'" train \
+  extra --model=mlp
 refuses "there is no command '-V'; did you mean '--version'?" -V
 refuses "there is no command 'version'; did you mean '--version'?" version
 for flag in gpu gpus cuda; do

@@ -609,7 +609,7 @@ TEST(a_position_is_only_its_own_pipelines) {
   expect_ok(ls_iterator_save(iterators[0], record));
   expect_ok(ls_iterator_restore(iterators[0], record));
   expect_status(ls_iterator_restore(iterators[1], record), LS_INVALID_ARGUMENT,
-                "the position of 'iterator' is one in range(0, 9, 1)");
+                "the checkpoint's input of 'iterator' was range(0, 9, 1)");
   for (int which = 0; which < 2; ++which)
     ls_iterator_release(iterators[which]);
 }

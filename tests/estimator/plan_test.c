@@ -477,8 +477,11 @@ TEST(a_batch_that_cannot_be_shared_out_is_refused) {
   const facts one_host = {.hosts = 1, .each = 4};
   facts f = one_host;
   f.train = (ls_opt)LS_SOME(6);
-  expect_invalid(f, LS_MODE_TRAIN, LS_INVALID_ARGUMENT,
-                 "train batch size 6 is not divisible by 4");
+  expect_invalid(
+      f, LS_MODE_TRAIN, LS_INVALID_ARGUMENT,
+      "train batch size 6 is not divisible by 4 replicas: choose 4 or 8 "
+      "(from the command: --batch-size N), or set "
+      "ls_estimator_options.any_batch");
   f = one_host;
   expect_invalid(f, LS_MODE_EVAL, LS_INVALID_ARGUMENT, "eval_batch_size");
   expect_invalid(f, LS_MODE_PREDICT, LS_INVALID_ARGUMENT, "predict_batch_size");

@@ -240,8 +240,10 @@ TEST(what_is_wrong_in_csv_is_named) {
   put_text("1.csv", "a,b\n1,2\n3,\n");
   expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv"), NULL),
                      LS_INVALID_ARGUMENT,
-                     "'1.csv' line 3, byte 10, column 'b': '' is no i64; set "
-                     "the value of missing fields");
+                     "'1.csv' line 3, byte 10, column 'b': '' is no i64; fill "
+                     "the field in, leave its column out (from the command: "
+                     "--features), or set the column's value of missing "
+                     "fields");
   put_text("2.csv", "a,c\n1,2\n");
   put_text("1.csv", "a,b\n1,2\n");
   expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv", "2.csv"), NULL),

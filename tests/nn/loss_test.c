@@ -242,3 +242,40 @@ TEST(losses_that_cannot_be_are_refused) {
                 LS_INVALID_ARGUMENT, "there is no reduction 7");
   expect_ok(ls_frame_end(NULL));
 }
+
+TEST(a_missing_key_of_a_dict_is_named_by_the_op_that_reads_it) {
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 0);
+  const char *const keys[] = {"label", "example"};
+  const ls_nest items[] = {ls_leaf(x), ls_leaf(x)};
+  LS_OWN(ls_nest, batch) = ls_nest_dict("", keys, items, 2);
+  const ls_tensor lost = ls_nest_tensor(ls_nest_find(batch, "lable"), 0);
+  expect_status(
+      ls_tensor_status(ls_sub(x, lost)), LS_INVALID_ARGUMENT,
+      "operand 1 of sub is a failed or zeroed tensor\nthere is no "
+      "key 'lable' in the dict: it has 'label', 'example'\nin op sub");
+  expect_ok(ls_frame_end(NULL));
+}
+
+TEST(losses_of_unlike_dimensions_are_refused) {
+  ls_tensor (*const losses[])(ls_tensor, ls_tensor, ls_reduction) = {
+      ls_sigmoid_cross_entropy_loss, ls_mean_squared_error,
+      ls_mean_absolute_error, huber_loss, ls_hinge_loss};
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(25, 1), 0);
+  const ls_tensor y = ls_fill(LS_DTYPE_F32, LS_SHAPE(25), 0);
+  const ls_tensor z = ls_fill(LS_DTYPE_F32, LS_SHAPE(7), 0);
+  for (size_t i = 0; i < sizeof(losses) / sizeof(*losses); ++i) {
+    expect_status(ls_tensor_status(losses[i](x, y, LS_REDUCTION_MEAN)),
+                  LS_INVALID_ARGUMENT,
+                  "of f32[25,1] and f32[25]: they need as many dimensions as "
+                  "each other, or one is a scalar; ls_reshape can make the "
+                  "second f32[25,1]");
+    expect_status(ls_tensor_status(losses[i](x, z, LS_REDUCTION_MEAN)),
+                  LS_INVALID_ARGUMENT, "or one is a scalar\nin op");
+    expect_ok(ls_tensor_status(losses[i](x, x, LS_REDUCTION_MEAN)));
+    expect_ok(ls_tensor_status(
+        losses[i](x, ls_scalar(LS_DTYPE_F32, 1), LS_REDUCTION_MEAN)));
+  }
+  expect_ok(ls_frame_end(NULL));
+}

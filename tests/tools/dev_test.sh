@@ -33,7 +33,8 @@ stand_in cmake <<'END'
 case $1 in --build) ;; *) exit 0 ;; esac
 [ -f dev ] || { echo "not in the tree: $PWD"; exit 1; }
 for i in 1 2 3 4; do echo "[$i/4] Building $i"; done
-[ -z "${BROKEN:-}" ] || { echo "error: broken"; exit 1; }
+[ -z "${BROKEN:-}" ] ||
+  { printf 'FAILED: x.o\nerror: broken\n'; exit 1; }
 mkdir -p build/release
 printf '#!/bin/sh\necho "at $PWD: $*"\n' >build/release/lockstep
 chmod +x build/release/lockstep
@@ -68,6 +69,9 @@ fi
 # What fails is shown.
 if runs BROKEN=1; then fail "a broken build passes"; fi
 grep -q "error: broken" "$work/err" || fail "the error is not shown"
+grep -q "Building" "$work/err" && fail "more than the failure is shown"
+grep -q "all of it is in build/release.log" "$work/err" ||
+  fail "the log is not named"
 
 # A line that can be copied as it stands.
 if runs MISSING=1; then fail "missing packages pass"; fi

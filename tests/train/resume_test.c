@@ -391,7 +391,7 @@ TEST(a_checkpoint_that_is_not_there_is_named) {
   r.from = "straight";
   r.from_step = LS_SOME(13);
   expect_status(run(&r, &result), LS_NOT_FOUND,
-                "'straight' has no checkpoint of step 13");
+                "'straight' has no checkpoint of step 13; it has ");
   r.from_step = LS_SOME(20);
   r.replicas = 2;
   expect_status(run(&r, &result), LS_INVALID_ARGUMENT, "number of replicas");

@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "base/memory/allocator.h"
+#include "base/plain.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
@@ -409,6 +410,33 @@ size_t ls_nest_sorted_position(ls_nest nest, size_t index) {
   return sorted ? node->order[index] : index;
 }
 
+// The last key that was not found on this thread, for a later failure.
+static _Thread_local struct {
+  char text[240];
+  bool is_read;  // The missing item was read as a tensor.
+} missing_key;
+
+static void note_missing(const nest_node *node, const char *key) {
+  char *text = missing_key.text;
+  const size_t size = sizeof(missing_key.text);
+  missing_key.is_read = false;
+  ls_format(text, size, "there is no key '%.60s' in the dict: it has", key);
+  for (size_t i = 0; i < node->count; ++i) {
+    const size_t used = strlen(text);
+    ls_format(text + used, size - used, "%s '%.40s'", i == 0 ? "" : ",",
+              node->keys[i]);
+  }
+  if (node->count == 0)
+    ls_format(text + strlen(text), size - strlen(text), " none");
+}
+
+bool ls_nest_take_missing(char *text, size_t size) {
+  if (!missing_key.is_read) return false;
+  missing_key.is_read = false;
+  ls_format(text, size, "%s", missing_key.text);
+  return true;
+}
+
 ls_nest ls_nest_find(ls_nest dict, const char *key) {
   const nest_node *node = nest_node_of(dict);
   if (node == NULL || node->keys == NULL || key == NULL) return ls_none();
@@ -428,6 +456,7 @@ ls_nest ls_nest_find(ls_nest dict, const char *key) {
       low = middle + 1;
     }
   }
+  note_missing(node, key);
   return ls_none();
 }
 
@@ -455,7 +484,10 @@ static ls_nest leaf_at(ls_nest nest, size_t index) {
 
 ls_tensor ls_nest_tensor(ls_nest nest, size_t index) {
   const ls_nest leaf = leaf_at(nest, index);
-  return leaf.kind == LS_KIND_TENSOR ? leaf.as.tensor : (ls_tensor){0};
+  if (leaf.kind == LS_KIND_TENSOR) return leaf.as.tensor;
+  if (nest.kind == LS_KIND_NONE && missing_key.text[0] != '\0')
+    missing_key.is_read = true;
+  return (ls_tensor){0};
 }
 
 ls_array *ls_nest_as_array(ls_nest nest) {

@@ -22,6 +22,11 @@ ls_nest ls_nest_item_sorted(ls_nest nest, size_t index);
 // Returns true for a dict or a named tuple, also an empty one.
 bool ls_nest_has_keys(ls_nest nest);
 
+// Takes the last key that ls_nest_find did not find on this thread and whose
+// missing item was read as a tensor, with the keys that there were. Returns
+// false if there was none.
+bool ls_nest_take_missing(char *text, size_t size);
+
 // Returns "PerReplica", "Mirrored" or "MapOutput".
 const char *ls_distributed_kind_name(ls_distributed_kind kind);
 

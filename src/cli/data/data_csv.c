@@ -239,6 +239,67 @@ static ls_status look_for_pixels(const csv_table *table, const size_t *items,
   return ls_ok();
 }
 
+// Returns the part of a data set's first rows whose text in `item` is a number.
+static ls_status find_numbers(const csv_table *table, size_t item,
+                              double *out_part) {
+  CLI_OWN(ls_iterator, iterator) = NULL;
+  CLI_OWN(ls_nest, element) = ls_none();
+  int numbers = 0, rows = 0;
+  *out_part = 0;
+  LS_RETURN_IF_ERROR(ls_iterator_create(
+      table->guessed, &(ls_iterator_options){.prefetch = LS_SOME(0)},
+      &iterator));
+  for (; rows < LOOK_AT; ++rows) {
+    CLI_OWN(ls_status, status) = ls_iterator_next(iterator, &element);
+    if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
+    if (!ls_status_is_ok(status)) return cli_give(&status);
+    const ls_bytes *text =
+        ls_array_data(ls_nest_as_array(ls_nest_item(element, item)));
+    char copy[64], *end = NULL;
+    snprintf(copy, sizeof(copy), "%.*s",
+             (int)(text->size < 60 ? text->size : 60), text->data);
+    (void)strtod(copy, &end);
+    numbers += end != copy && *end == '\0';
+  }
+  *out_part = rows > 0 ? (double)numbers / rows : 0;
+  return ls_ok();
+}
+
+// Reads a column as numbers up to the first text, whose failure names it.
+static ls_status find_text(const cli_files *files, const csv_table *table,
+                           size_t item) {
+  CLI_OWN_ARRAY_OR_RETURN(ls_csv_column, columns, table->count);
+  memcpy(columns, table->columns, table->count * sizeof(*columns));
+  columns[item].dtype = LS_DTYPE_F64;
+  CLI_OWN(ls_dataset, rows) =
+      table->header ? read_as(files, table, &columns[item], 1)
+                    : read_as(files, table, columns, table->count);
+  CLI_OWN(ls_iterator, iterator) = NULL;
+  CLI_OWN(ls_nest, element) = ls_none();
+  LS_RETURN_IF_ERROR(ls_iterator_create(
+      rows, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  for (int row = 0; row < LOOK_AT; ++row)
+    LS_RETURN_IF_ERROR(ls_iterator_next(iterator, &element));
+  return ls_ok();
+}
+
+// Refuses a column of texts. If nearly all are numbers, names the others'
+// first.
+static ls_status refuse_texts(const cli_files *files, const csv_table *table,
+                              size_t item) {
+  double part = 0;
+  LS_RETURN_IF_ERROR(find_numbers(table, item, &part));
+  if (part >= 0.9)
+    LS_RETURN_IF_ERROR(ls_status_annotate(
+        find_text(files, table, item),
+        "nearly all of the column are numbers: correct that field, or leave "
+        "the column out with --features COLUMN,...,LABEL"));
+  return ls_invalid_argument(
+      "column '%s' of '%s' has texts, and a model learns from numbers: "
+      "leave it out with --features COLUMN,...,LABEL",
+      table->columns[item].name, files->first);
+}
+
 // Chooses the type of examples: the flag's, u8 for pixels, else f32.
 static ls_status choose_dtype(const cli_files *files, const csv_table *table,
                               const size_t *items, size_t count,
@@ -251,10 +312,7 @@ static ls_status choose_dtype(const cli_files *files, const csv_table *table,
   for (size_t i = 0; i < count; ++i) {
     const ls_csv_column *column = &table->columns[items[i]];
     if (column->dtype == LS_DTYPE_STRING)
-      return ls_invalid_argument(
-          "column '%s' of '%s' has texts, and a model learns from numbers: "
-          "leave it out with --features COLUMN,...,LABEL",
-          column->name, files->first);
+      return refuse_texts(files, table, items[i]);
     whole &= column->dtype == LS_DTYPE_I64;
   }
   if (type != NULL || !whole) return ls_ok();
@@ -291,7 +349,8 @@ static ls_status choose_labels(const cli_files *files, const csv_table *table,
   if (*out_dtype != LS_DTYPE_STRING)
     return ls_invalid_argument(
         "column '%s' of '%s' is read as labels and has %s: labels are whole "
-        "numbers from 0 on, or texts; give another column by --features LABEL",
+        "numbers from 0 on, or texts, because the command's models classify; "
+        "give another column by --features LABEL",
         column, files->first, ls_dtype_name(*out_dtype));
   if (classes == NULL)
     return ls_invalid_argument(
@@ -359,6 +418,28 @@ static ls_status check_count(const cli_files *files, const cli_feature *type,
                              files->first, count);
 }
 
+// Checks that the model takes as many numbers as there are columns; a failure
+// lists them.
+static ls_status check_type(const cli_files *files, const csv_table *table,
+                            const size_t *items, size_t count, size_t label,
+                            const ls_model_type *type, ls_dataset *pairs) {
+  if (type == NULL ||
+      ls_shape_num_elements(type->example_shape) == (int64_t)count)
+    return ls_ok();
+  char names[300] = "";
+  for (size_t i = 0; i < count && i < 12; ++i) {
+    const size_t used = strlen(names);
+    snprintf(names + used, sizeof(names) - used, "%s%.40s", i == 0 ? "" : ", ",
+             table->columns[items[i]].name);
+  }
+  return ls_status_annotate(
+      ls_train_check_data(type, pairs),
+      "of '%s', where the features are columns %s%s and the label is %s; "
+      "--features COLUMN,...,LABEL gives others",
+      files->first, names, count > 12 ? ", ..." : "",
+      label == no_label ? "none" : table->columns[label].name);
+}
+
 static ls_status pair_columns(const cli_files *files,
                               const cli_pair_request *request, csv_table *table,
                               ls_dataset **out) {
@@ -368,6 +449,7 @@ static ls_status pair_columns(const cli_files *files,
   CLI_OWN_ARRAY_OR_RETURN(size_t, items, table->count + CLI_MOST_FEATURES);
   LS_RETURN_IF_ERROR(
       choose_columns(files, request, table, items, &count, &label, &type));
+  const size_t found = label;
   if (request->no_labels) label = no_label;
   LS_RETURN_IF_ERROR(choose_dtype(files, table, items, count, type, &dtype));
   LS_RETURN_IF_ERROR(check_count(files, type, dtype, count));
@@ -386,7 +468,11 @@ static ls_status pair_columns(const cli_files *files,
                                 &pairing.first, &pairing.label));
   pairing.classes = cli_give(&list);
   *out = cli_pair(rows, &pairing);
-  return ls_dataset_status(*out);
+  LS_RETURN_IF_ERROR(ls_dataset_status(*out));
+  // Examples of a given shape may be images, which are resized.
+  return type != NULL && type->shaped ? ls_ok()
+                                      : check_type(files, table, items, count,
+                                                   found, request->type, *out);
 }
 
 ls_status cli_csv_pairs(const cli_files *files, const cli_pair_request *request,

@@ -129,6 +129,22 @@ static void share_batch(ls_plan *plan) {
 }
 
 // ---- Checks ----------------------------------------------------------------
+// Refuses a batch size, and names the nearest ones that the replicas divide.
+static ls_status refuse_batch(const ls_plan *plan, long long size,
+                              long long replicas) {
+  const long long less = size - size % replicas, more = less + replicas;
+  char sizes[64];
+  if (less > 0)
+    ls_format(sizes, sizeof(sizes), "%lld or %lld", less, more);
+  else
+    ls_format(sizes, sizeof(sizes), "%lld", more);
+  return ls_invalid_argument(
+      "the %s batch size %lld is not divisible by %lld replicas: choose %s "
+      "(from the command: --batch-size N), or set "
+      "ls_estimator_options.any_batch",
+      ls_estimator_mode_name(plan->mode), size, replicas, sizes);
+}
+
 static ls_status check_batch(const ls_plan *plan) {
   const int64_t replicas = plan->system->num_replicas;
   const ls_opt batch = plan->batch_size;
@@ -142,10 +158,7 @@ static ls_status check_batch(const ls_plan *plan) {
                                      mode);
   return plan->input.broadcast || plan->any_batch || batch.value % replicas == 0
              ? ls_ok()
-             : ls_invalid_argument("the %s batch size %lld is not divisible "
-                                   "by %lld replicas",
-                                   mode, (long long)batch.value,
-                                   (long long)replicas);
+             : refuse_batch(plan, batch.value, replicas);
 }
 
 static ls_status check_hosts(const ls_plan *plan) {

@@ -139,7 +139,9 @@ static ls_status bad_field(const csv_column *column, const ls_record_at *at,
       (long long)(at->offset + (int64_t)field->at), column->name,
       (int)(field->size < 60 ? field->size : 60), field->text,
       ls_dtype_name(column->dtype),
-      field->size == 0  ? "; set the value of missing fields"
+      field->size == 0  ? "; fill the field in, leave its column "
+                          "out (from the command: --features), or set the "
+                          "column's value of missing fields"
       : column->guessed ? ", as in the first rows; set the type of the column"
                         : "");
 }

@@ -235,7 +235,7 @@ ls_status infer_dense(ls_infer *infer) {
   if (!fits)
     return ls_invalid_argument(
         "dense of %s by %s: w must be [in, out] with the same float dtype, "
-        "and in the last size of x",
+        "where `in` is x's last size",
         LS_OPERAND_TEXT(infer, 0), LS_OPERAND_TEXT(infer, 1));
   if (infer->num_in == 3) {
     const ls_shape bias = infer->in[2].shape;
