@@ -443,7 +443,8 @@ TEST(what_cannot_be_learnt_from_is_told) {
       {"texts.csv", "column 'name' of 'texts.csv' has texts"},
       {"typo.csv", "'typo.csv' line 12, byte 49, column 'a': 'abc' is no f64"},
       {"kinds.csv", "column 'label' of 'kinds.csv' is read as labels and has "
-                    "f32: labels are whole numbers from 0 on, or texts"},
+                    "f32: labels are whole numbers from 0 on, or texts, "
+                    "because the command's models classify"},
       {"few.csv", "--batch-size is 16, but the data have 2 examples to train "
                   "on: give 2 or less"},
       {"train.csv --features kind", "'train.csv' has no column 'kind'; it has "

@@ -257,6 +257,19 @@ TEST(a_missing_key_of_a_dict_is_named_by_the_op_that_reads_it) {
   expect_ok(ls_frame_end(NULL));
 }
 
+TEST(weights_of_other_sizes_than_their_input_are_refused) {
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2, 3), 0);
+  const ls_tensor w = ls_fill(LS_DTYPE_F32, LS_SHAPE(4, 5), 0);
+  expect_status(
+      ls_tensor_status(ls_dense(x, w, ls_fill(LS_DTYPE_F32, LS_SHAPE(5), 0),
+                                LS_ACTIVATION_NONE)),
+      LS_INVALID_ARGUMENT,
+      "w must be [in, out] with the same float dtype, where `in` is x's last "
+      "size");
+  expect_ok(ls_frame_end(NULL));
+}
+
 TEST(losses_of_unlike_dimensions_are_refused) {
   ls_tensor (*const losses[])(ls_tensor, ls_tensor, ls_reduction) = {
       ls_sigmoid_cross_entropy_loss, ls_mean_squared_error,
