@@ -14,6 +14,7 @@ target_link_libraries(ls_dependencies INTERFACE
   Threads::Threads m ${CMAKE_DL_LIBS})
 add_library(ls_io_dependencies INTERFACE)
 add_library(ls_cli_dependencies INTERFACE)
+add_library(ls_cli_loaded INTERFACE)
 
 set(LS_MISSING "")  # Lines of the summary.
 
@@ -34,7 +35,7 @@ function(ls_want prefix module package target source lost)
   set_source_files_properties("${PROJECT_SOURCE_DIR}/src/${source}"
     PROPERTIES COMPILE_DEFINITIONS LS_HAVE_${prefix}=1)
   target_link_libraries(${target} INTERFACE PkgConfig::${prefix})
-  foreach(fact FOUND VERSION LIBRARIES MODULE_NAME)
+  foreach(fact FOUND VERSION LIBRARIES INCLUDE_DIRS MODULE_NAME)
     set(${prefix}_${fact} "${${prefix}_${fact}}" PARENT_SCOPE)
   endforeach()
 endfunction()
@@ -45,8 +46,15 @@ ls_want(PNG libpng libpng-dev ls_io_dependencies formats/images/png.c
         "PNG files are not read")
 ls_want(TURBOJPEG libturbojpeg libturbojpeg0-dev ls_io_dependencies
         formats/images/jpeg.c "JPEG files are not read")
-ls_want(MICROHTTPD libmicrohttpd libmicrohttpd-dev ls_cli_dependencies
+# The command loads libmicrohttpd when a server starts, so it is not linked.
+ls_want(MICROHTTPD libmicrohttpd libmicrohttpd-dev ls_cli_loaded
         cli/serve/server.c "`lockstep serve` is unimplemented")
+if(MICROHTTPD_FOUND)
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/cli/serve/http.c"
+    PROPERTIES COMPILE_DEFINITIONS LS_HAVE_MICROHTTPD=1)
+  target_include_directories(ls_cli_dependencies SYSTEM INTERFACE
+    ${MICROHTTPD_INCLUDE_DIRS})
+endif()
 set(LS_IO_LIBRARIES "")
 foreach(library PNG TURBOJPEG)
   if(${library}_FOUND)

@@ -416,9 +416,10 @@ TEST(a_normalization_is_a_part_of_the_model) {
   expect_ok(ls_model_create(
       type, &(ls_model_options){.mean = mean, .deviation = deviation}, &two));
   expect_ok(ls_frame_begin());
-  const ls_nest a =
-      type->logits(LS_TUPLE(ls_leaf(ls_constant(plain))), one.self);
-  const ls_nest b = type->logits(LS_TUPLE(ls_leaf(ls_constant(raw))), two.self);
+  const ls_nest plain_args = LS_TUPLE(ls_leaf(ls_constant(plain)));
+  const ls_nest raw_args = LS_TUPLE(ls_leaf(ls_constant(raw)));
+  const ls_nest a = type->logits(plain_args, one.self);
+  const ls_nest b = type->logits(raw_args, two.self);
   LS_OWN(ls_array, x) = NULL;
   LS_OWN(ls_array, y) = NULL;
   expect_ok(ls_tensor_value(ls_nest_tensor(a, 0), &x));
@@ -427,6 +428,8 @@ TEST(a_normalization_is_a_part_of_the_model) {
     assert_true(fabs(ls_array_f64(x, i) - ls_array_f64(y, i)) < 1e-6);
   ls_nest_release(a);
   ls_nest_release(b);
+  ls_nest_release(plain_args);
+  ls_nest_release(raw_args);
   expect_ok(ls_frame_end(NULL));
 }
 

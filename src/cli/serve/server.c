@@ -20,7 +20,6 @@ ls_status cli_service_run(cli_service *service) {
 
 #include <errno.h>
 #include <locale.h>
-#include <microhttpd.h>
 #include <netdb.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -28,6 +27,8 @@ ls_status cli_service_run(cli_service *service) {
 #include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "cli/serve/http.h"
 
 enum {
   HEADER_BYTES = 32 << 10,  // Largest header of a request.
@@ -62,8 +63,8 @@ static void set_deadline(const server *self, link_state *link, bool runs) {
 }
 
 static link_state *link_of(struct MHD_Connection *connection) {
-  const union MHD_ConnectionInfo *info =
-      MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+  const union MHD_ConnectionInfo *info = cli_http.get_connection_info(
+      connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
   return info != NULL ? info->socket_context : NULL;
 }
 
@@ -73,8 +74,8 @@ static void note_connection(void *user, struct MHD_Connection *connection,
   server *self = user;
   if (event == MHD_CONNECTION_NOTIFY_STARTED) {
     link_state *link = cli_allocate(sizeof(*link));
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *info = cli_http.get_connection_info(
+        connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     *context = link;
     if (link == NULL || info == NULL) return;
     link->socket = info->connect_fd;
@@ -153,15 +154,15 @@ static enum MHD_Result send_response(exchange *x, int code, const char *type,
                                      struct MHD_Response *response) {
   if (response == NULL) return MHD_NO;
   const int64_t now = cli_now_ns();
-  MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+  cli_http.add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
   if (code == MHD_HTTP_SERVICE_UNAVAILABLE)
-    MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    cli_http.add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
   if (__atomic_load_n(&x->self->stopping, __ATOMIC_RELAXED))
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    cli_http.add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
   set_deadline(x->self, x->link, true);
   const enum MHD_Result result =
-      MHD_queue_response(x->connection, (unsigned)code, response);
-  MHD_destroy_response(response);
+      cli_http.queue_response(x->connection, (unsigned)code, response);
+  cli_http.destroy_response(response);
   x->answered = true;
   cli_metrics_answer(code, now - x->begin_ns);
   return result;
@@ -171,7 +172,7 @@ static enum MHD_Result send_response(exchange *x, int code, const char *type,
 static enum MHD_Result send_text(exchange *x, int code, const char *type,
                                  cli_buffer *text) {
   return send_response(x, code, type,
-                       MHD_create_response_from_buffer_with_free_callback(
+                       cli_http.create_response_from_buffer_with_free_callback(
                            text->size, text->data, cli_release));
 }
 
@@ -190,10 +191,10 @@ static enum MHD_Result send_error(exchange *x, int code, const char *allowed,
   }
   ls_status_free(status);
   struct MHD_Response *response =
-      MHD_create_response_from_buffer_with_free_callback(text.size, text.data,
-                                                         cli_release);
+      cli_http.create_response_from_buffer_with_free_callback(
+          text.size, text.data, cli_release);
   if (response != NULL && allowed != NULL)
-    MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, allowed);
+    cli_http.add_response_header(response, MHD_HTTP_HEADER_ALLOW, allowed);
   return send_response(x, code, "application/json", response);
 }
 
@@ -216,7 +217,7 @@ static int code_of(ls_status status) {
 
 static const char *header_of(const exchange *x, const char *name) {
   const char *value =
-      MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
+      cli_http.lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
   return value != NULL ? value : "";
 }
 
@@ -232,14 +233,14 @@ static enum MHD_Result send_outputs(exchange *x) {
     ls_array *bytes = NULL;
     const ls_status status =
         cli_answer_npy(&x->job.request, x->job.outputs,
-                       MHD_lookup_connection_value(
+                       cli_http.lookup_connection_value(
                            x->connection, MHD_GET_ARGUMENT_KIND, "output"),
                        &bytes);
     if (!ls_status_is_ok(status))
       return send_error(x, code_of(status), NULL, status);
     // The array lives as long as the response, which libmicrohttpd copies from.
     struct MHD_Response *response =
-        MHD_create_response_from_buffer_with_free_callback_cls(
+        cli_http.create_response_from_buffer_with_free_callback_cls(
             ls_array_size(bytes), ls_array_mutable_data(bytes), release_array,
             bytes);
     return send_response(x, MHD_HTTP_OK, "application/x-npy", response);
@@ -260,7 +261,7 @@ static enum MHD_Result send_outputs(exchange *x) {
 // ---- Predictions -----------------------------------------------------------
 static void finish_job(cli_job *job) {
   exchange *x = job->user;
-  MHD_resume_connection(x->connection);
+  cli_http.resume_connection(x->connection);
 }
 
 // Reads a complete body, and gives it to the batcher.
@@ -290,7 +291,7 @@ static enum MHD_Result begin_prediction(exchange *x) {
   x->job.finish = finish_job;
   x->job.user = x;
   set_deadline(self, x->link, false);
-  MHD_suspend_connection(x->connection);
+  cli_http.suspend_connection(x->connection);
   cli_batcher_add(batcher, &x->job);
   return MHD_YES;
 }
@@ -420,7 +421,7 @@ static enum MHD_Result check_header(exchange *x) {
             "the body is '%.60s': send application/json, or an npy or npz "
             "file as application/x-npy or application/octet-stream",
             header_of(x, MHD_HTTP_HEADER_CONTENT_TYPE)));
-  x->signature = MHD_lookup_connection_value(
+  x->signature = cli_http.lookup_connection_value(
       x->connection, MHD_GET_ARGUMENT_KIND, "signature_name");
   return MHD_YES;
 }
@@ -501,7 +502,7 @@ static ls_status start_daemon(server *self) {
   int threads = ls_runtime_threads(service->runtime);
   threads = threads < 2 ? 2 : threads > 8 ? 8 : threads;
   // By epoll it misses the end of a connection that comes with its last bytes.
-  self->daemon = MHD_start_daemon(
+  self->daemon = cli_http.start_daemon(
       MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
           MHD_ALLOW_SUSPEND_RESUME | (six ? MHD_USE_IPv6 : 0),
       (uint16_t)service->port, NULL, NULL, handle, self, MHD_OPTION_SOCK_ADDR,
@@ -525,7 +526,7 @@ static ls_status start_daemon(server *self) {
 static void print_start(const server *self) {
   const cli_service *service = self->service;
   const union MHD_DaemonInfo *info =
-      MHD_get_daemon_info(self->daemon, MHD_DAEMON_INFO_BIND_PORT);
+      cli_http.get_daemon_info(self->daemon, MHD_DAEMON_INFO_BIND_PORT);
   const bool six = strchr(service->address, ':') != NULL;
   for (size_t i = 0; i < service->num_models; ++i)
     printf("serving '%s' at http://%s%s%s:%u/v1/models/%s\n",
@@ -540,7 +541,7 @@ static void drain(server *self) {
   const int64_t until =
       cli_now_ns() + self->service->limits.timeout_s * INT64_C(1000000000);
   __atomic_store_n(&self->stopping, true, __ATOMIC_RELAXED);
-  const MHD_socket listening = MHD_quiesce_daemon(self->daemon);
+  const MHD_socket listening = cli_http.quiesce_daemon(self->daemon);
   if (listening != MHD_INVALID_SOCKET) close(listening);
   while (cli_batcher_waiting(self->service->batcher) > 0 ||
          (__atomic_load_n(&self->num_requests, __ATOMIC_RELAXED) > 0 &&
@@ -561,6 +562,7 @@ static void print_state(void *user) {
 
 ls_status cli_service_run(cli_service *service) {
   server self = {.service = service};
+  LS_RETURN_IF_ERROR(cli_http_load());
   self.numbers = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   pthread_mutex_init(&self.lock, NULL);
   cli_watch_also(print_state, &self);
@@ -573,7 +575,7 @@ ls_status cli_service_run(cli_service *service) {
       end_late(&self);
     }
     drain(&self);
-    MHD_stop_daemon(self.daemon);
+    cli_http.stop_daemon(self.daemon);
     fprintf(stderr, "lockstep serve: stopped after %lld requests\n",
             (long long)cli_metrics_answers());
   }
