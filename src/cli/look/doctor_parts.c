@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/look/doctor.h"
+#include "cli/look/estimate.h"
 
 // ---- MPI -------------------------------------------------------------------
 // Writes the path of a module: beside the library, or as the system finds it.
@@ -175,30 +176,9 @@ void cli_check_examples(cli_checkup *checkup) {
 }
 
 // ---- Training --------------------------------------------------------------
-static ls_status train_tiny(ls_train_result *out_result) {
-  CLI_OWN(ls_model, model) = {0};
-  CLI_OWN(ls_strategy, strategy) = NULL;
-  const ls_model_type *type = ls_model_find("tiny");
-  CLI_OWN(ls_dataset, data) = ls_dataset_synthetic(
-      &(ls_synthetic_options){.size = 256,
-                              .dtype = type->example_dtype,
-                              .shape = type->example_shape,
-                              .num_classes = type->num_classes});
-  LS_RETURN_IF_ERROR(
-      ls_model_create(type, &(ls_model_options){.metrics = true}, &model));
-  LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
-  return ls_train(&(ls_train_options){.model = &model,
-                                      .strategy = strategy,
-                                      .train = data,
-                                      .batch_size = 32,
-                                      .steps = 8},
-                  out_result);
-}
-
 void cli_check_training(cli_checkup *checkup) {
   ls_train_result result = {0};
-  CLI_OWN(ls_status, status) = train_tiny(&result);
+  CLI_OWN(ls_status, status) = cli_train_tiny(&result);
   if (ls_status_is_ok(status)) {
     cli_find(checkup, CLI_LEVEL_OK, "training",
              "model tiny made %lld steps on 2 replicas",

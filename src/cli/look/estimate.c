@@ -16,8 +16,8 @@
 static const double own_batches = 1, file_batches = 3, evaluation_batches = 2;
 // Labels of a batch of an evaluation.
 static const int64_t evaluation_labels = 1000;
-// Memory that first steps add to the process: stacks, code, small buffers.
-static const double first_step_bytes = 512 << 10;
+// Memory that first steps add to the process: stacks, small buffers.
+static const double first_step_bytes = 256 << 10;
 
 double cli_memory_peak(const cli_memory *m) {
   return m->process + m->data + m->parameters + m->optimizer + m->copies +
@@ -32,6 +32,28 @@ static ls_status wait_for_values(const ls_model *model) {
   return model->type->variables(model->self, &variable, 1) > 0
              ? ls_variable_value(variable, &value)
              : ls_ok();
+}
+
+// ---- A tiny run ----------------------------------------------------------
+ls_status cli_train_tiny(ls_train_result *out_result) {
+  CLI_OWN(ls_model, model) = {0};
+  CLI_OWN(ls_strategy, strategy) = NULL;
+  const ls_model_type *type = ls_model_find("tiny");
+  CLI_OWN(ls_dataset, data) = ls_dataset_synthetic(
+      &(ls_synthetic_options){.size = 256,
+                              .dtype = type->example_dtype,
+                              .shape = type->example_shape,
+                              .num_classes = type->num_classes});
+  LS_RETURN_IF_ERROR(
+      ls_model_create(type, &(ls_model_options){.metrics = true}, &model));
+  LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
+  return ls_train(&(ls_train_options){.model = &model,
+                                      .strategy = strategy,
+                                      .train = data,
+                                      .batch_size = 32,
+                                      .steps = 8},
+                  out_result);
 }
 
 // ---- A run's parts ---------------------------------------------------------
@@ -77,6 +99,9 @@ static ls_status open_parts(const train_flags *flags, cli_plan_run *run) {
 ls_status cli_plan_run_open(const train_flags *flags, cli_plan_run *out_run) {
   CLI_OWN(cli_plan_run, run) = {.type = out_run->type,
                                 .config = cli_train_fresh(flags)};
+  ls_train_result result;
+  // Loads the code that a training needs, which is measured with the process.
+  LS_RETURN_IF_ERROR(cli_train_tiny(&result));
   LS_RETURN_IF_ERROR(open_parts(flags, &run));
   *out_run = cli_give(&run);
   return ls_ok();

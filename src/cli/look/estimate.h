@@ -19,6 +19,9 @@ typedef struct cli_memory {
 } cli_memory;
 double cli_memory_peak(const cli_memory *memory);
 
+// Trains the model tiny for some steps, on data of its own, without a folder.
+ls_status cli_train_tiny(ls_train_result *out_result);
+
 // Parts of a run that are made before its first step.
 typedef struct cli_plan_run {
   const ls_model_type *type;
