@@ -106,7 +106,7 @@ static ls_status compare_step(void *user, ls_run_context *context,
 }
 
 // ---- Records ---------------------------------------------------------------
-// What the steps before a checkpoint were made with.
+// The configuration with which the steps before a checkpoint were made.
 typedef struct replay_aim {
   int64_t steps;  // The end, on which the rate may depend.
   char program[40];

@@ -34,7 +34,7 @@ static ls_status wait_for_values(const ls_model *model) {
              : ls_ok();
 }
 
-// ---- A tiny run ----------------------------------------------------------
+// ---- A tiny run ------------------------------------------------------------
 ls_status cli_train_tiny(ls_train_result *out_result) {
   CLI_OWN(ls_model, model) = {0};
   CLI_OWN(ls_strategy, strategy) = NULL;

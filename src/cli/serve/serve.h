@@ -55,7 +55,7 @@ ls_status cli_served_find(const cli_served *model, const char *key, size_t size,
 void cli_served_describe(FILE *to, const cli_served *model);
 
 // ---- Requests --------------------------------------------------------------
-// What a request asks, as arrays.
+// A request, with its inputs as arrays.
 typedef struct cli_request {
   cli_signature *signature;
   bool columns;    // "inputs": the answer has whole arrays, not rows.
