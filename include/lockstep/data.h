@@ -29,15 +29,24 @@ typedef struct ls_text_options {
   // Selects the last tenth of the pieces, at least one, for testing. Default:
   // the earlier ones, for training.
   bool test;
+  bool whole;  // Selects all pieces.
+  // Refuses bytes from this number on, which are no classes of the model.
+  // Default 256: none.
+  int64_t num_classes;
 } ls_text_options;
 // Reads any file as a text of bytes: u8 examples [length], piece after piece,
 // labelled with the byte that follows each byte, u8 [length]. A rest at the end
 // that fills no piece is not used. `options` may be NULL.
 //   LS_NOT_FOUND         no such file.
-//   LS_INVALID_ARGUMENT  the length is below 1, or the file is too short for
-//                        two pieces and the byte after them.
+//   LS_INVALID_ARGUMENT  the length is below 1, the file is too short for two
+//                        pieces (`whole`: for one) and the byte after them, or
+//                        has a byte that is refused: names its offset.
 LS_API ls_dataset *ls_dataset_text(const char *path,
                                    const ls_text_options *options);
+// Reads several files as one text, one after the other.
+//   LS_INVALID_ARGUMENT  also: there is no path.
+LS_API ls_dataset *ls_dataset_texts(const char *const *paths, size_t num_paths,
+                                    const ls_text_options *options);
 
 // Selects the generated examples. Zero in a field means its default.
 typedef struct ls_synthetic_options {

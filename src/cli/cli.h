@@ -38,6 +38,7 @@ int cli_signals_first(void);
 int cli_train(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_predict(int argc, char **argv);
+int cli_generate(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_show(int argc, char **argv);
 int cli_report_runs(int argc, char **argv);
@@ -75,6 +76,7 @@ typedef enum cli_kind {
   CLI_FLAG,   // bool: given or not.
   CLI_COUNT,  // int64_t: a whole number from `least` on.
   CLI_REAL,   // double: a number above 0.
+  CLI_REAL_OR_ZERO,
   CLI_TEXT,   // const char *: lent from argv.
   CLI_MAYBE,  // CLI_TEXT with an optional value, "" by default.
 } cli_kind;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <math.h>
 #include <stdio.h>
 
 #include "cli/estimator.h"
@@ -31,18 +32,23 @@ static ls_status print_evaluation(void *user, const ls_train_config *config,
                                   const ls_model_type *type) {
   const eval_flags *flags = user;
   ls_evaluation evaluation = {0};
+  const bool is_text =
+      type->example_dtype == LS_DTYPE_I32 && type->label_shape.rank > 0;
   LS_RETURN_IF_ERROR(evaluate(flags, config, type, &evaluation));
   if (!flags->json) {
     printf("test loss: %.4f\ntest accuracy: %.4f\n", evaluation.loss,
            evaluation.accuracy);
+    if (is_text) printf("test perplexity: %.4f\n", exp(evaluation.loss));
     return ls_ok();
   }
   printf("{\"model\":");
   cli_print_json(flags->run.model);
   printf(",\"data\":");
   cli_print_json(flags->data != NULL ? flags->data : config->data);
-  printf(",\"examples\":%lld,\"loss\":%.9g,\"accuracy\":%.9g}\n",
+  printf(",\"examples\":%lld,\"loss\":%.9g,\"accuracy\":%.9g",
          (long long)evaluation.examples, evaluation.loss, evaluation.accuracy);
+  if (is_text) printf(",\"perplexity\":%.9g", exp(evaluation.loss));
+  printf("}\n");
   return ls_ok();
 }
 
@@ -63,15 +69,16 @@ int cli_eval(int argc, char **argv) {
       {"math", CLI_TEXT, &flags.run.math, "NAME",
        "fast or direct (default: the run's); see 'lockstep\ntrain'", 0},
       {"json", CLI_FLAG, &flags.json, NULL,
-       "print one line of JSON: model, data, examples, loss,\naccuracy", 0},
+       "print one line of JSON: model, data, examples, loss,\n"
+       "accuracy, of a text also perplexity",
+       0},
   };
   const cli_syntax syntax = {.command = "eval",
-                             .about =
-                                 "Evaluates a run's saved model on a test "
-                                 "set (of a text on its last tenth), and\n"
-                                 "prints the mean loss and the accuracy: "
-                                 "over examples, or over tokens.\n"
-                                 "RUN@STEP is the model of a checkpoint.",
+                             .about = "Evaluates a run's saved model on a test "
+                                      "set, and prints the mean loss and the\n"
+                                      "accuracy: over examples, or over the "
+                                      "tokens of a text, with its perplexity.\n"
+                                      "RUN@STEP is the model of a checkpoint.",
                              CLI_OPTIONS(options),
                              .operand_form = "RUN",
                              .operand = &flags.run.folder};

@@ -12,6 +12,7 @@ const cli_command cli_commands[] = {
     {"train", "train a model", cli_train},
     {"eval", "evaluate a trained model", cli_eval},
     {"predict", "print a trained model's predictions", cli_predict},
+    {"generate", "continue a text by a trained language model", cli_generate},
     {"export", "export a trained model for serving", cli_export},
     {"show", "draw a run's metrics, or compare runs", cli_show},
     {"report", "write a page of HTML about runs", cli_report_runs},

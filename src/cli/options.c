@@ -97,6 +97,8 @@ static const char *expectation(const cli_option *option, const char *value,
              (long long)option->least);
   else if (option->kind == CLI_REAL)
     snprintf(buffer, size, "a number above 0");
+  else if (option->kind == CLI_REAL_OR_ZERO)
+    snprintf(buffer, size, "0 or a number above it");
   else
     snprintf(buffer, size, "%s", option->form);
   return buffer;
@@ -116,7 +118,8 @@ static bool read_count(const cli_option *option, const char *text) {
 static bool read_real(const cli_option *option, const char *text) {
   char *end = NULL;
   const double value = strtod(text, &end);
-  if (end == text || *end != '\0' || !isfinite(value) || value <= 0)
+  if (end == text || *end != '\0' || !isfinite(value) || value < 0 ||
+      (value == 0 && option->kind == CLI_REAL))
     return false;
   *(double *)option->value = value;
   return true;
@@ -126,7 +129,8 @@ bool cli_option_set(const cli_option *option, const char *text, char *wanted,
                     size_t size) {
   expectation(option, text, wanted, size);
   if (option->kind == CLI_COUNT) return read_count(option, text);
-  if (option->kind == CLI_REAL) return read_real(option, text);
+  if (option->kind == CLI_REAL || option->kind == CLI_REAL_OR_ZERO)
+    return read_real(option, text);
   *(const char **)option->value = text;
   return text[0] != '\0';
 }

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/data/data.h"
 #include "cli/estimator.h"
+#include "cli/language.h"
 
 typedef struct predict_flags {
   cli_run run;
@@ -99,12 +99,24 @@ static ls_status print_all(predictor *p) {
 }
 
 // ---- A run -----------------------------------------------------------------
+static ls_status print_scores(void *user, cli_language *language) {
+  const predict_flags *flags = user;
+  CLI_OWN(cli_files, files) = {0};
+  if (flags->features != NULL)
+    return ls_invalid_argument("--features is not for texts, such as '%s'",
+                               flags->data);
+  LS_RETURN_IF_ERROR(cli_files_open(flags->data, &files));
+  return cli_language_score(language, &files, flags->limit);
+}
+
 static ls_status print_predictions(void *user, const ls_train_config *config,
                                    const ls_model_type *type) {
   const predict_flags *flags = user;
   CLI_OWN(ls_model, model) = {0};
   CLI_OWN(ls_dataset, examples) = NULL;
   CLI_OWN(ls_dataset, files) = NULL;
+  if (flags->data != NULL && cli_is_language(type) && cli_is_text(flags->data))
+    return cli_language_of_run(&flags->run, config, type, print_scores, user);
   LS_RETURN_IF_ERROR(cli_open_examples(config, flags->data, flags->features,
                                        type, &examples, &files));
   LS_RETURN_IF_ERROR(ls_train_check_data(type, examples));
@@ -155,8 +167,10 @@ int cli_predict(int argc, char **argv) {
                                  "model: a line of JSON per example, with\n"
                                  "the class, its probability and name, and "
                                  "the example's file or row (from 0), or\n"
-                                 "these for each position of a text. Default: "
-                                 "for the test set.\n"
+                                 "these for each position of a text; for each "
+                                 "line of text files given by --data\n"
+                                 "its loss and perplexity. Default: for the "
+                                 "test set.\n"
                                  "RUN@STEP is the model of a checkpoint.",
                              CLI_OPTIONS(options),
                              .operand_form = "RUN",

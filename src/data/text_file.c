@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file as a text of bytes, cut into pieces.
+// Files as a text of bytes, cut into pieces.
 #include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
@@ -7,7 +7,7 @@
 #include "lockstep/data.h"
 #include "lockstep/element_spec.h"
 
-static const int64_t default_length = 128;
+enum { LENGTH = 128, CLASSES = 256 };  // Defaults.
 
 // A part of the pieces: `count` of them from number `first`.
 typedef struct pieces {
@@ -15,18 +15,24 @@ typedef struct pieces {
 } pieces;
 
 // Chooses the pieces: the last tenth, at least one piece, is for tests.
-static ls_status text_file_choose(const char *path, size_t size, int64_t length,
-                                  bool test, pieces *out) {
+static ls_status text_file_choose(const char *path, size_t size,
+                                  const ls_text_options *options, pieces *out) {
+  const int64_t length = options->length;
   // The last byte is only a label.
   const int64_t total = size > 0 ? ((int64_t)size - 1) / length : 0;
-  if (total < 2)
+  if (options->whole && total < 1)
+    return ls_invalid_argument(
+        "'%s' has %zu bytes: a piece of %lld and the byte after it need %lld; "
+        "choose a longer text or a shorter length",
+        path, size, (long long)length, (long long)(length + 1));
+  if (!options->whole && total < 2)
     return ls_invalid_argument(
         "'%s' has %zu bytes: two pieces of %lld, one to train and one to test "
         "on, need at least %lld; choose a longer text or a shorter length",
         path, size, (long long)length, (long long)(2 * length + 1));
-  const int64_t tests = total < 10 ? 1 : total / 10;
-  *out = test ? (pieces){length, total - tests, tests}
-              : (pieces){length, 0, total - tests};
+  const int64_t tests = options->whole ? 0 : total < 10 ? 1 : total / 10;
+  *out = options->test ? (pieces){length, total - tests, tests}
+                       : (pieces){length, 0, total - tests};
   return ls_ok();
 }
 
@@ -55,36 +61,84 @@ static ls_status get_piece(void *user, int64_t index, ls_nest out) {
   return ls_ok();
 }
 
-static ls_status open_text(const char *path, const ls_text_options *options,
+static ls_status refuse_byte(const char *path, const char *text, size_t offset,
+                             int64_t num_classes) {
+  return ls_invalid_argument(
+      "byte %zu of '%s', counted from 0, is %d: the model has %lld classes, "
+      "so its texts have bytes below that",
+      offset, path, (unsigned char)text[offset], (long long)num_classes);
+}
+
+// Appends the bytes of a file.
+static ls_status read_file(const ls_file_system *files, const char *path,
+                           int64_t num_classes, ls_text *text) {
+  size_t size = 0;
+  LS_OWN_MEMORY(text->allocator, char, bytes) = NULL;
+  LS_RETURN_IF_ERROR(
+      files->read(files->user, path, SIZE_MAX, text->allocator, &bytes, &size));
+  for (size_t i = 0; num_classes < CLASSES && i < size; ++i)
+    if ((unsigned char)bytes[i] >= num_classes)
+      return refuse_byte(path, bytes, i, num_classes);
+  if (text->size > 0) {
+    ls_text_append_bytes(text, bytes, size);
+  } else {
+    ls_text_deinit(text);
+    *text = (ls_text){text->allocator, ls_give(&bytes), size, size + 1, false};
+  }
+  return ls_text_status(text);
+}
+
+static ls_status open_text(const char *const *paths, size_t num_paths,
+                           const ls_text_options *options,
                            text_file **out_file) {
-  const int64_t length =
-      options->length != 0 ? options->length : default_length;
-  if (length < 1 || length > INT32_MAX)
+  if (options->length < 1 || options->length > INT32_MAX)
     return ls_invalid_argument(
         "a piece of a text must have from 1 to %d bytes, got %lld", INT32_MAX,
-        (long long)length);
+        (long long)options->length);
+  if (options->whole && options->test)
+    return ls_invalid_argument("a whole text has no part to test on");
+  if (num_paths == 0)
+    return ls_invalid_argument("a text needs the path of a file");
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
-  const ls_file_system *files = ls_runtime_files(runtime);
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   LS_OWN_NEW_OR_RETURN(allocator, text_file, self);
+  LS_OWN(ls_text, text) = {0};
+  ls_text_init(&text, allocator);
   self->allocator = allocator;
-  size_t size = 0;
-  LS_RETURN_IF_ERROR(
-      files->read(files->user, path, SIZE_MAX, allocator, &self->text, &size));
-  self->hash = ls_hash(self->text, size, 0);
-  LS_RETURN_IF_ERROR(
-      text_file_choose(path, size, length, options->test, &self->part));
+  for (size_t i = 0; i < num_paths; ++i)
+    LS_RETURN_IF_ERROR(read_file(ls_runtime_files(runtime), paths[i],
+                                 options->num_classes, &text));
+  const size_t size = text.size;
+  self->hash = ls_hash(text.data, size, 0);
+  self->text = ls_text_finish(&text);
+  const ls_status status =
+      text_file_choose(paths[0], size, options, &self->part);
+  if (!ls_status_is_ok(status) && num_paths > 1)
+    return ls_status_annotate(status, "it is the first of %zu files",
+                              num_paths);
+  LS_RETURN_IF_ERROR(status);
   *out_file = ls_give(&self);
   return ls_ok();
 }
 
-ls_dataset *ls_dataset_text(const char *path, const ls_text_options *options) {
-  const ls_text_options none = {0};
+static ls_status refuse_null(const char *const *paths, size_t num_paths) {
+  if (paths == NULL && num_paths > 0)
+    return ls_null_argument("ls_dataset_texts", "paths");
+  for (size_t i = 0; i < num_paths; ++i)
+    if (paths[i] == NULL) return ls_null_argument("ls_dataset_texts", "path");
+  return ls_ok();
+}
+
+ls_dataset *ls_dataset_texts(const char *const *paths, size_t num_paths,
+                             const ls_text_options *options) {
+  ls_text_options opts = options != NULL ? *options : (ls_text_options){0};
   text_file *file = NULL;
-  const ls_status status =
-      path == NULL ? ls_null_argument("ls_dataset_text", "path")
-                   : open_text(path, options != NULL ? options : &none, &file);
+  if (opts.length == 0) opts.length = LENGTH;
+  if (opts.num_classes == 0) opts.num_classes = CLASSES;
+  ls_status status = refuse_null(paths, num_paths);
+  if (ls_status_is_ok(status))
+    status = open_text(paths, num_paths, &opts, &file);
   if (!ls_status_is_ok(status)) return ls_dataset_from_arrays(ls_fail(status));
   const ls_nest piece = ls_nest_spec(LS_DTYPE_U8, LS_SHAPE(file->part.length));
   // The description includes the contents' hash, since equal descriptions count
@@ -98,4 +152,11 @@ ls_dataset *ls_dataset_text(const char *path, const ls_text_options *options) {
                           .get = get_piece,
                           .user = file,
                           .release = release_text});
+}
+
+ls_dataset *ls_dataset_text(const char *path, const ls_text_options *options) {
+  if (path == NULL)
+    return ls_dataset_from_arrays(
+        ls_fail(ls_null_argument("ls_dataset_text", "path")));
+  return ls_dataset_texts(&path, 1, options);
 }

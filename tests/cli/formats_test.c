@@ -559,7 +559,10 @@ TEST(files_are_shown_and_timed) {
       {"png.tfrecord", {"(u8[4,4,1], i64[])\n0    0"}},
       {"images --batch 7", {"images by class, 48 elements", "batch"}},
       {"images/train/class-0/*.png --threads 0", {"image, 12 elements of u8["}},
-      {"note.txt", {"text, 1 element of string[]\n0: \"some words\"\n"}},
+      {"note.txt",
+       {"text, 1 element of string[]\nas tokens of a language model: 11 bytes, "
+        "9 different, the largest 119, in 1 file\n"
+        "0: \"some words\"\n"}},
       {"mnist/train-images-idx3-ubyte", {"IDX, 48 elements of u8[4,4]"}},
   };
   if (getenv("LOCKSTEP") == NULL) skip();

@@ -45,11 +45,11 @@ version=$(sed -n 's/^#define LS_VERSION_M[AI][JN]OR //p' \
           "${LS_SOURCE_DIR:?}/include/lockstep/version.h" | paste -sd.)
 explains "lockstep $version." --version
 explains "--version" help
-for command in train eval export show report checkpoint diff bench graph compile devices doctor launch simulate help; do
+for command in train eval generate export show report checkpoint diff bench graph compile devices doctor launch simulate help; do
   explains "usage: lockstep $command" $command --help
   explains "usage: lockstep $command" help $command
 done
-for command in train eval export show report checkpoint diff bench graph compile devices doctor launch simulate help; do
+for command in train eval generate export show report checkpoint diff bench graph compile devices doctor launch simulate help; do
   explains "  $command " help
 done
 for flag in model data replicas threads batch-size epochs steps optimizer \

@@ -88,7 +88,7 @@ fi
 fails "model 'tiny' learns from images or numbers, 'out.txt' has neither" \
   --model tiny --data out.txt
 fails "model 'gpt' learns from text, 'fashion-mnist' has images" --model gpt
-fails "model 'gpt' learns from text, 'data' has images" --model gpt --data data
+fails "model 'gpt' learns from text, folder 'data' has no .txt file" --model gpt --data data
 fails "'no-such-text'" --model gpt --data no-such-text
 ls runs | grep -v '^tiny-[12]$' | grep -v '^threads-' &&
   fail "a run that did not begin left a folder"

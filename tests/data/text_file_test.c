@@ -23,11 +23,12 @@ static const char *write_bytes(size_t size) {
   return path;
 }
 
-// Expects `count` pieces of `length` bytes from number `first`.
-static void expect_pieces(const char *path, const ls_text_options *options,
-                          int64_t first, int64_t count, int64_t length) {
-  LS_OWN(ls_dataset, dataset) = ls_dataset_batch(
-      ls_dataset_text(path, options), &(ls_batch_options){.size = count});
+// Expects `count` pieces of `length` bytes from number `first`. Takes over the
+// data set.
+static void expect_pieces_of(ls_dataset *text, int64_t first, int64_t count,
+                             int64_t length) {
+  LS_OWN(ls_dataset, dataset) =
+      ls_dataset_batch(text, &(ls_batch_options){.size = count});
   LS_OWN(ls_iterator, iterator) = NULL;
   LS_OWN(ls_nest, all) = ls_none();
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
@@ -43,6 +44,11 @@ static void expect_pieces(const char *path, const ls_text_options *options,
     assert_int_equal(ls_array_i64(x, i), 37 * place % 256);
     assert_int_equal(ls_array_i64(y, i), 37 * (place + 1) % 256);
   }
+}
+
+static void expect_pieces(const char *path, const ls_text_options *options,
+                          int64_t first, int64_t count, int64_t length) {
+  expect_pieces_of(ls_dataset_text(path, options), first, count, length);
 }
 
 TEST(the_label_of_each_byte_is_the_next_one) {
@@ -66,6 +72,32 @@ TEST(pieces_have_128_bytes_unless_told) {
   expect_pieces(write_bytes(257), &(ls_text_options){.test = true}, 1, 1, 128);
 }
 
+// Expects the pieces of several files to be those of one file with their bytes.
+TEST(several_files_are_one_text) {
+  const ls_file_system *files = ls_runtime_files(ls_runtime_current());
+  const char *const paths[] = {"first", "empty", "second"};
+  unsigned char bytes[30];
+  for (size_t i = 0; i < sizeof(bytes); ++i)
+    bytes[i] = (unsigned char)(37 * i);
+  expect_ok(files->write(files->user, "first", bytes, 17));
+  expect_ok(files->write(files->user, "empty", bytes, 0));
+  expect_ok(files->write(files->user, "second", bytes + 17, 13));
+  const ls_text_options options = {.length = 5, .whole = true};
+  expect_pieces_of(ls_dataset_texts(paths, 3, &options), 0, 5, 5);
+}
+
+TEST(bytes_that_are_no_classes_are_refused) {
+  ls_text_options options = {.length = 5, .whole = true, .num_classes = 112};
+  const char *const paths[] = {write_bytes(55)};
+  LS_OWN(ls_dataset, refused) = ls_dataset_texts(paths, 1, &options);
+  expect_status(ls_dataset_status(refused), LS_INVALID_ARGUMENT,
+                "byte 4 of 'text-55', counted from 0, is 148: the model has "
+                "112 classes");
+  options.num_classes = 256;
+  LS_OWN(ls_dataset, taken) = ls_dataset_texts(paths, 1, &options);
+  expect_ok(ls_dataset_status(taken));
+}
+
 static void expect_no_text(const char *path, int64_t length, ls_code code,
                            const char *part) {
   LS_OWN(ls_dataset, dataset) =
@@ -84,6 +116,20 @@ TEST(what_is_no_text_is_refused) {
   expect_no_text(write_bytes(55), INT64_MAX, LS_INVALID_ARGUMENT,
                  "must have from 1 to");
   expect_no_text(NULL, 0, LS_INVALID_ARGUMENT, "ls_dataset_text: path is NULL");
+  LS_OWN(ls_dataset, short_text) = ls_dataset_text(
+      write_bytes(5), &(ls_text_options){.length = 5, .whole = true});
+  expect_status(ls_dataset_status(short_text), LS_INVALID_ARGUMENT,
+                "'text-5' has 5 bytes: a piece of 5 and the byte after it "
+                "need 6");
+  LS_OWN(ls_dataset, both) = ls_dataset_text(
+      "text-55", &(ls_text_options){.test = true, .whole = true});
+  expect_status(ls_dataset_status(both), LS_INVALID_ARGUMENT, "a whole text");
+  LS_OWN(ls_dataset, none) = ls_dataset_texts(NULL, 0, NULL);
+  expect_status(ls_dataset_status(none), LS_INVALID_ARGUMENT,
+                "a text needs the path of a file");
+  LS_OWN(ls_dataset, null) = ls_dataset_texts(NULL, 1, NULL);
+  expect_status(ls_dataset_status(null), LS_INVALID_ARGUMENT,
+                "ls_dataset_texts: paths is NULL");
   LS_OWN(ls_dataset, folder) = ls_dataset_text(".", NULL);
   LS_OWN(ls_status, status) = ls_dataset_status(folder);
   assert_false(ls_status_is_ok(status));
@@ -91,8 +137,9 @@ TEST(what_is_no_text_is_refused) {
 
 static ls_status read_text(void *user) {
   (void)user;
+  const char *const paths[] = {"text-55", "text-55"};
   LS_OWN(ls_dataset, dataset) =
-      ls_dataset_text("text-55", &(ls_text_options){.length = 5});
+      ls_dataset_texts(paths, 2, &(ls_text_options){.length = 5});
   return ls_dataset_status(dataset);
 }
 

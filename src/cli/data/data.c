@@ -217,6 +217,8 @@ static ls_status data_show(ls_runtime *runtime, data_flags *flags,
       snprintf(more, sizeof(more), " and %zu more", flags->num_files - 1);
     printf("%s%s: %s, %s of %s\n", files->text, more, format_name(files), count,
            text);
+    if (strncmp(format_name(files), "text", 4) == 0)
+      LS_RETURN_IF_ERROR(cli_show_text(files));
     LS_RETURN_IF_ERROR(cli_show_elements(runtime, dataset));
     fflush(stdout);  // The reads below take a while.
   }

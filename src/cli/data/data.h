@@ -90,9 +90,10 @@ bool cli_image_shape(const ls_model_type *type, int64_t height, int64_t width,
 ls_dataset *cli_fit(ls_dataset *pairs, const ls_model_type *type,
                     const char *name, const char *command);
 // Splits a data set, lent, into two disjoint parts by a hash of each element's
-// number. `train` or `test` may be NULL.
-ls_status cli_hold_out(ls_dataset *dataset, double split, const char *name,
-                       ls_dataset **train, ls_dataset **test);
+// number, or into the first elements and the last ones. `train` or `test` may
+// be NULL.
+ls_status cli_hold_out(ls_dataset *dataset, double split, bool last,
+                       const char *name, ls_dataset **train, ls_dataset **test);
 
 // ---- Formats ---------------------------------------------------------------
 // Request for pairs of examples and labels from files.
@@ -142,6 +143,13 @@ const cli_format *cli_format_find(const char *path);
 // Finds the format of files with this name; NULL: unknown.
 const cli_format *cli_format_named(const char *name);
 
+// Files that are read as a text of bytes, for a language model.
+extern const cli_format cli_text_format;
+// Returns true if --data names files that a language model reads so.
+bool cli_is_text(const char *data);
+// Returns true for a folder with a file *.txt.
+bool cli_has_texts(const char *folder);
+
 // Opens pairs by the format, for a model.
 ls_status cli_open_pairs(const cli_files *files,
                          const cli_pair_request *request, ls_dataset **out);
@@ -151,6 +159,7 @@ ls_status cli_open_shown(const cli_files *files, const char *features,
 
 // Readers of the table, for its fields `open` and `open_pairs`.
 ls_status cli_csv_rows(const cli_files *files, ls_dataset **out);
+ls_status cli_text_lines(const cli_files *files, ls_dataset **out);
 ls_status cli_image_files(const cli_files *files, ls_dataset **out);
 ls_status cli_unlabeled_images(const cli_files *files,
                                const cli_pair_request *request,
@@ -176,5 +185,7 @@ bool cli_are_pixels(int64_t least, int64_t most);
 // Prints the first elements of a data set to standard output: images drawn,
 // with their labels above, numbers and texts cut to lines.
 ls_status cli_show_elements(ls_runtime *runtime, ls_dataset *dataset);
+// Prints what files of text are as tokens.
+ls_status cli_show_text(const cli_files *files);
 
 #endif  // LS_CLI_DATA_DATA_H_

@@ -118,11 +118,6 @@ static ls_status open_tfrecords(const cli_files *files, ls_dataset **out) {
   return ls_ok();
 }
 
-static ls_status open_lines(const cli_files *files, ls_dataset **out) {
-  *out = ls_dataset_lines(files->paths, files->count, NULL);
-  return ls_ok();
-}
-
 // ---- The table -------------------------------------------------------------
 static const cli_format formats[] = {
     // The first row is also used for unrecognized folders: opening one reports
@@ -141,6 +136,7 @@ static const cli_format formats[] = {
      .is_folder = has_images,
      .open = cli_image_files,
      .open_unlabeled = cli_unlabeled_images},
+    {.name = "texts", .is_folder = cli_has_texts, .open = cli_text_lines},
     {.name = "npz",
      .kind = ".npz",
      .ends = {".npz"},
@@ -183,7 +179,10 @@ static const cli_format formats[] = {
      .is_head = is_idx,
      .open = open_idx,
      .open_pairs = cli_idx_pairs},
-    {.name = "text", .kind = "text", .is_head = is_text, .open = open_lines},
+    {.name = "text",
+     .kind = "text",
+     .is_head = is_text,
+     .open = cli_text_lines},
 };
 enum { NUM_FORMATS = sizeof(formats) / sizeof(formats[0]) };
 

@@ -67,19 +67,6 @@ static ls_status open_synthetic(const cli_data *data, const ls_model_type *type,
   return ls_ok();
 }
 
-static ls_status open_text(const cli_data *data, const char *path,
-                           const ls_model_type *type, ls_dataset **train,
-                           ls_dataset **test) {
-  LS_RETURN_IF_ERROR(
-      check_alone(data, "a text, whose last tenth is for the test"));
-  ls_text_options options = {.length =
-                                 ls_shape_num_elements(type->example_shape)};
-  if (train != NULL) *train = ls_dataset_text(path, &options);
-  options.test = true;
-  if (test != NULL) *test = ls_dataset_text(path, &options);
-  return ls_ok();
-}
-
 static ls_status open_mnist(const cli_data *data, const char *folder,
                             ls_dataset **train, ls_dataset **test) {
   LS_RETURN_IF_ERROR(check_alone(data, "which has a test set"));
@@ -89,6 +76,35 @@ static ls_status open_mnist(const cli_data *data, const char *folder,
 }
 
 // ---- Files -----------------------------------------------------------------
+// Returns true if a model of tokens reads files as a text: files without arrays
+// of tokens, and folders of .txt files.
+static bool are_texts(const cli_files *files) {
+  const cli_format *format = files->format;
+  return format == NULL ||
+         (format->is_folder != NULL ? cli_has_texts(files->first)
+                                    : !format->has_tokens);
+}
+
+bool cli_is_text(const char *data) {
+  CLI_OWN(cli_files, files) = {0};
+  if (!cli_is_place(data)) return false;
+  CLI_OWN(ls_status, status) = cli_files_open(data, &files);
+  return ls_status_is_ok(status) && are_texts(&files);
+}
+
+static ls_status open_named(const char *text, const ls_model_type *type,
+                            cli_files *out) {
+  LS_RETURN_IF_ERROR(cli_files_open(text, out));
+  if (type->example_dtype != LS_DTYPE_I32) return ls_ok();
+  if (are_texts(out))
+    out->format = &cli_text_format;
+  else if (out->format->is_folder != NULL)
+    return ls_invalid_argument(
+        "model '%s' learns from text, folder '%s' has no .txt file", type->name,
+        text);
+  return ls_ok();
+}
+
 // Opens pairs of the training or test set; `*out` stays NULL if the files have
 // no test set.
 static ls_status open_part(const cli_data *data, const cli_files *files,
@@ -125,7 +141,7 @@ static ls_status open_test(const cli_data *data, const char *text,
   cli_data part = *data;
   // Does not require --features for files of another kind.
   part.kept |= text != data->data;
-  LS_RETURN_IF_ERROR(cli_files_open(text, &files));
+  LS_RETURN_IF_ERROR(open_named(text, type, &files));
   LS_RETURN_IF_ERROR(open_part(&part, &files, type, true, out));
   if (*out == NULL)
     LS_RETURN_IF_ERROR(open_part(&part, &files, type, false, out));
@@ -167,32 +183,18 @@ static ls_status open_files(const cli_data *data, const cli_files *files,
   if (all != NULL) LS_RETURN_IF_ERROR(fit_pairs(data, files, type, &all));
   if (held == NULL)
     return cli_hold_out(all, data->split != 0 ? data->split : default_split,
-                        files->first, train, test);
+                        files->format == &cli_text_format, files->first, train,
+                        test);
   if (train != NULL) *train = cli_give(&all);
   if (test != NULL) *test = cli_give(&held);
   return ls_ok();
 }
 
-static ls_status refuse_images(const cli_data *data,
-                               const ls_model_type *type) {
-  return ls_invalid_argument(
-      "model '%s' learns from text, '%s' has images; give it a file, or "
-      "synthetic",
-      type->name, data->data);
-}
-
 static ls_status open_place(const cli_data *data, const ls_model_type *type,
                             ls_dataset **train, ls_dataset **test) {
   CLI_OWN(cli_files, files) = {0};
-  LS_RETURN_IF_ERROR(cli_files_open(data->data, &files));
+  LS_RETURN_IF_ERROR(open_named(data->data, type, &files));
   const cli_format *format = files.format;
-  if (type->example_dtype == LS_DTYPE_I32) {
-    if (format != NULL && format->is_folder != NULL)
-      return refuse_images(data, type);
-    if (format == NULL || !format->has_tokens)
-      return open_text(data, files.count == 1 ? files.paths[0] : data->data,
-                       type, train, test);
-  }
   if (format != NULL && format->is_complete && data->test[0] == '\0') {
     LS_RETURN_IF_ERROR(open_mnist(data, files.first, train, test));
     const ls_status status = ls_dataset_status(train != NULL ? *train : *test);
@@ -212,7 +214,11 @@ static ls_status open_parts(const cli_data *data, const ls_model_type *type,
     return open_synthetic(data, type, train, test);
   if (strcmp(data->data, fashion_mnist) != 0)
     return open_place(data, type, train, test);
-  if (type->example_dtype == LS_DTYPE_I32) return refuse_images(data, type);
+  if (type->example_dtype == LS_DTYPE_I32)
+    return ls_invalid_argument(
+        "model '%s' learns from text, '%s' has images; give it files of text, "
+        "a folder of .txt files, or synthetic",
+        type->name, data->data);
   return open_mnist(data, NULL, train, test);
 }
 

@@ -184,8 +184,9 @@ static ls_dataset *stream_part(ls_dataset *dataset, double split, bool test) {
                                                 .release = cli_release});
 }
 
-ls_status cli_hold_out(ls_dataset *dataset, double split, const char *name,
-                       ls_dataset **train, ls_dataset **test) {
+ls_status cli_hold_out(ls_dataset *dataset, double split, bool last,
+                       const char *name, ls_dataset **train,
+                       ls_dataset **test) {
   LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
   const int64_t size = ls_dataset_cardinality(dataset);
   if (!ls_dataset_is_indexed(dataset) || size < 0) {
@@ -199,6 +200,13 @@ ls_status cli_hold_out(ls_dataset *dataset, double split, const char *name,
     return ls_invalid_argument("'%s' has %lld examples, too few for a test "
                                "set of %g of them: name one with --test",
                                name, (long long)size, split);
+  if (last) {
+    if (train != NULL)
+      *train = ls_dataset_take(ls_dataset_retain(dataset), size - held);
+    if (test != NULL)
+      *test = ls_dataset_skip(ls_dataset_retain(dataset), size - held);
+    return ls_ok();
+  }
   const ls_shuffle_options order = {.seed = 1, .fixed = true};
   if (train != NULL)
     *train = ls_dataset_skip(

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/language.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/ranks.h"
+#include "cli/serve/serve.h"
+
+// ---- Models ----------------------------------------------------------------
+static ls_status refuse_model(const char *name) {
+  return ls_invalid_argument(
+      "'%s' is not a language model: generating text needs one that takes "
+      "tokens i32[N] and has logits of the token after each",
+      name);
+}
+
+static ls_nest compute_logits(ls_nest args, void *user) {
+  const ls_model *model = user;
+  return model->type->logits(args, model->self);
+}
+
+bool cli_is_language(const ls_model_type *type) {
+  return type->example_dtype == LS_DTYPE_I32 && type->example_shape.rank == 1 &&
+         ls_shape_equal(type->example_shape, type->label_shape);
+}
+
+ls_status cli_language_of_run(const cli_run *run, const ls_train_config *config,
+                              const ls_model_type *type,
+                              ls_status (*body)(void *user,
+                                                cli_language *language),
+                              void *user) {
+  CLI_OWN(ls_model, model) = {0};
+  CLI_OWN(ls_function, function) = NULL;
+  if (!cli_is_language(type)) return refuse_model(type->name);
+  // The optimizer's schedule is not used here, but needs a number of steps.
+  LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &model));
+  LS_RETURN_IF_ERROR(cli_load_run(run, &model));
+  LS_RETURN_IF_ERROR(ls_function_create(
+      &(ls_function_options){
+          .call = compute_logits, .user = &model, .name = "logits"},
+      &function));
+  cli_language language = {
+      .tokens = type->example_shape.dim[0],
+      .classes = type->num_classes < CLI_BYTES ? type->num_classes : CLI_BYTES,
+      .function = function};
+  const ls_status status = body(user, &language);
+  ls_nest_release(language.outputs);
+  return status;
+}
+
+typedef struct run_use {
+  cli_run *run;
+  ls_status (*body)(void *user, cli_language *language);
+  void *user;
+} run_use;
+
+static ls_status use_run(void *user, const ls_train_config *config,
+                         const ls_model_type *type) {
+  const run_use *use = user;
+  return cli_language_of_run(use->run, config, type, use->body, use->user);
+}
+
+// ---- Exports ---------------------------------------------------------------
+static ls_status find_in_export(const cli_served *served, cli_language *out) {
+  cli_signature *found = NULL;
+  LS_RETURN_IF_ERROR(cli_served_find(served, NULL, 0, &found));
+  const ls_serving_info *info = &found->info;
+  const ls_type takes = info->inputs[0].type;
+  *out = (cli_language){.serving = served->serving,
+                        .signature = info->key,
+                        .input = info->inputs[0].name};
+  const bool is_text = info->num_inputs == 1 && takes.dtype == LS_DTYPE_I32 &&
+                       takes.shape.rank == 2 && takes.shape.dim[0] < 0 &&
+                       takes.shape.dim[1] > 0;
+  for (size_t i = 0; is_text && i < info->num_outputs; ++i) {
+    const ls_type type = info->outputs[i].type;
+    if (!ls_dtype_is_float(type.dtype) || type.shape.rank != 3 ||
+        type.shape.dim[1] != takes.shape.dim[1] || type.shape.dim[2] < 1)
+      continue;
+    out->output = info->outputs[i].name;
+    out->tokens = takes.shape.dim[1];
+    out->classes =
+        type.shape.dim[2] < CLI_BYTES ? type.shape.dim[2] : CLI_BYTES;
+    return ls_ok();
+  }
+  return refuse_model(served->name);
+}
+
+static ls_status use_export(const run_use *use) {
+  cli_served served = {0};
+  cli_language language = {0};
+  ls_status status = cli_served_load(use->run->folder, &served);
+  if (ls_status_is_ok(status)) status = find_in_export(&served, &language);
+  if (ls_status_is_ok(status)) status = use->body(use->user, &language);
+  ls_nest_release(language.outputs);
+  cli_served_close(&served);
+  return status;
+}
+
+// Returns true for a folder that is no run's.
+static bool is_export(const char *path) {
+  char config[PATH_MAX + 16];
+  struct stat info;
+  snprintf(config, sizeof(config), "%s/config.json", path);
+  return stat(path, &info) == 0 && S_ISDIR(info.st_mode) && !cli_exists(config);
+}
+
+int cli_with_language(cli_run *run,
+                      ls_status (*body)(void *user, cli_language *language),
+                      void *user) {
+  run_use use = {.run = run, .body = body, .user = user};
+  ls_runtime *runtime = NULL;
+  if (!is_export(run->folder)) return cli_with_run(run, use_run, &use);
+  if (run->model != NULL) {
+    cli_say(run->command,
+            "--model is for runs; '%s' is an export, which has "
+            "its model",
+            run->folder);
+    return CLI_USAGE;
+  }
+  ls_status status = cli_runtime_open(run->threads, run->math, &runtime);
+  if (ls_status_is_ok(status)) status = use_export(&use);
+  const int code =
+      ls_status_is_ok(status) ? CLI_OK : cli_report(run->command, status);
+  return cli_runtime_close(run->command, runtime, code);
+}
+
+// ---- Logits ----------------------------------------------------------------
+ls_status cli_language_run(cli_language *self, const int32_t *tokens,
+                           const ls_array **out_logits) {
+  ls_array *window = NULL;
+  *out_logits = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create_copy(
+      LS_DTYPE_I32, LS_SHAPE(1, self->tokens), tokens, &window));
+  const ls_nest leaf = ls_nest_array(window);
+  if (self->function != NULL) {
+    CLI_OWN(ls_nest, args) = LS_TUPLE(leaf);
+    LS_RETURN_IF_ERROR(ls_function_call(self->function, args, &self->outputs));
+    *out_logits = ls_nest_as_array(self->outputs);
+  } else {
+    CLI_OWN(ls_nest, args) = ls_nest_dict("", &self->input, &leaf, 1);
+    LS_RETURN_IF_ERROR(
+        ls_serving_run(self->serving, self->signature, args, &self->outputs));
+    *out_logits = ls_nest_as_array(ls_nest_find(self->outputs, self->output));
+  }
+  return *out_logits != NULL
+             ? ls_array_wait(*out_logits)
+             : LS_STATUS(LS_INTERNAL, "a language model without logits");
+}
+
+// ---- Scores ----------------------------------------------------------------
+// Returns the cross-entropy of a label by logits from number `first` on.
+static double find_loss(const ls_array *logits, int64_t first, int64_t label) {
+  const int64_t classes = ls_array_shape(logits).dim[2];
+  double largest = -INFINITY, sum = 0;
+  for (int64_t i = first; i < first + classes; ++i)
+    largest = fmax(largest, ls_array_f64(logits, i));
+  for (int64_t i = first; i < first + classes; ++i)
+    sum += exp(ls_array_f64(logits, i) - largest);
+  return largest + log(sum) - ls_array_f64(logits, first + label);
+}
+
+// Computes the sum of the losses of a line's bytes from number `at` on, at most
+// a window of them, and of its end.
+static ls_status score_window(cli_language *self, ls_bytes line, size_t at,
+                              int32_t *window, double *sum) {
+  const ls_array *logits = NULL;
+  const int64_t left = (int64_t)(line.size + 1 - at);
+  const int64_t count = left < self->tokens ? left : self->tokens;
+  for (int64_t i = 0; i <= count; ++i) {
+    // The line's end before it, its bytes, and its end.
+    const size_t place = at + (size_t)i;
+    const unsigned char byte = place == 0 || place > line.size
+                                   ? '\n'
+                                   : (unsigned char)line.data[place - 1];
+    if (byte >= self->classes)
+      return ls_invalid_argument(
+          "byte %zu, counted from 0, is %d: the model has %lld classes, so its "
+          "texts have bytes below that",
+          place - 1, byte, (long long)self->classes);
+    window[i] = byte;
+  }
+  LS_RETURN_IF_ERROR(cli_language_run(self, window, &logits));
+  for (int64_t i = 0; i < count; ++i)
+    *sum += find_loss(logits, i * ls_array_shape(logits).dim[2], window[i + 1]);
+  return ls_ok();
+}
+
+static ls_status score_line(cli_language *self, ls_bytes line, int64_t row,
+                            int32_t *window) {
+  double sum = 0;
+  for (size_t at = 0; at <= line.size; at += (size_t)self->tokens)
+    LS_RETURN_IF_ERROR(
+        ls_status_annotate(score_window(self, line, at, window, &sum),
+                           "in line %lld, counted from 0", (long long)row));
+  const double loss = sum / (double)(line.size + 1);
+  printf("{\"loss\":%.6g,\"perplexity\":%.6g,\"row\":%lld}\n", loss, exp(loss),
+         (long long)row);
+  return ls_ok();
+}
+
+ls_status cli_language_score(cli_language *self, const cli_files *files,
+                             int64_t limit) {
+  CLI_OWN(ls_dataset, lines) = NULL;
+  CLI_OWN(ls_iterator, iterator) = NULL;
+  CLI_OWN(ls_nest, line) = ls_none();
+  CLI_OWN_ARRAY_OR_RETURN(int32_t, window, (size_t)self->tokens + 1);
+  LS_RETURN_IF_ERROR(cli_text_lines(files, &lines));
+  LS_RETURN_IF_ERROR(ls_iterator_create(lines, NULL, &iterator));
+  for (int64_t row = 0; row < limit || limit == 0; ++row) {
+    CLI_OWN(ls_status, status) = ls_iterator_next(iterator, &line);
+    if (ls_status_code(status) == LS_OUT_OF_RANGE || ferror(stdout)) break;
+    if (!ls_status_is_ok(status)) return cli_give(&status);
+    const ls_bytes *bytes = ls_array_data(ls_nest_as_array(line));
+    LS_RETURN_IF_ERROR(score_line(self, *bytes, row, window));
+  }
+  return ls_ok();
+}
