@@ -29,29 +29,17 @@ typedef struct cli_replaying {
 
 // Rows of flags for `flags`.
 #define CLI_REPLAY_OPTIONS(flags)                                              \
-  {"model",                                                                    \
-   CLI_TEXT,                                                                   \
-   &(flags)->asked.model,                                                      \
-   "PATH",                                                                     \
-   "the run's shared library of models, which is loaded only\n"                \
-   "if it is named here",                                                      \
-   0},                                                                         \
-      {"data",                                                                 \
-       CLI_TEXT,                                                               \
-       &(flags)->asked.data,                                                   \
-       "PATH",                                                                 \
-       "the new place of the run's data",                                      \
-       0},                                                                     \
-      {"test",                                                                 \
-       CLI_TEXT,                                                               \
-       &(flags)->asked.test,                                                   \
-       "PATH",                                                                 \
-       "the new place of its test data",                                       \
-       0},                                                                     \
+  CLI_ROW("model", CLI_TEXT, &(flags)->asked.model, "PATH",                    \
+          "the run's shared library of models, which is loaded only\n"         \
+          "if it is named here",                                               \
+          0),                                                                  \
+      CLI_ROW("data", CLI_TEXT, &(flags)->asked.data, "PATH",                  \
+              "the new place of the run's data", 0),                           \
+      CLI_ROW("test", CLI_TEXT, &(flags)->asked.test, "PATH",                  \
+              "the new place of its test data", 0),                            \
       CLI_THREADS_OPTION(&(flags)->asked.threads), CLI_DEVICE_OPTIONS,         \
-      CLI_FIND_NAN_OPTION, CLI_TRACE_OPTION(&(flags)->trace), {                \
-    "quiet", CLI_FLAG, &(flags)->quiet, NULL, "show no progress", 0            \
-  }
+      CLI_FIND_NAN_OPTION, CLI_TRACE_OPTION(&(flags)->trace),                  \
+      CLI_ROW("quiet", CLI_FLAG, &(flags)->quiet, NULL, "show no progress", 0)
 
 // Initializes the state for a command; it must not move afterwards.
 void cli_replay_init(cli_replaying *r, const char *command);
