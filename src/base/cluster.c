@@ -39,9 +39,8 @@ static ls_status copy_job(ls_arena *arena, const ls_cluster_job *job,
 }
 
 static ls_status copy_jobs(const ls_cluster_spec *spec, cluster *made) {
-  ls_cluster_job *jobs =
-      ls_arena_new_array(&made->arena, ls_cluster_job, spec->num_jobs + 1);
-  if (jobs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&made->arena, ls_cluster_job, jobs,
+                           spec->num_jobs + 1);
   for (size_t i = 0; i < spec->num_jobs; ++i)
     LS_RETURN_IF_ERROR(copy_job(&made->arena, &spec->jobs[i], &jobs[i]));
   made->spec = (ls_cluster_spec){jobs, spec->num_jobs};

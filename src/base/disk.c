@@ -463,8 +463,7 @@ static ls_status mix_node(ls_disk_node *node, uint64_t *seed) {
   static const char zeros[BLOCK];
   const size_t size =
       draw_number(seed) % 2 ? node->now.size : node->synced.size;
-  LS_OWN(ls_text, mixed) = {0};
-  ls_text_init(&mixed, node->now.allocator);
+  LS_OWN(ls_text, mixed) = {.allocator = node->now.allocator};
   for (size_t at = 0; at < size; at += BLOCK) {
     const ls_text *from = draw_number(seed) % 2 ? &node->now : &node->synced;
     const size_t most = size - at < BLOCK ? size - at : BLOCK;

@@ -145,8 +145,7 @@ ls_status ls_system_list(void *user, const char *path, ls_allocator *allocator,
   *out_count = 0;
   DIR *folder = opendir(path);
   if (folder == NULL) return ls_system_status("list", path, errno);
-  ls_text names;
-  ls_text_init(&names, ls_allocator_system());
+  ls_text names = {.allocator = ls_allocator_system()};
   size_t count = 0;
   const int error = read_names(folder, &names, &count);
   closedir(folder);

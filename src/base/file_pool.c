@@ -24,8 +24,7 @@ static const ls_object_type pool_type = {.name = "file pool",
 ls_status ls_file_pool_create(ls_allocator *allocator, int most,
                               ls_file_pool **out_pool) {
   *out_pool = NULL;
-  ls_file_pool *pool = ls_new(allocator, ls_file_pool);
-  if (pool == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_file_pool, pool);
   const ls_status status = ls_mutex_init(&pool->lock);
   if (!ls_status_is_ok(status)) {
     ls_release(allocator, pool);

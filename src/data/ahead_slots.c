@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/ahead_slots.h"
 
-#include "data/work.h"
-
 enum { SMALL = 8 << 20 };  // Bytes of a queue's elements that fit caches.
 
 // ---- With the lock held ----------------------------------------------------

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/dataset.h"
 
-#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
 #include "lockstep/element_spec.h"
@@ -210,8 +209,7 @@ void ls_dataset_describe(const ls_dataset *dataset, ls_text *text) {
 
 const char *ls_dataset_print(const ls_dataset *dataset, char *buffer,
                              size_t size) {
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_current_allocator());
+  LS_OWN(ls_text, text) = {.allocator = ls_current_allocator()};
   if (dataset != NULL) ls_dataset_describe(dataset, &text);
   const char *words = ls_text_data(&text);
   const size_t length = strlen(words) < size ? strlen(words) : size - 1;

@@ -282,8 +282,7 @@ static int64_t hash_text(const char *text) {
 }
 
 static ls_status iterator_describe(const ls_iterator *self, char **out_text) {
-  ls_text text;
-  ls_text_init(&text, self->work.allocator);
+  ls_text text = {.allocator = self->work.allocator};
   ls_dataset_describe(self->dataset, &text);
   *out_text = ls_text_finish(&text);
   return *out_text == NULL ? ls_out_of_memory() : ls_ok();

@@ -194,8 +194,7 @@ void ls_structure_print(ls_nest node, const ls_leaf_spec *leaves,
 
 const char *ls_element_spec_print(const ls_element_spec *spec, char *buffer,
                                   size_t size) {
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_current_allocator());
+  LS_OWN(ls_text, text) = {.allocator = ls_current_allocator()};
   if (spec != NULL && spec->count > 0)
     ls_structure_print(spec->structure, spec->leaves, &text);
   ls_format(buffer, size, "%s", ls_text_data(&text));

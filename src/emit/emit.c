@@ -5,7 +5,6 @@
 
 #include <stdio.h>
 
-#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 
 // ---- Sources ----------------------------------------------------------------
@@ -66,10 +65,7 @@ void ls_emitter_deinit(ls_emitter *e) {
 
 // ---- Values ----------------------------------------------------------------
 void ls_emit_fail(ls_emitter *e, ls_status status) {
-  if (ls_status_is_ok(e->status))
-    e->status = status;
-  else
-    ls_status_free(status);
+  e->status = ls_status_join(e->status, status);
 }
 
 void ls_emit_refuse(ls_emitter *e, const char *why) {

@@ -2,8 +2,8 @@
 #include "grad/forward.h"
 
 #include "base/memory/own.h"
-#include "graph/context.h"
 #include "graph/copy.h"
+#include "graph/make/make.h"
 #include "graph/trial.h"
 #include "graph/walk.h"
 #include "lockstep/ops.h"
@@ -119,10 +119,7 @@ static ls_status add_filler(ls_graph *branch, ls_tensor value,
   ls_scope scope = {0};
   ls_context_enter_graph(&scope, branch);
   if (variable != NULL && variable->kind == LS_ATTR_OBJECT)
-    filler = ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_READ,
-                                                  .attrs = variable,
-                                                  .num_attrs = 1}),
-                          0);
+    filler = ls_make(LS_OP_READ, NULL, 0, variable, 1);
   else if (type.dtype == LS_DTYPE_VARIANT)
     filler = ls_stack_new(LS_DTYPE_NONE, LS_SCALAR);
   else if (ls_shape_is_known(type.shape) &&

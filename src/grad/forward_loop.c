@@ -3,6 +3,7 @@
 // Finds values of a loop's body for the loop's gradient.
 #include "grad/forward.h"
 #include "graph/copy.h"
+#include "graph/make/make.h"
 #include "graph/trial.h"
 #include "lockstep/ops.h"
 
@@ -68,11 +69,8 @@ static ls_status read_outside(ls_forward *f, const ls_node *node,
   ls_scope scope = {0};
   if (ls_graph_resolve(ls_graph_current()) != graph)
     ls_context_enter_graph(&scope, graph);
-  const ls_tensor read = ls_op_output(
-      ls_op_add(&(ls_op_spec){.type = LS_OP_READ,
-                              .attrs = ls_node_attr(node, LS_ATTR_ID_VARIABLE),
-                              .num_attrs = 1}),
-      0);
+  const ls_tensor read =
+      ls_make(LS_OP_READ, NULL, 0, ls_node_attr(node, LS_ATTR_ID_VARIABLE), 1);
   ls_scope_end(&scope);
   LS_RETURN_IF_ERROR(ls_graph_error(graph));
   return ls_forward_value(f->outer, read, out_value);

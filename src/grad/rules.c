@@ -2,6 +2,7 @@
 //
 // The table of rules, and helpers of rules.
 #include "grad/rules.h"
+#include "graph/make/make.h"
 
 const ls_gradient_function ls_gradient_table[LS_OP_COUNT] = {
     [LS_OP_NONE] = gradient_none,
@@ -62,13 +63,8 @@ ls_tensor ls_gradient_sum_to(ls_gradient *g, ls_tensor term, size_t index,
 static ls_tensor reshape_to(ls_tensor x, ls_tensor like, const ls_size *sizes,
                             size_t count) {
   const ls_attr attr = LS_OWN_SZ(SIZES, sizes, count);
-  return ls_op_output(
-      ls_op_add(&(ls_op_spec){.type = LS_OP_RESHAPE,
-                              .inputs = (const ls_tensor[]){x, like},
-                              .num_inputs = like.ref != 0 ? 2 : 1,
-                              .attrs = &attr,
-                              .num_attrs = 1}),
-      0);
+  return ls_make(LS_OP_RESHAPE, (const ls_tensor[]){x, like},
+                 like.ref != 0 ? 2 : 1, &attr, 1);
 }
 
 ls_tensor ls_gradient_keep_axes(ls_gradient *g, ls_tensor term) {

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "grad/rules.h"
+#include "graph/make/make.h"
 
 static ls_attention_options rules_attention_options_of(const ls_gradient *g) {
   const ls_attr *scale = ls_node_attr(g->node, LS_ATTR_ID_SCALE);
@@ -38,12 +39,7 @@ typedef struct heads {
 static ls_tensor rules_attention_reshape(ls_tensor x, const ls_size *sizes,
                                          size_t count) {
   const ls_attr attr = LS_OWN_SZ(SIZES, sizes, count);
-  return ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_RESHAPE,
-                                              .inputs = &x,
-                                              .num_inputs = 1,
-                                              .attrs = &attr,
-                                              .num_attrs = 1}),
-                      0);
+  return ls_make(LS_OP_RESHAPE, &x, 1, &attr, 1);
 }
 
 static const int heads_first[] = {0, 2, 1, 3};
@@ -84,12 +80,7 @@ static ls_tensor index_of(ls_tensor scores, int axis) {
   const ls_size sizes[] = {{0, 2}, {0, 3}};
   const ls_attr attrs[] = {LS_OWN_SZ(SIZES, sizes, 2), LS_OWN_I(AXIS, axis),
                            LS_OWN_T(DTYPE, LS_DTYPE_I32)};
-  return ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_IOTA,
-                                              .inputs = &scores,
-                                              .num_inputs = 1,
-                                              .attrs = attrs,
-                                              .num_attrs = 3}),
-                      0);
+  return ls_make(LS_OP_IOTA, &scores, 1, attrs, 3);
 }
 
 static ls_tensor probabilities(const heads *h, ls_tensor q, ls_tensor k) {

@@ -3,6 +3,7 @@
 // Rules of ops that slice, join, and look values up by index.
 #include "base/memory/own.h"
 #include "grad/rules.h"
+#include "graph/make/make.h"
 
 static ls_tensor zeros_like(ls_tensor x) {
   return ls_broadcast_like(ls_gradient_number(x, 0), x);
@@ -22,12 +23,7 @@ ls_status gradient_slice(ls_gradient *g) {
                            *ls_node_attr(g->node, LS_ATTR_ID_LIMITS),
                            *ls_node_attr(g->node, LS_ATTR_ID_STRIDES)};
   const ls_tensor inputs[] = {g->dout[0], ls_gradient_input(g, 0)};
-  g->din[0] = ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_SLICE_GRAD,
-                                                   .inputs = inputs,
-                                                   .num_inputs = 2,
-                                                   .attrs = attrs,
-                                                   .num_attrs = 3}),
-                           0);
+  g->din[0] = ls_make(LS_OP_SLICE_GRAD, inputs, 2, attrs, 3);
   return ls_ok();
 }
 
@@ -127,8 +123,7 @@ ls_status gradient_concatenate(ls_gradient *g) {
     return ls_ok();
   }
   const ls_graph *graph = ls_graph_current();
-  LS_OWN(ls_arena, memory) = {0};
-  ls_arena_init(&memory, graph->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = graph->allocator};
   ls_tensor *likes = ls_arena_new_array(&memory, ls_tensor, g->num_inputs);
   for (size_t i = 0; likes != NULL && i < g->num_inputs; ++i)
     likes[i] = ls_gradient_input(g, i);
@@ -143,8 +138,7 @@ ls_status gradient_concatenate(ls_gradient *g) {
 // Operands after the first are used for their dimensions only.
 ls_status gradient_split_like(ls_gradient *g) {
   const ls_graph *graph = ls_graph_current();
-  LS_OWN(ls_arena, memory) = {0};
-  ls_arena_init(&memory, graph->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = graph->allocator};
   ls_tensor *pieces = ls_arena_new_array(&memory, ls_tensor, g->num_outputs);
   for (size_t i = 0; pieces != NULL && i < g->num_outputs; ++i)
     pieces[i] = g->dout[i].ref != 0 ? g->dout[i]
@@ -219,13 +213,8 @@ static ls_tensor as_rows(ls_tensor values, ls_shape indices, ls_tensor x) {
     sizes[i] = shape.dim[i] >= 0 ? (ls_size){LS_SIZE_CONSTANT, shape.dim[i]}
                                  : (ls_size){1, i};
   const ls_attr attr = LS_OWN_SZ(SIZES, sizes, (size_t)shape.rank);
-  return ls_op_output(
-      ls_op_add(&(ls_op_spec){.type = LS_OP_RESHAPE,
-                              .inputs = (const ls_tensor[]){values, x},
-                              .num_inputs = ls_shape_is_known(shape) ? 1 : 2,
-                              .attrs = &attr,
-                              .num_attrs = 1}),
-      0);
+  return ls_make(LS_OP_RESHAPE, (const ls_tensor[]){values, x},
+                 ls_shape_is_known(shape) ? 1 : 2, &attr, 1);
 }
 
 // Makes the gradient of a table as slices: the rows that were looked up.
@@ -275,13 +264,8 @@ ls_status gradient_indexed_slices(ls_gradient *g) {
 static ls_tensor repeated(ls_tensor value, ls_tensor like, int axis) {
   const ls_size size = {1, axis};
   const ls_attr attr = LS_OWN_SZ(SIZES, &size, 1);
-  return ls_op_output(
-      ls_op_add(&(ls_op_spec){.type = LS_OP_BROADCAST,
-                              .inputs = (const ls_tensor[]){value, like},
-                              .num_inputs = 2,
-                              .attrs = &attr,
-                              .num_attrs = 1}),
-      0);
+  return ls_make(LS_OP_BROADCAST, (const ls_tensor[]){value, like}, 2, &attr,
+                 1);
 }
 
 // Finds the updates that no later update with the same index overwrites: each

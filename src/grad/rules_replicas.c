@@ -115,13 +115,7 @@ ls_status gradient_cross_replica_sum(ls_gradient *g) {
     const ls_attr *attr = ls_node_attr(g->node, own[i]);
     if (attr != NULL) attrs[count++] = *attr;
   }
-  g->din[0] =
-      ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_CROSS_REPLICA_SUM,
-                                           .inputs = &g->dout[0],
-                                           .num_inputs = 1,
-                                           .attrs = attrs,
-                                           .num_attrs = count}),
-                   0);
+  g->din[0] = ls_make(LS_OP_CROSS_REPLICA_SUM, &g->dout[0], 1, attrs, count);
   return ls_ok();
 }
 

@@ -170,8 +170,7 @@ static ls_status check_gradient(const ls_gradient *g, size_t i) {
 }
 
 static void log_gradients(const ls_gradient *g) {
-  ls_text text;
-  ls_text_init(&text, ls_runtime_allocator(g->walk->context->runtime));
+  ls_text text = {.allocator = ls_runtime_allocator(g->walk->context->runtime)};
   ls_text_append_format(&text, "%s:", ls_op_name(g->op));
   for (size_t i = 0; i < g->num_outputs; ++i)
     if (g->dout[i].ref != 0)

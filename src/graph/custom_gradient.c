@@ -100,11 +100,8 @@ static ls_status add_op(ls_graph *graph, ls_gradient_callback gradient,
   const ls_attr attrs[] = {LS_OWN_I(NUM_INPUTS, (int64_t)all.count),
                            LS_OWN_O(GRADIENT, &object->object)};
   ls_nest_release(ls_nest_map(outputs, note_operand, &all));
-  all.op = ls_op_add(&(ls_op_spec){.type = LS_OP_CUSTOM_GRADIENT,
-                                   .inputs = all.items,
-                                   .num_inputs = all.count,
-                                   .attrs = attrs,
-                                   .num_attrs = 2});
+  all.op =
+      ls_make_op(LS_OP_CUSTOM_GRADIENT, NULL, all.items, all.count, attrs, 2);
   *out_result = ls_nest_map(outputs, take_output, &all);
   return ls_ok();
 }

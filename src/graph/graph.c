@@ -2,7 +2,6 @@
 #include "graph/graph.h"
 
 #include "base/memory/allocator.h"
-#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/context.h"

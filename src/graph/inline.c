@@ -106,8 +106,7 @@ ls_status ls_graph_copy_op(ls_graph *from, const ls_node *node,
                            const ls_tensor *inputs, const ls_op *control,
                            size_t num_control, ls_op *out_op) {
   *out_op = (ls_op){0};
-  LS_OWN(ls_arena, memory) = {0};
-  ls_arena_init(&memory, from->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = from->allocator};
   ls_op_spec spec = {.type = node->type,
                      .name = node->base,
                      .inputs = inputs,
@@ -189,8 +188,7 @@ static size_t copy_control(const ls_graph *body, const ls_node *node,
 static ls_status copy_body_op(ls_graph *body, size_t position,
                               const copies *made) {
   const ls_node *node = body->nodes[position];
-  LS_OWN(ls_arena, memory) = {0};
-  ls_arena_init(&memory, body->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = body->allocator};
   ls_tensor *inputs = ls_arena_new_array(&memory, ls_tensor, node->num_inputs);
   ls_op *control = ls_arena_new_array(
       &memory, ls_op, node->num_control + body->num_waits_outside);
@@ -223,8 +221,7 @@ ls_status ls_graph_inline_part(ls_graph *body, const ls_tensor *args,
                        "got %zu arguments",
                        body->name, body->num_parameters, body->num_declared,
                        num_args);
-  LS_OWN(ls_arena, memory) = {0};
-  ls_arena_init(&memory, body->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = body->allocator};
   const copies made = {
       .ops = ls_arena_new_array(&memory, ls_op, body->num_nodes),
       .parameters =

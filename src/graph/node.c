@@ -329,8 +329,7 @@ ls_status ls_op_set_attr(ls_op op, const ls_attr *attr) {
         "setting '%s' of op '%s': only ops of build and function graphs have "
         "attributes to set",
         attr->name, ls_op_name(op));
-  LS_OWN(ls_arena, memory) = {0};
-  ls_arena_init(&memory, graph->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = graph->allocator};
   const ls_status refusal = check_attr(&memory, node, attr);
   const ls_status status =
       ls_status_is_ok(refusal) ? ls_trial_set_attr(graph, node, attr) : refusal;

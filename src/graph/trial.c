@@ -116,10 +116,8 @@ static ls_status join_error(ls_trial *trial, ls_graph *graph, bool met,
     if (trial->error != NULL) ls_graph_fail(graph, trial->error);
     return status;
   }
-  if (ls_status_is_ok(status))
-    status = graph->error;
-  else
-    ls_status_free(graph->error);  // The caller's status has more details.
+  // The caller's status has more details.
+  status = ls_status_join(status, graph->error);
   // If the graph had an error before the trial, that is the root cause.
   if (!ls_status_is_ok(status) && trial->error != NULL) {
     ls_status_free(status);

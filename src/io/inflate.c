@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/inflate.h"
 
-#include "base/memory/own.h"
 #include "io/gzip.h"
 
 #ifdef LS_HAVE_ZLIB

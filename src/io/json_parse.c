@@ -299,8 +299,7 @@ ls_status ls_json_parse(ls_arena *arena, const char *name, const char *text,
                         size_t size, const ls_json **out_value) {
   *out_value = NULL;
   parser p = parser_of(arena, name, text, size);
-  ls_json *value = ls_arena_new(arena, ls_json);
-  if (value == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(arena, ls_json, value);
   LS_RETURN_IF_ERROR(parse_value(&p, 0, value));
   LS_RETURN_IF_ERROR(parse_end(&p));
   *out_value = value;
@@ -337,9 +336,8 @@ static ls_status visit_all(parser *p, ls_arena *arena, ls_map *keys,
 
 ls_status ls_json_visit(ls_arena *arena, const char *name, const char *text,
                         size_t size, ls_json_visitor visit, void *user) {
-  LS_OWN(ls_arena, scratch) = {0};
   LS_OWN(ls_map, keys) = {0};
-  ls_arena_init(&scratch, arena->allocator);
+  LS_OWN(ls_arena, scratch) = {.allocator = arena->allocator};
   ls_map_init(&keys, arena->allocator);
   parser p = parser_of(&scratch, name, text, size);
   return visit_all(&p, arena, &keys, visit, user);

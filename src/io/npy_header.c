@@ -278,8 +278,7 @@ ls_status ls_npy_print_header(ls_dtype dtype, ls_shape shape, ls_text *out) {
                             "npy",
                             ls_dtype_name(dtype));
   char dict[320];
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, out->allocator);
+  LS_OWN(ls_text, text) = {.allocator = out->allocator};
   ls_text_append_format(&text,
                         "{'descr': '%s', 'fortran_order': False, "
                         "'shape': (",

@@ -251,11 +251,10 @@ ls_safetensors_encode(ls_allocator *allocator, const ls_safetensor *tensors,
                       size_t num_notes, char **out_bytes, size_t *out_size) {
   *out_bytes = NULL;
   *out_size = 0;
-  LS_OWN(ls_text, header) = {0};
   LS_OWN_MEMORY(allocator, ls_safetensors_entry, entries) =
       entries_of(allocator, tensors, num_tensors);
   LS_RETURN_IF_NO_MEMORY(entries);
-  ls_text_init(&header, allocator);
+  LS_OWN(ls_text, header) = {.allocator = allocator};
   LS_RETURN_IF_ERROR(ls_safetensors_lay_out(&header, entries, num_tensors,
                                             notes, num_notes, false, out_size));
   char *bytes = *out_bytes = ls_allocate(allocator, *out_size);

@@ -138,8 +138,7 @@ static void add_end(ls_text *text, uint64_t count, uint64_t size,
 static ls_status pack_pieces(ls_zip_writer *writer, const void *head,
                              size_t head_size, const void *data, size_t size,
                              char **out_packed, size_t *out_size) {
-  LS_OWN(ls_text, both_pieces) = {0};
-  ls_text_init(&both_pieces, writer->allocator);
+  LS_OWN(ls_text, both_pieces) = {.allocator = writer->allocator};
   ls_text_append_bytes(&both_pieces, head, head_size);
   ls_text_append_bytes(&both_pieces, data, size);
   LS_RETURN_IF_ERROR(ls_text_status(&both_pieces));
@@ -151,8 +150,7 @@ static ls_status pack_pieces(ls_zip_writer *writer, const void *head,
 static ls_status write_member(ls_zip_writer *writer, const zip_member *member,
                               const void *head, size_t head_size,
                               const void *data, size_t size) {
-  LS_OWN(ls_text, header) = {0};
-  ls_text_init(&header, writer->allocator);
+  LS_OWN(ls_text, header) = {.allocator = writer->allocator};
   add_header(&header, member);
   LS_RETURN_IF_ERROR(ls_text_status(&header));
   LS_RETURN_IF_ERROR(

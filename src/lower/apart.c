@@ -138,9 +138,7 @@ static ls_status lower_as(ls_lower_scope *scope, ls_node *node, bool together) {
   LS_OWN(ls_apart, a) = {.scope = scope, .node = node, .together = together};
   ls_arena_init(&a.memory, scope->all->allocator);
   LS_RETURN_IF_ERROR(ls_apart_make_region(&a, "apart", scope->from, &a.to));
-  uint64_t *results =
-      ls_arena_new_array(&a.memory, uint64_t, node->num_outputs + 1);
-  LS_RETURN_IF_NO_MEMORY(results);
+  LS_ARENA_ARRAY_OR_RETURN(&a.memory, uint64_t, results, node->num_outputs + 1);
   LS_RETURN_IF_ERROR(apart_build(&a, results));
   return lower_ops(&a, results);
 }

@@ -74,8 +74,7 @@ static ls_status make_branch(ls_apart *a, ls_copying *around,
                              uint64_t predicate, size_t first, size_t last,
                              taker takes, const void *self, uint64_t *refs,
                              size_t count, ls_node **out_node) {
-  ls_type *types = ls_arena_new_array(&a->memory, ls_type, count + 1);
-  LS_RETURN_IF_NO_MEMORY(types);
+  LS_ARENA_ARRAY_OR_RETURN(&a->memory, ls_type, types, count + 1);
   for (size_t i = 0; i < count; ++i)
     types[i] = ls_graph_type(around->from, refs[i]);
   LS_OWN(ls_apart_regions, regions) = {{NULL, NULL}};

@@ -130,8 +130,7 @@ ls_status ls_apart_join(ls_apart *a, ls_graph *to, uint64_t predicate,
                         uint64_t *out_refs) {
   if (count == 0) return ls_ok();
   ls_node *node = NULL;
-  ls_type *types = ls_arena_new_array(&a->memory, ls_type, count + 1);
-  LS_RETURN_IF_NO_MEMORY(types);
+  LS_ARENA_ARRAY_OR_RETURN(&a->memory, ls_type, types, count + 1);
   for (size_t i = 0; i < count; ++i)
     types[i] = ls_graph_type(to, yes[i]);
   LS_OWN(ls_apart_regions, r) = {{NULL, NULL}};

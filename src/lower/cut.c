@@ -295,8 +295,7 @@ static ls_status cut_replicate(ls_cut_graph *g) {
 }
 
 ls_status ls_cut_replicas(const ls_cut_request *request) {
-  LS_OWN(ls_arena, memory) = {0};
-  ls_arena_init(&memory, request->to->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = request->to->allocator};
   ls_cut_graph g;
   LS_RETURN_IF_ERROR(
       ls_cut_graph_init(&g, request, &memory, request->body, request->to));

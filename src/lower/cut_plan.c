@@ -211,8 +211,7 @@ static ls_status can_cut(const ls_cut_request *request, ls_arena *memory,
 
 ls_status ls_can_cut(const ls_common_values *values, const ls_graph *body,
                      bool *out_can) {
-  LS_OWN(ls_arena, memory) = {0};
-  ls_arena_init(&memory, body->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = body->allocator};
   const ls_cut_request request = {.values = values};
   bool found = false;
   *out_can = true;

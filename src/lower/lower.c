@@ -3,9 +3,7 @@
 // unused nodes and verifies the graph.
 #include <stdio.h>
 
-#include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "engine/backend.h"
 #include "graph/compare/compare.h"
 #include "graph/gather/gather.h"
 #include "graph/passes/passes.h"
@@ -350,8 +348,8 @@ ls_status ls_lower(ls_backend *backend, const ls_lower_request *request,
     return ls_status_clone(request->graph->error);
   LS_OWN(ls_program, program) = NULL;
   LS_RETURN_IF_ERROR(lower(backend, request, NULL, &program));
-  LS_OWN(ls_arena, memory) = {0};
-  ls_arena_init(&memory, ls_runtime_allocator(backend->runtime));
+  LS_OWN(ls_arena,
+         memory) = {.allocator = ls_runtime_allocator(backend->runtime)};
   ls_status status = lower_bucket(backend, request, &memory, &program);
   if (!ls_status_is_ok(status) &&
       ls_status_code(status) != LS_RESOURCE_EXHAUSTED) {

@@ -4,7 +4,6 @@
 // run once, and gives each replica its own value of results that differ. Values
 // are passed as flat rows, so that replicas may have different shapes.
 #include "base/runtime_internal.h"
-#include "graph/passes/passes.h"
 #include "lower/flow.h"
 
 ls_status ls_lower_flatten(ls_lower_scope *scope, uint64_t ref,

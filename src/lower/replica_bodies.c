@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
-#include "graph/passes/passes.h"
 #include "lower/cut.h"
 
 // ---- Classes ---------------------------------------------------------------

@@ -244,9 +244,8 @@ ls_status ls_lower_append(ls_lower_scope *scope, const ls_op_spec *wanted,
       return ls_mask_results(scope, *out_node, false, mask);
     }
   }
-  LS_OWN(ls_arena, memory) = {0};
   ls_infer infer;
-  ls_arena_init(&memory, scope->all->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = scope->all->allocator};
   LS_RETURN_IF_ERROR(infer_lowered(scope, spec, inputs, &memory, &infer));
   ls_node *node = ls_graph_append(scope->to, spec, inputs, infer.num_out);
   LS_RETURN_IF_NO_MEMORY(node);

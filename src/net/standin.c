@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/require.h"
-#include "base/threads/worker.h"
 #include "net/standin.h"
 
 // Data that one rank sends and another receives; who comes second copies it.

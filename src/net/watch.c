@@ -126,8 +126,7 @@ static void append_place(const ls_exchanger *self, int32_t rank,
 // Fails the communicator for one of its ranks, or for all: -1.
 static void fail_for(ls_exchanger *self, ls_code code, const char *reason,
                      int32_t rank) {
-  ls_text text;
-  ls_text_init(&text, self->allocator);
+  ls_text text = {.allocator = self->allocator};
   for (int32_t k = 0; k < self->base.ranks; ++k)
     if (rank < 0 || k == rank) append_place(self, k, &text);
   ls_exchanger_fail(self, LS_STATUS(code, "%s; the last places:\n%s", reason,
@@ -141,8 +140,7 @@ static void find_lost(ls_exchanger *self, int64_t now) {
     if (k == self->base.rank || peer->has_ended ||
         now - peer->heard < LOST_MS * MILLIS)
       continue;
-    ls_text text;
-    ls_text_init(&text, self->allocator);
+    ls_text text = {.allocator = self->allocator};
     name_rank(self, k, &text);
     ls_text_append_format(&text, " is lost: nothing was heard of it for %.1f s",
                           (double)(now - peer->heard) * 1e-9);
@@ -185,8 +183,7 @@ static void log_slow(ls_exchanger *self, ls_flight *flight, int64_t now) {
   if (!flight->waits || flight->is_logged ||
       now - flight->began < SLOW_MS * MILLIS)
     return;
-  ls_text text;
-  ls_text_init(&text, self->allocator);
+  ls_text text = {.allocator = self->allocator};
   ls_text_append_format(&text, "rank %d has waited %d s for ", self->base.rank,
                         SLOW_MS / 1000);
   for (int32_t k = 0; k < self->base.ranks; ++k)

@@ -139,10 +139,8 @@ static ls_status minimize(accumulation *all, ls_tensor *out_loss) {
   const ls_op moved = ls_optimizer_apply(all->optimizer, all->variables,
                                          all->sums + 1, all->count);
   if (ls_op_is_failed(moved)) return ls_ok();  // The graph has the error.
-  {
-    LS_CONTROL_SCOPE(&moved, 1);
-    *out_loss = ls_identity(all->sums[0].as.tensor);
-  }
+  LS_CONTROL_SCOPE(&moved, 1);
+  *out_loss = ls_identity(all->sums[0].as.tensor);
   return ls_ok();
 }
 

@@ -97,15 +97,13 @@ static ls_status finish_device(across *a, ls_nest reduced, size_t device) {
   const char *name = ls_strategy_device(a->strategy, (int32_t)device);
   const bool divides = a->total.kind != LS_KIND_NONE;
   ls_tensor *sums = a->sums + device * a->count, total = ls_failed_tensor();
-  {
-    LS_DEVICE_SCOPE(name);
-    if (divides) LS_RETURN_IF_ERROR(on_device(a->total, name, &total));
-    for (size_t i = 0; i < a->count; ++i) {
-      LS_RETURN_IF_ERROR(on_device(ls_nest_item(reduced, i), name, &sums[i]));
-      if (divides)
-        sums[i] = ls_shares_divided(total, sums[i],
-                                    ls_variable_dtype(a->variables[i]));
-    }
+  LS_DEVICE_SCOPE(name);
+  if (divides) LS_RETURN_IF_ERROR(on_device(a->total, name, &total));
+  for (size_t i = 0; i < a->count; ++i) {
+    LS_RETURN_IF_ERROR(on_device(ls_nest_item(reduced, i), name, &sums[i]));
+    if (divides)
+      sums[i] =
+          ls_shares_divided(total, sums[i], ls_variable_dtype(a->variables[i]));
   }
   return ls_ok();
 }
@@ -184,15 +182,11 @@ static ls_nest update_component(ls_nest args, void *user) {
                       .ops = ops};
   char scope[LS_MAX_FULL_NAME + 8];
   snprintf(scope, sizeof(scope), "update_%s", component->name);
-  ls_nest made = ls_none();
-  {
-    LS_NAME_SCOPE(scope);
-    ls_update_make(&update);
-    if (ls_optimizer_holds(a->optimizer))
-      ops[num_slots] = ls_hold_nothing(a->optimizer, slots);
-    made = joined(ops, 1 + num_slots);
-  }
-  return made;
+  LS_NAME_SCOPE(scope);
+  ls_update_make(&update);
+  if (ls_optimizer_holds(a->optimizer))
+    ops[num_slots] = ls_hold_nothing(a->optimizer, slots);
+  return joined(ops, 1 + num_slots);
 }
 
 static ls_nest hold_component(ls_nest args, void *user) {

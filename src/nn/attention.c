@@ -32,14 +32,11 @@ static ls_status
 attention_create_variables(const ls_attention_layer_options *options,
                            ls_attention_layer *layer) {
   const int64_t width = options->width;
-  {
-    LS_NAME_SCOPE(layer->base.name);
-    LS_RETURN_IF_ERROR(create_dense(options, layer, "qkv", 3 * width,
-                                    &layer->qkv, &layer->qkv_bias));
-    return create_dense(options, layer, "out", width, &layer->out,
-                        &layer->out_bias);
-  }
-  return ls_ok();
+  LS_NAME_SCOPE(layer->base.name);
+  LS_RETURN_IF_ERROR(create_dense(options, layer, "qkv", 3 * width, &layer->qkv,
+                                  &layer->qkv_bias));
+  return create_dense(options, layer, "out", width, &layer->out,
+                      &layer->out_bias);
 }
 
 ls_status ls_attention_layer_create(const ls_attention_layer_options *options,
@@ -75,15 +72,11 @@ static ls_tensor attention_finish(const ls_attention_layer *layer,
 ls_tensor ls_attention_layer_apply(const ls_attention_layer *layer,
                                    ls_tensor x) {
   LS_MAKE_REQUIRE(layer);
-  ls_tensor y = ls_failed_tensor();
-  {
-    LS_NAME_SCOPE(layer->base.name);
-    const ls_tensor qkv =
-        ls_dense(x, ls_variable_read(layer->qkv),
-                 ls_layer_read(layer->qkv_bias), LS_ACTIVATION_NONE);
-    y = attention_finish(layer, ls_attention_packed(qkv, &layer->how));
-  }
-  return y;
+  LS_NAME_SCOPE(layer->base.name);
+  const ls_tensor qkv =
+      ls_dense(x, ls_variable_read(layer->qkv), ls_layer_read(layer->qkv_bias),
+               LS_ACTIVATION_NONE);
+  return attention_finish(layer, ls_attention_packed(qkv, &layer->how));
 }
 
 // Multiplies x by `count` of the three parts (q, k, v) of the weights, from
@@ -103,16 +96,11 @@ static ls_tensor attention_project(const ls_attention_layer *layer, ls_tensor x,
 ls_tensor ls_attention_layer_apply_to(const ls_attention_layer *layer,
                                       ls_tensor x, ls_tensor memory) {
   LS_MAKE_REQUIRE(layer);
-  ls_tensor y = ls_failed_tensor();
-  {
-    LS_NAME_SCOPE(layer->base.name);
-    y = attention_finish(layer,
-                         ls_attention(attention_project(layer, x, 0, 1),
-                                      attention_project(layer, memory, 1, 1),
-                                      attention_project(layer, memory, 2, 1),
-                                      &layer->how));
-  }
-  return y;
+  LS_NAME_SCOPE(layer->base.name);
+  return attention_finish(
+      layer, ls_attention(attention_project(layer, x, 0, 1),
+                          attention_project(layer, memory, 1, 1),
+                          attention_project(layer, memory, 2, 1), &layer->how));
 }
 
 size_t ls_attention_layer_variables(const ls_attention_layer *layer,

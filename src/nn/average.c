@@ -39,17 +39,14 @@ static ls_status create_average(const ls_average *average, size_t i) {
   const ls_variable *variable = average->variables[i];
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", ls_variable_name(variable));
-  {
-    LS_NAME_SCOPE(scope);
-    LS_BESIDE_SCOPE(variable);
-    return ls_variable_create(
-        &(ls_variable_options){.name = average->name,
-                               .dtype = ls_variable_dtype(variable),
-                               .shape = ls_variable_shape(variable),
-                               .trainable = LS_FLAG_OFF},
-        &average->averages[i]);
-  }
-  return ls_ok();
+  LS_NAME_SCOPE(scope);
+  LS_BESIDE_SCOPE(variable);
+  return ls_variable_create(
+      &(ls_variable_options){.name = average->name,
+                             .dtype = ls_variable_dtype(variable),
+                             .shape = ls_variable_shape(variable),
+                             .trainable = LS_FLAG_OFF},
+      &average->averages[i]);
 }
 
 static ls_status average_fill(ls_average *average,
@@ -71,15 +68,12 @@ static ls_status average_fill(ls_average *average,
   // own updates.
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", average->name);
-  {
-    LS_NAME_SCOPE(scope);
-    LS_BESIDE_SCOPE(average->variables[0]);
-    return ls_variable_create(&(ls_variable_options){.name = "step",
-                                                     .dtype = LS_DTYPE_I64,
-                                                     .trainable = LS_FLAG_OFF},
-                              &average->step);
-  }
-  return ls_ok();
+  LS_NAME_SCOPE(scope);
+  LS_BESIDE_SCOPE(average->variables[0]);
+  return ls_variable_create(&(ls_variable_options){.name = "step",
+                                                   .dtype = LS_DTYPE_I64,
+                                                   .trainable = LS_FLAG_OFF},
+                            &average->step);
 }
 
 ls_status ls_average_create(const ls_average_options *options,
@@ -149,13 +143,9 @@ static ls_op add_ops(ls_average *average,
   LS_OWN_ARRAY(average->allocator, ls_op, ops, count);
   if (ops == NULL)
     return ls_tensor_op(ls_make_failed("average", ls_out_of_memory()));
-  ls_op result = {0};
-  {
-    LS_NAME_SCOPE(average->name);
-    add(average, ops);
-    result = ls_join_ops(ops, count, average->name);
-  }
-  return result;
+  LS_NAME_SCOPE(average->name);
+  add(average, ops);
+  return ls_join_ops(ops, count, average->name);
 }
 
 ls_op ls_average_update(ls_average *average) {

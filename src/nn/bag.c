@@ -12,10 +12,7 @@ typedef struct ls_bag_item {
 } ls_bag_item;
 
 static void keep_failure(ls_bag *bag, ls_status status) {
-  if (bag->error == NULL)
-    bag->error = status;
-  else
-    ls_status_free(status);
+  bag->error = ls_status_join(bag->error, status);
 }
 
 void *ls_bag_keep(ls_bag *bag, ls_status status, void *thing,

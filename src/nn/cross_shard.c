@@ -155,10 +155,6 @@ static ls_status cross_shard_reduce(const ls_optimizer *optimizer,
 ls_status ls_cross_shard_reduce(const ls_optimizer *optimizer,
                                 const ls_shares *shares, ls_tensor *gradient) {
   if (ls_tensor_is_failed(*gradient)) return ls_made_status(*gradient);
-  ls_status status = ls_ok();
-  {
-    LS_COLOCATE_SCOPE(ls_tensor_op(*gradient));
-    status = cross_shard_reduce(optimizer, shares, gradient);
-  }
-  return status;
+  LS_COLOCATE_SCOPE(ls_tensor_op(*gradient));
+  return cross_shard_reduce(optimizer, shares, gradient);
 }

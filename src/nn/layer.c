@@ -7,7 +7,6 @@
 #include "base/memory/own.h"
 #include "graph/graph.h"
 #include "graph/make/make.h"
-#include "lockstep/layers.h"
 #include "lockstep/ops.h"
 #include "lockstep/variable.h"
 
@@ -54,11 +53,9 @@ ls_status ls_layer_product_weights(ls_layer *layer,
   bias.name = "bias";
   bias.shape = LS_SHAPE(weights->outputs);
   bias.initializer = ls_init_or(weights->bias_initializer, ls_init_zeros());
-  {
-    LS_NAME_SCOPE(weights->scope);
-    LS_RETURN_IF_ERROR(ls_layer_weight(layer, &kernel, out_kernel));
-    if (!weights->no_bias) return ls_layer_weight(layer, &bias, out_bias);
-  }
+  LS_NAME_SCOPE(weights->scope);
+  LS_RETURN_IF_ERROR(ls_layer_weight(layer, &kernel, out_kernel));
+  if (!weights->no_bias) return ls_layer_weight(layer, &bias, out_bias);
   return ls_ok();
 }
 
@@ -127,15 +124,11 @@ ls_tensor ls_dropout(ls_tensor x, double rate, bool training,
                                        "got %g",
                                        rate));
   if (!training || rate == 0 || ls_tensor_is_failed(x)) return x;
-  ls_tensor result = ls_failed_tensor();
-  {
-    LS_NAME_SCOPE("dropout");
-    const ls_tensor dropped =
-        ls_less(draw_like(x, random), ls_scalar(LS_DTYPE_F32, rate));
-    const ls_tensor zero = ls_scalar(ls_tensor_dtype(x), 0);
-    result = ls_select(dropped, zero, ls_mul_scalar(x, 1 / (1 - rate)));
-  }
-  return result;
+  LS_NAME_SCOPE("dropout");
+  const ls_tensor dropped =
+      ls_less(draw_like(x, random), ls_scalar(LS_DTYPE_F32, rate));
+  const ls_tensor zero = ls_scalar(ls_tensor_dtype(x), 0);
+  return ls_select(dropped, zero, ls_mul_scalar(x, 1 / (1 - rate)));
 }
 
 // ---- Updates of layers -----------------------------------------------------

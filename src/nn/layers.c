@@ -137,18 +137,16 @@ static ls_tensor apply_transposed(const ls_conv_layer *layer, ls_tensor x) {
 ls_tensor ls_conv_layer_apply(const ls_conv_layer *layer, ls_tensor x) {
   LS_MAKE_REQUIRE(layer);
   ls_tensor y = ls_failed_tensor();
-  {
-    LS_NAME_SCOPE(layer->base.name);
-    if (layer->transposed) {
-      y = apply_transposed(layer, x);
-    } else if (layer->bias != NULL) {
-      y = ls_conv_bias_act(x, ls_variable_read(layer->kernel),
-                           ls_variable_read(layer->bias), layer->activation,
-                           &layer->how);
-    } else {
-      y = ls_convolution(x, ls_variable_read(layer->kernel), &layer->how);
-      if (layer->activation == LS_ACTIVATION_RELU) y = ls_relu(y);
-    }
+  LS_NAME_SCOPE(layer->base.name);
+  if (layer->transposed) {
+    y = apply_transposed(layer, x);
+  } else if (layer->bias != NULL) {
+    y = ls_conv_bias_act(x, ls_variable_read(layer->kernel),
+                         ls_variable_read(layer->bias), layer->activation,
+                         &layer->how);
+  } else {
+    y = ls_convolution(x, ls_variable_read(layer->kernel), &layer->how);
+    if (layer->activation == LS_ACTIVATION_RELU) y = ls_relu(y);
   }
   return y;
 }
@@ -204,14 +202,9 @@ void ls_dense_layer_destroy(ls_dense_layer *layer) {
 
 ls_tensor ls_dense_layer_apply(const ls_dense_layer *layer, ls_tensor x) {
   LS_MAKE_REQUIRE(layer);
-  ls_tensor result = ls_failed_tensor();
-  {
-    LS_NAME_SCOPE(layer->base.name);
-    const ls_tensor bias = ls_layer_read(layer->bias);
-    result =
-        ls_dense(x, ls_variable_read(layer->kernel), bias, layer->activation);
-  }
-  return result;
+  LS_NAME_SCOPE(layer->base.name);
+  const ls_tensor bias = ls_layer_read(layer->bias);
+  return ls_dense(x, ls_variable_read(layer->kernel), bias, layer->activation);
 }
 
 size_t ls_dense_layer_variables(const ls_dense_layer *layer,
@@ -235,19 +228,16 @@ struct ls_embedding_layer {
 
 static ls_status create_table(const ls_embedding_options *options,
                               ls_embedding_layer *layer) {
-  {
-    LS_NAME_SCOPE(layer->base.name);
-    return ls_layer_weight(
-        &layer->base,
-        &(ls_weight_options){.name = "table",
-                             .shape = LS_SHAPE(options->rows, options->width),
-                             .dtype = options->dtype,
-                             .initializer = ls_init_or(options->initializer,
-                                                       ls_init_normal(0, 0.02)),
-                             .seed = options->seed},
-        &layer->table);
-  }
-  return ls_ok();
+  LS_NAME_SCOPE(layer->base.name);
+  return ls_layer_weight(
+      &layer->base,
+      &(ls_weight_options){.name = "table",
+                           .shape = LS_SHAPE(options->rows, options->width),
+                           .dtype = options->dtype,
+                           .initializer = ls_init_or(options->initializer,
+                                                     ls_init_normal(0, 0.02)),
+                           .seed = options->seed},
+      &layer->table);
 }
 
 ls_status ls_embedding_layer_create(const ls_embedding_options *options,
@@ -273,23 +263,15 @@ void ls_embedding_layer_destroy(ls_embedding_layer *layer) {
 ls_tensor ls_embedding_layer_apply(const ls_embedding_layer *layer,
                                    ls_tensor indices) {
   LS_MAKE_REQUIRE(layer);
-  ls_tensor y = ls_failed_tensor();
-  {
-    LS_NAME_SCOPE(layer->base.name);
-    y = ls_gather(ls_variable_read(layer->table), indices, 0);
-  }
-  return y;
+  LS_NAME_SCOPE(layer->base.name);
+  return ls_gather(ls_variable_read(layer->table), indices, 0);
 }
 
 ls_tensor ls_embedding_layer_logits(const ls_embedding_layer *layer,
                                     ls_tensor x) {
   LS_MAKE_REQUIRE(layer);
-  ls_tensor y = ls_failed_tensor();
-  {
-    LS_NAME_SCOPE(layer->base.name);
-    y = ls_matmul_transposed(x, false, ls_variable_read(layer->table), true);
-  }
-  return y;
+  LS_NAME_SCOPE(layer->base.name);
+  return ls_matmul_transposed(x, false, ls_variable_read(layer->table), true);
 }
 
 size_t ls_embedding_layer_variables(const ls_embedding_layer *layer,

@@ -48,15 +48,12 @@ struct ls_running_mean {
 };
 
 static ls_status metric_create_variables(ls_running_mean *mean) {
-  {
-    LS_NAME_SCOPE(mean->name);
-    ls_variable_options options = {
-        .name = "total", .dtype = LS_DTYPE_F64, .trainable = LS_FLAG_OFF};
-    LS_RETURN_IF_ERROR(ls_variable_create(&options, &mean->total));
-    options.name = "count";
-    return ls_variable_create(&options, &mean->count);
-  }
-  return ls_ok();
+  LS_NAME_SCOPE(mean->name);
+  ls_variable_options options = {
+      .name = "total", .dtype = LS_DTYPE_F64, .trainable = LS_FLAG_OFF};
+  LS_RETURN_IF_ERROR(ls_variable_create(&options, &mean->total));
+  options.name = "count";
+  return ls_variable_create(&options, &mean->count);
 }
 
 ls_status ls_running_mean_create(const char *name, ls_running_mean **out_mean) {
@@ -97,45 +94,31 @@ static ls_tensor sum_of_all(ls_tensor x) {
 ls_op ls_running_mean_update(ls_running_mean *mean, ls_tensor values) {
   LS_MAKE_REQUIRE_FOR_OP(mean);
   ls_op ops[2] = {{0}};
-  ls_op result = {0};
-  {
-    LS_NAME_SCOPE(mean->name);
-    const ls_dtype dtype = ls_tensor_dtype(values);
-    if (dtype != LS_DTYPE_F64) values = ls_convert(values, LS_DTYPE_F32);
-    const ls_tensor ones =
-        ls_broadcast_like(ls_scalar(LS_DTYPE_F64, 1), values);
-    const ls_tensor sum =
-        ls_convert(ls_reduce_sum(values, LS_ALL_AXES), LS_DTYPE_F64);
-    const ls_tensor number = ls_reduce_sum(ones, LS_ALL_AXES);
-    ops[0] = ls_tensor_op(ls_variable_assign_add(mean->total, sum_of_all(sum)));
-    ops[1] =
-        ls_tensor_op(ls_variable_assign_add(mean->count, sum_of_all(number)));
-    result = ls_join_ops(ops, 2, "update");
-  }
-  return result;
+  LS_NAME_SCOPE(mean->name);
+  const ls_dtype dtype = ls_tensor_dtype(values);
+  if (dtype != LS_DTYPE_F64) values = ls_convert(values, LS_DTYPE_F32);
+  const ls_tensor ones = ls_broadcast_like(ls_scalar(LS_DTYPE_F64, 1), values);
+  const ls_tensor sum =
+      ls_convert(ls_reduce_sum(values, LS_ALL_AXES), LS_DTYPE_F64);
+  const ls_tensor number = ls_reduce_sum(ones, LS_ALL_AXES);
+  ops[0] = ls_tensor_op(ls_variable_assign_add(mean->total, sum_of_all(sum)));
+  ops[1] =
+      ls_tensor_op(ls_variable_assign_add(mean->count, sum_of_all(number)));
+  return ls_join_ops(ops, 2, "update");
 }
 
 ls_tensor ls_running_mean_value(const ls_running_mean *mean) {
   LS_MAKE_REQUIRE(mean);
-  ls_tensor result = ls_failed_tensor();
-  {
-    LS_NAME_SCOPE(mean->name);
-    result =
-        ls_div(ls_variable_read(mean->total), ls_variable_read(mean->count));
-  }
-  return result;
+  LS_NAME_SCOPE(mean->name);
+  return ls_div(ls_variable_read(mean->total), ls_variable_read(mean->count));
 }
 
 ls_op ls_running_mean_reset(ls_running_mean *mean) {
   LS_MAKE_REQUIRE_FOR_OP(mean);
   const ls_tensor zero = ls_scalar(LS_DTYPE_F64, 0);
   ls_op ops[2] = {{0}};
-  ls_op result = {0};
-  {
-    LS_NAME_SCOPE(mean->name);
-    ops[0] = ls_tensor_op(ls_variable_assign(mean->total, zero));
-    ops[1] = ls_tensor_op(ls_variable_assign(mean->count, zero));
-    result = ls_join_ops(ops, 2, "reset");
-  }
-  return result;
+  LS_NAME_SCOPE(mean->name);
+  ops[0] = ls_tensor_op(ls_variable_assign(mean->total, zero));
+  ops[1] = ls_tensor_op(ls_variable_assign(mean->count, zero));
+  return ls_join_ops(ops, 2, "reset");
 }

@@ -31,20 +31,18 @@ batch_norm_create_variables(const ls_batch_norm_options *options,
       {"moving_mean", &layer->moving_mean, 0, false, true},
       {"moving_variance", &layer->moving_variance, 1, false, true},
   };
-  {
-    LS_NAME_SCOPE(layer->base.name);
-    for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-      if (rows[i].left_out) continue;
-      LS_RETURN_IF_ERROR(ls_layer_weight(
-          &layer->base,
-          &(ls_weight_options){.name = rows[i].name,
-                               .shape = LS_SHAPE(options->channels),
-                               .dtype = layer->dtype,
-                               .initializer = ls_init_constant(rows[i].value),
-                               .trainable =
-                                   rows[i].moving ? LS_FLAG_OFF : LS_FLAG_ON},
-          rows[i].variable));
-    }
+  LS_NAME_SCOPE(layer->base.name);
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    if (rows[i].left_out) continue;
+    LS_RETURN_IF_ERROR(ls_layer_weight(
+        &layer->base,
+        &(ls_weight_options){.name = rows[i].name,
+                             .shape = LS_SHAPE(options->channels),
+                             .dtype = layer->dtype,
+                             .initializer = ls_init_constant(rows[i].value),
+                             .trainable =
+                                 rows[i].moving ? LS_FLAG_OFF : LS_FLAG_ON},
+        rows[i].variable));
   }
   return ls_ok();
 }
@@ -131,22 +129,20 @@ ls_tensor ls_batch_norm_layer_apply(const ls_batch_norm_layer *layer,
                                     ls_tensor x, bool training) {
   LS_MAKE_REQUIRE(layer);
   ls_tensor y = ls_failed_tensor();
-  {
-    LS_NAME_SCOPE(layer->base.name);
-    const ls_tensor scale =
-        ls_layer_read_or(layer->scale, layer->dtype, layer->channels, 1);
-    const ls_tensor offset =
-        ls_layer_read_or(layer->offset, layer->dtype, layer->channels, 0);
-    if (!training)
-      y = ls_batch_norm_inference(x, scale, offset,
-                                  ls_variable_read(layer->moving_mean),
-                                  ls_variable_read(layer->moving_variance),
-                                  layer->epsilon, layer->activation);
-    else if (layer->over_replicas && ls_num_replicas() > 1)
-      y = normalize_together(layer, x, scale, offset);
-    else
-      y = normalize_alone(layer, x, scale, offset);
-  }
+  LS_NAME_SCOPE(layer->base.name);
+  const ls_tensor scale =
+      ls_layer_read_or(layer->scale, layer->dtype, layer->channels, 1);
+  const ls_tensor offset =
+      ls_layer_read_or(layer->offset, layer->dtype, layer->channels, 0);
+  if (!training)
+    y = ls_batch_norm_inference(x, scale, offset,
+                                ls_variable_read(layer->moving_mean),
+                                ls_variable_read(layer->moving_variance),
+                                layer->epsilon, layer->activation);
+  else if (layer->over_replicas && ls_num_replicas() > 1)
+    y = normalize_together(layer, x, scale, offset);
+  else
+    y = normalize_alone(layer, x, scale, offset);
   return y;
 }
 
@@ -188,16 +184,13 @@ static ls_status norm_create_variables(const ls_norm_options *options,
                               .shape = LS_SHAPE(options->channels),
                               .dtype = layer->dtype,
                               .initializer = ls_init_ones()};
-  {
-    LS_NAME_SCOPE(layer->base.name);
-    if (!options->no_scale)
-      LS_RETURN_IF_ERROR(ls_layer_weight(&layer->base, &weight, &layer->scale));
-    if (options->no_offset || options->kind == LS_NORM_RMS) return ls_ok();
-    weight.name = "offset";
-    weight.initializer = ls_init_zeros();
-    return ls_layer_weight(&layer->base, &weight, &layer->offset);
-  }
-  return ls_ok();
+  LS_NAME_SCOPE(layer->base.name);
+  if (!options->no_scale)
+    LS_RETURN_IF_ERROR(ls_layer_weight(&layer->base, &weight, &layer->scale));
+  if (options->no_offset || options->kind == LS_NORM_RMS) return ls_ok();
+  weight.name = "offset";
+  weight.initializer = ls_init_zeros();
+  return ls_layer_weight(&layer->base, &weight, &layer->offset);
 }
 
 ls_status ls_norm_layer_create(const ls_norm_options *options,
@@ -225,19 +218,17 @@ void ls_norm_layer_destroy(ls_norm_layer *layer) {
 ls_tensor ls_norm_layer_apply(const ls_norm_layer *layer, ls_tensor x) {
   LS_MAKE_REQUIRE(layer);
   ls_tensor y = ls_failed_tensor();
-  {
-    LS_NAME_SCOPE(layer->base.name);
-    const ls_tensor scale =
-        ls_layer_read_or(layer->scale, layer->dtype, layer->channels, 1);
-    if (layer->kind == LS_NORM_RMS) {
-      y = ls_rms_norm(x, scale, layer->epsilon);
-    } else {
-      const ls_tensor offset =
-          ls_layer_read_or(layer->offset, layer->dtype, layer->channels, 0);
-      y = layer->kind == LS_NORM_GROUP
-              ? ls_group_norm(x, scale, offset, layer->groups, layer->epsilon)
-              : ls_layer_norm(x, scale, offset, layer->epsilon);
-    }
+  LS_NAME_SCOPE(layer->base.name);
+  const ls_tensor scale =
+      ls_layer_read_or(layer->scale, layer->dtype, layer->channels, 1);
+  if (layer->kind == LS_NORM_RMS) {
+    y = ls_rms_norm(x, scale, layer->epsilon);
+  } else {
+    const ls_tensor offset =
+        ls_layer_read_or(layer->offset, layer->dtype, layer->channels, 0);
+    y = layer->kind == LS_NORM_GROUP
+            ? ls_group_norm(x, scale, offset, layer->groups, layer->epsilon)
+            : ls_layer_norm(x, scale, offset, layer->epsilon);
   }
   return y;
 }

@@ -42,26 +42,23 @@ static ls_status recurrent_create_variables(const ls_recurrent_options *options,
                               .dtype = options->dtype,
                               .initializer = options->kernel_initializer,
                               .seed = options->seed};
-  {
-    LS_NAME_SCOPE(layer->base.name);
-    LS_RETURN_IF_ERROR(ls_layer_weight(&layer->base, &weight, &layer->kernel));
-    weight.name = "recurrent_kernel";
-    weight.shape = LS_SHAPE(layer->units, wide);
-    weight.initializer =
-        ls_init_or(options->recurrent_initializer, ls_init_orthogonal(1));
-    LS_RETURN_IF_ERROR(
-        ls_layer_weight(&layer->base, &weight, &layer->recurrent_kernel));
-    if (options->no_bias) return ls_ok();
-    weight.name = "bias";
-    weight.shape = LS_SHAPE(wide);
-    weight.initializer =
-        lstm ? (ls_initializer){.draw = draw_lstm_bias} : ls_init_zeros();
-    LS_RETURN_IF_ERROR(ls_layer_weight(&layer->base, &weight, &layer->bias));
-    if (lstm) return ls_ok();
-    weight.name = "recurrent_bias";
-    return ls_layer_weight(&layer->base, &weight, &layer->recurrent_bias);
-  }
-  return ls_ok();
+  LS_NAME_SCOPE(layer->base.name);
+  LS_RETURN_IF_ERROR(ls_layer_weight(&layer->base, &weight, &layer->kernel));
+  weight.name = "recurrent_kernel";
+  weight.shape = LS_SHAPE(layer->units, wide);
+  weight.initializer =
+      ls_init_or(options->recurrent_initializer, ls_init_orthogonal(1));
+  LS_RETURN_IF_ERROR(
+      ls_layer_weight(&layer->base, &weight, &layer->recurrent_kernel));
+  if (options->no_bias) return ls_ok();
+  weight.name = "bias";
+  weight.shape = LS_SHAPE(wide);
+  weight.initializer =
+      lstm ? (ls_initializer){.draw = draw_lstm_bias} : ls_init_zeros();
+  LS_RETURN_IF_ERROR(ls_layer_weight(&layer->base, &weight, &layer->bias));
+  if (lstm) return ls_ok();
+  weight.name = "recurrent_bias";
+  return ls_layer_weight(&layer->base, &weight, &layer->recurrent_bias);
 }
 
 ls_status ls_recurrent_layer_create(const ls_recurrent_options *options,
@@ -166,11 +163,9 @@ static ls_recurrent_state recurrent_step(const ls_recurrent_steps *s,
 ls_recurrent_state ls_recurrent_layer_step(const ls_recurrent_layer *layer,
                                            ls_tensor x,
                                            ls_recurrent_state state) {
-  {
-    LS_NAME_SCOPE(layer->base.name);
-    const ls_recurrent_steps s = read_steps(layer);
-    state = recurrent_step(&s, recurrent_project(layer, x), state);
-  }
+  LS_NAME_SCOPE(layer->base.name);
+  const ls_recurrent_steps s = read_steps(layer);
+  state = recurrent_step(&s, recurrent_project(layer, x), state);
   return state;
 }
 

@@ -3,7 +3,6 @@
 // that a gather looked up. The bits are those of a step over all rows.
 #include "base/values/numbers.h"
 #include "lockstep/strategy.h"
-#include "lockstep/variable_parts.h"
 #include "nn/optimizer.h"
 
 // Returns true for a gradient of few rows: at most half of all rows, counted

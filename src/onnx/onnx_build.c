@@ -6,10 +6,7 @@
 #include "graph/make/make.h"
 
 void ls_onnx_fail(ls_onnx_build *b, ls_status status) {
-  if (ls_status_is_ok(b->status))
-    b->status = status;
-  else
-    ls_status_free(status);
+  b->status = ls_status_join(b->status, status);
 }
 
 // ---- Forms -----------------------------------------------------------------

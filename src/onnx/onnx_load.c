@@ -231,8 +231,7 @@ ls_status ls_onnx_make(const ls_onnx *onnx, ls_nest inputs, bool training,
                        const uint32_t *wanted, size_t count,
                        ls_tensor *out_tensors) {
   const ls_onnx_file *file = &onnx->file;
-  LS_OWN(ls_arena, memory) = {0};
-  ls_arena_init(&memory, onnx->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = onnx->allocator};
   bool *needed = NULL;
   ls_onnx_build b = {.file = file, .memory = &memory, .is_training = training};
   b.values = ls_arena_new_array(&memory, ls_onnx_value, file->num_values);

@@ -159,8 +159,7 @@ static ls_status copy_graph(const concrete *c, ls_nest args, ls_arena *memory,
 
 static ls_nest call_concrete(ls_nest args, void *user) {
   const concrete *c = user;
-  LS_OWN(ls_arena, memory) = {0};
-  ls_arena_init(&memory, c->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = c->allocator};
   ls_nest results = ls_none();
   const ls_status status = copy_graph(c, args, &memory, &results);
   return ls_status_is_ok(status) ? results : ls_fail(status);
@@ -246,8 +245,7 @@ static ls_status loaded_take_arguments(const loaded *l, ls_nest args,
 
 static ls_nest loaded_call(ls_nest args, void *user) {
   const loaded *l = user;
-  LS_OWN(ls_arena, memory) = {0};
-  ls_arena_init(&memory, l->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = l->allocator};
   const size_t count = l->graph->num_results;
   ls_tensor *tensors =
       ls_arena_new_array(&memory, ls_tensor, l->graph->num_declared + 1);

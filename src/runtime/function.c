@@ -51,7 +51,7 @@ struct ls_function {
   // reference is gone: then the last call frees the function.
   size_t running;
   size_t num_traces;
-  uint64_t step;    // Number of steps so far, for random ops.
+  uint64_t step;  // Number of steps so far, for random ops.
   bool compiles_only;
   call_room *room;  // Taken and given back by an atomic exchange.
 };
@@ -196,8 +196,7 @@ static ls_status compile_trace(ls_function *function, trace *t) {
                               .effects_are_roots = true,
                               .variables = ls_store_states(state->store),
                               .outputs = t->result_map.outputs};
-  LS_OWN(ls_arena, memory) = {0};
-  ls_arena_init(&memory, function->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = function->allocator};
   LS_OWN(ls_held_graph, copy) = NULL;
   LS_RETURN_IF_ERROR(ls_lower_gather(&request, &memory, &copy));
   LS_RETURN_IF_ERROR(ls_compile(function->runtime, &request, &t->compiled));

@@ -174,8 +174,7 @@ static bool is_lack_of_memory(ls_status status) {
 
 // Makes the serialized status of a compilation.
 static ls_status report_compilation(ls_status failure, ls_array **out_told) {
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_current_allocator());
+  LS_OWN(ls_text, text) = {.allocator = ls_current_allocator()};
   if (!ls_status_is_ok(failure)) {
     ls_proto_i64(&text, 1, (int64_t)ls_status_code(failure));
     ls_proto_string(&text, 2, ls_status_message(failure));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/compiled.h"
 
-#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/trace.h"
 #include "engine/backend.h"
@@ -239,8 +238,7 @@ static ls_status lower_and_compile(ls_runtime *runtime,
   LS_RETURN_IF_ERROR(ls_runtime_backend(runtime, &backend));
   LS_OWN(ls_program, program) = NULL;
   LS_RETURN_IF_ERROR(ls_lower(backend, request, &program));
-  LS_OWN(ls_text, key) = {0};
-  ls_text_init(&key, state->allocator);
+  LS_OWN(ls_text, key) = {.allocator = state->allocator};
   LS_RETURN_IF_ERROR(cache_key(program, &key));
   ls_runtime_lock(runtime);
   const ls_status status =

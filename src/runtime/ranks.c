@@ -62,11 +62,10 @@ static void print_op(const ls_graph *graph, const ls_node *node,
 }
 
 ls_status ls_ranks_list_ops(const ls_program *program, char **out_ops) {
-  ls_text text;
   ls_graph_walk walk;
   *out_ops = NULL;
   if (!ls_ranks_share(program)) return ls_ok();
-  ls_text_init(&text, ls_runtime_allocator(program->runtime));
+  ls_text text = {.allocator = ls_runtime_allocator(program->runtime)};
   ls_text_append(&text, "");
   for (ls_graph_walk_begin(&walk, program->body); ls_graph_walk_next(&walk);)
     print_op(walk.graph, walk.node, &text);
@@ -135,12 +134,11 @@ static ls_status compare(const comparison *self, uint64_t strategy,
   const bool is_laned = ls_debug_lanes(runtime) != LS_LANES_TOGETHER;
   char verb[100];
   LS_OWN(ls_ranks, ranks) = {0};
-  LS_OWN(ls_text, facts) = {0};
   LS_RETURN_IF_ERROR(
       ls_ranks_init(&ranks, runtime, "the programs of ranks", strategy));
   ranks.name.iteration = number;
   snprintf(verb, sizeof(verb), "run '%.64s' with", self->name);
-  ls_text_init(&facts, ls_runtime_allocator(runtime));
+  LS_OWN(ls_text, facts) = {.allocator = ls_runtime_allocator(runtime)};
   ls_text_append_format(
       &facts,
       "arithmetic: '%s%s'\nnumber of replicas: %d\nseed: %llu\nstep: %llu\n"
@@ -308,8 +306,7 @@ ls_status ls_ranks_meet_eager(ls_graph *graph, uint64_t first_id,
     add_eager_op(&d, graph->nodes[i], false);
   ls_digest_end(&d, key.program);
   if (was_compared(graph->runtime, &key)) return ls_ok();
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, graph->allocator);
+  LS_OWN(ls_text, text) = {.allocator = graph->allocator};
   for (size_t i = first; i < graph->num_nodes; ++i)
     print_eager_op(graph, graph->nodes[i], &text);
   LS_RETURN_IF_ERROR(ls_text_status(&text));

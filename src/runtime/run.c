@@ -345,10 +345,7 @@ static ls_status finish_all(ls_run *runs, size_t count, ls_run *failed) {
   for (size_t i = 0; i < count; ++i) {
     if (&runs[i] == failed) continue;
     const ls_status status = ls_run_finish(&runs[i]);
-    if (ls_status_is_ok(first))
-      first = status;
-    else
-      ls_status_free(status);
+    first = ls_status_join(first, status);
   }
   return first;
 }

@@ -2,10 +2,8 @@
 #include "runtime/signature.h"
 
 #include "base/memory/allocator.h"
-#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/graph.h"
-#include "lockstep/distributed.h"
 #include "lockstep/ops.h"
 #include "lockstep/variable.h"
 #include "runtime/eager/eager.h"

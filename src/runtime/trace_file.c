@@ -230,8 +230,7 @@ static ls_status write_events(writer *w, const ls_runtime *runtime) {
 }
 
 static ls_status write_file(const ls_trace *self, const char *path) {
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, self->allocator);
+  LS_OWN(ls_text, text) = {.allocator = self->allocator};
   writer w = {
       .json = {.text = &text}, .log = self->log, .process = (int64_t)getpid()};
   const ls_status refusal = write_events(&w, self->runtime);

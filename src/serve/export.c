@@ -53,9 +53,8 @@ static ls_status add_variables(export *e, const ls_graph *graph) {
   ls_variable **list = NULL;
   size_t count = 0;
   LS_RETURN_IF_ERROR(ls_serve_variables(graph, &e->memory, &list, &count));
-  ls_variable **all = ls_arena_new_array(&e->memory, ls_variable *,
-                                         e->num_variables + count + 1);
-  if (all == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&e->memory, ls_variable *, all,
+                           e->num_variables + count + 1);
   if (e->num_variables > 0)
     memcpy(all, e->variables, e->num_variables * sizeof(*all));
   memcpy(all + e->num_variables, list, count * sizeof(*all));

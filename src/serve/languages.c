@@ -28,8 +28,7 @@ static ls_status to_onnx(const ls_lowered_signature *lowered,
   const ls_program *program = lowered->programs[0];
   LS_OWN_ARRAY_OR_RETURN(memory->allocator, ls_array *, values,
                          program->num_uses + 1);
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, memory->allocator);
+  LS_OWN(ls_text, text) = {.allocator = memory->allocator};
   ls_status status = get_values(program, source, values);
   if (ls_status_is_ok(status))
     status = ls_write_onnx(lowered, values, memory, &text);
@@ -42,9 +41,8 @@ static ls_status to_onnx(const ls_lowered_signature *lowered,
 static ls_status write_onnx(ls_graph *graph,
                             const ls_serve_signature *signature,
                             const ls_serve_source *source, const char *path) {
-  LS_OWN(ls_arena, memory) = {0};
   LS_OWN(ls_lowered_signature, lowered) = {0};
-  ls_arena_init(&memory, graph->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = graph->allocator};
   LS_RETURN_IF_ERROR(
       ls_lower_signature(graph, signature, 0, &memory, &lowered));
   return to_onnx(&lowered, source, &memory, path);
@@ -61,11 +59,9 @@ ls_status ls_serve_write_onnx(ls_graph *graph,
 static ls_status write_stablehlo(ls_graph *graph,
                                  const ls_serve_signature *signature,
                                  int64_t batch_size, const char *path) {
-  LS_OWN(ls_arena, memory) = {0};
   LS_OWN(ls_lowered_signature, lowered) = {0};
-  LS_OWN(ls_text, text) = {0};
-  ls_arena_init(&memory, graph->allocator);
-  ls_text_init(&text, graph->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = graph->allocator};
+  LS_OWN(ls_text, text) = {.allocator = graph->allocator};
   LS_RETURN_IF_ERROR(
       ls_lower_signature(graph, signature, batch_size, &memory, &lowered));
   LS_RETURN_IF_ERROR(ls_write_stablehlo(&lowered, &memory, &text));

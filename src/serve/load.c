@@ -18,8 +18,7 @@ static ls_status not_there(ls_serving *self, const char *folder,
   ls_allocator *allocator = self->memory.allocator;
   LS_OWN_MEMORY(allocator, ls_file_entry, entries) = NULL;
   size_t count = 0;
-  LS_OWN(ls_text, known) = {0};
-  ls_text_init(&known, allocator);
+  LS_OWN(ls_text, known) = {.allocator = allocator};
   if (files->list != NULL)
     LS_RETURN_IF_ERROR(
         files->list(files->user, folder, allocator, &entries, &count));
@@ -233,7 +232,6 @@ ls_status ls_serving_run(ls_serving *serving, const char *key, ls_nest inputs,
   LS_REQUIRE(serving);
   const ls_serve_signature *signature = NULL;
   LS_RETURN_IF_ERROR(ls_serve_find(&serving->signatures, key, &signature));
-  LS_OWN(ls_arena, memory) = {0};
-  ls_arena_init(&memory, serving->memory.allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = serving->memory.allocator};
   return load_run(serving, signature, inputs, &memory, outputs);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/onnx.h"
 
-#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/variables/variable.h"
 #include "io/protobuf/protobuf.h"
@@ -302,10 +301,9 @@ ls_status ls_write_onnx(const ls_lowered_signature *program,
                         ls_array *const *values, ls_arena *memory,
                         ls_text *out) {
   ls_onnx_writer o = {.program = program};
-  ls_text graph;
   ls_emitter_init(&o.e, &ls_onnx_language, ls_lowered_source(program), memory,
                   &o);
-  ls_text_init(&graph, memory->allocator);
+  ls_text graph = {.allocator = memory->allocator};
   ls_text_init(&o.nodes, memory->allocator);
   ls_text_init(&o.initializers, memory->allocator);
   ls_text_init(&o.name, memory->allocator);

@@ -12,8 +12,7 @@
 static ls_status prune_find_needed(ls_graph *graph, const ls_serve_signature *s,
                                    ls_arena *memory, bool *needed) {
   const size_t most = s->num_outputs + s->num_inputs;
-  uint64_t *refs = ls_arena_new_array(memory, uint64_t, most + 1);
-  if (refs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(memory, uint64_t, refs, most + 1);
   for (size_t i = 0; i < s->num_outputs; ++i)
     refs[i] = s->outputs[i].tensor.ref;
   for (size_t i = 0; i < s->num_inputs; ++i)
@@ -128,8 +127,7 @@ static ls_status copy_inside(ls_copying *c) {
 
 static ls_status copy_needed(ls_graph *graph, const ls_serve_signatures *all,
                              ls_arena *memory, ls_graph *copy) {
-  bool *needed = ls_arena_new_array(memory, bool, graph->num_nodes + 1);
-  if (needed == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(memory, bool, needed, graph->num_nodes + 1);
   memset(needed, 0, graph->num_nodes * sizeof(*needed));
   LS_RETURN_IF_ERROR(prune_find_all(graph, all, memory, needed));
   static const ls_copy_policy policy = {.copy_ops = copy_inside};
@@ -150,8 +148,7 @@ static ls_status leave_system(const ls_graph *graph) {
     for (uint32_t k = 0; k < node->num_attrs; ++k)
       kept += !ls_attr_is_of_system(&node->attrs[k]);
     if (kept == node->num_attrs) continue;
-    ls_attr *attrs = ls_arena_new_array(&walk.graph->arena, ls_attr, kept + 1);
-    if (attrs == NULL) return ls_out_of_memory();
+    LS_ARENA_ARRAY_OR_RETURN(&walk.graph->arena, ls_attr, attrs, kept + 1);
     kept = 0;
     for (uint32_t k = 0; k < node->num_attrs; ++k)
       if (!ls_attr_is_of_system(&node->attrs[k]))

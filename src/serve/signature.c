@@ -391,8 +391,7 @@ ls_status ls_serve_find(const ls_serve_signatures *signatures, const char *key,
     if (strcmp((*out)->key, key) == 0) return ls_ok();
   }
   *out = NULL;
-  LS_OWN(ls_text, known) = {0};
-  ls_text_init(&known, ls_current_allocator());
+  LS_OWN(ls_text, known) = {.allocator = ls_current_allocator()};
   for (size_t i = 0; i < signatures->count; ++i)
     ls_text_append_format(&known, "%s '%s'", i > 0 ? "," : "",
                           signatures->items[i].key);

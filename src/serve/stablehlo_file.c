@@ -11,8 +11,7 @@
 // Makes an attribute: ls.input = "x".
 static const char *name_mark(ls_arena *memory, const char *kind,
                              const char *name) {
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, memory->allocator);
+  LS_OWN(ls_text, text) = {.allocator = memory->allocator};
   ls_text_append_format(&text, "ls.%s = \"", kind);
   for (const unsigned char *at = (const unsigned char *)name; *at != '\0'; ++at)
     if (*at < ' ' || *at > '~' || *at == '"' || *at == '\\')

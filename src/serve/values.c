@@ -66,9 +66,7 @@ static ls_status copy_entry(const copying *c, ls_safetensors_writer *writer,
 
 static ls_status copy_entries(const copying *c, ls_arena *memory,
                               const char *path) {
-  ls_safetensors_entry *entries =
-      ls_arena_new_array(memory, ls_safetensors_entry, c->count + 1);
-  if (entries == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(memory, ls_safetensors_entry, entries, c->count + 1);
   for (size_t i = 0; i < c->count; ++i) {
     LS_RETURN_IF_ERROR(values_find_entry(c, i));
     entries[i] = (ls_safetensors_entry){.name = c->variables[i]->name,

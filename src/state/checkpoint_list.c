@@ -10,8 +10,7 @@
 // ---- Files -----------------------------------------------------------------
 static ls_status remove_file(ls_checkpoints *self, const char *name) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, self->allocator);
+  LS_OWN(ls_text, path) = {.allocator = self->allocator};
   ls_text_append_format(&path, "%s/%s", self->folder, name);
   LS_RETURN_IF_ERROR(ls_text_status(&path));
   return files->remove(files->user, ls_text_data(&path));
@@ -21,8 +20,7 @@ static ls_status remove_file(ls_checkpoints *self, const char *name) {
 static ls_status remove_files(ls_checkpoints *self, int64_t step) {
   static const char *const extensions[] = {"json", "safetensors"};
   const ls_file_system *files = ls_runtime_files(self->runtime);
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, self->allocator);
+  LS_OWN(ls_text, path) = {.allocator = self->allocator};
   for (size_t i = 0; i < LS_COUNT_OF(extensions); ++i) {
     ls_checkpoint_path(&path, self->folder, step, extensions[i]);
     LS_RETURN_IF_ERROR(ls_text_status(&path));
@@ -62,10 +60,8 @@ bool ls_checkpoint_list_has(const ls_checkpoint_list *list, int64_t step) {
 static ls_status write_list(ls_checkpoints *self) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
   const ls_checkpoint_list *list = &self->list;
-  LS_OWN(ls_text, text) = {0};
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&text, self->allocator);
-  ls_text_init(&path, self->allocator);
+  LS_OWN(ls_text, text) = {.allocator = self->allocator};
+  LS_OWN(ls_text, path) = {.allocator = self->allocator};
   size_t newest = list->count;  // The newest one not known to be damaged.
   while (newest > 1 && list->items[newest - 1].is_damaged)
     --newest;

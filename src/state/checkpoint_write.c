@@ -111,8 +111,7 @@ typedef struct writing {
 } writing;
 
 static ls_status write_notes(const writing *w, const char *before) {
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_runtime_allocator(w->runtime));
+  LS_OWN(ls_text, text) = {.allocator = ls_runtime_allocator(w->runtime)};
   print_content(&text, w->content, w->crcs, before);
   LS_RETURN_IF_ERROR(ls_text_status(&text));
   return w->files->write(w->files->user, ls_text_data(&w->notes_path),

@@ -141,8 +141,7 @@ ls_status ls_checkpoints_meet(ls_checkpoints *self) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
   if (self->ranks.communicator == NULL) return ls_ok();
   LS_RETURN_IF_ERROR(ls_checkpoints_send_list(self, &self->ranks));
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, self->allocator);
+  LS_OWN(ls_text, path) = {.allocator = self->allocator};
   ls_text_append_format(&path, "%s/%s", self->folder, LS_CHECKPOINT_NONCE);
   LS_RETURN_IF_ERROR(ls_ranks_agree(&self->ranks, ls_text_status(&path)));
   const ls_status status = look_for_others(self, ls_text_data(&path));
@@ -228,8 +227,7 @@ static ls_status copy_file(copy *c) {
 
 static ls_status bring_file(ls_checkpoints *self, int64_t step,
                             const char *extension) {
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, self->allocator);
+  LS_OWN(ls_text, path) = {.allocator = self->allocator};
   ls_checkpoint_path(&path, ls_checkpoints_reads_from(self), step, extension);
   LS_RETURN_IF_ERROR(ls_ranks_agree(&self->ranks, ls_text_status(&path)));
   copy c = {.checkpoints = self,
@@ -266,8 +264,7 @@ void ls_checkpoints_take_back(ls_checkpoints *self, int64_t step) {
   static const char *const extensions[] = {"json", "safetensors"};
   const ls_file_system *files = ls_runtime_files(self->runtime);
   if (self->copies == NULL) return;
-  ls_text path;
-  ls_text_init(&path, self->allocator);
+  ls_text path = {.allocator = self->allocator};
   for (size_t i = 0; i < LS_COUNT_OF(extensions); ++i) {
     ls_checkpoint_path(&path, self->copies, step, extensions[i]);
     ls_status_free(files->remove(files->user, ls_text_data(&path)));

@@ -161,8 +161,7 @@ static const char *kind_text(ls_entry_kind kind) {
 }
 
 static ls_status not_found(const ls_record *record, const char *name) {
-  LS_OWN(ls_text, names) = {0};
-  ls_text_init(&names, record->allocator);
+  LS_OWN(ls_text, names) = {.allocator = record->allocator};
   ls_map_item item;
   for (size_t at = 0;
        names.size < 200 && ls_map_next(&record->entries, &at, &item);)
@@ -361,10 +360,9 @@ ls_status ls_record_from_text(const char *name, const char *text, size_t size,
   LS_REQUIRE_OUT(out_record);
   LS_REQUIRE(name);
   LS_REQUIRE_ITEMS(text, size);
-  LS_OWN(ls_arena, arena) = {0};
   LS_OWN(ls_record, record) = NULL;
   const ls_json *value = NULL;
-  ls_arena_init(&arena, ls_current_allocator());
+  LS_OWN(ls_arena, arena) = {.allocator = ls_current_allocator()};
   LS_RETURN_IF_ERROR(
       ls_json_parse(&arena, name, text == NULL ? "" : text, size, &value));
   LS_RETURN_IF_ERROR(ls_record_create(&record));

@@ -148,9 +148,8 @@ static ls_status restore_plan_check_values(ls_restore_plan *plan) {
   ls_workers *workers = NULL;
   if (source->check == NULL) return ls_ok();
   LS_RETURN_IF_ERROR(ls_runtime_workers(source->runtime, &workers));
-  ls_safetensors_wish *wishes = ls_arena_new_array(
-      &plan->arena, ls_safetensors_wish, source->num_entries);
-  if (wishes == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&plan->arena, ls_safetensors_wish, wishes,
+                           source->num_entries);
   size_t count = 0;
   for (size_t i = 0; i < source->num_entries; ++i) {
     if (is_read(plan, i)) wishes[count++].entry = &source->entries[i];

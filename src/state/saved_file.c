@@ -261,8 +261,7 @@ static ls_status add_npy(const writing *w, ls_zip_writer *zip, size_t index,
       entry->name));
   LS_RETURN_IF_ERROR(ls_text_status(head));
   LS_RETURN_IF_ERROR(ls_saved_file_read(w->from, w->numbers[index], &array));
-  LS_OWN(ls_text, name) = {0};
-  ls_text_init(&name, ls_runtime_allocator(w->from->runtime));
+  LS_OWN(ls_text, name) = {.allocator = ls_runtime_allocator(w->from->runtime)};
   ls_text_append_format(&name, "%s.npy", entry->name);
   LS_RETURN_IF_ERROR(ls_text_status(&name));
   return ls_zip_add(zip, ls_text_data(&name), false, ls_text_data(head),
@@ -271,9 +270,8 @@ static ls_status add_npy(const writing *w, ls_zip_writer *zip, size_t index,
 
 static ls_status write_npz(const writing *w, const char *path) {
   ls_zip_writer *zip = NULL;
-  LS_OWN(ls_text, head) = {0};
   LS_RETURN_IF_ERROR(ls_zip_writer_open(w->from->runtime, path, &zip));
-  ls_text_init(&head, ls_runtime_allocator(w->from->runtime));
+  LS_OWN(ls_text, head) = {.allocator = ls_runtime_allocator(w->from->runtime)};
   ls_status status = ls_ok();
   for (size_t i = 0; i < w->count && ls_status_is_ok(status); ++i)
     status = add_npy(w, zip, i, &head);
@@ -294,8 +292,7 @@ ls_status ls_saved_file_write(const ls_saved_file *file, const char *path,
   LS_REQUIRE(file);
   LS_REQUIRE(path);
   writing w = {.from = file};
-  LS_OWN(ls_arena, arena) = {0};
-  ls_arena_init(&arena, ls_runtime_allocator(file->runtime));
+  LS_OWN(ls_arena, arena) = {.allocator = ls_runtime_allocator(file->runtime)};
   w.arena = &arena;
   LS_RETURN_IF_ERROR(
       saved_write_choose(&w, path, options != NULL ? options : &all));

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/plain.h"
 #include "base/require.h"
 #include "base/text.h"
 #include "state/checkpoint_file.h"
@@ -197,10 +196,9 @@ static ls_status saved_open_find_name(const ls_saved_file *self,
                                       int64_t *out_step) {
   const char *slash = strrchr(path, '/');
   const char *last = slash != NULL ? slash + 1 : path;
-  LS_OWN(ls_text, name) = {0};
   ls_text_append_format(folder, "%.*s", slash == NULL ? 1 : (int)(slash - path),
                         slash == NULL ? "." : path);
-  ls_text_init(&name, ls_runtime_allocator(self->runtime));
+  LS_OWN(ls_text, name) = {.allocator = ls_runtime_allocator(self->runtime)};
   ls_text_append_format(&name, "%s.json", last);
   LS_RETURN_IF_ERROR(ls_text_status(folder));
   LS_RETURN_IF_ERROR(ls_text_status(&name));
@@ -210,8 +208,7 @@ static ls_status saved_open_find_name(const ls_saved_file *self,
   // Values without a .json are an ordinary safetensors file.
   *out_step = ls_checkpoint_step_of(last, "safetensors");
   if (*out_step < 0) return ls_ok();
-  LS_OWN(ls_text, json) = {0};
-  ls_text_init(&json, ls_runtime_allocator(self->runtime));
+  LS_OWN(ls_text, json) = {.allocator = ls_runtime_allocator(self->runtime)};
   ls_checkpoint_path(&json, ls_text_data(folder), *out_step, "json");
   LS_RETURN_IF_ERROR(ls_text_status(&json));
   if (!saved_open_is_there(self, ls_text_data(&json))) *out_step = -1;
@@ -222,8 +219,7 @@ static ls_status open_values(ls_saved_file *self, const char *path) {
   // Names used by runs and by exports.
   static const char *const names[] = {"model", "variables"};
   for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
-    LS_OWN(ls_text, file) = {0};
-    ls_text_init(&file, ls_runtime_allocator(self->runtime));
+    LS_OWN(ls_text, file) = {.allocator = ls_runtime_allocator(self->runtime)};
     ls_text_append_format(&file, "%s/%s.safetensors", path, names[i]);
     LS_RETURN_IF_ERROR(ls_text_status(&file));
     if (saved_open_is_there(self, ls_text_data(&file)))
@@ -236,9 +232,8 @@ static ls_status open_path(ls_saved_file *self, const char *path, bool read) {
   ls_allocator *allocator = ls_runtime_allocator(self->runtime);
   int64_t step = -1;
   size_t count = 0;
-  LS_OWN(ls_text, folder) = {0};
   LS_OWN_MEMORY(allocator, int64_t, steps) = NULL;
-  ls_text_init(&folder, allocator);
+  LS_OWN(ls_text, folder) = {.allocator = allocator};
   LS_RETURN_IF_ERROR(saved_open_find_name(self, path, &folder, &step));
   if (step >= 0)
     return open_checkpoint(self, ls_text_data(&folder), step, read);

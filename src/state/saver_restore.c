@@ -152,8 +152,7 @@ LS_OWNED_STRUCT(stored, stored_deinit)
 static ls_status saver_restore_all(const ls_restore_plan *plan) {
   ls_allocator *allocator = ls_runtime_allocator(plan->source->runtime);
   const size_t count = plan->saver->num_variables;
-  LS_OWN(ls_arena, names) = {0};
-  ls_arena_init(&names, allocator);
+  LS_OWN(ls_arena, names) = {.allocator = allocator};
   LS_OWN(stored, all) = {.allocator = allocator};
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(saver_restore_one(plan, &names, i, &all));

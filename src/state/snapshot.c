@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state/snapshot.h"
 
-#include "base/memory/own.h"
 #include "io/crc32c.h"
 #include "runtime/store.h"
 #include "state/saver_file.h"
@@ -145,8 +144,7 @@ static ls_status snapshot_make_room(ls_snapshot *self) {
 
 static ls_status lay_out(ls_snapshot *self, const ls_safetensors_note *notes,
                          size_t num_notes, size_t part, size_t parts) {
-  LS_OWN(ls_text, header) = {0};
-  ls_text_init(&header, self->allocator);
+  LS_OWN(ls_text, header) = {.allocator = self->allocator};
   LS_RETURN_IF_ERROR(ls_safetensors_lay_out(&header, self->entries, self->count,
                                             notes, num_notes, self->sums,
                                             &self->size));

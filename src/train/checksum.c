@@ -4,7 +4,6 @@
 #include "runtime/program.h"
 #include "state/checkpoint_file.h"
 #include "train/folder/saved_values.h"
-#include "train/own.h"
 #include "train/ranks.h"
 
 enum { PIECE = 1 << 15, LEAST_SHARED = 1 << 18 };

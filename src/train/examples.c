@@ -89,8 +89,7 @@ ls_status ls_loop_name_examples(const ls_loop *loop, ls_status status) {
   const size_t most = (size_t)loop->plan.options.batch_size;
   size_t count = 0;
   LS_OWN_ARRAY(allocator, int64_t, examples, most);
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, allocator);
+  LS_OWN(ls_text, text) = {.allocator = allocator};
   if (examples == NULL) return status;
   const ls_status found =
       find_examples(loop, ls_loop_epoch_steps(loop), examples, most, &count);

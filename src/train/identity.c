@@ -53,8 +53,7 @@ static ls_status add_file(reading *self, const char *path) {
 static ls_status add_elements(reading *self, const ls_dataset *dataset) {
   const int64_t size = dataset->size;
   const int64_t files = size < MOST_FILES ? size : MOST_FILES;
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, dataset->allocator);
+  LS_OWN(ls_text, path) = {.allocator = dataset->allocator};
   for (int64_t i = 0; i < files; ++i) {
     const int64_t index =
         files < MOST_FILES ? i : i * ((size - 1) / (MOST_FILES - 1));
@@ -81,8 +80,7 @@ ls_status ls_train_identify_data(ls_runtime *runtime, const ls_dataset *dataset,
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   LS_OWN_MEMORY(allocator, char, piece) = ls_allocate(allocator, PIECE);
   LS_RETURN_IF_NO_MEMORY(piece);
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, allocator);
+  LS_OWN(ls_text, text) = {.allocator = allocator};
   ls_dataset_describe(dataset, &text);
   LS_RETURN_IF_ERROR(ls_text_status(&text));
   reading contents = {.files = ls_runtime_files(runtime),

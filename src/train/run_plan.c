@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "base/plain.h"
 #include "distribute/base/strategy.h"
 #include "lockstep/runtime_settings.h"
 #include "lockstep/training_parts.h"

@@ -47,7 +47,7 @@ static void arena_keep(ls_arena_block *block, size_t used) {
 }
 
 void ls_arena_init(ls_arena *arena, ls_allocator *allocator) {
-  *arena = (ls_arena){.allocator = allocator, .next_size = FIRST_BLOCK};
+  *arena = (ls_arena){.allocator = allocator};
 }
 
 static void drop_top(ls_arena *arena) {
@@ -61,7 +61,7 @@ static void drop_top(ls_arena *arena) {
 void ls_arena_deinit(ls_arena *arena) {
   while (arena->top != NULL)
     drop_top(arena);
-  arena->next_size = FIRST_BLOCK;
+  arena->next_size = 0;
 }
 
 void ls_arena_reset(ls_arena *arena) {
@@ -77,6 +77,7 @@ void ls_arena_reset(ls_arena *arena) {
 
 // Puts a new block with room for `size` bytes on top.
 static bool push_block(ls_arena *arena, size_t size) {
+  if (arena->next_size == 0) arena->next_size = FIRST_BLOCK;
   size_t room = arena->next_size - sizeof(ls_arena_block);
   if (room < size) room = size;
   size_t total = 0;

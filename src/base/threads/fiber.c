@@ -81,8 +81,7 @@ size_t ls_fiber_pool_stacks(ls_fiber_pool *pool) {
 }
 
 static ls_status map_stack(ls_allocator *allocator, fiber_stack **out_stack) {
-  fiber_stack *stack = ls_new(allocator, fiber_stack);
-  if (stack == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, fiber_stack, stack);
   stack->guard = (size_t)sysconf(_SC_PAGESIZE);
   const size_t size = stack->guard + STACK_SIZE;
   void *mapping =
@@ -159,8 +158,7 @@ struct ls_fiber {
 ls_status ls_fiber_create(ls_fiber_pool *pool, ls_fiber_function fn, void *user,
                           ls_fiber **out_fiber) {
   *out_fiber = NULL;
-  ls_fiber *fiber = ls_new(pool->allocator, ls_fiber);
-  if (fiber == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(pool->allocator, ls_fiber, fiber);
   fiber->pool = pool;
   fiber->own.fiber = fiber;
   fiber->fn = fn;

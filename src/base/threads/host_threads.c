@@ -51,8 +51,7 @@ static void run_jobs(void *user) {
 
 // ---- Threads ---------------------------------------------------------------
 static ls_status start_thread(ls_host_threads *self) {
-  ls_host_thread *thread = ls_new(self->allocator, ls_host_thread);
-  if (thread == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(self->allocator, ls_host_thread, thread);
   ++self->num_idle;
   ls_status status =
       ls_worker_start(&thread->worker, "ls-host", NULL, run_jobs, self);

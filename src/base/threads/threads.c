@@ -5,7 +5,6 @@
 #include "base/threads/threads.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
 #include <string.h>
 #include <time.h>

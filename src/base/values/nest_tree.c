@@ -117,8 +117,7 @@ static void append_structure(ls_text *text, ls_nest nest) {
 }
 
 static ls_status differ(const path *at, ls_nest a, ls_nest b) {
-  ls_text text;
-  ls_text_init(&text, ls_allocator_system());
+  ls_text text = {.allocator = ls_allocator_system()};
   if (at == NULL) ls_text_append(&text, " the root");
   if (at != NULL) ls_text_append_char(&text, ' ');
   append_path(&text, at);

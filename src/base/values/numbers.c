@@ -2,8 +2,6 @@
 #include "base/values/numbers.h"
 #include "lockstep/half.h"
 
-#include <string.h>
-
 float ls_odd_f32_of_f64(double value) {
   const float result = (float)value;
   const double back = (double)result;

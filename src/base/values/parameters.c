@@ -36,8 +36,7 @@ static void write_taken(const ls_parameters *p, ls_text *text) {
 
 static ls_status parameters_refuse(const binding *b, const char *why,
                                    const char *name) {
-  ls_text text;
-  ls_text_init(&text, b->allocator);
+  ls_text text = {.allocator = b->allocator};
   write_taken(b->parameters, &text);
   ls_status status = ls_text_status(&text);
   if (ls_status_is_ok(status))

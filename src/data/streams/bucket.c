@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "base/memory/own.h"
-#include "base/plain.h"
 #include "base/require.h"
 #include "base/values/nest_internal.h"
 #include "data/streams.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/streams/cache_file.h"
 
-#include "base/memory/own.h"
 #include "base/text.h"
 #include "base/values/array_internal.h"
 #include "io/crc32c.h"

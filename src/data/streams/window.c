@@ -2,7 +2,6 @@
 // Window: stacks elements i * shift, i * shift + stride, ... of the input to
 // element i.
 #include "base/memory/own.h"
-#include "base/plain.h"
 #include "base/require.h"
 #include "data/streams.h"
 #include "data/streams/anchors.h"

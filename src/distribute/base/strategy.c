@@ -7,7 +7,6 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
-#include "base/values/nest_internal.h"
 #include "distribute/own.h"
 #include "graph/layers.h"
 #include "lockstep/communicator.h"

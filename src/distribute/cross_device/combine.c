@@ -14,7 +14,6 @@
 #include "graph/make/make.h"
 #include "graph/region.h"
 #include "graph/trial.h"
-#include "lockstep/eager.h"
 #include "lockstep/shape_rules.h"
 #include "lockstep/strategy_extended.h"
 #include "runtime/eager/eager.h"

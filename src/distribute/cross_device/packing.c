@@ -349,12 +349,8 @@ ls_status ls_unpack(const ls_packed *p, const ls_tensor_row *reduced,
 }
 
 static ls_tensor copy_on(const char *device, ls_tensor x) {
-  ls_tensor made = ls_failed_tensor();
-  {
-    LS_DEVICE_SCOPE(device);
-    made = ls_identity(x);
-  }
-  return made;
+  LS_DEVICE_SCOPE(device);
+  return ls_identity(x);
 }
 
 void ls_hierarchical_copy(const ls_tensor *items, const ls_device_set *devices,

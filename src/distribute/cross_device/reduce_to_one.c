@@ -4,7 +4,6 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
 #include "graph/region.h"
 

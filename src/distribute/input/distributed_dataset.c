@@ -135,8 +135,7 @@ ls_status ls_input_add_pipelines(ls_distributed_dataset *data, size_t count) {
 
 ls_status ls_input_set_text(ls_distributed_dataset *data,
                             const ls_dataset *dataset) {
-  ls_text text;
-  ls_text_init(&text, data->allocator);
+  ls_text text = {.allocator = data->allocator};
   ls_dataset_describe(dataset, &text);
   data->text = ls_text_finish(&text);
   return data->text == NULL ? ls_out_of_memory() : ls_ok();

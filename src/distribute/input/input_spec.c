@@ -9,7 +9,6 @@
 #include "data/composite.h"
 #include "data/dataset.h"
 #include "distribute/input/input.h"
-#include "lockstep/element_spec.h"
 
 // ---- Names of leaves --------------------------------------------------------
 static size_t add_step(ls_nest node, size_t at, char *buffer, size_t size) {

@@ -5,7 +5,6 @@
 #include "base/threads/thread_state.h"
 #include "distribute/cross_device/cross_device.h"
 #include "graph/region.h"
-#include "runtime/eager/eager.h"
 
 // ---- A replica -------------------------------------------------------------
 static ls_status init_task(ls_rounds *rounds, size_t id) {

@@ -15,7 +15,6 @@
 #include "graph/make/make.h"
 #include "graph/region.h"
 #include "lockstep/export.h"
-#include "lockstep/strategy_extended.h"
 #include "runtime/eager/eager.h"
 
 ls_strategy *ls_variable_strategy(const ls_variable *variable) {
@@ -251,12 +250,8 @@ bool ls_op_description_equal(const ls_op_description *a,
 
 ls_tensor ls_read_component(ls_variable *container, size_t index) {
   ls_variable *component = container->components[index];
-  ls_tensor value = ls_failed_tensor();
-  {
-    LS_DEVICE_SCOPE(component->device);
-    value = ls_variable_op(LS_OP_READ, component, NULL);
-  }
-  return value;
+  LS_DEVICE_SCOPE(component->device);
+  return ls_variable_op(LS_OP_READ, component, NULL);
 }
 
 const char *ls_variable_class_name(const ls_variable *variable) {

@@ -109,11 +109,8 @@ static ls_status create_component(const ls_creator *next,
   options.initial_value = ls_failed_tensor();
   options.initializer = NULL;
   options.initial_of = first;
-  {
-    LS_NAME_SCOPE(NULL);
-    return ls_creator_create(next, &options, out_component);
-  }
-  return ls_ok();
+  LS_NAME_SCOPE(NULL);
+  return ls_creator_create(next, &options, out_component);
 }
 
 // Returns the device of component `index`: a requested device, the device of

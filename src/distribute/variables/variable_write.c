@@ -19,7 +19,6 @@
 #include "graph/gather/gather.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
-#include "lockstep/eager.h"
 #include "runtime/eager/eager.h"
 #include "runtime/program.h"
 
@@ -31,13 +30,9 @@ static bool in_eager(void) {
 static ls_tensor write_op(const ls_writing *w, ls_variable *target,
                           ls_tensor value) {
   const ls_attr attr = LS_OWN_O(VARIABLE, &target->object);
-  return ls_op_output(ls_op_add(&(ls_op_spec){
-                          .type = w->op,
-                          .name = w->options != NULL ? w->options->name : NULL,
-                          .inputs = &value,
-                          .num_inputs = 1,
-                          .attrs = &attr,
-                          .num_attrs = 1}),
+  return ls_op_output(ls_make_op(w->op,
+                                 w->options != NULL ? w->options->name : NULL,
+                                 &value, 1, &attr, 1),
                       0);
 }
 
@@ -98,16 +93,12 @@ static ls_status variable_write_component(const ls_writing *w, size_t index,
   snprintf(name, sizeof(name), "update_%zu", index);
   ls_scope update = {0};
   ls_status status = ls_ok();
-  {
-    LS_DEVICE_SCOPE(component->device);
-    {
-      LS_NAME_SCOPE(name);
-      ls_update_begin(&update, ls_strategy_of(w->variable), (int32_t)index,
-                      component->device);
-      status = write_one(w, component, ls_value_part(value, index), out_value);
-      ls_scope_end(&update);
-    }
-  }
+  LS_DEVICE_SCOPE(component->device);
+  LS_NAME_SCOPE(name);
+  ls_update_begin(&update, ls_strategy_of(w->variable), (int32_t)index,
+                  component->device);
+  status = write_one(w, component, ls_value_part(value, index), out_value);
+  ls_scope_end(&update);
   return status;
 }
 

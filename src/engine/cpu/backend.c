@@ -140,8 +140,7 @@ ls_status ls_runs_print(ls_runtime *runtime, char **out_text) {
 // ---- Services for ranks ----------------------------------------------------
 static void describe_runs(void *user, char *place, size_t size) {
   cpu_backend *self = user;
-  ls_text text;
-  ls_text_init(&text, ls_runtime_allocator(self->base.runtime));
+  ls_text text = {.allocator = ls_runtime_allocator(self->base.runtime)};
   print_runs(self, &text);
   ls_format(place, size, "%s", ls_text_data(&text));
   ls_text_deinit(&text);
@@ -247,8 +246,7 @@ static ls_status init_locks_and_memory(cpu_backend *self) {
 }
 
 ls_status ls_cpu_backend_create(ls_runtime *runtime, ls_backend **out_backend) {
-  cpu_backend *self = ls_new(ls_runtime_allocator(runtime), cpu_backend);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(ls_runtime_allocator(runtime), cpu_backend, self);
   self->base.vtable = &cpu_vtable;
   self->base.runtime = runtime;
   self->base.host = &self->base;

@@ -130,8 +130,8 @@ static ls_status store_file(const ls_pjrt_backend *self, const char *path,
                             size_t num_bytes) {
   const ls_file_system *files = ls_runtime_files(self->base.runtime);
   const cache_head head = make_head(key, bytes, num_bytes);
-  LS_OWN(ls_text, file) = {0};
-  ls_text_init(&file, ls_runtime_allocator(self->base.runtime));
+  LS_OWN(ls_text,
+         file) = {.allocator = ls_runtime_allocator(self->base.runtime)};
   ls_text_append_bytes(&file, &head, sizeof(head));
   ls_text_append_bytes(&file, bytes, num_bytes);
   LS_RETURN_IF_ERROR(ls_text_status(&file));

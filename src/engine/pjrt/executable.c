@@ -223,10 +223,8 @@ static ls_status load_or_compile(ls_pjrt_executable *self,
 // lock, if others may look.
 static ls_status add_code(ls_pjrt_executable *self, const ls_text *module,
                           int64_t room) {
-  LS_OWN(ls_text, options) = {0};
-  ls_text_init(&options, self->arena.allocator);
-  ls_pjrt_code *code = ls_arena_new_array(&self->arena, ls_pjrt_code, 1);
-  LS_RETURN_IF_NO_MEMORY(code != NULL);
+  LS_OWN(ls_text, options) = {.allocator = self->arena.allocator};
+  LS_ARENA_ARRAY_OR_RETURN(&self->arena, ls_pjrt_code, code, 1);
   LS_RETURN_IF_ERROR(
       ls_pjrt_write_options(&self->backend->client,
                             &(ls_pjrt_options){.devices = self->devices,
@@ -254,10 +252,8 @@ static ls_status find_or_add(ls_pjrt_executable *self, int64_t trips,
   while (room < trips)
     room *= 2;
   const int64_t began = ls_runtime_now(runtime);
-  LS_OWN(ls_text, module) = {0};
-  LS_OWN(ls_arena, memory) = {0};
-  ls_text_init(&module, self->arena.allocator);
-  ls_arena_init(&memory, self->arena.allocator);
+  LS_OWN(ls_text, module) = {.allocator = self->arena.allocator};
+  LS_OWN(ls_arena, memory) = {.allocator = self->arena.allocator};
   LS_RETURN_IF_ERROR(write_module(self, room, &memory, &module, &layout));
   LS_RETURN_IF_ERROR(add_code(self, &module, room));
   self->facts.figures.compile_seconds =
@@ -282,9 +278,8 @@ static bool is_compiled_later(const ls_pjrt_executable *self) {
 }
 
 static ls_status compile_for_devices(ls_pjrt_executable *self) {
-  LS_OWN(ls_text, module) = {0};
   ls_hlo_layout *layout = &self->layout;
-  ls_text_init(&module, self->arena.allocator);
+  LS_OWN(ls_text, module) = {.allocator = self->arena.allocator};
   LS_RETURN_IF_ERROR(choose_devices(self));
   LS_RETURN_IF_ERROR(list_written(self));
   LS_RETURN_IF_ERROR(ls_pjrt_find_labels(self));
@@ -332,8 +327,7 @@ ls_status ls_pjrt_print_plan(const ls_executable *executable, ls_text *text) {
   if (self->host != NULL)
     return ls_pjrt_host_table(self)->print_plan(self->host, text);
   ls_hlo_layout layout;
-  LS_OWN(ls_arena, memory) = {0};
-  ls_arena_init(&memory, text->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = text->allocator};
   ls_text_append_format(
       text, "# %d of the devices '%s'; %zu bytes of temporary memory on each\n",
       self->num_devices, ls_text_data(&self->backend->client.kind),

@@ -45,9 +45,8 @@ static ls_status find_installed(const ls_runtime *runtime,
     const char *root =
         variable != NULL ? ls_runtime_environment(runtime, variable) : "";
     glob_t found = {0};
-    LS_OWN(ls_text, pattern) = {0};
     if (root == NULL || (variable != NULL && root[0] != '/')) continue;
-    ls_text_init(&pattern, path->allocator);
+    LS_OWN(ls_text, pattern) = {.allocator = path->allocator};
     ls_text_append_format(&pattern, "%s%s/%s", root, folders[i].path,
                           wheel->path);
     LS_RETURN_IF_ERROR(ls_text_status(&pattern));

@@ -39,10 +39,7 @@ bool ls_pjrt_hosts_are_over(ls_pjrt_hosts *self) {
 
 void ls_pjrt_hosts_stop(ls_pjrt_hosts *self, ls_status status) {
   ls_mutex_lock(&self->threads->lock);
-  if (ls_status_is_ok(self->status))
-    self->status = status;
-  else
-    ls_status_free(status);
+  self->status = ls_status_join(self->status, status);
   self->is_over = true;
   ls_condition_broadcast(&self->threads->event);
   ls_mutex_unlock(&self->threads->lock);

@@ -31,8 +31,7 @@ static ls_status add_labels(use *u, const ls_node *host, size_t index,
     if (at->host == host && at->index == index &&
         at->labels.num_classes == u->num_classes)
       return ls_ok();
-  ls_pjrt_labels *made = ls_arena_new_array(&self->arena, ls_pjrt_labels, 1);
-  LS_RETURN_IF_NO_MEMORY(made != NULL);
+  LS_ARENA_ARRAY_OR_RETURN(&self->arena, ls_pjrt_labels, made, 1);
   *made = (ls_pjrt_labels){
       .next = self->labels,
       .host = host,

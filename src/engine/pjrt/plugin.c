@@ -267,8 +267,7 @@ static const ls_pjrt_plugin *find_loaded(const void *library) {
 static ls_status find_or_load(ls_runtime *runtime,
                               const ls_pjrt_plugin **out_plugin) {
   void *library = NULL;
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, ls_runtime_allocator(runtime));
+  LS_OWN(ls_text, path) = {.allocator = ls_runtime_allocator(runtime)};
   LS_RETURN_IF_ERROR(ls_pjrt_plugin_open(runtime, &path, &library));
   *out_plugin = find_loaded(library);
   if (*out_plugin != NULL) {

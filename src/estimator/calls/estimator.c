@@ -8,7 +8,6 @@
 #include "base/require.h"
 #include "base/text.h"
 #include "estimator/config/config.h"
-#include "estimator/own.h"
 #include "graph/text/text.h"
 #include "state/own.h"
 #include "state/saved.h"
@@ -80,8 +79,7 @@ static ls_status new_folder(ls_estimator *self) {
   const char *base =
       self->runtime->environment(self->runtime->environment_user, "TMPDIR");
   if (base == NULL || base[0] == 0) base = "/tmp";
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, ls_current_allocator());
+  LS_OWN(ls_text, path) = {.allocator = ls_current_allocator()};
   ls_text_append_format(&path, "%s/lockstep-XXXXXX", base);
   LS_RETURN_IF_ERROR(ls_text_status(&path));
   self->model_dir =

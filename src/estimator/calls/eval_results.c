@@ -90,10 +90,8 @@ void ls_eval_losses_drop(ls_eval_losses *self) {
 static ls_status eval_events_write_text(ls_event_writer *writer,
                                         const char *key, int64_t number,
                                         int64_t step, ls_bytes bytes) {
-  LS_OWN(ls_text, tag) = {0};
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&tag, ls_current_allocator());
-  ls_text_init(&text, ls_current_allocator());
+  LS_OWN(ls_text, tag) = {.allocator = ls_current_allocator()};
+  LS_OWN(ls_text, text) = {.allocator = ls_current_allocator()};
   ls_text_append_format(&tag, "%s/%lld", key, (long long)number);
   ls_text_append_bytes(&text, bytes.data, bytes.size);
   LS_RETURN_IF_ERROR(ls_text_status(&tag));

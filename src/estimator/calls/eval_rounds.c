@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
-#include "base/text.h"
 #include "estimator/config/config.h"
 
 enum {

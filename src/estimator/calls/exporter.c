@@ -135,8 +135,7 @@ static ls_status take_away_inner(const ls_file_system *files,
 // a link to a folder, not its target.
 static ls_status take_away(const ls_file_system *files, const char *folder,
                            const ls_file_entry *entry, int depth) {
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, ls_current_allocator());
+  LS_OWN(ls_text, path) = {.allocator = ls_current_allocator()};
   ls_text_append_format(&path, "%s/%s", folder, entry->name);
   LS_RETURN_IF_ERROR(ls_text_status(&path));
   const ls_status status = files->remove(files->user, ls_text_data(&path));
@@ -279,8 +278,7 @@ ls_status ls_exporter_export(ls_exporter *exporter, ls_estimator *estimator,
   LS_REQUIRE(exporter);
   LS_REQUIRE(estimator);
   LS_REQUIRE(call);
-  LS_OWN(ls_text, folder) = {0};
-  ls_text_init(&folder, ls_current_allocator());
+  LS_OWN(ls_text, folder) = {.allocator = ls_current_allocator()};
   ls_text_append_format(&folder, "%s/export/%s", estimator->model_dir,
                         exporter->name);
   LS_RETURN_IF_ERROR(ls_text_status(&folder));

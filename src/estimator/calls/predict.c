@@ -7,7 +7,6 @@
 #include "base/values/nest_internal.h"
 #include "estimator/calls/job.h"
 #include "estimator/input/input.h"
-#include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"
 #include "train/hooks/monitored.h"
@@ -152,8 +151,7 @@ ls_status ls_estimator_predict(ls_estimator *estimator,
   if (estimator->has_predictions)
     return ls_failed_precondition("predictions of this estimator are open: "
                                   "close them first (ls_predictions_close)");
-  ls_predictions *self = ls_new(ls_current_allocator(), ls_predictions);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(ls_current_allocator(), ls_predictions, self);
   self->batches = prediction->batches;
   self->job.stop = prediction->stop;
   self->job.checkpoint = &self->checkpoint;

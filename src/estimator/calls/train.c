@@ -9,7 +9,6 @@
 #include "distribute/values/values.h"
 #include "estimator/calls/job.h"
 #include "estimator/hooks/progress_hooks.h"
-#include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
 #include "train/folder/folder_lock.h"
 #include "train/hooks/hook.h"

@@ -90,9 +90,7 @@ static ls_status read_cluster(ls_run_config *config, const ls_json *cluster) {
   if (cluster == NULL) return ls_ok();
   for (const ls_json *at = cluster->first; at != NULL; at = at->next)
     ++count;
-  ls_cluster_job *jobs =
-      ls_arena_new_array(&config->arena, ls_cluster_job, count + 1);
-  if (jobs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&config->arena, ls_cluster_job, jobs, count + 1);
   count = 0;
   for (const ls_json *at = cluster->first; at != NULL; at = at->next)
     LS_RETURN_IF_ERROR(read_job(config, at, &jobs[count++]));

@@ -35,8 +35,7 @@ ls_status ls_plans_create(const ls_estimator_facts *facts,
   const ls_tpu_config *tpu = ls_run_config_values(facts->config)->tpu;
   if (tpu == NULL)
     return ls_invalid_argument("config is no configuration of a TPU run");
-  ls_plans *self = ls_new(ls_runtime_allocator(runtime), ls_plans);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(ls_runtime_allocator(runtime), ls_plans, self);
   self->runtime = runtime;
   self->facts = *facts;
   ls_run_config_retain(facts->config);

@@ -92,8 +92,7 @@ static ls_status count_replicas(ls_plan_system *self, ls_opt cores) {
 static ls_status plan_system_refuse_system(const ls_plan_system *self) {
   enum { SHOWN = 16 };
   const ls_tpu_metadata *metadata = self->metadata;
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_current_allocator());
+  LS_OWN(ls_text, text) = {.allocator = ls_current_allocator()};
   for (size_t i = 0; i < metadata->num_devices && i < SHOWN; ++i)
     ls_text_append_format(&text, "%s%s", i == 0 ? "" : ", ",
                           metadata->devices[i].text);

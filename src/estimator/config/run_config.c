@@ -252,9 +252,8 @@ ls_status ls_tpu_run_config_create(const ls_run_config_options *options,
 
 // ---- Copies ----------------------------------------------------------------
 static ls_status copy_cluster(ls_run_config *to, const ls_cluster_spec *from) {
-  ls_cluster_job *jobs =
-      ls_arena_new_array(&to->arena, ls_cluster_job, from->num_jobs + 1);
-  if (jobs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&to->arena, ls_cluster_job, jobs,
+                           from->num_jobs + 1);
   for (size_t i = 0; i < from->num_jobs; ++i) {
     const ls_cluster_job *job = &from->jobs[i];
     const char **addresses =
@@ -316,8 +315,7 @@ static const char *const fields_of_all[] = {
 };
 
 static ls_status no_such_field(const ls_run_config *self, const char *field) {
-  ls_text text;
-  ls_text_init(&text, self->arena.allocator);
+  ls_text text = {.allocator = self->arena.allocator};
   for (size_t i = 0; i < LS_COUNT_OF(fields_of_all); ++i)
     ls_text_append_format(&text, "%s%s", i == 0 ? "" : ", ", fields_of_all[i]);
   if (self->values.tpu != NULL) ls_text_append_format(&text, ", %s", tpu_field);

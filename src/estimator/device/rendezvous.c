@@ -55,8 +55,7 @@ static void clear_timer(ls_rendezvous *self) {
 ls_status ls_rendezvous_create(size_t num_sources, ls_rendezvous **out) {
   LS_REQUIRE_OUT(out);
   ls_allocator *allocator = ls_current_allocator();
-  ls_rendezvous *self = ls_new(allocator, ls_rendezvous);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_rendezvous, self);
   self->runtime = ls_runtime_current();
   self->allocator = allocator;
   self->wanted = num_sources;

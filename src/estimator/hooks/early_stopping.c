@@ -86,13 +86,12 @@ static ls_status find_folder(ls_text *out, const ls_early_stopping_options *o) {
 static ls_status eval_rule_init(eval_rule *rule,
                                 const ls_early_stopping_options *o) {
   ls_allocator *allocator = ls_current_allocator();
-  LS_OWN(ls_text, folder) = {0};
   *rule = (eval_rule){.rule = o->rule,
                       .threshold = (double)(float)o->threshold,
                       .max_steps = o->max_steps,
                       .min_steps = o->min_steps};
   LS_RETURN_IF_ERROR(stop_rule_check(o));
-  ls_text_init(&folder, allocator);
+  LS_OWN(ls_text, folder) = {.allocator = allocator};
   LS_RETURN_IF_ERROR(find_folder(&folder, o));
   rule->folder = ls_copy_text(allocator, folder.data, folder.size);
   LS_RETURN_IF_NO_MEMORY(rule->folder);
@@ -144,8 +143,7 @@ static bool stands_still(const eval_rule *rule, const ls_event_number *number,
 // never stop a training.
 static void warn_of_name(const eval_rule *rule,
                          const ls_event_numbers *numbers) {
-  LS_OWN(ls_text, tags) = {0};
-  ls_text_init(&tags, ls_current_allocator());
+  LS_OWN(ls_text, tags) = {.allocator = ls_current_allocator()};
   const int64_t step = numbers->items[numbers->count - 1].step;
   for (size_t i = 0; i < numbers->count; ++i)
     if (numbers->items[i].step == step)

@@ -20,8 +20,7 @@
 // Marks the variable as colocated with the global step.
 static ls_status mark_beside(const ls_variable *variable,
                              const ls_variable *step) {
-  LS_OWN(ls_text, place) = {0};
-  ls_text_init(&place, ls_current_allocator());
+  LS_OWN(ls_text, place) = {.allocator = ls_current_allocator()};
   ls_text_append_format(&place, "loc:@%s", ls_variable_name(step));
   LS_RETURN_IF_ERROR(ls_text_status(&place));
   const char *places[] = {ls_text_data(&place)};

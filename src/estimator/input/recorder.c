@@ -62,8 +62,7 @@ static void append_keys(ls_text *text, ls_nest value) {
 }
 
 static ls_status refuse_keys(const cutting *c, ls_nest value, ls_nest dims) {
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_current_allocator());
+  LS_OWN(ls_text, text) = {.allocator = ls_current_allocator()};
   ls_text_append(&text, "Expected ");
   append_keys(&text, value);
   ls_text_append(&text, ", got ");

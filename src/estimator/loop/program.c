@@ -7,8 +7,6 @@
 #include "base/text.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
-#include "estimator/input/input.h"
-#include "estimator/spec/calls.h"
 #include "graph/make/make.h"
 #include "graph/walk.h"
 #include "lockstep/estimator_hooks.h"
@@ -34,8 +32,7 @@ static bool is_float(ls_dtype dtype) {
 
 // Makes an op that fails the run unless all numbers of a variable are finite.
 static ls_status check_variable(ls_variable *variable, ls_op *out_op) {
-  LS_OWN(ls_text, message) = {0};
-  ls_text_init(&message, ls_current_allocator());
+  LS_OWN(ls_text, message) = {.allocator = ls_current_allocator()};
   ls_text_append_format(&message, "Gradient for %s:0 is NaN",
                         ls_variable_name(variable));
   LS_RETURN_IF_ERROR(ls_text_status(&message));
@@ -204,8 +201,7 @@ static ls_status program_evaluate(ls_model_steps *steps,
 // Refuses predictions of which one run would fetch a GiB or more.
 static ls_status program_check_size(ls_nest predictions) {
   double size = 0;
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_current_allocator());
+  LS_OWN(ls_text, text) = {.allocator = ls_current_allocator()};
   for (size_t i = 0; i < ls_nest_count(predictions); ++i) {
     const ls_tensor tensor = ls_nest_tensor(predictions, i);
     const ls_shape shape = ls_tensor_shape(tensor);

@@ -7,7 +7,6 @@
 
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "base/text.h"
 #include "base/values/nest_internal.h"
 #include "base/values/nest_reads.h"

@@ -72,8 +72,7 @@ static const ls_hook_type host_call_type = {.name = "host call",
 // Appends a hook to a list.
 static ls_status plain_spec_append(ls_arena *memory, ls_hook *const **hooks,
                                    size_t *count, ls_hook *hook) {
-  ls_hook **longer = ls_arena_new_array(memory, ls_hook *, *count + 1);
-  if (longer == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(memory, ls_hook *, longer, *count + 1);
   for (size_t i = 0; i < *count; ++i)
     longer[i] = (*hooks)[i];
   longer[(*count)++] = hook;
@@ -174,8 +173,7 @@ ls_status ls_estimator_spec_as_plain(ls_estimator_spec *spec,
   }
   LS_OWN(ls_nest, metrics) = ls_none();
   LS_OWN(host_hooks, hooks) = {.count = 0};
-  LS_OWN(ls_arena, memory) = {0};
-  ls_arena_init(&memory, ls_current_allocator());
+  LS_OWN(ls_arena, memory) = {.allocator = ls_current_allocator()};
   LS_RETURN_IF_ERROR(call_functions(&spec->options, &metrics, &hooks));
   return make_plain(&spec->options, metrics, &hooks, &memory, out_plain);
 }

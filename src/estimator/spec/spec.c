@@ -11,8 +11,7 @@
 // Replaces a list of hooks by a copy that holds references.
 static ls_status keep_hooks(ls_arena *memory, ls_hook *const **hooks,
                             size_t count) {
-  ls_hook **copy = ls_arena_new_array(memory, ls_hook *, count + 1);
-  if (copy == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(memory, ls_hook *, copy, count + 1);
   for (size_t i = 0; i < count; ++i)
     copy[i] = ls_hook_retain((*hooks)[i]);
   *hooks = copy;
@@ -59,9 +58,7 @@ static ls_nest dict_of(ls_nest predictions) {
 static ls_status keep_exports(ls_estimator_spec *self,
                               const ls_estimator_spec_options *from) {
   const size_t count = from->num_export_outputs;
-  ls_export_output *all =
-      ls_arena_new_array(&self->memory, ls_export_output, count + 1);
-  if (all == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&self->memory, ls_export_output, all, count + 1);
   self->options.export_outputs = all;
   for (size_t i = 0; i < count; ++i) {
     all[i] = from->export_outputs[i];
@@ -92,9 +89,8 @@ static ls_status make_scalar(ls_tensor *loss) {
 }
 
 static ls_status keep_cache(ls_estimator_spec *self) {
-  ls_tensor *copy = ls_arena_new_array(&self->memory, ls_tensor,
-                                       self->options.cache_size + 1);
-  if (copy == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&self->memory, ls_tensor, copy,
+                           self->options.cache_size + 1);
   for (size_t i = 0; i < self->options.cache_size; ++i)
     copy[i] = self->options.cache[i];
   self->options.cache = copy;

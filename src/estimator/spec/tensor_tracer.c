@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
-#include "estimator/own.h"
 #include "estimator/spec/tracer_flags.h"
 #include "graph/graph.h"
 #include "lockstep/host.h"
@@ -232,8 +231,7 @@ static ls_status add_some(const tracer *self, size_t first, size_t count,
 static ls_status tensor_tracer_add_all(tracer *self, ls_op **out_ops,
                                        size_t *out_count) {
   const size_t most = self->count / TENSORS_OF_OP + 1;
-  ls_op *ops = ls_arena_new_array(&self->memory, ls_op, most);
-  if (ops == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&self->memory, ls_op, ops, most);
   *out_ops = ops;
   *out_count = 0;
   for (size_t at = 0; at < self->count; at += TENSORS_OF_OP) {
@@ -397,7 +395,6 @@ static ls_status trace_line_write_line(const ls_host_call *call, size_t input,
   const size_t stride = call->input_strides[input];
   const char *data = call->inputs[input];
   LS_OWN(ls_array, value) = NULL;
-  LS_OWN(ls_text, line) = {0};
   LS_RETURN_IF_ERROR(ls_array_create_view(
       call->input_types[input].dtype, call->input_types[input].shape,
       (void *)(uintptr_t)(data + stride * (size_t)(replica - call->replica)),
@@ -405,7 +402,7 @@ static ls_status trace_line_write_line(const ls_host_call *call, size_t input,
   // True if there are NaNs or infinities: LS_TRACE_NAN_INF does not count them.
   const bool is_bad =
       self->mode == LS_TRACE_NAN_INF && ls_array_f64(value, 0) > 0;
-  ls_text_init(&line, ls_runtime_allocator(call->runtime));
+  LS_OWN(ls_text, line) = {.allocator = ls_runtime_allocator(call->runtime)};
   ls_text_append_format(&line, "replica %d: '%s' %s = ", replica,
                         self->names[input], ls_trace_mode_name(self->mode));
   if (self->mode == LS_TRACE_NAN_INF)

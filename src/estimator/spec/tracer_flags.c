@@ -167,8 +167,7 @@ static const struct {
 };
 
 static ls_status tracer_flags_refuse(const reading *r, const flag *f) {
-  LS_OWN(ls_text, names) = {0};
-  ls_text_init(&names, ls_current_allocator());
+  LS_OWN(ls_text, names) = {.allocator = ls_current_allocator()};
   for (size_t i = 0; i < LS_COUNT_OF(flags); ++i)
     ls_text_append_format(&names, "%s--%s", i > 0 ? ", " : "", flags[i].name);
   const size_t size =

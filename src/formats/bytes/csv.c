@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "base/plain.h"
-#include "formats/bytes/offsets.h"
 #include "lockstep/half.h"
 #include "lockstep/shape_rules.h"
 

@@ -341,8 +341,7 @@ static ls_status open_member(const ls_zip *zip, const ls_zip_entry *entry,
                              const ls_columns_options *options, int64_t *loaded,
                              column *out) {
   out->file = ls_object_retain(file);
-  LS_OWN(ls_text, name) = {0};
-  ls_text_init(&name, zip->allocator);
+  LS_OWN(ls_text, name) = {.allocator = zip->allocator};
   ls_text_append_format(&name, "%s/%s", file->file->path, entry->name);
   LS_RETURN_IF_ERROR(ls_text_status(&name));
   if (entry->deflated) return unpack_member(zip, entry, name.data, out);
@@ -362,7 +361,6 @@ static ls_status find_member(const ls_zip *zip, const char *name,
     return ls_invalid_argument("the name of an array of '%s' is NULL",
                                zip->file->path);
   const size_t length = strlen(name);
-  LS_OWN(ls_text, known) = {0};
   for (size_t i = zip->count; i-- > 0;) {
     const char *entry = zip->entries[i].name;
     if (strncmp(entry, name, length) != 0) continue;
@@ -370,7 +368,7 @@ static ls_status find_member(const ls_zip *zip, const char *name,
     *out = &zip->entries[i];
     return ls_ok();
   }
-  ls_text_init(&known, zip->allocator);
+  LS_OWN(ls_text, known) = {.allocator = zip->allocator};
   for (size_t i = 0; i < zip->count && i < 20; ++i)
     ls_text_append_format(&known, "%s'%s'", i == 0 ? "" : ", ",
                           zip->entries[i].name);

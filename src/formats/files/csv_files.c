@@ -284,8 +284,7 @@ static ls_status find_field(const csv_decoder *self, const ls_map *places,
   const uintptr_t place = (uintptr_t)ls_map_find_text(places, name);
   *out_place = place - 1;
   if (place > 0) return ls_ok();
-  LS_OWN(ls_text, names) = {0};
-  ls_text_init(&names, self->base.allocator);
+  LS_OWN(ls_text, names) = {.allocator = self->base.allocator};
   for (size_t i = 0; i < self->num_fields && i < 20; ++i)
     ls_text_append_format(&names, "%s'%.*s'", i == 0 ? "" : ", ",
                           (int)self->fields[i].size, self->fields[i].text);

@@ -31,8 +31,7 @@ static ls_status fashion_mnist_missing(ls_runtime *runtime,
 static ls_status read_either(ls_runtime *runtime, const char *directory,
                              const char *name, ls_array **out_array) {
   const ls_file_system *files = ls_runtime_files(runtime);
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, ls_runtime_allocator(runtime));
+  LS_OWN(ls_text, path) = {.allocator = ls_runtime_allocator(runtime)};
   bool found = false;
   for (int plain = 0; plain < 2 && !found; ++plain) {
     ls_text_clear(&path);

@@ -268,8 +268,7 @@ static ls_status add_class(image_folder *self, const char *name) {
 static ls_status list_class(image_folder *self, const char *name) {
   ls_allocator *allocator = self->base.allocator;
   LS_RETURN_IF_ERROR(add_class(self, name));
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, allocator);
+  LS_OWN(ls_text, path) = {.allocator = allocator};
   ls_text_append_format(&path, "%s/%s", self->folder, name);
   LS_RETURN_IF_ERROR(ls_text_status(&path));
   LS_OWN_MEMORY(allocator, ls_file_entry, entries) = NULL;

@@ -24,8 +24,7 @@ ls_status ls_npy_parse(const void *data, size_t size, ls_array **out_array) {
 ls_status ls_npy_print(const ls_array *array, ls_array **out_bytes) {
   LS_REQUIRE_OUT(out_bytes);
   LS_REQUIRE(array);
-  LS_OWN(ls_text, head) = {0};
-  ls_text_init(&head, ls_current_allocator());
+  LS_OWN(ls_text, head) = {.allocator = ls_current_allocator()};
   LS_RETURN_IF_ERROR(
       ls_npy_print_header(ls_array_dtype(array), ls_array_shape(array), &head));
   LS_RETURN_IF_ERROR(ls_text_status(&head));

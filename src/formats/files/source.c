@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/files/source.h"
 
-#include "base/memory/own.h"
 #include "formats/files/windows.h"
 
 // ---- Files -----------------------------------------------------------------
@@ -81,8 +80,7 @@ ls_status ls_source_paths(const char *const *paths, size_t count,
   *out_count = 0;
   if (paths == NULL || count == 0)
     return ls_invalid_argument("a data set of no files");
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, allocator);
+  LS_OWN(ls_text, text) = {.allocator = allocator};
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(add_paths(paths[i], allocator, &text, out_count));
   const size_t table = *out_count * sizeof(char *);
@@ -421,8 +419,7 @@ static ls_status find_records(const ls_record_decoder *decoder,
                               ls_source_file *file) {
   ls_runtime *runtime = ls_runtime_current();
   if (decoder->index_kind == 0) return decoder->format->scan(decoder, file);
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, file->allocator);
+  LS_OWN(ls_text, path) = {.allocator = file->allocator};
   ls_text_append_format(&path, "%s.index", file->file->path);
   LS_RETURN_IF_ERROR(ls_text_status(&path));
   bool found = false;

@@ -22,8 +22,7 @@ static ls_status print_npy(const ls_array *array, ls_text *text) {
 
 static ls_status write_npy(const char *path, const ls_array *array) {
   const ls_file_system *files = ls_runtime_files(ls_runtime_current());
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_current_allocator());
+  LS_OWN(ls_text, text) = {.allocator = ls_current_allocator()};
   LS_RETURN_IF_ERROR(print_npy(array, &text));
   ls_text_append_bytes(&text, ls_array_data(array), ls_array_size(array));
   LS_RETURN_IF_ERROR(ls_text_status(&text));
@@ -39,10 +38,8 @@ ls_status ls_npy_write(const char *path, const ls_array *array) {
 static ls_status add_member(ls_zip_writer *writer, const char *key,
                             const ls_array *array, bool packed) {
   if (array == NULL) return no_array("an npz file", key);
-  LS_OWN(ls_text, name) = {0};
-  LS_OWN(ls_text, head) = {0};
-  ls_text_init(&name, ls_current_allocator());
-  ls_text_init(&head, ls_current_allocator());
+  LS_OWN(ls_text, name) = {.allocator = ls_current_allocator()};
+  LS_OWN(ls_text, head) = {.allocator = ls_current_allocator()};
   ls_text_append_format(&name, "%s.npy", key);
   LS_RETURN_IF_ERROR(
       ls_status_annotate(print_npy(array, &head), "in array '%s'", key));

@@ -93,8 +93,7 @@ static void value_text(const ls_attr *attr, char *buffer, size_t size) {
                object == NULL ? "" : object->type->name);
     return;
   }
-  ls_text text;
-  ls_text_init(&text, ls_current_allocator());
+  ls_text text = {.allocator = ls_current_allocator()};
   ls_print_value(&text, attr);
   snprintf(buffer, size, "%s", ls_text_data(&text));
   ls_text_deinit(&text);

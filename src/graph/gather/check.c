@@ -146,10 +146,8 @@ static ls_status report_moved(const ls_copying *c, const op_check *check) {
   const ls_graph *whole = ls_graph_whole(c->from);
   const ls_node *metadata = check->cluster->metadata;
   const size_t more = check->num_moved > NAMED ? check->num_moved - NAMED : 0;
-  LS_OWN(ls_text, key) = {0};
-  LS_OWN(ls_text, names) = {0};
-  ls_text_init(&key, c->from->allocator);
-  ls_text_init(&names, c->from->allocator);
+  LS_OWN(ls_text, key) = {.allocator = c->from->allocator};
+  LS_OWN(ls_text, names) = {.allocator = c->from->allocator};
   ls_text_append_format(&key, "moved ops of '%s' in '%s'", check->cluster->name,
                         whole->name);
   if (whole->kind == LS_GRAPH_BUILD)

@@ -146,9 +146,8 @@ ls_status ls_graph_print_gathered(const ls_graph *graph, char **out_text) {
       .num_feeds = graph->num_declared,
       .effects_are_roots = true,
       .shows_copies = true};
-  LS_OWN(ls_arena, memory) = {0};
   ls_gathered gathered;
-  ls_arena_init(&memory, graph->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = graph->allocator};
   LS_RETURN_IF_ERROR(ls_graph_gather(&request, &memory, &gathered));
   if (gathered.graph == NULL) return ls_graph_print(graph, out_text);
   LS_OWN(ls_held_graph, copy) = gathered.graph;

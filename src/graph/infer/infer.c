@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "graph/variables/variable.h"
 #include "lockstep/shape_rules.h"
 
 // ---- Sources ---------------------------------------------------------------

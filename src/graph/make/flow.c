@@ -304,9 +304,6 @@ ls_tensor ls_stack_push(ls_tensor stack, ls_tensor value) {
 
 ls_op ls_stack_pop(ls_tensor stack, ls_dtype dtype, ls_shape shape) {
   const ls_attr attrs[] = {LS_OWN_T(DTYPE, dtype), LS_OWN_SH(SHAPE, shape)};
-  return ls_op_add(&(ls_op_spec){.type = LS_OP_STACK_POP,
-                                 .inputs = &stack,
-                                 .num_inputs = 1,
-                                 .attrs = attrs,
-                                 .num_attrs = LS_COUNT_OF(attrs)});
+  return ls_make_op(LS_OP_STACK_POP, NULL, &stack, 1, attrs,
+                    LS_COUNT_OF(attrs));
 }

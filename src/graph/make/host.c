@@ -34,12 +34,8 @@ ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,
   const ls_attr attrs[] = {
       {.name = "kernel", .kind = LS_ATTR_KERNEL, .as.kernel = kernel},
       LS_OWN_O(STATE, state)};
-  return ls_op_add(&(ls_op_spec){.type = LS_OP_HOST,
-                                 .name = kernel != NULL ? kernel->name : NULL,
-                                 .inputs = inputs,
-                                 .num_inputs = num_inputs,
-                                 .attrs = attrs,
-                                 .num_attrs = state == NULL ? 1 : 2});
+  return ls_make_op(LS_OP_HOST, kernel != NULL ? kernel->name : NULL, inputs,
+                    num_inputs, attrs, state == NULL ? 1 : 2);
 }
 
 void ls_host_done(ls_host_call *call, ls_status status) {
@@ -125,8 +121,7 @@ static ls_status print_start(ls_host_call *call) {
   const ls_type type = call->input_types[0];
   const int64_t all = ls_shape_num_elements(type.shape);
   const int64_t count = all < PRINTED_ELEMENTS ? all : PRINTED_ELEMENTS;
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_runtime_allocator(call->runtime));
+  LS_OWN(ls_text, text) = {.allocator = ls_runtime_allocator(call->runtime)};
   if (type.dtype == LS_DTYPE_STRING)
     append_strings(&text, call->inputs[0], count);
   else

@@ -137,7 +137,6 @@ ls_op ls_split_like(ls_tensor x, const ls_tensor *likes, size_t count,
   enum { FEW = 16 };
   ls_tensor few[FEW + 1];
   ls_tensor *inputs = few;
-  LS_OWN(ls_arena, memory) = {0};
   ls_graph *graph = ls_graph_current();
   if (graph == NULL) return (ls_op){0};
   if (likes == NULL && count > 0) {
@@ -145,7 +144,7 @@ ls_op ls_split_like(ls_tensor x, const ls_tensor *likes, size_t count,
                    ls_invalid_argument("%zu operands at NULL", count));
     return (ls_op){0};
   }
-  ls_arena_init(&memory, graph->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = graph->allocator};
   if (count > FEW) inputs = ls_arena_new_array(&memory, ls_tensor, count + 1);
   ls_op op = {0};
   if (inputs == NULL) {
@@ -154,11 +153,7 @@ ls_op ls_split_like(ls_tensor x, const ls_tensor *likes, size_t count,
     inputs[0] = x;
     if (count > 0) memcpy(inputs + 1, likes, count * sizeof(*likes));
     const ls_attr attr = LS_OWN_I(AXIS, ls_make_axis(x, axis));
-    op = ls_op_add(&(ls_op_spec){.type = LS_OP_SPLIT_LIKE,
-                                 .inputs = inputs,
-                                 .num_inputs = count + 1,
-                                 .attrs = &attr,
-                                 .num_attrs = 1});
+    op = ls_make_op(LS_OP_SPLIT_LIKE, NULL, inputs, count + 1, &attr, 1);
   }
   return op;
 }
@@ -291,11 +286,7 @@ ls_op ls_sort_by(const ls_tensor *items, size_t count, int axis,
                                               ? axis
                                               : ls_make_axis(items[0], axis)),
                            LS_OWN_B(DESCENDING, descending)};
-  return ls_op_add(&(ls_op_spec){.type = LS_OP_SORT,
-                                 .inputs = items,
-                                 .num_inputs = count,
-                                 .attrs = attrs,
-                                 .num_attrs = LS_COUNT_OF(attrs)});
+  return ls_make_op(LS_OP_SORT, NULL, items, count, attrs, LS_COUNT_OF(attrs));
 }
 
 ls_tensor ls_sort(ls_tensor x, int axis, bool descending) {
@@ -308,11 +299,7 @@ ls_tensor ls_argsort(ls_tensor x, int axis, bool descending) {
 
 ls_op ls_top_k(ls_tensor x, int64_t k) {
   const ls_attr attr = LS_OWN_I(K, k);
-  return ls_op_add(&(ls_op_spec){.type = LS_OP_TOP_K,
-                                 .inputs = &x,
-                                 .num_inputs = 1,
-                                 .attrs = &attr,
-                                 .num_attrs = 1});
+  return ls_make_op(LS_OP_TOP_K, NULL, &x, 1, &attr, 1);
 }
 
 ls_tensor ls_argmin(ls_tensor x, int axis) {

@@ -8,14 +8,20 @@
 #include "graph/layers.h"
 #include "graph/region.h"
 
+ls_op ls_make_op(uint16_t type, const char *name, const ls_tensor *inputs,
+                 size_t num_inputs, const ls_attr *attrs, size_t num_attrs) {
+  return ls_op_add(&(ls_op_spec){.type = type,
+                                 .name = name,
+                                 .inputs = inputs,
+                                 .num_inputs = num_inputs,
+                                 .attrs = attrs,
+                                 .num_attrs = num_attrs});
+}
+
 ls_tensor ls_make(uint16_t type, const ls_tensor *inputs, size_t num_inputs,
                   const ls_attr *attrs, size_t num_attrs) {
-  return ls_op_output(ls_op_add(&(ls_op_spec){.type = type,
-                                              .inputs = inputs,
-                                              .num_inputs = num_inputs,
-                                              .attrs = attrs,
-                                              .num_attrs = num_attrs}),
-                      0);
+  return ls_op_output(
+      ls_make_op(type, NULL, inputs, num_inputs, attrs, num_attrs), 0);
 }
 
 int ls_make_axis(ls_tensor x, int axis) {
@@ -87,10 +93,7 @@ ls_tensor ls_placeholder(ls_dtype dtype, ls_shape shape, const char *name) {
         ls_failed_precondition("a placeholder needs a build graph to be fed "
                                "in; open one with LS_GRAPH_SCOPE"));
   const ls_attr attrs[] = {LS_OWN_T(DTYPE, dtype), LS_OWN_SH(SHAPE, shape)};
-  return ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_PLACEHOLDER,
-                                              .name = name,
-                                              .attrs = attrs,
-                                              .num_attrs = 2}),
+  return ls_op_output(ls_make_op(LS_OP_PLACEHOLDER, name, NULL, 0, attrs, 2),
                       0);
 }
 
@@ -244,10 +247,7 @@ ls_tensor ls_identity(ls_tensor x) {
 }
 
 ls_tensor ls_identity_named(ls_tensor x, const char *name) {
-  return ls_op_output(
-      ls_op_add(&(ls_op_spec){
-          .type = LS_OP_IDENTITY, .name = name, .inputs = &x, .num_inputs = 1}),
-      0);
+  return ls_op_output(ls_make_op(LS_OP_IDENTITY, name, &x, 1, NULL, 0), 0);
 }
 
 ls_tensor ls_stop_gradient(ls_tensor x) {

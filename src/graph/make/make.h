@@ -12,7 +12,10 @@
 // Mark: the layout of the op's value on a replica's cores.
 #define LS_MARK_SHARDING "_XlaSharding"
 
-// Adds an op with these operands and attributes and returns its first output.
+// Adds an op with these operands and attributes; `name` may be NULL.
+ls_op ls_make_op(uint16_t type, const char *name, const ls_tensor *inputs,
+                 size_t num_inputs, const ls_attr *attrs, size_t num_attrs);
+// Adds an op without a name and returns its first output.
 ls_tensor ls_make(uint16_t type, const ls_tensor *inputs, size_t num_inputs,
                   const ls_attr *attrs, size_t num_attrs);
 // Defines the maker of an op with one or two operands and no attributes.

@@ -124,8 +124,7 @@ ls_nest ls_barrier(ls_nest values) {
     return ls_fail(ls_out_of_memory());
   }
   ls_nest_release(ls_nest_map(values, note_tensor, &g));
-  g.op = ls_op_add(&(ls_op_spec){
-      .type = LS_OP_BARRIER, .inputs = g.items, .num_inputs = g.count});
+  g.op = ls_make_op(LS_OP_BARRIER, NULL, g.items, g.count, NULL, 0);
   ls_release(graph->allocator, g.items);
   g.count = 0;
   const ls_nest result = ls_nest_map(values, output_for, &g);

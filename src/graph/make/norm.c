@@ -4,16 +4,6 @@
 #include "graph/make/make.h"
 
 // ---- Normalization ---------------------------------------------------------
-static ls_op norm_add_op(uint16_t type, const ls_tensor *inputs,
-                         size_t num_inputs, const ls_attr *attrs,
-                         size_t num_attrs) {
-  return ls_op_add(&(ls_op_spec){.type = type,
-                                 .inputs = inputs,
-                                 .num_inputs = num_inputs,
-                                 .attrs = attrs,
-                                 .num_attrs = num_attrs});
-}
-
 // Writes the attribute epsilon and, if there is an activation, that attribute;
 // returns their number. An unknown activation becomes a word that the shape
 // rule refuses.
@@ -29,8 +19,8 @@ ls_op ls_batch_norm(ls_tensor x, ls_tensor scale, ls_tensor offset,
                     double epsilon, ls_activation activation) {
   ls_attr attrs[2];
   const size_t count = norm_attrs(attrs, epsilon, activation);
-  return norm_add_op(LS_OP_BATCH_NORM, (const ls_tensor[]){x, scale, offset}, 3,
-                     attrs, count);
+  return ls_make_op(LS_OP_BATCH_NORM, NULL,
+                    (const ls_tensor[]){x, scale, offset}, 3, attrs, count);
 }
 
 ls_tensor ls_batch_norm_inference(ls_tensor x, ls_tensor scale,
@@ -49,9 +39,9 @@ ls_op ls_batch_norm_grad(ls_tensor dy, ls_tensor x, ls_tensor scale,
                          double epsilon, ls_activation activation) {
   ls_attr attrs[2];
   const size_t count = norm_attrs(attrs, epsilon, activation);
-  return norm_add_op(LS_OP_BATCH_NORM_GRAD,
-                     (const ls_tensor[]){dy, x, scale, offset, mean, variance},
-                     6, attrs, count);
+  return ls_make_op(LS_OP_BATCH_NORM_GRAD, NULL,
+                    (const ls_tensor[]){dy, x, scale, offset, mean, variance},
+                    6, attrs, count);
 }
 
 ls_tensor ls_layer_norm(ls_tensor x, ls_tensor scale, ls_tensor offset,
@@ -64,8 +54,8 @@ ls_tensor ls_layer_norm(ls_tensor x, ls_tensor scale, ls_tensor offset,
 ls_op ls_layer_norm_grad(ls_tensor dy, ls_tensor x, ls_tensor scale,
                          double epsilon) {
   const ls_attr attr = LS_OWN_F(EPSILON, epsilon);
-  return norm_add_op(LS_OP_LAYER_NORM_GRAD, (const ls_tensor[]){dy, x, scale},
-                     3, &attr, 1);
+  return ls_make_op(LS_OP_LAYER_NORM_GRAD, NULL,
+                    (const ls_tensor[]){dy, x, scale}, 3, &attr, 1);
 }
 
 ls_tensor ls_rms_norm(ls_tensor x, ls_tensor scale, double epsilon) {
@@ -76,8 +66,8 @@ ls_tensor ls_rms_norm(ls_tensor x, ls_tensor scale, double epsilon) {
 ls_op ls_rms_norm_grad(ls_tensor dy, ls_tensor x, ls_tensor scale,
                        double epsilon) {
   const ls_attr attr = LS_OWN_F(EPSILON, epsilon);
-  return norm_add_op(LS_OP_RMS_NORM_GRAD, (const ls_tensor[]){dy, x, scale}, 3,
-                     &attr, 1);
+  return ls_make_op(LS_OP_RMS_NORM_GRAD, NULL,
+                    (const ls_tensor[]){dy, x, scale}, 3, &attr, 1);
 }
 
 // ---- Group norm ------------------------------------------------------------
@@ -159,7 +149,7 @@ ls_op ls_attention_grad(ls_tensor gradient, ls_tensor q, ls_tensor k,
   ls_attr attrs[3];
   const size_t count = attention_attrs(attrs, options);
   const bool packed = k.ref == 0 && k.graph == NULL;
-  return norm_add_op(LS_OP_ATTENTION_GRAD,
-                     (const ls_tensor[]){gradient, q, k, v}, packed ? 2 : 4,
-                     attrs, count);
+  return ls_make_op(LS_OP_ATTENTION_GRAD, NULL,
+                    (const ls_tensor[]){gradient, q, k, v}, packed ? 2 : 4,
+                    attrs, count);
 }

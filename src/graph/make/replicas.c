@@ -54,12 +54,8 @@ ls_op ls_add_meeting(uint16_t op, const ls_tensor *given, size_t num_given,
   if (num_attrs > 0) memcpy(all + 2, attrs, num_attrs * sizeof(*attrs));
   memcpy(operands, given, num_given * sizeof(*given));
   memcpy(operands + num_given, got, num_got * sizeof(*got));
-  const ls_op made = ls_op_add(&(ls_op_spec){.type = LS_OP_MEETING,
-                                             .name = name,
-                                             .inputs = operands,
-                                             .num_inputs = count,
-                                             .attrs = all,
-                                             .num_attrs = num_attrs + 2});
+  const ls_op made =
+      ls_make_op(LS_OP_MEETING, name, operands, count, all, num_attrs + 2);
   if (operands != few) ls_release(allocator, operands);
   return made;
 }

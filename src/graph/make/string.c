@@ -113,8 +113,7 @@ static ls_status fill_strings(ls_host_call *call, write_element write,
                               void *with) {
   const size_t count = string_count_of(call);
   ls_bytes *out = call->outputs[0];
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_runtime_allocator(call->runtime));
+  LS_OWN(ls_text, text) = {.allocator = ls_runtime_allocator(call->runtime)};
   for (size_t i = 0; i < count; ++i) {
     const size_t before = text.size;
     LS_RETURN_IF_ERROR(write(call, i, with, &text));

@@ -136,8 +136,7 @@ static void print_path(ls_text *path, ls_runtime *runtime, const char *folder,
 static ls_status dump(ls_runtime *runtime, const char *folder,
                       const ls_graph *graph, const char *pass) {
   const ls_file_system *files = ls_runtime_files(runtime);
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, ls_runtime_allocator(runtime));
+  LS_OWN(ls_text, path) = {.allocator = ls_runtime_allocator(runtime)};
   print_path(&path, runtime, folder, graph, pass);
   LS_RETURN_IF_ERROR(ls_text_status(&path));
   LS_RETURN_IF_ERROR(files->make_directories(files->user, folder));

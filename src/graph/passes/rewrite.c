@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/passes/rewrite.h"
 
-#include "base/memory/own.h"
-
 typedef struct ls_rewrite_node {
   uint64_t before, behind;  // Neighbours in the order of nodes; 0: none.
   uint32_t inputs;  // Index of the use by its first operand; others follow.

@@ -101,12 +101,8 @@ static ls_status add_initializer(ls_variable *variable, ls_tensor value) {
   {
     LS_NAME_SCOPE(name);
     const ls_attr attr = LS_OWN_O(VARIABLE, &variable->object);
-    variable->initializer = ls_op_add(&(ls_op_spec){.type = LS_OP_ASSIGN,
-                                                    .name = "initializer",
-                                                    .inputs = &value,
-                                                    .num_inputs = 1,
-                                                    .attrs = &attr,
-                                                    .num_attrs = 1});
+    variable->initializer =
+        ls_make_op(LS_OP_ASSIGN, "initializer", &value, 1, &attr, 1);
   }
   if (ls_op_is_failed(variable->initializer)) return ls_graph_take_error(graph);
   graph->variables[graph->num_variables++] =

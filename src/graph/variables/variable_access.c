@@ -117,14 +117,9 @@ static ls_tensor named(uint16_t type, const char *name, const ls_tensor *inputs,
                        ls_variable *variable) {
   const ls_attr attr =
       LS_OWN_O(VARIABLE, variable == NULL ? NULL : &variable->object);
-  return ls_op_output(
-      ls_op_add(&(ls_op_spec){.type = type,
-                              .name = name,
-                              .inputs = inputs,
-                              .num_inputs = inputs == NULL ? 0 : 2,
-                              .attrs = &attr,
-                              .num_attrs = inputs == NULL ? 1 : 0}),
-      0);
+  return ls_op_output(ls_make_op(type, name, inputs, inputs == NULL ? 0 : 2,
+                                 &attr, inputs == NULL ? 1 : 0),
+                      0);
 }
 
 ls_tensor ls_variable_is_initialized(ls_variable *variable, const char *name) {

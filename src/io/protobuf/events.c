@@ -275,8 +275,7 @@ size_t ls_events_add_summary(ls_text *out, ls_event_time at, const char *tag,
   ls_proto_input in = {data, data + summary.size};
   const size_t count = count_summary_values(summary);
   if (count == 0) return 0;
-  LS_OWN(ls_text, name) = {0};
-  ls_text_init(&name, out->allocator);
+  LS_OWN(ls_text, name) = {.allocator = out->allocator};
   for (size_t i = 0; i < count; ++i) {
     ls_proto_field field = {0};
     if (ls_proto_read_field(&in, &field) != NULL) break;

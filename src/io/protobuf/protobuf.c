@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/protobuf/protobuf.h"
 
-#include "io/bytes.h"
 #include "io/json.h"
 
 enum { VARINT = 0, FIXED_64 = 1, SIZED = 2, FIXED_32 = 5, MOST_VARINT = 10 };

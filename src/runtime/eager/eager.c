@@ -7,7 +7,6 @@
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "graph/compare/compare.h"
-#include "graph/context.h"
 
 // FEW: operands or results of an op for which no memory is allocated.
 enum { FEW = 16, MAX_CACHED_OPS = 4096 };
@@ -153,8 +152,7 @@ static ls_status find_or_compile_op(ls_runtime_state *state, const ls_text *key,
 static ls_status find_op(ls_runtime_state *state, const ls_op_spec *spec,
                          const ls_type *in, const ls_type *out, size_t num_out,
                          ls_compiled **out_compiled) {
-  LS_OWN(ls_text, key) = {0};
-  ls_text_init(&key, state->allocator);
+  LS_OWN(ls_text, key) = {.allocator = state->allocator};
   LS_RETURN_IF_ERROR(op_key(spec, in, &key));
   ls_runtime_lock(state->runtime);
   const ls_status status =
@@ -246,8 +244,7 @@ static ls_status keep_late(ls_graph *graph, const ls_op_spec *spec,
   made->allocator = state->allocator;
   LS_OWN(ls_late_draw, late) = made;
   LS_RETURN_IF_ERROR(find_op(state, spec, NULL, out, 1, &late->compiled));
-  ls_array **values = ls_arena_new_array(&graph->arena, ls_array *, 1);
-  LS_RETURN_IF_NO_MEMORY(values);
+  LS_ARENA_ARRAY_OR_RETURN(&graph->arena, ls_array *, values, 1);
   ls_node *node =
       ls_graph_append(graph, &(ls_op_spec){.type = spec->type}, NULL, 1);
   LS_RETURN_IF_NO_MEMORY(node);
@@ -375,8 +372,7 @@ static ls_status run_any(ls_graph *graph, const ls_op_spec *spec,
                          size_t num_out, ls_array **values) {
   ls_array *few[FEW], **in = few;
   ls_type few_types[FEW], *types = few_types;
-  LS_OWN(ls_arena, memory) = {0};
-  ls_arena_init(&memory, graph->allocator);
+  LS_OWN(ls_arena, memory) = {.allocator = graph->allocator};
   if (spec->num_inputs > FEW) {
     in = ls_arena_new_array(&memory, ls_array *, spec->num_inputs);
     types = ls_arena_new_array(&memory, ls_type, spec->num_inputs);

@@ -16,13 +16,9 @@ static ls_op feed_op_add(const char *name, ls_feed_state *feed,
                             .kind = LS_ATTR_KERNEL,
                             .as.kernel = ls_feed_kernel(feed->kind)},
                            LS_OWN_O(STATE, &feed->object)};
-  return ls_op_add(
-      &(ls_op_spec){.type = LS_OP_HOST,
-                    .name = name != NULL ? name : ls_feed_kind_name(feed->kind),
-                    .inputs = inputs,
-                    .num_inputs = num_inputs,
-                    .attrs = attrs,
-                    .num_attrs = 2});
+  return ls_make_op(LS_OP_HOST,
+                    name != NULL ? name : ls_feed_kind_name(feed->kind), inputs,
+                    num_inputs, attrs, 2);
 }
 
 ls_system_id *ls_feed_op_system(ls_op op) {

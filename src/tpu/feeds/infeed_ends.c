@@ -483,12 +483,8 @@ static ls_status split_value(const enqueues *e, size_t i, ls_tensor value) {
     likes[s] = likes[1];
   snprintf(name, sizeof(name), "%zu", i);
   const ls_attr attr = LS_OWN_I(AXIS, axis);
-  const ls_op op = ls_op_add(&(ls_op_spec){.type = LS_OP_SPLIT_LIKE,
-                                           .name = name,
-                                           .inputs = likes,
-                                           .num_inputs = count + 1,
-                                           .attrs = &attr,
-                                           .num_attrs = 1});
+  const ls_op op =
+      ls_make_op(LS_OP_SPLIT_LIKE, name, likes, count + 1, &attr, 1);
   for (size_t s = 0; s < count; ++s)
     e->inputs[s * e->queue->count + i] = ls_op_output(op, (unsigned)s);
   return ls_ok();

@@ -12,7 +12,6 @@
 #include "base/values/nest_internal.h"
 #include "lockstep/device_name.h"
 #include "lockstep/infeed.h"
-#include "tpu/pod/pod.h"
 
 static ls_core_queue **core_queues_place_of(ls_core *core, bool is_outfeed) {
   return is_outfeed ? &core->outfeed : &core->infeed;

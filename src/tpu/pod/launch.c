@@ -277,8 +277,7 @@ static ls_status check_core_memory(const ls_core *core, int64_t limit,
         (large_value){.bytes = bytes_of(program->uses[i].type),
                       .variable = (ls_variable *)program->uses[i].variable});
   note_nodes(values, program->body);
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, core->pod->allocator);
+  LS_OWN(ls_text, text) = {.allocator = core->pod->allocator};
   for (int i = 0; i < LARGEST && values[i].bytes > 0; ++i) {
     if (i > 0) ls_text_append(&text, ", ");
     print_value(&text, &values[i]);

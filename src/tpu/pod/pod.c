@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tpu/pod/system_id.h"
 
 #include <stdio.h>
 

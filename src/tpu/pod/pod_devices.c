@@ -51,9 +51,8 @@ ls_status ls_pod_shape_of_devices(ls_runtime *runtime, ls_pod_shape *out_shape,
   ls_device_facts facts;
   LS_RETURN_IF_ERROR(ls_runtime_backend(runtime, &backend));
   LS_RETURN_IF_ERROR(ls_device_describe(runtime, &facts));
-  ls_device_location *devices = ls_new_array(
-      ls_runtime_allocator(runtime), ls_device_location, (size_t)facts.count);
-  LS_RETURN_IF_NO_MEMORY(devices);
+  LS_NEW_ARRAY_OR_RETURN(ls_runtime_allocator(runtime), ls_device_location,
+                         devices, (size_t)facts.count);
   out_shape->devices = *out_devices = devices;
   out_shape->num_devices = facts.count;
   for (int32_t i = 0; i < facts.count; ++i)

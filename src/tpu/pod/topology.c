@@ -142,8 +142,7 @@ static ls_status set_bytes(ls_topology *topology,
     topology->serialized =
         ls_copy_text(allocator, parts->serialized, parts->serialized_size);
   } else {
-    ls_text text;
-    ls_text_init(&text, allocator);
+    ls_text text = {.allocator = allocator};
     write_proto(topology, &text);
     topology->serialized_size = text.size;
     topology->serialized = ls_text_finish(&text);

@@ -83,8 +83,7 @@ static ls_status replace_control(ls_tpu_context *self, ls_op_spec *spec,
 
 static ls_status context_admit(ls_flow *flow, ls_op_spec *spec,
                                ls_arena *memory) {
-  ls_op *ops = ls_arena_new_array(memory, ls_op, spec->num_control + 1);
-  if (ops == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(memory, ls_op, ops, spec->num_control + 1);
   ls_variable *variable = ls_tpu_handled_variable(spec->attrs, spec->num_attrs);
   if (variable != NULL) {
     const ls_tpu_handle *handle = NULL;
@@ -190,8 +189,7 @@ static ls_status note_core(ls_tpu_context *self, const char *cluster) {
                &self->host_compute_cores_capacity,
                self->num_host_compute_cores + 1, sizeof(char *)))
     return ls_out_of_memory();
-  ls_text text;
-  ls_text_init(&text, self->allocator);
+  ls_text text = {.allocator = self->allocator};
   ls_text_append_format(&text, "%s:%s", cluster, at + sizeof(type) - 1);
   char *entry = ls_text_finish(&text);
   if (entry == NULL) return ls_out_of_memory();
@@ -243,8 +241,7 @@ static ls_status enter_gradient_cluster(ls_tpu_context *self,
                                         const char *cluster, const char *uid) {
   if (is_of_call(cluster, uid))
     return ls_tpu_context_enter_outside(self, cluster);
-  LS_OWN(ls_text, name) = {0};
-  ls_text_init(&name, self->allocator);
+  LS_OWN(ls_text, name) = {.allocator = self->allocator};
   ls_text_append_format(&name, "%s.%s", cluster, uid);
   LS_RETURN_IF_ERROR(ls_text_status(&name));
   return ls_tpu_context_enter_outside(self, ls_text_data(&name));
@@ -356,8 +353,7 @@ void ls_tpu_context_report(const ls_tpu_context *self) {
   enum { SHOWN = 5 };
   const size_t count = self->num_unsupported;
   if (count == 0) return;
-  ls_text text;
-  ls_text_init(&text, self->allocator);
+  ls_text text = {.allocator = self->allocator};
   ls_text_append_format(
       &text, "%zu unsupported operations found in computation '%s':", count,
       self->name);

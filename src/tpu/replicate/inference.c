@@ -33,11 +33,9 @@ static ls_tensor guarantee_constant(ls_variable *variable) {
   snprintf(name, sizeof(name), "%s/", ls_variable_name(variable));
   LS_NAME_SCOPE(NULL);
   LS_NAME_SCOPE(name);
-  return ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_GUARANTEE_CONST,
-                                              .name = "GuaranteeConst",
-                                              .inputs = &value,
-                                              .num_inputs = 1}),
-                      0);
+  return ls_op_output(
+      ls_make_op(LS_OP_GUARANTEE_CONST, "GuaranteeConst", &value, 1, NULL, 0),
+      0);
 }
 
 static ls_tensor read_outside(ls_flow *flow, ls_variable *variable) {

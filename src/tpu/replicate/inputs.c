@@ -61,8 +61,7 @@ static const char *types_of(ls_replication *r, size_t replica) {
 // Takes a replica's inputs, which must have the structure of replica 0's. A
 // leaf that is none in replica 0 must be none in all replicas.
 static ls_status take_replica(ls_replication *r, ls_nest own, size_t replica) {
-  ls_nest *leaves = ls_arena_new_array(&r->memory, ls_nest, r->num_inputs + 1);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&r->memory, ls_nest, leaves, r->num_inputs + 1);
   ls_nest_flatten(own, leaves, r->num_inputs);
   for (size_t i = 0; i < r->num_inputs; ++i) {
     ls_tensor *const of_all = &r->values[i * r->replicas];
@@ -198,8 +197,7 @@ ls_status ls_check_arity(const ls_parameters *parameters, const char *noun,
   const char *wrong = describe_count(
       parameters, count + (takes_infeed ? elements : 0), &number);
   if (wrong == NULL) return ls_ok();
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_current_allocator());
+  LS_OWN(ls_text, text) = {.allocator = ls_current_allocator()};
   ls_text_append_format(&text, "it is given %zu input%s", count,
                         plural_end(count));
   append_names(&text, inputs);

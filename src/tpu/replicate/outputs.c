@@ -74,9 +74,8 @@ static ls_status add_end(ls_replication *r, ls_op *out_op) {
   if (ls_op_is_failed(op)) return ls_graph_error(r->graph);
   ls_node *node = ls_graph_node(op.graph, op.id);
   const ls_tpu_context *context = &r->context;
-  uint64_t *control = ls_arena_new_array(
-      &r->graph->arena, uint64_t, node->num_control + context->num_waits);
-  if (control == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&r->graph->arena, uint64_t, control,
+                           node->num_control + context->num_waits);
   memcpy(control, node->control, node->num_control * sizeof(*control));
   size_t count = node->num_control;
   for (size_t i = 0; i < context->num_waits; ++i) {
@@ -114,8 +113,7 @@ ls_status ls_outputs_take(ls_replication *r, ls_nest made, ls_outputs *out) {
     out->like = ls_nest_retain(made);
     return ls_ok();
   }
-  ls_nest *nones = ls_arena_new_array(&r->memory, ls_nest, count + 1);
-  if (nones == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&r->memory, ls_nest, nones, count + 1);
   out->like = ls_nest_sequence(LS_KIND_LIST, nones, out->num_leaves);
   return ls_nest_status(out->like);
 }
@@ -133,12 +131,8 @@ static ls_status give_one(const ls_replication *r, const ls_outputs *outputs,
   char name[64];
   snprintf(name, sizeof(name), "output%zu", i);
   const ls_attr attr = LS_OWN_I(NUM_REPLICAS, (int64_t)r->replicas);
-  const ls_op op = ls_op_add(&(ls_op_spec){.type = LS_OP_TPU_REPLICATED_OUTPUT,
-                                           .name = name,
-                                           .inputs = &outputs->tensors[i],
-                                           .num_inputs = 1,
-                                           .attrs = &attr,
-                                           .num_attrs = 1});
+  const ls_op op = ls_make_op(LS_OP_TPU_REPLICATED_OUTPUT, name,
+                              &outputs->tensors[i], 1, &attr, 1);
   LS_CONTROL_SCOPE(outputs->ops, outputs->num_ops);
   for (size_t replica = 0; replica < r->replicas; ++replica) {
     snprintf(name, sizeof(name), "output_%zu_shard_%zu", i, replica);
@@ -186,8 +180,7 @@ static ls_status give_tensors(ls_replication *r, const ls_outputs *outputs,
 
 ls_status ls_outputs_give(ls_replication *r, const ls_outputs *outputs,
                           ls_nest *results) {
-  ls_nest *each = ls_arena_new_array(&r->memory, ls_nest, r->replicas + 1);
-  if (each == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&r->memory, ls_nest, each, r->replicas + 1);
   const ls_status status = has_tensors(outputs) ? give_tensors(r, outputs, each)
                                                 : give_ops(r, outputs, each);
   if (!ls_status_is_ok(status)) {

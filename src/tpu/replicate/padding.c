@@ -190,8 +190,7 @@ static void find_axes(const ls_replication *r, size_t i, ls_padded *out) {
 
 // Finds the padded inputs, and counts the inputs that hold real sizes.
 static ls_status find_padding(ls_replication *r, ls_shape *maxima) {
-  ls_nest *leaves = ls_arena_new_array(&r->memory, ls_nest, r->num_leaves + 1);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&r->memory, ls_nest, leaves, r->num_leaves + 1);
   ls_nest_flatten(r->options->maximum_shapes, leaves, r->num_leaves);
   for (size_t i = 0; i < r->num_leaves; ++i) {
     if (leaves[i].kind == LS_KIND_NONE) continue;
@@ -218,12 +217,8 @@ static ls_status pad_input(ls_replication *r, size_t i, ls_shape maximum) {
       LS_OWN_B(POWER_OF_TWO, r->options->padding == LS_PADDING_POWER_OF_TWO),
       LS_OWN_B(DYNAMIC_PADDER, r->options->xla.dynamic_padder != LS_FLAG_OFF)};
   snprintf(name, sizeof(name), "padded_input%zu", i);
-  const ls_op op = ls_op_add(&(ls_op_spec){.type = LS_OP_TPU_PADDED_INPUT,
-                                           .name = name,
-                                           .inputs = values,
-                                           .num_inputs = r->replicas,
-                                           .attrs = attrs,
-                                           .num_attrs = LS_COUNT_OF(attrs)});
+  const ls_op op = ls_make_op(LS_OP_TPU_PADDED_INPUT, name, values, r->replicas,
+                              attrs, LS_COUNT_OF(attrs));
   if (ls_op_is_failed(op)) return ls_graph_error(r->graph);
   if (ls_pads_unseen(ls_graph_node(op.graph, op.id))) {
     // The padded value is never materialized: nothing can feed or fetch it.
@@ -240,9 +235,8 @@ static ls_status pad_input(ls_replication *r, size_t i, ls_shape maximum) {
 
 // Adds the inputs that hold real sizes to the table of values.
 static ls_status widen_values(ls_replication *r) {
-  ls_tensor *values = ls_arena_new_array(&r->memory, ls_tensor,
-                                         r->num_inputs * r->replicas + 1);
-  if (values == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&r->memory, ls_tensor, values,
+                           r->num_inputs * r->replicas + 1);
   memcpy(values, r->values, r->num_leaves * r->replicas * sizeof(*values));
   r->values = values;
   return ls_ok();
@@ -268,9 +262,8 @@ ls_status ls_replication_padding_map(ls_replication *r, int64_t **out_numbers,
   *out_count = 0;
   *out_numbers = NULL;
   if (r->num_inputs == r->num_leaves) return ls_ok();
-  int64_t *numbers = ls_arena_new_array(&r->memory, int64_t,
-                                        3 * (r->num_inputs - r->num_leaves));
-  if (numbers == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&r->memory, int64_t, numbers,
+                           3 * (r->num_inputs - r->num_leaves));
   for (size_t i = 0; i < r->num_leaves; ++i)
     for (size_t k = 0; k < r->padding[i].count; ++k) {
       numbers[(*out_count)++] = (int64_t)i;
@@ -292,12 +285,7 @@ ls_status ls_replication_unpad(const ls_replication *r, ls_tensor *values) {
            padding->count * sizeof(*inputs));
     const ls_attr attr = LS_OWN_IS(AXES, padding->axes, padding->count);
     values[i] =
-        ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_TPU_REAL_PART,
-                                             .inputs = inputs,
-                                             .num_inputs = 1 + padding->count,
-                                             .attrs = &attr,
-                                             .num_attrs = 1}),
-                     0);
+        ls_make(LS_OP_TPU_REAL_PART, inputs, 1 + padding->count, &attr, 1);
     if (ls_tensor_is_failed(values[i])) return ls_graph_error(r->graph);
   }
   return ls_ok();

@@ -50,12 +50,9 @@ static ls_status add_inputs(ls_replication *r) {
     if (values[0].ref == 0) continue;
     char name[32];
     snprintf(name, sizeof(name), "input%zu", i);
-    r->inputs[i] =
-        ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_TPU_REPLICATED_INPUT,
-                                             .name = name,
-                                             .inputs = values,
-                                             .num_inputs = r->replicas}),
-                     0);
+    r->inputs[i] = ls_op_output(ls_make_op(LS_OP_TPU_REPLICATED_INPUT, name,
+                                           values, r->replicas, NULL, 0),
+                                0);
     if (ls_tensor_is_failed(r->inputs[i])) return ls_graph_error(r->graph);
   }
   return ls_ok();
@@ -146,10 +143,8 @@ static ls_status add_metadata(ls_replication *r) {
       LS_OWN_B(ALLOW_SOFT_PLACEMENT, o->soft_placement == LS_FLAG_ON),
       LS_OWN_B(USE_SPMD, o->xla.spmd != LS_FLAG_OFF),
       LS_OWN_IS(PADDING_MAP, padding, num_padding)};
-  r->metadata = ls_op_add(
-      &(ls_op_spec){.type = LS_OP_TPU_REPLICATE_METADATA,
-                    .attrs = attrs,
-                    .num_attrs = LS_COUNT_OF(attrs) - (num_padding == 0)});
+  r->metadata = ls_make_op(LS_OP_TPU_REPLICATE_METADATA, NULL, NULL, 0, attrs,
+                           LS_COUNT_OF(attrs) - (num_padding == 0));
   if (where.topology.kind == LS_ATTR_ARRAY)
     ls_array_release(where.topology.as.array);
   return ls_op_is_failed(r->metadata) ? ls_graph_error(r->graph) : ls_ok();
@@ -234,8 +229,7 @@ static ls_status append_infeed(ls_replication *r, ls_nest *args) {
       ls_infeed_queue_set_num_shards(queue, (int64_t)r->replicas));
   LS_RETURN_IF_ERROR(ls_infeed_queue_dequeue(queue, -1, &tuple));
   const size_t given = ls_nest_count(*args), more = ls_nest_count(tuple);
-  ls_nest *items = ls_arena_new_array(&r->memory, ls_nest, given + more + 1);
-  LS_RETURN_IF_NO_MEMORY(items);
+  LS_ARENA_ARRAY_OR_RETURN(&r->memory, ls_nest, items, given + more + 1);
   for (size_t i = 0; i < given + more; ++i)
     items[i] = ls_nest_retain(i < given ? ls_nest_item(*args, i)
                                         : ls_nest_item(tuple, i - given));
@@ -349,11 +343,7 @@ static ls_status add_compile_status(const ls_replication *r,
         &(ls_op_spec){.type = LS_OP_NO_OP, .name = "compilation_status"});
     return ls_op_is_failed(op) ? ls_graph_error(r->graph) : ls_ok();
   }
-  *out_status =
-      ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_TPU_COMPILATION_RESULT,
-                                           .attrs = &attr,
-                                           .num_attrs = 1}),
-                   0);
+  *out_status = ls_make(LS_OP_TPU_COMPILATION_RESULT, NULL, 0, &attr, 1);
   return ls_tensor_is_failed(*out_status) ? ls_graph_error(r->graph) : ls_ok();
 }
 

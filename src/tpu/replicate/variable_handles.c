@@ -140,11 +140,9 @@ static ls_status variable_handles_add_op(const ls_tpu_context *self,
   {
     LS_CONTROL_SCOPE(NULL, 0);
     LS_NAME_SCOPE(name);
-    *out_op = ls_op_add(&(ls_op_spec){
-        .type = LS_OP_TPU_REPLICATED_INPUT,
-        .name = "handle",
-        .attrs = attrs,
-        .num_attrs = LS_COUNT_OF(attrs) - (count == 0 || is_packed ? 1 : 0)});
+    *out_op =
+        ls_make_op(LS_OP_TPU_REPLICATED_INPUT, "handle", NULL, 0, attrs,
+                   LS_COUNT_OF(attrs) - (count == 0 || is_packed ? 1 : 0));
   }
   ls_scope_end(&scope);
   return ls_op_is_failed(*out_op) ? ls_graph_error(graph) : ls_ok();

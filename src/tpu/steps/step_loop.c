@@ -134,8 +134,7 @@ static ls_status check_types(const ls_step *step, const ls_tensor *values,
     is_same = ls_tensor_is_failed(values[i]) ||
               ls_tensor_dtype(values[i]) == ls_tensor_dtype(step->state[i]);
   if (is_same) return ls_ok();
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_current_allocator());
+  LS_OWN(ls_text, text) = {.allocator = ls_current_allocator()};
   append_types(&text, step->state, step->num_state);
   ls_text_append(&text, " and ");
   append_types(&text, values, count);

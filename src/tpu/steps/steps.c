@@ -2,7 +2,6 @@
 // Steps on an iterator: one replicated computation on the next element, run
 // once or in a loop on the host.
 #include "tpu/steps/steps.h"
-#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"

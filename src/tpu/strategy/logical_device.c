@@ -115,8 +115,7 @@ static void append_numbers(ls_text *text, const char *name,
 
 static ls_tensor annotate(ls_tensor x, const char *kind, tiles t) {
   const bool has_tiles = t.cores != NULL;
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_current_allocator());
+  LS_OWN(ls_text, text) = {.allocator = ls_current_allocator()};
   ls_text_append_format(&text, "%s", kind);
   if (has_tiles) {
     append_numbers(&text, "tile", t.sizes, t.rank);

@@ -101,10 +101,8 @@ static ls_tensor change_each(ls_variable *handle, const change *c, ls_op *ops) {
     ops[count++] = ls_tensor_op(made);
   }
   if (ls_graph_current()->kind == LS_GRAPH_EAGER) return first;
-  {
-    LS_CONTROL_SCOPE(ops, count);
-    made = ls_identity(first);
-  }
+  LS_CONTROL_SCOPE(ops, count);
+  made = ls_identity(first);
   return made;
 }
 

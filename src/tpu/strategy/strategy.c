@@ -92,8 +92,7 @@ static ls_status assign_all(ls_tpu_strategy *self) {
   if (!ls_tpu_is_pod(self->resolver)) return ls_ok();
   LS_RETURN_IF_ERROR(ls_tpu_open_pod(self->resolver, &pod));
   const size_t count = (size_t)ls_pod_num_cores(pod);
-  ls_coordinate *places = ls_new_array(pod->allocator, ls_coordinate, count);
-  LS_RETURN_IF_NO_MEMORY(places);
+  LS_NEW_ARRAY_OR_RETURN(pod->allocator, ls_coordinate, places, count);
   memcpy(places, pod->topology->places, count * sizeof(*places));
   return ls_device_assignment_make(pod->topology, (int32_t)count, 1, places,
                                    &self->cores.all_cores);

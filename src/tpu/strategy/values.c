@@ -13,7 +13,6 @@
 #include "lockstep/cross_replica.h"
 #include "lockstep/strategy_extended.h"
 #include "runtime/eager/eager.h"
-#include "tpu/own.h"
 #include "tpu/replicate/context.h"
 #include "tpu/strategy/strategy.h"
 

@@ -172,9 +172,8 @@ ls_status ls_tpu_resolver_cluster_spec(const ls_tpu_resolver *resolver,
                                        ls_cluster_spec **out_spec) {
   LS_REQUIRE_OUT(out_spec);
   LS_REQUIRE(resolver);
-  LS_OWN(ls_arena, arena) = {0};
   ls_cluster_spec spec = {0};
-  ls_arena_init(&arena, resolver->arena.allocator);
+  LS_OWN(ls_arena, arena) = {.allocator = resolver->arena.allocator};
   LS_RETURN_IF_ERROR(fill_spec(resolver, &arena, &spec));
   return ls_cluster_spec_copy(&spec, out_spec);
 }

@@ -50,8 +50,7 @@ static int compare_hosts(const void *a, const void *b) {
 // Counts cores: TPU devices that name a task. Other devices do not count.
 static ls_status count_cores(const device *devices, ls_arena *arena,
                              ls_tpu_devices *out) {
-  host *hosts = ls_arena_new_array(arena, host, out->count);
-  if (hosts == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(arena, host, hosts, out->count);
   size_t num = 0;
   for (size_t i = 0; i < out->count; ++i)
     if (devices[i].has_task && strcmp(devices[i].parts.type, "TPU") == 0)
@@ -215,8 +214,7 @@ ls_status ls_tpu_resolver_num_accelerators(const ls_tpu_resolver *resolver,
   ls_tpu_devices devices;
   LS_RETURN_IF_ERROR(
       ls_tpu_resolver_master(resolver, NULL, (ls_opt){0}, &master));
-  LS_OWN(ls_arena, arena) = {0};
-  ls_arena_init(&arena, resolver->arena.allocator);
+  LS_OWN(ls_arena, arena) = {.allocator = resolver->arena.allocator};
   const ls_status status = ls_tpu_list_devices(
       resolver, &(ls_tpu_question){.master = master.text},
       resolver->options.device_retries.value, &arena, &devices);

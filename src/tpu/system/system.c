@@ -235,8 +235,7 @@ static ls_status ask_topology(const ls_tpu_resolver *resolver, bool initializes,
   ls_tpu_devices devices;
   LS_RETURN_IF_ERROR(
       ls_tpu_resolver_master(resolver, NULL, (ls_opt){0}, &master));
-  LS_OWN(ls_arena, arena) = {0};
-  ls_arena_init(&arena, resolver->arena.allocator);
+  LS_OWN(ls_arena, arena) = {.allocator = resolver->arena.allocator};
   LS_RETURN_IF_ERROR(ls_tpu_list_devices(
       resolver,
       &(ls_tpu_question){.master = master.text,

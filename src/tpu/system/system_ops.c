@@ -185,8 +185,7 @@ static ls_op system_ops_add(uint16_t type, const ls_host_kernel *kernel,
       {.name = "kernel", .kind = LS_ATTR_KERNEL, .as.kernel = kernel},
       LS_OWN_O(STATE, &state->object)};
   LS_DEVICE_SCOPE(device.text);
-  return ls_op_add(&(ls_op_spec){
-      .type = type, .attrs = attrs, .num_attrs = LS_COUNT_OF(attrs)});
+  return ls_make_op(type, NULL, NULL, 0, attrs, LS_COUNT_OF(attrs));
 }
 
 ls_tensor ls_tpu_initialize_op(const char *job) {

@@ -61,8 +61,7 @@ ls_status ls_chain_read(ls_runtime *runtime, const char *folder,
   const ls_file_system *files = ls_runtime_files(runtime);
   *out = (ls_chain_lines){.allocator = ls_runtime_allocator(runtime)};
   ls_arena_init(&out->arena, out->allocator);
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, out->allocator);
+  LS_OWN(ls_text, path) = {.allocator = out->allocator};
   name_file(folder, LS_CHAIN_FILE, &path);
   LS_RETURN_IF_ERROR(ls_text_status(&path));
   LS_RETURN_IF_ERROR(files->read(files->user, ls_text_data(&path), SIZE_MAX,

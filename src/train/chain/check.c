@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "base/require.h"
-#include "state/own.h"
 #include "state/saved.h"
 #include "train/chain/chain.h"
 #include "train/run_plan.h"
@@ -168,10 +167,8 @@ static void append_value(ls_text *text, const ls_json *value) {
 static ls_status compare_config(checking *c, const ls_json *now,
                                 const ls_json *was, bool tells,
                                 bool *out_differs) {
-  LS_OWN(ls_text, one) = {0};
-  LS_OWN(ls_text, other) = {0};
-  ls_text_init(&one, ls_runtime_allocator(c->runtime));
-  ls_text_init(&other, ls_runtime_allocator(c->runtime));
+  LS_OWN(ls_text, one) = {.allocator = ls_runtime_allocator(c->runtime)};
+  LS_OWN(ls_text, other) = {.allocator = ls_runtime_allocator(c->runtime)};
   *out_differs = was == NULL || was->kind != LS_JSON_OBJECT;
   if (*out_differs) return ls_ok();
   for (was = was->first; was != NULL; was = was->next) {
@@ -246,8 +243,7 @@ static bool read_file(checking *c, const char *name, int64_t from, int64_t to,
 static ls_status check_part(checking *c, const ls_json *written,
                             const char *name, const ls_part *part,
                             bool may_differ) {
-  LS_OWN(ls_text, difference) = {0};
-  ls_text_init(&difference, ls_runtime_allocator(c->runtime));
+  LS_OWN(ls_text, difference) = {.allocator = ls_runtime_allocator(c->runtime)};
   if (ls_part_matches(written, part, &difference)) return ls_ok();
   LS_RETURN_IF_ERROR(ls_text_status(&difference));
   tell(c, !may_differ, "%s %s%s", name, ls_text_data(&difference),

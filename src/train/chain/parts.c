@@ -115,8 +115,7 @@ static ls_status walk_files(walk *self, const ls_dataset *source,
                             int64_t count) {
   enum { PARTS = 1024 };
   const int64_t each = (count + PARTS - 1) / PARTS;
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, source->allocator);
+  LS_OWN(ls_text, path) = {.allocator = source->allocator};
   for (int64_t i = 0; i < count; ++i) {
     const bool is_first = i % each == 0;
     const bool is_last = (i + 1) % each == 0 || i + 1 == count;

@@ -127,8 +127,7 @@ static ls_status event_reader_read_file(numbers *self, ls_runtime *runtime,
 static ls_status read_entries(numbers *self, ls_runtime *runtime,
                               const char *folder, const ls_file_entry *entries,
                               size_t count) {
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, self->allocator);
+  LS_OWN(ls_text, path) = {.allocator = self->allocator};
   for (size_t i = 0; i < count; ++i) {
     if (entries[i].is_folder || strstr(entries[i].name, ".tfevents.") == NULL)
       continue;
@@ -172,9 +171,8 @@ static int event_reader_compare(const void *a, const void *b) {
 
 // Sorts by step and tag; of duplicates keeps the last.
 static ls_status arrange(numbers *self) {
-  ls_event_number *sorted =
-      ls_arena_new_array(&self->memory, ls_event_number, self->count + 1);
-  if (sorted == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&self->memory, ls_event_number, sorted,
+                           self->count + 1);
   if (self->count > 0)
     qsort(self->items, self->count, sizeof(*self->items), event_reader_compare);
   for (size_t i = 0; i < self->count; ++i) {

@@ -84,8 +84,7 @@ static ls_status make_file(ls_event_writer *writer) {
                         __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED));
   ls_text_append(path, ls_text_data(&writer->suffix));
   LS_RETURN_IF_ERROR(ls_text_status(path));
-  LS_OWN(ls_text, head) = {0};
-  ls_text_init(&head, writer->allocator);
+  LS_OWN(ls_text, head) = {.allocator = writer->allocator};
   ls_events_add_version(&head, event_writer_now(writer, 0));
   // Only the writer's first file says at which step it starts.
   if (writer->first_step != INT64_MAX)

@@ -8,7 +8,6 @@
 #include "lockstep/events.h"
 #include "lockstep/nest.h"
 #include "lockstep/summary_ops.h"
-#include "train/own.h"
 
 typedef struct file_writer {
   ls_allocator *allocator;

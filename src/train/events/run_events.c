@@ -6,7 +6,6 @@
 
 #include "base/files.h"
 #include "base/memory/own.h"
-#include "base/text.h"
 #include "lockstep/eager.h"
 #include "lockstep/function_plan.h"
 #include "nn/optimizer.h"
@@ -76,8 +75,7 @@ ls_status ls_run_events_open(ls_run_events *events, ls_runtime *runtime,
   if (options->events[0] == '\0' && options->run_folder == NULL)
     return ls_invalid_argument(
         "events should be in the run folder, but there is none: name a folder");
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, ls_runtime_allocator(runtime));
+  LS_OWN(ls_text, path) = {.allocator = ls_runtime_allocator(runtime)};
   return open_writers(events, options, steps, tests_again, &path);
 }
 

@@ -7,8 +7,7 @@ ls_status ls_folder_lock_take(ls_folder_lock *lock, ls_runtime *runtime,
                               const char *folder) {
   const ls_file_system *files = ls_runtime_files(runtime);
   if (files->lock == NULL) return ls_ok();
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, ls_runtime_allocator(runtime));
+  LS_OWN(ls_text, path) = {.allocator = ls_runtime_allocator(runtime)};
   ls_text_append_format(&path, "%s/lock", folder);
   LS_RETURN_IF_ERROR(ls_text_status(&path));
   LS_RETURN_IF_ERROR(ls_status_annotate(

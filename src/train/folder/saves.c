@@ -13,7 +13,6 @@
 #include "state/checkpoints.h"
 #include "state/record.h"
 #include "train/folder/saved_values.h"
-#include "train/run_plan.h"
 
 static const char former_name[] = "checkpoint.safetensors";
 static const char model_name[] = "model.safetensors";
@@ -26,8 +25,7 @@ static ls_status set_hash(ls_record *record, const char *name, uint64_t hash) {
 }
 
 static ls_status saves_set_type(ls_record *record, const ls_dataset *dataset) {
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, record->allocator);
+  LS_OWN(ls_text, text) = {.allocator = record->allocator};
   ls_structure_print(dataset->structure, dataset->leaves, &text);
   LS_RETURN_IF_ERROR(ls_text_status(&text));
   return ls_record_set_text(record, "type of examples", ls_text_data(&text));
@@ -76,8 +74,7 @@ static ls_status find_optional(const ls_record *record, const char *name,
 }
 
 static ls_status save_config(const ls_saves *saves, ls_record *record) {
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_runtime_allocator(saves->runtime));
+  LS_OWN(ls_text, text) = {.allocator = ls_runtime_allocator(saves->runtime)};
   ls_train_config_print(&saves->plan->config, &text);
   LS_RETURN_IF_ERROR(ls_text_status(&text));
   return ls_record_set_text(record, LS_CONFIG_ENTRY, ls_text_data(&text));
@@ -397,15 +394,13 @@ ls_status ls_saves_resume(ls_saves *saves, ls_run_ranks *ranks,
                           int64_t *out_steps) {
   *out_steps = 0;
   LS_RETURN_IF_ERROR(ls_saves_open(saves, ranks));
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, ls_runtime_allocator(saves->runtime));
+  LS_OWN(ls_text, path) = {.allocator = ls_runtime_allocator(saves->runtime)};
   return saves_resume(saves, ranks, &path, out_steps);
 }
 
 static ls_status find_run(const ls_saves *saves, const char *folder) {
-  LS_OWN(ls_text, path) = {0};
   bool exists = false;
-  ls_text_init(&path, ls_runtime_allocator(saves->runtime));
+  LS_OWN(ls_text, path) = {.allocator = ls_runtime_allocator(saves->runtime)};
   LS_RETURN_IF_ERROR(look_for(saves, folder, LS_CONFIG_FILE, &path, &exists));
   return exists ? ls_ok()
                 : ls_not_found("there is no run to go on from in '%s'", folder);

@@ -64,9 +64,8 @@ static ls_status initialize(ls_monitored_session *self) {
 
 static ls_status name_missing(const ls_array *names, const char *when) {
   const ls_bytes *items = ls_array_data(names);
-  LS_OWN(ls_text, text) = {0};
   size_t count = 0;
-  ls_text_init(&text, ls_current_allocator());
+  LS_OWN(ls_text, text) = {.allocator = ls_current_allocator()};
   for (int64_t i = 0; i < ls_array_num_elements(names); ++i) {
     if (items[i].size == 0) continue;
     ls_text_append(&text, count++ > 0 ? ", " : "");

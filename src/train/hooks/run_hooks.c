@@ -195,8 +195,7 @@ static ls_status profile_before_run(void *state, ls_run_context *context,
 static ls_status profile_write(const profiler *self,
                                const ls_run_context *context) {
   const ls_file_system *files = ls_runtime_files(context->runtime);
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, ls_current_allocator());
+  LS_OWN(ls_text, path) = {.allocator = ls_current_allocator()};
   ls_text_append_format(&path, "%s/timeline-%lld.json", self->folder,
                         (long long)context->steps);
   ls_trace_end(self->trace);

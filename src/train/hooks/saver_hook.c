@@ -74,8 +74,7 @@ static ls_status write_graph(saver *self, const ls_run_context *context) {
   self->has_graph = true;
   if (self->options.graph_text == LS_FLAG_OFF || context->called.rank > 0)
     return ls_ok();
-  LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, ls_current_allocator());
+  LS_OWN(ls_text, path) = {.allocator = ls_current_allocator()};
   ls_text_append_format(&path, "%s/graph.ls", self->folder);
   LS_RETURN_IF_ERROR(ls_text_status(&path));
   LS_RETURN_IF_ERROR(ls_graph_print(graph, &text));

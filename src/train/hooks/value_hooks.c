@@ -150,8 +150,7 @@ static void write_line(logger *self, const ls_run_context *context,
     ls_runtime_log(context->runtime, LS_LOG_INFO, "train", "%s", line);
     return;
   }
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_current_allocator());
+  LS_OWN(ls_text, text) = {.allocator = ls_current_allocator()};
   for (size_t i = 0; i < self->options.num_values; ++i) {
     ls_text_append_format(&text, "%s%s = ", i > 0 ? ", " : "", self->names[i]);
     append_value(&text, self->results[i], context);

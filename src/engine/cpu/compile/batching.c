@@ -205,10 +205,9 @@ static void emit_varying(ls_cpu_batched *self, const ls_node *node) {
   ls_type *out = ls_arena_new_array(temp, ls_type, node->num_outputs);
   uint32_t *inputs = ls_arena_new_array(temp, uint32_t, count);
   bool *is_whole = ls_arena_new_array(temp, bool, count);
-  if (in == NULL || out == NULL || inputs == NULL || is_whole == NULL) {
-    ls_cpu_fail(compiler, ls_out_of_memory());
+  if (!ls_cpu_has_memory(compiler, in != NULL && out != NULL &&
+                                       inputs != NULL && is_whole != NULL))
     return;
-  }
   const rows r = ls_cpu_find_rows(self->graph, node);
   const bool joins = join_types(self, node, &r, in, out);
   for (uint32_t i = 0; i < count; ++i) {

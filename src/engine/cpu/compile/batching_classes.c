@@ -213,10 +213,7 @@ bool ls_cpu_plan_classes(ls_cpu_compiler *compiler, ls_cpu_region *region,
       ls_debug_lanes(compiler->out->backend->runtime) != LS_LANES_TOGETHER)
     return false;
   out->items = ls_arena_new_array(&compiler->temp, ls_cpu_batched, out->count);
-  if (out->items == NULL) {
-    ls_cpu_fail(compiler, ls_out_of_memory());
-    return false;
-  }
+  if (!ls_cpu_has_memory(compiler, out->items != NULL)) return false;
   for (uint32_t k = 0; k < out->count; ++k) {
     if (!all_can_run(region->bodies[k].graph) ||
         !find_first(region, k, replicas, &out->items[k].first))

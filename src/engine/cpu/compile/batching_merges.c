@@ -169,10 +169,8 @@ static void emit_product_rows(ls_cpu_classes *self, uint32_t m,
                                                           ls_cpu_product_part,
                                                           self->count)};
   uint32_t *in = ls_arena_new_array(&compiler->temp, uint32_t, 2 * self->count);
-  if (products.parts == NULL || in == NULL) {
-    ls_cpu_fail(compiler, ls_out_of_memory());
+  if (!ls_cpu_has_memory(compiler, products.parts != NULL && in != NULL))
     return;
-  }
   is_sum(merge, &products.mean);
   products.mean = products.mean && covers_all_replicas(self, range);
   size_t bytes = ls_cpu_type_size(merge->outputs[0]);
@@ -268,10 +266,8 @@ static bool find_sources(ls_cpu_classes *self, uint32_t m,
                        ls_arena_new_array(&compiler->temp, uint32_t, replicas),
                    .parts = ls_arena_new_array(&compiler->out->arena,
                                                ls_cpu_merge_part, replicas)};
-  if (out->operands == NULL || out->parts == NULL) {
-    ls_cpu_fail(compiler, ls_out_of_memory());
+  if (!ls_cpu_has_memory(compiler, out->operands != NULL && out->parts != NULL))
     return false;
-  }
   for (uint32_t k = 0; k < self->count; ++k) {
     ls_cpu_batched *class = &self->items[k];
     const ls_cpu_range some = intersect_range(class, range);
@@ -291,10 +287,7 @@ static void emit_tree(ls_cpu_classes *self, uint32_t m,
   const ls_type type = merge->outputs[0];
   ls_cpu_tree *tree = ls_arena_new(&compiler->out->arena, ls_cpu_tree);
   sources from;
-  if (tree == NULL) {
-    ls_cpu_fail(compiler, ls_out_of_memory());
-    return;
-  }
+  if (!ls_cpu_has_memory(compiler, tree != NULL)) return;
   if (!find_sources(self, m, range, &from)) return;
   *tree = (ls_cpu_tree){.dtype = type.dtype,
                         .count = ls_shape_num_elements(type.shape),
@@ -305,10 +298,7 @@ static void emit_tree(ls_cpu_classes *self, uint32_t m,
   tree->mean = tree->mean && covers_all_replicas(self, range);
   uint32_t *there = ls_arena_new_array(&compiler->out->arena, uint32_t,
                                        (size_t)tree->replicas + 1);
-  if (there == NULL) {
-    ls_cpu_fail(compiler, ls_out_of_memory());
-    return;
-  }
+  if (!ls_cpu_has_memory(compiler, there != NULL)) return;
   for (uint32_t r = 0; r < tree->replicas; ++r)
     there[r + 1] = there[r] + (from.parts[r].operand != LS_CPU_NO_PART);
   tree->there = there;
@@ -348,10 +338,7 @@ uint32_t ls_cpu_merge_steps(ls_cpu_classes *self, uint32_t m,
   ls_cpu_merge_all *params = ls_arena_new(arena, ls_cpu_merge_all);
   size_t *strides = ls_arena_new_array(arena, size_t, replicas);
   sources from;
-  if (params == NULL || strides == NULL) {
-    ls_cpu_fail(compiler, ls_out_of_memory());
-    return 0;
-  }
+  if (!ls_cpu_has_memory(compiler, params != NULL && strides != NULL)) return 0;
   if (!find_sources(self, m, range, &from)) return 0;
   find_strides(self, m, range, strides);
   *params = (ls_cpu_merge_all){.merge = steps,

@@ -25,10 +25,7 @@ static void emit_exchange(ls_cpu_compiler *compiler, const ls_graph *graph,
                           const uint32_t *storages, uint32_t count,
                           uint32_t num_out) {
   ls_cpu_exchange *kept = ls_arena_new(&compiler->out->arena, ls_cpu_exchange);
-  if (kept == NULL) {
-    ls_cpu_fail(compiler, ls_out_of_memory());
-    return;
-  }
+  if (!ls_cpu_has_memory(compiler, kept != NULL)) return;
   *kept = *params;
   const uint32_t position = ls_cpu_emit(compiler, LS_CPU_EXCHANGE, node);
   for (uint32_t i = 0; i < count; ++i)
@@ -159,10 +156,7 @@ static bool find_subtrees(const ls_cpu_classes *self, all_subtrees *out) {
   const int32_t replicas = compiler->share.replicas;
   out->count = ls_cpu_ranks_subtrees(communicator, replicas, NULL);
   out->items = ls_arena_new_array(&compiler->temp, ls_cpu_subtree, out->count);
-  if (out->items == NULL) {
-    ls_cpu_fail(compiler, ls_out_of_memory());
-    return false;
-  }
+  if (!ls_cpu_has_memory(compiler, out->items != NULL)) return false;
   (void)ls_cpu_ranks_subtrees(communicator, replicas, out->items);
   for (uint32_t i = 0, own = 0; i < out->count; ++i) {
     own = i > 0 && out->items[i].rank == out->items[i - 1].rank ? own + 1 : 1;
@@ -287,10 +281,7 @@ void ls_cpu_exchange_gathered(ls_cpu_classes *self) {
   uint32_t *storages = ls_arena_new_array(
       &compiler->temp, uint32_t, (size_t)region->num_gathered * replicas);
   uint32_t count = 0, results = 0;
-  if (storages == NULL) {
-    ls_cpu_fail(compiler, ls_out_of_memory());
-    return;
-  }
+  if (!ls_cpu_has_memory(compiler, storages != NULL)) return;
   for (uint32_t g = 0; g < region->num_gathered; ++g) {
     if (!region->is_gathered[g]) continue;
     const ls_graph *graph = self->items[0].graph;

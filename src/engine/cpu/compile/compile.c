@@ -5,7 +5,6 @@
 #include "base/values/array_internal.h"
 
 #include "base/runtime_internal.h"
-#include "engine/cpu/run/ranks.h"
 #include "graph/walk.h"
 
 // ---- Programs --------------------------------------------------------------

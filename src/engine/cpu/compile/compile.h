@@ -147,6 +147,8 @@ void ls_cpu_fail(ls_cpu_compiler *self, ls_status status);
 // Fails like ls_cpu_fail, and adds the op's name and source position.
 void ls_cpu_fail_at(ls_cpu_compiler *self, const ls_graph *graph,
                     const ls_node *node, ls_status status);
+// Fails if memory was refused; returns true if it was not.
+bool ls_cpu_has_memory(ls_cpu_compiler *self, bool has_memory);
 static inline bool ls_cpu_failed(const ls_cpu_compiler *self) {
   return self->status != NULL;
 }

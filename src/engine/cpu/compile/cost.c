@@ -243,9 +243,8 @@ ls_status ls_cpu_print_cost(const ls_instance *self, ls_text *text) {
         "nothing was measured: switch measuring on, then run a step");
   rates machine = {0};
   LS_RETURN_IF_ERROR(measure_rates(self, &machine));
-  group *groups =
-      ls_new_array(self->allocator, group, self->executable->num_instructions);
-  if (groups == NULL) return ls_out_of_memory();
+  LS_NEW_ARRAY_OR_RETURN(self->allocator, group, groups,
+                         self->executable->num_instructions);
   const size_t count = collect_groups(self, &machine, groups);
   print_groups(self, &machine, groups, count, text);
   ls_release(self->allocator, groups);

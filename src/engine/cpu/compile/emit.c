@@ -126,10 +126,7 @@ static void note_operands(ls_cpu_compiler *self, const ls_cpu_scope *scope,
   ls_arena *arena = &self->out->arena;
   ls_cpu_operands *operands = ls_arena_new(arena, ls_cpu_operands);
   ls_type *types = ls_arena_new_array(arena, ls_type, at->num_in + at->num_out);
-  if (operands == NULL || types == NULL) {
-    ls_cpu_fail(self, ls_out_of_memory());
-    return;
-  }
+  if (!ls_cpu_has_memory(self, operands != NULL && types != NULL)) return;
   const ls_type own = {LS_DTYPE_U8, {.rank = LS_UNKNOWN_RANK}};
   for (uint32_t i = 0; i < at->num_in + at->num_out; ++i)
     types[i] = own;
@@ -192,10 +189,7 @@ static void emit_labels(ls_cpu_compiler *self, const ls_cpu_scope *scope,
   const ls_type type = plan->in[plan->labels];
   const bool is_whole = use->lanes == 1 || use->is_whole[plan->labels];
   ls_labels *params = ls_arena_new(&self->out->arena, ls_labels);
-  if (params == NULL) {
-    ls_cpu_fail(self, ls_out_of_memory());
-    return;
-  }
+  if (!ls_cpu_has_memory(self, params != NULL)) return;
   *params = (ls_labels){.dtype = type.dtype,
                         .count = ls_shape_num_elements(type.shape) *
                                  (is_whole ? 1 : use->lanes),
@@ -253,10 +247,7 @@ static void emit_kernel(ls_cpu_compiler *self, ls_cpu_scope *scope,
   const ls_type *in = input_types(scope->graph, node, &self->temp);
   uint32_t *inputs =
       ls_arena_new_array(&self->temp, uint32_t, node->num_inputs);
-  if (in == NULL || inputs == NULL) {
-    ls_cpu_fail(self, ls_out_of_memory());
-    return;
-  }
+  if (!ls_cpu_has_memory(self, in != NULL && inputs != NULL)) return;
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
     inputs[i] = ls_cpu_storage_of(self, scope, node->inputs[i]);
   }
@@ -324,12 +315,11 @@ void ls_cpu_emit_graph(ls_cpu_compiler *self, ls_cpu_scope *scope) {
 static uint32_t add_site(ls_cpu_compiler *self, bool is_endless) {
   ls_executable *out = self->out;
   const uint32_t number = out->num_stacks;
-  if (!ls_grow(self->allocator, &self->endless_stacks,
-               &self->endless_stacks_capacity, number + 1,
-               sizeof(*self->endless_stacks))) {
-    ls_cpu_fail(self, ls_out_of_memory());
+  if (!ls_cpu_has_memory(self,
+                         ls_grow(self->allocator, &self->endless_stacks,
+                                 &self->endless_stacks_capacity, number + 1,
+                                 sizeof(*self->endless_stacks))))
     return 0;
-  }
   self->endless_stacks[number] = is_endless;
   ++out->num_stacks;
   return number;

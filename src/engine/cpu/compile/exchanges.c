@@ -135,11 +135,10 @@ void ls_cpu_delay_exchanges(ls_cpu_compiler *self) {
       .ends = ls_arena_new_array(temp, uint32_t, self->out->num_sums),
       .users = ls_arena_new_array(temp, uint32_t, self->num_storages),
   };
-  if (s.is_target == NULL || s.starts_later == NULL || s.slot == NULL ||
-      s.ends == NULL || s.users == NULL) {
-    ls_cpu_fail(self, ls_out_of_memory());
+  if (!ls_cpu_has_memory(self, s.is_target != NULL && s.starts_later != NULL &&
+                                   s.slot != NULL && s.ends != NULL &&
+                                   s.users != NULL))
     return;
-  }
   if (!find_starts(&s)) return;
   memset(s.slot, 0xff, count * sizeof(*s.slot));
   scan_instructions(&s);

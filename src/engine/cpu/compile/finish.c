@@ -75,10 +75,7 @@ void ls_cpu_finish(ls_cpu_compiler *self) {
   ls_executable *out = self->out;
   uint32_t *moved =
       ls_arena_new_array(&self->temp, uint32_t, self->num_instructions);
-  if (moved == NULL) {
-    ls_cpu_fail(self, ls_out_of_memory());
-    return;
-  }
+  if (!ls_cpu_has_memory(self, moved != NULL)) return;
   compact_instructions(self, moved);
   ls_cpu_trips *trips = &out->trips;
   trips->begin = moved[trips->begin];
@@ -97,13 +94,12 @@ void ls_cpu_finish(ls_cpu_compiler *self) {
       ls_allocate_large(self->allocator, out->facts.constant_bytes);
   out->stack_is_endless = ls_arena_copy(arena, self->endless_stacks,
                                         out->num_stacks * sizeof(bool));
-  if (out->stack_is_endless == NULL || out->instructions == NULL ||
-      out->notes == NULL || out->places == NULL || out->place_sizes == NULL ||
-      out->spare_offsets == NULL || out->sites == NULL ||
-      out->constants == NULL) {
-    ls_cpu_fail(self, ls_out_of_memory());
+  if (!ls_cpu_has_memory(
+          self, out->stack_is_endless != NULL && out->instructions != NULL &&
+                    out->notes != NULL && out->places != NULL &&
+                    out->place_sizes != NULL && out->spare_offsets != NULL &&
+                    out->sites != NULL && out->constants != NULL))
     return;
-  }
   write_instructions(self);
   write_constants(self);
   place_spares(self);

@@ -46,10 +46,7 @@ static void emit_carry(ls_cpu_compiler *self, const ls_node *node,
                        const ls_cpu_scope *body, const uint32_t *carried,
                        uint32_t count) {
   uint32_t *from = ls_arena_new_array(&self->temp, uint32_t, count);
-  if (from == NULL) {
-    ls_cpu_fail(self, ls_out_of_memory());
-    return;
-  }
+  if (!ls_cpu_has_memory(self, from != NULL)) return;
   for (uint32_t i = 0; i < count; ++i) {
     from[i] = ls_cpu_storage_of(self, body, body->graph->results[i]);
     if (ls_cpu_failed(self)) return;
@@ -71,10 +68,7 @@ static void emit_carry(ls_cpu_compiler *self, const ls_node *node,
 static uint32_t *make_carried(ls_cpu_compiler *self, const ls_cpu_scope *scope,
                               const ls_node *node, uint32_t count) {
   uint32_t *carried = ls_arena_new_array(&self->temp, uint32_t, count);
-  if (carried == NULL) {
-    ls_cpu_fail(self, ls_out_of_memory());
-    return NULL;
-  }
+  if (!ls_cpu_has_memory(self, carried != NULL)) return NULL;
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t initial = ls_cpu_storage_of(self, scope, node->inputs[i]);
     if (ls_cpu_failed(self)) return NULL;
@@ -86,11 +80,10 @@ static uint32_t *make_carried(ls_cpu_compiler *self, const ls_cpu_scope *scope,
 
 static void add_loop(ls_cpu_compiler *self, uint32_t begin, uint32_t end) {
   if (ls_cpu_failed(self)) return;
-  if (!ls_grow(self->allocator, &self->loops, &self->loops_capacity,
-               self->num_loops + 1, sizeof(*self->loops))) {
-    ls_cpu_fail(self, ls_out_of_memory());
+  if (!ls_cpu_has_memory(
+          self, ls_grow(self->allocator, &self->loops, &self->loops_capacity,
+                        self->num_loops + 1, sizeof(*self->loops))))
     return;
-  }
   self->loops[self->num_loops++] = (ls_cpu_stretch){begin, end};
 }
 
@@ -179,11 +172,10 @@ static void emit_branch(ls_cpu_compiler *self, ls_cpu_scope *scope,
 static void add_fork(ls_cpu_compiler *self, uint32_t begin, uint32_t otherwise,
                      uint32_t end) {
   if (ls_cpu_failed(self)) return;
-  if (!ls_grow(self->allocator, &self->forks, &self->forks_capacity,
-               self->num_forks + 1, sizeof(*self->forks))) {
-    ls_cpu_fail(self, ls_out_of_memory());
+  if (!ls_cpu_has_memory(
+          self, ls_grow(self->allocator, &self->forks, &self->forks_capacity,
+                        self->num_forks + 1, sizeof(*self->forks))))
     return;
-  }
   self->forks[self->num_forks++] =
       (ls_cpu_fork){{{begin, otherwise - 1}, {otherwise, end - 1}}};
 }
@@ -192,10 +184,7 @@ void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       const ls_node *node) {
   uint32_t *results =
       ls_arena_new_array(&self->temp, uint32_t, node->num_outputs);
-  if (results == NULL) {
-    ls_cpu_fail(self, ls_out_of_memory());
-    return;
-  }
+  if (!ls_cpu_has_memory(self, results != NULL)) return;
   const bool was_in_order = self->in_order;
   const uint32_t predicate = ls_cpu_storage_of(self, scope, node->inputs[0]);
   const uint32_t branch = ls_cpu_emit(self, LS_CPU_BRANCH, node);

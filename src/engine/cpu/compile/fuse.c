@@ -257,10 +257,7 @@ static ls_fused *make_fused(ls_cpu_compiler *self, const group *g,
   ls_fused *fused = ls_arena_new(&self->out->arena, ls_fused);
   ls_fused_step *steps =
       ls_arena_new_array(&self->out->arena, ls_fused_step, g->num_steps);
-  if (fused == NULL || steps == NULL) {
-    ls_cpu_fail(self, ls_out_of_memory());
-    return NULL;
-  }
+  if (!ls_cpu_has_memory(self, fused != NULL && steps != NULL)) return NULL;
   *fused = (ls_fused){.count = g->count,
                       .steps = steps,
                       .num_steps = g->num_steps,
@@ -294,11 +291,11 @@ static void emit_fused(ls_cpu_compiler *self, const group *g, const slots *s,
                        const ls_fused *fused) {
   const uint32_t position = g->steps[g->num_steps - 1];
   const uint32_t count = s->num_in + s->num_out;
-  if (!ls_grow(self->allocator, &self->operands, &self->operands_capacity,
-               self->num_operands + count, sizeof(*self->operands))) {
-    ls_cpu_fail(self, ls_out_of_memory());
+  if (!ls_cpu_has_memory(self, ls_grow(self->allocator, &self->operands,
+                                       &self->operands_capacity,
+                                       self->num_operands + count,
+                                       sizeof(*self->operands))))
     return;
-  }
   ls_cpu_instruction *at = &self->instructions[position];
   at->operand = (uint32_t)self->num_operands;
   at->num_in = s->num_in;
@@ -385,10 +382,7 @@ static void open_group(group *g, const ls_cpu_compiler *self,
 void ls_cpu_fuse(ls_cpu_compiler *self) {
   if (ls_cpu_failed(self)) return;
   const bool *is_target = ls_cpu_targets(self);
-  if (is_target == NULL) {
-    ls_cpu_fail(self, ls_out_of_memory());
-    return;
-  }
+  if (!ls_cpu_has_memory(self, is_target != NULL)) return;
   group g = {.num_steps = 0};
   for (uint32_t i = 0; i < self->num_instructions; ++i) {
     if (is_target[i]) {

@@ -36,10 +36,7 @@ static void find_outputs(ls_cpu_compiler *self, uint32_t position,
   const uint32_t *outputs = &self->operands[finish->operand + finish->num_in];
   uint32_t *given =
       ls_arena_new_array(&self->out->arena, uint32_t, host->num_out);
-  if (given == NULL) {
-    ls_cpu_fail(self, ls_out_of_memory());
-    return;
-  }
+  if (!ls_cpu_has_memory(self, given != NULL)) return;
   for (uint32_t i = 0; i < host->num_out; ++i) {
     const uint32_t k = host->num_in + i;
     ls_cpu_storage *storage = &self->storages[ls_cpu_root(self, outputs[i])];

@@ -87,10 +87,7 @@ static void set_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
 static void set_rank_part(ls_cpu_compiler *self, ls_cpu_launch *launch) {
   ls_cpu_leaf *leaves = ls_arena_new_array(&self->out->arena, ls_cpu_leaf,
                                            (size_t)lanes_of(self));
-  if (leaves == NULL) {
-    ls_cpu_fail(self, ls_out_of_memory());
-    return;
-  }
+  if (!ls_cpu_has_memory(self, leaves != NULL)) return;
   launch->num_parts = (uint32_t)self->out->communicator->ranks;
   launch->part_shift = 31;
   launch->part_depth = ls_cpu_ranks_leaves(&self->share, leaves);

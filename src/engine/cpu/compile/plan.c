@@ -206,10 +206,7 @@ static void find_contributions(ls_cpu_compiler *self, const scan_state *scan,
   ls_cpu_contribution *made =
       ls_arena_new_array(&self->out->arena, ls_cpu_contribution,
                          (size_t)launch->num_slots * launch->num_bodies);
-  if (made == NULL) {
-    ls_cpu_fail(self, ls_out_of_memory());
-    return;
-  }
+  if (!ls_cpu_has_memory(self, made != NULL)) return;
   uint32_t count = 0;
   for (uint32_t i = begin; i < end; ++i) {
     const ls_cpu_instruction *post = &self->instructions[i];

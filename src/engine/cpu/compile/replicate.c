@@ -323,13 +323,13 @@ static void size_partials(ls_cpu_compiler *compiler, const ls_cpu_region *self,
 static void emit_streams(ls_cpu_compiler *compiler, ls_cpu_region *self,
                          const ls_cpu_scope *outer) {
   ls_cpu_launch *launch = ls_arena_new(&compiler->out->arena, ls_cpu_launch);
-  if (launch == NULL ||
-      !ls_grow(compiler->allocator, &compiler->replicates,
-               &compiler->replicates_capacity, compiler->num_replicates + 1,
-               sizeof(*compiler->replicates))) {
-    ls_cpu_fail(compiler, ls_out_of_memory());
+  if (!ls_cpu_has_memory(compiler,
+                         launch != NULL &&
+                             ls_grow(compiler->allocator, &compiler->replicates,
+                                     &compiler->replicates_capacity,
+                                     compiler->num_replicates + 1,
+                                     sizeof(*compiler->replicates))))
     return;
-  }
   compiler->replicate = (uint32_t)compiler->num_replicates++;
   launch->share = compiler->share;
   launch->index = compiler->replicate;

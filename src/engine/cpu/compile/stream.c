@@ -6,11 +6,12 @@
 
 // ---- Failures and names ----------------------------------------------------
 void ls_cpu_fail(ls_cpu_compiler *self, ls_status status) {
-  if (ls_status_is_ok(self->status)) {
-    self->status = status;
-  } else {
-    ls_status_free(status);
-  }
+  self->status = ls_status_join(self->status, status);
+}
+
+bool ls_cpu_has_memory(ls_cpu_compiler *self, bool has_memory) {
+  if (!has_memory) ls_cpu_fail(self, ls_out_of_memory());
+  return has_memory;
 }
 
 // Returns the user's op that a lowered node came from, if it still exists, else
@@ -193,10 +194,8 @@ void ls_cpu_scope_init(ls_cpu_compiler *self, ls_cpu_scope *scope,
   }
   scope->first = ls_arena_new_array(&self->temp, uint32_t, graph->num_nodes);
   scope->storages = ls_arena_new_array(&self->temp, uint32_t, count);
-  if (scope->first == NULL || scope->storages == NULL) {
-    ls_cpu_fail(self, ls_out_of_memory());
+  if (!ls_cpu_has_memory(self, scope->first != NULL && scope->storages != NULL))
     return;
-  }
   uint32_t next = 0;
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     scope->first[i] = next;

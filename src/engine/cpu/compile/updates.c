@@ -178,11 +178,10 @@ void ls_cpu_advance_updates(ls_cpu_compiler *self) {
       .write = ls_arena_new_array(temp, uint32_t, roots),
       .use = ls_arena_new_array(temp, uint32_t, roots),
   };
-  if (wanted == NULL || s.is_target == NULL || s.slot == NULL ||
-      s.write == NULL || s.use == NULL) {
-    ls_cpu_fail(self, ls_out_of_memory());
+  if (!ls_cpu_has_memory(self, wanted != NULL && s.is_target != NULL &&
+                                   s.slot != NULL && s.write != NULL &&
+                                   s.use != NULL))
     return;
-  }
   find_updates(self, &s, wanted);
   move_up(self, &s);
   memset(s.write, 0xff, roots * sizeof(*s.write));

@@ -7,8 +7,6 @@
 
 #include <math.h>
 
-#include "engine/cpu/kernels/kernel.h"
-
 enum { Y = LS_WINDOW_DIMS - 2, X = LS_WINDOW_DIMS - 1 };
 // Number of blocks to aim at; least lines of a block, as it computes up to four
 // more; lines of windows of a group, which use the taps while they are in the

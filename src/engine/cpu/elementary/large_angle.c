@@ -7,7 +7,6 @@
 #include "engine/cpu/elementary/large_angle.h"
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "engine/cpu/elementary/f64math.h"
 

@@ -3,9 +3,6 @@
 
 #include <math.h>
 
-#include "base/values/numbers.h"
-#include "engine/cpu/kernels/kernel.h"
-
 ls_status ls_kernel_unsupported(const ls_kernel_plan *plan, ls_dtype dtype) {
   return ls_unimplemented("op '%s' has no CPU kernel for %s",
                           ls_node_info(plan->node)->name, ls_dtype_name(dtype));

@@ -236,9 +236,7 @@ ls_status ls_cpu_products_prepare(const ls_cpu_products *products,
 
 ls_status kernel_add_products(ls_kernel_plan *plan) {
   const uint32_t count = (uint32_t)(plan->num_in / 2);
-  ls_cpu_product_part *parts =
-      ls_arena_new_array(plan->arena, ls_cpu_product_part, count);
-  if (parts == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(plan->arena, ls_cpu_product_part, parts, count);
   for (uint32_t i = 0; i < count; ++i)
     parts[i] = (ls_cpu_product_part){
         .first = i, .replicas = 1, .k = plan->in[2 * i].shape.dim[0]};

@@ -115,8 +115,7 @@ ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
   }
   LS_RETURN_IF_ERROR(ls_shape_check(type.shape));
   ls_allocator *allocator = ls_runtime_allocator(backend->runtime);
-  cpu_buffer *buffer = ls_new(allocator, cpu_buffer);
-  if (buffer == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, cpu_buffer, buffer);
   ls_object_init(&buffer->base.object, &buffer_type);
   buffer->base.backend = backend;
   buffer->base.type = type;

@@ -5,7 +5,6 @@
 
 #include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
-#include "engine/cpu/run/instance.h"
 #include "engine/cpu/run/ranks.h"
 
 // ---- Ends ------------------------------------------------------------------

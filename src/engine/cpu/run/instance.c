@@ -243,9 +243,5 @@ void ls_cpu_destroy_instance(ls_instance *self) {
 }
 
 void ls_cpu_worker_fail(ls_cpu_worker *worker, ls_status status) {
-  if (ls_status_is_ok(worker->status)) {
-    worker->status = status;
-  } else {
-    ls_status_free(status);
-  }
+  worker->status = ls_status_join(worker->status, status);
 }

@@ -3,7 +3,6 @@
 
 #include "base/runtime_internal.h"
 #include "base/threads/workers.h"
-#include "engine/cpu/run/instance.h"
 #include "engine/cpu/run/ranks.h"
 #include "engine/cpu/run/sums.h"
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/plain.h"
-#include "base/runtime_internal.h"
 #include "base/values/numbers.h"
 #include "engine/cpu/run/buffer.h"
 #include "graph/variables/variable.h"

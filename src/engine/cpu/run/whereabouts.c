@@ -319,8 +319,7 @@ void ls_cpu_print_whereabouts(const ls_instance *self, ls_text *text) {
 
 static ls_status make_report(const ls_instance *self, ls_code code,
                              const char *summary) {
-  ls_text text;
-  ls_text_init(&text, self->allocator);
+  ls_text text = {.allocator = self->allocator};
   ls_cpu_print_whereabouts(self, &text);
   if (text.size > 0) text.data[text.size - 1] = '\0';  // A newline.
   ls_status status = LS_STATUS(code, "%s\n%s", summary, ls_text_data(&text));
@@ -344,8 +343,7 @@ void ls_cpu_print_other(const ls_instance *self, ls_text *text) {
 // all other runs, for which this one may be waiting.
 static ls_status add_others(ls_status status, const ls_instance *self,
                             ls_instance *const *parts, size_t count) {
-  ls_text text;
-  ls_text_init(&text, self->allocator);
+  ls_text text = {.allocator = self->allocator};
   for (size_t i = 0; i < count; ++i) {
     if (parts[i] == self) continue;
     ls_text_append(&text, "\nand another part in ");
