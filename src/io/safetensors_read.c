@@ -108,10 +108,8 @@ static ls_status parse_entry(reader *r, const ls_json *entry) {
   LS_RETURN_IF_ERROR(parse_dtype(r, entry, &found.dtype));
   LS_RETURN_IF_ERROR(parse_shape(r, entry, &found.shape));
   LS_RETURN_IF_ERROR(parse_span(r, entry, &found));
-  if (!ls_grow(r->allocator, &r->entries, &r->capacity, r->num_entries + 1,
-               sizeof(*r->entries)))
-    return ls_out_of_memory();
-  r->entries[r->num_entries++] = found;
+  LS_PUSH_OR_RETURN(r->allocator, r->entries, r->num_entries, r->capacity,
+                    found);
   r->covered += found.size;
   return ls_ok();
 }

@@ -62,9 +62,7 @@ static ls_status add_written(ls_variable *variable, ls_allocator *allocator,
                              size_t *capacity) {
   for (size_t i = 0; i < *count; ++i)
     if ((*list)[i] == variable) return ls_ok();
-  if (!ls_grow(allocator, list, capacity, *count + 1, sizeof(**list)))
-    return ls_out_of_memory();
-  (*list)[(*count)++] = variable;
+  LS_PUSH_OR_RETURN(allocator, *list, *count, *capacity, variable);
   return ls_ok();
 }
 

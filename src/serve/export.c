@@ -124,10 +124,8 @@ static ls_status choose_folder(export *e) {
 }
 
 static ls_status note_made(export *e, const char *path) {
-  if (!ls_grow(e->memory.allocator, &e->made, &e->capacity, e->num_made + 1,
-               sizeof(*e->made)))
-    return ls_out_of_memory();
-  e->made[e->num_made++] = path;
+  LS_PUSH_OR_RETURN(e->memory.allocator, e->made, e->num_made, e->capacity,
+                    path);
   return ls_ok();
 }
 

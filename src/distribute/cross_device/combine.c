@@ -52,10 +52,8 @@ static ls_status combine_push(tensor_list *list, ls_nest leaf) {
   }
   ls_tensor tensor;
   LS_RETURN_IF_ERROR(ls_region_tensor(leaf, &tensor));
-  if (!ls_grow(list->allocator, &list->items, &list->capacity, list->count + 1,
-               sizeof(*list->items)))
-    return ls_out_of_memory();
-  list->items[list->count++] = tensor;
+  LS_PUSH_OR_RETURN(list->allocator, list->items, list->count, list->capacity,
+                    tensor);
   return ls_ok();
 }
 

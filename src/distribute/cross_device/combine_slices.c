@@ -22,10 +22,8 @@ static ls_status push_leaf(leaf_list *list, ls_nest leaf) {
       LS_RETURN_IF_ERROR(push_leaf(list, ls_distributed_component(leaf, i)));
     return ls_ok();
   }
-  if (!ls_grow(list->allocator, &list->items, &list->capacity, list->count + 1,
-               sizeof(*list->items)))
-    return ls_out_of_memory();
-  list->items[list->count++] = leaf;
+  LS_PUSH_OR_RETURN(list->allocator, list->items, list->count, list->capacity,
+                    leaf);
   list->sparse += leaf.kind == LS_KIND_SLICES;
   return ls_ok();
 }

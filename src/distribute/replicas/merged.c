@@ -184,10 +184,8 @@ static ls_status sharing_keep(ls_sharing *sharing, const char *name,
       return ls_out_of_memory();
     }
   }
-  if (!ls_grow(allocator, &list->items, &list->capacity, list->count + 1,
-               sizeof(*list->items)))
-    return ls_out_of_memory();
-  list->items[list->count++] = ls_variable_retain(variable);
+  LS_PUSH_OR_RETURN(allocator, list->items, list->count, list->capacity,
+                    ls_variable_retain(variable));
   return ls_ok();
 }
 

@@ -133,9 +133,7 @@ static ls_status trace_merge_push(const merging *m, uint64_t **refs,
                                   ls_tensor tensor) {
   uint64_t ref = 0;
   LS_RETURN_IF_ERROR(ls_graph_import(m->body, tensor, &ref));
-  if (!ls_grow(allocator_of(m), refs, capacity, *count + 1, sizeof(**refs)))
-    return ls_out_of_memory();
-  (*refs)[(*count)++] = ref;
+  LS_PUSH_OR_RETURN(allocator_of(m), *refs, *count, *capacity, ref);
   return ls_ok();
 }
 
@@ -293,10 +291,8 @@ static ls_status add_control(merging *m, const ls_graph *graph, ls_op op) {
   for (size_t i = 0; i < m->num_control; ++i)
     if (m->control[i].op.id == w.op.id && m->control[i].at == w.at)
       return ls_ok();
-  if (!ls_grow(allocator_of(m), &m->control, &m->control_capacity,
-               m->num_control + 1, sizeof(*m->control)))
-    return ls_out_of_memory();
-  m->control[m->num_control++] = w;
+  LS_PUSH_OR_RETURN(allocator_of(m), m->control, m->num_control,
+                    m->control_capacity, w);
   return ls_ok();
 }
 

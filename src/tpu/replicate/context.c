@@ -22,9 +22,7 @@ static const char *mark_of(ls_op op, const char *name) {
 
 static ls_status push_op(ls_tpu_context *self, ls_op **list, size_t *count,
                          size_t *capacity, ls_op op) {
-  if (!ls_grow(self->allocator, list, capacity, *count + 1, sizeof(**list)))
-    return ls_out_of_memory();
-  (*list)[(*count)++] = op;
+  LS_PUSH_OR_RETURN(self->allocator, *list, *count, *capacity, op);
   return ls_ok();
 }
 

@@ -111,10 +111,8 @@ static ls_nest condition_of(ls_nest values, void *user) {
 
 // ---- A step ----------------------------------------------------------------
 static ls_status add_op(ls_step *step, ls_op op) {
-  if (!ls_grow(ls_current_allocator(), &step->ops, &step->ops_capacity,
-               step->num_ops + 1, sizeof(op)))
-    return ls_out_of_memory();
-  step->ops[step->num_ops++] = op;
+  LS_PUSH_OR_RETURN(ls_current_allocator(), step->ops, step->num_ops,
+                    step->ops_capacity, op);
   return ls_ok();
 }
 
