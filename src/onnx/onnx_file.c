@@ -41,13 +41,6 @@ enum {
 };
 enum { OLDEST_OPSET = 7, NEWEST_OPSET = 23 };
 
-// The graph while it is read: lists that grow.
-typedef struct graph_parts {
-  ls_onnx_reader *reader;
-  size_t nodes, initializers, inputs, outputs, names;  // Capacities.
-  bool has_graph;
-} graph_parts;
-
 // ---- Values ----------------------------------------------------------------
 // Numbers a name; "" is 0.
 static ls_status intern_value(ls_onnx_reader *r, const char *name,
@@ -75,154 +68,110 @@ static ls_status read_text_field(ls_onnx_reader *r, const ls_proto_field *field,
 }
 
 // ---- Attributes ------------------------------------------------------------
-typedef struct attr_parts {
-  ls_onnx_attr *attr;
-  ls_onnx_list ints;
-  double *reals;
-  const char **texts;
-  size_t reals_capacity, texts_capacity, num_reals, num_texts;
-} attr_parts;
-
 static double real_of(uint32_t bits) {
   float real = 0;
   memcpy(&real, &bits, sizeof(real));
   return (double)real;
 }
 
-static ls_status add_real(ls_onnx_reader *r, attr_parts *parts, uint32_t bits) {
-  LS_RETURN_IF_ERROR(ls_onnx_grow(r, &parts->reals, parts->num_reals,
-                                  &parts->reals_capacity,
-                                  sizeof(*parts->reals)));
-  parts->reals[parts->num_reals++] = real_of(bits);
+static ls_status add_real(ls_onnx_reader *r, ls_onnx_attr *attr,
+                          uint32_t bits) {
+  LS_ONNX_PUSH_OR_RETURN(r, double, real, attr->reals, attr->count);
+  *real = real_of(bits);
   return ls_ok();
 }
 
-static ls_status add_reals(ls_onnx_reader *r, attr_parts *parts,
+static ls_status add_reals(ls_onnx_reader *r, ls_onnx_attr *attr,
                            const ls_proto_field *field) {
   if (field->type != LS_PROTO_BYTES)
-    return add_real(r, parts, (uint32_t)field->value);
+    return add_real(r, attr, (uint32_t)field->value);
   for (uint64_t i = 0; i + 4 <= field->value; i += 4)
-    LS_RETURN_IF_ERROR(add_real(r, parts, ls_load_le32(field->at + i)));
+    LS_RETURN_IF_ERROR(add_real(r, attr, ls_load_le32(field->at + i)));
   return ls_ok();
 }
 
-static ls_status add_text(ls_onnx_reader *r, attr_parts *parts,
+static ls_status add_text(ls_onnx_reader *r, ls_onnx_attr *attr,
                           const ls_proto_field *field) {
-  const char *text = NULL;
-  LS_RETURN_IF_ERROR(read_text_field(r, field, &text));
-  LS_RETURN_IF_ERROR(ls_onnx_grow(r, &parts->texts, parts->num_texts,
-                                  &parts->texts_capacity,
-                                  sizeof(*parts->texts)));
-  parts->texts[parts->num_texts++] = text;
-  return ls_ok();
+  LS_ONNX_PUSH_OR_RETURN(r, const char *, text, attr->texts, attr->count);
+  return read_text_field(r, field, text);
 }
 
 static ls_status read_attr_field(ls_onnx_reader *r, const ls_proto_field *field,
                                  void *out) {
-  attr_parts *parts = out;
-  ls_onnx_attr *attr = parts->attr;
+  static const ls_onnx_attr_kind kinds[] = {
+      [ATTR_FLOAT] = LS_ONNX_FLOAT,   [ATTR_INT] = LS_ONNX_INT,
+      [ATTR_STRING] = LS_ONNX_STRING, [ATTR_TENSOR] = LS_ONNX_TENSOR,
+      [ATTR_GRAPH] = LS_ONNX_GRAPH,   [ATTR_FLOATS] = LS_ONNX_FLOATS,
+      [ATTR_INTS] = LS_ONNX_INTS,     [ATTR_STRINGS] = LS_ONNX_STRINGS};
+  ls_onnx_attr *attr = out;
   const char *name = "";
-  switch (field->number) {
-  case ATTR_NAME:
-    return read_text_field(r, field, &attr->name);
-  case ATTR_FLOAT:
-    attr->kind = LS_ONNX_FLOAT;
+  if (field->number == ATTR_NAME) return read_text_field(r, field, &attr->name);
+  if (field->number < ATTR_FLOAT || field->number > ATTR_STRINGS)
+    return ls_ok();
+  if (attr->count > 0 && attr->kind != kinds[field->number])
+    return ls_onnx_damaged(r, "an attribute has lists of two kinds");
+  attr->kind = kinds[field->number];
+  switch (attr->kind) {
+  case LS_ONNX_FLOAT:
     attr->real = real_of((uint32_t)field->value);
     return ls_ok();
-  case ATTR_INT:
-    attr->kind = LS_ONNX_INT;
+  case LS_ONNX_INT:
     attr->number = (int64_t)field->value;
     return ls_ok();
-  case ATTR_STRING:
-    attr->kind = LS_ONNX_STRING;
+  case LS_ONNX_STRING:
     return read_text_field(r, field, &attr->text);
-  case ATTR_TENSOR:
-    attr->kind = LS_ONNX_TENSOR;
+  case LS_ONNX_TENSOR:
     return ls_onnx_read_tensor(r, field, &name, &attr->array);
-  case ATTR_GRAPH:
-    attr->kind = LS_ONNX_GRAPH;
-    return ls_ok();
-  case ATTR_FLOATS:
-    attr->kind = LS_ONNX_FLOATS;
-    return add_reals(r, parts, field);
-  case ATTR_INTS:
-    attr->kind = LS_ONNX_INTS;
-    return ls_onnx_list_add(r, &parts->ints, field);
-  case ATTR_STRINGS:
-    attr->kind = LS_ONNX_STRINGS;
-    return add_text(r, parts, field);
+  case LS_ONNX_FLOATS:
+    return add_reals(r, attr, field);
+  case LS_ONNX_INTS:
+    return ls_onnx_add_numbers(r, field, &attr->numbers, &attr->count);
+  case LS_ONNX_STRINGS:
+    return add_text(r, attr, field);
   default:
     return ls_ok();
   }
 }
 
-static ls_status read_attr(ls_onnx_reader *r, const ls_proto_field *field,
-                           ls_onnx_attr *out) {
-  attr_parts parts = {.attr = out};
-  out->name = "";
-  LS_RETURN_IF_ERROR(ls_onnx_read_message(r, field, read_attr_field, &parts));
-  out->numbers = parts.ints.items;
-  out->reals = parts.reals;
-  out->texts = parts.texts;
-  out->count = out->kind == LS_ONNX_FLOATS ? parts.num_reals
-               : out->kind == LS_ONNX_INTS ? parts.ints.count
-                                           : parts.num_texts;
-  return ls_ok();
-}
-
 // ---- Nodes -----------------------------------------------------------------
-typedef struct node_parts {
-  ls_onnx_node *node;
-  uint32_t *inputs, *outputs;
-  ls_onnx_attr *attrs;
-  size_t inputs_capacity, outputs_capacity, attrs_capacity;
-} node_parts;
-
 static ls_status add_value(ls_onnx_reader *r, const ls_proto_field *field,
-                           uint32_t **values, size_t *count, size_t *capacity) {
+                           const uint32_t **values, size_t *count) {
   const char *name = NULL;
   LS_RETURN_IF_ERROR(read_text_field(r, field, &name));
-  LS_RETURN_IF_ERROR(
-      ls_onnx_grow(r, values, *count, capacity, sizeof(**values)));
-  return intern_value(r, name, &(*values)[(*count)++]);
+  LS_ONNX_PUSH_OR_RETURN(r, uint32_t, value, *values, *count);
+  return intern_value(r, name, value);
 }
 
 static ls_status read_node_field(ls_onnx_reader *r, const ls_proto_field *field,
                                  void *out) {
-  node_parts *parts = out;
-  ls_onnx_node *node = parts->node;
+  ls_onnx_node *node = out;
   switch (field->number) {
   case NODE_INPUT:
-    return add_value(r, field, &parts->inputs, &node->num_inputs,
-                     &parts->inputs_capacity);
+    return add_value(r, field, &node->inputs, &node->num_inputs);
   case NODE_OUTPUT:
-    return add_value(r, field, &parts->outputs, &node->num_outputs,
-                     &parts->outputs_capacity);
+    return add_value(r, field, &node->outputs, &node->num_outputs);
   case NODE_NAME:
     return read_text_field(r, field, &node->name);
   case NODE_OP:
     return read_text_field(r, field, &node->type);
   case NODE_DOMAIN:
     return read_text_field(r, field, &node->domain);
-  case NODE_ATTRIBUTE:
-    LS_RETURN_IF_ERROR(ls_onnx_grow(r, &parts->attrs, node->num_attrs,
-                                    &parts->attrs_capacity,
-                                    sizeof(*parts->attrs)));
-    return read_attr(r, field, &parts->attrs[node->num_attrs++]);
+  case NODE_ATTRIBUTE: {
+    LS_ONNX_PUSH_OR_RETURN(r, ls_onnx_attr, attr, node->attrs, node->num_attrs);
+    attr->name = "";
+    return ls_onnx_read_message(r, field, read_attr_field, attr);
+  }
   default:
     return ls_ok();
   }
 }
 
-static ls_status read_node(ls_onnx_reader *r, const ls_proto_field *field,
-                           ls_onnx_node *out) {
-  node_parts parts = {.node = out};
-  out->type = out->name = out->domain = "";
-  LS_RETURN_IF_ERROR(ls_onnx_read_message(r, field, read_node_field, &parts));
-  out->inputs = parts.inputs;
-  out->outputs = parts.outputs;
-  out->attrs = parts.attrs;
-  if (strcmp(out->domain, "ai.onnx") == 0) out->domain = "";
+static ls_status read_node(ls_onnx_reader *r, const ls_proto_field *field) {
+  LS_ONNX_PUSH_OR_RETURN(r, ls_onnx_node, node, r->file->nodes,
+                         r->file->num_nodes);
+  node->type = node->name = node->domain = "";
+  LS_RETURN_IF_ERROR(ls_onnx_read_message(r, field, read_node_field, node));
+  if (strcmp(node->domain, "ai.onnx") == 0) node->domain = "";
   return ls_ok();
 }
 
@@ -276,45 +225,36 @@ static ls_status read_port_field(ls_onnx_reader *r, const ls_proto_field *field,
 }
 
 static ls_status read_port(ls_onnx_reader *r, const ls_proto_field *field,
-                           ls_onnx_port *out) {
-  out->name = "";
-  out->type.shape = LS_SHAPE_UNKNOWN;
-  LS_RETURN_IF_ERROR(ls_onnx_read_message(r, field, read_port_field, out));
-  return intern_value(r, out->name, &out->value);
+                           ls_onnx_port **ports, size_t *count) {
+  LS_ONNX_PUSH_OR_RETURN(r, ls_onnx_port, port, *ports, *count);
+  port->name = "";
+  port->type.shape = LS_SHAPE_UNKNOWN;
+  LS_RETURN_IF_ERROR(ls_onnx_read_message(r, field, read_port_field, port));
+  return intern_value(r, port->name, &port->value);
 }
 
 static ls_status read_initializer(ls_onnx_reader *r,
-                                  const ls_proto_field *field,
-                                  ls_onnx_initializer *out) {
+                                  const ls_proto_field *field) {
   const char *name = "";
-  LS_RETURN_IF_ERROR(ls_onnx_read_tensor(r, field, &name, &out->array));
-  return intern_value(r, name, &out->value);
+  LS_ONNX_PUSH_OR_RETURN(r, ls_onnx_initializer, made, r->file->initializers,
+                         r->file->num_initializers);
+  LS_RETURN_IF_ERROR(ls_onnx_read_tensor(r, field, &name, &made->array));
+  return intern_value(r, name, &made->value);
 }
 
 // ---- The graph -------------------------------------------------------------
 static ls_status read_graph_field(ls_onnx_reader *r,
                                   const ls_proto_field *field, void *out) {
-  graph_parts *parts = out;
-  ls_onnx_file *file = r->file;
+  ls_onnx_file *file = out;
   switch (field->number) {
   case GRAPH_NODE:
-    LS_RETURN_IF_ERROR(ls_onnx_grow(r, &file->nodes, file->num_nodes,
-                                    &parts->nodes, sizeof(*file->nodes)));
-    return read_node(r, field, &file->nodes[file->num_nodes++]);
+    return read_node(r, field);
   case GRAPH_INITIALIZER:
-    LS_RETURN_IF_ERROR(
-        ls_onnx_grow(r, &file->initializers, file->num_initializers,
-                     &parts->initializers, sizeof(*file->initializers)));
-    return read_initializer(r, field,
-                            &file->initializers[file->num_initializers++]);
+    return read_initializer(r, field);
   case GRAPH_INPUT:
-    LS_RETURN_IF_ERROR(ls_onnx_grow(r, &file->inputs, file->num_inputs,
-                                    &parts->inputs, sizeof(*file->inputs)));
-    return read_port(r, field, &file->inputs[file->num_inputs++]);
+    return read_port(r, field, &file->inputs, &file->num_inputs);
   case GRAPH_OUTPUT:
-    LS_RETURN_IF_ERROR(ls_onnx_grow(r, &file->outputs, file->num_outputs,
-                                    &parts->outputs, sizeof(*file->outputs)));
-    return read_port(r, field, &file->outputs[file->num_outputs++]);
+    return read_port(r, field, &file->outputs, &file->num_outputs);
   default:
     return ls_ok();
   }
@@ -336,11 +276,11 @@ static ls_status read_opset(ls_onnx_reader *r, const ls_proto_field *field,
 
 static ls_status read_model_field(ls_onnx_reader *r,
                                   const ls_proto_field *field, void *out) {
-  graph_parts *parts = out;
+  bool *has_graph = out;
   opset_parts opset = {.domain = ""};
   if (field->number == MODEL_GRAPH) {
-    parts->has_graph = true;
-    return ls_onnx_read_message(r, field, read_graph_field, parts);
+    *has_graph = true;
+    return ls_onnx_read_message(r, field, read_graph_field, r->file);
   }
   if (field->number != MODEL_OPSET) return ls_ok();
   LS_RETURN_IF_ERROR(ls_onnx_read_message(r, field, read_opset, &opset));
@@ -384,10 +324,10 @@ static ls_status check_order(ls_onnx_reader *r, bool *is_made) {
   return ls_ok();
 }
 
-static ls_status check_graph(ls_onnx_reader *r, const graph_parts *parts) {
+static ls_status check_graph(ls_onnx_reader *r, bool has_graph) {
   ls_onnx_file *file = r->file;
   ls_map_item item;
-  if (!parts->has_graph || file->opset == 0)
+  if (!has_graph || file->opset == 0)
     return ls_onnx_damaged(r, "it has no graph, or no version of its ops");
   if (file->opset < OLDEST_OPSET || file->opset > NEWEST_OPSET)
     return ls_unimplemented("'%s': ops of version %lld (opset), only %d to %d",
@@ -426,12 +366,13 @@ ls_status ls_onnx_file_decode(ls_runtime *runtime, const char *path,
   out_file->path = ls_arena_string(&out_file->memory, path);
   LS_RETURN_IF_NO_MEMORY(out_file->path);
   ls_onnx_reader r = {.runtime = runtime, .file = out_file};
-  graph_parts parts = {.reader = &r};
+  bool has_graph = false;
   ls_map_init(&r.values, out_file->memory.allocator);
   const ls_proto_field all = {
       .type = LS_PROTO_BYTES, .value = size, .at = data};
-  ls_status status = ls_onnx_read_message(&r, &all, read_model_field, &parts);
-  if (ls_status_is_ok(status)) status = check_graph(&r, &parts);
+  ls_status status =
+      ls_onnx_read_message(&r, &all, read_model_field, &has_graph);
+  if (ls_status_is_ok(status)) status = check_graph(&r, has_graph);
   ls_map_deinit(&r.values);
   return status;
 }

@@ -65,38 +65,38 @@ const char *ls_onnx_string(ls_onnx_reader *r, const ls_proto_field *field) {
   return text;
 }
 
-ls_status ls_onnx_grow(ls_onnx_reader *r, void *items, size_t count,
-                       size_t *capacity, size_t item_size) {
-  void *block = NULL;
-  if (count < *capacity) return ls_ok();
-  const size_t room = *capacity == 0 ? 8 : 2 * *capacity;
-  block = ls_arena_allocate_array(&r->file->memory, room, item_size);
-  LS_RETURN_IF_NO_MEMORY(block);
-  void *old = NULL;
-  memcpy(&old, items, sizeof(old));
-  if (count > 0) memcpy(block, old, count * item_size);
-  memcpy(items, &block, sizeof(block));
-  *capacity = room;
-  return ls_ok();
+void *ls_onnx_push(ls_onnx_reader *r, void *items, size_t *count,
+                   size_t item_size) {
+  enum { LEAST = 8 };
+  const size_t before = *count;
+  char *block = NULL;
+  memcpy(&block, items, sizeof(block));
+  if (before == 0 || (before >= LEAST && (before & (before - 1)) == 0)) {
+    char *larger = ls_arena_allocate_array(
+        &r->file->memory, before == 0 ? LEAST : 2 * before, item_size);
+    if (larger == NULL) return NULL;
+    if (before > 0) memcpy(larger, block, before * item_size);
+    memcpy(items, &larger, sizeof(larger));
+    block = larger;
+  }
+  ++*count;
+  return block + before * item_size;
 }
 
-static ls_status list_append(ls_onnx_reader *r, ls_onnx_list *list,
-                             uint64_t bits) {
-  LS_RETURN_IF_ERROR(ls_onnx_grow(r, &list->items, list->count, &list->capacity,
-                                  sizeof(*list->items)));
-  list->items[list->count++] = (int64_t)bits;
-  return ls_ok();
-}
-
-ls_status ls_onnx_list_add(ls_onnx_reader *r, ls_onnx_list *list,
-                           const ls_proto_field *field) {
-  if (field->type != LS_PROTO_BYTES) return list_append(r, list, field->value);
+ls_status ls_onnx_add_numbers(ls_onnx_reader *r, const ls_proto_field *field,
+                              const int64_t **numbers, size_t *count) {
   ls_proto_input in = {field->at, field->at + field->value};
+  if (field->type != LS_PROTO_BYTES) {
+    LS_ONNX_PUSH_OR_RETURN(r, int64_t, number, *numbers, *count);
+    *number = (int64_t)field->value;
+    return ls_ok();
+  }
   while (in.at < in.end) {
     uint64_t bits = 0;
     if (!ls_proto_read_varint(&in, &bits))
       return ls_onnx_damaged(r, "a list of numbers is cut off");
-    LS_RETURN_IF_ERROR(list_append(r, list, bits));
+    LS_ONNX_PUSH_OR_RETURN(r, int64_t, number, *numbers, *count);
+    *number = (int64_t)bits;
   }
   return ls_ok();
 }
@@ -105,9 +105,10 @@ ls_status ls_onnx_list_add(ls_onnx_reader *r, ls_onnx_list *list,
 typedef struct tensor_parts {
   const char *name;
   int64_t type;
-  ls_onnx_list sizes, numbers;  // Numbers of any list of varints.
-  ls_proto_field raw;           // Bytes; also packed floats or doubles.
-  ls_onnx_list reals;           // Floats or doubles that are not packed.
+  const int64_t *sizes, *numbers;  // Numbers of any list of varints.
+  const int64_t *reals;  // Bits of floats or doubles that are not packed.
+  size_t num_sizes, num_numbers, num_reals;
+  ls_proto_field raw;  // Bytes; also packed floats or doubles.
   const char *location;
   int64_t offset, length;
   bool is_external;
@@ -141,18 +142,18 @@ static ls_status read_tensor_field(ls_onnx_reader *r,
   tensor_parts *parts = out;
   switch (field->number) {
   case TENSOR_DIM:
-    return ls_onnx_list_add(r, &parts->sizes, field);
+    return ls_onnx_add_numbers(r, field, &parts->sizes, &parts->num_sizes);
   case TENSOR_TYPE:
     parts->type = (int64_t)field->value;
     return ls_ok();
   case TENSOR_INT32S:
   case TENSOR_INT64S:
   case TENSOR_UINT64S:
-    return ls_onnx_list_add(r, &parts->numbers, field);
+    return ls_onnx_add_numbers(r, field, &parts->numbers, &parts->num_numbers);
   case TENSOR_FLOATS:
   case TENSOR_DOUBLES:
     if (field->type != LS_PROTO_BYTES)
-      return ls_onnx_list_add(r, &parts->reals, field);
+      return ls_onnx_add_numbers(r, field, &parts->reals, &parts->num_reals);
     parts->raw = *field;
     return ls_ok();
   case TENSOR_RAW:
@@ -214,15 +215,16 @@ static ls_status store_list(const ls_onnx_reader *r, const tensor_parts *parts,
   const ls_dtype dtype = ls_array_dtype(array);
   const size_t item = ls_dtype_size(dtype);
   const bool reals = dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64;
-  const ls_onnx_list *list = reals ? &parts->reals : &parts->numbers;
-  if ((int64_t)list->count != ls_array_num_elements(array))
+  const int64_t *items = reals ? parts->reals : parts->numbers;
+  const size_t count = reals ? parts->num_reals : parts->num_numbers;
+  if ((int64_t)count != ls_array_num_elements(array))
     return wrong_count(r, parts, array);
   unsigned char *data = ls_array_mutable_data(array);
-  for (size_t i = 0; i < list->count; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     if (dtype == LS_DTYPE_BOOL)
-      data[i] = list->items[i] != 0;
+      data[i] = items[i] != 0;
     else
-      memcpy(data + i * item, &list->items[i], item);  // Little-endian.
+      memcpy(data + i * item, &items[i], item);  // Little-endian.
   }
   return ls_ok();
 }
@@ -245,24 +247,24 @@ static ls_status store_data(ls_onnx_reader *r, const tensor_parts *parts,
 // Refuses a tensor that has more elements than bytes of its data could give.
 static ls_status make_array(ls_onnx_reader *r, const tensor_parts *parts,
                             ls_array **out_array) {
-  ls_shape shape = {.rank = (int32_t)parts->sizes.count};
+  ls_shape shape = {.rank = (int32_t)parts->num_sizes};
   const ls_dtype dtype = ls_onnx_dtype_of(parts->type);
   if (dtype == LS_DTYPE_NONE)
     return ls_unimplemented("'%s': tensor '%s' of ONNX's type %lld",
                             r->file->path, parts->name, (long long)parts->type);
-  if (parts->sizes.count > LS_MAX_RANK)
+  if (parts->num_sizes > LS_MAX_RANK)
     return ls_unimplemented("'%s': tensor '%s' of %zu dimensions, more than %d",
-                            r->file->path, parts->name, parts->sizes.count,
+                            r->file->path, parts->name, parts->num_sizes,
                             LS_MAX_RANK);
   for (int32_t i = 0; i < shape.rank; ++i) {
-    shape.dim[i] = parts->sizes.items[i];
+    shape.dim[i] = parts->sizes[i];
     if (shape.dim[i] < 0)
       return ls_onnx_damaged(r, "a tensor has a negative size");
   }
   const int64_t count = ls_shape_num_elements(shape);
   const size_t has = parts->raw.at != NULL
                          ? parts->raw.value / ls_dtype_size(dtype)
-                         : parts->numbers.count + parts->reals.count;
+                         : parts->num_numbers + parts->num_reals;
   if (!parts->is_external && (uint64_t)count > has)
     return ls_invalid_argument(
         "'%s' is damaged: tensor '%s' is %s, but its data end earlier",
@@ -278,11 +280,9 @@ ls_status ls_onnx_read_tensor(ls_onnx_reader *r, const ls_proto_field *message,
       ls_onnx_read_message(r, message, read_tensor_field, &parts));
   LS_RETURN_IF_ERROR(make_array(r, &parts, &array));
   LS_RETURN_IF_ERROR(store_data(r, &parts, array));
-  ls_onnx_file *file = r->file;
-  LS_RETURN_IF_ERROR(ls_onnx_grow(r, &file->arrays, file->num_arrays,
-                                  &r->arrays_capacity, sizeof(array)));
+  LS_ONNX_PUSH_OR_RETURN(r, ls_array *, kept, r->file->arrays,
+                         r->file->num_arrays);
   *out_name = parts.name;
-  *out_array = array;
-  file->arrays[file->num_arrays++] = ls_give(&array);
+  *out_array = *kept = ls_give(&array);
   return ls_ok();
 }

@@ -11,7 +11,6 @@ typedef struct ls_onnx_reader {
   ls_runtime *runtime;
   ls_onnx_file *file;
   ls_map values;  // Numbers of values by name.
-  size_t arrays_capacity;
 } ls_onnx_reader;
 
 // Calls `read` for each field of a message.
@@ -32,15 +31,17 @@ LS_MUST_USE ls_status ls_onnx_read_tensor(ls_onnx_reader *r,
                                           const char **out_name,
                                           ls_array **out_array);
 
-// Numbers of a list: of one varint or of packed ones.
-typedef struct ls_onnx_list {
-  int64_t *items;
-  size_t count, capacity;
-} ls_onnx_list;
-LS_MUST_USE ls_status ls_onnx_list_add(ls_onnx_reader *r, ls_onnx_list *list,
-                                       const ls_proto_field *field);
-// Makes room for one more item of this size; the block is in the file's arena.
-LS_MUST_USE ls_status ls_onnx_grow(ls_onnx_reader *r, void *items, size_t count,
-                                   size_t *capacity, size_t item_size);
+// Appends a zeroed item to a list in the file's arena, and returns it; NULL
+// without memory. `items` is the address of the list's pointer.
+void *ls_onnx_push(ls_onnx_reader *r, void *items, size_t *count,
+                   size_t item_size);
+#define LS_ONNX_PUSH_OR_RETURN(r, Type, name, items, count)                    \
+  Type *name = ls_onnx_push(r, &(items), &(count), sizeof(Type));              \
+  LS_RETURN_IF_NO_MEMORY(name)
+// Appends the numbers of a field: one varint or packed ones.
+LS_MUST_USE ls_status ls_onnx_add_numbers(ls_onnx_reader *r,
+                                          const ls_proto_field *field,
+                                          const int64_t **numbers,
+                                          size_t *count);
 
 #endif  // LS_ONNX_ONNX_TENSOR_H_
