@@ -68,10 +68,7 @@ bool ls_hlo_convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
                      const ls_window *window, int64_t groups, ls_emitted out) {
   const ls_emitted in[] = {ls_hlo_operand(e, x), ls_hlo_operand(e, w)};
   const size_t rank = (size_t)window->rank;
-  ls_text *text = ls_hlo_begin(e, "stablehlo.convolution(", out);
-  ls_hlo_name(ls_hlo_of(e), in[0]);
-  ls_text_append(text, ", ");
-  ls_hlo_name(ls_hlo_of(e), in[1]);
+  ls_text *text = ls_hlo_begin(e, "stablehlo.convolution(", in, 2, out);
   ls_text_append(text, ") dim_numbers = ");
   places(text, "b", window->rank, "f");
   ls_text_append_char(text, 'x');
@@ -109,10 +106,7 @@ bool ls_hlo_slide(ls_emitter *e, uint16_t op, ls_emitted x, const ls_window *w,
                   ls_emitted out) {
   const ls_dtype dtype = ls_emit_look(e, x)->dtype;
   const ls_emitted in[] = {x, ls_hlo_first(e, op, dtype)};
-  ls_text *text = ls_hlo_begin(e, "\"stablehlo.reduce_window\"(", out);
-  ls_hlo_name(ls_hlo_of(e), x);
-  ls_text_append(text, ", ");
-  ls_hlo_name(ls_hlo_of(e), in[1]);
+  ls_text *text = ls_hlo_begin(e, "\"stablehlo.reduce_window\"(", in, 2, out);
   ls_text_append(text, ") <{");
   around(text, "window_dimensions", w->taps, w->rank);
   ls_text_append(text, ", ");

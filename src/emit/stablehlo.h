@@ -32,8 +32,9 @@ static inline const char *ls_hlo_precision(const ls_hlo *h) {
 
 // ---- Lines -----------------------------------------------------------------
 static inline ls_hlo *ls_hlo_of(ls_emitter *e) { return (ls_hlo *)e->self; }
-// Begins a line: " %v3 = OP".
-ls_text *ls_hlo_begin(ls_emitter *e, const char *op, ls_emitted out);
+// Begins a line: " %v3 = OP %v1, %v2".
+ls_text *ls_hlo_begin(ls_emitter *e, const char *op, const ls_emitted *in,
+                      size_t count, ls_emitted out);
 // Appends names: " %v1, %v2".
 void ls_hlo_names(ls_emitter *e, const ls_emitted *in, size_t count);
 // Appends types: "tensor<2xf32>, tensor<i1>".

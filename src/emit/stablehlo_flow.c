@@ -86,7 +86,7 @@ static void if_end(ls_emitter *e, ls_emitted_list values) {
 
 // ---- Devices ---------------------------------------------------------------
 static void device(ls_emitter *e, ls_emitted out) {
-  ls_hlo_begin(e, "stablehlo.replica_id", out);
+  ls_hlo_begin(e, "stablehlo.replica_id", NULL, 0, out);
   ls_hlo_end(e, out);
 }
 
@@ -100,8 +100,7 @@ static void write_groups(ls_emitter *e, ls_text *text) {
 
 static void all_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
                        ls_emitted out) {
-  ls_text *text = ls_hlo_begin(e, "\"stablehlo.all_reduce\"(", out);
-  ls_hlo_name(ls_hlo_of(e), x);
+  ls_text *text = ls_hlo_begin(e, "\"stablehlo.all_reduce\"(", &x, 1, out);
   ls_text_append(text, ") <{");
   write_groups(e, text);
   ls_text_append_char(text, '}');
@@ -110,14 +109,12 @@ static void all_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
 }
 
 static void settle(ls_emitter *e, ls_emitted x, ls_emitted out) {
-  ls_hlo_begin(e, "stablehlo.optimization_barrier", out);
-  ls_hlo_names(e, &x, 1);
+  ls_hlo_begin(e, "stablehlo.optimization_barrier", &x, 1, out);
   ls_hlo_end(e, out);
 }
 
 static void all_gather(ls_emitter *e, ls_emitted x, ls_emitted out) {
-  ls_text *text = ls_hlo_begin(e, "\"stablehlo.all_gather\"(", out);
-  ls_hlo_name(ls_hlo_of(e), x);
+  ls_text *text = ls_hlo_begin(e, "\"stablehlo.all_gather\"(", &x, 1, out);
   ls_text_append(text, ") <{all_gather_dim = 0 : i64, ");
   write_groups(e, text);
   ls_text_append(text, "}>");

@@ -14,8 +14,7 @@ void ls_hlo_dynamic_slice(ls_emitter *e, ls_emitted x, const ls_emitted *starts,
   memcpy(in + 1, starts, rank * sizeof(*starts));
   for (int32_t i = 0; i < dims.rank; ++i)
     sizes[i] = dims.dim[i].offset;
-  ls_text *text = ls_hlo_begin(e, "stablehlo.dynamic_slice", out);
-  ls_hlo_names(e, in, rank + 1);
+  ls_text *text = ls_hlo_begin(e, "stablehlo.dynamic_slice", in, rank + 1, out);
   ls_hlo_attr(text, "sizes", sizes, rank);
   ls_hlo_finish(e, in, rank + 1, out);
 }
@@ -23,8 +22,7 @@ void ls_hlo_dynamic_slice(ls_emitter *e, ls_emitted x, const ls_emitted *starts,
 void ls_hlo_scatter(ls_emitter *e, uint16_t op, ls_emitted x,
                     ls_emitted indices, ls_emitted updates, ls_emitted out) {
   const ls_emitted in[] = {x, indices, updates};
-  ls_text *text = ls_hlo_begin(e, "\"stablehlo.scatter\"(", out);
-  ls_hlo_names(e, in, 3);
+  ls_text *text = ls_hlo_begin(e, "\"stablehlo.scatter\"(", in, 3, out);
   ls_text_append(text,
                  ") <{scatter_dimension_numbers = #stablehlo.scatter<"
                  "update_window_dims = [1], inserted_window_dims = [0], "

@@ -118,14 +118,9 @@ static void write_results(writing *w, ls_text *out) {
 static void write_return(writing *w) {
   ls_text *body = &w->h.body;
   ls_text_append(body, "    return");
-  for (size_t i = 0; i < w->results.count; ++i) {
-    ls_text_append(body, i > 0 ? ", " : " ");
-    ls_hlo_name(&w->h, w->results.items[i]);
-  }
-  for (size_t i = 0; i < w->results.count; ++i) {
-    ls_text_append(body, i > 0 ? ", " : " : ");
-    ls_hlo_type(&w->h, w->results.items[i]);
-  }
+  ls_hlo_names(&w->h.e, w->results.items, w->results.count);
+  if (w->results.count > 0) ls_text_append(body, " : ");
+  ls_hlo_types(&w->h.e, w->results.items, w->results.count);
   ls_text_append_char(body, '\n');
 }
 

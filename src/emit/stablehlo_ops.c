@@ -7,12 +7,17 @@
 #include "emit/stablehlo.h"
 
 // ---- Pieces ----------------------------------------------------------------
-// Begins a line: " %v3 = NAME".
-ls_text *ls_hlo_begin(ls_emitter *e, const char *op, ls_emitted out) {
+ls_text *ls_hlo_begin(ls_emitter *e, const char *op, const ls_emitted *in,
+                      size_t count, ls_emitted out) {
   ls_hlo *h = ls_hlo_of(e);
   ls_text_append(&h->body, "    ");
   ls_hlo_name(h, out);
   ls_text_append_format(&h->body, " = %s", op);
+  for (size_t i = 0; i < count; ++i) {
+    const bool is_open = op[strlen(op) - 1] == '(';
+    ls_text_append(&h->body, i > 0 ? ", " : is_open ? "" : " ");
+    ls_hlo_name(h, in[i]);
+  }
   return &h->body;
 }
 
@@ -47,31 +52,30 @@ void ls_hlo_finish(ls_emitter *e, const ls_emitted *in, size_t count,
   ls_text_append_char(text, '\n');
 }
 
-void ls_hlo_list(ls_text *text, const int64_t *values, size_t count) {
-  ls_text_append_char(text, '[');
+static void write_numbers(ls_text *text, const int64_t *values, size_t count,
+                          char end) {
   for (size_t i = 0; i < count; ++i) {
     if (i > 0) ls_text_append(text, ", ");
     ls_text_append_i64(text, values[i]);
   }
-  ls_text_append_char(text, ']');
+  ls_text_append_char(text, end);
 }
 
-// Appends a list attribute: ", key = [1, 2]".
+void ls_hlo_list(ls_text *text, const int64_t *values, size_t count) {
+  ls_text_append_char(text, '[');
+  write_numbers(text, values, count, ']');
+}
+
 void ls_hlo_attr(ls_text *text, const char *key, const int64_t *values,
                  size_t count) {
   ls_text_append_format(text, ", %s = ", key);
   ls_hlo_list(text, values, count);
 }
 
-// Appends an array attribute: "key = array<i64: 1, 2>".
 void ls_hlo_array(ls_text *text, const char *key, const int64_t *values,
                   size_t count) {
   ls_text_append_format(text, "%s = array<i64: ", key);
-  for (size_t i = 0; i < count; ++i) {
-    if (i > 0) ls_text_append(text, ", ");
-    ls_text_append_i64(text, values[i]);
-  }
-  ls_text_append_char(text, '>');
+  write_numbers(text, values, count, '>');
 }
 
 static int32_t stablehlo_ops_rank_of(const ls_emitter *e, ls_emitted value) {
@@ -88,7 +92,7 @@ static void constant(ls_emitter *e, const ls_array *value, ls_emitted out) {
       is_bool ? ls_emit_value(e, LS_DTYPE_U8, dims, NULL) : out;
   const unsigned char *data = ls_array_data(value);
   const size_t size = ls_array_size(value);
-  ls_text *text = ls_hlo_begin(e, "stablehlo.constant dense<", made);
+  ls_text *text = ls_hlo_begin(e, "stablehlo.constant dense<", NULL, 0, made);
   if (size > 0) ls_text_append(text, "\"0x");
   for (size_t i = 0; i < size; ++i) {
     static const char digits[] = "0123456789ABCDEF";
@@ -99,8 +103,7 @@ static void constant(ls_emitter *e, const ls_array *value, ls_emitted out) {
   ls_hlo_type(ls_hlo_of(e), made);
   ls_text_append_char(text, '\n');
   if (!is_bool) return;
-  ls_hlo_begin(e, "stablehlo.convert", out);
-  ls_hlo_names(e, &made, 1);
+  ls_hlo_begin(e, "stablehlo.convert", &made, 1, out);
   ls_hlo_finish(e, &made, 1, out);
 }
 
@@ -175,21 +178,19 @@ static bool stablehlo_ops_element(ls_emitter *e, uint16_t op,
   ls_text *text = &ls_hlo_of(e)->body;
   for (size_t i = 0; i < LS_COUNT_OF(other_names); ++i) {
     if (other_names[i].op != op) continue;
-    ls_hlo_begin(e, other_names[i].name, out);
-    ls_hlo_names(e, in, count);
+    ls_hlo_begin(e, other_names[i].name, in, count, out);
     ls_hlo_finish(e, in, count, out);
     return true;
   }
   if (op == LS_OP_SELECT) {
-    ls_hlo_begin(e, "stablehlo.select", out);
-    ls_hlo_names(e, in, 3);
+    ls_hlo_begin(e, "stablehlo.select", in, 3, out);
     ls_text_append(text, " : ");
     ls_hlo_types(e, in, 2);
     ls_text_append_char(text, '\n');
     return true;
   }
   if (ls_hlo_element_name(op) == NULL) return false;
-  ls_hlo_begin(e, "stablehlo.", out);
+  ls_hlo_begin(e, "stablehlo.", NULL, 0, out);
   ls_text_append(text, ls_hlo_element_name(op));
   ls_hlo_names(e, in, count);
   ls_hlo_end(e, out);
@@ -198,8 +199,7 @@ static bool stablehlo_ops_element(ls_emitter *e, uint16_t op,
 
 // ---- Shapes ----------------------------------------------------------------
 static void stablehlo_ops_reshape(ls_emitter *e, ls_emitted x, ls_emitted out) {
-  ls_hlo_begin(e, "stablehlo.reshape", out);
-  ls_hlo_names(e, &x, 1);
+  ls_hlo_begin(e, "stablehlo.reshape", &x, 1, out);
   ls_hlo_finish(e, &x, 1, out);
 }
 
@@ -209,16 +209,14 @@ static void broadcast(ls_emitter *e, ls_emitted x, ls_emitted out) {
   int64_t dims[LS_MAX_RANK];
   for (int i = 0; i < rank; ++i)
     dims[i] = i + more;
-  ls_text *text = ls_hlo_begin(e, "stablehlo.broadcast_in_dim", out);
-  ls_hlo_names(e, &x, 1);
+  ls_text *text = ls_hlo_begin(e, "stablehlo.broadcast_in_dim", &x, 1, out);
   ls_hlo_attr(text, "dims", dims, (size_t)rank);
   ls_hlo_finish(e, &x, 1, out);
 }
 
 static void transpose(ls_emitter *e, ls_emitted x, const int64_t *permutation,
                       ls_emitted out) {
-  ls_text *text = ls_hlo_begin(e, "stablehlo.transpose", out);
-  ls_hlo_names(e, &x, 1);
+  ls_text *text = ls_hlo_begin(e, "stablehlo.transpose", &x, 1, out);
   ls_hlo_attr(text, "dims", permutation, (size_t)stablehlo_ops_rank_of(e, x));
   ls_hlo_finish(e, &x, 1, out);
 }
@@ -226,8 +224,7 @@ static void transpose(ls_emitter *e, ls_emitted x, const int64_t *permutation,
 static void slice(ls_emitter *e, ls_emitted x, const int64_t *starts,
                   const int64_t *strides, ls_emitted out) {
   const ls_batch_dims dims = ls_emit_look(e, out)->dims;
-  ls_text *text = ls_hlo_begin(e, "stablehlo.slice", out);
-  ls_hlo_names(e, &x, 1);
+  ls_text *text = ls_hlo_begin(e, "stablehlo.slice", &x, 1, out);
   ls_text_append(text, " [");
   for (int32_t i = 0; i < dims.rank; ++i) {
     const int64_t size = dims.dim[i].offset;
@@ -246,8 +243,7 @@ static bool stablehlo_ops_pad(ls_emitter *e, ls_emitted x, ls_emitted value,
                               const int64_t *interior, ls_emitted out) {
   const ls_emitted in[] = {x, value};
   const size_t rank = (size_t)stablehlo_ops_rank_of(e, x);
-  ls_text *text = ls_hlo_begin(e, "stablehlo.pad", out);
-  ls_hlo_names(e, in, 2);
+  ls_text *text = ls_hlo_begin(e, "stablehlo.pad", in, 2, out);
   ls_hlo_attr(text, "low", low, rank);
   ls_hlo_attr(text, "high", high, rank);
   ls_hlo_attr(text, "interior", interior, rank);
@@ -258,8 +254,7 @@ static bool stablehlo_ops_pad(ls_emitter *e, ls_emitted x, ls_emitted value,
 static void stablehlo_ops_concatenate(ls_emitter *e, const ls_emitted *in,
                                       size_t count, int64_t axis,
                                       ls_emitted out) {
-  ls_text *text = ls_hlo_begin(e, "stablehlo.concatenate", out);
-  ls_hlo_names(e, in, count);
+  ls_text *text = ls_hlo_begin(e, "stablehlo.concatenate", in, count, out);
   ls_text_append_format(text, ", dim = %lld", (long long)axis);
   ls_hlo_finish(e, in, count, out);
 }
@@ -267,14 +262,13 @@ static void stablehlo_ops_concatenate(ls_emitter *e, const ls_emitted *in,
 static void stablehlo_ops_reverse(ls_emitter *e, ls_emitted x,
                                   const int64_t *axes, size_t count,
                                   ls_emitted out) {
-  ls_text *text = ls_hlo_begin(e, "stablehlo.reverse", out);
-  ls_hlo_names(e, &x, 1);
+  ls_text *text = ls_hlo_begin(e, "stablehlo.reverse", &x, 1, out);
   ls_hlo_attr(text, "dims", axes, count);
   ls_hlo_end(e, out);
 }
 
 static void iota(ls_emitter *e, int64_t axis, ls_emitted out) {
-  ls_text *text = ls_hlo_begin(e, "stablehlo.iota", out);
+  ls_text *text = ls_hlo_begin(e, "stablehlo.iota", NULL, 0, out);
   ls_text_append_format(text, " dim = %lld", (long long)axis);
   ls_hlo_end(e, out);
 }
@@ -291,10 +285,7 @@ static void stablehlo_ops_gather(ls_emitter *e, ls_emitted x,
     sizes[i] = i == axis ? 1 : dims.dim[i].offset;
     if (i != axis) offsets[count++] = i < axis ? i : i + rank - 1;
   }
-  ls_text *text = ls_hlo_begin(e, "\"stablehlo.gather\"(", out);
-  ls_hlo_name(ls_hlo_of(e), x);
-  ls_text_append(text, ", ");
-  ls_hlo_name(ls_hlo_of(e), indices);
+  ls_text *text = ls_hlo_begin(e, "\"stablehlo.gather\"(", in, 2, out);
   ls_text_append(text, ") <{dimension_numbers = #stablehlo.gather<");
   ls_text_append(text, "offset_dims = ");
   ls_hlo_list(text, offsets, count);
@@ -311,8 +302,7 @@ static void dynamic_update(ls_emitter *e, ls_emitted x, ls_emitted part,
   const size_t rank = (size_t)stablehlo_ops_rank_of(e, x);
   ls_emitted in[LS_MAX_RANK + 2] = {x, part};
   memcpy(in + 2, starts, rank * sizeof(*starts));
-  ls_hlo_begin(e, "stablehlo.dynamic_update_slice", out);
-  ls_hlo_names(e, in, rank + 2);
+  ls_hlo_begin(e, "stablehlo.dynamic_update_slice", in, rank + 2, out);
   ls_hlo_finish(e, in, rank + 2, out);
 }
 
@@ -359,8 +349,7 @@ static bool stablehlo_ops_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
   const char *name = ls_hlo_element_name(ls_hlo_reducer(op));
   if (name == NULL) return false;
   const ls_emitted in[] = {x, ls_hlo_first(e, op, ls_emit_look(e, x)->dtype)};
-  ls_text *text = ls_hlo_begin(e, "stablehlo.reduce(", out);
-  ls_hlo_name(ls_hlo_of(e), x);
+  ls_text *text = ls_hlo_begin(e, "stablehlo.reduce(", &x, 1, out);
   ls_text_append(text, " init: ");
   ls_hlo_name(ls_hlo_of(e), in[1]);
   ls_text_append_format(text,
@@ -377,8 +366,7 @@ static void write_dot(ls_emitter *e, const ls_emitted *in, size_t num_batch,
   int64_t batch[LS_MAX_RANK];
   for (size_t i = 0; i < num_batch; ++i)
     batch[i] = (int64_t)i;
-  ls_text *text = ls_hlo_begin(e, "stablehlo.dot_general", out);
-  ls_hlo_names(e, in, 2);
+  ls_text *text = ls_hlo_begin(e, "stablehlo.dot_general", in, 2, out);
   if (num_batch > 0) {
     ls_hlo_attr(text, "batching_dims", batch, num_batch);
     ls_text_append(text, " x ");
