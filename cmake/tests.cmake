@@ -182,7 +182,7 @@ endif()
 # a user would, right and wrong in different ways.
 if(LS_TESTS AND TARGET lockstep_cli)
   foreach(variant MINE ANOTHER NO_MODELS OTHER_VERSION SMALL
-                  TELLS OWN_RATE)
+                  TELLS OWN_RATE OWN_RULE)
     string(TOLOWER "${variant}" name)
     add_library(cli_library_${name} MODULE
       "${PROJECT_SOURCE_DIR}/tests/cli/libraries/mine.c")

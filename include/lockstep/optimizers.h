@@ -283,6 +283,76 @@ LS_PLACED ls_tensor ls_optimizer_minimize_parts(ls_optimizer *optimizer,
 // Returns the learning rate of the next step, an f64 scalar.
 LS_PLACED ls_tensor ls_optimizer_rate(ls_optimizer *optimizer);
 
+// ---- Own optimizers --------------------------------------------------------
+// A rule of your own, by which an optimizer moves each variable. All else is as
+// for the optimizers above, whose rules are such tables too: slots in
+// checkpoints, replicas, clipping, accumulation, schedules, lazy steps.
+
+// One variable in one step; valid during the call of `update`.
+typedef struct ls_update ls_update;
+
+enum { LS_MAX_SLOTS = 8 };
+
+// A slot of each variable, of the variable's type.
+typedef struct ls_slot_rule {
+  const char *name;
+  double initial;  // Initial value of all elements.
+} ls_slot_rule;
+
+typedef struct ls_optimizer_rule {
+  const char *name;                  // Default name of the optimizer.
+  double learning_rate;              // Default learning rate.
+  ls_slot_rule slots[LS_MAX_SLOTS];  // Up to the first without a name.
+  bool counts;                       // True if `update` uses ls_update_step.
+  bool own_decay;  // True if `update` applies weight decay itself.
+  // True if `update` changes neither variable nor slots in rows whose gradient
+  // is 0: then steps of embeddings pass rows alone, also without `lazy`.
+  bool keeps_rows;
+  // True if `update` needs all rows at once, such as their norm: `lazy` is
+  // refused then.
+  bool needs_all;
+  // Computes one variable's step by ops: calls ls_update_move or
+  // ls_update_assign once, and ls_update_slot once for each slot. Called while
+  // a step is traced, in eager mode at each step. Values are of the rows that
+  // move: [rows, ...] if these are few.
+  void (*update)(ls_update *update, void *user);
+} ls_optimizer_rule;
+
+// Creates an optimizer by a rule, which is copied; `user` is passed to the
+// rule's `update` and must outlive the optimizer. `options` may be NULL.
+//   LS_INVALID_ARGUMENT  as ls_sgd_create; also a rule without a name, a rate
+//                        or `update`; slots of equal names, or one called
+//                        "gradient" or "kept_gradient", which are taken.
+LS_API LS_MUST_USE ls_status ls_optimizer_create_own(
+    const ls_optimizer_rule *rule, void *user,
+    const ls_optimizer_options *options, ls_optimizer **out_optimizer);
+
+// Returns the gradient: of the whole batch, clipped, and with weight decay
+// unless the rule has `own_decay`.
+LS_PLACED ls_tensor ls_update_gradient(const ls_update *update);
+// Returns the variable's current value.
+LS_PLACED ls_tensor ls_update_value(ls_update *update);
+// Returns the current value of slot number `slot`.
+LS_PLACED ls_tensor ls_update_read(ls_update *update, size_t slot);
+// Returns x times the learning rate of this step.
+LS_PLACED ls_tensor ls_update_rate(const ls_update *update, ls_tensor x);
+// Returns the number of this step, from 1, an f64 scalar. Only for rules that
+// count.
+LS_PLACED ls_tensor ls_update_step(ls_update *update);
+// Returns true if weight decay applies to the variable.
+LS_API bool ls_update_decays(const ls_update *update);
+// Returns weight_decay times the variable's value.
+LS_PLACED ls_tensor ls_update_decay(ls_update *update);
+// Returns the variable, lent.
+LS_API ls_variable *ls_update_variable(const ls_update *update);
+// Sets slot number `slot`. Returns its new value, as the next two do.
+LS_PLACED ls_tensor ls_update_slot(ls_update *update, size_t slot,
+                                   ls_tensor value);
+// Sets the variable to its value minus `delta`.
+LS_PLACED ls_tensor ls_update_move(ls_update *update, ls_tensor delta);
+// Sets the variable to `value`.
+LS_PLACED ls_tensor ls_update_assign(ls_update *update, ls_tensor value);
+
 #ifdef __cplusplus
 }
 #endif

@@ -25,14 +25,43 @@ ls_tensor ls_update_scale(ls_tensor x, ls_tensor scalar) {
   return ls_mul(x, ls_convert(scalar, ls_tensor_dtype(x)));
 }
 
+static ls_tensor update_failed(ls_update *update, const char *format,
+                               size_t slot) {
+  char text[120];
+  snprintf(text, sizeof(text), format, slot);
+  const ls_tensor failed = ls_make_failed(
+      "optimizer",
+      ls_invalid_argument("%s: %s of variable '%s'", update->optimizer->name,
+                          text, update->variable->name));
+  if (update->failed.ref == 0) update->failed = failed;
+  return failed;
+}
+
 ls_tensor ls_update_rate(const ls_update *update, ls_tensor x) {
+  LS_MAKE_REQUIRE(update);
   return update->scalars->rate_changes
              ? ls_update_scale(x, update->scalars->rate)
              : ls_mul_scalar(x, update->optimizer->learning_rate);
 }
 
+ls_tensor ls_update_gradient(const ls_update *update) {
+  LS_MAKE_REQUIRE(update);
+  return update->gradient;
+}
+
+ls_tensor ls_update_step(ls_update *update) {
+  LS_MAKE_REQUIRE(update);
+  return update->optimizer->rule.counts
+             ? update->scalars->number
+             : update_failed(update,
+                             "the rule does not set `counts`, and asks "
+                             "for the number of the step",
+                             0);
+}
+
 // Returns the variable that users see, rather than its component.
-static const ls_variable *whole_variable(const ls_update *update) {
+ls_variable *ls_update_variable(const ls_update *update) {
+  if (update == NULL) return NULL;
   return update->variable->container != NULL ? update->variable->container
                                              : update->variable;
 }
@@ -41,24 +70,36 @@ bool ls_update_decays(const ls_update *update) {
   const ls_optimizer *optimizer = update->optimizer;
   return optimizer->weight_decay > 0 &&
          (optimizer->decays == NULL ||
-          optimizer->decays(whole_variable(update)));
-}
-
-ls_tensor ls_update_decay(const ls_update *update) {
-  return ls_mul_scalar(update->w, update->optimizer->weight_decay);
+          optimizer->decays(ls_update_variable(update)));
 }
 
 ls_tensor ls_update_mix(double decay, ls_tensor x, ls_tensor y) {
   return ls_add(ls_mul_scalar(x, decay), ls_mul_scalar(y, 1 - decay));
 }
 
+// ---- Values of a variable and its slots -------------------------------------
 static ls_tensor read_rows(const ls_update *update, ls_variable *variable) {
   const ls_tensor all = ls_variable_read(variable);
   return update->has_rows ? ls_gather(all, update->rows, 0) : all;
 }
 
-ls_tensor ls_update_read(const ls_update *update, size_t slot) {
-  return read_rows(update, update->slots[slot]);
+ls_tensor ls_update_value(ls_update *update) {
+  LS_MAKE_REQUIRE(update);
+  if (update->w.ref == 0) update->w = read_rows(update, update->variable);
+  return update->w;
+}
+
+ls_tensor ls_update_decay(ls_update *update) {
+  LS_MAKE_REQUIRE(update);
+  return ls_mul_scalar(ls_update_value(update),
+                       update->optimizer->weight_decay);
+}
+
+ls_tensor ls_update_read(ls_update *update, size_t slot) {
+  LS_MAKE_REQUIRE(update);
+  return slot < update->optimizer->rule_slots
+             ? read_rows(update, update->slots[slot])
+             : update_failed(update, "there is no slot number %zu", slot);
 }
 
 // Returns `value` where rows move, else `old`.
@@ -67,7 +108,10 @@ static ls_tensor moved_rows(const ls_update *update, ls_tensor value,
   return update->is_masked ? ls_select(update->mask, value, old) : value;
 }
 
-void ls_update_slot(const ls_update *update, size_t slot, ls_tensor value) {
+ls_tensor ls_update_slot(ls_update *update, size_t slot, ls_tensor value) {
+  LS_MAKE_REQUIRE(update);
+  if (slot >= update->optimizer->rule_slots)
+    return update_failed(update, "there is no slot number %zu", slot);
   ls_variable *variable = update->slots[slot];
   const ls_tensor set =
       update->has_rows
@@ -76,19 +120,39 @@ void ls_update_slot(const ls_update *update, size_t slot, ls_tensor value) {
                 variable,
                 moved_rows(update, value, ls_update_read(update, slot)));
   update->ops[1 + slot] = ls_tensor_op(set);
+  return set;
 }
 
-void ls_update_move(const ls_update *update, ls_tensor delta) {
+// Stores the variable's value: `moved`, or with rows the value after a scatter.
+static ls_tensor set_variable(ls_update *update, ls_tensor moved) {
   ls_variable *variable = update->variable;
-  ls_tensor moved =
-      update->has_rows
-          ? ls_variable_scatter(variable, LS_SCATTER_SUB, update->rows, delta)
-          : moved_rows(update, ls_sub(update->w, delta), update->w);
   // A constraint needs the whole value of the variable.
   if (!update->has_rows || ls_variable_has_constraint(variable))
     moved =
         ls_variable_assign(variable, ls_variable_constrain(variable, moved));
   update->ops[0] = ls_tensor_op(moved);
+  return moved;
+}
+
+ls_tensor ls_update_move(ls_update *update, ls_tensor delta) {
+  LS_MAKE_REQUIRE(update);
+  if (update->has_rows)
+    return set_variable(update,
+                        ls_variable_scatter(update->variable, LS_SCATTER_SUB,
+                                            update->rows, delta));
+  const ls_tensor w = ls_update_value(update);
+  return set_variable(update, moved_rows(update, ls_sub(w, delta), w));
+}
+
+ls_tensor ls_update_assign(ls_update *update, ls_tensor value) {
+  LS_MAKE_REQUIRE(update);
+  if (update->has_rows)
+    return set_variable(update, ls_variable_scatter_update(
+                                    update->variable, update->rows, value));
+  return set_variable(
+      update, update->is_masked
+                  ? ls_select(update->mask, value, ls_update_value(update))
+                  : value);
 }
 
 ls_op ls_join_ops(const ls_op *ops, size_t count, const char *name) {
@@ -103,7 +167,7 @@ ls_op ls_join_ops(const ls_op *ops, size_t count, const char *name) {
 static void find_rows(ls_update *update, bool decays) {
   const ls_optimizer *optimizer = update->optimizer;
   const bool lazy =
-      optimizer->lazy != NULL && optimizer->lazy(whole_variable(update));
+      optimizer->lazy != NULL && optimizer->lazy(ls_update_variable(update));
   if (lazy || (optimizer->rule.keeps_rows && !decays))
     update->has_rows =
         ls_find_rows(update->gradient, &update->rows, &update->gradient);
@@ -118,7 +182,7 @@ static void find_rows(ls_update *update, bool decays) {
 // Stores the gradient, if it is kept. Returns the op of the update.
 static ls_op with_kept_gradient(const ls_update *update, ls_tensor gradient) {
   ls_variable *kept =
-      ls_map_find_u64(&update->optimizer->kept, whole_variable(update)->id);
+      ls_map_find_u64(&update->optimizer->kept, ls_update_variable(update)->id);
   if (kept == NULL) return update->ops[0];
   if (update->variable->container != NULL)
     kept = ls_slot_component(kept, update->variable);
@@ -127,17 +191,31 @@ static ls_op with_kept_gradient(const ls_update *update, ls_tensor gradient) {
   return ls_join_ops(ops, LS_COUNT_OF(ops), NULL);
 }
 
+// Makes the ops of the rule. In eager mode a failure stays only in an op.
+static void update_by_rule(ls_update *update) {
+  const ls_optimizer *optimizer = update->optimizer;
+  for (size_t i = 0; i <= optimizer->rule_slots; ++i)
+    update->ops[i] = (ls_op){0};
+  optimizer->rule.update(update, optimizer->user);
+  for (size_t i = 0; i <= optimizer->rule_slots; ++i) {
+    if (update->ops[i].graph != NULL) continue;
+    update->ops[i] = ls_tensor_op(
+        i == 0 ? update_failed(update, "the rule has set no value", 0)
+               : update_failed(update, "the rule has not set slot number %zu",
+                               i - 1));
+  }
+  if (update->failed.ref != 0) update->ops[0] = ls_tensor_op(update->failed);
+}
+
 void ls_update_make(ls_update *update) {
-  const ls_optimizer_rule *rule = &update->optimizer->rule;
   const bool decays = ls_update_decays(update);
   const ls_tensor gradient = update->gradient;
   find_rows(update, decays);
   // A step by rows subtracts from the variable in place.
-  if (!update->has_rows || decays)
-    update->w = read_rows(update, update->variable);
-  if (!rule->own_decay && decays)
+  if (!update->has_rows || decays) ls_update_value(update);
+  if (!update->optimizer->rule.own_decay && decays)
     update->gradient = ls_add(update->gradient, ls_update_decay(update));
-  rule->update(update);
+  update_by_rule(update);
   update->ops[0] = with_kept_gradient(update, gradient);
 }
 
@@ -149,9 +227,10 @@ ls_status ls_optimizer_begin_step(ls_optimizer *optimizer,
   scalars->rate_changes = ls_schedule_changes(&optimizer->schedule);
   scalars->rate = ls_optimizer_rate(optimizer);
   const ls_tensor done = ls_variable_read(optimizer->step);
-  if (optimizer->rule.begin != NULL)
-    optimizer->rule.begin(
-        optimizer, ls_convert(ls_add_scalar(done, 1), LS_DTYPE_F64), scalars);
+  if (!optimizer->rule.counts) return ls_ok();
+  scalars->number = ls_convert(ls_add_scalar(done, 1), LS_DTYPE_F64);
+  if (optimizer->begin != NULL)
+    optimizer->begin(optimizer, scalars->number, scalars);
   return ls_ok();
 }
 
@@ -246,7 +325,7 @@ static ls_status move_one(step *s, size_t i) {
                       .gradient = s->gradients[i],
                       .ops = &s->ops[s->num_ops]};
   ls_update_make(&update);
-  s->num_ops += 1 + optimizer->rule.num_slots;
+  s->num_ops += 1 + optimizer->rule_slots;
   if (ls_optimizer_holds(optimizer))
     s->ops[s->num_ops++] = ls_hold_nothing(optimizer, slots);
   return ls_ok();

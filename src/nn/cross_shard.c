@@ -64,7 +64,7 @@ ls_status ls_cross_shard_create(const ls_cross_shard_options *options,
   LS_REQUIRE_OUT(out_optimizer);
   LS_RETURN_IF_ERROR(cross_shard_check(options));
   LS_OWN(ls_optimizer, optimizer) = NULL;
-  LS_RETURN_IF_ERROR(ls_optimizer_make(&rule, NULL, 0, &optimizer));
+  LS_RETURN_IF_ERROR(ls_optimizer_make(&rule, NULL, &optimizer));
   optimizer->over_replicas = options->reduction;
   optimizer->inner = ls_optimizer_retain(options->optimizer);
   if (options->groups != NULL)

@@ -15,7 +15,7 @@ bool ls_optimizer_holds(const ls_optimizer *optimizer) {
 // ---- Sums ------------------------------------------------------------------
 static ls_variable *held_sum(const ls_optimizer *optimizer,
                              ls_variable *const *slots) {
-  return slots[optimizer->rule.num_slots];
+  return slots[optimizer->rule_slots];
 }
 
 // Multiplies a gradient by the call's weight. For a call without examples the

@@ -39,6 +39,9 @@ static void destroy_optimizer(ls_object *object) {
   ls_release(optimizer->allocator,
              (void *)(uintptr_t)optimizer->groups.members);
   ls_release(optimizer->allocator, optimizer->name_text);
+  for (size_t i = 0; i < optimizer->rule_slots; ++i)
+    ls_release(optimizer->allocator,
+               (void *)(uintptr_t)optimizer->rule.slots[i].name);
   ls_release(optimizer->allocator, optimizer);
 }
 
@@ -103,8 +106,23 @@ static ls_status optimizer_check(const char *kind,
   return ls_schedule_check(kind, &options->schedule);
 }
 
+// Takes over a rule with copies of its slots' names.
+static ls_status keep_rule(ls_optimizer *optimizer,
+                           const ls_optimizer_rule *rule) {
+  optimizer->rule = *rule;
+  optimizer->user = optimizer;
+  for (size_t i = 0; i < LS_MAX_SLOTS && rule->slots[i].name != NULL; ++i) {
+    const char *name = rule->slots[i].name;
+    optimizer->rule.slots[i].name =
+        ls_copy_text(optimizer->allocator, name, strlen(name));
+    if (optimizer->rule.slots[i].name == NULL) return ls_out_of_memory();
+    ++optimizer->rule_slots;
+  }
+  optimizer->num_slots = optimizer->rule_slots + ls_optimizer_holds(optimizer);
+  return ls_ok();
+}
+
 ls_status ls_optimizer_make(const ls_optimizer_rule *rule, const void *options,
-                            double learning_rate,
                             ls_optimizer **out_optimizer) {
   *out_optimizer = NULL;
   ls_optimizer_options common = {0};
@@ -112,16 +130,15 @@ ls_status ls_optimizer_make(const ls_optimizer_rule *rule, const void *options,
   LS_RETURN_IF_ERROR(optimizer_check(rule->name, &common));
   if (rule->needs_all && common.lazy != NULL)
     return ls_invalid_argument(
-        "%s: no step can be lazy: it is scaled by norms of whole variables",
+        "%s: no step can be lazy: its rule needs all rows of a variable",
         rule->name);
   const char *name = common.name != NULL ? common.name : rule->name;
   ls_allocator *allocator = ls_current_allocator();
   LS_NEW_OR_RETURN(allocator, ls_optimizer, optimizer);
   ls_object_init(&optimizer->object, &optimizer_type);
   optimizer->allocator = allocator;
-  optimizer->rule = *rule;
   optimizer->learning_rate =
-      common.learning_rate != 0 ? common.learning_rate : learning_rate;
+      common.learning_rate != 0 ? common.learning_rate : rule->learning_rate;
   optimizer->schedule = common.schedule;
   optimizer->clip = common.clip;
   optimizer->weight_decay = common.weight_decay;
@@ -129,23 +146,64 @@ ls_status ls_optimizer_make(const ls_optimizer_rule *rule, const void *options,
   optimizer->over_replicas = common.over_replicas;
   optimizer->accumulate = common.accumulate;
   optimizer->lazy = common.lazy;
-  optimizer->num_slots = rule->num_slots + ls_optimizer_holds(optimizer);
   ls_map_init(&optimizer->slots, allocator);
   ls_map_init(&optimizer->kept, allocator);
   optimizer->name = optimizer->name_text =
       ls_copy_text(allocator, name, strlen(name));
-  if (optimizer->name == NULL) {
+  const ls_status status =
+      optimizer->name != NULL ? keep_rule(optimizer, rule) : ls_out_of_memory();
+  if (ls_status_is_ok(status))
+    *out_optimizer = optimizer;
+  else
     ls_optimizer_release(optimizer);
-    return ls_out_of_memory();
-  }
-  *out_optimizer = optimizer;
+  return status;
+}
+
+// ---- Own rules -------------------------------------------------------------
+static ls_status check_slot(const ls_optimizer_rule *rule, size_t slot) {
+  const char *name = rule->slots[slot].name;
+  if (name[0] == '\0')
+    return ls_invalid_argument("%s: slot %zu has no name", rule->name, slot);
+  if (strcmp(name, "gradient") == 0 || strcmp(name, "kept_gradient") == 0)
+    return ls_invalid_argument("%s: a slot cannot be called '%s': every "
+                               "optimizer may have such a one",
+                               rule->name, name);
+  for (size_t i = 0; i < slot; ++i)
+    if (strcmp(rule->slots[i].name, name) == 0)
+      return ls_invalid_argument("%s: slots %zu and %zu are both called '%s'",
+                                 rule->name, i, slot, name);
+  return ls_ok();
+}
+
+static ls_status check_rule(const ls_optimizer_rule *rule) {
+  if (rule->name == NULL || rule->name[0] == '\0')
+    return ls_invalid_argument("a rule of an optimizer has no name");
+  if (rule->update == NULL)
+    return ls_invalid_argument("%s: the rule's `update` is NULL", rule->name);
+  if (!(rule->learning_rate > 0))
+    return ls_invalid_argument(
+        "%s: the rule's learning rate must be above 0, got %g", rule->name,
+        rule->learning_rate);
+  for (size_t i = 0; i < LS_MAX_SLOTS && rule->slots[i].name != NULL; ++i)
+    LS_RETURN_IF_ERROR(check_slot(rule, i));
+  return ls_ok();
+}
+
+ls_status ls_optimizer_create_own(const ls_optimizer_rule *rule, void *user,
+                                  const ls_optimizer_options *options,
+                                  ls_optimizer **out_optimizer) {
+  LS_REQUIRE_OUT(out_optimizer);
+  LS_REQUIRE(rule);
+  LS_RETURN_IF_ERROR(check_rule(rule));
+  LS_RETURN_IF_ERROR(ls_optimizer_make(rule, options, out_optimizer));
+  (*out_optimizer)->user = user;
   return ls_ok();
 }
 
 // ---- Slots -----------------------------------------------------------------
 static const char *slot_name(const ls_optimizer *optimizer, size_t slot) {
-  return slot < optimizer->rule.num_slots ? optimizer->rule.slot_names[slot]
-                                          : "gradient";
+  return slot < optimizer->rule_slots ? optimizer->rule.slots[slot].name
+                                      : "gradient";
 }
 
 static ls_weight_options slot_options(const ls_optimizer *optimizer,
@@ -156,8 +214,8 @@ static ls_weight_options slot_options(const ls_optimizer *optimizer,
                                .shape = ls_variable_shape(variable),
                                .initializer = ls_init_zeros(),
                                .trainable = LS_FLAG_OFF};
-  if (slot < optimizer->rule.num_slots)
-    options.initializer = ls_init_constant(optimizer->initial);
+  if (slot < optimizer->rule_slots)
+    options.initializer = ls_init_constant(optimizer->rule.slots[slot].initial);
   else if (ls_is_half(options.dtype))
     options.dtype = LS_DTYPE_F32;  // The slot is a sum.
   return options;

@@ -11,17 +11,18 @@
 #include "lockstep/variable.h"
 #include "nn/shares.h"
 
-enum { LS_MAX_SLOTS = 3, LS_MAX_STEP_SCALARS = 2 };
+enum { LS_MAX_STEP_SCALARS = 2 };
 
 // Scalars shared by all variables of one step, f64.
 typedef struct ls_step_scalars {
   bool rate_changes;
-  ls_tensor rate;  // Set if it changes, or if the rule counts steps.
+  ls_tensor rate;    // Set if it changes, or if the rule counts steps.
+  ls_tensor number;  // Number of this step, from 1; set if the rule counts.
   ls_tensor own[LS_MAX_STEP_SCALARS];  // Scalars of the rule.
 } ls_step_scalars;
 
 // The update of one variable.
-typedef struct ls_update {
+struct ls_update {
   const ls_optimizer *optimizer;
   const ls_step_scalars *scalars;
   ls_variable *variable;
@@ -36,32 +37,22 @@ typedef struct ls_update {
   ls_tensor w;         // Current value of the variable; set if needed.
   ls_tensor gradient;  // The same on all replicas, and clipped.
   ls_op *ops;          // Assignments of the variable, then of its slots.
-} ls_update;
+  ls_tensor failed;    // The first wrong call of the rule, if there is one.
+};
 
-typedef struct ls_optimizer_rule {
-  const char *name;  // Default name of the optimizer.
-  bool counts;       // True if the rule needs the number of steps.
-  bool own_decay;    // True if `update` applies weight decay itself.
-  // True if `update` does not change rows whose gradient is 0.
-  bool keeps_rows;
-  bool needs_all;  // True if `update` needs all rows at once.
-  size_t num_slots;
-  const char *slot_names[LS_MAX_SLOTS];
-  // Makes the scalars of the rule. `t`, an f64 scalar, is the number of this
-  // step, from 1 on. NULL: the rule has none.
-  void (*begin)(const ls_optimizer *optimizer, ls_tensor t,
-                ls_step_scalars *scalars);
-  // Adds the ops that update one variable: one ls_update_slot for each slot,
-  // and one ls_update_move.
-  void (*update)(const ls_update *update);
-} ls_optimizer_rule;
+// Makes the scalars of a rule, from the number of the step.
+typedef void (*ls_step_begin)(const ls_optimizer *optimizer, ls_tensor number,
+                              ls_step_scalars *scalars);
 
 struct ls_optimizer {
   ls_object object;
   ls_allocator *allocator;
   char *name_text;  // Storage of `name`.
   LS_OPTIMIZER_FIELDS;
-  ls_optimizer_rule rule;
+  ls_optimizer_rule rule;  // Owns the names of slots.
+  size_t rule_slots;       // Number of the rule's slots.
+  void *user;              // The user's; of the rules here the optimizer.
+  ls_step_begin begin;     // NULL: the rule has no scalars.
   // Number of slots of each variable: those of the rule, and with several calls
   // per step a sum of gradients.
   size_t num_slots;
@@ -73,7 +64,7 @@ struct ls_optimizer {
   // first of these calls that had any.
   ls_variable *examples, *first_examples;
   // Parameters of the rules.
-  double momentum, beta1, beta2, epsilon, initial;
+  double momentum, beta1, beta2, epsilon;
   bool nesterov, centered, no_momentum;
   // In a cross-shard optimizer: the inner optimizer, which uses all fields
   // above except `over_replicas`, and the groups of replicas; without members
@@ -87,7 +78,6 @@ struct ls_optimizer {
 // all zero); the caller sets the rule's parameters.
 LS_MUST_USE ls_status ls_optimizer_make(const ls_optimizer_rule *rule,
                                         const void *options,
-                                        double learning_rate,
                                         ls_optimizer **out_optimizer);
 // Checks that a number is in [0, limit); else fails with INVALID_ARGUMENT, and
 // names the number.
@@ -148,18 +138,8 @@ void ls_update_make(ls_update *update);
 // ---- Helpers of rules ------------------------------------------------------
 // Returns x times a scalar of the step, in the type of x.
 ls_tensor ls_update_scale(ls_tensor x, ls_tensor scalar);
-// Returns x times the learning rate.
-ls_tensor ls_update_rate(const ls_update *update, ls_tensor x);
-// Returns true if weight decay applies to the variable.
-bool ls_update_decays(const ls_update *update);
-// Returns weight_decay times w.
-ls_tensor ls_update_decay(const ls_update *update);
 // Returns decay times x + (1 - decay) times y.
 ls_tensor ls_update_mix(double decay, ls_tensor x, ls_tensor y);
-ls_tensor ls_update_read(const ls_update *update, size_t slot);
-void ls_update_slot(const ls_update *update, size_t slot, ls_tensor value);
-// Sets the variable to w - delta.
-void ls_update_move(const ls_update *update, ls_tensor delta);
 
 // ---- Rows ------------------------------------------------------------------
 // Returns true if a gradient is of a few rows out of many, with their distinct

@@ -41,7 +41,7 @@ static void begin_with_rate(const ls_optimizer *optimizer, ls_tensor t,
 
 // Updates the moments, and returns the direction of the step; for Adam already
 // times the learning rate.
-static ls_tensor step_direction(const ls_update *update) {
+static ls_tensor step_direction(ls_update *update) {
   const ls_optimizer *optimizer = update->optimizer;
   const ls_tensor g = update->gradient;
   ls_tensor m = g;
@@ -59,11 +59,13 @@ static ls_tensor step_direction(const ls_update *update) {
                 ls_add_scalar(root, optimizer->epsilon));
 }
 
-static void update_adam(const ls_update *update) {
+static void update_adam(ls_update *update, void *user) {
+  (void)user;
   ls_update_move(update, step_direction(update));
 }
 
-static void update_adamw(const ls_update *update) {
+static void update_adamw(ls_update *update, void *user) {
+  (void)user;
   ls_tensor delta = step_direction(update);
   if (ls_update_decays(update))
     delta = ls_add(delta, ls_update_rate(update, ls_update_decay(update)));
@@ -74,7 +76,8 @@ static ls_tensor norm(ls_tensor x) {
   return ls_sqrt(ls_reduce_sum(ls_square(x), LS_ALL_AXES));
 }
 
-static void update_lamb(const ls_update *update) {
+static void update_lamb(ls_update *update, void *user) {
+  (void)user;
   ls_tensor d = step_direction(update);
   if (ls_update_decays(update)) d = ls_add(d, ls_update_decay(update));
   const ls_dtype dtype = ls_variable_dtype(update->variable);
@@ -86,22 +89,22 @@ static void update_lamb(const ls_update *update) {
 }
 
 static const ls_optimizer_rule adam_rule = {.name = "adam",
+                                            .learning_rate = 0.001,
                                             .counts = true,
-                                            .begin = begin_with_rate,
                                             .update = update_adam};
 static const ls_optimizer_rule adamw_rule = {.name = "adamw",
+                                             .learning_rate = 0.001,
                                              .counts = true,
                                              .own_decay = true,
-                                             .begin = begin_with_rate,
                                              .update = update_adamw};
 static const ls_optimizer_rule lamb_rule = {.name = "lamb",
+                                            .learning_rate = 0.001,
                                             .counts = true,
                                             .own_decay = true,
                                             .needs_all = true,
-                                            .begin = adam_begin,
                                             .update = update_lamb};
 
-static ls_status adam_create(const ls_optimizer_rule *base,
+static ls_status adam_create(const ls_optimizer_rule *base, ls_step_begin begin,
                              const ls_adam_options *options,
                              double weight_decay, double epsilon,
                              ls_optimizer **out_optimizer) {
@@ -116,10 +119,12 @@ static ls_status adam_create(const ls_optimizer_rule *base,
   LS_RETURN_IF_ERROR(
       ls_optimizer_check(base->name, "epsilon", opts.epsilon, INFINITY));
   ls_optimizer_rule rule = *base;
-  if (!opts.no_momentum) rule.slot_names[rule.num_slots++] = "m";
-  rule.slot_names[rule.num_slots++] = "v";
-  LS_RETURN_IF_ERROR(ls_optimizer_make(&rule, &opts, 0.001, out_optimizer));
+  size_t slots = 0;
+  if (!opts.no_momentum) rule.slots[slots++].name = "m";
+  rule.slots[slots].name = "v";
+  LS_RETURN_IF_ERROR(ls_optimizer_make(&rule, &opts, out_optimizer));
   ls_optimizer *optimizer = *out_optimizer;
+  optimizer->begin = begin;
   optimizer->beta1 = opts.beta1;
   optimizer->beta2 = opts.beta2;
   optimizer->epsilon = opts.epsilon;
@@ -130,24 +135,26 @@ static ls_status adam_create(const ls_optimizer_rule *base,
 ls_status ls_adam_create(const ls_adam_options *options,
                          ls_optimizer **out_optimizer) {
   LS_REQUIRE_OUT(out_optimizer);
-  return adam_create(&adam_rule, options, 0, 1e-8, out_optimizer);
+  return adam_create(&adam_rule, begin_with_rate, options, 0, 1e-8,
+                     out_optimizer);
 }
 
 ls_status ls_adamw_create(const ls_adam_options *options,
                           ls_optimizer **out_optimizer) {
   LS_REQUIRE_OUT(out_optimizer);
-  return adam_create(&adamw_rule, options, 0.01, 1e-8, out_optimizer);
+  return adam_create(&adamw_rule, begin_with_rate, options, 0.01, 1e-8,
+                     out_optimizer);
 }
 
 ls_status ls_lamb_create(const ls_adam_options *options,
                          ls_optimizer **out_optimizer) {
   LS_REQUIRE_OUT(out_optimizer);
-  return adam_create(&lamb_rule, options, 0, 1e-6, out_optimizer);
+  return adam_create(&lamb_rule, adam_begin, options, 0, 1e-6, out_optimizer);
 }
 
 // ---- Lion -------------------------------------------------------------------
-static void update_lion(const ls_update *update) {
-  const ls_optimizer *optimizer = update->optimizer;
+static void update_lion(ls_update *update, void *user) {
+  const ls_optimizer *optimizer = user;
   const ls_tensor g = update->gradient, m = ls_update_read(update, 0);
   ls_tensor u = ls_sign(ls_update_mix(optimizer->beta1, m, g));
   ls_update_slot(update, 0, ls_update_mix(optimizer->beta2, m, g));
@@ -157,8 +164,8 @@ static void update_lion(const ls_update *update) {
 
 static const ls_optimizer_rule lion_rule = {.name = "lion",
                                             .own_decay = true,
-                                            .num_slots = 1,
-                                            .slot_names = {"m"},
+                                            .learning_rate = 0.0001,
+                                            .slots = {{.name = "m"}},
                                             .update = update_lion};
 
 ls_status ls_lion_create(const ls_lion_options *options,
@@ -169,28 +176,21 @@ ls_status ls_lion_create(const ls_lion_options *options,
   if (opts.beta2 == 0) opts.beta2 = 0.99;
   LS_RETURN_IF_ERROR(ls_optimizer_check("lion", "beta1", opts.beta1, 1));
   LS_RETURN_IF_ERROR(ls_optimizer_check("lion", "beta2", opts.beta2, 1));
-  LS_RETURN_IF_ERROR(
-      ls_optimizer_make(&lion_rule, &opts, 0.0001, out_optimizer));
+  LS_RETURN_IF_ERROR(ls_optimizer_make(&lion_rule, &opts, out_optimizer));
   (*out_optimizer)->beta1 = opts.beta1;
   (*out_optimizer)->beta2 = opts.beta2;
   return ls_ok();
 }
 
 // ---- Adagrad ---------------------------------------------------------------
-static void update_adagrad(const ls_update *update) {
+static void update_adagrad(ls_update *update, void *user) {
+  const ls_optimizer *optimizer = user;
   const ls_tensor g = update->gradient;
   const ls_tensor sum = ls_add(ls_update_read(update, 0), ls_square(g));
   ls_update_slot(update, 0, sum);
-  const ls_tensor root =
-      ls_sqrt(ls_add_scalar(sum, update->optimizer->epsilon));
+  const ls_tensor root = ls_sqrt(ls_add_scalar(sum, optimizer->epsilon));
   ls_update_move(update, ls_update_rate(update, ls_div(g, root)));
 }
-
-static const ls_optimizer_rule adagrad_rule = {.name = "adagrad",
-                                               .keeps_rows = true,
-                                               .num_slots = 1,
-                                               .slot_names = {"sum"},
-                                               .update = update_adagrad};
 
 ls_status ls_adagrad_create(const ls_adagrad_options *options,
                             ls_optimizer **out_optimizer) {
@@ -203,16 +203,19 @@ ls_status ls_adagrad_create(const ls_adagrad_options *options,
       ls_optimizer_check("adagrad", "initial sum", opts.initial, INFINITY));
   LS_RETURN_IF_ERROR(
       ls_optimizer_check("adagrad", "epsilon", opts.epsilon, INFINITY));
-  LS_RETURN_IF_ERROR(
-      ls_optimizer_make(&adagrad_rule, &opts, 0.01, out_optimizer));
-  (*out_optimizer)->initial = opts.initial;
+  const ls_optimizer_rule rule = {.name = "adagrad",
+                                  .learning_rate = 0.01,
+                                  .keeps_rows = true,
+                                  .slots = {{"sum", opts.initial}},
+                                  .update = update_adagrad};
+  LS_RETURN_IF_ERROR(ls_optimizer_make(&rule, &opts, out_optimizer));
   (*out_optimizer)->epsilon = opts.epsilon;
   return ls_ok();
 }
 
 // ---- RMSProp ---------------------------------------------------------------
-static void update_rmsprop(const ls_update *update) {
-  const ls_optimizer *optimizer = update->optimizer;
+static void update_rmsprop(ls_update *update, void *user) {
+  const ls_optimizer *optimizer = user;
   const double decay = optimizer->beta2;
   const ls_tensor g = update->gradient;
   size_t slot = 0;
@@ -249,12 +252,13 @@ ls_status ls_rmsprop_create(const ls_rmsprop_options *options,
   LS_RETURN_IF_ERROR(
       ls_optimizer_check("rmsprop", "epsilon", opts.epsilon, INFINITY));
   ls_optimizer_rule rule = {.name = "rmsprop",
-                            .num_slots = 1,
-                            .slot_names = {"square"},
+                            .learning_rate = 0.001,
+                            .slots = {{.name = "square"}},
                             .update = update_rmsprop};
-  if (opts.centered) rule.slot_names[rule.num_slots++] = "mean";
-  if (opts.momentum > 0) rule.slot_names[rule.num_slots++] = "momentum";
-  LS_RETURN_IF_ERROR(ls_optimizer_make(&rule, &opts, 0.001, out_optimizer));
+  size_t slots = 1;
+  if (opts.centered) rule.slots[slots++].name = "mean";
+  if (opts.momentum > 0) rule.slots[slots].name = "momentum";
+  LS_RETURN_IF_ERROR(ls_optimizer_make(&rule, &opts, out_optimizer));
   ls_optimizer *optimizer = *out_optimizer;
   optimizer->beta2 = opts.decay;
   optimizer->momentum = opts.momentum;
@@ -264,12 +268,13 @@ ls_status ls_rmsprop_create(const ls_rmsprop_options *options,
 }
 
 // ---- SGD -------------------------------------------------------------------
-static void update_plain(const ls_update *update) {
+static void update_plain(ls_update *update, void *user) {
+  (void)user;
   ls_update_move(update, ls_update_rate(update, update->gradient));
 }
 
-static void update_momentum(const ls_update *update) {
-  const ls_optimizer *optimizer = update->optimizer;
+static void update_momentum(ls_update *update, void *user) {
+  const ls_optimizer *optimizer = user;
   const double momentum = optimizer->momentum;
   const ls_tensor g = update->gradient;
   const ls_tensor v =
@@ -280,11 +285,13 @@ static void update_momentum(const ls_update *update) {
   ls_update_move(update, ls_update_rate(update, direction));
 }
 
-static const ls_optimizer_rule plain_rule = {
-    .name = "sgd", .keeps_rows = true, .update = update_plain};
+static const ls_optimizer_rule plain_rule = {.name = "sgd",
+                                             .learning_rate = 0.01,
+                                             .keeps_rows = true,
+                                             .update = update_plain};
 static const ls_optimizer_rule momentum_rule = {.name = "momentum",
-                                                .num_slots = 1,
-                                                .slot_names = {"momentum"},
+                                                .learning_rate = 0.01,
+                                                .slots = {{.name = "momentum"}},
                                                 .update = update_momentum};
 
 ls_status ls_sgd_create(const ls_sgd_options *options,
@@ -297,7 +304,7 @@ ls_status ls_sgd_create(const ls_sgd_options *options,
     return ls_invalid_argument("sgd: nesterov needs a momentum above 0");
   const ls_optimizer_rule *rule =
       opts.momentum > 0 ? &momentum_rule : &plain_rule;
-  LS_RETURN_IF_ERROR(ls_optimizer_make(rule, &opts, 0.01, out_optimizer));
+  LS_RETURN_IF_ERROR(ls_optimizer_make(rule, &opts, out_optimizer));
   (*out_optimizer)->momentum = opts.momentum;
   (*out_optimizer)->nesterov = opts.nesterov;
   return ls_ok();

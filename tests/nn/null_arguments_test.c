@@ -41,6 +41,9 @@ TEST(calls_of_optimizers_refuse_null) {
   expect_null_argument(out_optimizer, ls_lion_create, some, NULL);
   expect_null_argument(kind, ls_optimizer_create, NULL, some, some);
   expect_null_argument(out_optimizer, ls_optimizer_create, some, some, NULL);
+  expect_null_argument(rule, ls_optimizer_create_own, NULL, some, some, some);
+  expect_null_argument(out_optimizer, ls_optimizer_create_own, some, some, some,
+                       NULL);
   expect_null_argument(optimizer, ls_optimizer_minimize_tape, NULL, some,
                        (ls_tensor){0});
   expect_null_argument(tape, ls_optimizer_minimize_tape, some, NULL,

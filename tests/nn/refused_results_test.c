@@ -32,6 +32,7 @@ TEST(refused_calls_of_optimizers_leave_nothing) {
   REFUSED_MEMORY(ls_optimizer *, ls_lion_create(NULL, &out));
   REFUSED(ls_op, ls_optimizer_apply_across(NULL, NULL, NULL, 0, NULL, &out));
   REFUSED(ls_optimizer *, ls_optimizer_create(NULL, NULL, &out));
+  REFUSED(ls_optimizer *, ls_optimizer_create_own(NULL, NULL, NULL, &out));
   REFUSED(ls_variable *, ls_optimizer_kept_gradient(NULL, NULL, &out));
   REFUSED(ls_variable *, ls_optimizer_slot(NULL, NULL, NULL, &out));
   REFUSED_MEMORY(ls_optimizer *, ls_rmsprop_create(NULL, &out));

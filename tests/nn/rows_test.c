@@ -271,8 +271,8 @@ TEST(a_lazy_step_moves_only_rows_with_a_gradient) {
 TEST(lamb_cannot_be_lazy) {
   ls_optimizer *optimizer = NULL;
   expect_null(ls_lamb_create(&(ls_adam_options){.lazy = is_table}, &optimizer),
-              "lamb: no step can be lazy: it is scaled by norms of whole "
-              "variables");
+              "lamb: no step can be lazy: its rule needs all rows of a "
+              "variable");
   assert_null(optimizer);
 }
 

@@ -24,6 +24,21 @@ static void destroy(void *self) {
   free(net);
 }
 
+#ifdef OWN_RULE
+static void update_momentum(ls_update *update, void *user) {
+  (void)user;
+  const ls_tensor v = ls_add(ls_mul_scalar(ls_update_read(update, 0), 0.9),
+                             ls_update_gradient(update));
+  ls_update_slot(update, 0, v);
+  ls_update_move(update, ls_update_rate(update, v));
+}
+
+static const ls_optimizer_rule rule = {.name = "own",
+                                       .learning_rate = 0.01,
+                                       .slots = {{.name = "momentum"}},
+                                       .update = update_momentum};
+#endif
+
 static ls_status fill(mine *net, const ls_model_options *options) {
   LS_RETURN_IF_ERROR(ls_dense_layer_create(
       &(ls_dense_options){
@@ -36,6 +51,10 @@ static ls_status fill(mine *net, const ls_model_options *options) {
             .learning_rate = 0.02,
             .schedule = {.kind = LS_SCHEDULE_COSINE, .steps = 100}},
         &net->optimizer);
+#endif
+#ifdef OWN_RULE
+  if (options->optimizer == NULL)
+    return ls_optimizer_create_own(&rule, NULL, NULL, &net->optimizer);
 #endif
   if (options->optimizer == NULL)
     return ls_adam_create(
