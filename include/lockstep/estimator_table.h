@@ -18,6 +18,7 @@
 #define LOCKSTEP_ESTIMATOR_TABLE_H_
 
 #include "lockstep/estimator_export.h"
+#include "lockstep/models.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -68,6 +69,16 @@ LS_API extern const ls_estimator_table ls_exported_estimators;
       sizeof(ls_estimator_type),                                               \
       sizeof(ls_exported_kinds) / sizeof(ls_exported_kinds[0]),                \
       ls_exported_kinds}
+
+// Finds the estimators of a library that is loaded (ls_model_library_open in
+// lockstep/models.h); none if it exports models only. They last as long as the
+// library.
+//   LS_INVALID_ARGUMENT  a table of another version or of an older Lockstep; an
+//                        estimator without a model function, or with a field
+//                        that the command sets.
+LS_API LS_MUST_USE ls_status ls_model_library_estimators(
+    const ls_model_library *library, const ls_estimator_type *const **out_types,
+    size_t *out_count);
 
 #ifdef __cplusplus
 }

@@ -131,6 +131,28 @@ LS_API extern const ls_model_table ls_exported_models;
       sizeof(ls_exported_types) / sizeof(ls_exported_types[0]),                \
       ls_exported_types}
 
+// A shared library of models that is loaded: a value, to be closed once.
+typedef struct ls_model_library {
+  const char *path;  // As passed to ls_model_library_open; lent.
+  void *handle;      // The loaded library's, by dlopen.
+  const ls_model_type *const *types;  // Models, whose fields are checked.
+  size_t count;  // Number of models; 0: it exports estimators only.
+} ls_model_library;
+
+// Loads a shared library, as `lockstep train --model ./mine.so` does; its
+// estimators are found by ls_model_library_estimators
+// (lockstep/estimator_table.h). Its code runs: load no file that you would not
+// run.
+//   LS_NOT_FOUND         there is no such file.
+//   LS_INVALID_ARGUMENT  it is no shared library, exports no table, or one of
+//                        another version or of an older Lockstep; a model lacks
+//                        a field: names it.
+LS_API LS_MUST_USE ls_status
+ls_model_library_open(const char *path, ls_model_library *out_library);
+// Unloads it and zeroes the value. Destroy its models first, with all functions
+// and optimizers that call their code. Zeroed is fine.
+LS_API void ls_model_library_close(ls_model_library *library);
+
 #ifdef __cplusplus
 }
 #endif

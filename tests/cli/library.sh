@@ -88,4 +88,16 @@ schedule linear --model "$own" --optimizer adam
 schedule linear --model tiny
 schedule constant --model tiny --schedule constant --learning-rate 0.3
 
+# A model's own optimizer gives the bits of the same one of the library, on
+# replicas, and after it went on from a checkpoint.
+rule=$libraries/own_rule.so
+works "$accuracy" train --model "$rule" --data synthetic --quiet --steps 300 \
+  --schedule constant --run-dir run --overwrite --replicas 2
+works "$accuracy" train --resume run --model "$rule" --steps 500 --quiet
+works "$accuracy" train --model mine.so --data synthetic --quiet --steps 500 \
+  --schedule constant --optimizer momentum --learning-rate 0.01 \
+  --run-dir straight --overwrite --replicas 2
+cmp -s run/model.safetensors straight/model.safetensors ||
+  fail "a model's own momentum is not the library's"
+
 exit $failed

@@ -8,6 +8,7 @@
 #include "lockstep/estimator_functions.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/estimator_spec.h"
+#include "lockstep/estimator_table.h"
 #include "lockstep/iteration_count.h"
 #include "lockstep/rendezvous.h"
 #include "lockstep/shutdown_hooks.h"
@@ -28,6 +29,11 @@ TEST(refused_calls_of_estimator_leave_nothing) {
               ls_estimator_variable_names(NULL, &out, &second));
   REFUSED(char *, ls_estimator_latest_checkpoint(NULL, &out));
   REFUSED(ls_array *, ls_estimator_variable_value(NULL, NULL, &out));
+}
+
+TEST(refused_calls_of_estimator_table_leave_nothing) {
+  REFUSED_TWO(const ls_estimator_type *const *, size_t,
+              ls_model_library_estimators(NULL, &out, &second));
 }
 
 TEST(refused_calls_of_estimator_config_leave_nothing) {

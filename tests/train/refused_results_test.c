@@ -49,6 +49,7 @@ TEST(refused_calls_of_hook_leave_nothing) {
 
 TEST(refused_calls_of_models_leave_nothing) {
   REFUSED(ls_model, ls_model_create(NULL, NULL, &out));
+  REFUSED(ls_model_library, ls_model_library_open(NULL, &out));
   REFUSED(ls_nest, ls_model_synthetic_batch(NULL, -1, &out));
 }
 
