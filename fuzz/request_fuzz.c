@@ -6,10 +6,10 @@
 #include "bytes_files.h"
 
 // The program's own files, which are not in the library.
+#include "cli/data/json_fill.c"
+#include "cli/data/json_text.c"
 #include "cli/json.c"
 #include "cli/serve/answer.c"
-#include "cli/serve/json_fill.c"
-#include "cli/serve/json_text.c"
 #include "cli/serve/model.c"
 #include "cli/serve/request.c"
 

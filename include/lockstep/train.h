@@ -92,6 +92,14 @@ typedef struct ls_train_config {
   const char *test;      // Test data, if it has another name.
   const char *features;  // Parts of the data that are examples and labels.
   const char *classes;   // Names, one per line, if labels are texts.
+  // Columns of texts that become numbers, a 1 for the text and 0 for all
+  // others: "A,B"; and their texts: for each column a line of its name, a line
+  // of each text, and an empty line. Default "": none.
+  const char *one_hot, *categories;
+  // Images of the training set are moved by up to `crop` pixels in each
+  // direction, and half of them are flipped, at random.
+  int64_t crop;
+  bool flip;
   // Normalization of examples, "MEAN,DEVIATION;..." for each number of an
   // example, or for each channel of an image. Default "": none.
   const char *normalize;

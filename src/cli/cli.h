@@ -350,12 +350,17 @@ bool cli_check_export(int64_t batch_size, bool stablehlo);
 // Returns the dtype of weights and computation.
 ls_status cli_precision(const char *precision, ls_dtype *out_dtype);
 
-// Classes of text labels.
+// Classes of text labels, and texts of columns that are one-hot.
 typedef struct cli_classes {
   const char *names;  // One per line; NULL or "": unknown.
   bool may_find;      // Finds unknown names in the data.
   char *found;        // The names found, which the caller owns (cli_release).
+  // As in ls_train_config; NULL or "": none, unknown.
+  const char *one_hot, *categories;
+  char *found_categories;  // Like `found`.
 } cli_classes;
+// Releases what was found.
+void cli_classes_release(cli_classes *classes);
 
 // Data flags. NULL or zero in a field: not given.
 typedef struct cli_data {
@@ -391,6 +396,8 @@ ls_status cli_open_run_test(const ls_train_config *config, const char *data,
 ls_status cli_open_examples(const ls_train_config *config, const char *data,
                             const char *features, const ls_model_type *type,
                             ls_dataset **out, ls_dataset **out_names);
+// Makes the images of a training set random, as the run is configured.
+ls_status cli_augment(const ls_train_config *config, ls_dataset **train);
 // Returns true if --data names files or a folder.
 bool cli_is_place(const char *data);
 // Returns the name with absolute paths of files or a folder, which may be in

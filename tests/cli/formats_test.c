@@ -471,7 +471,8 @@ TEST(what_cannot_be_learnt_from_is_told) {
                                                 "with --test"},
       {"synthetic --features a,b", "--features cannot be given with --data "
                                    "synthetic"},
-      {"images --features a,b", "--features is for .npz, .csv and .tfrecord"},
+      {"images --features a,b", "--features is for .npz, .csv, .jsonl and "
+                              ".tfrecord"},
       {"mnist/train-images-idx3-ubyte", "is one array; give two files"},
       {"pair", "class 1 is 'b' in 'pair/train' and 'c' in 'pair/test'"},
       {"broken", "'broken/a/x.png'"},

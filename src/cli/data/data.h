@@ -59,6 +59,9 @@ CLI_OWNED_POINTER(cli_class_list, cli_class_list_release)
 //   LS_INVALID_ARGUMENT  there is no such class.
 ls_status cli_class_number(const cli_class_list *list, ls_bytes name,
                            int64_t *out);
+size_t cli_class_list_count(const cli_class_list *list);
+// Formats the first names: "blue, green and 3 more".
+void cli_class_list_print(const cli_class_list *list, char *text, size_t size);
 // Finds the distinct texts in item `item` of the rows of a data set, sorted,
 // one per line; the caller owns the text. `command` reports them; NULL: silent.
 ls_status cli_classes_find(ls_dataset *rows, size_t item, const char *column,
@@ -68,6 +71,15 @@ int64_t cli_classes_count(const char *names);
 // Gets the name of a class, which is not terminated.
 ls_bytes cli_class_name(const char *names, int64_t number);
 
+// Numbers of an example: `count` elements of an item, from number `from` on, or
+// the text there as a 1 among zeros.
+typedef struct cli_part {
+  size_t item;
+  int64_t from, count;
+  cli_class_list *categories;  // NULL: numbers.
+  char *column;                // The column's name, for errors.
+} cli_part;
+
 // Mapping of elements of a data set to tuples of an example and its label.
 typedef struct cli_pairing {
   // Items of an element that are the example and the label.
@@ -76,9 +88,20 @@ typedef struct cli_pairing {
   bool decode;              // The example is the bytes of an image file.
   bool no_label;            // Labels are 0; `label` is ignored.
   cli_class_list *classes;  // Classes of text labels.
+  // Parts that the example is put together of, and the file's name, for errors.
+  // None: the example is one item.
+  cli_part *parts;
+  size_t num_parts;
+  char *file;
 } cli_pairing;
-// Maps elements to pairs. Takes over the data set and the classes.
+// Maps elements to pairs. Takes over the data set, the classes, and the parts
+// with what they hold.
 ls_dataset *cli_pair(ls_dataset *dataset, const cli_pairing *pairing);
+
+// Copies the array in item `item` of an element.
+void cli_copy_item(ls_nest element, size_t item, void *out);
+// Makes an array of an image's elements that has a dimension of channels.
+ls_status cli_view_image(const ls_array *array, ls_array **out);
 
 // Gets the size of images for a model, given the first image's height and
 // width; returns false if the model takes no such images.
@@ -166,6 +189,9 @@ ls_status cli_unlabeled_images(const cli_files *files,
                                ls_dataset **out);
 ls_status cli_csv_pairs(const cli_files *files, const cli_pair_request *request,
                         ls_dataset **out);
+ls_status cli_json_lines(const cli_files *files, ls_dataset **out);
+ls_status cli_json_pairs(const cli_files *files,
+                         const cli_pair_request *request, ls_dataset **out);
 ls_status cli_idx_pairs(const cli_files *files, const cli_pair_request *request,
                         ls_dataset **out);
 ls_status cli_image_folder_pairs(const cli_files *files,

@@ -16,6 +16,11 @@ struct cli_class_list {
   size_t count, capacity, bytes;
 };
 
+void cli_classes_release(cli_classes *classes) {
+  cli_release(classes->found);
+  cli_release(classes->found_categories);
+}
+
 void cli_class_list_release(cli_class_list *list) {
   if (list == NULL) return;
   for (size_t i = 0; i < list->count; ++i)
@@ -103,19 +108,32 @@ static ls_status read_labels(ls_dataset *rows, size_t item, const char *column,
   }
 }
 
+size_t cli_class_list_count(const cli_class_list *list) { return list->count; }
+
+// Formats names, each after its number if `numbered`.
+static void print_names(const cli_class_list *list, bool numbered, char *text,
+                        size_t size) {
+  size_t used = 0;
+  const size_t shown = list->count > MOST_SHOWN ? MOST_SHOWN - 1 : list->count;
+  for (size_t i = 0; i < shown && used < size; ++i) {
+    char number[24] = "";
+    if (numbered) snprintf(number, sizeof(number), "%zu ", i);
+    const int put = snprintf(text + used, size - used, "%s%s%.40s",
+                             i > 0 ? ", " : "", number, list->names[i]);
+    used += put > 0 ? (size_t)put : 0;
+  }
+  if (shown < list->count && used < size)
+    snprintf(text + used, size - used, " and %zu more", list->count - shown);
+}
+
+void cli_class_list_print(const cli_class_list *list, char *text, size_t size) {
+  print_names(list, false, text, size);
+}
+
 static void report_classes(const char *command, const char *file,
                            const cli_class_list *list) {
   char text[600];
-  size_t used = 0;
-  const size_t shown = list->count > MOST_SHOWN ? MOST_SHOWN - 1 : list->count;
-  for (size_t i = 0; i < shown && used < sizeof(text); ++i) {
-    const int put = snprintf(text + used, sizeof(text) - used, "%s%zu %.40s",
-                             i > 0 ? ", " : "", i, list->names[i]);
-    used += put > 0 ? (size_t)put : 0;
-  }
-  if (shown < list->count && used < sizeof(text))
-    snprintf(text + used, sizeof(text) - used, " and %zu more",
-             list->count - shown);
+  print_names(list, true, text, sizeof(text));
   cli_say(command, "labels of '%s' are texts, %zu classes: %s", file,
           list->count, text);
 }

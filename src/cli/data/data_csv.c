@@ -1,139 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// CSV files as examples and labels: one column has the label, the others
-// numbers.
+// Rows of named columns as examples and labels: one column has the label, the
+// others numbers, or texts that become numbers.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "cli/data/data.h"
-
-// Columns of a file, guessed from its first rows.
-typedef struct csv_table {
-  char delimiter;
-  bool header;
-  size_t count;            // Columns,
-  ls_csv_column *columns;  // and their names, in their order in the file.
-  char (*names)[24];       // Names for files without a header.
-  ls_dataset *guessed;     // A data set with types guessed from the first rows.
-} csv_table;
-
-enum { LOOK_AT = 100, LOOK_BYTES = 1 << 20 };
-
-static void close_table(csv_table *table) {
-  cli_release(table->columns);
-  cli_release(table->names);
-  ls_dataset_release(table->guessed);
-}
-CLI_OWNED_STRUCT(csv_table, close_table)
-
-// ---- The first rows --------------------------------------------------------
-// Reads the field at `at`, up to a delimiter; returns true if it is a number.
-static const char *skip_field(const char *at, char delimiter,
-                              bool *out_number) {
-  const bool quoted = *at == '"';
-  const char *begin = at;
-  if (quoted) {
-    for (++at; *at != '\0' && *at != '"'; ++at) {
-    }
-  }
-  while (*at != '\0' && *at != delimiter && *at != '\r' && *at != '\n')
-    ++at;
-  char *end = NULL;
-  (void)strtod(begin, &end);
-  while (*end == ' ')
-    ++end;
-  *out_number = !quoted && end != begin && end == at;
-  return at;
-}
-
-// Detects a header: the first row has no number in a column where the second
-// has one. A row that has only texts is a header, too.
-static bool is_header(const char *first, const char *second, char delimiter) {
-  bool any = false, a = false, b = false;
-  while (true) {
-    first = skip_field(first, delimiter, &a);
-    second = skip_field(second, delimiter, &b);
-    if (!a && b) return true;
-    any |= a;
-    if (*first != delimiter) return !any;
-    ++first;
-    second += *second == delimiter;
-  }
-}
-
-// Reads up to two lines from the first bytes of the file.
-static ls_status read_lines(const char *path, char *room,
-                            const char *lines[2]) {
-  CLI_OWN(FILE, file) = NULL;
-  LS_RETURN_IF_ERROR(cli_open_file(path, &file));
-  room[fread(room, 1, LOOK_BYTES, file)] = '\0';
-  lines[0] = room + (strncmp(room, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
-  const char *end = strchr(lines[0], '\n');
-  if (end != NULL) lines[1] = end + 1;
-  return ls_ok();
-}
-
-static ls_status look_at_rows(const char *path, csv_table *out) {
-  const char *lines[2] = {"", ""};
-  CLI_OWN_ARRAY_OR_RETURN(char, room, LOOK_BYTES + 1);
-  LS_RETURN_IF_ERROR(read_lines(path, room, lines));
-  const char *first = lines[0], *delimiters = ",\t;";
-  const size_t length = strcspn(first, "\n");
-  while (*delimiters != '\0' && memchr(first, *delimiters, length) == NULL)
-    ++delimiters;
-  out->delimiter = *delimiters != '\0' ? *delimiters : ',';
-  out->header = is_header(first, lines[1], out->delimiter);
-  bool number = false;
-  for (out->count = 1;
-       *(first = skip_field(first, out->delimiter, &number)) == out->delimiter;
-       ++first)
-    ++out->count;
-  return length > 0 ? ls_ok() : ls_invalid_argument("'%s' has no row", path);
-}
-
-static ls_dataset *read_as(const cli_files *files, const csv_table *table,
-                           const ls_csv_column *columns, size_t count) {
-  return ls_dataset_csv(
-      files->paths, files->count,
-      &(ls_csv_options){.columns = columns,
-                        .num_columns = count,
-                        .header = table->header ? LS_FLAG_ON : LS_FLAG_OFF,
-                        .delimiter = table->delimiter,
-                        .stack = "*"});
-}
-
-static ls_status open_table(const cli_files *files, csv_table *out) {
-  LS_RETURN_IF_ERROR(look_at_rows(files->first, out));
-  if (!out->header) {
-    out->columns = cli_allocate(out->count * sizeof(*out->columns));
-    out->names = cli_allocate(out->count * sizeof(*out->names));
-    if (out->columns == NULL || out->names == NULL) return ls_out_of_memory();
-    for (size_t i = 0; i < out->count; ++i) {
-      snprintf(out->names[i], sizeof(out->names[i]), "%zu", i + 1);
-      out->columns[i].name = out->names[i];
-    }
-  }
-  out->guessed =
-      read_as(files, out, out->columns, out->header ? 0 : out->count);
-  ls_element_spec spec;
-  LS_RETURN_IF_ERROR(ls_dataset_spec(out->guessed, &spec));
-  out->count = ls_nest_count(spec.structure);
-  if (out->header)
-    out->columns = cli_allocate(out->count * sizeof(*out->columns));
-  if (out->columns == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < out->count; ++i) {
-    const int64_t leaf = ls_nest_item(spec.structure, i).as.i64;
-    if (out->header) out->columns[i].name = ls_nest_key(spec.structure, i);
-    out->columns[i].dtype = spec.leaves[leaf].type.dtype;
-  }
-  return ls_ok();
-}
+#include "cli/data/data_sheet.h"
 
 // ---- Choosing columns ------------------------------------------------------
-static ls_status find_column(const cli_files *files, const csv_table *table,
-                             const char *name, size_t *out) {
+ls_status cli_sheet_find(const cli_files *files, const cli_sheet *table,
+                         const char *name, size_t *out) {
   char names[400] = "";
   for (*out = 0; *out < table->count; ++*out) {
     if (strcmp(table->columns[*out].name, name) == 0) return ls_ok();
@@ -145,11 +23,20 @@ static ls_status find_column(const cli_files *files, const csv_table *table,
                              name, names);
 }
 
+// Counts the numbers of an example of these columns; NULL: of all.
+static int64_t count_numbers(const cli_sheet *table, const size_t *items,
+                             size_t count) {
+  int64_t numbers = 0;
+  for (size_t i = 0; i < count; ++i)
+    numbers += cli_sheet_width(table, items != NULL ? items[i] : i);
+  return numbers;
+}
+
 static const size_t no_label = SIZE_MAX;  // There is no column of labels.
 
 // Guesses the column of labels; without need for labels, all columns may be an
 // example.
-static size_t guess_label(const csv_table *table,
+static size_t guess_label(const cli_sheet *table,
                           const cli_pair_request *request) {
   static const char *const names[] = {"label", "class"};
   for (size_t k = 0; k < 2; ++k) {
@@ -158,18 +45,18 @@ static size_t guess_label(const csv_table *table,
     }
   }
   const bool fits = request->type != NULL &&
-                    (int64_t)table->count ==
+                    count_numbers(table, NULL, table->count) ==
                         ls_shape_num_elements(request->type->example_shape);
   return request->no_labels && fits ? no_label : table->count - 1;
 }
 
 // Finds the column of labels that --features names; it may be missing if labels
 // are not needed.
-static ls_status find_label(const cli_files *files, csv_table *table,
+static ls_status find_label(const cli_files *files, cli_sheet *table,
                             const cli_pair_request *request, size_t *out) {
   const cli_features *features = request->features;
   const cli_feature *label = &features->items[features->count - 1];
-  CLI_OWN(ls_status, status) = find_column(files, table, label->name, out);
+  CLI_OWN(ls_status, status) = cli_sheet_find(files, table, label->name, out);
   if (!ls_status_is_ok(status) && request->no_labels) {
     *out = no_label;
     return ls_ok();
@@ -183,7 +70,7 @@ static ls_status find_label(const cli_files *files, csv_table *table,
 // label.
 static ls_status choose_columns(const cli_files *files,
                                 const cli_pair_request *request,
-                                csv_table *table, size_t *items,
+                                cli_sheet *table, size_t *items,
                                 size_t *out_count, size_t *out_label,
                                 const cli_feature **out_type) {
   const cli_features *features = request->features;
@@ -203,8 +90,8 @@ static ls_status choose_columns(const cli_files *files,
     if (i != *out_label) items[(*out_count)++] = i;
   }
   for (size_t i = 0; !rest && i + 1 < named; ++i)
-    LS_RETURN_IF_ERROR(find_column(files, table, features->items[i].name,
-                                   &items[(*out_count)++]));
+    LS_RETURN_IF_ERROR(cli_sheet_find(files, table, features->items[i].name,
+                                      &items[(*out_count)++]));
   if (*out_count > 0) return ls_ok();
   return ls_invalid_argument(
       "'%s' has one column, '%s'; examples need others besides the label",
@@ -216,7 +103,7 @@ bool cli_are_pixels(int64_t least, int64_t most) {
 }
 
 // Finds out if the first rows of integer columns are pixels.
-static ls_status look_for_pixels(const csv_table *table, const size_t *items,
+static ls_status look_for_pixels(const cli_sheet *table, const size_t *items,
                                  size_t count, bool *out) {
   CLI_OWN(ls_iterator, iterator) = NULL;
   CLI_OWN(ls_nest, element) = ls_none();
@@ -224,15 +111,17 @@ static ls_status look_for_pixels(const csv_table *table, const size_t *items,
   LS_RETURN_IF_ERROR(ls_iterator_create(
       table->guessed, &(ls_iterator_options){.prefetch = LS_SOME(0)},
       &iterator));
-  for (int row = 0; row < LOOK_AT; ++row) {
+  for (int row = 0; row < CLI_LOOK_AT; ++row) {
     CLI_OWN(ls_status, status) = ls_iterator_next(iterator, &element);
     if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
     if (!ls_status_is_ok(status)) return cli_give(&status);
     for (size_t i = 0; i < count; ++i) {
-      const int64_t number =
-          ls_array_i64(ls_nest_as_array(ls_nest_item(element, items[i])), 0);
-      if (number < least) least = number;
-      if (number > most) most = number;
+      const ls_array *item = ls_nest_as_array(ls_nest_item(element, items[i]));
+      for (int64_t k = 0; k < ls_array_num_elements(item); ++k) {
+        const int64_t number = ls_array_i64(item, k);
+        if (number < least) least = number;
+        if (number > most) most = number;
+      }
     }
   }
   *out = cli_are_pixels(least, most);
@@ -240,7 +129,7 @@ static ls_status look_for_pixels(const csv_table *table, const size_t *items,
 }
 
 // Returns the part of a data set's first rows whose text in `item` is a number.
-static ls_status find_numbers(const csv_table *table, size_t item,
+static ls_status find_numbers(const cli_sheet *table, size_t item,
                               double *out_part) {
   CLI_OWN(ls_iterator, iterator) = NULL;
   CLI_OWN(ls_nest, element) = ls_none();
@@ -249,7 +138,7 @@ static ls_status find_numbers(const csv_table *table, size_t item,
   LS_RETURN_IF_ERROR(ls_iterator_create(
       table->guessed, &(ls_iterator_options){.prefetch = LS_SOME(0)},
       &iterator));
-  for (; rows < LOOK_AT; ++rows) {
+  for (; rows < CLI_LOOK_AT; ++rows) {
     CLI_OWN(ls_status, status) = ls_iterator_next(iterator, &element);
     if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
     if (!ls_status_is_ok(status)) return cli_give(&status);
@@ -266,26 +155,26 @@ static ls_status find_numbers(const csv_table *table, size_t item,
 }
 
 // Reads a column as numbers up to the first text, whose failure names it.
-static ls_status find_text(const cli_files *files, const csv_table *table,
+static ls_status find_text(const cli_files *files, const cli_sheet *table,
                            size_t item) {
   CLI_OWN_ARRAY_OR_RETURN(ls_csv_column, columns, table->count);
   memcpy(columns, table->columns, table->count * sizeof(*columns));
   columns[item].dtype = LS_DTYPE_F64;
   CLI_OWN(ls_dataset, rows) =
-      table->header ? read_as(files, table, &columns[item], 1)
-                    : read_as(files, table, columns, table->count);
+      table->header ? cli_sheet_read(files, table, &columns[item], 1)
+                    : cli_sheet_read(files, table, columns, table->count);
   CLI_OWN(ls_iterator, iterator) = NULL;
   CLI_OWN(ls_nest, element) = ls_none();
   LS_RETURN_IF_ERROR(ls_iterator_create(
       rows, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
-  for (int row = 0; row < LOOK_AT; ++row)
+  for (int row = 0; row < CLI_LOOK_AT; ++row)
     LS_RETURN_IF_ERROR(ls_iterator_next(iterator, &element));
   return ls_ok();
 }
 
 // Refuses a column of texts. If nearly all are numbers, names the others'
 // first.
-static ls_status refuse_texts(const cli_files *files, const csv_table *table,
+static ls_status refuse_texts(const cli_files *files, const cli_sheet *table,
                               size_t item) {
   double part = 0;
   LS_RETURN_IF_ERROR(find_numbers(table, item, &part));
@@ -296,12 +185,13 @@ static ls_status refuse_texts(const cli_files *files, const csv_table *table,
         "the column out with --features COLUMN,...,LABEL"));
   return ls_invalid_argument(
       "column '%s' of '%s' has texts, and a model learns from numbers: "
-      "leave it out with --features COLUMN,...,LABEL",
-      table->columns[item].name, files->first);
+      "leave it out with --features COLUMN,...,LABEL, or give each text a "
+      "number with --one-hot %s",
+      table->columns[item].name, files->first, table->columns[item].name);
 }
 
 // Chooses the type of examples: the flag's, u8 for pixels, else f32.
-static ls_status choose_dtype(const cli_files *files, const csv_table *table,
+static ls_status choose_dtype(const cli_files *files, const cli_sheet *table,
                               const size_t *items, size_t count,
                               const cli_feature *type, ls_dtype *out) {
   *out = type != NULL ? type->dtype : LS_DTYPE_F32;
@@ -311,6 +201,8 @@ static ls_status choose_dtype(const cli_files *files, const csv_table *table,
   bool whole = true;
   for (size_t i = 0; i < count; ++i) {
     const ls_csv_column *column = &table->columns[items[i]];
+    whole &= table->categories[items[i]] == NULL;
+    if (table->categories[items[i]] != NULL) continue;
     if (column->dtype == LS_DTYPE_STRING)
       return refuse_texts(files, table, items[i]);
     whole &= column->dtype == LS_DTYPE_I64;
@@ -324,13 +216,14 @@ static ls_status choose_dtype(const cli_files *files, const csv_table *table,
 
 // ---- Labels ----------------------------------------------------------------
 // Returns the classes of a text column: the known ones, or all in the column.
-static ls_status find_classes(const cli_files *files, const csv_table *table,
+static ls_status find_classes(const cli_files *files, const cli_sheet *table,
                               size_t label, cli_classes *classes,
                               const char *command) {
   if (classes->names != NULL && classes->names[0] != '\0') return ls_ok();
   CLI_OWN(ls_dataset, rows) =
-      table->header ? read_as(files, table, &table->columns[label], 1)
-                    : read_as(files, table, table->columns, table->count);
+      table->header
+          ? cli_sheet_read(files, table, &table->columns[label], 1)
+          : cli_sheet_read(files, table, table->columns, table->count);
   const ls_status status = cli_classes_find(
       rows, table->header ? 0 : label, table->columns[label].name, files->first,
       command, &classes->found);
@@ -339,7 +232,7 @@ static ls_status find_classes(const cli_files *files, const csv_table *table,
 }
 
 // Chooses the type of labels: numbers, or texts of classes.
-static ls_status choose_labels(const cli_files *files, const csv_table *table,
+static ls_status choose_labels(const cli_files *files, const cli_sheet *table,
                                size_t label, cli_classes *classes,
                                const char *command, ls_dtype *out_dtype,
                                cli_class_list **out_list) {
@@ -366,13 +259,15 @@ static ls_status choose_labels(const cli_files *files, const csv_table *table,
 }
 
 // ---- Pairs -----------------------------------------------------------------
-// Stacks the columns of an example.
-static ls_status stack_columns(const cli_files *files, csv_table *table,
+// Stacks the columns of an example that are numbers.
+static ls_status stack_columns(const cli_files *files, cli_sheet *table,
                                const size_t *items, size_t count,
                                ls_dtype dtype) {
   for (size_t i = 0; i < count; ++i) {
-    table->columns[items[i]].dtype = dtype;
-    table->columns[items[i]].stacked = true;
+    if (table->categories[items[i]] == NULL) {
+      table->columns[items[i]].dtype = dtype;
+      table->columns[items[i]].stacked = true;
+    }
     if (table->header || i == 0 || items[i] > items[i - 1]) continue;
     return ls_invalid_argument(
         "--features: '%s' has no names; columns are selected by their order",
@@ -381,50 +276,108 @@ static ls_status stack_columns(const cli_files *files, csv_table *table,
   return ls_ok();
 }
 
-// Opens rows with an example and a label, and stores the items of both.
-static ls_status read_pairs(const cli_files *files, const csv_table *table,
-                            const size_t *items, size_t count, size_t label,
-                            ls_dataset **out, size_t *out_example,
-                            size_t *out_label) {
-  *out_example = 0;
-  *out_label = 1;
-  if (!table->header) {
-    *out = read_as(files, table, table->columns, table->count);
-    // The options of the stacked columns are in the first.
-    *out_example = items[0];
-    *out_label = label;
-    for (size_t i = 1; i < count; ++i)
-      *out_label -= items[i] < label;
-    return ls_ok();
+// Returns the item of a column in rows of these columns: stacked ones share
+// one.
+static size_t item_of(const ls_csv_column *columns, size_t at) {
+  size_t items = 0, stack = SIZE_MAX;
+  for (size_t i = 0;; ++i) {
+    const bool joins = columns[i].stacked && stack != SIZE_MAX;
+    const size_t item = joins ? stack : items++;
+    if (columns[i].stacked) stack = item;
+    if (i == at) return item;
   }
-  // Reads only the chosen columns, since others may be malformed.
+}
+
+// Makes the parts of an example with texts. `columns` are those read, of which
+// number `places[i]` is the table's number `items[i]`.
+static ls_status make_parts(const cli_files *files, cli_sheet *table,
+                            const size_t *items, const size_t *places,
+                            size_t count, const ls_csv_column *columns,
+                            cli_pairing *pairing) {
+  int64_t stacked = 0;
+  pairing->parts = cli_allocate(count * sizeof(*pairing->parts));
+  pairing->file = cli_copy_text(files->text, strlen(files->text));
+  if (pairing->parts == NULL || pairing->file == NULL)
+    return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i) {
+    const char *name = table->columns[items[i]].name;
+    cli_part *part = &pairing->parts[pairing->num_parts++];
+    part->item = item_of(columns, places[i]);
+    part->count = cli_sheet_width(table, items[i]);
+    part->categories = cli_give(&table->categories[items[i]]);
+    part->column = cli_copy_text(name, strlen(name));
+    if (part->column == NULL) return ls_out_of_memory();
+    if (part->categories != NULL) continue;
+    part->from = stacked;
+    stacked += part->count;
+  }
+  return ls_ok();
+}
+
+static bool has_texts(const cli_sheet *table) {
+  for (size_t i = 0; i < table->count; ++i)
+    if (table->categories[i] != NULL) return true;
+  return false;
+}
+
+// Opens rows with an example and a label, and stores the items of both.
+static ls_status read_pairs(const cli_files *files, cli_sheet *table,
+                            const size_t *items, size_t count, size_t label,
+                            ls_dataset **out, cli_pairing *pairing) {
+  CLI_OWN_ARRAY_OR_RETURN(size_t, places, count);
   CLI_OWN_ARRAY_OR_RETURN(ls_csv_column, chosen, count + 1);
-  for (size_t i = 0; i < count; ++i)
+  const ls_csv_column *columns = table->header ? chosen : table->columns;
+  const size_t num_columns =
+      table->header ? count + (label != no_label) : table->count;
+  // Reads only the chosen columns, since others may be malformed.
+  for (size_t i = 0; i < count; ++i) {
+    places[i] = table->header ? i : items[i];
     chosen[i] = table->columns[items[i]];
-  if (label != no_label) chosen[count] = table->columns[label];
-  *out = read_as(files, table, chosen, count + (label != no_label));
+  }
+  if (label != no_label) {
+    chosen[count] = table->columns[label];
+    pairing->label = item_of(columns, table->header ? count : label);
+  }
+  *out = cli_sheet_read(files, table, columns, num_columns);
+  pairing->first = item_of(columns, places[0]);
+  return has_texts(table)
+             ? make_parts(files, table, items, places, count, columns, pairing)
+             : ls_ok();
+}
+
+// Checks that columns that are one-hot are those of the examples.
+static ls_status check_texts(const cli_sheet *table, const size_t *items,
+                             size_t count) {
+  for (size_t i = 0; i < table->count; ++i) {
+    bool is_used = table->categories[i] == NULL;
+    for (size_t k = 0; k < count; ++k)
+      is_used |= items[k] == i;
+    if (!is_used)
+      return ls_invalid_argument("--one-hot: '%s' is no column of the examples",
+                                 table->columns[i].name);
+  }
   return ls_ok();
 }
 
 static ls_status check_count(const cli_files *files, const cli_feature *type,
-                             ls_dtype dtype, size_t count) {
+                             ls_dtype dtype, int64_t numbers) {
   if (type == NULL || !type->shaped ||
-      ls_shape_num_elements(type->shape) == (int64_t)count)
+      ls_shape_num_elements(type->shape) == numbers)
     return ls_ok();
-  return ls_invalid_argument("--features: %s are %lld numbers, '%s' has %zu "
+  return ls_invalid_argument("--features: %s are %lld numbers, '%s' has %lld "
                              "columns for them",
                              LS_SHAPE_TEXT(dtype, type->shape),
                              (long long)ls_shape_num_elements(type->shape),
-                             files->first, count);
+                             files->first, (long long)numbers);
 }
 
 // Checks that the model takes as many numbers as there are columns; a failure
 // lists them.
-static ls_status check_type(const cli_files *files, const csv_table *table,
+static ls_status check_type(const cli_files *files, const cli_sheet *table,
                             const size_t *items, size_t count, size_t label,
-                            const ls_model_type *type, ls_dataset *pairs) {
-  if (type == NULL ||
-      ls_shape_num_elements(type->example_shape) == (int64_t)count)
+                            const ls_model_type *type, int64_t numbers,
+                            ls_dataset *pairs) {
+  if (type == NULL || ls_shape_num_elements(type->example_shape) == numbers)
     return ls_ok();
   char names[300] = "";
   for (size_t i = 0; i < count && i < 12; ++i) {
@@ -441,45 +394,57 @@ static ls_status check_type(const cli_files *files, const csv_table *table,
 }
 
 static ls_status pair_columns(const cli_files *files,
-                              const cli_pair_request *request, csv_table *table,
+                              const cli_pair_request *request, cli_sheet *table,
                               ls_dataset **out) {
   size_t count = 0, label = 0;
   const cli_feature *type = NULL;
   ls_dtype dtype = LS_DTYPE_NONE, labels = LS_DTYPE_I64;
   CLI_OWN_ARRAY_OR_RETURN(size_t, items, table->count + CLI_MOST_FEATURES);
+  LS_RETURN_IF_ERROR(cli_sheet_one_hot(files, request, table));
   LS_RETURN_IF_ERROR(
       choose_columns(files, request, table, items, &count, &label, &type));
   const size_t found = label;
   if (request->no_labels) label = no_label;
+  LS_RETURN_IF_ERROR(check_texts(table, items, count));
   LS_RETURN_IF_ERROR(choose_dtype(files, table, items, count, type, &dtype));
-  LS_RETURN_IF_ERROR(check_count(files, type, dtype, count));
+  const int64_t numbers = count_numbers(table, items, count);
+  LS_RETURN_IF_ERROR(check_count(files, type, dtype, numbers));
+  if (label != no_label && table->widths[label] > 0)
+    return ls_invalid_argument("'%s' has arrays as labels in '%s': labels are "
+                               "numbers or texts",
+                               files->first, table->columns[label].name);
   CLI_OWN(cli_class_list, list) = NULL;
   if (label != no_label)
     LS_RETURN_IF_ERROR(choose_labels(files, table, label, request->classes,
                                      request->command, &labels, &list));
   cli_pairing pairing = {.example = {dtype, type != NULL && type->shaped
                                                 ? type->shape
-                                                : LS_SHAPE((int64_t)count)},
+                                                : LS_SHAPE(numbers)},
                          .no_label = label == no_label,
                          .labels = {labels, LS_SCALAR}};
   LS_RETURN_IF_ERROR(stack_columns(files, table, items, count, dtype));
   ls_dataset *rows = NULL;
-  LS_RETURN_IF_ERROR(read_pairs(files, table, items, count, label, &rows,
-                                &pairing.first, &pairing.label));
   pairing.classes = cli_give(&list);
+  const ls_status status =
+      read_pairs(files, table, items, count, label, &rows, &pairing);
   *out = cli_pair(rows, &pairing);
+  LS_RETURN_IF_ERROR(status);
   LS_RETURN_IF_ERROR(ls_dataset_status(*out));
   // Examples of a given shape may be images, which are resized.
-  return type != NULL && type->shaped ? ls_ok()
-                                      : check_type(files, table, items, count,
-                                                   found, request->type, *out);
+  return type != NULL && type->shaped
+             ? ls_ok()
+             : check_type(files, table, items, count, found, request->type,
+                          numbers, *out);
 }
 
-ls_status cli_csv_pairs(const cli_files *files, const cli_pair_request *request,
-                        ls_dataset **out) {
-  CLI_OWN(csv_table, table) = {0};
+// Opens pairs of a table that `open` opens.
+static ls_status
+table_pairs(const cli_files *files, const cli_pair_request *request,
+            ls_status (*open)(const cli_files *files, cli_sheet *out),
+            ls_dataset **out) {
+  CLI_OWN(cli_sheet, table) = {0};
   *out = NULL;
-  LS_RETURN_IF_ERROR(open_table(files, &table));
+  LS_RETURN_IF_ERROR(open(files, &table));
   LS_RETURN_IF_ERROR(pair_columns(files, request, &table, out));
   const ls_model_type *type = request->type;
   const int64_t count =
@@ -490,9 +455,26 @@ ls_status cli_csv_pairs(const cli_files *files, const cli_pair_request *request,
       type->name, (long long)type->num_classes, files->first, (long long)count);
 }
 
+ls_status cli_csv_pairs(const cli_files *files, const cli_pair_request *request,
+                        ls_dataset **out) {
+  return table_pairs(files, request, cli_sheet_open_csv, out);
+}
+
+ls_status cli_json_pairs(const cli_files *files,
+                         const cli_pair_request *request, ls_dataset **out) {
+  return table_pairs(files, request, cli_sheet_open_json, out);
+}
+
 ls_status cli_csv_rows(const cli_files *files, ls_dataset **out) {
-  CLI_OWN(csv_table, table) = {0};
-  const ls_status status = open_table(files, &table);
+  CLI_OWN(cli_sheet, table) = {0};
+  const ls_status status = cli_sheet_open_csv(files, &table);
+  *out = ls_dataset_retain(table.guessed);
+  return status;
+}
+
+ls_status cli_json_lines(const cli_files *files, ls_dataset **out) {
+  CLI_OWN(cli_sheet, table) = {0};
+  const ls_status status = cli_sheet_open_json(files, &table);
   *out = ls_dataset_retain(table.guessed);
   return status;
 }

@@ -269,6 +269,12 @@ ls_status cli_open_data(const cli_data *given, const ls_model_type *type,
     test = NULL;
   }
   LS_RETURN_IF_ERROR(open_parts(&data, type, train, test));
+  const cli_classes *classes = data.classes;
+  if (classes != NULL && classes->may_find && classes->one_hot != NULL &&
+      classes->one_hot[0] != '\0' && classes->found_categories == NULL)
+    return ls_invalid_argument(
+        "--one-hot is for columns of .csv and .jsonl files; '%s' has none",
+        data.data);
   if (train != NULL) LS_RETURN_IF_ERROR(ls_dataset_status(*train));
   return test != NULL ? ls_dataset_status(*test) : ls_ok();
 }
@@ -280,7 +286,9 @@ static ls_status open_run_data(const cli_data *request,
                                const ls_model_type *type, ls_dataset **test) {
   const bool is_other = request->data != NULL;
   const bool kept = request->features == NULL;
-  cli_classes classes = {.names = config->classes};
+  cli_classes classes = {.names = config->classes,
+                         .one_hot = config->one_hot,
+                         .categories = config->categories};
   cli_data data = *request;
   if (!is_other) data.data = config->data;
   if (kept && cli_is_place(data.data)) data.features = config->features;

@@ -23,9 +23,50 @@ static ls_status decode_image(const ls_array *bytes, ls_array *out) {
   return ls_resize_image(image, NULL, out);
 }
 
-static void copy_item(ls_nest element, size_t item, void *out) {
+void cli_copy_item(ls_nest element, size_t item, void *out) {
   const ls_array *array = ls_nest_as_array(ls_nest_item(element, item));
   memcpy(out, ls_array_data(array), ls_array_size(array));
+}
+
+// Sets the 1 of a text among zeros.
+static ls_status fill_text(const cli_pairing *self, const cli_part *part,
+                           const ls_array *text, int64_t row, int64_t at,
+                           ls_array *out) {
+  int64_t number = 0;
+  const ls_bytes *name = ls_array_data(text);
+  CLI_OWN(ls_status, status) =
+      cli_class_number(part->categories, *name, &number);
+  if (ls_status_is_ok(status)) {
+    ls_array_set_f64(out, at + number, 1);
+    return ls_ok();
+  }
+  char texts[400];
+  cli_class_list_print(part->categories, texts, sizeof(texts));
+  return ls_invalid_argument(
+      "'%s', row %lld: '%.*s' in column '%s' is none of its texts in the "
+      "training set: %s",
+      self->file, (long long)row + 1, name->size < 80 ? (int)name->size : 80,
+      (const char *)name->data, part->column, texts);
+}
+
+static ls_status fill_parts(const cli_pairing *self, ls_nest element,
+                            int64_t row, ls_array *out) {
+  char *to = (char *)(uintptr_t)ls_array_data(out);
+  const size_t size = ls_dtype_size(self->example.dtype);
+  int64_t at = 0;
+  memset(to, 0, ls_array_size(out));
+  for (size_t i = 0; i < self->num_parts; ++i) {
+    const cli_part *part = &self->parts[i];
+    const ls_array *item = ls_nest_as_array(ls_nest_item(element, part->item));
+    if (part->categories != NULL)
+      LS_RETURN_IF_ERROR(fill_text(self, part, item, row, at, out));
+    else
+      memcpy(to + (size_t)at * size,
+             (const char *)ls_array_data(item) + (size_t)part->from * size,
+             (size_t)part->count * size);
+    at += part->count;
+  }
+  return ls_ok();
 }
 
 static ls_status fill_pair(ls_nest element, ls_nest out,
@@ -35,7 +76,7 @@ static ls_status fill_pair(ls_nest element, ls_nest out,
     memset(ls_nest_data(out, 1), 0,
            ls_array_size(ls_nest_as_array(ls_nest_item(out, 1))));
   } else if (self->classes == NULL) {
-    copy_item(element, self->label, ls_nest_data(out, 1));
+    cli_copy_item(element, self->label, ls_nest_data(out, 1));
   } else {
     const ls_array *label =
         ls_nest_as_array(ls_nest_item(element, self->label));
@@ -43,8 +84,11 @@ static ls_status fill_pair(ls_nest element, ls_nest out,
     LS_RETURN_IF_ERROR(
         cli_class_number(self->classes, *text, ls_nest_data(out, 1)));
   }
+  if (self->num_parts > 0)
+    return fill_parts(self, element, call->id,
+                      ls_nest_as_array(ls_nest_item(out, 0)));
   if (!self->decode) {
-    copy_item(element, self->first, ls_nest_data(out, 0));
+    cli_copy_item(element, self->first, ls_nest_data(out, 0));
     return ls_ok();
   }
   return ls_status_annotate(
@@ -53,15 +97,26 @@ static ls_status fill_pair(ls_nest element, ls_nest out,
       "of element %lld", (long long)call->id);
 }
 
+// Releases what a pairing holds.
+static void drop_pairing(const cli_pairing *self) {
+  cli_class_list_release(self->classes);
+  for (size_t i = 0; self->parts != NULL && i < self->num_parts; ++i) {
+    cli_class_list_release(self->parts[i].categories);
+    cli_release(self->parts[i].column);
+  }
+  cli_release(self->parts);
+  cli_release(self->file);
+}
+
 static void release_pairing(void *user) {
-  cli_class_list_release(((cli_pairing *)user)->classes);
+  drop_pairing(user);
   cli_release(user);
 }
 
 ls_dataset *cli_pair(ls_dataset *dataset, const cli_pairing *pairing) {
   cli_pairing *self = cli_allocate(sizeof(*self));
   if (self == NULL) {
-    cli_class_list_release(pairing->classes);
+    drop_pairing(pairing);
     ls_dataset_release(dataset);
     return NULL;
   }
@@ -78,8 +133,7 @@ ls_dataset *cli_pair(ls_dataset *dataset, const cli_pairing *pairing) {
 }
 
 // ---- Images ----------------------------------------------------------------
-// Makes an array with a channel dimension and the same elements.
-static ls_status view_image(const ls_array *array, ls_array **out) {
+ls_status cli_view_image(const ls_array *array, ls_array **out) {
   const ls_shape shape = ls_array_shape(array);
   return ls_array_create_view(
       ls_array_dtype(array),
@@ -93,11 +147,11 @@ static ls_status resize_pair(ls_nest element, ls_nest out,
   (void)user;
   CLI_OWN(ls_array, from) = NULL;
   CLI_OWN(ls_array, resized) = NULL;
-  copy_item(element, 1, ls_nest_data(out, 1));
+  cli_copy_item(element, 1, ls_nest_data(out, 1));
   LS_RETURN_IF_ERROR(
-      view_image(ls_nest_as_array(ls_nest_item(element, 0)), &from));
+      cli_view_image(ls_nest_as_array(ls_nest_item(element, 0)), &from));
   LS_RETURN_IF_ERROR(
-      view_image(ls_nest_as_array(ls_nest_item(out, 0)), &resized));
+      cli_view_image(ls_nest_as_array(ls_nest_item(out, 0)), &resized));
   return ls_resize_image(from, NULL, resized);
 }
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/serve/serve.h"
+#include "cli/data/json_text.h"
 
 // Makes an error that names the input, the indices of the element up to
 // `depth`, what was found and what would do.
@@ -15,8 +15,9 @@ static ls_status fill_error(const cli_filler *f, int depth, const char *found) {
   for (int i = 0; i < depth; ++i)
     size += (size_t)snprintf(place + size, sizeof(place) - size, "[%lld]",
                              (long long)f->place[i]);
-  return ls_invalid_argument("input '%s'%s %s; the input is %s", f->name, place,
-                             found, LS_SHAPE_TEXT(f->dtype, f->shape));
+  const char *noun = f->noun != NULL ? f->noun : "input";
+  return ls_invalid_argument("%s '%s'%s %s; the %s is %s", noun, f->name, place,
+                             found, noun, LS_SHAPE_TEXT(f->dtype, f->shape));
 }
 
 // ---- Numbers ---------------------------------------------------------------

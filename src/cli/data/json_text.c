@@ -3,7 +3,7 @@
 // which others read into arrays.
 #include <string.h>
 
-#include "cli/serve/serve.h"
+#include "cli/data/json_text.h"
 
 enum { MOST_NESTING = 64 };
 
@@ -21,7 +21,7 @@ bool cli_cursor_take(cli_cursor *c, char wanted) {
 }
 
 ls_status cli_cursor_error(const cli_cursor *c, const char *expected) {
-  int line = 1;
+  long long line = c->lines + 1;
   const char *begin = c->text;
   for (const char *at = c->text; at < c->at; ++at) {
     if (*at != '\n') continue;
@@ -31,16 +31,16 @@ ls_status cli_cursor_error(const cli_cursor *c, const char *expected) {
   const long long byte = (long long)(c->at - begin) + 1;
   if (c->at == c->end)
     return ls_invalid_argument(
-        "the JSON ends at line %d, byte %lld: expected %s", line, byte,
+        "the JSON ends at line %lld, byte %lld: expected %s", line, byte,
         expected);
   const char found = *c->at;
   if (found <= ' ' || found > '~')
     return ls_invalid_argument(
-        "the JSON has the byte 0x%02x at line %d, byte %lld: expected %s",
+        "the JSON has the byte 0x%02x at line %lld, byte %lld: expected %s",
         (unsigned)(unsigned char)found, line, byte, expected);
   return ls_invalid_argument(
-      "the JSON has '%c' at line %d, byte %lld: expected %s", found, line, byte,
-      expected);
+      "the JSON has '%c' at line %lld, byte %lld: expected %s", found, line,
+      byte, expected);
 }
 
 // ---- Strings ---------------------------------------------------------------

@@ -63,7 +63,7 @@ static ls_status open_parts(const train_flags *flags, cli_plan_run *run) {
       &(ls_mirrored_options){.num_replicas = LS_SOME(config->replicas)},
       &run->strategy));
   const double before = cli_resident_bytes();
-  cli_classes classes = {.may_find = true};
+  cli_classes classes = {.may_find = true, .one_hot = config->one_hot};
   const ls_status opened =
       cli_open_data(&(cli_data){.data = config->data,
                                 .test = config->test,
@@ -71,11 +71,12 @@ static ls_status open_parts(const train_flags *flags, cli_plan_run *run) {
                                 .split = config->split,
                                 .classes = &classes},
                     run->type, &run->train, &run->test);
-  cli_release(classes.found);
+  cli_classes_release(&classes);
   LS_RETURN_IF_ERROR(opened);
   LS_RETURN_IF_ERROR(
       ls_status_annotate(ls_train_check_data(run->type, run->train),
                          "--data synthetic generates examples that fit"));
+  LS_RETURN_IF_ERROR(cli_augment(config, &run->train));
   LS_RETURN_IF_ERROR(ls_train_count_examples(run->train, &run->examples));
   run->data_bytes = fmax(0, cli_resident_bytes() - before);
   run->batch_size = flags->asked.batch_size != 0 ? flags->asked.batch_size

@@ -7,6 +7,7 @@
 // or an npy file for the only input, or an npz file with all of them.
 #include <string.h>
 
+#include "cli/data/json_text.h"
 #include "cli/serve/serve.h"
 #include "lockstep/files.h"
 
@@ -297,7 +298,7 @@ static ls_status complete_inputs(reading *r, cli_request *out) {
 static ls_status parse_json(const cli_served *model, const char *key,
                             const char *body, size_t size, reading *r,
                             cli_request *out) {
-  cli_cursor c = {body, body, body + size};
+  cli_cursor c = {.text = body, .at = body, .end = body + size};
   members found;
   LS_RETURN_IF_ERROR(read_members(&c, &found));
   if (key != NULL && found.key != NULL)

@@ -178,7 +178,7 @@ static bool is_replaced(const config_file *file, const char *name) {
 // an edited file has no more, the classes of the data and the size of examples.
 static bool is_found(const char *name) {
   return strcmp(name, "crc32c") == 0 || strcmp(name, "classes") == 0 ||
-         strcmp(name, "inputs") == 0;
+         strcmp(name, "categories") == 0 || strcmp(name, "inputs") == 0;
 }
 
 static bool take_member(config_file *file, const cli_member *member) {

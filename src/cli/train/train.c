@@ -127,8 +127,10 @@ static ls_status normalize(const train_flags *flags, const ls_model_type *type,
 static ls_status train_prepare(const train_flags *flags,
                                const ls_model_type *type, session *run) {
   const ls_train_config *config = &run->config;
-  run->classes =
-      (cli_classes){.names = config->classes, .may_find = run->resumed == NULL};
+  run->classes = (cli_classes){.names = config->classes,
+                               .may_find = run->resumed == NULL,
+                               .one_hot = config->one_hot,
+                               .categories = config->categories};
   if (run->strategy == NULL)
     LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
         &(ls_mirrored_options){.num_replicas = LS_SOME(config->replicas)},
@@ -145,6 +147,8 @@ static ls_status train_prepare(const train_flags *flags,
   type = cli_run_type(config, type, &run->type);
   LS_RETURN_IF_ERROR(cli_open_data(&data, type, &run->train, &run->test));
   if (run->classes.found != NULL) run->config.classes = run->classes.found;
+  if (run->classes.found_categories != NULL)
+    run->config.categories = run->classes.found_categories;
   LS_RETURN_IF_ERROR(
       ls_status_annotate(ls_train_check_data(type, run->train),
                          "--data synthetic generates examples that fit"));
@@ -158,6 +162,7 @@ static ls_status train_prepare(const train_flags *flags,
   const int64_t steps = ls_train_count_steps(
       type, run->examples, config->batch_size, config->epochs, config->steps);
   LS_RETURN_IF_ERROR(normalize(flags, type, run));
+  LS_RETURN_IF_ERROR(cli_augment(config, &run->train));
   if (config->test_steps > 0 && run->test != NULL)
     run->test = ls_dataset_take(run->test,
                                 config->test_steps * (config->batch_size > 0
@@ -367,7 +372,7 @@ static void train_end(session *run) {
   ls_model_destroy(&run->model);
   ls_dataset_release(run->train);
   ls_dataset_release(run->test);
-  cli_release(run->classes.found);
+  cli_classes_release(&run->classes);
   cli_release(run->normalization);
 }
 

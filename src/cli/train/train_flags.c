@@ -47,6 +47,7 @@ bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
                       const ls_train_config *config) {
   const char *other =
       flags->gradient_norm && !config->gradient_norm     ? "gradient-norm"
+      : flags->flip && !config->flip                     ? "flip"
       : flags->normalize && config->normalize[0] == '\0' ? "normalize"
                                                          : NULL;
   if (other != NULL) {
@@ -218,6 +219,7 @@ ls_train_config cli_train_fresh(const train_flags *flags) {
   if (config.schedule == NULL) config.schedule = "linear";
   if (config.test == NULL) config.test = "";
   if (config.features == NULL) config.features = "";
+  if (config.one_hot == NULL) config.one_hot = "";
   if (config.stop_early == NULL) config.stop_early = "";
   if (config.warm_start == NULL) config.warm_start = "";
   if (config.warm_only == NULL) config.warm_only = "";
@@ -227,6 +229,7 @@ ls_train_config cli_train_fresh(const train_flags *flags) {
   if (config.seed < 0) config.seed = 0;
   if (config.keep < 0) config.keep = 5;
   config.gradient_norm = flags->gradient_norm;
+  config.flip = flags->flip;
   return config;
 }
 

@@ -41,7 +41,7 @@ typedef struct train_flags {
   char config_path[PATH_MAX + 64];
   int64_t save_seconds, save_steps, grace, iterations, check_ranks, checksum;
   bool overwrite, quiet, inexact, attest;
-  bool gradient_norm, normalize;
+  bool gradient_norm, normalize, flip;
   double spike;             // --find-spike; 0: not given.
   bool estimator;           // Used by cli_find_estimator only.
   cli_again *again;         // NULL: trains.

@@ -39,10 +39,10 @@ static size_t list_options(train_flags *flags, bool has_operand,
       {"data", CLI_TEXT, &asked->data, "NAME|PATH",
        "fashion-mnist (default), synthetic, a folder with the\n"
        "four IDX files of MNIST or a similar set or with a folder\n"
-       "of PNG or JPEG images for each class, .npz, .csv or\n"
-       ".tfrecord files, IDX or .npy as EXAMPLES,LABELS, or, for\n"
-       "a model that learns from text, any file; several files\n"
-       "by a pattern: 'train-*.csv'",
+       "of PNG or JPEG images for each class, .npz, .csv, .jsonl\n"
+       "or .tfrecord files, IDX or .npy as EXAMPLES,LABELS, or,\n"
+       "for a model that learns from text, any file; several\n"
+       "files by a pattern: 'train-*.csv'",
        0},
       {"test", CLI_TEXT, &asked->test, "PATH",
        "other files to test on (default: the test set of the\n"
@@ -58,11 +58,23 @@ static size_t list_options(train_flags *flags, bool has_operand,
        "all of it)",
        1},
       CLI_FEATURES_OPTION(&asked->features),
+      {"one-hot", CLI_TEXT, &asked->one_hot, "COLUMN,...",
+       "columns of texts, each of which becomes a number of the\n"
+       "examples: 1 for rows that have it, 0 for all others",
+       0},
       {"normalize", CLI_FLAG, &flags->normalize, NULL,
        "subtract the mean from each number of the examples (of\n"
        "images: from each channel) and divide by the deviation,\n"
        "both of the training set; they are a part of the model",
        0},
+      {"flip", CLI_FLAG, &flags->flip, NULL,
+       "flip images of the training set left to right, half of\n"
+       "them at random, others in each epoch",
+       0},
+      {"crop", CLI_COUNT, &asked->crop, "PIXELS",
+       "move images of the training set by up to so many pixels\n"
+       "in each direction at random; 0 comes in at the border",
+       1},
       {"replicas", CLI_COUNT, &asked->replicas, "N",
        "replicas that share each batch (default 1)", 1},
       {"tpu", CLI_TEXT, &flags->tpu, "NAME",

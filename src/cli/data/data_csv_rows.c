@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// CSV files as tables: their delimiter, header and columns, by the first rows.
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/data/data_sheet.h"
+
+enum { LOOK_BYTES = 1 << 20 };
+
+// ---- The first rows --------------------------------------------------------
+// Reads the field at `at`, up to a delimiter; returns true if it is a number.
+static const char *skip_field(const char *at, char delimiter,
+                              bool *out_number) {
+  const bool quoted = *at == '"';
+  const char *begin = at;
+  if (quoted) {
+    for (++at; *at != '\0' && *at != '"'; ++at) {
+    }
+  }
+  while (*at != '\0' && *at != delimiter && *at != '\r' && *at != '\n')
+    ++at;
+  char *end = NULL;
+  (void)strtod(begin, &end);
+  while (*end == ' ')
+    ++end;
+  *out_number = !quoted && end != begin && end == at;
+  return at;
+}
+
+// Detects a header: the first row has no number in a column where the second
+// has one. A row that has only texts is a header, too.
+static bool is_header(const char *first, const char *second, char delimiter) {
+  bool any = false, a = false, b = false;
+  while (true) {
+    first = skip_field(first, delimiter, &a);
+    second = skip_field(second, delimiter, &b);
+    if (!a && b) return true;
+    any |= a;
+    if (*first != delimiter) return !any;
+    ++first;
+    second += *second == delimiter;
+  }
+}
+
+// Reads up to two lines from the first bytes of the file.
+static ls_status read_lines(const char *path, char *room,
+                            const char *lines[2]) {
+  CLI_OWN(FILE, file) = NULL;
+  LS_RETURN_IF_ERROR(cli_open_file(path, &file));
+  room[fread(room, 1, LOOK_BYTES, file)] = '\0';
+  lines[0] = room + (strncmp(room, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
+  const char *end = strchr(lines[0], '\n');
+  if (end != NULL) lines[1] = end + 1;
+  return ls_ok();
+}
+
+static ls_status look_at_rows(const char *path, cli_sheet *out) {
+  const char *lines[2] = {"", ""};
+  CLI_OWN_ARRAY_OR_RETURN(char, room, LOOK_BYTES + 1);
+  LS_RETURN_IF_ERROR(read_lines(path, room, lines));
+  const char *first = lines[0], *delimiters = ",\t;";
+  const size_t length = strcspn(first, "\n");
+  while (*delimiters != '\0' && memchr(first, *delimiters, length) == NULL)
+    ++delimiters;
+  out->delimiter = *delimiters != '\0' ? *delimiters : ',';
+  out->header = is_header(first, lines[1], out->delimiter);
+  bool number = false;
+  for (out->count = 1;
+       *(first = skip_field(first, out->delimiter, &number)) == out->delimiter;
+       ++first)
+    ++out->count;
+  return length > 0 ? ls_ok() : ls_invalid_argument("'%s' has no row", path);
+}
+
+ls_dataset *cli_sheet_read(const cli_files *files, const cli_sheet *table,
+                           const ls_csv_column *columns, size_t count) {
+  if (table->is_json) return cli_json_rows(files, table, columns, count);
+  return ls_dataset_csv(
+      files->paths, files->count,
+      &(ls_csv_options){.columns = columns,
+                        .num_columns = count,
+                        .header = table->header ? LS_FLAG_ON : LS_FLAG_OFF,
+                        .delimiter = table->delimiter,
+                        .stack = "*"});
+}
+
+// Names the columns of a file without a header by their numbers.
+static ls_status number_columns(cli_sheet *table) {
+  LS_RETURN_IF_ERROR(cli_sheet_make(table, table->count));
+  for (size_t i = 0; i < table->count; ++i) {
+    char text[24];
+    const int size = snprintf(text, sizeof(text), "%zu", i + 1);
+    table->columns[i].name = table->names[i] =
+        cli_copy_text(text, (size_t)size);
+    if (table->names[i] == NULL) return ls_out_of_memory();
+  }
+  return ls_ok();
+}
+
+ls_status cli_sheet_open_csv(const cli_files *files, cli_sheet *out) {
+  LS_RETURN_IF_ERROR(look_at_rows(files->first, out));
+  if (!out->header) LS_RETURN_IF_ERROR(number_columns(out));
+  out->guessed =
+      cli_sheet_read(files, out, out->columns, out->header ? 0 : out->count);
+  ls_element_spec spec;
+  LS_RETURN_IF_ERROR(ls_dataset_spec(out->guessed, &spec));
+  if (out->header)
+    LS_RETURN_IF_ERROR(cli_sheet_make(out, ls_nest_count(spec.structure)));
+  for (size_t i = 0; i < out->count; ++i) {
+    const int64_t leaf = ls_nest_item(spec.structure, i).as.i64;
+    if (out->header) out->columns[i].name = ls_nest_key(spec.structure, i);
+    out->columns[i].dtype = spec.leaves[leaf].type.dtype;
+  }
+  return ls_ok();
+}
+
+// ---- Tables ----------------------------------------------------------------
+char *cli_copy_text(const char *data, size_t size) {
+  char *text = cli_allocate(size + 1);
+  if (text != NULL && size > 0) memcpy(text, data, size);
+  return text;
+}
+
+ls_status cli_sheet_make(cli_sheet *table, size_t count) {
+  table->count = count;
+  table->columns = cli_allocate(count * sizeof(*table->columns));
+  table->widths = cli_allocate(count * sizeof(*table->widths));
+  table->categories = cli_allocate(count * sizeof(*table->categories));
+  table->names = cli_allocate(count * sizeof(*table->names));
+  return table->columns != NULL && table->widths != NULL &&
+                 table->categories != NULL && table->names != NULL
+             ? ls_ok()
+             : ls_out_of_memory();
+}
+
+void cli_sheet_close(cli_sheet *table) {
+  for (size_t i = 0; i < table->count; ++i) {
+    if (table->names != NULL) cli_release(table->names[i]);
+    if (table->categories != NULL) cli_class_list_release(table->categories[i]);
+  }
+  cli_release(table->columns);
+  cli_release(table->widths);
+  cli_release(table->categories);
+  cli_release(table->names);
+  ls_dataset_release(table->guessed);
+  *table = (cli_sheet){0};
+}
+
+int64_t cli_sheet_width(const cli_sheet *table, size_t column) {
+  if (table->categories[column] != NULL)
+    return (int64_t)cli_class_list_count(table->categories[column]);
+  return table->widths[column] > 0 ? table->widths[column] : 1;
+}
