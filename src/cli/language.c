@@ -67,13 +67,13 @@ static ls_status find_in_export(const cli_served *served, cli_language *out) {
   cli_signature *found = NULL;
   LS_RETURN_IF_ERROR(cli_served_find(served, NULL, 0, &found));
   const ls_serving_info *info = &found->info;
+  if (info->num_inputs != 1) return refuse_model(served->name);
   const ls_type takes = info->inputs[0].type;
   *out = (cli_language){.serving = served->serving,
                         .signature = info->key,
                         .input = info->inputs[0].name};
-  const bool is_text = info->num_inputs == 1 && takes.dtype == LS_DTYPE_I32 &&
-                       takes.shape.rank == 2 && takes.shape.dim[0] < 0 &&
-                       takes.shape.dim[1] > 0;
+  const bool is_text = takes.dtype == LS_DTYPE_I32 && takes.shape.rank == 2 &&
+                       takes.shape.dim[0] < 0 && takes.shape.dim[1] > 0;
   for (size_t i = 0; is_text && i < info->num_outputs; ++i) {
     const ls_type type = info->outputs[i].type;
     if (!ls_dtype_is_float(type.dtype) || type.shape.rank != 3 ||

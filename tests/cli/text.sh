@@ -84,6 +84,22 @@ ends 1 "model 'tiny' learns from images or numbers, 'poems' has neither" \
   train --model tiny --data poems
 ends 1 "--features is for" train --model "$library:words" --data book --features a
 
+# Of a run the bytes of its files are checked, wherever they are.
+trains run-5 --data poems --steps 4 --attest
+works verify run-5 --model "$library:words"
+sed 's/over/ovex/' poems/one.txt >changed.txt
+mv poems/one.txt one.txt
+mv changed.txt poems/one.txt
+"$lockstep" verify run-5 --model "$library:words" >out.txt 2>err.txt &&
+  fail "a changed text is verified"
+grep -q '^source 1 of the data (text [0-9a-f]*) differs in elements 0 to 0 of 249$' \
+  out.txt err.txt || fail "no place of the change"
+ends 1 "its hash of the data is" train --resume run-5 --steps 6 \
+  --model "$library:words"
+mv one.txt poems/one.txt
+works train --resume run-5 --steps 6 --quiet --model "$library:words" \
+  --data poems/one.txt,poems/two.txt
+
 # ---- Scores of lines ---------------------------------------------------------
 printf 'jumps over;jumps over;jumps over;\nmoves\n\n' >lines.txt
 works predict run --model "$library:words" --data lines.txt
