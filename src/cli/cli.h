@@ -455,6 +455,8 @@ typedef struct cli_step {
   ls_nest args;  // Split among the replicas; none for a loop.
 } cli_step;
 ls_status cli_step_open(const cli_step_flags *flags, cli_step *out_step);
+// Runs the step or loop once.
+ls_status cli_step_run(const cli_step *step);
 void cli_step_close(cli_step *step);
 CLI_OWNED_STRUCT(cli_step, cli_step_close)
 

@@ -14,10 +14,8 @@ typedef struct compile_flags {
 static ls_status compile_step(const cli_step_flags *flags,
                               ls_program_figures *out_figures) {
   CLI_OWN(cli_step, step) = {0};
-  CLI_OWN(ls_nest, results) = {0};
   LS_RETURN_IF_ERROR(cli_step_open(flags, &step));
-  const ls_status ran = ls_strategy_run(step.strategy, ls_traced(step.function),
-                                        step.args, &results);
+  const ls_status ran = cli_step_run(&step);
   if (!ls_status_is_ok(ran) &&
       (cli_device.topology == NULL || ls_status_code(ran) != LS_UNAVAILABLE ||
        ls_function_num_traces(step.function) == 0))

@@ -111,6 +111,12 @@ ls_status cli_step_open(const cli_step_flags *flags, cli_step *out_step) {
   return status;
 }
 
+ls_status cli_step_run(const cli_step *step) {
+  CLI_OWN(ls_nest, results) = {0};
+  return ls_strategy_run(step->strategy, ls_traced(step->function), step->args,
+                         &results);
+}
+
 void cli_step_close(cli_step *step) {
   ls_nest_release(step->args);
   ls_nest_release(step->batch);

@@ -67,6 +67,16 @@ static ls_tensor reshape_to(ls_tensor x, ls_tensor like, const ls_size *sizes,
                  like.ref != 0 ? 2 : 1, &attr, 1);
 }
 
+ls_tensor ls_gradient_plus(ls_tensor a, ls_tensor b) {
+  if (a.ref == 0 || b.ref == 0) return a.ref == 0 ? b : a;
+  return ls_add(a, b);
+}
+
+void ls_gradient_give(ls_gradient *g, size_t i, ls_tensor value) {
+  if (g->wanted[i] && value.ref != 0)
+    g->din[i] = ls_convert(value, ls_tensor_dtype(ls_op_input(g->op, i)));
+}
+
 ls_tensor ls_gradient_keep_axes(ls_gradient *g, ls_tensor term) {
   if (ls_node_int(g->node, LS_ATTR_ID_KEEP_DIMS) != 0) return term;
   const ls_tensor x = ls_gradient_input(g, 0);

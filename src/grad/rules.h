@@ -22,6 +22,17 @@ int64_t ls_gradient_product(ls_shape shape, int32_t first, int32_t end);
 ls_tensor ls_gradient_as_matrix(ls_tensor x);
 // Reshapes [...] to [..., 1].
 ls_tensor ls_gradient_with_last(ls_tensor x);
+// Adds gradients of which either may be missing; a failed tensor if both are.
+ls_tensor ls_gradient_plus(ls_tensor a, ls_tensor b);
+// Sets the gradient of operand `i`, if it is wanted, to `value`, if it is set,
+// in the operand's dtype.
+void ls_gradient_give(ls_gradient *g, size_t i, ls_tensor value);
+// Sets the gradient of operand `i` of two from `term`, which has the result's
+// shape.
+static inline void ls_gradient_give_to(ls_gradient *g, size_t i,
+                                       ls_tensor term) {
+  g->din[i] = ls_gradient_sum_to(g, term, i, 1 - i);
+}
 // Returns the zero gradient of x: zeros of its shape, or an empty stack.
 ls_tensor ls_gradient_zeros(ls_tensor x);
 // Fails with UNIMPLEMENTED: the gradient needs `what` to be known while

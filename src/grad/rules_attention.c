@@ -108,11 +108,6 @@ static ls_tensor through_softmax(ls_tensor p, ls_tensor d) {
   return ls_mul(p, ls_sub(d, row_sums(p, d)));
 }
 
-static ls_tensor plus(ls_tensor a, ls_tensor b) {
-  if (a.ref == 0 || b.ref == 0) return a.ref == 0 ? b : a;
-  return ls_add(a, b);
-}
-
 // attention_grad is, with p = softmax(s q k'), and q times s from here on,
 //   dv = p' d, dp = d v', ds = p (dp - sum(p dp)), dq = s ds k, dk = ds' q.
 // For gradients a of dq, b of dk and c of dv, the gradient of
@@ -135,7 +130,7 @@ static void differentiate_again(const heads *h, ls_tensor d,
     out[2] = times(ds, true, a, false);
   }
   if (given[1].ref != 0) {
-    e = plus(e, times(q, false, given[1], true));
+    e = ls_gradient_plus(e, times(q, false, given[1], true));
     of_q = times(ds, false, given[1], false);
   }
   if (e.ref != 0) {
@@ -147,18 +142,13 @@ static void differentiate_again(const heads *h, ls_tensor d,
     t = ls_sub(first, ls_mul(dp, row_sums(p, e)));
   }
   if (given[2].ref != 0) {
-    out[0] = plus(out[0], times(p, false, given[2], false));
-    t = plus(t, times(d, false, given[2], true));
+    out[0] = ls_gradient_plus(out[0], times(p, false, given[2], false));
+    t = ls_gradient_plus(t, times(d, false, given[2], true));
   }
   const ls_tensor u = through_softmax(p, t);
-  of_q = plus(of_q, times(u, false, k, false));
+  of_q = ls_gradient_plus(of_q, times(u, false, k, false));
   out[1] = ls_mul_scalar(of_q, scale);
-  out[2] = plus(out[2], times(u, true, q, false));
-}
-
-static void rules_attention_give(ls_gradient *g, size_t i, ls_tensor value) {
-  if (g->wanted[i] && value.ref != 0)
-    g->din[i] = ls_convert(value, ls_tensor_dtype(ls_op_input(g->op, i)));
+  out[2] = ls_gradient_plus(out[2], times(u, true, q, false));
 }
 
 // Joins the gradients of q, k and v to the packed one, with zeros for missing
@@ -172,7 +162,7 @@ static void give_packed(ls_gradient *g, const ls_tensor in[3],
         out[i + 1].ref != 0 ? out[i + 1] : ls_broadcast_like(zero, in[i]);
     parts[i] = join_heads(part);
   }
-  rules_attention_give(g, 1, ls_concatenate(parts, 3, 2));
+  ls_gradient_give(g, 1, ls_concatenate(parts, 3, 2));
 }
 
 // Differentiates attention_grad, whose operands are the result's gradient, then
@@ -197,10 +187,10 @@ ls_status gradient_attention_grad(ls_gradient *g) {
     scale = 1.0 / sqrt((double)h.width / (double)h.options.num_heads);
   differentiate_again(&h, split_heads(&h, d), in, given, scale, out);
   if (g->wanted[0] && out[0].ref != 0)
-    rules_attention_give(g, 0, join_heads(out[0]));
+    ls_gradient_give(g, 0, join_heads(out[0]));
   if (h.packed && g->wanted[1]) give_packed(g, in, out);
   for (size_t i = 1; !h.packed && i < 4; ++i)
     if (g->wanted[i] && out[i].ref != 0)
-      rules_attention_give(g, i, join_heads(out[i]));
+      ls_gradient_give(g, i, join_heads(out[i]));
   return ls_ok();
 }

@@ -91,36 +91,29 @@ ls_status gradient_convert(ls_gradient *g) {
 }
 
 // ---- Two operands ----------------------------------------------------------
-// Sets the gradient of operand `i` of two from `term`, which has the result's
-// shape.
-static void rules_elementwise_give(ls_gradient *g, size_t i, ls_tensor term) {
-  g->din[i] = ls_gradient_sum_to(g, term, i, 1 - i);
-}
-
 ls_status gradient_add(ls_gradient *g) {
-  if (g->wanted[0]) rules_elementwise_give(g, 0, g->dout[0]);
-  if (g->wanted[1]) rules_elementwise_give(g, 1, g->dout[0]);
+  if (g->wanted[0]) ls_gradient_give_to(g, 0, g->dout[0]);
+  if (g->wanted[1]) ls_gradient_give_to(g, 1, g->dout[0]);
   return ls_ok();
 }
 
 ls_status gradient_sub(ls_gradient *g) {
-  if (g->wanted[0]) rules_elementwise_give(g, 0, g->dout[0]);
-  if (g->wanted[1]) rules_elementwise_give(g, 1, ls_neg(g->dout[0]));
+  if (g->wanted[0]) ls_gradient_give_to(g, 0, g->dout[0]);
+  if (g->wanted[1]) ls_gradient_give_to(g, 1, ls_neg(g->dout[0]));
   return ls_ok();
 }
 
 ls_status gradient_mul(ls_gradient *g) {
-  if (g->wanted[0]) rules_elementwise_give(g, 0, ls_mul(g->dout[0], in(g, 1)));
-  if (g->wanted[1]) rules_elementwise_give(g, 1, ls_mul(g->dout[0], in(g, 0)));
+  if (g->wanted[0]) ls_gradient_give_to(g, 0, ls_mul(g->dout[0], in(g, 1)));
+  if (g->wanted[1]) ls_gradient_give_to(g, 1, ls_mul(g->dout[0], in(g, 0)));
   return ls_ok();
 }
 
 // d / y, and -(d / y) (x / y).
 ls_status gradient_div(ls_gradient *g) {
   const ls_tensor quotient = ls_div(g->dout[0], in(g, 1));
-  if (g->wanted[0]) rules_elementwise_give(g, 0, quotient);
-  if (g->wanted[1])
-    rules_elementwise_give(g, 1, ls_neg(ls_mul(quotient, out(g))));
+  if (g->wanted[0]) ls_gradient_give_to(g, 0, quotient);
+  if (g->wanted[1]) ls_gradient_give_to(g, 1, ls_neg(ls_mul(quotient, out(g))));
   return ls_ok();
 }
 
@@ -132,9 +125,9 @@ rules_elementwise_choose(ls_gradient *g,
   const ls_tensor first = first_is_chosen(x, y);
   const ls_tensor zero = ls_gradient_number(g->dout[0], 0);
   if (g->wanted[0])
-    rules_elementwise_give(g, 0, ls_select(first, g->dout[0], zero));
+    ls_gradient_give_to(g, 0, ls_select(first, g->dout[0], zero));
   if (g->wanted[1])
-    rules_elementwise_give(g, 1, ls_select(first, zero, g->dout[0]));
+    ls_gradient_give_to(g, 1, ls_select(first, zero, g->dout[0]));
   return ls_ok();
 }
 
@@ -167,15 +160,15 @@ static ls_tensor pow_by_exponent(ls_gradient *g) {
 }
 
 ls_status gradient_pow(ls_gradient *g) {
-  if (g->wanted[0]) rules_elementwise_give(g, 0, pow_by_base(g));
-  if (g->wanted[1]) rules_elementwise_give(g, 1, pow_by_exponent(g));
+  if (g->wanted[0]) ls_gradient_give_to(g, 0, pow_by_base(g));
+  if (g->wanted[1]) ls_gradient_give_to(g, 1, pow_by_exponent(g));
   return ls_ok();
 }
 
 // The op is linear in operand 0. Operand 1 only selects, and gets no gradient.
 ls_status gradient_relu_grad(ls_gradient *g) {
   if (g->wanted[0])
-    rules_elementwise_give(g, 0, ls_relu_grad(g->dout[0], in(g, 1)));
+    ls_gradient_give_to(g, 0, ls_relu_grad(g->dout[0], in(g, 1)));
   return ls_ok();
 }
 

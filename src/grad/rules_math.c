@@ -64,10 +64,6 @@ ls_status gradient_gelu(ls_gradient *g) {
 }
 
 // ---- Two operands ----------------------------------------------------------
-static void rules_math_give(ls_gradient *g, size_t i, ls_tensor term) {
-  g->din[i] = ls_gradient_sum_to(g, term, i, 1 - i);
-}
-
 // gelu''(x) = q (2w + x ((1 - 2s) w^2 + 6B x)) with w = A + 3B x^2, s =
 // sigmoid(x (A + B x^2)) and q = s (1 - s). Beyond 10 it is 0, so x is clamped
 // there to avoid overflow.
@@ -88,10 +84,11 @@ static ls_tensor gelu_curvature(ls_tensor x) {
 }
 
 ls_status gradient_gelu_grad(ls_gradient *g) {
-  if (g->wanted[0]) rules_math_give(g, 0, ls_gelu_grad(g->dout[0], in(g, 1)));
+  if (g->wanted[0])
+    ls_gradient_give_to(g, 0, ls_gelu_grad(g->dout[0], in(g, 1)));
   if (g->wanted[1]) {
     const ls_tensor both = ls_mul(g->dout[0], in(g, 0));
-    rules_math_give(g, 1, ls_mul(both, gelu_curvature(in(g, 1))));
+    ls_gradient_give_to(g, 1, ls_mul(both, gelu_curvature(in(g, 1))));
   }
   return ls_ok();
 }
@@ -101,18 +98,18 @@ ls_status gradient_atan2(ls_gradient *g) {
   const ls_tensor y = in(g, 0), x = in(g, 1);
   const ls_tensor squares = ls_square(y);
   const ls_tensor r = ls_div(g->dout[0], ls_add(squares, ls_square(x)));
-  if (g->wanted[0]) rules_math_give(g, 0, ls_mul(r, x));
-  if (g->wanted[1]) rules_math_give(g, 1, ls_neg(ls_mul(r, y)));
+  if (g->wanted[0]) ls_gradient_give_to(g, 0, ls_mul(r, x));
+  if (g->wanted[1]) ls_gradient_give_to(g, 1, ls_neg(ls_mul(r, y)));
   return ls_ok();
 }
 
 // d, and -d times the quotient rounded towards zero: (x - remainder) / y.
 ls_status gradient_remainder(ls_gradient *g) {
-  if (g->wanted[0]) rules_math_give(g, 0, g->dout[0]);
+  if (g->wanted[0]) ls_gradient_give_to(g, 0, g->dout[0]);
   if (g->wanted[1]) {
     const ls_tensor x = in(g, 0), y = in(g, 1);
     const ls_tensor quotient = ls_div(ls_sub(x, out(g)), y);
-    rules_math_give(g, 1, ls_neg(ls_mul(g->dout[0], quotient)));
+    ls_gradient_give_to(g, 1, ls_neg(ls_mul(g->dout[0], quotient)));
   }
   return ls_ok();
 }

@@ -55,12 +55,6 @@ static ls_tensor mean_of(const grouping *g, ls_tensor x) {
   return ls_div(sum, rules_norm_count_of(g, x));
 }
 
-// Adds the gradients that are set; zeroed if none is set.
-static ls_tensor plus(ls_tensor a, ls_tensor b) {
-  if (a.ref == 0 || b.ref == 0) return a.ref == 0 ? b : a;
-  return ls_add(a, b);
-}
-
 // Sums over all axes but the last: one number per channel.
 static ls_tensor sum_by_channel(ls_tensor x) {
   int axes[LS_MAX_RANK];
@@ -118,10 +112,10 @@ static ls_tensor gradient_of_moments(ls_gradient *g, ls_tensor dx) {
   if (g->dout[2].ref != 0) {
     const ls_tensor rest = ls_sub(wide, ls_gradient_output(g, 1));
     const ls_tensor term = ls_mul(ls_mul_scalar(rest, 2), g->dout[2]);
-    sum = plus(sum, term);
+    sum = ls_gradient_plus(sum, term);
   }
   const ls_tensor mean = ls_div(sum, rules_norm_count_of(&axes, x));
-  return plus(dx, ls_convert(mean, ls_tensor_dtype(x)));
+  return ls_gradient_plus(dx, ls_convert(mean, ls_tensor_dtype(x)));
 }
 
 ls_status gradient_batch_norm(ls_gradient *g) {
@@ -217,28 +211,24 @@ static void differentiate_again(second *s, ls_tensor d, ls_tensor scale,
     of_d = ls_mul(r, b);
     of_r = ls_mul(d, b);
   }
-  if (c.ref != 0) of_d = plus(of_d, ls_broadcast_like(c, d));
+  if (c.ref != 0) of_d = ls_gradient_plus(of_d, ls_broadcast_like(c, d));
   if (g->dout[0].ref != 0) {
     const ls_tensor a = ls_convert(g->dout[0], s->axes.wide);
     const ls_tensor projected = rules_norm_project(s, a);
-    of_d = plus(of_d, ls_mul(projected, scale));
+    of_d = ls_gradient_plus(of_d, ls_mul(projected, scale));
     *out_scale = sum_by_channel(ls_mul(projected, d));
     const ls_tensor inner = ls_mul(d, scale);
     const ls_tensor mean_gr = mean_of(&s->axes, ls_mul(inner, r));
     const ls_tensor mean_ar = mean_of(&s->axes, ls_mul(a, r));
     const ls_tensor first = ls_mul(a, mean_gr);
     const ls_tensor both = ls_add(first, ls_mul(inner, mean_ar));
-    of_r = plus(of_r, ls_neg(ls_mul(both, i)));
+    of_r = ls_gradient_plus(of_r, ls_neg(ls_mul(both, i)));
     const ls_tensor along = mean_of(&s->axes, ls_mul(projected, inner));
     of_x = ls_neg(ls_mul(r, ls_mul(along, i)));
   }
   *out_d = of_d;
-  *out_x = of_r.ref == 0 ? of_x : plus(of_x, rules_norm_project(s, of_r));
-}
-
-static void rules_norm_give(ls_gradient *g, size_t i, ls_tensor value) {
-  if (!g->wanted[i] || value.ref == 0) return;
-  g->din[i] = ls_convert(value, ls_tensor_dtype(ls_op_input(g->op, i)));
+  *out_x = of_r.ref == 0 ? of_x
+                         : ls_gradient_plus(of_x, rules_norm_project(s, of_r));
 }
 
 static ls_tensor ones_like(ls_tensor x) {
@@ -258,9 +248,9 @@ ls_status gradient_layer_norm_grad(ls_gradient *g) {
   ls_tensor of_d, of_scale = ls_failed_tensor(), of_x;
   const ls_tensor d = ls_convert(dy, s.axes.wide);
   differentiate_again(&s, d, scale, &of_d, &of_scale, &of_x);
-  rules_norm_give(g, 0, of_d);
-  rules_norm_give(g, 1, of_x);
-  rules_norm_give(g, 2, of_scale);
+  ls_gradient_give(g, 0, of_d);
+  ls_gradient_give(g, 1, of_x);
+  ls_gradient_give(g, 2, of_scale);
   return ls_ok();
 }
 
@@ -288,8 +278,8 @@ ls_status gradient_batch_norm_grad(ls_gradient *g) {
   }
   ls_tensor of_d, of_scale = ls_failed_tensor(), of_x;
   differentiate_again(&s, d, scale, &of_d, &of_scale, &of_x);
-  rules_norm_give(g, 0, relu ? ls_relu_grad(of_d, z) : of_d);
-  rules_norm_give(g, 1, of_x);
-  rules_norm_give(g, 2, of_scale);
+  ls_gradient_give(g, 0, relu ? ls_relu_grad(of_d, z) : of_d);
+  ls_gradient_give(g, 1, of_x);
+  ls_gradient_give(g, 2, of_scale);
   return ls_ok();
 }

@@ -106,6 +106,11 @@ const char *ls_onnx_attr_text(const ls_onnx_build *b, const char *name,
 // input; NULL if there is neither.
 const ls_onnx_known *ls_onnx_list_of(ls_onnx_build *b, const char *name,
                                      size_t input);
+static inline int64_t ls_onnx_clamp(int64_t i, int64_t low, int64_t high) {
+  return i < low ? low : (i > high ? high : i);
+}
+// Inserts a dimension of size 1.
+ls_tensor ls_onnx_insert_axis(ls_onnx_build *b, ls_tensor x, int axis);
 // Returns an axis from 0 on; refuses one that is out of range.
 int ls_onnx_axis(ls_onnx_build *b, int64_t axis, int32_t rank);
 
@@ -129,7 +134,8 @@ ls_tensor ls_onnx_known_tensor(ls_onnx_build *b, const ls_onnx_known *known,
   DO(leaky_relu)                                                               \
   DO(elu)                                                                      \
   DO(selu)                                                                     \
-  DO(gelu) DO(hard_sigmoid) DO(hard_swish) DO(prelu) DO(clip) DO(cast) DO(pow) \
+  DO(gelu)                                                                     \
+  DO(hard_sigmoid) DO(hard_swish) DO(prelu) DO(clip) DO(cast) DO(pow)          \
       DO(where) DO(mean) DO(mod) DO(dropout) DO(constant) DO(reshape)          \
           DO(flatten) DO(transpose) DO(squeeze) DO(unsqueeze) DO(concat)       \
               DO(split) DO(slice) DO(gather) DO(gather_elements) DO(expand)    \

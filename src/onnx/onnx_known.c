@@ -240,10 +240,6 @@ static ls_onnx_known *fold_concat(ls_onnx_build *b) {
   return out;
 }
 
-static int64_t clamp_index(int64_t i, int64_t low, int64_t high) {
-  return i < low ? low : (i > high ? high : i);
-}
-
 static ls_onnx_known *fold_slice(ls_onnx_build *b, const ls_onnx_known *x) {
   const ls_onnx_known *start = ls_onnx_list_of(b, "starts", 1),
                       *end = ls_onnx_list_of(b, "ends", 2),
@@ -253,8 +249,8 @@ static ls_onnx_known *fold_slice(ls_onnx_build *b, const ls_onnx_known *x) {
       start->items[0].is_unknown || end->items[0].is_unknown || by < 1)
     return NULL;
   int64_t from = start->items[0].value, to = end->items[0].value, count = 0;
-  from = clamp_index(from < 0 ? from + n : from, 0, n);
-  to = clamp_index(to < 0 ? to + n : to, 0, n);
+  from = ls_onnx_clamp(from < 0 ? from + n : from, 0, n);
+  to = ls_onnx_clamp(to < 0 ? to + n : to, 0, n);
   ls_onnx_known *out = ls_onnx_known_new(b, 1, n);
   for (int64_t i = from; out != NULL && i < to; i += by)
     out->items[count++] = x->items[i];

@@ -100,15 +100,8 @@ static bool is_supported(ls_onnx_build *b, bool is_lstm) {
 static ls_tensor join_directions(recurrence *r, const ls_tensor *parts,
                                  size_t count, int axis) {
   ls_tensor made[2];
-  for (size_t i = 0; i < count; ++i) {
-    ls_onnx_number dims[LS_MAX_RANK];
-    const int32_t rank = ls_tensor_shape(parts[i]).rank;
-    ls_onnx_dims(parts[i], dims);
-    for (int k = rank; k > axis; --k)
-      dims[k] = dims[k - 1];
-    dims[axis] = (ls_onnx_number){.value = 1};
-    made[i] = ls_onnx_sized(r->b, LS_OP_RESHAPE, parts[i], dims, rank + 1);
-  }
+  for (size_t i = 0; i < count; ++i)
+    made[i] = ls_onnx_insert_axis(r->b, parts[i], axis);
   return ls_concatenate(made, count, axis);
 }
 

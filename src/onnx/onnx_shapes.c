@@ -49,10 +49,6 @@ void ls_onnx_make_constant(ls_onnx_build *b) {
   if (known != NULL) ls_onnx_give_known(b, known, LS_DTYPE_I64);
 }
 
-static int64_t clamp_index(int64_t i, int64_t low, int64_t high) {
-  return i < low ? low : (i > high ? high : i);
-}
-
 // Also makes Size, the product of all.
 void ls_onnx_make_shape(ls_onnx_build *b) {
   const ls_tensor x = ls_onnx_in(b, 0);
@@ -62,8 +58,8 @@ void ls_onnx_make_shape(ls_onnx_build *b) {
   int64_t from = ls_onnx_attr_int(b, "start", 0),
           to = ls_onnx_attr_int(b, "end", rank);
   if (rank < 0) LS_ONNX_REFUSE(b, "the shape of a value of unknown rank");
-  from = clamp_index(from < 0 ? from + rank : from, 0, rank);
-  to = clamp_index(to < 0 ? to + rank : to, from, rank);
+  from = ls_onnx_clamp(from < 0 ? from + rank : from, 0, rank);
+  to = ls_onnx_clamp(to < 0 ? to + rank : to, from, rank);
   ls_onnx_known *known =
       ls_onnx_known_new(b, !is_size, is_size ? 1 : to - from);
   if (known == NULL || rank < 0) return;
@@ -285,7 +281,7 @@ void ls_onnx_make_split(ls_onnx_build *b) {
   for (int64_t i = 0; i < count; ++i) {
     const int64_t part =
         sizes != NULL ? sizes->items[i].value : (size + count - 1) / count;
-    const int64_t end = start + clamp_index(part, 0, size - start);
+    const int64_t end = start + ls_onnx_clamp(part, 0, size - start);
     ls_onnx_give(b, (size_t)i, ls_slice_axis(x, axis, start, end));
     start = end;
   }
@@ -318,8 +314,8 @@ static ls_tensor slice_axis(ls_onnx_build *b, ls_tensor x, int axis,
     from = from < 0 ? from + size : from;
     to = to < 0 ? to + size : to;
   }
-  from = clamp_index(from, 0, size < 0 ? INT64_MAX : size);
-  to = clamp_index(to, from, size < 0 ? INT64_MAX : size);
+  from = ls_onnx_clamp(from, 0, size < 0 ? INT64_MAX : size);
+  to = ls_onnx_clamp(to, from, size < 0 ? INT64_MAX : size);
   for (int32_t i = 0; i < shape.rank; ++i) {
     limits.dim[i] = -1;
     strides.dim[i] = 1;

@@ -40,6 +40,8 @@ bool cli_read_line(const char *path, char *text, size_t size);
 // result; INFINITY if there is no limit.
 double cli_read_limit(const char *name, const char *first,
                       double (*read)(const char *text));
+// Reads a number above 0; INFINITY if the text is none (room.c).
+double cli_read_amount(const char *text);
 
 // ---- Checks ----------------------------------------------------------------
 void cli_check_processors(cli_checkup *checkup);

@@ -64,19 +64,12 @@ static double read_quota(const char *text) {
   return quota > 0 && period > 0 ? quota / period : INFINITY;
 }
 
-// Reads a quota of version 1 in microseconds, of a period of 100 ms.
-static double read_number(const char *text) {
-  char *end = NULL;
-  const double value = strtod(text, &end);
-  return end != text && value > 0 ? value : INFINITY;
-}
-
 static double find_quota(void) {
   const double quota = cli_read_limit("cpu.max", "cpu.max", read_quota);
-  const double old =
-      cli_read_limit("cpu.cfs_quota_us", "cpu/cpu.cfs_quota_us", read_number);
-  const double period =
-      cli_read_limit("cpu.cfs_period_us", "cpu/cpu.cfs_period_us", read_number);
+  const double old = cli_read_limit("cpu.cfs_quota_us", "cpu/cpu.cfs_quota_us",
+                                    cli_read_amount);
+  const double period = cli_read_limit(
+      "cpu.cfs_period_us", "cpu/cpu.cfs_period_us", cli_read_amount);
   return fmin(quota,
               isfinite(old) && isfinite(period) ? old / period : INFINITY);
 }
@@ -195,8 +188,8 @@ static void check_huge_pages(cli_checkup *checkup) {
 void cli_check_memory(cli_checkup *checkup) {
   const double all = read_memory("MemTotal"),
                free = read_memory("MemAvailable");
-  const double limit =
-      cli_read_limit("memory.max", "memory/memory.limit_in_bytes", read_number);
+  const double limit = cli_read_limit(
+      "memory.max", "memory/memory.limit_in_bytes", cli_read_amount);
   const double room = cli_room();
   char group[96] = "";
   if (limit < all)

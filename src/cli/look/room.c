@@ -24,7 +24,7 @@ static double read_entry(const char *path, const char *name) {
   return 0;
 }
 
-static double read_bytes(const char *text) {
+double cli_read_amount(const char *text) {
   char *end = NULL;
   const double value = strtod(text, &end);
   return end != text && value > 0 ? value : INFINITY;
@@ -32,7 +32,7 @@ static double read_bytes(const char *text) {
 
 static double group_limit(void) {
   return cli_read_limit("memory.max", "memory/memory.limit_in_bytes",
-                        read_bytes);
+                        cli_read_amount);
 }
 
 // Returns the file cache of the control group, which the kernel can take back.
@@ -70,7 +70,7 @@ double cli_room(void) {
   room = fmin(room, limit_room(&data, "VmData"));
   if (!isfinite(limit)) return room;
   const double used = cli_read_limit(
-      "memory.current", "memory/memory.usage_in_bytes", read_bytes);
+      "memory.current", "memory/memory.usage_in_bytes", cli_read_amount);
   const double left =
       isfinite(used) ? limit - used + group_cache() + own : limit;
   return fmin(room, fmin(left, limit));

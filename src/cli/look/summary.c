@@ -117,12 +117,6 @@ static void print_json(const cli_step_flags *flags, const cli_layers *layers) {
 
 // ---- The command -----------------------------------------------------------
 // Runs a step, which compiles it.
-static ls_status run_step(cli_step *step) {
-  CLI_OWN(ls_nest, results) = {0};
-  return ls_strategy_run(step->strategy, ls_traced(step->function), step->args,
-                         &results);
-}
-
 // Lists the layers of a step that has run. The graph of several replicas holds
 // them as one op: a replica's step is run alone, for its graph.
 static ls_status list_layers(const cli_step *step, cli_step *out_alone,
@@ -133,7 +127,7 @@ static ls_status list_layers(const cli_step *step, cli_step *out_alone,
   flags.batch_size = (flags.batch_size + flags.replicas - 1) / flags.replicas;
   flags.replicas = 1;
   LS_RETURN_IF_ERROR(cli_step_open(&flags, out_alone));
-  LS_RETURN_IF_ERROR(run_step(out_alone));
+  LS_RETURN_IF_ERROR(cli_step_run(out_alone));
   return cli_layers_open(step, ls_function_graph(out_alone->function),
                          out_layers);
 }
@@ -145,7 +139,7 @@ static ls_status summarize(void *user, ls_runtime *runtime) {
   CLI_OWN(cli_step, alone) = {0};
   CLI_OWN(cli_layers, layers) = {0};
   LS_RETURN_IF_ERROR(cli_step_open(&flags->step, &step));
-  LS_RETURN_IF_ERROR(run_step(&step));
+  LS_RETURN_IF_ERROR(cli_step_run(&step));
   LS_RETURN_IF_ERROR(list_layers(&step, &alone, &layers));
   if (!flags->json) return print_table(&flags->step, &layers);
   print_json(&flags->step, &layers);
