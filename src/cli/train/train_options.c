@@ -41,8 +41,8 @@ static size_t list_options(train_flags *flags, bool has_operand,
        "four IDX files of MNIST or a similar set or with a folder\n"
        "of PNG or JPEG images for each class, .npz, .csv, .jsonl\n"
        "or .tfrecord files, IDX or .npy as EXAMPLES,LABELS, or,\n"
-       "for a model that learns from text, any file; several\n"
-       "files by a pattern: 'train-*.csv'",
+       "for a model that learns from text, any file or a folder\n"
+       "of .txt files; several files by a pattern: 'train-*.csv'",
        0},
       {"test", CLI_TEXT, &asked->test, "PATH",
        "other files to test on (default: the test set of the\n"
