@@ -57,10 +57,15 @@ typedef struct ls_synthetic_options {
   int64_t seed;
   // Selects another draw from the same classes: 0 to train, 1 to test.
   int64_t sample;
+  // Shape of an example's labels, whose number divides that of its elements.
+  // Default: a scalar, for texts the example's shape.
+  ls_shape label_shape;
 } ls_synthetic_options;
 // Generates examples that a model can learn and that need no file. `options`
 // may be NULL.
-//   f32  in [0, 1), a pattern per class with noise; an i32 label each.
+//   f32  in [0, 1), a pattern per class with noise; i32 labels: one, or in four
+//        parts of the example a class each, whose pattern is that of the
+//        elements of one label, such as a pixel's color.
 //   i32  texts in which three tokens of four are the one that follows the
 //        previous token in this language, the others any; labels are the
 //        next tokens, shaped as the example.

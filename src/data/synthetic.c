@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Synthetic examples. Numbers: class c has a fixed random pattern; example i is
-// of class i mod classes: half its pattern, half its own noise. Texts: most
-// tokens are followed by one fixed token.
+// of class i mod classes: half its pattern, half its own noise. With several
+// labels the four parts of example i are of this class and the next three.
+// Texts: most tokens are followed by one fixed token.
 #include "base/memory/allocator.h"
 #include "base/values/random.h"
 #include "lockstep/data.h"
@@ -34,14 +35,19 @@ static void fill_patterns(const ls_synthetic_options *options,
   float *examples = ls_array_mutable_data(example_array);
   int32_t *labels = ls_array_mutable_data(label_array);
   const int64_t width = ls_shape_num_elements(options->shape);
+  const int64_t count = ls_shape_num_elements(options->label_shape);
+  const int64_t per_label = width / count;
   for (int64_t i = 0; i < options->size; ++i) {
-    const int64_t label = i % options->num_classes;
-    const ls_random_source pattern = source_of(options, STREAM_PATTERN, label);
     const ls_random_source noise = source_of(options, STREAM_NOISE, i);
-    for (int64_t k = 0; k < width; ++k)
-      examples[i * width + k] =
-          0.5F * synthetic_draw(&pattern, k) + 0.5F * synthetic_draw(&noise, k);
-    labels[i] = (int32_t)label;
+    for (int64_t j = 0; j < count; ++j) {
+      const int64_t label = (i + 4 * j / count) % options->num_classes;
+      const ls_random_source pattern =
+          source_of(options, STREAM_PATTERN, label);
+      for (int64_t k = 0; k < per_label; ++k)
+        *examples++ = 0.5F * synthetic_draw(&pattern, k) +
+                      0.5F * synthetic_draw(&noise, j * per_label + k);
+      *labels++ = (int32_t)label;
+    }
   }
 }
 
@@ -81,9 +87,22 @@ static ls_status synthetic_check(const ls_synthetic_options *options) {
   if (options->dtype != LS_DTYPE_F32 && options->dtype != LS_DTYPE_I32)
     return ls_invalid_argument("synthetic data are f32 or i32, got %s",
                                ls_dtype_name(options->dtype));
+  const int64_t labels = ls_shape_is_known(options->label_shape)
+                             ? ls_shape_num_elements(options->label_shape)
+                             : 0;
+  if (ls_shape_is_known(options->shape) &&
+      (labels < 1 || width % labels != 0 ||
+       (options->dtype == LS_DTYPE_I32 && options->label_shape.rank > 0 &&
+        !ls_shape_equal(options->label_shape, options->shape))))
+    return ls_invalid_argument(
+        "synthetic examples %s have a label, or for numbers one for each n "
+        "elements, for texts one for each token; got labels %s",
+        LS_SHAPE_TEXT(options->dtype, options->shape),
+        LS_SHAPE_TEXT(LS_DTYPE_I32, options->label_shape));
   if (options->size >= 1 && options->num_classes >= 1 &&
       options->num_classes <= INT32_MAX - 1 &&
       ls_shape_is_known(options->shape) && options->shape.rank < LS_MAX_RANK &&
+      options->label_shape.rank < LS_MAX_RANK &&
       (options->dtype == LS_DTYPE_F32 || width > 0))
     return ls_ok();
   return ls_invalid_argument(
@@ -95,15 +114,21 @@ static ls_status synthetic_check(const ls_synthetic_options *options) {
       (long long)options->num_classes);
 }
 
+static ls_shape rows_of(int64_t size, ls_shape shape) {
+  ls_shape rows = {.rank = shape.rank + 1, .dim = {size}};
+  for (int i = 0; i < shape.rank; ++i)
+    rows.dim[i + 1] = shape.dim[i];
+  return rows;
+}
+
 // Makes the arrays of all examples and labels, as a tuple.
 static ls_nest draw_all(const ls_synthetic_options *options) {
   const bool texts = options->dtype == LS_DTYPE_I32;
-  ls_shape shape = {.rank = options->shape.rank + 1, .dim = {options->size}};
-  for (int i = 0; i < options->shape.rank; ++i)
-    shape.dim[i + 1] = options->shape.dim[i];
   ls_nest all = LS_TUPLE(
-      ls_nest_zeros(options->dtype, shape),
-      ls_nest_zeros(LS_DTYPE_I32, texts ? shape : LS_SHAPE(options->size)));
+      ls_nest_zeros(options->dtype, rows_of(options->size, options->shape)),
+      ls_nest_zeros(LS_DTYPE_I32,
+                    rows_of(options->size,
+                            texts ? options->shape : options->label_shape)));
   if (all.kind == LS_KIND_TUPLE)
     (texts ? fill_texts
            : fill_patterns)(options, ls_nest_as_array(ls_nest_item(all, 0)),

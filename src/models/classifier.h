@@ -53,6 +53,7 @@ extern const ls_model_type ls_model_tiny;
 extern const ls_model_type ls_model_mlp;
 extern const ls_model_type ls_model_cnn;
 extern const ls_model_type ls_model_resnet20;
+extern const ls_model_type ls_model_unet;
 extern const ls_model_type ls_model_gpt;
 
 #endif  // LS_MODELS_CLASSIFIER_H_

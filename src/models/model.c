@@ -8,8 +8,8 @@
 #include "models/classifier.h"
 
 static const ls_model_type *const types[] = {&ls_model_tiny, &ls_model_mlp,
-                                             &ls_model_cnn, &ls_model_resnet20,
-                                             &ls_model_gpt};
+                                             &ls_model_cnn,  &ls_model_resnet20,
+                                             &ls_model_unet, &ls_model_gpt};
 enum { NUM_TYPES = sizeof(types) / sizeof(types[0]) };
 
 const ls_model_type *const *ls_model_types(size_t *out_count) {
@@ -124,19 +124,19 @@ ls_status ls_model_synthetic_batch(const ls_model_type *type,
   LS_REQUIRE_OUT(out_batch);
   LS_RETURN_IF_ERROR(model_check_type(type));
   const bool text = type->example_dtype == LS_DTYPE_I32;
-  const ls_shape labels = text ? type->example_shape : LS_SCALAR;
-  if (!ls_shape_equal(type->label_shape, labels))
+  if (text && !ls_shape_equal(type->label_shape, type->example_shape))
     return LS_STATUS(
         LS_UNIMPLEMENTED,
         "synthetic data have labels %s for model '%s', which takes %s",
-        LS_SHAPE_TEXT(LS_DTYPE_I32, labels), type->name,
+        LS_SHAPE_TEXT(LS_DTYPE_I32, type->example_shape), type->name,
         LS_SHAPE_TEXT(LS_DTYPE_I32, type->label_shape));
   ls_dataset *dataset =
       ls_dataset_batch(ls_dataset_synthetic(&(ls_synthetic_options){
                            .size = batch_size,
                            .dtype = type->example_dtype,
                            .shape = type->example_shape,
-                           .num_classes = type->num_classes}),
+                           .num_classes = type->num_classes,
+                           .label_shape = type->label_shape}),
                        &(ls_batch_options){.size = batch_size});
   ls_iterator *iterator = NULL;
   ls_status status = ls_iterator_create(

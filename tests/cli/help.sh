@@ -71,7 +71,7 @@ for optimizer in sgd momentum nesterov adam adamw lamb adagrad rmsprop lion; do
 done
 # Each model stands there with what it is.
 explains "tiny      16 inputs, dense 16 relu, dense 4; SGD" help
-for model in mlp cnn resnet20 gpt; do
+for model in mlp cnn resnet20 unet gpt; do
   explains "  $model " help
 done
 explains "compute thread" devices

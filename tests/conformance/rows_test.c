@@ -304,7 +304,7 @@ LS_OWNED_STRUCT(net, close_net)
 TEST(a_models_examples_have_their_bits_in_every_batch) {
   static const ls_model_type *const types[] = {&small_mlp, &small_cnn,
                                                &small_gpt};
-  static const char *const named[] = {"tiny", "mlp", "cnn", "resnet20", "gpt"};
+  static const char *const named[] = {"tiny", "mlp", "cnn", "resnet20", "unet", "gpt"};
   for (size_t i = 0; i < LS_COUNT_OF(types) + LS_COUNT_OF(named); ++i) {
     const bool is_small = i < LS_COUNT_OF(types);
     const ls_model_type *type =

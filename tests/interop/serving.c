@@ -329,6 +329,7 @@ int main(int argc, char **argv) {
              {"mlp", NULL},
              {"cnn", NULL},
              {"resnet20", NULL},
+             {"unet", NULL},
              {"gpt", NULL}};
   if (argc == 4) {
     save_answers(argv[2], argv[1], argv[3]);

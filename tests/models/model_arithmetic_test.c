@@ -13,7 +13,8 @@
 static bool has(const char *isa) { return ls_cpu_kernels_find(isa) != NULL; }
 
 static bool convolves(const training_job *job) {
-  return strcmp(job->model, "cnn") == 0 || strcmp(job->model, "resnet20") == 0;
+  return strcmp(job->model, "cnn") == 0 ||
+         strcmp(job->model, "resnet20") == 0 || strcmp(job->model, "unet") == 0;
 }
 
 static bool is_small(const training_job *job) {

@@ -16,7 +16,7 @@ enum { MOST_VARIABLES = TRAINING_MOST_VARIABLES };
 TEST(the_table_is_complete) {
   size_t count = 0;
   const ls_model_type *const *types = ls_model_types(&count);
-  assert_int_equal(count, 5);
+  assert_int_equal(count, 6);
   for (size_t i = 0; i < count; ++i) {
     const ls_model_type *type = types[i];
     assert_ptr_equal(ls_model_find(type->name), type);
@@ -46,6 +46,10 @@ TEST(steps_have_the_products_that_are_stated) {
   const double resnet20_giga =
       resnet20->flops_per_example * (double)resnet20->batch_size * 1e-9;
   assert_true(resnet20_giga > 15.6 && resnet20_giga < 15.8);
+  const ls_model_type *unet = ls_model_find("unet");
+  const double unet_giga =
+      unet->flops_per_example * (double)unet->batch_size * 1e-9;
+  assert_true(unet_giga > 13.98 && unet_giga < 13.99);
   const ls_model_type *gpt = ls_model_find("gpt");
   const double gpt_giga =
       gpt->flops_per_example * (double)gpt->batch_size * 1e-9;
@@ -156,6 +160,8 @@ TEST(all_that_is_computed_from_is_listed) {
       // 19 units with norm, of kernel, scale and offset, and two averages; two
       // projections, and the last layer.
       {"resnet20", 19 * 3 + 2 + 2, 19 * 2},
+      // 14 convolutions of 3x3, three that grow the image, and one of 1x1.
+      {"unet", 2 * 18, 0},
       {"gpt", 2 + 4 * 8 + 2, 0},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
@@ -361,7 +367,7 @@ TEST(every_model_learns_its_batch_with_the_same_bits_each_time) {
 // Losses only: Adam's first steps go by the sign of a gradient, so that
 // rounding can turn a weight's whole step around where a gradient is near 0.
 TEST(two_replicas_train_as_one_does) {
-  static const char *const names[] = {"tiny", "mlp", "cnn", "gpt"};
+  static const char *const names[] = {"tiny", "mlp", "cnn", "unet", "gpt"};
   const size_t count = LS_SANITIZED ? 2 : sizeof(names) / sizeof(names[0]);
   for (size_t t = 0; t < count; ++t) {
     training_job job = {
@@ -389,10 +395,10 @@ TEST(a_model_that_is_not_there_is_refused) {
   ls_model model;
   ls_nest batch;
   expect_status(ls_model_create(ls_model_find("none"), NULL, &model),
-                LS_NOT_FOUND, "tiny, mlp, cnn, resnet20, gpt");
+                LS_NOT_FOUND, "tiny, mlp, cnn, resnet20, unet, gpt");
   ls_model_destroy(&model);
   expect_status(ls_model_synthetic_batch(NULL, 8, &batch), LS_NOT_FOUND,
-                "tiny, mlp, cnn, resnet20, gpt");
+                "tiny, mlp, cnn, resnet20, unet, gpt");
 }
 
 // Returns an f64 array of this shape with one value.

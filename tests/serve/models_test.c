@@ -84,7 +84,7 @@ static void expect_same(const ls_model_type *type, const net *n, ls_serving *s,
 }
 
 TEST(reference_models_serve_with_their_bits) {
-  static const char *const names[] = {"tiny", "mlp", "cnn", "resnet20", "gpt"};
+  static const char *const names[] = {"tiny", "mlp", "cnn", "resnet20", "unet", "gpt"};
   served_make_folder();
   for (size_t i = 0; i < sizeof(names) / sizeof(*names); ++i) {
     const ls_model_type *type = ls_model_find(names[i]);

@@ -71,6 +71,7 @@ training_job training_small_job(size_t index) {
       {.model = "mlp", .before = "tiny", .batch = LS_SANITIZED ? 8 : 40},
       {.model = "cnn", .before = "tiny", .batch = LS_SANITIZED ? 2 : 4},
       {.model = "resnet20", .before = "tiny", .batch = LS_SANITIZED ? 1 : 2},
+      {.model = "unet", .before = "tiny", .batch = 1},
       {.model = "gpt", .before = "tiny", .batch = 1},
   };
   assert_in_range(index, 0, TRAINING_MODELS - 1);

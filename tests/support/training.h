@@ -57,7 +57,7 @@ void training_setup_destroy(training_setup *self);
 
 // A small job on one thread and one replica for each reference model, smaller
 // where a sanitizer makes it slow. `before` is another model.
-enum { TRAINING_MODELS = 5 };
+enum { TRAINING_MODELS = 6 };
 training_job training_small_job(size_t index);
 
 void training_run(const training_job *job, training *out);

@@ -127,7 +127,7 @@ if command -v bash >/dev/null; then
   completes "train" tr
   completes "--replicas" train --rep
   completes "--param" train --par
-  completes "tiny mlp cnn resnet20 gpt" train --model ""
+  completes "tiny mlp cnn resnet20 unet gpt" train --model ""
   completes "cnn" bench c
   completes "verify" checkpoint v
   completes "--help --json" checkpoint verify --
