@@ -25,7 +25,8 @@ static void make_right(uint8_t *bytes, size_t size) {
 
 static void read_png(const uint8_t *data, size_t size) {
   const ls_image_file file = {
-      .name = "fuzz", .bytes = data, .size = size, .most_pixels = 1 << 16};
+      .name = "fuzz", .bytes = data, .size = size, .most_pixels = 1 << 16,
+      .indices = size % 16 == 15};
   ls_image_header header;
   ls_status status = ls_png_parse(&file, &header);
   if (!ls_status_is_ok(status)) {
@@ -38,8 +39,8 @@ static void read_png(const uint8_t *data, size_t size) {
   // In the ways that the file's size chooses.
   ls_pixels out = {.width = header.width,
                    .height = header.height,
-                   .channels = 1 + (int)(size % 4),
-                   .bits = size % 8 < 4 ? 8 : 16};
+                   .channels = file.indices ? 1 : 1 + (int)(size % 4),
+                   .bits = file.indices || size % 8 < 4 ? 8 : 16};
   out.stride = (size_t)(out.width * out.channels * out.bits / 8);
   out.data = malloc(out.stride * (size_t)out.height);
   if (out.data == NULL) abort();

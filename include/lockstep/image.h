@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: formats
 //
-// Images: decodes PNG and JPEG files and resizes, crops and flips their pixels,
-// as in a map over a data set.
+// Images: decodes PNG and JPEG files, writes PNG files, and resizes, crops and
+// flips pixels, as in a map over a data set.
 //
 // Link with liblockstep-io (pkg-config lockstep-io).
 //
@@ -43,6 +43,10 @@ typedef struct ls_image_options {
   // or made up. Default: it is refused.
   bool allow_damaged;
   const char *name;  // Name in messages. Default "image".
+  // Returns the numbers that a PNG of one channel stores, as files of classes
+  // have them: indices into its palette, and gray of fewer than 8 bits without
+  // scaling. Color, alpha, 16 bits and JPEG are refused. Default: colors.
+  bool indices;
 } ls_image_options;
 
 // Reads the shape that ls_decode_image will return, from the file's header
@@ -70,6 +74,13 @@ LS_API LS_MUST_USE ls_status ls_decode_image(const void *bytes, size_t size,
 LS_API LS_MUST_USE ls_status
 ls_decode_image_into(const void *bytes, size_t size,
                      const ls_image_options *options, ls_array *image);
+
+// Writes an image of u8 or u16 as a PNG file, which becomes visible when it is
+// complete and replaces an existing one.
+//   LS_INVALID_ARGUMENT  another type, or other than 1 to 4 channels.
+//   LS_UNIMPLEMENTED     this build has no zlib.
+LS_API LS_MUST_USE ls_status ls_png_write(const char *path,
+                                          const ls_array *image);
 
 // ---- Sizes -----------------------------------------------------------------
 // Options for resizing. Zero in a field means its default.

@@ -16,9 +16,9 @@ typedef struct ls_pixels {
 
 // Packs an image; the caller releases the bytes with ls_release.
 //   LS_UNIMPLEMENTED  built without zlib.
-LS_MUST_USE ls_status ls_png_encode(ls_allocator *allocator,
-                                    const ls_pixels *image,
-                                    unsigned char **out_bytes,
-                                    size_t *out_size);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_png_encode(ls_allocator *allocator,
+                                                   const ls_pixels *image,
+                                                   unsigned char **out_bytes,
+                                                   size_t *out_size);
 
 #endif  // LS_IO_PNG_WRITE_H_

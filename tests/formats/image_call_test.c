@@ -131,6 +131,79 @@ TEST(wrong_options_and_arrays_are_named) {
                 LS_INVALID_ARGUMENT, "image is f32[13,11,3]; it has to be u8");
 }
 
+TEST(indices_are_the_numbers_that_a_png_stores) {
+  static const struct {
+    const char *file;
+    int scale;  // Gray is its number times this.
+  } rows[] = {{"gray_1.png", 255}, {"gray_2.png", 85}, {"gray_4.png", 17}};
+  if (!image_is_read(".png")) skip();
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    LS_OWN(ls_array, gray) = decode(rows[i].file, NULL);
+    LS_OWN(ls_array, numbers) =
+        decode(rows[i].file, &(ls_image_options){.indices = true});
+    for (int64_t k = 0; k < ls_array_num_elements(gray); ++k)
+      assert_int_equal(ls_array_i64(gray, k),
+                       rows[i].scale * ls_array_i64(numbers, k));
+  }
+  LS_OWN(ls_array, colors) = decode("palette_4.png", NULL);
+  LS_OWN(ls_array, indices) =
+      decode("palette_4.png", &(ls_image_options){.indices = true});
+  int64_t palette[16];
+  memset(palette, -1, sizeof(palette));
+  assert_int_equal(ls_array_shape(indices).dim[2], 1);
+  for (int64_t k = 0; k < ls_array_num_elements(indices); ++k) {
+    const int64_t index = ls_array_i64(indices, k);
+    const int64_t color = ls_array_i64(colors, 3 * k) << 16 |
+                          ls_array_i64(colors, 3 * k + 1) << 8 |
+                          ls_array_i64(colors, 3 * k + 2);
+    assert_in_range(index, 0, 15);
+    if (palette[index] < 0) palette[index] = color;
+    assert_int_equal(palette[index], color);
+  }
+}
+
+TEST(images_without_indices_are_refused) {
+  static const struct {
+    const char *file;
+    ls_image_options options;
+    const char *part;
+  } rows[] = {
+      {"rgb.png", {.indices = true}, "a PNG of 3 channels of 8 bits"},
+      {"gray_16.png", {.indices = true}, "a PNG of 1 channel of 16 bits"},
+      {"420.jpg", {.indices = true}, "a JPEG, whose pixels are colors"},
+      {"palette_4.png", {.indices = true, .channels = 3}, "with 3 channels"},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    LS_OWN(ls_image_file, file) = image_file_open(IMAGES, rows[i].file);
+    ls_array *image = NULL;
+    expect_status(
+        ls_decode_image(file.bytes, file.size, &rows[i].options, &image),
+        LS_INVALID_ARGUMENT, rows[i].part);
+    assert_null(image);
+  }
+}
+
+TEST(a_png_is_written_and_read_again) {
+  LS_OWN(ls_array, image) = counted_up(LS_DTYPE_U8, LS_SHAPE(7, 5, 1));
+  expect_ok(ls_png_write("written.png", image));
+  LS_OWN(ls_image_file, file) = image_file_open(".", "written.png");
+  if (image_is_read(".png")) {
+    ls_array *again = NULL;
+    expect_ok(ls_decode_image(file.bytes, file.size, NULL, &again));
+    expect_same("written.png", again, image);
+    ls_array_release(again);
+  }
+  remove("written.png");
+  LS_OWN(ls_array, flat) = array_of(LS_DTYPE_U8, LS_SHAPE(7, 5));
+  LS_OWN(ls_array, real) = array_of(LS_DTYPE_F32, LS_SHAPE(7, 5, 1));
+  expect_status(ls_png_write("written.png", flat), LS_INVALID_ARGUMENT,
+                "[height, width, 1 to 4], got u8[7,5]");
+  expect_status(ls_png_write("written.png", real), LS_INVALID_ARGUMENT,
+                "u8 or u16 [height, width, 1 to 4], got f32[7,5,1]");
+  expect_status(ls_png_write("missing/written.png", image), LS_NOT_FOUND,
+                "while writing 'missing/written.png'");
+}
+
 // ---- Resize ----------------------------------------------------------------
 static const int sizes[][2] = {{8, 8},  {40, 33}, {21, 7},
                                {5, 30}, {1, 1},   {20, 19}};

@@ -322,7 +322,7 @@ TEST(damage_is_named_and_nothing_is_made_up) {
     memcpy(longer, jpeg.bytes, frame);
     memset(longer + frame, 7, 2);
     memcpy(longer + frame + 2, jpeg.bytes + frame, jpeg.size - frame);
-    bad = (ls_image_file){"longer", longer, jpeg.size + 2, 1000, false};
+    bad = (ls_image_file){"longer", longer, jpeg.size + 2, 1000, false, false};
     expect_ok(try_to_decode(&bad));
     test_free(longer);
   }
@@ -372,7 +372,7 @@ TEST(a_png_reads_back_as_it_was_written) {
       unsigned char *bytes = NULL;
       size_t size = 0;
       expect_ok(ls_png_encode(ls_allocator_system(), &image, &bytes, &size));
-      const ls_image_file file = {"made", bytes, size, 100, false};
+      const ls_image_file file = {"made", bytes, size, 100, false, false};
       ls_image_header header;
       expect_ok(ls_image_parse(&file, &header));
       assert_int_equal(header.width, 6);

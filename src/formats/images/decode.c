@@ -8,6 +8,11 @@
 #include "base/runtime_internal.h"
 #include "lockstep/image.h"
 
+static ls_dtype decode_dtype_of(const ls_image_options *options) {
+  const bool given = options != NULL && options->dtype != LS_DTYPE_NONE;
+  return given ? options->dtype : LS_DTYPE_U8;
+}
+
 ls_status ls_image_open(const char *function, const void *bytes, size_t size,
                         const ls_image_options *options, ls_image_file *file) {
   const ls_image_options given =
@@ -17,7 +22,8 @@ ls_status ls_image_open(const char *function, const void *bytes, size_t size,
       .bytes = bytes,
       .size = size,
       .most_pixels = given.most_pixels != 0 ? given.most_pixels : 1 << 26,
-      .allow_damaged = given.allow_damaged};
+      .allow_damaged = given.allow_damaged,
+      .indices = given.indices};
   if (given.channels < 0 || given.channels > 4) {
     return ls_invalid_argument(
         "%s: '%s' with %d channels; give 1 to 4, or 0 for those of the file",
@@ -35,12 +41,13 @@ ls_status ls_image_open(const char *function, const void *bytes, size_t size,
                                "; it is a number of pixels",
                                function, file->most_pixels);
   }
+  if (given.indices && (given.channels > 1 || given.dtype == LS_DTYPE_U16)) {
+    return ls_invalid_argument("%s: '%s' as indices with %d channels of %s; "
+                               "these are u8 of one channel",
+                               function, file->name, given.channels,
+                               ls_dtype_name(decode_dtype_of(&given)));
+  }
   return ls_ok();
-}
-
-static ls_dtype decode_dtype_of(const ls_image_options *options) {
-  const bool given = options != NULL && options->dtype != LS_DTYPE_NONE;
-  return given ? options->dtype : LS_DTYPE_U8;
 }
 
 static ls_status decode_shape_of(const ls_image_file *file,
@@ -55,10 +62,12 @@ static ls_status decode_shape_of(const ls_image_file *file,
   return ls_ok();
 }
 
-static ls_pixels decode_pixels_of(ls_array *image) {
+// Returns the pixels of an array, which only a caller that may write them
+// writes.
+static ls_pixels pixels_of(const ls_array *image) {
   const ls_shape shape = ls_array_shape(image);
   const size_t sample = ls_dtype_size(ls_array_dtype(image));
-  return (ls_pixels){.data = ls_array_mutable_data(image),
+  return (ls_pixels){.data = (void *)(uintptr_t)ls_array_data(image),
                      .stride = (size_t)(shape.dim[1] * shape.dim[2]) * sample,
                      .height = shape.dim[0],
                      .width = shape.dim[1],
@@ -87,7 +96,7 @@ ls_status ls_decode_image(const void *bytes, size_t size,
   LS_RETURN_IF_ERROR(decode_shape_of(&file, options, &shape));
   LS_OWN(ls_array, image) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(decode_dtype_of(options), shape, &image));
-  const ls_pixels pixels = decode_pixels_of(image);
+  const ls_pixels pixels = pixels_of(image);
   LS_RETURN_IF_ERROR(ls_image_decode(ls_current_allocator(), &file, &pixels));
   *out_image = ls_give(&image);
   return ls_ok();
@@ -130,6 +139,31 @@ ls_status ls_decode_image_into(const void *bytes, size_t size,
         LS_SHAPE_TEXT(wanted.dtype, shape),
         LS_SHAPE_TEXT(ls_array_dtype(image), ls_array_shape(image)));
   }
-  const ls_pixels pixels = decode_pixels_of(image);
+  const ls_pixels pixels = pixels_of(image);
   return ls_image_decode(ls_current_allocator(), &file, &pixels);
+}
+
+// ---- Writing ---------------------------------------------------------------
+static ls_status write_png(const char *path, const ls_array *image) {
+  const ls_shape shape = ls_array_shape(image);
+  const ls_dtype dtype = ls_array_dtype(image);
+  if (shape.rank != 3 || shape.dim[0] < 1 || shape.dim[1] < 1 ||
+      shape.dim[2] < 1 || shape.dim[2] > 4 ||
+      (dtype != LS_DTYPE_U8 && dtype != LS_DTYPE_U16))
+    return ls_invalid_argument("a PNG is u8 or u16 [height, width, 1 to 4], "
+                               "got %s",
+                               LS_SHAPE_TEXT(dtype, shape));
+  ls_allocator *allocator = ls_current_allocator();
+  const ls_file_system *files = ls_runtime_files(ls_runtime_current());
+  const ls_pixels pixels = pixels_of(image);
+  LS_OWN_MEMORY(allocator, unsigned char, bytes) = NULL;
+  size_t size = 0;
+  LS_RETURN_IF_ERROR(ls_png_encode(allocator, &pixels, &bytes, &size));
+  return files->write(files->user, path, bytes, size);
+}
+
+ls_status ls_png_write(const char *path, const ls_array *image) {
+  LS_REQUIRE(path);
+  LS_REQUIRE(image);
+  return ls_status_annotate(write_png(path, image), "while writing '%s'", path);
 }

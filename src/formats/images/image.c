@@ -23,8 +23,12 @@ static ls_status refuse_other(const ls_image_file *file) {
 ls_status ls_image_parse(const ls_image_file *file,
                          ls_image_header *out_header) {
   if (ls_png_is(file->bytes, file->size)) return ls_png_parse(file, out_header);
-  if (ls_jpeg_is(file->bytes, file->size))
-    return ls_jpeg_parse(file, out_header);
+  if (ls_jpeg_is(file->bytes, file->size)) {
+    if (!file->indices) return ls_jpeg_parse(file, out_header);
+    return ls_invalid_argument("'%s' is a JPEG, whose pixels are colors that "
+                               "compression changes; give a PNG",
+                               file->name);
+  }
   *out_header = (ls_image_header){0};
   return refuse_other(file);
 }

@@ -19,6 +19,7 @@ typedef struct ls_image_file {
   size_t size;
   int64_t most_pixels;  // Images with more pixels are refused.
   bool allow_damaged;   // Accepts the readable part of a damaged JPEG.
+  bool indices;         // Numbers as stored; see ls_image_options.
 } ls_image_file;
 
 typedef struct ls_image_header {

@@ -89,11 +89,18 @@ static int samples_a_pixel(const png_kind *kind) {
 static ls_status check_png_kind(const ls_image_file *file, const png_kind *kind,
                                 ls_image_header *out_header) {
   const bool palette = (kind->color & HAS_PALETTE) != 0;
-  const ls_image_header header = {
-      .width = kind->width,
-      .height = kind->height,
-      .channels = palette ? (kind->clear_color ? 4 : 3) : samples_a_pixel(kind),
-      .bits = palette ? 8 : kind->bits};
+  if (file->indices && (kind->bits > 8 || samples_a_pixel(kind) > 1))
+    return ls_invalid_argument(
+        "'%s' is a PNG of %d channel%s of %d bits; numbers of classes are a "
+        "palette's indices, or gray of at most 8 bits",
+        file->name, samples_a_pixel(kind), samples_a_pixel(kind) > 1 ? "s" : "",
+        kind->bits);
+  const ls_image_header header = {.width = kind->width,
+                                  .height = kind->height,
+                                  .channels = palette && !file->indices
+                                                  ? (kind->clear_color ? 4 : 3)
+                                                  : samples_a_pixel(kind),
+                                  .bits = palette ? 8 : kind->bits};
   // Deflate makes at most 1032 bytes of one.
   LS_RETURN_IF_ERROR(ls_image_check(
       file, "PNG", &header, 1032 * 8 / (samples_a_pixel(kind) * kind->bits)));
@@ -168,7 +175,8 @@ static bool wants_alpha(const reading *self) {
 }
 
 static bool wants_gray(const reading *self) {
-  return (self->kind.color & HAS_COLOR) != 0 && self->out->channels <= 2;
+  return (self->kind.color & HAS_COLOR) != 0 && self->out->channels <= 2 &&
+         !self->file->indices;
 }
 
 // Sets up libpng so that it returns samples of the right width, gray or color
@@ -177,6 +185,10 @@ static void set_transforms(const reading *self) {
   const png_kind *kind = &self->kind;
   const bool alpha = (kind->color & HAS_ALPHA) != 0 || kind->clear_color;
   png_structp png = self->png;
+  if (self->file->indices) {
+    png_set_packing(png);  // A byte for each number.
+    return;
+  }
   if ((kind->color & HAS_PALETTE) != 0) png_set_palette_to_rgb(png);
   if (kind->color == 0 && kind->bits < 8) png_set_expand_gray_1_2_4_to_8(png);
   if (kind->clear_color && wants_alpha(self)) png_set_tRNS_to_alpha(png);
