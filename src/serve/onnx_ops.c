@@ -340,27 +340,47 @@ static void window_attrs(ls_onnx_writer *o, const ls_window *w, bool dilated) {
   if (dilated) ls_onnx_ints(o, "dilations", w->dilations, rank);
 }
 
-static bool convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
-                     const ls_window *window, int64_t groups, ls_emitted out) {
-  ls_onnx_writer *o = onnx_of(e);
-  int64_t permutation[LS_MAX_RANK];
-  const int32_t rank = window->rank + 2;
+// Turns windows over a dilated input into those of ConvTranspose, the gradient
+// of a convolution, which has strides for dilations, reversed weights, and cuts
+// off padding. Returns false if there is no such op.
+static bool transpose_window(ls_window *window, int64_t groups) {
   for (int32_t i = 0; i < window->rank; ++i) {
-    if (window->input_dilations[i] != 1 || window->low[i] < 0 ||
-        window->high[i] < 0)
-      return false;
+    const int64_t span = (window->taps[i] - 1) * window->dilations[i];
+    if (window->strides[i] != 1 || groups != 1) return false;
+    window->strides[i] = window->input_dilations[i];
+    window->input_dilations[i] = 1;
+    window->low[i] = span - window->low[i];
+    window->high[i] = span - window->high[i];
+  }
+  return true;
+}
+
+static bool convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
+                     const ls_window *given, int64_t groups, ls_emitted out) {
+  static const int64_t axes[LS_WINDOW_DIMS] = {0, 1, 2};
+  ls_onnx_writer *o = onnx_of(e);
+  ls_window window = *given;
+  int64_t permutation[LS_MAX_RANK];
+  const int32_t rank = window.rank + 2;
+  bool dilates = false;
+  for (int32_t i = 0; i < window.rank; ++i)
+    dilates |= window.input_dilations[i] != 1;
+  if (dilates && !transpose_window(&window, groups)) return false;
+  for (int32_t i = 0; i < window.rank; ++i) {
+    if (window.low[i] < 0 || window.high[i] < 0) return false;
     permutation[i + 2] = i;
   }
-  permutation[0] = rank - 1;
-  permutation[1] = rank - 2;
+  permutation[0] = dilates ? rank - 2 : rank - 1;
+  permutation[1] = dilates ? rank - 1 : rank - 2;
+  if (dilates) w = ls_emit_reverse(e, w, axes, (size_t)window.rank);
   const ls_emitted in[] = {channels_first(e, x),
                            ls_emit_transpose(e, w, permutation)};
   const ls_emitted y = result_first(e, out);
-  ls_onnx_begin(o, "Conv");
+  ls_onnx_begin(o, dilates ? "ConvTranspose" : "Conv");
   ls_onnx_input(o, in[0]);
   ls_onnx_input(o, in[1]);
   ls_onnx_output(o, y);
-  window_attrs(o, window, true);
+  window_attrs(o, &window, true);
   ls_onnx_int(o, "group", groups);
   ls_onnx_end(o);
   channels_last(e, y, out);

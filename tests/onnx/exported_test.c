@@ -84,9 +84,10 @@ static ls_nest call_step(ls_nest args, void *user) {
   return model->type->train_step(args, model->self);
 }
 
-static void train(const ls_model *model, ls_nest batch, double *losses) {
+static void train(const ls_model *model, ls_nest batch, int steps,
+                  double *losses) {
   LS_OWN(ls_function, function) = function_of(call_step, (void *)model);
-  for (int i = 0; i < STEPS; ++i) {
+  for (int i = 0; i < steps; ++i) {
     LS_OWN(ls_nest, result) = call_results(function, batch);
     losses[i] = ls_nest_number(ls_nest_find(result, "loss"));
   }
@@ -101,7 +102,8 @@ static void create_model(const ls_model_type *type, ls_model *out) {
 }
 
 // The file's model predicts and trains as the one it was exported from.
-static void expect_same(const ls_model_type *type, bool trains_alike) {
+static void expect_same(const ls_model_type *type, bool trains_alike,
+                        int steps) {
   char path[300];
   ls_model own = {0}, read = {0};
   ls_model_type *file = NULL;
@@ -126,10 +128,10 @@ static void expect_same(const ls_model_type *type, bool trains_alike) {
   assert_true(ls_shape_equal(ls_array_shape(a), ls_array_shape(b)));
   for (int64_t i = 0; i < ls_array_num_elements(a); ++i)
     assert_true(fabs(ls_array_f64(a, i) - ls_array_f64(b, i)) < 1e-5);
-  train(&own, batch, losses[0]);
-  train(&read, batch, losses[1]);
-  assert_true(losses[1][STEPS - 1] < losses[1][0]);
-  for (int i = 0; trains_alike && i < STEPS; ++i)
+  train(&own, batch, steps, losses[0]);
+  train(&read, batch, steps, losses[1]);
+  assert_true(losses[1][steps - 1] < losses[1][0]);
+  for (int i = 0; trains_alike && i < steps; ++i)
     assert_true(fabs(losses[0][i] - losses[1][i]) < 1e-4);
   ls_model_destroy(&own);
   ls_model_destroy(&read);
@@ -137,11 +139,20 @@ static void expect_same(const ls_model_type *type, bool trains_alike) {
   served_remove_folder(served_folder);
 }
 
-TEST(a_perceptron_goes_out_and_comes_back) { expect_same(&small_mlp, true); }
+TEST(a_perceptron_goes_out_and_comes_back) {
+  expect_same(&small_mlp, true, STEPS);
+}
 
 // Its dropout is not in the file.
 TEST(a_convolutional_net_goes_out_and_comes_back) {
-  expect_same(&small_cnn, false);
+  expect_same(&small_cnn, false, STEPS);
 }
 
-TEST(a_transformer_goes_out_and_comes_back) { expect_same(&small_gpt, true); }
+TEST(a_transformer_goes_out_and_comes_back) {
+  expect_same(&small_gpt, true, STEPS);
+}
+
+// With transposed convolutions.
+TEST(a_u_net_goes_out_and_comes_back) {
+  expect_same(ls_model_find("unet"), true, 2);
+}
