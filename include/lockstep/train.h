@@ -35,6 +35,11 @@ LS_API bool ls_train_stop_requested(const ls_train_stop *stop);
 typedef struct ls_evaluation {
   int64_t examples;
   double loss, accuracy;
+  // For labels of two dimensions, classes of pixels: the mean intersection over
+  // union. This is, of the pixels that have a class in the labels or in the
+  // predictions, the fraction that have it in both, as a mean over all classes
+  // with such pixels. Else NaN.
+  double mean_iou;
 } ls_evaluation;
 
 // ---- Training --------------------------------------------------------------

@@ -39,6 +39,8 @@ static ls_status print_evaluation(void *user, const ls_train_config *config,
     printf("test loss: %.4f\ntest accuracy: %.4f\n", evaluation.loss,
            evaluation.accuracy);
     if (is_text) printf("test perplexity: %.4f\n", exp(evaluation.loss));
+    if (!isnan(evaluation.mean_iou))
+      printf("test mean_iou: %.4f\n", evaluation.mean_iou);
     return ls_ok();
   }
   printf("{\"model\":");
@@ -48,7 +50,9 @@ static ls_status print_evaluation(void *user, const ls_train_config *config,
   printf(",\"examples\":%lld,\"loss\":%.9g,\"accuracy\":%.9g",
          (long long)evaluation.examples, evaluation.loss, evaluation.accuracy);
   if (is_text) printf(",\"perplexity\":%.9g", exp(evaluation.loss));
-  printf("}\n");
+  if (!isnan(evaluation.mean_iou))
+    printf(",\"mean_iou\":%.9g", evaluation.mean_iou);
+  puts("}");
   return ls_ok();
 }
 
@@ -70,15 +74,18 @@ int cli_eval(int argc, char **argv) {
        "fast or direct (default: the run's); see 'lockstep\ntrain'", 0},
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON: model, data, examples, loss,\n"
-       "accuracy, of a text also perplexity",
+       "accuracy, of a text also perplexity, of pixels mean_iou",
        0},
   };
   const cli_syntax syntax = {.command = "eval",
-                             .about = "Evaluates a run's saved model on a test "
-                                      "set, and prints the mean loss and the\n"
-                                      "accuracy: over examples, or over the "
-                                      "tokens of a text, with its perplexity.\n"
-                                      "RUN@STEP is the model of a checkpoint.",
+                             .about =
+                                 "Evaluates a run's saved model on a test "
+                                 "set, and prints the mean loss and the\n"
+                                 "accuracy: over examples, or over the "
+                                 "tokens of a text, with its perplexity, or\n"
+                                 "over pixels, with the mean intersection over "
+                                 "union of their classes, mean_iou.\n"
+                                 "RUN@STEP is the model of a checkpoint.",
                              CLI_OPTIONS(options),
                              .operand_form = "RUN",
                              .operand = &flags.run.folder};

@@ -7,7 +7,7 @@
 
 typedef struct predict_flags {
   cli_run run;
-  const char *data, *features;
+  const char *data, *features, *out;
   int64_t limit;
   bool estimator;  // Ignored here: cli_find_estimator reads it.
 } predict_flags;
@@ -21,6 +21,8 @@ typedef struct predictor {
   ls_function *function;
   ls_nest batch, results;
   const char *names;  // Names of classes, one per line; "": numbers.
+  const char *masks;  // Folder for masks; NULL: none.
+  int64_t pixels;     // Number of classes of pixels; 0: of whole examples.
   int64_t done;       // Examples printed,
   int64_t limit;      // and their largest number; 0: all.
 } predictor;
@@ -57,33 +59,62 @@ static bool is_done(const predictor *p) {
   return p->limit > 0 && p->done == p->limit;
 }
 
-// Prints the file of the next example, or its number.
-static ls_status print_origin(predictor *p) {
-  CLI_OWN(ls_nest, file) = ls_none();
-  if (p->files == NULL) {
+// Prints the class and the probability of a row, and the class's name.
+static void print_classes(const predictor *p, int64_t row) {
+  const ls_array *classes = ls_nest_as_array(ls_nest_item(p->results, 0));
+  cli_print_row(p->results, row);
+  if (p->names[0] == '\0' || ls_array_shape(classes).rank != 1) return;
+  const ls_bytes name = cli_class_name(p->names, ls_array_i64(classes, row));
+  printf(",\"name\":");
+  cli_print_json_bytes(name.data, name.size);
+}
+
+// Prints the file of an example, or its number.
+static void print_origin(const predictor *p, const ls_bytes *file) {
+  if (file == NULL) {
     printf(",\"row\":%lld", (long long)p->done);
-    return ls_ok();
+    return;
   }
-  LS_RETURN_IF_ERROR(ls_iterator_next(p->files, &file));
-  const ls_bytes *name = ls_array_data(ls_nest_as_array(file));
   printf(",\"file\":");
-  cli_print_json_bytes(name->data, name->size);
+  cli_print_json_bytes(file->data, file->size);
+}
+
+// Prints the shares of the classes of a row's pixels, and writes their mask.
+static ls_status print_pixels(const predictor *p, int64_t row,
+                              const ls_bytes *file) {
+  char image[PATH_MAX];
+  const ls_array *classes = ls_nest_as_array(ls_nest_item(p->results, 0));
+  LS_RETURN_IF_ERROR(
+      cli_write_shares(stdout, p->names, classes, row, p->pixels));
+  if (p->masks == NULL) return ls_ok();
+  if (file != NULL)
+    snprintf(image, sizeof(image), "%.*s", (int)file->size, file->data);
+  return cli_write_mask(stdout, p->masks, file != NULL ? image : NULL, p->done,
+                        classes, row);
+}
+
+// Prints the line of the next example, row `row` of the results.
+static ls_status print_example(predictor *p, int64_t row) {
+  CLI_OWN(ls_nest, origin) = ls_none();
+  const ls_bytes *file = NULL;
+  if (p->files != NULL) {
+    LS_RETURN_IF_ERROR(ls_iterator_next(p->files, &origin));
+    file = ls_array_data(ls_nest_as_array(origin));
+  }
+  if (p->pixels > 0)
+    LS_RETURN_IF_ERROR(print_pixels(p, row, file));
+  else
+    print_classes(p, row);
+  print_origin(p, file);
+  printf("}\n");
   return ls_ok();
 }
 
 static ls_status print_batch(predictor *p) {
-  const ls_array *classes = ls_nest_as_array(ls_nest_item(p->results, 0));
-  const ls_shape shape = ls_array_shape(classes);
-  for (int64_t i = 0; i < shape.dim[0] && !is_done(p); ++i, ++p->done) {
-    cli_print_row(p->results, i);
-    if (p->names[0] != '\0' && shape.rank == 1) {
-      const ls_bytes name = cli_class_name(p->names, ls_array_i64(classes, i));
-      printf(",\"name\":");
-      cli_print_json_bytes(name.data, name.size);
-    }
-    LS_RETURN_IF_ERROR(print_origin(p));
-    printf("}\n");
-  }
+  const int64_t rows =
+      ls_array_shape(ls_nest_as_array(ls_nest_item(p->results, 0))).dim[0];
+  for (int64_t i = 0; i < rows && !is_done(p); ++i, ++p->done)
+    LS_RETURN_IF_ERROR(print_example(p, i));
   return ls_ok();
 }
 
@@ -109,6 +140,20 @@ static ls_status print_scores(void *user, cli_language *language) {
   return cli_language_score(language, &files, flags->limit);
 }
 
+// Checks that masks fit a model of pixels, and makes their folder.
+static ls_status begin_masks(const char *folder, const ls_model_type *type) {
+  if (folder == NULL) return ls_ok();
+  if (type->label_shape.rank != 2)
+    return ls_invalid_argument(
+        "--out is for classes of pixels; model '%s' has labels %s", type->name,
+        LS_SHAPE_TEXT(LS_DTYPE_I32, type->label_shape));
+  if (type->num_classes > 256)
+    return ls_unimplemented("--out writes masks of at most 256 classes; model "
+                            "'%s' has %lld",
+                            type->name, (long long)type->num_classes);
+  return cli_masks_begin(folder);
+}
+
 static ls_status print_predictions(void *user, const ls_train_config *config,
                                    const ls_model_type *type) {
   const predict_flags *flags = user;
@@ -117,6 +162,7 @@ static ls_status print_predictions(void *user, const ls_train_config *config,
   CLI_OWN(ls_dataset, files) = NULL;
   if (flags->data != NULL && cli_is_language(type) && cli_is_text(flags->data))
     return cli_language_of_run(&flags->run, config, type, print_scores, user);
+  LS_RETURN_IF_ERROR(begin_masks(flags->out, type));
   LS_RETURN_IF_ERROR(cli_open_examples(config, flags->data, flags->features,
                                        type, &examples, &files));
   LS_RETURN_IF_ERROR(ls_train_check_data(type, examples));
@@ -126,9 +172,11 @@ static ls_status print_predictions(void *user, const ls_train_config *config,
   CLI_OWN(ls_dataset, batches) =
       ls_dataset_batch(ls_train_examples(type, examples, false),
                        &(ls_batch_options){.size = BATCH});
-  CLI_OWN(predictor,
-          printed) = {.names = config->classes != NULL ? config->classes : "",
-                      .limit = flags->limit};
+  CLI_OWN(predictor, printed) = {
+      .names = config->classes != NULL ? config->classes : "",
+      .masks = flags->out,
+      .pixels = type->label_shape.rank == 2 ? type->num_classes : 0,
+      .limit = flags->limit};
   LS_RETURN_IF_ERROR(ls_iterator_create(
       batches, &(ls_iterator_options){.name = "predict"}, &printed.iterator));
   if (files != NULL)
@@ -156,6 +204,10 @@ int cli_predict(int argc, char **argv) {
        0},
       CLI_FEATURES_OPTION(&flags.features),
       {"limit", CLI_COUNT, &flags.limit, "N", "largest number of examples", 1},
+      {"out", CLI_TEXT, &flags.out, "FOLDER",
+       "of a model of pixels, also write masks: FOLDER/NAME.png of\n"
+       "each image's size and name, a class for each pixel",
+       0},
       CLI_THREADS_OPTION(&flags.run.threads),
       CLI_DEVICE_OPTIONS,
       {"math", CLI_TEXT, &flags.run.math, "NAME",
@@ -169,8 +221,9 @@ int cli_predict(int argc, char **argv) {
                                  "the example's file or row (from 0), or\n"
                                  "these for each position of a text; for each "
                                  "line of text files given by --data\n"
-                                 "its loss and perplexity. Default: for the "
-                                 "test set.\n"
+                                 "its loss and perplexity; for classes of "
+                                 "pixels the share of each class.\n"
+                                 "Default: for the test set.\n"
                                  "RUN@STEP is the model of a checkpoint.",
                              CLI_OPTIONS(options),
                              .operand_form = "RUN",

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <math.h>
+
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -19,13 +21,33 @@ struct ls_evaluator {
   ls_iterator *iterator;
   ls_function *function;
   ls_nest batch, results;
+  // Numbers of pixels of each class in both labels and predictions, then in
+  // either; NULL unless labels are of pixels.
+  double *overlaps;
 };
 
 static int64_t labels_of(const ls_model_type *type) {
   return ls_shape_num_elements(type->label_shape);
 }
 
+static bool has_pixels(const ls_model_type *type) {
+  return type->label_shape.rank == 2;
+}
+
 // ---- Evaluation ------------------------------------------------------------
+// Returns the numbers of pixels of each class in both, and in either.
+static ls_tensor count_overlaps(ls_tensor logits, ls_tensor labels,
+                                int64_t classes) {
+  const ls_tensor predicted =
+      ls_one_hot(ls_argmax(logits, -1), classes, LS_DTYPE_F32);
+  const ls_tensor labeled = ls_one_hot(labels, classes, LS_DTYPE_F32);
+  const ls_tensor both[] = {ls_mul(predicted, labeled),
+                            ls_maximum(predicted, labeled)};
+  const ls_tensor sums[] = {ls_reduce_sum(both[0], LS_AXES(0, 1, 2)),
+                            ls_reduce_sum(both[1], LS_AXES(0, 1, 2))};
+  return ls_concatenate(sums, 2, 0);
+}
+
 // Returns sums over a batch, so that batches of any size can be added up.
 static ls_nest evaluate_batch(ls_nest args, void *user) {
   const ls_model *model = user;
@@ -35,13 +57,22 @@ static ls_nest evaluate_batch(ls_nest args, void *user) {
   const ls_tensor labels = ls_nest_tensor(args, 1);
   ls_nest_release(result);
   const ls_tensor losses = ls_softmax_cross_entropy(logits, labels);
-  return LS_TUPLE(ls_leaf(ls_reduce_sum(losses, LS_ALL_AXES)),
-                  ls_leaf(ls_count_correct(logits, labels)));
+  ls_nest sums[3] = {ls_leaf(ls_reduce_sum(losses, LS_ALL_AXES)),
+                     ls_leaf(ls_count_correct(logits, labels))};
+  const bool pixels = has_pixels(model->type);
+  if (pixels)
+    sums[2] = ls_leaf(count_overlaps(logits, labels, model->type->num_classes));
+  return ls_nest_sequence(LS_KIND_TUPLE, sums, pixels ? 3 : 2);
 }
 
 static ls_status evaluate_fill(ls_evaluator *evaluator, ls_dataset *dataset) {
   const ls_model *model = evaluator->model;
   LS_RETURN_IF_ERROR(ls_train_check_data(model->type, dataset));
+  if (has_pixels(model->type)) {
+    evaluator->overlaps = ls_new_array(evaluator->allocator, double,
+                                       2 * (size_t)model->type->num_classes);
+    LS_RETURN_IF_NO_MEMORY(evaluator->overlaps);
+  }
   const int64_t batch = evaluation_labels / labels_of(model->type);
   evaluator->batches =
       ls_train_batches(model->type, dataset, batch > 0 ? batch : 1, false);
@@ -78,11 +109,17 @@ void ls_evaluator_destroy(ls_evaluator *evaluator) {
   ls_function_release(evaluator->function);
   ls_iterator_release(evaluator->iterator);
   ls_dataset_release(evaluator->batches);
+  ls_release(evaluator->allocator, evaluator->overlaps);
   ls_release(evaluator->allocator, evaluator);
 }
 
 ls_function *ls_evaluator_function(const ls_evaluator *evaluator) {
   return evaluator->function;
+}
+
+static int64_t evaluator_num_overlaps(const ls_evaluator *evaluator) {
+  return evaluator->overlaps != NULL ? 2 * evaluator->model->type->num_classes
+                                     : 0;
 }
 
 // Adds a batch's sums; `*out_has_batch` is false after the last batch.
@@ -107,13 +144,31 @@ static ls_status add_batch(ls_evaluator *evaluator, bool *out_has_batch,
   sums->examples += ls_train_batch_size(evaluator->batch);
   sums->loss += ls_array_f64(ls_nest_as_array(ls_nest_item(results, 0)), 0);
   sums->accuracy += ls_array_f64(ls_nest_as_array(ls_nest_item(results, 1)), 0);
+  for (int64_t i = 0; i < evaluator_num_overlaps(evaluator); ++i)
+    evaluator->overlaps[i] +=
+        ls_array_f64(ls_nest_as_array(ls_nest_item(results, 2)), i);
   return ls_ok();
+}
+
+// Returns the mean intersection over union of the classes that occur.
+static double evaluator_mean_iou(const ls_evaluator *evaluator) {
+  const int64_t classes = evaluator_num_overlaps(evaluator) / 2;
+  double sum = 0, count = 0;
+  for (int64_t i = 0; i < classes; ++i) {
+    const double either = evaluator->overlaps[classes + i];
+    if (either == 0) continue;
+    sum += evaluator->overlaps[i] / either;
+    ++count;
+  }
+  return count > 0 ? sum / count : NAN;
 }
 
 static ls_status evaluate_add_all(ls_evaluator *evaluator,
                                   const ls_train_stop *stop,
                                   ls_evaluation *sums) {
   LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(evaluator->iterator, 0));
+  for (int64_t i = 0; i < evaluator_num_overlaps(evaluator); ++i)
+    evaluator->overlaps[i] = 0;
   for (bool has_batch = true; has_batch;) {
     if (!ls_iterator_wait(evaluator->iterator, ls_train_stop_asked,
                           (void *)(uintptr_t)stop))
@@ -140,6 +195,7 @@ ls_status ls_evaluator_run(ls_evaluator *evaluator, const ls_train_stop *stop,
       (double)sums.examples * (double)labels_of(evaluator->model->type);
   *out_evaluation = (ls_evaluation){.examples = sums.examples,
                                     .loss = sums.loss / labels,
-                                    .accuracy = sums.accuracy / labels};
+                                    .accuracy = sums.accuracy / labels,
+                                    .mean_iou = evaluator_mean_iou(evaluator)};
   return ls_ok();
 }

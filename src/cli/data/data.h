@@ -4,6 +4,7 @@
 #define LS_CLI_DATA_DATA_H_
 
 #include <limits.h>
+#include <stdio.h>
 
 #include "cli/cli.h"
 
@@ -187,6 +188,8 @@ ls_status cli_image_files(const cli_files *files, ls_dataset **out);
 ls_status cli_unlabeled_images(const cli_files *files,
                                const cli_pair_request *request,
                                ls_dataset **out);
+ls_status cli_masked_pairs(const cli_files *files,
+                           const cli_pair_request *request, ls_dataset **out);
 ls_status cli_csv_pairs(const cli_files *files, const cli_pair_request *request,
                         ls_dataset **out);
 ls_status cli_json_lines(const cli_files *files, ls_dataset **out);
@@ -204,9 +207,48 @@ ls_status cli_npz_pairs(const cli_files *files, const cli_pair_request *request,
 ls_status cli_tfrecord_pairs(const cli_files *files,
                              const cli_pair_request *request, ls_dataset **out);
 
+// ---- Images ----------------------------------------------------------------
+// Reads a file; its bytes are followed by room for a 0.
+ls_status cli_read_bytes(const char *path, char **out_data, size_t *out_size);
+// Decodes an image file. `options` are not NULL; the name is the path.
+ls_status cli_read_image(const char *path, const ls_image_options *options,
+                         ls_array **out);
+// Lists the paths of a folder's images, sorted, as string scalars.
+ls_dataset *cli_list_images(const char *folder);
+// Decodes the images of a data set of paths, which it takes over.
+ls_dataset *cli_read_images(ls_dataset *paths);
+// Chooses a size for the model by the first image of a data set, which it takes
+// over: images, or tuples that begin with one. `path` names them in messages.
+ls_status cli_fit_first(const char *path, const cli_pair_request *request,
+                        ls_dataset *images, ls_shape *out);
+// Copies classes [h, w] to an array of their type and another size: to each the
+// nearest one.
+void cli_sample_classes(const ls_array *from, ls_array *to);
+// Finds the first of these folders in a folder, and prints its path.
+bool cli_find_folder(const char *above, const char *const *names,
+                     char path[PATH_MAX]);
+// Finds the folder of the training or of the test set in a folder of images.
+bool cli_find_part(const char *folder, bool test, char path[PATH_MAX]);
+// Returns true for a folder of images with masks.
+bool cli_has_masks(const char *folder);
+
 // Returns true if whole numbers of this range are pixels: from 0 to 255, and
 // not all of them small.
 bool cli_are_pixels(int64_t least, int64_t most);
+
+// ---- Predicted masks -------------------------------------------------------
+// Makes the folder of masks if it is missing.
+ls_status cli_masks_begin(const char *folder);
+// Begins a line of JSON with the fraction of pixels of each class of row `row`
+// of classes [n, h, w], by the names of classes ("" or NULL: their numbers).
+ls_status cli_write_shares(FILE *to, const char *names, const ls_array *classes,
+                           int64_t row, int64_t num_classes);
+// Writes the classes of a row as a PNG file in a folder: of the size and name
+// of the image's file, or, if that is NULL, with the example's number as name;
+// and its path as a member of JSON after a comma.
+//   LS_FAILED_PRECONDITION  the file exists.
+ls_status cli_write_mask(FILE *to, const char *folder, const char *image,
+                         int64_t number, const ls_array *classes, int64_t row);
 
 // Prints the first elements of a data set to standard output: images drawn,
 // with their labels above, numbers and texts cut to lines.

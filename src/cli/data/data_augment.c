@@ -8,12 +8,20 @@
 typedef struct augmentation {
   int64_t crop;
   bool flip;
+  bool pixels;  // Labels are classes of pixels.
 } augmentation;
 
 // Draws a whole number from -most to most, by 31 random bits.
 static int64_t draw_shift(uint64_t bits, int64_t most) {
   const uint64_t span = 2 * (uint64_t)most + 1;
   return (int64_t)((bits & 0x7fffffff) * span >> 31) - most;
+}
+
+static ls_status flip_labels(ls_nest out) {
+  CLI_OWN(ls_array, labels) = NULL;
+  LS_RETURN_IF_ERROR(
+      cli_view_image(ls_nest_as_array(ls_nest_item(out, 1)), &labels));
+  return ls_flip_image(labels, labels);
 }
 
 static ls_status augment_pair(ls_nest element, ls_nest out,
@@ -30,7 +38,9 @@ static ls_status augment_pair(ls_nest element, ls_nest out,
       .top = LS_SOME(draw_shift(call->key, self->crop)),
       .left = LS_SOME(draw_shift(call->key >> 31, self->crop))};
   LS_RETURN_IF_ERROR(ls_crop_image(from, &options, to));
-  return self->flip && call->key >> 63 != 0 ? ls_flip_image(to, to) : ls_ok();
+  if (!self->flip || call->key >> 63 == 0) return ls_ok();
+  if (self->pixels) LS_RETURN_IF_ERROR(flip_labels(out));
+  return ls_flip_image(to, to);
 }
 
 // Refuses examples that are no images, and images smaller than their shift.
@@ -61,9 +71,14 @@ ls_status cli_augment(const ls_train_config *config, ls_dataset **train) {
   LS_RETURN_IF_ERROR(ls_dataset_spec(*train, &spec));
   const ls_type example = spec.leaves[0].type, label = spec.leaves[1].type;
   LS_RETURN_IF_ERROR(check_images(config, example));
+  const bool pixels = label.shape.rank == 2;
+  if (pixels && config->crop > 0)
+    return ls_unimplemented("--crop is not for classes of pixels, as '%s' has: "
+                            "pixels from beyond the edge have none",
+                            config->data);
   augmentation *self = cli_allocate(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
-  *self = (augmentation){config->crop, config->flip};
+  *self = (augmentation){config->crop, config->flip, pixels};
   *train = ls_dataset_map(
       *train, &(ls_map_options){
                   .name = "augment",

@@ -11,14 +11,13 @@
 #include "cli/data/data.h"
 
 // ---- Files -----------------------------------------------------------------
-static ls_status read_file(const char *path, char **out_data,
-                           size_t *out_size) {
+ls_status cli_read_bytes(const char *path, char **out_data, size_t *out_size) {
   struct stat info = {0};
   CLI_OWN(FILE, file) = NULL;
   LS_RETURN_IF_ERROR(cli_open_file(path, &file));
   const size_t size =
       fstat(fileno(file), &info) == 0 ? (size_t)info.st_size : 0;
-  CLI_OWN_ARRAY_OR_RETURN(char, data, size);
+  CLI_OWN_ARRAY_OR_RETURN(char, data, size + 1);
   const size_t got = fread(data, 1, size, file);
   if (got != size)
     return LS_STATUS(LS_DATA_LOSS, "'%s' has %zu bytes, %zu could be read",
@@ -28,17 +27,23 @@ static ls_status read_file(const char *path, char **out_data,
   return ls_ok();
 }
 
+ls_status cli_read_image(const char *path, const ls_image_options *options,
+                         ls_array **out) {
+  CLI_OWN_MEMORY(char, data) = NULL;
+  size_t size = 0;
+  ls_image_options named = *options;
+  named.name = path;
+  LS_RETURN_IF_ERROR(cli_read_bytes(path, &data, &size));
+  return ls_decode_image(data, size, &named, out);
+}
+
 // Decodes a file, whose name is a string scalar; `channels` 0: the file's.
 static ls_status decode_file(const ls_array *name, int channels,
                              ls_array **out) {
   const ls_bytes *text = ls_array_data(name);
   char path[PATH_MAX];
-  CLI_OWN_MEMORY(char, data) = NULL;
-  size_t size = 0;
   snprintf(path, sizeof(path), "%.*s", (int)text->size, text->data);
-  LS_RETURN_IF_ERROR(read_file(path, &data, &size));
-  return ls_decode_image(
-      data, size, &(ls_image_options){.name = path, .channels = channels}, out);
+  return cli_read_image(path, &(ls_image_options){.channels = channels}, out);
 }
 
 static ls_nest read_image(ls_nest element, const ls_map_call *call,
@@ -66,15 +71,18 @@ static ls_status is_image(ls_nest element, const ls_map_call *call, void *user,
   return ls_ok();
 }
 
+ls_dataset *cli_list_images(const char *folder) {
+  char pattern[2 * PATH_MAX];
+  snprintf(pattern, sizeof(pattern), "%s/*", folder);
+  return ls_dataset_filter(
+      ls_dataset_files(pattern),
+      &(ls_filter_options){.name = "image", .call = is_image});
+}
+
 // Lists the names of image files, or of those in a folder, sorted.
 static ls_dataset *list_images(const cli_files *files) {
-  if (files->format != NULL && files->format->is_folder != NULL) {
-    char pattern[PATH_MAX + 2];
-    snprintf(pattern, sizeof(pattern), "%s/*", files->first);
-    return ls_dataset_filter(
-        ls_dataset_files(pattern),
-        &(ls_filter_options){.name = "image", .call = is_image});
-  }
+  if (files->format != NULL && files->format->is_folder != NULL)
+    return cli_list_images(files->first);
   ls_dataset *names = NULL;
   for (size_t i = 0; i < files->count; ++i) {
     ls_dataset *some = ls_dataset_files(files->paths[i]);
@@ -83,13 +91,16 @@ static ls_dataset *list_images(const cli_files *files) {
   return names;
 }
 
-ls_status cli_image_files(const cli_files *files, ls_dataset **out) {
+ls_dataset *cli_read_images(ls_dataset *names) {
   const ls_shape any = LS_SHAPE(LS_UNKNOWN_DIM, LS_UNKNOWN_DIM, LS_UNKNOWN_DIM);
-  *out = ls_dataset_map(
-      list_images(files),
-      &(ls_map_options){.name = "image",
-                        .call = read_image,
-                        .result = ls_nest_spec(LS_DTYPE_U8, any)});
+  return ls_dataset_map(
+      names, &(ls_map_options){.name = "image",
+                               .call = read_image,
+                               .result = ls_nest_spec(LS_DTYPE_U8, any)});
+}
+
+ls_status cli_image_files(const cli_files *files, ls_dataset **out) {
+  *out = cli_read_images(list_images(files));
   return ls_ok();
 }
 
@@ -127,8 +138,8 @@ bool cli_image_shape(const ls_model_type *type, int64_t height, int64_t width,
 }
 
 // ---- Folders ---------------------------------------------------------------
-static bool find_folder(const char *above, const char *const *names,
-                        char *path) {
+bool cli_find_folder(const char *above, const char *const *names,
+                     char path[PATH_MAX]) {
   struct stat info;
   for (; *names != NULL; ++names) {
     // Ignore a path that was truncated.
@@ -139,6 +150,13 @@ static bool find_folder(const char *above, const char *const *names,
   return false;
 }
 
+bool cli_find_part(const char *folder, bool test, char path[PATH_MAX]) {
+  static const char *const trains[] = {"train", "training", NULL};
+  static const char *const tests[] = {"test",       "val",     "valid",
+                                      "validation", "testing", NULL};
+  return cli_find_folder(folder, test ? tests : trains, path);
+}
+
 static int64_t count_classes(const ls_dataset *folder) {
   int64_t count = 0;
   while (ls_image_folder_class(folder, count) != NULL)
@@ -146,10 +164,8 @@ static int64_t count_classes(const ls_dataset *folder) {
   return count;
 }
 
-// Chooses a size for the model by the first image of a data set, which it takes
-// over: images, or tuples that begin with one.
-static ls_status fit_first(const char *path, const cli_pair_request *request,
-                           ls_dataset *images, ls_shape *out) {
+ls_status cli_fit_first(const char *path, const cli_pair_request *request,
+                        ls_dataset *images, ls_shape *out) {
   const ls_model_type *type = request->type;
   CLI_OWN(ls_dataset, native) = images;
   CLI_OWN(ls_iterator, iterator) = NULL;
@@ -189,7 +205,8 @@ static ls_status fill_image(ls_nest element, ls_nest out,
   (void)user;
   ls_array *image = ls_nest_as_array(ls_nest_item(out, 0));
   CLI_OWN(ls_array, decoded) = NULL;
-  *(int32_t *)ls_nest_data(out, 1) = 0;
+  memset(ls_nest_data(out, 1), 0,
+         ls_array_size(ls_nest_as_array(ls_nest_item(out, 1))));
   LS_RETURN_IF_ERROR(decode_file(ls_nest_as_array(element),
                                  (int)ls_array_shape(image).dim[2], &decoded));
   return ls_resize_image(decoded, NULL, image);
@@ -199,9 +216,11 @@ ls_status cli_unlabeled_images(const cli_files *files,
                                const cli_pair_request *request,
                                ls_dataset **out) {
   ls_shape shape = {0};
+  const ls_shape labels =
+      request->type != NULL ? request->type->label_shape : LS_SCALAR;
   ls_dataset *images = NULL;
   LS_RETURN_IF_ERROR(cli_image_files(files, &images));
-  LS_RETURN_IF_ERROR(fit_first(files->first, request, images, &shape));
+  LS_RETURN_IF_ERROR(cli_fit_first(files->first, request, images, &shape));
   *request->names = list_images(files);
   *out = ls_dataset_map(
       ls_dataset_retain(*request->names),
@@ -209,7 +228,7 @@ ls_status cli_unlabeled_images(const cli_files *files,
                         .fill = fill_image,
                         .result =
                             LS_TUPLE(ls_nest_spec(LS_DTYPE_U8, shape),
-                                     ls_nest_spec(LS_DTYPE_I32, LS_SCALAR))});
+                                     ls_nest_spec(LS_DTYPE_I32, labels))});
   return ls_dataset_status(*out);
 }
 
@@ -241,7 +260,7 @@ static ls_status open_folder(const char *path, const cli_pair_request *request,
                              ls_dataset **out) {
   ls_shape fits = {0};
   LS_RETURN_IF_ERROR(
-      fit_first(path, request, ls_dataset_image_folder(path, NULL), &fits));
+      cli_fit_first(path, request, ls_dataset_image_folder(path, NULL), &fits));
   *out = ls_dataset_image_folder(
       path, &(ls_image_folder_options){.height = fits.dim[0],
                                        .width = fits.dim[1],
@@ -323,15 +342,12 @@ static ls_status check_classes(const char *train, const ls_dataset *a,
 ls_status cli_image_folder_pairs(const cli_files *files,
                                  const cli_pair_request *request,
                                  ls_dataset **out) {
-  static const char *const trains[] = {"train", "training", NULL};
-  static const char *const tests[] = {"test",       "val",     "valid",
-                                      "validation", "testing", NULL};
   char train[PATH_MAX], held[PATH_MAX];
   *out = NULL;
   LS_RETURN_IF_ERROR(cli_files_check_one(files));
-  if (!find_folder(files->first, trains, train))
+  if (!cli_find_part(files->first, false, train))
     return request->test ? ls_ok() : open_counted(files->first, request, out);
-  const bool has_test = find_folder(files->first, tests, held);
+  const bool has_test = cli_find_part(files->first, true, held);
   if (!request->test) return open_counted(train, request, out);
   if (!has_test) return ls_ok();
   LS_RETURN_IF_ERROR(open_folder(held, request, out));

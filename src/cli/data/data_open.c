@@ -56,12 +56,15 @@ static ls_status check_alone(const cli_data *data, const char *noun) {
 static ls_status open_synthetic(const cli_data *data, const ls_model_type *type,
                                 ls_dataset **train, ls_dataset **test) {
   LS_RETURN_IF_ERROR(check_alone(data, "which generates both parts"));
-  ls_synthetic_options options = {.size = 8192,
+  // Images with a class for each pixel are larger.
+  const int64_t scale = type->label_shape.rank == 2 ? 8 : 1;
+  ls_synthetic_options options = {.size = 8192 / scale,
                                   .dtype = type->example_dtype,
                                   .shape = type->example_shape,
-                                  .num_classes = type->num_classes};
+                                  .num_classes = type->num_classes,
+                                  .label_shape = type->label_shape};
   if (train != NULL) *train = ls_dataset_synthetic(&options);
-  options.size = 1024;
+  options.size = 1024 / scale;
   options.sample = 1;
   if (test != NULL) *test = ls_dataset_synthetic(&options);
   return ls_ok();
@@ -162,6 +165,21 @@ static ls_status open_named_test(const cli_data *data, const cli_files *files,
   return test != NULL ? open_test(data, data->test, type, test) : ls_ok();
 }
 
+// Holds out a test set, and the names of its files if these are known.
+static ls_status hold_out(const cli_data *data, ls_dataset *all,
+                          const cli_files *files, ls_dataset **train,
+                          ls_dataset **test) {
+  const bool is_text = files->format == &cli_text_format;
+  const double split = data->split != 0 ? data->split : default_split;
+  if (data->names != NULL && *data->names != NULL) {
+    CLI_OWN(ls_dataset, names) = *data->names;
+    *data->names = NULL;
+    LS_RETURN_IF_ERROR(
+        cli_hold_out(names, split, is_text, files->first, NULL, data->names));
+  }
+  return cli_hold_out(all, split, is_text, files->first, train, test);
+}
+
 static ls_status open_files(const cli_data *data, const cli_files *files,
                             const ls_model_type *type, ls_dataset **train,
                             ls_dataset **test) {
@@ -181,10 +199,7 @@ static ls_status open_files(const cli_data *data, const cli_files *files,
     LS_RETURN_IF_ERROR(open_part(data, files, type, false, &all));
   if (held != NULL) LS_RETURN_IF_ERROR(fit_pairs(data, files, type, &held));
   if (all != NULL) LS_RETURN_IF_ERROR(fit_pairs(data, files, type, &all));
-  if (held == NULL)
-    return cli_hold_out(all, data->split != 0 ? data->split : default_split,
-                        files->format == &cli_text_format, files->first, train,
-                        test);
+  if (held == NULL) return hold_out(data, all, files, train, test);
   if (train != NULL) *train = cli_give(&all);
   if (test != NULL) *test = cli_give(&held);
   return ls_ok();

@@ -141,13 +141,31 @@ ls_status cli_view_image(const ls_array *array, ls_array **out) {
       (void *)(uintptr_t)ls_array_data(array), NULL, NULL, out);
 }
 
+void cli_sample_classes(const ls_array *from, ls_array *to) {
+  const ls_shape has = ls_array_shape(from), wanted = ls_array_shape(to);
+  const size_t size = ls_dtype_size(ls_array_dtype(to));
+  const char *classes = ls_array_data(from);
+  char *at = ls_array_mutable_data(to);
+  for (int64_t y = 0; y < wanted.dim[0]; ++y) {
+    const int64_t row = (2 * y + 1) * has.dim[0] / (2 * wanted.dim[0]);
+    for (int64_t x = 0; x < wanted.dim[1]; ++x, at += size) {
+      const int64_t column = (2 * x + 1) * has.dim[1] / (2 * wanted.dim[1]);
+      memcpy(at, classes + (size_t)(row * has.dim[1] + column) * size, size);
+    }
+  }
+}
+
 static ls_status resize_pair(ls_nest element, ls_nest out,
                              const ls_map_call *call, void *user) {
   (void)call;
   (void)user;
   CLI_OWN(ls_array, from) = NULL;
   CLI_OWN(ls_array, resized) = NULL;
-  cli_copy_item(element, 1, ls_nest_data(out, 1));
+  const ls_array *labels = ls_nest_as_array(ls_nest_item(element, 1));
+  if (ls_array_shape(labels).rank == 2)
+    cli_sample_classes(labels, ls_nest_as_array(ls_nest_item(out, 1)));
+  else
+    cli_copy_item(element, 1, ls_nest_data(out, 1));
   LS_RETURN_IF_ERROR(
       cli_view_image(ls_nest_as_array(ls_nest_item(element, 0)), &from));
   LS_RETURN_IF_ERROR(
@@ -188,12 +206,18 @@ ls_dataset *cli_fit(ls_dataset *made, const ls_model_type *type,
               name, (long long)example.shape.dim[0],
               (long long)example.shape.dim[1], (long long)takes.dim[0],
               (long long)takes.dim[1]);
+    // Classes of pixels are resized with their image.
+    const bool pixels = label.shape.rank == 2 &&
+                        label.shape.dim[0] == example.shape.dim[0] &&
+                        label.shape.dim[1] == example.shape.dim[1];
+    const ls_shape labels =
+        pixels ? LS_SHAPE(takes.dim[0], takes.dim[1]) : label.shape;
     made = ls_dataset_map(
         made, &(ls_map_options){
                   .name = "resize",
                   .fill = resize_pair,
                   .result = LS_TUPLE(ls_nest_spec(example.dtype, takes),
-                                     ls_nest_spec(label.dtype, label.shape))});
+                                     ls_nest_spec(label.dtype, labels))});
   }
   if (label.shape.rank == 1 && label.shape.dim[0] == 1 &&
       type->label_shape.rank == 0)

@@ -68,7 +68,7 @@ double cli_series_last(const cli_series *series) {
 // Returns 1 if larger values are better, -1 if smaller ones are, 0 if unknown.
 static int find_direction(const char *name) {
   static const char *const losses[] = {"loss", "error", "perplexity"};
-  if (strstr(name, "accuracy") != NULL) return 1;
+  if (strstr(name, "accuracy") != NULL || strstr(name, "iou") != NULL) return 1;
   for (size_t i = 0; i < sizeof(losses) / sizeof(*losses); ++i)
     if (strstr(name, losses[i]) != NULL) return -1;
   return 0;

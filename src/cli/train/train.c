@@ -401,6 +401,8 @@ static int print_result(const train_flags *flags, const session *run) {
   if (flags->seeds > 1)
     fprintf(out, "seed %lld: ", (long long)run->config.seed);
   fprintf(out, "test accuracy: %.4f\n", result->test.accuracy);
+  if (!isnan(result->test.mean_iou))
+    fprintf(out, "test mean_iou: %.4f\n", result->test.mean_iou);
   return CLI_OK;
 }
 

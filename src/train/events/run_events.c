@@ -148,6 +148,10 @@ static ls_status log_test(ls_run_events *events,
                             {"accuracy", report->test.accuracy}};
   LS_RETURN_IF_ERROR(run_events_add_numbers(events->test, report->step, numbers,
                                             LS_COUNT_OF(numbers)));
+  const number iou = {"mean_iou", report->test.mean_iou};
+  if (!isnan(iou.value))
+    LS_RETURN_IF_ERROR(
+        run_events_add_numbers(events->test, report->step, &iou, 1));
   return ls_event_writer_flush(events->test);
 }
 

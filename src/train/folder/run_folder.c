@@ -346,6 +346,10 @@ static void print_metrics(const ls_train_report *report,
   ls_json_f64(&json, report->tested ? report->test.loss : report->loss);
   ls_json_key(&json, report->tested ? "test_accuracy" : "accuracy");
   ls_json_f64(&json, report->tested ? report->test.accuracy : report->accuracy);
+  if (report->tested && !isnan(report->test.mean_iou)) {
+    ls_json_key(&json, "test_mean_iou");
+    ls_json_f64(&json, report->test.mean_iou);
+  }
   if (!isnan(last->rate)) {
     ls_json_key(&json, "learning_rate");
     ls_json_f64(&json, last->rate);

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folders of images with a mask each, images/NAME.jpg and masks/NAME.png, whose
+// pixels are numbers of classes.
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/data/data.h"
+
+// Room for the path of a file in a folder of a folder.
+enum { ROOM = PATH_MAX + 300 };
+
+typedef struct masked_folder {
+  char path[PATH_MAX];
+  int64_t classes;  // Number of classes, which masks must not exceed.
+  bool no_labels;   // Labels are 0, and masks are not read.
+} masked_folder;
+
+bool cli_has_masks(const char *folder) {
+  static const char *const images[] = {"images", NULL};
+  static const char *const masks[] = {"masks", NULL};
+  char train[PATH_MAX], path[PATH_MAX];
+  const char *part = cli_find_part(folder, false, train) ? train : folder;
+  return cli_find_folder(part, images, path) &&
+         cli_find_folder(part, masks, path);
+}
+
+// ---- Names -----------------------------------------------------------------
+static void print_image_path(const char *folder, ls_bytes name,
+                             char path[ROOM]) {
+  snprintf(path, ROOM, "%s/images/%.*s", folder, (int)name.size, name.data);
+}
+
+static void print_mask_path(const char *folder, ls_bytes name,
+                            char path[ROOM]) {
+  const char *end = memrchr(name.data, '.', name.size);
+  snprintf(path, ROOM, "%s/masks/%.*s.png", folder, (int)(end - name.data),
+           name.data);
+}
+
+// Lists the paths of a folder's images, sorted, as an array of strings.
+static ls_status list_paths(const char *folder, ls_array **out) {
+  char images[ROOM];
+  int64_t count = 0;
+  snprintf(images, sizeof(images), "%s/images", folder);
+  CLI_OWN(ls_dataset, files) = cli_list_images(images);
+  CLI_OWN(ls_iterator, iterator) = NULL;
+  CLI_OWN(ls_nest, all) = ls_none();
+  LS_RETURN_IF_ERROR(ls_status_annotate(ls_train_count_examples(files, &count),
+                                        "in folder '%s'", images));
+  CLI_OWN(ls_dataset, batch) = ls_dataset_batch(
+      ls_dataset_retain(files), &(ls_batch_options){.size = count});
+  LS_RETURN_IF_ERROR(ls_iterator_create(
+      batch, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  LS_RETURN_IF_ERROR(ls_iterator_next(iterator, &all));
+  *out = ls_array_retain(ls_nest_as_array(all));
+  return ls_ok();
+}
+
+// Removes the folder from paths, so that data that have moved stay the same.
+static ls_status cut_names(const char *folder, const ls_array *paths,
+                           ls_array **out) {
+  const size_t head = strlen(folder) + strlen("/images/");
+  const ls_bytes *path = ls_array_data(paths);
+  const size_t count = (size_t)ls_array_num_elements(paths);
+  CLI_OWN_ARRAY_OR_RETURN(ls_bytes, names, count);
+  for (size_t i = 0; i < count; ++i)
+    names[i] = (ls_bytes){path[i].data + head, path[i].size - head};
+  return ls_array_create_copy(LS_DTYPE_STRING, ls_array_shape(paths), names,
+                              out);
+}
+
+// Checks that each image has a mask.
+static ls_status check_masks(const char *folder, const ls_array *names) {
+  const ls_bytes *name = ls_array_data(names);
+  char image[ROOM], mask[ROOM];
+  struct stat info;
+  for (int64_t i = 0; i < ls_array_num_elements(names); ++i) {
+    print_image_path(folder, name[i], image);
+    print_mask_path(folder, name[i], mask);
+    if (stat(mask, &info) != 0)
+      return ls_not_found("image '%s' has no mask: there is no '%s'", image,
+                          mask);
+  }
+  return ls_ok();
+}
+
+// Reads the names of classes from classes.txt, one per line, if they are not
+// known and there is such a file.
+static ls_status read_names(const char *folder, const ls_model_type *type,
+                            cli_classes *classes) {
+  char path[ROOM];
+  struct stat info;
+  size_t size = 0;
+  snprintf(path, sizeof(path), "%s/classes.txt", folder);
+  if (classes == NULL || !classes->may_find || stat(path, &info) != 0)
+    return ls_ok();
+  CLI_OWN_MEMORY(char, names) = NULL;
+  LS_RETURN_IF_ERROR(cli_read_bytes(path, &names, &size));
+  while (size > 0 && (names[size - 1] == '\n' || names[size - 1] == '\r'))
+    --size;
+  names[size] = '\0';
+  if (type != NULL && cli_classes_count(names) > type->num_classes)
+    return ls_invalid_argument("'%s' names %lld classes, model '%s' has %lld",
+                               path, (long long)cli_classes_count(names),
+                               type->name, (long long)type->num_classes);
+  cli_release(classes->found);
+  classes->names = classes->found = cli_give(&names);
+  return ls_ok();
+}
+
+// ---- Masks -----------------------------------------------------------------
+static ls_status check_classes(const masked_folder *self, const char *path,
+                               const ls_array *mask) {
+  const unsigned char *numbers = ls_array_data(mask);
+  const int64_t width = ls_array_shape(mask).dim[1];
+  for (int64_t i = 0; i < ls_array_num_elements(mask); ++i) {
+    if (numbers[i] < self->classes) continue;
+    return ls_invalid_argument(
+        "mask '%s' has class %d in column %lld of row %lld; the model has %lld "
+        "classes, which count from 0%s",
+        path, numbers[i], (long long)(i % width), (long long)(i / width),
+        (long long)self->classes,
+        numbers[i] == 255
+            ? "; pixels to ignore are not supported: give them a class"
+            : "");
+  }
+  return ls_ok();
+}
+
+static ls_status fill_labels(const masked_folder *self, ls_bytes name,
+                             const char *image, ls_shape size,
+                             ls_array *labels) {
+  char path[ROOM];
+  CLI_OWN(ls_array, mask) = NULL;
+  print_mask_path(self->path, name, path);
+  LS_RETURN_IF_ERROR(
+      cli_read_image(path, &(ls_image_options){.indices = true}, &mask));
+  const ls_shape has = ls_array_shape(mask);
+  if (has.dim[0] != size.dim[0] || has.dim[1] != size.dim[1])
+    return ls_invalid_argument(
+        "mask '%s' is %lld x %lld, its image '%s' %lld x %lld", path,
+        (long long)has.dim[0], (long long)has.dim[1], image,
+        (long long)size.dim[0], (long long)size.dim[1]);
+  LS_RETURN_IF_ERROR(check_classes(self, path, mask));
+  cli_sample_classes(mask, labels);
+  return ls_ok();
+}
+
+static ls_status fill_masked(ls_nest element, ls_nest out,
+                             const ls_map_call *call, void *user) {
+  (void)call;
+  const masked_folder *self = user;
+  const ls_bytes *name = ls_array_data(ls_nest_as_array(element));
+  ls_array *image = ls_nest_as_array(ls_nest_item(out, 0));
+  ls_array *labels = ls_nest_as_array(ls_nest_item(out, 1));
+  char path[ROOM];
+  CLI_OWN(ls_array, photo) = NULL;
+  print_image_path(self->path, *name, path);
+  LS_RETURN_IF_ERROR(cli_read_image(
+      path, &(ls_image_options){.channels = (int)ls_array_shape(image).dim[2]},
+      &photo));
+  LS_RETURN_IF_ERROR(ls_resize_image(photo, NULL, image));
+  if (!self->no_labels)
+    return fill_labels(self, *name, path, ls_array_shape(photo), labels);
+  memset(ls_array_mutable_data(labels), 0, ls_array_size(labels));
+  return ls_ok();
+}
+
+// ---- Opening ---------------------------------------------------------------
+static ls_status check_model(const char *folder, const ls_model_type *type,
+                             ls_shape labels) {
+  if (type == NULL || ls_shape_equal(type->label_shape, labels)) return ls_ok();
+  return ls_invalid_argument(
+      "'%s' has masks, a class for each pixel; model '%s' has labels %s of an "
+      "image: unet has such labels",
+      folder, type->name, LS_SHAPE_TEXT(LS_DTYPE_I32, type->label_shape));
+}
+
+static ls_dataset *dataset_of(ls_array *array) {
+  return ls_dataset_from_arrays(ls_nest_array(ls_array_retain(array)));
+}
+
+static ls_status open_masked(const char *folder,
+                             const cli_pair_request *request,
+                             ls_dataset **out) {
+  ls_shape shape = {0};
+  const ls_model_type *type = request->type;
+  CLI_OWN(ls_array, paths) = NULL;
+  CLI_OWN(ls_array, names) = NULL;
+  LS_RETURN_IF_ERROR(list_paths(folder, &paths));
+  LS_RETURN_IF_ERROR(cut_names(folder, paths, &names));
+  LS_RETURN_IF_ERROR(cli_fit_first(folder, request,
+                                   cli_read_images(dataset_of(paths)), &shape));
+  ls_shape labels = LS_SHAPE(shape.dim[0], shape.dim[1]);
+  if (request->no_labels && type != NULL)
+    labels = type->label_shape;
+  else
+    LS_RETURN_IF_ERROR(check_masks(folder, names));
+  LS_RETURN_IF_ERROR(check_model(folder, type, labels));
+  masked_folder *self = cli_allocate(sizeof(*self));
+  if (self == NULL) return ls_out_of_memory();
+  *self = (masked_folder){.classes = type != NULL ? type->num_classes : 256,
+                          .no_labels = request->no_labels};
+  snprintf(self->path, sizeof(self->path), "%s", folder);
+  if (request->names != NULL) *request->names = dataset_of(paths);
+  *out = ls_dataset_map(
+      dataset_of(names),
+      &(ls_map_options){.name = "masked images",
+                        .fill = fill_masked,
+                        .user = self,
+                        .release = cli_release,
+                        .result = LS_TUPLE(ls_nest_spec(LS_DTYPE_U8, shape),
+                                           ls_nest_spec(LS_DTYPE_U8, labels))});
+  return ls_dataset_status(*out);
+}
+
+ls_status cli_masked_pairs(const cli_files *files,
+                           const cli_pair_request *request, ls_dataset **out) {
+  char part[PATH_MAX];
+  *out = NULL;
+  LS_RETURN_IF_ERROR(cli_files_check_one(files));
+  LS_RETURN_IF_ERROR(read_names(files->first, request->type, request->classes));
+  const bool found = cli_find_part(files->first, request->test, part);
+  if (!found && request->test) return ls_ok();
+  return open_masked(found ? part : files->first, request, out);
+}
