@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ONNX files: any bytes give a model or one status; what is a model makes ops
-// in a graph, or says why not.
+// ONNX files, and StableHLO's texts, which begin with "module": any bytes give
+// a model or one status; what is a model makes ops in a graph, or says why not.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lockstep/full.h"
 #include "onnx/onnx_load.h"
@@ -41,7 +42,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (graph == NULL) return 0;
   {
     LS_GRAPH_SCOPE(graph);
-    ls_status_free(ls_onnx_decode("fuzz", data, size, &onnx));
+    const bool is_text = size > 6 && memcmp(data, "module", 6) == 0;
+    ls_status_free(
+        ls_onnx_decode(is_text ? "fuzz.mlir" : "fuzz", data, size, &onnx));
     if (onnx != NULL) build(onnx);
     ls_status_free(ls_graph_take_error(graph));
   }

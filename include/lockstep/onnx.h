@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: onnx
 //
-// ONNX files as parts of programs: a file's graph as ops, its weights as
-// variables, so that it predicts, trains further and is exported as any model.
+// ONNX files, and StableHLO's texts (.mlir), as parts of programs: a file's
+// graph as ops, its weights as variables, so that it predicts, trains further
+// and is exported as any model.
 //
 // Floating initializers of one dimension or more are variables, under their
 // names in the file; means and variances of batch norms are not trainable.
@@ -14,6 +15,16 @@
 // Files may be of opset 7 to 23. An op, or a form of it, that is not supported
 // is LS_UNIMPLEMENTED, with the op, the node and the file: loops and branches,
 // sequences, quantized numbers and ops of other domains are.
+//
+// A text of StableHLO is a module as JAX's as_text() or our own export writes
+// it. Variables are its floating constants of more than one element, named by
+// their position, and arguments whose values are in a file beside it: with
+// ".safetensors" or ".npz" in place of ".mlir", under the argument's name or
+// "arr_N"; of an export, variables.safetensors. Other arguments are inputs. All
+// sizes are in the text, but inputs may have another batch size, which is the
+// first dimension, unless an op depends on it. Loops of a known number of steps
+// are unrolled. Anything else is LS_UNIMPLEMENTED, with the op and its line:
+// custom calls, branches, sorts, unknown sizes, MLIR's bytecode.
 //
 // Threads: a loaded file never changes: any number of threads may apply it at
 // the same time, each in a graph of its own.
@@ -37,7 +48,9 @@ typedef struct ls_onnx_options {
 // Loads a file of up to 2 GiB, and files of weights beside it. Creates its
 // variables in the graph of the init scope. `options` may be NULL. The caller
 // owns it.
-//   LS_INVALID_ARGUMENT  no ONNX, or damaged.
+//   LS_INVALID_ARGUMENT  neither ONNX nor StableHLO, or damaged: of a text, with
+//                        line and column.
+//   LS_NOT_FOUND         no such file, or none of the weights of an export.
 //   LS_UNIMPLEMENTED     see above.
 LS_API LS_MUST_USE ls_status ls_onnx_load(const char *path,
                                           const ls_onnx_options *options,

@@ -167,7 +167,9 @@ LS_API LS_MUST_USE ls_status ls_serving_write_onnx(const ls_serving *serving,
                                                    const char *path);
 // Writes a signature as StableHLO: a function "main" of the inputs followed by
 // the variables, which `ls.input` and `ls.variable` name; `ls.output` names
-// results. The first dimension is `batch_size` wherever it is unknown.
+// results,
+// `ls.trainable = false` marks variables that are not trained. The first
+// dimension is `batch_size` wherever it is unknown.
 //   as ls_serving_write_onnx
 LS_API LS_MUST_USE ls_status
 ls_serving_write_stablehlo(const ls_serving *serving, const char *key,

@@ -231,17 +231,17 @@ ls_status cli_trace_begin(ls_runtime *runtime, const char *path,
 int cli_trace_end(const char *command, ls_trace *trace, int code);
 
 // ---- Models and data -------------------------------------------------------
-// Returns the model of this name, of an ONNX file, or of a shared library:
-// "./mine.so", or "./mine.so:NAME" if it has more than one. NULL if there is
-// none, which is reported.
+// Returns the model of this name, of an ONNX or StableHLO file, or of a shared
+// library: "./mine.so", or "./mine.so:NAME" if it has more than one. NULL if
+// there is none, which is reported.
 const ls_model_type *cli_find_model(const char *command, const char *text);
 // Returns true if the text names a shared library.
 bool cli_is_library(const char *text);
-// Returns true if the text names an ONNX file.
-bool cli_is_onnx(const char *text);
+// Returns true if the text names a file of a model: ONNX, or StableHLO's text.
+bool cli_is_model_file(const char *text);
 // Selects the model of a run whose configuration has `kept`, if the user has
-// named `named` (NULL: none). A shared library must be named by the user; an
-// ONNX file, which is no code, only if it has moved.
+// named `named` (NULL: none). A shared library must be named by the user; a
+// model file, which is no code, only if it has moved.
 // Returns false if there is none, which is reported.
 bool cli_run_model(const char *command, const char *run_folder,
                    const char *kept, const char *named, const char **out_model);
@@ -249,7 +249,7 @@ bool cli_run_model(const char *command, const char *run_folder,
 // the run folder, of PATH_MAX bytes, and the step. Any other text is a folder
 // alone, as is that of a folder which exists.
 void cli_split_step(const char *text, char *folder, ls_opt *out_step);
-// Returns the text with the absolute path of a shared library or an ONNX file,
+// Returns the text with the absolute path of a shared library or a model file,
 // which may be in `buffer`.
 const char *cli_full_model(const char *text, char *buffer, size_t size);
 

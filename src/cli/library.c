@@ -9,27 +9,28 @@
 #include "cli/estimator.h"
 
 // ---- Names -----------------------------------------------------------------
-bool cli_is_onnx(const char *text) {
+bool cli_is_model_file(const char *text) {
   const size_t size = strlen(text);
-  return size > 5 && strcmp(text + size - 5, ".onnx") == 0;
+  return size > 5 && (strcmp(text + size - 5, ".onnx") == 0 ||
+                      strcmp(text + size - 5, ".mlir") == 0);
 }
 
 // Returns the length of the file's name in "dir/mine.so" or "dir/mine.so:name";
-// 0 if the text is the name of a model, or of an ONNX file. A file's name has a
-// slash or ends in
+// 0 if the text is the name of a model, or of a file of a model. A file's name
+// has a slash or ends in
 // ".so".
 static size_t file_size(const char *text) {
   const char *slash = strrchr(text, '/');
   const char *colon = strchr(slash != NULL ? slash : text, ':');
   const size_t size = colon != NULL ? (size_t)(colon - text) : strlen(text);
   const bool library = size > 3 && memcmp(text + size - 3, ".so", 3) == 0;
-  return (slash != NULL || library) && !cli_is_onnx(text) ? size : 0;
+  return (slash != NULL || library) && !cli_is_model_file(text) ? size : 0;
 }
 
 bool cli_is_library(const char *text) { return file_size(text) > 0; }
 
 const char *cli_full_model(const char *text, char *buffer, size_t size) {
-  const size_t file = cli_is_onnx(text) ? strlen(text) : file_size(text);
+  const size_t file = cli_is_model_file(text) ? strlen(text) : file_size(text);
   char path[PATH_MAX], full[PATH_MAX];
   snprintf(path, sizeof(path), "%.*s", (int)file, text);
   if (file == 0 || realpath(path, full) == NULL) return text;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds models by name, in the library, in ONNX files and in users' shared
-// libraries.
+// Finds models by name, in the library, in ONNX and StableHLO files and in
+// users' shared libraries.
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,16 +8,17 @@
 
 #include "cli/estimator.h"
 
-// A type made of an ONNX file, which lives as long as the program: models and
+// A type made of a file, which lives as long as the program: models and
 // estimators refer to it.
-typedef struct onnx_item {
+typedef struct file_item {
   ls_model_type *type;
-  struct onnx_item *next;
-} onnx_item;
-static onnx_item *onnx_items;
+  struct file_item *next;
+} file_item;
+static file_item *file_items;
 
-static const ls_model_type *find_onnx(const char *command, const char *path) {
-  onnx_item *item = cli_allocate(sizeof(*item));
+static const ls_model_type *find_in_file(const char *command,
+                                         const char *path) {
+  file_item *item = cli_allocate(sizeof(*item));
   ls_status status =
       item != NULL ? ls_onnx_type_create(path, &item->type)
                    : LS_STATUS(LS_RESOURCE_EXHAUSTED, "there is no memory");
@@ -26,15 +27,15 @@ static const ls_model_type *find_onnx(const char *command, const char *path) {
     cli_release(item);
     return NULL;
   }
-  item->next = __atomic_load_n(&onnx_items, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(&onnx_items, &item->next, item, true,
+  item->next = __atomic_load_n(&file_items, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(&file_items, &item->next, item, true,
                                       __ATOMIC_RELEASE, __ATOMIC_RELAXED))
     ;
   return item->type;
 }
 
 static const ls_model_type *find_own(const char *command, const char *name) {
-  if (cli_is_onnx(name)) return find_onnx(command, name);
+  if (cli_is_model_file(name)) return find_in_file(command, name);
   const ls_model_type *type = ls_model_find(name);
   if (type != NULL) return type;
   size_t count = 0;
@@ -46,7 +47,8 @@ static const ls_model_type *find_own(const char *command, const char *name) {
              types[i]->name);
   }
   cli_say(command,
-          "there is no model '%s'; there are: %s, an ONNX file: net.onnx, and "
+          "there is no model '%s'; there are: %s, a file: net.onnx or "
+          "net.mlir, and "
           "those of a shared library: ./mine.so",
           name, all);
   return NULL;

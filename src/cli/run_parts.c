@@ -69,14 +69,14 @@ static void refuse_library(const char *command, const char *run_folder,
 bool cli_run_model(const char *command, const char *run_folder,
                    const char *kept, const char *named,
                    const char **out_model) {
-  const bool library = cli_is_library(kept), onnx = cli_is_onnx(kept);
+  const bool library = cli_is_library(kept), onnx = cli_is_model_file(kept);
   *out_model = named != NULL ? named : kept;
   if (named == NULL) {
     if (library) refuse_library(command, run_folder, kept);
     return !library;
   }
   if (library ? cli_is_library(named)
-      : onnx  ? cli_is_onnx(named)
+      : onnx  ? cli_is_model_file(named)
               : strcmp(named, kept) == 0)
     return true;
   cli_say(command,

@@ -27,7 +27,7 @@ typedef struct ls_onnx_known {
   int64_t count;    // Number of all items.
   ls_onnx_number *items;
 } ls_onnx_known;
-enum { LS_ONNX_MOST_KNOWN = 4096 };
+enum { LS_ONNX_MOST_KNOWN = 4096, LS_ONNX_MOST_ELEMENTS = 1 << 29 };
 
 typedef struct ls_onnx_value {
   ls_tensor tensor;            // In ONNX's form; failed: not made.
@@ -36,6 +36,7 @@ typedef struct ls_onnx_value {
   ls_dtype dtype;              // Type of `known`.
   ls_array *array;             // Elements of a constant, or NULL.
   ls_variable *variable;       // Weight, or NULL.
+  int batch;  // StableHLO: dimension of the batch + 1; 0: none.
 } ls_onnx_value;
 
 typedef struct ls_onnx_build {
@@ -45,6 +46,7 @@ typedef struct ls_onnx_build {
   ls_onnx_value *values;
   bool is_training;
   bool is_last;  // Form of the elementwise op being made.
+  ls_onnx_number batch;  // StableHLO: a batch size other than the text's.
   ls_status status;
 } ls_onnx_build;
 

@@ -4,7 +4,7 @@
 #include "onnx/onnx_file.h"
 
 #include "base/runtime_internal.h"
-#include "onnx/onnx_tensor.h"
+#include "onnx/hlo.h"
 
 // Field numbers of messages.
 enum {
@@ -365,6 +365,12 @@ ls_status ls_onnx_file_decode(ls_runtime *runtime, const char *path,
   ls_arena_init(&out_file->memory, ls_runtime_allocator(runtime));
   out_file->path = ls_arena_string(&out_file->memory, path);
   LS_RETURN_IF_NO_MEMORY(out_file->path);
+  if (size > 4 && memcmp(data, "ML\xEFR", 4) == 0)
+    return ls_unimplemented(
+        "'%s' is MLIR's bytecode: write it as text, in JAX with "
+        "jax.jit(f).lower(x).as_text(), else with stablehlo-opt",
+        path);
+  if (ls_hlo_is_path(path)) return ls_hlo_decode(runtime, data, size, out_file);
   ls_onnx_reader r = {.runtime = runtime, .file = out_file};
   bool has_graph = false;
   ls_map_init(&r.values, out_file->memory.allocator);

@@ -45,7 +45,9 @@ typedef struct ls_onnx_node {
 
 typedef struct ls_onnx_initializer {
   uint32_t value;
-  ls_array *array;  // Owned by the file.
+  ls_array *array;   // Owned by the file.
+  bool is_variable;  // Has its value in a file of weights.
+  bool is_fixed;     // Is not trained.
 } ls_onnx_initializer;
 
 // An input or output of the graph. Sizes that the file leaves open are unknown.
@@ -60,6 +62,7 @@ typedef struct ls_onnx_file {
   const char *path;
   int64_t opset;       // Version of ONNX's own ops.
   const char **names;  // Name of each value.
+  ls_type *types;      // Type of each value, in StableHLO.
   size_t num_values;   // Values are 1 to num_values - 1.
   ls_onnx_node *nodes;
   ls_onnx_initializer *initializers;

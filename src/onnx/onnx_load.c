@@ -8,26 +8,46 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/trial.h"
-#include "onnx/onnx_build.h"
+#include "onnx/hlo.h"
 
 // ---- Weights ---------------------------------------------------------------
 // The last one of all uses counts.
 typedef enum role {
   ROLE_NONE,
-  ROLE_FACTOR,  // A weight, unless it is a single number.
+  ROLE_ELEMENT,  // A weight, unless all its elements are equal.
+  ROLE_FACTOR,   // A weight, unless it is a single number.
   ROLE_WEIGHT,
   ROLE_STATISTIC,
   ROLE_SETTING
 } role;
 
+static bool is_one_of(const char *type, const char *const *types) {
+  while (*types != NULL && strcmp(*types, type) != 0)
+    ++types;
+  return *types != NULL;
+}
+
+static role hlo_role_of(const ls_onnx_node *node, size_t input) {
+  static const char *const settings[] = {"maximum", "minimum", "clamp",
+                                         "select",  "compare", "power",
+                                         NULL},
+                           *const with_settings[] = {"pad", "reduce",
+                                                     "reduce_window", NULL};
+  if (is_one_of(node->type, settings) ||
+      (input > 0 && is_one_of(node->type, with_settings)))
+    return ROLE_SETTING;
+  const ls_onnx_op *op = ls_hlo_op_find(node->domain, node->type);
+  return op != NULL && op->binary != NULL ? ROLE_ELEMENT : ROLE_WEIGHT;
+}
+
 // Returns the role of an operand.
 static role role_of(const ls_onnx_node *node, size_t input) {
   static const char *const with_settings[] = {
-      "Clip", "Pad", "Resize", "Upsample", "Dropout", "OneHot", "Range"};
+      "Clip", "Pad", "Resize", "Upsample", "Dropout", "OneHot", "Range", NULL};
+  if (ls_hlo_is_node(node)) return hlo_role_of(node, input);
   if (strcmp(node->type, "BatchNormalization") == 0 && input > 2)
     return ROLE_STATISTIC;
-  for (size_t i = 0; input > 0 && i < 7; ++i)
-    if (strcmp(node->type, with_settings[i]) == 0) return ROLE_SETTING;
+  if (input > 0 && is_one_of(node->type, with_settings)) return ROLE_SETTING;
   const bool scales = strcmp(node->type, "Mul") == 0 ||
                       strcmp(node->type, "Div") == 0 ||
                       strcmp(node->type, "Pow") == 0;
@@ -39,6 +59,41 @@ static bool is_finite_array(const ls_array *array) {
   for (int64_t i = 0; i < count; ++i)
     if (!isfinite(ls_array_f64(array, i))) return false;
   return true;
+}
+
+static bool is_one_value(const ls_array *array) {
+  const int64_t count = ls_array_num_elements(array);
+  for (int64_t i = 1; i < count; ++i)
+    if (ls_array_f64(array, i) != ls_array_f64(array, 0)) return false;
+  return true;
+}
+
+// Returns true for a constant that is a weight by its use and its elements.
+static bool is_weight(const char *name, role own, const ls_array *array) {
+  return own != ROLE_NONE && own != ROLE_SETTING && name[0] != '%' &&
+         !(own == ROLE_ELEMENT && is_one_value(array)) &&
+         !(own == ROLE_FACTOR && ls_array_num_elements(array) == 1) &&
+         ls_array_shape(array).rank > 0 && is_finite_array(array);
+}
+
+// Returns the elements of a weight, which a StableHLO text may give as one for
+// all.
+static ls_status make_whole(const ls_onnx_file *file,
+                            const ls_onnx_initializer *given,
+                            ls_array **out_array) {
+  const ls_dtype dtype = ls_array_dtype(given->array);
+  *out_array = ls_array_retain(given->array);
+  if (file->types == NULL || ls_shape_equal(file->types[given->value].shape,
+                                            ls_array_shape(given->array)))
+    return ls_ok();
+  ls_array_release(*out_array);
+  *out_array = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_array_create(dtype, file->types[given->value].shape, out_array));
+  const int64_t count = ls_array_num_elements(*out_array);
+  for (int64_t i = 0; i < count; ++i)
+    ls_array_set_f64(*out_array, i, ls_array_f64(given->array, 0));
+  return ls_ok();
 }
 
 static ls_status load_variables(ls_onnx *self, const ls_onnx_options *options) {
@@ -54,18 +109,19 @@ static ls_status load_variables(ls_onnx *self, const ls_onnx_options *options) {
     const ls_onnx_initializer *given = &file->initializers[i];
     const char *name = file->names[given->value];
     const role own = roles[given->value];
-    const bool is_number = ls_array_num_elements(given->array) == 1;
-    if (own == ROLE_NONE || own == ROLE_SETTING || name[0] == '%' ||
-        (own == ROLE_FACTOR && is_number) ||
-        !ls_dtype_is_float(ls_array_dtype(given->array)) ||
-        ls_array_shape(given->array).rank == 0 ||
-        !is_finite_array(given->array))
+    if (!ls_dtype_is_float(ls_array_dtype(given->array)) ||
+        (!given->is_variable && !is_weight(name, own, given->array)) ||
+        (file->types != NULL &&
+         ls_shape_num_elements(file->types[given->value].shape) >
+             LS_ONNX_MOST_ELEMENTS))
       continue;
-    const bool trains =
-        own != ROLE_STATISTIC && options->trainable != LS_FLAG_OFF;
+    LS_OWN(ls_array, whole) = NULL;
+    LS_RETURN_IF_ERROR(make_whole(file, given, &whole));
+    const bool trains = own != ROLE_STATISTIC && !given->is_fixed &&
+                        options->trainable != LS_FLAG_OFF;
     LS_RETURN_IF_ERROR(ls_variable_create(
         &(ls_variable_options){.name = name,
-                               .initial_array = given->array,
+                               .initial_array = whole,
                                .trainable = trains ? LS_FLAG_ON : LS_FLAG_OFF},
         &self->variables[i]));
   }
@@ -243,9 +299,12 @@ ls_status ls_onnx_make(const ls_onnx *onnx, ls_nest inputs, bool training,
     if (value->variable == NULL) value->array = file->initializers[i].array;
   }
   LS_RETURN_IF_ERROR(take_inputs(&b, inputs));
+  if (file->types != NULL) ls_hlo_take_batch(&b);
+  LS_RETURN_IF_ERROR(ls_give(&b.status));
   LS_RETURN_IF_ERROR(make_nodes(&b, needed));
   for (size_t i = 0; i < count; ++i)
-    out_tensors[i] = ls_onnx_tensor(&b, wanted[i]);
+    out_tensors[i] = file->types != NULL ? ls_hlo_whole(&b, wanted[i])
+                                         : ls_onnx_tensor(&b, wanted[i]);
   return b.status;
 }
 
@@ -273,6 +332,7 @@ ls_nest(ls_onnx_apply)(const ls_onnx *onnx, ls_nest inputs, bool training) {
 
 uint32_t ls_onnx_logits(const ls_onnx_file *file) {
   uint32_t value = file->outputs[0].value;
+  if (file->types != NULL) return ls_hlo_logits(file, value);
   const int32_t rank = file->outputs[0].type.shape.rank;
   for (size_t i = file->num_nodes; i-- > 0;) {
     const ls_onnx_node *node = &file->nodes[i];

@@ -3,7 +3,7 @@
 // The table of ops, and the elementwise ones.
 #include "graph/make/make.h"
 #include "lockstep/layers.h"
-#include "onnx/onnx_build.h"
+#include "onnx/hlo.h"
 
 static ls_tensor onnx_reciprocal(ls_tensor x) {
   return ls_div(ls_scalar(ls_tensor_dtype(x), 1), x);
@@ -133,7 +133,7 @@ static const ls_onnx_op ops[] = {
 };
 
 const ls_onnx_op *ls_onnx_op_find(const ls_onnx_node *node) {
-  if (node->domain[0] != '\0') return NULL;
+  if (node->domain[0] != '\0') return ls_hlo_op_find(node->domain, node->type);
   for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); ++i)
     if (strcmp(ops[i].type, node->type) == 0) return &ops[i];
   return NULL;
@@ -159,6 +159,8 @@ void ls_onnx_make_node(ls_onnx_build *b, const ls_onnx_node *node) {
       (op->least > 0 && node->inputs[0] == 0) || node->num_outputs == 0) {
     ls_onnx_fail(b, ls_invalid_argument("it has %zu inputs and %zu outputs",
                                         node->num_inputs, node->num_outputs));
+  } else if (ls_hlo_is_node(node)) {
+    ls_hlo_make_node(b, op);
   } else if (!ls_onnx_fold(b) && ls_status_is_ok(b->status)) {
     make_by_op(b, op);
     const ls_onnx_value *first = &b->values[node->outputs[0]];

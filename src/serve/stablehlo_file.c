@@ -8,9 +8,9 @@
 #include "graph/variables/variable.h"
 #include "serve/lowered.h"
 
-// Makes an attribute: ls.input = "x".
+// Makes attributes: ls.input = "x", more.
 static const char *name_mark(ls_arena *memory, const char *kind,
-                             const char *name) {
+                             const char *name, const char *more) {
   LS_OWN(ls_text, text) = {.allocator = memory->allocator};
   ls_text_append_format(&text, "ls.%s = \"", kind);
   for (const unsigned char *at = (const unsigned char *)name; *at != '\0'; ++at)
@@ -18,7 +18,7 @@ static const char *name_mark(ls_arena *memory, const char *kind,
       ls_text_append_format(&text, "\\%02X", *at);
     else
       ls_text_append_char(&text, (char)*at);
-  ls_text_append_char(&text, '"');
+  ls_text_append_format(&text, "\"%s", more);
   return text.failed ? NULL : ls_arena_string(memory, ls_text_data(&text));
 }
 
@@ -41,13 +41,16 @@ ls_status ls_write_stablehlo(const ls_lowered_signature *self, ls_arena *memory,
   if (arguments == NULL || outputs == NULL || results == NULL)
     return ls_out_of_memory();
   for (size_t i = 0; i < s->num_inputs; ++i)
-    arguments[i] = name_mark(memory, "input", s->inputs[i].name);
-  for (size_t i = 0; i < program->num_uses; ++i)
+    arguments[i] = name_mark(memory, "input", s->inputs[i].name, "");
+  for (size_t i = 0; i < program->num_uses; ++i) {
+    const ls_variable *variable =
+        (const ls_variable *)program->uses[i].variable;
     arguments[s->num_inputs + i] =
-        name_mark(memory, "variable",
-                  ((const ls_variable *)program->uses[i].variable)->name);
+        name_mark(memory, "variable", variable->name,
+                  variable->trainable ? "" : ", ls.trainable = false");
+  }
   for (size_t i = 0; i < s->num_outputs; ++i) {
-    outputs[i] = name_mark(memory, "output", s->outputs[i].name);
+    outputs[i] = name_mark(memory, "output", s->outputs[i].name, "");
     results[i] = program->body->results[self->outputs[i]];
   }
   if (has_null(arguments, num_arguments) || has_null(outputs, s->num_outputs))

@@ -168,8 +168,8 @@ static ls_status classify_test(const ls_train_config *config,
   return read_mistakes(self.test, out);
 }
 
-// Finds the run's model. A shared library is code, and loaded only if named; an
-// ONNX file is none, and named only if it has moved.
+// Finds the run's model. A shared library is code, and loaded only if named; a
+// model file is none, and named only if it has moved.
 static ls_status find_type(const char *command, const char *named,
                            const ls_train_config *config,
                            const ls_model_type **out_type) {
@@ -179,8 +179,8 @@ static ls_status find_type(const char *command, const char *named,
         "the run's model is in a shared library, which is loaded only if you "
         "name it: --model %s",
         config->model);
-  const bool onnx = cli_is_onnx(config->model);
-  const bool is_moved = onnx && named != NULL && cli_is_onnx(named);
+  const bool onnx = cli_is_model_file(config->model);
+  const bool is_moved = onnx && named != NULL && cli_is_model_file(named);
   const char *model = library || is_moved ? named : config->model;
   *out_type =
       library || onnx ? cli_find_model(command, model) : ls_model_find(model);

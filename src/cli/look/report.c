@@ -172,7 +172,8 @@ int cli_report_runs(int argc, char **argv) {
        0},
       {"model", CLI_TEXT, &flags.model, "PATH",
        "the runs' shared library of models, which is loaded only\n"
-       "if it is named here; or their ONNX file, if it has moved",
+       "if it is named here; or their .onnx or .mlir file, if it\n"
+       "has moved",
        0},
       CLI_THREADS_OPTION(&flags.threads),
       CLI_DEVICE_OPTIONS,

@@ -30,7 +30,8 @@ static size_t list_options(train_flags *flags, bool has_operand,
        0},
       {"model", CLI_TEXT, &asked->model, "NAME",
        "the model (default mlp); see 'lockstep help'; or an ONNX\n"
-       "file of a classifier, whose weights it begins with; or a\n"
+       "or StableHLO file (.onnx, .mlir) of a classifier, whose\n"
+       "weights it begins with; or a\n"
        "shared library of models: ./mine.so, ./mine.so:NAME; or\n"
        "of estimators, which have flags of their own: add --help\n"
        "to list them",

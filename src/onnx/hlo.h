@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StableHLO texts as ONNX files are: nodes whose domain is "stablehlo" or
+// "chlo" and whose name is the line. Calls are inlined and loops are unrolled
+// when the text is read, so that a list of nodes is left.
+//
+// A text has one batch size, that of its first input. Values made by ops of
+// another one are marked with the dimension that is the batch, or a multiple of
+// it; all other sizes are those of the text. Dimensions that a broadcast adds
+// have size 1 until an op needs all elements.
+#ifndef LS_ONNX_HLO_H_
+#define LS_ONNX_HLO_H_
+
+#include "onnx/onnx_build.h"
+#include "onnx/onnx_tensor.h"
+
+// ---- Tokens (hlo_lex.c) ----------------------------------------------------
+typedef enum ls_hlo_kind {
+  LS_HLO_END,
+  LS_HLO_NAME,    // stablehlo.add, x, i64
+  LS_HLO_VALUE,   // %arg0, %2#1
+  LS_HLO_SYMBOL,  // @main
+  LS_HLO_STRING,
+  LS_HLO_NUMBER,
+  LS_HLO_ALIAS,  // #stablehlo, #loc3
+  LS_HLO_ARROW,
+  LS_HLO_MARK,  // Any other character.
+} ls_hlo_kind;
+
+typedef struct ls_hlo_cursor {
+  const char *at;  // End of the token.
+  int64_t line;
+  ls_hlo_kind kind;
+  const char *text;  // Text of the token, without quotes and sigils.
+  size_t size;
+} ls_hlo_cursor;
+
+typedef struct ls_hlo_list {
+  int64_t *items;
+  size_t count;
+} ls_hlo_list;
+
+// A reader. After a failure all tokens are LS_HLO_END.
+typedef struct ls_hlo_reader {
+  ls_onnx_reader onnx;
+  const char *begin, *end;
+  ls_hlo_cursor now;
+  ls_status status;
+} ls_hlo_reader;
+
+// Fails at the current token: "'a.mlir': line 3, column 7: ...".
+void ls_hlo_fail(ls_hlo_reader *r, ls_code code, const char *format, ...)
+    LS_PRINTF(3, 4);
+#define LS_HLO_EXPECTED(r, ...)                                                \
+  ls_hlo_fail((r), LS_INVALID_ARGUMENT, "expected " __VA_ARGS__)
+
+void ls_hlo_next(ls_hlo_reader *r);
+bool ls_hlo_is(const ls_hlo_reader *r, const char *text);  // A mark or a name.
+bool ls_hlo_accept(ls_hlo_reader *r, const char *text);
+void ls_hlo_expect(ls_hlo_reader *r, const char *text);
+// Skips what is in brackets, from the current one on.
+void ls_hlo_skip_brackets(ls_hlo_reader *r);
+// Copies the token's text.
+const char *ls_hlo_text(ls_hlo_reader *r);
+// Reads "tensor<2x3xf32>".
+ls_type ls_hlo_read_type(ls_hlo_reader *r);
+// Reads "dense<...> : tensor<...>". The file owns the array; one number for all
+// elements gives an array with sizes of 1.
+ls_array *ls_hlo_read_dense(ls_hlo_reader *r, ls_type *out_type);
+// Reads "[1, [2, 3]]" or "array<i64: 1, 2, 3>". Of the names of dimensions, b
+// is -1, f -2, i -3 and o -4; a range "0:8" is three numbers with its stride.
+void ls_hlo_read_list(ls_hlo_reader *r, ls_hlo_list *out);
+void ls_hlo_add(ls_hlo_reader *r, ls_hlo_list *list, int64_t item);
+// Appends a zeroed item to a list; NULL after a failure.
+void *ls_hlo_push(ls_hlo_reader *r, void *items, size_t *count, size_t size);
+void ls_hlo_own_array(ls_hlo_reader *r, ls_array *array);
+
+// ---- Files (hlo_file.c) ----------------------------------------------------
+// Reads a text, and its weights in a file beside it.
+LS_MUST_USE ls_status ls_hlo_decode(ls_runtime *runtime, const void *data,
+                                    size_t size, ls_onnx_file *file);
+// Returns true for a text, by the end of its path.
+bool ls_hlo_is_path(const char *path);
+bool ls_hlo_is_node(const ls_onnx_node *node);
+// Returns the value before a softmax that makes `value`, or `value`.
+uint32_t ls_hlo_logits(const ls_onnx_file *file, uint32_t value);
+
+// ---- Building (hlo_table.c, hlo_math.c) ------------------------------------
+const ls_onnx_op *ls_hlo_op_find(const char *domain, const char *type);
+void ls_hlo_make_node(ls_onnx_build *b, const ls_onnx_op *op);
+// Compares the inputs' sizes with the text's, and marks the batch.
+void ls_hlo_take_batch(ls_onnx_build *b);
+
+// Returns the type in the text, and the dimension of the batch or -1.
+ls_type ls_hlo_type_of(const ls_onnx_build *b, uint32_t value);
+int ls_hlo_batch_of(const ls_onnx_build *b, size_t input);
+// Returns a value with all elements.
+ls_tensor ls_hlo_whole(ls_onnx_build *b, uint32_t value);
+// Returns an input with all elements along these dimensions, bits.
+ls_tensor ls_hlo_widened(ls_onnx_build *b, size_t input, uint32_t dims);
+// Broadcasts x to sizes of the text; `batch` as above.
+ls_tensor ls_hlo_broadcast(ls_onnx_build *b, ls_tensor x, ls_shape shape,
+                           int batch);
+ls_tensor ls_hlo_reshape(ls_tensor x, ls_shape shape, int batch);
+void ls_hlo_give(ls_onnx_build *b, size_t output, ls_tensor x, int batch);
+// Refuses an op that works for the text's batch size only.
+void ls_hlo_refuse_batch(ls_onnx_build *b, const char *what);
+// Reads a list of integers into `out`; returns their number, -1 without it.
+int ls_hlo_ints(ls_onnx_build *b, const char *name, int64_t *out, int most);
+
+#define LS_HLO_MAKERS(DO)                                                      \
+  DO(convert)                                                                  \
+  DO(bitcast)                                                                  \
+  DO(compare)                                                                  \
+  DO(select)                                                                   \
+  DO(clamp)                                                                    \
+  DO(iota)                                                                     \
+  DO(broadcast)                                                                \
+  DO(reshape) DO(transpose) DO(slice) DO(dynamic_slice) DO(dynamic_update)     \
+      DO(pad) DO(concatenate) DO(reverse) DO(reduce) DO(reduce_window) DO(dot) \
+          DO(dot_general) DO(convolution) DO(gather)
+#define LS_HLO_DECLARE_(noun) void ls_hlo_make_##noun(ls_onnx_build *b);
+LS_HLO_MAKERS(LS_HLO_DECLARE_)
+
+#endif  // LS_ONNX_HLO_H_

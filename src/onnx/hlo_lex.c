@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tokens of MLIR's text, types and constants.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/plain.h"
+#include "onnx/hlo.h"
+
+enum { MOST_DEPTH = 64 };
+
+void ls_hlo_fail(ls_hlo_reader *r, ls_code code, const char *format, ...) {
+  char text[400];
+  const char *line = r->now.text;
+  while (line > r->begin && line[-1] != '\n')
+    --line;
+  va_list arguments;
+  va_start(arguments, format);
+  ls_format_v(text, sizeof(text), format, arguments);
+  va_end(arguments);
+  if (ls_status_is_ok(r->status))
+    r->status = LS_STATUS(code, "'%s': line %lld, column %lld: %s",
+                          r->onnx.file->path, (long long)r->now.line,
+                          (long long)(r->now.text - line) + 1, text);
+  r->now.kind = LS_HLO_END;
+  r->now.at = r->now.text = r->end;
+  r->now.size = 0;
+}
+
+static void fail_status(ls_hlo_reader *r, ls_status status) {
+  if (ls_status_is_ok(status)) return;
+  ls_hlo_fail(r, ls_status_code(status), "%s", ls_status_message(status));
+  ls_status_free(status);
+}
+
+// ---- Memory ----------------------------------------------------------------
+void *ls_hlo_push(ls_hlo_reader *r, void *items, size_t *count, size_t size) {
+  void *item = ls_status_is_ok(r->status)
+                   ? ls_onnx_push(&r->onnx, items, count, size)
+                   : NULL;
+  if (item == NULL) ls_hlo_fail(r, LS_RESOURCE_EXHAUSTED, "there is no memory");
+  return item;
+}
+
+void ls_hlo_add(ls_hlo_reader *r, ls_hlo_list *list, int64_t item) {
+  int64_t *place = ls_hlo_push(r, &list->items, &list->count, sizeof(*place));
+  if (place != NULL) *place = item;
+}
+
+void ls_hlo_own_array(ls_hlo_reader *r, ls_array *array) {
+  ls_onnx_file *file = r->onnx.file;
+  ls_array **place =
+      ls_hlo_push(r, &file->arrays, &file->num_arrays, sizeof(array));
+  if (place != NULL)
+    *place = array;
+  else
+    ls_array_release(array);
+}
+
+const char *ls_hlo_text(ls_hlo_reader *r) {
+  char *text = ls_arena_allocate(&r->onnx.file->memory, r->now.size + 1);
+  if (text == NULL) {
+    ls_hlo_fail(r, LS_RESOURCE_EXHAUSTED, "there is no memory");
+    return "";
+  }
+  memcpy(text, r->now.text, r->now.size);
+  return text;
+}
+
+// ---- Tokens ----------------------------------------------------------------
+static bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+         (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '$';
+}
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+static void skip_blanks(ls_hlo_reader *r) {
+  const char *at = r->now.at;
+  for (; at < r->end; ++at) {
+    if (*at == '/' && at + 1 < r->end && at[1] == '/')
+      while (at + 1 < r->end && at[1] != '\n')
+        ++at;
+    else if (*at == '\n')
+      ++r->now.line;
+    else if (*at != ' ' && *at != '\t' && *at != '\r')
+      break;
+  }
+  r->now.at = at;
+}
+
+static const char *words_end(const ls_hlo_reader *r, const char *at,
+                             const char *more) {
+  while (at < r->end && (is_word(*at) || (*at != '\0' && strchr(more, *at))))
+    ++at;
+  return at;
+}
+
+static void take_token(ls_hlo_reader *r, ls_hlo_kind kind, const char *text,
+                       const char *end, const char *at) {
+  r->now.kind = kind;
+  r->now.text = text;
+  r->now.size = (size_t)(end - text);
+  r->now.at = at;
+}
+
+static void take_string(ls_hlo_reader *r, ls_hlo_kind kind, const char *at) {
+  const char *end = at;
+  while (end < r->end && *end != '"' && *end != '\n')
+    end += *end == '\\' && end + 1 < r->end ? 2 : 1;
+  if (end >= r->end || *end != '"') {
+    r->now.text = at;
+    LS_HLO_EXPECTED(r, "the end of a string");
+    return;
+  }
+  take_token(r, kind, at, end, end + 1);
+}
+
+void ls_hlo_next(ls_hlo_reader *r) {
+  skip_blanks(r);
+  const char *at = r->now.at, *end;
+  if (!ls_status_is_ok(r->status) || at >= r->end) {
+    take_token(r, LS_HLO_END, r->end, r->end, r->end);
+    return;
+  }
+  const char c = *at, follows = at + 1 < r->end ? at[1] : '\0';
+  if (c == '%' || c == '@' || (c == '#' && is_word(follows))) {
+    end = words_end(r, at + 1, c == '%' ? "-#" : "-");
+    const ls_hlo_kind kind = c == '%'   ? LS_HLO_VALUE
+                             : c == '@' ? LS_HLO_SYMBOL
+                                        : LS_HLO_ALIAS;
+    if (c == '@' && follows == '"')
+      take_string(r, kind, at + 2);
+    else
+      take_token(r, kind, at + 1, end, end);
+  } else if (c == '"') {
+    take_string(r, LS_HLO_STRING, at + 1);
+  } else if (c == '-' && follows == '>') {
+    take_token(r, LS_HLO_ARROW, at, at + 2, at + 2);
+  } else if (is_digit(c) || (c == '-' && is_digit(follows))) {
+    end = words_end(r, at + 1, "");
+    if ((end[-1] == 'e' || end[-1] == 'E') && (*end == '+' || *end == '-'))
+      end = words_end(r, end + 1, "");
+    take_token(r, LS_HLO_NUMBER, at, end, end);
+  } else if (is_word(c)) {
+    end = words_end(r, at, "");
+    take_token(r, LS_HLO_NAME, at, end, end);
+  } else {
+    take_token(r, LS_HLO_MARK, at, at + 1, at + 1);
+  }
+}
+
+bool ls_hlo_is(const ls_hlo_reader *r, const char *text) {
+  return (r->now.kind == LS_HLO_MARK || r->now.kind == LS_HLO_NAME ||
+          r->now.kind == LS_HLO_ARROW) &&
+         strlen(text) == r->now.size &&
+         memcmp(text, r->now.text, r->now.size) == 0;
+}
+
+bool ls_hlo_accept(ls_hlo_reader *r, const char *text) {
+  const bool accepts = ls_hlo_is(r, text);
+  if (accepts) ls_hlo_next(r);
+  return accepts;
+}
+
+void ls_hlo_expect(ls_hlo_reader *r, const char *text) {
+  if (ls_hlo_accept(r, text)) return;
+  if (r->now.kind == LS_HLO_END)
+    LS_HLO_EXPECTED(r, "'%s', but the text ends", text);
+  else
+    LS_HLO_EXPECTED(r, "'%s', got '%.*s'", text,
+                    (int)(r->now.size < 40 ? r->now.size : 40), r->now.text);
+}
+
+void ls_hlo_skip_brackets(ls_hlo_reader *r) {
+  int64_t depth = 0;
+  do {
+    if (r->now.kind == LS_HLO_END) LS_HLO_EXPECTED(r, "a closing bracket");
+    if (r->now.kind == LS_HLO_MARK && strchr("([{<", *r->now.text)) ++depth;
+    if (r->now.kind == LS_HLO_MARK && strchr(")]}>", *r->now.text)) --depth;
+    ls_hlo_next(r);
+  } while (depth > 0 && ls_status_is_ok(r->status));
+}
+
+// ---- Types -----------------------------------------------------------------
+static ls_dtype dtype_of(const char *name, size_t size) {
+  static const struct {
+    const char *name;
+    ls_dtype dtype;
+  } names[] = {
+      {"f64", LS_DTYPE_F64},   {"f32", LS_DTYPE_F32},  {"f16", LS_DTYPE_F16},
+      {"bf16", LS_DTYPE_BF16}, {"i8", LS_DTYPE_I8},    {"i16", LS_DTYPE_I16},
+      {"i32", LS_DTYPE_I32},   {"i64", LS_DTYPE_I64},  {"ui8", LS_DTYPE_U8},
+      {"ui16", LS_DTYPE_U16},  {"ui32", LS_DTYPE_U32}, {"ui64", LS_DTYPE_U64},
+      {"i1", LS_DTYPE_BOOL}};
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i)
+    if (strlen(names[i].name) == size && memcmp(names[i].name, name, size) == 0)
+      return names[i].dtype;
+  return LS_DTYPE_NONE;
+}
+
+// Reads sizes from `at`, which is after "tensor<".
+static const char *read_sizes(ls_hlo_reader *r, const char *at, ls_shape *out) {
+  while (at < r->end && (is_digit(*at) || *at == '?')) {
+    int64_t size = 0;
+    if (*at == '?') {
+      ls_hlo_fail(r, LS_UNIMPLEMENTED,
+                  "a size that is not known, '?': export with fixed sizes; the "
+                  "batch size may be another one later");
+      return at;
+    }
+    for (; is_digit(*at) && size <= INT32_MAX; ++at)
+      size = 10 * size + (*at - '0');
+    if (size > INT32_MAX || out->rank >= LS_MAX_RANK || *at != 'x') {
+      ls_hlo_fail(r,
+                  size > INT32_MAX || *at == 'x' ? LS_UNIMPLEMENTED
+                                                 : LS_INVALID_ARGUMENT,
+                  "a type of at most %d sizes below 2^31, each followed by x, "
+                  "is expected",
+                  LS_MAX_RANK);
+      return at;
+    }
+    out->dim[out->rank++] = size;
+    ++at;
+  }
+  return at;
+}
+
+ls_type ls_hlo_read_type(ls_hlo_reader *r) {
+  ls_type type = {.shape = LS_SCALAR};
+  if (!ls_hlo_is(r, "tensor") || *r->now.at != '<') {
+    LS_HLO_EXPECTED(r, "a type 'tensor<...>'");
+    return type;
+  }
+  const char *at = read_sizes(r, r->now.at + 1, &type.shape);
+  if (!ls_status_is_ok(r->status)) return type;
+  const char *end = words_end(r, at, "");
+  type.dtype = dtype_of(at, (size_t)(end - at));
+  if (type.dtype == LS_DTYPE_NONE || *end != '>')
+    ls_hlo_fail(r, LS_UNIMPLEMENTED, "a tensor of elements '%.*s'",
+                (int)(end - at < 40 ? end - at + 1 : 40), at);
+  else
+    r->now.at = end + 1;
+  ls_hlo_next(r);
+  return type;
+}
+
+// ---- Constants -------------------------------------------------------------
+static int hex_digit(char c) {
+  if (is_digit(c)) return c - '0';
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+// Stores "0xAB...": the bytes of all elements, or of one. Returns false if it
+// is damaged.
+static bool store_bytes(ls_array *array, const char *at, size_t digits) {
+  const size_t size = ls_array_size(array), count = digits / 2;
+  const size_t item = ls_dtype_size(ls_array_dtype(array));
+  const bool is_bool = ls_array_dtype(array) == LS_DTYPE_BOOL;
+  const bool is_packed = is_bool && count == (size + 7) / 8 && count != size;
+  unsigned char *data = ls_array_mutable_data(array);
+  if (digits % 2 != 0 || (count != size && count != item && !is_packed))
+    return false;
+  for (size_t i = 0; i < size; ++i) {
+    const size_t k = is_packed ? i / 8 : i % count;
+    const int high = hex_digit(at[2 * k]), low = hex_digit(at[2 * k + 1]);
+    if (high < 0 || low < 0) return false;
+    const int byte = 16 * high + low;
+    data[i] = (unsigned char)(is_packed ? (byte >> (i % 8)) & 1
+                              : is_bool ? byte != 0
+                                        : byte);
+  }
+  return true;
+}
+
+// Stores one number, true, false, or 0x and bits. Returns its end, or NULL.
+static const char *store_number(ls_array *array, int64_t i, const char *at) {
+  const ls_dtype dtype = ls_array_dtype(array);
+  const size_t item = ls_dtype_size(dtype);
+  char *end = NULL;
+  uint64_t bits = 0;
+  if (at[0] == '0' && at[1] == 'x')
+    bits = strtoull(at, &end, 16);
+  else if (strncmp(at, "true", 4) == 0 || strncmp(at, "false", 5) == 0)
+    bits = *at == 't';
+  else if (!is_digit(*at) && !(*at == '-' && is_digit(at[1])))
+    return NULL;
+  else if (ls_dtype_is_float(dtype))
+    ls_array_set_f64(array, i, ls_read_f64(at, &end));
+  else
+    bits =
+        *at == '-' ? (uint64_t)strtoll(at, &end, 10) : strtoull(at, &end, 10);
+  if (end == NULL || !ls_dtype_is_float(dtype) || at[1] == 'x')
+    memcpy((char *)ls_array_mutable_data(array) + (size_t)i * item, &bits,
+           item);
+  return end != NULL ? end : at + (*at == 't' ? 4 : 5);
+}
+
+// Stores a list, or one number for all. Returns false if it is damaged.
+static bool store_numbers(ls_array *array, const char *at, const char *end) {
+  const int64_t count = ls_array_num_elements(array);
+  const size_t item = ls_dtype_size(ls_array_dtype(array));
+  int64_t found = 0;
+  bool is_one = true;
+  for (; at < end; ++at) {
+    if (strchr("[], \t\r\n", *at) != NULL) {
+      is_one = is_one && *at != '[';
+      continue;
+    }
+    if (found >= count) return false;
+    at = store_number(array, found++, at);
+    if (at == NULL || (at < end && strchr("], \t\r\n", *at) == NULL))
+      return false;
+    --at;
+  }
+  char *data = ls_array_mutable_data(array);
+  for (int64_t i = 1; is_one && found == 1 && i < count; ++i)
+    memcpy(data + (size_t)i * item, data, item);
+  return found == count || (is_one && found == 1);
+}
+
+// Creates an array for elements from `at` to `end`. One number for all elements
+// gives sizes of 1.
+static ls_array *make_dense(ls_hlo_reader *r, ls_type type, const char *at,
+                            const char *end) {
+  LS_OWN(ls_array, array) = NULL;
+  const size_t size = (size_t)(end - at);
+  const bool is_hex = size > 3 && memcmp(at, "\"0x", 3) == 0 && end[-1] == '"';
+  const bool is_one = is_hex ? (size - 4) / 2 == ls_dtype_size(type.dtype)
+                             : memchr(at, '[', size) == NULL;
+  const int64_t count = ls_shape_num_elements(type.shape);
+  ls_shape shape = type.shape;
+  for (int32_t i = 0; is_one && i < shape.rank; ++i)
+    shape.dim[i] = shape.dim[i] == 0 ? 0 : 1;
+  bool is_fine = is_one || (count >= 0 && count <= 8 * (int64_t)size);
+  if (is_fine) {
+    fail_status(r, ls_array_create(type.dtype, shape, &array));
+    if (array == NULL) return NULL;
+    is_fine = is_hex ? store_bytes(array, at + 3, size - 4)
+                     : count == 0 || store_numbers(array, at, end);
+  }
+  if (!is_fine)
+    LS_HLO_EXPECTED(r, "the elements of %s",
+                    LS_SHAPE_TEXT(type.dtype, type.shape));
+  return is_fine ? ls_give(&array) : NULL;
+}
+
+ls_array *ls_hlo_read_dense(ls_hlo_reader *r, ls_type *out_type) {
+  const ls_hlo_cursor begin = r->now;
+  const char *at = begin.at + 1;
+  const char *end = *begin.at == '<' && at < r->end
+                        ? memchr(at, '>', (size_t)(r->end - at))
+                        : NULL;
+  if (end == NULL) {
+    LS_HLO_EXPECTED(r, "dense<...>");
+    return NULL;
+  }
+  for (const char *k = at; (k = memchr(k, '\n', (size_t)(end - k))) != NULL;
+       ++k)
+    ++r->now.line;
+  r->now.at = end + 1;
+  ls_hlo_next(r);
+  ls_hlo_expect(r, ":");
+  const ls_type type = ls_hlo_read_type(r);
+  if (!ls_status_is_ok(r->status)) return NULL;
+  const ls_hlo_cursor after = r->now;
+  r->now = begin;
+  ls_array *array = make_dense(r, type, at, end);
+  if (array == NULL) return NULL;
+  r->now = after;
+  *out_type = type;
+  ls_hlo_own_array(r, array);
+  return ls_status_is_ok(r->status) ? array : NULL;
+}
+
+// Reads a list up to `end`. "0:8" is three numbers: its stride is 1.
+static void read_items(ls_hlo_reader *r, ls_hlo_list *out, const char *end,
+                       int depth) {
+  static const char letters[] = "bfio";
+  bool is_range = false;
+  while (!ls_hlo_is(r, end) && r->now.kind != LS_HLO_END) {
+    const char c = *r->now.text;
+    if (depth > MOST_DEPTH) LS_HLO_EXPECTED(r, "a list of less depth");
+    if (ls_hlo_accept(r, "[")) {
+      read_items(r, out, "]", depth + 1);
+    } else if (r->now.kind == LS_HLO_NUMBER) {
+      ls_hlo_add(r, out, strtoll(r->now.text, NULL, 10));
+      ls_hlo_next(r);
+      is_range |= ls_hlo_is(r, ":");
+      if (ls_hlo_accept(r, ":")) continue;
+      if (is_range && out->count % 3 == 2) ls_hlo_add(r, out, 1);
+    } else if (r->now.kind == LS_HLO_ALIAS) {  // #stablehlo<precision HIGHEST>
+      ls_hlo_next(r);
+      if (ls_hlo_is(r, "<")) ls_hlo_skip_brackets(r);
+    } else if (r->now.kind == LS_HLO_NAME) {
+      const char *letter = r->now.size == 1 ? strchr(letters, c) : NULL;
+      if (letter != NULL)
+        ls_hlo_add(r, out, letters - letter - 1);
+      else if (ls_hlo_is(r, "true") || ls_hlo_is(r, "false"))
+        ls_hlo_add(r, out, c == 't');
+      ls_hlo_next(r);
+    } else {
+      LS_HLO_EXPECTED(r, "a number");
+    }
+    if (!ls_hlo_is(r, end)) ls_hlo_expect(r, ",");
+  }
+  ls_hlo_expect(r, end);
+}
+
+void ls_hlo_read_list(ls_hlo_reader *r, ls_hlo_list *out) {
+  const bool is_array = ls_hlo_accept(r, "array");
+  ls_hlo_expect(r, is_array ? "<" : "[");
+  if (is_array) ls_hlo_next(r);
+  if (is_array && !ls_hlo_is(r, ">")) ls_hlo_expect(r, ":");
+  read_items(r, out, is_array ? ">" : "]", 0);
+}

@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Makers of StableHLO's products, convolutions, reductions, windows and
+// lookups.
+#include <math.h>
+
+#include "graph/make/make.h"
+#include "onnx/hlo.h"
+
+static ls_shape in_shape(const ls_onnx_build *b, size_t input) {
+  return b->file->types[b->node->inputs[input]].shape;
+}
+static ls_tensor whole(ls_onnx_build *b, size_t input) {
+  return ls_hlo_whole(b, b->node->inputs[input]);
+}
+static ls_type result_type(const ls_onnx_build *b) {
+  return b->file->types[b->node->outputs[0]];
+}
+
+// Transposes, unless nothing moves.
+static ls_tensor transpose_to(ls_tensor x, const int *order, int rank) {
+  bool moves = false;
+  for (int i = 0; i < rank; ++i)
+    moves |= order[i] != i;
+  return moves ? ls_transpose(x, order) : x;
+}
+
+// ---- Products --------------------------------------------------------------
+// Dimensions of an operand: batch, free and contracting ones.
+typedef struct dot_side {
+  int64_t batch[LS_MAX_RANK], contract[LS_MAX_RANK];
+  int free[LS_MAX_RANK];
+  int num_batch, num_contract, num_free;
+  int tracked;  // Dimension of the model's batch, or -1.
+  ls_shape shape;
+} dot_side;
+
+static bool find_free(dot_side *s) {
+  bool used[LS_MAX_RANK] = {false};
+  for (int i = 0; i < s->num_batch + s->num_contract; ++i) {
+    const int64_t dim =
+        i < s->num_batch ? s->batch[i] : s->contract[i - s->num_batch];
+    if (dim < 0 || dim >= s->shape.rank || used[dim]) return false;
+    used[dim] = true;
+  }
+  for (int i = 0; i < s->shape.rank; ++i)
+    if (!used[i]) s->free[s->num_free++] = i;
+  return true;
+}
+
+static bool has(const int64_t *dims, int count, int dim) {
+  for (int i = 0; i < count; ++i)
+    if (dims[i] == dim) return true;
+  return false;
+}
+
+// Returns an operand as [batch, free, contracting], or with the last two
+// swapped, each one dimension.
+static ls_tensor dot_operand(ls_tensor x, const dot_side *s,
+                             bool contract_first) {
+  int order[LS_MAX_RANK], at = 0, rank = 0;
+  int64_t sizes[3] = {1, 1, 1};
+  ls_shape shape = {.rank = 3};
+  const int free_place = contract_first ? 2 : 1;
+  for (int i = 0; i < s->num_batch; ++i)
+    order[at++] = (int)s->batch[i];
+  for (int pass = 0; pass < 2; ++pass)
+    if ((pass == 0) == contract_first)
+      for (int i = 0; i < s->num_contract; ++i)
+        order[at++] = (int)s->contract[i];
+    else
+      for (int i = 0; i < s->num_free; ++i)
+        order[at++] = s->free[i];
+  for (int i = 0; i < at; ++i) {
+    const bool is_batch = i < s->num_batch;
+    const int place = is_batch ? 0
+                      : has(s->contract, s->num_contract, order[i])
+                          ? 3 - free_place
+                          : free_place;
+    sizes[place] = order[i] == s->tracked || sizes[place] < 0
+                       ? -1
+                       : sizes[place] * s->shape.dim[order[i]];
+  }
+  for (rank = 0; rank < 3; ++rank)
+    shape.dim[rank] = sizes[rank];
+  return ls_reshape(transpose_to(x, order, at), shape);
+}
+
+// Returns the dimension of the result that is a free one of a side.
+static int result_dim(const dot_side *s, int dim, int before) {
+  for (int i = 0; i < s->num_batch; ++i)
+    if (s->batch[i] == dim) return i;
+  for (int i = 0; i < s->num_free; ++i)
+    if (s->free[i] == dim) return s->num_batch + before + i;
+  return -1;
+}
+
+// Makes the product of [..., k] and a matrix. Returns false for another one.
+static bool make_matrix_product(ls_onnx_build *b, const dot_side *s) {
+  const int last = s[0].shape.rank - 1;
+  if (s[0].num_batch != 0 || s[0].num_contract != 1 || s[1].shape.rank != 2 ||
+      last < 1 || s[0].contract[0] != last || s[1].tracked >= 0 ||
+      s[0].tracked == last)
+    return false;
+  const ls_tensor x = ls_hlo_widened(b, 0, 1u << last);
+  ls_hlo_give(
+      b, 0, ls_matmul_transposed(x, false, whole(b, 1), s[1].contract[0] == 1),
+      s[0].tracked);
+  return true;
+}
+
+static void make_product(ls_onnx_build *b, dot_side *s) {
+  ls_tensor operands[2];
+  int batch = -1;
+  if (!find_free(&s[0]) || !find_free(&s[1]) ||
+      s[0].num_batch != s[1].num_batch ||
+      s[0].num_contract != s[1].num_contract) {
+    ls_onnx_fail(b, ls_invalid_argument("dimensions that do not fit"));
+    return;
+  }
+  if (make_matrix_product(b, s)) return;
+  for (int i = 0; i < 2; ++i) {
+    if (s[i].tracked < 0) continue;
+    const int dim = result_dim(&s[i], s[i].tracked, i == 0 ? 0 : s[0].num_free);
+    if (dim < 0 || (batch >= 0 && dim != batch))
+      ls_hlo_refuse_batch(b, "a sum over the batch, or products of pairs");
+    batch = dim;
+  }
+  for (int i = 0; i < 2; ++i) {
+    // An operand that is the same for the whole batch.
+    const bool is_same =
+        batch >= 0 && batch < s[i].num_batch && s[i].tracked < 0;
+    if (is_same) s[i].tracked = (int)s[i].batch[batch];
+    operands[i] = is_same ? ls_hlo_broadcast(b, ls_onnx_in(b, (size_t)i),
+                                             s[i].shape, s[i].tracked)
+                          : whole(b, (size_t)i);
+    operands[i] = dot_operand(operands[i], &s[i], i == 1);
+  }
+  ls_hlo_give(b, 0,
+              ls_hlo_reshape(ls_matmul(operands[0], operands[1]),
+                             result_type(b).shape, batch),
+              batch);
+}
+
+void ls_hlo_make_dot_general(ls_onnx_build *b) {
+  static const char *const names[2][2] = {
+      {"batching_dims", "contracting_dims"},
+      {"batching_dims2", "contracting_dims2"}};
+  dot_side s[2] = {{.num_free = 0}, {.num_free = 0}};
+  for (size_t i = 0; i < 2; ++i) {
+    s[i].shape = in_shape(b, i);
+    s[i].tracked = ls_hlo_batch_of(b, i);
+    s[i].num_batch = ls_hlo_ints(b, names[i][0], s[i].batch, LS_MAX_RANK);
+    s[i].num_contract = ls_hlo_ints(b, names[i][1], s[i].contract, LS_MAX_RANK);
+    if (s[i].num_batch < 0) s[i].num_batch = 0;
+    if (s[i].num_contract < 0) s[i].num_contract = 0;
+    if (s[i].num_batch + s[i].num_contract > s[i].shape.rank) {
+      ls_onnx_fail(b, ls_invalid_argument("dimensions that do not fit"));
+      return;
+    }
+  }
+  make_product(b, s);
+}
+
+void ls_hlo_make_dot(ls_onnx_build *b) {
+  dot_side s[2] = {{.num_contract = 1}, {.num_contract = 1}};
+  for (size_t i = 0; i < 2; ++i) {
+    s[i].shape = in_shape(b, i);
+    s[i].tracked = ls_hlo_batch_of(b, i);
+  }
+  s[0].contract[0] = s[0].shape.rank - 1;
+  make_product(b, s);
+}
+
+// ---- Convolutions ----------------------------------------------------------
+// Reads positions of dimensions: `first` and `second` are codes of letters,
+// numbers are spatial dimensions. `order` gets those of first, spatial ones,
+// second, or of spatial ones, first, second.
+static bool read_places(ls_onnx_build *b, const char *name, int rank,
+                        int64_t first, int64_t second, bool spatial_first,
+                        int *order) {
+  int64_t places[LS_MAX_RANK];
+  bool fits = ls_hlo_ints(b, name, places, LS_MAX_RANK) == rank;
+  uint32_t found = 0;
+  for (int i = 0; fits && i < rank; ++i) {
+    const int64_t p = places[i];
+    const int to = p == second              ? rank - 1
+                   : p == first             ? (spatial_first ? rank - 2 : 0)
+                   : p >= 0 && p < rank - 2 ? (int)p + !spatial_first
+                                            : -1;
+    fits = to >= 0;
+    if (!fits) break;
+    order[to] = i;
+    found |= 1u << to;
+  }
+  fits = fits && found == (1u << rank) - 1;
+  if (!fits) ls_onnx_fail(b, ls_invalid_argument("damaged dim_numbers"));
+  return fits;
+}
+
+// Reads a list for the spatial dimensions; without it all are `fallback`.
+static bool read_spatial(ls_onnx_build *b, const char *name, int count,
+                         int64_t fallback, int64_t *out) {
+  const int found = ls_hlo_ints(b, name, out, 2 * LS_MAX_RANK);
+  bool fits = found == count || found == -1;
+  for (int i = 0; found != count && i < count; ++i)
+    out[i] = found == 1 ? out[0] : fallback;
+  for (int i = 0; i < count; ++i)
+    fits = fits && out[i] > -INT32_MAX && out[i] < INT32_MAX;
+  if (!fits && found != 1)
+    ls_onnx_fail(b, ls_invalid_argument("%s must be %d numbers", name, count));
+  return fits || found == 1;
+}
+
+static ls_tensor flip(ls_onnx_build *b, ls_tensor w, int rank) {
+  int64_t flags[2 * LS_MAX_RANK];
+  int axes[LS_MAX_RANK];
+  size_t count = 0;
+  if (!read_spatial(b, "reverse", rank, 0, flags)) return w;
+  for (int i = 0; i < rank; ++i)
+    if (flags[i] != 0) axes[count++] = i;
+  return count > 0 ? ls_reverse(w, (ls_axes){.items = axes, .count = count})
+                   : w;
+}
+
+void ls_hlo_make_convolution(ls_onnx_build *b) {
+  const int all = in_shape(b, 0).rank, rank = all - 2;
+  int from[LS_MAX_RANK], weights[LS_MAX_RANK], to[LS_MAX_RANK],
+      back[LS_MAX_RANK];
+  int64_t pads[2 * LS_MAX_RANK], lists[3][2 * LS_MAX_RANK];
+  const int batch = ls_hlo_batch_of(b, 0);
+  if (rank < 1 || rank > 3 || in_shape(b, 1).rank != all ||
+      result_type(b).shape.rank != all) {
+    LS_ONNX_REFUSE(b, "a convolution of %d dimensions", all);
+    return;
+  }
+  ls_convolution_options options = {
+      .groups = ls_onnx_attr_int(b, "feature_group_count", 1)};
+  if (!read_places(b, "dim_numbers", all, -1, -2, false, from) ||
+      !read_places(b, "dim_numbers2", all, -3, -4, true, weights) ||
+      !read_places(b, "dim_numbers3", all, -1, -2, false, to) ||
+      !read_spatial(b, "stride", rank, 1, lists[0]) ||
+      !read_spatial(b, "rhs_dilate", rank, 1, lists[1]) ||
+      !read_spatial(b, "lhs_dilate", rank, 1, lists[2]) ||
+      !read_spatial(b, "pad", 2 * rank, 0, pads))
+    return;
+  if (ls_onnx_attr_int(b, "batch_group_count", 1) != 1)
+    LS_ONNX_REFUSE(b, "groups of the batch");
+  if ((batch >= 0 && batch != from[0]) || ls_hlo_batch_of(b, 1) >= 0)
+    ls_hlo_refuse_batch(b, "weights or channels made of the batch");
+  ls_shape *const shapes[] = {&options.strides, &options.dilations,
+                              &options.input_dilations};
+  options.low.rank = options.high.rank = rank;
+  for (int k = 0; k < 3; ++k) {
+    shapes[k]->rank = rank;
+    memcpy(shapes[k]->dim, lists[k], (size_t)rank * sizeof(int64_t));
+  }
+  for (int i = 0; i < rank; ++i) {
+    options.low.dim[i] = pads[2 * i];
+    options.high.dim[i] = pads[2 * i + 1];
+  }
+  for (int i = 0; i < all; ++i)
+    back[to[i]] = i;
+  const ls_tensor w = flip(b, transpose_to(whole(b, 1), weights, all), rank);
+  if (!ls_status_is_ok(b->status)) return;
+  const ls_tensor y =
+      ls_convolution(transpose_to(whole(b, 0), from, all), w, &options);
+  ls_hlo_give(b, 0, transpose_to(y, back, all), batch >= 0 ? to[0] : -1);
+}
+
+// ---- Reductions ------------------------------------------------------------
+static const struct reducer {
+  const char *name;
+  uint16_t op;
+  ls_tensor (*combine)(ls_tensor x, ls_tensor y);
+  double neutral;
+} reducers[] = {{"add", LS_OP_REDUCE_SUM, ls_add, 0},
+                {"multiply", LS_OP_REDUCE_PRODUCT, ls_mul, 1},
+                {"maximum", LS_OP_REDUCE_MAX, ls_maximum, -HUGE_VAL},
+                {"minimum", LS_OP_REDUCE_MIN, ls_minimum, HUGE_VAL},
+                {"and", LS_OP_REDUCE_AND, ls_and, 1},
+                {"or", LS_OP_REDUCE_OR, ls_or, 0}};
+
+static const struct reducer *find_reducer(ls_onnx_build *b) {
+  const char *region = ls_onnx_attr_text(b, "region", "");
+  for (size_t i = 0; i < sizeof(reducers) / sizeof(reducers[0]); ++i)
+    if (strcmp(region, reducers[i].name) == 0) return &reducers[i];
+  LS_ONNX_REFUSE(b, "a region that computes '%s'", region);
+  return NULL;
+}
+
+// Combines a result with the initial value, unless that changes nothing.
+static ls_tensor with_initial(ls_onnx_build *b, const struct reducer *way,
+                              ls_tensor x) {
+  const ls_array *array = ls_onnx_array_in(b, 1);
+  if (array != NULL && ls_array_f64(array, 0) == way->neutral) return x;
+  return way->combine(x, ls_onnx_in(b, 1));
+}
+
+void ls_hlo_make_reduce(ls_onnx_build *b) {
+  int64_t dims[LS_MAX_RANK];
+  int axes[LS_MAX_RANK], batch = ls_hlo_batch_of(b, 0), before = 0;
+  const int rank = in_shape(b, 0).rank;
+  const int count = ls_hlo_ints(b, "dims", dims, LS_MAX_RANK);
+  uint32_t reduced = 0;
+  if (count < 0) ls_onnx_fail(b, ls_invalid_argument("no dimensions"));
+  for (int i = 0; i < count; ++i) {
+    axes[i] = ls_onnx_axis(b, dims[i], rank);
+    before += dims[i] < batch;
+    reduced |= 1u << axes[i];
+    if (batch >= 0 && dims[i] == batch)
+      ls_hlo_refuse_batch(b, "a reduction of the batch");
+  }
+  if (batch >= 0) batch -= before;
+  if (!ls_status_is_ok(b->status)) return;
+  const struct reducer *way = find_reducer(b);
+  if (way == NULL) return;
+  ls_tensor x = ls_hlo_widened(b, 0, reduced);
+  if (count > 0)
+    x = ls_make_reduce(way->op, x,
+                       (ls_axes){.items = axes, .count = (size_t)count}, false);
+  ls_hlo_give(b, 0, with_initial(b, way, x), batch);
+}
+
+// ---- Windows ---------------------------------------------------------------
+typedef struct window {
+  int64_t size[2 * LS_MAX_RANK], stride[2 * LS_MAX_RANK],
+      dilation[2 * LS_MAX_RANK], pads[2 * LS_MAX_RANK];
+} window;
+
+static bool is_single(const window *w, int i) {
+  return w->size[i] == 1 && w->stride[i] == 1 && w->pads[2 * i] == 0 &&
+         w->pads[2 * i + 1] == 0;
+}
+
+// Slides a window over dimensions 1 to rank - 2 of x.
+static ls_tensor slide(const struct reducer *way, ls_tensor x, const window *w,
+                       const int *order, int rank) {
+  ls_shape sizes = {.rank = rank - 2};
+  ls_window_options options = {
+      .strides = sizes, .dilations = sizes, .low = sizes, .high = sizes};
+  for (int i = 0; i + 2 < rank; ++i) {
+    const int from = order[i + 1];
+    sizes.dim[i] = w->size[from];
+    options.strides.dim[i] = w->stride[from];
+    options.dilations.dim[i] = w->dilation[from];
+    options.low.dim[i] = w->pads[2 * from];
+    options.high.dim[i] = w->pads[2 * from + 1];
+  }
+  if (way->op == LS_OP_REDUCE_SUM)
+    return ls_reduce_window(LS_WINDOW_SUM, x, sizes, &options);
+  if (way->op == LS_OP_REDUCE_MAX)
+    return ls_reduce_window(LS_WINDOW_MAX, x, sizes, &options);
+  return ls_neg(ls_reduce_window(LS_WINDOW_MAX, ls_neg(x), sizes, &options));
+}
+
+static void make_window(ls_onnx_build *b, const struct reducer *way,
+                        const window *w, int rank) {
+  int order[LS_MAX_RANK], back[LS_MAX_RANK], singles[2] = {-1, -1}, at = 1;
+  const int batch = ls_hlo_batch_of(b, 0);
+  for (int i = 0; i < rank; ++i)
+    if (is_single(w, i)) singles[singles[0] >= 0] = i;
+  if (singles[0] < 0 || singles[1] < 0 || rank > 5) {
+    LS_ONNX_REFUSE(b, "a window over more than %d of %d dimensions", rank - 2,
+                   rank);
+    return;
+  }
+  for (int i = 0; i < rank; ++i)
+    if (i != singles[0] && i != singles[1]) order[at++] = i;
+  order[0] = singles[0];
+  order[rank - 1] = singles[1];
+  for (int i = 0; i < rank; ++i)
+    back[order[i]] = i;
+  const ls_tensor x = transpose_to(whole(b, 0), order, rank);
+  ls_hlo_give(
+      b, 0,
+      with_initial(b, way,
+                   transpose_to(slide(way, x, w, order, rank), back, rank)),
+      batch);
+}
+
+void ls_hlo_make_reduce_window(ls_onnx_build *b) {
+  const int rank = in_shape(b, 0).rank;
+  const int batch = ls_hlo_batch_of(b, 0);
+  int64_t base[2 * LS_MAX_RANK];
+  window w;
+  const struct reducer *way = find_reducer(b);
+  if (way == NULL || !read_spatial(b, "window_dimensions", rank, 1, w.size) ||
+      !read_spatial(b, "stride", rank, 1, w.stride) ||
+      !read_spatial(b, "window_dilations", rank, 1, w.dilation) ||
+      !read_spatial(b, "base_dilations", rank, 1, base) ||
+      !read_spatial(b, "pad", 2 * rank, 0, w.pads))
+    return;
+  bool fits =
+      way->op == LS_OP_REDUCE_SUM || way->op == LS_OP_REDUCE_MAX ||
+      (way->op == LS_OP_REDUCE_MIN && ls_dtype_is_float(result_type(b).dtype));
+  for (int i = 0; i < rank; ++i)
+    fits = fits && base[i] == 1;
+  if (!fits) LS_ONNX_REFUSE(b, "a window of this kind, or a dilated input");
+  if (batch >= 0 && !is_single(&w, batch))
+    ls_hlo_refuse_batch(b, "a window over the batch");
+  if (ls_status_is_ok(b->status)) make_window(b, way, &w, rank);
+}
+
+// ---- Lookups ---------------------------------------------------------------
+// Takes whole slices along one axis.
+void ls_hlo_make_gather(ls_onnx_build *b) {
+  const ls_shape shape = in_shape(b, 0), wanted = result_type(b).shape;
+  ls_shape list = in_shape(b, 1);
+  int64_t axis[LS_MAX_RANK] = {0}, collapsed[LS_MAX_RANK], sizes[LS_MAX_RANK],
+          offsets[LS_MAX_RANK];
+  const int num_offsets = ls_hlo_ints(b, "offset_dims", offsets, LS_MAX_RANK);
+  const int64_t vector = ls_onnx_attr_int(b, "index_vector_dim", 0);
+  const int batch = ls_hlo_batch_of(b, 1);
+  bool fits =
+      ls_hlo_ints(b, "start_index_map", axis, LS_MAX_RANK) == 1 &&
+      ls_hlo_ints(b, "collapsed_slice_dims", collapsed, LS_MAX_RANK) == 1 &&
+      ls_hlo_ints(b, "sizes", sizes, LS_MAX_RANK) == shape.rank &&
+      ls_onnx_attr_find(b->node, "operand_batching_dims") == NULL &&
+      collapsed[0] == axis[0] && axis[0] >= 0 && axis[0] < shape.rank &&
+      ls_hlo_batch_of(b, 0) < 0 && vector >= list.rank - 1;
+  if (fits && vector == list.rank - 1) {
+    fits = list.dim[vector] == 1;
+    list.dim[--list.rank] = 0;
+  }
+  for (int i = 0; fits && i < shape.rank; ++i)
+    fits = sizes[i] == (i == axis[0] ? 1 : shape.dim[i]);
+  if (!fits || wanted.rank != shape.rank - 1 + list.rank) {
+    LS_ONNX_REFUSE(b, "a lookup of other than whole slices along one axis");
+    return;
+  }
+  // The lookup gives x's dimensions before the axis, the list's, those after.
+  int order[LS_MAX_RANK], next = 0, others = 0, to = -1;
+  for (int i = 0; i < wanted.rank; ++i) {
+    bool is_offset = next == list.rank;
+    for (int k = 0; k < num_offsets; ++k)
+      is_offset |= offsets[k] == i;
+    order[i] = is_offset ? (others < axis[0] ? others : others + list.rank)
+                         : (int)axis[0] + next;
+    others += is_offset;
+    next += !is_offset;
+    if (batch >= 0 && order[i] == axis[0] + batch) to = i;
+  }
+  if (next != list.rank) {
+    ls_onnx_fail(b, ls_invalid_argument("damaged dimension_numbers"));
+    return;
+  }
+  const ls_tensor y = ls_gather(
+      whole(b, 0), ls_hlo_reshape(whole(b, 1), list, batch), (int)axis[0]);
+  ls_hlo_give(b, 0, transpose_to(y, order, wanted.rank), to);
+}
+
+// ---- Softmax at the end ----------------------------------------------------
+static const ls_onnx_node *maker_of(const ls_onnx_file *file, uint32_t value,
+                                    const char *type) {
+  for (size_t i = file->num_nodes; i-- > 0;) {
+    const ls_onnx_node *node = &file->nodes[i];
+    for (size_t k = 0; k < node->num_outputs; ++k)
+      if (node->outputs[k] == value)
+        return strcmp(node->type, type) == 0 ? node : NULL;
+  }
+  return NULL;
+}
+
+// Finds x in exp(x - max) / broadcast(sum(exp(x - max))).
+uint32_t ls_hlo_logits(const ls_onnx_file *file, uint32_t value) {
+  const ls_onnx_node *quotient = maker_of(file, value, "divide");
+  if (quotient == NULL || quotient->num_inputs != 2) return value;
+  const ls_onnx_node *power =
+      maker_of(file, quotient->inputs[0], "exponential");
+  uint32_t sum = quotient->inputs[1];
+  for (const ls_onnx_node *wide;
+       (wide = maker_of(file, sum, "broadcast_in_dim")) != NULL &&
+       wide->num_inputs == 1;)
+    sum = wide->inputs[0];
+  const ls_onnx_node *reduction = maker_of(file, sum, "reduce");
+  if (power == NULL || reduction == NULL || power->num_inputs != 1 ||
+      reduction->num_inputs != 2 || reduction->inputs[0] != quotient->inputs[0])
+    return value;
+  const ls_onnx_node *shifted = maker_of(file, power->inputs[0], "subtract");
+  const ls_onnx_attr *region = ls_onnx_attr_find(reduction, "region");
+  const ls_onnx_attr *dims = ls_onnx_attr_find(reduction, "dims");
+  const int32_t rank = file->types[value].shape.rank;
+  if (region == NULL || strcmp(region->text, "add") != 0 || dims == NULL ||
+      dims->count != 1 || dims->numbers[0] != rank - 1)
+    return value;
+  return shifted != NULL && shifted->num_inputs == 2 ? shifted->inputs[0]
+                                                     : power->inputs[0];
+}
