@@ -4,14 +4,6 @@
 #include "base/memory/own.h"
 #include "graph/make/make.h"
 
-// Fails because `x` has no known rank; if `x` has failed, returns its failure.
-static ls_tensor unknown_rank(const char *op_name, ls_tensor x) {
-  if (ls_tensor_is_failed(x)) return ls_identity(x);
-  return ls_make_failed(
-      op_name, ls_unimplemented("the rank of '%s' is not known while building",
-                                ls_tensor_name(x)));
-}
-
 // Makes an attribute from `values`, stored in `items`. If their rank is 0, the
 // attribute has `fallback` for each of `rank` axes.
 static ls_attr numbers(ls_attr_id id, ls_shape values, int32_t rank,
@@ -41,7 +33,7 @@ ls_tensor ls_slice(ls_tensor x, ls_shape starts, ls_shape limits,
 
 ls_tensor ls_slice_axis(ls_tensor x, int axis, int64_t start, int64_t limit) {
   const int32_t rank = ls_tensor_shape(x).rank;
-  if (rank == LS_UNKNOWN_RANK) return unknown_rank("slice", x);
+  if (rank == LS_UNKNOWN_RANK) return ls_make_unknown_rank("slice", x);
   const int at = ls_make_axis(x, axis);
   if (at < 0 || at >= rank)
     return ls_make_failed(
@@ -85,7 +77,8 @@ ls_tensor ls_dynamic_slice(ls_tensor x, const ls_tensor *starts,
 ls_tensor ls_dynamic_slice_like(ls_tensor x, const ls_tensor *starts,
                                 ls_tensor like) {
   const ls_shape shape = ls_tensor_shape(like);
-  if (shape.rank == LS_UNKNOWN_RANK) return unknown_rank("dynamic_slice", like);
+  if (shape.rank == LS_UNKNOWN_RANK)
+    return ls_make_unknown_rank("dynamic_slice", like);
   if (ls_shape_is_known(shape)) return ls_dynamic_slice(x, starts, shape);
   ls_size items[LS_MAX_RANK];
   for (int32_t i = 0; i < shape.rank; ++i)
@@ -99,7 +92,8 @@ ls_tensor ls_dynamic_update_slice(ls_tensor x, ls_tensor update,
   const int32_t rank = ls_tensor_shape(x).rank != LS_UNKNOWN_RANK
                            ? ls_tensor_shape(x).rank
                            : ls_tensor_shape(update).rank;
-  if (rank == LS_UNKNOWN_RANK) return unknown_rank("dynamic_update_slice", x);
+  if (rank == LS_UNKNOWN_RANK)
+    return ls_make_unknown_rank("dynamic_update_slice", x);
   ls_tensor inputs[LS_MAX_RANK + 2] = {x, update};
   for (int32_t i = 0; i < rank; ++i)
     inputs[i + 2] = starts[i];
@@ -160,7 +154,7 @@ ls_op ls_split_like(ls_tensor x, const ls_tensor *likes, size_t count,
 
 ls_tensor ls_reverse(ls_tensor x, ls_axes axes) {
   const int32_t rank = ls_tensor_shape(x).rank;
-  if (rank == LS_UNKNOWN_RANK) return unknown_rank("reverse", x);
+  if (rank == LS_UNKNOWN_RANK) return ls_make_unknown_rank("reverse", x);
   int64_t items[LS_MAX_RANK];
   const size_t count = axes.all ? (size_t)rank : axes.count;
   if (count > LS_MAX_RANK)
@@ -216,12 +210,8 @@ ls_tensor ls_indexed_slices(ls_tensor indices, ls_tensor values,
                             ls_tensor_name(like),
                             LS_SHAPE_TEXT(ls_tensor_dtype(like), shape)));
   ls_size sizes[LS_MAX_RANK];
-  for (int i = 0; i < shape.rank; ++i)
-    sizes[i] = shape.dim[i] >= 0 ? (ls_size){LS_SIZE_CONSTANT, shape.dim[i]}
-                                 : (ls_size){2, i};
   const bool known = ls_shape_is_known(shape);
-  const ls_attr attr =
-      LS_OWN_SZ(SIZES, sizes, (size_t)(shape.rank < 0 ? 0 : shape.rank));
+  const ls_attr attr = ls_make_sizes(shape, 2, sizes);
   return ls_make(LS_OP_INDEXED_SLICES, inputs, known ? 2 : 3, &attr, 1);
 }
 

@@ -97,16 +97,26 @@ ls_tensor ls_placeholder(ls_dtype dtype, ls_shape shape, const char *name) {
                       0);
 }
 
-// Makes an attribute with the sizes of a shape.
-static ls_attr shape_sizes(ls_shape shape, ls_size sizes[LS_MAX_RANK]) {
+ls_attr ls_make_sizes(ls_shape shape, int32_t like,
+                      ls_size items[LS_MAX_RANK]) {
   for (int i = 0; i < shape.rank && i < LS_MAX_RANK; ++i)
-    sizes[i] = (ls_size){LS_SIZE_CONSTANT, shape.dim[i]};
-  return LS_OWN_SZ(SIZES, sizes, shape.rank < 0 ? 0 : (size_t)shape.rank);
+    items[i] = shape.dim[i] >= 0 || like == LS_SIZE_CONSTANT
+                   ? (ls_size){LS_SIZE_CONSTANT, shape.dim[i]}
+                   : (ls_size){like, i};
+  return LS_OWN_SZ(SIZES, items, shape.rank < 0 ? 0 : (size_t)shape.rank);
+}
+
+ls_tensor ls_make_unknown_rank(const char *op_name, ls_tensor x) {
+  if (ls_tensor_is_failed(x)) return ls_identity(x);
+  return ls_make_failed(
+      op_name, ls_unimplemented("the rank of '%s' is not known while building",
+                                ls_tensor_name(x)));
 }
 
 ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis) {
   ls_size sizes[LS_MAX_RANK];
-  const ls_attr attrs[] = {LS_OWN_T(DTYPE, dtype), shape_sizes(shape, sizes),
+  const ls_attr attrs[] = {LS_OWN_T(DTYPE, dtype),
+                           ls_make_sizes(shape, LS_SIZE_CONSTANT, sizes),
                            LS_OWN_I(AXIS, axis < 0 ? axis + shape.rank : axis)};
   return ls_make(LS_OP_IOTA, NULL, 0, attrs, LS_COUNT_OF(attrs));
 }
@@ -207,8 +217,8 @@ ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,
                          const ls_attr *own, size_t num_own,
                          const ls_random_options *options) {
   ls_size sizes[LS_MAX_RANK];
-  return random_op(type, dtype, shape_sizes(shape, sizes), NULL, own, num_own,
-                   options);
+  return random_op(type, dtype, ls_make_sizes(shape, LS_SIZE_CONSTANT, sizes),
+                   NULL, own, num_own, options);
 }
 
 ls_tensor ls_make_random_like(uint16_t type, ls_dtype dtype, ls_tensor like,
@@ -218,15 +228,10 @@ ls_tensor ls_make_random_like(uint16_t type, ls_dtype dtype, ls_tensor like,
   if (ls_shape_is_known(shape) || ls_tensor_is_failed(like))
     return ls_make_random(type, dtype, shape, own, num_own, options);
   if (shape.rank == LS_UNKNOWN_RANK)
-    return ls_make_failed(
-        ls_op_table[type].name,
-        ls_unimplemented("the rank of '%s' is not known while building",
-                         ls_tensor_name(like)));
+    return ls_make_unknown_rank(ls_op_table[type].name, like);
   ls_size sizes[LS_MAX_RANK];
-  const ls_attr attr = shape_sizes(shape, sizes);
-  for (int i = 0; i < shape.rank; ++i)
-    if (shape.dim[i] < 0) sizes[i] = (ls_size){0, i};
-  return random_op(type, dtype, attr, &like, own, num_own, options);
+  return random_op(type, dtype, ls_make_sizes(shape, 0, sizes), &like, own,
+                   num_own, options);
 }
 
 ls_tensor ls_random_uniform(ls_dtype dtype, ls_shape shape, double low,

@@ -29,6 +29,15 @@ ls_tensor ls_make(uint16_t type, const ls_tensor *inputs, size_t num_inputs,
   }
 // Makes a reduction over some axes.
 ls_tensor ls_make_reduce(uint16_t type, ls_tensor x, ls_axes axes, bool keep);
+#define LS_MAKE_REDUCE(function, id, keep)                                     \
+  ls_tensor function(ls_tensor x, ls_axes axes) {                              \
+    return ls_make_reduce(LS_OP_REDUCE_##id, x, axes, keep);                   \
+  }
+// Makes the attribute `sizes`, stored in `items`: constants where the shape is
+// known, else dimensions of operand `like` (LS_SIZE_CONSTANT: of none).
+ls_attr ls_make_sizes(ls_shape shape, int32_t like, ls_size items[LS_MAX_RANK]);
+// Fails because `x` has no known rank; if `x` has failed, returns its failure.
+ls_tensor ls_make_unknown_rank(const char *op_name, ls_tensor x);
 // Makes a random op of this shape, with up to two attributes in addition to the
 // common ones.
 ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,

@@ -53,21 +53,10 @@ ls_tensor ls_leaky_relu(ls_tensor x, double slope) {
 }
 
 // ---- Reductions ------------------------------------------------------------
-ls_tensor ls_reduce_product(ls_tensor x, ls_axes axes) {
-  return ls_make_reduce(LS_OP_REDUCE_PRODUCT, x, axes, false);
-}
-
-ls_tensor ls_reduce_product_keep(ls_tensor x, ls_axes axes) {
-  return ls_make_reduce(LS_OP_REDUCE_PRODUCT, x, axes, true);
-}
-
-ls_tensor ls_reduce_and(ls_tensor x, ls_axes axes) {
-  return ls_make_reduce(LS_OP_REDUCE_AND, x, axes, false);
-}
-
-ls_tensor ls_reduce_or(ls_tensor x, ls_axes axes) {
-  return ls_make_reduce(LS_OP_REDUCE_OR, x, axes, false);
-}
+LS_MAKE_REDUCE(ls_reduce_product, PRODUCT, false)
+LS_MAKE_REDUCE(ls_reduce_product_keep, PRODUCT, true)
+LS_MAKE_REDUCE(ls_reduce_and, AND, false)
+LS_MAKE_REDUCE(ls_reduce_or, OR, false)
 
 // ---- Random ----------------------------------------------------------------
 ls_tensor ls_random_truncated_normal(ls_dtype dtype, ls_shape shape,

@@ -10,9 +10,7 @@ static ls_tensor make_sized(uint16_t type, ls_tensor x, ls_shape shape) {
     return ls_make_failed(ls_op_table[type].name,
                           ls_invalid_argument("the rank must be 0 to %d, is %d",
                                               LS_MAX_RANK, shape.rank));
-  for (int i = 0; i < shape.rank; ++i)
-    sizes[i] = (ls_size){LS_SIZE_CONSTANT, shape.dim[i]};
-  const ls_attr attr = LS_OWN_SZ(SIZES, sizes, (size_t)shape.rank);
+  const ls_attr attr = ls_make_sizes(shape, LS_SIZE_CONSTANT, sizes);
   return ls_make(type, &x, 1, &attr, 1);
 }
 
@@ -20,20 +18,11 @@ static ls_tensor make_sized(uint16_t type, ls_tensor x, ls_shape shape) {
 // dimensions of `like`.
 static ls_tensor sized_like(uint16_t type, ls_tensor x, ls_tensor like) {
   const ls_shape shape = ls_tensor_shape(like);
-  if (ls_tensor_is_failed(like) || shape.rank == LS_UNKNOWN_RANK) {
-    if (!ls_tensor_is_failed(like))
-      return ls_make_failed(
-          ls_op_table[type].name,
-          ls_unimplemented("the rank of '%s' is not known while building",
-                           ls_tensor_name(like)));
-    return ls_add(like, like);  // If `like` has failed, so does the sum.
-  }
+  if (ls_tensor_is_failed(like) || shape.rank == LS_UNKNOWN_RANK)
+    return ls_make_unknown_rank(ls_op_table[type].name, like);
   if (ls_shape_is_known(shape)) return make_sized(type, x, shape);
   ls_size sizes[LS_MAX_RANK];
-  for (int i = 0; i < shape.rank; ++i)
-    sizes[i] = shape.dim[i] >= 0 ? (ls_size){LS_SIZE_CONSTANT, shape.dim[i]}
-                                 : (ls_size){1, i};
-  const ls_attr attr = LS_OWN_SZ(SIZES, sizes, (size_t)shape.rank);
+  const ls_attr attr = ls_make_sizes(shape, 1, sizes);
   return ls_make(type, (const ls_tensor[]){x, like}, 2, &attr, 1);
 }
 
@@ -61,12 +50,8 @@ ls_tensor ls_sum_to_like(ls_tensor x, ls_tensor like) {
 
 ls_tensor ls_transpose(ls_tensor x, const int *permutation) {
   const int32_t rank = ls_tensor_shape(x).rank;
-  if (ls_tensor_is_failed(x)) return ls_identity(x);
-  if (rank == LS_UNKNOWN_RANK)
-    return ls_make_failed("transpose",
-                          ls_unimplemented("the rank of '%s' is not known "
-                                           "while building",
-                                           ls_tensor_name(x)));
+  if (ls_tensor_is_failed(x) || rank == LS_UNKNOWN_RANK)
+    return ls_make_unknown_rank("transpose", x);
   int64_t items[LS_MAX_RANK];
   for (int i = 0; i < rank; ++i)
     items[i] = permutation != NULL ? permutation[i] : rank - 1 - i;
@@ -79,12 +64,8 @@ ls_tensor ls_make_reduce(uint16_t type, ls_tensor x, ls_axes axes, bool keep) {
   const int32_t rank = ls_tensor_shape(x).rank;
   int64_t items[LS_MAX_RANK];
   size_t count = axes.all ? (size_t)(rank < 0 ? 0 : rank) : axes.count;
-  if (ls_tensor_is_failed(x)) return ls_identity(x);
-  if (rank == LS_UNKNOWN_RANK)
-    return ls_make_failed(ls_op_table[type].name,
-                          ls_unimplemented("the rank of '%s' is not known "
-                                           "while building",
-                                           ls_tensor_name(x)));
+  if (ls_tensor_is_failed(x) || rank == LS_UNKNOWN_RANK)
+    return ls_make_unknown_rank(ls_op_table[type].name, x);
   if (count > LS_MAX_RANK)
     return ls_make_failed(
         ls_op_table[type].name,
@@ -103,29 +84,12 @@ ls_tensor ls_make_reduce(uint16_t type, ls_tensor x, ls_axes axes, bool keep) {
   return ls_make(type, &x, 1, attrs, 2);
 }
 
-ls_tensor ls_reduce_sum(ls_tensor x, ls_axes axes) {
-  return ls_make_reduce(LS_OP_REDUCE_SUM, x, axes, false);
-}
-
-ls_tensor ls_reduce_mean(ls_tensor x, ls_axes axes) {
-  return ls_make_reduce(LS_OP_REDUCE_MEAN, x, axes, false);
-}
-
-ls_tensor ls_reduce_max(ls_tensor x, ls_axes axes) {
-  return ls_make_reduce(LS_OP_REDUCE_MAX, x, axes, false);
-}
-
-ls_tensor ls_reduce_min(ls_tensor x, ls_axes axes) {
-  return ls_make_reduce(LS_OP_REDUCE_MIN, x, axes, false);
-}
-
-ls_tensor ls_reduce_sum_keep(ls_tensor x, ls_axes axes) {
-  return ls_make_reduce(LS_OP_REDUCE_SUM, x, axes, true);
-}
-
-ls_tensor ls_reduce_max_keep(ls_tensor x, ls_axes axes) {
-  return ls_make_reduce(LS_OP_REDUCE_MAX, x, axes, true);
-}
+LS_MAKE_REDUCE(ls_reduce_sum, SUM, false)
+LS_MAKE_REDUCE(ls_reduce_mean, MEAN, false)
+LS_MAKE_REDUCE(ls_reduce_max, MAX, false)
+LS_MAKE_REDUCE(ls_reduce_min, MIN, false)
+LS_MAKE_REDUCE(ls_reduce_sum_keep, SUM, true)
+LS_MAKE_REDUCE(ls_reduce_max_keep, MAX, true)
 
 ls_tensor ls_argmax(ls_tensor x, int axis) {
   const ls_attr attr = LS_OWN_I(AXIS, ls_make_axis(x, axis));

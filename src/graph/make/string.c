@@ -290,35 +290,26 @@ ls_tensor ls_string_length(ls_tensor x) {
   return ls_op_output(ls_host_call_add(&length_kernel, NULL, &x, 1), 0);
 }
 
+// Moves the letters from `with` on, which is 'a' or 'A', to the other case.
 // Converts by hand, because <ctype.h> depends on the locale.
-static ls_status write_lower(const ls_host_call *call, size_t index, void *with,
+static ls_status write_cased(const ls_host_call *call, size_t index, void *with,
                              ls_text *text) {
-  (void)with;
+  const char first = *(const char *)with;
   const ls_bytes bytes = string_element(call, 0, index);
   for (size_t i = 0; i < bytes.size; ++i) {
     const char c = bytes.data[i];
-    ls_text_append_char(text, c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c);
-  }
-  return ls_ok();
-}
-
-static ls_status write_upper(const ls_host_call *call, size_t index, void *with,
-                             ls_text *text) {
-  (void)with;
-  const ls_bytes bytes = string_element(call, 0, index);
-  for (size_t i = 0; i < bytes.size; ++i) {
-    const char c = bytes.data[i];
-    ls_text_append_char(text, c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c);
+    const bool moves = c >= first && c <= first + ('z' - 'a');
+    ls_text_append_char(text, moves ? (char)(c ^ ('a' ^ 'A')) : c);
   }
   return ls_ok();
 }
 
 static ls_status start_lower(ls_host_call *call) {
-  return fill_strings(call, write_lower, NULL);
+  return fill_strings(call, write_cased, &(char){'A'});
 }
 
 static ls_status start_upper(ls_host_call *call) {
-  return fill_strings(call, write_upper, NULL);
+  return fill_strings(call, write_cased, &(char){'a'});
 }
 
 static const ls_host_kernel lower_kernel = {.name = "string_lower",

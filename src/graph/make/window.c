@@ -69,16 +69,9 @@ static ls_tensor make_like(uint16_t type, const ls_tensor *inputs,
   const ls_tensor like = inputs[num_inputs - 1];
   const ls_shape shape = ls_tensor_shape(like);
   ls_size sizes[LS_MAX_RANK];
-  if (ls_tensor_is_failed(like)) return ls_identity(like);
-  if (shape.rank == LS_UNKNOWN_RANK)
-    return ls_make_failed(ls_op_table[type].name,
-                          ls_unimplemented("the rank of '%s' is not known "
-                                           "while building",
-                                           ls_tensor_name(like)));
-  for (int i = 0; i < shape.rank; ++i)
-    sizes[i] = shape.dim[i] >= 0 ? (ls_size){LS_SIZE_CONSTANT, shape.dim[i]}
-                                 : (ls_size){(int32_t)num_inputs - 1, i};
-  window_add_attr(attrs, LS_OWN_SZ(SIZES, sizes, (size_t)shape.rank));
+  if (ls_tensor_is_failed(like) || shape.rank == LS_UNKNOWN_RANK)
+    return ls_make_unknown_rank(ls_op_table[type].name, like);
+  window_add_attr(attrs, ls_make_sizes(shape, (int32_t)num_inputs - 1, sizes));
   return ls_make(type, inputs, num_inputs - (ls_shape_is_known(shape) ? 1 : 0),
                  attrs->items, attrs->count);
 }
