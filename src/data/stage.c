@@ -92,13 +92,13 @@ ls_status ls_stage_next(ls_stage *stage, ls_nest *element) {
        counter < (stage)->kind->counters + 3 && counter->name != NULL;         \
        ++counter)
 
-static int64_t *counter_at(ls_stage *stage, const ls_stage_counter *counter) {
-  return (int64_t *)(void *)((char *)stage + counter->offset);
+static int64_t *number_at(const ls_stage *stage, size_t offset) {
+  return (int64_t *)(void *)((char *)(uintptr_t)stage + offset);
 }
 
 ls_status ls_stage_restart(ls_stage *stage, int64_t epoch) {
   stage->epoch = epoch;
-  FOR_COUNTERS(stage, counter) * counter_at(stage, counter) = 0;
+  FOR_COUNTERS(stage, counter) * number_at(stage, counter->offset) = 0;
   if (stage->kind->restart != NULL) return stage->kind->restart(stage, epoch);
   for (size_t i = 0; i < stage->num_inputs; ++i)
     LS_RETURN_IF_ERROR(ls_stage_restart(stage->inputs[i], epoch));
@@ -108,8 +108,8 @@ ls_status ls_stage_restart(ls_stage *stage, int64_t epoch) {
 ls_status ls_stage_save(ls_stage *stage, ls_record *record) {
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "epoch", stage->epoch));
   FOR_COUNTERS(stage, counter)
-  LS_RETURN_IF_ERROR(
-      ls_record_set_i64(record, counter->name, *counter_at(stage, counter)));
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, counter->name,
+                                       *number_at(stage, counter->offset)));
   if (stage->kind->save != NULL) return stage->kind->save(stage, record);
   for (size_t i = 0; i < stage->num_inputs; ++i)
     LS_RETURN_IF_ERROR(ls_stage_save_input(stage, i, record));
@@ -119,8 +119,8 @@ ls_status ls_stage_save(ls_stage *stage, ls_record *record) {
 ls_status ls_stage_restore(ls_stage *stage, const ls_record *record) {
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "epoch", &stage->epoch));
   FOR_COUNTERS(stage, counter)
-  LS_RETURN_IF_ERROR(
-      ls_stage_get_count(record, counter->name, counter_at(stage, counter)));
+  LS_RETURN_IF_ERROR(ls_stage_get_count(record, counter->name,
+                                        number_at(stage, counter->offset)));
   if (stage->kind->restore != NULL) return stage->kind->restore(stage, record);
   for (size_t i = 0; i < stage->num_inputs; ++i)
     LS_RETURN_IF_ERROR(ls_stage_restore_input(stage, i, record));
@@ -157,7 +157,10 @@ ls_status ls_stage_no_end(ls_status status) {
 }
 
 int64_t ls_stage_id(const ls_stage *stage) {
-  if (stage->kind->id != NULL) return stage->kind->id(stage);
+  const ls_stage_class *kind = stage->kind;
+  if (kind->id != NULL) return kind->id(stage);
+  if (kind->id_field > 0) return *number_at(stage, kind->id_field);
+  if (kind->id_after > 0) return *number_at(stage, kind->id_after) - 1;
   return stage->num_inputs > 0 ? ls_stage_id(stage->inputs[0]) : 0;
 }
 

@@ -46,8 +46,9 @@ typedef struct ls_stage_class {
   // Skips `count` elements, failed ones included, or to the end. NULL: by
   // reading them.
   ls_status (*skip)(ls_stage *stage, int64_t count);
-  // Returns the number in the source of the element last given. NULL: the first
-  // input's.
+  // The number in the source of the element last given: an int64_t field that
+  // holds it or one more, or a function. None of them: the first input's.
+  size_t id_field, id_after;
   int64_t (*id)(const ls_stage *stage);
   // Releases the class's own fields; inputs are closed afterwards. NULL:
   // nothing to do.

@@ -356,6 +356,14 @@ int64_t ls_array_i64(const ls_array *array, int64_t index) {
   }
 }
 
+// Converts to the integers of a type other than u64, of which it gives the
+// least or greatest beyond them.
+static int64_t saturated(ls_dtype dtype, double value) {
+  const int64_t most = INT64_MAX >> (64 - 8 * (int)ls_dtype_size(dtype));
+  return ls_dtype_is_unsigned(dtype) ? ls_i64_of_f64(value, 0, 2 * most + 1)
+                                     : ls_i64_of_f64(value, -most - 1, most);
+}
+
 void ls_array_set_f64(ls_array *array, int64_t index, double value) {
   if (!is_inside(array, index)) return;
   switch (array->dtype) {
@@ -371,27 +379,6 @@ void ls_array_set_f64(ls_array *array, int64_t index, double value) {
   case LS_DTYPE_BF16:
     *AT(uint16_t) = ls_bf16_from_f32(ls_odd_f32_of_f64(value));
     break;
-  case LS_DTYPE_I8:
-    *AT(int8_t) = (int8_t)ls_i64_of_f64(value, INT8_MIN, INT8_MAX);
-    break;
-  case LS_DTYPE_I16:
-    *AT(int16_t) = (int16_t)ls_i64_of_f64(value, INT16_MIN, INT16_MAX);
-    break;
-  case LS_DTYPE_I32:
-    *AT(int32_t) = (int32_t)ls_i64_of_f64(value, INT32_MIN, INT32_MAX);
-    break;
-  case LS_DTYPE_I64:
-    *AT(int64_t) = ls_i64_of_f64(value, INT64_MIN, INT64_MAX);
-    break;
-  case LS_DTYPE_U8:
-    *AT(uint8_t) = (uint8_t)ls_i64_of_f64(value, 0, UINT8_MAX);
-    break;
-  case LS_DTYPE_U16:
-    *AT(uint16_t) = (uint16_t)ls_i64_of_f64(value, 0, UINT16_MAX);
-    break;
-  case LS_DTYPE_U32:
-    *AT(uint32_t) = (uint32_t)ls_i64_of_f64(value, 0, UINT32_MAX);
-    break;
   case LS_DTYPE_U64:
     *AT(uint64_t) = ls_u64_of_f64(value);
     break;
@@ -399,7 +386,8 @@ void ls_array_set_f64(ls_array *array, int64_t index, double value) {
     *AT(uint8_t) = value != 0;
     break;
   default:
-    break;
+    if (ls_dtype_is_integer(array->dtype))
+      ls_array_set_i64(array, index, saturated(array->dtype, value));
   }
 }
 

@@ -213,10 +213,6 @@ static ls_status bucket_restore(ls_stage *stage, const ls_record *record) {
   return ls_anchors_end_all(&self->anchors, record);
 }
 
-static int64_t bucket_id(const ls_stage *stage) {
-  return ((const bucket_stage *)stage)->given - 1;
-}
-
 static void bucket_close(ls_stage *stage) {
   bucket_stage *self = (bucket_stage *)stage;
   ls_allocator *allocator = stage->work->allocator;
@@ -251,7 +247,7 @@ static const ls_stage_class bucket_stage_class = {
     .restart = bucket_restart,
     .save = bucket_save,
     .restore = bucket_restore,
-    .id = bucket_id,
+    .id_after = offsetof(bucket_stage, given),
     .close = bucket_close};
 
 // ---- Making ----------------------------------------------------------------

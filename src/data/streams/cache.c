@@ -187,17 +187,13 @@ static ls_status cache_skip(ls_stage *stage, int64_t count) {
   return ls_ok();
 }
 
-static int64_t cache_id(const ls_stage *stage) {
-  return ((const cache_stage *)stage)->position - 1;
-}
-
 static const ls_stage_class cache_stage_class = {
     .size = sizeof(cache_stage),
     .counters = {LS_STAGE_COUNTER(cache_stage, position)},
     .keeps_inputs_closed = true,
     .next = cache_next,
     .skip = cache_skip,
-    .id = cache_id};
+    .id_after = offsetof(cache_stage, position)};
 
 // ---- Making ----------------------------------------------------------------
 static void cache_destroy(ls_dataset *dataset) {

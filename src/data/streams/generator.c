@@ -135,10 +135,6 @@ static ls_status generator_restore(ls_stage *stage, const ls_record *record) {
   return status;
 }
 
-static int64_t generator_id(const ls_stage *stage) {
-  return ((const generator_stage *)stage)->position - 1;
-}
-
 static void generator_close(ls_stage *stage) {
   close_state((generator_stage *)stage);
 }
@@ -151,7 +147,7 @@ static const ls_stage_class generator_stage_class = {
     .restart = generator_restart,
     .save = generator_save,
     .restore = generator_restore,
-    .id = generator_id,
+    .id_after = offsetof(generator_stage, position),
     .close = generator_close};
 
 // ---- Making ----------------------------------------------------------------

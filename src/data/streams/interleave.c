@@ -189,10 +189,6 @@ static ls_status interleave_restore(ls_stage *stage, const ls_record *record) {
   return ls_stage_restore_input(stage, 0, record);
 }
 
-static int64_t interleave_id(const ls_stage *stage) {
-  return ((const interleave_stage *)stage)->id;
-}
-
 static void interleave_close(ls_stage *stage) {
   interleave_stage *self = (interleave_stage *)stage;
   free_slots(self);
@@ -217,7 +213,7 @@ static const ls_stage_class interleave_stage_class = {
     .restart = interleave_restart,
     .save = interleave_save,
     .restore = interleave_restore,
-    .id = interleave_id,
+    .id_field = offsetof(interleave_stage, id),
     .close = interleave_close};
 
 // ---- Making ----------------------------------------------------------------

@@ -219,10 +219,6 @@ static ls_status skip_mapped(ls_stage *stage, int64_t count) {
   return ls_stage_skip(stage->inputs[0], count);
 }
 
-static int64_t id_mapped(const ls_stage *stage) {
-  return ((const map_stage *)stage)->id;
-}
-
 static void close_mapped(ls_stage *stage) {
   map_stage *self = (map_stage *)stage;
   if (self->slots == NULL) return;
@@ -263,5 +259,5 @@ const ls_stage_class ls_map_stage = {.size = sizeof(map_stage),
                                      .save = save_mapped,
                                      .restore = restore_mapped,
                                      .skip = skip_mapped,
-                                     .id = id_mapped,
+                                     .id_field = offsetof(map_stage, id),
                                      .close = close_mapped};

@@ -78,10 +78,6 @@ static ls_status prefetched_restore(ls_stage *stage, const ls_record *record) {
   return ls_anchors_restore(&self->anchors, record);
 }
 
-static int64_t prefetched_id(const ls_stage *stage) {
-  return ((const prefetch_stage *)stage)->id;
-}
-
 static void prefetched_close(ls_stage *stage) {
   prefetch_stage *self = (prefetch_stage *)stage;
   ls_ahead_destroy(self->ahead);
@@ -117,5 +113,6 @@ const ls_stage_class ls_prefetch_stage = {.size = sizeof(prefetch_stage),
                                           .restart = prefetched_restart,
                                           .save = prefetched_save,
                                           .restore = prefetched_restore,
-                                          .id = prefetched_id,
+                                          .id_field =
+                                              offsetof(prefetch_stage, id),
                                           .close = prefetched_close};

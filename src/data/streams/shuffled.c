@@ -194,10 +194,6 @@ static ls_status shuffled_restore(ls_stage *stage, const ls_record *record) {
   return ls_stage_restore_input(stage, 0, record);
 }
 
-static int64_t shuffled_id(const ls_stage *stage) {
-  return ((const shuffle_stage *)stage)->id;
-}
-
 static void shuffled_close(ls_stage *stage) {
   shuffle_stage *self = (shuffle_stage *)stage;
   ls_allocator *allocator = stage->work->allocator;
@@ -232,5 +228,6 @@ const ls_stage_class ls_shuffle_stage = {.size = sizeof(shuffle_stage),
                                          .restart = shuffled_restart,
                                          .save = shuffled_save,
                                          .restore = shuffled_restore,
-                                         .id = shuffled_id,
+                                         .id_field =
+                                             offsetof(shuffle_stage, id),
                                          .close = shuffled_close};

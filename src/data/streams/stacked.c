@@ -70,10 +70,6 @@ static ls_status stacked_skip(ls_stage *stage, int64_t count) {
   return ls_stage_skip(stage->inputs[0], elements);
 }
 
-static int64_t stacked_id(const ls_stage *stage) {
-  return ((const batch_stage *)stage)->given - 1;
-}
-
 static void stacked_close(ls_stage *stage) {
   batch_stage *self = (batch_stage *)stage;
   for (size_t i = 0; i < self->capacity; ++i)
@@ -87,5 +83,5 @@ const ls_stage_class ls_batch_stage = {
     .counters = {LS_STAGE_COUNTER(batch_stage, given)},
     .next = stacked_next,
     .skip = stacked_skip,
-    .id = stacked_id,
+    .id_after = offsetof(batch_stage, given),
     .close = stacked_close};

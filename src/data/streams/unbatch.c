@@ -149,10 +149,6 @@ static ls_status unbatch_restore(ls_stage *stage, const ls_record *record) {
   return ls_anchors_restore(&self->anchors, record);
 }
 
-static int64_t unbatch_id(const ls_stage *stage) {
-  return ((const unbatch_stage *)stage)->given - 1;
-}
-
 static void unbatch_close(ls_stage *stage) {
   unbatch_stage *self = (unbatch_stage *)stage;
   ls_anchors_deinit(&self->anchors);
@@ -174,7 +170,7 @@ static const ls_stage_class unbatch_stage_class = {
     .restart = unbatch_restart,
     .save = unbatch_save,
     .restore = unbatch_restore,
-    .id = unbatch_id,
+    .id_after = offsetof(unbatch_stage, given),
     .close = unbatch_close};
 
 // ---- Making ----------------------------------------------------------------

@@ -149,10 +149,6 @@ static ls_status window_restore(ls_stage *stage, const ls_record *record) {
   return ls_anchors_restore(&self->anchors, record);
 }
 
-static int64_t window_id(const ls_stage *stage) {
-  return ((const window_stage *)stage)->given - 1;
-}
-
 static void window_close(ls_stage *stage) {
   window_stage *self = (window_stage *)stage;
   if (self->items == NULL) return;
@@ -180,7 +176,7 @@ static const ls_stage_class window_stage_class = {
     .restart = window_restart,
     .save = window_save,
     .restore = window_restore,
-    .id = window_id,
+    .id_after = offsetof(window_stage, given),
     .close = window_close};
 
 // ---- Making ----------------------------------------------------------------

@@ -119,10 +119,6 @@ static ls_status restore_records(ls_stage *stage, const ls_record *record) {
   return ls_ok();
 }
 
-static int64_t id_of_record(const ls_stage *stage) {
-  return ((const record_stage *)stage)->id - 1;
-}
-
 static void close_records(ls_stage *stage) {
   close_reader((record_stage *)stage);
 }
@@ -136,5 +132,5 @@ const ls_stage_class ls_record_stage = {
     .restart = restart_records,
     .restore = restore_records,
     .skip = skip_records,
-    .id = id_of_record,
+    .id_after = offsetof(record_stage, id),
     .close = close_records};
