@@ -196,25 +196,21 @@ int cli_bench(int argc, char **argv) {
       CLI_MATH_OPTION(&flags.step.math),
       CLI_TRACE_OPTION(&flags.step.trace),
       {"json", CLI_FLAG, &flags.json, NULL,
-       "print one line of JSON: model, replicas, threads,\n"
-       "precision, math, batch_size, steps, min_ms, median_ms,\n"
-       "in_a_row_ms, first_step_ms, rss_mb, gflops",
+       "print one line of JSON: model, replicas, threads, precision, math, "
+       "batch_size, steps, min_ms, median_ms, in_a_row_ms, first_step_ms, "
+       "rss_mb, gflops",
        0},
   };
   const cli_syntax syntax = {
       .command = "bench",
-      .about = "Times a model's training step on synthetic "
-               "data: the median and the least of\n"
-               "many steps, each waited for, after 10 warm-up "
-               "steps; the time of a step in a row\n"
-               "of as many, where a device computes one while "
-               "the next ones are sent; the time\n"
-               "from the start of the process to the end of "
-               "the first step (up to 10 ms too\n"
-               "long); the speed of products at the median; "
-               "and peak memory. MODEL may be a\n"
-               "shared library of models: ./mine.so or "
-               "./mine.so:NAME.",
+      .about =
+          "Times a model's training step on synthetic data: the median and the "
+          "least of many steps, each waited for, after 10 warm-up steps; the "
+          "time of a step in a row of as many, where a device computes one "
+          "while the next ones are sent; the time from the start of the "
+          "process to the end of the first step (up to 10 ms too long); the "
+          "speed of products at the median; and peak memory. MODEL may be a "
+          "shared library of models: ./mine.so or ./mine.so:NAME.",
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
       .operand = &flags.step.model};

@@ -280,18 +280,18 @@ bool cli_check_arithmetic(const char *command, const char *precision,
           "global batch size (default: the model's)", 1)
 #define CLI_PRECISION_OPTION(place)                                            \
   CLI_ROW("precision", CLI_TEXT, (place), "NAME",                              \
-          "f32 (default); f64; bf16: f32, except that products and\n"          \
+          "f32 (default); f64; bf16: f32, except that products and "           \
           "convolutions round operands to bf16",                               \
           0)
 #define CLI_TRACE_OPTION(place)                                                \
   CLI_ROW("trace", CLI_TEXT, (place), "FILE",                                  \
-          "write a timeline of all threads to this file, for\n"                \
-          "ui.perfetto.dev or chrome://tracing",                               \
+          "write a timeline of all threads to this file, for ui.perfetto.dev " \
+          "or chrome://tracing",                                               \
           0)
 #define CLI_MATH_OPTION(place)                                                 \
   CLI_ROW("math", CLI_TEXT, (place), "NAME",                                   \
-          "fast (default): convolutions may use Winograd's\n"                  \
-          "algorithm; direct: they always sum over the taps",                  \
+          "fast (default): convolutions may use Winograd's algorithm; "        \
+          "direct: they always sum over the taps",                             \
           0)
 #define CLI_TOPOLOGY_OPTION(about)                                             \
   CLI_ROW("topology", CLI_TEXT, &cli_device.topology, "NAME",                  \
@@ -300,31 +300,31 @@ bool cli_check_arithmetic(const char *command, const char *precision,
           0)
 #define CLI_DEVICE_OPTIONS                                                     \
   CLI_ROW("device", CLI_TEXT, &cli_device.name, "NAME",                        \
-          "where programs run: cpu (default), gpu, tpu, or pjrt:FILE,\n"       \
-          "a plug-in (pjrt: that of LS_PJRT_PLUGIN)",                          \
+          "where programs run: cpu (default), gpu, tpu, or pjrt:FILE, a "      \
+          "plug-in (pjrt: that of LS_PJRT_PLUGIN)",                            \
           0),                                                                  \
       CLI_ROW("devices", CLI_COUNT, &cli_device.count, "N",                    \
               "share the replicas among N devices (default: all)", 1),         \
       CLI_ROW("bits", CLI_TEXT, &cli_device.bits, "NAME",                      \
-              "fast (default); exact: a device sums in the order of\n"         \
+              "fast (default); exact: a device sums in the order of "          \
               "replicas, the same bits whatever the number of devices",        \
               0)
 #define CLI_FIND_NAN_OPTION                                                    \
   CLI_ROW("find-nan", CLI_FLAG, &cli_device.find_nan, NULL,                    \
-          "if the loss is NaN, say which op made the first one: runs\n"        \
-          "op by op, some times slower, with the same bits",                   \
+          "if the loss is NaN, say which op made the first one: runs op by "   \
+          "op, some times slower, with the same bits",                         \
           0)
 // A flag that is also in the tables of other commands.
 #define CLI_AS_ESTIMATOR_OPTION(place)                                         \
   CLI_ROW("estimator", CLI_FLAG, (place), NULL,                                \
-          "use the model as an estimator, with other flags: add\n"             \
-          "--help to list them",                                               \
+          "use the model as an estimator, with other flags: add --help to "    \
+          "list them",                                                         \
           0)
 #define CLI_RUN_MODEL_OPTIONS(model_place, estimator_place)                    \
   CLI_ROW("model", CLI_TEXT, model_place, "PATH",                              \
-          "the run's shared library of models, which is loaded only\n"         \
-          "if it is named here; or that of an estimator, which has\n"          \
-          "flags of its own: add --help to list them",                         \
+          "the run's shared library of models, which is loaded only if it is " \
+          "named here; or that of an estimator, which has flags of its own: "  \
+          "add --help to list them",                                           \
           0),                                                                  \
       CLI_AS_ESTIMATOR_OPTION(estimator_place)
 // Rows of three flags, which cli_check_export checks.
@@ -337,9 +337,9 @@ bool cli_check_arithmetic(const char *command, const char *precision,
               "batch size of --stablehlo (default 1)", 1)
 #define CLI_FEATURES_OPTION(place)                                             \
   CLI_ROW("features", CLI_TEXT, (place), "A,B",                                \
-          "parts of .npz, .csv or .tfrecord files that are examples\n"         \
-          "and labels: x,y; of a CSV the label alone, or columns\n"            \
-          "followed by the label, * for all others; with types as in\n"        \
+          "parts of .npz, .csv or .tfrecord files that are examples and "      \
+          "labels: x,y; of a CSV the label alone, or columns followed by the " \
+          "label, * for all others; with types as in "                         \
           "image=u8[28,28],label=i64, image=image, '*=f32,label'",             \
           0)
 // Makes a dict of the "class" of each example, or of each position of one, and

@@ -124,27 +124,25 @@ int cli_compile(int argc, char **argv) {
       CLI_DEVICE_OPTIONS,
       CLI_BATCH_OPTION(&flags.step.batch_size),
       {"steps", CLI_COUNT, &flags.step.steps, "N",
-       "with --topology: a loop of N steps, which take their\n"
-       "batches from the infeed, as an estimator's do",
+       "with --topology: a loop of N steps, which take their batches from the "
+       "infeed, as an estimator's do",
        1},
       CLI_PRECISION_OPTION(&flags.step.precision),
       CLI_MATH_OPTION(&flags.step.math),
       {"json", CLI_FLAG, &flags.json, NULL,
-       "print one line of JSON: model, topology, kind, devices,\n"
-       "replicas, precision, batch_size, flops, bytes_accessed,\n"
-       "argument_bytes, result_bytes, alias_bytes,\n"
-       "temporary_bytes, code_bytes, compile_seconds",
+       "print one line of JSON: model, topology, kind, devices, replicas, "
+       "precision, batch_size, flops, bytes_accessed, argument_bytes, "
+       "result_bytes, alias_bytes, temporary_bytes, code_bytes, "
+       "compile_seconds",
        0},
   };
   const cli_syntax syntax = {
       .command = "compile",
       .about = "Compiles a model's training step, and prints the work, memory "
-               "and code of one\n"
-               "device. With --topology the plug-in compiles for devices that "
-               "are elsewhere;\n"
-               "for TPUs it is libtpu, which 'pip install libtpu' installs. "
-               "MODEL may be a\n"
-               "shared library of models: ./mine.so or ./mine.so:NAME.",
+               "and code of one device. With --topology the plug-in compiles "
+               "for devices that are elsewhere; for TPUs it is libtpu, which "
+               "'pip install libtpu' installs. MODEL may be a shared library "
+               "of models: ./mine.so or ./mine.so:NAME.",
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
       .operand = &flags.step.model};

@@ -159,17 +159,15 @@ int cli_devices(int argc, char **argv) {
       {"replicas", CLI_COUNT, &flags.replicas, "N",
        "also show N replicas and their devices", 1},
       {"tpu", CLI_TEXT, &flags.tpu, "NAME",
-       "also draw a TPU system: local, the devices of a plug-in\n"
-       "with --device, or virtual:AxB[xC][,cores=N][,hosts=H]",
+       "also draw a TPU system: local, the devices of a plug-in with --device, "
+       "or virtual:AxB[xC][,cores=N][,hosts=H]",
        0},
   };
   const cli_syntax syntax = {
       .command = "devices",
-      .about = "Lists the devices that compute. Replicas are "
-               "logical: any number of them shares\n"
-               "the threads of a CPU. Started by mpirun, also "
-               "lists the ranks and their\n"
-               "replicas.",
+      .about = "Lists the devices that compute. Replicas are logical: any "
+               "number of them shares the threads of a CPU. Started by mpirun, "
+               "also lists the ranks and their replicas.",
       CLI_OPTIONS(options)};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;

@@ -27,18 +27,18 @@ typedef struct estimator_flags {
 
 // Rows of flag tables.
 #define CLI_ESTIMATOR_MODEL_OPTION(place)                                      \
-  CLI_ROW("model", CLI_TEXT, (place), "PATH",                                  \
-          "the shared library with the estimator: ./mine.so, or\n"             \
-          "./mine.so:NAME",                                                    \
-          0)
+  CLI_ROW(                                                                     \
+      "model", CLI_TEXT, (place), "PATH",                                      \
+      "the shared library with the estimator: ./mine.so, or ./mine.so:NAME",   \
+      0)
 // Flags of estimators made from the library's models.
 #define CLI_LINKED_OPTION(place)                                               \
   CLI_ROW("estimator", CLI_FLAG, (place), NULL,                                \
           "--model is one of the library's, as an estimator", 0)
 #define CLI_LINKED_DATA_OPTIONS(place)                                         \
   CLI_ROW("data", CLI_TEXT, &(place)->data, "NAME|PATH",                       \
-          "with --estimator: its data (default fashion-mnist); see\n"          \
-          "'lockstep train --help'",                                           \
+          "with --estimator: its data (default fashion-mnist); see 'lockstep " \
+          "train --help'",                                                     \
           0),                                                                  \
       CLI_ROW("test", CLI_TEXT, &(place)->test, "PATH",                        \
               "other files to evaluate and predict on", 0),                    \
@@ -46,22 +46,21 @@ typedef struct estimator_flags {
               "fraction of data without a test set to hold out", 0),           \
       CLI_FEATURES_OPTION(&(place)->features)
 #define CLI_PARAM_OPTION(place)                                                \
-  CLI_ROW("param", CLI_TEXT, (place), "NAME=N,...",                            \
-          "numbers for the model and input functions, by name: give\n"         \
-          "those of the training to later commands, too; with\n"               \
-          "--estimator: learning_rate",                                        \
-          0)
+  CLI_ROW(                                                                     \
+      "param", CLI_TEXT, (place), "NAME=N,...",                                \
+      "numbers for the model and input functions, by name: give those of the " \
+      "training to later commands, too; with --estimator: learning_rate",      \
+      0)
 #define CLI_TPU_OPTION(place)                                                  \
   CLI_ROW("tpu", CLI_TEXT, (place), "NAME",                                    \
-          "run on the cores of this TPU system: virtual:2x2, with\n"           \
-          ",cores=N and ,hosts=N for other pods; local: this\n"                \
-          "machine's (default: on the CPU alone)",                             \
+          "run on the cores of this TPU system: virtual:2x2, with ,cores=N "   \
+          "and ,hosts=N for other pods; local: this machine's (default: on "   \
+          "the CPU alone)",                                                    \
           0)
 #define CLI_CHECKPOINT_OPTION(place)                                           \
-  CLI_ROW("checkpoint", CLI_TEXT, (place), "PATH",                             \
-          "a checkpoint of the run: RUN/model.ckpt-STEP (default:\n"           \
-          "the newest)",                                                       \
-          0)
+  CLI_ROW(                                                                     \
+      "checkpoint", CLI_TEXT, (place), "PATH",                                 \
+      "a checkpoint of the run: RUN/model.ckpt-STEP (default: the newest)", 0)
 
 // An estimator and everything it needs.
 typedef struct cli_estimator {

@@ -242,9 +242,8 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
       CLI_PARAM_OPTION(&flags.params),
       CLI_TPU_OPTION(&flags.tpu),
       {"iterations-per-loop", CLI_TEXT, &flags.iterations, "N|TIME",
-       "steps per program on the TPU: 100, or\n"
-       "as many as fit into a time: 30s, 5m, 1h (default: the\n"
-       "estimator's)",
+       "steps per program on the TPU: 100, or as many as fit into a time: 30s, "
+       "5m, 1h (default: the estimator's)",
        0},
       {"replicas", CLI_COUNT, &flags.replicas, "N",
        "replicas of a mirrored strategy that share each batch", 1},
@@ -253,26 +252,24 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
       {"batch-size", CLI_COUNT, &flags.batch_size, "N",
        "global batch size (default: the estimator's)", 1},
       {"steps", CLI_COUNT, &flags.steps, "N",
-       "end after N steps in all (default: the estimator's, else\n"
-       "the end of the input)",
+       "end after N steps in all (default: the estimator's, else the end of "
+       "the input)",
        1},
       CLI_MATH_OPTION(&flags.math),
       {"seed", CLI_COUNT, &flags.seed, "N",
        "seed of everything random (default: the estimator's own)", 0},
       {"eval-every", CLI_COUNT, &flags.eval_seconds, "SECONDS",
-       "evaluate at the end and during training, at most this\n"
-       "often",
-       1},
+       "evaluate at the end and during training, at most this often", 1},
       {"run-dir", CLI_TEXT, &flags.run_folder, "DIR",
        "folder of the run (default: a new runs/NAME-N)", 0},
       {"resume", CLI_TEXT, &flags.resume, "DIR",
-       "continue the run there, from its newest checkpoint, as\n"
-       "if it had not stopped; auto: the run in --run-dir if it\n"
-       "has a checkpoint, else a new one",
+       "continue the run there, from its newest checkpoint, as if it had not "
+       "stopped; auto: the run in --run-dir if it has a checkpoint, else a new "
+       "one",
        0},
       {"warm-start", CLI_TEXT, &flags.warm_start, "PATH",
-       "start with the values of another run, a checkpoint, or a\n"
-       ".safetensors or .npz file",
+       "start with the values of another run, a checkpoint, or a .safetensors "
+       "or .npz file",
        0},
       {"only", CLI_TEXT, &flags.warm_only, "A,B",
        "only these variables: 'dense/*,head/bias'", 0},
@@ -285,8 +282,7 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
       {"keep", CLI_COUNT, &flags.keep, "N",
        "number of newest checkpoints to keep (default 5; 0: all)", 0},
       {"grace", CLI_COUNT, &flags.grace, "SECONDS",
-       "time to end and save the run after a signal (default 30;\n"
-       "0: no limit)",
+       "time to end and save the run after a signal (default 30; 0: no limit)",
        0},
       {"allow-inexact", CLI_FLAG, &flags.inexact, NULL,
        "resume with other flags than the run's, with other bits", 0},
@@ -294,18 +290,16 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
       CLI_TRACE_OPTION(&flags.trace),
       {"quiet", CLI_FLAG, &flags.quiet, NULL, "show no progress", 0},
   };
-  const cli_syntax syntax = {.command = "train",
-                             .about =
-                                 "Trains an estimator of a shared library: its "
-                                 "model function on its input, on\n"
-                                 "the CPU, on the cores of a TPU system, or in "
-                                 "replicas. Prints the last loss, or\n"
-                                 "the metrics of --eval-every. The run folder "
-                                 "gets checkpoints, event files and\n"
-                                 "graph.ls. A signal ends the run after its "
-                                 "current loop of steps and saves it,\n"
-                                 "as for models: see 'lockstep train --help'.",
-                             CLI_OPTIONS(options)};
+  const cli_syntax syntax = {
+      .command = "train",
+      .about =
+          "Trains an estimator of a shared library: its model function on its "
+          "input, on the CPU, on the cores of a TPU system, or in replicas. "
+          "Prints the last loss, or the metrics of --eval-every. The run "
+          "folder gets checkpoints, event files and graph.ls. A signal ends "
+          "the run after its current loop of steps and saves it, as for "
+          "models: see 'lockstep train --help'.",
+      CLI_OPTIONS(options)};
   int code = CLI_OK;
   if (!cli_estimator_parse(&syntax, type, argc, argv, &code)) return code;
   CLI_OWN(cli_kept_flags, kept) = {0};

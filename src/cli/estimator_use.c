@@ -157,14 +157,13 @@ int cli_estimator_predict(const ls_estimator_type *type, int argc,
       CLI_CHECKPOINT_OPTION(&flags.checkpoint),
       CLI_MATH_OPTION(&flags.math),
   };
-  const cli_syntax syntax = {.command = "predict",
-                             .about =
-                                 "Prints a trained estimator's predictions for "
-                                 "its prediction input: a line of\n"
-                                 "JSON per example.",
-                             CLI_OPTIONS(options),
-                             .operand_form = "RUN",
-                             .operand = &flags.folder};
+  const cli_syntax syntax = {
+      .command = "predict",
+      .about = "Prints a trained estimator's predictions for its prediction "
+               "input: a line of JSON per example.",
+      CLI_OPTIONS(options),
+      .operand_form = "RUN",
+      .operand = &flags.folder};
   return run_use(&(use){"predict", LS_MODE_PREDICT, type->predict.call != NULL,
                         "input to predict with (its field 'predict')", predict,
                         false},
@@ -201,16 +200,15 @@ int cli_estimator_export(const ls_estimator_type *type, int argc, char **argv) {
       CLI_CHECKPOINT_OPTION(&flags.checkpoint),
       CLI_EXPORT_OPTIONS(&flags.onnx, &flags.stablehlo, &flags.batch_size),
   };
-  const cli_syntax syntax = {.command = "export",
-                             .about =
-                                 "Exports a trained estimator with its "
-                                 "receiver function: graphs as text, and the\n"
-                                 "values of their variables; with --tpu one "
-                                 "that computes there, too. Prints the\n"
-                                 "folder, which is named by the second.",
-                             CLI_OPTIONS(options),
-                             .operand_form = "RUN",
-                             .operand = &flags.folder};
+  const cli_syntax syntax = {
+      .command = "export",
+      .about = "Exports a trained estimator with its receiver function: graphs "
+               "as text, and the values of their variables; with --tpu one "
+               "that computes there, too. Prints the folder, which is named by "
+               "the second.",
+      CLI_OPTIONS(options),
+      .operand_form = "RUN",
+      .operand = &flags.folder};
   return run_use(&(use){"export", LS_MODE_PREDICT, type->receiver.call != NULL,
                         "receiver function (its field 'receiver')",
                         export_trained, true},

@@ -128,21 +128,18 @@ int cli_export(int argc, char **argv) {
       CLI_EXPORT_OPTIONS(&flags.onnx, &flags.stablehlo, &flags.batch_size),
       CLI_RUN_MODEL_OPTIONS(&flags.run.model, &flags.estimator),
   };
-  const cli_syntax syntax = {.command = "export",
-                             .about =
-                                 "Exports a run's saved model for inference: "
-                                 "its graph from examples to logits as\n"
-                                 "text, and the values of its variables. "
-                                 "Prints the folder, which is named by the\n"
-                                 "second. RUN@STEP is the model of a "
-                                 "checkpoint.",
-                                 "its graph from examples to logits,\n"
-                                 "and to predictions, as text, and the values "
-                                 "of its variables. Prints the folder,\n"
-                                 "which is named by the second.",
-                             CLI_OPTIONS(options),
-                             .operand_form = "RUN",
-                             .operand = &flags.run.folder};
+  const cli_syntax syntax = {
+      .command = "export",
+      .about = "Exports a run's saved model for inference: its graph from "
+               "examples to logits as text, and the values of its variables. "
+               "Prints the folder, which is named by the second. RUN@STEP is "
+               "the model of a checkpoint.",
+      "its graph from examples to logits, and to predictions, as text, and the "
+      "values of its variables. Prints the folder, which is named by the "
+      "second.",
+      CLI_OPTIONS(options),
+      .operand_form = "RUN",
+      .operand = &flags.run.folder};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   if (!cli_check_export(flags.batch_size, flags.stablehlo)) return CLI_USAGE;

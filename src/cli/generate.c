@@ -192,41 +192,40 @@ int cli_generate(int argc, char **argv) {
                           .temperature = 1};
   const cli_option options[] = {
       {"prompt", CLI_TEXT, &flags.prompt, "TEXT",
-       "text to continue, which is printed, too (default: none);\n"
-       "-: standard input",
+       "text to continue, which is printed, too (default: none); -: standard "
+       "input",
        0},
       {"tokens", CLI_COUNT, &flags.tokens, "N",
        "number of bytes to add (default 200)", 1},
       {"temperature", CLI_REAL_OR_ZERO, &flags.temperature, "X",
-       "divides logits: below 1 likely bytes become likelier\n"
-       "(default 1); 0: always the most likely one",
+       "divides logits: below 1 likely bytes become likelier (default 1); 0: "
+       "always the most likely one",
        0},
       {"top-k", CLI_COUNT, &flags.top_k, "K",
        "draw among the K most likely bytes (default: all)", 1},
       {"seed", CLI_COUNT, &flags.seed, "N",
-       "seed of the draws (default 0): the same seed gives the\n"
-       "same text, with any number of threads",
+       "seed of the draws (default 0): the same seed gives the same text, with "
+       "any number of threads",
        0},
       {"count", CLI_COUNT, &flags.count, "C",
        "number of texts (default 1), with a line --- between them", 1},
       {"model", CLI_TEXT, &flags.run.model, "PATH",
-       "the run's shared library of models, which is loaded only\n"
-       "if it is named here",
+       "the run's shared library of models, which is loaded only if it is "
+       "named here",
        0},
       CLI_THREADS_OPTION(&flags.run.threads),
       CLI_DEVICE_OPTIONS,
       {"math", CLI_TEXT, &flags.run.math, "NAME",
-       "fast or direct (default: the run's); see 'lockstep\ntrain'", 0},
+       "fast or direct (default: the run's); see 'lockstep train'", 0},
       {"quiet", CLI_FLAG, &flags.quiet, NULL, "do not print the time per token",
        0},
   };
   const cli_syntax syntax = {
       .command = "generate",
-      .about =
-          "Continues a text by a language model whose tokens are bytes, of a "
-          "run or of an\nexport, and prints it as it comes. The model sees as "
-          "many bytes as it takes\ntokens, the last ones. RUN@STEP is the "
-          "model of a checkpoint. Ctrl-C ends the\ntext.",
+      .about = "Continues a text by a language model whose tokens are bytes, "
+               "of a run or of an export, and prints it as it comes. The model "
+               "sees as many bytes as it takes tokens, the last ones. RUN@STEP "
+               "is the model of a checkpoint. Ctrl-C ends the text.",
       CLI_OPTIONS(options),
       .operand_form = "RUN|EXPORT",
       .operand = &flags.run.folder};

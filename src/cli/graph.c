@@ -52,8 +52,8 @@ int cli_graph(int argc, char **argv) {
       {"plan", CLI_FLAG, &flags.plan, NULL,
        "instructions and memory of the program", 0},
       {"cost", CLI_FLAG, &flags.cost, NULL,
-       "memory, flops and bytes, and after some steps the\n"
-       "time by kernel with its share of the roofline",
+       "memory, flops and bytes, and after some steps the time by kernel with "
+       "its share of the roofline",
        0},
       {"dot", CLI_FLAG, &flags.dot, NULL,
        "the built graph as a Graphviz drawing", 0},
@@ -71,8 +71,8 @@ int cli_graph(int argc, char **argv) {
   const cli_syntax syntax = {
       .command = "graph",
       .about = "Prints a model's training step: by default the graph as built. "
-               "MODEL may be a\n"
-               "shared library of models: ./mine.so or ./mine.so:NAME.",
+               "MODEL may be a shared library of models: ./mine.so or "
+               "./mine.so:NAME.",
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
       .operand = &flags.step.model};

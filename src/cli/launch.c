@@ -362,31 +362,26 @@ int cli_launch(int argc, char **argv) {
   const cli_option options[] = {
       {"ranks", CLI_COUNT, &flags.ranks, "N", "number of processes", 1},
       {"restarts", CLI_COUNT, &flags.restarts, "N",
-       "start the program again up to N times after a failure\n"
-       "(default 0); see docs/ranks.md on what it must do",
+       "start the program again up to N times after a failure (default 0); see "
+       "docs/ranks.md on what it must do",
        0},
       {"mpi", CLI_TEXT, &flags.mpi, "NAME",
        "openmpi or mpich (default: the first that is there)", 0},
       {"hosts", CLI_TEXT, &flags.hosts, "A,B",
-       "machines to run on, as mpirun takes them (default: this\n"
-       "one)",
-       0},
+       "machines to run on, as mpirun takes them (default: this one)", 0},
       {"as-rank", CLI_FLAG, &flags.as_rank, "",
-       "be one of the processes, and tell how it ends: what\n"
-       "mpirun is made to start",
+       "be one of the processes, and tell how it ends: what mpirun is made to "
+       "start",
        0},
       {"restart", CLI_COUNT, &flags.restart, "N",
        "with --as-rank: the program was started N times before", 0},
   };
   const cli_syntax syntax = {
       .command = "launch",
-      .about =
-          "Starts N processes of a program, its ranks, by mpirun, and waits "
-          "for "
-          "all. If\n"
-          "one fails, ends the others, reports the first cause, and starts all "
-          "again.\n\n"
-          "  lockstep launch --ranks 4 -- lockstep train --replicas 64",
+      .about = "Starts N processes of a program, its ranks, by mpirun, and "
+               "waits for all. If one fails, ends the others, reports the "
+               "first cause, and starts all again.\n\n  lockstep launch "
+               "--ranks 4 -- lockstep train --replicas 64",
       CLI_OPTIONS(options)};
   int code = CLI_OK, own = 0;
   while (own < argc && strcmp(argv[own], "--") != 0)

@@ -56,12 +56,31 @@ const char *cli_nearest(const char *text, const char *const *names,
 }
 
 // ---- Help ------------------------------------------------------------------
+// Prints a text from a column on in lines of up to 80 characters, all but the
+// first indented. Keeps the text's own ends of lines.
+static void print_wrapped(const char *text, int column, int indent) {
+  while (*text != '\0') {
+    const int word = (int)strcspn(text + 1, " \n") + 1;
+    if (*text == '\n' || (*text == ' ' && column + word > 80)) {
+      printf("\n%*s", indent, "");
+      column = indent;
+      ++text;
+      continue;
+    }
+    printf("%.*s", word, text);
+    column += word;
+    text += word;
+  }
+  putchar('\n');
+}
+
 static void print_help(const cli_syntax *syntax) {
   if (!cli_leads()) return;
-  printf("usage: lockstep %s%s%s%s\n\n%s\n", syntax->command,
+  printf("usage: lockstep %s%s%s%s\n\n", syntax->command,
          syntax->operand_form != NULL ? " " : "",
          syntax->operand_form != NULL ? syntax->operand_form : "",
-         syntax->num_options > 0 ? " [FLAG...]" : "", syntax->about);
+         syntax->num_options > 0 ? " [FLAG...]" : "");
+  print_wrapped(syntax->about, 0, 0);
   if (syntax->description != NULL)
     printf("\n%s: %s\n", syntax->subject, syntax->description);
   if (syntax->num_options > 0) printf("\nflags:\n");
@@ -71,15 +90,7 @@ static void print_help(const cli_syntax *syntax) {
     snprintf(head, sizeof(head), "--%s%s%s", option->name,
              option->kind == CLI_FLAG ? "" : " ",
              option->kind == CLI_FLAG ? "" : option->form);
-    printf("  %-18s  ", head);
-    // Indents further lines of a help text like its first.
-    for (const char *at = option->help; *at != '\0'; ++at) {
-      if (*at == '\n')
-        printf("\n%22s", "");
-      else
-        putchar(*at);
-    }
-    putchar('\n');
+    print_wrapped(option->help, printf("  %-18s  ", head), 22);
   }
 }
 

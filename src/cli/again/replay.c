@@ -315,17 +315,17 @@ int cli_replay(int argc, char **argv) {
   cli_replay_init(&r, "replay");
   const cli_option options[] = {
       {"from", CLI_COUNT, &r.from, "STEP",
-       "begin at the last checkpoint up to this step (default:\n"
-       "before the first step)",
+       "begin at the last checkpoint up to this step (default: before the "
+       "first step)",
        0},
       {"to", CLI_COUNT, &r.to, "STEP",
        "end after this step (default: the last one recorded)", 1},
       {"at", CLI_COUNT, &at, "STEP",
        "make this step again, from the last checkpoint before it", 1},
       {"break", CLI_FLAG, &breaks, NULL,
-       "write the batch of the step, as each replica gets it, the\n"
-       "variables before it, and the gradients that it applies,\n"
-       "as .npz and .safetensors; print the largest gradients",
+       "write the batch of the step, as each replica gets it, the variables "
+       "before it, and the gradients that it applies, as .npz and "
+       ".safetensors; print the largest gradients",
        0},
       {"out", CLI_TEXT, &r.breakpoint.folder, "FOLDER",
        "the folder of these files (default: step-STEP)", 0},
@@ -334,14 +334,11 @@ int cli_replay(int argc, char **argv) {
   };
   const cli_syntax syntax = {
       .command = "replay",
-      .about =
-          "Makes steps of a run again, in memory, and compares them bit by "
-          "bit with what\n"
-          "the run recorded: lines of metrics.jsonl, also with --checksum, "
-          "and checkpoints.\n"
-          "Prints the first difference, with its bits. Ends with code 0 if "
-          "there is none,\n"
-          "else 1. Nothing in the run's folder is changed.",
+      .about = "Makes steps of a run again, in memory, and compares them bit "
+               "by bit with what the run recorded: lines of metrics.jsonl, "
+               "also with --checksum, and checkpoints. Prints the first "
+               "difference, with its bits. Ends with code 0 if there is none, "
+               "else 1. Nothing in the run's folder is changed.",
       CLI_OPTIONS(options),
       .operand_form = "RUN",
       .operand = &r.folder};

@@ -30,8 +30,8 @@ typedef struct cli_replaying {
 // Rows of flags for `flags`.
 #define CLI_REPLAY_OPTIONS(flags)                                              \
   CLI_ROW("model", CLI_TEXT, &(flags)->asked.model, "PATH",                    \
-          "the run's shared library of models, which is loaded only\n"         \
-          "if it is named here",                                               \
+          "the run's shared library of models, which is loaded only if it is " \
+          "named here",                                                        \
           0),                                                                  \
       CLI_ROW("data", CLI_TEXT, &(flags)->asked.data, "PATH",                  \
               "the new place of the run's data", 0),                           \

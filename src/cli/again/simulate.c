@@ -463,15 +463,13 @@ int cli_simulate(int argc, char **argv) {
        "try N seeds, from this one on (default 1)", 1},
       {"ranks", CLI_COUNT, &self.ranks, "N", "number of ranks (default 2)", 1},
       {"faults", CLI_COUNT, &self.faults, "K",
-       "faults that each seed draws (default 1): late, lost,\n"
-       "twice, cut: a message; disk, full: a call of the disk;\n"
-       "kill, stop: a rank; power: all ranks and what was not\n"
-       "synced; jump: a wall clock",
+       "faults that each seed draws (default 1): late, lost, twice, cut: a "
+       "message; disk, full: a call of the disk; kill, stop: a rank; power: "
+       "all ranks and what was not synced; jump: a wall clock",
        0},
       {"reference", CLI_TEXT, &self.reference, "RUN",
-       "compare with this run, of lockstep train with the same\n"
-       "flags and --checksum 1 (default: a simulated training\n"
-       "without faults)",
+       "compare with this run, of lockstep train with the same flags and "
+       "--checksum 1 (default: a simulated training without faults)",
        0},
       {"log", CLI_TEXT, &self.log, "FILE",
        "write all faults and events there; equal for equal seeds", 0},
@@ -480,16 +478,12 @@ int cli_simulate(int argc, char **argv) {
       .command = command,
       .about =
           "Trains on simulated ranks, in one process: with simulated time, a "
-          "disk in\n"
-          "memory, and faults. Starts the ranks again after a failure, as "
-          "'lockstep launch'\n"
-          "does. Each training must end with the bytes of one without faults, "
-          "or with an\n"
-          "error that names a lasting fault. Prints the faults of a seed that "
-          "does not, and\n"
-          "ends with code 1.\n\n"
-          "  lockstep simulate --seeds 100 --ranks 3 --faults 2 -- \\\n"
-          "    train --model tiny --data synthetic --replicas 4 --steps 8",
+          "disk in memory, and faults. Starts the ranks again after a failure, "
+          "as 'lockstep launch' does. Each training must end with the bytes of "
+          "one without faults, or with an error that names a lasting fault. "
+          "Prints the faults of a seed that does not, and ends with code "
+          "1.\n\n  lockstep simulate --seeds 100 --ranks 3 --faults 2 -- \\\n  "
+          "  train --model tiny --data synthetic --replicas 4 --steps 8",
       CLI_OPTIONS(options)};
   int code = CLI_OK, own = 0;
   char *words[MOST_WORDS];

@@ -229,8 +229,8 @@ int cli_verify(int argc, char **argv) {
   v.replaying.again.check_user = &v;
   const cli_option options[] = {
       {"segments", CLI_COUNT, &v.count, "K",
-       "make the steps between two checkpoints again, K times\n"
-       "(default 1; 0: none)",
+       "make the steps between two checkpoints again, K times (default 1; 0: "
+       "none)",
        0},
       {"seed", CLI_COUNT, &v.seed, "N", "seed of the draw of segments", 0},
       {"all", CLI_FLAG, &v.all, NULL, "make all steps again", 0},
@@ -240,16 +240,12 @@ int cli_verify(int argc, char **argv) {
   };
   const cli_syntax syntax = {
       .command = command,
-      .about =
-          "Checks a run that was trained with --attest: its configuration, "
-          "data, metrics\n"
-          "and checkpoints against the chain of hashes in chain.jsonl, every "
-          "byte, and the\n"
-          "steps between checkpoints that a seed draws, by making them again. "
-          "Names what\n"
-          "differs. Ends with code 0 if nothing does, else 1. Nothing in the "
-          "run's folder\n"
-          "is changed.",
+      .about = "Checks a run that was trained with --attest: its "
+               "configuration, data, metrics and checkpoints against the chain "
+               "of hashes in chain.jsonl, every byte, and the steps between "
+               "checkpoints that a seed draws, by making them again. Names "
+               "what differs. Ends with code 0 if nothing does, else 1. "
+               "Nothing in the run's folder is changed.",
       CLI_OPTIONS(options),
       .operand_form = "RUN",
       .operand = &v.replaying.folder};

@@ -175,21 +175,19 @@ int cli_checkpoint_verify(int argc, char **argv) {
   verify_flags flags = {.paths = paths};
   const cli_option options[] = {
       {"json", CLI_FLAG, &flags.json, NULL,
-       "print a line of JSON per file: path, arrays, bytes,\n"
-       "checksums, damaged",
+       "print a line of JSON per file: path, arrays, bytes, checksums, damaged",
        0},
   };
-  const cli_syntax syntax = {.command = "checkpoint verify",
-                             .about =
-                                 "Reads all values and verifies their "
-                                 "checksums; for a folder those of all its\n"
-                                 "checkpoints. Reports damaged files, and then "
-                                 "ends with code 1. A separate\n"
-                                 ".safetensors file may have no checksums.",
-                             CLI_OPTIONS(options),
-                             .operand_form = "PATH...",
-                             .operand = flags.paths,
-                             .num_operands = &flags.num_paths};
+  const cli_syntax syntax = {
+      .command = "checkpoint verify",
+      .about =
+          "Reads all values and verifies their checksums; for a folder those "
+          "of all its checkpoints. Reports damaged files, and then ends with "
+          "code 1. A separate .safetensors file may have no checksums.",
+      CLI_OPTIONS(options),
+      .operand_form = "PATH...",
+      .operand = flags.paths,
+      .num_operands = &flags.num_paths};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   code = cli_with_runtime("checkpoint verify", verify_all, &flags);
@@ -264,18 +262,17 @@ int cli_checkpoint_convert(int argc, char **argv) {
       {"except", CLI_TEXT, &flags.except, "A,B",
        "leave these out, such as an optimizer's", 0},
       {"map", CLI_TEXT, &flags.map, "OLD=NEW,...",
-       "rename arrays: one, or, if both names end in /, all\n"
-       "below; / alone is the root",
+       "rename arrays: one, or, if both names end in /, all below; / alone is "
+       "the root",
        0},
       {"parts", CLI_FLAG, &flags.parts, NULL,
        "also write replicas' parts, 'w:0' and so on", 0},
   };
   const cli_syntax syntax = {
       .command = "checkpoint convert",
-      .about =
-          "Writes values to a file for other tools, replacing it atomically. "
-          "PATH is as\n"
-          "in 'lockstep checkpoint --help'; TO ends in .safetensors or .npz.",
+      .about = "Writes values to a file for other tools, replacing it "
+               "atomically. PATH is as in 'lockstep checkpoint --help'; TO "
+               "ends in .safetensors or .npz.",
       CLI_OPTIONS(options),
       .operand_form = "PATH TO",
       .operand = flags.paths,

@@ -56,25 +56,22 @@ int cli_checkpoint_diff(int argc, char **argv) {
       {"most", CLI_COUNT, &flags.most, "N",
        "number of arrays to list (default 1000)", 1},
       {"json", CLI_FLAG, &flags.json, NULL,
-       "print a line of JSON per array that differs: array,\n"
-       "type, elements, different, first, values, absolute,\n"
-       "relative, ulp, no_numbers; or array, types; or array,\n"
-       "only_in, type",
+       "print a line of JSON per array that differs: array, type, elements, "
+       "different, first, values, absolute, relative, ulp, no_numbers; or "
+       "array, types; or array, only_in, type",
        0},
   };
-  const cli_syntax syntax = {.command = command,
-                             .about =
-                                 "Compares two checkpoints or files: step, "
-                                 "run, states, and of the arrays names\n"
-                                 "and types, how many elements differ, the "
-                                 "first with its bits, and the largest\n"
-                                 "difference; 0 and -0 differ. Ends with code "
-                                 "0 if all arrays are equal, else 1.\n"
-                                 "PATH is as in 'lockstep checkpoint --help'.",
-                             CLI_OPTIONS(options),
-                             .operand_form = "PATH PATH",
-                             .operand = flags.paths,
-                             .num_operands = &flags.num_paths};
+  const cli_syntax syntax = {
+      .command = command,
+      .about = "Compares two checkpoints or files: step, run, states, and of "
+               "the arrays names and types, how many elements differ, the "
+               "first with its bits, and the largest difference; 0 and -0 "
+               "differ. Ends with code 0 if all arrays are equal, else 1. PATH "
+               "is as in 'lockstep checkpoint --help'.",
+      CLI_OPTIONS(options),
+      .operand_form = "PATH PATH",
+      .operand = flags.paths,
+      .num_operands = &flags.num_paths};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   code = CLI_USAGE;

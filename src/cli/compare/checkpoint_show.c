@@ -119,17 +119,16 @@ int cli_checkpoint_list(int argc, char **argv) {
   list_flags flags = {0};
   const cli_option options[] = {
       {"json", CLI_FLAG, &flags.json, NULL,
-       "print a line of JSON per step: step, whole, saved (seconds\n"
-       "since 1970), bytes, arrays, metrics; or step, whole, why",
+       "print a line of JSON per step: step, whole, saved (seconds since "
+       "1970), bytes, arrays, metrics; or step, whole, why",
        0},
   };
   const cli_syntax syntax = {
       .command = "checkpoint list",
-      .about = "Lists the checkpoints of a folder, the newest last: step, age, "
-               "size, arrays,\n"
-               "metrics, and 'whole' if both files exist and have the right "
-               "length.\n"
-               "'lockstep checkpoint verify' reads the values, too.",
+      .about =
+          "Lists the checkpoints of a folder, the newest last: step, age, "
+          "size, arrays, metrics, and 'whole' if both files exist and have the "
+          "right length. 'lockstep checkpoint verify' reads the values, too.",
       CLI_OPTIONS(options),
       .operand_form = "FOLDER",
       .operand = &flags.folder};
@@ -325,22 +324,20 @@ int cli_checkpoint_show(int argc, char **argv) {
       {"brief", CLI_FLAG, &flags.brief, NULL,
        "skip statistics, which need to read the values", 0},
       {"json", CLI_FLAG, &flags.json, NULL,
-       "print one line of JSON: path, format, step, saved,\n"
-       "metrics, identity, states, and arrays, each with name,\n"
-       "dtype, shape, bytes, min, max, mean, deviation, zeros,\n"
-       "no_numbers",
+       "print one line of JSON: path, format, step, saved, metrics, identity, "
+       "states, and arrays, each with name, dtype, shape, bytes, min, max, "
+       "mean, deviation, zeros, no_numbers",
        0},
   };
-  const cli_syntax syntax = {.command = "checkpoint show",
-                             .about =
-                                 "Shows the contents of a checkpoint or file: "
-                                 "its step, the time of its save, the\n"
-                                 "identity of its run, its states, and the "
-                                 "type and statistics of each array.\n"
-                                 "PATH is as in 'lockstep checkpoint --help'.",
-                             CLI_OPTIONS(options),
-                             .operand_form = "PATH",
-                             .operand = &flags.path};
+  const cli_syntax syntax = {
+      .command = "checkpoint show",
+      .about = "Shows the contents of a checkpoint or file: its step, the time "
+               "of its save, the identity of its run, its states, and the type "
+               "and statistics of each array. PATH is as in 'lockstep "
+               "checkpoint --help'.",
+      CLI_OPTIONS(options),
+      .operand_form = "PATH",
+      .operand = &flags.path};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   code = CLI_USAGE;

@@ -257,31 +257,28 @@ int cli_diff(int argc, char **argv) {
   const char *model = NULL;
   const cli_option options[] = {
       {"op", CLI_FLAG, &by_op, NULL,
-       "make both runs again, from the last checkpoint at which\n"
-       "they are equal, and print the first step, op, element\n"
-       "and example that differ",
+       "make both runs again, from the last checkpoint at which they are "
+       "equal, and print the first step, op, element and example that differ",
        0},
       {"model", CLI_TEXT, &model, "PATH",
        "the runs' shared library of models, for --op", 0},
       {"json", CLI_FLAG, &json, NULL,
-       "print lines of JSON: per member that differs in, step,\n"
-       "member, values or only_in; the name of the first\n"
-       "checkpoint that differs, and its arrays as 'checkpoint\n"
-       "diff --json' prints them; at the end equal, lines, files",
+       "print lines of JSON: per member that differs in, step, member, values "
+       "or only_in; the name of the first checkpoint that differs, and its "
+       "arrays as 'checkpoint diff --json' prints them; at the end equal, "
+       "lines, files",
        0},
   };
   const cli_syntax syntax = {
       .command = command,
       CLI_OPTIONS(options),
-      .about = "Finds the first difference of two runs: the first line of "
-               "metrics.jsonl that\n"
-               "differs, and the first common checkpoint that does, with its "
-               "first arrays, an\n"
-               "element of each and its bits; times are ignored. Ends with "
-               "code 0 if the\n"
-               "results are equal, else 1; differences of config.json are "
-               "shown, but do not\n"
-               "count. After a resume, a line may have means over other steps.",
+      .about =
+          "Finds the first difference of two runs: the first line of "
+          "metrics.jsonl that differs, and the first common checkpoint that "
+          "does, with its first arrays, an element of each and its bits; times "
+          "are ignored. Ends with code 0 if the results are equal, else 1; "
+          "differences of config.json are shown, but do not count. After a "
+          "resume, a line may have means over other steps.",
       .operand_form = "RUN RUN",
       .operand = folders,
       .num_operands = &count};

@@ -126,19 +126,19 @@ int cli_doctor(int argc, char **argv) {
   bool json = false;
   const cli_option options[] = {
       {"json", CLI_FLAG, &json, NULL,
-       "print one line of JSON: version, problems, notes, findings\n"
-       "(of each: level, subject, text, advice)",
+       "print one line of JSON: version, problems, notes, findings (of each: "
+       "level, subject, text, advice)",
        0},
   };
   const cli_syntax syntax = {
       .command = command,
-      .about = "Checks this machine for training: processors and their limits, "
-               "vector kernels,\nmemory, huge pages, limits of the shell, the "
-               "disk of the current folder (writes\na file of at most 64 MB "
-               "and removes it), MPI, plug-ins of devices, data; and\ntrains a "
-               "tiny model for some steps. Each line is ok, a note, or a "
-               "problem that\nprevents training, with what to do. Code 1 if "
-               "there is a problem.",
+      .about =
+          "Checks this machine for training: processors and their limits, "
+          "vector kernels, memory, huge pages, limits of the shell, the disk "
+          "of the current folder (writes a file of at most 64 MB and removes "
+          "it), MPI, plug-ins of devices, data; and trains a tiny model for "
+          "some steps. Each line is ok, a note, or a problem that prevents "
+          "training, with what to do. Code 1 if there is a problem.",
       CLI_OPTIONS(options)};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;

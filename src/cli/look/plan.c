@@ -342,23 +342,20 @@ int cli_plan(int argc, char **argv) {
   };
   return cli_with_train_flags(
       &(cli_train_words){
-          .syntax = {.command = "plan",
-                     .about =
-                         "Plans a run of 'lockstep train' with the same flags: "
-                         "the memory at its peak,\n"
-                         "the time of a step, measured by some, of an epoch "
-                         "and of the run, and the\n"
-                         "disk that its folder takes. Opens the data and "
-                         "compiles the step; a run that\n"
-                         "does not fit into the memory that is available, or "
-                         "the free disk, is refused\n"
-                         "with what would fit, before any step. Flags that "
-                         "change neither, such as\n"
-                         "--seed, are accepted. MODEL may be a shared library "
-                         "of models: ./mine.so or\n"
-                         "./mine.so:NAME.",
-                     .operand_form = "MODEL",
-                     CLI_OPTIONS(options)},
+          .syntax =
+              {.command = "plan",
+               .about =
+                   "Plans a run of 'lockstep train' with the same flags: the "
+                   "memory at its peak, the time of a step, measured by some, "
+                   "of an epoch and of the run, and the disk that its folder "
+                   "takes. Opens the data and compiles the step; a run that "
+                   "does not fit into the memory that is available, or the "
+                   "free disk, is refused with what would fit, before any "
+                   "step. Flags that change neither, such as --seed, are "
+                   "accepted. MODEL may be a shared library of models: "
+                   "./mine.so or ./mine.so:NAME.",
+               .operand_form = "MODEL",
+               CLI_OPTIONS(options)},
           .run = run_plan,
           .user = &flags},
       argc, argv);

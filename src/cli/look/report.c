@@ -167,13 +167,12 @@ int cli_report_runs(int argc, char **argv) {
       {"log", CLI_FLAG, &flags.log, NULL,
        "logarithmic charts of metrics whose values are above 0", 0},
       {"examples", CLI_COUNT, &flags.examples, "N",
-       "test examples to classify by the saved model, for the\n"
-       "confusion matrix and the mistakes (default 10000; 0: none)",
+       "test examples to classify by the saved model, for the confusion matrix "
+       "and the mistakes (default 10000; 0: none)",
        0},
       {"model", CLI_TEXT, &flags.model, "PATH",
-       "the runs' shared library of models, which is loaded only\n"
-       "if it is named here; or their .onnx or .mlir file, if it\n"
-       "has moved",
+       "the runs' shared library of models, which is loaded only if it is "
+       "named here; or their .onnx or .mlir file, if it has moved",
        0},
       CLI_THREADS_OPTION(&flags.threads),
       CLI_DEVICE_OPTIONS,
@@ -181,9 +180,9 @@ int cli_report_runs(int argc, char **argv) {
   const cli_syntax syntax = {
       .command = command,
       .about = "Writes a page of HTML about a run, or comparing several: "
-               "progress, curves,\nfinal metrics, times, checkpoints and "
-               "configuration; for classifiers, whose\ncheckpoint and data are "
-               "still there, a confusion matrix and mistakes. The page\nis one "
+               "progress, curves, final metrics, times, checkpoints and "
+               "configuration; for classifiers, whose checkpoint and data are "
+               "still there, a confusion matrix and mistakes. The page is one "
                "file, without scripts, that needs no network.",
       CLI_OPTIONS(options),
       .operand_form = "RUN...",

@@ -208,30 +208,29 @@ int cli_show(int argc, char **argv) {
       {"metric", CLI_TEXT, &flags.metric, "A,B",
        "only these metrics, by name or pattern: loss,'*accuracy'", 0},
       {"live", CLI_FLAG, &flags.live, NULL,
-       "draw again as the runs go on, until they end or Ctrl-C;\n"
-       "into a pipe: a line for each change",
+       "draw again as the runs go on, until they end or Ctrl-C; into a pipe: a "
+       "line for each change",
        0},
       {"log", CLI_FLAG, &flags.log, NULL,
        "logarithmic charts of metrics whose values are above 0", 0},
       {"width", CLI_COUNT, &flags.width, "N",
        "columns (default: the terminal's; 80 into a pipe)", 24},
       {"table", CLI_FLAG, &flags.table, NULL,
-       "print all values instead, one per line: run, step, metric\n"
-       "and value, separated by tabs",
+       "print all values instead, one per line: run, step, metric and value, "
+       "separated by tabs",
        0},
       {"json", CLI_FLAG, &flags.json, NULL,
-       "print one line of JSON per run: run, state, step, epoch,\n"
-       "total_steps, seconds, seconds_left, step_seconds,\n"
-       "garbage_lines, metrics (of each: last, best, best_step,\n"
-       "values, missing)",
+       "print one line of JSON per run: run, state, step, epoch, total_steps, "
+       "seconds, seconds_left, step_seconds, garbage_lines, metrics (of each: "
+       "last, best, best_step, values, missing)",
        0},
   };
   const cli_syntax syntax = {
       .command = command,
       .about = "Draws the metrics of a run over its steps, with its progress "
-               "and configuration,\nor compares several runs: with braille "
-               "dots and colors where the terminal has\nthem (a UTF-8 locale, "
-               "no NO_COLOR), else with plain characters.",
+               "and configuration, or compares several runs: with braille dots "
+               "and colors where the terminal has them (a UTF-8 locale, no "
+               "NO_COLOR), else with plain characters.",
       CLI_OPTIONS(options),
       .operand_form = "RUN...",
       .operand = folders,

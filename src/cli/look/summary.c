@@ -156,26 +156,21 @@ int cli_summary(int argc, char **argv) {
       CLI_PRECISION_OPTION(&flags.step.precision),
       CLI_MATH_OPTION(&flags.step.math),
       {"json", CLI_FLAG, &flags.json, NULL,
-       "print one line of JSON: model, replicas, precision,\n"
-       "batch_size, layers, optimizer, total, parameter_bytes,\n"
-       "other_bytes, optimizer_bytes",
+       "print one line of JSON: model, replicas, precision, batch_size, "
+       "layers, optimizer, total, parameter_bytes, other_bytes, "
+       "optimizer_bytes",
        0},
   };
   const cli_syntax syntax = {
       .command = "summary",
       .about =
           "Lists a model's layers, which are the name scopes of its ops and "
-          "variables: the\n"
-          "output of a replica, trainable parameters and other numbers, the "
-          "products and\n"
-          "convolutions of the forward part and of a step of all replicas, and "
-          "the memory\n"
-          "that the step keeps for the gradients. A terminal that is too "
-          "narrow "
-          "gets fewer\n"
-          "columns; into a file or pipe, lines are complete. MODEL may be a "
-          "shared library\n"
-          "of models: ./mine.so or ./mine.so:NAME.",
+          "variables: the output of a replica, trainable parameters and other "
+          "numbers, the products and convolutions of the forward part and of a "
+          "step of all replicas, and the memory that the step keeps for the "
+          "gradients. A terminal that is too narrow gets fewer columns; into a "
+          "file or pipe, lines are complete. MODEL may be a shared library of "
+          "models: ./mine.so or ./mine.so:NAME.",
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
       .operand = &flags.step.model};
