@@ -52,8 +52,6 @@ void ls_hlo_attr(ls_text *text, const char *key, const int64_t *values,
 void ls_hlo_array(ls_text *text, const char *key, const int64_t *values,
                   size_t count);
 
-// Returns StableHLO's name of an elementwise op, NULL if it has none.
-const char *ls_hlo_element_name(uint16_t op);
 // Appends a region that combines two scalars by an elementwise op, or returns
 // the second one, and ends the op that has it: "> ({ ... })".
 void ls_hlo_combine(ls_emitter *e, uint16_t op, ls_dtype dtype);

@@ -166,7 +166,8 @@ static const struct {
     {LS_OP_GREATER_EQUAL, "stablehlo.compare GE,"},
 };
 
-const char *ls_hlo_element_name(uint16_t op) {
+// Returns StableHLO's name of an elementwise op, NULL if it has none.
+static const char *hlo_element_name(uint16_t op) {
   for (size_t i = 0; i < LS_COUNT_OF(element_names); ++i)
     if (element_names[i].op == op) return element_names[i].name;
   return NULL;
@@ -189,9 +190,9 @@ static bool stablehlo_ops_element(ls_emitter *e, uint16_t op,
     ls_text_append_char(text, '\n');
     return true;
   }
-  if (ls_hlo_element_name(op) == NULL) return false;
+  if (hlo_element_name(op) == NULL) return false;
   ls_hlo_begin(e, "stablehlo.", NULL, 0, out);
-  ls_text_append(text, ls_hlo_element_name(op));
+  ls_text_append(text, hlo_element_name(op));
   ls_hlo_names(e, in, count);
   ls_hlo_end(e, out);
   return true;
@@ -321,7 +322,7 @@ void ls_hlo_combine(ls_emitter *e, uint16_t op, ls_dtype dtype) {
   static const ls_batch_dims scalar;
   ls_text *text = &ls_hlo_of(e)->body;
   const char *const parts[] = {"> ({\n    ^bb0(%a: ", ", %b: ", "):\n"};
-  const char *name = ls_hlo_element_name(op);
+  const char *name = hlo_element_name(op);
   for (size_t i = 0; i < 3; ++i) {
     ls_text_append(text, parts[i]);
     if (i < 2) ls_hlo_append_type(ls_hlo_of(e), text, dtype, &scalar);
@@ -346,7 +347,7 @@ ls_emitted ls_hlo_first(ls_emitter *e, uint16_t op, ls_dtype dtype) {
 static bool stablehlo_ops_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
                                  const int64_t *axes, size_t count,
                                  ls_emitted out) {
-  const char *name = ls_hlo_element_name(ls_hlo_reducer(op));
+  const char *name = hlo_element_name(ls_hlo_reducer(op));
   if (name == NULL) return false;
   const ls_emitted in[] = {x, ls_hlo_first(e, op, ls_emit_look(e, x)->dtype)};
   ls_text *text = ls_hlo_begin(e, "stablehlo.reduce(", &x, 1, out);

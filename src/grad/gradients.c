@@ -38,6 +38,24 @@ static ls_status check_aggregation(int aggregation) {
       aggregation);
 }
 
+// Returns why `what` number `index` is not a tensor: the failure of its op in
+// eager mode, else the error of its graph.
+static ls_status gradient_why_failed(ls_tensor tensor, const char *what,
+                                     size_t index) {
+  ls_graph *current = ls_graph_resolve(ls_graph_current());
+  const ls_node *node =
+      tensor.graph == NULL ? NULL : ls_graph_node_of(tensor.graph, tensor.ref);
+  if (node != NULL && node->failure != NULL)
+    return ls_status_clone(node->failure);
+  const ls_status status = current->kind == LS_GRAPH_EAGER
+                               ? ls_graph_take_error(current)
+                               : ls_graph_error(current);
+  return !ls_status_is_ok(status)
+             ? status
+             : ls_invalid_argument("gradients: %s %zu is a failed tensor", what,
+                                   index);
+}
+
 // Returns the tensor of a leaf, if the walk covers its graph.
 static ls_status take_tensor(const request *r, ls_nest leaf, const char *what,
                              size_t index, ls_tensor *out_tensor) {
@@ -48,7 +66,7 @@ static ls_status take_tensor(const request *r, ls_nest leaf, const char *what,
         ls_nest_print(leaf, text, sizeof(text)));
   ls_tensor tensor = leaf.as.tensor;
   if (ls_tensor_is_failed(tensor))
-    return ls_gradient_why_failed(tensor, what, index);
+    return gradient_why_failed(tensor, what, index);
   tensor.graph = ls_graph_resolve(tensor.graph);
   if (ls_graph_node_of(tensor.graph, tensor.ref) == NULL)
     return ls_invalid_argument("gradients: %s %zu is a stale handle", what,
@@ -168,6 +186,10 @@ static ls_status read_ys(request *r) {
   return ls_graph_error(r->current);
 }
 
+static ls_tensor gradient_filled(ls_tensor like, double value) {
+  return ls_broadcast_like(ls_scalar(ls_tensor_dtype(like), value), like);
+}
+
 static ls_status walk_in_scope(request *r) {
   LS_RETURN_IF_ERROR(take_uid(r));
   LS_RETURN_IF_ERROR(read_ys(r));
@@ -178,7 +200,7 @@ static ls_status walk_in_scope(request *r) {
     ls_gradient_goal *goal = &r->goals[i];
     if (goal->gradient.ref != 0) continue;
     goal->gradient = goal->variable == NULL
-                         ? ls_gradient_filled(goal->tensor, 0)
+                         ? gradient_filled(goal->tensor, 0)
                          : ls_fill(ls_variable_dtype(goal->variable),
                                    ls_variable_shape(goal->variable), 0);
   }
@@ -290,22 +312,6 @@ ls_status ls_gradients(const ls_nest *ys, size_t num_ys, const ls_nest *xs,
 // ---- Start values ----------------------------------------------------------
 // The gradients with which a walk starts: the given ones, else ones.
 
-ls_status ls_gradient_why_failed(ls_tensor tensor, const char *what,
-                                 size_t index) {
-  ls_graph *current = ls_graph_resolve(ls_graph_current());
-  const ls_node *node =
-      tensor.graph == NULL ? NULL : ls_graph_node_of(tensor.graph, tensor.ref);
-  if (node != NULL && node->failure != NULL)
-    return ls_status_clone(node->failure);
-  const ls_status status = current->kind == LS_GRAPH_EAGER
-                               ? ls_graph_take_error(current)
-                               : ls_graph_error(current);
-  return !ls_status_is_ok(status)
-             ? status
-             : ls_invalid_argument("gradients: %s %zu is a failed tensor", what,
-                                   index);
-}
-
 static bool grad_ys_is_number(ls_dtype dtype) {
   return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype);
 }
@@ -331,10 +337,6 @@ static ls_status grad_ys_check_types(ls_tensor y, size_t i, ls_dtype given) {
       ls_tensor_name(y), ls_dtype_name(dtype), ls_dtype_name(given), wanted);
 }
 
-ls_tensor ls_gradient_filled(ls_tensor like, double value) {
-  return ls_broadcast_like(ls_scalar(ls_tensor_dtype(like), value), like);
-}
-
 // Returns the given gradient of y number i, or ones.
 static ls_status make_gradient(ls_tensor y, ls_nest given, size_t i,
                                ls_tensor *out_gradient) {
@@ -346,7 +348,7 @@ static ls_status make_gradient(ls_tensor y, ls_nest given, size_t i,
           "Gradients of %s tensors must set grad_ys: y %zu, '%s', is %s",
           ls_tensor_dtype(y) == LS_DTYPE_VARIANT ? "variant" : "complex", i,
           ls_tensor_name(y), ls_dtype_name(ls_tensor_dtype(y)));
-    *out_gradient = ls_gradient_filled(y, 1);
+    *out_gradient = gradient_filled(y, 1);
     return ls_ok();
   case LS_KIND_TENSOR:
     *out_gradient = given.as.tensor;
@@ -355,9 +357,9 @@ static ls_status make_gradient(ls_tensor y, ls_nest given, size_t i,
     *out_gradient = ls_constant(ls_nest_as_array(given));
     break;
   case LS_KIND_SCALAR:
-    *out_gradient = ls_gradient_filled(y, ls_dtype_is_float(given.dtype)
-                                              ? given.as.f64
-                                              : (double)given.as.i64);
+    *out_gradient = gradient_filled(y, ls_dtype_is_float(given.dtype)
+                                           ? given.as.f64
+                                           : (double)given.as.i64);
     return ls_ok();
   case LS_KIND_SLICES:
     return ls_unimplemented("gradients: grad_ys %zu is sparse slices", i);
@@ -370,7 +372,7 @@ static ls_status make_gradient(ls_tensor y, ls_nest given, size_t i,
   }
   }
   if (ls_tensor_is_failed(*out_gradient))
-    return ls_gradient_why_failed(*out_gradient, "grad_ys", i);
+    return gradient_why_failed(*out_gradient, "grad_ys", i);
   return grad_ys_check_types(y, i, ls_tensor_dtype(*out_gradient));
 }
 

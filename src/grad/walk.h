@@ -107,11 +107,6 @@ ls_status ls_gradient_walk_contribute(ls_gradient_walk *walk, size_t goal,
 ls_status ls_gradient_fill(const ls_gradient_context *context,
                            const ls_nest *grad_ys, const ls_tensor *ys,
                            size_t count, ls_tensor *gradients);
-ls_tensor ls_gradient_filled(ls_tensor like, double value);
-// Returns why `what` number `index` is not a tensor: the failure of its op in
-// eager mode, else the error of its graph.
-ls_status ls_gradient_why_failed(ls_tensor tensor, const char *what,
-                                 size_t index);
 
 // ---- Scopes and sums (sum.c) ----------------------------------------------
 // Opens the scope for gradient ops of `op`, colocated with `op` if so

@@ -28,7 +28,8 @@ void ls_npy_convert(const ls_npy_header *header, void *data, size_t count) {
     swap_bytes(bytes, count * numbers, header->width / numbers);
 }
 
-ls_bytes ls_npy_bytes(const ls_npy_header *header, const char *element) {
+// Returns the bytes of an element of type "S8", without the zeros at its end.
+static ls_bytes npy_bytes(const ls_npy_header *header, const char *element) {
   size_t size = header->width;
   while (size > 0 && element[size - 1] == '\0')
     --size;
@@ -64,7 +65,7 @@ static ls_status make_strings(const ls_npy_header *header, const char *data,
   const size_t count = (size_t)ls_shape_num_elements(header->shape);
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_bytes, texts, count);
   for (size_t i = 0; i < count; ++i)
-    texts[i] = ls_npy_bytes(header, data + i * header->width);
+    texts[i] = npy_bytes(header, data + i * header->width);
   return ls_array_create_copy(LS_DTYPE_STRING, header->shape, texts, out_array);
 }
 

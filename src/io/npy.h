@@ -36,8 +36,6 @@ LS_PRIVATE_API LS_MUST_USE ls_status ls_npy_open(const ls_file *file,
 // order, in place. Bytes of bool become 0 and 1.
 LS_PRIVATE_API void ls_npy_convert(const ls_npy_header *header, void *data,
                                    size_t count);
-// Returns the bytes of an element of type "S8", without the zeros at its end.
-ls_bytes ls_npy_bytes(const ls_npy_header *header, const char *element);
 
 // Reads all elements, in row order whatever the file's order, as an array of
 // the caller's.

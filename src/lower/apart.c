@@ -38,10 +38,12 @@ static ls_status copy_level(ls_apart *a, ls_apart_level *l) {
                       : ls_apart_mask_plain(a, l, first, from->num_nodes);
 }
 
-ls_status ls_apart_copy_region(ls_apart *a, ls_apart_level *around,
-                               ls_graph *from, ls_graph *to,
-                               const uint64_t *args, uint64_t mask,
-                               uint64_t *results) {
+// Copies a region into `to`. `args` replace the region's declared parameters;
+// the values of its results are written to `results`.
+static ls_status apart_copy_region(ls_apart *a, ls_apart_level *around,
+                                   ls_graph *from, ls_graph *to,
+                                   const uint64_t *args, uint64_t mask,
+                                   uint64_t *results) {
   LS_OWN(ls_apart_level, inner) = {.mask = mask};
   from = ls_graph_resolve(from);
   ls_copying_init(&inner.c, &around->c, from, to, &a->memory);
@@ -76,8 +78,8 @@ static ls_status take_branches(ls_apart *a, ls_apart_level *l, ls_node *node) {
   LS_RETURN_IF_ERROR(ls_apart_make_and(a, to, l->mask, predicate, &masks[0]));
   LS_RETURN_IF_ERROR(ls_apart_make_and(a, to, l->mask, other, &masks[1]));
   for (size_t r = 0; r < 2; ++r)
-    LS_RETURN_IF_ERROR(ls_apart_copy_region(a, l, node->regions[r], to, NULL,
-                                            masks[r], refs[r]));
+    LS_RETURN_IF_ERROR(
+        apart_copy_region(a, l, node->regions[r], to, NULL, masks[r], refs[r]));
   LS_RETURN_IF_ERROR(
       ls_apart_join(a, to, predicate, refs[0], refs[1], count, refs[2]));
   return set_outputs(l, node, refs[2]);
@@ -184,8 +186,8 @@ static ls_status apart_loop_goes_on(ls_apart *a, const loop *p, ls_graph *to,
                                     uint64_t mask, const uint64_t *values,
                                     uint64_t *out_ref) {
   uint64_t holds = 0;
-  LS_RETURN_IF_ERROR(ls_apart_copy_region(a, p->around, p->node->regions[0], to,
-                                          values, mask, &holds));
+  LS_RETURN_IF_ERROR(apart_copy_region(a, p->around, p->node->regions[0], to,
+                                       values, mask, &holds));
   return ls_apart_make_and(a, to, mask, holds, out_ref);
 }
 
@@ -217,9 +219,9 @@ static ls_status fill_body(ls_apart *a, loop *p, uint64_t *refs,
   ls_graph *to = p->regions.items[1];
   LS_RETURN_IF_ERROR(declare_round(p, to, refs));
   const uint64_t mask = a->together ? 0 : refs[GOES_ON];
-  LS_RETURN_IF_ERROR(ls_apart_copy_region(a, p->around, p->node->regions[1], to,
-                                          refs + FIRST_VALUE, mask,
-                                          next + FIRST_VALUE));
+  LS_RETURN_IF_ERROR(apart_copy_region(a, p->around, p->node->regions[1], to,
+                                       refs + FIRST_VALUE, mask,
+                                       next + FIRST_VALUE));
   if (mask != 0)
     LS_RETURN_IF_ERROR(ls_apart_join(a, to, mask, next + FIRST_VALUE,
                                      refs + FIRST_VALUE, p->count,

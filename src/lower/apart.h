@@ -118,11 +118,5 @@ ls_status ls_apart_mask_step(ls_apart *a, ls_apart_level *l, ls_node *node);
 ls_status ls_apart_take_loop(ls_apart *a, ls_apart_level *l, ls_node *node);
 // Maps the captures of a region to the copies of their outer values.
 ls_status ls_apart_map_captures(ls_copying *inner, ls_copying *around);
-// Copies a region into `to`. `args` replace the region's declared parameters;
-// the values of its results are written to `results`.
-ls_status ls_apart_copy_region(ls_apart *a, ls_apart_level *around,
-                               ls_graph *from, ls_graph *to,
-                               const uint64_t *args, uint64_t mask,
-                               uint64_t *results);
 
 #endif  // LS_LOWER_APART_H_

@@ -87,6 +87,23 @@ static ls_status cut_flow_set_results(ls_cut_graph *inner) {
   return ls_graph_set_results(inner->to, refs, count);
 }
 
+// Begins to cut another graph for the same request.
+static ls_status cut_graph_init(ls_cut_graph *g, const ls_cut_request *request,
+                                ls_arena *memory, ls_graph *from,
+                                ls_graph *to) {
+  *g = (ls_cut_graph){
+      .request = request, .memory = memory, .from = from, .to = to};
+  size_t count = 0;
+  g->first = ls_arena_new_array(memory, size_t, from->num_nodes + 1);
+  if (g->first == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < from->num_nodes; ++i) {
+    g->first[i] = count;
+    count += from->nodes[i]->num_outputs;
+  }
+  g->values = ls_arena_new_array(memory, ls_cut_value, count + 1);
+  return g->values == NULL ? ls_out_of_memory() : ls_ok();
+}
+
 // Cuts region `r` of the op; `roles` are the roles of the region's results.
 static ls_status cut_region(leaving *l, uint32_t r, const uint8_t *roles) {
   ls_graph *from = l->node->regions[r], *to = NULL;
@@ -95,7 +112,7 @@ static ls_status cut_region(leaving *l, uint32_t r, const uint8_t *roles) {
   l->regions[l->num_regions++] = to;
   ls_cut_graph inner;
   LS_RETURN_IF_ERROR(
-      ls_cut_graph_init(&inner, l->g->request, l->g->memory, from, to));
+      cut_graph_init(&inner, l->g->request, l->g->memory, from, to));
   inner.roles = roles;
   LS_RETURN_IF_ERROR(cut_flow_declare(&inner));
   LS_RETURN_IF_ERROR(capture(l, r, &inner));
@@ -194,7 +211,8 @@ static ls_status cut_host(leaving *l) {
   return ls_ok();
 }
 
-ls_status ls_cut_emit_leaving(ls_cut_graph *g, ls_node *node) {
+// Appends a leaving op: a loop, a branch or a host call.
+static ls_status cut_emit_leaving(ls_cut_graph *g, ls_node *node) {
   LS_OWN(leaving,
          l) = {.g = g, .node = node, .inputs.allocator = g->to->allocator};
   return node->type == LS_OP_WHILE  ? cut_loop(&l)
@@ -203,20 +221,6 @@ ls_status ls_cut_emit_leaving(ls_cut_graph *g, ls_node *node) {
 }
 
 // ---- The cut ---------------------------------------------------------------
-ls_status ls_cut_graph_init(ls_cut_graph *g, const ls_cut_request *request,
-                            ls_arena *memory, ls_graph *from, ls_graph *to) {
-  *g = (ls_cut_graph){
-      .request = request, .memory = memory, .from = from, .to = to};
-  size_t count = 0;
-  g->first = ls_arena_new_array(memory, size_t, from->num_nodes + 1);
-  if (g->first == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < from->num_nodes; ++i) {
-    g->first[i] = count;
-    count += from->nodes[i]->num_outputs;
-  }
-  g->values = ls_arena_new_array(memory, ls_cut_value, count + 1);
-  return g->values == NULL ? ls_out_of_memory() : ls_ok();
-}
 
 // Appends an op that is the same for all replicas.
 static ls_status emit_outer(ls_cut_graph *g, ls_node *node) {
@@ -244,7 +248,7 @@ ls_status ls_cut_emit(ls_cut_graph *g) {
     }
     LS_RETURN_IF_ERROR(ls_cut_emit_segment(g, level, leaving_node));
     if (leaving_node != NULL)
-      LS_RETURN_IF_ERROR(ls_cut_emit_leaving(g, leaving_node));
+      LS_RETURN_IF_ERROR(cut_emit_leaving(g, leaving_node));
   }
   return ls_ok();
 }
@@ -298,6 +302,6 @@ ls_status ls_cut_replicas(const ls_cut_request *request) {
   LS_OWN(ls_arena, memory) = {.allocator = request->to->allocator};
   ls_cut_graph g;
   LS_RETURN_IF_ERROR(
-      ls_cut_graph_init(&g, request, &memory, request->body, request->to));
+      cut_graph_init(&g, request, &memory, request->body, request->to));
   return cut_replicate(&g);
 }

@@ -132,15 +132,10 @@ ls_status ls_cut_emit_segment(ls_cut_graph *g, uint32_t level,
                               const ls_node *leaving);
 
 // ---- cut.c ------------------------------------------------------------------
-// Appends a leaving op: a loop, a branch or a host call.
-ls_status ls_cut_emit_leaving(ls_cut_graph *g, ls_node *node);
 
 // ---- cut.c ------------------------------------------------------------------
 // Cuts a graph. The values of the graph's parameters must be set.
 ls_status ls_cut_emit(ls_cut_graph *g);
-// Begins to cut another graph for the same request.
-ls_status ls_cut_graph_init(ls_cut_graph *g, const ls_cut_request *request,
-                            ls_arena *memory, ls_graph *from, ls_graph *to);
 
 // ---- Replicate ops ---------------------------------------------------------
 // Lowering of a replicate op: declarations shared by the files replica*.c.

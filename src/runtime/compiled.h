@@ -74,8 +74,6 @@ typedef struct ls_run {
 LS_MUST_USE ls_status ls_run_start(ls_run *run, ls_compiled *compiled,
                                    ls_store *store, const ls_run_args *args,
                                    bool *out_stale);
-// Continues the run until it ends or waits for the host.
-ls_run_state ls_run_advance(ls_run *run);
 // Fails a run that waits or has ended.
 void ls_run_stop(ls_run *run, ls_status status);
 // Returns the status of a run that has ended. Publishes its new values, or none

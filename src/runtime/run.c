@@ -312,7 +312,8 @@ ls_status ls_run_finish(ls_run *run) {
   return status;
 }
 
-ls_run_state ls_run_advance(ls_run *run) {
+// Continues the run until it ends or waits for the host.
+static ls_run_state run_advance(ls_run *run) {
   return run->compiled->backend->vtable->advance(run->bound->instance);
 }
 
@@ -326,7 +327,7 @@ static ls_run *advance_all(ls_run *runs, size_t count, ls_instance **waiting,
   *num_waiting = 0;
   for (size_t i = 0; i < count; ++i) {
     if (runs[i].has_ended) continue;
-    const ls_run_state now = ls_run_advance(&runs[i]);
+    const ls_run_state now = run_advance(&runs[i]);
     if (now == LS_RUN_FAILED) return &runs[i];
     if (now == LS_RUN_WAITS)
       waiting[(*num_waiting)++] = runs[i].bound->instance;
@@ -375,7 +376,7 @@ ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
                           const ls_run_args *args, bool *out_stale) {
   ls_run run;
   LS_RETURN_IF_ERROR(ls_run_start(&run, compiled, store, args, out_stale));
-  while (ls_run_advance(&run) == LS_RUN_WAITS)
+  while (run_advance(&run) == LS_RUN_WAITS)
     compiled->backend->vtable->wait(&run.bound->instance, 1);
   return ls_run_finish(&run);
 }

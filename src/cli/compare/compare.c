@@ -99,8 +99,9 @@ cli_difference cli_compare(const ls_array *a, const ls_array *b) {
 }
 
 // ---- Printing --------------------------------------------------------------
-void cli_print_element(const ls_array *array, int64_t index, char *text,
-                       size_t size) {
+// Formats an element and its bits: "0.5 (0x3f000000)".
+static void print_element(const ls_array *array, int64_t index, char *text,
+                          size_t size) {
   const ls_dtype dtype = ls_array_dtype(array);
   const int digits = 2 * (int)ls_dtype_size(dtype);
   const unsigned long long bits = bits_of(array, index);
@@ -118,7 +119,9 @@ void cli_print_element(const ls_array *array, int64_t index, char *text,
              (long long)ls_array_i64(array, index), digits, bits);
 }
 
-void cli_print_index(ls_shape shape, int64_t index, char *text, size_t size) {
+// Formats an index: "[2,7]"; "" for a scalar.
+static void print_index(ls_shape shape, int64_t index, char *text,
+                        size_t size) {
   int64_t places[LS_MAX_RANK];
   text[0] = '\0';
   if (shape.rank == 0) return;
@@ -141,9 +144,9 @@ void cli_print_difference(const char *indent, const char *name,
   char index[128], one[64], other[64];
   const ls_dtype dtype = ls_array_dtype(a);
   const ls_shape shape = ls_array_shape(a);
-  cli_print_index(shape, d->first, index, sizeof(index));
-  cli_print_element(a, d->first, one, sizeof(one));
-  cli_print_element(b, d->first, other, sizeof(other));
+  print_index(shape, d->first, index, sizeof(index));
+  print_element(a, d->first, one, sizeof(one));
+  print_element(b, d->first, other, sizeof(other));
   printf("%s%s: %lld of %lld elements of %s; first %s%s is %s and %s", indent,
          name, (long long)d->count, (long long)ls_array_num_elements(a),
          LS_SHAPE_TEXT(dtype, shape), name, index, one, other);
@@ -163,9 +166,9 @@ static void compare_print_json(const char *name, const ls_array *a,
                                const ls_array *b, const cli_difference *d) {
   char index[128], one[64], other[64];
   const ls_shape shape = ls_array_shape(a);
-  cli_print_index(shape, d->first, index, sizeof(index));
-  cli_print_element(a, d->first, one, sizeof(one));
-  cli_print_element(b, d->first, other, sizeof(other));
+  print_index(shape, d->first, index, sizeof(index));
+  print_element(a, d->first, one, sizeof(one));
+  print_element(b, d->first, other, sizeof(other));
   printf("{\"array\":");
   cli_print_json(name);
   printf(",\"type\":\"%s\",\"elements\":%lld,\"different\":%lld,\"first\":%s,"

@@ -18,12 +18,6 @@ typedef struct cli_difference {
 } cli_difference;
 cli_difference cli_compare(const ls_array *a, const ls_array *b);
 
-// Formats an element and its bits: "0.5 (0x3f000000)".
-void cli_print_element(const ls_array *array, int64_t index, char *text,
-                       size_t size);
-// Formats an index: "[2,7]"; "" for a scalar.
-void cli_print_index(ls_shape shape, int64_t index, char *text, size_t size);
-
 // Prints a line about two arrays that differ.
 void cli_print_difference(const char *indent, const char *name,
                           const ls_array *a, const ls_array *b,

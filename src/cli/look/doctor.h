@@ -31,9 +31,6 @@ cli_finding *cli_find(cli_checkup *checkup, cli_level level,
     LS_PRINTF(4, 5);
 void cli_advise(cli_finding *finding, const char *format, ...) LS_PRINTF(2, 3);
 
-// Reads the first line of a file, without its newline. Returns false if it
-// cannot be read.
-bool cli_read_line(const char *path, char *text, size_t size);
 // Reads a file of the process's control group, such as "cpu.max" of version 2,
 // from the innermost group on, or a file of version 1 named `first`, such as
 // "memory/memory.limit_in_bytes". Calls `read` for each; returns the least

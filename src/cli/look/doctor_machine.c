@@ -15,7 +15,9 @@
 
 static const double gib = 1 << 30, mib = 1 << 20;
 
-bool cli_read_line(const char *path, char *text, size_t size) {
+// Reads the first line of a file, without its newline. Returns false if it
+// cannot be read.
+static bool read_line(const char *path, char *text, size_t size) {
   CLI_OWN(FILE, file) = fopen(path, "re");
   text[0] = '\0';
   if (file == NULL || fgets(text, (int)size, file) == NULL) return false;
@@ -44,12 +46,11 @@ double cli_read_limit(const char *name, const char *first,
   char group[PATH_MAX / 2] = "", path[PATH_MAX], text[128];
   double least = INFINITY;
   snprintf(path, sizeof(path), "/sys/fs/cgroup/%s", first);
-  if (cli_read_line(path, text, sizeof(text))) least = read(text);
+  if (read_line(path, text, sizeof(text))) least = read(text);
   if (!find_group(group, sizeof(group))) return least;
   for (;;) {
     snprintf(path, sizeof(path), "/sys/fs/cgroup%s/%s", group, name);
-    if (cli_read_line(path, text, sizeof(text)))
-      least = fmin(least, read(text));
+    if (read_line(path, text, sizeof(text))) least = fmin(least, read(text));
     char *slash = strrchr(group, '/');
     if (slash == NULL) return least;
     *slash = '\0';
@@ -76,8 +77,8 @@ static double find_quota(void) {
 
 static void check_governor(cli_checkup *checkup) {
   char text[64];
-  if (!cli_read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
-                     text, sizeof(text))) {
+  if (!read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", text,
+                 sizeof(text))) {
     cli_find(checkup, CLI_LEVEL_OK, "frequency",
              "governor not readable, as in most virtual machines");
     return;
@@ -171,8 +172,8 @@ static double read_memory(const char *name) {
 
 static void check_huge_pages(cli_checkup *checkup) {
   char text[128];
-  if (!cli_read_line("/sys/kernel/mm/transparent_hugepage/enabled", text,
-                     sizeof(text))) {
+  if (!read_line("/sys/kernel/mm/transparent_hugepage/enabled", text,
+                 sizeof(text))) {
     cli_find(checkup, CLI_LEVEL_OK, "huge pages", "the kernel has none");
     return;
   }

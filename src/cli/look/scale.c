@@ -82,16 +82,8 @@ double cli_scale_place(const cli_scale *scale, double value) {
   return find_part(scale, scale->log ? log10(value) : value);
 }
 
-void cli_scale_label(const cli_scale *scale, int index, char *text,
-                     size_t size) {
-  const double value = find_first(scale) + index * scale->step;
-  if (scale->log)
-    snprintf(text, size, "%.3g", pow(10, value));
-  else
-    cli_print_mark(value, text, size);
-}
-
-void cli_print_mark(double value, char *text, size_t size) {
+// Writes a number as an axis has it: 0.25, 12k, 1e-05.
+static void print_mark(double value, char *text, size_t size) {
   static const struct {
     double unit;
     const char *letter;
@@ -103,6 +95,15 @@ void cli_print_mark(double value, char *text, size_t size) {
     return;
   }
   snprintf(text, size, "%.5g", value == 0 ? 0.0 : value);
+}
+
+void cli_scale_label(const cli_scale *scale, int index, char *text,
+                     size_t size) {
+  const double value = find_first(scale) + index * scale->step;
+  if (scale->log)
+    snprintf(text, size, "%.3g", pow(10, value));
+  else
+    print_mark(value, text, size);
 }
 
 void cli_print_value(double value, char *text, size_t size) {

@@ -28,8 +28,6 @@ double cli_scale_mark(const cli_scale *scale, int index);
 double cli_scale_place(const cli_scale *scale, double value);
 void cli_scale_label(const cli_scale *scale, int index, char *text,
                      size_t size);
-// Writes a number as an axis has it: 0.25, 12k, 1e-05.
-void cli_print_mark(double value, char *text, size_t size);
 // Writes a value for people, with about 4 digits; "nan" if it is none.
 void cli_print_value(double value, char *text, size_t size);
 

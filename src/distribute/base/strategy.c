@@ -17,6 +17,17 @@ static int32_t num_devices(const ls_strategy *strategy) {
   return strategy->num_replicas * strategy->num_columns;
 }
 
+// Frees the idle contexts together with the strategy.
+static void replicas_free(ls_strategy *strategy) {
+  while (strategy->idle_replicas != NULL) {
+    ls_replica *replicas = strategy->idle_replicas;
+    strategy->idle_replicas = replicas->next_idle;
+    for (int32_t r = 0; r < strategy->num_replicas; ++r)
+      replicas[r] = (ls_replica){.id = r, .count = replicas[r].count};
+    ls_bury(replicas);
+  }
+}
+
 static void destroy_strategy(ls_object *object) {
   ls_strategy *strategy = (ls_strategy *)object;
   // The runtime may be gone, unless it is current.
@@ -25,7 +36,7 @@ static void destroy_strategy(ls_object *object) {
     ls_runtime_return_number(strategy->runtime, strategy->number);
   if (strategy->kind->destroy != NULL) strategy->kind->destroy(strategy);
   ls_fiber_pool_destroy(strategy->fibers);
-  ls_replicas_free(strategy);
+  replicas_free(strategy);
   ls_mutex_deinit(&strategy->lock);
   ls_object_release(strategy->cross_device);
   for (int32_t i = 0; strategy->devices != NULL && i < num_devices(strategy);
@@ -392,16 +403,6 @@ void ls_replicas_give(ls_strategy *strategy, ls_replica *replicas) {
   replicas->next_idle = strategy->idle_replicas;
   strategy->idle_replicas = replicas;
   ls_mutex_unlock(&strategy->lock);
-}
-
-void ls_replicas_free(ls_strategy *strategy) {
-  while (strategy->idle_replicas != NULL) {
-    ls_replica *replicas = strategy->idle_replicas;
-    strategy->idle_replicas = replicas->next_idle;
-    for (int32_t r = 0; r < strategy->num_replicas; ++r)
-      replicas[r] = (ls_replica){.id = r, .count = replicas[r].count};
-    ls_bury(replicas);
-  }
 }
 
 ls_strategy *ls_replica_strategy(const ls_replica *replica) {

@@ -93,8 +93,6 @@ void ls_strategy_own_replicas(const ls_strategy *strategy, size_t *out_first,
 ls_status ls_replicas_take(ls_strategy *strategy, ls_replica **out_replicas);
 // NULL is allowed.
 void ls_replicas_give(ls_strategy *strategy, ls_replica *replicas);
-// Frees the idle contexts together with the strategy.
-void ls_replicas_free(ls_strategy *strategy);
 
 // Gives the strategy a new unique id.
 void ls_strategy_renew_id(ls_strategy *strategy);

@@ -181,8 +181,15 @@ static ls_status run_model(ls_job *job) {
   return mode_of(job)->take(job, results);
 }
 
+// Logs that the job runs on a CPU.
+static void job_log_cpu(const ls_job *job) {
+  ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
+                 "Running %s on CPU",
+                 ls_estimator_mode_name(job->calls.plan->mode));
+}
+
 static ls_status strategy_job_build(ls_job *job) {
-  ls_job_log_cpu(job);
+  job_log_cpu(job);
   LS_STRATEGY_SCOPE(job->strategy);
   LS_RETURN_IF_ERROR(ls_cpu_input_make(&job->calls, &job->cpu_input));
   job->iterators = &job->cpu_input.iterator;
@@ -193,6 +200,14 @@ static ls_status strategy_job_build(ls_job *job) {
   return ls_graph_error(job->graph);
 }
 
+static ls_status cpu_job_check_evaluation(ls_job *job) {
+  const ls_opt steps = job->steps_wanted;
+  return !steps.set || steps.value > 0
+             ? ls_ok()
+             : ls_invalid_argument("Must specify steps > 0, got %lld",
+                                   (long long)steps.value);
+}
+
 static ls_status strategy_job_take_losses(const ls_job *job, ls_nest fetched,
                                           ls_eval_losses *losses) {
   (void)job;
@@ -201,7 +216,7 @@ static ls_status strategy_job_take_losses(const ls_job *job, ls_nest fetched,
 }
 
 const ls_job_kind ls_strategy_job = {
-    .check = {[LS_MODE_EVAL] = ls_cpu_job_check_evaluation},
+    .check = {[LS_MODE_EVAL] = cpu_job_check_evaluation},
     .build = strategy_job_build,
     .add_hooks = &ls_cpu_job_hooks,
     .take_losses = strategy_job_take_losses,
@@ -209,12 +224,6 @@ const ls_job_kind ls_strategy_job = {
 };
 
 // ---- One model -------------------------------------------------------------
-void ls_job_log_cpu(const ls_job *job) {
-  ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
-                 "Running %s on CPU",
-                 ls_estimator_mode_name(job->calls.plan->mode));
-}
-
 ls_status ls_call_model_alone(const ls_estimator_calls *calls, ls_nest features,
                               ls_nest labels, ls_estimator_spec **out_spec) {
   // Makes cross-shard optimizers see a single shard.
@@ -227,7 +236,7 @@ ls_status ls_call_model_alone(const ls_estimator_calls *calls, ls_nest features,
 }
 
 static ls_status cpu_job_build(ls_job *job) {
-  ls_job_log_cpu(job);
+  job_log_cpu(job);
   LS_RETURN_IF_ERROR(ls_cpu_input_make(&job->calls, &job->cpu_input));
   LS_RETURN_IF_ERROR(ls_call_model_alone(&job->calls, job->cpu_input.features,
                                          job->cpu_input.labels, &job->spec));
@@ -255,14 +264,6 @@ static ls_status cpu_job_take_losses(const ls_job *job, ls_nest fetched,
   return ls_ok();
 }
 
-ls_status ls_cpu_job_check_evaluation(ls_job *job) {
-  const ls_opt steps = job->steps_wanted;
-  return !steps.set || steps.value > 0
-             ? ls_ok()
-             : ls_invalid_argument("Must specify steps > 0, got %lld",
-                                   (long long)steps.value);
-}
-
 // ---- Hooks -----------------------------------------------------------------
 static ls_status add_input_hook(ls_job *job) {
   return ls_hook_list_add(&job->hooks, ls_hook_retain(job->cpu_input.hook));
@@ -285,7 +286,7 @@ const ls_job_hook_acts ls_cpu_job_hooks = {
 };
 
 const ls_job_kind ls_cpu_job = {
-    .check = {[LS_MODE_EVAL] = ls_cpu_job_check_evaluation},
+    .check = {[LS_MODE_EVAL] = cpu_job_check_evaluation},
     .build = cpu_job_build,
     .add_hooks = &ls_cpu_job_hooks,
     .take_losses = cpu_job_take_losses,

@@ -165,7 +165,9 @@ ls_status ls_job_session(ls_job *job, bool restores,
       out_session);
 }
 
-ls_status ls_job_end_runs(ls_job *job, ls_status status) {
+// Logs the end of the input if that ended the runs (OUT_OF_RANGE). Returns
+// `status`.
+static ls_status job_end_runs(ls_job *job, ls_status status) {
   if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
   if (job->kind->reads_input)
     ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
@@ -214,7 +216,7 @@ ls_status ls_job_run_all(ls_job *job, ls_monitored_session *session,
   if (ranks != NULL && !ls_status_is_ok(status) &&
       ls_status_code(status) != LS_OUT_OF_RANGE)
     ranks->cancel(ranks, status);
-  return ls_monitored_session_close(session, ls_job_end_runs(job, status));
+  return ls_monitored_session_close(session, job_end_runs(job, status));
 }
 
 ls_status ls_job_check_input_end(const ls_job *job) {

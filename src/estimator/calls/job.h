@@ -117,15 +117,12 @@ LS_MUST_USE ls_status ls_job_end(ls_job *job, const char *source,
 LS_MUST_USE ls_status ls_job_add_hooks(ls_job *job, ls_hook_place place);
 // Hooks of jobs on CPUs and in the replicas of a strategy (cpu_job.c).
 extern const ls_job_hook_acts ls_cpu_job_hooks;
-LS_MUST_USE ls_status ls_cpu_job_check_evaluation(ls_job *job);
 // Adds the hook that logs steps and examples per second (train.c).
 LS_MUST_USE ls_status ls_job_add_examples_hook(ls_job *job);
 // Calls the model function on a CPU, outside replicas (cpu_job.c).
 LS_MUST_USE ls_status ls_call_model_alone(const ls_estimator_calls *calls,
                                           ls_nest features, ls_nest labels,
                                           ls_estimator_spec **out_spec);
-// Logs that the job runs on a CPU.
-void ls_job_log_cpu(const ls_job *job);
 // Sets the variables before the first run: to the values of the job's
 // checkpoint, without its input position; without a checkpoint, to initial
 // values or those of a warm start (job_values.c).
@@ -147,9 +144,6 @@ typedef ls_status (*ls_job_take)(ls_job *job, ls_monitored_session *session,
 LS_MUST_USE ls_status ls_job_run_all(ls_job *job, ls_monitored_session *session,
                                      ls_nest fetches, ls_job_take take,
                                      void *user);
-// Logs the end of the input if that ended the runs (OUT_OF_RANGE). Returns
-// `status`.
-LS_MUST_USE ls_status ls_job_end_runs(ls_job *job, ls_status status);
 // Fails if the input ended before the last step, where it must not.
 LS_MUST_USE ls_status ls_job_check_input_end(const ls_job *job);
 

@@ -34,7 +34,8 @@ static ls_status no_memory(size_t size, const ls_file *file) {
                    size, file->path);
 }
 
-ls_status ls_source_file_load(ls_source_file *self) {
+// Loads the whole file, so that later reads need no disk.
+static ls_status source_file_load(ls_source_file *self) {
   ls_file *file = self->file, *loaded = NULL;
   const size_t size = (size_t)file->size;
   if (self->bytes != NULL) return ls_ok();
@@ -442,7 +443,7 @@ static ls_status open_file(const char *path, const ls_record_decoder *decoder,
   LS_OWN(ls_source_file, file) = NULL;
   LS_RETURN_IF_ERROR(ls_source_file_open(path, pool, &file));
   if (ls_source_loads(decoder->load, file->file->size, loaded))
-    LS_RETURN_IF_ERROR(ls_source_file_load(file));
+    LS_RETURN_IF_ERROR(source_file_load(file));
   LS_RETURN_IF_ERROR(find_records(decoder, file));
   if (decoder->format->check != NULL)
     LS_RETURN_IF_ERROR(decoder->format->check(decoder, file));

@@ -30,8 +30,6 @@ LS_OWNED_POINTER(ls_source_file, ls_object_release)
 LS_MUST_USE ls_status ls_source_file_open(const char *path, ls_file_pool *pool,
                                           ls_source_file **out_file);
 
-// Loads the whole file, so that later reads need no disk.
-LS_MUST_USE ls_status ls_source_file_load(ls_source_file *file);
 // Returns true if elements of `size` bytes should be loaded, given the option
 // and the bytes loaded so far for the data set, `*loaded`, to which it adds
 // them.

@@ -5,10 +5,6 @@
 
 #include "formats/images/png.h"
 
-bool ls_image_is(const void *bytes, size_t size) {
-  return ls_png_is(bytes, size) || ls_jpeg_is(bytes, size);
-}
-
 static ls_status refuse_other(const ls_image_file *file) {
   if (file->size == 0)
     return LS_STATUS(LS_DATA_LOSS, "'%s' is empty; an image has bytes",

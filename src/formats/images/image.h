@@ -28,9 +28,6 @@ typedef struct ls_image_header {
   int bits;               // Bits of a sample in the file: 1 to 16.
 } ls_image_header;
 
-// Returns true if the bytes begin like a PNG or a JPEG file.
-bool ls_image_is(const void *bytes, size_t size);
-
 // Reads the header of a PNG or JPEG file.
 //   LS_INVALID_ARGUMENT  neither format, or more pixels than are wanted.
 //   LS_DATA_LOSS         cut off, or damaged.

@@ -17,8 +17,9 @@ static ls_status refuse_stale(void) {
                              "gone with its frame");
 }
 
-ls_status ls_eager_value(const ls_graph *graph, uint64_t ref,
-                         ls_array **out_array) {
+// Returns (lends) the value of a ref of an eager graph.
+static ls_status eager_value(const ls_graph *graph, uint64_t ref,
+                             ls_array **out_array) {
   ls_node *node = ls_graph_node_of(graph, ref);
   *out_array = NULL;
   if (node == NULL || ls_ref_output(ref) >= node->num_outputs)
@@ -41,9 +42,10 @@ ls_op ls_eager_fail(ls_graph *graph, ls_status status) {
   return (ls_op){graph, node->id};
 }
 
-ls_op ls_eager_keep(ls_graph *graph, const ls_op_spec *spec,
-                    const uint64_t *input_refs, ls_array *const *values,
-                    size_t count) {
+// Makes a node with these values, which it retains.
+static ls_op eager_keep(ls_graph *graph, const ls_op_spec *spec,
+                        const uint64_t *input_refs, ls_array *const *values,
+                        size_t count) {
   const bool recording = ls_eager_is_recording(graph);
   const ls_op_spec bare = {.type = spec->type};
   ls_node *node = recording ? ls_graph_append(graph, spec, input_refs, count)
@@ -379,15 +381,15 @@ static ls_status run_any(ls_graph *graph, const ls_op_spec *spec,
     LS_RETURN_IF_NO_MEMORY(in != NULL && types != NULL);
   }
   for (size_t i = 0; i < spec->num_inputs; ++i) {
-    LS_RETURN_IF_ERROR(ls_eager_value(graph, input_refs[i], &in[i]));
+    LS_RETURN_IF_ERROR(eager_value(graph, input_refs[i], &in[i]));
     types[i] = ls_graph_type(graph, input_refs[i]);
   }
   return run_on(graph, spec, in, types, out, num_out, values);
 }
 
-ls_op ls_eager_run(ls_graph *graph, const ls_op_spec *spec,
-                   const uint64_t *input_refs, const ls_type *out,
-                   size_t num_out) {
+static ls_op eager_run(ls_graph *graph, const ls_op_spec *spec,
+                       const uint64_t *input_refs, const ls_type *out,
+                       size_t num_out) {
   ls_array *few[FEW] = {0}, **values = few;
   if (num_out > FEW)
     values = ls_new_array(graph->allocator, ls_array *, num_out);
@@ -399,7 +401,7 @@ ls_op ls_eager_run(ls_graph *graph, const ls_op_spec *spec,
   } else {
     status = run_any(graph, spec, input_refs, out, num_out, values);
     if (ls_status_is_ok(status))
-      op = ls_eager_keep(graph, spec, input_refs, values, num_out);
+      op = eager_keep(graph, spec, input_refs, values, num_out);
   }
   if (!ls_status_is_ok(status))
     op = ls_eager_fail(graph, annotate_op(status, spec->type));
@@ -453,7 +455,7 @@ ls_status ls_tensor_value(ls_tensor tensor, ls_array **out_array) {
   if (tensor.ref == 0 || tensor.graph == NULL ||
       tensor.graph->kind != LS_GRAPH_EAGER)
     return refuse_built(tensor);
-  LS_RETURN_IF_ERROR(ls_eager_value(tensor.graph, tensor.ref, out_array));
+  LS_RETURN_IF_ERROR(eager_value(tensor.graph, tensor.ref, out_array));
   ls_array_retain(*out_array);
   return ls_ok();
 }
@@ -474,7 +476,7 @@ ls_tensor ls_tensor_from_array(ls_array *array) { return ls_constant(array); }
 
 const ls_eager_vtable ls_runtime_eager = {
     .graph = ls_eager_graph,
-    .run = ls_eager_run,
+    .run = eager_run,
     .catch_up = ls_eager_catch_up,
     .drop_since = ls_eager_drop_since,
     .fail = ls_eager_fail,

@@ -42,9 +42,6 @@ static inline ls_eager *ls_eager_of(const ls_graph *graph) {
 extern const ls_eager_vtable ls_runtime_eager
     __attribute__((visibility("hidden")));
 ls_graph *ls_eager_graph(ls_runtime *runtime);
-ls_op ls_eager_run(ls_graph *graph, const ls_op_spec *spec,
-                   const uint64_t *input_refs, const ls_type *out,
-                   size_t num_out);
 void ls_eager_catch_up(const ls_graph *graph, ls_node *node);
 void ls_eager_drop_since(ls_graph *graph, size_t num_nodes,
                          ls_arena_mark_point memory);
@@ -98,13 +95,6 @@ ls_frame *ls_eager_frame(const ls_eager *eager);
 // their values pass to the thread, and frames they left open are closed.
 uint64_t ls_eager_begin_replicas(ls_graph *graph);
 void ls_eager_end_replicas(ls_graph *graph, uint64_t before);
-// Returns (lends) the value of a ref of an eager graph.
-ls_status ls_eager_value(const ls_graph *graph, uint64_t ref,
-                         ls_array **out_array);
-// Makes a node with these values, which it retains.
-ls_op ls_eager_keep(ls_graph *graph, const ls_op_spec *spec,
-                    const uint64_t *input_refs, ls_array *const *values,
-                    size_t count);
 
 // Returns the failure of a tensor that was just made, or OK.
 ls_status ls_made_status(ls_tensor tensor);

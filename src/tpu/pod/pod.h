@@ -329,7 +329,6 @@ void ls_pod_restart_faults(ls_pod *pod);
 // Calls that pass a fault point do this check, because a host here has no
 // thread that could end itself.
 LS_MUST_USE ls_status ls_pod_check_watch(ls_pod *pod, int32_t host);
-void ls_pod_note_asked(ls_pod *pod, int32_t host);
 // Sets the time of the last health check of all hosts to now.
 void ls_pod_restart_watch(ls_pod *pod);
 

@@ -275,6 +275,13 @@ static ls_status check_host(const ls_pod *pod, int32_t host) {
                              host, pod->name, pod->num_hosts - 1);
 }
 
+static void pod_note_asked(ls_pod *pod, int32_t host) {
+  const int64_t now = ls_runtime_now(pod->runtime);
+  ls_mutex_lock(&pod->lock);
+  if (pod->asked != NULL) pod->asked[host] = now;
+  ls_mutex_unlock(&pod->lock);
+}
+
 ls_status ls_pod_ask_health(ls_pod *pod, int32_t host, int64_t timeout_nanos,
                             ls_pod_health *out_health) {
   LS_REQUIRE_OUT(out_health);
@@ -299,7 +306,7 @@ ls_status ls_pod_ask_health(ls_pod *pod, int32_t host, int64_t timeout_nanos,
         "host %d of TPU system '%s' has not reported its health within %.3f s",
         host, pod->name, (double)timeout_nanos * 1e-9);
   }
-  ls_pod_note_asked(pod, host);
+  pod_note_asked(pod, host);
   if (passing.lame) *out_health = LS_POD_LAME;
   return ls_ok();
 }
@@ -428,13 +435,6 @@ void ls_pod_restart_watch(ls_pod *pod) {
   ls_mutex_lock(&pod->lock);
   for (int32_t i = 0; pod->asked != NULL && i < pod->num_hosts; ++i)
     pod->asked[i] = now;
-  ls_mutex_unlock(&pod->lock);
-}
-
-void ls_pod_note_asked(ls_pod *pod, int32_t host) {
-  const int64_t now = ls_runtime_now(pod->runtime);
-  ls_mutex_lock(&pod->lock);
-  if (pod->asked != NULL) pod->asked[host] = now;
   ls_mutex_unlock(&pod->lock);
 }
 

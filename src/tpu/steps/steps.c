@@ -83,7 +83,8 @@ static ls_status build_loop(ls_steps_build *build, ls_nest *out_made) {
       inputs, out_made);
 }
 
-ls_status ls_steps_build_all(ls_steps_build *build, bool is_loop) {
+// Builds one step or, if `is_loop`, a loop of options->steps steps.
+static ls_status steps_build_all(ls_steps_build *build, bool is_loop) {
   LS_OWN(ls_nest, made) = ls_none();
   LS_RETURN_IF_ERROR(is_loop ? build_loop(build, &made)
                              : build->kind->build_step(build, &made));
@@ -232,8 +233,7 @@ static ls_status tpu_build(ls_steps_build *build, ls_tpu_strategy *strategy) {
   LS_RETURN_IF_ERROR(ls_tpu_strategy_host(&strategy->base, &host));
   LS_DEVICE_SCOPE(host.text);  // If refused, the device refuses the first op.
   steps_enter(strategy, &entry);
-  const ls_status status =
-      ls_steps_build_all(build, strategy->steps_per_run > 1);
+  const ls_status status = steps_build_all(build, strategy->steps_per_run > 1);
   steps_leave(strategy, &entry);
   return status;
 }
@@ -259,7 +259,7 @@ static ls_status steps_build(ls_steps_build *build) {
   build->kind = tpu != NULL ? &tpu_kind : &ls_steps_across;
   if (tpu != NULL) return tpu_build(build, tpu);
   const ls_opt iterations = build->options->iterations;
-  return ls_steps_build_all(build, iterations.set && iterations.value != 1);
+  return steps_build_all(build, iterations.set && iterations.value != 1);
 }
 
 ls_status ls_strategy_run_steps(ls_strategy *strategy, const ls_steps *options,

@@ -72,9 +72,6 @@ struct ls_steps_build {
   ls_step_parts parts;  // Outputs across replicas.
 };
 
-// Builds one step or, if `is_loop`, a loop of options->steps steps.
-LS_MUST_USE ls_status ls_steps_build_all(ls_steps_build *build, bool is_loop);
-
 // Steps that call the replicas themselves, built in the strategy's
 // cross-replica context.
 extern const ls_steps_kind ls_steps_across;

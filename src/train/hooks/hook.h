@@ -76,9 +76,6 @@ struct ls_run_context {
 };
 
 // ---- Steps -----------------------------------------------------------------
-// Reads the global step in the session, in a run of its own.
-LS_MUST_USE ls_status ls_run_context_step(const ls_run_context *context,
-                                          ls_tensor step, int64_t *out_step);
 // Makes a read of the current graph's global step.
 LS_MUST_USE ls_status ls_global_step_read(ls_tensor *out_step);
 // Checks a list of hooks, which messages call `field`.

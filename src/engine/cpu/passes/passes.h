@@ -10,9 +10,6 @@
 // Applies all rewrites, in order; it is `prepare` of engine/backend.h.
 ls_status ls_cpu_prepare(ls_backend *backend, ls_program *program);
 
-// Moves a relu's gradient, and sums over positions, of the gradient of window
-// maxima to before that gradient. Nodes that become unused are left in place.
-ls_status ls_cpu_go_before_windows(ls_graph *graph, bool *out_changed);
 // Joins convolutions with the window maxima of their results into one op,
 // forward and backward. Nodes that become unused are left in place.
 ls_status ls_cpu_join_pools(ls_graph *graph, bool *out_changed);

@@ -129,7 +129,9 @@ static ls_status go_before(ls_graph *graph, bool in_classes,
   return ls_ok();
 }
 
-ls_status ls_cpu_go_before_windows(ls_graph *graph, bool *out_changed) {
+// Moves a relu's gradient, and sums over positions, of the gradient of window
+// maxima to before that gradient. Nodes that become unused are left in place.
+static ls_status cpu_go_before_windows(ls_graph *graph, bool *out_changed) {
   *out_changed = false;
   return go_before(graph, false, out_changed);
 }
@@ -139,7 +141,7 @@ ls_status ls_cpu_prepare(ls_backend *backend, ls_program *program) {
   ls_graph *body = program->body;
   ls_runtime *runtime = backend->runtime;
   bool changed;
-  LS_RETURN_IF_ERROR(ls_cpu_go_before_windows(body, &changed));
+  LS_RETURN_IF_ERROR(cpu_go_before_windows(body, &changed));
   if (changed) LS_RETURN_IF_ERROR(ls_drop_unused(body));
   LS_RETURN_IF_ERROR(ls_watch_pass(runtime, body, "windows", false));
   LS_RETURN_IF_ERROR(ls_cpu_join_pools(body, &changed));

@@ -8,7 +8,9 @@
 #include "engine/cpu/run/ranks.h"
 
 // ---- Ends ------------------------------------------------------------------
-bool ls_cpu_close_record(ls_cpu_host_record *record) {
+// Counts one of the two end events of a call; requires the lock. Returns true
+// if the record was abandoned and must be freed.
+static bool cpu_close_record(ls_cpu_host_record *record) {
   if (--record->open > 0) return false;
   ls_instance *self = record->instance;
   if (self == NULL) return true;
@@ -22,7 +24,7 @@ bool ls_cpu_close_record(ls_cpu_host_record *record) {
 
 static void close_with_lock(ls_cpu_host_record *record) {
   ls_mutex_lock(&record->threads->lock);
-  const bool is_over = ls_cpu_close_record(record);
+  const bool is_over = cpu_close_record(record);
   ls_mutex_unlock(&record->threads->lock);
   if (is_over) ls_cpu_free_abandoned(record);
 }

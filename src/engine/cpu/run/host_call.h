@@ -101,9 +101,6 @@ bool ls_cpu_finish_host(ls_instance *self, ls_cpu_worker *worker,
                         ls_cpu_stream *stream,
                         const ls_cpu_instruction *instruction,
                         void *const *operands);
-// Counts one of the two end events of a call; requires the lock. Returns true
-// if the record was abandoned and must be freed.
-bool ls_cpu_close_record(ls_cpu_host_record *record);
 
 // Returns the failure of the lowest replica whose call has failed, while other
 // replicas' calls have not ended; OK: none has.
