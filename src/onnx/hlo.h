@@ -51,6 +51,7 @@ typedef struct ls_hlo_reader {
 // Fails at the current token: "'a.mlir': line 3, column 7: ...".
 void ls_hlo_fail(ls_hlo_reader *r, ls_code code, const char *format, ...)
     LS_PRINTF(3, 4);
+void ls_hlo_no_memory(ls_hlo_reader *r);
 #define LS_HLO_EXPECTED(r, ...)                                                \
   ls_hlo_fail((r), LS_INVALID_ARGUMENT, "expected " __VA_ARGS__)
 
@@ -75,6 +76,41 @@ void ls_hlo_add(ls_hlo_reader *r, ls_hlo_list *list, int64_t item);
 void *ls_hlo_push(ls_hlo_reader *r, void *items, size_t *count, size_t size);
 void ls_hlo_own_array(ls_hlo_reader *r, ls_array *array);
 
+// ---- Ops (hlo_op.c) --------------------------------------------------------
+typedef struct ls_hlo_names {
+  const char **items;
+  size_t count;
+} ls_hlo_names;
+
+// The text of an op.
+enum { LS_HLO_MOST_ATTRS = 24 };
+typedef struct ls_hlo_op {
+  char domain[16], type[48];
+  int64_t line;
+  ls_hlo_names results;
+  ls_hlo_cursor *operands;  // Names of values.
+  size_t num_operands;
+  ls_hlo_list inputs;  // Numbers of those values, once found.
+  ls_onnx_attr attrs[LS_HLO_MOST_ATTRS];
+  size_t num_attrs;
+  const char *callee;     // Function of a call.
+  const char *direction;  // Direction of a comparison, or NULL.
+  ls_array *array;        // The last constant.
+  ls_type *types;         // Types of the results; of a return, the operands.
+  size_t num_types;
+  ls_hlo_names carried;  // Names in a loop's regions.
+  ls_hlo_cursor regions[2];
+  size_t num_regions;
+} ls_hlo_op;
+extern const char *const ls_hlo_directions[6];
+
+void ls_hlo_read_op(ls_hlo_reader *r, ls_hlo_op *o);
+// Reads "NAME = VALUE, ..." up to a bracket. Those in inner dictionaries become
+// attributes of the op, too.
+void ls_hlo_read_attrs(ls_hlo_reader *r, ls_hlo_op *o, const char *end,
+                       int depth);
+void ls_hlo_skip_location(ls_hlo_reader *r);
+
 // ---- Files (hlo_file.c) ----------------------------------------------------
 // Reads a text, and its weights in a file beside it.
 LS_MUST_USE ls_status ls_hlo_decode(ls_runtime *runtime, const void *data,
@@ -91,8 +127,14 @@ void ls_hlo_make_node(ls_onnx_build *b, const ls_onnx_op *op);
 // Compares the inputs' sizes with the text's, and marks the batch.
 void ls_hlo_take_batch(ls_onnx_build *b);
 
-// Returns the type in the text, and the dimension of the batch or -1.
-ls_type ls_hlo_type_of(const ls_onnx_build *b, uint32_t value);
+// Return types in the text.
+static inline ls_shape ls_hlo_in_shape(const ls_onnx_build *b, size_t input) {
+  return b->file->types[b->node->inputs[input]].shape;
+}
+static inline ls_type ls_hlo_result_type(const ls_onnx_build *b) {
+  return b->file->types[b->node->outputs[0]];
+}
+// Returns the dimension of the batch, or -1.
 int ls_hlo_batch_of(const ls_onnx_build *b, size_t input);
 // Returns a value with all elements.
 ls_tensor ls_hlo_whole(ls_onnx_build *b, uint32_t value);
@@ -116,9 +158,11 @@ int ls_hlo_ints(ls_onnx_build *b, const char *name, int64_t *out, int most);
   DO(clamp)                                                                    \
   DO(iota)                                                                     \
   DO(broadcast)                                                                \
-  DO(reshape) DO(transpose) DO(slice) DO(dynamic_slice) DO(dynamic_update)     \
-      DO(pad) DO(concatenate) DO(reverse) DO(reduce) DO(reduce_window) DO(dot) \
-          DO(dot_general) DO(convolution) DO(gather)
+  DO(reshape)                                                                  \
+  DO(transpose)                                                                \
+  DO(slice) DO(dynamic_slice) DO(dynamic_update) DO(pad) DO(concatenate)       \
+      DO(reverse) DO(reduce) DO(reduce_window) DO(dot) DO(dot_general)         \
+          DO(convolution) DO(gather)
 #define LS_HLO_DECLARE_(noun) void ls_hlo_make_##noun(ls_onnx_build *b);
 LS_HLO_MAKERS(LS_HLO_DECLARE_)
 

@@ -14,11 +14,8 @@ enum {
   MOST_NODES = 1 << 18,
   MOST_CALLS = 64,
   MOST_TRIPS = 4096,
-  MOST_ATTRS = 24,
   KEY_SIZE = 200,
 };
-
-static const char *const directions[] = {"EQ", "NE", "LT", "LE", "GT", "GE"};
 
 // Names of values inside a function or region.
 typedef struct scope {
@@ -41,44 +38,11 @@ typedef struct module {
   const ls_hlo_cursor *main;
 } module;
 
-typedef struct name_list {
-  const char **items;
-  size_t count;
-} name_list;
-
-// An op as it is read.
-typedef struct op {
-  char domain[16], type[48];
-  const char *callee;      // Function of a call.
-  const char *first_word;  // Such as the direction of a comparison, or NULL.
-  int64_t line;
-  ls_hlo_list inputs;
-  ls_onnx_attr attrs[MOST_ATTRS];
-  size_t num_attrs;
-  ls_array *array;  // The last constant.
-  ls_type *types;   // Types of the results.
-  size_t num_types;
-  name_list carried;  // Names in a loop's regions.
-  ls_hlo_cursor regions[2];
-  size_t num_regions;
-} op;
-
 static ls_onnx_file *file_of(module *m) { return m->r.onnx.file; }
-static void no_memory(module *m) {
-  ls_hlo_fail(&m->r, LS_RESOURCE_EXHAUSTED, "there is no memory");
-}
-
 static void *arena_array(module *m, size_t count, size_t size) {
   void *block = ls_arena_allocate_array(&file_of(m)->memory, count, size);
-  if (block == NULL) no_memory(m);
+  if (block == NULL) ls_hlo_no_memory(&m->r);
   return block;
-}
-
-static void add_name(module *m, name_list *list, const char *name) {
-  const char **place =
-      ls_hlo_push(&m->r, &list->items, &list->count, sizeof(*place));
-  if (name == NULL) no_memory(m);
-  if (place != NULL) *place = name;
 }
 
 // ---- Values ----------------------------------------------------------------
@@ -108,7 +72,7 @@ static void define(module *m, const scope *s, const char *name, int64_t value) {
   char key[KEY_SIZE];
   const size_t size = make_key(m, s, name, key);
   if (!ls_map_insert(&m->r.onnx.values, key, size, (void *)(uintptr_t)value))
-    no_memory(m);
+    ls_hlo_no_memory(&m->r);
 }
 
 static uint32_t find_value(module *m, const scope *s, const char *name) {
@@ -149,7 +113,7 @@ static uint32_t add_initializer(module *m, const char *name, ls_type type,
 
 // ---- Known integers --------------------------------------------------------
 // Computes an op of known integers; returns false for another op.
-static bool fold(const op *o, const scalar *x, int64_t *out) {
+static bool fold(const ls_hlo_op *o, const scalar *x, int64_t *out) {
   static const char *const names[] = {"add", "subtract", "multiply", "convert",
                                       "select"};
   const int64_t a = x[0].value, b = x[1].value;
@@ -163,9 +127,9 @@ static bool fold(const op *o, const scalar *x, int64_t *out) {
       *out = values[i];
       return true;
     }
-  for (size_t i = 0; o->first_word != NULL && i < 6; ++i)
+  for (size_t i = 0; o->direction != NULL && i < 6; ++i)
     if (strcmp(o->type, "compare") == 0 &&
-        strcmp(o->first_word, directions[i]) == 0) {
+        strcmp(o->direction, ls_hlo_directions[i]) == 0) {
       *out = truths[i];
       return true;
     }
@@ -174,7 +138,7 @@ static bool fold(const op *o, const scalar *x, int64_t *out) {
 
 // Makes a constant of an op whose operands are known integers; returns 0 for
 // another op.
-static uint32_t fold_op(module *m, const op *o) {
+static uint32_t fold_op(module *m, const ls_hlo_op *o) {
   scalar x[3] = {{0}};
   int64_t value = 0;
   LS_OWN(ls_array, array) = NULL;
@@ -188,7 +152,7 @@ static uint32_t fold_op(module *m, const op *o) {
   }
   if (!fold(o, x, &value)) return 0;
   const ls_status status = ls_array_create(type.dtype, LS_SCALAR, &array);
-  if (array == NULL) no_memory(m);
+  if (array == NULL) ls_hlo_no_memory(&m->r);
   ls_status_free(status);
   if (array == NULL) return 0;
   ls_array_set_i64(array, 0, value);
@@ -197,292 +161,9 @@ static uint32_t fold_op(module *m, const op *o) {
   return ls_status_is_ok(m->r.status) ? add_initializer(m, "%", type, kept) : 0;
 }
 
-// ---- Attributes ------------------------------------------------------------
-// Returns the name that the short form of an op has for an attribute.
-static const char *short_name(const char *name) {
-  static const char *const pairs[][2] = {
-      {"broadcast_dimensions", "dims"},
-      {"permutation", "dims"},
-      {"dimensions", "dims"},
-      {"dimension", "dim"},
-      {"iota_dimension", "dim"},
-      {"edge_padding_low", "low"},
-      {"edge_padding_high", "high"},
-      {"interior_padding", "interior"},
-      {"slice_sizes", "sizes"},
-      {"padding", "pad"},
-      {"window_strides", "stride"},
-      {"lhs_dilation", "lhs_dilate"},
-      {"rhs_dilation", "rhs_dilate"},
-      {"window_reversal", "reverse"},
-      {"dimension_numbers", "dim_numbers"},
-      {"lhs_batching_dimensions", "batching_dims"},
-      {"rhs_batching_dimensions", "batching_dims2"},
-      {"lhs_contracting_dimensions", "contracting_dims"},
-      {"rhs_contracting_dimensions", "contracting_dims2"}};
-  for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); ++i)
-    if (strcmp(name, pairs[i][0]) == 0) return pairs[i][1];
-  return name;
-}
-
-static ls_onnx_attr *add_attr(module *m, op *o, const char *name,
-                              ls_onnx_attr_kind kind) {
-  static ls_onnx_attr spare;
-  if (o->num_attrs == MOST_ATTRS) {
-    ls_hlo_fail(&m->r, LS_UNIMPLEMENTED, "an op of more than %d attributes",
-                MOST_ATTRS);
-    return &spare;
-  }
-  ls_onnx_attr *attr = &o->attrs[o->num_attrs++];
-  *attr = (ls_onnx_attr){.name = short_name(name), .kind = kind};
-  return attr;
-}
-
-// Reads lists: "[1] x [0]" are two, the second with a 2 after its name.
-static void read_lists(module *m, op *o, const char *name) {
-  ls_hlo_reader *r = &m->r;
-  for (int k = 1; k < 4 && (k == 1 || ls_hlo_is(r, "[")); ++k) {
-    ls_hlo_list list = {0};
-    ls_hlo_read_list(r, &list);
-    const char *full = k == 1 ? name
-                              : ls_arena_format(&file_of(m)->memory, "%s%d",
-                                                short_name(name), k);
-    if (full == NULL) no_memory(m);
-    if (!ls_status_is_ok(r->status)) return;
-    ls_onnx_attr *attr = add_attr(m, o, full, LS_ONNX_INTS);
-    attr->numbers = list.items;
-    attr->count = list.count;
-    if (!ls_hlo_accept(r, "x") && !ls_hlo_accept(r, "->")) break;
-  }
-}
-
-static void read_attrs(module *m, op *o, const char *end, int depth);
-
-// Reads the value of an attribute. Those in dictionaries and in
-// "#stablehlo.gather<...>" become attributes of the op.
-static void read_value(module *m, op *o, const char *name, int depth) {
-  ls_hlo_reader *r = &m->r;
-  if (depth > MOST_CALLS) LS_HLO_EXPECTED(r, "an attribute of less depth");
-  if (ls_hlo_is(r, "[") || ls_hlo_is(r, "array")) {
-    read_lists(m, o, name);
-  } else if (r->now.kind == LS_HLO_NUMBER) {
-    add_attr(m, o, name, LS_ONNX_INT)->number = strtoll(r->now.text, NULL, 10);
-    ls_hlo_next(r);
-    const ls_hlo_cursor colon = r->now;
-    if (ls_hlo_accept(r, ":")) {
-      // A type of the number, or the types of the op.
-      if (r->now.kind == LS_HLO_NAME && !ls_hlo_is(r, "tensor"))
-        ls_hlo_next(r);
-      else if (ls_status_is_ok(r->status))
-        r->now = colon;
-    }
-  } else if (ls_hlo_is(r, "dense")) {
-    ls_type type;
-    o->array = ls_hlo_read_dense(r, &type);
-    add_attr(m, o, name, LS_ONNX_TENSOR)->array = o->array;
-  } else if (ls_hlo_is(r, "{")) {
-    ls_hlo_next(r);
-    read_attrs(m, o, "}", depth + 1);
-  } else if (r->now.kind == LS_HLO_ALIAS) {
-    ls_hlo_next(r);
-    if (!ls_hlo_accept(r, "<")) return;
-    if (ls_hlo_is(r, "[")) read_lists(m, o, name);
-    read_attrs(m, o, ">", depth + 1);
-  } else if (r->now.kind == LS_HLO_NAME || r->now.kind == LS_HLO_STRING ||
-             r->now.kind == LS_HLO_SYMBOL) {
-    add_attr(m, o, name, LS_ONNX_STRING)->text = ls_hlo_text(r);
-    ls_hlo_next(r);
-  } else {
-    LS_HLO_EXPECTED(r, "the value of attribute %s", name);
-  }
-}
-
-// Returns true for the direction of a comparison.
-static bool is_direction(const char *text) {
-  for (size_t i = 0; i < sizeof(directions) / sizeof(directions[0]); ++i)
-    if (strcmp(directions[i], text) == 0) return true;
-  return false;
-}
-
-// Reads "NAME = VALUE, ..." up to a bracket.
-static void read_attrs(module *m, op *o, const char *end, int depth) {
-  ls_hlo_reader *r = &m->r;
-  while (!ls_hlo_is(r, end) && r->now.kind != LS_HLO_END) {
-    const char *name = ls_hlo_text(r);
-    if (r->now.kind != LS_HLO_NAME && r->now.kind != LS_HLO_STRING)
-      LS_HLO_EXPECTED(r, "an attribute");
-    ls_hlo_next(r);
-    if (ls_hlo_accept(r, "="))
-      read_value(m, o, name, depth);
-    else if (is_direction(name))
-      o->first_word = name;
-    if (!ls_hlo_is(r, end)) ls_hlo_accept(r, ",");
-  }
-  ls_hlo_expect(r, end);
-}
-
-// ---- Regions ---------------------------------------------------------------
-// Describes a region by its ops, such as "maximum".
-static void read_summary(module *m, op *o) {
-  ls_hlo_reader *r = &m->r;
-  char text[100] = "";
-  int64_t depth = 0;
-  do {
-    const char *word = r->now.text, *dot = memchr(word, '.', r->now.size);
-    const bool is_op =
-        dot != NULL &&
-        (r->now.kind == LS_HLO_NAME || r->now.kind == LS_HLO_STRING) &&
-        strncmp(dot, ".return", 7) != 0;
-    const size_t used = strlen(text);
-    if (is_op)
-      snprintf(text + used, sizeof(text) - used, "%s%.*s", used == 0 ? "" : " ",
-               (int)(word + r->now.size - dot) - 1, dot + 1);
-    depth += ls_hlo_is(r, "{") - ls_hlo_is(r, "}");
-    ls_hlo_next(r);
-  } while (depth > 0 && r->now.kind != LS_HLO_END);
-  char *copy = ls_arena_string(&file_of(m)->memory, text);
-  if (copy == NULL) no_memory(m);
-  add_attr(m, o, "region", LS_ONNX_STRING)->text = copy;
-}
-
-static void read_region(module *m, op *o) {
-  ls_hlo_reader *r = &m->r;
-  if (strcmp(o->type, "while") != 0) {
-    read_summary(m, o);
-    return;
-  }
-  if (o->num_regions == 2) LS_HLO_EXPECTED(r, "no third region");
-  if (ls_status_is_ok(r->status)) o->regions[o->num_regions++] = r->now;
-  ls_hlo_skip_brackets(r);
-}
-
-// ---- Ops -------------------------------------------------------------------
-static void add_type(module *m, op *o, ls_type type) {
-  ls_type *place = ls_hlo_push(&m->r, &o->types, &o->num_types, sizeof(*place));
-  if (place != NULL) *place = type;
-}
-
-static void read_type_list(module *m, op *o) {
-  const bool has_brackets = ls_hlo_accept(&m->r, "(");
-  if (!has_brackets || !ls_hlo_is(&m->r, ")")) do
-      add_type(m, o, ls_hlo_read_type(&m->r));
-    while (ls_hlo_accept(&m->r, ","));
-  if (has_brackets) ls_hlo_expect(&m->r, ")");
-}
-
-// Reads the types at the end of an op. Without an arrow the last ones are those
-// of the results.
-static void read_types(module *m, op *o, size_t num_results) {
-  read_type_list(m, o);
-  if (ls_hlo_accept(&m->r, "->")) {
-    o->num_types = 0;
-    read_type_list(m, o);
-  } else if (num_results < o->num_types) {
-    o->types += o->num_types - num_results;
-    o->num_types = num_results;
-  }
-}
-
-static void skip_location(module *m) {
-  if (!ls_hlo_accept(&m->r, "loc")) return;
-  if (!ls_hlo_is(&m->r, "(")) LS_HLO_EXPECTED(&m->r, "loc(...)");
-  ls_hlo_skip_brackets(&m->r);
-}
-
-// Reads an operand, or a name in a loop's regions: "%i = %0".
-static void read_operand(module *m, op *o, const scope *s) {
-  ls_hlo_reader *r = &m->r;
-  const char *name = ls_hlo_text(r);
-  ls_hlo_next(r);
-  if (ls_hlo_accept(r, "=")) {
-    add_name(m, &o->carried, name);
-    name = ls_hlo_text(r);
-    if (r->now.kind != LS_HLO_VALUE) LS_HLO_EXPECTED(r, "a value");
-    ls_hlo_next(r);
-  }
-  ls_hlo_add(r, &o->inputs, find_value(m, s, name));
-}
-
-// Reads a word, with what belongs to it.
-static void read_word(module *m, op *o) {
-  ls_hlo_reader *r = &m->r;
-  if (ls_hlo_is(r, "reducer"))
-    while (!ls_hlo_is(r, "{") && r->now.kind != LS_HLO_END)
-      ls_hlo_next(r);
-  if (ls_hlo_is(r, "cond") || ls_hlo_is(r, "do")) ls_hlo_next(r);
-  if (ls_hlo_is(r, "{")) {
-    read_region(m, o);
-    return;
-  }
-  const char *name = ls_hlo_text(r);
-  ls_hlo_next(r);
-  if (strcmp(name, "applies") == 0) {
-    const char *text = ls_hlo_text(r), *dot = strchr(text, '.');
-    ls_hlo_next(r);
-    add_attr(m, o, "region", LS_ONNX_STRING)->text =
-        dot != NULL ? dot + 1 : text;
-  } else if (ls_hlo_accept(r, "=")) {
-    read_value(m, o, name, 0);
-  } else if (strcmp(name, "init") == 0) {
-    ls_hlo_expect(r, ":");
-  } else if (is_direction(name)) {
-    o->first_word = name;
-  }
-}
-
-// Reads what follows an op's name.
-static void read_tail(module *m, op *o, const scope *s, size_t num_results) {
-  ls_hlo_reader *r = &m->r;
-  int depth = 0;
-  bool has_types = false;
-  while (r->now.kind != LS_HLO_END) {
-    if (has_types && !ls_hlo_is(r, "cond") && !ls_hlo_is(r, "do") &&
-        !ls_hlo_is(r, "reducer"))
-      break;
-    if (r->now.kind == LS_HLO_VALUE) {
-      read_operand(m, o, s);
-    } else if (ls_hlo_is(r, "dense")) {
-      ls_type type = {0};
-      o->array = ls_hlo_read_dense(r, &type);
-      add_type(m, o, type);
-      skip_location(m);
-      has_types = true;
-    } else if (r->now.kind == LS_HLO_SYMBOL) {
-      o->callee = ls_hlo_text(r);
-      ls_hlo_next(r);
-    } else if (r->now.kind == LS_HLO_NAME || r->now.kind == LS_HLO_STRING) {
-      read_word(m, o);
-    } else if (ls_hlo_is(r, "[")) {
-      read_lists(m, o, "ranges");
-    } else if (ls_hlo_is(r, "{") && depth == 1 && o->num_attrs == 0 &&
-               r->now.text[-1] == '<') {
-      ls_hlo_next(r);  // <{ attributes }>
-      read_attrs(m, o, "}", 0);
-    } else if (ls_hlo_is(r, "{") && depth == 0) {
-      ls_hlo_next(r);
-      read_attrs(m, o, "}", 0);
-    } else if (ls_hlo_is(r, "{")) {
-      read_region(m, o);
-    } else if (depth == 0 && ls_hlo_accept(r, ":")) {
-      read_types(m, o, num_results);
-      skip_location(m);
-      has_types = true;
-    } else if (r->now.kind == LS_HLO_MARK && strchr("(<)>,", *r->now.text)) {
-      const char mark = *r->now.text;
-      depth += (mark == '(' || mark == '<') - (mark == ')' || mark == '>');
-      if (depth < 0) LS_HLO_EXPECTED(r, "an opening bracket before");
-      ls_hlo_next(r);
-    } else {
-      LS_HLO_EXPECTED(r, "an operand, an attribute or ':' and types of op %s",
-                      o->type);
-    }
-  }
-  skip_location(m);
-  if (!has_types) LS_HLO_EXPECTED(r, "':' and the types of op %s", o->type);
-}
-
 // Makes a node of an op, and the values of its results.
-static void add_node(module *m, const op *o, int64_t *results, size_t count) {
+static void add_node(module *m, const ls_hlo_op *o, int64_t *results,
+                     size_t count) {
   ls_onnx_file *file = file_of(m);
   ls_onnx_node *node =
       ls_hlo_push(&m->r, &file->nodes, &file->num_nodes, sizeof(*node));
@@ -500,9 +181,9 @@ static void add_node(module *m, const op *o, int64_t *results, size_t count) {
     return;
   }
   memcpy(attrs, o->attrs, o->num_attrs * sizeof(*attrs));
-  if (o->first_word != NULL)
+  if (o->direction != NULL)
     attrs[o->num_attrs] = (ls_onnx_attr){
-        .name = "word", .kind = LS_ONNX_STRING, .text = o->first_word};
+        .name = "word", .kind = LS_ONNX_STRING, .text = o->direction};
   for (size_t i = 0; i < o->inputs.count; ++i)
     ids[i] = (uint32_t)o->inputs.items[i];
   for (size_t i = 0; i < count; ++i) {
@@ -517,13 +198,29 @@ static void add_node(module *m, const op *o, int64_t *results, size_t count) {
                          .num_inputs = o->inputs.count,
                          .num_outputs = count,
                          .attrs = attrs,
-                         .num_attrs = o->num_attrs + (o->first_word != NULL)};
+                         .num_attrs = o->num_attrs + (o->direction != NULL)};
 }
 
 // ---- Functions and loops ---------------------------------------------------
 static void read_block(module *m, const scope *s, ls_hlo_list *out);
 
-static void inline_call(module *m, const op *o, const scope *outer,
+// Names values by the arguments in brackets: "(%a: tensor<f32>, ...)".
+static void bind_arguments(module *m, const scope *s,
+                           const ls_hlo_list *values) {
+  ls_hlo_reader *r = &m->r;
+  size_t count = 0;
+  int64_t depth = 0;
+  do {
+    depth += ls_hlo_is(r, "(") - ls_hlo_is(r, ")");
+    if (r->now.kind == LS_HLO_VALUE && count++ < values->count)
+      define(m, s, ls_hlo_text(r), values->items[count - 1]);
+    ls_hlo_next(r);
+  } while (depth > 0 && r->now.kind != LS_HLO_END);
+  if (count != values->count)
+    LS_HLO_EXPECTED(r, "%zu arguments before", values->count);
+}
+
+static void inline_call(module *m, const ls_hlo_op *o, const scope *outer,
                         ls_hlo_list *out) {
   const ls_hlo_cursor after = m->r.now;
   ls_hlo_reader *r = &m->r;
@@ -536,27 +233,9 @@ static void inline_call(module *m, const op *o, const scope *outer,
     LS_HLO_EXPECTED(r, "a function of the text, got %s", key);
   if (!ls_status_is_ok(r->status)) return;
   r->now = *function;
-  ls_hlo_expect(r, "(");
-  for (size_t i = 0; i < o->inputs.count; ++i) {
-    const char *name = ls_hlo_text(r);
-    if (r->now.kind != LS_HLO_VALUE) LS_HLO_EXPECTED(r, "an argument");
-    ls_hlo_next(r);
-    while (!ls_hlo_is(r, ",") && !ls_hlo_is(r, ")") &&
-           r->now.kind != LS_HLO_END)
-      ls_hlo_is(r, "{") || ls_hlo_is(r, "(") ? ls_hlo_skip_brackets(r)
-      : ls_hlo_is(r, "tensor")               ? (void)ls_hlo_read_type(r)
-                                             : ls_hlo_next(r);
-    if (i + 1 < o->inputs.count) ls_hlo_expect(r, ",");
-    define(m, &s, name, o->inputs.items[i]);
-  }
-  ls_hlo_expect(r, ")");
-  op signature = {.type = "func"};
-  if (ls_hlo_accept(r, "->")) {
-    if (ls_hlo_is(r, "("))
-      ls_hlo_skip_brackets(r);
-    else
-      read_type_list(m, &signature);
-  }
+  bind_arguments(m, &s, &o->inputs);
+  if (ls_hlo_accept(r, "->"))
+    ls_hlo_is(r, "(") ? ls_hlo_skip_brackets(r) : (void)ls_hlo_read_type(r);
   if (ls_hlo_accept(r, "attributes")) ls_hlo_skip_brackets(r);
   ls_hlo_expect(r, "{");
   read_block(m, &s, out);
@@ -564,7 +243,7 @@ static void inline_call(module *m, const op *o, const scope *outer,
 }
 
 // Reads a region of a loop with these values of its arguments.
-static void inline_region(module *m, const op *o, const scope *outer,
+static void inline_region(module *m, const ls_hlo_op *o, const scope *outer,
                           size_t region, const ls_hlo_list *values,
                           ls_hlo_list *out) {
   ls_hlo_reader *r = &m->r;
@@ -572,32 +251,18 @@ static void inline_region(module *m, const op *o, const scope *outer,
   if (!ls_status_is_ok(r->status)) return;
   r->now = o->regions[region];
   ls_hlo_expect(r, "{");
-  const bool has_header = ls_hlo_accept(r, "^");
-  if (has_header) {
+  if (ls_hlo_accept(r, "^")) {
     ls_hlo_next(r);
-    ls_hlo_expect(r, "(");
-  }
-  for (size_t i = 0; i < values->count && ls_status_is_ok(r->status); ++i) {
-    if (has_header) {
-      define(m, &s, ls_hlo_text(r), values->items[i]);
-      if (r->now.kind != LS_HLO_VALUE) LS_HLO_EXPECTED(r, "an argument");
-      ls_hlo_next(r);
-      ls_hlo_expect(r, ":");
-      ls_hlo_read_type(r);
-      skip_location(m);
-      if (i + 1 < values->count) ls_hlo_expect(r, ",");
-    } else if (i < o->carried.count) {
-      define(m, &s, o->carried.items[i], values->items[i]);
-    }
-  }
-  if (has_header) {
-    ls_hlo_expect(r, ")");
+    bind_arguments(m, &s, values);
     ls_hlo_expect(r, ":");
+  } else {
+    for (size_t i = 0; i < values->count && i < o->carried.count; ++i)
+      define(m, &s, o->carried.items[i], values->items[i]);
   }
   read_block(m, &s, out);
 }
 
-static void unroll_loop(module *m, const op *o, const scope *outer,
+static void unroll_loop(module *m, const ls_hlo_op *o, const scope *outer,
                         ls_hlo_list *out) {
   ls_hlo_reader *r = &m->r;
   const ls_hlo_cursor after = r->now;
@@ -627,61 +292,8 @@ static void unroll_loop(module *m, const op *o, const scope *outer,
   if (ls_status_is_ok(r->status)) r->now = after;
 }
 
-// Reads the name of an op, with or without quotes.
-static void read_name(module *m, op *o) {
-  ls_hlo_reader *r = &m->r;
-  const char *text = ls_hlo_text(r), *dot = strrchr(text, '.');
-  o->line = r->now.line;
-  if ((r->now.kind != LS_HLO_NAME && r->now.kind != LS_HLO_STRING) ||
-      strlen(text) >= sizeof(o->type)) {
-    LS_HLO_EXPECTED(r, "an op");
-    return;
-  }
-  snprintf(o->domain, sizeof(o->domain), "%.*s",
-           dot != NULL ? (int)(dot - text) : 0, text);
-  snprintf(o->type, sizeof(o->type), "%s", dot != NULL ? dot + 1 : text);
-  const char *const structure[] = {"call", "return", "constant", "while"};
-  bool is_known = ls_hlo_op_find(o->domain, o->type) != NULL;
-  for (size_t i = 0; i < 4; ++i)
-    is_known = is_known || strcmp(o->type, structure[i]) == 0;
-  if (is_known) {
-    ls_hlo_next(r);
-    return;
-  }
-  const ls_hlo_cursor name = r->now;
-  ls_hlo_next(r);
-  const char *callee = r->now.kind == LS_HLO_SYMBOL ? ls_hlo_text(r) : "";
-  r->now = name;
-  ls_hlo_fail(r, LS_UNIMPLEMENTED, "op %s%s%s", text,
-              callee[0] != '\0' ? " @" : "", callee);
-}
-
-// Reads "%0, %1:2 =" as the names 0, 1#0 and 1#1.
-static void read_result_names(module *m, name_list *out) {
-  ls_hlo_reader *r = &m->r;
-  while (r->now.kind == LS_HLO_VALUE) {
-    const char *name = ls_hlo_text(r);
-    ls_hlo_next(r);
-    if (!ls_hlo_accept(r, ":")) {
-      add_name(m, out, name);
-    } else {
-      const long count = strtol(r->now.text, NULL, 10);
-      if (r->now.kind != LS_HLO_NUMBER || count < 1 || count > KEY_SIZE)
-        LS_HLO_EXPECTED(r, "a number of results");
-      for (long k = 0; k < count && ls_status_is_ok(r->status); ++k)
-        add_name(m, out,
-                 ls_arena_format(&file_of(m)->memory, "%s#%ld", name, k));
-      ls_hlo_next(r);
-    }
-    if (!ls_hlo_accept(r, ","))
-      ls_hlo_expect(r, "=");
-    else if (r->now.kind != LS_HLO_VALUE)
-      LS_HLO_EXPECTED(r, "a value");
-  }
-}
-
 // Adds a constant once, however often its function is called.
-static uint32_t add_constant(module *m, const op *o, const char *name) {
+static uint32_t add_constant(module *m, const ls_hlo_op *o, const char *name) {
   char key[KEY_SIZE];
   if (o->array == NULL) {
     LS_HLO_EXPECTED(&m->r, "a constant dense<...>");
@@ -697,50 +309,49 @@ static uint32_t add_constant(module *m, const op *o, const char *name) {
   const uint32_t value = add_initializer(m, text, o->types[0], o->array);
   if (!ls_map_insert(&m->r.onnx.values, key, (size_t)size,
                      (void *)(uintptr_t)value))
-    no_memory(m);
+    ls_hlo_no_memory(&m->r);
   return value;
+}
+
+// Finds the values of an op's operands.
+static void find_operands(module *m, const scope *s, ls_hlo_op *o) {
+  const ls_hlo_cursor after = m->r.now;
+  for (size_t i = 0; i < o->num_operands; ++i) {
+    m->r.now = o->operands[i];
+    ls_hlo_add(&m->r, &o->inputs, find_value(m, s, ls_hlo_text(&m->r)));
+    if (!ls_status_is_ok(m->r.status)) return;
+  }
+  m->r.now = after;
 }
 
 // Reads an op; returns true after a return, whose operands are `out`.
 static bool read_op(module *m, const scope *s, ls_hlo_list *out) {
   ls_hlo_reader *r = &m->r;
-  name_list names = {0};
-  read_result_names(m, &names);
-  const size_t total = names.count;
-  op o = {0};
-  read_name(m, &o);
+  ls_hlo_list results = {0};
+  ls_hlo_op o = {0};
+  ls_hlo_read_op(r, &o);
+  if (ls_status_is_ok(r->status)) find_operands(m, s, &o);
   if (!ls_status_is_ok(r->status)) return true;
-  const bool is_return = strcmp(o.type, "return") == 0;
-  if (is_return && ls_hlo_is(r, "}")) return true;
-  read_tail(m, &o, s, is_return ? SIZE_MAX : total);
-  if (strcmp(o.type, "constant") == 0 && o.num_types == 0 && o.array != NULL)
-    LS_HLO_EXPECTED(r, "the type of a constant");
-  const bool is_inlined =
-      strcmp(o.type, "call") == 0 || strcmp(o.type, "while") == 0;
-  if (!is_return && o.num_types != total)
-    LS_HLO_EXPECTED(r, "%zu results of op %s, got %zu types", total, o.type,
-                    o.num_types);
-  if (!ls_status_is_ok(r->status)) return true;
-  if (is_return) {
+  if (strcmp(o.type, "return") == 0) {
     *out = o.inputs;
     return true;
   }
-  ls_hlo_list results = {0};
-  if (is_inlined) {
+  const size_t count = o.results.count;
+  if (strcmp(o.type, "call") == 0 || strcmp(o.type, "while") == 0) {
     (o.type[0] == 'c' ? inline_call : unroll_loop)(m, &o, s, &results);
-    if (results.count != total)
-      LS_HLO_EXPECTED(r, "%zu results of op %s", total, o.type);
-  } else {
-    for (size_t i = 0; i < total; ++i)
+    if (results.count != count)
+      LS_HLO_EXPECTED(r, "%zu results of op %s", count, o.type);
+  } else if (count > 0) {
+    for (size_t i = 0; i < count; ++i)
       ls_hlo_add(r, &results, 0);
-    if (!ls_status_is_ok(r->status) || total == 0) return false;
-    results.items[0] = o.type[0] == 'c' && strcmp(o.type, "constant") == 0
-                           ? add_constant(m, &o, names.items[0])
+    if (!ls_status_is_ok(r->status)) return true;
+    results.items[0] = strcmp(o.type, "constant") == 0
+                           ? add_constant(m, &o, o.results.items[0])
                            : fold_op(m, &o);
-    if (results.items[0] == 0) add_node(m, &o, results.items, total);
+    if (results.items[0] == 0) add_node(m, &o, results.items, count);
   }
-  for (size_t i = 0; i < total && ls_status_is_ok(r->status); ++i)
-    define(m, s, names.items[i], results.items[i]);
+  for (size_t i = 0; i < count && ls_status_is_ok(r->status); ++i)
+    define(m, s, o.results.items[i], results.items[i]);
   return false;
 }
 
@@ -795,16 +406,16 @@ static void take_weight(module *m, const char *name, ls_type type,
   made->is_fixed = is_fixed;
 }
 
-static const char *attr_text(const op *o, const char *name) {
+static const char *attr_text(const ls_hlo_op *o, const char *name) {
   for (size_t i = 0; i < o->num_attrs; ++i)
     if (strcmp(o->attrs[i].name, name) == 0) return o->attrs[i].text;
   return NULL;
 }
 
 // Reads "{ls.input = "x"} loc("x")" after an argument or a result.
-static void read_marks(module *m, op *marks, const char **out_location) {
+static void read_marks(module *m, ls_hlo_op *marks, const char **out_location) {
   ls_hlo_reader *r = &m->r;
-  if (ls_hlo_accept(r, "{")) read_attrs(m, marks, "}", 0);
+  if (ls_hlo_accept(r, "{")) ls_hlo_read_attrs(r, marks, "}", 0);
   if (!ls_hlo_accept(r, "loc")) return;
   ls_hlo_cursor begin = r->now;
   ls_hlo_expect(r, "(");
@@ -825,7 +436,7 @@ static void add_port(module *m, bool is_input, uint32_t value, const char *name,
 
 static void read_argument(module *m, const scope *s, size_t index) {
   ls_hlo_reader *r = &m->r;
-  op marks = {0};
+  ls_hlo_op marks = {0};
   const char *own = ls_hlo_text(r), *location = NULL;
   char *position = ls_arena_format(&file_of(m)->memory, "arr_%zu", index);
   if (r->now.kind != LS_HLO_VALUE) LS_HLO_EXPECTED(r, "an argument");
@@ -860,7 +471,7 @@ static void read_argument(module *m, const scope *s, size_t index) {
 
 static void read_output(module *m, size_t index, bool has_marks) {
   ls_hlo_reader *r = &m->r;
-  op marks = {0};
+  ls_hlo_op marks = {0};
   const char *location = NULL;
   const ls_type type = ls_hlo_read_type(r);
   if (has_marks) read_marks(m, &marks, &location);
@@ -918,7 +529,8 @@ static void find_functions(module *m) {
     if (cursor == NULL || r->now.kind == LS_HLO_END) return;
     *cursor = r->now;
     snprintf(key, sizeof(key), "@%s", name);
-    if (!ls_map_insert(&r->onnx.values, key, strlen(key), cursor)) no_memory(m);
+    if (!ls_map_insert(&r->onnx.values, key, strlen(key), cursor))
+      ls_hlo_no_memory(&m->r);
     if (strcmp(name, "main") == 0 || (m->main == NULL && !is_private))
       m->main = cursor;
   }

@@ -33,6 +33,10 @@ static void fail_status(ls_hlo_reader *r, ls_status status) {
   ls_status_free(status);
 }
 
+void ls_hlo_no_memory(ls_hlo_reader *r) {
+  ls_hlo_fail(r, LS_RESOURCE_EXHAUSTED, "there is no memory");
+}
+
 // ---- Memory ----------------------------------------------------------------
 void *ls_hlo_push(ls_hlo_reader *r, void *items, size_t *count, size_t size) {
   void *item = ls_status_is_ok(r->status)
@@ -60,7 +64,7 @@ void ls_hlo_own_array(ls_hlo_reader *r, ls_array *array) {
 const char *ls_hlo_text(ls_hlo_reader *r) {
   char *text = ls_arena_allocate(&r->onnx.file->memory, r->now.size + 1);
   if (text == NULL) {
-    ls_hlo_fail(r, LS_RESOURCE_EXHAUSTED, "there is no memory");
+    ls_hlo_no_memory(r);
     return "";
   }
   memcpy(text, r->now.text, r->now.size);

@@ -7,16 +7,9 @@
 #include "graph/make/make.h"
 #include "onnx/hlo.h"
 
-static ls_shape in_shape(const ls_onnx_build *b, size_t input) {
-  return b->file->types[b->node->inputs[input]].shape;
-}
 static ls_tensor whole(ls_onnx_build *b, size_t input) {
   return ls_hlo_whole(b, b->node->inputs[input]);
 }
-static ls_type result_type(const ls_onnx_build *b) {
-  return b->file->types[b->node->outputs[0]];
-}
-
 // Transposes, unless nothing moves.
 static ls_tensor transpose_to(ls_tensor x, const int *order, int rank) {
   bool moves = false;
@@ -138,7 +131,7 @@ static void make_product(ls_onnx_build *b, dot_side *s) {
   }
   ls_hlo_give(b, 0,
               ls_hlo_reshape(ls_matmul(operands[0], operands[1]),
-                             result_type(b).shape, batch),
+                             ls_hlo_result_type(b).shape, batch),
               batch);
 }
 
@@ -148,7 +141,7 @@ void ls_hlo_make_dot_general(ls_onnx_build *b) {
       {"batching_dims2", "contracting_dims2"}};
   dot_side s[2] = {{.num_free = 0}, {.num_free = 0}};
   for (size_t i = 0; i < 2; ++i) {
-    s[i].shape = in_shape(b, i);
+    s[i].shape = ls_hlo_in_shape(b, i);
     s[i].tracked = ls_hlo_batch_of(b, i);
     s[i].num_batch = ls_hlo_ints(b, names[i][0], s[i].batch, LS_MAX_RANK);
     s[i].num_contract = ls_hlo_ints(b, names[i][1], s[i].contract, LS_MAX_RANK);
@@ -165,7 +158,7 @@ void ls_hlo_make_dot_general(ls_onnx_build *b) {
 void ls_hlo_make_dot(ls_onnx_build *b) {
   dot_side s[2] = {{.num_contract = 1}, {.num_contract = 1}};
   for (size_t i = 0; i < 2; ++i) {
-    s[i].shape = in_shape(b, i);
+    s[i].shape = ls_hlo_in_shape(b, i);
     s[i].tracked = ls_hlo_batch_of(b, i);
   }
   s[0].contract[0] = s[0].shape.rank - 1;
@@ -224,13 +217,13 @@ static ls_tensor flip(ls_onnx_build *b, ls_tensor w, int rank) {
 }
 
 void ls_hlo_make_convolution(ls_onnx_build *b) {
-  const int all = in_shape(b, 0).rank, rank = all - 2;
+  const int all = ls_hlo_in_shape(b, 0).rank, rank = all - 2;
   int from[LS_MAX_RANK], weights[LS_MAX_RANK], to[LS_MAX_RANK],
       back[LS_MAX_RANK];
   int64_t pads[2 * LS_MAX_RANK], lists[3][2 * LS_MAX_RANK];
   const int batch = ls_hlo_batch_of(b, 0);
-  if (rank < 1 || rank > 3 || in_shape(b, 1).rank != all ||
-      result_type(b).shape.rank != all) {
+  if (rank < 1 || rank > 3 || ls_hlo_in_shape(b, 1).rank != all ||
+      ls_hlo_result_type(b).shape.rank != all) {
     LS_ONNX_REFUSE(b, "a convolution of %d dimensions", all);
     return;
   }
@@ -300,7 +293,7 @@ static ls_tensor with_initial(ls_onnx_build *b, const struct reducer *way,
 void ls_hlo_make_reduce(ls_onnx_build *b) {
   int64_t dims[LS_MAX_RANK];
   int axes[LS_MAX_RANK], batch = ls_hlo_batch_of(b, 0), before = 0;
-  const int rank = in_shape(b, 0).rank;
+  const int rank = ls_hlo_in_shape(b, 0).rank;
   const int count = ls_hlo_ints(b, "dims", dims, LS_MAX_RANK);
   uint32_t reduced = 0;
   if (count < 0) ls_onnx_fail(b, ls_invalid_argument("no dimensions"));
@@ -371,7 +364,9 @@ static void make_window(ls_onnx_build *b, const struct reducer *way,
   order[rank - 1] = singles[1];
   for (int i = 0; i < rank; ++i)
     back[order[i]] = i;
-  const ls_tensor x = transpose_to(whole(b, 0), order, rank);
+  const uint32_t singles_only = 1u << singles[0] | 1u << singles[1];
+  const ls_tensor x =
+      transpose_to(ls_hlo_widened(b, 0, ~singles_only), order, rank);
   ls_hlo_give(
       b, 0,
       with_initial(b, way,
@@ -380,7 +375,7 @@ static void make_window(ls_onnx_build *b, const struct reducer *way,
 }
 
 void ls_hlo_make_reduce_window(ls_onnx_build *b) {
-  const int rank = in_shape(b, 0).rank;
+  const int rank = ls_hlo_in_shape(b, 0).rank;
   const int batch = ls_hlo_batch_of(b, 0);
   int64_t base[2 * LS_MAX_RANK];
   window w;
@@ -391,9 +386,9 @@ void ls_hlo_make_reduce_window(ls_onnx_build *b) {
       !read_spatial(b, "base_dilations", rank, 1, base) ||
       !read_spatial(b, "pad", 2 * rank, 0, w.pads))
     return;
-  bool fits =
-      way->op == LS_OP_REDUCE_SUM || way->op == LS_OP_REDUCE_MAX ||
-      (way->op == LS_OP_REDUCE_MIN && ls_dtype_is_float(result_type(b).dtype));
+  bool fits = way->op == LS_OP_REDUCE_SUM || way->op == LS_OP_REDUCE_MAX ||
+              (way->op == LS_OP_REDUCE_MIN &&
+               ls_dtype_is_float(ls_hlo_result_type(b).dtype));
   for (int i = 0; i < rank; ++i)
     fits = fits && base[i] == 1;
   if (!fits) LS_ONNX_REFUSE(b, "a window of this kind, or a dilated input");
@@ -405,8 +400,9 @@ void ls_hlo_make_reduce_window(ls_onnx_build *b) {
 // ---- Lookups ---------------------------------------------------------------
 // Takes whole slices along one axis.
 void ls_hlo_make_gather(ls_onnx_build *b) {
-  const ls_shape shape = in_shape(b, 0), wanted = result_type(b).shape;
-  ls_shape list = in_shape(b, 1);
+  const ls_shape shape = ls_hlo_in_shape(b, 0),
+                 wanted = ls_hlo_result_type(b).shape;
+  ls_shape list = ls_hlo_in_shape(b, 1);
   int64_t axis[LS_MAX_RANK] = {0}, collapsed[LS_MAX_RANK], sizes[LS_MAX_RANK],
           offsets[LS_MAX_RANK];
   const int num_offsets = ls_hlo_ints(b, "offset_dims", offsets, LS_MAX_RANK);

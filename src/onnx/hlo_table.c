@@ -86,10 +86,6 @@ const ls_onnx_op *ls_hlo_op_find(const char *domain, const char *type) {
 }
 
 // ---- The batch -------------------------------------------------------------
-ls_type ls_hlo_type_of(const ls_onnx_build *b, uint32_t value) {
-  return b->file->types[value];
-}
-
 int ls_hlo_batch_of(const ls_onnx_build *b, size_t input) {
   return b->values[b->node->inputs[input]].batch - 1;
 }
@@ -253,16 +249,9 @@ void ls_hlo_make_node(ls_onnx_build *b, const ls_onnx_op *op) {
       element_batch(b));
 }
 
-static ls_type result_type(const ls_onnx_build *b) {
-  return b->file->types[b->node->outputs[0]];
-}
-static ls_shape in_shape(const ls_onnx_build *b, size_t input) {
-  return b->file->types[b->node->inputs[input]].shape;
-}
-
 // ---- Elementwise -----------------------------------------------------------
 void ls_hlo_make_convert(ls_onnx_build *b) {
-  const ls_dtype dtype = result_type(b).dtype;
+  const ls_dtype dtype = ls_hlo_result_type(b).dtype;
   const ls_tensor x = ls_onnx_in(b, 0);
   ls_hlo_give(b, 0,
               dtype == LS_DTYPE_BOOL
@@ -272,7 +261,7 @@ void ls_hlo_make_convert(ls_onnx_build *b) {
 }
 
 void ls_hlo_make_bitcast(ls_onnx_build *b) {
-  ls_hlo_give(b, 0, ls_bitcast(ls_onnx_in(b, 0), result_type(b).dtype),
+  ls_hlo_give(b, 0, ls_bitcast(ls_onnx_in(b, 0), ls_hlo_result_type(b).dtype),
               ls_hlo_batch_of(b, 0));
 }
 
@@ -308,7 +297,7 @@ void ls_hlo_make_clamp(ls_onnx_build *b) {
 
 // ---- Shapes ----------------------------------------------------------------
 void ls_hlo_make_iota(ls_onnx_build *b) {
-  const ls_type type = result_type(b);
+  const ls_type type = ls_hlo_result_type(b);
   const int64_t axis = ls_onnx_attr_int(b, "dim", -1);
   ls_shape shape = type.shape;
   if (axis < 0 || axis >= shape.rank) {
@@ -322,7 +311,8 @@ void ls_hlo_make_iota(ls_onnx_build *b) {
 }
 
 void ls_hlo_make_broadcast(ls_onnx_build *b) {
-  const ls_shape wanted = result_type(b).shape, own = in_shape(b, 0);
+  const ls_shape wanted = ls_hlo_result_type(b).shape,
+                 own = ls_hlo_in_shape(b, 0);
   int64_t dims[LS_MAX_RANK];
   ls_shape shape = {.rank = wanted.rank};
   const ls_tensor x = ls_onnx_in(b, 0);
@@ -364,8 +354,8 @@ static int moved_dim(ls_shape old, ls_shape wanted, int d, int64_t unit) {
 }
 
 void ls_hlo_make_reshape(ls_onnx_build *b) {
-  const ls_shape old = in_shape(b, 0);
-  ls_shape wanted = result_type(b).shape;
+  const ls_shape old = ls_hlo_in_shape(b, 0);
+  ls_shape wanted = ls_hlo_result_type(b).shape;
   ls_tensor x = ls_onnx_in(b, 0);
   const ls_shape got = ls_tensor_shape(x);
   const int batch = ls_hlo_batch_of(b, 0);
@@ -389,7 +379,7 @@ void ls_hlo_make_reshape(ls_onnx_build *b) {
 }
 
 void ls_hlo_make_transpose(ls_onnx_build *b) {
-  const ls_shape shape = in_shape(b, 0);
+  const ls_shape shape = ls_hlo_in_shape(b, 0);
   int64_t order[LS_MAX_RANK];
   int permutation[LS_MAX_RANK], batch = -1;
   if (!read_dims(b, "dims", order, shape.rank, 0, shape.rank)) return;
@@ -403,7 +393,7 @@ void ls_hlo_make_transpose(ls_onnx_build *b) {
 // Slices the first input; the batch and added dimensions must be whole.
 static void give_slice(ls_onnx_build *b, const int64_t *starts,
                        const int64_t *limits, const int64_t *strides) {
-  const ls_shape shape = in_shape(b, 0);
+  const ls_shape shape = ls_hlo_in_shape(b, 0);
   const int batch = ls_hlo_batch_of(b, 0);
   ls_shape from = {.rank = shape.rank}, to = from, by = from;
   const ls_tensor x = ls_onnx_in(b, 0);
@@ -423,7 +413,7 @@ static void give_slice(ls_onnx_build *b, const int64_t *starts,
 }
 
 void ls_hlo_make_slice(ls_onnx_build *b) {
-  const int32_t rank = in_shape(b, 0).rank;
+  const int32_t rank = ls_hlo_in_shape(b, 0).rank;
   int64_t ranges[3 * LS_MAX_RANK], lists[3][LS_MAX_RANK];
   const bool is_short =
       ls_hlo_ints(b, "ranges", ranges, 3 * LS_MAX_RANK) == 3 * rank;
@@ -438,7 +428,7 @@ void ls_hlo_make_slice(ls_onnx_build *b) {
 }
 
 void ls_hlo_make_dynamic_slice(ls_onnx_build *b) {
-  const ls_shape shape = in_shape(b, 0);
+  const ls_shape shape = ls_hlo_in_shape(b, 0);
   int64_t sizes[LS_MAX_RANK], starts[LS_MAX_RANK], limits[LS_MAX_RANK],
       strides[LS_MAX_RANK];
   ls_tensor at[LS_MAX_RANK];
@@ -474,7 +464,7 @@ void ls_hlo_make_dynamic_slice(ls_onnx_build *b) {
 }
 
 void ls_hlo_make_dynamic_update(ls_onnx_build *b) {
-  const ls_shape shape = in_shape(b, 0), part = in_shape(b, 1);
+  const ls_shape shape = ls_hlo_in_shape(b, 0), part = ls_hlo_in_shape(b, 1);
   const int own = ls_hlo_batch_of(b, 0), batch = ls_hlo_batch_of(b, 1);
   ls_tensor at[LS_MAX_RANK], x = ls_hlo_whole(b, b->node->inputs[0]);
   if (b->node->num_inputs != (size_t)shape.rank + 2 ||
@@ -494,7 +484,7 @@ void ls_hlo_make_dynamic_update(ls_onnx_build *b) {
 }
 
 void ls_hlo_make_pad(ls_onnx_build *b) {
-  const int32_t rank = in_shape(b, 0).rank;
+  const int32_t rank = ls_hlo_in_shape(b, 0).rank;
   const int batch = ls_hlo_batch_of(b, 0);
   ls_shape low = {.rank = rank}, high = low, interior = low;
   if (!read_dims(b, "low", low.dim, rank, -INT32_MAX, INT32_MAX) ||
@@ -519,10 +509,10 @@ void ls_hlo_make_concatenate(ls_onnx_build *b) {
   if (batch >= 0 && axis == batch)
     ls_hlo_refuse_batch(b, "a concatenation of batches");
   for (size_t i = 0; parts != NULL && i < count; ++i)
-    parts[i] =
-        batch >= 0 && ls_hlo_batch_of(b, i) < 0
-            ? ls_hlo_broadcast(b, ls_onnx_in(b, i), in_shape(b, i), batch)
-            : ls_hlo_whole(b, b->node->inputs[i]);
+    parts[i] = batch >= 0 && ls_hlo_batch_of(b, i) < 0
+                   ? ls_hlo_broadcast(b, ls_onnx_in(b, i),
+                                      ls_hlo_in_shape(b, i), batch)
+                   : ls_hlo_whole(b, b->node->inputs[i]);
   if (parts != NULL && ls_status_is_ok(b->status))
     ls_hlo_give(b, 0, ls_concatenate(parts, count, (int)axis), batch);
 }
