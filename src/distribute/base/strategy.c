@@ -219,12 +219,6 @@ void ls_strategy_own_replicas(const ls_strategy *strategy, size_t *out_first,
                  : (size_t)ls_communicator_first(ranks, ranks->rank + 1, count);
 }
 
-// Returns true if this process saves and writes what all would.
-static bool strategy_leads(const ls_strategy *strategy) {
-  const ls_communicator *ranks = ls_strategy_communicator(strategy);
-  return ranks == NULL || ranks->rank == 0;
-}
-
 bool ls_strategy_between_graph(const ls_strategy *strategy) {
   return ls_strategy_communicator(strategy) != NULL;
 }
@@ -235,11 +229,12 @@ bool ls_strategy_should_init(const ls_strategy *strategy) {
 }
 
 bool ls_strategy_should_checkpoint(const ls_strategy *strategy) {
-  return strategy_leads(strategy);
+  const ls_communicator *ranks = ls_strategy_communicator(strategy);
+  return ranks == NULL || ranks->rank == 0;
 }
 
 bool ls_strategy_should_save_summary(const ls_strategy *strategy) {
-  return strategy_leads(strategy);
+  return ls_strategy_should_checkpoint(strategy);
 }
 
 bool ls_strategy_is_multi_worker(const ls_strategy *strategy) {

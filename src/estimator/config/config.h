@@ -77,9 +77,10 @@ struct ls_run_config {
   ls_cluster_spec cluster;
 };
 
-// Copies a text, which may be NULL. Returns false without memory.
-LS_MUST_USE bool ls_run_config_text(ls_run_config *config, const char *text,
-                                    const char **out_text);
+// Copies a text, which may be NULL.
+LS_MUST_USE ls_status ls_run_config_text(ls_run_config *config,
+                                         const char *text,
+                                         const char **out_text);
 
 // Reads this process's role and model_dir from TF_CONFIG. model_dir may be in
 // the options, too.

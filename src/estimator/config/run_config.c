@@ -14,12 +14,9 @@ static void run_config_destroy(ls_object *object) {
   ls_allocator *allocator = self->arena.allocator;
   ls_session_config_deinit(&self->session);
   ls_nest_release(self->tpu.input_partition_dims);
-  if (self->values.train_distribute != NULL)
-    ls_strategy_release(self->values.train_distribute);
-  if (self->values.eval_distribute != NULL)
-    ls_strategy_release(self->values.eval_distribute);
-  if (self->values.resolver != NULL)
-    ls_tpu_resolver_release(self->values.resolver);
+  ls_strategy_release(self->values.train_distribute);
+  ls_strategy_release(self->values.eval_distribute);
+  ls_tpu_resolver_release(self->values.resolver);
   ls_arena_deinit(&self->arena);
   ls_release(allocator, self);
 }
@@ -48,31 +45,47 @@ const ls_run_values *ls_run_config_values(const ls_run_config *config) {
   return &config->values;
 }
 
-bool ls_run_config_text(ls_run_config *config, const char *text,
-                        const char **out_text) {
+ls_status ls_run_config_text(ls_run_config *config, const char *text,
+                             const char **out_text) {
   *out_text = text == NULL ? NULL : ls_arena_string(&config->arena, text);
-  return text == NULL || *out_text != NULL;
+  return text == NULL || *out_text != NULL ? ls_ok() : ls_out_of_memory();
+}
+
+// ---- Numbers ---------------------------------------------------------------
+#define NUMBER(field, lowest)                                                  \
+  {                                                                            \
+    .name = #field, .given = offsetof(ls_run_config_options, field),           \
+    .kept = offsetof(ls_run_values, field), .least = lowest                    \
+  }
+// A number that is given as an option and kept as a value.
+static const struct number_field {
+  const char *name;
+  size_t given, kept;
+  int64_t least;
+} numbers[] = {
+    NUMBER(random_seed, INT64_MIN),    NUMBER(save_summary_steps, 0),
+    NUMBER(save_checkpoints_steps, 0), NUMBER(save_checkpoints_secs, 0),
+    NUMBER(keep_checkpoint_max, 0),    NUMBER(keep_checkpoint_every_n_hours, 1),
+    NUMBER(log_step_count_steps, 1),   NUMBER(session_creation_timeout_secs, 1),
+};
+
+static ls_opt kept_number(const ls_run_values *values,
+                          const struct number_field *field) {
+  return *(const ls_opt *)(const void *)((const char *)values + field->kept);
 }
 
 // ---- Checks ----------------------------------------------------------------
-static ls_status run_config_check_number(const char *field, ls_opt number,
-                                         int64_t least) {
-  if (!number.set || number.value >= least) return ls_ok();
-  return ls_invalid_argument("%s should be %s, got %lld", field,
-                             least == 0 ? ">= 0" : "> 0",
-                             (long long)number.value);
-}
-
 static ls_status check_flags(const ls_run_config_options *o) {
-  if ((unsigned)o->checkpoints > LS_FLAG_OFF)
-    return ls_invalid_argument("checkpoints %d is no flag",
-                               (int)o->checkpoints);
-  if ((unsigned)o->log_step_count > LS_FLAG_OFF)
-    return ls_invalid_argument("log_step_count %d is no flag",
-                               (int)o->log_step_count);
-  if ((unsigned)o->checkpoint_save_graph_def > LS_FLAG_OFF)
-    return ls_invalid_argument("checkpoint_save_graph_def %d is no flag",
-                               (int)o->checkpoint_save_graph_def);
+  const struct {
+    const char *field;
+    ls_flag flag;
+  } flags[] = {{"checkpoints", o->checkpoints},
+               {"log_step_count", o->log_step_count},
+               {"checkpoint_save_graph_def", o->checkpoint_save_graph_def}};
+  for (size_t i = 0; i < LS_COUNT_OF(flags); ++i)
+    if ((unsigned)flags[i].flag > LS_FLAG_OFF)
+      return ls_invalid_argument("%s %d is no flag", flags[i].field,
+                                 (int)flags[i].flag);
   return ls_ok();
 }
 
@@ -83,22 +96,13 @@ static ls_status run_config_check(const ls_run_values *v) {
                                "be");
   if (v->model_dir != NULL && v->model_dir[0] == '\0')
     return ls_invalid_argument("model_dir should be non-empty");
-  const struct {
-    const char *field;
-    ls_opt number;
-    int64_t least;
-  } numbers[] = {
-      {"save_summary_steps", v->save_summary_steps, 0},
-      {"save_checkpoints_steps", v->save_checkpoints_steps, 0},
-      {"save_checkpoints_secs", v->save_checkpoints_secs, 0},
-      {"keep_checkpoint_max", v->keep_checkpoint_max, 0},
-      {"keep_checkpoint_every_n_hours", v->keep_checkpoint_every_n_hours, 1},
-      {"log_step_count_steps", v->log_step_count_steps, 1},
-      {"session_creation_timeout_secs", v->session_creation_timeout_secs, 1},
-  };
-  for (size_t i = 0; i < LS_COUNT_OF(numbers); ++i)
-    LS_RETURN_IF_ERROR(run_config_check_number(
-        numbers[i].field, numbers[i].number, numbers[i].least));
+  for (size_t i = 0; i < LS_COUNT_OF(numbers); ++i) {
+    const ls_opt number = kept_number(v, &numbers[i]);
+    if (number.set && number.value < numbers[i].least)
+      return ls_invalid_argument("%s should be %s, got %lld", numbers[i].name,
+                                 numbers[i].least == 0 ? ">= 0" : "> 0",
+                                 (long long)number.value);
+  }
   if (v->protocol == NULL || strcmp(v->protocol, "grpc") == 0 ||
       strcmp(v->protocol, "grpc+verbs") == 0)
     return ls_ok();
@@ -123,8 +127,8 @@ static ls_status set_session(ls_run_config *self,
 
 static void set_strategy(ls_strategy **kept, ls_strategy *strategy) {
   ls_strategy *before = *kept;
-  *kept = strategy != NULL ? ls_strategy_retain(strategy) : NULL;
-  if (before != NULL) ls_strategy_release(before);
+  *kept = ls_object_retain(strategy);
+  ls_strategy_release(before);
 }
 
 static ls_status run_config_take(ls_run_config *self,
@@ -158,9 +162,8 @@ static ls_status run_config_take(ls_run_config *self,
   v->checkpoint_save_graph_def = o->checkpoint_save_graph_def != LS_FLAG_OFF;
   set_strategy(&v->train_distribute, o->train_distribute);
   set_strategy(&v->eval_distribute, o->eval_distribute);
-  if (!ls_run_config_text(self, o->model_dir, &v->model_dir) ||
-      !ls_run_config_text(self, o->protocol, &v->protocol))
-    return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_run_config_text(self, o->model_dir, &v->model_dir));
+  LS_RETURN_IF_ERROR(ls_run_config_text(self, o->protocol, &v->protocol));
   LS_RETURN_IF_ERROR(set_session(self, o->session_config));
   LS_RETURN_IF_ERROR(run_config_check(v));
   return ls_run_config_read_environment(self);
@@ -190,8 +193,7 @@ static ls_status join_system(ls_run_config *self, ls_tpu_resolver *resolver) {
   ls_master master;
   LS_RETURN_IF_ERROR(
       ls_tpu_resolver_master(resolver, NULL, (ls_opt){0}, &master));
-  if (!ls_run_config_text(self, master.text, &v->master))
-    return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_run_config_text(self, master.text, &v->master));
   if (v->session_config == NULL)
     LS_RETURN_IF_ERROR(set_session(
         self, &(ls_session_config){.soft_placement = LS_FLAG_ON,
@@ -217,13 +219,11 @@ static ls_status set_masters(ls_run_config *self,
                                "is given, which has its own");
   if (o->resolver != NULL)
     LS_RETURN_IF_ERROR(join_system(self, o->resolver));
-  else if (o->master != NULL &&
-           !ls_run_config_text(self, o->master, &v->master))
-    return ls_out_of_memory();
+  else if (o->master != NULL)
+    LS_RETURN_IF_ERROR(ls_run_config_text(self, o->master, &v->master));
   if (o->evaluation_master != NULL)
-    return ls_run_config_text(self, o->evaluation_master, &v->evaluation_master)
-               ? ls_ok()
-               : ls_out_of_memory();
+    return ls_run_config_text(self, o->evaluation_master,
+                              &v->evaluation_master);
   if (v->evaluation_master[0] == '\0' && strcmp(v->task_type, "evaluator") != 0)
     v->evaluation_master = v->master;
   return ls_ok();
@@ -234,8 +234,7 @@ static ls_status take_tpu(ls_run_config *self, const ls_run_config_options *o) {
   LS_RETURN_IF_ERROR(ls_run_config_set_tpu(self, o->tpu));
   LS_RETURN_IF_ERROR(ls_run_config_find_job(self));
   LS_RETURN_IF_ERROR(set_masters(self, o));
-  if (o->resolver != NULL)
-    self->values.resolver = ls_tpu_resolver_retain(o->resolver);
+  self->values.resolver = ls_object_retain(o->resolver);
   return ls_run_config_check_job(self);
 }
 
@@ -258,11 +257,11 @@ static ls_status copy_cluster(ls_run_config *to, const ls_cluster_spec *from) {
     const ls_cluster_job *job = &from->jobs[i];
     const char **addresses =
         ls_arena_new_array(&to->arena, const char *, job->num_addresses + 1);
-    if (addresses == NULL || !ls_run_config_text(to, job->name, &jobs[i].name))
-      return ls_out_of_memory();
+    LS_RETURN_IF_NO_MEMORY(addresses);
+    LS_RETURN_IF_ERROR(ls_run_config_text(to, job->name, &jobs[i].name));
     for (size_t k = 0; k < job->num_addresses; ++k)
-      if (!ls_run_config_text(to, job->addresses[k], &addresses[k]))
-        return ls_out_of_memory();
+      LS_RETURN_IF_ERROR(
+          ls_run_config_text(to, job->addresses[k], &addresses[k]));
     jobs[i].addresses = addresses;
     jobs[i].num_addresses = job->num_addresses;
   }
@@ -275,21 +274,15 @@ static ls_status run_config_copy(const ls_run_config *from, ls_run_config *to) {
   const ls_run_values *v = &from->values;
   ls_run_values *out = &to->values;
   *out = *v;
-  // Clears the pointers to objects of which the copy must hold its own
-  // references.
-  out->train_distribute = out->eval_distribute = NULL;
-  out->resolver = NULL;
   out->session_config = NULL;
   out->tpu = NULL;
-  set_strategy(&out->train_distribute, v->train_distribute);
-  set_strategy(&out->eval_distribute, v->eval_distribute);
-  if (v->resolver != NULL) out->resolver = ls_tpu_resolver_retain(v->resolver);
-  if (!ls_run_config_text(to, v->model_dir, &out->model_dir) ||
-      !ls_run_config_text(to, v->protocol, &out->protocol) ||
-      !ls_run_config_text(to, v->task_type, &out->task_type) ||
-      !ls_run_config_text(to, v->master, &out->master) ||
-      !ls_run_config_text(to, v->evaluation_master, &out->evaluation_master))
-    return ls_out_of_memory();
+  ls_object_retain(out->train_distribute);
+  ls_object_retain(out->eval_distribute);
+  ls_object_retain(out->resolver);
+  const char **texts[] = {&out->model_dir, &out->protocol, &out->task_type,
+                          &out->master, &out->evaluation_master};
+  for (size_t i = 0; i < LS_COUNT_OF(texts); ++i)
+    LS_RETURN_IF_ERROR(ls_run_config_text(to, *texts[i], texts[i]));
   LS_RETURN_IF_ERROR(set_session(to, v->session_config));
   LS_RETURN_IF_ERROR(copy_cluster(to, &from->cluster));
   return v->tpu != NULL ? ls_run_config_set_tpu(to, v->tpu) : ls_ok();
@@ -326,55 +319,19 @@ static ls_status no_such_field(const ls_run_config *self, const char *field) {
   return status;
 }
 
-static ls_opt *run_config_number_of(ls_run_values *v, const char *field) {
-  const struct {
-    const char *field;
-    ls_opt *number;
-  } numbers[] = {
-      {"random_seed", &v->random_seed},
-      {"save_summary_steps", &v->save_summary_steps},
-      {"save_checkpoints_steps", &v->save_checkpoints_steps},
-      {"save_checkpoints_secs", &v->save_checkpoints_secs},
-      {"keep_checkpoint_max", &v->keep_checkpoint_max},
-      {"keep_checkpoint_every_n_hours", &v->keep_checkpoint_every_n_hours},
-      {"log_step_count_steps", &v->log_step_count_steps},
-      {"session_creation_timeout_secs", &v->session_creation_timeout_secs},
-  };
-  for (size_t i = 0; i < LS_COUNT_OF(numbers); ++i)
-    if (strcmp(numbers[i].field, field) == 0) return numbers[i].number;
-  return NULL;
-}
-
-// Copies the numbers from the options to a struct of values.
-static ls_run_values numbers_of(const ls_run_config_options *o) {
-  return (ls_run_values){
-      .random_seed = o->random_seed,
-      .save_summary_steps = o->save_summary_steps,
-      .save_checkpoints_steps = o->save_checkpoints_steps,
-      .save_checkpoints_secs = o->save_checkpoints_secs,
-      .keep_checkpoint_max = o->keep_checkpoint_max,
-      .keep_checkpoint_every_n_hours = o->keep_checkpoint_every_n_hours,
-      .log_step_count_steps = o->log_step_count_steps,
-      .session_creation_timeout_secs = o->session_creation_timeout_secs};
-}
-
-static ls_status set_text(ls_run_config *self, const char *text,
-                          const char **field) {
-  return ls_run_config_text(self, text, field) ? ls_ok() : ls_out_of_memory();
-}
-
 static ls_status replace_one(ls_run_config *self, const char *field,
                              const ls_run_config_options *o) {
-  ls_run_values *v = &self->values, given = numbers_of(o);
-  ls_opt *number = run_config_number_of(v, field);
-  if (number != NULL) {
-    *number = *run_config_number_of(&given, field);
-    return ls_ok();
-  }
+  ls_run_values *v = &self->values;
+  for (size_t i = 0; i < LS_COUNT_OF(numbers); ++i)
+    if (strcmp(field, numbers[i].name) == 0) {
+      memcpy((char *)v + numbers[i].kept, (const char *)o + numbers[i].given,
+             sizeof(ls_opt));
+      return ls_ok();
+    }
   if (strcmp(field, "model_dir") == 0)
-    return set_text(self, o->model_dir, &v->model_dir);
+    return ls_run_config_text(self, o->model_dir, &v->model_dir);
   if (strcmp(field, "protocol") == 0)
-    return set_text(self, o->protocol, &v->protocol);
+    return ls_run_config_text(self, o->protocol, &v->protocol);
   if (strcmp(field, "session_config") == 0)
     return set_session(self, o->session_config);
   if (strcmp(field, "train_distribute") == 0) {

@@ -143,12 +143,12 @@ ls_status ls_run_config_set_tpu(ls_run_config *config,
     tpu->host_call_every_n_steps = (ls_opt){true, 1};
   if (tpu->parallel_get_next == LS_FLAG_DEFAULT)
     tpu->parallel_get_next = LS_FLAG_OFF;
-  if (!ls_run_config_text(
-          config,
-          given->iterations_per_loop != NULL ? given->iterations_per_loop : "2",
-          &tpu->iterations_per_loop) ||
-      !ls_run_config_text(config, given->tpu_job_name, &tpu->tpu_job_name))
-    return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_run_config_text(
+      config,
+      given->iterations_per_loop != NULL ? given->iterations_per_loop : "2",
+      &tpu->iterations_per_loop));
+  LS_RETURN_IF_ERROR(
+      ls_run_config_text(config, given->tpu_job_name, &tpu->tpu_job_name));
   config->values.tpu = tpu;
   return tpu_config_check(tpu);
 }

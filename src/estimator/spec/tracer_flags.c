@@ -139,31 +139,19 @@ static ls_status set_list(reading *r, const flag *f, ls_tracer_list list) {
   return ls_ok();
 }
 
-static ls_status set_included_names(reading *r, const flag *f) {
-  return set_list(r, f, LS_TRACER_INCLUDED_NAMES);
-}
-static ls_status set_included_types(reading *r, const flag *f) {
-  return set_list(r, f, LS_TRACER_INCLUDED_TYPES);
-}
-static ls_status set_excluded_names(reading *r, const flag *f) {
-  return set_list(r, f, LS_TRACER_EXCLUDED_NAMES);
-}
-static ls_status set_excluded_types(reading *r, const flag *f) {
-  return set_list(r, f, LS_TRACER_EXCLUDED_TYPES);
-}
-
 static const struct {
   const char *name;
   ls_status (*set)(reading *r, const flag *f);
+  ls_tracer_list list;  // Set if there is no function.
 } flags[] = {
-    {"enable", set_enabled},
-    {"trace_mode", set_mode},
-    {"trace_scalar", set_scalars},
-    {"op_range", set_range},
-    {"included_opnames", set_included_names},
-    {"included_optypes", set_included_types},
-    {"excluded_opnames", set_excluded_names},
-    {"excluded_optypes", set_excluded_types},
+    {"enable", set_enabled, 0},
+    {"trace_mode", set_mode, 0},
+    {"trace_scalar", set_scalars, 0},
+    {"op_range", set_range, 0},
+    {"included_opnames", NULL, LS_TRACER_INCLUDED_NAMES},
+    {"included_optypes", NULL, LS_TRACER_INCLUDED_TYPES},
+    {"excluded_opnames", NULL, LS_TRACER_EXCLUDED_NAMES},
+    {"excluded_optypes", NULL, LS_TRACER_EXCLUDED_TYPES},
 };
 
 static ls_status tracer_flags_refuse(const reading *r, const flag *f) {
@@ -181,7 +169,8 @@ static ls_status tracer_flags_refuse(const reading *r, const flag *f) {
 static ls_status tracer_flags_set(reading *r, const flag *f) {
   for (size_t i = 0; i < LS_COUNT_OF(flags); ++i)
     if (f->name_size > 0 && is_named(f, flags[i].name))
-      return flags[i].set(r, f);
+      return flags[i].set != NULL ? flags[i].set(r, f)
+                                  : set_list(r, f, flags[i].list);
   return tracer_flags_refuse(r, f);
 }
 

@@ -206,26 +206,35 @@ static void print_map(const ls_tpu_devices *devices, char *text, size_t size) {
   snprintf(text + at, size - at, "}");
 }
 
+// Asks for the system's devices, and again up to `retries` times. If it does
+// not answer, the failure has this code.
+static ls_status ask_devices(const ls_tpu_resolver *resolver,
+                             ls_tpu_question question, int64_t retries,
+                             ls_code code, ls_arena *arena, ls_master *master,
+                             ls_tpu_devices *out) {
+  LS_RETURN_IF_ERROR(
+      ls_tpu_resolver_master(resolver, NULL, (ls_opt){0}, master));
+  question.master = master->text;
+  const ls_status status =
+      ls_tpu_list_devices(resolver, &question, retries, arena, out);
+  if (ls_status_code(status) != LS_DEADLINE_EXCEEDED) return status;
+  ls_status_free(status);
+  return LS_STATUS(code,
+                   "the TPU system at '%s' did not answer %lld times: it may "
+                   "not be ready, or the address is wrong",
+                   master->text, (long long)retries + 1);
+}
+
 ls_status ls_tpu_resolver_num_accelerators(const ls_tpu_resolver *resolver,
                                            int32_t *out_tpus) {
   LS_REQUIRE_OUT(out_tpus);
   LS_REQUIRE(resolver);
   ls_master master;
   ls_tpu_devices devices;
-  LS_RETURN_IF_ERROR(
-      ls_tpu_resolver_master(resolver, NULL, (ls_opt){0}, &master));
   LS_OWN(ls_arena, arena) = {.allocator = resolver->arena.allocator};
-  const ls_status status = ls_tpu_list_devices(
-      resolver, &(ls_tpu_question){.master = master.text},
-      resolver->options.device_retries.value, &arena, &devices);
-  if (ls_status_code(status) == LS_DEADLINE_EXCEEDED) {
-    ls_status_free(status);
-    return ls_failed_precondition(
-        "the TPU system at '%s' did not answer %lld times: it may not be "
-        "ready, or the address is wrong",
-        master.text, resolver->options.device_retries.value + 1);
-  }
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(ask_devices(
+      resolver, (ls_tpu_question){0}, resolver->options.device_retries.value,
+      LS_FAILED_PRECONDITION, &arena, &master, &devices));
   if (devices.per_host < 0) {
     char map[LS_DEVICES_TEXT];
     print_map(&devices, map, sizeof(map));
@@ -263,20 +272,9 @@ static ls_status query(const ls_tpu_resolver *resolver, bool want_topology,
   ls_master master;
   ls_tpu_devices devices;
   LS_RETURN_IF_ERROR(
-      ls_tpu_resolver_master(resolver, NULL, (ls_opt){0}, &master));
-  ls_status status = ls_tpu_list_devices(
-      resolver,
-      &(ls_tpu_question){.master = master.text,
-                         .wants_topology = want_topology},
-      resolver->options.metadata_retries.value, &out->arena, &devices);
-  if (ls_status_code(status) == LS_DEADLINE_EXCEEDED) {
-    ls_status_free(status);
-    return ls_invalid_argument(
-        "the TPU system at '%s' did not answer %lld times: it may not be "
-        "ready, or the address is wrong",
-        master.text, resolver->options.metadata_retries.value + 1);
-  }
-  LS_RETURN_IF_ERROR(status);
+      ask_devices(resolver, (ls_tpu_question){.wants_topology = want_topology},
+                  resolver->options.metadata_retries.value, LS_INVALID_ARGUMENT,
+                  &out->arena, &master, &devices));
   out->data = (ls_tpu_metadata){.num_cores = devices.num_cores,
                                 .num_hosts = devices.num_hosts,
                                 .num_of_cores_per_host = devices.per_host,
