@@ -91,6 +91,20 @@ typedef struct ls_value_note {
   ls_type entry_type;  // Type of the entry; zero if there is none.
 } ls_value_note;
 
+// Layout of kernels in a file. A kernel is a variable whose name, or the part
+// of it after '/' or '_', is "kernel".
+typedef enum ls_layout {
+  LS_LAYOUT_DEFAULT,  // Ours; refuses a square kernel from "NAME.weight".
+  LS_LAYOUT_OWN,      // [inputs, outputs], [height, width, inputs, outputs].
+  LS_LAYOUT_TORCH,    // [outputs, inputs], [outputs, inputs, height, width].
+} ls_layout;
+// A dense kernel whose inputs are flattened images: PyTorch has these channels
+// first.
+typedef struct ls_flat_kernel {
+  const char *variable;
+  int64_t channels, height, width;
+} ls_flat_kernel;
+
 // Zero in a field means its default. Everything is lent.
 typedef struct ls_value_choice {
   // Variables to restore, by name or pattern: `*` matches any characters, `?`
@@ -107,6 +121,12 @@ typedef struct ls_value_choice {
   // Off: entries that no variable uses, selected or not, are refused. Default
   // on.
   ls_flag extra;
+  // Kernels in another layout are permuted. A dense kernel after that of a
+  // convolution is refused unless it is in `flat`, or has as many inputs as
+  // that has outputs.
+  ls_layout layout;
+  const ls_flat_kernel *flat;
+  size_t num_flat;
   // Called with each variable, then with each extra entry, before anything is
   // set or refused.
   void (*tell)(void *user, const ls_value_note *note);

@@ -123,6 +123,9 @@ typedef struct ls_train_config {
   // Source of the model's initial values ("": its own); the selected variables,
   // "a,b/*", the exceptions, and renamings, "old=new,x/=y/".
   const char *warm_start, *warm_only, *warm_except, *warm_map;
+  // Layout of that source's kernels: "own", or "torch" and the images that
+  // dense kernels have as inputs: "torch,hidden/kernel=64x14x14". Default "".
+  const char *warm_layout;
 } ls_train_config;
 
 // Reads config.json of a run folder, or the copy in one of its checkpoints,

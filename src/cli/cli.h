@@ -337,9 +337,9 @@ bool cli_check_arithmetic(const char *command, const char *precision,
               "batch size of --stablehlo (default 1)", 1)
 #define CLI_FEATURES_OPTION(place)                                             \
   CLI_ROW("features", CLI_TEXT, (place), "A,B",                                \
-          "parts of .npz, .csv or .tfrecord files that are examples and "      \
-          "labels: x,y; of a CSV the label alone, or columns followed by the " \
-          "label, * for all others; with types as in "                         \
+          "parts of .npz, .csv, .jsonl or .tfrecord files that are examples "  \
+          "and labels: x,y; of rows the label alone, or columns followed by "  \
+          "the label, * for all others; with types as in "                     \
           "image=u8[28,28],label=i64, image=image, '*=f32,label'",             \
           0)
 // Makes a dict of the "class" of each example, or of each position of one, and

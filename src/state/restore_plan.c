@@ -32,13 +32,15 @@ static ls_status restore_plan_missing(const ls_value_source *source,
       source->num_entries > MOST_SHOWN ? ", ..." : "");
 }
 
-static ls_status other_type(const ls_value_source *source,
-                            const ls_variable *variable,
+static ls_status other_type(const ls_restore_plan *plan,
+                            const ls_value_choice *choice, size_t index,
                             const ls_safetensors_entry *entry) {
+  const ls_variable *variable = plan->saver->variables[index];
   return ls_invalid_argument(
-      "'%s' has array '%s' of %s; variable '%s' needs %s", source->path,
+      "'%s' has array '%s' of %s; variable '%s' needs %s%s", plan->source->path,
       entry->name, LS_SHAPE_TEXT(entry->dtype, entry->shape), variable->name,
-      LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape));
+      LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape),
+      ls_layout_advice(plan, choice, index, entry));
 }
 
 static void add_fault(ls_restore_plan *plan, ls_status status) {
@@ -89,16 +91,19 @@ static void plan_variable(ls_restore_plan *plan, const ls_value_choice *choice,
     note.entry_type = (ls_type){entry->dtype, entry->shape};
     plan->taken[entry - plan->source->entries] = true;
   }
+  bool fits = false;
+  if (entry != NULL && ls_name_is_chosen(names, name))
+    add_fault(plan, ls_layout_find(plan, choice, index, entry, &fits));
   if (!ls_name_is_chosen(names, name)) {
     note.fate = LS_VALUE_LEFT_OUT;
   } else if (entry == NULL) {
     note.fate = LS_VALUE_MISSING;
     if (choice->missing != LS_FLAG_ON)
       add_fault(plan, restore_plan_missing(plan->source, variable, wanted));
-  } else if (!ls_restore_fits(variable, entry)) {
+  } else if (!fits) {
     note.fate = LS_VALUE_OTHER_TYPE;
     if (choice->other_types != LS_FLAG_ON)
-      add_fault(plan, other_type(plan->source, variable, entry));
+      add_fault(plan, other_type(plan, choice, index, entry));
   } else {
     plan->entries[index] = entry;
     if (strcmp(wanted, name) != 0) note.fate = LS_VALUE_RENAMED;
@@ -165,10 +170,12 @@ static ls_status allocate(ls_restore_plan *plan) {
   plan->names = ls_arena_new_array(&plan->arena, const char *, count);
   plan->entries =
       ls_arena_new_array(&plan->arena, const ls_safetensors_entry *, count);
+  plan->layouts = ls_arena_new_array(&plan->arena, ls_kernel_layout, count);
   plan->taken =
       ls_arena_new_array(&plan->arena, bool, plan->source->num_entries);
   return plan->variables != NULL && plan->names != NULL &&
-                 plan->entries != NULL && plan->taken != NULL
+                 plan->entries != NULL && plan->layouts != NULL &&
+                 plan->taken != NULL
              ? ls_ok()
              : ls_out_of_memory();
 }

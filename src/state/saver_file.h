@@ -112,6 +112,11 @@ LS_MUST_USE ls_status ls_state_write(ls_store *store, ls_variable *variable,
 size_t ls_state_parts(const ls_store *store, const ls_variable *variable);
 
 // ---- Plan of a restore -----------------------------------------------------
+// An entry's kernel, [outputs, inputs, spatial].
+typedef struct ls_kernel_layout {
+  int64_t outputs, inputs, spatial;
+} ls_kernel_layout;
+
 // Plan of a restore: chooses the entry of each variable before anything is set.
 typedef struct ls_restore_plan {
   const ls_saver *saver;
@@ -123,7 +128,8 @@ typedef struct ls_restore_plan {
   // variable keeps its value.
   const char **variables, **names;
   const ls_safetensors_entry **entries;
-  bool *taken;  // Per entry: true if some variable takes it.
+  ls_kernel_layout *layouts;  // Per variable; zero: the variable's own.
+  bool *taken;                // Per entry: true if some variable takes it.
   ls_value_report report;
   ls_status fault;  // The first fault.
   size_t num_faults;
@@ -140,6 +146,24 @@ LS_MUST_USE ls_status ls_restore_plan_make(const ls_saver *saver,
 LS_MUST_USE ls_status ls_restore_plan_run(const ls_restore_plan *plan);
 void ls_restore_plan_deinit(ls_restore_plan *plan);  // Accepts a zeroed plan.
 LS_OWNED_STRUCT(ls_restore_plan, ls_restore_plan_deinit)
+
+// ---- Layouts (layout.c) ----------------------------------------------------
+// Finds out if an entry fits variable `index`, and stores its layout in the
+// plan.
+//   LS_INVALID_ARGUMENT  the layout is in doubt
+LS_MUST_USE ls_status ls_layout_find(ls_restore_plan *plan,
+                                     const ls_value_choice *choice,
+                                     size_t index,
+                                     const ls_safetensors_entry *entry,
+                                     bool *out_fits);
+// Returns the end of the message about an entry that does not fit: the layout
+// in which it would, or "".
+const char *ls_layout_advice(const ls_restore_plan *plan,
+                             const ls_value_choice *choice, size_t index,
+                             const ls_safetensors_entry *entry);
+// Copies a kernel [outputs, inputs, ...] to [..., inputs, outputs].
+void ls_layout_permute(const ls_kernel_layout *layout, size_t element_size,
+                       const void *from, void *to);
 
 // Returns true if an entry has the variable's type.
 bool ls_restore_fits(const ls_variable *variable,

@@ -83,18 +83,40 @@ static ls_status read_stored(const ls_restore_plan *plan, const stored *all) {
   return status;
 }
 
-// Reads the value of a handle, or of a variable made of components.
+// Reads a value in another layout than the variable's.
+static ls_status read_permuted(const ls_restore_plan *plan,
+                               const ls_kernel_layout *layout,
+                               const ls_safetensors_entry *entry,
+                               ls_array *value) {
+  LS_OWN(ls_array, given) = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_array_create_unwritten(entry->dtype, entry->shape, &given));
+  LS_RETURN_IF_ERROR(
+      get_planned(plan->source,
+                  &(ls_safetensors_wish){.entry = entry,
+                                         .data = ls_array_mutable_data(given)},
+                  1));
+  ls_layout_permute(layout, ls_dtype_size(entry->dtype), ls_array_data(given),
+                    ls_array_mutable_data(value));
+  return ls_ok();
+}
+
+// Reads the value of a handle, of a variable made of components, or of one in
+// another layout.
 static ls_status add_made(const ls_restore_plan *plan, stored *all,
-                          ls_variable *variable,
-                          const ls_safetensors_entry *entry) {
+                          size_t index) {
+  ls_variable *variable = plan->saver->variables[index];
+  const ls_safetensors_entry *entry = plan->entries[index];
   if (!ls_grow(all->allocator, &all->made, &all->made_capacity,
                all->num_made + 1, sizeof(*all->made)))
     return ls_out_of_memory();
   struct made *made = &all->made[all->num_made];
   *made = (struct made){.variable = variable};
-  LS_RETURN_IF_ERROR(
-      ls_array_create_unwritten(entry->dtype, entry->shape, &made->value));
+  LS_RETURN_IF_ERROR(ls_array_create_unwritten(
+      entry->dtype, variable->type.shape, &made->value));
   ++all->num_made;
+  if (plan->layouts[index].outputs > 0)
+    return read_permuted(plan, &plan->layouts[index], entry, made->value);
   ls_safetensors_wish wish = {.entry = entry,
                               .data = ls_array_mutable_data(made->value)};
   return get_planned(plan->source, &wish, 1);
@@ -136,8 +158,9 @@ static ls_status saver_restore_one(const ls_restore_plan *plan, ls_arena *arena,
   if (!done && plan->saver->exact)
     LS_RETURN_IF_ERROR(add_parts(plan, all, arena, index, &done));
   if (done) return ls_ok();
-  return ls_state_is_stored(variable) ? add_stored(all, variable, entry)
-                                      : add_made(plan, all, variable, entry);
+  return ls_state_is_stored(variable) && plan->layouts[index].outputs == 0
+             ? add_stored(all, variable, entry)
+             : add_made(plan, all, index);
 }
 
 static void stored_deinit(stored *all) {

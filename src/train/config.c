@@ -73,6 +73,7 @@ static const struct {
     ENTRY_TEXT(warm_only, ""),
     ENTRY_TEXT(warm_except, ""),
     ENTRY_TEXT(warm_map, ""),
+    ENTRY_TEXT(warm_layout, ""),
 };
 
 // ---- Writing ---------------------------------------------------------------

@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf base warm part most again mapped twin other.npz
+rm -rf base warm part most again mapped twin turned other.npz
 
 # trains FOLDER FLAG...
 trains() {
@@ -83,5 +83,56 @@ ends 1 "'dense/*' fits no variable of 4: 'hidden1/kernel'" train --model tiny \
   --data synthetic --quiet --run-dir none --warm-start base --except 'dense/*'
 ends 2 "--resume continues with the run's values; --warm-start cannot be given" \
   train --resume base --warm-start base
+
+# Layouts: kernels of the file are permuted, or refused with the flag that does.
+cat >layout.py <<'END'
+import json, struct, sys
+source, target = sys.argv[1:]
+raw = open(source, "rb").read()
+size = struct.unpack("<Q", raw[:8])[0]
+head = json.loads(raw[8:8 + size])
+data, out, body = raw[8 + size:], {}, b""
+for name, entry in head.items():
+    if name not in ("hidden1/kernel", "logits/kernel"):
+        continue
+    rows, columns = entry["shape"]
+    begin, end = entry["data_offsets"]
+    values = struct.unpack(f"<{rows * columns}f", data[begin:end])
+    turned = [values[i * columns + o] for o in range(columns)
+              for i in range(rows)]
+    out[name.replace("/kernel", ".weight")] = {
+        "dtype": "F32", "shape": [columns, rows],
+        "data_offsets": [len(body), len(body) + end - begin]}
+    body += struct.pack(f"<{rows * columns}f", *turned)
+text = json.dumps(out).encode()
+open(target, "wb").write(struct.pack("<Q", len(text)) + text + body)
+END
+if command -v python3 >python.txt; then
+  python3 layout.py base/model.safetensors torch.safetensors
+  names="--map hidden1.weight=hidden1/kernel,logits.weight=logits/kernel"
+  # shellcheck disable=SC2086
+  trains turned $still --seed 5 --warm-start torch.safetensors $names \
+    --only '*/kernel' --layout torch
+  equal base turned '*/kernel'
+  has '"warm_layout":"torch"' turned/config.json
+  # shellcheck disable=SC2086
+  ends 1 ": it fits with --layout torch" train --model tiny --data synthetic \
+    --quiet --warm-start torch.safetensors $names --only logits/kernel \
+    --run-dir refused
+  # shellcheck disable=SC2086
+  ends 1 "would fit variable 'hidden1/kernel' in both layouts" train \
+    --model tiny --data synthetic --quiet --warm-start torch.safetensors \
+    $names --only hidden1/kernel --run-dir refused
+  # shellcheck disable=SC2086
+  ends 1 "variable 'hidden1/kernel' has 16 inputs, which are no images of" \
+    train --model tiny --data synthetic --quiet --run-dir refused \
+    --warm-start torch.safetensors $names --only '*/kernel' \
+    --layout torch,hidden1/kernel=2x2x2
+fi
+ends 2 "--layout is for --warm-start" train --layout torch
+ends 2 "--layout is 'keras', expected own, or torch" train --warm-start base \
+  --layout keras
+ends 2 "--layout is 'torch,a=2x3', expected own, or torch" train \
+  --warm-start base --layout torch,a=2x3
 
 exit $failed

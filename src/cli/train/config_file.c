@@ -82,8 +82,10 @@ static const char *decode_string(config_file *file, const char *at,
 // ---- Members ---------------------------------------------------------------
 // Writes the name of the flag of a member.
 static void name_flag(const cli_member *member, char *name) {
-  static const char *const others[][2] = {
-      {"warm-only", "only"}, {"warm-except", "except"}, {"warm-map", "map"}};
+  static const char *const others[][2] = {{"warm-only", "only"},
+                                          {"warm-except", "except"},
+                                          {"warm-map", "map"},
+                                          {"warm-layout", "layout"}};
   snprintf(name, MOST_NAME, "%.*s", (int)member->key_size, member->key);
   for (char *at = name; *at != '\0'; ++at) {
     if (*at == '_') *at = '-';

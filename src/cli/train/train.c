@@ -310,7 +310,9 @@ static ls_status train_warm(const train_flags *flags,
   CLI_OWN(cli_words, names) = {0};
   CLI_OWN(cli_words, others) = {0};
   CLI_OWN(cli_words, maps) = {0};
-  if (!open_words("only", config->warm_only, NULL, &names) ||
+  cli_layout layout;
+  if (!cli_layout_read(config->warm_layout, &layout) ||
+      !open_words("only", config->warm_only, NULL, &names) ||
       !open_words("except", config->warm_except, NULL, &others) ||
       !open_words("map", config->warm_map, "OLD=NEW", &maps))
     return ls_invalid_argument(
@@ -322,7 +324,10 @@ static ls_status train_warm(const train_flags *flags,
                                                 .except = others.items,
                                                 .num_except = others.count,
                                                 .names = maps.maps,
-                                                .num_names = maps.count}},
+                                                .num_names = maps.count,
+                                                .layout = layout.layout,
+                                                .flat = layout.flat,
+                                                .num_flat = layout.count}},
                     stop, run);
 }
 
@@ -531,7 +536,7 @@ static int restart_run(train_flags *flags) {
   ls_train_config *asked = &flags->asked;
   if (how == CLI_RESUMES)
     asked->warm_start = asked->warm_only = asked->warm_except =
-        asked->warm_map = NULL;
+        asked->warm_map = asked->warm_layout = NULL;
   return code;
 }
 

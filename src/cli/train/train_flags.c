@@ -118,6 +118,7 @@ static bool check_warm_start(const train_flags *flags) {
     const char *flag, *words, *map;
   } lists[] = {{"only", asked->warm_only, NULL},
                {"except", asked->warm_except, NULL},
+               {"layout", asked->warm_layout, NULL},
                {"map", asked->warm_map, "OLD=NEW"}};
   const size_t count = sizeof(lists) / sizeof(*lists);
   for (size_t i = 0; i < count; ++i) {
@@ -130,7 +131,8 @@ static bool check_warm_start(const train_flags *flags) {
                      "cannot be given with it");
     return false;
   }
-  bool good = true;
+  cli_layout layout;
+  bool good = cli_layout_read(asked->warm_layout, &layout);
   for (size_t i = 0; i < count && good; ++i)
     good = cli_words_read("train", lists[i].flag, lists[i].words, lists[i].map);
   return good;
@@ -225,6 +227,7 @@ ls_train_config cli_train_fresh(const train_flags *flags) {
   if (config.warm_only == NULL) config.warm_only = "";
   if (config.warm_except == NULL) config.warm_except = "";
   if (config.warm_map == NULL) config.warm_map = "";
+  if (config.warm_layout == NULL) config.warm_layout = "";
   if (config.replicas == 0) config.replicas = 1;
   if (config.seed < 0) config.seed = 0;
   if (config.keep < 0) config.keep = 5;

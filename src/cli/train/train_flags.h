@@ -49,6 +49,17 @@ typedef struct train_flags {
   ls_train_result *result;  // Set to the run's result; NULL: not wanted.
 } train_flags;
 
+// The value of --layout.
+enum { CLI_MOST_FLAT = 8 };
+typedef struct cli_layout {
+  char text[512];  // Storage of names.
+  ls_layout layout;
+  ls_flat_kernel flat[CLI_MOST_FLAT];
+  size_t count;
+} cli_layout;
+// Reads it; reports a problem and returns false.
+bool cli_layout_read(const char *text, cli_layout *out);
+
 // Makes steps of a run with the configuration that it had when it saved the
 // checkpoint of `step`.
 void cli_train_as_saved(train_flags *flags, const char *folder, int64_t step);

@@ -159,12 +159,18 @@ static size_t list_options(train_flags *flags, bool has_operand,
        0},
       {"warm-start", CLI_TEXT, &asked->warm_start, "PATH",
        "start with the values of another run, a checkpoint, or a\n"
-       ".safetensors or .npz file, except the optimizer's; none\n"
-       "is transposed: kernels are [inputs, outputs]",
+       ".safetensors or .npz file, except the optimizer's;\n"
+       "kernels are [inputs, outputs], unless --layout is torch",
        0},
       {"only", CLI_TEXT, &asked->warm_only, "A,B",
        "only these variables: 'dense/*,head/bias'", 0},
       {"except", CLI_TEXT, &asked->warm_except, "A,B", "except these variables",
+       0},
+      {"layout", CLI_TEXT, &asked->warm_layout, "own|torch",
+       "layout of the file's kernels; torch: [outputs, inputs,\n"
+       "height, width], which are permuted; a dense layer after a\n"
+       "convolution needs its flattened images' channels, height\n"
+       "and width: torch,hidden/kernel=64x14x14",
        0},
       {"map", CLI_TEXT, &asked->warm_map, "OLD=NEW,...",
        "load NEW from the file's OLD; if both end in /, all names\n"
