@@ -167,6 +167,7 @@ module lockstep
     integer(c_int) :: dtype = 0
     type(ls_shape) :: shape
     integer(c_int64_t) :: num_classes = 0, seed = 0, sample = 0
+    type(ls_shape) :: label_shape
   end type
 
   ! ---- Models and training -------------------------------------------------
@@ -226,7 +227,7 @@ module lockstep
   end type
   type, bind(c) :: ls_evaluation
     integer(c_int64_t) :: examples = 0
-    real(c_double) :: loss = 0, accuracy = 0
+    real(c_double) :: loss = 0, accuracy = 0, mean_iou = 0
   end type
   type, bind(c) :: ls_train_result
     integer(c_int64_t) :: steps = 0
