@@ -300,6 +300,13 @@ TEST(faults_of_masks_name_their_file) {
   expect_refused("'pets' has masks, a class for each pixel; model 'tiny' has "
                  "labels i32[] of an image: unet has such labels",
                  "train --model tiny --data pets --steps 1 --run-dir run");
+  expect_ok(ls_file_system_system()->make_directories(NULL, "moved/images"));
+  expect_ok(ls_file_system_system()->make_directories(NULL, "moved/masks"));
+  FILE *notes = fopen("moved/images/notes.txt", "w");
+  assert_non_null(notes);
+  (void)fclose(notes);
+  expect_refused("folder 'moved/images' has no .png, .jpg or .jpeg files",
+                 "data moved");
   snprintf(command, sizeof(command),
            "train --model %s --data pets --crop 2 --run-dir run", library());
   expect_refused("--crop is not for classes of pixels", command);

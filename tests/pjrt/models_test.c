@@ -77,6 +77,10 @@ TEST(resnet20_has_the_same_losses_on_replicas) {
   expect_shared((training_job){.model = "resnet20", .batch = 40}, 2, 1e-3);
 }
 
+TEST(unet_has_the_same_losses_on_replicas) {
+  expect_shared((training_job){.model = "unet"}, 5, 1e-5);
+}
+
 TEST(gpt_has_the_same_losses_on_replicas) {
   expect_shared((training_job){.model = "gpt"}, 3, 1e-5);
 }

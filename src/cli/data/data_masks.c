@@ -41,19 +41,22 @@ static void print_mask_path(const char *folder, ls_bytes name,
 
 // Lists the paths of a folder's images, sorted, as an array of strings.
 static ls_status list_paths(const char *folder, ls_array **out) {
-  char images[ROOM];
-  int64_t count = 0;
+  char images[ROOM], pattern[ROOM];
   snprintf(images, sizeof(images), "%s/images", folder);
-  CLI_OWN(ls_dataset, files) = cli_list_images(images);
+  snprintf(pattern, sizeof(pattern), "%s/images/*", folder);
+  CLI_OWN(ls_dataset, files) = ls_dataset_files(pattern);
   CLI_OWN(ls_iterator, iterator) = NULL;
   CLI_OWN(ls_nest, all) = ls_none();
-  LS_RETURN_IF_ERROR(ls_status_annotate(ls_train_count_examples(files, &count),
-                                        "in folder '%s'", images));
-  CLI_OWN(ls_dataset, batch) = ls_dataset_batch(
-      ls_dataset_retain(files), &(ls_batch_options){.size = count});
+  const int64_t most = ls_dataset_cardinality(files);
+  CLI_OWN(ls_dataset, batch) =
+      ls_dataset_batch(cli_list_images(images),
+                       &(ls_batch_options){.size = most > 0 ? most : 1});
   LS_RETURN_IF_ERROR(ls_iterator_create(
       batch, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
-  LS_RETURN_IF_ERROR(ls_iterator_next(iterator, &all));
+  CLI_OWN(ls_status, status) = ls_iterator_next(iterator, &all);
+  if (ls_status_code(status) == LS_OUT_OF_RANGE)
+    return ls_not_found("folder '%s' has no .png, .jpg or .jpeg files", images);
+  if (!ls_status_is_ok(status)) return cli_give(&status);
   *out = ls_array_retain(ls_nest_as_array(all));
   return ls_ok();
 }
