@@ -8,6 +8,7 @@
 #   tests/cli/*.sh                a script that gets the program as $LOCKSTEP
 #   tests/mpi/*.c                 programs that mpirun starts, with each MPI
 #   tests/tools/*_test.sh         a script about the tree and the build
+#   docs/<page>.md                tools/docs_<page>, which runs its code blocks
 #   tests/interop/*_test.sh       one that other programs read and write, too
 #   tests/languages/*_test.sh     one about programs in other languages
 #   tests/languages/ranks.sh      the same on ranks, with each MPI
@@ -274,6 +275,18 @@ if(LS_TESTS)
     list(APPEND patterns "${PROJECT_SOURCE_DIR}/tests/tools/*_test.sh"
       "${PROJECT_SOURCE_DIR}/tests/interop/*_test.sh"
       "${PROJECT_SOURCE_DIR}/tests/languages/*_test.sh")
+    file(GLOB pages CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
+         "${PROJECT_SOURCE_DIR}/*.md" "${PROJECT_SOURCE_DIR}/docs/*.md"
+         "${PROJECT_SOURCE_DIR}/examples/*.md")
+    foreach(page IN LISTS pages)
+      string(REGEX REPLACE "^docs/|\\.md$" "" name "${page}")
+      string(REPLACE "/" "_" name "${name}")
+      if(page STREQUAL "docs/README.md")
+        set(name "index")
+      endif()
+      ls_add_test("tools/docs_${name}"
+        sh "${PROJECT_SOURCE_DIR}/tests/tools/docs/page.sh" "${page}")
+    endforeach()
     ls_add_test(tools/lint
       "${PROJECT_SOURCE_DIR}/tools/lint" "${PROJECT_SOURCE_DIR}")
     ls_add_test(tools/symbols

@@ -1,11 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# What docs/ and README.md say can be done: programs and fragments in C compile,
-# blocks marked "sh run" or "python run" run and print what stands there
-# (docs/blocks.awk has the marks), other commands parse, flags and names exist.
-# Links lead somewhere, each page is at most two links from docs/README.md, and
-# so is the answer to each common question.
+# The pages as a whole: each code block runs, or says what it needs (docs/page.sh
+# runs those of a page, in a test of its own); commands parse, flags and names
+# exist. Links lead somewhere, each page is at most two links from docs/README.md,
+# and so is the answer to each common question.
 
 set -eu
 work=$(mktemp -d)
@@ -21,24 +20,54 @@ none() {
 
 cd "$source"
 pages="README.md examples/README.md $(echo docs/*.md)"
-mkdir "$work/blocks" "$work/bin"
-echo '#include "lockstep/full.h"' >"$work/blocks/fragments.c"
-for page in $pages; do
-  name=$(echo "${page%.md}" | tr / -)
-  awk -v out="$work/blocks" -v page="$name" -f "$here/blocks.awk" "$page"
-done >"$work/faults"
+# shellcheck disable=SC2086
+for page in $(printf "%s\n" *.md $pages | sort -u); do
+  rm -rf "$work/blocks"
+  mkdir "$work/blocks"
+  awk -v out="$work/blocks" -f "$here/blocks.awk" "$page" >>"$work/faults"
+  for kind in commands blocks; do
+    [ ! -e "$work/blocks/$kind" ] || cat "$work/blocks/$kind" >>"$work/all.$kind"
+  done
+done
 none "blocks" "$work/faults"
+awk -F '\t' '
+{ ++count[$3] }
+$3 == "not run" { print $2 ": not run: needs " $4 }
+END {
+  printf "all pages: %d blocks run, %d outputs compared, %d shown, %d not run\n",
+    count["run"], count["compared"], count["shown"], count["not run"]
+}' "$work/all.blocks"
 
-# ---- C -----------------------------------------------------------------------
-"${CC:-cc}" -std=c11 -fsyntax-only -Wall -Wextra -Werror -Wno-unused-variable -Wno-unused-function \
-  -Wno-unused-parameter -Wno-unused-but-set-variable \
-  -I"$source/include" -I"$build/include" "$work"/blocks/*.c || failed=1
+# ---- The marks ---------------------------------------------------------------
+# page TEXT: runs a page of this text.
+page() {
+  printf "$1" >"$work/page.md"
+  sh "$here/page.sh" "$work/page.md" >"$work/says" 2>&1
+}
+# refused TEXT WHY: a page that must fail, and say why.
+refused() {
+  ! page "$1" && grep -q "$2" "$work/says" ||
+    { echo "FAIL not refused as '$2': $1"; cat "$work/says"; failed=1; }
+}
+page '```sh run\necho 1 2\n```\n\n```text like\n3 4\n```\n' &&
+  grep -q ' 1 blocks run, 1 outputs compared' "$work/says" ||
+  { cat "$work/says"; failed=1; }
+page '```sh run if: no_such_program\nfalse\n```\n' &&
+  grep -q 'there is no no_such_program' "$work/says" ||
+  { cat "$work/says"; failed=1; }
+refused '```sh\ntrue\n```\n' 'says neither "run" nor what it needs'
+refused '```ruby\nputs\n```\n' 'which nothing runs'
+refused '```sh run\nfalse\ntrue\n```\n' 'FAIL .*:1'
+refused '```sh run fails\ntrue\n```\n' 'succeeds'
+refused '```sh run\necho 1\n```\n\n```\n2\n```\n' 'wanted: 2'
+refused '```c\nint x = y;\n```\n' 'page.md:2'
+refused '```c\nreturn ls_out_of_memory();\n```\n' 'line 1: '
 
 # ---- Commands ----------------------------------------------------------------
 "$source/tools/docs/commands" "$lockstep" >"$work/flags"
 # shellcheck disable=SC2086  # Words are wanted.
 sed -n 's/`\(lockstep [^`]*\)`/\n\1\n/gp' $pages | grep '^lockstep ' |
-  cat - "$work/blocks/commands" |
+  cat - "$work/all.commands" |
   awk '
 NR == FNR {
   if (/^U /) command = $3 ~ /^[a-z]/ ? $2 " " $3 : $2
@@ -68,23 +97,7 @@ NR == FNR {
 none "flags that do not exist" "$work/faults"
 
 # Blocks that are not run are at least commands.
-sh -n "$work/blocks/commands" || failed=1
-
-ln -s "$lockstep" "$work/bin/lockstep"
-cat >"$work/bin/pkg-config" <<END
-#!/bin/sh
-echo "-I$source/include -I$build/include -L$build -llockstep -llockstep-io -Wl,-rpath,$build"
-END
-chmod +x "$work/bin/pkg-config"
-python=$(command -v "${PYTHON:-python3}" || true)
-[ -z "$python" ] || "$python" -c 'import ctypes' 2>/dev/null || python=
-export python LOCKSTEP_LIBRARY="$build/liblockstep.so" PYTHONPATH="$source/python" PYTHONDONTWRITEBYTECODE=1
-for script in "$work"/blocks/*.run; do
-  name=$(basename "$script" .run)
-  mkdir "$work/$name"
-  (cd "$work/$name" && PATH="$work/bin:$PATH" expect="$here/expect.awk" \
-     sh -eu "$script") || { echo "FAIL $name"; failed=1; }
-done
+sh -n "$work/all.commands" || failed=1
 
 # ---- Names -------------------------------------------------------------------
 sed -n 's/^E //p' "$build/share/lockstep/reference.txt" | tr ' ' '\n' >"$work/names"

@@ -1,77 +1,165 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Takes the code blocks of a page of docs/ into files of the folder OUT:
+# Takes the code blocks of a page into files of the folder OUT:
 #
-#   PAGE-LINE.c    a program or a file of declarations
-#   fragments.c    all fragments, a function each; added to
-#   commands       lines of shell with a command of lockstep; added to
-#   PAGE.run       blocks marked "sh run", one script; what follows such a block
-#                  in a block without a language, it prints, in this order, with
-#                  anything where a line is "..."
+#   page.run     a script of the page's shell and Python, in their order
+#   page.c       its C: declarations as they are, each fragment a function that
+#                main calls; page.cpp likewise
+#   N.c          a program, of line N
+#   N.py         Python, with its set-up
+#   named        the names of files that the script writes
+#   commands     all shell, to be parsed
+#   blocks       a line for each block: kind, line, what becomes of it, reason
 #
-# A block marked "python run" runs so too, where there is a Python. Other blocks
-# in Python are TensorFlow's and PyTorch's.
+# The first line of a block says what becomes of it:
 #
-# A block marked "c NAME" is a file of the page's script. Names that a fragment
-# takes from elsewhere are declared in a comment before it:
+#   ```sh run                  runs; what it prints is compared with a block
+#                              without a language that follows
+#   ```text like               such a block, in which numbers may be others
+#   ```text                    output of no block
+#   ```sh run fails            runs, and its last command must fail
+#   ```sh run if: curl         runs where these programs are; `$NAME` is a variable
+#                              of the environment, for Python these are modules
+#   ```sh needs: a GPU         runs nowhere in the tests, for this reason
+#   ```python run              likewise, and `run fails` and so on
+#   ```c                       a program, declarations or a fragment: runs
+#   ```c NAME                  a part of a file of this name, for the script
+#   ```cpp                     a fragment: runs
 #
-#   <!-- c: ls_iterator *batches; -->
+# A comment before a block has what the block takes from elsewhere, and a line
+# `...` in it stands for the block:
 #
-# usage: awk -v out=OUT -v page=PAGE -f blocks.awk FILE
+#   <!-- c: ls_iterator *batches = ls_iterator_in(bag, page_batches()); -->
+#
+# So do `sh:`, `python:` and `cpp:`. `c top:` has declarations of the page, and
+# `c run:` statements that run after the declarations before it. A fragment's
+# `bag` is its own; page.h has a net and data.
+#
+# usage: awk -v out=OUT -f blocks.awk PAGE
 
-function end_block(    name) {
-  if (kind == "c" && word != "") {
-    print "cat >" word " <<'END_OF_FILE'\n" text "END_OF_FILE" > run
-    has_run = 1
-  }
-  if (kind == "c" && (text ~ /(^|\n)#include/ || text ~ /(^|\n)static /)) {
-    name = out "/" page "-" start ".c"
-    if (text !~ /#include/) text = "#include \"lockstep/full.h\"\n" context "\n" text
-    printf "%s", text > name
-    close(name)
-  } else if (kind == "c") {
-    name = page
-    gsub(/[^a-z]/, "_", name)
-    printf "ls_status %s_%d(void);\nls_status %s_%d(void) {\n%s\n#line %d \"%s\"\n%s  return ls_ok();\n}\n",
-      name, start, name, start, context, start + 1, FILENAME, text >> (out "/fragments.c")
-  }
-  if (kind == "sh") printf "%s", text >> (out "/commands")
-  if (kind == "sh" && word == "run") {
-    ++num_outputs
-    printf "{\n%s} >output.%d 2>&1 || { cat output.%d; echo '%s:%d failed'; exit 1; }\n",
-      text, num_outputs, num_outputs, FILENAME, start > run
-    has_run = 1
-    may_print = 1
-  } else if (kind == "python" && word == "run") {
-    ++num_outputs
-    printf "[ -z \"$python\" ] || \"$python\" - >output.%d 2>&1 <<'END_OF_FILE' || { cat output.%d; echo '%s:%d failed'; exit 1; }\n%sEND_OF_FILE\n",
-      num_outputs, num_outputs, FILENAME, start, text > run
-    has_run = 1
-  } else if (kind == "" && may_print) {
-    name = out "/" page ".expected." num_outputs
-    printf "%s", text > name
-    close(name)
-    printf "awk -f \"$expect\" \"%s\" output.%d || { echo '%s:%d differs'; exit 1; }\n",
-      name, num_outputs, FILENAME, start > run
-    may_print = 0
+function fault(what) { print FILENAME ":" start ": " what }
+
+# Counts the block, visible ones only.
+function note(what) {
+  print kind "\t" FILENAME ":" start "\t" what "\t" reason > (out "/blocks")
+}
+
+# The text with its context around it.
+function whole(    around, at) {
+  around = context[kind]
+  at = match("\n" around, /\n *\.\.\.\n/)
+  if (!at) return around text
+  return substr(around, 1, at - 1) text substr(around, at + RLENGTH - 1)
+}
+
+function append(name, lines) { printf "%s", lines >> (out "/" name) }
+
+# A function of the page's program.
+function add_fragment(file, lines) {
+  append(file, "static ls_status fragment_" start "(ls_bag *bag) {\n" lines \
+    "\n  return ls_ok();\n}\n")
+  calls[file] = calls[file] "  failed |= page_fails(" start ", fragment_" start ");\n"
+}
+
+function end_c(    lines) {
+  lines = "#line " start + 1 " \"" FILENAME "\"\n" text
+  if (word == "cpp") word = ""
+  if (word != "") {
+    if (!(word in named)) print word > (out "/named")
+    append("page.run", "cat >" (word in named ? ">" : "") word \
+      " <<'END_OF_FILE'\n" whole() "END_OF_FILE\n")
+    named[word] = 1
+    note("run")
+  } else if (kind == "c" && text ~ /(^|\n)int main\(/) {
+    append(start ".c", text)
+    note("run")
+  } else if (kind == "c" && text ~ /(^|\n)(#include|static )/) {
+    text = lines
+    append("page.c", whole())
+    note("run")
   } else {
-    may_print = 0
+    text = lines
+    add_fragment("page." kind, whole())
+    note("run")
   }
-  context = ""
+}
+
+# Runs shell, or Python from a file, and compares what it printed.
+function end_script(    command) {
+  if (kind == "sh") append("commands", text)
+  if (kind == "python") append(start ".py", whole())
+  if (reason != "") {
+    note("not run")
+    return
+  }
+  note("run")
+  command = kind == "sh" ? "{\n" text "}" : "\"$python\" \"$blocks/" start ".py\""
+  append("page.run", "if there " kind " " start " '" needed "'; then\n")
+  if (kind == "sh" && context[kind] != "")
+    append("page.run", "{\n" context[kind] "} >\"$output\" 2>&1\n")
+  append("page.run", (fails ? "set +e\n" : "") command " >\"$output\" 2>&1\n")
+  if (fails) append("page.run", "code=$?\nset -e\n[ $code != 0 ] || refuse 'succeeds'\n")
+  append("page.run", "fi\n")
+  may_print = start
+}
+
+function end_block() {
+  reason = needed = ""
+  fails = 0
+  word = info
+  if (sub(/^needs: */, "", word)) {
+    reason = word
+  } else if (word == "run" || word ~ /^run /) {
+    sub(/^run ?/, "", word)
+    fails = sub(/^fails ?/, "", word)
+    if (sub(/^if: */, "", word)) needed = word
+  }
+  if (kind == "c" || kind == "cpp") {
+    end_c()
+  } else if (kind == "sh" || kind == "python") {
+    if (info !~ /^(run( fails)?( if: .*)?|needs: .*)$/)
+      fault("a block of " kind " says neither \"run\" nor what it needs")
+    else
+      end_script()
+  } else if (may_print && (kind == "" || kind == "text" && info == "like")) {
+    append(start ".expected", text)
+    append("page.run", "expect " may_print " " start (info == "like" ? " 1" : "") "\n")
+    note("compared")
+  } else if (kind == "" || kind == "text") {
+    note("shown")
+  } else {
+    fault("a block of " kind ", which nothing runs")
+  }
+  if (kind != "sh" && kind != "python") may_print = 0
+  context[kind] = ""
 }
 
 BEGIN {
-  run = out "/" page ".run"
+  append("page.c", "#include \"page.h\"\n")
+  append("page.cpp", "#include \"lockstep/lockstep.hpp\"\n#include \"page.h\"\n")
 }
 
-/^<!-- c: / {
-  in_context = 1
-  sub(/^<!-- c: /, "")
+/^<!-- (c|c top|c run|cpp|cpp top|sh|python):( |$)/ && !inside {
+  in_comment = 1
+  comment = $0
+  sub(/^<!-- /, "", comment)
+  sub(/:.*/, "", comment)
+  sub(/^<!-- [a-z ]*: ?/, "")
+  kind = comment
+  start = FNR
+  lines = ""
 }
-in_context {
-  in_context = !/-->/
+in_comment {
+  in_comment = !/-->/
   sub(/ *-->.*/, "")
-  context = context $0 "\n"
+  if ($0 != "") lines = lines $0 "\n"
+  if (in_comment) next
+  if (sub(/ top$/, "", comment))
+    append("page." comment, "#line " start " \"" FILENAME "\"\n" lines)
+  else if (sub(/ run$/, "", comment))
+    add_fragment("page.c", "#line " start " \"" FILENAME "\"\n" lines)
+  else
+    context[comment] = context[comment] lines
   next
 }
 /^```/ {
@@ -85,10 +173,17 @@ in_context {
   text = ""
   kind = $1
   sub(/^```/, "", kind)
-  word = $2
+  info = $0
+  sub(/^```[^ ]* */, "", info)
   next
 }
 inside { text = text $0 "\n" }
 END {
-  if (inside) print FILENAME ":" start ": a block does not end"
+  if (inside) fault("a block does not end")
+  if (in_comment) fault("a comment does not end")
+  for (kind in context)
+    if (context[kind] != "") fault("a context of " kind " without a block")
+  for (file in calls)
+    append(file, "int main(void) {\n  bool failed = false;\n" calls[file] "  return failed;\n}\n")
+  if (!("page.c" in calls)) append("page.c", "int main(void) { return 0; }\n")
 }
