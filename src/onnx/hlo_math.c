@@ -251,6 +251,8 @@ void ls_hlo_make_convolution(ls_onnx_build *b) {
   for (int i = 0; i < rank; ++i) {
     options.low.dim[i] = pads[2 * i];
     options.high.dim[i] = pads[2 * i + 1];
+    if (pads[2 * i] < 0 || pads[2 * i + 1] < 0)
+      LS_ONNX_REFUSE(b, "a negative padding");
   }
   for (int i = 0; i < all; ++i)
     back[to[i]] = i;

@@ -2,6 +2,7 @@
 //
 // The table of StableHLO's ops, and those that rearrange elements.
 #include "graph/make/make.h"
+#include "lockstep/eager.h"
 #include "onnx/hlo.h"
 
 enum { ANY = 255 };
@@ -198,6 +199,8 @@ void ls_hlo_give(ls_onnx_build *b, size_t output, ls_tensor x, int batch) {
   const uint32_t value = b->node->outputs[output];
   const ls_type wanted = b->file->types[value];
   ls_onnx_give(b, output, x);
+  if (x.ref != 0 && ls_tensor_dtype(x) == LS_DTYPE_NONE)
+    ls_onnx_fail(b, ls_tensor_status(x));
   if (x.ref == 0 || !ls_status_is_ok(b->status)) return;
   const ls_shape got = ls_tensor_shape(x);
   bool fits =
@@ -320,7 +323,7 @@ void ls_hlo_make_broadcast(ls_onnx_build *b) {
   const int batch = ls_hlo_batch_of(b, 0);
   bool fits = read_dims(b, "dims", dims, own.rank, 0, wanted.rank);
   for (int32_t i = 0; i < wanted.rank; ++i)
-    shape.dim[i] = wanted.dim[i] == 0 ? 0 : 1;
+    shape.dim[i] = 1;
   for (int32_t i = 0; fits && i < own.rank; ++i) {
     shape.dim[dims[i]] = got.dim[i];
     fits = (own.dim[i] == 1 || own.dim[i] == wanted.dim[dims[i]]) &&
