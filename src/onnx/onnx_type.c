@@ -85,8 +85,12 @@ static ls_status read_example(const ls_onnx_file *file, onnx_type *out) {
   const ls_shape shape = port->type.shape;
   ls_model_type *type = &out->type;
   if (file->num_inputs != 1)
-    return ls_unimplemented("'%s' as a model: it has %zu inputs, not one",
-                            file->path, file->num_inputs);
+    return ls_unimplemented(
+        "'%s' as a model: it has %zu inputs, not one%s", file->path,
+        file->num_inputs,
+        file->types == NULL ? ""
+                            : "; values of weights that are arguments are in a "
+                              "file beside it, such as .npz");
   type->example_dtype =
       ls_dtype_is_integer(port->type.dtype) ? LS_DTYPE_I32 : LS_DTYPE_F32;
   type->example_shape.rank = shape.rank - 1;

@@ -427,6 +427,57 @@ TEST(weights_of_another_shape_are_refused) {
   remove_weights();
 }
 
+TEST(arguments_without_values_are_inputs_that_no_model_has) {
+  ls_model_type *type = NULL;
+  FILE *file = fopen("net.mlir", "w");
+  assert_non_null(file);
+  assert_int_equal(fwrite(net, 1, sizeof(net) - 1, file), sizeof(net) - 1);
+  assert_int_equal(fclose(file), 0);
+  expect_status(ls_onnx_type_create("net.mlir", &type), LS_UNIMPLEMENTED,
+                "'net.mlir' as a model: it has 3 inputs, not one; values of "
+                "weights that are arguments are in a file beside it");
+  write_weights(2);
+  expect_ok(ls_onnx_type_create("net.mlir", &type));
+  assert_int_equal(type->num_classes, 2);
+  ls_onnx_type_destroy(type);
+  remove_weights();
+  assert_int_equal(remove("net.mlir"), 0);
+}
+
+TEST(the_logits_are_before_a_softmax) {
+  static const char softmax[] = LINE("%c = stablehlo.constant "
+                                     "dense<0xFF800000> : tensor<f32>") LINE(
+      "%z = stablehlo.constant dense<0.0> : tensor<f32>")
+      LINE("%n = stablehlo.negate %x : " T23) LINE(
+          "%0 = stablehlo.reduce(%n init: %c) applies stablehlo.maximum across "
+          "dimensions = [1] : (" T23 ", tensor<f32>) -> tensor<2xf32>")
+          LINE("%1 = stablehlo.broadcast_in_dim %0, dims = [0] : "
+               "(tensor<2xf32>) -> "
+               "tensor<2x1xf32>")
+              LINE("%2 = stablehlo.broadcast_in_dim %1, dims = [0, 1] : "
+                   "(tensor<2x1xf32>) -> " T23)
+                  LINE("%3 = stablehlo.subtract %n, %2 : " T23)
+                      LINE("%4 = stablehlo.exponential %3 : " T23) LINE(
+                          "%5 = stablehlo.reduce(%4 init: %z) applies "
+                          "stablehlo.add across "
+                          "dimensions = [1] : (" T23
+                          ", tensor<f32>) -> tensor<2xf32>")
+                          LINE("%6 = stablehlo.broadcast_in_dim %5, dims = [0] "
+                               ": (tensor<2xf32>) -> "
+                               "tensor<2x1xf32>")
+                              LINE("%7 = stablehlo.broadcast_in_dim %6, dims = "
+                                   "[0, 1] : "
+                                   "(tensor<2x1xf32>) -> " T23)
+                                  LINE("%y = stablehlo.divide %4, %7 : " T23);
+  char text[TEXT_SIZE];
+  LS_OWN(ls_onnx, onnx) = NULL;
+  write_module("2x3xf32", "2x3xf32", softmax, text);
+  expect_ok(decode(text, strlen(text), &onnx));
+  const uint32_t logits = ls_onnx_logits(&onnx->file);
+  assert_string_equal(onnx->file.nodes[0].type, "negate");
+  assert_int_equal(logits, onnx->file.nodes[0].outputs[0]);
+}
+
 // ---- Refusals --------------------------------------------------------------
 TEST(other_texts_are_refused_with_their_place) {
   static const struct {
