@@ -6,7 +6,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "formats/images/png.h"
+#include "formats/images/image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,6 @@
 
 #include "base/runtime_internal.h"
 #include "formats/images/image.h"
-#include "formats/images/png.h"
 #include "support/counted.h"
 #include "support/image_files.h"
 

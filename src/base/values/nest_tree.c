@@ -2,7 +2,7 @@
 // Nests as whole trees: flattening, packing, comparing.
 #include <stdio.h>
 
-#include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "base/text.h"
 #include "base/values/nest_internal.h"
 
@@ -117,7 +117,7 @@ static void append_structure(ls_text *text, ls_nest nest) {
 }
 
 static ls_status differ(const path *at, ls_nest a, ls_nest b) {
-  ls_text text = {.allocator = ls_allocator_system()};
+  LS_OWN(ls_text, text) = {.allocator = ls_allocator_system()};
   if (at == NULL) ls_text_append(&text, " the root");
   if (at != NULL) ls_text_append_char(&text, ' ');
   append_path(&text, at);
@@ -125,12 +125,9 @@ static ls_status differ(const path *at, ls_nest a, ls_nest b) {
   append_structure(&text, a);
   ls_text_append(&text, " against ");
   append_structure(&text, b);
-  ls_status status =
-      text.failed ? ls_out_of_memory()
-                  : ls_invalid_argument("two nests differ in structure at%s",
-                                        ls_text_data(&text));
-  ls_text_deinit(&text);
-  return status;
+  return text.failed ? ls_out_of_memory()
+                     : ls_invalid_argument("two nests differ in structure at%s",
+                                           ls_text_data(&text));
 }
 
 // Returns true if two nodes have the same kind, tag and keys; ignores their

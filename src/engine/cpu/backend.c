@@ -129,12 +129,10 @@ ls_status ls_runs_print(ls_runtime *runtime, char **out_text) {
   LS_REQUIRE_OUT(out_text);
   LS_REQUIRE(runtime);
   const ls_backend *backend = ls_runtime_slot(runtime, LS_SLOT_ENGINE);
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_print_begin(&text, ls_runtime_allocator(runtime));
   if (backend != NULL) print_runs((cpu_backend *)backend->host, &text);
-  ls_status status = ls_print_end(&text, out_text);
-  ls_text_deinit(&text);
-  return status;
+  return ls_print_end(&text, out_text);
 }
 
 // ---- Services for ranks ----------------------------------------------------

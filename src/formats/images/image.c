@@ -3,8 +3,6 @@
 
 #include <inttypes.h>
 
-#include "formats/images/png.h"
-
 static ls_status refuse_other(const ls_image_file *file) {
   if (file->size == 0)
     return LS_STATUS(LS_DATA_LOSS, "'%s' is empty; an image has bytes",

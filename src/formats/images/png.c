@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/images/png.h"
+#include "formats/images/image.h"
 
 #include <inttypes.h>
 #include <stdio.h>

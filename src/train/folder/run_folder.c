@@ -160,11 +160,9 @@ static ls_status recover(ls_run_folder *folder) {
 }
 
 ls_status ls_run_folder_recover(ls_runtime *runtime, const char *path) {
-  ls_run_folder folder;
+  LS_OWN(ls_run_folder, folder) = {0};
   ls_run_folder_init(&folder, runtime, path);
-  const ls_status status = recover(&folder);
-  ls_run_folder_deinit(&folder);
-  return status;
+  return recover(&folder);
 }
 
 // ---- Starting --------------------------------------------------------------
@@ -465,9 +463,7 @@ ls_status ls_train_load(const char *run_folder, const ls_model *model) {
   LS_REQUIRE(model->type->variables);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
-  ls_run_folder folder;
+  LS_OWN(ls_run_folder, folder) = {0};
   ls_run_folder_init(&folder, runtime, run_folder);
-  const ls_status status = run_folder_load(&folder, model);
-  ls_run_folder_deinit(&folder);
-  return status;
+  return run_folder_load(&folder, model);
 }

@@ -32,6 +32,7 @@ typedef struct ls_run_folder {
 void ls_run_folder_init(ls_run_folder *folder, ls_runtime *runtime,
                         const char *path);
 void ls_run_folder_deinit(ls_run_folder *folder);
+LS_OWNED_STRUCT(ls_run_folder, ls_run_folder_deinit)
 
 // Makes and locks the folder, and writes config.json, unless there is a run
 // that is to be overwritten: that stays until the commit.

@@ -319,12 +319,10 @@ void ls_cpu_print_whereabouts(const ls_instance *self, ls_text *text) {
 
 static ls_status make_report(const ls_instance *self, ls_code code,
                              const char *summary) {
-  ls_text text = {.allocator = self->allocator};
+  LS_OWN(ls_text, text) = {.allocator = self->allocator};
   ls_cpu_print_whereabouts(self, &text);
   if (text.size > 0) text.data[text.size - 1] = '\0';  // A newline.
-  ls_status status = LS_STATUS(code, "%s\n%s", summary, ls_text_data(&text));
-  ls_text_deinit(&text);
-  return status;
+  return LS_STATUS(code, "%s\n%s", summary, ls_text_data(&text));
 }
 
 ls_status ls_cpu_deadlock(const ls_instance *self) {
