@@ -266,7 +266,7 @@ static ls_status stack_columns(const cli_files *files, cli_sheet *table,
   for (size_t i = 0; i < count; ++i) {
     if (table->categories[items[i]] == NULL) {
       table->columns[items[i]].dtype = dtype;
-      table->columns[items[i]].stacked = true;
+      table->columns[items[i]].stacked = !table->is_json;
     }
     if (table->header || i == 0 || items[i] > items[i - 1]) continue;
     return ls_invalid_argument(
@@ -307,14 +307,16 @@ static ls_status make_parts(const cli_files *files, cli_sheet *table,
     part->categories = cli_give(&table->categories[items[i]]);
     part->column = cli_copy_text(name, strlen(name));
     if (part->column == NULL) return ls_out_of_memory();
-    if (part->categories != NULL) continue;
+    if (!columns[places[i]].stacked) continue;
     part->from = stacked;
     stacked += part->count;
   }
   return ls_ok();
 }
 
-static bool has_texts(const cli_sheet *table) {
+// Returns true if examples are put together of parts.
+static bool has_parts(const cli_sheet *table) {
+  if (table->is_json) return true;
   for (size_t i = 0; i < table->count; ++i)
     if (table->categories[i] != NULL) return true;
   return false;
@@ -340,7 +342,7 @@ static ls_status read_pairs(const cli_files *files, cli_sheet *table,
   }
   *out = cli_sheet_read(files, table, columns, num_columns);
   pairing->first = item_of(columns, places[0]);
-  return has_texts(table)
+  return has_parts(table)
              ? make_parts(files, table, items, places, count, columns, pairing)
              : ls_ok();
 }

@@ -56,41 +56,29 @@ static ls_status copy_line(ls_nest element, int64_t number, char **out_text,
 }
 
 // ---- Rows ------------------------------------------------------------------
-typedef struct json_column {
-  char *name;
-  ls_dtype dtype;
-  ls_shape shape;
-  size_t item;   // Item of a row that has the column,
-  int64_t from;  // from this element on.
-} json_column;
-
 typedef struct json_rows {
   char *file;
-  json_column *columns;
-  size_t count, num_items;
-  const char **keys;  // Keys and types of the items.
+  size_t count;
+  char **names;
   ls_type *types;
 } json_rows;
 
 static void release_rows(void *user) {
   json_rows *self = user;
-  for (size_t i = 0; self->columns != NULL && i < self->count; ++i)
-    cli_release(self->columns[i].name);
-  cli_release(self->columns);
-  cli_release(self->keys);
+  for (size_t i = 0; self->names != NULL && i < self->count; ++i)
+    cli_release(self->names[i]);
+  cli_release(self->names);
   cli_release(self->types);
   cli_release(self->file);
   cli_release(self);
 }
 
-static ls_status take_text(const json_column *column, const cli_cursor *value,
+static ls_status take_text(const char *name, const cli_cursor *value,
                            ls_array **out) {
-  if (*value->at != '"')
-    return ls_invalid_argument("line %lld: column '%s' is %.*s, expected a "
-                               "text",
-                               (long long)value->lines + 1, column->name,
-                               (int)(value->end - value->at), value->at);
   const size_t size = (size_t)(value->end - value->at);
+  if (*value->at != '"')
+    return ls_invalid_argument("column '%s' is %.*s, expected a text", name,
+                               size < 80 ? (int)size : 80, value->at);
   CLI_OWN_ARRAY_OR_RETURN(char, text, size + 1);
   cli_json_copy(&(cli_member){.value = value->at, .value_size = size}, text,
                 size + 1);
@@ -98,128 +86,86 @@ static ls_status take_text(const json_column *column, const cli_cursor *value,
   return ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR, &bytes, out);
 }
 
-static ls_status take_value(const json_column *column, const cli_cursor *value,
-                            ls_array **item) {
-  if (column->dtype == LS_DTYPE_STRING) return take_text(column, value, item);
-  cli_cursor c = *value;
-  cli_filler filler = {.noun = "column",
-                       .name = column->name,
-                       .dtype = column->dtype,
-                       .shape = column->shape,
-                       .array = *item,
-                       .data = (void *)(uintptr_t)ls_array_data(*item),
-                       .filled = column->from};
-  return ls_status_annotate(cli_filler_read(&filler, &c, -1), "at line %lld",
-                            (long long)value->lines + 1);
+static ls_status take_value(const char *name, ls_type type, cli_cursor value,
+                            ls_array **out) {
+  if (*out != NULL)
+    return ls_invalid_argument("column '%s' is there twice", name);
+  if (type.dtype == LS_DTYPE_STRING) return take_text(name, &value, out);
+  LS_RETURN_IF_ERROR(ls_array_create(type.dtype, type.shape, out));
+  return cli_filler_read(
+      &(cli_filler){.noun = "column",
+                    .name = name,
+                    .dtype = type.dtype,
+                    .shape = type.shape,
+                    .array = *out,
+                    .data = (void *)(uintptr_t)ls_array_data(*out)},
+      &value, -1);
 }
 
-static ls_status read_line(const json_rows *self, cli_cursor *c,
-                           ls_array **items, bool *is_found) {
-  bool more = true;
+static ls_status read_line(const json_rows *self, ls_nest element,
+                           int64_t number, ls_array **items) {
+  cli_cursor c;
   member found = {0};
-  for (bool first = true;; first = false) {
-    LS_RETURN_IF_ERROR(next_member(c, first, &found, &more));
+  CLI_OWN_MEMORY(char, text) = NULL;
+  LS_RETURN_IF_ERROR(copy_line(element, number, &text, &c));
+  for (bool first = true, more = true;; first = false) {
+    LS_RETURN_IF_ERROR(next_member(&c, first, &found, &more));
     if (!more) break;
-    for (size_t i = 0; i < self->count; ++i) {
-      const json_column *column = &self->columns[i];
-      if (!is_named(&found, column->name)) continue;
-      if (is_found[i])
-        return ls_invalid_argument("line %lld has '%s' twice",
-                                   (long long)c->lines + 1, column->name);
-      is_found[i] = true;
-      LS_RETURN_IF_ERROR(
-          take_value(column, &found.value, &items[column->item]));
-    }
+    for (size_t i = 0; i < self->count; ++i)
+      if (is_named(&found, self->names[i]))
+        LS_RETURN_IF_ERROR(ls_status_annotate(
+            take_value(self->names[i], self->types[i], found.value, &items[i]),
+            "at line %lld", (long long)number + 1));
   }
   for (size_t i = 0; i < self->count; ++i)
-    if (!is_found[i])
-      return ls_invalid_argument("line %lld has no '%s'",
-                                 (long long)c->lines + 1,
-                                 self->columns[i].name);
+    if (items[i] == NULL)
+      return ls_invalid_argument("line %lld has no '%s'", (long long)number + 1,
+                                 self->names[i]);
   return ls_ok();
 }
 
-static ls_status make_row(const json_rows *self, ls_nest element,
-                          int64_t number, ls_array **items) {
-  cli_cursor c;
-  CLI_OWN_MEMORY(char, text) = NULL;
-  CLI_OWN_ARRAY_OR_RETURN(bool, is_found, self->count);
-  LS_RETURN_IF_ERROR(copy_line(element, number, &text, &c));
-  for (size_t i = 0; i < self->num_items; ++i)
-    if (self->types[i].dtype != LS_DTYPE_STRING)
-      LS_RETURN_IF_ERROR(ls_array_create(self->types[i].dtype,
-                                         self->types[i].shape, &items[i]));
-  return read_line(self, &c, items, is_found);
+// Makes a dict of the columns; without arrays, of their types.
+static ls_nest make_dict(const json_rows *self, ls_array **items) {
+  CLI_OWN_MEMORY(ls_nest, leaves) = cli_allocate(self->count * sizeof(*leaves));
+  if (leaves == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < self->count; ++i)
+    leaves[i] = items != NULL
+                    ? ls_nest_array(items[i])
+                    : ls_nest_spec(self->types[i].dtype, self->types[i].shape);
+  return ls_nest_dict("", (const char *const *)self->names, leaves,
+                      self->count);
 }
 
 static ls_nest read_row(ls_nest element, const ls_map_call *call, void *user) {
   const json_rows *self = user;
   CLI_OWN_MEMORY(ls_array *, items) =
-      cli_allocate(self->num_items * sizeof(*items));
-  CLI_OWN_MEMORY(ls_nest, leaves) =
-      cli_allocate(self->num_items * sizeof(*leaves));
-  if (items == NULL || leaves == NULL) return ls_fail(ls_out_of_memory());
-  const ls_status status = make_row(self, element, call->id, items);
-  if (ls_status_is_ok(status)) {
-    for (size_t i = 0; i < self->num_items; ++i)
-      leaves[i] = ls_nest_array(items[i]);
-    return ls_nest_dict("", self->keys, leaves, self->num_items);
-  }
-  for (size_t i = 0; i < self->num_items; ++i)
+      cli_allocate(self->count * sizeof(*items));
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  const ls_status status = read_line(self, element, call->id, items);
+  if (ls_status_is_ok(status)) return make_dict(self, items);
+  for (size_t i = 0; i < self->count; ++i)
     ls_array_release(items[i]);
   return ls_fail(ls_status_annotate(status, "of '%s'", self->file));
 }
 
-// Gives each column its item: stacked ones share one, where the first is.
-static ls_status place_columns(json_rows *self, const cli_sheet *table,
-                               const ls_csv_column *columns) {
-  size_t stack = SIZE_MAX;
-  int64_t stacked = 0;
+static bool rows_fill(const cli_files *files, const cli_sheet *table,
+                      const ls_csv_column *columns, json_rows *self) {
+  self->names = cli_allocate(self->count * sizeof(*self->names));
+  self->types = cli_allocate(self->count * sizeof(*self->types));
+  self->file = cli_copy_text(files->text, strlen(files->text));
+  if (self->names == NULL || self->types == NULL || self->file == NULL)
+    return false;
   for (size_t i = 0; i < self->count; ++i) {
-    json_column *column = &self->columns[i];
     size_t at = 0;
     while (strcmp(table->columns[at].name, columns[i].name) != 0)
       ++at;
     const int64_t width = table->widths[at];
-    *column = (json_column){
-        .name = cli_copy_text(columns[i].name, strlen(columns[i].name)),
-        .dtype = columns[i].dtype,
-        .shape = width > 0 ? LS_SHAPE(width) : LS_SCALAR,
-    };
-    if (column->name == NULL) return ls_out_of_memory();
-    const bool joins = columns[i].stacked && stack != SIZE_MAX;
-    column->item = joins ? stack : self->num_items++;
-    if (columns[i].stacked) {
-      stack = column->item;
-      column->from = stacked;
-      stacked += width > 0 ? width : 1;
-    }
-    self->keys[column->item] = columns[i].stacked ? "*" : column->name;
-    self->types[column->item] = (ls_type){
-        column->dtype, columns[i].stacked ? LS_SHAPE(stacked) : column->shape};
+    self->types[i] =
+        (ls_type){columns[i].dtype, width > 0 ? LS_SHAPE(width) : LS_SCALAR};
+    self->names[i] = cli_copy_text(columns[i].name, strlen(columns[i].name));
+    if (self->names[i] == NULL) return false;
   }
-  return ls_ok();
-}
-
-static ls_status make_rows(const cli_files *files, const cli_sheet *table,
-                           const ls_csv_column *columns, json_rows *self) {
-  self->columns = cli_allocate(self->count * sizeof(*self->columns));
-  self->keys = cli_allocate(self->count * sizeof(*self->keys));
-  self->types = cli_allocate(self->count * sizeof(*self->types));
-  self->file = cli_copy_text(files->text, strlen(files->text));
-  if (self->columns == NULL || self->keys == NULL || self->types == NULL ||
-      self->file == NULL)
-    return ls_out_of_memory();
-  return place_columns(self, table, columns);
-}
-
-static ls_nest spec_of(const json_rows *self) {
-  CLI_OWN_MEMORY(ls_nest, leaves) =
-      cli_allocate(self->num_items * sizeof(*leaves));
-  if (leaves == NULL) return ls_fail(ls_out_of_memory());
-  for (size_t i = 0; i < self->num_items; ++i)
-    leaves[i] = ls_nest_spec(self->types[i].dtype, self->types[i].shape);
-  return ls_nest_dict("", self->keys, leaves, self->num_items);
+  return true;
 }
 
 ls_dataset *cli_json_rows(const cli_files *files, const cli_sheet *table,
@@ -227,8 +173,7 @@ ls_dataset *cli_json_rows(const cli_files *files, const cli_sheet *table,
   json_rows *self = cli_allocate(sizeof(*self));
   if (self == NULL) return NULL;
   self->count = count;
-  CLI_OWN(ls_status, status) = make_rows(files, table, columns, self);
-  if (!ls_status_is_ok(status)) {
+  if (!rows_fill(files, table, columns, self)) {
     release_rows(self);
     return NULL;
   }
@@ -237,61 +182,52 @@ ls_dataset *cli_json_rows(const cli_files *files, const cli_sheet *table,
                                           .call = read_row,
                                           .user = self,
                                           .release = release_rows,
-                                          .result = spec_of(self)});
+                                          .result = make_dict(self, NULL)});
 }
 
 // ---- The first lines -------------------------------------------------------
 // Guesses the type of a value.
 static ls_status guess_type(const member *found, ls_dtype *out) {
   const char *at = found->value.at;
-  const size_t size = (size_t)(found->value.end - at);
   *out = LS_DTYPE_STRING;
   if (*at == '"') return ls_ok();
   if (strchr("tfn{", *at) != NULL || (*at == '[' && found->items == 0))
     return cli_cursor_error(&found->value,
                             "a number, numbers in an array, or a text");
   *out = LS_DTYPE_I64;
-  for (size_t i = 0; i < size; ++i)
-    if (strchr(".eE", at[i]) != NULL) *out = LS_DTYPE_F32;
+  for (; at < found->value.end; ++at)
+    if (strchr(".eE", *at) != NULL) *out = LS_DTYPE_F32;
   return ls_ok();
 }
 
-// Takes the columns from the first line: twice, to count them first.
-static ls_status find_columns(const cli_cursor *line, cli_sheet *out) {
-  for (int pass = 0; pass < 2; ++pass) {
-    cli_cursor c = *line;
-    member found = {0};
-    bool more = true;
-    size_t count = 0;
-    for (;; ++count) {
-      LS_RETURN_IF_ERROR(next_member(&c, count == 0, &found, &more));
-      if (!more) break;
-      if (pass == 0) continue;
-      out->columns[count].name = out->names[count] =
-          cli_copy_text(found.key, found.key_size);
-      if (out->names[count] == NULL) return ls_out_of_memory();
-      LS_RETURN_IF_ERROR(guess_type(&found, &out->columns[count].dtype));
-      out->widths[count] = *found.value.at == '[' ? found.items : 0;
-    }
-    if (pass == 0) LS_RETURN_IF_ERROR(cli_sheet_make(out, count));
-  }
-  return ls_ok();
-}
-
-// Makes whole numbers floats if another line has some there.
-static ls_status widen_columns(cli_cursor *c, cli_sheet *table) {
+// Takes a line's columns: those of the first line are all; in others whole
+// numbers may be floats.
+static ls_status take_columns(cli_cursor c, bool is_first, cli_sheet *out) {
   member found = {0};
+  ls_dtype dtype = LS_DTYPE_NONE;
+  int64_t count = 0;
+  cli_cursor whole = c;
+  if (is_first) {
+    LS_RETURN_IF_ERROR(cli_cursor_skip(&whole, &count));
+    LS_RETURN_IF_ERROR(cli_sheet_make(out, (size_t)count));
+  }
   bool more = true;
-  for (bool first = true;; first = false) {
-    LS_RETURN_IF_ERROR(next_member(c, first, &found, &more));
+  for (size_t at = 0;; ++at) {
+    LS_RETURN_IF_ERROR(next_member(&c, at == 0, &found, &more));
     if (!more) return ls_ok();
-    for (size_t i = 0; i < table->count; ++i) {
-      ls_dtype dtype = LS_DTYPE_NONE;
-      if (!is_named(&found, table->names[i])) continue;
+    for (size_t i = 0; !is_first && i < out->count; ++i) {
+      if (!is_named(&found, out->names[i])) continue;
       LS_RETURN_IF_ERROR(guess_type(&found, &dtype));
-      if (table->columns[i].dtype == LS_DTYPE_I64 && dtype == LS_DTYPE_F32)
-        table->columns[i].dtype = dtype;
+      if (out->columns[i].dtype == LS_DTYPE_I64 && dtype == LS_DTYPE_F32)
+        out->columns[i].dtype = dtype;
     }
+    if (!is_first) continue;
+    LS_RETURN_IF_ERROR(guess_type(&found, &dtype));
+    out->columns[at].name = out->names[at] =
+        cli_copy_text(found.key, found.key_size);
+    if (out->names[at] == NULL) return ls_out_of_memory();
+    out->columns[at].dtype = dtype;
+    out->widths[at] = *found.value.at == '[' ? found.items : 0;
   }
 }
 
@@ -311,8 +247,7 @@ static ls_status look_at_lines(const cli_files *files, cli_sheet *out) {
                    : ls_invalid_argument("'%s' has no row", files->first);
     if (!ls_status_is_ok(status)) return cli_give(&status);
     LS_RETURN_IF_ERROR(copy_line(element, i, &text, &c));
-    if (i == 0) LS_RETURN_IF_ERROR(find_columns(&c, out));
-    LS_RETURN_IF_ERROR(widen_columns(&c, out));
+    LS_RETURN_IF_ERROR(take_columns(c, i == 0, out));
   }
   return ls_ok();
 }

@@ -31,8 +31,8 @@ ls_status cli_sheet_make(cli_sheet *table, size_t count);
 // Open a table by its first rows.
 ls_status cli_sheet_open_csv(const cli_files *files, cli_sheet *out);
 ls_status cli_sheet_open_json(const cli_files *files, cli_sheet *out);
-// Reads these columns as dicts: one array "*" of all that are stacked, in the
-// place of the first of them, and one item for each of the others.
+// Reads these columns as dicts: of CSV one array "*" of all that are stacked,
+// in the place of the first of them, and one item for each of the others.
 ls_dataset *cli_sheet_read(const cli_files *files, const cli_sheet *table,
                            const ls_csv_column *columns, size_t count);
 ls_dataset *cli_json_rows(const cli_files *files, const cli_sheet *table,
