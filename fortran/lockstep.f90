@@ -183,6 +183,9 @@ module lockstep
       train_step = c_null_funptr, logits = c_null_funptr, &
       variables = c_null_funptr, optimizer = c_null_funptr
     logical(c_bool) :: any_inputs = .false.
+    type(c_ptr) :: task = c_null_ptr
+    logical(c_bool) :: any_task = .false., any_outputs = .false.
+    type(c_ptr) :: user = c_null_ptr
   end type
   type, bind(c) :: ls_model
     type(c_ptr) :: type = c_null_ptr, self = c_null_ptr
@@ -237,6 +240,7 @@ module lockstep
     logical(c_bool) :: stopped_early = .false.
     integer(c_int64_t) :: best_step = 0
     real(c_double) :: best = 0
+    type(c_ptr) :: task = c_null_ptr
   end type
 
   interface

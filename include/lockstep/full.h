@@ -74,6 +74,7 @@
 #include "lockstep/summary.h"
 #include "lockstep/summary_ops.h"
 #include "lockstep/table.h"
+#include "lockstep/tasks.h"
 #include "lockstep/tensor_tracer.h"
 #include "lockstep/topology.h"
 #include "lockstep/tpu_strategy.h"

@@ -16,6 +16,8 @@
 extern "C" {
 #endif
 
+typedef struct ls_task ls_task;  // lockstep/tasks.h
+
 // Options of a model. Zero in a field means its default; ls_model_create calls
 // a type's `create` with dtype, rate and type filled in.
 typedef struct ls_model_options {
@@ -27,7 +29,7 @@ typedef struct ls_model_options {
   double learning_rate;  // Default: the model's.
   // Number of steps over which the rate falls to 0. Default: it is constant.
   int64_t decay_steps;
-  bool metrics;  // A training step also computes the accuracy.
+  bool metrics;  // A training step also computes the metric of its task.
   const struct ls_model_type *type;  // The type itself; set by ls_model_create.
   // Schedule of an optimizer of its own, instead of `decay_steps`. Zeroed:
   // none.
@@ -50,20 +52,23 @@ typedef struct ls_model_type {
   double learning_rate;    // Default learning rate.
   ls_dtype example_dtype;  // f32, or i32 for tokens. Default f32.
   ls_shape example_shape;  // Shape of one example.
-  // Shape of its labels, which are i32. Default: a scalar.
+  // Shape of its labels, which are i32, or what its task says; of a task whose
+  // labels are f32 that of its outputs, too. Default: a scalar.
   ls_shape label_shape;
-  int64_t num_classes;  // Labels are 0 to num_classes - 1.
+  // Labels are 0 to num_classes - 1; of another task: the number of outputs.
+  int64_t num_classes;
   // Multiplications and additions of all products in a training step, without
   // the gradient of the examples.
   double flops_per_example;
   ls_status (*create)(const ls_model_options *options, void **out_self);
   void (*destroy)(void *self);  // NULL is fine.
   // Makes one step: args are (examples, labels); the result is a dict of
-  // scalars, means over the examples: "loss", and "accuracy" if requested.
+  // scalars, means over the examples: "loss", and, if requested, the task's
+  // metric: "accuracy".
   ls_nest (*train_step)(ls_nest args, void *self);
-  // Returns the logits for args (examples, ...), with a dimension of
-  // `num_classes` after the batch and the label's shape. Runs in inference
-  // mode: no dropout, and with moving statistics.
+  // Returns the outputs for args (examples, ...): of a classifier logits, with
+  // a dimension of `num_classes` after the batch and the label's shape. Runs in
+  // inference mode: no dropout, and with moving statistics.
   ls_nest (*logits)(ls_nest args, void *self);
   // Lists all variables the model needs, lent, those trained and those averaged
   // during training; writes up to `capacity` and returns their number.
@@ -73,6 +78,11 @@ typedef struct ls_model_type {
   // Makes models for examples of any number of elements: `inputs` of their
   // options. A copy of the type with that `example_shape` is their type.
   bool any_inputs;
+  const ls_task *task;  // Default: classification.
+  // Makes models of any task, and with any number of outputs: those of the type
+  // in their options. See lockstep/tasks.h.
+  bool any_task, any_outputs;
+  const void *user;  // The type's own.
 } ls_model_type;
 
 // A model: a value, to be destroyed once.

@@ -31,7 +31,8 @@ LS_API bool ls_train_stop_requested(const ls_train_stop *stop);
 
 // ---- Evaluation ------------------------------------------------------------
 // Means over all labels of a data set: over its examples, or for texts over all
-// tokens.
+// tokens. `accuracy` is the metric of the model's task (ls_task.metric), here
+// and below.
 typedef struct ls_evaluation {
   int64_t examples;
   double loss, accuracy;
@@ -80,6 +81,7 @@ typedef struct ls_train_report {
   // disk, if there is a folder and anything to save: the last report. The run
   // then only waits for input being read, and frees memory.
   bool stopped;
+  const ls_task *task;  // Task of the model.
 } ls_train_report;
 
 // Configuration of a run: enough to repeat it. Stored in config.json. Texts are
@@ -109,7 +111,10 @@ typedef struct ls_train_config {
   // example, or for each channel of an image. Default "": none.
   const char *normalize;
   int64_t inputs;  // As in ls_model_options.
-  double split;    // Fraction of the data kept for the test.
+  // Task and outputs of the model, as in ls_model_type_adapt. Default: its own.
+  const char *task;
+  int64_t outputs;
+  double split;  // Fraction of the data kept for the test.
   // Checkpoints to keep, as in ls_train_options; if the run set none, the
   // defaults. `keep` 0: all.
   int64_t keep;
@@ -203,13 +208,15 @@ typedef struct ls_train_options {
   ls_opt keep;  // Number of newest checkpoints to keep; 0: all. Default 5.
   // Also keeps one per this many hours. Default: none.
   double keep_every_hours;
-  // Metric whose best checkpoint is kept too: "loss" and "accuracy" of the
-  // steps since the previous save; "test_loss" and "test_accuracy", for which a
-  // checkpoint is saved after each evaluation. Default: none.
+  // Metric whose best checkpoint is kept too: "loss" and the task's metric,
+  // "accuracy", of the steps since the previous save; "test_loss" and
+  // "test_accuracy", for which a checkpoint is saved after each evaluation.
+  // Default: none.
   const char *keep_best;
   // Metric of the evaluations that ends the run, "test_loss" or
   // "test_accuracy", once it has not become better for `patience` epochs: lower
-  // for a loss, higher for an accuracy, or as ":min" or ":max" after it says.
+  // for a loss or an error, higher for an accuracy, or as ":min" or ":max"
+  // after it says.
   // Without `keep_best` its best checkpoint is kept. The run's end is that of a
   // complete one; one that resumes goes on counting. Default: none.
   const char *stop_early;
@@ -266,6 +273,7 @@ typedef struct ls_train_result {
   bool stopped_early;
   int64_t best_step;
   double best;
+  const ls_task *task;  // Task of the model.
 } ls_train_result;
 
 // Trains. Each epoch visits every example once, in an order of its own; the

@@ -193,6 +193,7 @@ int cli_bench(int argc, char **argv) {
        "steps to time (default: for 2 seconds)", 1},
       CLI_BATCH_OPTION(&flags.step.batch_size),
       CLI_PRECISION_OPTION(&flags.step.precision),
+      CLI_STEP_TASK_OPTIONS(&flags.step),
       CLI_MATH_OPTION(&flags.step.math),
       CLI_TRACE_OPTION(&flags.step.trace),
       {"json", CLI_FLAG, &flags.json, NULL,

@@ -339,12 +339,26 @@ bool cli_check_arithmetic(const char *command, const char *precision,
   CLI_ROW("features", CLI_TEXT, (place), "A,B",                                \
           "parts of .npz, .csv, .jsonl or .tfrecord files that are examples "  \
           "and labels: x,y; of rows the label alone, or columns followed by "  \
-          "the label, * for all others; with types as in "                     \
-          "image=u8[28,28],label=i64, image=image, '*=f32,label'",             \
+          "the label, * for all others, ; before several labels: '*;A,B'; "    \
+          "with types as in image=u8[28,28],label=i64, image=image, "          \
+          "'*=f32,label'",                                                     \
           0)
-// Makes a dict of the "class" of each example, or of each position of one, and
-// its "probability".
-ls_nest cli_predictions_of(ls_tensor logits);
+#define CLI_TASK_OPTION(place)                                                 \
+  CLI_ROW("task", CLI_TEXT, (place), "NAME",                                   \
+          "classification, regression or multi-label: several labels "         \
+          "of 0 or 1 for each example (default: the model's)",                 \
+          0)
+#define CLI_OUTPUTS_OPTION(place, default_text)                                \
+  CLI_ROW("outputs", CLI_COUNT, (place), "N",                                  \
+          "classes, or with --task numbers, that the model predicts "          \
+          "(default: " default_text ")",                                       \
+          1)
+// Returns true if --task has a valid value or is not given (NULL or "").
+bool cli_check_task(const char *command, const char *task);
+// Adapts a type to the values of --task and --outputs, as cli_run_type; a task
+// of numbers has one by default. Reports a failure and returns false.
+bool cli_flagged_type(const char *command, const char *task, int64_t outputs,
+                      const ls_model_type **type, ls_model_type *room);
 // Returns true if a batch size is given only with --stablehlo.
 bool cli_check_export(int64_t batch_size, bool stablehlo);
 // Returns the dtype of weights and computation.
@@ -373,14 +387,23 @@ typedef struct cli_data {
   bool kept;             // `features` is only for the run's own data.
   const char *command;   // Command that reports resizing. NULL: silent.
   cli_classes *classes;  // NULL: labels are numbers.
+  const ls_task *task;   // Task of the labels, without a model that has one.
+  // Flags of estimators made from the library's models.
+  const char *task_name;
+  int64_t outputs;
   // Labels may be missing; `names` gets the names of the examples' files: see
   // cli_open_examples.
   bool no_labels;
   ls_dataset **names;
 } cli_data;
-// Finds the number of elements of an example, if the model takes any number of
-// them and not this one as it is; else 0. A fault of the data is not reported.
-int64_t cli_find_inputs(const cli_data *data, const ls_model_type *type);
+// Finds the number of elements of an example, and of outputs, that the data
+// need, if the model takes any number and not this one as it is. A fault of the
+// data is not reported.
+void cli_find_sizes(const cli_data *data, const ls_model_type *type,
+                    ls_train_config *config);
+// Returns the task of a configuration, else the type's.
+const ls_task *cli_task_of(const ls_train_config *config,
+                           const ls_model_type *type);
 // Opens training and test data; `train` or `test` may be NULL. The caller owns
 // the opened sets, even after a failure.
 ls_status cli_open_data(const cli_data *data, const ls_model_type *type,
@@ -412,11 +435,10 @@ ls_status cli_find_normalization(const ls_model_type *type, ls_dataset *dataset,
 ls_status cli_read_normalization(const ls_model_type *type, const char *text,
                                  ls_array **out_mean, ls_array **out_deviation);
 
-// Returns the type of a run's model: a copy in `room`, if its examples have
-// another number of elements than the type says.
-const ls_model_type *cli_run_type(const ls_train_config *config,
-                                  const ls_model_type *type,
-                                  ls_model_type *room);
+// Finds the type of a run's model: a copy in `room`, if its task, or the number
+// of its inputs or outputs, is not the type's.
+ls_status cli_run_type(const ls_train_config *config,
+                       const ls_model_type **type, ls_model_type *room);
 // Creates a model with metrics and its optimizer, as configured for a run of
 // `steps` steps.
 ls_status cli_create_model(const ls_train_config *config,
@@ -434,11 +456,17 @@ ls_status cli_create_scheduled(const ls_train_config *config,
 typedef struct cli_step_flags {
   const char *model, *precision, *math, *trace;
   int64_t replicas, threads;
-  int64_t batch_size;         // 0: the model's.
-  int64_t steps;              // A loop of so many; 0: one step.
-  bool tpu;                   // Uses a TPU strategy with as many cores.
+  int64_t batch_size;  // 0: the model's.
+  int64_t steps;       // A loop of so many; 0: one step.
+  bool tpu;            // Uses a TPU strategy with as many cores.
+  const char *task;
+  int64_t outputs;
   const ls_model_type *type;  // Found by cli_with_step.
+  ls_model_type adapted;      // See cli_flagged_type.
 } cli_step_flags;
+#define CLI_STEP_TASK_OPTIONS(flags)                                           \
+  CLI_TASK_OPTION(&(flags)->task),                                             \
+      CLI_OUTPUTS_OPTION(&(flags)->outputs, "the model's, or one number")
 // Checks the flags, finds the model, opens a runtime and calls `body`, with a
 // trace if one is wanted. Reports a failure; returns an exit code.
 int cli_with_step(const char *command, cli_step_flags *flags,

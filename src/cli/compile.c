@@ -128,6 +128,7 @@ int cli_compile(int argc, char **argv) {
        "infeed, as an estimator's do",
        1},
       CLI_PRECISION_OPTION(&flags.step.precision),
+      CLI_STEP_TASK_OPTIONS(&flags.step),
       CLI_MATH_OPTION(&flags.step.math),
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON: model, topology, kind, devices, replicas, "

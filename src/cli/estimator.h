@@ -35,6 +35,9 @@ typedef struct estimator_flags {
 #define CLI_LINKED_OPTION(place)                                               \
   CLI_ROW("estimator", CLI_FLAG, (place), NULL,                                \
           "--model is one of the library's, as an estimator", 0)
+#define CLI_LINKED_TASK_OPTIONS(place)                                         \
+  CLI_TASK_OPTION(&(place)->task_name),                                        \
+      CLI_OUTPUTS_OPTION(&(place)->outputs, "the model's, or one number")
 #define CLI_LINKED_DATA_OPTIONS(place)                                         \
   CLI_ROW("data", CLI_TEXT, &(place)->data, "NAME|PATH",                       \
           "with --estimator: its data (default fashion-mnist); see 'lockstep " \

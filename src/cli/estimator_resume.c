@@ -30,6 +30,8 @@ static const entry entries[] = {
     {"data", CLI_TEXT, offsetof(estimator_flags, data.data)},
     {"split", CLI_REAL, offsetof(estimator_flags, data.split)},
     {"features", CLI_TEXT, offsetof(estimator_flags, data.features)},
+    {"task", CLI_TEXT, offsetof(estimator_flags, data.task_name)},
+    {"outputs", CLI_COUNT, offsetof(estimator_flags, data.outputs)},
     {"param", CLI_TEXT, offsetof(estimator_flags, params)},
 };
 enum { NUM_ENTRIES = sizeof(entries) / sizeof(*entries) };

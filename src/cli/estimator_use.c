@@ -76,6 +76,7 @@ int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv) {
   const cli_option options[] = {
       CLI_ESTIMATOR_MODEL_OPTION(&flags.model),
       CLI_LINKED_OPTION(&flags.estimator),
+      CLI_LINKED_TASK_OPTIONS(&flags.data),
       CLI_LINKED_DATA_OPTIONS(&flags.data),
       CLI_PARAM_OPTION(&flags.params),
       CLI_TPU_OPTION(&flags.tpu),
@@ -144,6 +145,7 @@ int cli_estimator_predict(const ls_estimator_type *type, int argc,
   const cli_option options[] = {
       CLI_ESTIMATOR_MODEL_OPTION(&flags.model),
       CLI_LINKED_OPTION(&flags.estimator),
+      CLI_LINKED_TASK_OPTIONS(&flags.data),
       CLI_LINKED_DATA_OPTIONS(&flags.data),
       CLI_PARAM_OPTION(&flags.params),
       CLI_TPU_OPTION(&flags.tpu),
@@ -193,6 +195,7 @@ int cli_estimator_export(const ls_estimator_type *type, int argc, char **argv) {
   const cli_option options[] = {
       CLI_ESTIMATOR_MODEL_OPTION(&flags.model),
       CLI_LINKED_OPTION(&flags.estimator),
+      CLI_LINKED_TASK_OPTIONS(&flags.data),
       CLI_PARAM_OPTION(&flags.params),
       CLI_TPU_OPTION(&flags.tpu),
       {"out", CLI_TEXT, &flags.out, "FOLDER",

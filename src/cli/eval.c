@@ -32,11 +32,13 @@ static ls_status print_evaluation(void *user, const ls_train_config *config,
                                   const ls_model_type *type) {
   const eval_flags *flags = user;
   ls_evaluation evaluation = {0};
-  const bool is_text =
-      type->example_dtype == LS_DTYPE_I32 && type->label_shape.rank > 0;
+  const bool is_text = type->example_dtype == LS_DTYPE_I32 &&
+                       type->label_shape.rank > 0 &&
+                       ls_model_type_task(type)->label_dtype == LS_DTYPE_I32;
+  const char *metric = ls_model_type_task(type)->metric;
   LS_RETURN_IF_ERROR(evaluate(flags, config, type, &evaluation));
   if (!flags->json) {
-    printf("test loss: %.4f\ntest accuracy: %.4f\n", evaluation.loss,
+    printf("test loss: %.4f\ntest %s: %.4f\n", evaluation.loss, metric,
            evaluation.accuracy);
     if (is_text) printf("test perplexity: %.4f\n", exp(evaluation.loss));
     if (!isnan(evaluation.mean_iou))
@@ -47,8 +49,9 @@ static ls_status print_evaluation(void *user, const ls_train_config *config,
   cli_print_json(flags->run.model);
   printf(",\"data\":");
   cli_print_json(flags->data != NULL ? flags->data : config->data);
-  printf(",\"examples\":%lld,\"loss\":%.9g,\"accuracy\":%.9g",
-         (long long)evaluation.examples, evaluation.loss, evaluation.accuracy);
+  printf(",\"examples\":%lld,\"loss\":%.9g,\"%s\":%.9g",
+         (long long)evaluation.examples, evaluation.loss, metric,
+         evaluation.accuracy);
   if (is_text) printf(",\"perplexity\":%.9g", exp(evaluation.loss));
   if (!isnan(evaluation.mean_iou))
     printf(",\"mean_iou\":%.9g", evaluation.mean_iou);
@@ -74,14 +77,16 @@ int cli_eval(int argc, char **argv) {
        "fast or direct (default: the run's); see 'lockstep\ntrain'", 0},
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON: model, data, examples, loss,\n"
-       "accuracy, of a text also perplexity, of pixels mean_iou",
+       "accuracy (of regression: mae), of a text also perplexity,\n"
+       "of pixels mean_iou",
        0},
   };
   const cli_syntax syntax = {.command = "eval",
                              .about =
                                  "Evaluates a run's saved model on a test "
                                  "set, and prints the mean loss and the\n"
-                                 "accuracy: over examples, or over the "
+                                 "accuracy, of regression the mean absolute "
+                                 "error, mae: over examples, or over the\n"
                                  "tokens of a text, with its perplexity, or\n"
                                  "over pixels, with the mean intersection over "
                                  "union of their classes, mean_iou.\n"

@@ -51,7 +51,8 @@ static ls_status build_graph(const ls_train_config *config,
   out->logits = make_dict("logits", ls_nest_tensor(logits, 0));
   // One number per example is no class.
   if (ls_tensor_shape(ls_nest_tensor(logits, 0)).rank > 1)
-    out->predictions = cli_predictions_of(ls_nest_tensor(logits, 0));
+    out->predictions =
+        ls_model_type_task(type)->predictions(ls_nest_tensor(logits, 0));
   LS_RETURN_IF_ERROR(ls_graph_take_error(graph));
   LS_RETURN_IF_ERROR(ls_nest_status(out->inputs));
   LS_RETURN_IF_ERROR(ls_nest_status(out->logits));

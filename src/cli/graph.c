@@ -66,6 +66,7 @@ int cli_graph(int argc, char **argv) {
       CLI_THREADS_OPTION(&flags.step.threads),
       CLI_BATCH_OPTION(&flags.step.batch_size),
       CLI_PRECISION_OPTION(&flags.step.precision),
+      CLI_STEP_TASK_OPTIONS(&flags.step),
       CLI_MATH_OPTION(&flags.step.math),
   };
   const cli_syntax syntax = {

@@ -10,6 +10,7 @@
 static struct {
   ls_estimator_type type;
   const ls_model_type *model;
+  ls_model_type adapted;  // See cli_run_type.
   cli_data data;
 } linked;
 
@@ -103,12 +104,39 @@ static ls_status linked_train(const ls_model *model, ls_nest args,
   return group_from(graph, first, &spec->train_op);
 }
 
+static bool is_classifier(void) {
+  return ls_model_type_task(linked.model)->label_dtype == LS_DTYPE_I32;
+}
+
+// Computes a classifier's accuracy of labels and classes, else the mean of the
+// second values, a score for each example.
 static ls_nest metrics(ls_nest of, void *user) {
+  const char *name = ls_model_type_task(linked.model)->metric;
   const ls_nest value =
-      ls_metric_accuracy(ls_nest_tensor(of, 0), ls_nest_tensor(of, 1),
-                         ls_nest_tensor(of, 2), "accuracy");
+      is_classifier()
+          ? ls_metric_accuracy(ls_nest_tensor(of, 0), ls_nest_tensor(of, 1),
+                               ls_nest_tensor(of, 2), name)
+          : ls_metric_mean(ls_nest_tensor(of, 1), ls_nest_tensor(of, 2), name);
   (void)user;
-  return ls_nest_dict("", &(const char *){"accuracy"}, &value, 1);
+  return ls_nest_dict("", &name, &value, 1);
+}
+
+// Returns the mean of each example's labels.
+static ls_tensor mean_of_labels(ls_tensor values) {
+  while (ls_tensor_shape(values).rank > 1)
+    values = ls_reduce_mean(values, LS_AXES(-1));
+  return values;
+}
+
+static ls_nest predictions_of(ls_tensor outputs) {
+  const int last = ls_tensor_shape(outputs).rank - 1;
+  if (!is_classifier())
+    return ls_model_type_task(linked.model)->predictions(outputs);
+  const char *const names[] = {"class", "probability"};
+  const ls_nest items[] = {
+      ls_leaf(ls_convert(ls_argmax(outputs, last), LS_DTYPE_I32)),
+      ls_leaf(ls_reduce_max(ls_softmax(outputs), LS_AXES(last)))};
+  return ls_nest_dict("", names, items, 2);
 }
 
 static ls_status use_model(const ls_model *model, const ls_model_call *call,
@@ -117,25 +145,21 @@ static ls_status use_model(const ls_model *model, const ls_model_call *call,
       ls_bag_nest(bag, ls_nest_sequence(LS_KIND_TUPLE, &call->features, 1));
   const ls_nest made = ls_bag_nest(bag, model->type->logits(args, model->self));
   LS_RETURN_IF_ERROR(ls_bag_take_error(bag));
-  const ls_tensor logits = ls_nest_tensor(made, 0);
-  const int last = ls_tensor_shape(logits).rank - 1;
-  const ls_tensor best = ls_convert(ls_argmax(logits, last), LS_DTYPE_I32);
+  const ls_task *task = ls_model_type_task(linked.model);
+  const ls_tensor outputs = ls_nest_tensor(made, 0);
   if (call->mode == LS_MODE_PREDICT) {
-    const char *const names[] = {"class", "probability"};
-    const ls_nest items[] = {
-        ls_leaf(best),
-        ls_leaf(ls_reduce_max(ls_softmax(logits), LS_AXES(last)))};
-    spec->predictions = ls_bag_nest(bag, ls_nest_dict("", names, items, 2));
+    spec->predictions = ls_bag_nest(bag, predictions_of(outputs));
     return ls_bag_take_error(bag);
   }
   const ls_tensor labels = call->labels.as.tensor;
-  ls_tensor losses = ls_softmax_cross_entropy(logits, labels);
-  while (ls_tensor_shape(losses).rank > 1)
-    losses = ls_reduce_mean(losses, LS_AXES(-1));
-  spec->loss = ls_weighted_mean(losses, call->mask);
+  spec->loss = ls_weighted_mean(mean_of_labels(task->losses(outputs, labels)),
+                                call->mask);
+  const ls_tensor judged =
+      is_classifier() ? ls_convert(ls_argmax(outputs, -1), LS_DTYPE_I32)
+                      : mean_of_labels(task->scores(outputs, labels));
   spec->eval_metrics = (ls_host_function){
       .call = metrics,
-      .tensors = ls_bag_nest(bag, LS_LIST(ls_leaf(labels), ls_leaf(best)))};
+      .tensors = ls_bag_nest(bag, LS_LIST(ls_leaf(labels), ls_leaf(judged)))};
   return ls_bag_take_error(bag);
 }
 
@@ -199,7 +223,8 @@ const ls_estimator_type *cli_linked_estimator(const ls_model_type *model,
 bool cli_linked_data(const char *command, const ls_estimator_type *type,
                      const cli_data *data) {
   const bool given = data->data != NULL || data->test != NULL ||
-                     data->features != NULL || data->split != 0;
+                     data->features != NULL || data->split != 0 ||
+                     data->task_name != NULL || data->outputs != 0;
   if (type != &linked.type) {
     if (given)
       cli_say(command,
@@ -214,7 +239,9 @@ bool cli_linked_data(const char *command, const ls_estimator_type *type,
   if (data->split >= 1)
     cli_say(command, "--split is '%g', expected a number between 0 and 1",
             data->split);
-  return data->split < 1;
+  return data->split < 1 &&
+         cli_flagged_type(command, data->task_name, data->outputs,
+                          &linked.model, &linked.adapted);
 }
 
 bool cli_linked_takes(const char *command, const ls_estimator_type *type,

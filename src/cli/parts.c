@@ -20,6 +20,27 @@ bool cli_choose(const char *command, const char *flag, const char *value,
   return false;
 }
 
+bool cli_check_task(const char *command, const char *task) {
+  const char *names[8];
+  size_t count = 0;
+  const ls_task *const *tasks = ls_tasks(&count);
+  for (size_t i = 0; i < count; ++i)
+    names[i] = tasks[i]->name;
+  return task == NULL || task[0] == '\0' ||
+         cli_choose(command, "task", task, names, count);
+}
+
+bool cli_flagged_type(const char *command, const char *task, int64_t outputs,
+                      const ls_model_type **type, ls_model_type *room) {
+  ls_train_config config = {.task = task, .outputs = outputs};
+  if (!cli_check_task(command, task)) return false;
+  const bool numbers = cli_task_of(&config, *type)->label_dtype == LS_DTYPE_F32;
+  if (outputs == 0 && numbers && (*type)->any_outputs) config.outputs = 1;
+  const ls_status status = cli_run_type(&config, type, room);
+  if (!ls_status_is_ok(status)) (void)cli_report(command, status);
+  return ls_status_is_ok(status);
+}
+
 bool cli_check_precision(const char *command, const char *precision) {
   static const char *const choices[] = {"f32", "f64", "bf16"};
   return cli_choose(command, "precision", precision, choices, 3);
@@ -77,13 +98,27 @@ static ls_status check_model(const ls_model *model, ls_dtype dtype,
   return ls_ok();
 }
 
-const ls_model_type *cli_run_type(const ls_train_config *config,
-                                  const ls_model_type *type,
-                                  ls_model_type *room) {
-  if (config->inputs == 0) return type;
-  *room = *type;
-  room->example_shape = LS_SHAPE(config->inputs);
-  return room;
+static bool has_task(const ls_train_config *config) {
+  return config->task != NULL && config->task[0] != '\0';
+}
+
+const ls_task *cli_task_of(const ls_train_config *config,
+                           const ls_model_type *type) {
+  const ls_task *task = has_task(config) ? ls_task_find(config->task) : NULL;
+  return task != NULL ? task : ls_model_type_task(type);
+}
+
+ls_status cli_run_type(const ls_train_config *config,
+                       const ls_model_type **type, ls_model_type *room) {
+  if (config->inputs == 0 && config->outputs == 0 && !has_task(config))
+    return ls_ok();
+  if (has_task(config) && ls_task_find(config->task) == NULL)
+    return ls_invalid_argument("there is no task '%s'", config->task);
+  LS_RETURN_IF_ERROR(ls_model_type_adapt(*type, cli_task_of(config, *type),
+                                         config->inputs, config->outputs,
+                                         room));
+  *type = room;
+  return ls_ok();
 }
 
 // Creates a model with the rate and the optimizer of the configuration.

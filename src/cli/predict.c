@@ -36,37 +36,18 @@ static void end_predictor(predictor *p) {
 }
 CLI_OWNED_STRUCT(predictor, end_predictor)
 
-ls_nest cli_predictions_of(ls_tensor logits) {
-  const int last = ls_tensor_shape(logits).rank - 1;
-  const char *const names[] = {"class", "probability"};
-  const ls_nest items[] = {
-      ls_leaf(ls_argmax(logits, last)),
-      ls_leaf(ls_reduce_max(ls_softmax(logits), LS_AXES(last)))};
-  return ls_nest_dict("", names, items, 2);
-}
-
 static ls_nest predict_batch(ls_nest args, void *user) {
   const ls_model *model = user;
   const ls_nest result = model->type->logits(args, model->self);
   if (ls_nest_is_failed(result)) return result;
   const ls_tensor logits = ls_nest_tensor(result, 0);
   ls_nest_release(result);
-  return cli_predictions_of(logits);
+  return ls_model_type_task(model->type)->predictions(logits);
 }
 
 // ---- Lines -----------------------------------------------------------------
 static bool is_done(const predictor *p) {
   return p->limit > 0 && p->done == p->limit;
-}
-
-// Prints the class and the probability of a row, and the class's name.
-static void print_classes(const predictor *p, int64_t row) {
-  const ls_array *classes = ls_nest_as_array(ls_nest_item(p->results, 0));
-  cli_print_row(p->results, row);
-  if (p->names[0] == '\0' || ls_array_shape(classes).rank != 1) return;
-  const ls_bytes name = cli_class_name(p->names, ls_array_i64(classes, row));
-  printf(",\"name\":");
-  cli_print_json_bytes(name.data, name.size);
 }
 
 // Prints the file of an example, or its number.
@@ -101,10 +82,12 @@ static ls_status print_example(predictor *p, int64_t row) {
     LS_RETURN_IF_ERROR(ls_iterator_next(p->files, &origin));
     file = ls_array_data(ls_nest_as_array(origin));
   }
-  if (p->pixels > 0)
+  if (p->pixels > 0) {
     LS_RETURN_IF_ERROR(print_pixels(p, row, file));
-  else
-    print_classes(p, row);
+  } else {
+    cli_print_row(p->results, row);
+    cli_write_names(stdout, p->names, p->results, row);
+  }
   print_origin(p, file);
   printf("}\n");
   return ls_ok();
@@ -222,8 +205,11 @@ int cli_predict(int argc, char **argv) {
                                  "these for each position of a text; for each "
                                  "line of text files given by --data\n"
                                  "its loss and perplexity; for classes of "
-                                 "pixels the share of each class.\n"
-                                 "Default: for the test set.\n"
+                                 "pixels the share of each class; of\n"
+                                 "regression the value; of several labels "
+                                 "their probabilities, and the names of\n"
+                                 "those above 0.5. Default: for the test "
+                                 "set.\n"
                                  "RUN@STEP is the model of a checkpoint.",
                              CLI_OPTIONS(options),
                              .operand_form = "RUN",

@@ -336,8 +336,8 @@ static int use_run(cli_run *run, const ls_train_config *config,
   const ls_model_type *type = cli_find_model(run->command, run->model);
   if (type == NULL) return CLI_FAILED;
   ls_model_type room;
-  const ls_status status =
-      body(user, config, cli_run_type(config, type, &room));
+  ls_status status = cli_run_type(config, &type, &room);
+  if (ls_status_is_ok(status)) status = body(user, config, type);
   return ls_status_is_ok(status) ? CLI_OK : cli_report(run->command, status);
 }
 

@@ -137,7 +137,9 @@ int cli_with_step(const char *command, cli_step_flags *flags,
   ls_status status = cli_runtime_open(flags->threads, flags->math, &runtime);
   if (!ls_status_is_ok(status)) return cli_report(command, status);
   flags->type = cli_find_model(command, flags->model);
-  if (flags->type == NULL)
+  if (flags->type == NULL ||
+      !cli_flagged_type(command, flags->task, flags->outputs, &flags->type,
+                        &flags->adapted))
     return cli_runtime_close(command, runtime, CLI_USAGE);
   if (flags->batch_size == 0) flags->batch_size = flags->type->batch_size;
   if (ls_status_is_ok(status))

@@ -17,6 +17,8 @@ ls_status ls_classifier_create(
   if (self == NULL) return ls_out_of_memory();
   memset(self, 0, size);
   self->allocator = allocator;
+  self->task = ls_model_type_task(options->type);
+  self->outputs = options->type->num_classes;
   self->dtype = options->dtype;
   self->metrics = options->metrics;
   self->mean = ls_array_retain(options->mean);
@@ -90,16 +92,20 @@ ls_tensor ls_classifier_examples(const ls_classifier *self, ls_nest args) {
   return ls_div(ls_sub(x, mean), deviation);
 }
 
-ls_nest ls_classifier_step(const ls_classifier *self, ls_tensor logits,
+ls_nest ls_classifier_step(const ls_classifier *self, ls_tensor outputs,
                            ls_nest args) {
+  const ls_task *task = self->task;
   const ls_tensor labels = ls_nest_tensor(args, 1);
   // Uses f32 for the loss, since the mean of many rows needs more than 16 bits.
-  if (is_16_bit(self->dtype)) logits = ls_convert(logits, LS_DTYPE_F32);
-  const ls_tensor loss = ls_mean_softmax_cross_entropy(logits, labels);
+  if (is_16_bit(self->dtype)) outputs = ls_convert(outputs, LS_DTYPE_F32);
+  const ls_tensor loss =
+      ls_reduce_loss(task->losses(outputs, labels), LS_REDUCTION_MEAN);
   ls_optimizer_minimize(self->optimizer, loss);
-  const char *const keys[] = {"loss", "accuracy"};
+  const char *const keys[] = {"loss", task->metric};
   ls_nest items[2] = {ls_leaf(loss)};
-  if (self->metrics) items[1] = ls_leaf(ls_accuracy(logits, labels));
+  if (self->metrics)
+    items[1] =
+        ls_leaf(ls_reduce_mean(task->scores(outputs, labels), LS_ALL_AXES));
   return ls_nest_dict("", keys, items, self->metrics ? 2 : 1);
 }
 

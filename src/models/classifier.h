@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers for classifiers: creation and the training step. A classifier's
+// Helpers for models of all tasks: creation and the training step. A model's
 // struct begins with an ls_classifier.
 #ifndef LS_MODELS_CLASSIFIER_H_
 #define LS_MODELS_CLASSIFIER_H_
 
 #include "lockstep/models.h"
 #include "lockstep/nn.h"
+#include "lockstep/tasks.h"
 
 typedef struct ls_classifier {
   ls_allocator *allocator;
   ls_optimizer *optimizer;
+  const ls_task *task;
+  int64_t outputs;  // Numbers for each label of an example.
   ls_dtype dtype;
   bool metrics;
   ls_array *mean, *deviation;  // NULL: examples are used as they are.
@@ -40,7 +43,7 @@ ls_dtype ls_classifier_norm_dtype(const ls_model_options *options);
 // normalized if it has a mean.
 ls_tensor ls_classifier_examples(const ls_classifier *self, ls_nest args);
 // Returns the result of a training step; see ls_model_type.train_step.
-ls_nest ls_classifier_step(const ls_classifier *self, ls_tensor logits,
+ls_nest ls_classifier_step(const ls_classifier *self, ls_tensor outputs,
                            ls_nest args);
 // See ls_model_type.optimizer.
 ls_optimizer *ls_classifier_optimizer(void *self);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cnn: two convolutions, a pool and two dense layers; softmax cross-entropy,
-// Adam.
+// cnn: two convolutions, a pool and two dense layers; Adam.
 #include "models/classifier.h"
 
 // Height and width of the images, and after the pool.
@@ -55,7 +54,7 @@ static ls_status cnn_fill(void *self, const ls_model_options *options) {
   LS_RETURN_IF_ERROR(
       ls_dense_layer_create(&(ls_dense_options){.name = "logits",
                                                 .inputs = HIDDEN,
-                                                .units = CLASSES,
+                                                .units = net->base.outputs,
                                                 .dtype = options->dtype,
                                                 .seed = options->seed},
                             &net->logits));
@@ -120,4 +119,6 @@ const ls_model_type ls_model_cnn = {
     .logits = cnn_logits,
     .variables = cnn_variables,
     .optimizer = ls_classifier_optimizer,
+    .any_task = true,
+    .any_outputs = true,
 };

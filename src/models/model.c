@@ -119,29 +119,47 @@ void ls_model_destroy(ls_model *model) {
   *model = (ls_model){0};
 }
 
+// Replaces the labels of a batch by zeros of the type's shape.
+static ls_status set_labels(const ls_model_type *type, int64_t batch_size,
+                            ls_nest *batch) {
+  ls_shape shape = {.rank = type->label_shape.rank + 1, .dim = {batch_size}};
+  memcpy(shape.dim + 1, type->label_shape.dim,
+         (size_t)type->label_shape.rank * sizeof(*shape.dim));
+  const ls_nest made =
+      LS_TUPLE(ls_nest_retain(ls_nest_item(*batch, 0)),
+               ls_nest_zeros(ls_model_type_task(type)->label_dtype, shape));
+  ls_nest_release(*batch);
+  *batch = made;
+  return ls_nest_status(made);
+}
+
 ls_status ls_model_synthetic_batch(const ls_model_type *type,
                                    int64_t batch_size, ls_nest *out_batch) {
   LS_REQUIRE_OUT(out_batch);
   LS_RETURN_IF_ERROR(model_check_type(type));
+  const bool numbers = ls_model_type_task(type)->label_dtype == LS_DTYPE_F32;
   const bool text = type->example_dtype == LS_DTYPE_I32;
-  if (text && !ls_shape_equal(type->label_shape, type->example_shape))
+  if (text && !numbers &&
+      !ls_shape_equal(type->label_shape, type->example_shape))
     return LS_STATUS(
         LS_UNIMPLEMENTED,
         "synthetic data have labels %s for model '%s', which takes %s",
         LS_SHAPE_TEXT(LS_DTYPE_I32, type->example_shape), type->name,
         LS_SHAPE_TEXT(LS_DTYPE_I32, type->label_shape));
-  ls_dataset *dataset =
-      ls_dataset_batch(ls_dataset_synthetic(&(ls_synthetic_options){
-                           .size = batch_size,
-                           .dtype = type->example_dtype,
-                           .shape = type->example_shape,
-                           .num_classes = type->num_classes,
-                           .label_shape = type->label_shape}),
-                       &(ls_batch_options){.size = batch_size});
+  ls_dataset *dataset = ls_dataset_batch(
+      ls_dataset_synthetic(&(ls_synthetic_options){
+          .size = batch_size,
+          .dtype = type->example_dtype,
+          .shape = type->example_shape,
+          .num_classes = type->num_classes,
+          .label_shape = numbers ? LS_SCALAR : type->label_shape}),
+      &(ls_batch_options){.size = batch_size});
   ls_iterator *iterator = NULL;
   ls_status status = ls_iterator_create(
       dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator);
   if (ls_status_is_ok(status)) status = ls_iterator_next(iterator, out_batch);
+  if (ls_status_is_ok(status) && numbers)
+    status = set_labels(type, batch_size, out_batch);
   ls_iterator_release(iterator);
   ls_dataset_release(dataset);
   return status;

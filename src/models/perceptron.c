@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mlp and tiny: dense layers with relu between, softmax cross-entropy, SGD.
+// mlp and tiny: dense layers with relu between; SGD. Any number of inputs and
+// outputs.
 #include <stdio.h>
 
 #include "models/classifier.h"
@@ -20,26 +21,30 @@ static void perceptron_destroy(void *self) {
   ls_classifier_free(&net->base);
 }
 
-// Completes the network; `sizes` has the input's size, then each layer's.
-static ls_status perceptron_fill(perceptron *net, const int64_t *sizes,
-                                 size_t num_layers,
+// Completes the network; `hidden` has the size of each hidden layer.
+static ls_status perceptron_fill(perceptron *net, const int64_t *hidden,
+                                 size_t num_hidden,
                                  const ls_model_options *options) {
+  const size_t num_layers = num_hidden + 1;
+  int64_t inputs = options->inputs > 0
+                       ? options->inputs
+                       : ls_shape_num_elements(options->type->example_shape);
   net->num_layers = num_layers;
   for (size_t i = 0; i < num_layers; ++i) {
     const bool last = i + 1 == num_layers;
     char name[32] = "logits";
     if (!last) snprintf(name, sizeof(name), "hidden%zu", i + 1);
-    const int64_t inputs =
-        i == 0 && options->inputs > 0 ? options->inputs : sizes[i];
+    const int64_t units = last ? net->base.outputs : hidden[i];
     LS_RETURN_IF_ERROR(ls_dense_layer_create(
         &(ls_dense_options){.name = name,
                             .inputs = inputs,
-                            .units = sizes[i + 1],
+                            .units = units,
                             .activation =
                                 last ? LS_ACTIVATION_NONE : LS_ACTIVATION_RELU,
                             .dtype = options->dtype,
                             .seed = options->seed},
         &net->layers[i]));
+    inputs = units;
   }
   return ls_classifier_use_sgd(&net->base, options, 0);
 }
@@ -76,8 +81,7 @@ static size_t perceptron_variables(void *self, ls_variable **out,
 #define PRODUCTS(first, rest) (2.0 * (2 * ((first) + (rest)) + (rest)))
 
 static ls_status fill_tiny(void *self, const ls_model_options *options) {
-  static const int64_t sizes[] = {16, 16, 4};
-  return perceptron_fill(self, sizes, 2, options);
+  return perceptron_fill(self, &(const int64_t){16}, 1, options);
 }
 
 static ls_status create_tiny(const ls_model_options *options, void **out_self) {
@@ -101,11 +105,12 @@ const ls_model_type ls_model_tiny = {
     .variables = perceptron_variables,
     .optimizer = ls_classifier_optimizer,
     .any_inputs = true,
+    .any_task = true,
+    .any_outputs = true,
 };
 
 static ls_status fill_mlp(void *self, const ls_model_options *options) {
-  static const int64_t sizes[] = {784, 512, 512, 10};
-  return perceptron_fill(self, sizes, 3, options);
+  return perceptron_fill(self, (const int64_t[]){512, 512}, 2, options);
 }
 
 static ls_status create_mlp(const ls_model_options *options, void **out_self) {
@@ -129,4 +134,6 @@ const ls_model_type ls_model_mlp = {
     .variables = perceptron_variables,
     .optimizer = ls_classifier_optimizer,
     .any_inputs = true,
+    .any_task = true,
+    .any_outputs = true,
 };

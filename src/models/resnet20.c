@@ -117,7 +117,7 @@ static ls_status resnet20_fill(void *self, const ls_model_options *options) {
   LS_RETURN_IF_ERROR(
       ls_dense_layer_create(&(ls_dense_options){.name = "logits",
                                                 .inputs = LAST_CHANNELS,
-                                                .units = CLASSES,
+                                                .units = net->base.outputs,
                                                 .dtype = options->dtype,
                                                 .seed = options->seed},
                             &net->logits));
@@ -211,4 +211,6 @@ const ls_model_type ls_model_resnet20 = {
     .logits = resnet20_logits,
     .variables = resnet20_variables,
     .optimizer = ls_classifier_optimizer,
+    .any_task = true,
+    .any_outputs = true,
 };

@@ -31,7 +31,7 @@ static void onnx_net_destroy(void *self) {
 
 static ls_status onnx_net_fill(void *self, const ls_model_options *options) {
   onnx_net *net = self;
-  net->type = (const onnx_type *)options->type;
+  net->type = options->type->user;
   LS_RETURN_IF_ERROR(ls_onnx_load(net->type->path, NULL, &net->onnx));
   net->logits = ls_onnx_logits(&net->onnx->file);
   return ls_classifier_use_adam(&net->base, options);
@@ -167,7 +167,9 @@ ls_status ls_onnx_type_create(const char *path, ls_model_type **out_type) {
                                .train_step = onnx_net_train_step,
                                .logits = onnx_net_logits,
                                .variables = onnx_net_variables,
-                               .optimizer = ls_classifier_optimizer};
+                               .optimizer = ls_classifier_optimizer,
+                               .any_task = true,
+                               .user = self};
   LS_RETURN_IF_ERROR(onnx_type_fill(path, self));
   *out_type = &ls_give(&self)->type;
   return ls_ok();

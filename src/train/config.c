@@ -61,6 +61,8 @@ static const struct {
     ENTRY_NUMBER(FLAG, flip, 0, 0),
     ENTRY_TEXT(normalize, ""),
     ENTRY_COUNT(inputs),
+    ENTRY_TEXT(task, ""),
+    ENTRY_COUNT(outputs),
     ENTRY_NUMBER(WHOLE, keep, 0, INFINITY),
     ENTRY_TEXT(keep_best, ""),
     ENTRY_NUMBER(REAL, keep_every_hours, 0, DBL_MAX),

@@ -14,12 +14,12 @@ enum {
   ELEMENTS = 2,
   NUMBERS = 2
 };  // ELEMENTS: examples and labels; NUMBERS:
-    // loss and accuracy.
-static const char *const keys[NUMBERS] = {"loss", "accuracy"};
+    // loss and the task's metric.
 
 struct ls_device_loop {
   ls_allocator *allocator;
   ls_device_loop_options options;
+  const char *keys[NUMBERS];
   ls_type elements[ELEMENTS];  // Types of a replica's part.
   ls_dtype numbers[NUMBERS];
   ls_function *function;
@@ -78,7 +78,8 @@ static ls_status device_loop_make_step(ls_step *step, void *user) {
                                   &elements));
   LS_RETURN_IF_ERROR(call_model(&t->loop->options.model, elements, &made));
   for (size_t k = 0; k < NUMBERS; ++k) {
-    const ls_tensor number = ls_nest_tensor(ls_nest_find(made, keys[k]), 0);
+    const ls_tensor number =
+        ls_nest_tensor(ls_nest_find(made, t->loop->keys[k]), 0);
     step->state[k] = ls_dynamic_update_slice(
         step->state[k], ls_reshape(number, LS_SHAPE(1)), &step->index);
   }
@@ -259,9 +260,10 @@ static ls_status find_types(ls_device_loop *self, ls_nest results) {
   }
   for (size_t k = 0; k < NUMBERS; ++k) {
     const ls_array *array = ls_nest_as_array(
-        device_loop_part_of(ls_nest_find(results, keys[k]), 0));
+        device_loop_part_of(ls_nest_find(results, self->keys[k]), 0));
     if (array == NULL || ls_array_num_elements(array) != 1)
-      return ls_invalid_argument("\"%s\" of a step is no number", keys[k]);
+      return ls_invalid_argument("\"%s\" of a step is no number",
+                                 self->keys[k]);
     self->numbers[k] = ls_array_dtype(array);
   }
   return ls_ok();
@@ -280,7 +282,8 @@ static ls_status make_last(ls_device_loop *self) {
   ls_nest items[NUMBERS];
   for (size_t i = 0; i < NUMBERS; ++i)
     items[i] = ls_nest_zeros(LS_DTYPE_F64, LS_SCALAR);
-  return ls_take_nest(ls_nest_dict("", keys, items, NUMBERS), &self->last);
+  return ls_take_nest(ls_nest_dict("", self->keys, items, NUMBERS),
+                      &self->last);
 }
 
 static ls_status device_loop_fill(ls_device_loop *self, ls_nest results) {
@@ -303,6 +306,8 @@ ls_status ls_device_loop_create(const ls_device_loop_options *options,
   LS_OWN_NEW_OR_RETURN(allocator, ls_device_loop, self);
   self->allocator = allocator;
   self->options = *options;
+  self->keys[0] = "loss";
+  self->keys[1] = ls_model_type_task(options->model.type)->metric;
   self->options.from.like = ls_nest_retain(options->from.like);
   self->options.results = ls_none();
   LS_RETURN_IF_ERROR(device_loop_fill(self, options->results));

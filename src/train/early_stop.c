@@ -6,15 +6,19 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/tasks.h"
 
 static const char state_name[] = "early stop";
 
 // ---- The metric ------------------------------------------------------------
-ls_status ls_stop_metric_parse(const char *text, ls_stop_metric *out) {
-  static const char *const names[] = {"test_loss", "test_accuracy"};
+ls_status ls_stop_metric_parse(const char *text, const ls_task *task,
+                               ls_stop_metric *out) {
+  char metric[sizeof(out->name)];
+  const char *const names[] = {"test_loss", metric};
   const size_t size = strcspn(text, ":");
   const char *way = text[size] == ':' ? text + size + 1 : NULL;
   *out = (ls_stop_metric){0};
+  snprintf(metric, sizeof(metric), "test_%s", task->metric);
   for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
     if (strlen(names[i]) == size && memcmp(names[i], text, size) == 0)
       snprintf(out->name, sizeof(out->name), "%s", names[i]);
@@ -23,11 +27,12 @@ ls_status ls_stop_metric_parse(const char *text, ls_stop_metric *out) {
       way == NULL || strcmp(way, "min") == 0 || strcmp(way, "max") == 0;
   if (out->name[0] == '\0' || !is_known)
     return ls_invalid_argument(
-        "a run stops early by test_loss or test_accuracy, with :min or :max "
-        "after it, not by '%s'",
-        text);
+        "a run stops early by test_loss or %s, with :min or :max after it, not "
+        "by '%s'",
+        metric, text);
   out->is_high = way != NULL ? strcmp(way, "max") == 0
-                             : strstr(out->name, "accuracy") != NULL;
+                             : strcmp(out->name, "test_loss") != 0 &&
+                                   !task->less_is_better;
   return ls_ok();
 }
 

@@ -18,12 +18,13 @@ typedef struct ls_early_stop {
 
 // Metric of a rule, "test_loss" or "test_accuracy:max".
 typedef struct ls_stop_metric {
-  char name[32];
+  char name[40];
   bool is_high;  // Higher values are better.
 } ls_stop_metric;
 // Parses the rule of the options, which is not NULL.
 //   LS_INVALID_ARGUMENT  another metric, or another word after the colon.
 LS_MUST_USE ls_status ls_stop_metric_parse(const char *text,
+                                           const ls_task *task,
                                            ls_stop_metric *out);
 
 // Counts an evaluation, unless it is that of a step which was counted.

@@ -31,7 +31,8 @@ static int64_t labels_of(const ls_model_type *type) {
 }
 
 static bool has_pixels(const ls_model_type *type) {
-  return type->label_shape.rank == 2;
+  return type->label_shape.rank == 2 &&
+         ls_model_type_task(type)->label_dtype == LS_DTYPE_I32;
 }
 
 // ---- Evaluation ------------------------------------------------------------
@@ -51,17 +52,20 @@ static ls_tensor count_overlaps(ls_tensor logits, ls_tensor labels,
 // Returns sums over a batch, so that batches of any size can be added up.
 static ls_nest evaluate_batch(ls_nest args, void *user) {
   const ls_model *model = user;
+  const ls_task *task = ls_model_type_task(model->type);
   const ls_nest result = model->type->logits(args, model->self);
   if (ls_nest_is_failed(result)) return result;
-  const ls_tensor logits = ls_nest_tensor(result, 0);
+  const ls_tensor outputs = ls_nest_tensor(result, 0);
   const ls_tensor labels = ls_nest_tensor(args, 1);
   ls_nest_release(result);
-  const ls_tensor losses = ls_softmax_cross_entropy(logits, labels);
+  const ls_tensor losses = task->losses(outputs, labels);
+  const ls_tensor scores = task->scores(outputs, labels);
   ls_nest sums[3] = {ls_leaf(ls_reduce_sum(losses, LS_ALL_AXES)),
-                     ls_leaf(ls_count_correct(logits, labels))};
+                     ls_leaf(ls_reduce_sum(scores, LS_ALL_AXES))};
   const bool pixels = has_pixels(model->type);
   if (pixels)
-    sums[2] = ls_leaf(count_overlaps(logits, labels, model->type->num_classes));
+    sums[2] =
+        ls_leaf(count_overlaps(outputs, labels, model->type->num_classes));
   return ls_nest_sequence(LS_KIND_TUPLE, sums, pixels ? 3 : 2);
 }
 

@@ -15,22 +15,30 @@
 // Buffer for shuffling a stream, whose permutation cannot be computed.
 enum { SHUFFLE_BUFFER = 10000 };
 
+static bool has_numbers(const ls_model_type *type) {
+  return ls_model_type_task(type)->label_dtype == LS_DTYPE_F32;
+}
+
 static ls_dtype input_dtype_of(const ls_model_type *type) {
   return type->example_dtype != LS_DTYPE_NONE ? type->example_dtype
                                               : LS_DTYPE_F32;
 }
 
 // ---- Checks ----------------------------------------------------------------
-// Prints "f32[16] of 4 classes"; for labels that are not scalars their type,
-// too.
-static void print_data(ls_dtype dtype, ls_shape example, ls_shape label,
+// Prints "f32[16] of 4 classes"; for labels that are no scalars, or no classes,
+// their type, too.
+static void print_data(ls_dtype dtype, ls_shape example, const ls_type *label,
                        int64_t classes, char *buffer, size_t size) {
   char suffix[40] = "";
+  const bool are_floats = ls_dtype_is_float(label->dtype);
+  const bool is_shown = label->shape.rank > 0 || are_floats;
+  const ls_dtype dtype_of_labels = are_floats ? label->dtype : LS_DTYPE_I32;
   if (classes >= 0)
     ls_format(suffix, sizeof(suffix), " of %lld classes", (long long)classes);
   ls_format(buffer, size, "%s%s%s%s", LS_SHAPE_TEXT(dtype, example),
-            label.rank > 0 ? " labelled " : "",
-            label.rank > 0 ? LS_SHAPE_TEXT(LS_DTYPE_I32, label) : "", suffix);
+            is_shown ? " labelled " : "",
+            is_shown ? LS_SHAPE_TEXT(dtype_of_labels, label->shape) : "",
+            suffix);
 }
 
 // Returns true if examples of type `from` can become the model's: u8 is
@@ -52,13 +60,20 @@ static ls_status input_check_pair(const ls_element_spec *spec) {
       ls_element_spec_print(spec, elements, sizeof(elements)));
 }
 
-static ls_status check_labels(const ls_dataset *dataset, const ls_type *labels,
+static ls_status check_labels(const ls_model_type *type,
+                              const ls_dataset *dataset, const ls_type *labels,
                               int64_t *out_classes) {
   int64_t least = 0, most = 0;
+  const bool numbers = has_numbers(type);
+  const bool are_floats = ls_dtype_is_float(labels->dtype);
   *out_classes = -1;
-  if (!ls_dtype_is_integer(labels->dtype))
-    return ls_invalid_argument("labels are integers, these are %s",
-                               LS_SHAPE_TEXT(labels->dtype, labels->shape));
+  if (!ls_dtype_is_integer(labels->dtype) && !(numbers && are_floats))
+    return ls_invalid_argument(
+        "labels of %s are %s, these are %s%s", ls_model_type_task(type)->name,
+        numbers ? "numbers" : "integers",
+        LS_SHAPE_TEXT(labels->dtype, labels->shape),
+        are_floats ? ": numbers are learned by regression" : "");
+  if (numbers) return ls_ok();
   if (!ls_dataset_bounds(dataset, 1, &least, &most)) return ls_ok();
   if (least < 0)
     return ls_invalid_argument("a label of the data is %lld: labels count "
@@ -66,6 +81,15 @@ static ls_status check_labels(const ls_dataset *dataset, const ls_type *labels,
                                (long long)least);
   *out_classes = most + 1;
   return ls_ok();
+}
+
+// Returns true if labels have the type's shape; numbers may have another one
+// with as many elements, which is converted.
+static bool fits_labels(const ls_model_type *type, ls_shape shape) {
+  return has_numbers(type) && ls_shape_is_known(shape)
+             ? ls_shape_num_elements(shape) ==
+                   ls_shape_num_elements(type->label_shape)
+             : ls_shape_equal(shape, type->label_shape);
 }
 
 ls_status ls_train_check_data(const ls_model_type *type,
@@ -77,21 +101,22 @@ ls_status ls_train_check_data(const ls_model_type *type,
   LS_RETURN_IF_ERROR(input_check_pair(&spec));
   const ls_type *example = &spec.leaves[0].type, *label = &spec.leaves[1].type;
   int64_t classes = 0;
-  LS_RETURN_IF_ERROR(check_labels(dataset, label, &classes));
+  LS_RETURN_IF_ERROR(check_labels(type, dataset, label, &classes));
   if (ls_dataset_cardinality(dataset) == 0)
     return ls_invalid_argument("the data have no example");
   const ls_dtype wanted = input_dtype_of(type);
   if (can_be(example->dtype, wanted) && ls_shape_is_known(example->shape) &&
       ls_shape_num_elements(example->shape) ==
           ls_shape_num_elements(type->example_shape) &&
-      ls_shape_equal(label->shape, type->label_shape) &&
-      classes <= type->num_classes)
+      fits_labels(type, label->shape) && classes <= type->num_classes)
     return ls_ok();
   char takes[480], are[480];
-  print_data(wanted, type->example_shape, type->label_shape, type->num_classes,
-             takes, sizeof(takes));
+  print_data(
+      wanted, type->example_shape,
+      &(ls_type){ls_model_type_task(type)->label_dtype, type->label_shape},
+      has_numbers(type) ? -1 : type->num_classes, takes, sizeof(takes));
   print_data(example->dtype == LS_DTYPE_U8 ? wanted : example->dtype,
-             example->shape, label->shape, classes, are, sizeof(are));
+             example->shape, label, classes, are, sizeof(are));
   return ls_invalid_argument("model '%s' takes examples %s; these are %s",
                              type->name, takes, are);
 }
@@ -111,6 +136,27 @@ static const ls_array *input_first_part(ls_nest leaf, int64_t *out_rows) {
   return array;
 }
 
+// Checks the labels of a task whose labels are numbers.
+static ls_status check_numbers(const ls_model_type *type, const float *data,
+                               int64_t count, int64_t *out_row) {
+  const bool is_binary = ls_model_type_task(type)->is_binary;
+  const int64_t per_row = ls_shape_num_elements(type->label_shape);
+  for (int64_t i = 0; i < count; ++i) {
+    if (is_binary ? data[i] == 0 || data[i] == 1 : isfinite(data[i])) continue;
+    char place[48] = "";
+    if (out_row != NULL) *out_row = i / per_row;
+    if (per_row > 1)
+      ls_format(place, sizeof(place), " %lld of %lld",
+                (long long)(i % per_row + 1), (long long)per_row);
+    return ls_invalid_argument(
+        "label%s of row %lld of a batch is %g: labels of %s are %s", place,
+        (long long)(i / per_row), (double)data[i],
+        ls_model_type_task(type)->name,
+        is_binary ? "0 or 1" : "finite numbers");
+  }
+  return ls_ok();
+}
+
 ls_status ls_train_check_labels(const ls_model_type *type, ls_nest batch,
                                 int64_t *out_row) {
   int64_t rows = 0;
@@ -118,6 +164,8 @@ ls_status ls_train_check_labels(const ls_model_type *type, ls_nest batch,
   const int32_t *data = ls_array_data(labels);
   const int64_t per_row = ls_shape_num_elements(type->label_shape);
   const int64_t count = rows * per_row;
+  if (has_numbers(type))
+    return check_numbers(type, ls_array_data(labels), count, out_row);
   const uint32_t classes = (uint32_t)type->num_classes;
   for (int64_t i = 0; i < count; ++i) {
     if ((uint32_t)data[i] < classes) continue;
@@ -180,8 +228,11 @@ ls_dataset *ls_train_examples(const ls_model_type *type, ls_dataset *dataset,
                             .scale =
                                 bytes && wanted != LS_DTYPE_I32 ? 1.0 / 255 : 0,
                             .shape = &type->example_shape});
-  return ls_dataset_convert(made, 1,
-                            &(ls_convert_options){.dtype = LS_DTYPE_I32});
+  return ls_dataset_convert(
+      made, 1,
+      &(ls_convert_options){.dtype = ls_model_type_task(type)->label_dtype,
+                            .shape =
+                                has_numbers(type) ? &type->label_shape : NULL});
 }
 
 ls_dataset *ls_train_batches(const ls_model_type *type, ls_dataset *dataset,

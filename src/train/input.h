@@ -3,6 +3,7 @@
 #ifndef LS_TRAIN_INPUT_H_
 #define LS_TRAIN_INPUT_H_
 
+#include "lockstep/tasks.h"
 #include "lockstep/train.h"
 #include "lockstep/training_parts.h"
 
@@ -10,7 +11,14 @@
 ls_dataset *ls_train_batches(const ls_model_type *type, ls_dataset *dataset,
                              int64_t batch_size, bool shuffle);
 
-// Checks that the labels of a batch are classes of the model.
+// Returns the name of the metric of a report.
+static inline const char *ls_train_metric_of(const ls_train_report *report) {
+  return report->task != NULL ? report->task->metric
+                              : ls_task_classification.metric;
+}
+
+// Checks that the labels of a batch are those of the model's task: its classes,
+// or numbers.
 // `*out_row` gets the row of the first that is not; it may be NULL.
 //   LS_INVALID_ARGUMENT  names the first that is not.
 LS_MUST_USE ls_status ls_train_check_labels(const ls_model_type *type,

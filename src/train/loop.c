@@ -387,11 +387,13 @@ ls_status ls_train(const ls_train_options *options,
   LS_REQUIRE(options->model->type->train_step);
   LS_REQUIRE(options->model->type->variables);
   LS_REQUIRE_ITEMS(options->hooks, options->num_hooks);
-  ls_loop loop = {.loss = {.name = "loss"},
-                  .accuracy = {.name = "accuracy"},
-                  .logged_test = -1};
+  ls_loop loop = {
+      .loss = {.name = "loss"},
+      .accuracy = {.name = ls_model_type_task(options->model->type)->metric},
+      .logged_test = -1};
   ls_status status = loop_begin(options, &loop);
   if (ls_status_is_ok(status)) status = loop_run(&loop, out_result);
+  out_result->task = ls_model_type_task(options->model->type);
   out_result->steps = ls_loop_steps(&loop);
   out_result->stopped = loop.is_stopped;
   out_result->tested = loop.tested >= 0;

@@ -67,10 +67,10 @@ typedef struct ls_loop {
   bool is_guarded;        // One of the caller's hooks checks the loss.
   ls_dataset *batches;
   ls_iterator *input;
-  bool stalls;                  // The input is making an element.
-  ls_device_loop *device_loop;  // NULL: each run is one step.
-  ls_nest args, results;        // `args`: a batch, sharded over replicas.
-  ls_named_result loss, accuracy;
+  bool stalls;                     // The input is making an element.
+  ls_device_loop *device_loop;     // NULL: each run is one step.
+  ls_nest args, results;           // `args`: a batch, sharded over replicas.
+  ls_named_result loss, accuracy;  // `accuracy`: the task's metric.
   bool is_late;  // A device computes results after a step's call has returned.
   ls_nest ahead[LS_STEPS_AHEAD];  // Results of steps not waited for one by one.
   ls_hook_list hooks;  // The context counts the steps of the whole run.

@@ -38,7 +38,9 @@ static void describe_steps(const ls_loop *loop, const ls_run_means *means,
 // the position.
 static ls_train_report describe(const ls_loop *loop, const ls_run_means *means,
                                 int64_t num_later) {
-  ls_train_report r = {.epoch = loop->epoch + 1,
+  const ls_model_type *type = loop->plan.options.model->type;
+  ls_train_report r = {.task = ls_model_type_task(type),
+                       .epoch = loop->epoch + 1,
                        .num_epochs = loop->plan.options.epochs,
                        .epoch_step = ls_loop_epoch_steps(loop) - num_later,
                        .steps_per_epoch = loop->steps_per_epoch,

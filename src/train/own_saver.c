@@ -2,6 +2,7 @@
 // Hooks that keep results of a run: its checkpoints, the final model, and
 // evaluations after epochs.
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lockstep/function_plan.h"
@@ -10,19 +11,22 @@
 #include "train/loop.h"
 
 // ---- A save ----------------------------------------------------------------
-static size_t list_metrics(const ls_loop *loop, ls_checkpoint_metric *out) {
+// Lists the metrics of a save; `test_metric` is room for a name.
+static size_t list_metrics(const ls_loop *loop, char test_metric[64],
+                           ls_checkpoint_metric *out) {
   const ls_run_means *means = &loop->saved;
+  const char *metric = loop->accuracy.name;
   const double examples = (double)means->examples;
   size_t count = 0;
   if (means->examples > 0) {
     out[count++] = (ls_checkpoint_metric){"loss", means->loss / examples};
     if (!isnan(means->accuracy))
-      out[count++] =
-          (ls_checkpoint_metric){"accuracy", means->accuracy / examples};
+      out[count++] = (ls_checkpoint_metric){metric, means->accuracy / examples};
   }
   if (loop->tested == ls_loop_steps(loop)) {
     out[count++] = (ls_checkpoint_metric){"test_loss", loop->test.loss};
-    out[count++] = (ls_checkpoint_metric){"test_accuracy", loop->test.accuracy};
+    snprintf(test_metric, 64, "test_%s", metric);
+    out[count++] = (ls_checkpoint_metric){test_metric, loop->test.accuracy};
   }
   return count;
 }
@@ -40,7 +44,8 @@ static ls_status save_run(ls_loop *loop) {
   ls_saves *saves = &loop->saves;
   const int64_t steps = ls_loop_steps(loop);
   ls_checkpoint_metric metrics[LS_RUN_METRICS];
-  const size_t count = list_metrics(loop, metrics);
+  char test_metric[64];
+  const size_t count = list_metrics(loop, test_metric, metrics);
   const int64_t began = ls_span_begin(loop->runtime);
   // Waits, which the next save would do anyway.
   LS_RETURN_IF_ERROR(drop_former(loop, true));

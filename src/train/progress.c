@@ -81,6 +81,15 @@ static void add_budget(const ls_train_report *report, int room, char tail[288],
   *out_room -= ls_format(tail + length, 288 - length, ", %s", budget);
 }
 
+// Appends " acc 91.2%", or the metric of another task, " mae 0.1234".
+static int add_metric(const ls_train_report *report, double value, int digits,
+                      char *buffer, size_t size) {
+  const char *name = ls_train_metric_of(report);
+  return strcmp(name, "accuracy") == 0
+             ? ls_format(buffer, size, " acc %.*f%%", digits, 100 * value)
+             : ls_format(buffer, size, " %s %.4g", name, value);
+}
+
 static void print_line(const ls_train_report *report, int width, bool bar,
                        char *buffer, size_t size) {
   char head[64], tail[288], time[24];
@@ -89,13 +98,15 @@ static void print_line(const ls_train_report *report, int width, bool bar,
                  sizeof(time));
   snprintf(head, sizeof(head), "epoch %lld/%lld ", (long long)report->epoch,
            (long long)report->num_epochs);
-  int n = ls_format(tail, sizeof(tail), " %lld/%lld loss %.4f acc %.1f%%",
+  int n = ls_format(tail, sizeof(tail), " %lld/%lld loss %.4f",
                     (long long)report->epoch_step,
-                    (long long)report->steps_per_epoch, report->loss,
-                    100 * report->accuracy);
+                    (long long)report->steps_per_epoch, report->loss);
+  n += add_metric(report, report->accuracy, 1, tail + n,
+                  sizeof(tail) - (size_t)n);
   if (report->tested) {
-    ls_format(tail + n, sizeof(tail) - (size_t)n, " test acc %.2f%%",
-              100 * report->test.accuracy);
+    n += ls_format(tail + n, sizeof(tail) - (size_t)n, " test");
+    add_metric(report, report->test.accuracy, 2, tail + n,
+               sizeof(tail) - (size_t)n);
   } else {
     ls_format(tail + n, sizeof(tail) - (size_t)n, " %.0f ex/s %s %s",
               report->examples_per_second, done ? "in" : "eta", time);

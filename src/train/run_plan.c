@@ -5,6 +5,7 @@
 
 #include "distribute/base/strategy.h"
 #include "lockstep/runtime_settings.h"
+#include "lockstep/tasks.h"
 #include "lockstep/training_parts.h"
 
 enum { DEFAULT_KEEP = 5, DEFAULT_PATIENCE = 3 };
@@ -28,8 +29,7 @@ int64_t ls_train_count_steps(const ls_model_type *type, int64_t train_size,
 
 // ---- Options ---------------------------------------------------------------
 static ls_status check_keeping(const ls_train_options *o) {
-  static const char *const metrics[] = {"loss", "accuracy", "test_loss",
-                                        "test_accuracy"};
+  const char *metric = ls_model_type_task(o->model->type)->metric;
   if (o->save_seconds < 0 || o->save_steps < 0 || o->keep.value < 0 ||
       !(o->keep_every_hours >= 0))
     return ls_invalid_argument(
@@ -38,14 +38,13 @@ static ls_status check_keeping(const ls_train_options *o) {
         (long long)o->save_seconds, (long long)o->save_steps,
         (long long)o->keep.value, o->keep_every_hours);
   if (o->keep_best == NULL) return ls_ok();
-  bool known = false;
-  for (size_t i = 0; i < LS_COUNT_OF(metrics); ++i)
-    known = known || strcmp(metrics[i], o->keep_best) == 0;
-  if (!known)
-    return ls_invalid_argument("keep_best is '%s', expected loss, accuracy, "
-                               "test_loss or test_accuracy",
-                               o->keep_best);
-  return strncmp(o->keep_best, "test_", 5) != 0 || o->test != NULL
+  const bool is_tested = strncmp(o->keep_best, "test_", 5) == 0;
+  const char *name = o->keep_best + (is_tested ? 5 : 0);
+  if (strcmp(name, "loss") != 0 && strcmp(name, metric) != 0)
+    return ls_invalid_argument("keep_best is '%s', expected loss, %s, "
+                               "test_loss or test_%s",
+                               o->keep_best, metric, metric);
+  return !is_tested || o->test != NULL
              ? ls_ok()
              : ls_invalid_argument("keep_best is '%s', but there is no test "
                                    "set",
@@ -65,7 +64,8 @@ static ls_status plan_stop(ls_run_plan *plan) {
                ? ls_ok()
                : ls_invalid_argument("patience and min_delta are for "
                                      "stop_early");
-  LS_RETURN_IF_ERROR(ls_stop_metric_parse(o->stop_early, &plan->stop));
+  LS_RETURN_IF_ERROR(ls_stop_metric_parse(
+      o->stop_early, ls_model_type_task(o->model->type), &plan->stop));
   if (o->test == NULL)
     return ls_invalid_argument("stop_early is '%s', but there is no test set",
                                o->stop_early);

@@ -79,13 +79,13 @@ static ls_status reserve_numbers(ls_loop *loop, int64_t steps) {
 
 // ---- The first step --------------------------------------------------------
 static ls_status check_results(const ls_model *model, ls_nest results) {
-  static const char *const keys[] = {"loss", "accuracy"};
+  const char *const keys[] = {"loss", ls_model_type_task(model->type)->metric};
   for (size_t i = 0; i < LS_COUNT_OF(keys); ++i)
     if (ls_nest_find(results, keys[i]).kind == LS_KIND_NONE)
       return ls_invalid_argument(
           "the training step of model '%s' returns no \"%s\": it must return a "
-          "dict of \"loss\" and, with .metrics, \"accuracy\"",
-          model->type->name, keys[i]);
+          "dict of \"loss\" and, with .metrics, \"%s\"",
+          model->type->name, keys[i], keys[1]);
   return ls_ok();
 }
 
@@ -114,8 +114,8 @@ static ls_status check_updates(const ls_model *model, const ls_function *step) {
   return ls_ok();
 }
 
-// Checks that a step is as lockstep/models.h requires: returns "loss" and
-// "accuracy", and changes a trainable variable.
+// Checks that a step is as lockstep/models.h requires: returns "loss" and the
+// task's metric, and changes a trainable variable.
 static ls_status check_step(const ls_loop *loop) {
   const ls_model *model = loop->plan.options.model;
   if (model->type->variables(model->self, NULL, 0) == 0)

@@ -86,7 +86,7 @@ ends 1 "'label' of 'words.csv' is read as labels and has texts; the run was" \
   eval runs/numbers --data words.csv
 # shellcheck disable=SC2086
 ends 1 "model 'tiny' has 4 classes, the labels of 'five.csv' are 5 texts" \
-  train $tiny --quiet --data five.csv
+  train $tiny --quiet --data five.csv --outputs 4
 # shellcheck disable=SC2086
 ends 1 "label 1 in column 'label' is empty" \
   train $tiny --quiet --data empty.csv

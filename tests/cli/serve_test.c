@@ -56,7 +56,7 @@ static void write_rows(void) {
 
 static int make_export(void **state) {
   (void)state;
-  (void)!system("rm -rf run mnist [1-9]*");
+  (void)!system("rm -rf run mnist marks* [1-9]*");
   write_rows();
   run_command("train --model tiny --data rows.csv --quiet --run-dir run "
               "--steps 20 --batch-size 16 --test none");
@@ -263,6 +263,41 @@ static ls_array *npy_of(int from, int to) {
   expect_ok(ls_npy_print(rows, &bytes));
   ls_array_release(rows);
   return bytes;
+}
+
+// Labels have their names; a single number for each row stands alone.
+TEST(other_tasks_are_answered_as_they_predict) {
+  FILE *file = fopen("marks.csv", "w");
+  assert_non_null(file);
+  fprintf(file, "a,b,up,down\n");
+  for (int i = 0; i < 16; ++i)
+    fprintf(file, "%d,%d,%d,%d\n", i % 2, 1 - i % 2, i % 2, 1 - i % 2);
+  assert_int_equal(fclose(file), 0);
+  run_command("train --model tiny --data marks.csv --task multi-label --quiet "
+              "--features a,b --label up,down --run-dir marks-run --steps 40 "
+              "--batch-size 8 --test none --learning-rate 1");
+  run_command("export marks-run --out marks");
+  run_command("train --model tiny --data marks.csv --task regression --quiet "
+              "--features a,b --label up --run-dir marks-sum --steps 40 "
+              "--batch-size 8 --test none");
+  run_command("export marks-sum --out marks-value");
+  server self = start_server("marks=marks value=marks-value");
+  HEAP(char, answer) = malloc(ANSWER);
+  const char *body = NULL;
+  static const char rows[] =
+      "{\"signature_name\":\"predict\", \"instances\":[[1,0],[0,1]]}";
+  assert_int_equal(
+      post_text(self.port, "/v1/models/marks:predict", rows, answer, &body),
+      200);
+  assert_non_null(strstr(body, "],\"labels\":[\"up\"]},{\"probability\":["));
+  assert_non_null(strstr(body, "],\"labels\":[\"down\"]}]}"));
+  assert_int_equal(
+      post_text(self.port, "/v1/models/value:predict", rows, answer, &body),
+      200);
+  double up = 0, down = 1;
+  assert_int_equal(sscanf(body, "{\"predictions\":[%lf,%lf]}", &up, &down), 2);
+  assert_true(up > 0.7 && down < 0.3);
+  stop_server(&self);
 }
 
 TEST(npy_is_answered_with_the_bits_of_a_run_here) {

@@ -160,9 +160,9 @@ grep -qF '"test_steps":2,' runs/few/config.json || fail "no test_steps"
 ends 2 "--test-steps is '3', the run in 'runs/few' has '2'" \
   train --resume runs/few --test-steps 3
 
-ends 2 "--stop-early is 'loss', expected test_loss or test_accuracy" \
+ends 2 "--stop-early is 'loss', expected test_loss, test_accuracy or test_mae" \
   train --stop-early loss
-ends 2 "--stop-early is 'test_loss:down', expected test_loss or test_accuracy" \
+ends 2 "--stop-early is 'test_loss:down', expected test_loss, test_accuracy or test_mae" \
   train --stop-early test_loss:down
 ends 2 "--patience is for --stop-early" train --patience 3
 ends 2 "--min-delta is for --stop-early" train --min-delta 3

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A NULL where something is needed is refused by name.
-#include "lockstep/models.h"
+#include "lockstep/tasks.h"
 #include "support/expect.h"
 
 // Something that is not NULL; nobody looks at it before all are there.
@@ -11,6 +11,8 @@ static void *const some = place;
 TEST(calls_of_models_refuse_null) {
   expect_null_argument(out_model, ls_model_create, some, some, NULL);
   expect_null_argument(out_batch, ls_model_synthetic_batch, some, 1, NULL);
+  expect_null_argument(type, ls_model_type_adapt, NULL, NULL, 0, 0, some);
+  expect_null_argument(out_type, ls_model_type_adapt, some, NULL, 0, 0, NULL);
   assert_null(ls_model_find(NULL));
 }
 

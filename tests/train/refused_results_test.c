@@ -8,6 +8,7 @@
 #include "lockstep/monitored_session.h"
 #include "lockstep/strategy_step.h"
 #include "lockstep/summary_ops.h"
+#include "lockstep/tasks.h"
 #include "lockstep/train.h"
 #include "lockstep/training_parts.h"
 #include "support/refused.h"
@@ -51,6 +52,7 @@ TEST(refused_calls_of_models_leave_nothing) {
   REFUSED(ls_model, ls_model_create(NULL, NULL, &out));
   REFUSED(ls_model_library, ls_model_library_open(NULL, &out));
   REFUSED(ls_nest, ls_model_synthetic_batch(NULL, -1, &out));
+  REFUSED(ls_model_type, ls_model_type_adapt(NULL, NULL, 0, 0, &out));
 }
 
 TEST(refused_calls_of_monitored_session_leave_nothing) {

@@ -40,11 +40,12 @@ typedef struct cli_feature {
   ls_dtype dtype;
   ls_shape shape;
 } cli_feature;
-enum { CLI_MOST_FEATURES = 16 };
+enum { CLI_MOST_FEATURES = 64 };
 typedef struct cli_features {
-  char text[512];  // Storage of the names.
+  char text[1024];  // Storage of the names.
   cli_feature items[CLI_MOST_FEATURES];
   size_t count;
+  size_t num_labels;  // The last of them are labels.
 } cli_features;
 // Parses the flag; NULL and "" name nothing.
 ls_status cli_features_parse(const char *text, cli_features *out);
@@ -71,6 +72,12 @@ ls_status cli_classes_find(ls_dataset *rows, size_t item, const char *column,
 int64_t cli_classes_count(const char *names);
 // Gets the name of a class, which is not terminated.
 ls_bytes cli_class_name(const char *names, int64_t number);
+// Writes the names that belong to row `row` of predictions, as members of JSON
+// after a comma: "name", that of the "class", or "labels", those whose
+// "probability" is above 0.5. Writes nothing if no names ("" or NULL) or others
+// are known.
+void cli_write_names(FILE *to, const char *names, ls_nest predictions,
+                     int64_t row);
 
 // Numbers of an example: `count` elements of an item, from number `from` on, or
 // the text there as a 1 among zeros.
@@ -85,6 +92,8 @@ typedef struct cli_part {
 typedef struct cli_pairing {
   // Items of an element that are the example and the label.
   size_t first, label;
+  // Items that are single numbers of the labels, instead of `label`; 0: none.
+  size_t label_items[CLI_MOST_FEATURES], num_labels;
   ls_type example, labels;  // Types after the mapping.
   bool decode;              // The example is the bytes of an image file.
   bool no_label;            // Labels are 0; `label` is ignored.
@@ -94,9 +103,11 @@ typedef struct cli_pairing {
   cli_part *parts;
   size_t num_parts;
   char *file;
+  const ls_task *task;  // Task of labels that are `label_items`,
+  char *columns;        // and their names, one per line.
 } cli_pairing;
-// Maps elements to pairs. Takes over the data set, the classes, and the parts
-// with what they hold.
+// Maps elements to pairs. Takes over the data set, the classes, the columns and
+// the parts with what they hold.
 ls_dataset *cli_pair(ls_dataset *dataset, const cli_pairing *pairing);
 
 // Copies the array in item `item` of an element.
@@ -124,6 +135,7 @@ ls_status cli_hold_out(ls_dataset *dataset, double split, bool last,
 typedef struct cli_pair_request {
   const cli_features *features;  // Not NULL, but may name no parts.
   const ls_model_type *type;     // NULL: keeps types and shapes.
+  const ls_task *task;           // Task of the labels. NULL: classification.
   cli_classes *classes;          // Classes of text labels; NULL: refused.
   const char *command;           // Reports classes and sizes; NULL: silent.
   bool test;                     // Asks for the test set, if any.
@@ -206,6 +218,11 @@ ls_status cli_npz_pairs(const cli_files *files, const cli_pair_request *request,
                         ls_dataset **out);
 ls_status cli_tfrecord_pairs(const cli_files *files,
                              const cli_pair_request *request, ls_dataset **out);
+
+// Returns true if labels are numbers, not classes.
+bool cli_has_numbers(const cli_pair_request *request);
+// Returns the type of labels that are missing, which are zeros.
+ls_type cli_missing_labels(const cli_pair_request *request);
 
 // ---- Images ----------------------------------------------------------------
 // Reads a file; its bytes are followed by room for a 0.

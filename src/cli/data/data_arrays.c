@@ -10,14 +10,15 @@ static ls_type leaf_type(const ls_element_spec *spec, int item) {
 // Makes tuples of two items of each element, unchanged arrays, with labels of 0
 // if `label` is NO_LABEL. Takes over the data set.
 enum { NO_LABEL = -1 };
-static ls_status pair_items(ls_dataset *dataset, int example, int label,
-                            ls_dataset **out) {
+static ls_status pair_items(ls_dataset *dataset,
+                            const cli_pair_request *request, int example,
+                            int label, ls_dataset **out) {
   CLI_OWN(ls_dataset, items) = dataset;
   ls_element_spec spec;
   LS_RETURN_IF_ERROR(ls_dataset_spec(items, &spec));
   cli_pairing pairing = {.first = (size_t)example,
                          .no_label = label == NO_LABEL,
-                         .labels = {LS_DTYPE_I64, LS_SCALAR}};
+                         .labels = cli_missing_labels(request)};
   pairing.example = leaf_type(&spec, example);
   if (label != NO_LABEL) {
     pairing.label = (size_t)label;
@@ -37,7 +38,7 @@ static ls_status pair_columns(const cli_files *files,
   ls_element_spec spec = {0};
   LS_RETURN_IF_ERROR(ls_dataset_spec(columns, &spec));
   if (spec.count == 1 && request->no_labels)
-    return pair_items(cli_give(&columns), 0, NO_LABEL, out);
+    return pair_items(cli_give(&columns), request, 0, NO_LABEL, out);
   if (spec.count != 2)
     return ls_invalid_argument(
         "'%s' is one array; give two files, of examples and of labels: "
@@ -46,7 +47,7 @@ static ls_status pair_columns(const cli_files *files,
   // Labels have fewer dimensions, in whatever order the files are given.
   const bool swapped =
       spec.leaves[0].type.shape.rank < spec.leaves[1].type.shape.rank;
-  return pair_items(cli_give(&columns), swapped,
+  return pair_items(cli_give(&columns), request, swapped,
                     request->no_labels ? NO_LABEL : !swapped, out);
 }
 
@@ -94,7 +95,7 @@ static ls_status open_arrays(const cli_files *files,
   CLI_OWN(ls_dataset, arrays) =
       ls_dataset_npz(files->first, names, alone ? 1 : 2, NULL);
   LS_RETURN_IF_ERROR(ls_dataset_status(arrays));
-  return pair_items(cli_give(&arrays), 0, alone ? NO_LABEL : 1, out);
+  return pair_items(cli_give(&arrays), request, 0, alone ? NO_LABEL : 1, out);
 }
 
 ls_status cli_npz_pairs(const cli_files *files, const cli_pair_request *request,

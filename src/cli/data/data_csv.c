@@ -32,6 +32,20 @@ static int64_t count_numbers(const cli_sheet *table, const size_t *items,
   return numbers;
 }
 
+// Columns that are chosen.
+typedef struct table_choice {
+  size_t *items;  // Columns of an example.
+  size_t count;
+  const cli_feature *type;  // Type of examples; NULL: not given.
+  size_t labels[CLI_MOST_FEATURES], num_labels;
+} table_choice;
+
+static bool is_label(const table_choice *choice, size_t column) {
+  for (size_t k = 0; k < choice->num_labels; ++k)
+    if (choice->labels[k] == column) return true;
+  return false;
+}
+
 static const size_t no_label = SIZE_MAX;  // There is no column of labels.
 
 // Guesses the column of labels; without need for labels, all columns may be an
@@ -50,52 +64,55 @@ static size_t guess_label(const cli_sheet *table,
   return request->no_labels && fits ? no_label : table->count - 1;
 }
 
-// Finds the column of labels that --features names; it may be missing if labels
-// are not needed.
-static ls_status find_label(const cli_files *files, cli_sheet *table,
-                            const cli_pair_request *request, size_t *out) {
+// Finds the columns of labels that --features names; they may be missing if
+// labels are not needed.
+static ls_status find_labels(const cli_files *files, cli_sheet *table,
+                             const cli_pair_request *request,
+                             table_choice *choice) {
   const cli_features *features = request->features;
-  const cli_feature *label = &features->items[features->count - 1];
-  CLI_OWN(ls_status, status) = cli_sheet_find(files, table, label->name, out);
-  if (!ls_status_is_ok(status) && request->no_labels) {
-    *out = no_label;
-    return ls_ok();
+  for (size_t i = features->count - features->num_labels; i < features->count;
+       ++i) {
+    const cli_feature *label = &features->items[i];
+    size_t column = 0;
+    CLI_OWN(ls_status, status) =
+        cli_sheet_find(files, table, label->name, &column);
+    if (!ls_status_is_ok(status) && request->no_labels) continue;
+    if (!ls_status_is_ok(status)) return cli_give(&status);
+    if (label->typed) table->columns[column].dtype = label->dtype;
+    choice->labels[choice->num_labels++] = column;
   }
-  if (ls_status_is_ok(status) && label->typed)
-    table->columns[*out].dtype = label->dtype;
-  return cli_give(&status);
+  return ls_ok();
 }
 
-// Lists the columns of an example in `items`: those of the flag, or all but the
-// label.
+// Chooses the columns: those of the flag; examples are all but the labels if it
+// names none.
 static ls_status choose_columns(const cli_files *files,
                                 const cli_pair_request *request,
-                                cli_sheet *table, size_t *items,
-                                size_t *out_count, size_t *out_label,
-                                const cli_feature **out_type) {
+                                cli_sheet *table, table_choice *choice) {
   const cli_features *features = request->features;
-  const size_t named = features->count;
-  *out_count = 0;
-  *out_type = NULL;
-  if (named == 0)
-    *out_label = guess_label(table, request);
-  else
-    LS_RETURN_IF_ERROR(find_label(files, table, request, out_label));
-  const bool rest = named < 2 || strcmp(features->items[0].name, "*") == 0;
-  if (rest && named > 2)
+  const size_t named =
+      features->count > 0 ? features->count - features->num_labels : 0;
+  if (features->count == 0) {
+    choice->labels[0] = guess_label(table, request);
+    choice->num_labels = choice->labels[0] != no_label;
+  } else {
+    LS_RETURN_IF_ERROR(find_labels(files, table, request, choice));
+  }
+  const bool rest = named < 1 || strcmp(features->items[0].name, "*") == 0;
+  if (rest && named > 1)
     return ls_invalid_argument("--features: only the label may follow *, which "
                                "means all other columns");
-  if (named > 1 && features->items[0].typed) *out_type = &features->items[0];
+  if (named > 0 && features->items[0].typed) choice->type = &features->items[0];
   for (size_t i = 0; rest && i < table->count; ++i) {
-    if (i != *out_label) items[(*out_count)++] = i;
+    if (!is_label(choice, i)) choice->items[choice->count++] = i;
   }
-  for (size_t i = 0; !rest && i + 1 < named; ++i)
+  for (size_t i = 0; !rest && i < named; ++i)
     LS_RETURN_IF_ERROR(cli_sheet_find(files, table, features->items[i].name,
-                                      &items[(*out_count)++]));
-  if (*out_count > 0) return ls_ok();
+                                      &choice->items[choice->count++]));
+  if (choice->count > 0) return ls_ok();
   return ls_invalid_argument(
       "'%s' has one column, '%s'; examples need others besides the label",
-      files->first, table->columns[*out_label].name);
+      files->first, table->columns[choice->labels[0]].name);
 }
 
 bool cli_are_pixels(int64_t least, int64_t most) {
@@ -241,9 +258,9 @@ static ls_status choose_labels(const cli_files *files, const cli_sheet *table,
   const char *column = table->columns[label].name;
   if (*out_dtype != LS_DTYPE_STRING)
     return ls_invalid_argument(
-        "column '%s' of '%s' is read as labels and has %s: labels are whole "
-        "numbers from 0 on, or texts, because the command's models classify; "
-        "give another column by --features LABEL",
+        "column '%s' of '%s' is read as labels and has %s: labels of "
+        "classification are whole numbers from 0 on, or texts; learn numbers "
+        "by --task regression, or give another column by --label",
         column, files->first, ls_dtype_name(*out_dtype));
   if (classes == NULL)
     return ls_invalid_argument(
@@ -256,6 +273,65 @@ static ls_status choose_labels(const cli_files *files, const cli_sheet *table,
   *out_dtype = LS_DTYPE_I64;
   LS_RETURN_IF_ERROR(find_classes(files, table, label, classes, command));
   return cli_class_list_make(classes->names, out_list);
+}
+
+// Returns the names of the columns of labels, one per line; NULL: no memory.
+static char *join_labels(const cli_sheet *table, const table_choice *choice) {
+  size_t size = 1;
+  for (size_t k = 0; k < choice->num_labels; ++k)
+    size += strlen(table->columns[choice->labels[k]].name) + 1;
+  char *names = cli_allocate(size);
+  for (size_t k = 0; k < choice->num_labels && names != NULL; ++k)
+    snprintf(names + strlen(names), size - strlen(names), "%s%s",
+             k > 0 ? "\n" : "", table->columns[choice->labels[k]].name);
+  return names;
+}
+
+// Reads columns of labels that are numbers. Their names become those of the
+// classes, if none are known.
+static ls_status choose_numbers(const cli_files *files, cli_sheet *table,
+                                const cli_pair_request *request,
+                                const table_choice *choice) {
+  cli_classes *classes = request->classes;
+  const bool finds =
+      classes != NULL && classes->may_find && classes->names == NULL;
+  for (size_t k = 0; k < choice->num_labels; ++k) {
+    ls_csv_column *column = &table->columns[choice->labels[k]];
+    if (column->dtype == LS_DTYPE_STRING)
+      LS_RETURN_IF_ERROR(
+          ls_status_annotate(find_text(files, table, choice->labels[k]),
+                             "labels of %s are numbers", request->task->name));
+    column->dtype = LS_DTYPE_F32;
+  }
+  if (!finds) return ls_ok();
+  classes->names = classes->found = join_labels(table, choice);
+  return classes->names != NULL ? ls_ok() : ls_out_of_memory();
+}
+
+// Chooses the labels' type, and their classes if they are texts.
+static ls_status pair_labels(const cli_files *files, cli_sheet *table,
+                             const cli_pair_request *request,
+                             const table_choice *choice, cli_pairing *pairing,
+                             cli_class_list **out_list) {
+  pairing->labels = (ls_type){LS_DTYPE_F32, LS_SCALAR};
+  for (size_t k = 0; k < choice->num_labels; ++k)
+    if (table->widths[choice->labels[k]] > 0)
+      return ls_invalid_argument("'%s' has arrays as labels in '%s': labels "
+                                 "are numbers or texts",
+                                 files->first,
+                                 table->columns[choice->labels[k]].name);
+  if (!cli_has_numbers(request)) {
+    if (choice->num_labels > 1)
+      return ls_invalid_argument(
+          "%zu columns of '%s' are labels: classification has one; learn "
+          "several by --task multi-label or regression",
+          choice->num_labels, files->first);
+    return choose_labels(files, table, choice->labels[0], request->classes,
+                         request->command, &pairing->labels.dtype, out_list);
+  }
+  pairing->num_labels = choice->num_labels;
+  pairing->labels.shape = LS_SHAPE((int64_t)choice->num_labels);
+  return choose_numbers(files, table, request, choice);
 }
 
 // ---- Pairs -----------------------------------------------------------------
@@ -322,24 +398,27 @@ static bool has_parts(const cli_sheet *table) {
   return false;
 }
 
-// Opens rows with an example and a label, and stores the items of both.
+// Opens rows with an example and labels, and stores the items of both.
 static ls_status read_pairs(const cli_files *files, cli_sheet *table,
-                            const size_t *items, size_t count, size_t label,
-                            ls_dataset **out, cli_pairing *pairing) {
+                            const table_choice *choice, ls_dataset **out,
+                            cli_pairing *pairing) {
+  const size_t *items = choice->items, count = choice->count;
   CLI_OWN_ARRAY_OR_RETURN(size_t, places, count);
-  CLI_OWN_ARRAY_OR_RETURN(ls_csv_column, chosen, count + 1);
+  CLI_OWN_ARRAY_OR_RETURN(ls_csv_column, chosen, count + choice->num_labels);
   const ls_csv_column *columns = table->header ? chosen : table->columns;
   const size_t num_columns =
-      table->header ? count + (label != no_label) : table->count;
+      table->header ? count + choice->num_labels : table->count;
   // Reads only the chosen columns, since others may be malformed.
   for (size_t i = 0; i < count; ++i) {
     places[i] = table->header ? i : items[i];
     chosen[i] = table->columns[items[i]];
   }
-  if (label != no_label) {
-    chosen[count] = table->columns[label];
-    pairing->label = item_of(columns, table->header ? count : label);
-  }
+  for (size_t k = 0; k < choice->num_labels; ++k)
+    chosen[count + k] = table->columns[choice->labels[k]];
+  for (size_t k = 0; k < choice->num_labels; ++k)
+    pairing->label_items[k] =
+        item_of(columns, table->header ? count + k : choice->labels[k]);
+  pairing->label = pairing->label_items[0];
   *out = cli_sheet_read(files, table, columns, num_columns);
   pairing->first = item_of(columns, places[0]);
   return has_parts(table)
@@ -376,67 +455,66 @@ static ls_status check_count(const cli_files *files, const cli_feature *type,
 // Checks that the model takes as many numbers as there are columns; a failure
 // lists them.
 static ls_status check_type(const cli_files *files, const cli_sheet *table,
-                            const size_t *items, size_t count, size_t label,
+                            const table_choice *choice,
                             const ls_model_type *type, int64_t numbers,
                             ls_dataset *pairs) {
+  const size_t count = choice->count;
   if (type == NULL || ls_shape_num_elements(type->example_shape) == numbers)
     return ls_ok();
   char names[300] = "";
   for (size_t i = 0; i < count && i < 12; ++i) {
     const size_t used = strlen(names);
     snprintf(names + used, sizeof(names) - used, "%s%.40s", i == 0 ? "" : ", ",
-             table->columns[items[i]].name);
+             table->columns[choice->items[i]].name);
   }
   return ls_status_annotate(
       ls_train_check_data(type, pairs),
       "of '%s', where the features are columns %s%s and the label is %s; "
       "--features COLUMN,...,LABEL gives others",
       files->first, names, count > 12 ? ", ..." : "",
-      label == no_label ? "none" : table->columns[label].name);
+      choice->num_labels == 0 ? "none"
+                              : table->columns[choice->labels[0]].name);
 }
 
 static ls_status pair_columns(const cli_files *files,
                               const cli_pair_request *request, cli_sheet *table,
                               ls_dataset **out) {
-  size_t count = 0, label = 0;
-  const cli_feature *type = NULL;
-  ls_dtype dtype = LS_DTYPE_NONE, labels = LS_DTYPE_I64;
+  ls_dtype dtype = LS_DTYPE_NONE;
   CLI_OWN_ARRAY_OR_RETURN(size_t, items, table->count + CLI_MOST_FEATURES);
+  table_choice found = {.items = items};
   LS_RETURN_IF_ERROR(cli_sheet_one_hot(files, request, table));
-  LS_RETURN_IF_ERROR(
-      choose_columns(files, request, table, items, &count, &label, &type));
-  const size_t found = label;
-  if (request->no_labels) label = no_label;
+  LS_RETURN_IF_ERROR(choose_columns(files, request, table, &found));
+  table_choice choice = found;
+  if (request->no_labels) choice.num_labels = 0;
+  const size_t count = choice.count;
+  const cli_feature *type = choice.type;
   LS_RETURN_IF_ERROR(check_texts(table, items, count));
   LS_RETURN_IF_ERROR(choose_dtype(files, table, items, count, type, &dtype));
   const int64_t numbers = count_numbers(table, items, count);
   LS_RETURN_IF_ERROR(check_count(files, type, dtype, numbers));
-  if (label != no_label && table->widths[label] > 0)
-    return ls_invalid_argument("'%s' has arrays as labels in '%s': labels are "
-                               "numbers or texts",
-                               files->first, table->columns[label].name);
   CLI_OWN(cli_class_list, list) = NULL;
-  if (label != no_label)
-    LS_RETURN_IF_ERROR(choose_labels(files, table, label, request->classes,
-                                     request->command, &labels, &list));
   cli_pairing pairing = {.example = {dtype, type != NULL && type->shaped
                                                 ? type->shape
                                                 : LS_SHAPE(numbers)},
-                         .no_label = label == no_label,
-                         .labels = {labels, LS_SCALAR}};
+                         .no_label = choice.num_labels == 0,
+                         .labels = cli_missing_labels(request),
+                         .task = request->task};
+  if (choice.num_labels > 0)
+    LS_RETURN_IF_ERROR(
+        pair_labels(files, table, request, &choice, &pairing, &list));
   LS_RETURN_IF_ERROR(stack_columns(files, table, items, count, dtype));
+  pairing.columns = join_labels(table, &choice);
+  if (pairing.columns == NULL) return ls_out_of_memory();
   ls_dataset *rows = NULL;
   pairing.classes = cli_give(&list);
-  const ls_status status =
-      read_pairs(files, table, items, count, label, &rows, &pairing);
+  const ls_status status = read_pairs(files, table, &choice, &rows, &pairing);
   *out = cli_pair(rows, &pairing);
   LS_RETURN_IF_ERROR(status);
   LS_RETURN_IF_ERROR(ls_dataset_status(*out));
   // Examples of a given shape may be images, which are resized.
   return type != NULL && type->shaped
              ? ls_ok()
-             : check_type(files, table, items, count, found, request->type,
-                          numbers, *out);
+             : check_type(files, table, &found, request->type, numbers, *out);
 }
 
 // Opens pairs of a table that `open` opens.
@@ -451,7 +529,8 @@ table_pairs(const cli_files *files, const cli_pair_request *request,
   const ls_model_type *type = request->type;
   const int64_t count =
       request->classes != NULL ? cli_classes_count(request->classes->names) : 0;
-  if (type == NULL || count <= type->num_classes) return ls_ok();
+  if (type == NULL || cli_has_numbers(request) || count <= type->num_classes)
+    return ls_ok();
   return ls_invalid_argument(
       "model '%s' has %lld classes, the labels of '%s' are %lld texts",
       type->name, (long long)type->num_classes, files->first, (long long)count);

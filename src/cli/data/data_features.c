@@ -23,10 +23,10 @@ static ls_status parse_type(char *text, cli_feature *out) {
                             "image=image, image=u8[28,28] and label=i64");
 }
 
-// Returns the end of the entry: a comma outside of brackets.
+// Returns the end of the entry: a comma or semicolon outside of brackets.
 static char *find_end(char *at) {
   int depth = 0;
-  for (; *at != '\0' && (*at != ',' || depth > 0); ++at)
+  for (; *at != '\0' && ((*at != ',' && *at != ';') || depth > 0); ++at)
     depth += (*at == '[') - (*at == ']');
   return at;
 }
@@ -38,9 +38,11 @@ ls_status cli_features_parse(const char *text, cli_features *out) {
       sizeof(out->text))
     return ls_invalid_argument("--features has %zu bytes, more than %zu",
                                strlen(text), sizeof(out->text) - 1);
+  size_t num_examples = 0;  // 0: the last entry is the label.
   for (char *at = out->text, *end = NULL; at != NULL;
        at = end != NULL ? end + 1 : NULL) {
     end = find_end(at);
+    const bool ends_examples = *end == ';';
     if (*end == '\0')
       end = NULL;
     else
@@ -50,6 +52,11 @@ ls_status cli_features_parse(const char *text, cli_features *out) {
                                  CLI_MOST_FEATURES);
     cli_feature *feature = &out->items[out->count++];
     feature->name = at;
+    if (ends_examples && num_examples > 0)
+      return ls_invalid_argument("--features is '%s': one ; is before the "
+                                 "labels",
+                                 text);
+    if (ends_examples) num_examples = out->count;
     char *type = strchr(at, '=');
     if (type != NULL) {
       *type++ = '\0';
@@ -59,5 +66,6 @@ ls_status cli_features_parse(const char *text, cli_features *out) {
       return ls_invalid_argument("--features is '%s': name %zu is empty", text,
                                  out->count);
   }
+  out->num_labels = num_examples > 0 ? out->count - num_examples : 1;
   return ls_ok();
 }

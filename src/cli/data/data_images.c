@@ -216,8 +216,7 @@ ls_status cli_unlabeled_images(const cli_files *files,
                                const cli_pair_request *request,
                                ls_dataset **out) {
   ls_shape shape = {0};
-  const ls_shape labels =
-      request->type != NULL ? request->type->label_shape : LS_SCALAR;
+  const ls_shape labels = cli_missing_labels(request).shape;
   ls_dataset *images = NULL;
   LS_RETURN_IF_ERROR(cli_image_files(files, &images));
   LS_RETURN_IF_ERROR(cli_fit_first(files->first, request, images, &shape));

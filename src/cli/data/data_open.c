@@ -56,13 +56,15 @@ static ls_status check_alone(const cli_data *data, const char *noun) {
 static ls_status open_synthetic(const cli_data *data, const ls_model_type *type,
                                 ls_dataset **train, ls_dataset **test) {
   LS_RETURN_IF_ERROR(check_alone(data, "which generates both parts"));
+  const ls_task *task = ls_model_type_task(type);
   // Images with a class for each pixel are larger.
   const int64_t scale = type->label_shape.rank == 2 ? 8 : 1;
-  ls_synthetic_options options = {.size = 8192 / scale,
-                                  .dtype = type->example_dtype,
-                                  .shape = type->example_shape,
-                                  .num_classes = type->num_classes,
-                                  .label_shape = type->label_shape};
+  ls_synthetic_options options = {
+      .size = 8192 / scale,
+      .dtype = type->example_dtype,
+      .shape = type->example_shape,
+      .num_classes = task->label_dtype == LS_DTYPE_I32 ? type->num_classes : 2,
+      .label_shape = type->label_shape};
   if (train != NULL) *train = ls_dataset_synthetic(&options);
   options.size = 1024 / scale;
   options.sample = 1;
@@ -118,15 +120,18 @@ static ls_status open_part(const cli_data *data, const cli_files *files,
   // The run's --features does not apply to files of a format without names.
   const bool has_names = files->format != NULL && files->format->has_features;
   if (!has_names && data->kept) features.count = 0;
-  return cli_open_pairs(files,
-                        &(cli_pair_request){.features = &features,
-                                            .type = type,
-                                            .classes = data->classes,
-                                            .command = data->command,
-                                            .test = test,
-                                            .no_labels = data->no_labels,
-                                            .names = data->names},
-                        out);
+  return cli_open_pairs(
+      files,
+      &(cli_pair_request){.features = &features,
+                          .type = type,
+                          .task = type != NULL ? ls_model_type_task(type)
+                                               : data->task,
+                          .classes = data->classes,
+                          .command = data->command,
+                          .test = test,
+                          .no_labels = data->no_labels,
+                          .names = data->names},
+      out);
 }
 
 static ls_status fit_pairs(const cli_data *data, const cli_files *files,
@@ -237,34 +242,70 @@ static ls_status open_parts(const cli_data *data, const ls_model_type *type,
   return open_mnist(data, NULL, train, test);
 }
 
-// Opens the pairs of files as they are, to see what examples they have. Classes
-// that are found are kept, so that they need not be found again.
-static ls_status open_unchanged(const cli_data *given, ls_dataset **out) {
+// Opens the pairs of files as they are, to see what they have. Classes that are
+// found are kept, so that they need not be found again.
+static ls_status open_unchanged(const cli_data *given, const ls_task *task,
+                                ls_dataset **out) {
   CLI_OWN(cli_files, files) = {0};
   cli_data data = *given;
+  data.task = task;
   if (data.features == NULL) data.features = "";
   LS_RETURN_IF_ERROR(cli_files_open(data.data, &files));
   const cli_format *format = files.format;
-  if (format == NULL || format->open_pairs == NULL ||
-      format->is_folder != NULL || format->is_complete)
+  if (format == NULL || format->open_pairs == NULL || format->is_complete)
     return ls_not_found("'%s' has no rows", files.first);
   return open_part(&data, &files, NULL, false, out);
 }
 
-int64_t cli_find_inputs(const cli_data *data, const ls_model_type *type) {
+// Returns the number of classes of pairs, by their names or labels; 0: unknown.
+static int64_t count_classes(const cli_data *data, const ls_dataset *pairs) {
+  int64_t least = 0, most = -1;
+  const int64_t named =
+      data->classes != NULL ? cli_classes_count(data->classes->names) : 0;
+  if (named > 0) return named;
+  return ls_dataset_bounds(pairs, 1, &least, &most) && least >= 0 ? most + 1
+                                                                  : 0;
+}
+
+static void fit_sizes(const cli_data *data, const ls_model_type *type,
+                      const ls_task *task, const ls_dataset *pairs,
+                      ls_train_config *config) {
+  ls_element_spec spec;
+  CLI_OWN(ls_status, status) = ls_dataset_spec(pairs, &spec);
+  if (!ls_status_is_ok(status) || spec.count != 2) return;
+  const ls_shape shape = spec.leaves[0].type.shape;
+  const ls_shape labels = spec.leaves[1].type.shape;
+  if (type->any_inputs && shape.rank == 1 && shape.dim[0] > 0 &&
+      shape.dim[0] != ls_shape_num_elements(type->example_shape))
+    config->inputs = shape.dim[0];
+  if (config->outputs != 0 || !type->any_outputs) return;
+  if (task->label_dtype == LS_DTYPE_F32) {
+    if (ls_shape_is_known(labels))
+      config->outputs = ls_shape_num_elements(labels);
+    return;
+  }
+  const int64_t classes = count_classes(data, pairs);
+  // A folder has one of images for each class, other data may lack some.
+  const bool is_exact = ls_image_folder_class(pairs, 0) != NULL;
+  if (classes > type->num_classes ||
+      (is_exact && classes > 0 && classes != type->num_classes))
+    config->outputs = classes;
+}
+
+void cli_find_sizes(const cli_data *data, const ls_model_type *type,
+                    ls_train_config *config) {
   CLI_OWN(ls_dataset, pairs) = NULL;
   CLI_OWN(ls_status, status) = ls_ok();
-  ls_element_spec spec;
-  if (!type->any_inputs || !cli_is_place(data->data)) return 0;
-  status = open_unchanged(data, &pairs);
-  if (!ls_status_is_ok(status) || pairs == NULL) return 0;
-  status = ls_dataset_spec(pairs, &spec);
-  if (!ls_status_is_ok(status) || spec.count != 2) return 0;
-  const ls_shape shape = spec.leaves[0].type.shape;
-  return shape.rank == 1 && shape.dim[0] > 0 &&
-                 shape.dim[0] != ls_shape_num_elements(type->example_shape)
-             ? shape.dim[0]
-             : 0;
+  const ls_task *task = cli_task_of(config, type);
+  if (cli_is_place(data->data) && (type->any_inputs || type->any_outputs)) {
+    status = open_unchanged(data, task, &pairs);
+    if (ls_status_is_ok(status) && pairs != NULL)
+      fit_sizes(data, type, task, pairs, config);
+  }
+  // Data of the library have one label for each example.
+  if (config->outputs == 0 && type->any_outputs &&
+      task->label_dtype == LS_DTYPE_F32)
+    config->outputs = 1;
 }
 
 ls_status cli_open_data(const cli_data *given, const ls_model_type *type,

@@ -69,12 +69,32 @@ static ls_status fill_parts(const cli_pairing *self, ls_nest element,
   return ls_ok();
 }
 
+// Copies the numbers of a label, which the task checks.
+static ls_status copy_labels(const cli_pairing *self, ls_nest element,
+                             int64_t number, float *out) {
+  for (size_t i = 0; i < self->num_labels; ++i) {
+    cli_copy_item(element, self->label_items[i], &out[i]);
+    const bool is_binary = self->task->is_binary;
+    if (is_binary ? out[i] == 0 || out[i] == 1 : isfinite(out[i])) continue;
+    const ls_bytes name = cli_class_name(self->columns, (int64_t)i);
+    return ls_invalid_argument(
+        "label %g of example %lld, column '%.*s': labels of %s are %s",
+        (double)out[i], (long long)number, (int)name.size,
+        (const char *)name.data, self->task->name,
+        is_binary ? "0 or 1" : "finite numbers");
+  }
+  return ls_ok();
+}
+
 static ls_status fill_pair(ls_nest element, ls_nest out,
                            const ls_map_call *call, void *user) {
   const cli_pairing *self = user;
   if (self->no_label) {
     memset(ls_nest_data(out, 1), 0,
            ls_array_size(ls_nest_as_array(ls_nest_item(out, 1))));
+  } else if (self->num_labels > 0) {
+    LS_RETURN_IF_ERROR(
+        copy_labels(self, element, call->id, ls_nest_data(out, 1)));
   } else if (self->classes == NULL) {
     cli_copy_item(element, self->label, ls_nest_data(out, 1));
   } else {
@@ -106,6 +126,7 @@ static void drop_pairing(const cli_pairing *self) {
   }
   cli_release(self->parts);
   cli_release(self->file);
+  cli_release(self->columns);
 }
 
 static void release_pairing(void *user) {
@@ -130,6 +151,16 @@ ls_dataset *cli_pair(ls_dataset *dataset, const cli_pairing *pairing) {
                    .result = LS_TUPLE(
                        ls_nest_spec(self->example.dtype, self->example.shape),
                        ls_nest_spec(self->labels.dtype, self->labels.shape))});
+}
+
+bool cli_has_numbers(const cli_pair_request *request) {
+  return request->task != NULL && request->task->label_dtype == LS_DTYPE_F32;
+}
+
+ls_type cli_missing_labels(const cli_pair_request *request) {
+  return (ls_type){LS_DTYPE_I64, request->type != NULL
+                                     ? request->type->label_shape
+                                     : LS_SCALAR};
 }
 
 // ---- Images ----------------------------------------------------------------

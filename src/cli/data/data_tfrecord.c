@@ -178,7 +178,11 @@ ls_status cli_tfrecord_pairs(const cli_files *files,
       ls_tfrecord_first_example(files->paths, files->count);
   LS_RETURN_IF_ERROR(ls_nest_status(found));
   LS_RETURN_IF_ERROR(choose_features(files, request, found, &example, &label));
-  if (request->no_labels) label.dtype = LS_DTYPE_I64;
+  if (request->no_labels) {
+    const ls_type missing = cli_missing_labels(request);
+    label.dtype = missing.dtype;
+    label.shape = missing.shape;
+  }
   const ls_tfrecord_feature wanted[] = {
       {.name = example.name,
        .dtype = example.image ? LS_DTYPE_STRING : example.dtype,

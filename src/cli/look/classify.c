@@ -30,11 +30,7 @@ static ls_nest find_classes(ls_nest args, void *user) {
   if (ls_nest_is_failed(result)) return result;
   const ls_tensor logits = ls_nest_tensor(result, 0);
   ls_nest_release(result);
-  const char *const names[] = {"class", "probability"};
-  const ls_nest items[] = {
-      ls_leaf(ls_argmax(logits, 1)),
-      ls_leaf(ls_reduce_max(ls_softmax(logits), LS_AXES(1)))};
-  return ls_nest_dict("", names, items, 2);
+  return ls_model_type_task(model->type)->predictions(logits);
 }
 
 static ls_status open_classifier(const ls_train_config *config,
@@ -152,6 +148,10 @@ static ls_status classify_test(const ls_train_config *config,
                                int64_t limit, cli_classes_result *out) {
   CLI_OWN(classifier, self) = {0};
   snprintf(out->data, sizeof(out->data), "%s", config->data);
+  if (ls_model_type_task(type)->label_dtype != LS_DTYPE_I32)
+    return ls_unimplemented("a matrix is for classification, and the model is "
+                            "for %s",
+                            ls_model_type_task(type)->name);
   if (type->label_shape.rank != 0)
     return ls_unimplemented("the model labels positions, not whole examples");
   if (type->num_classes < 2 || type->num_classes > MOST_CLASSES)
@@ -196,8 +196,8 @@ static ls_status classify_run(const char *command, const char *folder,
   ls_model_type room;
   LS_RETURN_IF_ERROR(cli_run_open(folder, threads, NULL, runtime, &config));
   LS_RETURN_IF_ERROR(find_type(command, model, config, &type));
-  return classify_test(config, cli_run_type(config, type, &room), folder, limit,
-                       out);
+  LS_RETURN_IF_ERROR(cli_run_type(config, &type, &room));
+  return classify_test(config, type, folder, limit, out);
 }
 
 void cli_classify(const char *command, const char *folder, const char *model,

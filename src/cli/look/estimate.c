@@ -64,13 +64,15 @@ static ls_status open_parts(const train_flags *flags, cli_plan_run *run) {
       &run->strategy));
   const double before = cli_resident_bytes();
   cli_classes classes = {.may_find = true, .one_hot = config->one_hot};
-  const ls_status opened =
-      cli_open_data(&(cli_data){.data = config->data,
-                                .test = config->test,
-                                .features = config->features,
-                                .split = config->split,
-                                .classes = &classes},
-                    run->type, &run->train, &run->test);
+  const cli_data data = {.data = config->data,
+                         .test = config->test,
+                         .features = config->features,
+                         .split = config->split,
+                         .classes = &classes};
+  cli_find_sizes(&data, run->type, &run->config);
+  ls_status opened = cli_run_type(config, &run->type, &run->adapted);
+  if (ls_status_is_ok(opened))
+    opened = cli_open_data(&data, run->type, &run->train, &run->test);
   cli_classes_release(&classes);
   LS_RETURN_IF_ERROR(opened);
   LS_RETURN_IF_ERROR(
@@ -98,14 +100,14 @@ static ls_status open_parts(const train_flags *flags, cli_plan_run *run) {
 }
 
 ls_status cli_plan_run_open(const train_flags *flags, cli_plan_run *out_run) {
-  CLI_OWN(cli_plan_run, run) = {.type = out_run->type,
-                                .config = cli_train_fresh(flags)};
+  cli_plan_run *run = out_run;
+  run->config = cli_train_fresh(flags);
   ls_train_result result;
   // Loads the code that a training needs, which is measured with the process.
   LS_RETURN_IF_ERROR(cli_train_tiny(&result));
-  LS_RETURN_IF_ERROR(open_parts(flags, &run));
-  *out_run = cli_give(&run);
-  return ls_ok();
+  const ls_status status = open_parts(flags, run);
+  if (!ls_status_is_ok(status)) cli_plan_run_close(run);
+  return status;
 }
 
 void cli_plan_run_close(cli_plan_run *run) {
@@ -180,11 +182,12 @@ static ls_nest evaluate_batch(ls_nest args, void *user) {
   const ls_model *model = user;
   CLI_OWN(ls_nest, result) = model->type->logits(args, model->self);
   if (ls_nest_is_failed(result)) return cli_give(&result);
-  const ls_tensor logits = ls_nest_tensor(result, 0);
+  const ls_task *task = ls_model_type_task(model->type);
+  const ls_tensor outputs = ls_nest_tensor(result, 0);
   const ls_tensor labels = ls_nest_tensor(args, 1);
-  return LS_TUPLE(ls_leaf(ls_reduce_sum(
-                      ls_softmax_cross_entropy(logits, labels), LS_ALL_AXES)),
-                  ls_leaf(ls_count_correct(logits, labels)));
+  return LS_TUPLE(
+      ls_leaf(ls_reduce_sum(task->losses(outputs, labels), LS_ALL_AXES)),
+      ls_leaf(ls_reduce_sum(task->scores(outputs, labels), LS_ALL_AXES)));
 }
 
 // Compiles an evaluation's program, as ls_evaluator has it, for its memory.

@@ -25,6 +25,7 @@ ls_status cli_train_tiny(ls_train_result *out_result);
 // Parts of a run that are made before its first step.
 typedef struct cli_plan_run {
   const ls_model_type *type;
+  ls_model_type adapted;  // See cli_run_type.
   ls_train_config config;
   ls_strategy *strategy;
   ls_model model;

@@ -154,6 +154,7 @@ int cli_summary(int argc, char **argv) {
       CLI_THREADS_OPTION(&flags.step.threads),
       CLI_BATCH_OPTION(&flags.step.batch_size),
       CLI_PRECISION_OPTION(&flags.step.precision),
+      CLI_STEP_TASK_OPTIONS(&flags.step),
       CLI_MATH_OPTION(&flags.step.math),
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON: model, replicas, precision, batch_size, "

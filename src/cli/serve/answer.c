@@ -35,39 +35,31 @@ FILE *cli_buffer_open(cli_buffer *buffer) {
 }
 
 // ---- JSON ------------------------------------------------------------------
-// Returns the class names of an output with numbers of classes; NULL: none.
-static const char *names_of(const cli_request *request, const char *key,
-                            const ls_array *array) {
-  const bool is_class =
-      strcmp(key, "class") == 0 || strcmp(key, "classes") == 0;
-  return is_class && ls_dtype_is_integer(ls_array_dtype(array)) &&
-                 ls_array_shape(array).rank == 1
-             ? request->signature->model->classes
-             : NULL;
+// Returns true if rows have names of classes, beside the outputs.
+static bool has_names(const cli_request *request, ls_nest outputs) {
+  const bool has_labels =
+      ls_nest_find(outputs, "probability").kind != LS_KIND_NONE;
+  return request->signature->model->classes != NULL &&
+         (ls_nest_count(outputs) > 1 || has_labels);
 }
 
-// Writes row `row` of each output, or the row alone if there is one output.
+// Writes row `row` of each output, or the row alone if there is one output
+// without names.
 static void write_row(FILE *to, const cli_request *request, ls_nest outputs,
                       int64_t row) {
   const size_t count = ls_nest_count(outputs);
-  ls_bytes name = {NULL, 0};
+  const bool is_object = count > 1 || has_names(request, outputs);
   for (size_t i = 0; i < count; ++i) {
     const char *key = ls_nest_key(outputs, i);
-    const ls_array *array = ls_nest_as_array(ls_nest_item(outputs, i));
-    const char *names = names_of(request, key, array);
-    if (names != NULL) name = cli_class_name(names, ls_array_i64(array, row));
-    if (count > 1) {
+    if (is_object) {
       putc(i == 0 ? '{' : ',', to);
       cli_write_json(to, key, strlen(key));
       putc(':', to);
     }
-    cli_write_row(to, array, row);
+    cli_write_row(to, ls_nest_as_array(ls_nest_item(outputs, i)), row);
   }
-  if (count == 1) return;
-  if (name.data != NULL) {
-    fputs(",\"name\":", to);
-    cli_write_json(to, name.data, name.size);
-  }
+  if (!is_object) return;
+  cli_write_names(to, request->signature->model->classes, outputs, row);
   putc('}', to);
 }
 

@@ -30,7 +30,8 @@ static void print_spread(const spread *all) {
 }
 
 int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags) {
-  spread accuracy = {.name = "test accuracy"}, loss = {.name = "test loss"};
+  char metric[64] = "";
+  spread accuracy = {.name = metric}, loss = {.name = "test loss"};
   const int64_t first = flags->asked.seed < 0 ? 0 : flags->asked.seed;
   for (int64_t k = 0; k < flags->seeds; ++k) {
     train_flags one = *flags;
@@ -46,6 +47,7 @@ int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags) {
     const int code = cli_train_run(syntax, &one);
     if (code != CLI_OK) return code;
     if (!result.tested) continue;
+    snprintf(metric, sizeof(metric), "test %s", result.task->metric);
     add_value(&accuracy, result.test.accuracy);
     add_value(&loss, result.test.loss);
   }

@@ -143,8 +143,8 @@ static ls_status train_prepare(const train_flags *flags,
                          .command =
                              flags->quiet || !cli_leads() ? NULL : "train",
                          .classes = &run->classes};
-  if (run->resumed == NULL) run->config.inputs = cli_find_inputs(&data, type);
-  type = cli_run_type(config, type, &run->type);
+  if (run->resumed == NULL) cli_find_sizes(&data, type, &run->config);
+  LS_RETURN_IF_ERROR(cli_run_type(config, &type, &run->type));
   LS_RETURN_IF_ERROR(cli_open_data(&data, type, &run->train, &run->test));
   if (run->classes.found != NULL) run->config.classes = run->classes.found;
   if (run->classes.found_categories != NULL)
@@ -405,7 +405,7 @@ static int print_result(const train_flags *flags, const session *run) {
   FILE *out = cli_results();
   if (flags->seeds > 1)
     fprintf(out, "seed %lld: ", (long long)run->config.seed);
-  fprintf(out, "test accuracy: %.4f\n", result->test.accuracy);
+  fprintf(out, "test %s: %.4f\n", result->task->metric, result->test.accuracy);
   if (!isnan(result->test.mean_iou))
     fprintf(out, "test mean_iou: %.4f\n", result->test.mean_iou);
   return CLI_OK;
@@ -559,9 +559,9 @@ int cli_train(int argc, char **argv) {
           .syntax =
               {.command = "train",
                .about =
-                   "Trains a model and prints its accuracy on the test set. "
-                   "The "
-                   "run folder gets\n"
+                   "Trains a model and prints its accuracy, or the metric of "
+                   "another --task, on the\n"
+                   "test set. The run folder gets\n"
                    "config.json, metrics.jsonl, checkpoints to resume from "
                    "(model.ckpt-STEP.*)\n"
                    "and, at the end, model.safetensors. Ctrl-C ends the run "

@@ -141,7 +141,8 @@ static bool check_warm_start(const train_flags *flags) {
 // Checks the metric of --stop-early, with or without :min or :max, and the
 // flags that need one.
 static bool check_stop_early(const train_flags *flags) {
-  static const char *const metrics[] = {"test_loss", "test_accuracy"};
+  static const char *const metrics[] = {"test_loss", "test_accuracy",
+                                        "test_mae"};
   const ls_train_config *asked = &flags->asked;
   if (asked->stop_early != NULL) {
     char name[32];
@@ -150,7 +151,7 @@ static bool check_stop_early(const train_flags *flags) {
         way == NULL || strcmp(way, ":min") == 0 || strcmp(way, ":max") == 0;
     snprintf(name, sizeof(name), "%s", asked->stop_early);
     if (is_known) name[strcspn(name, ":")] = '\0';
-    return cli_choose("train", "stop-early", name, metrics, 2);
+    return cli_choose("train", "stop-early", name, metrics, 3);
   }
   // A resumed run may have the metric.
   if (flags->resume != NULL || (asked->patience == 0 && asked->min_delta == 0))
@@ -158,6 +159,27 @@ static bool check_stop_early(const train_flags *flags) {
   cli_say("train", "--%s is for --stop-early",
           asked->patience != 0 ? "patience" : "min-delta");
   return false;
+}
+
+// Adds --label to --features, whose names are then those of examples.
+static bool take_label(train_flags *flags) {
+  const char *features = flags->asked.features;
+  if (flags->label == NULL) return true;
+  if (features != NULL && strchr(features, ';') != NULL) {
+    cli_say("train", "--features is '%s', which has labels: leave --label out",
+            features);
+    return false;
+  }
+  const int size = snprintf(flags->features, sizeof(flags->features), "%s;%s",
+                            features != NULL ? features : "*", flags->label);
+  if (size >= (int)sizeof(flags->features)) {
+    cli_say("train", "--label and --features are longer than %zu bytes",
+            sizeof(flags->features) - 1);
+    return false;
+  }
+  flags->asked.features = flags->features;
+  flags->label = NULL;
+  return true;
 }
 
 // Finds out what --resume names.
@@ -174,8 +196,8 @@ void cli_train_as_saved(train_flags *flags, const char *folder, int64_t step) {
 
 bool cli_train_check(train_flags *flags) {
   static const char *const schedules[] = {"constant", "linear", "cosine"};
-  static const char *const metrics[] = {"loss", "accuracy", "test_loss",
-                                        "test_accuracy"};
+  static const char *const metrics[] = {
+      "loss", "accuracy", "test_loss", "test_accuracy", "mae", "test_mae"};
   ls_train_config *asked = &flags->asked;
   if (asked->schedule != NULL &&
       !cli_choose("train", "schedule", asked->schedule, schedules, 3))
@@ -188,8 +210,9 @@ bool cli_train_check(train_flags *flags) {
     return false;
   }
   if (asked->keep_best != NULL &&
-      !cli_choose("train", "keep-best", asked->keep_best, metrics, 4))
+      !cli_choose("train", "keep-best", asked->keep_best, metrics, 6))
     return false;
+  if (!cli_check_task("train", asked->task) || !take_label(flags)) return false;
   take_resume(flags);
   if (!check_stop_early(flags)) return false;
   if (!check_warm_start(flags)) return false;
@@ -222,6 +245,7 @@ ls_train_config cli_train_fresh(const train_flags *flags) {
   if (config.test == NULL) config.test = "";
   if (config.features == NULL) config.features = "";
   if (config.one_hot == NULL) config.one_hot = "";
+  if (config.task == NULL) config.task = "";
   if (config.stop_early == NULL) config.stop_early = "";
   if (config.warm_start == NULL) config.warm_start = "";
   if (config.warm_only == NULL) config.warm_only = "";

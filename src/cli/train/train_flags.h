@@ -32,6 +32,8 @@ typedef struct train_flags {
   const char *run_folder, *trace, *events, *tpu;
   const char *config;   // --config: a file with flags.
   const char *find_lr;  // --find-lr: "" or the range.
+  const char *label;    // --label, and room to add it to --features.
+  char features[1024];
   // --resume: the run's folder, and the step to go on from in another folder.
   const char *resume;
   char resume_folder[PATH_MAX];

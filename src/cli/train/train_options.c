@@ -59,6 +59,14 @@ static size_t list_options(train_flags *flags, bool has_operand,
        "all of it)",
        1},
       CLI_FEATURES_OPTION(&asked->features),
+      {"label", CLI_TEXT, &flags->label, "A,B",
+       "the columns of a CSV file that are labels: one, or with\n"
+       "--task regression or multi-label several; short for\n"
+       "--features '*;A,B'",
+       0},
+      CLI_TASK_OPTION(&asked->task),
+      CLI_OUTPUTS_OPTION(&asked->outputs,
+                         "the model's, or as many as the data have"),
       {"one-hot", CLI_TEXT, &asked->one_hot, "COLUMN,...",
        "columns of texts, each of which becomes a number of the\n"
        "examples: 1 for rows that have it, 0 for all others",
@@ -96,7 +104,8 @@ static size_t list_options(train_flags *flags, bool has_operand,
       {"steps", CLI_COUNT, &asked->steps, "N",
        "end after N steps (default: complete epochs)", 1},
       {"stop-early", CLI_TEXT, &asked->stop_early, "METRIC",
-       "end once test_loss or test_accuracy has not become better\n"
+       "end once test_loss or test_accuracy (of regression:\n"
+       "test_mae) has not become better\n"
        "for --patience epochs; METRIC:min or METRIC:max says what\n"
        "is better; its best checkpoint is kept, unless by\n"
        "--keep-best another",
@@ -207,7 +216,7 @@ static size_t list_options(train_flags *flags, bool has_operand,
        "number of newest checkpoints to keep (default 5; 0: all)", 0},
       {"keep-best", CLI_TEXT, &asked->keep_best, "METRIC",
        "also keep the best one by loss, accuracy, test_loss or\n"
-       "test_accuracy",
+       "test_accuracy; of regression by mae or test_mae, too",
        0},
       {"keep-every-hours", CLI_REAL, &asked->keep_every_hours, "X",
        "also keep one per this many hours", 0},

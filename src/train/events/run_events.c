@@ -9,6 +9,7 @@
 #include "lockstep/eager.h"
 #include "lockstep/function_plan.h"
 #include "nn/optimizer.h"
+#include "train/input.h"
 
 static const char train_name[] = "train";
 static const char test_name[] = "test";
@@ -124,7 +125,7 @@ static ls_status log_steps(ls_run_events *events, const ls_train_report *report,
                            const ls_last_step *last, const ls_function *step) {
   const number numbers[] = {
       {"loss", report->loss},
-      {"accuracy", report->accuracy},
+      {ls_train_metric_of(report), report->accuracy},
       {"examples_per_second", report->examples_per_second}};
   LS_RETURN_IF_ERROR(run_events_add_numbers(events->train, report->step,
                                             numbers, LS_COUNT_OF(numbers)));
@@ -144,8 +145,9 @@ static ls_status log_steps(ls_run_events *events, const ls_train_report *report,
 
 static ls_status log_test(ls_run_events *events,
                           const ls_train_report *report) {
-  const number numbers[] = {{"loss", report->test.loss},
-                            {"accuracy", report->test.accuracy}};
+  const number numbers[] = {
+      {"loss", report->test.loss},
+      {ls_train_metric_of(report), report->test.accuracy}};
   LS_RETURN_IF_ERROR(run_events_add_numbers(events->test, report->step, numbers,
                                             LS_COUNT_OF(numbers)));
   const number iou = {"mean_iou", report->test.mean_iou};

@@ -2,6 +2,7 @@
 #include "train/folder/run_folder.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "train/chain/chain.h"
 #include "train/folder/saved_values.h"
 #include "train/folder/saves.h"
+#include "train/input.h"
 #include "train/run_plan.h"
 
 static const char config_name[] = LS_CONFIG_FILE;
@@ -333,6 +335,7 @@ static void write_budget(ls_json_writer *json, const ls_train_budget *budget) {
 // ---- Metrics ---------------------------------------------------------------
 static void print_metrics(const ls_train_report *report,
                           const ls_last_step *last, ls_text *text) {
+  char metric[64];
   ls_text_clear(text);
   ls_json_writer json = {.text = text};
   ls_json_begin(&json, '{');
@@ -342,7 +345,9 @@ static void print_metrics(const ls_train_report *report,
   ls_json_i64(&json, report->epoch);
   ls_json_key(&json, report->tested ? "test_loss" : "loss");
   ls_json_f64(&json, report->tested ? report->test.loss : report->loss);
-  ls_json_key(&json, report->tested ? "test_accuracy" : "accuracy");
+  snprintf(metric, sizeof(metric), "%s%s", report->tested ? "test_" : "",
+           ls_train_metric_of(report));
+  ls_json_key(&json, metric);
   ls_json_f64(&json, report->tested ? report->test.accuracy : report->accuracy);
   if (report->tested && !isnan(report->test.mean_iou)) {
     ls_json_key(&json, "test_mean_iou");

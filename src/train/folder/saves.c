@@ -8,6 +8,7 @@
 #include "data/dataset.h"
 #include "engine/backend.h"
 #include "lockstep/function_plan.h"
+#include "lockstep/tasks.h"
 #include "runtime/program.h"
 #include "state/checkpoint_file.h"
 #include "state/checkpoints.h"
@@ -256,7 +257,8 @@ static bool is_high(const ls_run_plan *plan) {
   const char *metric = plan->options.keep_best;
   if (metric != NULL && strcmp(metric, plan->stop.name) == 0)
     return plan->stop.is_high;
-  return metric != NULL && strstr(metric, "accuracy") != NULL;
+  return metric != NULL && strstr(metric, "loss") == NULL &&
+         !ls_model_type_task(plan->options.model->type)->less_is_better;
 }
 
 static ls_checkpoints_options options_of(const ls_saves *saves,
