@@ -88,16 +88,24 @@ static ls_status lower_sized(ls_lower_scope *scope, ls_node *node,
   return status;
 }
 
-// Broadcasts operands of elementwise ops to the result's shape, except scalars.
+// Broadcasts operands of elementwise ops to the result's shape, except single
+// elements, which become scalars.
 static ls_status broadcast_operands(ls_lower_scope *scope, ls_node *node,
                                     uint64_t *inputs) {
   ls_type type;
   if (node->num_inputs < 2 || node->type == LS_OP_ADD_N) return ls_ok();
   LS_RETURN_IF_ERROR(ls_lower_infer(scope, node, &type));
-  for (uint32_t i = 0; i < node->num_inputs; ++i)
-    if (ls_lowered_type(scope, inputs[i]).shape.rank != 0)
+  const bool has_many = ls_shape_num_elements(type.shape) != 1;
+  for (uint32_t i = 0; i < node->num_inputs; ++i) {
+    const ls_shape shape = ls_lowered_type(scope, inputs[i]).shape;
+    if (has_many && ls_shape_num_elements(shape) == 1 &&
+        ls_mask_of(scope, inputs[i]) == NULL)
+      LS_RETURN_IF_ERROR(
+          ls_lower_reshape(scope, inputs[i], LS_SCALAR, node, &inputs[i]));
+    else if (shape.rank != 0)
       LS_RETURN_IF_ERROR(
           ls_lower_broadcast(scope, inputs[i], type.shape, node, &inputs[i]));
+  }
   return ls_ok();
 }
 

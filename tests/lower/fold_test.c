@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Arithmetic on constants is done while lowering; it gives what running gives.
+// Single elements become scalars.
 #include <math.h>
 #include <string.h>
 
@@ -111,5 +112,34 @@ TEST(a_choice_that_is_known_is_made) {
     expect_ok(ls_function_print_lowered(function, &text));
     assert_null(strstr(text, "select"));
     assert_null(strstr(text, "exp"));
+  }
+}
+
+// Sums of x and single elements of ranks 0 to 3, of which one has x's shape.
+static ls_nest sums_of(ls_nest args, void *user) {
+  (void)user;
+  ls_tensor sum = ls_nest_tensor(args, 0);
+  for (size_t i = 1; i < 4; ++i)
+    sum = ls_add(ls_nest_tensor(args, i), sum);
+  return ls_leaf(ls_sub(sum, ls_nest_tensor(args, 3)));
+}
+
+TEST(single_elements_are_scalars_of_elementwise_ops) {
+  for (int64_t columns = 0; columns < 4; ++columns) {
+    const double row[] = {1, 2, 3}, number = 5;
+    LS_OWN(printed, text) = NULL;
+    LS_OWN(ls_nest, args) = LS_TUPLE(
+        ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(1, columns), row)),
+        ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, &number)),
+        ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(1), &number)),
+        ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(1, 1), &number)));
+    LS_OWN(ls_function, function) = unnamed_function(sums_of, NULL);
+    LS_OWN(ls_nest, made) = call_results(function, args);
+    const ls_array *sums = ls_nest_as_array(made);
+    assert_true(ls_shape_equal(ls_array_shape(sums), LS_SHAPE(1, columns)));
+    for (int64_t i = 0; i < columns; ++i)
+      assert_true(ls_array_f64(sums, i) == row[i] + 10);
+    expect_ok(ls_function_print_lowered(function, &text));
+    assert_int_equal(strstr(text, "broadcast") == NULL, columns != 1);
   }
 }
