@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tables of kernels: which there are, and their conversions, elementwise
-// kernels and sums, to the bit where an order is promised. (Others:
+// kernels, sums and moves, to the bit where an order is promised. (Others:
 // kernel_product_test.c and kernel_rows_test.c; elementary functions:
 // numerics/elementary_test.c.)
 #include <math.h>
@@ -109,6 +109,35 @@ TEST(elementwise_kernels_are_their_formulas) {
       expect_same_floats("relu_grad", table->name, got, back, n);
     }
   }
+}
+
+// ---- Moves ------------------------------------------------------------------
+
+// Long rows are copied by vectors, from any address to any other.
+TEST(rows_of_any_length_and_address_are_copied_in_every_table) {
+  enum { MOST = 5000, ROOM = MOST + 256 };
+  static const size_t lengths[] = {0,    1,    17,   63,   2047, 2048,
+                                   2049, 2111, 2112, 2113, 4097, MOST};
+  static const size_t offsets[] = {0, 1, 8, 16, 63, 64, 65, 127};
+  HEAP(uint8_t, in) = floats_allocate(ROOM);
+  HEAP(uint8_t, got) = floats_allocate(ROOM);
+  HEAP(uint8_t, want) = floats_allocate(ROOM);
+  for (size_t i = 0; i < ROOM; ++i)
+    in[i] = (uint8_t)(i * 2654435761U >> 16);
+  for (size_t t = 0; t < kernel_tables_here.count; ++t)
+    for (size_t n = 0; n < LS_COUNT_OF(lengths); ++n)
+      for (size_t k = 0; k < 64; ++k) {
+        const size_t to = offsets[k / 8], from = offsets[k % 8];
+        const ls_cpu_move row = {.rows = 1,
+                                 .columns = (int64_t)lengths[n],
+                                 .out_column = 1,
+                                 .in_column = 1};
+        memset(got, 0xA5, ROOM);
+        memset(want, 0xA5, ROOM);
+        memcpy(want + to, in + from, lengths[n]);
+        kernel_tables_here.at[t]->moves->of_size[1](got + to, in + from, &row);
+        assert_memory_equal(got, want, ROOM);
+      }
 }
 
 // On x86-64 plain C does what vectors do to the sign of a NaN, which nobody

@@ -59,7 +59,7 @@ LOOP(F64_to_F32, double, float, (float)x)
 
 // Convert to f32 on the way to 16 bits, where f32 may not hold the number
 // exactly.
-LOOP(F64_to_odd, double, float, ls_odd_f32(x))
+LOOP(F64_to_odd, double, float, ls_odd_f32_of_f64(x))
 LOOP(I32_to_odd, int32_t, float, ls_odd_f32_of_i64(x))
 LOOP(I64_to_odd, int64_t, float, ls_odd_f32_of_i64(x))
 LOOP(U32_to_odd, uint32_t, float, ls_odd_f32_of_u64(x))

@@ -8,8 +8,18 @@
 
 // Rows of fewer columns than FEW are moved by a loop for their number if
 // columns are adjacent, else column by column. Columns of more bytes than SHORT
-// are copied by memcpy.
-enum { FEW = 9, SHORT = 16 };
+// are copied by memcpy, of more than LONG by vectors: memcpy repeats bytes
+// there, which takes some processors ten times as long at some distances.
+enum { FEW = 9, SHORT = 16, LONG = 2048 };
+typedef char line __attribute__((vector_size(64), aligned(1), may_alias));
+
+static void copy_bytes(char *o, const char *a, size_t count) {
+  size_t i = count > LONG ? (0 - (uintptr_t)o) % sizeof(line) : 0;
+  memcpy(o, a, i);
+  for (; count > LONG && i + sizeof(line) <= count; i += sizeof(line))
+    *(line *)(o + i) = *(const line *)(a + i);
+  memcpy(o + i, a + i, count - i);
+}
 
 // Steps and small numbers of columns are constants at the calls of these: such
 // loops are vectorized.
@@ -30,7 +40,7 @@ enum { FEW = 9, SHORT = 16 };
     if (to == 1 && from == 0)                                                  \
       steps_##size(o, a, count, 0);                                            \
     else if (to == 1 && from == 1 && (size_t)count * sizeof(T) > SHORT)        \
-      memcpy(o, a, (size_t)count * sizeof(T));                                 \
+      copy_bytes((char *)o, (const char *)a, (size_t)count * sizeof(T));       \
     else if (to == 1 && from == 1)                                             \
       steps_##size(o, a, count, 1);                                            \
     else if (to == 1 && from == -1)                                            \

@@ -22,22 +22,22 @@ void ls_narrow(ls_dtype half, uint16_t *out, const float *in, int64_t count) {
                         : kernels->narrow_bf16)(out, in, (size_t)count);
 }
 
-float ls_odd_f32(double value) {
-  const float nearest = (float)value;
-  const double back = (double)nearest;
-  if (back == value || value != value) return nearest;
-  // Returns the odd one of the two neighbours: `nearest`, or the one beyond
-  // `value`.
-  const uint32_t bits = ls_float_bits(nearest);
-  if ((bits & 1U) != 0) return nearest;
-  return ls_float_of_bits(fabs(back) > fabs(value) ? bits - 1 : bits + 1);
+void ls_copy(void *out, const void *in, size_t bytes) {
+  const ls_cpu_move row = {1, (int64_t)bytes, 0, 1, 0, 1};
+  ls_cpu_kernels_best()->moves->of_size[1](out, in, &row);
+}
+
+void ls_copy_operand(const ls_kernel_call *call, size_t begin, size_t bytes) {
+  const char *in = call->in[0];
+  char *out = call->out[0];
+  if (out != in) ls_copy(out + begin, in + begin, bytes);
 }
 
 float ls_odd_f32_of_u64(uint64_t value) {
   // Folds the last bits of more than 53 into one, so that a double holds the
   // rest exactly.
   if (value >> 53 != 0) value = (value >> 11 | ((value & 2047U) != 0)) << 11;
-  return ls_odd_f32((double)value);
+  return ls_odd_f32_of_f64((double)value);
 }
 
 float ls_odd_f32_of_i64(int64_t value) {

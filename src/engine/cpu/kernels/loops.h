@@ -84,7 +84,6 @@ void ls_narrow(ls_dtype half, uint16_t *out, const float *in, int64_t count);
 
 // Round to f32, to odd: rounding the result again to fewer bits equals one
 // rounding of the original.
-float ls_odd_f32(double value);
 float ls_odd_f32_of_i64(int64_t value);
 float ls_odd_f32_of_u64(uint64_t value);
 
@@ -172,6 +171,11 @@ struct ls_elementwise {
         o[i] = E(T, W, a[i], y);                                               \
     }                                                                          \
   }
+
+// Copies bytes between arrays that do not overlap; and bytes of operand 0 to the
+// same position of result 0, unless it is in place.
+void ls_copy(void *out, const void *in, size_t bytes);
+void ls_copy_operand(const ls_kernel_call *call, size_t begin, size_t bytes);
 
 // Runs elementwise work; its params are a ls_elementwise.
 void ls_elementwise_loop(const ls_kernel_call *call, int64_t begin_block,

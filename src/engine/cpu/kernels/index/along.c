@@ -41,11 +41,9 @@ static void handle_indices(const along_params *self, const ls_kernel_call *call,
 static void copy_columns(const along_params *self, const ls_kernel_call *call,
                          int64_t from, int64_t columns) {
   const ls_lines *lines = &self->lines;
-  if (call->out[0] == call->in[0]) return;
   for (int64_t i = 0; i < lines->size; ++i, from += lines->inner)
-    memcpy((char *)call->out[0] + (size_t)from * self->element,
-           (const char *)call->in[0] + (size_t)from * self->element,
-           (size_t)columns * self->element);
+    ls_copy_operand(call, (size_t)from * self->element,
+                    (size_t)columns * self->element);
 }
 
 static void along_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -58,10 +56,9 @@ static void along_loop(const ls_kernel_call *call, int64_t begin_block,
   if (lines->units_across == 1) {
     // Units are all lines of an outer index: what they own is contiguous.
     const int64_t each = lines->size * lines->inner;
-    if (self->apply != NULL && call->out[0] != call->in[0] && u < end)
-      memcpy((char *)call->out[0] + (size_t)(u * each) * self->element,
-             (const char *)call->in[0] + (size_t)(u * each) * self->element,
-             (size_t)((end - u) * each) * self->element);
+    if (self->apply != NULL && u < end)
+      ls_copy_operand(call, (size_t)(u * each) * self->element,
+                      (size_t)((end - u) * each) * self->element);
     handle_indices(self, call, u * self->places.picks * lines->inner,
                    end * self->places.picks * lines->inner);
     return;

@@ -76,10 +76,8 @@ static void scatter_rows(const ls_kernel_call *call, int64_t o, int64_t begin,
   char *out = (char *)call->out[0] + base;
   const char *updates =
       (const char *)call->in[2] + (size_t)(o * self->picks) * bytes;
-  if (call->out[0] != call->in[0])
-    memcpy(out + (size_t)begin * bytes,
-           (const char *)call->in[0] + base + (size_t)begin * bytes,
-           (size_t)(end - begin) * bytes);
+  ls_copy_operand(call, base + (size_t)begin * bytes,
+                  (size_t)(end - begin) * bytes);
   const ls_index_range range = {begin, end - 1, .skips = true};
   int64_t count = 0;
   for (int64_t from = 0; from < self->picks; from += count) {

@@ -122,10 +122,8 @@ static void update_loop(const ls_kernel_call *call, int64_t begin_block,
   const size_t element = self->update.element;
   char *out = call->out[0];
   if (begin >= end) return;
-  if (call->out[0] != call->in[0])
-    memcpy(out + (size_t)begin * element,
-           (const char *)call->in[0] + (size_t)begin * element,
-           (size_t)(end - begin) * element);
+  ls_copy_operand(call, (size_t)begin * element,
+                  (size_t)(end - begin) * element);
   const int64_t offset = offset_at(&self->at, call->in + 2);
   ls_place(&self->update, out + (size_t)begin * element, call->in[1],
            begin - offset, end - offset);

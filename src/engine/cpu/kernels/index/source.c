@@ -75,8 +75,8 @@ static void iota_loop(const ls_kernel_call *call, int64_t begin_block,
   for (; done < end - begin; done += count) {
     const int64_t most = (COPIED / period + 1) * period;
     count = ls_min_i64(ls_min_i64(done, most), end - begin - done);
-    memcpy(out + (size_t)done * self->element, out,
-           (size_t)count * self->element);
+    ls_copy(out + (size_t)done * self->element, out,
+            (size_t)count * self->element);
   }
 }
 
@@ -110,42 +110,25 @@ typedef struct one_hot_params {
 static void one_hot_loop(const ls_kernel_call *call, int64_t begin_block,
                          int64_t end_block) {
   const one_hot_params *self = call->params;
-  const int64_t end = ls_min_i64(end_block * self->rows_per_block, self->rows);
-  const size_t row_bytes = (size_t)self->depth * self->element;
-  for (int64_t i = begin_block * self->rows_per_block; i < end; ++i) {
-    char *row = (char *)call->out[0] + (size_t)i * row_bytes;
-    memset(row, 0, row_bytes);
-    const int64_t index = ls_index_read(call->in[0], self->index, i);
-    if (index < 0 || index >= self->depth) continue;
-    // Stores the low bytes of `one_bits`, in the machine's order.
-    char *target = row + (size_t)index * self->element;
-    switch (self->element) {
+  int64_t end = begin_block * self->rows_per_block;
+  for (int64_t b = begin_block, i = end; b < end_block; ++b) {
+    end = ls_min_i64(i + self->rows_per_block, self->rows);
+    memset((char *)call->out[0] + (size_t)(i * self->depth) * self->element, 0,
+           (size_t)((end - i) * self->depth) * self->element);
+    for (; i < end; ++i) {
+      const int64_t index = ls_index_read(call->in[0], self->index, i);
+      if (index < 0 || index >= self->depth) continue;
+      switch (self->element) {
 #define CASE(unused, size, T)                                                  \
-  case size: {                                                                 \
-    const T one_bits = (T)self->one_bits;                                      \
-    memcpy(target, &one_bits, sizeof(one_bits));                               \
-    break;                                                                     \
-  }
-      LS_EACH_SIZE(CASE, )
+  case size:                                                                   \
+    ((T *)call->out[0])[i * self->depth + index] = (T)self->one_bits;          \
+    break;
+        LS_EACH_SIZE(CASE, )
 #undef CASE
-    default:
-      break;
+      default:
+        break;
+      }
     }
-  }
-}
-
-static uint64_t bits_of_one(ls_dtype dtype) {
-  switch (dtype) {
-  case LS_DTYPE_F64:
-    return UINT64_C(0x3FF0000000000000);
-  case LS_DTYPE_F32:
-    return 0x3F800000U;
-  case LS_DTYPE_F16:
-    return 0x3C00U;
-  case LS_DTYPE_BF16:
-    return 0x3F80U;
-  default:
-    return 1;
   }
 }
 
@@ -158,7 +141,8 @@ ls_status kernel_one_hot(ls_kernel_plan *plan) {
   self->depth = plan->out[0].shape.dim[plan->out[0].shape.rank - 1];
   self->rows_per_block = ls_max_i64(1, LS_BLOCK / ls_max_i64(1, self->depth));
   self->element = ls_dtype_size(dtype);
-  self->one_bits = bits_of_one(dtype);
+  // Little-endian: the low bytes are the number's.
+  ls_values_from_f64(dtype, &(double){1}, 1, &self->one_bits);
   self->index = index;
   plan->loop = one_hot_loop;
   plan->params = self;
