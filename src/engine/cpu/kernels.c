@@ -45,11 +45,14 @@ static const struct {
     {&ls_cpu_kernels_base, has_base},
 };
 
+// Asks once: conversions of a few 16-bit floats call this.
 const ls_cpu_kernels *ls_cpu_kernels_best(void) {
-  size_t i = 0;
-  while (!levels[i].can_run())
-    ++i;
-  return levels[i].kernels;
+  static const ls_cpu_kernels *known = NULL;
+  const ls_cpu_kernels *best = __atomic_load_n(&known, __ATOMIC_RELAXED);
+  for (size_t i = 0; best == NULL; ++i)
+    if (levels[i].can_run()) best = levels[i].kernels;
+  __atomic_store_n(&known, best, __ATOMIC_RELAXED);
+  return best;
 }
 
 const ls_cpu_kernels *ls_cpu_kernels_find(const char *name) {

@@ -138,13 +138,15 @@ static void sums_loop(const ls_kernel_call *call, int64_t begin_block,
       for (int64_t k = 0; k < few; ++k)
         sums[k] += from[k];
     }
+    int64_t which = j / self->columns, column = j % self->columns;
     for (int64_t k = 0; k < few; ++k) {
-      void *out = call->out[(j + k) / self->columns];
-      const int64_t column = (j + k) % self->columns;
       if (self->wide == LS_DTYPE_F64)
-        ((double *)out)[column] = sums[k];
+        ((double *)call->out[which])[column] = sums[k];
       else
-        ((float *)out)[column] = (float)sums[k];
+        ((float *)call->out[which])[column] = (float)sums[k];
+      if (++column < self->columns) continue;
+      column = 0;
+      ++which;
     }
   }
 }

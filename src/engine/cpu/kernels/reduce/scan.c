@@ -14,7 +14,8 @@ enum {
   JOINED_COLUMNS = 1024,  // Joined at most: their state stays in a cache.
   FEW_COLUMNS = 7,        // Most columns whose lines are scanned one by one,
   SHORT_LINE = 16,        // if they are short.
-  WIDENED = 2048,         // Most elements that are widened at a time.
+  WIDENED = 2048,         // Elements of short units that are widened together.
+  LONG_UNIT = 1 << 18,    // Most elements of a unit that are widened at a time.
 };
 
 typedef struct scan_params {
@@ -28,7 +29,8 @@ typedef struct scan_params {
   // first element.
   void (*scan)(const struct scan_params *self, void *out, const void *a,
                const void *b, void *state, int64_t outer, int64_t columns);
-  ls_dtype half;  // Not NONE: short units of 16-bit floats, scanned as f32.
+  ls_dtype half;    // Not NONE: units of 16-bit floats, scanned as f32.
+  int64_t widened;  // Elements that have room in scratch.
 } scan_params;
 
 // Defines a scan. The state between rows is in `state`; a single line keeps it
@@ -126,9 +128,9 @@ static void scan_halves(const scan_params *self, uint16_t *out,
                         const uint16_t *a, const uint16_t *b, void *state,
                         int64_t outer) {
   const int64_t each = self->lines.size * self->lines.inner;
-  float *x = (float *)state + self->most_columns, *y = x + WIDENED;
+  float *x = (float *)state + self->most_columns, *y = x + self->widened;
   for (int64_t n = 0; outer > 0; outer -= n) {
-    n = ls_min_i64(outer, WIDENED / each);
+    n = ls_min_i64(outer, self->widened / each);
     ls_widen(self->half, x, a, n * each);
     if (self->has_b) ls_widen(self->half, y, b, n * each);
     self->scan(self, x, x, y, state, n, self->lines.inner);
@@ -192,10 +194,12 @@ ls_status kernel_scan(ls_kernel_plan *plan) {
   self->scan = functions[type.dtype];
   const int64_t each = self->lines.size * self->lines.inner;
   if (ls_is_half(type.dtype) && self->lines.units_across == 1 && each > 0 &&
-      each <= WIDENED) {
+      each <= LONG_UNIT) {
     self->half = type.dtype;
     self->scan = functions[LS_DTYPE_F32];
-    plan->scratch = 2 * WIDENED * sizeof(float);
+    self->widened = ls_max_i64(WIDENED, each);
+    plan->scratch =
+        (size_t)(self->has_b ? 2 : 1) * (size_t)self->widened * sizeof(float);
   }
   plan->loop = scan_loop;
   plan->params = self;
