@@ -359,6 +359,9 @@ bool cli_check_task(const char *command, const char *task);
 // of numbers has one by default. Reports a failure and returns false.
 bool cli_flagged_type(const char *command, const char *task, int64_t outputs,
                       const ls_model_type **type, ls_model_type *room);
+// Returns the number of examples to predict at once: fewer if each has many
+// labels.
+int64_t cli_batch_of(const ls_model_type *type);
 // Returns true if a batch size is given only with --stablehlo.
 bool cli_check_export(int64_t batch_size, bool stablehlo);
 // Returns the dtype of weights and computation.

@@ -52,6 +52,12 @@ ls_status cli_precision(const char *precision, ls_dtype *out_dtype) {
   return ls_dtype_parse(precision, out_dtype);
 }
 
+int64_t cli_batch_of(const ls_model_type *type) {
+  enum { MOST = 256, MOST_LABELS = 1 << 16 };
+  const int64_t fits = MOST_LABELS / ls_shape_num_elements(type->label_shape);
+  return fits > MOST ? MOST : fits > 0 ? fits : 1;
+}
+
 // ---- Model -----------------------------------------------------------------
 // Makes the schedule of an --optimizer for a run of `steps` steps.
 static ls_schedule make_schedule(const ls_train_config *config, int64_t steps) {

@@ -12,8 +12,6 @@ typedef struct predict_flags {
   bool estimator;  // Ignored here: cli_find_estimator reads it.
 } predict_flags;
 
-enum { BATCH = 256 };
-
 // State of printing a run's predictions.
 typedef struct predictor {
   ls_iterator *iterator;
@@ -154,7 +152,7 @@ static ls_status print_predictions(void *user, const ls_train_config *config,
   LS_RETURN_IF_ERROR(cli_load_run(&flags->run, &model));
   CLI_OWN(ls_dataset, batches) =
       ls_dataset_batch(ls_train_examples(type, examples, false),
-                       &(ls_batch_options){.size = BATCH});
+                       &(ls_batch_options){.size = cli_batch_of(type)});
   CLI_OWN(predictor, printed) = {
       .names = config->classes != NULL ? config->classes : "",
       .masks = flags->out,

@@ -145,6 +145,7 @@ static ls_array *read_mask(const char *path) {
 
 // ---- Runs ------------------------------------------------------------------
 TEST(a_model_learns_the_classes_of_pixels) {
+  static char page[1 << 17];
   char text[4096];
   double accuracy = 0, iou = 0;
   if (!can_run()) skip();
@@ -186,7 +187,10 @@ TEST(a_model_learns_the_classes_of_pixels) {
   expect_run(0, "predict run --model %s", library());
   expect_part(
       out, "/pets/test/images/12.png\"}\n{\"shares\":{\"0\":0.25,\"1\":0.375,");
+  // Pixels of all three images, which are 8 x 8 each for the model.
   expect_run(0, "report run --model %s --out page.html", library());
+  read_text("page.html", page, sizeof(page));
+  expect_part(page, " of 192 pixels of the test set of ");
 }
 
 TEST(a_run_on_masks_goes_on_in_another_folder) {

@@ -6,7 +6,7 @@
 
 #include "cli/data/data.h"
 
-enum { BATCH = 256, MOST_CLASSES = 1024 };
+enum { MOST_CLASSES = 1024 };
 
 // An evaluation: batches of examples and labels, and a function of the model.
 typedef struct classifier {
@@ -43,7 +43,7 @@ static ls_status open_classifier(const ls_train_config *config,
   LS_RETURN_IF_ERROR(ls_train_load(folder, &self->model));
   CLI_OWN(ls_dataset, batches) =
       ls_dataset_batch(ls_train_examples(type, self->test, false),
-                       &(ls_batch_options){.size = BATCH});
+                       &(ls_batch_options){.size = cli_batch_of(type)});
   LS_RETURN_IF_ERROR(ls_iterator_create(
       batches, &(ls_iterator_options){.name = "report"}, &self->batches));
   return ls_function_create(&(ls_function_options){.call = find_classes,
@@ -86,7 +86,7 @@ static ls_status count_batch(ls_nest batch, ls_nest results, int64_t limit,
     ++out->counts[one.label * out->num_classes + one.predicted];
     if (one.label == one.predicted)
       ++out->correct;
-    else
+    else if (!out->pixels)
       note_mistake(out, &one);
   }
   return ls_ok();
@@ -152,7 +152,8 @@ static ls_status classify_test(const ls_train_config *config,
     return ls_unimplemented("a matrix is for classification, and the model is "
                             "for %s",
                             ls_model_type_task(type)->name);
-  if (type->label_shape.rank != 0)
+  out->pixels = type->label_shape.rank == 2;
+  if (type->label_shape.rank != 0 && !out->pixels)
     return ls_unimplemented("the model labels positions, not whole examples");
   if (type->num_classes < 2 || type->num_classes > MOST_CLASSES)
     return ls_unimplemented("the model has %lld classes; a matrix is for 2 to "
@@ -164,6 +165,8 @@ static ls_status classify_test(const ls_train_config *config,
   if (out->counts == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(copy_names(config, out));
   LS_RETURN_IF_ERROR(open_classifier(config, type, folder, &self));
+  const int64_t per_row = ls_shape_num_elements(type->label_shape);
+  limit = limit < INT64_MAX / per_row ? limit * per_row : INT64_MAX;
   LS_RETURN_IF_ERROR(count_all(&self, limit, out));
   return read_mistakes(self.test, out);
 }

@@ -18,7 +18,10 @@ enum { CLI_MOST_MISTAKES = 24 };
 typedef struct cli_classes_result {
   char reason[512];  // Tells why there is no result; "": there is one.
   char data[512];    // Name of the data.
-  int64_t num_classes, examples, correct;
+  int64_t num_classes;
+  // Numbers of labels: of examples, or of their pixels.
+  int64_t examples, correct;
+  bool pixels;
   int64_t *counts;  // [label][predicted], num_classes of each.
   char *names;      // One per line; "": unknown. NULL without a result.
   cli_mistake mistakes[CLI_MOST_MISTAKES];  // The surest first.

@@ -67,9 +67,10 @@ static void write_confusions(FILE *out, const cli_classes_result *result) {
   enum { MOST = 20 };
   const int64_t size = result->num_classes * result->num_classes;
   int64_t bound = INT64_MAX, listed = 0;
-  fputs("<div class=\"wide\"><table>\n<tr><th>label</th><th>predicted</th>"
-        "<th class=\"n\">examples</th></tr>\n",
-        out);
+  fprintf(out,
+          "<div class=\"wide\"><table>\n<tr><th>label</th><th>predicted</th>"
+          "<th class=\"n\">%s</th></tr>\n",
+          result->pixels ? "pixels" : "examples");
   while (listed < MOST) {
     int64_t largest = 0;
     for (int64_t i = 0; i < size; ++i)
@@ -129,8 +130,9 @@ static void write_result(FILE *out, const cli_classes_result *result) {
     fputs("</p>\n", out);
     return;
   }
-  fprintf(out, "<p>%lld of %lld examples of the test set of ",
-          (long long)result->correct, (long long)result->examples);
+  fprintf(out, "<p>%lld of %lld %s of the test set of ",
+          (long long)result->correct, (long long)result->examples,
+          result->pixels ? "pixels" : "examples");
   cli_page_text(out, result->data);
   fprintf(out, " are right: %.2f%%</p>\n",
           100 * (double)result->correct / (double)result->examples);
