@@ -359,6 +359,8 @@ bool cli_check_task(const char *command, const char *task);
 // of numbers has one by default. Reports a failure and returns false.
 bool cli_flagged_type(const char *command, const char *task, int64_t outputs,
                       const ls_model_type **type, ls_model_type *room);
+// Returns true if a model gives each pixel of an image a class.
+bool cli_has_pixels(const ls_model_type *type);
 // Returns the number of examples to predict at once: fewer if each has many
 // labels.
 int64_t cli_batch_of(const ls_model_type *type);

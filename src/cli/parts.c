@@ -52,6 +52,11 @@ ls_status cli_precision(const char *precision, ls_dtype *out_dtype) {
   return ls_dtype_parse(precision, out_dtype);
 }
 
+bool cli_has_pixels(const ls_model_type *type) {
+  return type->label_shape.rank == 2 &&
+         ls_model_type_task(type)->label_dtype == LS_DTYPE_I32;
+}
+
 int64_t cli_batch_of(const ls_model_type *type) {
   enum { MOST = 256, MOST_LABELS = 1 << 16 };
   const int64_t fits = MOST_LABELS / ls_shape_num_elements(type->label_shape);

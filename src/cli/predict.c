@@ -124,7 +124,7 @@ static ls_status print_scores(void *user, cli_language *language) {
 // Checks that masks fit a model of pixels, and makes their folder.
 static ls_status begin_masks(const char *folder, const ls_model_type *type) {
   if (folder == NULL) return ls_ok();
-  if (type->label_shape.rank != 2)
+  if (!cli_has_pixels(type))
     return ls_invalid_argument(
         "--out is for classes of pixels; model '%s' has labels %s", type->name,
         LS_SHAPE_TEXT(LS_DTYPE_I32, type->label_shape));
@@ -156,7 +156,7 @@ static ls_status print_predictions(void *user, const ls_train_config *config,
   CLI_OWN(predictor, printed) = {
       .names = config->classes != NULL ? config->classes : "",
       .masks = flags->out,
-      .pixels = type->label_shape.rank == 2 ? type->num_classes : 0,
+      .pixels = cli_has_pixels(type) ? type->num_classes : 0,
       .limit = flags->limit};
   LS_RETURN_IF_ERROR(ls_iterator_create(
       batches, &(ls_iterator_options){.name = "predict"}, &printed.iterator));

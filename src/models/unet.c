@@ -199,4 +199,5 @@ const ls_model_type ls_model_unet = {
     .logits = unet_logits,
     .variables = unet_variables,
     .optimizer = ls_classifier_optimizer,
+    .any_outputs = true,
 };

@@ -156,6 +156,9 @@ TEST(a_model_learns_the_classes_of_pixels) {
       sscanf(out, "test accuracy: %lf\ntest mean_iou: %lf", &accuracy, &iou),
       2);
   assert_true(accuracy > 0.95 && iou > 0.9);
+  // The model has as many classes as the masks of the training set.
+  read_text("run/config.json", text, sizeof(text));
+  expect_part(text, "\"outputs\":3");
   read_text("run/metrics.jsonl", text, sizeof(text));
   expect_part(text, "\"test_mean_iou\":");
   expect_run(0, "eval run --model %s", library());
@@ -232,7 +235,7 @@ TEST(classes_have_the_names_of_a_file) {
   put_images("pets", 0, 4);
   file = fopen("pets/classes.txt", "w");
   assert_non_null(file);
-  (void)fputs("rock\nsea\nsky\n", file);
+  (void)fputs("rock\r\nsea\r\nsky\r\n\n", file);
   (void)fclose(file);
   train_pixels("pets", "--test none --epochs 50");
   expect_run(0, "predict run --model %s --data pets/images/0.png", library());
@@ -257,17 +260,26 @@ TEST(arrays_of_classes_are_resized_with_their_images) {
   const ls_nest items[] = {ls_nest_array(images), ls_nest_array(labels)};
   LS_OWN(ls_nest, arrays) = ls_nest_dict("", names, items, 2);
   expect_ok(ls_npz_write("arrays.npz", arrays, LS_FLAG_OFF));
-  train_pixels("arrays.npz", "--test none --steps 1");
+  train_pixels("arrays.npz", "--test none --steps 1 --outputs 3");
   expect_run(0, "eval run --model %s --data arrays.npz --json", library());
   expect_part(out, "\"mean_iou\":");
+  // Rows have no size and no name of their own.
+  expect_run(0, "predict run --model %s --data arrays.npz --out masks",
+             library());
+  expect_part(out, ",\"mask\":\"masks/0.png\",\"row\":0}");
+  LS_OWN(ls_array, mask) = read_mask("masks/0.png");
+  assert_true(ls_shape_equal(ls_array_shape(mask), LS_SHAPE(8, 8, 1)));
 }
 
 TEST(the_reference_model_of_pixels_trains) {
+  char text[4096];
   if (!can_run() || is_sanitized()) skip();
   put_images("pets", 0, 3);
   expect_run(0, "train --model unet --data pets --steps 1 --batch-size 2 "
                 "--run-dir run");
   expect_part(err, "resized to 64 x 64");
+  read_text("run/config.json", text, sizeof(text));
+  expect_part(text, "\"outputs\":3");
   expect_part(out, "test mean_iou: ");
   expect_run(0, "predict run --data pets/images/0.png --out masks");
   expect_part(out, "\"mask\":\"masks/0.png\"");
@@ -280,7 +292,8 @@ TEST(faults_of_masks_name_their_file) {
   if (!can_run()) skip();
   put_images("pets", 0, 3);
   snprintf(command, sizeof(command),
-           "train --model %s --data pets --test none --steps 1 --run-dir run",
+           "train --model %s --data pets --test none --steps 1 --outputs 3 "
+           "--run-dir run",
            library());
   put_image("pets/masks/1.png", 1, LS_SHAPE(5, 16, 1));
   expect_refused("mask 'pets/masks/1.png' is 5 x 16, its image "

@@ -89,30 +89,6 @@ static ls_status check_masks(const char *folder, const ls_array *names) {
   return ls_ok();
 }
 
-// Reads the names of classes from classes.txt, one per line, if they are not
-// known and there is such a file.
-static ls_status read_names(const char *folder, const ls_model_type *type,
-                            cli_classes *classes) {
-  char path[ROOM];
-  struct stat info;
-  size_t size = 0;
-  snprintf(path, sizeof(path), "%s/classes.txt", folder);
-  if (classes == NULL || !classes->may_find || stat(path, &info) != 0)
-    return ls_ok();
-  CLI_OWN_MEMORY(char, names) = NULL;
-  LS_RETURN_IF_ERROR(cli_read_bytes(path, &names, &size));
-  while (size > 0 && (names[size - 1] == '\n' || names[size - 1] == '\r'))
-    --size;
-  names[size] = '\0';
-  if (type != NULL && cli_classes_count(names) > type->num_classes)
-    return ls_invalid_argument("'%s' names %lld classes, model '%s' has %lld",
-                               path, (long long)cli_classes_count(names),
-                               type->name, (long long)type->num_classes);
-  cli_release(classes->found);
-  classes->names = classes->found = cli_give(&names);
-  return ls_ok();
-}
-
 // ---- Masks -----------------------------------------------------------------
 static ls_status check_classes(const masked_folder *self, const char *path,
                                const ls_array *mask) {
@@ -171,6 +147,90 @@ static ls_status fill_masked(ls_nest element, ls_nest out,
   return ls_ok();
 }
 
+// ---- Names of classes ------------------------------------------------------
+static ls_dataset *dataset_of(ls_array *array) {
+  return ls_dataset_from_arrays(ls_nest_array(ls_array_retain(array)));
+}
+
+// Stores names, which it takes over, as those of the run.
+static void keep_names(char *names, cli_classes *classes) {
+  cli_release(classes->found);
+  classes->names = classes->found = names;
+}
+
+// Reads names of classes from classes.txt, one per line.
+static ls_status read_names(const char *path, const ls_model_type *type,
+                            cli_classes *classes) {
+  size_t size = 0;
+  CLI_OWN_MEMORY(char, names) = NULL;
+  LS_RETURN_IF_ERROR(cli_read_bytes(path, &names, &size));
+  size_t kept = 0;
+  for (size_t i = 0; i < size; ++i)
+    if (names[i] != '\r') names[kept++] = names[i];
+  while (kept > 0 && names[kept - 1] == '\n')
+    --kept;
+  names[kept] = '\0';
+  if (type != NULL && cli_classes_count(names) > type->num_classes)
+    return ls_invalid_argument("'%s' names %lld classes, model '%s' has %lld",
+                               path, (long long)cli_classes_count(names),
+                               type->name, (long long)type->num_classes);
+  keep_names(cli_give(&names), classes);
+  return ls_ok();
+}
+
+// Finds the largest class of a mask.
+static ls_status fill_largest(ls_nest element, ls_nest out,
+                              const ls_map_call *call, void *user) {
+  (void)call;
+  char path[ROOM];
+  const masked_folder all = {.classes = 255};
+  int32_t *largest = ls_nest_data(out, 0);
+  CLI_OWN(ls_array, mask) = NULL;
+  print_mask_path(
+      user, *(const ls_bytes *)ls_array_data(ls_nest_as_array(element)), path);
+  LS_RETURN_IF_ERROR(
+      cli_read_image(path, &(ls_image_options){.indices = true}, &mask));
+  LS_RETURN_IF_ERROR(check_classes(&all, path, mask));
+  const unsigned char *numbers = ls_array_data(mask);
+  *largest = 0;
+  for (int64_t i = 0; i < ls_array_num_elements(mask); ++i)
+    if (numbers[i] > *largest) *largest = numbers[i];
+  return ls_ok();
+}
+
+// Reads all masks, and names the classes from 0 to the largest one by their
+// numbers.
+static ls_status count_names(const char *folder, ls_array *names,
+                             cli_classes *classes) {
+  int32_t largest = 0;
+  CLI_OWN(ls_nest, element) = ls_none();
+  CLI_OWN(ls_iterator, iterator) = NULL;
+  CLI_OWN(ls_dataset, counts) = ls_dataset_map(
+      dataset_of(names),
+      &(ls_map_options){.name = "classes of masks",
+                        .fill = fill_largest,
+                        .user = (void *)(uintptr_t)folder,
+                        .result =
+                            LS_TUPLE(ls_nest_spec(LS_DTYPE_I32, LS_SCALAR))});
+  LS_RETURN_IF_ERROR(ls_iterator_create(counts, NULL, &iterator));
+  for (;;) {
+    CLI_OWN(ls_status, status) = ls_iterator_next(iterator, &element);
+    if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
+    if (!ls_status_is_ok(status)) return cli_give(&status);
+    const int32_t number = *(const int32_t *)ls_nest_data(element, 0);
+    if (number > largest) largest = number;
+  }
+  char text[5 * 256], *at = text;
+  for (int32_t i = 0; i <= largest; ++i)
+    at += sprintf(at, "%s%d", i > 0 ? "\n" : "", (int)i);
+  const size_t size = (size_t)(at - text) + 1;
+  char *kept = cli_allocate(size);
+  if (kept == NULL) return ls_out_of_memory();
+  memcpy(kept, text, size);
+  keep_names(kept, classes);
+  return ls_ok();
+}
+
 // ---- Opening ---------------------------------------------------------------
 static ls_status check_model(const char *folder, const ls_model_type *type,
                              ls_shape labels) {
@@ -181,11 +241,19 @@ static ls_status check_model(const char *folder, const ls_model_type *type,
       folder, type->name, LS_SHAPE_TEXT(LS_DTYPE_I32, type->label_shape));
 }
 
-static ls_dataset *dataset_of(ls_array *array) {
-  return ls_dataset_from_arrays(ls_nest_array(ls_array_retain(array)));
+// Finds the names of classes if they are not known: those of the file, if there
+// is one; without a model, which needs their number, by the masks.
+static ls_status find_names(const char *file, const char *folder,
+                            ls_array *names, const cli_pair_request *request) {
+  cli_classes *classes = request->classes;
+  struct stat info;
+  if (classes == NULL || !classes->may_find) return ls_ok();
+  if (stat(file, &info) == 0) return read_names(file, request->type, classes);
+  return request->type == NULL ? count_names(folder, names, classes) : ls_ok();
 }
 
-static ls_status open_masked(const char *folder,
+// Opens a folder, whose classes a file may name.
+static ls_status open_masked(const char *folder, const char *classes,
                              const cli_pair_request *request,
                              ls_dataset **out) {
   ls_shape shape = {0};
@@ -201,6 +269,7 @@ static ls_status open_masked(const char *folder,
     labels = type->label_shape;
   else
     LS_RETURN_IF_ERROR(check_masks(folder, names));
+  LS_RETURN_IF_ERROR(find_names(classes, folder, names, request));
   LS_RETURN_IF_ERROR(check_model(folder, type, labels));
   masked_folder *self = cli_allocate(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
@@ -221,11 +290,11 @@ static ls_status open_masked(const char *folder,
 
 ls_status cli_masked_pairs(const cli_files *files,
                            const cli_pair_request *request, ls_dataset **out) {
-  char part[PATH_MAX];
+  char part[PATH_MAX], classes[ROOM];
   *out = NULL;
   LS_RETURN_IF_ERROR(cli_files_check_one(files));
-  LS_RETURN_IF_ERROR(read_names(files->first, request->type, request->classes));
   const bool found = cli_find_part(files->first, request->test, part);
   if (!found && request->test) return ls_ok();
-  return open_masked(found ? part : files->first, request, out);
+  snprintf(classes, sizeof(classes), "%s/classes.txt", files->first);
+  return open_masked(found ? part : files->first, classes, request, out);
 }

@@ -285,8 +285,10 @@ static void fit_sizes(const cli_data *data, const ls_model_type *type,
     return;
   }
   const int64_t classes = count_classes(data, pairs);
-  // A folder has one of images for each class, other data may lack some.
-  const bool is_exact = ls_image_folder_class(pairs, 0) != NULL;
+  // A folder has one of images for each class, and masks are all read; other
+  // data may lack some.
+  const bool is_exact =
+      ls_image_folder_class(pairs, 0) != NULL || labels.rank == 2;
   if (classes > type->num_classes ||
       (is_exact && classes > 0 && classes != type->num_classes))
     config->outputs = classes;

@@ -152,7 +152,7 @@ static ls_status classify_test(const ls_train_config *config,
     return ls_unimplemented("a matrix is for classification, and the model is "
                             "for %s",
                             ls_model_type_task(type)->name);
-  out->pixels = type->label_shape.rank == 2;
+  out->pixels = cli_has_pixels(type);
   if (type->label_shape.rank != 0 && !out->pixels)
     return ls_unimplemented("the model labels positions, not whole examples");
   if (type->num_classes < 2 || type->num_classes > MOST_CLASSES)
