@@ -13,10 +13,12 @@
 enum { FEW = 9, SHORT = 16, LONG = 2048 };
 typedef char line __attribute__((vector_size(64), aligned(1), may_alias));
 
-static void copy_bytes(char *o, const char *a, size_t count) {
-  size_t i = count > LONG ? (0 - (uintptr_t)o) % sizeof(line) : 0;
+// A call, so that the loops for short rows stay as they are.
+static __attribute__((noinline)) void copy_long(char *o, const char *a,
+                                                size_t count) {
+  size_t i = (0 - (uintptr_t)o) % sizeof(line);
   memcpy(o, a, i);
-  for (; count > LONG && i + sizeof(line) <= count; i += sizeof(line))
+  for (; i + sizeof(line) <= count; i += sizeof(line))
     *(line *)(o + i) = *(const line *)(a + i);
   memcpy(o + i, a + i, count - i);
 }
@@ -39,8 +41,10 @@ static void copy_bytes(char *o, const char *a, size_t count) {
                           int64_t from) {                                      \
     if (to == 1 && from == 0)                                                  \
       steps_##size(o, a, count, 0);                                            \
+    else if (to == 1 && from == 1 && (size_t)count * sizeof(T) > LONG)         \
+      copy_long((char *)o, (const char *)a, (size_t)count * sizeof(T));        \
     else if (to == 1 && from == 1 && (size_t)count * sizeof(T) > SHORT)        \
-      copy_bytes((char *)o, (const char *)a, (size_t)count * sizeof(T));       \
+      memcpy(o, a, (size_t)count * sizeof(T));                                 \
     else if (to == 1 && from == 1)                                             \
       steps_##size(o, a, count, 1);                                            \
     else if (to == 1 && from == -1)                                            \

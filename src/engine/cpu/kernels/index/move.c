@@ -108,8 +108,8 @@ void ls_move(const ls_elementwise *work, void *out, const void *in, int64_t at,
     ls_place(&self->placement, target, first, at, at + done);
     for (int64_t more = 0; done < count; done += more) {
       more = ls_min_i64(done, count - done);
-      ls_copy(target + (size_t)done * self->element, target,
-              (size_t)more * self->element);
+      memcpy(target + (size_t)done * self->element, target,
+             (size_t)more * self->element);
     }
     target += (size_t)count * self->element;
   }
