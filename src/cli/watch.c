@@ -23,13 +23,14 @@ static struct {
 static void print_table(void) {
   char *text = NULL;
   ls_status status = ls_runs_print(watch.runtime, &text);
+  pthread_mutex_lock(&watch.lock);
   if (ls_status_is_ok(status)) {
-    fprintf(stderr, "\n%s", text[0] != '\0' ? text : "nothing is running\n");
+    const char *idle = watch.also == NULL ? "nothing is running\n" : "";
+    fprintf(stderr, "\n%s", text[0] != '\0' ? text : idle);
     ls_text_release(text);
   } else {
     (void)cli_report("train", status);
   }
-  pthread_mutex_lock(&watch.lock);
   if (watch.also != NULL) watch.also(watch.user);
   pthread_mutex_unlock(&watch.lock);
 }

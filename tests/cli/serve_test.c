@@ -21,6 +21,8 @@
 #include "support/sanitizer.h"
 
 enum { FEATURES = 16, ROWS = 96, CLIENTS = 64, ANSWER = 1 << 16 };
+// A body far beyond the buffers of sockets.
+enum { LARGE = 24 << 20 };
 
 static float features[ROWS][FEATURES];
 static char export_path[256];
@@ -56,7 +58,7 @@ static void write_rows(void) {
 
 static int make_export(void **state) {
   (void)state;
-  (void)!system("rm -rf run mnist marks* [1-9]*");
+  (void)!system("rm -rf run run-export mnist photos marks* [1-9]*");
   write_rows();
   run_command("train --model tiny --data rows.csv --quiet --run-dir run "
               "--steps 20 --batch-size 16 --test none");
@@ -65,7 +67,8 @@ static int make_export(void **state) {
   assert_non_null(file);
   assert_int_equal(fscanf(file, "%255s", export_path), 1);
   fclose(file);
-  return 0;
+  // The same without a number for a name.
+  return system("cp -r mnist/[1-9]* run-export");
 }
 TEST_FILE(.set_up = make_export)
 
@@ -343,6 +346,118 @@ TEST(rows_and_columns_have_the_same_numbers) {
   stop_server(&self);
 }
 
+// Sends an array as npy; returns the code.
+static int post_array(int port, const char *path, ls_array *array, char *answer,
+                      const char **body) {
+  ls_array *bytes = NULL;
+  expect_ok(ls_npy_print(array, &bytes));
+  const int code =
+      post(port, path, "Content-Type: application/octet-stream\r\n",
+           ls_array_data(bytes), ls_array_size(bytes), answer, body, NULL);
+  ls_array_release(bytes);
+  return code;
+}
+
+TEST(bytes_of_images_are_scaled_as_in_training) {
+  int classes[2];
+  double probabilities[2];
+  ls_array *images = NULL, *bytes = NULL;
+  uint64_t seed = 3;
+  FILE *file = fopen("images.npy", "wb");
+  assert_non_null(file);
+  expect_ok(ls_array_create(LS_DTYPE_U8, LS_SHAPE(2, 28, 28, 1), &images));
+  for (size_t i = 0; i < ls_array_size(images); ++i)
+    ((uint8_t *)ls_array_mutable_data(images))[i] =
+        (uint8_t)draw_below(&seed, 256);
+  expect_ok(ls_npy_print(images, &bytes));
+  fwrite(ls_array_data(bytes), 1, ls_array_size(bytes), file);
+  assert_int_equal(fclose(file), 0);
+  ls_array_release(bytes);
+  run_command("train --model cnn --data synthetic --quiet --run-dir photos "
+              "--steps 1 --batch-size 4 --test none --overwrite");
+  run_command("export photos");
+  run_command("predict photos --data images.npy");
+  file = fopen("out.txt", "r");
+  for (int i = 0; i < 2; ++i)
+    assert_int_equal(fscanf(file, "{\"class\":%d,\"probability\":%lf,%*s ",
+                            &classes[i], &probabilities[i]),
+                     2);
+  fclose(file);
+  server self = start_server("photos --max-batch 1");
+  HEAP(char, answer) = malloc(ANSWER);
+  HEAP(char, wanted) = malloc(ANSWER);
+  const char *body = NULL;
+  assert_int_equal(
+      post_array(self.port, "/v1/models/photos:predict?signature_name=predict",
+                 images, answer, &body),
+      200);
+  sprintf(wanted,
+          "{\"outputs\":{\"class\":[%d,%d],\"probability\":[%.9g,%.9g]}}\n",
+          classes[0], classes[1], probabilities[0], probabilities[1]);
+  assert_string_equal(body, wanted);
+  assert_int_equal(get(self.port, "GET", "/v1/models/photos", answer), 200);
+  assert_non_null(strstr(answer, "[-1,28,28,1],\"scale\":\"u8 arrays are "
+                                 "divided by 255\"}"));
+  ls_array_release(images);
+  // Rows of bytes may be numbers; an image of another size is none.
+  expect_ok(ls_array_create(LS_DTYPE_U8, LS_SHAPE(1, FEATURES), &images));
+  assert_int_equal(post_array(self.port, PREDICT, images, answer, &body), 400);
+  assert_non_null(strstr(body, "astype, and divide by 255 if the model was"));
+  assert_int_equal(
+      post_array(self.port, "/v1/models/photos:predict", images, answer, &body),
+      400);
+  assert_non_null(strstr(body, "is f32[?,28,28,1], the array is u8[1,16]\""));
+  ls_array_release(images);
+  stop_server(&self);
+}
+
+TEST(the_version_of_an_export_is_a_part_of_its_address) {
+  server self = start_server("other=run-export/");
+  HEAP(char, answer) = malloc(ANSWER);
+  HEAP(char, text) = malloc(ANSWER);
+  const char *body = NULL;
+  char path[160];
+  const char *version = strrchr(export_path, '/') + 1;
+  print_rows(text, "{\"instances\":", 0, 1);
+  snprintf(path, sizeof(path), "/v1/models/mnist/versions/%s", version);
+  assert_int_equal(get(self.port, "GET", path, answer), 200);
+  assert_non_null(strstr(answer, version));
+  strcat(path, ":predict");
+  assert_int_equal(post_text(self.port, path, text, answer, &body), 200);
+  assert_int_equal(get(self.port, "GET", "/v1/models/other/versions/1", answer),
+                   200);
+  assert_non_null(strstr(answer, "\"version\":\"1\""));
+  static const char *const missing[] = {
+      "/v1/models/other/versions/2", "/v1/models/other/versions/12",
+      "/v1/models/other/metadata", "/v1/models/other/versions/1/metadata"};
+  for (int i = 0; i < 4; ++i) {
+    assert_int_equal(get(self.port, "GET", missing[i], answer), 404);
+    assert_non_null(strstr(answer, "/v1/models/other, both also with "
+                                   "/versions/1 after the name"));
+  }
+  stop_server(&self);
+}
+
+TEST(a_run_without_an_export_is_refused_with_the_command_that_makes_one) {
+  assert_int_not_equal(system("\"$LOCKSTEP\" serve run 2>err.txt"), 0);
+  assert_int_equal(system("grep -q \"'run' is a run without an export: make "
+                          "one with lockstep export run\" err.txt"),
+                   0);
+}
+
+TEST(a_quit_signal_prints_counts_alone) {
+  server self = start_server("");
+  assert_int_equal(kill(self.process, SIGQUIT), 0);
+  int code = 1;
+  for (int i = 0; i < 600 && code != 0; ++i) {
+    code = system("grep -q '^answered 0 requests' serve.txt");
+    usleep(50000);
+  }
+  assert_int_equal(code, 0);
+  assert_int_not_equal(system("grep -q 'nothing is running' serve.txt"), 0);
+  stop_server(&self);
+}
+
 // ---- Other signatures ------------------------------------------------------
 // Exports a signature of two inputs with rows, and one whose output has none.
 static void export_pair(char *path, size_t size) {
@@ -607,6 +722,12 @@ TEST(wrong_requests_are_answered_with_their_code_and_a_sentence) {
        400},
       {"{\"instances\": [[1, 2],}", "expected a value", 400},
       {"{\"instances\": [\"x\"]}", "is no list", 400},
+      {"{\"instances\": [1, 2]}",
+       "'examples' has 1 dimension, expected a list of examples: put one "
+       "example in [ ]; the input is f32[?,16]",
+       400},
+      {"{\"inputs\": [1, 2]}", "expected a list of examples", 400},
+      {"{\"instances\": [[1, 2], 3]}", "has 2 items, expected 16", 400},
       {"{\"instances\": []}", "empty", 400},
       {"{\"instances\": [{\"y\": 1}]}", "no input 'y'", 400},
       {"{\"inputs\": {}}", "needs input 'examples'", 400},
@@ -616,7 +737,7 @@ TEST(wrong_requests_are_answered_with_their_code_and_a_sentence) {
   };
   server self = start_server("--max-body 1");
   HEAP(char, answer) = malloc(ANSWER);
-  HEAP(char, large) = calloc(1, 2 << 20);
+  HEAP(char, large) = calloc(1, LARGE);
   const char *body = NULL;
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
     const int code = post_text(self.port, PREDICT, rows[i].text, answer, &body);
@@ -636,17 +757,22 @@ TEST(wrong_requests_are_answered_with_their_code_and_a_sentence) {
                         1, answer, &body, NULL),
                    415);
   assert_int_equal(
-      post(self.port, PREDICT, "", large, 2 << 20, answer, &body, NULL), 413);
-  ls_array *doubles = NULL, *bytes = NULL;
-  expect_ok(ls_array_create(LS_DTYPE_F64, LS_SHAPE(1, FEATURES), &doubles));
-  expect_ok(ls_npy_print(doubles, &bytes));
+      post(self.port, PREDICT, "", large, LARGE, answer, &body, NULL), 413);
+  // Without leave to send a body, none is read.
+  size_t size = 0;
+  const char *asks = "POST " PREDICT " HTTP/1.1\r\nHost: x\r\nExpect: "
+                     "100-continue\r\nContent-Length: 9999999\r\n\r\n";
   assert_int_equal(
-      post(self.port, PREDICT, "Content-Type: application/octet-stream\r\n",
-           ls_array_data(bytes), ls_array_size(bytes), answer, &body, NULL),
-      400);
+      send_bytes(self.port, asks, strlen(asks), true, answer, &size), 413);
+  asks = "POST " PREDICT " HTTP/1.1\r\nHost: x\r\n"
+         "Content-Length: 9999999999\r\n\r\n";
+  assert_int_equal(
+      send_bytes(self.port, asks, strlen(asks), true, answer, &size), 413);
+  ls_array *doubles = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_F64, LS_SHAPE(1, FEATURES), &doubles));
+  assert_int_equal(post_array(self.port, PREDICT, doubles, answer, &body), 400);
   assert_non_null(strstr(body, "f64[1,16]: convert it with NumPy's astype"));
   ls_array_release(doubles);
-  ls_array_release(bytes);
   assert_int_equal(get(self.port, "GET", "/v1/models/mnist", answer), 200);
   assert_non_null(strstr(answer, "\"examples\":{\"dtype\":\"f32\",\"shape\":"
                                  "[-1,16]}"));

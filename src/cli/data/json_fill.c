@@ -145,11 +145,32 @@ static ls_status fill_element(cli_filler *f, cli_cursor *c) {
   return status;
 }
 
+// Returns true if the first list that is missing is that around all examples.
+static bool is_one_example(const cli_filler *f, const cli_cursor *c,
+                           int depth) {
+  for (int i = 0; i < depth; ++i)
+    if (f->place[i] != 0) return false;
+  return f->noun == NULL && depth > 0 && depth + 1 == f->shape.rank &&
+         c->at < c->end && (*c->at == '-' || (*c->at >= '0' && *c->at <= '9'));
+}
+
+static ls_status one_example_error(const cli_filler *f) {
+  ls_shape shape = f->shape;
+  shape.dim[0] = LS_UNKNOWN_DIM;
+  return ls_invalid_argument(
+      "input '%s' has %d dimension%s, expected a list of examples: put one "
+      "example in [ ]; the input is %s",
+      f->name, shape.rank - 1, shape.rank == 2 ? "" : "s",
+      LS_SHAPE_TEXT(f->dtype, shape));
+}
+
 static ls_status fill_items(cli_filler *f, cli_cursor *c, int depth) {
   if (depth == f->shape.rank) return fill_element(f, c);
   const int64_t count = f->shape.dim[depth];
   char found[96];
-  if (!cli_cursor_take(c, '[')) return fill_error(f, depth, "is no list");
+  if (!cli_cursor_take(c, '['))
+    return is_one_example(f, c, depth) ? one_example_error(f)
+                                       : fill_error(f, depth, "is no list");
   for (int64_t i = 0; i < count; ++i) {
     f->place[depth] = i;
     cli_cursor_space(c);

@@ -122,6 +122,19 @@ static ls_status read_classes(cli_served *out) {
   return buffer.failed ? ls_out_of_memory() : ls_ok();
 }
 
+// Names the command that exports a run, if the folder is one.
+static ls_status check_no_run(const char *folder) {
+  char file[PATH_MAX + 16];
+  snprintf(file, sizeof(file), "%s/%s.ls", folder, LS_SERVING_TAG);
+  if (access(file, F_OK) == 0) return ls_ok();
+  snprintf(file, sizeof(file), "%s/config.json", folder);
+  if (access(file, F_OK) != 0) return ls_ok();
+  return LS_STATUS(LS_NOT_FOUND,
+                   "'%s' is a run without an export: make one with lockstep "
+                   "export %s",
+                   folder, folder);
+}
+
 static ls_status read_signatures(cli_served *out) {
   out->num_signatures = ls_serving_num_signatures(out->serving);
   out->signatures =
@@ -145,6 +158,8 @@ ls_status cli_served_load(const char *word, cli_served *out) {
   const char *slash = strchr(word, '/');
   const bool named = equals != NULL && (slash == NULL || equals < slash);
   snprintf(path, sizeof(path), "%s", named ? equals + 1 : word);
+  for (size_t end = strlen(path); end > 1 && path[end - 1] == '/';)
+    path[--end] = '\0';
   find_newest(path, sizeof(path));
   out->name =
       named ? copy_text(word, (size_t)(equals - word)) : derive_name(path);
@@ -155,6 +170,7 @@ ls_status cli_served_load(const char *word, cli_served *out) {
                                "addresses: give one of letters, digits and "
                                "._-, as in mnist=%s",
                                out->name, path);
+  LS_RETURN_IF_ERROR(check_no_run(path));
   LS_RETURN_IF_ERROR(ls_serving_load(path, NULL, &out->serving));
   LS_RETURN_IF_ERROR(read_signatures(out));
   return read_classes(out);
@@ -188,14 +204,22 @@ static void write_values(FILE *to, const char *name,
     if (shape.rank < 0) fputs("null", to);
     for (int k = 0; k < shape.rank; ++k)
       fprintf(to, "%c%lld", k == 0 ? '[' : ',', (long long)shape.dim[k]);
-    fputs(shape.rank == 0 ? "[]}" : shape.rank > 0 ? "]}" : "}", to);
+    fputs(shape.rank == 0 ? "[]" : shape.rank > 0 ? "]" : "", to);
+    if (cli_takes_bytes(&values[i]))
+      fputs(",\"scale\":\"u8 arrays are divided by 255\"", to);
+    putc('}', to);
   }
   putc('}', to);
 }
 
-void cli_served_describe(FILE *to, const cli_served *model) {
+const char *cli_served_version(const cli_served *model) {
   const char *slash = strrchr(model->folder, '/');
-  const char *version = slash != NULL ? slash + 1 : model->folder;
+  const char *name = slash != NULL ? slash + 1 : model->folder;
+  return is_number(name, strlen(name)) ? name : "1";
+}
+
+void cli_served_describe(FILE *to, const cli_served *model) {
+  const char *version = cli_served_version(model);
   fputs("{\"name\":", to);
   cli_write_json(to, model->name, strlen(model->name));
   fputs(",\"model_version_status\":[{\"version\":", to);

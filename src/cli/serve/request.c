@@ -318,21 +318,45 @@ static ls_status parse_json(const cli_served *model, const char *key,
 }
 
 // ---- npy and npz -----------------------------------------------------------
+bool cli_takes_bytes(const ls_serving_value *input) {
+  const ls_shape shape = input->type.shape;
+  return strcmp(input->name, "examples") == 0 &&
+         input->type.dtype == LS_DTYPE_F32 && shape.rank == 4 &&
+         shape.dim[3] >= 1 && shape.dim[3] <= 4;
+}
+
+// Makes numbers of bytes, with the bits of ls_train_examples.
+static ls_status scale_bytes(const ls_array *array, ls_array **out) {
+  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F32, ls_array_shape(array), out));
+  const uint8_t *from = ls_array_data(array);
+  float *to = ls_array_mutable_data(*out);
+  for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
+    to[i] = (float)from[i] * (float)(1.0 / 255);
+  return ls_ok();
+}
+
 static ls_status take_array(reading *r, size_t index, const ls_array *array) {
   const ls_serving_value *input = &r->signature->info.inputs[index];
   const ls_shape shape = ls_array_shape(array), wanted = input->type.shape;
-  bool fits = ls_array_dtype(array) == input->type.dtype &&
+  const ls_dtype dtype = ls_array_dtype(array);
+  const bool bytes = dtype == LS_DTYPE_U8 && input->type.dtype != dtype;
+  const bool scaled = bytes && cli_takes_bytes(input);
+  bool fits = (dtype == input->type.dtype || scaled) &&
               (wanted.rank == shape.rank || wanted.rank == LS_UNKNOWN_RANK);
   for (int i = 0; fits && i < wanted.rank; ++i)
     fits = wanted.dim[i] < 0 || wanted.dim[i] == shape.dim[i];
   if (!fits)
-    return ls_invalid_argument("input '%s' is %s, the array is %s%s",
-                               input->name,
-                               LS_SHAPE_TEXT(input->type.dtype, wanted),
-                               LS_SHAPE_TEXT(ls_array_dtype(array), shape),
-                               ls_array_dtype(array) == input->type.dtype
-                                   ? ""
-                                   : ": convert it with NumPy's astype");
+    return ls_invalid_argument(
+        "input '%s' is %s, the array is %s%s%s", input->name,
+        LS_SHAPE_TEXT(input->type.dtype, wanted), LS_SHAPE_TEXT(dtype, shape),
+        dtype == input->type.dtype || scaled
+            ? ""
+            : ": convert it with NumPy's astype",
+        bytes && !scaled && ls_dtype_is_float(input->type.dtype)
+            ? ", and divide by 255 if the model was trained on bytes, which "
+              "training divides"
+            : "");
+  if (scaled) return scale_bytes(array, &r->arrays[index]);
   r->arrays[index] = ls_array_retain((ls_array *)(uintptr_t)array);
   return ls_ok();
 }

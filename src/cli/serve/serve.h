@@ -48,6 +48,8 @@ void cli_served_close(cli_served *model);  // Accepts a zeroed model.
 // Sets the fields that follow from `info`.
 void cli_signature_init(const cli_served *model, const ls_serving_info *info,
                         cli_signature *out);
+// Returns the name of the export's folder if that is a number, else "1".
+const char *cli_served_version(const cli_served *model);
 // Finds a signature by its key. LS_NOT_FOUND lists all keys.
 ls_status cli_served_find(const cli_served *model, const char *key, size_t size,
                           cli_signature **out);
@@ -73,6 +75,9 @@ ls_status cli_request_parse(const cli_served *model, const char *key,
                             cli_body_kind kind, const char *body, size_t size,
                             cli_request *out);
 void cli_request_close(cli_request *request);
+// Returns true if u8 arrays are accepted for a f32 input, and divided by 255 as
+// in training: images of an export that `lockstep export` made.
+bool cli_takes_bytes(const ls_serving_value *input);
 
 // Writes the outputs of a request as JSON.
 ls_status cli_answer_json(FILE *to, const cli_request *request,

@@ -34,6 +34,7 @@ enum {
   HEADER_BYTES = 32 << 10,  // Largest header of a request.
   MOST_CONNECTIONS = 1024,
   MOST_BODIES = 16,  // Bodies of the largest size that are held at a time.
+  MOST_DROPPED = 1 << 30,  // Largest body that is too long and read to its end.
 };
 
 // ---- Connections -----------------------------------------------------------
@@ -316,8 +317,8 @@ static void take_body(exchange *x, const char *data, size_t size) {
 }
 
 // ---- Addresses -------------------------------------------------------------
-// Returns the model of "/v1/models/NAME", of which `*rest` is what follows the
-// name; NULL: there is none.
+// Returns the model of "/v1/models/NAME" or "/v1/models/NAME/versions/VERSION",
+// of which `*rest` is the text that follows; NULL: there is none.
 static const cli_served *find_model(const cli_service *service, const char *url,
                                     const char **rest) {
   *rest = "";
@@ -327,7 +328,12 @@ static const cli_served *find_model(const cli_service *service, const char *url,
     const size_t size = strlen(known);
     if (strncmp(url + 11, known, size) != 0) continue;
     *rest = url + 11 + size;
-    if (**rest == '\0' || **rest == ':') return &service->models[i];
+    if (strchr(":/", **rest) == NULL) continue;
+    const char *version = cli_served_version(&service->models[i]);
+    if (strncmp(*rest, "/versions/", 10) == 0 &&
+        strncmp(*rest + 10, version, strlen(version)) == 0)
+      *rest += 10 + strlen(version);
+    return &service->models[i];
   }
   return NULL;
 }
@@ -339,13 +345,14 @@ static enum MHD_Result send_wrong_method(exchange *x, const char *url,
 }
 
 static enum MHD_Result send_unknown(exchange *x, const char *url) {
-  const cli_service *service = x->self->service;
+  const cli_served *model =
+      x->model != NULL ? x->model : &x->self->service->models[0];
   return send_error(
       x, MHD_HTTP_NOT_FOUND, NULL,
       ls_not_found("there is nothing at '%.100s'; there are "
-                   "/v1/models/%s:predict, /v1/models/%s, /metrics and "
-                   "/healthz",
-                   url, service->models[0].name, service->models[0].name));
+                   "/v1/models/%s:predict, /v1/models/%s, both also with "
+                   "/versions/%s after the name, /metrics and /healthz",
+                   url, model->name, model->name, cli_served_version(model)));
 }
 
 // Answers with the description of a model, or with what another address has.
@@ -405,9 +412,14 @@ static enum MHD_Result check_header(exchange *x) {
         x, MHD_HTTP_LENGTH_REQUIRED, NULL,
         ls_invalid_argument("the request has no body: send it with its length "
                             "(Content-Length) or in chunks"));
-  if (strtoull(length, NULL, 10) > (uint64_t)limits->max_body << 20) {
+  // A client that does not wait for leave to send its body reads no answer
+  // before it has sent all.
+  const uint64_t size = strtoull(length, NULL, 10);
+  if (size > (uint64_t)limits->max_body << 20) {
     x->too_long = true;
-    return begin_prediction(x);
+    return size <= MOST_DROPPED && header_of(x, MHD_HTTP_HEADER_EXPECT)[0] == 0
+               ? MHD_YES
+               : begin_prediction(x);
   }
   if (coding[0] != '\0' && strcasecmp(coding, "identity") != 0)
     return send_error(x, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, NULL,
