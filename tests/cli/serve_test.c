@@ -236,6 +236,19 @@ TEST(answers_are_those_of_predict) {
   print_rows(text, "{\"signature_name\":\"predict\", \"instances\":", 0, ROWS);
   assert_int_equal(post_text(self.port, PREDICT, text, answer, &body), 200);
   assert_string_equal(body, wanted);
+  // Whole arrays have their names, too.
+  size = (size_t)sprintf(text, "],\"name\":[");
+  for (const char *at = wanted; (at = strstr(at, "\"name\":")) != NULL;) {
+    at += strlen("\"name\":");
+    size +=
+        (size_t)sprintf(text + size, "%s%.*s", text[size - 1] == '[' ? "" : ",",
+                        (int)strcspn(at, "}"), at);
+  }
+  sprintf(text + size, "]}}\n");
+  strcpy(wanted, text);
+  print_rows(text, "{\"signature_name\":\"predict\", \"inputs\":", 0, ROWS);
+  assert_int_equal(post_text(self.port, PREDICT, text, answer, &body), 200);
+  assert_non_null(strstr(body, wanted));
   stop_server(&self);
 }
 
@@ -294,6 +307,13 @@ TEST(other_tasks_are_answered_as_they_predict) {
       200);
   assert_non_null(strstr(body, "],\"labels\":[\"up\"]},{\"probability\":["));
   assert_non_null(strstr(body, "],\"labels\":[\"down\"]}]}"));
+  assert_int_equal(
+      post_text(self.port, "/v1/models/marks:predict",
+                "{\"signature_name\":\"predict\", \"inputs\":[[1,0],[0,1]]}",
+                answer, &body),
+      200);
+  assert_memory_equal(body, "{\"outputs\":{\"probability\":[[", 28);
+  assert_non_null(strstr(body, "]],\"labels\":[[\"up\"],[\"down\"]]}}"));
   assert_int_equal(
       post_text(self.port, "/v1/models/value:predict", rows, answer, &body),
       200);

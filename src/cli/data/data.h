@@ -72,10 +72,10 @@ ls_status cli_classes_find(ls_dataset *rows, size_t item, const char *column,
 int64_t cli_classes_count(const char *names);
 // Gets the name of a class, which is not terminated.
 ls_bytes cli_class_name(const char *names, int64_t number);
-// Writes the names that belong to row `row` of predictions, as members of JSON
-// after a comma: "name", that of the "class", or "labels", those whose
-// "probability" is above 0.5. Writes nothing if no names ("" or NULL) or others
-// are known.
+// Writes the names that belong to row `row` of predictions (-1: a list of those
+// of all rows), as members of JSON after a comma: "name", that of the "class",
+// or "labels", those whose "probability" is above 0.5. Writes nothing if no
+// names ("" or NULL) or others are known.
 void cli_write_names(FILE *to, const char *names, ls_nest predictions,
                      int64_t row);
 

@@ -192,7 +192,7 @@ static void write_labels(FILE *to, const char *names,
                          const ls_array *probabilities, int64_t row) {
   const int64_t count = ls_array_shape(probabilities).dim[1];
   const char *separator = "";
-  fputs(",\"labels\":[", to);
+  putc('[', to);
   for (int64_t k = 0; k < count; ++k) {
     const ls_bytes name = cli_class_name(names, k);
     if (!(ls_array_f64(probabilities, row * count + k) > 0.5)) continue;
@@ -207,21 +207,31 @@ void cli_write_names(FILE *to, const char *names, ls_nest predictions,
                      int64_t row) {
   static const char *const keys[] = {"class", "classes"};
   const ls_array *classes = NULL;
-  const ls_array *probabilities =
+  const ls_array *labels =
       ls_nest_as_array(ls_nest_find(predictions, "probability"));
   if (names == NULL || names[0] == '\0') return;
   for (size_t i = 0; i < 2 && classes == NULL; ++i)
     classes = ls_nest_as_array(ls_nest_find(predictions, keys[i]));
-  if (classes != NULL && ls_dtype_is_integer(ls_array_dtype(classes)) &&
-      ls_array_shape(classes).rank == 1) {
-    const ls_bytes name = cli_class_name(names, ls_array_i64(classes, row));
-    fputs(",\"name\":", to);
-    cli_write_json(to, name.data, name.size);
-  } else if (classes == NULL && probabilities != NULL &&
-             ls_array_shape(probabilities).rank == 2 &&
-             ls_array_shape(probabilities).dim[1] == cli_classes_count(names)) {
-    write_labels(to, names, probabilities, row);
+  const bool are_classes = classes != NULL;
+  if (are_classes
+          ? !ls_dtype_is_integer(ls_array_dtype(classes)) ||
+                ls_array_shape(classes).rank != 1
+          : labels == NULL || ls_array_shape(labels).rank != 2 ||
+                ls_array_shape(labels).dim[1] != cli_classes_count(names))
+    return;
+  const int64_t rows = ls_array_shape(are_classes ? classes : labels).dim[0];
+  fputs(are_classes ? ",\"name\":" : ",\"labels\":", to);
+  if (row < 0) putc('[', to);
+  for (int64_t i = row < 0 ? 0 : row; i < (row < 0 ? rows : row + 1); ++i) {
+    if (row < 0 && i > 0) putc(',', to);
+    if (are_classes) {
+      const ls_bytes name = cli_class_name(names, ls_array_i64(classes, i));
+      cli_write_json(to, name.data, name.size);
+    } else {
+      write_labels(to, names, labels, i);
+    }
   }
+  if (row < 0) putc(']', to);
 }
 
 // ---- Classes as numbers ----------------------------------------------------

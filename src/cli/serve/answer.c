@@ -43,8 +43,8 @@ static bool has_names(const cli_request *request, ls_nest outputs) {
          (ls_nest_count(outputs) > 1 || has_labels);
 }
 
-// Writes row `row` of each output, or the row alone if there is one output
-// without names.
+// Writes row `row` (-1: all rows) of each output, or the row alone if there is
+// one output without names.
 static void write_row(FILE *to, const cli_request *request, ls_nest outputs,
                       int64_t row) {
   const size_t count = ls_nest_count(outputs);
@@ -56,7 +56,10 @@ static void write_row(FILE *to, const cli_request *request, ls_nest outputs,
       cli_write_json(to, key, strlen(key));
       putc(':', to);
     }
-    cli_write_row(to, ls_nest_as_array(ls_nest_item(outputs, i)), row);
+    if (row < 0)
+      cli_write_values(to, ls_nest_item(outputs, i));
+    else
+      cli_write_row(to, ls_nest_as_array(ls_nest_item(outputs, i)), row);
   }
   if (!is_object) return;
   cli_write_names(to, request->signature->model->classes, outputs, row);
@@ -87,8 +90,7 @@ ls_status cli_answer_json(FILE *to, const cli_request *request,
                           ls_nest outputs) {
   if (!request->columns) return write_rows(to, request, outputs);
   fputs("{\"outputs\":", to);
-  cli_write_values(to, ls_nest_count(outputs) == 1 ? ls_nest_item(outputs, 0)
-                                                   : outputs);
+  write_row(to, request, outputs, -1);
   fputs("}\n", to);
   return ls_ok();
 }
