@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/ranks.h"
 
@@ -252,7 +253,14 @@ static int parse_operand(const cli_syntax *syntax, const char *word,
   if (syntax->operand_form == NULL || *syntax->operand != NULL) {
     const bool names_model =
         cli_option_find(syntax, "model", 5) != NULL && !has_model;
-    if (syntax->operand_form == NULL && names_model)
+    const bool names_file =
+        cli_option_find(syntax, "data", 4) != NULL && access(word, F_OK) == 0;
+    if (names_file)
+      cli_say(syntax->command,
+              "unexpected argument '%s'; several files are one --data: "
+              "'A.png,B.png', or a pattern in quotes, 'photos/*.png'",
+              word);
+    else if (syntax->operand_form == NULL && names_model)
       cli_say(syntax->command,
               "unexpected argument '%s'; did you mean '--model %s'?", word,
               word);

@@ -15,6 +15,7 @@ typedef struct predict_flags {
 // State of printing a run's predictions.
 typedef struct predictor {
   ls_iterator *iterator;
+  ls_dataset *examples;
   ls_iterator *files;  // Names of the examples' files; NULL: rows.
   ls_function *function;
   ls_nest batch, results;
@@ -30,6 +31,7 @@ static void end_predictor(predictor *p) {
   ls_nest_release(p->results);
   ls_function_release(p->function);
   ls_iterator_release(p->iterator);
+  ls_dataset_release(p->examples);
   ls_iterator_release(p->files);
 }
 CLI_OWNED_STRUCT(predictor, end_predictor)
@@ -99,11 +101,36 @@ static ls_status print_batch(predictor *p) {
   return ls_ok();
 }
 
-static ls_status print_all(predictor *p) {
+// Begins to read the examples that are not yet printed, in batches.
+static ls_status begin_batches(predictor *p, int64_t size) {
+  CLI_OWN(ls_dataset, batches) =
+      ls_dataset_batch(ls_dataset_skip(ls_dataset_retain(p->examples), p->done),
+                       &(ls_batch_options){.size = size});
+  ls_iterator_release(p->iterator);
+  p->iterator = NULL;
+  return ls_iterator_create(batches, &(ls_iterator_options){.name = "predict"},
+                            &p->iterator);
+}
+
+// Prints all examples before the first that cannot be read: those of its batch
+// one by one.
+static ls_status print_all(predictor *p, int64_t batch_size) {
+  bool alone = false;
+  LS_RETURN_IF_ERROR(begin_batches(p, batch_size));
   while (!is_done(p) && ferror(stdout) == 0) {
     CLI_OWN(ls_status, status) = ls_iterator_next(p->iterator, &p->batch);
     if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
-    if (!ls_status_is_ok(status)) return cli_give(&status);
+    if (!ls_status_is_ok(status)) {
+      // The message names the file; a note about the data set adds nothing.
+      const char *text = ls_status_message(status);
+      if (alone)
+        return p->files == NULL ? cli_give(&status)
+                                : LS_STATUS(ls_status_code(status), "%.*s",
+                                            (int)strcspn(text, "\n"), text);
+      alone = true;
+      LS_RETURN_IF_ERROR(begin_batches(p, 1));
+      continue;
+    }
     LS_RETURN_IF_ERROR(ls_function_call(p->function, p->batch, &p->results));
     LS_RETURN_IF_ERROR(print_batch(p));
   }
@@ -150,16 +177,12 @@ static ls_status print_predictions(void *user, const ls_train_config *config,
   // The optimizer's schedule is not used here, but needs a number of steps.
   LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &model));
   LS_RETURN_IF_ERROR(cli_load_run(&flags->run, &model));
-  CLI_OWN(ls_dataset, batches) =
-      ls_dataset_batch(ls_train_examples(type, examples, false),
-                       &(ls_batch_options){.size = cli_batch_of(type)});
-  CLI_OWN(predictor, printed) = {
-      .names = config->classes != NULL ? config->classes : "",
-      .masks = flags->out,
-      .pixels = cli_has_pixels(type) ? type->num_classes : 0,
-      .limit = flags->limit};
-  LS_RETURN_IF_ERROR(ls_iterator_create(
-      batches, &(ls_iterator_options){.name = "predict"}, &printed.iterator));
+  CLI_OWN(predictor,
+          printed) = {.names = config->classes != NULL ? config->classes : "",
+                      .masks = flags->out,
+                      .examples = ls_train_examples(type, examples, false),
+                      .pixels = cli_has_pixels(type) ? type->num_classes : 0,
+                      .limit = flags->limit};
   if (files != NULL)
     LS_RETURN_IF_ERROR(ls_iterator_create(
         files, &(ls_iterator_options){.name = "files", .prefetch = LS_SOME(0)},
@@ -168,7 +191,7 @@ static ls_status print_predictions(void *user, const ls_train_config *config,
       &(ls_function_options){
           .call = predict_batch, .user = &model, .name = "predict"},
       &printed.function));
-  return print_all(&printed);
+  return print_all(&printed, cli_batch_of(type));
 }
 
 int cli_predict(int argc, char **argv) {

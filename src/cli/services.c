@@ -10,20 +10,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/look/canvas.h"
 #include "cli/ranks.h"
 #include "lockstep/communicator.h"
 
 // ---- Messages --------------------------------------------------------------
-// Writes an untrusted text, such as a path, without control characters; leaves
-// out the middle of a long one.
+// Writes an untrusted text, such as a path, without control characters and
+// bytes that are no UTF-8; leaves out the middle of a long one.
 static void put_clean(FILE *out, const char *text, size_t size, char except) {
   enum { MOST = 4096, END = 256 };
   char piece[512];
-  size_t used = 0;
+  size_t used = 0, next = 0;  // `next` is where the next character begins.
+  bool good = true;
   for (size_t i = 0; i < size; ++i) {
-    const unsigned char c = (unsigned char)text[i];
-    const bool rules = (c < 0x20 && text[i] != except) || c == 0x7f;
-    piece[used++] = rules ? '?' : text[i];
+    if (i == next) {
+      const size_t length = cli_character_size(text + i);
+      good = length > 0 || text[i] == except;
+      next += length > 0 ? length : 1;
+    }
+    piece[used++] = good ? text[i] : '?';
     const bool cut = size > MOST && i == MOST - END;
     if (used == sizeof(piece) || cut) {
       fwrite(piece, 1, used, out);
@@ -32,6 +37,7 @@ static void put_clean(FILE *out, const char *text, size_t size, char except) {
     if (!cut) continue;
     fputs(" [...] ", out);
     i = size - END - 1;
+    next = size - END;
   }
   fwrite(piece, 1, used, out);
 }

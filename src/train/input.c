@@ -92,6 +92,17 @@ static bool fits_labels(const ls_model_type *type, ls_shape shape) {
              : ls_shape_equal(shape, type->label_shape);
 }
 
+// Returns true if all elements together have the shape of one example.
+static bool is_single_example(const ls_dataset *dataset, ls_shape element,
+                              ls_shape example) {
+  if (element.rank + 1 != example.rank ||
+      ls_dataset_cardinality(dataset) != example.dim[0])
+    return false;
+  for (int i = 0; i < element.rank; ++i)
+    if (element.dim[i] != example.dim[i + 1]) return false;
+  return true;
+}
+
 ls_status ls_train_check_data(const ls_model_type *type,
                               const ls_dataset *dataset) {
   LS_REQUIRE(type);
@@ -117,8 +128,11 @@ ls_status ls_train_check_data(const ls_model_type *type,
       has_numbers(type) ? -1 : type->num_classes, takes, sizeof(takes));
   print_data(example->dtype == LS_DTYPE_U8 ? wanted : example->dtype,
              example->shape, label, classes, are, sizeof(are));
-  return ls_invalid_argument("model '%s' takes examples %s; these are %s",
-                             type->name, takes, are);
+  return ls_invalid_argument(
+      "model '%s' takes examples %s; these are %s%s", type->name, takes, are,
+      is_single_example(dataset, example->shape, type->example_shape)
+          ? "; if all of them are one example, give it a first dimension of 1"
+          : "");
 }
 
 // Returns the first part of a leaf, in memory before its other parts, and the

@@ -46,6 +46,7 @@ tells 0 '^step 10, saved 20..-..-.. ..:..:.. UTC$' \
   checkpoint show run/model.ckpt-10
 tells 0 '^run model: "tiny"$' checkpoint show run
 tells 0 '^state functions: \{.*"train_step":20' checkpoint show run
+tells 0 '^state run: .{106}\.\.\.$' checkpoint show run
 tells 0 '^sgd/step +i64\[\] +8 bytes +20 +20 +20 +0$' checkpoint show run
 tells 0 '^hidden1/kernel +f32\[16,16\] +1.0 kB +-0\.[0-9]+ +0\.[0-9]+ ' \
   checkpoint show run --only 'hidden1/*'

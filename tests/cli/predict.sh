@@ -72,6 +72,12 @@ and the label is x15; --features COLUMN,...,LABEL gives others)" \
 ends 1 "'fish' is none of the 3 classes" eval words --data fish.csv
 : >empty.txt
 ends 1 "'/dev/stdin' has no row" predict words --data - <empty.txt
+printf '\211\001\002\003junk' >junk
+ends 1 "'/dev/stdin' has neither: images are PNG or JPEG" predict words \
+  --data - <junk
+# Names are printed without control characters, and bytes that are no UTF-8.
+{ printf 'a\001\211\303\251,b,label\n' && printf '1,2,cat\n'; } >odd.csv
+ends 1 'columns a??é, b and' predict words --data odd.csv
 
 # An array alone: 4 rows of 16 bytes.
 {
@@ -84,6 +90,16 @@ predicts x.txt words --data x.npy
 predicts y.txt words --data - <x.npy
 equal x.txt y.txt
 ends 1 "'x.npy' is one array" eval words --data x.npy
+# An example without the dimension of a batch.
+{
+  printf '\223NUMPY\001\000\166\000'
+  printf '%-117s\n' "{'descr': '|u1', 'fortran_order': False, 'shape': (16,), }"
+  printf 'abcdefghijklmnop'
+} >flat.npy
+ends 1 "if all of them are one example, give it a first dimension of 1" \
+  predict words --data flat.npy
+ends 2 "unexpected argument 'x.npy'; several files are one --data: 'A.png,B" \
+  predict words --data x.npy x.npy
 
 # ---- Images ------------------------------------------------------------------
 mkdir -p pets/cats pets/dogs pets/newts pets/owls photos album
@@ -118,9 +134,24 @@ grep -F 'photos/7-gray.png' photos.txt >two.txt
 equal two.txt one.txt
 predicts one.txt animals --data 'photos/*.jpg,photos/1-*.png'
 [ "$(wc -l <one.txt)" = 9 ] || fail "not 9 lines for two patterns"
+# An image from standard input.
+for name in 7-gray.png 4-rgb.jpg; do
+  predicts one.txt animals --data "photos/$name"
+  predicts two.txt animals --data - <"photos/$name"
+  grep -q '"file":"/dev/stdin"}$' two.txt || fail "standard input has no file"
+  sed "s,/dev/stdin,photos/$name," two.txt >three.txt
+  equal one.txt three.txt
+done
+# Images before a broken one have their lines.
+cp photos/2-420.jpg album/b.jpg
+cp photos/3-gray.png album/c.png
 "$lockstep" predict animals --data album >out.txt 2>err.txt &&
   fail "a broken image is predicted"
-grep -qF "'album/broken.png' is no image" err.txt || fail "no broken.png"
+grep -q "'album/broken.png' is no image.*ff d8 ff$" err.txt ||
+  fail "no broken.png, or the names of data sets after it"
+sed 's,[1-3]-rgb.png,a.png,; s,2-420.jpg,b.jpg,; s,photos/,album/,' photos.txt |
+  grep -e album/a.png -e album/b.jpg >good.txt
+equal good.txt out.txt
 ends 1 "'photos' has images without labels" train --model tiny --data photos
 ends 1 "'photos/1-rgb.png' has images without labels" eval animals \
   --data photos/1-rgb.png

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "cli/compare/compare.h"
+#include "cli/look/table.h"
 
 // ---- Times and numbers -----------------------------------------------------
 static void print_age(int64_t wall, char *text, size_t size) {
@@ -180,16 +181,25 @@ static void print_record_json(const ls_record *record) {
   printf("%s", ls_status_is_ok(status) ? text : "{}");
 }
 
-// Prints a record, a line for each member.
+// Prints a record, a line for each member, cut to the terminal's width.
 static void print_members(const char *title, const ls_record *record) {
   CLI_OWN(text, text) = NULL;
   size_t size = 0;
   cli_member member;
+  const int columns = cli_output_columns();
+  const int width = columns > 0 ? columns : 120;
   CLI_OWN(ls_status, status) = ls_record_to_text(record, &text, &size);
   for (const char *at = text;
-       ls_status_is_ok(status) && cli_json_next(&at, &member);)
-    printf("%s %.*s: %.*s\n", title, (int)member.key_size, member.key,
-           (int)member.value_size, member.value);
+       ls_status_is_ok(status) && cli_json_next(&at, &member);) {
+    const int room =
+        width - (int)(strlen(title) + member.key_size + strlen(" : ..."));
+    const bool cut = (int)member.value_size > room + 3;
+    int shown = cut ? (room > 0 ? room : 0) : (int)member.value_size;
+    while (shown > 0 && cut && (member.value[shown] & 0xc0) == 0x80)
+      --shown;  // Keeps characters of several bytes whole.
+    printf("%s %.*s: %.*s%s\n", title, (int)member.key_size, member.key, shown,
+           member.value, cut ? "..." : "");
+  }
 }
 
 static void print_head_json(const ls_saved_info *info,
@@ -324,7 +334,8 @@ int cli_checkpoint_show(int argc, char **argv) {
       {"brief", CLI_FLAG, &flags.brief, NULL,
        "skip statistics, which need to read the values", 0},
       {"json", CLI_FLAG, &flags.json, NULL,
-       "print one line of JSON: path, format, step, saved, metrics, identity, "
+       "print one line of JSON, with states in full: path, format, step, "
+       "saved, metrics, identity, "
        "states, and arrays, each with name, dtype, shape, bytes, min, max, "
        "mean, deviation, zeros, no_numbers",
        0},

@@ -27,14 +27,16 @@ static ls_status keep_input(void) {
                              strerror(errno));
 }
 
-// Opens standard input: texts are CSV.
+// Opens standard input, whose format its first bytes tell: texts are CSV.
 static ls_status open_input(cli_files *files) {
   static const char path[] = "/dev/stdin";
   LS_RETURN_IF_ERROR(keep_input());
   snprintf(files->first, sizeof(files->first), "%s", path);
   files->paths[0] = path;
   files->format = cli_format_find(path);
-  if (files->format == NULL || files->format->open_pairs == NULL)
+  const cli_format *format = files->format;
+  if (format != NULL && format->open_pairs == NULL &&
+      format->open_unlabeled == NULL)
     files->format = cli_format_named("input.csv");
   return ls_ok();
 }

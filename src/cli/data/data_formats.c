@@ -296,9 +296,9 @@ static ls_status refuse_model(const cli_files *files,
   list_kinds(has_features, ", ", named);
   list_kinds(takes_two, " or ", two);
   return ls_invalid_argument(
-      "model '%s' learns from images or numbers, '%s' has neither: give a "
-      "folder of images by class or of MNIST's IDX files, or files %s, or %s "
-      "as EXAMPLES,LABELS",
+      "model '%s' learns from images or numbers, '%s' has neither: images are "
+      "PNG or JPEG; give a folder of them by class or of MNIST's IDX files, or "
+      "files %s, or %s as EXAMPLES,LABELS",
       type->name, files->first, named, two);
 }
 
