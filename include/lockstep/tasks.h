@@ -57,6 +57,8 @@ LS_API const ls_task *ls_task_find(const char *name);
 LS_API const ls_task *ls_model_type_task(const ls_model_type *type);
 // Copies a type for another task, examples of `inputs` elements, and `outputs`
 // classes or, in other tasks, numbers for each example. NULL and 0: the type's.
+// For labels that are numbers the learning rate becomes 1e-3, and models of the
+// library use Adam, whose steps do not grow with the numbers.
 //   LS_INVALID_ARGUMENT  the type has a task, inputs or outputs of its own.
 LS_API LS_MUST_USE ls_status ls_model_type_adapt(const ls_model_type *type,
                                                  const ls_task *task,

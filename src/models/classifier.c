@@ -53,6 +53,8 @@ static ls_schedule schedule_of(const ls_model_options *options) {
 ls_status ls_classifier_use_sgd(ls_classifier *self,
                                 const ls_model_options *options,
                                 double momentum) {
+  if (ls_task_has_numbers(self->task))
+    return ls_classifier_use_adam(self, options);
   if (options->optimizer == NULL)
     return ls_sgd_create(
         &(ls_sgd_options){.learning_rate = options->learning_rate,

@@ -107,6 +107,10 @@ const ls_task *ls_model_type_task(const ls_model_type *type) {
   return type->task != NULL ? type->task : &ls_task_classification;
 }
 
+bool ls_task_has_numbers(const ls_task *task) {
+  return task->label_dtype == LS_DTYPE_F32 && !task->is_binary;
+}
+
 // ---- Types -----------------------------------------------------------------
 static ls_status check_adaption(const ls_model_type *type, const ls_task *task,
                                 int64_t inputs, int64_t outputs) {
@@ -142,6 +146,7 @@ ls_status ls_model_type_adapt(const ls_model_type *type, const ls_task *task,
   out_type->task = task;
   if (inputs > 0) out_type->example_shape = LS_SHAPE(inputs);
   if (outputs > 0) out_type->num_classes = outputs;
+  if (ls_task_has_numbers(task) && task != has) out_type->learning_rate = 1e-3;
   // Labels of classes have one dimension less than the outputs, others as many.
   ls_shape *labels = &out_type->label_shape;
   if (has->label_dtype == LS_DTYPE_F32 && labels->rank > 0) --labels->rank;

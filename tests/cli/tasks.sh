@@ -53,6 +53,10 @@ has runs/price/config.json '"outputs":1'
 has runs/price/config.json '"features":"*;price"'
 has runs/price/metrics.jsonl '"test_mae":'
 grep -q accuracy runs/price/metrics.jsonl && fail "numbers have an accuracy"
+# Numbers far from 1 do not diverge without flags.
+awk -F , 'NR > 1 { $3 *= 40 } { print $1 "," $2 "," $3 }' prices.csv >far.csv
+trains far --task regression --data far.csv --label price --epochs 200
+awk '/^test mae: / { exit !($3 < 20) }' out.txt || fail "far prices are not learnt"
 runs eval runs/price --json
 has out.txt '"mae":'
 runs eval runs/price --data houses.csv --features 'size,age;price'
