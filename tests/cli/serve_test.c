@@ -295,7 +295,7 @@ TEST(other_tasks_are_answered_as_they_predict) {
   run_command("export marks-run --out marks");
   run_command("train --model tiny --data marks.csv --task regression --quiet "
               "--features a,b --label up --run-dir marks-sum --steps 40 "
-              "--batch-size 8 --test none");
+              "--batch-size 8 --test none --learning-rate 0.05");
   run_command("export marks-sum --out marks-value");
   server self = start_server("marks=marks value=marks-value");
   HEAP(char, answer) = malloc(ANSWER);

@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 build=${LS_BUILD_DIR:?}
 
-awk '/^```c$/ { inside = 1; next } /^```/ { inside = 0 } inside' \
+awk '/^```c line.c$/ { inside = 1; next } /^```/ { inside = 0 } inside' \
   "${LS_SOURCE_DIR:?}/docs/devices.md" >"$work/program.c"
 "${CC:-cc}" -std=c11 -O1 -Wall -Wextra -Werror -o "$work/program" \
   "$work/program.c" -I"$LS_SOURCE_DIR/include" -I"$build/include" \

@@ -92,6 +92,11 @@ function add_declaration(text, name) {
       sub(/^.*[ *]/, "", name)
     }
     add_name(name)
+  } else if (text ~ /^LS_API extern /) {
+    sub(/;.*/, "", text)
+    sub(/.* /, "", text)
+    add_name(text)
+    return
   } else if (text !~ /^(enum|struct)[ {]/ && match(text, /ls_[a-z0-9_]+ ?\(/)) {
     name = substr(text, RSTART, RLENGTH)
     sub(/ ?\($/, "", name)
