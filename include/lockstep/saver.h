@@ -127,6 +127,9 @@ typedef struct ls_value_choice {
   ls_layout layout;
   const ls_flat_kernel *flat;
   size_t num_flat;
+  // On: floats of another dtype are converted to the variable's. Default off:
+  // refused, or as `other_types`.
+  ls_flag convert;
   // Called with each variable, then with each extra entry, before anything is
   // set or refused.
   void (*tell)(void *user, const ls_value_note *note);

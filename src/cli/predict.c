@@ -177,12 +177,12 @@ static ls_status print_predictions(void *user, const ls_train_config *config,
   // The optimizer's schedule is not used here, but needs a number of steps.
   LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &model));
   LS_RETURN_IF_ERROR(cli_load_run(&flags->run, &model));
-  CLI_OWN(predictor,
-          printed) = {.names = config->classes != NULL ? config->classes : "",
-                      .masks = flags->out,
-                      .examples = ls_train_examples(type, examples, false),
-                      .pixels = cli_has_pixels(type) ? type->num_classes : 0,
-                      .limit = flags->limit};
+  CLI_OWN(predictor, printed) = {
+      .names = config->classes != NULL ? config->classes : "",
+      .masks = flags->out,
+      .examples = ls_train_examples(type, examples, false),
+      .pixels = cli_has_pixels(type) ? type->num_classes : 0,
+      .limit = flags->limit};
   if (files != NULL)
     LS_RETURN_IF_ERROR(ls_iterator_create(
         files, &(ls_iterator_options){.name = "files", .prefetch = LS_SOME(0)},

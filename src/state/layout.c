@@ -30,10 +30,22 @@ static ls_shape torch_shape(ls_shape kernel) {
   return shape;
 }
 
-static bool fits_torch(const ls_variable *variable,
+bool ls_layout_is_torch_name(const char *name) {
+  const char *end = strrchr(name, '.');
+  return end != NULL && strcmp(end, ".weight") == 0;
+}
+
+static bool fits_own(const ls_value_choice *choice, const ls_variable *variable,
+                     const ls_safetensors_entry *entry) {
+  return ls_restore_fits_dtype(choice, variable, entry) &&
+         ls_shape_equal(entry->shape, variable->type.shape);
+}
+
+static bool fits_torch(const ls_value_choice *choice,
+                       const ls_variable *variable,
                        const ls_safetensors_entry *entry) {
   return variable->type.shape.rank >= 2 &&
-         entry->dtype == variable->type.dtype &&
+         ls_restore_fits_dtype(choice, variable, entry) &&
          ls_shape_equal(entry->shape, torch_shape(variable->type.shape));
 }
 
@@ -89,10 +101,10 @@ ls_status ls_layout_find(ls_restore_plan *plan, const ls_value_choice *choice,
   const ls_variable *variable = plan->saver->variables[index];
   const ls_shape shape = variable->type.shape;
   ls_kernel_layout *layout = &plan->layouts[index];
-  *out_fits = ls_restore_fits(variable, entry);
+  *out_fits = fits_own(choice, variable, entry);
   if (!is_kernel(plan->variables[index]) || shape.rank < 2) return ls_ok();
   if (choice->layout == LS_LAYOUT_TORCH) {
-    *out_fits = fits_torch(variable, entry);
+    *out_fits = fits_torch(choice, variable, entry);
     layout->outputs = shape.dim[shape.rank - 1];
     layout->inputs = shape.dim[shape.rank - 2];
     layout->spatial = 1;
@@ -103,10 +115,9 @@ ls_status ls_layout_find(ls_restore_plan *plan, const ls_value_choice *choice,
                : ls_ok();
   }
   // A square matrix has the same shape in both.
-  const char *end = strrchr(entry->name, '.');
   if (choice->layout == LS_LAYOUT_OWN || !*out_fits ||
-      !fits_torch(variable, entry) || end == NULL ||
-      strcmp(end, ".weight") != 0)
+      !fits_torch(choice, variable, entry) ||
+      !ls_layout_is_torch_name(entry->name))
     return ls_ok();
   return ls_invalid_argument(
       "array '%s' of %s is called as PyTorch's are, and would fit variable "
@@ -121,10 +132,11 @@ const char *ls_layout_advice(const ls_restore_plan *plan,
   const ls_variable *variable = plan->saver->variables[index];
   if (!is_kernel(plan->variables[index])) return "";
   if (choice->layout == LS_LAYOUT_TORCH)
-    return ls_restore_fits(variable, entry)
+    return fits_own(choice, variable, entry)
                ? ": it is in our layout, not in that of --layout torch"
                : "";
-  return fits_torch(variable, entry) ? ": it fits with --layout torch" : "";
+  return fits_torch(choice, variable, entry) ? ": it fits with --layout torch"
+                                             : "";
 }
 
 void ls_layout_permute(const ls_kernel_layout *layout, size_t element_size,

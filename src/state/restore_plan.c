@@ -19,17 +19,25 @@ static ls_status restore_plan_missing(const ls_value_source *source,
                                       const char *name) {
   enum { MOST_SHOWN = 3 };
   char held[200] = "";
+  bool torch = false;
   for (size_t i = 0; i < source->num_entries && i < MOST_SHOWN; ++i) {
     const size_t at = strlen(held);
     snprintf(held + at, sizeof(held) - at, "%s'%s'", i == 0 ? ": " : ", ",
              source->entries[i].name);
   }
+  for (size_t i = 0; i < source->num_entries; ++i)
+    torch |= ls_layout_is_torch_name(source->entries[i].name);
   return ls_not_found(
-      "'%s' has no array '%s', which variable '%s' of %s needs; it has %zu%s%s",
+      "'%s' has no array '%s', which variable '%s' of %s needs; it has "
+      "%zu%s%s%s",
       source->path, name, variable->name,
       LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape),
       source->num_entries, held,
-      source->num_entries > MOST_SHOWN ? ", ..." : "");
+      source->num_entries > MOST_SHOWN ? ", ..." : "",
+      torch ? "; these look like PyTorch's names: map them to the model's, as "
+              "in --map hidden.weight=hidden/kernel, with --layout torch "
+              "(docs/from-pytorch.md)"
+            : "");
 }
 
 static ls_status other_type(const ls_restore_plan *plan,
@@ -64,10 +72,12 @@ static ls_status take_fault(ls_restore_plan *plan) {
 }
 
 // ---- Variables -------------------------------------------------------------
-bool ls_restore_fits(const ls_variable *variable,
-                     const ls_safetensors_entry *entry) {
-  return entry->dtype == variable->type.dtype &&
-         ls_shape_equal(entry->shape, variable->type.shape);
+bool ls_restore_fits_dtype(const ls_value_choice *choice,
+                           const ls_variable *variable,
+                           const ls_safetensors_entry *entry) {
+  return entry->dtype == variable->type.dtype ||
+         (choice->convert == LS_FLAG_ON && ls_dtype_is_float(entry->dtype) &&
+          ls_dtype_is_float(variable->type.dtype));
 }
 
 static void restore_plan_tell(ls_restore_plan *plan,

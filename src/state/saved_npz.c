@@ -61,6 +61,13 @@ static ls_status read_header(const ls_saved_npz *npz, size_t index,
 static ls_status read_member(ls_saved_npz *npz, size_t index, ls_map *known) {
   const char *name = npz->zip.entries[index].name;
   const size_t length = strlen(name);
+  if (strcmp(name, "data.pkl") == 0 ||
+      (length > 9 && strcmp(name + length - 9, "/data.pkl") == 0))
+    return ls_unimplemented(
+        "'%s' is a file of torch.save, which is not read: save the state_dict "
+        "with safetensors.torch.save_file as .safetensors "
+        "(docs/from-pytorch.md)",
+        npz->file->path);
   const bool ends = length > 4 && strcmp(name + length - 4, ".npy") == 0;
   ls_npy_header *header = &npz->headers[npz->num_entries];
   LS_RETURN_IF_ERROR(ls_status_annotate(read_header(npz, index, header),

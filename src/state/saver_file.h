@@ -161,12 +161,15 @@ LS_MUST_USE ls_status ls_layout_find(ls_restore_plan *plan,
 const char *ls_layout_advice(const ls_restore_plan *plan,
                              const ls_value_choice *choice, size_t index,
                              const ls_safetensors_entry *entry);
+// Returns true for names of weights as PyTorch has them: "hidden.weight".
+bool ls_layout_is_torch_name(const char *name);
 // Copies a kernel [outputs, inputs, ...] to [..., inputs, outputs].
 void ls_layout_permute(const ls_kernel_layout *layout, size_t element_size,
                        const void *from, void *to);
 
-// Returns true if an entry has the variable's type.
-bool ls_restore_fits(const ls_variable *variable,
-                     const ls_safetensors_entry *entry);
+// Returns true if an entry's dtype is the variable's, or converted to it.
+bool ls_restore_fits_dtype(const ls_value_choice *choice,
+                           const ls_variable *variable,
+                           const ls_safetensors_entry *entry);
 
 #endif  // LS_STATE_SAVER_FILE_H_

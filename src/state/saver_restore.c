@@ -22,7 +22,9 @@ static ls_status find_parts(const ls_value_source *source, ls_arena *arena,
     const char *entry = ls_saver_part_name(arena, name, i);
     if (entry == NULL) return ls_out_of_memory();
     parts[i] = ls_value_source_find(source, entry);
-    const bool good = parts[i] != NULL && ls_restore_fits(variable, parts[i]);
+    const bool good = parts[i] != NULL &&
+                      parts[i]->dtype == variable->type.dtype &&
+                      ls_shape_equal(parts[i]->shape, variable->type.shape);
     if (good != (i < count)) *out_found = false;
   }
   return ls_ok();
@@ -101,8 +103,20 @@ static ls_status read_permuted(const ls_restore_plan *plan,
   return ls_ok();
 }
 
+// Replaces floats by those of another dtype.
+static ls_status convert_made(struct made *made) {
+  const ls_dtype dtype = made->variable->type.dtype;
+  LS_OWN(ls_array, given) = made->value;
+  made->value = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_array_create_unwritten(dtype, ls_array_shape(given), &made->value));
+  for (int64_t i = 0; i < ls_array_num_elements(given); ++i)
+    ls_array_set_f64(made->value, i, ls_array_f64(given, i));
+  return ls_ok();
+}
+
 // Reads the value of a handle, of a variable made of components, or of one in
-// another layout.
+// another layout or dtype.
 static ls_status add_made(const ls_restore_plan *plan, stored *all,
                           size_t index) {
   ls_variable *variable = plan->saver->variables[index];
@@ -115,11 +129,13 @@ static ls_status add_made(const ls_restore_plan *plan, stored *all,
   LS_RETURN_IF_ERROR(ls_array_create_unwritten(
       entry->dtype, variable->type.shape, &made->value));
   ++all->num_made;
-  if (plan->layouts[index].outputs > 0)
-    return read_permuted(plan, &plan->layouts[index], entry, made->value);
   ls_safetensors_wish wish = {.entry = entry,
                               .data = ls_array_mutable_data(made->value)};
-  return get_planned(plan->source, &wish, 1);
+  LS_RETURN_IF_ERROR(
+      plan->layouts[index].outputs > 0
+          ? read_permuted(plan, &plan->layouts[index], entry, made->value)
+          : get_planned(plan->source, &wish, 1));
+  return entry->dtype == variable->type.dtype ? ls_ok() : convert_made(made);
 }
 
 static ls_status set_made(const ls_restore_plan *plan, const stored *all) {
@@ -158,7 +174,8 @@ static ls_status saver_restore_one(const ls_restore_plan *plan, ls_arena *arena,
   if (!done && plan->saver->exact)
     LS_RETURN_IF_ERROR(add_parts(plan, all, arena, index, &done));
   if (done) return ls_ok();
-  return ls_state_is_stored(variable) && plan->layouts[index].outputs == 0
+  return ls_state_is_stored(variable) && plan->layouts[index].outputs == 0 &&
+                 entry->dtype == variable->type.dtype
              ? add_stored(all, variable, entry)
              : add_made(plan, all, index);
 }

@@ -125,7 +125,7 @@ csv 1
 trains --model tiny --data made.csv --steps 2 --run-dir stopped
 csv 2
 ends 1 "'stopped/model.ckpt-2.json' belongs to another run: its hash of the data is" \
-  train --resume stopped --steps 4
+  train --resume stopped --steps 4 --quiet
 "$lockstep" train --resume stopped --steps 4 --allow-inexact --quiet \
   >out.txt 2>err.txt || fail "--allow-inexact is refused"
 grep -q 'so results will differ: .* its hash of the data is' err.txt ||

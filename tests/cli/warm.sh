@@ -128,8 +128,38 @@ if command -v python3 >python.txt; then
     train --model tiny --data synthetic --quiet --run-dir refused \
     --warm-start torch.safetensors $names --only '*/kernel' \
     --layout torch,hidden1/kernel=2x2x2
+  # Values of other dtypes are converted.
+  python3 - torch.safetensors wide.safetensors <<'END'
+import json, struct, sys
+raw = open(sys.argv[1], "rb").read()
+size = struct.unpack("<Q", raw[:8])[0]
+head, body = json.loads(raw[8:8 + size]), raw[8 + size:]
+for entry in head.values():
+    entry["dtype"] = "F64"
+    entry["data_offsets"] = [2 * n for n in entry["data_offsets"]]
+values = struct.unpack(f"<{len(body) // 4}f", body)
+text = json.dumps(head).encode()
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text +
+                              struct.pack(f"<{len(values)}d", *values))
+END
+  rm -rf turned
+  # shellcheck disable=SC2086
+  trains turned $still --seed 5 --warm-start wide.safetensors $names \
+    --only '*/kernel' --layout torch
+  equal base turned '*/kernel'
+  ends 1 "these look like PyTorch's names: map them" train --model tiny \
+    --data synthetic --quiet --run-dir refused --warm-start torch.safetensors
+  python3 -c "import zipfile
+zipfile.ZipFile('net.pt', 'w').writestr('net/data.pkl', 'x')"
+  ends 1 "/net.pt' is a file of torch.save, which is not read: save" train \
+    --model tiny --data synthetic --quiet --run-dir refused --warm-start net.pt
 fi
 ends 2 "--layout is for --warm-start" train --layout torch
+
+# A schedule that ends elsewhere is reported.
+"$lockstep" train --resume base --steps 40 >out.txt 2>err.txt ||
+  fail "resume with more steps"
+has "the linear schedule ends at step 40, not 30: the learning rate" err.txt
 ends 2 "--layout is 'keras', expected own, or torch" train --warm-start base \
   --layout keras
 ends 2 "--layout is 'torch,a=2x3', expected own, or torch" train \

@@ -67,6 +67,50 @@ TEST(kernels_of_pytorch_are_permuted) {
   unlink(path);
 }
 
+// Converts floats of other dtypes on request, permuted or not.
+TEST(floats_of_other_dtypes_are_converted_on_request) {
+  static const ls_dtype dtypes[] = {LS_DTYPE_F64, LS_DTYPE_F16, LS_DTYPE_BF16};
+  const double values[] = {1, 2.5, -3, 4};
+  for (size_t i = 0; i < 6; ++i) {
+    const bool turned = i % 2 == 1;
+    LS_OWN(ls_variable, given) =
+        variable_of("net.weight", dtypes[i / 2], LS_SHAPE(2, 2), values);
+    LS_OWN(ls_variable, variable) =
+        counted_variable("net/kernel", LS_SHAPE(2, 2));
+    ls_value_choice choice = {.layout =
+                                  turned ? LS_LAYOUT_TORCH : LS_LAYOUT_OWN};
+    expect_ok(ls_saver_save(
+        &(ls_saver){.variables = &given, .num_variables = 1}, path));
+    expect_status(restore_as(&variable, 1, "net.weight", choice),
+                  LS_INVALID_ARGUMENT, "variable 'net/kernel' needs f32");
+    choice.convert = LS_FLAG_ON;
+    expect_ok(restore_as(&variable, 1, "net.weight", choice));
+    LS_OWN(ls_array, value) = variable_array(variable);
+    for (int k = 0; k < 4; ++k)
+      assert_true(ls_array_f64(value, k) ==
+                  values[turned ? k % 2 * 2 + k / 2 : k]);
+    // A square kernel is in doubt in any dtype.
+    choice.layout = LS_LAYOUT_DEFAULT;
+    expect_status(restore_as(&variable, 1, "net.weight", choice),
+                  LS_INVALID_ARGUMENT, "in both layouts");
+  }
+  // Integers are not converted.
+  LS_OWN(ls_variable, table) =
+      variable_of("table", LS_DTYPE_I32, LS_SHAPE(2, 2), values);
+  expect_status(restore_as(&table, 1, "net.weight",
+                           (ls_value_choice){.convert = LS_FLAG_ON}),
+                LS_INVALID_ARGUMENT, "variable 'table' needs i32[2,2]");
+  unlink(path);
+}
+
+TEST(names_of_pytorch_are_recognized) {
+  LS_OWN(ls_variable, variable) = counted_variable("net/kernel", LS_SHAPE(2));
+  write_array("net.weight", LS_SHAPE(2));
+  expect_status(restore_as(&variable, 1, "other.weight", torch), LS_NOT_FOUND,
+                "these look like PyTorch's names");
+  unlink(path);
+}
+
 TEST(other_variables_stay_as_they_are) {
   LS_OWN(ls_variable, table) =
       counted_variable("embedding/table", LS_SHAPE(4, 4));

@@ -123,6 +123,21 @@ static ls_status normalize(const train_flags *flags, const ls_model_type *type,
   return ls_ok();
 }
 
+// Reports the end of a resumed run's schedule if it moves.
+static void tell_schedule(const train_flags *flags, const ls_model_type *type,
+                          int64_t steps, const session *run) {
+  const ls_train_config *was = run->resumed;
+  if (was == NULL || flags->quiet || strcmp(was->schedule, "constant") == 0)
+    return;
+  const int64_t before = ls_train_count_steps(
+      type, run->examples, was->batch_size, was->epochs, was->steps);
+  if (steps != before)
+    cli_say("train",
+            "the %s schedule ends at step %lld, not %lld: the learning rate of "
+            "the steps to come changes",
+            was->schedule, (long long)steps, (long long)before);
+}
+
 // Opens data, model and everything else before creating files of the run.
 static ls_status train_prepare(const train_flags *flags,
                                const ls_model_type *type, session *run) {
@@ -174,6 +189,7 @@ static ls_status train_prepare(const train_flags *flags,
                                 &run->model);
   LS_RETURN_IF_ERROR(cli_create_model(config, type, steps, &run->model));
   LS_RETURN_IF_ERROR(check_rate(flags, steps, run));
+  tell_schedule(flags, type, steps, run);
   if (cli_device.name == NULL || strcmp(cli_device.name, "cpu") == 0)
     LS_RETURN_IF_ERROR(
         cli_check_room(&run->model, config->batch_size, run->examples));
@@ -327,7 +343,8 @@ static ls_status train_warm(const train_flags *flags,
                                                 .num_names = maps.count,
                                                 .layout = layout.layout,
                                                 .flat = layout.flat,
-                                                .num_flat = layout.count}},
+                                                .num_flat = layout.count,
+                                                .convert = LS_FLAG_ON}},
                     stop, run);
 }
 
