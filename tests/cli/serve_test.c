@@ -149,17 +149,17 @@ static size_t read_answer(int client, char *answer) {
 }
 
 // Sends bytes, then the end if they are no whole request, and reads the answer.
-// Returns its code, 0: there was none.
+// Returns its code, 0: there was none, or the bytes could not all be sent.
 static int send_bytes(int port, const void *bytes, size_t size, bool whole,
                       char *answer, size_t *out_size) {
   const int client = connect_to(port);
   answer[0] = '\0';
   if (client < 0) return 0;
-  (void)!send(client, bytes, size, MSG_NOSIGNAL);
+  const bool sent = send(client, bytes, size, MSG_NOSIGNAL) == (ssize_t)size;
   if (!whole) shutdown(client, SHUT_WR);
   *out_size = read_answer(client, answer);
   close(client);
-  return strncmp(answer, "HTTP/1.", 7) == 0 ? atoi(answer + 9) : 0;
+  return sent && strncmp(answer, "HTTP/1.", 7) == 0 ? atoi(answer + 9) : 0;
 }
 
 // Sends a request; returns the code, and the body with `*body`.
