@@ -110,6 +110,7 @@ static ls_status optimizer_check(const char *kind,
 static ls_status keep_rule(ls_optimizer *optimizer,
                            const ls_optimizer_rule *rule) {
   optimizer->rule = *rule;
+  optimizer->rule.name = optimizer->name;
   optimizer->user = optimizer;
   for (size_t i = 0; i < LS_MAX_SLOTS && rule->slots[i].name != NULL; ++i) {
     const char *name = rule->slots[i].name;

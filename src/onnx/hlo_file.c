@@ -479,7 +479,8 @@ static void read_output(module *m, size_t index, bool has_marks) {
   if (name == NULL) name = attr_text(&marks, "jax.result_info");
   if (name == NULL || name[0] == '\0')
     name = ls_arena_format(&file_of(m)->memory, "output%zu", index);
-  if (ls_status_is_ok(r->status) && name != NULL)
+  if (name == NULL) ls_hlo_no_memory(r);
+  if (ls_status_is_ok(r->status))
     add_port(m, false, 0, name, type);
 }
 

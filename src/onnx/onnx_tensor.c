@@ -85,12 +85,12 @@ void *ls_onnx_push(ls_onnx_reader *r, void *items, size_t *count,
 
 ls_status ls_onnx_add_numbers(ls_onnx_reader *r, const ls_proto_field *field,
                               const int64_t **numbers, size_t *count) {
-  ls_proto_input in = {field->at, field->at + field->value};
   if (field->type != LS_PROTO_BYTES) {
     LS_ONNX_PUSH_OR_RETURN(r, int64_t, number, *numbers, *count);
     *number = (int64_t)field->value;
     return ls_ok();
   }
+  ls_proto_input in = {field->at, field->at + field->value};
   while (in.at < in.end) {
     uint64_t bits = 0;
     if (!ls_proto_read_varint(&in, &bits))

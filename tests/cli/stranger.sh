@@ -87,7 +87,7 @@ ends 2 "--data is 'synthetic', the run in 'text-run' has" \
   train --resume text-run --data synthetic
 head -c 1400 elsewhere/prose >elsewhere/shorter
 ends 1 "its number of examples is 10, here it is 9" \
-  train --resume text-run --data elsewhere/shorter --steps 3
+  train --resume text-run --data elsewhere/shorter --steps 3 --quiet
 
 # A library that sets a language of decimal commas for the whole program.
 mkdir -p language/comma

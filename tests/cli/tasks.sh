@@ -125,6 +125,10 @@ refused() {
 refused "learn numbers by --task regression" --data prices.csv
 refused "2 columns of 'houses.csv' are labels: classification has one" \
   --data houses.csv --label large,old
+refused "column 'price' is both a part of the examples and a label" \
+  --data prices.csv --task regression --features 'size,price;price'
+refused "column 'size' is a label twice" --data prices.csv --task regression \
+  --features 'age;size,size'
 sed '4s/,[^,]*$/,much/' prices.csv >text.csv
 refused "'text.csv' line 4" --data text.csv --task regression
 sed '4s/,[^,]*$/,nan/' prices.csv >nan.csv

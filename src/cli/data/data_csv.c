@@ -184,8 +184,11 @@ static ls_status find_text(const cli_files *files, const cli_sheet *table,
   CLI_OWN(ls_nest, element) = ls_none();
   LS_RETURN_IF_ERROR(ls_iterator_create(
       rows, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
-  for (int row = 0; row < CLI_LOOK_AT; ++row)
-    LS_RETURN_IF_ERROR(ls_iterator_next(iterator, &element));
+  for (int row = 0; row < CLI_LOOK_AT; ++row) {
+    CLI_OWN(ls_status, status) = ls_iterator_next(iterator, &element);
+    if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
+    if (!ls_status_is_ok(status)) return cli_give(&status);
+  }
   return ls_ok();
 }
 
@@ -426,6 +429,25 @@ static ls_status read_pairs(const cli_files *files, cli_sheet *table,
              : ls_ok();
 }
 
+// Checks that no label is also an example's column or another label: columns of
+// an example are stacked, so that a label would be read from among them.
+static ls_status check_labels(const cli_sheet *table,
+                              const table_choice *choice) {
+  for (size_t k = 0; k < choice->num_labels; ++k) {
+    const size_t label = choice->labels[k];
+    for (size_t i = 0; i < choice->count; ++i)
+      if (choice->items[i] == label)
+        return ls_invalid_argument("--features: column '%s' is both a part of "
+                                   "the examples and a label",
+                                   table->columns[label].name);
+    for (size_t i = 0; i < k; ++i)
+      if (choice->labels[i] == label)
+        return ls_invalid_argument("--features: column '%s' is a label twice",
+                                   table->columns[label].name);
+  }
+  return ls_ok();
+}
+
 // Checks that columns that are one-hot are those of the examples.
 static ls_status check_texts(const cli_sheet *table, const size_t *items,
                              size_t count) {
@@ -488,6 +510,7 @@ static ls_status pair_columns(const cli_files *files,
   if (request->no_labels) choice.num_labels = 0;
   const size_t count = choice.count;
   const cli_feature *type = choice.type;
+  LS_RETURN_IF_ERROR(check_labels(table, &choice));
   LS_RETURN_IF_ERROR(check_texts(table, items, count));
   LS_RETURN_IF_ERROR(choose_dtype(files, table, items, count, type, &dtype));
   const int64_t numbers = count_numbers(table, items, count);

@@ -124,10 +124,19 @@ static ls_status read_line(const json_rows *self, ls_nest element,
   return ls_ok();
 }
 
-// Makes a dict of the columns; without arrays, of their types.
+static void release_items(const json_rows *self, ls_array **items) {
+  for (size_t i = 0; items != NULL && i < self->count; ++i)
+    ls_array_release(items[i]);
+}
+
+// Makes a dict of the columns, whose arrays it takes over; without arrays, of
+// their types.
 static ls_nest make_dict(const json_rows *self, ls_array **items) {
   CLI_OWN_MEMORY(ls_nest, leaves) = cli_allocate(self->count * sizeof(*leaves));
-  if (leaves == NULL) return ls_fail(ls_out_of_memory());
+  if (leaves == NULL) {
+    release_items(self, items);
+    return ls_fail(ls_out_of_memory());
+  }
   for (size_t i = 0; i < self->count; ++i)
     leaves[i] = items != NULL
                     ? ls_nest_array(items[i])
@@ -143,8 +152,7 @@ static ls_nest read_row(ls_nest element, const ls_map_call *call, void *user) {
   if (items == NULL) return ls_fail(ls_out_of_memory());
   const ls_status status = read_line(self, element, call->id, items);
   if (ls_status_is_ok(status)) return make_dict(self, items);
-  for (size_t i = 0; i < self->count; ++i)
-    ls_array_release(items[i]);
+  release_items(self, items);
   return ls_fail(ls_status_annotate(status, "of '%s'", self->file));
 }
 
