@@ -123,7 +123,7 @@ typedef struct ls_value_choice {
   ls_flag extra;
   // Kernels in another layout are permuted. A dense kernel after that of a
   // convolution is refused unless it is in `flat`, or has as many inputs as
-  // that has outputs.
+  // that has outputs. Each in `flat` must be a dense kernel that is restored.
   ls_layout layout;
   const ls_flat_kernel *flat;
   size_t num_flat;

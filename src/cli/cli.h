@@ -371,9 +371,10 @@ ls_status cli_precision(const char *precision, ls_dtype *out_dtype);
 
 // Classes of text labels, and texts of columns that are one-hot.
 typedef struct cli_classes {
-  const char *names;  // One per line; NULL or "": unknown.
-  bool may_find;      // Finds unknown names in the data.
-  char *found;        // The names found, which the caller owns (cli_release).
+  const char *names;    // One per line; NULL or "": unknown.
+  bool may_find;        // Finds unknown names in the data.
+  char *found;          // The names found, which the caller owns (cli_release).
+  char file[PATH_MAX];  // File or folder that has them, or "".
   // As in ls_train_config; NULL or "": none, unknown.
   const char *one_hot, *categories;
   char *found_categories;  // Like `found`.

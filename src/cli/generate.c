@@ -100,6 +100,11 @@ static ls_status writer_begin(writer *self, int64_t sample, const char *prompt,
           i, byte, (long long)language->classes);
     append_token(self, byte);
   }
+  if (size == 0 && '\n' >= language->classes)
+    return ls_invalid_argument(
+        "a text without a prompt begins after a line's end, byte %d, and the "
+        "model has %lld classes: give a --prompt",
+        '\n', (long long)language->classes);
   if (size == 0) append_token(self, '\n');
   return ls_ok();
 }

@@ -172,9 +172,14 @@ static ls_status score_window(cli_language *self, ls_bytes line, size_t at,
   for (int64_t i = 0; i <= count; ++i) {
     // The line's end before it, its bytes, and its end.
     const size_t place = at + (size_t)i;
-    const unsigned char byte = place == 0 || place > line.size
-                                   ? '\n'
-                                   : (unsigned char)line.data[place - 1];
+    const bool is_end = place == 0 || place > line.size;
+    const unsigned char byte =
+        is_end ? '\n' : (unsigned char)line.data[place - 1];
+    if (is_end && byte >= self->classes)
+      return ls_invalid_argument(
+          "a line's end is byte %d, and scores count it: the model has %lld "
+          "classes, so its texts have bytes below that",
+          byte, (long long)self->classes);
     if (byte >= self->classes)
       return ls_invalid_argument(
           "byte %zu, counted from 0, is %d: the model has %lld classes, so its "
@@ -182,6 +187,8 @@ static ls_status score_window(cli_language *self, ls_bytes line, size_t at,
           place - 1, byte, (long long)self->classes);
     window[i] = byte;
   }
+  memset(window + count + 1, 0,
+         (size_t)(self->tokens - count) * sizeof(*window));
   LS_RETURN_IF_ERROR(cli_language_run(self, window, &logits));
   for (int64_t i = 0; i < count; ++i)
     *sum += find_loss(logits, i * ls_array_shape(logits).dim[2], window[i + 1]);

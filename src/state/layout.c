@@ -95,6 +95,27 @@ static ls_status check_flat(const ls_restore_plan *plan,
   return ls_ok();
 }
 
+ls_status ls_layout_check_flat(const ls_restore_plan *plan,
+                               const ls_value_choice *choice) {
+  const size_t count = plan->saver->num_variables;
+  for (size_t f = 0; f < choice->num_flat; ++f) {
+    const char *name = choice->flat[f].variable;
+    size_t i = 0;
+    if (find_flat(choice, name) != &choice->flat[f])
+      return ls_invalid_argument("the images of '%s' are given twice", name);
+    while (i < count && strcmp(plan->variables[i], name) != 0)
+      ++i;
+    if (i < count && plan->entries[i] != NULL && plan->layouts[i].outputs > 0 &&
+        plan->saver->variables[i]->type.shape.rank == 2)
+      continue;
+    return ls_invalid_argument(
+        "images are given for '%s', which is not a dense kernel that is "
+        "restored from PyTorch's layout",
+        name);
+  }
+  return ls_ok();
+}
+
 ls_status ls_layout_find(ls_restore_plan *plan, const ls_value_choice *choice,
                          size_t index, const ls_safetensors_entry *entry,
                          bool *out_fits) {

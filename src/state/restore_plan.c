@@ -215,6 +215,7 @@ static ls_status restore_plan_make(ls_restore_plan *plan,
     plan_variable(plan, choice, &names, i);
   plan_extras(plan, choice);
   LS_RETURN_IF_ERROR(take_fault(plan));
+  LS_RETURN_IF_ERROR(ls_layout_check_flat(plan, choice));
   return restore_plan_check_values(plan);
 }
 

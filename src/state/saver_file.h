@@ -156,6 +156,10 @@ LS_MUST_USE ls_status ls_layout_find(ls_restore_plan *plan,
                                      size_t index,
                                      const ls_safetensors_entry *entry,
                                      bool *out_fits);
+// Checks that each kernel whose images are given is one of the plan, once.
+//   LS_INVALID_ARGUMENT  one is not
+LS_MUST_USE ls_status ls_layout_check_flat(const ls_restore_plan *plan,
+                                           const ls_value_choice *choice);
 // Returns the end of the message about an entry that does not fit: the layout
 // in which it would, or "".
 const char *ls_layout_advice(const ls_restore_plan *plan,

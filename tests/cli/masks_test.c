@@ -120,6 +120,13 @@ static void put_images(const char *folder, int first, int count) {
   }
 }
 
+static void put_text(const char *path, const char *text) {
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  (void)fputs(text, file);
+  (void)fclose(file);
+}
+
 // Returns the library of the model of pixels.
 static const char *library(void) {
   static char path[512];
@@ -230,13 +237,9 @@ TEST(a_part_that_is_held_out_has_the_names_of_its_files) {
 }
 
 TEST(classes_have_the_names_of_a_file) {
-  FILE *file = NULL;
   if (!can_run()) skip();
   put_images("pets", 0, 4);
-  file = fopen("pets/classes.txt", "w");
-  assert_non_null(file);
-  (void)fputs("rock\r\nsea\r\nsky\r\n\n", file);
-  (void)fclose(file);
+  put_text("pets/classes.txt", "rock\r\nsea\r\nsky\r\n\n");
   train_pixels("pets", "--test none --epochs 50");
   expect_run(0, "predict run --model %s --data pets/images/0.png", library());
   expect_part(out, "{\"shares\":{\"rock\":0.375,\"sea\":0.375,\"sky\":0.25},"
@@ -245,6 +248,55 @@ TEST(classes_have_the_names_of_a_file) {
              library());
   expect_run(0, "data pets");
   expect_part(out, "images with masks, 4 elements of (u8[8,8,3], u8[8,8])");
+}
+
+TEST(a_test_set_has_the_names_of_the_training_set) {
+  char text[4096];
+  if (!can_run()) skip();
+  put_images("pets", 0, 4);
+  put_images("moved", 4, 4);
+  put_text("pets/classes.txt", "sky\nroad\ncar\n");
+  put_text("moved/classes.txt", "car\nroad\nsky\n");
+  snprintf(text, sizeof(text),
+           "train --model %s --data pets --test moved --quiet --steps 1 "
+           "--run-dir run",
+           library());
+  expect_refused("class 0 is 'sky' in 'pets/classes.txt', and 'car' in "
+                 "'moved/classes.txt'",
+                 text);
+  put_text("moved/classes.txt", "sky\r\nroad\r\ncar\r\n");
+  train_pixels("pets", "--test moved --steps 1");
+  read_text("run/config.json", text, sizeof(text));
+  expect_part(text, "sky\\nroad\\ncar");
+  // Numbers of classes that have no names in the run fit any names.
+  remove_tree("run");
+  remove("pets/classes.txt");
+  train_pixels("pets", "--test moved --steps 1");
+  expect_run(0, "eval run --model %s --data moved", library());
+}
+
+TEST(a_test_set_has_the_folders_of_the_training_set) {
+  static const char *const paths[] = {"pets/cat", "pets/dog", "moved/dog",
+                                      "moved/zebra"};
+  static const char command[] =
+      "train --model tiny --data pets --test moved --quiet --steps 1 "
+      "--run-dir run";
+  char path[64];
+  if (!can_run()) skip();
+  for (int i = 0; i < 8; ++i) {
+    expect_ok(ls_file_system_system()->make_directories(NULL, paths[i / 2]));
+    snprintf(path, sizeof(path), "%s/%d.png", paths[i / 2], i);
+    put_image(path, i, LS_SHAPE(8, 8, 3));
+  }
+  expect_refused("class 0 is 'cat' in 'pets', and 'dog' in 'moved': both need "
+                 "the same names in the same order",
+                 command);
+  remove_tree("moved/zebra");
+  expect_refused("'moved' has 1 folders of classes", command);
+  assert_int_equal(rename("moved", "masks"), 0);
+  assert_int_equal(rename("pets", "moved"), 0);
+  expect_run(0, "train --model tiny --data moved --test moved --quiet "
+                "--steps 1 --run-dir run");
 }
 
 TEST(arrays_of_classes_are_resized_with_their_images) {

@@ -113,6 +113,22 @@ works predict run --model "$library:words" --data - --limit 2 <lines.txt
 head -n 2 scores.txt | cmp -s - out.txt || fail "other scores of standard input"
 ends 1 "byte 4, counted from 0, is 195: the model has 128 classes, so its texts have bytes below that (in line 0, counted from 0)" \
   predict run-4 --model "$library:ascii" --data accent.txt
+# A line's scores do not depend on the lines before it.
+printf 'ab\n' >short.txt
+printf 'jumps over;jumps\nab\n' >lines.txt
+works predict run-4 --model "$library:ascii" --data short.txt
+sed 's/"row":0/"row":1/' out.txt >scores.txt
+works predict run-4 --model "$library:ascii" --data lines.txt
+tail -n 1 out.txt | cmp -s - scores.txt || fail "a line depends on the one before"
+# A line's end is no class of this model.
+tr 'jumps over;' '\001-\007\001-\004' <book >few.txt
+works train --model "$library:few" --data few.txt --steps 1 --quiet --run-dir run-6
+ends 1 "a line's end is byte 10, and scores count it: the model has 8 classes, so its texts have bytes below that (in line 0, counted from 0)" \
+  predict run-6 --model "$library:few" --data few.txt
+ends 1 "a text without a prompt begins after a line's end, byte 10, and the model has 8 classes: give a --prompt" \
+  generate run-6 --model "$library:few"
+works generate run-6 --model "$library:few" --prompt "$(printf '\001')" --tokens 2
+printf 'jumps over;jumps over;jumps over;\nmoves\n\n' >lines.txt
 ends 1 "--features is not for texts, such as 'lines.txt'" \
   predict run --model "$library:words" --data lines.txt --features a
 # Examples of the test set have a class for each position.

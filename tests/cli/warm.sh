@@ -128,6 +128,22 @@ if command -v python3 >python.txt; then
     train --model tiny --data synthetic --quiet --run-dir refused \
     --warm-start torch.safetensors $names --only '*/kernel' \
     --layout torch,hidden1/kernel=2x2x2
+  # Images are for dense kernels that are restored, once each.
+  # shellcheck disable=SC2086
+  ends 1 "images are given for 'typo/kernel', which is not a dense kernel" \
+    train --model tiny --data synthetic --quiet --run-dir refused \
+    --warm-start torch.safetensors $names --only '*/kernel' \
+    --layout torch,typo/kernel=3x5x7
+  # shellcheck disable=SC2086
+  ends 1 "images are given for 'logits/kernel', which is not a dense kernel" \
+    train --model tiny --data synthetic --quiet --run-dir refused \
+    --warm-start torch.safetensors $names --only hidden1/kernel \
+    --layout torch,logits/kernel=16x1x1
+  # shellcheck disable=SC2086
+  ends 1 "the images of 'hidden1/kernel' are given twice" \
+    train --model tiny --data synthetic --quiet --run-dir refused \
+    --warm-start torch.safetensors $names --only '*/kernel' \
+    --layout torch,hidden1/kernel=16x1x1,hidden1/kernel=16x1x1
   # Values of other dtypes are converted.
   python3 - torch.safetensors wide.safetensors <<'END'
 import json, struct, sys

@@ -148,6 +148,22 @@ TEST(a_dense_kernel_after_a_convolution_needs_its_images) {
       for (int s = 0; s < 4; ++s)
         assert_true(ls_array_f64(value, (s * 2 + c) * 3 + o) ==
                     (double)(o * 8 + c * 4 + s));
+  const ls_flat_kernel flats[] = {flat, flat, {"typo/kernel", 3, 5, 7}};
+  choice.flat = flats + 1;
+  choice.num_flat = 2;
+  expect_status(restore_as(variables, 3, "fc.weight", choice),
+                LS_INVALID_ARGUMENT,
+                "images are given for 'typo/kernel', which is not a dense "
+                "kernel that is restored from PyTorch's layout");
+  choice.flat = flats;
+  expect_status(restore_as(variables, 3, "fc.weight", choice),
+                LS_INVALID_ARGUMENT,
+                "the images of 'dense/kernel' are given twice");
+  choice.num_flat = 1;
+  choice.layout = LS_LAYOUT_OWN;
+  write_array("fc.weight", LS_SHAPE(8, 3));
+  expect_status(restore_as(variables, 3, "fc.weight", choice),
+                LS_INVALID_ARGUMENT, "images are given for 'dense/kernel'");
   for (size_t i = 0; i < 3; ++i)
     ls_variable_release(variables[i]);
   unlink(path);

@@ -70,6 +70,10 @@ ls_status cli_classes_find(ls_dataset *rows, size_t item, const char *column,
                            const char *file, const char *command,
                            char **out_names);
 int64_t cli_classes_count(const char *names);
+// Stores names of classes, which it takes over, if none are known, and may be
+// found.
+//   LS_INVALID_ARGUMENT  others are known
+ls_status cli_classes_keep(char *names, const char *file, cli_classes *classes);
 // Gets the name of a class, which is not terminated.
 ls_bytes cli_class_name(const char *names, int64_t number);
 // Writes the names that belong to row `row` of predictions (-1: a list of those

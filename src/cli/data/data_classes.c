@@ -187,6 +187,34 @@ ls_bytes cli_class_name(const char *names, int64_t number) {
   return (ls_bytes){names, strcspn(names, "\n")};
 }
 
+ls_status cli_classes_keep(char *names, const char *file,
+                           cli_classes *classes) {
+  CLI_OWN_MEMORY(char, given) = names;
+  const int64_t known = cli_classes_count(classes->names);
+  const int64_t count = cli_classes_count(names);
+  if (known == 0 && !classes->may_find) return ls_ok();
+  if (known == 0) {
+    cli_release(classes->found);
+    classes->names = classes->found = cli_give(&given);
+    snprintf(classes->file, sizeof(classes->file), "%s", file);
+    return ls_ok();
+  }
+  const bool has_file = classes->file[0] != '\0';
+  const char *quote = has_file ? "'" : "";
+  for (int64_t i = 0; i < known || i < count; ++i) {
+    const ls_bytes a = cli_class_name(classes->names, i);
+    const ls_bytes b = cli_class_name(names, i);
+    if (a.size == b.size && memcmp(a.data, b.data, a.size) == 0) continue;
+    return ls_invalid_argument(
+        "class %lld is '%.*s' in %s%s%s, and '%.*s' in '%s': both need the "
+        "same names in the same order",
+        (long long)i, (int)a.size, (const char *)a.data, quote,
+        has_file ? classes->file : "the run", quote, (int)b.size,
+        (const char *)b.data, file);
+  }
+  return ls_ok();
+}
+
 // ---- Names of predictions --------------------------------------------------
 static void write_labels(FILE *to, const char *names,
                          const ls_array *probabilities, int64_t row) {

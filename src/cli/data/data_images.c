@@ -269,9 +269,10 @@ static ls_status open_folder(const char *path, const cli_pair_request *request,
   return ls_ok();
 }
 
-// Stores the names of a folder's classes if they are not known.
-static ls_status find_names(const ls_dataset *folder, cli_classes *classes) {
-  if (classes == NULL || !classes->may_find) return ls_ok();
+// Stores the names of a folder's classes, or compares them with known ones.
+static ls_status find_names(const char *path, const ls_dataset *folder,
+                            cli_classes *classes) {
+  if (classes == NULL) return ls_ok();
   size_t size = 0;
   const char *name = NULL;
   for (int64_t i = 0; (name = ls_image_folder_class(folder, i)) != NULL; ++i)
@@ -280,27 +281,7 @@ static ls_status find_names(const ls_dataset *folder, cli_classes *classes) {
   if (names == NULL) return ls_out_of_memory();
   for (int64_t i = 0; (name = ls_image_folder_class(folder, i)) != NULL; ++i)
     at += sprintf(at, "%s%s", i > 0 ? "\n" : "", name);
-  cli_release(classes->found);
-  classes->names = classes->found = names;
-  return ls_ok();
-}
-
-// Checks that a folder has the classes of the run, if their names are known.
-static ls_status check_names(const char *path, const ls_dataset *folder,
-                             const cli_classes *classes) {
-  const int64_t count = classes != NULL ? cli_classes_count(classes->names) : 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const ls_bytes known = cli_class_name(classes->names, i);
-    const char *name = ls_image_folder_class(folder, i);
-    if (name != NULL && strlen(name) == known.size &&
-        memcmp(name, known.data, known.size) == 0)
-      continue;
-    return ls_invalid_argument(
-        "class %lld is '%.*s' in the run, and '%s' in '%s'", (long long)i,
-        (int)known.size, (const char *)known.data, name != NULL ? name : "",
-        path);
-  }
-  return ls_ok();
+  return cli_classes_keep(names, path, classes);
 }
 
 // Checks that the model has as many classes as the folder.
@@ -319,8 +300,7 @@ static ls_status open_counted(const char *path, const cli_pair_request *request,
   LS_RETURN_IF_ERROR(open_folder(path, request, out));
   if (request->no_labels) return ls_ok();
   LS_RETURN_IF_ERROR(check_count(path, request->type, *out));
-  LS_RETURN_IF_ERROR(find_names(*out, request->classes));
-  return check_names(path, *out, request->classes);
+  return find_names(path, *out, request->classes);
 }
 
 // Checks that both parts have the same classes.

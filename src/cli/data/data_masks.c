@@ -152,12 +152,6 @@ static ls_dataset *dataset_of(ls_array *array) {
   return ls_dataset_from_arrays(ls_nest_array(ls_array_retain(array)));
 }
 
-// Stores names, which it takes over, as those of the run.
-static void keep_names(char *names, cli_classes *classes) {
-  cli_release(classes->found);
-  classes->names = classes->found = names;
-}
-
 // Reads names of classes from classes.txt, one per line.
 static ls_status read_names(const char *path, const ls_model_type *type,
                             cli_classes *classes) {
@@ -174,8 +168,7 @@ static ls_status read_names(const char *path, const ls_model_type *type,
     return ls_invalid_argument("'%s' names %lld classes, model '%s' has %lld",
                                path, (long long)cli_classes_count(names),
                                type->name, (long long)type->num_classes);
-  keep_names(cli_give(&names), classes);
-  return ls_ok();
+  return cli_classes_keep(cli_give(&names), path, classes);
 }
 
 // Finds the largest class of a mask.
@@ -227,8 +220,7 @@ static ls_status count_names(const char *folder, ls_array *names,
   char *kept = cli_allocate(size);
   if (kept == NULL) return ls_out_of_memory();
   memcpy(kept, text, size);
-  keep_names(kept, classes);
-  return ls_ok();
+  return cli_classes_keep(kept, folder, classes);
 }
 
 // ---- Opening ---------------------------------------------------------------
@@ -241,15 +233,31 @@ static ls_status check_model(const char *folder, const ls_model_type *type,
       folder, type->name, LS_SHAPE_TEXT(LS_DTYPE_I32, type->label_shape));
 }
 
-// Finds the names of classes if they are not known: those of the file, if there
-// is one; without a model, which needs their number, by the masks.
+// Returns true for names that count_names made.
+static bool are_numbers(const char *names) {
+  const int64_t count = cli_classes_count(names);
+  for (int64_t i = 0; i < count; ++i) {
+    const ls_bytes name = cli_class_name(names, i);
+    char number[24];
+    const int size = snprintf(number, sizeof(number), "%lld", (long long)i);
+    if (name.size != (size_t)size || memcmp(name.data, number, name.size) != 0)
+      return false;
+  }
+  return count > 0;
+}
+
+// Finds the names of classes, or compares known ones: those of the file, if
+// there is one; without a model, which needs their number, by the masks.
 static ls_status find_names(const char *file, const char *folder,
                             ls_array *names, const cli_pair_request *request) {
   cli_classes *classes = request->classes;
   struct stat info;
-  if (classes == NULL || !classes->may_find) return ls_ok();
+  if (classes == NULL || request->no_labels || are_numbers(classes->names))
+    return ls_ok();
   if (stat(file, &info) == 0) return read_names(file, request->type, classes);
-  return request->type == NULL ? count_names(folder, names, classes) : ls_ok();
+  return request->type == NULL && classes->may_find
+             ? count_names(folder, names, classes)
+             : ls_ok();
 }
 
 // Opens a folder, whose classes a file may name.

@@ -32,7 +32,7 @@ static ls_status fill(language *net, const ls_model_options *options) {
   LS_RETURN_IF_ERROR(ls_attention_layer_create(
       &(ls_attention_layer_options){.width = WIDTH,
                                     .num_heads = 2,
-                                    .causal = true,
+                                    .causal = options->type->num_classes != 128,
                                     .no_bias = true,
                                     .seed = options->seed},
       &net->attention));
@@ -108,6 +108,7 @@ static ls_optimizer *optimizer(void *self) {
       .optimizer = optimizer,                                                  \
   }
 LANGUAGE_MODEL(words, 256);
-LANGUAGE_MODEL(ascii, 128);
+LANGUAGE_MODEL(ascii, 128);  // Its logits depend on bytes to come.
+LANGUAGE_MODEL(few, 8);
 
-LS_EXPORT_MODELS(&words, &ascii);
+LS_EXPORT_MODELS(&words, &ascii, &few);
