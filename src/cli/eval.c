@@ -67,33 +67,30 @@ int cli_eval(int argc, char **argv) {
   const cli_option options[] = {
       CLI_RUN_MODEL_OPTIONS(&flags.run.model, &flags.estimator),
       {"data", CLI_TEXT, &flags.data, "NAME|PATH",
-       "other data than the run's; all of it if it has no test\n"
-       "set of its own; see 'lockstep train'",
+       "other data than the run's; all of it if it has no test set of its own; "
+       "see 'lockstep train'",
        0},
       CLI_FEATURES_OPTION(&flags.features),
       CLI_THREADS_OPTION(&flags.run.threads),
       CLI_DEVICE_OPTIONS,
       {"math", CLI_TEXT, &flags.run.math, "NAME",
-       "fast or direct (default: the run's); see 'lockstep\ntrain'", 0},
+       "fast or direct (default: the run's); see 'lockstep train'", 0},
       {"json", CLI_FLAG, &flags.json, NULL,
-       "print one line of JSON: model, data, examples, loss,\n"
-       "accuracy (of regression: mae), of a text also perplexity,\n"
-       "of pixels mean_iou",
+       "print one line of JSON: model, data, examples, loss, accuracy (of "
+       "regression: mae), of a text also perplexity, of pixels mean_iou",
        0},
   };
-  const cli_syntax syntax = {.command = "eval",
-                             .about =
-                                 "Evaluates a run's saved model on a test "
-                                 "set, and prints the mean loss and the\n"
-                                 "accuracy, of regression the mean absolute "
-                                 "error, mae: over examples, or over the\n"
-                                 "tokens of a text, with its perplexity, or\n"
-                                 "over pixels, with the mean intersection over "
-                                 "union of their classes, mean_iou.\n"
-                                 "RUN@STEP is the model of a checkpoint.",
-                             CLI_OPTIONS(options),
-                             .operand_form = "RUN",
-                             .operand = &flags.run.folder};
+  const cli_syntax syntax = {
+      .command = "eval",
+      .about =
+          "Evaluates a run's saved model on a test set, and prints the mean "
+          "loss and the accuracy, of regression the mean absolute error, mae: "
+          "over examples, or over the tokens of a text, with its perplexity, "
+          "or over pixels, with the mean intersection over union of their "
+          "classes, mean_iou. RUN@STEP is the model of a checkpoint.",
+      CLI_OPTIONS(options),
+      .operand_form = "RUN",
+      .operand = &flags.run.folder};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   if (!cli_check_math("eval", flags.run.math)) return CLI_USAGE;

@@ -83,7 +83,8 @@ static void print_help(const cli_syntax *syntax) {
          syntax->num_options > 0 ? " [FLAG...]" : "");
   print_wrapped(syntax->about, 0, 0);
   if (syntax->description != NULL)
-    printf("\n%s: %s\n", syntax->subject, syntax->description);
+    print_wrapped(syntax->description, printf("\n%s: ", syntax->subject) - 1,
+                  0);
   if (syntax->num_options > 0) printf("\nflags:\n");
   for (size_t i = 0; i < syntax->num_options; ++i) {
     const cli_option *option = &syntax->options[i];

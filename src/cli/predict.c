@@ -177,12 +177,12 @@ static ls_status print_predictions(void *user, const ls_train_config *config,
   // The optimizer's schedule is not used here, but needs a number of steps.
   LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &model));
   LS_RETURN_IF_ERROR(cli_load_run(&flags->run, &model));
-  CLI_OWN(predictor, printed) = {
-      .names = config->classes != NULL ? config->classes : "",
-      .masks = flags->out,
-      .examples = ls_train_examples(type, examples, false),
-      .pixels = cli_has_pixels(type) ? type->num_classes : 0,
-      .limit = flags->limit};
+  CLI_OWN(predictor,
+          printed) = {.names = config->classes != NULL ? config->classes : "",
+                      .masks = flags->out,
+                      .examples = ls_train_examples(type, examples, false),
+                      .pixels = cli_has_pixels(type) ? type->num_classes : 0,
+                      .limit = flags->limit};
   if (files != NULL)
     LS_RETURN_IF_ERROR(ls_iterator_create(
         files, &(ls_iterator_options){.name = "files", .prefetch = LS_SOME(0)},
@@ -202,39 +202,34 @@ int cli_predict(int argc, char **argv) {
   const cli_option options[] = {
       CLI_RUN_MODEL_OPTIONS(&flags.run.model, &flags.estimator),
       {"data", CLI_TEXT, &flags.data, "NAME|PATH",
-       "other data than the run's, with or without labels: images,\n"
-       "a folder of them, or files as in 'lockstep train'; all of\n"
-       "it if it has no test set of its own; -: standard input",
+       "other data than the run's, with or without labels: images, a folder of "
+       "them, or files as in 'lockstep train'; all of it if it has no test set "
+       "of its own; -: standard input",
        0},
       CLI_FEATURES_OPTION(&flags.features),
       {"limit", CLI_COUNT, &flags.limit, "N", "largest number of examples", 1},
       {"out", CLI_TEXT, &flags.out, "FOLDER",
-       "of a model of pixels, also write masks: FOLDER/NAME.png of\n"
-       "each image's size and name, a class for each pixel",
+       "of a model of pixels, also write masks: FOLDER/NAME.png of each "
+       "image's size and name, a class for each pixel",
        0},
       CLI_THREADS_OPTION(&flags.run.threads),
       CLI_DEVICE_OPTIONS,
       {"math", CLI_TEXT, &flags.run.math, "NAME",
-       "fast or direct (default: the run's); see 'lockstep\ntrain'", 0},
+       "fast or direct (default: the run's); see 'lockstep train'", 0},
   };
-  const cli_syntax syntax = {.command = "predict",
-                             .about =
-                                 "Prints the predictions of a run's saved "
-                                 "model: a line of JSON per example, with\n"
-                                 "the class, its probability and name, and "
-                                 "the example's file or row (from 0), or\n"
-                                 "these for each position of a text; for each "
-                                 "line of text files given by --data\n"
-                                 "its loss and perplexity; for classes of "
-                                 "pixels the share of each class; of\n"
-                                 "regression the value; of several labels "
-                                 "their probabilities, and the names of\n"
-                                 "those above 0.5. Default: for the test "
-                                 "set.\n"
-                                 "RUN@STEP is the model of a checkpoint.",
-                             CLI_OPTIONS(options),
-                             .operand_form = "RUN",
-                             .operand = &flags.run.folder};
+  const cli_syntax syntax = {
+      .command = "predict",
+      .about = "Prints the predictions of a run's saved model: a line of JSON "
+               "per example, with the class, its probability and name, and the "
+               "example's file or row (from 0), or these for each position of "
+               "a text; for each line of text files given by --data its loss "
+               "and perplexity; for classes of pixels the share of each class; "
+               "of regression the value; of several labels their "
+               "probabilities, and the names of those above 0.5. Default: for "
+               "the test set. RUN@STEP is the model of a checkpoint.",
+      CLI_OPTIONS(options),
+      .operand_form = "RUN",
+      .operand = &flags.run.folder};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   if (!cli_check_math("predict", flags.run.math)) return CLI_USAGE;

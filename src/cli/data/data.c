@@ -256,33 +256,29 @@ int cli_data_command(int argc, char **argv) {
   const cli_option options[] = {
       CLI_FEATURES_OPTION(&flags.features),
       {"batch", CLI_COUNT, &flags.batch, "N",
-       "examples per batch (default 128, or 1 if they differ in\n"
-       "size)",
-       1},
+       "examples per batch (default 128, or 1 if they differ in size)", 1},
       {"shuffle", CLI_FLAG, &flags.shuffle, NULL, "read in random order", 0},
       {"threads", CLI_COUNT, &flags.threads, "N",
        "threads that prefetch (default: one per core)", 0},
       {"seconds", CLI_COUNT, &flags.seconds, "N",
        "stop reading after N seconds (default 5)", 1},
       {"json", CLI_FLAG, &flags.json, NULL,
-       "print one line of JSON, without elements: files, format,\n"
-       "spec, elements, read, all, seconds, examples_per_second,\n"
+       "print one line of JSON, without elements: files, format, spec, "
+       "elements, read, all, seconds, examples_per_second, "
        "megabytes_per_second, stages",
        0},
   };
-  const cli_syntax syntax = {.command = "data",
-                             .about =
-                                 "Shows the contents of files: the types of "
-                                 "elements, their number, and the first\n"
-                                 "of them. Then reads all and prints examples "
-                                 "per second and the time of each\n"
-                                 "stage. FILE is as in 'lockstep train "
-                                 "--data', or .npy, PNG, JPEG or text files.\n"
-                                 "Ctrl-C stops reading.",
-                             CLI_OPTIONS(options),
-                             .operand_form = "FILE...",
-                             .operand = flags.files,
-                             .num_operands = &flags.num_files};
+  const cli_syntax syntax = {
+      .command = "data",
+      .about =
+          "Shows the contents of files: the types of elements, their number, "
+          "and the first of them. Then reads all and prints examples per "
+          "second and the time of each stage. FILE is as in 'lockstep train "
+          "--data', or .npy, PNG, JPEG or text files. Ctrl-C stops reading.",
+      CLI_OPTIONS(options),
+      .operand_form = "FILE...",
+      .operand = flags.files,
+      .num_operands = &flags.num_files};
   int code = CLI_OK;
   if (cli_parse(&syntax, argc, argv, &code)) code = data_run(&flags);
   return code;

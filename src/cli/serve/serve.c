@@ -95,24 +95,23 @@ int cli_serve(int argc, char **argv) {
       {"port", CLI_COUNT, &flags.service.port, "N",
        "port to listen at (default 8080); 0: any free one", 0},
       {"address", CLI_TEXT, &flags.service.address, "ADDRESS",
-       "address to listen at (default 127.0.0.1: this machine\n"
-       "alone); 0.0.0.0: all of this machine's",
+       "address to listen at (default 127.0.0.1: this machine alone); 0.0.0.0: "
+       "all of this machine's",
        0},
       {"max-batch", CLI_COUNT, &limits->max_batch, "N",
        "largest number of rows that run together (default 64)", 1},
       {"max-wait-us", CLI_COUNT, &limits->max_wait_us, "N",
-       "microseconds that a request waits for others to run with\n"
-       "(default 200)",
+       "microseconds that a request waits for others to run with (default 200)",
        0},
       {"max-queue", CLI_COUNT, &limits->max_queue, "N",
-       "requests that wait at most (default 1024); others are\n"
-       "answered with 503",
+       "requests that wait at most (default 1024); others are answered with "
+       "503",
        1},
       {"max-body", CLI_COUNT, &limits->max_body, "MIB",
        "largest body of a request in MiB (default 16)", 1},
       {"timeout", CLI_COUNT, &limits->timeout_s, "SECONDS",
-       "time in which a header, a body, an answer or the wait in\n"
-       "the queue must end (default 30)",
+       "time in which a header, a body, an answer or the wait in the queue "
+       "must end (default 30)",
        1},
       CLI_THREADS_OPTION(&flags.threads),
       CLI_DEVICE_OPTIONS,
@@ -122,14 +121,13 @@ int cli_serve(int argc, char **argv) {
       .command = "serve",
       .about =
           "Answers predictions of exported models over HTTP, in the formats of "
-          "TensorFlow\nServing, JSON and npy: POST /v1/models/NAME:predict; "
-          "GET /v1/models/NAME,\n/metrics and /healthz. Ctrl-C or SIGTERM "
-          "ends it with code 0, once it has\nfinished what it has.",
+          "TensorFlow Serving, JSON and npy: POST /v1/models/NAME:predict; GET "
+          "/v1/models/NAME, /metrics and /healthz. Ctrl-C or SIGTERM ends it "
+          "with code 0, once it has finished what it has.",
       .subject = "[NAME=]EXPORT",
-      .description =
-          "the folder of an export, or one of several exports,\nwhose newest "
-          "is served. Its name is that of the folder, or of the one above\nif "
-          "that is a number.",
+      .description = "the folder of an export, or one of several exports, "
+                     "whose newest is served. Its name is that of the folder, "
+                     "or of the one above if that is a number.",
       CLI_OPTIONS(options),
       .operand_form = "EXPORT...",
       .operand = flags.exports,

@@ -577,25 +577,17 @@ int cli_train(int argc, char **argv) {
               {.command = "train",
                .about =
                    "Trains a model and prints its accuracy, or the metric of "
-                   "another --task, on the\n"
-                   "test set. The run folder gets\n"
+                   "another --task, on the test set. The run folder gets "
                    "config.json, metrics.jsonl, checkpoints to resume from "
-                   "(model.ckpt-STEP.*)\n"
-                   "and, at the end, model.safetensors. Ctrl-C ends the run "
-                   "after "
-                   "the current step,\n"
-                   "of a loop after the steps that have their batches, saves "
-                   "it "
-                   "and exits with code\n"
-                   "130, SIGTERM and SIGHUP with 143 and 129; before the first "
-                   "step there is no run.\n"
-                   "A second signal, or the end of --grace, ends it at once: "
-                   "with "
-                   "code 3 if it was\n"
+                   "(model.ckpt-STEP.*) and, at the end, model.safetensors. "
+                   "Ctrl-C ends the run after the current step, of a loop "
+                   "after the steps that have their batches, saves it and "
+                   "exits with code 130, SIGTERM and SIGHUP with 143 and 129; "
+                   "before the first step there is no run. A second signal, or "
+                   "the end of --grace, ends it at once: with code 3 if it was "
                    "not saved, so that the previous checkpoint remains. "
-                   "Ctrl-\\ "
-                   "prints the state of\n"
-                   "its replicas. A --trace is written however the run ends."},
+                   "Ctrl-\\ prints the state of its replicas. A --trace is "
+                   "written however the run ends."},
           .run = run_train},
       argc, argv);
 }
