@@ -49,6 +49,7 @@ static const struct {
 const ls_cpu_kernels *ls_cpu_kernels_best(void) {
   static const ls_cpu_kernels *known = NULL;
   const ls_cpu_kernels *best = __atomic_load_n(&known, __ATOMIC_RELAXED);
+  if (best != NULL) return best;
   for (size_t i = 0; best == NULL; ++i)
     if (levels[i].can_run()) best = levels[i].kernels;
   __atomic_store_n(&known, best, __ATOMIC_RELAXED);
