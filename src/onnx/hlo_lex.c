@@ -204,6 +204,8 @@ static ls_dtype dtype_of(const char *name, size_t size) {
 
 // Reads sizes from `at`, which is after "tensor<".
 static const char *read_sizes(ls_hlo_reader *r, const char *at, ls_shape *out) {
+  const int64_t most = (int64_t)1 << 48;
+  int64_t count = 1;
   while (at < r->end && (is_digit(*at) || *at == '?')) {
     int64_t size = 0;
     if (*at == '?') {
@@ -214,12 +216,15 @@ static const char *read_sizes(ls_hlo_reader *r, const char *at, ls_shape *out) {
     }
     for (; is_digit(*at) && size <= INT32_MAX; ++at)
       size = 10 * size + (*at - '0');
-    if (size > INT32_MAX || out->rank >= LS_MAX_RANK || *at != 'x') {
+    if (size > 0 && size <= INT32_MAX)
+      count = count <= most / size ? count * size : most + 1;
+    if (size > INT32_MAX || count > most || out->rank >= LS_MAX_RANK ||
+        *at != 'x') {
       ls_hlo_fail(r,
                   size > INT32_MAX || *at == 'x' ? LS_UNIMPLEMENTED
                                                  : LS_INVALID_ARGUMENT,
                   "a type of at most %d sizes below 2^31, each followed by x, "
-                  "is expected",
+                  "and 2^48 elements is expected",
                   LS_MAX_RANK);
       return at;
     }

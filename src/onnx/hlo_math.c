@@ -115,8 +115,11 @@ static void make_product(ls_onnx_build *b, dot_side *s) {
   for (int i = 0; i < 2; ++i) {
     if (s[i].tracked < 0) continue;
     const int dim = result_dim(&s[i], s[i].tracked, i == 0 ? 0 : s[0].num_free);
-    if (dim < 0 || (batch >= 0 && dim != batch))
+    if (dim < 0 || dim >= ls_hlo_result_type(b).shape.rank ||
+        (batch >= 0 && dim != batch)) {
       ls_hlo_refuse_batch(b, "a sum over the batch, or products of pairs");
+      return;
+    }
     batch = dim;
   }
   for (int i = 0; i < 2; ++i) {
@@ -284,12 +287,17 @@ static const struct reducer *find_reducer(ls_onnx_build *b) {
   return NULL;
 }
 
+// Returns true if the initial value is known to change nothing.
+static bool starts_neutral(const ls_onnx_build *b, const struct reducer *way) {
+  const ls_array *array = ls_onnx_array_in(b, 1);
+  return array != NULL && ls_array_num_elements(array) == 1 &&
+         ls_array_f64(array, 0) == way->neutral;
+}
+
 // Combines a result with the initial value, unless that changes nothing.
 static ls_tensor with_initial(ls_onnx_build *b, const struct reducer *way,
                               ls_tensor x) {
-  const ls_array *array = ls_onnx_array_in(b, 1);
-  if (array != NULL && ls_array_f64(array, 0) == way->neutral) return x;
-  return way->combine(x, ls_onnx_in(b, 1));
+  return starts_neutral(b, way) ? x : way->combine(x, ls_onnx_in(b, 1));
 }
 
 void ls_hlo_make_reduce(ls_onnx_build *b) {
@@ -301,9 +309,9 @@ void ls_hlo_make_reduce(ls_onnx_build *b) {
   if (count < 0) ls_onnx_fail(b, ls_invalid_argument("no dimensions"));
   for (int i = 0; i < count; ++i) {
     axes[i] = ls_onnx_axis(b, dims[i], rank);
-    before += dims[i] < batch;
+    before += axes[i] < batch;
     reduced |= 1u << axes[i];
-    if (batch >= 0 && dims[i] == batch)
+    if (batch >= 0 && axes[i] == batch)
       ls_hlo_refuse_batch(b, "a reduction of the batch");
   }
   if (batch >= 0) batch -= before;
@@ -355,11 +363,13 @@ static void make_window(ls_onnx_build *b, const struct reducer *way,
   const int batch = ls_hlo_batch_of(b, 0);
   for (int i = 0; i < rank; ++i)
     if (is_single(w, i)) singles[singles[0] >= 0] = i;
-  if (singles[0] < 0 || singles[1] < 0 || rank > 5) {
+  if (rank < 3 || rank > 5)
+    LS_ONNX_REFUSE(b, "a window over a tensor of %d dimensions, not 3 to 5",
+                   rank);
+  else if (singles[0] < 0 || singles[1] < 0)
     LS_ONNX_REFUSE(b, "a window over more than %d of %d dimensions", rank - 2,
                    rank);
-    return;
-  }
+  if (!ls_status_is_ok(b->status)) return;
   for (int i = 0; i < rank; ++i)
     if (i != singles[0] && i != singles[1]) order[at++] = i;
   order[0] = singles[0];
@@ -391,9 +401,14 @@ void ls_hlo_make_reduce_window(ls_onnx_build *b) {
   bool fits = way->op == LS_OP_REDUCE_SUM || way->op == LS_OP_REDUCE_MAX ||
               (way->op == LS_OP_REDUCE_MIN &&
                ls_dtype_is_float(ls_hlo_result_type(b).dtype));
-  for (int i = 0; i < rank; ++i)
+  bool is_padded = false;
+  for (int i = 0; i < rank; ++i) {
     fits = fits && base[i] == 1;
+    is_padded |= (w.pads[2 * i] | w.pads[2 * i + 1]) != 0;
+  }
   if (!fits) LS_ONNX_REFUSE(b, "a window of this kind, or a dilated input");
+  if (way->op == LS_OP_REDUCE_SUM && is_padded && !starts_neutral(b, way))
+    LS_ONNX_REFUSE(b, "sums in windows with a padding other than zeros");
   if (batch >= 0 && !is_single(&w, batch))
     ls_hlo_refuse_batch(b, "a window over the batch");
   if (ls_status_is_ok(b->status)) make_window(b, way, &w, rank);
@@ -416,9 +431,9 @@ void ls_hlo_make_gather(ls_onnx_build *b) {
       ls_hlo_ints(b, "sizes", sizes, LS_MAX_RANK) == shape.rank &&
       ls_onnx_attr_find(b->node, "operand_batching_dims") == NULL &&
       collapsed[0] == axis[0] && axis[0] >= 0 && axis[0] < shape.rank &&
-      ls_hlo_batch_of(b, 0) < 0 && vector >= list.rank - 1;
+      ls_hlo_batch_of(b, 0) < 0 && vector >= 0 && vector >= list.rank - 1;
   if (fits && vector == list.rank - 1) {
-    fits = list.dim[vector] == 1;
+    fits = list.dim[vector] == 1 && batch != vector;
     list.dim[--list.rank] = 0;
   }
   for (int i = 0; fits && i < shape.rank; ++i)
@@ -460,28 +475,82 @@ static const ls_onnx_node *maker_of(const ls_onnx_file *file, uint32_t value,
   return NULL;
 }
 
-// Finds x in exp(x - max) / broadcast(sum(exp(x - max))).
+// Follows broadcasts back from `value` to what they repeat. `dims`, of the
+// value, become those of what is returned, -1 where elements are repeated.
+static uint32_t follow_broadcasts(const ls_onnx_file *file, uint32_t value,
+                                  int *dims, int count) {
+  enum { MOST_BROADCASTS = 8 };
+  for (int k = 0; k < MOST_BROADCASTS; ++k) {
+    const ls_onnx_node *wide = maker_of(file, value, "broadcast_in_dim");
+    ls_onnx_build b = {.file = file, .node = wide};
+    int64_t to[LS_MAX_RANK];
+    if (wide == NULL || wide->num_inputs != 1) break;
+    const ls_shape shape = file->types[value].shape;
+    const ls_shape own = ls_hlo_in_shape(&b, 0);
+    if (ls_hlo_ints(&b, "dims", to, LS_MAX_RANK) != own.rank) break;
+    for (int i = 0; i < count; ++i) {
+      int from = -1;
+      for (int d = 0; dims[i] >= 0 && d < own.rank; ++d)
+        if (to[d] == dims[i] && own.dim[d] == shape.dim[to[d]]) from = d;
+      dims[i] = from;
+    }
+    value = wide->inputs[0];
+  }
+  return value;
+}
+
+static bool is_zero(const ls_onnx_file *file, uint32_t value) {
+  for (size_t i = 0; i < file->num_initializers; ++i) {
+    const ls_onnx_initializer *constant = &file->initializers[i];
+    if (constant->value == value)
+      return !constant->is_variable && constant->array != NULL &&
+             ls_array_num_elements(constant->array) == 1 &&
+             ls_array_f64(constant->array, 0) == 0;
+  }
+  return false;
+}
+
+// Returns true if `value` is x summed along the last dimension, and repeated
+// along it.
+static bool is_sum_of(const ls_onnx_file *file, uint32_t value, uint32_t x) {
+  const int rank = file->types[x].shape.rank;
+  int dims[LS_MAX_RANK];
+  int64_t summed[LS_MAX_RANK];
+  for (int i = 0; i < rank; ++i)
+    dims[i] = i;
+  if (rank < 1 ||
+      !ls_shape_equal(file->types[value].shape, file->types[x].shape))
+    return false;
+  value = follow_broadcasts(file, value, dims, rank);
+  const ls_onnx_node *sum = maker_of(file, value, "reduce");
+  ls_onnx_build b = {.file = file, .node = sum};
+  bool fits = sum != NULL && sum->num_inputs == 2 && sum->inputs[0] == x &&
+              is_zero(file, sum->inputs[1]) &&
+              strcmp(ls_onnx_attr_text(&b, "region", ""), "add") == 0 &&
+              ls_hlo_ints(&b, "dims", summed, LS_MAX_RANK) == 1 &&
+              summed[0] == rank - 1 && dims[rank - 1] < 0;
+  for (int i = 0; fits && i < rank - 1; ++i)
+    fits = dims[i] == i;
+  return fits;
+}
+
+// Finds x in exp(x - c) / sum(exp(x - c)), where c, a maximum in practice, is
+// the same along the last dimension.
 uint32_t ls_hlo_logits(const ls_onnx_file *file, uint32_t value) {
+  const ls_shape shape = file->types[value].shape;
   const ls_onnx_node *quotient = maker_of(file, value, "divide");
   if (quotient == NULL || quotient->num_inputs != 2) return value;
   const ls_onnx_node *power =
       maker_of(file, quotient->inputs[0], "exponential");
-  uint32_t sum = quotient->inputs[1];
-  for (const ls_onnx_node *wide;
-       (wide = maker_of(file, sum, "broadcast_in_dim")) != NULL &&
-       wide->num_inputs == 1;)
-    sum = wide->inputs[0];
-  const ls_onnx_node *reduction = maker_of(file, sum, "reduce");
-  if (power == NULL || reduction == NULL || power->num_inputs != 1 ||
-      reduction->num_inputs != 2 || reduction->inputs[0] != quotient->inputs[0])
+  if (power == NULL || power->num_inputs != 1 ||
+      !is_sum_of(file, quotient->inputs[1], quotient->inputs[0]))
     return value;
   const ls_onnx_node *shifted = maker_of(file, power->inputs[0], "subtract");
-  const ls_onnx_attr *region = ls_onnx_attr_find(reduction, "region");
-  const ls_onnx_attr *dims = ls_onnx_attr_find(reduction, "dims");
-  const int32_t rank = file->types[value].shape.rank;
-  if (region == NULL || strcmp(region->text, "add") != 0 || dims == NULL ||
-      dims->count != 1 || dims->numbers[0] != rank - 1)
-    return value;
-  return shifted != NULL && shifted->num_inputs == 2 ? shifted->inputs[0]
-                                                     : power->inputs[0];
+  int last = shape.rank - 1;
+  if (shifted == NULL || shifted->num_inputs != 2 ||
+      !ls_shape_equal(file->types[shifted->inputs[0]].shape, shape) ||
+      !ls_shape_equal(file->types[shifted->inputs[1]].shape, shape))
+    return power->inputs[0];
+  follow_broadcasts(file, shifted->inputs[1], &last, 1);
+  return last < 0 ? shifted->inputs[0] : power->inputs[0];
 }

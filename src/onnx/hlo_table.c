@@ -121,10 +121,22 @@ void ls_hlo_take_batch(ls_onnx_build *b) {
                                  LS_SHAPE_TEXT(ls_tensor_dtype(x), wanted),
                                  LS_SHAPE_TEXT(ls_tensor_dtype(x), got)));
   }
+  const ls_onnx_port *first = NULL;
   for (size_t i = 0; is_other && i < file->num_inputs; ++i) {
     const ls_shape wanted = file->inputs[i].type.shape;
     ls_onnx_value *value = &b->values[file->inputs[i].value];
     if (wanted.rank < 1 || wanted.dim[0] != batch_size(b)) continue;
+    if (first == NULL) first = &file->inputs[i];
+    const ls_shape got = ls_tensor_shape(value->tensor);
+    const ls_shape other = ls_tensor_shape(b->values[first->value].tensor);
+    if (got.dim[0] != other.dim[0])
+      ls_onnx_fail(b, ls_invalid_argument(
+                          "inputs of '%s' must have one batch size: '%s' is "
+                          "%s, '%s' %s",
+                          file->path, first->name,
+                          LS_SHAPE_TEXT(first->type.dtype, other),
+                          file->inputs[i].name,
+                          LS_SHAPE_TEXT(file->inputs[i].type.dtype, got)));
     ls_onnx_number sizes[LS_MAX_RANK];
     ls_onnx_dims(value->tensor, sizes);
     b->batch = sizes[0];
@@ -195,6 +207,14 @@ ls_tensor ls_hlo_reshape(ls_tensor x, ls_shape shape, int batch) {
   return ls_reshape(x, shape);
 }
 
+// Returns true if dimension `batch` has the size that the batch gives it.
+static bool has_batch(const ls_onnx_build *b, ls_shape got, ls_shape wanted,
+                      int batch) {
+  const int64_t unit = batch_size(b), size = got.dim[batch];
+  return size < 0 || (!b->batch.is_unknown && unit > 0 &&
+                      size == b->batch.value * (wanted.dim[batch] / unit));
+}
+
 void ls_hlo_give(ls_onnx_build *b, size_t output, ls_tensor x, int batch) {
   const uint32_t value = b->node->outputs[output];
   const ls_type wanted = b->file->types[value];
@@ -206,8 +226,9 @@ void ls_hlo_give(ls_onnx_build *b, size_t output, ls_tensor x, int batch) {
   bool fits =
       got.rank == wanted.shape.rank && ls_tensor_dtype(x) == wanted.dtype;
   for (int32_t i = 0; fits && i < got.rank; ++i)
-    fits = got.dim[i] == wanted.shape.dim[i] || got.dim[i] == 1 ||
-           (i == batch && (got.dim[i] < 0 || !b->batch.is_unknown));
+    fits = got.dim[i] == wanted.shape.dim[i] || got.dim[i] == 1 || i == batch;
+  if (fits && batch >= 0 && !has_batch(b, got, wanted.shape, batch))
+    ls_hlo_refuse_batch(b, "an operand with the batch in its sizes");
   if (!fits)
     ls_onnx_fail(
         b, ls_invalid_argument("it makes %s, but its type is %s",
@@ -349,8 +370,9 @@ static int moved_dim(ls_shape old, ls_shape wanted, int d, int64_t unit) {
     const int64_t size = wanted.dim[e];
     const bool is_same = size == old.dim[d];
     if (now == before &&
-        (is_same || (unit > 1 && size > 0 && size % unit == 0 &&
-                     (size % old.dim[d] == 0 || old.dim[d] % size == 0))))
+        (is_same ||
+         (unit > 1 && size > 0 && old.dim[d] > 0 && size % unit == 0 &&
+          (size % old.dim[d] == 0 || old.dim[d] % size == 0))))
       return e;
   }
   return -1;
@@ -444,13 +466,14 @@ void ls_hlo_make_dynamic_slice(ls_onnx_build *b) {
   if (!read_dims(b, "sizes", sizes, shape.rank, 0, INT32_MAX)) return;
   for (int32_t i = 0; i < shape.rank; ++i) {
     const ls_array *array = ls_onnx_array_in(b, (size_t)i + 1);
+    const bool is_one = array != NULL && ls_array_num_elements(array) == 1;
     const bool is_whole = sizes[i] == shape.dim[i];
-    int64_t start = array != NULL ? ls_array_i64(array, 0) : 0;
+    int64_t start = is_one ? ls_array_i64(array, 0) : 0;
     if (start > shape.dim[i] - sizes[i]) start = shape.dim[i] - sizes[i];
     starts[i] = start < 0 ? 0 : start;
     limits[i] = starts[i] + sizes[i];
     strides[i] = 1;
-    is_known = is_known && (is_whole || array != NULL);
+    is_known = is_known && (is_whole || is_one);
     part.dim[i] = sizes[i];
   }
   if (is_known) {
@@ -475,10 +498,11 @@ void ls_hlo_make_dynamic_update(ls_onnx_build *b) {
     ls_onnx_fail(b, ls_invalid_argument("%zu operands", b->node->num_inputs));
     return;
   }
-  if (own < 0 && batch >= 0)
-    x = ls_hlo_broadcast(b, ls_onnx_in(b, 0), shape, batch);
-  else if (own != batch || (own >= 0 && part.dim[own] != shape.dim[own]))
+  if ((own >= 0 && own != batch) ||
+      (batch >= 0 && part.dim[batch] != shape.dim[batch]))
     ls_hlo_refuse_batch(b, "an update of a part of the batch");
+  else if (own < 0 && batch >= 0)
+    x = ls_hlo_broadcast(b, ls_onnx_in(b, 0), shape, batch);
   for (int32_t i = 0; i < shape.rank; ++i)
     at[i] = ls_onnx_in(b, (size_t)i + 2);
   ls_hlo_give(
