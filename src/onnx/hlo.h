@@ -61,7 +61,7 @@ bool ls_hlo_accept(ls_hlo_reader *r, const char *text);
 void ls_hlo_expect(ls_hlo_reader *r, const char *text);
 // Skips what is in brackets, from the current one on.
 void ls_hlo_skip_brackets(ls_hlo_reader *r);
-// Copies the token's text.
+// Copies the token's text, with the characters that a string escapes.
 const char *ls_hlo_text(ls_hlo_reader *r);
 // Reads "tensor<2x3xf32>".
 ls_type ls_hlo_read_type(ls_hlo_reader *r);
@@ -86,7 +86,7 @@ typedef struct ls_hlo_names {
 enum { LS_HLO_MOST_ATTRS = 24 };
 typedef struct ls_hlo_op {
   char domain[16], type[48];
-  int64_t line;
+  ls_hlo_cursor begin;  // Name of the op.
   ls_hlo_names results;
   ls_hlo_cursor *operands;  // Names of values.
   size_t num_operands;
@@ -95,7 +95,9 @@ typedef struct ls_hlo_op {
   size_t num_attrs;
   const char *callee;     // Function of a call.
   const char *direction;  // Direction of a comparison, or NULL.
+  bool is_total;          // Compares in order TOTALORDER.
   ls_array *array;        // The last constant.
+  ls_type array_type;
   ls_type *types;         // Types of the results; of a return, the operands.
   size_t num_types;
   ls_hlo_names carried;  // Names in a loop's regions.
@@ -117,7 +119,6 @@ LS_MUST_USE ls_status ls_hlo_decode(ls_runtime *runtime, const void *data,
                                     size_t size, ls_onnx_file *file);
 // Returns true for a text, by the end of its path.
 bool ls_hlo_is_path(const char *path);
-bool ls_hlo_is_node(const ls_onnx_node *node);
 // Returns the value before a softmax that makes `value`, or `value`.
 uint32_t ls_hlo_logits(const ls_onnx_file *file, uint32_t value);
 

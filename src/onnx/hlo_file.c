@@ -14,6 +14,7 @@ enum {
   MOST_NODES = 1 << 18,
   MOST_CALLS = 64,
   MOST_TRIPS = 4096,
+  MOST_COPIES = 1 << 24,
   KEY_SIZE = 200,
 };
 
@@ -36,6 +37,7 @@ typedef struct module {
   uint64_t num_scopes;
   scalar *scalars;
   const ls_hlo_cursor *main;
+  size_t num_read;  // Bytes of ops and heads, with those of calls and loops.
 } module;
 
 static ls_onnx_file *file_of(module *m) { return m->r.onnx.file; }
@@ -43,6 +45,19 @@ static void *arena_array(module *m, size_t count, size_t size) {
   void *block = ls_arena_allocate_array(&file_of(m)->memory, count, size);
   if (block == NULL) ls_hlo_no_memory(&m->r);
   return block;
+}
+
+// Counts what was read from `begin` on. Texts of calls and loops are read again
+// and again.
+static void count_text(module *m, const char *begin) {
+  ls_hlo_reader *r = &m->r;
+  if (!ls_status_is_ok(r->status)) return;
+  m->num_read += (size_t)(r->now.text - begin);
+  if (m->num_read > MOST_COPIES + (size_t)(r->end - r->begin))
+    ls_hlo_fail(r, LS_UNIMPLEMENTED,
+                "a text of more than %d bytes in addition to its own, with "
+                "calls inlined and loops unrolled",
+                MOST_COPIES);
 }
 
 // ---- Values ----------------------------------------------------------------
@@ -155,7 +170,7 @@ static uint32_t fold_op(module *m, const ls_hlo_op *o) {
   if (array == NULL) ls_hlo_no_memory(&m->r);
   ls_status_free(status);
   if (array == NULL) return 0;
-  ls_array_set_i64(array, 0, value);
+  ls_array_set_i64(array, 0, type.dtype == LS_DTYPE_BOOL ? value != 0 : value);
   ls_array *kept = ls_give(&array);
   ls_hlo_own_array(&m->r, kept);
   return ls_status_is_ok(m->r.status) ? add_initializer(m, "%", type, kept) : 0;
@@ -171,7 +186,8 @@ static void add_node(module *m, const ls_hlo_op *o, int64_t *results,
   ls_onnx_attr *attrs = arena_array(m, o->num_attrs + 2, sizeof(*attrs));
   char *type = ls_arena_string(&file->memory, o->type),
        *domain = ls_arena_string(&file->memory, o->domain),
-       *name = ls_arena_format(&file->memory, "line %lld", (long long)o->line);
+       *name = ls_arena_format(&file->memory, "line %lld",
+                               (long long)o->begin.line);
   if (node == NULL || ids == NULL || attrs == NULL || type == NULL ||
       domain == NULL || name == NULL || !ls_status_is_ok(m->r.status))
     return;
@@ -225,9 +241,10 @@ static void inline_call(module *m, const ls_hlo_op *o, const scope *outer,
   const ls_hlo_cursor after = m->r.now;
   ls_hlo_reader *r = &m->r;
   char key[KEY_SIZE];
-  snprintf(key, sizeof(key), "@%s", o->callee != NULL ? o->callee : "");
+  const int size =
+      snprintf(key, sizeof(key), "@%s", o->callee != NULL ? o->callee : "");
   const ls_hlo_cursor *function =
-      ls_map_find(&r->onnx.values, key, strlen(key));
+      size < KEY_SIZE ? ls_map_find(&r->onnx.values, key, (size_t)size) : NULL;
   const scope s = inner_scope(m, outer, false);
   if (function == NULL)
     LS_HLO_EXPECTED(r, "a function of the text, got %s", key);
@@ -238,6 +255,7 @@ static void inline_call(module *m, const ls_hlo_op *o, const scope *outer,
     ls_hlo_is(r, "(") ? ls_hlo_skip_brackets(r) : (void)ls_hlo_read_type(r);
   if (ls_hlo_accept(r, "attributes")) ls_hlo_skip_brackets(r);
   ls_hlo_expect(r, "{");
+  count_text(m, function->text);
   read_block(m, &s, out);
   if (ls_status_is_ok(r->status)) r->now = after;
 }
@@ -259,6 +277,7 @@ static void inline_region(module *m, const ls_hlo_op *o, const scope *outer,
     for (size_t i = 0; i < values->count && i < o->carried.count; ++i)
       define(m, &s, o->carried.items[i], values->items[i]);
   }
+  count_text(m, o->regions[region].text);
   read_block(m, &s, out);
 }
 
@@ -275,8 +294,7 @@ static void unroll_loop(module *m, const ls_hlo_op *o, const scope *outer,
     const scalar truth =
         condition.count == 1 ? m->scalars[condition.items[0]] : (scalar){0};
     if (!truth.is_known || trip >= MOST_TRIPS) {
-      r->now = after;
-      r->now.line = o->line;
+      r->now = o->begin;
       ls_hlo_fail(r, LS_UNIMPLEMENTED,
                   "a loop (stablehlo.while) whose number of steps depends on "
                   "values, or is above %d",
@@ -294,22 +312,32 @@ static void unroll_loop(module *m, const ls_hlo_op *o, const scope *outer,
 
 // Adds a constant once, however often its function is called.
 static uint32_t add_constant(module *m, const ls_hlo_op *o, const char *name) {
+  ls_hlo_reader *r = &m->r;
+  ls_map *values = &r->onnx.values;
   char key[KEY_SIZE];
-  if (o->array == NULL) {
-    LS_HLO_EXPECTED(&m->r, "a constant dense<...>");
+  if (o->array == NULL || o->types[0].dtype != o->array_type.dtype ||
+      !ls_shape_equal(o->types[0].shape, o->array_type.shape)) {
+    r->now = o->begin;
+    LS_HLO_EXPECTED(r, "a constant dense<...> of the type %s",
+                    LS_SHAPE_TEXT(o->types[0].dtype, o->types[0].shape));
     return 0;
   }
-  const int size =
-      snprintf(key, sizeof(key), "const %s %lld", name, (long long)o->line);
-  const void *found = ls_map_find(&m->r.onnx.values, key, (size_t)size);
+  const size_t offset = (size_t)(o->begin.text - r->begin);
+  const size_t size = (size_t)snprintf(key, sizeof(key), "const %zu", offset);
+  const void *found = ls_map_find(values, key, size);
   if (found != NULL) return (uint32_t)(uintptr_t)found;
-  const char *text = ls_arena_format(&file_of(m)->memory, "%s_line_%lld", name,
-                                     (long long)o->line);
-  if (text == NULL) return 0;
-  const uint32_t value = add_initializer(m, text, o->types[0], o->array);
-  if (!ls_map_insert(&m->r.onnx.values, key, (size_t)size,
-                     (void *)(uintptr_t)value))
-    ls_hlo_no_memory(&m->r);
+  ls_arena *memory = &file_of(m)->memory;
+  const char *text =
+      ls_arena_format(memory, "%s_line_%lld", name, (long long)o->begin.line);
+  if (text != NULL && ls_map_find(values, text, strlen(text)) != NULL)
+    text = ls_arena_format(memory, "%s_byte_%zu", text, offset);
+  if (text == NULL) ls_hlo_no_memory(r);
+  const uint32_t value =
+      text != NULL ? add_initializer(m, text, o->types[0], o->array) : 0;
+  if (value == 0) return 0;
+  if (!ls_map_insert(values, key, size, (void *)(uintptr_t)value) ||
+      !ls_map_insert(values, text, strlen(text), (void *)(uintptr_t)value))
+    ls_hlo_no_memory(r);
   return value;
 }
 
@@ -329,9 +357,18 @@ static bool read_op(module *m, const scope *s, ls_hlo_list *out) {
   ls_hlo_reader *r = &m->r;
   ls_hlo_list results = {0};
   ls_hlo_op o = {0};
+  const char *begin = r->now.text;
   ls_hlo_read_op(r, &o);
+  count_text(m, begin);
   if (ls_status_is_ok(r->status)) find_operands(m, s, &o);
   if (!ls_status_is_ok(r->status)) return true;
+  if (o.is_total && o.inputs.count > 0 &&
+      ls_dtype_is_float(file_of(m)->types[o.inputs.items[0]].dtype)) {
+    r->now = o.begin;
+    ls_hlo_fail(r, LS_UNIMPLEMENTED, "op %s of floats in order TOTALORDER",
+                o.type);
+    return true;
+  }
   if (strcmp(o.type, "return") == 0) {
     *out = o.inputs;
     return true;
@@ -455,8 +492,9 @@ static void read_argument(module *m, const scope *s, size_t index) {
                                                                : own;
   uint32_t value = 0;
   if (entry >= 0) {
-    take_weight(m, name, type, entry, attr_text(&marks, "ls.trainable") != NULL,
-                &value);
+    const char *trains = attr_text(&marks, "ls.trainable");
+    take_weight(m, name, type, entry,
+                trains != NULL && strcmp(trains, "false") == 0, &value);
   } else if (variable != NULL) {
     ls_hlo_fail(r, LS_NOT_FOUND,
                 "the values of variable '%s': they are in the export's "
@@ -480,8 +518,7 @@ static void read_output(module *m, size_t index, bool has_marks) {
   if (name == NULL || name[0] == '\0')
     name = ls_arena_format(&file_of(m)->memory, "output%zu", index);
   if (name == NULL) ls_hlo_no_memory(r);
-  if (ls_status_is_ok(r->status))
-    add_port(m, false, 0, name, type);
+  if (ls_status_is_ok(r->status)) add_port(m, false, 0, name, type);
 }
 
 static void read_main(module *m) {
@@ -590,9 +627,4 @@ ls_status ls_hlo_decode(ls_runtime *runtime, const void *data, size_t size,
 bool ls_hlo_is_path(const char *path) {
   const size_t size = strlen(path);
   return size > 5 && strcmp(path + size - 5, ".mlir") == 0;
-}
-
-bool ls_hlo_is_node(const ls_onnx_node *node) {
-  return strcmp(node->domain, "stablehlo") == 0 ||
-         strcmp(node->domain, "chlo") == 0;
 }

@@ -61,6 +61,35 @@ void ls_hlo_own_array(ls_hlo_reader *r, ls_array *array) {
     ls_array_release(array);
 }
 
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+static int hex_digit(char c) {
+  if (is_digit(c)) return c - '0';
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+// Replaces escapes by their characters. Returns false if one is damaged.
+static bool unescape(char *text) {
+  static const char letters[] = "\\\"nt", meanings[] = "\\\"\n\t";
+  char *out = text;
+  for (const char *at = text; *at != '\0'; ++at, ++out) {
+    *out = *at;
+    if (*at != '\\') continue;
+    const char *letter = *++at != '\0' ? strchr(letters, *at) : NULL;
+    if (letter != NULL) {
+      *out = meanings[letter - letters];
+      continue;
+    }
+    const int high = hex_digit(at[0]), low = high < 0 ? -1 : hex_digit(at[1]);
+    if (low < 0 || high + low == 0) return false;
+    *out = (char)(16 * high + low);
+    ++at;
+  }
+  *out = '\0';
+  return true;
+}
+
 const char *ls_hlo_text(ls_hlo_reader *r) {
   char *text = ls_arena_allocate(&r->onnx.file->memory, r->now.size + 1);
   if (text == NULL) {
@@ -68,6 +97,12 @@ const char *ls_hlo_text(ls_hlo_reader *r) {
     return "";
   }
   memcpy(text, r->now.text, r->now.size);
+  if ((r->now.kind == LS_HLO_STRING || r->now.kind == LS_HLO_SYMBOL) &&
+      !unescape(text)) {
+    LS_HLO_EXPECTED(r, "\\\\, \\\", \\n, \\t or two digits of a character "
+                       "other than \\00 after \\ in a string");
+    return "";
+  }
   return text;
 }
 
@@ -76,7 +111,6 @@ static bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
          (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '$';
 }
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 static void skip_blanks(ls_hlo_reader *r) {
   const char *at = r->now.at;
@@ -254,12 +288,6 @@ ls_type ls_hlo_read_type(ls_hlo_reader *r) {
 }
 
 // ---- Constants -------------------------------------------------------------
-static int hex_digit(char c) {
-  if (is_digit(c)) return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 // Stores "0xAB...": the bytes of all elements, or of one. Returns false if it
 // is damaged.
 static bool store_bytes(ls_array *array, const char *at, size_t digits) {
@@ -299,6 +327,7 @@ static const char *store_number(ls_array *array, int64_t i, const char *at) {
   else
     bits =
         *at == '-' ? (uint64_t)strtoll(at, &end, 10) : strtoull(at, &end, 10);
+  if (dtype == LS_DTYPE_BOOL) bits = bits != 0;
   if (end == NULL || !ls_dtype_is_float(dtype) || at[1] == 'x')
     memcpy((char *)ls_array_mutable_data(array) + (size_t)i * item, &bits,
            item);

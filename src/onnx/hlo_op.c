@@ -80,6 +80,8 @@ static void read_lists(ls_hlo_reader *r, ls_hlo_op *o, const char *name) {
 static void read_value(ls_hlo_reader *r, ls_hlo_op *o, const char *name,
                        int depth) {
   if (depth > MOST_DEPTH) LS_HLO_EXPECTED(r, "an attribute of less depth");
+  if (strcmp(name, "region") == 0 || strcmp(name, "word") == 0)
+    LS_HLO_EXPECTED(r, "no attribute %s", name);
   if (ls_hlo_is(r, "[") || ls_hlo_is(r, "array")) {
     read_lists(r, o, name);
   } else if (r->now.kind == LS_HLO_NUMBER) {
@@ -94,8 +96,7 @@ static void read_value(ls_hlo_reader *r, ls_hlo_op *o, const char *name,
         r->now = colon;
     }
   } else if (ls_hlo_is(r, "dense")) {
-    ls_type type;
-    o->array = ls_hlo_read_dense(r, &type);
+    o->array = ls_hlo_read_dense(r, &o->array_type);
     add_attr(r, o, name, LS_ONNX_TENSOR)->array = o->array;
   } else if (ls_hlo_is(r, "{")) {
     ls_hlo_next(r);
@@ -114,12 +115,12 @@ static void read_value(ls_hlo_reader *r, ls_hlo_op *o, const char *name,
   }
 }
 
-// Returns true for the direction of a comparison.
-static bool is_direction(const char *text) {
+// Takes the direction or the order of a comparison.
+static void take_comparison(ls_hlo_op *o, const char *text) {
   for (size_t i = 0;
        i < sizeof(ls_hlo_directions) / sizeof(ls_hlo_directions[0]); ++i)
-    if (strcmp(ls_hlo_directions[i], text) == 0) return true;
-  return false;
+    if (strcmp(ls_hlo_directions[i], text) == 0) o->direction = text;
+  o->is_total |= strcmp(text, "TOTALORDER") == 0;
 }
 
 // Reads "NAME = VALUE, ..." up to a bracket.
@@ -132,8 +133,8 @@ void ls_hlo_read_attrs(ls_hlo_reader *r, ls_hlo_op *o, const char *end,
     ls_hlo_next(r);
     if (ls_hlo_accept(r, "="))
       read_value(r, o, name, depth);
-    else if (is_direction(name))
-      o->direction = name;
+    else
+      take_comparison(o, name);
     if (!ls_hlo_is(r, end)) ls_hlo_accept(r, ",");
   }
   ls_hlo_expect(r, end);
@@ -145,6 +146,10 @@ static void read_summary(ls_hlo_reader *r, ls_hlo_op *o) {
   char text[100] = "";
   int64_t depth = 0;
   do {
+    if (ls_hlo_is(r, "loc")) {
+      ls_hlo_skip_location(r);
+      continue;
+    }
     const char *word = r->now.text, *dot = memchr(word, '.', r->now.size);
     const bool is_op =
         dot != NULL &&
@@ -242,8 +247,8 @@ static void read_word(ls_hlo_reader *r, ls_hlo_op *o) {
     read_value(r, o, name, 0);
   } else if (strcmp(name, "init") == 0) {
     ls_hlo_expect(r, ":");
-  } else if (is_direction(name)) {
-    o->direction = name;
+  } else {
+    take_comparison(o, name);
   }
 }
 
@@ -258,9 +263,8 @@ static void read_tail(ls_hlo_reader *r, ls_hlo_op *o, size_t num_results) {
     if (r->now.kind == LS_HLO_VALUE) {
       read_operand(r, o);
     } else if (ls_hlo_is(r, "dense")) {
-      ls_type type = {0};
-      o->array = ls_hlo_read_dense(r, &type);
-      add_type(r, o, type);
+      o->array = ls_hlo_read_dense(r, &o->array_type);
+      add_type(r, o, o->array_type);
       ls_hlo_skip_location(r);
       has_types = true;
     } else if (r->now.kind == LS_HLO_SYMBOL) {
@@ -300,7 +304,7 @@ static void read_tail(ls_hlo_reader *r, ls_hlo_op *o, size_t num_results) {
 // Reads the name of an op, with or without quotes.
 static void read_name(ls_hlo_reader *r, ls_hlo_op *o) {
   const char *text = ls_hlo_text(r), *dot = strrchr(text, '.');
-  o->line = r->now.line;
+  o->begin = r->now;
   if ((r->now.kind != LS_HLO_NAME && r->now.kind != LS_HLO_STRING) ||
       strlen(text) >= sizeof(o->type)) {
     LS_HLO_EXPECTED(r, "an op");

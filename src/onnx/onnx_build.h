@@ -59,7 +59,8 @@ typedef struct ls_onnx_op {
   uint8_t least, most;  // Numbers of inputs.
 } ls_onnx_op;
 // Finds an op; NULL if there is none.
-const ls_onnx_op *ls_onnx_op_find(const ls_onnx_node *node);
+const ls_onnx_op *ls_onnx_op_find(const ls_onnx_file *file,
+                                 const ls_onnx_node *node);
 // Makes the ops of a node, and sets its outputs.
 void ls_onnx_make_node(ls_onnx_build *b, const ls_onnx_node *node);
 

@@ -41,10 +41,11 @@ static role hlo_role_of(const ls_onnx_node *node, size_t input) {
 }
 
 // Returns the role of an operand.
-static role role_of(const ls_onnx_node *node, size_t input) {
+static role role_of(const ls_onnx_file *file, const ls_onnx_node *node,
+                    size_t input) {
   static const char *const with_settings[] = {
       "Clip", "Pad", "Resize", "Upsample", "Dropout", "OneHot", "Range", NULL};
-  if (ls_hlo_is_node(node)) return hlo_role_of(node, input);
+  if (file->types != NULL) return hlo_role_of(node, input);
   if (strcmp(node->type, "BatchNormalization") == 0 && input > 2)
     return ROLE_STATISTIC;
   if (input > 0 && is_one_of(node->type, with_settings)) return ROLE_SETTING;
@@ -76,16 +77,20 @@ static bool is_weight(const char *name, role own, const ls_array *array) {
          ls_array_shape(array).rank > 0 && is_finite_array(array);
 }
 
-// Returns the elements of a weight, which a StableHLO text may give as one for
-// all.
+// Returns true unless a StableHLO text gives one element for all.
+static bool is_whole(const ls_onnx_file *file,
+                     const ls_onnx_initializer *given) {
+  return file->types == NULL || ls_shape_equal(file->types[given->value].shape,
+                                               ls_array_shape(given->array));
+}
+
+// Returns all elements of a weight.
 static ls_status make_whole(const ls_onnx_file *file,
                             const ls_onnx_initializer *given,
                             ls_array **out_array) {
   const ls_dtype dtype = ls_array_dtype(given->array);
   *out_array = ls_array_retain(given->array);
-  if (file->types == NULL || ls_shape_equal(file->types[given->value].shape,
-                                            ls_array_shape(given->array)))
-    return ls_ok();
+  if (is_whole(file, given)) return ls_ok();
   ls_array_release(*out_array);
   *out_array = NULL;
   LS_RETURN_IF_ERROR(
@@ -98,10 +103,12 @@ static ls_status make_whole(const ls_onnx_file *file,
 
 static ls_status load_variables(ls_onnx *self, const ls_onnx_options *options) {
   const ls_onnx_file *file = &self->file;
+  // The number of elements that texts give as one for all.
+  int64_t grown = 0;
   LS_OWN_ARRAY_OR_RETURN(self->allocator, role, roles, file->num_values);
   for (size_t i = 0; i < file->num_nodes; ++i)
     for (size_t k = 0; k < file->nodes[i].num_inputs; ++k) {
-      const role found = role_of(&file->nodes[i], k);
+      const role found = role_of(file, &file->nodes[i], k);
       role *known = &roles[file->nodes[i].inputs[k]];
       if (found > *known) *known = found;
     }
@@ -109,12 +116,15 @@ static ls_status load_variables(ls_onnx *self, const ls_onnx_options *options) {
     const ls_onnx_initializer *given = &file->initializers[i];
     const char *name = file->names[given->value];
     const role own = roles[given->value];
+    const int64_t count =
+        is_whole(file, given)
+            ? 0
+            : ls_shape_num_elements(file->types[given->value].shape);
     if (!ls_dtype_is_float(ls_array_dtype(given->array)) ||
         (!given->is_variable && !is_weight(name, own, given->array)) ||
-        (file->types != NULL &&
-         ls_shape_num_elements(file->types[given->value].shape) >
-             LS_ONNX_MOST_ELEMENTS))
+        count < 0 || count > LS_ONNX_MOST_ELEMENTS - grown)
       continue;
+    grown += count;
     LS_OWN(ls_array, whole) = NULL;
     LS_RETURN_IF_ERROR(make_whole(file, given, &whole));
     const bool trains = own != ROLE_STATISTIC && !given->is_fixed &&
@@ -131,7 +141,7 @@ static ls_status load_variables(ls_onnx *self, const ls_onnx_options *options) {
 static ls_status check_ops(const ls_onnx_file *file) {
   for (size_t i = 0; i < file->num_nodes; ++i) {
     const ls_onnx_node *node = &file->nodes[i];
-    if (ls_onnx_op_find(node) == NULL)
+    if (ls_onnx_op_find(file, node) == NULL)
       return ls_unimplemented("'%s': op %s%s%s of node '%s'", file->path,
                               node->domain, node->domain[0] != '\0' ? "." : "",
                               node->type, node->name);

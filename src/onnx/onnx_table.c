@@ -132,8 +132,10 @@ static const ls_onnx_op ops[] = {
     MAKE("GRU", recurrent, 3, 6),
 };
 
-const ls_onnx_op *ls_onnx_op_find(const ls_onnx_node *node) {
-  if (node->domain[0] != '\0') return ls_hlo_op_find(node->domain, node->type);
+const ls_onnx_op *ls_onnx_op_find(const ls_onnx_file *file,
+                                  const ls_onnx_node *node) {
+  if (file->types != NULL) return ls_hlo_op_find(node->domain, node->type);
+  if (node->domain[0] != '\0') return NULL;
   for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); ++i)
     if (strcmp(ops[i].type, node->type) == 0) return &ops[i];
   return NULL;
@@ -153,13 +155,13 @@ static void make_by_op(ls_onnx_build *b, const ls_onnx_op *op) {
 }
 
 void ls_onnx_make_node(ls_onnx_build *b, const ls_onnx_node *node) {
-  const ls_onnx_op *op = ls_onnx_op_find(node);
+  const ls_onnx_op *op = ls_onnx_op_find(b->file, node);
   b->node = node;
   if (node->num_inputs < op->least || node->num_inputs > op->most ||
       (op->least > 0 && node->inputs[0] == 0) || node->num_outputs == 0) {
     ls_onnx_fail(b, ls_invalid_argument("it has %zu inputs and %zu outputs",
                                         node->num_inputs, node->num_outputs));
-  } else if (ls_hlo_is_node(node)) {
+  } else if (b->file->types != NULL) {
     ls_hlo_make_node(b, op);
   } else if (!ls_onnx_fold(b) && ls_status_is_ok(b->status)) {
     make_by_op(b, op);

@@ -521,6 +521,22 @@ TEST(what_cannot_be_read_is_refused_by_name) {
                  "2 dimensions");
 }
 
+TEST(ops_of_other_domains_are_refused) {
+  LS_OWN(ls_text, graph) = text_of();
+  ls_onnx *onnx = NULL;
+  const size_t node = ls_proto_begin(&graph, 1);
+  add_words(&graph, 1, "x x");
+  add_words(&graph, 2, "y");
+  ls_proto_string(&graph, 3, "the_node");
+  ls_proto_string(&graph, 4, "add");
+  ls_proto_string(&graph, 7, "stablehlo");
+  ls_proto_end(&graph, node);
+  add_port(&graph, 11, "x", LS_SHAPE(-1, 4));
+  add_port(&graph, 12, "y", LS_SHAPE(-1, 4));
+  expect_status(load(&graph, OPSET, &onnx), LS_UNIMPLEMENTED,
+                "op stablehlo.add of node 'the_node'");
+}
+
 // ---- Files -----------------------------------------------------------------
 // Adds "w", two floats of the file at `location`, from byte 4 on.
 static void add_external(ls_text *graph, const char *location) {

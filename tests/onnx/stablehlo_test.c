@@ -357,6 +357,35 @@ TEST(a_loop_of_known_steps_is_unrolled) {
   expect_row(&rows[0]);
 }
 
+// A bool is 0 or 1, however its number is written; places in a region are no
+// ops.
+TEST(bools_and_places_are_read) {
+  static const row rows[] = {
+      ROW23(LINE("%c = stablehlo.constant dense<[2, 0, -1]> : tensor<3xi1>")
+                LINE("%0 = stablehlo.convert %c : (tensor<3xi1>) -> "
+                     "tensor<3xf32>")
+                    LINE("%1 = stablehlo.broadcast_in_dim %0, dims = [1] : "
+                         "(tensor<3xf32>) -> " T23)
+                        LINE("%y = stablehlo.add %x, %1 : " T23),
+            2, 2, 4, 5, 5, 7),
+      ROW23(LINE("%z = stablehlo.constant dense<0.0> : tensor<f32>") LINE(
+                "%s = \"stablehlo.reduce\"(%x, %z) <{dimensions = "
+                "array<i64: 1>}> ({")
+                LINE("^bb0(%a: tensor<f32> loc(\"file.py\":1:2), %b: "
+                     "tensor<f32>):")
+                    LINE("  %m = stablehlo.add %a, %b : tensor<f32> "
+                         "loc(\"file.py\":1:2)")
+                        LINE("  stablehlo.return %m : tensor<f32>")
+                            LINE("}) : (" T23 ", tensor<f32>) -> "
+                                 "tensor<2xf32>")
+                                LINE("%y = stablehlo.broadcast_in_dim %s, "
+                                     "dims = [0] : (tensor<2xf32>) -> " T23),
+            6, 6, 6, 15, 15, 15),
+  };
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i)
+    expect_row(&rows[i]);
+}
+
 // ---- Weights ---------------------------------------------------------------
 static const char net[] =
     "module {\n"
@@ -418,6 +447,58 @@ TEST(arguments_with_values_in_a_file_are_variables) {
   remove_weights();
 }
 
+// Names have escapes, as our own exports write them.
+TEST(marks_of_an_export_are_read) {
+  static const char text[] =
+      "func.func @main(%a: tensor<3x2xf32> {ls.variable = \"p['\\77']\", "
+      "ls.trainable = true}, %b: tensor<2xf32> {ls.variable = \"arr_1\", "
+      "ls.trainable = false}, %x: tensor<1x3xf32> {ls.input = "
+      "\"gr\\C3\\B6\\C3\\9fe \\\\ \\\"x\\\"\"}) -> tensor<1x2xf32> {\n"
+      "  %0 = stablehlo.dot_general %x, %a, contracting_dims = [1] x [0] : "
+      "(tensor<1x3xf32>, tensor<3x2xf32>) -> tensor<1x2xf32>\n"
+      "  return %0 : tensor<1x2xf32>\n}\n";
+  ls_variable *variables[2];
+  ls_serving_value input;
+  LS_OWN(ls_onnx, onnx) = NULL;
+  write_weights(2);
+  expect_ok(decode(text, sizeof(text) - 1, &onnx));
+  assert_int_equal(ls_onnx_variables(onnx, variables, 2), 2);
+  assert_string_equal(ls_variable_name(variables[0]), "p['w']");
+  assert_true(ls_variable_is_trainable(variables[0]));
+  assert_false(ls_variable_is_trainable(variables[1]));
+  assert_int_equal(ls_onnx_inputs(onnx, &input, 1), 1);
+  assert_string_equal(input.name, "gr\xC3\xB6\xC3\x9F"
+                                  "e \\ \"x\"");
+  remove_weights();
+}
+
+TEST(constants_of_one_name_on_one_line_differ) {
+  static const char text[] =
+      "func.func @main(%x: tensor<1x2xf32>) -> tensor<1x2xf32> { "
+      "%c = stablehlo.constant dense<[[1.0, 2.0]]> : tensor<1x2xf32> "
+      "%0 = call @g(%x) : (tensor<1x2xf32>) -> tensor<1x2xf32> "
+      "%1 = call @g(%0) : (tensor<1x2xf32>) -> tensor<1x2xf32> "
+      "%2 = stablehlo.multiply %1, %c : tensor<1x2xf32> "
+      "return %2 : tensor<1x2xf32> } "
+      "func.func private @g(%x: tensor<1x2xf32>) -> tensor<1x2xf32> { "
+      "%c = stablehlo.constant dense<[[7.0, 8.0]]> : tensor<1x2xf32> "
+      "%0 = stablehlo.add %x, %c : tensor<1x2xf32> "
+      "return %0 : tensor<1x2xf32> }";
+  ls_variable *variables[3];
+  LS_OWN(ls_onnx, onnx) = NULL;
+  expect_ok(decode(text, sizeof(text) - 1, &onnx));
+  assert_int_equal(ls_onnx_variables(onnx, variables, 3), 2);
+  assert_string_equal(ls_variable_name(variables[0]), "c_line_1");
+  expect_contains(ls_variable_name(variables[1]), "c_line_1_byte_");
+  expect_ok(ls_frame_begin());
+  const ls_tensor in = eager_of(LS_DTYPE_F32, LS_SHAPE(1, 2), (double[]){1, 2});
+  LS_OWN(ls_nest, y) = ls_onnx_apply(onnx, ls_leaf(in), false);
+  expect_ok(ls_nest_status(y));
+  expect_tensor_of(ls_nest_tensor(y, 0), LS_SHAPE(1, 2), (double[]){15, 36},
+                   1e-5);
+  expect_ok(ls_frame_end(NULL));
+}
+
 TEST(weights_of_another_shape_are_refused) {
   LS_OWN(ls_onnx, onnx) = NULL;
   write_weights(1);
@@ -445,9 +526,10 @@ TEST(arguments_without_values_are_inputs_that_no_model_has) {
 }
 
 TEST(the_logits_are_before_a_softmax) {
-  static const char softmax[] = LINE("%c = stablehlo.constant "
-                                     "dense<0xFF800000> : tensor<f32>") LINE(
-      "%z = stablehlo.constant dense<0.0> : tensor<f32>")
+  static const char softmax[] = LINE(
+      "%c = stablehlo.constant "
+      "dense<0xFF800000> : tensor<f32>") LINE("%z = stablehlo.constant "
+                                              "dense<0.0> : tensor<f32>")
       LINE("%n = stablehlo.negate %x : " T23) LINE(
           "%0 = stablehlo.reduce(%n init: %c) applies stablehlo.maximum across "
           "dimensions = [1] : (" T23 ", tensor<f32>) -> tensor<2xf32>")
@@ -512,6 +594,30 @@ TEST(other_texts_are_refused_with_their_place) {
                      "tensor<i32>) -> tensor<i1>")
                     LINE("  stablehlo.return %t : tensor<i1>")),
        LS_UNIMPLEMENTED, "a loop (stablehlo.while)"},
+      {"%y = \"stablehlo.constant\"() <{value = dense<1.0> : "
+       "tensor<4xf32>}> : () -> " T23,
+       LS_INVALID_ARGUMENT,
+       "line 3, column 7: expected a constant dense<...> of the type f32[2,3]"},
+      {"%y = stablehlo.reduce(%x init: %x) region = 3 applies stablehlo.add "
+       "across dimensions = [1] : (" T23 ", " T23 ") -> tensor<2xf32>",
+       LS_INVALID_ARGUMENT, "expected no attribute region"},
+      {"%y = stablehlo.negate %x {a = {word = \"LT\"}} : " T23,
+       LS_INVALID_ARGUMENT, "expected no attribute word"},
+      {"%y = stablehlo.negate %x {a = \"\\q\"} : " T23, LS_INVALID_ARGUMENT,
+       "line 3, column 32: expected"},
+      {"%y = stablehlo.negate %x {a = \"\\0\"} : " T23, LS_INVALID_ARGUMENT,
+       "after \\ in a string"},
+      {"%y = stablehlo.negate %x {a = \"b\\00\"} : " T23, LS_INVALID_ARGUMENT,
+       "after \\ in a string"},
+      {"%0 = stablehlo.compare LT, %x, %x, TOTALORDER : (" T23 ", " T23
+       ") -> tensor<2x3xi1>",
+       LS_UNIMPLEMENTED,
+       "line 3, column 6: op compare of floats in order TOTALORDER"},
+      {"%0 = \"stablehlo.compare\"(%x, %x) <{compare_type = "
+       "#stablehlo<comparison_type TOTALORDER>, comparison_direction = "
+       "#stablehlo<comparison_direction LT>}> : (" T23 ", " T23
+       ") -> tensor<2x3xi1>",
+       LS_UNIMPLEMENTED, "op compare of floats in order TOTALORDER"},
   };
   char text[TEXT_SIZE];
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
@@ -521,6 +627,42 @@ TEST(other_texts_are_refused_with_their_place) {
                   rows[i].message);
     assert_null(onnx);
   }
+}
+
+TEST(a_name_that_is_long_is_refused) {
+  char body[TEXT_SIZE], text[TEXT_SIZE];
+  ls_onnx *onnx = NULL;
+  snprintf(body, sizeof(body),
+           "%%%0250d = stablehlo.constant dense<1.0> : tensor<f32>\n"
+           "%%y = stablehlo.negate %%x : " T23,
+           7);
+  write_module("2x3xf32", "2x3xf32", body, text);
+  expect_status(decode(text, strlen(text), &onnx), LS_INVALID_ARGUMENT,
+                "'net.mlir': line 4, column 2: expected a shorter name");
+}
+
+// Each function calls the next one twice; spaces fill the text.
+TEST(calls_that_multiply_are_refused) {
+  enum { FUNCTIONS = 30, SIZE = FUNCTIONS * 1200 };
+  char *text = malloc(SIZE);
+  assert_non_null(text);
+  ls_onnx *onnx = NULL;
+  size_t size = 0;
+  for (int i = 0; i < FUNCTIONS; ++i)
+    size += (size_t)snprintf(
+        text + size, SIZE - size,
+        "func.func @%.0d%s(%%x: tensor<f32>) -> tensor<f32> {\n"
+        "  %%0 = call @%d(%%x) : (tensor<f32>) -> %400s\n"
+        "  %%1 = call @%d(%%0) : (tensor<f32>) -> %400s\n"
+        "  return %%1 : tensor<f32>\n}\n",
+        i, i == 0 ? "main" : "", i + 1, "tensor<f32>", i + 1, "tensor<f32>");
+  size += (size_t)snprintf(text + size, SIZE - size,
+                           "func.func @%d(%%x: tensor<f32>) -> tensor<f32> {\n"
+                           "  return %%x : tensor<f32>\n}\n",
+                           FUNCTIONS);
+  expect_status(decode(text, size, &onnx), LS_UNIMPLEMENTED,
+                "a text of more than 16777216 bytes in addition to its own");
+  free(text);
 }
 
 TEST(bytecode_is_refused_by_name) {
