@@ -191,6 +191,32 @@ TEST(a_failed_call_is_the_failure_of_the_run) {
   fail_on(4);
 }
 
+static ls_nest lose_and_double(ls_nest args, void *user) {
+  const ls_tensor logits = doubled(&kernel, ls_nest_tensor(args, 0));
+  (void)user;
+  return ls_leaf(ls_softmax_cross_entropy(logits, ls_nest_tensor(args, 1)));
+}
+
+TEST(a_run_that_is_refused_before_its_calls_makes_none) {
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  LS_OWN(ls_function, function) = function_of(lose_and_double, NULL);
+  memset(&seen, 0, sizeof(seen));
+  for (int label = 3; label >= 2; --label) {
+    const ls_nest logits = vector_nest(3, (const float[]){0, 0, 0});
+    const ls_nest chosen =
+        ls_nest_array(array_of(LS_DTYPE_I32, LS_SCALAR, (const double[]){label}));
+    LS_OWN(ls_nest, args) = LS_TUPLE(logits, chosen);
+    LS_OWN(ls_nest, results) = ls_none();
+    const ls_status status = ls_function_call(function, args, &results);
+    if (label == 2)
+      expect_ok(status);
+    else
+      expect_status(status, LS_INVALID_ARGUMENT,
+                    "label 3 is none of the 3 classes");
+  }
+  assert_int_equal(seen.calls, 1);
+}
+
 static ls_nest count_and_call(ls_nest values, void *user) {
   const ls_tensor trip = ls_nest_tensor(values, 0);
   ls_variable_assign_add(user, ls_scalar(LS_DTYPE_F32, 1));

@@ -255,9 +255,9 @@ ls_status ls_pjrt_hosts_finish(ls_pjrt_hosts *self, uint64_t *out_loop) {
   *out_loop = self->is_torn ? 0 : self->loop;
   ls_mutex_lock(&runs_lock);
   ls_pjrt_hosts **at = &runs;
-  while (*at != self)
+  while (*at != NULL && *at != self)
     at = &(*at)->next;
-  *at = self->next;
+  if (*at != NULL) *at = self->next;
   ls_mutex_unlock(&runs_lock);
   ls_status status = self->status;
   self->status = NULL;

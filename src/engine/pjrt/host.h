@@ -43,7 +43,8 @@ bool ls_pjrt_hosts_are_over(ls_pjrt_hosts *self);
 void ls_pjrt_hosts_wait(ls_pjrt_hosts *const *hosts, size_t count, bool others);
 // Makes the calls of the run end with this status; the program then ends.
 void ls_pjrt_hosts_stop(ls_pjrt_hosts *self, ls_status status);
-// Waits for the end of the program and returns the first failure of a call.
+// Waits for the end of the program, if the run has begun, and returns the first
+// failure of a call.
 // `*out_loop` is the id of the loop that it has ended after whole trips, 0 if
 // it was in none.
 LS_MUST_USE ls_status ls_pjrt_hosts_finish(ls_pjrt_hosts *self,
