@@ -272,7 +272,7 @@ ls_status ls_iterator_seek(ls_iterator *iterator, int64_t position) {
   LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(iterator, iterator->epoch));
   LS_RETURN_IF_ERROR(ls_stage_skip(iterator->stage, position));
   ls_ahead_seek(iterator->ahead, position, -1);
-  return ls_ok();
+  return iterator->prefetch == 0 ? ls_ok() : drop_anchor(iterator, position);
 }
 
 // ---- Saving ----------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/iterator.h"
 #include "data/own.h"
 #include "lockstep/graph.h"
 #include "support/stream_runs.h"
@@ -123,5 +124,30 @@ TEST(a_source_with_less_than_it_had_ends) {
     LS_OWN(ls_iterator, iterator) = iterator_on(dataset, 0);
     expect_ok(ls_iterator_restore(iterator, record));
     assert_true(stream_read(iterator, read) <= 9);
+  }
+}
+
+static bool never(void *user) {
+  (void)user;
+  return false;
+}
+
+// Though threads are further than what was read when the place is saved.
+TEST(a_place_after_a_seek_is_where_it_was_saved) {
+  static int64_t all[STREAM_MOST], read[STREAM_MOST];
+  LS_OWN(ls_iterator, whole) = iterator_on(shuffled(&numbers), 0);
+  assert_int_equal(stream_read(whole, all), 30);
+  for (int64_t position = 0; position < 30; ++position) {
+    LS_OWN(ls_iterator, sought) = iterator_on(shuffled(&numbers), 4);
+    LS_OWN(ls_nest, element) = ls_none();
+    expect_ok(ls_iterator_seek(sought, position));
+    expect_ok(ls_iterator_next(sought, &element));
+    assert_true(ls_iterator_wait(sought, never, NULL));
+    LS_OWN(ls_record, record) = place_of(sought);
+    LS_OWN(ls_iterator, again) = iterator_on(shuffled(&numbers), 0);
+    expect_ok(ls_iterator_restore(again, record));
+    const size_t left = (size_t)(30 - 1 - position);
+    assert_int_equal(stream_read(again, read), left);
+    assert_memory_equal(read, all + position + 1, left * sizeof(*read));
   }
 }
