@@ -164,6 +164,27 @@ TEST(another_pipeline_and_another_file_are_refused) {
   expect_read(dataset, LS_NOT_FOUND, "no/such/folder/x");
 }
 
+// Described in more than 16 KiB; only the end of the text differs.
+static ls_dataset *many_ranges(int64_t last) {
+  ls_dataset *all = ls_dataset_range(0, 1, 1);
+  for (int64_t i = 1000000000; i < 1000000450; ++i)
+    all = ls_dataset_concatenate(all, ls_dataset_range(i, i + 1, 1));
+  return ls_dataset_cache(
+      ls_dataset_concatenate(all, ls_dataset_range(last, last + 1, 1)), path);
+}
+
+TEST(a_long_pipeline_is_told_apart_to_its_end) {
+  int64_t numbers[STREAM_MOST];
+  unlink(path);
+  ls_dataset *dataset = many_ranges(7);
+  assert_int_equal(read_all(dataset, 0, numbers), 452);
+  assert_int_equal(numbers[451], 7);
+  ls_dataset_release(dataset);
+  expect_read(many_ranges(8), LS_INVALID_ARGUMENT,
+              "the cache file of another pipeline");
+  unlink(path);
+}
+
 // A failure on the way leaves no file, and the next one who asks makes it.
 TEST(what_cannot_be_made_leaves_no_file) {
   file = path;

@@ -10,7 +10,6 @@
 #include "data/own.h"
 #include "data/streams.h"
 #include "data/streams/cache_file.h"
-#include "lockstep/element_spec.h"
 #include "lockstep/streams.h"
 
 typedef struct kept {
@@ -97,19 +96,20 @@ static ls_status get_streamed(cache *self, int64_t index, ls_nest *element) {
 // ---- In a file -------------------------------------------------------------
 static ls_status find_digest(const cache *self, uint64_t out[2]) {
   const ls_dataset *input = self->dataset.inputs[0];
-  ls_element_spec spec;
+  LS_OWN(ls_text, text) = {.allocator = self->dataset.allocator};
+  LS_OWN(ls_text, elements) = {.allocator = self->dataset.allocator};
+  LS_RETURN_IF_ERROR(ls_dataset_status(input));
+  ls_dataset_describe(input, &text);
+  if (input->num_leaves > 0)
+    ls_structure_print(input->structure, input->leaves, &elements);
+  LS_RETURN_IF_ERROR(ls_text_status(&text));
+  LS_RETURN_IF_ERROR(ls_text_status(&elements));
   ls_digest digest;
-  enum { ROOM = 16 << 10 };
-  LS_OWN_MEMORY(self->dataset.allocator, char, text) =
-      ls_allocate(self->dataset.allocator, ROOM);
-  LS_RETURN_IF_NO_MEMORY(text);
   ls_digest_begin(&digest);
-  ls_digest_add_text(&digest, ls_dataset_print(input, text, ROOM));
-  const ls_status status = ls_dataset_spec(input, &spec);
-  if (ls_status_is_ok(status))
-    ls_digest_add_text(&digest, ls_element_spec_print(&spec, text, ROOM));
+  ls_digest_add_text(&digest, ls_text_data(&text));
+  ls_digest_add_text(&digest, ls_text_data(&elements));
   ls_digest_end(&digest, out);
-  return status;
+  return ls_ok();
 }
 
 static ls_status cache_build(const cache *self, ls_runtime *runtime,
