@@ -7,7 +7,6 @@
 
 // The program's own files, which are not in the library.
 #include "cli/data/data_classes.c"
-#include "cli/data/json_fill.c"
 #include "cli/data/json_text.c"
 #include "cli/json.c"
 #include "cli/serve/answer.c"

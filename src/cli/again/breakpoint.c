@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/again/breakpoint.h"
+#include "cli/again/replay.h"
 
 #include <errno.h>
 #include <limits.h>

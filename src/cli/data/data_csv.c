@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/data/data_sheet.h"
+#include "cli/data/data.h"
 
 // ---- Choosing columns ------------------------------------------------------
 ls_status cli_sheet_find(const cli_files *files, const cli_sheet *table,

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/data/data_sheet.h"
+#include "cli/data/data.h"
 #include "cli/data/json_text.h"
 #include "cli/words.h"
 

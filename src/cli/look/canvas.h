@@ -4,8 +4,44 @@
 #ifndef LS_CLI_LOOK_CANVAS_H_
 #define LS_CLI_LOOK_CANVAS_H_
 
-#include "cli/look/scale.h"
+#include "cli/look/history.h"
+#include "cli/words.h"
 
+// ---- Scales ----------------------------------------------------------------
+// An axis from `low` to `high`, with marks at multiples of `step`. That of a
+// logarithmic one are powers of ten.
+typedef struct cli_scale {
+  double low, high, step;
+  bool log;  // The fields above are logarithms to base 10.
+} cli_scale;
+
+// Returns a scale that begins and ends at a mark, with about `marks` intervals
+// at most, for values from `low` to `high`; both may be NaN (no values).
+cli_scale cli_scale_round(double low, double high, int marks);
+// The same, but from `low` to `high` exactly: marks lie inside.
+cli_scale cli_scale_exact(double low, double high, int marks);
+// The same as round, but logarithmic if `log` is set and all values are above
+// 0.
+cli_scale cli_scale_values(double low, double high, int marks, bool log);
+
+// Returns the number of marks; the position of one, and of a value, as a part
+// of the axis from 0 to 1; and writes the label of a mark.
+int cli_scale_count(const cli_scale *scale);
+double cli_scale_mark(const cli_scale *scale, int index);
+double cli_scale_place(const cli_scale *scale, double value);
+void cli_scale_label(const cli_scale *scale, int index, char *text,
+                     size_t size);
+// Writes a value for people, with about 4 digits; "nan" if it is none.
+void cli_print_value(double value, char *text, size_t size);
+
+// Range of values; both NaN for none.
+typedef struct cli_range {
+  double low, high;
+} cli_range;
+// Widens the range by the finite values of an array.
+void cli_range_add(cli_range *range, const double *values, size_t count);
+
+// ---- The canvas ------------------------------------------------------------
 // Colors 1 to 6 are the terminal's own, which its theme defines; 0 is the
 // default, CLI_FAINT a faint one.
 enum { CLI_NUM_COLORS = 6, CLI_FAINT = 7 };
@@ -67,5 +103,55 @@ typedef struct cli_chart {
 } cli_chart;
 // Draws curves with axes. The title line has each curve's name and last value.
 void cli_chart_draw(cli_canvas *canvas, const cli_chart *chart);
+
+// ---- Panels ----------------------------------------------------------------
+// Panels: which curves stand in one chart. Those of a single run have training
+// and test values together; those of several runs compare one metric.
+
+typedef struct cli_panel {
+  char name[CLI_SERIES_NAME];
+  cli_curve *curves;
+  size_t num_curves;
+} cli_panel;
+
+typedef struct cli_panels {
+  cli_panel *items;
+  size_t count;
+  cli_range steps;  // Range of the steps of all curves.
+  bool log;         // Logarithmic values, where all are above 0; by the caller.
+  bool compares;    // There are several runs, whose names label curves.
+} cli_panels;
+
+// Makes panels of the metrics that fit `only`. The series are lent, so the
+// histories must outlive the panels.
+//   LS_NOT_FOUND  a pattern of `only` fits no metric: lists them.
+ls_status cli_panels_make(const cli_histories *histories, const cli_words *only,
+                          cli_panels *out);
+void cli_panels_close(cli_panels *panels);  // Accepts zeroed panels.
+CLI_OWNED_STRUCT(cli_panels, cli_panels_close)
+
+// Returns the mark of a run's curves, or of the k-th curve of a panel, where
+// colors do not tell them apart; 0 for the first: dots.
+char cli_curve_mark(size_t index);
+
+// ---- Whole pictures --------------------------------------------------------
+// Standard output as a screen.
+typedef struct cli_screen {
+  bool terminal, unicode, colors;
+  int width;
+  int rows;  // Rows of a terminal that can move its cursor; 0: none.
+} cli_screen;
+
+// Finds out how standard output can be drawn on, by TERM, NO_COLOR and the
+// locale's variables. `width` 0: the terminal's, 80 without one.
+cli_screen cli_screen_find(const ls_runtime *runtime, int width);
+
+// Draws the runs to standard output, with logarithmic values where `log` is set
+// and all are above 0, and sets the number of rows. With
+// `rewrites` they fit the screen's rows.
+//   LS_NOT_FOUND  a pattern of `only` fits no metric.
+ls_status cli_frame_draw(const cli_histories *histories, const cli_words *only,
+                         const cli_screen *screen, bool log, bool rewrites,
+                         int *out_rows);
 
 #endif  // LS_CLI_LOOK_CANVAS_H_

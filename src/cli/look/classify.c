@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/look/classify.h"
+#include "cli/look/report.h"
 
 #include <stdio.h>
 #include <string.h>

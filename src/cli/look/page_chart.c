@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/look/page.h"
+#include "cli/look/report.h"
 
 // Coordinates of the drawing, which a browser scales to its figure's width.
 enum { WIDTH = 400, HEIGHT = 230, TOP = 8, RIGHT = 12, BOTTOM = 22 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/look/panels.h"
+#include "cli/look/canvas.h"
 
 #include <fnmatch.h>
 #include <math.h>

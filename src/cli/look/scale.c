@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/look/scale.h"
+#include "cli/look/canvas.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/look/frame.h"
+#include "cli/look/canvas.h"
 
 static const char command[] = "show";
 
