@@ -56,7 +56,7 @@ typedef struct ls_emitted_value {
   // Number + 1 of the device that has the value; 0: all have it.
   int32_t owner;
   ls_emitted origin;  // The value that the language wrote: this or another one.
-  ls_emitted depth;   // A stack's number of elements (stack.c); 0: no stack.
+  ls_emitted depth;   // A stack's number of elements (flow.c); 0: no stack.
   const struct ls_emitted_product *product;  // How it was made, or NULL.
   const char *name;  // NULL: the language's prefix and the origin's number.
 } ls_emitted_value;
@@ -141,7 +141,7 @@ typedef struct ls_emit_trips {
   int32_t limit;
 } ls_emit_trips;
 
-// The calls of a program that are made around its launch (around.c).
+// The calls of a program that are made around its launch (host.c).
 typedef struct ls_emit_around {
   bool is_around;  // All calls are.
   // The first call that is not, with its line; NULL: there is none.
@@ -377,8 +377,6 @@ static inline bool ls_dim_is(ls_dim a, int64_t size) {
 static inline ls_emitted ls_operand(ls_emitter *e, uint32_t i) {
   return ls_emit_of(e, e->node->inputs[i]);
 }
-// Lists the operands; NULL without memory.
-const ls_emitted *ls_emit_operands(ls_emitter *e);
 static inline void ls_compose_give(ls_emitter *e, ls_emitted value) {
   ls_emit_bind(e, ls_ref(e->node->id, 0), value);
 }
@@ -425,8 +423,6 @@ ls_emitted ls_emit_reciprocal(ls_emitter *e, ls_emitted x);
 // Reduces values along the canonical tree; 16-bit floats in f32.
 ls_emitted ls_emit_tree(ls_emitter *e, uint16_t op, const ls_emitted *items,
                         int32_t count);
-// Emits softmax along the last axis; `log`: its logarithm.
-ls_emitted ls_emit_softmax(ls_emitter *e, ls_emitted x, bool log);
 // Emits relu(x) if the current op asks for it.
 ls_emitted ls_emit_activation(ls_emitter *e, ls_emitted x);
 // Clamps an index to 0 to `last` by its value; i32 stays i32, others become
@@ -434,8 +430,6 @@ ls_emitted ls_emit_activation(ls_emitter *e, ls_emitted x);
 ls_emitted ls_emit_clamp_index(ls_emitter *e, ls_emitted at, int64_t last);
 // Emits true where a signed index is at least 0 and less than `size`.
 ls_emitted ls_emit_is_index(ls_emitter *e, ls_emitted at, int64_t size);
-// Transposes the last two dimensions.
-ls_emitted ls_emit_swap_last(ls_emitter *e, ls_emitted x);
 // Returns a size; refuses one that depends on the batch.
 int64_t ls_emit_size(ls_emitter *e, ls_dim dim);
 
@@ -453,8 +447,7 @@ typedef struct ls_emit_rules {
   size_t count;
 } ls_emit_rules;
 extern const ls_emit_rules ls_emit_window_rules, ls_emit_norm_rules,
-    ls_emit_attention_rules, ls_emit_index_rules, ls_emit_random_rules,
-    ls_emit_order_rules;
+    ls_emit_index_rules, ls_emit_random_rules, ls_emit_order_rules;
 // Emits an elementwise op that languages lack, or whose edges are ours; returns
 // false for others.
 bool ls_compose_element(ls_emitter *e);
@@ -490,26 +483,13 @@ bool ls_emit_flow_op(ls_emitter *e);
 bool ls_emit_stack_op(ls_emitter *e);
 bool ls_emit_replica_op(ls_emitter *e);
 bool ls_emit_host_op(ls_emitter *e);
-// Adds the site of a call of a graph to `hosts`, and returns it.
-LS_MUST_USE ls_status ls_emit_add_site(ls_emitter *e, ls_graph *graph,
-                                       const ls_node *node,
-                                       ls_emit_host **out_site);
-// Emits an operand of a call as its site takes it, and makes a value for a
-// result.
-ls_emitted ls_emit_host_input(ls_emitter *e, const ls_emit_host *site,
-                              const ls_node *node, uint32_t i);
-ls_emitted ls_emit_host_output(ls_emitter *e, const ls_emit_host *site,
-                               size_t i);
-const char *ls_emit_host_label(ls_emitter *e, ls_graph *graph,
-                               const ls_node *node);
 // Counts the trips that a loop makes unless a call in its condition ends it.
 // Returns false if they are not known before it begins.
 bool ls_emit_count_trips(const ls_graph *outer, const ls_node *loop,
                          ls_emit_trips *out);
 // Decides if the host's calls can be made around the launch; `room` is the
-// number of trips of a loop of which the program does not know it (around.c).
+// number of trips of a loop of which the program does not know it.
 void ls_emit_find_around(ls_emitter *e, int64_t room);
-void ls_emit_call_around(ls_emitter *e);
 // Makes the blocks that the loop gives, before its first trip.
 void ls_emit_begin_blocks(ls_emitter *e);
 // Returns true if regions of an op call the host, at any depth.

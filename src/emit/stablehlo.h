@@ -22,14 +22,6 @@ void ls_hlo_type(ls_hlo *h, ls_emitted value);
 // Appends a name: %v3.
 void ls_hlo_name(ls_hlo *h, ls_emitted value);
 
-// Returns an operand of a product, rounded to bf16 where the program asks for
-// it.
-ls_emitted ls_hlo_operand(ls_emitter *e, ls_emitted x);
-// Returns the precision of products.
-static inline const char *ls_hlo_precision(const ls_hlo *h) {
-  return h->highest ? "HIGHEST" : "DEFAULT";
-}
-
 // ---- Lines -----------------------------------------------------------------
 static inline ls_hlo *ls_hlo_of(ls_emitter *e) { return (ls_hlo *)e->self; }
 // Begins a line: " %v3 = OP %v1, %v2".
@@ -48,28 +40,15 @@ void ls_hlo_list(ls_text *text, const int64_t *values, size_t count);
 // Appends a list attribute: ", key = [1, 2]".
 void ls_hlo_attr(ls_text *text, const char *key, const int64_t *values,
                  size_t count);
-// Appends an array attribute: "key = array<i64: 1, 2>".
-void ls_hlo_array(ls_text *text, const char *key, const int64_t *values,
-                  size_t count);
 
 // Appends a region that combines two scalars by an elementwise op, or returns
 // the second one, and ends the op that has it: "> ({ ... })".
 void ls_hlo_combine(ls_emitter *e, uint16_t op, ls_dtype dtype);
-// Returns the op that reduces two values, LS_OP_NONE if there is none, and its
-// initial value.
-uint16_t ls_hlo_reducer(uint16_t op);
-ls_emitted ls_hlo_first(ls_emitter *e, uint16_t op, ls_dtype dtype);
 
 // Functions of the language's table.
-bool ls_hlo_convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
-                     const ls_window *window, int64_t groups, ls_emitted out);
-void ls_hlo_dynamic_slice(ls_emitter *e, ls_emitted x, const ls_emitted *starts,
-                          ls_emitted out);
 void ls_hlo_scatter(ls_emitter *e, uint16_t op, ls_emitted x,
                     ls_emitted indices, ls_emitted updates, ls_emitted out);
 void ls_hlo_sort(ls_emitter *e, const ls_emitted *in, size_t count,
                  int64_t axis, bool descending, const ls_emitted *out);
-bool ls_hlo_slide(ls_emitter *e, uint16_t op, ls_emitted x, const ls_window *w,
-                  ls_emitted out);
 
 #endif  // LS_EMIT_STABLEHLO_H_

@@ -78,15 +78,4 @@ LS_MUST_USE ls_status ls_hlo_write_program(const ls_hlo_program *program,
                                            ls_arena *memory, ls_text *out,
                                            ls_hlo_layout *out_layout);
 
-// Finds the arguments of a module: a parameter that one replica takes stands in
-// the list of the replica's device, others in all lists (slots.c).
-LS_MUST_USE ls_status ls_hlo_find_arguments(const ls_graph *body,
-                                            int32_t num_devices,
-                                            ls_arena *memory,
-                                            ls_hlo_layout *layout);
-// Finds the results after the ops were emitted: writes their values.
-LS_MUST_USE ls_status ls_hlo_find_results(ls_emitter *e, const uint64_t *refs,
-                                          size_t count, ls_emitted *values,
-                                          ls_hlo_layout *layout);
-
 #endif  // LS_EMIT_STABLEHLO_MODULE_H_
