@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/pjrt/around.h"
+#include "engine/pjrt/host.h"
 
 #include <string.h>
 
 #include "base/runtime_internal.h"
-#include "engine/pjrt/host_call.h"
 
 struct ls_pjrt_around {
   ls_allocator *allocator;

@@ -34,11 +34,6 @@ LS_MUST_USE ls_status ls_pjrt_client_init(ls_pjrt_client *client,
                                           ls_runtime *runtime);
 void ls_pjrt_client_deinit(ls_pjrt_client *client);
 
-// Returns the description of a device. Lent.
-LS_MUST_USE ls_status
-ls_pjrt_client_device(const ls_pjrt_client *client, int32_t device,
-                      PJRT_DeviceDescription **out_description);
-
 // Locates a device by the attributes that TPUs have; others are in a line, in
 // their order.
 LS_MUST_USE ls_status ls_pjrt_client_locate(const ls_pjrt_client *client,
@@ -52,7 +47,7 @@ typedef struct ls_pjrt_options {
   bool exact;
 } ls_pjrt_options;
 
-// Writes a CompileOptionsProto (options.c): replica r runs on `devices[r]`.
+// Writes a CompileOptionsProto: replica r runs on `devices[r]`.
 LS_MUST_USE ls_status ls_pjrt_write_options(const ls_pjrt_client *client,
                                             const ls_pjrt_options *options,
                                             ls_text *out);

@@ -9,7 +9,7 @@
 
 #include "base/runtime_internal.h"
 #include "engine/pjrt/ffi.h"
-#include "engine/pjrt/host_call.h"
+#include "engine/pjrt/host.h"
 
 enum { TICKET_SIZE = 2 * sizeof(uint64_t) };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/pjrt/host_call.h"
+#include "engine/pjrt/host.h"
 
 #include <string.h>
 

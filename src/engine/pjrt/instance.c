@@ -4,7 +4,10 @@
 // Runs of programs on_host are the CPU engine's.
 #include "base/cancel.h"
 #include "base/runtime_internal.h"
-#include "engine/pjrt/around.h"
+#include "engine/pjrt/host.h"
+#include "engine/pjrt/pjrt.h"
+#include "graph/passes/passes.h"
+#include "lockstep/communicator.h"
 #include "lockstep/runtime_settings.h"
 
 static ls_pjrt_instance *instance_of(const ls_instance *instance) {
@@ -28,7 +31,7 @@ ls_pjrt_buffer *ls_pjrt_new_buffer(const ls_pjrt_instance *self, size_t use) {
 }
 
 // ---- Binding ---------------------------------------------------------------
-void ls_pjrt_destroy_instance(ls_instance *instance) {
+static void ls_pjrt_destroy_instance(ls_instance *instance) {
   ls_pjrt_instance *self = instance_of(instance);
   if (self == NULL) return;
   ls_allocator *allocator = allocator_of(self);
@@ -102,8 +105,9 @@ static void retain_buffers(ls_pjrt_instance *self, ls_buffer *const *buffers,
   }
 }
 
-ls_status ls_pjrt_bind(ls_executable *executable, ls_buffer *const *buffers,
-                       ls_instance **out_instance) {
+static ls_status ls_pjrt_bind(ls_executable *executable,
+                              ls_buffer *const *buffers,
+                              ls_instance **out_instance) {
   ls_pjrt_executable *made = (ls_pjrt_executable *)executable;
   ls_allocator *allocator = ls_runtime_allocator(made->backend->base.runtime);
   *out_instance = NULL;
@@ -127,7 +131,7 @@ ls_status ls_pjrt_bind(ls_executable *executable, ls_buffer *const *buffers,
   return ls_ok();
 }
 
-void ls_pjrt_rebind(ls_instance *instance, ls_buffer *const *buffers) {
+static void ls_pjrt_rebind(ls_instance *instance, ls_buffer *const *buffers) {
   ls_pjrt_instance *self = instance_of(instance);
   retain_buffers(self, buffers, num_buffers(self));
   if (self->host != NULL)
@@ -159,7 +163,7 @@ static ls_status finish_on_host(ls_pjrt_instance *self, bool *out_keeps) {
 }
 
 // ---- Runs ------------------------------------------------------------------
-ls_status ls_pjrt_start(ls_instance *instance, const ls_run_args *args) {
+static ls_status ls_pjrt_start(ls_instance *instance, const ls_run_args *args) {
   ls_pjrt_instance *self = instance_of(instance);
   if (self->host != NULL) return start_on_host(self, args);
   ls_runtime *runtime = self->executable->backend->base.runtime;
@@ -180,7 +184,7 @@ ls_status ls_pjrt_start(ls_instance *instance, const ls_run_args *args) {
   return ls_ok();
 }
 
-ls_run_state ls_pjrt_advance(ls_instance *instance) {
+static ls_run_state ls_pjrt_advance(ls_instance *instance) {
   ls_pjrt_instance *self = instance_of(instance);
   if (self->host != NULL)
     return ls_pjrt_host_table(self->executable)->advance(self->host);
@@ -193,7 +197,7 @@ ls_run_state ls_pjrt_advance(ls_instance *instance) {
   return fails ? LS_RUN_FAILED : LS_RUN_ENDED;
 }
 
-void ls_pjrt_wait(ls_instance *const *instances, size_t count) {
+static void ls_pjrt_wait(ls_instance *const *instances, size_t count) {
   enum { MOST = 64 };
   ls_instance *hosts[MOST];
   ls_pjrt_hosts *hosted[MOST];
@@ -215,7 +219,7 @@ void ls_pjrt_wait(ls_instance *const *instances, size_t count) {
         ->wait(hosts, num_hosts);
 }
 
-void ls_pjrt_stop(ls_instance *instance, ls_status status) {
+static void ls_pjrt_stop(ls_instance *instance, ls_status status) {
   ls_pjrt_instance *self = instance_of(instance);
   if (self->host != NULL)
     ls_pjrt_host_table(self->executable)->stop(self->host, status);
@@ -225,7 +229,7 @@ void ls_pjrt_stop(ls_instance *instance, ls_status status) {
     ls_pjrt_run_fail(self, status);
 }
 
-ls_status ls_pjrt_finish(ls_instance *instance, bool *out_keeps) {
+static ls_status ls_pjrt_finish(ls_instance *instance, bool *out_keeps) {
   ls_pjrt_instance *self = instance_of(instance);
   if (self->host != NULL) return finish_on_host(self, out_keeps);
   ls_runtime *runtime = self->executable->backend->base.runtime;
@@ -242,16 +246,160 @@ static ls_status refuse_costs(void) {
                           "measure them with its own profiler");
 }
 
-ls_status ls_pjrt_measure(ls_instance *instance, bool on) {
+static ls_status ls_pjrt_measure(ls_instance *instance, bool on) {
   const ls_pjrt_instance *self = instance_of(instance);
   return self->host != NULL
              ? ls_pjrt_host_table(self->executable)->measure(self->host, on)
              : refuse_costs();
 }
 
-ls_status ls_pjrt_print_cost(const ls_instance *instance, ls_text *text) {
+static ls_status ls_pjrt_print_cost(const ls_instance *instance,
+                                    ls_text *text) {
   const ls_pjrt_instance *self = instance_of(instance);
   return self->host != NULL ? ls_pjrt_host_table(self->executable)
                                   ->print_cost(self->host, text)
                             : refuse_costs();
+}
+
+// ---- Back end ---------------------------------------------------------------
+// The back end of a PJRT plug-in: its table of functions and its identity.
+
+static ls_status prepare(ls_backend *self, ls_program *program) {
+  return program->on_host
+             ? self->host->vtable->prepare(self->host, program)
+             : ls_watch_pass(self->runtime, program->body, "device", true);
+}
+
+static void stream_copy(ls_backend *self, void *target, const void *from,
+                        size_t size) {
+  self->host->vtable->stream_copy(self->host, target, from, size);
+}
+
+static const char *numerics_id(ls_backend *self) {
+  return ls_text_data(&ls_pjrt_of(self)->numerics_id);
+}
+
+static void describe_devices(const ls_backend *self,
+                             ls_device_facts *out_facts) {
+  const ls_pjrt_client *client = &ls_pjrt_of(self)->client;
+  const char *platform = ls_text_data(&client->platform);
+  *out_facts = (ls_device_facts){.type = strcmp(platform, "cpu") == 0   ? "CPU"
+                                         : strcmp(platform, "tpu") == 0 ? "TPU"
+                                                                        : "GPU",
+                                 .count = client->num_devices,
+                                 .kind = ls_text_data(&client->kind),
+                                 .platform = ls_text_data(&client->version),
+                                 .plugin = client->plugin->path};
+}
+
+static ls_status locate_device(const ls_backend *self, int32_t device,
+                               ls_device_location *out_location) {
+  return ls_pjrt_client_locate(&ls_pjrt_of(self)->client, device, out_location);
+}
+
+static const struct ls_backend_vtable pjrt_vtable = {
+    .name = "pjrt",
+    .prepare = prepare,
+    .compile = ls_pjrt_compile,
+    .release_executable = ls_pjrt_release_executable,
+    .facts = ls_pjrt_facts,
+    .print_plan = ls_pjrt_print_plan,
+    .bind = ls_pjrt_bind,
+    .rebind = ls_pjrt_rebind,
+    .destroy_instance = ls_pjrt_destroy_instance,
+    .start = ls_pjrt_start,
+    .advance = ls_pjrt_advance,
+    .wait = ls_pjrt_wait,
+    .stop = ls_pjrt_stop,
+    .finish = ls_pjrt_finish,
+    .measure = ls_pjrt_measure,
+    .print_cost = ls_pjrt_print_cost,
+    .create_buffer = ls_pjrt_create_buffer,
+    .upload = ls_pjrt_upload,
+    .download = ls_pjrt_download,
+    .look = ls_pjrt_look,
+    .stream_copy = stream_copy,
+    .overwrite = ls_pjrt_overwrite,
+    .copy = ls_pjrt_copy,
+    .fill = ls_pjrt_fill,
+    .numerics_id = numerics_id,
+    .describe = describe_devices,
+    .locate = locate_device,
+};
+
+ls_status ls_pjrt_backend_destroy(void *state) {
+  ls_pjrt_backend *self = state;
+  ls_status status = ls_ok();
+  ls_pjrt_end_arrivals(self);
+  ls_mutex_deinit(&self->arrivals_lock);
+  for (int32_t i = 0; self->launching != NULL && i < self->client.num_devices;
+       ++i)
+    ls_mutex_deinit(&self->launching[i]);
+  ls_release(ls_runtime_allocator(self->base.runtime), self->launching);
+  ls_pjrt_client_deinit(&self->client);
+  ls_text_deinit(&self->numerics_id);
+  ls_text_deinit(&self->cache_folder);
+  if (self->base.host != NULL) status = ls_cpu_backend_destroy(self->base.host);
+  ls_release(ls_runtime_allocator(self->base.runtime), self);
+  return status;
+}
+
+static void destroy_backend(ls_pjrt_backend *self) {
+  ls_status_free(ls_pjrt_backend_destroy(self));
+}
+LS_OWNED_POINTER(ls_pjrt_backend, destroy_backend)
+
+// Makes the id: whatever decides bits, as far as the plug-in tells.
+static ls_status make_numerics_id(ls_pjrt_backend *self) {
+  const ls_pjrt_client *client = &self->client;
+  ls_text *id = &self->numerics_id;
+  ls_text_append_format(
+      id, "pjrt-1 %s %s, %s, %s", ls_text_data(&client->platform),
+      ls_text_data(&client->version), ls_text_data(&client->kind),
+      self->bf16      ? "bf16"
+      : self->highest ? "f32"
+                      : "default");
+  // With exact bits the number of devices does not matter.
+  if (self->exact)
+    ls_text_append(id, ", exact");
+  else
+    ls_text_append_format(id, ", %d devices", client->num_devices);
+  return ls_text_status(id);
+}
+
+ls_status ls_pjrt_backend_create(ls_runtime *runtime,
+                                 ls_backend **out_backend) {
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  const ls_communicator *communicator = ls_runtime_communicator(runtime);
+  *out_backend = NULL;
+  if (communicator != NULL && communicator->ranks > 1)
+    return ls_unimplemented(
+        "%d processes that train in step with device '%s': only the CPU engine "
+        "exchanges values between processes",
+        communicator->ranks, ls_runtime_device(runtime));
+  if (ls_runtime_finds_nan(runtime))
+    return ls_unimplemented("find_nan with device '%s': only the CPU engine "
+                            "looks for the op that makes a NaN",
+                            ls_runtime_device(runtime));
+  LS_NEW_OR_RETURN(allocator, ls_pjrt_backend, made);
+  made->base = (ls_backend){.vtable = &pjrt_vtable, .runtime = runtime};
+  ls_text_init(&made->numerics_id, allocator);
+  ls_text_init(&made->cache_folder, allocator);
+  made->exact = ls_runtime_exact_bits(runtime);
+  const ls_math math = ls_runtime_math(runtime);
+  made->highest = made->exact || math == LS_MATH_DIRECT;
+  made->bf16 = math == LS_MATH_BF16 || math == LS_MATH_BF16_DIRECT;
+  LS_OWN(ls_pjrt_backend, self) = made;
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->arrivals_lock));
+  LS_RETURN_IF_ERROR(ls_pjrt_client_init(&self->client, runtime));
+  self->launching =
+      ls_new_array(allocator, ls_mutex, (size_t)self->client.num_devices);
+  LS_RETURN_IF_NO_MEMORY(self->launching);
+  for (int32_t i = 0; i < self->client.num_devices; ++i)
+    LS_RETURN_IF_ERROR(ls_mutex_init(&self->launching[i]));
+  LS_RETURN_IF_ERROR(make_numerics_id(self));
+  LS_RETURN_IF_ERROR(ls_pjrt_cache_init(self));
+  LS_RETURN_IF_ERROR(ls_cpu_backend_create(runtime, &self->base.host));
+  *out_backend = &ls_give(&self)->base;
+  return ls_ok();
 }

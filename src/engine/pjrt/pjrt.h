@@ -139,16 +139,9 @@ LS_MUST_USE ls_status ls_pjrt_check_labels(const ls_pjrt_executable *self,
                                            const void *const *values,
                                            int32_t replicas);
 
-// ---- Compiled programs in files (cache.c) ----------------------------------
+// ---- Compiled programs in files -------------------------------------------
 // Finds the folder: LS_PJRT_CACHE, else that of the user's caches.
 LS_MUST_USE ls_status ls_pjrt_cache_init(ls_pjrt_backend *self);
-// Loads a program that was compiled earlier; `*out_loaded` stays NULL if there
-// is none. What is wrong with a file is logged.
-void ls_pjrt_cache_load(const ls_pjrt_backend *self, const ls_text *module,
-                        const ls_text *options,
-                        PJRT_LoadedExecutable **out_loaded);
-void ls_pjrt_cache_store(const ls_pjrt_backend *self, const ls_text *module,
-                         const ls_text *options, PJRT_Executable *executable);
 
 // ---- Instances (instance.c) ------------------------------------------------
 // Values that a program takes after its parameters: three if it draws, the last
@@ -193,18 +186,6 @@ typedef struct ls_pjrt_instance {
   uint64_t num_steps, *steps;  // Steps of this run; see ls_run_args.
   ls_status status;
 } ls_pjrt_instance;
-
-ls_status ls_pjrt_bind(ls_executable *executable, ls_buffer *const *buffers,
-                       ls_instance **out_instance);
-void ls_pjrt_rebind(ls_instance *instance, ls_buffer *const *buffers);
-void ls_pjrt_destroy_instance(ls_instance *instance);
-ls_status ls_pjrt_start(ls_instance *instance, const ls_run_args *args);
-ls_run_state ls_pjrt_advance(ls_instance *instance);
-void ls_pjrt_wait(ls_instance *const *instances, size_t count);
-void ls_pjrt_stop(ls_instance *instance, ls_status status);
-ls_status ls_pjrt_finish(ls_instance *instance, bool *out_keeps);
-ls_status ls_pjrt_measure(ls_instance *instance, bool on);
-ls_status ls_pjrt_print_cost(const ls_instance *instance, ls_text *text);
 
 static inline const ls_pjrt_client *
 ls_pjrt_client_of(const ls_pjrt_instance *instance) {

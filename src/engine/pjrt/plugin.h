@@ -30,11 +30,6 @@ typedef struct ls_pjrt_plugin {
 LS_MUST_USE ls_status ls_pjrt_plugin_load(ls_runtime *runtime,
                                           const ls_pjrt_plugin **out_plugin);
 
-// Opens the library of the runtime's option `device` (find.c), and appends its
-// path.
-LS_MUST_USE ls_status ls_pjrt_plugin_open(const ls_runtime *runtime,
-                                          ls_text *path, void **out_library);
-
 // Returns true if the table has a slot. Slots that a plug-in may lack:
 // serialization, figures of programs, topologies.
 bool ls_pjrt_has(const ls_pjrt_plugin *plugin, ls_pjrt_slot slot);

@@ -6,7 +6,7 @@
 // event reaches a caller: that of a late launch comes with its outputs, and to
 // a later run of the instance.
 #include "base/runtime_internal.h"
-#include "engine/pjrt/around.h"
+#include "engine/pjrt/host.h"
 
 // ---- Arguments -------------------------------------------------------------
 static void push_event(ls_pjrt_instance *self, PJRT_Event *event) {
