@@ -51,27 +51,7 @@ typedef struct ls_apart_level {
 } ls_apart_level;
 LS_OWNED_(ls_apart_level, ls_apart_level, ls_copying_deinit(&ls_owned->c))
 
-// ---- apart_ops.c ------------------------------------------------------------
-// Returns true if the op itself is a step.
-bool ls_is_step(const ls_node *node);
-ls_status ls_apart_refuse(ls_graph *graph, ls_node *node, const char *why);
-// Refuses an op that all replicas must reach, if only some replicas reach it.
-ls_status ls_apart_check_node(const ls_apart_level *l, const ls_node *node);
-ls_status ls_apart_check_loop(const ls_apart *a, const ls_node *loop);
-// Appends an op with one scalar output.
-ls_status ls_apart_make(const ls_apart *a, ls_graph *to, uint16_t type,
-                        const uint64_t *inputs, size_t num_inputs, ls_attr attr,
-                        ls_dtype dtype, uint64_t *out_ref);
-ls_status ls_apart_make_number(const ls_apart *a, ls_graph *to, ls_dtype dtype,
-                               int64_t value, uint64_t *out_ref);
-ls_status ls_apart_make_not(const ls_apart *a, ls_graph *to, uint64_t x,
-                            uint64_t *out_ref);
-// Computes `mask && x`; the mask 0 means true.
-ls_status ls_apart_make_and(const ls_apart *a, ls_graph *to, uint64_t mask,
-                            uint64_t x, uint64_t *out_ref);
-// Makes a value that is true if `x` is true on any replica.
-ls_status ls_apart_make_any(const ls_apart *a, ls_graph *to, uint64_t x,
-                            uint64_t *out_ref);
+// ---- Ops --------------------------------------------------------------------
 ls_status ls_apart_make_region(const ls_apart *a, const char *name,
                                ls_graph *around, ls_graph **out_graph);
 // Appends an op with regions, which are taken over. Its operands are `leading`
@@ -96,12 +76,6 @@ static inline void ls_apart_regions_drop(ls_apart_regions *regions) {
 }
 LS_OWNED_STRUCT(ls_apart_regions, ls_apart_regions_drop)
 
-// Selects the values of `yes` where the predicate holds, else the values of
-// `no`.
-ls_status ls_apart_join(ls_apart *a, ls_graph *to, uint64_t predicate,
-                        const uint64_t *yes, const uint64_t *no, size_t count,
-                        uint64_t *out_refs);
-
 // ---- apart_mask.c -----------------------------------------------------------
 // Returns true for a constant, which needs no mask and is known to its users.
 bool ls_apart_is_free(const ls_node *node);
@@ -115,7 +89,6 @@ ls_status ls_apart_mask_plain(ls_apart *a, ls_apart_level *l, size_t first,
 ls_status ls_apart_mask_step(ls_apart *a, ls_apart_level *l, ls_node *node);
 
 // ---- apart.c ----------------------------------------------------------------
-ls_status ls_apart_take_loop(ls_apart *a, ls_apart_level *l, ls_node *node);
 // Maps the captures of a region to the copies of their outer values.
 ls_status ls_apart_map_captures(ls_copying *inner, ls_copying *around);
 

@@ -13,7 +13,7 @@
 
 #include "lower/flow.h"
 
-// ---- common_values.c --------------------------------------------------------
+// ---- Common values (replica_bodies.c) ---------------------------------------
 // Finds the values of a lowered replicate body that are the same on all
 // replicas, one by one: one value of a loop may be the same even if another one
 // differs. (ls_mark_varying looks at whole nodes.)
@@ -25,19 +25,10 @@ typedef struct ls_common_values {
 void ls_common_values_init(ls_common_values *self, ls_allocator *allocator);
 void ls_common_values_deinit(ls_common_values *self);
 
-// Finds common values in a body whose first `num_split` parameters differ.
-ls_status ls_find_common_values(ls_common_values *self, const ls_graph *body,
-                                size_t num_split);
 // Returns true if a value differs between replicas. It is a value of the body,
 // or of a region of an op that leaves the body.
 bool ls_value_varies(const ls_common_values *self, const ls_graph *graph,
                      uint64_t ref);
-// Returns true if replicas may take different paths through a loop or branch
-// that all of them reach.
-bool ls_node_goes_apart(const ls_common_values *self, const ls_graph *graph,
-                        const ls_node *node);
-// Returns true if the op has a stack as operand or result.
-bool ls_node_has_stack(const ls_graph *graph, const ls_node *node);
 // Returns true if an op can be moved around replicate ops: a host call, or a
 // loop or branch that takes the same path on all replicas and contains
 // differing values or merges.
@@ -176,19 +167,5 @@ ls_status ls_lower_replicas_open_body(ls_lower_replicas *self, size_t k);
 ls_status ls_lower_replicas_mark(ls_lower_replicas *self);
 // Returns true if a value of the first body differs between replicas.
 bool ls_lower_replicas_varies(const ls_lower_replicas *self, uint64_t ref);
-
-// ---- replica_results.c ------------------------------------------------------
-// Uses replica 0's value of written variables that are the same on all
-// replicas, in a body that is not cut: there, a loop with one differing value
-// counts as differing as a whole.
-ls_status ls_lower_replicas_unify_written(ls_lower_replicas *self);
-// Checks that values that merges have read as common values are the same on all
-// replicas.
-ls_status ls_lower_replicas_check_met(ls_lower_replicas *self);
-ls_status ls_lower_replicas_set_results(ls_lower_replicas *self);
-// Returns true if only some of the variable's components are on cores of
-// replicas. The other components keep their values.
-bool ls_lower_replicas_is_partial(const ls_lower_replicas *self,
-                                  const ls_variable *variable);
 
 #endif  // LS_LOWER_CUT_H_

@@ -78,8 +78,10 @@ static ls_status flow_lower_with(ls_lower_scope *scope, ls_node *node,
   return ls_lower_add_own(apart, scope->all->allocator, f.differs);
 }
 
-ls_status ls_lower_flow_around(ls_lower_scope *scope, ls_node *node,
-                               ls_status (*lower)(ls_lower_flow *f)) {
+// Lowers a loop or branch with `lower`. If a variable gets a value for each
+// replica inside, repeats this with the components as written variables.
+static ls_status lower_around(ls_lower_scope *scope, ls_node *node,
+                              ls_status (*lower)(ls_lower_flow *f)) {
   ls_lower_own apart = {0};
   LS_OWN_FIELD(scope->all->allocator, apart.items);
   for (bool again = true; again;)
@@ -87,8 +89,10 @@ ls_status ls_lower_flow_around(ls_lower_scope *scope, ls_node *node,
   return ls_ok();
 }
 
-ls_status ls_lower_flow_read(ls_lower_flow *f, ls_lower_scope *where,
-                             ls_variable *variable, uint64_t *out_ref) {
+// Reads a written variable; `where` is the scope outside of the regions, or a
+// region's.
+static ls_status read_written(ls_lower_flow *f, ls_lower_scope *where,
+                              ls_variable *variable, uint64_t *out_ref) {
   bool differs = false;
   if (where->replicas == 0 && !where->in_merge)
     LS_RETURN_IF_ERROR(ls_lower_differs(where, variable, &differs));
@@ -166,7 +170,8 @@ ls_status ls_lower_flow_inline(ls_lower_scope *scope, ls_lower_scope *inner) {
   return status;
 }
 
-ls_status ls_lower_note_steps(ls_lower_flow *f, const ls_node *made) {
+// Records a lowered loop or branch of replicas that contains steps.
+static ls_status note_steps(ls_lower_flow *f, const ls_node *made) {
   ls_lowering *all = f->scope->all;
   if (f->scope->replicas == 0 || !ls_holds_step(f->node)) return ls_ok();
   LS_PUSH_OR_RETURN(all->allocator, all->step_flows, all->num_step_flows,
@@ -176,7 +181,9 @@ ls_status ls_lower_note_steps(ls_lower_flow *f, const ls_node *made) {
   return ls_ok();
 }
 
-bool ls_lower_is_apart_flow(const ls_lower_scope *scope, const ls_node *node) {
+// Returns true if it is known that replicas take different paths through a loop
+// or branch.
+static bool is_apart_flow(const ls_lower_scope *scope, const ls_node *node) {
   const ls_op source = ls_node_source(scope->from, node);
   for (size_t i = 0; i < scope->all->num_apart && !scope->in_apart; ++i)
     if (scope->all->apart[i].graph == source.graph &&
@@ -217,7 +224,7 @@ static ls_status flow_set_results(ls_lower_flow *f, ls_lower_scope *inner) {
   }
   for (size_t i = 0; i < f->num_written; ++i) {
     uint64_t ref = 0;
-    LS_RETURN_IF_ERROR(ls_lower_flow_read(f, inner, f->written[i], &ref));
+    LS_RETURN_IF_ERROR(read_written(f, inner, f->written[i], &ref));
     LS_RETURN_IF_ERROR(ls_ref_list_push(&results, ref));
   }
   return ls_graph_set_results(inner->to, results.items, results.count);
@@ -241,8 +248,10 @@ ls_status ls_lower_flow_append(ls_lower_flow *f, const ls_attr *attrs,
   return ls_ok();
 }
 
-ls_status ls_lower_flow_take_written(ls_lower_flow *f, const ls_node *made,
-                                     size_t first) {
+// Makes the outputs of `made`, from number `first` on, the new values of the
+// written variables.
+static ls_status take_written(ls_lower_flow *f, const ls_node *made,
+                              size_t first) {
   for (size_t i = 0; i < f->num_written; ++i)
     LS_RETURN_IF_ERROR(ls_lower_write(f->scope, f->written[i],
                                       ls_ref(made->id, (unsigned)(first + i))));
@@ -286,14 +295,13 @@ static ls_status lower_branches(ls_lower_flow *f) {
         ls_lower_map(f->scope, ls_ref(f->node->id, i), ls_ref(made->id, i)));
     LS_RETURN_IF_ERROR(join_stacks(f, made, i));
   }
-  LS_RETURN_IF_ERROR(ls_lower_note_steps(f, made));
-  return ls_lower_flow_take_written(f, made,
-                                    made->num_outputs - f->num_written);
+  LS_RETURN_IF_ERROR(note_steps(f, made));
+  return take_written(f, made, made->num_outputs - f->num_written);
 }
 
 ls_status lower_cond(ls_lower_scope *scope, ls_node *node) {
-  if (ls_lower_is_apart_flow(scope, node)) return ls_lower_apart(scope, node);
-  return ls_lower_flow_around(scope, node, lower_branches);
+  if (is_apart_flow(scope, node)) return ls_lower_apart(scope, node);
+  return lower_around(scope, node, lower_branches);
 }
 
 // ---- Calls -----------------------------------------------------------------
@@ -310,4 +318,184 @@ ls_status lower_call(ls_lower_scope *scope, ls_node *node) {
     LS_RETURN_IF_ERROR(ls_lower_map(scope, ls_ref(node->id, (unsigned)i),
                                     ls_lowered(&inner, from->results[i])));
   return ls_ok();
+}
+
+// ---- Loops ------------------------------------------------------------------
+// Lowers loops.
+
+// The values of a lowered loop: the loop's own values, the variables that it
+// writes, and, if values of the body are saved, the number of trips and a stack
+// for each saved value.
+typedef struct carrying {
+  size_t carried, saved;
+  bool saves;
+  size_t count;             // Number of all values.
+  ls_lower_stack **stacks;  // By position; NULL: the value is no stack.
+} carrying;
+
+static ls_status list_round(ls_lower_flow *f, carrying *r) {
+  ls_lower_scope *scope = f->scope;
+  r->carried = (size_t)ls_node_int(f->node, LS_ATTR_ID_NUM_CARRIED);
+  r->saves = ls_node_attr(f->node, LS_ATTR_ID_NUM_SAVED) != NULL;
+  r->saved = (size_t)ls_node_int(f->node, LS_ATTR_ID_NUM_SAVED);
+  for (size_t i = 0; i < r->carried; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_ref_list_push(&f->inputs, ls_lowered(scope, f->node->inputs[i])));
+  for (size_t i = 0; i < f->num_written; ++i) {
+    uint64_t ref = 0;
+    LS_RETURN_IF_ERROR(read_written(f, scope, f->written[i], &ref));
+    LS_RETURN_IF_ERROR(ls_ref_list_push(&f->inputs, ref));
+  }
+  if (r->saves) {
+    uint64_t zero = 0;
+    LS_RETURN_IF_ERROR(ls_lower_scalar(scope, LS_DTYPE_I64, 0, f->node, &zero));
+    LS_RETURN_IF_ERROR(ls_ref_list_push(&f->inputs, zero));
+  }
+  r->count = f->inputs.count + r->saved;
+  r->stacks = ls_arena_new_array(&scope->to->arena, ls_lower_stack *, r->count);
+  if (r->stacks == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < f->inputs.count; ++i)
+    r->stacks[i] = ls_lower_stack_of(scope->all, scope->to, f->inputs.items[i]);
+  for (size_t i = 0; i < r->saved; ++i) {
+    ls_lower_stack *stack = ls_lower_stack_new(scope->all);
+    uint64_t ref = 0;
+    if (stack == NULL) return ls_out_of_memory();
+    r->stacks[f->inputs.count] = stack;
+    LS_RETURN_IF_ERROR(
+        ls_lower_stack_make(scope, stack, NULL, 0, f->node, &ref));
+    LS_RETURN_IF_ERROR(ls_ref_list_push(&f->inputs, ref));
+  }
+  return ls_ok();
+}
+
+static ls_status declare_round(ls_lower_flow *f, const carrying *r,
+                               ls_lower_scope *inner) {
+  for (size_t i = 0; i < r->count; ++i) {
+    uint64_t ref = 0;
+    const uint64_t initial = f->inputs.items[i];
+    LS_RETURN_IF_ERROR(
+        ls_lower_flow_declare(inner, ls_lowered_type(f->scope, initial), &ref));
+    LS_RETURN_IF_ERROR(
+        ls_lower_stack_set(f->scope->all, inner->to, ref, r->stacks[i]));
+    if (i < r->carried)
+      LS_RETURN_IF_ERROR(ls_lower_map(inner, inner->from->parameters[i], ref));
+    else if (i < r->carried + f->num_written)
+      LS_RETURN_IF_ERROR(ls_lower_set(inner, f->written[i - r->carried], ref));
+  }
+  return ls_ok();
+}
+
+// Names nodes that lowering adds to the loop's body after the loop.
+static void name_after_loop(const ls_lower_flow *f, const ls_graph *body,
+                            uint64_t ref) {
+  ls_node *node = ls_graph_node_of(body, ref);
+  node->origin = ls_node_source(f->scope->from, f->node);
+  node->file = f->node->file;
+  node->line = f->node->line;
+}
+
+// Counts a trip and pushes the saved values of the trip on their stacks.
+static ls_status save_trip(ls_lower_flow *f, const carrying *r,
+                           ls_lower_scope *body, ls_ref_list *results) {
+  const size_t counter = r->carried + f->num_written;
+  uint64_t one = 0, trips = 0;
+  LS_RETURN_IF_ERROR(ls_lower_scalar(body, LS_DTYPE_I64, 1, NULL, &one));
+  const uint64_t terms[] = {body->to->parameters[counter], one};
+  LS_RETURN_IF_ERROR(
+      ls_lower_make(body, LS_OP_ADD, terms, 2, NULL, 0, NULL, &trips));
+  name_after_loop(f, body->to, trips);
+  LS_RETURN_IF_ERROR(ls_ref_list_push(results, trips));
+  for (size_t i = 0; i < r->saved; ++i) {
+    const uint64_t value =
+        ls_lowered(body, body->from->results[r->carried + i]);
+    uint64_t pushed = 0;
+    LS_RETURN_IF_ERROR(ls_lower_stack_push(
+        body, body->to->parameters[counter + 1 + i], value, NULL, &pushed));
+    name_after_loop(f, body->to, pushed);
+    LS_RETURN_IF_ERROR(ls_ref_list_push(results, pushed));
+  }
+  return ls_ok();
+}
+
+static ls_status finish_body(ls_lower_flow *f, const carrying *r,
+                             ls_lower_scope *body, ls_ref_list *results) {
+  for (size_t i = 0; i < r->carried; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_ref_list_push(results, ls_lowered(body, body->from->results[i])));
+  for (size_t i = 0; i < f->num_written; ++i) {
+    uint64_t ref = 0;
+    LS_RETURN_IF_ERROR(read_written(f, body, f->written[i], &ref));
+    LS_RETURN_IF_ERROR(ls_ref_list_push(results, ref));
+  }
+  if (r->saves) LS_RETURN_IF_ERROR(save_trip(f, r, body, results));
+  for (size_t i = 0; i < r->count; ++i)
+    LS_RETURN_IF_ERROR(ls_lower_stack_unify(
+        body->all, r->stacks[i],
+        ls_lower_stack_of(body->all, body->to, results->items[i])));
+  return ls_graph_set_results(body->to, results->items, results->count);
+}
+
+static ls_status fill_loop_region(ls_lower_flow *f, const carrying *r,
+                                  size_t which, ls_lower_scope *inner) {
+  LS_RETURN_IF_ERROR(declare_round(f, r, inner));
+  LS_RETURN_IF_ERROR(ls_lower_flow_map_captures(f, inner));
+  LS_RETURN_IF_ERROR(ls_lower_flow_lower(inner, 1));
+  if (which == 0) {
+    const uint64_t holds = ls_lowered(inner, inner->from->results[0]);
+    return ls_graph_set_results(inner->to, &holds, 1);
+  }
+  LS_OWN(ls_ref_list, results) = {.allocator = f->scope->all->allocator};
+  return finish_body(f, r, inner, &results);
+}
+
+// Returns true if the loop's trips are training steps; trips of a loop inside
+// such a loop are not.
+static bool counts_steps(const ls_lower_flow *f) {
+  return ls_node_int(f->node, LS_ATTR_ID_COUNTS_STEPS) != 0 &&
+         !f->scope->in_steps;
+}
+
+static ls_status loop_region(ls_lower_flow *f, const carrying *r, size_t which,
+                             const char *name) {
+  ls_lower_scope inner;
+  LS_RETURN_IF_ERROR(
+      ls_lower_flow_open(f, f->node->regions[which], name, &inner));
+  inner.in_steps |= counts_steps(f);
+  const ls_status status = fill_loop_region(f, r, which, &inner);
+  ls_lower_scope_deinit(&inner);
+  return status;
+}
+
+static ls_status lower_loop(ls_lower_flow *f) {
+  carrying r = {0};
+  LS_RETURN_IF_ERROR(list_round(f, &r));
+  LS_RETURN_IF_ERROR(loop_region(f, &r, 0, "while_condition"));
+  LS_RETURN_IF_ERROR(loop_region(f, &r, 1, "while_body"));
+  const ls_attr attrs[] = {
+      LS_OWN_I(NUM_CARRIED, (int64_t)r.count),
+      LS_OWN_I(MAX_TRIPS, ls_node_int(f->node, LS_ATTR_ID_MAX_TRIPS)),
+      LS_OWN_B(COUNTS_STEPS, true)};
+  ls_node *made = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_lower_flow_append(f, attrs, counts_steps(f) ? 3 : 2, &made));
+  for (size_t i = 0; i < r.count; ++i)
+    LS_RETURN_IF_ERROR(ls_lower_stack_set(f->scope->all, f->scope->to,
+                                          ls_ref(made->id, (unsigned)i),
+                                          r.stacks[i]));
+  // Maps the outputs of the node. The lowered op has outputs for variables in
+  // between.
+  for (size_t i = 0, output = 0; i < r.count; ++i) {
+    if (i >= r.carried && i < r.carried + f->num_written) continue;
+    LS_RETURN_IF_ERROR(ls_lower_map(f->scope,
+                                    ls_ref(f->node->id, (unsigned)output++),
+                                    ls_ref(made->id, (unsigned)i)));
+  }
+  LS_RETURN_IF_ERROR(note_steps(f, made));
+  return take_written(f, made, r.carried);
+}
+
+ls_status lower_while(ls_lower_scope *scope, ls_node *node) {
+  if (is_apart_flow(scope, node)) return ls_lower_apart(scope, node);
+  if (ls_condition_writes(node)) return ls_lower_turned(scope, node);
+  return lower_around(scope, node, lower_loop);
 }

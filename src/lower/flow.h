@@ -39,14 +39,6 @@ ls_status ls_lower_flow_begin(ls_lower_flow *f, ls_lower_scope *scope,
                               ls_node *node);
 void ls_lower_flow_end(ls_lower_flow *f);
 LS_OWNED_STRUCT(ls_lower_flow, ls_lower_flow_end)
-// Lowers a loop or branch with `lower`. If a variable gets a value for each
-// replica inside, repeats this with the components as written variables.
-ls_status ls_lower_flow_around(ls_lower_scope *scope, ls_node *node,
-                               ls_status (*lower)(ls_lower_flow *f));
-// Reads a written variable; `where` is the scope outside of the regions, or a
-// region's.
-ls_status ls_lower_flow_read(ls_lower_flow *f, ls_lower_scope *where,
-                             ls_variable *variable, uint64_t *out_ref);
 // Makes the lowered graph of a region, and its scope, which the caller ends.
 ls_status ls_lower_flow_open(ls_lower_flow *f, ls_graph *from, const char *name,
                              ls_lower_scope *inner);
@@ -66,18 +58,9 @@ LS_OWNED_(ls_shared_scope, ls_lower_scope, ls_map_deinit(&ls_owned->values))
 // Lowers the nodes of a shared scope, and copies the values of its variables to
 // the outer scope.
 ls_status ls_lower_flow_inline(ls_lower_scope *scope, ls_lower_scope *inner);
-// Records a lowered loop or branch of replicas that contains steps.
-ls_status ls_lower_note_steps(ls_lower_flow *f, const ls_node *made);
-// Returns true if it is known that replicas take different paths through a loop
-// or branch.
-bool ls_lower_is_apart_flow(const ls_lower_scope *scope, const ls_node *node);
 // Appends the lowered op; its operands are the listed inputs, then the captures
 // of its regions.
 ls_status ls_lower_flow_append(ls_lower_flow *f, const ls_attr *attrs,
                                size_t num_attrs, ls_node **out_node);
-// Makes the outputs of `made`, from number `first` on, the new values of the
-// written variables.
-ls_status ls_lower_flow_take_written(ls_lower_flow *f, const ls_node *made,
-                                     size_t first);
 
 #endif  // LS_LOWER_FLOW_H_

@@ -40,10 +40,6 @@ typedef struct ls_buckets {
 //   LS_ABORTED  several sizes cannot share one program
 LS_MUST_USE ls_status ls_find_buckets(const ls_lower_request *request,
                                       ls_arena *memory, ls_buckets *out);
-// Returns the parameter with a feed's real number of rows.
-uint64_t ls_bucket_size(const ls_buckets *buckets, uint64_t feed);
-// Returns the bucket of a padded input; NULL for other nodes.
-const ls_bucket *ls_bucket_of(const ls_buckets *buckets, const ls_node *node);
 
 // ---- Masks in a body ------------------------------------------------------
 // The mask of a value with padding in dimension 0.

@@ -22,13 +22,6 @@ ls_status ls_lower_choose_device(ls_lowering *all);
 // Infers the type of the node's first result from its current operands.
 ls_status ls_lower_infer(ls_lower_scope *scope, const ls_node *node,
                          ls_type *out_type);
-// Folds arithmetic on scalar constants to a constant with the bits of running
-// the op; the ref is 0 if that is not possible.
-ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,
-                        const uint64_t *inputs, uint64_t *out_ref);
-// Returns true and the value if a ref is a known bool scalar.
-bool ls_lower_is_known(const ls_lower_scope *scope, uint64_t ref,
-                       bool *out_value);
 
 // Checks that operand 0 has equal sizes on all replicas, except along axis
 // `but`; -1: no exception.
@@ -39,21 +32,11 @@ ls_status ls_lower_own_entry(ls_lower_scope *scope, const int64_t *entries,
                              const ls_node *origin, uint64_t *out_ref);
 // Lowers all_reduce, all_gather and reduce_scatter within groups.
 ls_status ls_lower_grouped(ls_lower_scope *scope, ls_node *node);
-// Returns, for each replica, the size of operand `input` along an axis (-1: the
-// number of elements), in the graph's arena.
-ls_status ls_lower_sizes_on_all(ls_lower_scope *scope, const ls_node *node,
-                                uint32_t input, int64_t axis,
-                                int64_t **out_sizes);
-// Returns the type of operand `input` on a replica.
-ls_type ls_lower_operand_on(const ls_lower_scope *scope, const ls_node *node,
-                            uint32_t input, int32_t replica);
 // Takes this replica's `size` elements of x along an axis; replica r's begin at
 // `starts[r]`.
 ls_status ls_lower_own_part(ls_lower_scope *scope, uint64_t x, int64_t axis,
                             const int64_t *starts, int64_t size,
                             const ls_node *origin, uint64_t *out_ref);
-// Replaces each size by the sum of the earlier ones; returns the total.
-int64_t ls_lower_sum_before(int64_t *sizes, int32_t count);
 // Concatenates the rows of all replicas; `rows` has each replica's number of
 // rows.
 ls_status ls_lower_gather_all(ls_lower_scope *scope, uint64_t ref,
@@ -69,7 +52,7 @@ ls_status ls_lower_elements(ls_lower_scope *scope, uint64_t ref, int64_t start,
 ls_status ls_lower_take_own(ls_lower_scope *scope, const uint64_t *refs,
                             const ls_node *origin, uint64_t *out_ref);
 
-// ---- Variables with a value for each replica (own.c) -----------------
+// ---- Variables with a value for each replica (variable.c) ------------
 // A growing list of variables with a value for each replica.
 typedef struct ls_lower_own {
   ls_variable **items;
@@ -91,22 +74,6 @@ ls_variable *ls_lower_component_of(const ls_node *holder,
 // reads or writes.
 ls_status ls_lower_find_own(const ls_lower_scope *scope, const ls_graph *graph,
                             size_t replicas, ls_lower_own *list);
-// Returns true if each replica has a value of its own of the variable in this
-// scope.
-bool ls_lower_is_own(const ls_lower_scope *scope, const ls_variable *variable);
-// Returns true if the variable's components are separate variables in this
-// scope, although the enclosing replicas have a value each: in a branch or loop
-// of a merge.
-bool ls_lower_is_apart(const ls_lower_scope *scope,
-                       const ls_variable *container);
-// Reads one replica's value of a variable with a value for each replica, for
-// all replicas. ls_lower_write_own_component writes one.
-ls_status ls_lower_read_own_component(ls_lower_scope *scope,
-                                      const ls_variable *component,
-                                      uint64_t *out_ref);
-ls_status ls_lower_write_own_component(ls_lower_scope *scope,
-                                       const ls_variable *component,
-                                       uint64_t ref);
 
 // ---- Stacks (stack.c) ------------------------------------------------
 // Facts about a stack, shared by all values of one stack_new op.

@@ -124,10 +124,6 @@ ls_status ls_lower_write(ls_lower_scope *scope, ls_variable *variable,
 // The value was read outside.
 ls_status ls_lower_set(ls_lower_scope *scope, ls_variable *variable,
                        uint64_t ref);
-// Returns true if the components of a distributed variable have values of their
-// own in this scope.
-bool ls_lower_is_split(const ls_lower_scope *scope,
-                       const ls_variable *container);
 // Finds out if the components have different values in this scope, where the
 // variable has no value for each replica.
 ls_status ls_lower_differs(ls_lower_scope *scope, const ls_variable *variable,
