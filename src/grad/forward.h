@@ -69,7 +69,7 @@ ls_forward *ls_forward_region(ls_forward *outer, ls_op op, size_t region,
 ls_status ls_forward_value(ls_forward *forward, ls_tensor value,
                            ls_tensor *out_value);
 
-// ---- Loops (forward_loop.c) ------------------------------------------------
+// ---- Loops ----------------------------------------------------------------
 // A saved stack. The gradient's body pops a value from it in each iteration.
 typedef struct ls_forward_stack {
   ls_tensor stack;   // In the graph that contains `home`.
@@ -90,37 +90,5 @@ ls_status ls_forward_trips(ls_forward *forward, ls_tensor *out_trips);
 // a loop, once per iteration.
 ls_status ls_forward_take(ls_forward *forward, ls_tensor stack, ls_type type,
                           ls_tensor *out_value);
-
-// ---- Shared by the files forward*.c ----------------------------------------
-// Looks up a value found earlier for use in graph `in`. ls_forward_remember
-// adds one.
-bool ls_forward_recall(const ls_forward *f, const ls_graph *in, ls_tensor value,
-                       ls_tensor *out_value);
-ls_status ls_forward_remember(ls_forward *f, const ls_graph *in,
-                              ls_tensor value, ls_tensor found);
-// Computes `value` again in the current graph, and first the operands that it
-// needs.
-ls_status ls_forward_compute(ls_forward *f, ls_tensor value,
-                             ls_tensor *out_value);
-// Finds a value that the op returns on a stack: pops a copy and records it.
-ls_status ls_forward_unstack(ls_forward *f, ls_tensor stack, ls_tensor value,
-                             ls_tensor *out_value);
-// Enters the graph that contains `home`. ls_forward_enter_home enters `home`.
-// Ends with ls_scope_end.
-void ls_forward_enter_around(const ls_forward *f, ls_scope *scope);
-void ls_forward_enter_home(const ls_forward *f, ls_scope *scope);
-// Makes `ref` a further result of the graph, and a further output of the op.
-ls_status ls_forward_add_result(ls_graph *graph, uint64_t ref);
-ls_status ls_forward_add_output(ls_forward *f, ls_type type);
-// Returns true if a value is the same in every iteration. ls_forward_find_same
-// then finds it outside of the loop, if it is an operand of the loop or a
-// variable.
-bool ls_forward_is_same(const ls_forward *f, ls_tensor value);
-ls_status ls_forward_find_same(ls_forward *f, ls_tensor value, bool *out_found,
-                               ls_tensor *out_value);
-ls_status ls_forward_init_loop(ls_forward *f);
-// Finds the value of an iteration for a value of a loop's body.
-ls_status ls_forward_loop_value(ls_forward *f, ls_tensor value,
-                                ls_tensor *out_value);
 
 #endif  // LS_GRAD_FORWARD_H_

@@ -6,7 +6,9 @@
 // C does not define the order in which arguments are evaluated. A call
 // therefore has at most one argument that makes ops, so that any compiler makes
 // the ops in the same order, with the same names.
+#include "base/memory/own.h"
 #include "grad/rules.h"
+#include "grad/walk.h"
 
 static ls_tensor in(ls_gradient *g, size_t i) {
   return ls_gradient_input(g, i);
@@ -191,4 +193,155 @@ ls_status gradient_add_n(ls_gradient *g) {
   for (size_t i = 0; i < g->num_inputs; ++i)
     g->din[i] = g->dout[0];
   return ls_ok();
+}
+
+// ---- Elementary functions ---------------------------------------------------
+// Rules of mathematical functions, products and barriers. A call has at most
+// one argument that makes ops, as in rules_elementwise.c.
+
+// ---- One operand -----------------------------------------------------------
+// d (y + 1).
+ls_status gradient_expm1(ls_gradient *g) {
+  g->din[0] = ls_mul(g->dout[0], ls_add_scalar(out(g), 1));
+  return ls_ok();
+}
+
+ls_status gradient_log1p(ls_gradient *g) {
+  g->din[0] = ls_div(g->dout[0], ls_add_scalar(in(g, 0), 1));
+  return ls_ok();
+}
+
+ls_status gradient_cos(ls_gradient *g) {
+  g->din[0] = ls_neg(ls_mul(g->dout[0], ls_sin(in(g, 0))));
+  return ls_ok();
+}
+
+ls_status gradient_sin(ls_gradient *g) {
+  g->din[0] = ls_mul(g->dout[0], ls_cos(in(g, 0)));
+  return ls_ok();
+}
+
+// d (1 + y^2).
+ls_status gradient_tan(ls_gradient *g) {
+  g->din[0] = ls_mul(g->dout[0], ls_add_scalar(ls_square(out(g)), 1));
+  return ls_ok();
+}
+
+// d / (3 y^2).
+ls_status gradient_cbrt(ls_gradient *g) {
+  g->din[0] = ls_div(g->dout[0], ls_mul_scalar(ls_square(out(g)), 3));
+  return ls_ok();
+}
+
+// -d e^(-x^2) 2 / sqrt(pi).
+ls_status gradient_erfc(ls_gradient *g) {
+  const double factor = -1.1283791670955126;
+  const ls_tensor bell = ls_exp(ls_neg(ls_square(in(g, 0))));
+  g->din[0] = ls_mul(ls_mul_scalar(g->dout[0], factor), bell);
+  return ls_ok();
+}
+
+ls_status gradient_softplus(ls_gradient *g) {
+  g->din[0] = ls_mul(g->dout[0], ls_sigmoid(in(g, 0)));
+  return ls_ok();
+}
+
+ls_status gradient_gelu(ls_gradient *g) {
+  g->din[0] = ls_gelu_grad(g->dout[0], in(g, 0));
+  return ls_ok();
+}
+
+// ---- Two operands ----------------------------------------------------------
+// gelu''(x) = q (2w + x ((1 - 2s) w^2 + 6B x)) with w = A + 3B x^2, s =
+// sigmoid(x (A + B x^2)) and q = s (1 - s). Beyond 10 it is 0, so x is clamped
+// there to avoid overflow.
+static ls_tensor gelu_curvature(ls_tensor x) {
+  const double a = 1.5957691216057308, b = 0.07135481627260025;
+  x = ls_maximum(x, ls_gradient_number(x, -10));
+  x = ls_minimum(x, ls_gradient_number(x, 10));
+  const ls_tensor square = ls_square(x), one = ls_gradient_number(x, 1);
+  const ls_tensor slope = ls_add_scalar(ls_mul_scalar(square, b), a);
+  const ls_tensor s = ls_sigmoid(ls_mul(x, slope));
+  const ls_tensor w = ls_add_scalar(ls_mul_scalar(square, 3 * b), a);
+  const ls_tensor q = ls_mul(s, ls_sub(one, s));
+  const ls_tensor turn = ls_sub(one, ls_mul_scalar(s, 2));
+  const ls_tensor bend = ls_mul(turn, ls_square(w));
+  const ls_tensor inner = ls_add(bend, ls_mul_scalar(x, 6 * b));
+  const ls_tensor twice = ls_mul_scalar(w, 2);
+  return ls_mul(q, ls_add(twice, ls_mul(x, inner)));
+}
+
+ls_status gradient_gelu_grad(ls_gradient *g) {
+  if (g->wanted[0])
+    ls_gradient_give_to(g, 0, ls_gelu_grad(g->dout[0], in(g, 1)));
+  if (g->wanted[1]) {
+    const ls_tensor both = ls_mul(g->dout[0], in(g, 0));
+    ls_gradient_give_to(g, 1, ls_mul(both, gelu_curvature(in(g, 1))));
+  }
+  return ls_ok();
+}
+
+// With r = d / (x^2 + y^2) for the point (y, x): x r and -y r.
+ls_status gradient_atan2(ls_gradient *g) {
+  const ls_tensor y = in(g, 0), x = in(g, 1);
+  const ls_tensor squares = ls_square(y);
+  const ls_tensor r = ls_div(g->dout[0], ls_add(squares, ls_square(x)));
+  if (g->wanted[0]) ls_gradient_give_to(g, 0, ls_mul(r, x));
+  if (g->wanted[1]) ls_gradient_give_to(g, 1, ls_neg(ls_mul(r, y)));
+  return ls_ok();
+}
+
+// d, and -d times the quotient rounded towards zero: (x - remainder) / y.
+ls_status gradient_remainder(ls_gradient *g) {
+  if (g->wanted[0]) ls_gradient_give_to(g, 0, g->dout[0]);
+  if (g->wanted[1]) {
+    const ls_tensor x = in(g, 0), y = in(g, 1);
+    const ls_tensor quotient = ls_div(ls_sub(x, out(g)), y);
+    ls_gradient_give_to(g, 1, ls_neg(ls_mul(g->dout[0], quotient)));
+  }
+  return ls_ok();
+}
+
+// ---- Products --------------------------------------------------------------
+// Returns, for each element, the product of all other elements along an axis.
+// It multiplies the elements before and after, without dividing, so that zeros
+// are handled.
+static ls_tensor product_of_others(ls_tensor x, int axis) {
+  const ls_tensor before = ls_cumprod(x, axis, true, false);
+  return ls_mul(before, ls_cumprod(x, axis, true, true));
+}
+
+// Handles one axis after another: computes the products, then their gradients
+// in reverse order.
+ls_status gradient_reduce_product(ls_gradient *g) {
+  const ls_attr *axes = ls_node_attr(g->node, LS_ATTR_ID_AXES);
+  const size_t count = axes->as.ints.count;
+  ls_tensor products[LS_MAX_RANK + 1];
+  products[0] = in(g, 0);
+  for (size_t i = 0; i < count; ++i) {
+    const int axis = (int)axes->as.ints.items[i];
+    if (i + 1 < count)
+      products[i + 1] = ls_reduce_product_keep(products[i], LS_AXES(axis));
+  }
+  ls_tensor gradient = ls_gradient_keep_axes(g, g->dout[0]);
+  for (size_t i = count; i-- > 0;) {
+    const int axis = (int)axes->as.ints.items[i];
+    gradient = ls_mul(gradient, product_of_others(products[i], axis));
+  }
+  g->din[0] = gradient;
+  return ls_ok();
+}
+
+// ---- Barriers --------------------------------------------------------------
+// The gradients pass through a barrier of their own.
+ls_status gradient_barrier(ls_gradient *g) {
+  LS_ARENA_ARRAY_OR_RETURN(g->walk->context->arena, ls_nest, leaves,
+                           g->num_outputs);
+  for (size_t i = 0; i < g->num_outputs; ++i)
+    leaves[i] = g->dout[i].ref != 0 ? ls_leaf(g->dout[i]) : ls_none();
+  LS_OWN(ls_nest, made) =
+      ls_barrier(ls_nest_sequence(LS_KIND_LIST, leaves, g->num_outputs));
+  for (size_t i = 0; i < g->num_outputs; ++i)
+    g->din[i] = ls_nest_tensor(made, i);
+  return ls_nest_status(made);
 }
