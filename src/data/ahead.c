@@ -8,7 +8,7 @@
 // queue's threads; a thread is woken only for tasks that no one else will
 // reach; and the queue gets more slots if a thread had nothing to do for lack
 // of slots.
-#include "data/ahead_slots.h"
+#include "data/ahead.h"
 
 // ---- Making ----------------------------------------------------------------
 ls_status ls_ahead_create(const ls_ahead_options *options,

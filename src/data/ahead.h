@@ -9,6 +9,7 @@
 #define LS_DATA_AHEAD_H_
 
 #include "base/memory/own.h"
+#include "base/runtime_internal.h"
 #include "data/work.h"
 
 typedef struct ls_ahead ls_ahead;
@@ -52,5 +53,107 @@ bool ls_ahead_has_threads(const ls_ahead *ahead);
 // Withdraws the `ready` of is_ready. Returns false if it was called or is about
 // to be.
 bool ls_ahead_withdraw(ls_ahead *ahead);
+
+// ---- Slots -----------------------------------------------------------------
+// Slots of a queue of elements that are made ahead: their states, who makes
+// them, and their memory. Used by ahead.c only.
+// Each number from `next` to `queued` has a slot, which is free, queued for a
+// thread, being made, or done. In series one task makes all elements; in
+// parallel each slot is a task.
+
+typedef enum ls_ahead_state {
+  LS_AHEAD_FREE,
+  LS_AHEAD_QUEUED,
+  LS_AHEAD_BEGUN,
+  LS_AHEAD_DONE
+} ls_ahead_state;
+
+typedef struct ls_ahead_cell {
+  ls_input_task task;  // Used in parallel.
+  ls_ahead *ahead;
+  ls_ahead_state state;
+  int64_t number;
+  ls_nest element;  // Valid in state DONE.
+  ls_status status;
+  int64_t bytes;  // Counted bytes; a guess until the element is done.
+} ls_ahead_cell;
+
+enum { LS_AHEAD_NOBODY = -1, LS_AHEAD_ANY = -2 };
+
+struct ls_ahead {
+  ls_ahead_options options;
+  ls_allocator *allocator;
+  ls_mutex lock;  // Guards the fields below; not held during `make`.
+  ls_condition done;
+  int64_t awaited;       // Number that a thread waits for, or NOBODY or ANY.
+  ls_ahead_cell *slots;  // `options.most` slots.
+  ls_nest *spares;       // Elements given back by takers, to be overwritten.
+  int64_t num_spares;
+  int64_t spare_bytes;  // Bytes counted for spares without a slot.
+  int64_t capacity;     // Slots in use now, at most `options.most`.
+  int64_t next;         // Number of the next element to give.
+  int64_t queued;       // The first number without a slot.
+  int64_t end;          // Number after the last; negative if unknown.
+  int64_t waiting;      // Slots that wait for a thread.
+  int64_t pending;      // Slots that wait or are being made.
+  bool was_full;        // A thread had nothing to do for lack of slots.
+  bool asks;            // A caller is in `next`, and counts as a thread.
+  bool helps;           // The caller makes a later element in a slot.
+  int64_t helped;       // Elements that the caller has made itself,
+  int64_t seen;         // ... its value when a thread last began one,
+  int64_t helped_then;  // ... and when the caller last woke a thread.
+  ls_allowance allowance;
+  ls_input_task series;  // The task used in series.
+  bool series_waits, series_runs;
+  bool pausing;
+  void (*ready)(void *user);
+  void *ready_user;
+};
+
+static inline ls_ahead_cell *ls_ahead_slot(const ls_ahead *self,
+                                           int64_t number) {
+  return &self->slots[number % self->options.most];
+}
+
+static inline bool ls_ahead_is_alone(const ls_ahead *self) {
+  return self->options.capacity == 0 || self->options.work->threads == NULL;
+}
+
+// Tasks of input threads.
+void ls_ahead_run_slot(ls_input_task *task);
+void ls_ahead_run_series(ls_input_task *task);
+
+// The functions below are called with the lock held. Gives a taken element's
+// memory back for reuse.
+void ls_ahead_give_spare(ls_ahead *self, ls_nest element);
+void ls_ahead_count_spares(ls_ahead *self);
+bool ls_ahead_is_done(const ls_ahead *self);  // The next element is done.
+void ls_ahead_drop(ls_ahead *self,
+                   ls_ahead_cell *cell);  // Frees a slot that was not made.
+void ls_ahead_free(ls_ahead *self, ls_ahead_cell *cell);
+// Makes the element of a queued slot; releases the lock while making.
+void ls_ahead_make(ls_ahead *self, ls_ahead_cell *cell);
+// Queues tasks for the threads without waking one.
+void ls_ahead_top_up(ls_ahead *self);
+// Returns the number of elements being made in slots.
+int64_t ls_ahead_count_busy(const ls_ahead *self);
+// Wakes a thread if tasks wait and no thread makes an element. Called before a
+// thread stops making elements.
+void ls_ahead_call(ls_ahead *self);
+// Wakes a thread, but if the capacity may grow only once most elements made
+// ahead are used up; small elements first get more slots: then one wake-up
+// serves several elements.
+void ls_ahead_call_in_time(ls_ahead *self);
+// Adds slots if there were too few: enough for each thread to begin another
+// element before its last one is taken.
+void ls_ahead_grow(ls_ahead *self);
+// Makes an element; the lock is not held.
+LS_MUST_USE ls_status ls_ahead_call_make(const ls_ahead *self, int64_t number,
+                                         ls_nest *element);
+// Waits until that element is done.
+//   LS_FAILED_PRECONDITION  a circular wait: see ls_making_begin_wait.
+LS_MUST_USE ls_status ls_ahead_sleep(ls_ahead *self, int64_t number);
+// Waits for at most `nanos`, INT64_MAX for ever; returns false after that time.
+bool ls_ahead_sleep_for(ls_ahead *self, int64_t number, int64_t nanos);
 
 #endif  // LS_DATA_AHEAD_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/ahead_slots.h"
+#include "data/ahead.h"
 
 enum { SMALL = 8 << 20 };  // Bytes of a queue's elements that fit caches.
 

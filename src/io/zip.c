@@ -6,7 +6,6 @@
 #include "io/zip.h"
 
 #include "io/bytes.h"
-#include "io/gzip.h"
 #include "io/inflate.h"
 #include "io/reader.h"
 

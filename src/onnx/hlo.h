@@ -12,7 +12,7 @@
 #define LS_ONNX_HLO_H_
 
 #include "onnx/onnx_build.h"
-#include "onnx/onnx_tensor.h"
+#include "onnx/onnx_file.h"
 
 // ---- Tokens (hlo_lex.c) ----------------------------------------------------
 typedef enum ls_hlo_kind {
@@ -98,7 +98,7 @@ typedef struct ls_hlo_op {
   bool is_total;          // Compares in order TOTALORDER.
   ls_array *array;        // The last constant.
   ls_type array_type;
-  ls_type *types;         // Types of the results; of a return, the operands.
+  ls_type *types;  // Types of the results; of a return, the operands.
   size_t num_types;
   ls_hlo_names carried;  // Names in a loop's regions.
   ls_hlo_cursor regions[2];
@@ -161,9 +161,10 @@ int ls_hlo_ints(ls_onnx_build *b, const char *name, int64_t *out, int most);
   DO(broadcast)                                                                \
   DO(reshape)                                                                  \
   DO(transpose)                                                                \
-  DO(slice) DO(dynamic_slice) DO(dynamic_update) DO(pad) DO(concatenate)       \
-      DO(reverse) DO(reduce) DO(reduce_window) DO(dot) DO(dot_general)         \
-          DO(convolution) DO(gather)
+  DO(slice)                                                                    \
+  DO(dynamic_slice)                                                            \
+  DO(dynamic_update) DO(pad) DO(concatenate) DO(reverse) DO(reduce)            \
+      DO(reduce_window) DO(dot) DO(dot_general) DO(convolution) DO(gather)
 #define LS_HLO_DECLARE_(noun) void ls_hlo_make_##noun(ls_onnx_build *b);
 LS_HLO_MAKERS(LS_HLO_DECLARE_)
 

@@ -2,6 +2,7 @@
 //
 // Makers of reductions, products and softmax.
 #include "graph/make/make.h"
+#include "nn/recurrent.h"
 #include "onnx/onnx_build.h"
 
 // ---- Reductions ------------------------------------------------------------
@@ -167,4 +168,144 @@ void ls_onnx_make_softmax(ls_onnx_build *b) {
   if (moves) x = ls_transpose(x, permutation);
   const ls_tensor y = is_log ? ls_log_softmax(x) : ls_softmax(x);
   ls_onnx_give(b, 0, moves ? ls_transpose(y, permutation) : y);
+}
+
+// ---- Recurrent layers ------------------------------------------------------
+enum { X, W, R, B, LENGTHS, STATE, CELL, PEEPHOLES };
+enum { MOST_GATES = 4, UNROLLED = 32 };
+
+typedef struct recurrence {
+  ls_onnx_build *b;
+  ls_recurrent_kind kind;
+  int64_t units, gates;
+  ls_onnx_number sizes[2];  // Sizes of a state: batch and units.
+} recurrence;
+
+// Takes one direction's part of an input.
+static ls_tensor direction_of(ls_tensor x, int64_t direction) {
+  const ls_shape shape = ls_tensor_shape(x);
+  const ls_tensor part = ls_slice_axis(x, 0, direction, direction + 1);
+  return shape.rank == 2 ? ls_reshape(part, LS_SHAPE(-1))
+                         : ls_reshape(part, LS_SHAPE(-1, shape.dim[2]));
+}
+
+// Reorders the gates along axis 0: i o f c to i f c o, or z r h to r z h.
+static ls_tensor reorder_gates(const recurrence *r, ls_tensor x) {
+  static const int orders[2][MOST_GATES] = {{0, 2, 3, 1}, {1, 0, 2}};
+  ls_tensor parts[MOST_GATES];
+  for (int i = 0; i < r->gates; ++i) {
+    const int64_t from = orders[r->kind == LS_RECURRENT_GRU][i];
+    parts[i] = ls_slice_axis(x, 0, from * r->units, (from + 1) * r->units);
+  }
+  return ls_concatenate(parts, (size_t)r->gates, 0);
+}
+
+static ls_tensor initial_of(const recurrence *r, size_t input,
+                            int64_t direction) {
+  ls_onnx_build *b = r->b;
+  const ls_dtype dtype = ls_tensor_dtype(ls_onnx_in(b, X));
+  if (!ls_onnx_has(b, input))
+    return ls_onnx_sized(b, LS_OP_BROADCAST, ls_scalar(dtype, 0), r->sizes, 2);
+  return direction_of(ls_onnx_in(b, input), direction);
+}
+
+// Runs one direction over x, [batch, steps, inputs].
+static ls_tensor run_direction(const recurrence *r, ls_tensor x,
+                               int64_t direction, bool is_reversed,
+                               ls_recurrent_state *state) {
+  ls_onnx_build *b = r->b;
+  const bool is_lstm = r->kind == LS_RECURRENT_LSTM;
+  const ls_tensor kernel =
+      reorder_gates(r, direction_of(ls_onnx_in(b, W), direction));
+  const ls_tensor recurrent =
+      reorder_gates(r, direction_of(ls_onnx_in(b, R), direction));
+  ls_recurrent_steps steps = {.kind = r->kind,
+                              .units = r->units,
+                              .unrolled = UNROLLED,
+                              .allocator = b->memory->allocator,
+                              .kernel = ls_transpose(recurrent, NULL)};
+  if (is_reversed) x = ls_reverse(x, LS_AXES(1));
+  ls_tensor projected = ls_matmul(x, ls_transpose(kernel, NULL));
+  if (ls_onnx_has(b, B)) {
+    const ls_tensor all = direction_of(ls_onnx_in(b, B), direction);
+    const int64_t half = r->gates * r->units;
+    const ls_tensor own = reorder_gates(r, ls_slice_axis(all, 0, 0, half));
+    const ls_tensor other =
+        reorder_gates(r, ls_slice_axis(all, 0, half, 2 * half));
+    projected = ls_add(projected, is_lstm ? ls_add(own, other) : own);
+    if (!is_lstm) steps.bias = other;
+  }
+  state->h = initial_of(r, STATE, direction);
+  if (is_lstm) state->c = initial_of(r, CELL, direction);
+  const ls_tensor y = ls_recurrent_run(&steps, projected, state);
+  return is_reversed ? ls_reverse(y, LS_AXES(1)) : y;
+}
+
+static bool is_supported(ls_onnx_build *b, bool is_lstm) {
+  static const char *const refused[] = {"activations", "activation_alpha",
+                                        "activation_beta", "clip"};
+  const ls_onnx_attr *names = ls_onnx_attr_find(b->node, refused[0]);
+  for (size_t i = 1; i < 4; ++i)
+    if (ls_onnx_attr_find(b->node, refused[i]) != NULL)
+      LS_ONNX_REFUSE(b, "%s of a recurrent layer", refused[i]);
+  for (size_t i = 0; names != NULL && i < names->count; ++i) {
+    const bool is_gate = i % (is_lstm ? 3 : 2) == 0;
+    if (strcmp(names->texts[i], is_gate ? "Sigmoid" : "Tanh") != 0)
+      LS_ONNX_REFUSE(b, "activation %s of a recurrent layer", names->texts[i]);
+  }
+  if (!is_lstm && ls_onnx_attr_int(b, "linear_before_reset", 0) == 0)
+    LS_ONNX_REFUSE(b, "a GRU with linear_before_reset = 0");
+  if (ls_onnx_attr_int(b, "layout", 0) != 0 ||
+      ls_onnx_attr_int(b, "input_forget", 0) != 0 || ls_onnx_has(b, LENGTHS) ||
+      ls_onnx_has(b, PEEPHOLES))
+    LS_ONNX_REFUSE(b, "layout, input_forget, sequence lengths or peepholes");
+  return ls_status_is_ok(b->status);
+}
+
+// Joins the directions along a new axis.
+static ls_tensor join_directions(recurrence *r, const ls_tensor *parts,
+                                 size_t count, int axis) {
+  ls_tensor made[2];
+  for (size_t i = 0; i < count; ++i)
+    made[i] = ls_onnx_insert_axis(r->b, parts[i], axis);
+  return ls_concatenate(made, count, axis);
+}
+
+void ls_onnx_make_recurrent(ls_onnx_build *b) {
+  const bool is_lstm = b->node->type[0] == 'L';
+  const char *way = ls_onnx_attr_text(b, "direction", "forward");
+  const bool is_both = strcmp(way, "bidirectional") == 0;
+  const int swapped[] = {1, 0, 2};
+  const ls_shape state = ls_tensor_shape(ls_onnx_in(b, R)),
+                 shape = ls_tensor_shape(ls_onnx_in(b, X));
+  recurrence r = {.b = b,
+                  .kind = is_lstm ? LS_RECURRENT_LSTM : LS_RECURRENT_GRU,
+                  .units = state.dim[2],
+                  .gates = is_lstm ? 4 : 3};
+  if (!is_supported(b, is_lstm)) return;
+  if (state.rank != 3 || shape.rank != 3 || shape.dim[0] < 1 ||
+      state.dim[0] != (is_both ? 2 : 1) ||
+      state.dim[1] != r.gates * state.dim[2]) {
+    LS_ONNX_REFUSE(b,
+                   "sequences of unknown length, or weights of other shapes");
+    return;
+  }
+  const ls_tensor x = ls_transpose(ls_onnx_in(b, X), swapped);
+  ls_onnx_number dims[LS_MAX_RANK];
+  ls_onnx_dims(x, dims);
+  r.sizes[0] = dims[0];
+  r.sizes[1] = (ls_onnx_number){.value = r.units};
+  ls_tensor all[2], h[2], c[2];
+  for (int64_t i = 0; i < state.dim[0]; ++i) {
+    ls_recurrent_state end = {.h = ls_failed_tensor()};
+    const bool is_reversed = i == 1 || strcmp(way, "reverse") == 0;
+    all[i] = run_direction(&r, x, i, is_reversed, &end);
+    all[i] = ls_transpose(all[i], swapped);
+    h[i] = end.h;
+    c[i] = end.c;
+  }
+  const size_t count = (size_t)state.dim[0];
+  ls_onnx_give(b, 0, join_directions(&r, all, count, 1));
+  ls_onnx_give(b, 1, join_directions(&r, h, count, 0));
+  if (is_lstm) ls_onnx_give(b, 2, join_directions(&r, c, count, 0));
 }

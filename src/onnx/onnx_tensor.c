@@ -2,7 +2,7 @@
 //
 // Reads TensorProto: numbers in raw bytes, in lists by type, or in a file
 // beside the model's.
-#include "onnx/onnx_tensor.h"
+#include "onnx/onnx_file.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "formats/images/resize.h"
+#include "formats/images/image.h"
 #include "lockstep/image.h"
 #include "support/counted.h"
 #include "support/image_files.h"

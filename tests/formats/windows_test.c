@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/files/windows.h"
+#include "formats/files/source.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "io/gzip.h"
+#include "io/inflate.h"
 
 // Room for whatever comes out here.
 static char inflated[1 << 18];

@@ -3,7 +3,7 @@
 
 #include "base/memory/own.h"
 #include "io/bytes.h"
-#include "io/gzip.h"
+#include "io/inflate.h"
 #include "lockstep/shape_rules.h"
 
 static const struct {

@@ -7,7 +7,7 @@
 #include "base/values/nest_internal.h"
 #include "formats/bytes/idx.h"
 #include "formats/files/source.h"
-#include "io/gzip.h"
+#include "io/inflate.h"
 #include "io/npy.h"
 #include "io/zip.h"
 

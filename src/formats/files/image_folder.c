@@ -8,7 +8,6 @@
 #include "base/require.h"
 #include "data/dataset.h"
 #include "formats/images/image.h"
-#include "formats/images/resize.h"
 #include "io/crc32c.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/files.h"

@@ -4,7 +4,7 @@
 #include "base/require.h"
 #include "formats/bytes/offsets.h"
 #include "formats/files/source.h"
-#include "io/gzip.h"
+#include "io/inflate.h"
 #include "lockstep/element_spec.h"
 
 // ---- Lines -----------------------------------------------------------------

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/files/source.h"
 
-#include "formats/files/windows.h"
-
 // ---- Files -----------------------------------------------------------------
 static void destroy_file(ls_object *object) {
   ls_source_file *self = (ls_source_file *)object;

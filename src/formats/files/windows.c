@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/files/windows.h"
+#include "formats/files/source.h"
 
 ls_status ls_windows_init(ls_windows *windows, ls_allocator *allocator) {
   windows->allocator = allocator;

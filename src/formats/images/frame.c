@@ -4,7 +4,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "formats/images/resize.h"
+#include "formats/images/image.h"
 #include "lockstep/image.h"
 
 static ls_raster raster_of(const ls_array *image) {

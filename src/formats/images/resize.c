@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resizes along rows, then along columns. The weights of each output pixel are
 // computed once per axis; the input pixels they apply to are adjacent.
-#include "formats/images/resize.h"
+#include "formats/images/image.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/images/resize.h"
+#include "formats/images/image.h"
 
 #include <stdbool.h>
 #include <string.h>
