@@ -258,7 +258,11 @@ double LS_ISA_NAME(ls_cpu_exp_above)(double *dst, const double *src, double max,
     LS_INDEPENDENT
     for (size_t i = 0; i < count; ++i)
       out[i] = ls_f64_exp(src[k + i] - max);
-    for (size_t i = 0; i < count; ++i)
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16)
+      for (size_t j = 0; j < 16; ++j)
+        sums[j] += out[i + j];
+    for (; i < count; ++i)
       sums[i % 16] += out[i];
   }
   for (int half = 8; half > 0; half /= 2)

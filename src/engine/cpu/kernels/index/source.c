@@ -36,8 +36,12 @@ enum {
         inner > SHORT_RUN ? 0                                                  \
                           : (uint32_t)(((1 << SHIFT) + inner - 1) / inner);    \
     const I first = (I)value;                                                  \
-    const uint32_t skip = inverse == 0 ? 0 : (uint32_t)column;                 \
+    const T same = E(T, first);                                                \
+    const uint32_t skip = (uint32_t)column;                                    \
     T *o = out;                                                                \
+    for (int64_t i = 0; inverse == 0 && i < count; ++i)                        \
+      o[i] = same;                                                             \
+    if (inverse == 0) return;                                                  \
     for (uint32_t i = 0; i < (uint32_t)count; ++i)                             \
       o[i] = E(T, first + (I)(int32_t)((i + skip) * inverse >> SHIFT));        \
   }

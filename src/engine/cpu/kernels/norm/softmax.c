@@ -11,11 +11,11 @@
 #include "engine/cpu/elementary/f64math.h"
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
+#include "engine/cpu/kernels/reduce/short_rows.h"
 
 enum {
   LEAST_ROWS = 16,  // Rows of a group, at least,
   MOST_ROWS = 512,  // and as many as have so many elements.
-  SHORT_ROW = 16,   // Elements of a row whose sum has one step.
 };
 
 typedef struct rows_params {
@@ -27,33 +27,14 @@ typedef struct rows_params {
 } rows_params;
 
 // ---- f64 -------------------------------------------------------------------
-static double max_f64(const double *x, int64_t n) {
-  double top = -(double)INFINITY;
-  for (int64_t i = 0; i < n; ++i)
-    top = x[i] > top ? x[i] : top;
-  return top;
-}
-
 void ls_softmax_f64(const ls_cpu_kernels *kernels, double *y, const double *x,
                     int64_t n) {
-  const double sum = kernels->exp_above(y, x, max_f64(x, n), (size_t)n);
+  double max = 0;
+  kernels->reducers->max[LS_DTYPE_F64].runs(&max, x, 1, n);
+  const double sum = kernels->exp_above(y, x, max, (size_t)n);
   const double factor = 1.0 / sum;
   for (int64_t i = 0; i < n; ++i)
     y[i] *= factor;
-}
-
-// Adds up a short row of numbers that are not below 0, as exp_above does.
-static double sum_short_row(const double *x, int64_t n) {
-  double sums[SHORT_ROW];
-  int64_t lanes = 1;
-  while (lanes < n)
-    lanes *= 2;
-  for (int64_t i = 0; i < lanes; ++i)
-    sums[i] = i < n ? x[i] : 0.0;
-  while (lanes /= 2)
-    for (int64_t i = 0; i < lanes; ++i)
-      sums[i] += sums[i + lanes];
-  return sums[0];
 }
 
 // Finds the maximum of each row and its sum of e^(x - max), whose terms it
@@ -63,20 +44,20 @@ static void reduce_f64(const rows_params *self, double *e, bool keeps,
                        int64_t rows) {
   const ls_cpu_kernels *kernels = self->kernels;
   const int64_t n = self->columns;
-  for (int64_t i = 0; i < rows; ++i)
-    max[i] = max_f64(x + i * n, n);
-  if (n > SHORT_ROW) {
+  if (n < 2 || n > LS_SHORT_ROW) {
+    kernels->reducers->max[LS_DTYPE_F64].runs(max, x, rows, n);
     for (int64_t i = 0; i < rows; ++i)
       sums[i] = kernels->exp_above(keeps ? e + i * n : NULL, x + i * n, max[i],
                                    (size_t)n);
     return;
   }
+  kernels->short_rows->max[LS_DTYPE_F64][n](max, x, rows);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = i * n; j < (i + 1) * n; ++j)
       e[j] = x[j] - max[i];
   kernels->exp_above(e, e, 0.0, (size_t)(rows * n));
-  for (int64_t i = 0; i < rows; ++i)
-    sums[i] = sum_short_row(e + i * n, n);
+  // Adds positive numbers in the order of exp_above.
+  kernels->short_rows->sum[LS_DTYPE_F64][n](sums, e, rows);
 }
 
 // Finds the maximum of each row and the logarithm of its sum.
