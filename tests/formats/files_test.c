@@ -9,6 +9,8 @@
 #include "base/runtime_internal.h"
 #include "data/dataset.h"
 #include "data/own.h"
+#include "io/bytes.h"
+#include "io/crc32c.h"
 #include "io/inflate.h"
 #include "io/npy.h"
 #include "support/fault.h"
@@ -185,6 +187,24 @@ TEST(csv_without_names_is_read_by_place) {
                   "'x' 1; 'y' -1; ");
   expect_elements(ls_dataset_csv(LS_PATHS("1.csv"), &options),
                   "'x' 1; 'y' -1; ");
+}
+
+// Its checksum is right, but it has not even the end of the first line.
+TEST(an_index_without_places_is_made_anew) {
+  enum { HEAD = 40 };
+  const ls_csv_options keep = {.keep_index = LS_FLAG_ON};
+  char head[HEAD];
+  put_text("1.csv", "a\n7\n");
+  put_text("2.csv", "a\n8\n");
+  expect_elements(ls_dataset_csv(LS_PATHS("?.csv"), &keep), "7; 8; ");
+  FILE *file = fopen("2.csv.index", "rb");
+  assert_non_null(file);
+  assert_int_equal(fread(head, 1, HEAD, file), HEAD);
+  fclose(file);
+  ls_store_le64(head + 32, 0);
+  ls_store_le32(head + 12, ls_crc32c(0, head + 16, HEAD - 16));
+  put("2.csv.index", head, HEAD);
+  expect_elements(ls_dataset_csv(LS_PATHS("?.csv"), &keep), "7; 8; ");
 }
 
 TEST(columns_of_csv_are_of_any_type) {

@@ -54,10 +54,10 @@ ls_status ls_offsets_save(ls_runtime *runtime, const char *path,
 }
 
 // Returns true if the bytes are valid for this file and kind: offsets increase
-// and end within the file.
+// and end within the file; there is at least the end of the last record.
 static bool is_right(const unsigned char *data, size_t size,
                      const ls_file *file, uint32_t kind) {
-  if (size < ALL_HEAD || memcmp(data, magic, MAGIC_SIZE) != 0 ||
+  if (size < ALL_HEAD + 8 || memcmp(data, magic, MAGIC_SIZE) != 0 ||
       ls_load_le32(data + 8) != kind ||
       ls_load_le32(data + 12) !=
           ls_crc32c(0, data + HEAD_SIZE, size - HEAD_SIZE) ||
