@@ -73,6 +73,7 @@ static saved *find_saved(const checking *c, int64_t step) {
 static void drop_others(checking *c, int64_t step) {
   const int64_t keep = ls_chain_number(c->config, "keep");
   for (size_t i = 0; i < c->count && keep > 0; ++i) {
+    if (c->items[i].may_be_gone || c->items[i].is_former) continue;
     int64_t newer = c->items[i].step < step;
     for (size_t k = 0; k < c->count; ++k)
       newer += !c->items[k].is_former && c->items[k].step != step &&
