@@ -149,6 +149,7 @@ typedef struct ls_tfrecord_feature {
   ls_shape shape;
   // Allows examples without it: all elements are then `missing`, or empty
   // strings; with shape [-1] there are none. Default: they are refused.
+  // `missing` must be a value of the type.
   bool optional;
   double missing;
 } ls_tfrecord_feature;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -274,7 +275,7 @@ TEST(places_that_are_not_there_are_refused) {
 TEST(what_examples_lack_is_filled_where_they_may) {
   put_examples("a", 0, 1);
   const ls_tfrecord_feature features[] = {
-      {.name = "a", .dtype = LS_DTYPE_F64, .optional = true, .missing = 0.5},
+      {.name = "a", .dtype = LS_DTYPE_F64, .optional = true, .missing = 1e300},
       {.name = "b",
        .dtype = LS_DTYPE_I8,
        .shape = LS_SHAPE(2),
@@ -286,8 +287,8 @@ TEST(what_examples_lack_is_filled_where_they_may) {
        .shape = LS_SHAPE(-1),
        .optional = true,
        .missing = 3}};
-  expect_elements(with_features("a", features, 2), "0.5 [-1,-1]; ");
-  expect_elements(with_features("a", features, 4), "0.5 [-1,-1] '' []; ");
+  expect_elements(with_features("a", features, 2), "1e+300 [-1,-1]; ");
+  expect_elements(with_features("a", features, 4), "1e+300 [-1,-1] '' []; ");
 }
 
 TEST(what_does_not_fit_is_named) {
@@ -317,6 +318,16 @@ TEST(what_does_not_fit_is_named) {
       {{.name = "x", .dtype = LS_DTYPE_C64}, "feature 'x' as c64"},
       {{.name = "x", .dtype = LS_DTYPE_I64, .shape = LS_SHAPE(2, -1)},
        "feature 'x' as i64[2,?]: give a known shape"},
+      {{.name = "x", .dtype = LS_DTYPE_U8, .optional = true, .missing = 256},
+       "feature 'x' is 256 where it is missing, which is no u8"},
+      {{.name = "x", .dtype = LS_DTYPE_U8, .optional = true, .missing = -1},
+       "which is no u8"},
+      {{.name = "x", .dtype = LS_DTYPE_BOOL, .optional = true, .missing = 2},
+       "which is no bool"},
+      {{.name = "x", .dtype = LS_DTYPE_I32, .optional = true, .missing = 0.5},
+       "which is no i32"},
+      {{.name = "x", .dtype = LS_DTYPE_I64, .optional = true, .missing = NAN},
+       "which is no i64"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     expect_no_elements(with_features("a", &rows[i].feature, 1),

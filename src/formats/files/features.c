@@ -22,6 +22,40 @@ struct ls_features {
   char *texts;
 };
 
+// ---- Missing values --------------------------------------------------------
+// Stores an integer; returns false if it is out of bounds.
+static bool store_integer(ls_dtype dtype, int64_t value, void *to) {
+  const size_t size = ls_dtype_size(dtype);
+  if (dtype == LS_DTYPE_BOOL) {
+    *(bool *)to = value != 0;
+    return value == 0 || value == 1;
+  }
+  if (size == 8) {
+    memcpy(to, &value, 8);
+    return !ls_dtype_is_unsigned(dtype) || value >= 0;
+  }
+  const int bits = 8 * (int)size;
+  const bool is_unsigned = ls_dtype_is_unsigned(dtype);
+  const int64_t most = (INT64_C(1) << (is_unsigned ? bits : bits - 1)) - 1;
+  const int64_t least = is_unsigned ? 0 : -most - 1;
+  if (size == 1) memcpy(to, &(uint8_t){(uint8_t)value}, 1);
+  if (size == 2) memcpy(to, &(uint16_t){(uint16_t)value}, 2);
+  if (size == 4) memcpy(to, &(uint32_t){(uint32_t)value}, 4);
+  return value >= least && value <= most;
+}
+
+// Returns true if the type has the value of a missing feature.
+static bool has_missing(const ls_tfrecord_feature *wanted) {
+  const double value = wanted->missing;
+  char room[8];
+  if (!wanted->optional || ls_dtype_is_float(wanted->dtype) ||
+      wanted->dtype == LS_DTYPE_STRING)
+    return true;
+  return value >= -0x1p63 && value < 0x1p63 &&
+         value == (double)(int64_t)value &&
+         store_integer(wanted->dtype, (int64_t)value, room);
+}
+
 // ---- Making ----------------------------------------------------------------
 static ls_status features_check(const ls_tfrecord_feature *wanted,
                                 int64_t *out_count) {
@@ -34,6 +68,11 @@ static ls_status features_check(const ls_tfrecord_feature *wanted,
     return ls_invalid_argument("feature '%s' as %s: floats, integers, bool and "
                                "string are read",
                                wanted->name, ls_dtype_name(dtype));
+  if (!has_missing(wanted))
+    return ls_invalid_argument("feature '%s' is %g where it is missing, which "
+                               "is no %s",
+                               wanted->name, wanted->missing,
+                               ls_dtype_name(dtype));
   LS_RETURN_IF_ERROR(ls_status_annotate(ls_shape_check(*shape),
                                         "of feature '%s'", wanted->name));
   const bool any = shape->rank == 1 && shape->dim[0] == LS_UNKNOWN_DIM;
@@ -139,27 +178,6 @@ static ls_status wrong(const feature *self, const ls_record_place *place,
       found, noun, wanted);
 }
 
-// Stores an integer; returns false if it is out of bounds.
-static bool store_integer(ls_dtype dtype, int64_t value, void *to) {
-  const size_t size = ls_dtype_size(dtype);
-  if (dtype == LS_DTYPE_BOOL) {
-    *(bool *)to = value != 0;
-    return value == 0 || value == 1;
-  }
-  if (size == 8) {
-    memcpy(to, &value, 8);
-    return !ls_dtype_is_unsigned(dtype) || value >= 0;
-  }
-  const int bits = 8 * (int)size;
-  const bool is_unsigned = ls_dtype_is_unsigned(dtype);
-  const int64_t most = (INT64_C(1) << (is_unsigned ? bits : bits - 1)) - 1;
-  const int64_t least = is_unsigned ? 0 : -most - 1;
-  if (size == 1) memcpy(to, &(uint8_t){(uint8_t)value}, 1);
-  if (size == 2) memcpy(to, &(uint16_t){(uint16_t)value}, 2);
-  if (size == 4) memcpy(to, &(uint32_t){(uint32_t)value}, 4);
-  return value >= least && value <= most;
-}
-
 static void store_float(ls_dtype dtype, float value, void *to) {
   if (dtype == LS_DTYPE_F64) memcpy(to, &(double){value}, 8);
   if (dtype == LS_DTYPE_F32) memcpy(to, &value, 4);
@@ -172,7 +190,9 @@ static void store_missing(const feature *self, size_t count, char *to) {
   const ls_dtype dtype = self->wanted.dtype;
   const size_t size = ls_dtype_size(dtype);
   for (size_t i = 0; i < count; ++i, to += size) {
-    if (ls_dtype_is_float(dtype))
+    if (dtype == LS_DTYPE_F64)
+      memcpy(to, &self->wanted.missing, 8);
+    else if (ls_dtype_is_float(dtype))
       store_float(dtype, (float)self->wanted.missing, to);
     else
       (void)!store_integer(dtype, (int64_t)self->wanted.missing, to);
