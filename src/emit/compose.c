@@ -12,6 +12,15 @@ int64_t ls_emit_size(ls_emitter *e, ls_dim dim) {
   return dim.scale != 0 ? 1 : dim.offset;
 }
 
+ls_emitted ls_emit_nothing(ls_emitter *e) {
+  const ls_batch_dims dims = ls_result_dims(e);
+  int64_t count = 1;
+  for (int32_t i = 0; i < dims.rank && count > 0; ++i)
+    count = ls_emit_size(e, dims.dim[i]);
+  if (count > 0) ls_emit_refuse(e, "its axis is empty");
+  return ls_emit_broadcast(e, ls_emit_scalar(e, ls_result_dtype(e), 0), dims);
+}
+
 // ---- Shapes ----------------------------------------------------------------
 static const int64_t *numbers(const ls_emitter *e, ls_attr_id id,
                               size_t *out_count) {
@@ -41,6 +50,7 @@ static ls_emitted emit_gather(ls_emitter *e) {
   const ls_emitted x = ls_operand(e, 0);
   const int64_t axis = ls_node_int(e->node, LS_ATTR_ID_AXIS);
   const int64_t size = ls_emit_size(e, ls_batch_dims_at(e, x).dim[axis]);
+  if (size == 0) return ls_emit_nothing(e);
   const ls_emitted at = ls_emit_clamp_index(e, ls_operand(e, 1), size - 1);
   return ls_emit_gather(e, x, at, axis);
 }
@@ -174,6 +184,7 @@ static ls_emitted arg_extreme(ls_emitter *e) {
   const ls_batch_dims dims = ls_batch_dims_at(e, x);
   const uint16_t op =
       e->node->type == LS_OP_ARGMAX ? LS_OP_REDUCE_MAX : LS_OP_REDUCE_MIN;
+  if (ls_dim_is(dims.dim[axis], 0)) return ls_emit_nothing(e);
   ls_emitted outside =
       ls_emit_2(e, LS_OP_EQUAL, x, ls_emit_reduce(e, op, x, &axis, 1, true));
   if (ls_dtype_is_float(ls_dtype_at(e, x)))

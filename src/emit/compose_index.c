@@ -150,8 +150,7 @@ static ls_emitted take_along(ls_emitter *e) {
   const ls_batch_dims dims = ls_batch_dims_at(e, x);
   const int32_t axis = (int32_t)ls_node_int(e->node, LS_ATTR_ID_AXIS);
   const int64_t size = ls_emit_size(e, dims.dim[axis]);
-  if (size_from(e, dims, 0, dims.rank) == 0)
-    return ls_emit_broadcast(e, ls_emit_number(e, x, 0), ls_result_dims(e));
+  if (size_from(e, dims, 0, dims.rank) == 0) return ls_emit_nothing(e);
   const ls_emitted at = ls_emit_convert(
       e, ls_emit_clamp_index(e, ls_operand(e, 1), size - 1), LS_DTYPE_I64);
   return ls_emit_gather(

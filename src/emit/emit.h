@@ -432,6 +432,9 @@ ls_emitted ls_emit_clamp_index(ls_emitter *e, ls_emitted at, int64_t last);
 ls_emitted ls_emit_is_index(ls_emitter *e, ls_emitted at, int64_t size);
 // Returns a size; refuses one that depends on the batch.
 int64_t ls_emit_size(ls_emitter *e, ls_dim dim);
+// Emits the result of an op along an axis that is empty, which has no elements;
+// refuses one that has.
+ls_emitted ls_emit_nothing(ls_emitter *e);
 
 // Emits ops of one type: returns their first result, which is converted to its
 // type, or binds all results and returns 0.

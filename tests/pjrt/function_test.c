@@ -48,6 +48,30 @@ TEST(empty_parts_of_values_are_left_out) {
   assert_int_equal(ls_array_num_elements(ls_nest_as_array(results)), 0);
 }
 
+// Takes as many elements of an empty vector as `user` says.
+static ls_nest take_from_nothing(ls_nest args, void *user) {
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const int *count = user;
+  const ls_tensor none = ls_slice_axis(x, 0, 2, 2);
+  const ls_tensor at =
+      ls_convert(ls_slice_axis(x, 0, 0, *count), LS_DTYPE_I32);
+  return ls_leaf(ls_gather(none, at, 0));
+}
+
+TEST(nothing_can_be_taken_from_an_empty_axis) {
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  for (int count = 0; count < 2; ++count) {
+    LS_OWN(ls_function, function) = function_of(take_from_nothing, &count);
+    LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (const float[]){10, 20}));
+    LS_OWN(ls_nest, results) = ls_none();
+    const ls_status status = ls_function_call(function, args, &results);
+    expect_status(status, count == 0 ? LS_OK : LS_UNIMPLEMENTED,
+                  count == 0 ? "" : "its axis is empty");
+    if (count == 0)
+      assert_int_equal(ls_array_num_elements(ls_nest_as_array(results)), 0);
+  }
+}
+
 // ---- Loops -----------------------------------------------------------------
 static ls_nest double_variable(ls_nest values, void *user) {
   ls_variable *variable = user;
