@@ -186,6 +186,22 @@ TEST(means_of_integers_are_true_divisions) {
   }
 }
 
+TEST(the_mean_of_small_integers_is_one_of_them) {
+  static const ls_dtype dtypes[] = {LS_DTYPE_I8, LS_DTYPE_U8, LS_DTYPE_I16};
+  const ls_reduce_options all = {.axes = (int[]){0}, .num_axes = 1};
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  for (size_t i = 0; i < LS_COUNT_OF(dtypes); ++i) {
+    const double most = dtypes[i] == LS_DTYPE_I16 ? 32766 : 126;
+    LS_OWN(ls_nest, value) =
+        per_replica(eager_vector(dtypes[i], (double[]){most, most}, 2),
+                    eager_vector(dtypes[i], (double[]){most, 100}, 2));
+    expect_eager_vector(reduced(strategy, LS_REDUCE_MEAN, value, NULL),
+                        (double[]){most, (most + 100) / 2}, 2);
+    assert_true(number_of(reduced(strategy, LS_REDUCE_MEAN, value, &all)) ==
+                (3 * most + 100) / 4);
+  }
+}
+
 TEST(a_mirrored_value_has_no_sum) {
   LS_SPEC("M129");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);

@@ -208,21 +208,28 @@ static ls_nest mean_integers(ls_nest args, ways *self) {
   const ls_replica_groups all = {members, (size_t)self->replicas, 1};
   const ls_tensor x = argument(args, 2);
   const ls_tensor rows = ls_convert(argument(args, 0), LS_DTYPE_U16);
+  // Their sum is no u8.
+  const ls_tensor large = ls_convert(ls_add_scalar(x, 200), LS_DTYPE_U8);
   return LS_TUPLE(ls_leaf(ls_all_reduce(LS_REDUCE_MEAN, x)),
                   ls_leaf(ls_all_reduce_in(LS_REDUCE_MEAN, x, &all)),
                   ls_leaf(ls_reduce_scatter(LS_REDUCE_MEAN, rows, 0)),
-                  ls_leaf(ls_reduce_scatter_in(LS_REDUCE_MEAN, rows, 0, &all)));
+                  ls_leaf(ls_reduce_scatter_in(LS_REDUCE_MEAN, rows, 0, &all)),
+                  ls_leaf(ls_all_reduce(LS_REDUCE_MEAN, large)),
+                  ls_leaf(ls_all_reduce_in(LS_REDUCE_MEAN, large, &all)));
 }
 
 static void integers_are_divided(const ways *self) {
   const double mean = (self->replicas + 1) / 2.0;
   const int rows = 6 / self->replicas;
   for (int r = 0; r < self->replicas; ++r)
-    for (size_t leaf = 0; leaf < 4; ++leaf) {
+    for (size_t leaf = 0; leaf < 6; ++leaf) {
       const ls_array *got = self->values[self->values_of[0][r] + leaf];
       assert_int_equal(ls_array_dtype(got),
                        leaf < 2 ? LS_DTYPE_F64 : LS_DTYPE_F32);
-      expect_at(self, r, leaf, 0, leaf < 2 ? mean : 100 * mean + 2 * rows * r);
+      expect_at(self, r, leaf, 0,
+                leaf < 2   ? mean
+                : leaf < 4 ? 100 * mean + 2 * rows * r
+                           : 200 + mean);
     }
 }
 

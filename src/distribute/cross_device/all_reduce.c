@@ -67,8 +67,9 @@ static ls_status fill_rows(const batch *b, const ls_components *parts) {
       LS_RETURN_IF_ERROR(ls_region_tensor(parts[v].items[at], item));
       b->dtypes[v] = ls_tensor_dtype(*item);
       // Computes a 16-bit mean in f32, so that it is rounded only once.
-      if (b->op == LS_REDUCE_MEAN && ls_is_half(b->dtypes[v]))
-        *item = ls_convert(*item, LS_DTYPE_F32);
+      if (b->op == LS_REDUCE_MEAN)
+        *item = ls_is_half(b->dtypes[v]) ? ls_convert(*item, LS_DTYPE_F32)
+                                         : ls_widen_integers(*item);
       LS_RETURN_IF_ERROR(ls_made_status(*item));
     }
   }

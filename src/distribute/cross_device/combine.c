@@ -205,7 +205,8 @@ static ls_status combine_add_term(terms *t, ls_nest component, bool wide) {
     t->dtype = ls_tensor_dtype(items[i]);
     const ls_tensor item = wide && ls_is_half(t->dtype)
                                ? ls_convert(items[i], LS_DTYPE_F32)
-                               : items[i];
+                           : wide && !t->simple ? ls_widen_integers(items[i])
+                                                : items[i];
     sum = i == 0 ? item : ls_add(sum, item);
     LS_RETURN_IF_ERROR(ls_made_status(sum));
   }
@@ -227,8 +228,11 @@ static ls_status fill_terms(terms *t, ls_reduce_op op,
   const bool wide = !accumulates && (op == LS_REDUCE_MEAN || !t->simple);
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(combine_add_term(t, parts->items[i], wide));
-  return t->num_values == 0 ? nothing_left()
-                            : ls_check_same_shapes(t->items, count);
+  if (t->num_values == 0) return nothing_left();
+  LS_RETURN_IF_ERROR(ls_check_same_shapes(t->items, count));
+  for (size_t i = 0; wide && t->simple && i < count; ++i)
+    t->items[i] = ls_widen_integers(t->items[i]);
+  return ls_ok();
 }
 
 static ls_status reduce_terms(ls_reduce_op op, const terms *t,

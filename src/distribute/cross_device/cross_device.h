@@ -155,10 +155,11 @@ typedef struct ls_within {
   ls_tensor like;  // One of the components.
 } ls_within;
 
-// Sums each component along the options' axes. The caller releases
-// out_within->value.
+// Sums each component along the options' axes, for a SUM or a MEAN. The caller
+// releases out_within->value.
 //   LS_INVALID_ARGUMENT  no such axis
-ls_status ls_sum_within(ls_nest leaf, const ls_reduce_options *options,
+ls_status ls_sum_within(ls_reduce_op op, ls_nest leaf,
+                        const ls_reduce_options *options,
                         ls_within *out_within);
 // Multiplies the components by their weights; components with weight 0 are left
 // out.

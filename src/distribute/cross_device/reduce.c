@@ -61,7 +61,8 @@ static ls_status reduce_parts_of(const ls_strategy_reduction *r, ls_nest leaf,
     return ls_reduce_by_ops(r, r->op, leaf, out_value);
   ls_within within;
   LS_RETURN_IF_ERROR(weighted ? ls_weigh(leaf, r->options, &within)
-                              : ls_sum_within(leaf, r->options, &within));
+                              : ls_sum_within(r->op, leaf, r->options,
+                                              &within));
   LS_OWN(ls_nest, value) = within.value;
   LS_OWN(ls_nest, sum) = ls_none();
   if (value.kind != LS_KIND_NONE)

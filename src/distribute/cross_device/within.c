@@ -43,6 +43,7 @@ static ls_status count_along(ls_tensor x, const ls_reduce_options *options,
 }
 
 typedef struct summing {
+  ls_reduce_op op;
   const ls_reduce_options *options;
   ls_within *within;
 } summing;
@@ -54,6 +55,7 @@ static ls_status sum_leaf(const summing *s, ls_nest leaf, ls_nest *out_sum) {
   LS_RETURN_IF_ERROR(count_along(x, s->options, within));
   within->dtype = ls_tensor_dtype(x);
   if (ls_is_half(within->dtype)) x = ls_convert(x, LS_DTYPE_F32);
+  if (s->op == LS_REDUCE_MEAN) x = ls_widen_integers(x);
   x = ls_reduce_sum(
       x, (ls_axes){.items = s->options->axes, .count = s->options->num_axes});
   *out_sum = ls_leaf(x);
@@ -106,10 +108,11 @@ static ls_nest sum_each(ls_nest component, size_t index, void *user) {
   return sum_component(user, component);
 }
 
-ls_status ls_sum_within(ls_nest leaf, const ls_reduce_options *options,
+ls_status ls_sum_within(ls_reduce_op op, ls_nest leaf,
+                        const ls_reduce_options *options,
                         ls_within *out_within) {
   *out_within = (ls_within){.divides = true};
-  summing s = {options, out_within};
+  summing s = {op, options, out_within};
   return each_component(leaf, sum_each, &s, &out_within->value);
 }
 

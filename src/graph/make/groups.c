@@ -249,8 +249,9 @@ ls_tensor ls_all_reduce_in(ls_reduce_op op, ls_tensor x,
                            const ls_replica_groups *groups) {
   if (groups == NULL) return ls_all_reduce(op, x);
   if (ls_divides_integers(op, x))
-    return ls_divide_integers(ls_all_reduce_in(LS_REDUCE_SUM, x, groups),
-                              (int64_t)groups->size);
+    return ls_divide_integers(
+        ls_all_reduce_in(LS_REDUCE_SUM, ls_widen_integers(x), groups),
+        ls_mean_dtype(ls_tensor_dtype(x)), (int64_t)groups->size);
   const ls_attr own = LS_OWN_S(REDUCE, groups_name_of(op));
   return make_asked(&(asked){.type = LS_OP_ALL_REDUCE, .op = op}, &own, 1, x,
                     groups);
@@ -269,8 +270,8 @@ ls_tensor ls_reduce_scatter_in(ls_reduce_op op, ls_tensor x, int axis,
   if (groups == NULL) return ls_reduce_scatter(op, x, axis);
   if (ls_divides_integers(op, x))
     return ls_divide_integers(
-        ls_reduce_scatter_in(LS_REDUCE_SUM, x, axis, groups),
-        (int64_t)groups->size);
+        ls_reduce_scatter_in(LS_REDUCE_SUM, ls_widen_integers(x), axis, groups),
+        ls_mean_dtype(ls_tensor_dtype(x)), (int64_t)groups->size);
   const ls_attr own[] = {LS_OWN_S(REDUCE, groups_name_of(op)),
                          LS_OWN_I(AXIS, axis)};
   return make_asked(

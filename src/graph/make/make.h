@@ -61,10 +61,14 @@ ls_tensor ls_make_meeting(uint16_t op, ls_tensor given, const ls_attr *attrs,
 ls_tensor ls_make_reduced(ls_reduce_op op, ls_tensor given, ls_tensor got);
 // Returns the type of a mean over replicas; integers give floats.
 ls_dtype ls_mean_dtype(ls_dtype dtype);
+// Converts integers to i64, in which the sum for a mean of small ones does not
+// overflow; other numbers stay.
+ls_tensor ls_widen_integers(ls_tensor x);
 // Returns true if a reduction of x in a replica is a mean of integers.
-// ls_divide_integers computes such a mean from the sum over `count` replicas.
+// ls_divide_integers computes such a mean, of this type, from the sum of
+// widened ones over `count` replicas.
 bool ls_divides_integers(ls_reduce_op op, ls_tensor x);
-ls_tensor ls_divide_integers(ls_tensor sum, int64_t count);
+ls_tensor ls_divide_integers(ls_tensor sum, ls_dtype mean, int64_t count);
 // Reduces as ls_all_reduce does, but with the strategy's user-defined
 // cross-device ops if it has any.
 ls_tensor ls_all_reduce_met(ls_reduce_op op, ls_tensor x);

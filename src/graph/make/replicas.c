@@ -91,14 +91,20 @@ ls_dtype ls_mean_dtype(ls_dtype dtype) {
   }
 }
 
+ls_tensor ls_widen_integers(ls_tensor x) {
+  const ls_dtype dtype = ls_tensor_dtype(x);
+  return ls_mean_dtype(dtype) == dtype || ls_dtype_size(dtype) == 8
+             ? x
+             : ls_convert(x, LS_DTYPE_I64);
+}
+
 bool ls_divides_integers(ls_reduce_op op, ls_tensor x) {
   const ls_dtype dtype = ls_tensor_dtype(x);
   return op == LS_REDUCE_MEAN && ls_context_replicas_here() > 0 &&
          ls_mean_dtype(dtype) != dtype;
 }
 
-ls_tensor ls_divide_integers(ls_tensor sum, int64_t count) {
-  const ls_dtype mean = ls_mean_dtype(ls_tensor_dtype(sum));
+ls_tensor ls_divide_integers(ls_tensor sum, ls_dtype mean, int64_t count) {
   if (ls_tensor_is_failed(sum)) return sum;
   return ls_div(ls_convert(sum, mean), ls_scalar(mean, (double)count));
 }
@@ -115,7 +121,8 @@ static ls_tensor all_reduce(ls_reduce_op op, ls_tensor x) {
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
   if (hooks != NULL) return ls_make_reduced(op, x, hooks->all_reduce(op, x));
   if (ls_divides_integers(op, x))
-    return ls_divide_integers(all_reduce(LS_REDUCE_SUM, x),
+    return ls_divide_integers(all_reduce(LS_REDUCE_SUM, ls_widen_integers(x)),
+                              ls_mean_dtype(ls_tensor_dtype(x)),
                               ls_context_replicas());
   const ls_attr attr = LS_OWN_S(REDUCE, reduce_names[op]);
   return ls_make(LS_OP_ALL_REDUCE, &x, 1, &attr, 1);
@@ -185,8 +192,9 @@ static ls_tensor reduce_scatter(ls_reduce_op op, ls_tensor x, int axis,
         LS_OP_REDUCE_SCATTER, x, attrs, 3,
         own_part(hooks, hooks->all_reduce(op, x), axis, like));
   if (ls_divides_integers(op, x))
-    return ls_divide_integers(reduce_scatter(LS_REDUCE_SUM, x, axis, like),
-                              ls_context_replicas());
+    return ls_divide_integers(
+        reduce_scatter(LS_REDUCE_SUM, ls_widen_integers(x), axis, like),
+        ls_mean_dtype(ls_tensor_dtype(x)), ls_context_replicas());
   return ls_make(LS_OP_REDUCE_SCATTER, (const ls_tensor[]){x, like},
                  like.ref != 0 ? 2 : 1, attrs, 3);
 }

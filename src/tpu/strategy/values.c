@@ -90,7 +90,7 @@ static ls_status reduce_within(ls_reduce_op op, ls_nest leaf,
   LS_RETURN_IF_ERROR(own_value(leaf, &x));
   const ls_nest item = ls_leaf(x);
   LS_OWN(ls_nest, wrapped) = ls_nest_distributed(LS_PER_REPLICA, &item, 1);
-  LS_RETURN_IF_ERROR(ls_sum_within(wrapped, options, &within));
+  LS_RETURN_IF_ERROR(ls_sum_within(op, wrapped, options, &within));
   LS_OWN(ls_nest, value) = within.value;
   const ls_tensor own = ls_nest_tensor(ls_distributed_component(value, 0), 0);
   const ls_nest sum = ls_leaf(ls_cross_replica_sum(own, NULL));
