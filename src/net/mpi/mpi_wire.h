@@ -50,7 +50,8 @@ typedef struct ls_mpi {
   // their order.
   ls_mpi_envelope receives[LS_MPI_RECEIVES];
   size_t next_receive;
-  bool is_lent;  // The message of `next_receive` is with the caller.
+  bool is_lent;    // The message of `next_receive` is with the caller.
+  bool is_broken;  // No more messages can be received, which was reported.
   ls_mpi_envelope **sends;
   size_t num_sends, sends_capacity, next_send;
   // Transfers by number, in arrays as MPI_Testsome wants them.
