@@ -28,7 +28,7 @@ ls_emitted ls_emit_is_live(ls_emitter *e) {
       e, ls_emit_slice(e, e->ticket, starts, NULL, one), scalar);
   return ls_emit_2(
       e, LS_OP_LESS, device,
-      ls_emit_scalar(e, LS_DTYPE_U64, (double)LS_EMIT_TICKET_FAILED));
+      ls_emit_integer(e, LS_DTYPE_U64, LS_EMIT_TICKET_FAILED));
 }
 
 // Says for which replicas a call is made. An op of all replicas has R; in their

@@ -9,6 +9,7 @@
 
 struct ls_pjrt_arrival {
   ls_arrival base;
+  int references;            // The array's, and that of the runtime's end.
   ls_mutex lock;             // Guards the fields below.
   ls_pjrt_backend *backend;  // NULL: nothing is under way.
   PJRT_Event *event;
@@ -55,6 +56,7 @@ static ls_status arrival_status(ls_arrival *arrival) {
 
 static void destroy_arrival(ls_arrival *arrival) {
   ls_pjrt_arrival *self = (ls_pjrt_arrival *)arrival;
+  if (!ls_count_release(&self->references)) return;
   ls_status_free(self->status);
   ls_mutex_deinit(&self->lock);
   ls_release(ls_allocator_system(), self);
@@ -71,6 +73,7 @@ static ls_status find_arrival(ls_array *array, ls_pjrt_arrival **out) {
   *out = (ls_pjrt_arrival *)known;
   if (known != NULL) return ls_ok();
   LS_OWN_NEW_OR_RETURN(ls_allocator_system(), ls_pjrt_arrival, made);
+  made->references = 1;
   made->base = (ls_arrival){end_arrival, arrival_status, destroy_arrival};
   LS_RETURN_IF_ERROR(ls_mutex_init(&made->lock));
   *out = ls_give(&made);
@@ -94,8 +97,10 @@ void ls_pjrt_end_arrivals(ls_pjrt_backend *backend) {
   for (;;) {
     ls_mutex_lock(&backend->arrivals_lock);
     ls_pjrt_arrival *first = backend->arrivals;
+    if (first != NULL) ls_count_retain(&first->references);
     ls_mutex_unlock(&backend->arrivals_lock);
     if (first == NULL) return;
     end_arrival(&first->base);
+    release_arrival(first);
   }
 }

@@ -205,8 +205,11 @@ static bool visit_call(ls_pjrt_hosts *self, size_t index, int32_t device,
     ls_condition_wait(&self->threads->event, &self->threads->lock);
   for (size_t i = site->num_inputs; i < site->num_inputs + site->num_outputs;
        ++i)
-    memcpy(buffers[i], visit->buffers[device][i],
-           ls_pjrt_device_bytes(site, i));
+    if (visit->is_called)
+      memcpy(buffers[i], visit->buffers[device][i],
+             ls_pjrt_device_bytes(site, i));
+    else
+      memset(buffers[i], 0, ls_pjrt_device_bytes(site, i));
   const bool is_known = visit->is_called && visit->has_failed && !takes_all;
   leave_visit(self, state, visit);
   ls_mutex_unlock(&self->threads->lock);
