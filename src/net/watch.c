@@ -178,29 +178,27 @@ static void find_stall(ls_exchanger *self, int64_t now) {
   fail_for(self, LS_DEADLINE_EXCEEDED, reason, -1);
 }
 
-// Logs an exchange that takes long, once.
-static void log_slow(ls_exchanger *self, ls_flight *flight, int64_t now) {
-  if (!flight->waits || flight->is_logged ||
-      now - flight->began < SLOW_MS * MILLIS)
-    return;
-  ls_text text = {.allocator = self->allocator};
-  ls_text_append_format(&text, "rank %d has waited %d s for ", self->base.rank,
+// Describes an exchange that takes long, each once.
+static void describe_slow(ls_exchanger *self, int64_t now, ls_text *text) {
+  ls_flight *flight = self->flights;
+  while (flight != NULL && (!flight->waits || flight->is_logged ||
+                            now - flight->began < SLOW_MS * MILLIS))
+    flight = flight->next;
+  if (flight == NULL) return;
+  ls_text_append_format(text, "rank %d has waited %d s for ", self->base.rank,
                         SLOW_MS / 1000);
   for (int32_t k = 0; k < self->base.ranks; ++k)
-    if (flight->awaits[k]) append_place(self, k, &text);
+    if (flight->awaits[k]) append_place(self, k, text);
   flight->is_logged = true;
-  ls_mutex_lock(&self->services_lock);
-  if (self->services.log != NULL)
-    self->services.log(self->services.user, ls_text_data(&text));
-  ls_mutex_unlock(&self->services_lock);
-  ls_text_deinit(&text);
 }
 
-static void judge(ls_exchanger *self, int64_t now) {
-  find_lost(self, now);
-  find_stall(self, now);
-  for (ls_flight *at = self->flights; at != NULL; at = at->next)
-    log_slow(self, at, now);
+// Logs a text, if there is one. Called without the lock, which what the user
+// does with a line may need.
+static void log_text(ls_exchanger *self, const ls_text *text) {
+  ls_mutex_lock(&self->services_lock);
+  if (self->services.log != NULL && text->size > 0)
+    self->services.log(self->services.user, ls_text_data(text));
+  ls_mutex_unlock(&self->services_lock);
 }
 
 // ---- Time ------------------------------------------------------------------
@@ -221,6 +219,7 @@ static bool is_due(ls_exchanger *self) {
 
 void ls_exchanger_watch(ls_exchanger *self) {
   char place[LS_PLACE_ROOM];
+  ls_text slow = {.allocator = self->allocator};
   if (!is_due(self)) return;
   describe(self, place);
   ls_mutex_lock(&self->lock);
@@ -229,8 +228,14 @@ void ls_exchanger_watch(ls_exchanger *self) {
   const bool moves = goes_on(self);
   if (moves) self->moved = now;
   send_beats(self, moves);
-  if (ls_status_is_ok(self->failure)) judge(self, now);
+  if (ls_status_is_ok(self->failure)) {
+    find_lost(self, now);
+    find_stall(self, now);
+    describe_slow(self, now, &slow);
+  }
   ls_mutex_unlock(&self->lock);
+  log_text(self, &slow);
+  ls_text_deinit(&slow);
 }
 
 static bool has_transfers(const ls_exchanger *self) {
