@@ -190,6 +190,25 @@ TEST(a_variable_that_cannot_be_read_is_an_error) {
   expect_variable(variable, (const double[]){11, 22}, 2, 0);
 }
 
+// ---- Layouts ---------------------------------------------------------------
+static ls_nest number_elements(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  return ls_leaf(ls_reshape(ls_concatenate((const ls_tensor[]){x, x, x}, 3, 0),
+                            LS_SHAPE(2, 3)));
+}
+
+TEST(the_host_gets_rows_of_a_device_with_columns) {
+  shim_state *shim = shim_begin();
+  LS_OWN(open_place, here) = shim_runtime(1);
+  LS_OWN(ls_function, function) = function_of(number_elements, NULL);
+  LS_OWN(ls_nest, results) = {0};
+  shim->has_columns = true;
+  expect_ok(call_once(function, &results));
+  for (int64_t i = 0; i < 6; ++i)
+    assert_true(nest_element(results, i) == (i % 2 == 0 ? 10 : 20));
+}
+
 // ---- Steady state ----------------------------------------------------------
 TEST(a_step_moves_its_batch_and_its_results_alone) {
   enum { STEPS = 10 };

@@ -52,6 +52,7 @@ typedef struct shim_state {
   int mesh_x, num_hosts;
   const char *platform;  // The name of the devices' platform; NULL: their own.
   int misuses;  // Uses of buffers that were donated.
+  bool has_columns;  // Devices keep what they compute in columns.
   // Devices that launches came to while another one was coming to them; not 0:
   // how long each takes.
   int crossings;

@@ -252,10 +252,25 @@ typedef struct ls_pjrt_upload_args {
   PJRT_Buffer *buffer;
 } ls_pjrt_upload_args;
 
+// How elements lie in memory: dimensions from the one whose elements are
+// adjacent on. The struct has room for another kind, and then tells the kind.
+typedef struct ls_pjrt_layout {
+  LS_PJRT_HEAD;
+  struct {
+    LS_PJRT_HEAD;
+    const int64_t *order;
+    size_t rank;
+    const int64_t *tiles;
+    const size_t *tile_sizes;
+    size_t num_tiles;
+  } tiled;
+  int kind;  // 0: tiled.
+} ls_pjrt_layout;
+
 typedef struct ls_pjrt_download_args {
   LS_PJRT_HEAD;
   PJRT_Buffer *buffer;
-  void *layout;
+  const ls_pjrt_layout *layout;  // The host's; NULL: the device's.
   void *data;
   size_t num_bytes;
   PJRT_Event *event;

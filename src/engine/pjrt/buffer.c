@@ -54,10 +54,26 @@ ls_status ls_pjrt_send(const ls_pjrt_client *client, ls_type type,
 ls_status ls_pjrt_fetch(const ls_pjrt_client *client, ls_type type,
                         PJRT_Buffer *buffer, void *data,
                         PJRT_Event **out_done) {
+  int64_t order[LS_MAX_RANK];
+  LS_PJRT_ARGS(ls_pjrt_layout, rows, .kind = 0);
+  rows.tiled.size = sizeof(rows.tiled);
+  rows.tiled.order = order;
+  rows.tiled.rank = (size_t)type.shape.rank;
+  for (int32_t i = 0; i < type.shape.rank; ++i)
+    order[i] = type.shape.rank - 1 - i;
+  // A device may have columns. Less than two dimensions have one order.
   LS_PJRT_ARGS(ls_pjrt_download_args, args, .buffer = buffer, .data = data,
+               .layout = type.shape.rank > 1 ? &rows : NULL,
                .num_bytes = type_size(type));
-  LS_RETURN_IF_ERROR(
-      ls_pjrt_call(client->plugin, LS_PJRT_Buffer_ToHostBuffer, &args));
+  ls_status status =
+      ls_pjrt_call(client->plugin, LS_PJRT_Buffer_ToHostBuffer, &args);
+  if (ls_status_code(status) == LS_UNIMPLEMENTED && args.layout != NULL) {
+    // A plug-in that knows no layouts has rows.
+    ls_status_free(status);
+    args.layout = NULL;
+    status = ls_pjrt_call(client->plugin, LS_PJRT_Buffer_ToHostBuffer, &args);
+  }
+  LS_RETURN_IF_ERROR(status);
   *out_done = args.event;
   return ls_ok();
 }

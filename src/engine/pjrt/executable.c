@@ -412,7 +412,7 @@ static ls_status find_or_add(ls_pjrt_executable *self, int64_t trips,
     if (code->room >= trips) *out_code = code;
   if (*out_code != NULL) return ls_ok();
   while (room < trips)
-    room *= 2;
+    room = room > INT64_MAX / 2 ? trips : 2 * room;
   const int64_t began = ls_runtime_now(runtime);
   LS_OWN(ls_text, module) = {.allocator = self->arena.allocator};
   LS_OWN(ls_arena, memory) = {.allocator = self->arena.allocator};

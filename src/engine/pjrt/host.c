@@ -36,11 +36,16 @@ bool ls_pjrt_hosts_are_over(ls_pjrt_hosts *self) {
   return is_over;
 }
 
-void ls_pjrt_hosts_stop(ls_pjrt_hosts *self, ls_status status) {
-  ls_mutex_lock(&self->threads->lock);
+// Stops a run; requires the lock.
+static void stop(ls_pjrt_hosts *self, ls_status status) {
   self->status = ls_status_join(self->status, status);
   self->is_over = true;
   ls_condition_broadcast(&self->threads->event);
+}
+
+void ls_pjrt_hosts_stop(ls_pjrt_hosts *self, ls_status status) {
+  ls_mutex_lock(&self->threads->lock);
+  stop(self, status);
   ls_mutex_unlock(&self->threads->lock);
 }
 
@@ -385,18 +390,17 @@ void ls_pjrt_hosts_wait(ls_pjrt_hosts *const *hosts, size_t count,
     left = wait_a_while(hosts, count);
     if (others && left > 0) break;
   }
-  ls_mutex_unlock(&threads->lock);
-  __atomic_fetch_sub(&runtime->waiting_runs, 1, __ATOMIC_RELAXED);
-  if (event != NULL && !ls_pjrt_hosts_has_ended(event))
-    ls_pjrt_hosts_stop(event, LS_STATUS(LS_CANCELLED, "the run was cancelled"));
+  if (event != NULL && !event->has_ended)
+    stop(event, LS_STATUS(LS_CANCELLED, "the run was cancelled"));
   for (size_t i = 0; event == NULL && left <= 0 && i < count; ++i)
     if (hosts[i]->num_out > 0)
-      ls_pjrt_hosts_stop(
-          hosts[i],
-          LS_STATUS(LS_DEADLINE_EXCEEDED,
-                    "no progress for %lld ms: a host call has not ended, %s",
-                    (long long)(limit / 1000000),
-                    hosts[i]->waits_for != NULL ? hosts[i]->waits_for : ""));
+      stop(hosts[i],
+           LS_STATUS(LS_DEADLINE_EXCEEDED,
+                     "no progress for %lld ms: a host call has not ended, %s",
+                     (long long)(limit / 1000000),
+                     hosts[i]->waits_for != NULL ? hosts[i]->waits_for : ""));
+  ls_mutex_unlock(&threads->lock);
+  __atomic_fetch_sub(&runtime->waiting_runs, 1, __ATOMIC_RELAXED);
 }
 
 ls_status ls_pjrt_hosts_finish(ls_pjrt_hosts *self, uint64_t *out_loop) {
