@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/cancel.h"
-
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/cluster.h"
+#include "base/device_parts.h"
 
 #include <stdio.h>
 #include <string.h>

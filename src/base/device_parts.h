@@ -5,6 +5,7 @@
 #ifndef LS_BASE_DEVICE_PARTS_H_
 #define LS_BASE_DEVICE_PARTS_H_
 
+#include "lockstep/cluster.h"
 #include "lockstep/device_name.h"
 
 enum { LS_MAX_DEVICE_PART = 64, LS_LEFT_OUT = -1 };
@@ -23,5 +24,9 @@ LS_MUST_USE ls_status ls_device_parse(const char *name,
                                       ls_device_parts *out_parts);
 // Prints the name with these parts; "" if there are none.
 void ls_device_print(const ls_device_parts *parts, ls_device_name *out_name);
+// Names a device of a worker, the chief first, of a cluster that was checked.
+void ls_cluster_device(const ls_cluster_spec *spec, int32_t worker,
+                       const char *type, int32_t index,
+                       ls_device_name *out_name);
 
 #endif  // LS_BASE_DEVICE_PARTS_H_

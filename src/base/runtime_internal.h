@@ -15,9 +15,10 @@
 #include "base/threads/threads.h"
 #include "base/threads/timers.h"
 #include "base/threads/workers.h"
+#include "lockstep/cancel.h"
 #include "lockstep/gauge.h"
-#include "lockstep/runtime_settings.h"
 #include "lockstep/runtime.h"
+#include "lockstep/runtime_settings.h"
 
 // Slots: one per layer that keeps state, from low to high.
 typedef enum ls_slot {
@@ -194,9 +195,6 @@ static inline int64_t ls_nanos_of_seconds(int64_t seconds) {
   const int64_t nanos = 1000000000, most = INT64_MAX / 2 / nanos;
   return (seconds < most ? seconds : most) * nanos;
 }
-// Checks options before a runtime is created (runtime_options.c).
-LS_MUST_USE ls_status
-ls_runtime_check_options(const ls_runtime_options *options);
 // Return nanoseconds: monotonic, and since 1970.
 int64_t ls_runtime_now(const ls_runtime *runtime);
 int64_t ls_runtime_wall(const ls_runtime *runtime);
@@ -241,5 +239,26 @@ void ls_runtime_set_slot(ls_runtime *runtime, ls_slot slot, void *state,
 // Locks the runtime, to make a slot's state. Recursive.
 void ls_runtime_lock(ls_runtime *runtime);
 void ls_runtime_unlock(ls_runtime *runtime);
+
+// ---- Cancel requests, as runs see them --------------------------------------
+struct ls_cancel {
+  ls_runtime *runtime;
+  bool requested;  // Atomic.
+};
+
+// A run looks at two cancel requests: its thread's and its caller's.
+enum { LS_CANCELS = 2 };
+
+// Returns true if one of `cancels` is requested; entries may be NULL.
+static inline bool ls_cancel_any(ls_cancel *const *cancels) {
+  for (int i = 0; i < LS_CANCELS; ++i)
+    if (cancels[i] != NULL &&
+        __atomic_load_n(&cancels[i]->requested, __ATOMIC_RELAXED))
+      return true;
+  return false;
+}
+
+// Returns the cancel request of this thread, or NULL.
+ls_cancel *ls_cancel_current(void);
 
 #endif  // LS_BASE_RUNTIME_INTERNAL_H_

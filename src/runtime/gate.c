@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/gate.h"
 
-#include "base/cancel.h"
+#include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
 #include "base/trace.h"
 

@@ -2,8 +2,8 @@
 //
 // Runs a program on a store: takes an instance, bound to the variables'
 // buffers, and waits at the gate.
-#include "base/cancel.h"
 #include "base/memory/own.h"
+#include "base/runtime_internal.h"
 #include "engine/backend.h"
 #include "graph/text/text.h"
 #include "runtime/compiled.h"

@@ -4,17 +4,62 @@
 // their types are the signature, and programs come from the common cache.
 #include "lockstep/session.h"
 
-#include "base/cancel.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "base/threads/thread_state.h"
 #include "base/trace.h"
+#include "base/values/nest_internal.h"
 #include "runtime/own.h"
 #include "runtime/plan.h"
-#include "runtime/program.h"
 #include "runtime/signature.h"
 #include "runtime/store.h"
+
+// ---- Configurations ---------------------------------------------------------
+ls_status ls_session_config_copy(const ls_session_config *config,
+                                 ls_session_config *out_copy) {
+  LS_REQUIRE_OUT(out_copy);
+  ls_session_config copy = {0};
+  if (config != NULL) copy = *config;
+  copy.cluster = NULL;
+  const ls_status status = ls_cluster_spec_copy(
+      config != NULL ? config->cluster : NULL, &copy.cluster);
+  *out_copy = ls_status_is_ok(status) ? copy : (ls_session_config){0};
+  return status;
+}
+
+void ls_session_config_deinit(ls_session_config *config) {
+  if (config == NULL) return;
+  ls_cluster_spec_destroy(config->cluster);
+  *config = (ls_session_config){0};
+}
+
+static ls_status session_config_check_flag(const char *name, ls_flag flag,
+                                           const char *off) {
+  if ((unsigned)flag > LS_FLAG_OFF)
+    return ls_invalid_argument("a session's %s %d is no flag", name, (int)flag);
+  return flag != LS_FLAG_OFF
+             ? ls_ok()
+             : ls_unimplemented("a session with %s off: %s", name, off);
+}
+
+static ls_status session_config_check(const ls_session_config *config) {
+  if (config == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(session_config_check_flag(
+      "isolate_session_state", config->isolate_session_state,
+      "each session has its own variables"));
+  LS_RETURN_IF_ERROR(session_config_check_flag(
+      "soft_placement", config->soft_placement,
+      "ops run on a device that has a kernel, whatever device they name"));
+  const ls_cluster_spec *cluster = config->cluster;
+  for (size_t i = 0; cluster != NULL && i < cluster->num_jobs; ++i)
+    if (cluster->jobs[i].num_addresses > 0)
+      return ls_unimplemented(
+          "a session that connects to '%s' of job '%s': it runs in this "
+          "process, and where ranks are, on the ranks of the job",
+          cluster->jobs[i].addresses[0], cluster->jobs[i].name);
+  return ls_ok();
+}
 
 enum { DESTROYED = 1 << 30 };
 
@@ -45,10 +90,10 @@ ls_status ls_session_create_with(ls_graph *graph,
                                  ls_session **out_session) {
   LS_REQUIRE_OUT(out_session);
   LS_REQUIRE(graph);
-  if (graph == NULL || graph->kind != LS_GRAPH_BUILD)
+  if (graph->kind != LS_GRAPH_BUILD)
     return ls_invalid_argument("a session needs a build graph made by "
                                "ls_graph_create");
-  LS_RETURN_IF_ERROR(ls_session_config_check(config));
+  LS_RETURN_IF_ERROR(session_config_check(config));
   LS_OWN_NEW_OR_RETURN(graph->allocator, ls_session, session);
   session->runtime = graph->runtime;
   ls_runtime_note_made(session->runtime, LS_MADE_SESSION);
@@ -136,10 +181,9 @@ static ls_status check_fetch(const request *r, ls_nest leaf) {
 }
 
 static ls_status refuse_fetch(ls_nest leaf) {
-  char text[200];
   return ls_invalid_argument("%s cannot be fetched: tensors and ops can (read "
                              "a variable with ls_variable_read)",
-                             ls_nest_print(leaf, text, sizeof(text)));
+                             LS_NEST_TEXT(leaf));
 }
 
 // Checks the components of a distributed value.
@@ -147,9 +191,8 @@ static ls_nest fetch_components(const request *r, ls_nest leaf) {
   const size_t count = ls_distributed_count(leaf);
   for (size_t i = 0; i < count; ++i) {
     const ls_nest part = ls_distributed_component(leaf, i);
-    const ls_status status =
-        part.kind == LS_KIND_TENSOR ? check_fetch(r, part) : refuse_fetch(leaf);
-    if (!ls_status_is_ok(status)) return ls_fail(status);
+    LS_RETURN_FAILED_IF_ERROR(part.kind == LS_KIND_TENSOR ? check_fetch(r, part)
+                                                          : refuse_fetch(leaf));
   }
   return ls_nest_retain(leaf);
 }

@@ -33,8 +33,6 @@ LS_OWNED_POINTER(ls_store, ls_store_destroy)
 ls_store *ls_session_store(const ls_session *session);
 // Returns true once the session's close is requested: runs end or are refused.
 bool ls_session_is_closing(const ls_session *session);
-// Checks a session's configuration; NULL: defaults.
-LS_MUST_USE ls_status ls_session_config_check(const ls_session_config *config);
 // Returns an id that is never 0 and never reused.
 uint64_t ls_store_id(const ls_store *store);
 

@@ -8,7 +8,7 @@
 #include "lockstep/function_plan.h"
 #include "lockstep/infeed.h"
 #include "tpu/own.h"
-#include "tpu/steps/step_loop.h"
+#include "tpu/steps/steps.h"
 
 enum {
   ELEMENTS = 2,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/values/nest_internal.h"
 #include "train/device_loop.h"
 
-#include "base/cancel.h"
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/threads/worker.h"
@@ -68,14 +68,13 @@ static bool stops(void *user) {
 }
 
 static ls_status take_batch(const ls_feeder_options *from, ls_nest *args) {
-  char text[200];
   LS_RETURN_IF_ERROR(ls_iterator_next(from->input, args));
   LS_RETURN_IF_ERROR(ls_train_check_labels(from->type, *args, NULL));
   return is_like(*args, from->like)
              ? ls_ok()
              : ls_invalid_argument("a batch in a loop of steps is %s, of "
                                    "another shape than earlier ones",
-                                   ls_nest_print(*args, text, sizeof(text)));
+                                   LS_NEST_TEXT(*args));
 }
 
 bool ls_feed_next(const ls_feeder_options *from, const ls_cancel *cancel,

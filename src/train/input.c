@@ -265,9 +265,8 @@ int64_t ls_train_batch_size(ls_nest batch) {
 static ls_nest split_leaf(ls_nest leaf, void *user) {
   ls_nest parts = {0};
   if (leaf.kind != LS_KIND_ARRAY) return ls_nest_retain(leaf);
-  const ls_status status =
-      ls_strategy_split(user, ls_nest_as_array(leaf), &parts);
-  return ls_status_is_ok(status) ? parts : ls_fail(status);
+  return ls_made_nest(ls_strategy_split(user, ls_nest_as_array(leaf), &parts),
+                      &parts);
 }
 
 ls_status ls_train_split(ls_strategy *strategy, ls_nest batch,

@@ -130,9 +130,10 @@ static ls_nest strategy_step_build_step(ls_step_context *context,
   ls_nest made = ls_none();
   (void)context;
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_retain(inputs));
-  const ls_status status = ls_strategy_run(
-      self->strategy, ls_plain(descend, &self->options), args, &made);
-  return ls_status_is_ok(status) ? made : ls_fail(status);
+  return ls_made_nest(ls_strategy_run(self->strategy,
+                                      ls_plain(descend, &self->options), args,
+                                      &made),
+                      &made);
 }
 
 static ls_status

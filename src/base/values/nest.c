@@ -14,7 +14,6 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
-#include "base/values/nest_reads.h"
 
 typedef struct nest_node {
   ls_object object;

@@ -86,10 +86,7 @@ ls_status ls_reduce_parts(ls_reduce_op op, const ls_components *parts,
                           ls_accumulate_function accumulate, void *user,
                           ls_nest *out_value);
 // Returns true if a component, or an item of a map output, is slices.
-// ls_join_parts combines such components.
 bool ls_has_sparse_parts(const ls_components *parts);
-ls_status ls_join_parts(ls_reduce_op op, const ls_components *parts,
-                        ls_nest *out_value);
 // Returns sum times 1 / total. Reciprocal and product are in f64 for f64, else
 // in f32. With `divide`, and for integers, divides the sum by the total.
 ls_tensor ls_mean_of_sum(ls_tensor sum, double total, bool divide);

@@ -1,28 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mirrored strategies: one replica on each of several devices of a machine.
+// Mirrored strategies: one replica on each of several devices of a machine, or
+// of the workers of a cluster, one rank each.
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/cluster.h"
+#include "base/device_parts.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/input/input.h"
-#include "distribute/kinds/mirrored.h"
 #include "distribute/own.h"
+#include "lockstep/communicator.h"
 #include "lockstep/device.h"
+#include "lockstep/multi_worker.h"
 #include "lockstep/runtime_settings.h"
 #include "lockstep/strategy_extended.h"
+
+// The workers of a cluster that was checked, each with the devices that the
+// options describe.
+typedef struct mirrored_workers {
+  const ls_cluster_spec *cluster;
+  int32_t count, own;
+  const ls_collective_options *collective;
+} mirrored_workers;
 
 // ---- Place the replicas -----------------------------------------------------
 // The devices that were requested: names, or a type and a number.
 typedef struct placement {
   const char *const *names;
   const char *type;
-  long long count;                     // On each worker.
-  const ls_mirrored_workers *workers;  // NULL: this process alone.
-  bool is_chosen;                      // The user named or counted the devices.
+  long long count;                  // On each worker.
+  const mirrored_workers *workers;  // NULL: this process alone.
+  bool is_chosen;                   // The user named or counted the devices.
 } placement;
 
 // Chooses the type and number of devices without options: those that the
@@ -44,7 +54,7 @@ static ls_status choose_all(ls_runtime *runtime, bool is_one, placement *out) {
 // Chooses the devices; without options, all devices of the machine.
 static ls_status mirrored_choose(ls_runtime *runtime,
                                  const ls_mirrored_options *options,
-                                 const ls_mirrored_workers *workers,
+                                 const mirrored_workers *workers,
                                  placement *out) {
   LS_RETURN_IF_ERROR(choose_all(runtime, workers != NULL, out));
   const char *type = out->type;
@@ -219,7 +229,7 @@ static ls_status set_devices(ls_strategy *strategy, const placement *place) {
 // Sets the cross-device ops: on several processes by default collective ones.
 static ls_status set_cross_device(ls_strategy *strategy, const placement *place,
                                   ls_cross_device *given) {
-  const ls_mirrored_workers *workers = place->workers;
+  const mirrored_workers *workers = place->workers;
   if (workers == NULL || given != NULL)
     return ls_strategy_set_cross_device(strategy, given);
   LS_OWN(ls_cross_device, made) = NULL;
@@ -246,9 +256,9 @@ static ls_status set_options(ls_strategy *strategy,
   return strategy->scope_prefix != NULL ? ls_ok() : ls_out_of_memory();
 }
 
-ls_status ls_mirrored_make(const ls_mirrored_options *options,
-                           const ls_mirrored_workers *workers,
-                           ls_strategy **out_strategy) {
+static ls_status mirrored_make(const ls_mirrored_options *options,
+                               const mirrored_workers *workers,
+                               ls_strategy **out_strategy) {
   static const ls_mirrored_options defaults;
   placement place;
   ls_runtime *runtime = ls_runtime_current();
@@ -275,7 +285,7 @@ ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,
                                       ls_strategy **out_strategy) {
   LS_REQUIRE_OUT(out_strategy);
   if (options != NULL) LS_REQUIRE_EACH(options->devices, options->num_devices);
-  return ls_mirrored_make(options, NULL, out_strategy);
+  return mirrored_make(options, NULL, out_strategy);
 }
 
 ls_status ls_one_device_strategy_create(const char *device,
@@ -285,6 +295,63 @@ ls_status ls_one_device_strategy_create(const char *device,
   return ls_mirrored_strategy_create(
       &(ls_mirrored_options){.devices = &device, .num_devices = 1},
       out_strategy);
+}
+
+// ---- Workers of a cluster ---------------------------------------------------
+static ls_status check_local(const ls_mirrored_options *local) {
+  return local == NULL || local->devices == NULL
+             ? ls_ok()
+             : ls_invalid_argument("a strategy is given both a cluster and "
+                                   "devices: workers have num_replicas or "
+                                   "num_gpus");
+}
+
+static ls_status find_worker(const ls_worker_options *worker,
+                             ls_cluster_task *out_task) {
+  const char *type = worker->task_type;
+  if (type == NULL || !worker->task_id.set)
+    return ls_invalid_argument("a strategy on a cluster needs task_type and "
+                               "task_id");
+  LS_RETURN_IF_ERROR(ls_cluster_find_task(
+      worker->cluster, type, (int32_t)worker->task_id.value, out_task));
+  return strcmp(type, "chief") == 0 || strcmp(type, "worker") == 0
+             ? ls_ok()
+             : ls_invalid_argument("task '%s' of a cluster is no worker: it "
+                                   "takes no part in a strategy",
+                                   type);
+}
+
+static ls_status check_rank(const ls_runtime *runtime,
+                            const ls_cluster_task *task) {
+  const ls_communicator *communicator = ls_runtime_communicator(runtime);
+  const int32_t ranks = communicator != NULL ? communicator->ranks : 1;
+  const int32_t rank = communicator != NULL ? communicator->rank : 0;
+  if (ranks != task->num_workers)
+    return ls_failed_precondition("the cluster has %d workers, the runtime %d "
+                                  "ranks",
+                                  task->num_workers, ranks);
+  return rank == task->id
+             ? ls_ok()
+             : ls_failed_precondition("worker %d of the cluster is rank %d of "
+                                      "the runtime",
+                                      task->id, rank);
+}
+
+ls_status ls_multi_worker_strategy_create(const ls_mirrored_options *local,
+                                          const ls_worker_options *worker,
+                                          ls_strategy **out_strategy) {
+  LS_REQUIRE_OUT(out_strategy);
+  LS_REQUIRE(worker);
+  LS_REQUIRE(worker->cluster);
+  ls_cluster_task task;
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(check_local(local));
+  LS_RETURN_IF_ERROR(find_worker(worker, &task));
+  LS_RETURN_IF_ERROR(check_rank(runtime, &task));
+  const mirrored_workers workers = {worker->cluster, task.num_workers, task.id,
+                                    worker->collective};
+  return mirrored_make(local, &workers, out_strategy);
 }
 
 // ---- Its class -------------------------------------------------------------

@@ -180,11 +180,4 @@ bool ls_value_has_parts(ls_nest value);
 ls_status ls_write_aggregate(const ls_writing *w, ls_nest value,
                              ls_nest *out_value);
 
-// Returns a copy of an initial value with the chief's bytes; NULL if the
-// strategy follows no chief, or its replicas are all here, and for NULL.
-// ls_chief_value gives a component in eager the chief's value.
-ls_status ls_chief_array(const ls_strategy *strategy, const char *name,
-                         const ls_array *own, ls_array **out_array);
-ls_status ls_chief_value(const ls_strategy *strategy, ls_variable *component);
-
 #endif  // LS_DISTRIBUTE_VARIABLES_VARIABLE_H_

@@ -4,15 +4,67 @@
 // outer creator, and a container.
 #include <stdio.h>
 
+#include "base/memory/map.h"
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/values/values.h"
 #include "distribute/variables/variable.h"
 #include "graph/own.h"
-#include "graph/region.h"
+#include "lockstep/communicator.h"
 #include "lockstep/strategy_extended.h"
 #include "runtime/eager/eager.h"
+#include "runtime/program.h"
+#include "runtime/store.h"
+
+// ---- Initial values on several ranks ----------------------------------------
+// All ranks take the chief's, because a rank's own may come from what only this
+// rank has.
+
+// Returns the chief's bytes, of the type of `own`.
+static ls_status take_bytes(ls_communicator *communicator, const char *name,
+                            const ls_array *own, ls_array **out_array) {
+  LS_OWN(ls_array, array) = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create_copy(
+      ls_array_dtype(own), ls_array_shape(own), ls_array_data(own), &array));
+  // A name that no program uses.
+  const ls_exchange_name exchange = {
+      .program = {ls_hash(name, strlen(name), 0), 0},
+      .merge = UINT32_MAX - 5,
+  };
+  LS_RETURN_IF_ERROR(ls_communicator_broadcast(communicator, &exchange, 0,
+                                               ls_array_mutable_data(array),
+                                               ls_array_size(array)));
+  *out_array = ls_give(&array);
+  return ls_ok();
+}
+
+// Returns a copy of an initial value with the chief's bytes; NULL if the
+// strategy follows no chief, or its replicas are all here, and for NULL.
+static ls_status chief_array(const ls_strategy *strategy, const char *name,
+                             const ls_array *own, ls_array **out_array) {
+  ls_communicator *communicator = ls_strategy_communicator(strategy);
+  *out_array = NULL;
+  if (!strategy->follows_chief || communicator == NULL || own == NULL)
+    return ls_ok();
+  return take_bytes(communicator, name != NULL ? name : "", own, out_array);
+}
+
+// Gives a component in eager the chief's value.
+static ls_status set_chief_value(const ls_strategy *strategy,
+                                 ls_variable *component) {
+  ls_runtime_state *state = NULL;
+  LS_OWN(ls_array, own) = NULL;
+  LS_OWN(ls_array, value) = NULL;
+  if (!strategy->follows_chief || ls_strategy_communicator(strategy) == NULL ||
+      component->graph != NULL)
+    return ls_ok();
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(component->runtime, &state));
+  LS_RETURN_IF_ERROR(ls_store_read(state->store, component, &own));
+  LS_RETURN_IF_ERROR(chief_array(strategy, component->name, own, &value));
+  return ls_store_write(state->store, component, value);
+}
 
 // ---- Checks ----------------------------------------------------------------
 static const char *variable_create_name_of(const ls_variable_options *options) {
@@ -166,7 +218,7 @@ static ls_status create_components(ls_strategy *strategy,
   if (share != NULL) options.initial_array = share;
   LS_OWN(ls_array, chiefs) = NULL;
   LS_RETURN_IF_ERROR(
-      ls_chief_array(strategy, asked->name, options.initial_array, &chiefs));
+      chief_array(strategy, asked->name, options.initial_array, &chiefs));
   if (chiefs != NULL) options.initial_array = chiefs;
   for (size_t i = 0; i < count; ++i) {
     ls_variable *component = NULL;
@@ -178,7 +230,7 @@ static ls_status create_components(ls_strategy *strategy,
     if (i == 0) component->joining = true;
     LS_RETURN_IF_ERROR(ls_component_list_add(components, component));
     if (i == 0 && chiefs == NULL)
-      LS_RETURN_IF_ERROR(ls_chief_value(strategy, component));
+      LS_RETURN_IF_ERROR(set_chief_value(strategy, component));
   }
   return ls_ok();
 }

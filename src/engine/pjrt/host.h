@@ -16,7 +16,7 @@
 #ifndef LS_ENGINE_PJRT_HOST_H_
 #define LS_ENGINE_PJRT_HOST_H_
 
-#include "base/cancel.h"
+#include "base/runtime_internal.h"
 #include "base/threads/host_threads.h"
 #include "base/threads/worker.h"
 #include "engine/pjrt/pjrt.h"

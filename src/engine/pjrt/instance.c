@@ -2,7 +2,6 @@
 //
 // Instances: memory for the runs of an executable, and its variables' buffers.
 // Runs of programs on_host are the CPU engine's.
-#include "base/cancel.h"
 #include "base/runtime_internal.h"
 #include "engine/pjrt/host.h"
 #include "engine/pjrt/pjrt.h"

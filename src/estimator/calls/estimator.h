@@ -62,37 +62,6 @@ ls_estimator_checkpoint_open(const ls_estimator *self, const char *given,
                              ls_estimator_checkpoint *out_checkpoint);
 void ls_estimator_checkpoint_close(ls_estimator_checkpoint *checkpoint);
 
-// ---- Evaluations of checkpoints as they come, with exports (eval_rounds.c) --
-typedef struct ls_eval_rounds {
-  ls_estimator *estimator;  // Borrowed, like all fields except `previous`.
-  const ls_eval_spec *eval;
-  ls_opt max_steps;
-  const ls_train_stop *stop;
-  ls_train_and_evaluation *out;
-  char *previous;  // Path of the last evaluated checkpoint.
-  int64_t step;    // Step of that checkpoint.
-  int64_t newest;  // Newest step at that time, damaged or not.
-  int64_t warned;  // Time of the last warning that there is no new checkpoint.
-  bool has_warned;
-  ls_ranks ranks;  // The ranks that evaluate together; zeroed: none.
-} ls_eval_rounds;
-
-// Evaluates the newest checkpoint and calls the exporters, unless that
-// checkpoint was evaluated last.
-LS_MUST_USE ls_status ls_eval_rounds_run(ls_eval_rounds *self,
-                                         bool *out_is_new);
-// Evaluates new checkpoints until a checkpoint has the training's last step or
-// a stop is requested.
-LS_MUST_USE ls_status ls_eval_rounds_go_on(ls_eval_rounds *self);
-void ls_eval_rounds_deinit(ls_eval_rounds *self);
-
-// Returns the minimum time between evaluations in nanoseconds.
-int64_t ls_eval_rounds_throttle(const ls_eval_spec *eval);
-// Waits for the time; returns false if a stop was requested before it passed.
-bool ls_eval_rounds_wait(const ls_runtime *runtime, int64_t nanos,
-                         const ls_train_stop *stop);
-void ls_eval_rounds_drop_exports(ls_train_and_evaluation *result);
-
 // ---- Results of evaluations ------------------------------------------------
 // Results of an evaluation: its losses, and event files.
 

@@ -5,7 +5,6 @@
 
 #include "base/require.h"
 #include "base/values/nest_internal.h"
-#include "base/values/nest_reads.h"
 #include "distribute/values/values.h"
 #include "estimator/calls/job.h"
 #include "estimator/hooks/progress_hooks.h"

@@ -127,7 +127,7 @@ ls_pod *ls_plan_pod(const ls_plan *plan);
   ls_system_flow ls_plan_flow_;                                                \
   LS_SCOPE_(ls_system_scope_begin, &ls_plan_flow_, (plan)->system->resolver->id)
 
-// ---- Ranks (plan_ranks.c) --------------------------------------------------
+// ---- Ranks (plan_system.c) --------------------------------------------------
 // Host h of H is on rank h P / H of P, rounded down, which alone draws the
 // input of its feeders. Rank 0, with the first host, takes what the cores send
 // to hosts. Functions that return true for "this rank" do so in a process that

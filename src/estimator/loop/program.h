@@ -8,7 +8,7 @@
 #include "estimator/input/input.h"
 #include "estimator/spec/calls.h"
 #include "lockstep/estimator_spec.h"
-#include "tpu/steps/step_loop.h"
+#include "tpu/steps/steps.h"
 
 // Limit of the size of all predictions of a run, in bytes.
 #define LS_ONE_GIGABYTE 1073741824
@@ -149,17 +149,5 @@ static inline bool ls_model_steps_count_examples(const ls_model_steps *steps) {
 // loop, then the results, computed from the loop's last state. The results are
 // a list: the number of steps and, except in a prediction, the loss to report.
 ls_nest ls_model_steps_compute(ls_nest args, void *steps);
-
-// ---- Losses: reported_loss.c -----------------------------------------------
-// Stores a step's loss in the state. An evaluation adds the loss to those of
-// earlier steps.
-LS_MUST_USE ls_status ls_model_steps_add_loss(ls_model_steps *steps,
-                                              ls_tensor loss,
-                                              ls_tensor examples,
-                                              ls_tensor *state);
-// Returns the loss over all replicas, computed from the loop's last state and
-// number of steps.
-ls_tensor ls_reported_loss(const ls_model_steps *steps, const ls_tensor *state,
-                           ls_tensor count);
 
 #endif  // LS_ESTIMATOR_LOOP_PROGRAM_H_

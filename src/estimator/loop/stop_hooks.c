@@ -9,7 +9,6 @@
 #include "estimator/config/config.h"
 #include "estimator/input/input.h"
 #include "lockstep/estimator_hooks.h"
-#include "state/checkpoint_file.h"
 #include "train/hooks/hook.h"
 
 // ---- Number of steps of a run ----------------------------------------------

@@ -7,9 +7,7 @@
 
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "base/text.h"
 #include "base/values/nest_internal.h"
-#include "base/values/nest_reads.h"
 #include "data/dataset.h"
 #include "estimator/config/config.h"
 #include "estimator/own.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/eager/eager.h"
 
-#include "base/cancel.h"
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"

@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 
-#include "base/cancel.h"
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -255,12 +254,10 @@ static ls_status as_list(ls_nest tuple, ls_nest *out_list) {
   ls_nest_flatten(tuple, items, count);
   LS_OWN(ls_nest_builder, list) = {0};
   for (size_t i = 0; i < count; ++i) {
-    char text[200];
     if (items[i].kind != LS_KIND_ARRAY)
       return ls_invalid_argument("element %zu of a tuple for an infeed is no "
                                  "array: %s",
-                                 i,
-                                 ls_nest_print(items[i], text, sizeof(text)));
+                                 i, LS_NEST_TEXT(items[i]));
     LS_RETURN_IF_ERROR(
         ls_core_queue_check_dtype("a tuple for an infeed", i,
                                   ls_array_dtype(ls_nest_as_array(items[i]))));

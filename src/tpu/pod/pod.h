@@ -106,15 +106,6 @@ typedef struct ls_pod_shape {
   int32_t num_devices;
 } ls_pod_shape;
 
-// Finds the shape of the runtime's devices: chips have the coordinates that
-// they tell, less the smallest, and hosts the order of their numbers. The
-// caller frees the devices with the runtime's allocator, after a failure too.
-//   LS_FAILED_PRECONDITION  hosts have different numbers of devices.
-// Others are those of the back end.
-LS_MUST_USE ls_status ls_pod_shape_of_devices(ls_runtime *runtime,
-                                              ls_pod_shape *out_shape,
-                                              ls_device_location **out_devices);
-
 // Reads the sizes and options of a virtual pod from the part of `name` after
 // "virtual:", such as "4x4x2,cores=2,hosts=4". out->faults points into `text`.
 //   LS_INVALID_ARGUMENT  names the text, the part and what is accepted

@@ -184,12 +184,11 @@ ls_status ls_step_context_set_non_tensor_output(ls_step_context *context,
 
 ls_status ls_step_context_set_outputs(ls_step_context *context,
                                       ls_nest outputs) {
-  char text[160];
   LS_REQUIRE(context);
   LS_RETURN_IF_ERROR(ls_nest_status(outputs));
   if (outputs.kind != LS_KIND_DICT)
     return ls_invalid_argument("the outputs of a step are a dict, got %s",
-                               ls_nest_print(outputs, text, sizeof(text)));
+                               LS_NEST_TEXT(outputs));
   LS_RETURN_IF_ERROR(empty_dict(&context->reductions));
   return ls_nest_give(ls_nest_retain(outputs), &context->outputs);
 }

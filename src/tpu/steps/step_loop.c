@@ -3,7 +3,7 @@
 // Builds loops of steps. A loop is an ls_step_while whose condition also checks
 // that each replica has a tuple, so that the loop ends with the data before a
 // step has changed anything.
-#include "tpu/steps/step_loop.h"
+#include "tpu/steps/steps.h"
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -203,8 +203,7 @@ static ls_status build_body(const building *b, ls_nest values,
 
 static ls_nest body_of(ls_nest values, void *user) {
   ls_nest next = ls_none();
-  const ls_status status = build_body(user, values, &next);
-  return ls_status_is_ok(status) ? next : ls_fail(status);
+  return ls_made_nest(build_body(user, values, &next), &next);
 }
 
 // ---- The loop --------------------------------------------------------------
@@ -250,13 +249,12 @@ ls_status ls_step_loop_build(const ls_step_loop *loop, ls_tensor *state,
 
 static ls_status build_over(const ls_step_loop *loop, ls_nest inputs,
                             ls_nest *outputs) {
-  char text[200];
   ls_tensor first;
   const size_t count = ls_nest_count(inputs);
   if (inputs.kind != LS_KIND_NONE && !ls_nest_is_node(inputs))
     return ls_invalid_argument("the inputs of a training loop are a list, is "
                                "given %s",
-                               ls_nest_print(inputs, text, sizeof(text)));
+                               LS_NEST_TEXT(inputs));
   LS_OWN_ARRAY_OR_RETURN(ls_current_allocator(), ls_tensor, state, count + 1);
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(

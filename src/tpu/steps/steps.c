@@ -11,7 +11,6 @@
 #include "lockstep/replicate.h"
 #include "lockstep/strategy_extended.h"
 #include "tpu/replicate/context.h"
-#include "tpu/steps/step_loop.h"
 #include "tpu/strategy/strategy.h"
 
 // ---- State on the builder's stack ------------------------------------------
@@ -102,13 +101,12 @@ static ls_status steps_build_all(ls_steps_build *build, bool is_loop) {
 // ---- The step of a TPU strategy --------------------------------------------
 // Finds the op in a step's result for which the outputs wait.
 static ls_status steps_op_of(ls_nest made, ls_op *out_op) {
-  char text[160];
   const bool is_op = made.kind == LS_KIND_OP;
   if (!is_op && made.kind != LS_KIND_TENSOR)
     return ls_invalid_argument(
         "a step that has set outputs must return an op or a tensor, after "
         "which they are read; it has returned %s",
-        ls_nest_print(made, text, sizeof(text)));
+        LS_NEST_TEXT(made));
   *out_op = is_op ? made.as.op : ls_tensor_op(made.as.tensor);
   return ls_ok();
 }
@@ -140,7 +138,6 @@ static ls_status list_outputs(const ls_steps_build *build, ls_op op,
 static ls_status call_function(const ls_steps_build *build, ls_nest args,
                                ls_nest *out_made) {
   const ls_steps *options = build->options;
-  char text[160];
   ls_op op = {0};
   LS_OWN(ls_nest, made) = ls_none();
   LS_RETURN_IF_ERROR(ls_take_nest(
@@ -154,7 +151,7 @@ static ls_status call_function(const ls_steps_build *build, ls_nest args,
     return ls_invalid_argument(
         "a step without outputs must return an op or none, it has returned %s: "
         "set outputs by ls_step_context_set_output",
-        ls_nest_print(made, text, sizeof(text)));
+        LS_NEST_TEXT(made));
   *out_made = ls_give(&made);
   return ls_ok();
 }
@@ -162,8 +159,7 @@ static ls_status call_function(const ls_steps_build *build, ls_nest args,
 // Calls the user's step inside the computation, once for all replicas.
 static ls_nest call_step(ls_nest args, void *user) {
   ls_nest made = ls_none();
-  const ls_status status = call_function(user, args, &made);
-  return ls_status_is_ok(status) ? made : ls_fail(status);
+  return ls_made_nest(call_function(user, args, &made), &made);
 }
 
 // Lists each replica's argument.
@@ -322,7 +318,6 @@ static size_t count_ops(ls_nest made) {
 // Lists the ops that a step returned: one op, or one per replica.
 static ls_status list_ops(const ls_steps_build *build, ls_nest made,
                           ls_op *ops) {
-  char text[160];
   const size_t count = ls_distributed_count(made);
   for (size_t i = 0; i < count_ops(made); ++i) {
     const ls_nest one = count == 0 ? made : ls_distributed_component(made, i);
@@ -330,7 +325,7 @@ static ls_status list_ops(const ls_steps_build *build, ls_nest made,
       return ls_invalid_argument(
           "a step of %s must return an op, a tensor, those of its replicas, or "
           "none; it has returned %s",
-          build->strategy->label, ls_nest_print(made, text, sizeof(text)));
+          build->strategy->label, LS_NEST_TEXT(made));
     ops[i] = one.kind == LS_KIND_OP ? one.as.op : ls_tensor_op(one.as.tensor);
   }
   return ls_ok();

@@ -2,6 +2,7 @@
 //
 // Runs of a TPU strategy: runs a callable as a replicated computation of the
 // current graph, and joins its results.
+#include "base/values/nest_internal.h"
 #include "lockstep/slices.h"
 #include "tpu/own.h"
 #include "tpu/pod/pod.h"
@@ -53,8 +54,7 @@ static ls_status begin_replica(tpu_replica *out, ls_strategy *strategy) {
 static ls_nest call_replica(ls_nest inputs, void *user) {
   run *r = user;
   tpu_replica replica;
-  const ls_status status = begin_replica(&replica, r->strategy);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(begin_replica(&replica, r->strategy));
   const ls_nest examples = ls_tpu_run_examples(r, inputs);
   replica.replica->examples = examples;
   replica.replica->examples_differ =

@@ -7,6 +7,7 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
+#include "base/values/nest_internal.h"
 #include "lockstep/regroup.h"
 #include "lockstep/slices.h"
 #include "tpu/replicate/replicate.h"
@@ -105,11 +106,10 @@ typedef struct selection {
 static ls_nest select_leaf(ls_nest leaf, void *user) {
   const size_t replica = ((const selection *)user)->replica;
   if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
-  char text[120];
   if (replica >= ls_distributed_count(leaf))
     return LS_FAIL(LS_INVALID_ARGUMENT,
                    "the argument %s has no component for replica %zu",
-                   ls_nest_print(leaf, text, sizeof(text)), replica);
+                   LS_NEST_TEXT(leaf), replica);
   return ls_nest_retain(ls_distributed_component(leaf, replica));
 }
 

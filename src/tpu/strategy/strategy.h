@@ -16,7 +16,7 @@
 
 extern const ls_strategy_class ls_tpu_strategy_class;
 
-// API variants of one strategy class: flavours.c.
+// API variants of one strategy class.
 typedef struct ls_tpu_flavour {
   const char *name;     // Name in messages.
   const char *version;  // Cell of the gauge "strategy".
@@ -25,7 +25,7 @@ typedef struct ls_tpu_flavour {
   bool has_logical_devices;
 } ls_tpu_flavour;
 
-// An initial value that waits to be stored (lazy_variables.c). The strategy's
+// An initial value that waits to be stored. The strategy's
 // lock guards it.
 typedef struct ls_tpu_late_value {
   ls_variable *variable;
@@ -68,19 +68,12 @@ LS_MUST_USE ls_status ls_strategy_core(const ls_strategy *strategy,
 // Initializes the system of the strategy's resolver.
 LS_MUST_USE ls_status ls_tpu_strategy_initialize_system(ls_strategy *strategy);
 
-// Makes a strategy of an API variant. `options` is not NULL.
-LS_MUST_USE ls_status ls_tpu_strategy_make(const ls_tpu_options *options,
-                                           const ls_tpu_flavour *flavour,
-                                           int64_t steps_per_run,
-                                           ls_strategy **out_strategy);
-
 // Functions of the class of TPU strategies that differ from those of mirrored
 // strategies.
 ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
                            const ls_run_request *request, ls_nest *results);
 
-// Classes of a TPU strategy's variables: lazy_variables.c,
-// replicated_variable.c.
+// Classes of a TPU strategy's variables: replicated_variable.c.
 extern const ls_variable_class_map ls_tpu_classes;
 extern const ls_variable_policy_map ls_tpu_policies;
 void ls_tpu_late_init(ls_tpu_strategy *strategy);
@@ -88,10 +81,6 @@ ls_status ls_tpu_class_adopt(ls_strategy *strategy,
                              const ls_variable_options *options,
                              ls_variable *container);
 void ls_tpu_class_leave(ls_strategy *strategy);
-// Makes each component of the container a replicated variable, if replicas have
-// several cores that run one program.
-ls_status ls_tpu_replicate_components(const ls_tpu_strategy *strategy,
-                                      ls_variable *container);
 
 // Implements the class's call_each: calls the callback once, as replica 0.
 ls_status ls_tpu_class_call_each(ls_strategy *strategy, ls_callback callback,

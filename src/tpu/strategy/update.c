@@ -8,6 +8,7 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
+#include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
 #include "graph/compare/compare.h"
 #include "lockstep/strategy_extended.h"
@@ -42,11 +43,9 @@ static ls_status update_check_count(const ls_variable *variable, ls_nest args,
         update_check_count(variable, ls_nest_item(args, i), count));
   if (args.kind != LS_KIND_DISTRIBUTED || ls_distributed_count(args) >= count)
     return ls_ok();
-  char text[200];
   return ls_invalid_argument(
       "an update of '%s', which has %zu components, with %s of %zu",
-      variable->name, count, ls_nest_print(args, text, sizeof(text)),
-      ls_distributed_count(args));
+      variable->name, count, LS_NEST_TEXT(args), ls_distributed_count(args));
 }
 
 // ---- In a computation ------------------------------------------------------
@@ -63,7 +62,6 @@ static bool is_from_outside(const ls_replica *replica, ls_tensor tensor) {
 
 // Refuses a tensor that may differ between replicas.
 static ls_nest refuse_own(ls_nest leaf, void *user) {
-  char text[200];
   if (leaf.kind != LS_KIND_TENSOR || ls_same_is_noted(leaf.as.tensor) ||
       is_from_outside(user, leaf.as.tensor))
     return ls_none();
@@ -71,7 +69,7 @@ static ls_nest refuse_own(ls_nest leaf, void *user) {
       LS_INVALID_ARGUMENT,
       "%s is not mirrored: replicas must update an aggregated variable with a "
       "value equal on all, such as the result of all_reduce or a merge call",
-      ls_nest_print(leaf, text, sizeof(text)));
+      LS_NEST_TEXT(leaf));
 }
 
 static ls_status update_in_replica(const ls_update_call *call,
@@ -180,8 +178,7 @@ static ls_status update_on_host(const ls_update_call *call,
 ls_status ls_tpu_class_update_non_slot(const ls_update_call *call,
                                        const char *const *devices,
                                        size_t num_devices, ls_nest *out_value) {
-  (void)devices;
-  (void)num_devices;
+  (void)devices, (void)num_devices;
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(
       ls_cross_replica_begin(&crossing, call->strategy, "update_non_slot"));
@@ -194,8 +191,7 @@ ls_status ls_tpu_class_non_slot_devices(const ls_strategy *strategy,
                                         size_t num_variables,
                                         const char **devices, size_t capacity,
                                         size_t *out_count) {
-  (void)variables;
-  (void)num_variables;
+  (void)variables, (void)num_variables;
   *out_count = 1;
   if (capacity > 0)
     devices[0] =

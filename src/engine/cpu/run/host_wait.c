@@ -2,7 +2,6 @@
 //
 // Waits for host calls: of the runs that one thread drives, and of a failed
 // run.
-#include "base/cancel.h"
 #include "base/runtime_internal.h"
 #include "engine/cpu/run/host_call.h"
 #include "engine/cpu/run/instance.h"

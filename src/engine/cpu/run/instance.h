@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "base/cancel.h"
+#include "base/runtime_internal.h"
 #include "base/threads/host_threads.h"
 #include "base/trace.h"
 #include "engine/cpu/run/executable.h"
