@@ -3,6 +3,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
+#include "base/values/nest_internal.h"
 #include "base/values/numbers.h"
 #include "data/dataset.h"
 #include "data/streams.h"
@@ -141,8 +142,7 @@ static ls_nest convert_leaf(const convert_dataset *self, ls_nest leaf) {
   const ls_type *type = &self->base.leaves[self->leaf].type;
   const ls_shape shape =
       ls_shape_is_known(type->shape) ? type->shape : ls_array_shape(from);
-  const ls_status status = ls_array_create_unwritten(type->dtype, shape, &to);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_array_create_unwritten(type->dtype, shape, &to));
   convert_values(self, ls_array_data(from), ls_array_mutable_data(to),
                  (size_t)ls_array_num_elements(from));
   return ls_nest_array(to);

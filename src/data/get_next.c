@@ -324,8 +324,7 @@ ls_nest ls_iterator_get_next(ls_iterator *iterator) {
   if (iterator == NULL)
     return ls_fail(ls_null_argument("ls_iterator_get_next", "iterator"));
   const ls_dataset *dataset = iterator->dataset;
-  const ls_status status = get_next_check_static(dataset);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(get_next_check_static(dataset));
   warn_of_many(iterator);
   const bool alone = iterator->prefetch == 0;
   const ls_op op = ls_host_call_add(alone ? &host_kernel : &inline_kernel,

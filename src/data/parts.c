@@ -62,17 +62,15 @@ typedef struct new_parts {
 
 static ls_nest parts_split(ls_array *array, int64_t count) {
   ls_nest parts = ls_none();
-  const ls_status status = ls_array_split(array, count, &parts);
-  return ls_status_is_ok(status) ? parts : ls_fail(status);
+  return ls_made_nest(ls_array_split(array, count, &parts), &parts);
 }
 
 static ls_nest new_leaf(ls_nest leaf, void *user) {
   const new_parts *work = user;
   const ls_type *type = &work->types[leaf.as.i64];
   LS_OWN(ls_array, array) = NULL;
-  const ls_status status =
-      ls_array_create_unwritten(type->dtype, type->shape, &array);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(
+      ls_array_create_unwritten(type->dtype, type->shape, &array));
   return parts_split(array, work->self->count);
 }
 

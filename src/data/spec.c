@@ -48,8 +48,7 @@ ls_nest ls_nest_spec_of(const ls_leaf_spec *spec) {
                    (int)spec->kind);
   if (spec->type.dtype <= LS_DTYPE_NONE || spec->type.dtype >= LS_DTYPE_COUNT)
     return LS_FAIL(LS_INVALID_ARGUMENT, "a leaf of a data set without a type");
-  ls_status status = ls_shape_check(spec->type.shape);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_shape_check(spec->type.shape));
   ls_allocator *allocator = ls_current_allocator();
   spec_leaf *self = ls_new(allocator, spec_leaf);
   if (self == NULL) return ls_fail(ls_out_of_memory());

@@ -5,6 +5,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "grad/walk.h"
 #include "graph/context.h"
 #include "graph/make/make.h"
@@ -59,11 +60,10 @@ static ls_status gradient_why_failed(ls_tensor tensor, const char *what,
 // Returns the tensor of a leaf, if the walk covers its graph.
 static ls_status take_tensor(const request *r, ls_nest leaf, const char *what,
                              size_t index, ls_tensor *out_tensor) {
-  char text[200];
   if (leaf.kind != LS_KIND_TENSOR)
     return ls_invalid_argument(
         "gradients: %s %zu must be a tensor or a variable, is %s", what, index,
-        ls_nest_print(leaf, text, sizeof(text)));
+        LS_NEST_TEXT(leaf));
   ls_tensor tensor = leaf.as.tensor;
   if (ls_tensor_is_failed(tensor))
     return gradient_why_failed(tensor, what, index);
@@ -364,11 +364,10 @@ static ls_status make_gradient(ls_tensor y, ls_nest given, size_t i,
   case LS_KIND_SLICES:
     return ls_unimplemented("gradients: grad_ys %zu is sparse slices", i);
   default: {
-    char text[200];
     return ls_invalid_argument(
         "gradients: grad_ys %zu must be a tensor, an array or a number, is "
         "%s",
-        i, ls_nest_print(given, text, sizeof(text)));
+        i, LS_NEST_TEXT(given));
   }
   }
   if (ls_tensor_is_failed(*out_gradient))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of ops with regions: each walks a region with a walk of its own.
+#include "base/values/nest_internal.h"
 #include "grad/rules.h"
 
 #include "base/memory/own.h"
@@ -159,8 +160,7 @@ static ls_status build_branch(const branches *all, size_t region,
 
 static ls_nest trace_branch(void *user, size_t region) {
   ls_nest results = ls_none();
-  const ls_status status = build_branch(user, region, &results);
-  return ls_status_is_ok(status) ? results : ls_fail(status);
+  return ls_made_nest(build_branch(user, region, &results), &results);
 }
 
 static ls_nest trace_then(ls_nest none, void *user) {

@@ -12,6 +12,7 @@
 // was built. So the gradient is first built in a graph of its own, the draft,
 // and then copied into the body.
 #include "base/memory/own.h"
+#include "base/values/nest_internal.h"
 #include "base/values/numbers.h"
 #include "grad/rules.h"
 #include "graph/copy.h"
@@ -397,8 +398,7 @@ static ls_nest backward_trip(ls_nest values, void *user) {
   ls_nest *leaves = ls_arena_new_array(l->g->walk->context->arena, ls_nest,
                                        1 + l->num_results);
   if (leaves == NULL) return ls_fail(ls_out_of_memory());
-  const ls_status status = build_trip(l, values, leaves);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(build_trip(l, values, leaves));
   return ls_nest_sequence(LS_KIND_LIST, leaves, 1 + l->num_results);
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Ops on the tensors of whole nests: custom gradients and barriers.
 #include "graph/callbacks.h"
 
 #include "base/memory/allocator.h"
@@ -134,6 +135,29 @@ ls_nest ls_custom_gradient(ls_flow_callback forward,
   if (ls_status_is_ok(status)) return result;
   ls_nest_release(result);
   ls_make_failed("custom_gradient", ls_status_clone(status));
+  return ls_fail(status);
+}
+
+// ---- Barriers --------------------------------------------------------------
+static ls_status make_barrier(const ls_graph *graph, ls_nest values,
+                              ls_nest *out_result) {
+  LS_OWN_ARRAY_OR_RETURN(graph->allocator, ls_tensor, items,
+                         ls_nest_num_leaves(values) + 1);
+  operands all = {.items = items};
+  ls_nest_release(ls_nest_map(values, note_operand, &all));
+  all.op = ls_make_op(LS_OP_BARRIER, NULL, items, all.count, NULL, 0);
+  *out_result = ls_nest_map(values, take_output, &all);
+  return ls_ok();
+}
+
+ls_nest ls_barrier(ls_nest values) {
+  const ls_graph *graph = ls_graph_current();
+  if (graph == NULL || ls_nest_is_failed(values)) return values;
+  ls_nest result = ls_none();
+  const ls_status status = make_barrier(graph, values, &result);
+  ls_nest_release(values);
+  if (ls_status_is_ok(status)) return result;
+  ls_make_failed("barrier", ls_status_clone(status));
   return ls_fail(status);
 }
 

@@ -30,9 +30,8 @@ ls_status ls_region_tensor(ls_nest leaf, ls_tensor *out_tensor) {
     break;
   default: {
     LS_RETURN_IF_ERROR(ls_nest_status(leaf));
-    char text[200];
     return ls_invalid_argument("%s was passed where a tensor is needed",
-                               ls_nest_print(leaf, text, sizeof(text)));
+                               LS_NEST_TEXT(leaf));
   }
   }
   if (!ls_tensor_is_failed(*out_tensor)) return ls_ok();
@@ -110,8 +109,7 @@ static ls_nest take_result(ls_nest leaf, void *user) {
                        ? error
                        : ls_invalid_argument("a result is a failed tensor"));
   }
-  const ls_status status = add_result(state, leaf);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(add_result(state, leaf));
   return ls_leaf((ls_tensor){state->graph, state->refs[state->count - 1]});
 }
 

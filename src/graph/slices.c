@@ -31,10 +31,9 @@ static const slices *slices_of(ls_nest leaf) {
 ls_nest ls_nest_slices(ls_nest values, ls_tensor indices,
                        ls_tensor dense_shape) {
   if (values.kind != LS_KIND_TENSOR && slices_of(values) == NULL) {
-    char text[160];
     const ls_nest failed =
         LS_FAIL(LS_INVALID_ARGUMENT, "the values of slices cannot be %s",
-                ls_nest_print(values, text, sizeof(text)));
+                LS_NEST_TEXT(values));
     ls_nest_release(values);
     return failed;
   }
@@ -56,11 +55,9 @@ ls_nest ls_nest_slices(ls_nest values, ls_tensor indices,
 ls_status ls_slices_parts_of(ls_nest leaf, ls_slices_parts *out_parts) {
   LS_REQUIRE_OUT(out_parts);
   const slices *s = slices_of(leaf);
-  if (s == NULL) {
-    char text[160];
+  if (s == NULL)
     return ls_invalid_argument("%s is not a leaf of slices",
-                               ls_nest_print(leaf, text, sizeof(text)));
-  }
+                               LS_NEST_TEXT(leaf));
   if (s->values.kind == LS_KIND_TENSOR) {
     *out_parts =
         (ls_slices_parts){s->indices, s->values.as.tensor, s->dense_shape};

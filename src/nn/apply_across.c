@@ -7,6 +7,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "distribute/base/strategy.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
@@ -172,8 +173,7 @@ static ls_nest update_component(ls_nest args, void *user) {
   const size_t num_slots = a->optimizer->num_slots;
   ls_variable *slots[LS_MAX_SLOTS + 1];
   ls_op ops[1 + LS_MAX_SLOTS + 1];
-  const ls_status status = find_slots(a, component, slots);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(find_slots(a, component, slots));
   ls_update update = {.optimizer = a->optimizer,
                       .scalars = &a->scalars,
                       .variable = component,
@@ -192,9 +192,8 @@ static ls_nest update_component(ls_nest args, void *user) {
 static ls_nest hold_component(ls_nest args, void *user) {
   const across *a = user;
   ls_variable *slots[LS_MAX_SLOTS + 1];
-  const ls_status status =
-      find_slots(a, ls_nest_as_variable(ls_nest_item(args, 0)), slots);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(
+      find_slots(a, ls_nest_as_variable(ls_nest_item(args, 0)), slots));
   ls_tensor *sum = sum_here(a);
   *sum = ls_hold_gradient(a->optimizer, &a->call, slots, *sum);
   const ls_op op = ls_tensor_op(*sum);
@@ -394,10 +393,9 @@ static ls_status one_variable(ls_nest leaf, size_t index,
                               ls_variable **out_variable) {
   *out_variable = ls_nest_as_variable(leaf);
   if (*out_variable != NULL) return ls_ok();
-  char text[400];
   return ls_invalid_argument("all replicas must apply gradients to the same "
                              "variables in the same order; number %zu is %s",
-                             index, ls_nest_print(leaf, text, sizeof(text)));
+                             index, LS_NEST_TEXT(leaf));
 }
 
 // Applies gradients for all replicas. `args` has variables, gradients, and two
@@ -419,13 +417,11 @@ static ls_nest apply_merged(ls_strategy *strategy, ls_nest args, void *user) {
     return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i) {
     gradients[i] = ls_nest_item(given, i);
-    const ls_status status =
-        one_variable(ls_nest_item(listed, i), i, &variables[i]);
-    if (!ls_status_is_ok(status)) return ls_fail(status);
+    LS_RETURN_FAILED_IF_ERROR(
+        one_variable(ls_nest_item(listed, i), i, &variables[i]));
   }
   ls_op op = {0};
-  const ls_status status = apply_pairs(&a, variables, gradients, count, &op);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(apply_pairs(&a, variables, gradients, count, &op));
   return ls_graph_is_eager(ls_graph_current()) ? ls_none() : ls_nest_op(op);
 }
 

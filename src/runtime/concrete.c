@@ -161,8 +161,7 @@ static ls_nest call_concrete(ls_nest args, void *user) {
   const concrete *c = user;
   LS_OWN(ls_arena, memory) = {.allocator = c->allocator};
   ls_nest results = ls_none();
-  const ls_status status = copy_graph(c, args, &memory, &results);
-  return ls_status_is_ok(status) ? results : ls_fail(status);
+  return ls_made_nest(copy_graph(c, args, &memory, &results), &results);
 }
 
 // ---- Making ----------------------------------------------------------------

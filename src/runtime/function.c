@@ -147,7 +147,7 @@ ls_status ls_function_create(const ls_function_options *options,
                              ls_function **out_function) {
   LS_REQUIRE_OUT(out_function);
   LS_REQUIRE(options);
-  if (options == NULL || options->call == NULL)
+  if (options->call == NULL)
     return ls_invalid_argument("a function needs a callback to trace");
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
@@ -381,11 +381,11 @@ static ls_nest function_record(const ls_function *function,
                                ls_nest args) {
   ls_nest made = ls_none();
   if (tracer->trace == NULL) return record_plain(function, args);
-  const ls_status status =
+  return ls_made_nest(
       graph->kind == LS_GRAPH_EAGER
           ? tracer->call(tracer, &function->options, args, &made)
-          : tracer->trace(tracer, graph, &function->options, args, &made);
-  return ls_status_is_ok(status) ? made : ls_fail(status);
+          : tracer->trace(tracer, graph, &function->options, args, &made),
+      &made);
 }
 
 // Calls the callback inside a graph being built, or under a tape.

@@ -7,7 +7,6 @@
 #include "base/runtime_internal.h"
 #include "graph/variables/variable.h"
 #include "lockstep/function_plan.h"
-#include "lower/scope.h"
 #include "runtime/function.h"
 
 bool ls_arguments_are_bound(const ls_parameters *parameters, ls_nest args,

@@ -2,7 +2,6 @@
 #include "runtime/plan.h"
 
 #include "graph/walk.h"
-#include "lower/scope.h"
 
 enum { NONE = UINT32_MAX };
 

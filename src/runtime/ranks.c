@@ -2,7 +2,6 @@
 #include "runtime/ranks.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/trace.h"
 #include "base/values/array_internal.h"

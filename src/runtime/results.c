@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/values/nest_internal.h"
 #include "runtime/signature.h"
 
 #include "base/memory/own.h"
@@ -108,9 +109,8 @@ static ls_nest make_output(walk *w) {
   const ls_type type = w->map->types[output];
   ls_array *array = w->arrays[output];
   if (array != NULL) return ls_nest_array(ls_array_retain(array));
-  const ls_status status =
-      ls_array_create_unwritten(type.dtype, type.shape, &array);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(
+      ls_array_create_unwritten(type.dtype, type.shape, &array));
   ls_array_lend(array);
   w->arrays[output] = array;
   return ls_nest_array(array);

@@ -3,6 +3,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "graph/graph.h"
 #include "lockstep/ops.h"
 #include "lockstep/variable.h"
@@ -64,7 +65,6 @@ static bool is_object(ls_kind kind) {
 }
 
 static ls_status signature_refuse(ls_nest leaf) {
-  char text[200];
   if (leaf.kind == LS_KIND_FAILED) return ls_nest_status(leaf);
   if (leaf.kind == LS_KIND_TENSOR && leaf.as.tensor.graph != NULL) {
     const ls_node *node =
@@ -75,7 +75,7 @@ static ls_status signature_refuse(ls_nest leaf) {
   return ls_invalid_argument(
       "%s cannot be an argument of a call: arrays, eager tensors, variables, "
       "host scalars and distributed values of these can",
-      ls_nest_print(leaf, text, sizeof(text)));
+      LS_NEST_TEXT(leaf));
 }
 
 static ls_status add_types(ls_signature *s, ls_nest leaf) {
@@ -94,8 +94,7 @@ static ls_status add_types(ls_signature *s, ls_nest leaf) {
 }
 
 static ls_nest to_none(ls_nest leaf, void *user) {
-  (void)leaf;
-  (void)user;
+  (void)leaf, (void)user;
   return ls_none();
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/values/nest_internal.h"
 #include "serve/serving.h"
 
 #include "base/memory/own.h"
@@ -26,7 +27,6 @@ typedef struct owner {
 
 static ls_status signature_check_value(const owner *o, const char *name,
                                        ls_nest leaf, ls_serve_value *out) {
-  char text[200];
   if (name == NULL || name[0] == '\0' || !ls_json_is_utf8(name))
     return ls_invalid_argument("an %s of signature '%s' has no name, or one "
                                "that is no UTF-8",
@@ -34,7 +34,7 @@ static ls_status signature_check_value(const owner *o, const char *name,
   if (leaf.kind != LS_KIND_TENSOR)
     return ls_invalid_argument(
         "%s '%s' of signature '%s' is %s: it must be a tensor", o->noun, name,
-        o->key, ls_nest_print(leaf, text, sizeof(text)));
+        o->key, LS_NEST_TEXT(leaf));
   const ls_tensor tensor = leaf.as.tensor;
   if (ls_graph_resolve(tensor.graph) != o->graph)
     return ls_invalid_argument(
@@ -62,11 +62,10 @@ static ls_status signature_list_values(const owner *o, ls_nest values,
   const size_t count = is_dict                         ? ls_nest_count(values)
                        : values.kind == LS_KIND_TENSOR ? 1
                                                        : 0;
-  char text[200];
   if (!is_dict && count == 0 && values.kind != LS_KIND_NONE)
     return ls_invalid_argument(
         "the %ss of signature '%s' are %s: they must be a dict of tensors",
-        o->noun, o->key, ls_nest_print(values, text, sizeof(text)));
+        o->noun, o->key, LS_NEST_TEXT(values));
   *out_count = count;
   *out = ls_arena_new_array(o->memory, ls_serve_value, count + 1);
   if (*out == NULL) return ls_out_of_memory();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of a folder's checkpoints, and the choice of those to keep.
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/memory/map.h"
 #include "base/memory/own.h"

@@ -5,7 +5,6 @@
 #include "base/require.h"
 #include "base/values/array_internal.h"
 #include "io/npy.h"
-#include "runtime/program.h"
 #include "state/own.h"
 #include "state/record.h"
 #include "state/saved.h"

@@ -10,6 +10,21 @@
 // Deeper nests are refused, so that recursion fits a fiber's stack.
 enum { LS_NEST_MAX_DEPTH = 256 };
 
+// A short-lived text of a nest, for messages.
+#define LS_NEST_TEXT(nest) ls_nest_print(nest, (char[200]){0}, 200)
+
+// The inverse of ls_take_nest: returns a nest that a call has made, or the
+// call's failure.
+static inline ls_nest ls_made_nest(ls_status status, const ls_nest *made) {
+  return ls_status_is_ok(status) ? *made : ls_fail(status);
+}
+// LS_RETURN_IF_ERROR of functions that return nests: the nest is a failed one.
+#define LS_RETURN_FAILED_IF_ERROR(expression)                                  \
+  do {                                                                         \
+    const ls_status ls_failure = (expression);                                 \
+    if (!ls_status_is_ok(ls_failure)) return ls_fail(ls_failure);              \
+  } while (0)
+
 // Raises the level of `holder` above that of its new item. A nest made of a
 // holder with too many levels is a failed one.
 void ls_nest_deepen(ls_object *holder, ls_nest item);
@@ -76,5 +91,17 @@ static inline ls_array *ls_tensor_known_value(ls_tensor tensor) {
              ? NULL
              : ls_graph_tensors_of(tensor.graph)->known_value(tensor);
 }
+
+// ---- Reads -----------------------------------------------------------------
+// Marks of the items of a dict that were read, so that those that nobody reads
+// can be named. A dict has marks for its first 64 items; later ones count as
+// read. Any threads may read at the same time.
+
+// Lets ls_nest_find and ls_nest_item mark what they return from now on. No
+// other thread has the dict yet.
+void ls_nest_mark_reads(ls_nest dict);
+bool ls_nest_was_read(ls_nest dict, size_t index);
+// Marks those items of a dict that were read in `copy`, by their keys.
+void ls_nest_add_reads(ls_nest dict, ls_nest copy);
 
 #endif  // LS_BASE_VALUES_NEST_INTERNAL_H_

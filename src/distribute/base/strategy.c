@@ -162,8 +162,7 @@ ls_status ls_mirrored_non_slot_devices(const ls_strategy *strategy,
                                        size_t num_variables,
                                        const char **devices, size_t capacity,
                                        size_t *out_count) {
-  (void)variables;
-  (void)num_variables;
+  (void)variables, (void)num_variables;
   return all_devices(strategy, "", devices, capacity, out_count);
 }
 

@@ -8,6 +8,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "base/values/numbers.h"
 #include "distribute/cross_device/cross_device.h"
 #include "graph/make/make.h"
@@ -266,12 +267,11 @@ static ls_status check_shapes(const ls_nest *values, size_t count) {
     for (size_t r = 0; r < (parts == 0 ? 1 : parts); ++r) {
       const ls_nest item =
           parts == 0 ? values[i] : ls_distributed_component(values[i], r);
-      char text[160];
       if (item.kind == LS_KIND_TENSOR &&
           !ls_shape_is_known(ls_tensor_shape(item.as.tensor)))
         return ls_invalid_argument(
             "%s, value %zu of a batch, has a shape that is not known",
-            ls_nest_print(item, text, sizeof(text)), i);
+            LS_NEST_TEXT(item), i);
     }
   }
   return ls_ok();

@@ -10,6 +10,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
+#include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
 #include "runtime/eager/eager.h"
 
@@ -45,9 +46,7 @@ ls_status ls_cross_device_create(const ls_cross_device_table *table, void *self,
                                  ls_cross_device **out_ops) {
   LS_REQUIRE_OUT(out_ops);
   LS_REQUIRE(table);
-  return table == NULL
-             ? ls_invalid_argument("the table of cross-device ops is NULL")
-             : ls_cross_device_make(table, self, false, out_ops);
+  return ls_cross_device_make(table, self, false, out_ops);
 }
 
 ls_cross_device *ls_cross_device_retain(ls_cross_device *ops) {
@@ -75,13 +74,12 @@ static bool can_be_reduced(ls_nest value) {
 
 static ls_status cross_device_check_pair(ls_nest value, ls_destinations where,
                                          const char *noun) {
-  char text[200];
   ls_device_set devices;
   LS_RETURN_IF_ERROR(ls_nest_status(value));
   if (!can_be_reduced(value))
     return ls_invalid_argument("%s of %s, which is no distributed value or "
                                "tensor",
-                               noun, ls_nest_print(value, text, sizeof(text)));
+                               noun, LS_NEST_TEXT(value));
   if (value.kind == LS_KIND_DISTRIBUTED && ls_distributed_count(value) == 0)
     return ls_invalid_argument("%s: the values to put together must be "
                                "non-empty",
@@ -127,7 +125,7 @@ ls_status ls_cross_device_batch_reduce(ls_cross_device *ops, ls_reduce_op op,
   LS_REQUIRE_ITEMS(where, count);
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   if (ops->table->batch_reduce == NULL) return refuse_lack(ops, "batch_reduce");
-  if (count == 0 || values == NULL || where == NULL)
+  if (count == 0)
     return ls_invalid_argument("value_destination_pairs of batch_reduce are "
                                "empty");
   for (size_t i = 0; i < count; ++i)
@@ -138,11 +136,10 @@ ls_status ls_cross_device_batch_reduce(ls_cross_device *ops, ls_reduce_op op,
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, results, count);
   ls_trial trial;
   ls_trial_begin(&trial);
-  ls_status status =
+  const ls_status status =
       ls_trial_end(&trial, ops->table->batch_reduce(ops->self, op, values,
                                                     where, count, results));
-  status = ls_list_results(status, results, count, out_list);
-  return status;
+  return ls_list_results(status, results, count, out_list);
 }
 
 ls_status ls_cross_device_broadcast(ls_cross_device *ops, ls_nest value,
@@ -151,9 +148,8 @@ ls_status ls_cross_device_broadcast(ls_cross_device *ops, ls_nest value,
   LS_REQUIRE(ops);
   if (value.kind != LS_KIND_TENSOR && value.kind != LS_KIND_SLICES) {
     LS_RETURN_IF_ERROR(ls_nest_status(value));
-    char text[200];
     return ls_invalid_argument("broadcast of %s, which is no tensor",
-                               ls_nest_print(value, text, sizeof(text)));
+                               LS_NEST_TEXT(value));
   }
   ls_device_set devices;
   LS_RETURN_IF_ERROR(ls_destination_set(where, ls_none(), &devices));

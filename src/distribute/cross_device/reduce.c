@@ -2,6 +2,7 @@
 //
 // Reduces and gathers in a strategy's cross-replica context: handles some
 // values by itself, and passes the others to the strategy's cross-device ops.
+#include "base/values/nest_internal.h"
 #include "distribute/cross_device/cross_device.h"
 
 #include "base/memory/own.h"
@@ -108,11 +109,9 @@ ls_status ls_wrap_one(const ls_strategy *strategy, ls_nest leaf,
 
 ls_status ls_refuse_sum(const ls_strategy_reduction *r, ls_nest leaf) {
   LS_RETURN_IF_ERROR(ls_nest_status(leaf));
-  char text[200];
   return ls_invalid_argument(
       "SUM of %s, which is %s: it is not a value of each of the %d replicas",
-      ls_nest_print(leaf, text, sizeof(text)),
-      ls_has_components(leaf) ? "mirrored" : "one value",
+      LS_NEST_TEXT(leaf), ls_has_components(leaf) ? "mirrored" : "one value",
       r->strategy->num_replicas);
 }
 
@@ -143,11 +142,11 @@ bool ls_is_of_replicas(ls_nest leaf) {
 static ls_nest reduce_leaf(ls_nest leaf, void *user) {
   const ls_strategy_reduction *r = user;
   ls_nest made = ls_none();
-  const ls_status status = leaf.kind == LS_KIND_NONE ? ls_ok()
-                           : ls_is_of_replicas(leaf)
-                               ? ls_reduce_components(r, leaf, &made)
-                               : ls_reduce_one_value(r, leaf, &made);
-  return ls_status_is_ok(status) ? made : ls_fail(status);
+  return ls_made_nest(leaf.kind == LS_KIND_NONE ? ls_ok()
+                      : ls_is_of_replicas(leaf)
+                          ? ls_reduce_components(r, leaf, &made)
+                          : ls_reduce_one_value(r, leaf, &made),
+                      &made);
 }
 
 // Returns the device on which results are: the current device, else the first

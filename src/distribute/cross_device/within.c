@@ -3,6 +3,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "base/values/numbers.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
@@ -67,8 +68,7 @@ static ls_nest sum_component(const summing *s, ls_nest component) {
   ls_nest sum = ls_none();
   if (component.kind == LS_KIND_NONE) return sum;
   if (component.kind != LS_KIND_DISTRIBUTED) {
-    const ls_status status = sum_leaf(s, component, &sum);
-    return ls_status_is_ok(status) ? sum : ls_fail(status);
+    return ls_made_nest(sum_leaf(s, component, &sum), &sum);
   }
   const size_t count = ls_distributed_count(component);
   LS_OWN_ARRAY(ls_current_allocator(), ls_nest, items, count);
@@ -231,8 +231,7 @@ static ls_tensor own_weight(const weighting *w, ls_dtype dtype) {
 static ls_nest weighted_leaf(ls_nest leaf, void *user) {
   const weighting *w = user;
   ls_tensor x;
-  const ls_status status = ls_distributed_as_tensor(leaf, &x);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_distributed_as_tensor(leaf, &x));
   const ls_dtype mean = ls_mean_dtype(ls_tensor_dtype(x));
   const ls_dtype wide = ls_is_half(mean) ? LS_DTYPE_F32 : mean;
   const ls_tensor weight = own_weight(w, wide);

@@ -25,12 +25,12 @@ typedef struct filling {
 // ---- Checks -----------------------------------------------------------------
 static ls_status array_dataset_check_leaf(ls_nest arrays, size_t index,
                                           ls_nest leaf) {
-  char path[200], text[160];
+  char path[200];
   const ls_array *array = ls_nest_as_array(leaf);
   ls_input_leaf_path(arrays, index, path, sizeof(path));
   if (array == NULL)
     return ls_invalid_argument("leaf %s of an array data set is no array: %s",
-                               path, ls_nest_print(leaf, text, sizeof(text)));
+                               path, LS_NEST_TEXT(leaf));
   if (ls_array_shape(array).rank < 1)
     return ls_invalid_argument("leaf %s of an array data set is a scalar: it "
                                "has no rows",
@@ -155,9 +155,8 @@ static ls_status make_variable(const filling *f, ls_array *array,
 // ---- All arrays -------------------------------------------------------------
 static ls_nest variable_of_array(ls_nest leaf, void *user) {
   ls_nest variable = ls_none();
-  const ls_status status =
-      make_variable(user, ls_nest_as_array(leaf), &variable);
-  return ls_status_is_ok(status) ? variable : ls_fail(status);
+  return ls_made_nest(make_variable(user, ls_nest_as_array(leaf), &variable),
+                      &variable);
 }
 
 static ls_nest value_of_variable(ls_nest leaf, void *user) {

@@ -35,13 +35,8 @@ static ls_status set_map(ls_distributed_dataset *data,
 }
 
 // Limits the values to those of the replicas of this rank.
-static void keep_own(ls_distributed_dataset *data,
-                     const ls_communicator *communicator) {
-  const int32_t replicas = (int32_t)data->num_replicas;
-  data->first_own =
-      (size_t)ls_communicator_first(communicator, communicator->rank, replicas);
-  data->end_own = (size_t)ls_communicator_first(
-      communicator, communicator->rank + 1, replicas);
+static void keep_own(ls_distributed_dataset *data) {
+  ls_strategy_own_replicas(data->strategy, &data->first_own, &data->end_own);
 }
 
 // Sets the device of each replica's value, for all hosts.
@@ -122,7 +117,7 @@ static ls_status use_own(making *self, ls_dataset *dataset,
                          bool *out_has) {
   ls_distributed_dataset *data = self->data;
   if (!reads_apart(self)) return use_one(self, dataset);
-  keep_own(data, self->communicator);
+  keep_own(data);
   ls_dataset *own = make(dataset, (int64_t)data->num_replicas,
                          (int64_t)data->first_own, (int64_t)data->end_own);
   *out_has = own != NULL;
@@ -215,7 +210,7 @@ static ls_status from_dataset(making *self, ls_dataset *dataset) {
   const ls_communicator *hosts = apart ? self->communicator : NULL;
   LS_RETURN_IF_ERROR(set_map(data, hosts, to_hosts));
   if (options->whole_elements) {
-    if (apart && self->communicator != NULL) keep_own(data, self->communicator);
+    if (apart) keep_own(data);
     return use_whole(self, dataset, policy);
   }
   if (!splits && policy == LS_SHARD_DATA) return use_one(self, dataset);
@@ -225,7 +220,7 @@ static ls_status from_dataset(making *self, ls_dataset *dataset) {
     LS_RETURN_IF_ERROR(ls_host_map_check_even(&data->map));
   }
   if (policy == LS_SHARD_DATA) return use_parts(self, dataset);
-  if (self->communicator != NULL) keep_own(data, self->communicator);
+  keep_own(data);
   return splits ? use_rows(self, dataset, policy)
                 : shard_over_hosts(self, dataset, policy);
 }
@@ -237,7 +232,6 @@ static ls_status call_function(making *self, size_t index, const char *device) {
       .pipeline = (int32_t)index,
       .num_replicas = (int32_t)self->data->num_replicas};
   ls_pipeline *pipeline = &self->data->pipelines[index];
-  char text[200];
   LS_OWN(ls_nest, value) = ls_none();
   {
     LS_DEVICE_SCOPE(device);
@@ -250,7 +244,7 @@ static ls_status call_function(making *self, size_t index, const char *device) {
     return ls_invalid_argument(
         "the function of %s gave %s for pipeline %zu: it is to give a data set "
         "(ls_nest_dataset) or a callable (ls_nest_input_callable)",
-        self->request->noun, ls_nest_print(value, text, sizeof(text)), index);
+        self->request->noun, LS_NEST_TEXT(value), index);
   return ls_ok();
 }
 
@@ -335,7 +329,7 @@ static ls_status from_function(making *self) {
   const bool to_hosts = self->options->fetch_to_device == LS_FLAG_OFF;
   bool is_endless = true, has_callables = false;
   LS_RETURN_IF_ERROR(set_map(data, self->communicator, to_hosts));
-  if (self->communicator != NULL) keep_own(data, self->communicator);
+  keep_own(data);
   data->wraps = data->num_replicas > 1;
   if (data->first_own == data->end_own)
     return ls_failed_precondition(
@@ -367,12 +361,11 @@ static ls_status fill_data(making *self) {
   LS_RETURN_IF_ERROR(
       ls_input_choose_buffer(self->strategy, self->options, &data->buffer));
   if (self->request->function != NULL) return from_function(self);
-  char text[200];
   ls_dataset *dataset = ls_nest_as_dataset(self->request->dataset);
   if (dataset == NULL)
-    return ls_invalid_argument(
-        "%s of %s: it is no data set (ls_nest_dataset)", self->request->noun,
-        ls_nest_print(self->request->dataset, text, sizeof(text)));
+    return ls_invalid_argument("%s of %s: it is no data set (ls_nest_dataset)",
+                               self->request->noun,
+                               LS_NEST_TEXT(self->request->dataset));
   return from_dataset(self, dataset);
 }
 
@@ -391,10 +384,7 @@ ls_status ls_input_distribute(ls_strategy *strategy,
   making self = {.strategy = strategy,
                  .request = request,
                  .options = request->options,
-                 .communicator = ls_runtime_communicator(strategy->runtime)};
-  if (self.communicator != NULL &&
-      (self.communicator->ranks == 1 || strategy->num_replicas == 1))
-    self.communicator = NULL;
+                 .communicator = ls_strategy_communicator(strategy)};
   *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_input_make_data(strategy->runtime, strategy,
                                         (size_t)strategy->num_replicas, &data));

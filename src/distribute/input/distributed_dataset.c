@@ -30,12 +30,11 @@ LS_OWNED_POINTER(ls_input_callable, ls_object_release)
 static ls_nest list_leaf(ls_nest leaf, void *user) {
   ls_input_callable *callable = user;
   const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
-  char text[160];
   if (spec == NULL)
     return LS_FAIL(
         LS_INVALID_ARGUMENT,
         "the types of a callable's elements are leaves of ls_nest_spec, got %s",
-        ls_nest_print(leaf, text, sizeof(text)));
+        LS_NEST_TEXT(leaf));
   callable->leaves[callable->num_leaves] = *spec;
   return ls_nest_i64((int64_t)callable->num_leaves++);
 }
@@ -158,7 +157,6 @@ static ls_status wrap_plain(ls_dataset *dataset,
 }
 
 ls_status ls_input_data_of(ls_nest leaf, ls_distributed_dataset **out_data) {
-  char text[200];
   *out_data = NULL;
   LS_RETURN_IF_ERROR(ls_nest_status(leaf));
   ls_object *object = leaf.kind == LS_KIND_OBJECT ? leaf.as.ref : NULL;
@@ -169,7 +167,7 @@ ls_status ls_input_data_of(ls_nest leaf, ls_distributed_dataset **out_data) {
   ls_dataset *dataset = ls_nest_as_dataset(leaf);
   if (dataset == NULL)
     return ls_invalid_argument("%s is no distributed data set",
-                               ls_nest_print(leaf, text, sizeof(text)));
+                               LS_NEST_TEXT(leaf));
   if (ls_runtime_current() == NULL) return ls_out_of_memory();
   return wrap_plain(dataset, out_data);
 }

@@ -9,7 +9,6 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
-#include "distribute/base/strategy.h"
 #include "distribute/input/input.h"
 #include "graph/graph.h"
 #include "lockstep/host.h"

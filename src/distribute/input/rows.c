@@ -8,6 +8,7 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
+#include "base/values/nest_internal.h"
 #include "data/composite.h"
 #include "data/dataset.h"
 #include "distribute/input/feed.h"
@@ -184,11 +185,11 @@ static ls_nest pad_leaf(ls_nest leaf, void *user) {
   padding_walk *walk = user;
   const int axis = ls_shares_axis(walk->shares, walk->leaf++);
   ls_nest padded = ls_none();
-  const ls_status status =
+  return ls_made_nest(
       ls_nest_as_spec(leaf) != NULL    ? pad_spec(walk, axis, leaf, &padded)
       : ls_nest_as_array(leaf) != NULL ? pad_array(walk, axis, leaf, &padded)
-                                       : pad_tensor(walk, axis, leaf, &padded);
-  return ls_status_is_ok(status) ? padded : ls_fail(status);
+                                       : pad_tensor(walk, axis, leaf, &padded),
+      &padded);
 }
 
 ls_nest ls_shares_pad(const ls_row_shares *shares, size_t first_leaf,

@@ -50,24 +50,20 @@ static ls_status update(const ls_update_call *call, ls_variable *variable,
 static ls_status update_non_slot(const ls_update_call *call,
                                  const char *const *devices, size_t num_devices,
                                  ls_nest *out_value) {
-  (void)devices;
-  (void)num_devices;
+  (void)devices, (void)num_devices;
   return update(call, NULL, out_value);
 }
 
 static ls_status map(const ls_update_call *call, const ls_nest *items,
                      size_t num_items, ls_nest *out_value) {
-  (void)items;
-  (void)num_items;
-  (void)out_value;
+  (void)items, (void)num_items, (void)out_value;
   return ls_failed_precondition("%s has no map", call->strategy->label);
 }
 
 // ---- Values ----------------------------------------------------------------
 static ls_nest default_reduce_leaf(ls_nest leaf, void *user) {
   ls_nest made = ls_none();
-  const ls_status status = ls_reduce_components(user, leaf, &made);
-  return ls_status_is_ok(status) ? made : ls_fail(status);
+  return ls_made_nest(ls_reduce_components(user, leaf, &made), &made);
 }
 
 // Reduces a single value, possibly along axes.
@@ -85,8 +81,7 @@ static ls_status default_reduce(ls_strategy *strategy, ls_reduce_op op,
 static ls_status reduce_to(ls_strategy *strategy, ls_reduce_op op,
                            ls_nest value, ls_destinations where,
                            ls_nest *out_value) {
-  (void)strategy;
-  (void)where;
+  (void)strategy, (void)where;
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   *out_value = ls_nest_retain(value);
   return ls_ok();
@@ -96,8 +91,7 @@ static ls_status batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                  const ls_nest *values,
                                  const ls_destinations *where, size_t count,
                                  ls_nest *results) {
-  (void)strategy;
-  (void)where;
+  (void)strategy, (void)where;
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   for (size_t i = 0; i < count; ++i)
     results[i] = ls_nest_retain(values[i]);
@@ -114,18 +108,13 @@ static ls_status broadcast_to(ls_strategy *strategy, ls_nest value,
 
 static ls_status default_gather(ls_strategy *strategy, ls_nest value, int axis,
                                 ls_nest *out_value) {
-  (void)strategy;
-  (void)axis;
+  (void)strategy, (void)axis;
   return ls_take_nest(ls_nest_retain(value), out_value);
 }
 
 static ls_status fetch(ls_strategy *strategy, ls_nest value, const char *device,
                        ls_callback fn, void *user, ls_nest *out_value) {
-  (void)value;
-  (void)device;
-  (void)fn;
-  (void)user;
-  (void)out_value;
+  (void)value, (void)device, (void)fn, (void)user, (void)out_value;
   return ls_failed_precondition("%s has no fetch", strategy->label);
 }
 

@@ -9,6 +9,7 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
+#include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/rounds.h"
@@ -149,10 +150,8 @@ static ls_status call_give_results(ls_rounds *call, ls_nest result) {
     ls_nest_release(task->merge_args);
     task->merge_args = ls_none();
     LS_RETURN_IF_ERROR(ls_select_replica((int64_t)r, result, &task->merged));
-    const ls_nest noted = ls_nest_map(result, note_same, task);
-    const ls_status status = ls_nest_status(noted);
-    ls_nest_release(noted);
-    LS_RETURN_IF_ERROR(status);
+    LS_OWN(ls_nest, noted) = ls_nest_map(result, note_same, task);
+    LS_RETURN_IF_ERROR(ls_nest_status(noted));
   }
   return ls_ok();
 }
@@ -247,15 +246,13 @@ static ls_nest merge_alone(ls_replica *replica, ls_merge_function function,
   if (!replica->strategy->kind->distributes || ls_nest_is_failed(made))
     return ls_give(&made);
   ls_nest own = ls_none();
-  const ls_status status = ls_select_replica(0, made, &own);
-  return ls_status_is_ok(status) ? own : ls_fail(status);
+  return ls_made_nest(ls_select_replica(0, made, &own), &own);
 }
 
 // Pauses until all replicas have made this merge call, then merges.
 static ls_nest meet_replicas(ls_replica *replica, ls_merge_function function,
                              ls_nest args, void *user) {
-  const ls_status status = ls_replica_check(replica, "merge_call");
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_replica_check(replica, "merge_call"));
   return replica->task == NULL
              ? merge_alone(replica, function, args, user)
              : ls_rounds_merge_call(replica->task, function, args, user);
@@ -372,9 +369,9 @@ static ls_nest call_reduce_together(ls_replica *replica, ls_reduce_op op,
 
 static ls_nest reduce_alone(ls_strategy *strategy, ls_nest nest, void *user) {
   ls_nest made = ls_none();
-  const ls_status status =
-      ls_strategy_reduce(strategy, *(const ls_reduce_op *)user, nest, &made);
-  return ls_status_is_ok(status) ? made : ls_fail(status);
+  return ls_made_nest(
+      ls_strategy_reduce(strategy, *(const ls_reduce_op *)user, nest, &made),
+      &made);
 }
 
 static bool is_sum_or_mean(ls_reduce_op op) {
@@ -391,8 +388,7 @@ static ls_nest all_reduce_leaf(ls_nest leaf, void *user) {
 
 ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
                               ls_nest nest) {
-  const ls_status status = ls_replica_check(replica, "all_reduce");
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_replica_check(replica, "all_reduce"));
   if (!is_sum_or_mean(op))
     return LS_FAIL(LS_INVALID_ARGUMENT,
                    "all_reduce by %s, which is neither SUM nor MEAN",
@@ -416,8 +412,7 @@ static ls_nest all_gather_leaf(ls_nest leaf, void *user) {
   ls_tensor x;
   const gathering *g = user;
   const int axis = g->axis;
-  const ls_status status = ls_distributed_as_tensor(leaf, &x);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_distributed_as_tensor(leaf, &x));
   const int32_t rank = ls_tensor_shape(x).rank;
   if (rank == 0 || axis < 0 || (rank > 0 && axis >= rank))
     return LS_FAIL(LS_INVALID_ARGUMENT,
@@ -428,8 +423,7 @@ static ls_nest all_gather_leaf(ls_nest leaf, void *user) {
 }
 
 ls_nest ls_replica_all_gather(ls_replica *replica, ls_nest nest, int axis) {
-  const ls_status status = ls_replica_check(replica, "all_gather");
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_replica_check(replica, "all_gather"));
   if (ls_nest_has_slices(nest))
     return LS_FAIL(LS_UNIMPLEMENTED, "all_gather of IndexedSlices");
   const ls_status others = ls_replica_check_others(replica, "all_gather");

@@ -5,6 +5,7 @@
 #include <ctype.h>
 
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/own.h"
 #include "distribute/replicas/rounds.h"
@@ -85,8 +86,7 @@ static ls_status reduce_extreme(const merged *m, ls_nest leaf,
 
 static ls_nest extreme_leaf(ls_nest leaf, void *user) {
   ls_nest copies = ls_none();
-  const ls_status status = reduce_extreme(user, leaf, &copies);
-  return ls_status_is_ok(status) ? copies : ls_fail(status);
+  return ls_made_nest(reduce_extreme(user, leaf, &copies), &copies);
 }
 
 ls_nest ls_all_reduce_merged(ls_strategy *strategy, ls_reduce_op op,
@@ -98,8 +98,7 @@ ls_nest ls_all_reduce_merged(ls_strategy *strategy, ls_reduce_op op,
   if (op == LS_REDUCE_MAX || op == LS_REDUCE_MIN)
     return ls_nest_map(nest, extreme_leaf, &m);
   ls_nest made = ls_none();
-  const ls_status status = reduce_leaves(&m, nest, &made);
-  return ls_status_is_ok(status) ? made : ls_fail(status);
+  return ls_made_nest(reduce_leaves(&m, nest, &made), &made);
 }
 
 // ---- Gather ----------------------------------------------------------------

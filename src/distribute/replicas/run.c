@@ -115,10 +115,9 @@ static ls_status check_run(ls_callable callable, ls_nest args) {
       args.kind == LS_KIND_TUPLE)
     return ls_ok();
   LS_RETURN_IF_ERROR(ls_nest_status(args));
-  char text[160];
   return ls_invalid_argument("the arguments of a run are a list or a tuple, "
                              "got %s",
-                             ls_nest_print(args, text, sizeof(text)));
+                             LS_NEST_TEXT(args));
 }
 
 static ls_status run_bound(ls_strategy *strategy, const ls_run_request *request,

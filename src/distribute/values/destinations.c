@@ -4,6 +4,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "distribute/base/strategy.h"
 #include "distribute/context/context.h"
 #include "distribute/values/values.h"
@@ -70,22 +71,8 @@ static void keep_once(ls_device_set *set) {
 }
 
 // ---- Components ------------------------------------------------------------
-static size_t num_components(ls_nest value) {
-  const ls_variable *variable = ls_nest_as_variable(value);
-  return variable != NULL ? variable->num_components
-                          : ls_distributed_count(value);
-}
-
 static bool is_whole(ls_nest value) {
-  return value.kind != LS_KIND_DISTRIBUTED && num_components(value) == 0;
-}
-
-static ls_nest component_at(ls_nest value, size_t index) {
-  const ls_variable *variable = ls_nest_as_variable(value);
-  return variable != NULL
-             ? (ls_nest){.kind = LS_KIND_VARIABLE,
-                         .as.ref = ls_variable_seen(variable, index)}
-             : ls_distributed_component(value, index);
+  return value.kind != LS_KIND_DISTRIBUTED && ls_count_components(value) == 0;
 }
 
 // Returns the device of a leaf; for slices, the device of their values.
@@ -100,7 +87,7 @@ static const char *destinations_device_of(ls_nest leaf) {
 
 static ls_status device_of_component(ls_nest value, size_t index,
                                      ls_device_name *out_name) {
-  const ls_nest item = is_whole(value) ? value : component_at(value, index);
+  const ls_nest item = is_whole(value) ? value : ls_component_of(value, index);
   if (!is_whole(value) && item.kind != LS_KIND_SLICES)
     return ls_component_device(value, index, out_name);
   const char *device = ls_distributed_device(value, index);
@@ -161,12 +148,12 @@ static void order_by_replica(ls_components *parts) {
 }
 
 static ls_status fill_components(ls_components *parts, ls_nest value) {
-  const size_t count = is_whole(value) ? 1 : num_components(value);
+  const size_t count = is_whole(value) ? 1 : ls_count_components(value);
   LS_RETURN_IF_ERROR(destinations_make_room(&parts->devices, count));
   parts->items = ls_new_array(parts->devices.allocator, ls_nest, count);
   LS_RETURN_IF_NO_MEMORY(parts->items);
   for (size_t i = 0; i < count; ++i) {
-    parts->items[i] = is_whole(value) ? value : component_at(value, i);
+    parts->items[i] = is_whole(value) ? value : ls_component_of(value, i);
     LS_RETURN_IF_ERROR(device_of_component(value, i, &parts->devices.names[i]));
     ++parts->devices.count;
   }
@@ -218,7 +205,7 @@ static ls_status add_replicas(ls_device_set *set, const ls_strategy *strategy) {
 // Adds the devices of a value, each once, in the value's order. Results have
 // the same order.
 static ls_status add_devices_of(ls_device_set *set, ls_nest value) {
-  const size_t count = is_whole(value) ? 1 : num_components(value);
+  const size_t count = is_whole(value) ? 1 : ls_count_components(value);
   LS_RETURN_IF_ERROR(destinations_make_room(set, count));
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(device_of_component(value, i, &set->names[i]));
@@ -256,12 +243,11 @@ static ls_status fill_set(ls_destinations where, ls_nest value,
     return ls_ok();
   }
   const ls_nest there = where.value.kind == LS_KIND_NONE ? value : where.value;
-  char text[160];
   if (!names_devices(there))
     return ls_invalid_argument(
         "destinations can not be %s: devices, or a distributed value, variable "
         "or tensor",
-        ls_nest_print(there, text, sizeof(text)));
+        LS_NEST_TEXT(there));
   return add_devices_of(set, there);
 }
 
@@ -288,12 +274,10 @@ static ls_status fetch_source(ls_strategy *strategy, ls_nest value,
     *out_source = ls_leaf(ls_variable_read(ls_nest_as_variable(value)));
     return ls_made_status(out_source->as.tensor);
   }
-  if (!ls_is_mirrored(value)) {
-    char text[200];
+  if (!ls_is_mirrored(value))
     return ls_invalid_argument("fetch of %s: a mirrored value or a "
                                "distributed variable can be fetched",
-                               ls_nest_print(value, text, sizeof(text)));
-  }
+                               LS_NEST_TEXT(value));
   for (int32_t i = 0; i < strategy->num_replicas &&
                       !ls_distributed_is_on(value, out_device->text);
        ++i)

@@ -90,10 +90,9 @@ ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
   ls_nest_flatten(results, leaves, count);
   for (size_t i = 0; i < count; ++i) {
     ops[i] = group_op_of(leaves[i]);
-    char text[160];
     if (ops[i].id == 0)
       return ls_invalid_argument("%s cannot be grouped: it is no op",
-                                 ls_nest_print(leaves[i], text, sizeof(text)));
+                                 LS_NEST_TEXT(leaves[i]));
   }
   ls_trial trial;
   ls_trial_begin(&trial);

@@ -35,12 +35,11 @@ static const char *kind_of(ls_nest nest) {
 }
 
 static ls_nest refuse_kinds(ls_nest first, ls_nest other, size_t replica) {
-  char a[160], b[160];
   return LS_FAIL(LS_INVALID_ARGUMENT,
                  "replica 0 has %s of %zu: %s; replica %zu has %s of %zu: %s",
-                 kind_of(first), ls_nest_count(first),
-                 ls_nest_print(first, a, sizeof(a)), replica, kind_of(other),
-                 ls_nest_count(other), ls_nest_print(other, b, sizeof(b)));
+                 kind_of(first), ls_nest_count(first), LS_NEST_TEXT(first),
+                 replica, kind_of(other), ls_nest_count(other),
+                 LS_NEST_TEXT(other));
 }
 
 static void print_keys(ls_nest dict, char *buffer, size_t size) {
@@ -79,12 +78,10 @@ static ls_nest components(const regrouping *how, const ls_nest *leaves,
                           ls_variable *container) {
   for (size_t i = 1; i < how->count; ++i) {
     if (container_of(leaves[i]) == container) continue;
-    char a[160], b[160];
     return LS_FAIL(
         LS_INVALID_ARGUMENT,
         "%s on replica 0 is a component of '%s', %s on replica %zu is not",
-        ls_nest_print(leaves[0], a, sizeof(a)), container->name,
-        ls_nest_print(leaves[i], b, sizeof(b)), i);
+        LS_NEST_TEXT(leaves[0]), container->name, LS_NEST_TEXT(leaves[i]), i);
   }
   return ls_nest_variable(container);
 }

@@ -98,8 +98,6 @@ ls_status ls_assert_mirrored(ls_nest nest) {
   LS_RETURN_IF_ERROR(ls_nest_status(nest));
   const ls_nest found = find_unmirrored(nest);
   if (found.kind == LS_KIND_NONE) return ls_ok();
-  char value[200], whole[300];
-  return ls_invalid_argument("%s is not mirrored, in %s",
-                             ls_nest_print(found, value, sizeof(value)),
-                             ls_nest_print(nest, whole, sizeof(whole)));
+  return ls_invalid_argument("%s is not mirrored, in %s", LS_NEST_TEXT(found),
+                             LS_NEST_TEXT(nest));
 }

@@ -23,14 +23,13 @@ const char *ls_leaf_device(ls_nest leaf) {
   return variable == NULL ? "" : ls_variable_device(variable);
 }
 
-// Counts the components of a value or of a variable.
-static size_t values_count_of(ls_nest leaf) {
+size_t ls_count_components(ls_nest leaf) {
   const ls_variable *variable = ls_nest_as_variable(leaf);
   return variable != NULL ? variable->num_components
                           : ls_distributed_count(leaf);
 }
 
-static ls_nest component_of(ls_nest leaf, size_t index) {
+ls_nest ls_component_of(ls_nest leaf, size_t index) {
   const ls_variable *variable = ls_nest_as_variable(leaf);
   if (variable == NULL) return ls_distributed_component(leaf, index);
   if (index >= variable->num_components) return ls_none();
@@ -41,7 +40,7 @@ static ls_nest component_of(ls_nest leaf, size_t index) {
 ls_status ls_component_device(ls_nest value, size_t index,
                               ls_device_name *out_name) {
   const char *device = ls_distributed_device(value, index);
-  if (device[0] == '\0') device = ls_leaf_device(component_of(value, index));
+  if (device[0] == '\0') device = ls_leaf_device(ls_component_of(value, index));
   out_name->text[0] = '\0';
   return device[0] == '\0' ? ls_ok()
                            : ls_device_canonical(device, NULL, out_name);
@@ -59,7 +58,7 @@ bool ls_device_serves(const char *name, const char *device) {
 // Returns true if, for all i, component i is on the device or host of replica
 // i, or on no known device.
 static bool lies_in_order(const ls_strategy *strategy, ls_nest leaf) {
-  const size_t count = values_count_of(leaf);
+  const size_t count = ls_count_components(leaf);
   if (strategy == NULL || strategy->devices == NULL ||
       (size_t)strategy->num_replicas != count)
     return false;
@@ -79,7 +78,7 @@ static bool lies_in_order(const ls_strategy *strategy, ls_nest leaf) {
 // several components may be on one host.
 static size_t find_on(const ls_strategy *strategy, ls_nest leaf,
                       const char *device) {
-  const size_t count = values_count_of(leaf);
+  const size_t count = ls_count_components(leaf);
   const int32_t index =
       strategy == NULL ? -1 : ls_strategy_device_index(strategy, device);
   if (index >= 0 && lies_in_order(strategy, leaf)) return (size_t)index;
@@ -111,7 +110,7 @@ static const char *device_here(void) {
 static ls_status no_component(ls_nest leaf, const char *device) {
   char has[500] = "";
   size_t at = 0;
-  for (size_t i = 0; i < values_count_of(leaf) && at < sizeof(has); ++i) {
+  for (size_t i = 0; i < ls_count_components(leaf) && at < sizeof(has); ++i) {
     ls_device_name name;
     ls_status_free(ls_component_device(leaf, i, &name));
     at +=
@@ -140,7 +139,7 @@ ls_status ls_distributed_get(ls_nest leaf, const char *device,
                              ls_nest *out_component) {
   LS_REQUIRE_OUT(out_component);
   LS_RETURN_IF_ERROR(ls_nest_status(leaf));
-  if (values_count_of(leaf) == 0) {
+  if (ls_count_components(leaf) == 0) {
     *out_component = ls_nest_retain(leaf);
     return ls_ok();
   }
@@ -164,8 +163,8 @@ ls_status ls_distributed_get(ls_nest leaf, const char *device,
   LS_RETURN_IF_ERROR(ls_device_canonical(
       device != NULL ? device : device_here(), NULL, &name));
   const size_t index = find_on(strategy_here(), leaf, name.text);
-  if (index == values_count_of(leaf)) return no_component(leaf, name.text);
-  *out_component = ls_nest_retain(component_of(leaf, index));
+  if (index == ls_count_components(leaf)) return no_component(leaf, name.text);
+  *out_component = ls_nest_retain(ls_component_of(leaf, index));
   return ls_ok();
 }
 
@@ -175,7 +174,7 @@ bool ls_distributed_is_on(ls_nest leaf, const char *device) {
   const bool known = ls_status_is_ok(status);
   ls_status_free(status);
   return known &&
-         find_on(strategy_here(), leaf, name.text) < values_count_of(leaf);
+         find_on(strategy_here(), leaf, name.text) < ls_count_components(leaf);
 }
 
 // ---- As a tensor -----------------------------------------------------------
@@ -375,7 +374,7 @@ ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
                              ls_nest *out_list) {
   LS_REQUIRE_OUT(out_list);
   LS_REQUIRE(strategy);
-  const size_t count = values_count_of(value);
+  const size_t count = ls_count_components(value);
   if (count == 0) {
     const ls_nest item = ls_nest_retain(value);
     return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, &item, 1), out_list);
@@ -384,7 +383,7 @@ ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
   LS_OWN_ARRAY_OR_RETURN(strategy->allocator, ls_nest, ordered, count);
   bool known = true;
   for (size_t i = 0; i < count; ++i) {
-    items[i].component = component_of(value, i);
+    items[i].component = ls_component_of(value, i);
     items[i].position = i;
     LS_RETURN_IF_ERROR(ls_component_device(value, i, &items[i].device));
     known = known && items[i].device.text[0] != '\0';
@@ -405,11 +404,11 @@ ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
 static ls_nest local_leaf(ls_nest leaf, void *user) {
   const size_t replica = *(const size_t *)user;
   return ls_nest_retain(
-      values_count_of(leaf) == 0 ? leaf : component_of(leaf, replica));
+      ls_count_components(leaf) == 0 ? leaf : ls_component_of(leaf, replica));
 }
 
 static size_t most_components(ls_nest nest) {
-  if (!ls_nest_is_node(nest)) return values_count_of(nest);
+  if (!ls_nest_is_node(nest)) return ls_count_components(nest);
   size_t most = 0;
   for (size_t i = 0; i < ls_nest_count(nest); ++i) {
     const size_t count = most_components(ls_nest_item(nest, i));
@@ -421,7 +420,8 @@ static size_t most_components(ls_nest nest) {
 ls_status ls_strategy_results(ls_strategy *strategy, ls_nest value, bool local,
                               ls_nest *out_tuple) {
   const bool node = ls_nest_is_node(value);
-  size_t count = node ? (size_t)strategy->num_replicas : values_count_of(value);
+  size_t count =
+      node ? (size_t)strategy->num_replicas : ls_count_components(value);
   if (count == 0 || !strategy->kind->distributes) {
     const ls_nest item = ls_nest_retain(value);
     return ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, &item, 1), out_tuple);
@@ -451,13 +451,13 @@ ls_status ls_strategy_local_results(ls_strategy *strategy, ls_nest value,
 static ls_nest result_leaf(ls_nest leaf, void *user) {
   const selecting *s = user;
   if (!s->strategy->kind->distributes)
-    return ls_nest_retain(values_count_of(leaf) == 0 ? leaf
-                                                     : component_of(leaf, 0));
+    return ls_nest_retain(
+        ls_count_components(leaf) == 0 ? leaf : ls_component_of(leaf, 0));
   if (!ls_is_distributed_variable(leaf)) return select_for(leaf, user);
   const char *device = ls_strategy_device(s->strategy, s->id);
   const size_t index = find_on(s->strategy, leaf, device);
-  return index < values_count_of(leaf)
-             ? ls_nest_retain(component_of(leaf, index))
+  return index < ls_count_components(leaf)
+             ? ls_nest_retain(ls_component_of(leaf, index))
              : ls_fail(no_component(leaf, device));
 }
 

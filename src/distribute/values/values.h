@@ -60,6 +60,11 @@ bool ls_device_set_has_cpu(const ls_device_set *set);
 const char *ls_device_set_print(const ls_device_set *set, char *buffer,
                                 size_t size);
 
+// Returns the number of components of a value or a variable, and one of them,
+// borrowed: none if there is no such one.
+size_t ls_count_components(ls_nest leaf);
+ls_nest ls_component_of(ls_nest leaf, size_t index);
+
 // The components of a value, borrowed: in order of replica ids if the current
 // strategy knows their devices, else in stored order. A leaf without
 // components, such as a tensor, counts as one component.

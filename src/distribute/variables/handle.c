@@ -2,6 +2,7 @@
 //
 // Handles to variables: caching handles and packed handles. A handle is a
 // variable with targets and rules, but without a stored value.
+#include "base/values/nest_internal.h"
 #include "lockstep/handles.h"
 
 #include <stdio.h>
@@ -9,7 +10,6 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "distribute/context/context.h"
 #include "distribute/variables/variable.h"
 #include "graph/make/make.h"
 #include "lockstep/eager.h"
@@ -64,10 +64,9 @@ ls_status ls_handle_check_target(ls_nest leaf, size_t position) {
   if (variable != NULL && variable->num_components == 0 &&
       variable->num_targets == 0)
     return ls_ok();
-  char text[200];
   return ls_invalid_argument(
       "a handle needs plain variables; element %zu is %s", position,
-      ls_nest_print(leaf, text, sizeof(text)));
+      LS_NEST_TEXT(leaf));
 }
 
 // ---- Caching scopes --------------------------------------------------------
@@ -234,8 +233,7 @@ ls_status ls_packed_variable_on(const ls_variable *packed, const char *device,
   LS_REQUIRE(packed);
   LS_REQUIRE(device);
   ls_device_name name;
-  LS_RETURN_IF_ERROR(
-      ls_device_canonical(device != NULL ? device : "", NULL, &name));
+  LS_RETURN_IF_ERROR(ls_device_canonical(device, NULL, &name));
   for (size_t i = 0; i < packed->num_targets && *out_variable == NULL; ++i)
     if (strcmp(ls_variable_device(packed->targets[i]), name.text) == 0)
       *out_variable = packed->targets[i];

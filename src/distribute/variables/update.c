@@ -7,8 +7,8 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
-#include "distribute/cross_device/cross_device.h"
 #include "distribute/values/values.h"
 #include "distribute/variables/variable.h"
 #include "graph/compare/compare.h"
@@ -21,10 +21,9 @@ ls_status ls_update_check_args(ls_nest args, bool mirrored) {
   if (args.kind != LS_KIND_NONE && args.kind != LS_KIND_TUPLE &&
       args.kind != LS_KIND_LIST) {
     LS_RETURN_IF_ERROR(ls_nest_status(args));
-    char text[160];
     return ls_invalid_argument(
         "the arguments of an update are a list or a tuple, got %s",
-        ls_nest_print(args, text, sizeof(text)));
+        LS_NEST_TEXT(args));
   }
   return mirrored ? ls_assert_mirrored(args) : ls_ok();
 }
@@ -163,8 +162,7 @@ static ls_status update_merged(ls_strategy *strategy, const replica_update *u,
 
 static ls_nest merge_update(ls_strategy *strategy, ls_nest args, void *user) {
   ls_nest result = ls_none();
-  const ls_status status = update_merged(strategy, user, args, &result);
-  return ls_status_is_ok(status) ? result : ls_fail(status);
+  return ls_made_nest(update_merged(strategy, user, args, &result), &result);
 }
 
 bool ls_update_is_in_replica(const ls_update_call *call) {
@@ -209,8 +207,6 @@ ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
   LS_REQUIRE(fn);
   const ls_update_call call = {strategy, fn, user, args, group};
   LS_RETURN_IF_ERROR(ls_nest_status(args));
-  if (variable == NULL || fn == NULL)
-    return ls_invalid_argument("an update needs a variable and a function");
   return strategy->kind->update(&call, variable, out_value);
 }
 
@@ -257,7 +253,6 @@ ls_status ls_strategy_update_non_slot(ls_strategy *strategy,
   LS_REQUIRE_EACH(devices, num_devices);
   LS_RETURN_IF_ERROR(ls_nest_status(args));
   const ls_update_call call = {strategy, fn, user, args, group};
-  if (fn == NULL) return ls_invalid_argument("an update needs a function");
   return strategy->kind->update_non_slot(&call, devices, num_devices,
                                          out_value);
 }
@@ -323,7 +318,6 @@ ls_status ls_strategy_map(ls_strategy *strategy, const ls_nest *items,
   LS_REQUIRE(fn);
   LS_REQUIRE_ITEMS(items, num_items);
   const ls_update_call call = {strategy, fn, user, args, false};
-  if (fn == NULL) return ls_invalid_argument("a map needs a function");
   return strategy->kind->map(&call, items, num_items, out_value);
 }
 
@@ -380,14 +374,13 @@ static ls_nest wrap_grouped(const ls_nest *components, size_t count,
   if (ops == NULL || items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i) {
     ops[i] = update_results_op_of(components[i]);
-    char text[160];
     if (ops[i].id == 0 && components[i].kind == LS_KIND_VARIABLE)
       ops[i] = ls_tensor_op(ls_variable_read(components[i].as.ref));
     if (ops[i].id == 0)
       return LS_FAIL(LS_INVALID_ARGUMENT,
                      "%s is the result of an update on replica %zu; results "
                      "that differ are tensors, variables or ops",
-                     ls_nest_print(components[i], text, sizeof(text)), i);
+                     LS_NEST_TEXT(components[i]), i);
   }
   const ls_op group = ls_group_by_device(ops, count, NULL);
   if (!values) return ls_nest_op(group);
@@ -398,8 +391,7 @@ static ls_nest wrap_grouped(const ls_nest *components, size_t count,
 
 static ls_nest local_results(ls_nest leaf, void *user) {
   ls_nest tuple = ls_none();
-  const ls_status status = ls_strategy_local_results(user, leaf, &tuple);
-  return ls_status_is_ok(status) ? tuple : ls_fail(status);
+  return ls_made_nest(ls_strategy_local_results(user, leaf, &tuple), &tuple);
 }
 
 ls_status ls_update_ungroup(ls_strategy *strategy, ls_nest value,

@@ -8,8 +8,8 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
-#include "distribute/cross_device/cross_device.h"
 #include "distribute/values/values.h"
 #include "graph/flow.h"
 #include "graph/make/make.h"
@@ -64,9 +64,8 @@ static ls_status validate_maker(const ls_variable *variable,
 }
 
 static ls_status no_colocation(ls_nest value, const char *wanted) {
-  char text[200];
   return ls_invalid_argument("colocate_vars_with takes %s, got %s", wanted,
-                             ls_nest_print(value, text, sizeof(text)));
+                             LS_NEST_TEXT(value));
 }
 
 ls_status

@@ -80,13 +80,20 @@ static ls_status copy_distributed(ls_variable *variable,
   return ls_ok();
 }
 
+// Replaces a handle by its variable; refuses a variable of a graph.
+static ls_status find_copied(ls_variable **variable) {
+  if ((*variable)->num_targets > 0) *variable = ls_variable_here(*variable);
+  return (*variable)->graph == NULL
+             ? ls_ok()
+             : ls_unimplemented(
+                   "a copy of variable '%s', which is of graph '%s'",
+                   (*variable)->name, (*variable)->graph->name);
+}
+
 ls_status ls_variable_copy(ls_variable *variable, ls_variable **out_copy) {
   LS_REQUIRE_OUT(out_copy);
   LS_REQUIRE(variable);
-  if (variable->num_targets > 0) variable = ls_variable_here(variable);
-  if (variable->graph != NULL)
-    return ls_unimplemented("a copy of variable '%s', which is of graph '%s'",
-                            variable->name, variable->graph->name);
+  LS_RETURN_IF_ERROR(find_copied(&variable));
   if (variable->num_components == 0) {
     const ls_variable_options options = variable_copy_options_of(variable);
     return copy_plain(variable, &options, NULL, out_copy);
@@ -143,10 +150,7 @@ static ls_status copy_value(ls_variable *variable, ls_variable **copy) {
 ls_status ls_variable_copy_to_cpu(ls_variable *variable, ls_variable **copy) {
   LS_REQUIRE(copy);
   LS_REQUIRE(variable);
-  if (variable->num_targets > 0) variable = ls_variable_here(variable);
-  if (variable->graph != NULL)
-    return ls_unimplemented("a copy of variable '%s', which is of graph '%s'",
-                            variable->name, variable->graph->name);
+  LS_RETURN_IF_ERROR(find_copied(&variable));
   LS_RETURN_IF_ERROR(check_copy(variable, *copy));
   if (variable->num_components == 0) return copy_value(variable, copy);
   ls_crossing crossing;

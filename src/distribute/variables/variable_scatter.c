@@ -192,8 +192,7 @@ ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
 
 ls_tensor ls_scatter_on_read(ls_variable *container, ls_scatter_op op,
                              ls_tensor indices, ls_tensor updates) {
-  (void)indices;
-  (void)updates;
+  (void)indices, (void)updates;
   return fail_scatter(
       ls_unimplemented("scatter_%s of '%s', whose synchronization is ON_READ",
                        ls_scatter_name(op), container->name));

@@ -4,6 +4,7 @@
 // creator of variables that changes the options, and calls the next outer
 // creator.
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/values/values.h"
 #include "distribute/variables/variable.h"
@@ -128,14 +129,11 @@ static ls_status variable_scopes_check_value(const ls_strategy *strategy,
   LS_OWN(ls_device_set, devices) = {0};
   LS_RETURN_IF_ERROR(
       ls_destination_set((ls_destinations){.value = with}, with, &devices));
-  for (size_t i = 0; i < devices.count; ++i) {
-    char text[200];
+  for (size_t i = 0; i < devices.count; ++i)
     if (ls_strategy_device_index(strategy, devices.names[i].text) < 0)
       return ls_invalid_argument("%s %s, which is on '%s', no device of %s",
-                                 colocate,
-                                 ls_nest_print(with, text, sizeof(text)),
+                                 colocate, LS_NEST_TEXT(with),
                                  devices.names[i].text, strategy->label);
-  }
   return ls_ok();
 }
 
@@ -143,7 +141,6 @@ static ls_status variable_scopes_check_value(const ls_strategy *strategy,
 // components accept any variable.
 static ls_status variable_scopes_check_variable(const ls_strategy *strategy,
                                                 ls_nest with) {
-  char text[200];
   if (strategy->kind->distributes)
     return strategy->kind->beside_components
                ? ls_validate_colocate(with, strategy)
@@ -151,7 +148,7 @@ static ls_status variable_scopes_check_variable(const ls_strategy *strategy,
   return ls_nest_as_variable(with) != NULL
              ? ls_ok()
              : ls_invalid_argument("%s takes a variable, got %s", colocate,
-                                   ls_nest_print(with, text, sizeof(text)));
+                                   LS_NEST_TEXT(with));
 }
 
 void ls_colocate_variables_scope_begin(ls_scope *scope, ls_strategy *strategy,

@@ -12,7 +12,6 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
-#include "distribute/cross_device/cross_device.h"
 #include "distribute/values/values.h"
 #include "distribute/variables/variable.h"
 #include "graph/compare/compare.h"
@@ -388,7 +387,7 @@ ls_status ls_variable_write(ls_variable *variable, ls_write_op op,
                                  LS_OP_ASSIGN_SUB};
   LS_RETURN_IF_ERROR(ls_nest_status(value));
   LS_RETURN_IF_ERROR(ls_scope_status());
-  if (variable == NULL || (unsigned)op >= LS_COUNT_OF(ops))
+  if ((unsigned)op >= LS_COUNT_OF(ops))
     return ls_invalid_argument("a write needs a variable and an operation");
   variable = ls_variable_meant(variable);
   if (variable->num_targets > 0 && !variable->rules->is_replicated)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/values/nest_internal.h"
 #include "distribute/variables/variable.h"
 
 #include <string.h>
@@ -27,24 +28,21 @@ static bool is_host_zero(ls_nest leaf) {
 
 ls_status ls_write_check_one(const ls_writing *w, ls_nest value) {
   const ls_variable *variable = w->variable;
-  char text[200];
   if (variable->aggregation != LS_AGGREGATION_SUM ||
       variable->num_components == 1 || is_host_zero(value))
     return ls_ok();
   return ls_invalid_argument(
       "all replicas pass %s to '%s', whose aggregation is SUM: the sum of one "
       "common value is ambiguous; pass each replica's own",
-      ls_nest_print(value, text, sizeof(text)), variable->name);
+      LS_NEST_TEXT(value), variable->name);
 }
 
 ls_status ls_write_refuse_own(const ls_writing *w, ls_nest value) {
-  char text[300];
   return ls_invalid_argument(
       "%s of '%s' in a replica: it has made %s of its own, as others have; a "
       "replica is to give its own part alone, or a value that was made outside "
       "for all",
-      ls_writing_name(w), w->variable->name,
-      ls_nest_print(value, text, sizeof(text)));
+      ls_writing_name(w), w->variable->name, LS_NEST_TEXT(value));
 }
 
 ls_status ls_write_check_count(const ls_writing *w, ls_nest value) {

@@ -7,7 +7,6 @@
 #include "estimator/spec/calls.h"
 #include "graph/graph.h"
 #include "lockstep/distributed.h"
-#include "lockstep/ops.h"
 #include "lockstep/replica.h"
 #include "lockstep/replicate.h"
 #include "lockstep/strategy_extended.h"
@@ -110,8 +109,7 @@ static ls_nest strategy_job_gather_leaf(ls_nest leaf, void *user) {
   ls_job *job = user;
   ls_nest all = ls_none();
   if (ls_distributed_count(leaf) == 0) return ls_nest_retain(leaf);
-  const ls_status status = ls_strategy_gather(job->strategy, leaf, 0, &all);
-  return ls_status_is_ok(status) ? all : ls_fail(status);
+  return ls_made_nest(ls_strategy_gather(job->strategy, leaf, 0, &all), &all);
 }
 
 // Joins a metric of all replicas: its value from the first replica
@@ -120,8 +118,8 @@ static ls_nest join_metric(ls_job *job, const char *name, ls_nest pair) {
   const ls_nest value = ls_nest_item(pair, 0);
   const ls_nest update = ls_nest_item(pair, 1);
   ls_op all = {0};
-  const ls_status status = ls_strategy_group(job->strategy, update, name, &all);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(
+      ls_strategy_group(job->strategy, update, name, &all));
   const bool differs = ls_distributed_count(value) > 0;
   return LS_TUPLE(
       ls_nest_retain(differs ? ls_distributed_component(value, 0) : value),

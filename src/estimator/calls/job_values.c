@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/plain.h"
-#include "base/text.h"
 #include "estimator/calls/job.h"
 #include "lockstep/saved_file.h"
 #include "state/own.h"

@@ -37,12 +37,12 @@ static bool predict_is_wanted(const ls_estimator_prediction *prediction,
 
 static ls_status no_keys(const ls_estimator_prediction *prediction,
                          ls_nest predictions) {
-  char text[300];
   return ls_invalid_argument(
-      "none of the requested keys ('%s'%s) is one of the predictions %s",
+      "none of the requested "
+      "keys ('%s'%s) is one of "
+      "the predictions %s",
       prediction->num_keys > 0 ? prediction->keys[0] : "",
-      prediction->num_keys > 1 ? ", ..." : "",
-      ls_nest_print(predictions, text, sizeof(text)));
+      prediction->num_keys > 1 ? ", ..." : "", LS_NEST_TEXT(predictions));
 }
 
 static ls_status predict_choose(const ls_estimator_prediction *prediction,

@@ -12,7 +12,6 @@
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/shutdown_hooks.h"
 #include "lockstep/summary_ops.h"
-#include "state/checkpoint_file.h"
 #include "train/hooks/hook.h"
 
 typedef struct device_hook {

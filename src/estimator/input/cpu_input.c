@@ -157,8 +157,7 @@ static ls_nest place_replicas(feeder *self, ls_dtype dtype, ls_shape shape,
 static ls_nest place_leaf(ls_nest leaf, void *user) {
   feeder *self = user;
   const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
-  const ls_status status = ls_returned_check_leaf(spec);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_returned_check_leaf(spec));
   const int axis = (int)self->axes[self->num_feeds / self->num_replicas];
   return place_replicas(self, spec->type.dtype,
                         share_shape(self, spec->type.shape, axis), "input");

@@ -197,8 +197,7 @@ static ls_status feed_trip(const looping *l, ls_tensor last,
 
 static ls_nest feed_once(ls_nest values, void *user) {
   ls_nest next = ls_none();
-  const ls_status status = feed_trip(user, ls_nest_tensor(values, 0), &next);
-  return ls_status_is_ok(status) ? next : ls_fail(status);
+  return ls_made_nest(feed_trip(user, ls_nest_tensor(values, 0), &next), &next);
 }
 
 ls_status ls_enqueue_loop(ls_enqueue *enqueues, size_t count,

@@ -94,9 +94,8 @@ static ls_nest slice_leaf(ls_nest leaf, void *user) {
   if (array == NULL)
     return LS_FAIL(LS_INVALID_ARGUMENT, "predictions that are no arrays have "
                                         "no rows");
-  const ls_status status =
-      ls_array_rows(array, 0, *(const int64_t *)user, &made);
-  return ls_status_is_ok(status) ? made : ls_fail(status);
+  return ls_made_nest(ls_array_rows(array, 0, *(const int64_t *)user, &made),
+                      &made);
 }
 
 ls_status ls_predictions_rows(ls_nest predictions, ls_nest padding, bool stops,

@@ -7,6 +7,7 @@
 #include "base/memory/own.h"
 
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "graph/make/make.h"
 #include "lockstep/replica.h"
 #include "lockstep/shape_rules.h"
@@ -84,10 +85,9 @@ static ls_nest make_metric(const char *const *names, const ls_tensor *of_batch,
   sum sums[MOST_SUMS];
   ls_tensor before[MOST_SUMS] = {{0}};
   for (size_t i = 0; i < count; ++i) {
-    ls_status status = ls_tensor_is_failed(of_batch[i])
-                           ? ls_graph_take_error(ls_graph_current())
-                           : make_sum(names[i], of_batch[i], &sums[i]);
-    if (!ls_status_is_ok(status)) return ls_fail(status);
+    LS_RETURN_FAILED_IF_ERROR(ls_tensor_is_failed(of_batch[i])
+                                  ? ls_graph_take_error(ls_graph_current())
+                                  : make_sum(names[i], of_batch[i], &sums[i]));
     if (ls_tensor_is_failed(of_batch[i]))
       return LS_FAIL(LS_INVALID_ARGUMENT, "a metric of a failed tensor");
     before[i] = sums[i].before;

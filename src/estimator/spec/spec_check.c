@@ -4,6 +4,7 @@
 
 #include "base/memory/own.h"
 #include "base/require.h"
+#include "base/values/nest_internal.h"
 #include "distribute/base/strategy.h"
 #include "distribute/values/values.h"
 #include "estimator/spec/calls.h"
@@ -71,9 +72,8 @@ static ls_nest call_with_writer(const ls_host_function *function,
   ls_summary_writer *writer = NULL;
   if (ls_distribute_scoped_here()->summary_writer != NULL)
     return function->call(function->tensors, function->user);
-  const ls_status status =
-      ls_summary_writer_make(&refusing, NULL, (void *)(uintptr_t)name, &writer);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_summary_writer_make(
+      &refusing, NULL, (void *)(uintptr_t)name, &writer));
   LS_SUMMARY_SCOPE(writer);
   const ls_nest made = function->call(function->tensors, function->user);
   ls_summary_writer_release(writer);

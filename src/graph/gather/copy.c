@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/device_parts.h"
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 

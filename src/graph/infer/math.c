@@ -48,8 +48,7 @@ ls_status infer_bits(ls_infer *infer) {
 }
 
 ls_status infer_bits_pair(ls_infer *infer) {
-  LS_RETURN_IF_ERROR(
-      check_operand(infer, has_bits(infer->in[0].dtype), "integers or bools"));
+  LS_RETURN_IF_ERROR(infer_bits(infer));
   return ls_infer_pair(infer, 0, 1);
 }
 
@@ -60,8 +59,7 @@ ls_status infer_integer(ls_infer *infer) {
 }
 
 ls_status infer_integer_pair(ls_infer *infer) {
-  LS_RETURN_IF_ERROR(check_operand(
-      infer, ls_dtype_is_integer(infer->in[0].dtype), "integers"));
+  LS_RETURN_IF_ERROR(infer_integer(infer));
   return ls_infer_pair(infer, 0, 1);
 }
 

@@ -40,48 +40,35 @@ static ls_status check_channels(ls_infer *infer, size_t x, size_t first,
   return ls_ok();
 }
 
-// Returns x's type; its last dimension may become known from the channels.
-static ls_type with_channels(ls_type x, ls_type channels) {
-  if (x.shape.rank > 0) x.shape.dim[x.shape.rank - 1] = channels.shape.dim[0];
-  return x;
-}
-
-// Sets the output types: one like x, and `count` with one number per channel.
+// Sets the output types: one like x, whose last dimension may become known from
+// the channels, and `count` with one number per channel.
 static ls_status norm_give(ls_infer *infer, ls_type x, ls_type channels,
                            size_t count) {
   LS_RETURN_IF_ERROR(ls_infer_outputs(infer, count + 1));
-  infer->out[0] = with_channels(x, channels);
+  if (x.shape.rank > 0) x.shape.dim[x.shape.rank - 1] = channels.shape.dim[0];
+  infer->out[0] = x;
   for (size_t i = 1; i <= count; ++i)
     infer->out[i] = channels;
   return ls_ok();
 }
 
-ls_status infer_batch_norm(ls_infer *infer) {
+// Infers the outputs for x and operands up to `end` with one number per
+// channel.
+static ls_status infer_norm(ls_infer *infer, size_t end, size_t count) {
   ls_type channels;
-  LS_RETURN_IF_ERROR(check_channels(infer, 0, 1, 3, &channels));
-  return norm_give(infer, infer->in[0], channels, 2);
+  LS_RETURN_IF_ERROR(check_channels(infer, 0, 1, end, &channels));
+  return norm_give(infer, infer->in[0], channels, count);
 }
+
+ls_status infer_batch_norm(ls_infer *infer) { return infer_norm(infer, 3, 2); }
 
 ls_status infer_batch_norm_inference(ls_infer *infer) {
-  ls_type channels;
-  LS_RETURN_IF_ERROR(check_channels(infer, 0, 1, 5, &channels));
-  infer->out[0] = with_channels(infer->in[0], channels);
-  return ls_ok();
+  return infer_norm(infer, 5, 0);
 }
 
-ls_status infer_layer_norm(ls_infer *infer) {
-  ls_type channels;
-  LS_RETURN_IF_ERROR(check_channels(infer, 0, 1, 3, &channels));
-  infer->out[0] = with_channels(infer->in[0], channels);
-  return ls_ok();
-}
+ls_status infer_layer_norm(ls_infer *infer) { return infer_norm(infer, 3, 0); }
 
-ls_status infer_rms_norm(ls_infer *infer) {
-  ls_type channels;
-  LS_RETURN_IF_ERROR(check_channels(infer, 0, 1, 2, &channels));
-  infer->out[0] = with_channels(infer->in[0], channels);
-  return ls_ok();
-}
+ls_status infer_rms_norm(ls_infer *infer) { return infer_norm(infer, 2, 0); }
 
 // Infers a gradient's outputs. Operands: dy, x, and `first` to `end` with one
 // number per channel.

@@ -96,20 +96,21 @@ static ls_status check_result(const ls_infer *infer, ls_type x, ls_type w,
       LS_SHAPE_TEXT(x.dtype, y), dy, LS_OPERAND_TEXT(infer, dy));
 }
 
-ls_status infer_conv_grad_input(ls_infer *infer) {
+static ls_status infer_conv_grad(ls_infer *infer, const ls_type *x,
+                                 const ls_type *w, size_t dy) {
   infer->out[0].dtype = infer->in[0].dtype;
   LS_RETURN_IF_ERROR(check_dtypes(infer, 2));
   LS_RETURN_IF_ERROR(ls_infer_sizes(infer, &infer->out[0].shape));
-  LS_RETURN_IF_ERROR(check_result(infer, infer->out[0], infer->in[1], 0));
+  LS_RETURN_IF_ERROR(check_result(infer, *x, *w, dy));
   return ls_shape_check(infer->out[0].shape);
 }
 
+ls_status infer_conv_grad_input(ls_infer *infer) {
+  return infer_conv_grad(infer, &infer->out[0], &infer->in[1], 0);
+}
+
 ls_status infer_conv_grad_weights(ls_infer *infer) {
-  infer->out[0].dtype = infer->in[0].dtype;
-  LS_RETURN_IF_ERROR(check_dtypes(infer, 2));
-  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, &infer->out[0].shape));
-  LS_RETURN_IF_ERROR(check_result(infer, infer->in[0], infer->out[0], 1));
-  return ls_shape_check(infer->out[0].shape);
+  return infer_conv_grad(infer, &infer->in[0], &infer->out[0], 1);
 }
 
 // ---- Reductions over windows -----------------------------------------------
@@ -127,10 +128,9 @@ static ls_status reduced(const ls_infer *infer, ls_shape x,
         "spatial..., channels]",
         infer->op_name, LS_SHAPE_TEXT(infer->in[0].dtype, x), window.rank);
   *out_shape = x;
-  for (int32_t i = 0; i < window.rank; ++i) {
+  for (int32_t i = 0; i < window.rank; ++i)
     LS_RETURN_IF_ERROR(
         ls_window_slide(&window, i, x.dim[i + 1], &out_shape->dim[i + 1]));
-  }
   return ls_shape_check(*out_shape);
 }
 

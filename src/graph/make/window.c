@@ -113,24 +113,25 @@ ls_tensor ls_conv_bias_act(ls_tensor x, ls_tensor w, ls_tensor bias,
                  attrs.items, attrs.count);
 }
 
-ls_tensor ls_conv_grad_input(ls_tensor dy, ls_tensor w, ls_tensor x_like,
-                             const ls_convolution_options *options) {
+static ls_tensor conv_grad(uint16_t type, const ls_tensor inputs[3],
+                           const ls_convolution_options *options) {
   attr_list attrs = {.count = 0};
   const ls_status status = add_convolution(&attrs, options);
-  if (!ls_status_is_ok(status))
-    return ls_make_failed("conv_grad_input", status);
-  return make_like(LS_OP_CONV_GRAD_INPUT, (const ls_tensor[]){dy, w, x_like}, 3,
-                   &attrs);
+  return ls_status_is_ok(status)
+             ? make_like(type, inputs, 3, &attrs)
+             : ls_make_failed(ls_op_table[type].name, status);
+}
+
+ls_tensor ls_conv_grad_input(ls_tensor dy, ls_tensor w, ls_tensor x_like,
+                             const ls_convolution_options *options) {
+  return conv_grad(LS_OP_CONV_GRAD_INPUT, (const ls_tensor[]){dy, w, x_like},
+                   options);
 }
 
 ls_tensor ls_conv_grad_weights(ls_tensor x, ls_tensor dy, ls_tensor w_like,
                                const ls_convolution_options *options) {
-  attr_list attrs = {.count = 0};
-  const ls_status status = add_convolution(&attrs, options);
-  if (!ls_status_is_ok(status))
-    return ls_make_failed("conv_grad_weights", status);
-  return make_like(LS_OP_CONV_GRAD_WEIGHTS, (const ls_tensor[]){x, dy, w_like},
-                   3, &attrs);
+  return conv_grad(LS_OP_CONV_GRAD_WEIGHTS, (const ls_tensor[]){x, dy, w_like},
+                   options);
 }
 
 // ---- Windows ---------------------------------------------------------------

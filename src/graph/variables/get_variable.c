@@ -5,6 +5,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "graph/context.h"
 #include "graph/variables/variable.h"
 #include "lockstep/ops.h"
@@ -28,10 +29,9 @@ static ls_dtype get_variable_dtype_of(const ls_variable_options *options) {
 
 static ls_nest constant_of(const ls_array *array) {
   LS_OWN(ls_array, copy) = NULL;
-  const ls_status status =
-      ls_array_create_copy(ls_array_dtype(array), ls_array_shape(array),
-                           ls_array_data(array), &copy);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_array_create_copy(ls_array_dtype(array),
+                                                 ls_array_shape(array),
+                                                 ls_array_data(array), &copy));
   return ls_leaf(ls_constant(copy));
 }
 

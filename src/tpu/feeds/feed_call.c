@@ -10,7 +10,6 @@
 // change. The call's lock orders these threads and the one that cancels.
 #include "tpu/feeds/feed.h"
 
-#include <inttypes.h>
 #include <stddef.h>
 
 #include "base/runtime_internal.h"

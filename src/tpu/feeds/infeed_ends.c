@@ -529,25 +529,26 @@ static ls_status try_enqueue(ls_infeed_queue *queue, ls_nest values,
   return end_enqueue(queue, &a, status, out_ops);
 }
 
+static ls_status give_enqueue(const char *function, ls_infeed_queue *queue,
+                              ls_nest values, const ls_infeed_places *places,
+                              bool splits, ls_nest *out_ops) {
+  ls_nest made = ls_none();
+  if (out_ops == NULL) return ls_null_argument(function, "out_ops");
+  if (queue == NULL)
+    return give_end(ls_null_argument(function, "queue"), made, NULL, out_ops);
+  const ls_status status = try_enqueue(queue, values, places, splits, &made);
+  return give_end(status, made, &queue->enqueued, out_ops);
+}
+
 ls_status ls_infeed_queue_enqueue(ls_infeed_queue *queue, ls_nest shards,
                                   const ls_infeed_places *places,
                                   ls_nest *out_ops) {
-  ls_nest made = ls_none();
-  LS_REQUIRE(out_ops);
-  if (queue == NULL)
-    return give_end(ls_null_argument(__func__, "queue"), made, NULL, out_ops);
-  const ls_status status = try_enqueue(queue, shards, places, false, &made);
-  return give_end(status, made, &queue->enqueued, out_ops);
+  return give_enqueue(__func__, queue, shards, places, false, out_ops);
 }
 
 ls_status ls_infeed_queue_split_and_enqueue(ls_infeed_queue *queue,
                                             ls_nest inputs,
                                             const ls_infeed_places *places,
                                             ls_nest *out_ops) {
-  ls_nest made = ls_none();
-  LS_REQUIRE(out_ops);
-  if (queue == NULL)
-    return give_end(ls_null_argument(__func__, "queue"), made, NULL, out_ops);
-  const ls_status status = try_enqueue(queue, inputs, places, true, &made);
-  return give_end(status, made, &queue->enqueued, out_ops);
+  return give_enqueue(__func__, queue, inputs, places, true, out_ops);
 }

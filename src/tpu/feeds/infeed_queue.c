@@ -9,6 +9,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "lockstep/shape_rules.h"
 #include "tpu/own.h"
 
@@ -285,11 +286,9 @@ ls_status ls_infeed_queue_tensors(const ls_infeed_queue *queue, ls_nest inputs,
   for (size_t i = 0; i < count; ++i) {
     const ls_nest item =
         ls_nest_is_node(inputs) ? ls_nest_item(inputs, i) : inputs;
-    char text[200];
     if (item.kind != LS_KIND_TENSOR)
       return ls_invalid_argument("element %zu for queue '%s' is no tensor: %s",
-                                 i, queue->name,
-                                 ls_nest_print(item, text, sizeof(text)));
+                                 i, queue->name, LS_NEST_TEXT(item));
     out[i] = item.as.tensor;
     if (ls_tensor_is_failed(out[i]))
       return ls_invalid_argument("element %zu for queue '%s' is a failed "
@@ -374,13 +373,11 @@ static ls_status configure_shards(const ls_infeed_queue *queue,
 
 ls_status ls_infeed_queue_configure_from_shards(ls_infeed_queue *queue,
                                                 ls_nest shards) {
-  char text[200];
   LS_REQUIRE(queue);
   if (!ls_nest_is_node(shards))
     return ls_invalid_argument("queue '%s' needs a list of inputs for each "
                                "shard, is given %s",
-                               queue->name,
-                               ls_nest_print(shards, text, sizeof(text)));
+                               queue->name, LS_NEST_TEXT(shards));
   LS_OWN_MEMORY(queue->allocator, ls_infeed_element, copy) = NULL;
   LS_RETURN_IF_ERROR(infeed_queue_begin(queue, &copy));
   LS_RETURN_IF_ERROR(configure_shards(queue, copy, shards));

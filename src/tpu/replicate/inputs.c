@@ -6,6 +6,7 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
+#include "base/values/nest_internal.h"
 #include "graph/region.h"
 #include "tpu/own.h"
 #include "tpu/pod/pod.h"
@@ -16,20 +17,19 @@ static bool is_sequence(ls_nest nest) {
 }
 
 static ls_status check_form(ls_nest inputs) {
-  char text[160];
   LS_RETURN_IF_ERROR(ls_nest_status(inputs));
   if (inputs.kind != LS_KIND_LIST)
     return ls_invalid_argument("the inputs of a replicated computation are a "
                                "list with a list or tuple for each replica, "
                                "got %s",
-                               ls_nest_print(inputs, text, sizeof(text)));
+                               LS_NEST_TEXT(inputs));
   const size_t count = ls_nest_count(ls_nest_item(inputs, 0));
   for (size_t r = 0; r < ls_nest_count(inputs); ++r) {
     const ls_nest own = ls_nest_item(inputs, r);
     if (!is_sequence(own))
       return ls_invalid_argument("the inputs of replica %zu are a list or a "
                                  "tuple, got %s",
-                                 r, ls_nest_print(own, text, sizeof(text)));
+                                 r, LS_NEST_TEXT(own));
     if (ls_nest_count(own) != count)
       return ls_invalid_argument("replica 0 has %zu inputs, replica %zu has "
                                  "%zu: all have the same number",
@@ -175,11 +175,10 @@ static const char *describe_count(const ls_parameters *parameters, size_t given,
 static void append_names(ls_text *text, ls_nest inputs) {
   for (size_t i = 0; i < ls_nest_count(inputs); ++i) {
     const ls_nest item = ls_nest_item(inputs, i);
-    char printed[200];
     ls_text_append(text, i == 0 ? " (" : ", ");
     ls_text_append(text, item.kind == LS_KIND_TENSOR
                              ? ls_tensor_name(item.as.tensor)
-                             : ls_nest_print(item, printed, sizeof(printed)));
+                             : LS_NEST_TEXT(item));
   }
   if (ls_nest_count(inputs) > 0) ls_text_append(text, ")");
 }

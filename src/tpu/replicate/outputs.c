@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
 #include "tpu/replicate/replicate.h"
@@ -43,7 +44,6 @@ static ls_status take_tensor(const ls_replication *r, ls_tensor value,
 static ls_status take_leaf(const ls_replication *r, ls_outputs *out, size_t i,
                            bool flat) {
   const ls_nest leaf = out->leaves[i];
-  char text[160];
   if (leaf.kind == LS_KIND_NONE && out->num_ops == 0) return ls_ok();
   if (leaf.kind == LS_KIND_OP) {
     if (!flat)
@@ -59,8 +59,7 @@ static ls_status take_leaf(const ls_replication *r, ls_outputs *out, size_t i,
     return ls_invalid_argument(
         "a computation returns zero or more Tensor values followed by zero or "
         "more Operations, got %s at %zu after op '%s'",
-        ls_nest_print(leaf, text, sizeof(text)), i,
-        ls_op_name(out->ops[out->num_ops - 1]));
+        LS_NEST_TEXT(leaf), i, ls_op_name(out->ops[out->num_ops - 1]));
   ls_tensor value;
   LS_RETURN_IF_ERROR(
       ls_status_annotate(ls_region_tensor(leaf, &value), "in result %zu", i));

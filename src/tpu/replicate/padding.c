@@ -46,14 +46,13 @@ static bool has_shape(ls_nest leaf, ls_shape *out_shape) {
 
 static ls_nest maximum_of(ls_nest leaf, void *user) {
   ls_shape shape;
-  char text[160];
   (void)user;
   if (!has_shape(leaf, &shape)) return ls_none();
   if (shape.rank < 0)
     return LS_FAIL(LS_INVALID_ARGUMENT,
                    "input %s has no known rank: inputs of a run with a dynamic "
                    "batch size need one",
-                   ls_nest_print(leaf, text, sizeof(text)));
+                   LS_NEST_TEXT(leaf));
   for (int32_t i = 0; i < shape.rank; ++i)
     shape.dim[i] = LS_UNKNOWN_DIM;
   return ls_maximum_shape(shape);
@@ -67,18 +66,17 @@ ls_status ls_maximum_shapes_of(ls_nest inputs, ls_nest *out_maxima) {
 static ls_status padding_check_static(ls_nest leaf, ls_nest first, size_t i,
                                       size_t replica) {
   ls_shape own, wanted;
-  char text[160];
   if (!has_shape(leaf, &own) || !has_shape(first, &wanted)) return ls_ok();
   if (!ls_shape_is_known(own))
     return ls_invalid_argument(
         "input %zu of replica %zu, %s, has unknown sizes: a run whose batch "
         "size is not dynamic needs known ones",
-        i, replica, ls_nest_print(leaf, text, sizeof(text)));
+        i, replica, LS_NEST_TEXT(leaf));
   if (ls_shape_equal(own, wanted)) return ls_ok();
   return ls_invalid_argument(
       "input %zu of replica %zu, %s, has another shape than replica 0's: a run "
       "whose batch size is not dynamic needs equal ones",
-      i, replica, ls_nest_print(leaf, text, sizeof(text)));
+      i, replica, LS_NEST_TEXT(leaf));
 }
 
 ls_status ls_check_static_shapes(ls_nest inputs) {
@@ -106,7 +104,6 @@ static bool is_sequence(ls_nest nest) {
 
 static ls_status check_structure(const ls_replication *r) {
   const ls_nest maxima = r->options->maximum_shapes;
-  char text[160];
   LS_RETURN_IF_ERROR(ls_nest_status(maxima));
   if (r->options->infeed != NULL)
     return ls_invalid_argument(
@@ -118,8 +115,7 @@ static ls_status check_structure(const ls_replication *r) {
   if (!is_sequence(maxima) || ls_nest_count(maxima) != ls_nest_count(r->first))
     return ls_invalid_argument("maximum_shapes are a list of one for each of "
                                "the %zu inputs of a replica, got %s",
-                               ls_nest_count(r->first),
-                               ls_nest_print(maxima, text, sizeof(text)));
+                               ls_nest_count(r->first), LS_NEST_TEXT(maxima));
   for (size_t i = 0; i < ls_nest_count(maxima); ++i)
     LS_RETURN_IF_ERROR(ls_status_annotate(
         ls_nest_same_structure(ls_nest_item(r->first, i),
@@ -132,7 +128,6 @@ static ls_status check_structure(const ls_replication *r) {
 
 // Reads the maximum shape of a leaf; rank -1 means that it is not padded.
 static ls_status read_shape(ls_nest leaf, size_t i, ls_shape *out_shape) {
-  char text[160];
   *out_shape = (ls_shape){.rank = -1};
   if (leaf.kind == LS_KIND_NONE) return ls_ok();
   const ls_array *array = ls_nest_as_array(leaf);
@@ -141,7 +136,7 @@ static ls_status read_shape(ls_nest leaf, size_t i, ls_shape *out_shape) {
       ls_array_shape(array).dim[0] > LS_MAX_RANK)
     return ls_invalid_argument("the maximum shape of input %zu is %s: must be "
                                "none or an ls_maximum_shape",
-                               i, ls_nest_print(leaf, text, sizeof(text)));
+                               i, LS_NEST_TEXT(leaf));
   out_shape->rank = (int32_t)ls_array_shape(array).dim[0];
   for (int32_t k = 0; k < out_shape->rank; ++k) {
     const int64_t size = ls_array_i64(array, k);

@@ -110,9 +110,7 @@ static ls_status system_ops_find_pod(const ls_host_call *call,
 
 static ls_status infer_topology(const ls_object *state, const ls_type *in,
                                 size_t num_in, ls_type *out, size_t *num_out) {
-  (void)state;
-  (void)in;
-  (void)num_in;
+  (void)state, (void)in, (void)num_in;
   out[0] = (ls_type){LS_DTYPE_STRING, LS_SCALAR};
   *num_out = 1;
   return ls_ok();

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/require.h"
+#include "base/values/nest_internal.h"
 #include "graph/region.h"
 #include "lockstep/ops.h"
 #include "lockstep/train.h"
@@ -147,11 +148,10 @@ ls_status ls_run_context_number(const ls_run_context *context, const char *name,
 
 // ---- Results by name -------------------------------------------------------
 static ls_status no_such_result(const char *name, ls_nest results) {
-  char text[200];
   if (results.kind == LS_KIND_NONE)
     return ls_not_found("there is no result \"%s\" yet: no run was made", name);
   return ls_not_found("there is no result \"%s\" in the results of a run: %s",
-                      name, ls_nest_print(results, text, sizeof(text)));
+                      name, LS_NEST_TEXT(results));
 }
 
 bool ls_named_result_has(ls_named_result *result, ls_nest results,

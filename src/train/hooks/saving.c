@@ -2,6 +2,7 @@
 #include "train/hooks/saving.h"
 
 #include "base/memory/own.h"
+#include "base/values/nest_internal.h"
 #include "lockstep/graph_ops.h"
 #include "state/checkpoints.h"
 #include "train/folder/saved_values.h"
@@ -80,14 +81,13 @@ ls_status ls_collection_variables(const ls_graph *graph, const char *name,
 }
 
 static ls_status saved_op_of(const char *name, ls_nest leaf, ls_op *out_op) {
-  char text[100];
   if (leaf.kind == LS_KIND_OP)
     *out_op = leaf.as.op;
   else if (leaf.kind == LS_KIND_TENSOR)
     *out_op = ls_tensor_op(leaf.as.tensor);
   else
     return ls_invalid_argument("collection '%s' has %s, which is no op", name,
-                               ls_nest_print(leaf, text, sizeof(text)));
+                               LS_NEST_TEXT(leaf));
   return ls_ok();
 }
 

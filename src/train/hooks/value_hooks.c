@@ -131,13 +131,12 @@ static ls_status log_before_run(void *state, ls_run_context *context,
 
 static void append_value(ls_text *text, ls_nest value,
                          const ls_run_context *context) {
-  char line[200];
   double number = 0;
   const ls_status status = ls_result_number(value, context, &number);
   if (ls_status_is_ok(status))
     ls_text_append_format(text, "%g", number);
   else
-    ls_text_append(text, ls_nest_print(value, line, sizeof(line)));
+    ls_text_append(text, LS_NEST_TEXT(value));
   ls_status_free(status);
 }
 
