@@ -106,9 +106,8 @@ static ls_status read_info(ls_checkpoints *self, int64_t step,
 
 static bool has_name(const ls_file_entry *entries, size_t count, int64_t step,
                      const char *extension) {
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i)
     if (ls_checkpoint_step_of(entries[i].name, extension) == step) return true;
-  }
   return false;
 }
 
@@ -215,10 +214,9 @@ ls_status ls_checkpoint_list_add(ls_checkpoints *self,
   ls_checkpoint_info info = {
       .step = content->step, .wall = content->wall, .metric = (double)NAN};
   const char *best = self->options.best_metric;
-  for (size_t i = 0; i < content->num_metrics && best != NULL; ++i) {
+  for (size_t i = 0; i < content->num_metrics && best != NULL; ++i)
     if (strcmp(content->metrics[i].name, best) == 0)
       info.metric = content->metrics[i].value;
-  }
   if (!checkpoint_list_add(self, info)) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(write_list(self));
   return ls_checkpoint_list_tidy(self);

@@ -289,7 +289,7 @@ static ls_status checkpoint_restore_one(restoring *self) {
   if (ls_status_is_ok(status)) {
     self->file = &file;
     self->source = ls_value_source_of(&file.values);
-    self->source.check = NULL;  // All values were read and verified.
+    self->source.is_checked = true;
     status = restore_from(self);
   }
   ls_checkpoints_take_back(self->checkpoints, self->report->step);

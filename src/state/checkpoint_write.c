@@ -20,11 +20,10 @@ int64_t ls_checkpoint_step_of(const char *name, const char *extension) {
   const char *at = name + length;
   if (*at < '0' || *at > '9' || (*at == '0' && at[1] >= '0' && at[1] <= '9'))
     return -1;
-  for (; *at >= '0' && *at <= '9'; ++at) {
+  for (; *at >= '0' && *at <= '9'; ++at)
     if (__builtin_mul_overflow(step, 10, &step) ||
         __builtin_add_overflow(step, *at - '0', &step))
       return -1;
-  }
   return *at == '.' && strcmp(at + 1, extension) == 0 ? step : -1;
 }
 

@@ -139,10 +139,9 @@ static void checkpoints_with_defaults(ls_checkpoints_options *o) {
 
 // Opens the folder on this rank alone.
 static ls_status open_own(ls_checkpoints *self) {
-  const size_t length = strlen(self->options.folder) + 1;
-  self->folder = ls_allocate(self->allocator, length);
-  if (self->folder == NULL) return ls_out_of_memory();
-  memcpy(self->folder, self->options.folder, length);
+  const char *folder = self->options.folder;
+  self->folder = ls_copy_text(self->allocator, folder, strlen(folder));
+  LS_RETURN_IF_NO_MEMORY(self->folder);
   self->options.folder = self->folder;
   self->saved_nanos = ls_runtime_now(self->runtime);
   return ls_checkpoints_leads(self) ? ls_checkpoint_list_open(self) : ls_ok();
@@ -246,10 +245,9 @@ static ls_status copy_metrics(ls_checkpoints *self,
   content->metrics = ls_new_array(self->allocator, ls_checkpoint_metric, count);
   if (content->metrics == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i) {
-    const size_t length = strlen(metrics[i].name) + 1;
-    char *name = ls_allocate(self->allocator, length);
-    if (name == NULL) return ls_out_of_memory();
-    memcpy(name, metrics[i].name, length);
+    const char *given = metrics[i].name;
+    char *name = ls_copy_text(self->allocator, given, strlen(given));
+    LS_RETURN_IF_NO_MEMORY(name);
     content->metrics[content->num_metrics++] =
         (ls_checkpoint_metric){name, metrics[i].value};
   }

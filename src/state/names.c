@@ -9,9 +9,8 @@
 // ---- Patterns --------------------------------------------------------------
 static bool fits_one(const char *const *patterns, size_t count,
                      const char *name) {
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i)
     if (ls_pattern_fits(patterns[i], name)) return true;
-  }
   return false;
 }
 
@@ -96,9 +95,8 @@ static ls_status check_map(const ls_name_choice *choice, const ls_name_map *map,
     return ls_invalid_argument("names are mapped from '%s' to '%s': both or "
                                "neither must end in '/', for all names below",
                                map->from, map->to);
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i)
     if (fits_map(choice, map, names[i])) return ls_ok();
-  }
   return fits_none(choice, choice->back ? map->to : map->from, names, count);
 }
 

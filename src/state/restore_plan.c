@@ -161,16 +161,16 @@ static bool is_read(const ls_restore_plan *plan, size_t index) {
 static ls_status restore_plan_check_values(ls_restore_plan *plan) {
   const ls_value_source *source = plan->source;
   ls_workers *workers = NULL;
-  if (source->check == NULL) return ls_ok();
+  if (source->is_checked) return ls_ok();
   LS_RETURN_IF_ERROR(ls_runtime_workers(source->runtime, &workers));
   LS_ARENA_ARRAY_OR_RETURN(&plan->arena, ls_safetensors_wish, wishes,
                            source->num_entries);
   size_t count = 0;
-  for (size_t i = 0; i < source->num_entries; ++i) {
+  for (size_t i = 0; i < source->num_entries; ++i)
     if (is_read(plan, i)) wishes[count++].entry = &source->entries[i];
-  }
-  return ls_status_annotate(source->check(source->self, workers, wishes, count),
-                            "while restoring '%s'", source->path);
+  return ls_status_annotate(
+      source->get(source->self, workers, wishes, count, LS_SUMS_HELD),
+      "while restoring '%s'", source->path);
 }
 
 // ---- Making the plan -------------------------------------------------------

@@ -75,8 +75,9 @@ ls_status ls_saved_file_check(const ls_saved_file *file, size_t index) {
   const ls_safetensors_entry *entry = &file->source.entries[index];
   if (file->npz.file == NULL)
     return entry->has_crc
-               ? file->source.check(file->source.self, NULL,
-                                    &(ls_safetensors_wish){.entry = entry}, 1)
+               ? file->source.get(file->source.self, NULL,
+                                  &(ls_safetensors_wish){.entry = entry}, 1,
+                                  LS_SUMS_HELD)
                : ls_ok();
   LS_OWN(ls_array, array) = NULL;
   return ls_saved_file_read(file, index, &array);

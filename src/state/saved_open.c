@@ -77,23 +77,13 @@ static ls_status take_notes(ls_saved_file *self) {
 }
 
 static ls_status get_entries(const void *self, ls_workers *workers,
-                             ls_safetensors_wish *wishes, size_t count) {
-  return ls_checkpoint_file_get(self, workers, wishes, count);
-}
-
-static ls_status get_checked_entries(const void *self, ls_workers *workers,
-                                     ls_safetensors_wish *wishes,
-                                     size_t count) {
+                             ls_safetensors_wish *wishes, size_t count,
+                             ls_sums sums) {
   const ls_checkpoint_file *file = self;
-  return ls_safetensors_get_many(&file->values, workers, wishes, count,
-                                 LS_SUMS_NONE);
-}
-
-static ls_status check_entries(const void *self, ls_workers *workers,
-                               ls_safetensors_wish *wishes, size_t count) {
-  for (size_t i = 0; i < count; ++i)
-    wishes[i].data = NULL;
-  return ls_checkpoint_file_get(self, workers, wishes, count);
+  return sums == LS_SUMS_NONE
+             ? ls_safetensors_get_many(&file->values, workers, wishes, count,
+                                       sums)
+             : ls_checkpoint_file_get(file, workers, wishes, count);
 }
 
 static ls_status open_checkpoint(ls_saved_file *self, const char *folder,
@@ -106,8 +96,7 @@ static ls_status open_checkpoint(ls_saved_file *self, const char *folder,
   self->source = ls_value_source_of(&self->checkpoint.values);
   self->source.self = &self->checkpoint;
   self->source.get = get_entries;
-  self->source.get_checked = get_checked_entries;
-  self->source.check = read ? NULL : check_entries;
+  self->source.is_checked = read;
   return take_notes(self);
 }
 
@@ -132,24 +121,23 @@ static ls_status open_newest(ls_saved_file *self, const char *folder,
 }
 
 // ---- Files -----------------------------------------------------------------
-static ls_status get_npz(const void *self, ls_workers *workers,
-                         ls_safetensors_wish *wishes, size_t count) {
-  (void)workers;
-  for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(ls_saved_npz_get(self, wishes[i].entry, wishes[i].data));
-  return ls_ok();
+static ls_status check_npz_entry(const ls_saved_npz *npz,
+                                 const ls_safetensors_entry *entry) {
+  LS_OWN_MEMORY(npz->zip.allocator, void, data) =
+      ls_allocate(npz->zip.allocator, entry->size);
+  LS_RETURN_IF_NO_MEMORY(data);
+  return ls_saved_npz_get(npz, entry, data);
 }
 
-static ls_status check_npz(const void *self, ls_workers *workers,
-                           ls_safetensors_wish *wishes, size_t count) {
-  const ls_saved_npz *npz = self;
-  (void)workers;
-  for (size_t i = 0; i < count; ++i) {
-    LS_OWN_MEMORY(npz->zip.allocator, void, data) =
-        ls_allocate(npz->zip.allocator, wishes[i].entry->size);
-    LS_RETURN_IF_NO_MEMORY(data);
-    LS_RETURN_IF_ERROR(ls_saved_npz_get(npz, wishes[i].entry, data));
-  }
+static ls_status get_npz(const void *self, ls_workers *workers,
+                         ls_safetensors_wish *wishes, size_t count,
+                         ls_sums sums) {
+  (void)workers, (void)sums;
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(
+        wishes[i].data == NULL
+            ? check_npz_entry(self, wishes[i].entry)
+            : ls_saved_npz_get(self, wishes[i].entry, wishes[i].data));
   return ls_ok();
 }
 
@@ -161,9 +149,7 @@ static ls_status open_npz(ls_saved_file *self, ls_file *file) {
                                    .entries = self->npz.entries,
                                    .num_entries = self->npz.num_entries,
                                    .self = &self->npz,
-                                   .get = get_npz,
-                                   .check = check_npz,
-                                   .get_checked = get_npz};
+                                   .get = get_npz};
   return ls_ok();
 }
 

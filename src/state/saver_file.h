@@ -26,16 +26,11 @@ typedef struct ls_value_source {
   const ls_safetensors_entry *entries;  // `offset` is interpreted by `get`.
   size_t num_entries;
   const void *self;
-  // Reads entries' elements, each to the `data` of its request, on all workers.
+  // Reads entries' elements, each to the `data` of its request, on all workers;
+  // without data only finds out if an entry is damaged or unreadable.
   ls_status (*get)(const void *self, ls_workers *workers,
-                   ls_safetensors_wish *wishes, size_t count);
-  // Reads entries only to find out if they are damaged or unreadable. NULL:
-  // done already.
-  ls_status (*check)(const void *self, ls_workers *workers,
-                     ls_safetensors_wish *wishes, size_t count);
-  // Reads like `get`, without the checksums that `check` has just verified.
-  ls_status (*get_checked)(const void *self, ls_workers *workers,
-                           ls_safetensors_wish *wishes, size_t count);
+                   ls_safetensors_wish *wishes, size_t count, ls_sums sums);
+  bool is_checked;  // All entries were found to be intact.
 } ls_value_source;
 ls_value_source ls_value_source_of(const ls_safetensors_file *file);
 // Returns the entry of this name, or NULL.

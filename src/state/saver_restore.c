@@ -58,14 +58,13 @@ static ls_status add_stored(stored *all, ls_variable *variable,
   return ls_ok();
 }
 
-// Reads values that the plan's check, if there was one, has verified.
+// Reads values; those that the plan's check has verified without checksums.
 static ls_status get_planned(const ls_value_source *source,
                              ls_safetensors_wish *wishes, size_t count) {
   ls_workers *workers = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_workers(source->runtime, &workers));
-  return source->check != NULL
-             ? source->get_checked(source->self, workers, wishes, count)
-             : source->get(source->self, workers, wishes, count);
+  return source->get(source->self, workers, wishes, count,
+                     source->is_checked ? LS_SUMS_HELD : LS_SUMS_NONE);
 }
 
 static ls_status read_stored(const ls_restore_plan *plan, const stored *all) {
@@ -148,9 +147,8 @@ static ls_status set_made(const ls_restore_plan *plan, const stored *all) {
 static ls_status add_parts(const ls_restore_plan *plan, stored *all,
                            ls_arena *arena, size_t index, bool *out_done) {
   const ls_variable *variable = plan->saver->variables[index];
-  const ls_safetensors_entry **parts = ls_arena_new_array(
-      arena, const ls_safetensors_entry *, variable->num_components + 1);
-  if (parts == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(arena, const ls_safetensors_entry *, parts,
+                           variable->num_components + 1);
   LS_RETURN_IF_ERROR(find_parts(plan->source, arena, variable,
                                 plan->names[index], parts, out_done));
   for (size_t i = 0; *out_done && i < variable->num_components; ++i)
@@ -198,9 +196,8 @@ static ls_status saver_restore_all(const ls_restore_plan *plan) {
     LS_RETURN_IF_ERROR(saver_restore_one(plan, &names, i, &all));
   LS_RETURN_IF_ERROR(read_stored(plan, &all));
   LS_RETURN_IF_ERROR(set_made(plan, &all));
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i)
     if (plan->entries[i] != NULL) plan->saver->variables[i]->restored_from = 0;
-  }
   return ls_ok();
 }
 
@@ -218,9 +215,8 @@ ls_status ls_restore_plan_run(const ls_restore_plan *plan) {
 // ---- Sources ---------------------------------------------------------------
 const ls_safetensors_entry *ls_value_source_find(const ls_value_source *source,
                                                  const char *name) {
-  for (size_t i = 0; i < source->num_entries; ++i) {
+  for (size_t i = 0; i < source->num_entries; ++i)
     if (strcmp(source->entries[i].name, name) == 0) return &source->entries[i];
-  }
   return NULL;
 }
 
@@ -238,25 +234,14 @@ ls_status ls_value_source_get(const ls_value_source *source,
   ls_workers *workers = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_workers(source->runtime, &workers));
   return source->get(source->self, workers,
-                     &(ls_safetensors_wish){.entry = entry, .data = data}, 1);
+                     &(ls_safetensors_wish){.entry = entry, .data = data}, 1,
+                     LS_SUMS_HELD);
 }
 
 static ls_status get_safetensors(const void *self, ls_workers *workers,
-                                 ls_safetensors_wish *wishes, size_t count) {
-  return ls_safetensors_get_many(self, workers, wishes, count, LS_SUMS_HELD);
-}
-
-static ls_status get_checked_safetensors(const void *self, ls_workers *workers,
-                                         ls_safetensors_wish *wishes,
-                                         size_t count) {
-  return ls_safetensors_get_many(self, workers, wishes, count, LS_SUMS_NONE);
-}
-
-static ls_status check_safetensors(const void *self, ls_workers *workers,
-                                   ls_safetensors_wish *wishes, size_t count) {
-  for (size_t i = 0; i < count; ++i)
-    wishes[i].data = NULL;
-  return ls_safetensors_get_many(self, workers, wishes, count, LS_SUMS_HELD);
+                                 ls_safetensors_wish *wishes, size_t count,
+                                 ls_sums sums) {
+  return ls_safetensors_get_many(self, workers, wishes, count, sums);
 }
 
 ls_value_source ls_value_source_of(const ls_safetensors_file *file) {
@@ -265,9 +250,7 @@ ls_value_source ls_value_source_of(const ls_safetensors_file *file) {
                            .entries = file->entries,
                            .num_entries = file->num_entries,
                            .self = file,
-                           .get = get_safetensors,
-                           .check = check_safetensors,
-                           .get_checked = get_checked_safetensors};
+                           .get = get_safetensors};
 }
 
 // ---- Restoring -------------------------------------------------------------
