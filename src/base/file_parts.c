@@ -209,9 +209,8 @@ static ls_status file_parts_begin(new_file *made) {
     error = ls_system_open_aside(made->aside, false, &made->file);
   }
   if (error == 0) return ls_ok();
-  if (error == EWOULDBLOCK) {
+  if (error == EWOULDBLOCK)
     return ls_failed_precondition("'%s' is already being written", made->path);
-  }
   return ls_system_status(made->joined ? "join in writing" : "write",
                           made->path, error);
 }

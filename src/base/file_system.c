@@ -22,9 +22,8 @@
 ls_status ls_system_status(const char *verb, const char *path, int error) {
   ls_code code = LS_UNAVAILABLE;
   if (error == ENOENT || error == ENOTDIR) code = LS_NOT_FOUND;
-  if (error == EACCES || error == EPERM || error == EROFS) {
+  if (error == EACCES || error == EPERM || error == EROFS)
     code = LS_PERMISSION_DENIED;
-  }
   return LS_STATUS(code, "cannot %s '%s': %s", verb, path, strerror(error));
 }
 

@@ -80,10 +80,9 @@ static ls_status read_some(const ls_file *file, int64_t offset, void *data,
 ls_status ls_file_read(const ls_file *file, int64_t offset, void *data,
                        size_t size) {
   size_t got = 0;
-  if (offset < 0) {
+  if (offset < 0)
     return ls_invalid_argument("'%s' has no byte %lld", file->path,
                                (long long)offset);
-  }
   if (file->bytes != NULL) {
     if (offset < file->size) {
       const size_t left = (size_t)(file->size - offset);
@@ -243,12 +242,11 @@ ls_status ls_files_match(ls_runtime *runtime, const char *pattern,
   const char *slash = strrchr(pattern, '/');
   const char *last = slash == NULL ? pattern : slash + 1;
   const size_t before = strcspn(pattern, "*?[");
-  if (before < (size_t)(last - pattern)) {
+  if (before < (size_t)(last - pattern))
     return ls_invalid_argument(
         "'%s' has a pattern in a folder's name; only its last part, '%s', may "
         "be one",
         pattern, last);
-  }
   if (ls_pattern_is(last))
     return match_in_folder(runtime, pattern, last, allocator, out_paths,
                            out_count);

@@ -99,9 +99,8 @@ static bool take_turn(ls_runtime *runtime, const char *key, int limit) {
   const uintptr_t times =
       (uintptr_t)ls_map_find_text(&runtime->log_counts, key);
   bool allowed = limit > 0 && times < (uintptr_t)limit;
-  if (allowed) {
+  if (allowed)
     (void)!ls_map_insert_text(&runtime->log_counts, key, (void *)(times + 1));
-  }
   ls_runtime_unlock(runtime);
   return allowed;
 }

@@ -68,11 +68,10 @@ static ls_status check_device(const ls_runtime_options *options) {
 static ls_status check_options(const ls_runtime_options *options) {
   if ((unsigned)options->math > LS_MATH_BF16_DIRECT)
     return ls_invalid_argument("there is no math %d", (int)options->math);
-  if (options->threads < 0 || options->threads > MAX_THREADS) {
+  if (options->threads < 0 || options->threads > MAX_THREADS)
     return ls_invalid_argument("a runtime with %d threads; 1 to %d are "
                                "possible, 0 for the machine's cores",
                                options->threads, MAX_THREADS);
-  }
   const ls_opt inputs = options->input_threads;
   if (inputs.set && (inputs.value < 0 || inputs.value > MAX_THREADS))
     return ls_invalid_argument("a runtime with %lld input threads; 0 to %d are "
@@ -251,9 +250,8 @@ static ls_status destroy_runtime(ls_runtime *runtime) {
     return ls_failed_precondition("a runtime cannot be destroyed while it is "
                                   "being traced: end the trace and destroy it "
                                   "(ls_trace_destroy)");
-  if (runtime->host_threads != NULL) {
+  if (runtime->host_threads != NULL)
     LS_RETURN_IF_ERROR(ls_host_threads_check(runtime->host_threads));
-  }
   LS_RETURN_IF_ERROR(check_made(runtime));
   for (const ls_making *at = ls_this_thread.work.making; at != NULL;
        at = at->outer)
@@ -278,9 +276,8 @@ ls_status ls_runtime_destroy(ls_runtime *runtime) {
   }
   ls_status status = ls_ok();
   if (default_runtime != NULL) status = destroy_runtime(default_runtime);
-  if (ls_status_is_ok(status)) {
+  if (ls_status_is_ok(status))
     __atomic_store_n(&default_runtime, NULL, __ATOMIC_RELEASE);
-  }
   ls_mutex_unlock(&default_lock);
   return status;
 }
@@ -408,9 +405,8 @@ ls_status ls_runtime_host_threads(ls_runtime *runtime,
                                   ls_host_threads **out_threads) {
   ls_status status = ls_ok();
   ls_runtime_lock(runtime);
-  if (runtime->host_threads == NULL) {
+  if (runtime->host_threads == NULL)
     status = ls_host_threads_create(runtime->allocator, &runtime->host_threads);
-  }
   *out_threads = runtime->host_threads;
   ls_runtime_unlock(runtime);
   return status;
@@ -420,10 +416,9 @@ ls_status ls_runtime_inputs(ls_runtime *runtime,
                             ls_input_threads **out_threads) {
   ls_status status = ls_ok();
   ls_runtime_lock(runtime);
-  if (runtime->inputs == NULL && runtime->input_threads > 0) {
+  if (runtime->inputs == NULL && runtime->input_threads > 0)
     status = ls_input_threads_create(runtime->allocator, runtime,
                                      runtime->input_threads, &runtime->inputs);
-  }
   *out_threads = runtime->inputs;
   ls_runtime_unlock(runtime);
   return status;

@@ -171,9 +171,8 @@ ls_status ls_status_annotate(ls_status status, const char *format, ...) {
   va_end(arguments);
   ls_release(ls_allocator_system(), prefix);
   if (text == NULL) return status;
-  if (status == &out_of_memory) {
+  if (status == &out_of_memory)
     return make_status(status->code, status->file, status->line, text);
-  }
   ls_release(ls_allocator_system(), status->text);
   status->text = text;
   return status;

@@ -400,10 +400,9 @@ static ls_status append_parameter(ls_graph *graph, ls_type type,
                       NULL, 1);
   if (node == NULL) return ls_out_of_memory();
   node->outputs[0] = type;
-  if (graph->kind != LS_GRAPH_LOWERED) {
+  if (graph->kind != LS_GRAPH_LOWERED)
     LS_RETURN_IF_ERROR(
         ls_graph_name_node(graph, node, NULL, name ? name : "parameter"));
-  }
   *out_ref = ls_ref(node->id, 0);
   graph->parameters[graph->num_parameters++] = *out_ref;
   return ls_ok();

@@ -150,8 +150,7 @@ static ls_status find_groups(addition *a, const char ***out_groups,
   size_t count = 0, kept = 0;
   for (const ls_open_scope *s = scopes; s != NULL; s = s->before.colocate)
     count += list_groups(a, s->own.colocate.beside, NULL);
-  const char **groups = ls_arena_new_array(&a->memory, const char *, count + 1);
-  if (groups == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&a->memory, const char *, groups, count + 1);
   count = 0;
   for (const ls_open_scope *s = scopes; s != NULL; s = s->before.colocate)
     count += list_groups(a, s->own.colocate.beside, groups + count);

@@ -19,11 +19,10 @@ static size_t list_touches(const ls_many *many) {
   if (many->count > 0)
     qsort(many->touches, many->count, sizeof(*many->touches), by_family);
   size_t count = 0;
-  for (size_t i = 0; i < many->count; ++i) {
+  for (size_t i = 0; i < many->count; ++i)
     if (count == 0 ||
         many->touches[count - 1].family != many->touches[i].family)
       many->touches[count++] = many->touches[i];
-  }
   return count;
 }
 

@@ -30,16 +30,14 @@ ls_allocator *ls_allocator_system(void) {
 
 // ---- Huge pages ------------------------------------------------------------
 void *ls_allocate_large(ls_allocator *allocator, size_t size) {
-  if (size < LS_HUGE_PAGE) {
+  if (size < LS_HUGE_PAGE)
     return allocator->allocate(allocator, size != 0 ? size : 1, LS_CACHE_LINE);
-  }
   void *memory = allocator->allocate(allocator, size, LS_HUGE_PAGE);
 #if defined(MADV_HUGEPAGE)
   // A hint to the kernel. Only whole pages of the block are advised, never a
   // neighbour's.
-  if (memory != NULL) {
+  if (memory != NULL)
     madvise(memory, size & ~(size_t)(LS_HUGE_PAGE - 1), MADV_HUGEPAGE);
-  }
 #endif
   return memory;
 }
@@ -49,9 +47,8 @@ bool ls_grow(ls_allocator *allocator, void *array, size_t *capacity,
              size_t needed, size_t item_size) {
   if (needed <= *capacity) return true;
   size_t target = *capacity < 8 ? 8 : *capacity;
-  while (target < needed) {
+  while (target < needed)
     if (__builtin_mul_overflow(target, (size_t)2, &target)) return false;
-  }
   void *grown = ls_allocate_zeroed(allocator, target, item_size);
   if (grown == NULL) return false;
   void *old = NULL;
@@ -101,9 +98,8 @@ static void count_block(ls_counting_allocator *counting, size_t size) {
   ls_allocator_counts *counts = &counting->counts;
   ++counts->live_blocks;
   counts->live_bytes += size;
-  if (counts->live_bytes > counts->peak_bytes) {
+  if (counts->live_bytes > counts->peak_bytes)
     counts->peak_bytes = counts->live_bytes;
-  }
   ls_mutex_unlock(&counting->lock);
 }
 

@@ -102,9 +102,8 @@ void *ls_arena_allocate(ls_arena *arena, size_t size) {
   rounded &= ~(size_t)(ALIGNMENT - 1);
   if (rounded == 0) rounded = ALIGNMENT;  // Addresses are unique.
   const ls_arena_block *top = arena->top;
-  if (top == NULL || top->size - top->used < rounded) {
+  if (top == NULL || top->size - top->used < rounded)
     if (!push_block(arena, rounded)) return NULL;
-  }
   void *memory = arena->top->data + arena->top->used;
   arena->top->used += rounded;
   allow(memory, size);

@@ -41,9 +41,8 @@ uint64_t ls_hash(const void *data, size_t size, uint64_t seed) {
   const char *bytes = data;
   uint64_t hash = fold(seed ^ k0, (uint64_t)size ^ k2);
   size_t left = size;
-  for (; left > 16; left -= 16, bytes += 16) {
+  for (; left > 16; left -= 16, bytes += 16)
     hash = fold(load_u64(bytes) ^ k1, load_u64(bytes + 8) ^ hash);
-  }
   char tail[16] = {0};
   if (left > 0) memcpy(tail, bytes, left);
   hash = fold(load_u64(tail) ^ k1, load_u64(tail + 8) ^ hash);
@@ -93,9 +92,8 @@ static bool fill_key(const ls_map *map, ls_map_slot *slot, const void *key,
 }
 
 static void drop_key(const ls_map *map, ls_map_slot *slot) {
-  if (slot->live && slot->size >= NEAR_SIZE) {
+  if (slot->live && slot->size >= NEAR_SIZE)
     ls_release(map->allocator, slot->key.far);
-  }
   slot->live = false;
 }
 
@@ -163,9 +161,8 @@ void ls_map_init(ls_map *map, ls_allocator *allocator) {
 void ls_map_clear(ls_map *map) {
   for (size_t i = 0; i < map->num_slots; ++i)
     drop_key(map, &map->slots[i]);
-  if (map->table_size > 0) {
+  if (map->table_size > 0)
     memset(map->table, 0, map->table_size * sizeof(*map->table));
-  }
   map->num_slots = 0;
   map->count = 0;
 }

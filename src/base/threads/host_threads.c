@@ -33,9 +33,8 @@ static void run_jobs(void *user) {
   ls_this_thread.host_threads = self;
   ls_mutex_lock(&self->lock);
   for (;; ++self->num_idle) {
-    while (!self->stop && !can_start(self)) {
+    while (!self->stop && !can_start(self))
       ls_condition_wait(&self->work, &self->lock);
-    }
     --self->num_idle;
     if (self->stop) break;
     ls_host_job *job = take_first(self);
@@ -180,12 +179,11 @@ ls_status ls_host_threads_check(ls_host_threads *self) {
                                   "it is made by");
   ls_mutex_lock(&self->lock);
   ls_status status = ls_ok();
-  if (self->abandoned != NULL) {
+  if (self->abandoned != NULL)
     status = ls_failed_precondition(
         "%zu abandoned host call%s still run%s; one of them: %s",
         self->num_abandoned, self->num_abandoned == 1 ? "" : "s",
         self->num_abandoned == 1 ? "s" : "", self->abandoned->label);
-  }
   ls_mutex_unlock(&self->lock);
   return status;
 }

@@ -67,9 +67,8 @@ ls_status ls_queue_create(const ls_queue_options *options,
 
 void ls_queue_destroy(ls_queue *queue) {
   if (queue == NULL) return;
-  for (size_t i = 0; i < queue->count; ++i) {
+  for (size_t i = 0; i < queue->count; ++i)
     ls_nest_release(queue->slots[(queue->head + i) % queue->capacity]);
-  }
   ls_release(queue->allocator, queue->slots);
   ls_release(queue->allocator, queue->name);
   ls_mutex_deinit(&queue->lock);

@@ -184,9 +184,8 @@ static void stop_threads(ls_workers *pool) {
   if (pool->threads == NULL) return;
   __atomic_store_n(&pool->stop, true, __ATOMIC_RELAXED);
   announce_work(pool);
-  for (int i = 1; i < pool->count; ++i) {
+  for (int i = 1; i < pool->count; ++i)
     ls_worker_join(&pool->threads[i].thread);
-  }
   pool->stop = false;
   __atomic_store_n(&pool->started, false, __ATOMIC_RELEASE);
   pool->generation = 0;  // The generation that new threads expect.
@@ -223,12 +222,11 @@ static void share_job(ls_workers *pool, ls_share_function fn, void *user,
   pool->fn = fn;
   pool->user = user;
   __atomic_store_n(&pool->num_done, 0, __ATOMIC_RELAXED);
-  for (int part = 0; part < pool->count; ++part) {
+  for (int part = 0; part < pool->count; ++part)
     __atomic_store_n(&pool->threads[part].next,
                      (uint64_t)generation << 32 |
                          (uint64_t)part_begin(pool, count, part),
                      __ATOMIC_RELEASE);
-  }
   // Written only now: a worker that is late by a job must not see the new count
   // together with a number of the old job, which it would take for unfinished
   // work.
@@ -246,14 +244,12 @@ static void share_job(ls_workers *pool, ls_share_function fn, void *user,
 
 ls_status ls_workers_share(ls_workers *workers, ls_share_function fn,
                            void *user, int64_t count) {
-  if (ls_this_thread.workers == workers) {
+  if (ls_this_thread.workers == workers)
     return ls_failed_precondition("a run of workers inside a run of the same "
                                   "workers; its threads are busy with it");
-  }
-  if (count > INT32_MAX) {
+  if (count > INT32_MAX)
     return ls_invalid_argument("%lld numbers to share; at most %d",
                                (long long)count, INT32_MAX);
-  }
   ls_mutex_lock(&workers->turn);
   ls_status status = ls_ok();
   if (workers->count > 1 && !workers->started) status = start_threads(workers);
@@ -319,10 +315,9 @@ static ls_status init_pool(ls_workers *pool) {
 ls_status ls_workers_create(ls_allocator *allocator, int threads,
                             ls_workers **out_workers) {
   *out_workers = NULL;
-  if (threads < 1 || threads > MAX_THREADS) {
+  if (threads < 1 || threads > MAX_THREADS)
     return ls_invalid_argument("%d threads; 1 to %d are possible", threads,
                                MAX_THREADS);
-  }
   LS_OWN_NEW_OR_RETURN(allocator, ls_workers, pool);
   pool->allocator = allocator;
   pool->count = threads;

@@ -64,9 +64,8 @@ static void destroy_array(ls_object *object) {
     if (array->release != NULL) array->release(array->user);
   } else if (holds_objects(array->dtype) && !array->is_lent) {
     void **objects = array->data;
-    for (int64_t i = 0; i < array->num_elements; ++i) {
+    for (int64_t i = 0; i < array->num_elements; ++i)
       ls_object_release(objects[i]);
-    }
   }
   ls_release(array->allocator, array->bytes);
   ls_release(array->allocator, array);
@@ -81,15 +80,13 @@ static const ls_object_type array_type = {
 
 // ---- Creation --------------------------------------------------------------
 static ls_status array_check_type(ls_dtype dtype, ls_shape shape) {
-  if (ls_dtype_size(dtype) == 0) {
+  if (ls_dtype_size(dtype) == 0)
     return ls_invalid_argument("an array of dtype %s, which has no data",
                                ls_dtype_name(dtype));
-  }
   LS_RETURN_IF_ERROR(ls_shape_check(shape));
-  if (!ls_shape_is_known(shape)) {
+  if (!ls_shape_is_known(shape))
     return ls_invalid_argument("an array of shape %s; it must be known",
                                LS_SHAPE_TEXT(dtype, shape));
-  }
   return ls_ok();
 }
 
@@ -100,13 +97,11 @@ static ls_status make_array(ls_dtype dtype, ls_shape shape, size_t extra,
   ls_allocator *allocator = ls_current_allocator();
   size_t total = 0;
   ls_array *array = NULL;
-  if (!__builtin_add_overflow(extra, (size_t)HEAD_SIZE, &total)) {
+  if (!__builtin_add_overflow(extra, (size_t)HEAD_SIZE, &total))
     array = allocate_block(allocator, total);
-  }
-  if (array == NULL) {
+  if (array == NULL)
     return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %s: %zu bytes",
                      LS_SHAPE_TEXT(dtype, shape), extra);
-  }
   *array = (ls_array){.allocator = allocator, .dtype = dtype};
   ls_object_init(&array->object, &array_type);
   array->shape.rank = shape.rank;  // Dimensions beyond the rank are 0.
@@ -225,9 +220,8 @@ ls_status ls_array_create_copy(ls_dtype dtype, ls_shape shape, const void *data,
   if (array->size > 0) memcpy(array->data, data, array->size);
   if (holds_objects(dtype)) {
     void **objects = array->data;
-    for (int64_t i = 0; i < array->num_elements; ++i) {
+    for (int64_t i = 0; i < array->num_elements; ++i)
       ls_object_retain(objects[i]);
-    }
   }
   return ls_ok();
 }
@@ -237,10 +231,9 @@ ls_status ls_array_create_view(ls_dtype dtype, ls_shape shape, void *data,
                                ls_array **out_array) {
   LS_REQUIRE_OUT(out_array);
   LS_RETURN_IF_ERROR(array_check_type(dtype, shape));
-  if (dtype == LS_DTYPE_STRING) {
+  if (dtype == LS_DTYPE_STRING)
     return ls_invalid_argument("a view of strings, %s; they must be copied",
                                LS_SHAPE_TEXT(dtype, shape));
-  }
   LS_RETURN_IF_ERROR(make_array(dtype, shape, 0, out_array));
   ls_array *array = *out_array;
   array->data = data;
@@ -292,9 +285,8 @@ ls_status ls_array_wait(const ls_array *array) {
 static double i64_to_odd(int64_t value) {
   uint64_t magnitude = value < 0 ? -(uint64_t)value : (uint64_t)value;
   const uint64_t dropped = (UINT64_C(1) << 11) - 1;
-  if (magnitude >> 53 != 0 && (magnitude & dropped) != 0) {
+  if (magnitude >> 53 != 0 && (magnitude & dropped) != 0)
     magnitude = (magnitude & ~dropped) | (dropped + 1);
-  }
   const double result = (double)magnitude;
   return value < 0 ? -result : result;
 }

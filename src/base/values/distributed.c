@@ -37,10 +37,9 @@ static void print_distributed(const ls_object *object, char *buffer,
   const ls_distributed *value = (const ls_distributed *)object;
   int at =
       snprintf(buffer, size, "%s:{", ls_distributed_kind_name(value->kind));
-  for (size_t i = 0; i < value->count && at > 0 && (size_t)at < size; ++i) {
+  for (size_t i = 0; i < value->count && at > 0 && (size_t)at < size; ++i)
     at += snprintf(buffer + at, size - (size_t)at, "%s\n  %zu: %s",
                    i == 0 ? "" : ",", i, LS_NEST_TEXT(value->component[i]));
-  }
   if (at > 0 && (size_t)at < size)
     snprintf(buffer + at, size - (size_t)at, "\n}");
 }

@@ -65,14 +65,13 @@ static bool lacks_reference(ls_nest nest) {
 }
 
 ls_status ls_nest_status(ls_nest nest) {
-  if (nest.kind != LS_KIND_FAILED) {
+  if (nest.kind != LS_KIND_FAILED)
     return lacks_reference(nest)
                ? ls_invalid_argument("a nest of kind %d whose reference is "
                                      "NULL; nests are made by ls_nest_array, "
                                      "ls_nest_object, LS_LIST and their like",
                                      (int)nest.kind)
                : ls_ok();
-  }
   const failure *holder = nest.as.ref;
   return holder == NULL ? ls_out_of_memory() : ls_status_clone(holder->status);
 }
@@ -147,9 +146,8 @@ static ls_nest bounded(ls_nest nest) {
 }
 
 ls_nest ls_nest_object(ls_kind kind, ls_object *object) {
-  if (object == NULL) {
+  if (object == NULL)
     return LS_FAIL(LS_INVALID_ARGUMENT, "a nest of no object");
-  }
   if (!is_object_kind(kind)) {
     ls_nest failed = LS_FAIL(LS_INVALID_ARGUMENT, "a nest of kind %d with %s",
                              (int)kind, object->type->name);
@@ -189,9 +187,8 @@ static bool node_size(const char *tag, const char *const *keys, size_t count,
   const size_t per_item =
       sizeof(ls_nest) + (keys ? sizeof(char *) + sizeof(uint32_t) : 0);
   *out_chars = strlen(tag) + 1;
-  for (size_t i = 0; keys != NULL && i < count; ++i) {
+  for (size_t i = 0; keys != NULL && i < count; ++i)
     *out_chars += strlen(keys[i]) + 1;
-  }
   return count <= UINT32_MAX &&
          !__builtin_mul_overflow(count, per_item, out_size) &&
          !__builtin_add_overflow(*out_size, sizeof(nest_node) + *out_chars,
@@ -257,9 +254,8 @@ static nest_node *make_node(const char *tag, const char *const *keys,
     place += count * sizeof(uint32_t);
   }
   node->tag = copy_chars(&place, tag);
-  for (size_t i = 0; keys != NULL && i < count; ++i) {
+  for (size_t i = 0; keys != NULL && i < count; ++i)
     node->keys[i] = copy_chars(&place, keys[i]);
-  }
   if (keys != NULL) nest_sort_keys(node);
   return node;
 }
@@ -277,10 +273,9 @@ static ls_nest finish_node(ls_kind kind, nest_node *node) {
 }
 
 static const ls_nest *find_failed(const ls_nest *items, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i)
     if (ls_nest_is_failed(items[i]) || lacks_reference(items[i]))
       return &items[i];
-  }
   return NULL;
 }
 

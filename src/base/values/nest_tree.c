@@ -15,9 +15,8 @@ static size_t flatten(ls_nest nest, ls_nest *leaves, size_t capacity,
     if (count < capacity) leaves[count] = nest;
     return count + 1;
   }
-  for (size_t i = 0; i < ls_nest_count(nest); ++i) {
+  for (size_t i = 0; i < ls_nest_count(nest); ++i)
     count = flatten(ls_nest_item_sorted(nest, i), leaves, capacity, count);
-  }
   return count;
 }
 

@@ -143,9 +143,8 @@ float ls_f16_to_f32(uint16_t bits) {
   const uint32_t mantissa = bits & 0x3FF;
   if (exponent == 31)
     return ls_float_of_bits(sign | 0x7F800000 | mantissa << 13);
-  if (exponent > 0) {
+  if (exponent > 0)
     return ls_float_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
-  }
   const float magnitude = (float)mantissa * 0x1p-24F;  // Exact.
   return ls_float_of_bits(sign | ls_float_bits(magnitude));
 }

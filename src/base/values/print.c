@@ -18,9 +18,8 @@ typedef struct printer {
 } printer;
 
 static void nest_print_put(printer *out, const char *text) {
-  while (*text != '\0' && out->used + 1 < out->size) {
+  while (*text != '\0' && out->used + 1 < out->size)
     out->buffer[out->used++] = *text++;
-  }
   if (out->size > 0) out->buffer[out->used] = '\0';
 }
 

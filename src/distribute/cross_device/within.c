@@ -67,9 +67,8 @@ static ls_status sum_leaf(const summing *s, ls_nest leaf, ls_nest *out_sum) {
 static ls_nest sum_component(const summing *s, ls_nest component) {
   ls_nest sum = ls_none();
   if (component.kind == LS_KIND_NONE) return sum;
-  if (component.kind != LS_KIND_DISTRIBUTED) {
+  if (component.kind != LS_KIND_DISTRIBUTED)
     return ls_made_nest(sum_leaf(s, component, &sum), &sum);
-  }
   const size_t count = ls_distributed_count(component);
   LS_OWN_ARRAY(ls_current_allocator(), ls_nest, items, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());

@@ -32,30 +32,30 @@ static ls_tensor eval_loss(ls_tensor loss, ls_nest examples) {
 }
 
 static ls_nest training_of(const ls_job *job,
-                           const ls_estimator_spec_options *spec_options,
+                           const ls_estimator_spec_options *spec,
                            ls_nest examples) {
   (void)examples;
   return LS_TUPLE(ls_leaf(job->estimator->replica_0_loss
-                              ? spec_options->loss
-                              : batch_loss(spec_options->loss)),
-                  ls_nest_op(spec_options->train_op));
+                              ? spec->loss
+                              : batch_loss(spec->loss)),
+                  ls_nest_op(spec->train_op));
 }
 
 static ls_nest evaluation_of(const ls_job *job,
-                             const ls_estimator_spec_options *spec_options,
+                             const ls_estimator_spec_options *spec,
                              ls_nest examples) {
   (void)job;
-  return LS_TUPLE(ls_leaf(eval_loss(spec_options->loss, examples)),
+  return LS_TUPLE(ls_leaf(eval_loss(spec->loss, examples)),
                   ls_nest_retain(examples),
-                  ls_nest_retain(spec_options->eval_metrics.tensors),
-                  ls_nest_retain(spec_options->eval_metric_ops));
+                  ls_nest_retain(spec->eval_metrics.tensors),
+                  ls_nest_retain(spec->eval_metric_ops));
 }
 
 // The result of replicas in a mode, and how the results of all replicas are
 // taken.
 typedef struct replica_mode {
   ls_nest (*results_of)(const ls_job *job,
-                        const ls_estimator_spec_options *spec_options,
+                        const ls_estimator_spec_options *spec,
                         ls_nest examples);
   ls_status (*take)(ls_job *job, ls_nest results);
   bool keeps_kind;
@@ -140,17 +140,16 @@ static ls_status join_metrics(ls_job *job, ls_nest metrics) {
 // Takes an evaluation's results. Metrics cover the examples of all replicas, in
 // order of replicas.
 static ls_status take_evaluation(ls_job *job, ls_nest results) {
-  const ls_estimator_spec_options *spec_options =
-      ls_estimator_spec_values(job->spec);
+  const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
   job->losses = LS_TUPLE(ls_nest_retain(ls_nest_item(results, 0)),
                          ls_nest_retain(ls_nest_item(results, 1)));
   LS_RETURN_IF_ERROR(ls_nest_status(job->losses));
-  if (spec_options->eval_metrics.call == NULL)
+  if (spec->eval_metrics.call == NULL)
     return join_metrics(job, ls_nest_item(results, 3));
   LS_OWN(ls_nest, tensors) =
       ls_nest_map(ls_nest_item(results, 2), strategy_job_gather_leaf, job);
   LS_RETURN_IF_ERROR(ls_nest_status(tensors));
-  ls_host_function function = spec_options->eval_metrics;
+  ls_host_function function = spec->eval_metrics;
   function.tensors = tensors;
   job->metrics = ls_host_function_call(&function, "eval_metrics");
   LS_RETURN_IF_ERROR(ls_nest_status(job->metrics));
@@ -239,17 +238,15 @@ static ls_status cpu_job_build(ls_job *job) {
   LS_RETURN_IF_ERROR(ls_call_model_alone(&job->calls, job->cpu_input.features,
                                          job->cpu_input.labels, &job->spec));
   LS_RETURN_IF_ERROR(ls_graph_error(job->graph));
-  const ls_estimator_spec_options *spec_options =
-      ls_estimator_spec_values(job->spec);
-  job->loss = spec_options->loss;
-  job->train_op = spec_options->train_op;
+  const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
+  job->loss = spec->loss;
+  job->train_op = spec->train_op;
   job->losses = ls_leaf(job->loss);
-  job->metrics = ls_nest_retain(spec_options->eval_metric_ops);
-  job->predictions = spec_options->predictions;
+  job->metrics = ls_nest_retain(spec->eval_metric_ops);
+  job->predictions = spec->predictions;
   job->iterators = &job->cpu_input.iterator;
   job->num_iterators = job->cpu_input.iterator != NULL;
-  if (spec_options->scaffold != NULL)
-    ls_scaffold_copy(&job->scaffold, spec_options->scaffold);
+  if (spec->scaffold != NULL) ls_scaffold_copy(&job->scaffold, spec->scaffold);
   return ls_ok();
 }
 

@@ -91,8 +91,7 @@ static ls_status add_steps(ls_job *job) {
 
 static ls_status evaluate_add_hooks(ls_job *job, const eval_run *e,
                                     ls_nest final_values, ls_nest *out_values) {
-  const ls_estimator_spec_options *spec_options =
-      ls_estimator_spec_values(job->spec);
+  const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
   ls_hook_list *hooks = &job->hooks;
   ls_hook *last = NULL;
   LS_GRAPH_SCOPE(job->graph);
@@ -102,8 +101,8 @@ static ls_status evaluate_add_hooks(ls_job *job, const eval_run *e,
   LS_RETURN_IF_ERROR(add_steps(job));
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_OF_STEPS));
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_BEFORE_MODEL));
-  LS_RETURN_IF_ERROR(ls_hook_list_add_all(hooks, spec_options->evaluation_hooks,
-                                          spec_options->num_evaluation_hooks));
+  LS_RETURN_IF_ERROR(ls_hook_list_add_all(hooks, spec->evaluation_hooks,
+                                          spec->num_evaluation_hooks));
   LS_RETURN_IF_ERROR(
       ls_final_ops_hook(final_values, NULL, 0, out_values, &last));
   return ls_hook_list_add(hooks, last);

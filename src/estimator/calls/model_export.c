@@ -88,19 +88,16 @@ static ls_status make_signatures(side *s, const ls_export_output *outputs,
 // Makes the signature of a training's or an evaluation's graph: the loss and
 // the predictions.
 static ls_status take_values(side *s) {
-  const ls_estimator_spec_options *spec_options =
-      ls_estimator_spec_values(s->job.spec);
-  const bool is_dict = spec_options->predictions.kind == LS_KIND_DICT;
-  LS_RETURN_IF_ERROR(
-      ls_params_set(&s->values, "loss", ls_leaf(spec_options->loss)));
-  for (size_t i = 0; is_dict && i < ls_nest_count(spec_options->predictions);
-       ++i)
-    LS_RETURN_IF_ERROR(ls_params_set(
-        &s->values, ls_nest_key(spec_options->predictions, i),
-        ls_nest_retain(ls_nest_item(spec_options->predictions, i))));
-  if (spec_options->predictions.kind == LS_KIND_TENSOR)
-    LS_RETURN_IF_ERROR(ls_params_set(
-        &s->values, "predictions", ls_nest_retain(spec_options->predictions)));
+  const ls_estimator_spec_options *spec = ls_estimator_spec_values(s->job.spec);
+  const bool is_dict = spec->predictions.kind == LS_KIND_DICT;
+  LS_RETURN_IF_ERROR(ls_params_set(&s->values, "loss", ls_leaf(spec->loss)));
+  for (size_t i = 0; is_dict && i < ls_nest_count(spec->predictions); ++i)
+    LS_RETURN_IF_ERROR(
+        ls_params_set(&s->values, ls_nest_key(spec->predictions, i),
+                      ls_nest_retain(ls_nest_item(spec->predictions, i))));
+  if (spec->predictions.kind == LS_KIND_TENSOR)
+    LS_RETURN_IF_ERROR(ls_params_set(&s->values, "predictions",
+                                     ls_nest_retain(spec->predictions)));
   s->value =
       (ls_export_output){.key = ls_estimator_mode_name(s->job.calls.plan->mode),
                          .kind = LS_EXPORT_PREDICT,
@@ -113,13 +110,10 @@ static ls_status build_on_cpu(side *s) {
   LS_RETURN_IF_ERROR(ls_call_model_alone(&job->calls, s->receiver.features,
                                          s->receiver.labels, &job->spec));
   LS_RETURN_IF_ERROR(ls_graph_error(job->graph));
-  const ls_estimator_spec_options *spec_options =
-      ls_estimator_spec_values(job->spec);
-  if (spec_options->scaffold != NULL)
-    ls_scaffold_copy(&job->scaffold, spec_options->scaffold);
+  const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
+  if (spec->scaffold != NULL) ls_scaffold_copy(&job->scaffold, spec->scaffold);
   if (job->calls.plan->mode != LS_MODE_PREDICT) return take_values(s);
-  return make_signatures(s, spec_options->export_outputs,
-                         spec_options->num_export_outputs);
+  return make_signatures(s, spec->export_outputs, spec->num_export_outputs);
 }
 
 static ls_status build_on_tpu(side *s) {

@@ -169,16 +169,15 @@ static double kept_hours(const ls_run_values *config) {
 
 static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
   const ls_run_values *config = ls_estimator_run_values(job->estimator);
-  const ls_estimator_spec_options *spec_options =
-      ls_estimator_spec_values(job->spec);
+  const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
   const bool by_steps = config->save_checkpoints_steps.set &&
                         config->save_checkpoints_steps.value > 0;
   const bool by_seconds = config->save_checkpoints_secs.set &&
                           config->save_checkpoints_secs.value > 0;
   ls_hook *saver = NULL;
-  job->user_saves = ls_hooks_have_saver(spec_options->training_hooks,
-                                        spec_options->num_training_hooks) ||
-                    ls_hooks_have_saver(t->hooks, t->num_hooks);
+  job->user_saves =
+      ls_hooks_have_saver(spec->training_hooks, spec->num_training_hooks) ||
+      ls_hooks_have_saver(t->hooks, t->num_hooks);
   if ((!by_steps && !by_seconds) || job->user_saves) return ls_ok();
   LS_RETURN_IF_ERROR(ls_saver_hook(
       &(ls_saver_hook_options){
@@ -245,14 +244,12 @@ ls_status ls_job_add_examples_hook(ls_job *job) {
 }
 
 static ls_status train_add_hooks(ls_job *job, const ls_estimator_training *t) {
-  const ls_estimator_spec_options *spec_options =
-      ls_estimator_spec_values(job->spec);
+  const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
   ls_hook_list *hooks = &job->hooks;
   LS_GRAPH_SCOPE(job->graph);
   LS_RETURN_IF_ERROR(add_saver(job, t));
-  LS_RETURN_IF_ERROR(
-      ls_hook_list_add_all(hooks, spec_options->training_chief_hooks,
-                           spec_options->num_training_chief_hooks));
+  LS_RETURN_IF_ERROR(ls_hook_list_add_all(hooks, spec->training_chief_hooks,
+                                          spec->num_training_chief_hooks));
   LS_RETURN_IF_ERROR(add_summaries(job));
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_OF_INPUT));
   LS_RETURN_IF_ERROR(ls_hook_list_add_all(hooks, t->hooks, t->num_hooks));
@@ -260,8 +257,8 @@ static ls_status train_add_hooks(ls_job *job, const ls_estimator_training *t) {
   LS_RETURN_IF_ERROR(add_nan_guard(job));
   LS_RETURN_IF_ERROR(add_step_guard(job));
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_BEFORE_MODEL));
-  LS_RETURN_IF_ERROR(ls_hook_list_add_all(hooks, spec_options->training_hooks,
-                                          spec_options->num_training_hooks));
+  LS_RETURN_IF_ERROR(ls_hook_list_add_all(hooks, spec->training_hooks,
+                                          spec->num_training_hooks));
   return ls_job_add_hooks(job, LS_HOOKS_BEHIND_MODEL);
 }
 

@@ -69,9 +69,7 @@ static ls_status read_job(ls_run_config *config, const ls_json *tasks,
     if (at->kind != LS_JSON_STRING)
       return ls_invalid_argument("%s: task %zu of job '%s' has no address",
                                  variable, count, tasks->key);
-  const char **addresses =
-      ls_arena_new_array(&config->arena, const char *, count + 1);
-  if (addresses == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&config->arena, const char *, addresses, count + 1);
   count = 0;
   for (const ls_json *at = tasks->first; at != NULL; at = at->next)
     addresses[count++] = at->string;

@@ -255,9 +255,8 @@ static ls_status copy_cluster(ls_run_config *to, const ls_cluster_spec *from) {
                            from->num_jobs + 1);
   for (size_t i = 0; i < from->num_jobs; ++i) {
     const ls_cluster_job *job = &from->jobs[i];
-    const char **addresses =
-        ls_arena_new_array(&to->arena, const char *, job->num_addresses + 1);
-    LS_RETURN_IF_NO_MEMORY(addresses);
+    LS_ARENA_ARRAY_OR_RETURN(&to->arena, const char *, addresses,
+                             job->num_addresses + 1);
     LS_RETURN_IF_ERROR(ls_run_config_text(to, job->name, &jobs[i].name));
     for (size_t k = 0; k < job->num_addresses; ++k)
       LS_RETURN_IF_ERROR(

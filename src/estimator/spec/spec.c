@@ -31,20 +31,17 @@ static void drop_hooks(ls_hook *const *hooks, size_t count) {
 
 static void spec_destroy(ls_object *object) {
   ls_estimator_spec *self = (ls_estimator_spec *)object;
-  const ls_estimator_spec_options *spec_options = &self->options;
-  drop_hooks(spec_options->training_hooks, spec_options->num_training_hooks);
-  drop_hooks(spec_options->evaluation_hooks,
-             spec_options->num_evaluation_hooks);
-  drop_hooks(spec_options->prediction_hooks,
-             spec_options->num_prediction_hooks);
-  drop_hooks(spec_options->training_chief_hooks,
-             spec_options->num_training_chief_hooks);
-  for (size_t i = 0; i < spec_options->num_export_outputs; ++i)
-    ls_nest_release(spec_options->export_outputs[i].tensors);
-  ls_nest_release(spec_options->predictions);
-  ls_nest_release(spec_options->eval_metric_ops);
-  ls_nest_release(spec_options->eval_metrics.tensors);
-  ls_nest_release(spec_options->host_call.tensors);
+  const ls_estimator_spec_options *spec = &self->options;
+  drop_hooks(spec->training_hooks, spec->num_training_hooks);
+  drop_hooks(spec->evaluation_hooks, spec->num_evaluation_hooks);
+  drop_hooks(spec->prediction_hooks, spec->num_prediction_hooks);
+  drop_hooks(spec->training_chief_hooks, spec->num_training_chief_hooks);
+  for (size_t i = 0; i < spec->num_export_outputs; ++i)
+    ls_nest_release(spec->export_outputs[i].tensors);
+  ls_nest_release(spec->predictions);
+  ls_nest_release(spec->eval_metric_ops);
+  ls_nest_release(spec->eval_metrics.tensors);
+  ls_nest_release(spec->host_call.tensors);
   ls_allocator *allocator = self->memory.allocator;
   ls_arena_deinit(&self->memory);
   ls_release(allocator, self);
@@ -105,41 +102,40 @@ static ls_status keep_cache(ls_estimator_spec *self) {
 
 static ls_status keep_all_hooks(ls_estimator_spec *self,
                                 const ls_estimator_spec_options *from) {
-  ls_estimator_spec_options *spec_options = &self->options;
+  ls_estimator_spec_options *spec = &self->options;
   ls_arena *memory = &self->memory;
-  LS_RETURN_IF_ERROR(keep_hooks(memory, &spec_options->training_hooks,
-                                from->num_training_hooks));
-  spec_options->num_training_hooks = from->num_training_hooks;
-  LS_RETURN_IF_ERROR(keep_hooks(memory, &spec_options->evaluation_hooks,
-                                from->num_evaluation_hooks));
-  spec_options->num_evaluation_hooks = from->num_evaluation_hooks;
-  LS_RETURN_IF_ERROR(keep_hooks(memory, &spec_options->prediction_hooks,
-                                from->num_prediction_hooks));
-  spec_options->num_prediction_hooks = from->num_prediction_hooks;
-  LS_RETURN_IF_ERROR(keep_hooks(memory, &spec_options->training_chief_hooks,
+  LS_RETURN_IF_ERROR(
+      keep_hooks(memory, &spec->training_hooks, from->num_training_hooks));
+  spec->num_training_hooks = from->num_training_hooks;
+  LS_RETURN_IF_ERROR(
+      keep_hooks(memory, &spec->evaluation_hooks, from->num_evaluation_hooks));
+  spec->num_evaluation_hooks = from->num_evaluation_hooks;
+  LS_RETURN_IF_ERROR(
+      keep_hooks(memory, &spec->prediction_hooks, from->num_prediction_hooks));
+  spec->num_prediction_hooks = from->num_prediction_hooks;
+  LS_RETURN_IF_ERROR(keep_hooks(memory, &spec->training_chief_hooks,
                                 from->num_training_chief_hooks));
-  spec_options->num_training_chief_hooks = from->num_training_chief_hooks;
+  spec->num_training_chief_hooks = from->num_training_chief_hooks;
   return ls_ok();
 }
 
 static ls_status spec_fill(ls_estimator_spec *self,
                            const ls_estimator_spec_options *from) {
-  ls_estimator_spec_options *spec_options = &self->options;
-  spec_options->predictions = from->predictions.kind == LS_KIND_NONE
-                                  ? ls_nest_dict("", NULL, NULL, 0)
-                                  : ls_nest_retain(from->predictions);
-  spec_options->eval_metric_ops = ls_nest_retain(from->eval_metric_ops);
-  spec_options->eval_metrics.tensors =
-      ls_nest_retain(from->eval_metrics.tensors);
-  spec_options->host_call.tensors = ls_nest_retain(from->host_call.tensors);
-  LS_RETURN_IF_ERROR(ls_nest_status(spec_options->predictions));
+  ls_estimator_spec_options *spec = &self->options;
+  spec->predictions = from->predictions.kind == LS_KIND_NONE
+                          ? ls_nest_dict("", NULL, NULL, 0)
+                          : ls_nest_retain(from->predictions);
+  spec->eval_metric_ops = ls_nest_retain(from->eval_metric_ops);
+  spec->eval_metrics.tensors = ls_nest_retain(from->eval_metrics.tensors);
+  spec->host_call.tensors = ls_nest_retain(from->host_call.tensors);
+  LS_RETURN_IF_ERROR(ls_nest_status(spec->predictions));
   LS_RETURN_IF_ERROR(keep_all_hooks(self, from));
   LS_RETURN_IF_ERROR(keep_exports(self, from));
   LS_RETURN_IF_ERROR(keep_cache(self));
   self->has_scaffold = from->scaffold != NULL;
   if (self->has_scaffold) self->scaffold = *from->scaffold;
-  spec_options->scaffold = self->is_tpu ? NULL : &self->scaffold;
-  return make_scalar(&spec_options->loss);
+  spec->scaffold = self->is_tpu ? NULL : &self->scaffold;
+  return make_scalar(&spec->loss);
 }
 
 static ls_status spec_make(const ls_estimator_spec_options *options,

@@ -126,8 +126,7 @@ static ls_status set_list(reading *r, const flag *f, ls_tracer_list list) {
   size_t most = 1;
   for (const char *at = text; *at != '\0'; ++at)
     most += *at == ',';
-  const char **items = ls_arena_new_array(r->memory, const char *, most);
-  if (items == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(r->memory, const char *, items, most);
   size_t count = 0;
   for (char *rest = text, *item; (item = strsep(&rest, ",")) != NULL;)
     if (item[0] != '\0') items[count++] = item;

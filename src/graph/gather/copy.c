@@ -209,8 +209,7 @@ ls_status ls_copy_places(ls_copying *c, const ls_node *node, size_t count,
   const size_t core =
       places_core_of(metadata, ls_node_mark(node, LS_MARK_OUTSIDE));
   const char *own = node->device != NULL ? node->device : "";
-  const char **places = ls_arena_new_array(c->memory, const char *, count);
-  if (places == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(c->memory, const char *, places, count);
   for (size_t r = 0; r < count; ++r)
     LS_RETURN_IF_ERROR(ls_graph_merge_device(
         c->to, hosts->as.strings.items[r * cores + core], own, &places[r]));

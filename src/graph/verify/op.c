@@ -125,7 +125,7 @@ static bool calls_for_all(const ls_node *node) {
 // matches the parameter.
 static ls_status check_wide(const ls_verifier *v, const replicate *op) {
   const ls_graph *body = region(v, 0);
-  if (op->wide_split + op->wide_gathered > 0) {
+  if (op->wide_split + op->wide_gathered > 0)
     if (v->node->num_regions != 1 ||
         ls_node_attr(v->node, LS_ATTR_ID_CLASSES) != NULL)
       return ls_verify_broken(v,
@@ -133,7 +133,6 @@ static ls_status check_wide(const ls_verifier *v, const replicate *op) {
                               "replicas of several classes",
                               (long long)op->wide_split,
                               (long long)op->wide_gathered);
-  }
   for (int64_t i = 0; i < op->wide_split; ++i) {
     const size_t input = (size_t)(op->split * op->replicas + i);
     const size_t parameter = (size_t)(op->split + i);

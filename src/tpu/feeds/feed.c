@@ -7,17 +7,9 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 
-static const char *const names[] = {
-    [LS_INFEED_DEQUEUE] = "infeed_dequeue",
-    [LS_OUTFEED_ENQUEUE] = "outfeed_enqueue",
-    [LS_INFEED_READY] = "infeed_ready",
-    [LS_INFEED_ENQUEUE] = "infeed_enqueue",
-    [LS_OUTFEED_DEQUEUE] = "outfeed_dequeue",
-    [LS_INFEED_CLOSE] = "infeed_close",
-    [LS_OUTFEED_CLOSE] = "outfeed_close",
-};
-
-const char *ls_feed_kind_name(ls_feed_kind kind) { return names[kind]; }
+const char *ls_feed_kind_name(ls_feed_kind kind) {
+  return ls_feed_kernel(kind)->name;
+}
 
 // ---- Feeds -----------------------------------------------------------------
 static void destroy_feed(ls_object *object) {
@@ -145,7 +137,8 @@ static ls_status feed_find_pod(const ls_feed_state *feed, ls_runtime *runtime,
   *out_pod = ls_pod_of_job(runtime, strcmp(job, "localhost") == 0 ? "" : job);
   if (*out_pod != NULL || job[0] != '\0') return ls_ok();
   ls_system_id *id = NULL;
-  LS_RETURN_IF_ERROR(ls_system_here(runtime, names[feed->kind], job, &id));
+  LS_RETURN_IF_ERROR(
+      ls_system_here(runtime, ls_feed_kind_name(feed->kind), job, &id));
   *out_pod = ls_pod_of_id(runtime, id);
   ls_object_release(id);
   return ls_ok();
@@ -157,15 +150,16 @@ static ls_status check_pod(const ls_feed_state *feed, const ls_pod *pod) {
   if (feed->system != NULL)
     return ls_failed_precondition("%s: the TPU system '%s' of job %s is not "
                                   "initialized",
-                                  names[feed->kind], feed->system->name,
+                                  ls_feed_kind_name(feed->kind),
+                                  feed->system->name,
                                   ls_job_text(feed->system->job));
   if (pod == NULL)
     return ls_not_found("%s: there is no TPU system of job %s; connect to one, "
                         "such as virtual:2x2, and initialize it",
-                        names[feed->kind], job);
+                        ls_feed_kind_name(feed->kind), job);
   return ls_failed_precondition("%s: the TPU system '%s' of job %s is not "
                                 "initialized",
-                                names[feed->kind], pod->name, job);
+                                ls_feed_kind_name(feed->kind), pod->name, job);
 }
 
 ls_status ls_feed_ordinal(const ls_feed_state *feed, int64_t *out_ordinal) {
@@ -177,18 +171,18 @@ ls_status ls_feed_ordinal(const ls_feed_state *feed, int64_t *out_ordinal) {
              ? ls_ok()
              : ls_invalid_argument("%s ops must specify a device_ordinal when "
                                    "placed on CPU",
-                                   names[feed->kind]);
+                                   ls_feed_kind_name(feed->kind));
 }
 
 static ls_status no_core(const ls_feed_state *feed, const ls_pod *pod,
                          int64_t host, int64_t ordinal) {
   if (host < 0 || host >= pod->num_hosts)
-    return ls_not_found("%s: there is no task %" PRId64
-                        ": the TPU system '%s' has %d",
-                        names[feed->kind], host, pod->name, pod->num_hosts);
+    return ls_not_found(
+        "%s: there is no task %" PRId64 ": the TPU system '%s' has %d",
+        ls_feed_kind_name(feed->kind), host, pod->name, pod->num_hosts);
   return ls_invalid_argument("%s: there is no TPU with ordinal %" PRId64
                              " on task %" PRId64 ": it has %d",
-                             names[feed->kind], ordinal, host,
+                             ls_feed_kind_name(feed->kind), ordinal, host,
                              pod->cores_per_host);
 }
 
@@ -264,8 +258,9 @@ static ls_status feed_find_all(ls_feed_state *feed, ls_pod *pod, size_t first,
                  ? no_core(feed, pod, 0, (int64_t)first)
                  : ls_invalid_argument("%s: replica %zu has no core: the TPU "
                                        "system '%s' has %d",
-                                       names[feed->kind], first + count - 1,
-                                       pod->name, ls_pod_num_cores(pod));
+                                       ls_feed_kind_name(feed->kind),
+                                       first + count - 1, pod->name,
+                                       ls_pod_num_cores(pod));
     LS_RETURN_IF_ERROR(make_targets(feed, pod, first + count));
   }
   ls_feed_targets *targets = feed->targets;
@@ -282,7 +277,7 @@ ls_status ls_feed_find(ls_feed_state *feed, ls_runtime *runtime, int64_t first,
                        size_t count, ls_feed_targets **out_targets) {
   if (first < 0)
     return ls_invalid_argument("%s: there is no TPU with ordinal %" PRId64,
-                               names[feed->kind], first);
+                               ls_feed_kind_name(feed->kind), first);
   ls_status status = ls_ok();
   // True if the system was initialized again since the queues were found.
   bool is_known = false, is_lost = false;

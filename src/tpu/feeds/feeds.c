@@ -170,11 +170,9 @@ ls_op ls_feed_enqueue_if(const ls_tensor *values, size_t count) {
 ls_op ls_infeed_enqueue_tuple(const ls_tensor *values, size_t count,
                               const ls_type *types, size_t num_types,
                               int64_t ordinal) {
-  if (types == NULL && num_types > 0) {
-    ls_make_failed("infeed_enqueue_tuple",
-                   ls_invalid_argument("%zu types at NULL", num_types));
-    return (ls_op){0};
-  }
+  if (types == NULL && num_types > 0)
+    return feeds_failed("infeed_enqueue_tuple",
+                        ls_invalid_argument("%zu types at NULL", num_types));
   return feeds_put((ls_feed_options){.kind = LS_INFEED_ENQUEUE,
                                      .ordinal = ordinal,
                                      .types = types,

@@ -196,7 +196,7 @@ ls_status ls_sharding_policy_unpartition_shape(const ls_sharding_policy *policy,
   const int64_t count = ls_sharding_policy_num_partitions(policy);
   const long long dimension =
       policy->dimension.set ? policy->dimension.value : 0;
-  if (count > 1 && shape.rank != 0) {
+  if (count > 1 && shape.rank != 0)
     if (shape.rank == LS_UNKNOWN_RANK || dimension >= shape.rank ||
         shape.dim[dimension] == LS_UNKNOWN_DIM ||
         __builtin_mul_overflow(shape.dim[dimension], count,
@@ -205,7 +205,6 @@ ls_status ls_sharding_policy_unpartition_shape(const ls_sharding_policy *policy,
                                  " partitions along dimension %lld: that size "
                                  "must be known",
                                  SHAPE_TEXT(shape), count, dimension);
-  }
   *out_shape = shape;
   return ls_ok();
 }

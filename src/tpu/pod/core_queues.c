@@ -311,9 +311,7 @@ static ls_status pass_and_put(const place *at, ls_nest tuple) {
   LS_RETURN_IF_ERROR(as_list(tuple, &list));
   LS_RETURN_IF_ERROR(pass_fault_point(at->queue->core, &list, &passing));
   if (!passing.loses) {
-    LS_OWN(ls_event, ready) = {0};
-    LS_RETURN_IF_ERROR(ls_event_init(&ready));
-    LS_RETURN_IF_ERROR(hand_over_put(at, &ready, list));
+    LS_RETURN_IF_ERROR(ls_core_queue_put(at->queue, at->generation, list));
     (void)ls_give(&list);
   }
   if (passing.closes) ls_core_queue_close(at->queue);
@@ -377,9 +375,5 @@ ls_status ls_outfeed_take(const char *device, ls_nest *out_tuple) {
   place at = {0};
   LS_RETURN_IF_ERROR(hand_over_find(device, true, &at));
   LS_OWN(ls_core, core) = at.queue->core;
-  LS_OWN(ls_event, ready) = {0};
-  LS_RETURN_IF_ERROR(ls_event_init(&ready));
-  LS_RETURN_IF_ERROR(hand_over_take(&at, &ready, out_tuple));
-  ls_runtime_note_input(ls_runtime_current());
-  return ls_ok();
+  return ls_core_queue_take(at.queue, at.generation, out_tuple);
 }

@@ -253,9 +253,8 @@ static ls_status list_hosts(ls_replication *r, const ls_pod *pod,
           : 1;
   ls_device_parts job;
   LS_RETURN_IF_ERROR(find_job(r, &job));
-  const char **hosts =
-      ls_arena_new_array(&r->memory, const char *, r->replicas *cores + 1);
-  if (hosts == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&r->memory, const char *, hosts,
+                           r->replicas *cores + 1);
   for (size_t replica = 0; replica < r->replicas; ++replica)
     for (size_t core = 0; core < cores; ++core) {
       ls_device_name name;

@@ -55,8 +55,7 @@ ls_status ls_tpu_split_addresses(ls_arena *arena, const char *name,
   size_t count = 1;
   for (const char *at = name; *at != '\0'; ++at)
     count += *at == ',';
-  const char **addresses = ls_arena_new_array(arena, const char *, count);
-  if (addresses == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(arena, const char *, addresses, count);
   const char *at = name;
   for (size_t i = 0; i < count; ++i) {
     const size_t length = strcspn(at, ",");
@@ -131,8 +130,7 @@ static ls_status list_workers(const ls_tpu_resolver *resolver, ls_arena *arena,
   const bool is_single = node.num_endpoints == 0;
   const ls_tpu_endpoint *endpoints = is_single ? &node.single : node.endpoints;
   const size_t count = is_single ? 1 : node.num_endpoints;
-  const char **addresses = ls_arena_new_array(arena, const char *, count);
-  if (addresses == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(arena, const char *, addresses, count);
   for (size_t i = 0; i < count; ++i) {
     const char *address = endpoints[i].address;
     addresses[i] = ls_arena_format(
