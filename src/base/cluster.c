@@ -19,9 +19,9 @@ static ls_status copy_job(ls_arena *arena, const ls_cluster_job *job,
   if (job->name == NULL)
     return ls_invalid_argument("a job of a cluster has no name");
   if (job->addresses == NULL && job->num_addresses > 0)
-    return ls_invalid_argument("job '%s' of a cluster has %zu addresses at "
-                               "NULL",
-                               job->name, job->num_addresses);
+    return ls_invalid_argument(
+        "job '%s' of a cluster has %zu addresses at NULL", job->name,
+        job->num_addresses);
   const char **addresses =
       ls_arena_new_array(arena, const char *, job->num_addresses + 1);
   out->name = ls_arena_string(arena, job->name);
@@ -92,9 +92,9 @@ static size_t cluster_count(const ls_cluster_spec *spec, const char *name) {
 static ls_status check_job(const ls_cluster_spec *spec, size_t at) {
   const ls_cluster_job *job = &spec->jobs[at];
   if (job->name == NULL || !is_cluster_job(job->name))
-    return ls_invalid_argument("job '%s' of a cluster is none of chief, "
-                               "worker, evaluator, ps",
-                               job->name != NULL ? job->name : "NULL");
+    return ls_invalid_argument(
+        "job '%s' of a cluster is none of chief, worker, evaluator, ps",
+        job->name != NULL ? job->name : "NULL");
   for (size_t i = 0; i < at; ++i)
     if (strcmp(spec->jobs[i].name, job->name) == 0)
       return ls_invalid_argument("a cluster has job '%s' twice", job->name);
@@ -105,9 +105,9 @@ static ls_status check_job(const ls_cluster_spec *spec, size_t at) {
                          strcmp(job->name, cluster_jobs[2]) == 0;
   return !is_single || job->num_addresses <= 1
              ? ls_ok()
-             : ls_invalid_argument("a cluster has %zu tasks of job '%s': there "
-                                   "is at most one",
-                                   job->num_addresses, job->name);
+             : ls_invalid_argument(
+                   "a cluster has %zu tasks of job '%s': there is at most one",
+                   job->num_addresses, job->name);
 }
 
 static ls_status check_spec(const ls_cluster_spec *spec) {
@@ -126,13 +126,12 @@ ls_status ls_cluster_find_task(const ls_cluster_spec *spec,
   LS_RETURN_IF_ERROR(check_spec(spec));
   const size_t count = cluster_count(spec, task_type);
   if (!is_cluster_job(task_type))
-    return ls_invalid_argument("task type '%s' is none of chief, worker, "
-                               "evaluator, ps",
-                               task_type);
+    return ls_invalid_argument(
+        "task type '%s' is none of chief, worker, evaluator, ps", task_type);
   if (task_id < 0 || (size_t)task_id >= count)
-    return ls_invalid_argument("task id %d of job '%s', of which the cluster "
-                               "has %zu tasks",
-                               task_id, task_type, count);
+    return ls_invalid_argument(
+        "task id %d of job '%s', of which the cluster has %zu tasks", task_id,
+        task_type, count);
   const int32_t chiefs = (int32_t)cluster_count(spec, "chief");
   const bool works = strcmp(task_type, "worker") == 0;
   const bool leads = strcmp(task_type, "chief") == 0;

@@ -50,9 +50,9 @@ static ls_status device_name_set_type(const char *name, const char *type,
   if (out->type[0] != '\0')
     return ls_invalid_argument("device '%s' names two device types", name);
   if (strlen(type) > MAX_TYPE)
-    return ls_invalid_argument("device '%.80s' has a type of %zu characters; "
-                               "up to %d are possible",
-                               name, strlen(type), (int)MAX_TYPE);
+    return ls_invalid_argument(
+        "device '%.80s' has a type of %zu characters; up to %d are possible",
+        name, strlen(type), (int)MAX_TYPE);
   snprintf(out->type, sizeof(out->type), "%s", type);
   return index == NULL ? ls_ok()
                        : parse_number(name, "index", index, &out->index);
@@ -60,9 +60,9 @@ static ls_status device_name_set_type(const char *name, const char *type,
 
 static ls_status refuse_empty(const char *name, const char *noun,
                               const char *example) {
-  return ls_invalid_argument("device '%.80s' has an empty %s: write one, as in "
-                             "'%s', or leave it out",
-                             name, noun, example);
+  return ls_invalid_argument(
+      "device '%.80s' has an empty %s: write one, as in '%s', or leave it out",
+      name, noun, example);
 }
 
 // Stores the type of "/device:TYPE:i": cpu and gpu are raised to capitals,
@@ -140,9 +140,9 @@ ls_status ls_device_parse(const char *name, ls_device_parts *out) {
     const size_t length = end != NULL ? (size_t)(end - at) : strlen(at);
     char part[MAX_PART];
     if (length >= sizeof(part))
-      return ls_invalid_argument("device '%.80s' has a part of %zu characters; "
-                                 "up to %d are possible",
-                                 name, length, MAX_PART - 1);
+      return ls_invalid_argument(
+          "device '%.80s' has a part of %zu characters; up to %d are possible",
+          name, length, MAX_PART - 1);
     memcpy(part, at, length);
     part[length] = '\0';
     has_part |= length > 0;

@@ -46,9 +46,9 @@ static ls_status append_name(ls_disk *self, ls_disk_names *names,
                              const char *path, int64_t node) {
   const size_t length = strlen(path);
   if (length >= LS_DISK_PATH)
-    return ls_invalid_argument("'%s' is longer than the %d bytes of a path on "
-                               "a simulated disk",
-                               path, LS_DISK_PATH - 1);
+    return ls_invalid_argument(
+        "'%s' is longer than the %d bytes of a path on a simulated disk", path,
+        LS_DISK_PATH - 1);
   LS_PUSH_OR_RETURN(self->allocator, names->items, names->count,
                     names->capacity, (ls_disk_name){.node = node});
   memcpy(names->items[names->count - 1].path, path, length + 1);

@@ -2,10 +2,9 @@
 #include "base/files.h"
 
 static ls_status no_parts(const char *path) {
-  return ls_unimplemented(
-      "the runtime's file system does not read '%s' in parts: its open, "
-      "read_at, close or list is NULL",
-      path);
+  return ls_unimplemented("the runtime's file system does not read '%s' in "
+                          "parts: its open, read_at, close or list is NULL",
+                          path);
 }
 
 static ls_status files_make(ls_allocator *allocator, const char *path,
@@ -93,13 +92,12 @@ ls_status ls_file_read(const ls_file *file, int64_t offset, void *data,
     LS_RETURN_IF_ERROR(read_some(file, offset, data, size, &got));
   }
   if (got == size) return ls_ok();
-  return LS_STATUS(
-      LS_DATA_LOSS,
-      "'%s' ends at byte %lld%s, where %zu bytes from byte %lld on "
-      "were to be read; it had %lld bytes when it was opened",
-      file->path, (long long)(offset + (int64_t)got),
-      got > 0 || offset == 0 ? "" : " or before", size, (long long)offset,
-      (long long)file->size);
+  return LS_STATUS(LS_DATA_LOSS,
+                   "'%s' ends at byte %lld%s, where %zu bytes from byte %lld "
+                   "on were to be read; it had %lld bytes when it was opened",
+                   file->path, (long long)(offset + (int64_t)got),
+                   got > 0 || offset == 0 ? "" : " or before", size,
+                   (long long)offset, (long long)file->size);
 }
 
 ls_status ls_folder_check_own(ls_runtime *runtime, const char *path) {
@@ -243,10 +241,9 @@ ls_status ls_files_match(ls_runtime *runtime, const char *pattern,
   const char *last = slash == NULL ? pattern : slash + 1;
   const size_t before = strcspn(pattern, "*?[");
   if (before < (size_t)(last - pattern))
-    return ls_invalid_argument(
-        "'%s' has a pattern in a folder's name; only its last part, '%s', may "
-        "be one",
-        pattern, last);
+    return ls_invalid_argument("'%s' has a pattern in a folder's name; only "
+                               "its last part, '%s', may be one",
+                               pattern, last);
   if (ls_pattern_is(last))
     return match_in_folder(runtime, pattern, last, allocator, out_paths,
                            out_count);
@@ -269,10 +266,9 @@ ls_status ls_file_name_check(const char *noun, const char *name) {
   if (name != NULL && strchr(name, '/') == NULL &&
       is_part_name(name, strlen(name)))
     return ls_ok();
-  return ls_invalid_argument(
-      "%s, '%.200s', is to be a part of a path: it has no '/', and is not "
-      "empty, '.' or '..'",
-      noun, name != NULL ? name : "(NULL)");
+  return ls_invalid_argument("%s, '%.200s', is to be a part of a path: it has "
+                             "no '/', and is not empty, '.' or '..'",
+                             noun, name != NULL ? name : "(NULL)");
 }
 
 ls_status ls_inner_path_check(const char *noun, const char *folder,

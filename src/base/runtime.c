@@ -38,9 +38,9 @@ static ls_status check_topology(const char *topology, const char *device) {
                                "and sizes, such as v5e:2x2 or v4:2x2x1",
                                topology);
   if (strcmp(device, "cpu") == 0)
-    return ls_invalid_argument("topology '%s' is for devices with a plug-in, "
-                               "not for device 'cpu'",
-                               topology);
+    return ls_invalid_argument(
+        "topology '%s' is for devices with a plug-in, not for device 'cpu'",
+        topology);
   return ls_ok();
 }
 
@@ -74,9 +74,9 @@ static ls_status check_options(const ls_runtime_options *options) {
                                options->threads, MAX_THREADS);
   const ls_opt inputs = options->input_threads;
   if (inputs.set && (inputs.value < 0 || inputs.value > MAX_THREADS))
-    return ls_invalid_argument("a runtime with %lld input threads; 0 to %d are "
-                               "possible",
-                               inputs.value, MAX_THREADS);
+    return ls_invalid_argument(
+        "a runtime with %lld input threads; 0 to %d are possible", inputs.value,
+        MAX_THREADS);
   if (options->input_bytes < 0)
     return ls_invalid_argument("iterators that may hold %lld bytes",
                                (long long)options->input_bytes);
@@ -243,13 +243,13 @@ static ls_status check_made(const ls_runtime *runtime) {
 
 static ls_status destroy_runtime(ls_runtime *runtime) {
   if (__atomic_load_n(&runtime->callbacks, __ATOMIC_RELAXED) > 0)
-    return ls_failed_precondition("a runtime cannot be destroyed while a "
-                                  "callback of a function or of replicas runs "
-                                  "under it");
+    return ls_failed_precondition(
+        "a runtime cannot be destroyed while a callback of a function or of "
+        "replicas runs under it");
   if (__atomic_load_n(&runtime->trace, __ATOMIC_ACQUIRE) != NULL)
-    return ls_failed_precondition("a runtime cannot be destroyed while it is "
-                                  "being traced: end the trace and destroy it "
-                                  "(ls_trace_destroy)");
+    return ls_failed_precondition(
+        "a runtime cannot be destroyed while it is being traced: end the trace "
+        "and destroy it (ls_trace_destroy)");
   if (runtime->host_threads != NULL)
     LS_RETURN_IF_ERROR(ls_host_threads_check(runtime->host_threads));
   LS_RETURN_IF_ERROR(check_made(runtime));
@@ -257,8 +257,8 @@ static ls_status destroy_runtime(ls_runtime *runtime) {
        at = at->outer)
     if (at->runtime == runtime)
       return ls_failed_precondition(
-          "a runtime cannot be destroyed by a function "
-          "of a data set that runs under it");
+          "a runtime cannot be destroyed by a function of a data set that runs "
+          "under it");
   ls_runtime *before = ls_runtime_make_current(runtime);
   ls_status status = destroy_slots(runtime);
   ls_this_thread.work.runtime =

@@ -129,9 +129,9 @@ static ls_status check_numbers(const ls_attr_info *info, const ls_attr *attr) {
 static ls_status check_real(const ls_attr_info *info, double value) {
   if (isinf(info->least_real) || (value >= info->least_real && !isinf(value)))
     return ls_ok();
-  return ls_invalid_argument("'%s' is %g, must be a finite number of at least "
-                             "%g",
-                             info->name, value, info->least_real);
+  return ls_invalid_argument(
+      "'%s' is %g, must be a finite number of at least %g", info->name, value,
+      info->least_real);
 }
 
 static ls_status check_word(const ls_attr_info *info, const char *value) {
@@ -232,8 +232,7 @@ static ls_status check_pointer(const ls_attr *attr) {
   if (attr->kind == LS_ATTR_KERNEL &&
       (attr->as.kernel->name == NULL || attr->as.kernel->start == NULL))
     return ls_invalid_argument(
-        "the host kernel '%s' has no function to start "
-        "a call, or no name",
+        "the host kernel '%s' has no function to start a call, or no name",
         attr->as.kernel->name != NULL ? attr->as.kernel->name : "");
   return ls_ok();
 }

@@ -14,9 +14,10 @@ void ls_flow_begin(ls_scope *scope, ls_flow *flow) {
   const ls_graph *graph = ls_context_graph();
   if (graph == NULL) {
     ls_context_refuse(
-        scope, ls_failed_precondition("%s needs a graph that is being built: "
-                                      "in eager there is none",
-                                      flow->type->name));
+        scope,
+        ls_failed_precondition(
+            "%s needs a graph that is being built: in eager there is none",
+            flow->type->name));
     return;
   }
   ls_context *context = ls_context_open(scope, &ls_graph_scopes.flow);

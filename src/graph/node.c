@@ -32,9 +32,9 @@ static ls_status take_number(ls_graph *graph, const ls_name_scope *scope,
                              const char *base, uint32_t *out_number) {
   const size_t length = strlen(base);
   if (length == 0 || length >= LS_MAX_NAME - 12)
-    return ls_invalid_argument("the name '%.40s' has %zu characters; 1 to %d "
-                               "are possible",
-                               base, length, LS_MAX_NAME - 13);
+    return ls_invalid_argument(
+        "the name '%.40s' has %zu characters; 1 to %d are possible", base,
+        length, LS_MAX_NAME - 13);
   name_key key;
   size_t size = make_key(&key, scope, base, length);
   uintptr_t next = (uintptr_t)ls_map_find(&graph->names, &key, size);
@@ -129,9 +129,9 @@ static ls_status check_scope(const ls_name_scope *parent, const char *name) {
   const size_t most = LS_MAX_FULL_NAME - LS_MAX_NAME - 1;
   const size_t length = strlen(name);
   if (length == 0 || length >= LS_MAX_NAME - 12)
-    return ls_invalid_argument("the name scope '%.40s' has %zu characters; 1 "
-                               "to %d are possible",
-                               name, length, LS_MAX_NAME - 13);
+    return ls_invalid_argument(
+        "the name scope '%.40s' has %zu characters; 1 to %d are possible", name,
+        length, LS_MAX_NAME - 13);
   size_t full = length + 1;
   for (; parent != NULL; parent = parent->parent)
     full += strlen(parent->name) + 1;
@@ -325,10 +325,9 @@ ls_status ls_op_set_attr(ls_op op, const ls_attr *attr) {
     return ls_invalid_argument("setting '%s' of a failed or stale op",
                                attr->name);
   if (graph->kind == LS_GRAPH_LOWERED || graph->kind == LS_GRAPH_EAGER)
-    return ls_failed_precondition(
-        "setting '%s' of op '%s': only ops of build and function graphs have "
-        "attributes to set",
-        attr->name, ls_op_name(op));
+    return ls_failed_precondition("setting '%s' of op '%s': only ops of build "
+                                  "and function graphs have attributes to set",
+                                  attr->name, ls_op_name(op));
   LS_OWN(ls_arena, memory) = {.allocator = graph->allocator};
   const ls_status refusal = check_attr(&memory, node, attr);
   const ls_status status =

@@ -209,18 +209,16 @@ bool ls_graph_is_frozen(const ls_graph *graph) { return graph->frozen; }
 ls_status ls_graph_set_seed(ls_graph *graph, int64_t seed) {
   LS_REQUIRE(graph);
   if (graph->kind != LS_GRAPH_BUILD)
-    return ls_invalid_argument("graph '%s' is no build graph: only those have "
-                               "a seed",
-                               graph->name);
+    return ls_invalid_argument(
+        "graph '%s' is no build graph: only those have a seed", graph->name);
   graph->seed = seed;
   return ls_ok();
 }
 
 static ls_status refuse_frozen(const ls_graph *graph) {
   return ls_failed_precondition(
-      "graph '%s' is frozen: no op can be added to it "
-      "any more (make it before the session, as in a "
-      "hook's begin)",
+      "graph '%s' is frozen: no op can be added to it any more (make it before "
+      "the session, as in a hook's begin)",
       graph->name);
 }
 

@@ -73,17 +73,17 @@ ls_status ls_window_slide(ls_window *w, int32_t axis, int64_t size,
   const int64_t taps = w->taps[axis], stride = w->strides[axis];
   *out_size = LS_UNKNOWN_DIM;
   if (taps == 0)
-    return ls_invalid_argument("%s: the window has size 0 along spatial "
-                               "dimension %d",
-                               w->op_name, axis);
+    return ls_invalid_argument(
+        "%s: the window has size 0 along spatial dimension %d", w->op_name,
+        axis);
   const int64_t have =
       size < 0 ? size : span_of(size, w->input_dilations[axis]);
   const int64_t want = taps < 0 ? taps : span_of(taps, w->dilations[axis]);
   if ((size >= 0 && have < 0) || (taps >= 0 && want < 0))
-    return ls_invalid_argument(
-        "%s: %lld elements by a window of %lld along spatial dimension %d are "
-        "more than is possible",
-        w->op_name, (long long)size, (long long)taps, axis);
+    return ls_invalid_argument("%s: %lld elements by a window of %lld along "
+                               "spatial dimension %d are more than is possible",
+                               w->op_name, (long long)size, (long long)taps,
+                               axis);
   if (size < 0) return ls_ok();
   if (w->same) {
     *out_size = (have + stride - 1) / stride;

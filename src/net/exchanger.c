@@ -167,11 +167,11 @@ static void check_limit(ls_exchanger *self, const ls_flight *flight) {
   int32_t rank = 0;
   while (rank + 1 < self->base.ranks && !flight->awaits[rank])
     ++rank;
-  ls_exchanger_fail(
-      self, LS_STATUS(LS_DEADLINE_EXCEEDED,
-                      "rank %d has waited for rank %d for %.3g s, the time "
-                      "limit of its collective",
-                      self->base.rank, rank, (double)limit * 1e-9));
+  ls_exchanger_fail(self,
+                    LS_STATUS(LS_DEADLINE_EXCEEDED,
+                              "rank %d has waited for rank %d for %.3g s, the "
+                              "time limit of its collective",
+                              self->base.rank, rank, (double)limit * 1e-9));
 }
 
 static ls_status wait_for_exchange(ls_communicator *communicator,

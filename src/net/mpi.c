@@ -160,18 +160,17 @@ static ls_status load_module(const ls_mpi_options *options,
   const char *path = read_variable(options, "LS_MPI");
   const int chosen = choose_kind(options);
   if (dlopen(NULL, RTLD_LAZY) == NULL)
-    return ls_unimplemented("a program that is linked statically cannot load "
-                            "MPI: %s",
-                            dlerror());
+    return ls_unimplemented(
+        "a program that is linked statically cannot load MPI: %s", dlerror());
   *out_module = NULL;
   if (path != NULL) *out_module = load_file(path);
   for (int i = 0; path == NULL && *out_module == NULL && i < NUM_KINDS; ++i)
     if (i == chosen || chosen == NUM_KINDS) *out_module = load_kind(&kinds[i]);
   if (*out_module == NULL) return refuse_missing(options, chosen);
   if (strcmp((*out_module)->release, LS_VERSION) == 0) return ls_ok();
-  return ls_failed_precondition("the module of MPI belongs to Lockstep %s, "
-                                "this is %s",
-                                (*out_module)->release, LS_VERSION);
+  return ls_failed_precondition(
+      "the module of MPI belongs to Lockstep %s, this is %s",
+      (*out_module)->release, LS_VERSION);
 }
 
 // ---- The communicator ------------------------------------------------------

@@ -84,10 +84,9 @@ static ls_status refuse_argument(const concrete *c, size_t leaf,
     return ls_invalid_argument(
         "concrete function '%s' takes %s as leaf %zu of its arguments, got %s",
         name, LS_SHAPE_TEXT(key->type.dtype, key->type.shape), leaf, got);
-  return ls_invalid_argument(
-      "concrete function '%s' was recorded with another value of leaf %zu of "
-      "its arguments than %s",
-      name, leaf, got);
+  return ls_invalid_argument("concrete function '%s' was recorded with another "
+                             "value of leaf %zu of its arguments than %s",
+                             name, leaf, got);
 }
 
 static bool concrete_fits(ls_type want, ls_type have) {
@@ -189,10 +188,9 @@ ls_status ls_function_make_concrete(ls_function *function, ls_nest args,
   const ls_graph *graph = ls_graph_current();
   if (graph == NULL) return ls_out_of_memory();
   if (graph->kind != LS_GRAPH_EAGER)
-    return ls_failed_precondition(
-        "a concrete function is made in eager, not while graph '%s' is being "
-        "built",
-        graph->name);
+    return ls_failed_precondition("a concrete function is made in eager, not "
+                                  "while graph '%s' is being built",
+                                  graph->name);
   ls_allocator *allocator = ls_runtime_allocator(ls_runtime_current());
   LS_OWN_NEW_OR_RETURN(allocator, concrete, c);
   c->allocator = allocator;
@@ -223,9 +221,9 @@ static ls_status loaded_take_arguments(const loaded *l, ls_nest args,
   const ls_graph *graph = l->graph;
   const size_t count = graph->num_declared;
   if (ls_nest_count(args) != count)
-    return ls_invalid_argument("loaded function '%s' takes %zu arguments, got "
-                               "%zu",
-                               graph->name, count, ls_nest_count(args));
+    return ls_invalid_argument(
+        "loaded function '%s' takes %zu arguments, got %zu", graph->name, count,
+        ls_nest_count(args));
   for (size_t i = 0; i < count; ++i) {
     const ls_type want = ls_graph_type(graph, graph->parameters[i]);
     LS_RETURN_IF_ERROR(ls_status_annotate(
@@ -277,9 +275,9 @@ static ls_status loaded_check(const ls_graph *graph) {
                                "loaded from the text of one",
                                graph->name);
   if (graph->num_captures > 0)
-    return ls_invalid_argument("the graph of function '%s' uses %zu values "
-                               "that are not in its text",
-                               graph->name, graph->num_captures);
+    return ls_invalid_argument(
+        "the graph of function '%s' uses %zu values that are not in its text",
+        graph->name, graph->num_captures);
   const ls_variable *variable = find_variable(graph);
   return variable == NULL
              ? ls_ok()

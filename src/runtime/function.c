@@ -211,8 +211,7 @@ static ls_status begin_callback(const ls_function *function) {
   ls_runtime_work *work = ls_runtime_work_here();
   if (work->callbacks >= LS_MAX_NESTED_CALLS)
     return ls_failed_precondition(
-        "function '%s' is called %d callbacks deep: does it call "
-        "itself?",
+        "function '%s' is called %d callbacks deep: does it call itself?",
         function->name, LS_MAX_NESTED_CALLS);
   ++work->callbacks;
   ls_runtime_begin_callback(function->runtime);

@@ -296,9 +296,9 @@ ls_status ls_compiled_list_instructions(const ls_compiled *compiled,
   return vtable->list_instructions != NULL
              ? vtable->list_instructions(executable, instructions, capacity,
                                          out_count)
-             : ls_unimplemented("listing the instructions of a program of "
-                                "back end '%s'",
-                                vtable->name);
+             : ls_unimplemented(
+                   "listing the instructions of a program of back end '%s'",
+                   vtable->name);
 }
 
 ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text) {

@@ -98,9 +98,9 @@ static ls_status describe_programs(const char *verb, int32_t rank,
     b = next_line(b);
   }
   if (*a == '\0' && *b == '\0')
-    return ls_failed_precondition("ranks 0 and %d %s another program: the same "
-                                  "ops, with other results",
-                                  rank, verb);
+    return ls_failed_precondition(
+        "ranks 0 and %d %s another program: the same ops, with other results",
+        rank, verb);
   int sizes[2];
   const char *texts[2] = {op_text(a, &sizes[0]), op_text(b, &sizes[1])};
   for (int i = 0; i < 2; ++i)

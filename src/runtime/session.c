@@ -91,8 +91,8 @@ ls_status ls_session_create_with(ls_graph *graph,
   LS_REQUIRE_OUT(out_session);
   LS_REQUIRE(graph);
   if (graph->kind != LS_GRAPH_BUILD)
-    return ls_invalid_argument("a session needs a build graph made by "
-                               "ls_graph_create");
+    return ls_invalid_argument(
+        "a session needs a build graph made by ls_graph_create");
   LS_RETURN_IF_ERROR(session_config_check(config));
   LS_OWN_NEW_OR_RETURN(graph->allocator, ls_session, session);
   session->runtime = graph->runtime;
@@ -164,9 +164,9 @@ static ls_status check_fetch(const request *r, ls_nest leaf) {
                               : ls_graph_node(graph, leaf.as.op.id);
     if (node == NULL ||
         (is_tensor && ls_ref_output(leaf.as.tensor.ref) >= node->num_outputs))
-      return ls_invalid_argument("a fetch is a stale handle: graph '%s' has no "
-                                 "such op or output",
-                                 graph->name);
+      return ls_invalid_argument(
+          "a fetch is a stale handle: graph '%s' has no such op or output",
+          graph->name);
     if (!node->not_fetched) return ls_ok();
     return ls_invalid_argument("op '%s' (%s) has been marked as not fetchable",
                                ls_op_name((ls_op){graph, node->id}),
@@ -261,9 +261,9 @@ static ls_status gather_feeds(request *r, const ls_feed *feeds, size_t count) {
     const ls_node *node =
         ls_graph_node_of(r->session->graph, feeds[i].tensor.ref);
     if (node == NULL || ls_ref_output(feeds[i].tensor.ref) >= node->num_outputs)
-      return ls_invalid_argument("feed %zu is a stale handle: graph '%s' has "
-                                 "no such op or output",
-                                 i, r->session->graph->name);
+      return ls_invalid_argument(
+          "feed %zu is a stale handle: graph '%s' has no such op or output", i,
+          r->session->graph->name);
     if (node->not_fed)
       return ls_invalid_argument("tensor '%s' may not be fed",
                                  ls_tensor_name(feeds[i].tensor));

@@ -282,13 +282,13 @@ void ls_trace_end(ls_trace *trace) { ls_trace_log_end(trace->log); }
 ls_status ls_trace_write(ls_trace *trace, const char *path) {
   LS_REQUIRE(trace);
   if (trace->log->is_on)
-    return ls_failed_precondition("a trace is written when it has ended: call "
-                                  "ls_trace_end first");
+    return ls_failed_precondition(
+        "a trace is written when it has ended: call ls_trace_end first");
   if (path == NULL) path = trace->path;
   if (path == NULL)
-    return ls_invalid_argument("where shall the trace be written? Neither "
-                               "ls_trace_write nor the trace's options name a "
-                               "path");
+    return ls_invalid_argument(
+        "where shall the trace be written? Neither ls_trace_write nor the "
+        "trace's options name a path");
   return write_file(trace, path);
 }
 

@@ -145,9 +145,9 @@ ls_status ls_checkpoint_list_open(ls_checkpoints *self) {
   LS_OWN_MEMORY(self->allocator, ls_file_entry, entries) = NULL;
   size_t count = 0;
   if (files->list == NULL)
-    return ls_unimplemented("checkpoints in '%s': the file system cannot list "
-                            "folders",
-                            self->folder);
+    return ls_unimplemented(
+        "checkpoints in '%s': the file system cannot list folders",
+        self->folder);
   LS_RETURN_IF_ERROR(files->make_directories(files->user, self->folder));
   LS_RETURN_IF_ERROR(files->list(files->user, self->folder, self->allocator,
                                  &entries, &count));

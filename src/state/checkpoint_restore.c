@@ -268,9 +268,9 @@ static ls_status restore_from(restoring *self) {
 
 static ls_status restore_open(restoring *self, const ls_saved_file *file) {
   if (self->options->step.set)
-    return ls_invalid_argument("a restore is of an open file or of step %lld, "
-                               "not of both",
-                               self->options->step.value);
+    return ls_invalid_argument(
+        "a restore is of an open file or of step %lld, not of both",
+        self->options->step.value);
   if (file->checkpoint.root == NULL)
     return ls_invalid_argument("'%s' is no checkpoint, and has no states; "
                                "ls_saved_file_restore restores its variables",

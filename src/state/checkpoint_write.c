@@ -183,9 +183,8 @@ static ls_status meet_written(writing *w, ls_status own) {
 static ls_status create_values(writing *w, bool join) {
   const char *path = ls_text_data(&w->values_path);
   if (w->files->create == NULL)
-    return ls_unimplemented("writing '%s': the file system has no writing in "
-                            "parts",
-                            path);
+    return ls_unimplemented(
+        "writing '%s': the file system has no writing in parts", path);
   return w->files->create(w->files->user, path, join, &w->file);
 }
 

@@ -110,18 +110,16 @@ void ls_checkpoints_on_written(ls_checkpoints *self,
 static ls_status checkpoints_check_options(const ls_checkpoints_options *o) {
   if (o->keep.value < 0 || o->keep_best.value < 0 || o->every_steps.value < 0 ||
       o->every_seconds.value < 0 || o->keep_every_hours < 0)
-    return ls_invalid_argument("options of checkpoints below 0: keep %lld, "
-                               "keep_best %lld, every_steps %lld, "
-                               "every_seconds %lld, keep_every_hours %g",
-                               o->keep.value, o->keep_best.value,
-                               o->every_steps.value, o->every_seconds.value,
-                               o->keep_every_hours);
+    return ls_invalid_argument(
+        "options of checkpoints below 0: keep %lld, keep_best %lld, "
+        "every_steps %lld, every_seconds %lld, keep_every_hours %g",
+        o->keep.value, o->keep_best.value, o->every_steps.value,
+        o->every_seconds.value, o->keep_every_hours);
   for (size_t i = 0; i < o->num_states; ++i) {
     const ls_saveable *state = &o->states[i];
     if (state->name == NULL || state->save == NULL || state->restore == NULL)
-      return ls_invalid_argument("state %zu of checkpoints has no name, save "
-                                 "or restore",
-                                 i);
+      return ls_invalid_argument(
+          "state %zu of checkpoints has no name, save or restore", i);
     for (size_t k = 0; k < i; ++k)
       if (strcmp(o->states[k].name, state->name) == 0)
         return ls_invalid_argument("two states of checkpoints are called '%s'",

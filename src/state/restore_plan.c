@@ -65,10 +65,10 @@ static ls_status take_fault(ls_restore_plan *plan) {
   plan->fault = ls_ok();
   return plan->num_faults < 2
              ? first
-             : ls_status_annotate(first,
-                                  "%zu of %zu variables cannot "
-                                  "be restored, this is the first",
-                                  plan->num_faults, plan->saver->num_variables);
+             : ls_status_annotate(
+                   first,
+                   "%zu of %zu variables cannot be restored, this is the first",
+                   plan->num_faults, plan->saver->num_variables);
 }
 
 // ---- Variables -------------------------------------------------------------

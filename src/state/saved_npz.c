@@ -81,9 +81,9 @@ static ls_status read_member(ls_saved_npz *npz, size_t index, ls_map *known) {
       .offset = (int64_t)index};
   if (entry->name == NULL) return ls_out_of_memory();
   if (entry->dtype == LS_DTYPE_STRING)
-    return ls_invalid_argument("'%s' has array '%s' of texts, which is no "
-                               "value of a variable",
-                               npz->file->path, entry->name);
+    return ls_invalid_argument(
+        "'%s' has array '%s' of texts, which is no value of a variable",
+        npz->file->path, entry->name);
   entry->size =
       (size_t)ls_shape_num_elements(entry->shape) * ls_dtype_size(entry->dtype);
   if (ls_map_find_text(known, entry->name) != NULL)

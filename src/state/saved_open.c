@@ -24,9 +24,8 @@ ls_status ls_saved_find_steps(ls_runtime *runtime, const char *folder,
   *out_steps = NULL;
   *out_count = 0;
   if (files->list == NULL)
-    return ls_unimplemented("checkpoints in '%s': the file system cannot list "
-                            "folders",
-                            folder);
+    return ls_unimplemented(
+        "checkpoints in '%s': the file system cannot list folders", folder);
   LS_RETURN_IF_ERROR(
       files->list(files->user, folder, allocator, &entries, &count));
   int64_t *steps = ls_new_array(allocator, int64_t, count + 1);
@@ -273,9 +272,9 @@ static ls_status find_steps(ls_runtime *runtime, const char *folder,
   if (ls_status_code(status) != LS_NOT_FOUND) return status;
   ls_status_free(status);
   LS_RETURN_IF_ERROR(files->exists(files->user, folder, &is_file));
-  return is_file ? ls_invalid_argument("'%s' is a file, and is to be a folder "
-                                       "of checkpoints",
-                                       folder)
+  return is_file ? ls_invalid_argument(
+                       "'%s' is a file, and is to be a folder of checkpoints",
+                       folder)
                  : ls_ok();
 }
 

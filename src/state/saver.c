@@ -21,18 +21,18 @@ static ls_status saver_check_variable(const ls_saver *saver, size_t index) {
     return ls_invalid_argument("variable %zu of a saver or its name is NULL",
                                index);
   if (variable->container != NULL)
-    return ls_invalid_argument(
-        "'%s' is component %zu of variable '%s' and has no entry of its own; "
-        "save that variable",
-        variable->name, variable->index, variable->container->name);
+    return ls_invalid_argument("'%s' is component %zu of variable '%s' and has "
+                               "no entry of its own; save that variable",
+                               variable->name, variable->index,
+                               variable->container->name);
   if (variable->graph != NULL && saver->session == NULL)
     return ls_invalid_argument("variable '%s' is of graph '%s': its values are "
                                "in a session, which the saver has not",
                                variable->name, variable->graph->name);
   if (variable->graph == NULL && saver->session != NULL)
-    return ls_invalid_argument("variable '%s' is an eager one, and the saver "
-                               "has a session",
-                               variable->name);
+    return ls_invalid_argument(
+        "variable '%s' is an eager one, and the saver has a session",
+        variable->name);
   return ls_ok();
 }
 

@@ -175,8 +175,8 @@ void ls_host_threads_forget(ls_host_threads *self, ls_host_job *job) {
 
 ls_status ls_host_threads_check(ls_host_threads *self) {
   if (ls_this_thread.host_threads == self)
-    return ls_failed_precondition("a host call cannot destroy the runtime that "
-                                  "it is made by");
+    return ls_failed_precondition(
+        "a host call cannot destroy the runtime that it is made by");
   ls_mutex_lock(&self->lock);
   ls_status status = ls_ok();
   if (self->abandoned != NULL)

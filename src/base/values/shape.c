@@ -75,10 +75,10 @@ ls_status ls_shape_broadcast(ls_shape a, ls_shape b, ls_shape *out_shape) {
     const int64_t dim_a = back <= a.rank ? a.dim[a.rank - back] : 1;
     const int64_t dim_b = back <= b.rank ? b.dim[b.rank - back] : 1;
     if (!broadcast_dim(dim_a, dim_b, &result.dim[result.rank - back]))
-      return ls_invalid_argument(
-          "shapes %s and %s do not broadcast: %lld against %lld, counted %d "
-          "from the end",
-          DIMS_TEXT(a), DIMS_TEXT(b), (long long)dim_a, (long long)dim_b, back);
+      return ls_invalid_argument("shapes %s and %s do not broadcast: %lld "
+                                 "against %lld, counted %d from the end",
+                                 DIMS_TEXT(a), DIMS_TEXT(b), (long long)dim_a,
+                                 (long long)dim_b, back);
   }
   *out_shape = result;
   return ls_ok();

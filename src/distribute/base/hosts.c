@@ -115,14 +115,14 @@ static ls_status add_listed(ls_host_map *map, ls_input_host *host,
   LS_RETURN_IF_ERROR(ls_device_canonical(device, host->name, &name));
   LS_RETURN_IF_ERROR(ls_device_host(name.text, &of));
   if (strcmp(of.text, host->name) != 0)
-    return ls_invalid_argument("device '%s' is listed under worker '%s', but "
-                               "is one of '%s'",
-                               name.text, host->name, of.text);
+    return ls_invalid_argument(
+        "device '%s' is listed under worker '%s', but is one of '%s'",
+        name.text, host->name, of.text);
   for (size_t i = 0; i < host->count; ++i)
     if (strcmp(host->devices[i], name.text) == 0)
-      return ls_invalid_argument("device '%s' is listed twice under worker "
-                                 "'%s'",
-                                 name.text, host->name);
+      return ls_invalid_argument(
+          "device '%s' is listed twice under worker '%s'", name.text,
+          host->name);
   return add_device(map, host, name.text);
 }
 

@@ -293,10 +293,9 @@ ls_status ls_strategy_set_current(ls_strategy *strategy) {
         entry->strategy->label);
   // A scope restores the strategy that was current when the scope was opened.
   if (entry != NULL && context->top != this_thread()->set->top)
-    return ls_failed_precondition(
-        "%s cannot be left: a scope that was opened after it was put in force "
-        "is still open",
-        entry->strategy->label);
+    return ls_failed_precondition("%s cannot be left: a scope that was opened "
+                                  "after it was put in force is still open",
+                                  entry->strategy->label);
   if (strategy == NULL || is_default(strategy)) {
     drop_set(context);
     return ls_ok();
@@ -345,10 +344,9 @@ ls_status ls_replica_check(const ls_replica *replica, const char *noun) {
         "%s needs a replica context, this is the cross-replica context of %s: "
         "use call_for_each_replica (ls_strategy_call_for_each_replica)",
         noun, strategy->label);
-  return ls_failed_precondition(
-      "%s: mismatching replica context: it is that of replica %d, replica %d "
-      "is running",
-      noun, replica->id, current->id);
+  return ls_failed_precondition("%s: mismatching replica context: it is that "
+                                "of replica %d, replica %d is running",
+                                noun, replica->id, current->id);
 }
 
 bool ls_replica_has_no_others(const ls_replica *replica) {
@@ -357,10 +355,9 @@ bool ls_replica_has_no_others(const ls_replica *replica) {
 
 ls_status ls_replica_check_others(const ls_replica *replica, const char *noun) {
   if (!ls_replica_has_no_others(replica) || replica->count == 1) return ls_ok();
-  return ls_failed_precondition(
-      "%s of %d replicas where one is called for all: it is for a run "
-      "(ls_strategy_run)",
-      noun, replica->count);
+  return ls_failed_precondition("%s of %d replicas where one is called for "
+                                "all: it is for a run (ls_strategy_run)",
+                                noun, replica->count);
 }
 
 ls_status ls_replica_device(const ls_replica *replica,

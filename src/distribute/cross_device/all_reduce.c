@@ -409,9 +409,9 @@ ls_status ls_all_reduce_ops_create(const ls_all_reduce_options *options,
     table = &hierarchical;
   else if (options->algorithm != NULL &&
            strcmp(options->algorithm, nccl.name) != 0)
-    return ls_invalid_argument("algorithm '%s' of an all-reduce: nccl or "
-                               "hierarchical_copy",
-                               options->algorithm);
+    return ls_invalid_argument(
+        "algorithm '%s' of an all-reduce: nccl or hierarchical_copy",
+        options->algorithm);
   const ls_reduce_plan how = {
       .algorithm = table->name,
       .hierarchical = table == &hierarchical,
@@ -421,9 +421,9 @@ ls_status ls_all_reduce_ops_create(const ls_all_reduce_options *options,
                              ? options->small_max_group.value
                              : USUAL_GROUP};
   if (how.num_packs < 0)
-    return ls_invalid_argument("an all-reduce by %s with num_packs %lld, which "
-                               "is negative",
-                               table->name, (long long)how.num_packs);
+    return ls_invalid_argument(
+        "an all-reduce by %s with num_packs %lld, which is negative",
+        table->name, (long long)how.num_packs);
   return ls_all_reduce_make(table, how, out_ops);
 }
 

@@ -109,9 +109,8 @@ static ls_status read_own(fetching *self) {
     char text[400];
     if (at == known->count)
       return ls_invalid_argument(
-          "a component is on '%s', the collective's "
-          "group on %s",
-          device, ls_device_set_print(known, text, sizeof(text)));
+          "a component is on '%s', the collective's group on %s", device,
+          ls_device_set_print(known, text, sizeof(text)));
     LS_RETURN_IF_ERROR(read_member(self, self->own.items[i], first + at));
   }
   for (size_t i = ARRAYS * first; i < ARRAYS * (first + known->count); ++i) {
@@ -245,10 +244,10 @@ static ls_status lacks_others(const ls_reduce_plan *how, ls_nest value,
     return ls_ok();
   *out_lacks = true;
   if (own->devices.count != group->devices.count)
-    return ls_invalid_argument(
-        "a value of %zu components: the group has %d members, %zu of them in "
-        "this process",
-        own->devices.count, group->size, group->devices.count);
+    return ls_invalid_argument("a value of %zu components: the group has %d "
+                               "members, %zu of them in this process",
+                               own->devices.count, group->size,
+                               group->devices.count);
   return ls_graph_is_eager(ls_graph_current())
              ? ls_ok()
              : ls_unimplemented("a value of %zu components of a group of %d in "
@@ -358,9 +357,8 @@ ls_status ls_collective_implementation_parse(
       *out_implementation = (ls_collective_implementation)i;
       return ls_ok();
     }
-  return ls_invalid_argument("implementation '%s' of collectives: AUTO, RING "
-                             "or NCCL",
-                             text);
+  return ls_invalid_argument(
+      "implementation '%s' of collectives: AUTO, RING or NCCL", text);
 }
 
 ls_collective_options
@@ -387,9 +385,9 @@ static ls_status check_collective(const ls_collective_options *options) {
                                options->timeout_seconds);
   return (unsigned)options->implementation <= LS_COLLECTIVE_NCCL
              ? ls_ok()
-             : ls_invalid_argument("implementation %d of collectives: AUTO, "
-                                   "RING or NCCL",
-                                   (int)options->implementation);
+             : ls_invalid_argument(
+                   "implementation %d of collectives: AUTO, RING or NCCL",
+                   (int)options->implementation);
 }
 
 // ---- Making ----------------------------------------------------------------
@@ -447,9 +445,9 @@ ls_status ls_collective_ops_create(const char *const *devices,
   LS_RETURN_IF_ERROR(check_collective(options));
   if (num_devices == 0 || group_size < 1 || num_devices > INT32_MAX ||
       group_size % (int32_t)num_devices != 0)
-    return ls_invalid_argument("group size %d is no multiple of the number of "
-                               "local devices, %zu",
-                               group_size, num_devices);
+    return ls_invalid_argument(
+        "group size %d is no multiple of the number of local devices, %zu",
+        group_size, num_devices);
   struct ls_collective *group = NULL;
   LS_RETURN_IF_ERROR(make_group(devices, num_devices, group_size,
                                 (int64_t)(options->timeout_seconds * 1e9),

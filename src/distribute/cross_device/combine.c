@@ -171,10 +171,10 @@ ls_status ls_check_same_shapes(const ls_tensor *items, size_t count) {
     const ls_shape b = ls_tensor_shape(items[i]);
     if (ls_tensor_dtype(items[i]) == dtype && ls_shape_compatible(a, b))
       continue;
-    return ls_invalid_argument("the values are %s on replica %zu and %s on "
-                               "replica %zu",
-                               LS_SHAPE_TEXT(dtype, a), first,
-                               LS_SHAPE_TEXT(ls_tensor_dtype(items[i]), b), i);
+    return ls_invalid_argument(
+        "the values are %s on replica %zu and %s on replica %zu",
+        LS_SHAPE_TEXT(dtype, a), first,
+        LS_SHAPE_TEXT(ls_tensor_dtype(items[i]), b), i);
   }
   return ls_ok();
 }
@@ -456,12 +456,12 @@ ls_status ls_gather_tensors(const ls_tensor *items, size_t count, int axis,
     if (known == count) known = i;
     const ls_shape first = ls_tensor_shape(items[known]);
     if (shape.rank == 0)
-      return ls_invalid_argument("scalars cannot be gathered: there is no axis "
-                                 "to put them along");
+      return ls_invalid_argument(
+          "scalars cannot be gathered: there is no axis to put them along");
     if (axis < 0 || axis >= shape.rank)
-      return ls_invalid_argument("gather along axis %d of rank %d; 0 to %d are "
-                                 "possible",
-                                 axis, shape.rank, shape.rank - 1);
+      return ls_invalid_argument(
+          "gather along axis %d of rank %d; 0 to %d are possible", axis,
+          shape.rank, shape.rank - 1);
     bool fits = shape.rank == first.rank;
     for (int d = 0; fits && d < shape.rank; ++d)
       fits = d == axis || shape.dim[d] < 0 || first.dim[d] < 0 ||

@@ -77,13 +77,12 @@ static ls_status cross_device_check_pair(ls_nest value, ls_destinations where,
   ls_device_set devices;
   LS_RETURN_IF_ERROR(ls_nest_status(value));
   if (!can_be_reduced(value))
-    return ls_invalid_argument("%s of %s, which is no distributed value or "
-                               "tensor",
-                               noun, LS_NEST_TEXT(value));
+    return ls_invalid_argument(
+        "%s of %s, which is no distributed value or tensor", noun,
+        LS_NEST_TEXT(value));
   if (value.kind == LS_KIND_DISTRIBUTED && ls_distributed_count(value) == 0)
-    return ls_invalid_argument("%s: the values to put together must be "
-                               "non-empty",
-                               noun);
+    return ls_invalid_argument(
+        "%s: the values to put together must be non-empty", noun);
   LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
   ls_device_set_deinit(&devices);
   return ls_ok();
@@ -126,8 +125,8 @@ ls_status ls_cross_device_batch_reduce(ls_cross_device *ops, ls_reduce_op op,
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   if (ops->table->batch_reduce == NULL) return refuse_lack(ops, "batch_reduce");
   if (count == 0)
-    return ls_invalid_argument("value_destination_pairs of batch_reduce are "
-                               "empty");
+    return ls_invalid_argument(
+        "value_destination_pairs of batch_reduce are empty");
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(ls_status_annotate(
         cross_device_check_pair(values[i], where[i], "batch_reduce"),

@@ -20,8 +20,8 @@ static ls_status canonical_set(ls_allocator *allocator,
     LS_RETURN_IF_ERROR(ls_device_canonical(devices[out_set->count], NULL,
                                            &out_set->names[out_set->count]));
   return count > 0 ? ls_ok()
-                   : ls_invalid_argument("there is no device to choose "
-                                         "cross-device ops for");
+                   : ls_invalid_argument(
+                         "there is no device to choose cross-device ops for");
 }
 
 static bool device_links_is_of(const char *name, const char *type) {

@@ -58,8 +58,7 @@ static ls_status packing_init(ls_packed *p, const ls_tensor_row *rows,
   for (size_t r = 1; r < num_rows; ++r)
     if (rows[r].count != rows[0].count)
       return ls_invalid_argument(
-          "replica 0 offers %zu tensors to pack, replica "
-          "%zu offers %zu",
+          "replica 0 offers %zu tensors to pack, replica %zu offers %zu",
           rows[0].count, r, rows[r].count);
   const size_t count = rows[0].count;
   p->groups = ls_new_array(p->allocator, ls_pack_group, count);
@@ -176,11 +175,9 @@ static void group_by_size(ls_packed *p, int64_t most) {
   int64_t held = 0;
   for (size_t c = 0; most > 0 && c < count; ++c) {
     if (packing_bytes_of(p, c) >= 0) continue;
-    ls_log_limited(ls_runtime_current(), "pack by size", 10, LS_LOG_WARNING,
-                   "distribute",
-                   "value %zu of a batch has no known size: the batch is one "
-                   "pack",
-                   c);
+    ls_log_limited(
+        ls_runtime_current(), "pack by size", 10, LS_LOG_WARNING, "distribute",
+        "value %zu of a batch has no known size: the batch is one pack", c);
     most = 0;
   }
   for (size_t i = 0; i < count; ++i) {

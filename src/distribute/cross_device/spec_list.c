@@ -41,10 +41,10 @@ static ls_status find_spec_name(const ls_all_reduce_spec *spec, size_t index,
       *out_row = i;
       return ls_ok();
     }
-  return ls_invalid_argument("spec %zu of an all-reduce, '%s', is none of "
-                             "nccl, nccl/xring, nccl/rechd, nccl/pscpu, xring, "
-                             "pscpu, psgpu, pscpu/pscpu",
-                             index, spec->name != NULL ? spec->name : "NULL");
+  return ls_invalid_argument(
+      "spec %zu of an all-reduce, '%s', is none of nccl, nccl/xring, "
+      "nccl/rechd, nccl/pscpu, xring, pscpu, psgpu, pscpu/pscpu",
+      index, spec->name != NULL ? spec->name : "NULL");
 }
 
 static ls_status check_shards(const ls_spec_all_reduce_options *options,
@@ -70,13 +70,13 @@ check_all_reduce_spec(const ls_spec_all_reduce_options *options,
   size_t row = 0;
   LS_RETURN_IF_ERROR(find_spec_name(spec, index, &row));
   if (spec_names[row].is_halving && (devices & (devices - 1)) != 0)
-    return ls_invalid_argument("spec '%s' on %zu devices, which is no power of "
-                               "two",
-                               spec->name, devices);
+    return ls_invalid_argument(
+        "spec '%s' on %zu devices, which is no power of two", spec->name,
+        devices);
   if (spec_names[row].is_ring && devices < 2)
-    return ls_invalid_argument("spec '%s' on %zu devices: a ring adds at least "
-                               "two tensors",
-                               spec->name, devices);
+    return ls_invalid_argument(
+        "spec '%s' on %zu devices: a ring adds at least two tensors",
+        spec->name, devices);
   return check_shards(options, spec, spec_names[row].where);
 }
 
@@ -93,19 +93,18 @@ static ls_status check_limits(const ls_all_reduce_spec *specs, size_t count) {
                                  "last one, and no other, is without limit",
                                  i, count, specs[i].name, limit);
     if (i > 0 && !is_last && limit <= limit_of(&specs[i - 1]))
-      return ls_invalid_argument("spec %zu, '%s', has limit %lld after %lld: "
-                                 "limits rise",
-                                 i, specs[i].name, limit,
-                                 limit_of(&specs[i - 1]));
+      return ls_invalid_argument(
+          "spec %zu, '%s', has limit %lld after %lld: limits rise", i,
+          specs[i].name, limit, limit_of(&specs[i - 1]));
   }
   return ls_ok();
 }
 
 static ls_status check_worker_names(const ls_spec_all_reduce_options *options) {
   if (options->num_workers == 0 || options->gpus_per_worker < 1)
-    return ls_invalid_argument("an all-reduce over %zu workers with %d GPUs "
-                               "each",
-                               options->num_workers, options->gpus_per_worker);
+    return ls_invalid_argument(
+        "an all-reduce over %zu workers with %d GPUs each",
+        options->num_workers, options->gpus_per_worker);
   for (size_t i = 0; i < options->num_workers; ++i) {
     ls_device_name name;
     LS_RETURN_IF_ERROR(ls_device_canonical(options->workers[i], NULL, &name));
@@ -138,8 +137,8 @@ ls_status ls_spec_all_reduce_create(const ls_spec_all_reduce_options *options,
       .small_max_group =
           options->small_max_group.set ? options->small_max_group.value : 10};
   if (how.num_packs < 0)
-    return ls_invalid_argument("an all-reduce with num_packs %lld, which is "
-                               "negative",
-                               (long long)how.num_packs);
+    return ls_invalid_argument(
+        "an all-reduce with num_packs %lld, which is negative",
+        (long long)how.num_packs);
   return ls_all_reduce_make(&spec_table, how, out_ops);
 }

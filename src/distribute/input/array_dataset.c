@@ -32,9 +32,8 @@ static ls_status array_dataset_check_leaf(ls_nest arrays, size_t index,
     return ls_invalid_argument("leaf %s of an array data set is no array: %s",
                                path, LS_NEST_TEXT(leaf));
   if (ls_array_shape(array).rank < 1)
-    return ls_invalid_argument("leaf %s of an array data set is a scalar: it "
-                               "has no rows",
-                               path);
+    return ls_invalid_argument(
+        "leaf %s of an array data set is a scalar: it has no rows", path);
   return ls_ok();
 }
 
@@ -216,8 +215,8 @@ ls_status ls_strategy_array_dataset(ls_strategy *strategy, ls_nest arrays,
         graph->name);
   if (graph->kind == LS_GRAPH_EAGER && f.options->session != NULL)
     return ls_invalid_argument(
-        "an array data set with a session in eager mode, "
-        "where variables have values of their own");
+        "an array data set with a session in eager mode, where variables have "
+        "values of their own");
   LS_RETURN_IF_ERROR(ls_device_host(ls_strategy_device(strategy, 0), &f.host));
   return array_dataset_make(&f, strategy, arrays, out_variables, out_dataset);
 }

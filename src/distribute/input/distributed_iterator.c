@@ -102,10 +102,10 @@ static ls_status check_kind(ls_iterator_kind kind) {
         "one",
         graph->name);
   if (kind == LS_ITERATOR_INITIALIZABLE && graph->kind != LS_GRAPH_BUILD)
-    return ls_failed_precondition(
-        "an initializable iterator in %s: it is for graphs that are built for "
-        "sessions",
-        graph->kind == LS_GRAPH_EAGER ? "eager mode" : "a function");
+    return ls_failed_precondition("an initializable iterator in %s: it is for "
+                                  "graphs that are built for sessions",
+                                  graph->kind == LS_GRAPH_EAGER ? "eager mode"
+                                                                : "a function");
   if ((unsigned)kind > LS_ITERATOR_INITIALIZABLE)
     return ls_invalid_argument("there is no kind %d of iterators", (int)kind);
   return ls_ok();

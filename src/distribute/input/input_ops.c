@@ -181,9 +181,8 @@ input_ops_check_types(const ls_distributed_iterator *iterator) {
     ls_input_leaf_path(data->structure, l, path, sizeof(path));
     if (data->leaves[l].kind != LS_LEAF_DENSE)
       return ls_unimplemented(
-          "leaf %s of iterator '%s' is not dense: it has no "
-          "tensor",
-          path, iterator->name);
+          "leaf %s of iterator '%s' is not dense: it has no tensor", path,
+          iterator->name);
     for (size_t r = 0; r < data->num_replicas; ++r) {
       const ls_type type = ls_input_type_of(data, l, r);
       if (!ls_shape_is_known(type.shape))

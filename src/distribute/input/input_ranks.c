@@ -41,8 +41,7 @@ static ls_status count_words(const ls_distributed_iterator *self,
     if (leaf->kind != LS_LEAF_DENSE || leaf->type.shape.rank < 0)
       return ls_unimplemented(
           "leaf %s of iterator '%s' on several ranks, which read by "
-          "themselves: "
-          "only dense ones of a known rank are possible",
+          "themselves: only dense ones of a known rank are possible",
           ls_input_leaf_path(data->structure, l, path, sizeof(path)),
           self->name);
     *out_count += (size_t)leaf->type.shape.rank;

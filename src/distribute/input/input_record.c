@@ -103,14 +103,13 @@ static ls_status check_record(const ls_distributed_iterator *self,
   LS_RETURN_IF_ERROR(ls_record_get_text(record, "data", &text));
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "seed", &seed));
   if (strcmp(text, self->data->text) != 0)
-    return ls_invalid_argument("iterator '%s' of %s is restored from a place "
-                               "in %s",
-                               self->name, self->data->text, text);
+    return ls_invalid_argument(
+        "iterator '%s' of %s is restored from a place in %s", self->name,
+        self->data->text, text);
   if (seed != (int64_t)self->seed)
-    return ls_invalid_argument("iterator '%s' with seed %llu is restored from "
-                               "a place with seed %llu",
-                               self->name, (unsigned long long)self->seed,
-                               (unsigned long long)seed);
+    return ls_invalid_argument(
+        "iterator '%s' with seed %llu is restored from a place with seed %llu",
+        self->name, (unsigned long long)self->seed, (unsigned long long)seed);
   return ls_ok();
 }
 
@@ -200,9 +199,9 @@ static ls_status restore_several(ls_distributed_iterator *self,
   if (!ls_status_is_ok(one)) pipelines = 1;
   ls_status_free(one);
   if (pipelines != (int64_t)count)
-    return ls_invalid_argument("iterator '%s' of %zu pipelines is restored "
-                               "from a place in %lld",
-                               self->name, count, (long long)pipelines);
+    return ls_invalid_argument(
+        "iterator '%s' of %zu pipelines is restored from a place in %lld",
+        self->name, count, (long long)pipelines);
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "given", &given));
   if (given < 0)
     return ls_invalid_argument("iterator '%s' is restored after %lld elements",

@@ -144,8 +144,8 @@ static ls_status set_list(device_dataset *self, size_t count) {
 static ls_status prefetch_to_devices_check(const char *const *devices,
                                            size_t count, ls_opt buffer) {
   if (devices == NULL || count == 0)
-    return ls_invalid_argument("prefetch_to_devices to no devices: at least "
-                               "one must be given");
+    return ls_invalid_argument(
+        "prefetch_to_devices to no devices: at least one must be given");
   for (size_t i = 0; i < count; ++i)
     if (devices[i] == NULL)
       return ls_invalid_argument("prefetch_to_devices: device %zu is NULL", i);

@@ -33,9 +33,9 @@ static ls_status request_check_values(const ls_input_options *options) {
         "per_replica_buffer_size %lld: must be 0 (none) or more",
         buffer->value);
   if (options->prefetch == LS_FLAG_ON && buffer->set && buffer->value < 1)
-    return ls_invalid_argument("prefetch is on with per_replica_buffer_size "
-                               "%lld: it needs at least 1",
-                               buffer->value);
+    return ls_invalid_argument(
+        "prefetch is on with per_replica_buffer_size %lld: it needs at least 1",
+        buffer->value);
   return ls_ok();
 }
 
@@ -70,8 +70,8 @@ static ls_status check_function(const ls_strategy *strategy,
                             what, strategy->label);
   if (options->place_dataset_on_device && !per_replica)
     return ls_invalid_argument(
-        "place_dataset_on_device with a pipeline for "
-        "each worker (PER_WORKER): it needs PER_REPLICA");
+        "place_dataset_on_device with a pipeline for each worker (PER_WORKER): "
+        "it needs PER_REPLICA");
   if (options->place_dataset_on_device &&
       options->fetch_to_device != LS_FLAG_OFF)
     return ls_invalid_argument(
@@ -99,9 +99,9 @@ ls_status ls_input_choose_buffer(const ls_strategy *strategy,
   if (flag == LS_FLAG_DEFAULT && options->whole_elements)
     flag = strategy->prefetch;
   if (flag == LS_FLAG_ON && eager)
-    return ls_failed_precondition("prefetch to the devices of %s is on in "
-                                  "eager mode: it is for graphs",
-                                  strategy->label);
+    return ls_failed_precondition(
+        "prefetch to the devices of %s is on in eager mode: it is for graphs",
+        strategy->label);
   *out_buffer = size->set ? size->value : 1;
   if (flag == LS_FLAG_OFF ||
       (flag == LS_FLAG_DEFAULT && options->whole_elements && eager))

@@ -40,9 +40,9 @@ static void copy_rows(const ls_array *from, int axis, int64_t first,
 static ls_status copy_part(const ls_array *whole, int axis, int64_t first,
                            int64_t rows, ls_nest *out_part) {
   if (ls_dtype_owns_elements(ls_array_dtype(whole)))
-    return ls_invalid_argument("only arrays of numbers are shared out along "
-                               "axis %d (batch_axis)",
-                               axis);
+    return ls_invalid_argument(
+        "only arrays of numbers are shared out along axis %d (batch_axis)",
+        axis);
   ls_shape shape = ls_array_shape(whole);
   shape.dim[axis] = rows;
   LS_RETURN_IF_ERROR(
@@ -123,8 +123,8 @@ static ls_status pad_array(const padding_walk *walk, int axis, ls_nest leaf,
   const ls_dtype dtype = ls_array_dtype(array);
   ls_shape shape = ls_array_shape(array);
   if (ls_dtype_owns_elements(dtype))
-    return ls_invalid_argument("only arrays of numbers can be padded, and fed "
-                               "to cores");
+    return ls_invalid_argument(
+        "only arrays of numbers can be padded, and fed to cores");
   LS_RETURN_IF_ERROR(check_rows(walk, dtype, shape, axis));
   if (walk->count == ls_shares_room(shares))
     return ls_take_nest(ls_nest_retain(leaf), out_padded);
@@ -172,11 +172,10 @@ static ls_status pad_spec(const padding_walk *walk, int axis, ls_nest leaf,
   const bool is_known = spec.type.shape.rank >= 0;
   if (spec.kind != LS_LEAF_DENSE ||
       (is_known && !ls_has_axis(spec.type.shape, axis)))
-    return ls_invalid_argument("%s cannot be padded to %lld examples along "
-                               "axis %d: each feature and label is dense and "
-                               "has a batch dimension",
-                               LS_SHAPE_TEXT(spec.type.dtype, spec.type.shape),
-                               (long long)room, axis);
+    return ls_invalid_argument(
+        "%s cannot be padded to %lld examples along axis %d: each feature and "
+        "label is dense and has a batch dimension",
+        LS_SHAPE_TEXT(spec.type.dtype, spec.type.shape), (long long)room, axis);
   if (is_known) spec.type.shape.dim[axis] = room;
   return ls_take_nest(ls_nest_spec_of(&spec), out_padded);
 }

@@ -62,12 +62,12 @@ static ls_status mirrored_choose(ls_runtime *runtime,
   if (options == NULL) return ls_ok();
   const bool listed = options->devices != NULL;
   if (listed && options->num_gpus.set)
-    return ls_invalid_argument("a mirrored strategy is given both devices and "
-                               "num_gpus");
+    return ls_invalid_argument(
+        "a mirrored strategy is given both devices and num_gpus");
   if (options->num_replicas.set && (listed || options->num_gpus.set))
-    return ls_invalid_argument("a mirrored strategy is given both num_replicas "
-                               "and %s",
-                               listed ? "devices" : "num_gpus");
+    return ls_invalid_argument(
+        "a mirrored strategy is given both num_replicas and %s",
+        listed ? "devices" : "num_gpus");
   if (listed) {
     *out = (placement){.names = options->devices,
                        .count = (long long)options->num_devices,
@@ -176,9 +176,8 @@ static ls_status use_workers(ls_strategy *strategy,
   if (cross_device != NULL &&
       strcmp(ls_cross_device_name(cross_device), "reduce_to_one") != 0)
     return ls_unimplemented(
-        "in-graph multi-worker: a mirrored strategy on "
-        "'%s' and '%s' with cross-device ops '%s', other "
-        "than reduce_to_one",
+        "in-graph multi-worker: a mirrored strategy on '%s' and '%s' with "
+        "cross-device ops '%s', other than reduce_to_one",
         first, ls_strategy_device(strategy, strategy->num_replicas - 1),
         ls_cross_device_name(cross_device));
   LS_RETURN_IF_ERROR(check_gpus(strategy));
@@ -201,9 +200,8 @@ static ls_status check_workers(ls_strategy *strategy, const placement *place,
                                  first, device);
     if (!is_local(device) && place->names != NULL &&
         strstr(place->names[i], "/task:") == NULL)
-      return ls_invalid_argument("device '%s' is of another job and names no "
-                                 "task",
-                                 place->names[i]);
+      return ls_invalid_argument(
+          "device '%s' is of another job and names no task", place->names[i]);
     const size_t length = worker_length(device);
     is_one = is_one && length == worker_length(first) &&
              strncmp(device, first, length) == 0;
@@ -249,8 +247,8 @@ static ls_status set_options(ls_strategy *strategy,
   if (prefix == NULL) return ls_ok();
   const size_t length = strlen(prefix);
   if (length == 0 || length > 100 || strchr(prefix, '/') != NULL)
-    return ls_invalid_argument("scope_prefix '%.120s' is no part of a name: "
-                               "1 to 100 characters without '/'",
+    return ls_invalid_argument("scope_prefix '%.120s' is no part of a name: 1 "
+                               "to 100 characters without '/'",
                                prefix);
   strategy->scope_prefix = ls_copy_text(strategy->allocator, prefix, length);
   return strategy->scope_prefix != NULL ? ls_ok() : ls_out_of_memory();
@@ -301,17 +299,17 @@ ls_status ls_one_device_strategy_create(const char *device,
 static ls_status check_local(const ls_mirrored_options *local) {
   return local == NULL || local->devices == NULL
              ? ls_ok()
-             : ls_invalid_argument("a strategy is given both a cluster and "
-                                   "devices: workers have num_replicas or "
-                                   "num_gpus");
+             : ls_invalid_argument(
+                   "a strategy is given both a cluster and devices: workers "
+                   "have num_replicas or num_gpus");
 }
 
 static ls_status find_worker(const ls_worker_options *worker,
                              ls_cluster_task *out_task) {
   const char *type = worker->task_type;
   if (type == NULL || !worker->task_id.set)
-    return ls_invalid_argument("a strategy on a cluster needs task_type and "
-                               "task_id");
+    return ls_invalid_argument(
+        "a strategy on a cluster needs task_type and task_id");
   LS_RETURN_IF_ERROR(ls_cluster_find_task(
       worker->cluster, type, (int32_t)worker->task_id.value, out_task));
   return strcmp(type, "chief") == 0 || strcmp(type, "worker") == 0
@@ -327,14 +325,14 @@ static ls_status check_rank(const ls_runtime *runtime,
   const int32_t ranks = communicator != NULL ? communicator->ranks : 1;
   const int32_t rank = communicator != NULL ? communicator->rank : 0;
   if (ranks != task->num_workers)
-    return ls_failed_precondition("the cluster has %d workers, the runtime %d "
-                                  "ranks",
-                                  task->num_workers, ranks);
+    return ls_failed_precondition(
+        "the cluster has %d workers, the runtime %d ranks", task->num_workers,
+        ranks);
   return rank == task->id
              ? ls_ok()
-             : ls_failed_precondition("worker %d of the cluster is rank %d of "
-                                      "the runtime",
-                                      task->id, rank);
+             : ls_failed_precondition(
+                   "worker %d of the cluster is rank %d of the runtime",
+                   task->id, rank);
 }
 
 ls_status ls_multi_worker_strategy_create(const ls_mirrored_options *local,

@@ -145,9 +145,9 @@ static ls_status examples_check_count(ls_tensor count) {
   const ls_shape shape = ls_tensor_shape(count);
   if ((!ls_dtype_is_float(dtype) && !ls_dtype_is_integer(dtype)) ||
       !ls_shape_compatible(shape, LS_SCALAR))
-    return ls_invalid_argument("a number of examples is a scalar of an integer "
-                               "or float type, got %s",
-                               LS_SHAPE_TEXT(dtype, shape));
+    return ls_invalid_argument(
+        "a number of examples is a scalar of an integer or float type, got %s",
+        LS_SHAPE_TEXT(dtype, shape));
   return ls_ok();
 }
 

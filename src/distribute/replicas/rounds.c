@@ -113,8 +113,7 @@ static ls_status run_round(ls_rounds *rounds, bool *out_done) {
       LS_RETURN_IF_ERROR(end_task(task));
     if (done != 0 && done != r + 1)
       return ls_failed_precondition(
-          "the replicas made different numbers of merge calls (merge_call): "
-          "%s",
+          "the replicas made different numbers of merge calls (merge_call): %s",
           ended ? "a replica has ended while another waits in one"
                 : "a replica waits in one while another has ended");
   }
@@ -178,10 +177,10 @@ ls_nest ls_rounds_merge_call(ls_replica_task *task, ls_merge_function function,
         "merge_call inside a nested function or the body of a loop or branch "
         "(control flow): call it in the replica's callback itself");
   if (ls_fiber_current() != task->fiber)
-    return LS_FAIL(LS_FAILED_PRECONDITION,
-                   "merge_call from another thread or fiber than that of "
-                   "replica %d",
-                   task->replica->id);
+    return LS_FAIL(
+        LS_FAILED_PRECONDITION,
+        "merge_call from another thread or fiber than that of replica %d",
+        task->replica->id);
   if (ls_this_thread.work.pins != 0 && task->rounds->count > 1)
     return LS_FAIL(LS_UNIMPLEMENTED,
                    "merge_call in a callback of a language that cannot pause "

@@ -115,9 +115,9 @@ static ls_status check_run(ls_callable callable, ls_nest args) {
       args.kind == LS_KIND_TUPLE)
     return ls_ok();
   LS_RETURN_IF_ERROR(ls_nest_status(args));
-  return ls_invalid_argument("the arguments of a run are a list or a tuple, "
-                             "got %s",
-                             LS_NEST_TEXT(args));
+  return ls_invalid_argument(
+      "the arguments of a run are a list or a tuple, got %s",
+      LS_NEST_TEXT(args));
 }
 
 static ls_status run_bound(ls_strategy *strategy, const ls_run_request *request,
@@ -158,10 +158,10 @@ static ls_status run_check_options(const ls_strategy *strategy,
                         options->soft_placement != LS_FLAG_DEFAULT ||
                         options->xla != NULL;
   if (!for_tpus || strategy->kind->check_run != NULL) return ls_ok();
-  return ls_invalid_argument("a run on %s with options dynamic_batch, "
-                             "bucketize, soft_placement or xla: they are for "
-                             "TPU strategies",
-                             strategy->label);
+  return ls_invalid_argument(
+      "a run on %s with options dynamic_batch, bucketize, soft_placement or "
+      "xla: they are for TPU strategies",
+      strategy->label);
 }
 
 // Binds the arguments to the callable's parameters, and runs it.

@@ -89,9 +89,9 @@ static ls_status find_values(merging *m) {
   for (size_t r = 0; r < m->replicas; ++r) {
     LS_RETURN_IF_ERROR(note_values(m, r, &count));
     if (count != m->num_args)
-      return ls_invalid_argument("the merge call has %zu tensors of replica 0 "
-                                 "and %zu of replica %zu",
-                                 m->num_args, count, r);
+      return ls_invalid_argument(
+          "the merge call has %zu tensors of replica 0 and %zu of replica %zu",
+          m->num_args, count, r);
   }
   return ls_ok();
 }

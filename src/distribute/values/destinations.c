@@ -184,8 +184,8 @@ bool ls_destinations_is_none(ls_destinations where) {
 static ls_status add_named(ls_device_set *set, const char *name) {
   ls_device_name canonical;
   if (name == NULL || name[0] == '\0')
-    return ls_invalid_argument("destinations can not be empty: they name no "
-                               "device");
+    return ls_invalid_argument(
+        "destinations can not be empty: they name no device");
   LS_RETURN_IF_ERROR(ls_device_canonical(
       name, ls_context_current()->scoped.device, &canonical));
   add_once(set, canonical.text);
@@ -244,10 +244,9 @@ static ls_status fill_set(ls_destinations where, ls_nest value,
   }
   const ls_nest there = where.value.kind == LS_KIND_NONE ? value : where.value;
   if (!names_devices(there))
-    return ls_invalid_argument(
-        "destinations can not be %s: devices, or a distributed value, variable "
-        "or tensor",
-        LS_NEST_TEXT(there));
+    return ls_invalid_argument("destinations can not be %s: devices, or a "
+                               "distributed value, variable or tensor",
+                               LS_NEST_TEXT(there));
   return add_devices_of(set, there);
 }
 
@@ -275,8 +274,8 @@ static ls_status fetch_source(ls_strategy *strategy, ls_nest value,
     return ls_made_status(out_source->as.tensor);
   }
   if (!ls_is_mirrored(value))
-    return ls_invalid_argument("fetch of %s: a mirrored value or a "
-                               "distributed variable can be fetched",
+    return ls_invalid_argument("fetch of %s: a mirrored value or a distributed "
+                               "variable can be fetched",
                                LS_NEST_TEXT(value));
   for (int32_t i = 0; i < strategy->num_replicas &&
                       !ls_distributed_is_on(value, out_device->text);
@@ -314,8 +313,8 @@ ls_status ls_strategy_fetch(ls_strategy *strategy, ls_nest value,
   LS_REQUIRE(strategy);
   ls_device_name name;
   if (destination != NULL && destination[0] == '\0')
-    return ls_invalid_argument("the destination of a fetch is one device, got "
-                               "an empty name");
+    return ls_invalid_argument(
+        "the destination of a fetch is one device, got an empty name");
   LS_RETURN_IF_ERROR(ls_device_canonical(
       destination != NULL ? destination : "/device:CPU:0", NULL, &name));
   ls_crossing crossing;

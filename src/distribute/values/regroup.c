@@ -54,10 +54,10 @@ static ls_nest refuse_keys(ls_nest first, ls_nest other, size_t replica) {
   char a[160], b[160];
   print_keys(first, a, sizeof(a));
   print_keys(other, b, sizeof(b));
-  return LS_FAIL(LS_INVALID_ARGUMENT,
-                 "replica 0 has a dict with keys %s, replica %zu one with keys "
-                 "%s",
-                 a, replica, b);
+  return LS_FAIL(
+      LS_INVALID_ARGUMENT,
+      "replica 0 has a dict with keys %s, replica %zu one with keys %s", a,
+      replica, b);
 }
 
 // ---- Leaves ----------------------------------------------------------------

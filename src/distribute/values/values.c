@@ -201,9 +201,8 @@ static ls_status component_here(ls_nest leaf, ls_nest *out_component) {
     if (index == count) index = 0;
   }
   if (index >= count)
-    return ls_invalid_argument("replica %zu of a distributed value with %zu "
-                               "components",
-                               index, count);
+    return ls_invalid_argument(
+        "replica %zu of a distributed value with %zu components", index, count);
   *out_component = ls_distributed_component(leaf, index);
   return ls_ok();
 }
@@ -427,9 +426,9 @@ ls_status ls_strategy_results(ls_strategy *strategy, ls_nest value, bool local,
     return ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, &item, 1), out_tuple);
   }
   if (node && most_components(value) > count)
-    return ls_invalid_argument("a leaf has %zu components, the strategy %zu "
-                               "replicas",
-                               most_components(value), count);
+    return ls_invalid_argument(
+        "a leaf has %zu components, the strategy %zu replicas",
+        most_components(value), count);
   LS_OWN_ARRAY_OR_RETURN(strategy->allocator, ls_nest, items, count);
   size_t first = 0, end = count;
   if (local && count == (size_t)strategy->num_replicas)

@@ -20,16 +20,17 @@ static const ls_scope_type export_scope = {.name = "an export"};
 void ls_export_begin(ls_scope *scope, ls_export_policy policy) {
   if ((unsigned)policy > LS_EXPORT_EXPAND_DISTRIBUTED_VARIABLES) {
     ls_context_refuse(scope,
-                      ls_invalid_argument("export policy %d is none of NONE, "
-                                          "SAVE_VARIABLE_DEVICES, "
-                                          "EXPAND_DISTRIBUTED_VARIABLES",
-                                          (int)policy));
+                      ls_invalid_argument(
+                          "export policy %d is none of NONE, "
+                          "SAVE_VARIABLE_DEVICES, EXPAND_DISTRIBUTED_VARIABLES",
+                          (int)policy));
     return;
   }
   if (ls_in_export()) {
     ls_context_refuse(
-        scope, ls_failed_precondition("an export cannot be nested: this thread "
-                                      "is in one already"));
+        scope,
+        ls_failed_precondition(
+            "an export cannot be nested: this thread is in one already"));
     return;
   }
   ls_context *context = ls_context_open(scope, &export_scope);
@@ -50,10 +51,10 @@ ls_status ls_note_unsaveable(const ls_variable *container, const char *access,
 
 static ls_status check_in_export(const char *noun) {
   LS_RETURN_IF_ERROR(ls_scope_status());
-  return ls_in_export() ? ls_ok()
-                        : ls_failed_precondition("%s outside of an export "
-                                                 "(LS_EXPORT_SCOPE)",
-                                                 noun);
+  return ls_in_export()
+             ? ls_ok()
+             : ls_failed_precondition(
+                   "%s outside of an export (LS_EXPORT_SCOPE)", noun);
 }
 
 // ---- Variables -------------------------------------------------------------
@@ -130,9 +131,8 @@ ls_status ls_export_function(ls_function *function, const ls_nest *args,
   const ls_graph *here = ls_graph_current();
   if (here == NULL) return ls_out_of_memory();
   if (here->kind != LS_GRAPH_EAGER)
-    return ls_failed_precondition("a function is exported in eager, not in "
-                                  "graph '%s'",
-                                  here->name);
+    return ls_failed_precondition(
+        "a function is exported in eager, not in graph '%s'", here->name);
   const ls_graph *graph = NULL;
   if (args != NULL)
     LS_RETURN_IF_ERROR(ls_function_trace(function, *args, &graph));

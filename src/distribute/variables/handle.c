@@ -102,8 +102,9 @@ void ls_caching_scope_begin(ls_scope *scope) {
   static uint64_t last;
   if (ls_in_caching_scope()) {
     ls_context_refuse(
-        scope, ls_failed_precondition("a caching scope cannot be nested: this "
-                                      "thread is in one already"));
+        scope,
+        ls_failed_precondition(
+            "a caching scope cannot be nested: this thread is in one already"));
     return;
   }
   ls_context_open(scope, &caching_scope);
@@ -314,9 +315,8 @@ ls_status ls_packed_variable_create(const char *name, const ls_nest *leaves,
   const ls_graph *graph = ls_graph_current();
   if (graph == NULL) return ls_out_of_memory();
   if (graph->kind != LS_GRAPH_EAGER)
-    return ls_failed_precondition("packed variables are made in eager, not in "
-                                  "graph '%s'",
-                                  graph->name);
+    return ls_failed_precondition(
+        "packed variables are made in eager, not in graph '%s'", graph->name);
   if (count == 0)
     return ls_invalid_argument("a packed variable of no variables");
   for (size_t i = 0; i < count; ++i)

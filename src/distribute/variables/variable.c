@@ -56,11 +56,11 @@ ls_status ls_aggregation_reduce_op(ls_variable_aggregation aggregation,
 static ls_status validate_maker(const ls_variable *variable,
                                 const ls_strategy *strategy) {
   const ls_strategy *maker = ls_variable_strategy(variable);
-  return maker == strategy ? ls_ok()
-                           : ls_invalid_argument(
-                                 "colocate_vars_with of %s: variable '%s' was "
-                                 "made in %s",
-                                 strategy->label, variable->name, maker->label);
+  return maker == strategy
+             ? ls_ok()
+             : ls_invalid_argument(
+                   "colocate_vars_with of %s: variable '%s' was made in %s",
+                   strategy->label, variable->name, maker->label);
 }
 
 static ls_status no_colocation(ls_nest value, const char *wanted) {

@@ -88,16 +88,15 @@ variable_create_check_options(const ls_variable_options *options,
         "change synchronization to ON_WRITE or ON_READ",
         variable_create_name_of(options));
   default:
-    return ls_invalid_argument("variable '%s': synchronization %d is none of "
-                               "AUTO, ON_WRITE, ON_READ",
-                               variable_create_name_of(options),
-                               (int)options->synchronization);
+    return ls_invalid_argument(
+        "variable '%s': synchronization %d is none of AUTO, ON_WRITE, ON_READ",
+        variable_create_name_of(options), (int)options->synchronization);
   }
   if ((unsigned)options->aggregation > LS_AGGREGATION_ONLY_FIRST_REPLICA)
-    return ls_invalid_argument(
-        "variable '%s': aggregation %d is none of NONE, SUM, MEAN, "
-        "ONLY_FIRST_REPLICA",
-        variable_create_name_of(options), (int)options->aggregation);
+    return ls_invalid_argument("variable '%s': aggregation %d is none of NONE, "
+                               "SUM, MEAN, ONLY_FIRST_REPLICA",
+                               variable_create_name_of(options),
+                               (int)options->aggregation);
   return ls_ok();
 }
 
@@ -106,10 +105,9 @@ static ls_status check_dtype(const ls_variable_options *options,
   if (options->aggregation != LS_AGGREGATION_MEAN || ls_dtype_is_float(dtype) ||
       dtype == LS_DTYPE_NONE)
     return ls_ok();
-  return ls_invalid_argument("variable '%s': MEAN of %s values; only floats "
-                             "have one",
-                             variable_create_name_of(options),
-                             ls_dtype_name(dtype));
+  return ls_invalid_argument(
+      "variable '%s': MEAN of %s values; only floats have one",
+      variable_create_name_of(options), ls_dtype_name(dtype));
 }
 
 // Returns the requested dtype, as far as the options tell.

@@ -32,9 +32,9 @@ static ls_status check_in_force(const ls_strategy *strategy, const char *noun) {
     return ls_status_annotate(ls_mixing_error(current, strategy),
                               "%s of %s: need to be inside scope", noun,
                               strategy->label);
-  return ls_failed_precondition("%s of %s: need to be inside scope, it is not "
-                                "in force here",
-                                noun, strategy->label);
+  return ls_failed_precondition(
+      "%s of %s: need to be inside scope, it is not in force here", noun,
+      strategy->label);
 }
 
 static void variable_scopes_begin(ls_scope *scope, ls_variable_creator create,

@@ -23,10 +23,9 @@ static ls_status check_params(ls_nest params) {
   for (size_t i = 0; i < ls_nest_count(params); ++i)
     for (size_t r = 0; r < 2; ++r)
       if (strcmp(ls_nest_key(params, i), reserved[r]) == 0)
-        return ls_invalid_argument(
-            "params has '%s': batch_size and context are reserved, the "
-            "estimator sets them",
-            reserved[r]);
+        return ls_invalid_argument("params has '%s': batch_size and context "
+                                   "are reserved, the estimator sets them",
+                                   reserved[r]);
   return ls_ok();
 }
 
@@ -63,8 +62,8 @@ static ls_status estimator_check(const ls_estimator_options *o) {
   const ls_run_values *config =
       o->config != NULL ? ls_run_config_values(o->config) : NULL;
   if (config == NULL || config->tpu == NULL)
-    return ls_invalid_argument("config must be a TPU run configuration "
-                               "(ls_tpu_run_config_create)");
+    return ls_invalid_argument(
+        "config must be a TPU run configuration (ls_tpu_run_config_create)");
   LS_RETURN_IF_ERROR(check_params(o->params));
   if (o->warm_start != NULL &&
       (o->warm_start->path == NULL || o->warm_start->path[0] == 0))
@@ -98,9 +97,8 @@ static ls_status new_folder(ls_estimator *self) {
 static ls_status set_folder(ls_estimator *self, const char *given,
                             const char *configured) {
   if (given != NULL && configured != NULL && strcmp(given, configured) != 0)
-    return ls_invalid_argument("model_dir is '%s', that of the configuration "
-                               "'%s'",
-                               given, configured);
+    return ls_invalid_argument(
+        "model_dir is '%s', that of the configuration '%s'", given, configured);
   if (given == NULL) given = configured;
   if (given == NULL) return new_folder(self);
   if (given[0] == 0) return ls_invalid_argument("model_dir is empty");
@@ -315,9 +313,9 @@ static ls_status open_newest(const ls_estimator *self,
   LS_RETURN_IF_ERROR(find_whole(self, true, out_file));
   return *out_file != NULL
              ? ls_ok()
-             : ls_failed_precondition("Could not find trained model in "
-                                      "model_dir: %s",
-                                      self->model_dir);
+             : ls_failed_precondition(
+                   "Could not find trained model in model_dir: %s",
+                   self->model_dir);
 }
 
 void ls_estimator_free_names(char **names, size_t count) {

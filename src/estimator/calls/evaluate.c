@@ -27,9 +27,9 @@ static ls_status evaluate_check_names(ls_nest metrics) {
   for (size_t i = 0; i < ls_nest_count(metrics); ++i)
     for (size_t t = 0; t < 2; ++t)
       if (strcmp(ls_nest_key(metrics, i), taken[t]) == 0)
-        return ls_invalid_argument("a metric cannot be called '%s': an "
-                                   "evaluation has one of its own",
-                                   taken[t]);
+        return ls_invalid_argument(
+            "a metric cannot be called '%s': an evaluation has one of its own",
+            taken[t]);
   return ls_ok();
 }
 

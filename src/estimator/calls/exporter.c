@@ -35,9 +35,9 @@ static ls_status exporter_check(const ls_exporter_options *o) {
   if (o->receiver.call == NULL)
     return ls_invalid_argument("exporter '%s' needs a receiver_fn", o->name);
   if (o->keep.set && o->keep.value < 1)
-    return ls_invalid_argument("exporter '%s' keeps %lld exports: give 1 or "
-                               "more",
-                               o->name, (long long)o->keep.value);
+    return ls_invalid_argument(
+        "exporter '%s' keeps %lld exports: give 1 or more", o->name,
+        (long long)o->keep.value);
   if (o->kind != LS_EXPORTER_BEST && (o->is_better != NULL || o->events))
     return ls_invalid_argument("exporter '%s': %s is of those of the best",
                                o->name,
@@ -98,8 +98,8 @@ static ls_status exporter_list(const ls_file_system *files, const char *folder,
   *out_entries = NULL;
   *out_count = 0;
   if (files->list == NULL)
-    return ls_unimplemented("the file system does not list folders, which "
-                            "exporters need");
+    return ls_unimplemented(
+        "the file system does not list folders, which exporters need");
   const ls_status status = files->list(
       files->user, folder, ls_current_allocator(), out_entries, out_count);
   if (ls_status_code(status) != LS_NOT_FOUND) return status;

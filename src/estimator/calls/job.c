@@ -112,9 +112,9 @@ ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
       .num_batch_axes = estimator->num_batch_axes,
   };
   if (estimator->has_predictions && !plan->on_cpu)
-    return ls_failed_precondition("predictions of this estimator are open and "
-                                  "use its system: close them first "
-                                  "(ls_predictions_close)");
+    return ls_failed_precondition(
+        "predictions of this estimator are open and use its system: close them "
+        "first (ls_predictions_close)");
   if (!plan->on_cpu)
     LS_RETURN_IF_ERROR(system_use_begin(&job->use, plan, estimator->model_dir));
   LS_RETURN_IF_ERROR(ls_job_make_graph(job, "estimator"));

@@ -230,9 +230,9 @@ static ls_status input_state_restore_all(const ls_job *job,
   int64_t saved = 0;
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "count", &saved));
   if (saved != (int64_t)count)
-    return ls_invalid_argument("the checkpoint has places in %lld data sets, "
-                               "the input has %zu",
-                               (long long)saved, count);
+    return ls_invalid_argument(
+        "the checkpoint has places in %lld data sets, the input has %zu",
+        (long long)saved, count);
   for (size_t i = 0; i < count; ++i) {
     const ls_record *one = NULL;
     if (!draws(job, i)) continue;

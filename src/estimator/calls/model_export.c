@@ -247,9 +247,9 @@ static ls_status export_model(ls_estimator *self,
   const ls_status status =
       checkpoint.file != NULL || self->warm_start.path != NULL
           ? export_from(self, e, mode, checkpoint.path, out_path)
-          : ls_failed_precondition("Could not find trained model in model_dir: "
-                                   "%s, to be exported",
-                                   self->model_dir);
+          : ls_failed_precondition(
+                "Could not find trained model in model_dir: %s, to be exported",
+                self->model_dir);
   ls_estimator_checkpoint_close(&checkpoint);
   return status;
 }

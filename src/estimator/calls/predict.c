@@ -38,9 +38,7 @@ static bool predict_is_wanted(const ls_estimator_prediction *prediction,
 static ls_status no_keys(const ls_estimator_prediction *prediction,
                          ls_nest predictions) {
   return ls_invalid_argument(
-      "none of the requested "
-      "keys ('%s'%s) is one of "
-      "the predictions %s",
+      "none of the requested keys ('%s'%s) is one of the predictions %s",
       prediction->num_keys > 0 ? prediction->keys[0] : "",
       prediction->num_keys > 1 ? ", ..." : "", LS_NEST_TEXT(predictions));
 }

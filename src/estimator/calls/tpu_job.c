@@ -79,10 +79,11 @@ static ls_status check_reduces(const ls_job *job) {
 static ls_status check_steps(ls_host_call *call) {
   int64_t steps = 0;
   memcpy(&steps, call->inputs[0], sizeof(steps));
-  ls_host_done(call, steps > 0
-                         ? ls_ok()
-                         : ls_out_of_range("the input has ended before the "
-                                           "first step of a run"));
+  ls_host_done(call,
+               steps > 0
+                   ? ls_ok()
+                   : ls_out_of_range(
+                         "the input has ended before the first step of a run"));
   return ls_ok();
 }
 

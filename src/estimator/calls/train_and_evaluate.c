@@ -27,8 +27,8 @@ static ls_status check_exporters(const ls_eval_spec *eval) {
     for (size_t k = 0; k < i; ++k)
       if (strcmp(ls_exporter_name(eval->exporters[i]),
                  ls_exporter_name(eval->exporters[k])) == 0)
-        return ls_invalid_argument("two exporters are called '%s': each "
-                                   "writes to a folder of its name",
+        return ls_invalid_argument("two exporters are called '%s': each writes "
+                                   "to a folder of its name",
                                    ls_exporter_name(eval->exporters[i]));
   }
   return ls_ok();
@@ -421,9 +421,9 @@ static ls_status evaluate_alone(ls_estimator *estimator,
                                 ls_train_and_evaluation *out) {
   const int32_t index = ls_estimator_run_values(estimator)->task_id;
   if (index > 0)
-    return ls_invalid_argument("evaluator %d: there can only be one evaluator, "
-                               "of index 0",
-                               (int)index);
+    return ls_invalid_argument(
+        "evaluator %d: there can only be one evaluator, of index 0",
+        (int)index);
   eval_rounds evaluator = {.estimator = estimator,
                            .eval = eval,
                            .max_steps = train->max_steps,

@@ -62,9 +62,9 @@ static ls_status read_job(ls_run_config *config, const ls_json *tasks,
                           ls_cluster_job *out) {
   size_t count = 0;
   if (tasks->kind != LS_JSON_ARRAY)
-    return ls_invalid_argument("%s: job '%s' of the cluster is no list of "
-                               "addresses",
-                               variable, tasks->key);
+    return ls_invalid_argument(
+        "%s: job '%s' of the cluster is no list of addresses", variable,
+        tasks->key);
   for (const ls_json *at = tasks->first; at != NULL; at = at->next, ++count)
     if (at->kind != LS_JSON_STRING)
       return ls_invalid_argument("%s: task %zu of job '%s' has no address",
@@ -149,15 +149,14 @@ static ls_status find_chief(const ls_cluster_spec *cluster,
   const bool is_legacy = job_of(cluster, "master") != NULL;
   *out_chief = is_legacy ? "master" : "chief";
   if (is_legacy && job_of(cluster, "chief") != NULL)
-    return ls_invalid_argument("%s: the cluster has a 'master' and a 'chief': "
-                               "one of them leads",
-                               variable);
+    return ls_invalid_argument(
+        "%s: the cluster has a 'master' and a 'chief': one of them leads",
+        variable);
   const size_t count = num_tasks(cluster, *out_chief);
-  return count == 1
-             ? ls_ok()
-             : ls_invalid_argument("%s: the cluster has %zu tasks of job '%s', "
-                                   "must have exactly one",
-                                   variable, count, *out_chief);
+  return count == 1 ? ls_ok()
+                    : ls_invalid_argument("%s: the cluster has %zu tasks of "
+                                          "job '%s', must have exactly one",
+                                          variable, count, *out_chief);
 }
 
 static ls_status check_task(const ls_cluster_spec *cluster, const task *t) {
@@ -165,33 +164,32 @@ static ls_status check_task(const ls_cluster_spec *cluster, const task *t) {
     return ls_invalid_argument("%s: with a cluster the task's type must be set",
                                variable);
   if (!t->has_index)
-    return ls_invalid_argument("%s: with a cluster the index of task '%s' must "
-                               "be set",
-                               variable, t->type);
+    return ls_invalid_argument(
+        "%s: with a cluster the index of task '%s' must be set", variable,
+        t->type);
   if (t->index > INT32_MAX)
     return ls_invalid_argument("%s: index %lld of task '%s' is above %d",
                                variable, (long long)t->index, t->type,
                                INT32_MAX);
   if (t->index < 0)
-    return ls_invalid_argument("%s: index %lld of task '%s' must not be "
-                               "negative",
-                               variable, (long long)t->index, t->type);
+    return ls_invalid_argument(
+        "%s: index %lld of task '%s' must not be negative", variable,
+        (long long)t->index, t->type);
   if (strcmp(t->type, "evaluator") == 0)
     return job_of(cluster, "master") == NULL
                ? ls_ok()
-               : ls_invalid_argument("%s: a cluster with a 'master' has no "
-                                     "task 'evaluator'",
-                                     variable);
+               : ls_invalid_argument(
+                     "%s: a cluster with a 'master' has no task 'evaluator'",
+                     variable);
   const ls_cluster_job *job = job_of(cluster, t->type);
   if (job == NULL)
     return ls_invalid_argument("%s: task '%s' is no job of the cluster",
                                variable, t->type);
   return (size_t)t->index < job->num_addresses
              ? ls_ok()
-             : ls_invalid_argument("%s: index %lld of task '%s', of which the "
-                                   "cluster has %zu",
-                                   variable, (long long)t->index, t->type,
-                                   job->num_addresses);
+             : ls_invalid_argument(
+                   "%s: index %lld of task '%s', of which the cluster has %zu",
+                   variable, (long long)t->index, t->type, job->num_addresses);
 }
 
 // ---- Derived values --------------------------------------------------------
@@ -252,13 +250,13 @@ static ls_status stand_alone(ls_run_config *config, const task *t,
                              const char *master, const char *eval_master) {
   ls_run_values *values = &config->values;
   if (t->type != NULL && strcmp(t->type, "worker") != 0)
-    return ls_invalid_argument("%s: without a cluster the task's type must be "
-                               "'worker', got '%s'",
-                               variable, t->type);
+    return ls_invalid_argument(
+        "%s: without a cluster the task's type must be 'worker', got '%s'",
+        variable, t->type);
   if (t->index != 0)
-    return ls_invalid_argument("%s: without a cluster the task's index must be "
-                               "0, got %lld",
-                               variable, (long long)t->index);
+    return ls_invalid_argument(
+        "%s: without a cluster the task's index must be 0, got %lld", variable,
+        (long long)t->index);
   values->task_type = "worker";
   values->master = master != NULL ? master : "";
   values->evaluation_master =

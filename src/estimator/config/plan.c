@@ -151,10 +151,10 @@ static ls_status check_batch(const ls_plan *plan) {
   if (!batch.set)
     return plan->mode == LS_MODE_TRAIN
                ? ls_ok()
-               : ls_invalid_argument("%s_batch_size was not given when the "
-                                     "estimator was made: on TPUs it is needed "
-                                     "(from the command: --batch-size N)",
-                                     mode);
+               : ls_invalid_argument(
+                     "%s_batch_size was not given when the estimator was made: "
+                     "on TPUs it is needed (from the command: --batch-size N)",
+                     mode);
   return plan->input.broadcast || plan->any_batch || batch.value % replicas == 0
              ? ls_ok()
              : refuse_batch(plan, batch.value, replicas);
@@ -169,8 +169,8 @@ static ls_status check_hosts(const ls_plan *plan) {
   if (plan->input.way == LS_FEED_REPLICAS && (!predicts || replicas == 1)) {
     if (!predicts)
       ls_runtime_log(plan->runtime, LS_LOG_WARNING, "estimator",
-                     "evaluating on %lld hosts with PER_HOST_V2: each host "
-                     "has its own input, %s",
+                     "evaluating on %lld hosts with PER_HOST_V2: each host has "
+                     "its own input, %s",
                      hosts,
                      plan->any_batch
                          ? "which may end before the others"

@@ -37,9 +37,8 @@ static ls_status check_job(const char *job) {
                           "/job:%s/task:%d/device:TPU:%d", job, INT32_MAX,
                           INT32_MAX) < (int)sizeof(longest.text)
              ? ls_ok()
-             : ls_invalid_argument("job '%.80s' is too long for the name of a "
-                                   "device",
-                                   job);
+             : ls_invalid_argument(
+                   "job '%.80s' is too long for the name of a device", job);
 }
 
 // ---- The system ------------------------------------------------------------
@@ -76,9 +75,9 @@ static ls_status count_replicas(ls_plan_system *self, ls_opt cores) {
   if (!cores.set) return ls_ok();
   const int64_t each = cores.value;
   if (each > self->num_cores)
-    return ls_invalid_argument("num_cores_per_replica is %lld, the system has "
-                               "%lld cores",
-                               (long long)each, (long long)self->num_cores);
+    return ls_invalid_argument(
+        "num_cores_per_replica is %lld, the system has %lld cores",
+        (long long)each, (long long)self->num_cores);
   if (self->num_cores % each != 0)
     return ls_failed_precondition("num_cores_per_replica is %lld, which does "
                                   "not divide the system's %lld cores",
@@ -105,18 +104,17 @@ static ls_status check_system(const ls_plan_system *self,
   const ls_opt shards = tpu->num_shards, cores = tpu->num_cores_per_replica;
   if (self->num_cores == 0) return plan_system_refuse_system(self);
   if (shards.set && shards.value != self->num_replicas)
-    return ls_invalid_argument("num_shards is not set correctly for the "
-                               "system at '%s': expected %lld, got %lld",
+    return ls_invalid_argument("num_shards is not set correctly for the system "
+                               "at '%s': expected %lld, got %lld",
                                self->master, (long long)self->num_replicas,
                                (long long)shards.value);
   return !cores.set || cores.value <= self->cores_per_host ||
                  tpu->per_host_input == LS_INPUT_PER_HOST_V2
              ? ls_ok()
-             : ls_invalid_argument("num_cores_per_replica is %lld, a host has "
-                                   "%lld cores: only with PER_HOST_V2 a "
-                                   "replica is on several hosts",
-                                   (long long)cores.value,
-                                   (long long)self->cores_per_host);
+             : ls_invalid_argument(
+                   "num_cores_per_replica is %lld, a host has %lld cores: only "
+                   "with PER_HOST_V2 a replica is on several hosts",
+                   (long long)cores.value, (long long)self->cores_per_host);
 }
 
 // ---- Cores of replicas -----------------------------------------------------
@@ -243,8 +241,8 @@ ls_status ls_plan_check_ranks(const ls_plan *plan) {
   if (plan->on_cpu || plan->mode == LS_MODE_PREDICT)
     return ls_unimplemented(
         "an estimator on %d ranks trains and evaluates on the cores of a TPU "
-        "system only, and does not predict (from the command: use "
-        "--tpu virtual:2x2, without --replicas)",
+        "system only, and does not predict (from the command: use --tpu "
+        "virtual:2x2, without --replicas)",
         ranks->ranks);
   if (ls_plan_is_model_parallel(plan))
     return ls_unimplemented("replicas of several cores on %d ranks",

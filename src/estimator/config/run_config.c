@@ -91,9 +91,9 @@ static ls_status check_flags(const ls_run_config_options *o) {
 
 static ls_status run_config_check(const ls_run_values *v) {
   if (v->save_checkpoints_steps.set && v->save_checkpoints_secs.set)
-    return ls_invalid_argument("save_checkpoints_steps and "
-                               "save_checkpoints_secs are both set: one can "
-                               "be");
+    return ls_invalid_argument(
+        "save_checkpoints_steps and save_checkpoints_secs are both set: one "
+        "can be");
   if (v->model_dir != NULL && v->model_dir[0] == '\0')
     return ls_invalid_argument("model_dir should be non-empty");
   for (size_t i = 0; i < LS_COUNT_OF(numbers); ++i) {
@@ -138,13 +138,12 @@ static ls_status run_config_take(ls_run_config *self,
   const bool given =
       o->save_checkpoints_steps.set || o->save_checkpoints_secs.set;
   if (given && o->checkpoints == LS_FLAG_OFF)
-    return ls_invalid_argument("checkpoints are off, and "
-                               "save_checkpoints_%s is set",
-                               o->save_checkpoints_steps.set ? "steps"
-                                                             : "secs");
+    return ls_invalid_argument(
+        "checkpoints are off, and save_checkpoints_%s is set",
+        o->save_checkpoints_steps.set ? "steps" : "secs");
   if (o->log_step_count_steps.set && o->log_step_count == LS_FLAG_OFF)
-    return ls_invalid_argument("log_step_count is off, and "
-                               "log_step_count_steps is set");
+    return ls_invalid_argument(
+        "log_step_count is off, and log_step_count_steps is set");
   v->random_seed = o->random_seed;
   v->save_summary_steps = or_else(o->save_summary_steps, 100);
   v->save_checkpoints_steps = o->save_checkpoints_steps;
@@ -176,9 +175,9 @@ ls_status ls_run_config_create(const ls_run_config_options *options,
   if (options == NULL) options = &defaults;
   if (options->tpu != NULL || options->resolver != NULL ||
       options->master != NULL || options->evaluation_master != NULL)
-    return ls_invalid_argument("tpu, resolver, master and evaluation_master "
-                               "are of runs on a TPU system "
-                               "(ls_tpu_run_config_create)");
+    return ls_invalid_argument(
+        "tpu, resolver, master and evaluation_master are of runs on a TPU "
+        "system (ls_tpu_run_config_create)");
   LS_OWN(ls_run_config, made) = NULL;
   LS_RETURN_IF_ERROR(run_config_make(ls_runtime_current(), &made));
   LS_RETURN_IF_ERROR(run_config_take(made, options));

@@ -63,12 +63,12 @@ static ls_status check_partition(const ls_tpu_config *tpu) {
                                "a list of one or two: of features, and labels",
                                count);
   if (tpu->per_host_input != LS_INPUT_PER_HOST_V2)
-    return ls_invalid_argument("input_partition_dims needs PER_HOST_V2 as "
-                               "per_host_input");
+    return ls_invalid_argument(
+        "input_partition_dims needs PER_HOST_V2 as per_host_input");
   return tpu->num_cores_per_replica.set
              ? ls_ok()
-             : ls_invalid_argument("input_partition_dims needs "
-                                   "num_cores_per_replica");
+             : ls_invalid_argument(
+                   "input_partition_dims needs num_cores_per_replica");
 }
 
 static ls_status tpu_config_check(const ls_tpu_config *tpu) {
@@ -82,14 +82,14 @@ static ls_status tpu_config_check(const ls_tpu_config *tpu) {
   LS_RETURN_IF_ERROR(check_partition(tpu));
   LS_RETURN_IF_ERROR(tpu_config_check_cores(tpu->num_cores_per_replica));
   if (sleep.set && sleep.value < 0)
-    return ls_invalid_argument("initial_infeed_sleep_secs must be positive, "
-                               "got %lld",
-                               (long long)sleep.value);
+    return ls_invalid_argument(
+        "initial_infeed_sleep_secs must be positive, got %lld",
+        (long long)sleep.value);
   if (tpu->eval_training_input != LS_INPUT_PER_HOST_V1 &&
       tpu->eval_training_input != LS_INPUT_SLICED)
-    return ls_invalid_argument("eval_training_input is %d, must be PER_HOST_V1 "
-                               "(2) or SLICED (5)",
-                               (int)tpu->eval_training_input);
+    return ls_invalid_argument(
+        "eval_training_input is %d, must be PER_HOST_V1 (2) or SLICED (5)",
+        (int)tpu->eval_training_input);
   if (calls.set)
     LS_RETURN_IF_ERROR(
         ls_check_positive("host_call_every_n_steps", calls.value));

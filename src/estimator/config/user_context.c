@@ -68,8 +68,8 @@ ls_status ls_user_context_assignment(const ls_user_context *user,
   LS_REQUIRE_OUT(out_assignment);
   LS_REQUIRE(user);
   if (user->is_input)
-    return ls_failed_precondition("device_assignment must not be called from "
-                                  "input_fn");
+    return ls_failed_precondition(
+        "device_assignment must not be called from input_fn");
   *out_assignment = user->plan->system->assignment;
   return ls_ok();
 }

@@ -222,10 +222,10 @@ static ls_status initialize_writers(device_hook *self, ls_session *session) {
   while (!__atomic_load_n(&most.reached, __ATOMIC_ACQUIRE))
     ls_spin_pause();
   ls_status_free(status);
-  return LS_STATUS(LS_DEADLINE_EXCEEDED,
-                   "initializing %zu writers of summaries took more than %d "
-                   "minutes",
-                   ls_nest_count(self->initializers), MINUTES);
+  return LS_STATUS(
+      LS_DEADLINE_EXCEEDED,
+      "initializing %zu writers of summaries took more than %d minutes",
+      ls_nest_count(self->initializers), MINUTES);
 }
 
 static bool asks_compiler(const device_hook *self) {

@@ -156,9 +156,9 @@ ls_status ls_watchdog_start_by_environment(ls_tpu_resolver *resolver) {
   const long long seconds = strtoll(setting.value, &end, 10);
   if (end == setting.value || *end != '\0' || seconds < 0 ||
       seconds > INT32_MAX)
-    return ls_invalid_argument("%s is '%s', expected a number of seconds, 0 "
-                               "to %d",
-                               setting.name, setting.value, INT32_MAX);
+    return ls_invalid_argument(
+        "%s is '%s', expected a number of seconds, 0 to %d", setting.name,
+        setting.value, INT32_MAX);
   return seconds == 0 ? ls_ok() : ls_watchdog_start(resolver, seconds);
 }
 

@@ -44,25 +44,25 @@ static ls_status stop_rule_check(const ls_early_stopping_options *o) {
   if (has_threshold(o->rule) && isnan(o->threshold))
     return ls_invalid_argument("early stopping: the threshold is no number");
   if (has_threshold(o->rule) && o->max_steps != 0)
-    return ls_invalid_argument("early stopping: max_steps is %lld, and the "
-                               "rule has a threshold",
-                               (long long)o->max_steps);
+    return ls_invalid_argument(
+        "early stopping: max_steps is %lld, and the rule has a threshold",
+        (long long)o->max_steps);
   if (!has_threshold(o->rule) && o->max_steps < 1)
-    return ls_invalid_argument("early stopping: max_steps is %lld, expected 1 "
-                               "or more",
-                               (long long)o->max_steps);
+    return ls_invalid_argument(
+        "early stopping: max_steps is %lld, expected 1 or more",
+        (long long)o->max_steps);
   if (!has_threshold(o->rule) && o->threshold != 0)
     return ls_invalid_argument(
         "early stopping: the threshold is %g, but the rule has none",
         o->threshold);
   if (o->min_steps < 0)
-    return ls_invalid_argument("early stopping: min_steps is %lld, expected 0 "
-                               "or more",
-                               (long long)o->min_steps);
+    return ls_invalid_argument(
+        "early stopping: min_steps is %lld, expected 0 or more",
+        (long long)o->min_steps);
   if (o->folder != NULL && o->evaluation != NULL)
-    return ls_invalid_argument("early stopping: both a folder, '%s', and an "
-                               "evaluation, '%s'",
-                               o->folder, o->evaluation);
+    return ls_invalid_argument(
+        "early stopping: both a folder, '%s', and an evaluation, '%s'",
+        o->folder, o->evaluation);
   return ls_ok();
 }
 
@@ -74,9 +74,9 @@ static ls_status find_folder(ls_text *out, const ls_early_stopping_options *o) {
     return ls_text_status(out);
   }
   if (model_dir == NULL)
-    return ls_invalid_argument("early stopping: neither a folder of "
-                               "evaluations nor a configuration with a "
-                               "model_dir");
+    return ls_invalid_argument(
+        "early stopping: neither a folder of evaluations nor a configuration "
+        "with a model_dir");
   ls_text_append_format(out, "%s/eval", model_dir);
   if (o->evaluation != NULL && o->evaluation[0] != '\0')
     ls_text_append_format(out, "_%s", o->evaluation);
@@ -301,8 +301,8 @@ static const ls_hook_type other_type = {.name = "early stopping",
 
 static ls_status check_function(const ls_early_stopping_options *options) {
   if (options->should_stop == NULL)
-    return ls_invalid_argument("early stopping: neither should_stop nor a rule "
-                               "over a metric");
+    return ls_invalid_argument(
+        "early stopping: neither should_stop nor a rule over a metric");
   if (options->metric != NULL || options->folder != NULL ||
       options->evaluation != NULL || options->threshold != 0 ||
       options->max_steps != 0 || options->min_steps != 0)

@@ -42,9 +42,9 @@ static ls_status read_mode(ls_shutdown_mode *mode) {
   for (int i = LS_SHUTDOWN_WORKER; i <= LS_SHUTDOWN_NONE; ++i)
     if (strcmp(value, names[i]) == 0) *mode = (ls_shutdown_mode)i;
   if (*mode != LS_SHUTDOWN_OF_ENVIRONMENT) return ls_ok();
-  return ls_invalid_argument("%s is '%s', expected shutdown_worker, "
-                             "shutdown_computation or nothing",
-                             setting.name, value);
+  return ls_invalid_argument(
+      "%s is '%s', expected shutdown_worker, shutdown_computation or nothing",
+      setting.name, value);
 }
 
 // ---- Query -----------------------------------------------------------------

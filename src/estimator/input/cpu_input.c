@@ -275,9 +275,9 @@ static ls_nest cpu_input_as_tensor(ls_nest leaf, void *user) {
 static ls_status call_input(const ls_estimator_calls *calls,
                             ls_nest *out_value) {
   if (calls->plan->input.way == LS_FEED_SLICES)
-    return ls_invalid_argument("eval_training_input_configuration is SLICED, "
-                               "which is for replicas on TPUs: leave it unset "
-                               "where CPUs evaluate or predict");
+    return ls_invalid_argument(
+        "eval_training_input_configuration is SLICED, which is for replicas on "
+        "TPUs: leave it unset where CPUs evaluate or predict");
   return ls_call_input(calls, NULL, out_value);
 }
 

@@ -65,8 +65,8 @@ static ls_status check_axes(const ls_enqueue *self) {
 static ls_status check_source(const ls_enqueue *self, bool is_dataset) {
   const enqueue_way *way = enqueue_way_of(self);
   if (is_prediction(self) && !is_dataset)
-    return ls_invalid_argument("input_fn must give a Dataset to predict with "
-                               "on TPUs");
+    return ls_invalid_argument(
+        "input_fn must give a Dataset to predict with on TPUs");
   if (is_prediction(self) && way->by_axes &&
       self->options.feed->batch_axis != NULL)
     return ls_invalid_argument(
@@ -135,10 +135,10 @@ static ls_status check_replicas(const ls_enqueue *self) {
     ++count;
   return count == self->num_replicas
              ? ls_ok()
-             : ls_invalid_argument(
-                   "shard %lld of host %lld, which has the first cores of %lld "
-                   "replicas",
-                   (long long)count, (long long)self->host, (long long)count);
+             : ls_invalid_argument("shard %lld of host %lld, which has the "
+                                   "first cores of %lld replicas",
+                                   (long long)count, (long long)self->host,
+                                   (long long)count);
 }
 
 ls_status ls_enqueue_init(ls_enqueue *self, const ls_enqueue_options *options) {
@@ -285,9 +285,9 @@ ls_status ls_enqueue_read(ls_enqueue *self) {
   const enqueue_way *way = enqueue_way_of(self);
   LS_OWN(reading, r) = {0};
   if (self->queue != NULL || self->read.values.kind != LS_KIND_NONE)
-    return ls_failed_precondition("InternalError: the ops that feed host %lld "
-                                  "are built twice",
-                                  (long long)self->host);
+    return ls_failed_precondition(
+        "InternalError: the ops that feed host %lld are built twice",
+        (long long)self->host);
   LS_RETURN_IF_ERROR(way->takes_each || way->calls_each ? read_each(self, &r)
                                                         : read_one(self, &r));
   return ls_take_nest(ls_nest_builder_finish(&r.ended, LS_KIND_LIST),

@@ -92,8 +92,8 @@ static ls_nest slice_leaf(ls_nest leaf, void *user) {
   ls_nest made = ls_none();
   ls_array *array = ls_nest_as_array(leaf);
   if (array == NULL)
-    return LS_FAIL(LS_INVALID_ARGUMENT, "predictions that are no arrays have "
-                                        "no rows");
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "predictions that are no arrays have no rows");
   return ls_made_nest(ls_array_rows(array, 0, *(const int64_t *)user, &made),
                       &made);
 }

@@ -93,9 +93,9 @@ static ls_status recorder_cut(cutting *c, ls_nest value, ls_nest dims) {
   }
   if (!ls_nest_is_node(value) || !ls_nest_is_node(dims) ||
       ls_nest_count(value) != ls_nest_count(dims) || !same_keys(value, dims))
-    return ls_invalid_argument("TPUConfig.input_partition_dims[%zu] mismatched "
-                               "the structure of %s",
-                               c->number, c->what);
+    return ls_invalid_argument(
+        "TPUConfig.input_partition_dims[%zu] mismatched the structure of %s",
+        c->number, c->what);
   for (size_t i = 0; i < ls_nest_count(value); ++i)
     LS_RETURN_IF_ERROR(recorder_cut(c, ls_nest_item_sorted(value, i),
                                     ls_nest_item_sorted(dims, i)));
@@ -194,8 +194,8 @@ ls_status ls_recorder_unflatten(ls_nest structure, ls_nest elements,
   *out_fed = (ls_feed_element){0};
   const size_t count = ls_nest_num_leaves(structure);
   if (structure.kind == LS_KIND_NONE)
-    return ls_failed_precondition("values are to get a structure before one "
-                                  "was recorded");
+    return ls_failed_precondition(
+        "values are to get a structure before one was recorded");
   if (!ls_nest_is_node(elements) || ls_nest_count(elements) != count)
     return ls_invalid_argument("a tuple of %zu elements; the input has %zu",
                                ls_nest_count(elements), count);

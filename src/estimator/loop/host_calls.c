@@ -30,10 +30,10 @@ static ls_status check_rows(const ls_host_calls *calls, const char *name,
   if (calls->plan->input.way == LS_FEED_ALL ||
       ls_tensor_shape(tensor).rank != 0)
     return ls_ok();
-  return ls_failed_precondition("all tensors of %s must preserve batch size "
-                                "dimension, by which replicas' "
-                                "parts are put together: '%s' is a scalar",
-                                name, ls_tensor_name(tensor));
+  return ls_failed_precondition(
+      "all tensors of %s must preserve batch size dimension, by which "
+      "replicas' parts are put together: '%s' is a scalar",
+      name, ls_tensor_name(tensor));
 }
 
 static ls_status take_leaves(ls_host_calls *calls, const char *name,

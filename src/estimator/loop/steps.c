@@ -39,10 +39,9 @@ static ls_status add_loss(ls_model_steps *steps, ls_tensor loss,
                           ls_tensor examples, ls_tensor *state) {
   const bool counts = ls_model_steps_count_examples(steps);
   if (!ls_dtype_is_float(ls_tensor_dtype(loss)))
-    return ls_invalid_argument("the loss of a step must be of a float type: "
-                               "'%s' is %s",
-                               ls_tensor_name(loss),
-                               ls_dtype_name(ls_tensor_dtype(loss)));
+    return ls_invalid_argument(
+        "the loss of a step must be of a float type: '%s' is %s",
+        ls_tensor_name(loss), ls_dtype_name(ls_tensor_dtype(loss)));
   steps->loss_dtype = ls_tensor_dtype(loss);
   const ls_dtype wide = find_wide(steps);
   if (steps->mode == LS_MODE_TRAIN) {
@@ -112,12 +111,12 @@ static ls_status leave_out(void *user, const char *tag) {
   ls_model_steps *steps = user;
   if (steps->has_left_out) return ls_ok();
   steps->has_left_out = true;
-  ls_runtime_log(ls_runtime_current(), LS_LOG_WARNING, "estimator",
-                 "the summary '%s' of model_fn, and others like it, are not "
-                 "written where training is on TPUs: give the values to the "
-                 "function of host_call, which writes them with "
-                 "ls_summary_scalar and others",
-                 tag);
+  ls_runtime_log(
+      ls_runtime_current(), LS_LOG_WARNING, "estimator",
+      "the summary '%s' of model_fn, and others like it, are not written where "
+      "training is on TPUs: give the values to the function of host_call, "
+      "which writes them with ls_summary_scalar and others",
+      tag);
   return ls_ok();
 }
 
@@ -174,8 +173,8 @@ static ls_status call_cache(const ls_model_steps *steps, ls_nest *out_cache) {
   const ls_kind kind = out_cache->kind;
   return kind == LS_KIND_LIST || kind == LS_KIND_TUPLE || kind == LS_KIND_NONE
              ? ls_ok()
-             : ls_invalid_argument("the cache function must give a list of "
-                                   "tensors");
+             : ls_invalid_argument(
+                   "the cache function must give a list of tensors");
 }
 
 // Replaces the cache by the values that the model returned for the next step.
@@ -191,10 +190,9 @@ static ls_status replace_cache(const ls_model_steps *steps,
     const ls_dtype former = ls_tensor_dtype(cache[i]);
     const ls_dtype dtype = ls_tensor_dtype(spec->cache[i]);
     if (dtype != former)
-      return ls_invalid_argument("tensor %zu of the cache is %s at first, and "
-                                 "%s for the next step",
-                                 i, ls_dtype_name(former),
-                                 ls_dtype_name(dtype));
+      return ls_invalid_argument(
+          "tensor %zu of the cache is %s at first, and %s for the next step", i,
+          ls_dtype_name(former), ls_dtype_name(dtype));
     cache[i] = spec->cache[i];
   }
   return ls_ok();

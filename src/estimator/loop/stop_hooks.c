@@ -80,9 +80,9 @@ ls_status ls_within_percent(double actual, double target, double percent,
                             bool *out_is) {
   LS_REQUIRE_OUT(out_is);
   if (actual == 0 || target == 0)
-    return ls_invalid_argument("whether %g is within %g percent of %g: neither "
-                               "may be 0",
-                               actual, percent, target);
+    return ls_invalid_argument(
+        "whether %g is within %g percent of %g: neither may be 0", actual,
+        percent, target);
   *out_is = fabs(actual - target) / target <= percent / 100;
   return ls_ok();
 }
@@ -107,9 +107,7 @@ ls_status ls_iteration_count_get(ls_iteration_count *self, double seconds,
   *out_steps = 1;
   if (!(seconds > 0))
     return ls_invalid_argument(
-        "how many steps fit into %g seconds: more than 0 "
-        "are needed",
-        seconds);
+        "how many steps fit into %g seconds: more than 0 are needed", seconds);
   if (self->count == 0) return ls_ok();
   LS_RETURN_IF_ERROR(is_stable(self, seconds, &stable));
   if (!stable) self->last = fmax(seconds / find_mean(self, step_time), 1);

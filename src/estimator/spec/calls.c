@@ -135,9 +135,8 @@ ls_status ls_call_input(const ls_estimator_calls *calls,
 ls_status ls_returned_check_leaf(const ls_leaf_spec *spec) {
   return spec->kind == LS_LEAF_DENSE
              ? ls_ok()
-             : ls_invalid_argument(
-                   "a leaf of the input's elements is sparse or "
-                   "ragged: make it dense in the data set");
+             : ls_invalid_argument("a leaf of the input's elements is sparse "
+                                   "or ragged: make it dense in the data set");
 }
 
 // Refuses a leaf because of its type; `name` is its tensor's name, or "".
@@ -145,9 +144,8 @@ static ls_status refuse_type(const char *noun, size_t number, const char *name,
                              ls_type type) {
   return ls_invalid_argument(
       "The %s to the model returned by input_fn must have static shape where "
-      "it "
-      "runs on TPUs: leaf %zu%s%s is %s; pad or crop the examples of its data "
-      "set to one shape",
+      "it runs on TPUs: leaf %zu%s%s is %s; pad or crop the examples of its "
+      "data set to one shape",
       noun, number, name[0] != 0 ? " " : "", name,
       LS_SHAPE_TEXT(type.dtype, type.shape));
 }
@@ -194,8 +192,8 @@ static ls_status calls_check_inputs(const ls_estimator_calls *calls,
         ls_returned_check_static(inputs->features, inputs->labels));
   if (inputs->labels.kind != LS_KIND_NONE &&
       !takes_argument(arguments, "labels"))
-    return ls_invalid_argument("model_fn does not take labels, but input_fn "
-                               "returns labels");
+    return ls_invalid_argument(
+        "model_fn does not take labels, but input_fn returns labels");
   return needs_params(arguments, "model_fn");
 }
 
@@ -221,9 +219,9 @@ static ls_status check_predictions(ls_nest predictions) {
   for (size_t i = 0; i < ls_nest_count(predictions); ++i) {
     const ls_shape shape = ls_tensor_shape(ls_nest_tensor(predictions, i));
     if (shape.rank < 1 || shape.dim[0] == LS_UNKNOWN_DIM)
-      return ls_invalid_argument("The first dimension of prediction '%s' "
-                                 "should be static",
-                                 ls_nest_key(predictions, i));
+      return ls_invalid_argument(
+          "The first dimension of prediction '%s' should be static",
+          ls_nest_key(predictions, i));
   }
   return ls_ok();
 }
@@ -234,10 +232,9 @@ static ls_status check_train_spec(const ls_estimator_spec *spec) {
     return ls_invalid_argument("training_chief_hooks are not called where "
                                "training is on TPUs: give training_hooks");
   if (spec->has_scaffold)
-    ls_runtime_log(
-        ls_runtime_current(), LS_LOG_WARNING, "estimator",
-        "the scaffold of a plain spec is not used where training is on "
-        "TPUs: give a scaffold_fn");
+    ls_runtime_log(ls_runtime_current(), LS_LOG_WARNING, "estimator",
+                   "the scaffold of a plain spec is not used where training is "
+                   "on TPUs: give a scaffold_fn");
   return ls_ok();
 }
 
@@ -325,14 +322,13 @@ static void warn_of_collections(void) {
     ls_collection_leaves(item.value, &count);
     if (count == 0) continue;
     snprintf(key, sizeof(key), "model_fn's collection %s", name);
-    ls_log_limited(
-        ls_runtime_current(), key, 1, LS_LOG_WARNING, "estimator",
-        "model_fn adds to collection '%s' of ls_graph_current(), which on "
-        "cores is the body of a loop: hooks, savers and scaffolds do not see "
-        "it; give it in the spec (scaffold_fn, host_call, eval_metrics), or "
-        "name the collection where a variable is made "
-        "(ls_variable_options.collections)",
-        name);
+    ls_log_limited(ls_runtime_current(), key, 1, LS_LOG_WARNING, "estimator",
+                   "model_fn adds to collection '%s' of ls_graph_current(), "
+                   "which on cores is the body of a loop: hooks, savers and "
+                   "scaffolds do not see it; give it in the spec (scaffold_fn, "
+                   "host_call, eval_metrics), or name the collection where a "
+                   "variable is made (ls_variable_options.collections)",
+                   name);
   }
 }
 
@@ -357,9 +353,8 @@ ls_status ls_call_model(const ls_estimator_calls *calls,
 ls_status ls_captured_set(ls_captured *captured, const char *noun,
                           void *value) {
   if (captured->is_set)
-    return ls_failed_precondition("InternalError: %s was captured before, and "
-                                  "can be once only",
-                                  noun);
+    return ls_failed_precondition(
+        "InternalError: %s was captured before, and can be once only", noun);
   *captured = (ls_captured){.value = value, .is_set = true};
   return ls_ok();
 }

@@ -217,9 +217,9 @@ ls_status ls_rewrite_model_for_inference(ls_estimator_mode mode,
   LS_REQUIRE_OUT(out_outputs);
   LS_REQUIRE(model);
   if (mode != LS_REWRITE_FOR_INFERENCE_MODE)
-    return ls_invalid_argument("mode %d in the rewrite for inference, which is "
-                               "of mode %d (predict)",
-                               (int)mode, (int)LS_REWRITE_FOR_INFERENCE_MODE);
+    return ls_invalid_argument(
+        "mode %d in the rewrite for inference, which is of mode %d (predict)",
+        (int)mode, (int)LS_REWRITE_FOR_INFERENCE_MODE);
   LS_OWN(rewriting, r) = {.model = model, .user = user};
   LS_OWN(ls_nest, copies) = ls_none();
   LS_RETURN_IF_ERROR(ls_rewrite_for_inference(export_outputs_call_model, &r,

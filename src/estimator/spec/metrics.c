@@ -236,10 +236,10 @@ ls_nest ls_metric_auc(ls_tensor labels, ls_tensor predictions,
                                       "true", "false"};
   const int64_t count = num_thresholds.set ? num_thresholds.value : THRESHOLDS;
   if (count < 2)
-    return LS_FAIL(LS_INVALID_ARGUMENT,
-                   "an area under a curve by %lld thresholds: at least 2 are "
-                   "needed",
-                   (long long)count);
+    return LS_FAIL(
+        LS_INVALID_ARGUMENT,
+        "an area under a curve by %lld thresholds: at least 2 are needed",
+        (long long)count);
   if (!is_alike(labels, predictions))
     return metrics_refuse("auc", labels, predictions);
   LS_NAME_SCOPE(name != NULL ? name : "auc");

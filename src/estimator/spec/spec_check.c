@@ -121,8 +121,8 @@ static ls_status check_graph(const char *field, const ls_graph *value_graph,
   return value_graph == graph
              ? ls_ok()
              : ls_invalid_argument(
-                   "%s '%s' is of graph '%s', and must be of the "
-                   "current one, '%s'",
+                   "%s '%s' is of graph '%s', and must be of the current one, "
+                   "'%s'",
                    field, name,
                    value_graph != NULL ? ls_graph_name(value_graph) : "(none)",
                    ls_graph_name(graph));
@@ -222,9 +222,8 @@ static ls_status check_all_hooks(const ls_estimator_spec_options *o) {
 
 static ls_status spec_check_mode(const ls_estimator_spec_options *o) {
   if (o->mode <= LS_MODE_NONE || o->mode >= LS_NUM_MODES)
-    return ls_invalid_argument("mode %d is none of LS_MODE_TRAIN, EVAL and "
-                               "PREDICT",
-                               (int)o->mode);
+    return ls_invalid_argument(
+        "mode %d is none of LS_MODE_TRAIN, EVAL and PREDICT", (int)o->mode);
   const bool has_loss = o->loss.graph != NULL || o->loss.ref != 0;
   if (o->mode == LS_MODE_TRAIN && o->train_op.id == 0)
     return ls_invalid_argument("Missing train_op.");

@@ -112,10 +112,9 @@ static ls_status set_range(reading *r, const flag *f) {
       tracer_flags_read_number(&at, &r->out->last) &&
       at == f->value + f->value_size && r->out->first <= r->out->last)
     return ls_ok();
-  return ls_invalid_argument("%s: op_range is '%.*s', expected A:B with "
-                             "numbers 0 <= A <= B",
-                             r->name, (int)f->value_size,
-                             f->value != NULL ? f->value : "");
+  return ls_invalid_argument(
+      "%s: op_range is '%.*s', expected A:B with numbers 0 <= A <= B", r->name,
+      (int)f->value_size, f->value != NULL ? f->value : "");
 }
 
 static ls_status set_list(reading *r, const flag *f, ls_tracer_list list) {

@@ -161,8 +161,8 @@ static ls_status report_moved(const ls_copying *c, const op_check *check) {
   LS_RETURN_IF_ERROR(ls_text_status(&names));
   const bool is_one = check->num_moved == 1;
   ls_log_limited(c->from->runtime, ls_text_data(&key), 1, LS_LOG_INFO, "tpu",
-                 "%zu %s of computation '%s' in '%s' %s no form for a TPU "
-                 "and %s on its hosts: %s",
+                 "%zu %s of computation '%s' in '%s' %s no form for a TPU and "
+                 "%s on its hosts: %s",
                  check->num_moved, is_one ? "op" : "ops", check->cluster->name,
                  whole->name, is_one ? "has" : "have", is_one ? "runs" : "run",
                  ls_text_data(&names));
@@ -263,11 +263,10 @@ static ls_status check_edge(const ls_copying *c, ls_node *user,
         "can be used so; return it from the computation",
         to, cluster->name, from, cluster->replicas);
   if (of_user == NULL || of_user->replicas == cluster->replicas) return ls_ok();
-  return ls_invalid_argument(
-      "%s of computation '%s' with %zu replicas uses %s of computation '%s' "
-      "with %zu replicas",
-      to, of_user->name, of_user->replicas, from, cluster->name,
-      cluster->replicas);
+  return ls_invalid_argument("%s of computation '%s' with %zu replicas uses %s "
+                             "of computation '%s' with %zu replicas",
+                             to, of_user->name, of_user->replicas, from,
+                             cluster->name, cluster->replicas);
 }
 
 static ls_status check_edges(const ls_copying *c) {

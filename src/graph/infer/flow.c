@@ -88,9 +88,9 @@ ls_status infer_cond(ls_infer *infer) {
         yes->num_captures, no->num_captures, infer->num_in);
   if (infer->in[0].dtype != LS_DTYPE_BOOL ||
       !ls_shape_compatible(infer->in[0].shape, LS_SCALAR))
-    return ls_invalid_argument("cond: the predicate must be a bool scalar, "
-                               "got %s",
-                               LS_OPERAND_TEXT(infer, 0));
+    return ls_invalid_argument(
+        "cond: the predicate must be a bool scalar, got %s",
+        LS_OPERAND_TEXT(infer, 0));
   if (yes->num_results != no->num_results)
     return ls_invalid_argument("cond: the branches give %zu and %zu values",
                                yes->num_results, no->num_results);
@@ -98,10 +98,9 @@ ls_status infer_cond(ls_infer *infer) {
   for (size_t i = 0; i < no->num_results; ++i) {
     const ls_type a = infer->out[i], b = result_type(no, i);
     if (a.dtype != b.dtype || !ls_shape_compatible(a.shape, b.shape))
-      return ls_invalid_argument("cond: value %zu is %s in one branch and %s "
-                                 "in the other",
-                                 i, LS_SHAPE_TEXT(a.dtype, a.shape),
-                                 LS_SHAPE_TEXT(b.dtype, b.shape));
+      return ls_invalid_argument(
+          "cond: value %zu is %s in one branch and %s in the other", i,
+          LS_SHAPE_TEXT(a.dtype, a.shape), LS_SHAPE_TEXT(b.dtype, b.shape));
     for (int d = 0; d < a.shape.rank && b.shape.rank >= 0; ++d)
       if (b.shape.dim[d] < 0) infer->out[i].shape.dim[d] = LS_UNKNOWN_DIM;
     if (b.shape.rank < 0) infer->out[i].shape = LS_SHAPE_UNKNOWN;
@@ -171,11 +170,10 @@ static ls_status check_bodies(const ls_infer *infer, const replicate *r) {
           k, body->num_declared, declared, body->num_results, varying);
   }
   if (infer->num_in != r->split * r->replicas + r->wide_split + captures)
-    return ls_invalid_argument("replicate over %zu: %zu split arguments, %zu "
-                               "wide ones and %zu captures against %zu "
-                               "operands",
-                               r->replicas, r->split, r->wide_split, captures,
-                               infer->num_in);
+    return ls_invalid_argument(
+        "replicate over %zu: %zu split arguments, %zu wide ones and %zu "
+        "captures against %zu operands",
+        r->replicas, r->split, r->wide_split, captures, infer->num_in);
   return check_classes(infer, r);
 }
 

@@ -59,8 +59,7 @@ ls_status infer_scatter(ls_infer *infer) {
       ls_shape_compatible(wanted, infer->in[2].shape))
     return ls_ok();
   return ls_invalid_argument(
-      "scatter into %s by %s: the updates must be %s, "
-      "are %s",
+      "scatter into %s by %s: the updates must be %s, are %s",
       LS_OPERAND_TEXT(infer, 0), LS_OPERAND_TEXT(infer, 1),
       LS_SHAPE_TEXT(infer->in[0].dtype, wanted), LS_OPERAND_TEXT(infer, 2));
 }
@@ -106,10 +105,9 @@ static ls_status along_shape(const ls_infer *infer, ls_shape *out_shape) {
   ls_status status = ls_shape_merge(x, infer->in[1].shape, out_shape);
   if (ls_status_is_ok(status)) return status;
   ls_status_free(status);
-  return ls_invalid_argument("%s of %s by %s: only the sizes along axis %d may "
-                             "differ",
-                             infer->op_name, LS_OPERAND_TEXT(infer, 0),
-                             LS_OPERAND_TEXT(infer, 1), axis);
+  return ls_invalid_argument(
+      "%s of %s by %s: only the sizes along axis %d may differ", infer->op_name,
+      LS_OPERAND_TEXT(infer, 0), LS_OPERAND_TEXT(infer, 1), axis);
 }
 
 ls_status infer_take_along(ls_infer *infer) {
@@ -174,10 +172,9 @@ ls_status infer_top_k(ls_infer *infer) {
   const int64_t size = shape.rank > 0 ? shape.dim[shape.rank - 1] : -1;
   if (shape.rank == 0 || (size >= 0 && k > size) ||
       !ls_infer_is_number(infer->in[0].dtype))
-    return ls_invalid_argument(
-        "top_k of %s with k %lld: it takes numbers, and k must be 0 to the "
-        "size of the last dimension",
-        LS_OPERAND_TEXT(infer, 0), (long long)k);
+    return ls_invalid_argument("top_k of %s with k %lld: it takes numbers, and "
+                               "k must be 0 to the size of the last dimension",
+                               LS_OPERAND_TEXT(infer, 0), (long long)k);
   if (shape.rank > 0) shape.dim[shape.rank - 1] = k;
   LS_RETURN_IF_ERROR(ls_infer_outputs(infer, 2));
   infer->out[0] = (ls_type){infer->in[0].dtype, shape};

@@ -78,10 +78,10 @@ ls_status infer_random_by_example(ls_infer *infer) {
   if (ids.dtype == LS_DTYPE_I64 && shape.rank > 0 &&
       ls_shape_compatible(ids.shape, LS_SHAPE(rows)))
     return ls_ok();
-  return ls_invalid_argument(
-      "random numbers %s by example: an id is needed for each slice along "
-      "dimension 0, i64, got %s",
-      LS_SHAPE_TEXT(infer->out[0].dtype, shape), LS_OPERAND_TEXT(infer, 0));
+  return ls_invalid_argument("random numbers %s by example: an id is needed "
+                             "for each slice along dimension 0, i64, got %s",
+                             LS_SHAPE_TEXT(infer->out[0].dtype, shape),
+                             LS_OPERAND_TEXT(infer, 0));
 }
 
 ls_status infer_nothing(ls_infer *infer) {
@@ -142,10 +142,9 @@ ls_status infer_dim_size(ls_infer *infer) {
 // ---- Two and more operands -------------------------------------------------
 ls_status ls_infer_pair(ls_infer *infer, size_t a, size_t b) {
   if (infer->in[a].dtype != infer->in[b].dtype)
-    return ls_invalid_argument("%s of %s and %s: the dtypes differ; convert "
-                               "one with ls_convert",
-                               infer->op_name, LS_OPERAND_TEXT(infer, a),
-                               LS_OPERAND_TEXT(infer, b));
+    return ls_invalid_argument(
+        "%s of %s and %s: the dtypes differ; convert one with ls_convert",
+        infer->op_name, LS_OPERAND_TEXT(infer, a), LS_OPERAND_TEXT(infer, b));
   infer->out[0].dtype = infer->in[a].dtype;
   ls_status status = ls_shape_broadcast(infer->in[a].shape, infer->in[b].shape,
                                         &infer->out[0].shape);

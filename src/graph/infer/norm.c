@@ -29,11 +29,11 @@ static ls_status check_channels(ls_infer *infer, size_t x, size_t first,
         ls_status_is_ok(status) && infer->in[i].dtype == type.dtype;
     ls_status_free(status);
     if (!fits)
-      return ls_invalid_argument(
-          "%s of %s: operand %zu must be %s, one for each of the last axis, is "
-          "%s",
-          infer->op_name, LS_OPERAND_TEXT(infer, x), i,
-          LS_SHAPE_TEXT(type.dtype, type.shape), LS_OPERAND_TEXT(infer, i));
+      return ls_invalid_argument("%s of %s: operand %zu must be %s, one for "
+                                 "each of the last axis, is %s",
+                                 infer->op_name, LS_OPERAND_TEXT(infer, x), i,
+                                 LS_SHAPE_TEXT(type.dtype, type.shape),
+                                 LS_OPERAND_TEXT(infer, i));
     type.shape = merged;
   }
   *out_type = type;

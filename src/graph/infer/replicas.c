@@ -95,10 +95,9 @@ ls_status infer_reduce_scatter(ls_infer *infer) {
     return ls_ok();
   }
   if (*dim >= 0 && *dim % replicas != 0)
-    return ls_invalid_argument("reduce_scatter: axis %lld of %s cannot be cut "
-                               "into %lld equal parts",
-                               (long long)axis, LS_OPERAND_TEXT(infer, 0),
-                               (long long)replicas);
+    return ls_invalid_argument(
+        "reduce_scatter: axis %lld of %s cannot be cut into %lld equal parts",
+        (long long)axis, LS_OPERAND_TEXT(infer, 0), (long long)replicas);
   if (*dim >= 0) *dim /= replicas;
   return ls_ok();
 }
@@ -117,10 +116,10 @@ ls_status infer_merge_call(ls_infer *infer) {
       infer->num_in != args + body->num_captures ||
       body->num_declared != args * replicas ||
       body->num_results < gathered * replicas)
-    return ls_invalid_argument(
-        "merge of %zu replicas: %zu arguments and %zu captures against %zu "
-        "operands",
-        replicas, args, body->num_captures, infer->num_in);
+    return ls_invalid_argument("merge of %zu replicas: %zu arguments and %zu "
+                               "captures against %zu operands",
+                               replicas, args, body->num_captures,
+                               infer->num_in);
   const size_t uniform = body->num_results - gathered * replicas;
   LS_RETURN_IF_ERROR(ls_infer_outputs(infer, gathered + uniform));
   for (size_t i = 0; i < gathered + uniform; ++i) {
@@ -130,10 +129,10 @@ ls_status infer_merge_call(ls_infer *infer) {
     for (size_t r = 1; i < gathered && r < replicas; ++r) {
       const ls_type other = ls_graph_type(body, body->results[at + r]);
       if (other.dtype != type.dtype || other.shape.rank != type.shape.rank)
-        return ls_invalid_argument("merge: result %zu is %s on replica 0 and "
-                                   "%s on replica %zu",
-                                   i, LS_SHAPE_TEXT(type.dtype, type.shape),
-                                   LS_SHAPE_TEXT(other.dtype, other.shape), r);
+        return ls_invalid_argument(
+            "merge: result %zu is %s on replica 0 and %s on replica %zu", i,
+            LS_SHAPE_TEXT(type.dtype, type.shape),
+            LS_SHAPE_TEXT(other.dtype, other.shape), r);
       for (int32_t d = 0; d < type.shape.rank; ++d)
         if (other.shape.dim[d] != type.shape.dim[d])
           type.shape.dim[d] = LS_UNKNOWN_DIM;
@@ -158,10 +157,9 @@ ls_status infer_all_to_all(ls_infer *infer) {
                                LS_OPERAND_TEXT(infer, 0), rank - 1);
   int64_t *dim = infer->out[0].shape.dim;
   if (dim[split] >= 0 && dim[split] % parts != 0)
-    return ls_invalid_argument("all_to_all: axis %lld of %s cannot be cut into "
-                               "%lld equal parts",
-                               (long long)split, LS_OPERAND_TEXT(infer, 0),
-                               (long long)parts);
+    return ls_invalid_argument(
+        "all_to_all: axis %lld of %s cannot be cut into %lld equal parts",
+        (long long)split, LS_OPERAND_TEXT(infer, 0), (long long)parts);
   if (dim[split] >= 0) dim[split] /= parts;
   return multiply(infer, parts, &dim[concat]);
 }
@@ -171,9 +169,9 @@ ls_status infer_permute(ls_infer *infer) {
   const ls_attr *sources = ls_infer_attr(infer, LS_ATTR_ID_SOURCES);
   const size_t count = sources->as.ints.count;
   if (count == 0)
-    return ls_invalid_argument("%s: 'sources' is empty; it has a number for "
-                               "each replica",
-                               infer->op_name);
+    return ls_invalid_argument(
+        "%s: 'sources' is empty; it has a number for each replica",
+        infer->op_name);
   for (size_t i = 0; i < count; ++i)
     if (sources->as.ints.items[i] >= (int64_t)count)
       return ls_invalid_argument("%s: source %lld is not one of %zu replicas",
@@ -193,10 +191,9 @@ static ls_status infer_handle(ls_infer *infer) {
   infer->out[0] = (ls_type){LS_DTYPE_RESOURCE, LS_SCALAR};
   return infer->num_in == 0
              ? ls_ok()
-             : ls_invalid_argument("%s: the handle of variable '%s' has no "
-                                   "operands, got %zu",
-                                   infer->op_name, ls_variable_name(variable),
-                                   infer->num_in);
+             : ls_invalid_argument(
+                   "%s: the handle of variable '%s' has no operands, got %zu",
+                   infer->op_name, ls_variable_name(variable), infer->num_in);
 }
 
 ls_status infer_replicated_input(ls_infer *infer) {
@@ -204,9 +201,9 @@ ls_status infer_replicated_input(ls_infer *infer) {
                    LS_ATTR_ID_VARIABLE) != NULL)
     return infer_handle(infer);
   if (infer->num_in == 0)
-    return ls_invalid_argument("%s: a value for each replica, or a variable, "
-                               "is needed",
-                               infer->op_name);
+    return ls_invalid_argument(
+        "%s: a value for each replica, or a variable, is needed",
+        infer->op_name);
   ls_type type = infer->in[0];
   for (size_t r = 1; r < infer->num_in; ++r) {
     const ls_type other = infer->in[r];
@@ -266,11 +263,10 @@ static ls_status check_padded(const ls_infer *infer, const ls_attr *axes,
     const ls_type own = infer->in[r], first = infer->in[0];
     if (own.dtype != first.dtype || own.shape.rank < 0 ||
         own.shape.rank != first.shape.rank)
-      return ls_invalid_argument(
-          "%s: the value is %s on replica 0 and %s on replica %zu: one rank is "
-          "needed",
-          infer->op_name, LS_OPERAND_TEXT(infer, 0), LS_OPERAND_TEXT(infer, r),
-          r);
+      return ls_invalid_argument("%s: the value is %s on replica 0 and %s on "
+                                 "replica %zu: one rank is needed",
+                                 infer->op_name, LS_OPERAND_TEXT(infer, 0),
+                                 LS_OPERAND_TEXT(infer, r), r);
   }
   for (size_t i = 0; i < axes->as.ints.count; ++i)
     if (axes->as.ints.items[i] >= infer->in[0].shape.rank)

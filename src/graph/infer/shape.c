@@ -14,9 +14,8 @@ static ls_status fill_rest(const ls_infer *infer, ls_shape *shape) {
         sizes->as.sizes.items[i].value != -1)
       continue;
     if (rest >= 0)
-      return ls_invalid_argument("reshape: sizes %d and %zu are both -1; one "
-                                 "may be",
-                                 rest, i);
+      return ls_invalid_argument(
+          "reshape: sizes %d and %zu are both -1; one may be", rest, i);
     rest = (int)i;
   }
   const int64_t have = ls_shape_num_elements(infer->in[0].shape);
@@ -43,11 +42,10 @@ ls_status infer_reshape(ls_infer *infer) {
   const int64_t have = ls_shape_num_elements(infer->in[0].shape);
   const int64_t want = ls_shape_num_elements(shape);
   if (have >= 0 && want >= 0 && have != want)
-    return ls_invalid_argument("reshape of %s to %s: %lld elements against "
-                               "%lld",
-                               LS_OPERAND_TEXT(infer, 0),
-                               LS_SHAPE_TEXT(infer->out[0].dtype, shape),
-                               (long long)have, (long long)want);
+    return ls_invalid_argument(
+        "reshape of %s to %s: %lld elements against %lld",
+        LS_OPERAND_TEXT(infer, 0), LS_SHAPE_TEXT(infer->out[0].dtype, shape),
+        (long long)have, (long long)want);
   return ls_shape_check(shape);
 }
 
@@ -61,10 +59,10 @@ ls_status infer_broadcast(ls_infer *infer) {
                     (infer->in[0].shape.rank <= shape.rank);
   ls_status_free(status);
   if (!fits)
-    return ls_invalid_argument(
-        "broadcast of %s to %s: a size must be equal or 1, counted from the "
-        "last dimension",
-        LS_OPERAND_TEXT(infer, 0), LS_SHAPE_TEXT(infer->in[0].dtype, shape));
+    return ls_invalid_argument("broadcast of %s to %s: a size must be equal or "
+                               "1, counted from the last dimension",
+                               LS_OPERAND_TEXT(infer, 0),
+                               LS_SHAPE_TEXT(infer->in[0].dtype, shape));
   return ls_shape_check(shape);
 }
 
@@ -189,8 +187,8 @@ ls_status infer_matmul(ls_infer *infer) {
   }
   if (!fits)
     return ls_invalid_argument(
-        "matmul of %s%s by %s%s: inner sizes, leading sizes and dtypes must "
-        "be equal",
+        "matmul of %s%s by %s%s: inner sizes, leading sizes and dtypes must be "
+        "equal",
         LS_OPERAND_TEXT(infer, 0), ta ? " transposed" : "",
         LS_OPERAND_TEXT(infer, 1), tb ? " transposed" : "");
   shape.dim[a.rank - 2] = a.dim[a.rank - (ta ? 1 : 2)];
@@ -262,10 +260,10 @@ ls_status infer_cross_entropy(ls_infer *infer) {
     fits = ls_shape_compatible(rows, infer->in[1].shape);
   }
   if (!fits)
-    return ls_invalid_argument(
-        "%s of %s with labels %s: labels must be integers, one for each row "
-        "of float logits",
-        infer->op_name, LS_OPERAND_TEXT(infer, 0), LS_OPERAND_TEXT(infer, 1));
+    return ls_invalid_argument("%s of %s with labels %s: labels must be "
+                               "integers, one for each row of float logits",
+                               infer->op_name, LS_OPERAND_TEXT(infer, 0),
+                               LS_OPERAND_TEXT(infer, 1));
   infer->out[0].dtype = infer->in[0].dtype;
   return ls_shape_merge(rows, infer->in[1].shape, &infer->out[0].shape);
 }

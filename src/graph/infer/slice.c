@@ -95,10 +95,9 @@ static ls_status check_starts(const ls_infer *infer, size_t first,
                                infer->num_in - first);
   for (size_t i = first; i < first + (size_t)rank; ++i)
     if (!ls_dtype_is_integer(infer->in[i].dtype) || infer->in[i].shape.rank > 0)
-      return ls_invalid_argument("%s: start %zu is %s, must be an integer "
-                                 "scalar",
-                                 infer->op_name, i - first,
-                                 LS_OPERAND_TEXT(infer, i));
+      return ls_invalid_argument(
+          "%s: start %zu is %s, must be an integer scalar", infer->op_name,
+          i - first, LS_OPERAND_TEXT(infer, i));
   return ls_ok();
 }
 
@@ -129,10 +128,10 @@ ls_status infer_dynamic_slice(ls_infer *infer) {
 ls_status infer_dynamic_update_slice(ls_infer *infer) {
   const ls_shape x = infer->in[0].shape, update = infer->in[1].shape;
   if (infer->in[0].dtype != infer->in[1].dtype || !fits_in(update, x))
-    return ls_invalid_argument(
-        "dynamic_update_slice of %s by %s: dtypes and ranks must be equal, "
-        "sizes no larger",
-        LS_OPERAND_TEXT(infer, 0), LS_OPERAND_TEXT(infer, 1));
+    return ls_invalid_argument("dynamic_update_slice of %s by %s: dtypes and "
+                               "ranks must be equal, sizes no larger",
+                               LS_OPERAND_TEXT(infer, 0),
+                               LS_OPERAND_TEXT(infer, 1));
   const int32_t rank = (int32_t)infer->num_in - 2;
   if ((x.rank >= 0 && x.rank != rank) ||
       (update.rank >= 0 && update.rank != rank))
@@ -166,10 +165,9 @@ ls_status infer_pad(ls_infer *infer) {
   LS_RETURN_IF_ERROR(read_lists(infer, lists, LS_COUNT_OF(lists), &rank));
   LS_RETURN_IF_ERROR(check_rank(infer, rank));
   if (infer->in[1].dtype != infer->in[0].dtype || infer->in[1].shape.rank > 0)
-    return ls_invalid_argument("pad of %s by %s: the value must be a scalar of "
-                               "the same dtype",
-                               LS_OPERAND_TEXT(infer, 0),
-                               LS_OPERAND_TEXT(infer, 1));
+    return ls_invalid_argument(
+        "pad of %s by %s: the value must be a scalar of the same dtype",
+        LS_OPERAND_TEXT(infer, 0), LS_OPERAND_TEXT(infer, 1));
   const ls_shape from = infer->in[0].shape;
   ls_shape shape = ls_infer_unknown(rank), inside = shape;
   for (int32_t i = 0; i < rank; ++i) {
@@ -213,11 +211,10 @@ static ls_status check_beside(const ls_infer *infer, size_t i, int32_t axis) {
   }
   if (fits && shape.rank >= 0) fits = axis < shape.rank;
   if (fits) return ls_ok();
-  return ls_invalid_argument(
-      "%s along axis %d: operand %zu is %s, operand 0 is %s; only the sizes "
-      "along the axis may differ",
-      infer->op_name, axis, i, LS_OPERAND_TEXT(infer, i),
-      LS_OPERAND_TEXT(infer, 0));
+  return ls_invalid_argument("%s along axis %d: operand %zu is %s, operand 0 "
+                             "is %s; only the sizes along the axis may differ",
+                             infer->op_name, axis, i, LS_OPERAND_TEXT(infer, i),
+                             LS_OPERAND_TEXT(infer, 0));
 }
 
 ls_status infer_concatenate(ls_infer *infer) {
@@ -247,9 +244,9 @@ ls_status infer_split_like(ls_infer *infer) {
   const int64_t sum = sum_along(infer, 1, axis);
   if (from.rank >= 0 && from.dim[axis] >= 0 && sum >= 0 &&
       sum != from.dim[axis])
-    return ls_invalid_argument("split_like of %s: the pieces' sizes along axis "
-                               "%d make %lld",
-                               LS_OPERAND_TEXT(infer, 0), axis, (long long)sum);
+    return ls_invalid_argument(
+        "split_like of %s: the pieces' sizes along axis %d make %lld",
+        LS_OPERAND_TEXT(infer, 0), axis, (long long)sum);
   LS_RETURN_IF_ERROR(ls_infer_outputs(infer, infer->num_in - 1));
   for (size_t i = 1; i < infer->num_in; ++i) {
     ls_shape shape = from;

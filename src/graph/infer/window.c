@@ -200,10 +200,9 @@ ls_status infer_window_max_pick(ls_infer *infer) {
 // Infers the type of the maxima of y's windows.
 static ls_status pooled(const ls_infer *infer, ls_type y, ls_type *out_type) {
   if (!ls_can_pool(y))
-    return ls_invalid_argument(
-        "%s of %s: it is of f32[batch, height, width, channels], with a window "
-        "or more and channels",
-        infer->op_name, LS_SHAPE_TEXT(y.dtype, y.shape));
+    return ls_invalid_argument("%s of %s: it is of f32[batch, height, width, "
+                               "channels], with a window or more and channels",
+                               infer->op_name, LS_SHAPE_TEXT(y.dtype, y.shape));
   *out_type = y;
   out_type->shape.dim[1] /= LS_POOL_SIDE;
   out_type->shape.dim[2] /= LS_POOL_SIDE;
@@ -265,10 +264,9 @@ static ls_status check_pooled(const ls_infer *infer, ls_type x, ls_type w,
 
 ls_status infer_conv_pool_grad_input(ls_infer *infer) {
   if (infer->num_in < 3 || infer->num_in > 4)
-    return ls_invalid_argument(
-        "%s takes a gradient, places, maybe a relu's result, and weights, got "
-        "%zu",
-        infer->op_name, infer->num_in);
+    return ls_invalid_argument("%s takes a gradient, places, maybe a relu's "
+                               "result, and weights, got %zu",
+                               infer->op_name, infer->num_in);
   const ls_type w = infer->in[infer->num_in - 1];
   ls_type *x = &infer->out[0];
   x->dtype = LS_DTYPE_F32;

@@ -17,10 +17,11 @@ ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,
                        const ls_tensor *inputs, size_t num_inputs) {
   if (kernel != NULL && (kernel->flags & LS_HOST_WAITS) != 0 &&
       kernel->cancel == NULL) {
-    ls_make_failed(kernel->name,
-                   ls_invalid_argument("host kernel '%s' waits, so it needs a "
-                                       "way to be cancelled",
-                                       kernel->name));
+    ls_make_failed(
+        kernel->name,
+        ls_invalid_argument(
+            "host kernel '%s' waits, so it needs a way to be cancelled",
+            kernel->name));
     return (ls_op){0};
   }
   if (kernel != NULL && (kernel->flags & LS_HOST_GIVES) != 0 &&
@@ -175,10 +176,10 @@ ls_op ls_assert_true(ls_tensor condition, const char *message) {
   if (!ls_tensor_is_failed(condition) &&
       (type.dtype != LS_DTYPE_BOOL ||
        !ls_shape_compatible(type.shape, LS_SCALAR))) {
-    ls_make_failed("assert_true",
-                   ls_invalid_argument("the condition must be a bool scalar, "
-                                       "is %s",
-                                       LS_SHAPE_TEXT(type.dtype, type.shape)));
+    ls_make_failed(
+        "assert_true",
+        ls_invalid_argument("the condition must be a bool scalar, is %s",
+                            LS_SHAPE_TEXT(type.dtype, type.shape)));
     return (ls_op){0};
   }
   return ls_make_labelled_call(&assert_kernel, message, &condition, 1);

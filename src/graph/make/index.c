@@ -205,10 +205,9 @@ ls_tensor ls_indexed_slices(ls_tensor indices, ls_tensor values,
   if (!ls_tensor_is_failed(like) && shape.rank < 1)
     return ls_make_failed(
         "indexed_slices",
-        ls_invalid_argument("'%s', which is %s, has no slices that are known "
-                            "while building",
-                            ls_tensor_name(like),
-                            LS_SHAPE_TEXT(ls_tensor_dtype(like), shape)));
+        ls_invalid_argument(
+            "'%s', which is %s, has no slices that are known while building",
+            ls_tensor_name(like), LS_SHAPE_TEXT(ls_tensor_dtype(like), shape)));
   ls_size sizes[LS_MAX_RANK];
   const bool known = ls_shape_is_known(shape);
   const ls_attr attr = ls_make_sizes(shape, 2, sizes);

@@ -104,10 +104,10 @@ ls_tensor ls_group_norm(ls_tensor x, ls_tensor scale, ls_tensor offset,
       !ls_dtype_is_float(dtype) || !(epsilon >= 0))
     return ls_make_failed(
         "group_norm",
-        ls_invalid_argument("group_norm of %s in %lld groups: x is [n, ..., "
-                            "channels] of floats, groups must divide the "
-                            "channels and epsilon be 0 or more",
-                            LS_SHAPE_TEXT(dtype, shape), (long long)groups));
+        ls_invalid_argument(
+            "group_norm of %s in %lld groups: x is [n, ..., channels] of "
+            "floats, groups must divide the channels and epsilon be 0 or more",
+            LS_SHAPE_TEXT(dtype, shape), (long long)groups));
   const ls_dtype wide = ls_tensor_dtype(scale);
   const ls_tensor grouped = in_groups(ls_convert(x, wide), groups);
   const ls_tensor rest = ls_sub(grouped, mean_of_groups(grouped));

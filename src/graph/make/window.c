@@ -46,10 +46,9 @@ static ls_status add_padding(attr_list *attrs, ls_padding padding, ls_shape low,
   if (rank <= 0) return ls_ok();
   if (rank > LS_WINDOW_DIMS || (low.rank != 0 && low.rank != rank) ||
       (high.rank != 0 && high.rank != rank))
-    return ls_invalid_argument(
-        "padding low has %d numbers, high %d; both have one for each spatial "
-        "dimension",
-        low.rank, high.rank);
+    return ls_invalid_argument("padding low has %d numbers, high %d; both have "
+                               "one for each spatial dimension",
+                               low.rank, high.rank);
   bool none = true;
   int64_t *items = attrs->numbers[attrs->count];
   for (int32_t i = 0; i < rank; ++i) {

@@ -154,8 +154,7 @@ static void draw_results(drawing *d, const ls_graph *graph, size_t number,
   for (size_t i = 0; i < graph->num_results; ++i) {
     indent(d->out, depth);
     ls_text_append_format(d->out,
-                          "r%zu_%zu [label=\"result %zu\", "
-                          "shape=ellipse];\n",
+                          "r%zu_%zu [label=\"result %zu\", shape=ellipse];\n",
                           number, i, i);
     indent(d->out, depth);
     put_id(d->out, number, ls_ref_id(graph->results[i]));
@@ -300,8 +299,8 @@ ls_status ls_graph_print_dot(const ls_graph *graph, char **out_text) {
   LS_REQUIRE(graph);
   graph = ls_graph_resolve((ls_graph *)(uintptr_t)graph);
   if (graph->kind == LS_GRAPH_EAGER)
-    return ls_failed_precondition("the eager graph cannot be drawn: its ops "
-                                  "run as they are added");
+    return ls_failed_precondition(
+        "the eager graph cannot be drawn: its ops run as they are added");
   LS_OWN(ls_text, text) = {0};
   LS_OWN(ls_map, variables) = {0};
   ls_map_init(&variables, graph->allocator);

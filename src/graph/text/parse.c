@@ -94,10 +94,10 @@ static ls_status parse_declaration(ls_parser *parser) {
   }
   ls_variable *variable = NULL;
   if (ls_in_strategy_scope())
-    return ls_unimplemented("line %d: variable @\"%.80s\" from its definition "
-                            "in the scope of a strategy, which makes its "
-                            "variables itself",
-                            line, name);
+    return ls_unimplemented(
+        "line %d: variable @\"%.80s\" from its definition in the scope of a "
+        "strategy, which makes its variables itself",
+        line, name);
   LS_RETURN_IF_ERROR(at_line(line, ls_variable_make(parser->runtime, name, type,
                                                     trainable, &variable)));
   variable->initializer.id = (uint64_t)initializer;
@@ -116,10 +116,10 @@ static ls_status give_variables(ls_parser *parser, ls_graph *graph) {
     if (graph->kind != LS_GRAPH_BUILD && initializer == 0) continue;
     if (graph->kind != LS_GRAPH_BUILD ||
         (initializer != 0 && ls_graph_node(graph, initializer) == NULL))
-      return ls_invalid_argument(
-          "variable @\"%.80s\": its initializer %%%llu is no op of a build "
-          "graph",
-          variable->name, (unsigned long long)initializer);
+      return ls_invalid_argument("variable @\"%.80s\": its initializer %%%llu "
+                                 "is no op of a build graph",
+                                 variable->name,
+                                 (unsigned long long)initializer);
     LS_PUSH_OR_RETURN(graph->allocator, graph->variables, graph->num_variables,
                       graph->variables_capacity,
                       (ls_object *)ls_variable_retain(variable));
@@ -145,10 +145,10 @@ ls_status ls_parse_ref(ls_parser *parser, const ls_graph *graph,
   if (graph == NULL) return ls_ok();
   const ls_node *node = ls_graph_node(graph, (uint64_t)id);
   if (node != NULL && output < node->num_outputs) return ls_ok();
-  return ls_invalid_argument(
-      "line %d: %%%lld:%lld is no output of an op before this place in graph "
-      "'%.80s'",
-      line, (long long)id, (long long)output, graph->name);
+  return ls_invalid_argument("line %d: %%%lld:%lld is no output of an op "
+                             "before this place in graph '%.80s'",
+                             line, (long long)id, (long long)output,
+                             graph->name);
 }
 
 static ls_status parse_refs(ls_parser *parser, const ls_graph *graph,
@@ -173,9 +173,9 @@ static ls_status parse_control(ls_parser *parser, ls_graph *graph,
     LS_RETURN_IF_ERROR(
         ls_lexer_integer(lexer, "an op's number", 1, LS_PARSE_MAX_ID, &id));
     if (ls_graph_node(graph, (uint64_t)id) == NULL)
-      return ls_invalid_argument("line %d: control input ^%%%lld is no op "
-                                 "before this one",
-                                 line, (long long)id);
+      return ls_invalid_argument(
+          "line %d: control input ^%%%lld is no op before this one", line,
+          (long long)id);
     *op = (ls_op){graph, (uint64_t)id};
   }
   return ls_ok();

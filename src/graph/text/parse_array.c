@@ -157,9 +157,9 @@ static ls_status parse_base64(ls_parser *parser, size_t size, void *data) {
     return ls_lexer_wanted(&parser->lexer, "a string of base64 digits");
   if (token.size != (size + 2) / 3 * 4 ||
       !ls_base64_decode(token.text, data, size))
-    return ls_invalid_argument("line %d: %zu characters are not the base64 "
-                               "digits of %zu bytes",
-                               token.line, token.size, size);
+    return ls_invalid_argument(
+        "line %d: %zu characters are not the base64 digits of %zu bytes",
+        token.line, token.size, size);
   ls_lexer_next(&parser->lexer);
   return ls_ok();
 }
@@ -221,10 +221,10 @@ static ls_status parse_entry(ls_parser *parser, ls_graph *graph,
   *out_leaf = ls_nest_op(op);
   return ls_ref_output(ref) == 0 && ls_graph_node(graph, op.id) != NULL
              ? ls_ok()
-             : ls_invalid_argument(
-                   "line %d: op %%%llu of a collection is no op of graph "
-                   "'%.80s'",
-                   line, (unsigned long long)op.id, graph->name);
+             : ls_invalid_argument("line %d: op %%%llu of a collection is no "
+                                   "op of graph '%.80s'",
+                                   line, (unsigned long long)op.id,
+                                   graph->name);
 }
 
 static ls_status parse_entries(ls_parser *parser, ls_graph *graph,
@@ -253,9 +253,9 @@ ls_status ls_parse_collections(ls_parser *parser, ls_graph *graph) {
     LS_RETURN_IF_ERROR(ls_lexer_string(lexer, "a collection's name",
                                        &parser->scratch, &name, NULL));
     if (graph->kind != LS_GRAPH_BUILD)
-      return ls_invalid_argument("line %d: collection \"%.80s\" of a graph "
-                                 "that is no build graph",
-                                 line, name);
+      return ls_invalid_argument(
+          "line %d: collection \"%.80s\" of a graph that is no build graph",
+          line, name);
     if (ls_graph_collection(graph, name, NULL, 0) > 0)
       return ls_invalid_argument("line %d: collection \"%.80s\" is there twice",
                                  line, name);

@@ -173,10 +173,10 @@ static ls_status parse_variable(ls_parser *parser, ls_attr *attr) {
   ls_variable *variable = NULL;
   LS_RETURN_IF_ERROR(ls_parse_variable(parser, &variable));
   if (variable == NULL)
-    return ls_invalid_argument("line %d: this variable is not declared; a line "
-                               "'variable @\"name\" : type' before the graph "
-                               "does it",
-                               line);
+    return ls_invalid_argument(
+        "line %d: this variable is not declared; a line 'variable @\"name\" : "
+        "type' before the graph does it",
+        line);
   attr->kind = LS_ATTR_OBJECT;
   attr->as.object = (ls_object *)ls_variable_retain(variable);
   return ls_ok();

@@ -155,14 +155,13 @@ static ls_status check_no_value(const ls_variable_options *options,
         "none until its initializer runs",
         name, graph->name);
   if (variable_is_given(options))
-    return ls_invalid_argument("variable '%s' with both no_value and an "
-                               "initial value",
-                               name);
+    return ls_invalid_argument(
+        "variable '%s' with both no_value and an initial value", name);
   return options->dtype != LS_DTYPE_NONE && ls_shape_is_known(options->shape)
              ? ls_ok()
              : ls_invalid_argument(
-                   "variable '%s' with no_value needs a dtype "
-                   "and a known shape, got %s",
+                   "variable '%s' with no_value needs a dtype and a known "
+                   "shape, got %s",
                    name, LS_SHAPE_TEXT(options->dtype, options->shape));
 }
 
@@ -264,8 +263,8 @@ static ls_status create_named(const ls_variable_options *options,
   ls_name_scope_print(names, name, sizeof(name));
   const size_t at = strlen(name);
   if (at + strlen(base) >= sizeof(name))
-    return ls_invalid_argument("a variable's name, with its scopes, has "
-                               "%zu characters; %zu are possible",
+    return ls_invalid_argument("a variable's name, with its scopes, has %zu "
+                               "characters; %zu are possible",
                                at + strlen(base), sizeof(name) - 1);
   if (graph->kind == LS_GRAPH_EAGER) {
     const size_t num_nodes = graph->num_nodes;

@@ -87,9 +87,9 @@ ls_status ls_variable_set_initializer(ls_variable *variable, ls_op op) {
   LS_REQUIRE(variable);
   if (variable->graph == NULL || op.graph != variable->graph ||
       ls_op_is_failed(op))
-    return ls_invalid_argument("an initializer of variable '%s' is an op of "
-                               "its build graph",
-                               variable->name);
+    return ls_invalid_argument(
+        "an initializer of variable '%s' is an op of its build graph",
+        variable->name);
   variable->initializer = op;
   return ls_ok();
 }
@@ -100,10 +100,10 @@ ls_tensor ls_variable_initial_value(const ls_variable *variable) {
   if (here->num_components > 0)
     return ls_make_failed(
         "initial_value",
-        ls_failed_precondition("initial_value of variable '%s' in a replicated "
-                               "computation: only its components have one, "
-                               "which are not at hand there",
-                               variable->name));
+        ls_failed_precondition(
+            "initial_value of variable '%s' in a replicated computation: only "
+            "its components have one, which are not at hand there",
+            variable->name));
   return here->graph != NULL
              ? here->initial_value
              : ls_make_failed(
@@ -155,9 +155,9 @@ ls_tensor ls_variable_constrain(const ls_variable *variable, ls_tensor value) {
   const ls_status status =
       ls_nest_is_failed(made)
           ? ls_nest_status(made)
-          : ls_invalid_argument("the constraint of variable '%s' must return "
-                                "one tensor",
-                                variable->name);
+          : ls_invalid_argument(
+                "the constraint of variable '%s' must return one tensor",
+                variable->name);
   return ls_make_failed("constraint", status);
 }
 

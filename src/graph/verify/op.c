@@ -57,8 +57,8 @@ static ls_status check_while(const ls_verifier *v) {
   const int64_t carried = ls_node_int(v->node, LS_ATTR_ID_NUM_CARRIED);
   if (v->graph->kind == LS_GRAPH_LOWERED &&
       ls_node_attr(v->node, LS_ATTR_ID_NUM_SAVED) != NULL)
-    return ls_verify_broken(v, "a lowered loop saves values on stacks of its "
-                               "own");
+    return ls_verify_broken(v,
+                            "a lowered loop saves values on stacks of its own");
   if (cond->num_declared != (size_t)carried ||
       body->num_declared != (size_t)carried)
     return ls_verify_broken(
@@ -144,12 +144,10 @@ static ls_status check_wide(const ls_verifier *v, const replicate *op) {
         ls_shape_compatible(from.shape, wide.shape))
       continue;
     ls_status_free(status);
-    return ls_verify_broken(v,
-                            "wide input %zu is %s, parameter %zu of %lld "
-                            "replicas is %s",
-                            input, LS_SHAPE_TEXT(from.dtype, from.shape),
-                            parameter, (long long)op->replicas,
-                            LS_SHAPE_TEXT(to.dtype, to.shape));
+    return ls_verify_broken(
+        v, "wide input %zu is %s, parameter %zu of %lld replicas is %s", input,
+        LS_SHAPE_TEXT(from.dtype, from.shape), parameter,
+        (long long)op->replicas, LS_SHAPE_TEXT(to.dtype, to.shape));
   }
   return ls_ok();
 }
@@ -161,12 +159,11 @@ static ls_status check_bodies(const ls_verifier *v, const replicate *op) {
     const ls_graph *body = region(v, k);
     if (declared != body->num_declared || varying > body->num_results ||
         body->num_results != region(v, 0)->num_results)
-      return ls_verify_broken(
-          v,
-          "%lld replicas, %zu split arguments for %zu parameters, %zu "
-          "gathered of %zu results",
-          (long long)op->replicas, declared, body->num_declared, varying,
-          body->num_results);
+      return ls_verify_broken(v,
+                              "%lld replicas, %zu split arguments for %zu "
+                              "parameters, %zu gathered of %zu results",
+                              (long long)op->replicas, declared,
+                              body->num_declared, varying, body->num_results);
     if (ls_graph_any(body, calls_for_all))
       return ls_verify_broken(v, "region %u has a host call of all replicas",
                               k);
@@ -206,11 +203,9 @@ static ls_status check_merge(const ls_verifier *v) {
   const int64_t args = ls_node_int(v->node, LS_ATTR_ID_NUM_ARGS);
   if (args > v->node->num_inputs ||
       body->num_declared != (size_t)(args * replicas))
-    return ls_verify_broken(v,
-                            "%lld arguments of %lld replicas for %zu "
-                            "parameters",
-                            (long long)args, (long long)replicas,
-                            body->num_declared);
+    return ls_verify_broken(
+        v, "%lld arguments of %lld replicas for %zu parameters",
+        (long long)args, (long long)replicas, body->num_declared);
   LS_RETURN_IF_ERROR(op_check_inputs(v, (size_t)args));
   return op_check_captures(v, 0);
 }

@@ -44,13 +44,13 @@ static ls_status initialize(ls_mpi *self, bool has_host) {
   MPI_Finalized(&is_finalized);
   MPI_Initialized(&is_initialized);
   if (is_finalized)
-    return LS_MPI_STATUS(self, LS_FAILED_PRECONDITION,
-                         "MPI is finalized, and cannot be initialized twice in "
-                         "a process");
+    return LS_MPI_STATUS(
+        self, LS_FAILED_PRECONDITION,
+        "MPI is finalized, and cannot be initialized twice in a process");
   if (!is_initialized && has_host)
-    return LS_MPI_STATUS(self, LS_FAILED_PRECONDITION,
-                         "a communicator of MPI was given, which is not "
-                         "initialized");
+    return LS_MPI_STATUS(
+        self, LS_FAILED_PRECONDITION,
+        "a communicator of MPI was given, which is not initialized");
   if (is_initialized)
     MPI_Query_thread(&level);
   else
@@ -71,10 +71,10 @@ static ls_status duplicate(ls_mpi *self, const int32_t *communicator) {
   int is_inter = 0;
   if (from != MPI_COMM_NULL) MPI_Comm_test_inter(from, &is_inter);
   if (from == MPI_COMM_NULL || is_inter)
-    return LS_MPI_STATUS(self, LS_INVALID_ARGUMENT,
-                         "communicator %d: MPI has none of this handle among "
-                         "ranks of one group",
-                         *communicator);
+    return LS_MPI_STATUS(
+        self, LS_INVALID_ARGUMENT,
+        "communicator %d: MPI has none of this handle among ranks of one group",
+        *communicator);
   LS_RETURN_IF_ERROR(ls_mpi_check(self, MPI_Comm_dup(from, &self->comm),
                                   "duplicate the communicator"));
   return ls_mpi_check(self,

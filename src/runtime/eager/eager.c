@@ -12,8 +12,8 @@ enum { FEW = 16, MAX_CACHED_OPS = 4096 };
 
 // ---- Values ----------------------------------------------------------------
 static ls_status refuse_stale(void) {
-  return ls_invalid_argument("a stale or failed eager handle: its value has "
-                             "gone with its frame");
+  return ls_invalid_argument(
+      "a stale or failed eager handle: its value has gone with its frame");
 }
 
 // Returns (lends) the value of a ref of an eager graph.

@@ -72,9 +72,9 @@ static ls_status read_parts(ls_variable *container, ls_array **out_array) {
   const ls_graph *graph = ls_graph_current();
   if (graph == NULL) return ls_out_of_memory();
   if (graph->kind != LS_GRAPH_EAGER)
-    return ls_unimplemented("the value of variable '%s' on the host, in graph "
-                            "'%s'",
-                            container->name, graph->name);
+    return ls_unimplemented(
+        "the value of variable '%s' on the host, in graph '%s'",
+        container->name, graph->name);
   {
     LS_STOP_RECORDING_SCOPE;
     LS_RETURN_IF_ERROR(ls_frame_begin());
@@ -91,10 +91,10 @@ ls_status ls_variable_value(ls_variable *variable, ls_array **out_array) {
   LS_REQUIRE(variable);
   variable = ls_variable_meant(variable);
   if (variable->graph != NULL)
-    return ls_unimplemented("the value of variable '%s' on the host: it is of "
-                            "graph '%s', take a session's "
-                            "(ls_session_variable_value)",
-                            variable->name, variable->graph->name);
+    return ls_unimplemented(
+        "the value of variable '%s' on the host: it is of graph '%s', take a "
+        "session's (ls_session_variable_value)",
+        variable->name, variable->graph->name);
   ls_runtime_state *state = NULL;
   LS_RETURN_IF_ERROR(ls_variable_settle(variable));
   LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));

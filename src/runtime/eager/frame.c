@@ -204,11 +204,11 @@ ls_status ls_frame_end(const ls_nest *keep) {
   ls_eager *eager = ls_eager_of(graph);
   ls_frame *frame = ls_eager_frame(eager);
   if (frame == NULL || frame->replica != ls_context_current()->replica)
-    return ls_failed_precondition(
-        "ls_frame_end without an open frame%s",
-        frame == NULL ? ""
-                      : " of this replica: the one around the run of all "
-                        "replicas stays open");
+    return ls_failed_precondition("ls_frame_end without an open frame%s",
+                                  frame == NULL
+                                      ? ""
+                                      : " of this replica: the one around the "
+                                        "run of all replicas stays open");
   for (const ls_tape *tape = eager->tape; tape != NULL; tape = tape->outer)
     if (tape->frame == frame)
       return ls_failed_precondition(

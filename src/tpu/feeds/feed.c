@@ -148,18 +148,17 @@ static ls_status check_pod(const ls_feed_state *feed, const ls_pod *pod) {
   const char *job = ls_job_text(feed->device.job);
   if (pod != NULL && ls_pod_is_initialized(pod)) return ls_ok();
   if (feed->system != NULL)
-    return ls_failed_precondition("%s: the TPU system '%s' of job %s is not "
-                                  "initialized",
-                                  ls_feed_kind_name(feed->kind),
-                                  feed->system->name,
-                                  ls_job_text(feed->system->job));
+    return ls_failed_precondition(
+        "%s: the TPU system '%s' of job %s is not initialized",
+        ls_feed_kind_name(feed->kind), feed->system->name,
+        ls_job_text(feed->system->job));
   if (pod == NULL)
     return ls_not_found("%s: there is no TPU system of job %s; connect to one, "
                         "such as virtual:2x2, and initialize it",
                         ls_feed_kind_name(feed->kind), job);
-  return ls_failed_precondition("%s: the TPU system '%s' of job %s is not "
-                                "initialized",
-                                ls_feed_kind_name(feed->kind), pod->name, job);
+  return ls_failed_precondition(
+      "%s: the TPU system '%s' of job %s is not initialized",
+      ls_feed_kind_name(feed->kind), pod->name, job);
 }
 
 ls_status ls_feed_ordinal(const ls_feed_state *feed, int64_t *out_ordinal) {
@@ -169,9 +168,9 @@ ls_status ls_feed_ordinal(const ls_feed_state *feed, int64_t *out_ordinal) {
   *out_ordinal = feed->device.index == LS_LEFT_OUT ? 0 : feed->device.index;
   return is_on_core
              ? ls_ok()
-             : ls_invalid_argument("%s ops must specify a device_ordinal when "
-                                   "placed on CPU",
-                                   ls_feed_kind_name(feed->kind));
+             : ls_invalid_argument(
+                   "%s ops must specify a device_ordinal when placed on CPU",
+                   ls_feed_kind_name(feed->kind));
 }
 
 static ls_status no_core(const ls_feed_state *feed, const ls_pod *pod,

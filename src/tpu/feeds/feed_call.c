@@ -253,9 +253,9 @@ static ls_status check_tuple(const ls_feed_call *self, size_t i) {
   for (size_t k = 0; k < call->num_outputs; ++k)
     count += ls_feed_piece_at(self, i, k, &piece);
   if (ls_nest_count(tuple) != count)
-    return ls_invalid_argument("the tuple in the %s has %zu elements, %zu are "
-                               "expected",
-                               name, ls_nest_count(tuple), count);
+    return ls_invalid_argument(
+        "the tuple in the %s has %zu elements, %zu are expected", name,
+        ls_nest_count(tuple), count);
   size_t next = 0;
   for (size_t k = 0; k < call->num_outputs; ++k) {
     if (!ls_feed_piece_at(self, i, k, &piece)) continue;
@@ -406,15 +406,14 @@ static bool is_over(const ls_feed_call *self) {
 
 static bool feed_call_step(ls_feed_call *self) {
   if (is_over(self))
-    return set_failure(self,
-                       ls_failed_precondition(
-                           "the TPU system '%s' was %s while a run waited for "
-                           "its %s",
-                           self->targets->pod->name,
-                           ls_pod_is_initialized(self->targets->pod)
-                               ? "initialized again"
-                               : "shut down",
-                           ls_feed_word(self->feed)));
+    return set_failure(
+        self,
+        ls_failed_precondition(
+            "the TPU system '%s' was %s while a run waited for its %s",
+            self->targets->pod->name,
+            ls_pod_is_initialized(self->targets->pod) ? "initialized again"
+                                                      : "shut down",
+            ls_feed_word(self->feed)));
   switch (self->feed->kind) {
   case LS_INFEED_DEQUEUE:
   case LS_OUTFEED_DEQUEUE:

@@ -59,10 +59,9 @@ static ls_status feed_kernels_check_inputs(const ls_host_call *call) {
   const ls_feed_state *feed = ls_feed_of(call);
   if (!feed->is_declared) return ls_ok();
   if (call->num_inputs != feed->count)
-    return ls_invalid_argument("a tuple of %zu elements is put into the %s, "
-                               "%zu were declared",
-                               call->num_inputs, ls_feed_word(feed),
-                               feed->count);
+    return ls_invalid_argument(
+        "a tuple of %zu elements is put into the %s, %zu were declared",
+        call->num_inputs, ls_feed_word(feed), feed->count);
   for (size_t i = 0; i < feed->count; ++i) {
     const ls_type *type = &call->input_types[i], *wanted = &feed->types[i];
     if ((wanted->dtype == LS_DTYPE_NONE || wanted->dtype == type->dtype) &&

@@ -210,10 +210,9 @@ ls_op ls_outfeed_dequeue_tuple_at(ls_tensor ordinal, const ls_type *types,
   if (!ls_tensor_is_failed(ordinal) &&
       (dtype != LS_DTYPE_I32 || shape.rank != 0))
     return feeds_failed(
-        name,
-        ls_invalid_argument("the device ordinal of %s must be an i32 scalar, "
-                            "is %s",
-                            name, LS_SHAPE_TEXT(dtype, shape)));
+        name, ls_invalid_argument(
+                  "the device ordinal of %s must be an i32 scalar, is %s", name,
+                  LS_SHAPE_TEXT(dtype, shape)));
   return feeds_take(LS_OUTFEED_DEQUEUE, name, types, count, -1, &ordinal);
 }
 

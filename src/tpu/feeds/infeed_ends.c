@@ -32,9 +32,9 @@ static bool is_in_function(void) {
 static ls_status check_first(const ls_infeed_queue *queue, ls_nest before,
                              const char *noun) {
   if (before.kind == LS_KIND_NONE || is_in_function()) return ls_ok();
-  return ls_failed_precondition("queue '%s': there cannot be two %s Ops from "
-                                "the same queue",
-                                queue->name, noun);
+  return ls_failed_precondition(
+      "queue '%s': there cannot be two %s Ops from the same queue", queue->name,
+      noun);
 }
 
 // Checks that both ends use one system; an end without a system takes the other

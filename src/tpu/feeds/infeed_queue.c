@@ -43,14 +43,14 @@ static ls_status count_elements(const ls_infeed_options *options,
   else if (options->dimensions != NULL)
     *out_count = (int64_t)options->num_dimensions;
   else
-    return ls_invalid_argument("the number of elements of queue '%s' cannot be "
-                               "inferred: give it, or types, shapes or shard "
-                               "dimensions",
-                               name);
+    return ls_invalid_argument(
+        "the number of elements of queue '%s' cannot be inferred: give it, or "
+        "types, shapes or shard dimensions",
+        name);
   if (*out_count > 0) return ls_ok();
-  return ls_invalid_argument("queue '%s' must have at least 1 element, not "
-                             "%" PRId64,
-                             name, *out_count);
+  return ls_invalid_argument(
+      "queue '%s' must have at least 1 element, not %" PRId64, name,
+      *out_count);
 }
 
 static ls_status set_all(ls_infeed_queue *queue,
@@ -199,10 +199,9 @@ static ls_status infeed_queue_set_type(const ls_infeed_queue *queue,
         "element %zu of queue '%s' has type %d, which does not exist", i,
         queue->name, (int)dtype);
   if (queue->frozen && element->dtype != dtype)
-    return ls_invalid_argument("element %zu of queue '%s' is frozen as %s, it "
-                               "cannot become %s",
-                               i, queue->name, ls_dtype_name(element->dtype),
-                               ls_dtype_name(dtype));
+    return ls_invalid_argument(
+        "element %zu of queue '%s' is frozen as %s, it cannot become %s", i,
+        queue->name, ls_dtype_name(element->dtype), ls_dtype_name(dtype));
   element->dtype = dtype;
   return ls_ok();
 }
@@ -291,9 +290,8 @@ ls_status ls_infeed_queue_tensors(const ls_infeed_queue *queue, ls_nest inputs,
                                  i, queue->name, LS_NEST_TEXT(item));
     out[i] = item.as.tensor;
     if (ls_tensor_is_failed(out[i]))
-      return ls_invalid_argument("element %zu for queue '%s' is a failed "
-                                 "tensor",
-                                 i, queue->name);
+      return ls_invalid_argument(
+          "element %zu for queue '%s' is a failed tensor", i, queue->name);
   }
   return ls_ok();
 }
@@ -375,9 +373,9 @@ ls_status ls_infeed_queue_configure_from_shards(ls_infeed_queue *queue,
                                                 ls_nest shards) {
   LS_REQUIRE(queue);
   if (!ls_nest_is_node(shards))
-    return ls_invalid_argument("queue '%s' needs a list of inputs for each "
-                               "shard, is given %s",
-                               queue->name, LS_NEST_TEXT(shards));
+    return ls_invalid_argument(
+        "queue '%s' needs a list of inputs for each shard, is given %s",
+        queue->name, LS_NEST_TEXT(shards));
   LS_OWN_MEMORY(queue->allocator, ls_infeed_element, copy) = NULL;
   LS_RETURN_IF_ERROR(infeed_queue_begin(queue, &copy));
   LS_RETURN_IF_ERROR(configure_shards(queue, copy, shards));
@@ -389,10 +387,10 @@ ls_status ls_infeed_queue_freeze(ls_infeed_queue *queue) {
   LS_REQUIRE(queue);
   for (size_t i = 0; i < queue->count; ++i)
     if (queue->elements[i].dtype == LS_DTYPE_NONE)
-      return ls_failed_precondition("queue '%s' cannot be frozen without "
-                                    "setting all tuple types: element %zu has "
-                                    "none",
-                                    queue->name, i);
+      return ls_failed_precondition(
+          "queue '%s' cannot be frozen without setting all tuple types: "
+          "element %zu has none",
+          queue->name, i);
   for (size_t i = 0; i < queue->count; ++i) {
     const ls_infeed_element *element = &queue->elements[i];
     if (!element->has_shape || element->shape.rank == LS_UNKNOWN_RANK)

@@ -17,9 +17,9 @@ static ls_status set_parts(ls_infeed_queue *queue,
   const int64_t cores =
       ls_device_assignment_num_cores_per_replica(options->assignment);
   if (options->parts != NULL && options->num_parts != queue->count)
-    return ls_invalid_argument("queue '%s' has %zu elements, and partition "
-                               "dims for %zu",
-                               queue->name, queue->count, options->num_parts);
+    return ls_invalid_argument(
+        "queue '%s' has %zu elements, and partition dims for %zu", queue->name,
+        queue->count, options->num_parts);
   queue->parts = ls_new_array(queue->allocator, ls_shape, queue->count);
   if (queue->parts == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < queue->count; ++i) {
@@ -38,8 +38,8 @@ ls_partitioned_infeed_create(const ls_partitioned_infeed_options *options,
   LS_REQUIRE_OUT(out_queue);
   LS_REQUIRE(options);
   if (options->assignment == NULL)
-    return ls_invalid_argument("a partitioned infeed queue needs a device "
-                               "assignment");
+    return ls_invalid_argument(
+        "a partitioned infeed queue needs a device assignment");
   LS_OWN(ls_infeed_queue, queue) = NULL;
   LS_RETURN_IF_ERROR(
       ls_infeed_queue_make(&options->queue, "PartitionedInfeedQueue", &queue));
@@ -87,9 +87,9 @@ static ls_status begin_enqueues(enqueues *e, size_t count) {
   LS_RETURN_IF_ERROR(ls_device_assignment_replicas_on(
       queue->assignment, queue->host, 0, e->replicas, count, &found));
   if (found != count)
-    return ls_invalid_argument("queue '%s' is given inputs of %zu replicas; "
-                               "host %d has %zu",
-                               queue->name, count, queue->host, found);
+    return ls_invalid_argument(
+        "queue '%s' is given inputs of %zu replicas; host %d has %zu",
+        queue->name, count, queue->host, found);
   return ls_partitioned_check(queue);
 }
 

@@ -41,13 +41,13 @@ static ls_status sharding_policy_set(const ls_sharding_policy *policy,
                                      ls_opt *field, const char *noun,
                                      int64_t least, int64_t value) {
   if (policy->frozen && field->value != value)
-    return ls_invalid_argument("the %s of a frozen sharding policy is %lld, it "
-                               "cannot become %" PRId64,
-                               noun, field->value, value);
+    return ls_invalid_argument(
+        "the %s of a frozen sharding policy is %lld, it cannot become %" PRId64,
+        noun, field->value, value);
   if (value < least)
-    return ls_invalid_argument("the %s of a sharding policy must be at least "
-                               "%" PRId64 ", is %" PRId64,
-                               noun, least, value);
+    return ls_invalid_argument(
+        "the %s of a sharding policy must be at least %" PRId64 ", is %" PRId64,
+        noun, least, value);
   *field = LS_SOME(value);
   return ls_ok();
 }
@@ -139,9 +139,9 @@ static ls_status multiply(const ls_sharding_policy *policy, ls_shape *shape) {
   LS_RETURN_IF_ERROR(check_dimension(policy, *shape));
   int64_t *size = &shape->dim[policy->dimension.value];
   if (*size == LS_UNKNOWN_DIM)
-    return ls_invalid_argument("a shard of shape %s has no known size along "
-                               "dimension %lld",
-                               SHAPE_TEXT(*shape), policy->dimension.value);
+    return ls_invalid_argument(
+        "a shard of shape %s has no known size along dimension %lld",
+        SHAPE_TEXT(*shape), policy->dimension.value);
   if (__builtin_mul_overflow(*size, (int64_t)policy->num_shards.value, size))
     return ls_invalid_argument("%lld shards are too large together",
                                policy->num_shards.value);
@@ -201,10 +201,10 @@ ls_status ls_sharding_policy_unpartition_shape(const ls_sharding_policy *policy,
         shape.dim[dimension] == LS_UNKNOWN_DIM ||
         __builtin_mul_overflow(shape.dim[dimension], count,
                                &shape.dim[dimension]))
-      return ls_invalid_argument("a value of shape %s is one of %" PRId64
-                                 " partitions along dimension %lld: that size "
-                                 "must be known",
-                                 SHAPE_TEXT(shape), count, dimension);
+      return ls_invalid_argument(
+          "a value of shape %s is one of %" PRId64
+          " partitions along dimension %lld: that size must be known",
+          SHAPE_TEXT(shape), count, dimension);
   *out_shape = shape;
   return ls_ok();
 }
@@ -238,10 +238,10 @@ ls_status ls_components_check(ls_shape shape, ls_shape parts, int64_t cores) {
                                "partition dims %s: its shape must be known",
                                LS_PARTS_TEXT(shape), LS_PARTS_TEXT(parts));
   if (shape.rank != parts.rank)
-    return ls_invalid_argument("a value of shape %s cannot be cut by the "
-                               "partition dims %s: there must be one for each "
-                               "dimension",
-                               LS_PARTS_TEXT(shape), LS_PARTS_TEXT(parts));
+    return ls_invalid_argument(
+        "a value of shape %s cannot be cut by the partition dims %s: there "
+        "must be one for each dimension",
+        LS_PARTS_TEXT(shape), LS_PARTS_TEXT(parts));
   return ls_ok();
 }
 

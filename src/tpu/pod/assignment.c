@@ -212,7 +212,6 @@ ls_device_assignment_replicas_on(const ls_device_assignment *assignment,
   }
   return *out_count > 0
              ? ls_ok()
-             : ls_invalid_argument("no replica has its logical core %d on task "
-                                   "%d",
-                                   core, task);
+             : ls_invalid_argument(
+                   "no replica has its logical core %d on task %d", core, task);
 }

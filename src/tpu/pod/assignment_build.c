@@ -140,9 +140,9 @@ static ls_status read_sizes(const char *noun, const int32_t *given,
     fits = given[i] >= 1;
   char text[LS_COORDINATE_TEXT];
   if (!fits)
-    return ls_invalid_argument("%s %s must be 4 sizes (x, y, z, core) of at "
-                               "least 1",
-                               noun, ls_sizes_text(given, count, text));
+    return ls_invalid_argument(
+        "%s %s must be 4 sizes (x, y, z, core) of at least 1", noun,
+        ls_sizes_text(given, count, text));
   memcpy(out, given, sizeof(ones));
   return ls_ok();
 }
@@ -270,17 +270,16 @@ static ls_status deal_devices(build *b) {
   const int64_t devices = (int64_t)ls_topology_num_places(b->topology);
   char text[LS_COORDINATE_TEXT];
   if (has_strides(b))
-    return ls_invalid_argument(
-        "computation stride %s on a mesh with %zu missing devices: there it "
-        "must be 1",
-        ls_sizes_text(b->stride, LS_MESH_RANK, text),
-        ls_topology_num_missing(b->topology));
+    return ls_invalid_argument("computation stride %s on a mesh with %zu "
+                               "missing devices: there it must be 1",
+                               ls_sizes_text(b->stride, LS_MESH_RANK, text),
+                               ls_topology_num_missing(b->topology));
   if (b->num_replicas * b->block > devices)
-    return ls_invalid_argument(
-        "%lld replicas of %d cores do not fit on the %lld devices of a mesh "
-        "with %zu missing",
-        (long long)b->num_replicas, b->block, (long long)devices,
-        ls_topology_num_missing(b->topology));
+    return ls_invalid_argument("%lld replicas of %d cores do not fit on the "
+                               "%lld devices of a mesh with %zu missing",
+                               (long long)b->num_replicas, b->block,
+                               (long long)devices,
+                               ls_topology_num_missing(b->topology));
   memcpy(b->places, b->topology->places,
          (size_t)(b->num_replicas * b->block) * sizeof(*b->places));
   return ls_ok();

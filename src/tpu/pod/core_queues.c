@@ -196,9 +196,9 @@ static ls_status hand_over_find(const char *device, bool is_outfeed,
   LS_RETURN_IF_ERROR(ls_pod_lookup_core(ls_runtime_current(), device, &core));
   out->generation = ls_pod_generation(core->pod);
   if (out->generation == 0)
-    return ls_failed_precondition("the TPU system '%s' of device '%s' is not "
-                                  "initialized",
-                                  core->pod->name, device);
+    return ls_failed_precondition(
+        "the TPU system '%s' of device '%s' is not initialized",
+        core->pod->name, device);
   LS_RETURN_IF_ERROR(ls_core_queue_of(core, is_outfeed, &out->queue));
   (void)ls_give(&core);
   return ls_ok();
@@ -255,9 +255,9 @@ static ls_status as_list(ls_nest tuple, ls_nest *out_list) {
   LS_OWN(ls_nest_builder, list) = {0};
   for (size_t i = 0; i < count; ++i) {
     if (items[i].kind != LS_KIND_ARRAY)
-      return ls_invalid_argument("element %zu of a tuple for an infeed is no "
-                                 "array: %s",
-                                 i, LS_NEST_TEXT(items[i]));
+      return ls_invalid_argument(
+          "element %zu of a tuple for an infeed is no array: %s", i,
+          LS_NEST_TEXT(items[i]));
     LS_RETURN_IF_ERROR(
         ls_core_queue_check_dtype("a tuple for an infeed", i,
                                   ls_array_dtype(ls_nest_as_array(items[i]))));
@@ -348,8 +348,7 @@ static ls_status hand_over_take(const place *at, ls_event *ready,
         ls_queue_try_pop(queue->tuples, out_tuple, &popped);
     if (!ls_status_is_ok(status)) {
       ls_status_free(status);
-      return ls_out_of_range("%s closed: there are no more tuples in the "
-                             "%s",
+      return ls_out_of_range("%s closed: there are no more tuples in the %s",
                              queue->is_outfeed ? "outfeed" : "infeed",
                              ls_core_queue_name(queue));
     }

@@ -111,14 +111,14 @@ static ls_status launch_check_cores(int64_t replicas, int64_t cores,
                                     const ls_attr *numbers) {
   const size_t given = numbers != NULL ? numbers->as.ints.count : 0;
   if (cores < 1 || cores > LS_MAX_POD_CORES)
-    return ls_invalid_argument("a computation of %lld cores per replica: 1 to "
-                               "%d are possible",
-                               (long long)cores, LS_MAX_POD_CORES);
+    return ls_invalid_argument(
+        "a computation of %lld cores per replica: 1 to %d are possible",
+        (long long)cores, LS_MAX_POD_CORES);
   return given == 0 || given == (size_t)(replicas * cores) * LS_MESH_RANK
              ? ls_ok()
              : ls_invalid_argument(
-                   "a computation has a device assignment of %zu numbers: "
-                   "%lld replicas of %lld cores have %d a core",
+                   "a computation has a device assignment of %zu numbers: %lld "
+                   "replicas of %lld cores have %d a core",
                    given, (long long)replicas, (long long)cores, LS_MESH_RANK);
 }
 
@@ -286,8 +286,8 @@ static ls_status check_core_memory(const ls_core *core, int64_t limit,
   ls_device_name name;
   ls_core_device(core, &name);
   return LS_STATUS(LS_RESOURCE_EXHAUSTED,
-                   "the program needs %lld bytes of core %s, which has "
-                   "%lld; its largest values: %s",
+                   "the program needs %lld bytes of core %s, which has %lld; "
+                   "its largest values: %s",
                    (long long)bytes, name.text, (long long)limit,
                    text.data != NULL ? text.data : "none");
 }

@@ -102,10 +102,10 @@ static ls_pod *find_of(const ls_tpu_state *state, const ls_system_id *id) {
 static ls_status pod_refuse_system(const ls_system_id *id) {
   const char *name = id != NULL ? id->name : "local";
   const char *job = id != NULL ? id->job : "";
-  return ls_failed_precondition("the TPU system '%s' is not initialized%s%s: "
-                                "ls_tpu_initialize makes it ready to run "
-                                "computations",
-                                name, job[0] != '\0' ? ", in job " : "", job);
+  return ls_failed_precondition(
+      "the TPU system '%s' is not initialized%s%s: ls_tpu_initialize makes it "
+      "ready to run computations",
+      name, job[0] != '\0' ? ", in job " : "", job);
 }
 
 ls_status ls_pod_ready(ls_runtime *runtime, const ls_system_id *id,
@@ -252,9 +252,9 @@ static ls_status check_shape(const char *name, const ls_pod_shape *shape) {
   int64_t cores = 1;
   for (int k = 0; k < LS_MESH_RANK; ++k) {
     if (shape->mesh[k] < 1 || shape->mesh[k] > LS_MAX_POD_CORES)
-      return ls_invalid_argument("pod '%s' has a mesh with a size of %d; "
-                                 "1 to %d are possible",
-                                 name, shape->mesh[k], LS_MAX_POD_CORES);
+      return ls_invalid_argument(
+          "pod '%s' has a mesh with a size of %d; 1 to %d are possible", name,
+          shape->mesh[k], LS_MAX_POD_CORES);
     cores *= shape->mesh[k];
     if (cores > LS_MAX_POD_CORES)
       return ls_invalid_argument("pod '%s' has more than %d cores", name,
@@ -262,9 +262,9 @@ static ls_status check_shape(const char *name, const ls_pod_shape *shape) {
   }
   if (shape->devices == NULL &&
       (shape->hosts < 1 || shape->mesh[0] % shape->hosts != 0))
-    return ls_invalid_argument("pod '%s' has %d hosts, which split x: they "
-                               "must divide %d",
-                               name, shape->hosts, shape->mesh[0]);
+    return ls_invalid_argument(
+        "pod '%s' has %d hosts, which split x: they must divide %d", name,
+        shape->hosts, shape->mesh[0]);
   return ls_ok();
 }
 
@@ -416,14 +416,13 @@ ls_status ls_pod_check_sizes(const ls_pod *pod,
 static ls_status no_such_core(const char *device, const ls_device_parts *parts,
                               const ls_pod *pod) {
   if (pod == NULL)
-    return ls_not_found("device '%s': there is no TPU system of job %s; "
-                        "connect to one, such as virtual:2x2, and initialize "
-                        "it",
-                        device, ls_job_text(parts->job));
-  return ls_not_found("device '%s': pod '%s' has tasks 0 to %d, each with "
-                      "TPU:0 to TPU:%d",
-                      device, pod->name, pod->num_hosts - 1,
-                      pod->cores_per_host - 1);
+    return ls_not_found(
+        "device '%s': there is no TPU system of job %s; connect to one, such "
+        "as virtual:2x2, and initialize it",
+        device, ls_job_text(parts->job));
+  return ls_not_found(
+      "device '%s': pod '%s' has tasks 0 to %d, each with TPU:0 to TPU:%d",
+      device, pod->name, pod->num_hosts - 1, pod->cores_per_host - 1);
 }
 
 ls_status ls_pod_lookup_core(ls_runtime *runtime, const char *device,

@@ -64,18 +64,17 @@ static ls_status check_fault(const ls_pod *pod, const ls_pod_fault *fault) {
   const fault_row *row = &fault_rows[fault->kind];
   if (fault->host < 0 || fault->host >= pod->num_hosts || fault->core < 0 ||
       fault->core >= pod->cores_per_host)
-    return ls_invalid_argument(
-        "fault %s of host %d core %d: pod '%s' has hosts "
-        "0 to %d of cores 0 to %d",
-        row->name, fault->host, fault->core, pod->name, pod->num_hosts - 1,
-        pod->cores_per_host - 1);
+    return ls_invalid_argument("fault %s of host %d core %d: pod '%s' has "
+                               "hosts 0 to %d of cores 0 to %d",
+                               row->name, fault->host, fault->core, pod->name,
+                               pod->num_hosts - 1, pod->cores_per_host - 1);
   if (fault->at_step < 0 || fault->every < 0 || fault->nanos < 0 ||
       fault->bytes < 0)
-    return ls_invalid_argument(
-        "fault %s at step %lld, every %lld, for %lld ns, of %lld bytes: none "
-        "can be below 0",
-        row->name, (long long)fault->at_step, (long long)fault->every,
-        (long long)fault->nanos, (long long)fault->bytes);
+    return ls_invalid_argument("fault %s at step %lld, every %lld, for %lld "
+                               "ns, of %lld bytes: none can be below 0",
+                               row->name, (long long)fault->at_step,
+                               (long long)fault->every, (long long)fault->nanos,
+                               (long long)fault->bytes);
   if (row->needs_nanos && fault->nanos == 0)
     return ls_invalid_argument("fault %s needs a delay: set nanos", row->name);
   if (row->needs_bytes && fault->bytes == 0)
@@ -201,9 +200,9 @@ static void pod_fault_apply(const struct ls_planned_fault *planned,
   case LS_POD_COMPILE_FAILS:
     out->status = ls_status_join(
         out->status,
-        ls_invalid_argument("compilation for host %d of TPU system '%s' "
-                            "failed: %s",
-                            core->host, core->pod->name, fault->text));
+        ls_invalid_argument(
+            "compilation for host %d of TPU system '%s' failed: %s", core->host,
+            core->pod->name, fault->text));
     break;
   case LS_POD_MEMORY_SHORT:
     if (out->passing.bytes == 0 || fault->bytes < out->passing.bytes)
@@ -289,9 +288,9 @@ ls_status ls_pod_ask_health(ls_pod *pod, int32_t host, int64_t timeout_nanos,
   *out_health = LS_POD_HEALTHY;
   LS_RETURN_IF_ERROR(check_host(pod, host));
   if (timeout_nanos < 1)
-    return ls_invalid_argument("a time of %lld ns to answer in: it is at least "
-                               "1",
-                               (long long)timeout_nanos);
+    return ls_invalid_argument(
+        "a time of %lld ns to answer in: it is at least 1",
+        (long long)timeout_nanos);
   ls_pod_passing passing;
   LS_RETURN_IF_ERROR(
       ls_pod_pass(ls_pod_core(pod, host, 0), LS_DOOR_HEALTH, &passing));
@@ -416,9 +415,9 @@ const char *ls_pod_fault_parse(const char *text, size_t size,
 ls_status ls_pod_watch(ls_pod *pod, int64_t timeout_nanos) {
   LS_REQUIRE(pod);
   if (timeout_nanos < 0)
-    return ls_invalid_argument("a time of %lld ns in which to ask hosts: it is "
-                               "0 or more",
-                               (long long)timeout_nanos);
+    return ls_invalid_argument(
+        "a time of %lld ns in which to ask hosts: it is 0 or more",
+        (long long)timeout_nanos);
   ls_mutex_lock(&pod->lock);
   if (pod->asked == NULL && timeout_nanos > 0)
     pod->asked = ls_new_array(pod->allocator, int64_t, (size_t)pod->num_hosts);

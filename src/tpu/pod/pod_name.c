@@ -115,9 +115,9 @@ ls_status ls_pod_shape_parse(const char *name, const char *text,
   const int32_t *mesh = out_shape->mesh;
   const int64_t chips = (int64_t)mesh[0] * mesh[1];
   if (chips > LS_MAX_POD_CORES || chips * mesh[2] > LS_MAX_POD_CORES / mesh[3])
-    return ls_invalid_argument("TPU name '%s': '%s' is a pod of more than %d "
-                               "cores",
-                               name, text, LS_MAX_POD_CORES);
+    return ls_invalid_argument(
+        "TPU name '%s': '%s' is a pod of more than %d cores", name, text,
+        LS_MAX_POD_CORES);
   const char *hosts = strstr(text, "hosts=");
   if (mesh[0] % out_shape->hosts != 0)
     return pod_name_refuse(&in, hosts, part_length(hosts), "does not divide A");

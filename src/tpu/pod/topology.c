@@ -64,9 +64,9 @@ static ls_status count_mesh(const int32_t mesh[LS_MESH_RANK],
   for (int k = 0; k < LS_MESH_RANK; ++k) {
     char text[LS_COORDINATE_TEXT];
     if (mesh[k] < 1)
-      return ls_invalid_argument("mesh_shape %s must have 4 sizes (x, y, z, "
-                                 "core) of at least 1",
-                                 ls_sizes_text(mesh, LS_MESH_RANK, text));
+      return ls_invalid_argument(
+          "mesh_shape %s must have 4 sizes (x, y, z, core) of at least 1",
+          ls_sizes_text(mesh, LS_MESH_RANK, text));
     count *= mesh[k];
     if (mesh[k] > LS_MAX_MESH_CORES || count > LS_MAX_MESH_CORES)
       return ls_invalid_argument("mesh_shape %s has more than %d cores",
@@ -203,16 +203,16 @@ ls_status ls_topology_create(const int32_t *mesh, size_t mesh_rank,
   LS_REQUIRE(coordinates);
   char text[LS_COORDINATE_TEXT];
   if (mesh_rank != LS_MESH_RANK)
-    return ls_invalid_argument("mesh_shape %s must have 4 sizes (x, y, z, "
-                               "core) of at least 1",
-                               ls_sizes_text(mesh, mesh_rank, text));
+    return ls_invalid_argument(
+        "mesh_shape %s must have 4 sizes (x, y, z, core) of at least 1",
+        ls_sizes_text(mesh, mesh_rank, text));
   const ls_dtype dtype = ls_array_dtype(coordinates);
   const ls_shape shape = ls_array_shape(coordinates);
   if (!ls_coordinates_fit(coordinates))
-    return ls_invalid_argument(
-        "device coordinates %s on a mesh of mesh_shape %s must be integers of "
-        "shape [task, device, 4]",
-        LS_SHAPE_TEXT(dtype, shape), ls_sizes_text(mesh, mesh_rank, text));
+    return ls_invalid_argument("device coordinates %s on a mesh of mesh_shape "
+                               "%s must be integers of shape [task, device, 4]",
+                               LS_SHAPE_TEXT(dtype, shape),
+                               ls_sizes_text(mesh, mesh_rank, text));
   if (shape.dim[0] > INT32_MAX || shape.dim[1] > INT32_MAX)
     return ls_invalid_argument("device coordinates %s are of too many devices",
                                LS_SHAPE_TEXT(dtype, shape));
@@ -293,10 +293,9 @@ ls_status ls_topology_place_of(const ls_topology *topology, int32_t task,
   LS_REQUIRE(topology);
   if (task < 0 || task >= topology->num_tasks || device < 0 ||
       device >= topology->per_task)
-    return ls_invalid_argument("there is no task %d device %d in a topology of "
-                               "%d tasks of %d devices",
-                               task, device, topology->num_tasks,
-                               topology->per_task);
+    return ls_invalid_argument(
+        "there is no task %d device %d in a topology of %d tasks of %d devices",
+        task, device, topology->num_tasks, topology->per_task);
   *out_place =
       topology
           ->places[(size_t)task * (size_t)topology->per_task + (size_t)device];

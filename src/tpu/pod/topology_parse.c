@@ -112,11 +112,10 @@ static ls_status topology_parse_check(const proto *in) {
   const uint64_t wanted =
       (uint64_t)in->num_tasks * (uint64_t)in->per_task * LS_MESH_RANK;
   if (in->coordinates.count != wanted)
-    return ls_invalid_argument(
-        "topology: device_coordinates has %zu numbers; %d tasks x %d devices x "
-        "4 are %llu",
-        in->coordinates.count, in->num_tasks, in->per_task,
-        (unsigned long long)wanted);
+    return ls_invalid_argument("topology: device_coordinates has %zu numbers; "
+                               "%d tasks x %d devices x 4 are %llu",
+                               in->coordinates.count, in->num_tasks,
+                               in->per_task, (unsigned long long)wanted);
   for (size_t i = 0; i < in->coordinates.count; ++i)
     if (in->coordinates.items[i] < 0)
       return ls_invalid_argument("topology: device_coordinates has a %d, which "
@@ -150,9 +149,9 @@ static ls_status read_fields(proto *in, const void *bytes, size_t size) {
     const long long start = rest.at - data;
     const char *fault = ls_proto_read_field(&rest, &field);
     if (fault != NULL)
-      return ls_invalid_argument("topology: %s at byte %lld: it is no "
-                                 "serialized TopologyProto",
-                                 fault, start);
+      return ls_invalid_argument(
+          "topology: %s at byte %lld: it is no serialized TopologyProto", fault,
+          start);
     LS_RETURN_IF_ERROR(read_field(in, &field));
   }
   return ls_ok();

@@ -39,9 +39,9 @@ static ls_status check_members(const char *noun,
   for (size_t i = 0; i < count; ++i) {
     const int32_t id = groups->members[i];
     if (id < 0 || (size_t)id >= replicas)
-      return ls_invalid_argument("%s: replica %d is in a group; there are "
-                                 "replicas 0 to %zu",
-                                 noun, id, replicas - 1);
+      return ls_invalid_argument(
+          "%s: replica %d is in a group; there are replicas 0 to %zu", noun, id,
+          replicas - 1);
     else if (seen[id])
       return ls_invalid_argument("%s: replica %d is in two groups", noun, id);
     else

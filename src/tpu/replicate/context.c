@@ -255,9 +255,9 @@ ls_status ls_tpu_context_enter_gradient(ls_tpu_context *self, ls_op op,
                             "outside compilation: '%s' in '%s'",
                             ls_op_name(op), ls_op_name(self->colocated));
   if (opens && (uid == NULL || strcmp(uid, LS_NO_GRADIENT_UID) == 0))
-    return ls_unimplemented("No gradient_uid calling gradient within "
-                            "outside_compilation, for '%s'",
-                            ls_op_name(op));
+    return ls_unimplemented(
+        "No gradient_uid calling gradient within outside_compilation, for '%s'",
+        ls_op_name(op));
   LS_RETURN_IF_ERROR(push_op(self, &self->gradients, &self->num_gradients,
                              &self->gradients_capacity, op));
   if (!opens) return ls_ok();
@@ -274,14 +274,14 @@ ls_status ls_tpu_context_exit_gradient(ls_tpu_context *self, ls_op op,
   (void)uid;
   if (op.id == 0) return ls_ok();
   if (self->num_gradients == 0)
-    return ls_internal("Badly nested gradient colocation: empty stack when "
-                       "popping op '%s'",
-                       ls_op_name(op));
+    return ls_internal(
+        "Badly nested gradient colocation: empty stack when popping op '%s'",
+        ls_op_name(op));
   const ls_op last = self->gradients[--self->num_gradients];
   if (!context_is_same(last, op))
-    return ls_internal("Badly nested gradient colocation: expected '%s', got "
-                       "'%s'",
-                       ls_op_name(last), ls_op_name(op));
+    return ls_internal(
+        "Badly nested gradient colocation: expected '%s', got '%s'",
+        ls_op_name(last), ls_op_name(op));
   if (!context_is_same(self->colocated, op)) return ls_ok();
   // An op may be on the stack more than once; the first one opened the cluster.
   for (size_t i = 0; i < self->num_gradients; ++i)

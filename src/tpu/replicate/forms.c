@@ -29,9 +29,9 @@ static ls_status check_shards(sharding *s) {
   const ls_opt wanted = s->options->num_shards;
   const int64_t shards = wanted.set ? wanted.value : 1;
   if (shards < 1 || shards > LS_MAX_REPLICAS)
-    return ls_invalid_argument("num_shards must be a positive integer of at "
-                               "most %d, is %lld",
-                               LS_MAX_REPLICAS, (long long)shards);
+    return ls_invalid_argument(
+        "num_shards must be a positive integer of at most %d, is %lld",
+        LS_MAX_REPLICAS, (long long)shards);
   s->shards = (size_t)shards;
   return ls_ok();
 }
@@ -45,8 +45,8 @@ static ls_status forms_check_inputs(const sharding *s, ls_nest inputs) {
   const ls_shard_options *o = s->options;
   LS_RETURN_IF_ERROR(ls_nest_status(inputs));
   if (inputs.kind != LS_KIND_NONE && inputs.kind != LS_KIND_LIST)
-    return ls_invalid_argument("the inputs of a sharded computation are a "
-                               "list of tensors or none, got %s",
+    return ls_invalid_argument("the inputs of a sharded computation are a list "
+                               "of tensors or none, got %s",
                                LS_NEST_TEXT(inputs));
   const size_t count = ls_nest_count(inputs);
   for (size_t i = 0; i < count; ++i)
@@ -68,15 +68,14 @@ static ls_status check_input(const sharding *s, ls_tensor x, size_t index) {
   const bool is_known =
       shape.rank >= 0 && axis >= 0 && axis < shape.rank && shape.dim[axis] >= 0;
   if (!is_known)
-    return ls_invalid_argument(
-        "input %zu, %s, cannot be cut along axis %d: a dimension of known size "
-        "is needed",
-        index, LS_SHAPE_TEXT(ls_tensor_dtype(x), shape), axis);
+    return ls_invalid_argument("input %zu, %s, cannot be cut along axis %d: a "
+                               "dimension of known size is needed",
+                               index, LS_SHAPE_TEXT(ls_tensor_dtype(x), shape),
+                               axis);
   if (shape.dim[axis] % (int64_t)s->shards == 0) return ls_ok();
-  return ls_invalid_argument("input %zu: dimension %d of size %lld cannot be "
-                             "cut into %zu shards",
-                             index, axis, (long long)shape.dim[axis],
-                             s->shards);
+  return ls_invalid_argument(
+      "input %zu: dimension %d of size %lld cannot be cut into %zu shards",
+      index, axis, (long long)shape.dim[axis], s->shards);
 }
 
 // Lists shard number `shard` of each input.
@@ -115,9 +114,9 @@ static ls_status check_outputs(const sharding *s, size_t count) {
                                count);
   if (o->outputs_from_all != NULL && o->num_outputs_from_all != 1 &&
       o->num_outputs_from_all != count)
-    return ls_invalid_argument("outputs_from_all has %zu entries for %zu "
-                               "outputs",
-                               o->num_outputs_from_all, count);
+    return ls_invalid_argument(
+        "outputs_from_all has %zu entries for %zu outputs",
+        o->num_outputs_from_all, count);
   return ls_ok();
 }
 

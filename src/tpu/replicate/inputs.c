@@ -19,17 +19,17 @@ static bool is_sequence(ls_nest nest) {
 static ls_status check_form(ls_nest inputs) {
   LS_RETURN_IF_ERROR(ls_nest_status(inputs));
   if (inputs.kind != LS_KIND_LIST)
-    return ls_invalid_argument("the inputs of a replicated computation are a "
-                               "list with a list or tuple for each replica, "
-                               "got %s",
-                               LS_NEST_TEXT(inputs));
+    return ls_invalid_argument(
+        "the inputs of a replicated computation are a list with a list or "
+        "tuple for each replica, got %s",
+        LS_NEST_TEXT(inputs));
   const size_t count = ls_nest_count(ls_nest_item(inputs, 0));
   for (size_t r = 0; r < ls_nest_count(inputs); ++r) {
     const ls_nest own = ls_nest_item(inputs, r);
     if (!is_sequence(own))
-      return ls_invalid_argument("the inputs of replica %zu are a list or a "
-                                 "tuple, got %s",
-                                 r, LS_NEST_TEXT(own));
+      return ls_invalid_argument(
+          "the inputs of replica %zu are a list or a tuple, got %s", r,
+          LS_NEST_TEXT(own));
     if (ls_nest_count(own) != count)
       return ls_invalid_argument("replica 0 has %zu inputs, replica %zu has "
                                  "%zu: all have the same number",
@@ -86,10 +86,10 @@ static ls_status inputs_check_types(ls_replication *r) {
     if (of_all[0].ref == 0) continue;
     for (size_t replica = 1; replica < r->replicas; ++replica) {
       if (ls_tensor_dtype(of_all[replica]) != ls_tensor_dtype(of_all[0]))
-        return ls_invalid_argument(
-            "Replicas must have matching input types: replica 0 has %s, "
-            "replica %zu has %s",
-            types_of(r, 0), replica, types_of(r, replica));
+        return ls_invalid_argument("Replicas must have matching input types: "
+                                   "replica 0 has %s, replica %zu has %s",
+                                   types_of(r, 0), replica,
+                                   types_of(r, replica));
       const ls_shape own = ls_tensor_shape(of_all[replica]);
       const ls_shape first = ls_tensor_shape(of_all[0]);
       if (own.rank >= 0 && first.rank >= 0 && own.rank != first.rank)
@@ -144,9 +144,9 @@ ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs) {
   r->replicas = ls_nest_count(inputs);
   if (r->replicas == 0) return ls_ok();
   if (r->replicas > LS_MAX_REPLICAS)
-    return ls_invalid_argument("inputs for %zu replicas: at most %d are "
-                               "possible",
-                               r->replicas, LS_MAX_REPLICAS);
+    return ls_invalid_argument(
+        "inputs for %zu replicas: at most %d are possible", r->replicas,
+        LS_MAX_REPLICAS);
   r->first = ls_nest_item(inputs, 0);
   LS_RETURN_IF_ERROR(check_arity(r));
   LS_RETURN_IF_ERROR(inputs_check_cores(r));

@@ -47,9 +47,9 @@ static ls_status take_leaf(const ls_replication *r, ls_outputs *out, size_t i,
   if (leaf.kind == LS_KIND_NONE && out->num_ops == 0) return ls_ok();
   if (leaf.kind == LS_KIND_OP) {
     if (!flat)
-      return ls_invalid_argument("a nested result holds op '%s': only values "
-                                 "can be in one",
-                                 ls_op_name(leaf.as.op));
+      return ls_invalid_argument(
+          "a nested result holds op '%s': only values can be in one",
+          ls_op_name(leaf.as.op));
     if (ls_op_is_failed(leaf.as.op))
       return ls_invalid_argument("result %zu is a failed op", i);
     out->ops[out->num_ops++] = leaf.as.op;

@@ -110,19 +110,19 @@ static ls_status check_structure(const ls_replication *r) {
         "Dynamic input shapes are not supported with infeed queues: the "
         "computation has maximum_shapes and an infeed");
   if (r->first.kind == LS_KIND_NONE)
-    return ls_invalid_argument("maximum_shapes for a computation without "
-                               "inputs");
+    return ls_invalid_argument(
+        "maximum_shapes for a computation without inputs");
   if (!is_sequence(maxima) || ls_nest_count(maxima) != ls_nest_count(r->first))
     return ls_invalid_argument("maximum_shapes are a list of one for each of "
                                "the %zu inputs of a replica, got %s",
                                ls_nest_count(r->first), LS_NEST_TEXT(maxima));
   for (size_t i = 0; i < ls_nest_count(maxima); ++i)
-    LS_RETURN_IF_ERROR(ls_status_annotate(
-        ls_nest_same_structure(ls_nest_item(r->first, i),
-                               ls_nest_item(maxima, i)),
-        "in the maximum shape of input %zu, which has another structure than "
-        "the input",
-        i));
+    LS_RETURN_IF_ERROR(
+        ls_status_annotate(ls_nest_same_structure(ls_nest_item(r->first, i),
+                                                  ls_nest_item(maxima, i)),
+                           "in the maximum shape of input %zu, which has "
+                           "another structure than the input",
+                           i));
   return ls_ok();
 }
 
@@ -141,9 +141,9 @@ static ls_status read_shape(ls_nest leaf, size_t i, ls_shape *out_shape) {
   for (int32_t k = 0; k < out_shape->rank; ++k) {
     const int64_t size = ls_array_i64(array, k);
     if (size < LS_UNKNOWN_DIM || size > LS_MAX_SIZE)
-      return ls_invalid_argument("the maximum shape of input %zu has size %lld "
-                                 "in dimension %d",
-                                 i, (long long)size, k);
+      return ls_invalid_argument(
+          "the maximum shape of input %zu has size %lld in dimension %d", i,
+          (long long)size, k);
     out_shape->dim[k] = size;
   }
   return ls_ok();

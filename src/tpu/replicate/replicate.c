@@ -29,13 +29,13 @@ void ls_shard_scope_begin(ls_scope *scope, int32_t count) {
   const int32_t around = ls_context_replicas_here();
   if (around != 0 || count < 1) {
     ls_context_refuse(
-        scope, around != 0
-                   ? ls_unimplemented("tpu_shard_context cannot be nested: it "
-                                      "is of %d shards here",
-                                      around)
-                   : ls_invalid_argument("a computation of %d shards: at least "
-                                         "one is needed",
-                                         count));
+        scope,
+        around != 0
+            ? ls_unimplemented(
+                  "tpu_shard_context cannot be nested: it is of %d shards here",
+                  around)
+            : ls_invalid_argument(
+                  "a computation of %d shards: at least one is needed", count));
     return;
   }
   ls_context_open(scope, &ls_graph_scopes.flow)->scoped.shards = count;
@@ -448,9 +448,9 @@ static ls_status replicate(ls_system_id *system, const char *const *devices,
   ls_graph *graph = ls_graph_resolve(ls_graph_current());
   if (graph == NULL) return ls_out_of_memory();
   if (graph->kind == LS_GRAPH_EAGER)
-    return ls_failed_precondition("a replicated computation needs a graph that "
-                                  "is being built: in eager there is none; use "
-                                  "a traced function");
+    return ls_failed_precondition(
+        "a replicated computation needs a graph that is being built: in eager "
+        "there is none; use a traced function");
   ls_replication r = {.options = options != NULL ? options : &defaults,
                       .devices = devices,
                       .system = system,

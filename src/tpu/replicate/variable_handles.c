@@ -74,9 +74,9 @@ static ls_status find_copy(const ls_tpu_context *self,
       if (is_on(container, i, name.text)) return ls_ok();
     }
   }
-  return ls_invalid_argument("variable '%s' has no component on any core of "
-                             "replica %d",
-                             container->name, replica);
+  return ls_invalid_argument(
+      "variable '%s' has no component on any core of replica %d",
+      container->name, replica);
 }
 
 // Returns true if the replicas' cores are known.
@@ -207,9 +207,9 @@ ls_status ls_tpu_variable_handle(ls_variable *variable, ls_op *out_op) {
   LS_REQUIRE(variable);
   ls_tpu_context *context = ls_tpu_context_current();
   if (variable->num_components == 0 || !variable->rules->replicates)
-    return ls_invalid_argument("variable '%s' is of no TPU strategy: it has no "
-                               "replicated handle",
-                               variable->name);
+    return ls_invalid_argument(
+        "variable '%s' is of no TPU strategy: it has no replicated handle",
+        variable->name);
   if (context == NULL)
     return ls_failed_precondition(
         "the replicated handle of variable '%s' outside of a computation: use "

@@ -136,10 +136,9 @@ static ls_status check_types(const ls_step *step, const ls_tensor *values,
   append_types(&text, step->state, step->num_state);
   ls_text_append(&text, " and ");
   append_types(&text, values, count);
-  return ls_invalid_argument(
-      "Mismatch between input types and output types of a "
-      "training loop's body: %s",
-      ls_text_data(&text));
+  return ls_invalid_argument("Mismatch between input types and output types of "
+                             "a training loop's body: %s",
+                             ls_text_data(&text));
 }
 
 ls_status ls_step_take(ls_step *step, ls_nest made) {
@@ -252,9 +251,9 @@ static ls_status build_over(const ls_step_loop *loop, ls_nest inputs,
   ls_tensor first;
   const size_t count = ls_nest_count(inputs);
   if (inputs.kind != LS_KIND_NONE && !ls_nest_is_node(inputs))
-    return ls_invalid_argument("the inputs of a training loop are a list, is "
-                               "given %s",
-                               LS_NEST_TEXT(inputs));
+    return ls_invalid_argument(
+        "the inputs of a training loop are a list, is given %s",
+        LS_NEST_TEXT(inputs));
   LS_OWN_ARRAY_OR_RETURN(ls_current_allocator(), ls_tensor, state, count + 1);
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(

@@ -242,9 +242,9 @@ static ls_status steps_check(ls_strategy *strategy) {
                             "mirrored ones alone have them",
                             strategy->label);
   if (ls_graph_is_eager(ls_graph_current()))
-    return ls_failed_precondition("steps on an iterator are part of a graph "
-                                  "that is built, or of a traced "
-                                  "function, not of eager");
+    return ls_failed_precondition(
+        "steps on an iterator are part of a graph that is built, or of a "
+        "traced function, not of eager");
   return ls_ok();
 }
 

@@ -21,18 +21,18 @@ static ls_status logical_device_check_number(const ls_strategy *strategy,
                                              int32_t k) {
   const int32_t count = strategy->num_columns;
   if (k >= 0 && k < count) return ls_ok();
-  return ls_invalid_argument("logical device %d of %s, which has %d for each "
-                             "replica: 0 to %d",
-                             k, strategy->label, count, count - 1);
+  return ls_invalid_argument(
+      "logical device %d of %s, which has %d for each replica: 0 to %d", k,
+      strategy->label, count, count - 1);
 }
 
 static ls_status check_strategy(const ls_strategy *strategy) {
   if (strategy == NULL) return ls_invalid_argument("the strategy is NULL");
   return ls_tpu_strategy_of(strategy) != NULL
              ? ls_ok()
-             : ls_invalid_argument("%s is no TPU strategy: it has no logical "
-                                   "devices",
-                                   strategy->label);
+             : ls_invalid_argument(
+                   "%s is no TPU strategy: it has no logical devices",
+                   strategy->label);
 }
 
 static ls_status check_offered(const ls_strategy *strategy, const char *noun) {
@@ -74,8 +74,8 @@ static ls_status logical_device_check_split(const ls_strategy *strategy,
                                             const int64_t *parts,
                                             size_t num_parts) {
   if (shape.rank == LS_UNKNOWN_RANK)
-    return ls_invalid_argument("split_to_logical_devices of a value of unknown "
-                               "rank");
+    return ls_invalid_argument(
+        "split_to_logical_devices of a value of unknown rank");
   if (parts == NULL && num_parts > 0)
     return ls_invalid_argument("split_to_logical_devices: the parts are NULL");
   if ((size_t)shape.rank != num_parts)

@@ -366,9 +366,9 @@ ls_status ls_tpu_read_variable(ls_nest leaf, ls_tensor *out_value) {
   ls_variable *variable = ls_nest_as_variable(leaf);
   if (variable == NULL ||
       (variable->num_components > 0 && !variable->rules->replicates))
-    return ls_invalid_argument("read_var takes a variable of a TPU strategy or "
-                               "a plain one, got %s",
-                               LS_NEST_TEXT(leaf));
+    return ls_invalid_argument(
+        "read_var takes a variable of a TPU strategy or a plain one, got %s",
+        LS_NEST_TEXT(leaf));
   *out_value = ls_variable_read(variable);
   return ls_made_status(*out_value);
 }

@@ -255,9 +255,9 @@ ls_status ls_tpu_strategy_v1_create(const ls_tpu_v1_options *options,
   if (options == NULL) options = &defaults;
   const ls_opt steps = options->steps_per_run;
   if (steps.set && steps.value < 1)
-    return ls_invalid_argument("a V1 TPU strategy of %lld steps per run: at "
-                               "least 1 is needed",
-                               (long long)steps.value);
+    return ls_invalid_argument(
+        "a V1 TPU strategy of %lld steps per run: at least 1 is needed",
+        (long long)steps.value);
   return flavours_create(&(ls_tpu_options){.name = options->name,
                                            .resolver = options->resolver,
                                            .assignment = options->assignment},

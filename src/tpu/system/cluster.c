@@ -13,9 +13,9 @@ static const char prefix[] = "grpc://";
 // ---- Addresses -------------------------------------------------------------
 static ls_status bad_address(const char *name, const char *address,
                              size_t length, const char *why) {
-  return ls_invalid_argument("TPU name '%s': address '%.*s' %s; accepted is "
-                             "grpc://HOST[:PORT],...",
-                             name, (int)length, address, why);
+  return ls_invalid_argument(
+      "TPU name '%s': address '%.*s' %s; accepted is grpc://HOST[:PORT],...",
+      name, (int)length, address, why);
 }
 
 // Returns the colon before the port, NULL if there is none. IPv6 addresses are
@@ -183,9 +183,9 @@ static ls_status set_master(const char *before, const char *text,
       snprintf(out->text, sizeof(out->text), "%s%s", before, text);
   if (length < (int)sizeof(out->text)) return ls_ok();
   out->text[0] = '\0';
-  return ls_invalid_argument("the master '%s%.80s...' is longer than %d "
-                             "characters",
-                             before, text, LS_MAX_MASTER - 1);
+  return ls_invalid_argument(
+      "the master '%s%.80s...' is longer than %d characters", before, text,
+      LS_MAX_MASTER - 1);
 }
 
 static ls_status find_master(const ls_cluster_spec *spec, const char *type,

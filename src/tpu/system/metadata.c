@@ -147,12 +147,12 @@ static ls_status metadata_ask(const ls_tpu_resolver *resolver,
     const ls_status status = options->query(options->user, question, out);
     if (ls_status_code(status) != LS_DEADLINE_EXCEEDED || i > retries)
       return status;
-    ls_runtime_log(resolver->runtime, LS_LOG_WARNING, "tpu",
-                   "the TPU system at '%s' does not answer: it may not be "
-                   "ready, or the address is wrong; asking again (%lld of "
-                   "%lld): %s",
-                   question->master, (long long)i, (long long)retries,
-                   ls_status_message(status));
+    ls_runtime_log(
+        resolver->runtime, LS_LOG_WARNING, "tpu",
+        "the TPU system at '%s' does not answer: it may not be ready, or the "
+        "address is wrong; asking again (%lld of %lld): %s",
+        question->master, (long long)i, (long long)retries,
+        ls_status_message(status));
     ls_status_free(status);
     ls_runtime_sleep(resolver->runtime, options->retry_ms.value * NANOS_PER_MS);
   }
@@ -168,9 +168,9 @@ ls_status ls_tpu_list_devices(const ls_tpu_resolver *resolver,
   ls_tpu_answer answer;
   LS_RETURN_IF_ERROR(metadata_ask(resolver, question, retries, &answer));
   if (answer.num_devices > 0 && answer.devices == NULL)
-    return ls_invalid_argument("the query for '%s' gave %zu devices and no "
-                               "list of them",
-                               question->master, answer.num_devices);
+    return ls_invalid_argument(
+        "the query for '%s' gave %zu devices and no list of them",
+        question->master, answer.num_devices);
   LS_RETURN_IF_ERROR(ls_status_annotate(
       read_devices(answer.devices, answer.num_devices, arena, out_devices),
       "devices of '%s'", question->master));
@@ -238,9 +238,9 @@ ls_status ls_tpu_resolver_num_accelerators(const ls_tpu_resolver *resolver,
   if (devices.per_host < 0) {
     char map[LS_DEVICES_TEXT];
     print_map(&devices, map, sizeof(map));
-    return ls_failed_precondition("hosts of the TPU system at '%s' have "
-                                  "different numbers of cores: %s",
-                                  master.text, map);
+    return ls_failed_precondition(
+        "hosts of the TPU system at '%s' have different numbers of cores: %s",
+        master.text, map);
   }
   *out_tpus = devices.per_host;
   return ls_ok();

@@ -52,17 +52,16 @@ static ls_status given_name(const ls_tpu_resolver_options *options,
                : ls_invalid_argument("names is NULL, with %zu names",
                                      options->num_names);
   if (resolver_is_given(options->name))
-    return ls_invalid_argument("a TPU resolver is given both name '%s' and a "
-                               "list of names",
-                               options->name);
+    return ls_invalid_argument(
+        "a TPU resolver is given both name '%s' and a list of names",
+        options->name);
   if (options->num_names == 0)
-    return ls_invalid_argument("a TPU resolver with an empty list of names: "
-                               "at least one is needed");
+    return ls_invalid_argument(
+        "a TPU resolver with an empty list of names: at least one is needed");
   if (options->num_names > 1)
-    return ls_unimplemented("a TPU resolver of %zu names: only one system, "
-                            "'%s', can be used",
-                            options->num_names,
-                            options->names[0] != NULL ? options->names[0] : "");
+    return ls_unimplemented(
+        "a TPU resolver of %zu names: only one system, '%s', can be used",
+        options->num_names, options->names[0] != NULL ? options->names[0] : "");
   *out_name = options->names[0];
   return ls_ok();
 }
@@ -158,10 +157,9 @@ static ls_status check_numbers(const ls_tpu_resolver_options *options) {
   for (size_t i = 0; i < LS_COUNT_OF(numbers); ++i)
     if (numbers[i].set &&
         (numbers[i].value < 0 || numbers[i].value > INT32_MAX))
-      return ls_invalid_argument("a TPU resolver with %s %lld: 0 to %d are "
-                                 "possible",
-                                 i == 2 ? "retry_ms" : "retries",
-                                 numbers[i].value, INT32_MAX);
+      return ls_invalid_argument(
+          "a TPU resolver with %s %lld: 0 to %d are possible",
+          i == 2 ? "retry_ms" : "retries", numbers[i].value, INT32_MAX);
   if (options->queue_depth < 0)
     return ls_invalid_argument("a TPU resolver with queues of %d tuples",
                                options->queue_depth);

@@ -15,10 +15,10 @@ ls_status ls_tpu_system_device(const char *job, ls_device_name *out_name) {
   const bool has_job = job != NULL && job[0] != '\0';
   if (has_job && (strlen(job) >= LS_MAX_DEVICE_PART - strlen("job:") ||
                   strpbrk(job, "/:*") != NULL))
-    return ls_invalid_argument("job '%.80s' is no part of a device's name: "
-                               "less than %zu characters without '/', ':' and "
-                               "'*'",
-                               job, LS_MAX_DEVICE_PART - strlen("job:"));
+    return ls_invalid_argument(
+        "job '%.80s' is no part of a device's name: less than %zu characters "
+        "without '/', ':' and '*'",
+        job, LS_MAX_DEVICE_PART - strlen("job:"));
   snprintf(out_name->text, sizeof(out_name->text), "%s%s/device:TPU_SYSTEM:0",
            has_job ? "/job:" : "", has_job ? job : "");
   return ls_ok();
@@ -95,9 +95,9 @@ static ls_status system_ops_find_pod(const ls_host_call *call,
   LS_RETURN_IF_ERROR(find_connected(call, out_pod));
   if (*out_pod != NULL) return ls_ok();
   if (state->system != NULL && job[0] != '\0')
-    return ls_not_found("%s: there is no TPU system '%s' of job %s: connect to "
-                        "it",
-                        call->op_name, state->system->name, job);
+    return ls_not_found(
+        "%s: there is no TPU system '%s' of job %s: connect to it",
+        call->op_name, state->system->name, job);
   if (job[0] != '\0')
     return ls_not_found("%s: there is no TPU system of job %s: connect to one, "
                         "such as virtual:2x2",
@@ -148,10 +148,10 @@ static ls_status shut_down(ls_host_call *call) {
   LS_RETURN_IF_ERROR(find_connected(call, &pod));
   if (pod != NULL) LS_RETURN_IF_ERROR(ls_pod_stop(pod, &was));
   if (!was)
-    ls_runtime_log(call->runtime, LS_LOG_WARNING, "tpu",
-                   "%s: the TPU system of job %s is shut down and was not "
-                   "initialized",
-                   call->op_name, job[0] != '\0' ? job : "localhost");
+    ls_runtime_log(
+        call->runtime, LS_LOG_WARNING, "tpu",
+        "%s: the TPU system of job %s is shut down and was not initialized",
+        call->op_name, job[0] != '\0' ? job : "localhost");
   ls_host_done(call, ls_ok());
   return ls_ok();
 }
