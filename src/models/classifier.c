@@ -1,8 +1,163 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/classifier.h"
-#include "lockstep/allocator.h"
-
+#include <stdio.h>
 #include <string.h>
+
+#include "base/require.h"
+#include "lockstep/allocator.h"
+#include "models/classifier.h"
+
+// ---- Tasks ------------------------------------------------------------------
+// The table of tasks, and types of models for them.
+
+// ---- Classification --------------------------------------------------------
+// Returns 1 for each row whose largest logit is at the label, else 0.
+static ls_tensor score_classes(ls_tensor logits, ls_tensor labels) {
+  const ls_tensor guess = ls_argmax(logits, -1);
+  return ls_convert(ls_equal(guess, ls_convert(labels, LS_DTYPE_I64)),
+                    LS_DTYPE_F32);
+}
+
+static ls_nest predict_classes(ls_tensor logits) {
+  const int last = ls_tensor_shape(logits).rank - 1;
+  const char *const names[] = {"class", "probability"};
+  const ls_nest items[] = {
+      ls_leaf(ls_argmax(logits, last)),
+      ls_leaf(ls_reduce_max(ls_softmax(logits), LS_AXES(last)))};
+  return ls_nest_dict("", names, items, 2);
+}
+
+const ls_task ls_task_classification = {.name = "classification",
+                                        .label_dtype = LS_DTYPE_I32,
+                                        .metric = "accuracy",
+                                        .losses = ls_softmax_cross_entropy,
+                                        .scores = score_classes,
+                                        .predictions = predict_classes};
+
+// ---- Regression ------------------------------------------------------------
+static ls_tensor squared_errors(ls_tensor outputs, ls_tensor labels) {
+  return ls_mean_squared_error(
+      outputs, ls_convert(labels, ls_tensor_dtype(outputs)), LS_REDUCTION_NONE);
+}
+
+static ls_tensor absolute_errors(ls_tensor outputs, ls_tensor labels) {
+  return ls_mean_absolute_error(
+      outputs, ls_convert(labels, ls_tensor_dtype(outputs)), LS_REDUCTION_NONE);
+}
+
+static ls_nest predict_values(ls_tensor outputs) {
+  const int last = ls_tensor_shape(outputs).rank - 1;
+  const bool is_single = last > 0 && ls_tensor_shape(outputs).dim[last] == 1;
+  const ls_nest value =
+      ls_leaf(is_single ? ls_reduce_sum(outputs, LS_AXES(last)) : outputs);
+  return ls_nest_dict("", &(const char *){"value"}, &value, 1);
+}
+
+const ls_task ls_task_regression = {.name = "regression",
+                                    .label_dtype = LS_DTYPE_F32,
+                                    .metric = "mae",
+                                    .less_is_better = true,
+                                    .losses = squared_errors,
+                                    .scores = absolute_errors,
+                                    .predictions = predict_values};
+
+// ---- Several labels --------------------------------------------------------
+static ls_tensor binary_losses(ls_tensor logits, ls_tensor labels) {
+  return ls_sigmoid_cross_entropy_loss(
+      logits, ls_convert(labels, ls_tensor_dtype(logits)), LS_REDUCTION_NONE);
+}
+
+// Returns 1 for each label that is predicted right, else 0.
+static ls_tensor score_labels(ls_tensor logits, ls_tensor labels) {
+  const ls_tensor is_set =
+      ls_greater(logits, ls_scalar(ls_tensor_dtype(logits), 0));
+  return ls_convert(ls_equal(ls_convert(is_set, LS_DTYPE_F32),
+                             ls_convert(labels, LS_DTYPE_F32)),
+                    LS_DTYPE_F32);
+}
+
+static ls_nest predict_labels(ls_tensor logits) {
+  const ls_nest probability = ls_leaf(ls_sigmoid(logits));
+  return ls_nest_dict("", &(const char *){"probability"}, &probability, 1);
+}
+
+const ls_task ls_task_multi_label = {.name = "multi-label",
+                                     .label_dtype = LS_DTYPE_F32,
+                                     .is_binary = true,
+                                     .metric = "accuracy",
+                                     .losses = binary_losses,
+                                     .scores = score_labels,
+                                     .predictions = predict_labels};
+
+// ---- The table -------------------------------------------------------------
+static const ls_task *const tasks[] = {
+    &ls_task_classification, &ls_task_regression, &ls_task_multi_label};
+enum { NUM_TASKS = sizeof(tasks) / sizeof(tasks[0]) };
+
+const ls_task *const *ls_tasks(size_t *out_count) {
+  *out_count = NUM_TASKS;
+  return tasks;
+}
+
+const ls_task *ls_task_find(const char *name) {
+  if (name == NULL) return NULL;
+  for (size_t i = 0; i < NUM_TASKS; ++i)
+    if (strcmp(tasks[i]->name, name) == 0) return tasks[i];
+  return NULL;
+}
+
+const ls_task *ls_model_type_task(const ls_model_type *type) {
+  return type->task != NULL ? type->task : &ls_task_classification;
+}
+
+// Returns true if labels are numbers of any size. Steps of SGD grow with them,
+// those of Adam do not.
+static bool task_has_numbers(const ls_task *task) {
+  return task->label_dtype == LS_DTYPE_F32 && !task->is_binary;
+}
+
+// ---- Types -----------------------------------------------------------------
+static ls_status check_adaption(const ls_model_type *type, const ls_task *task,
+                                int64_t inputs, int64_t outputs) {
+  const char *has = ls_model_type_task(type)->name;
+  if (inputs < 0 || (inputs > 0 && !type->any_inputs))
+    return ls_invalid_argument("model '%s' takes examples of %s, not of %lld "
+                               "elements",
+                               type->name,
+                               LS_SHAPE_TEXT(LS_DTYPE_F32, type->example_shape),
+                               (long long)inputs);
+  if (strcmp(task->name, has) != 0 && !type->any_task)
+    return ls_invalid_argument("model '%s' is for %s, not for %s", type->name,
+                               has, task->name);
+  return outputs >= 0 && (outputs == 0 || outputs == type->num_classes ||
+                          type->any_outputs)
+             ? ls_ok()
+             : ls_invalid_argument("model '%s' has %lld outputs, not %lld",
+                                   type->name, (long long)type->num_classes,
+                                   (long long)outputs);
+}
+
+ls_status ls_model_type_adapt(const ls_model_type *type, const ls_task *task,
+                              int64_t inputs, int64_t outputs,
+                              ls_model_type *out_type) {
+  const ls_model_type none = {0};
+  const ls_model_type from = type != NULL ? *type : none;
+  LS_REQUIRE_OUT(out_type);  // It may be `type`.
+  LS_REQUIRE(type);
+  const ls_task *has = ls_model_type_task(&from);
+  if (task == NULL) task = has;
+  LS_RETURN_IF_ERROR(check_adaption(&from, task, inputs, outputs));
+  *out_type = from;
+  out_type->task = task;
+  if (inputs > 0) out_type->example_shape = LS_SHAPE(inputs);
+  if (outputs > 0) out_type->num_classes = outputs;
+  if (task_has_numbers(task) && task != has) out_type->learning_rate = 1e-3;
+  // Labels of classes have one dimension less than the outputs, others as many.
+  ls_shape *labels = &out_type->label_shape;
+  if (has->label_dtype == LS_DTYPE_F32 && labels->rank > 0) --labels->rank;
+  if (task->label_dtype == LS_DTYPE_F32)
+    labels->dim[labels->rank++] = out_type->num_classes;
+  return ls_ok();
+}
 
 // ---- Making ----------------------------------------------------------------
 ls_status ls_classifier_create(
@@ -53,7 +208,7 @@ static ls_schedule schedule_of(const ls_model_options *options) {
 ls_status ls_classifier_use_sgd(ls_classifier *self,
                                 const ls_model_options *options,
                                 double momentum) {
-  if (ls_task_has_numbers(self->task))
+  if (task_has_numbers(self->task))
     return ls_classifier_use_adam(self, options);
   if (options->optimizer == NULL)
     return ls_sgd_create(

@@ -28,10 +28,6 @@ LS_MUST_USE ls_status ls_classifier_create(
 // Frees optimizer and struct, at the end of a `destroy`. Does not accept NULL.
 void ls_classifier_free(ls_classifier *self);
 
-// Returns true if labels are numbers of any size. Steps of SGD grow with them,
-// those of Adam do not.
-bool ls_task_has_numbers(const ls_task *task);
-
 // Sets the optimizer of the options, or SGD with this momentum; Adam for labels
 // that are numbers.
 LS_MUST_USE ls_status ls_classifier_use_sgd(ls_classifier *self,

@@ -157,9 +157,8 @@ ls_tensor ls_update_assign(ls_update *update, ls_tensor value) {
 
 ls_op ls_join_ops(const ls_op *ops, size_t count, const char *name) {
   if (!ls_graph_is_eager(ls_graph_current())) return ls_group(ops, count, name);
-  for (size_t i = 0; i + 1 < count; ++i) {
+  for (size_t i = 0; i + 1 < count; ++i)
     if (ls_tensor_is_failed(ls_op_output(ops[i], 0))) return ops[i];
-  }
   return count > 0 ? ops[count - 1] : (ls_op){0};
 }
 
